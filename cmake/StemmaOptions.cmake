@@ -1,0 +1,38 @@
+# Build options and the flags that every target shares.
+option(STEMMA_TESTS "Build the tests" ON)
+option(STEMMA_FUZZ "Build the libFuzzer targets (clang only)" OFF)
+option(STEMMA_ENABLE_CUDA "Build the CUDA rooms (needs nvcc)" OFF)
+set(STEMMA_SANITIZE "" CACHE STRING "Value of -fsanitize, for example address,undefined")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(STEMMA_CCACHE ccache)
+if(STEMMA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${STEMMA_CCACHE})
+endif()
+
+add_library(stemma_flags INTERFACE)
+target_include_directories(stemma_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(stemma_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+  # One arithmetic for every call site: a product and a sum are fused only where the source says so (I13).
+  -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(stemma_flags INTERFACE -Wthread-safety)
+endif()
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_compile_definitions(stemma_flags INTERFACE _GLIBCXX_ASSERTIONS STEMMA_DEBUG_CHECKS=1)
+endif()
+if(STEMMA_SANITIZE)
+  target_compile_options(stemma_flags INTERFACE -fsanitize=${STEMMA_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(stemma_flags INTERFACE -fsanitize=${STEMMA_SANITIZE})
+endif()
+find_program(STEMMA_MOLD mold)
+if(STEMMA_MOLD)
+  target_link_options(stemma_flags INTERFACE -fuse-ld=mold)
+endif()
