@@ -1,9 +1,9 @@
 // Ids: small integers that cannot be mistaken for one another, and the token type.
 //
 // Thread:     values.
-// Memory:     an id is as large as its representation and trivially copyable, so that kernels can read arrays of them.
-// Cost:       none; everything is inline.
-// Not here:   who hands ids out (alloc/, prefix/, sched/).
+// Memory:     an id is as large as its representation and trivially copyable, so that kernels can
+// read arrays of them. Cost:       none; everything is inline. Not here:   who hands ids out
+// (alloc/, prefix/, sched/).
 #pragma once
 
 #include <compare>
@@ -17,8 +17,9 @@
 
 namespace stemma {
 
-// A number that names one thing of the kind `Tag`. Explicit to make, invalid (−1) by default, ordered, hashable,
-// printable. There is no arithmetic: `PageId + 1` does not compile; `id_range` iterates.
+// A number that names one thing of the kind `Tag`. Explicit to make, invalid (−1) by default,
+// ordered, hashable, printable. There is no arithmetic: `PageId + 1` does not compile; `id_range`
+// iterates.
 template <typename Tag, std::signed_integral Rep = std::int32_t>
 class StrongId {
  public:
@@ -43,9 +44,11 @@ class StrongId {
 
 // A page: `page_size` consecutive tokens of KV in a pool. The unit of allocation and of sharing.
 using PageId = StrongId<struct PageTag>;
-// One token's place in a pool: page × page_size + offset. 64 bits: pools of more than 2^31 tokens exist.
+// One token's place in a pool: page × page_size + offset. 64 bits: pools of more than 2^31 tokens
+// exist.
 using SlotId = StrongId<struct SlotTag, std::int64_t>;
-// A node of the radix tree, unique for the life of the tree: never reused, so that ties are settled by age.
+// A node of the radix tree, unique for the life of the tree: never reused, so that ties are settled
+// by age.
 using NodeId = StrongId<struct NodeTag, std::int64_t>;
 // A row of the request table.
 using RowId = StrongId<struct RowTag>;
@@ -54,7 +57,8 @@ using RequestId = StrongId<struct RequestTag, std::int64_t>;
 // A namespace opened in a prefix cache: a short name for its 256-bit digest.
 using NamespaceId = StrongId<struct NamespaceTag>;
 
-// A token of a model's vocabulary. A plain integer: texts of tokens come from and go to users as arrays.
+// A token of a model's vocabulary. A plain integer: texts of tokens come from and go to users as
+// arrays.
 using TokenId = std::int32_t;
 
 // The n ids from `first` on, for range-for.

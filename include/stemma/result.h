@@ -1,9 +1,11 @@
-// Result: the value of an operation that can fail for reasons outside the program (a file, a model, a request).
+// Result: the value of an operation that can fail for reasons outside the program (a file, a model,
+// a request).
 //
 // Thread:     values; as safe as any value type.
 // Memory:     one Error holds one string; success allocates nothing.
 // Cost:       a std::variant.
-// Not here:   programmer errors (STEMMA_CHECK aborts), ordinary outcomes (bool try_…, std::optional, enums).
+// Not here:   programmer errors (STEMMA_CHECK aborts), ordinary outcomes (bool try_…,
+// std::optional, enums).
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ enum class ErrorCode : std::uint8_t {
   kInternal,         // a third-party library failed in a way it does not explain
 };
 
-// One failure: its kind, one line for a person (naming file and field), and errno where there was one.
+// One failure: its kind, one line for a person (naming file and field), and errno where there was
+// one.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string detail;
@@ -46,8 +49,10 @@ std::string to_string(const Error& error);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT: implicit on purpose
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
 
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
@@ -97,20 +102,21 @@ void ignore_error(const Result<T>&, [[maybe_unused]] std::string_view why) {}
 }  // namespace stemma
 
 // Returns the error of `expr` (a Result) from the enclosing function, if it is one.
-#define STEMMA_RETURN_IF_ERROR(expr)                                            \
-  do {                                                                          \
-    if (auto stemma_status = (expr); !stemma_status.ok()) {                     \
-      return std::move(stemma_status).error();                                  \
-    }                                                                           \
+#define STEMMA_RETURN_IF_ERROR(expr)                        \
+  do {                                                      \
+    if (auto stemma_status = (expr); !stemma_status.ok()) { \
+      return std::move(stemma_status).error();              \
+    }                                                       \
   } while (false)
 
 #define STEMMA_CONCAT_INNER(a, b) a##b
 #define STEMMA_CONCAT(a, b) STEMMA_CONCAT_INNER(a, b)
 
-// STEMMA_ASSIGN_OR_RETURN(auto x, f()): x is the value of f(), or the enclosing function returns f()'s error.
-#define STEMMA_ASSIGN_OR_RETURN(lhs, expr)                                      \
-  auto STEMMA_CONCAT(stemma_result_, __LINE__) = (expr);                        \
-  if (!STEMMA_CONCAT(stemma_result_, __LINE__).ok()) {                          \
-    return std::move(STEMMA_CONCAT(stemma_result_, __LINE__)).error();          \
-  }                                                                             \
+// STEMMA_ASSIGN_OR_RETURN(auto x, f()): x is the value of f(), or the enclosing function returns
+// f()'s error.
+#define STEMMA_ASSIGN_OR_RETURN(lhs, expr)                             \
+  auto STEMMA_CONCAT(stemma_result_, __LINE__) = (expr);               \
+  if (!STEMMA_CONCAT(stemma_result_, __LINE__).ok()) {                 \
+    return std::move(STEMMA_CONCAT(stemma_result_, __LINE__)).error(); \
+  }                                                                    \
   lhs = std::move(STEMMA_CONCAT(stemma_result_, __LINE__)).value()

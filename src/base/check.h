@@ -1,9 +1,11 @@
-// Check: programmer errors stop the program, with values, before corrupt state serves another user's tokens.
+// Check: programmer errors stop the program, with values, before corrupt state serves another
+// user's tokens.
 //
 // Thread:     any.
 // Memory:     none until it fails.
-// Cost:       STEMMA_CHECK is one branch and always on; STEMMA_DCHECK is on in all but release builds.
-// Not here:   failures of files, models or requests (Result), ordinary outcomes (bool, optional, enums).
+// Cost:       STEMMA_CHECK is one branch and always on; STEMMA_DCHECK is on in all but release
+// builds. Not here:   failures of files, models or requests (Result), ordinary outcomes (bool,
+// optional, enums).
 #pragma once
 
 #include <cstdint>
@@ -27,21 +29,21 @@ template <typename A, typename B>
 }  // namespace stemma
 
 // Aborts unless `condition` holds. `why` states the rule that would be broken.
-#define STEMMA_CHECK(condition, why)                                      \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]] {                                      \
-      ::stemma::check_failed(__FILE__, __LINE__, #condition, why);        \
-    }                                                                     \
+#define STEMMA_CHECK(condition, why)                               \
+  do {                                                             \
+    if (!(condition)) [[unlikely]] {                               \
+      ::stemma::check_failed(__FILE__, __LINE__, #condition, why); \
+    }                                                              \
   } while (false)
 
-#define STEMMA_CHECK_OP(a, op, b)                                                              \
-  do {                                                                                         \
-    const auto& stemma_left = (a);                                                             \
-    const auto& stemma_right = (b);                                                            \
-    if (!(stemma_left op stemma_right)) [[unlikely]] {                                         \
-      ::stemma::check_op_failed_values(__FILE__, __LINE__, #a " " #op " " #b, stemma_left,     \
-                                       stemma_right);                                          \
-    }                                                                                          \
+#define STEMMA_CHECK_OP(a, op, b)                                                          \
+  do {                                                                                     \
+    const auto& stemma_left = (a);                                                         \
+    const auto& stemma_right = (b);                                                        \
+    if (!(stemma_left op stemma_right)) [[unlikely]] {                                     \
+      ::stemma::check_op_failed_values(__FILE__, __LINE__, #a " " #op " " #b, stemma_left, \
+                                       stemma_right);                                      \
+    }                                                                                      \
   } while (false)
 
 // Comparisons of numbers, printing both sides.

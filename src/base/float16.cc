@@ -28,9 +28,11 @@ Float16 to_float16(float value) noexcept {
     return Float16{static_cast<std::uint16_t>(sign | 0x7C00u)};
   }
   if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 leaves magnitude × 2^24, rounded to nearest even, in the low mantissa bits.
+    // Below 2^-14: adding 0.5 leaves magnitude × 2^24, rounded to nearest even, in the low mantissa
+    // bits.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return Float16{static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u))};
+    return Float16{
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u))};
   }
   const std::uint32_t rounding = 0xFFFu + ((magnitude >> 13) & 1u);
   return Float16{static_cast<std::uint16_t>(sign | ((magnitude + rounding - 0x38000000u) >> 13))};

@@ -1,4 +1,5 @@
-// Prng: small, seedable, the same numbers on every machine (xoshiro256**, Blackman and Vigna 2018; splitmix64 seeds it).
+// Prng: small, seedable, the same numbers on every machine (xoshiro256**, Blackman and Vigna 2018;
+// splitmix64 seeds it).
 //
 // Thread:     values; one thread a generator.
 // Memory:     32 bytes.
@@ -12,7 +13,8 @@
 
 namespace stemma {
 
-// One step of splitmix64: a bijection of 64-bit integers that mixes well. Also used to derive seeds from counters.
+// One step of splitmix64: a bijection of 64-bit integers that mixes well. Also used to derive seeds
+// from counters.
 constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -1,6 +1,6 @@
-// A run raises the generation under the sleep mutex, so a worker either sees it while spinning or is woken from its
-// sleep. Every worker takes part in every run (it may find no task left) and then lowers busy_workers_; the caller waits
-// for zero, so `task_` is never read after run returns.
+// A run raises the generation under the sleep mutex, so a worker either sees it while spinning or
+// is woken from its sleep. Every worker takes part in every run (it may find no task left) and then
+// lowers busy_workers_; the caller waits for zero, so `task_` is never read after run returns.
 #include "base/thread_pool.h"
 
 #include "base/check.h"
@@ -9,7 +9,8 @@ namespace stemma {
 
 namespace {
 
-// Bounded: about 20 µs of pauses, longer than the gap between two layers' kernels, shorter than a scheduler's slice.
+// Bounded: about 20 µs of pauses, longer than the gap between two layers' kernels, shorter than a
+// scheduler's slice.
 constexpr int kSpinsMax = 2000;
 
 inline void pause_cpu() {
@@ -59,7 +60,8 @@ void ThreadPool::run(std::int64_t tasks, Task task) {
 void ThreadPool::work(const std::stop_token& stop, int worker) {
   std::uint64_t seen = 0;
   while (!stop.stop_requested()) {
-    for (int spin = 0; spin < kSpinsMax && generation_.load(std::memory_order_acquire) == seen; ++spin) {
+    for (int spin = 0; spin < kSpinsMax && generation_.load(std::memory_order_acquire) == seen;
+         ++spin) {
       pause_cpu();
     }
     if (generation_.load(std::memory_order_acquire) == seen) {

@@ -1,7 +1,8 @@
 // Thread roles: "only the engine thread may call this", checked by clang at compile time.
 //
-// A role is a capability without a lock. A function that carries STEMMA_REQUIRES_ROLE(engine_thread) can only be called
-// from one that carries it too, or that has called `assume_role`. g++ compiles all of it away.
+// A role is a capability without a lock. A function that carries
+// STEMMA_REQUIRES_ROLE(engine_thread) can only be called from one that carries it too, or that has
+// called `assume_role`. g++ compiles all of it away.
 //
 // Thread:     that is the point.
 // Memory:     none.

@@ -1,0 +1,37 @@
+// KvBatch: one step's work, the declaration at which control plane and data plane meet.
+//
+// The control plane fills it and knows nothing of bytes; a Runner reads it and knows nothing of
+// trees or requests.
+//
+// Thread:     a view; valid until the step that it was made for has retired.
+// Memory:     none of its own; the batch builder owns the arrays, sized at start-up.
+// Cost:       none.
+// Not here:   which requests run and why (sched/), what is computed (Runner).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "stemma/ids.h"
+#include "stemma/page_table.h"
+
+namespace stemma {
+
+// Rows are tokens to compute now, request by request, in token order. A request's rows are the last
+// ones of its page table: a chunk of its prompt, or the one token of a decode step. Prefill and
+// decode requests mix freely.
+struct KvBatch {
+  std::span<const TokenId> tokens;           // [rows]
+  std::span<const std::int32_t> positions;   // place in its request, from 0   [rows]
+  std::span<const SlotId> write_slots;       // where its K and V go           [rows]
+  std::span<const std::int32_t> row_indptr;  // where each request's rows begin   [requests + 1]
+  std::span<const RequestId> requests;       // whose they are: for logs and tests   [requests]
+  PageTableView page_table;                  // every token up to this step's last    [requests]
+  std::span<const std::int32_t>
+      logit_rows;  // the rows whose logits are wanted, ascending   [outputs]
+
+  std::int64_t rows() const noexcept { return static_cast<std::int64_t>(tokens.size()); }
+  std::int64_t outputs() const noexcept { return static_cast<std::int64_t>(logit_rows.size()); }
+};
+
+}  // namespace stemma

@@ -1,0 +1,78 @@
+// KvShape: what one pool holds, how many bytes that is, and how a tensor is described at the edges.
+//
+// Thread:     values.
+// Memory:     none.
+// Cost:       none.
+// Not here:   strides and addresses (pool/kv_layout), bytes (KvPool).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "stemma/result.h"
+
+namespace stemma {
+
+// How one element is stored. Computation is always in f32.
+enum class DType : std::uint8_t { kF32, kF16, kBF16 };
+
+std::string_view dtype_name(DType dtype);  // "f32", "f16", "bf16"
+std::optional<DType> try_parse_dtype(
+    std::string_view name);  // the inverse; nullopt for any other name
+constexpr std::int64_t dtype_bytes(DType dtype) noexcept {
+  return dtype == DType::kF32 ? 4 : 2;
+}
+
+// Order of the outer dimensions in memory; inside a page it is always [page_size, heads, head_dim]
+// (NHD).
+//   kLayerFirst  [2, layers, pages, page_size, heads, head_dim]   a layer's pages lie together:
+//   best for attention kPageFirst   [2, pages, layers, page_size, heads, head_dim]   a page's
+//   layers lie together: best for moving pages
+enum class KvLayout : std::uint8_t { kLayerFirst, kPageFirst };
+
+std::string_view kv_layout_name(KvLayout layout);  // "layer_first", "page_first"
+std::optional<KvLayout> try_parse_kv_layout(std::string_view name);
+
+// The extent of a pool of keys and values.
+struct KvShape {
+  std::int64_t layers = 0;
+  std::int64_t pages = 0;
+  std::int64_t page_size = 0;  // tokens per page, any value >= 1
+  std::int64_t heads = 0;  // KV heads held here: the model's, divided by the tensor-parallel size
+  std::int64_t head_dim = 0;
+  DType dtype = DType::kF32;
+
+  std::int64_t slots() const noexcept { return pages * page_size; }
+  // Elements of K (or V) of one token in one layer.
+  std::int64_t row_elements() const noexcept { return heads * head_dim; }
+  // Bytes of K and V of one page over all layers.
+  std::int64_t page_bytes() const noexcept {
+    return 2 * layers * page_size * row_elements() * dtype_bytes(dtype);
+  }
+  std::int64_t total_bytes() const noexcept { return pages * page_bytes(); }
+
+  friend bool operator==(const KvShape&, const KvShape&) = default;
+};
+
+// kInvalidArgument naming the field, unless every extent is at least 1 and the bytes fit 63 bits.
+Status validate(const KvShape& shape);
+
+// The KV heads that one of `tp_size` tensor-parallel ranks holds.
+// kInvalidArgument if `kv_heads` does not divide, unless `replicate` allows ranks to share a head.
+Result<std::int64_t> heads_per_rank(std::int64_t kv_heads, std::int64_t tp_size, bool replicate);
+
+// A strided tensor that somebody else owns; valid as long as its owner. At most six dimensions.
+struct TensorView {
+  static constexpr int kDimsMax = 6;
+
+  void* bytes = nullptr;
+  DType dtype = DType::kF32;
+  int dims = 0;
+  std::array<std::int64_t, kDimsMax> shape = {};
+  std::array<std::int64_t, kDimsMax> stride = {};  // in elements
+};
+
+}  // namespace stemma

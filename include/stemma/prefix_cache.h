@@ -1,0 +1,148 @@
+// PrefixCache: which token prefixes already have KV pages, and which of those pages may be freed.
+//
+// Thread:     engine thread only.                     Invariants: I1, I3, I4, I5
+// (docs/INVARIANTS.md). Memory:     nodes come from a slab that grows to at most one node a page;
+// no allocation in steady state. Cost:       match and insert O(tokens looked at); evict O(pages
+// freed + log leaves); probe as match. Not here:   KV bytes (pool/), copies between tiers (tier/),
+// who runs next (sched/).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stemma/ids.h"
+#include "stemma/page_allocator.h"
+
+namespace stemma {
+
+class PrefixCache;
+
+// Everything that makes pages valid, as one SHA-256: model, formats, adapter, tenant, salt
+// (docs/ARCHITECTURE.md).
+struct NamespaceDigest {
+  std::array<std::uint8_t, 32> bytes = {};
+  friend auto operator<=>(const NamespaceDigest&, const NamespaceDigest&) = default;
+};
+
+// What a look without holding finds.
+struct PrefixProbe {
+  std::int64_t matched_tokens = 0;  // a multiple of page_size
+};
+
+// Tokens in the tree by whether eviction may take them.
+struct PrefixUsage {
+  std::int64_t evictable_tokens = 0;
+  std::int64_t locked_tokens = 0;
+  std::int64_t total_tokens() const noexcept { return evictable_tokens + locked_tokens; }
+};
+
+// Holds a matched prefix: while it lives, none of its pages is evicted or moved. Move-only; unlocks
+// when destroyed. Must not outlive the PrefixCache it came from. A lock of no tokens holds nothing
+// but knows its namespace.
+class [[nodiscard]] PrefixLock {
+ public:
+  PrefixLock() noexcept = default;
+  PrefixLock(PrefixLock&& other) noexcept;
+  PrefixLock& operator=(PrefixLock&& other) noexcept;
+  PrefixLock(const PrefixLock&) = delete;
+  PrefixLock& operator=(const PrefixLock&) = delete;
+  ~PrefixLock();
+
+  // Whether it came from a cache (and was not moved from).
+  bool valid() const noexcept { return cache_ != nullptr; }
+  // The tokens held: a multiple of page_size.
+  std::int64_t tokens() const noexcept { return tokens_; }
+  NamespaceId namespace_id() const noexcept { return namespace_id_; }
+
+  // Writes the ids of pages first_page … of the held prefix, in token order, up to its end; returns
+  // how many. O(pages written + nodes they lie in). REQUIRES: valid(); out has room for them.
+  std::int64_t copy_pages(std::int64_t first_page, std::span<PageId> out) const;
+
+  // Unlocks now.
+  void reset() noexcept;
+
+ private:
+  friend class PrefixCache;
+  PrefixLock(PrefixCache* cache, void* node, std::int64_t tokens, NamespaceId ns) noexcept
+      : cache_(cache), node_(node), tokens_(tokens), namespace_id_(ns) {}
+
+  PrefixCache* cache_ = nullptr;
+  void* node_ = nullptr;  // the cache's own; the prefix ends at or inside it
+  std::int64_t tokens_ = 0;
+  NamespaceId namespace_id_;
+};
+
+// What a caller may say about the pages it publishes.
+struct InsertOptions {
+  std::int32_t priority =
+      0;  // for the priority order: higher stays longer; a path keeps the highest it was given
+};
+
+class PrefixCache {
+ public:
+  virtual ~PrefixCache() = default;
+
+  // "radix" or "none".
+  virtual std::string_view name() const = 0;
+  virtual std::int64_t page_size() const = 0;
+
+  // The short name of a namespace; the same digest gives the same id. Prefixes of different
+  // namespaces never meet. nullopt when as many namespaces are open as the cache was built for.
+  virtual std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) = 0;
+
+  // Longest cached prefix of `tokens`, in whole pages, without holding it. Changes nothing, not
+  // even recency.
+  virtual PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const = 0;
+
+  // As probe, and locks what it found. Counts as a use of every node it covers. May split a node
+  // (I4): the upper part is refreshed, what lies below the match is not.
+  virtual PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) = 0;
+
+  // Publishes `pages`, which continue `held` up to the end of `tokens` (all tokens from the start
+  // of the sequence; the first held.tokens() are not looked at again). Pages whose tokens are
+  // already cached are duplicates and are freed. Returns a lock on all of `tokens`: rewrite the
+  // request's row from it, from held.tokens() on (I2). REQUIRES: held came from this cache;
+  // tokens.size() is a multiple of page_size and equals held.tokens() plus the tokens of `pages`;
+  // the pages hold valid KV for exactly these tokens.
+  virtual PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
+                            const InsertOptions& options) = 0;
+
+  // Gives up unlocked pages, coldest leaf first by the eviction order, from the end of each leaf,
+  // until `wanted_pages` are out or none is left. Returns what it got; destroying that frees them.
+  virtual OwnedPages evict(std::int64_t wanted_pages) = 0;
+
+  // Drops everything. REQUIRES: no PrefixLock is alive.
+  virtual void reset() = 0;
+
+  virtual PrefixUsage usage() const = 0;
+
+  // Raised by every change that can alter a match (insert of new pages, eviction, reset): equal
+  // epochs mean that an earlier probe still holds.
+  virtual std::uint64_t epoch() const = 0;
+
+  // Checks every invariant of the structure; a description of the first contradiction, or nullopt.
+  // O(nodes + tokens).
+  virtual std::optional<std::string> audit() const = 0;
+
+  // The tree as text, one node a line, for tests and people.
+  virtual std::string draw() const = 0;
+
+ protected:
+  friend class PrefixLock;
+  static PrefixLock make_lock(PrefixCache& cache, void* node, std::int64_t tokens,
+                              NamespaceId ns) noexcept {
+    return {&cache, node, tokens, ns};
+  }
+  static void* node_of(const PrefixLock& lock) noexcept { return lock.node_; }
+
+  // Ends the hold that make_lock began.
+  virtual void unlock(void* node, std::int64_t tokens) noexcept = 0;
+  virtual std::int64_t copy_pages(const void* node, std::int64_t tokens, std::int64_t first_page,
+                                  std::span<PageId> out) const = 0;
+};
+
+}  // namespace stemma

@@ -1,0 +1,47 @@
+// Runner: whatever computes a batch. A transformer, a timing model, or a test that stamps what it
+// writes.
+//
+// Thread:     forward is called by the engine thread, one batch at a time.
+// Memory:     the runner's own, sized at construction.
+// Cost:       the whole cost of serving.
+// Not here:   which requests run (sched/), sampling (the engine).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "stemma/kv_batch.h"
+#include "stemma/kv_pool.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// The pools of a model, one for each group of layers with the same lifetime of pages. So far there
+// is one group.
+struct KvPools {
+  KvPool& full;
+};
+
+// Logits of the rows that a batch asked for, in the order of its logit_rows. Valid until the next
+// forward.
+struct LogitsView {
+  const float* logits = nullptr;  // [outputs, vocab_tokens], dense
+  std::int64_t outputs = 0;
+  std::int64_t vocab_tokens = 0;
+
+  std::span<const float> row(std::int64_t output) const {
+    return {logits + output * vocab_tokens, static_cast<std::size_t>(vocab_tokens)};
+  }
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  // Computes every row: stores its K and V at write_slots in every layer, attends through the page
+  // table, and gives logits for logit_rows. What a row gets does not depend on the rest of the
+  // batch (I13). An error fails the requests of this batch; the engine goes on.
+  virtual Result<LogitsView> forward(const KvBatch& batch, KvPools pools) = 0;
+};
+
+}  // namespace stemma
