@@ -1,0 +1,59 @@
+// Attention: queries of a batch against the keys and values that its page table names.
+//
+// plan looks at the batch once a step and cuts the work for all layers; run computes one layer. What a row gets depends
+// on its own position and tokens only: keys are walked in partitions of fixed length counted from position 0, each in
+// one fixed order, and the partitions are merged left to right (I13).
+//
+// Thread:     one batch at a time; run spreads its work over the ThreadPool it was made with.
+// Memory:     scratch sized at construction for the largest batch; plan and run do not allocate.
+// Cost:       decode is bound by reading K and V once; prefill by 4 × head_dim operations a query, key and head.
+// Not here:   writing K and V (KvPool::store), RoPE and projections (model/).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/thread_pool.h"
+#include "stemma/kv_batch.h"
+#include "stemma/kv_pool.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// Of one layer, the same for all layers of a model.
+struct AttentionShape {
+  std::int64_t query_heads = 0;  // a multiple of kv_heads
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;  // 32 … 256, a multiple of 8
+  float scale = 0;            // scores are scale × (q · k)
+};
+
+// The largest batch that plan will be given.
+struct AttentionLimits {
+  std::int64_t rows_max = 0;
+  std::int64_t requests_max = 0;
+  std::int64_t context_tokens_max = 0;
+};
+
+class Attention {
+ public:
+  virtual ~Attention() = default;
+
+  // "cpu" (vectorised) or "reference" (plain loops in double).
+  virtual std::string_view name() const = 0;
+
+  // Prepares for `batch`: valid for all layers of this step. The batch must outlive the runs.
+  // REQUIRES: the batch is within the limits; every position has a page.
+  virtual void plan(const KvBatch& batch) = 0;
+
+  // out = softmax(scale × q kᵀ, keys at positions <= the query's) v, in f32.
+  // q and out: [rows, query_heads, head_dim], dense. REQUIRES: plan was called for this batch; `layer` has this shape.
+  virtual void run(const KvLayerView& layer, const float* q, float* out) = 0;
+};
+
+// Makes an attention by name; kNotFound lists the known ones. `threads` must outlive it.
+Result<std::unique_ptr<Attention>> make_attention(std::string_view name, const AttentionShape& shape,
+                                                  const AttentionLimits& limits, ThreadPool& threads);
+
+}  // namespace stemma
