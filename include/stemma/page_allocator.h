@@ -11,6 +11,7 @@
 // (prefix/), eviction (cache/).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -106,29 +107,28 @@ class PageAllocator {
  private:
   friend class OwnedPages;
   enum class PageState : std::uint8_t { kFree, kOwned, kReleased, kRetiring };
-  struct Retiring {
-    std::int64_t step;  // the last step that may still read the pages
+  // A list of pages threaded through next_.
+  struct PageList {
     PageId first;
     PageId last;
-    std::int64_t count;
+    std::int64_t count = 0;
   };
+  static constexpr std::int64_t kStepsInFlightMax = 16;
 
-  void give_back(PageId first, PageId last, std::int64_t count) noexcept;
-  void make_free(PageId first, std::int64_t count) noexcept;
-  std::optional<std::int64_t> find_run(std::int64_t pages) const noexcept;
-  bool is_free(std::int64_t page) const noexcept;
-  void take(std::int64_t page) noexcept;
-  OwnedPages take_run(std::int64_t first, std::int64_t pages);
-  OwnedPages take_lowest(std::int64_t pages);
+  void give_back(PageList pages) noexcept;
+  void make_free(PageList pages, PageState from) noexcept;
+  std::int64_t find_run(std::int64_t pages) const noexcept;
+  std::int64_t next_free_word(std::int64_t word) const noexcept;
+  void take(std::int64_t page, PageList& into) noexcept;
+  void push_back(PageId page, PageList& into) noexcept;
   void change(PageId page, PageState from, PageState to, const char* why) noexcept;
 
   std::vector<PageState> state_;
-  std::vector<PageId> next_;              // the list of the page's owner
+  std::vector<PageId> next_;              // threads the list of a page's owner
   std::vector<std::uint64_t> free_bits_;  // one bit a page: set while free
-  std::int64_t lowest_free_word_ = 0;     // no free page lies in an earlier word
-  std::vector<Retiring> retiring_;        // a ring, oldest at retiring_first_
-  std::size_t retiring_first_ = 0;
-  std::size_t retiring_count_ = 0;
+  std::vector<std::uint64_t>
+      free_words_;  // one bit a word of free_bits_: set while the word is not zero
+  std::array<PageList, kStepsInFlightMax> retiring_;  // by step: freed while it was the last begun
   std::int64_t free_pages_ = 0;
   std::int64_t owned_pages_ = 0;
   std::int64_t released_pages_ = 0;
