@@ -1,0 +1,58 @@
+// Log: events with fields, for people and for machines.
+//
+//   STEMMA_LOG(kWarning, "engine.runner_failed", kv("requests", n), kv("error", to_string(error)));
+//
+// An event has a name (room.what_happened) and key=value fields; no prose formats, nothing per token.
+//
+// Thread:     any; the sink is called under a lock.
+// Memory:     one line while it is written; nothing at all below the threshold.
+// Cost:       a relaxed load when the level is off.
+// Not here:   metrics (counters), results of commands (they go to standard output).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace stemma {
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+
+// One key=value of an event.
+struct LogField {
+  std::string_view key;
+  std::string value;
+};
+
+inline LogField kv(std::string_view key, std::string_view value) {
+  return {key, std::string(value)};
+}
+template <typename Number>
+  requires std::integral<Number> || std::floating_point<Number>
+LogField kv(std::string_view key, Number value) {
+  return {key, std::to_string(value)};
+}
+
+// Receives each event at or above the threshold as one line without a newline.
+using LogSink = std::function<void(LogLevel, std::string_view line)>;
+
+// Replaces the sink (standard error, through spdlog, until then). An empty sink drops everything.
+void set_log_sink(LogSink sink);
+
+// Events below `level` are dropped before they are formatted. Starts at kInfo.
+void set_log_level(LogLevel level);
+bool log_enabled(LogLevel level) noexcept;
+
+void log_event(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
+
+}  // namespace stemma
+
+#define STEMMA_LOG(level, event, ...)                                              \
+  do {                                                                             \
+    if (::stemma::log_enabled(::stemma::LogLevel::level)) {                        \
+      ::stemma::log_event(::stemma::LogLevel::level, event, {__VA_ARGS__});        \
+    }                                                                              \
+  } while (false)
