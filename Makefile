@@ -1,0 +1,41 @@
+# The commands a person types. Each installs the packages it needs, configures, builds, and then runs.
+#   make demo    answers bundled prompts with the bundled model, cache on and cache off
+#   make test    every test
+#   make build   build/release only
+#   make bench   every benchmark, each figure beside its bound
+#   make check   format, lint, sanitizers (what .ci/run adds to make test)
+
+JOBS ?= $(shell nproc)
+BUILD := build/release
+
+.PHONY: demo test build bench check packages configure fuzz long
+
+demo: build
+	@tools/demo $(BUILD)/stemma
+
+test: build
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+
+build: configure
+	@cmake --build $(BUILD) --parallel $(JOBS)
+
+bench: build
+	@$(BUILD)/stemma bench
+
+check: packages
+	@tools/check
+
+configure: packages
+	@cmake --preset release >$(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
+
+packages:
+	@mkdir -p build
+	@tools/install_packages
+
+# 30 seconds a fuzz target; FUZZ_SECONDS=600 for the long mode.
+fuzz: packages
+	@tools/fuzz
+
+# The long modes of the random tests (docs/TESTING.md); an hour or more.
+long: build
+	@STEMMA_LONG_TESTS=1 ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --timeout 7200
