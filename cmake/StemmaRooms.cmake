@@ -65,3 +65,28 @@ function(stemma_fuzz_targets)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   endforeach()
 endfunction()
+
+# The rules of the repository as tests (tools/tidy.py), and every header compiled by itself (target `headers`).
+function(stemma_repository_tests)
+  if(NOT STEMMA_TESTS)
+    return()
+  endif()
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME tidy COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/tidy.py)
+  add_test(NAME tidy_can_fail COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/tidy_test.py)
+
+  # Not the bodies that Highway includes once for each SIMD target (*-inl.h).
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include/stemma/*.h
+       ${CMAKE_SOURCE_DIR}/src/*/*.h)
+  list(FILTER headers EXCLUDE REGEX "-inl\\.h$")
+  set(sources)
+  foreach(header ${headers})
+    string(REGEX REPLACE "^(include|src)/" "" included ${header})
+    string(REPLACE "/" "_" name ${included})
+    set(source ${CMAKE_BINARY_DIR}/headers/${name}.cc)
+    file(GENERATE OUTPUT ${source} CONTENT "#include \"${included}\"\n#include \"${included}\"\n")
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(headers OBJECT ${sources})
+  target_link_libraries(headers PRIVATE stemma_cli GTest::gtest rapidcheck)
+endfunction()

@@ -4,6 +4,9 @@
 // Memory:     an id is as large as its representation and trivially copyable, so that kernels can
 // read arrays of them. Cost:       none; everything is inline. Not here:   who hands ids out
 // (alloc/, prefix/, sched/).
+//
+// Two parameters of different id types cannot be swapped by accident, and an array indexed by one
+// cannot be indexed by another: mistakes that would otherwise show as another user's tokens.
 #pragma once
 
 #include <compare>
@@ -25,21 +28,27 @@ class StrongId {
  public:
   using rep = Rep;
 
+  // Names nothing.
   constexpr StrongId() noexcept = default;
+  // REQUIRES: value >= 0, or −1 for "nothing".
   constexpr explicit StrongId(Rep value) noexcept : value_(value) {}
 
+  // The number itself, for arithmetic on purpose and for printing.
   constexpr Rep value() const noexcept { return value_; }
+  // Whether it names something.
   constexpr bool valid() const noexcept { return value_ >= 0; }
   // The value as an array index. REQUIRES: valid().
   constexpr std::size_t index() const noexcept { return static_cast<std::size_t>(value_); }
 
+  // Ids of one kind compare as their numbers.
   friend constexpr auto operator<=>(StrongId, StrongId) noexcept = default;
+  // Prints the number.
   friend std::ostream& operator<<(std::ostream& out, StrongId id) {
     return out << static_cast<std::int64_t>(id.value_);
   }
 
  private:
-  Rep value_ = -1;
+  Rep value_ = -1;  // −1 names nothing
 };
 
 // A page: `page_size` consecutive tokens of KV in a pool. The unit of allocation and of sharing.
@@ -61,7 +70,8 @@ using NamespaceId = StrongId<struct NamespaceTag>;
 // arrays.
 using TokenId = std::int32_t;
 
-// The n ids from `first` on, for range-for.
+// The n ids from `first` on, for range-for:
+//   for (const PageId page : id_range(PageId(0), pages)) …
 template <typename Id>
 class IdRange {
  public:
@@ -76,7 +86,7 @@ class IdRange {
     friend constexpr bool operator==(Iterator, Iterator) noexcept = default;
 
    private:
-    typename Id::rep value_;
+    typename Id::rep value_;  // the id it stands at
   };
 
   constexpr IdRange(Id first, std::int64_t count) noexcept
@@ -85,10 +95,11 @@ class IdRange {
   constexpr Iterator end() const noexcept { return Iterator(end_); }
 
  private:
-  typename Id::rep first_;
-  typename Id::rep end_;
+  typename Id::rep first_;  // the first id
+  typename Id::rep end_;    // one past the last
 };
 
+// REQUIRES: count >= 0 and first + count fits the representation.
 template <typename Id>
 constexpr IdRange<Id> id_range(Id first, std::int64_t count) noexcept {
   return IdRange<Id>(first, count);
@@ -101,6 +112,7 @@ inline std::span<const std::int32_t> raw(std::span<const PageId> pages) noexcept
   return {reinterpret_cast<const std::int32_t*>(pages.data()), pages.size()};
 }
 
+// As above, for slots.
 inline std::span<const std::int64_t> raw(std::span<const SlotId> slots) noexcept {
   static_assert(sizeof(SlotId) == sizeof(std::int64_t) && std::is_trivially_copyable_v<SlotId>);
   static_assert(std::is_standard_layout_v<SlotId>);
@@ -109,6 +121,7 @@ inline std::span<const std::int64_t> raw(std::span<const SlotId> slots) noexcept
 
 }  // namespace stemma
 
+// Ids as keys of unordered containers.
 template <typename Tag, typename Rep>
 struct std::hash<stemma::StrongId<Tag, Rep>> {
   std::size_t operator()(stemma::StrongId<Tag, Rep> id) const noexcept {

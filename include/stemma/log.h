@@ -2,7 +2,8 @@
 //
 //   STEMMA_LOG(kWarning, "engine.runner_failed", kv("requests", n), kv("error", to_string(error)));
 //
-// An event has a name (room.what_happened) and key=value fields; no prose formats, nothing per token.
+// An event has a name (room.what_happened) and key=value fields; no prose formats, nothing per
+// token.
 //
 // Thread:     any; the sink is called under a lock.
 // Memory:     one line while it is written; nothing at all below the threshold.
@@ -19,6 +20,7 @@
 
 namespace stemma {
 
+// How much an event matters; events below the threshold are dropped.
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
 // One key=value of an event.
@@ -27,9 +29,11 @@ struct LogField {
   std::string value;
 };
 
+// A field of text.
 inline LogField kv(std::string_view key, std::string_view value) {
   return {key, std::string(value)};
 }
+// A field of a number.
 template <typename Number>
   requires std::integral<Number> || std::floating_point<Number>
 LogField kv(std::string_view key, Number value) {
@@ -44,15 +48,17 @@ void set_log_sink(LogSink sink);
 
 // Events below `level` are dropped before they are formatted. Starts at kInfo.
 void set_log_level(LogLevel level);
+// Whether an event of this level would be written.
 bool log_enabled(LogLevel level) noexcept;
 
+// Writes one event whatever the threshold says; STEMMA_LOG asks first.
 void log_event(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
 
 }  // namespace stemma
 
-#define STEMMA_LOG(level, event, ...)                                              \
-  do {                                                                             \
-    if (::stemma::log_enabled(::stemma::LogLevel::level)) {                        \
-      ::stemma::log_event(::stemma::LogLevel::level, event, {__VA_ARGS__});        \
-    }                                                                              \
+#define STEMMA_LOG(level, event, ...)                                       \
+  do {                                                                      \
+    if (::stemma::log_enabled(::stemma::LogLevel::level)) {                 \
+      ::stemma::log_event(::stemma::LogLevel::level, event, {__VA_ARGS__}); \
+    }                                                                       \
   } while (false)
