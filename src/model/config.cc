@@ -1,0 +1,271 @@
+#include "model/config.h"
+
+#include <array>
+#include <utility>
+
+#include "model/json_text.h"
+
+namespace stemma {
+namespace {
+
+using Json = nlohmann::json;
+using Range = JsonFields::Range;
+
+// Far above any model that exists, far below what could overflow: every product of two of these
+// times the bytes of an element fits 63 bits.
+constexpr Range kVocabRange = {1, 1 << 24};
+constexpr Range kWidthRange = {1, 1 << 22};
+constexpr Range kLayersRange = {1, 4096};
+constexpr Range kHeadsRange = {1, 4096};
+constexpr Range kHeadDimRange = {2, 1024};
+constexpr Range kContextRange = {1, 1 << 28};
+constexpr std::size_t kEndTokensMax = 64;
+
+struct Architecture {
+  std::string_view name;
+  ModelFamily family;
+};
+constexpr std::array kArchitectures = {
+    Architecture{"LlamaForCausalLM", ModelFamily::kLlama},
+    Architecture{"Qwen2ForCausalLM", ModelFamily::kQwen2},
+    Architecture{"Qwen3ForCausalLM", ModelFamily::kQwen3},
+};
+
+std::optional<ModelFamily> try_find_family(std::string_view architecture) {
+  for (const Architecture& known : kArchitectures) {
+    if (known.name == architecture) {
+      return known.family;
+    }
+  }
+  return std::nullopt;
+}
+
+void read_family(JsonFields& fields, ModelConfig& config) {
+  const Json* architectures = fields.find_or_null("architectures");
+  if (architectures == nullptr || !architectures->is_array() || architectures->empty() ||
+      !architectures->front().is_string()) {
+    fields.fail(ErrorCode::kInvalidArgument, "architectures", "must be a list with one name");
+    return;
+  }
+  const auto& name = architectures->front().get_ref<const std::string&>();
+  const std::optional<ModelFamily> family = try_find_family(name);
+  if (!family.has_value()) {
+    std::string why = "'" + printable(name) + "' is not supported; known are";
+    for (const Architecture& known : kArchitectures) {
+      why.append(" ").append(known.name);
+    }
+    fields.fail(ErrorCode::kUnsupported, "architectures", why);
+    return;
+  }
+  config.family = *family;
+}
+
+void read_extents(JsonFields& fields, ModelConfig& config) {
+  config.vocab_tokens = fields.integer("vocab_size", kVocabRange, std::nullopt);
+  config.hidden = fields.integer("hidden_size", kWidthRange, std::nullopt);
+  config.intermediate = fields.integer("intermediate_size", kWidthRange, std::nullopt);
+  config.layers = fields.integer("num_hidden_layers", kLayersRange, std::nullopt);
+  config.query_heads = fields.integer("num_attention_heads", kHeadsRange, std::nullopt);
+  config.kv_heads = fields.integer("num_key_value_heads", kHeadsRange, config.query_heads);
+  config.context_tokens_max =
+      fields.integer("max_position_embeddings", kContextRange, std::nullopt);
+  config.norm_epsilon = fields.positive("rms_norm_eps", 1e-6);
+  if (!fields.status().ok()) {
+    return;
+  }
+  if (config.query_heads % config.kv_heads != 0) {
+    fields.fail(ErrorCode::kInvalidArgument, "num_key_value_heads",
+                std::to_string(config.kv_heads) + " does not divide num_attention_heads " +
+                    std::to_string(config.query_heads));
+  }
+  const bool head_dim_given = fields.find_or_null("head_dim") != nullptr;
+  if (!head_dim_given && config.hidden % config.query_heads != 0) {
+    fields.fail(ErrorCode::kInvalidArgument, "num_attention_heads",
+                std::to_string(config.query_heads) + " does not divide hidden_size " +
+                    std::to_string(config.hidden));
+  }
+  config.head_dim = fields.integer("head_dim", kHeadDimRange, config.hidden / config.query_heads);
+  if (config.head_dim % 2 != 0 || config.head_dim < kHeadDimRange.min ||
+      config.head_dim > kHeadDimRange.max) {
+    fields.fail(ErrorCode::kInvalidArgument, "head_dim",
+                "must be even and at most " + std::to_string(kHeadDimRange.max) + " (got " +
+                    std::to_string(config.head_dim) + ")");
+  }
+}
+
+void read_projections(JsonFields& fields, ModelConfig& config) {
+  const bool attention_bias = fields.boolean("attention_bias", false);
+  config.mlp_bias = fields.boolean("mlp_bias", false);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.head_norms = config.family == ModelFamily::kQwen3;
+  // Qwen2 always has biases on q, k and v, and never on the output; the others say.
+  const bool qwen2 = config.family == ModelFamily::kQwen2;
+  config.qkv_bias = qwen2 || attention_bias;
+  config.output_bias = !qwen2 && attention_bias;
+  if (config.family != ModelFamily::kLlama && config.mlp_bias) {
+    fields.fail(ErrorCode::kUnsupported, "mlp_bias", "only Llama models have it");
+  }
+}
+
+// Old files nest all of it in rope_scaling beside rope_theta; new ones have rope_parameters with
+// both.
+void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name) {
+  rope.theta = fields.positive("rope_theta", 10000.0);
+  const Json* nested = fields.find_or_null("rope_parameters");
+  const std::string_view nested_name = nested != nullptr ? "rope_parameters" : "rope_scaling";
+  if (nested == nullptr) {
+    nested = fields.find_or_null("rope_scaling");
+  }
+  if (nested == nullptr) {
+    return;
+  }
+  if (!nested->is_object()) {
+    fields.fail(ErrorCode::kInvalidArgument, nested_name, "must be an object");
+    return;
+  }
+  JsonFields scaling(*nested, file_name, std::string(nested_name) + ".");
+  rope.theta = scaling.positive("rope_theta", rope.theta);
+  const char* type_name = scaling.find_or_null("rope_type") != nullptr ? "rope_type" : "type";
+  const std::string type = scaling.text(type_name, "default");
+  if (type == "linear") {
+    rope.scaling = RopeConfig::Scaling::kLinear;
+    rope.factor = scaling.positive("factor", std::nullopt);
+  } else if (type == "llama3") {
+    rope.scaling = RopeConfig::Scaling::kLlama3;
+    rope.factor = scaling.positive("factor", std::nullopt);
+    rope.low_frequency_factor = scaling.positive("low_freq_factor", std::nullopt);
+    rope.high_frequency_factor = scaling.positive("high_freq_factor", std::nullopt);
+    rope.original_context_tokens =
+        scaling.integer("original_max_position_embeddings", kContextRange, std::nullopt);
+    if (scaling.status().ok() && rope.high_frequency_factor <= rope.low_frequency_factor) {
+      scaling.fail(ErrorCode::kInvalidArgument, "high_freq_factor", "must exceed low_freq_factor");
+    }
+  } else if (type != "default") {
+    scaling.fail(ErrorCode::kUnsupported, type_name,
+                 "'" + printable(type) + "' is not supported; known are default linear llama3");
+  }
+  fields.adopt(scaling.status());
+}
+
+// Things that change the arithmetic and that this build does not have.
+void refuse_unsupported(JsonFields& fields, const ModelConfig& config) {
+  const std::string activation = fields.text("hidden_act", "silu");
+  if (activation != "silu") {
+    fields.fail(ErrorCode::kUnsupported, "hidden_act",
+                "'" + printable(activation) + "' is not supported; known is silu");
+  }
+  if (fields.find_or_null("quantization_config") != nullptr) {
+    fields.fail(ErrorCode::kUnsupported, "quantization_config",
+                "quantised weights are not supported");
+  }
+  // Qwen files carry a window beside the switch that disables it, which is off by default; for
+  // Llama a window without the switch is a window.
+  const bool window_by_default =
+      config.family == ModelFamily::kLlama && fields.find_or_null("sliding_window") != nullptr;
+  if (fields.boolean("use_sliding_window", window_by_default)) {
+    fields.fail(ErrorCode::kUnsupported,
+                window_by_default ? "sliding_window" : "use_sliding_window",
+                "sliding-window attention is not supported");
+  }
+  if (fields.positive("partial_rotary_factor", 1.0) != 1.0) {
+    fields.fail(ErrorCode::kUnsupported, "partial_rotary_factor", "only 1 is supported");
+  }
+  const Json* layer_types = fields.find_or_null("layer_types");
+  if (layer_types == nullptr) {
+    return;
+  }
+  for (const Json& type : *layer_types) {
+    if (!type.is_string() || type.get_ref<const std::string&>() != "full_attention") {
+      fields.fail(ErrorCode::kUnsupported, "layer_types", "only full_attention is supported");
+    }
+  }
+}
+
+void read_dtype(JsonFields& fields, ModelConfig& config) {
+  const char* name = fields.find_or_null("dtype") != nullptr ? "dtype" : "torch_dtype";
+  const std::string text = fields.text(name, "");
+  if (text == "float32") {
+    config.weights_dtype = DType::kF32;
+  } else if (text == "float16") {
+    config.weights_dtype = DType::kF16;
+  } else if (text == "bfloat16") {
+    config.weights_dtype = DType::kBF16;
+  } else if (!text.empty() && text != "auto") {
+    fields.fail(ErrorCode::kUnsupported, name,
+                "'" + printable(text) + "' is not supported; known are float32 float16 bfloat16");
+  }
+}
+
+void read_special_tokens(JsonFields& fields, ModelConfig& config, std::string_view file_name) {
+  const Range ids = {0, config.vocab_tokens - 1};
+  const Json* begin = fields.find_or_null("bos_token_id");
+  if (begin != nullptr) {
+    config.begin_token = static_cast<TokenId>(fields.integer("bos_token_id", ids, std::nullopt));
+  }
+  const Json* end = fields.find_or_null("eos_token_id");
+  if (end == nullptr) {
+    return;
+  }
+  if (!end->is_array()) {
+    config.end_tokens = {static_cast<TokenId>(fields.integer("eos_token_id", ids, std::nullopt))};
+    return;
+  }
+  if (end->size() > kEndTokensMax) {
+    fields.fail(ErrorCode::kInvalidArgument, "eos_token_id",
+                "at most " + std::to_string(kEndTokensMax) + " ids");
+    return;
+  }
+  for (const Json& id : *end) {
+    const Json element = {{"eos_token_id", id}};
+    JsonFields one(element, file_name);
+    config.end_tokens.push_back(
+        static_cast<TokenId>(one.integer("eos_token_id", ids, std::nullopt)));
+    fields.adopt(one.status());
+  }
+}
+
+}  // namespace
+
+std::string_view model_family_name(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kLlama:
+      return "llama";
+    case ModelFamily::kQwen2:
+      return "qwen2";
+    case ModelFamily::kQwen3:
+      return "qwen3";
+  }
+  return "unknown";
+}
+
+std::string_view rope_scaling_name(RopeConfig::Scaling scaling) {
+  switch (scaling) {
+    case RopeConfig::Scaling::kNone:
+      return "none";
+    case RopeConfig::Scaling::kLinear:
+      return "linear";
+    case RopeConfig::Scaling::kLlama3:
+      return "llama3";
+  }
+  return "unknown";
+}
+
+Result<ModelConfig> parse_config(std::string_view json, std::string_view file_name) {
+  STEMMA_ASSIGN_OR_RETURN(const Json object, parse_json_object(json, file_name, JsonLimits{}));
+  ModelConfig config;
+  JsonFields fields(object, file_name);
+  read_family(fields, config);
+  // What cannot be computed is said before what is missing: it explains more.
+  if (fields.status().ok()) {
+    refuse_unsupported(fields, config);
+  }
+  read_extents(fields, config);
+  read_projections(fields, config);
+  read_rope(fields, config.rope, file_name);
+  read_dtype(fields, config);
+  read_special_tokens(fields, config, file_name);
+  STEMMA_RETURN_IF_ERROR(fields.status());
+  return config;
+}
+
+}  // namespace stemma

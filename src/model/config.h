@@ -1,0 +1,79 @@
+// Config: what a model's config.json says, checked, in our terms.
+//
+// Families: Llama 2 and 3.x, Qwen2 and 2.5, Qwen3 (dense). What such a file can ask for and this
+// build cannot do (sliding windows, quantised weights, other activations, other RoPE scalings) is
+// refused by name, never ignored.
+//
+// Thread:     values and pure functions.
+// Memory:     a few hundred bytes.
+// Cost:       a parse at start-up.
+// Not here:   weights (weights), tokenizer files, defaults for sampling (generation_config).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stemma/ids.h"
+#include "stemma/kv_shape.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+enum class ModelFamily : std::uint8_t { kLlama, kQwen2, kQwen3 };
+
+std::string_view model_family_name(ModelFamily family);  // "llama", "qwen2", "qwen3"
+
+// Rotary position embedding (Su et al. 2021): pair i of a head turns by position × theta^(−2i /
+// head_dim).
+struct RopeConfig {
+  enum class Scaling : std::uint8_t {
+    kNone,
+    kLinear,  // positions divided by `factor`
+    kLlama3,  // slow pairs divided by `factor`, fast ones kept, a ramp between (Llama 3.1)
+  };
+
+  double theta = 10000.0;
+  Scaling scaling = Scaling::kNone;
+  double factor = 1.0;
+  double low_frequency_factor = 1.0;
+  double high_frequency_factor = 4.0;
+  std::int64_t original_context_tokens = 8192;
+
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
+};
+
+std::string_view rope_scaling_name(RopeConfig::Scaling scaling);  // "none", "linear", "llama3"
+
+struct ModelConfig {
+  ModelFamily family = ModelFamily::kLlama;
+  std::int64_t vocab_tokens = 0;
+  std::int64_t hidden = 0;        // width of the residual stream
+  std::int64_t intermediate = 0;  // width inside the MLP
+  std::int64_t layers = 0;
+  std::int64_t query_heads = 0;  // a multiple of kv_heads
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;  // even
+  std::int64_t context_tokens_max = 0;
+  double norm_epsilon = 1e-6;
+  RopeConfig rope;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the projection after attention
+  bool mlp_bias = false;
+  bool head_norms = false;             // q and k of each head are normalised before RoPE (Qwen3)
+  bool tied_embeddings = false;        // the output weights are the embeddings
+  std::optional<DType> weights_dtype;  // what the file says; the weights' own types decide
+  std::optional<TokenId> begin_token;
+  std::vector<TokenId> end_tokens;  // any of them ends a text
+
+  std::int64_t query_columns() const noexcept { return query_heads * head_dim; }
+  std::int64_t kv_columns() const noexcept { return kv_heads * head_dim; }
+};
+
+// Reads the text of a config.json. Errors are one line: `file_name`, the field, what is wrong with
+// it.
+Result<ModelConfig> parse_config(std::string_view json, std::string_view file_name);
+
+}  // namespace stemma

@@ -1,0 +1,199 @@
+// Config: the files that the families publish are read as they mean; what is wrong or cannot be
+// computed is one line that names the file and the field.
+#include "model/config.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/prng.h"
+
+namespace stemma {
+namespace {
+
+// A config.json of nine obligatory fields plus `extra`, which begins with a comma if it is not
+// empty.
+std::string config_text(const std::string& architecture, const std::string& extra = "") {
+  return R"({"architectures":[")" + architecture +
+         R"("],"vocab_size":1000,"hidden_size":128,"intermediate_size":256,)"
+         R"("num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":512)" +
+         extra + "}";
+}
+
+ModelConfig parse(const std::string& text) {
+  auto config = parse_config(text, "config.json");
+  EXPECT_TRUE(config.ok()) << to_string(config.error());
+  return config.ok() ? *config : ModelConfig{};
+}
+
+std::string error_of(const std::string& text) {
+  const auto config = parse_config(text, "m/config.json");
+  EXPECT_FALSE(config.ok());
+  return config.ok() ? "" : to_string(config.error());
+}
+
+TEST(Config, Llama2) {
+  const ModelConfig config = parse(config_text("LlamaForCausalLM", R"(,"rms_norm_eps":1e-05,
+      "bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","torch_dtype":"float16",
+      "rope_scaling":null,"pretraining_tp":1,"use_cache":true,"tie_word_embeddings":false)"));
+  EXPECT_EQ(config.family, ModelFamily::kLlama);
+  EXPECT_EQ(config.vocab_tokens, 1000);
+  EXPECT_EQ(config.hidden, 128);
+  EXPECT_EQ(config.intermediate, 256);
+  EXPECT_EQ(config.layers, 2);
+  EXPECT_EQ(config.query_heads, 4);
+  EXPECT_EQ(config.kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 32);
+  EXPECT_EQ(config.context_tokens_max, 512);
+  EXPECT_EQ(config.norm_epsilon, 1e-5);
+  EXPECT_EQ(config.rope, RopeConfig{});
+  EXPECT_FALSE(config.qkv_bias || config.output_bias || config.mlp_bias || config.head_norms);
+  EXPECT_FALSE(config.tied_embeddings);
+  EXPECT_EQ(config.weights_dtype, DType::kF16);
+  EXPECT_EQ(config.begin_token, 1);
+  EXPECT_EQ(config.end_tokens, std::vector<TokenId>{2});
+}
+
+TEST(Config, Llama31RopeScalingAndSeveralEndTokens) {
+  const ModelConfig config =
+      parse(config_text("LlamaForCausalLM", R"(,"num_key_value_heads":2,"rope_theta":500000.0,
+      "eos_token_id":[1,8,9],"tie_word_embeddings":true,"torch_dtype":"bfloat16",
+      "rope_scaling":{"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
+                      "original_max_position_embeddings":64,"rope_type":"llama3"})"));
+  EXPECT_EQ(config.kv_heads, 2);
+  EXPECT_TRUE(config.tied_embeddings);
+  EXPECT_EQ(config.end_tokens, (std::vector<TokenId>{1, 8, 9}));
+  EXPECT_EQ(config.rope, (RopeConfig{.theta = 500000.0,
+                                     .scaling = RopeConfig::Scaling::kLlama3,
+                                     .factor = 8.0,
+                                     .low_frequency_factor = 1.0,
+                                     .high_frequency_factor = 4.0,
+                                     .original_context_tokens = 64}));
+}
+
+TEST(Config, RopeInTheNewForm) {
+  const ModelConfig config = parse(config_text("LlamaForCausalLM", R"(,"dtype":"float32",
+      "rope_parameters":{"rope_theta":1000.0,"rope_type":"linear","factor":2.0})"));
+  EXPECT_EQ(config.rope.theta, 1000.0);
+  EXPECT_EQ(config.rope.scaling, RopeConfig::Scaling::kLinear);
+  EXPECT_EQ(config.rope.factor, 2.0);
+  EXPECT_EQ(config.weights_dtype, DType::kF32);
+}
+
+TEST(Config, LlamaBiases) {
+  const ModelConfig config =
+      parse(config_text("LlamaForCausalLM", R"(,"attention_bias":true,"mlp_bias":true)"));
+  EXPECT_TRUE(config.qkv_bias && config.output_bias && config.mlp_bias);
+}
+
+TEST(Config, Qwen2HasQkvBiasAndItsWindowMayBeOff) {
+  const ModelConfig config = parse(config_text("Qwen2ForCausalLM", R"(,"use_sliding_window":false,
+      "sliding_window":32768,"max_window_layers":21,"rope_theta":1000000.0)"));
+  EXPECT_EQ(config.family, ModelFamily::kQwen2);
+  EXPECT_TRUE(config.qkv_bias);
+  EXPECT_FALSE(config.output_bias || config.head_norms);
+}
+
+TEST(Config, Qwen3HasHeadNormsAndItsOwnHeadDim) {
+  const ModelConfig config = parse(config_text("Qwen3ForCausalLM", R"(,"head_dim":64,
+      "attention_bias":false,"num_key_value_heads":2,"layer_types":["full_attention"])"));
+  EXPECT_EQ(config.family, ModelFamily::kQwen3);
+  EXPECT_TRUE(config.head_norms);
+  EXPECT_FALSE(config.qkv_bias);
+  EXPECT_EQ(config.head_dim, 64);
+  EXPECT_EQ(config.query_columns(), 256);
+  EXPECT_EQ(config.kv_columns(), 128);
+}
+
+TEST(Config, AnUnknownArchitectureListsTheKnown) {
+  EXPECT_EQ(error_of(config_text("GPT2LMHeadModel")),
+            "unsupported: m/config.json: architectures: 'GPT2LMHeadModel' is not supported; known "
+            "are LlamaForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM");
+  EXPECT_NE(error_of(R"({"architectures":[]})").find("architectures: must be a list"),
+            std::string::npos);
+}
+
+TEST(Config, WhatCannotBeComputedIsRefusedByName) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"(,"hidden_act":"gelu")", "hidden_act: 'gelu' is not supported; known is silu"},
+      {R"(,"sliding_window":4096)", "sliding_window: sliding-window attention is not supported"},
+      {R"(,"use_sliding_window":true)", "use_sliding_window: sliding-window attention"},
+      {R"(,"layer_types":["sliding_attention"])", "layer_types: only full_attention"},
+      {R"(,"quantization_config":{})", "quantization_config: quantised weights"},
+      {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor: only 1"},
+      {R"(,"rope_scaling":{"type":"yarn","factor":4})",
+       "rope_scaling.type: 'yarn' is not supported; known are default linear llama3"},
+      {R"(,"rope_parameters":{"rope_type":"dynamic"})", "rope_parameters.rope_type: 'dynamic'"},
+      {R"(,"torch_dtype":"float8_e4m3fn")", "torch_dtype: 'float8_e4m3fn' is not supported"},
+  };
+  for (const auto& [extra, expected] : cases) {
+    EXPECT_NE(error_of(config_text("LlamaForCausalLM", extra)).find(expected), std::string::npos)
+        << extra << " gave " << error_of(config_text("LlamaForCausalLM", extra));
+  }
+}
+
+TEST(Config, WrongFieldsAreNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"(,"num_key_value_heads":3)", "num_key_value_heads: 3 does not divide"},
+      {R"(,"num_key_value_heads":0)", "num_key_value_heads: must be an integer from 1 to 4096"},
+      {R"(,"num_key_value_heads":18446744073709551615)", "num_key_value_heads: must be an integer"},
+      {R"(,"head_dim":33)", "head_dim: must be even"},
+      {R"(,"head_dim":-2)", "head_dim: must be an integer from 2"},
+      {R"(,"head_dim":"big")", R"(head_dim: must be an integer from 2 to 1024 (got "big"))"},
+      {R"(,"rms_norm_eps":0)", "rms_norm_eps: must be a number above 0 (got 0)"},
+      {R"(,"rope_theta":-1)", "rope_theta: must be a number above 0"},
+      {R"(,"rope_scaling":5)", "rope_scaling: must be an object"},
+      {R"(,"rope_scaling":{"type":"linear"})", "rope_scaling.factor: missing"},
+      {R"(,"rope_scaling":{"type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,
+          "original_max_position_embeddings":9})",
+       "rope_scaling.high_freq_factor: must exceed"},
+      {R"(,"tie_word_embeddings":1)", "tie_word_embeddings: must be true or false"},
+      {R"(,"hidden_act":7)", "hidden_act: must be a string"},
+      {R"(,"eos_token_id":1000)", "eos_token_id: must be an integer from 0 to 999 (got 1000)"},
+      {R"(,"eos_token_id":[5,null])", "eos_token_id: missing"},
+      {R"(,"bos_token_id":-1)", "bos_token_id: must be an integer from 0 to 999"},
+  };
+  for (const auto& [extra, expected] : cases) {
+    EXPECT_NE(error_of(config_text("LlamaForCausalLM", extra)).find(expected), std::string::npos)
+        << extra << " gave " << error_of(config_text("LlamaForCausalLM", extra));
+  }
+  EXPECT_EQ(error_of(R"({"architectures":["LlamaForCausalLM"]})"),
+            "invalid_argument: m/config.json: vocab_size: missing");
+}
+
+TEST(Config, BrokenJsonIsOneLine) {
+  EXPECT_EQ(error_of(""), "corrupt: m/config.json: not valid JSON at byte 1");
+  EXPECT_EQ(error_of("[1]"), "corrupt: m/config.json: must be a JSON object");
+  EXPECT_EQ(error_of(R"({"a":1,"a":2})"), "corrupt: m/config.json: key 'a' appears twice");
+  EXPECT_EQ(error_of("{\"a\":\"\xff\"}"), "corrupt: m/config.json: not valid JSON at byte 7");
+  EXPECT_EQ(error_of(R"({"a":1e999})").find('\n'), std::string::npos);
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_EQ(error_of(R"({"a":)" + deep + "}"),
+            "too_large: m/config.json: JSON nested deeper than 16 levels");
+  EXPECT_NE(error_of(std::string(2 << 20, ' ')).find("bytes of JSON"), std::string::npos);
+}
+
+TEST(Config, AnyDamageIsAnErrorOrAConfigNeverACrash) {
+  const std::string good = config_text("LlamaForCausalLM", R"(,"rope_scaling":{"type":"linear",
+      "factor":2},"eos_token_id":[1,2],"layer_types":["full_attention"])");
+  constexpr std::uint64_t kSeed = 7;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Prng random(kSeed);
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = good;
+    for (int change = 0; change < 1 + round % 4; ++change) {
+      const auto at =
+          static_cast<std::size_t>(random.below(static_cast<std::int64_t>(text.size())));
+      text[at] = static_cast<char>(random.below(256));
+    }
+    const auto config = parse_config(text, "config.json");
+    if (!config.ok()) {
+      EXPECT_EQ(config.error().detail.find('\n'), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stemma

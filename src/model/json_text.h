@@ -1,0 +1,76 @@
+// JSON text: strict parsing of files from outside, and typed reading of their fields.
+//
+// Every error is one line that names the file and the field. Duplicate keys are refused: two
+// readers of one file must not see different values.
+//
+// Thread:     pure functions; a JsonFields is for one thread.
+// Memory:     about ten times the text while it is parsed; limits bound it.
+// Cost:       linear in the text.
+// Not here:   what the fields mean (config, safetensors).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct JsonLimits {
+  std::size_t text_bytes_max = std::size_t{1} << 20;
+  int depth_max = 16;  // of nested objects and arrays
+};
+
+// Parses an object. kTooLarge above the limits; kCorrupt, with the byte, if it is not strict JSON,
+// repeats a key or is not an object. `file_name` is for errors only.
+Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file_name,
+                                         const JsonLimits& limits);
+
+// Reads the fields of one object. The first field that is missing or wrong is remembered and later
+// reads give harmless values, so that a reader checks `status` once.
+class JsonFields {
+ public:
+  struct Range {
+    std::int64_t min = 0;
+    std::int64_t max = 0;
+  };
+
+  // `object` must outlive this. `path` is put before field names in errors: "rope_scaling.".
+  // REQUIRES: object is a JSON object.
+  JsonFields(const nlohmann::json& object, std::string_view file_name, std::string_view path = "");
+
+  // A field that is absent or null gives the fallback; without one it is an error.
+  std::int64_t integer(std::string_view name, Range range, std::optional<std::int64_t> fallback);
+  // Finite and greater than zero.
+  double positive(std::string_view name, std::optional<double> fallback);
+  bool boolean(std::string_view name, bool fallback);
+  std::string text(std::string_view name, std::optional<std::string> fallback);
+
+  // The field, or nullptr if it is absent or null.
+  const nlohmann::json* find_or_null(std::string_view name) const;
+
+  // Remembers "FILE: PATH+NAME: WHY" unless something was wrong before.
+  void fail(ErrorCode code, std::string_view name, std::string_view why);
+
+  // Remembers the failure of a nested reader, unless something was wrong before.
+  void adopt(const Status& nested);
+
+  // The first failure, if any.
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  const nlohmann::json& object_;
+  std::string file_name_;
+  std::string path_;
+  Status status_;
+};
+
+// `text` with control bytes and bytes beyond ASCII replaced by '?', at most `bytes_max` of them:
+// safe in a one-line error.
+std::string printable(std::string_view text, std::size_t bytes_max = 80);
+
+}  // namespace stemma
