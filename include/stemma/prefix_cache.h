@@ -1,10 +1,11 @@
 // PrefixCache: which token prefixes already have KV pages, and which of those pages may be freed.
 //
-// Thread:     engine thread only.                     Invariants: I1, I3, I4, I5
-// (docs/INVARIANTS.md). Memory:     nodes come from a slab that grows to at most one node a page;
-// no allocation in steady state. Cost:       match and insert O(tokens looked at); evict O(pages
-// freed + log leaves); probe as match. Not here:   KV bytes (pool/), copies between tiers (tier/),
-// who runs next (sched/).
+// Thread:     engine thread only.        Invariants: I1, I3, I4, I5, I7 (docs/INVARIANTS.md).
+// Memory:     reserved at construction for one node a page, touched up to the high-water mark; no
+//             allocation in match, insert and evict.
+// Cost:       match and insert O(tokens looked at + nodes to the root); evict O(pages freed + log
+//             leaves) however many nodes there are; probe as match.
+// Not here:   KV bytes (pool/), copies between tiers (tier/), who runs next (sched/).
 #pragma once
 
 #include <array>
@@ -26,6 +27,13 @@ class PrefixCache;
 struct NamespaceDigest {
   std::array<std::uint8_t, 32> bytes = {};
   friend auto operator<=>(const NamespaceDigest&, const NamespaceDigest&) = default;
+};
+
+// The name of a page outside the tree: SHA-256 chained over the namespace and every token up to the
+// end of the page, so that it names exactly one namespace and token prefix (I7).
+struct PageKey {
+  std::array<std::uint8_t, 32> bytes = {};
+  friend auto operator<=>(const PageKey&, const PageKey&) = default;
 };
 
 // What a look without holding finds.
@@ -62,6 +70,10 @@ class [[nodiscard]] PrefixLock {
   // how many. O(pages written + nodes they lie in). REQUIRES: valid(); out has room for them.
   std::int64_t copy_pages(std::int64_t first_page, std::span<PageId> out) const;
 
+  // As copy_pages, with the pages' keys. Keys are computed when they are first asked for, then
+  // kept.
+  std::int64_t copy_page_keys(std::int64_t first_page, std::span<PageKey> out) const;
+
   // Unlocks now.
   void reset() noexcept;
 
@@ -90,8 +102,13 @@ class PrefixCache {
   virtual std::string_view name() const = 0;
   virtual std::int64_t page_size() const = 0;
 
-  // The short name of a namespace; the same digest gives the same id. Prefixes of different
-  // namespaces never meet. nullopt when as many namespaces are open as the cache was built for.
+  // Whether pages can be published at all. Where not ("none"), sequences keep their pages to the
+  // end: match finds nothing, evict has nothing to give, and insert takes no pages.
+  virtual bool shares() const = 0;
+
+  // The short name of a namespace; the same digest gives the same id, for the life of the cache.
+  // Prefixes of different namespaces never meet. nullopt when as many namespaces are open as the
+  // cache was built for.
   virtual std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) = 0;
 
   // Longest cached prefix of `tokens`, in whole pages, without holding it. Changes nothing, not
@@ -105,9 +122,11 @@ class PrefixCache {
   // Publishes `pages`, which continue `held` up to the end of `tokens` (all tokens from the start
   // of the sequence; the first held.tokens() are not looked at again). Pages whose tokens are
   // already cached are duplicates and are freed. Returns a lock on all of `tokens`: rewrite the
-  // request's row from it, from held.tokens() on (I2). REQUIRES: held came from this cache;
-  // tokens.size() is a multiple of page_size and equals held.tokens() plus the tokens of `pages`;
-  // the pages hold valid KV for exactly these tokens.
+  // request's row from it, from held.tokens() on (I2). A use of what it covers, but not a hit.
+  // O(tokens of `pages`), however long `held` is.
+  // REQUIRES: held came from this cache; tokens.size() is a multiple of page_size and equals
+  // held.tokens() plus the tokens of `pages`; the pages hold valid KV for exactly these tokens;
+  // shares(), or `pages` is empty.
   virtual PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                             const InsertOptions& options) = 0;
 
@@ -137,12 +156,20 @@ class PrefixCache {
                               NamespaceId ns) noexcept {
     return {&cache, node, tokens, ns};
   }
+  static const PrefixCache* cache_of(const PrefixLock& lock) noexcept { return lock.cache_; }
   static void* node_of(const PrefixLock& lock) noexcept { return lock.node_; }
+  // Empties `lock` without ending its hold: whoever asks goes on with it.
+  static void take_hold(PrefixLock& lock) noexcept {
+    lock.cache_ = nullptr;
+    lock.reset();
+  }
 
   // Ends the hold that make_lock began.
   virtual void unlock(void* node, std::int64_t tokens) noexcept = 0;
   virtual std::int64_t copy_pages(const void* node, std::int64_t tokens, std::int64_t first_page,
                                   std::span<PageId> out) const = 0;
+  virtual std::int64_t copy_page_keys(void* node, std::int64_t tokens, std::int64_t first_page,
+                                      std::span<PageKey> out) = 0;
 };
 
 }  // namespace stemma
