@@ -1,0 +1,12 @@
+// Any bytes as one line of a trace: a request or an error, never a crash.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "replay/trace_reader.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  const std::string_view line(reinterpret_cast<const char*>(bytes), size);
+  const auto request = stemma::parse_mooncake_line(line, "trace:1");
+  return request.ok() && request->input_tokens < 0 ? __builtin_trap(), 0 : 0;
+}
