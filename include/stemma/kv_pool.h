@@ -5,7 +5,8 @@
 // [2, layers, pages, page_size, heads, head_dim].
 //
 // Thread:     store of disjoint slots from several threads is safe; reading a slot while it is
-// stored is not. Memory:     all of it at construction; nothing is given back before destruction.
+//             stored is not.
+// Memory:     all of it at construction; nothing is given back before destruction.
 // Cost:       store moves each byte once, at memcpy speed for rows of 2 KiB.
 // Not here:   free pages (PageAllocator), copies between tiers (tier/), attention (attention/).
 #pragma once
@@ -40,6 +41,7 @@ struct KvLayerView {
 struct KvRows {
   const void* elements = nullptr;
   DType dtype = DType::kF32;
+  KvDevice device = KvDevice::kCpu;  // whose memory `elements` is; must be the pool's
   std::int64_t rows = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
@@ -54,11 +56,12 @@ class KvPool {
   virtual std::string_view kind() const = 0;
   virtual const KvShape& shape() const = 0;
   virtual KvLayout layout() const = 0;
+  virtual KvDevice device() const = 0;
 
   // Writes row i of k and v to slots[i] of `layer`. Rows of the pool's dtype are copied; f32 rows
   // are rounded to the pool's dtype (nearest, ties to even). Nothing is written unless everything
-  // is right: kInvalidArgument names what is not (layer, shape, dtype, a slot outside the pool).
-  // Slots of one call must differ.
+  // is right: kInvalidArgument names what is not (layer, shape, dtype, device, a slot outside the
+  // pool). Slots of one call must differ.
   virtual Status store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
                        const KvRows& v) = 0;
   virtual Status store(std::int64_t layer, std::span<const std::int32_t> slots, const KvRows& k,

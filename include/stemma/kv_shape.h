@@ -20,17 +20,23 @@ namespace stemma {
 enum class DType : std::uint8_t { kF32, kF16, kBF16 };
 
 std::string_view dtype_name(DType dtype);  // "f32", "f16", "bf16"
-std::optional<DType> try_parse_dtype(
-    std::string_view name);  // the inverse; nullopt for any other name
+// The inverse; nullopt for any other name.
+std::optional<DType> try_parse_dtype(std::string_view name);
 constexpr std::int64_t dtype_bytes(DType dtype) noexcept {
   return dtype == DType::kF32 ? 4 : 2;
 }
 
+// Whose memory the bytes are.
+enum class KvDevice : std::uint8_t { kCpu, kCuda };
+
+std::string_view kv_device_name(KvDevice device);  // "cpu", "cuda"
+
 // Order of the outer dimensions in memory; inside a page it is always [page_size, heads, head_dim]
 // (NHD).
-//   kLayerFirst  [2, layers, pages, page_size, heads, head_dim]   a layer's pages lie together:
-//   best for attention kPageFirst   [2, pages, layers, page_size, heads, head_dim]   a page's
-//   layers lie together: best for moving pages
+//   kLayerFirst  [2, layers, pages, page_size, heads, head_dim]
+//                a layer's pages lie together: best for attention
+//   kPageFirst   [2, pages, layers, page_size, heads, head_dim]
+//                a page's layers lie together: best for moving pages
 enum class KvLayout : std::uint8_t { kLayerFirst, kPageFirst };
 
 std::string_view kv_layout_name(KvLayout layout);  // "layer_first", "page_first"

@@ -1,0 +1,86 @@
+#include "stemma/kv_shape.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+namespace stemma {
+
+namespace {
+
+constexpr std::array kDTypes = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr std::array kLayouts = {KvLayout::kLayerFirst, KvLayout::kPageFirst};
+
+Error invalid(std::string detail) {
+  return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
+}
+
+}  // namespace
+
+std::string_view dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+  }
+  return "unknown";
+}
+
+std::optional<DType> try_parse_dtype(std::string_view name) {
+  for (const DType dtype : kDTypes) {
+    if (dtype_name(dtype) == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+std::string_view kv_device_name(KvDevice device) {
+  return device == KvDevice::kCpu ? "cpu" : "cuda";
+}
+
+std::string_view kv_layout_name(KvLayout layout) {
+  return layout == KvLayout::kLayerFirst ? "layer_first" : "page_first";
+}
+
+std::optional<KvLayout> try_parse_kv_layout(std::string_view name) {
+  for (const KvLayout layout : kLayouts) {
+    if (kv_layout_name(layout) == name) return layout;
+  }
+  return std::nullopt;
+}
+
+Status validate(const KvShape& shape) {
+  const std::array<std::pair<std::string_view, std::int64_t>, 5> extents = {
+      {{"layers", shape.layers},
+       {"pages", shape.pages},
+       {"page_size", shape.page_size},
+       {"heads", shape.heads},
+       {"head_dim", shape.head_dim}}};
+  std::int64_t bytes = 2 * dtype_bytes(shape.dtype);
+  for (const auto& [name, extent] : extents) {
+    if (extent < 1) {
+      return invalid(fmt::format("KV shape: {} must be at least 1 (got {})", name, extent));
+    }
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      return invalid(fmt::format("KV shape: the bytes of {} layers, {} pages do not fit 63 bits",
+                                 shape.layers, shape.pages));
+    }
+  }
+  return {};
+}
+
+Result<std::int64_t> heads_per_rank(std::int64_t kv_heads, std::int64_t tp_size, bool replicate) {
+  if (kv_heads < 1 || tp_size < 1) {
+    return invalid(fmt::format("KV heads and tensor-parallel size must be at least 1 (got {}, {})",
+                               kv_heads, tp_size));
+  }
+  if (kv_heads % tp_size == 0) return kv_heads / tp_size;
+  if (replicate && tp_size % kv_heads == 0) return std::int64_t{1};
+  return invalid(fmt::format("{} KV heads do not divide over {} tensor-parallel ranks{}", kv_heads,
+                             tp_size, replicate ? ", nor ranks over heads" : ""));
+}
+
+}  // namespace stemma

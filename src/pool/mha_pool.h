@@ -1,0 +1,57 @@
+// MhaPool: keys and values of multi-head attention (MHA, GQA, MQA), one row of heads × head_dim a
+// token and layer.
+//
+// Thread:     as KvPool: disjoint slots may be stored at once.
+// Memory:     one Buffer of shape.total_bytes(), its pages touched in create.
+// Cost:       store is one pass over the rows of K and one over those of V.
+// Not here:   other kinds of pool, free pages (PageAllocator), reading (attention/).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/thread_pool.h"
+#include "device/buffer.h"
+#include "pool/kv_layout.h"
+#include "stemma/kv_pool.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class MhaPool final : public KvPool {
+ public:
+  // A zeroed pool in host memory. kInvalidArgument as validate(shape); kOutOfMemory.
+  static Result<std::unique_ptr<MhaPool>> create(const KvShape& shape, KvLayout layout,
+                                                 ThreadPool& threads);
+
+  std::string_view kind() const override { return "mha"; }
+  const KvShape& shape() const override { return shape_; }
+  KvLayout layout() const override { return layout_; }
+  KvDevice device() const override { return KvDevice::kCpu; }
+
+  Status store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
+               const KvRows& v) override;
+  Status store(std::int64_t layer, std::span<const std::int32_t> slots, const KvRows& k,
+               const KvRows& v) override;
+
+  KvLayerView layer_view(std::int64_t layer) const override;
+  TensorView logical_view() override;
+
+ private:
+  MhaPool(const KvShape& shape, KvLayout layout, Buffer buffer);
+
+  template <typename Slot>
+  Status store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
+                       const KvRows& v);
+  Status check_rows(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
+  // The first byte of K (side 0) or V (side 1) of a layer.
+  std::byte* layer_bytes(std::int64_t side, std::int64_t layer);
+
+  KvShape shape_;
+  KvLayout layout_;
+  KvStrides strides_;
+  Buffer buffer_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,42 @@
+// Store kernels: rows scattered into a pool. Used by pools alone; arguments are checked there.
+//
+// Thread:     pure functions of their task; tasks with disjoint slots may run at once.
+// Memory:     none.
+// Cost:       each byte is read once and written once; the next rows' places are fetched ahead,
+//             because scattered pages miss the TLB.
+// Not here:   checks (mha_pool), strides (kv_layout).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stemma/kv_shape.h"
+
+namespace stemma {
+
+// The rows of K or V that one call stores. Slot s lies at element
+// (s / page_size) × page_stride + (s % page_size) × token_stride of `target`.
+struct StoreTask {
+  std::byte* target = nullptr;
+  DType target_dtype = DType::kF32;
+  std::int64_t page_size = 0;
+  std::int64_t page_stride = 0;
+  std::int64_t token_stride = 0;
+
+  const std::byte* source = nullptr;
+  DType source_dtype = DType::kF32;  // target_dtype or kF32
+  std::int64_t rows = 0;
+  std::int64_t row_elements = 0;
+  std::int64_t row_stride = 0;  // of the source, in elements
+};
+
+// Row i goes to slots[i].
+void store_rows(const StoreTask& task, const std::int64_t* slots);
+void store_rows(const StoreTask& task, const std::int32_t* slots);
+
+// f32 to 16 bits, bit for bit as to_bfloat16 and to_float16 (base/float16.h).
+// REQUIRES: the target dtype is kF16 or kBF16.
+void round_to_16_bits(const float* from, std::int64_t elements, DType target_dtype,
+                      std::uint16_t* to);
+
+}  // namespace stemma
