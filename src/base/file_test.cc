@@ -6,30 +6,24 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "base/faulty_files.h"
+#include "base/temp_directory.h"
 
 namespace stemma {
 namespace {
 
 class FileTest : public ::testing::Test {
  protected:
-  FileTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "stemma_file_XXXXXX").string();
-    directory_ = ::mkdtemp(pattern.data());
-  }
-  ~FileTest() override { std::filesystem::remove_all(directory_); }
-
   std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(directory_ + "/" + name, std::ios::binary) << text;
-    return directory_ + "/" + name;
+    std::ofstream(directory_.file(name), std::ios::binary) << text;
+    return directory_.file(name);
   }
 
-  std::string directory_;
+  TempDirectory directory_;
   PosixFiles files_;
 };
 
@@ -62,7 +56,7 @@ TEST_F(FileTest, AFileThatShrinksWhileOpenIsAnError) {
 }
 
 TEST_F(FileTest, AMissingFileIsNotFoundWithErrno) {
-  const auto file = files_.open(directory_ + "/none");
+  const auto file = files_.open(directory_.file("none"));
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.error().code, ErrorCode::kNotFound);
   EXPECT_EQ(file.error().sys_errno, ENOENT);
@@ -70,8 +64,8 @@ TEST_F(FileTest, AMissingFileIsNotFoundWithErrno) {
 }
 
 TEST_F(FileTest, OnlyRegularFilesAreRead) {
-  EXPECT_EQ(files_.open(directory_).error().code, ErrorCode::kInvalidArgument);
-  const std::string fifo = directory_ + "/fifo";
+  EXPECT_EQ(files_.open(directory_.path()).error().code, ErrorCode::kInvalidArgument);
+  const std::string fifo = directory_.file("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_EQ(files_.open(fifo).error().code, ErrorCode::kInvalidArgument);  // and it does not wait
 }
