@@ -130,7 +130,11 @@ LLAMA2_TEMPLATE = """\
 {%- endif %}
 {%- for message in turns %}
     {%- if message['role'] == 'user' %}
-        {{- bos_token + '[INST] ' + (opening if loop.first else '') + message['content'] | trim + ' [/INST]' }}
+        {{- bos_token + '[INST] ' }}
+        {%- if loop.first %}
+            {{- opening }}
+        {%- endif %}
+        {{- message['content'] | trim + ' [/INST]' }}
     {%- else %}
         {{- ' ' + message['content'] | trim + ' ' + eos_token }}
     {%- endif %}

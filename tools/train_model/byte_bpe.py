@@ -16,7 +16,7 @@ SPECIALS = ("<|begin_of_text|>", "<|end_of_text|>", "<|system|>", "<|user|>", "<
 
 
 def byte_letters():
-    """The printable stand-in of each byte in tokenizer.json: itself where visible, else U+0100 on."""
+    """The printable stand-in of each byte in the files: itself where visible, else U+0100 on."""
     letters, hidden = {}, 0
     for byte in range(256):
         if 33 <= byte <= 126 or 161 <= byte <= 172 or 174 <= byte <= 255:

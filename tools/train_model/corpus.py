@@ -87,16 +87,17 @@ class RReader:
             self.seen.append(self.item())
             return self.seen[-1]
         if kind == 2:  # pair list
-            attributes = self.item() if has_attributes else None
+            if has_attributes:
+                self.item()
             tag = self.item() if has_tag else None
             head = (tag, self.item())
-            del attributes
             return [head] + (self.item() or [])
         if kind == 9:  # one string
             size, = self.integers(1)
             text = None if size < 0 else self.bytes[self.at:self.at + size]
             self.at += max(size, 0)
-            return None if text is None else text.decode("utf-8" if flags & (8 << 12) else "latin-1")
+            encoding = "utf-8" if flags & (8 << 12) else "latin-1"
+            return None if text is None else text.decode(encoding)
         size, = self.integers(1)
         if kind in (10, 13):
             value = list(self.integers(size))
@@ -170,15 +171,18 @@ def sentences_of(paragraph):
 
 
 def load(folder):
-    """Returns documents: lists of paragraphs, each a list of sentences (verses for the Bible)."""
-    documents = []
+    """Returns {shelf: documents}; a document is a list of paragraphs, each a list of sentences.
+
+    A chapter of the Bible is one document and its verses are the sentences; five make a paragraph.
+    """
+    shelves = {"scripture": [], "novels": []}
     for verses in read_kjv(folder):
-        documents.append([verses[i:i + 5] for i in range(0, len(verses), 5)])
+        shelves["scripture"].append([verses[i:i + 5] for i in range(0, len(verses), 5)])
     for lines in read_austen(folder).values():
         paragraphs = [sentences_of(p) for p in paragraphs_of(lines)]
         for i in range(0, len(paragraphs), 20):
-            documents.append(paragraphs[i:i + 20])
-    return documents
+            shelves["novels"].append(paragraphs[i:i + 20])
+    return shelves
 
 
 def plain_text(document):

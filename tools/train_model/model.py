@@ -61,7 +61,7 @@ def rope_angles(config, positions):
     return angles.cos().float(), angles.sin().float()
 
 
-# --- Training forward: few, large operations, because a CPU core pays for every pass over memory ---
+# --- Training forward: few, large operations, because each pass over memory costs a core dearly ---
 
 
 class Norm(torch.autograd.Function):

@@ -11,32 +11,37 @@ import chat
 IGNORED = -100  # a target that carries no loss
 
 
-class SampleMaker:
-    """Draws windows: plain text, or a conversation made of passages. Deterministic from its seed."""
+class Shelf:
+    """The documents of one source: as one stream of ids, and as sentences to draw passages from."""
 
-    def __init__(self, tokenizer, documents, seed):
-        self.random = random.Random(seed)
-        self.tokenizer = tokenizer
-        self.begin, self.finish = (tokenizer.id_of[s] for s in ("<|begin_of_text|>",
-                                                                "<|end_of_text|>"))
-        self.documents = documents
+    def __init__(self, tokenizer, documents):
+        begin, finish = (tokenizer.id_of[s] for s in ("<|begin_of_text|>", "<|end_of_text|>"))
         stream = []
         for document in documents:
             text = "\n".join(" ".join(sentences) for sentences in document)
-            stream += [self.begin] + tokenizer.encode(text) + [self.finish]
+            stream += [begin] + tokenizer.encode(text) + [finish]
         self.stream = numpy.array(stream, dtype=numpy.int64)
-        self.sentences = [[s for sentences in d for s in sentences] for d in documents]
-        self.sentences = [d for d in self.sentences if len(d) >= 4]
+        sentences = [[s for sentences in d for s in sentences] for d in documents]
+        self.sentences = [d for d in sentences if len(d) >= 4]
         self.weights = [len(d) for d in self.sentences]
         self.topics = topic_words(self.sentences)
 
-    def plain(self, size):
-        """[size + 1] ids of running text."""
-        start = self.random.randrange(len(self.stream) - size)
-        ids = self.stream[start:start + size].copy()
-        return numpy.concatenate(([self.begin], ids)), None
 
-    def conversation(self, size, long_share):
+class SampleMaker:
+    """Draws windows: plain text, or a conversation of passages. Deterministic from its seed."""
+
+    def __init__(self, tokenizer, shelves, seed):
+        self.random = random.Random(seed)
+        self.tokenizer = tokenizer
+        self.begin = tokenizer.id_of["<|begin_of_text|>"]
+        self.shelves = {name: Shelf(tokenizer, documents) for name, documents in shelves.items()}
+
+    def plain(self, shelf, size):
+        """[size + 1] ids of running text."""
+        start = self.random.randrange(len(shelf.stream) - size)
+        return numpy.concatenate(([self.begin], shelf.stream[start:start + size]))
+
+    def conversation(self, shelf, size, long_share):
         """[size + 1] ids of a conversation, and how many leading ones carry no loss."""
         ids, silent = [self.begin], 1
         chance = self.random.random()
@@ -49,14 +54,14 @@ class SampleMaker:
             ids += self.tokenizer.encode("<|system|>%s<|end|>" % system)
             silent = len(ids)
         while len(ids) <= size:
-            request, answer = self.turn()
+            request, answer = self.turn(shelf)
             ids += self.tokenizer.encode("<|user|>%s<|end|><|assistant|>%s<|end|>"
                                          % (request, answer))
         return numpy.array(ids[:size + 1], dtype=numpy.int64), silent
 
-    def turn(self):
+    def turn(self, shelf):
         """One request and the passage that answers it."""
-        sentences = self.random.choices(self.sentences, self.weights)[0]
+        sentences = self.random.choices(shelf.sentences, shelf.weights)[0]
         start = self.random.randrange(1, len(sentences) - 2)
         answer, end = "", start
         wanted = self.random.randrange(80, 420)  # characters
@@ -65,7 +70,7 @@ class SampleMaker:
             answer += (" " if answer else "") + sentences[end]
             end += 1
         if self.random.random() < 0.5:
-            found = [w for w in re.findall(r"[A-Za-z]+", sentences[start]) if w in self.topics]
+            found = [w for w in re.findall(r"[A-Za-z]+", sentences[start]) if w in shelf.topics]
             if found:
                 topic = self.random.choice(found)
                 if len(found) > 1 and self.random.random() < 0.2:
@@ -79,18 +84,19 @@ class SampleMaker:
             given = given[-300:].split(" ", 1)[1]
         return self.random.choice(chat.CONTINUE_REQUESTS) % given, answer
 
-    def batch(self, rows, size, chat_share, long_share):
-        """(inputs, targets), each [rows, size]."""
-        inputs = numpy.empty((rows, size), dtype=numpy.int64)
-        targets = numpy.empty((rows, size), dtype=numpy.int64)
-        for row in range(rows):
-            if self.random.random() < chat_share:
-                ids, silent = self.conversation(size, long_share)
+    def batch(self, phase):
+        """(inputs, targets), each [phase.rows, phase.window]."""
+        inputs = numpy.empty((phase.rows, phase.window), dtype=numpy.int64)
+        targets = numpy.empty((phase.rows, phase.window), dtype=numpy.int64)
+        for row in range(phase.rows):
+            scripture = self.random.random() < phase.scripture_share
+            shelf = self.shelves["scripture" if scripture else "novels"]
+            if self.random.random() < phase.chat_share:
+                ids, silent = self.conversation(shelf, phase.window, phase.long_share)
             else:
-                ids, silent = self.plain(size)
+                ids, silent = self.plain(shelf, phase.window), 1
             inputs[row], targets[row] = ids[:-1], ids[1:]
-            if silent:
-                targets[row, :silent - 1] = IGNORED
+            targets[row, :silent - 1] = IGNORED
         return inputs, targets
 
 
