@@ -1,17 +1,20 @@
 // Attention: queries of a batch against the keys and values that its page table names.
 //
-// plan looks at the batch once a step and cuts the work for all layers; run computes one layer. What a row gets depends
-// on its own position and tokens only: keys are walked in partitions of fixed length counted from position 0, each in
-// one fixed order, and the partitions are merged left to right (I13).
+// plan looks at the batch once a step and cuts the work for all layers; run computes one layer.
+// What a row gets depends on its own position and tokens only: keys are walked in partitions of
+// fixed length counted from position 0, each in one fixed order, and the partitions are merged left
+// to right (I13).
 //
 // Thread:     one batch at a time; run spreads its work over the ThreadPool it was made with.
 // Memory:     scratch sized at construction for the largest batch; plan and run do not allocate.
-// Cost:       decode is bound by reading K and V once; prefill by 4 × head_dim operations a query, key and head.
+// Cost:       decode is bound by reading K and V once; prefill by 4 × head_dim operations a query,
+//             key and head.
 // Not here:   writing K and V (KvPool::store), RoPE and projections (model/).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/thread_pool.h"
@@ -48,12 +51,19 @@ class Attention {
   virtual void plan(const KvBatch& batch) = 0;
 
   // out = softmax(scale × q kᵀ, keys at positions <= the query's) v, in f32.
-  // q and out: [rows, query_heads, head_dim], dense. REQUIRES: plan was called for this batch; `layer` has this shape.
+  // q and out: [rows, query_heads, head_dim], dense.
+  // REQUIRES: plan was called for this batch; `layer` has this shape and the batch's page size.
   virtual void run(const KvLayerView& layer, const float* q, float* out) = 0;
 };
 
-// Makes an attention by name; kNotFound lists the known ones. `threads` must outlive it.
-Result<std::unique_ptr<Attention>> make_attention(std::string_view name, const AttentionShape& shape,
-                                                  const AttentionLimits& limits, ThreadPool& threads);
+// "cpu", "reference".
+std::span<const std::string_view> attention_names();
+
+// Makes an attention by name; kNotFound lists the known ones, kInvalidArgument names what is wrong
+// with the shape or the limits. `threads` must outlive it.
+Result<std::unique_ptr<Attention>> make_attention(std::string_view name,
+                                                  const AttentionShape& shape,
+                                                  const AttentionLimits& limits,
+                                                  ThreadPool& threads);
 
 }  // namespace stemma

@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "attention/attention.h"
+#include "attention/cpu_attention.h"
+#include "attention/reference_attention.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kNames = {"cpu", "reference"};
+constexpr std::int64_t kHeadDimMin = 32;
+constexpr std::int64_t kHeadDimMax = 256;
+
+Error invalid(std::string detail) {
+  return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
+}
+
+Status check_shape(const AttentionShape& shape) {
+  if (shape.kv_heads < 1 || shape.query_heads < 1 || shape.query_heads % shape.kv_heads != 0) {
+    return invalid(fmt::format("attention: {} query heads are not a multiple of {} KV heads",
+                               shape.query_heads, shape.kv_heads));
+  }
+  if (shape.head_dim < kHeadDimMin || shape.head_dim > kHeadDimMax || shape.head_dim % 8 != 0) {
+    return invalid(fmt::format("attention: head_dim must be a multiple of 8 in {} ... {} (got {})",
+                               kHeadDimMin, kHeadDimMax, shape.head_dim));
+  }
+  return {};
+}
+
+Status check_limits(const AttentionLimits& limits) {
+  if (limits.rows_max >= 1 && limits.requests_max >= 1 && limits.context_tokens_max >= 1) return {};
+  return invalid(
+      fmt::format("attention: limits must be at least 1 (rows {}, requests {}, context tokens {})",
+                  limits.rows_max, limits.requests_max, limits.context_tokens_max));
+}
+
+}  // namespace
+
+std::span<const std::string_view> attention_names() {
+  return kNames;
+}
+
+Result<std::unique_ptr<Attention>> make_attention(std::string_view name,
+                                                  const AttentionShape& shape,
+                                                  const AttentionLimits& limits,
+                                                  ThreadPool& threads) {
+  STEMMA_RETURN_IF_ERROR(check_shape(shape));
+  STEMMA_RETURN_IF_ERROR(check_limits(limits));
+  if (name == "cpu") {
+    STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Attention> attention,
+                            CpuAttention::create(shape, limits, threads));
+    return attention;
+  }
+  if (name == "reference") {
+    return std::unique_ptr<Attention>(std::make_unique<ReferenceAttention>(shape, limits));
+  }
+  return Error{ErrorCode::kNotFound,
+               fmt::format("unknown attention '{}' (known: {})", name, fmt::join(kNames, ", ")), 0};
+}
+
+}  // namespace stemma

@@ -1,0 +1,82 @@
+// Attention kernel: what one task of the CPU attention computes. Used by cpu_attention alone.
+//
+// Thread:     a pure function of its task; each thread has its own scratch.
+// Memory:     AttentionScratch, sized by its owner.
+// Cost:       4 × head_dim operations a query, key and head, and reading K and V once.
+// Not here:   how a batch is cut into tasks (attention_plan), scratch memory (cpu_attention).
+#pragma once
+
+#include <cstdint>
+
+#include "attention/attention.h"
+#include "base/math.h"
+
+namespace stemma {
+
+// Keys a partition. A power of two; part of the arithmetic: other values give other bits.
+inline constexpr std::int64_t kPartitionKeys = 128;
+
+// Queries (rows × query heads of one KV head) that share one packing of K and V.
+inline constexpr std::int64_t kTileQueries = 96;
+
+// Columns that every target's panels divide.
+inline constexpr std::int64_t kPanelColumnsMax = 32;
+
+// A query's sum over some keys, not yet divided: head_dim weighted values (padded to whole panels),
+// then the largest score (in base 2) and the sum of the weights.
+inline constexpr std::int64_t padded_head_dim(std::int64_t head_dim) {
+  return round_up(head_dim, kPanelColumnsMax);
+}
+inline constexpr std::int64_t partial_floats(std::int64_t head_dim) {
+  return padded_head_dim(head_dim) + 16;
+}
+
+// One thread's working memory, all of it rounded up to whole cache lines. queries: the most that
+// one task has, all its KV heads together; tile: the most of one KV head.
+struct AttentionScratch {
+  float* queries = nullptr;         // [queries, head_dim], scaled
+  float* sums = nullptr;            // [queries, partial_floats]
+  float* keys = nullptr;            // [kPartitionKeys, head_dim] as panels of columns = keys
+  float* values = nullptr;          // [kPartitionKeys, padded_head_dim] as panels of columns = dims
+  float* scores = nullptr;          // [tile, kPartitionKeys]
+  float* partition_sums = nullptr;  // [tile, partial_floats]
+  std::int64_t* offsets = nullptr;  // [2, kPartitionKeys]
+};
+
+// Consecutive rows of one request, some KV heads, some partitions.
+struct AttentionTask {
+  const KvLayerView* layer = nullptr;
+  const AttentionShape* shape = nullptr;
+  const std::int32_t* pages = nullptr;  // of the request
+  const float* q = nullptr;             // its first row   [rows, query_heads, head_dim]
+  float* out = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t first_position = 0;  // of the first row; the others follow
+  std::int64_t first_kv_head = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t first_partition = 0;
+  std::int64_t partitions = 0;
+  // Where the partitions' sums go instead of `out`, which then is not written; null if the task has
+  // all partitions. One row and one KV head only.   [partitions, queries, partial_floats]
+  float* partials_or_null = nullptr;
+};
+
+// Partitions' sums of one row and KV head, merged left to right into `out`.
+struct MergeTask {
+  const AttentionShape* shape = nullptr;
+  const float* partials = nullptr;  // [partitions, queries, partial_floats]
+  std::int64_t partitions = 0;
+  std::int64_t queries = 0;
+  float* out = nullptr;   // [queries, head_dim]
+  float* sums = nullptr;  // scratch   [partial_floats]
+};
+
+struct AttentionKernels {
+  void (*attend)(const AttentionTask&, const AttentionScratch&) = nullptr;
+  void (*merge)(const MergeTask&) = nullptr;
+};
+
+// Those of the chosen SIMD target.
+AttentionKernels attention_kernels();
+
+}  // namespace stemma

@@ -1,0 +1,135 @@
+// The batch's cost is cut into about kUnitsPerThread units a thread: enough for the threads to end
+// together, few enough for a unit to walk several KV heads of the same tokens. A walk is split only
+// if one head of it alone costs more than kSplitShare of a thread's part; since all walks together
+// cost what the batch costs, there are at most threads / kSplitShare of them, and their scratch is
+// bounded.
+#include "attention/attention_plan.h"
+
+#include <algorithm>
+
+#include "attention/attention_kernel.h"
+#include "base/check.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::int64_t kUnitsPerThread = 4;
+constexpr std::int64_t kWalksPerThread = 2;  // 1 / kSplitShare
+// Packing a row of K and V costs about as much as multiplying it with this many queries.
+constexpr std::int64_t kPackingQueries = 16;
+
+std::int32_t narrow(std::int64_t value) {
+  return static_cast<std::int32_t>(value);
+}
+
+}  // namespace
+
+AttentionPlan::AttentionPlan(const AttentionShape& shape, const AttentionLimits& limits,
+                             int threads)
+    : shape_(shape),
+      limits_(limits),
+      threads_(threads),
+      group_(shape.query_heads / shape.kv_heads),
+      tile_rows_(std::max<std::int64_t>(1, kTileQueries / group_)),
+      walks_max_(kWalksPerThread * threads),
+      partitions_max_(ceil_div(limits.context_tokens_max, kPartitionKeys)) {
+  const std::int64_t tiles_max = limits.rows_max / tile_rows_ + limits.requests_max;
+  // A split walk has at most one unit more than its cost in units.
+  const std::int64_t parts_max = kUnitsPerThread * threads_ + walks_max_;
+  tiles_.reserve(static_cast<std::size_t>(tiles_max));
+  units_.reserve(static_cast<std::size_t>(tiles_max * shape.kv_heads + parts_max));
+  walks_.reserve(static_cast<std::size_t>(walks_max_));
+}
+
+std::int64_t AttentionPlan::tile_queries_max() const noexcept {
+  return tile_rows_ * group_;
+}
+
+std::int64_t AttentionPlan::unit_queries_max() const noexcept {
+  return std::max(tile_queries_max(), shape_.query_heads);
+}
+
+void AttentionPlan::cut(const KvBatch& batch) {
+  STEMMA_CHECK_LE(batch.rows(), limits_.rows_max);
+  STEMMA_CHECK_LE(batch.page_table.requests(), limits_.requests_max);
+  tiles_.clear();
+  units_.clear();
+  walks_.clear();
+  cut_rows(batch);
+  std::int64_t batch_cost = 0;
+  for (const Tile& tile : tiles_) batch_cost += tile.cost * shape_.kv_heads;
+  for (const Tile& tile : tiles_) cut_tile(tile, batch_cost);
+  std::sort(units_.begin(), units_.end(), [](const AttentionUnit& a, const AttentionUnit& b) {
+    return a.cost != b.cost ? a.cost > b.cost : a.first_row < b.first_row;
+  });
+}
+
+void AttentionPlan::cut_rows(const KvBatch& batch) {
+  for (std::int64_t request = 0; request < batch.page_table.requests(); ++request) {
+    const std::int64_t begin = batch.row_indptr[static_cast<std::size_t>(request)];
+    const std::int64_t end = batch.row_indptr[static_cast<std::size_t>(request + 1)];
+    const std::int64_t tokens = batch.page_table.tokens_of(request);
+    STEMMA_CHECK_LE(tokens, limits_.context_tokens_max);
+    STEMMA_CHECK_LE(end - begin, tokens);
+    for (std::int64_t row = begin; row < end; row += tile_rows_) {
+      Tile tile;
+      tile.request = narrow(request);
+      tile.first_row = narrow(row);
+      tile.rows = narrow(std::min(tile_rows_, end - row));
+      tile.keys = tokens - (end - row) + tile.rows;
+      tile.cost = tile.keys * (tile.rows * group_ + kPackingQueries);
+      tiles_.push_back(tile);
+    }
+  }
+}
+
+void AttentionPlan::cut_tile(const Tile& tile, std::int64_t batch_cost) {
+  const std::int64_t unit_cost =
+      std::max<std::int64_t>(1, batch_cost / (kUnitsPerThread * threads_));
+  const bool long_walk = tile.cost * kWalksPerThread * threads_ > batch_cost;
+  if (tile.rows == 1 && threads_ > 1 && long_walk && tile.keys > kPartitionKeys) {
+    split_walks(tile, unit_cost);
+    return;
+  }
+  const std::int64_t heads_fit = unit_queries_max() / (tile.rows * group_);
+  const std::int64_t heads_max =
+      std::clamp<std::int64_t>(std::min(unit_cost / tile.cost, heads_fit), 1, shape_.kv_heads);
+  for (std::int64_t head = 0; head < shape_.kv_heads; head += heads_max) {
+    const std::int64_t heads = std::min(heads_max, shape_.kv_heads - head);
+    AttentionUnit unit;
+    unit.cost = tile.cost * heads;
+    unit.request = tile.request;
+    unit.first_row = tile.first_row;
+    unit.rows = tile.rows;
+    unit.first_kv_head = narrow(head);
+    unit.kv_heads = narrow(heads);
+    unit.partitions = narrow(ceil_div(tile.keys, kPartitionKeys));
+    units_.push_back(unit);
+  }
+}
+
+void AttentionPlan::split_walks(const Tile& tile, std::int64_t unit_cost) {
+  const std::int64_t partitions = ceil_div(tile.keys, kPartitionKeys);
+  const std::int64_t parts = std::min(partitions, ceil_div(tile.cost, unit_cost));
+  for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+    const std::int64_t walk = static_cast<std::int64_t>(walks_.size());
+    STEMMA_CHECK_LT(walk, walks_max_);
+    walks_.push_back({tile.first_row, narrow(head), narrow(partitions)});
+    for (std::int64_t part = 0; part < parts; ++part) {
+      AttentionUnit unit;
+      unit.cost = tile.cost / parts;
+      unit.request = tile.request;
+      unit.first_row = tile.first_row;
+      unit.rows = 1;
+      unit.first_kv_head = narrow(head);
+      unit.kv_heads = 1;
+      unit.first_partition = narrow(partitions * part / parts);
+      unit.partitions = narrow(partitions * (part + 1) / parts) - unit.first_partition;
+      unit.walk = narrow(walk);
+      units_.push_back(unit);
+    }
+  }
+}
+
+}  // namespace stemma

@@ -1,0 +1,84 @@
+// AttentionPlan: how one batch's attention is cut into units of work for the threads.
+//
+// A unit is some rows of one request, some KV heads and all partitions. Only where a batch has
+// fewer units than threads can use is a decode row's walk over its partitions cut too; its parts
+// are then merged in order. How a batch is cut changes who computes what, never the result (I13).
+//
+// Thread:     the thread that plans.
+// Memory:     arrays sized at construction; cut does not allocate.
+// Cost:       O(units log units) a step, for all layers.
+// Not here:   the arithmetic (attention_kernel), scratch memory (cpu_attention).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention/attention.h"
+
+namespace stemma {
+
+struct AttentionUnit {
+  std::int64_t cost = 0;  // about the keys walked, times the queries that walk them
+  std::int32_t request = 0;
+  std::int32_t first_row = 0;  // in the batch
+  std::int32_t rows = 0;
+  std::int32_t first_kv_head = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t first_partition = 0;
+  std::int32_t partitions = 0;
+  std::int32_t walk = -1;  // the split walk that this is a part of; −1 if it has all partitions
+};
+
+// A decode row and KV head whose partitions several units share.
+struct SplitWalk {
+  std::int32_t row = 0;  // in the batch
+  std::int32_t kv_head = 0;
+  std::int32_t partitions = 0;
+};
+
+class AttentionPlan {
+ public:
+  AttentionPlan(const AttentionShape& shape, const AttentionLimits& limits, int threads);
+
+  // REQUIRES: the batch is within the limits; every row has a page.
+  void cut(const KvBatch& batch);
+
+  // The most costly first.
+  std::span<const AttentionUnit> units() const noexcept { return units_; }
+  std::span<const SplitWalk> walks() const noexcept { return walks_; }
+
+  // The most of each that any batch within the limits gives.
+  std::int64_t walks_max() const noexcept { return walks_max_; }
+  std::int64_t partitions_max() const noexcept { return partitions_max_; }
+  // Queries (rows × query heads) of one unit, and of one of its KV heads.
+  std::int64_t unit_queries_max() const noexcept;
+  std::int64_t tile_queries_max() const noexcept;
+
+ private:
+  // Rows of one request that are computed together.
+  struct Tile {
+    std::int32_t request = 0;
+    std::int32_t first_row = 0;
+    std::int32_t rows = 0;
+    std::int64_t keys = 0;  // up to the last row's position
+    std::int64_t cost = 0;  // of one KV head
+  };
+
+  void cut_rows(const KvBatch& batch);
+  void cut_tile(const Tile& tile, std::int64_t batch_cost);
+  void split_walks(const Tile& tile, std::int64_t unit_cost);
+
+  AttentionShape shape_;
+  AttentionLimits limits_;
+  std::int64_t threads_;
+  std::int64_t group_;      // query heads of one KV head
+  std::int64_t tile_rows_;  // the most rows of a tile
+  std::int64_t walks_max_;
+  std::int64_t partitions_max_;
+  std::vector<Tile> tiles_;
+  std::vector<AttentionUnit> units_;
+  std::vector<SplitWalk> walks_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,50 @@
+// CpuAttention: attention on the processor's vector units, over all threads of a pool.
+//
+// Thread:     as Attention: one batch at a time.
+// Memory:     for each thread the packed partition, its scores and sums (about 0.5 MiB at head_dim
+//             128), and the partitions' sums of split walks: 2 × threads × partitions of the
+//             longest context × queries of a KV head.
+// Cost:       as Attention.
+// Not here:   the arithmetic (attention_cpu.cc), the cutting (attention_plan).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "attention/attention.h"
+#include "attention/attention_kernel.h"
+#include "attention/attention_plan.h"
+#include "device/buffer.h"
+
+namespace stemma {
+
+class CpuAttention final : public Attention {
+ public:
+  // kOutOfMemory. REQUIRES: shape and limits are those that make_attention accepts.
+  static Result<std::unique_ptr<CpuAttention>> create(const AttentionShape& shape,
+                                                      const AttentionLimits& limits,
+                                                      ThreadPool& threads);
+
+  std::string_view name() const override { return "cpu"; }
+  void plan(const KvBatch& batch) override;
+  void run(const KvLayerView& layer, const float* q, float* out) override;
+
+ private:
+  CpuAttention(const AttentionShape& shape, AttentionPlan plan, ThreadPool& threads);
+
+  Status allocate();
+  AttentionTask task_of(const AttentionUnit& unit, const KvLayerView& layer) const;
+  float* walk_partials(std::int64_t walk) const;
+
+  AttentionShape shape_;
+  AttentionPlan plan_;
+  ThreadPool& threads_;
+  Buffer memory_;
+  std::vector<AttentionScratch> scratch_;  // [threads]
+  float* partials_ = nullptr;              // [walks_max, partitions_max, group, partial_floats]
+  KvBatch batch_;                          // the planned one
+};
+
+}  // namespace stemma

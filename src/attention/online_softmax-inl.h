@@ -1,0 +1,110 @@
+// Online softmax: weights of one partition, and partitions folded left to right. Scores and maxima
+// are in base 2 (queries are scaled by log2 e).
+//
+// Included by attention_cpu.cc after Highway, once for each SIMD target; never by anything else.
+#if defined(STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_
+#undef STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_
+#else
+#define STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <limits>
+
+#include "attention/attention_kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stemma::HWY_NAMESPACE {
+namespace {
+
+// 2^x for x <= 0, each lane alone; relative error below 3e-7; 0 below 2^-126; NaN stays NaN.
+// 2^x = 2^n · 2^f with n the nearest integer; 2^f on [−½, ½] is the minimax polynomial of degree 6
+// through (0, 1) (relative error 2e-9 before rounding).
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V exp2_negative(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  const auto n = hn::NearestInt(x);
+  const V f = hn::Sub(x, hn::ConvertTo(d, n));
+  V power = hn::Set(d, 1.5353361134442606e-4f);
+  power = hn::MulAdd(power, f, hn::Set(d, 1.339887489097308e-3f));
+  power = hn::MulAdd(power, f, hn::Set(d, 9.618437364728548e-3f));
+  power = hn::MulAdd(power, f, hn::Set(d, 5.550332469614112e-2f));
+  power = hn::MulAdd(power, f, hn::Set(d, 2.402264791351091e-1f));
+  power = hn::MulAdd(power, f, hn::Set(d, 6.931472028560239e-1f));
+  power = hn::MulAdd(power, f, hn::Set(d, 1.0f));
+  const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Zero(d), hn::Mul(power, scale));
+}
+
+// Turns the scores of the first `keys` of a partition into weights 2^(score − max), in place, and
+// notes max and the weights' sum. Lane l sums keys l, l + lanes, …; then the lanes are summed in
+// the target's fixed tree. Keys beyond add an exact 0.
+// REQUIRES: 1 <= keys <= kPartitionKeys; `scores` has kPartitionKeys places.
+HWY_INLINE void softmax_partition(float* HWY_RESTRICT scores, std::int64_t keys, float* max,
+                                  float* sum) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = round_down(keys, lanes);
+  const auto tail = hn::FirstN(d, static_cast<std::size_t>(keys - whole));
+  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto largest = lowest;
+  for (std::int64_t i = 0; i < whole; i += lanes) {
+    largest = hn::Max(largest, hn::LoadU(d, scores + i));
+  }
+  if (whole < keys) {
+    largest = hn::Max(largest, hn::IfThenElse(tail, hn::LoadU(d, scores + whole), lowest));
+  }
+  largest = hn::MaxOfLanes(d, largest);
+  auto total = hn::Zero(d);
+  for (std::int64_t i = 0; i < whole; i += lanes) {
+    const auto weight = exp2_negative(d, hn::Sub(hn::LoadU(d, scores + i), largest));
+    total = hn::Add(total, weight);
+    hn::StoreU(weight, d, scores + i);
+  }
+  if (whole < keys) {
+    const auto score = hn::IfThenElse(tail, hn::LoadU(d, scores + whole), lowest);
+    const auto weight = hn::IfThenElseZero(tail, exp2_negative(d, hn::Sub(score, largest)));
+    total = hn::Add(total, weight);
+    hn::StoreU(weight, d, scores + whole);
+  }
+  *max = hn::GetLane(largest);
+  *sum = hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+// An empty sum: merging a partition into it gives that partition's sums, bit for bit.
+HWY_INLINE void clear_sums(float* sums, std::int64_t columns) {
+  for (std::int64_t i = 0; i < columns; ++i) sums[i] = 0;
+  sums[columns] = -std::numeric_limits<float>::infinity();
+  sums[columns + 1] = 0;
+}
+
+// into = into + from, both rescaled to the larger maximum. The order of calls is the left fold.
+// `columns` is padded_head_dim: maximum and sum of weights follow it.
+HWY_INLINE void merge_sums(float* HWY_RESTRICT into, const float* HWY_RESTRICT from,
+                           std::int64_t columns) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto max_into = hn::Set(d, into[columns]);
+  const auto max_from = hn::Set(d, from[columns]);
+  const auto max = hn::Max(max_into, max_from);
+  const auto scale_into = exp2_negative(d, hn::Sub(max_into, max));
+  const auto scale_from = exp2_negative(d, hn::Sub(max_from, max));
+  for (std::int64_t i = 0; i < columns; i += lanes) {
+    const auto kept = hn::Mul(hn::LoadU(d, into + i), scale_into);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, from + i), scale_from, kept), d, into + i);
+  }
+  const float kept = into[columns + 1] * hn::GetLane(scale_into);
+  into[columns] = hn::GetLane(max);
+  into[columns + 1] = kept + from[columns + 1] * hn::GetLane(scale_from);
+}
+
+}  // namespace
+}  // namespace stemma::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, once for each target

@@ -1,0 +1,89 @@
+#include "attention/reference_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/float16.h"
+
+namespace stemma {
+
+namespace {
+
+double element(const void* elements, DType dtype, std::int64_t i) {
+  switch (dtype) {
+    case DType::kF32:
+      return static_cast<const float*>(elements)[i];
+    case DType::kF16:
+      return to_float(static_cast<const Float16*>(elements)[i]);
+    case DType::kBF16:
+      return to_float(static_cast<const BFloat16*>(elements)[i]);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+// The element of K and V at which the row of a token's head begins.
+std::int64_t row_begin(const KvLayerView& layer, SlotId slot, std::int64_t kv_head) {
+  return slot.value() / layer.page_size * layer.page_stride +
+         slot.value() % layer.page_size * layer.token_stride + kv_head * layer.head_stride;
+}
+
+}  // namespace
+
+ReferenceAttention::ReferenceAttention(const AttentionShape& shape, const AttentionLimits& limits)
+    : shape_(shape),
+      weights_(static_cast<std::size_t>(limits.context_tokens_max)),
+      sums_(static_cast<std::size_t>(shape.head_dim)) {}
+
+void ReferenceAttention::plan(const KvBatch& batch) {
+  batch_ = batch;
+}
+
+void ReferenceAttention::run(const KvLayerView& layer, const float* q, float* out) {
+  STEMMA_CHECK_EQ(layer.heads, shape_.kv_heads);
+  STEMMA_CHECK_EQ(layer.head_dim, shape_.head_dim);
+  STEMMA_CHECK_EQ(layer.page_size, batch_.page_table.page_size);
+  const std::int64_t group = shape_.query_heads / shape_.kv_heads;
+  for (std::int64_t request = 0; request < batch_.page_table.requests(); ++request) {
+    const std::int64_t end = batch_.row_indptr[static_cast<std::size_t>(request + 1)];
+    for (std::int64_t row = batch_.row_indptr[static_cast<std::size_t>(request)]; row < end;
+         ++row) {
+      const std::int64_t position = batch_.positions[static_cast<std::size_t>(row)];
+      for (std::int64_t head = 0; head < shape_.query_heads; ++head) {
+        const std::int64_t place = (row * shape_.query_heads + head) * shape_.head_dim;
+        attend(layer, request, position, head / group, q + place, out + place);
+      }
+    }
+  }
+}
+
+void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
+                                std::int64_t position, std::int64_t kv_head, const float* q,
+                                float* out) {
+  double max = -std::numeric_limits<double>::infinity();
+  for (std::int64_t key = 0; key <= position; ++key) {
+    const std::int64_t row = row_begin(layer, batch_.page_table.slot(request, key), kv_head);
+    double score = 0;
+    for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
+      score += double{q[i]} * element(layer.k, layer.dtype, row + i);
+    }
+    weights_[static_cast<std::size_t>(key)] = score * double{shape_.scale};
+    max = std::max(max, weights_[static_cast<std::size_t>(key)]);
+  }
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+  double total = 0;
+  for (std::int64_t key = 0; key <= position; ++key) {
+    const std::int64_t row = row_begin(layer, batch_.page_table.slot(request, key), kv_head);
+    const double weight = std::exp(weights_[static_cast<std::size_t>(key)] - max);
+    total += weight;
+    for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
+      sums_[static_cast<std::size_t>(i)] += weight * element(layer.v, layer.dtype, row + i);
+    }
+  }
+  for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
+    out[i] = static_cast<float>(sums_[static_cast<std::size_t>(i)] / total);
+  }
+}
+
+}  // namespace stemma

@@ -1,0 +1,76 @@
+// KvShape: extents are checked by name, heads are divided over ranks, names go both ways.
+#include "stemma/kv_shape.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stemma {
+namespace {
+
+constexpr KvShape kGood = {
+    .layers = 2, .pages = 3, .page_size = 4, .heads = 5, .head_dim = 8, .dtype = DType::kBF16};
+
+TEST(KvShape, CountsBytes) {
+  EXPECT_EQ(kGood.slots(), 12);
+  EXPECT_EQ(kGood.row_elements(), 40);
+  EXPECT_EQ(kGood.page_bytes(), 2 * 2 * 4 * 40 * 2);
+  EXPECT_EQ(kGood.total_bytes(), 3 * kGood.page_bytes());
+  EXPECT_TRUE(validate(kGood).ok());
+}
+
+TEST(KvShape, RefusesEachExtentBelowOneByName) {
+  const std::vector<std::pair<std::string, std::int64_t KvShape::*>> extents = {
+      {"layers", &KvShape::layers},
+      {"pages", &KvShape::pages},
+      {"page_size", &KvShape::page_size},
+      {"heads", &KvShape::heads},
+      {"head_dim", &KvShape::head_dim}};
+  for (const auto& [name, extent] : extents) {
+    for (const std::int64_t value : {0, -1}) {
+      KvShape shape = kGood;
+      shape.*extent = value;
+      const Status status = validate(shape);
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+      EXPECT_THAT(status.error().detail, testing::HasSubstr(name + " must be at least 1"));
+    }
+  }
+}
+
+TEST(KvShape, RefusesMoreBytesThanFit63Bits) {
+  KvShape shape = kGood;
+  shape.pages = std::int64_t{1} << 58;
+  EXPECT_FALSE(validate(shape).ok());
+  shape.pages = std::int64_t{1} << 50;
+  EXPECT_TRUE(validate(shape).ok());
+}
+
+TEST(KvShape, DividesHeadsOverRanks) {
+  EXPECT_EQ(heads_per_rank(8, 1, false).value(), 8);
+  EXPECT_EQ(heads_per_rank(8, 4, false).value(), 2);
+  EXPECT_EQ(heads_per_rank(2, 8, true).value(), 1);
+  for (const auto& [heads, ranks, replicate] :
+       {std::tuple{8, 3, false}, {2, 8, false}, {3, 8, true}, {8, 0, false}, {0, 1, false}}) {
+    const auto result = heads_per_rank(heads, ranks, replicate);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
+  }
+}
+
+TEST(KvShape, NamesGoBothWays) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    EXPECT_EQ(try_parse_dtype(dtype_name(dtype)), dtype);
+  }
+  for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
+    EXPECT_EQ(try_parse_kv_layout(kv_layout_name(layout)), layout);
+  }
+  EXPECT_EQ(try_parse_dtype("float"), std::nullopt);
+  EXPECT_EQ(try_parse_kv_layout(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace stemma
