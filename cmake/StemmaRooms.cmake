@@ -90,3 +90,13 @@ function(stemma_repository_tests)
   add_library(headers OBJECT ${sources})
   target_link_libraries(headers PRIVATE stemma_cli GTest::gtest rapidcheck)
 endfunction()
+
+# examples/: what the README shows, compiled and run as tests. They link what an embedder links.
+function(stemma_examples)
+  if(STEMMA_TESTS)
+    add_executable(example_embed ${CMAKE_SOURCE_DIR}/examples/embed.cc)
+    target_link_libraries(example_embed PRIVATE stemma_cache)
+    add_test(NAME example_embed COMMAND example_embed)
+    set_tests_properties(example_embed PROPERTIES PASS_REGULAR_EXPRESSION "turn 1: 96 of 100 tokens are cached")
+  endif()
+endfunction()

@@ -80,6 +80,10 @@ class Rules(unittest.TestCase):
         self.expect({"include/stemma/ids.h": OPENING + "int a;\n" * 20}, "comments")
         self.expect({"src/base/x.h": "#pragma once\n"}, *["header opening"] * 4)
 
+    def test_readme(self):
+        self.expect({"README.md": "int main() {}\n", "examples/embed.cc": "int main() {}\n"})
+        self.expect({"README.md": "int main();\n", "examples/embed.cc": "int main() {}\n"}, "readme")
+
     def test_names(self):
         self.expect({"src/base/CamelCase.cc": ""}, "file name")
         self.expect({"src/base/deep/x.cc": ""}, "folder depth")
