@@ -1,0 +1,232 @@
+// All cases lie in one piece of memory, read as pools of different shapes: a request's tokens are
+// cut into runs of kRunTokens and the runs shuffled, or, for "scattered", every token is. A decode
+// step reads the whole working set once, so that nothing of it is found in a cache.
+#include "attention/attention_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "attention/attention.h"
+#include "base/prng.h"
+#include "device/buffer.h"
+#include "device/machine_probe.h"
+#include "pool/kv_layout.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::int64_t kContextTokens = 8192;
+constexpr std::int64_t kPrefillContext = 4096;
+constexpr std::int64_t kPrefillRows = 512;
+constexpr std::int64_t kKvHeads = 8;
+constexpr std::int64_t kGroup = 4;
+constexpr std::int64_t kRunTokens = 64;
+constexpr int kSamples = 5;
+constexpr std::size_t kWorkingSetMax = std::size_t{1} << 30;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct AttentionBenchCase {
+  bool decode = true;
+  std::int64_t head_dim = 128;
+  std::int64_t page_size = 64;
+  bool scattered = false;
+  int threads = 1;
+};
+
+struct Bounds {
+  double read_gb_per_s = 0;
+  double gflop_per_s = 0;
+};
+
+// One batch: its table and its rows.
+struct Inputs {
+  std::int64_t requests = 0;
+  std::int64_t rows_each = 0;
+  std::int64_t context_tokens = 0;
+  std::vector<TokenId> tokens;
+  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> row_indptr = {0};
+  std::vector<std::int32_t> indptr = {0};
+  std::vector<std::int32_t> last_page_tokens;
+  std::vector<PageId> pages;
+
+  KvBatch batch(std::int64_t page_size) const {
+    KvBatch batch;
+    batch.tokens = tokens;
+    batch.positions = positions;
+    batch.row_indptr = row_indptr;
+    batch.page_table = {indptr, pages, last_page_tokens, page_size};
+    return batch;
+  }
+};
+
+KvShape shape_of(const AttentionBenchCase& bench_case, std::size_t working_set_bytes) {
+  KvShape shape = {.layers = 1,
+                   .pages = 1,
+                   .page_size = bench_case.page_size,
+                   .heads = kKvHeads,
+                   .head_dim = bench_case.head_dim,
+                   .dtype = DType::kBF16};
+  shape.pages = static_cast<std::int64_t>(working_set_bytes) / shape.page_bytes();
+  return shape;
+}
+
+KvLayerView view_of(const KvShape& shape, const Buffer& memory) {
+  const KvStrides strides = kv_strides(shape, KvLayout::kLayerFirst);
+  return {.k = memory.bytes(),
+          .v = memory.bytes() + strides.side * dtype_bytes(shape.dtype),
+          .dtype = shape.dtype,
+          .pages = shape.pages,
+          .page_size = shape.page_size,
+          .heads = shape.heads,
+          .head_dim = shape.head_dim,
+          .page_stride = strides.page,
+          .token_stride = strides.token,
+          .head_stride = strides.head};
+}
+
+// Pages in shuffled runs of kRunTokens tokens, or all of them shuffled.
+std::vector<PageId> shuffled_pages(const KvShape& shape, bool scattered) {
+  const std::int64_t run_pages =
+      scattered ? 1 : std::max<std::int64_t>(1, kRunTokens / shape.page_size);
+  std::vector<std::int64_t> runs(static_cast<std::size_t>(shape.pages / run_pages));
+  std::iota(runs.begin(), runs.end(), 0);
+  Prng prng(1);
+  std::shuffle(runs.begin(), runs.end(), prng);
+  std::vector<PageId> pages;
+  for (const std::int64_t run : runs) {
+    for (std::int64_t i = 0; i < run_pages; ++i) {
+      pages.emplace_back(static_cast<std::int32_t>(run * run_pages + i));
+    }
+  }
+  return pages;
+}
+
+Inputs make_inputs(const AttentionBenchCase& bench_case, const KvShape& shape) {
+  Inputs inputs;
+  inputs.context_tokens = bench_case.decode ? kContextTokens : kPrefillContext;
+  inputs.rows_each = bench_case.decode ? 1 : kPrefillRows;
+  inputs.requests = bench_case.decode ? shape.slots() / kContextTokens : 1;
+  inputs.pages = shuffled_pages(shape, bench_case.scattered);
+  const std::int64_t pages_each = inputs.context_tokens / shape.page_size;
+  for (std::int64_t request = 0; request < inputs.requests; ++request) {
+    for (std::int64_t row = 0; row < inputs.rows_each; ++row) {
+      inputs.positions.push_back(
+          static_cast<std::int32_t>(inputs.context_tokens - inputs.rows_each + row));
+    }
+    inputs.row_indptr.push_back(static_cast<std::int32_t>(inputs.positions.size()));
+    inputs.indptr.push_back(static_cast<std::int32_t>((request + 1) * pages_each));
+    inputs.last_page_tokens.push_back(static_cast<std::int32_t>(shape.page_size));
+  }
+  inputs.tokens.resize(inputs.positions.size());
+  return inputs;
+}
+
+// Query, key and head triples of the batch, times the operations of one.
+double operations(const AttentionBenchCase& bench_case, const Inputs& inputs) {
+  double keys = 0;
+  for (const std::int32_t position : inputs.positions) keys += position + 1;
+  return 4.0 * static_cast<double>(bench_case.head_dim * kKvHeads * kGroup) * keys;
+}
+
+double bytes_read(const AttentionBenchCase& bench_case, const Inputs& inputs) {
+  const std::int64_t row_bytes = 2 * kKvHeads * bench_case.head_dim * dtype_bytes(DType::kBF16);
+  return static_cast<double>(inputs.requests * inputs.context_tokens * row_bytes);
+}
+
+void name_case(const AttentionBenchCase& bench_case, const Inputs& inputs, BenchLine& line) {
+  line.bench = "attention";
+  line.params = {{"phase", bench_case.decode ? "decode" : "prefill"},
+                 {"context_tokens", std::to_string(inputs.context_tokens)},
+                 {"requests", std::to_string(inputs.requests)},
+                 {"rows", std::to_string(inputs.positions.size())},
+                 {"kv_heads", std::to_string(kKvHeads)},
+                 {"group", std::to_string(kGroup)},
+                 {"head_dim", std::to_string(bench_case.head_dim)},
+                 {"kv_dtype", "bf16"},
+                 {"page_size", std::to_string(bench_case.page_size)},
+                 {"placement", bench_case.scattered ? "scattered" : "runs of 64 tokens"},
+                 {"threads", std::to_string(bench_case.threads)}};
+  line.repeats = kSamples;
+}
+
+// Seconds of each sample.
+Result<std::vector<double>> time_case(const AttentionBenchCase& bench_case, const KvLayerView& view,
+                                      const Inputs& inputs, ThreadPool& threads) {
+  const AttentionShape shape = {.query_heads = kKvHeads * kGroup,
+                                .kv_heads = kKvHeads,
+                                .head_dim = bench_case.head_dim,
+                                .scale = 1 / std::sqrt(static_cast<float>(bench_case.head_dim))};
+  const auto rows = static_cast<std::int64_t>(inputs.positions.size());
+  STEMMA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Attention> attention,
+      make_attention("cpu", shape, {rows, inputs.requests, inputs.context_tokens}, threads));
+  std::vector<float> q(static_cast<std::size_t>(rows * shape.query_heads * shape.head_dim), 0.5f);
+  std::vector<float> out(q.size());
+  attention->plan(inputs.batch(bench_case.page_size));
+  std::vector<double> samples;
+  for (int sample = -1; sample < kSamples; ++sample) {
+    const double start = seconds_now();
+    attention->run(view, q.data(), out.data());
+    if (sample >= 0) samples.push_back(seconds_now() - start);
+  }
+  return samples;
+}
+
+Result<BenchLine> measure(const AttentionBenchCase& bench_case, const Buffer& memory,
+                          const Bounds& bounds, ThreadPool& threads) {
+  const KvShape shape = shape_of(bench_case, memory.size_bytes());
+  const Inputs inputs = make_inputs(bench_case, shape);
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                          time_case(bench_case, view_of(shape, memory), inputs, threads));
+  const double giga_operations = operations(bench_case, inputs) * 1e-9;
+  const double giga_bytes = bytes_read(bench_case, inputs) * 1e-9;
+  const double read_seconds = giga_bytes / bounds.read_gb_per_s;
+  const double multiply_seconds = giga_operations / bounds.gflop_per_s;
+  const bool bound_by_reading = bench_case.decode && read_seconds > multiply_seconds;
+  BenchLine line;
+  name_case(bench_case, inputs, line);
+  line.value = (bound_by_reading ? giga_bytes : giga_operations) / median(seconds);
+  line.unit = bound_by_reading ? "gb/s" : "gflop/s";
+  line.bound = bound_by_reading ? bounds.read_gb_per_s : bounds.gflop_per_s;
+  line.bound_name = bound_by_reading ? "read_bandwidth" : "fma_peak";
+  line.ratio = line.value / line.bound;
+  line.spread = spread(seconds);
+  return line;
+}
+
+}  // namespace
+
+Result<std::vector<BenchLine>> bench_attention() {
+  std::vector<BenchLine> lines;
+  const std::size_t working_set = std::min(2 * llc_bytes(), kWorkingSetMax);
+  STEMMA_ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(working_set));
+  std::memset(memory.bytes(), 0x3D, memory.size_bytes());  // bf16 values of about 0.05
+  for (const int thread_count : {1, 2}) {
+    ThreadPool threads(thread_count);
+    STEMMA_ASSIGN_OR_RETURN(MachineProbe probe, MachineProbe::create(threads, working_set));
+    for (const std::int64_t head_dim : {128, 64}) {
+      const Bounds bounds = {probe.read_gb_per_s(threads), fma_peak_gflop_per_s(threads)};
+      for (const AttentionBenchCase& bench_case :
+           {AttentionBenchCase{true, head_dim, 64, false, thread_count},
+            AttentionBenchCase{true, head_dim, 1, false, thread_count},
+            AttentionBenchCase{true, head_dim, 1, true, thread_count},
+            AttentionBenchCase{false, head_dim, 64, false, thread_count}}) {
+        STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(bench_case, memory, bounds, threads));
+        lines.push_back(std::move(line));
+      }
+    }
+  }
+  return lines;
+}
+
+}  // namespace stemma

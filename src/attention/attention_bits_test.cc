@@ -1,0 +1,176 @@
+// I13 for attention: a row's bits do not depend on page size, placement, layout, chunks, batch or
+// threads. Every way of computing is compared with one: each sequence alone, in one step.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdlib>
+#include <new>
+
+#include "attention/attention_fixture.h"
+#include "device/simd_target.h"
+
+namespace {
+
+std::int64_t allocations = 0;
+
+}  // namespace
+
+// Counts, so that a test can see that a step allocates nothing.
+void* operator new(std::size_t size_bytes) {
+  ++allocations;
+  if (void* const memory = std::malloc(size_bytes)) return memory;
+  std::abort();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace stemma {
+namespace {
+
+using Outputs = std::vector<std::vector<float>>;
+
+void expect_same_bits(const Outputs& actual, const Outputs& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t s = 0; s < actual.size(); ++s) {
+    ASSERT_EQ(actual[s].size(), expected[s].size());
+    for (std::size_t i = 0; i < actual[s].size(); ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(actual[s][i]),
+                std::bit_cast<std::uint32_t>(expected[s][i]))
+          << "sequence " << s << " element " << i << ": " << actual[s][i] << " and "
+          << expected[s][i];
+    }
+  }
+}
+
+// Each sequence in chunks of `chunk` rows, one sequence after the other.
+std::vector<Step> in_chunks(const std::vector<std::int64_t>& tokens, std::int64_t chunk) {
+  std::vector<Step> steps;
+  for (std::size_t s = 0; s < tokens.size(); ++s) {
+    for (std::int64_t done = 0; done < tokens[s]; done += chunk) {
+      steps.push_back({{s, std::min(chunk, tokens[s] - done)}});
+    }
+  }
+  return steps;
+}
+
+// Random mixed steps of up to `batch_max` sequences: chunks beside single rows.
+std::vector<Step> mixed(const std::vector<std::int64_t>& tokens, std::int64_t batch_max,
+                        Prng& prng) {
+  std::vector<std::int64_t> left = tokens;
+  std::vector<Step> steps;
+  for (;;) {
+    Step step;
+    for (std::size_t s = 0; s < left.size(); ++s) {
+      const bool full = static_cast<std::int64_t>(step.size()) == batch_max;
+      if (left[s] == 0 || full || prng.below(3) == 0) continue;
+      const std::int64_t rows =
+          prng.below(2) == 0 ? 1 : 1 + prng.below(std::min<std::int64_t>(left[s], 90));
+      step.push_back({s, rows});
+      left[s] -= rows;
+    }
+    if (!step.empty()) steps.push_back(step);
+    if (std::all_of(left.begin(), left.end(), [](std::int64_t n) { return n == 0; })) return steps;
+  }
+}
+
+class AttentionBits : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ASSERT_TRUE(try_select_simd_target(GetParam())); }
+  void TearDown() override { select_best_simd_target(); }
+
+  const std::vector<std::int64_t> tokens_ = {5, 128, 150, 290};
+};
+
+TEST_P(AttentionBits, DoNotDependOnPagesOrLayout) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    AttentionCase test_case;
+    test_case.dtype = dtype;
+    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    for (const std::int64_t page_size : {1, 16, 64, 100}) {
+      for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
+        test_case.page_size = page_size;
+        test_case.layout = layout;
+        test_case.placement_seed += 1;
+        SCOPED_TRACE(testing::Message() << page_size << " " << kv_layout_name(layout));
+        expect_same_bits(attend_all(test_case, tokens_, one_by_one(tokens_)), expected);
+      }
+    }
+  }
+}
+
+TEST_P(AttentionBits, DoNotDependOnChunks) {
+  for (const std::int64_t group : {1, 4, 7}) {
+    AttentionCase test_case;
+    test_case.shape = {.query_heads = group, .kv_heads = 1, .head_dim = 40, .scale = 0.3f};
+    test_case.dtype = DType::kBF16;
+    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    for (const std::int64_t chunk : {1, 2, 3, 5, 13, 24, 64, 127, 129, 200}) {
+      SCOPED_TRACE(testing::Message() << "group " << group << " chunk " << chunk);
+      expect_same_bits(attend_all(test_case, tokens_, in_chunks(tokens_, chunk)), expected);
+    }
+  }
+}
+
+TEST_P(AttentionBits, DoNotDependOnTheBatchOrThreads) {
+  constexpr std::uint64_t kSeed = 77;
+  SCOPED_TRACE(kSeed);
+  Prng prng(kSeed);
+  std::vector<std::int64_t> tokens;
+  for (int s = 0; s < 16; ++s) tokens.push_back(1 + prng.below(280));
+  AttentionCase test_case;
+  test_case.dtype = DType::kF16;
+  const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+  for (const std::int64_t batch_max : {1, 2, 7, 16}) {
+    for (const int threads : {1, 2, 3}) {
+      SCOPED_TRACE(testing::Message() << "batch " << batch_max << " threads " << threads);
+      test_case.threads = threads;
+      expect_same_bits(attend_all(test_case, tokens, mixed(tokens, batch_max, prng)), expected);
+    }
+  }
+}
+
+// One row of a long context is cut into parts of its walk when there are threads to spare.
+TEST_P(AttentionBits, DoNotDependOnSplittingALongWalk) {
+  const std::vector<std::int64_t> tokens = {1500};
+  const std::vector<Step> steps = {{{0, 1499}}, {{0, 1}}};
+  for (const std::int64_t kv_heads : {1, 2}) {
+    AttentionCase test_case;
+    test_case.shape.kv_heads = kv_heads;
+    test_case.page_size = 1;
+    const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+    for (const int threads : {1, 2, 3, 5}) {
+      SCOPED_TRACE(threads);
+      test_case.threads = threads;
+      expect_same_bits(attend_all(test_case, tokens, steps), expected);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, AttentionBits, testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const auto name : simd_target_names()) names.emplace_back(name);
+                           return names;
+                         }()),
+                         [](const auto& param_info) { return param_info.param; });
+
+TEST(AttentionMemory, PlanAndRunDoNotAllocate) {
+  AttentionCase test_case;
+  test_case.threads = 2;
+  AttentionWorld world(test_case, {400, 300, 5});
+  const std::vector<Step> steps = {
+      {{0, 350}, {1, 299}, {2, 4}}, {{0, 1}, {1, 1}}, {{0, 40}, {2, 1}}, {{0, 1}}};
+  for (const Step& step : steps) {
+    world.prepare(step);
+    const std::int64_t before = allocations;
+    world.plan();
+    world.run();
+    EXPECT_EQ(allocations, before);
+  }
+}
+
+}  // namespace
+}  // namespace stemma

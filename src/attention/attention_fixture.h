@@ -1,0 +1,227 @@
+// For the tests of attention: sequences with known K, V and Q are stored and attended step by step,
+// in any cutting into steps, and each sequence's outputs are collected.
+//
+// Thread:     one test.
+// Memory:     small pools; every byte that was not stored is NaN.
+// Cost:       none worth noting.
+// Not here:   what is expected (the tests).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/attention.h"
+#include "base/math.h"
+#include "base/prng.h"
+#include "pool/mha_pool.h"
+
+namespace stemma {
+
+struct AttentionCase {
+  std::string name = "cpu";
+  AttentionShape shape = {.query_heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125f};
+  DType dtype = DType::kF32;
+  KvLayout layout = KvLayout::kLayerFirst;
+  std::int64_t page_size = 16;
+  int threads = 1;
+  std::uint64_t placement_seed = 1;  // where pages lie
+};
+
+// The rows that one step computes of one sequence.
+struct StepRows {
+  std::size_t sequence = 0;
+  std::int64_t rows = 0;
+};
+using Step = std::vector<StepRows>;
+
+// Values of −2 … 2 that depend on the seed alone.
+inline std::vector<float> random_values(std::uint64_t seed, std::int64_t count) {
+  Prng prng(seed);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = static_cast<float>(prng.unit() * 4 - 2);
+  return values;
+}
+
+class AttentionWorld {
+ public:
+  AttentionWorld(const AttentionCase& test_case, std::vector<std::int64_t> sequence_tokens)
+      : case_(test_case), threads_(test_case.threads), tokens_(std::move(sequence_tokens)) {
+    make_sequences();
+    make_pool();
+    const std::int64_t total = std::accumulate(tokens_.begin(), tokens_.end(), std::int64_t{0});
+    const AttentionLimits limits = {
+        .rows_max = total,
+        .requests_max = static_cast<std::int64_t>(tokens_.size()),
+        .context_tokens_max = *std::max_element(tokens_.begin(), tokens_.end())};
+    auto attention = make_attention(case_.name, case_.shape, limits, threads_);
+    EXPECT_TRUE(attention.ok());
+    attention_ = std::move(attention).value();
+  }
+
+  // Stores the step's K and V, plans and runs.
+  void take(const Step& step) {
+    prepare(step);
+    plan();
+    run();
+    collect(step);
+  }
+
+  // The parts of take, for tests that look between them.
+  void prepare(const Step& step) {
+    clear_batch();
+    for (const StepRows& part : step) add(part);
+    out_.assign(q_.size(), std::nanf(""));
+  }
+  void plan() { attention_->plan(batch()); }
+  void run() { attention_->run(pool_->layer_view(kLayer), q_.data(), out_.data()); }
+
+  KvBatch batch() const {
+    KvBatch batch;
+    batch.tokens = token_ids_;
+    batch.positions = positions_;
+    batch.write_slots = slots_;
+    batch.row_indptr = row_indptr_;
+    batch.page_table = {indptr_, table_, last_page_tokens_, case_.page_size};
+    return batch;
+  }
+
+  // Every sequence's outputs.   [sequences][tokens × query_heads × head_dim]
+  const std::vector<std::vector<float>>& outputs() const { return outputs_; }
+
+ private:
+  static constexpr std::int64_t kLayer = 1;
+
+  std::int64_t query_floats() const { return case_.shape.query_heads * case_.shape.head_dim; }
+  std::int64_t kv_floats() const { return case_.shape.kv_heads * case_.shape.head_dim; }
+
+  void make_sequences() {
+    for (std::size_t s = 0; s < tokens_.size(); ++s) {
+      queries_.push_back(random_values(3 * s + 1, tokens_[s] * query_floats()));
+      keys_.push_back(random_values(3 * s + 2, tokens_[s] * kv_floats()));
+      values_.push_back(random_values(3 * s + 3, tokens_[s] * kv_floats()));
+      outputs_.emplace_back();
+      done_.push_back(0);
+    }
+  }
+
+  void make_pool() {
+    std::int64_t pages = 3;
+    for (const std::int64_t tokens : tokens_) pages += ceil_div(tokens, case_.page_size);
+    const KvShape shape = {.layers = 3,
+                           .pages = pages,
+                           .page_size = case_.page_size,
+                           .heads = case_.shape.kv_heads,
+                           .head_dim = case_.shape.head_dim,
+                           .dtype = case_.dtype};
+    auto pool = MhaPool::create(shape, case_.layout, threads_);
+    ASSERT_TRUE(pool.ok());
+    pool_ = std::move(pool).value();
+    // All ones is NaN in each dtype.
+    std::memset(pool_->logical_view().bytes, 0xFF, static_cast<std::size_t>(shape.total_bytes()));
+    std::vector<std::int32_t> free_pages(static_cast<std::size_t>(pages));
+    std::iota(free_pages.begin(), free_pages.end(), 0);
+    Prng prng(case_.placement_seed);
+    std::shuffle(free_pages.begin(), free_pages.end(), prng);
+    for (const std::int64_t tokens : tokens_) {
+      pages_.emplace_back();
+      for (std::int64_t i = 0; i < ceil_div(tokens, case_.page_size); ++i) {
+        pages_.back().emplace_back(free_pages.back());
+        free_pages.pop_back();
+      }
+    }
+  }
+
+  void clear_batch() {
+    for (auto* numbers : {&positions_, &row_indptr_, &indptr_, &last_page_tokens_, &token_ids_}) {
+      numbers->clear();
+    }
+    table_.clear();
+    slots_.clear();
+    q_.clear();
+    row_indptr_.push_back(0);
+    indptr_.push_back(0);
+  }
+
+  void add(const StepRows& part) {
+    const std::size_t s = part.sequence;
+    const std::int64_t begin = done_[s];
+    const std::int64_t end = begin + part.rows;
+    ASSERT_LE(end, tokens_[s]);
+    std::vector<std::int64_t> slots;
+    for (std::int64_t position = begin; position < end; ++position) {
+      const PageId page = pages_[s][static_cast<std::size_t>(position / case_.page_size)];
+      slots.push_back(page.value() * case_.page_size + position % case_.page_size);
+      positions_.push_back(static_cast<std::int32_t>(position));
+      token_ids_.push_back(0);
+      slots_.emplace_back(slots.back());
+    }
+    store(s, begin, slots);
+    const auto* const q = queries_[s].data() + begin * query_floats();
+    q_.insert(q_.end(), q, q + part.rows * query_floats());
+    const std::int64_t pages = ceil_div(end, case_.page_size);
+    table_.insert(table_.end(), pages_[s].begin(), pages_[s].begin() + pages);
+    indptr_.push_back(static_cast<std::int32_t>(table_.size()));
+    last_page_tokens_.push_back(static_cast<std::int32_t>(end - (pages - 1) * case_.page_size));
+    row_indptr_.push_back(static_cast<std::int32_t>(positions_.size()));
+    done_[s] = end;
+  }
+
+  void store(std::size_t s, std::int64_t begin, std::span<const std::int64_t> slots) {
+    KvRows k = {.elements = keys_[s].data() + begin * kv_floats(),
+                .rows = static_cast<std::int64_t>(slots.size()),
+                .heads = case_.shape.kv_heads,
+                .head_dim = case_.shape.head_dim,
+                .row_stride = kv_floats()};
+    KvRows v = k;
+    v.elements = values_[s].data() + begin * kv_floats();
+    ASSERT_TRUE(pool_->store(kLayer, slots, k, v).ok());
+  }
+
+  void collect(const Step& step) {
+    auto from = out_.begin();
+    for (const StepRows& part : step) {
+      const auto count = static_cast<std::ptrdiff_t>(part.rows * query_floats());
+      outputs_[part.sequence].insert(outputs_[part.sequence].end(), from, from + count);
+      from += count;
+    }
+  }
+
+  AttentionCase case_;
+  ThreadPool threads_;
+  std::vector<std::int64_t> tokens_;
+  std::vector<std::vector<float>> queries_, keys_, values_, outputs_;
+  std::vector<std::int64_t> done_;
+  std::unique_ptr<MhaPool> pool_;
+  std::vector<std::vector<PageId>> pages_;
+  std::unique_ptr<Attention> attention_;
+  std::vector<std::int32_t> positions_, row_indptr_, indptr_, last_page_tokens_, token_ids_;
+  std::vector<PageId> table_;
+  std::vector<SlotId> slots_;
+  std::vector<float> q_, out_;
+};
+
+// The outputs of all sequences after `steps`.
+inline std::vector<std::vector<float>> attend_all(const AttentionCase& test_case,
+                                                  const std::vector<std::int64_t>& tokens,
+                                                  const std::vector<Step>& steps) {
+  AttentionWorld world(test_case, tokens);
+  for (const Step& step : steps) world.take(step);
+  return world.outputs();
+}
+
+// Each sequence in one step, all of its rows.
+inline std::vector<Step> one_by_one(const std::vector<std::int64_t>& tokens) {
+  std::vector<Step> steps;
+  for (std::size_t s = 0; s < tokens.size(); ++s) steps.push_back({{s, tokens[s]}});
+  return steps;
+}
+
+}  // namespace stemma

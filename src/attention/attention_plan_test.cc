@@ -1,0 +1,139 @@
+// AttentionPlan: every row, head and partition is computed exactly once, within the stated maxima,
+// whatever the batch and the number of threads; long walks are split only where threads would idle.
+#include "attention/attention_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "attention/attention_kernel.h"
+#include "base/prng.h"
+
+namespace stemma {
+namespace {
+
+constexpr AttentionShape kShape = {.query_heads = 8, .kv_heads = 2, .head_dim = 64, .scale = 1};
+constexpr AttentionLimits kLimits = {
+    .rows_max = 600, .requests_max = 8, .context_tokens_max = 5000};
+
+// A batch whose requests have these many tokens, the last `rows` of them to compute. Pages of 1.
+struct PlannedBatch {
+  void add(std::int64_t tokens, std::int64_t rows) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      positions.push_back(static_cast<std::int32_t>(tokens - rows + i));
+    }
+    pages.resize(pages.size() + static_cast<std::size_t>(tokens), PageId(0));
+    indptr.push_back(static_cast<std::int32_t>(pages.size()));
+    last_page_tokens.push_back(1);
+    row_indptr.push_back(static_cast<std::int32_t>(positions.size()));
+    tokens_ids.resize(positions.size());
+  }
+
+  KvBatch view() const {
+    KvBatch batch;
+    batch.tokens = tokens_ids;
+    batch.positions = positions;
+    batch.row_indptr = row_indptr;
+    batch.page_table = {indptr, pages, last_page_tokens, 1};
+    return batch;
+  }
+
+  std::vector<TokenId> tokens_ids;
+  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> row_indptr = {0};
+  std::vector<std::int32_t> indptr = {0};
+  std::vector<std::int32_t> last_page_tokens;
+  std::vector<PageId> pages;
+};
+
+// How often each (row, KV head, partition) is computed.
+std::map<std::tuple<int, int, int>, int> coverage(const AttentionPlan& plan) {
+  std::map<std::tuple<int, int, int>, int> counts;
+  for (const AttentionUnit& unit : plan.units()) {
+    for (int row = 0; row < unit.rows; ++row) {
+      for (int head = 0; head < unit.kv_heads; ++head) {
+        for (int part = 0; part < unit.partitions; ++part) {
+          ++counts[{unit.first_row + row, unit.first_kv_head + head, unit.first_partition + part}];
+        }
+      }
+    }
+  }
+  return counts;
+}
+
+void expect_covered_once(const AttentionPlan& plan, const KvBatch& batch) {
+  const auto counts = coverage(plan);
+  for (const auto& [place, count] : counts) ASSERT_EQ(count, 1);
+  for (std::int64_t row = 0; row < batch.rows(); ++row) {
+    const std::int64_t keys = batch.positions[static_cast<std::size_t>(row)] + 1;
+    for (int head = 0; head < kShape.kv_heads; ++head) {
+      for (int part = 0; part * kPartitionKeys < keys; ++part) {
+        ASSERT_TRUE(counts.contains({static_cast<int>(row), head, part}));
+      }
+    }
+  }
+}
+
+TEST(AttentionPlan, ComputesEverythingOnceWithinItsMaxima) {
+  constexpr std::uint64_t kSeed = 5;
+  SCOPED_TRACE(kSeed);
+  Prng prng(kSeed);
+  for (int round = 0; round < 200; ++round) {
+    const int threads = 1 + static_cast<int>(prng.below(9));
+    AttentionPlan plan(kShape, kLimits, threads);
+    PlannedBatch batch;
+    const std::int64_t requests = 1 + prng.below(kLimits.requests_max);
+    for (std::int64_t r = 0; r < requests; ++r) {
+      const std::int64_t tokens = 1 + prng.below(prng.below(3) == 0 ? 5000 : 300);
+      batch.add(tokens,
+                prng.below(2) == 0 ? 1 : 1 + prng.below(std::min<std::int64_t>(tokens, 70)));
+    }
+    const KvBatch view = batch.view();
+    plan.cut(view);
+    expect_covered_once(plan, view);
+    EXPECT_LE(static_cast<std::int64_t>(plan.walks().size()), plan.walks_max());
+    for (const AttentionUnit& unit : plan.units()) {
+      EXPECT_LE(unit.rows * unit.kv_heads * 4, plan.unit_queries_max());
+      EXPECT_LE(unit.rows * 4, plan.tile_queries_max());
+      EXPECT_LE(unit.first_partition + unit.partitions, plan.partitions_max());
+    }
+  }
+}
+
+TEST(AttentionPlan, SplitsOneLongWalkOverTheThreads) {
+  AttentionPlan plan(kShape, kLimits, 2);
+  PlannedBatch batch;
+  batch.add(5000, 1);
+  plan.cut(batch.view());
+  EXPECT_EQ(plan.walks().size(), 2u);  // one for each KV head
+  EXPECT_EQ(plan.units().size(), 8u);
+}
+
+TEST(AttentionPlan, LeavesManyWalksWholeAndTheirHeadsTogether) {
+  AttentionPlan plan(kShape, kLimits, 1);
+  PlannedBatch batch;
+  for (int r = 0; r < 8; ++r) batch.add(1000, 1);
+  plan.cut(batch.view());
+  EXPECT_TRUE(plan.walks().empty());
+  EXPECT_EQ(plan.units().size(), 8u);
+  for (const AttentionUnit& unit : plan.units()) EXPECT_EQ(unit.kv_heads, kShape.kv_heads);
+}
+
+TEST(AttentionPlan, PutsTheMostCostlyUnitFirst) {
+  AttentionPlan plan(kShape, kLimits, 2);
+  PlannedBatch batch;
+  batch.add(10, 1);
+  batch.add(4000, 50);
+  batch.add(100, 1);
+  plan.cut(batch.view());
+  ASSERT_FALSE(plan.units().empty());
+  EXPECT_EQ(plan.units()[0].request, 1);
+  for (std::size_t i = 1; i < plan.units().size(); ++i) {
+    EXPECT_GE(plan.units()[i - 1].cost, plan.units()[i].cost);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
