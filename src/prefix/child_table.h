@@ -1,0 +1,81 @@
+// ChildTable: finds a node by its parent and the first page of its tokens; one table for the tree.
+//
+// Open addressing with linear probing, at most half full. The table holds hashes and slots alone:
+// whether an entry of the right hash is the child that is wanted, the caller decides by its parent
+// and its tokens (I7), so a collision costs time and never correctness.
+//
+// Thread:     engine thread only.
+// Memory:     16 to 32 bytes a node the tree may have, at construction.
+// Cost:       about 1.5 entries a look-up; one cache line.
+// Not here:   tokens (page_arena), nodes (radix_node).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "prefix/radix_node.h"
+
+namespace stemma {
+
+// Hashes of (parent, first page). Seeded: texts cannot be made to collide by whoever does not know
+// the seed.
+class ChildHash {
+ public:
+  // Keeps the lowest `bits` of each hash: 32, or fewer to test that collisions do no harm.
+  // REQUIRES: 0 < bits <= 32.
+  ChildHash(std::uint64_t seed, int bits);
+
+  std::uint32_t operator()(NodeSlot parent, std::span<const TokenId> page) const noexcept;
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t mask_;
+};
+
+class ChildTable {
+ public:
+  // REQUIRES: 0 <= nodes_max < 2^31.
+  explicit ChildTable(std::int64_t nodes_max);
+
+  void insert(std::uint32_t hash, NodeSlot slot);
+  // REQUIRES: the entry is there.
+  void erase(std::uint32_t hash, NodeSlot slot);
+  // Gives the entry of `from` to `to`. REQUIRES: the entry is there.
+  void replace(std::uint32_t hash, NodeSlot from, NodeSlot to);
+
+  // The first entry of `hash` whose slot `wanted` accepts; an invalid slot if there is none.
+  template <typename Wanted>
+  NodeSlot find(std::uint32_t hash, Wanted&& wanted) const {
+    for (std::size_t i = home(hash); entries_[i].slot.valid(); i = (i + 1) & mask_) {
+      if (entries_[i].hash == hash && wanted(entries_[i].slot)) return entries_[i].slot;
+    }
+    return NodeSlot();
+  }
+
+  // Begins loading the entries of `hash`.
+  void prefetch(std::uint32_t hash) const noexcept { __builtin_prefetch(&entries_[home(hash)]); }
+
+  std::int64_t entries() const noexcept { return count_; }
+  std::int64_t reserved_bytes() const noexcept {
+    return static_cast<std::int64_t>(entries_.size() * sizeof(Entry));
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t hash = 0;
+    NodeSlot slot;  // invalid: empty
+  };
+
+  // Where a search for `hash` begins: its high bits spread over the table.
+  std::size_t home(std::uint32_t hash) const noexcept {
+    return static_cast<std::size_t>((std::uint64_t{hash} * entries_.size()) >> 32);
+  }
+  std::size_t find_entry(std::uint32_t hash, NodeSlot slot) const;
+
+  std::vector<Entry> entries_;  // a power of two of them
+  std::size_t mask_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace stemma

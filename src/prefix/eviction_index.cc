@@ -1,0 +1,82 @@
+#include "prefix/eviction_index.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace stemma {
+
+EvictionIndex::EvictionIndex(std::int64_t nodes_max) {
+  STEMMA_CHECK(nodes_max >= 0 && nodes_max < std::int64_t{1} << 31, "node slots are 31 bits");
+  const auto nodes = static_cast<std::size_t>(nodes_max);
+  entries_ = UntouchedArray<Entry>(nodes);
+  places_.assign(nodes, -1);
+}
+
+void EvictionIndex::push(NodeSlot slot, const EvictionKey& key, NodeId id) {
+  STEMMA_CHECK(!contains(slot), "a leaf is in the index once");
+  sift_up(count_++, {key, id, slot});
+}
+
+void EvictionIndex::remove(NodeSlot slot) {
+  STEMMA_CHECK(contains(slot), "only an unlocked leaf leaves the index");
+  const std::int64_t hole = places_[slot.index()];
+  places_[slot.index()] = -1;
+  const Entry last = entries_[place(--count_)];
+  if (hole == count_) return;
+  if (hole > 0 && last.colder_than(entries_[place((hole - 1) / kArity)])) {
+    sift_up(hole, last);
+  } else {
+    sift_down(hole, last);
+  }
+}
+
+const EvictionKey& EvictionIndex::key(NodeSlot slot) const {
+  STEMMA_CHECK(contains(slot), "only leaves in the index have a key there");
+  return entries_[place(places_[slot.index()])].key;
+}
+
+void EvictionIndex::put(std::int64_t i, const Entry& entry) noexcept {
+  entries_[place(i)] = entry;
+  places_[entry.slot.index()] = static_cast<std::int32_t>(i);
+}
+
+void EvictionIndex::sift_up(std::int64_t i, const Entry& entry) noexcept {
+  while (i > 0) {
+    const std::int64_t parent = (i - 1) / kArity;
+    if (!entry.colder_than(entries_[place(parent)])) break;
+    put(i, entries_[place(parent)]);
+    i = parent;
+  }
+  put(i, entry);
+}
+
+void EvictionIndex::sift_down(std::int64_t i, const Entry& entry) noexcept {
+  while (i * kArity + 1 < count_) {
+    const std::int64_t first = i * kArity + 1;
+    const std::int64_t end = std::min(first + kArity, count_);
+    std::int64_t coldest = first;
+    for (std::int64_t child = first + 1; child < end; ++child) {
+      if (entries_[place(child)].colder_than(entries_[place(coldest)])) coldest = child;
+    }
+    if (!entries_[place(coldest)].colder_than(entry)) break;
+    put(i, entries_[place(coldest)]);
+    i = coldest;
+  }
+  put(i, entry);
+}
+
+std::optional<std::string> EvictionIndex::audit() const {
+  for (std::int64_t i = 0; i < count_; ++i) {
+    const Entry& entry = entries_[place(i)];
+    if (places_[entry.slot.index()] != i) return "index: a leaf is elsewhere than its place says";
+    if (i > 0 && entry.colder_than(entries_[place((i - 1) / kArity)])) {
+      return "index: a leaf is colder than the one above it";
+    }
+  }
+  const auto placed = std::count_if(places_.begin(), places_.end(), [](auto p) { return p >= 0; });
+  if (placed != count_) return "index: more places than leaves";
+  return std::nullopt;
+}
+
+}  // namespace stemma

@@ -1,0 +1,61 @@
+#include "prefix/namespace_digest.h"
+
+#include <array>
+
+namespace stemma {
+
+namespace {
+
+// 8 bytes, least significant first: the same on every machine.
+std::array<std::byte, 8> little_endian(std::uint64_t value) {
+  std::array<std::byte, 8> bytes;
+  for (std::byte& byte : bytes) {
+    byte = static_cast<std::byte>(value & 0xFF);
+    value >>= 8;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+NamespaceFields::NamespaceFields() {
+  start();
+}
+
+NamespaceFields& NamespaceFields::add(std::string_view field, std::string_view text) {
+  add_frame(FieldType::kText, field, std::as_bytes(std::span(text)));
+  return *this;
+}
+
+NamespaceFields& NamespaceFields::add(std::string_view field, std::int64_t number) {
+  add_frame(FieldType::kNumber, field, little_endian(static_cast<std::uint64_t>(number)));
+  return *this;
+}
+
+NamespaceFields& NamespaceFields::add(std::string_view field, std::span<const std::byte> bytes) {
+  add_frame(FieldType::kBytes, field, bytes);
+  return *this;
+}
+
+NamespaceDigest NamespaceFields::finish() {
+  NamespaceDigest digest{hasher_.finish()};
+  start();
+  return digest;
+}
+
+// The name of the format comes first, so that a later one never gives the digests of this one.
+void NamespaceFields::start() {
+  hasher_.update("stemma.namespace.1");
+}
+
+void NamespaceFields::add_frame(FieldType type, std::string_view field,
+                                std::span<const std::byte> value) {
+  const std::byte type_byte{static_cast<std::uint8_t>(type)};
+  hasher_.update(std::span(&type_byte, 1));
+  hasher_.update(little_endian(field.size()));
+  hasher_.update(field);
+  hasher_.update(little_endian(value.size()));
+  hasher_.update(value);
+}
+
+}  // namespace stemma

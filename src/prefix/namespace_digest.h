@@ -1,0 +1,50 @@
+// NamespaceFields: builds the digest of everything that makes pages valid, field by field.
+//
+// Each field is hashed as a frame {type, length of name, name, length of value, value}, so that no
+// two lists of fields give the same bytes: ("bc", "a") differs from ("c", "ab"), 1 from "1", and a
+// missing field from an empty one.
+//
+// Thread:     one thread a builder.
+// Memory:     one hasher.
+// Cost:       one SHA-256 over the fields.
+// Not here:   which fields there are (whoever opens a cache for a model), short ids
+// (namespace_registry).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/digest.h"
+#include "stemma/prefix_cache.h"
+
+namespace stemma {
+
+// Fields count in the order in which they are added: add them in one fixed order.
+class NamespaceFields {
+ public:
+  NamespaceFields();
+
+  NamespaceFields& add(std::string_view field, std::string_view text);
+  NamespaceFields& add(std::string_view field, const char* text) {
+    return add(field, std::string_view(text));
+  }
+  NamespaceFields& add(std::string_view field, std::int64_t number);
+  NamespaceFields& add(std::string_view field, std::span<const std::byte> bytes);
+  NamespaceFields& add(std::string_view field, const Sha256Digest& digest) {
+    return add(field, std::as_bytes(std::span(digest)));
+  }
+
+  // The digest of the fields so far; the builder starts anew.
+  NamespaceDigest finish();
+
+ private:
+  enum class FieldType : std::uint8_t { kText = 1, kNumber = 2, kBytes = 3 };
+  void start();
+  void add_frame(FieldType type, std::string_view field, std::span<const std::byte> value);
+
+  Sha256 hasher_;
+};
+
+}  // namespace stemma

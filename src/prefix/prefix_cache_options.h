@@ -1,0 +1,33 @@
+// PrefixCacheOptions: what a prefix cache is built from.
+//
+// Thread:     values.
+// Memory:     none.
+// Cost:       none.
+// Not here:   how many pages there are (the allocator knows), names of caches
+// (prefix_cache_factory).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "stemma/page_allocator.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct PrefixCacheOptions {
+  PageAllocator& allocator;              // of the pages that are published; must outlive the cache
+  std::int64_t page_size = 16;           // tokens; >= 1
+  std::string eviction = "lru";          // by name; see eviction_order.h
+  std::int64_t namespaces_max = 1024;    // >= 1; each costs one node
+  std::int64_t slru_protected_hits = 2;  // slru protects a node from this many hits on
+  int lookup_hash_bits = 32;             // fewer only to test that collisions do no harm
+  std::optional<std::uint64_t> hash_seed =
+      std::nullopt;  // of the look-up hash; drawn at random where absent
+};
+
+// An error that names the first option out of its range.
+Status check_options(const PrefixCacheOptions& options);
+
+}  // namespace stemma

@@ -1,0 +1,293 @@
+// Time is a count of the operations that used something. A match stamps every node it covers; an
+// insert stamps the node its lock ended in and every node from there on, which keeps it O(new
+// tokens). The nodes above are no less used, but a stamp is read only while its node is a leaf: so
+// a leaf that is evicted hands its stamp and its priority up to its parent. When a node's turn
+// comes, its stamp is the last use of anything that was ever below it.
+//
+// The index holds exactly the leaves with a lock count of 0. Nothing in it changes its key: what is
+// used is locked, and what is locked is not in it.
+#include "prefix/radix_prefix_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include "base/check.h"
+
+namespace stemma {
+
+namespace {
+
+RadixTree::Limits limits_of(const PrefixCacheOptions& options) {
+  RadixTree::Limits limits;
+  limits.pages_max = options.allocator.total_pages();
+  limits.roots_max = options.namespaces_max;
+  limits.page_size = options.page_size;
+  limits.hash_bits = options.lookup_hash_bits;
+  if (options.hash_seed.has_value()) {
+    limits.hash_seed = *options.hash_seed;
+  } else {
+    std::random_device entropy;
+    limits.hash_seed = std::uint64_t{entropy()} << 32 | entropy();
+  }
+  return limits;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RadixPrefixCache>> RadixPrefixCache::open(
+    const PrefixCacheOptions& options) {
+  STEMMA_RETURN_IF_ERROR(check_options(options));
+  STEMMA_ASSIGN_OR_RETURN(const EvictionOrder order,
+                          EvictionOrder::make(options.eviction, options.slru_protected_hits));
+  return std::make_unique<RadixPrefixCache>(options, order);
+}
+
+RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOrder order)
+    : allocator_(options.allocator),
+      order_(order),
+      tree_(limits_of(options)),
+      index_(options.allocator.total_pages() + options.namespaces_max),
+      namespaces_(options.namespaces_max) {}
+
+RadixPrefixCache::~RadixPrefixCache() {
+  reset();
+}
+
+std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceDigest& digest) {
+  const std::optional<NamespaceId> ns = namespaces_.try_open(digest);
+  if (ns.has_value() && ns->index() == roots_.size()) roots_.push_back(tree_.add_root(now_));
+  return ns;
+}
+
+PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
+  RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  while (walk.next()) {
+  }
+  return {walk.total_pages() * page_size()};
+}
+
+PrefixLock RadixPrefixCache::match(NamespaceId ns, std::span<const TokenId> tokens) {
+  ++now_;
+  NodeSlot node = root_of(ns);
+  hold(node);
+  RadixTree::Walk walk(tree_, node, tokens);
+  while (walk.next()) {
+    node = reached(walk);
+    RadixNode& covered = tree_.node(node);
+    if (covered.hits < std::numeric_limits<std::int32_t>::max()) ++covered.hits;
+  }
+  ++locks_;
+  return make_lock(*this, &tree_.node(node), walk.total_pages() * page_size(), ns);
+}
+
+PrefixLock RadixPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock held,
+                                    OwnedPages pages, const InsertOptions& options) {
+  STEMMA_CHECK(cache_of(held) == this, "an insert continues a lock of the same cache");
+  const NamespaceId ns = held.namespace_id();
+  NodeSlot node = slot_of(node_of(held));
+  STEMMA_CHECK_EQ(held.tokens(), tree_.node(node).end_pages() * page_size());
+  STEMMA_CHECK_EQ(static_cast<std::int64_t>(tokens.size()),
+                  held.tokens() + pages.pages() * page_size());
+  ++now_;
+  auto left = tokens.subspan(static_cast<std::size_t>(held.tokens()));
+  take_hold(held);
+  const auto raise = [&](NodeSlot slot) {
+    RadixNode& covered = tree_.node(slot);
+    covered.last_use = now_;
+    if (!covered.is_root()) covered.priority = std::max(covered.priority, options.priority);
+  };
+  raise(node);
+  RadixTree::Walk walk(tree_, node, left);
+  while (walk.next()) {
+    node = reached(walk);
+    raise(node);
+  }
+  pages.take_front(walk.total_pages()).reset();  // duplicates
+  left = left.subspan(static_cast<std::size_t>(walk.total_pages() * page_size()));
+  if (!pages.empty()) node = publish(node, left, std::move(pages), options.priority);
+  return make_lock(*this, &tree_.node(node), static_cast<std::int64_t>(tokens.size()), ns);
+}
+
+OwnedPages RadixPrefixCache::evict(std::int64_t wanted_pages) {
+  STEMMA_CHECK_GE(wanted_pages, 0);
+  OwnedPages out;
+  while (out.pages() < wanted_pages && !index_.empty()) {
+    index_.for_each_next([this](NodeSlot slot) { tree_.prefetch_node(slot); });
+    const NodeSlot leaf = index_.top();
+    const RadixNode& node = tree_.node(leaf);
+    const std::int64_t pages = std::min<std::int64_t>(wanted_pages - out.pages(), node.chain.pages);
+    out.append(tree_.shrink(leaf, pages, allocator_));
+    usage_.evictable_tokens -= pages * page_size();
+    if (node.chain.pages == 0) drop(leaf);
+  }
+  if (!out.empty()) ++epoch_;
+  return out;
+}
+
+void RadixPrefixCache::reset() {
+  STEMMA_CHECK(locks_ == 0, "nothing is dropped while a lock holds it (I3)");
+  evict(tree_.arena().used_pages()).reset();
+  STEMMA_CHECK_EQ(tree_.arena().used_pages(), 0);
+  ++epoch_;
+}
+
+// Moves the hold on to where a step of a walk ended, cutting the node there if it goes on.
+NodeSlot RadixPrefixCache::reached(const RadixTree::Walk& walk) {
+  const NodeSlot node = walk.covers_node() ? walk.node() : tree_.split(walk.node(), walk.pages());
+  tree_.node(node).last_use = now_;
+  hold(node);
+  return node;
+}
+
+// Adds one to the locks of this node alone. The caller holds the nodes above it.
+void RadixPrefixCache::hold(NodeSlot slot) {
+  RadixNode& node = tree_.node(slot);
+  if (node.lock_count++ != 0 || node.is_root()) return;
+  usage_.evictable_tokens -= tokens_in(node);
+  usage_.locked_tokens += tokens_in(node);
+  if (node.children == 0) index_.remove(slot);
+}
+
+// Puts new pages below `parent`, which the caller holds; returns the node they are in, held.
+NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tokens,
+                                   OwnedPages pages, std::int32_t priority) {
+  ++epoch_;
+  usage_.locked_tokens += static_cast<std::int64_t>(tokens.size());
+  const RadixNode& above = tree_.node(parent);
+  if (above.children == 0 && above.lock_count == 1 && !above.is_root()) {
+    tree_.grow(parent, tokens, std::move(pages));
+    return parent;
+  }
+  const NodeSlot leaf = tree_.add_leaf(parent, tokens, std::move(pages), now_);
+  tree_.node(leaf).lock_count = 1;
+  tree_.node(leaf).priority = priority;
+  return leaf;
+}
+
+// Removes a leaf whose pages are gone. Its parent inherits its last use and its priority.
+void RadixPrefixCache::drop(NodeSlot leaf) {
+  const RadixNode gone = tree_.node(leaf);
+  index_.remove(leaf);
+  tree_.remove(leaf);
+  RadixNode& parent = tree_.node(gone.parent);
+  if (parent.is_root()) return;
+  parent.last_use = std::max(parent.last_use, gone.last_use);
+  parent.priority = std::max(parent.priority, gone.priority);
+  if (parent.children == 0 && parent.lock_count == 0) {
+    index_.push(gone.parent, key_of(gone.parent), tree_.nodes().birth(gone.parent).id);
+  }
+}
+
+void RadixPrefixCache::unlock(void* node, std::int64_t tokens) noexcept {
+  const NodeSlot slot = slot_of(node);
+  STEMMA_DCHECK(tree_.node(slot).end_pages() * page_size() == tokens,
+                "a lock ends where its node ends");
+  static_cast<void>(tokens);
+  for (NodeSlot at = slot; at.valid(); at = tree_.node(at).parent) {
+    RadixNode& held = tree_.node(at);
+    STEMMA_CHECK(held.lock_count > 0, "a lock is released once (I3)");
+    if (--held.lock_count != 0 || held.is_root()) continue;
+    usage_.locked_tokens -= tokens_in(held);
+    usage_.evictable_tokens += tokens_in(held);
+    if (held.children == 0) index_.push(at, key_of(at), tree_.nodes().birth(at).id);
+  }
+  --locks_;
+}
+
+std::int64_t RadixPrefixCache::copy_pages(const void* node, std::int64_t tokens,
+                                          std::int64_t first_page, std::span<PageId> out) const {
+  const std::int64_t pages = tokens / page_size() - first_page;
+  STEMMA_CHECK(first_page >= 0 && pages >= 0, "only held pages are copied (I2)");
+  STEMMA_CHECK_GE(static_cast<std::int64_t>(out.size()), pages);
+  for (NodeSlot at = slot_of(node); !tree_.node(at).is_root(); at = tree_.node(at).parent) {
+    const RadixNode& here = tree_.node(at);
+    if (here.end_pages() <= first_page) break;
+    const std::int64_t skip = std::max<std::int64_t>(first_page - here.start_pages, 0);
+    const auto offset = static_cast<std::size_t>(here.start_pages + skip - first_page);
+    const auto count = static_cast<std::size_t>(here.chain.pages - skip);
+    tree_.arena().copy_ids(here.chain, skip, out.subspan(offset, count));
+  }
+  return pages;
+}
+
+std::int64_t RadixPrefixCache::copy_page_keys(void* node, std::int64_t tokens,
+                                              std::int64_t first_page, std::span<PageKey> out) {
+  const std::int64_t pages = tokens / page_size() - first_page;
+  STEMMA_CHECK(first_page >= 0 && pages >= 0, "only held pages have keys");
+  STEMMA_CHECK_GE(static_cast<std::int64_t>(out.size()), pages);
+  compute_keys(slot_of(node));
+  for (NodeSlot at = slot_of(node); !tree_.node(at).is_root(); at = tree_.node(at).parent) {
+    const RadixNode& here = tree_.node(at);
+    std::int64_t page = here.start_pages - first_page;
+    tree_.arena().for_each_run(here.chain, [&](UnitId first, std::int64_t run_pages) {
+      for (const PageKey& key : tree_.arena().keys_of(first, run_pages)) {
+        if (page >= 0) out[static_cast<std::size_t>(page)] = key;
+        ++page;
+      }
+    });
+  }
+  return pages;
+}
+
+// Keys of every page from the root to `slot` that does not have one yet, in order: each needs its
+// predecessor's.
+void RadixPrefixCache::compute_keys(NodeSlot slot) {
+  std::vector<NodeSlot> path;
+  for (NodeSlot at = slot; !tree_.node(at).is_root(); at = tree_.node(at).parent) {
+    if (tree_.node(at).keyed_pages < tree_.node(at).chain.pages) path.push_back(at);
+  }
+  for (auto at = path.rbegin(); at != path.rend(); ++at) {
+    RadixNode& node = tree_.node(*at);
+    PageKey key = last_key(node.parent);
+    std::int64_t page = 0;
+    tree_.arena().for_each_run(node.chain, [&](UnitId first, std::int64_t run_pages) {
+      const auto keys = tree_.arena().keys_of(first, run_pages);
+      const auto tokens = tree_.arena().tokens_of(first, run_pages);
+      for (std::size_t i = 0; i < keys.size(); ++i, ++page) {
+        const auto size = static_cast<std::size_t>(page_size());
+        if (page >= node.keyed_pages)
+          keys[i] = key_hasher_.next(key, tokens.subspan(i * size, size));
+        key = keys[i];
+      }
+    });
+    node.keyed_pages = node.chain.pages;
+  }
+}
+
+// The key that the first page below `slot` follows. REQUIRES: all its pages have keys.
+PageKey RadixPrefixCache::last_key(NodeSlot slot) {
+  const RadixNode& node = tree_.node(slot);
+  if (!node.is_root()) {
+    std::int64_t last_pages = 0;
+    tree_.arena().for_each_run(node.chain, [&](UnitId, std::int64_t pages) { last_pages = pages; });
+    return tree_.arena().keys_of(node.chain.last, last_pages).back();
+  }
+  const auto root = std::find(roots_.begin(), roots_.end(), slot);
+  const NamespaceId ns(static_cast<std::int32_t>(root - roots_.begin()));
+  return PageKeyHasher::root(namespaces_.digest(ns));
+}
+
+NodeSlot RadixPrefixCache::root_of(NamespaceId ns) const {
+  STEMMA_CHECK(namespaces_.contains(ns), "a namespace is opened before it is used");
+  return roots_[ns.index()];
+}
+
+NodeSlot RadixPrefixCache::slot_of(const void* node) const noexcept {
+  return tree_.nodes().slot_of(static_cast<const RadixNode*>(node));
+}
+
+std::int64_t RadixPrefixCache::tokens_in(const RadixNode& node) const noexcept {
+  return node.chain.pages * page_size();
+}
+
+EvictionKey RadixPrefixCache::key_of(NodeSlot slot) const noexcept {
+  const RadixNode& node = tree_.node(slot);
+  return order_.key({.last_use = node.last_use,
+                     .created = tree_.nodes().birth(slot).created,
+                     .hits = node.hits,
+                     .priority = node.priority});
+}
+
+}  // namespace stemma

@@ -1,0 +1,96 @@
+// RadixPrefixCache: the prefix cache over a radix tree: namespaces, uses, locks, eviction.
+//
+// Thread:     engine thread only.           Invariants: I1, I3, I4, I5, I7 (docs/INVARIANTS.md).
+// Memory:     that of RadixTree and EvictionIndex, reserved at construction; match, insert and
+// evict
+//             allocate nothing.
+// Cost:       match: one look-up and one comparison a node; insert O(new tokens), from where the
+//             lock ends; unlock O(depth); evict O(log leaves) a leaf.
+// Not here:   structure (radix_tree), order (eviction_order, eviction_index).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "prefix/eviction_index.h"
+#include "prefix/eviction_order.h"
+#include "prefix/namespace_registry.h"
+#include "prefix/page_key.h"
+#include "prefix/prefix_cache_options.h"
+#include "prefix/radix_tree.h"
+#include "stemma/prefix_cache.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class RadixPrefixCache final : public PrefixCache {
+ public:
+  static Result<std::unique_ptr<RadixPrefixCache>> open(const PrefixCacheOptions& options);
+
+  // REQUIRES: the options are valid (open checks them).
+  RadixPrefixCache(const PrefixCacheOptions& options, EvictionOrder order);
+  // Gives every page back. REQUIRES: no PrefixLock is alive.
+  ~RadixPrefixCache() override;
+  RadixPrefixCache(const RadixPrefixCache&) = delete;
+  RadixPrefixCache& operator=(const RadixPrefixCache&) = delete;
+
+  std::string_view name() const override { return "radix"; }
+  std::int64_t page_size() const override { return tree_.page_size(); }
+  bool shares() const override { return true; }
+  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) override;
+  PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
+  PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
+  PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
+                    const InsertOptions& options) override;
+  OwnedPages evict(std::int64_t wanted_pages) override;
+  void reset() override;
+  PrefixUsage usage() const override { return usage_; }
+  std::uint64_t epoch() const override { return epoch_; }
+  std::optional<std::string> audit() const override;
+  std::string draw() const override;
+
+  const EvictionOrder& order() const noexcept { return order_; }
+  std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
+  std::int64_t evictable_leaves() const noexcept { return index_.leaves(); }
+  // PrefixLocks alive, those of no tokens included.
+  std::int64_t locks() const noexcept { return locks_; }
+  std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
+
+ private:
+  void unlock(void* node, std::int64_t tokens) noexcept override;
+  std::int64_t copy_pages(const void* node, std::int64_t tokens, std::int64_t first_page,
+                          std::span<PageId> out) const override;
+  std::int64_t copy_page_keys(void* node, std::int64_t tokens, std::int64_t first_page,
+                              std::span<PageKey> out) override;
+
+  NodeSlot root_of(NamespaceId ns) const;
+  NodeSlot slot_of(const void* node) const noexcept;
+  std::int64_t tokens_in(const RadixNode& node) const noexcept;
+  EvictionKey key_of(NodeSlot slot) const noexcept;
+  NodeSlot reached(const RadixTree::Walk& walk);
+  void hold(NodeSlot slot);
+  NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
+                   std::int32_t priority);
+  void drop(NodeSlot leaf);
+  void compute_keys(NodeSlot slot);
+  PageKey last_key(NodeSlot slot);
+
+  std::optional<std::string> audit_locks() const;
+  std::optional<std::string> audit_index() const;
+  void draw_below(NodeSlot root, const std::vector<std::vector<NodeSlot>>& children,
+                  std::string& out) const;
+
+  PageAllocator& allocator_;
+  EvictionOrder order_;
+  RadixTree tree_;
+  EvictionIndex index_;
+  NamespaceRegistry namespaces_;
+  std::vector<NodeSlot> roots_;  // by namespace
+  PageKeyHasher key_hasher_;
+  PrefixUsage usage_;
+  std::uint64_t epoch_ = 0;
+  std::int64_t now_ = 0;  // operations that used something: the time of uses
+  std::int64_t locks_ = 0;
+};
+
+}  // namespace stemma
