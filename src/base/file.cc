@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -20,9 +19,7 @@ constexpr std::size_t kReadBytesMax = std::size_t{1} << 30;
 Error system_error(const std::string& path, const char* verb, int error_number) {
   const ErrorCode code =
       error_number == ENOENT || error_number == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
-  return Error{code,
-               path + ": cannot " + verb + ": " + std::generic_category().message(error_number),
-               error_number};
+  return Error{code, path + ": cannot " + verb, error_number};
 }
 
 class PosixFile final : public ReadableFile {

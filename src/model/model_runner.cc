@@ -1,0 +1,161 @@
+#include "model/model_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <span>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "device/simd_target.h"
+#include "model/weight_files.h"
+#include "stemma/version.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
+// Bounds that keep the products of scratch sizes within 63 bits.
+constexpr std::int64_t kLimitMax = std::int64_t{1} << 20;
+
+Error too_large(std::string_view what, std::int64_t got, std::int64_t limit) {
+  return Error{ErrorCode::kTooLarge, "batch: " + std::to_string(got) + " " + std::string(what) +
+                                         "; at most " + std::to_string(limit) + " fit"};
+}
+
+Status check_limit(std::string_view name, std::int64_t value) {
+  if (value < 1 || value > kLimitMax) {
+    return Error{ErrorCode::kInvalidArgument, std::string(name) + ": must be from 1 to " +
+                                                  std::to_string(kLimitMax) + " (got " +
+                                                  std::to_string(value) + ")"};
+  }
+  return {};
+}
+
+std::string hex_of(double value) {
+  // Every bit counts: two configurations that differ in the last place are two namespaces.
+  char text[64];
+  const int length = std::snprintf(text, sizeof(text), "%a", value);
+  return std::string(text, static_cast<std::size_t>(length));
+}
+
+std::string rope_text(const RopeConfig& rope) {
+  return std::string(rope_scaling_name(rope.scaling)) + " theta=" + hex_of(rope.theta) +
+         " factor=" + hex_of(rope.factor) + " low=" + hex_of(rope.low_frequency_factor) +
+         " high=" + hex_of(rope.high_frequency_factor) +
+         " original=" + std::to_string(rope.original_context_tokens);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& directory,
+                                                       const ModelRunnerOptions& options,
+                                                       ThreadPool& threads) {
+  STEMMA_RETURN_IF_ERROR(check_limit("rows_max", options.rows_max));
+  STEMMA_RETURN_IF_ERROR(check_limit("outputs_max", options.outputs_max));
+  STEMMA_RETURN_IF_ERROR(check_limit("requests_max", options.requests_max));
+  PosixFiles system_files;
+  Files& files = options.files != nullptr ? *options.files : system_files;
+  const std::string config_path = join_path(directory, "config.json");
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
+  STEMMA_ASSIGN_OR_RETURN(ModelConfig config, parse_config(text, config_path));
+  STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
+  STEMMA_ASSIGN_OR_RETURN(ModelWeights weights,
+                          load_weights(config, weight_files, threads, options.progress));
+  auto runner = std::make_unique<ModelRunner>(Key{}, std::move(config), std::move(weights));
+  runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
+  STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
+  return runner;
+}
+
+ModelRunner::ModelRunner(Key, ModelConfig config, ModelWeights weights)
+    : config_(std::move(config)), weights_(std::move(weights)) {}
+
+Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
+  limits_ = options;
+  limits_.files = nullptr;
+  limits_.progress = {};
+  limits_.outputs_max = std::min(options.outputs_max, options.rows_max);
+  context_tokens_max_ = options.context_tokens_max <= 0
+                            ? config_.context_tokens_max
+                            : std::min(options.context_tokens_max, config_.context_tokens_max);
+  const AttentionShape shape = {
+      config_.query_heads, config_.kv_heads, config_.head_dim,
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))};
+  const AttentionLimits limits = {limits_.rows_max, limits_.requests_max, context_tokens_max_};
+  STEMMA_ASSIGN_OR_RETURN(attention_, make_attention(options.attention, shape, limits, threads));
+  STEMMA_ASSIGN_OR_RETURN(
+      transformer_,
+      Transformer::create(
+          {config_, weights_, {limits_.rows_max, limits_.outputs_max}, *attention_, threads}));
+  return {};
+}
+
+Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
+  STEMMA_RETURN_IF_ERROR(check_extents(batch, pools.full));
+  STEMMA_RETURN_IF_ERROR(check_rows(batch));
+  return transformer_->forward(batch, pools.full);
+}
+
+Status ModelRunner::check_extents(const KvBatch& batch, const KvPool& pool) const {
+  STEMMA_CHECK_EQ(batch.positions.size(), batch.tokens.size());
+  STEMMA_CHECK_EQ(batch.write_slots.size(), batch.tokens.size());
+  STEMMA_CHECK_EQ(batch.row_indptr.size(), batch.page_table.last_page_tokens.size() + 1);
+  if (batch.rows() > limits_.rows_max) {
+    return too_large("rows", batch.rows(), limits_.rows_max);
+  }
+  if (batch.outputs() > limits_.outputs_max) {
+    return too_large("logit rows", batch.outputs(), limits_.outputs_max);
+  }
+  if (batch.page_table.requests() > limits_.requests_max) {
+    return too_large("requests", batch.page_table.requests(), limits_.requests_max);
+  }
+  const KvShape& shape = pool.shape();
+  if (shape.layers != config_.layers || shape.heads != config_.kv_heads ||
+      shape.head_dim != config_.head_dim || shape.page_size != batch.page_table.page_size) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "pool: its layers, heads, head_dim or page_size are not those of the model and "
+                 "the batch"};
+  }
+  return {};
+}
+
+Status ModelRunner::check_rows(const KvBatch& batch) const {
+  for (std::size_t row = 0; row < batch.tokens.size(); ++row) {
+    if (batch.tokens[row] < 0 || batch.tokens[row] >= config_.vocab_tokens) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "batch: token " + std::to_string(batch.tokens[row]) + " of row " +
+                       std::to_string(row) + " is outside the vocabulary of " +
+                       std::to_string(config_.vocab_tokens)};
+    }
+    if (batch.positions[row] < 0 || batch.positions[row] >= context_tokens_max_) {
+      return too_large("tokens in a request", std::int64_t{batch.positions[row]} + 1,
+                       context_tokens_max_);
+    }
+  }
+  for (const std::int32_t row : batch.logit_rows) {
+    STEMMA_CHECK(row >= 0 && row < batch.rows(), "logits are wanted of rows of the batch");
+  }
+  return {};
+}
+
+KvShape ModelRunner::pool_shape() const noexcept {
+  KvShape shape;
+  shape.layers = config_.layers;
+  shape.heads = config_.kv_heads;
+  shape.head_dim = config_.head_dim;
+  return shape;
+}
+
+std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields() const {
+  return {{"weights_sha256", to_hex(weights_.digest)},
+          {"config_sha256", config_digest_},
+          {"compute_format", weights_.compute_format()},
+          {"rope", rope_text(config_.rope)},
+          {"attention", std::string(attention_->name())},
+          {"arithmetic_revision", std::to_string(kArithmeticRevision)},
+          {"simd_target", std::string(simd_target_name())}};
+}
+
+}  // namespace stemma

@@ -1,0 +1,75 @@
+// ModelRunner: a model loaded from its directory, computing batches for the engine.
+//
+// Thread:     load and forward by one thread at a time (the engine thread); work is spread over the
+// ThreadPool. Memory:     the weights, and scratch for the largest batch; forward does not allocate
+// on the heap. Cost:       load reads every weight once; forward is the cost of serving. Not here:
+// tokenizer, chat template and sampler (their own files of this folder), requests (sched/).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/attention.h"
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "model/config.h"
+#include "model/transformer.h"
+#include "model/weights.h"
+#include "stemma/result.h"
+#include "stemma/runner.h"
+
+namespace stemma {
+
+struct ModelRunnerOptions {
+  std::string attention = "cpu";  // a name that make_attention knows
+  std::int64_t rows_max = 512;    // tokens computed in one step
+  std::int64_t outputs_max = 64;  // logit rows of one step
+  std::int64_t requests_max = 64;
+  std::int64_t context_tokens_max = 0;  // 0: as many as the model was made for
+  ProgressCallback progress = {};       // may be empty
+  Files* files = nullptr;               // nullptr: the operating system's; else used during load
+};
+
+class ModelRunner final : public Runner {
+  struct Key {};
+
+ public:
+  // Loads config.json and the safetensors files of `directory`. Errors are one line that names the
+  // file and the field or tensor. `threads` must outlive the runner.
+  static Result<std::unique_ptr<ModelRunner>> load(const std::string& directory,
+                                                   const ModelRunnerOptions& options,
+                                                   ThreadPool& threads);
+  ModelRunner(Key, ModelConfig config, ModelWeights weights);  // for load
+
+  // kInvalidArgument for tokens outside the vocabulary and for pools of another shape; kTooLarge
+  // for batches and positions beyond the limits. Nothing is stored then.
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+
+  const ModelConfig& config() const noexcept { return config_; }
+  std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
+
+  // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
+  KvShape pool_shape() const noexcept;
+
+  // Everything of the model that makes its pages valid, as (name, value): two runners with equal
+  // fields write equal pages for equal tokens. Goes into the namespace, beside what the pool adds.
+  std::vector<std::pair<std::string, std::string>> namespace_fields() const;
+
+ private:
+  Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
+  Status check_extents(const KvBatch& batch, const KvPool& pool) const;
+  Status check_rows(const KvBatch& batch) const;
+
+  ModelConfig config_;
+  std::string config_digest_;  // of the whole text of config.json, in hexadecimal
+  ModelWeights weights_;
+  ModelRunnerOptions limits_;
+  std::int64_t context_tokens_max_ = 0;
+  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<Transformer> transformer_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,50 @@
+// RandomModel: writes tiny models with random weights, whole directories that load like published
+// ones.
+//
+// For tests and benchmarks. The same options give the same bytes everywhere; models of one seed
+// that differ in their type are roundings of the same values.
+//
+// Thread:     pure functions, apart from the files.
+// Memory:     the model, once.
+// Cost:       a few milliseconds for the tiny ones.
+// Not here:   models that say anything (models/).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/weight_type.h"
+#include "model/config.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct RandomModelOptions {
+  ModelConfig config = {};
+  WeightType type = WeightType::kF32;
+  int shards = 1;  // more than one writes an index too
+  std::uint64_t seed = 1;
+};
+
+// "llama2" (a head of K and V for each query head, own output weights), "llama3" (grouped heads,
+// llama3 RoPE scaling, tied), "llama_bias" (every bias, linear RoPE scaling), "qwen2" (biases on q,
+// k and v, tied), "qwen3" (head norms, head_dim apart from hidden).
+std::vector<std::string_view> tiny_model_names();
+
+// The configuration of one of them. REQUIRES: `name` is one of tiny_model_names().
+ModelConfig tiny_model_config(std::string_view name);
+
+// The text of a config.json that parse_config reads as `config`.
+std::string config_json(const ModelConfig& config);
+
+// The values of tensor `name` before rounding to the file's type, row-major.
+std::vector<float> random_tensor(std::string_view name, const std::vector<std::int64_t>& shape,
+                                 std::uint64_t seed);
+
+// Writes config.json, tokenizer.json (bytes as tokens; 256 ends a text) and the safetensors files
+// into `directory`, which must exist.
+Status write_random_model(const std::string& directory, const RandomModelOptions& options);
+
+}  // namespace stemma

@@ -1,0 +1,60 @@
+#include "model/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+
+namespace stemma {
+namespace {
+
+// Llama 3.1 stretches the context by slowing the pairs whose wave is longer than the original
+// context, keeps those that turn often within it, and ramps between.
+double llama3_scaled(const RopeConfig& config, double frequency) {
+  const auto original_tokens = static_cast<double>(config.original_context_tokens);
+  const double turns = original_tokens * frequency / (2.0 * std::numbers::pi);
+  if (turns < config.low_frequency_factor) {
+    return frequency / config.factor;
+  }
+  if (turns > config.high_frequency_factor) {
+    return frequency;
+  }
+  const double kept = (turns - config.low_frequency_factor) /
+                      (config.high_frequency_factor - config.low_frequency_factor);
+  return (1.0 - kept) * frequency / config.factor + kept * frequency;
+}
+
+double scaled(const RopeConfig& config, double frequency) {
+  switch (config.scaling) {
+    case RopeConfig::Scaling::kNone:
+      return frequency;
+    case RopeConfig::Scaling::kLinear:
+      return frequency / config.factor;
+    case RopeConfig::Scaling::kLlama3:
+      return llama3_scaled(config, frequency);
+  }
+  return frequency;
+}
+
+}  // namespace
+
+Rope::Rope(const RopeConfig& config, std::int64_t head_dim) {
+  STEMMA_CHECK(head_dim >= 2 && head_dim % 2 == 0, "RoPE turns pairs");
+  for (std::int64_t pair = 0; pair < head_dim / 2; ++pair) {
+    const double exponent = static_cast<double>(2 * pair) / static_cast<double>(head_dim);
+    frequencies_.push_back(scaled(config, std::pow(config.theta, -exponent)));
+  }
+}
+
+void Rope::angles(std::int64_t position, std::span<float> cosines, std::span<float> sines) const {
+  STEMMA_DCHECK(
+      position >= 0 && cosines.size() == frequencies_.size() && sines.size() == frequencies_.size(),
+      "one cosine and one sine for each pair");
+  for (std::size_t pair = 0; pair < frequencies_.size(); ++pair) {
+    const double angle = static_cast<double>(position) * frequencies_[pair];
+    cosines[pair] = static_cast<float>(std::cos(angle));
+    sines[pair] = static_cast<float>(std::sin(angle));
+  }
+}
+
+}  // namespace stemma

@@ -1,0 +1,37 @@
+// Rope: the angles by which rotary position embedding turns the pairs of a head.
+//
+// Angles are computed in double from the position alone, each time they are needed, so a position
+// has the same bits in every batch (I13) and no table of the whole context is kept. (Su et al.
+// 2021, RoFormer, eq. 34; the scalings as the Hugging Face configurations of Llama define them.)
+//
+// Thread:     immutable; from any thread.
+// Memory:     head_dim / 2 doubles.
+// Cost:       one cosine and one sine a pair, about 30 ns.
+// Not here:   the rotation itself (device/row_ops).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/config.h"
+
+namespace stemma {
+
+class Rope {
+ public:
+  // REQUIRES: head_dim is even.
+  Rope(const RopeConfig& config, std::int64_t head_dim);
+
+  // Radians that pair i turns per position, after scaling.   [head_dim / 2]
+  std::span<const double> frequencies() const noexcept { return frequencies_; }
+
+  // The cosine and sine of every pair at `position`.
+  // REQUIRES: position >= 0; both have head_dim / 2 values.
+  void angles(std::int64_t position, std::span<float> cosines, std::span<float> sines) const;
+
+ private:
+  std::vector<double> frequencies_;
+};
+
+}  // namespace stemma

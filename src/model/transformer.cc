@@ -1,0 +1,181 @@
+#include "model/transformer.h"
+
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "device/gemm.h"
+#include "device/row_ops.h"
+
+namespace stemma {
+namespace {
+
+// Scratch arrays begin at cache lines.
+constexpr std::int64_t kAlignmentFloats = 16;
+
+}  // namespace
+
+Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts& parts) {
+  auto transformer = std::make_unique<Transformer>(Key{}, parts);
+  STEMMA_RETURN_IF_ERROR(transformer->allocate_scratch());
+  return transformer;
+}
+
+Transformer::Transformer(Key, const TransformerParts& parts)
+    : config_(parts.config),
+      weights_(parts.weights),
+      limits_(parts.limits),
+      attention_(parts.attention),
+      threads_(parts.threads),
+      rope_(parts.config.rope, parts.config.head_dim),
+      norm_epsilon_(static_cast<float>(parts.config.norm_epsilon)) {}
+
+Status Transformer::allocate_scratch() {
+  struct Part {
+    Rows& rows;
+    std::int64_t rows_max;
+    std::int64_t columns;
+  };
+  const std::int64_t rows_max = limits_.rows_max;
+  const std::array parts = {
+      Part{residual_, rows_max, config_.hidden},
+      Part{branch_, rows_max, config_.hidden},
+      Part{query_, rows_max, config_.query_columns()},
+      Part{key_, rows_max, config_.kv_columns()},
+      Part{value_, rows_max, config_.kv_columns()},
+      Part{attended_, rows_max, config_.query_columns()},
+      Part{gate_, rows_max, config_.intermediate},
+      Part{up_, rows_max, config_.intermediate},
+      Part{cosines_, rows_max, config_.head_dim / 2},
+      Part{sines_, rows_max, config_.head_dim / 2},
+      Part{logits_, limits_.outputs_max, config_.vocab_tokens},
+  };
+  std::int64_t floats = 0;
+  for (const Part& part : parts) {
+    floats += round_up(part.rows_max * part.columns, kAlignmentFloats);
+  }
+  STEMMA_ASSIGN_OR_RETURN(scratch_,
+                          Buffer::allocate(static_cast<std::size_t>(floats) * sizeof(float)));
+  float* next = scratch_.as<float>().data();
+  for (const Part& part : parts) {
+    part.rows = Rows{next, part.columns};
+    next += round_up(part.rows_max * part.columns, kAlignmentFloats);
+  }
+  return {};
+}
+
+Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPool& pool) {
+  STEMMA_CHECK_LE(batch.rows(), limits_.rows_max);
+  STEMMA_CHECK_LE(batch.outputs(), limits_.outputs_max);
+  attention_.plan(batch);
+  embed(batch);
+  compute_angles(batch);
+  for (std::size_t layer = 0; layer < weights_.layers.size(); ++layer) {
+    STEMMA_RETURN_IF_ERROR(attend(layer, batch, pool));
+    mlp(weights_.layers[layer], batch.rows());
+  }
+  return head(batch);
+}
+
+void Transformer::embed(const KvBatch& batch) {
+  threads_.run(batch.rows(), [&](std::int64_t row, int) {
+    weights_.embeddings.unpack_row(batch.tokens[static_cast<std::size_t>(row)], residual_.row(row));
+  });
+}
+
+void Transformer::compute_angles(const KvBatch& batch) {
+  threads_.run(batch.rows(), [&](std::int64_t row, int) {
+    rope_.angles(batch.positions[static_cast<std::size_t>(row)], cosines_.row(row),
+                 sines_.row(row));
+  });
+}
+
+Status Transformer::attend(std::size_t layer, const KvBatch& batch, KvPool& pool) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const std::int64_t rows = batch.rows();
+  normalise(weights.attention_norm, rows);
+  project(branch_, weights.query, weights.query_bias, query_, rows);
+  project(branch_, weights.key, weights.key_bias, key_, rows);
+  project(branch_, weights.value, weights.value_bias, value_, rows);
+  threads_.run(rows, [&](std::int64_t row, int) { turn_heads(weights, row); });
+  STEMMA_RETURN_IF_ERROR(store(layer, batch, pool));
+  attention_.run(pool.layer_view(static_cast<std::int64_t>(layer)), query_.values,
+                 attended_.values);
+  project(attended_, weights.output, weights.output_bias, branch_, rows);
+  add_branch(rows);
+  return {};
+}
+
+// The heads of q and k of one row: normalised where the model does that, then turned to the row's
+// position.
+void Transformer::turn_heads(const LayerWeights& layer, std::int64_t row) {
+  const auto head_dim = static_cast<std::size_t>(config_.head_dim);
+  const auto turn = [&](std::span<float> heads, std::span<const float> norm) {
+    for (; !heads.empty(); heads = heads.subspan(head_dim)) {
+      const std::span<float> one = heads.first(head_dim);
+      if (config_.head_norms) {
+        rms_norm(one, norm, norm_epsilon_, one);
+      }
+      rotate_halves(one, cosines_.row(row), sines_.row(row));
+    }
+  };
+  turn(query_.row(row), layer.query_norm);
+  turn(key_.row(row), layer.key_norm);
+}
+
+Status Transformer::store(std::size_t layer, const KvBatch& batch, KvPool& pool) {
+  const auto rows_of = [&](const Rows& source) {
+    return KvRows{.elements = source.values,
+                  .dtype = DType::kF32,
+                  .rows = batch.rows(),
+                  .heads = config_.kv_heads,
+                  .head_dim = config_.head_dim,
+                  .row_stride = source.columns};
+  };
+  return pool.store(static_cast<std::int64_t>(layer), raw(batch.write_slots), rows_of(key_),
+                    rows_of(value_));
+}
+
+void Transformer::mlp(const LayerWeights& layer, std::int64_t rows) {
+  normalise(layer.mlp_norm, rows);
+  project(branch_, layer.gate, layer.gate_bias, gate_, rows);
+  project(branch_, layer.up, layer.up_bias, up_, rows);
+  threads_.run(rows, [&](std::int64_t row, int) {
+    silu_multiply(gate_.row(row), up_.row(row), gate_.row(row));
+  });
+  project(gate_, layer.down, layer.down_bias, branch_, rows);
+  add_branch(rows);
+}
+
+// Only the rows whose logits are wanted are normalised and projected.
+LogitsView Transformer::head(const KvBatch& batch) {
+  const std::int64_t outputs = batch.outputs();
+  threads_.run(outputs, [&](std::int64_t output, int) {
+    const std::int32_t row = batch.logit_rows[static_cast<std::size_t>(output)];
+    rms_norm(residual_.row(row), weights_.final_norm, norm_epsilon_, branch_.row(output));
+  });
+  project(branch_, weights_.head(), {}, logits_, outputs);
+  return LogitsView{logits_.values, outputs, config_.vocab_tokens};
+}
+
+void Transformer::normalise(std::span<const float> weight, std::int64_t rows) {
+  threads_.run(rows, [&](std::int64_t row, int) {
+    rms_norm(residual_.row(row), weight, norm_epsilon_, branch_.row(row));
+  });
+}
+
+void Transformer::add_branch(std::int64_t rows) {
+  threads_.run(rows, [&](std::int64_t row, int) { add_to(residual_.row(row), branch_.row(row)); });
+}
+
+void Transformer::project(const Rows& input, const PackedWeights& weights,
+                          std::span<const float> bias, const Rows& output, std::int64_t rows) {
+  if (rows == 0) {
+    return;
+  }
+  gemm(ConstMatrixView{input.values, rows, weights.k(), input.columns}, weights, bias,
+       MatrixView{output.values, rows, weights.n(), output.columns}, threads_);
+}
+
+}  // namespace stemma

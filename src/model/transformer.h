@@ -1,0 +1,109 @@
+// Transformer: the computation of a decoder-only model over one batch of rows.
+//
+// Each layer: norm, q k v, RoPE, store K and V, attention over the pool, output projection, norm,
+// gated MLP. All arithmetic is f32. Every operation sees one row at a time or, in the GEMM, gives a
+// row bits that depend on that row alone; attention reads K and V back from the pool in the pool's
+// precision, in prefill as in decode (I13).
+//
+// Thread:     forward by one thread at a time; the work is spread over the ThreadPool.
+// Memory:     scratch for the largest batch, at construction; forward does not allocate.
+// Cost:       about two operations a weight and row, and attention.
+// Not here:   loading (model_runner), attention (attention/), which rows run (sched/).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "attention/attention.h"
+#include "base/thread_pool.h"
+#include "device/buffer.h"
+#include "model/config.h"
+#include "model/rope.h"
+#include "model/weights.h"
+#include "stemma/kv_batch.h"
+#include "stemma/kv_pool.h"
+#include "stemma/result.h"
+#include "stemma/runner.h"
+
+namespace stemma {
+
+// The largest batch that forward will be given.
+struct TransformerLimits {
+  std::int64_t rows_max = 0;
+  std::int64_t outputs_max = 0;
+};
+
+// What it computes with; everything must outlive it. `attention` has the model's shape and at least
+// these limits.
+struct TransformerParts {
+  const ModelConfig& config;
+  const ModelWeights& weights;
+  TransformerLimits limits;
+  Attention& attention;
+  ThreadPool& threads;
+};
+
+class Transformer {
+  struct Key {};
+
+ public:
+  // kOutOfMemory if the scratch cannot be had.
+  static Result<std::unique_ptr<Transformer>> create(const TransformerParts& parts);
+  Transformer(Key, const TransformerParts& parts);  // for create
+
+  // Computes `batch` and gives the logits of its logit_rows, valid until the next call.
+  // REQUIRES: the batch is within the limits, its tokens in the vocabulary, and the pool has the
+  // model's shape.
+  Result<LogitsView> forward(const KvBatch& batch, KvPool& pool);
+
+ private:
+  // Rows of f32, dense, in the scratch buffer.
+  struct Rows {
+    float* values = nullptr;
+    std::int64_t columns = 0;
+
+    std::span<float> row(std::int64_t r) const {
+      return {values + r * columns, static_cast<std::size_t>(columns)};
+    }
+  };
+
+  Status allocate_scratch();
+
+  void embed(const KvBatch& batch);
+  void compute_angles(const KvBatch& batch);
+  Status attend(std::size_t layer, const KvBatch& batch, KvPool& pool);
+  Status store(std::size_t layer, const KvBatch& batch, KvPool& pool);
+  void turn_heads(const LayerWeights& layer, std::int64_t row);
+  void mlp(const LayerWeights& layer, std::int64_t rows);
+  LogitsView head(const KvBatch& batch);
+
+  void normalise(std::span<const float> weight, std::int64_t rows);
+  void add_branch(std::int64_t rows);
+  void project(const Rows& input, const PackedWeights& weights, std::span<const float> bias,
+               const Rows& output, std::int64_t rows);
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  TransformerLimits limits_;
+  Attention& attention_;
+  ThreadPool& threads_;
+  Rope rope_;
+  float norm_epsilon_;
+
+  Buffer scratch_;
+  Rows residual_;  // the stream that layers add to    [rows_max, hidden]
+  Rows branch_;    // what a branch reads, then what it adds    [rows_max, hidden]
+  Rows query_;     // [rows_max, query_heads × head_dim]
+  Rows key_;       // [rows_max, kv_heads × head_dim]
+  Rows value_;     // [rows_max, kv_heads × head_dim]
+  Rows attended_;  // [rows_max, query_heads × head_dim]
+  Rows gate_;      // [rows_max, intermediate]
+  Rows up_;        // [rows_max, intermediate]
+  Rows cosines_;   // [rows_max, head_dim / 2]
+  Rows sines_;     // [rows_max, head_dim / 2]
+  Rows logits_;    // [outputs_max, vocab_tokens]
+};
+
+}  // namespace stemma

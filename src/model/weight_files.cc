@@ -1,0 +1,129 @@
+#include "model/weight_files.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "device/buffer.h"
+#include "model/json_text.h"
+
+namespace stemma {
+namespace {
+
+constexpr char kSingleName[] = "model.safetensors";
+constexpr char kIndexName[] = "model.safetensors.index.json";
+constexpr std::int64_t kIndexFileBytesMax = std::int64_t{64} << 20;
+
+}  // namespace
+
+Result<WeightFiles> WeightFiles::open(Files& files, const std::string& directory) {
+  WeightFiles weights;
+  weights.directory_ = directory;
+  auto single = open_shard(files, join_path(directory, kSingleName));
+  if (single.ok()) {
+    STEMMA_RETURN_IF_ERROR(weights.add_shard(std::move(single).value()));
+    return weights;
+  }
+  if (single.error().code != ErrorCode::kNotFound) {
+    return single.error();
+  }
+  STEMMA_RETURN_IF_ERROR(weights.open_indexed(files));
+  return weights;
+}
+
+Status WeightFiles::open_indexed(Files& files) {
+  const std::string index_path = join_path(directory_, kIndexName);
+  const auto text = read_file(files, index_path, kIndexFileBytesMax);
+  if (!text.ok() && text.error().code == ErrorCode::kNotFound) {
+    return Error{ErrorCode::kNotFound,
+                 directory_ + ": holds neither " + kSingleName + " nor " + kIndexName};
+  }
+  STEMMA_RETURN_IF_ERROR(text);
+  STEMMA_ASSIGN_OR_RETURN(const auto index, parse_safetensors_index(*text, index_path));
+  std::map<std::string, std::size_t> shard_of;  // opened in the order of their names
+  for (const auto& [tensor, file] : index) {
+    shard_of.emplace(file, 0);
+  }
+  for (auto& [file, shard] : shard_of) {
+    STEMMA_ASSIGN_OR_RETURN(Shard opened, open_shard(files, join_path(directory_, file)));
+    shard = shards_.size();
+    STEMMA_RETURN_IF_ERROR(add_shard(std::move(opened)));
+  }
+  for (const auto& [tensor, file] : index) {
+    const auto place = places_.find(tensor);
+    if (place == places_.end() || place->second.shard != shard_of.at(file)) {
+      return Error{ErrorCode::kCorrupt, index_path + ": tensor '" + printable(tensor, 200) +
+                                            "' is not in " + printable(file, 200)};
+    }
+  }
+  return {};
+}
+
+Result<WeightFiles::Shard> WeightFiles::open_shard(Files& files, const std::string& path) {
+  Shard shard;
+  STEMMA_ASSIGN_OR_RETURN(shard.file, files.open(path));
+  const std::int64_t file_bytes = shard.file->size_bytes();
+  std::vector<std::byte> header(
+      static_cast<std::size_t>(std::min<std::int64_t>(file_bytes, kSafetensorsLengthBytes)));
+  STEMMA_RETURN_IF_ERROR(shard.file->read_exact(0, header));
+  STEMMA_ASSIGN_OR_RETURN(const std::int64_t header_bytes,
+                          safetensors_header_bytes(header, file_bytes, path));
+  header.resize(static_cast<std::size_t>(header_bytes));
+  STEMMA_RETURN_IF_ERROR(shard.file->read_exact(
+      kSafetensorsLengthBytes,
+      std::span(header).subspan(static_cast<std::size_t>(kSafetensorsLengthBytes))));
+  STEMMA_ASSIGN_OR_RETURN(shard.header, parse_safetensors_header(header, file_bytes, path));
+  shard.digest.update(header);
+  return shard;
+}
+
+Status WeightFiles::add_shard(Shard shard) {
+  for (std::size_t i = 0; i < shard.header.tensors.size(); ++i) {
+    const std::string& name = shard.header.tensors[i].name;
+    const auto [place, added] = places_.emplace(name, Place{shards_.size(), i});
+    if (!added) {
+      return Error{ErrorCode::kCorrupt, shard.file->path() + ": tensor '" + printable(name, 200) +
+                                            "' is also in " +
+                                            shards_[place->second.shard].file->path()};
+    }
+  }
+  total_bytes_ += shard.file->size_bytes();
+  shards_.push_back(std::move(shard));
+  return {};
+}
+
+const TensorEntry* WeightFiles::find_or_null(std::string_view name) const {
+  const auto found = places_.find(std::string(name));
+  return found == places_.end()
+             ? nullptr
+             : &shards_[found->second.shard].header.tensors[found->second.tensor];
+}
+
+const std::string& WeightFiles::path_of(const TensorEntry& tensor) const {
+  return shards_[places_.at(tensor.name).shard].file->path();
+}
+
+Result<Sha256Digest> WeightFiles::read_all(Visitor visit) {
+  std::int64_t largest_bytes = 1;
+  for (const Shard& shard : shards_) {
+    for (const TensorEntry& tensor : shard.header.tensors) {
+      largest_bytes = std::max(largest_bytes, tensor.size_bytes);
+    }
+  }
+  STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(static_cast<std::size_t>(largest_bytes)));
+  Sha256 all;
+  for (Shard& shard : shards_) {
+    for (const TensorEntry& tensor : shard.header.tensors) {
+      const std::span<std::byte> bytes(buffer.bytes(), static_cast<std::size_t>(tensor.size_bytes));
+      STEMMA_RETURN_IF_ERROR(shard.file->read_exact(tensor.offset_bytes, bytes));
+      shard.digest.update(bytes);
+      STEMMA_RETURN_IF_ERROR(visit(tensor, bytes));
+    }
+    const Sha256Digest digest = shard.digest.finish();
+    all.update(std::as_bytes(std::span(digest)));
+  }
+  return all.finish();
+}
+
+}  // namespace stemma

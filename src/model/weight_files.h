@@ -1,0 +1,71 @@
+// WeightFiles: the safetensors files of a model, opened, checked, and read once from end to end.
+//
+// Thread:     one thread.
+// Memory:     the headers; one buffer as large as the largest tensor while read_all runs.
+// Cost:       every byte is read once and digested (SHA-256, about 1.6 GB/s).
+// Not here:   which tensors a model needs and what becomes of them (weights).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "model/safetensors.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class WeightFiles {
+ public:
+  // Called with each tensor and its bytes, aligned and valid during the call only. An error ends
+  // the reading.
+  using Visitor = FunctionRef<Status(const TensorEntry& tensor, std::span<const std::byte> bytes)>;
+
+  // Opens model.safetensors, or the shards that model.safetensors.index.json names, and checks
+  // every header. All tensors that the index names must be where it says. `files` must outlive
+  // this.
+  static Result<WeightFiles> open(Files& files, const std::string& directory);
+
+  // The tensor of that name, or nullptr. Valid as long as this.
+  const TensorEntry* find_or_null(std::string_view name) const;
+  // The path of the file that holds `tensor`, for errors. REQUIRES: tensor came from find_or_null.
+  const std::string& path_of(const TensorEntry& tensor) const;
+
+  const std::string& directory() const noexcept { return directory_; }
+  std::int64_t total_bytes() const noexcept { return total_bytes_; }
+
+  // Reads every file once in order, calls `visit` for each tensor, and returns the digest of what
+  // was read: SHA-256 over the SHA-256 of each file. The headers that were checked are the ones in
+  // the digest. REQUIRES: not called before.
+  Result<Sha256Digest> read_all(Visitor visit);
+
+ private:
+  struct Shard {
+    std::unique_ptr<ReadableFile> file;
+    SafetensorsHeader header;
+    Sha256 digest;  // of the header, and then of the rest
+  };
+  struct Place {
+    std::size_t shard = 0;
+    std::size_t tensor = 0;
+  };
+
+  static Result<Shard> open_shard(Files& files, const std::string& path);
+  Status open_indexed(Files& files);
+  Status add_shard(Shard shard);
+
+  std::string directory_;
+  std::vector<Shard> shards_;
+  std::unordered_map<std::string, Place> places_;
+  std::int64_t total_bytes_ = 0;
+};
+
+}  // namespace stemma

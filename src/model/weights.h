@@ -1,0 +1,87 @@
+// Weights: the tensors of a model, found by their published names, checked, and packed for the
+// GEMM.
+//
+// Matrices keep the type of the file (f32, f16, bf16) and are computed from it; vectors (norms,
+// biases) become f32, exactly. Names and shapes are those of the Hugging Face files of each family.
+//
+// Thread:     loaded by one thread; immutable afterwards.
+// Memory:     each matrix once, packed; while loading, one tensor more. Tied embeddings are not
+// stored twice. Cost:       one read of the files. Not here:   file formats (weight_files,
+// safetensors), the computation (transformer).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/thread_pool.h"
+#include "device/packed_weights.h"
+#include "model/config.h"
+#include "model/weight_files.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// One transformer layer. A bias that the model does not have is empty.
+struct LayerWeights {
+  std::vector<float> attention_norm;  // [hidden]
+  PackedWeights query;                // [query_heads × head_dim, hidden]
+  PackedWeights key;                  // [kv_heads × head_dim, hidden]
+  PackedWeights value;                // [kv_heads × head_dim, hidden]
+  PackedWeights output;               // [hidden, query_heads × head_dim]
+  std::vector<float> query_bias;
+  std::vector<float> key_bias;
+  std::vector<float> value_bias;
+  std::vector<float> output_bias;
+  std::vector<float> query_norm;  // [head_dim] with head_norms, else empty
+  std::vector<float> key_norm;
+  std::vector<float> mlp_norm;  // [hidden]
+  PackedWeights gate;           // [intermediate, hidden]
+  PackedWeights up;             // [intermediate, hidden]
+  PackedWeights down;           // [hidden, intermediate]
+  std::vector<float> gate_bias;
+  std::vector<float> up_bias;
+  std::vector<float> down_bias;
+};
+
+struct ModelWeights {
+  PackedWeights embeddings;  // [vocab_tokens, hidden]
+  std::vector<LayerWeights> layers;
+  std::vector<float> final_norm;  // [hidden]
+  PackedWeights separate_head;    // [vocab_tokens, hidden]; empty where embeddings are tied
+  Sha256Digest digest = {};       // of every byte of the files
+
+  // The matrix that turns the last hidden state into logits.
+  const PackedWeights& head() const noexcept {
+    return separate_head.n() == 0 ? embeddings : separate_head;
+  }
+  // The types that matrices are computed from, in order of first use: "bf16", or "bf16+f32" for
+  // mixed files.
+  std::string compute_format() const;
+};
+
+// A tensor that files of this model hold.
+struct TensorSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+// Every tensor that `config` needs, in the order of the computation.
+std::vector<TensorSpec> needed_tensors(const ModelConfig& config);
+
+// How far a load has come, in bytes of weights.
+struct LoadProgress {
+  std::int64_t done_bytes = 0;
+  std::int64_t total_bytes = 0;
+};
+using ProgressCallback = std::function<void(const LoadProgress&)>;
+
+// Reads all of `files`. Before that, every tensor that `config` needs must be there with its shape
+// and a weight type; the error names the tensor with expected and found shape. `progress` may be
+// empty.
+Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files, ThreadPool& pool,
+                                  const ProgressCallback& progress);
+
+}  // namespace stemma

@@ -1,0 +1,222 @@
+// Weights: every family's tensors are found, from one file and from shards, in every type; each
+// kind of broken model directory is one line that names the file and the tensor; every failed read
+// is reported.
+#include "model/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/faulty_files.h"
+#include "base/temp_directory.h"
+#include "model/random_model.h"
+
+namespace stemma {
+namespace {
+
+class WeightsTest : public ::testing::Test {
+ protected:
+  void write(const RandomModelOptions& options) {
+    config_ = options.config;
+    const Status written = write_random_model(directory_.path(), options);
+    ASSERT_TRUE(written.ok()) << to_string(written.error());
+  }
+
+  Result<ModelWeights> load(Files& files) {
+    STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory_.path()));
+    return load_weights(config_, weight_files, threads_, {});
+  }
+
+  std::string load_error() {
+    const auto weights = load(files_);
+    EXPECT_FALSE(weights.ok());
+    return weights.ok() ? "" : to_string(weights.error());
+  }
+
+  std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(directory_.file(name), std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  // Replaces the first `from` in a file by `to`, which must be as long.
+  void patch(const std::string& name, const std::string& from, const std::string& to) const {
+    std::string text = read(name);
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos);
+    ASSERT_EQ(from.size(), to.size());
+    std::ofstream(directory_.file(name), std::ios::binary) << text.replace(at, from.size(), to);
+  }
+
+  TempDirectory directory_;
+  PosixFiles files_;
+  ThreadPool threads_{1};
+  ModelConfig config_;
+};
+
+TEST_F(WeightsTest, EveryFamilyLoadsWithItsOwnTensors) {
+  for (const std::string_view name : tiny_model_names()) {
+    SCOPED_TRACE(name);
+    write({.config = tiny_model_config(name)});
+    const auto weights = load(files_);
+    ASSERT_TRUE(weights.ok()) << to_string(weights.error());
+    ASSERT_EQ(static_cast<std::int64_t>(weights->layers.size()), config_.layers);
+    const LayerWeights& last = weights->layers.back();
+    EXPECT_EQ(last.query.n(), config_.query_columns());
+    EXPECT_EQ(last.down.k(), config_.intermediate);
+    EXPECT_EQ(last.key_bias.empty(), !config_.qkv_bias);
+    EXPECT_EQ(last.output_bias.empty(), !config_.output_bias);
+    EXPECT_EQ(last.gate_bias.empty(), !config_.mlp_bias);
+    EXPECT_EQ(last.query_norm.empty(), !config_.head_norms);
+    EXPECT_EQ(&weights->head() == &weights->embeddings, config_.tied_embeddings);
+    EXPECT_EQ(weights->compute_format(), "f32");
+  }
+}
+
+TEST_F(WeightsTest, ValuesArriveInEveryType) {
+  for (const WeightType type : {WeightType::kF32, WeightType::kF16, WeightType::kBf16}) {
+    SCOPED_TRACE(weight_type_name(type));
+    write({.config = tiny_model_config("qwen2"), .type = type});
+    const auto weights = load(files_);
+    ASSERT_TRUE(weights.ok()) << to_string(weights.error());
+    EXPECT_EQ(weights->compute_format(), weight_type_name(type));
+    const float tolerance = type == WeightType::kF32 ? 0.0F : 1.0F / 128;
+    const auto bias =
+        random_tensor("model.layers.1.self_attn.k_proj.bias", {config_.kv_columns()}, 1);
+    const auto matrix = random_tensor("model.layers.1.mlp.up_proj.weight",
+                                      {config_.intermediate, config_.hidden}, 1);
+    std::vector<float> row(static_cast<std::size_t>(config_.hidden));
+    weights->layers[1].up.unpack_row(3, row);
+    for (std::size_t i = 0; i < bias.size(); ++i) {
+      EXPECT_NEAR(weights->layers[1].key_bias[i], bias[i], tolerance);
+    }
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      EXPECT_NEAR(row[i], matrix[3 * row.size() + i], tolerance);
+    }
+  }
+}
+
+TEST_F(WeightsTest, ShardsGiveTheSameWeightsAndProgressReachesTheEnd) {
+  write({.config = tiny_model_config("llama2"), .shards = 3});
+  ASSERT_FALSE(std::filesystem::exists(directory_.file("model.safetensors")));
+  auto weight_files = WeightFiles::open(files_, directory_.path());
+  ASSERT_TRUE(weight_files.ok()) << to_string(weight_files.error());
+  std::int64_t last_bytes = 0;
+  const auto progress = [&](const LoadProgress& loaded) {
+    EXPECT_GE(loaded.done_bytes, last_bytes);
+    EXPECT_LE(loaded.done_bytes, loaded.total_bytes);
+    last_bytes = loaded.done_bytes;
+  };
+  const auto weights = load_weights(config_, *weight_files, threads_, progress);
+  ASSERT_TRUE(weights.ok()) << to_string(weights.error());
+  EXPECT_GT(last_bytes, 100'000);
+  const auto norm = random_tensor("model.norm.weight", {config_.hidden}, 1);
+  EXPECT_EQ(weights->final_norm, norm);
+}
+
+TEST_F(WeightsTest, TheDigestNamesTheBytes) {
+  write({.config = tiny_model_config("llama2")});
+  const Sha256Digest first = load(files_)->digest;
+  EXPECT_EQ(load(files_)->digest, first);
+  const std::string text = read("model.safetensors");
+  const Sha256Digest whole = sha256(std::as_bytes(std::span(text)));
+  EXPECT_EQ(first, sha256(std::as_bytes(std::span(whole))));
+  write({.config = tiny_model_config("llama2"), .seed = 2});
+  EXPECT_NE(load(files_)->digest, first);
+}
+
+TEST_F(WeightsTest, AMissingTensorIsNamed) {
+  write({.config = tiny_model_config("llama2")});
+  config_.head_norms = true;
+  EXPECT_EQ(load_error(), "not_found: " + directory_.path() +
+                              ": tensor 'model.layers.0.self_attn.q_norm.weight' [32] of this "
+                              "llama model is missing");
+}
+
+TEST_F(WeightsTest, AWrongShapeIsNamedWithBothShapes) {
+  write({.config = tiny_model_config("llama2")});
+  config_.intermediate = 96;
+  EXPECT_EQ(load_error(), "invalid_argument: " + directory_.file("model.safetensors") +
+                              ": tensor 'model.layers.0.mlp.gate_proj.weight': expected shape "
+                              "[96, 64], found [160, 64]");
+}
+
+TEST_F(WeightsTest, AWrongTypeIsNamed) {
+  write({.config = tiny_model_config("llama2")});
+  patch("model.safetensors", R"({"data_offsets":[0,74496],"dtype":"F32")",
+        R"({"data_offsets":[0,74496],"dtype":"I32")");
+  EXPECT_NE(load_error().find("tensor 'model.embed_tokens.weight': dtype I32 is not supported"),
+            std::string::npos);
+}
+
+TEST_F(WeightsTest, NoWeightsAtAll) {
+  EXPECT_EQ(load_error(), "not_found: " + directory_.path() +
+                              ": holds neither model.safetensors nor model.safetensors.index.json");
+}
+
+TEST_F(WeightsTest, ATruncatedFileIsCorruptWhereverItEnds) {
+  write({.config = tiny_model_config("llama2")});
+  const auto whole_bytes = std::filesystem::file_size(directory_.file("model.safetensors"));
+  for (const std::uintmax_t kept : {std::uintmax_t{0}, std::uintmax_t{7}, std::uintmax_t{8},
+                                    std::uintmax_t{900}, whole_bytes / 2, whole_bytes - 1}) {
+    write({.config = tiny_model_config("llama2")});
+    std::filesystem::resize_file(directory_.file("model.safetensors"), kept);
+    const std::string error = load_error();
+    EXPECT_EQ(error.find("corrupt: " + directory_.file("model.safetensors")), 0u) << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos);
+  }
+}
+
+TEST_F(WeightsTest, AMissingShardIsNamed) {
+  write({.config = tiny_model_config("qwen3"), .shards = 3});
+  std::filesystem::remove(directory_.file("model-00002-of-00003.safetensors"));
+  EXPECT_EQ(load_error(), "not_found: " + directory_.file("model-00002-of-00003.safetensors") +
+                              ": cannot open (No such file or directory)");
+}
+
+TEST_F(WeightsTest, AnIndexThatNamesATensorTheShardLacks) {
+  write({.config = tiny_model_config("qwen3"), .shards = 2});
+  patch("model.safetensors.index.json", R"("model.norm.weight":)", R"("model.narm.weight":)");
+  EXPECT_NE(load_error().find("model.safetensors.index.json: tensor 'model.narm.weight' is not in "
+                              "model-0000"),
+            std::string::npos);
+}
+
+TEST_F(WeightsTest, ATensorInTwoShardsIsRefused) {
+  write({.config = tiny_model_config("qwen3"), .shards = 2});
+  std::filesystem::copy_file(directory_.file("model-00001-of-00002.safetensors"),
+                             directory_.file("model-00002-of-00002.safetensors"),
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_NE(load_error().find("is also in"), std::string::npos);
+}
+
+TEST_F(WeightsTest, EveryFailedReadIsReported) {
+  for (const int shards : {1, 2}) {
+    TempDirectory directory;
+    const ModelConfig config = tiny_model_config("llama2");
+    ASSERT_TRUE(write_random_model(directory.path(), {.config = config, .shards = shards}).ok());
+    std::int64_t fail_at = 0;
+    for (;; ++fail_at) {
+      FaultyFiles faulty(files_, fail_at);
+      const auto loaded = [&]() -> Result<ModelWeights> {
+        STEMMA_ASSIGN_OR_RETURN(WeightFiles opened, WeightFiles::open(faulty, directory.path()));
+        return load_weights(config, opened, threads_, {});
+      }();
+      if (!faulty.failed()) {
+        EXPECT_TRUE(loaded.ok());
+        break;
+      }
+      ASSERT_FALSE(loaded.ok()) << "operation " << fail_at;
+      EXPECT_EQ(loaded.error().sys_errno, EIO);
+    }
+    EXPECT_GE(fail_at, 24);  // the header, and each of 21 tensors
+  }
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,111 @@
+// Steady state: once it has run, forward takes nothing from the heap. Every operator new of this
+// program is counted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "model/model_runner.h"
+#include "model/random_model.h"
+#include "pool/kv_pool_factory.h"
+
+namespace {
+
+std::atomic<std::int64_t> allocations{0};
+
+void* counted(std::size_t size_bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = std::malloc(size_bytes == 0 ? 1 : size_bytes);
+  if (memory == nullptr) {
+    std::abort();
+  }
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size_bytes) {
+  return counted(size_bytes);
+}
+void* operator new[](std::size_t size_bytes) {
+  return counted(size_bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace stemma {
+namespace {
+
+// One request of `rows` tokens in `pages`, all of them new.
+struct OneRequest {
+  OneRequest(std::int64_t rows, std::int64_t page_size) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      tokens.push_back(static_cast<TokenId>(i % 200));
+      positions.push_back(static_cast<std::int32_t>(i));
+      slots.push_back(SlotId(i));
+    }
+    for (std::int64_t page = 0; page * page_size < rows; ++page) {
+      pages.push_back(PageId(static_cast<std::int32_t>(page)));
+    }
+    row_indptr = {0, static_cast<std::int32_t>(rows)};
+    indptr = {0, static_cast<std::int32_t>(pages.size())};
+    last_page_tokens = {static_cast<std::int32_t>((rows - 1) % page_size + 1)};
+    logit_rows = {static_cast<std::int32_t>(rows - 1)};
+    batch = {tokens,     positions, slots,
+             row_indptr, ids,       {indptr, pages, last_page_tokens, page_size},
+             logit_rows};
+  }
+
+  std::vector<TokenId> tokens;
+  std::vector<std::int32_t> positions;
+  std::vector<SlotId> slots;
+  std::vector<PageId> pages;
+  std::vector<std::int32_t> row_indptr;
+  std::vector<std::int32_t> indptr;
+  std::vector<std::int32_t> last_page_tokens;
+  std::vector<std::int32_t> logit_rows;
+  std::vector<RequestId> ids = {RequestId(0)};
+  KvBatch batch;
+};
+
+TEST(Allocation, ForwardTakesNothingFromTheHeap) {
+  TempDirectory directory;
+  ASSERT_TRUE(write_random_model(directory.path(), {.config = tiny_model_config("qwen3")}).ok());
+  ThreadPool threads(2);
+  const auto runner = ModelRunner::load(directory.path(), {}, threads);
+  ASSERT_TRUE(runner.ok());
+  KvShape shape = (*runner)->pool_shape();
+  shape.page_size = 16;
+  shape.pages = 32;
+  shape.dtype = DType::kBF16;
+  const auto pool = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads);
+  ASSERT_TRUE(pool.ok());
+  const OneRequest decode(1, 16);
+  const OneRequest prefill(300, 16);
+  for (const OneRequest* request : {&decode, &prefill}) {
+    ASSERT_TRUE((*runner)->forward(request->batch, KvPools{**pool}).ok());
+    const std::int64_t before = allocations.load();
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE((*runner)->forward(request->batch, KvPools{**pool}).ok());
+    }
+    EXPECT_EQ(allocations.load(), before);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
