@@ -1,0 +1,160 @@
+// KvCache: what an engine asks of the cache, in the order of a request's life: begin, reserve,
+// commit, finish. And Sequence: one request's hold on pages.
+//
+//   begin    looks the prompt up, locks what is cached, takes a row
+//   reserve  gets pages for the tokens to be computed next, evicting cold ones if it must
+//   commit   publishes the full pages that are computed; equal pages of others are shared (I2)
+//   finish   the last commit; then everything is given back
+//
+// Thread:     engine thread only.            Invariants: I1, I2, I3, I5 (docs/INVARIANTS.md).
+// Memory:     request table, page states and tree nodes, sized from KvCacheOptions; nothing is
+//             allocated in steady state.
+// Cost:       begin O(prompt); reserve O(pages got + evicted x log leaves); commit O(tokens since
+//             the last commit); finish as commit.
+// Not here:   KV bytes (KvPool), who runs next (sched/), lower tiers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stemma/ids.h"
+#include "stemma/options.h"
+#include "stemma/page_allocator.h"
+#include "stemma/prefix_cache.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class KvCache;
+class RequestTable;
+
+// One request's pages: a locked prefix that is shared, then a tail of its own. Move-only;
+// destroying it frees the tail, unlocks the prefix and gives the row back, and publishes nothing.
+// Must not outlive its KvCache.
+class [[nodiscard]] Sequence {
+ public:
+  // Holds nothing.
+  Sequence() noexcept = default;
+  Sequence(Sequence&& other) noexcept;
+  Sequence& operator=(Sequence&& other) noexcept;
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+  ~Sequence();
+
+  bool valid() const noexcept { return cache_ != nullptr; }
+
+  // Tokens whose KV was found by begin: they need not be computed. A multiple of page_size.
+  std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
+  // Tokens in pages that others can find: cached ones and those committed since.
+  std::int64_t published_tokens() const noexcept { return prefix_.tokens(); }
+  // Tokens that the pages held have room for.
+  std::int64_t capacity_tokens() const;
+  // The pages of all tokens so far, in token order. Valid until the next reserve or commit.
+  std::span<const PageId> pages() const;
+  // Highest priority first stays longest, under the eviction order "priority".
+  void set_priority(std::int32_t priority) noexcept { priority_ = priority; }
+
+  // Gives everything back now instead of at destruction.
+  void reset() noexcept;
+
+ private:
+  friend class KvCache;
+  friend class KvCacheAudit;
+  Sequence(KvCache* cache, RowId row, PrefixLock prefix) noexcept;
+  void take_from(Sequence& other) noexcept;
+
+  KvCache* cache_ = nullptr;
+  RowId row_;
+  PrefixLock prefix_;
+  OwnedPages tail_;
+  std::int64_t cached_tokens_ = 0;
+  std::int32_t priority_ = 0;
+};
+
+class KvCache {
+ public:
+  // kInvalidArgument for a wrong option; kNotFound for an unknown cache or eviction order.
+  static Result<std::unique_ptr<KvCache>> open(const KvCacheOptions& options);
+  // REQUIRES: every Sequence of this cache holds nothing.
+  ~KvCache();
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+
+  // See PrefixCache::try_open_namespace.
+  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest);
+
+  // Tokens that begin would find now. Changes nothing.
+  std::int64_t probe(NamespaceId ns, std::span<const TokenId> tokens) const;
+
+  // Looks `tokens` up, at most tokens.size() - 1 of them so that one is always computed, and holds
+  // what is found. nullopt, and nothing changed, if every row is taken. REQUIRES: tokens not empty.
+  std::optional<Sequence> begin(NamespaceId ns, std::span<const TokenId> tokens);
+
+  // Makes room for positions 0 … tokens-1: free pages first, then exactly the missing ones evicted.
+  // All or nothing: false, and nothing changed, if there are too few even so. While a step is in
+  // flight nothing is evicted: what it gave would not be free yet.
+  [[nodiscard]] bool reserve(Sequence& sequence, std::int64_t tokens);
+
+  // The largest `tokens` for which reserve would succeed now, the context limit aside.
+  std::int64_t reservable_tokens(const Sequence& sequence) const;
+
+  // Publishes the full pages of `computed`: every token of the sequence whose KV is in its pages
+  // now, from the first on. Where others published the same tokens before, their pages are shared,
+  // this sequence's are freed, and its row names the shared ones (I2). A cache that shares nothing
+  // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens().
+  void commit(Sequence& sequence, std::span<const TokenId> computed);
+
+  // As commit, and then gives everything back.
+  void finish(Sequence sequence, std::span<const TokenId> computed);
+
+  // Steps in flight, see PageAllocator: pages freed during a step stay untouched until it retires.
+  std::int64_t begin_step();
+  void retire_step(std::int64_t step);
+
+  // Forgets every published page. REQUIRES: no Sequence holds anything.
+  void reset();
+
+  // Pages that reserve could hand out now: free ones and those that eviction could free.
+  std::int64_t available_pages() const;
+  std::int64_t free_rows() const;
+  std::int64_t page_size() const noexcept { return options_.page_size; }
+  std::int64_t total_pages() const noexcept { return options_.pages; }
+  // Whether pages of one request can serve another: false for the cache "none".
+  bool shares() const { return prefix_->shares(); }
+  // Equal epochs mean that an earlier probe still holds.
+  std::uint64_t epoch() const { return prefix_->epoch(); }
+  PrefixUsage usage() const { return prefix_->usage(); }
+  // Pages evicted since opening.
+  std::int64_t evicted_pages() const noexcept { return evicted_pages_; }
+  const KvCacheOptions& options() const noexcept { return options_; }
+
+  // Checks I1, I2, I3 and I5 over pages, tree, rows and sequences; a description of the first
+  // contradiction, or nullopt. O(pages + tokens); allocates.
+  std::optional<std::string> audit() const;
+
+  // The tree as text, for tests and people.
+  std::string draw() const { return prefix_->draw(); }
+
+ private:
+  friend class Sequence;
+  friend class KvCacheAudit;
+  explicit KvCache(const KvCacheOptions& options);
+
+  std::int64_t held_pages(const Sequence& sequence) const;
+  std::int64_t reservable_pages() const;
+  void append_pages(Sequence& sequence, std::int64_t pages);
+
+  KvCacheOptions options_;
+  PageAllocator allocator_;
+  std::unique_ptr<RequestTable> rows_;
+  std::unique_ptr<PrefixCache> prefix_;  // its pages are the allocator's: destroyed before it
+  std::vector<Sequence*> live_;          // by row; nullptr for a free row
+  std::int64_t steps_in_flight_ = 0;
+  std::int64_t evicted_pages_ = 0;
+};
+
+}  // namespace stemma

@@ -1,0 +1,108 @@
+// Options: everything that is fixed when a cache, a scheduler or an engine is opened.
+//
+// Each field states its unit, its default and what a larger or smaller value costs. `validate` is
+// run by whoever opens; a wrong value is one line that names the field.
+//
+// Thread:     values.
+// Memory:     a few words. What the values make others allocate is stated per field.
+// Cost:       none.
+// Not here:   what one request may ask for (RequestSpec, engine.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "stemma/kv_shape.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct KvCacheOptions {
+  // Tokens per page: the unit of sharing and of allocation; any value >= 1. Small pages share more
+  // (1 shares every token), large pages make tables and trees smaller.
+  std::int64_t page_size = 16;
+
+  // Pages of KV. Everything that is cached or being computed lives in them; the pool must be of
+  // this size. `pages_for_bytes` turns a byte limit into this number. No default: 0 is refused.
+  std::int64_t pages = 0;
+
+  // Requests that hold KV at the same time, at most: the largest decode batch. Each costs a row of
+  // the request table, 4 bytes a page of context.
+  std::int64_t requests_max = 16;
+
+  // Tokens of one request, prompt and output together, at most.
+  std::int64_t context_tokens_max = 4096;
+
+  // "radix" shares prefixes between requests; "none" shares nothing and keeps nothing.
+  std::string cache = "radix";
+
+  // Which cached page goes first when room is needed: "lru", "lfu", "fifo", "mru", "filo", "slru",
+  // "priority". Read only by caches that keep something.
+  std::string eviction = "lru";
+};
+
+// Which waiting request is looked at first.
+enum class SchedulePolicy : std::uint8_t {
+  kFcfs,                   // as they arrived
+  kLpm,                    // longest cached prefix first
+  kDfsWeight,              // along the tree, the subtree that most of them wait for first
+  kLof,                    // longest output allowed first
+  kRandom,                 // shuffled anew for each step, from SchedulerOptions::seed
+  kPriority,               // highest priority first, then as they arrived
+  kShortestUncachedFirst,  // fewest tokens to compute first
+  kHrrn,                   // most waiting per token to compute first: nobody starves
+};
+
+// What RequestSpec::priority means to kFcfs and kLof, which sort by it first if it means anything.
+enum class PriorityRule : std::uint8_t { kIgnore, kHighFirst, kLowFirst };
+
+struct SchedulerOptions {
+  // Tokens computed in one step, prompts and outputs together, at most. At least requests_max, so
+  // that every running request gets its token in every step. Larger steps use the machine better;
+  // smaller ones keep the time between two output tokens short.
+  std::int64_t step_tokens_max = 2048;
+
+  // Prompt tokens of one request in one step, at most. A longer prompt is computed in chunks.
+  std::int64_t chunk_tokens_max = 2048;
+
+  // Requests that wait, at most; one more is refused. Each costs its own tokens.
+  std::int64_t waiting_max = 1024;
+
+  // Pages that admission leaves free while something runs, so that running requests can grow
+  // before one of them must be preempted. -1: one page in a hundred, at least one.
+  std::int64_t watermark_pages = -1;
+
+  SchedulePolicy policy = SchedulePolicy::kFcfs;
+  PriorityRule priority_rule = PriorityRule::kIgnore;
+
+  // For SchedulePolicy::kRandom.
+  std::uint64_t seed = 0;
+};
+
+struct EngineOptions {
+  KvCacheOptions kv;
+  SchedulerOptions scheduler;
+
+  // Submitted or cancelled, not yet seen by the engine thread; one more is refused.
+  std::int64_t inbox_max = 1024;
+
+  // From which a request that samples and brings no seed of its own gets one. The same engine, fed
+  // the same requests in the same order, gives the same tokens.
+  std::uint64_t sampling_seed = 0;
+};
+
+// kInvalidArgument naming the field that is wrong.
+Status validate(const KvCacheOptions& options);
+Status validate(const EngineOptions& options);
+
+// "fcfs", "lpm", "dfs-weight", "lof", "random", "priority", "shortest-uncached-first", "hrrn".
+std::string_view schedule_policy_name(SchedulePolicy policy);
+// The inverse; kInvalidArgument listing the known names for any other.
+Result<SchedulePolicy> parse_schedule_policy(std::string_view name);
+
+// The pages of `shape` (its own `pages` is not read) that fit into `kv_bytes`; kInvalidArgument if
+// not even one does.
+Result<std::int64_t> pages_for_bytes(std::int64_t kv_bytes, const KvShape& shape);
+
+}  // namespace stemma

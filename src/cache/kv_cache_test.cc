@@ -1,0 +1,265 @@
+// Covers KvCache verb by verb: what each holds, publishes, evicts and gives back, and that each
+// either happens or changes nothing. The audit runs after every step of every test.
+#include "stemma/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace stemma {
+namespace {
+
+std::vector<TokenId> text(TokenId first, std::int64_t count) {
+  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+class KvCacheTest : public ::testing::Test {
+ protected:
+  void open(std::int64_t page_size, std::int64_t pages, const char* cache = "radix") {
+    KvCacheOptions options;
+    options.page_size = page_size;
+    options.pages = pages;
+    options.requests_max = 3;
+    options.context_tokens_max = 64;
+    options.cache = cache;
+    auto opened = KvCache::open(options);
+    ASSERT_TRUE(opened.ok()) << to_string(opened.error());
+    kv_ = std::move(opened).value();
+    ns_ = *kv_->try_open_namespace({});
+  }
+
+  void TearDown() override { audit(); }
+
+  void audit() {
+    const auto contradiction = kv_->audit();
+    ASSERT_FALSE(contradiction.has_value()) << *contradiction;
+  }
+
+  Sequence begin(const std::vector<TokenId>& tokens) {
+    auto sequence = kv_->begin(ns_, tokens);
+    EXPECT_TRUE(sequence.has_value());
+    return std::move(*sequence);
+  }
+
+  // A whole life: everything is computed and published.
+  void publish(const std::vector<TokenId>& tokens) {
+    Sequence sequence = begin(tokens);
+    ASSERT_TRUE(kv_->reserve(sequence, static_cast<std::int64_t>(tokens.size())));
+    kv_->finish(std::move(sequence), tokens);
+    audit();
+  }
+
+  std::unique_ptr<KvCache> kv_;
+  NamespaceId ns_;
+};
+
+TEST(KvCacheOptions, WrongValuesAreNamed) {
+  const auto detail = [](auto change) {
+    KvCacheOptions options;
+    options.pages = 4;
+    change(options);
+    const auto opened = KvCache::open(options);
+    return opened.ok() ? std::string("opened") : opened.error().detail;
+  };
+  EXPECT_EQ(detail([](KvCacheOptions& o) { o.page_size = 0; }),
+            "page_size must be at least 1 (got 0)");
+  EXPECT_EQ(detail([](KvCacheOptions& o) { o.pages = 0; }), "pages must be at least 1 (got 0)");
+  EXPECT_EQ(detail([](KvCacheOptions& o) { o.requests_max = 0; }),
+            "requests_max must be at least 1 (got 0)");
+  EXPECT_NE(detail([](KvCacheOptions& o) { o.cache = "x"; }).find("radix"), std::string::npos);
+  EXPECT_NE(detail([](KvCacheOptions& o) { o.eviction = "x"; }).find("lru"), std::string::npos);
+}
+
+TEST_F(KvCacheTest, AtMostAllTokensButOneAreFound) {
+  open(4, 16);
+  publish(text(0, 12));
+  EXPECT_EQ(kv_->probe(ns_, text(0, 12)), 8);
+  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12);
+  Sequence sequence = begin(text(0, 12));
+  EXPECT_EQ(sequence.cached_tokens(), 8);
+  EXPECT_EQ(sequence.capacity_tokens(), 8);
+  audit();
+}
+
+TEST_F(KvCacheTest, OnlyComputedFullPagesArePublished) {
+  open(4, 16);
+  Sequence sequence = begin(text(0, 20));
+  ASSERT_TRUE(kv_->reserve(sequence, 20));
+  kv_->commit(sequence, text(0, 7));
+  EXPECT_EQ(sequence.published_tokens(), 4);
+  EXPECT_EQ(kv_->probe(ns_, text(0, 20)), 4);
+  sequence.reset();
+  EXPECT_EQ(kv_->usage().total_tokens(), 4) << "the tail is freed, what is published stays";
+}
+
+TEST_F(KvCacheTest, ReserveTakesFreePagesThenEvictsExactlyWhatIsMissing) {
+  open(4, 8);
+  publish(text(0, 24));  // 6 pages
+  Sequence sequence = begin(text(500, 16));
+  ASSERT_TRUE(kv_->reserve(sequence, 8));
+  EXPECT_EQ(kv_->evicted_pages(), 0);
+  ASSERT_TRUE(kv_->reserve(sequence, 16));
+  EXPECT_EQ(kv_->evicted_pages(), 2);
+  EXPECT_EQ(kv_->probe(ns_, text(0, 25)), 16) << "pages leave from the end of a leaf";
+  ASSERT_TRUE(kv_->reserve(sequence, 13)) << "what is held already costs nothing";
+  EXPECT_EQ(kv_->evicted_pages(), 2);
+  audit();
+}
+
+TEST_F(KvCacheTest, ReserveIsAllOrNothing) {
+  open(4, 8);
+  publish(text(0, 16));
+  Sequence holder = begin(text(0, 17));  // locks 4 pages
+  Sequence sequence = begin(text(500, 30));
+  EXPECT_EQ(kv_->reservable_tokens(sequence), 16);
+  EXPECT_FALSE(kv_->reserve(sequence, 17));
+  EXPECT_EQ(sequence.capacity_tokens(), 0);
+  EXPECT_EQ(kv_->evicted_pages(), 0);
+  EXPECT_TRUE(kv_->reserve(sequence, 16));
+  audit();
+}
+
+TEST_F(KvCacheTest, EqualPromptsComputedTogetherEndWithOneCopyAndBothRowsOnIt) {
+  open(4, 16);
+  const auto prompt = text(0, 14);
+  Sequence first = begin(prompt);
+  Sequence second = begin(prompt);
+  ASSERT_TRUE(kv_->reserve(first, 14));
+  ASSERT_TRUE(kv_->reserve(second, 14));
+  const std::vector<PageId> own(second.pages().begin(), second.pages().end());
+  kv_->commit(first, prompt);
+  audit();
+  kv_->commit(second, prompt);
+  audit();
+  for (std::size_t page = 0; page < 3; ++page) {
+    EXPECT_EQ(second.pages()[page], first.pages()[page]) << "I2";
+    EXPECT_NE(second.pages()[page], own[page]);
+  }
+  EXPECT_EQ(second.pages()[3], own[3]) << "the partial page stays its own";
+  EXPECT_EQ(kv_->usage().total_tokens(), 12);
+}
+
+TEST_F(KvCacheTest, ChunksContinueWhereTheLastCommitEnded) {
+  open(4, 16);
+  const auto prompt = text(0, 30);
+  Sequence sequence = begin(prompt);
+  for (std::int64_t computed = 5; computed <= 30; computed += 5) {
+    ASSERT_TRUE(kv_->reserve(sequence, computed));
+    kv_->commit(sequence, std::span(prompt).first(static_cast<std::size_t>(computed)));
+    EXPECT_EQ(sequence.published_tokens(), computed / 4 * 4);
+    audit();
+  }
+  kv_->finish(std::move(sequence), prompt);
+  EXPECT_EQ(kv_->usage().evictable_tokens, 28);
+}
+
+TEST_F(KvCacheTest, RowsAreBoundedAndComeBack) {
+  open(4, 16);
+  std::vector<Sequence> held;
+  for (int i = 0; i < 3; ++i) {
+    held.push_back(begin(text(i * 100, 5)));
+  }
+  EXPECT_FALSE(kv_->begin(ns_, text(0, 5)).has_value());
+  audit();
+  held.pop_back();
+  EXPECT_TRUE(kv_->begin(ns_, text(0, 5)).has_value());
+}
+
+// The five lives of a locked prefix of 3 tokens, page size 1.
+TEST_F(KvCacheTest, LocksFollowTheSequence) {
+  open(1, 16);
+  publish(text(1, 3));
+  {
+    Sequence sequence = begin(text(1, 5));
+    EXPECT_EQ(kv_->usage().locked_tokens, 3);
+    ASSERT_TRUE(kv_->reserve(sequence, 5));
+    kv_->commit(sequence, text(1, 5));
+    EXPECT_EQ(kv_->usage().locked_tokens, 5);
+    kv_->finish(std::move(sequence), text(1, 5));
+    EXPECT_EQ(kv_->usage().locked_tokens, 0);
+    EXPECT_EQ(kv_->usage().evictable_tokens, 5);
+  }
+  {  // nothing cached: the lock holds nothing
+    Sequence sequence = begin(text(70, 4));
+    EXPECT_EQ(kv_->usage().locked_tokens, 0);
+    ASSERT_TRUE(kv_->reserve(sequence, 4));
+    kv_->finish(std::move(sequence), text(70, 3));
+    EXPECT_EQ(kv_->usage().evictable_tokens, 8);
+  }
+  {  // aborted: nothing is published, nothing stays locked
+    Sequence sequence = begin(text(1, 9));
+    ASSERT_TRUE(kv_->reserve(sequence, 9));
+    EXPECT_EQ(kv_->usage().locked_tokens, 5);
+    sequence.reset();
+    EXPECT_EQ(kv_->usage().locked_tokens, 0);
+    EXPECT_EQ(kv_->usage().evictable_tokens, 8);
+  }
+  for (TokenId i = 0; i < 5; ++i) {
+    publish({1, 2, 3, 40 + i});
+    EXPECT_EQ(kv_->usage().locked_tokens, 0);
+  }
+}
+
+TEST_F(KvCacheTest, ACacheThatSharesNothingKeepsPagesInTheTailAndFreesThemAll) {
+  open(4, 8, "none");
+  EXPECT_FALSE(kv_->shares());
+  Sequence sequence = begin(text(0, 10));
+  ASSERT_TRUE(kv_->reserve(sequence, 10));
+  const std::vector<PageId> row(sequence.pages().begin(), sequence.pages().end());
+  kv_->commit(sequence, text(0, 10));
+  EXPECT_EQ(sequence.published_tokens(), 0);
+  EXPECT_TRUE(std::equal(row.begin(), row.end(), sequence.pages().begin()));
+  audit();
+  kv_->finish(std::move(sequence), text(0, 10));
+  EXPECT_EQ(kv_->available_pages(), 8);
+  EXPECT_EQ(kv_->probe(ns_, text(0, 10)), 0);
+}
+
+TEST_F(KvCacheTest, WhatAStepMayReadIsNotHandedOutBeforeItRetires) {
+  open(4, 4);
+  Sequence sequence = begin(text(0, 12));
+  ASSERT_TRUE(kv_->reserve(sequence, 12));
+  const std::int64_t step = kv_->begin_step();
+  sequence.reset();
+  audit();
+  Sequence next = begin(text(50, 12));
+  EXPECT_EQ(kv_->reservable_tokens(next), 4);
+  EXPECT_FALSE(kv_->reserve(next, 8));
+  kv_->retire_step(step);
+  EXPECT_TRUE(kv_->reserve(next, 8));
+  audit();
+}
+
+TEST_F(KvCacheTest, NamespacesShareNothing) {
+  open(4, 16);
+  NamespaceDigest other;
+  other.bytes[0] = 1;
+  const NamespaceId ns = *kv_->try_open_namespace(other);
+  publish(text(0, 12));
+  EXPECT_EQ(kv_->probe(ns, text(0, 13)), 0);
+  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12);
+}
+
+TEST_F(KvCacheTest, ResetForgetsEverything) {
+  open(4, 8);
+  publish(text(0, 12));
+  kv_->reset();
+  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 0);
+  EXPECT_EQ(kv_->usage().total_tokens(), 0);
+  EXPECT_EQ(kv_->available_pages(), 8);
+}
+
+TEST(PagesForBytes, IsAsManyAsFit) {
+  const KvShape shape = {
+      .layers = 2, .pages = 0, .page_size = 16, .heads = 2, .head_dim = 8, .dtype = DType::kBF16};
+  EXPECT_EQ(*pages_for_bytes(10 * shape.page_bytes() + 1, shape), 10);
+  EXPECT_FALSE(pages_for_bytes(shape.page_bytes() - 1, shape).ok());
+}
+
+}  // namespace
+}  // namespace stemma

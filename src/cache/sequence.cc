@@ -1,0 +1,66 @@
+// A Sequence is registered with its KvCache by row, so that the audit can see every hold there is;
+// moving one moves its registration.
+#include <utility>
+
+#include "alloc/request_table.h"
+#include "base/check.h"
+#include "stemma/kv_cache.h"
+
+namespace stemma {
+
+Sequence::Sequence(KvCache* cache, RowId row, PrefixLock prefix) noexcept
+    : cache_(cache), row_(row), prefix_(std::move(prefix)), cached_tokens_(prefix_.tokens()) {
+  cache_->live_[row_.index()] = this;
+}
+
+Sequence::Sequence(Sequence&& other) noexcept {
+  take_from(other);
+}
+
+Sequence& Sequence::operator=(Sequence&& other) noexcept {
+  if (this != &other) {
+    reset();
+    take_from(other);
+  }
+  return *this;
+}
+
+Sequence::~Sequence() {
+  reset();
+}
+
+std::int64_t Sequence::capacity_tokens() const {
+  return valid() ? cache_->held_pages(*this) * cache_->page_size() : 0;
+}
+
+std::span<const PageId> Sequence::pages() const {
+  STEMMA_CHECK(valid(), "only a sequence that began has pages");
+  return std::as_const(*cache_->rows_).pages(row_);
+}
+
+void Sequence::reset() noexcept {
+  if (cache_ == nullptr) {
+    return;
+  }
+  cache_->live_[row_.index()] = nullptr;
+  tail_.reset();
+  prefix_ = PrefixLock();
+  cache_->rows_->adopt(std::exchange(row_, RowId())).reset();
+  cache_ = nullptr;
+  cached_tokens_ = 0;
+  priority_ = 0;
+}
+
+void Sequence::take_from(Sequence& other) noexcept {
+  cache_ = std::exchange(other.cache_, nullptr);
+  row_ = std::exchange(other.row_, RowId());
+  prefix_ = std::move(other.prefix_);
+  tail_ = std::move(other.tail_);
+  cached_tokens_ = std::exchange(other.cached_tokens_, 0);
+  priority_ = std::exchange(other.priority_, 0);
+  if (cache_ != nullptr) {
+    cache_->live_[row_.index()] = this;
+  }
+}
+
+}  // namespace stemma
