@@ -1,0 +1,181 @@
+#include "sched/batch_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "sched/prefix_leader.h"
+
+namespace stemma {
+namespace {
+
+PageTableAssembly::Extent table_extent(const KvCache& kv) {
+  const KvCacheOptions& options = kv.options();
+  const std::int64_t row_pages = ceil_div(options.context_tokens_max, options.page_size);
+  return {.requests_max = options.requests_max,
+          .pages_max = options.requests_max * row_pages,
+          .page_size = options.page_size};
+}
+
+// Pages that a prefilling request will still ask for: the rest of its tokens and its first output.
+std::int64_t promised_pages(const Request& request, std::int64_t page_size) {
+  const std::int64_t held = request.sequence.capacity_tokens() / page_size;
+  return std::max<std::int64_t>(ceil_div(request.total_tokens() + 1, page_size) - held, 0);
+}
+
+}  // namespace
+
+std::string_view admission_name(Admission admission) {
+  switch (admission) {
+    case Admission::kAdmitted:
+      return "admitted";
+    case Admission::kNoTokenBudget:
+      return "no_token_budget";
+    case Admission::kNoPages:
+      return "no_pages";
+    case Admission::kNoRow:
+      return "no_row";
+    case Admission::kWaitingForPrefix:
+      return "waiting_for_prefix";
+  }
+  return "unknown";
+}
+
+BatchBuilder::BatchBuilder(KvCache& kv, const SchedulerOptions& options)
+    : kv_(kv),
+      options_(options),
+      watermark_pages_(options.watermark_pages >= 0
+                           ? options.watermark_pages
+                           : std::max<std::int64_t>(kv.total_pages() / 100, 1)),
+      page_table_(table_extent(kv)) {
+  const auto tokens_max = static_cast<std::size_t>(options.step_tokens_max);
+  const auto requests_max = static_cast<std::size_t>(kv.options().requests_max);
+  tokens_.reserve(tokens_max);
+  positions_.reserve(tokens_max);
+  write_slots_.reserve(tokens_max);
+  row_indptr_.reserve(requests_max + 1);
+  requests_.reserve(requests_max);
+  logit_rows_.reserve(requests_max);
+  scheduled_.reserve(requests_max);
+  outputs_.reserve(requests_max);
+  clear();
+}
+
+void BatchBuilder::clear() {
+  tokens_.clear();
+  positions_.clear();
+  write_slots_.clear();
+  row_indptr_.assign(1, 0);
+  requests_.clear();
+  logit_rows_.clear();
+  scheduled_.clear();
+  outputs_.clear();
+  page_table_.clear();
+}
+
+void BatchBuilder::add_output(Request& request) {
+  STEMMA_CHECK(request.state() == RequestState::kRunning, "only a running request decodes");
+  STEMMA_CHECK_EQ(request.remaining_tokens(), 1);
+  STEMMA_CHECK_GE(tokens_left(), 1);
+  lay_out(request, 1);
+}
+
+std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) {
+  STEMMA_CHECK(request.state() == RequestState::kPrefilling,
+               "only a prefilling request is chunked");
+  std::int64_t chunk = std::min({request.remaining_tokens(), tokens_max, tokens_left()});
+  chunk = std::min(chunk, kv_.reservable_tokens(request.sequence) - request.computed_tokens);
+  if (chunk <= 0) {
+    return 0;
+  }
+  const bool reserved = kv_.reserve(request.sequence, request.computed_tokens + chunk);
+  STEMMA_CHECK(reserved, "the chunk was cut to what can be reserved");
+  lay_out(request, chunk);
+  return chunk;
+}
+
+Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_flight) {
+  STEMMA_CHECK(request.in_queue(), "only a waiting request is admitted");
+  if (tokens_left() <= 0) {
+    return Admission::kNoTokenBudget;
+  }
+  if (kv_.free_rows() == 0) {
+    return Admission::kNoRow;
+  }
+  if (waits_for_prefix(kv_, request, in_flight)) {
+    return Admission::kWaitingForPrefix;
+  }
+  // Asked twice: before the lock, so that a blocked request disturbs nothing; and after it, because
+  // what is locked can no longer be evicted.
+  if (!pages_suffice(request, matched_tokens(kv_, request), in_flight)) {
+    return Admission::kNoPages;
+  }
+  Sequence sequence = *kv_.begin(request.ns, request.tokens);
+  if (!pages_suffice(request, sequence.cached_tokens(), in_flight)) {
+    return Admission::kNoPages;
+  }
+  sequence.set_priority(request.priority);
+  request.sequence = std::move(sequence);
+  request.computed_tokens = request.sequence.cached_tokens();
+  if (request.state() == RequestState::kWaiting) {
+    request.cached_tokens = request.computed_tokens;
+  }
+  request.become(RequestState::kPrefilling);
+  add_chunk(request, options_.chunk_tokens_max);
+  return Admission::kAdmitted;
+}
+
+// Alone, a request may have every page. Beside others it must leave the watermark, and what those
+// that are prefilling were admitted with.
+bool BatchBuilder::pages_suffice(const Request& request, std::int64_t cached_tokens,
+                                 std::span<Request* const> in_flight) const {
+  const std::int64_t page_size = kv_.page_size();
+  const std::int64_t cached_pages = cached_tokens / page_size;
+  if (in_flight.empty()) {
+    return ceil_div(request.total_tokens(), page_size) - cached_pages <= kv_.available_pages();
+  }
+  std::int64_t wanted = ceil_div(request.total_tokens() + 1, page_size) - cached_pages;
+  wanted += watermark_pages_;
+  for (const Request* other : in_flight) {
+    if (other->state() == RequestState::kPrefilling) {
+      wanted += promised_pages(*other, page_size);
+    }
+  }
+  return wanted <= kv_.available_pages();
+}
+
+void BatchBuilder::lay_out(Request& request, std::int64_t new_tokens) {
+  const std::int64_t first = request.computed_tokens;
+  const std::int64_t end = first + new_tokens;
+  const auto begin = request.tokens.begin();
+  tokens_.insert(tokens_.end(), begin + first, begin + end);
+  for (std::int64_t position = first; position < end; ++position) {
+    positions_.push_back(static_cast<std::int32_t>(position));
+  }
+  const std::size_t slots = write_slots_.size();
+  write_slots_.resize(slots + static_cast<std::size_t>(new_tokens));
+  write_slots(request.sequence.pages(), kv_.page_size(), first,
+              std::span(write_slots_).subspan(slots));
+  row_indptr_.push_back(static_cast<std::int32_t>(tokens_.size()));
+  requests_.push_back(request.id);
+  page_table_.add(request.sequence.pages(), end);
+  request.scheduled_tokens = new_tokens;
+  scheduled_.push_back(&request);
+  if (end == request.total_tokens()) {
+    logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
+    outputs_.push_back(&request);
+  }
+}
+
+KvBatch BatchBuilder::batch() const {
+  return {.tokens = tokens_,
+          .positions = positions_,
+          .write_slots = write_slots_,
+          .row_indptr = row_indptr_,
+          .requests = requests_,
+          .page_table = page_table_.view(),
+          .logit_rows = logit_rows_};
+}
+
+}  // namespace stemma

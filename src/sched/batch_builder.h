@@ -1,0 +1,87 @@
+// BatchBuilder: fills one step: decides whether a request fits and lays out its tokens.
+//
+// One budget of tokens is shared by prompts and outputs. Pages are reserved here and nowhere else
+// but for running requests' next tokens (scheduler).
+//
+// Thread:     engine thread only.                      Invariants: I10, I12 (docs/INVARIANTS.md).
+// Memory:     arrays for step_tokens_max tokens and requests_max requests, fixed at construction.
+// Cost:       O(tokens + pages of the requests added).
+// Not here:   which request is tried first (schedule_policy), preemption (scheduler).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "alloc/request_table.h"
+#include "sched/request.h"
+#include "stemma/kv_batch.h"
+#include "stemma/kv_cache.h"
+#include "stemma/options.h"
+
+namespace stemma {
+
+// What became of a waiting request that was looked at.
+enum class Admission : std::uint8_t {
+  kAdmitted,
+  kNoTokenBudget,     // the step is full
+  kNoPages,           // too few pages free or evictable, the watermark and promises kept
+  kNoRow,             // requests_max requests are in flight
+  kWaitingForPrefix,  // another request is computing pages that this one can share
+};
+
+std::string_view admission_name(Admission admission);
+
+class BatchBuilder {
+ public:
+  // `kv` is used as long as this lives.
+  BatchBuilder(KvCache& kv, const SchedulerOptions& options);
+
+  // Begins a step: nothing is in it.
+  void clear();
+
+  // Adds the next token of a running request. REQUIRES: room for it is reserved; budget is left.
+  void add_output(Request& request);
+
+  // Adds as many tokens of a prefilling request as `tokens_max`, the budget and the pages that can
+  // be had allow. Returns how many; none is an ordinary outcome.
+  std::int64_t add_chunk(Request& request, std::int64_t tokens_max);
+
+  // Admits a request from the queue, with its first chunk, or says why not and changes nothing.
+  // `in_flight`: all that hold pages, those admitted in this step included.
+  // REQUIRES: request.in_queue().
+  Admission try_add(Request& request, std::span<Request* const> in_flight);
+
+  // The step so far; valid until the next clear.
+  KvBatch batch() const;
+  // The requests of the batch, and those of them that get a token, as batch() orders them.
+  std::span<Request* const> scheduled() const { return scheduled_; }
+  std::span<Request* const> outputs() const { return outputs_; }
+
+  bool empty() const noexcept { return tokens_.empty(); }
+  std::int64_t tokens_left() const noexcept {
+    return options_.step_tokens_max - static_cast<std::int64_t>(tokens_.size());
+  }
+  std::int64_t watermark_pages() const noexcept { return watermark_pages_; }
+
+ private:
+  bool pages_suffice(const Request& request, std::int64_t cached_tokens,
+                     std::span<Request* const> in_flight) const;
+  void lay_out(Request& request, std::int64_t new_tokens);
+
+  KvCache& kv_;
+  SchedulerOptions options_;
+  std::int64_t watermark_pages_;
+  std::vector<TokenId> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<SlotId> write_slots_;
+  std::vector<std::int32_t> row_indptr_;
+  std::vector<RequestId> requests_;
+  std::vector<std::int32_t> logit_rows_;
+  std::vector<Request*> scheduled_;
+  std::vector<Request*> outputs_;
+  PageTableAssembly page_table_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,72 @@
+#include "sched/prefix_leader.h"
+
+#include <algorithm>
+
+#include "base/math.h"
+
+namespace stemma {
+namespace {
+
+// Whether the leader that `waiting` remembers is still at work on what it waits for.
+bool still_waits(const Request& waiting, std::span<Request* const> in_flight) {
+  const auto leads = [&](const Request* other) {
+    return other->id == waiting.leader && other->state() == RequestState::kPrefilling &&
+           other->sequence.published_tokens() < waiting.leader_tokens;
+  };
+  return waiting.leader.valid() && std::any_of(in_flight.begin(), in_flight.end(), leads);
+}
+
+// The tokens of full pages that `leader` will publish and `waiting` could match: 0 if they do not
+// go beyond the `matched` ones that are in the cache already.
+std::int64_t shared_tokens(const Request& waiting, const Request& leader, std::int64_t matched,
+                           std::int64_t page_size) {
+  const std::int64_t tokens = std::min(waiting.total_tokens() - 1, leader.total_tokens());
+  if (leader.ns != waiting.ns || tokens < matched + page_size) {
+    return 0;
+  }
+  const auto first = waiting.tokens.begin();
+  const auto other = leader.tokens.begin();
+  // The page that is missing differs for nearly all pairs; look there first.
+  if (!std::equal(first + matched, first + matched + page_size, other + matched)) {
+    return 0;
+  }
+  const std::int64_t common = std::mismatch(first, first + tokens, other).first - first;
+  const std::int64_t shared = round_down(common, page_size);
+  return shared > matched ? shared : 0;
+}
+
+}  // namespace
+
+std::int64_t matched_tokens(const KvCache& kv, Request& request) {
+  if (!request.probed || request.probed_epoch != kv.epoch()) {
+    request.matched_tokens = kv.probe(request.ns, request.tokens);
+    request.probed_epoch = kv.epoch();
+    request.probed = true;
+  }
+  return request.matched_tokens;
+}
+
+bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight) {
+  if (!kv.shares()) {
+    return false;
+  }
+  if (still_waits(waiting, in_flight)) {
+    return true;
+  }
+  waiting.leader = RequestId();
+  waiting.leader_tokens = 0;
+  const std::int64_t matched = matched_tokens(kv, waiting);
+  for (const Request* leader : in_flight) {
+    if (leader->state() != RequestState::kPrefilling) {
+      continue;
+    }
+    const std::int64_t shared = shared_tokens(waiting, *leader, matched, kv.page_size());
+    if (shared > waiting.leader_tokens) {
+      waiting.leader = leader->id;
+      waiting.leader_tokens = shared;
+    }
+  }
+  return waiting.leader.valid();
+}
+
+}  // namespace stemma

@@ -1,0 +1,28 @@
+// Sharing of prefixes that are still being computed: a request whose next uncached page is being
+// computed by another waits for that page instead of computing it twice.
+//
+// The one that computes is the leader. A waiter holds no lock, page or row (I12): it only remembers
+// whom it waits for and how far, so that asking again costs nothing until that is reached. A leader
+// that is cancelled, preempted or fails is no leader any more, and the next waiter computes.
+//
+// Thread:     engine thread only.
+// Memory:     none.
+// Cost:       O(requests in flight); once for each pair, O(tokens in common).
+// Not here:   who is admitted (batch_builder).
+#pragma once
+
+#include <span>
+
+#include "sched/request.h"
+#include "stemma/kv_cache.h"
+
+namespace stemma {
+
+// What begin would find for a request in the queue; looked up again only if the cache has changed.
+std::int64_t matched_tokens(const KvCache& kv, Request& request);
+
+// Whether `waiting` should wait for pages that one of `in_flight` is computing.
+// REQUIRES: waiting.in_queue().
+bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight);
+
+}  // namespace stemma

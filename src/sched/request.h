@@ -1,0 +1,97 @@
+// Request: a user's job from the queue to its end, and the states it goes through.
+//
+// Thread:     engine thread only.
+// Memory:     requests live in a slab of the scheduler; a request's tokens were allocated by the
+//             thread that submitted it, with room for its whole output.
+// Cost:       none.
+// Not here:   who runs next (scheduler, schedule_policy), sampling and stop rules (engine/).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "stemma/ids.h"
+#include "stemma/kv_cache.h"
+
+namespace stemma {
+
+enum class RequestState : std::uint8_t {
+  kWaiting,     // never ran; holds nothing
+  kPrefilling,  // holds a Sequence; not all of its tokens are computed
+  kRunning,     // holds a Sequence; one new token a step
+  kPreempted,   // ran and lost its pages; waits again, with its tokens; holds nothing
+  kFinished,    // has all its output
+  kCancelled,   // the user gave up
+  kFailed,      // rejected, or its step failed
+};
+
+std::string_view request_state_name(RequestState state);
+// Whether the transition table allows `from` -> `to`.
+bool may_become(RequestState from, RequestState to) noexcept;
+
+// What a request starts from.
+struct NewRequest {
+  RequestId id;
+  NamespaceId ns;
+  std::vector<TokenId> prompt;  // REQUIRES: capacity for prompt and output; at least one token
+  std::int64_t output_tokens_max = 1;
+  std::int32_t priority = 0;
+};
+
+class Request {
+ public:
+  RequestId id;
+  NamespaceId ns;
+  std::vector<TokenId> tokens;  // the prompt, then what was generated
+  std::int64_t prompt_tokens = 0;
+  std::int64_t output_tokens_max = 0;
+  std::int32_t priority = 0;
+  std::int32_t slot = 0;     // its place in the slab
+  std::int64_t arrival = 0;  // 0, 1, 2, … in order of submission; kept over preemption
+  std::int64_t processed_at_arrival = 0;  // SchedulerTotals::computed_tokens when it arrived
+
+  Sequence sequence;                  // valid in kPrefilling and kRunning
+  std::int64_t computed_tokens = 0;   // tokens whose KV is in the sequence's pages
+  std::int64_t scheduled_tokens = 0;  // of those computed in this step
+
+  // For reports. A preempted request computes some of its prompt again.
+  std::int64_t cached_tokens = 0;           // found when it was first admitted
+  std::int64_t computed_prompt_tokens = 0;  // computed, again included
+  std::int64_t preemptions = 0;
+
+  // Waits for the pages of a prefilling request: until that one has published `leader_tokens`.
+  RequestId leader;
+  std::int64_t leader_tokens = 0;
+
+  // What begin would find, as of `probed_epoch` of the cache.
+  std::int64_t matched_tokens = 0;
+  std::uint64_t probed_epoch = 0;
+  bool probed = false;
+
+  RequestState state() const noexcept { return state_; }
+  // REQUIRES: may_become(state(), next).
+  void become(RequestState next);
+  // A fresh life in a reused place of the slab.
+  void start(NewRequest&& request);
+
+  bool in_queue() const noexcept {
+    return state_ == RequestState::kWaiting || state_ == RequestState::kPreempted;
+  }
+  bool in_flight() const noexcept {
+    return state_ == RequestState::kPrefilling || state_ == RequestState::kRunning;
+  }
+  std::int64_t total_tokens() const noexcept { return static_cast<std::int64_t>(tokens.size()); }
+  std::int64_t generated_tokens() const noexcept { return total_tokens() - prompt_tokens; }
+  // Tokens that have no KV yet.
+  std::int64_t remaining_tokens() const noexcept { return total_tokens() - computed_tokens; }
+  std::span<const TokenId> computed() const {
+    return std::span<const TokenId>(tokens).first(static_cast<std::size_t>(computed_tokens));
+  }
+
+ private:
+  RequestState state_ = RequestState::kFinished;
+};
+
+}  // namespace stemma

@@ -1,0 +1,286 @@
+#include "sched/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "sched/prefix_leader.h"
+
+namespace stemma {
+namespace {
+
+std::size_t slab_requests(const KvCache& kv, const SchedulerOptions& options) {
+  return static_cast<std::size_t>(kv.options().requests_max + options.waiting_max);
+}
+
+bool by_arrival(const Request* a, const Request* b) {
+  return a->arrival < b->arrival;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(KvCache& kv, const SchedulerOptions& options)
+    : kv_(kv),
+      options_(options),
+      policy_(effective_policy(options.policy, kv.shares())),
+      builder_(kv, options),
+      order_({.policy = policy_,
+              .priority_rule = options.priority_rule,
+              .seed = options.seed,
+              .page_size = kv.page_size()},
+             static_cast<std::int64_t>(slab_requests(kv, options))),
+      requests_(slab_requests(kv, options)) {
+  free_.reserve(requests_.size());
+  for (std::size_t place = requests_.size(); place > 0; --place) {
+    requests_[place - 1].slot = static_cast<std::int32_t>(place - 1);
+    free_.push_back(static_cast<std::int32_t>(place - 1));
+  }
+  waiting_.reserve(requests_.size());
+  entries_.reserve(requests_.size());
+  shorter_.reserve(requests_.size());
+  in_flight_.reserve(static_cast<std::size_t>(kv.options().requests_max));
+}
+
+Request* Scheduler::try_submit_or_null(NewRequest&& request) {
+  if (waiting() >= options_.waiting_max || free_.empty()) {
+    return nullptr;
+  }
+  STEMMA_CHECK(!request.prompt.empty(), "a prompt has at least one token");
+  Request& place = requests_[static_cast<std::size_t>(free_.back())];
+  free_.pop_back();
+  place.start(std::move(request));
+  place.arrival = next_arrival_++;
+  place.processed_at_arrival = totals_.computed_tokens;
+  waiting_.push_back(&place);
+  queue_changed_ = true;
+  ++totals_.submitted_requests;
+  return &place;
+}
+
+Request* Scheduler::find_or_null(RequestId id) {
+  for (const auto* list : {&in_flight_, &waiting_}) {
+    const auto found = std::find_if(list->begin(), list->end(),
+                                    [&](const Request* request) { return request->id == id; });
+    if (found != list->end()) {
+      return *found;
+    }
+  }
+  return nullptr;
+}
+
+bool Scheduler::plan_step() {
+  builder_.clear();
+  held_back_.reset();
+  const std::int64_t preemptions = totals_.preemptions;
+  reserve_for_running();
+  add_running();
+  order_queue();
+  continue_prefills();
+  if (totals_.preemptions == preemptions) {  // else it would come straight back
+    admit_waiting();
+  }
+  unstick_prefills();
+  STEMMA_CHECK(!builder_.empty() || idle() || !in_flight_.empty(), "I12: the queue moves on");
+  return !builder_.empty();
+}
+
+// Afterwards every running request has room for its next token.
+void Scheduler::reserve_for_running() {
+  for (std::size_t i = 0; i < in_flight_.size();) {
+    Request& request = *in_flight_[i];
+    if (request.state() != RequestState::kRunning ||
+        kv_.reserve(request.sequence, request.total_tokens())) {
+      ++i;
+      continue;
+    }
+    STEMMA_CHECK_GT(in_flight(), 1);  // alone, a request fits: that was asked at the door
+    preempt(victim());
+    i = 0;
+  }
+}
+
+void Scheduler::add_running() {
+  for (Request* request : in_flight_) {
+    if (request->state() == RequestState::kRunning) {
+      builder_.add_output(*request);
+    }
+  }
+}
+
+void Scheduler::order_queue() {
+  const bool every_step = policy_ == SchedulePolicy::kHrrn || policy_ == SchedulePolicy::kRandom;
+  const bool cache_changed = looks_at_cache(policy_) && ordered_epoch_ != kv_.epoch();
+  if (!queue_changed_ && !cache_changed && !every_step) {
+    return;
+  }
+  entries_.clear();
+  for (Request* request : waiting_) {
+    entries_.push_back(entry_of(*request));
+  }
+  order_.sort(entries_);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    waiting_[i] = &requests_[static_cast<std::size_t>(entries_[i].slot)];
+  }
+  queue_changed_ = false;
+  ordered_epoch_ = kv_.epoch();
+}
+
+QueueEntry Scheduler::entry_of(Request& request) {
+  const std::int64_t matched = looks_at_cache(policy_) ? matched_tokens(kv_, request) : 0;
+  return {
+      .arrival = request.arrival,
+      .priority = request.priority,
+      .output_tokens_max = request.output_tokens_max,
+      .matched = std::span<const TokenId>(request.tokens).first(static_cast<std::size_t>(matched)),
+      .uncached_tokens = request.total_tokens() - matched,
+      .waited_tokens = totals_.computed_tokens - request.processed_at_arrival,
+      .deferred = request.leader.valid(),
+      .slot = request.slot};
+}
+
+void Scheduler::continue_prefills() {
+  for (Request* request : in_flight_) {
+    if (request->state() == RequestState::kPrefilling) {
+      builder_.add_chunk(*request, chunk_limit(*request));
+    }
+  }
+}
+
+std::int64_t Scheduler::chunk_limit(const Request& request) {
+  if (policy_ != SchedulePolicy::kShortestUncachedFirst) {
+    return options_.chunk_tokens_max;
+  }
+  shorter_.clear();
+  for (Request* waiting : waiting_) {
+    if (!waiting->leader.valid()) {
+      shorter_.push_back(waiting->total_tokens() - matched_tokens(kv_, *waiting));
+    }
+  }
+  const ChunkLimit limit = {.continuation_tokens = request.remaining_tokens(),
+                            .budget_tokens = builder_.tokens_left(),
+                            .page_size = kv_.page_size()};
+  const auto shortened = shortest_uncached_chunk_limit(limit, shorter_);
+  return std::min(shortened.value_or(options_.chunk_tokens_max), options_.chunk_tokens_max);
+}
+
+// Stops at the first request that lacks tokens, pages or a row: passing it over would let later
+// ones take what it waits for, for ever. Waiting for a prefix holds nobody else up.
+void Scheduler::admit_waiting() {
+  for (Request* request : waiting_) {
+    const Admission admission = builder_.try_add(*request, in_flight_);
+    if (admission == Admission::kAdmitted) {
+      enter_flight(*request);
+      continue;
+    }
+    held_back_ = admission;
+    if (admission != Admission::kWaitingForPrefix) {
+      break;
+    }
+  }
+  std::erase_if(waiting_, [](const Request* request) { return !request->in_queue(); });
+}
+
+// Nothing can compute: prompts hold each other's pages. The one that stays last fits alone.
+void Scheduler::unstick_prefills() {
+  while (builder_.empty() && in_flight() > 1) {
+    preempt(victim());
+    continue_prefills();
+  }
+}
+
+Request& Scheduler::victim() const {
+  return **std::min_element(
+      in_flight_.begin(), in_flight_.end(), [](const Request* a, const Request* b) {
+        const std::int64_t generated_a = a->generated_tokens();
+        const std::int64_t generated_b = b->generated_tokens();
+        return generated_a != generated_b ? generated_a < generated_b : a->arrival > b->arrival;
+      });
+}
+
+void Scheduler::preempt(Request& request) {
+  kv_.finish(std::move(request.sequence), request.computed());
+  request.computed_tokens = 0;
+  ++request.preemptions;
+  ++totals_.preemptions;
+  request.become(RequestState::kPreempted);
+  std::erase(in_flight_, &request);
+  waiting_.push_back(&request);
+  request.probed = false;
+  queue_changed_ = true;
+}
+
+void Scheduler::enter_flight(Request& request) {
+  in_flight_.insert(std::upper_bound(in_flight_.begin(), in_flight_.end(), &request, by_arrival),
+                    &request);
+}
+
+void Scheduler::complete_step() {
+  for (Request* request : builder_.scheduled()) {
+    const std::int64_t first = request->computed_tokens;
+    request->computed_tokens += std::exchange(request->scheduled_tokens, 0);
+    const std::int64_t prompt_end = std::min(request->computed_tokens, request->prompt_tokens);
+    const std::int64_t of_prompt = std::max<std::int64_t>(prompt_end - first, 0);
+    request->computed_prompt_tokens += of_prompt;
+    totals_.computed_prompt_tokens += of_prompt;
+    totals_.computed_tokens += request->computed_tokens - first;
+    const std::int64_t unpublished =
+        request->computed_tokens - request->sequence.published_tokens();
+    if (request->state() == RequestState::kPrefilling || unpublished >= kCommitEveryTokens) {
+      kv_.commit(request->sequence, request->computed());
+    }
+    if (request->state() == RequestState::kPrefilling && request->remaining_tokens() == 0) {
+      request->become(RequestState::kRunning);
+    }
+  }
+}
+
+void Scheduler::finish(Request& request) {
+  kv_.finish(std::move(request.sequence), request.computed());
+  end(request, RequestState::kFinished);
+}
+
+void Scheduler::cancel(Request& request) {
+  end(request, RequestState::kCancelled);
+}
+
+void Scheduler::fail(Request& request) {
+  end(request, RequestState::kFailed);
+}
+
+void Scheduler::end(Request& request, RequestState state) {
+  request.sequence.reset();
+  std::erase(request.in_queue() ? waiting_ : in_flight_, &request);
+  request.become(state);
+  request.scheduled_tokens = 0;
+  free_.push_back(request.slot);
+}
+
+std::optional<std::string> Scheduler::audit() const {
+  for (const Request* request : waiting_) {
+    if (!request->in_queue() || request->sequence.valid()) {
+      return fmt::format("I12: request {} in the queue is {} and holds {}", request->id.value(),
+                         request_state_name(request->state()),
+                         request->sequence.valid() ? "a sequence" : "nothing");
+    }
+  }
+  for (const Request* request : in_flight_) {
+    if (!request->in_flight() || !request->sequence.valid()) {
+      return fmt::format("request {} in flight is {}", request->id.value(),
+                         request_state_name(request->state()));
+    }
+    if (request->sequence.capacity_tokens() < request->computed_tokens) {
+      return fmt::format("request {} has {} tokens computed in pages for {}", request->id.value(),
+                         request->computed_tokens, request->sequence.capacity_tokens());
+    }
+  }
+  if (kv_.free_rows() + in_flight() != kv_.options().requests_max) {
+    return fmt::format("{} rows are free while {} requests are in flight", kv_.free_rows(),
+                       in_flight());
+  }
+  return std::nullopt;
+}
+
+}  // namespace stemma

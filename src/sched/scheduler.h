@@ -1,0 +1,119 @@
+// Scheduler: which requests compute what in the next step, and what happens to their pages after
+// it.
+//
+//   plan_step      running requests first, then prompts already begun, then the queue in order
+//   complete_step  the step's tokens have KV: publish, move on
+//   finish/cancel/fail   the end of one request
+//
+// Under pressure the running request with the fewest generated tokens (of these, the one that
+// arrived last) gives its pages up and waits again; what it computed is published, so that it comes
+// back cheaply if there was room to keep it. While anything is in flight, each step computes at
+// least one token (I12).
+//
+// Thread:     engine thread only.                      Invariants: I10, I12, I13.
+// Memory:     a slab of requests_max + waiting_max requests, lists and scratch; fixed at
+//             construction. No step allocates.
+// Cost:       O(requests in flight) a step, and ordering the queue when it or the cache changed.
+// Not here:   the model, sampling, threads (engine/).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sched/batch_builder.h"
+#include "sched/request.h"
+#include "sched/schedule_policy.h"
+#include "stemma/kv_cache.h"
+#include "stemma/options.h"
+
+namespace stemma {
+
+// Since the scheduler was made.
+struct SchedulerTotals {
+  std::int64_t submitted_requests = 0;
+  std::int64_t computed_tokens = 0;         // prompts and outputs
+  std::int64_t computed_prompt_tokens = 0;  // computed again after preemption included
+  std::int64_t preemptions = 0;
+};
+
+class Scheduler {
+ public:
+  // Generated tokens are published when this many wait for it; prompts after each chunk.
+  static constexpr std::int64_t kCommitEveryTokens = 64;
+
+  // `kv` is used as long as this lives. REQUIRES: validate(EngineOptions) holds.
+  Scheduler(KvCache& kv, const SchedulerOptions& options);
+
+  // Queues a request; nullptr, and `request` unchanged, if waiting_max wait already. The pointer is
+  // valid until the request has ended.
+  // REQUIRES: it can run alone: its tokens fit the context, a row and the pool.
+  Request* try_submit_or_null(NewRequest&& request);
+
+  // The request of that id that has not ended, or nullptr. O(requests).
+  Request* find_or_null(RequestId id);
+
+  // Fills the next step. False if there is nothing to compute. REQUIRES: the last step was
+  // completed or its requests have ended.
+  bool plan_step();
+  KvBatch batch() const { return builder_.batch(); }
+  // The requests of the step, and those of them that get a token, in the order of batch().
+  std::span<Request* const> scheduled() const { return builder_.scheduled(); }
+  std::span<Request* const> outputs() const { return builder_.outputs(); }
+  // Why the queue was not taken in further, nullopt if nothing was turned away.
+  std::optional<Admission> held_back() const noexcept { return held_back_; }
+
+  // The KV of the whole step is in its pages. Publishes; a prompt that is done starts running.
+  // The caller then appends a token to each of outputs().
+  void complete_step();
+
+  // The end of a request: its pages are published as far as they are computed, or (cancel, fail)
+  // given back. Afterwards the Request may be read until the next try_submit.
+  void finish(Request& request);
+  void cancel(Request& request);
+  void fail(Request& request);
+
+  std::int64_t waiting() const noexcept { return static_cast<std::int64_t>(waiting_.size()); }
+  std::int64_t in_flight() const noexcept { return static_cast<std::int64_t>(in_flight_.size()); }
+  bool idle() const noexcept { return waiting_.empty() && in_flight_.empty(); }
+  const SchedulerTotals& totals() const noexcept { return totals_; }
+
+  // Checks that those in flight, and only those, hold rows, and that lists agree with states; the
+  // first contradiction, or nullopt. O(requests).
+  std::optional<std::string> audit() const;
+
+ private:
+  void reserve_for_running();
+  void add_running();
+  void order_queue();
+  void continue_prefills();
+  void admit_waiting();
+  void unstick_prefills();
+  std::int64_t chunk_limit(const Request& request);
+  Request& victim() const;
+  void preempt(Request& request);
+  void enter_flight(Request& request);
+  void end(Request& request, RequestState state);
+  QueueEntry entry_of(Request& request);
+
+  KvCache& kv_;
+  SchedulerOptions options_;
+  SchedulePolicy policy_;
+  BatchBuilder builder_;
+  QueueOrder order_;
+  std::vector<Request> requests_;      // the slab
+  std::vector<std::int32_t> free_;     // places of the slab
+  std::vector<Request*> waiting_;      // in the order in which they are looked at
+  std::vector<Request*> in_flight_;    // by arrival
+  std::vector<QueueEntry> entries_;    // scratch of order_queue
+  std::vector<std::int64_t> shorter_;  // scratch of chunk_limit
+  bool queue_changed_ = false;
+  std::uint64_t ordered_epoch_ = 0;
+  std::int64_t next_arrival_ = 0;
+  std::optional<Admission> held_back_;
+  SchedulerTotals totals_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,346 @@
+// Covers the scheduler without a model: budgets, chunks, admission reasons, in-batch prefix sharing
+// ("no token twice"), preemption, and that every list agrees with every state after each step.
+#include "sched/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "base/prng.h"
+
+namespace stemma {
+namespace {
+
+// A scheduler whose "model" answers with the position.
+class Bench {
+ public:
+  explicit Bench(const EngineOptions& options) {
+    auto kv = KvCache::open(options.kv);
+    EXPECT_TRUE(kv.ok());
+    kv_ = std::move(kv).value();
+    scheduler_ = std::make_unique<Scheduler>(*kv_, options.scheduler);
+    ns_ = *kv_->try_open_namespace({});
+  }
+
+  Request& submit(std::int64_t id, std::vector<TokenId> prompt, std::int64_t output_tokens = 1,
+                  std::int32_t priority = 0) {
+    prompt.reserve(prompt.size() + static_cast<std::size_t>(output_tokens));
+    Request* request = scheduler_->try_submit_or_null({.id = RequestId(id),
+                                                       .ns = ns_,
+                                                       .prompt = std::move(prompt),
+                                                       .output_tokens_max = output_tokens,
+                                                       .priority = priority});
+    EXPECT_NE(request, nullptr);
+    return *request;
+  }
+
+  // Plans; the ids in the batch.
+  std::vector<std::int64_t> plan() {
+    scheduler_->plan_step();
+    std::vector<std::int64_t> ids;
+    for (const Request* request : scheduler_->scheduled()) {
+      ids.push_back(request->id.value());
+      if (request->computed_tokens == request->sequence.cached_tokens()) {
+        admitted_.push_back(request->id.value());
+      }
+    }
+    check();
+    return ids;
+  }
+
+  // Completes the planned step and gives every output its token.
+  void complete() {
+    scheduler_->complete_step();
+    check();
+    for (Request* request : scheduler_->outputs()) {
+      request->tokens.push_back(static_cast<TokenId>(1'000'000 + request->total_tokens()));
+      if (request->generated_tokens() == request->output_tokens_max) {
+        scheduler_->finish(*request);
+      }
+    }
+    check();
+  }
+
+  std::vector<std::int64_t> step() {
+    auto ids = plan();
+    complete();
+    return ids;
+  }
+
+  void run() {
+    for (int left = 100'000; left > 0 && !scheduler_->idle(); --left) {
+      ASSERT_FALSE(step().empty()) << "no progress (I12)";
+    }
+  }
+
+  void check() {
+    const auto kv = kv_->audit();
+    EXPECT_FALSE(kv.has_value()) << *kv;
+    const auto lists = scheduler_->audit();
+    EXPECT_FALSE(lists.has_value()) << *lists;
+  }
+
+  KvCache& kv() { return *kv_; }
+  Scheduler& scheduler() { return *scheduler_; }
+  const std::vector<std::int64_t>& admitted() const { return admitted_; }
+
+ private:
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<Scheduler> scheduler_;
+  NamespaceId ns_;
+  std::vector<std::int64_t> admitted_;
+};
+
+EngineOptions options_for(std::int64_t page_size, std::int64_t pages) {
+  EngineOptions options;
+  options.kv.page_size = page_size;
+  options.kv.pages = pages;
+  options.kv.requests_max = 8;
+  options.kv.context_tokens_max = 4096;
+  options.scheduler.step_tokens_max = 256;
+  options.scheduler.chunk_tokens_max = 256;
+  return options;
+}
+
+// `count` tokens, the i-th being first + i: texts with different `first` share nothing.
+std::vector<TokenId> text(TokenId first, std::int64_t count) {
+  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+using Ids = std::vector<std::int64_t>;
+
+TEST(Scheduler, SharedPrefixesWaitForTheirLeaderAndHoldNobodyElseUp) {
+  Bench bench(options_for(16, 64));
+  const auto shared = text(0, 64);
+  bench.submit(1, shared + text(5000, 1));
+  Request& second = bench.submit(2, shared + text(6000, 1));
+  bench.submit(3, text(1000, 2));
+  Request& fourth = bench.submit(4, shared + text(7000, 1));
+  EXPECT_EQ(bench.plan(), (Ids{1, 3}));
+  EXPECT_EQ(bench.scheduler().held_back(), Admission::kWaitingForPrefix);
+  EXPECT_FALSE(second.sequence.valid()) << "a waiter holds nothing (I12)";
+  bench.complete();
+  EXPECT_EQ(bench.step(), (Ids{2, 4}));
+  EXPECT_EQ(second.computed_prompt_tokens, 1);
+  EXPECT_EQ(fourth.cached_tokens, 64);
+}
+
+TEST(Scheduler, AWaiterFollowsItsLeaderChunkByChunk) {
+  EngineOptions options = options_for(4, 64);
+  options.scheduler.chunk_tokens_max = 8;
+  Bench bench(options);
+  bench.submit(1, text(0, 40));
+  Request& second = bench.submit(2, text(0, 17) + text(900, 3));
+  EXPECT_EQ(bench.step(), (Ids{1}));
+  EXPECT_EQ(bench.step(), (Ids{1}));
+  EXPECT_EQ(bench.step(), (Ids{1, 2})) << "16 shared tokens are published: no need to wait for 40";
+  EXPECT_EQ(second.cached_tokens, 16);
+}
+
+TEST(Scheduler, IfTheLeaderIsCancelledTheNextWaiterComputes) {
+  for (const bool fails : {false, true}) {
+    EngineOptions options = options_for(4, 64);
+    options.scheduler.chunk_tokens_max = 8;
+    Bench bench(options);
+    Request& leader = bench.submit(1, text(0, 40));
+    bench.submit(2, text(0, 40));
+    bench.submit(3, text(0, 40));
+    bench.step();
+    EXPECT_EQ(bench.plan(), (Ids{1}));
+    if (fails) {
+      bench.scheduler().fail(leader);
+    } else {
+      bench.scheduler().cancel(leader);
+    }
+    bench.check();
+    EXPECT_EQ(bench.plan(), (Ids{2})) << "one of the waiters, not both";
+    bench.complete();
+    bench.run();
+    const SchedulerTotals& totals = bench.scheduler().totals();
+    EXPECT_EQ(totals.computed_prompt_tokens, 40 + 4) << "the first chunk of the leader is kept";
+  }
+}
+
+// 32 prompts: 1,500 tokens shared by all, 500 more by each of 8 groups, 50 of their own.
+std::vector<std::vector<TokenId>> thirty_two_prompts() {
+  std::vector<std::vector<TokenId>> prompts;
+  for (TokenId i = 0; i < 32; ++i) {
+    prompts.push_back(text(0, 1500) + text(10'000 + (i % 8) * 1000, 500) +
+                      text(100'000 + i * 100, 50));
+  }
+  return prompts;
+}
+
+std::int64_t prompt_tokens_computed(std::int64_t page_size, std::int64_t concurrency,
+                                    std::uint64_t seed) {
+  EngineOptions options = options_for(page_size, 16'384 / page_size);
+  options.kv.requests_max = concurrency;
+  options.scheduler.step_tokens_max = 512;
+  options.scheduler.chunk_tokens_max = seed % 2 == 0 ? 512 : 200;
+  Bench bench(options);
+  auto prompts = thirty_two_prompts();
+  Prng prng(seed);
+  for (std::size_t left = prompts.size(); left > 1; --left) {
+    std::swap(prompts[left - 1],
+              prompts[static_cast<std::size_t>(prng.below(static_cast<std::int64_t>(left)))]);
+  }
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    bench.submit(static_cast<std::int64_t>(i), prompts[i], 4);
+  }
+  bench.run();
+  return bench.scheduler().totals().computed_prompt_tokens;
+}
+
+TEST(Scheduler, NoTokenTwice) {
+  for (const std::int64_t concurrency : {1, 4, 16}) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      EXPECT_EQ(prompt_tokens_computed(1, concurrency, seed), 7100)
+          << "concurrency " << concurrency << " seed " << seed;
+      EXPECT_EQ(prompt_tokens_computed(16, concurrency, seed), 7184)
+          << "concurrency " << concurrency << " seed " << seed;
+    }
+  }
+}
+
+TEST(Scheduler, PromptsAndOutputsShareOneTokenBudget) {
+  EngineOptions options = options_for(16, 256);
+  options.scheduler.step_tokens_max = 64;
+  Bench bench(options);
+  for (int i = 0; i < 7; ++i) {
+    bench.submit(i, text(i * 1000, 9), 100);
+  }
+  bench.step();
+  ASSERT_EQ(bench.scheduler().in_flight(), 7);
+  bench.submit(7, text(50'000, 100), 100);
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().batch().rows(), 64) << "7 outputs leave 57 tokens for the prompt";
+  bench.complete();
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().batch().rows(), 7 + 43);
+  EXPECT_EQ(bench.scheduler().batch().outputs(), 8);
+}
+
+TEST(Scheduler, SaysWhyARequestIsHeldBack) {
+  EngineOptions options = options_for(4, 16);
+  options.kv.requests_max = 2;
+  options.kv.context_tokens_max = 64;
+  options.scheduler.step_tokens_max = 16;
+  Bench bench(options);
+  bench.submit(1, text(0, 16), 2);
+  bench.submit(2, text(100, 8), 2);
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().held_back(), Admission::kNoTokenBudget);
+  bench.complete();
+  bench.submit(3, text(200, 60), 2);
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().held_back(), Admission::kNoRow);
+  bench.complete();
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().held_back(), Admission::kNoPages);
+  bench.complete();
+  bench.run();
+}
+
+TEST(Scheduler, TheWatermarkIsLeftToRunningRequests) {
+  for (const std::int64_t watermark : {0, 4}) {
+    EngineOptions options = options_for(4, 16);
+    options.kv.context_tokens_max = 64;
+    options.scheduler.watermark_pages = watermark;
+    Bench bench(options);
+    bench.submit(1, text(0, 30), 20);
+    bench.step();
+    bench.submit(2, text(500, 20), 2);  // 6 pages with its first output; 8 are left
+    bench.plan();
+    EXPECT_EQ(bench.scheduler().in_flight(), watermark == 0 ? 2 : 1);
+    bench.complete();
+    bench.run();
+  }
+}
+
+TEST(Scheduler, TheOneWithTheFewestGeneratedTokensIsPreemptedAndComesBack) {
+  EngineOptions options = options_for(1, 40);
+  options.kv.context_tokens_max = 40;
+  options.scheduler.watermark_pages = 0;
+  Bench bench(options);
+  Request& old = bench.submit(1, text(0, 5), 30);
+  for (int i = 0; i < 5; ++i) {
+    bench.step();
+  }
+  Request& young = bench.submit(2, text(100, 12), 20);
+  while (bench.scheduler().totals().preemptions == 0) {
+    bench.step();
+  }
+  EXPECT_EQ(young.preemptions, 1);
+  EXPECT_EQ(old.preemptions, 0);
+  EXPECT_EQ(young.state(), RequestState::kPreempted);
+  const std::int64_t generated = young.generated_tokens();
+  EXPECT_GT(generated, 0) << "its tokens stay its own";
+  bench.run();
+  EXPECT_GE(bench.scheduler().totals().preemptions, 1);
+  EXPECT_EQ(bench.kv().usage().locked_tokens, 0);
+}
+
+TEST(Scheduler, WaitingIsBoundedAndAFullQueueRefuses) {
+  EngineOptions options = options_for(4, 16);
+  options.scheduler.waiting_max = 2;
+  Bench bench(options);
+  bench.submit(1, text(0, 4));
+  bench.submit(2, text(0, 4));
+  EXPECT_EQ(bench.scheduler().try_submit_or_null(
+                {.id = RequestId(3), .ns = NamespaceId(0), .prompt = {1}}),
+            nullptr);
+  bench.run();
+}
+
+TEST(Scheduler, GeneratedPagesArePublishedEverySixtyFourTokens) {
+  Bench bench(options_for(16, 64));
+  Request& request = bench.submit(1, text(0, 16), 200);
+  std::set<std::int64_t> published;
+  while (!bench.scheduler().idle() && request.generated_tokens() < 150) {
+    bench.step();
+    published.insert(request.sequence.published_tokens());
+  }
+  EXPECT_EQ(published, (std::set<std::int64_t>{16, 80, 144}));
+}
+
+TEST(Scheduler, LpmAdmitsTheLongestCachedPrefixFirst) {
+  EngineOptions options = options_for(4, 64);
+  options.kv.requests_max = 1;
+  options.scheduler.policy = SchedulePolicy::kLpm;
+  Bench bench(options);
+  bench.submit(1, text(0, 40));
+  bench.run();
+  bench.submit(2, text(900, 8));
+  bench.submit(3, text(0, 12) + text(700, 2));
+  bench.submit(4, text(0, 24) + text(800, 2));
+  bench.run();
+  EXPECT_EQ(bench.admitted(), (Ids{1, 4, 3, 2}));
+}
+
+TEST(Scheduler, ACacheThatSharesNothingMakesNobodyWait) {
+  EngineOptions options = options_for(4, 256);
+  options.kv.cache = "none";
+  Bench bench(options);
+  for (int i = 0; i < 4; ++i) {
+    bench.submit(i, text(0, 40), 3);
+  }
+  EXPECT_EQ(bench.plan().size(), 4u);
+  bench.complete();
+  bench.run();
+  EXPECT_EQ(bench.scheduler().totals().computed_prompt_tokens, 160);
+}
+
+}  // namespace
+}  // namespace stemma
