@@ -1,0 +1,188 @@
+// Engine: takes requests, runs steps, gives tokens. The serving loop around any Runner.
+//
+//   submit, cancel   from any thread; they only leave a message
+//   step             on the engine thread: takes the messages in, computes one batch, samples
+//   the events of a step say which tokens came and which requests ended
+//
+// Thread:     submit, cancel and wait_for_work from any thread; everything else from the engine
+//             thread only. Step and its events belong together: no other thread reads them.
+// Memory:     everything sized from EngineOptions when opened; a request's tokens are allocated by
+//             the thread that submits it. In steady state a step allocates nothing (I10).
+// Cost:       the Runner's, and a few microseconds a request in flight.
+// Not here:   text (engine/text_generation), HTTP (server/), what a batch computes (Runner).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/sampler.h"
+#include "stemma/ids.h"
+#include "stemma/kv_cache.h"
+#include "stemma/options.h"
+#include "stemma/prefix_cache.h"
+#include "stemma/result.h"
+#include "stemma/runner.h"
+
+namespace stemma {
+
+class Clock;
+class Inbox;
+class Request;
+class Scheduler;
+
+// What a user asks for.
+struct RequestSpec {
+  std::vector<TokenId> prompt;       // at least one token, each in the vocabulary
+  std::int64_t max_tokens = 128;     // output tokens at most, >= 1
+  SamplingParams sampling;           // greedy unless a temperature is set
+  std::vector<TokenId> stop_tokens;  // the output ends with the first of these
+  std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
+  NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
+};
+
+enum class FinishReason : std::uint8_t {
+  kNone,       // goes on
+  kStop,       // a stop token, or a stop string
+  kLength,     // max_tokens
+  kCancelled,  // the user gave up
+  kFailed,     // EngineEvent::error says why
+};
+
+// "none", "stop", "length", "cancelled", "failed".
+std::string_view finish_reason_name(FinishReason reason);
+
+// What one request cost.
+struct RequestStats {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;    // of the prompt, found in the cache when it was admitted
+  std::int64_t computed_tokens = 0;  // of the prompt; again after a preemption counts again
+  std::int64_t output_tokens = 0;
+  std::int64_t ttft_us = 0;   // from submit to the first output token; 0 if there was none
+  std::int64_t total_us = 0;  // from submit to the end
+  std::int64_t preemptions = 0;
+};
+
+// One request in one step.
+struct EngineEvent {
+  RequestId request;
+  TokenId token = -1;  // the token that came; -1: none
+  FinishReason finish = FinishReason::kNone;
+  RequestStats stats;  // where finish is not kNone
+  Error error;         // where finish is kFailed
+};
+
+struct StepReport {
+  std::int64_t computed_tokens = 0;
+  std::int64_t requests = 0;  // that computed something
+  // Why the queue was not taken in further ("no_pages", ...); empty if nothing was turned away.
+  std::string_view held_back;
+  // Valid until the next step.
+  std::span<const EngineEvent> events;
+};
+
+// Since the engine was opened.
+struct EngineTotals {
+  std::int64_t steps = 0;
+  std::int64_t prompt_tokens = 0;  // of requests that ended
+  std::int64_t cached_tokens = 0;
+  std::int64_t computed_prompt_tokens = 0;
+  std::int64_t output_tokens = 0;
+  std::int64_t finished_requests = 0;  // stop and length
+  std::int64_t cancelled_requests = 0;
+  std::int64_t failed_requests = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t evicted_pages = 0;
+};
+
+// What an engine is built around; all of it must outlive the engine.
+struct EngineParts {
+  Runner& runner;
+  KvPools pools;                  // of exactly KvCacheOptions::pages pages of page_size tokens
+  std::int64_t vocab_tokens = 0;  // of the runner's logits
+  const Clock& clock;
+};
+
+class Engine {
+ public:
+  // kInvalidArgument naming the option that is wrong, or where the pool differs from the options.
+  static Result<std::unique_ptr<Engine>> open(const EngineOptions& options,
+                                              const EngineParts& parts);
+  // Requests that have not ended are dropped without an event.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Any thread. Checks everything that can be checked without running; kInvalidArgument or
+  // kTooLarge says in one line, with the numbers, why a request is refused. What is accepted ends
+  // with exactly one event whose `finish` is not kNone.
+  Result<RequestId> submit(RequestSpec spec);
+
+  // Any thread, any number of times, in any state of the request: one that has ended is left alone.
+  // After the step that sees it there are no more tokens. kTooLarge if inbox_max messages wait.
+  Status cancel(RequestId id);
+
+  // Any thread. Waits until a message is there or the time is over.
+  void wait_for_work(std::chrono::microseconds time);
+
+  // Takes messages in, computes one batch if there is work, reports. A failure of the Runner fails
+  // the requests of its batch and nothing else.
+  StepReport step();
+
+  // Ends a request now as a stop token would: what it computed stays in the cache. nullopt if it
+  // has ended already. No event follows.
+  std::optional<RequestStats> stop(RequestId id);
+
+  // Whether a step would find nothing to do.
+  bool idle() const;
+  EngineTotals totals() const;
+  const KvCache& kv() const noexcept { return *kv_; }
+  const EngineOptions& options() const noexcept { return options_; }
+
+  // Every invariant of cache and scheduler; the first contradiction, or nullopt. Allocates.
+  std::optional<std::string> audit() const;
+
+ private:
+  // What the engine knows of a request beside what the scheduler does; one a place of its slab.
+  struct Extra {
+    SamplingParams sampling;
+    std::vector<TokenId> stop_tokens;
+    std::int64_t submitted_us = 0;
+    std::int64_t first_token_us = -1;
+  };
+
+  Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv);
+
+  Status check(const RequestSpec& spec) const;
+  Status check_extent(const RequestSpec& spec) const;
+  void drain_inbox();
+  void admit(RequestId id, RequestSpec spec, std::int64_t submitted_us);
+  void run_batch(StepReport& report);
+  void fail_batch(const Error& error);
+  void accept_tokens(const LogitsView& logits);
+  void accept_token(Request& request, TokenId token);
+  FinishReason finish_reason(const Request& request, TokenId token) const;
+  void refuse(RequestId id, Error error);
+  void fail(Request& request, const Error& error);
+  EngineEvent end_event(const Request& request, FinishReason reason);
+  Extra& extra_of(const Request& request);
+
+  EngineOptions options_;
+  EngineParts parts_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<Scheduler> scheduler_;  // its requests hold pages of kv_: destroyed before it
+  std::unique_ptr<Inbox> inbox_;
+  Sampler sampler_;
+  std::vector<Extra> extras_;
+  std::vector<EngineEvent> events_;
+  std::atomic<std::int64_t> next_id_ = 0;
+  EngineTotals totals_;
+};
+
+}  // namespace stemma

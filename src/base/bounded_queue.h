@@ -1,0 +1,129 @@
+// BoundedQueue: hands values from some threads to others; when it is full it says so and never
+// grows.
+//
+// Thread:     any number of producers and consumers.
+// Memory:     room for `items_max` values, fixed at construction.
+// Cost:       one uncontended lock an operation, a system call only to wake a sleeper.
+// Not here:   what the values mean; priorities; anything without a lock (nothing here is per
+// token).
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace stemma {
+
+template <typename T>
+class BoundedQueue {
+ public:
+  // REQUIRES: items_max >= 1.
+  explicit BoundedQueue(std::int64_t items_max) : ring_(static_cast<std::size_t>(items_max)) {
+    STEMMA_CHECK_GE(items_max, 1);
+  }
+
+  // Puts `item` behind the others. False if the queue is full or closed; `item` is then unchanged.
+  bool try_push(T&& item) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_ || count_ == ring_.size()) {
+        return false;
+      }
+      ring_[(first_ + count_) % ring_.size()].emplace(std::move(item));
+      ++count_;
+    }
+    not_empty_.notify_one();
+    return true;
+  }
+
+  // The oldest value, or nullopt if there is none now.
+  std::optional<T> try_pop() {
+    std::optional<T> item;
+    {
+      const std::lock_guard lock(mutex_);
+      item = take_oldest();
+    }
+    if (item.has_value()) {
+      not_full_.notify_one();
+    }
+    return item;
+  }
+
+  // As try_push, but waits for room. False only if the queue is closed.
+  bool push(T&& item) {
+    {
+      std::unique_lock lock(mutex_);
+      not_full_.wait(lock, [this] { return closed_ || count_ < ring_.size(); });
+      if (closed_) {
+        return false;
+      }
+      ring_[(first_ + count_) % ring_.size()].emplace(std::move(item));
+      ++count_;
+    }
+    not_empty_.notify_one();
+    return true;
+  }
+
+  // As try_pop, but waits for a value. nullopt only if the queue is closed and empty.
+  std::optional<T> pop() {
+    std::optional<T> item;
+    {
+      std::unique_lock lock(mutex_);
+      not_empty_.wait(lock, [this] { return closed_ || count_ > 0; });
+      item = take_oldest();
+    }
+    not_full_.notify_one();
+    return item;
+  }
+
+  // Waits until there is a value, the queue is closed, or the time is over. Whether there is one.
+  bool wait_for_item(std::chrono::microseconds time) {
+    std::unique_lock lock(mutex_);
+    return not_empty_.wait_for(lock, time, [this] { return closed_ || count_ > 0; }) && count_ > 0;
+  }
+
+  // From now on nothing is taken in; what is inside can still be popped. Wakes every sleeper.
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    not_empty_.notify_all();
+    not_full_.notify_all();
+  }
+
+  std::int64_t items() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::int64_t>(count_);
+  }
+  std::int64_t items_max() const noexcept { return static_cast<std::int64_t>(ring_.size()); }
+
+ private:
+  // REQUIRES: mutex_ is held.
+  std::optional<T> take_oldest() {
+    if (count_ == 0) {
+      return std::nullopt;
+    }
+    std::optional<T> item(std::move(*ring_[first_]));
+    ring_[first_].reset();
+    first_ = (first_ + 1) % ring_.size();
+    --count_;
+    return item;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable not_empty_;
+  std::condition_variable not_full_;
+  std::vector<std::optional<T>> ring_;
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace stemma

@@ -1,0 +1,331 @@
+// The loop: messages in, one batch, tokens out. A request is known to the scheduler by its place in
+// a slab; `extras_` is the engine's part of that slab.
+#include "stemma/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/prng.h"
+#include "engine/inbox.h"
+#include "sched/scheduler.h"
+
+namespace stemma {
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "none";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
+                                             const EngineParts& parts) {
+  STEMMA_RETURN_IF_ERROR(validate(options));
+  const KvShape& shape = parts.pools.full.shape();
+  if (shape.pages != options.kv.pages || shape.page_size != options.kv.page_size) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the pool has {} pages of {} tokens, the options say {} of {}",
+                             shape.pages, shape.page_size, options.kv.pages, options.kv.page_size)};
+  }
+  if (parts.vocab_tokens < 1) {
+    return Error{ErrorCode::kInvalidArgument, "vocab_tokens must be at least 1"};
+  }
+  STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.kv));
+  return std::unique_ptr<Engine>(new Engine(options, parts, std::move(kv)));
+}
+
+Engine::Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv)
+    : options_(options),
+      parts_(parts),
+      kv_(std::move(kv)),
+      scheduler_(std::make_unique<Scheduler>(*kv_, options.scheduler)),
+      inbox_(std::make_unique<Inbox>(options.inbox_max)),
+      sampler_(parts.vocab_tokens),
+      extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
+  // A step's events: one for each request in the batch, one for each message taken in.
+  events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
+}
+
+Engine::~Engine() = default;
+
+Result<RequestId> Engine::submit(RequestSpec spec) {
+  STEMMA_RETURN_IF_ERROR(check(spec));
+  // Room for the whole output now, on the caller's thread, so that no step has to allocate it.
+  spec.prompt.reserve(spec.prompt.size() + static_cast<std::size_t>(spec.max_tokens));
+  const RequestId id(next_id_.fetch_add(1));
+  if (!spec.sampling.seed.has_value()) {
+    spec.sampling.seed =
+        mix64(options_.sampling_seed ^ mix64(static_cast<std::uint64_t>(id.value())));
+  }
+  InboxMessage message = {id, std::move(spec), parts_.clock.now_us()};
+  if (!inbox_->try_post(std::move(message))) {
+    return Error{ErrorCode::kTooLarge,
+                 fmt::format("inbox_max: {} messages wait already", inbox_->messages_max())};
+  }
+  return id;
+}
+
+Status Engine::check(const RequestSpec& spec) const {
+  if (spec.prompt.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "prompt must have at least one token"};
+  }
+  const auto outside = [&](TokenId token) { return token < 0 || token >= parts_.vocab_tokens; };
+  const auto wrong = std::find_if(spec.prompt.begin(), spec.prompt.end(), outside);
+  if (wrong != spec.prompt.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("prompt token {} is {}, outside the vocabulary of {} tokens",
+                             wrong - spec.prompt.begin(), *wrong, parts_.vocab_tokens)};
+  }
+  const auto stop = std::find_if(spec.stop_tokens.begin(), spec.stop_tokens.end(), outside);
+  if (stop != spec.stop_tokens.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("stop token {} is outside the vocabulary of {} tokens", *stop,
+                             parts_.vocab_tokens)};
+  }
+  STEMMA_RETURN_IF_ERROR(spec.sampling.validate(parts_.vocab_tokens));
+  return check_extent(spec);
+}
+
+// Whether the request could run if it were alone.
+Status Engine::check_extent(const RequestSpec& spec) const {
+  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  const std::int64_t context = options_.kv.context_tokens_max;
+  if (spec.max_tokens < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("max_tokens must be at least 1 (got {})", spec.max_tokens)};
+  }
+  if (spec.max_tokens > context || prompt + spec.max_tokens > context) {
+    return Error{
+        ErrorCode::kTooLarge,
+        fmt::format("prompt of {} tokens and max_tokens {} exceed the context of {} tokens", prompt,
+                    spec.max_tokens, context)};
+  }
+  // The last output token is never an input: it needs no place.
+  const std::int64_t pool_tokens = options_.kv.pages * options_.kv.page_size;
+  if (prompt + spec.max_tokens - 1 > pool_tokens) {
+    return Error{
+        ErrorCode::kTooLarge,
+        fmt::format("prompt of {} tokens and max_tokens {} exceed the KV pool of {} tokens "
+                    "({} pages of {})",
+                    prompt, spec.max_tokens, pool_tokens, options_.kv.pages,
+                    options_.kv.page_size)};
+  }
+  return {};
+}
+
+Status Engine::cancel(RequestId id) {
+  InboxMessage message = {id, std::nullopt, 0};
+  if (!inbox_->try_post(std::move(message))) {
+    return Error{ErrorCode::kTooLarge,
+                 fmt::format("inbox_max: {} messages wait already", inbox_->messages_max())};
+  }
+  return {};
+}
+
+void Engine::wait_for_work(std::chrono::microseconds time) {
+  inbox_->wait(time);
+}
+
+StepReport Engine::step() {
+  events_.clear();
+  drain_inbox();
+  StepReport report;
+  if (scheduler_->plan_step()) {
+    run_batch(report);
+  }
+  if (const auto held_back = scheduler_->held_back()) {
+    report.held_back = admission_name(*held_back);
+  }
+  report.events = events_;
+  return report;
+}
+
+// At most inbox_max messages a step, so that a flood of them cannot stop the requests that run.
+void Engine::drain_inbox() {
+  for (std::int64_t taken = 0; taken < inbox_->messages_max(); ++taken) {
+    std::optional<InboxMessage> message = inbox_->try_take();
+    if (!message.has_value()) {
+      return;
+    }
+    if (message->spec.has_value()) {
+      admit(message->id, std::move(*message->spec), message->posted_us);
+    } else if (Request* request = scheduler_->find_or_null(message->id)) {
+      scheduler_->cancel(*request);
+      events_.push_back(end_event(*request, FinishReason::kCancelled));
+    }
+  }
+}
+
+void Engine::admit(RequestId id, RequestSpec spec, std::int64_t submitted_us) {
+  const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest);
+  if (!ns.has_value()) {
+    return refuse(id, {ErrorCode::kTooLarge, "as many namespaces are open as the cache may have"});
+  }
+  const Request* request = scheduler_->try_submit_or_null({.id = id,
+                                                           .ns = *ns,
+                                                           .prompt = std::move(spec.prompt),
+                                                           .output_tokens_max = spec.max_tokens,
+                                                           .priority = spec.priority});
+  if (request == nullptr) {
+    return refuse(id, {ErrorCode::kTooLarge, fmt::format("waiting_max: {} requests wait already",
+                                                         options_.scheduler.waiting_max)});
+  }
+  Extra& extra = extra_of(*request);
+  extra.sampling = std::move(spec.sampling);
+  extra.stop_tokens = std::move(spec.stop_tokens);
+  extra.submitted_us = submitted_us;
+  extra.first_token_us = -1;
+}
+
+void Engine::run_batch(StepReport& report) {
+  const KvBatch batch = scheduler_->batch();
+  const std::int64_t step = kv_->begin_step();
+  const Result<LogitsView> logits = parts_.runner.forward(batch, parts_.pools);
+  kv_->retire_step(step);
+  ++totals_.steps;
+  report.computed_tokens = batch.rows();
+  report.requests = static_cast<std::int64_t>(batch.requests.size());
+  if (!logits.ok()) {
+    return fail_batch(logits.error());
+  }
+  if (logits->outputs != batch.outputs() || logits->vocab_tokens != parts_.vocab_tokens) {
+    return fail_batch(
+        {ErrorCode::kInternal,
+         fmt::format("the model gave {} x {} logits instead of {} x {}", logits->outputs,
+                     logits->vocab_tokens, batch.outputs(), parts_.vocab_tokens)});
+  }
+  scheduler_->complete_step();
+  accept_tokens(*logits);
+}
+
+// Nothing of this step is published: its pages go back with their sequences.
+void Engine::fail_batch(const Error& error) {
+  for (Request* request : scheduler_->scheduled()) {
+    fail(*request, error);
+  }
+}
+
+void Engine::accept_tokens(const LogitsView& logits) {
+  const auto outputs = scheduler_->outputs();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Request& request = *outputs[i];
+    const SamplingHistory history = {.tokens = request.tokens,
+                                     .prompt_tokens = request.prompt_tokens};
+    const auto token = sampler_.try_sample(logits.row(static_cast<std::int64_t>(i)),
+                                           extra_of(request).sampling, history);
+    if (token.has_value()) {
+      accept_token(request, *token);
+    } else {
+      fail(request, {ErrorCode::kInternal, "the model gave logits of which none is a number"});
+    }
+  }
+}
+
+void Engine::accept_token(Request& request, TokenId token) {
+  request.tokens.push_back(token);
+  Extra& extra = extra_of(request);
+  if (extra.first_token_us < 0) {
+    extra.first_token_us = parts_.clock.now_us();
+  }
+  const FinishReason reason = finish_reason(request, token);
+  if (reason == FinishReason::kNone) {
+    events_.push_back({.request = request.id, .token = token, .stats = {}, .error = {}});
+    return;
+  }
+  scheduler_->finish(request);
+  events_.push_back(end_event(request, reason));
+  events_.back().token = token;
+}
+
+FinishReason Engine::finish_reason(const Request& request, TokenId token) const {
+  const auto& stop_tokens = extras_[static_cast<std::size_t>(request.slot)].stop_tokens;
+  if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end()) {
+    return FinishReason::kStop;
+  }
+  return request.generated_tokens() == request.output_tokens_max ? FinishReason::kLength
+                                                                 : FinishReason::kNone;
+}
+
+void Engine::refuse(RequestId id, Error error) {
+  ++totals_.failed_requests;
+  events_.push_back(
+      {.request = id, .finish = FinishReason::kFailed, .stats = {}, .error = std::move(error)});
+}
+
+void Engine::fail(Request& request, const Error& error) {
+  scheduler_->fail(request);
+  events_.push_back(end_event(request, FinishReason::kFailed));
+  events_.back().error = error;
+}
+
+std::optional<RequestStats> Engine::stop(RequestId id) {
+  Request* request = scheduler_->find_or_null(id);
+  if (request == nullptr) {
+    return std::nullopt;
+  }
+  if (request->in_flight()) {
+    scheduler_->finish(*request);
+  } else {
+    scheduler_->cancel(*request);
+  }
+  return end_event(*request, FinishReason::kStop).stats;
+}
+
+// Counts the end of a request and describes it.
+EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
+  const Extra& extra = extra_of(request);
+  const RequestStats stats = {
+      .prompt_tokens = request.prompt_tokens,
+      .cached_tokens = request.cached_tokens,
+      .computed_tokens = request.computed_prompt_tokens,
+      .output_tokens = request.generated_tokens(),
+      .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
+      .total_us = parts_.clock.now_us() - extra.submitted_us,
+      .preemptions = request.preemptions};
+  totals_.prompt_tokens += stats.prompt_tokens;
+  totals_.cached_tokens += stats.cached_tokens;
+  totals_.output_tokens += stats.output_tokens;
+  totals_.finished_requests +=
+      reason == FinishReason::kStop || reason == FinishReason::kLength ? 1 : 0;
+  totals_.cancelled_requests += reason == FinishReason::kCancelled ? 1 : 0;
+  totals_.failed_requests += reason == FinishReason::kFailed ? 1 : 0;
+  return {.request = request.id, .finish = reason, .stats = stats, .error = {}};
+}
+
+Engine::Extra& Engine::extra_of(const Request& request) {
+  return extras_[static_cast<std::size_t>(request.slot)];
+}
+
+bool Engine::idle() const {
+  return scheduler_->idle() && inbox_->empty();
+}
+
+EngineTotals Engine::totals() const {
+  EngineTotals totals = totals_;
+  totals.computed_prompt_tokens = scheduler_->totals().computed_prompt_tokens;
+  totals.preemptions = scheduler_->totals().preemptions;
+  totals.evicted_pages = kv_->evicted_pages();
+  return totals;
+}
+
+std::optional<std::string> Engine::audit() const {
+  if (auto contradiction = kv_->audit()) {
+    return contradiction;
+  }
+  return scheduler_->audit();
+}
+
+}  // namespace stemma

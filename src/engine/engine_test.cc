@@ -1,0 +1,348 @@
+// Covers the engine around a model of a few lines: requests refused at the door with the numbers,
+// events, cancels in every state, failing models, threads, and a step loop that allocates nothing.
+#include "stemma/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <memory>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "pool/kv_pool_factory.h"
+
+namespace {
+std::atomic<std::int64_t> heap_allocations = 0;
+
+void* counted(std::size_t bytes) {
+  heap_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes)) {
+    return memory;
+  }
+  std::abort();
+}
+}  // namespace
+
+// Every plain allocation of this program is counted.
+void* operator new(std::size_t bytes) {
+  return counted(bytes);
+}
+void* operator new[](std::size_t bytes) {
+  return counted(bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kVocab = 32;
+
+// Answers (token + 1) mod 32; allocates nothing after its first large step.
+class NextToken final : public Runner {
+ public:
+  NextToken() { logits_.reserve(64 * kVocab); }
+
+  Result<LogitsView> forward(const KvBatch& batch, KvPools) override {
+    if (std::exchange(fail_next, false)) {
+      return Error{ErrorCode::kInternal, "out of order"};
+    }
+    logits_.assign(static_cast<std::size_t>(batch.outputs() * kVocab),
+                   std::exchange(nan_next, false) ? std::nanf("") : 0.0f);
+    for (std::size_t i = 0; i < batch.logit_rows.size(); ++i) {
+      const TokenId token = batch.tokens[static_cast<std::size_t>(batch.logit_rows[i])];
+      float& wanted = logits_[i * kVocab + static_cast<std::size_t>((token + 1) % kVocab)];
+      wanted = std::isnan(wanted) ? wanted : 1.0f;
+    }
+    return LogitsView{logits_.data(), batch.outputs(), kVocab};
+  }
+
+  bool fail_next = false;
+  bool nan_next = false;
+
+ private:
+  std::vector<float> logits_;
+};
+
+class EngineTest : public ::testing::Test {
+ protected:
+  EngineTest() {
+    options_.kv.page_size = 4;
+    options_.kv.pages = 64;
+    options_.kv.requests_max = 4;
+    options_.kv.context_tokens_max = 300;
+    options_.scheduler.step_tokens_max = 64;
+    options_.scheduler.chunk_tokens_max = 32;
+    options_.scheduler.waiting_max = 8;
+    options_.inbox_max = 16;
+  }
+
+  void open() {
+    ThreadPool threads(1);
+    const KvShape shape = {.layers = 1,
+                           .pages = options_.kv.pages,
+                           .page_size = options_.kv.page_size,
+                           .heads = 1,
+                           .head_dim = 4,
+                           .dtype = DType::kF32};
+    pool_ = std::move(make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads)).value();
+    auto engine = Engine::open(
+        options_, {.runner = model_, .pools = {*pool_}, .vocab_tokens = kVocab, .clock = clock_});
+    ASSERT_TRUE(engine.ok()) << to_string(engine.error());
+    engine_ = std::move(engine).value();
+  }
+
+  static RequestSpec spec(std::vector<TokenId> prompt, std::int64_t max_tokens) {
+    RequestSpec out;
+    out.prompt = std::move(prompt);
+    out.max_tokens = max_tokens;
+    return out;
+  }
+
+  // Steps until nothing is left; the events of each request in order.
+  std::map<RequestId, std::vector<EngineEvent>> run() {
+    std::map<RequestId, std::vector<EngineEvent>> events;
+    for (int left = 10'000; left > 0 && !engine_->idle(); --left) {
+      clock_.advance_us(10);
+      for (const EngineEvent& event : engine_->step().events) {
+        events[event.request].push_back(event);
+      }
+    }
+    EXPECT_TRUE(engine_->idle());
+    return events;
+  }
+
+  std::string refusal(RequestSpec wrong) {
+    const auto id = engine_->submit(std::move(wrong));
+    return id.ok() ? "accepted" : id.error().detail;
+  }
+
+  EngineOptions options_;
+  FakeClock clock_;
+  NextToken model_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, RefusesAtTheDoorWithTheNumbers) {
+  open();
+  EXPECT_EQ(refusal(spec({}, 1)), "prompt must have at least one token");
+  EXPECT_EQ(refusal(spec({1, 32}, 1)), "prompt token 1 is 32, outside the vocabulary of 32 tokens");
+  EXPECT_EQ(refusal(spec({-1}, 1)), "prompt token 0 is -1, outside the vocabulary of 32 tokens");
+  EXPECT_EQ(refusal(spec({1}, 0)), "max_tokens must be at least 1 (got 0)");
+  EXPECT_EQ(refusal(spec(std::vector<TokenId>(300, 1), 1)),
+            "prompt of 300 tokens and max_tokens 1 exceed the context of 300 tokens");
+  EXPECT_EQ(refusal(spec({1}, std::numeric_limits<std::int64_t>::max())),
+            "prompt of 1 tokens and max_tokens 9223372036854775807 exceed the context of 300 "
+            "tokens");
+  EXPECT_EQ(refusal(spec(std::vector<TokenId>(256, 1), 2)),
+            "prompt of 256 tokens and max_tokens 2 exceed the KV pool of 256 tokens (64 pages of "
+            "4)");
+  RequestSpec bad_stop = spec({1}, 1);
+  bad_stop.stop_tokens = {99};
+  EXPECT_EQ(refusal(bad_stop), "stop token 99 is outside the vocabulary of 32 tokens");
+  RequestSpec bad_sampling = spec({1}, 1);
+  bad_sampling.sampling.temperature = -1;
+  EXPECT_NE(refusal(bad_sampling), "accepted");
+  EXPECT_TRUE(engine_->idle());
+}
+
+TEST_F(EngineTest, WrongOptionsAreNamed) {
+  options_.scheduler.step_tokens_max = 3;
+  EXPECT_EQ(validate(options_).error().detail, "step_tokens_max must be at least 4 (got 3)");
+}
+
+TEST_F(EngineTest, ALargestRequestThatFitsIsAnswered) {
+  open();
+  const auto id = engine_->submit(spec(std::vector<TokenId>(250, 1), 7));
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(run()[*id].size(), 7u);
+}
+
+TEST_F(EngineTest, EventsCarryTokensAndThenTheEndWithWhatItCost) {
+  open();
+  const RequestId id = *engine_->submit(spec({5, 6, 7, 8, 9}, 3));
+  const auto events = run()[id];
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].token, 10);
+  EXPECT_EQ(events[0].finish, FinishReason::kNone);
+  EXPECT_EQ(events[2].token, 12);
+  EXPECT_EQ(events[2].finish, FinishReason::kLength);
+  const RequestStats& stats = events[2].stats;
+  EXPECT_EQ(stats.prompt_tokens, 5);
+  EXPECT_EQ(stats.cached_tokens, 0);
+  EXPECT_EQ(stats.computed_tokens, 5);
+  EXPECT_EQ(stats.output_tokens, 3);
+  EXPECT_EQ(stats.ttft_us, 10);
+  EXPECT_EQ(stats.total_us, 30);
+  const RequestId again = *engine_->submit(spec({5, 6, 7, 8, 9}, 1));
+  const EngineEvent second = run()[again].back();
+  EXPECT_EQ(second.stats.cached_tokens, 4);
+  EXPECT_EQ(second.stats.computed_tokens, 1);
+}
+
+TEST_F(EngineTest, AStopTokenEndsTheOutput) {
+  open();
+  RequestSpec wanted = spec({1}, 20);
+  wanted.stop_tokens = {30, 4};
+  const RequestId id = *engine_->submit(wanted);
+  const auto events = run()[id];
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events.back().token, 4);
+  EXPECT_EQ(events.back().finish, FinishReason::kStop);
+}
+
+TEST_F(EngineTest, CancelIsIdempotentInEveryState) {
+  for (int steps_before = 0; steps_before < 6; ++steps_before) {
+    open();
+    const RequestId id = *engine_->submit(spec(std::vector<TokenId>(70, 3), 3));
+    std::int64_t ends = 0;
+    const auto step = [&] {
+      for (const EngineEvent& event : engine_->step().events) {
+        ends += event.finish != FinishReason::kNone ? 1 : 0;
+      }
+    };
+    for (int i = 0; i < steps_before; ++i) {
+      step();
+    }
+    EXPECT_TRUE(engine_->cancel(id).ok());
+    EXPECT_TRUE(engine_->cancel(id).ok());
+    EXPECT_TRUE(engine_->cancel(RequestId(12'345)).ok());
+    step();
+    EXPECT_EQ(ends, 1) << "exactly one end, cancelled after " << steps_before << " steps";
+    EXPECT_TRUE(engine_->idle());
+    EXPECT_EQ(engine_->audit().value_or(""), "");
+    EXPECT_EQ(engine_->kv().usage().locked_tokens, 0);
+  }
+}
+
+TEST_F(EngineTest, AFailingModelFailsItsBatchAndTheEngineGoesOn) {
+  open();
+  const RequestId first = *engine_->submit(spec({1, 2, 3}, 5));
+  engine_->step();
+  model_.fail_next = true;
+  const auto failed = run()[first].back();
+  EXPECT_EQ(failed.finish, FinishReason::kFailed);
+  EXPECT_EQ(failed.error.detail, "out of order");
+  const RequestId second = *engine_->submit(spec({1, 2, 3}, 5));
+  EXPECT_EQ(run()[second].back().finish, FinishReason::kLength);
+  model_.nan_next = true;
+  const RequestId third = *engine_->submit(spec({1, 2, 3}, 5));
+  EXPECT_EQ(run()[third].back().finish, FinishReason::kFailed);
+  EXPECT_EQ(engine_->totals().failed_requests, 2);
+}
+
+TEST_F(EngineTest, QueuesAreBoundedAndSayWhoIsFull) {
+  options_.inbox_max = 12;
+  open();
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 12; ++i) {
+    ids.push_back(*engine_->submit(spec({1, 2}, 2)));
+  }
+  EXPECT_EQ(refusal(spec({1}, 1)), "inbox_max: 12 messages wait already");
+  EXPECT_FALSE(engine_->cancel(ids[0]).ok());
+  auto events = run();
+  EXPECT_EQ(engine_->totals().finished_requests, 8);
+  EXPECT_EQ(engine_->totals().failed_requests, 4);
+  EXPECT_EQ(events[ids[11]].back().error.detail, "waiting_max: 8 requests wait already");
+}
+
+TEST_F(EngineTest, StopEndsARequestNowAndKeepsWhatItComputed) {
+  open();
+  const RequestId id = *engine_->submit(spec({1, 2, 3, 4, 5}, 50));
+  engine_->step();
+  engine_->step();
+  const auto stats = engine_->stop(id);
+  ASSERT_TRUE(stats.has_value());
+  EXPECT_EQ(stats->output_tokens, 2);
+  EXPECT_FALSE(engine_->stop(id).has_value());
+  EXPECT_TRUE(engine_->idle());
+  EXPECT_EQ(engine_->kv().usage().evictable_tokens, 4);
+}
+
+TEST_F(EngineTest, RequestsMayComeFromManyThreads) {
+  options_.scheduler.waiting_max = 1000;
+  options_.inbox_max = 1000;
+  open();
+  {
+    std::vector<std::jthread> users;
+    for (int user = 0; user < 3; ++user) {
+      users.emplace_back([&, user] {
+        for (int i = 0; i < 50; ++i) {
+          const auto id = engine_->submit(spec({user, i % 32, 3}, 3));
+          ASSERT_TRUE(id.ok());
+          if (i % 5 == 0) {
+            EXPECT_TRUE(engine_->cancel(*id).ok());
+          }
+        }
+      });
+    }
+    for (int i = 0; i < 20; ++i) {
+      engine_->step();
+    }
+  }
+  run();
+  const EngineTotals totals = engine_->totals();
+  EXPECT_EQ(totals.finished_requests + totals.cancelled_requests, 150);
+}
+
+TEST_F(EngineTest, DecodeStepsAllocateNothing) {
+  open();
+  for (TokenId i = 0; i < 4; ++i) {
+    ASSERT_TRUE(engine_->submit(spec({i, 2, 3}, 55)).ok());
+  }
+  for (int i = 0; i < 5; ++i) {
+    engine_->step();
+  }
+  const std::int64_t before = heap_allocations;
+  for (int i = 0; i < 45; ++i) {
+    engine_->step();
+  }
+  EXPECT_EQ(heap_allocations - before, 0);
+  EXPECT_EQ(engine_->totals().steps, 50);
+  run();
+}
+
+TEST_F(EngineTest, ASteadyFlowOfRequestsAllocatesNothingInSteps) {
+  for (const char* policy : {"fcfs", "lpm", "dfs-weight", "hrrn", "shortest-uncached-first"}) {
+    options_.scheduler.policy = *parse_schedule_policy(policy);
+    open();
+    std::int64_t allocations = 0;
+    for (int round = 0; round < 300; ++round) {
+      // Prompts of one family, longer and shorter, more than the pool keeps; no more of them than
+      // are answered meanwhile.
+      std::vector<TokenId> prompt(static_cast<std::size_t>(20 + round % 40), 7);
+      prompt[static_cast<std::size_t>(5 + round % 13)] = static_cast<TokenId>(round % 31);
+      if (round % 3 == 0) {
+        ASSERT_TRUE(engine_->submit(spec(std::move(prompt), 3 + round % 5)).ok());
+      }
+      const std::int64_t before = heap_allocations;
+      engine_->step();
+      allocations += round < 100 ? 0 : heap_allocations - before;
+    }
+    EXPECT_EQ(allocations, 0) << policy;
+    EXPECT_GT(engine_->totals().evicted_pages, 0);
+    run();
+  }
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,41 @@
+// Inbox: what other threads ask of the engine thread, in the order in which they asked.
+//
+// Submissions and cancels share one queue, so that a cancel never overtakes its request.
+//
+// Thread:     try_post and wait from any thread, try_take from the engine thread.
+// Memory:     inbox_max messages, and the prompts inside them.
+// Cost:       one lock a message.
+// Not here:   checking requests (Engine::submit), outputs (events of a step).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/bounded_queue.h"
+#include "stemma/engine.h"
+
+namespace stemma {
+
+struct InboxMessage {
+  RequestId id;
+  std::optional<RequestSpec> spec;  // a submission; without it, a cancel
+  std::int64_t posted_us = 0;
+};
+
+class Inbox {
+ public:
+  explicit Inbox(std::int64_t messages_max) : messages_(messages_max) {}
+
+  // False, and `message` unchanged, if messages_max wait.
+  bool try_post(InboxMessage&& message) { return messages_.try_push(std::move(message)); }
+  std::optional<InboxMessage> try_take() { return messages_.try_pop(); }
+  void wait(std::chrono::microseconds time) { messages_.wait_for_item(time); }
+
+  bool empty() const { return messages_.items() == 0; }
+  std::int64_t messages_max() const noexcept { return messages_.items_max(); }
+
+ private:
+  BoundedQueue<InboxMessage> messages_;
+};
+
+}  // namespace stemma
