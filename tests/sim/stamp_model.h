@@ -1,0 +1,69 @@
+// StampModel: a Runner that computes nothing and checks everything.
+//
+// Into each slot it writes a stamp: a value computed from (hash of the prefix up to the token,
+// position, layer, head). Each step it walks every request's pages through the page table, from
+// position 0, and compares every slot of every layer and head with the stamp that belongs there:
+// a stale, evicted, misrouted, torn or doubly used page shows in the step that reads it. Its logits
+// are a function of the prefix hash, so that a request's output has a closed form (stamp_output).
+//
+// Thread:     one.
+// Memory:     one row of logits an output.
+// Cost:       O(context x layers x heads) a request and step: for tests.
+// Not here:   who owns pages: KvCache::audit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stemma/kv_pool.h"
+#include "stemma/runner.h"
+
+namespace stemma {
+
+inline constexpr std::int64_t kStampVocab = 61;
+
+// The pool shape that stamps need: f32, head_dim 8.
+KvShape stamp_shape(std::int64_t pages, std::int64_t page_size);
+// A real pool of that shape.
+std::unique_ptr<KvPool> make_stamp_pool(const KvShape& shape, KvLayout layout);
+
+// What the model answers to `prompt`, greedily, in closed form.
+std::vector<TokenId> stamp_output(std::span<const TokenId> prompt, std::int64_t output_tokens);
+
+class StampModel final : public Runner {
+ public:
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+
+  // The first contradiction that was found; empty if none was.
+  const std::string& fault() const noexcept { return fault_; }
+  // The next step fails without computing anything.
+  void fail_next_step() noexcept { fail_next_ = true; }
+  // The next step writes half of its rows and then fails.
+  void tear_next_step() noexcept { tear_next_ = true; }
+  std::int64_t computed_tokens() const noexcept { return computed_tokens_; }
+  std::int64_t checked_slots() const noexcept { return checked_slots_; }
+
+ private:
+  struct Place;
+
+  void check_batch(const KvBatch& batch);
+  std::uint64_t check_prefix(const KvBatch& batch, std::int64_t request, KvPool& pool);
+  std::uint64_t read_stamp(const Place& place, std::uint64_t before, KvPool& pool);
+  void write_stamp(SlotId slot, std::uint64_t hash, const Place& place, KvPool& pool);
+  void report(const std::string& what);
+
+  std::string fault_;
+  bool fail_next_ = false;
+  bool tear_next_ = false;
+  std::int64_t computed_tokens_ = 0;
+  std::int64_t checked_slots_ = 0;
+  std::vector<float> logits_;
+  std::vector<SlotId> slots_;
+  std::vector<float> k_;
+  std::vector<float> v_;
+};
+
+}  // namespace stemma
