@@ -1,0 +1,75 @@
+#include "template/chat_template.h"
+
+#include <utility>
+
+#include "template/parser.h"
+#include "template/renderer.h"
+#include "template/template_json.h"
+
+namespace stemma {
+namespace {
+
+using jinja::Value;
+
+void set_functions(jinja::Scopes& scopes, const RenderOptions& options) {
+  scopes.set("raise_exception", Value::function(jinja::Function::kRaiseException));
+  scopes.set("namespace", Value::function(jinja::Function::kNamespace));
+  scopes.set("range", Value::function(jinja::Function::kRange));
+  scopes.set("dict", Value::function(jinja::Function::kDict));
+  if (options.strftime_now) {
+    scopes.set("strftime_now", Value::function(jinja::Function::kStrftimeNow));
+  }
+}
+
+// Binds `name`, or says which of the caller's values cannot be one.
+Status set_json(jinja::Scopes& scopes, jinja::Arena& arena, std::string_view name,
+                const TemplateJson& json) {
+  Result<Value> value = jinja::from_json(arena, json);
+  if (!value.ok())
+    return Error{value.error().code, std::string(name) + ": " + value.error().detail};
+  scopes.set(name, *value);
+  return {};
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const jinja::Program> program)
+    : program_(std::move(program)) {}
+
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string_view file_name) {
+  STEMMA_ASSIGN_OR_RETURN(auto program, jinja::parse_program(source, file_name));
+  return ChatTemplate(std::move(program));
+}
+
+void ChatTemplate::set_special_tokens(std::optional<std::string> bos_token,
+                                      std::optional<std::string> eos_token) {
+  bos_token_ = std::move(bos_token);
+  eos_token_ = std::move(eos_token);
+}
+
+Result<std::string> ChatTemplate::render(const TemplateJson& messages,
+                                         const RenderOptions& options) const {
+  if (!messages.is_array()) {
+    return Error{ErrorCode::kInvalidArgument, "messages: not an array"};
+  }
+  if (!options.extra.is_null() && !options.extra.is_object()) {
+    return Error{ErrorCode::kInvalidArgument, "extra: not an object"};
+  }
+  jinja::Arena arena(options.limits);
+  jinja::Scopes scopes;
+  set_functions(scopes, options);
+  const auto& bos_token = options.bos_token ? options.bos_token : bos_token_;
+  const auto& eos_token = options.eos_token ? options.eos_token : eos_token_;
+  if (bos_token) scopes.set("bos_token", Value::text(*bos_token));
+  if (eos_token) scopes.set("eos_token", Value::text(*eos_token));
+  STEMMA_RETURN_IF_ERROR(set_json(scopes, arena, "messages", messages));
+  STEMMA_RETURN_IF_ERROR(set_json(scopes, arena, "tools", options.tools));
+  scopes.set("documents", Value::none());
+  scopes.set("add_generation_prompt", Value::boolean(options.add_generation_prompt));
+  for (const auto& [name, value] : options.extra.items()) {
+    STEMMA_RETURN_IF_ERROR(set_json(scopes, arena, name, value));
+  }
+  return jinja::Renderer(*program_, arena, scopes, options.strftime_now).run();
+}
+
+}  // namespace stemma

@@ -1,0 +1,78 @@
+// ChatTemplate: a conversation as the text that a model was trained on, by the template in the
+// model's own files.
+//
+// Thread:     immutable; any number of renderings at a time.
+// Memory:     the parsed template; a rendering is bounded by RenderLimits.
+// Cost:       O(template + messages) for what templates do; every rendering makes its values anew.
+// Not here:   tokens (model/): a text that a template wrote gets no second BOS.
+//
+// Templates are Jinja. Stemma renders the part that the model families use, with trim_blocks and
+// lstrip_blocks on, and refuses any other construct by its name when the template is parsed: a
+// guess would be a wrong prompt.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "stemma/result.h"
+#include "template/arena.h"
+#include "template/program.h"
+
+namespace stemma {
+
+// JSON whose objects keep their order: templates print tools and arguments as the client wrote
+// them. Parse requests into this type; a plain nlohmann::json converts, its keys sorted.
+using TemplateJson = nlohmann::ordered_json;
+
+struct RenderOptions {
+  bool add_generation_prompt = true;
+  // The texts of the model's own tokens; absent ones are those of the model's files (see
+  // load_chat_template).
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  TemplateJson tools;  // an array; null for none
+  TemplateJson extra;  // an object of more variables, such as enable_thinking; null for none
+  // The current date in a strftime format. Empty: templates find no strftime_now and use their own
+  // date.
+  std::function<std::string(std::string_view format)> strftime_now;
+  jinja::RenderLimits limits;
+};
+
+class ChatTemplate {
+ public:
+  // Errors name file, line and construct: kUnsupported for Jinja that is not rendered, kCorrupt for
+  // a mistake.
+  static Result<ChatTemplate> parse(std::string_view source, std::string_view file_name);
+
+  // The text of `messages`, an array of objects. Errors: what the template refuses
+  // (raise_exception), an operation that has no meaning for these messages (kInvalidArgument), a
+  // limit (kTooLarge).
+  Result<std::string> render(const TemplateJson& messages, const RenderOptions& options) const;
+
+  // What bos_token and eos_token stand for where RenderOptions has none. Absent: undefined, which
+  // prints as nothing.
+  void set_special_tokens(std::optional<std::string> bos_token,
+                          std::optional<std::string> eos_token);
+  const std::optional<std::string>& bos_token() const { return bos_token_; }
+  const std::optional<std::string>& eos_token() const { return eos_token_; }
+
+ private:
+  explicit ChatTemplate(std::unique_ptr<const jinja::Program> program);
+
+  std::unique_ptr<const jinja::Program> program_;
+  std::optional<std::string> bos_token_;
+  std::optional<std::string> eos_token_;
+};
+
+// The template of a model: chat_template.jinja, else the field chat_template of
+// tokenizer_config.json (a text, or a list of which the one named "default" is taken), with that
+// file's bos_token and eos_token. Nothing where the model has no template. Errors name the file and
+// the field.
+Result<std::optional<ChatTemplate>> load_chat_template(const std::filesystem::path& model_dir);
+
+}  // namespace stemma

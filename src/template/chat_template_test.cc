@@ -1,0 +1,245 @@
+// What is covered: a template in use: messages, tools, special tokens, dates, limits, and where a
+// model keeps its template. How: small templates, one in the manner of each model family, and a
+// directory of the test's own.
+#include "template/chat_template.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "template/testing_render.h"
+
+namespace stemma {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ChatTemplate, RendersAConversationWithHeaders) {
+  const std::string source =
+      "{{- bos_token }}\n"
+      "{%- for message in messages %}\n"
+      "    {{- '<|' + message['role'] + '|>\\n\\n' + message['content'] | trim + '<|end|>' }}\n"
+      "{%- endfor %}\n"
+      "{%- if add_generation_prompt %}\n"
+      "    {{- '<|assistant|>\\n\\n' }}\n"
+      "{%- endif %}\n";
+  RenderOptions options = test_options();
+  const std::string conversation =
+      "<s><|system|>\n\nS<|end|><|user|>\n\nHi é🙂<|end|><|assistant|>\n\nok<|end|>";
+  EXPECT_EQ(rendered(source, options), conversation + "<|assistant|>\n\n");
+  options.add_generation_prompt = false;
+  EXPECT_EQ(rendered(source, options), conversation);
+}
+
+TEST(ChatTemplate, SplitsReasoningFromContent) {
+  const std::string source =
+      "{%- set content = '<think>\\nwhy\\n</think>\\n\\nbecause' %}"
+      "{%- set reasoning = "
+      "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}"
+      "{{- reasoning }}|{{ content.split('</think>')[-1].lstrip('\\n') }}";
+  EXPECT_EQ(rendered(source), "why|because");
+}
+
+TEST(ChatTemplate, FindsTheLastUserTurnFromBehind) {
+  const std::string source =
+      "{%- set ns = namespace(seen=false, index=-1) %}"
+      "{%- for message in messages[::-1] %}"
+      "{%- if not ns.seen and message.role == 'user' %}"
+      "{%- set ns.seen = true %}{%- set ns.index = (messages|length - 1) - loop.index0 %}"
+      "{%- endif %}{%- endfor %}{{ ns.index }}";
+  EXPECT_EQ(rendered(source), "1");
+}
+
+TEST(ChatTemplate, ToolsKeepTheOrderOfTheirKeys) {
+  EXPECT_EQ(
+      rendered(
+          "{% for tool in tools %}{{ tool.function.parameters.properties | tojson }}{% endfor %}"),
+      R"({"b": {"type": "string"}, "a": {"type": "integer"}})");
+}
+
+TEST(ChatTemplate, WithoutToolsTheNameIsNone) {
+  RenderOptions options;
+  EXPECT_EQ(rendered("{{ tools is none }} {{ tools is defined }}", options), "True True");
+}
+
+TEST(ChatTemplate, SpecialTokensThatTheModelDoesNotHaveAreUndefined) {
+  EXPECT_EQ(rendered("[{{ bos_token }}]{{ eos_token is defined }}", RenderOptions()), "[]False");
+}
+
+TEST(ChatTemplate, ExtraVariablesAreFound) {
+  RenderOptions options;
+  options.extra = {{"enable_thinking", false}};
+  EXPECT_EQ(rendered("{{ enable_thinking is defined and enable_thinking is false }}", options),
+            "True");
+  options.extra = 5;
+  EXPECT_EQ(rendered("", options), "invalid_argument: extra: not an object");
+}
+
+TEST(ChatTemplate, TheDateComesFromTheCallerOrNotAtAll) {
+  const std::string source =
+      "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% else %}26 Jul 2024{% endif "
+      "%}";
+  RenderOptions options;
+  EXPECT_EQ(rendered(source, options), "26 Jul 2024");
+  options.strftime_now = [](std::string_view format) { return "<" + std::string(format) + ">"; };
+  EXPECT_EQ(rendered(source, options), "<%d %b %Y>");
+}
+
+TEST(ChatTemplate, MessagesAreAnArray) {
+  const auto chat = ChatTemplate::parse("x", "t.jinja");
+  ASSERT_TRUE(chat.ok());
+  const auto text = chat->render(TemplateJson::object(), {});
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().detail, "messages: not an array");
+}
+
+TEST(ChatTemplate, JsonBeyondItsRangesIsRefused) {
+  RenderOptions options;
+  options.extra = TemplateJson::parse(R"({"n": 18446744073709551615})");
+  EXPECT_EQ(rendered("", options), "invalid_argument: n: JSON holds an integer beyond 64 bits");
+  options.extra =
+      TemplateJson::parse("{\"n\": " + std::string(200, '[') + std::string(200, ']') + "}");
+  EXPECT_EQ(rendered("", options), "invalid_argument: n: JSON is nested too deeply");
+}
+
+TEST(ChatTemplate, MovesWithItsText) {
+  auto chat = ChatTemplate::parse("a{{ 'b\\n' }}{{ x }}", "t.jinja");
+  ASSERT_TRUE(chat.ok());
+  const ChatTemplate moved = std::move(chat).value();
+  const auto text = moved.render(test_messages(), test_options());
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(*text, "ab\nex");
+}
+
+class ChatTemplateLimits : public ::testing::Test {
+ protected:
+  ChatTemplateLimits() {
+    options_.limits = {.bytes_max = 100'000, .output_bytes_max = 10'000, .steps_max = 10'000};
+  }
+  RenderOptions options_;
+};
+
+TEST_F(ChatTemplateLimits, Steps) {
+  EXPECT_EQ(rendered("{% for i in range(1000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}",
+                     options_),
+            "too_large: t.jinja:1: rendering exceeds its limit of memory for values");
+  options_.limits.bytes_max = 100'000'000;
+  EXPECT_EQ(
+      rendered("{% for i in range(1000) %}\n{% for j in range(1000) %}{% endfor %}{% endfor %}",
+               options_),
+      "too_large: t.jinja:2: rendering exceeds its limit of steps");
+}
+
+TEST_F(ChatTemplateLimits, Memory) {
+  options_.limits.steps_max = 1'000'000;
+  const std::string memory = "rendering exceeds its limit of memory for values";
+  EXPECT_THAT(rendered("{% set n = namespace(t='ab') %}{% for i in range(50) %}{% set n.t = n.t + "
+                       "n.t %}{% endfor %}",
+                       options_),
+              HasSubstr(memory));
+  EXPECT_THAT(rendered("{{ 'abcdefghij' * 9000 * 9000 }}", options_), HasSubstr(memory));
+  EXPECT_THAT(rendered("{{ [1] * 9000 }}", options_), HasSubstr(memory));
+  EXPECT_THAT(rendered("{{ ('a' * 5000).replace('a', 'b' * 5000) }}", options_), HasSubstr(memory));
+  EXPECT_THAT(rendered("{{ (['x' * 900] * 900) | join }}", options_), HasSubstr(memory));
+}
+
+TEST_F(ChatTemplateLimits, Output) {
+  options_.limits.steps_max = 1'000'000;
+  EXPECT_THAT(rendered("{% for i in range(500) %}{{ 'a' * 50 }}{% endfor %}", options_),
+              HasSubstr("rendering exceeds its limit of output"));
+}
+
+TEST_F(ChatTemplateLimits, DepthAndWeightOfAValue) {
+  options_.limits = {};
+  const std::string depth = "rendering exceeds its limit of depth or size of one value";
+  EXPECT_THAT(
+      rendered(
+          "{% set n = namespace(t=[]) %}{% for i in range(500) %}{% set n.t = [n.t] %}{% endfor %}",
+          options_),
+      HasSubstr(depth));
+  EXPECT_THAT(rendered("{% set n = namespace(t=[]) %}{% for i in range(60) %}{% set n.t = [n.t, "
+                       "n.t] %}{% endfor %}",
+                       options_),
+              HasSubstr(depth));
+}
+
+TEST(ChatTemplateLimitsOfRange, ARangeHasAtMostSoManyNumbers) {
+  EXPECT_EQ(rendered("{{ range(1000000000000)|list }}"),
+            "too_large: t.jinja:1: range(): more than 100000 numbers");
+}
+
+class LoadChatTemplate : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    dir_ = std::filesystem::path(::testing::TempDir()) /
+           (std::string("stemma_chat_template_") + test->name());
+    std::filesystem::remove_all(dir_);
+    std::filesystem::create_directories(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ / name, std::ios::binary) << text;
+  }
+
+  // What the model's template makes of the test's messages; "" where there is no template.
+  std::string load_and_render() {
+    const auto chat = load_chat_template(dir_);
+    if (!chat.ok()) return to_string(chat.error());
+    if (!chat->has_value()) return "";
+    const auto text = (*chat)->render(test_messages(), {});
+    return text.ok() ? *text : to_string(text.error());
+  }
+
+  std::string error_in(const std::string& name, const std::string& what) {
+    return "corrupt: " + (dir_ / name).string() + ": " + what;
+  }
+
+  std::filesystem::path dir_;
+};
+
+TEST_F(LoadChatTemplate, AModelMayHaveNone) {
+  EXPECT_EQ(load_and_render(), "");
+  write("tokenizer_config.json", R"({"bos_token": "<s>"})");
+  EXPECT_EQ(load_and_render(), "");
+}
+
+TEST_F(LoadChatTemplate, TheFileGoesBeforeTheField) {
+  write("tokenizer_config.json",
+        R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": "field"})");
+  EXPECT_EQ(load_and_render(), "field");
+  write("chat_template.jinja", "{{ bos_token }}file{{ eos_token }}");
+  EXPECT_EQ(load_and_render(), "<s>file</s>");
+}
+
+TEST_F(LoadChatTemplate, OfAListTheDefaultIsTaken) {
+  write(
+      "tokenizer_config.json",
+      R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
+  EXPECT_EQ(load_and_render(), "d");
+}
+
+TEST_F(LoadChatTemplate, ErrorsNameFileAndField) {
+  const std::string name = "tokenizer_config.json";
+  write(name, "{");
+  EXPECT_EQ(load_and_render(), error_in(name, "not a JSON object"));
+  write(name, R"({"chat_template": 5})");
+  EXPECT_EQ(load_and_render(), error_in(name, "chat_template: neither a text nor a list"));
+  write(name, R"({"chat_template": [{"name": "rag", "template": "t"}]})");
+  EXPECT_EQ(load_and_render(),
+            error_in(name, "chat_template: a list without an entry named \"default\""));
+  write(name, R"({"chat_template": [{"name": "rag"}]})");
+  EXPECT_EQ(load_and_render(),
+            error_in(name, "chat_template: an entry without the texts name and template"));
+  write(name, R"({"chat_template": "x", "bos_token": 5})");
+  EXPECT_EQ(load_and_render(),
+            error_in(name, "bos_token: neither a text nor an object with content"));
+  write(name, R"({"chat_template": "{{ x"})");
+  EXPECT_EQ(load_and_render(), error_in(name, "chat_template:1: a tag is not closed"));
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,61 @@
+// Evaluator: the value of an expression.
+//
+// Thread:     one rendering, one evaluator.
+// Memory:     new values go to the arena.
+// Cost:       one step an expression, charged to the arena.
+// Not here:   statements (renderer.h), what operators and builtins do (operators.h, builtin.h).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stemma/result.h"
+#include "template/arena.h"
+#include "template/program.h"
+#include "template/scopes.h"
+
+namespace stemma::jinja {
+
+// The current date in a strftime format; empty: templates find no function strftime_now.
+using DateFunction = std::function<std::string(std::string_view format)>;
+
+// All parameters are kept by reference and outlive the evaluator.
+class Evaluator {
+ public:
+  Evaluator(const Program& program, Arena& arena, Scopes& scopes, const DateFunction& date)
+      : program_(program), arena_(arena), scopes_(scopes), date_(date) {}
+
+  // Errors name the file, the line and the construct. A limit that was exceeded is an error too.
+  Result<Value> evaluate(ExpressionId id);
+  Result<bool> condition(ExpressionId id);
+
+ private:
+  Result<Value> value_of(const Expression& node);
+  Result<Value> sequence(const Expression& node, Kind kind);
+  Result<Value> mapping(const Expression& node);
+  Result<Value> logical(const Expression& node);
+  Result<Value> conditional(const Expression& node);
+  Result<Value> comparison(const Expression& node);
+  Result<Value> sliced(const Expression& node);
+  Result<Value> method(const Expression& node);
+  // A filter or a test.
+  Result<Value> applied(const Expression& node);
+  Result<Value> call(const Expression& node);
+  Result<Value> call_function(Function function, const Arguments& arguments);
+
+  // Operands from `first` on, in order.
+  Result<std::vector<Value>> operands(const Expression& node, std::size_t first);
+  Result<std::vector<NamedValue>> named(const Expression& node);
+  Result<Value> operand(const Expression& node, std::size_t i) {
+    return evaluate(node.operands[i]);
+  }
+
+  const Program& program_;
+  Arena& arena_;
+  Scopes& scopes_;
+  const DateFunction& date_;
+};
+
+}  // namespace stemma::jinja

@@ -1,0 +1,346 @@
+// The filters: `value | name(arguments)`. Each follows Jinja's filter of that name; tojson is the
+// one that the families' own renderers install (no HTML escapes, UTF-8 as it is).
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "template/builtin.h"
+#include "template/operators.h"
+#include "template/python_text.h"
+#include "template/template_json.h"
+
+namespace stemma::jinja {
+namespace {
+
+Error needs(std::string_view what, const Value& value) {
+  return type_error("needs " + std::string(what) + ", not " + described(value));
+}
+
+using CaseFunction = std::string (*)(std::string_view);
+
+Result<Value> change_case(const Call& call, CaseFunction change) {
+  STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
+  if (!is_ascii(text.text())) {
+    return Error{ErrorCode::kUnsupported,
+                 "changing the case of text beyond ASCII is not supported"};
+  }
+  return call.arena.text(change(text.text()));
+}
+
+Result<Value> filter_upper(const Call& call) {
+  return change_case(call, upper);
+}
+Result<Value> filter_lower(const Call& call) {
+  return change_case(call, lower);
+}
+Result<Value> filter_capitalize(const Call& call) {
+  return change_case(call, capitalize);
+}
+
+Result<Value> filter_trim(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
+  if (!call.has(0) || call.args[0]->is(Kind::kNone)) {
+    return Value::text(strip(text.text(), Side::kBoth));
+  }
+  if (!call.args[0]->is(Kind::kText)) return needs("characters", *call.args[0]);
+  return Value::text(strip(text.text(), Side::kBoth, call.args[0]->text()));
+}
+
+Result<Value> filter_string(const Call& call) {
+  return to_text(call.arena, call.self);
+}
+Result<Value> filter_safe(const Call& call) {
+  return call.self;
+}
+
+Result<Value> filter_length(const Call& call) {
+  const Value& value = call.self;
+  if (!value.is_defined()) return Value::integer(0);
+  if (value.is(Kind::kText)) return Value::integer(character_count(value.text()));
+  if (value.is(Kind::kMapping)) {
+    return Value::integer(static_cast<std::int64_t>(value.mapping().entries.size()));
+  }
+  if (!value.is(Kind::kList) && !value.is(Kind::kTuple)) return needs("a str, list or dict", value);
+  return Value::integer(static_cast<std::int64_t>(value.list().items.size()));
+}
+
+Result<Value> filter_list(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  return call.arena.sequence(Kind::kList, std::vector<Value>(items.begin(), items.end()));
+}
+
+Result<Value> filter_first(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  return items.empty() ? Value::undefined("first item") : items.front();
+}
+
+Result<Value> filter_last(const Call& call) {
+  if (call.self.is(Kind::kLazy)) return needs("a list", call.self);
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  return items.empty() ? Value::undefined("last item") : items.back();
+}
+
+Result<Value> filter_reverse(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  std::vector<Value> reversed(items.rbegin(), items.rend());
+  if (!call.self.is(Kind::kText)) return call.arena.sequence(Kind::kLazy, std::move(reversed));
+  TextBuilder out(call.arena);
+  for (const Value& character : reversed) out.append(character.text());
+  return out.finish();
+}
+
+// "a.b" of each item, as `attribute=` of several filters means it.
+Result<Value> nested_attribute(Arena& arena, const Value& item, const Value& path) {
+  if (!path.is(Kind::kText)) return needs("an attribute's name", path);
+  Value value = item;
+  for (const std::string_view name : split(path.text(), ".", -1)) {
+    STEMMA_ASSIGN_OR_RETURN(value, subscript(arena, value, Value::text(name)));
+  }
+  return value;
+}
+
+Result<Value> filter_join(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  Value separator = Value::text({});
+  if (call.has(0)) {
+    STEMMA_ASSIGN_OR_RETURN(separator, to_text(call.arena, *call.args[0]));
+  }
+  TextBuilder out(call.arena);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) out.append(separator.text());
+    Value item = items[i];
+    if (call.has(1)) {
+      STEMMA_ASSIGN_OR_RETURN(item, nested_attribute(call.arena, item, *call.args[1]));
+    }
+    STEMMA_RETURN_IF_ERROR(append_text(out, item));
+  }
+  return out.finish();
+}
+
+Result<Value> filter_default(const Call& call) {
+  const Value fallback = call.has(0) ? *call.args[0] : Value::text({});
+  if (!call.self.is_defined()) return fallback;
+  if (!call.has(1)) return call.self;
+  STEMMA_ASSIGN_OR_RETURN(const bool when_false, truth(*call.args[1]));
+  if (!when_false) return call.self;
+  STEMMA_ASSIGN_OR_RETURN(const bool self, truth(call.self));
+  return self ? call.self : fallback;
+}
+
+// The number at the whole of `text`, or nothing.
+template <typename Number>
+std::optional<Number> parsed(std::string_view text) {
+  text = strip(text, Side::kBoth);
+  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
+  Number number{};
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || end.ec != std::errc{} || end.ptr != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+Result<Value> filter_int(const Call& call) {
+  const Value fallback = call.has(0) ? *call.args[0] : Value::integer(0);
+  const Value& value = call.self;
+  if (value.is_whole()) return Value::integer(value.integer());
+  std::optional<double> real;
+  if (value.is(Kind::kFloat)) real = value.real();
+  if (value.is(Kind::kText)) {
+    if (const auto whole = parsed<std::int64_t>(value.text())) return Value::integer(*whole);
+    real = parsed<double>(value.text());
+  }
+  if (!value.is_defined()) return type_error(described(value));
+  if (!real || !std::isfinite(*real)) return fallback;
+  if (std::fabs(*real) >= 0x1p63) return type_error("an integer beyond 64 bits");
+  return Value::integer(static_cast<std::int64_t>(*real));
+}
+
+Result<Value> filter_float(const Call& call) {
+  const Value fallback = call.has(0) ? *call.args[0] : Value::real(0);
+  if (call.self.is_number()) return Value::real(call.self.real());
+  if (!call.self.is_defined()) return type_error(described(call.self));
+  if (!call.self.is(Kind::kText)) return fallback;
+  const auto real = parsed<double>(call.self.text());
+  return real ? Value::real(*real) : fallback;
+}
+
+Result<Value> filter_abs(const Call& call) {
+  if (call.self.is(Kind::kFloat)) return Value::real(std::fabs(call.self.real()));
+  if (!call.self.is_whole()) return needs("a number", call.self);
+  if (call.self.integer() >= 0) return Value::integer(call.self.integer());
+  return arithmetic(call.arena, Operator::kSubtract, Value::integer(0), call.self);
+}
+
+Result<Value> filter_items(const Call& call) {
+  std::vector<Value> pairs;
+  if (call.self.is_defined()) {
+    if (!call.self.is(Kind::kMapping)) return needs("a dict", call.self);
+    for (const NamedValue& entry : call.self.mapping().entries) {
+      pairs.push_back(call.arena.sequence(Kind::kTuple, {Value::text(entry.name), entry.value}));
+    }
+  }
+  return call.arena.sequence(Kind::kLazy, std::move(pairs));
+}
+
+Result<Value> filter_replace(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
+  const Call method_call{call.arena, text, call.args, {}};
+  return find_method_or_null(Kind::kText, "replace")->apply(method_call);
+}
+
+Status read_separators(const Value& value, JsonFormat& format) {
+  if (value.is(Kind::kNone)) return {};
+  const bool pair = (value.is(Kind::kTuple) || value.is(Kind::kList)) &&
+                    value.list().items.size() == 2 && value.list().items[0].is(Kind::kText) &&
+                    value.list().items[1].is(Kind::kText);
+  if (!pair) return needs("two separators", value);
+  format.item_separator = value.list().items[0].text();
+  format.key_separator = value.list().items[1].text();
+  return {};
+}
+
+Result<Value> filter_tojson(const Call& call) {
+  JsonFormat format;
+  if (call.has(0)) {
+    STEMMA_ASSIGN_OR_RETURN(format.escape_non_ascii, truth(*call.args[0]));
+  }
+  if (call.has(1) && !call.args[1]->is(Kind::kNone)) {
+    if (!call.args[1]->is_whole()) return needs("a whole number as indent", *call.args[1]);
+    format.indent = std::clamp<std::int64_t>(call.args[1]->integer(), 0, 256);
+    format.item_separator = ",";
+  }
+  if (call.has(2)) STEMMA_RETURN_IF_ERROR(read_separators(*call.args[2], format));
+  if (call.has(3)) {
+    STEMMA_ASSIGN_OR_RETURN(const bool sort_keys, truth(*call.args[3]));
+    if (sort_keys) return Error{ErrorCode::kUnsupported, "sort_keys is not supported"};
+  }
+  return to_json(call.arena, call.self, format);
+}
+
+Result<Value> map_attribute(const Call& call, std::span<const Value> items) {
+  std::vector<Value> mapped;
+  for (const Value& item : items) {
+    Value fallback;
+    Value path;
+    for (const NamedValue& argument : call.named) {
+      if (argument.name != "attribute" && argument.name != "default") {
+        return type_error("there is no argument '" + std::string(argument.name) + "'");
+      }
+      (argument.name == "default" ? fallback : path) = argument.value;
+    }
+    STEMMA_ASSIGN_OR_RETURN(const Value value, nested_attribute(call.arena, item, path));
+    mapped.push_back(value.is_defined() || !fallback.is_defined() ? value : fallback);
+  }
+  return call.arena.sequence(Kind::kLazy, std::move(mapped));
+}
+
+std::span<const Value> positional_from(const Call& call, std::vector<Value>& storage,
+                                       std::size_t first) {
+  for (std::size_t i = first; i < call.args.size(); ++i) storage.push_back(*call.args[i]);
+  return storage;
+}
+
+Result<Value> filter_map(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  if (call.args.empty()) return map_attribute(call, items);
+  const Value& name = *call.args[0];
+  const Builtin* filter = name.is(Kind::kText) ? find_filter_or_null(name.text()) : nullptr;
+  if (filter == nullptr) {
+    return Error{ErrorCode::kUnsupported, "map with this filter is not supported"};
+  }
+  std::vector<Value> storage;
+  const Arguments arguments{positional_from(call, storage, 1), call.named};
+  std::vector<Value> mapped;
+  for (const Value& item : items) {
+    call.arena.charge_steps(1);
+    STEMMA_ASSIGN_OR_RETURN(const Value value, invoke(*filter, call.arena, item, arguments));
+    if (!call.arena.exceeded().empty()) break;
+    mapped.push_back(value);
+  }
+  return call.arena.sequence(Kind::kLazy, std::move(mapped));
+}
+
+// select, reject, selectattr and rejectattr: the items whose test (by default: truth) has the
+// wanted result.
+Result<Value> keep(const Call& call, bool by_attribute, bool wanted) {
+  if (by_attribute && call.args.empty()) return type_error("the attribute is missing");
+  const std::size_t test_at = by_attribute ? 1 : 0;
+  const Builtin* test = nullptr;
+  if (call.args.size() > test_at) {
+    const Value& name = *call.args[test_at];
+    test = name.is(Kind::kText) ? find_test_or_null(name.text()) : nullptr;
+    if (test == nullptr) return Error{ErrorCode::kUnsupported, "this test is not supported"};
+  }
+  std::vector<Value> storage;
+  const Arguments arguments{positional_from(call, storage, test_at + 1), call.named};
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  std::vector<Value> kept;
+  for (const Value& item : items) {
+    call.arena.charge_steps(1);
+    if (!call.arena.exceeded().empty()) break;
+    Value tested = item;
+    if (by_attribute) {
+      STEMMA_ASSIGN_OR_RETURN(tested, nested_attribute(call.arena, item, *call.args[0]));
+    }
+    if (test != nullptr) {
+      STEMMA_ASSIGN_OR_RETURN(tested, invoke(*test, call.arena, tested, arguments));
+    }
+    STEMMA_ASSIGN_OR_RETURN(const bool passes, truth(tested));
+    if (passes == wanted) kept.push_back(item);
+  }
+  return call.arena.sequence(Kind::kLazy, std::move(kept));
+}
+
+Result<Value> filter_select(const Call& call) {
+  return keep(call, false, true);
+}
+Result<Value> filter_reject(const Call& call) {
+  return keep(call, false, false);
+}
+Result<Value> filter_selectattr(const Call& call) {
+  return keep(call, true, true);
+}
+Result<Value> filter_rejectattr(const Call& call) {
+  return keep(call, true, false);
+}
+
+constexpr std::array kFilters = {
+    Builtin{"trim", filter_trim, {"chars"}},
+    Builtin{"tojson", filter_tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}},
+    Builtin{"length", filter_length},
+    Builtin{"count", filter_length},
+    Builtin{"join", filter_join, {"d", "attribute"}},
+    Builtin{"first", filter_first},
+    Builtin{"last", filter_last},
+    Builtin{"upper", filter_upper},
+    Builtin{"lower", filter_lower},
+    Builtin{"capitalize", filter_capitalize},
+    Builtin{"default", filter_default, {"default_value", "boolean"}},
+    Builtin{"d", filter_default, {"default_value", "boolean"}},
+    Builtin{"list", filter_list},
+    Builtin{"string", filter_string},
+    Builtin{"int", filter_int, {"default"}},
+    Builtin{"float", filter_float, {"default"}},
+    Builtin{"abs", filter_abs},
+    Builtin{"items", filter_items},
+    Builtin{"replace", filter_replace, {"old", "new", "count"}, 2},
+    Builtin{"reverse", filter_reverse},
+    Builtin{"safe", filter_safe},
+    Builtin{"map", filter_map, {}, 0, true},
+    Builtin{"select", filter_select, {}, 0, true},
+    Builtin{"reject", filter_reject, {}, 0, true},
+    Builtin{"selectattr", filter_selectattr, {}, 0, true},
+    Builtin{"rejectattr", filter_rejectattr, {}, 0, true},
+};
+
+}  // namespace
+
+const Builtin* find_filter_or_null(std::string_view name) {
+  return find_or_null(kFilters, name);
+}
+
+}  // namespace stemma::jinja

@@ -1,0 +1,101 @@
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "template/chat_template.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::size_t kFileBytesMax = std::size_t{64} << 20;
+
+// The file's bytes; nothing where it does not exist.
+Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
+  std::error_code failure;
+  if (!std::filesystem::exists(path, failure)) return std::optional<std::string>();
+  const auto bytes = std::filesystem::file_size(path, failure);
+  if (failure) {
+    return Error{ErrorCode::kIo, path.string() + ": " + failure.message(), failure.value()};
+  }
+  if (bytes > kFileBytesMax) {
+    return Error{ErrorCode::kTooLarge, path.string() + ": " + std::to_string(bytes) + " bytes"};
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) return Error{ErrorCode::kIo, path.string() + ": cannot be read"};
+  return std::optional<std::string>(std::move(text));
+}
+
+Error field_error(const std::filesystem::path& path, std::string_view field,
+                  std::string_view what) {
+  return Error{ErrorCode::kCorrupt,
+               path.string() + ": " + std::string(field) + ": " + std::string(what)};
+}
+
+// tokenizer_config.json as an object; null where there is no file.
+Result<TemplateJson> read_config(const std::filesystem::path& path) {
+  STEMMA_ASSIGN_OR_RETURN(const auto text, read_file(path));
+  if (!text) return TemplateJson();
+  TemplateJson config = TemplateJson::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) {
+    return Error{ErrorCode::kCorrupt, path.string() + ": not a JSON object"};
+  }
+  return config;
+}
+
+// A special token: a text, or an object with the text in its field content.
+Result<std::optional<std::string>> special_token(const TemplateJson& config,
+                                                 const std::filesystem::path& path,
+                                                 const char* field) {
+  const auto found = config.find(field);
+  if (found == config.end() || found->is_null()) return std::optional<std::string>();
+  const TemplateJson* text = &*found;
+  if (found->is_object() && found->contains("content")) text = &(*found)["content"];
+  if (!text->is_string())
+    return field_error(path, field, "neither a text nor an object with content");
+  return std::optional<std::string>(text->get<std::string>());
+}
+
+// The template in tokenizer_config.json, if there is one.
+Result<std::optional<std::string>> template_field(const TemplateJson& config,
+                                                  const std::filesystem::path& path) {
+  constexpr const char* kField = "chat_template";
+  const auto found = config.find(kField);
+  if (found == config.end() || found->is_null()) return std::optional<std::string>();
+  if (found->is_string()) return std::optional<std::string>(found->get<std::string>());
+  if (!found->is_array()) return field_error(path, kField, "neither a text nor a list");
+  for (const TemplateJson& entry : *found) {
+    const bool whole = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
+                       entry.contains("template") && entry["template"].is_string();
+    if (!whole) return field_error(path, kField, "an entry without the texts name and template");
+    if (entry["name"].get_ref<const std::string&>() == "default") {
+      return std::optional<std::string>(entry["template"].get<std::string>());
+    }
+  }
+  return field_error(path, kField, "a list without an entry named \"default\"");
+}
+
+}  // namespace
+
+Result<std::optional<ChatTemplate>> load_chat_template(const std::filesystem::path& model_dir) {
+  const std::filesystem::path jinja_path = model_dir / "chat_template.jinja";
+  const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
+  STEMMA_ASSIGN_OR_RETURN(const TemplateJson config, read_config(config_path));
+  STEMMA_ASSIGN_OR_RETURN(std::optional<std::string> source, read_file(jinja_path));
+  std::string name = jinja_path.string();
+  if (!source && !config.is_null()) {
+    STEMMA_ASSIGN_OR_RETURN(source, template_field(config, config_path));
+    name = config_path.string() + ": chat_template";
+  }
+  if (!source) return std::optional<ChatTemplate>();
+  STEMMA_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::parse(*source, name));
+  if (!config.is_null()) {
+    STEMMA_ASSIGN_OR_RETURN(auto bos_token, special_token(config, config_path, "bos_token"));
+    STEMMA_ASSIGN_OR_RETURN(auto eos_token, special_token(config, config_path, "eos_token"));
+    chat.set_special_tokens(std::move(bos_token), std::move(eos_token));
+  }
+  return std::optional<ChatTemplate>(std::move(chat));
+}
+
+}  // namespace stemma

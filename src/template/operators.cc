@@ -1,0 +1,270 @@
+#include "template/operators.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "template/builtin.h"
+#include "template/python_text.h"
+
+namespace stemma::jinja {
+namespace {
+
+// repr(value) into `out`: the form that items have inside a printed list.
+Status append_quoted(TextBuilder& out, const Value& value) {
+  if (!value.is(Kind::kText)) return append_text(out, value);
+  const auto quoted = quoted_text(value.text());
+  if (!quoted) {
+    return Error{ErrorCode::kUnsupported,
+                 "printing a list or dict that holds text beyond ASCII is not supported"};
+  }
+  out.append(*quoted);
+  return {};
+}
+
+Status append_list(TextBuilder& out, const Value& value) {
+  const std::vector<Value>& items = value.list().items;
+  const bool tuple = value.is(Kind::kTuple);
+  out.append(tuple ? "(" : "[");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) out.append(", ");
+    STEMMA_RETURN_IF_ERROR(append_quoted(out, items[i]));
+  }
+  out.append(!tuple ? "]" : items.size() == 1 ? ",)" : ")");
+  return {};
+}
+
+Status append_mapping(TextBuilder& out, const Mapping& mapping) {
+  out.append("{");
+  bool first = true;
+  for (const NamedValue& entry : mapping.entries) {
+    if (!first) out.append(", ");
+    first = false;
+    STEMMA_RETURN_IF_ERROR(append_quoted(out, Value::text(entry.name)));
+    out.append(": ");
+    STEMMA_RETURN_IF_ERROR(append_quoted(out, entry.value));
+  }
+  out.append("}");
+  return {};
+}
+
+// An index as Python counts it, from either end; nothing if it is outside.
+std::optional<std::size_t> position(std::int64_t index, std::size_t size) {
+  const auto count = static_cast<std::int64_t>(size);
+  if (index < 0) index += count;
+  if (index < 0 || index >= count) return std::nullopt;
+  return static_cast<std::size_t>(index);
+}
+
+// The indices that a slice selects, in order.
+std::vector<std::size_t> selected(std::int64_t count, const SliceBounds& bounds) {
+  const std::int64_t step = bounds.step.value_or(1);
+  const bool forward = step > 0;
+  const auto clamped = [&](std::optional<std::int64_t> bound, std::int64_t absent) {
+    if (!bound) return absent;
+    const std::int64_t from_begin =
+        *bound < 0 ? std::max<std::int64_t>(*bound, -count - 1) + count : *bound;
+    return std::clamp<std::int64_t>(from_begin, forward ? 0 : -1, forward ? count : count - 1);
+  };
+  const std::int64_t begin = clamped(bounds.begin, forward ? 0 : count - 1);
+  const std::int64_t end = clamped(bounds.end, forward ? count : -1);
+  const std::int64_t stride = std::clamp<std::int64_t>(step, -count - 1, count + 1);
+  std::vector<std::size_t> result;
+  for (std::int64_t i = begin; forward ? i < end : i > end; i += stride) {
+    result.push_back(static_cast<std::size_t>(i));
+  }
+  return result;
+}
+
+Value loop_attribute(const Loop& loop, std::string_view name) {
+  const auto index0 = static_cast<std::int64_t>(loop.position);
+  const auto count = static_cast<std::int64_t>(loop.items.size());
+  if (name == "index") return Value::integer(index0 + 1);
+  if (name == "index0") return Value::integer(index0);
+  if (name == "revindex") return Value::integer(count - index0);
+  if (name == "revindex0") return Value::integer(count - index0 - 1);
+  if (name == "first") return Value::boolean(index0 == 0);
+  if (name == "last") return Value::boolean(index0 + 1 == count);
+  if (name == "length") return Value::integer(count);
+  if (name == "depth") return Value::integer(1);  // of recursion, which there is none of
+  if (name == "depth0") return Value::integer(0);
+  if (name == "previtem" && index0 > 0) return loop.items[loop.position - 1];
+  if (name == "nextitem" && index0 + 1 < count) return loop.items[loop.position + 1];
+  return Value::undefined(name);
+}
+
+// What every dict of Python has, so that a key of that name cannot be reached with a dot.
+bool is_dict_method(std::string_view name) {
+  constexpr std::array<std::string_view, 11> kNames = {
+      "clear", "copy",    "fromkeys",   "get",    "items", "keys",
+      "pop",   "popitem", "setdefault", "update", "values"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+// A method that is named but not called is a value in Jinja; here it is refused.
+Result<Value> absent_attribute(const Value& value, std::string_view name) {
+  const bool method = value.is(Kind::kMapping) ? is_dict_method(name)
+                                               : find_method_or_null(value.kind(), name) != nullptr;
+  if (method) {
+    return Error{ErrorCode::kUnsupported,
+                 "the method ." + std::string(name) + " used as a value is not supported"};
+  }
+  return Value::undefined(name);
+}
+
+}  // namespace
+
+std::string described(const Value& value) {
+  if (value.is_defined()) return std::string(kind_name(value.kind()));
+  return "'" + std::string(value.text()) + "' is undefined";
+}
+
+Result<bool> truth(const Value& value) {
+  switch (value.kind()) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return false;
+    case Kind::kBool:
+    case Kind::kInteger:
+      return value.integer() != 0;
+    case Kind::kFloat:
+      return value.real() != 0;
+    case Kind::kText:
+      return !value.text().empty();
+    case Kind::kList:
+    case Kind::kTuple:
+      return !value.list().items.empty();
+    case Kind::kMapping:
+      return !value.mapping().entries.empty();
+    case Kind::kLazy:
+      return type_error("a lazy sequence has no truth value; use '| list'");
+    default:
+      return true;
+  }
+}
+
+Status append_text(TextBuilder& out, const Value& value) {
+  switch (value.kind()) {
+    case Kind::kUndefined:
+      return {};
+    case Kind::kNone:
+      out.append("None");
+      return {};
+    case Kind::kBool:
+      out.append(value.boolean() ? "True" : "False");
+      return {};
+    case Kind::kInteger:
+      out.append(std::to_string(value.integer()));
+      return {};
+    case Kind::kFloat:
+      out.append(float_text(value.real()));
+      return {};
+    case Kind::kText:
+      out.append(value.text());
+      return {};
+    case Kind::kList:
+    case Kind::kTuple:
+      return append_list(out, value);
+    case Kind::kMapping:
+      return append_mapping(out, value.mapping());
+    default:
+      return Error{ErrorCode::kUnsupported,
+                   "printing a " + std::string(kind_name(value.kind())) + " is not supported"};
+  }
+}
+
+Result<Value> to_text(Arena& arena, const Value& value) {
+  if (value.is(Kind::kText)) return value;
+  TextBuilder out(arena);
+  STEMMA_RETURN_IF_ERROR(append_text(out, value));
+  return out.finish();
+}
+
+Result<std::span<const Value>> elements(Arena& arena, const Value& value) {
+  std::vector<Value> items;
+  if (value.is_sequence()) return std::span<const Value>(value.list().items);
+  if (value.is(Kind::kText)) {
+    arena.charge_bytes(value.text().size() * sizeof(Value));
+    if (!arena.exceeded().empty()) return std::span<const Value>();
+    for (const std::string_view character : characters(value.text())) {
+      items.push_back(Value::text(character));
+    }
+  } else if (value.is(Kind::kMapping)) {
+    for (const NamedValue& entry : value.mapping().entries) {
+      items.push_back(Value::text(entry.name));
+    }
+  } else if (value.is_defined()) {
+    return type_error("a value of the kind " + described(value) + " cannot be iterated");
+  }
+  return std::span<const Value>(arena.sequence(Kind::kLazy, std::move(items)).list().items);
+}
+
+Result<Value> attribute(const Value& value, std::string_view name) {
+  switch (value.kind()) {
+    case Kind::kUndefined:
+      return type_error(described(value));
+    case Kind::kMapping: {
+      // Python looks for a method of the dict before it looks for a key.
+      if (is_dict_method(name)) return absent_attribute(value, name);
+      const Value* found = value.mapping().find_or_null(name);
+      return found != nullptr ? *found : Value::undefined(name);
+    }
+    case Kind::kNamespace: {
+      for (const NamedValue& entry : value.name_space().attributes) {
+        if (entry.name == name) return entry.value;
+      }
+      return Value::undefined(name);
+    }
+    case Kind::kLoop:
+      return loop_attribute(value.loop(), name);
+    default:
+      return absent_attribute(value, name);
+  }
+}
+
+Result<Value> subscript(Arena& arena, const Value& value, const Value& key) {
+  if (!value.is_defined()) return type_error(described(value));
+  if (value.is(Kind::kMapping) && key.is(Kind::kText)) {
+    const Value* found = value.mapping().find_or_null(key.text());
+    return found != nullptr ? *found : absent_attribute(value, key.text());
+  }
+  if (value.is(Kind::kList) || value.is(Kind::kTuple)) {
+    if (!key.is_whole()) return Value::undefined("item");
+    const auto at = position(key.integer(), value.list().items.size());
+    return at ? value.list().items[*at] : Value::undefined("item");
+  }
+  if (value.is(Kind::kText) && key.is_whole()) {
+    arena.charge_bytes(value.text().size());
+    const std::vector<std::string_view> parts = characters(value.text());
+    const auto at = position(key.integer(), parts.size());
+    return at ? Value::text(parts[*at]) : Value::undefined("character");
+  }
+  if (key.is(Kind::kText)) return attribute(value, key.text());
+  if (value.is(Kind::kLazy)) return type_error("a lazy sequence has no items; use '| list'");
+  return Value::undefined("item");
+}
+
+Result<Value> slice(Arena& arena, const Value& value, const SliceBounds& bounds) {
+  if (!value.is_defined()) return type_error(described(value));
+  if (bounds.step == 0) return type_error("a slice needs a step other than 0");
+  if (value.is(Kind::kText)) {
+    arena.charge_bytes(value.text().size());
+    const std::vector<std::string_view> parts = characters(value.text());
+    TextBuilder out(arena);
+    for (const std::size_t i : selected(static_cast<std::int64_t>(parts.size()), bounds)) {
+      out.append(parts[i]);
+    }
+    return out.finish();
+  }
+  if (!value.is(Kind::kList) && !value.is(Kind::kTuple)) {
+    return type_error("a value of the kind " + described(value) + " cannot be sliced");
+  }
+  const std::vector<Value>& items = value.list().items;
+  std::vector<Value> result;
+  for (const std::size_t i : selected(static_cast<std::int64_t>(items.size()), bounds)) {
+    result.push_back(items[i]);
+  }
+  return arena.sequence(value.kind(), std::move(result));
+}
+
+}  // namespace stemma::jinja

@@ -1,0 +1,241 @@
+#include "template/parser.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "template/expression_parser.h"
+#include "template/lexer.h"
+#include "template/token_reader.h"
+
+namespace stemma::jinja {
+namespace {
+
+constexpr std::size_t kSourceBytesMax = std::size_t{1} << 20;
+constexpr int kNestingMax = 60;
+
+using Names = std::span<const std::string_view>;
+constexpr std::array<std::string_view, 3> kIfEnds = {"elif", "else", "endif"};
+constexpr std::array<std::string_view, 2> kForEnds = {"else", "endfor"};
+constexpr std::array<std::string_view, 1> kEndFor = {"endfor"};
+constexpr std::array<std::string_view, 1> kEndIf = {"endif"};
+constexpr std::array<std::string_view, 1> kEndSet = {"endset"};
+
+bool is_constant_name(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kConstants = {"true",  "True", "false",
+                                                          "False", "none", "None"};
+  return std::find(kConstants.begin(), kConstants.end(), name) != kConstants.end();
+}
+
+// Statements, by recursive descent. Every parse_<statement> begins behind the statement's name.
+class StatementParser {
+ public:
+  StatementParser(std::span<const Token> tokens, Program& program)
+      : reader_(tokens, program.file_name), program_(program), expressions_(reader_, program) {}
+
+  Status run() {
+    STEMMA_ASSIGN_OR_RETURN(program_.body, parse_body({}));
+    return {};
+  }
+
+ private:
+  // Statements up to a `{% name` with one of `ends`, whose name is then the current token. Without
+  // `ends`, up to the end of the template.
+  Result<std::vector<StatementId>> parse_body(Names ends);
+  Result<StatementId> parse_statement();
+  Result<StatementId> parse_output();
+  Result<StatementId> parse_if();
+  Result<StatementId> parse_for();
+  Result<StatementId> parse_set();
+  Result<StatementId> parse_loop_control(StatementKind kind);
+  Result<std::vector<std::string_view>> parse_targets();
+  // What follows the target of a set: "= value", or the end of the tag and a body.
+  Status parse_set_value(Statement& set);
+  Status expect_statement_end() { return reader_.expect(TokenKind::kStatementEnd, "'%}'"); }
+  StatementId add(Statement statement);
+  Statement statement(StatementKind kind) const;
+
+  TokenReader reader_;
+  Program& program_;
+  ExpressionParser expressions_;
+  int nesting_ = 0;
+  int loops_ = 0;
+};
+
+Result<std::vector<StatementId>> StatementParser::parse_body(Names ends) {
+  if (++nesting_ > kNestingMax) return reader_.unsupported("a statement nested this deeply");
+  std::vector<StatementId> body;
+  while (true) {
+    if (reader_.at(TokenKind::kText)) {
+      Statement text = statement(StatementKind::kText);
+      text.text = reader_.take().text;
+      body.push_back(add(std::move(text)));
+    } else if (reader_.at(TokenKind::kOutputBegin)) {
+      STEMMA_ASSIGN_OR_RETURN(const StatementId output, parse_output());
+      body.push_back(output);
+    } else if (reader_.at(TokenKind::kStatementBegin)) {
+      reader_.take();
+      const bool at_end = reader_.at(TokenKind::kName) &&
+                          std::find(ends.begin(), ends.end(), reader_.current().text) != ends.end();
+      if (at_end) break;
+      STEMMA_ASSIGN_OR_RETURN(const StatementId nested, parse_statement());
+      body.push_back(nested);
+    } else if (ends.empty()) {
+      break;
+    } else {
+      return reader_.syntax_error("{% " + std::string(ends.back()) + " %}");
+    }
+  }
+  --nesting_;
+  return body;
+}
+
+Result<StatementId> StatementParser::parse_output() {
+  Statement output = statement(StatementKind::kOutput);
+  reader_.take();
+  STEMMA_ASSIGN_OR_RETURN(output.value, expressions_.parse_tuple());
+  STEMMA_RETURN_IF_ERROR(reader_.expect(TokenKind::kOutputEnd, "'}}'"));
+  return add(std::move(output));
+}
+
+Result<StatementId> StatementParser::parse_statement() {
+  if (reader_.try_name("if")) return parse_if();
+  if (reader_.try_name("for")) return parse_for();
+  if (reader_.try_name("set")) return parse_set();
+  if (reader_.try_name("break")) return parse_loop_control(StatementKind::kBreak);
+  if (reader_.try_name("continue")) return parse_loop_control(StatementKind::kContinue);
+  if (!reader_.at(TokenKind::kName)) return reader_.syntax_error("a statement");
+  const std::string name(reader_.current().text);
+  if (name.starts_with("end") || name == "else" || name == "elif") {
+    return reader_.syntax_error("a statement");
+  }
+  return reader_.unsupported("the statement {% " + name + " %}");
+}
+
+Result<StatementId> StatementParser::parse_if() {
+  Statement result = statement(StatementKind::kIf);
+  while (true) {
+    Branch& branch = result.branches.emplace_back();
+    STEMMA_ASSIGN_OR_RETURN(branch.condition, expressions_.parse_tuple());
+    STEMMA_RETURN_IF_ERROR(expect_statement_end());
+    STEMMA_ASSIGN_OR_RETURN(branch.body, parse_body(kIfEnds));
+    if (reader_.try_name("elif")) continue;
+    if (reader_.try_name("else")) {
+      STEMMA_RETURN_IF_ERROR(expect_statement_end());
+      Branch& otherwise = result.branches.emplace_back();
+      STEMMA_ASSIGN_OR_RETURN(otherwise.body, parse_body(kEndIf));
+    }
+    reader_.take();  // endif
+    STEMMA_RETURN_IF_ERROR(expect_statement_end());
+    return add(std::move(result));
+  }
+}
+
+Result<StatementId> StatementParser::parse_for() {
+  Statement loop = statement(StatementKind::kFor);
+  STEMMA_ASSIGN_OR_RETURN(loop.names, parse_targets());
+  if (!reader_.try_name("in")) return reader_.syntax_error("'in'");
+  STEMMA_ASSIGN_OR_RETURN(loop.value, expressions_.parse_or());
+  if (reader_.try_name("if")) {
+    STEMMA_ASSIGN_OR_RETURN(loop.filter, expressions_.parse());
+  }
+  if (reader_.at_name("recursive")) return reader_.unsupported("a recursive for");
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  ++loops_;
+  STEMMA_ASSIGN_OR_RETURN(loop.body, parse_body(kForEnds));
+  --loops_;
+  if (reader_.try_name("else")) {
+    STEMMA_RETURN_IF_ERROR(expect_statement_end());
+    STEMMA_ASSIGN_OR_RETURN(loop.otherwise, parse_body(kEndFor));
+  }
+  reader_.take();  // endfor
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  return add(std::move(loop));
+}
+
+Result<StatementId> StatementParser::parse_set() {
+  Statement set = statement(StatementKind::kSet);
+  const bool attribute = reader_.next().kind == TokenKind::kOperator && reader_.next().text == ".";
+  if (attribute) {
+    set.kind = StatementKind::kSetAttribute;
+    STEMMA_ASSIGN_OR_RETURN(const std::string_view space, reader_.expect_name("a name"));
+    reader_.take();
+    STEMMA_ASSIGN_OR_RETURN(const std::string_view name, reader_.expect_name("a name"));
+    set.names = {space, name};
+  } else {
+    STEMMA_ASSIGN_OR_RETURN(set.names, parse_targets());
+  }
+  STEMMA_RETURN_IF_ERROR(parse_set_value(set));
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  return add(std::move(set));
+}
+
+Status StatementParser::parse_set_value(Statement& set) {
+  if (reader_.try_operator("=")) {
+    STEMMA_ASSIGN_OR_RETURN(set.value, expressions_.parse_tuple());
+    return {};
+  }
+  if (reader_.at_operator("|")) return reader_.unsupported("a {% set %} with a filter");
+  if (!reader_.at(TokenKind::kStatementEnd)) return reader_.syntax_error("'='");
+  if (set.kind == StatementKind::kSetAttribute || set.names.size() != 1) {
+    return reader_.unsupported("a {% set %} with a body for anything but one name");
+  }
+  reader_.take();
+  set.kind = StatementKind::kSetText;
+  STEMMA_ASSIGN_OR_RETURN(set.body, parse_body(kEndSet));
+  reader_.take();  // endset
+  return {};
+}
+
+Result<StatementId> StatementParser::parse_loop_control(StatementKind kind) {
+  Statement control = statement(kind);
+  if (loops_ == 0) return reader_.syntax_error("a loop around this statement");
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  return add(std::move(control));
+}
+
+Result<std::vector<std::string_view>> StatementParser::parse_targets() {
+  const bool parentheses = reader_.try_operator("(");
+  std::vector<std::string_view> names;
+  do {
+    STEMMA_ASSIGN_OR_RETURN(const std::string_view name, reader_.expect_name("a name"));
+    if (is_constant_name(name)) return reader_.syntax_error("a name, not a constant, before this");
+    names.push_back(name);
+  } while (reader_.try_operator(","));
+  if (parentheses) STEMMA_RETURN_IF_ERROR(reader_.expect_operator(")"));
+  return names;
+}
+
+StatementId StatementParser::add(Statement node) {
+  program_.statements.push_back(std::move(node));
+  return StatementId(static_cast<std::int32_t>(program_.statements.size() - 1));
+}
+
+Statement StatementParser::statement(StatementKind kind) const {
+  Statement result;
+  result.kind = kind;
+  result.line = reader_.current().line;
+  return result;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const Program>> parse_program(std::string_view source,
+                                                     std::string_view file_name) {
+  if (source.size() > kSourceBytesMax) {
+    return Error{ErrorCode::kTooLarge, std::string(file_name) + ": a template of " +
+                                           std::to_string(source.size()) + " bytes (at most " +
+                                           std::to_string(kSourceBytesMax) + ")"};
+  }
+  auto program = std::make_unique<Program>();
+  program->file_name = file_name;
+  program->source = normalized_source(source);
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Token> tokens,
+                          tokenize(program->source, program->file_name, program->texts));
+  STEMMA_RETURN_IF_ERROR(StatementParser(tokens, *program).run());
+  return std::unique_ptr<const Program>(std::move(program));
+}
+
+}  // namespace stemma::jinja

@@ -1,0 +1,56 @@
+// Renderer: runs a program's statements and collects the text they write.
+//
+// Thread:     one rendering.
+// Memory:     the output, and the arena's values.
+// Cost:       one step a statement, charged to the arena.
+// Not here:   expressions (evaluator.h), who calls it and with what (chat_template.h).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stemma/result.h"
+#include "template/evaluator.h"
+
+namespace stemma::jinja {
+
+// All parameters are kept by reference and outlive the renderer.
+class Renderer {
+ public:
+  Renderer(const Program& program, Arena& arena, Scopes& scopes, const DateFunction& date)
+      : program_(program),
+        arena_(arena),
+        scopes_(scopes),
+        evaluator_(program, arena, scopes, date) {}
+
+  // The text of the whole template.
+  Result<std::string> run();
+
+ private:
+  // How a statement ended: whether the loop around it goes on.
+  enum class Flow : std::uint8_t { kNext, kBreak, kContinue };
+
+  Result<Flow> body(std::span<const StatementId> statements);
+  Result<Flow> statement(const Statement& node);
+  Result<Flow> branches(const Statement& node);
+  Result<Flow> loop(const Statement& node);
+  Result<std::span<const Value>> loop_items(const Statement& node);
+  Result<Flow> iterate(const Statement& node, std::span<const Value> items);
+  Status output(const Statement& node);
+  Status set(const Statement& node);
+  Status set_attribute(const Statement& node);
+  Status set_text(const Statement& node);
+  // Binds one name, or several names to as many items.
+  Status bind(const Statement& node, const Value& value);
+  Status write(const Statement& node, std::string_view text);
+  Error error(const Statement& node, const Error& cause) const;
+
+  const Program& program_;
+  Arena& arena_;
+  Scopes& scopes_;
+  Evaluator evaluator_;
+  std::string output_;
+};
+
+}  // namespace stemma::jinja

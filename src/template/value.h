@@ -1,0 +1,183 @@
+// Value: one value of a template, with Python's kinds. A small tagged view: what it names lives in
+// an Arena (arena.h), in the template's own text or in the caller's JSON, all of which outlive the
+// rendering.
+//
+// Thread:     values.
+// Memory:     32 bytes, no ownership; trivially copyable. Everything but a Namespace is immutable.
+// Cost:       none.
+// Not here:   arithmetic, comparison and subscripts (operators.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+
+namespace stemma::jinja {
+
+enum class Kind : std::uint8_t {
+  kUndefined,
+  kNone,
+  kBool,
+  kInteger,
+  kFloat,
+  kText,
+  kList,
+  kTuple,
+  kLazy,  // a generator, view or range of Python: it can be iterated and nothing else
+  kMapping,
+  kNamespace,
+  kLoop,
+  kFunction,
+};
+
+// The functions that a template finds among its globals.
+enum class Function : std::uint8_t { kRaiseException, kStrftimeNow, kNamespace, kRange, kDict };
+
+struct List;
+struct Mapping;
+struct Namespace;
+struct Loop;
+
+class Value {
+ public:
+  Value() = default;
+  // A value that does not exist; `name` is what an error calls it.
+  static Value undefined(std::string_view name) { return Value(Kind::kUndefined, name); }
+  static Value none() { return Value(Kind::kNone, {}); }
+  static Value boolean(bool value) { return Value(Kind::kBool, {}).with_integer(value ? 1 : 0); }
+  static Value integer(std::int64_t value) { return Value(Kind::kInteger, {}).with_integer(value); }
+  static Value real(double value) {
+    Value result(Kind::kFloat, {});
+    result.real_ = value;
+    return result;
+  }
+  static Value text(std::string_view text) { return Value(Kind::kText, text); }
+  // REQUIRES: kind is kList, kTuple or kLazy.
+  static Value sequence(Kind kind, const List* list) {
+    STEMMA_DCHECK(kind >= Kind::kList && kind <= Kind::kLazy, "a kind of sequence");
+    Value result(kind, {});
+    result.list_ = list;
+    return result;
+  }
+  static Value mapping(const Mapping* mapping) {
+    Value result(Kind::kMapping, {});
+    result.mapping_ = mapping;
+    return result;
+  }
+  static Value name_space(Namespace* space) {
+    Value result(Kind::kNamespace, {});
+    result.namespace_ = space;
+    return result;
+  }
+  static Value loop(const Loop* loop) {
+    Value result(Kind::kLoop, {});
+    result.loop_ = loop;
+    return result;
+  }
+  static Value function(Function function) {
+    return Value(Kind::kFunction, {}).with_integer(static_cast<std::int64_t>(function));
+  }
+
+  Kind kind() const { return kind_; }
+  bool is(Kind kind) const { return kind_ == kind; }
+  bool is_defined() const { return kind_ != Kind::kUndefined; }
+  // A bool is an integer to Python.
+  bool is_whole() const { return kind_ == Kind::kBool || kind_ == Kind::kInteger; }
+  bool is_number() const { return is_whole() || kind_ == Kind::kFloat; }
+  bool is_sequence() const { return kind_ >= Kind::kList && kind_ <= Kind::kLazy; }
+
+  // The text, or the name of an undefined value.
+  std::string_view text() const { return text_; }
+  // REQUIRES: is_whole().
+  std::int64_t integer() const {
+    STEMMA_DCHECK(is_whole(), "an integer");
+    return integer_;
+  }
+  bool boolean() const { return integer() != 0; }
+  // REQUIRES: is_number().
+  double real() const { return is_whole() ? static_cast<double>(integer_) : real_; }
+  const List& list() const {
+    STEMMA_DCHECK(is_sequence(), "a sequence");
+    return *list_;
+  }
+  const Mapping& mapping() const {
+    STEMMA_DCHECK(is(Kind::kMapping), "a mapping");
+    return *mapping_;
+  }
+  Namespace& name_space() const {
+    STEMMA_DCHECK(is(Kind::kNamespace), "a namespace");
+    return *namespace_;
+  }
+  const Loop& loop() const {
+    STEMMA_DCHECK(is(Kind::kLoop), "a loop");
+    return *loop_;
+  }
+  Function function() const {
+    STEMMA_DCHECK(is(Kind::kFunction), "a function");
+    return static_cast<Function>(integer_);
+  }
+
+ private:
+  Value(Kind kind, std::string_view text) : kind_(kind), text_(text) {}
+  Value with_integer(std::int64_t value) const {
+    Value result = *this;
+    result.integer_ = value;
+    return result;
+  }
+
+  Kind kind_ = Kind::kUndefined;
+  std::string_view text_;
+  union {
+    std::int64_t integer_ = 0;
+    double real_;
+    const List* list_;
+    const Mapping* mapping_;
+    Namespace* namespace_;
+    const Loop* loop_;
+  };
+};
+
+struct NamedValue {
+  std::string_view name;
+  Value value;
+};
+
+struct List {
+  std::vector<Value> items;
+  std::int32_t depth = 1;   // levels of lists and mappings, this one included
+  std::int64_t weight = 1;  // values reached by walking all of it; bounds every recursion over it
+};
+
+struct Mapping {
+  std::vector<NamedValue>
+      entries;  // in the order of insertion; names are different from each other
+  std::int32_t depth = 1;
+  std::int64_t weight = 1;
+
+  const Value* find_or_null(std::string_view name) const {
+    for (const NamedValue& entry : entries) {
+      if (entry.name == name) return &entry.value;
+    }
+    return nullptr;
+  }
+};
+
+// The one thing that a template can change from inside a loop.
+struct Namespace {
+  std::vector<NamedValue> attributes;
+};
+
+// Where a `for` is: what the name `loop` stands for in its body.
+struct Loop {
+  std::span<const Value> items;
+  std::size_t position = 0;
+};
+
+// Python's name of the kind, for errors: "str", "list", "undefined".
+std::string_view kind_name(Kind kind);
+
+}  // namespace stemma::jinja
