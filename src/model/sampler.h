@@ -1,0 +1,99 @@
+// Sampler: one token from one row of logits.
+//
+// Thread:     one thread a sampler; samplers share nothing.
+// Memory:     scratch of 24 bytes a vocabulary entry, taken at construction; sampling allocates
+// nothing. Cost:       greedy O(vocab); sampling O(vocab) plus O(log vocab) a token that top-k or
+// top-p has to look at. Not here:   where logits come from (transformer), stop conditions
+// (stop_strings.h), a request's parameters on the
+//             wire (server/).                                                       Invariants:
+//             I13.
+//
+// The token depends on the logits' bits, the parameters, the request's own tokens and nothing else:
+// sums run in a fixed order, ties go to the lower id, and the random number of an output position
+// is a function of the seed and the position. A request that is preempted and resumed, or that
+// shares a batch, draws the same tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "stemma/ids.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// How a request wants its tokens chosen. Applied in this order: logit_bias, the three penalties,
+// temperature, top_k, top_p (of what top_k left), min_p.
+struct SamplingParams {
+  float temperature = 0;   // 0: the most likely token; else logits are divided by it
+  std::int64_t top_k = 0;  // only the k most likely; 0: all
+  float top_p = 1;         // only the fewest most likely that together have this probability
+  float min_p = 0;  // only those with at least this share of the most likely one's probability
+  float repetition_penalty = 1;  // > 1 makes every token of the prompt and the output less likely
+  float presence_penalty = 0;    // subtracted once from each token of the output
+  float frequency_penalty = 0;   // subtracted once an occurrence in the output
+  std::optional<std::uint64_t> seed = {};                  // whoever admits a request gives it one
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // added to these tokens' logits
+
+  // Whether each field has a value in its range; the error names the field.
+  Status validate(std::int64_t vocab_tokens) const;
+};
+
+// A request's tokens so far: its prompt as it was submitted, then its output. What was preempted
+// and recomputed is still output.
+struct SamplingHistory {
+  std::span<const TokenId> tokens = {};
+  std::int64_t prompt_tokens = 0;
+
+  // The number of the output token that is sampled next.
+  std::int64_t output_position() const {
+    return static_cast<std::int64_t>(tokens.size()) - prompt_tokens;
+  }
+};
+
+// The random number in [0, 1) of an output position.
+double sampling_unit(std::uint64_t seed, std::int64_t output_position);
+
+class Sampler {
+ public:
+  // REQUIRES: vocab_tokens >= 1.
+  explicit Sampler(std::int64_t vocab_tokens);
+
+  // The token; nothing if no logit is a number above minus infinity, which a sound model never
+  // gives: the caller fails the request. NaN counts as minus infinity. Where there is plus
+  // infinity, the lowest such id is certain. REQUIRES: logits.size() == vocab_tokens; params are
+  // valid and have a seed if the temperature is not 0; 0 <= history.prompt_tokens <=
+  // history.tokens.size(); its tokens are in the vocabulary.
+  std::optional<TokenId> try_sample(std::span<const float> logits, const SamplingParams& params,
+                                    const SamplingHistory& history);
+
+ private:
+  // The most likely tokens, most likely first: candidates_[0, kept).
+  struct Kept {
+    std::size_t candidates = 0;
+    double weight = 0;  // the sum of their weights, added in this order
+  };
+
+  void adjust(std::span<const float> logits, const SamplingParams& params,
+              const SamplingHistory& history);
+  void penalize(const SamplingParams& params, const SamplingHistory& history);
+  std::optional<TokenId> most_likely() const;
+  // Fills weights_ with exp((logit − max) / temperature): the most likely token has 1.
+  void weigh(TokenId top, float temperature);
+  TokenId draw_unordered(double min_weight, double unit) const;
+  TokenId draw_ordered(const SamplingParams& params, double unit);
+  // Moves the most likely remaining candidate behind the heap and returns its weight.
+  double take_next(std::size_t taken);
+  Kept take_top_k(std::int64_t top_k);
+
+  std::vector<float> logits_;         // [vocab], after bias and penalties
+  std::vector<double> weights_;       // [vocab]
+  std::vector<TokenId> candidates_;   // [vocab]; a heap in front, what was taken from it behind
+  std::vector<std::int32_t> counts_;  // [vocab], of output tokens; all 0 between calls
+  std::vector<std::uint8_t> seen_;    // [vocab]; all 0 between calls
+};
+
+}  // namespace stemma
