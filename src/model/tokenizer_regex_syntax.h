@@ -1,0 +1,26 @@
+// TokenizerRegexSyntax: from the regular expressions of tokenizer.json to those of PCRE2.
+//
+// The files are written for Oniguruma with Ruby's syntax. Most of it means the same to PCRE2 (with
+// UTF, UCP and MULTILINE: ^ and $ are about lines). Translated: \s \S (White_Space), \w \W
+// (Alphabetic, Mark, Nd, Pc), \h \H (hexadecimal digits), \v, \uHHHH, (?m) (the dot takes line
+// ends), long names of general categories, and names of scripts (the Script property, where PCRE2
+// alone would take Script_Extensions). Refused by name: nested classes, &&, \W and \H inside a
+// class, (*VERBS), \Q. Source: Oniguruma, doc/RE; PCRE2, pcre2pattern(3).
+//
+// Thread:     pure function.
+// Memory:     the returned string.
+// Cost:       one pass.
+// Not here:   compiling and searching (tokenizer_regex).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "stemma/result.h"
+
+namespace stemma {
+
+// The expression in PCRE2's syntax. An error's detail names the construct, not the file.
+Result<std::string> translate_regex(std::string_view expression);
+
+}  // namespace stemma
