@@ -11,14 +11,16 @@
 
 namespace stemma {
 
-// The chosen target, as "AVX3", "AVX2", "Scalar": part of a namespace, because bits may differ between targets.
+// The chosen target, as "AVX3", "AVX2", "SCALAR": part of a namespace, because bits may differ
+// between targets.
 std::string_view simd_target_name();
 
 // The targets that are compiled in and that this processor has, best first.
 std::vector<std::string_view> simd_target_names();
 
-// Makes `name` the chosen target, for tests and benchmarks. False if it is not one of simd_target_names().
-// REQUIRES: no kernel is running, and nothing computed before is compared bit for bit with what comes after.
+// Makes `name` the chosen target, for tests and benchmarks. False if it is not one of
+// simd_target_names(). REQUIRES: no kernel is running, and nothing computed before is compared bit
+// for bit with what comes after.
 bool try_select_simd_target(std::string_view name);
 
 // Goes back to the best target.

@@ -1,5 +1,6 @@
-#include "device/simd_target.h"
+#include <cstdint>
 
+#include "device/simd_target.h"
 #include "device/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
@@ -10,7 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 
-const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+const char* target_name() {
+  return hwy::TargetName(HWY_TARGET);
+}
 
 }  // namespace stemma::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -20,19 +23,28 @@ namespace stemma {
 
 HWY_EXPORT(target_name);
 
-std::string_view simd_target_name() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+std::string_view simd_target_name() {
+  return HWY_DYNAMIC_DISPATCH(target_name)();
+}
+
+namespace {
+
+// Asked for once, because asking resets the choice.
+const std::vector<std::int64_t>& targets() {
+  static const std::vector<std::int64_t> kTargets = hwy::SupportedAndGeneratedTargets();
+  return kTargets;
+}
+
+}  // namespace
 
 std::vector<std::string_view> simd_target_names() {
-  hwy::SetSupportedTargetsForTest(0);
   std::vector<std::string_view> names;
-  for (const auto target : hwy::SupportedAndGeneratedTargets()) {
-    names.emplace_back(hwy::TargetName(target));
-  }
+  for (const std::int64_t target : targets()) names.emplace_back(hwy::TargetName(target));
   return names;
 }
 
 bool try_select_simd_target(std::string_view name) {
-  for (const auto target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : targets()) {
     if (name != hwy::TargetName(target)) continue;
     hwy::GetChosenTarget().Update(target);
     return true;
@@ -40,7 +52,9 @@ bool try_select_simd_target(std::string_view name) {
   return false;
 }
 
-void select_best_simd_target() { hwy::GetChosenTarget().Update(hwy::SupportedTargets()); }
+void select_best_simd_target() {
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
 
 }  // namespace stemma
 #endif  // HWY_ONCE

@@ -1,8 +1,10 @@
-// The vector instruction sets that Stemma's kernels are compiled for. Include this before any Highway header, in every
-// kernel file: all of them must choose from the same list, because one process computes with one of them (I13).
+// The vector instruction sets that Stemma's kernels are compiled for. Include this before any
+// Highway header, in every kernel file: all of them must choose from the same list, because one
+// process computes with one of them (I13).
 //
-// On x86: AVX-512 (Highway's AVX3), AVX2 and plain x86-64. On Arm: NEON. The sets between them would cost compile time
-// and serve processors older than AVX2; SVE's sizeless vectors cannot be array elements, which the GEMM tiles are.
+// On x86: AVX-512 (Highway's AVX3), AVX2 and plain x86-64. On Arm: NEON. The sets between them
+// would cost compile time and serve processors older than AVX2; SVE's sizeless vectors cannot be
+// array elements, which the GEMM tiles are.
 #pragma once
 
 #ifdef HWY_DISABLED_TARGETS

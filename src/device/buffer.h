@@ -1,0 +1,65 @@
+// Buffer: one piece of page-aligned host memory that pools, weights and staging areas live in.
+//
+// Thread:     a value with one owner; its bytes may be used from any thread.
+// Memory:     mapped once and never given back before destruction: memory that went back to the
+// host comes back at a few
+//             hundred MB/s. From kHugePageBytes on it is aligned to huge pages and asks for them.
+// Cost:       a mapping; the first touch of each page is paid in prefault, in parallel, or by
+// whoever writes first. Not here:   who owns which part (alloc/), memory of other devices.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+// Move-only; unmaps when destroyed. Empty by default and after a move.
+class [[nodiscard]] Buffer {
+ public:
+  Buffer() = default;
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  // `size_bytes` zeroed bytes, aligned to at least 4096 (to kHugePageBytes from that size on).
+  // kOutOfMemory if the system refuses. Zero bytes give an empty buffer.
+  static Result<Buffer> allocate(std::size_t size_bytes);
+
+  // Touches every page, so that later writes cost no page fault. Keeps the contents.
+  void prefault(ThreadPool& pool);
+
+  // Unmaps now and leaves the buffer empty.
+  void release() noexcept;
+
+  std::byte* bytes() noexcept { return bytes_; }
+  const std::byte* bytes() const noexcept { return bytes_; }
+  std::size_t size_bytes() const noexcept { return size_bytes_; }
+  bool empty() const noexcept { return size_bytes_ == 0; }
+
+  // The whole buffer as values of T, as many as fit.
+  template <typename T>
+  std::span<T> as() noexcept {
+    return {reinterpret_cast<T*>(bytes_), size_bytes_ / sizeof(T)};
+  }
+  template <typename T>
+  std::span<const T> as() const noexcept {
+    return {reinterpret_cast<const T*>(bytes_), size_bytes_ / sizeof(T)};
+  }
+
+ private:
+  Buffer(std::byte* bytes, std::size_t size_bytes, std::size_t mapped_bytes) noexcept
+      : bytes_(bytes), size_bytes_(size_bytes), mapped_bytes_(mapped_bytes) {}
+
+  std::byte* bytes_ = nullptr;
+  std::size_t size_bytes_ = 0;    // what was asked for
+  std::size_t mapped_bytes_ = 0;  // size_bytes_ in whole pages
+};
+
+}  // namespace stemma

@@ -1,0 +1,42 @@
+// GEMM: C = A · Wᵀ + bias, where the bits of a row of C depend on that row of A alone.
+//
+// Every output is one chain of f32 fused multiply-adds over k = 0, 1, ..., K-1, started at zero, to
+// which the bias is added last. No shape, tile position or thread count changes that order, so a
+// token's result does not depend on which other tokens share its step (I13). Targets without fused
+// multiply-add round twice, in the same order.
+//
+// Thread:     called by the thread that owns `pool`.
+// Memory:     about 200 KiB of each worker's stack; nothing on the heap.
+// Cost:       2 M N K operations. One row runs at the bandwidth at which the weights can be read.
+// Not here:   packing (packed_weights.h), everything that acts on one row alone (row_ops.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "device/packed_weights.h"
+
+namespace stemma {
+
+// Rows of f32 values, `row_stride` values apart. Borrows its memory.
+struct ConstMatrixView {
+  const float* values = nullptr;  // [rows, columns]
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;
+};
+struct MatrixView {
+  float* values = nullptr;  // [rows, columns]
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;
+};
+
+// Writes c[m, n] = sum over k of a[m, k] · w[n, k], plus bias[n] unless `bias` is empty.
+// REQUIRES: a is [m, w.k()], c is [m, w.n()]; bias has 0 or w.n() values; c overlaps neither a nor
+// bias.
+void gemm(const ConstMatrixView& a, const PackedWeights& w, std::span<const float> bias,
+          const MatrixView& c, ThreadPool& pool);
+
+}  // namespace stemma

@@ -1,0 +1,32 @@
+// GEMM benchmark: every case gives a complete line. Speeds are not asserted.
+#include "device/gemm_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace stemma {
+namespace {
+
+TEST(GemmBenchTest, EveryCaseHasItsBound) {
+  GemmBenchOptions options;
+  options.threads_max = 1;
+  options.prefill_rows = 2;
+  options.repeats = 1;
+  options.weight_bytes = 1;
+  const Result<std::vector<BenchLine>> lines = bench_gemm(options);
+  ASSERT_TRUE(lines.ok());
+  EXPECT_EQ(lines->size(), 12u);
+  for (const BenchLine& line : *lines) {
+    EXPECT_EQ(line.bench, "gemm");
+    EXPECT_GT(line.value, 0);
+    EXPECT_TRUE(std::isfinite(line.bound) && line.bound > 0);
+    EXPECT_NEAR(line.ratio, line.value / line.bound, 1e-9 * line.ratio);
+    EXPECT_TRUE(line.bound_name == "fma_peak" || line.bound_name == "read_bandwidth");
+    EXPECT_EQ(line.params.front().first, "rows");
+  }
+}
+
+}  // namespace
+}  // namespace stemma

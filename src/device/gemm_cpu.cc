@@ -1,0 +1,328 @@
+// The GEMM kernels. Written from the definition; the reference twin in double is in gemm_test.cc.
+//
+// Both paths keep one accumulator for each output and feed it k = 0, 1, ..., K-1 in that order,
+// with the same fused multiply-add, which is all that I13 needs:
+//
+//   one row     a panel's kPanelColumns accumulators live in registers while the panel streams by
+//   once. more rows   K is walked in slices of kSliceDepth. A slice of a panel is expanded to f32
+//   once (exactly) and then
+//               meets the rows, a tile of kTileRows x (kTileVectors vectors) at a time. Between
+//               slices the accumulators rest in C, which is f32 too and so changes nothing.
+#include <algorithm>
+#include <cstring>
+
+#include "base/float16.h"
+#include "device/gemm_kernel.h"
+#include "device/packed_weights.h"
+#include "device/simd_targets.h"  // before Highway
+#include "device/unroll.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/gemm_cpu.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "device/load_f32-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stemma::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+constexpr D kD;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+constexpr int kPanelColumns = static_cast<int>(PackedWeights::kPanelColumns);
+constexpr int kPanelVectors = kPanelColumns / kLanes;
+
+// With these, a tile's weights (kSliceDepth x kTileColumns f32) and activations stay in a
+// first-level cache of 32 KiB, a task's activations in a second-level cache.
+constexpr int kSliceDepth = 192;
+constexpr int kSliceRowsMax = static_cast<int>(kGemmTaskRowsMax);
+constexpr std::int64_t kLineBytes = 64;
+constexpr std::int64_t kPrefetchBytes =
+    4096;  // one row: how far ahead of its use a weight is asked for
+
+// A tile's accumulators, one slice's vectors and a broadcast fill the register file and no more: 12
+// x 2 of 32, 6 x 2 of 16.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int kTileRows = 12;
+constexpr int kTileVectors = 2;
+#else
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = 2;
+#endif
+constexpr int kTileColumns = kTileVectors * kLanes;
+constexpr int kGroups = kPanelColumns / kTileColumns;  // tiles that lie side by side in a panel
+
+// While it multiplies, a tile asks for memory that is needed next, one line a step.
+struct Ahead {
+  const std::byte* from = nullptr;
+  std::int64_t step_bytes = 0;
+};
+
+struct Tile {
+  const float* a = nullptr;  // [rows, depth], kSliceDepth values apart
+  const float* b = nullptr;  // [depth, kTileColumns]
+  std::int64_t depth = 0;
+  float* c = nullptr;
+  std::int64_t c_stride = 0;
+  bool first = false;                   // of K's slices
+  const float* bias_or_null = nullptr;  // on the last of K's slices
+  Ahead ahead;
+};
+
+// c = (first ? 0 : c) + a · b, + bias at the end
+template <int kRows>
+void multiply_tile(const Tile& tile) {
+  V sums[std::size_t{kRows}][kTileVectors];
+  STEMMA_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    float* const c = tile.c + row * tile.c_stride;
+    hwy::Prefetch(c);
+    hwy::Prefetch(c + kTileColumns - 1);
+    STEMMA_UNROLL
+    for (int v = 0; v < kTileVectors; ++v) {
+      sums[row][v] = tile.first ? hn::Zero(kD) : hn::LoadU(kD, c + v * kLanes);
+    }
+  }
+  const float* a = tile.a;
+  const float* b = tile.b;
+  const std::byte* ahead = tile.ahead.from;
+  for (const float* const a_end = a + tile.depth; a != a_end; ++a) {
+    hwy::Prefetch(ahead);
+    ahead += tile.ahead.step_bytes;
+    V weights[kTileVectors];
+    STEMMA_UNROLL
+    for (int v = 0; v < kTileVectors; ++v) weights[v] = hn::Load(kD, b + v * kLanes);
+    b += kTileColumns;
+    STEMMA_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      const V value = hn::Set(kD, a[row * kSliceDepth]);
+      STEMMA_UNROLL
+      for (int v = 0; v < kTileVectors; ++v) {
+        sums[row][v] = hn::MulAdd(weights[v], value, sums[row][v]);
+      }
+    }
+  }
+  STEMMA_UNROLL
+  for (int v = 0; v < kTileVectors; ++v) {
+    const bool biased = tile.bias_or_null != nullptr;
+    const V bias = biased ? hn::Load(kD, tile.bias_or_null + v * kLanes) : hn::Zero(kD);
+    STEMMA_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      const V sum = biased ? hn::Add(sums[row][v], bias) : sums[row][v];
+      hn::StoreU(sum, kD, tile.c + row * tile.c_stride + v * kLanes);
+    }
+  }
+}
+
+// The instance for `rows` <= kRows.
+template <int kRows>
+void multiply_rows(std::int64_t rows, const Tile& tile) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return multiply_rows<kRows - 1>(rows, tile);
+  }
+  multiply_tile<kRows>(tile);
+}
+
+// A tile that reaches beyond the last column of C works on a copy that has room for it.
+void multiply_edge(std::int64_t rows, std::int64_t columns, Tile tile) {
+  HWY_ALIGN float room[kTileRows * kTileColumns] = {};
+  float* const c = tile.c;
+  const std::int64_t c_stride = tile.c_stride;
+  const auto column_bytes = static_cast<std::size_t>(columns) * sizeof(float);
+  if (!tile.first) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::memcpy(room + row * kTileColumns, c + row * c_stride, column_bytes);
+    }
+  }
+  tile.c = room;
+  tile.c_stride = kTileColumns;
+  multiply_rows<kTileRows>(rows, tile);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::memcpy(c + row * c_stride, room + row * kTileColumns, column_bytes);
+  }
+}
+
+// A panel's slice [depth, kPanelColumns] to f32, as [kGroups, depth, kTileColumns].
+template <typename T>
+void expand_slice(const T* weights, std::int64_t depth, float* out) {
+  for (std::int64_t i = 0; i < depth; ++i) {
+    STEMMA_UNROLL
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const std::int64_t group = v / kTileVectors;
+      float* const to = out + (group * depth + i) * kTileColumns + v % kTileVectors * kLanes;
+      hn::Store(load_f32(kD, weights + v * kLanes), kD, to);
+    }
+    weights += kPanelColumns;
+  }
+}
+
+// One panel of a task: where its outputs go, how many they are, and its bias, padded.
+struct PanelOutput {
+  float* c = nullptr;
+  std::int64_t columns = 0;
+  const float* bias_or_null = nullptr;
+};
+
+// A stretch of K: its activations [rows, kSliceDepth], the weights of one panel [kGroups, depth,
+// kTileColumns].
+struct Slice {
+  std::int64_t k0 = 0;
+  std::int64_t depth = 0;
+  const float* a = nullptr;
+  const float* b = nullptr;
+  Ahead ahead;  // the weights that are expanded next
+};
+
+// All rows of a task against one slice of one panel.
+void multiply_slice(const GemmTask& task, const PanelOutput& out, const Slice& slice) {
+  const std::int64_t tiles = (task.rows + kTileRows - 1) / kTileRows;
+  const std::int64_t tile_rows = (task.rows + tiles - 1) / tiles;
+  const bool last = slice.k0 + slice.depth == task.k;
+  Tile tile;
+  tile.depth = slice.depth;
+  tile.c_stride = task.c_stride;
+  tile.first = slice.k0 == 0;
+  Ahead ahead = slice.ahead;
+  for (std::int64_t column = 0; column < out.columns; column += kTileColumns) {
+    tile.b = slice.b + column * slice.depth;
+    tile.bias_or_null = last && out.bias_or_null != nullptr ? out.bias_or_null + column : nullptr;
+    tile.ahead = ahead;
+    ahead.from += ahead.step_bytes * slice.depth;
+    for (std::int64_t row = 0; row < task.rows; row += tile_rows) {
+      const std::int64_t rows = std::min(tile_rows, task.rows - row);
+      tile.a = slice.a + row * kSliceDepth;
+      tile.c = out.c + row * task.c_stride + column;
+      if (column + kTileColumns <= out.columns) {
+        multiply_rows<kTileRows>(rows, tile);
+      } else {
+        multiply_edge(rows, out.columns - column, tile);
+      }
+      tile.ahead =
+          Ahead{reinterpret_cast<const std::byte*>(tile.b), 0};  // already near: no traffic
+    }
+  }
+}
+
+// One row against one panel.
+template <typename T>
+void multiply_row(const GemmTask& task, const T* weights, const PanelOutput& out) {
+  constexpr std::int64_t kStepBytes = kPanelColumns * static_cast<std::int64_t>(sizeof(T));
+  V sums[kPanelVectors];
+  STEMMA_UNROLL
+  for (V& sum : sums) sum = hn::Zero(kD);
+  for (std::int64_t i = 0; i < task.k; ++i) {
+    const V value = hn::Set(kD, task.a[i]);
+    const auto* const ahead = reinterpret_cast<const std::byte*>(weights) + kPrefetchBytes;
+    STEMMA_UNROLL
+    for (std::int64_t line = 0; line < kStepBytes; line += kLineBytes) hwy::Prefetch(ahead + line);
+    STEMMA_UNROLL
+    for (int v = 0; v < kPanelVectors; ++v) {
+      sums[v] = hn::MulAdd(load_f32(kD, weights + v * kLanes), value, sums[v]);
+    }
+    weights += kPanelColumns;
+  }
+  HWY_ALIGN float outputs[kPanelColumns];
+  STEMMA_UNROLL
+  for (int v = 0; v < kPanelVectors; ++v) {
+    const bool biased = out.bias_or_null != nullptr;
+    const V sum = biased ? hn::Add(sums[v], hn::Load(kD, out.bias_or_null + v * kLanes)) : sums[v];
+    hn::Store(sum, kD, outputs + v * kLanes);
+  }
+  std::memcpy(out.c, outputs, static_cast<std::size_t>(out.columns) * sizeof(float));
+}
+
+// The part of a task that lies in its panel `index`. `padded_bias` has room for a panel's.
+PanelOutput panel_output(const GemmTask& task, std::int64_t column, float* padded_bias) {
+  PanelOutput out;
+  out.c = task.c + column;
+  out.columns = std::min<std::int64_t>(kPanelColumns, task.columns - column);
+  if (task.bias_or_null == nullptr) return out;
+  std::fill_n(padded_bias, kPanelColumns, 0.0f);
+  std::copy_n(task.bias_or_null + column, out.columns, padded_bias);
+  out.bias_or_null = padded_bias;
+  return out;
+}
+
+template <typename T>
+void run_one_row(const GemmTask& task) {
+  const T* panel = reinterpret_cast<const T*>(task.panels);
+  HWY_ALIGN float bias[kPanelColumns];
+  for (std::int64_t column = 0; column < task.columns; column += kPanelColumns) {
+    multiply_row(task, panel, panel_output(task, column, bias));
+    panel += task.k * kPanelColumns;
+  }
+}
+
+// The activations of all rows of a task, one slice deep, at a distance that no cache maps to one
+// place.
+void gather_activations(const GemmTask& task, const Slice& slice, float* out) {
+  for (std::int64_t row = 0; row < task.rows; ++row) {
+    std::memcpy(out + row * kSliceDepth, task.a + row * task.a_stride + slice.k0,
+                static_cast<std::size_t>(slice.depth) * sizeof(float));
+  }
+}
+
+// Slices run slowest: the rows' slice of A stays near while all panels of the task meet it.
+template <typename T>
+void run_rows(const GemmTask& task) {
+  HWY_ALIGN float a[kSliceRowsMax * kSliceDepth];
+  HWY_ALIGN float b[kSliceDepth * kPanelColumns];
+  HWY_ALIGN float bias[kPanelColumns];
+  const auto* const panels = reinterpret_cast<const T*>(task.panels);
+  Slice slice;
+  slice.a = a;
+  slice.b = b;
+  for (; slice.k0 < task.k; slice.k0 += slice.depth) {
+    slice.depth = std::min<std::int64_t>(kSliceDepth, task.k - slice.k0);
+    gather_activations(task, slice, a);
+    const T* weights = panels + slice.k0 * kPanelColumns;
+    for (std::int64_t column = 0; column < task.columns; column += kPanelColumns) {
+      expand_slice(weights, slice.depth, b);
+      weights += task.k * kPanelColumns;
+      const bool last = column + kPanelColumns >= task.columns;
+      const T* const next = last ? panels + (slice.k0 + slice.depth) * kPanelColumns : weights;
+      slice.ahead = Ahead{reinterpret_cast<const std::byte*>(next),
+                          kPanelColumns * static_cast<std::int64_t>(sizeof(T)) / kGroups};
+      multiply_slice(task, panel_output(task, column, bias), slice);
+    }
+  }
+}
+
+template <typename T>
+void run_typed(const GemmTask& task) {
+  return task.rows == 1 ? run_one_row<T>(task) : run_rows<T>(task);
+}
+
+}  // namespace
+
+void run_gemm_task(const GemmTask& task) {
+  switch (task.type) {
+    case WeightType::kF32:
+      return run_typed<float>(task);
+    case WeightType::kF16:
+      return run_typed<Float16>(task);
+    case WeightType::kBf16:
+      return run_typed<BFloat16>(task);
+  }
+}
+
+}  // namespace stemma::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stemma {
+
+HWY_EXPORT(run_gemm_task);
+
+GemmKernel gemm_kernel() {
+  return HWY_DYNAMIC_DISPATCH(run_gemm_task);
+}
+
+}  // namespace stemma
+#endif  // HWY_ONCE

@@ -1,0 +1,96 @@
+// Packing transposes panel by panel, in squares of one cache line of each row, so that every line
+// is read once.
+#include "device/packed_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/float16.h"
+#include "base/math.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::int64_t kColumns = PackedWeights::kPanelColumns;
+
+// One stretch of rows [rows, k] into one panel [k, kColumns]; the buffer is zeroed, so padding
+// needs no writes.
+template <typename Word>
+void pack_panel(const std::byte* source, std::int64_t rows, std::int64_t k, std::byte* target) {
+  constexpr std::size_t kLine = 64 / sizeof(Word);
+  auto* const panel = reinterpret_cast<Word*>(target);
+  for (std::int64_t k0 = 0; k0 < k; k0 += std::int64_t{kLine}) {
+    const std::int64_t depth = std::min(static_cast<std::int64_t>(kLine), k - k0);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      Word line[kLine];
+      std::memcpy(line, source + static_cast<std::size_t>(row * k + k0) * sizeof(Word),
+                  static_cast<std::size_t>(depth) * sizeof(Word));
+      for (std::int64_t i = 0; i < depth; ++i)
+        panel[(k0 + i) * kColumns + row] = line[static_cast<std::size_t>(i)];
+    }
+  }
+}
+
+float value_at(const std::byte* from, WeightType type) {
+  if (type == WeightType::kF32) {
+    float value = 0;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, from, sizeof(bits));
+  return type == WeightType::kF16 ? to_float(Float16{bits}) : to_float(BFloat16{bits});
+}
+
+}  // namespace
+
+Result<PackedWeights> PackedWeights::pack(const void* weights, WeightType type, std::int64_t n,
+                                          std::int64_t k, ThreadPool& pool) {
+  STEMMA_CHECK(n >= 1 && k >= 1, "a weight matrix has outputs and inputs");
+  const std::int64_t weights_max =
+      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(float));
+  if (k > weights_max / round_up(n, kColumns)) {
+    return Error{ErrorCode::kTooLarge, "a weight matrix of " + std::to_string(n) + " x " +
+                                           std::to_string(k) + " cannot be addressed"};
+  }
+  PackedWeights packed;
+  packed.type_ = type;
+  packed.n_ = n;
+  packed.k_ = k;
+  const auto panels = packed.panels();
+  STEMMA_ASSIGN_OR_RETURN(
+      packed.panels_, Buffer::allocate(static_cast<std::size_t>(panels) * packed.panel_bytes()));
+  const auto* const source = static_cast<const std::byte*>(weights);
+  pool.run(panels, [&](std::int64_t index, int) {
+    const std::int64_t rows = std::min(kColumns, n - index * kColumns);
+    const std::byte* const from =
+        source + static_cast<std::size_t>(index * kColumns * k) * weight_type_bytes(type);
+    std::byte* const to =
+        packed.panels_.bytes() + static_cast<std::size_t>(index) * packed.panel_bytes();
+    if (type == WeightType::kF32) {
+      pack_panel<std::uint32_t>(from, rows, k, to);
+    } else {
+      pack_panel<std::uint16_t>(from, rows, k, to);
+    }
+  });
+  return Result<PackedWeights>(std::move(packed));
+}
+
+void PackedWeights::unpack_row(std::int64_t row, std::span<float> out) const {
+  STEMMA_CHECK(row >= 0 && row < n_, "a row of the matrix");
+  STEMMA_CHECK_EQ(static_cast<std::int64_t>(out.size()), k_);
+  const std::size_t value_bytes = weight_type_bytes(type_);
+  const std::byte* from =
+      panel(row / kColumns) + static_cast<std::size_t>(row % kColumns) * value_bytes;
+  for (float& value : out) {
+    value = value_at(from, type_);
+    from += static_cast<std::size_t>(kColumns) * value_bytes;
+  }
+}
+
+}  // namespace stemma
