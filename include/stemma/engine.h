@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/thread_role.h"
 #include "model/sampler.h"
 #include "stemma/ids.h"
 #include "stemma/kv_cache.h"
@@ -161,15 +162,16 @@ class Engine {
 
   Status check(const RequestSpec& spec) const;
   Status check_extent(const RequestSpec& spec) const;
-  void drain_inbox();
-  void admit(RequestId id, RequestSpec spec, std::int64_t submitted_us);
-  void run_batch(StepReport& report);
-  void fail_batch(const Error& error);
-  void accept_tokens(const LogitsView& logits);
-  void accept_token(Request& request, TokenId token);
+  void drain_inbox() STEMMA_REQUIRES_ROLE(engine_thread);
+  void admit(RequestId id, RequestSpec spec, std::int64_t submitted_us)
+      STEMMA_REQUIRES_ROLE(engine_thread);
+  void run_batch(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
+  void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_tokens(const LogitsView& logits) STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_token(Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);
   FinishReason finish_reason(const Request& request, TokenId token) const;
   void refuse(RequestId id, Error error);
-  void fail(Request& request, const Error& error);
+  void fail(Request& request, const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   EngineEvent end_event(const Request& request, FinishReason reason);
   Extra& extra_of(const Request& request);
 

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/prng.h"
+#include "base/thread_role.h"
 #include "engine/inbox.h"
 #include "sched/scheduler.h"
 
@@ -140,6 +141,7 @@ void Engine::wait_for_work(std::chrono::microseconds time) {
 }
 
 StepReport Engine::step() {
+  assume_role(engine_thread);
   events_.clear();
   drain_inbox();
   StepReport report;
@@ -272,6 +274,7 @@ void Engine::fail(Request& request, const Error& error) {
 }
 
 std::optional<RequestStats> Engine::stop(RequestId id) {
+  assume_role(engine_thread);
   Request* request = scheduler_->find_or_null(id);
   if (request == nullptr) {
     return std::nullopt;

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/thread_role.h"
 #include "sched/batch_builder.h"
 #include "sched/request.h"
 #include "sched/schedule_policy.h"
@@ -50,14 +51,14 @@ class Scheduler {
   // Queues a request; nullptr, and `request` unchanged, if waiting_max wait already. The pointer is
   // valid until the request has ended.
   // REQUIRES: it can run alone: its tokens fit the context, a row and the pool.
-  Request* try_submit_or_null(NewRequest&& request);
+  Request* try_submit_or_null(NewRequest&& request) STEMMA_REQUIRES_ROLE(engine_thread);
 
   // The request of that id that has not ended, or nullptr. O(requests).
   Request* find_or_null(RequestId id);
 
   // Fills the next step. False if there is nothing to compute. REQUIRES: the last step was
   // completed or its requests have ended.
-  bool plan_step();
+  bool plan_step() STEMMA_REQUIRES_ROLE(engine_thread);
   KvBatch batch() const { return builder_.batch(); }
   // The requests of the step, and those of them that get a token, in the order of batch().
   std::span<Request* const> scheduled() const { return builder_.scheduled(); }
@@ -67,13 +68,13 @@ class Scheduler {
 
   // The KV of the whole step is in its pages. Publishes; a prompt that is done starts running.
   // The caller then appends a token to each of outputs().
-  void complete_step();
+  void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
 
   // The end of a request: its pages are published as far as they are computed, or (cancel, fail)
   // given back. Afterwards the Request may be read until the next try_submit.
-  void finish(Request& request);
-  void cancel(Request& request);
-  void fail(Request& request);
+  void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void cancel(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void fail(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
 
   std::int64_t waiting() const noexcept { return static_cast<std::int64_t>(waiting_.size()); }
   std::int64_t in_flight() const noexcept { return static_cast<std::int64_t>(in_flight_.size()); }
@@ -85,17 +86,17 @@ class Scheduler {
   std::optional<std::string> audit() const;
 
  private:
-  void reserve_for_running();
-  void add_running();
-  void order_queue();
-  void continue_prefills();
-  void admit_waiting();
-  void unstick_prefills();
+  void reserve_for_running() STEMMA_REQUIRES_ROLE(engine_thread);
+  void add_running() STEMMA_REQUIRES_ROLE(engine_thread);
+  void order_queue() STEMMA_REQUIRES_ROLE(engine_thread);
+  void continue_prefills() STEMMA_REQUIRES_ROLE(engine_thread);
+  void admit_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
+  void unstick_prefills() STEMMA_REQUIRES_ROLE(engine_thread);
   std::int64_t chunk_limit(const Request& request);
   Request& victim() const;
-  void preempt(Request& request);
-  void enter_flight(Request& request);
-  void end(Request& request, RequestState state);
+  void preempt(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void enter_flight(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void end(Request& request, RequestState state) STEMMA_REQUIRES_ROLE(engine_thread);
   QueueEntry entry_of(Request& request);
 
   KvCache& kv_;

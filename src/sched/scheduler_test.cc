@@ -29,6 +29,7 @@ class Bench {
 
   Request& submit(std::int64_t id, std::vector<TokenId> prompt, std::int64_t output_tokens = 1,
                   std::int32_t priority = 0) {
+    assume_role(engine_thread);
     prompt.reserve(prompt.size() + static_cast<std::size_t>(output_tokens));
     Request* request = scheduler_->try_submit_or_null({.id = RequestId(id),
                                                        .ns = ns_,
@@ -41,6 +42,7 @@ class Bench {
 
   // Plans; the ids in the batch.
   std::vector<std::int64_t> plan() {
+    assume_role(engine_thread);
     scheduler_->plan_step();
     std::vector<std::int64_t> ids;
     for (const Request* request : scheduler_->scheduled()) {
@@ -55,6 +57,7 @@ class Bench {
 
   // Completes the planned step and gives every output its token.
   void complete() {
+    assume_role(engine_thread);
     scheduler_->complete_step();
     check();
     for (Request* request : scheduler_->outputs()) {
@@ -150,6 +153,7 @@ TEST(Scheduler, AWaiterFollowsItsLeaderChunkByChunk) {
 }
 
 TEST(Scheduler, IfTheLeaderIsCancelledTheNextWaiterComputes) {
+  assume_role(engine_thread);
   for (const bool fails : {false, true}) {
     EngineOptions options = options_for(4, 64);
     options.scheduler.chunk_tokens_max = 8;
@@ -293,6 +297,7 @@ TEST(Scheduler, TheOneWithTheFewestGeneratedTokensIsPreemptedAndComesBack) {
 }
 
 TEST(Scheduler, WaitingIsBoundedAndAFullQueueRefuses) {
+  assume_role(engine_thread);
   EngineOptions options = options_for(4, 16);
   options.scheduler.waiting_max = 2;
   Bench bench(options);

@@ -108,6 +108,32 @@ TEST(ServingLoop, EqualPromptsComputedTogetherShareOneCopy) {
   }
 }
 
+// 32 prompts: 1,500 tokens shared by all, 500 more by each of 8 groups, 50 of their own.
+TEST(ServingLoop, NoTokenTwice) {
+  for (const std::int64_t page_size : {1, 16}) {
+    for (const std::int64_t concurrency : {1, 4, 16}) {
+      EngineOptions options = small_options(page_size, 16'000);
+      options.kv.requests_max = concurrency;
+      options.kv.context_tokens_max = 2100;
+      options.scheduler.step_tokens_max = 700;
+      options.scheduler.chunk_tokens_max = 300;
+      StampHarness harness(options);
+      harness.set_audits(concurrency == 4);
+      for (std::uint64_t i = 0; i < 32; ++i) {
+        const std::uint64_t n = (i * 13 + static_cast<std::uint64_t>(concurrency)) % 32;
+        const auto group = joined(some_tokens(1, 1500), some_tokens(200 + n % 8, 500));
+        // Texts drawn at random may begin alike by chance; a first token each keeps them apart.
+        auto own = some_tokens(300 + n, 50);
+        own[0] = static_cast<TokenId>(n);
+        harness.submit(joined(group, own), 3);
+      }
+      harness.run();
+      harness.expect_closed_form();
+      EXPECT_EQ(harness.engine().totals().computed_prompt_tokens, page_size == 1 ? 7100 : 7184);
+    }
+  }
+}
+
 TEST(ServingLoop, PreemptionChangesNoToken) {
   for (const std::int64_t page_size : {1, 3, 16}) {
     EngineOptions options = small_options(page_size, 144);
