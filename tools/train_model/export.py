@@ -16,6 +16,7 @@ import numpy
 import torch
 
 import byte_bpe
+import card
 import chat
 import model
 import safetensors_io
@@ -29,7 +30,8 @@ def main():
     parser.add_argument("--work", required=True, help="the folder given to train.py")
     parser.add_argument("--out", required=True, help="model folder to write")
     parser.add_argument("--golden", help="golden file to write")
-    parser.add_argument("--prompts", help="requests to answer and print, one JSON object a line")
+    parser.add_argument("--prompts", help="requests, one JSON object a line, for the samples")
+    parser.add_argument("--samples", type=int, default=4, help="how many of them to answer")
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.makedirs(options.out, exist_ok=True)
@@ -38,10 +40,17 @@ def main():
     tokenizer = byte_bpe.Tokenizer.load(os.path.join(options.out, "tokenizer.json"))
     if options.golden:
         write_json(options.golden, golden(weights, tokenizer))
+    samples = []
     if options.prompts:
         with open(options.prompts, encoding="utf-8") as f:
-            for line in f:
-                print_answers(weights, tokenizer, json.loads(line))
+            requests = [json.loads(line) for line in f]
+        for at, request in enumerate(requests[:options.samples]):
+            samples.append(answered(weights, tokenizer, request, at))
+            print(samples[-1], flush=True)
+    with open(os.path.join(options.work, "record.json"), encoding="utf-8") as f:
+        record = json.load(f)
+    with open(os.path.join(options.out, "README.md"), "w", encoding="utf-8") as f:
+        f.write(card.written(model.CONFIG, record, samples))
 
 
 def write_model(work, out):
@@ -111,19 +120,20 @@ def generated(weights, ids, steps, choose, stops=()):
     return ids[count:]
 
 
-def print_answers(weights, tokenizer, request):
+def answered(weights, tokenizer, request, seed):
+    """The request and its answer, greedy and sampled, as a few lines of Markdown."""
     ids = tokenizer.encode(chat.rendered(request["messages"]))
     stops = [tokenizer.id_of[s] for s in ("<|end_of_text|>", "<|end|>")]
-    generator = torch.Generator().manual_seed(7)
+    generator = torch.Generator().manual_seed(seed)
 
     def sampled(last):
-        shares = torch.softmax(last / 0.7, -1)
-        return int(torch.multinomial(shares, 1, generator=generator))
+        return int(torch.multinomial(torch.softmax(last / 0.6, -1), 1, generator=generator))
 
-    print("\n== %s  [%d prompt tokens]" % (request["messages"][-1]["content"], len(ids)))
-    for name, choose in (("greedy", lambda last: int(last.argmax())), ("t=0.7", sampled)):
+    lines = ["**%s**" % request["messages"][-1]["content"]]
+    for name, choose in (("greedy", lambda last: int(last.argmax())), ("temperature 0.6", sampled)):
         chosen = generated(weights, ids, request.get("max_tokens", 48), choose, stops)
-        print("%s: %s" % (name, tokenizer.decode(chosen)))
+        lines.append("- %s: %s" % (name, tokenizer.decode(chosen).strip()))
+    return "\n".join(lines) + "\n"
 
 
 def write_json(path, content):

@@ -52,6 +52,8 @@ def parsed_options():
     parser.add_argument("--seed", type=int, default=1611)
     parser.add_argument("--resume", action="store_true",
                         help="go on from the checkpoint; --minutes is then the time still to go")
+    parser.add_argument("--rewind", type=float,
+                        help="with --resume: the share of the schedule to go on from")
     return parser.parse_args()
 
 
@@ -66,11 +68,15 @@ def run(options):
         print("%s: %d tokens, held out %d" % (name, len(maker.shelves[name].stream),
                                               len(judge.shelves[name].stream)), flush=True)
     weights = model.new_weights(model.CONFIG, options.seed)
-    record = {"seed": options.seed, "packages": versions, "threads": options.threads,
+    record = {"seed": options.seed, "packages": versions, "threads": options.threads, "runs": [],
               "steps": 0, "tokens_seen": 0, "progress": 0.0, "minutes": 0.0, "training_loss": 0.0}
     if options.resume:
         record.update(restored(options.work, weights))
+        if options.rewind is not None:
+            record["progress"] = options.rewind
         maker.random.seed("%d/%d" % (options.seed, record["steps"]))
+    record["runs"].append({"from_step": record["steps"], "from_progress": record["progress"],
+                           "minutes": options.minutes})
     optimizers = Optimizers(weights)
     step, tokens_seen, recent = (record[k] for k in ("steps", "tokens_seen", "training_loss"))
     began, earlier_minutes, progress = time.time(), record["minutes"], record["progress"]
