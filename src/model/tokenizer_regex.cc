@@ -65,7 +65,8 @@ class Search {
             "the regular expression takes too many steps on this text: " + message_of(found)};
       }
       const std::size_t* const bounds = pcre2_get_ovector_pointer(match_.get());
-      const ByteRange range{std::max(bounds[0], last_end_.value_or(0)), bounds[1]};
+      const std::size_t floor = last_end_ == kNoMatchYet ? 0 : last_end_;
+      const ByteRange range{std::max(bounds[0], floor), bounds[1]};
       if (range.end < range.begin) {
         break;  // \K put the start behind the end
       }
@@ -80,6 +81,8 @@ class Search {
   }
 
  private:
+  static constexpr std::size_t kNoMatchYet = ~std::size_t{0};
+
   // The compiled machine code has a small stack; where it does not suffice the interpreter takes
   // over.
   int attempt() {
@@ -102,7 +105,7 @@ class Search {
   std::unique_ptr<pcre2_match_data, Deleter> match_;
   std::unique_ptr<pcre2_match_context, Deleter> context_;
   std::size_t at_ = 0;
-  std::optional<std::size_t> last_end_;
+  std::size_t last_end_ = kNoMatchYet;
 };
 
 }  // namespace
