@@ -5,6 +5,10 @@
 #   make bench   every benchmark, each figure beside its bound
 #   make check   format, lint, sanitizers (what .ci/run adds to make test)
 
+# A compiler cache finds an object wherever the checkout lies.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
 JOBS ?= $(shell nproc)
 BUILD := build/release
 

@@ -1,7 +1,8 @@
 # stemma_room(NAME DEPS room... LIBS target...)
 #
 # One folder of src/ is one room: a static library stemma_NAME of its *.cc, and a test program NAME_test of its
-# *_test.cc. Benchmarks (*_bench.cc) are part of the program's `stemma bench`.
+# *_test.cc. Benchmarks (*_bench.cc) are part of the program's `stemma bench`. Tests run in the root of the checkout and
+# name files from there, so that an object file is the same wherever the checkout lies (and a compiler cache finds it).
 function(stemma_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
@@ -19,7 +20,7 @@ function(stemma_room name)
   if(STEMMA_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE stemma_${name} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
-    target_compile_definitions(${name}_test PRIVATE STEMMA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_compile_definitions(${name}_test PRIVATE STEMMA_SOURCE_DIR=".")
     add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endif()
 endfunction()
@@ -45,8 +46,8 @@ function(stemma_whole_system_tests)
       add_executable(tests_${name} ${sources})
       target_link_libraries(tests_${name} PRIVATE stemma_cli GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
       target_include_directories(tests_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-      target_compile_definitions(tests_${name} PRIVATE STEMMA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-                                 STEMMA_BINARY_DIR="${CMAKE_BINARY_DIR}")
+      file(RELATIVE_PATH binary_dir ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+      target_compile_definitions(tests_${name} PRIVATE STEMMA_SOURCE_DIR="." STEMMA_BINARY_DIR="${binary_dir}")
       add_test(NAME tests_${name} COMMAND tests_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     endif()
   endforeach()
@@ -75,20 +76,31 @@ function(stemma_repository_tests)
   add_test(NAME tidy COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/tidy.py)
   add_test(NAME tidy_can_fail COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/tidy_test.py)
 
-  # Not the bodies that Highway includes once for each SIMD target (*-inl.h).
+  # A header that some source includes first is compiled by itself there; the others get a source of their own. Not the
+  # bodies that Highway includes once for each SIMD target (*-inl.h).
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include/stemma/*.h
        ${CMAKE_SOURCE_DIR}/src/*/*.h)
   list(FILTER headers EXCLUDE REGEX "-inl\\.h$")
+  file(GLOB all_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/*.cc)
+  set(compiled_first)
+  foreach(source ${all_sources})
+    file(STRINGS ${source} first_include REGEX "^#include" LIMIT_COUNT 1)
+    string(REGEX REPLACE "^#include [\"<]([^\">]+)[\">].*" "\\1" first_include "${first_include}")
+    list(APPEND compiled_first "${first_include}")
+  endforeach()
   set(sources)
   foreach(header ${headers})
     string(REGEX REPLACE "^(include|src)/" "" included ${header})
-    string(REPLACE "/" "_" name ${included})
-    set(source ${CMAKE_BINARY_DIR}/headers/${name}.cc)
-    file(GENERATE OUTPUT ${source} CONTENT "#include \"${included}\"\n#include \"${included}\"\n")
-    list(APPEND sources ${source})
+    if(NOT included IN_LIST compiled_first)
+      string(REPLACE "/" "_" name ${included})
+      set(source ${CMAKE_BINARY_DIR}/headers/${name}.cc)
+      file(GENERATE OUTPUT ${source} CONTENT "#include \"${included}\"\n#include \"${included}\"\n")
+      list(APPEND sources ${source})
+    endif()
   endforeach()
   add_library(headers OBJECT ${sources})
   target_link_libraries(headers PRIVATE stemma_cli GTest::gtest rapidcheck)
+  target_compile_options(headers PRIVATE -O0)
 endfunction()
 
 # examples/: what the README shows, compiled and run as tests. They link what an embedder links.

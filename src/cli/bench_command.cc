@@ -1,0 +1,87 @@
+#include "cli/bench_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "attention/attention_bench.h"
+#include "base/bench_line.h"
+#include "device/gemm_bench.h"
+#include "pool/store_bench.h"
+#include "prefix/prefix_bench.h"
+
+namespace stemma {
+
+namespace {
+
+using Lines = Result<std::vector<BenchLine>>;
+
+struct Bench {
+  std::string_view name;
+  Lines (*run)();
+};
+
+constexpr std::array<Bench, 6> kBenches = {{
+    {"match", [] { return Lines(bench_match()); }},
+    {"evict", [] { return Lines(bench_evict()); }},
+    {"insert", [] { return Lines(bench_insert()); }},
+    {"store", [] { return Lines(bench_store()); }},
+    {"attention", [] { return Lines(bench_attention()); }},
+    {"gemm", [] { return bench_gemm({}); }},
+}};
+
+void print_json(const BenchLine& line) {
+  nlohmann::ordered_json object;
+  object["bench"] = line.bench;
+  object["params"] = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : line.params) object["params"][name] = value;
+  object["value"] = line.value;
+  object["unit"] = line.unit;
+  object["bound"] = line.bound;
+  object["bound_name"] = line.bound_name;
+  object["ratio"] = line.ratio;
+  object["repeats"] = line.repeats;
+  object["spread"] = line.spread;
+  std::cout << object.dump() << std::endl;
+}
+
+void print_text(const BenchLine& line) {
+  std::string params;
+  for (const auto& [name, value] : line.params) params += fmt::format(" {}={}", name, value);
+  std::cout << fmt::format(
+                   "{:<10}{:>12.4g} {:<9} {:>6.1f}% of {} {:.4g} (spread {:.0f}%, {} runs){}",
+                   line.bench, line.value, line.unit, 100 * line.ratio, line.bound_name, line.bound,
+                   100 * line.spread, line.repeats, params)
+            << std::endl;
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const Bench& bench : kBenches) names.emplace_back(bench.name);
+  return names;
+}
+
+}  // namespace
+
+BenchCommand::BenchCommand(CLI::App& app)
+    : command_(app.add_subcommand("bench", "Measure, each figure beside its bound")) {
+  command_->add_option("name", names_, "which benchmarks; all if none is named")
+      ->check(CLI::IsMember(known_names()));
+  command_->add_flag("--json", json_, "one JSON object a case");
+}
+
+Status BenchCommand::run() {
+  for (const Bench& bench : kBenches) {
+    const bool named = std::find(names_.begin(), names_.end(), bench.name) != names_.end();
+    if (!names_.empty() && !named) continue;
+    STEMMA_ASSIGN_OR_RETURN(const std::vector<BenchLine> lines, bench.run());
+    for (const BenchLine& line : lines) json_ ? print_json(line) : print_text(line);
+  }
+  return {};
+}
+
+}  // namespace stemma

@@ -1,0 +1,163 @@
+#include "cli/generation_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/prng.h"
+
+namespace stemma {
+
+namespace {
+
+double ms(std::int64_t us) {
+  return static_cast<double>(us) / 1000.0;
+}
+
+}  // namespace
+
+Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
+  answers_.reserve(prompts.size());
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    Result<RequestSpec> spec = spec_of(prompts[i]);
+    Result<RequestId> id = spec.ok() ? engine_.submit(std::move(spec).value())
+                                     : Result<RequestId>(std::move(spec).error());
+    if (!id.ok()) {
+      const std::string where =
+          flags_.prompts.empty() ? "--prompt" : fmt::format("{}: request {}", flags_.prompts, i);
+      return Error{id.error().code, where + ": " + id.error().detail};
+    }
+    answers_.push_back({.request = *id,
+                        .tokens = {},
+                        .text = {},
+                        .stream = TextGeneration(model_.tokenizer(), flags_.stop),
+                        .stats = {},
+                        .error = {}});
+  }
+  unfinished_ = static_cast<std::int64_t>(answers_.size());
+  return {};
+}
+
+Result<RequestSpec> GenerationRun::spec_of(const PromptLine& line) const {
+  RequestSpec spec;
+  if (line.token_ids.has_value()) {
+    spec.prompt = *line.token_ids;
+  } else if (line.messages.has_value()) {
+    STEMMA_ASSIGN_OR_RETURN(spec.prompt, model_.encode_messages(*line.messages));
+  } else {
+    STEMMA_ASSIGN_OR_RETURN(spec.prompt, model_.encode_text(*line.prompt));
+  }
+  spec.max_tokens = line.max_tokens.value_or(flags_.max_tokens);
+  spec.sampling = flags_.sampling;
+  // One seed a request, from the run's: a request draws the same tokens whatever is asked beside
+  // it.
+  spec.sampling.seed = mix64(flags_.seed + answers_.size());
+  if (!flags_.ignore_eos) spec.stop_tokens = model_.generation().eos_token_ids;
+  spec.namespace_digest = model_.namespace_digest();
+  return spec;
+}
+
+Status GenerationRun::finish(std::ostream& out) {
+  const MonotonicClock clock;
+  const std::int64_t begin_us = clock.now_us();
+  while (unfinished_ > 0) {
+    const StepReport report = engine_.step();
+    for (const EngineEvent& event : report.events) take(event);
+    print_ready(out);
+  }
+  print_summary(out, ms(clock.now_us() - begin_us));
+  for (const Answer& answer : answers_) {
+    if (answer.finish == FinishReason::kFailed) return answer.error;
+  }
+  return {};
+}
+
+void GenerationRun::take(const EngineEvent& event) {
+  const auto found = std::lower_bound(
+      answers_.begin(), answers_.end(), event.request,
+      [](const Answer& answer, RequestId request) { return answer.request < request; });
+  STEMMA_CHECK(found != answers_.end() && found->request == event.request,
+               "events are about requests that were submitted");
+  Answer& answer = *found;
+  if (answer.finish != FinishReason::kNone) return;
+  if (event.token >= 0) {
+    answer.tokens.push_back(event.token);
+    if (answer.stream.push(event.token, answer.text)) {
+      const std::optional<RequestStats> stats = engine_.stop(event.request);
+      return end(answer, FinishReason::kStop, stats.value_or(event.stats));
+    }
+  }
+  if (event.finish == FinishReason::kNone) return;
+  answer.stream.finish(answer.text);
+  answer.error = event.error;
+  end(answer, event.finish, event.stats);
+}
+
+void GenerationRun::end(Answer& answer, FinishReason reason, const RequestStats& stats) {
+  answer.finish = reason;
+  answer.stats = stats;
+  --unfinished_;
+}
+
+void GenerationRun::print_ready(std::ostream& out) {
+  while (printed_ < answers_.size() && answers_[printed_].finish != FinishReason::kNone) {
+    const auto index = static_cast<std::int64_t>(printed_);
+    if (flags_.json) {
+      print_json(out, answers_[printed_], index);
+    } else {
+      print_text(out, answers_[printed_], index);
+    }
+    out.flush();
+    ++printed_;
+  }
+}
+
+void GenerationRun::print_json(std::ostream& out, const Answer& answer, std::int64_t index) const {
+  nlohmann::ordered_json line;
+  line["index"] = index;
+  line["prompt_tokens"] = answer.stats.prompt_tokens;
+  line["cached_tokens"] = answer.stats.cached_tokens;
+  line["computed_tokens"] = answer.stats.computed_tokens;
+  line["output_tokens"] = answer.stats.output_tokens;
+  line["token_ids"] = answer.tokens;
+  line["text"] = answer.text;
+  line["finish_reason"] = finish_reason_name(answer.finish);
+  line["ttft_ms"] = ms(answer.stats.ttft_us);
+  line["total_ms"] = ms(answer.stats.total_us);
+  if (answer.finish == FinishReason::kFailed) line["error"] = to_string(answer.error);
+  out << line.dump() << '\n';
+}
+
+void GenerationRun::print_text(std::ostream& out, const Answer& answer, std::int64_t index) const {
+  if (answers_.size() > 1) out << fmt::format("[{}] ", index);
+  out << answer.text << '\n';
+}
+
+void GenerationRun::print_summary(std::ostream& out, double total_ms) const {
+  RequestStats sum;
+  for (const Answer& answer : answers_) {
+    sum.prompt_tokens += answer.stats.prompt_tokens;
+    sum.cached_tokens += answer.stats.cached_tokens;
+    sum.computed_tokens += answer.stats.computed_tokens;
+    sum.output_tokens += answer.stats.output_tokens;
+    sum.preemptions += answer.stats.preemptions;
+  }
+  if (!flags_.json) return;
+  nlohmann::ordered_json summary;
+  summary["requests"] = answers_.size();
+  summary["prompt_tokens"] = sum.prompt_tokens;
+  summary["cached_tokens"] = sum.cached_tokens;
+  summary["computed_tokens"] = sum.computed_tokens;
+  summary["output_tokens"] = sum.output_tokens;
+  summary["total_ms"] = total_ms;
+  summary["preemptions"] = sum.preemptions;
+  summary["evicted_pages"] = engine_.totals().evicted_pages;
+  nlohmann::ordered_json line;
+  line["summary"] = std::move(summary);
+  out << line.dump() << '\n';
+}
+
+}  // namespace stemma

@@ -1,0 +1,36 @@
+// LogitsRecorder: a Runner that hands batches on to another and keeps the logits that come back,
+// for --logits FILE.
+//
+// Thread:     the engine's.
+// Memory:     every row of logits of the run.
+// Cost:       one copy a row.
+// Not here:   what computes (the runner inside).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stemma/runner.h"
+
+namespace stemma {
+
+class LogitsRecorder final : public Runner {
+ public:
+  // `inner` must outlive this.
+  explicit LogitsRecorder(Runner& inner) : inner_(inner) {}
+
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+
+  // Writes a safetensors file: for the request with id i a tensor "logits.i" [output_tokens,
+  // vocab_tokens] in f32, the rows from which its output tokens were sampled, bit for bit.
+  Status write(const std::string& path) const;
+
+ private:
+  Runner& inner_;
+  std::int64_t vocab_tokens_ = 0;
+  std::map<RequestId, std::vector<float>> rows_;  // in order of submission
+};
+
+}  // namespace stemma

@@ -1,0 +1,153 @@
+#include "cli/replay_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/clock.h"
+#include "replay/replayer.h"
+#include "replay/trace_reader.h"
+
+namespace stemma {
+
+namespace {
+
+// One cache that the trace runs through.
+struct Lane {
+  ReplayOptions options;
+  bool unlimited = false;
+  std::unique_ptr<Replayer> replayer;
+};
+
+// The pages of the whole trace: as many as a cache in which nothing is evicted can ever need.
+Result<std::int64_t> count_pages(const ReplayFlags& flags) {
+  STEMMA_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(flags.trace, flags.format));
+  TraceRequest request;
+  std::int64_t pages = 0;
+  for (;;) {
+    STEMMA_ASSIGN_OR_RETURN(const bool more, reader.next(request));
+    if (!more) return pages;
+    pages += static_cast<std::int64_t>(request.page_hashes.size());
+  }
+}
+
+Result<std::int64_t> parse_capacity(const std::string& text) {
+  std::int64_t pages = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pages);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--capacity-pages wants numbers of pages or 'unlimited' (got '" + text + "')"};
+  }
+  return pages;
+}
+
+Result<std::vector<Lane>> open_lanes(const ReplayFlags& flags) {
+  std::vector<Lane> lanes;
+  for (const std::string& policy : flags.policies) {
+    for (const std::string& capacity : flags.capacities) {
+      Lane lane;
+      lane.options.policy = policy;
+      lane.unlimited = capacity == "unlimited";
+      if (lane.unlimited) {
+        STEMMA_ASSIGN_OR_RETURN(lane.options.capacity_pages, count_pages(flags));
+        lane.options.capacity_pages = std::max<std::int64_t>(lane.options.capacity_pages, 1);
+      } else {
+        STEMMA_ASSIGN_OR_RETURN(lane.options.capacity_pages, parse_capacity(capacity));
+      }
+      STEMMA_ASSIGN_OR_RETURN(lane.replayer, Replayer::open(lane.options));
+      lanes.push_back(std::move(lane));
+    }
+  }
+  return lanes;
+}
+
+void print_json(const ReplayFlags& flags, const Lane& lane, std::int64_t page_size,
+                double seconds) {
+  const ReplayReport& report = lane.replayer->report();
+  nlohmann::ordered_json line;
+  line["trace"] = flags.trace;
+  line["policy"] = lane.options.policy;
+  line["page_size"] = page_size;
+  if (lane.unlimited) {
+    line["capacity_pages"] = "unlimited";
+  } else {
+    line["capacity_pages"] = lane.options.capacity_pages;
+  }
+  line["requests"] = report.requests;
+  line["lookup_pages"] = report.lookup_pages;
+  line["hit_pages"] = report.hit_pages;
+  line["hit_rate"] = report.hit_rate();
+  line["evicted_pages"] = report.evicted_pages;
+  line["seconds"] = seconds;
+  std::cout << line.dump() << '\n';
+}
+
+void print_row(const Lane& lane) {
+  const ReplayReport& report = lane.replayer->report();
+  const std::string capacity =
+      lane.unlimited ? "unlimited" : fmt::format("{}", lane.options.capacity_pages);
+  std::cout << fmt::format("{:<10} {:>12} {:>10} {:>12} {:>12} {:>8.2f}% {:>12}\n",
+                           lane.options.policy, capacity, report.requests, report.lookup_pages,
+                           report.hit_pages, 100 * report.hit_rate(), report.evicted_pages);
+}
+
+Status feed_all(const ReplayFlags& flags, TraceReader& reader, std::vector<Lane>& lanes) {
+  TraceRequest request;
+  for (;;) {
+    STEMMA_ASSIGN_OR_RETURN(const bool more, reader.next(request));
+    if (!more) break;
+    for (Lane& lane : lanes) lane.replayer->feed(request);
+  }
+  if (lanes.front().replayer->report().requests == 0) {
+    return Error{ErrorCode::kInvalidArgument, flags.trace + ": holds no requests"};
+  }
+  return {};
+}
+
+}  // namespace
+
+ReplayCommand::ReplayCommand(CLI::App& app)
+    : command_(app.add_subcommand("replay", "Run a trace through the cache and report what hits")) {
+  command_->add_option("--trace", flags_.trace, "trace file; a page is one block of the trace")
+      ->required();
+  command_->add_option("--format", flags_.format, "mooncake")->capture_default_str();
+  command_
+      ->add_option("--capacity-pages", flags_.capacities,
+                   "pages the cache may hold, or 'unlimited'; several with commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_
+      ->add_option("--policy", flags_.policies,
+                   "eviction order: lru lfu fifo mru filo slru priority; several with commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_->add_flag("--json", flags_.json, "one JSON object for each policy and capacity");
+}
+
+Status ReplayCommand::run() {
+  const MonotonicClock clock;
+  STEMMA_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(flags_.trace, flags_.format));
+  STEMMA_ASSIGN_OR_RETURN(std::vector<Lane> lanes, open_lanes(flags_));
+  const std::int64_t begin_us = clock.now_us();
+  STEMMA_RETURN_IF_ERROR(feed_all(flags_, reader, lanes));
+  const double seconds = static_cast<double>(clock.now_us() - begin_us) * 1e-6;
+  if (!flags_.json) {
+    std::cout << fmt::format("{:<10} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}\n", "policy",
+                             "capacity", "requests", "pages", "hits", "hit rate", "evicted");
+  }
+  for (const Lane& lane : lanes) {
+    if (flags_.json) {
+      print_json(flags_, lane, reader.page_tokens(), seconds);
+    } else {
+      print_row(lane);
+    }
+  }
+  return {};
+}
+
+}  // namespace stemma

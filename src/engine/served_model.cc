@@ -1,0 +1,96 @@
+#include "engine/served_model.h"
+
+#include <utility>
+
+#include "pool/kv_pool_factory.h"
+#include "prefix/namespace_digest.h"
+
+namespace stemma {
+
+namespace {
+
+Result<DType> kv_dtype(const std::string& name, const ModelConfig& config) {
+  if (name == "auto") return config.weights_dtype.value_or(DType::kF32);
+  Result<DType> parsed = parse_kv_dtype(name);
+  if (!parsed.ok()) return Error{parsed.error().code, "--kv-dtype: " + parsed.error().detail};
+  return parsed;
+}
+
+NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool) {
+  NamespaceFields fields;
+  for (const auto& [name, value] : runner.namespace_fields()) {
+    fields.add(name, std::string_view(value));
+  }
+  fields.add("kv_dtype", dtype_name(pool.shape().dtype));
+  fields.add("kv_kind", pool.kind());
+  return fields.finish();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions& options) {
+  if (options.threads < 1 || options.threads > 1024) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--threads must be from 1 to 1024 (got " + std::to_string(options.threads) + ")"};
+  }
+  auto model = std::make_unique<ServedModel>(options.threads);
+  model->engine_options_ = options.engine;
+  STEMMA_RETURN_IF_ERROR(model->load_files(options));
+  STEMMA_RETURN_IF_ERROR(model->open_pool(options));
+  model->namespace_digest_ = digest_of(*model->runner_, *model->pool_);
+  return model;
+}
+
+Status ServedModel::load_files(const ServedModelOptions& options) {
+  KvCacheOptions& kv = engine_options_.kv;
+  ModelRunnerOptions runner_options;
+  runner_options.attention = options.attention;
+  runner_options.rows_max = engine_options_.scheduler.step_tokens_max;
+  runner_options.outputs_max = kv.requests_max;
+  runner_options.requests_max = kv.requests_max;
+  runner_options.context_tokens_max = kv.context_tokens_max;
+  runner_options.progress = options.progress;
+  STEMMA_ASSIGN_OR_RETURN(runner_, ModelRunner::load(options.directory, runner_options, threads_));
+  kv.context_tokens_max = runner_->context_tokens_max();
+  STEMMA_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::load(options.directory));
+  STEMMA_ASSIGN_OR_RETURN(chat_template_, load_chat_template(options.directory));
+  STEMMA_ASSIGN_OR_RETURN(generation_, load_generation_config(options.directory));
+  return {};
+}
+
+Status ServedModel::open_pool(const ServedModelOptions& options) {
+  KvCacheOptions& kv = engine_options_.kv;
+  KvShape shape = runner_->pool_shape();
+  shape.page_size = kv.page_size;
+  STEMMA_ASSIGN_OR_RETURN(shape.dtype, kv_dtype(options.kv_dtype, runner_->config()));
+  STEMMA_ASSIGN_OR_RETURN(shape.pages, pages_for_bytes(options.kv_bytes, shape));
+  kv.pages = shape.pages;
+  STEMMA_RETURN_IF_ERROR(validate(engine_options_));
+  STEMMA_ASSIGN_OR_RETURN(const KvLayout layout, parse_kv_layout(options.kv_layout));
+  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool("mha", shape, layout, threads_));
+  return {};
+}
+
+Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null) {
+  Runner& runner = runner_or_null != nullptr ? *runner_or_null : *runner_;
+  const EngineParts parts = {.runner = runner,
+                             .pools = {*pool_},
+                             .vocab_tokens = runner_->config().vocab_tokens,
+                             .clock = clock_};
+  return Engine::open(engine_options_, parts);
+}
+
+Result<std::vector<TokenId>> ServedModel::encode_messages(const TemplateJson& messages) const {
+  if (!chat_template_.has_value()) {
+    return Error{ErrorCode::kUnsupported,
+                 "the model has no chat template (chat_template.jinja or tokenizer_config.json)"};
+  }
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, chat_template_->render(messages, {}));
+  return tokenizer_->encode(text, {.add_special_tokens = false, .parse_special_tokens = true});
+}
+
+Result<std::vector<TokenId>> ServedModel::encode_text(std::string_view text) const {
+  return tokenizer_->encode(text, {.add_special_tokens = true, .parse_special_tokens = true});
+}
+
+}  // namespace stemma

@@ -1,0 +1,81 @@
+// ServedModel: all that stands between a model's directory and an Engine: weights, tokenizer, chat
+// template, sampling defaults, a pool of the right shape, and the namespace that its pages are
+// found in.
+//
+// Thread:     opened and used by one thread; encode and render are const.
+// Memory:     the weights and the whole pool, both at open.
+// Cost:       open reads every weight once.
+// Not here:   the step loop (Engine), requests of users (cli/, server/).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "model/generation_config.h"
+#include "model/model_runner.h"
+#include "model/tokenizer.h"
+#include "stemma/engine.h"
+#include "stemma/kv_pool.h"
+#include "stemma/options.h"
+#include "stemma/result.h"
+#include "template/chat_template.h"
+
+namespace stemma {
+
+struct ServedModelOptions {
+  std::string directory;
+  std::int64_t kv_bytes = std::int64_t{256} << 20;  // of keys and values, all layers
+  std::string kv_dtype = "auto";                    // or f32, f16, bf16; auto: that of the weights
+  std::string kv_layout = "layer_first";
+  std::string attention = "cpu";
+  int threads = 1;
+  EngineOptions engine;  // kv.pages is computed; kv.context_tokens_max 0: the model's own
+  ProgressCallback progress;
+};
+
+class ServedModel {
+ public:
+  // Errors are one line that names the file and the field, or the flag.
+  static Result<std::unique_ptr<ServedModel>> open(const ServedModelOptions& options);
+
+  // An engine on this model; `runner` stands between it and the model if it is given (a recorder,
+  // say). The engine must not outlive this.
+  Result<std::unique_ptr<Engine>> open_engine(Runner* runner_or_null = nullptr);
+
+  // A conversation as the model's own template writes it, tokenised. The template's text gets no
+  // second token of beginning. kUnsupported if the model has no template.
+  Result<std::vector<TokenId>> encode_messages(const TemplateJson& messages) const;
+  // A plain text, with the special tokens that the tokenizer puts around one.
+  Result<std::vector<TokenId>> encode_text(std::string_view text) const;
+
+  ModelRunner& runner() noexcept { return *runner_; }
+  const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+  const GenerationConfig& generation() const noexcept { return generation_; }
+  const EngineOptions& engine_options() const noexcept { return engine_options_; }
+  const KvPool& pool() const noexcept { return *pool_; }
+  // Of the model, its formats and its arithmetic: a request of a tenant adds to it.
+  const NamespaceDigest& namespace_digest() const noexcept { return namespace_digest_; }
+
+  explicit ServedModel(int threads) : threads_(threads) {}
+
+ private:
+  Status load_files(const ServedModelOptions& options);
+  Status open_pool(const ServedModelOptions& options);
+
+  MonotonicClock clock_;
+  ThreadPool threads_;
+  EngineOptions engine_options_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::optional<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> chat_template_;
+  GenerationConfig generation_;
+  std::unique_ptr<KvPool> pool_;
+  NamespaceDigest namespace_digest_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,62 @@
+#include "replay/replayer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "prefix/prefix_cache_factory.h"
+
+namespace stemma {
+
+namespace {
+
+// A page is named by a 64-bit hash and a token has 32 bits: two tokens a page keep every hash
+// exact.
+constexpr std::int64_t kTokensPerPage = 2;
+
+}  // namespace
+
+Result<std::unique_ptr<Replayer>> Replayer::open(const ReplayOptions& options) {
+  if (options.capacity_pages < 1 || options.capacity_pages >= (std::int64_t{1} << 31)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--capacity-pages must be from 1 to 2147483647 or 'unlimited' (got " +
+                     std::to_string(options.capacity_pages) + ")"};
+  }
+  auto replayer = std::make_unique<Replayer>(options.capacity_pages);
+  PrefixCacheOptions cache_options{.allocator = replayer->allocator_};
+  cache_options.page_size = kTokensPerPage;
+  cache_options.eviction = options.policy;
+  STEMMA_ASSIGN_OR_RETURN(replayer->cache_, make_prefix_cache("radix", cache_options));
+  const std::optional<NamespaceId> opened = replayer->cache_->try_open_namespace({});
+  STEMMA_CHECK(opened.has_value(), "a new cache has room for its first namespace");
+  replayer->namespace_id_ = *opened;
+  return replayer;
+}
+
+void Replayer::feed(const TraceRequest& request) {
+  tokens_.clear();
+  for (const std::int64_t hash : request.page_hashes) {
+    tokens_.push_back(static_cast<TokenId>(hash & 0xFFFFFFFF));
+    tokens_.push_back(static_cast<TokenId>(hash >> 32));
+  }
+  const auto pages = static_cast<std::int64_t>(request.page_hashes.size());
+  PrefixLock lock = cache_->match(namespace_id_, tokens_);
+  const std::int64_t hit_pages = lock.tokens() / kTokensPerPage;
+  ++report_.requests;
+  report_.lookup_pages += pages;
+  report_.hit_pages += hit_pages;
+
+  const std::int64_t wanted = pages - hit_pages;
+  if (wanted == 0) return;
+  if (const std::int64_t short_pages = wanted - allocator_.free_pages(); short_pages > 0) {
+    report_.evicted_pages += cache_->evict(short_pages).pages();
+  }
+  const std::int64_t got = std::min(wanted, allocator_.free_pages());
+  std::optional<OwnedPages> fresh = allocator_.try_allocate(got);
+  STEMMA_CHECK(fresh.has_value(), "free pages can be allocated");
+  const auto resident_tokens = static_cast<std::size_t>((hit_pages + got) * kTokensPerPage);
+  lock = cache_->insert(std::span(tokens_).first(resident_tokens), std::move(lock),
+                        *std::move(fresh), {});
+}
+
+}  // namespace stemma

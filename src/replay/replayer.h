@@ -1,0 +1,65 @@
+// Replayer: one request after another through the allocator and the prefix cache, counting what
+// hits.
+//
+// The control plane is the one that serves; only the bytes are missing. Each hash of the trace is
+// one whole page, the last one included; a request completes before the next begins; outputs are
+// not inserted; the rule that one token is always computed does not apply.
+//
+// Thread:     one thread a replayer.
+// Memory:     that of a cache of capacity_pages.
+// Cost:       under a microsecond a page.
+// Not here:   reading traces (trace_reader), printing (cli/).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replay/trace_reader.h"
+#include "stemma/page_allocator.h"
+#include "stemma/prefix_cache.h"
+
+namespace stemma {
+
+struct ReplayOptions {
+  std::string policy = "lru";       // an eviction order's name
+  std::int64_t capacity_pages = 0;  // at least 1
+};
+
+struct ReplayReport {
+  std::int64_t requests = 0;
+  std::int64_t lookup_pages = 0;  // pages of all requests
+  std::int64_t hit_pages = 0;     // of them, found
+  std::int64_t evicted_pages = 0;
+  double hit_rate() const noexcept {
+    return lookup_pages == 0 ? 0.0
+                             : static_cast<double>(hit_pages) / static_cast<double>(lookup_pages);
+  }
+};
+
+class Replayer {
+ public:
+  // kNotFound for an unknown policy, listing the known ones; kInvalidArgument for a capacity
+  // below 1.
+  static Result<std::unique_ptr<Replayer>> open(const ReplayOptions& options);
+
+  explicit Replayer(std::int64_t capacity_pages) : allocator_(capacity_pages) {}
+
+  // Looks the request's pages up, makes them resident, and completes it. A request longer than the
+  // capacity keeps the prefix that fits.
+  void feed(const TraceRequest& request);
+
+  const ReplayReport& report() const noexcept { return report_; }
+
+ private:
+  PageAllocator allocator_;
+  std::unique_ptr<PrefixCache> cache_;
+  NamespaceId namespace_id_;
+  ReplayReport report_;
+  std::vector<TokenId>
+      tokens_;  // a request's pages as tokens, two a page: the halves of its 64-bit hash
+};
+
+}  // namespace stemma

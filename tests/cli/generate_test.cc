@@ -1,0 +1,165 @@
+// stemma generate: what it prints, that the cache changes costs and never tokens or logits, and
+// what it refuses.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "cli/program.h"
+
+namespace stemma {
+namespace {
+
+const std::string kModel = std::string(STEMMA_SOURCE_DIR) + "/models/scribe-3m";
+
+std::string write(const std::string& name, const std::string& text) {
+  std::string path = testing::TempDir() + "stemma_generate_" + name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Four prompts that share their first 120 tokens.
+std::string shared_prompts() {
+  std::string text;
+  for (int request = 0; request < 4; ++request) {
+    text += R"({"max_tokens": 6, "token_ids": [)";
+    for (int i = 0; i < 120; ++i) text += std::to_string(100 + i * 7 % 800) + ", ";
+    text += std::to_string(50 + request) + ", 60]}\n";
+  }
+  return write("shared.jsonl", text);
+}
+
+std::string generate(const std::string& flags) {
+  return "generate --model " + kModel + " " + flags;
+}
+
+TEST(Generate, PrintsEachRequestAndASummary) {
+  const ProgramRun run =
+      run_stemma(generate("--prompt 'And it came to pass' --max-tokens 5 --json"));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = run.lines();
+  ASSERT_EQ(lines.size(), 2u);
+  for (const char* key :
+       {"index", "prompt_tokens", "cached_tokens", "computed_tokens", "output_tokens", "token_ids",
+        "text", "finish_reason", "ttft_ms", "total_ms"}) {
+    EXPECT_TRUE(lines[0].contains(key)) << key;
+  }
+  EXPECT_EQ(lines[0]["cached_tokens"], 0);
+  EXPECT_EQ(lines[0]["token_ids"].size(), lines[0]["output_tokens"].get<std::size_t>());
+  for (const char* key : {"requests", "prompt_tokens", "cached_tokens", "computed_tokens",
+                          "output_tokens", "total_ms"}) {
+    EXPECT_TRUE(lines[1]["summary"].contains(key)) << key;
+  }
+}
+
+TEST(Generate, TheCacheChangesCostsAndNeitherTokensNorLogits) {
+  const std::string prompts = "--prompts " + shared_prompts() + " --json --concurrency 2 ";
+  const std::string on = testing::TempDir() + "stemma_logits_on";
+  const std::string off = testing::TempDir() + "stemma_logits_off";
+  const ProgramRun cached = run_stemma(generate(prompts + "--logits " + on));
+  const ProgramRun plain = run_stemma(generate(
+      prompts + "--cache none --page-size 64 --chunk-tokens 7 --threads 1 --logits " + off));
+  ASSERT_EQ(cached.exit_code, 0) << cached.err;
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  const auto a = cached.lines();
+  const auto b = plain.lines();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(a[i]["token_ids"], b[i]["token_ids"]);
+  EXPECT_EQ(a[4]["summary"]["cached_tokens"], 3 * 112);  // pages of 16 within 120 shared tokens
+  EXPECT_EQ(b[4]["summary"]["cached_tokens"], 0);
+  EXPECT_GT(read(on).size(), 4u * 2048u);
+  EXPECT_EQ(read(on), read(off));
+}
+
+TEST(Generate, ASeedGivesTheSameTokensWhateverTheBatch) {
+  const std::string prompts = "--prompts " + shared_prompts() +
+                              " --json --temperature 1 --top-p 0.9 --seed 5 --concurrency ";
+  const ProgramRun one = run_stemma(generate(prompts + "1"));
+  const ProgramRun four = run_stemma(generate(prompts + "4"));
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(one.lines()[i]["token_ids"], four.lines()[i]["token_ids"]);
+  }
+}
+
+TEST(Generate, AStopStringEndsAnAnswerBeforeIt) {
+  const std::string prompt = "--prompt 'And it came to pass' --max-tokens 20 --json ";
+  const std::string text = run_stemma(generate(prompt)).lines()[0]["text"];
+  ASSERT_GT(text.size(), 8u);
+  const std::string stop = text.substr(5, 3);
+  const ProgramRun run = run_stemma(generate(prompt + "--stop '" + stop + "'"));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.lines()[0]["finish_reason"], "stop");
+  EXPECT_EQ(run.lines()[0]["text"], text.substr(0, text.find(stop)));
+}
+
+TEST(Generate, RefusesWithOneLineThatNamesTheField) {
+  const struct {
+    std::string flags;
+    std::string error;
+  } cases[] = {
+      {"", "--prompt or --prompts"},
+      {"--prompt a --prompts b", "--prompt or --prompts"},
+      {"--prompt ''", "prompt"},
+      {"--prompts " + write("empty.jsonl", ""), "holds no prompts"},
+      {"--prompts " + write("broken.jsonl", "{\"prompt\": 1}"), "prompt: a text is wanted"},
+      {"--prompts " + write("range.jsonl", "{\"token_ids\": [99999999]}"), "99999999"},
+      {"--prompts " + write("none.jsonl", "{\"token_ids\": []}"), "prompt"},
+      {"--prompts /nonexistent", "/nonexistent"},
+      {"--prompt a --page-size 0", "--page-size must be at least 1"},
+      {"--prompt a --max-tokens 0", "--max-tokens must be at least 1"},
+      {"--prompt a --max-tokens 99999", "context"},
+      {"--prompt a --kv-bytes 1KiB", "page"},
+      {"--prompt a --kv-bytes 64KiB --max-tokens 2000", "pages"},
+      {"--prompt a --kv-bytes lots", "--kv-bytes wants a size"},
+      {"--prompt a --kv-dtype fp3", "fp3"},
+      {"--prompt a --kv-layout sideways", "sideways"},
+      {"--prompt a --cache magic", "magic"},
+      {"--prompt a --eviction magic", "magic"},
+      {"--prompt a --policy magic", "magic"},
+      {"--prompt a --attention magic", "magic"},
+      {"--prompt a --temperature -1", "temperature"},
+      {"--prompt a --concurrency 0", "--concurrency must be at least 1"},
+      {"--prompt a --bogus", "--bogus"},
+  };
+  for (const auto& c : cases) {
+    const ProgramRun run = run_stemma(generate(c.flags));
+    EXPECT_TRUE(run.exit_code == 1 || run.exit_code == 2) << c.flags << ": " << run.exit_code;
+    EXPECT_NE(run.err.find(c.error), std::string::npos) << c.flags << ": " << run.err;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  }
+}
+
+TEST(Generate, RefusesADamagedModelWithOneLine) {
+  const std::string folder = testing::TempDir() + "stemma_damaged_model";
+  const struct {
+    std::string damage;
+    std::string error;
+  } cases[] = {
+      {"rm $D/config.json", "config.json"},
+      {"sed -i 's/LlamaForCausalLM/PoemForCausalLM/' $D/config.json", "PoemForCausalLM"},
+      {"sed -i 's/\"hidden_size\": [0-9]*/\"hidden_size\": 512/' $D/config.json",
+       "model.safetensors"},
+      {"rm $D/model.safetensors", "model.safetensors"},
+      {"truncate -s 100000 $D/model.safetensors", "model.safetensors"},
+      {"truncate -s 4 $D/model.safetensors", "model.safetensors"},
+      {"rm $D/tokenizer.json", "tokenizer.json"},
+      {"truncate -s 1000 $D/tokenizer.json", "tokenizer.json"},
+  };
+  for (const auto& c : cases) {
+    const std::string make =
+        "rm -rf " + folder + " && cp -r " + kModel + " " + folder + " && D=" + folder + " && ";
+    ASSERT_EQ(std::system((make + c.damage).c_str()), 0);
+    const ProgramRun run = run_stemma("generate --prompt a --model " + folder);
+    EXPECT_EQ(run.exit_code, 1) << c.damage << run.err;
+    EXPECT_NE(run.err.find(c.error), std::string::npos) << run.err;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  }
+}
+
+}  // namespace
+}  // namespace stemma
