@@ -2,7 +2,7 @@
 // grows.
 //
 // Thread:     any number of producers and consumers.
-// Memory:     room for `items_max` values, fixed at construction.
+// Memory:     room for `items_max` values, fixed at construction; a T() in each empty place.
 // Cost:       one uncontended lock an operation, a system call only to wake a sleeper.
 // Not here:   what the values mean; priorities; anything without a lock (nothing here is per
 // token).
@@ -35,7 +35,7 @@ class BoundedQueue {
       if (closed_ || count_ == ring_.size()) {
         return false;
       }
-      ring_[(first_ + count_) % ring_.size()].emplace(std::move(item));
+      ring_[(first_ + count_) % ring_.size()] = std::move(item);
       ++count_;
     }
     not_empty_.notify_one();
@@ -44,15 +44,11 @@ class BoundedQueue {
 
   // The oldest value, or nullopt if there is none now.
   std::optional<T> try_pop() {
-    std::optional<T> item;
-    {
-      const std::lock_guard lock(mutex_);
-      item = take_oldest();
+    const std::lock_guard lock(mutex_);
+    if (count_ == 0) {
+      return std::nullopt;
     }
-    if (item.has_value()) {
-      not_full_.notify_one();
-    }
-    return item;
+    return take_oldest();
   }
 
   // As try_push, but waits for room. False only if the queue is closed.
@@ -63,7 +59,7 @@ class BoundedQueue {
       if (closed_) {
         return false;
       }
-      ring_[(first_ + count_) % ring_.size()].emplace(std::move(item));
+      ring_[(first_ + count_) % ring_.size()] = std::move(item);
       ++count_;
     }
     not_empty_.notify_one();
@@ -72,14 +68,12 @@ class BoundedQueue {
 
   // As try_pop, but waits for a value. nullopt only if the queue is closed and empty.
   std::optional<T> pop() {
-    std::optional<T> item;
-    {
-      std::unique_lock lock(mutex_);
-      not_empty_.wait(lock, [this] { return closed_ || count_ > 0; });
-      item = take_oldest();
+    std::unique_lock lock(mutex_);
+    not_empty_.wait(lock, [this] { return closed_ || count_ > 0; });
+    if (count_ == 0) {
+      return std::nullopt;
     }
-    not_full_.notify_one();
-    return item;
+    return take_oldest();
   }
 
   // Waits until there is a value, the queue is closed, or the time is over. Whether there is one.
@@ -105,22 +99,19 @@ class BoundedQueue {
   std::int64_t items_max() const noexcept { return static_cast<std::int64_t>(ring_.size()); }
 
  private:
-  // REQUIRES: mutex_ is held.
-  std::optional<T> take_oldest() {
-    if (count_ == 0) {
-      return std::nullopt;
-    }
-    std::optional<T> item(std::move(*ring_[first_]));
-    ring_[first_].reset();
+  // REQUIRES: mutex_ is held; there is a value.
+  T take_oldest() {
+    T item = std::exchange(ring_[first_], T());
     first_ = (first_ + 1) % ring_.size();
     --count_;
+    not_full_.notify_one();
     return item;
   }
 
   mutable std::mutex mutex_;
   std::condition_variable not_empty_;
   std::condition_variable not_full_;
-  std::vector<std::optional<T>> ring_;
+  std::vector<T> ring_;  // T() in empty places
   std::size_t first_ = 0;
   std::size_t count_ = 0;
   bool closed_ = false;
