@@ -41,9 +41,9 @@ std::string error_of(const std::string& json) {
 
 TEST(GenerationConfig, ReadsEveryField) {
   const auto config = parse_generation_config(
-      R"({"bos_token_id": 1, "eos_token_id": [2, 7, 2], "pad_token_id": 0, "do_sample": true, "temperature": 0.6,
-          "top_k": 20, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.05, "max_new_tokens": 512,
-          "transformers_version": "4.51.0"})",
+      R"({"bos_token_id": 1, "eos_token_id": [2, 7, 2], "pad_token_id": 0, "do_sample": true,
+          "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.05,
+          "repetition_penalty": 1.05, "max_new_tokens": 512, "transformers_version": "4.51.0"})",
       "f");
   ASSERT_TRUE(config.ok()) << to_string(config.error());
   EXPECT_THAT(config->eos_token_ids, ElementsAre(2, 7));

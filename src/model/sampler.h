@@ -2,11 +2,11 @@
 //
 // Thread:     one thread a sampler; samplers share nothing.
 // Memory:     scratch of 24 bytes a vocabulary entry, taken at construction; sampling allocates
-// nothing. Cost:       greedy O(vocab); sampling O(vocab) plus O(log vocab) a token that top-k or
-// top-p has to look at. Not here:   where logits come from (transformer), stop conditions
-// (stop_strings.h), a request's parameters on the
-//             wire (server/).                                                       Invariants:
-//             I13.
+//             nothing.
+// Cost:       greedy O(vocab); sampling O(vocab) plus O(log vocab) a token that top-k or top-p has
+//             to look at.
+// Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
+//             parameters on the wire (server/). Invariants: I13.
 //
 // The token depends on the logits' bits, the parameters, the request's own tokens and nothing else:
 // sums run in a fixed order, ties go to the lower id, and the random number of an output position

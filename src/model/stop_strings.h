@@ -3,8 +3,9 @@
 //
 // Thread:     one request, one matcher.
 // Memory:     the stop strings, one integer a byte of them, and the text held back: less than the
-// longest of them. Cost:       O(bytes pushed × stop strings); no allocation in steady state. Not
-// here:   stop tokens and EOS (generation_config.h), the text of tokens (detokenizer).
+//             longest of them.
+// Cost:       O(bytes pushed × stop strings); no allocation in steady state.
+// Not here:   stop tokens and EOS (generation_config.h), the text of tokens (detokenizer).
 //
 // A stop string may span any number of tokens, so text that could be the beginning of one is held
 // back until it is known. The outcome does not depend on how the text is cut into pieces: the match

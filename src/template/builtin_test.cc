@@ -11,9 +11,10 @@ TEST(Builtins, TextFilters) {
       {R"({{ "xxaxx"|trim("x") }})", "a"},
       {R"({{ "  a　"|trim }}|)", "a|"},
       {"{{ 5|trim }}{{ none|trim }}{{ undefined_name|trim }}", "5None"},
-      {R"({{ "aBc dE"|upper }} {{ "aBc dE"|lower }} {{ "aBC dE"|capitalize }})",
+      {"{{ \"aBc dE\"|upper }} {{ \"aBc dE\"|lower }} {{ \"aBC dE\"|capitalize }}",
        "ABC DE abc de Abc de"},
-      {R"({{ "aXbXc"|replace("X","--") }} {{ "aXbXc"|replace("X","", 1) }})", "a--b--c abXc"},
+      {"{{ \"aXbXc\"|replace(\"X\",\"--\") }} {{ \"aXbXc\"|replace(\"X\",\"\", 1) }}",
+       "a--b--c abXc"},
       {R"({{ 5|string + "x" }})", "5x"},
       {R"({{ "<b>"|safe }})", "<b>"},
       {R"({{ "a,b"|replace(",", ", ")|upper|trim }})", "A, B"},
@@ -22,7 +23,8 @@ TEST(Builtins, TextFilters) {
 
 TEST(Builtins, Counting) {
   expect_all({
-      {R"({{ "añ🙂"|length }} {{ [1,2]|length }} {{ {"a":1}|count }} {{ undefined_name|length }} {{ ""|length }})",
+      {"{{ \"añ🙂\"|length }} {{ [1,2]|length }} {{ {\"a\":1}|count }} {{ undefined_name|length }} "
+       "{{ \"\"|length }}",
        "3 2 1 0 0"},
       {"{{ messages|length - 1 }}", "2"},
   });
@@ -30,29 +32,33 @@ TEST(Builtins, Counting) {
 
 TEST(Builtins, Sequences) {
   expect_all({
-      {R"({{ [1,2,3]|join }} {{ [1,2,3]|join(", ") }} {{ ["a"]|join("x") }} {{ "abc"|join("-") }})",
+      {"{{ [1,2,3]|join }} {{ [1,2,3]|join(\", \") }} {{ [\"a\"]|join(\"x\") }} {{ "
+       "\"abc\"|join(\"-\") }}",
        "123 1, 2, 3 a a-b-c"},
       {R"({{ [{"a":1},{"a":2}]|join("+", attribute="a") }})", "1+2"},
-      {R"({{ [1,2]|first }} {{ [1,2]|last }} {{ []|first }}| {{ "abc"|first }} {{ "abc"|last }})",
+      {"{{ [1,2]|first }} {{ [1,2]|last }} {{ []|first }}| {{ \"abc\"|first }} {{ \"abc\"|last }}",
        "1 2 | a c"},
-      {R"({{ "ab"|list }} {{ {"a":1}|list }} {{ range(3)|list }} {{ (1,2)|list }})",
+      {"{{ \"ab\"|list }} {{ {\"a\":1}|list }} {{ range(3)|list }} {{ (1,2)|list }}",
        "['a', 'b'] ['a'] [0, 1, 2] [1, 2]"},
       {R"({{ [1,2,3]|reverse|list }} {{ "añb"|reverse }})", "[3, 2, 1] bña"},
-      {R"({% for k, v in {"a":1}|items %}{{ k }}{{ v }}{% endfor %}{% for k, v in undefined_name|items %}x{% endfor %})",
+      {"{% for k, v in {\"a\":1}|items %}{{ k }}{{ v }}{% endfor %}{% for k, v in "
+       "undefined_name|items %}x{% endfor %}",
        "a1"},
   });
 }
 
 TEST(Builtins, Default) {
   expect_all({
-      {R"({{ undefined_name|default("d") }} {{ none|default("d") }} {{ ""|default("d", true) }} {{ ""|default("d") }}| {{ 0|d(5, boolean=true) }} {{ undefined_name|default }}|)",
+      {"{{ undefined_name|default(\"d\") }} {{ none|default(\"d\") }} {{ \"\"|default(\"d\", true) "
+       "}} {{ \"\"|default(\"d\") }}| {{ 0|d(5, boolean=true) }} {{ undefined_name|default }}|",
        "d None d | 5 |"},
   });
 }
 
 TEST(Builtins, Numbers) {
   expect_all({
-      {R"({{ "12"|int }} {{ " 7 "|int }} {{ "x"|int }} {{ "x"|int(9) }} {{ 3.9|int }} {{ "3.7"|int }} {{ "+4"|int }} {{ true|int }} {{ none|int }})",
+      {"{{ \"12\"|int }} {{ \" 7 \"|int }} {{ \"x\"|int }} {{ \"x\"|int(9) }} {{ 3.9|int }} {{ "
+       "\"3.7\"|int }} {{ \"+4\"|int }} {{ true|int }} {{ none|int }}",
        "12 7 0 9 3 3 4 1 0"},
       {R"({{ "1.5"|float }} {{ 2|float }} {{ "z"|float }})", "1.5 2.0 0.0"},
       {"{{ (-2.5)|abs }} {{ 4|abs }}", "2.5 4"},
@@ -64,17 +70,19 @@ TEST(Builtins, MapAndSelect) {
       {R"({{ ["a","b"]|map("upper")|list }})", "['A', 'B']"},
       {R"({{ [{"n":1},{"n":2}]|map(attribute="n")|join(",") }})", "1,2"},
       {R"({{ [{"n":1},{}]|map(attribute="n", default=7)|list }})", "[1, 7]"},
-      {R"({{ messages|selectattr("role","equalto","user")|list|length }})", "1"},
-      {R"({{ messages|rejectattr("role","equalto","user")|map(attribute="role")|join(",") }})",
+      {"{{ messages|selectattr(\"role\",\"equalto\",\"user\")|list|length }}", "1"},
+      {"{{ messages|rejectattr(\"role\",\"equalto\",\"user\")|map(attribute=\"role\")|join(\",\") "
+       "}}",
        "system,assistant"},
-      {R"({{ [1,2,3,4]|select("even")|list }} {{ [1,2,3,4]|reject("divisibleby", 2)|list }})",
+      {"{{ [1,2,3,4]|select(\"even\")|list }} {{ [1,2,3,4]|reject(\"divisibleby\", 2)|list }}",
        "[2, 4] [1, 3]"},
-      {R"({{ ["a","code_interpreter","b"] | reject("equalto", "code_interpreter") | join(", ") }})",
+      {"{{ [\"a\",\"code_interpreter\",\"b\"] | reject(\"equalto\", \"code_interpreter\") | "
+       "join(\", \") }}",
        "a, b"},
-      {R"({{ [0,1,"",2]|select|list }} {{ [{"a":0},{"a":1}]|selectattr("a")|list }})",
+      {"{{ [0,1,\"\",2]|select|list }} {{ [{\"a\":0},{\"a\":1}]|selectattr(\"a\")|list }}",
        "[1, 2] [{'a': 1}]"},
       {R"({{ [{"a":{"b":3}}]|map(attribute="a.b")|first }})", "3"},
-      {R"({{ [1,"a",none]|select("string")|list }} {{ [1,2]|select("in",[2])|list }})",
+      {"{{ [1,\"a\",none]|select(\"string\")|list }} {{ [1,2]|select(\"in\",[2])|list }}",
        "['a'] [2]"},
       {R"({{ ["x,y"]|map("replace", ",", "-")|list }})", "['x-y']"},
   });
@@ -85,13 +93,17 @@ TEST(Builtins, Tests) {
       {"{{ x is defined }} {{ undefined_name is defined }} {{ undefined_name is not defined }} {{ "
        "undefined_name is undefined }}",
        "True False True True"},
-      {R"({{ none is none }} {{ 1 is not none }} {{ "a" is string }} {{ 1 is string }})",
+      {"{{ none is none }} {{ 1 is not none }} {{ \"a\" is string }} {{ 1 is string }}",
        "True True True False"},
-      {R"({{ {} is mapping }} {{ [] is mapping }} {{ [] is iterable }} {{ "a" is iterable }} {{ 1 is iterable }} {{ {} is iterable }} {{ undefined_name is iterable }})",
+      {"{{ {} is mapping }} {{ [] is mapping }} {{ [] is iterable }} {{ \"a\" is iterable }} {{ 1 "
+       "is iterable }} {{ {} is iterable }} {{ undefined_name is iterable }}",
        "True False True True False True True"},
-      {R"({{ [] is sequence }} {{ "a" is sequence }} {{ {} is sequence }} {{ 1 is sequence }} {{ (1,) is sequence }})",
+      {"{{ [] is sequence }} {{ \"a\" is sequence }} {{ {} is sequence }} {{ 1 is sequence }} {{ "
+       "(1,) is sequence }}",
        "True True True False True"},
-      {R"({{ 1 is number }} {{ 1.5 is number }} {{ true is number }} {{ "1" is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.0 is float }} {{ true is boolean }} {{ 1 is boolean }})",
+      {"{{ 1 is number }} {{ 1.5 is number }} {{ true is number }} {{ \"1\" is number }} {{ 1 is "
+       "integer }} {{ true is integer }} {{ 1.0 is float }} {{ true is boolean }} {{ 1 is boolean "
+       "}}",
        "True True True False True False True True False"},
       {"{{ true is true }} {{ 1 is true }} {{ false is false }} {{ 0 is false }} {{ none is false "
        "}}",
@@ -113,24 +125,29 @@ TEST(Builtins, TextMethods) {
       {"{{ \" a \".strip() }}|{{ \" a \".lstrip() }}|{{ \" a \".rstrip() }}|{{ "
        "\"xaxy\".strip(\"xy\") }} {{ \"\n\na\n\".lstrip(\"\n\") }}|",
        "a|a | a|a a\n|"},
-      {R"({{ "a,b,c".split(",") }} {{ "a,b,c".split(",", 1) }} {{ " a  b ".split() }} {{ "".split(",") }} {{ "".split() }})",
+      {"{{ \"a,b,c\".split(\",\") }} {{ \"a,b,c\".split(\",\", 1) }} {{ \" a  b \".split() }} {{ "
+       "\"\".split(\",\") }} {{ \"\".split() }}",
        "['a', 'b', 'c'] ['a', 'b,c'] ['a', 'b'] [''] []"},
-      {R"({{ "a</think>b".split("</think>")[-1] }} {{ "abc".split("x")[0] }})", "b abc"},
-      {R"({{ "abc".startswith("ab") }} {{ "abc".endswith("bc") }} {{ "abc".startswith("") }})",
+      {"{{ \"a</think>b\".split(\"</think>\")[-1] }} {{ \"abc\".split(\"x\")[0] }}", "b abc"},
+      {"{{ \"abc\".startswith(\"ab\") }} {{ \"abc\".endswith(\"bc\") }} {{ "
+       "\"abc\".startswith(\"\") }}",
        "True True True"},
-      {R"({{ "aBc".upper() }}{{ "aBc".lower() }}{{ "hello wORLD it's".title() }}{{ "aBC".capitalize() }})",
+      {"{{ \"aBc\".upper() }}{{ \"aBc\".lower() }}{{ \"hello wORLD it's\".title() }}{{ "
+       "\"aBC\".capitalize() }}",
        "ABCabcHello World It'SAbc"},
-      {R"({{ "aXbX".replace("X", "y") }} {{ "aXbX".replace("X", "y", 1) }})", "ayby aybX"},
+      {"{{ \"aXbX\".replace(\"X\", \"y\") }} {{ \"aXbX\".replace(\"X\", \"y\", 1) }}", "ayby aybX"},
       {R"({{ "añb".find("b") }} {{ "a".find("z") }})", "2 -1"},
       {R"({{ ",".join(["a","b"]) }})", "a,b"},
-      {R"({{ "prefix-x".removeprefix("prefix-") }} {{ "x.y".removesuffix(".y") }})", "x x"},
+      {"{{ \"prefix-x\".removeprefix(\"prefix-\") }} {{ \"x.y\".removesuffix(\".y\") }}", "x x"},
   });
 }
 
 TEST(Builtins, MappingMethods) {
   expect_all({
-      {R"({{ {"a":1}.get("a") }} {{ {"a":1}.get("b") }} {{ {"a":1}.get("b", 5) }})", "1 None 5"},
-      {R"({% for k in {"a":1,"b":2}.keys() %}{{ k }}{% endfor %}{% for v in {"a":1,"b":2}.values() %}{{ v }}{% endfor %})",
+      {"{{ {\"a\":1}.get(\"a\") }} {{ {\"a\":1}.get(\"b\") }} {{ {\"a\":1}.get(\"b\", 5) }}",
+       "1 None 5"},
+      {"{% for k in {\"a\":1,\"b\":2}.keys() %}{{ k }}{% endfor %}{% for v in "
+       "{\"a\":1,\"b\":2}.values() %}{{ v }}{% endfor %}",
        "ab12"},
       {R"({{ {"a":1}.items()|list }})", "[('a', 1)]"},
   });
@@ -138,20 +155,24 @@ TEST(Builtins, MappingMethods) {
 
 TEST(Builtins, ToJson) {
   expect_all({
-      {R"({{ {"b": 1, "a": [1, 2.5, none, true, "é\n\"<>&'"]}|tojson }})",
+      {"{{ {\"b\": 1, \"a\": [1, 2.5, none, true, \"é\\n\\\"<>&'\"]}|tojson }}",
        R"({"b": 1, "a": [1, 2.5, null, true, "é\n\"<>&'"]})"},
-      {R"({{ {"b": 1, "a": [1, {"c": {}}], "e": []}|tojson(indent=4) }})",
+      {"{{ {\"b\": 1, \"a\": [1, {\"c\": {}}], \"e\": []}|tojson(indent=4) }}",
        "{\n    \"b\": 1,\n    \"a\": [\n        1,\n        {\n            \"c\": {}\n        }\n  "
        "  ],\n    \"e\": []\n}"},
-      {R"({{ [1,2]|tojson(indent=2) }} {{ []|tojson(indent=2) }} {{ "x"|tojson }} {{ 1.0|tojson }} {{ none|tojson }})",
+      {"{{ [1,2]|tojson(indent=2) }} {{ []|tojson(indent=2) }} {{ \"x\"|tojson }} {{ 1.0|tojson }} "
+       "{{ none|tojson }}",
        "[\n  1,\n  2\n] [] \"x\" 1.0 null"},
       {R"({{ {"a": [1, 2]}|tojson(separators=(",", ":")) }})", R"({"a":[1,2]})"},
       {R"({{ "é🙂"|tojson(ensure_ascii=true) }})", R"("\u00e9\ud83d\ude42")"},
       {R"({{ "\u0001\b\f\t\u007f/" |tojson }})", "\"\\u0001\\b\\f\\t\177/\""},
       {"{{ messages|tojson }}",
-       R"([{"role": "system", "content": "S"}, {"role": "user", "content": " Hi é🙂 "}, {"role": "assistant", "content": "ok"}])"},
+       "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \" Hi é🙂 "
+       "\"}, {\"role\": \"assistant\", \"content\": \"ok\"}]"},
       {"{{ tools|tojson }}",
-       R"([{"type": "function", "function": {"name": "f", "description": "d <é>", "parameters": {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}}, "required": ["b"]}}}])"},
+       "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d <é>\", "
+       "\"parameters\": {\"type\": \"object\", \"properties\": {\"b\": {\"type\": \"string\"}, "
+       "\"a\": {\"type\": \"integer\"}}, \"required\": [\"b\"]}}}]"},
       {"{{ (1,2)|tojson }}", "[1, 2]"},
       {"{{ deep|tojson(indent=1) }}",
        "{\n \"z\": [\n  {\n   \"y\": 1\n  },\n  [\n   2,\n   [\n    3\n   ]\n  ]\n ],\n \"a\": {\n "

@@ -216,9 +216,9 @@ TEST_F(LoadChatTemplate, TheFileGoesBeforeTheField) {
 }
 
 TEST_F(LoadChatTemplate, OfAListTheDefaultIsTaken) {
-  write(
-      "tokenizer_config.json",
-      R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
+  write("tokenizer_config.json",
+        R"({"chat_template": [{"name": "tool_use", "template": "t"},
+                              {"name": "default", "template": "d"}]})");
   EXPECT_EQ(load_and_render(), "d");
 }
 

@@ -5,8 +5,7 @@
 // Cost:       O(tokens).
 // Not here:   statements (parser.h).
 // Limits:     expressions nest at most 100 deep and form trees of at most 200 levels, so that
-// neither parsing nor
-//             evaluation can exhaust the stack.
+//             neither parsing nor evaluation can exhaust the stack.
 #pragma once
 
 #include <string_view>

@@ -2,8 +2,7 @@
 //
 // Thread:     immutable once parsed; any number of renderings at a time.
 // Memory:     owns its source and every decoded string; nodes lie in two arrays, so that a deep
-// tree is freed without
-//             recursion.
+//             tree is freed without recursion.
 // Cost:       none.
 // Not here:   parsing (parser.h), meaning (evaluator.h, renderer.h).
 #pragma once

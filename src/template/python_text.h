@@ -6,9 +6,8 @@
 // Cost:       O(bytes).
 // Not here:   values of a template (value.h), JSON (template_json.h).
 // Limits:     a byte that is not part of a valid UTF-8 sequence counts as one character and equals
-// no other character
-//             than itself. Case is changed in ASCII only; other text is refused by the caller, not
-//             passed through.
+//             no other character than itself. Case is changed in ASCII only; other text is refused
+//             by the caller, not passed through.
 #pragma once
 
 #include <cstddef>

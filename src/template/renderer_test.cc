@@ -67,7 +67,7 @@ TEST(Renderer, For) {
        "10TrueFalse33210;21FalseFalse32110;32FalseTrue31010;"},
       {"{% for i in [1,2,3] %}{{ loop.previtem }}<{{ i }}<{{ loop.nextitem }};{% endfor %}",
        "<1<2;1<2<3;2<3<;"},
-      {R"({% for k, v in {"a": 1, "b": 2}.items() %}{{ k }}={{ v }};{% endfor %})", "a=1;b=2;"},
+      {"{% for k, v in {\"a\": 1, \"b\": 2}.items() %}{{ k }}={{ v }};{% endfor %}", "a=1;b=2;"},
       {"{% for (a, b) in [[1,2],[3,4]] %}{{ a + b }},{% endfor %}", "3,7,"},
       {R"({% for c in "añ🙂" %}{{ c }}.{% endfor %})", "a.ñ.🙂."},
       {R"({% for k in {"a": 1} %}{{ k }}{% endfor %})", "a"},
@@ -96,7 +96,7 @@ TEST(Renderer, Scope) {
       {"{% set ns = namespace(n=0) %}{% for i in [1,2,3] %}{% set ns.n = ns.n + i %}{% endfor %}{{ "
        "ns.n }}",
        "6"},
-      {R"({% set ns = namespace(a=1, b="x") %}{% set ns.c = ns.b ~ ns.a %}{{ ns.c }}{{ ns.d }})",
+      {"{% set ns = namespace(a=1, b=\"x\") %}{% set ns.c = ns.b ~ ns.a %}{{ ns.c }}{{ ns.d }}",
        "x1"},
       {"{% set t %}a{{ 1 }}b{% endset %}[{{ t }}]", "[a1b]"},
       {"{% set t %}{% set u = 1 %}{{ u }}{% endset %}{{ t }}{{ u }}", "1"},
@@ -132,14 +132,16 @@ TEST(Renderer, Arithmetic) {
 
 TEST(Renderer, Comparison) {
   expect_all({
-      {R"({{ 1 == 1.0 }} {{ 1 == true }} {{ "a" == "a" }} {{ [1] == [1] }} {{ {"a":1} == {"a":1} }} {{ none == none }} {{ none == false }})",
+      {"{{ 1 == 1.0 }} {{ 1 == true }} {{ \"a\" == \"a\" }} {{ [1] == [1] }} {{ {\"a\":1} == "
+       "{\"a\":1} }} {{ none == none }} {{ none == false }}",
        "True True True True True True False"},
-      {R"({{ 1 < 2 <= 2 }} {{ 1 < 2 > 5 }} {{ "a" < "b" }} {{ "é" > "z" }})",
+      {"{{ 1 < 2 <= 2 }} {{ 1 < 2 > 5 }} {{ \"a\" < \"b\" }} {{ \"é\" > \"z\" }}",
        "True False True True"},
-      {R"({{ 1 in [1,2] }} {{ "b" in "abc" }} {{ "k" in {"k":1} }} {{ 3 not in [1] }} {{ "" in "a" }} {{ 1 in {} }} {{ 1 in undefined_name }})",
+      {"{{ 1 in [1,2] }} {{ \"b\" in \"abc\" }} {{ \"k\" in {\"k\":1} }} {{ 3 not in [1] }} {{ "
+       "\"\" in \"a\" }} {{ 1 in {} }} {{ 1 in undefined_name }}",
        "True True True True True False False"},
       {R"({{ not 1 == 2 }} {{ not "a" in "b" }})", "True True"},
-      {R"({{ 1 and 2 }} {{ 0 or "x" }} {{ "" and 1 }}| {{ none or none }})", "2 x | None"},
+      {"{{ 1 and 2 }} {{ 0 or \"x\" }} {{ \"\" and 1 }}| {{ none or none }}", "2 x | None"},
       {"{{ 1 if true else 2 }} {{ 1 if false else 2 }} {{ 1 if false }}|", "1 2 |"},
       {R"({{ "a" if x else "b" if y else "c" }})", "a"},
       {"{{ (1, 2) == [1, 2] }} {{ undefined_a == undefined_b }}", "False True"},
@@ -149,11 +151,12 @@ TEST(Renderer, Comparison) {
 
 TEST(Renderer, Access) {
   expect_all({
-      {R"({{ messages[0].content }} {{ messages[0]["role"] }} {{ messages[-1].role }})",
+      {"{{ messages[0].content }} {{ messages[0][\"role\"] }} {{ messages[-1].role }}",
        "S system assistant"},
-      {R"({{ messages[9] }}|{{ messages[0].missing }}|{{ messages[0]["missing"] }}|)", "|||"},
-      {R"({{ "abc"[1] }} {{ "añ🙂b"[2] }} {{ "abc"[-1] }} {{ "abc"[7] }}|)", "b 🙂 c |"},
-      {R"({{ "abcdef"[1:3] }} {{ "abcdef"[::-1] }} {{ "abcdef"[::2] }} {{ "añ🙂"[:2] }} {{ "abc"[5:] }}|)",
+      {"{{ messages[9] }}|{{ messages[0].missing }}|{{ messages[0][\"missing\"] }}|", "|||"},
+      {"{{ \"abc\"[1] }} {{ \"añ🙂b\"[2] }} {{ \"abc\"[-1] }} {{ \"abc\"[7] }}|", "b 🙂 c |"},
+      {"{{ \"abcdef\"[1:3] }} {{ \"abcdef\"[::-1] }} {{ \"abcdef\"[::2] }} {{ \"añ🙂\"[:2] }} {{ "
+       "\"abc\"[5:] }}|",
        "bc fedcba ace añ |"},
       {"{{ [1,2,3,4][1:] }} {{ [1,2,3,4][:-1] }} {{ [1,2,3,4][::-1] }} {{ [1,2,3,4][3:0:-2] }} {{ "
        "[1,2,3][-100:100] }}",

@@ -21,21 +21,25 @@ struct RenderCase {
 };
 
 inline TemplateJson test_messages() {
-  return TemplateJson::parse(
-      R"([{"role": "system", "content": "S"}, {"role": "user", "content": " Hi é🙂 "},
-                                 {"role": "assistant", "content": "ok"}])");
+  return TemplateJson::parse(R"([
+    {"role": "system", "content": "S"}, {"role": "user", "content": " Hi é🙂 "},
+    {"role": "assistant", "content": "ok"}])");
 }
 
 inline RenderOptions test_options() {
   RenderOptions options;
   options.bos_token = "<s>";
   options.eos_token = "</s>";
-  options.tools =
-      TemplateJson::parse(R"([{"type": "function", "function": {"name": "f", "description": "d <é>",
-    "parameters": {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}},
-                   "required": ["b"]}}}])");
-  options.extra = TemplateJson::parse(R"({"x": "ex", "deep": {"z": [{"y": 1}, [2, [3]]],
-                                          "a": {"b": 1e100, "c": -0.0, "d": 12345678901234}}})");
+  options.tools = TemplateJson::parse(R"([{
+    "type": "function",
+    "function": {
+      "name": "f", "description": "d <é>",
+      "parameters": {
+        "type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}},
+        "required": ["b"]}}}])");
+  options.extra = TemplateJson::parse(R"({
+    "x": "ex",
+    "deep": {"z": [{"y": 1}, [2, [3]]], "a": {"b": 1e100, "c": -0.0, "d": 12345678901234}}})");
   return options;
 }
 
