@@ -51,7 +51,7 @@ void run_one(stemma::PrefixTwins& twins, Commands& commands, std::int64_t page_s
       if (twins.held() < 6) twins.match(ns, commands.text(page_size));
       break;
     case 1:
-      if (twins.held() > 0) twins.insert(held, command >> 4 & 7, command >> 3 & 3);
+      if (twins.held() > 0) twins.insert(held, command >> 4 & 7, command >> 2 & 3);
       break;
     case 2:
       if (twins.held() > 0) twins.unlock(held);

@@ -6,7 +6,8 @@
 
 namespace stemma {
 
-Sha256::Sha256() : algorithm_(EVP_MD_fetch(nullptr, "SHA256", nullptr)), context_(EVP_MD_CTX_new()) {
+Sha256::Sha256()
+    : algorithm_(EVP_MD_fetch(nullptr, "SHA256", nullptr)), context_(EVP_MD_CTX_new()) {
   STEMMA_CHECK(algorithm_ != nullptr && context_ != nullptr, "OpenSSL provides SHA-256");
   start();
 }

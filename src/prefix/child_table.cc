@@ -58,7 +58,7 @@ std::uint32_t ChildHash::operator()(NodeSlot parent, std::span<const TokenId> pa
 ChildTable::ChildTable(std::int64_t nodes_max) {
   STEMMA_CHECK(nodes_max >= 0 && nodes_max < std::int64_t{1} << 31, "node slots are 31 bits");
   const auto entries = std::bit_ceil(static_cast<std::size_t>(nodes_max) * 2 + 2);
-  entries_.assign(entries, Entry());
+  entries_ = UntouchedArray<Entry>(entries, Entry());
   mask_ = entries - 1;
 }
 

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "prefix/radix_node.h"
 
@@ -54,7 +53,9 @@ class ChildTable {
   }
 
   // Begins loading the entries of `hash`.
-  void prefetch(std::uint32_t hash) const noexcept { __builtin_prefetch(&entries_[home(hash)]); }
+  [[gnu::always_inline]] void prefetch(std::uint32_t hash) const noexcept {
+    __builtin_prefetch(&entries_[home(hash)]);
+  }
 
   std::int64_t entries() const noexcept { return count_; }
   std::int64_t reserved_bytes() const noexcept {
@@ -73,7 +74,7 @@ class ChildTable {
   }
   std::size_t find_entry(std::uint32_t hash, NodeSlot slot) const;
 
-  std::vector<Entry> entries_;  // a power of two of them
+  UntouchedArray<Entry> entries_;  // a power of two of them
   std::size_t mask_;
   std::int64_t count_ = 0;
 };

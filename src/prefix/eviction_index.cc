@@ -9,8 +9,8 @@ namespace stemma {
 EvictionIndex::EvictionIndex(std::int64_t nodes_max) {
   STEMMA_CHECK(nodes_max >= 0 && nodes_max < std::int64_t{1} << 31, "node slots are 31 bits");
   const auto nodes = static_cast<std::size_t>(nodes_max);
-  entries_ = UntouchedArray<Entry>(nodes);
-  places_.assign(nodes, -1);
+  entries_ = UntouchedArray<Entry>(nodes + 3);
+  places_ = UntouchedArray<std::int32_t>(nodes, -1);
 }
 
 void EvictionIndex::push(NodeSlot slot, const EvictionKey& key, NodeId id) {
@@ -22,6 +22,7 @@ void EvictionIndex::remove(NodeSlot slot) {
   STEMMA_CHECK(contains(slot), "only an unlocked leaf leaves the index");
   const std::int64_t hole = places_[slot.index()];
   places_[slot.index()] = -1;
+  if (hole == 0) risen_.fill(NodeSlot());
   const Entry last = entries_[place(--count_)];
   if (hole == count_) return;
   if (hole > 0 && last.colder_than(entries_[place((hole - 1) / kArity)])) {
@@ -52,15 +53,22 @@ void EvictionIndex::sift_up(std::int64_t i, const Entry& entry) noexcept {
 }
 
 void EvictionIndex::sift_down(std::int64_t i, const Entry& entry) noexcept {
+  std::size_t depth = i == 0 ? 0 : risen_.size();
   while (i * kArity + 1 < count_) {
     const std::int64_t first = i * kArity + 1;
     const std::int64_t end = std::min(first + kArity, count_);
+    // The children of all of these lie side by side: two to a cache line.
+    const std::int64_t next_end = std::min(end * kArity + 1, count_);
+    for (std::int64_t next = first * kArity + 1; next < next_end; next += 2) {
+      __builtin_prefetch(&entries_[place(next)]);
+    }
     std::int64_t coldest = first;
     for (std::int64_t child = first + 1; child < end; ++child) {
       if (entries_[place(child)].colder_than(entries_[place(coldest)])) coldest = child;
     }
     if (!entries_[place(coldest)].colder_than(entry)) break;
     put(i, entries_[place(coldest)]);
+    if (depth < risen_.size()) risen_[depth++] = entries_[place(i)].slot;
     i = coldest;
   }
   put(i, entry);

@@ -1,6 +1,6 @@
 // EvictionIndex: the unlocked leaves, coldest first, kept up to date instead of built when needed.
 //
-// A 4-ary heap over (key, node id): shallow, and the four children of an entry lie in two cache
+// A 4-ary heap over (key, node id): shallow, and the four children of an entry fill two cache
 // lines. Places are kept per slot, outside the nodes, so that sifting touches two dense arrays.
 //
 // Thread:     engine thread only.
@@ -9,10 +9,11 @@
 // Not here:   keys (eviction_order), which nodes are unlocked leaves (radix_prefix_cache).
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "prefix/eviction_order.h"
 #include "prefix/radix_node.h"
@@ -33,16 +34,23 @@ class EvictionIndex {
   bool empty() const noexcept { return count_ == 0; }
   std::int64_t leaves() const noexcept { return count_; }
   // The coldest leaf. REQUIRES: not empty().
-  NodeSlot top() const noexcept { return entries_[0].slot; }
+  NodeSlot top() const noexcept { return entries_[place(0)].slot; }
   bool contains(NodeSlot slot) const noexcept { return places_[slot.index()] >= 0; }
   // REQUIRES: contains(slot).
   const EvictionKey& key(NodeSlot slot) const;
 
-  // Calls visit(slot) for each leaf that can be next after top().
-  template <typename Visit>
-  void for_each_next(Visit&& visit) const {
-    for (std::int64_t i = 1; i < count_ && i <= kArity; ++i) visit(entries_[place(i)].slot);
+  // The leaves at most two steps below top(), those one step below first: the next ones to go, and
+  // more. REQUIRES: 0 <= i < near_top_leaves().
+  NodeSlot near_top(std::int64_t i) const noexcept { return entries_[place(i)].slot; }
+  std::int64_t near_top_leaves() const noexcept {
+    return std::min(count_, 1 + kArity + kArity * kArity);
   }
+
+  // The leaf that rose to `depth` steps below the top when top() was last removed; invalid if none
+  // did. It is the one leaf there whose turn came nearer: what to load ahead.
+  // REQUIRES: 0 < depth < kRisenDepths.
+  NodeSlot risen(int depth) const noexcept { return risen_[static_cast<std::size_t>(depth)]; }
+  static constexpr int kRisenDepths = 4;
 
   // The order and the places; a description of the first contradiction. O(leaves).
   std::optional<std::string> audit() const;
@@ -62,14 +70,16 @@ class EvictionIndex {
     }
   };
 
-  static std::size_t place(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
+  // Where entry i lies: the children of an entry fill two cache lines exactly.
+  static std::size_t place(std::int64_t i) noexcept { return static_cast<std::size_t>(i) + 3; }
   void put(std::int64_t i, const Entry& entry) noexcept;
   void sift_up(std::int64_t i, const Entry& entry) noexcept;
   void sift_down(std::int64_t i, const Entry& entry) noexcept;
 
   std::int64_t count_ = 0;
+  std::array<NodeSlot, kRisenDepths> risen_ = {};
   UntouchedArray<Entry> entries_;
-  std::vector<std::int32_t> places_;  // by slot; −1: not in the index
+  UntouchedArray<std::int32_t> places_;  // by slot; −1: not in the index
 };
 
 }  // namespace stemma

@@ -52,7 +52,7 @@ PageArena::PageArena(std::int64_t pages_max, std::int64_t page_size)
   tokens_ = UntouchedArray<TokenId>(units * static_cast<std::size_t>(page_size));
   ids_ = UntouchedArray<PageId>(units);
   runs_ = UntouchedArray<Run>(units);
-  unused_.assign(static_cast<std::size_t>(ceil_div(units_, kBits)), 0);
+  unused_ = UntouchedArray<std::uint64_t>(static_cast<std::size_t>(ceil_div(units_, kBits)), 0);
   if (units_ != 0) give_back(UnitId(0), static_cast<std::int32_t>(units_));
   used_pages_ = 0;
 }
@@ -100,19 +100,17 @@ PageChain PageArena::take_front(PageChain& chain, std::int64_t pages) {
   return front;
 }
 
-OwnedPages PageArena::take_back(PageChain& chain, std::int64_t pages, PageAllocator& allocator) {
-  STEMMA_CHECK(pages >= 0 && pages <= chain.pages, "only pages that are there can be taken");
-  OwnedPages out;
-  while (pages > 0) {
+void PageArena::take_back(PageChain& chain, std::span<PageId> ids) {
+  auto left = static_cast<std::int64_t>(ids.size());
+  STEMMA_CHECK(left <= chain.pages, "only pages that are there can be taken");
+  while (left > 0) {
     const UnitId last = chain.last;
-    const auto taken = static_cast<std::int32_t>(std::min<std::int64_t>(pages, run(last).pages));
+    const auto taken = static_cast<std::int32_t>(std::min<std::int64_t>(left, run(last).pages));
     const UnitId first = unit_after(last, run(last).pages - taken);
-    OwnedPages part = allocator.adopt(ids_of(first, taken));
-    part.append(std::move(out));
-    out = std::move(part);
+    left -= taken;
+    std::copy_n(&ids_[first.index()], taken, ids.begin() + left);
     run(last).pages -= taken;
     chain.pages -= taken;
-    pages -= taken;
     if (run(last).pages == 0) {
       chain.last = run(last).previous;
       if (chain.last.valid()) run(chain.last).next = UnitId();
@@ -120,7 +118,6 @@ OwnedPages PageArena::take_back(PageChain& chain, std::int64_t pages, PageAlloca
     }
     give_back(first, taken);
   }
-  return out;
 }
 
 std::int64_t PageArena::common_pages(const PageChain& chain,

@@ -18,7 +18,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "prefix/untouched_array.h"
 #include "stemma/ids.h"
@@ -50,9 +49,9 @@ class PageArena {
   // REQUIRES: 0 < pages < chain.pages.
   PageChain take_front(PageChain& chain, std::int64_t pages);
 
-  // Takes the last `pages` out and hands them to an owner, in token order.
-  // REQUIRES: 0 <= pages <= chain.pages; `allocator` is the one they came from.
-  OwnedPages take_back(PageChain& chain, std::int64_t pages, PageAllocator& allocator);
+  // Takes the last ids.size() pages out and writes their ids, in token order: the caller owes them
+  // to their allocator. REQUIRES: ids.size() <= chain.pages.
+  void take_back(PageChain& chain, std::span<PageId> ids);
 
   // How many pages the chain and `tokens` have in common, from the first one on: tokens compared
   // exactly (I7).
@@ -87,9 +86,16 @@ class PageArena {
   std::int64_t reserved_bytes() const noexcept;
 
   // Begins loading the tokens at the start of the chain.
-  void prefetch(const PageChain& chain) const noexcept {
+  [[gnu::always_inline]] void prefetch(const PageChain& chain) const noexcept {
     __builtin_prefetch(tokens_.data() + token_offset(chain.first));
     __builtin_prefetch(&runs_[chain.first.index()]);
+  }
+
+  // Begins loading what taking pages from the end of the chain touches.
+  [[gnu::always_inline]] void prefetch_back(const PageChain& chain) const noexcept {
+    __builtin_prefetch(&runs_[chain.last.index()]);
+    __builtin_prefetch(&ids_[chain.last.index()]);
+    __builtin_prefetch(&unused_[chain.last.index() / 64]);
   }
 
   // Compares free lists, bits and counters; a description of the first contradiction. O(units).
@@ -129,11 +135,11 @@ class PageArena {
   std::int64_t pages_max_;
   std::int64_t units_;
   std::int64_t used_pages_ = 0;
-  UntouchedArray<TokenId> tokens_;     // [units, page_size]
-  UntouchedArray<PageId> ids_;         // [units]
-  UntouchedArray<Run> runs_;           // [units]; meaningful at the first unit of a run
-  UntouchedArray<PageKey> keys_;       // [units], once asked for
-  std::vector<std::uint64_t> unused_;  // one bit a unit
+  UntouchedArray<TokenId> tokens_;        // [units, page_size]
+  UntouchedArray<PageId> ids_;            // [units]
+  UntouchedArray<Run> runs_;              // [units]; meaningful at the first unit of a run
+  UntouchedArray<PageKey> keys_;          // [units], once asked for
+  UntouchedArray<std::uint64_t> unused_;  // one bit a unit
   std::array<UnitId, kClasses> unused_runs_ = {};
   std::array<std::uint64_t, kClasses / 64> classes_in_use_ = {};
 };

@@ -39,10 +39,10 @@ class PageArenaTest : public testing::Test {
   }
 
   void take_back(Twin& twin, std::int64_t pages) {
-    const OwnedPages out = arena_->take_back(twin.chain, pages, *allocator_);
-    std::vector<PageId> ids(static_cast<std::size_t>(out.pages()));
-    out.copy_to(ids);
+    std::vector<PageId> ids(static_cast<std::size_t>(pages));
+    arena_->take_back(twin.chain, ids);
     EXPECT_EQ(ids, std::vector<PageId>(twin.ids.end() - pages, twin.ids.end()));
+    allocator_->adopt(ids).reset();
     twin.ids.resize(twin.ids.size() - static_cast<std::size_t>(pages));
     twin.tokens.resize(twin.ids.size() * static_cast<std::size_t>(arena_->page_size()));
   }
@@ -202,7 +202,8 @@ TEST_F(PageArenaTest, BrokenPreconditionsStopTheProgram) {
   append(twin, 3);
   EXPECT_DEATH(arena_->take_front(twin.chain, 3), "both sides");
   EXPECT_DEATH(arena_->take_front(twin.chain, 0), "both sides");
-  EXPECT_DEATH(static_cast<void>(arena_->take_back(twin.chain, 4, *allocator_)), "taken");
+  std::vector<PageId> ids(4);
+  EXPECT_DEATH(arena_->take_back(twin.chain, ids), "taken");
   const std::vector<TokenId> tokens(5);
   EXPECT_DEATH(arena_->append(twin.chain, tokens, *allocator_->try_allocate(1)), "size");
   take_back(twin, 3);

@@ -187,25 +187,19 @@ std::unique_ptr<Subject> make_leaves(std::int64_t leaves, std::int64_t leaf_page
   return subject;
 }
 
-// Nanoseconds a page while a tenth of the leaves goes, a few pages at a time.
-double evict_ns(Subject& subject, std::int64_t leaves, std::int64_t leaf_pages) {
+// Nanoseconds a page, of each call that takes a few pages and frees them, until `share` of all
+// pages is gone: a call is a sample, so that what interrupts one call spoils one sample.
+std::vector<double> evict_samples(std::int64_t leaves, std::int64_t leaf_pages, double share) {
   constexpr std::int64_t kWanted = 32;
-  const std::int64_t target = leaves * leaf_pages / 10;
-  std::int64_t evicted = 0;
-  const double ns = nanoseconds_of([&] {
-    while (evicted < target) evicted += subject.cache->evict(kWanted).pages();
-  });
-  return ns / static_cast<double>(evicted);
-}
-
-std::vector<double> evict_samples(std::int64_t leaves, std::int64_t leaf_pages, int samples) {
   Prng random(3);
-  std::vector<double> ns;
-  for (int sample = 0; sample < samples; ++sample) {
-    const auto subject = make_leaves(leaves, leaf_pages, random);
-    ns.push_back(evict_ns(*subject, leaves, leaf_pages));
+  const auto subject = make_leaves(leaves, leaf_pages, random);
+  const auto target = static_cast<std::int64_t>(static_cast<double>(leaves * leaf_pages) * share);
+  std::vector<double> samples;
+  for (std::int64_t evicted = 0; evicted < target; evicted += kWanted) {
+    const double ns = nanoseconds_of([&] { subject->cache->evict(kWanted).reset(); });
+    samples.push_back(ns / static_cast<double>(kWanted));
   }
-  return ns;
+  return samples;
 }
 
 }  // namespace
@@ -213,8 +207,8 @@ std::vector<double> evict_samples(std::int64_t leaves, std::int64_t leaf_pages, 
 std::vector<BenchLine> bench_evict() {
   std::vector<BenchLine> lines;
   for (const std::int64_t leaf_pages : {1, 4, 16}) {
-    const std::vector<double> few = evict_samples(1'000, leaf_pages, kSamples);
-    const std::vector<double> many = evict_samples(100'000, leaf_pages, 5);
+    const std::vector<double> few = evict_samples(1'000, leaf_pages, 0.9);
+    const std::vector<double> many = evict_samples(100'000, leaf_pages, 0.3);
     for (const auto& [leaves, ns] : {std::pair{1'000, &few}, std::pair{100'000, &many}}) {
       lines.push_back({.bench = "evict",
                        .params = {{"leaves", std::to_string(leaves)},

@@ -7,20 +7,23 @@ namespace stemma {
 Status check_options(const PrefixCacheOptions& options) {
   constexpr std::int64_t kPagesMax = std::int64_t{1} << 30;
   if (options.page_size < 1 || options.page_size > 1 << 20) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "page_size: must be 1 to 1048576 (got " + std::to_string(options.page_size) + ")"};
+    return Error{ErrorCode::kInvalidArgument, std::string("page_size: must be 1 to 1048576 (got ") +
+                                                  std::to_string(options.page_size) + ")"};
   }
   if (options.namespaces_max < 1 || options.namespaces_max > 1 << 20) {
-    return Error{ErrorCode::kInvalidArgument, "namespaces_max: must be 1 to 1048576 (got " +
-                                                  std::to_string(options.namespaces_max) + ")"};
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string("namespaces_max: must be 1 to 1048576 (got ") +
+                     std::to_string(options.namespaces_max) + ")"};
   }
   if (options.allocator.total_pages() >= kPagesMax) {
-    return Error{ErrorCode::kTooLarge, "a prefix cache holds fewer than 2^30 pages (got " +
-                                           std::to_string(options.allocator.total_pages()) + ")"};
+    return Error{ErrorCode::kTooLarge,
+                 std::string("a prefix cache holds fewer than 2^30 pages (got ") +
+                     std::to_string(options.allocator.total_pages()) + ")"};
   }
   if (options.lookup_hash_bits < 1 || options.lookup_hash_bits > 32) {
-    return Error{ErrorCode::kInvalidArgument, "lookup_hash_bits: must be 1 to 32 (got " +
-                                                  std::to_string(options.lookup_hash_bits) + ")"};
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string("lookup_hash_bits: must be 1 to 32 (got ") +
+                     std::to_string(options.lookup_hash_bits) + ")"};
   }
   const auto order = EvictionOrder::make(options.eviction, options.slru_protected_hits);
   if (!order.ok()) return order.error();

@@ -136,12 +136,12 @@ void random_command(PrefixTwins& twins, Prng& random, const TwinsOptions& option
 class RandomPrefixModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(RandomPrefixModel, RandomCommandsKeepTheTwinsEqual) {
-  const auto base_seed =
-      static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  const int first_seed =
+      testing::GTEST_FLAG(shuffle) ? testing::UnitTest::GetInstance()->random_seed() : 1;
   std::uint64_t run = 0;
-  for (const std::int64_t page_size : {1, 2, 5}) {
+  for (const std::int64_t page_size : {1, 2, 4}) {
     for (const int hash_bits : {32, 8}) {
-      const std::uint64_t seed = base_seed * 1000 + run++;
+      const std::uint64_t seed = static_cast<std::uint64_t>(first_seed) * 1000 + run++;
       SCOPED_TRACE("seed " + std::to_string(seed));
       const TwinsOptions options{.page_size = page_size,
                                  .pages = 24,

@@ -22,7 +22,7 @@ std::string drawn_tokens(std::span<const TokenId> tokens, std::int64_t page_size
     text += std::to_string(tokens[i]);
   }
   if (tokens.size() > kDrawnTokens) {
-    text += "… (" + std::to_string(tokens.size()) + " tokens)";
+    text.append("… (").append(std::to_string(tokens.size())).append(" tokens)");
   }
   return text;
 }
@@ -35,7 +35,7 @@ std::string drawn_ids(std::span<const PageId> ids) {
     while (end < ids.size() && ids[end].value() == ids[end - 1].value() + 1) ++end;
     if (i > 0) text += ",";
     text += std::to_string(ids[i].value());
-    if (end - i > 1) text += "-" + std::to_string(ids[end - 1].value());
+    if (end - i > 1) text.append("-").append(std::to_string(ids[end - 1].value()));
     i = end;
   }
   return text;
@@ -57,7 +57,8 @@ std::optional<std::string> RadixPrefixCache::audit() const {
     tree_.arena().copy_ids(tree_.node(slot).chain, 0, ids);
     for (const PageId id : ids) {
       if (!id.valid() || id.index() >= seen.size()) return "a page id of no pool";
-      if (seen[id.index()]) return "page " + std::to_string(id.value()) + " has two places (I1)";
+      if (seen[id.index()])
+        return std::string("page ") + std::to_string(id.value()) + " has two places (I1)";
       seen[id.index()] = true;
     }
   }
@@ -114,7 +115,7 @@ std::string RadixPrefixCache::draw() const {
   std::string out;
   const auto children = tree_.children();
   for (std::size_t ns = 0; ns < roots_.size(); ++ns) {
-    out += "namespace " + std::to_string(ns) + "\n";
+    out.append("namespace ").append(std::to_string(ns)).append("\n");
     draw_below(roots_[ns], children, out);
   }
   return out;
@@ -141,8 +142,9 @@ void RadixPrefixCache::draw_below(NodeSlot root, const std::vector<std::vector<N
     std::vector<PageId> ids(static_cast<std::size_t>(node.chain.pages));
     tree_.arena().copy_ids(node.chain, 0, ids);
     out += std::string(here.depth * 2, ' ');
-    out += "[" + drawn_tokens(tree_.tokens_of(here.slot), page_size()) + "] @" + drawn_ids(ids);
-    if (node.lock_count > 0) out += " locks " + std::to_string(node.lock_count);
+    out.append("[").append(drawn_tokens(tree_.tokens_of(here.slot), page_size()));
+    out.append("] @").append(drawn_ids(ids));
+    if (node.lock_count > 0) out.append(" locks ").append(std::to_string(node.lock_count));
     out += "\n";
     add_children(here.slot, here.depth + 1);
   }

@@ -96,12 +96,11 @@ void RadixTree::grow(NodeSlot leaf, std::span<const TokenId> tokens, OwnedPages 
   arena_.append(node.chain, tokens, std::move(pages));
 }
 
-OwnedPages RadixTree::shrink(NodeSlot leaf, std::int64_t pages, PageAllocator& allocator) {
+void RadixTree::shrink(NodeSlot leaf, std::span<PageId> ids) {
   RadixNode& node = nodes_[leaf];
   STEMMA_CHECK(node.children == 0, "pages leave from the end of a leaf");
-  OwnedPages out = arena_.take_back(node.chain, pages, allocator);
+  arena_.take_back(node.chain, ids);
   node.keyed_pages = std::min(node.keyed_pages, node.chain.pages);
-  return out;
 }
 
 void RadixTree::remove(NodeSlot leaf) {
@@ -156,13 +155,14 @@ std::optional<std::string> RadixTree::audit() const {
       continue;
     }
     if (auto fault = audit_node(slot)) {
-      return "node " + std::to_string(nodes_.birth(slot).id.value()) + ": " + *fault;
+      return std::string("node ") + std::to_string(nodes_.birth(slot).id.value()) + ": " + *fault;
     }
     ++children[node.parent.index()];
   }
   for (const NodeSlot slot : id_range(NodeSlot(0), nodes_.high_water())) {
     if (nodes_.exists(slot) && nodes_[slot].children != children[slot.index()]) {
-      return "node " + std::to_string(nodes_.birth(slot).id.value()) + ": wrong count of children";
+      return std::string("node ") + std::to_string(nodes_.birth(slot).id.value()) +
+             ": wrong count of children";
     }
   }
   if (pages != arena_.used_pages()) return "the arena holds pages that no node has";
@@ -185,7 +185,7 @@ std::optional<std::string> RadixTree::audit_node(NodeSlot slot) const {
            std::ranges::equal(first_page(other), first_page(slot));
   });
   if (same_page.valid()) return "a sibling begins with the same page";
-  if (found != 1) return "the table finds it " + std::to_string(found) + " times";
+  if (found != 1) return std::string("the table finds it ") + std::to_string(found) + " times";
   return std::nullopt;
 }
 

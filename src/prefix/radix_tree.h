@@ -79,8 +79,9 @@ class RadixTree {
                     std::int64_t now);
   // Lengthens a leaf in place. REQUIRES: it has no children and is no root.
   void grow(NodeSlot leaf, std::span<const TokenId> tokens, OwnedPages pages);
-  // Takes the last `pages` of a leaf out. REQUIRES: it has no children and as many pages.
-  OwnedPages shrink(NodeSlot leaf, std::int64_t pages, PageAllocator& allocator);
+  // Takes the last ids.size() pages of a leaf out and writes their ids, in token order: the caller
+  // owes them to their allocator. REQUIRES: it has no children and as many pages.
+  void shrink(NodeSlot leaf, std::span<PageId> ids);
   // Removes a leaf that has no pages left.
   void remove(NodeSlot leaf);
 
@@ -92,9 +93,18 @@ class RadixTree {
   std::int64_t page_size() const noexcept { return arena_.page_size(); }
   std::int64_t reserved_bytes() const noexcept;
 
-  // Begins loading what removing this leaf will touch.
-  void prefetch_removal(NodeSlot leaf) const noexcept { table_.prefetch(nodes_[leaf].hash); }
-  void prefetch_node(NodeSlot slot) const noexcept { __builtin_prefetch(&nodes_[slot]); }
+  // Begins loading what removing this leaf will touch. Always inlined, as all that only prefetches:
+  // GCC 12 takes such a function for one without effect, and drops calls of it.
+  [[gnu::always_inline]] void prefetch_removal(NodeSlot leaf) const noexcept {
+    const RadixNode& node = nodes_[leaf];
+    table_.prefetch(node.hash);
+    arena_.prefetch_back(node.chain);
+    __builtin_prefetch(&nodes_[node.parent]);
+    __builtin_prefetch(&nodes_.birth(leaf));
+  }
+  [[gnu::always_inline]] void prefetch_node(NodeSlot slot) const noexcept {
+    __builtin_prefetch(&nodes_[slot]);
+  }
 
   // All tokens of a node, for people and checks. Allocates.
   std::vector<TokenId> tokens_of(NodeSlot slot) const;

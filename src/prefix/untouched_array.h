@@ -1,20 +1,27 @@
 // UntouchedArray: memory reserved for the most there may ever be, and not touched until it is used.
 //
-// The operating system backs only the pages that were written, so that a structure sized for the
-// worst case costs what it holds.
+// The operating system backs only what was written, so a structure sized for the worst case costs
+// what it holds. Large arrays ask for huge pages: a tree is walked at random, and with small pages
+// every step would miss the address cache as well (evicting from a tree of 100,000 leaves takes
+// three times as long).
 //
 // Thread:     as the elements.
-// Memory:     n elements of address space; their initial values are undefined.
-// Cost:       construction O(1).
+// Memory:     n elements of address space; backed in steps of 2 MiB where there are huge pages.
+// Cost:       construction O(1), or a write of every element where they are given a value.
 // Not here:   which elements were ever written: its owner knows.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
 namespace stemma {
+
+// Memory for arrays: aligned to cache line pairs, or to huge pages if it is large.
+void* reserve_untouched(std::size_t bytes);
+// REQUIRES: `memory` came from reserve_untouched(bytes).
+void give_back_untouched(void* memory, std::size_t bytes) noexcept;
 
 template <typename T>
 class UntouchedArray {
@@ -23,8 +30,13 @@ class UntouchedArray {
 
  public:
   UntouchedArray() noexcept = default;
+  // Elements without a value: each is written before it is read.
   explicit UntouchedArray(std::size_t count)
-      : elements_(std::allocator<T>().allocate(count)), count_(count) {}
+      : elements_(static_cast<T*>(reserve_untouched(count * sizeof(T)))), count_(count) {}
+  // Elements of one value, all touched.
+  UntouchedArray(std::size_t count, const T& value) : UntouchedArray(count) {
+    std::fill_n(elements_, count, value);
+  }
   UntouchedArray(UntouchedArray&& other) noexcept { swap(other); }
   UntouchedArray& operator=(UntouchedArray&& other) noexcept {
     swap(other);
@@ -33,7 +45,7 @@ class UntouchedArray {
   UntouchedArray(const UntouchedArray&) = delete;
   UntouchedArray& operator=(const UntouchedArray&) = delete;
   ~UntouchedArray() {
-    if (elements_ != nullptr) std::allocator<T>().deallocate(elements_, count_);
+    if (elements_ != nullptr) give_back_untouched(elements_, count_ * sizeof(T));
   }
 
   // REQUIRES: i < size(); an element that is read was written before.
@@ -41,6 +53,10 @@ class UntouchedArray {
   const T& operator[](std::size_t i) const noexcept { return elements_[i]; }
   T* data() noexcept { return elements_; }
   const T* data() const noexcept { return elements_; }
+  T* begin() noexcept { return elements_; }
+  const T* begin() const noexcept { return elements_; }
+  T* end() noexcept { return elements_ + count_; }
+  const T* end() const noexcept { return elements_ + count_; }
   std::size_t size() const noexcept { return count_; }
   bool empty() const noexcept { return count_ == 0; }
 
