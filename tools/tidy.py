@@ -206,8 +206,9 @@ class Repository:
         for path in self.sources:
             name = self.name(path)
             is_test = name.endswith("_test.cc") or name.startswith(("tests/", "fuzz/"))
-            for number, line in enumerate(self.code[path].splitlines(), 1):
-                line = re.sub(r"unique_ptr<\w+>\(new \w+", "", line)  # how a private constructor is called
+            # unique_ptr<T>(new T(…)) is how a private constructor is called.
+            code = re.sub(r"(unique_ptr<\w+>(?: \w+)?\(\s*)new \w+", r"\1", self.code[path])
+            for number, line in enumerate(code.splitlines(), 1):
                 for pattern, why, allowed in BANNED_CALLS:
                     if name.startswith(allowed or ("\0",)) or (is_test and "tests/" in allowed):
                         continue

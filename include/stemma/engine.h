@@ -65,6 +65,7 @@ struct RequestStats {
   std::int64_t cached_tokens = 0;    // of the prompt, found in the cache when it was admitted
   std::int64_t computed_tokens = 0;  // of the prompt; again after a preemption counts again
   std::int64_t output_tokens = 0;
+  std::int64_t queue_us = 0;  // from submit to the first step that computed something of it
   std::int64_t ttft_us = 0;   // from submit to the first output token; 0 if there was none
   std::int64_t total_us = 0;  // from submit to the end
   std::int64_t preemptions = 0;
@@ -155,6 +156,7 @@ class Engine {
     SamplingParams sampling;
     std::vector<TokenId> stop_tokens;
     std::int64_t submitted_us = 0;
+    std::int64_t started_us = -1;
     std::int64_t first_token_us = -1;
   };
 
@@ -165,6 +167,7 @@ class Engine {
   void drain_inbox() STEMMA_REQUIRES_ROLE(engine_thread);
   void admit(RequestId id, RequestSpec spec, std::int64_t submitted_us)
       STEMMA_REQUIRES_ROLE(engine_thread);
+  void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
   void run_batch(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_tokens(const LogitsView& logits) STEMMA_REQUIRES_ROLE(engine_thread);

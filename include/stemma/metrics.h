@@ -1,7 +1,8 @@
 // Metrics: numbers that a component shows to whoever asks: a server's /metrics, a table, a test.
 //
-// A component that counts implements `void visit_metrics(MetricVisitor&) const`. It keeps counters, never ratios: a ratio
-// hides its denominator. Names are stemma_<noun>_<unit>_total for counters and stemma_<noun>_<unit> for gauges.
+// A component that counts implements `void visit_metrics(MetricVisitor&) const`. It keeps counters,
+// never ratios: a ratio hides its denominator. Names are stemma_<noun>_<unit>_total for counters
+// and stemma_<noun>_<unit> for gauges.
 //
 // Thread:     visit on the thread that owns the component.
 // Memory:     none; names are literals.

@@ -48,6 +48,8 @@ Result<RequestSpec> GenerationRun::spec_of(const PromptLine& line) const {
   } else if (line.messages.has_value()) {
     STEMMA_ASSIGN_OR_RETURN(spec.prompt, model_.encode_messages(*line.messages));
   } else {
+    // A token of beginning alone is not what somebody meant who gave no text.
+    if (line.prompt->empty()) return Error{ErrorCode::kInvalidArgument, "prompt: is empty"};
     STEMMA_ASSIGN_OR_RETURN(spec.prompt, model_.encode_text(*line.prompt));
   }
   spec.max_tokens = line.max_tokens.value_or(flags_.max_tokens);
@@ -125,6 +127,7 @@ void GenerationRun::print_json(std::ostream& out, const Answer& answer, std::int
   line["token_ids"] = answer.tokens;
   line["text"] = answer.text;
   line["finish_reason"] = finish_reason_name(answer.finish);
+  line["queue_ms"] = ms(answer.stats.queue_us);
   line["ttft_ms"] = ms(answer.stats.ttft_us);
   line["total_ms"] = ms(answer.stats.total_us);
   if (answer.finish == FinishReason::kFailed) line["error"] = to_string(answer.error);

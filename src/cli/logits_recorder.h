@@ -23,6 +23,9 @@ class LogitsRecorder final : public Runner {
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
 
+  // What was kept so far: for each request the rows of its output tokens, one behind the other.
+  const std::map<RequestId, std::vector<float>>& rows() const noexcept { return rows_; }
+
   // Writes a safetensors file: for the request with id i a tensor "logits.i" [output_tokens,
   // vocab_tokens] in f32, the rows from which its output tokens were sampled, bit for bit.
   Status write(const std::string& path) const;

@@ -189,11 +189,22 @@ void Engine::admit(RequestId id, RequestSpec spec, std::int64_t submitted_us) {
   extra.sampling = std::move(spec.sampling);
   extra.stop_tokens = std::move(spec.stop_tokens);
   extra.submitted_us = submitted_us;
+  extra.started_us = -1;
   extra.first_token_us = -1;
+}
+
+void Engine::note_started() {
+  for (const Request* request : scheduler_->scheduled()) {
+    Extra& extra = extra_of(*request);
+    if (extra.started_us < 0) {
+      extra.started_us = parts_.clock.now_us();
+    }
+  }
 }
 
 void Engine::run_batch(StepReport& report) {
   const KvBatch batch = scheduler_->batch();
+  note_started();
   const std::int64_t step = kv_->begin_step();
   const Result<LogitsView> logits = parts_.runner.forward(batch, parts_.pools);
   kv_->retire_step(step);
@@ -295,6 +306,7 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
       .cached_tokens = request.cached_tokens,
       .computed_tokens = request.computed_prompt_tokens,
       .output_tokens = request.generated_tokens(),
+      .queue_us = extra.started_us < 0 ? 0 : extra.started_us - extra.submitted_us,
       .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
       .total_us = parts_.clock.now_us() - extra.submitted_us,
       .preemptions = request.preemptions};

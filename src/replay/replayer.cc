@@ -26,7 +26,9 @@ Result<std::unique_ptr<Replayer>> Replayer::open(const ReplayOptions& options) {
   PrefixCacheOptions cache_options{.allocator = replayer->allocator_};
   cache_options.page_size = kTokensPerPage;
   cache_options.eviction = options.policy;
-  STEMMA_ASSIGN_OR_RETURN(replayer->cache_, make_prefix_cache("radix", cache_options));
+  Result<std::unique_ptr<PrefixCache>> cache = make_prefix_cache("radix", cache_options);
+  if (!cache.ok()) return Error{cache.error().code, "--policy: " + cache.error().detail};
+  replayer->cache_ = std::move(cache).value();
   const std::optional<NamespaceId> opened = replayer->cache_->try_open_namespace({});
   STEMMA_CHECK(opened.has_value(), "a new cache has room for its first namespace");
   replayer->namespace_id_ = *opened;
