@@ -19,15 +19,29 @@ Error out_of_range(std::string_view field, double value, std::string_view range)
                                                 " (got " + std::to_string(value) + ")"};
 }
 
-// The order of the candidates' heap: by weight, then the lower id first.
-struct LessLikely {
+// The rank of tokens: by weight, then the lower id first.
+struct MoreLikely {
   std::span<const double> weights;
   bool operator()(TokenId a, TokenId b) const {
     const double left = weights[static_cast<std::size_t>(a)];
     const double right = weights[static_cast<std::size_t>(b)];
-    return left != right ? left < right : a > b;
+    return left != right ? left > right : a < b;
   }
 };
+
+// The first of the greatest; nothing if none is above minus infinity. NaN never compares as
+// greater.
+std::optional<TokenId> most_likely(std::span<const float> logits) {
+  float greatest = kImpossible;
+  std::optional<TokenId> top;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > greatest) {
+      greatest = logits[i];
+      top = static_cast<TokenId>(i);
+    }
+  }
+  return top;
+}
 
 }  // namespace
 
@@ -79,28 +93,29 @@ std::optional<TokenId> Sampler::try_sample(std::span<const float> logits,
   STEMMA_CHECK_EQ(logits.size(), logits_.size());
   STEMMA_CHECK(history.prompt_tokens >= 0 && history.output_position() >= 0,
                "the prompt is the first part of a request's tokens");
-  adjust(logits, params, history);
-  const std::optional<TokenId> top = most_likely();
-  const bool certain = top && std::isinf(logits_[static_cast<std::size_t>(*top)]);  // plus infinity
-  if (!top || certain || params.temperature == 0 || params.top_k == 1) return top;
+  const std::span<const float> wanted = adjusted(logits, params, history);
+  const std::optional<TokenId> top = most_likely(wanted);
+  if (!top || params.temperature == 0 || params.top_k == 1) return top;
+  if (std::isinf(wanted[static_cast<std::size_t>(*top)])) return top;
   STEMMA_CHECK(params.seed.has_value(), "a request that samples has a seed");
-  weigh(*top, params.temperature);
+  weigh(wanted, *top, params.temperature);
   const double unit = sampling_unit(*params.seed, history.output_position());
   const bool every_rank = params.top_k == 0 && params.top_p == 1;
   return every_rank ? draw_unordered(params.min_p, unit) : draw_ordered(params, unit);
 }
 
-void Sampler::adjust(std::span<const float> logits, const SamplingParams& params,
-                     const SamplingHistory& history) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    logits_[i] = std::isnan(logits[i]) ? kImpossible : logits[i];
-  }
+std::span<const float> Sampler::adjusted(std::span<const float> logits,
+                                         const SamplingParams& params,
+                                         const SamplingHistory& history) {
+  const bool penalties = params.repetition_penalty != 1 || params.presence_penalty != 0 ||
+                         params.frequency_penalty != 0;
+  if (params.logit_bias.empty() && !penalties) return logits;
+  std::copy(logits.begin(), logits.end(), logits_.begin());
   for (const auto& [token, bias] : params.logit_bias) {
     logits_[static_cast<std::size_t>(token)] += bias;
   }
-  const bool penalties = params.repetition_penalty != 1 || params.presence_penalty != 0 ||
-                         params.frequency_penalty != 0;
   if (penalties) penalize(params, history);
+  return logits_;
 }
 
 // Each token of the history is penalized once, where it is met first; the counts are put back to 0
@@ -130,16 +145,11 @@ void Sampler::penalize(const SamplingParams& params, const SamplingHistory& hist
   }
 }
 
-std::optional<TokenId> Sampler::most_likely() const {
-  const auto top = std::max_element(logits_.begin(), logits_.end());  // the first of equals
-  if (*top == kImpossible) return std::nullopt;
-  return static_cast<TokenId>(top - logits_.begin());
-}
-
-void Sampler::weigh(TokenId top, float temperature) {
-  const double top_logit = logits_[static_cast<std::size_t>(top)];
-  for (std::size_t i = 0; i < logits_.size(); ++i) {
-    weights_[i] = std::exp((static_cast<double>(logits_[i]) - top_logit) / temperature);
+void Sampler::weigh(std::span<const float> logits, TokenId top, float temperature) {
+  const double top_logit = logits[static_cast<std::size_t>(top)];
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double distance = static_cast<double>(logits[i]) - top_logit;
+    weights_[i] = std::isnan(distance) ? 0 : std::exp(distance / temperature);
   }
 }
 
@@ -162,50 +172,61 @@ TokenId Sampler::draw_unordered(double min_weight, double unit) const {
 
 // Inverse of the distribution function over the kept tokens, most likely first.
 TokenId Sampler::draw_ordered(const SamplingParams& params, double unit) {
-  const auto size = candidates_.size();
-  Kept kept = take_top_k(params.top_k);
-  const double wanted = static_cast<double>(params.top_p) * kept.weight;
-  const std::size_t limit = kept.candidates;
-  const bool taken_before = params.top_k != 0;
-  kept = {};
-  while (kept.candidates < limit && (kept.weight < wanted || params.top_p == 1)) {
-    if (!taken_before) take_next(kept.candidates);
-    const auto token = static_cast<std::size_t>(candidates_[size - 1 - kept.candidates]);
-    const double weight = weights_[token];
-    if (weight < params.min_p || weight == 0) break;
-    kept.weight += weight;
-    ++kept.candidates;
+  const bool all = params.top_k == 0;
+  double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  const std::span<TokenId> ranked =
+      all ? gather_for_top_p(params.top_p, total) : gather_top_k(params.top_k);
+  std::sort(ranked.begin(), ranked.end(), MoreLikely{weights_});
+  const auto weight_at = [&](std::size_t rank) {
+    return weights_[static_cast<std::size_t>(ranked[rank])];
+  };
+  if (!all) {  // top_p is of what top_k left
+    total = 0;
+    for (std::size_t i = 0; i < ranked.size(); ++i) total += weight_at(i);
   }
-  STEMMA_CHECK_GE(kept.candidates, std::size_t{1});  // the most likely token has weight 1
-  const double target = unit * kept.weight;
+  double kept_weight = 0;
+  std::size_t kept = 0;
+  while (kept < ranked.size() && weight_at(kept) >= params.min_p && weight_at(kept) > 0) {
+    if (params.top_p < 1 && kept_weight >= params.top_p * total) break;
+    kept_weight += weight_at(kept);
+    ++kept;
+  }
+  STEMMA_CHECK_GE(kept, std::size_t{1});  // the most likely token has weight 1
+  const double target = unit * kept_weight;
   double reached = 0;
-  for (std::size_t i = 0; i < kept.candidates; ++i) {
-    const TokenId token = candidates_[size - 1 - i];
-    reached += weights_[static_cast<std::size_t>(token)];
-    if (reached > target) return token;
+  for (std::size_t i = 0; i < kept; ++i) {
+    reached += weight_at(i);
+    if (reached > target) return ranked[i];
   }
-  return candidates_[size - kept.candidates];
+  return ranked[kept - 1];
 }
 
-// Prepares the heap and, where there is a top_k, takes that many. Without one every token counts
-// and none is taken yet.
-Sampler::Kept Sampler::take_top_k(std::int64_t top_k) {
-  std::iota(candidates_.begin(), candidates_.end(), TokenId{0});
-  std::make_heap(candidates_.begin(), candidates_.end(), LessLikely{weights_});
-  const std::size_t size = candidates_.size();
-  if (top_k == 0) return {size, std::accumulate(weights_.begin(), weights_.end(), 0.0)};
-  Kept kept;
-  while (kept.candidates < size && kept.candidates < static_cast<std::size_t>(top_k)) {
-    kept.weight += take_next(kept.candidates);
-    ++kept.candidates;
+// A heap of the k most likely so far, the least likely of them in front.
+std::span<TokenId> Sampler::gather_top_k(std::int64_t top_k) {
+  const std::size_t size = std::min(candidates_.size(), static_cast<std::size_t>(top_k));
+  const std::span<TokenId> heap(candidates_.data(), size);
+  const MoreLikely more_likely{weights_};
+  std::iota(heap.begin(), heap.end(), TokenId{0});
+  std::make_heap(heap.begin(), heap.end(), more_likely);
+  for (std::size_t i = size; i < weights_.size(); ++i) {
+    const auto token = static_cast<TokenId>(i);
+    if (!more_likely(token, heap.front())) continue;
+    std::pop_heap(heap.begin(), heap.end(), more_likely);
+    heap.back() = token;
+    std::push_heap(heap.begin(), heap.end(), more_likely);
   }
-  return kept;
+  return heap;
 }
 
-double Sampler::take_next(std::size_t taken) {
-  const auto end = candidates_.end() - static_cast<std::ptrdiff_t>(taken);
-  std::pop_heap(candidates_.begin(), end, LessLikely{weights_});
-  return weights_[static_cast<std::size_t>(*(end - 1))];
+// Tokens below the floor have together less than 1 - top_p of the weight: the others reach top_p.
+std::span<TokenId> Sampler::gather_for_top_p(float top_p, double total_weight) {
+  const double rest = (1.0 - static_cast<double>(top_p)) * total_weight;
+  const double floor = rest / static_cast<double>(weights_.size());
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] >= floor) candidates_[size++] = static_cast<TokenId>(i);
+  }
+  return {candidates_.data(), size};
 }
 
 }  // namespace stemma

@@ -1,10 +1,10 @@
 // Sampler: one token from one row of logits.
 //
 // Thread:     one thread a sampler; samplers share nothing.
-// Memory:     scratch of 24 bytes a vocabulary entry, taken at construction; sampling allocates
+// Memory:     scratch of 21 bytes a vocabulary entry, taken at construction; sampling allocates
 //             nothing.
-// Cost:       greedy O(vocab); sampling O(vocab) plus O(log vocab) a token that top-k or top-p has
-//             to look at.
+// Cost:       O(vocab), plus O(n log n) for the n tokens that top-k or top-p has to rank: k, or
+//             those that are not too unlikely to matter.
 // Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
 //             parameters on the wire (server/). Invariants: I13.
 //
@@ -71,27 +71,21 @@ class Sampler {
                                     const SamplingHistory& history);
 
  private:
-  // The most likely tokens, most likely first: candidates_[0, kept).
-  struct Kept {
-    std::size_t candidates = 0;
-    double weight = 0;  // the sum of their weights, added in this order
-  };
-
-  void adjust(std::span<const float> logits, const SamplingParams& params,
-              const SamplingHistory& history);
+  // The logits with bias and penalties: `logits` itself where there are none, else logits_.
+  std::span<const float> adjusted(std::span<const float> logits, const SamplingParams& params,
+                                  const SamplingHistory& history);
   void penalize(const SamplingParams& params, const SamplingHistory& history);
-  std::optional<TokenId> most_likely() const;
-  // Fills weights_ with exp((logit − max) / temperature): the most likely token has 1.
-  void weigh(TokenId top, float temperature);
+  // Fills weights_ with exp((logit - max) / temperature): the most likely token has 1.
+  void weigh(std::span<const float> logits, TokenId top, float temperature);
   TokenId draw_unordered(double min_weight, double unit) const;
   TokenId draw_ordered(const SamplingParams& params, double unit);
-  // Moves the most likely remaining candidate behind the heap and returns its weight.
-  double take_next(std::size_t taken);
-  Kept take_top_k(std::int64_t top_k);
+  // Candidates, in no order: the k most likely tokens; those without which top_p cannot be reached.
+  std::span<TokenId> gather_top_k(std::int64_t top_k);
+  std::span<TokenId> gather_for_top_p(float top_p, double total_weight);
 
   std::vector<float> logits_;         // [vocab], after bias and penalties
   std::vector<double> weights_;       // [vocab]
-  std::vector<TokenId> candidates_;   // [vocab]; a heap in front, what was taken from it behind
+  std::vector<TokenId> candidates_;   // [vocab]
   std::vector<std::int32_t> counts_;  // [vocab], of output tokens; all 0 between calls
   std::vector<std::uint8_t> seen_;    // [vocab]; all 0 between calls
 };
