@@ -1,5 +1,6 @@
 #include "model/transformer.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace {
 
 // Scratch arrays begin at cache lines.
 constexpr std::int64_t kAlignmentFloats = 16;
+
+// An operation on one row takes about as long as handing out a task: a task takes several rows.
+constexpr std::int64_t kRowsPerTaskMin = 8;
+constexpr std::int64_t kTasksPerThread = 4;
 
 }  // namespace
 
@@ -79,13 +84,13 @@ Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPool& pool) {
 }
 
 void Transformer::embed(const KvBatch& batch) {
-  threads_.run(batch.rows(), [&](std::int64_t row, int) {
+  for_rows(batch.rows(), [&](std::int64_t row) {
     weights_.embeddings.unpack_row(batch.tokens[static_cast<std::size_t>(row)], residual_.row(row));
   });
 }
 
 void Transformer::compute_angles(const KvBatch& batch) {
-  threads_.run(batch.rows(), [&](std::int64_t row, int) {
+  for_rows(batch.rows(), [&](std::int64_t row) {
     rope_.angles(batch.positions[static_cast<std::size_t>(row)], cosines_.row(row),
                  sines_.row(row));
   });
@@ -98,7 +103,7 @@ Status Transformer::attend(std::size_t layer, const KvBatch& batch, KvPool& pool
   project(branch_, weights.query, weights.query_bias, query_, rows);
   project(branch_, weights.key, weights.key_bias, key_, rows);
   project(branch_, weights.value, weights.value_bias, value_, rows);
-  threads_.run(rows, [&](std::int64_t row, int) { turn_heads(weights, row); });
+  for_rows(rows, [&](std::int64_t row) { turn_heads(weights, row); });
   STEMMA_RETURN_IF_ERROR(store(layer, batch, pool));
   attention_.run(pool.layer_view(static_cast<std::int64_t>(layer)), query_.values,
                  attended_.values);
@@ -141,9 +146,8 @@ void Transformer::mlp(const LayerWeights& layer, std::int64_t rows) {
   normalise(layer.mlp_norm, rows);
   project(branch_, layer.gate, layer.gate_bias, gate_, rows);
   project(branch_, layer.up, layer.up_bias, up_, rows);
-  threads_.run(rows, [&](std::int64_t row, int) {
-    silu_multiply(gate_.row(row), up_.row(row), gate_.row(row));
-  });
+  for_rows(rows,
+           [&](std::int64_t row) { silu_multiply(gate_.row(row), up_.row(row), gate_.row(row)); });
   project(gate_, layer.down, layer.down_bias, branch_, rows);
   add_branch(rows);
 }
@@ -151,7 +155,7 @@ void Transformer::mlp(const LayerWeights& layer, std::int64_t rows) {
 // Only the rows whose logits are wanted are normalised and projected.
 LogitsView Transformer::head(const KvBatch& batch) {
   const std::int64_t outputs = batch.outputs();
-  threads_.run(outputs, [&](std::int64_t output, int) {
+  for_rows(outputs, [&](std::int64_t output) {
     const std::int32_t row = batch.logit_rows[static_cast<std::size_t>(output)];
     rms_norm(residual_.row(row), weights_.final_norm, norm_epsilon_, branch_.row(output));
   });
@@ -159,14 +163,25 @@ LogitsView Transformer::head(const KvBatch& batch) {
   return LogitsView{logits_.values, outputs, config_.vocab_tokens};
 }
 
+void Transformer::for_rows(std::int64_t rows, FunctionRef<void(std::int64_t row)> operation) {
+  const std::int64_t tasks =
+      std::clamp<std::int64_t>(rows / kRowsPerTaskMin, 1, kTasksPerThread * threads_.threads());
+  threads_.run(tasks, [&](std::int64_t task, int) {
+    const std::int64_t end = rows * (task + 1) / tasks;
+    for (std::int64_t row = rows * task / tasks; row < end; ++row) {
+      operation(row);
+    }
+  });
+}
+
 void Transformer::normalise(std::span<const float> weight, std::int64_t rows) {
-  threads_.run(rows, [&](std::int64_t row, int) {
+  for_rows(rows, [&](std::int64_t row) {
     rms_norm(residual_.row(row), weight, norm_epsilon_, branch_.row(row));
   });
 }
 
 void Transformer::add_branch(std::int64_t rows) {
-  threads_.run(rows, [&](std::int64_t row, int) { add_to(residual_.row(row), branch_.row(row)); });
+  for_rows(rows, [&](std::int64_t row) { add_to(residual_.row(row), branch_.row(row)); });
 }
 
 void Transformer::project(const Rows& input, const PackedWeights& weights,

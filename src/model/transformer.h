@@ -79,6 +79,8 @@ class Transformer {
   void mlp(const LayerWeights& layer, std::int64_t rows);
   LogitsView head(const KvBatch& batch);
 
+  // Calls operation(row) for each row, spread over the threads.
+  void for_rows(std::int64_t rows, FunctionRef<void(std::int64_t row)> operation);
   void normalise(std::span<const float> weight, std::int64_t rows);
   void add_branch(std::int64_t rows);
   void project(const Rows& input, const PackedWeights& weights, std::span<const float> bias,
