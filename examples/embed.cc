@@ -1,4 +1,5 @@
-// A prefix-sharing cache in an engine of your own: Stemma says which tokens need no computing and where the rest go.
+// A prefix-sharing cache in an engine of your own: Stemma says which tokens need no computing and
+// where the rest go.
 #include <cstdio>
 #include <numeric>
 #include <vector>
@@ -24,9 +25,13 @@ int main() {
   for (int turn = 0; turn < 2; ++turn) {
     stemma::Sequence sequence = *cache.begin(ns, prompt);  // locks what is cached
     const auto cached = sequence.cached_tokens();
-    if (!cache.reserve(sequence, static_cast<std::int64_t>(prompt.size()))) return 1;  // evicts if it must
-    // Your model computes tokens cached … 99 here; sequence.pages() says where their keys and values go.
-    std::printf("turn %d: %ld of %zu tokens are cached\n", turn, static_cast<long>(cached), prompt.size());
-    cache.finish(std::move(sequence), prompt);  // full pages stay for the next prompt that begins like this
+    if (!cache.reserve(sequence, static_cast<std::int64_t>(prompt.size())))
+      return 1;  // evicts if it must
+    // Your model computes tokens cached … 99 here; sequence.pages() says where their keys and
+    // values go.
+    std::printf("turn %d: %ld of %zu tokens are cached\n", turn, static_cast<long>(cached),
+                prompt.size());
+    cache.finish(std::move(sequence),
+                 prompt);  // full pages stay for the next prompt that begins like this
   }
 }

@@ -67,7 +67,9 @@ void set_log_sink(LogSink sink) {
   state().sink = std::move(sink);
 }
 
-void set_log_level(LogLevel level) { state().threshold.store(level, std::memory_order_relaxed); }
+void set_log_level(LogLevel level) {
+  state().threshold.store(level, std::memory_order_relaxed);
+}
 
 bool log_enabled(LogLevel level) noexcept {
   return level >= state().threshold.load(std::memory_order_relaxed);

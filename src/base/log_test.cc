@@ -28,8 +28,8 @@ TEST_F(Log, AnEventIsOneLineOfFields) {
 
 TEST_F(Log, ValuesThatWouldBreakTheLineAreQuoted) {
   STEMMA_LOG(kWarning, "file.refused", kv("path", "a b"), kv("why", "said \"no\"\nand left"));
-  EXPECT_EQ(lines_, std::vector<std::string>{
-                        "file.refused path=\"a b\" why=\"said \\\"no\\\" and left\""});
+  EXPECT_EQ(lines_,
+            std::vector<std::string>{"file.refused path=\"a b\" why=\"said \\\"no\\\" and left\""});
 }
 
 TEST_F(Log, BelowTheThresholdNothingIsFormatted) {
