@@ -24,7 +24,8 @@ RadixTree::Walk::Walk(const RadixTree& tree, NodeSlot from, std::span<const Toke
     : tree_(tree), node_(from), left_(tokens), hash_(look_ahead(from, tokens)) {}
 
 bool RadixTree::Walk::next() {
-  if (!covers_node_ || left_.size() < static_cast<std::size_t>(tree_.page_size())) return false;
+  if (!covers_node_ || tree_.nodes_[node_].children == 0) return false;
+  if (left_.size() < static_cast<std::size_t>(tree_.page_size())) return false;
   return tree_.table_.find(hash_, [this](NodeSlot child) { return try_child(child); }).valid();
 }
 
@@ -48,10 +49,11 @@ bool RadixTree::Walk::try_child(NodeSlot child) {
   return true;
 }
 
-// Hashes the page that the next step looks for, and begins loading where it would be found.
+// Hashes the page that the next step looks for, and begins loading where it would be found. Where
+// there is nothing to look for, the hash is not needed: a leaf that only grows costs no hashing.
 std::uint32_t RadixTree::Walk::look_ahead(NodeSlot node, std::span<const TokenId> left) const {
   const auto page_size = static_cast<std::size_t>(tree_.page_size());
-  if (left.size() < page_size) return 0;
+  if (left.size() < page_size || tree_.nodes_[node].children == 0) return 0;
   const std::uint32_t hash = tree_.hash_(node, left.first(page_size));
   tree_.table_.prefetch(hash);
   return hash;

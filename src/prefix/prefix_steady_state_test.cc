@@ -1,0 +1,80 @@
+// Steady state: match, insert, evict, copying ids, unlocking and probing take nothing from the
+// heap, with a full pool, splits, duplicates and evictions all the time. Every operator new of this
+// program counts.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <vector>
+
+#include "base/prng.h"
+#include "prefix/prefix_fixture.h"
+
+namespace {
+
+std::atomic<std::int64_t> allocations{0};
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
+  ++allocations;
+  if (void* const memory = std::malloc(size_bytes)) return memory;
+  std::abort();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace stemma {
+namespace {
+
+// Texts that share prefixes of many lengths.
+std::vector<Tokens> shared_texts(Prng& random, std::int64_t page_size) {
+  std::vector<Tokens> texts = {{}};
+  for (int i = 0; i < 400; ++i) {
+    const Tokens& stem =
+        texts[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(texts.size())))];
+    const auto kept = random.below(static_cast<std::int64_t>(stem.size()) / page_size + 1);
+    Tokens text(stem.begin(), stem.begin() + kept * page_size);
+    for (std::int64_t t = 0; t < (1 + random.below(6)) * page_size; ++t) {
+      text.push_back(static_cast<TokenId>(random.below(3)));
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+// One request in two chunks, with all that a step does to the cache.
+void serve(PrefixFixture& f, const Tokens& text, std::span<PageId> row) {
+  const std::span<const TokenId> tokens(text);
+  PrefixLock lock = f.cache->match(f.ns, tokens);
+  const auto missing = (static_cast<std::int64_t>(tokens.size()) - lock.tokens()) / f.page_size;
+  const std::int64_t first_chunk = missing / 2;
+  for (const std::int64_t pages : {first_chunk, missing - first_chunk}) {
+    const auto end = static_cast<std::size_t>(lock.tokens() + pages * f.page_size);
+    lock = f.cache->insert(tokens.first(end), std::move(lock), f.allocate(pages), {});
+    lock.copy_pages(0, row);
+    ASSERT_GE(f.cache->probe(f.ns, tokens).matched_tokens, lock.tokens());
+  }
+}
+
+TEST(PrefixSteadyState, NothingIsTakenFromTheHeap) {
+  for (const std::int64_t page_size : {1, 16}) {
+    PrefixFixture f({.page_size = page_size, .pages = 300});
+    Prng random(1);
+    const std::vector<Tokens> texts = shared_texts(random, page_size);
+    std::vector<PageId> row(1000);
+    const std::int64_t before = allocations;
+    for (int i = 0; i < 5'000; ++i) {
+      serve(f, texts[static_cast<std::size_t>(random.below(401))], row);
+    }
+    EXPECT_EQ(allocations - before, 0);
+    EXPECT_EQ(f.allocator.free_pages() + f.cache->usage().total_tokens() / page_size, 300);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
