@@ -18,6 +18,7 @@ namespace stemma {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kHugeFromBytes = kHugePageBytes / 4;
 constexpr std::size_t kSizeMax = std::numeric_limits<std::size_t>::max() - 2 * kHugePageBytes;
 
 Error out_of_memory(std::size_t size_bytes, int sys_errno) {
@@ -35,7 +36,7 @@ void unmap(std::byte* begin, std::size_t size_bytes) noexcept {
 Result<Buffer> Buffer::allocate(std::size_t size_bytes) {
   if (size_bytes == 0) return Buffer();
   if (size_bytes > kSizeMax) return out_of_memory(size_bytes, ENOMEM);
-  const bool huge = size_bytes >= kHugePageBytes;
+  const bool huge = size_bytes >= kHugeFromBytes;
   const std::size_t alignment = huge ? kHugePageBytes : kPageBytes;
   const std::size_t mapped_bytes = round_up(size_bytes, alignment);
   const std::size_t asked_bytes = mapped_bytes + (huge ? alignment : 0);

@@ -2,8 +2,9 @@
 //
 // Thread:     a value with one owner; its bytes may be used from any thread.
 // Memory:     mapped once and never given back before destruction: memory that went back to the
-// host comes back at a few
-//             hundred MB/s. From kHugePageBytes on it is aligned to huge pages and asks for them.
+// host
+//             comes back at a few hundred MB/s. From a quarter of a huge page on it is rounded up
+//             to huge pages and asks for them.
 // Cost:       a mapping; the first touch of each page is paid in prefault, in parallel, or by
 // whoever writes first. Not here:   who owns which part (alloc/), memory of other devices.
 #pragma once
@@ -28,8 +29,8 @@ class [[nodiscard]] Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // `size_bytes` zeroed bytes, aligned to at least 4096 (to kHugePageBytes from that size on).
-  // kOutOfMemory if the system refuses. Zero bytes give an empty buffer.
+  // `size_bytes` zeroed bytes, aligned to 4096, or to kHugePageBytes from a quarter of that size
+  // on. kOutOfMemory if the system refuses. Zero bytes give an empty buffer.
   static Result<Buffer> allocate(std::size_t size_bytes);
 
   // Touches every page, so that later writes cost no page fault. Keeps the contents.

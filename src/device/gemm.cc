@@ -13,7 +13,7 @@ namespace stemma {
 namespace {
 
 // Panels that share one pass over those activations.
-constexpr std::int64_t kTaskPanelsMax = 8;
+constexpr std::int64_t kTaskPanelsMax = 16;
 // Weights below which a task costs more to hand out than to share.
 constexpr std::int64_t kTaskBytesMin = 128 << 10;
 // Tasks a thread should get, so that the last to finish is not far behind.

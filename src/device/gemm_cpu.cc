@@ -14,6 +14,7 @@
 #include "base/float16.h"
 #include "device/gemm_kernel.h"
 #include "device/packed_weights.h"
+#include "device/prefetch.h"
 #include "device/simd_targets.h"  // before Highway
 #include "device/unroll.h"
 
@@ -43,10 +44,10 @@ constexpr int kPanelVectors = kPanelColumns / kLanes;
 constexpr int kSliceDepth = 192;
 constexpr int kSliceRowsMax = static_cast<int>(kGemmTaskRowsMax);
 constexpr std::int64_t kLineBytes = 64;
-constexpr std::int64_t kPrefetchBytes =
-    4096;  // one row: how far ahead of its use a weight is asked for
+// How far ahead of its use one row's path asks for a weight.
+constexpr std::int64_t kPrefetchBytes = 2048;
 
-// A tile's accumulators, one slice's vectors and a broadcast fill the register file and no more: 12
+// A tile's accumulators, one step's weights and a broadcast fill the register file and no more: 12
 // x 2 of 32, 6 x 2 of 16.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int kTileRows = 12;
@@ -93,7 +94,7 @@ void multiply_tile(const Tile& tile) {
   const float* b = tile.b;
   const std::byte* ahead = tile.ahead.from;
   for (const float* const a_end = a + tile.depth; a != a_end; ++a) {
-    hwy::Prefetch(ahead);
+    prefetch_soon(ahead);
     ahead += tile.ahead.step_bytes;
     V weights[kTileVectors];
     STEMMA_UNROLL
@@ -148,17 +149,16 @@ void multiply_edge(std::int64_t rows, std::int64_t columns, Tile tile) {
   }
 }
 
-// A panel's slice [depth, kPanelColumns] to f32, as [kGroups, depth, kTileColumns].
+// kTileColumns of a panel's columns, `depth` deep, to f32: [depth, kTileColumns].
 template <typename T>
-void expand_slice(const T* weights, std::int64_t depth, float* out) {
+void expand_columns(const T* weights, std::int64_t depth, float* out) {
   for (std::int64_t i = 0; i < depth; ++i) {
     STEMMA_UNROLL
-    for (int v = 0; v < kPanelVectors; ++v) {
-      const std::int64_t group = v / kTileVectors;
-      float* const to = out + (group * depth + i) * kTileColumns + v % kTileVectors * kLanes;
-      hn::Store(load_f32(kD, weights + v * kLanes), kD, to);
+    for (int v = 0; v < kTileVectors; ++v) {
+      hn::Store(load_f32(kD, weights + v * kLanes), kD, out + v * kLanes);
     }
     weights += kPanelColumns;
+    out += kTileColumns;
   }
 }
 
@@ -169,31 +169,37 @@ struct PanelOutput {
   const float* bias_or_null = nullptr;
 };
 
-// A stretch of K: its activations [rows, kSliceDepth], the weights of one panel [kGroups, depth,
-// kTileColumns].
+// A stretch of K: its activations [rows, kSliceDepth], the weights of one panel [depth,
+// kPanelColumns].
+template <typename T>
 struct Slice {
   std::int64_t k0 = 0;
   std::int64_t depth = 0;
   const float* a = nullptr;
-  const float* b = nullptr;
-  Ahead ahead;  // the weights that are expanded next
+  const T* weights = nullptr;
+  const T* next_weights = nullptr;  // those of the slice after this one
 };
 
-// All rows of a task against one slice of one panel.
-void multiply_slice(const GemmTask& task, const PanelOutput& out, const Slice& slice) {
+// All rows of a task against one slice of one panel. `expanded` is room for [kSliceDepth,
+// kTileColumns].
+template <typename T>
+void multiply_slice(const GemmTask& task, const PanelOutput& out, const Slice<T>& slice,
+                    float* expanded) {
   const std::int64_t tiles = (task.rows + kTileRows - 1) / kTileRows;
   const std::int64_t tile_rows = (task.rows + tiles - 1) / tiles;
   const bool last = slice.k0 + slice.depth == task.k;
   Tile tile;
+  tile.b = expanded;
   tile.depth = slice.depth;
   tile.c_stride = task.c_stride;
   tile.first = slice.k0 == 0;
-  Ahead ahead = slice.ahead;
+  // Evenly over all tiles: what is asked for faster than memory delivers only stands in the way.
+  constexpr std::int64_t kStepBytes = kPanelColumns * static_cast<std::int64_t>(sizeof(T));
+  tile.ahead.from = reinterpret_cast<const std::byte*>(slice.next_weights);
+  tile.ahead.step_bytes = std::max<std::int64_t>(1, kStepBytes / (kGroups * tiles));
   for (std::int64_t column = 0; column < out.columns; column += kTileColumns) {
-    tile.b = slice.b + column * slice.depth;
+    expand_columns(slice.weights + column, slice.depth, expanded);
     tile.bias_or_null = last && out.bias_or_null != nullptr ? out.bias_or_null + column : nullptr;
-    tile.ahead = ahead;
-    ahead.from += ahead.step_bytes * slice.depth;
     for (std::int64_t row = 0; row < task.rows; row += tile_rows) {
       const std::int64_t rows = std::min(tile_rows, task.rows - row);
       tile.a = slice.a + row * kSliceDepth;
@@ -203,8 +209,7 @@ void multiply_slice(const GemmTask& task, const PanelOutput& out, const Slice& s
       } else {
         multiply_edge(rows, out.columns - column, tile);
       }
-      tile.ahead =
-          Ahead{reinterpret_cast<const std::byte*>(tile.b), 0};  // already near: no traffic
+      tile.ahead.from += tile.ahead.step_bytes * slice.depth;
     }
   }
 }
@@ -220,7 +225,7 @@ void multiply_row(const GemmTask& task, const T* weights, const PanelOutput& out
     const V value = hn::Set(kD, task.a[i]);
     const auto* const ahead = reinterpret_cast<const std::byte*>(weights) + kPrefetchBytes;
     STEMMA_UNROLL
-    for (std::int64_t line = 0; line < kStepBytes; line += kLineBytes) hwy::Prefetch(ahead + line);
+    for (std::int64_t line = 0; line < kStepBytes; line += kLineBytes) prefetch_soon(ahead + line);
     STEMMA_UNROLL
     for (int v = 0; v < kPanelVectors; ++v) {
       sums[v] = hn::MulAdd(load_f32(kD, weights + v * kLanes), value, sums[v]);
@@ -259,37 +264,66 @@ void run_one_row(const GemmTask& task) {
   }
 }
 
-// The activations of all rows of a task, one slice deep, at a distance that no cache maps to one
-// place.
-void gather_activations(const GemmTask& task, const Slice& slice, float* out) {
-  for (std::int64_t row = 0; row < task.rows; ++row) {
-    std::memcpy(out + row * kSliceDepth, task.a + row * task.a_stride + slice.k0,
-                static_cast<std::size_t>(slice.depth) * sizeof(float));
+// What a task works in: 170 KiB of its thread's stack.
+struct Room {
+  HWY_ALIGN float a[kSliceRowsMax * kSliceDepth];  // [slices, rows, kSliceDepth]
+  HWY_ALIGN float b[kSliceDepth * kTileColumns];
+  HWY_ALIGN float bias[kPanelColumns];
+};
+
+// As many slices of K as fit Room::a with all rows of the task.
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Rows of one slice lie at a distance that no cache maps to one place.
+void gather_activations(const GemmTask& task, const Stretch& stretch, float* out) {
+  for (std::int64_t k0 = stretch.begin; k0 < stretch.end; k0 += kSliceDepth) {
+    const std::int64_t depth = std::min<std::int64_t>(kSliceDepth, stretch.end - k0);
+    for (std::int64_t row = 0; row < task.rows; ++row) {
+      std::memcpy(out, task.a + row * task.a_stride + k0,
+                  static_cast<std::size_t>(depth) * sizeof(float));
+      out += kSliceDepth;
+    }
   }
 }
 
-// Slices run slowest: the rows' slice of A stays near while all panels of the task meet it.
+// All rows of a task against one stretch of one panel; `next` is where the weights go on after it.
+template <typename T>
+void multiply_stretch(const GemmTask& task, const Stretch& stretch, std::int64_t column,
+                      const T* next, Room& room) {
+  const auto* const panel = reinterpret_cast<const T*>(task.panels) + task.k * column;
+  const PanelOutput out = panel_output(task, column, room.bias);
+  Slice<T> slice;
+  slice.a = room.a;
+  for (slice.k0 = stretch.begin; slice.k0 < stretch.end; slice.k0 += kSliceDepth) {
+    slice.depth = std::min<std::int64_t>(kSliceDepth, stretch.end - slice.k0);
+    slice.weights = panel + slice.k0 * kPanelColumns;
+    const bool last = slice.k0 + slice.depth == stretch.end;
+    slice.next_weights = last ? next : slice.weights + slice.depth * kPanelColumns;
+    multiply_slice(task, out, slice, room.b);
+    slice.a += task.rows * kSliceDepth;
+  }
+}
+
+// Stretches run slowest: their activations stay near while all panels of the task meet them. Many
+// rows fill the room with one slice; few rows take K whole, and their weights stream from end to
+// end.
 template <typename T>
 void run_rows(const GemmTask& task) {
-  HWY_ALIGN float a[kSliceRowsMax * kSliceDepth];
-  HWY_ALIGN float b[kSliceDepth * kPanelColumns];
-  HWY_ALIGN float bias[kPanelColumns];
+  Room room;
   const auto* const panels = reinterpret_cast<const T*>(task.panels);
-  Slice slice;
-  slice.a = a;
-  slice.b = b;
-  for (; slice.k0 < task.k; slice.k0 += slice.depth) {
-    slice.depth = std::min<std::int64_t>(kSliceDepth, task.k - slice.k0);
-    gather_activations(task, slice, a);
-    const T* weights = panels + slice.k0 * kPanelColumns;
+  const std::int64_t stretch_depth = kSliceRowsMax / task.rows * kSliceDepth;
+  for (Stretch stretch; stretch.begin < task.k; stretch.begin = stretch.end) {
+    stretch.end = std::min(stretch.begin + stretch_depth, task.k);
+    gather_activations(task, stretch, room.a);
     for (std::int64_t column = 0; column < task.columns; column += kPanelColumns) {
-      expand_slice(weights, slice.depth, b);
-      weights += task.k * kPanelColumns;
       const bool last = column + kPanelColumns >= task.columns;
-      const T* const next = last ? panels + (slice.k0 + slice.depth) * kPanelColumns : weights;
-      slice.ahead = Ahead{reinterpret_cast<const std::byte*>(next),
-                          kPanelColumns * static_cast<std::int64_t>(sizeof(T)) / kGroups};
-      multiply_slice(task, panel_output(task, column, bias), slice);
+      const T* const next =
+          last ? panels + stretch.end * kPanelColumns
+               : panels + task.k * (column + kPanelColumns) + stretch.begin * kPanelColumns;
+      multiply_stretch(task, stretch, column, next, room);
     }
   }
 }

@@ -1,12 +1,12 @@
 // Reading is measured as the kernels read: vectors in order, several accumulators, prefetched
 // ahead.
 #include "device/machine_probe_kernel.h"
+#include "device/prefetch.h"
 #include "device/simd_targets.h"  // before Highway
 #include "device/unroll.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/machine_probe_cpu.cc"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -53,8 +53,8 @@ std::uint64_t run_read_lines(const std::byte* from, std::size_t size_bytes) {
   for (V& sum : sums) sum = hn::Zero(d);
   const std::byte* const end = from + size_bytes / (2 * kLineBytes) * (2 * kLineBytes);
   for (; from != end; from += 2 * kLineBytes) {
-    hwy::Prefetch(from + kPrefetchBytes);
-    hwy::Prefetch(from + kPrefetchBytes + kLineBytes);
+    prefetch_soon(from + kPrefetchBytes);
+    prefetch_soon(from + kPrefetchBytes + kLineBytes);
     const auto* const words = reinterpret_cast<const std::uint64_t*>(from);
     STEMMA_UNROLL
     for (std::size_t i = 0; i < 2 * kVectors; ++i) {

@@ -1,10 +1,15 @@
-// The vector instruction sets that Stemma's kernels are compiled for. Include this before any
-// Highway header, in every kernel file: all of them must choose from the same list, because one
-// process computes with one of them (I13).
+// SIMD targets: the vector instruction sets that Stemma's kernels are compiled for. Every kernel
+// file includes this before any Highway header: all of them must choose from the same list, because
+// one process computes with one of them (I13).
 //
 // On x86: AVX-512 (Highway's AVX3), AVX2 and plain x86-64. On Arm: NEON. The sets between them
 // would cost compile time and serve processors older than AVX2; SVE's sizeless vectors cannot be
 // array elements, which the GEMM tiles are.
+//
+// Thread:     none.
+// Memory:     none.
+// Cost:       each target compiles every kernel once more.
+// Not here:   which of them runs (simd_target.h).
 #pragma once
 
 #ifdef HWY_DISABLED_TARGETS
