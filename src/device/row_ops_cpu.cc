@@ -160,7 +160,9 @@ std::int64_t argmax(const float* x, std::int64_t n) {
     const V values = hn::LoadU(kD, x + i);
     largest = hn::IfThenElse(hn::Gt(values, largest), values, largest);
   }
-  float best = hn::GetLane(hn::MaxOfLanes(kD, largest));
+  HWY_ALIGN float lanes[kLanes];  // Highway's portable MaxOfLanes does not know minus infinity
+  hn::Store(largest, kD, lanes);
+  float best = *std::max_element(lanes, lanes + kLanes);
   for (; i < n; ++i) best = x[i] > best ? x[i] : best;
   const float* const found = std::find(x, x + n, best);
   return found == x + n ? 0 : found - x;
