@@ -5,7 +5,8 @@
 // exactly its prefix (a stale, doubly used or misrouted page shows), what a look-up finds must have
 // been published, all of it while nothing was evicted, and the audit must find nothing.
 //
-// 50,000 random operations a run; 1,000,000 with STEMMA_LONG_TESTS=1. Each failure names its seed.
+// At least 50,000 random operations a run; 1,000,000 with STEMMA_LONG_TESTS=1. Each failure names
+// its seed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -249,7 +250,7 @@ TEST(KvCacheModel, RandomOperations) {
       {2, 24, "none", "lru"},   {1, 30, "radix", "priority"}, {2, 20'000, "radix", "lru"},
       {64, 4, "radix", "lru"},
   };
-  const std::int64_t operations = (long_tests() ? 1'000'000 : 50'000) / 10;
+  const std::int64_t operations = (long_tests() ? 1'200'000 : 60'000) / 10;
   for (const RunOptions& run : runs) {
     // The run whose pool is never full audits many pages each time; it needs no more operations.
     random_run(run, run.pages > 1000 ? operations / 50 : operations, 20'260'101);
