@@ -6,7 +6,7 @@
 // multiply-add round twice, in the same order.
 //
 // Thread:     called by the thread that owns `pool`.
-// Memory:     about 170 KiB of each worker's stack; nothing on the heap.
+// Memory:     about 115 KiB of each worker's stack; nothing on the heap.
 // Cost:       2 M N K operations. One row runs at the bandwidth at which the weights can be read.
 // Not here:   packing (packed_weights.h), everything that acts on one row alone (row_ops.h).
 #pragma once

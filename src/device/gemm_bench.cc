@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -19,8 +20,8 @@ namespace stemma {
 
 namespace {
 
-constexpr int kProductsMax = 4;  // of a small shape in one sample
-constexpr double kSampleFlops = 4e9;
+constexpr int kProductsMax = 8;  // of a small shape in one sample
+constexpr double kSampleFlops = 16e9;
 
 struct Shape {
   std::int64_t n = 0;
@@ -109,16 +110,20 @@ Result<BenchLine> bench_prefill(Shape shape, const GemmBenchOptions& options, Th
   const int products =
       static_cast<int>(std::clamp(kSampleFlops / product_flops, 1.0, double{kProductsMax}));
   Samples samples;
-  double peak_before = fma_peak_gflop_per_s(pool);
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
-    const double start = seconds_now();
-    for (int i = 0; i < products; ++i) gemm(operands.a_view, w, {}, operands.c_view, pool);
-    const double rate = product_flops * products / (seconds_now() - start) * 1e-9;
-    const double peak_after = fma_peak_gflop_per_s(pool);
-    samples.add(rate, (peak_before + peak_after) / 2);
-    peak_before = peak_after;
+    double seconds = 0;
+    std::vector<double> peaks;
+    for (int i = 0; i < products; ++i) {
+      const double start = seconds_now();
+      gemm(operands.a_view, w, {}, operands.c_view, pool);
+      seconds += seconds_now() - start;
+      peaks.push_back(fma_peak_now_gflop_per_s(pool));
+    }
+    samples.add(product_flops * products / seconds * 1e-9, median(peaks));
   }
   BenchLine line = samples.line(options.prefill_rows, shape, pool.threads());
+  line.params.emplace_back("rested_peak_gflop_per_s",
+                           std::to_string(std::llround(fma_peak_gflop_per_s(pool))));
   line.unit = "gflop/s";
   line.bound_name = "fma_peak";
   return Result<BenchLine>(std::move(line));

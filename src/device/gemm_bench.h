@@ -24,10 +24,11 @@ struct GemmBenchOptions {
       0;  // weights that few-row cases cycle over; 0: twice the last-level cache, at most 1.25 GiB
 };
 
-// Prefill shapes in GFLOP/s against the peak; few rows over weights beyond the
-// last-level cache, one row in GB/s against reading the same weights, more in GFLOP/s against the
-// tighter of the two bounds. Lines with two threads carry `two_core_ratio`, the lesser of the
-// ratios before and after. kOutOfMemory.
+// Prefill shapes in GFLOP/s against the peak between the products (a rested processor's is beside
+// it as `rested_peak_gflop_per_s`); few rows over weights beyond the last-level cache, one row in
+// GB/s against reading the same weights, more in GFLOP/s against the tighter of the two bounds.
+// Lines with two threads carry `two_core_ratio`, the lesser of the ratios before and after.
+// kOutOfMemory.
 Result<std::vector<BenchLine>> bench_gemm(const GemmBenchOptions& options);
 
 }  // namespace stemma

@@ -41,7 +41,7 @@ constexpr int kPanelVectors = kPanelColumns / kLanes;
 
 // With these, a tile's weights (kSliceDepth x kTileColumns f32) and activations stay in a
 // first-level cache of 32 KiB, a task's activations in a second-level cache.
-constexpr int kSliceDepth = 192;
+constexpr int kSliceDepth = 128;
 constexpr int kSliceRowsMax = static_cast<int>(kGemmTaskRowsMax);
 constexpr std::int64_t kLineBytes = 64;
 // How far ahead of its use one row's path asks for a weight.
@@ -264,7 +264,7 @@ void run_one_row(const GemmTask& task) {
   }
 }
 
-// What a task works in: 170 KiB of its thread's stack.
+// What a task works in: 115 KiB of its thread's stack.
 struct Room {
   HWY_ALIGN float a[kSliceRowsMax * kSliceDepth];  // [slices, rows, kSliceDepth]
   HWY_ALIGN float b[kSliceDepth * kTileColumns];

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kRepeats = 5;
 constexpr double kFmaSeconds = 0.02;
+constexpr double kFmaNowSeconds = 0.001;
 constexpr double kTwoCoreSeconds = 0.1;
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
@@ -35,7 +36,7 @@ double seconds_now() {
 
 // Operations a second of one thread, over at least `seconds`.
 double multiply_adds_per_s(double seconds) {
-  constexpr std::int64_t kRounds = 1000;
+  constexpr std::int64_t kRounds = 100;
   float sink = 0.5f;
   std::int64_t operations = 0;
   const double start = seconds_now();
@@ -93,6 +94,10 @@ double fma_peak_gflop_per_s(ThreadPool& pool) {
   std::array<double, kRepeats> samples{};
   for (double& sample : samples) sample = pool_multiply_adds_per_s(pool, kFmaSeconds) * 1e-9;
   return median(samples);
+}
+
+double fma_peak_now_gflop_per_s(ThreadPool& pool) {
+  return pool_multiply_adds_per_s(pool, kFmaNowSeconds) * 1e-9;
 }
 
 double two_core_ratio(ThreadPool& pair) {

@@ -20,8 +20,13 @@ namespace stemma {
 std::size_t llc_bytes();
 
 // Peak of f32 fused multiply-adds (two operations each) in registers, with the chosen SIMD target
-// on all of the pool's threads.
+// on all of the pool's threads: the median of five windows of 20 ms.
 double fma_peak_gflop_per_s(ThreadPool& pool);
+
+// The same in one window of 1 ms: the peak at the clock that the processor runs at now. Wide
+// vectors that also load and store draw more power than this loop does and lower the clock, which
+// comes back within milliseconds; so a kernel is compared with windows between its own runs.
+double fma_peak_now_gflop_per_s(ThreadPool& pool);
 
 // Throughput of two threads over one, in 0.1 s of multiply-adds each. Below about 1.8 the two
 // virtual cores share a physical one at the moment, and figures for two threads mean little. `pair`

@@ -48,6 +48,7 @@ TEST(MachineProbeTest, MeasuresPositiveBounds) {
   ThreadPool pool(2);
   EXPECT_GT(llc_bytes(), 0u);
   EXPECT_GT(fma_peak_gflop_per_s(pool), 0);
+  EXPECT_GT(fma_peak_now_gflop_per_s(pool), 0);
   EXPECT_GT(two_core_ratio(pool), 0);
   constexpr std::size_t kSmall = std::size_t{8} << 20;
   Result<MachineProbe> probe = MachineProbe::create(pool, kSmall);
