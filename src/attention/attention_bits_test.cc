@@ -8,26 +8,8 @@
 #include <new>
 
 #include "attention/attention_fixture.h"
+#include "base/heap_counter.h"
 #include "device/simd_target.h"
-
-namespace {
-
-std::atomic<std::int64_t> allocations{0};
-
-}  // namespace
-
-// Counts, so that a test can see that a step allocates nothing.
-[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(size_bytes)) return memory;
-  std::abort();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace stemma {
 namespace {
@@ -166,10 +148,10 @@ TEST(AttentionMemory, PlanAndRunDoNotAllocate) {
       {{0, 350}, {1, 299}, {2, 4}}, {{0, 1}, {1, 1}}, {{0, 40}, {2, 1}}, {{0, 1}}};
   for (const Step& step : steps) {
     world.prepare(step);
-    const std::int64_t before = allocations.load();
+    const std::int64_t before = heap_allocations.load();
     world.plan();
     world.run();
-    EXPECT_EQ(allocations.load(), before);
+    EXPECT_EQ(heap_allocations.load(), before);
   }
 }
 

@@ -16,40 +16,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/heap_counter.h"
 #include "base/thread_pool.h"
 #include "pool/kv_pool_factory.h"
-
-namespace {
-std::atomic<std::int64_t> heap_allocations = 0;
-
-void* counted(std::size_t bytes) {
-  heap_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) {
-    return memory;
-  }
-  std::abort();
-}
-}  // namespace
-
-// Every plain allocation of this program is counted.
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace stemma {
 namespace {

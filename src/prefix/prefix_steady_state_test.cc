@@ -7,26 +7,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/heap_counter.h"
 #include "base/prng.h"
 #include "prefix/prefix_fixture.h"
-
-namespace {
-
-std::atomic<std::int64_t> allocations{0};
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(size_bytes)) return memory;
-  std::abort();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace stemma {
 namespace {
@@ -67,11 +50,11 @@ TEST(PrefixSteadyState, NothingIsTakenFromTheHeap) {
     Prng random(1);
     const std::vector<Tokens> texts = shared_texts(random, page_size);
     std::vector<PageId> row(1000);
-    const std::int64_t before = allocations;
+    const std::int64_t before = heap_allocations;
     for (int i = 0; i < 5'000; ++i) {
       serve(f, texts[static_cast<std::size_t>(random.below(401))], row);
     }
-    EXPECT_EQ(allocations - before, 0);
+    EXPECT_EQ(heap_allocations - before, 0);
     EXPECT_EQ(f.allocator.free_pages() + f.cache->usage().total_tokens() / page_size, 300);
   }
 }

@@ -9,44 +9,11 @@
 #include <numeric>
 #include <vector>
 
+#include "base/heap_counter.h"
 #include "base/temp_directory.h"
 #include "model/model_runner.h"
 #include "model/random_model.h"
 #include "pool/kv_pool_factory.h"
-
-namespace {
-
-std::atomic<std::int64_t> allocations{0};
-
-void* counted(std::size_t size_bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = std::malloc(size_bytes == 0 ? 1 : size_bytes);
-  if (memory == nullptr) {
-    std::abort();
-  }
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size_bytes) {
-  return counted(size_bytes);
-}
-void* operator new[](std::size_t size_bytes) {
-  return counted(size_bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace stemma {
 namespace {
@@ -99,11 +66,11 @@ TEST(Allocation, ForwardTakesNothingFromTheHeap) {
   const OneRequest prefill(300, 16);
   for (const OneRequest* request : {&decode, &prefill}) {
     ASSERT_TRUE((*runner)->forward(request->batch, KvPools{**pool}).ok());
-    const std::int64_t before = allocations.load();
+    const std::int64_t before = heap_allocations.load();
     for (int step = 0; step < 3; ++step) {
       ASSERT_TRUE((*runner)->forward(request->batch, KvPools{**pool}).ok());
     }
-    EXPECT_EQ(allocations.load(), before);
+    EXPECT_EQ(heap_allocations.load(), before);
   }
 }
 

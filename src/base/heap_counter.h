@@ -1,0 +1,71 @@
+// HeapCounter: counts every allocation of a test program, so that a test can see that a step takes
+// none (I10).
+//
+// Replaces the global operators new and delete: exactly one source of a program may include this,
+// and only of a test.
+//
+// Thread:     one counter for all threads.
+// Memory:     what is asked for, from malloc.
+// Cost:       one atomic increment an allocation.
+// Not here:   memory that is mapped (device/buffer) or taken by malloc itself.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace stemma {
+
+// Allocations since the program began.
+inline std::atomic<std::int64_t> heap_allocations{0};
+
+inline void* counted_allocation(std::size_t size_bytes, std::size_t alignment) {
+  heap_allocations.fetch_add(1, std::memory_order_relaxed);
+  const std::size_t whole_bytes = (size_bytes + alignment - 1) / alignment * alignment;
+  void* const memory = alignment <= alignof(std::max_align_t)
+                           ? std::malloc(size_bytes == 0 ? 1 : size_bytes)
+                           : std::aligned_alloc(alignment, whole_bytes);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+}  // namespace stemma
+
+[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
+  return stemma::counted_allocation(size_bytes, 1);
+}
+[[gnu::noinline]] void* operator new[](std::size_t size_bytes) {
+  return stemma::counted_allocation(size_bytes, 1);
+}
+[[gnu::noinline]] void* operator new(std::size_t size_bytes, std::align_val_t alignment) {
+  return stemma::counted_allocation(size_bytes, static_cast<std::size_t>(alignment));
+}
+[[gnu::noinline]] void* operator new[](std::size_t size_bytes, std::align_val_t alignment) {
+  return stemma::counted_allocation(size_bytes, static_cast<std::size_t>(alignment));
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
