@@ -1,13 +1,12 @@
-// All cases lie in one piece of memory, read as pools of different shapes: a request's tokens are
-// cut into runs of kRunTokens and the runs shuffled, or, for "scattered", every token is. A decode
-// step reads the whole working set once, so that nothing of it is found in a cache.
+// All cases lie in one piece of memory, read as pools of different shapes. Pages lie as an
+// allocator that prefers contiguous runs hands them out; for "scattered" they are shuffled. A
+// decode step reads the whole working set once, so that nothing of it is found in a cache.
 #include "attention/attention_bench.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -26,7 +25,6 @@ constexpr std::int64_t kPrefillContext = 4096;
 constexpr std::int64_t kPrefillRows = 512;
 constexpr std::int64_t kKvHeads = 8;
 constexpr std::int64_t kGroup = 4;
-constexpr std::int64_t kRunTokens = 64;
 constexpr int kSamples = 5;
 constexpr std::size_t kWorkingSetMax = std::size_t{1} << 30;
 
@@ -94,20 +92,11 @@ KvLayerView view_of(const KvShape& shape, const Buffer& memory) {
           .head_stride = strides.head};
 }
 
-// Pages in shuffled runs of kRunTokens tokens, or all of them shuffled.
-std::vector<PageId> shuffled_pages(const KvShape& shape, bool scattered) {
-  const std::int64_t run_pages =
-      scattered ? 1 : std::max<std::int64_t>(1, kRunTokens / shape.page_size);
-  std::vector<std::int64_t> runs(static_cast<std::size_t>(shape.pages / run_pages));
-  std::iota(runs.begin(), runs.end(), 0);
-  Prng prng(1);
-  std::shuffle(runs.begin(), runs.end(), prng);
+std::vector<PageId> pages_of(const KvShape& shape, bool scattered) {
   std::vector<PageId> pages;
-  for (const std::int64_t run : runs) {
-    for (std::int64_t i = 0; i < run_pages; ++i) {
-      pages.emplace_back(static_cast<std::int32_t>(run * run_pages + i));
-    }
-  }
+  for (const PageId page : id_range(PageId(0), shape.pages)) pages.push_back(page);
+  Prng prng(1);
+  if (scattered) std::shuffle(pages.begin(), pages.end(), prng);
   return pages;
 }
 
@@ -116,7 +105,7 @@ Inputs make_inputs(const AttentionBenchCase& bench_case, const KvShape& shape) {
   inputs.context_tokens = bench_case.decode ? kContextTokens : kPrefillContext;
   inputs.rows_each = bench_case.decode ? 1 : kPrefillRows;
   inputs.requests = bench_case.decode ? shape.slots() / kContextTokens : 1;
-  inputs.pages = shuffled_pages(shape, bench_case.scattered);
+  inputs.pages = pages_of(shape, bench_case.scattered);
   const std::int64_t pages_each = inputs.context_tokens / shape.page_size;
   for (std::int64_t request = 0; request < inputs.requests; ++request) {
     for (std::int64_t row = 0; row < inputs.rows_each; ++row) {
@@ -154,7 +143,7 @@ void name_case(const AttentionBenchCase& bench_case, const Inputs& inputs, Bench
                  {"head_dim", std::to_string(bench_case.head_dim)},
                  {"kv_dtype", "bf16"},
                  {"page_size", std::to_string(bench_case.page_size)},
-                 {"placement", bench_case.scattered ? "scattered" : "runs of 64 tokens"},
+                 {"placement", bench_case.scattered ? "scattered" : "contiguous"},
                  {"threads", std::to_string(bench_case.threads)}};
   line.repeats = kSamples;
 }
@@ -219,6 +208,7 @@ Result<std::vector<BenchLine>> bench_attention() {
       for (const AttentionBenchCase& bench_case :
            {AttentionBenchCase{true, head_dim, 64, false, thread_count},
             AttentionBenchCase{true, head_dim, 1, false, thread_count},
+            AttentionBenchCase{true, head_dim, 64, true, thread_count},
             AttentionBenchCase{true, head_dim, 1, true, thread_count},
             AttentionBenchCase{false, head_dim, 64, false, thread_count}}) {
         STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(bench_case, memory, bounds, threads));

@@ -22,6 +22,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "attention/decode_row-inl.h"
 #include "attention/multiply_panels-inl.h"
 #include "attention/online_softmax-inl.h"
 #include "attention/pack_kv-inl.h"
@@ -55,17 +56,18 @@ Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
   return work;
 }
 
-// One partition of one KV head, and what to fetch while it is computed.
+// One partition, for all KV heads of the task. Queries are counted over all heads: those of head h
+// begin at h × queries.
 struct Part {
-  const std::byte* k = nullptr;  // row of (page 0, offset 0, head)
+  const std::byte* k = nullptr;  // row of (page 0, offset 0, the task's first head)
   const std::byte* v = nullptr;
   const std::int64_t* offsets = nullptr;
+  const std::int64_t* next_offsets = nullptr;  // of the next partition
   std::int64_t first_key = 0;
-  std::int64_t keys = 0;   // up to the last row's position
-  std::int64_t query = 0;  // the head's first one in scratch
-  const std::byte* next_k = nullptr;
-  const std::int64_t* next_offsets = nullptr;
+  std::int64_t keys = 0;  // up to the last row's position
   std::int64_t next_keys = 0;
+  std::int64_t head_bytes = 0;
+  float* sums = nullptr;  // what the partition gives   [kv_heads × queries, partial]
 };
 
 // Queries of a task ordered [kv head, row, query head], times scale × log2 e.
@@ -108,56 +110,56 @@ void locate_keys(const Work& work, std::int64_t partition, std::int64_t* offsets
   }
 }
 
-// Keys of the partition that a query sees; <= 0 if its row lies before it.
+// Keys of the partition that a query of a head sees; <= 0 if its row lies before it.
 std::int64_t keys_seen(const Work& work, const Part& part, std::int64_t query) {
   const std::int64_t position = work.task.first_position + query / work.group;
   return std::min(part.keys, position + 1 - part.first_key);
 }
 
-RowPrefetch prefetch_rows(const Work& work, const std::byte* head, const std::int64_t* offsets,
-                          std::int64_t keys) {
-  RowPrefetch prefetch;
-  prefetch.head = head;
-  prefetch.offsets = offsets;
-  prefetch.rows = keys;
-  prefetch.row_bytes = work.head_dim * work.element_bytes;
-  // A partition's multiplication has kPartitionKeys × head_dim / kPanelColumns steps of depth.
-  prefetch.rows_per_step = ceil_div(kPanelColumns * kDepthStep, work.head_dim);
-  return prefetch;
+// A head's first query that reaches the partition.
+std::int64_t first_query(const Work& work, const Part& part) {
+  return work.group * std::max<std::int64_t>(0, part.first_key - work.task.first_position);
 }
 
-void score_keys(const Work& work, const Part& part, std::int64_t first_query) {
+float* scores_of(const Work& work, std::int64_t query) {
+  return work.scratch.scores + query * kPartitionKeys;
+}
+
+// The slice of keys from `first_key` of the part on, for one head.
+void score_slice(const Work& work, const Part& part, std::int64_t head, std::int64_t first_key,
+                 RowPrefetch& prefetch) {
   PanelProduct product;
   product.a_stride = work.head_dim;
   product.b = work.scratch.keys;
   product.b_stride = work.head_dim * kPanelColumns;
   product.c_stride = kPartitionKeys;
   product.depth = work.head_dim;
-  RowPrefetch prefetch = prefetch_rows(work, part.v, part.offsets, part.keys);
-  for (std::int64_t query = first_query; query < work.queries;) {
+  for (std::int64_t query = first_query(work, part); query < work.queries;) {
     const std::int64_t rows = tile_rows(work.queries - query);
-    product.a = work.scratch.queries + (part.query + query) * work.head_dim;
-    product.c = work.scratch.scores + query * kPartitionKeys;
-    product.panels = ceil_div(keys_seen(work, part, query + rows - 1), kPanelColumns);
+    const std::int64_t keys = keys_seen(work, part, query + rows - 1) - first_key;
+    product.a = work.scratch.queries + (head * work.queries + query) * work.head_dim;
+    product.c = scores_of(work, head * work.queries + query) + first_key;
+    product.panels = ceil_div(std::clamp<std::int64_t>(keys, 0, kSliceColumns), kPanelColumns);
     multiply(rows, product, prefetch);
     query += rows;
   }
 }
 
-// All of a tile's rows up to the keys that the first one sees, then the rest of each by itself.
-void sum_values(const Work& work, const Part& part, std::int64_t first_query, float* sums) {
+// The slice of dimensions from `first_column` on, for one head: all of a tile's rows up to the keys
+// that the first one sees, then the rest of each by itself.
+void sum_slice(const Work& work, const Part& part, std::int64_t head, std::int64_t first_column,
+               RowPrefetch& prefetch) {
   PanelProduct product;
   product.a_stride = kPartitionKeys;
   product.b = work.scratch.values;
   product.b_stride = kPartitionKeys * kPanelColumns;
   product.c_stride = work.partial;
-  product.panels = ceil_div(work.head_dim, kPanelColumns);
-  RowPrefetch prefetch = prefetch_rows(work, part.next_k, part.next_offsets, part.next_keys);
-  for (std::int64_t query = first_query; query < work.queries;) {
+  product.panels = ceil_div(std::min(kSliceColumns, work.head_dim - first_column), kPanelColumns);
+  for (std::int64_t query = first_query(work, part); query < work.queries;) {
     const std::int64_t rows = tile_rows(work.queries - query);
     const std::int64_t common_keys = keys_seen(work, part, query);
-    product.a = work.scratch.scores + query * kPartitionKeys;
-    product.c = sums + query * work.partial;
+    product.a = scores_of(work, head * work.queries + query);
+    product.c = part.sums + (head * work.queries + query) * work.partial + first_column;
     product.first_k = 0;
     product.depth = common_keys;
     multiply(rows, product, prefetch);
@@ -172,25 +174,102 @@ void sum_values(const Work& work, const Part& part, std::int64_t first_query, fl
   }
 }
 
-template <typename T>
-void attend_part(const Work& work, const Part& part, float* sums) {
-  const AttentionScratch& scratch = work.scratch;
-  const std::int64_t rows_before =
-      std::max<std::int64_t>(0, part.first_key - work.task.first_position);
-  const std::int64_t first_query = rows_before * work.group;
-  pack_keys<T>(part.k, part.offsets, part.keys, work.head_dim, scratch.keys);
-  score_keys(work, part, first_query);
-  for (std::int64_t query = first_query; query < work.queries; ++query) {
-    float* const max_and_sum = sums + query * work.partial + work.columns;
-    softmax_partition(scratch.scores + query * kPartitionKeys, keys_seen(work, part, query),
-                      max_and_sum, max_and_sum + 1);
+// Scores of one head become weights.
+void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
+  const std::int64_t lines = kDecodeKeys * part.head_bytes / 64 / work.queries;
+  for (std::int64_t query = first_query(work, part); query < work.queries; ++query) {
+    prefetch.step(lines);
+    const std::int64_t place = head * work.queries + query;
+    float* const max_and_sum = part.sums + place * work.partial + work.columns;
+    softmax_partition(scores_of(work, place), keys_seen(work, part, query), max_and_sum,
+                      max_and_sum + 1);
   }
-  pack_values<T>(part.v, part.offsets, part.keys, work.head_dim, scratch.values);
-  sum_values(work, part, first_query, sums);
-  if (work.task.partials_or_null != nullptr) return;
-  for (std::int64_t query = first_query; query < work.queries; ++query) {
-    merge_sums(scratch.sums + (part.query + query) * work.partial, sums + query * work.partial,
-               work.columns);
+}
+
+// Many queries: a head's K and V are packed for all of them.
+template <typename T>
+void attend_tile(const Work& work, const Part& part, std::int64_t head) {
+  const std::byte* const k = part.k + head * part.head_bytes;
+  const std::byte* const v = part.v + head * part.head_bytes;
+  RowPrefetch prefetch_v = {v, part.offsets, part.keys, part.head_bytes};
+  for (std::int64_t key = 0; key < part.keys; key += kSliceColumns) {
+    const RowSource source = {k, part.offsets + key, work.head_dim};
+    pack_keys<T>(source, part.keys - key, work.scratch.keys, prefetch_v);
+    score_slice(work, part, head, key, prefetch_v);
+  }
+  weigh_keys(work, part, head, prefetch_v);
+  const bool last_head = head + 1 == work.task.kv_heads;
+  RowPrefetch prefetch_k = {last_head ? part.k : k + part.head_bytes,
+                            last_head ? part.next_offsets : part.offsets,
+                            last_head ? part.next_keys : part.keys, part.head_bytes};
+  const RowSource source = {v, part.offsets, work.head_dim};
+  for (std::int64_t column = 0; column < work.head_dim; column += kSliceColumns) {
+    pack_values<T>(source, part.keys, column, work.scratch.values, prefetch_k);
+    sum_slice(work, part, head, column, prefetch_k);
+  }
+}
+
+// One stretch of keys, all heads, after another: a stretch is asked for while the one before it is
+// computed, V's first stretch with K's last, and the next partition's first with V's last.
+template <typename T>
+void score_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch) {
+  for (std::int64_t key = 0; key < part.keys; key += kDecodeKeys) {
+    for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
+      DecodeKeys keys = {{part.k + head * part.head_bytes, part.offsets + key, work.head_dim}};
+      keys.keys = std::min(kDecodeKeys, part.keys - key);
+      keys.queries = work.queries;
+      score_row<T>(keys, work.scratch.queries + head * work.queries * work.head_dim,
+                   scores_of(work, head * work.queries) + key, prefetch);
+    }
+  }
+}
+
+template <typename T>
+void sum_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch) {
+  for (std::int64_t key = 0; key < part.keys; key += kDecodeKeys) {
+    for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
+      DecodeKeys keys = {{part.v + head * part.head_bytes, part.offsets + key, work.head_dim}};
+      keys.keys = std::min(kDecodeKeys, part.keys - key);
+      keys.first = key == 0;
+      keys.queries = work.queries;
+      sum_row<T>(keys, scores_of(work, head * work.queries) + key,
+                 part.sums + head * work.queries * work.partial, prefetch);
+    }
+  }
+}
+
+template <typename T>
+void attend_decode_row(const Work& work, const Part& part) {
+  const std::int64_t row_bytes = work.task.kv_heads * part.head_bytes;
+  const std::int64_t first_rows = std::min(part.keys, kDecodeKeys);
+  const std::int64_t later_rows = part.keys - first_rows;
+  const RowPrefetch first_v = {part.v, part.offsets, first_rows, row_bytes};
+  const RowPrefetch next_k = {part.k, part.next_offsets, std::min(part.next_keys, kDecodeKeys),
+                              row_bytes};
+  RowPrefetch prefetch = {part.k, part.offsets + first_rows, later_rows, row_bytes, &first_v};
+  score_decode_row<T>(work, part, prefetch);
+  prefetch = {part.v, part.offsets + first_rows, later_rows, row_bytes, &next_k};
+  for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
+    weigh_keys(work, part, head, prefetch);
+  }
+  sum_decode_row<T>(work, part, prefetch);
+}
+
+template <typename T>
+void attend_part(const Work& work, const Part& part) {
+  if (work.task.rows == 1 && work.queries <= kDecodeQueries) {
+    attend_decode_row<T>(work, part);
+  } else {
+    for (std::int64_t head = 0; head < work.task.kv_heads; ++head) attend_tile<T>(work, part, head);
+  }
+}
+
+void merge_part(const Work& work, const Part& part) {
+  for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
+    for (std::int64_t query = first_query(work, part); query < work.queries; ++query) {
+      const std::int64_t place = (head * work.queries + query) * work.partial;
+      merge_sums(work.scratch.sums + place, part.sums + place, work.columns);
+    }
   }
 }
 
@@ -215,33 +294,28 @@ template <typename T>
 void attend_as(const Work& work) {
   const AttentionTask& task = work.task;
   const KvLayerView& layer = *task.layer;
-  const std::int64_t head_bytes = layer.head_stride * work.element_bytes;
-  const std::byte* const k =
-      static_cast<const std::byte*>(layer.k) + task.first_kv_head * head_bytes;
-  const std::byte* const v =
-      static_cast<const std::byte*>(layer.v) + task.first_kv_head * head_bytes;
+  Part part;
+  part.head_bytes = layer.head_stride * work.element_bytes;
+  part.k = static_cast<const std::byte*>(layer.k) + task.first_kv_head * part.head_bytes;
+  part.v = static_cast<const std::byte*>(layer.v) + task.first_kv_head * part.head_bytes;
   std::int64_t* offsets = work.scratch.offsets;
   std::int64_t* next_offsets = offsets + kPartitionKeys;
   locate_keys(work, task.first_partition, offsets);
   for (std::int64_t i = 0; i < task.partitions; ++i) {
     const std::int64_t partition = task.first_partition + i;
     locate_keys(work, partition + 1, next_offsets);
-    for (std::int64_t head = 0; head < task.kv_heads; ++head) {
-      const bool last_head = head + 1 == task.kv_heads;
-      Part part;
-      part.k = k + head * head_bytes;
-      part.v = v + head * head_bytes;
-      part.offsets = offsets;
-      part.first_key = partition * kPartitionKeys;
-      part.keys = keys_in(work, partition);
-      part.query = head * work.queries;
-      part.next_k = last_head ? k : part.k + head_bytes;
-      part.next_offsets = last_head ? next_offsets : offsets;
-      part.next_keys = last_head ? keys_in(work, partition + 1) : part.keys;
-      attend_part<T>(work, part,
-                     task.partials_or_null != nullptr
-                         ? task.partials_or_null + i * work.queries * work.partial
-                         : work.scratch.partition_sums);
+    part.offsets = offsets;
+    part.next_offsets = next_offsets;
+    part.first_key = partition * kPartitionKeys;
+    part.keys = keys_in(work, partition);
+    part.next_keys = keys_in(work, partition + 1);
+    if (task.partials_or_null != nullptr) {
+      part.sums = task.partials_or_null + i * work.queries * work.partial;
+      attend_part<T>(work, part);
+    } else {
+      part.sums = work.scratch.partition_sums;
+      attend_part<T>(work, part);
+      merge_part(work, part);
     }
     std::swap(offsets, next_offsets);
   }

@@ -19,8 +19,12 @@ inline constexpr std::int64_t kPartitionKeys = 128;
 // Queries (rows × query heads of one KV head) that share one packing of K and V.
 inline constexpr std::int64_t kTileQueries = 96;
 
-// Columns that every target's panels divide.
+// Columns that every target's panels divide, and panels that are packed together.
 inline constexpr std::int64_t kPanelColumnsMax = 32;
+inline constexpr std::int64_t kSlicePanels = 2;
+
+// Kernels may read this many queries beyond a task's last one, and ignore what comes of it.
+inline constexpr std::int64_t kQueryPadding = 8;
 
 // A query's sum over some keys, not yet divided: head_dim weighted values (padded to whole panels),
 // then the largest score (in base 2) and the sum of the weights.
@@ -32,14 +36,14 @@ inline constexpr std::int64_t partial_floats(std::int64_t head_dim) {
 }
 
 // One thread's working memory, all of it rounded up to whole cache lines. queries: the most that
-// one task has, all its KV heads together; tile: the most of one KV head.
+// one task has, all its KV heads together.
 struct AttentionScratch {
-  float* queries = nullptr;         // [queries, head_dim], scaled
+  float* queries = nullptr;         // [queries + kQueryPadding, head_dim], scaled
   float* sums = nullptr;            // [queries, partial_floats]
-  float* keys = nullptr;            // [kPartitionKeys, head_dim] as panels of columns = keys
-  float* values = nullptr;          // [kPartitionKeys, padded_head_dim] as panels of columns = dims
-  float* scores = nullptr;          // [tile, kPartitionKeys]
-  float* partition_sums = nullptr;  // [tile, partial_floats]
+  float* keys = nullptr;            // [kSlicePanels, head_dim, kPanelColumnsMax]
+  float* values = nullptr;          // [kSlicePanels, kPartitionKeys, kPanelColumnsMax]
+  float* scores = nullptr;          // [queries + kQueryPadding, kPartitionKeys]
+  float* partition_sums = nullptr;  // [queries, partial_floats]
   std::int64_t* offsets = nullptr;  // [2, kPartitionKeys]
 };
 

@@ -85,8 +85,8 @@ void AttentionPlan::cut_rows(const KvBatch& batch) {
 }
 
 void AttentionPlan::cut_tile(const Tile& tile, std::int64_t batch_cost) {
-  const std::int64_t unit_cost =
-      std::max<std::int64_t>(1, batch_cost / (kUnitsPerThread * threads_));
+  const std::int64_t units_wanted = threads_ == 1 ? 1 : kUnitsPerThread * threads_;
+  const std::int64_t unit_cost = std::max<std::int64_t>(1, batch_cost / units_wanted);
   const bool long_walk = tile.cost * kWalksPerThread * threads_ > batch_cost;
   if (tile.rows == 1 && threads_ > 1 && long_walk && tile.keys > kPartitionKeys) {
     split_walks(tile, unit_cost);

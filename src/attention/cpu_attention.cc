@@ -34,14 +34,13 @@ class Carver {
 AttentionScratch carve_scratch(Carver& carver, const AttentionShape& shape,
                                const AttentionPlan& plan) {
   const std::int64_t queries = plan.unit_queries_max();
-  const std::int64_t tile = plan.tile_queries_max();
   AttentionScratch scratch;
-  scratch.queries = carver.take<float>(queries * shape.head_dim);
+  scratch.queries = carver.take<float>((queries + kQueryPadding) * shape.head_dim);
   scratch.sums = carver.take<float>(queries * partial_floats(shape.head_dim));
-  scratch.keys = carver.take<float>(kPartitionKeys * shape.head_dim);
-  scratch.values = carver.take<float>(kPartitionKeys * padded_head_dim(shape.head_dim));
-  scratch.scores = carver.take<float>(tile * kPartitionKeys);
-  scratch.partition_sums = carver.take<float>(tile * partial_floats(shape.head_dim));
+  scratch.keys = carver.take<float>(kSlicePanels * shape.head_dim * kPanelColumnsMax);
+  scratch.values = carver.take<float>(kSlicePanels * kPartitionKeys * kPanelColumnsMax);
+  scratch.scores = carver.take<float>((queries + kQueryPadding) * kPartitionKeys);
+  scratch.partition_sums = carver.take<float>(queries * partial_floats(shape.head_dim));
   scratch.offsets = carver.take<std::int64_t>(2 * kPartitionKeys);
   return scratch;
 }

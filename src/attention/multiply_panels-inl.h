@@ -16,32 +16,12 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/pack_kv-inl.h"
+#include "attention/row_prefetch.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
-
-// Rows of K or V that are wanted next, asked for a few at a time while others are multiplied:
-// memory and arithmetic then overlap whatever the page size.
-struct RowPrefetch {
-  const std::byte* head = nullptr;
-  const std::int64_t* offsets = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t row_bytes = 0;
-  std::int64_t rows_per_step = 0;
-  std::int64_t next = 0;
-
-  HWY_INLINE void step(std::int64_t steps) {
-    const std::int64_t end = std::min(rows, next + rows_per_step * steps);
-    for (; next < end; ++next) {
-      const std::byte* const row = head + offsets[next];
-      for (std::int64_t line = 0; line < row_bytes; line += 64) {
-        __builtin_prefetch(row + line, 0, 2);
-      }
-    }
-  }
-};
 
 struct PanelProduct {
   const float* a = nullptr;  // [rows, depth], a_stride apart
@@ -56,6 +36,8 @@ struct PanelProduct {
 };
 
 constexpr std::int64_t kDepthStep = 8;  // between prefetches
+// Half of a partition's lines, if their elements have 16 bits; the rest is asked for while packing.
+constexpr std::int64_t kMultiplyLines = std::max<std::int64_t>(1, kLanes / 4);
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int kTileRows = 12;  // 24 accumulators, 2 vectors of b and a broadcast of 32 registers
@@ -66,8 +48,7 @@ constexpr int kTileRows = 6;  // 12, 2 and 1 of 16
 // Enough independent accumulators to hide the latency of a multiply-add, no more than the
 // registers hold.
 constexpr int panels_together(int rows) {
-  if (rows >= 6) return 1;
-  return kTileRows == 12 ? (rows == 4 ? 2 : 4) : std::max(1, 4 / rows);
+  return 2 * rows < kTileRows ? kSlicePanels : 1;
 }
 
 template <int kRows, int kPanels>
@@ -89,7 +70,7 @@ HWY_INLINE void multiply_tile(const PanelProduct& product, std::int64_t panel,
     }
   }
   for (std::int64_t k0 = product.first_k; k0 < product.depth; k0 += kDepthStep) {
-    prefetch.step(kPanels);
+    prefetch.step(kPanels * kMultiplyLines);
     const std::int64_t k_end = std::min(product.depth, k0 + kDepthStep);
     for (std::int64_t k = k0; k < k_end; ++k) {
       V right[std::size_t{kVectors}];

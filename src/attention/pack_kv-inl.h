@@ -1,8 +1,9 @@
-// Packing: rows of K and V of one partition, gathered through the page table and widened to f32
-// panels that the multiplication reads in order.
+// Packing: rows of K and V, gathered through the page table and widened to f32 panels that the
+// multiplication reads in order. A slice of kSlicePanels panels is packed at a time, so that it is
+// still in the nearest cache when it is multiplied.
 //
-//   keys    [ceil(keys / columns), head_dim, columns]   transposed: a column is a key
-//   values  [head_dim / columns, kPartitionKeys, columns]        a column is a dimension
+//   keys    [kSlicePanels, head_dim, columns]         transposed: a column is a key
+//   values  [kSlicePanels, kPartitionKeys, columns]   a column is a dimension
 //
 // Included by attention_cpu.cc after Highway, once for each SIMD target; never by anything else.
 #if defined(STEMMA_ATTENTION_PACK_KV_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -14,7 +15,10 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "attention/attention_kernel.h"
+#include "attention/row_prefetch.h"
 #include "base/float16.h"
 #include "device/load_f32-inl.h"
 #include "device/unroll.h"
@@ -26,19 +30,39 @@ namespace {
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(
     hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<float>()));
 constexpr std::int64_t kPanelColumns = 2 * kLanes;
-static_assert(kPanelColumnsMax % kPanelColumns == 0 && kPartitionKeys % kPanelColumns == 0);
+constexpr std::int64_t kSliceColumns = kSlicePanels * kPanelColumns;
+static_assert(kPanelColumnsMax % kPanelColumns == 0 && kPartitionKeys % kSliceColumns == 0);
+
+// While a partition's K is packed and multiplied, its V is asked for, half in each; then the next K
+// likewise. Packing keys steps once for each 16 bytes of kLanes keys, packing values once for each
+// key of a slice.
+constexpr std::int64_t kPackKeysLines = std::max<std::int64_t>(1, kLanes / 8);
+constexpr std::int64_t pack_values_lines(std::int64_t element_bytes) {
+  return std::max<std::int64_t>(1, kLanes * element_bytes / 32);
+}
+
+// Rows of one KV head: row i begins at head + offsets[i].
+struct RowSource {
+  const std::byte* head = nullptr;
+  const std::int64_t* offsets = nullptr;
+  std::int64_t head_dim = 0;
+};
 
 // What stands for a key that does not exist: its scores are never used.
 alignas(64) constexpr float kZeroRow[256] = {};
 
+using FloatTag = hwy::HWY_NAMESPACE::ScalableTag<float>;
+using Floats = hwy::HWY_NAMESPACE::Vec<FloatTag>;
+
+// Dimensions in 16 bytes of a row.
+template <typename T>
+constexpr int kDimsInStep = static_cast<int>(16 / sizeof(T));
+
 #if HWY_TARGET == HWY_SCALAR
 
 template <typename T>
-void pack_key_group(const T* const* rows, std::int64_t head_dim, float* panel) {
-  const hwy::HWY_NAMESPACE::ScalableTag<float> d;
-  for (std::int64_t i = 0; i < head_dim; ++i) {
-    panel[i * kPanelColumns] = hwy::HWY_NAMESPACE::GetLane(load_f32(d, rows[0] + i));
-  }
+HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kDimsInStep<T>]) {
+  for (int dim = 0; dim < kDimsInStep<T>; ++dim) out[dim] = load_f32(FloatTag(), rows[0] + i + dim);
 }
 
 #else
@@ -80,90 +104,115 @@ HWY_INLINE void transpose_words(const Words (&in)[4], Words (&out)[4]) {
   out[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
 }
 
-// The elements of one word of every key, as rows of the panel. The low half comes first in memory.
-HWY_INLINE void store_words(Words words, const float*, float* to) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<float> d;
-  hn::StoreU(hn::BitCast(d, words), d, to);
+// The elements of one word of every key, in memory's order: the low half comes first.
+HWY_INLINE void widen_words(Words words, const float*, Floats (&out)[1]) {
+  out[0] = hwy::HWY_NAMESPACE::BitCast(FloatTag(), words);
 }
 
-HWY_INLINE void store_words(Words words, const BFloat16*, float* to) {
+HWY_INLINE void widen_words(Words words, const BFloat16*, Floats (&out)[2]) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<float> d;
-  const auto upper = hn::And(words, hn::Set(WordTag(), 0xFFFF0000u));
-  hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(words)), d, to);
-  hn::StoreU(hn::BitCast(d, upper), d, to + kPanelColumns);
+  out[0] = hn::BitCast(FloatTag(), hn::ShiftLeft<16>(words));
+  out[1] = hn::BitCast(FloatTag(), hn::And(words, hn::Set(WordTag(), 0xFFFF0000u)));
 }
 
-HWY_INLINE void store_words(Words words, const Float16*, float* to) {
+HWY_INLINE void widen_words(Words words, const Float16*, Floats (&out)[2]) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<float> d;
   const hn::RebindToSigned<WordTag> di;
   const hn::Rebind<std::uint16_t, WordTag> d16;
-  const auto store_halves = [&](Words halves, float* at) HWY_ATTR {
+  const auto widen = [&](Words halves) HWY_ATTR {
     HWY_ALIGN Float16 narrow[static_cast<std::size_t>(kLanes)];
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, halves)), d16,
                reinterpret_cast<std::uint16_t*>(narrow));
-    hn::StoreU(load_f32(d, narrow), d, at);
+    return load_f32(FloatTag(), narrow);
   };
-  store_halves(hn::And(words, hn::Set(WordTag(), 0xFFFFu)), to);
-  store_halves(hn::ShiftRight<16>(words), to + kPanelColumns);
+  out[0] = widen(hn::And(words, hn::Set(WordTag(), 0xFFFFu)));
+  out[1] = widen(hn::ShiftRight<16>(words));
 }
 
-// kLanes keys: one half of a panel.
+// Dimensions from `i` on of kLanes keys, one vector each.
 template <typename T>
-void pack_key_group(const T* const* rows, std::int64_t head_dim, float* panel) {
-  constexpr auto kElementsInWord = static_cast<std::int64_t>(sizeof(std::uint32_t) / sizeof(T));
-  for (std::int64_t i = 0; i < head_dim; i += 4 * kElementsInWord) {
-    Words in[4];
-    Words out[4];
+HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kDimsInStep<T>]) {
+  constexpr int kElements = kDimsInStep<T> / 4;
+  Words in[4];
+  Words words[4];
+  STEMMA_UNROLL
+  for (int fourth = 0; fourth < 4; ++fourth) in[fourth] = load_every_fourth(rows + fourth, i);
+  transpose_words(in, words);
+  STEMMA_UNROLL
+  for (int word = 0; word < 4; ++word) {
+    Floats wide[kElements];
+    widen_words(words[word], rows[0], wide);
     STEMMA_UNROLL
-    for (int fourth = 0; fourth < 4; ++fourth) in[fourth] = load_every_fourth(rows + fourth, i);
-    transpose_words(in, out);
-    STEMMA_UNROLL
-    for (int word = 0; word < 4; ++word) {
-      store_words(out[word], rows[0], panel + (i + word * kElementsInWord) * kPanelColumns);
+    for (int element = 0; element < kElements; ++element) {
+      out[word * kElements + element] = wide[element];
     }
   }
 }
 
 #endif  // HWY_SCALAR
 
-// REQUIRES: 1 <= keys <= kPartitionKeys; head_dim a multiple of 8.
+// kLanes keys: one half of a panel.
 template <typename T>
-void pack_keys(const std::byte* head, const std::int64_t* offsets, std::int64_t keys,
-               std::int64_t head_dim, float* panels) {
-  const std::int64_t groups = round_up(keys, kPanelColumns) / kLanes;
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const T* rows[static_cast<std::size_t>(kLanes)];
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const std::int64_t key = group * kLanes + lane;
-      rows[lane] = reinterpret_cast<const T*>(
-          key < keys ? head + offsets[key] : reinterpret_cast<const std::byte*>(kZeroRow));
+void pack_key_group(const T* const* rows, std::int64_t head_dim, float* panel,
+                    RowPrefetch& prefetch) {
+  for (std::int64_t i = 0; i < head_dim; i += kDimsInStep<T>) {
+    prefetch.step(kPackKeysLines);
+    Floats dims[kDimsInStep<T>];
+    load_dims(rows, i, dims);
+    STEMMA_UNROLL
+    for (int dim = 0; dim < kDimsInStep<T>; ++dim) {
+      hwy::HWY_NAMESPACE::StoreU(dims[dim], FloatTag(), panel + (i + dim) * kPanelColumns);
     }
-    float* const panel = panels + group / 2 * head_dim * kPanelColumns;
-    pack_key_group(rows, head_dim, panel + group % 2 * kLanes);
   }
 }
 
-// Columns beyond head_dim are left as they are.
+// Where kLanes keys' rows begin, from `first_key` of `source` on.
 template <typename T>
-void pack_values(const std::byte* head, const std::int64_t* offsets, std::int64_t keys,
-                 std::int64_t head_dim, float* panels) {
+HWY_INLINE void find_rows(const RowSource& source, std::int64_t first_key, std::int64_t keys,
+                          const T** rows) {
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    const std::int64_t key = first_key + lane;
+    rows[lane] =
+        reinterpret_cast<const T*>(key < keys ? source.head + source.offsets[key]
+                                              : reinterpret_cast<const std::byte*>(kZeroRow));
+  }
+}
+
+// One slice: the first `keys` of `offsets`, at most kSliceColumns; the rest of the last panel is 0.
+// REQUIRES: keys >= 1; head_dim a multiple of 8.
+template <typename T>
+void pack_keys(const RowSource& source, std::int64_t keys, float* panels, RowPrefetch& prefetch) {
+  const std::int64_t groups = round_up(std::min(keys, kSliceColumns), kPanelColumns) / kLanes;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const T* rows[static_cast<std::size_t>(kLanes)];
+    find_rows(source, group * kLanes, keys, rows);
+    float* const panel = panels + group / 2 * source.head_dim * kPanelColumns;
+    pack_key_group(rows, source.head_dim, panel + group % 2 * kLanes, prefetch);
+  }
+}
+
+// One slice: dimensions from `first_column` on, of all keys. Columns beyond head_dim stay as they
+// are.
+template <typename T>
+void pack_values(const RowSource& source, std::int64_t keys, std::int64_t first_column,
+                 float* panels, RowPrefetch& prefetch) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
-  const std::int64_t whole = round_down(head_dim, kLanes);
+  const std::int64_t columns = std::min(kSliceColumns, source.head_dim - first_column);
+  const std::int64_t whole = round_down(columns, kLanes);
+  const auto place = [&](std::int64_t key, std::int64_t i) HWY_ATTR {
+    return panels + (i / kPanelColumns * kPartitionKeys + key) * kPanelColumns + i % kPanelColumns;
+  };
   for (std::int64_t key = 0; key < keys; ++key) {
-    const T* const row = reinterpret_cast<const T*>(head + offsets[key]);
-    float* to = panels + key * kPanelColumns;
+    prefetch.step(pack_values_lines(sizeof(T)));
+    const T* const row =
+        reinterpret_cast<const T*>(source.head + source.offsets[key]) + first_column;
     for (std::int64_t i = 0; i < whole; i += kLanes) {
-      float* const panel = to + i / kPanelColumns * kPartitionKeys * kPanelColumns;
-      hn::StoreU(load_f32(d, row + i), d, panel + i % kPanelColumns);
+      hn::StoreU(load_f32(d, row + i), d, place(key, i));
     }
-    if (kLanes > 8 && whole < head_dim) {  // half a vector: head_dim is a multiple of 8
+    if (kLanes > 8 && whole < columns) {  // half a vector: head_dim is a multiple of 8
       const hn::Half<decltype(d)> half;
-      float* const panel = to + whole / kPanelColumns * kPartitionKeys * kPanelColumns;
-      hn::StoreU(load_f32(half, row + whole), half, panel + whole % kPanelColumns);
+      hn::StoreU(load_f32(half, row + whole), half, place(key, whole));
     }
   }
 }

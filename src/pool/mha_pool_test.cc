@@ -147,6 +147,21 @@ TEST(MhaPool, StoredRowsComeBackInEveryLayoutAndDtype) {
   }
 }
 
+// Enough rows, of whole cache lines, to go past the caches.
+TEST(MhaPool, ManyRowsAreStoredLikeFew) {
+  Prng prng(kSeed);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const KvShape shape = {
+        .layers = 1, .pages = 300, .page_size = 2, .heads = 5, .head_dim = 224, .dtype = dtype};
+    const auto pool = make_pool(shape, KvLayout::kLayerFirst);
+    const std::vector<std::int64_t> slots = shuffled_slots(shape, prng);
+    const Rows k(shape, static_cast<std::int64_t>(slots.size()), prng);
+    const Rows v(shape, static_cast<std::int64_t>(slots.size()), prng);
+    ASSERT_TRUE(pool->store(0, std::span<const std::int64_t>(slots), k.view, v.view).ok());
+    expect_stored(*pool, 0, slots, k, v);
+  }
+}
+
 TEST(MhaPool, SlotsOf32BitsStoreTheSameBytes) {
   Prng prng(kSeed);
   const KvShape shape = small_shape(DType::kBF16);

@@ -1,6 +1,6 @@
-// Stores and copies take turns, so that whatever else the machine does meets both alike. Each
-// sample writes kStepsPerSample batches of rows; the copies go to consecutive parts of the same
-// pool, the stores to random pages of it.
+// Stores and copies take turns and a sample is short (one batch of rows, below a millisecond), so
+// that whatever else the machine does meets both alike and medians leave it out. The copies go to
+// consecutive parts of the same pool, the stores to random pages of it.
 #include "pool/store_bench.h"
 
 #include <algorithm>
@@ -21,8 +21,7 @@ namespace {
 constexpr std::int64_t kRowBytes = 2048;
 constexpr std::int64_t kHeadDim = 128;
 constexpr std::int64_t kBatchRows = 512;
-constexpr std::int64_t kStepsPerSample = 64;
-constexpr int kSamples = 9;
+constexpr int kSamples = 201;
 constexpr std::size_t kPoolBytesMax = std::size_t{1} << 30;
 
 double seconds_now() {
@@ -89,38 +88,33 @@ std::size_t step_begin(std::int64_t step, std::size_t slot_count) {
   return static_cast<std::size_t>(step % steps * kBatchRows);
 }
 
-double store_seconds(Stage& stage, std::int64_t first_step) {
+double store_seconds(Stage& stage, std::int64_t step) {
   const std::span<const std::int64_t> slots = stage.slots;
+  const auto chosen = slots.subspan(step_begin(step, slots.size()), kBatchRows);
   const double start = seconds_now();
-  for (std::int64_t step = first_step; step < first_step + kStepsPerSample; ++step) {
-    const auto chosen = slots.subspan(step_begin(step, slots.size()), kBatchRows);
-    ignore_error(stage.pool->store(0, chosen, stage.k, stage.v), "slots and rows fit by making");
-  }
+  ignore_error(stage.pool->store(0, chosen, stage.k, stage.v), "slots and rows fit by making");
   return seconds_now() - start;
 }
 
-double copy_seconds(Stage& stage, std::int64_t first_step) {
+double copy_seconds(Stage& stage, std::int64_t step) {
   constexpr std::size_t kSideBytes = kBatchRows * kRowBytes;
   const TensorView view = stage.pool->logical_view();
   auto* const k = static_cast<std::byte*>(view.bytes);
   std::byte* const v = k + view.stride[0] * dtype_bytes(view.dtype);
+  const std::size_t offset = step_begin(step, stage.slots.size()) * kRowBytes;
   const double start = seconds_now();
-  for (std::int64_t step = first_step; step < first_step + kStepsPerSample; ++step) {
-    const std::size_t offset = step_begin(step, stage.slots.size()) * kRowBytes;
-    std::memcpy(k + offset, stage.rows.data(), kSideBytes);
-    std::memcpy(v + offset, stage.rows.data() + kSideBytes, kSideBytes);
-  }
+  std::memcpy(k + offset, stage.rows.data(), kSideBytes);
+  std::memcpy(v + offset, stage.rows.data() + kSideBytes, kSideBytes);
   return seconds_now() - start;
 }
 
 BenchLine measure(const StoreCase& store_case, Stage& stage) {
-  constexpr double kSampleBytes = 2.0 * kStepsPerSample * kBatchRows * kRowBytes;
+  constexpr double kSampleBytes = 2.0 * kBatchRows * kRowBytes;
   std::vector<double> stores;
   std::vector<double> copies;
   for (int sample = 0; sample < kSamples; ++sample) {
-    const std::int64_t first_step = 2 * sample * kStepsPerSample;
-    stores.push_back(kSampleBytes / store_seconds(stage, first_step) * 1e-9);
-    copies.push_back(kSampleBytes / copy_seconds(stage, first_step + kStepsPerSample) * 1e-9);
+    stores.push_back(kSampleBytes / store_seconds(stage, 2 * sample) * 1e-9);
+    copies.push_back(kSampleBytes / copy_seconds(stage, 2 * sample + 1) * 1e-9);
   }
   BenchLine line;
   line.bench = "store";

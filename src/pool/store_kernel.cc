@@ -1,6 +1,10 @@
-// A row is a memcpy or a rounding pass. What makes scattered rows slower than one long memcpy is
-// the wait for the first bytes of each new place (its address translation and its ownership), so
-// the lines of a row some rows ahead are asked for while this one is written.
+// What makes scattered rows slower than one long memcpy is the wait for each new place: for its
+// address translation, and for the lines that a plain store reads before it writes them.
+//
+//   few rows    plain stores; the lines of a row ahead are asked for. The rows stay in the caches,
+//               where attention reads them next.
+//   many rows   streaming stores, which read nothing; only the translation of a row ahead is asked
+//               for, by touching its first line. They would not have stayed in the caches anyway.
 #include "pool/store_kernel.h"
 
 #include <algorithm>
@@ -11,9 +15,9 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kLineBytes = 64;
-// How far ahead places are asked for. Nearer, the wait shows; farther, lines of other rows are
-// pushed out of the nearest cache first.
-constexpr std::int64_t kAheadBytes = 4096;
+constexpr std::int64_t kAheadBytes = 4096;      // plain: lines asked for, in bytes of rows
+constexpr std::int64_t kAheadRows = 8;          // streaming: translations asked for
+constexpr std::int64_t kStreamBytes = 1 << 19;  // K or V of one call; half a second-level cache
 
 template <typename Slot>
 std::byte* place(const StoreTask& task, Slot slot) {
@@ -23,32 +27,75 @@ std::byte* place(const StoreTask& task, Slot slot) {
   return task.target + element * dtype_bytes(task.target_dtype);
 }
 
-void prefetch_for_writing(const std::byte* begin, std::int64_t bytes) {
-  for (std::int64_t offset = 0; offset < bytes; offset += kLineBytes) {
-    __builtin_prefetch(begin + offset, 1, 3);
-  }
+std::int64_t row_bytes(const StoreTask& task) {
+  return task.row_elements * dtype_bytes(task.target_dtype);
+}
+
+bool streams(const StoreTask& task) {
+  const bool whole_lines = row_bytes(task) % kLineBytes == 0 &&
+                           reinterpret_cast<std::uintptr_t>(task.target) % kLineBytes == 0;
+  return whole_lines && row_bytes(task) * task.rows >= kStreamBytes;
 }
 
 void store_row(const StoreTask& task, const std::byte* source, std::byte* target) {
   if (task.source_dtype == task.target_dtype) {
-    std::memcpy(target, source,
-                static_cast<std::size_t>(task.row_elements * dtype_bytes(task.target_dtype)));
+    std::memcpy(target, source, static_cast<std::size_t>(row_bytes(task)));
     return;
   }
   round_to_16_bits(reinterpret_cast<const float*>(source), task.row_elements, task.target_dtype,
                    reinterpret_cast<std::uint16_t*>(target));
 }
 
+void stream_row(const StoreTask& task, const std::byte* source, std::byte* target) {
+  if (task.source_dtype == task.target_dtype) {
+    stream_bytes(source, row_bytes(task), target);
+    return;
+  }
+  constexpr std::int64_t kPieceElements = 1024;
+  alignas(kLineBytes) std::uint16_t piece[kPieceElements];
+  const auto* const values = reinterpret_cast<const float*>(source);
+  for (std::int64_t i = 0; i < task.row_elements; i += kPieceElements) {
+    const std::int64_t elements = std::min(kPieceElements, task.row_elements - i);
+    round_to_16_bits(values + i, elements, task.target_dtype, piece);
+    stream_bytes(reinterpret_cast<const std::byte*>(piece), 2 * elements, target + 2 * i);
+  }
+}
+
+void prefetch_for_writing(const std::byte* begin, std::int64_t bytes) {
+  for (std::int64_t offset = 0; offset < bytes; offset += kLineBytes) {
+    __builtin_prefetch(begin + offset, 1, 3);
+  }
+}
+
 template <typename Slot>
-void store_all_rows(const StoreTask& task, const Slot* slots) {
-  const std::int64_t row_bytes = task.row_elements * dtype_bytes(task.target_dtype);
+void store_few_rows(const StoreTask& task, const Slot* slots) {
   const std::int64_t source_stride_bytes = task.row_stride * dtype_bytes(task.source_dtype);
-  const std::int64_t ahead = std::max<std::int64_t>(1, kAheadBytes / row_bytes);
+  const std::int64_t ahead = std::max<std::int64_t>(1, kAheadBytes / row_bytes(task));
   const std::byte* source = task.source;
   for (std::int64_t row = 0; row < task.rows; ++row, source += source_stride_bytes) {
-    if (row + ahead < task.rows) prefetch_for_writing(place(task, slots[row + ahead]), row_bytes);
+    if (row + ahead < task.rows) {
+      prefetch_for_writing(place(task, slots[row + ahead]), row_bytes(task));
+    }
     store_row(task, source, place(task, slots[row]));
   }
+}
+
+template <typename Slot>
+void store_many_rows(const StoreTask& task, const Slot* slots) {
+  const std::int64_t source_stride_bytes = task.row_stride * dtype_bytes(task.source_dtype);
+  const std::byte* source = task.source;
+  for (std::int64_t row = 0; row < task.rows; ++row, source += source_stride_bytes) {
+    if (row + kAheadRows < task.rows) {
+      __builtin_prefetch(place(task, slots[row + kAheadRows]), 0, 3);
+    }
+    stream_row(task, source, place(task, slots[row]));
+  }
+  end_streaming();
+}
+
+template <typename Slot>
+void store_all_rows(const StoreTask& task, const Slot* slots) {
+  return streams(task) ? store_many_rows(task, slots) : store_few_rows(task, slots);
 }
 
 }  // namespace

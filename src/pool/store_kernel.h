@@ -2,8 +2,8 @@
 //
 // Thread:     pure functions of their task; tasks with disjoint slots may run at once.
 // Memory:     none.
-// Cost:       each byte is read once and written once; the next rows' places are fetched ahead,
-//             because scattered pages miss the TLB.
+// Cost:       each byte is read once and written once; many rows go past the caches, few stay in
+//             them for the attention that follows.
 // Not here:   checks (mha_pool), strides (kv_layout).
 #pragma once
 
@@ -38,5 +38,10 @@ void store_rows(const StoreTask& task, const std::int32_t* slots);
 // REQUIRES: the target dtype is kF16 or kBF16.
 void round_to_16_bits(const float* from, std::int64_t elements, DType target_dtype,
                       std::uint16_t* to);
+
+// Copies whole lines past the caches. end_streaming orders them before what follows.
+// REQUIRES: `bytes` is a multiple of 64 and `to` aligned to 64.
+void stream_bytes(const std::byte* from, std::int64_t bytes, std::byte* to);
+void end_streaming();
 
 }  // namespace stemma

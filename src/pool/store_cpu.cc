@@ -1,12 +1,15 @@
-// f32 to bf16 and f16 with the integer steps of base/float16.h, a vector at a time: the same on
-// every target, NaN and subnormals included. The scalar functions there are the reference twin and
-// finish a ragged tail.
+// Rounding: f32 to bf16 and f16 with the integer steps of base/float16.h, a vector at a time: the
+// same on every target, NaN and subnormals included. The scalar functions there are the reference
+// twin and finish a ragged tail.
+//
+// Streaming: whole lines written past the caches, which saves reading them first.
 #include "base/float16.h"
 #include "device/simd_targets.h"  // before Highway
 #include "pool/store_kernel.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "pool/rounding_cpu.cc"
+#define HWY_TARGET_INCLUDE "pool/store_cpu.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -87,6 +90,16 @@ void round_all(const float* from, std::int64_t elements, DType target_dtype, std
   }
 }
 
+void stream_lines(const std::byte* from, std::int64_t bytes, std::byte* to) {
+  const hn::ScalableTag<std::uint8_t> d8;
+  const auto step = static_cast<std::int64_t>(hn::Lanes(d8));
+  const auto* const source = reinterpret_cast<const std::uint8_t*>(from);
+  auto* const target = reinterpret_cast<std::uint8_t*>(to);
+  for (std::int64_t i = 0; i < bytes; i += step) {
+    hn::Stream(hn::LoadU(d8, source + i), d8, target + i);
+  }
+}
+
 }  // namespace stemma::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -94,10 +107,19 @@ HWY_AFTER_NAMESPACE();
 namespace stemma {
 
 HWY_EXPORT(round_all);
+HWY_EXPORT(stream_lines);
 
 void round_to_16_bits(const float* from, std::int64_t elements, DType target_dtype,
                       std::uint16_t* to) {
   HWY_DYNAMIC_DISPATCH(round_all)(from, elements, target_dtype, to);
+}
+
+void stream_bytes(const std::byte* from, std::int64_t bytes, std::byte* to) {
+  HWY_DYNAMIC_DISPATCH(stream_lines)(from, bytes, to);
+}
+
+void end_streaming() {
+  hwy::FlushStream();
 }
 
 }  // namespace stemma
