@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "attention/attention_kernel.h"
+#include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
@@ -21,13 +22,15 @@ namespace {
 
 // 2^x for x <= 0, each lane alone; relative error below 3e-7; 0 below 2^-126; NaN stays NaN.
 // 2^x = 2^n · 2^f with n the nearest integer; 2^f on [−½, ½] is the minimax polynomial of degree 6
-// through (0, 1) (relative error 2e-9 before rounding).
+// through (0, 1) (relative error 2e-9 before rounding). Adding 1.5 × 2^23 rounds x to n and leaves
+// n in the low bits, from where it is shifted into the exponent.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V exp2_negative(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::RebindToSigned<D> di;
-  const auto n = hn::NearestInt(x);
-  const V f = hn::Sub(x, hn::ConvertTo(d, n));
+  const hn::RebindToUnsigned<D> du;
+  const V rounder = hn::Set(d, 0x1.8p23f);
+  const V shifted = hn::Add(x, rounder);
+  const V f = hn::Sub(x, hn::Sub(shifted, rounder));
   V power = hn::Set(d, 1.5353361134442606e-4f);
   power = hn::MulAdd(power, f, hn::Set(d, 1.339887489097308e-3f));
   power = hn::MulAdd(power, f, hn::Set(d, 9.618437364728548e-3f));
@@ -35,7 +38,8 @@ HWY_INLINE V exp2_negative(D d, V x) {
   power = hn::MulAdd(power, f, hn::Set(d, 2.402264791351091e-1f));
   power = hn::MulAdd(power, f, hn::Set(d, 6.931472028560239e-1f));
   power = hn::MulAdd(power, f, hn::Set(d, 1.0f));
-  const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  const V scale = hn::BitCast(d, hn::Add(exponent, hn::Set(du, 0x3F800000u)));
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Zero(d), hn::Mul(power, scale));
 }
 
@@ -48,28 +52,25 @@ HWY_INLINE void softmax_partition(float* HWY_RESTRICT scores, std::int64_t keys,
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t whole = round_down(keys, lanes);
-  const auto tail = hn::FirstN(d, static_cast<std::size_t>(keys - whole));
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   auto largest = lowest;
-  for (std::int64_t i = 0; i < whole; i += lanes) {
-    largest = hn::Max(largest, hn::LoadU(d, scores + i));
+  // Scores beyond the last key are made to weigh nothing, so that the rest needs no tail.
+  const std::int64_t end = round_up(keys, lanes);
+  if (end != keys) {
+    float* const last = scores + end - lanes;
+    const auto seen = hn::FirstN(d, static_cast<std::size_t>(keys - (end - lanes)));
+    hn::StoreU(hn::IfThenElse(seen, hn::LoadU(d, last), lowest), d, last);
   }
-  if (whole < keys) {
-    largest = hn::Max(largest, hn::IfThenElse(tail, hn::LoadU(d, scores + whole), lowest));
+  for (std::int64_t i = 0; i < end; i += lanes) {
+    largest = hn::Max(largest, hn::LoadU(d, scores + i));
   }
   largest = hn::MaxOfLanes(d, largest);
   auto total = hn::Zero(d);
-  for (std::int64_t i = 0; i < whole; i += lanes) {
+  STEMMA_UNROLL
+  for (std::int64_t i = 0; i < end; i += lanes) {
     const auto weight = exp2_negative(d, hn::Sub(hn::LoadU(d, scores + i), largest));
     total = hn::Add(total, weight);
     hn::StoreU(weight, d, scores + i);
-  }
-  if (whole < keys) {
-    const auto score = hn::IfThenElse(tail, hn::LoadU(d, scores + whole), lowest);
-    const auto weight = hn::IfThenElseZero(tail, exp2_negative(d, hn::Sub(score, largest)));
-    total = hn::Add(total, weight);
-    hn::StoreU(weight, d, scores + whole);
   }
   *max = hn::GetLane(largest);
   *sum = hn::GetLane(hn::SumOfLanes(d, total));
