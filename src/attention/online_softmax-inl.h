@@ -14,7 +14,6 @@
 #include <limits>
 
 #include "attention/attention_kernel.h"
-#include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
@@ -66,7 +65,6 @@ HWY_INLINE void softmax_partition(float* HWY_RESTRICT scores, std::int64_t keys,
   }
   largest = hn::MaxOfLanes(d, largest);
   auto total = hn::Zero(d);
-  STEMMA_UNROLL
   for (std::int64_t i = 0; i < end; i += lanes) {
     const auto weight = exp2_negative(d, hn::Sub(hn::LoadU(d, scores + i), largest));
     total = hn::Add(total, weight);
