@@ -174,15 +174,15 @@ void sum_slice(const Work& work, const Part& part, std::int64_t head, std::int64
   }
 }
 
-// Scores of one head become weights.
+// Scores of one head become weights. Meanwhile memory brings one stretch of rows.
 void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
-  const std::int64_t lines = kDecodeKeys * part.head_bytes / 64 / work.queries;
+  const std::int64_t lines = kDecodeKeys * part.head_bytes / kLineBytes / work.queries;
+  PrefetchCursor cursor(prefetch);
   for (std::int64_t query = first_query(work, part); query < work.queries; ++query) {
-    prefetch.step(lines);
     const std::int64_t place = head * work.queries + query;
     float* const max_and_sum = part.sums + place * work.partial + work.columns;
     softmax_partition(scores_of(work, place), keys_seen(work, part, query), max_and_sum,
-                      max_and_sum + 1);
+                      max_and_sum + 1, cursor, lines);
   }
 }
 

@@ -3,13 +3,12 @@
 #include <cstddef>
 #include <utility>
 
+#include "attention/row_prefetch.h"
 #include "base/check.h"
 
 namespace stemma {
 
 namespace {
-
-constexpr std::int64_t kLineBytes = 64;
 
 // Takes one array after another from a piece of memory; without memory, only adds up their bytes.
 class Carver {

@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "attention/attention_kernel.h"
 #include "attention/pack_kv-inl.h"
@@ -49,6 +50,65 @@ struct DecodeKeys {
   std::int64_t queries = 0;  // at most as many as the kernel computes; only theirs are kept
 };
 
+// The optimiser may not carry `rows` in registers from before this point to after it. There are
+// more of them than general registers; without this, GCC parks them in vector registers, and each
+// use then costs a move through the port that the multiplications need.
+template <typename T>
+HWY_INLINE void leave_in_memory(const T* const* rows) {
+  asm volatile("" : : "r"(rows) : "memory");
+}
+
+// The lines of `rows` that follow the one that holds dimension `dim`, from the second-level cache
+// into the first. The processor cannot see that so many rows are each read in order.
+template <typename T>
+HWY_INLINE void bring_near(const T* const* rows, int count, std::int64_t dim) {
+  for (int row = 0; row < count; ++row) {
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(rows[row] + dim) + kLineBytes, 0, 3);
+  }
+}
+
+// sums += q · k for kWords words of each of kGroups × kLanes rows, from dimension `dim` on.
+template <typename T, int kWords, int kGroups, int kQueries>
+HWY_INLINE void score_words(const T* const* rows, const float* q, std::int64_t head_dim,
+                            std::int64_t dim,
+                            Floats (&sums)[std::size_t{kGroups}][std::size_t{kQueries}],
+                            PrefetchCursor& cursor) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  constexpr int kElements = static_cast<int>(4 / sizeof(T));
+  constexpr int kRows = static_cast<int>(kGroups * kLanes);
+  constexpr int kNearRows = kRows / kWords;  // brought near with each word
+  const bool line_begins = dim * static_cast<std::int64_t>(sizeof(T)) % kLineBytes == 0;
+  Words words[std::size_t{kGroups}][std::size_t{kWords}];
+  STEMMA_UNROLL
+  for (int group = 0; group < kGroups; ++group) {
+    load_words(rows + group * kLanes, dim, words[group]);
+  }
+  STEMMA_UNROLL
+  for (int word = 0; word < kWords; ++word) {
+    // As many lines as one word of every row fills.
+    STEMMA_UNROLL
+    for (int line = word * kRows / 16; line < (word + 1) * kRows / 16; ++line) cursor.step();
+    if (line_begins) bring_near(rows + word * kNearRows, kNearRows, dim);
+    Floats dims[std::size_t{kGroups}][std::size_t{kElements}];
+    STEMMA_UNROLL
+    for (int group = 0; group < kGroups; ++group) {
+      widen_words(words[group][word], rows[0], dims[group]);
+    }
+    STEMMA_UNROLL
+    for (int element = 0; element < kElements; ++element) {
+      STEMMA_UNROLL
+      for (int query = 0; query < kQueries; ++query) {
+        const Floats left =
+            hn::Set(FloatTag(), q[query * head_dim + dim + word * kElements + element]);
+        STEMMA_UNROLL
+        for (int group = 0; group < kGroups; ++group) {
+          sums[group][query] = hn::MulAdd(left, dims[group][element], sums[group][query]);
+        }
+      }
+    }
+  }
+}
+
 // scores[query][key] = q[query] · k[key].   q [queries, head_dim], scores [queries, kPartitionKeys]
 // Reads and writes padded queries too.
 template <typename T, int kQueries>
@@ -57,7 +117,9 @@ HWY_NOINLINE void score_row(const DecodeKeys& part, const float* q, float* score
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr int kGroups = groups_together(kQueries);
   constexpr FloatTag d;
+  constexpr std::int64_t kDims = kWordsTogether * static_cast<int>(4 / sizeof(T));
   const std::int64_t head_dim = part.source.head_dim;
+  PrefetchCursor cursor(prefetch);
   for (std::int64_t key = 0; key < part.keys; key += kGroups * kLanes) {
     const T* rows[static_cast<std::size_t>(kGroups * kLanes)];
     Floats sums[std::size_t{kGroups}][std::size_t{kQueries}];
@@ -67,24 +129,13 @@ HWY_NOINLINE void score_row(const DecodeKeys& part, const float* q, float* score
       STEMMA_UNROLL
       for (int query = 0; query < kQueries; ++query) sums[group][query] = hn::Zero(d);
     }
-    for (std::int64_t i = 0; i < head_dim; i += kDimsInStep<T>) {
-      prefetch.step(kGroups * std::max<std::int64_t>(1, kLanes / 4));
-      Floats dims[std::size_t{kGroups}][kDimsInStep<T>];
-      STEMMA_UNROLL
-      for (int group = 0; group < kGroups; ++group) {
-        load_dims(rows + group * kLanes, i, dims[group]);
-      }
-      STEMMA_UNROLL
-      for (int dim = 0; dim < kDimsInStep<T>; ++dim) {
-        STEMMA_UNROLL
-        for (int query = 0; query < kQueries; ++query) {
-          const Floats left = hn::Set(d, q[query * head_dim + i + dim]);
-          STEMMA_UNROLL
-          for (int group = 0; group < kGroups; ++group) {
-            sums[group][query] = hn::MulAdd(left, dims[group][dim], sums[group][query]);
-          }
-        }
-      }
+    std::int64_t dim = 0;
+    for (; dim + kDims <= head_dim; dim += kDims) {
+      leave_in_memory(rows);
+      score_words<T, kWordsTogether, kGroups, kQueries>(rows, q, head_dim, dim, sums, cursor);
+    }
+    for (; dim < head_dim; dim += kDimsInStep<T>) {
+      score_words<T, 4, kGroups, kQueries>(rows, q, head_dim, dim, sums, cursor);
     }
     STEMMA_UNROLL
     for (int group = 0; group < kGroups; ++group) {
@@ -96,35 +147,88 @@ HWY_NOINLINE void score_row(const DecodeKeys& part, const float* q, float* score
   }
 }
 
+// kVectors vectors of consecutive dimensions. Those of a row of bf16 are taken in pairs, the even
+// dimensions and the odd ones: one load and no shuffle for two vectors.
+template <typename T, int kVectors, class Tag>
+struct Columns {
+  using Vec = hwy::HWY_NAMESPACE::Vec<Tag>;
+  using Vectors = Vec[std::size_t{kVectors}];
+  static constexpr auto kStep = static_cast<std::int64_t>(hwy::HWY_NAMESPACE::MaxLanes(Tag()));
+  static constexpr bool kPairs =
+      std::is_same_v<T, BFloat16> && std::is_same_v<Tag, FloatTag> && kVectors % 2 == 0;
+
+  static HWY_INLINE void load_row(const T* from, Vectors& out) {
+    if constexpr (kPairs) {
+      STEMMA_UNROLL
+      for (int v = 0; v < kVectors; v += 2) {
+        const auto* const words = reinterpret_cast<const std::uint32_t*>(from + v * kStep);
+        Floats pair[2];
+        widen_words(hwy::HWY_NAMESPACE::LoadU(WordTag(), words), from, pair);
+        out[v] = pair[0];
+        out[v + 1] = pair[1];
+      }
+    } else {
+      STEMMA_UNROLL
+      for (int v = 0; v < kVectors; ++v) out[v] = load_f32(Tag(), from + v * kStep);
+    }
+  }
+
+  static HWY_INLINE void load_sums(const float* from, Vectors& out) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    STEMMA_UNROLL
+    for (int v = 0; v < kVectors; v += kPairs ? 2 : 1) {
+      if constexpr (kPairs) {
+        hn::LoadInterleaved2(Tag(), from + v * kStep, out[v], out[v + 1]);
+      } else {
+        out[v] = hn::LoadU(Tag(), from + v * kStep);
+      }
+    }
+  }
+
+  static HWY_INLINE void store_sums(const Vectors& sums, float* to) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    STEMMA_UNROLL
+    for (int v = 0; v < kVectors; v += kPairs ? 2 : 1) {
+      if constexpr (kPairs) {
+        hn::StoreInterleaved2(sums[v], sums[v + 1], Tag(), to + v * kStep);
+      } else {
+        hn::StoreU(sums[v], Tag(), to + v * kStep);
+      }
+    }
+  }
+};
+
 // sums[query][dim] += weights[query] · v[.][dim] for the kVectors vectors of dimensions from
 // `column` on. Tag: a whole vector or half of one.
 template <typename T, int kQueries, int kVectors, class Tag>
 HWY_INLINE void sum_columns(const DecodeKeys& part, std::int64_t column, const float* weights,
                             float* to, RowPrefetch& prefetch) {
   namespace hn = hwy::HWY_NAMESPACE;
+  using Part = Columns<T, kVectors, Tag>;
   constexpr Tag d;
-  constexpr auto kStep = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
   // Of four stretches of V, one is asked for while keys are weighed: three quarters remain.
   constexpr std::int64_t kLines =
-      std::max<std::int64_t>(1, kVectors * kStep * static_cast<std::int64_t>(sizeof(T)) / 64);
+      std::max<std::int64_t>(1, kVectors * Part::kStep * static_cast<std::int64_t>(sizeof(T)) / 64);
   const std::int64_t stride = partial_floats(part.source.head_dim);
   to += column;
-  hn::Vec<Tag> sums[std::size_t{kQueries}][std::size_t{kVectors}];
+  typename Part::Vectors sums[std::size_t{kQueries}];
   STEMMA_UNROLL
   for (int query = 0; query < kQueries; ++query) {
     STEMMA_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const bool begins = part.first || query >= part.queries;
-      sums[query][v] = begins ? hn::Zero(d) : hn::LoadU(d, to + query * stride + v * kStep);
-    }
+    for (int v = 0; v < kVectors; ++v) sums[query][v] = hn::Zero(d);
+    if (!part.first && query < part.queries) Part::load_sums(to + query * stride, sums[query]);
   }
+  PrefetchCursor cursor(prefetch);
   for (std::int64_t key = 0; key < part.keys; ++key) {
-    prefetch.step(key % 2 == 0 ? kLines : kLines / 2);
-    const T* const from =
-        reinterpret_cast<const T*>(part.source.head + part.source.offsets[key]) + column;
-    hn::Vec<Tag> right[std::size_t{kVectors}];
     STEMMA_UNROLL
-    for (int v = 0; v < kVectors; ++v) right[v] = load_f32(d, from + v * kStep);
+    for (int line = 0; line < kLines / 2; ++line) cursor.step();
+    if (key % 2 == 0) {
+      STEMMA_UNROLL
+      for (int line = kLines / 2; line < kLines; ++line) cursor.step();
+    }
+    typename Part::Vectors right;
+    Part::load_row(reinterpret_cast<const T*>(part.source.head + part.source.offsets[key]) + column,
+                   right);
     STEMMA_UNROLL
     for (int query = 0; query < kQueries; ++query) {
       const auto left = hn::Set(d, weights[query * kPartitionKeys + key]);
@@ -136,11 +240,7 @@ HWY_INLINE void sum_columns(const DecodeKeys& part, std::int64_t column, const f
   }
   STEMMA_UNROLL
   for (int query = 0; query < kQueries; ++query) {
-    if (query >= part.queries) break;
-    STEMMA_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(sums[query][v], d, to + query * stride + v * kStep);
-    }
+    if (query < part.queries) Part::store_sums(sums[query], to + query * stride);
   }
 }
 

@@ -69,8 +69,9 @@ HWY_INLINE void multiply_tile(const PanelProduct& product, std::int64_t panel,
                                           : hn::LoadU(d, c + row * product.c_stride + v * kLanes);
     }
   }
+  PrefetchCursor cursor(prefetch);
   for (std::int64_t k0 = product.first_k; k0 < product.depth; k0 += kDepthStep) {
-    prefetch.step(kPanels * kMultiplyLines);
+    cursor.step(kPanels * kMultiplyLines);
     const std::int64_t k_end = std::min(product.depth, k0 + kDepthStep);
     for (std::int64_t k = k0; k < k_end; ++k) {
       V right[std::size_t{kVectors}];

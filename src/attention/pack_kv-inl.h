@@ -58,51 +58,8 @@ using Floats = hwy::HWY_NAMESPACE::Vec<FloatTag>;
 template <typename T>
 constexpr int kDimsInStep = static_cast<int>(16 / sizeof(T));
 
-#if HWY_TARGET == HWY_SCALAR
-
-template <typename T>
-HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kDimsInStep<T>]) {
-  for (int dim = 0; dim < kDimsInStep<T>; ++dim) out[dim] = load_f32(FloatTag(), rows[0] + i + dim);
-}
-
-#else
-
 using WordTag = hwy::HWY_NAMESPACE::ScalableTag<std::uint32_t>;
 using Words = hwy::HWY_NAMESPACE::Vec<WordTag>;
-
-// 16 bytes each of rows i, i + 4, i + 8, …, as many as a vector holds.
-template <typename T>
-HWY_INLINE Words load_every_fourth(const T* const* rows, std::int64_t from) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::Full128<std::uint32_t> d128;
-  const auto quarter = [&](std::int64_t row) HWY_ATTR {
-    return hn::LoadU(d128, reinterpret_cast<const std::uint32_t*>(rows[row] + from));
-  };
-#if HWY_TARGET == HWY_AVX3
-  const hn::Full256<std::uint32_t> d256;
-  return hn::Combine(WordTag(), hn::Combine(d256, quarter(12), quarter(8)),
-                     hn::Combine(d256, quarter(4), quarter(0)));
-#elif HWY_TARGET == HWY_AVX2
-  return hn::Combine(WordTag(), quarter(4), quarter(0));
-#else
-  return quarter(0);
-#endif
-}
-
-// Word w of every key, for w = 0 … 3: a 4 × 4 transposition in each 16 bytes.
-HWY_INLINE void transpose_words(const Words (&in)[4], Words (&out)[4]) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const WordTag d;
-  const hn::RepartitionToWide<WordTag> d64;
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, in[0], in[1]));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, in[2], in[3]));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, in[0], in[1]));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, in[2], in[3]));
-  out[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
-  out[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
-  out[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
-  out[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
-}
 
 // The elements of one word of every key, in memory's order: the low half comes first.
 HWY_INLINE void widen_words(Words words, const float*, Floats (&out)[1]) {
@@ -129,18 +86,101 @@ HWY_INLINE void widen_words(Words words, const Float16*, Floats (&out)[2]) {
   out[1] = widen(hn::ShiftRight<16>(words));
 }
 
+#if HWY_TARGET == HWY_SCALAR
+
+// The row's words from dimension `dim` on.
+template <typename T>
+HWY_INLINE void load_words(const T* const* rows, std::int64_t dim, Words (&out)[4]) {
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(rows[0] + dim);
+  for (int word = 0; word < 4; ++word) {
+    out[word] = hwy::HWY_NAMESPACE::LoadU(WordTag(), words + word);
+  }
+}
+
+#else
+
+// 4 × 4 words in each 16 bytes of the vectors, transposed.
+HWY_INLINE void transpose_words(Words (&words)[4]) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const WordTag d;
+  const hn::RepartitionToWide<WordTag> d64;
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, words[0], words[1]));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, words[2], words[3]));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, words[0], words[1]));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, words[2], words[3]));
+  words[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
+  words[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
+  words[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
+  words[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+}
+
+// 16 bytes each of rows i, i + 4, i + 8, …, as many as a vector holds.
+template <typename T>
+HWY_INLINE Words load_every_fourth(const T* const* rows, std::int64_t dim) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::Full128<std::uint32_t> d128;
+  const auto quarter = [&](std::int64_t row) HWY_ATTR {
+    return hn::LoadU(d128, reinterpret_cast<const std::uint32_t*>(rows[row] + dim));
+  };
+#if HWY_TARGET == HWY_AVX3
+  const hn::Full256<std::uint32_t> d256;
+  return hn::Combine(WordTag(), hn::Combine(d256, quarter(12), quarter(8)),
+                     hn::Combine(d256, quarter(4), quarter(0)));
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Combine(WordTag(), quarter(4), quarter(0));
+#else
+  return quarter(0);
+#endif
+}
+
+// Word w of every row, from dimension `dim` on, in out[w]; a lane is a row.
+template <typename T>
+HWY_INLINE void load_words(const T* const* rows, std::int64_t dim, Words (&out)[4]) {
+  STEMMA_UNROLL
+  for (int i = 0; i < 4; ++i) out[i] = load_every_fourth(rows + i, dim);
+  transpose_words(out);
+}
+
+#if HWY_TARGET == HWY_AVX3
+// The same with 8 words: half the loads, three quarters of the shuffles.
+template <typename T>
+HWY_INLINE void load_words(const T* const* rows, std::int64_t dim, Words (&out)[8]) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::Full256<std::uint32_t> d256;
+  const auto half = [&](std::int64_t row) HWY_ATTR {
+    return hn::LoadU(d256, reinterpret_cast<const std::uint32_t*>(rows[row] + dim));
+  };
+  Words low[4];   // of rows 0 … 7: words 0 … 3 and 4 … 7 by turns, 16 bytes each
+  Words high[4];  // of rows 8 … 15
+  STEMMA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    low[i] = hn::Combine(WordTag(), half(i + 4), half(i));
+    high[i] = hn::Combine(WordTag(), half(i + 12), half(i + 8));
+  }
+  transpose_words(low);
+  transpose_words(high);
+  STEMMA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    out[i] = Words{_mm512_shuffle_i32x4(low[i].raw, high[i].raw, 0x88)};      // blocks 0 and 2
+    out[i + 4] = Words{_mm512_shuffle_i32x4(low[i].raw, high[i].raw, 0xDD)};  // blocks 1 and 3
+  }
+}
+#endif
+
+#endif  // HWY_SCALAR
+
+// As many words as are best loaded together.
+constexpr int kWordsTogether = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+
 // Dimensions from `i` on of kLanes keys, one vector each.
 template <typename T>
 HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kDimsInStep<T>]) {
   constexpr int kElements = kDimsInStep<T> / 4;
-  Words in[4];
   Words words[4];
-  STEMMA_UNROLL
-  for (int fourth = 0; fourth < 4; ++fourth) in[fourth] = load_every_fourth(rows + fourth, i);
-  transpose_words(in, words);
+  load_words(rows, i, words);
   STEMMA_UNROLL
   for (int word = 0; word < 4; ++word) {
-    Floats wide[kElements];
+    Floats wide[std::size_t{kElements}];
     widen_words(words[word], rows[0], wide);
     STEMMA_UNROLL
     for (int element = 0; element < kElements; ++element) {
@@ -149,14 +189,13 @@ HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kD
   }
 }
 
-#endif  // HWY_SCALAR
-
 // kLanes keys: one half of a panel.
 template <typename T>
 void pack_key_group(const T* const* rows, std::int64_t head_dim, float* panel,
                     RowPrefetch& prefetch) {
+  PrefetchCursor cursor(prefetch);
   for (std::int64_t i = 0; i < head_dim; i += kDimsInStep<T>) {
-    prefetch.step(kPackKeysLines);
+    cursor.step(kPackKeysLines);
     Floats dims[kDimsInStep<T>];
     load_dims(rows, i, dims);
     STEMMA_UNROLL
@@ -203,8 +242,9 @@ void pack_values(const RowSource& source, std::int64_t keys, std::int64_t first_
   const auto place = [&](std::int64_t key, std::int64_t i) HWY_ATTR {
     return panels + (i / kPanelColumns * kPartitionKeys + key) * kPanelColumns + i % kPanelColumns;
   };
+  PrefetchCursor cursor(prefetch);
   for (std::int64_t key = 0; key < keys; ++key) {
-    prefetch.step(pack_values_lines(sizeof(T)));
+    cursor.step(pack_values_lines(sizeof(T)));
     const T* const row =
         reinterpret_cast<const T*>(source.head + source.offsets[key]) + first_column;
     for (std::int64_t i = 0; i < whole; i += kLanes) {
