@@ -61,6 +61,7 @@ void print_text(const BenchLine& line) {
 
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
+  names.reserve(kBenches.size());
   for (const Bench& bench : kBenches) names.emplace_back(bench.name);
   return names;
 }

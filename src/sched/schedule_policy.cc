@@ -6,6 +6,7 @@
 #include "sched/schedule_policy.h"
 
 #include <algorithm>
+#include <compare>
 #include <utility>
 
 #include "base/check.h"
@@ -138,7 +139,7 @@ void QueueOrder::sort_by_weight(std::span<QueueEntry> entries) {
   std::sort(entries.begin(), entries.end(), [](const QueueEntry& a, const QueueEntry& b) {
     const auto order = std::lexicographical_compare_three_way(a.matched.begin(), a.matched.end(),
                                                               b.matched.begin(), b.matched.end());
-    return order != 0 ? order < 0 : arrived_before(a, b);
+    return std::is_neq(order) ? std::is_lt(order) : arrived_before(a, b);
   });
   emitted_.clear();
   groups_.clear();

@@ -108,13 +108,13 @@ Result<bool> compare(Arena& arena, Operator op, const Value& left, const Value& 
   STEMMA_ASSIGN_OR_RETURN(const std::partial_ordering ordering, order(left, right));
   switch (op) {
     case Operator::kLess:
-      return ordering < 0;
+      return std::is_lt(ordering);
     case Operator::kLessEqual:
-      return ordering <= 0;
+      return std::is_lteq(ordering);
     case Operator::kGreater:
-      return ordering > 0;
+      return std::is_gt(ordering);
     default:
-      return ordering >= 0;
+      return std::is_gteq(ordering);
   }
 }
 

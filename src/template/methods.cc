@@ -46,6 +46,7 @@ Result<Value> split_method(const Call& call) {
     parts = split(call.self.text(), separator, splits_max);
   }
   std::vector<Value> items;
+  items.reserve(parts.size());
   for (const std::string_view part : parts) items.push_back(Value::text(part));
   return call.arena.sequence(Kind::kList, std::move(items));
 }
