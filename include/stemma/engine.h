@@ -22,20 +22,21 @@
 #include <string_view>
 #include <vector>
 
-#include "base/thread_role.h"
-#include "model/sampler.h"
 #include "stemma/ids.h"
 #include "stemma/kv_cache.h"
 #include "stemma/options.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
 #include "stemma/runner.h"
+#include "stemma/sampling.h"
+#include "stemma/thread_role.h"
 
 namespace stemma {
 
 class Clock;
 class Inbox;
 class Request;
+class Sampler;
 class Scheduler;
 
 // What a user asks for.
@@ -183,7 +184,7 @@ class Engine {
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Scheduler> scheduler_;  // its requests hold pages of kv_: destroyed before it
   std::unique_ptr<Inbox> inbox_;
-  Sampler sampler_;
+  std::unique_ptr<Sampler> sampler_;
   std::vector<Extra> extras_;
   std::vector<EngineEvent> events_;
   std::atomic<std::int64_t> next_id_ = 0;

@@ -101,6 +101,14 @@ Result<std::string> read_file(Files& files, const std::string& path, std::int64_
   return text;
 }
 
+Result<std::optional<std::string>> read_file_if_exists(Files& files, const std::string& path,
+                                                       std::int64_t size_bytes_max) {
+  Result<std::string> text = read_file(files, path, size_bytes_max);
+  if (text.ok()) return std::optional<std::string>(*std::move(text));
+  if (text.error().code == ErrorCode::kNotFound) return std::optional<std::string>();
+  return text.error();
+}
+
 std::string join_path(const std::string& directory, const std::string& name) {
   if (directory.empty() || directory.back() == '/') {
     return directory + name;

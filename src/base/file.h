@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -53,6 +54,10 @@ class PosixFiles final : public Files {
 
 // All bytes of a file. kTooLarge, before anything is read, if it holds more than `size_bytes_max`.
 Result<std::string> read_file(Files& files, const std::string& path, std::int64_t size_bytes_max);
+
+// The same; nothing where there is no such file.
+Result<std::optional<std::string>> read_file_if_exists(Files& files, const std::string& path,
+                                                       std::int64_t size_bytes_max);
 
 // "DIR/NAME" with exactly one slash between them.
 std::string join_path(const std::string& directory, const std::string& name);

@@ -79,6 +79,14 @@ TEST_F(FileTest, ReadFileHonoursItsLimit) {
   EXPECT_EQ(*read_file(files_, write("empty", ""), 0), "");
 }
 
+TEST_F(FileTest, OnlyAMissingFileIsNoFile) {
+  EXPECT_EQ(*read_file_if_exists(files_, directory_.file("none"), 10), std::nullopt);
+  EXPECT_EQ(*read_file_if_exists(files_, write("a", "0123456789"), 10), "0123456789");
+  EXPECT_EQ(read_file_if_exists(files_, directory_.file("a"), 9).error().code,
+            ErrorCode::kTooLarge);
+  EXPECT_FALSE(read_file_if_exists(files_, directory_.path(), 10).ok());
+}
+
 TEST_F(FileTest, JoinsPathsWithOneSlash) {
   EXPECT_EQ(join_path("a", "b"), "a/b");
   EXPECT_EQ(join_path("a/", "b"), "a/b");

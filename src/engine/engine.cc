@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/prng.h"
-#include "base/thread_role.h"
 #include "engine/inbox.h"
+#include "model/sampler.h"
 #include "sched/scheduler.h"
 
 namespace stemma {
@@ -54,7 +54,7 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, std::uniq
       kv_(std::move(kv)),
       scheduler_(std::make_unique<Scheduler>(*kv_, options.scheduler)),
       inbox_(std::make_unique<Inbox>(options.inbox_max)),
-      sampler_(parts.vocab_tokens),
+      sampler_(std::make_unique<Sampler>(parts.vocab_tokens)),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   // A step's events: one for each request in the batch, one for each message taken in.
   events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
@@ -237,8 +237,8 @@ void Engine::accept_tokens(const LogitsView& logits) {
     Request& request = *outputs[i];
     const SamplingHistory history = {.tokens = request.tokens,
                                      .prompt_tokens = request.prompt_tokens};
-    const auto token = sampler_.try_sample(logits.row(static_cast<std::int64_t>(i)),
-                                           extra_of(request).sampling, history);
+    const auto token = sampler_->try_sample(logits.row(static_cast<std::int64_t>(i)),
+                                            extra_of(request).sampling, history);
     if (token.has_value()) {
       accept_token(request, *token);
     } else {

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <utility>
+
+#include "base/file.h"
 
 namespace stemma {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kFileBytesMax = std::size_t{16} << 20;
+constexpr std::int64_t kFileBytesMax = std::int64_t{16} << 20;
 
 // Reads the fields of one JSON object and keeps the first error, so that a caller asks once, at the
 // end.
@@ -103,26 +102,11 @@ Result<Json> parse_object(std::string_view text, std::string_view file_name) {
   return json;
 }
 
-// The file's bytes; nothing where it does not exist.
-Result<std::optional<std::string>> read_small_file(const std::filesystem::path& path) {
-  std::error_code failure;
-  if (!std::filesystem::exists(path, failure)) return std::optional<std::string>();
-  const auto bytes = std::filesystem::file_size(path, failure);
-  if (failure) {
-    return Error{ErrorCode::kIo, path.string() + ": " + failure.message(), failure.value()};
-  }
-  if (bytes > kFileBytesMax) {
-    return Error{ErrorCode::kTooLarge, path.string() + ": " + std::to_string(bytes) + " bytes"};
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return Error{ErrorCode::kIo, path.string() + ": cannot be read"};
-  return std::optional<std::string>(std::move(text));
-}
-
 // What config.json says where generation_config.json says nothing.
 Status fill_from_model_config(const std::filesystem::path& path, GenerationConfig& config) {
-  STEMMA_ASSIGN_OR_RETURN(const auto text, read_small_file(path));
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(const auto text,
+                          read_file_if_exists(files, path.string(), kFileBytesMax));
   if (!text) return {};
   STEMMA_ASSIGN_OR_RETURN(const Json json, parse_object(*text, path.string()));
   const std::string file_name = path.string();
@@ -182,7 +166,9 @@ Result<GenerationConfig> parse_generation_config(std::string_view json,
 
 Result<GenerationConfig> load_generation_config(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "generation_config.json";
-  STEMMA_ASSIGN_OR_RETURN(const auto text, read_small_file(path));
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(const auto text,
+                          read_file_if_exists(files, path.string(), kFileBytesMax));
   GenerationConfig config;
   if (text) {
     STEMMA_ASSIGN_OR_RETURN(config, parse_generation_config(*text, path.string()));

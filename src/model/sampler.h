@@ -6,7 +6,7 @@
 // Cost:       O(vocab), plus O(n log n) for the n tokens that top-k or top-p has to rank: k, or
 //             those that are not too unlikely to matter.
 // Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
-//             parameters on the wire (server/). Invariants: I13.
+//             parameters (stemma/sampling.h). Invariants: I13.
 //
 // The token depends on the logits' bits, the parameters, the request's own tokens and nothing else:
 // sums run in a fixed order, ties go to the lower id, and the random number of an output position
@@ -17,30 +17,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "stemma/ids.h"
-#include "stemma/result.h"
+#include "stemma/sampling.h"
 
 namespace stemma {
-
-// How a request wants its tokens chosen. Applied in this order: logit_bias, the three penalties,
-// temperature, top_k, top_p (of what top_k left), min_p.
-struct SamplingParams {
-  float temperature = 0;   // 0: the most likely token; else logits are divided by it
-  std::int64_t top_k = 0;  // only the k most likely; 0: all
-  float top_p = 1;         // only the fewest most likely that together have this probability
-  float min_p = 0;  // only those with at least this share of the most likely one's probability
-  float repetition_penalty = 1;  // > 1 makes every token of the prompt and the output less likely
-  float presence_penalty = 0;    // subtracted once from each token of the output
-  float frequency_penalty = 0;   // subtracted once an occurrence in the output
-  std::optional<std::uint64_t> seed = {};                  // whoever admits a request gives it one
-  std::vector<std::pair<TokenId, float>> logit_bias = {};  // added to these tokens' logits
-
-  // Whether each field has a value in its range; the error names the field.
-  Status validate(std::int64_t vocab_tokens) const;
-};
 
 // A request's tokens so far: its prompt as it was submitted, then its output. What was preempted
 // and recomputed is still output.

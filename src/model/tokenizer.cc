@@ -1,10 +1,9 @@
 #include "model/tokenizer.h"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "model/pre_tokenizer.h"
 #include "model/tokenizer_added.h"
 #include "model/tokenizer_bpe.h"
@@ -39,25 +38,6 @@ Status check_around(const JsonField& root, std::span<const TokenId> tokens,
   return {};
 }
 
-Result<std::string> read_file(const std::filesystem::path& path) {
-  std::error_code status;
-  const std::uintmax_t file_bytes = std::filesystem::file_size(path, status);
-  if (status) {
-    const bool is_missing = status == std::errc::no_such_file_or_directory;
-    return Error{is_missing ? ErrorCode::kNotFound : ErrorCode::kIo,
-                 path.string() + ": " + status.message(), status.value()};
-  }
-  if (file_bytes > kJsonBytesMax) {
-    return Error{ErrorCode::kTooLarge, path.string() + ": larger than 256 MiB"};
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.is_open() || file.bad()) {
-    return Error{ErrorCode::kIo, path.string() + ": cannot be read"};
-  }
-  return bytes;
-}
-
 }  // namespace
 
 struct Tokenizer::Parts {
@@ -78,7 +58,10 @@ struct Tokenizer::Parts {
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "tokenizer.json";
-  STEMMA_ASSIGN_OR_RETURN(const std::string json, read_file(path));
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(
+      const std::string json,
+      read_file(files, path.string(), static_cast<std::int64_t>(kJsonBytesMax)));
   return parse(json, path.string());
 }
 

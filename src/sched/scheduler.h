@@ -23,12 +23,12 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_role.h"
 #include "sched/batch_builder.h"
 #include "sched/request.h"
 #include "sched/schedule_policy.h"
 #include "stemma/kv_cache.h"
 #include "stemma/options.h"
+#include "stemma/thread_role.h"
 
 namespace stemma {
 

@@ -1,31 +1,12 @@
-#include <fstream>
-#include <iterator>
-#include <system_error>
 #include <utility>
 
+#include "base/file.h"
 #include "template/chat_template.h"
 
 namespace stemma {
 namespace {
 
-constexpr std::size_t kFileBytesMax = std::size_t{64} << 20;
-
-// The file's bytes; nothing where it does not exist.
-Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
-  std::error_code failure;
-  if (!std::filesystem::exists(path, failure)) return std::optional<std::string>();
-  const auto bytes = std::filesystem::file_size(path, failure);
-  if (failure) {
-    return Error{ErrorCode::kIo, path.string() + ": " + failure.message(), failure.value()};
-  }
-  if (bytes > kFileBytesMax) {
-    return Error{ErrorCode::kTooLarge, path.string() + ": " + std::to_string(bytes) + " bytes"};
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return Error{ErrorCode::kIo, path.string() + ": cannot be read"};
-  return std::optional<std::string>(std::move(text));
-}
+constexpr std::int64_t kFileBytesMax = std::int64_t{64} << 20;
 
 Error field_error(const std::filesystem::path& path, std::string_view field,
                   std::string_view what) {
@@ -35,7 +16,9 @@ Error field_error(const std::filesystem::path& path, std::string_view field,
 
 // tokenizer_config.json as an object; null where there is no file.
 Result<TemplateJson> read_config(const std::filesystem::path& path) {
-  STEMMA_ASSIGN_OR_RETURN(const auto text, read_file(path));
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(const auto text,
+                          read_file_if_exists(files, path.string(), kFileBytesMax));
   if (!text) return TemplateJson();
   TemplateJson config = TemplateJson::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) {
@@ -82,7 +65,9 @@ Result<std::optional<ChatTemplate>> load_chat_template(const std::filesystem::pa
   const std::filesystem::path jinja_path = model_dir / "chat_template.jinja";
   const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
   STEMMA_ASSIGN_OR_RETURN(const TemplateJson config, read_config(config_path));
-  STEMMA_ASSIGN_OR_RETURN(std::optional<std::string> source, read_file(jinja_path));
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(std::optional<std::string> source,
+                          read_file_if_exists(files, jinja_path.string(), kFileBytesMax));
   std::string name = jinja_path.string();
   if (!source && !config.is_null()) {
     STEMMA_ASSIGN_OR_RETURN(source, template_field(config, config_path));

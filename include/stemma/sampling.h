@@ -1,0 +1,38 @@
+// SamplingParams: how a request wants its tokens chosen from the model's logits.
+//
+// Thread:     a value.
+// Memory:     logit_bias, as the caller gives it.
+// Cost:       none by itself; what each field makes a token cost: model/sampler.h.
+// Not here:   stop conditions (engine.h), the names of these fields in any wire format. Invariants:
+//             I13: the same parameters and seed give the same tokens, whatever was cached and
+//             whoever shared the batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "stemma/ids.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// Applied in this order: logit_bias, the three penalties,
+// temperature, top_k, top_p (of what top_k left), min_p.
+struct SamplingParams {
+  float temperature = 0;   // 0: the most likely token; else logits are divided by it
+  std::int64_t top_k = 0;  // only the k most likely; 0: all
+  float top_p = 1;         // only the fewest most likely that together have this probability
+  float min_p = 0;  // only those with at least this share of the most likely one's probability
+  float repetition_penalty = 1;  // > 1 makes every token of the prompt and the output less likely
+  float presence_penalty = 0;    // subtracted once from each token of the output
+  float frequency_penalty = 0;   // subtracted once an occurrence in the output
+  std::optional<std::uint64_t> seed = {};                  // whoever admits a request gives it one
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // added to these tokens' logits
+
+  // Whether each field has a value in its range; the error names the field.
+  Status validate(std::int64_t vocab_tokens) const;
+};
+
+}  // namespace stemma
