@@ -41,7 +41,7 @@ struct KvLayerView {
 struct KvRows {
   const void* elements = nullptr;
   DType dtype = DType::kF32;
-  KvDevice device = KvDevice::kCpu;  // whose memory `elements` is; must be the pool's
+  DeviceKind device = DeviceKind::kCpu;  // whose memory `elements` is; must be the pool's
   std::int64_t rows = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
@@ -56,7 +56,7 @@ class KvPool {
   virtual std::string_view kind() const = 0;
   virtual const KvShape& shape() const = 0;
   virtual KvLayout layout() const = 0;
-  virtual KvDevice device() const = 0;
+  virtual DeviceKind device() const = 0;
 
   // Writes row i of k and v to slots[i] of `layer`. Rows of the pool's dtype are copied; f32 rows
   // are rounded to the pool's dtype (nearest, ties to even). Nothing is written unless everything

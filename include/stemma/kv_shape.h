@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 
+#include "stemma/device.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -25,11 +26,6 @@ std::optional<DType> try_parse_dtype(std::string_view name);
 constexpr std::int64_t dtype_bytes(DType dtype) noexcept {
   return dtype == DType::kF32 ? 4 : 2;
 }
-
-// Whose memory the bytes are.
-enum class KvDevice : std::uint8_t { kCpu, kCuda };
-
-std::string_view kv_device_name(KvDevice device);  // "cpu", "cuda"
 
 // Order of the outer dimensions in memory; inside a page it is always [page_size, heads, head_dim]
 // (NHD).

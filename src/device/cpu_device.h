@@ -11,7 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "device/buffer.h"
-#include "device/device.h"
+#include "stemma/device.h"
 #include "stemma/result.h"
 
 namespace stemma {

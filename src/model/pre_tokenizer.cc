@@ -142,22 +142,14 @@ void append_replaced(std::string_view text, char from, std::string_view to, std:
 
 Result<PreTokenizer> PreTokenizer::parse(const JsonField& field) {
   PreTokenizer pre_tokenizer;
-  STEMMA_RETURN_IF_ERROR(pre_tokenizer.add(field));
+  STEMMA_RETURN_IF_ERROR(
+      for_each_step(field, "pretokenizers", [&](std::string_view type, const JsonField& step) {
+        return pre_tokenizer.add_step(type, step);
+      }));
   return pre_tokenizer;
 }
 
-Status PreTokenizer::add(const JsonField& field) {
-  STEMMA_ASSIGN_OR_RETURN(const std::string_view type, field.type_name());
-  if (type == "Sequence") {
-    return add_sequence(field);
-  }
-  if (steps_.size() >= kChainStepsMax) {
-    return field.error(ErrorCode::kTooLarge, "more than 64 steps");
-  }
-  return add_known(type, field);
-}
-
-Status PreTokenizer::add_known(std::string_view type, const JsonField& field) {
+Status PreTokenizer::add_step(std::string_view type, const JsonField& field) {
   if (type == "ByteLevel") {
     return add_byte_level(field);
   }
@@ -182,15 +174,6 @@ Status PreTokenizer::add_known(std::string_view type, const JsonField& field) {
     return add_own_split(R"(\s)", SplitBehavior::kRemoved, false);
   }
   return field.unsupported("pre_tokenizer " + in_quotes(type) + " is not supported");
-}
-
-Status PreTokenizer::add_sequence(const JsonField& field) {
-  STEMMA_ASSIGN_OR_RETURN(const JsonField members, field.member("pretokenizers"));
-  STEMMA_RETURN_IF_ERROR(members.expect_array());
-  for (std::size_t member = 0; member < members.element_count(); ++member) {
-    STEMMA_RETURN_IF_ERROR(add(members.element(member)));
-  }
-  return {};
 }
 
 // trim_offsets is about offsets into the text, which Stemma does not give.

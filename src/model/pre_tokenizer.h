@@ -70,9 +70,7 @@ class PreTokenizer {
   };
   using Step = std::variant<Split, PrefixSpace, ByteAlphabet, Metaspace>;
 
-  Status add(const JsonField& field);
-  Status add_known(std::string_view type, const JsonField& field);
-  Status add_sequence(const JsonField& field);
+  Status add_step(std::string_view type, const JsonField& field);
   Status add_byte_level(const JsonField& field);
   Status add_split(const JsonField& field);
   Status add_metaspace(const JsonField& field);

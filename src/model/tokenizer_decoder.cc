@@ -16,22 +16,13 @@ TokenDecoder::TokenDecoder() {
 Result<TokenDecoder> TokenDecoder::parse(const JsonField& field) {
   TokenDecoder decoder;
   decoder.steps_.clear();
-  STEMMA_RETURN_IF_ERROR(decoder.add(field));
+  STEMMA_RETURN_IF_ERROR(for_each_step(
+      field, "decoders",
+      [&](std::string_view type, const JsonField& step) { return decoder.add_step(type, step); }));
   return decoder;
 }
 
-Status TokenDecoder::add(const JsonField& field) {
-  STEMMA_ASSIGN_OR_RETURN(const std::string_view type, field.type_name());
-  if (type == "Sequence") {
-    return add_sequence(field);
-  }
-  if (steps_.size() >= kChainStepsMax) {
-    return field.error(ErrorCode::kTooLarge, "more than 64 steps");
-  }
-  return add_known(type, field);
-}
-
-Status TokenDecoder::add_known(std::string_view type, const JsonField& field) {
+Status TokenDecoder::add_step(std::string_view type, const JsonField& field) {
   if (type == "Fuse") {
     fused_ = true;
     return {};
@@ -64,15 +55,6 @@ Status TokenDecoder::add_known(std::string_view type, const JsonField& field) {
 Status TokenDecoder::expect_tokens(const JsonField& field, std::string_view type) const {
   if (fused_) {
     return field.unsupported(std::string(type) + " after Fuse or ByteLevel is not supported");
-  }
-  return {};
-}
-
-Status TokenDecoder::add_sequence(const JsonField& field) {
-  STEMMA_ASSIGN_OR_RETURN(const JsonField members, field.member("decoders"));
-  STEMMA_RETURN_IF_ERROR(members.expect_array());
-  for (std::size_t member = 0; member < members.element_count(); ++member) {
-    STEMMA_RETURN_IF_ERROR(add(members.element(member)));
   }
   return {};
 }

@@ -67,9 +67,7 @@ class TokenDecoder {
   const std::vector<Step>& steps() const { return steps_; }
 
  private:
-  Status add(const JsonField& field);
-  Status add_known(std::string_view type, const JsonField& field);
-  Status add_sequence(const JsonField& field);
+  Status add_step(std::string_view type, const JsonField& field);
   Status add_replace(const JsonField& field);
   Status add_strip(const JsonField& field);
   Status add_metaspace(const JsonField& field);

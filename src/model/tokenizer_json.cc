@@ -136,6 +136,32 @@ Result<std::string_view> JsonField::type_name() const {
   return type.as_string();
 }
 
+namespace {
+
+using AddStep = FunctionRef<Status(std::string_view type, const JsonField& step)>;
+
+Status add_steps(const JsonField& field, std::string_view list, AddStep add_step,
+                 std::size_t& steps) {
+  STEMMA_ASSIGN_OR_RETURN(const std::string_view type, field.type_name());
+  if (type != "Sequence") {
+    if (++steps > kChainStepsMax) return field.error(ErrorCode::kTooLarge, "more than 64 steps");
+    return add_step(type, field);
+  }
+  STEMMA_ASSIGN_OR_RETURN(const JsonField members, field.member(list));
+  STEMMA_RETURN_IF_ERROR(members.expect_array());
+  for (std::size_t member = 0; member < members.element_count(); ++member) {
+    STEMMA_RETURN_IF_ERROR(add_steps(members.element(member), list, add_step, steps));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status for_each_step(const JsonField& field, std::string_view list, AddStep add_step) {
+  std::size_t steps = 0;
+  return add_steps(field, list, add_step, steps);
+}
+
 Result<JsonText> JsonText::parse(std::string_view json, std::string_view file_name) {
   STEMMA_ASSIGN_OR_RETURN(
       Json root, parse_json_object(json, file_name,

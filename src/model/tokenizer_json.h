@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -75,6 +76,14 @@ class JsonField {
   std::string_view file_name_;
   std::string path_;
 };
+
+inline constexpr std::size_t kChainStepsMax = 64;
+
+// What a normalizer, pre_tokenizer or decoder does in order: `field` itself or, if its type is
+// Sequence, the elements of its member `list`, each again one or the other. Calls `add_step` for
+// each with its type. kTooLarge beyond kChainStepsMax.
+Status for_each_step(const JsonField& field, std::string_view list,
+                     FunctionRef<Status(std::string_view type, const JsonField& step)> add_step);
 
 // A parsed file.
 class JsonText {

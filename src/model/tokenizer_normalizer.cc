@@ -38,18 +38,14 @@ std::string stripped(std::string_view text, bool left, bool right) {
 
 Result<Normalizer> Normalizer::parse(const JsonField& field) {
   Normalizer normalizer;
-  STEMMA_RETURN_IF_ERROR(normalizer.add(field));
+  STEMMA_RETURN_IF_ERROR(
+      for_each_step(field, "normalizers", [&](std::string_view type, const JsonField& step) {
+        return normalizer.add_step(type, step);
+      }));
   return normalizer;
 }
 
-Status Normalizer::add(const JsonField& field) {
-  STEMMA_ASSIGN_OR_RETURN(const std::string_view type, field.type_name());
-  if (type == "Sequence") {
-    return add_sequence(field);
-  }
-  if (steps_.size() >= kChainStepsMax) {
-    return field.error(ErrorCode::kTooLarge, "more than 64 steps");
-  }
+Status Normalizer::add_step(std::string_view type, const JsonField& field) {
   if (type == "Prepend") {
     return add_prepend(field);
   }
@@ -68,15 +64,6 @@ Status Normalizer::add(const JsonField& field) {
     return {};
   }
   return field.unsupported("normalizer " + in_quotes(type) + " is not supported");
-}
-
-Status Normalizer::add_sequence(const JsonField& field) {
-  STEMMA_ASSIGN_OR_RETURN(const JsonField members, field.member("normalizers"));
-  STEMMA_RETURN_IF_ERROR(members.expect_array());
-  for (std::size_t member = 0; member < members.element_count(); ++member) {
-    STEMMA_RETURN_IF_ERROR(add(members.element(member)));
-  }
-  return {};
 }
 
 Status Normalizer::add_prepend(const JsonField& field) {

@@ -23,7 +23,6 @@ namespace stemma {
 // How many times longer than its input a chain of replacements may make a text. Real files need 3.
 inline constexpr std::size_t kGrowthMax = 1024;
 // Steps of one chain (normalizer, pre_tokenizer, decoder), sequences unrolled.
-inline constexpr std::size_t kChainStepsMax = 64;
 
 class Normalizer {
  public:
@@ -50,8 +49,7 @@ class Normalizer {
   };
   using Step = std::variant<NormalForm, Prepend, Replace, Lowercase, Strip>;
 
-  Status add(const JsonField& field);
-  Status add_sequence(const JsonField& field);
+  Status add_step(std::string_view type, const JsonField& field);
   Status add_prepend(const JsonField& field);
   Status add_replace(const JsonField& field);
   Status add_strip(const JsonField& field);

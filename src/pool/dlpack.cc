@@ -29,7 +29,7 @@ Type type_of(DType dtype) {
 
 }  // namespace
 
-Result<ManagedTensorVersioned*> export_view(const TensorView& view, KvDevice device,
+Result<ManagedTensorVersioned*> export_view(const TensorView& view, DeviceKind device,
                                             Access access) {
   if (view.bytes == nullptr || view.dims < 1 || view.dims > TensorView::kDimsMax) {
     return Error{ErrorCode::kInvalidArgument,
@@ -44,7 +44,7 @@ Result<ManagedTensorVersioned*> export_view(const TensorView& view, KvDevice dev
   managed.deleter = &delete_exported;
   managed.flags = access == Access::kReadOnly ? kFlagReadOnly : 0;
   managed.tensor.elements = view.bytes;
-  managed.tensor.device.type = device == KvDevice::kCpu ? kDeviceCpu : kDeviceCuda;
+  managed.tensor.device.type = device == DeviceKind::kCpu ? kDeviceCpu : kDeviceCuda;
   managed.tensor.dims = view.dims;
   managed.tensor.type = type_of(view.dtype);
   managed.tensor.shape = exported->view.shape.data();

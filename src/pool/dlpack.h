@@ -69,6 +69,7 @@ enum class Access : std::uint8_t { kReadWrite, kReadOnly };
 // A tensor that names the view's bytes. Whoever takes it calls its deleter once. The bytes are not
 // kept alive by it: their owner must outlive every reader.
 // kInvalidArgument if the view has no bytes or a wrong number of dimensions.
-Result<ManagedTensorVersioned*> export_view(const TensorView& view, KvDevice device, Access access);
+Result<ManagedTensorVersioned*> export_view(const TensorView& view, DeviceKind device,
+                                            Access access);
 
 }  // namespace stemma::dlpack

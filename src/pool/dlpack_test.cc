@@ -35,7 +35,7 @@ TEST(Dlpack, LaysOutTheStructuresAsTheAbiStates) {
 
 TEST(Dlpack, ExportsAViewWithoutCopying) {
   std::vector<float> values(24);
-  auto exported = export_view(view_of(values, DType::kF32), KvDevice::kCpu, Access::kReadOnly);
+  auto exported = export_view(view_of(values, DType::kF32), DeviceKind::kCpu, Access::kReadOnly);
   ASSERT_TRUE(exported.ok());
   ManagedTensorVersioned* const managed = *exported;
   EXPECT_EQ(managed->version.major, 1u);
@@ -56,7 +56,7 @@ TEST(Dlpack, ExportsAViewWithoutCopying) {
 TEST(Dlpack, NamesEachDtype) {
   std::vector<float> values(24);
   const auto type_of = [&](DType dtype) {
-    auto exported = export_view(view_of(values, dtype), KvDevice::kCpu, Access::kReadWrite);
+    auto exported = export_view(view_of(values, dtype), DeviceKind::kCpu, Access::kReadWrite);
     const Type type = (*exported)->tensor.type;
     EXPECT_EQ((*exported)->flags, 0u);
     (*exported)->deleter(*exported);
@@ -76,8 +76,8 @@ TEST(Dlpack, RefusesAViewWithoutBytesOrDimensions) {
   no_bytes.bytes = nullptr;
   TensorView no_dims = view_of(values, DType::kF32);
   no_dims.dims = 0;
-  EXPECT_FALSE(export_view(no_bytes, KvDevice::kCpu, Access::kReadOnly).ok());
-  EXPECT_FALSE(export_view(no_dims, KvDevice::kCpu, Access::kReadOnly).ok());
+  EXPECT_FALSE(export_view(no_bytes, DeviceKind::kCpu, Access::kReadOnly).ok());
+  EXPECT_FALSE(export_view(no_dims, DeviceKind::kCpu, Access::kReadOnly).ok());
 }
 
 }  // namespace

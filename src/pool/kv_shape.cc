@@ -37,10 +37,6 @@ std::optional<DType> try_parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view kv_device_name(KvDevice device) {
-  return device == KvDevice::kCpu ? "cpu" : "cuda";
-}
-
 std::string_view kv_layout_name(KvLayout layout) {
   return layout == KvLayout::kLayerFirst ? "layer_first" : "page_first";
 }

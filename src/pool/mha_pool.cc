@@ -110,7 +110,7 @@ Status MhaPool::check_rows(std::string_view side, std::int64_t slot_count,
   }
   if (rows.device != device()) {
     return invalid(fmt::format("store: {} is on {}, the pool on {}", side,
-                               kv_device_name(rows.device), kv_device_name(device())));
+                               device_kind_name(rows.device), device_kind_name(device())));
   }
   if (rows.elements == nullptr && rows.rows > 0) {
     return invalid(fmt::format("store: {} has rows but no elements", side));

@@ -28,7 +28,7 @@ class MhaPool final : public KvPool {
   std::string_view kind() const override { return "mha"; }
   const KvShape& shape() const override { return shape_; }
   KvLayout layout() const override { return layout_; }
-  KvDevice device() const override { return KvDevice::kCpu; }
+  DeviceKind device() const override { return DeviceKind::kCpu; }
 
   Status store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
                const KvRows& v) override;

@@ -234,7 +234,7 @@ std::vector<Refusal> refusals() {
       {"v has rows of [3, 24]", [](auto&, Slots&, KvRows&, KvRows& v) { v.head_dim = 24; }},
       {"k has a row stride of 59", [](auto&, Slots&, KvRows& k, KvRows&) { k.row_stride = 59; }},
       {"v is f16", [](auto&, Slots&, KvRows&, KvRows& v) { v.dtype = DType::kF16; }},
-      {"k is on cuda", [](auto&, Slots&, KvRows& k, KvRows&) { k.device = KvDevice::kCuda; }},
+      {"k is on cuda", [](auto&, Slots&, KvRows& k, KvRows&) { k.device = DeviceKind::kCuda; }},
       {"v has rows but no", [](auto&, Slots&, KvRows&, KvRows& v) { v.elements = nullptr; }},
   };
 }

@@ -220,9 +220,9 @@ void StampModel::write_stamp(SlotId slot, std::uint64_t hash, const Place& place
       v_[6] = static_cast<float>(place.position % 65536);
       v_[7] = static_cast<float>(place.position / 65536);
     }
-    const KvRows k = {k_.data(), DType::kF32, KvDevice::kCpu,   1,
+    const KvRows k = {k_.data(), DType::kF32, DeviceKind::kCpu, 1,
                       kHeads,    kHeadDim,    kHeads * kHeadDim};
-    const KvRows v = {v_.data(), DType::kF32, KvDevice::kCpu,   1,
+    const KvRows v = {v_.data(), DType::kF32, DeviceKind::kCpu, 1,
                       kHeads,    kHeadDim,    kHeads * kHeadDim};
     if (const Status stored = pool.store(layer, target, k, v); !stored.ok()) {
       report(to_string(stored.error()));
