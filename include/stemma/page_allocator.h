@@ -5,10 +5,11 @@
 // returns them with `adopt`.
 //
 // Thread:     engine thread only.                      Invariants: I1 (docs/INVARIANTS.md).
-// Memory:     about 9 bytes a page, fixed at construction; OwnedPages threads its list through them
-// and allocates nothing. Cost:       allocate and free O(pages moved); a free run is searched for
-// at most a bounded number of words. Not here:   KV bytes (pool/), which tokens a page holds
-// (prefix/), eviction (cache/).
+// Memory:     about 9 bytes a page, fixed at construction; OwnedPages threads its list through
+//             them and allocates nothing.
+// Cost:       allocate and free O(pages moved); a free run is searched for at most a bounded
+//             number of words.
+// Not here:   KV bytes (pool/), which tokens a page holds (prefix/), eviction (cache/).
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stemma/ids.h"
@@ -30,11 +32,17 @@ class [[nodiscard]] OwnedPages {
  public:
   // Holds nothing.
   OwnedPages() noexcept = default;
-  OwnedPages(OwnedPages&& other) noexcept;
+  OwnedPages(OwnedPages&& other) noexcept
+      : allocator_(std::exchange(other.allocator_, nullptr)),
+        first_(other.first_),
+        last_(other.last_),
+        count_(std::exchange(other.count_, 0)) {}
   OwnedPages& operator=(OwnedPages&& other) noexcept;
   OwnedPages(const OwnedPages&) = delete;
   OwnedPages& operator=(const OwnedPages&) = delete;
-  ~OwnedPages();
+  ~OwnedPages() {
+    if (count_ != 0) reset();
+  }
 
   std::int64_t pages() const noexcept { return count_; }
   bool empty() const noexcept { return count_ == 0; }

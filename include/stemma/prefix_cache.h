@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "stemma/ids.h"
 #include "stemma/page_allocator.h"
@@ -54,11 +55,25 @@ struct PrefixUsage {
 class [[nodiscard]] PrefixLock {
  public:
   PrefixLock() noexcept = default;
-  PrefixLock(PrefixLock&& other) noexcept;
-  PrefixLock& operator=(PrefixLock&& other) noexcept;
+  PrefixLock(PrefixLock&& other) noexcept
+      : cache_(std::exchange(other.cache_, nullptr)),
+        node_(other.node_),
+        tokens_(std::exchange(other.tokens_, 0)),
+        namespace_id_(std::exchange(other.namespace_id_, NamespaceId())) {}
+  PrefixLock& operator=(PrefixLock&& other) noexcept {
+    if (this == &other) return *this;
+    if (valid()) reset();
+    cache_ = std::exchange(other.cache_, nullptr);
+    node_ = other.node_;
+    tokens_ = std::exchange(other.tokens_, 0);
+    namespace_id_ = std::exchange(other.namespace_id_, NamespaceId());
+    return *this;
+  }
   PrefixLock(const PrefixLock&) = delete;
   PrefixLock& operator=(const PrefixLock&) = delete;
-  ~PrefixLock();
+  ~PrefixLock() {
+    if (valid()) reset();
+  }
 
   // Whether it came from a cache (and was not moved from).
   bool valid() const noexcept { return cache_ != nullptr; }
@@ -160,8 +175,8 @@ class PrefixCache {
   static void* node_of(const PrefixLock& lock) noexcept { return lock.node_; }
   // Empties `lock` without ending its hold: whoever asks goes on with it.
   static void take_hold(PrefixLock& lock) noexcept {
-    lock.cache_ = nullptr;
-    lock.reset();
+    PrefixLock taken = std::move(lock);
+    taken.cache_ = nullptr;
   }
 
   // Ends the hold that make_lock began.

@@ -32,12 +32,6 @@ std::size_t at(std::int64_t i) {
 
 }  // namespace
 
-OwnedPages::OwnedPages(OwnedPages&& other) noexcept
-    : allocator_(other.allocator_), first_(other.first_), last_(other.last_), count_(other.count_) {
-  other.allocator_ = nullptr;
-  other.count_ = 0;
-}
-
 OwnedPages& OwnedPages::operator=(OwnedPages&& other) noexcept {
   if (this == &other) return *this;
   reset();
@@ -46,10 +40,6 @@ OwnedPages& OwnedPages::operator=(OwnedPages&& other) noexcept {
   std::swap(last_, other.last_);
   std::swap(count_, other.count_);
   return *this;
-}
-
-OwnedPages::~OwnedPages() {
-  reset();
 }
 
 void OwnedPages::append(OwnedPages more) noexcept {

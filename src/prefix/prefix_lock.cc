@@ -1,30 +1,8 @@
 // A lock is a hold on a node: made by match and insert, ended exactly once, here.
-#include <utility>
-
 #include "base/check.h"
 #include "stemma/prefix_cache.h"
 
 namespace stemma {
-
-PrefixLock::PrefixLock(PrefixLock&& other) noexcept
-    : cache_(std::exchange(other.cache_, nullptr)),
-      node_(std::exchange(other.node_, nullptr)),
-      tokens_(std::exchange(other.tokens_, 0)),
-      namespace_id_(std::exchange(other.namespace_id_, NamespaceId())) {}
-
-PrefixLock& PrefixLock::operator=(PrefixLock&& other) noexcept {
-  if (this == &other) return *this;
-  reset();
-  cache_ = std::exchange(other.cache_, nullptr);
-  node_ = std::exchange(other.node_, nullptr);
-  tokens_ = std::exchange(other.tokens_, 0);
-  namespace_id_ = std::exchange(other.namespace_id_, NamespaceId());
-  return *this;
-}
-
-PrefixLock::~PrefixLock() {
-  reset();
-}
 
 std::int64_t PrefixLock::copy_pages(std::int64_t first_page, std::span<PageId> out) const {
   STEMMA_CHECK(valid(), "pages are read through a lock that holds them (I2)");

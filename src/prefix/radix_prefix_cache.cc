@@ -105,8 +105,10 @@ PrefixLock RadixPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock 
     node = reached(walk);
     raise(node);
   }
-  pages.take_front(walk.total_pages()).reset();  // duplicates
-  left = left.subspan(static_cast<std::size_t>(walk.total_pages() * page_size()));
+  if (walk.total_pages() != 0) {
+    pages.take_front(walk.total_pages()).reset();  // duplicates
+    left = left.subspan(static_cast<std::size_t>(walk.total_pages() * page_size()));
+  }
   if (!pages.empty()) node = publish(node, left, std::move(pages), options.priority);
   return make_lock(*this, &tree_.node(node), static_cast<std::int64_t>(tokens.size()), ns);
 }
