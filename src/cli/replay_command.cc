@@ -7,21 +7,26 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
+#include "replay/oracle.h"
 #include "replay/replayer.h"
+#include "replay/trace_future.h"
 #include "replay/trace_reader.h"
 
 namespace stemma {
 
 namespace {
 
-// One cache that the trace runs through.
+// One cache that the trace runs through: one that could serve, or one that knows the future.
 struct Lane {
   ReplayOptions options;
   bool unlimited = false;
-  std::unique_ptr<Replayer> replayer;
+  std::unique_ptr<Replayer> replayer_or_null;
+  std::optional<OracleKind> oracle;
+  ReplayReport report;
 };
 
 // The pages of the whole trace: as many as a cache in which nothing is evicted can ever need.
@@ -59,7 +64,12 @@ Result<std::vector<Lane>> open_lanes(const ReplayFlags& flags) {
       } else {
         STEMMA_ASSIGN_OR_RETURN(lane.options.capacity_pages, parse_capacity(capacity));
       }
-      STEMMA_ASSIGN_OR_RETURN(lane.replayer, Replayer::open(lane.options));
+      lane.oracle = try_parse_oracle(policy);
+      if (lane.oracle.has_value()) {
+        STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(lane.options.capacity_pages));
+      } else {
+        STEMMA_ASSIGN_OR_RETURN(lane.replayer_or_null, Replayer::open(lane.options));
+      }
       lanes.push_back(std::move(lane));
     }
   }
@@ -68,7 +78,7 @@ Result<std::vector<Lane>> open_lanes(const ReplayFlags& flags) {
 
 void print_json(const ReplayFlags& flags, const Lane& lane, std::int64_t page_size,
                 double seconds) {
-  const ReplayReport& report = lane.replayer->report();
+  const ReplayReport& report = lane.report;
   nlohmann::ordered_json line;
   line["trace"] = flags.trace;
   line["policy"] = lane.options.policy;
@@ -88,23 +98,35 @@ void print_json(const ReplayFlags& flags, const Lane& lane, std::int64_t page_si
 }
 
 void print_row(const Lane& lane) {
-  const ReplayReport& report = lane.replayer->report();
+  const ReplayReport& report = lane.report;
   const std::string capacity =
       lane.unlimited ? "unlimited" : fmt::format("{}", lane.options.capacity_pages);
-  std::cout << fmt::format("{:<10} {:>12} {:>10} {:>12} {:>12} {:>8.2f}% {:>12}\n",
+  std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>8.2f}% {:>12}\n",
                            lane.options.policy, capacity, report.requests, report.lookup_pages,
                            report.hit_pages, 100 * report.hit_rate(), report.evicted_pages);
 }
 
 Status feed_all(const ReplayFlags& flags, TraceReader& reader, std::vector<Lane>& lanes) {
+  const bool with_oracles = std::any_of(lanes.begin(), lanes.end(),
+                                        [](const Lane& lane) { return lane.oracle.has_value(); });
   TraceRequest request;
-  for (;;) {
+  TraceFuture future;
+  std::int64_t requests = 0;
+  for (;; ++requests) {
     STEMMA_ASSIGN_OR_RETURN(const bool more, reader.next(request));
     if (!more) break;
-    for (Lane& lane : lanes) lane.replayer->feed(request);
+    if (with_oracles) future.add(request);
+    for (Lane& lane : lanes) {
+      if (lane.replayer_or_null != nullptr) lane.replayer_or_null->feed(request);
+    }
   }
-  if (lanes.front().replayer->report().requests == 0) {
+  if (requests == 0) {
     return Error{ErrorCode::kInvalidArgument, flags.trace + ": holds no requests"};
+  }
+  for (Lane& lane : lanes) {
+    lane.report = lane.oracle.has_value()
+                      ? Oracle(future, *lane.oracle, lane.options.capacity_pages).run()
+                      : lane.replayer_or_null->report();
   }
   return {};
 }
@@ -123,7 +145,8 @@ ReplayCommand::ReplayCommand(CLI::App& app)
       ->capture_default_str();
   command_
       ->add_option("--policy", flags_.policies,
-                   "eviction order: lru lfu fifo mru filo slru priority; several with commas")
+                   "eviction order: lru lfu fifo mru filo slru priority; or a bound that knows the "
+                   "trace: belady belady_forced knows_whether; several with commas")
       ->delimiter(',')
       ->capture_default_str();
   command_->add_flag("--json", flags_.json, "one JSON object for each policy and capacity");
@@ -137,7 +160,7 @@ Status ReplayCommand::run() {
   STEMMA_RETURN_IF_ERROR(feed_all(flags_, reader, lanes));
   const double seconds = static_cast<double>(clock.now_us() - begin_us) * 1e-6;
   if (!flags_.json) {
-    std::cout << fmt::format("{:<10} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}\n", "policy",
+    std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}\n", "policy",
                              "capacity", "requests", "pages", "hits", "hit rate", "evicted");
   }
   for (const Lane& lane : lanes) {

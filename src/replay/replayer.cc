@@ -16,12 +16,15 @@ constexpr std::int64_t kTokensPerPage = 2;
 
 }  // namespace
 
+Status Replayer::check_capacity(std::int64_t capacity_pages) {
+  if (capacity_pages >= 1 && capacity_pages < (std::int64_t{1} << 31)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "--capacity-pages must be from 1 to 2147483647 or 'unlimited' (got " +
+                   std::to_string(capacity_pages) + ")"};
+}
+
 Result<std::unique_ptr<Replayer>> Replayer::open(const ReplayOptions& options) {
-  if (options.capacity_pages < 1 || options.capacity_pages >= (std::int64_t{1} << 31)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--capacity-pages must be from 1 to 2147483647 or 'unlimited' (got " +
-                     std::to_string(options.capacity_pages) + ")"};
-  }
+  STEMMA_RETURN_IF_ERROR(check_capacity(options.capacity_pages));
   auto replayer = std::make_unique<Replayer>(options.capacity_pages);
   PrefixCacheOptions cache_options{.allocator = replayer->allocator_};
   cache_options.page_size = kTokensPerPage;

@@ -45,6 +45,9 @@ class Replayer {
   // below 1.
   static Result<std::unique_ptr<Replayer>> open(const ReplayOptions& options);
 
+  // kInvalidArgument unless 1 <= capacity_pages < 2^31.
+  static Status check_capacity(std::int64_t capacity_pages);
+
   explicit Replayer(std::int64_t capacity_pages) : allocator_(capacity_pages) {}
 
   // Looks the request's pages up, makes them resident, and completes it. A request longer than the

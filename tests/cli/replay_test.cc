@@ -36,6 +36,21 @@ TEST(Replay, PrintsALineForEachPolicyAndCapacity) {
   EXPECT_TRUE(lines[1].contains("seconds"));
 }
 
+TEST(Replay, BoundsAreLinesLikePolicies) {
+  const ProgramRun run = run_stemma(
+      "replay --trace " + small_trace() +
+      " --capacity-pages 2,unlimited --policy lru,belady,belady_forced,knows_whether --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = run.lines();
+  ASSERT_EQ(lines.size(), 8u);
+  EXPECT_EQ(lines[2]["policy"], "belady");
+  EXPECT_EQ(lines[2]["capacity_pages"], 2);
+  EXPECT_EQ(lines[2]["hit_pages"], 2);
+  EXPECT_EQ(lines[7]["policy"], "knows_whether");
+  EXPECT_EQ(lines[7]["capacity_pages"], "unlimited");
+  EXPECT_EQ(lines[7]["requests"], 2);
+}
+
 TEST(Replay, RealConversationsHitAsKnown) {
   const std::string trace =
       std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";

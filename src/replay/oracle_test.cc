@@ -1,0 +1,116 @@
+// Oracle: what goes when the future is known, and that no policy without it does better.
+#include "replay/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/prng.h"
+
+namespace stemma {
+namespace {
+
+TraceRequest request(std::vector<std::int64_t> hashes) {
+  TraceRequest made;
+  made.page_hashes = std::move(hashes);
+  return made;
+}
+
+TraceFuture future_of(const std::vector<std::vector<std::int64_t>>& requests) {
+  TraceFuture future;
+  for (const auto& hashes : requests) future.add(request(hashes));
+  return future;
+}
+
+std::int64_t hits(const TraceFuture& future, OracleKind kind, std::int64_t capacity_pages) {
+  return Oracle(future, kind, capacity_pages).run().hit_pages;
+}
+
+TEST(TraceFuture, KnowsTheNextUseOfEachPage) {
+  const TraceFuture future = future_of({{1, 2}, {3}, {1, 4}});
+  EXPECT_EQ(future.next_uses_of(0)[0], 2);
+  EXPECT_EQ(future.next_uses_of(0)[1], TraceFuture::kNever);
+  EXPECT_EQ(future.next_uses_of(1)[0], TraceFuture::kNever);
+}
+
+TEST(TraceFuture, EqualHashesBelowDifferentPrefixesAreDifferentPages) {
+  const TraceFuture future = future_of({{1, 9}, {2, 9}});
+  EXPECT_EQ(future.nodes(), 4);
+  EXPECT_EQ(future.parent(future.pages_of(1)[1]), future.pages_of(1)[0]);
+  EXPECT_EQ(future.next_uses_of(0)[1], TraceFuture::kNever);
+}
+
+TEST(Oracle, TheLeafUsedLatestGoes) {
+  // 3 pushes out 1, which is used later than 2.
+  const TraceFuture future = future_of({{1}, {2}, {3}, {2}, {3}, {1}});
+  EXPECT_EQ(hits(future, OracleKind::kBeladyForced, 2), 2);
+}
+
+TEST(Oracle, APageUsedLaterThanAllIsNotAdmitted) {
+  // 3 is never used again: forced, it costs 1 or 2 a hit.
+  const TraceFuture future = future_of({{1}, {2}, {3}, {1}, {2}});
+  EXPECT_EQ(hits(future, OracleKind::kBelady, 2), 2);
+  EXPECT_EQ(hits(future, OracleKind::kBeladyForced, 2), 1);
+}
+
+TEST(Oracle, OnlyLeavesGo) {
+  //   1 ── 2        2 is used again and 1 is not by itself: 1 stays for it.
+  const TraceFuture future = future_of({{1, 2}, {3}, {1, 2}});
+  EXPECT_EQ(hits(future, OracleKind::kBelady, 2), 2);
+  EXPECT_EQ(hits(future, OracleKind::kBeladyForced, 2), 1);
+}
+
+TEST(Oracle, KnowsWhetherKeepsWhatIsUsedAgainHoweverLate) {
+  const TraceFuture future = future_of({{1}, {2}, {3}, {3}, {1}});
+  EXPECT_EQ(hits(future, OracleKind::kKnowsWhether, 1), 1);  // 1 is kept, 3 is not admitted
+  EXPECT_EQ(hits(future, OracleKind::kBelady, 1), 1);
+}
+
+TEST(Oracle, WithRoomForAllEachPageMissesOnce) {
+  const TraceFuture future = future_of({{1, 2}, {1, 3}, {1, 2, 4}});
+  for (const OracleKind kind : kOracleKinds) {
+    const ReplayReport report = Oracle(future, kind, 10).run();
+    EXPECT_EQ(report.lookup_pages - report.hit_pages, 4) << oracle_name(kind);
+    EXPECT_EQ(report.evicted_pages, 0);
+  }
+}
+
+TEST(Oracle, NoPolicyHitsMoreThanBelady) {
+  Prng random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<std::vector<std::int64_t>> trace;
+    for (int i = 0; i < 30; ++i) {
+      std::vector<std::int64_t> hashes;
+      for (std::int64_t n = 1 + random.below(4); n > 0; --n) hashes.push_back(random.below(3));
+      trace.push_back(hashes);
+    }
+    const std::int64_t capacity_pages = 4 + random.below(8);  // at least the longest request
+    const std::int64_t bound = hits(future_of(trace), OracleKind::kBelady, capacity_pages);
+    EXPECT_GE(bound, hits(future_of(trace), OracleKind::kBeladyForced, capacity_pages));
+    for (const char* policy : {"lru", "lfu", "fifo", "mru", "filo", "slru"}) {
+      const auto replayer = *Replayer::open({.policy = policy, .capacity_pages = capacity_pages});
+      for (const auto& hashes : trace) replayer->feed(request(hashes));
+      EXPECT_GE(bound, replayer->report().hit_pages) << policy << ", trial " << trial;
+    }
+  }
+}
+
+// The table of ../shared/data/traces/README.md.
+TEST(Oracle, BeladyOnAnHourOfConversations) {
+  const std::string path =
+      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  TraceReader reader = *TraceReader::open(path, "mooncake");
+  TraceFuture future;
+  for (TraceRequest next; *reader.next(next);) future.add(next);
+  ASSERT_EQ(future.nodes(), 182'790);
+  const std::pair<double, double> table[] = {{.005, .183}, {.01, .246}, {.02, .314}, {.05, .366}};
+  for (const auto& [share, hit_rate] : table) {
+    const auto capacity_pages = static_cast<std::int64_t>(share * future.nodes());
+    EXPECT_NEAR(Oracle(future, OracleKind::kBelady, capacity_pages).run().hit_rate(), hit_rate,
+                .001);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
