@@ -7,7 +7,10 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   const std::string_view line(reinterpret_cast<const char*>(bytes), size);
-  const auto request = stemma::parse_mooncake_line(line, "trace:1");
-  if (request.ok() && request->input_tokens < 0) __builtin_trap();
+  for (const char* name : {"mooncake", "qwen-bailian"}) {
+    const auto request =
+        stemma::parse_trace_line(line, *stemma::find_trace_format(name), "trace:1");
+    if (request.ok() && request->input_tokens < 0) __builtin_trap();
+  }
   return 0;
 }

@@ -31,7 +31,8 @@ struct Lane {
 
 // The pages of the whole trace: as many as a cache in which nothing is evicted can ever need.
 Result<std::int64_t> count_pages(const ReplayFlags& flags) {
-  STEMMA_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(flags.trace, flags.format));
+  STEMMA_ASSIGN_OR_RETURN(TraceReader reader,
+                          TraceReader::open(flags.trace, flags.format, flags.skip_bad));
   TraceRequest request;
   std::int64_t pages = 0;
   for (;;) {
@@ -137,7 +138,7 @@ ReplayCommand::ReplayCommand(CLI::App& app)
     : command_(app.add_subcommand("replay", "Run a trace through the cache and report what hits")) {
   command_->add_option("--trace", flags_.trace, "trace file; a page is one block of the trace")
       ->required();
-  command_->add_option("--format", flags_.format, "mooncake")->capture_default_str();
+  command_->add_option("--format", flags_.format, "mooncake qwen-bailian")->capture_default_str();
   command_
       ->add_option("--capacity-pages", flags_.capacities,
                    "pages the cache may hold, or 'unlimited'; several with commas")
@@ -149,12 +150,15 @@ ReplayCommand::ReplayCommand(CLI::App& app)
                    "trace: belady belady_forced knows_whether; several with commas")
       ->delimiter(',')
       ->capture_default_str();
+  command_->add_flag("--skip-bad", flags_.skip_bad,
+                     "leave out wrong lines and say how many there were");
   command_->add_flag("--json", flags_.json, "one JSON object for each policy and capacity");
 }
 
 Status ReplayCommand::run() {
   const MonotonicClock clock;
-  STEMMA_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(flags_.trace, flags_.format));
+  STEMMA_ASSIGN_OR_RETURN(TraceReader reader,
+                          TraceReader::open(flags_.trace, flags_.format, flags_.skip_bad));
   STEMMA_ASSIGN_OR_RETURN(std::vector<Lane> lanes, open_lanes(flags_));
   const std::int64_t begin_us = clock.now_us();
   STEMMA_RETURN_IF_ERROR(feed_all(flags_, reader, lanes));
@@ -169,6 +173,10 @@ Status ReplayCommand::run() {
     } else {
       print_row(lane);
     }
+  }
+  if (reader.skipped_lines() > 0) {
+    std::cerr << fmt::format("stemma: {}: {} wrong lines left out\n", flags_.trace,
+                             reader.skipped_lines());
   }
   return {};
 }

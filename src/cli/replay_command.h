@@ -19,6 +19,7 @@ struct ReplayFlags {
   std::string format = "mooncake";
   std::vector<std::string> capacities = {"unlimited"};
   std::vector<std::string> policies = {"lru"};
+  bool skip_bad = false;
   bool json = false;
 };
 

@@ -1,10 +1,12 @@
 #include "replay/trace_reader.h"
 
+#include <array>
 #include <cerrno>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/prng.h"
 #include "model/json_text.h"
 
 namespace stemma {
@@ -12,6 +14,11 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kTokensMax = std::int64_t{1} << 40;
+constexpr std::size_t kPlaces = std::size_t{1} << 20;
+constexpr std::array<TraceFormat, 2> kFormats = {{
+    {"mooncake", 512, 1},
+    {"qwen-bailian", 16, 1000},
+}};
 constexpr JsonLimits kLineLimits = {.text_bytes_max = kTraceLineBytesMax, .depth_max = 4};
 
 Error wrong(std::string_view where, std::string_view field, std::string_view why) {
@@ -37,15 +44,26 @@ Result<std::vector<std::int64_t>> read_hashes(const nlohmann::json& line, std::s
 
 }  // namespace
 
-Result<TraceRequest> parse_mooncake_line(std::string_view line, std::string_view where) {
+Result<TraceFormat> find_trace_format(std::string_view name) {
+  std::string known;
+  for (const TraceFormat& format : kFormats) {
+    if (format.name == name) return format;
+    known += (known.empty() ? "" : ", ") + std::string(format.name);
+  }
+  return Error{ErrorCode::kNotFound,
+               "--format: unknown trace format '" + printable(name) + "' (known: " + known + ")"};
+}
+
+Result<TraceRequest> parse_trace_line(std::string_view line, const TraceFormat& format,
+                                      std::string_view where) {
   STEMMA_ASSIGN_OR_RETURN(const nlohmann::json object, parse_json_object(line, where, kLineLimits));
   JsonFields fields(object, where);
   TraceRequest request;
   const nlohmann::json* timestamp = fields.find_or_null("timestamp");
   if (timestamp == nullptr || !timestamp->is_number()) {
-    return wrong(where, "timestamp", "a number of milliseconds is wanted");
+    return wrong(where, "timestamp", "a number is wanted");
   }
-  request.timestamp_ms = timestamp->get<double>();
+  request.timestamp_ms = timestamp->get<double>() * format.ms_per_time_unit;
   request.input_tokens = fields.integer("input_length", {0, kTokensMax}, std::nullopt);
   request.output_tokens = fields.integer("output_length", {0, kTokensMax}, std::nullopt);
   STEMMA_RETURN_IF_ERROR(fields.status());
@@ -53,35 +71,81 @@ Result<TraceRequest> parse_mooncake_line(std::string_view line, std::string_view
   return request;
 }
 
-Result<TraceReader> TraceReader::open(const std::string& path, const std::string& format) {
-  if (format != "mooncake") {
-    return Error{ErrorCode::kNotFound,
-                 "--format: unknown trace format '" + printable(format) + "' (known: mooncake)"};
+TraceConsistency::TraceConsistency() : places_(kPlaces) {}
+
+Status TraceConsistency::check(const TraceRequest& request, std::string_view where) {
+  if (any_ && request.timestamp_ms < latest_ms_) {
+    return wrong(where, "timestamp", "earlier than the request before it");
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, "cannot open trace " + path, errno};
-  return TraceReader(path, std::move(file));
+  std::int64_t id_before = -1;
+  for (std::size_t i = 0; i < request.page_hashes.size(); ++i) {
+    const std::int64_t id = request.page_hashes[i];
+    Place& place = places_[mix64(static_cast<std::uint64_t>(id)) % kPlaces];
+    if (place.id == id && place.id_before != id_before) {
+      return wrong(where, "hash_ids[" + std::to_string(i) + "]",
+                   "the id " + std::to_string(id) + " stood behind another prefix before");
+    }
+    place = {id, id_before};
+    id_before = id;
+  }
+  latest_ms_ = request.timestamp_ms;
+  any_ = true;
+  return {};
 }
 
-TraceReader::TraceReader(std::string path, std::ifstream file)
-    : path_(std::move(path)), file_(std::move(file)), line_(kTraceLineBytesMax) {}
+Result<TraceReader> TraceReader::open(const std::string& path, const std::string& format,
+                                      bool skip_bad) {
+  STEMMA_ASSIGN_OR_RETURN(const TraceFormat known, find_trace_format(format));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::kNotFound, "cannot open trace " + path, errno};
+  return TraceReader(path, std::move(file), known, skip_bad);
+}
+
+TraceReader::TraceReader(std::string path, std::ifstream file, const TraceFormat& format,
+                         bool skip_bad)
+    : path_(std::move(path)),
+      file_(std::move(file)),
+      format_(format),
+      skip_bad_(skip_bad),
+      line_(kTraceLineBytesMax) {}
 
 Result<bool> TraceReader::next(TraceRequest& request) {
-  std::string_view line;
-  do {
+  for (;;) {
+    std::string_view line;
+    STEMMA_ASSIGN_OR_RETURN(const bool more, next_line(line));
+    if (!more) return false;
+    const Status read = read_request(line, request);
+    if (read.ok()) return true;
+    if (!skip_bad_) return read.error();
+    ++skipped_lines_;
+  }
+}
+
+Status TraceReader::read_request(std::string_view line, TraceRequest& request) {
+  if (line.size() == kTraceLineBytesMax) {
+    return wrong(where(), "line", "longer than " + std::to_string(kTraceLineBytesMax) + " bytes");
+  }
+  STEMMA_ASSIGN_OR_RETURN(request, parse_trace_line(line, format_, where()));
+  return consistency_.check(request, where());
+}
+
+// A line that is too long is passed over to its end; what is given of it has kTraceLineBytesMax
+// bytes.
+Result<bool> TraceReader::next_line(std::string_view& line) {
+  for (;;) {
     file_.getline(line_.data(), static_cast<std::streamsize>(line_.size()));
     if (file_.bad()) return Error{ErrorCode::kIo, "cannot read " + path_, errno};
     ++line_number_;
     if (file_.eof() && file_.gcount() == 0) return false;
     if (file_.fail()) {
-      return wrong(path_ + ":" + std::to_string(line_number_), "line",
-                   "longer than " + std::to_string(kTraceLineBytesMax) + " bytes");
+      file_.clear();
+      file_.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+      line = std::string_view(line_.data(), kTraceLineBytesMax);
+      return true;
     }
     line = std::string_view(line_.data());
-  } while (line.find_first_not_of(" \t\r") == std::string_view::npos);
-  const std::string where = path_ + ":" + std::to_string(line_number_);
-  STEMMA_ASSIGN_OR_RETURN(request, parse_mooncake_line(line, where));
-  return true;
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) return true;
+  }
 }
 
 }  // namespace stemma

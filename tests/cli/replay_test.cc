@@ -63,6 +63,15 @@ TEST(Replay, RealConversationsHitAsKnown) {
   EXPECT_NEAR(lines[1]["hit_rate"].get<double>(), 0.212, 0.003);
 }
 
+TEST(Replay, LeavesWrongLinesOutWhenAsked) {
+  const std::string path = testing::TempDir() + "stemma_replay_bad.jsonl";
+  std::ofstream(path) << "not a request\n" << std::ifstream(small_trace()).rdbuf();
+  const ProgramRun run = run_stemma("replay --trace " + path + " --skip-bad --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.lines()[0]["requests"], 2);
+  EXPECT_NE(run.err.find("1 wrong lines left out"), std::string::npos) << run.err;
+}
+
 TEST(Replay, RefusesWithOneLine) {
   const struct {
     std::string arguments;
