@@ -57,6 +57,7 @@ class PrefixTwins {
     }
   }
 
+  std::int64_t free_pages() const { return allocator_.free_pages(); }
   std::size_t held() const { return held_.size(); }
   const Held& held(std::size_t i) const { return held_[i]; }
 
@@ -111,7 +112,11 @@ class PrefixTwins {
     model_.evict(options_.pages);
   }
 
-  // What the twins disagree on, or what contradicts itself; nullopt if nothing.
+  // The first command that gave different results, other victims above all; nullopt if none did.
+  const std::optional<std::string>& failure() const { return failure_; }
+
+  // What the twins disagree on, or what contradicts itself; nullopt if nothing. For nodes short
+  // enough that `draw` shows them whole.
   std::optional<std::string> difference() const {
     if (failure_.has_value()) return failure_;
     if (auto fault = cache_->audit()) return fault;
