@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 namespace stemma {
 namespace {
 
@@ -58,6 +60,26 @@ TEST(Replayer, HashesThatDifferAboveBit32AreDifferentPages) {
 TEST(Replayer, RefusesAnUnknownPolicyAndAnEmptyCache) {
   EXPECT_FALSE(Replayer::open({.policy = "oracle", .capacity_pages = 4}).ok());
   EXPECT_FALSE(Replayer::open({.policy = "lru", .capacity_pages = 0}).ok());
+}
+
+// The table of ../shared/data/traces/README.md: shares of the 182,790 different pages.
+TEST(Replayer, LruOnAnHourOfConversations) {
+  const std::string path =
+      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const std::pair<std::int64_t, double> table[] = {{914, .044},   {1828, .053},   {3656, .079},
+                                                   {9140, .196},  {18279, .279},  {36558, .345},
+                                                   {54837, .358}, {288500, .3664}};
+  std::vector<std::unique_ptr<Replayer>> replayers;
+  for (const auto& [capacity_pages, hit_rate] : table)
+    replayers.push_back(replayer(capacity_pages));
+  TraceReader reader = *TraceReader::open(path, "mooncake");
+  for (TraceRequest request; *reader.next(request);) {
+    for (const auto& r : replayers) r->feed(request);
+  }
+  for (std::size_t i = 0; i < replayers.size(); ++i) {
+    EXPECT_NEAR(replayers[i]->report().hit_rate(), table[i].second, .003) << table[i].first;
+  }
 }
 
 }  // namespace
