@@ -138,7 +138,8 @@ ReplayCommand::ReplayCommand(CLI::App& app)
     : command_(app.add_subcommand("replay", "Run a trace through the cache and report what hits")) {
   command_->add_option("--trace", flags_.trace, "trace file; a page is one block of the trace")
       ->required();
-  command_->add_option("--format", flags_.format, "mooncake qwen-bailian")->capture_default_str();
+  command_->add_option("--format", flags_.format, "mooncake qwen-bailian prompts")
+      ->capture_default_str();
   command_
       ->add_option("--capacity-pages", flags_.capacities,
                    "pages the cache may hold, or 'unlimited'; several with commas")

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
+#include <map>
+#include <sstream>
 
 namespace stemma {
 namespace {
@@ -80,6 +84,39 @@ TEST(Replayer, LruOnAnHourOfConversations) {
   for (std::size_t i = 0; i < replayers.size(); ++i) {
     EXPECT_NEAR(replayers[i]->report().hit_rate(), table[i].second, .003) << table[i].first;
   }
+}
+
+// The lines of every file in an archive of traces, by time.
+std::vector<std::string> lines_by_time(const std::string& archive) {
+  const std::string command = "zstd -dc '" + archive + "' | tar -xO --wildcards '*.jsonl'";
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string text;
+  std::array<char, 1 << 16> piece;
+  for (std::size_t got = 0; (got = fread(piece.data(), 1, piece.size(), pipe.get())) > 0;) {
+    text.append(piece.data(), got);
+  }
+  std::multimap<std::int64_t, std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    const std::size_t number = line.find_first_of("0123456789");  // timestamp comes first
+    if (number != std::string::npos) lines.emplace(std::stoll(line.substr(number)), line);
+  }
+  std::vector<std::string> sorted;
+  for (auto& [time, line] : lines) sorted.push_back(std::move(line));
+  return sorted;
+}
+
+TEST(Replayer, AgentsPromptsHoldThePagesThatAreKnown) {
+  const std::string archive =
+      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/agent_prompts.tar.zst";
+  if (!std::filesystem::exists(archive)) GTEST_SKIP() << archive << " is absent";
+  const auto r = replayer(247'466);
+  for (const std::string& line : lines_by_time(archive)) {
+    r->feed(*parse_trace_line(line, *find_trace_format("prompts"), "agents"));
+  }
+  EXPECT_EQ(r->report().requests, 1'619);
+  EXPECT_EQ(r->report().lookup_pages, 247'466);
+  EXPECT_EQ(r->report().lookup_pages - r->report().hit_pages, 24'751);
 }
 
 }  // namespace

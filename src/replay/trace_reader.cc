@@ -1,11 +1,14 @@
 #include "replay/trace_reader.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/prng.h"
 #include "model/json_text.h"
 
@@ -15,9 +18,10 @@ namespace {
 
 constexpr std::int64_t kTokensMax = std::int64_t{1} << 40;
 constexpr std::size_t kPlaces = std::size_t{1} << 20;
-constexpr std::array<TraceFormat, 2> kFormats = {{
+constexpr std::array<TraceFormat, 3> kFormats = {{
     {"mooncake", 512, 1},
     {"qwen-bailian", 16, 1000},
+    {"prompts", 64, 1e-3, /*of_text=*/true},
 }};
 constexpr JsonLimits kLineLimits = {.text_bytes_max = kTraceLineBytesMax, .depth_max = 4};
 
@@ -42,6 +46,62 @@ Result<std::vector<std::int64_t>> read_hashes(const nlohmann::json& line, std::s
   return hashes;
 }
 
+Status read_lengths_and_hashes(const nlohmann::json& line, std::string_view where,
+                               JsonFields& fields, TraceRequest& request) {
+  request.input_tokens = fields.integer("input_length", {0, kTokensMax}, std::nullopt);
+  request.output_tokens = fields.integer("output_length", {0, kTokensMax}, std::nullopt);
+  STEMMA_RETURN_IF_ERROR(fields.status());
+  STEMMA_ASSIGN_OR_RETURN(request.page_hashes, read_hashes(line, where));
+  return {};
+}
+
+bool begins_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;  // in UTF-8
+}
+
+std::int64_t characters_in(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), begins_character);
+}
+
+// The id of a page: a digest of its text and of the id before it, so that an id has one prefix.
+std::int64_t hash_page(std::int64_t hash_before, std::string_view text, Sha256& hasher) {
+  hasher.update(std::as_bytes(std::span(&hash_before, 1)));
+  hasher.update(text);
+  const Sha256Digest digest = hasher.finish();
+  std::int64_t hash = 0;
+  std::memcpy(&hash, digest.data(), sizeof(hash));
+  return hash & std::numeric_limits<std::int64_t>::max();
+}
+
+std::vector<std::int64_t> hash_text(std::string_view text, std::int64_t page_characters) {
+  Sha256 hasher;
+  std::vector<std::int64_t> hashes;
+  std::int64_t hash = 0;
+  std::int64_t characters = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && !begins_character(text[i])) continue;
+    if (characters == page_characters) {
+      hash = hash_page(hash, text.substr(begin, i - begin), hasher);
+      hashes.push_back(hash);
+      begin = i;
+      characters = 0;
+    }
+    ++characters;
+  }
+  return hashes;
+}
+
+Status read_text(std::int64_t page_characters, JsonFields& fields, TraceRequest& request) {
+  const std::string input = fields.text("input", std::nullopt);
+  const std::string output = fields.text("output", "");
+  STEMMA_RETURN_IF_ERROR(fields.status());
+  request.input_tokens = characters_in(input);
+  request.output_tokens = characters_in(output);
+  request.page_hashes = hash_text(input, page_characters);
+  return {};
+}
+
 }  // namespace
 
 Result<TraceFormat> find_trace_format(std::string_view name) {
@@ -64,10 +124,8 @@ Result<TraceRequest> parse_trace_line(std::string_view line, const TraceFormat& 
     return wrong(where, "timestamp", "a number is wanted");
   }
   request.timestamp_ms = timestamp->get<double>() * format.ms_per_time_unit;
-  request.input_tokens = fields.integer("input_length", {0, kTokensMax}, std::nullopt);
-  request.output_tokens = fields.integer("output_length", {0, kTokensMax}, std::nullopt);
-  STEMMA_RETURN_IF_ERROR(fields.status());
-  STEMMA_ASSIGN_OR_RETURN(request.page_hashes, read_hashes(object, where));
+  STEMMA_RETURN_IF_ERROR(format.of_text ? read_text(format.page_tokens, fields, request)
+                                        : read_lengths_and_hashes(object, where, fields, request));
   return request;
 }
 

@@ -6,6 +6,9 @@
 //                 possibly fewer. Equal ids mean equal prefixes up to and including that piece.
 //   qwen-bailian  (Alibaba, anonymised usage traces of Bailian)  the same fields, `timestamp` in
 //                 seconds and 16 tokens an id; what else a line holds is not read.
+//   prompts       full text: `input`, `output` (may be absent), `timestamp` in microseconds, as in
+//                 LMCache's agent traces. A token is a character here, a page the next 64 of them;
+//                 what is left at the end is no page.
 //
 // Thread:     one thread a reader.
 // Memory:     one line at a time, at most kTraceLineBytesMax, and 20 MiB; a trace of any length.
@@ -36,8 +39,9 @@ struct TraceRequest {
 
 struct TraceFormat {
   std::string_view name;
-  std::int64_t page_tokens = 0;  // that one id stands for
+  std::int64_t page_tokens = 0;  // of one page: that an id stands for, or that text is cut into
   double ms_per_time_unit = 0;
+  bool of_text = false;
 };
 
 // kNotFound for any other name, listing the known ones.

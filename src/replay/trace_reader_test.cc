@@ -43,6 +43,31 @@ TEST(TraceLine, OfQwenBailianCountsSecondsAndHasMoreFields) {
   EXPECT_EQ(find_trace_format("qwen-bailian")->page_tokens, 16);
 }
 
+std::string prompt_line(const std::string& input) {
+  return R"({"timestamp": 1500, "input": ")" + input + R"(", "output": "abc"})";
+}
+
+TEST(TraceLine, OfPromptsIsCutIntoPagesOf64Characters) {
+  const std::string page = std::string(62, 'a') + "\u00e4\u20ac";  // 64 characters, 67 bytes
+  const auto request = parse(prompt_line(page + page + std::string(63, 'b')), "prompts");
+  ASSERT_TRUE(request.ok()) << request.error().detail;
+  EXPECT_EQ(request->timestamp_ms, 1.5);
+  EXPECT_EQ(request->input_tokens, 2 * 64 + 63);
+  EXPECT_EQ(request->output_tokens, 3);
+  ASSERT_EQ(request->page_hashes.size(), 2u);
+  EXPECT_NE(request->page_hashes[0], request->page_hashes[1]);  // equal text, another prefix
+  EXPECT_EQ(parse(prompt_line(page + std::string(64, 'c')), "prompts")->page_hashes[0],
+            request->page_hashes[0]);
+  EXPECT_EQ(parse(prompt_line(page), "prompts")->page_hashes.size(), 1u);
+  EXPECT_TRUE(parse(prompt_line(""), "prompts")->page_hashes.empty());
+}
+
+TEST(TraceLine, OfPromptsNeedsItsInput) {
+  const auto request = parse(R"({"timestamp": 1, "output": "a"})", "prompts");
+  ASSERT_FALSE(request.ok());
+  EXPECT_NE(request.error().detail.find("trace:9: input"), std::string::npos);
+}
+
 TEST(TraceLine, NamesTheFieldThatIsWrong) {
   const struct {
     std::string_view line;
@@ -130,7 +155,8 @@ TEST_F(Trace, AMissingFileAndAnUnknownFormatAreErrors) {
   EXPECT_FALSE(TraceReader::open("/nonexistent/trace", "mooncake").ok());
   const Result<TraceReader> reader = TraceReader::open(write(""), "csv");
   ASSERT_FALSE(reader.ok());
-  EXPECT_NE(reader.error().detail.find("known: mooncake, qwen-bailian"), std::string::npos);
+  EXPECT_NE(reader.error().detail.find("known: mooncake, qwen-bailian, prompts"),
+            std::string::npos);
 }
 
 }  // namespace
