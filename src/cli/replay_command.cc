@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "cli/replay_plot.h"
 #include "replay/oracle.h"
 #include "replay/replayer.h"
 #include "replay/trace_future.h"
@@ -132,6 +133,20 @@ Status feed_all(const ReplayFlags& flags, TraceReader& reader, std::vector<Lane>
   return {};
 }
 
+// One curve a policy, of the capacities that are numbers.
+std::vector<HitRateCurve> curves_of(const std::vector<Lane>& lanes) {
+  std::vector<HitRateCurve> curves;
+  for (const Lane& lane : lanes) {
+    if (curves.empty() || curves.back().policy != lane.options.policy) {
+      curves.push_back({lane.options.policy, {}});
+    }
+    if (lane.unlimited) continue;
+    curves.back().points.emplace_back(lane.options.capacity_pages, lane.report.hit_rate());
+  }
+  for (HitRateCurve& curve : curves) std::sort(curve.points.begin(), curve.points.end());
+  return curves;
+}
+
 }  // namespace
 
 ReplayCommand::ReplayCommand(CLI::App& app)
@@ -151,6 +166,8 @@ ReplayCommand::ReplayCommand(CLI::App& app)
                    "trace: belady belady_forced knows_whether; several with commas")
       ->delimiter(',')
       ->capture_default_str();
+  command_->add_option("--plot", flags_.plot,
+                       "SVG file for curves of hit rate against capacity (needs gnuplot)");
   command_->add_flag("--skip-bad", flags_.skip_bad,
                      "leave out wrong lines and say how many there were");
   command_->add_flag("--json", flags_.json, "one JSON object for each policy and capacity");
@@ -164,6 +181,9 @@ Status ReplayCommand::run() {
   const std::int64_t begin_us = clock.now_us();
   STEMMA_RETURN_IF_ERROR(feed_all(flags_, reader, lanes));
   const double seconds = static_cast<double>(clock.now_us() - begin_us) * 1e-6;
+  if (!flags_.plot.empty()) {
+    STEMMA_RETURN_IF_ERROR(plot_hit_rates(flags_.plot, flags_.trace, curves_of(lanes)));
+  }
   if (!flags_.json) {
     std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}\n", "policy",
                              "capacity", "requests", "pages", "hits", "hit rate", "evicted");

@@ -20,6 +20,7 @@ struct ReplayFlags {
   std::vector<std::string> capacities = {"unlimited"};
   std::vector<std::string> policies = {"lru"};
   bool skip_bad = false;
+  std::string plot;  // an SVG file, or empty
   bool json = false;
 };
 

@@ -72,6 +72,21 @@ TEST(Replay, LeavesWrongLinesOutWhenAsked) {
   EXPECT_NE(run.err.find("1 wrong lines left out"), std::string::npos) << run.err;
 }
 
+TEST(Replay, PlotsACurveForEachPolicy) {
+  const std::string plot = testing::TempDir() + "stemma's replay.svg";
+  std::filesystem::remove(plot);
+  const ProgramRun run =
+      run_stemma("replay --trace " + small_trace() +
+                 " --capacity-pages 1,2,3 --policy lru,belady --plot \"" + plot + "\"");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  std::stringstream svg;
+  svg << std::ifstream(plot).rdbuf();
+  EXPECT_NE(svg.str().find("<svg"), std::string::npos);
+  for (const char* text : {"lru", "belady", "capacity, pages", "hit rate"}) {
+    EXPECT_NE(svg.str().find(text), std::string::npos) << text;
+  }
+}
+
 TEST(Replay, RefusesWithOneLine) {
   const struct {
     std::string arguments;
@@ -83,6 +98,9 @@ TEST(Replay, RefusesWithOneLine) {
       {"replay --trace " + small_trace() + " --capacity-pages 0", 2, "--capacity-pages must be"},
       {"replay --trace " + small_trace() + " --capacity-pages many", 2, "--capacity-pages wants"},
       {"replay --trace " + small_trace() + " --policy oracle", 2, "oracle"},
+      {"replay --trace " + small_trace() + " --plot a.svg", 2, "--plot: wants capacities"},
+      {"replay --trace " + small_trace() + " --capacity-pages 2 --plot /nonexistent/a.svg", 2,
+       "--plot: gnuplot could not write /nonexistent/a.svg"},
       {"replay --trace " + small_trace() + " --format csv", 2, "known: mooncake"},
       {"replay --trace " + std::string(STEMMA_SOURCE_DIR) + "/LICENSE", 1, "LICENSE:"},
   };
