@@ -86,6 +86,8 @@ class KvCache {
 
   // See PrefixCache::try_open_namespace.
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest);
+  // See PrefixCache::close_namespace.
+  void close_namespace(NamespaceId ns);
 
   // Tokens that begin would find now. Changes nothing.
   std::int64_t probe(NamespaceId ns, std::span<const TokenId> tokens) const;

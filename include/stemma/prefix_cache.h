@@ -121,10 +121,15 @@ class PrefixCache {
   // end: match finds nothing, evict has nothing to give, and insert takes no pages.
   virtual bool shares() const = 0;
 
-  // The short name of a namespace; the same digest gives the same id, for the life of the cache.
-  // Prefixes of different namespaces never meet. nullopt when as many namespaces are open as the
-  // cache was built for.
+  // The short name of a namespace; the same digest gives the same id while it is open. Prefixes of
+  // different namespaces never meet. What it caches outlives closing it, until its name is needed
+  // for another: where all are taken, one that is closed and empty gives its name, and pages are
+  // evicted until there is one. nullopt when as many are open as the cache was built for.
   virtual std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) = 0;
+
+  // Ends one try_open_namespace: an id is good until it was closed as often as it was opened. Who
+  // never closes keeps it for the life of the cache. REQUIRES: ns is open.
+  virtual void close_namespace(NamespaceId ns) = 0;
 
   // Longest cached prefix of `tokens`, in whole pages, without holding it. Changes nothing, not
   // even recency.

@@ -43,6 +43,10 @@ std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& di
   return prefix_->try_open_namespace(digest);
 }
 
+void KvCache::close_namespace(NamespaceId ns) {
+  prefix_->close_namespace(ns);
+}
+
 std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
   return prefix_->probe(ns, tokens.first(tokens.size() - 1)).matched_tokens;

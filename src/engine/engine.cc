@@ -182,6 +182,7 @@ void Engine::admit(RequestId id, RequestSpec spec, std::int64_t submitted_us) {
                                                            .output_tokens_max = spec.max_tokens,
                                                            .priority = spec.priority});
   if (request == nullptr) {
+    kv_->close_namespace(*ns);
     return refuse(id, {ErrorCode::kTooLarge, fmt::format("waiting_max: {} requests wait already",
                                                          options_.scheduler.waiting_max)});
   }
@@ -298,8 +299,9 @@ std::optional<RequestStats> Engine::stop(RequestId id) {
   return end_event(*request, FinishReason::kStop).stats;
 }
 
-// Counts the end of a request and describes it.
+// Counts the end of a request, lets its namespace go and describes it.
 EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
+  kv_->close_namespace(request.ns);
   const Extra& extra = extra_of(request);
   const RequestStats stats = {
       .prompt_tokens = request.prompt_tokens,

@@ -219,6 +219,25 @@ TEST_F(EngineTest, AFailingModelFailsItsBatchAndTheEngineGoesOn) {
   EXPECT_EQ(engine_->totals().failed_requests, 2);
 }
 
+// Salts that come and go, many more than the cache has names for: each is served, and none finds
+// what another left.
+TEST_F(EngineTest, NamespacesComeAndGo) {
+  for (const char* cache : {"radix", "none"}) {
+    options_.kv.cache = cache;
+    open();
+    for (int salt = 0; salt < 3'000; ++salt) {
+      RequestSpec request = spec({5, 6, 7, 8, 9}, 1);
+      request.namespace_digest.bytes[0] = static_cast<std::uint8_t>(salt);
+      request.namespace_digest.bytes[1] = static_cast<std::uint8_t>(salt >> 8);
+      const RequestId id = *engine_->submit(std::move(request));
+      const EngineEvent end = run()[id].back();
+      ASSERT_EQ(end.finish, FinishReason::kLength) << cache << ", salt " << salt;
+      ASSERT_EQ(end.stats.cached_tokens, 0);
+    }
+    EXPECT_EQ(engine_->audit(), std::nullopt);
+  }
+}
+
 TEST_F(EngineTest, QueuesAreBoundedAndSayWhoIsFull) {
   options_.inbox_max = 12;
   open();

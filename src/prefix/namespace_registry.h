@@ -1,4 +1,5 @@
-// NamespaceRegistry: short ids for 256-bit namespace digests, first come first named.
+// NamespaceRegistry: short ids for 256-bit namespace digests, first come first named; an id that
+// nobody holds open can be given to another digest.
 //
 // Thread:     engine thread only.
 // Memory:     about 80 bytes a namespace that was ever opened, at most `namespaces_max`.
@@ -10,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "stemma/prefix_cache.h"
 
 namespace stemma {
@@ -20,8 +22,18 @@ class NamespaceRegistry {
   explicit NamespaceRegistry(std::int64_t namespaces_max);
 
   // The id of `digest`: 0 for the first digest ever opened, 1 for the next one that differs, ….
-  // nullopt if it is new and as many are open as there may be.
+  // nullopt if it is new and all ids are taken.
   std::optional<NamespaceId> try_open(const NamespaceDigest& digest);
+
+  // Gives `digest`, which has none, the id of a namespace that is not open and of which `is_empty`
+  // is true; nullopt if there is none. O(namespaces) at worst.
+  std::optional<NamespaceId> try_rename(const NamespaceDigest& digest,
+                                        FunctionRef<bool(NamespaceId)> is_empty);
+
+  // REQUIRES: ns was opened more often than closed.
+  void close(NamespaceId ns);
+  // Whether every id is held open.
+  bool all_open() const noexcept { return open_namespaces_ == namespaces_max_; }
 
   bool contains(NamespaceId ns) const noexcept { return ns.valid() && ns.value() < namespaces(); }
   // REQUIRES: contains(ns).
@@ -29,8 +41,14 @@ class NamespaceRegistry {
   std::int64_t namespaces() const noexcept { return static_cast<std::int64_t>(digests_.size()); }
 
  private:
+  std::vector<NamespaceId>::iterator place_of(const NamespaceDigest& digest);
+  void hold_open(NamespaceId ns);
+
   std::int64_t namespaces_max_;
+  std::int64_t open_namespaces_ = 0;
+  std::size_t next_rename_ = 0;           // where the search goes on, so that all have their turn
   std::vector<NamespaceDigest> digests_;  // by id
+  std::vector<std::int64_t> opens_;       // by id
   std::vector<NamespaceId> sorted_;       // by digest
 };
 

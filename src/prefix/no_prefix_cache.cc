@@ -14,7 +14,13 @@ NoPrefixCache::~NoPrefixCache() {
 }
 
 std::optional<NamespaceId> NoPrefixCache::try_open_namespace(const NamespaceDigest& digest) {
-  return namespaces_.try_open(digest);
+  const std::optional<NamespaceId> ns = namespaces_.try_open(digest);
+  if (ns.has_value()) return ns;
+  return namespaces_.try_rename(digest, [](NamespaceId) { return true; });
+}
+
+void NoPrefixCache::close_namespace(NamespaceId ns) {
+  namespaces_.close(ns);
 }
 
 PrefixProbe NoPrefixCache::probe(NamespaceId ns, std::span<const TokenId>) const {

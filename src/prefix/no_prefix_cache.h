@@ -27,6 +27,7 @@ class NoPrefixCache final : public PrefixCache {
   std::int64_t page_size() const override { return page_size_; }
   bool shares() const override { return false; }
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) override;
+  void close_namespace(NamespaceId ns) override;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,

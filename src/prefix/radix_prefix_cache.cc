@@ -57,9 +57,22 @@ RadixPrefixCache::~RadixPrefixCache() {
 }
 
 std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceDigest& digest) {
-  const std::optional<NamespaceId> ns = namespaces_.try_open(digest);
+  constexpr std::int64_t kPagesAtOnce = 64;
+  std::optional<NamespaceId> ns = namespaces_.try_open(digest);
   if (ns.has_value() && ns->index() == roots_.size()) roots_.push_back(tree_.add_root(now_));
+  const auto is_empty = [this](NamespaceId candidate) {
+    const RadixNode& root = tree_.node(roots_[candidate.index()]);
+    return root.children == 0 && root.lock_count == 0;
+  };
+  while (!ns.has_value() && !namespaces_.all_open()) {
+    ns = namespaces_.try_rename(digest, is_empty);
+    if (!ns.has_value() && evict(kPagesAtOnce).empty()) break;
+  }
   return ns;
+}
+
+void RadixPrefixCache::close_namespace(NamespaceId ns) {
+  namespaces_.close(ns);
 }
 
 PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {

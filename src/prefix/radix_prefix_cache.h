@@ -38,6 +38,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::int64_t page_size() const override { return tree_.page_size(); }
   bool shares() const override { return true; }
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) override;
+  void close_namespace(NamespaceId ns) override;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,

@@ -267,6 +267,56 @@ TEST(RadixPrefixCache, ANamespaceIsOpenedOnceAndTheirNumberIsBounded) {
   EXPECT_EQ(f.cache->try_open_namespace(digest_of(0)), f.ns);
 }
 
+TEST(RadixPrefixCache, AClosedNamespaceKeepsItsPagesUntilItsNameIsNeeded) {
+  PrefixFixture f;  // at most 4
+  const NamespaceId one = *f.cache->try_open_namespace(digest_of(1));
+  f.begin_in(one, {1, 2}).reset();
+  f.cache->close_namespace(one);
+  EXPECT_EQ(f.cache->try_open_namespace(digest_of(1)), one);
+  EXPECT_EQ(f.cache->match(one, Tokens{1, 2}).tokens(), 2);
+}
+
+TEST(RadixPrefixCache, AClosedAndEmptyNamespaceGivesItsName) {
+  PrefixFixture f;
+  const NamespaceId one = *f.cache->try_open_namespace(digest_of(1));
+  for (const int byte : {2, 3}) EXPECT_TRUE(f.cache->try_open_namespace(digest_of(byte)));
+  f.cache->close_namespace(one);
+  EXPECT_EQ(f.cache->try_open_namespace(digest_of(4)), one);
+  EXPECT_EQ(f.cache->try_open_namespace(digest_of(1)), std::nullopt);  // all are open again
+}
+
+TEST(RadixPrefixCache, WhereNoClosedNamespaceIsEmptyTheColdestPagesGo) {
+  PrefixFixture f;
+  std::vector<NamespaceId> closed;
+  for (const int byte : {1, 2, 3}) {
+    closed.push_back(*f.cache->try_open_namespace(digest_of(byte)));
+    f.begin_in(closed.back(), {1, 2}).reset();
+    f.cache->close_namespace(closed.back());
+  }
+  const NamespaceId fresh = *f.cache->try_open_namespace(digest_of(4));
+  EXPECT_EQ(f.cache->probe(fresh, Tokens{1, 2}).matched_tokens, 0);  // nothing of another's
+  f.begin_in(fresh, {1, 2}).reset();
+  EXPECT_EQ(f.cache->probe(fresh, Tokens{1, 2}).matched_tokens, 2);
+}
+
+TEST(RadixPrefixCache, ANamespaceUnderALockKeepsItsName) {
+  PrefixFixture f;
+  const NamespaceId one = *f.cache->try_open_namespace(digest_of(1));
+  for (const int byte : {2, 3}) EXPECT_TRUE(f.cache->try_open_namespace(digest_of(byte)));
+  const PrefixLock lock = f.begin_in(one, {1, 2});
+  f.cache->close_namespace(one);
+  EXPECT_EQ(f.cache->try_open_namespace(digest_of(4)), std::nullopt);
+  EXPECT_EQ(f.cache->match(one, Tokens{1, 2}).tokens(), 2);
+}
+
+TEST(RadixPrefixCacheDeathTest, ANamespaceIsClosedAsOftenAsOpened) {
+  PrefixFixture f;
+  EXPECT_EQ(f.cache->try_open_namespace(digest_of(0)), f.ns);
+  f.cache->close_namespace(f.ns);
+  f.cache->close_namespace(f.ns);
+  EXPECT_DEATH(f.cache->close_namespace(f.ns), "closed as often as opened");
+}
+
 TEST(RadixPrefixCache, EqualEpochsMeanThatAProbeStillHolds) {
   PrefixFixture f;
   const std::uint64_t empty = f.cache->epoch();
