@@ -214,10 +214,9 @@ void attend_tile(const Work& work, const Part& part, std::int64_t head) {
 template <typename T>
 void score_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch) {
   for (std::int64_t key = 0; key < part.keys; key += kDecodeKeys) {
+    const KeyRows rows(part.k, part.offsets + key, part.keys - key);
     for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-      DecodeKeys keys = {{part.k + head * part.head_bytes, part.offsets + key, work.head_dim}};
-      keys.keys = std::min(kDecodeKeys, part.keys - key);
-      keys.queries = work.queries;
+      const HeadKeys keys = {rows, head * part.head_bytes, work.head_dim, work.queries};
       score_row<T>(keys, work.scratch.queries + head * work.queries * work.head_dim,
                    scores_of(work, head * work.queries) + key, prefetch);
     }

@@ -13,12 +13,11 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "attention/attention_kernel.h"
 #include "attention/pack_kv-inl.h"
 #include "attention/row_prefetch.h"
-#include "device/load_f32-inl.h"
+#include "attention/value_columns-inl.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,7 +41,29 @@ constexpr int value_vectors(int queries) {
   return queries <= 2 ? 4 : (kManyRegisters ? 16 : 8) / queries;
 }
 
-// Up to kDecodeKeys keys of a partition.
+// The rows of K of up to kDecodeKeys keys, found once for all heads. A key that does not exist has
+// the row of the last one that does: its scores are never used.
+struct KeyRows {
+  KeyRows(const std::byte* first_head, const std::int64_t* offsets, std::int64_t keys_there)
+      : keys(std::min(kDecodeKeys, keys_there)) {
+    for (std::int64_t key = 0; key < kDecodeKeys; ++key) {
+      begins[key] = first_head + offsets[std::min(key, keys - 1)];
+    }
+  }
+
+  std::int64_t keys = 0;
+  const std::byte* begins[std::size_t{kDecodeKeys}];  // where the task's first head begins
+};
+
+// One head of them.
+struct HeadKeys {
+  const KeyRows& rows;
+  std::int64_t head_bytes = 0;  // from a row's begin
+  std::int64_t head_dim = 0;
+  std::int64_t queries = 0;  // at most as many as the kernel computes
+};
+
+// V of up to kDecodeKeys keys of a partition, one head.
 struct DecodeKeys {
   RowSource source;
   std::int64_t keys = 0;
@@ -53,8 +74,7 @@ struct DecodeKeys {
 // The optimiser may not carry `rows` in registers from before this point to after it. There are
 // more of them than general registers; without this, GCC parks them in vector registers, and each
 // use then costs a move through the port that the multiplications need.
-template <typename T>
-HWY_INLINE void leave_in_memory(const T* const* rows) {
+HWY_INLINE void leave_in_memory(const std::byte* const* rows) {
   asm volatile("" : : "r"(rows) : "memory");
 }
 
@@ -67,28 +87,30 @@ HWY_INLINE void bring_near(const T* const* rows, int count, std::int64_t dim) {
   }
 }
 
-// sums += q · k for kWords words of each of kGroups × kLanes rows, from dimension `dim` on.
+// sums += q · k for kWords words of each of kGroups × kLanes rows, from dimension `dim` of the head
+// on, which begins at dimension `first_dim` of the row.
 template <typename T, int kWords, int kGroups, int kQueries>
-HWY_INLINE void score_words(const T* const* rows, const float* q, std::int64_t head_dim,
-                            std::int64_t dim,
+HWY_INLINE void score_words(const T* const* rows, std::int64_t first_dim, const float* q,
+                            std::int64_t head_dim, std::int64_t dim,
                             Floats (&sums)[std::size_t{kGroups}][std::size_t{kQueries}],
                             PrefetchCursor& cursor) {
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr int kElements = static_cast<int>(4 / sizeof(T));
   constexpr int kRows = static_cast<int>(kGroups * kLanes);
   constexpr int kNearRows = kRows / kWords;  // brought near with each word
-  const bool line_begins = dim * static_cast<std::int64_t>(sizeof(T)) % kLineBytes == 0;
+  const bool line_begins =
+      (first_dim + dim) * static_cast<std::int64_t>(sizeof(T)) % kLineBytes == 0;
   Words words[std::size_t{kGroups}][std::size_t{kWords}];
   STEMMA_UNROLL
   for (int group = 0; group < kGroups; ++group) {
-    load_words(rows + group * kLanes, dim, words[group]);
+    load_words(rows + group * kLanes, first_dim + dim, words[group]);
   }
   STEMMA_UNROLL
   for (int word = 0; word < kWords; ++word) {
     // As many lines as one word of every row fills.
     STEMMA_UNROLL
     for (int line = word * kRows / 16; line < (word + 1) * kRows / 16; ++line) cursor.step();
-    if (line_begins) bring_near(rows + word * kNearRows, kNearRows, dim);
+    if (line_begins) bring_near(rows + word * kNearRows, kNearRows, first_dim + dim);
     Floats dims[std::size_t{kGroups}][std::size_t{kElements}];
     STEMMA_UNROLL
     for (int group = 0; group < kGroups; ++group) {
@@ -112,30 +134,31 @@ HWY_INLINE void score_words(const T* const* rows, const float* q, std::int64_t h
 // scores[query][key] = q[query] · k[key].   q [queries, head_dim], scores [queries, kPartitionKeys]
 // Reads and writes padded queries too.
 template <typename T, int kQueries>
-HWY_NOINLINE void score_row(const DecodeKeys& part, const float* q, float* scores,
+HWY_NOINLINE void score_row(const HeadKeys& part, const float* q, float* scores,
                             RowPrefetch& prefetch) {
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr int kGroups = groups_together(kQueries);
   constexpr FloatTag d;
   constexpr std::int64_t kDims = kWordsTogether * static_cast<int>(4 / sizeof(T));
-  const std::int64_t head_dim = part.source.head_dim;
+  const std::int64_t head_dim = part.head_dim;
+  const std::int64_t first_dim = part.head_bytes / static_cast<std::int64_t>(sizeof(T));
   PrefetchCursor cursor(prefetch);
-  for (std::int64_t key = 0; key < part.keys; key += kGroups * kLanes) {
-    const T* rows[static_cast<std::size_t>(kGroups * kLanes)];
+  for (std::int64_t key = 0; key < part.rows.keys; key += kGroups * kLanes) {
+    const T* const* const rows = reinterpret_cast<const T* const*>(part.rows.begins + key);
     Floats sums[std::size_t{kGroups}][std::size_t{kQueries}];
     STEMMA_UNROLL
     for (int group = 0; group < kGroups; ++group) {
-      find_rows(part.source, key + group * kLanes, part.keys, rows + group * kLanes);
       STEMMA_UNROLL
       for (int query = 0; query < kQueries; ++query) sums[group][query] = hn::Zero(d);
     }
     std::int64_t dim = 0;
     for (; dim + kDims <= head_dim; dim += kDims) {
-      leave_in_memory(rows);
-      score_words<T, kWordsTogether, kGroups, kQueries>(rows, q, head_dim, dim, sums, cursor);
+      leave_in_memory(part.rows.begins);
+      score_words<T, kWordsTogether, kGroups, kQueries>(rows, first_dim, q, head_dim, dim, sums,
+                                                        cursor);
     }
     for (; dim < head_dim; dim += kDimsInStep<T>) {
-      score_words<T, 4, kGroups, kQueries>(rows, q, head_dim, dim, sums, cursor);
+      score_words<T, 4, kGroups, kQueries>(rows, first_dim, q, head_dim, dim, sums, cursor);
     }
     STEMMA_UNROLL
     for (int group = 0; group < kGroups; ++group) {
@@ -146,57 +169,6 @@ HWY_NOINLINE void score_row(const DecodeKeys& part, const float* q, float* score
     }
   }
 }
-
-// kVectors vectors of consecutive dimensions. Those of a row of bf16 are taken in pairs, the even
-// dimensions and the odd ones: one load and no shuffle for two vectors.
-template <typename T, int kVectors, class Tag>
-struct Columns {
-  using Vec = hwy::HWY_NAMESPACE::Vec<Tag>;
-  using Vectors = Vec[std::size_t{kVectors}];
-  static constexpr auto kStep = static_cast<std::int64_t>(hwy::HWY_NAMESPACE::MaxLanes(Tag()));
-  static constexpr bool kPairs =
-      std::is_same_v<T, BFloat16> && std::is_same_v<Tag, FloatTag> && kVectors % 2 == 0;
-
-  static HWY_INLINE void load_row(const T* from, Vectors& out) {
-    if constexpr (kPairs) {
-      STEMMA_UNROLL
-      for (int v = 0; v < kVectors; v += 2) {
-        const auto* const words = reinterpret_cast<const std::uint32_t*>(from + v * kStep);
-        Floats pair[2];
-        widen_words(hwy::HWY_NAMESPACE::LoadU(WordTag(), words), from, pair);
-        out[v] = pair[0];
-        out[v + 1] = pair[1];
-      }
-    } else {
-      STEMMA_UNROLL
-      for (int v = 0; v < kVectors; ++v) out[v] = load_f32(Tag(), from + v * kStep);
-    }
-  }
-
-  static HWY_INLINE void load_sums(const float* from, Vectors& out) {
-    namespace hn = hwy::HWY_NAMESPACE;
-    STEMMA_UNROLL
-    for (int v = 0; v < kVectors; v += kPairs ? 2 : 1) {
-      if constexpr (kPairs) {
-        hn::LoadInterleaved2(Tag(), from + v * kStep, out[v], out[v + 1]);
-      } else {
-        out[v] = hn::LoadU(Tag(), from + v * kStep);
-      }
-    }
-  }
-
-  static HWY_INLINE void store_sums(const Vectors& sums, float* to) {
-    namespace hn = hwy::HWY_NAMESPACE;
-    STEMMA_UNROLL
-    for (int v = 0; v < kVectors; v += kPairs ? 2 : 1) {
-      if constexpr (kPairs) {
-        hn::StoreInterleaved2(sums[v], sums[v + 1], Tag(), to + v * kStep);
-      } else {
-        hn::StoreU(sums[v], Tag(), to + v * kStep);
-      }
-    }
-  }
-};
 
 // sums[query][dim] += weights[query] · v[.][dim] for the kVectors vectors of dimensions from
 // `column` on. Tag: a whole vector or half of one.
@@ -266,7 +238,7 @@ HWY_NOINLINE void sum_row(const DecodeKeys& part, const float* weights, float* s
 }
 
 template <typename T>
-void score_row(const DecodeKeys& part, const float* q, float* scores, RowPrefetch& prefetch) {
+void score_row(const HeadKeys& part, const float* q, float* scores, RowPrefetch& prefetch) {
   if (part.queries > 4) return score_row<T, 8>(part, q, scores, prefetch);
   if (part.queries > 2) return score_row<T, 4>(part, q, scores, prefetch);
   if (part.queries > 1) return score_row<T, 2>(part, q, scores, prefetch);
