@@ -55,14 +55,17 @@ Result<std::int64_t> parse_capacity(const std::string& text) {
 
 Result<std::vector<Lane>> open_lanes(const ReplayFlags& flags) {
   std::vector<Lane> lanes;
+  std::optional<std::int64_t> pages_in_trace;  // once it is asked for
   for (const std::string& policy : flags.policies) {
     for (const std::string& capacity : flags.capacities) {
       Lane lane;
       lane.options.policy = policy;
       lane.unlimited = capacity == "unlimited";
       if (lane.unlimited) {
-        STEMMA_ASSIGN_OR_RETURN(lane.options.capacity_pages, count_pages(flags));
-        lane.options.capacity_pages = std::max<std::int64_t>(lane.options.capacity_pages, 1);
+        if (!pages_in_trace.has_value()) {
+          STEMMA_ASSIGN_OR_RETURN(pages_in_trace, count_pages(flags));
+        }
+        lane.options.capacity_pages = std::max<std::int64_t>(*pages_in_trace, 1);
       } else {
         STEMMA_ASSIGN_OR_RETURN(lane.options.capacity_pages, parse_capacity(capacity));
       }

@@ -2,7 +2,8 @@
 // one reading.
 //
 // Thread:     main.
-// Memory:     one cache for each pair of policy and capacity.
+// Memory:     one cache for each pair of policy and capacity; the whole trace if a policy is a
+//             bound that knows it.
 // Cost:       the trace is read once (twice if a capacity is unlimited).
 // Not here:   what a replay does (replay/).
 #pragma once

@@ -2,8 +2,9 @@
 // nobody holds open can be given to another digest.
 //
 // Thread:     engine thread only.
-// Memory:     about 80 bytes a namespace that was ever opened, at most `namespaces_max`.
-// Cost:       opening is a binary search, and a shift of the sorted list where it is new.
+// Memory:     about 90 bytes an id that was ever given, at most `namespaces_max` of them.
+// Cost:       opening is a binary search, and a shift of the sorted list where it is new; giving an
+//             id to another digest looks at ids until one is free.
 // Not here:   what a digest is made of (namespace_digest), the tree's roots (radix_prefix_cache).
 #pragma once
 

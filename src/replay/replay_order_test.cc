@@ -6,12 +6,11 @@
 
 #include "base/prng.h"
 #include "prefix/prefix_twins.h"
+#include "replay/replayer.h"
 #include "replay/trace_reader.h"
 
 namespace stemma {
 namespace {
-
-constexpr std::int64_t kTokensPerPage = 2;  // the halves of a 64-bit hash
 
 using Trace = std::vector<TraceRequest>;
 
@@ -35,20 +34,13 @@ Trace conversations(std::uint64_t seed, int requests) {
   return trace;
 }
 
-PrefixTwins::Tokens tokens_of(const TraceRequest& request) {
-  PrefixTwins::Tokens tokens;
-  for (const std::int64_t hash : request.page_hashes) {
-    tokens.push_back(static_cast<TokenId>(hash & 0xFFFFFFFF));
-    tokens.push_back(static_cast<TokenId>(hash >> 32));
-  }
-  return tokens;
-}
-
 // Serves a request in both twins, as Replayer::feed does; returns how many pages had to go.
 std::int64_t serve(PrefixTwins& twins, const TraceRequest& request, std::int32_t priority) {
-  twins.match(0, tokens_of(request));
+  PrefixTwins::Tokens tokens;
+  make_replay_tokens(request, tokens);
+  twins.match(0, std::move(tokens));
   const auto pages = std::ssize(request.page_hashes);
-  const std::int64_t missing = pages - twins.held(0).lock.tokens() / kTokensPerPage;
+  const std::int64_t missing = pages - twins.held(0).lock.tokens() / kReplayPageTokens;
   const std::int64_t short_pages = std::max<std::int64_t>(0, missing - twins.free_pages());
   if (short_pages > 0) twins.evict(short_pages);
   twins.insert(0, missing, priority);
@@ -60,7 +52,7 @@ class ReplayOrder : public testing::TestWithParam<const char*> {
  protected:
   void expect_same_victims(const Trace& trace, std::int64_t capacity_pages) {
     PrefixTwins twins(
-        {.page_size = kTokensPerPage, .pages = capacity_pages, .eviction = GetParam()});
+        {.page_size = kReplayPageTokens, .pages = capacity_pages, .eviction = GetParam()});
     Prng random(3);
     std::int64_t evicted_pages = 0;
     for (std::size_t i = 0; i < trace.size(); ++i) {

@@ -8,13 +8,13 @@
 
 namespace stemma {
 
-namespace {
-
-// A page is named by a 64-bit hash and a token has 32 bits: two tokens a page keep every hash
-// exact.
-constexpr std::int64_t kTokensPerPage = 2;
-
-}  // namespace
+void make_replay_tokens(const TraceRequest& request, std::vector<TokenId>& tokens) {
+  tokens.clear();
+  for (const std::int64_t hash : request.page_hashes) {
+    tokens.push_back(static_cast<TokenId>(hash & 0xFFFFFFFF));
+    tokens.push_back(static_cast<TokenId>(hash >> 32));
+  }
+}
 
 Status Replayer::check_capacity(std::int64_t capacity_pages) {
   if (capacity_pages >= 1 && capacity_pages < (std::int64_t{1} << 31)) return {};
@@ -27,7 +27,7 @@ Result<std::unique_ptr<Replayer>> Replayer::open(const ReplayOptions& options) {
   STEMMA_RETURN_IF_ERROR(check_capacity(options.capacity_pages));
   auto replayer = std::make_unique<Replayer>(options.capacity_pages);
   PrefixCacheOptions cache_options{.allocator = replayer->allocator_};
-  cache_options.page_size = kTokensPerPage;
+  cache_options.page_size = kReplayPageTokens;
   cache_options.eviction = options.policy;
   Result<std::unique_ptr<PrefixCache>> cache = make_prefix_cache("radix", cache_options);
   if (!cache.ok()) return Error{cache.error().code, "--policy: " + cache.error().detail};
@@ -39,14 +39,10 @@ Result<std::unique_ptr<Replayer>> Replayer::open(const ReplayOptions& options) {
 }
 
 void Replayer::feed(const TraceRequest& request) {
-  tokens_.clear();
-  for (const std::int64_t hash : request.page_hashes) {
-    tokens_.push_back(static_cast<TokenId>(hash & 0xFFFFFFFF));
-    tokens_.push_back(static_cast<TokenId>(hash >> 32));
-  }
+  make_replay_tokens(request, tokens_);
   const auto pages = static_cast<std::int64_t>(request.page_hashes.size());
   PrefixLock lock = cache_->match(namespace_id_, tokens_);
-  const std::int64_t hit_pages = lock.tokens() / kTokensPerPage;
+  const std::int64_t hit_pages = lock.tokens() / kReplayPageTokens;
   ++report_.requests;
   report_.lookup_pages += pages;
   report_.hit_pages += hit_pages;
@@ -59,7 +55,7 @@ void Replayer::feed(const TraceRequest& request) {
   const std::int64_t got = std::min(wanted, allocator_.free_pages());
   std::optional<OwnedPages> fresh = allocator_.try_allocate(got);
   STEMMA_CHECK(fresh.has_value(), "free pages can be allocated");
-  const auto resident_tokens = static_cast<std::size_t>((hit_pages + got) * kTokensPerPage);
+  const auto resident_tokens = static_cast<std::size_t>((hit_pages + got) * kReplayPageTokens);
   lock = cache_->insert(std::span(tokens_).first(resident_tokens), std::move(lock),
                         *std::move(fresh), {});
 }

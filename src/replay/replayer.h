@@ -23,6 +23,13 @@
 
 namespace stemma {
 
+// A page is named by a 64-bit hash and a token has 32 bits: two tokens a page keep every hash
+// exact.
+inline constexpr std::int64_t kReplayPageTokens = 2;
+
+// Replaces `tokens` by those of the request's pages.
+void make_replay_tokens(const TraceRequest& request, std::vector<TokenId>& tokens);
+
 struct ReplayOptions {
   std::string policy = "lru";       // an eviction order's name
   std::int64_t capacity_pages = 0;  // at least 1
@@ -61,8 +68,7 @@ class Replayer {
   std::unique_ptr<PrefixCache> cache_;
   NamespaceId namespace_id_;
   ReplayReport report_;
-  std::vector<TokenId>
-      tokens_;  // a request's pages as tokens, two a page: the halves of its 64-bit hash
+  std::vector<TokenId> tokens_;  // of the present request
 };
 
 }  // namespace stemma
