@@ -120,9 +120,10 @@ TEST_P(AttentionBits, DoNotDependOnTheBatchOrThreads) {
 TEST_P(AttentionBits, DoNotDependOnSplittingALongWalk) {
   const std::vector<std::int64_t> tokens = {1500};
   const std::vector<Step> steps = {{{0, 1499}}, {{0, 1}}};
-  for (const std::int64_t kv_heads : {1, 2}) {
+  for (const std::int64_t kv_heads : {1, 2, 3}) {
     AttentionCase test_case;
     test_case.shape.kv_heads = kv_heads;
+    test_case.shape.query_heads = 2 * kv_heads;
     test_case.page_size = 1;
     const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
     for (const int threads : {1, 2, 3, 5}) {

@@ -22,7 +22,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "attention/decode_row-inl.h"
+#include "attention/decode_scores-inl.h"
+#include "attention/decode_sums-inl.h"
 #include "attention/multiply_panels-inl.h"
 #include "attention/online_softmax-inl.h"
 #include "attention/pack_kv-inl.h"
@@ -215,10 +216,12 @@ template <typename T>
 void score_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch) {
   for (std::int64_t key = 0; key < part.keys; key += kDecodeKeys) {
     const KeyRows rows(part.k, part.offsets + key, part.keys - key);
-    for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-      const HeadKeys keys = {rows, head * part.head_bytes, work.head_dim, work.queries};
-      score_row<T>(keys, work.scratch.queries + head * work.queries * work.head_dim,
-                   scores_of(work, head * work.queries) + key, prefetch);
+    for (std::int64_t head = 0; head < work.task.kv_heads;) {
+      const HeadKeys keys = {rows, head * part.head_bytes, part.head_bytes, work.head_dim,
+                             work.queries};
+      head += score_heads<T>(keys, work.task.kv_heads - head,
+                             work.scratch.queries + head * work.queries * work.head_dim,
+                             scores_of(work, head * work.queries) + key, prefetch);
     }
   }
 }
@@ -254,9 +257,20 @@ void attend_decode_row(const Work& work, const Part& part) {
   sum_decode_row<T>(work, part, prefetch);
 }
 
+bool decodes(const Work& work) {
+  return work.task.rows == 1 && work.queries <= kDecodeQueries;
+}
+
+// Nothing was computed during which a task's first stretch of K could have been asked for.
+void ask_for_first_stretch(const Work& work, const Part& part) {
+  RowPrefetch rows = {part.k, part.offsets, std::min(part.keys, kDecodeKeys),
+                      work.task.kv_heads * part.head_bytes};
+  PrefetchCursor(rows).step(rows.rows * ceil_div(rows.row_bytes, kLineBytes));
+}
+
 template <typename T>
 void attend_part(const Work& work, const Part& part) {
-  if (work.task.rows == 1 && work.queries <= kDecodeQueries) {
+  if (decodes(work)) {
     attend_decode_row<T>(work, part);
   } else {
     for (std::int64_t head = 0; head < work.task.kv_heads; ++head) attend_tile<T>(work, part, head);
@@ -308,6 +322,7 @@ void attend_as(const Work& work) {
     part.first_key = partition * kPartitionKeys;
     part.keys = keys_in(work, partition);
     part.next_keys = keys_in(work, partition + 1);
+    if (i == 0 && decodes(work)) ask_for_first_stretch(work, part);
     if (task.partials_or_null != nullptr) {
       part.sums = task.partials_or_null + i * work.queries * work.partial;
       attend_part<T>(work, part);
