@@ -48,8 +48,8 @@ class ParseWatch {
 
 }  // namespace
 
-Result<Json> parse_json_object(std::string_view text, std::string_view file_name,
-                               const JsonLimits& limits) {
+Result<Json> parse_json_value(std::string_view text, std::string_view file_name,
+                              const JsonLimits& limits) {
   const std::string file(file_name);
   if (text.size() > limits.text_bytes_max) {
     return Error{ErrorCode::kTooLarge, file + ": " + std::to_string(text.size()) +
@@ -74,8 +74,14 @@ Result<Json> parse_json_object(std::string_view text, std::string_view file_name
     return Error{ErrorCode::kCorrupt,
                  file + ": key '" + printable(*watch.repeated_key) + "' appears twice"};
   }
+  return parsed;
+}
+
+Result<Json> parse_json_object(std::string_view text, std::string_view file_name,
+                               const JsonLimits& limits) {
+  STEMMA_ASSIGN_OR_RETURN(Json parsed, parse_json_value(text, file_name, limits));
   if (!parsed.is_object()) {
-    return Error{ErrorCode::kCorrupt, file + ": must be a JSON object"};
+    return Error{ErrorCode::kCorrupt, std::string(file_name) + ": must be a JSON object"};
   }
   return parsed;
 }

@@ -25,8 +25,12 @@ struct JsonLimits {
   int depth_max = 16;  // of nested objects and arrays
 };
 
-// Parses an object. kTooLarge above the limits; kCorrupt, with the byte, if it is not strict JSON,
-// repeats a key or is not an object. `file_name` is for errors only.
+// Parses any value. kTooLarge above the limits; kCorrupt, with the byte, if it is not strict JSON
+// or repeats a key. `file_name` is for errors only.
+Result<nlohmann::json> parse_json_value(std::string_view text, std::string_view file_name,
+                                        const JsonLimits& limits);
+
+// Parses an object; kCorrupt too if the text is another value.
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file_name,
                                          const JsonLimits& limits);
 

@@ -1,108 +1,67 @@
-// TraceReader: the requests of a trace file, one after another.
-//
-// Formats, one JSON object a line:
-//   mooncake      (Mooncake, FAST'25)  `timestamp` (ms), `input_length` and `output_length`
-//                 (tokens), `hash_ids`: one id for each 512 tokens of the input, the last ones
-//                 possibly fewer. Equal ids mean equal prefixes up to and including that piece.
-//   qwen-bailian  (Alibaba, anonymised usage traces of Bailian)  the same fields, `timestamp` in
-//                 seconds and 16 tokens an id; what else a line holds is not read.
-//   prompts       full text: `input`, `output` (may be absent), `timestamp` in microseconds, as in
-//                 LMCache's agent traces. A token is a character here, a page the next 64 of them;
-//                 what is left at the end is no page.
+// TraceReader: the requests of a trace file, one after another, in any format (trace_format).
 //
 // Thread:     one thread a reader.
-// Memory:     one line at a time, at most kTraceLineBytesMax, and 20 MiB; a trace of any length.
+// Memory:     one line at a time, at most kTraceLineBytesMax, and what the checks remember; a trace
+//             of any length.
 // Cost:       parsing, about 100 MB/s.
-// Not here:   what is done with the requests (replayer).
+// Not here:   several files as one trace (trace_merge), what is done with the requests (replayer).
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "replay/line_reader.h"
+#include "replay/trace_consistency.h"
+#include "replay/trace_format.h"
+#include "replay/trace_parser.h"
+#include "replay/trace_request.h"
 #include "stemma/result.h"
 
 namespace stemma {
 
-// A line longer than this is refused: no request of a real trace comes near.
-inline constexpr std::size_t kTraceLineBytesMax = std::size_t{4} << 20;
-
-// One request of a trace.
-struct TraceRequest {
-  double timestamp_ms = 0;
-  std::int64_t input_tokens = 0;
-  std::int64_t output_tokens = 0;
-  std::vector<std::int64_t> page_hashes;  // one for each page of the input, in order
-};
-
-struct TraceFormat {
-  std::string_view name;
-  std::int64_t page_tokens = 0;  // of one page: that an id stands for, or that text is cut into
-  double ms_per_time_unit = 0;
-  bool of_text = false;
-};
-
-// kNotFound for any other name, listing the known ones.
-Result<TraceFormat> find_trace_format(std::string_view name);
-
-// Reads one line. `where` ("FILE:LINE") is for errors only.
+// Reads one line of a format in which a line is a request. `where` ("FILE:LINE") is for errors
+// only.
 Result<TraceRequest> parse_trace_line(std::string_view line, const TraceFormat& format,
                                       std::string_view where);
 
-// What must hold from one request to the next: time does not go back, and an id has one prefix. The
-// latter is checked for the 2^20 places that ids fall into, each of which remembers the last id
-// that fell there.
-class TraceConsistency {
- public:
-  TraceConsistency();
-
-  // Whether `request` may follow those before it; an error names the field.
-  Status check(const TraceRequest& request, std::string_view where);
-
- private:
-  struct Place {
-    std::int64_t id = -1;
-    std::int64_t id_before = -1;  // in the prefix; -1 at its begin
-  };
-
-  std::vector<Place> places_;
-  double latest_ms_ = 0;
-  bool any_ = false;
-};
-
 class TraceReader {
  public:
-  // kNotFound if there is no such file or no such format; the latter lists the known ones. With
-  // skip_bad, lines that are wrong are counted and left out.
-  static Result<TraceReader> open(const std::string& path, const std::string& format,
+  // kNotFound if there is no such file; else the error names the flag that is wrong. `places` are
+  // those of TraceConsistency. Requests come as they stand in the file, even if their order is not
+  // to be checked (reorder_requests).
+  static Result<TraceReader> open(const std::string& path, const TraceOptions& options,
+                                  std::size_t places = TraceConsistency::kPlaces);
+  // The same by name; kNotFound for an unknown format, listing the known ones.
+  static Result<TraceReader> open(const std::string& path, std::string_view format,
                                   bool skip_bad = false);
 
   // Reads the next request. False at the end of the file. An error names file, line and field, and
   // ends the reading.
   Result<bool> next(TraceRequest& request);
 
-  // Tokens that one page of this format stands for.
-  std::int64_t page_tokens() const noexcept { return format_.page_tokens; }
+  // "FILE:LINE", of the last line read.
+  std::string where() const { return lines_.path() + ":" + std::to_string(lines_.line_number()); }
+  // Tokens that one page stands for; 0 as long as the file has not said it.
+  std::int64_t page_tokens() const { return parser_->page_tokens(); }
   // Lines left out so far.
   std::int64_t skipped_lines() const noexcept { return skipped_lines_; }
 
  private:
-  TraceReader(std::string path, std::ifstream file, const TraceFormat& format, bool skip_bad);
+  TraceReader(LineReader lines, std::unique_ptr<TraceParser> parser, const TraceOptions& options,
+              std::size_t places);
 
-  // One line that holds something; false at the end of the file.
-  Result<bool> next_line(std::string_view& line);
-  Status read_request(std::string_view line, TraceRequest& request);
-  std::string where() const { return path_ + ":" + std::to_string(line_number_); }
+  // Hands the next line to the parser. False at the end of the file.
+  Result<bool> read_line();
+  // An error that ends the reading, or one more line left out.
+  Status leave_out(Error error);
 
-  std::string path_;
-  std::ifstream file_;
-  TraceFormat format_;
+  LineReader lines_;
+  std::unique_ptr<TraceParser> parser_;
   bool skip_bad_;
-  std::vector<char> line_;  // of the largest allowed length
   TraceConsistency consistency_;
-  std::int64_t line_number_ = 0;
+  bool ended_ = false;
   std::int64_t skipped_lines_ = 0;
 };
 

@@ -1,0 +1,45 @@
+#include "replay/hash_ids_parser.h"
+
+#include <utility>
+
+#include "replay/trace_fields.h"
+
+namespace stemma {
+
+namespace {
+
+struct FieldNames {
+  std::string_view timestamp;
+  std::string_view input_tokens;
+  std::string_view output_tokens;
+  std::string_view hashes;
+};
+constexpr FieldNames kLongNames = {"timestamp", "input_length", "output_length", "hash_ids"};
+constexpr FieldNames kShortNames = {"ts", "il", "ol", "bh"};
+
+}  // namespace
+
+HashIdsParser::HashIdsParser(const TraceOptions& options)
+    : format_(options.format),
+      page_tokens_(options.page_tokens != 0 ? options.page_tokens : options.format.page_tokens) {}
+
+Status HashIdsParser::take(std::string_view line, std::string_view where) {
+  STEMMA_ASSIGN_OR_RETURN(const nlohmann::json object,
+                          parse_json_object(line, where, kTraceLineLimits));
+  const FieldNames& names = format_.short_names ? kShortNames : kLongNames;
+  const HashForms forms = format_.short_names ? HashForms::kIntegersAndTexts : HashForms::kIntegers;
+  JsonFields fields(object, where);
+  TraceRequest request;
+  STEMMA_ASSIGN_OR_RETURN(const double time, read_trace_time(fields.find_or_null(names.timestamp),
+                                                             where, names.timestamp));
+  request.timestamp_ms = time * format_.ms_per_time_unit;
+  request.input_tokens = fields.integer(names.input_tokens, kTraceTokens, std::nullopt);
+  request.output_tokens = fields.integer(names.output_tokens, kTraceTokens, std::nullopt);
+  STEMMA_RETURN_IF_ERROR(fields.status());
+  STEMMA_ASSIGN_OR_RETURN(request.page_hashes, read_trace_hashes(fields.find_or_null(names.hashes),
+                                                                 forms, where, names.hashes));
+  ready_ = std::move(request);
+  return {};
+}
+
+}  // namespace stemma

@@ -1,0 +1,149 @@
+// TraceMerge: several files as one trace in the order of time.
+#include "replay/trace_merge.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace stemma {
+namespace {
+
+std::string line_of(int timestamp, int id) {
+  return R"({"timestamp": )" + std::to_string(timestamp) +
+         R"(, "input_length": 1, "output_length": 1, "hash_ids": [)" + std::to_string(id) + "]}\n";
+}
+
+class Merge : public testing::Test {
+ protected:
+  Merge() { options_.format = *find_trace_format("mooncake"); }
+
+  std::string write(const std::string& text) {
+    const std::string path =
+        testing::TempDir() + "stemma_trace_merge_test_" + std::to_string(paths_.size()) + ".jsonl";
+    std::ofstream(path, std::ios::binary) << text;
+    paths_.push_back(path);
+    return path;
+  }
+
+  std::vector<std::int64_t> read_ids() {
+    Result<TraceMerge> merge = TraceMerge::open(paths_, options_);
+    EXPECT_TRUE(merge.ok());
+    std::vector<std::int64_t> ids;
+    for (TraceRequest request; *merge->next(request);) ids.push_back(request.page_hashes[0]);
+    return ids;
+  }
+
+  TraceOptions options_;
+  std::vector<std::string> paths_;
+};
+
+TEST_F(Merge, GivesTheRequestsOfAllFilesInTheOrderOfTime) {
+  write(line_of(1, 10) + line_of(4, 11) + line_of(9, 12));
+  write(line_of(2, 20));
+  write("");
+  write(line_of(3, 30) + line_of(5, 31));
+  EXPECT_EQ(read_ids(), (std::vector<std::int64_t>{10, 20, 30, 11, 31, 12}));
+}
+
+TEST_F(Merge, GivesRequestsOfOneTimeInTheOrderOfTheFiles) {
+  write(line_of(7, 10) + line_of(7, 11));
+  write(line_of(7, 20));
+  EXPECT_EQ(read_ids(), (std::vector<std::int64_t>{10, 11, 20}));
+}
+
+TEST_F(Merge, NamesTheFileWhoseTimeGoesBack) {
+  write(line_of(1, 10));
+  const std::string wrong = write(line_of(5, 20) + line_of(4, 21));
+  auto merge = *TraceMerge::open(paths_, options_);
+  TraceRequest request;
+  EXPECT_TRUE(*merge.next(request));
+  const Result<bool> more = merge.next(request);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().detail.rfind(wrong + ":2: timestamp: earlier", 0), 0u)
+      << more.error().detail;
+}
+
+TEST_F(Merge, PutsAFileInOrderThatIsALittleOutOfIt) {
+  options_.reorder_requests = 2;
+  write(line_of(3, 10) + line_of(1, 11) + line_of(5, 12) + line_of(4, 13));
+  write(line_of(2, 20));
+  EXPECT_EQ(read_ids(), (std::vector<std::int64_t>{11, 20, 10, 13, 12}));
+}
+
+TEST_F(Merge, NamesTheRequestThatIsTooFarOutOfOrder) {
+  options_.reorder_requests = 2;
+  const std::string wrong = write(line_of(3, 10) + line_of(4, 11) + line_of(1, 12));
+  auto merge = *TraceMerge::open(paths_, options_);
+  TraceRequest request;
+  EXPECT_TRUE(*merge.next(request));
+  const Result<bool> more = merge.next(request);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().detail.rfind(wrong + ":3: timestamp: earlier", 0), 0u)
+      << more.error().detail;
+}
+
+TEST_F(Merge, LeavesRequestsOutThatAreTooFarOutOfOrderWhenAsked) {
+  options_.reorder_requests = 2;
+  options_.skip_bad = true;
+  write(line_of(3, 10) + line_of(4, 11) + line_of(1, 12) + line_of(5, 13));
+  EXPECT_EQ(read_ids(), (std::vector<std::int64_t>{10, 11, 13}));
+}
+
+TEST_F(Merge, CountsTheLinesLeftOutInAllFiles) {
+  options_.skip_bad = true;
+  write("{\n" + line_of(1, 10));
+  write(line_of(2, 20) + "{\n{\n");
+  auto merge = *TraceMerge::open(paths_, options_);
+  TraceRequest request;
+  while (*merge.next(request)) {
+  }
+  EXPECT_EQ(merge.skipped_lines(), 3);
+}
+
+TEST_F(Merge, KnowsTheTokensOfAPage) {
+  write(line_of(1, 10));
+  auto merge = *TraceMerge::open(paths_, options_);
+  EXPECT_EQ(merge.page_tokens(), 512);
+}
+
+TEST_F(Merge, WantsFilesThatAreThere) {
+  EXPECT_FALSE(TraceMerge::open({}, options_).ok());
+  write(line_of(1, 10));
+  paths_.push_back("/nonexistent/trace");
+  const auto merge = TraceMerge::open(paths_, options_);
+  ASSERT_FALSE(merge.ok());
+  EXPECT_EQ(merge.error().detail, "cannot open trace /nonexistent/trace");
+}
+
+// The 70 files of ../shared/data/traces/agent_prompts.tar.zst, each agent's run one of them.
+TEST_F(Merge, OfAgentsRunsHoldsThePagesThatAreKnown) {
+  const std::string archive =
+      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/agent_prompts.tar.zst";
+  if (!std::filesystem::exists(archive)) GTEST_SKIP() << archive << " is absent";
+  const std::string folder = testing::TempDir() + "stemma_trace_merge_agents";
+  std::filesystem::create_directories(folder);
+  const std::string unpack = "zstd -dc '" + archive + "' | tar -x -C '" + folder + "'";
+  ASSERT_EQ(std::system(unpack.c_str()), 0);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".jsonl") paths_.push_back(entry.path());
+  }
+  options_.format = *find_trace_format("prompts");
+  options_.reorder_requests = 64;  // they were written as requests ended
+  auto merge = *TraceMerge::open(paths_, options_);
+  std::int64_t requests = 0;
+  std::size_t pages = 0;
+  double latest_ms = 0;
+  for (TraceRequest request; *merge.next(request); ++requests) {
+    EXPECT_GE(request.timestamp_ms, latest_ms);
+    latest_ms = request.timestamp_ms;
+    pages += request.page_hashes.size();
+  }
+  EXPECT_EQ(paths_.size(), 70u);
+  EXPECT_EQ(requests, 1'619);
+  EXPECT_EQ(pages, 247'466u);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace stemma
