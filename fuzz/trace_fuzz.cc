@@ -31,7 +31,8 @@ void read_all(std::string_view text, const stemma::TraceOptions& options) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(bytes), size);
-  for (const char* name : {"mooncake", "qwen-bailian", "block-hash", "prompts", "kv-events"}) {
+  for (const char* name :
+       {"mooncake", "qwen-bailian", "block-hash", "prompts", "kv-events", "capture"}) {
     stemma::TraceOptions options;
     options.format = *stemma::find_trace_format(name);
     if (options.format.short_names) options.page_tokens = 16;

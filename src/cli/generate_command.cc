@@ -41,6 +41,9 @@ GenerateCommand::GenerateCommand(CLI::App& app)
   add_cache_flags();
   command_->add_option("--logits", flags_.logits,
                        "write the logits of every output token to FILE (safetensors, f32)");
+  command_->add_option("--capture", flags_.capture,
+                       "write a trace of the requests to FILE, for `stemma replay --format "
+                       "capture`: hashes, no text");
   command_->add_flag("--json", flags_.json, "one JSON object a request, then a summary");
 }
 
@@ -137,6 +140,14 @@ Result<ServedModelOptions> GenerateCommand::model_options() const {
   return options;
 }
 
+Result<std::optional<CaptureWriter>> GenerateCommand::open_capture() const {
+  if (flags_.capture.empty()) return std::optional<CaptureWriter>();
+  STEMMA_ASSIGN_OR_RETURN(const CaptureSalt salt, make_capture_salt());
+  STEMMA_ASSIGN_OR_RETURN(CaptureWriter writer,
+                          CaptureWriter::create(flags_.capture, flags_.page_size, salt));
+  return std::optional<CaptureWriter>(std::move(writer));
+}
+
 Status GenerateCommand::run() {
   STEMMA_ASSIGN_OR_RETURN(const std::vector<PromptLine> prompts, read_prompts());
   STEMMA_ASSIGN_OR_RETURN(ServedModelOptions options, model_options());
@@ -147,9 +158,11 @@ Status GenerateCommand::run() {
   LogitsRecorder recorder(model->runner());
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                           model->open_engine(flags_.logits.empty() ? nullptr : &recorder));
-  GenerationRun run(*model, *engine, flags_);
+  STEMMA_ASSIGN_OR_RETURN(std::optional<CaptureWriter> capture, open_capture());
+  GenerationRun run(*model, *engine, flags_, capture.has_value() ? &*capture : nullptr);
   STEMMA_RETURN_IF_ERROR(run.submit(prompts));
   STEMMA_RETURN_IF_ERROR(run.finish(std::cout));
+  if (capture.has_value()) STEMMA_RETURN_IF_ERROR(capture->close());
   if (!flags_.logits.empty()) return recorder.write(flags_.logits);
   return {};
 }

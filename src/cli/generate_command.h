@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/prompts_file.h"
 #include "engine/served_model.h"
+#include "replay/capture_writer.h"
 
 namespace stemma {
 
@@ -38,6 +39,7 @@ struct GenerateFlags {
   std::int64_t concurrency = 16;
   std::int64_t chunk_tokens = 512;
   std::string logits;
+  std::string capture;
   bool json = false;
 };
 
@@ -52,6 +54,7 @@ class GenerateCommand final : public Command {
   void add_cache_flags();
   Result<std::vector<PromptLine>> read_prompts() const;
   Result<ServedModelOptions> model_options() const;
+  Result<std::optional<CaptureWriter>> open_capture() const;
 
   GenerateFlags flags_;
   CLI::App* command_;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/prng.h"
 
 namespace stemma {
@@ -23,6 +22,8 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
   answers_.reserve(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     Result<RequestSpec> spec = spec_of(prompts[i]);
+    std::vector<TokenId> prompt;
+    if (spec.ok() && capture_or_null_ != nullptr) prompt = spec->prompt;
     Result<RequestId> id = spec.ok() ? engine_.submit(std::move(spec).value())
                                      : Result<RequestId>(std::move(spec).error());
     if (!id.ok()) {
@@ -31,6 +32,8 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
       return Error{id.error().code, where + ": " + id.error().detail};
     }
     answers_.push_back({.request = *id,
+                        .prompt = std::move(prompt),
+                        .submitted_ms = ms(clock_.now_us() - begin_us_),
                         .tokens = {},
                         .text = {},
                         .stream = TextGeneration(model_.tokenizer(), flags_.stop),
@@ -63,14 +66,13 @@ Result<RequestSpec> GenerationRun::spec_of(const PromptLine& line) const {
 }
 
 Status GenerationRun::finish(std::ostream& out) {
-  const MonotonicClock clock;
-  const std::int64_t begin_us = clock.now_us();
+  const std::int64_t begin_us = clock_.now_us();
   while (unfinished_ > 0) {
     const StepReport report = engine_.step();
     for (const EngineEvent& event : report.events) take(event);
-    print_ready(out);
+    STEMMA_RETURN_IF_ERROR(print_ready(out));
   }
-  print_summary(out, ms(clock.now_us() - begin_us));
+  print_summary(out, ms(clock_.now_us() - begin_us));
   for (const Answer& answer : answers_) {
     if (answer.finish == FinishReason::kFailed) return answer.error;
   }
@@ -104,7 +106,7 @@ void GenerationRun::end(Answer& answer, FinishReason reason, const RequestStats&
   --unfinished_;
 }
 
-void GenerationRun::print_ready(std::ostream& out) {
+Status GenerationRun::print_ready(std::ostream& out) {
   while (printed_ < answers_.size() && answers_[printed_].finish != FinishReason::kNone) {
     const auto index = static_cast<std::int64_t>(printed_);
     if (flags_.json) {
@@ -113,8 +115,20 @@ void GenerationRun::print_ready(std::ostream& out) {
       print_text(out, answers_[printed_], index);
     }
     out.flush();
+    STEMMA_RETURN_IF_ERROR(capture(answers_[printed_]));
     ++printed_;
   }
+  return {};
+}
+
+// What failed computed no pages that anybody can say.
+Status GenerationRun::capture(const Answer& answer) {
+  if (capture_or_null_ == nullptr || answer.finish == FinishReason::kFailed) return {};
+  return capture_or_null_->write({.timestamp_ms = answer.submitted_ms,
+                                  .namespace_digest = model_.namespace_digest(),
+                                  .prompt = answer.prompt,
+                                  .output = answer.tokens,
+                                  .finish_reason = finish_reason_name(answer.finish)});
 }
 
 void GenerationRun::print_json(std::ostream& out, const Answer& answer, std::int64_t index) const {

@@ -1,5 +1,5 @@
-// GenerationRun: a list of prompts through one engine, each answer printed as soon as all before it
-// are.
+// GenerationRun: a list of prompts through one engine, each answer printed, and captured if that is
+// asked for, as soon as all before it are.
 //
 // Thread:     the engine's.
 // Memory:     one answer a prompt.
@@ -12,27 +12,33 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/generate_command.h"
 #include "engine/text_generation.h"
+#include "replay/capture_writer.h"
 #include "stemma/engine.h"
 
 namespace stemma {
 
 class GenerationRun {
  public:
-  // All three must outlive this.
-  GenerationRun(const ServedModel& model, Engine& engine, const GenerateFlags& flags)
-      : model_(model), engine_(engine), flags_(flags) {}
+  // All must outlive this.
+  GenerationRun(const ServedModel& model, Engine& engine, const GenerateFlags& flags,
+                CaptureWriter* capture_or_null)
+      : model_(model), engine_(engine), flags_(flags), capture_or_null_(capture_or_null) {}
 
   // Checks and submits every prompt before anything is computed; the error names the line.
   Status submit(const std::vector<PromptLine>& prompts);
 
-  // Steps until every request has ended, printing to `out`. Fails if a request failed.
+  // Steps until every request has ended, printing to `out`. Fails if a request failed or the
+  // capture cannot be written.
   Status finish(std::ostream& out);
 
  private:
   struct Answer {
     RequestId request;
+    std::vector<TokenId> prompt;  // only for the capture
+    double submitted_ms = 0;      // since the run began
     std::vector<TokenId> tokens;
     std::string text;
     TextGeneration stream;
@@ -44,7 +50,8 @@ class GenerationRun {
   Result<RequestSpec> spec_of(const PromptLine& line) const;
   void take(const EngineEvent& event);
   void end(Answer& answer, FinishReason reason, const RequestStats& stats);
-  void print_ready(std::ostream& out);
+  Status print_ready(std::ostream& out);
+  Status capture(const Answer& answer);
   void print_json(std::ostream& out, const Answer& answer, std::int64_t index) const;
   void print_text(std::ostream& out, const Answer& answer, std::int64_t index) const;
   void print_summary(std::ostream& out, double total_ms) const;
@@ -52,6 +59,9 @@ class GenerationRun {
   const ServedModel& model_;
   Engine& engine_;
   const GenerateFlags& flags_;
+  CaptureWriter* capture_or_null_;
+  MonotonicClock clock_;
+  std::int64_t begin_us_ = clock_.now_us();
   std::vector<Answer> answers_;  // in the order of the prompts, which is that of request ids
   std::size_t printed_ = 0;
   std::int64_t unfinished_ = 0;

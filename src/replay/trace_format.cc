@@ -9,7 +9,7 @@ namespace stemma {
 
 namespace {
 
-constexpr std::array<TraceFormat, 5> kFormats = {{
+constexpr std::array<TraceFormat, 6> kFormats = {{
     {.name = "mooncake", .page_tokens = 512},
     {.name = "qwen-bailian", .page_tokens = 16, .ms_per_time_unit = 1000},
     {.name = "block-hash", .ms_per_time_unit = 1000, .short_names = true},
@@ -18,6 +18,7 @@ constexpr std::array<TraceFormat, 5> kFormats = {{
      .page_tokens = 64,
      .ms_per_time_unit = 1e-3},
     {.name = "kv-events", .family = TraceFamily::kKvEvents, .ms_per_time_unit = 1000},
+    {.name = "capture", .family = TraceFamily::kCapture},
 }};
 constexpr std::int64_t kPageTokensMax = std::int64_t{1} << 20;
 
@@ -47,7 +48,8 @@ Status check_trace_options(const TraceOptions& options) {
     return invalid("--reorder-requests must be at least 1 (got " +
                    std::to_string(options.reorder_requests) + ")");
   }
-  const bool said_by_file = options.format.family == TraceFamily::kKvEvents;
+  const bool said_by_file = options.format.family == TraceFamily::kKvEvents ||
+                            options.format.family == TraceFamily::kCapture;
   if (said_by_file && options.page_tokens != 0) {
     return invalid("--page-tokens: a trace of format " + format + " says it itself");
   }

@@ -13,6 +13,7 @@
 //   prompts       full text: `input`, `output` (may be absent), `timestamp` in microseconds, as in
 //                 LMCache's agent traces (prompts_parser).
 //   kv-events     what vLLM and SGLang publish about their caches (kv_events_parser).
+//   capture       Stemma's own (capture_writer).
 //
 // Thread:     pure functions.
 // Memory:     a table.
@@ -29,7 +30,7 @@ namespace stemma {
 
 class Tokenizer;
 
-enum class TraceFamily : std::uint8_t { kHashIds, kPrompts, kKvEvents };
+enum class TraceFamily : std::uint8_t { kHashIds, kPrompts, kKvEvents, kCapture };
 
 struct TraceFormat {
   std::string_view name;

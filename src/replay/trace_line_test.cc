@@ -90,6 +90,14 @@ TEST(TraceLine, OfPromptsIsCutIntoPagesOfAnotherSize) {
   EXPECT_EQ(parse(prompt_line(std::string(35, 'a')), options)->page_hashes.size(), 3u);
 }
 
+TEST(TraceLine, MustHoldARequestToBeReadAlone) {
+  const auto request =
+      parse_trace_line(R"({"format": "stemma-capture", "version": 1, "page_size": 4})",
+                       *find_trace_format("capture"), "trace:1");
+  ASSERT_FALSE(request.ok());
+  EXPECT_EQ(request.error().detail, "trace:1: line: holds no request");
+}
+
 struct BadLine {
   std::string_view format;
   std::string_view line;
@@ -173,6 +181,7 @@ struct BadOptions {
 TEST(TraceOptions, SayWhatTheFormatLeavesOpenAndNothingElse) {
   const BadOptions cases[] = {
       {"block-hash", 0, "--page-tokens: wanted for format block-hash"},
+      {"capture", 16, "--page-tokens: a trace of format capture says it itself"},
       {"kv-events", 16, "--page-tokens: a trace of format kv-events says it itself"},
       {"mooncake", -1, "--page-tokens must be from 1 to 1048576 (got -1)"},
   };

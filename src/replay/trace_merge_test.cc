@@ -116,6 +116,22 @@ TEST_F(Merge, WantsFilesThatAreThere) {
   EXPECT_EQ(merge.error().detail, "cannot open trace /nonexistent/trace");
 }
 
+std::string capture_of(int page_size) {
+  return R"({"format": "stemma-capture", "version": 1, "page_size": )" + std::to_string(page_size) +
+         "}\n"
+         R"({"timestamp_ms": 0, "namespace": "n", "input_tokens": 1, "output_tokens": 1, )"
+         R"("page_hashes": [], "output_page_hashes": [], "finish_reason": "stop", "priority": 0})";
+}
+
+TEST_F(Merge, RefusesFilesOfOtherPages) {
+  options_.format = *find_trace_format("capture");
+  write(capture_of(16));
+  const std::string other = write(capture_of(32));
+  const auto merge = TraceMerge::open(paths_, options_);
+  ASSERT_FALSE(merge.ok());
+  EXPECT_EQ(merge.error().detail, other + ":2: page_size: 32, and in another file 16");
+}
+
 // The 70 files of ../shared/data/traces/agent_prompts.tar.zst, each agent's run one of them.
 TEST_F(Merge, OfAgentsRunsHoldsThePagesThatAreKnown) {
   const std::string archive =

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "replay/capture_parser.h"
 #include "replay/hash_ids_parser.h"
 #include "replay/kv_events_parser.h"
 #include "replay/prompts_parser.h"
@@ -30,6 +31,8 @@ Result<std::unique_ptr<TraceParser>> make_trace_parser(const TraceOptions& optio
       return std::unique_ptr<TraceParser>(std::make_unique<PromptsParser>(options));
     case TraceFamily::kKvEvents:
       return std::unique_ptr<TraceParser>(std::make_unique<KvEventsParser>());
+    case TraceFamily::kCapture:
+      return std::unique_ptr<TraceParser>(std::make_unique<CaptureParser>());
   }
   STEMMA_CHECK(false, "every family has a parser");
 }

@@ -1,0 +1,48 @@
+#include "replay/capture_hashes.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "prefix/page_key.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::size_t kPageNameBytes = 8;
+constexpr std::size_t kNamespaceNameBytes = 6;
+
+}  // namespace
+
+Result<CaptureSalt> make_capture_salt() {
+  CaptureSalt salt;
+  if (getentropy(salt.data(), salt.size()) != 0) {
+    return Error{ErrorCode::kIo, "--capture: no random numbers from the system", errno};
+  }
+  return salt;
+}
+
+std::vector<std::string> CaptureHashes::name_pages(const NamespaceDigest& digest,
+                                                   std::span<const TokenId> tokens) {
+  const auto page = static_cast<std::size_t>(page_size_);
+  PageKeyChain keys(digest);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i + page <= tokens.size(); i += page) {
+    names.push_back(name(keys.append(tokens.subspan(i, page)).bytes, kPageNameBytes));
+  }
+  return names;
+}
+
+std::string CaptureHashes::name_namespace(const NamespaceDigest& digest) {
+  return name(digest.bytes, kNamespaceNameBytes);
+}
+
+std::string CaptureHashes::name(std::span<const std::uint8_t> bytes, std::size_t name_bytes) {
+  hasher_.update(salt_);
+  hasher_.update(std::as_bytes(bytes));
+  const Sha256Digest digest = hasher_.finish();
+  return to_hex(std::span(digest).first(name_bytes));
+}
+
+}  // namespace stemma

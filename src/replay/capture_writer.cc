@@ -1,0 +1,68 @@
+// Keys and values are computed for every token but the last of the output: the full pages of those
+// are in the cache when the request has ended. A look-up leaves the last token of the prompt out.
+#include "replay/capture_writer.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "replay/capture_format.h"
+
+namespace stemma {
+
+Result<CaptureWriter> CaptureWriter::create(const std::string& path, std::int64_t page_size,
+                                            const CaptureSalt& salt) {
+  STEMMA_CHECK(page_size >= 1, "a page holds a token");
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file) return Error{ErrorCode::kIo, "--capture: cannot write " + path, errno};
+  CaptureWriter writer(path, std::move(file), page_size, salt);
+  nlohmann::ordered_json header;
+  header["format"] = kCaptureFormat;
+  header["version"] = kCaptureVersion;
+  header["page_size"] = page_size;
+  STEMMA_RETURN_IF_ERROR(writer.write_line(header.dump()));
+  return writer;
+}
+
+CaptureWriter::CaptureWriter(std::string path, std::ofstream file, std::int64_t page_size,
+                             const CaptureSalt& salt)
+    : path_(std::move(path)),
+      file_(std::move(file)),
+      page_size_(page_size),
+      hashes_(salt, page_size) {}
+
+Status CaptureWriter::write(const CapturedRequest& request) {
+  STEMMA_CHECK(!request.prompt.empty(), "a request has a prompt");
+  std::vector<TokenId> tokens(request.prompt.begin(), request.prompt.end());
+  tokens.insert(tokens.end(), request.output.begin(), request.output.end());
+  tokens.pop_back();
+  std::vector<std::string> names = hashes_.name_pages(request.namespace_digest, tokens);
+  const auto looked_up = static_cast<std::ptrdiff_t>(
+      (static_cast<std::int64_t>(request.prompt.size()) - 1) / page_size_);
+  nlohmann::ordered_json line;
+  line["timestamp_ms"] = request.timestamp_ms;
+  line["namespace"] = hashes_.name_namespace(request.namespace_digest);
+  line["input_tokens"] = request.prompt.size();
+  line["output_tokens"] = request.output.size();
+  line["page_hashes"] = std::vector<std::string>(names.begin(), names.begin() + looked_up);
+  line["output_page_hashes"] = std::vector<std::string>(names.begin() + looked_up, names.end());
+  line["finish_reason"] = request.finish_reason;
+  line["priority"] = request.priority;
+  return write_line(line.dump());
+}
+
+Status CaptureWriter::close() {
+  file_.close();
+  if (file_) return {};
+  return Error{ErrorCode::kIo, "--capture: cannot write " + path_, errno};
+}
+
+Status CaptureWriter::write_line(const std::string& line) {
+  file_ << line << '\n';
+  if (file_) return {};
+  return Error{ErrorCode::kIo, "--capture: cannot write " + path_, errno};
+}
+
+}  // namespace stemma
