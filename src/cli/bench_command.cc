@@ -11,6 +11,7 @@
 #include "attention/attention_bench.h"
 #include "base/bench_line.h"
 #include "device/gemm_bench.h"
+#include "ghost/ghost_bench.h"
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
 
@@ -25,10 +26,11 @@ struct Bench {
   Lines (*run)();
 };
 
-constexpr std::array<Bench, 6> kBenches = {{
+constexpr std::array<Bench, 7> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
+    {"ghost", [] { return Lines(bench_ghost()); }},
     {"store", [] { return Lines(bench_store()); }},
     {"attention", [] { return Lines(bench_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "replay/shared_traces.h"
+
 namespace stemma {
 namespace {
 
@@ -132,21 +134,12 @@ TEST_F(Merge, RefusesFilesOfOtherPages) {
   EXPECT_EQ(merge.error().detail, other + ":2: page_size: 32, and in another file 16");
 }
 
-// The 70 files of ../shared/data/traces/agent_prompts.tar.zst, each agent's run one of them.
+// Each agent's run is a file.
 TEST_F(Merge, OfAgentsRunsHoldsThePagesThatAreKnown) {
-  const std::string archive =
-      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/agent_prompts.tar.zst";
-  if (!std::filesystem::exists(archive)) GTEST_SKIP() << archive << " is absent";
   const std::string folder = testing::TempDir() + "stemma_trace_merge_agents";
-  std::filesystem::create_directories(folder);
-  const std::string unpack = "zstd -dc '" + archive + "' | tar -x -C '" + folder + "'";
-  ASSERT_EQ(std::system(unpack.c_str()), 0);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.path().extension() == ".jsonl") paths_.push_back(entry.path());
-  }
-  options_.format = *find_trace_format("prompts");
-  options_.reorder_requests = 64;  // they were written as requests ended
-  auto merge = *TraceMerge::open(paths_, options_);
+  const std::vector<std::string> paths = unpack_agent_prompts(folder);
+  if (paths.empty()) GTEST_SKIP() << "no agents' prompts in ../shared";
+  auto merge = *TraceMerge::open(paths, agent_prompts_options());
   std::int64_t requests = 0;
   std::size_t pages = 0;
   double latest_ms = 0;
@@ -155,7 +148,7 @@ TEST_F(Merge, OfAgentsRunsHoldsThePagesThatAreKnown) {
     latest_ms = request.timestamp_ms;
     pages += request.page_hashes.size();
   }
-  EXPECT_EQ(paths_.size(), 70u);
+  EXPECT_EQ(paths.size(), 70u);
   EXPECT_EQ(requests, 1'619);
   EXPECT_EQ(pages, 247'466u);
   std::filesystem::remove_all(folder);

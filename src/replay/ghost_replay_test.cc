@@ -1,0 +1,101 @@
+// Ghosts against full replay on real traces, one page in 20 watched: what each is off by, at every
+// capacity.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ghost/ghost_panel.h"
+#include "replay/replayer.h"
+#include "replay/shared_traces.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kPagesPerSample = 20;  // 5%
+constexpr std::uint64_t kSeeds = 5;
+
+struct Workload {
+  std::vector<TraceRequest> requests;
+  std::vector<std::int64_t> capacities;  // in pages
+};
+
+std::vector<std::int64_t> shares_of(std::int64_t different_pages,
+                                    std::initializer_list<double> shares) {
+  std::vector<std::int64_t> capacities;
+  for (const double share : shares) {
+    capacities.push_back(static_cast<std::int64_t>(share * static_cast<double>(different_pages)));
+  }
+  return capacities;
+}
+
+std::optional<Workload> try_conversations() {
+  auto requests = try_read_conversations();
+  if (!requests.has_value()) return std::nullopt;
+  return Workload{*std::move(requests), shares_of(182'790, {.005, .01, .02, .05, .10, .20, .30})};
+}
+
+std::optional<Workload> try_agents() {
+  const std::string folder = testing::TempDir() + "stemma_ghost_agents";
+  const std::vector<std::string> paths = unpack_agent_prompts(folder);
+  if (paths.empty()) return std::nullopt;
+  Workload agents{read_all(paths, agent_prompts_options()),
+                  shares_of(24'751, {.005, .01, .02, .05, .10})};
+  std::filesystem::remove_all(folder);
+  return agents;
+}
+
+// Hit rates of full replay, one a capacity.
+std::vector<double> replay(const Workload& workload, const std::string& policy) {
+  std::vector<std::unique_ptr<Replayer>> replayers;
+  for (const std::int64_t capacity_pages : workload.capacities) {
+    replayers.push_back(*Replayer::open({.policy = policy, .capacity_pages = capacity_pages}));
+  }
+  std::vector<double> hit_rates;
+  for (const auto& replayer : replayers) {
+    for (const TraceRequest& request : workload.requests) replayer->feed(request);
+    hit_rates.push_back(replayer->report().hit_rate());
+  }
+  return hit_rates;
+}
+
+// The largest error, in points, of all capacities and seeds.
+double worst_points_off(const Workload& workload, const std::string& policy) {
+  const std::vector<double> full = replay(workload, policy);
+  double worst = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const auto panel = *GhostPanel::open(
+        {.curve = {.capacity_pages_max = workload.capacities.back(),
+                   .pages_per_sample = kPagesPerSample,
+                   .seed = seed},
+         .policies = policy == "lru" ? std::vector<std::string>() : std::vector{policy},
+         .capacities = workload.capacities});
+    for (const TraceRequest& request : workload.requests) panel->look_up(request.page_hashes);
+    for (std::size_t i = 0; i < full.size(); ++i) {
+      const double ghost = *panel->try_hit_rate(policy, workload.capacities[i]);
+      worst = std::max(worst, 100 * std::abs(ghost - full[i]));
+    }
+  }
+  ::testing::Test::RecordProperty("points_off_" + policy, std::to_string(worst));
+  return worst;
+}
+
+class Ghosts : public testing::TestWithParam<std::string> {};
+
+TEST_P(Ghosts, OfConversationsAreWithinTheirBounds) {
+  const auto conversations = try_conversations();
+  if (!conversations.has_value()) GTEST_SKIP() << "no conversations in ../shared";
+  const double worst = worst_points_off(*conversations, GetParam());
+  EXPECT_LT(worst, GetParam() == "fifo" ? 3.0 : 1.5) << worst;
+}
+
+TEST_P(Ghosts, OfAgentsAreWithinTheirBounds) {
+  const auto agents = try_agents();
+  if (!agents.has_value()) GTEST_SKIP() << "no agents' prompts in ../shared";
+  EXPECT_LT(worst_points_off(*agents, GetParam()), 1.5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, Ghosts, testing::Values("lru", "slru", "fifo"),
+                         [](const auto& policy) { return policy.param; });
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,64 @@
+// The real traces of ../shared/data/traces, for tests: whole, in the order of time.
+//
+// Thread:     tests.
+// Memory:     the requests.
+// Cost:       some 100 ms a trace.
+// Not here:   what they are good for (../shared/data/traces/README.md).
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replay/trace_merge.h"
+
+namespace stemma {
+
+inline std::string shared_trace(const std::string& name) {
+  return std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/" + name;
+}
+
+inline std::vector<TraceRequest> read_all(const std::vector<std::string>& paths,
+                                          const TraceOptions& options) {
+  TraceMerge merge = *TraceMerge::open(paths, options);
+  std::vector<TraceRequest> requests;
+  for (TraceRequest request; *merge.next(request);) requests.push_back(request);
+  return requests;
+}
+
+// An hour of a chat service; nullopt where it is absent.
+inline std::optional<std::vector<TraceRequest>> try_read_conversations() {
+  const std::string path = shared_trace("conversation_trace.jsonl");
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  TraceOptions options;
+  options.format = *find_trace_format("mooncake");
+  return read_all({path}, options);
+}
+
+// The files of an archive of agents' runs, unpacked below `folder`; empty where it is absent.
+inline std::vector<std::string> unpack_agent_prompts(const std::string& folder) {
+  const std::string archive = shared_trace("agent_prompts.tar.zst");
+  if (!std::filesystem::exists(archive)) return {};
+  std::filesystem::create_directories(folder);
+  const std::string unpack = "zstd -dc '" + archive + "' | tar -x -C '" + folder + "'";
+  if (std::system(unpack.c_str()) != 0) return {};
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".jsonl") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// They were written as requests ended: a little out of the order of time.
+inline TraceOptions agent_prompts_options() {
+  TraceOptions options;
+  options.format = *find_trace_format("prompts");
+  options.reorder_requests = 64;
+  return options;
+}
+
+}  // namespace stemma
