@@ -1,0 +1,52 @@
+#include "cli/trace_flags.h"
+
+#include <utility>
+
+namespace stemma {
+
+void add_trace_flags(CLI::App& command, TraceFlags& flags) {
+  command
+      .add_option("--trace", flags.traces,
+                  "trace file; several with commas are read as one, by time")
+      ->delimiter(',')
+      ->required();
+  command
+      .add_option("--format", flags.format,
+                  "mooncake qwen-bailian block-hash prompts kv-events capture")
+      ->capture_default_str();
+  command
+      .add_option("--page-tokens", flags.page_tokens,
+                  "tokens a page, where the format leaves it open; 0: the format's own")
+      ->capture_default_str();
+  command.add_option(
+      "--tokenizer", flags.tokenizer,
+      "model directory whose tokenizer.json cuts prompts into tokens, not characters");
+  command
+      .add_option("--reorder-requests", flags.reorder_requests,
+                  "so many requests of a file may be out of the order of time")
+      ->capture_default_str();
+  command.add_flag("--skip-bad", flags.skip_bad,
+                   "leave out wrong lines and say how many there were");
+}
+
+Result<TraceSource> TraceSource::open(const TraceFlags& flags) {
+  TraceSource source;
+  source.paths_ = flags.traces;
+  STEMMA_ASSIGN_OR_RETURN(source.options_.format, find_trace_format(flags.format));
+  source.options_.page_tokens = flags.page_tokens;
+  source.options_.reorder_requests = flags.reorder_requests;
+  source.options_.skip_bad = flags.skip_bad;
+  if (!flags.tokenizer.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(source.tokenizer_, Tokenizer::load(flags.tokenizer));
+  }
+  return source;
+}
+
+// A TraceSource may have moved since it was opened: the tokenizer's address is taken here.
+Result<TraceMerge> TraceSource::read() const {
+  TraceOptions options = options_;
+  options.tokenizer_or_null = tokenizer_.has_value() ? &*tokenizer_ : nullptr;
+  return TraceMerge::open(paths_, options);
+}
+
+}  // namespace stemma
