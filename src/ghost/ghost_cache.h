@@ -50,6 +50,11 @@ class GhostCache {
   // Hits over look-ups of sampled pages; 0 before the first.
   double hit_rate() const noexcept;
 
+  // Hits of sampled pages, times the pages that each stands for.
+  double hit_pages() const noexcept {
+    return hit_pages_ * static_cast<double>(options_.pages_per_sample);
+  }
+
   explicit GhostCache(const GhostCacheOptions& options);
 
  private:

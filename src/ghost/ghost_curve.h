@@ -61,6 +61,9 @@ class GhostCurve {
   // Beyond capacity_pages_max as at it.
   double hit_rate(std::int64_t capacity_pages) const;
 
+  // Looked up so far, as far as they still count.
+  double lookup_pages() const noexcept { return lookup_pages_; }
+
   std::int64_t capacity_pages_max() const noexcept { return options_.capacity_pages_max; }
   std::size_t memory_bytes() const noexcept {
     return stack_.memory_bytes() + hits_by_rank_.size() * sizeof(double);

@@ -59,7 +59,11 @@ std::optional<double> GhostPanel::try_hit_rate(std::string_view policy,
   const GhostCache* ghost = find_or_null(policy, capacity_pages);
   const GhostCache* reference = find_or_null(kReference, capacity_pages);
   if (ghost == nullptr || reference == nullptr) return std::nullopt;
-  return std::clamp(of_lru + ghost->hit_rate() - reference->hit_rate(), 0.0, 1.0);
+  if (curve_.lookup_pages() <= 0) return 0.0;
+  // Over all look-ups and not those of the sample, in which a page that every request shares would
+  // weigh twenty times too much, or not at all.
+  const double more = (ghost->hit_pages() - reference->hit_pages()) / curve_.lookup_pages();
+  return std::clamp(of_lru + more, 0.0, 1.0);
 }
 
 const GhostCache* GhostPanel::find_or_null(std::string_view policy,
