@@ -18,7 +18,9 @@ void read_all(std::string_view text, const stemma::TraceOptions& options) {
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     (*parser)->take(line, "trace:1").ok();
     while ((*parser)->try_next(request)) {
-      if (request.input_tokens < 0 || !(request.timestamp_ms >= 0)) __builtin_trap();
+      if (request.input_tokens < 0 || !(request.timestamp_ms >= 0 && request.timestamp_ms < 1e22)) {
+        __builtin_trap();
+      }
     }
   }
   (*parser)->end();

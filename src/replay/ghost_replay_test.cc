@@ -29,14 +29,14 @@ std::vector<std::int64_t> shares_of(std::int64_t different_pages,
 }
 
 std::optional<Workload> try_conversations() {
-  auto requests = try_read_conversations();
+  auto requests = try_read_conversations(STEMMA_SOURCE_DIR);
   if (!requests.has_value()) return std::nullopt;
   return Workload{*std::move(requests), shares_of(182'790, {.005, .01, .02, .05, .10, .20, .30})};
 }
 
 std::optional<Workload> try_agents() {
   const std::string folder = testing::TempDir() + "stemma_ghost_agents";
-  const std::vector<std::string> paths = unpack_agent_prompts(folder);
+  const std::vector<std::string> paths = unpack_agent_prompts(STEMMA_SOURCE_DIR, folder);
   if (paths.empty()) return std::nullopt;
   Workload agents{read_all(paths, agent_prompts_options()),
                   shares_of(24'751, {.005, .01, .02, .05, .10})};

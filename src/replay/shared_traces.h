@@ -17,8 +17,9 @@
 
 namespace stemma {
 
-inline std::string shared_trace(const std::string& name) {
-  return std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/" + name;
+// `checkout` is STEMMA_SOURCE_DIR here and below.
+inline std::string shared_trace(const std::string& checkout, const std::string& name) {
+  return checkout + "/../shared/data/traces/" + name;
 }
 
 inline std::vector<TraceRequest> read_all(const std::vector<std::string>& paths,
@@ -30,8 +31,9 @@ inline std::vector<TraceRequest> read_all(const std::vector<std::string>& paths,
 }
 
 // An hour of a chat service; nullopt where it is absent.
-inline std::optional<std::vector<TraceRequest>> try_read_conversations() {
-  const std::string path = shared_trace("conversation_trace.jsonl");
+inline std::optional<std::vector<TraceRequest>> try_read_conversations(
+    const std::string& checkout) {
+  const std::string path = shared_trace(checkout, "conversation_trace.jsonl");
   if (!std::filesystem::exists(path)) return std::nullopt;
   TraceOptions options;
   options.format = *find_trace_format("mooncake");
@@ -39,8 +41,9 @@ inline std::optional<std::vector<TraceRequest>> try_read_conversations() {
 }
 
 // The files of an archive of agents' runs, unpacked below `folder`; empty where it is absent.
-inline std::vector<std::string> unpack_agent_prompts(const std::string& folder) {
-  const std::string archive = shared_trace("agent_prompts.tar.zst");
+inline std::vector<std::string> unpack_agent_prompts(const std::string& checkout,
+                                                     const std::string& folder) {
+  const std::string archive = shared_trace(checkout, "agent_prompts.tar.zst");
   if (!std::filesystem::exists(archive)) return {};
   std::filesystem::create_directories(folder);
   const std::string unpack = "zstd -dc '" + archive + "' | tar -x -C '" + folder + "'";

@@ -18,6 +18,7 @@ Result<double> read_trace_time(const nlohmann::json* field_or_null, std::string_
   }
   const double time = field_or_null->get<double>();
   if (time < 0) return wrong_trace_field(where, field, "must not be negative");
+  if (time > kTraceTimeMax) return wrong_trace_field(where, field, "lies too far ahead");
   return time;
 }
 

@@ -27,7 +27,11 @@ inline constexpr JsonLimits kTraceLineLimits = {.text_bytes_max = kTraceLineByte
 // kCorrupt, "WHERE: FIELD: WHY".
 Error wrong_trace_field(std::string_view where, std::string_view field, std::string_view why);
 
-// A time of at least 0, in the unit of the format. `field_or_null` is nullptr where it is absent.
+// In any format's unit: times stay finite whatever unit they are turned into.
+inline constexpr double kTraceTimeMax = 1e18;
+
+// A time from 0 to kTraceTimeMax, in the unit of the format. `field_or_null` is nullptr where it is
+// absent.
 Result<double> read_trace_time(const nlohmann::json* field_or_null, std::string_view where,
                                std::string_view field);
 

@@ -129,6 +129,8 @@ constexpr BadLine kBadHashIdLines[] = {
      "timestamp: a number is wanted"},
     {"mooncake", R"({"timestamp": -1, "input_length": 1, "output_length": 1, "hash_ids": []})",
      "timestamp: must not be negative"},
+    {"mooncake", R"({"timestamp": 1e300, "input_length": 1, "output_length": 1, "hash_ids": []})",
+     "timestamp: lies too far ahead"},
     {"mooncake", R"({"timestamp": 1, "output_length": 1, "hash_ids": []})",
      "input_length: missing"},
     {"mooncake", R"({"timestamp": 1, "input_length": -1, "output_length": 1, "hash_ids": []})",

@@ -137,7 +137,7 @@ TEST_F(Merge, RefusesFilesOfOtherPages) {
 // Each agent's run is a file.
 TEST_F(Merge, OfAgentsRunsHoldsThePagesThatAreKnown) {
   const std::string folder = testing::TempDir() + "stemma_trace_merge_agents";
-  const std::vector<std::string> paths = unpack_agent_prompts(folder);
+  const std::vector<std::string> paths = unpack_agent_prompts(STEMMA_SOURCE_DIR, folder);
   if (paths.empty()) GTEST_SKIP() << "no agents' prompts in ../shared";
   auto merge = *TraceMerge::open(paths, agent_prompts_options());
   std::int64_t requests = 0;
