@@ -78,6 +78,10 @@ struct SchedulerOptions {
 
   // For SchedulePolicy::kRandom.
   std::uint64_t seed = 0;
+
+  // Whether later requests can find generated tokens as they find prompts. False leaves the pages
+  // to prompts, and makes a preempted request compute its output again.
+  bool publish_outputs = true;
 };
 
 struct EngineOptions {

@@ -201,7 +201,7 @@ Request& Scheduler::victim() const {
 }
 
 void Scheduler::preempt(Request& request) {
-  kv_.finish(std::move(request.sequence), request.computed());
+  kv_.finish(std::move(request.sequence), publishable(request));
   request.computed_tokens = 0;
   ++request.preemptions;
   ++totals_.preemptions;
@@ -210,6 +210,14 @@ void Scheduler::preempt(Request& request) {
   waiting_.push_back(&request);
   request.probed = false;
   queue_changed_ = true;
+}
+
+std::span<const TokenId> Scheduler::publishable(const Request& request) const {
+  const std::span<const TokenId> computed = request.computed();
+  if (options_.publish_outputs || request.computed_tokens <= request.prompt_tokens) {
+    return computed;
+  }
+  return computed.first(static_cast<std::size_t>(request.prompt_tokens));
 }
 
 void Scheduler::enter_flight(Request& request) {
@@ -229,7 +237,7 @@ void Scheduler::complete_step() {
     const std::int64_t unpublished =
         request->computed_tokens - request->sequence.published_tokens();
     if (request->state() == RequestState::kPrefilling || unpublished >= kCommitEveryTokens) {
-      kv_.commit(request->sequence, request->computed());
+      kv_.commit(request->sequence, publishable(*request));
     }
     if (request->state() == RequestState::kPrefilling && request->remaining_tokens() == 0) {
       request->become(RequestState::kRunning);
@@ -238,7 +246,7 @@ void Scheduler::complete_step() {
 }
 
 void Scheduler::finish(Request& request) {
-  kv_.finish(std::move(request.sequence), request.computed());
+  kv_.finish(std::move(request.sequence), publishable(request));
   end(request, RequestState::kFinished);
 }
 

@@ -320,6 +320,19 @@ TEST(Scheduler, GeneratedPagesArePublishedEverySixtyFourTokens) {
   EXPECT_EQ(published, (std::set<std::int64_t>{16, 80, 144}));
 }
 
+TEST(Scheduler, OutputsThatAreNotPublishedLeaveOnlyTheirPrompt) {
+  EngineOptions options = options_for(16, 64);
+  options.scheduler.publish_outputs = false;
+  Bench bench(options);
+  Request& request = bench.submit(1, text(0, 40), 200);
+  while (request.generated_tokens() < 150) {
+    bench.step();
+  }
+  EXPECT_EQ(request.sequence.published_tokens(), 32) << "the prompt's full pages";
+  bench.run();
+  EXPECT_EQ(bench.kv().usage().evictable_tokens, 32);
+}
+
 TEST(Scheduler, LpmAdmitsTheLongestCachedPrefixFirst) {
   EngineOptions options = options_for(4, 64);
   options.kv.requests_max = 1;
