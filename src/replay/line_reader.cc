@@ -46,7 +46,9 @@ Result<bool> LineReader::read_line() {
     const std::string_view piece = unread_.substr(0, end);
     too_long_ = too_long_ || line_.size() + piece.size() >= line_bytes_max_;
     if (!too_long_) line_.append(piece);
-    unread_.remove_prefix(end == std::string_view::npos ? unread_.size() : end + 1);
+    const std::size_t taken = end == std::string_view::npos ? unread_.size() : end + 1;
+    unread_.remove_prefix(taken);
+    read_bytes_ += static_cast<std::int64_t>(taken);
     if (end != std::string_view::npos) return true;
   }
 }

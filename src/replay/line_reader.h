@@ -29,6 +29,8 @@ class LineReader {
 
   // Of the last line, from 1.
   std::int64_t line_number() const noexcept { return line_number_; }
+  // Of the file, up to the end of the last line.
+  std::int64_t read_bytes() const noexcept { return read_bytes_; }
   const std::string& path() const noexcept { return path_; }
 
  private:
@@ -46,6 +48,7 @@ class LineReader {
   std::string line_;
   bool too_long_ = false;
   std::int64_t line_number_ = 0;
+  std::int64_t read_bytes_ = 0;
 };
 
 }  // namespace stemma

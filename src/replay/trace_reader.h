@@ -45,6 +45,8 @@ class TraceReader {
   std::string where() const { return lines_.path() + ":" + std::to_string(lines_.line_number()); }
   // Tokens that one page stands for; 0 as long as the file has not said it.
   std::int64_t page_tokens() const { return parser_->page_tokens(); }
+  // Bytes of the file read so far.
+  std::int64_t read_bytes() const noexcept { return lines_.read_bytes(); }
   // Lines left out so far.
   std::int64_t skipped_lines() const noexcept { return skipped_lines_; }
 

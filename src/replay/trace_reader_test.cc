@@ -76,6 +76,7 @@ TEST_F(Trace, WrongLinesCanBeLeftOutAndAreCounted) {
   EXPECT_EQ(request.timestamp_ms, 8);
   EXPECT_FALSE(*reader.next(request));
   EXPECT_EQ(reader.skipped_lines(), 3);
+  EXPECT_EQ(reader.read_bytes(), static_cast<std::int64_t>(text.size()));
 }
 
 TEST_F(Trace, AMissingFileAndAnUnknownFormatAreErrors) {
