@@ -2,161 +2,31 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <iostream>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
+#include <string>
 
 #include "base/clock.h"
-#include "cli/replay_plot.h"
-#include "replay/oracle.h"
-#include "replay/replayer.h"
-#include "replay/trace_future.h"
-#include "replay/trace_reader.h"
+#include "cli/replay_output.h"
+#include "cli/replay_pages.h"
+#include "cli/replay_timed.h"
+#include "cli/replay_trace.h"
+#include "replay/timing_model.h"
 
 namespace stemma {
 
-namespace {
-
-// One cache that the trace runs through: one that could serve, or one that knows the future.
-struct Lane {
-  ReplayOptions options;
-  bool unlimited = false;
-  std::unique_ptr<Replayer> replayer_or_null;
-  std::optional<OracleKind> oracle;
-  ReplayReport report;
-};
-
-// The pages of the whole trace: as many as a cache in which nothing is evicted can ever need.
-Result<std::int64_t> count_pages(const ReplayFlags& flags) {
-  STEMMA_ASSIGN_OR_RETURN(TraceReader reader,
-                          TraceReader::open(flags.trace, flags.format, flags.skip_bad));
-  TraceRequest request;
-  std::int64_t pages = 0;
-  for (;;) {
-    STEMMA_ASSIGN_OR_RETURN(const bool more, reader.next(request));
-    if (!more) return pages;
-    pages += static_cast<std::int64_t>(request.page_hashes.size());
-  }
-}
-
-Result<std::int64_t> parse_capacity(const std::string& text) {
-  std::int64_t pages = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pages);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--capacity-pages wants numbers of pages or 'unlimited' (got '" + text + "')"};
-  }
-  return pages;
-}
-
-Result<std::vector<Lane>> open_lanes(const ReplayFlags& flags) {
-  std::vector<Lane> lanes;
-  std::optional<std::int64_t> pages_in_trace;  // once it is asked for
-  for (const std::string& policy : flags.policies) {
-    for (const std::string& capacity : flags.capacities) {
-      Lane lane;
-      lane.options.policy = policy;
-      lane.unlimited = capacity == "unlimited";
-      if (lane.unlimited) {
-        if (!pages_in_trace.has_value()) {
-          STEMMA_ASSIGN_OR_RETURN(pages_in_trace, count_pages(flags));
-        }
-        lane.options.capacity_pages = std::max<std::int64_t>(*pages_in_trace, 1);
-      } else {
-        STEMMA_ASSIGN_OR_RETURN(lane.options.capacity_pages, parse_capacity(capacity));
-      }
-      lane.oracle = try_parse_oracle(policy);
-      if (lane.oracle.has_value()) {
-        STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(lane.options.capacity_pages));
-      } else {
-        STEMMA_ASSIGN_OR_RETURN(lane.replayer_or_null, Replayer::open(lane.options));
-      }
-      lanes.push_back(std::move(lane));
-    }
-  }
-  return lanes;
-}
-
-void print_json(const ReplayFlags& flags, const Lane& lane, std::int64_t page_size,
-                double seconds) {
-  const ReplayReport& report = lane.report;
-  nlohmann::ordered_json line;
-  line["trace"] = flags.trace;
-  line["policy"] = lane.options.policy;
-  line["page_size"] = page_size;
-  if (lane.unlimited) {
-    line["capacity_pages"] = "unlimited";
-  } else {
-    line["capacity_pages"] = lane.options.capacity_pages;
-  }
-  line["requests"] = report.requests;
-  line["lookup_pages"] = report.lookup_pages;
-  line["hit_pages"] = report.hit_pages;
-  line["hit_rate"] = report.hit_rate();
-  line["evicted_pages"] = report.evicted_pages;
-  line["seconds"] = seconds;
-  std::cout << line.dump() << '\n';
-}
-
-void print_row(const Lane& lane) {
-  const ReplayReport& report = lane.report;
-  const std::string capacity =
-      lane.unlimited ? "unlimited" : fmt::format("{}", lane.options.capacity_pages);
-  std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>8.2f}% {:>12}\n",
-                           lane.options.policy, capacity, report.requests, report.lookup_pages,
-                           report.hit_pages, 100 * report.hit_rate(), report.evicted_pages);
-}
-
-Status feed_all(const ReplayFlags& flags, TraceReader& reader, std::vector<Lane>& lanes) {
-  const bool with_oracles = std::any_of(lanes.begin(), lanes.end(),
-                                        [](const Lane& lane) { return lane.oracle.has_value(); });
-  TraceRequest request;
-  TraceFuture future;
-  std::int64_t requests = 0;
-  for (;; ++requests) {
-    STEMMA_ASSIGN_OR_RETURN(const bool more, reader.next(request));
-    if (!more) break;
-    if (with_oracles) future.add(request);
-    for (Lane& lane : lanes) {
-      if (lane.replayer_or_null != nullptr) lane.replayer_or_null->feed(request);
-    }
-  }
-  if (requests == 0) {
-    return Error{ErrorCode::kInvalidArgument, flags.trace + ": holds no requests"};
-  }
-  for (Lane& lane : lanes) {
-    lane.report = lane.oracle.has_value()
-                      ? Oracle(future, *lane.oracle, lane.options.capacity_pages).run()
-                      : lane.replayer_or_null->report();
-  }
-  return {};
-}
-
-// One curve a policy, of the capacities that are numbers.
-std::vector<HitRateCurve> curves_of(const std::vector<Lane>& lanes) {
-  std::vector<HitRateCurve> curves;
-  for (const Lane& lane : lanes) {
-    if (curves.empty() || curves.back().policy != lane.options.policy) {
-      curves.push_back({lane.options.policy, {}});
-    }
-    if (lane.unlimited) continue;
-    curves.back().points.emplace_back(lane.options.capacity_pages, lane.report.hit_rate());
-  }
-  for (HitRateCurve& curve : curves) std::sort(curve.points.begin(), curve.points.end());
-  return curves;
-}
-
-}  // namespace
-
 ReplayCommand::ReplayCommand(CLI::App& app)
     : command_(app.add_subcommand("replay", "Run a trace through the cache and report what hits")) {
+  flags_.engine.kv.context_tokens_max = 0;
   command_->add_option("--trace", flags_.trace, "trace file; a page is one block of the trace")
       ->required();
   command_->add_option("--format", flags_.format, "mooncake qwen-bailian prompts")
+      ->capture_default_str();
+  command_
+      ->add_option("--mode", flags_.mode,
+                   "blocks: one request after another; timed: in the trace's own time, through the "
+                   "scheduler, steps taking what --timing says")
+      ->check(CLI::IsMember({"blocks", "timed"}))
       ->capture_default_str();
   command_
       ->add_option("--capacity-pages", flags_.capacities,
@@ -169,40 +39,93 @@ ReplayCommand::ReplayCommand(CLI::App& app)
                    "trace: belady belady_forced knows_whether; several with commas")
       ->delimiter(',')
       ->capture_default_str();
+  command_
+      ->add_option("--bounds", flags_.bounds,
+                   "the bounds' hit rates beside every policy's (blocks): on off auto; they hold "
+                   "the whole trace, so auto leaves them out of very long ones")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  command_->add_option("--per-request", flags_.per_request, "JSON file, a line for each request");
+  command_->add_option("--per-minute", flags_.per_minute,
+                       "JSON file, a line for each minute in which something happened");
   command_->add_option("--plot", flags_.plot,
-                       "SVG file for curves of hit rate against capacity (needs gnuplot)");
+                       "SVG file: hit rate against capacity, hits over time (needs gnuplot)");
   command_->add_flag("--skip-bad", flags_.skip_bad,
                      "leave out wrong lines and say how many there were");
+  command_->add_flag("--progress", flags_.progress,
+                     "how far it is, on standard error, also where that is no terminal");
   command_->add_flag("--json", flags_.json, "one JSON object for each policy and capacity");
+  add_timed_flags();
+}
+
+void ReplayCommand::add_timed_flags() {
+  CLI::Option_group* group = command_->add_option_group("timed", "Of --mode timed");
+  const auto add = [&](const char* name, auto& value, const std::string& text) {
+    timed_options_.push_back(group->add_option(name, value, text)->capture_default_str());
+  };
+  SchedulerOptions& scheduler = flags_.engine.scheduler;
+  add("--timing", flags_.timing,
+      "what a step takes: a preset (" + known_timing_presets() + ") or a .json file");
+  add("--time-scale", flags_.time_scale, "2: requests arrive half as often as in the trace");
+  add("--requests-max", flags_.engine.kv.requests_max, "requests computed at a time, at most");
+  add("--step-tokens", scheduler.step_tokens_max, "tokens in one step, at most");
+  add("--chunk-tokens", scheduler.chunk_tokens_max, "prompt tokens of a request in one step");
+  add("--waiting-max", scheduler.waiting_max, "requests in the queue; more wait outside, in order");
+  add("--watermark-pages", scheduler.watermark_pages,
+      "pages that admission leaves free; -1: one in a hundred");
+  add("--context-tokens", flags_.engine.kv.context_tokens_max,
+      "longer requests are refused; 0: 1048576");
+  add("--schedule-policy", flags_.schedule_policy,
+      "fcfs lpm dfs-weight lof random priority shortest-uncached-first hrrn");
+  add("--seed", scheduler.seed, "of the policy random");
+  timed_options_.push_back(group->add_flag(
+      "--insert-outputs", flags_.insert_outputs,
+      "outputs stay in the cache too, where they take room: no prompt of a trace repeats them"));
+}
+
+Status ReplayCommand::check_flags() const {
+  for (const CLI::Option* option : timed_options_) {
+    if (!flags_.timed() && option->count() > 0) {
+      return Error{ErrorCode::kInvalidArgument, option->get_name() + " is for --mode timed"};
+    }
+  }
+  if (flags_.timed() && flags_.bounds == "on") {
+    return Error{ErrorCode::kInvalidArgument, "--bounds is for --mode blocks"};
+  }
+  if (!(flags_.time_scale > 0) || !std::isfinite(flags_.time_scale)) {
+    return Error{ErrorCode::kInvalidArgument, "--time-scale must be greater than 0"};
+  }
+  return {};
 }
 
 Status ReplayCommand::run() {
+  STEMMA_RETURN_IF_ERROR(check_flags());
   const MonotonicClock clock;
-  STEMMA_ASSIGN_OR_RETURN(TraceReader reader,
-                          TraceReader::open(flags_.trace, flags_.format, flags_.skip_bad));
-  STEMMA_ASSIGN_OR_RETURN(std::vector<Lane> lanes, open_lanes(flags_));
   const std::int64_t begin_us = clock.now_us();
-  STEMMA_RETURN_IF_ERROR(feed_all(flags_, reader, lanes));
-  const double seconds = static_cast<double>(clock.now_us() - begin_us) * 1e-6;
-  if (!flags_.plot.empty()) {
-    STEMMA_RETURN_IF_ERROR(plot_hit_rates(flags_.plot, flags_.trace, curves_of(lanes)));
-  }
+  std::int64_t skipped_lines = 0;
+  STEMMA_RETURN_IF_ERROR(replay(skipped_lines));
   if (!flags_.json) {
-    std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}\n", "policy",
-                             "capacity", "requests", "pages", "hits", "hit rate", "evicted");
+    std::cout << fmt::format("\nreplayed in {:.2f} s\n",
+                             static_cast<double>(clock.now_us() - begin_us) * 1e-6);
   }
-  for (const Lane& lane : lanes) {
-    if (flags_.json) {
-      print_json(flags_, lane, reader.page_tokens(), seconds);
-    } else {
-      print_row(lane);
-    }
-  }
-  if (reader.skipped_lines() > 0) {
-    std::cerr << fmt::format("stemma: {}: {} wrong lines left out\n", flags_.trace,
-                             reader.skipped_lines());
+  if (skipped_lines > 0) {
+    std::cerr << fmt::format("stemma: {}: {} wrong lines left out\n", flags_.trace, skipped_lines);
   }
   return {};
+}
+
+Status ReplayCommand::replay(std::int64_t& skipped_lines) {
+  // The trace is opened first: one that cannot be read is no reason to write files.
+  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_));
+  STEMMA_ASSIGN_OR_RETURN(ReplayOutput output, ReplayOutput::open(flags_));
+  if (flags_.timed()) {
+    STEMMA_RETURN_IF_ERROR(run_timed_replays(flags_, output, skipped_lines));
+  } else {
+    PagesReplay pages(flags_, output);
+    STEMMA_RETURN_IF_ERROR(pages.run(trace));
+    skipped_lines = trace.skipped_lines();
+  }
+  return output.finish();
 }
 
 }  // namespace stemma

@@ -1,29 +1,17 @@
-// ReplayCommand: `stemma replay`, a trace through the cache at several capacities and policies in
-// one reading.
+// ReplayCommand: `stemma replay`, a trace through caches of several capacities and policies: page
+// after page, or in its own time under a timing model.
 //
 // Thread:     main.
-// Memory:     one cache for each pair of policy and capacity; the whole trace if a policy is a
-//             bound that knows it.
-// Cost:       the trace is read once (twice if a capacity is unlimited).
-// Not here:   what a replay does (replay/).
+// Memory:     as the mode's: one cache for each pair of policy and capacity, or one at a time; the
+//             whole trace where bounds are shown (replay_bounds).
+// Cost:       the trace is read once, or once for each pair; once more if a capacity is unlimited.
+// Not here:   the two modes (replay_pages, replay_timed).
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "cli/command.h"
+#include "cli/replay_flags.h"
 
 namespace stemma {
-
-struct ReplayFlags {
-  std::string trace;
-  std::string format = "mooncake";
-  std::vector<std::string> capacities = {"unlimited"};
-  std::vector<std::string> policies = {"lru"};
-  bool skip_bad = false;
-  std::string plot;  // an SVG file, or empty
-  bool json = false;
-};
 
 class ReplayCommand final : public Command {
  public:
@@ -32,8 +20,13 @@ class ReplayCommand final : public Command {
   Status run() override;
 
  private:
+  void add_timed_flags();
+  Status check_flags() const;
+  Status replay(std::int64_t& skipped_lines);
+
   ReplayFlags flags_;
   CLI::App* command_;
+  std::vector<CLI::Option*> timed_options_;  // that mean nothing in the other mode
 };
 
 }  // namespace stemma

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <memory>
 
 namespace stemma {
 
@@ -21,25 +19,49 @@ std::string quoted(std::string text) {
   return out + "'";
 }
 
-std::string script_of(const std::string& path, const std::string& title,
-                      std::span<const HitRateCurve> curves) {
-  std::string script = fmt::format(
-      "set terminal svg size 800,500 noenhanced\nset output {}\nset title {}\n"
-      "set xlabel 'capacity, pages'\nset ylabel 'hit rate'\nset logscale x\nset key left top\n"
-      "set grid\nset yrange [0:*]\nplot",
-      quoted(path), quoted(title));
+bool has_points(std::span<const PlotCurve> curves) {
+  return std::any_of(curves.begin(), curves.end(),
+                     [](const PlotCurve& curve) { return !curve.points.empty(); });
+}
+
+// One drawing: `style` is gnuplot's, the points follow in place.
+std::string drawing_of(std::span<const PlotCurve> curves, const std::string& style) {
+  std::string script = "plot";
   for (std::size_t i = 0; i < curves.size(); ++i) {
-    script += fmt::format("{} '-' using 1:2 with linespoints title {}", i == 0 ? "" : ",",
-                          quoted(curves[i].policy));
+    script += fmt::format("{} '-' using 1:(100*$2) with {} title {}", i == 0 ? "" : ",", style,
+                          quoted(curves[i].title));
   }
   script += '\n';
-  for (const HitRateCurve& curve : curves) {
-    for (const auto& [capacity_pages, hit_rate] : curve.points) {
-      script += fmt::format("{} {:.6f}\n", capacity_pages, hit_rate);
+  for (const PlotCurve& curve : curves) {
+    for (const auto& [place, hit_rate] : curve.points) {
+      script += fmt::format("{:.0f} {:.6f}\n", place, hit_rate);
     }
     script += "e\n";
   }
   return script;
+}
+
+std::string script_of(const std::string& path, const std::string& title,
+                      const ReplayCurves& curves) {
+  const bool capacities = has_points(curves.by_capacity);
+  const bool minutes = has_points(curves.by_minute);
+  std::string script = fmt::format(
+      "set terminal svg size 900,{} noenhanced background '#ffffff'\nset output {}\n"
+      "set multiplot layout {},1 title {}\nset ylabel 'hit rate, %'\nset grid\nset yrange [0:*]\n"
+      "set lmargin 9\nset rmargin 27\n"
+      "set key outside right top\n",
+      capacities && minutes ? 900 : 500, quoted(path), capacities && minutes ? 2 : 1,
+      quoted(title));
+  if (capacities) {
+    script += "set xlabel 'capacity, pages'\nset logscale x\n";
+    script += drawing_of(curves.by_capacity, "linespoints");
+    script += "unset logscale x\n";
+  }
+  if (minutes) {
+    script += "set xlabel 'minutes since the first request'\nset xrange [0:*]\n";
+    script += drawing_of(curves.by_minute, "lines");
+  }
+  return script + "unset multiplot\n";
 }
 
 // Runs gnuplot on `script`; its exit status, or −1 with errno.
@@ -51,17 +73,9 @@ int run_gnuplot(const std::string& script) {
   return status < 0 ? -1 : (status >> 8) & 0xFF;
 }
 
-}  // namespace
-
-Status plot_hit_rates(const std::string& path, const std::string& title,
-                      std::span<const HitRateCurve> curves) {
-  const bool any = std::any_of(curves.begin(), curves.end(),
-                               [](const HitRateCurve& curve) { return !curve.points.empty(); });
-  if (!any) {
-    return Error{ErrorCode::kInvalidArgument, "--plot: wants capacities in pages, not 'unlimited'"};
-  }
+Status draw(const std::string& script, const std::string& path) {
   constexpr int kNoSuchCommand = 127;
-  const int status = run_gnuplot(script_of(path, title, curves));
+  const int status = run_gnuplot(script);
   if (status == kNoSuchCommand) {
     return Error{ErrorCode::kUnsupported, "--plot: needs gnuplot (Debian's gnuplot-nox)"};
   }
@@ -69,6 +83,19 @@ Status plot_hit_rates(const std::string& path, const std::string& title,
     return Error{ErrorCode::kIo, "--plot: gnuplot could not write " + path};
   }
   return {};
+}
+
+}  // namespace
+
+Status check_plot_file(const std::string& path) {
+  return draw("set terminal svg\nset output " + quoted(path) + "\n", path);
+}
+
+Status plot_replay(const std::string& path, const std::string& title, const ReplayCurves& curves) {
+  if (!has_points(curves.by_capacity) && !has_points(curves.by_minute)) {
+    return Error{ErrorCode::kInvalidArgument, "--plot: there is nothing to draw"};
+  }
+  return draw(script_of(path, title, curves), path);
 }
 
 }  // namespace stemma

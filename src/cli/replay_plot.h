@@ -1,12 +1,11 @@
-// ReplayPlot: curves of hit rate against capacity, drawn by gnuplot.
+// ReplayPlot: hit rate against capacity above, hits over time below, drawn by gnuplot.
 //
 // Thread:     main.
-// Memory:     the curves.
+// Memory:     the curves, once more as text.
 // Cost:       one run of gnuplot.
 // Not here:   the rates (replay/).
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,15 +15,24 @@
 
 namespace stemma {
 
-// One policy's hit rates, by capacity in pages.
-struct HitRateCurve {
-  std::string policy;
-  std::vector<std::pair<std::int64_t, double>> points;
+using RatePoints = std::vector<std::pair<double, double>>;  // place, hit rate
+
+struct PlotCurve {
+  std::string title;
+  RatePoints points;
 };
 
-// Writes an SVG. kUnsupported if there is no gnuplot; kInvalidArgument without points; kIo if
-// gnuplot cannot write the file. Titles may hold any text.
-Status plot_hit_rates(const std::string& path, const std::string& title,
-                      std::span<const HitRateCurve> curves);
+struct ReplayCurves {
+  std::span<const PlotCurve> by_capacity;  // places in pages; may be empty
+  std::span<const PlotCurve> by_minute;    // places in minutes; may be empty
+};
+
+// Whether plots can be drawn into that file, asked before a long replay: the errors of plot_replay
+// but that there are no points. Leaves an empty file.
+Status check_plot_file(const std::string& path);
+
+// Writes an SVG of what there is. kUnsupported if there is no gnuplot; kInvalidArgument without
+// points; kIo if gnuplot cannot write the file. Titles may hold any text.
+Status plot_replay(const std::string& path, const std::string& title, const ReplayCurves& curves);
 
 }  // namespace stemma

@@ -16,6 +16,7 @@
 #include "base/prng.h"
 #include "replay/replayer.h"
 #include "replay/timed_replay.h"
+#include "replay/timed_replay_fixture.h"
 
 namespace stemma {
 namespace {
@@ -58,10 +59,8 @@ Hits hits_of_timed_replay(const Trace& trace, const std::string& policy,
   const auto source = [&](TraceRequest& request) -> Result<bool> {
     if (given == trace.size()) return false;
     const auto pages = static_cast<std::int64_t>(trace[given].size());
-    request = {.timestamp_ms = 1000.0 * static_cast<double>(given),
-               .input_tokens = pages * page_size + 1,
-               .output_tokens = 1,
-               .page_hashes = trace[given]};
+    request =
+        trace_request(1000.0 * static_cast<double>(given), pages * page_size + 1, 1, trace[given]);
     ++given;
     return true;
   };
@@ -137,10 +136,8 @@ TEST(TimedMemory, DoesNotGrowWithTheTrace) {
   const auto source = [&](TraceRequest& request) -> Result<bool> {
     if (given == requests) return false;
     const std::int64_t conversation = given % 100;
-    request = {.timestamp_ms = 2.0 * static_cast<double>(given),
-               .input_tokens = 40,
-               .output_tokens = 2,
-               .page_hashes = {conversation, 1'000 + given, 0}};
+    request =
+        trace_request(2.0 * static_cast<double>(given), 40, 2, {conversation, 1'000 + given, 0});
     ++given;
     return true;
   };

@@ -13,6 +13,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "replay/timed_replay.h"
@@ -21,10 +22,12 @@ namespace stemma {
 
 inline TraceRequest trace_request(double at_ms, std::int64_t input_tokens,
                                   std::int64_t output_tokens, std::vector<std::int64_t> hashes) {
-  return {.timestamp_ms = at_ms,
-          .input_tokens = input_tokens,
-          .output_tokens = output_tokens,
-          .page_hashes = std::move(hashes)};
+  TraceRequest request;
+  request.timestamp_ms = at_ms;
+  request.input_tokens = input_tokens;
+  request.output_tokens = output_tokens;
+  request.page_hashes = std::move(hashes);
+  return request;
 }
 
 inline TimedReplayOptions timed_options(std::int64_t pages) {

@@ -1,4 +1,5 @@
-// stemma replay: the keys it prints, its figures on a real trace, and what it refuses.
+// stemma replay: the keys it prints, its figures on a real trace, its files and plots, and what it
+// refuses.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,6 +20,33 @@ std::string small_trace() {
   return path;
 }
 
+std::string conversations() {
+  return std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
+}
+
+std::string text_of(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::vector<nlohmann::json> lines_of(const std::string& path) {
+  ProgramRun run;
+  run.out = text_of(path);
+  return run.lines();
+}
+
+// 10 ms a step and 1 ms a prompt token.
+std::string timing() {
+  const std::string path = testing::TempDir() + "stemma_replay_timing.json";
+  std::ofstream(path) << R"({"step_ms": 10, "prompt_token_ms": 1})";
+  return path;
+}
+
+std::string timed(const std::string& more) {
+  return "replay --mode timed --timing " + timing() + " --trace " + small_trace() + " " + more;
+}
+
 TEST(Replay, PrintsALineForEachPolicyAndCapacity) {
   const ProgramRun run = run_stemma("replay --trace " + small_trace() +
                                     " --capacity-pages 2,unlimited --policy lru,slru --json");
@@ -33,7 +61,115 @@ TEST(Replay, PrintsALineForEachPolicyAndCapacity) {
   EXPECT_EQ(lines[1]["lookup_pages"], 6);
   EXPECT_EQ(lines[1]["hit_pages"], 2);
   EXPECT_EQ(lines[1]["evicted_pages"], 0);
-  EXPECT_TRUE(lines[1].contains("seconds"));
+  EXPECT_EQ(lines[1]["seconds"], 0.005) << "of the trace";
+  EXPECT_EQ(lines[1]["mode"], "blocks");
+}
+
+TEST(Replay, TheSameTraceGivesTheSameBytes) {
+  const std::string wanted[] = {
+      "replay --trace " + small_trace() + " --capacity-pages 2,unlimited --policy lru,lfu --json",
+      timed("--capacity-pages 3,unlimited --schedule-policy random --seed 4 --json")};
+  for (const std::string& arguments : wanted) {
+    const ProgramRun once = run_stemma(arguments);
+    EXPECT_NE(once.out, "") << once.err;
+    EXPECT_EQ(once.out, run_stemma(arguments).out);
+    EXPECT_EQ(once.err, "") << "nothing of a time that differs, or of progress";
+  }
+}
+
+TEST(Replay, BoundsStandBesideEveryPolicy) {
+  const std::string arguments =
+      "replay --trace " + small_trace() + " --capacity-pages 1 --policy fifo";
+  const ProgramRun run = run_stemma(arguments + " --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto line = run.lines()[0];
+  EXPECT_EQ(line["hit_rate"], 1.0 / 6);
+  EXPECT_EQ(line["bounds"], nlohmann::json::parse(
+                                R"({"belady": 0.16666666666666666,
+                                    "belady_forced": 0.16666666666666666,
+                                    "knows_whether": 0.16666666666666666})"));
+  EXPECT_NE(run_stemma(arguments).out.find("knows_whether"), std::string::npos);
+  EXPECT_FALSE(run_stemma(arguments + " --bounds off --json").lines()[0].contains("bounds"));
+}
+
+// 0..1210 the first prompt. The second, which arrives at 5, waits for the first's two shared pages,
+// is left with 176 tokens and ends at 1396.
+TEST(Replay, TimedReportsWhatTheTimelineSays) {
+  const ProgramRun run = run_stemma(timed("--capacity-pages unlimited --json"));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto line = run.lines()[0];
+  EXPECT_EQ(line["mode"], "timed");
+  EXPECT_EQ(line["policy"], "lru");
+  EXPECT_EQ(line["page_size"], 512);
+  EXPECT_EQ(line["capacity_pages"], "unlimited");
+  EXPECT_EQ(line["requests"], 2);
+  EXPECT_EQ(line["lookup_pages"], 6);
+  EXPECT_EQ(line["hit_pages"], 2);
+  EXPECT_EQ(line["seconds"], 1.396);
+  EXPECT_EQ(line["hit_tokens"]["device"], 1024);
+  EXPECT_EQ(line["computed_tokens"], 1200 + 176);
+  EXPECT_EQ(line["saved_ms"], 1024);
+  EXPECT_EQ(line["ttft_ms"]["p50"], 1210);
+  EXPECT_EQ(line["ttft_ms"]["max"], 1391);
+  EXPECT_EQ(line["queue_ms"]["max"], 1205);
+  EXPECT_EQ(line["scheduler"]["policy"], "fcfs");
+}
+
+TEST(Replay, TimedCountsWhatItRefuses) {
+  const ProgramRun run = run_stemma(timed("--capacity-pages 2 --json"));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.lines()[0]["refused_requests"]["exceeds_pool"], 2);
+  EXPECT_EQ(run.lines()[0]["finished_requests"], 0);
+  EXPECT_EQ(run_stemma(timed("--context-tokens 600 --json"))
+                .lines()[0]["refused_requests"]["exceeds_context"],
+            2);
+}
+
+TEST(Replay, TimedPrintsARowForEachPolicyAndCapacity) {
+  const ProgramRun run = run_stemma(timed("--capacity-pages 3,unlimited --policy lru,slru"));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  for (const char* text : {"TTFT, ms", "time per token, ms", "queue, ms", "slru", "replayed in"}) {
+    EXPECT_NE(run.out.find(text), std::string::npos) << text;
+  }
+}
+
+TEST(Replay, WritesALineForEachRequestAndMinute) {
+  const std::string requests = testing::TempDir() + "stemma_replay_requests.jsonl";
+  const std::string minutes = testing::TempDir() + "stemma_replay_minutes.jsonl";
+  const std::string files = " --per-request " + requests + " --per-minute " + minutes;
+  ASSERT_EQ(run_stemma(timed("--policy lru,fifo" + files)).exit_code, 0);
+  ASSERT_EQ(lines_of(requests).size(), 4u);
+  EXPECT_EQ(lines_of(requests)[1]["policy"], "lru");
+  EXPECT_EQ(lines_of(requests)[1]["capacity_pages"], "unlimited");
+  EXPECT_EQ(lines_of(requests)[1]["request"], 1);
+  EXPECT_EQ(lines_of(requests)[1]["ttft_ms"], 1391);
+  ASSERT_EQ(lines_of(minutes).size(), 2u);
+  EXPECT_EQ(lines_of(minutes)[1]["policy"], "fifo");
+  EXPECT_EQ(lines_of(minutes)[1]["minute"], 0);
+  EXPECT_EQ(lines_of(minutes)[1]["finished_requests"], 2);
+  ASSERT_EQ(run_stemma("replay --trace " + small_trace() + files).exit_code, 0);
+  ASSERT_EQ(lines_of(requests).size(), 2u);
+  EXPECT_EQ(lines_of(requests)[1]["hit_pages"], 2);
+  ASSERT_EQ(lines_of(minutes).size(), 1u);
+  EXPECT_EQ(lines_of(minutes)[0]["hit_pages"], 2);
+  EXPECT_EQ(lines_of(minutes)[0]["requests"], 2);
+}
+
+// The last page of an equal prompt is computed again, and two requests may compute one page.
+TEST(Replay, TimedConversationsHitAlmostWhatTheyHitOneAfterAnother) {
+  if (!std::filesystem::exists(conversations())) GTEST_SKIP() << "no " << conversations();
+  const ProgramRun run =
+      run_stemma("replay --mode timed --time-scale 8 --requests-max 64 --trace " + conversations() +
+                 " --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto line = run.lines()[0];
+  EXPECT_EQ(line["finished_requests"], 12031);
+  EXPECT_EQ(line["output_tokens"], 4122048) << "every token of the trace";
+  EXPECT_EQ(line["hit_tokens"]["device"].get<std::int64_t>() +
+                line["computed_tokens"].get<std::int64_t>(),
+            144793823);
+  EXPECT_LT(line["hit_rate"], 0.3664);
+  EXPECT_GT(line["hit_rate"], 0.3650);
 }
 
 TEST(Replay, BoundsAreLinesLikePolicies) {
@@ -52,11 +188,9 @@ TEST(Replay, BoundsAreLinesLikePolicies) {
 }
 
 TEST(Replay, RealConversationsHitAsKnown) {
-  const std::string trace =
-      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
-  if (!std::filesystem::exists(trace)) GTEST_SKIP() << "no trace at " << trace;
+  if (!std::filesystem::exists(conversations())) GTEST_SKIP() << "no " << conversations();
   const ProgramRun run =
-      run_stemma("replay --trace " + trace + " --capacity-pages unlimited,10000 --json");
+      run_stemma("replay --trace " + conversations() + " --capacity-pages unlimited,10000 --json");
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const auto lines = run.lines();
   EXPECT_NEAR(lines[0]["hit_rate"].get<double>(), 0.3664, 0.00005);
@@ -72,18 +206,28 @@ TEST(Replay, LeavesWrongLinesOutWhenAsked) {
   EXPECT_NE(run.err.find("1 wrong lines left out"), std::string::npos) << run.err;
 }
 
-TEST(Replay, PlotsACurveForEachPolicy) {
+TEST(Replay, PlotsACurveForEachPolicyWithBeladyAndHitsOverTime) {
   const std::string plot = testing::TempDir() + "stemma's replay.svg";
   std::filesystem::remove(plot);
-  const ProgramRun run =
-      run_stemma("replay --trace " + small_trace() +
-                 " --capacity-pages 1,2,3 --policy lru,belady --plot \"" + plot + "\"");
+  const ProgramRun run = run_stemma("replay --trace " + small_trace() +
+                                    " --capacity-pages 1,2,3 --policy lru --plot \"" + plot + "\"");
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  std::stringstream svg;
-  svg << std::ifstream(plot).rdbuf();
-  EXPECT_NE(svg.str().find("<svg"), std::string::npos);
-  for (const char* text : {"lru", "belady", "capacity, pages", "hit rate"}) {
-    EXPECT_NE(svg.str().find(text), std::string::npos) << text;
+  const std::string svg = text_of(plot);
+  EXPECT_NE(svg.find("<svg"), std::string::npos);
+  for (const char* text : {"lru", "belady", "capacity, pages", "hit rate", "lru, 2 pages",
+                           "minutes since the first request"}) {
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+  }
+}
+
+TEST(Replay, PlotsTimedReplaysToo) {
+  const std::string plot = testing::TempDir() + "stemma_timed_replay.svg";
+  std::filesystem::remove(plot);
+  const ProgramRun run = run_stemma(timed("--capacity-pages 3,unlimited --plot " + plot));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::string svg = text_of(plot);
+  for (const char* text : {"capacity, pages", "lru, 3 pages", "lru, unlimited"}) {
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
   }
 }
 
@@ -98,7 +242,21 @@ TEST(Replay, RefusesWithOneLine) {
       {"replay --trace " + small_trace() + " --capacity-pages 0", 2, "--capacity-pages must be"},
       {"replay --trace " + small_trace() + " --capacity-pages many", 2, "--capacity-pages wants"},
       {"replay --trace " + small_trace() + " --policy oracle", 2, "oracle"},
-      {"replay --trace " + small_trace() + " --plot a.svg", 2, "--plot: wants capacities"},
+      {"replay --trace " + small_trace() + " --mode fast", 2, "--mode"},
+      {"replay --trace " + small_trace() + " --bounds maybe", 2, "--bounds"},
+      {"replay --trace " + small_trace() + " --timing llama-8b-h200", 2,
+       "--timing is for --mode timed"},
+      {"replay --trace " + small_trace() + " --per-minute /nonexistent/a", 2,
+       "--per-minute: cannot write /nonexistent/a"},
+      {timed("--policy lru,belady"), 2, "--policy: belady knows the trace"},
+      {timed("--policy oracle"), 2, "oracle"},
+      {timed("--bounds on"), 2, "--bounds is for --mode blocks"},
+      {timed("--time-scale 0"), 2, "--time-scale must be"},
+      {timed("--requests-max 0"), 2, "requests_max must be at least 1"},
+      {timed("--schedule-policy best"), 2, "--schedule-policy: "},
+      {"replay --mode timed --timing h100 --trace " + small_trace(), 2, "known: llama-8b-h200"},
+      {"replay --mode timed --timing /nonexistent/t.json --trace " + small_trace(), 1,
+       "/nonexistent/t.json"},
       {"replay --trace " + small_trace() + " --capacity-pages 2 --plot /nonexistent/a.svg", 2,
        "--plot: gnuplot could not write /nonexistent/a.svg"},
       {"replay --trace " + small_trace() + " --format csv", 2, "known: mooncake"},

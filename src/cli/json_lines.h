@@ -1,0 +1,33 @@
+// JsonLines: a file of JSON objects, one a line, that somebody asked for, or did not.
+//
+// Thread:     main.
+// Memory:     a stream's.
+// Cost:       that of writing.
+// Not here:   what the objects say.
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "stemma/result.h"
+
+namespace stemma {
+
+class JsonLines {
+ public:
+  // kInvalidArgument if the file cannot be written. An empty path: nothing is written.
+  static Result<JsonLines> open(const std::string& path, const std::string& flag);
+
+  // Whether writing has an effect.
+  bool wanted() const { return !path_.empty(); }
+  void write(const nlohmann::ordered_json& object);
+  // kIo if anything could not be written. To be called at the end.
+  Status close();
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,36 @@
+#include "cli/replay_bounds.h"
+
+#include "base/check.h"
+
+namespace stemma {
+
+void ReplayBounds::add(const TraceRequest& request) {
+  if (wish_ == Wish::kOff) return;
+  lookup_pages_ += static_cast<std::int64_t>(request.page_hashes.size());
+  if (wish_ == Wish::kIfCheap && lookup_pages_ > kBoundedPagesMax) {
+    future_ = TraceFuture();
+    wish_ = Wish::kOff;
+    dropped_ = true;
+    return;
+  }
+  future_.add(request);
+}
+
+std::optional<ReplayBounds::HitRates> ReplayBounds::hit_rates(std::int64_t capacity_pages) {
+  if (wish_ == Wish::kOff) return std::nullopt;
+  const auto known = known_.find(capacity_pages);
+  if (known != known_.end()) return known->second;
+  HitRates rates = {};
+  for (std::size_t i = 0; i < std::size(kOracleKinds); ++i) {
+    rates[i] = Oracle(future_, kOracleKinds[i], capacity_pages).run().hit_rate();
+  }
+  known_.emplace(capacity_pages, rates);
+  return rates;
+}
+
+ReplayReport ReplayBounds::run(OracleKind kind, std::int64_t capacity_pages) const {
+  STEMMA_CHECK(wish_ == Wish::kOn, "the whole trace is held");
+  return Oracle(future_, kind, capacity_pages).run();
+}
+
+}  // namespace stemma

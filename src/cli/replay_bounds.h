@@ -1,0 +1,48 @@
+// ReplayBounds: what caches that know the trace would hit at each capacity, for the policies that
+// do not to be seen against.
+//
+// Thread:     main.
+// Memory:     the whole trace (TraceFuture) and an oracle at a time; dropped, unless it is wanted
+//             by all means, where the trace has more than kBoundedPagesMax look-ups.
+// Cost:       an oracle's run a kind and capacity.
+// Not here:   the oracles (replay/oracle).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "replay/oracle.h"
+#include "replay/trace_future.h"
+
+namespace stemma {
+
+// Some 400 MB if all are different.
+inline constexpr std::int64_t kBoundedPagesMax = std::int64_t{1} << 21;
+
+class ReplayBounds {
+ public:
+  enum class Wish { kOff, kIfCheap, kOn };
+  using HitRates = std::array<double, std::size(kOracleKinds)>;  // in that order
+
+  explicit ReplayBounds(Wish wish) : wish_(wish) {}
+
+  // The trace's next request.
+  void add(const TraceRequest& request);
+  // Whether bounds were wanted and given up.
+  bool dropped() const { return dropped_; }
+  // The hit rates at a capacity, once the trace is whole; nullopt without bounds.
+  std::optional<HitRates> hit_rates(std::int64_t capacity_pages);
+  // One oracle's whole report. REQUIRES: the wish was kOn.
+  ReplayReport run(OracleKind kind, std::int64_t capacity_pages) const;
+
+ private:
+  Wish wish_;
+  bool dropped_ = false;
+  std::int64_t lookup_pages_ = 0;
+  TraceFuture future_;
+  std::map<std::int64_t, HitRates> known_;  // by capacity
+};
+
+}  // namespace stemma

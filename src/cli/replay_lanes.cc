@@ -1,0 +1,82 @@
+#include "cli/replay_lanes.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/math.h"
+#include "cli/replay_trace.h"
+#include "replay/replayer.h"
+
+namespace stemma {
+
+namespace {
+
+// Pages of all requests, none shared; with their outputs in the mode that has them.
+Result<std::int64_t> count_pages(const ReplayFlags& flags) {
+  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags));
+  TraceRequest request;
+  std::int64_t pages = 0;
+  for (;;) {
+    STEMMA_ASSIGN_OR_RETURN(const bool more, trace.next(request));
+    if (!more) return std::max<std::int64_t>(pages, 1);
+    pages += flags.timed()
+                 ? ceil_div(request.input_tokens + request.output_tokens, trace.page_tokens())
+                 : static_cast<std::int64_t>(request.page_hashes.size());
+  }
+}
+
+Result<std::int64_t> parse_capacity(const std::string& text) {
+  std::int64_t pages = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pages);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--capacity-pages wants numbers of pages or 'unlimited' (got '" + text + "')"};
+  }
+  STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(pages));
+  return pages;
+}
+
+// That the policy is one of the mode's, before a long replay comes to it.
+Status check_policy(const ReplayFlags& flags, const std::string& policy) {
+  if (!try_parse_oracle(policy).has_value()) {
+    const auto opened = Replayer::open({.policy = policy, .capacity_pages = 1});
+    return opened.ok() ? Status() : Status(opened.error());
+  }
+  if (!flags.timed()) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "--policy: " + policy + " knows the trace: it is a bound for --mode blocks"};
+}
+
+}  // namespace
+
+std::string ReplayLane::capacity_text() const {
+  return unlimited ? "unlimited" : std::to_string(capacity_pages);
+}
+
+std::string ReplayLane::title() const {
+  return policy + ", " + capacity_text() + (unlimited ? "" : " pages");
+}
+
+Result<std::vector<ReplayLane>> make_replay_lanes(const ReplayFlags& flags) {
+  std::vector<ReplayLane> lanes;
+  std::optional<std::int64_t> pages_in_trace;  // once it is asked for
+  for (const std::string& policy : flags.policies) {
+    STEMMA_RETURN_IF_ERROR(check_policy(flags, policy));
+    for (const std::string& capacity : flags.capacities) {
+      ReplayLane lane = {.policy = policy, .oracle = try_parse_oracle(policy)};
+      lane.unlimited = capacity == "unlimited";
+      if (lane.unlimited) {
+        if (!pages_in_trace.has_value()) {
+          STEMMA_ASSIGN_OR_RETURN(pages_in_trace, count_pages(flags));
+        }
+        lane.capacity_pages = *pages_in_trace;
+      } else {
+        STEMMA_ASSIGN_OR_RETURN(lane.capacity_pages, parse_capacity(capacity));
+      }
+      lanes.push_back(std::move(lane));
+    }
+  }
+  return lanes;
+}
+
+}  // namespace stemma

@@ -1,0 +1,189 @@
+#include "cli/replay_pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <set>
+#include <utility>
+
+#include "cli/replay_progress.h"
+#include "replay/replay_json.h"
+
+namespace stemma {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+ReplayReport difference(const ReplayReport& now, const ReplayReport& before) {
+  return {.requests = now.requests - before.requests,
+          .lookup_pages = now.lookup_pages - before.lookup_pages,
+          .hit_pages = now.hit_pages - before.hit_pages,
+          .evicted_pages = now.evicted_pages - before.evicted_pages};
+}
+
+}  // namespace
+
+PagesReplay::PagesReplay(const ReplayFlags& flags, ReplayOutput& output)
+    : flags_(flags), output_(output) {}
+
+Status PagesReplay::run(ReplayTrace& trace) {
+  STEMMA_RETURN_IF_ERROR(open_lanes());
+  STEMMA_RETURN_IF_ERROR(read_all(trace));
+  finish_lanes();
+  if (!flags_.json) {
+    print_table();
+    return {};
+  }
+  for (const Lane& lane : lanes_) print_json(lane, trace.page_tokens());
+  return {};
+}
+
+Status PagesReplay::open_lanes() {
+  STEMMA_ASSIGN_OR_RETURN(std::vector<ReplayLane> wanted, make_replay_lanes(flags_));
+  ReplayBounds::Wish wish = flags_.bounds == "on"    ? ReplayBounds::Wish::kOn
+                            : flags_.bounds == "off" ? ReplayBounds::Wish::kOff
+                                                     : ReplayBounds::Wish::kIfCheap;
+  for (ReplayLane& what : wanted) {
+    Lane lane = {
+        .what = std::move(what), .replayer_or_null = nullptr, .report = {}, .at_minute_begin = {}};
+    if (lane.what.oracle.has_value()) {
+      wish = ReplayBounds::Wish::kOn;
+    } else {
+      STEMMA_ASSIGN_OR_RETURN(
+          lane.replayer_or_null,
+          Replayer::open({.policy = lane.what.policy, .capacity_pages = lane.what.capacity_pages}));
+    }
+    lanes_.push_back(std::move(lane));
+  }
+  bounds_.emplace(wish);
+  return {};
+}
+
+Status PagesReplay::read_all(ReplayTrace& trace) {
+  const MonotonicClock clock;
+  ReplayProgress progress(clock, std::cerr, ReplayProgress::choose(flags_.progress),
+                          trace.size_bytes());
+  TraceRequest request;
+  for (;; ++requests_) {
+    STEMMA_ASSIGN_OR_RETURN(const bool more, trace.next(request));
+    if (!more) break;
+    feed(request);
+    progress.update([&]() -> ReplayProgress::State {
+      const Replayer* first = lanes_.front().replayer_or_null.get();
+      return {.read_bytes = trace.read_bytes(),
+              .requests = requests_,
+              .hit_rate = first == nullptr ? 0.0 : first->report().hit_rate(),
+              .lane = lanes_.front().what.title()};
+    });
+  }
+  return {};
+}
+
+void PagesReplay::feed(const TraceRequest& request) {
+  if (requests_ == 0) first_ms_ = request.timestamp_ms;
+  latest_ms_ = request.timestamp_ms;
+  const auto minute = static_cast<std::int64_t>((latest_ms_ - first_ms_) / 60'000);
+  if (minute != minute_) end_minute();
+  minute_ = minute;
+  bounds_->add(request);
+  for (Lane& lane : lanes_) {
+    if (lane.replayer_or_null != nullptr) feed_lane(lane, request);
+  }
+}
+
+void PagesReplay::feed_lane(Lane& lane, const TraceRequest& request) {
+  const std::int64_t hits_before = lane.replayer_or_null->report().hit_pages;
+  lane.replayer_or_null->feed(request);
+  if (!output_.wants_requests()) return;
+  Json line = Json::object();
+  line["request"] = requests_;
+  line["arrival_ms"] = request.timestamp_ms - first_ms_;
+  line["lookup_pages"] = request.page_hashes.size();
+  line["hit_pages"] = lane.replayer_or_null->report().hit_pages - hits_before;
+  output_.request(lane.what, line);
+}
+
+void PagesReplay::end_minute() {
+  if (!output_.wants_minutes()) return;
+  for (Lane& lane : lanes_) {
+    if (lane.replayer_or_null == nullptr) continue;
+    Json line = Json::object();
+    line["minute"] = minute_;
+    append_report(difference(lane.replayer_or_null->report(), lane.at_minute_begin), line);
+    lane.at_minute_begin = lane.replayer_or_null->report();
+    output_.minute(lane.what, line);
+  }
+}
+
+void PagesReplay::finish_lanes() {
+  end_minute();
+  for (Lane& lane : lanes_) {
+    lane.report = lane.what.oracle.has_value()
+                      ? bounds_->run(*lane.what.oracle, lane.what.capacity_pages)
+                      : lane.replayer_or_null->report();
+    output_.hit_rate(lane.what, lane.report.hit_rate());
+  }
+  add_best_curve();
+  if (bounds_->dropped()) {
+    std::cerr << fmt::format(
+        "stemma: {}: no bounds beside the policies: more than {} pages are looked up (--bounds on "
+        "holds them all in memory)\n",
+        flags_.trace, kBoundedPagesMax);
+  }
+}
+
+// Belady's curve is drawn above the policies' whether or not it was asked for.
+void PagesReplay::add_best_curve() {
+  const std::string best(oracle_name(OracleKind::kBelady));
+  if (flags_.plot.empty() ||
+      std::find(flags_.policies.begin(), flags_.policies.end(), best) != flags_.policies.end()) {
+    return;
+  }
+  std::set<std::int64_t> drawn;
+  for (const Lane& lane : lanes_) {
+    if (lane.what.unlimited || !drawn.insert(lane.what.capacity_pages).second) continue;
+    const auto rates = bounds_->hit_rates(lane.what.capacity_pages);
+    if (!rates.has_value()) return;
+    output_.hit_rate({.policy = best, .oracle = {}, .capacity_pages = lane.what.capacity_pages},
+                     rates->front());
+  }
+}
+
+void PagesReplay::print_json(const Lane& lane, std::int64_t page_size) {
+  Json line = lane_json(flags_, lane.what, page_size);
+  append_report(lane.report, line);
+  line["seconds"] = seconds();
+  line["mode"] = flags_.mode;
+  const auto rates =
+      lane.what.oracle.has_value() ? std::nullopt : bounds_->hit_rates(lane.what.capacity_pages);
+  if (rates.has_value()) {
+    for (std::size_t i = 0; i < rates->size(); ++i) {
+      line["bounds"][std::string(oracle_name(kOracleKinds[i]))] = (*rates)[i];
+    }
+  }
+  std::cout << line.dump() << '\n';
+}
+
+void PagesReplay::print_table() {
+  std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}", "policy", "capacity",
+                           "requests", "pages", "hits", "hit rate", "evicted");
+  for (const OracleKind kind : kOracleKinds) std::cout << fmt::format(" {:>13}", oracle_name(kind));
+  std::cout << '\n';
+  for (const Lane& lane : lanes_) {
+    const ReplayReport& report = lane.report;
+    std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>8.2f}% {:>12}",
+                             lane.what.policy, lane.what.capacity_text(), report.requests,
+                             report.lookup_pages, report.hit_pages, 100 * report.hit_rate(),
+                             report.evicted_pages);
+    const auto rates =
+        lane.what.oracle.has_value() ? std::nullopt : bounds_->hit_rates(lane.what.capacity_pages);
+    for (std::size_t i = 0; rates.has_value() && i < rates->size(); ++i) {
+      std::cout << fmt::format(" {:>12.2f}%", 100 * (*rates)[i]);
+    }
+    std::cout << '\n';
+  }
+}
+
+}  // namespace stemma

@@ -1,0 +1,181 @@
+#include "cli/replay_timed.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <numeric>
+#include <utility>
+
+#include "cli/replay_lanes.h"
+#include "cli/replay_progress.h"
+#include "cli/replay_trace.h"
+#include "replay/replay_json.h"
+#include "replay/timed_replay.h"
+
+namespace stemma {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Where the flag is not given: as long as any known trace's requests, and some.
+constexpr std::int64_t kContextTokensMax = std::int64_t{1} << 20;
+
+Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane& lane,
+                                      std::int64_t page_size) {
+  TimedReplayOptions options = {
+      .engine = flags.engine, .timing = {}, .time_scale = flags.time_scale};
+  KvCacheOptions& kv = options.engine.kv;
+  kv.page_size = page_size;
+  kv.pages = lane.capacity_pages;
+  kv.eviction = lane.policy;
+  if (kv.context_tokens_max == 0) kv.context_tokens_max = kContextTokensMax;
+  SchedulerOptions& scheduler = options.engine.scheduler;
+  const auto policy = parse_schedule_policy(flags.schedule_policy);
+  if (!policy.ok()) {
+    return Error{policy.error().code, "--schedule-policy: " + policy.error().detail};
+  }
+  scheduler.policy = *policy;
+  scheduler.publish_outputs = flags.insert_outputs;
+  if (lane.unlimited) scheduler.watermark_pages = 0;  // there are pages for all of the trace
+  STEMMA_ASSIGN_OR_RETURN(options.timing, read_timing_model(flags.timing));
+  return options;
+}
+
+// One lane's replay, from the trace to its line.
+class TimedLane {
+ public:
+  TimedLane(const ReplayFlags& flags, const ReplayLane& lane, ReplayOutput& output)
+      : flags_(flags), lane_(lane), output_(output) {}
+
+  Status run(std::int64_t& skipped_lines) {
+    STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_));
+    page_size_ = trace.page_tokens();
+    STEMMA_ASSIGN_OR_RETURN(const TimedReplayOptions options,
+                            options_of(flags_, lane_, page_size_));
+    auto opened = TimedReplay::open(options);
+    if (!opened.ok()) {
+      return Error{opened.error().code, "--mode timed: " + opened.error().detail};
+    }
+    replay_ = std::move(opened).value();
+    const auto next = [&](TraceRequest& request) { return trace.next(request); };
+    const MonotonicClock clock;
+    ReplayProgress progress(clock, std::cerr, ReplayProgress::choose(flags_.progress),
+                            trace.size_bytes());
+    for (bool more = true; more;) {
+      STEMMA_ASSIGN_OR_RETURN(more, replay_->step(next));
+      put_out();
+      progress.update([&] { return state(trace.read_bytes()); });
+    }
+    output_.hit_rate(lane_, lookups_of(replay_->total(), page_size_).hit_rate());
+    skipped_lines = trace.skipped_lines();
+    return {};
+  }
+
+  void print_json() const {
+    Json line = lane_json(flags_, lane_, page_size_);
+    append_report(lookups_of(replay_->total(), page_size_), line);
+    line["seconds"] = static_cast<double>(replay_->now_us()) / 1e6;
+    line["mode"] = flags_.mode;
+    line["timing"] = flags_.timing;
+    line["time_scale"] = flags_.time_scale;
+    line["scheduler"] = scheduler_json();
+    append_period(replay_->total(), line);
+    std::cout << line.dump() << std::endl;
+  }
+
+  void print_row() const {
+    const TimedPeriod& total = replay_->total();
+    const auto ms = [](const LatencyHistogram& times, double share) {
+      return static_cast<double>(times.quantile_us(share)) / 1000;
+    };
+    std::cout
+        << fmt::format(
+               "{:<10} {:>10} {:>7.2f}% {:>9.0f} {:>9.0f} {:>9.0f} {:>8.1f} {:>8.1f} {:>8.1f} "
+               "{:>9.0f} {:>8} {:>8} {:>9} {:>8} {:>9.1f}",
+               lane_.policy, lane_.capacity_text(), 100 * lookups_of(total, page_size_).hit_rate(),
+               ms(total.ttft, 0.5), ms(total.ttft, 0.95), ms(total.ttft, 0.99),
+               ms(total.time_per_token, 0.5), ms(total.time_per_token, 0.95),
+               ms(total.time_per_token, 0.99), ms(total.queue, 0.95), total.waiting_requests_max,
+               refused(), total.evicted_pages, total.preemptions, total.saved_ms / 1000)
+        << std::endl;
+  }
+
+ private:
+  Json scheduler_json() const {
+    const SchedulerOptions& scheduler = flags_.engine.scheduler;
+    return {{"policy", flags_.schedule_policy},
+            {"requests_max", flags_.engine.kv.requests_max},
+            {"step_tokens_max", scheduler.step_tokens_max},
+            {"chunk_tokens_max", scheduler.chunk_tokens_max},
+            {"waiting_max", scheduler.waiting_max},
+            {"seed", scheduler.seed},
+            {"insert_outputs", flags_.insert_outputs}};
+  }
+
+  void put_out() {
+    for (const RequestReport& report : replay_->ended()) {
+      if (!output_.wants_requests()) break;
+      Json line = Json::object();
+      append_request(report, line);
+      output_.request(lane_, line);
+    }
+    for (const TimedPeriod& minute : replay_->minutes()) {
+      if (!output_.wants_minutes()) break;
+      Json line = Json::object();
+      line["minute"] = minute.minute;
+      append_report(lookups_of(minute, page_size_), line);
+      append_period(minute, line);
+      output_.minute(lane_, line);
+    }
+  }
+
+  ReplayProgress::State state(std::int64_t read_bytes) const {
+    return {.read_bytes = read_bytes,
+            .requests = replay_->total().finished_requests,
+            .hit_rate = lookups_of(replay_->total(), page_size_).hit_rate(),
+            .lane = lane_.title()};
+  }
+
+  std::int64_t refused() const {
+    const auto& refused = replay_->total().refused_requests;
+    return std::accumulate(refused.begin(), refused.end(), std::int64_t{0});
+  }
+
+  const ReplayFlags& flags_;
+  const ReplayLane& lane_;
+  ReplayOutput& output_;
+  std::int64_t page_size_ = 0;
+  std::unique_ptr<TimedReplay> replay_;
+};
+
+void print_header() {
+  std::cout << fmt::format("{:<10} {:>10} {:>8} {:^29} {:^26} {:>9}\n", "", "", "", "TTFT, ms",
+                           "time per token, ms", "queue, ms");
+  std::cout << fmt::format(
+      "{:<10} {:>10} {:>8} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} "
+      "{:>9}\n",
+      "policy", "capacity", "hits", "p50", "p95", "p99", "p50", "p95", "p99", "p95", "waiting",
+      "refused", "evicted", "preempt.", "saved, s");
+}
+
+}  // namespace
+
+Status run_timed_replays(const ReplayFlags& flags, ReplayOutput& output,
+                         std::int64_t& skipped_lines) {
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags));
+  bool first = true;
+  for (const ReplayLane& lane : lanes) {
+    TimedLane timed(flags, lane, output);
+    STEMMA_RETURN_IF_ERROR(timed.run(skipped_lines));
+    if (flags.json) {
+      timed.print_json();
+      continue;
+    }
+    if (std::exchange(first, false)) print_header();
+    timed.print_row();
+  }
+  return {};
+}
+
+}  // namespace stemma
