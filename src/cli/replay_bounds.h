@@ -1,5 +1,5 @@
-// ReplayBounds: what caches that know the trace would hit at each capacity, for the policies that
-// do not to be seen against.
+// ReplayBounds: what caches that know the trace would hit at each capacity, one request after
+// another, for the policies that do not know it to be seen against.
 //
 // Thread:     main.
 // Memory:     the whole trace (TraceFuture) and an oracle at a time; dropped, unless it is wanted
@@ -11,8 +11,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
+#include "cli/replay_flags.h"
 #include "replay/oracle.h"
 #include "replay/trace_future.h"
 
@@ -27,13 +30,19 @@ class ReplayBounds {
   using HitRates = std::array<double, std::size(kOracleKinds)>;  // in that order
 
   explicit ReplayBounds(Wish wish) : wish_(wish) {}
+  // The wish that --bounds, one of "on", "off" and "auto", stands for.
+  static Wish wish_of(const ReplayFlags& flags);
 
   // The trace's next request.
   void add(const TraceRequest& request);
-  // Whether bounds were wanted and given up.
-  bool dropped() const { return dropped_; }
+  // Whether there are any.
+  bool held() const { return wish_ != Wish::kOff; }
+  // One line on standard error if they were wanted and given up.
+  void warn_if_dropped(const std::string& trace) const;
   // The hit rates at a capacity, once the trace is whole; nullopt without bounds.
   std::optional<HitRates> hit_rates(std::int64_t capacity_pages);
+  // Appends `bounds` with the rates at a capacity, if there are any, to an object.
+  void append_to(nlohmann::ordered_json& line, std::int64_t capacity_pages);
   // One oracle's whole report. REQUIRES: the wish was kOn.
   ReplayReport run(OracleKind kind, std::int64_t capacity_pages) const;
 

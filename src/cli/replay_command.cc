@@ -41,8 +41,8 @@ ReplayCommand::ReplayCommand(CLI::App& app)
       ->capture_default_str();
   command_
       ->add_option("--bounds", flags_.bounds,
-                   "the bounds' hit rates beside every policy's (blocks): on off auto; they hold "
-                   "the whole trace, so auto leaves them out of very long ones")
+                   "the bounds' hit rates beside every policy's: on off auto; they hold the whole "
+                   "trace, so auto leaves them out of very long ones")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   command_->add_option("--per-request", flags_.per_request, "JSON file, a line for each request");
@@ -88,9 +88,6 @@ Status ReplayCommand::check_flags() const {
     if (!flags_.timed() && option->count() > 0) {
       return Error{ErrorCode::kInvalidArgument, option->get_name() + " is for --mode timed"};
     }
-  }
-  if (flags_.timed() && flags_.bounds == "on") {
-    return Error{ErrorCode::kInvalidArgument, "--bounds is for --mode blocks"};
   }
   if (!(flags_.time_scale > 0) || !std::isfinite(flags_.time_scale)) {
     return Error{ErrorCode::kInvalidArgument, "--time-scale must be greater than 0"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/math.h"
@@ -103,6 +104,20 @@ void ReplayOutput::hit_rate(const ReplayLane& lane, double rate) {
   entry_of(by_capacity_, lane.policy).emplace_back(static_cast<double>(lane.capacity_pages), rate);
 }
 
+void ReplayOutput::add_bound(ReplayBounds& bounds) {
+  const std::string best(oracle_name(OracleKind::kBelady));
+  std::set<double> capacities;
+  for (const auto& [policy, points] : by_capacity_) {
+    if (policy == best) return;
+    for (const auto& [capacity_pages, rate] : points) capacities.insert(capacity_pages);
+  }
+  for (const double capacity_pages : capacities) {
+    const auto rates = bounds.hit_rates(static_cast<std::int64_t>(capacity_pages));
+    if (rates.has_value())
+      entry_of(by_capacity_, best).emplace_back(capacity_pages, rates->front());
+  }
+}
+
 Status ReplayOutput::finish() {
   STEMMA_RETURN_IF_ERROR(per_request_.close());
   STEMMA_RETURN_IF_ERROR(per_minute_.close());
@@ -113,6 +128,7 @@ Status ReplayOutput::finish() {
     std::sort(by_capacity.back().points.begin(), by_capacity.back().points.end());
   }
   std::vector<PlotCurve> by_minute;
+  by_minute.reserve(by_minute_.size());
   for (const auto& [title, minutes] : by_minute_) {
     by_minute.push_back({title, rates_over_time(minutes)});
   }

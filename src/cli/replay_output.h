@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/json_lines.h"
+#include "cli/replay_bounds.h"
 #include "cli/replay_flags.h"
 #include "cli/replay_lanes.h"
 #include "cli/replay_plot.h"
@@ -44,6 +45,10 @@ class ReplayOutput {
   void minute(const ReplayLane& lane, const nlohmann::ordered_json& line);
   // A lane's hit rate, for the plot.
   void hit_rate(const ReplayLane& lane, double rate);
+
+  // Belady's hit rates at the capacities drawn, unless they are there as a policy's. To be called
+  // when all hit rates are in.
+  void add_bound(ReplayBounds& bounds);
 
   // Ends the files and draws the plot.
   Status finish();

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
-#include <set>
 #include <utility>
 
 #include "cli/replay_progress.h"
@@ -42,9 +40,7 @@ Status PagesReplay::run(ReplayTrace& trace) {
 
 Status PagesReplay::open_lanes() {
   STEMMA_ASSIGN_OR_RETURN(std::vector<ReplayLane> wanted, make_replay_lanes(flags_));
-  ReplayBounds::Wish wish = flags_.bounds == "on"    ? ReplayBounds::Wish::kOn
-                            : flags_.bounds == "off" ? ReplayBounds::Wish::kOff
-                                                     : ReplayBounds::Wish::kIfCheap;
+  ReplayBounds::Wish wish = ReplayBounds::wish_of(flags_);
   for (ReplayLane& what : wanted) {
     Lane lane = {
         .what = std::move(what), .replayer_or_null = nullptr, .report = {}, .at_minute_begin = {}};
@@ -125,30 +121,8 @@ void PagesReplay::finish_lanes() {
                       : lane.replayer_or_null->report();
     output_.hit_rate(lane.what, lane.report.hit_rate());
   }
-  add_best_curve();
-  if (bounds_->dropped()) {
-    std::cerr << fmt::format(
-        "stemma: {}: no bounds beside the policies: more than {} pages are looked up (--bounds on "
-        "holds them all in memory)\n",
-        flags_.trace, kBoundedPagesMax);
-  }
-}
-
-// Belady's curve is drawn above the policies' whether or not it was asked for.
-void PagesReplay::add_best_curve() {
-  const std::string best(oracle_name(OracleKind::kBelady));
-  if (flags_.plot.empty() ||
-      std::find(flags_.policies.begin(), flags_.policies.end(), best) != flags_.policies.end()) {
-    return;
-  }
-  std::set<std::int64_t> drawn;
-  for (const Lane& lane : lanes_) {
-    if (lane.what.unlimited || !drawn.insert(lane.what.capacity_pages).second) continue;
-    const auto rates = bounds_->hit_rates(lane.what.capacity_pages);
-    if (!rates.has_value()) return;
-    output_.hit_rate({.policy = best, .oracle = {}, .capacity_pages = lane.what.capacity_pages},
-                     rates->front());
-  }
+  output_.add_bound(*bounds_);
+  bounds_->warn_if_dropped(flags_.trace);
 }
 
 void PagesReplay::print_json(const Lane& lane, std::int64_t page_size) {
@@ -156,20 +130,16 @@ void PagesReplay::print_json(const Lane& lane, std::int64_t page_size) {
   append_report(lane.report, line);
   line["seconds"] = seconds();
   line["mode"] = flags_.mode;
-  const auto rates =
-      lane.what.oracle.has_value() ? std::nullopt : bounds_->hit_rates(lane.what.capacity_pages);
-  if (rates.has_value()) {
-    for (std::size_t i = 0; i < rates->size(); ++i) {
-      line["bounds"][std::string(oracle_name(kOracleKinds[i]))] = (*rates)[i];
-    }
-  }
+  if (!lane.what.oracle.has_value()) bounds_->append_to(line, lane.what.capacity_pages);
   std::cout << line.dump() << '\n';
 }
 
 void PagesReplay::print_table() {
   std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}", "policy", "capacity",
                            "requests", "pages", "hits", "hit rate", "evicted");
-  for (const OracleKind kind : kOracleKinds) std::cout << fmt::format(" {:>13}", oracle_name(kind));
+  for (const OracleKind kind : kOracleKinds) {
+    if (bounds_->held()) std::cout << fmt::format(" {:>13}", oracle_name(kind));
+  }
   std::cout << '\n';
   for (const Lane& lane : lanes_) {
     const ReplayReport& report = lane.report;

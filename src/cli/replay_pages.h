@@ -42,7 +42,6 @@ class PagesReplay {
   void feed_lane(Lane& lane, const TraceRequest& request);
   void end_minute();
   void finish_lanes();
-  void add_best_curve();
   void print_json(const Lane& lane, std::int64_t page_size);
   void print_table();
   double seconds() const { return (latest_ms_ - first_ms_) / 1000; }

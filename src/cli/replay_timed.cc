@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/replay_bounds.h"
 #include "cli/replay_lanes.h"
 #include "cli/replay_progress.h"
 #include "cli/replay_trace.h"
@@ -20,6 +21,25 @@ using Json = nlohmann::ordered_json;
 
 // Where the flag is not given: as long as any known trace's requests, and some.
 constexpr std::int64_t kContextTokensMax = std::int64_t{1} << 20;
+
+using Cells = std::vector<std::string>;
+
+std::string percent(double share) {
+  return fmt::format("{:.2f}%", 100 * share);
+}
+
+std::string ms(const LatencyHistogram& times, double share) {
+  return fmt::format("{:.1f}", static_cast<double>(times.quantile_us(share)) / 1000);
+}
+
+// The first cell to the left, the others to the right of their columns.
+std::string row_of(const Cells& cells) {
+  std::string row;
+  for (const std::string& cell : cells) {
+    row += row.empty() ? fmt::format("{:<14}", cell) : fmt::format(" {:>9}", cell);
+  }
+  return row;
+}
 
 Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane& lane,
                                       std::int64_t page_size) {
@@ -72,7 +92,7 @@ class TimedLane {
     return {};
   }
 
-  void print_json() const {
+  void print_json(ReplayBounds& bounds) const {
     Json line = lane_json(flags_, lane_, page_size_);
     append_report(lookups_of(replay_->total(), page_size_), line);
     line["seconds"] = static_cast<double>(replay_->now_us()) / 1e6;
@@ -81,24 +101,29 @@ class TimedLane {
     line["time_scale"] = flags_.time_scale;
     line["scheduler"] = scheduler_json();
     append_period(replay_->total(), line);
+    bounds.append_to(line, lane_.capacity_pages);
     std::cout << line.dump() << std::endl;
   }
 
-  void print_row() const {
+  void print_row(ReplayBounds& bounds) const {
     const TimedPeriod& total = replay_->total();
-    const auto ms = [](const LatencyHistogram& times, double share) {
-      return static_cast<double>(times.quantile_us(share)) / 1000;
-    };
-    std::cout
-        << fmt::format(
-               "{:<10} {:>10} {:>7.2f}% {:>9.0f} {:>9.0f} {:>9.0f} {:>8.1f} {:>8.1f} {:>8.1f} "
-               "{:>9.0f} {:>8} {:>8} {:>9} {:>8} {:>9.1f}",
-               lane_.policy, lane_.capacity_text(), 100 * lookups_of(total, page_size_).hit_rate(),
-               ms(total.ttft, 0.5), ms(total.ttft, 0.95), ms(total.ttft, 0.99),
-               ms(total.time_per_token, 0.5), ms(total.time_per_token, 0.95),
-               ms(total.time_per_token, 0.99), ms(total.queue, 0.95), total.waiting_requests_max,
-               refused(), total.evicted_pages, total.preemptions, total.saved_ms / 1000)
-        << std::endl;
+    const auto best = bounds.hit_rates(lane_.capacity_pages);
+    const auto& refused = total.refused_requests;
+    Cells cells = {lane_.policy, lane_.capacity_text(),
+                   percent(lookups_of(total, page_size_).hit_rate()),
+                   best.has_value() ? percent(best->front()) : ""};
+    for (const LatencyHistogram* times : {&total.ttft, &total.time_per_token}) {
+      for (const double share : {0.5, 0.95, 0.99}) cells.push_back(ms(*times, share));
+    }
+    cells.push_back(ms(total.queue, 0.95));
+    for (const std::int64_t many :
+         {total.waiting_requests_max,
+          std::accumulate(refused.begin(), refused.end(), std::int64_t{0}), total.evicted_pages,
+          total.preemptions}) {
+      cells.push_back(std::to_string(many));
+    }
+    cells.push_back(fmt::format("{:.1f}", total.saved_ms / 1000));
+    std::cout << row_of(cells) << std::endl;
   }
 
  private:
@@ -137,11 +162,6 @@ class TimedLane {
             .lane = lane_.title()};
   }
 
-  std::int64_t refused() const {
-    const auto& refused = replay_->total().refused_requests;
-    return std::accumulate(refused.begin(), refused.end(), std::int64_t{0});
-  }
-
   const ReplayFlags& flags_;
   const ReplayLane& lane_;
   ReplayOutput& output_;
@@ -150,13 +170,24 @@ class TimedLane {
 };
 
 void print_header() {
-  std::cout << fmt::format("{:<10} {:>10} {:>8} {:^29} {:^26} {:>9}\n", "", "", "", "TTFT, ms",
-                           "time per token, ms", "queue, ms");
-  std::cout << fmt::format(
-      "{:<10} {:>10} {:>8} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} "
-      "{:>9}\n",
-      "policy", "capacity", "hits", "p50", "p95", "p99", "p50", "p95", "p99", "p95", "waiting",
-      "refused", "evicted", "preempt.", "saved, s");
+  std::cout << row_of({"", "", "", "", "TTFT,", "ms", "", "token,", "ms", "", "queue,"}) << '\n'
+            << row_of({"policy", "capacity", "hits", "belady", "p50", "p95", "p99", "p50", "p95",
+                       "p99", "p95, ms", "waiting", "refused", "evicted", "preempted", "saved, s"})
+            << '\n';
+}
+
+// The trace once more, for those who know it.
+Result<ReplayBounds> read_bounds(const ReplayFlags& flags) {
+  ReplayBounds bounds(ReplayBounds::wish_of(flags));
+  if (!bounds.held()) return bounds;
+  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags));
+  for (TraceRequest request; bounds.held();) {
+    STEMMA_ASSIGN_OR_RETURN(const bool more, trace.next(request));
+    if (!more) break;
+    bounds.add(request);
+  }
+  bounds.warn_if_dropped(flags.trace);
+  return bounds;
 }
 
 }  // namespace
@@ -164,17 +195,19 @@ void print_header() {
 Status run_timed_replays(const ReplayFlags& flags, ReplayOutput& output,
                          std::int64_t& skipped_lines) {
   STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags));
+  STEMMA_ASSIGN_OR_RETURN(ReplayBounds bounds, read_bounds(flags));
   bool first = true;
   for (const ReplayLane& lane : lanes) {
     TimedLane timed(flags, lane, output);
     STEMMA_RETURN_IF_ERROR(timed.run(skipped_lines));
     if (flags.json) {
-      timed.print_json();
+      timed.print_json(bounds);
       continue;
     }
     if (std::exchange(first, false)) print_header();
-    timed.print_row();
+    timed.print_row(bounds);
   }
+  output.add_bound(bounds);
   return {};
 }
 

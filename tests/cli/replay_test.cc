@@ -113,6 +113,7 @@ TEST(Replay, TimedReportsWhatTheTimelineSays) {
   EXPECT_EQ(line["ttft_ms"]["max"], 1391);
   EXPECT_EQ(line["queue_ms"]["max"], 1205);
   EXPECT_EQ(line["scheduler"]["policy"], "fcfs");
+  EXPECT_EQ(line["bounds"]["belady"], 2.0 / 6);
 }
 
 TEST(Replay, TimedCountsWhatItRefuses) {
@@ -128,7 +129,7 @@ TEST(Replay, TimedCountsWhatItRefuses) {
 TEST(Replay, TimedPrintsARowForEachPolicyAndCapacity) {
   const ProgramRun run = run_stemma(timed("--capacity-pages 3,unlimited --policy lru,slru"));
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  for (const char* text : {"TTFT, ms", "time per token, ms", "queue, ms", "slru", "replayed in"}) {
+  for (const char* text : {"TTFT", "token", "p99", "belady", "slru", "replayed in"}) {
     EXPECT_NE(run.out.find(text), std::string::npos) << text;
   }
 }
@@ -226,7 +227,7 @@ TEST(Replay, PlotsTimedReplaysToo) {
   const ProgramRun run = run_stemma(timed("--capacity-pages 3,unlimited --plot " + plot));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const std::string svg = text_of(plot);
-  for (const char* text : {"capacity, pages", "lru, 3 pages", "lru, unlimited"}) {
+  for (const char* text : {"capacity, pages", "belady", "lru, 3 pages", "lru, unlimited"}) {
     EXPECT_NE(svg.find(text), std::string::npos) << text;
   }
 }
@@ -250,7 +251,6 @@ TEST(Replay, RefusesWithOneLine) {
        "--per-minute: cannot write /nonexistent/a"},
       {timed("--policy lru,belady"), 2, "--policy: belady knows the trace"},
       {timed("--policy oracle"), 2, "oracle"},
-      {timed("--bounds on"), 2, "--bounds is for --mode blocks"},
       {timed("--time-scale 0"), 2, "--time-scale must be"},
       {timed("--requests-max 0"), 2, "requests_max must be at least 1"},
       {timed("--schedule-policy best"), 2, "--schedule-policy: "},
