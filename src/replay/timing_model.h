@@ -12,8 +12,9 @@
 //                     them, the time to exchange sums left out
 //   scribe-3m-cpu     measured: models/scribe-3m with `stemma generate --cache none` on one thread
 //                     of a 2.6 GHz x86 virtual machine with AVX-512; the least of three runs each
-//                     of prompts of 64 to 12,000 tokens and batches of 1 to 16. Within 6% of the
-//                     single requests from 512 tokens on, of batches up to 1,024 tokens of context
+//                     of prompts of 64 to 12,000 tokens and batches of 1 to 16. Within 4% of single
+//                     prompts from 512 tokens on and of their outputs, within 15% of batches; it
+//                     leaves out some 2 ms that any first step took
 //
 // Thread:     values.
 // Memory:     a few words.
