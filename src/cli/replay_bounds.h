@@ -1,5 +1,6 @@
 // ReplayBounds: what caches that know the trace would hit at each capacity, one request after
-// another, for the policies that do not know it to be seen against.
+// another, for the policies that do not know it to be seen against. They refuse no request: a
+// replay that does may have a higher hit rate.
 //
 // Thread:     main.
 // Memory:     the whole trace (TraceFuture) and an oracle at a time; dropped, unless it is wanted
