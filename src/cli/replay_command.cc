@@ -18,10 +18,7 @@ namespace stemma {
 ReplayCommand::ReplayCommand(CLI::App& app)
     : command_(app.add_subcommand("replay", "Run a trace through the cache and report what hits")) {
   flags_.engine.kv.context_tokens_max = 0;
-  command_->add_option("--trace", flags_.trace, "trace file; a page is one block of the trace")
-      ->required();
-  command_->add_option("--format", flags_.format, "mooncake qwen-bailian prompts")
-      ->capture_default_str();
+  add_trace_flags(*command_, flags_.traces);
   command_
       ->add_option("--mode", flags_.mode,
                    "blocks: one request after another; timed: in the trace's own time, through the "
@@ -50,8 +47,10 @@ ReplayCommand::ReplayCommand(CLI::App& app)
                        "JSON file, a line for each minute in which something happened");
   command_->add_option("--plot", flags_.plot,
                        "SVG file: hit rate against capacity, hits over time (needs gnuplot)");
-  command_->add_flag("--skip-bad", flags_.skip_bad,
-                     "leave out wrong lines and say how many there were");
+  ghost_option_ = command_->add_option(
+      "--ghost-rate", flags_.ghost_rate,
+      "in --mode blocks: what ghosts that watch this share of all page uses say, beside the hit "
+      "rate");
   command_->add_flag("--progress", flags_.progress,
                      "how far it is, on standard error, also where that is no terminal");
   command_->add_flag("--json", flags_.json, "one JSON object for each policy and capacity");
@@ -89,6 +88,12 @@ Status ReplayCommand::check_flags() const {
       return Error{ErrorCode::kInvalidArgument, option->get_name() + " is for --mode timed"};
     }
   }
+  if (flags_.timed() && ghost_option_->count() > 0) {
+    return Error{ErrorCode::kInvalidArgument, "--ghost-rate is for --mode blocks"};
+  }
+  if (ghost_option_->count() > 0 && !(flags_.ghost_rate > 0 && flags_.ghost_rate <= 1)) {
+    return Error{ErrorCode::kInvalidArgument, "--ghost-rate must be above 0 and at most 1"};
+  }
   if (!(flags_.time_scale > 0) || !std::isfinite(flags_.time_scale)) {
     return Error{ErrorCode::kInvalidArgument, "--time-scale must be greater than 0"};
   }
@@ -106,12 +111,15 @@ Status ReplayCommand::run() {
                              static_cast<double>(clock.now_us() - begin_us) * 1e-6);
   }
   if (skipped_lines > 0) {
-    std::cerr << fmt::format("stemma: {}: {} wrong lines left out\n", flags_.trace, skipped_lines);
+    std::cerr << fmt::format("stemma: {}: {} wrong lines left out\n", flags_.trace(),
+                             skipped_lines);
   }
   return {};
 }
 
 Status ReplayCommand::replay(std::int64_t& skipped_lines) {
+  STEMMA_ASSIGN_OR_RETURN(const TraceSource source, TraceSource::open(flags_.traces));
+  flags_.source_or_null = &source;
   // The trace is opened first: one that cannot be read is no reason to write files.
   STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_));
   STEMMA_ASSIGN_OR_RETURN(ReplayOutput output, ReplayOutput::open(flags_));

@@ -26,6 +26,7 @@ class ReplayCommand final : public Command {
 
   ReplayFlags flags_;
   CLI::App* command_;
+  CLI::Option* ghost_option_ = nullptr;
   std::vector<CLI::Option*> timed_options_;  // that mean nothing in the other mode
 };
 

@@ -1,7 +1,7 @@
 // ReplayFlags: what was typed after `stemma replay`.
 //
 // Thread:     main.
-// Memory:     a few words.
+// Memory:     a few words; the source is its owner's.
 // Cost:       none.
 // Not here:   parsing the command line (replay_command), the caches meant (replay_lanes).
 #pragma once
@@ -9,18 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "cli/trace_flags.h"
 #include "stemma/options.h"
 
 namespace stemma {
 
 struct ReplayFlags {
-  std::string trace;
-  std::string format = "mooncake";
+  TraceFlags traces;
+  const TraceSource* source_or_null = nullptr;  // of the traces, once they were opened
   std::vector<std::string> capacities = {"unlimited"};
   std::vector<std::string> policies = {"lru"};
   std::string mode = "blocks";  // or "timed"
   std::string bounds = "auto";  // or "on", "off"
-  bool skip_bad = false;
+  double ghost_rate = 0;        // of page uses that ghosts watch; 0: no ghosts
   bool progress = false;
   bool json = false;
   std::string plot;         // an SVG file, or empty; so the next two
@@ -35,6 +36,8 @@ struct ReplayFlags {
   bool insert_outputs = false;
 
   bool timed() const { return mode == "timed"; }
+  // The traces' names, with commas.
+  std::string trace() const;
 };
 
 }  // namespace stemma

@@ -66,7 +66,7 @@ RatePoints rates_over_time(const std::vector<MinuteHits>& minutes) {
 
 Json lane_json(const ReplayFlags& flags, const ReplayLane& lane, std::int64_t page_size) {
   Json line = Json::object();
-  line["trace"] = flags.trace;
+  line["trace"] = flags.trace();
   line["policy"] = lane.policy;
   line["page_size"] = page_size;
   put_capacity(lane, line);
@@ -132,7 +132,7 @@ Status ReplayOutput::finish() {
   for (const auto& [title, minutes] : by_minute_) {
     by_minute.push_back({title, rates_over_time(minutes)});
   }
-  return plot_replay(flags_->plot, flags_->trace, {by_capacity, by_minute});
+  return plot_replay(flags_->plot, flags_->trace(), {by_capacity, by_minute});
 }
 
 }  // namespace stemma

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iostream>
+#include <set>
 #include <utility>
 
 #include "cli/replay_progress.h"
@@ -54,7 +56,38 @@ Status PagesReplay::open_lanes() {
     lanes_.push_back(std::move(lane));
   }
   bounds_.emplace(wish);
+  return open_ghosts();
+}
+
+// Of every policy that could serve, at every capacity that is a number.
+Status PagesReplay::open_ghosts() {
+  if (flags_.ghost_rate == 0) return {};
+  GhostPanelOptions options;
+  options.curve.pages_per_sample = std::llround(1 / flags_.ghost_rate);
+  std::set<std::string> policies;
+  std::set<std::int64_t> capacities;
+  for (const Lane& lane : lanes_) {
+    if (!has_ghost(lane)) continue;
+    policies.insert(lane.what.policy);
+    capacities.insert(lane.what.capacity_pages);
+  }
+  if (capacities.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "--ghost-rate: wants capacities that are numbers"};
+  }
+  options.policies.assign(policies.begin(), policies.end());
+  options.capacities.assign(capacities.begin(), capacities.end());
+  options.curve.capacity_pages_max = *capacities.rbegin();
+  STEMMA_ASSIGN_OR_RETURN(ghosts_or_null_, GhostPanel::open(options));
   return {};
+}
+
+bool PagesReplay::has_ghost(const Lane& lane) {
+  return !lane.what.unlimited && !lane.what.oracle.has_value();
+}
+
+std::optional<double> PagesReplay::ghost_hit_rate(const Lane& lane) const {
+  if (ghosts_or_null_ == nullptr || !has_ghost(lane)) return std::nullopt;
+  return ghosts_or_null_->try_hit_rate(lane.what.policy, lane.what.capacity_pages);
 }
 
 Status PagesReplay::read_all(ReplayTrace& trace) {
@@ -84,6 +117,7 @@ void PagesReplay::feed(const TraceRequest& request) {
   if (minute != minute_) end_minute();
   minute_ = minute;
   bounds_->add(request);
+  if (ghosts_or_null_ != nullptr) ghosts_or_null_->look_up(request.page_hashes);
   for (Lane& lane : lanes_) {
     if (lane.replayer_or_null != nullptr) feed_lane(lane, request);
   }
@@ -122,12 +156,16 @@ void PagesReplay::finish_lanes() {
     output_.hit_rate(lane.what, lane.report.hit_rate());
   }
   output_.add_bound(*bounds_);
-  bounds_->warn_if_dropped(flags_.trace);
+  bounds_->warn_if_dropped(flags_.trace());
 }
 
 void PagesReplay::print_json(const Lane& lane, std::int64_t page_size) {
   Json line = lane_json(flags_, lane.what, page_size);
   append_report(lane.report, line);
+  if (const auto ghost = ghost_hit_rate(lane); ghost.has_value()) {
+    line["ghost_hit_rate"] = *ghost;
+    line["ghost_points_off"] = 100 * (*ghost - lane.report.hit_rate());
+  }
   line["seconds"] = seconds();
   line["mode"] = flags_.mode;
   if (!lane.what.oracle.has_value()) bounds_->append_to(line, lane.what.capacity_pages);
@@ -137,6 +175,7 @@ void PagesReplay::print_json(const Lane& lane, std::int64_t page_size) {
 void PagesReplay::print_table() {
   std::cout << fmt::format("{:<14} {:>12} {:>10} {:>12} {:>12} {:>9} {:>12}", "policy", "capacity",
                            "requests", "pages", "hits", "hit rate", "evicted");
+  if (ghosts_or_null_ != nullptr) std::cout << fmt::format(" {:>9}", "ghost");
   for (const OracleKind kind : kOracleKinds) {
     if (bounds_->held()) std::cout << fmt::format(" {:>13}", oracle_name(kind));
   }
@@ -147,6 +186,11 @@ void PagesReplay::print_table() {
                              lane.what.policy, lane.what.capacity_text(), report.requests,
                              report.lookup_pages, report.hit_pages, 100 * report.hit_rate(),
                              report.evicted_pages);
+    if (const auto ghost = ghost_hit_rate(lane); ghost.has_value()) {
+      std::cout << fmt::format(" {:>8.2f}%", 100 * *ghost);
+    } else if (ghosts_or_null_ != nullptr) {
+      std::cout << fmt::format(" {:>9}", "");
+    }
     const auto rates =
         lane.what.oracle.has_value() ? std::nullopt : bounds_->hit_rates(lane.what.capacity_pages);
     for (std::size_t i = 0; rates.has_value() && i < rates->size(); ++i) {

@@ -16,6 +16,7 @@
 #include "cli/replay_lanes.h"
 #include "cli/replay_output.h"
 #include "cli/replay_trace.h"
+#include "ghost/ghost_panel.h"
 #include "replay/replayer.h"
 
 namespace stemma {
@@ -37,6 +38,10 @@ class PagesReplay {
   };
 
   Status open_lanes();
+  Status open_ghosts();
+  static bool has_ghost(const Lane& lane);
+  // What the lane's ghost says, if it has one.
+  std::optional<double> ghost_hit_rate(const Lane& lane) const;
   Status read_all(ReplayTrace& trace);
   void feed(const TraceRequest& request);
   void feed_lane(Lane& lane, const TraceRequest& request);
@@ -50,6 +55,7 @@ class PagesReplay {
   ReplayOutput& output_;
   std::vector<Lane> lanes_;
   std::optional<ReplayBounds> bounds_;
+  std::unique_ptr<GhostPanel> ghosts_or_null_;
   std::int64_t requests_ = 0;
   double first_ms_ = 0;  // timestamps
   double latest_ms_ = 0;

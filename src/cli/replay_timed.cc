@@ -186,7 +186,7 @@ Result<ReplayBounds> read_bounds(const ReplayFlags& flags) {
     if (!more) break;
     bounds.add(request);
   }
-  bounds.warn_if_dropped(flags.trace);
+  bounds.warn_if_dropped(flags.trace());
   return bounds;
 }
 

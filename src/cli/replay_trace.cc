@@ -4,24 +4,31 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
+
 namespace stemma {
 
 namespace {
 
-std::int64_t file_size_bytes(const std::string& path) {
-  std::error_code unknown;
-  const auto size_bytes = std::filesystem::file_size(path, unknown);
-  return unknown ? 0 : static_cast<std::int64_t>(size_bytes);
+std::int64_t size_bytes_of(const std::vector<std::string>& paths) {
+  std::int64_t total_bytes = 0;
+  for (const std::string& path : paths) {
+    std::error_code unknown;
+    const auto size_bytes = std::filesystem::file_size(path, unknown);
+    if (unknown) return 0;
+    total_bytes += static_cast<std::int64_t>(size_bytes);
+  }
+  return total_bytes;
 }
 
 }  // namespace
 
 Result<ReplayTrace> ReplayTrace::open(const ReplayFlags& flags) {
-  STEMMA_ASSIGN_OR_RETURN(TraceReader reader,
-                          TraceReader::open(flags.trace, flags.format, flags.skip_bad));
-  ReplayTrace trace(std::move(reader), file_size_bytes(flags.trace));
+  STEMMA_CHECK(flags.source_or_null != nullptr, "the traces are opened before they are read");
+  STEMMA_ASSIGN_OR_RETURN(TraceMerge reader, flags.source_or_null->read());
+  ReplayTrace trace(std::move(reader), size_bytes_of(flags.traces.traces));
   STEMMA_ASSIGN_OR_RETURN(const bool more, trace.reader_.next(trace.first_));
-  if (!more) return Error{ErrorCode::kInvalidArgument, flags.trace + ": holds no requests"};
+  if (!more) return Error{ErrorCode::kInvalidArgument, flags.trace() + ": holds no requests"};
   return trace;
 }
 

@@ -1,16 +1,16 @@
-// ReplayTrace: the trace that was named on the command line, read once.
+// ReplayTrace: the traces that were named on the command line, read once as one.
 //
 // Thread:     main.
-// Memory:     a TraceReader's, and one request.
+// Memory:     a TraceMerge's, and one request.
 // Cost:       that of reading.
-// Not here:   formats (replay/trace_reader).
+// Not here:   formats (replay/trace_reader), merging (replay/trace_merge).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "cli/replay_flags.h"
-#include "replay/trace_reader.h"
+#include "replay/trace_merge.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -18,6 +18,7 @@ namespace stemma {
 class ReplayTrace {
  public:
   // Opens it and reads its first request: an error if that is wrong, or if there is none.
+  // REQUIRES: flags.source_or_null, which must outlive it.
   static Result<ReplayTrace> open(const ReplayFlags& flags);
 
   // The next request, from the first on; false at the end. Errors name file and line.
@@ -28,14 +29,14 @@ class ReplayTrace {
   // So far.
   std::int64_t skipped_lines() const { return reader_.skipped_lines(); }
   std::int64_t read_bytes() const { return reader_.read_bytes(); }
-  // Of the whole file; 0 if it is not known.
+  // Of all files; 0 if it is not known.
   std::int64_t size_bytes() const noexcept { return size_bytes_; }
 
  private:
-  ReplayTrace(TraceReader reader, std::int64_t size_bytes)
+  ReplayTrace(TraceMerge reader, std::int64_t size_bytes)
       : reader_(std::move(reader)), size_bytes_(size_bytes) {}
 
-  TraceReader reader_;
+  TraceMerge reader_;
   std::int64_t size_bytes_;
   TraceRequest first_;
   bool at_first_ = true;

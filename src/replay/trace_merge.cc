@@ -53,6 +53,12 @@ Result<bool> TraceMerge::next(TraceRequest& request) {
   return false;
 }
 
+std::int64_t TraceMerge::read_bytes() const noexcept {
+  std::int64_t bytes = 0;
+  for (const TraceReader& reader : readers_) bytes += reader.read_bytes();
+  return bytes;
+}
+
 std::int64_t TraceMerge::skipped_lines() const noexcept {
   std::int64_t lines = late_requests_;
   for (const TraceReader& reader : readers_) lines += reader.skipped_lines();

@@ -32,6 +32,8 @@ class TraceMerge {
 
   // Tokens that one page stands for, the same in every file; 0 as long as no file has said it.
   std::int64_t page_tokens() const noexcept { return page_tokens_; }
+  // Bytes read so far, of all files.
+  std::int64_t read_bytes() const noexcept;
   // Lines left out so far, in all files.
   std::int64_t skipped_lines() const noexcept;
 

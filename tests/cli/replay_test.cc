@@ -198,6 +198,30 @@ TEST(Replay, RealConversationsHitAsKnown) {
   EXPECT_NEAR(lines[1]["hit_rate"].get<double>(), 0.212, 0.003);
 }
 
+TEST(Replay, SeveralTracesAreReadAsOneByTime) {
+  const std::string later = testing::TempDir() + "stemma_replay_later.jsonl";
+  std::ofstream(later)
+      << R"({"timestamp": 7, "input_length": 512, "output_length": 1, "hash_ids": [1]})"
+         "\n";
+  const ProgramRun run = run_stemma("replay --trace " + later + "," + small_trace() + " --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.lines()[0]["requests"], 3);
+  EXPECT_EQ(run.lines()[0]["hit_pages"], 3);
+  EXPECT_EQ(run.lines()[0]["trace"], later + "," + small_trace());
+}
+
+// Ghosts that watch every use are exact.
+TEST(Replay, GhostsSayTheirHitRateAndHowFarItIsOff) {
+  const ProgramRun run = run_stemma("replay --trace " + small_trace() +
+                                    " --capacity-pages 2,unlimited --policy lru,belady "
+                                    "--ghost-rate 1 --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = run.lines();
+  EXPECT_NEAR(lines[0]["ghost_hit_rate"].get<double>(), lines[0]["hit_rate"].get<double>(), 1e-9);
+  EXPECT_NEAR(lines[0]["ghost_points_off"].get<double>(), 0, 1e-7);
+  for (std::size_t i = 1; i < lines.size(); ++i) EXPECT_FALSE(lines[i].contains("ghost_hit_rate"));
+}
+
 TEST(Replay, LeavesWrongLinesOutWhenAsked) {
   const std::string path = testing::TempDir() + "stemma_replay_bad.jsonl";
   std::ofstream(path) << "not a request\n" << std::ifstream(small_trace()).rdbuf();
@@ -244,6 +268,11 @@ TEST(Replay, RefusesWithOneLine) {
       {"replay --trace " + small_trace() + " --capacity-pages many", 2, "--capacity-pages wants"},
       {"replay --trace " + small_trace() + " --policy oracle", 2, "oracle"},
       {"replay --trace " + small_trace() + " --mode fast", 2, "--mode"},
+      {"replay --trace " + small_trace() + " --ghost-rate 2", 2, "--ghost-rate"},
+      {"replay --trace " + small_trace() + " --ghost-rate 0.1", 2,
+       "--ghost-rate: wants capacities"},
+      {"replay --trace " + small_trace() + " --ghost-rate 0.1 --mode timed", 2, "--mode blocks"},
+      {"replay --trace " + small_trace() + " --tokenizer /nonexistent", 1, "tokenizer"},
       {"replay --trace " + small_trace() + " --bounds maybe", 2, "--bounds"},
       {"replay --trace " + small_trace() + " --timing llama-8b-h200", 2,
        "--timing is for --mode timed"},
