@@ -56,7 +56,8 @@ Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane
     return Error{policy.error().code, "--schedule-policy: " + policy.error().detail};
   }
   scheduler.policy = *policy;
-  scheduler.publish_outputs = flags.insert_outputs;
+  // A capture knows what its outputs left in the cache.
+  scheduler.publish_outputs = flags.insert_outputs || flags.traces.format == "capture";
   if (lane.unlimited) scheduler.watermark_pages = 0;  // there are pages for all of the trace
   STEMMA_ASSIGN_OR_RETURN(options.timing, read_timing_model(flags.timing));
   return options;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "replay/trace_tokens.h"
 
 namespace stemma {
 
@@ -133,7 +132,7 @@ void TimedReplay::refuse(RequestOutcome reason) {
 // False, and nothing changed, if the queue is full.
 bool TimedReplay::try_submit() {
   if (scheduler_.waiting() >= options_.engine.scheduler.waiting_max) return false;
-  const TraceRequest& trace = arrival_->request;
+  TraceRequest& trace = arrival_->request;
   const Request* request = scheduler_.try_submit_or_null(
       {.id = RequestId(arrival_->index),
        .ns = namespace_id_,
@@ -145,7 +144,10 @@ bool TimedReplay::try_submit() {
                  .lookup_pages = static_cast<std::int64_t>(trace.page_hashes.size()),
                  .input_tokens = trace.input_tokens,
                  .arrival_us = arrival_->arrival_us},
-      .output_tokens = trace.output_tokens};
+      .output_tokens = trace.output_tokens,
+      .outputs = {.index = arrival_->index,
+                  .lookup_pages = static_cast<std::int64_t>(trace.page_hashes.size()),
+                  .output_page_hashes = std::move(trace.output_page_hashes)}};
   for (TimedPeriod* period : periods()) {
     ++period->arrived_requests;
     period->held_requests += arrival_->held ? 1 : 0;
@@ -244,7 +246,7 @@ void TimedReplay::accept(Request& request) {
     for (TimedPeriod* period : periods()) period->ttft.record(report.ttft_us());
   }
   if (request.generated_tokens() < one.output_tokens) {
-    request.tokens.push_back(own_token(report.index));
+    request.tokens.push_back(one.outputs.token_at(request.total_tokens(), kv_->page_size()));
     ++report.output_tokens;
     for (TimedPeriod* period : periods()) ++period->output_tokens;
   }

@@ -4,8 +4,8 @@
 // A request arrives when the trace says so. Steps follow one another while there is work, and each
 // takes what the model says; where there is none the clock moves on to the next arrival. Each
 // request gets exactly its `output_tokens` tokens (where that is 0, it ends with its prompt), which
-// no other request shares. The cache has pages of the trace's own size, token for token, so all
-// rules of serving apply:
+// no other request shares unless the trace says so. The cache has pages of the trace's own size,
+// token for token, so all rules of serving apply:
 //
 //   - only full pages are shared, and at least one token of a prompt is computed: its last page
 //     hits only if it is full and the prompt goes on behind it;
@@ -34,7 +34,8 @@
 #include "base/function_ref.h"
 #include "replay/timed_report.h"
 #include "replay/timing_model.h"
-#include "replay/trace_reader.h"
+#include "replay/trace_request.h"
+#include "replay/trace_tokens.h"
 #include "sched/scheduler.h"
 #include "stemma/kv_cache.h"
 #include "stemma/options.h"
@@ -84,6 +85,7 @@ class TimedReplay {
     RequestReport report;
     std::int64_t reached_tokens = 0;  // positions that were ever found or computed
     std::int64_t output_tokens = 0;   // that it wants
+    TraceOutputs outputs;
   };
 
   TimedReplay(const TimedReplayOptions& options, std::unique_ptr<KvCache> kv);

@@ -166,6 +166,21 @@ TEST(TimedReplay, OutputsTakePagesOnlyWhileTheyRunUnlessTheyArePublished) {
   EXPECT_EQ(TimedRun(options, trace).total().evicted_pages, 2);
 }
 
+TEST(TimedReplay, OutputsThatTheTraceKnowsAreFoundByWhoGoesOn) {
+  // 5 tokens of prompt; of its 4 of output 3 are computed, and fill a second page.
+  TraceRequest first = trace_request(0, 5, 4, {1});
+  first.output_page_hashes = {2};
+  const std::vector<TraceRequest> trace = {first, trace_request(1000, 9, 1, {1, 2}),
+                                           trace_request(2000, 9, 1, {1, 3})};
+  TimedReplayOptions options = timed_options(16);
+  options.engine.scheduler.publish_outputs = true;
+  const TimedRun run(options, trace);
+  EXPECT_EQ(run[1].hit_tokens.device, 8);
+  EXPECT_EQ(run[2].hit_tokens.device, 4);
+  options.engine.scheduler.publish_outputs = false;
+  EXPECT_EQ(TimedRun(options, trace)[1].hit_tokens.device, 4);
+}
+
 TEST(TimedReplay, APreemptedRequestComputesAgainAndLosesNoToken) {
   TimedReplayOptions options = timed_options(8);
   options.engine.scheduler.watermark_pages = 0;

@@ -2,7 +2,9 @@
 //
 // Of a trace only hashes of pages are known. A page's tokens are its hash in two halves and then
 // zeros, so that pages are equal exactly if their hashes are; a token that no hash covers belongs
-// to its request alone, as do all output tokens.
+// to its request alone. Output tokens have hashes only where the trace knows what an output left in
+// the cache (captures); a prompt's tokens behind the pages that were looked up are then those of
+// the page that the output went on with.
 //
 // Thread:     pure functions.
 // Memory:     4 bytes a token of prompt and output.
@@ -13,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "replay/trace_reader.h"
+#include "replay/trace_request.h"
 #include "stemma/ids.h"
 
 namespace stemma {
@@ -26,7 +28,14 @@ inline constexpr std::int64_t kTracePageTokensMin = 3;
 std::vector<TokenId> make_trace_prompt(const TraceRequest& request, std::int64_t page_tokens,
                                        std::int64_t index);
 
-// A token of the request at place `index` of the trace alone: below zero, as no page's third is.
-TokenId own_token(std::int64_t index);
+// What stands for the outputs of one request.
+struct TraceOutputs {
+  std::int64_t index = 0;         // the request's place in the trace
+  std::int64_t lookup_pages = 0;  // pages before output_page_hashes
+  std::vector<std::int64_t> output_page_hashes;
+
+  // The output token at a position, counted from the prompt's begin.
+  TokenId token_at(std::int64_t position, std::int64_t page_tokens) const;
+};
 
 }  // namespace stemma
