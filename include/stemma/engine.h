@@ -24,6 +24,7 @@
 
 #include "stemma/ids.h"
 #include "stemma/kv_cache.h"
+#include "stemma/metrics.h"
 #include "stemma/options.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
@@ -34,6 +35,7 @@
 namespace stemma {
 
 class Clock;
+class EngineGhosts;
 class Inbox;
 class Request;
 class Sampler;
@@ -148,6 +150,13 @@ class Engine {
   const KvCache& kv() const noexcept { return *kv_; }
   const EngineOptions& options() const noexcept { return options_; }
 
+  // The totals as counters, and what ghosts of the cache found as gauges (engine/engine_ghosts).
+  // Between steps.
+  void visit_metrics(MetricVisitor& visitor) const;
+  // What other sizes and policies would have been worth: "device +2 GiB: +6.1 points". Empty where
+  // nothing was looked up, or nothing is watched. Between steps.
+  std::vector<std::string> cache_advice() const;
+
   // Every invariant of cache and scheduler; the first contradiction, or nullopt. Allocates.
   std::optional<std::string> audit() const;
 
@@ -156,12 +165,14 @@ class Engine {
   struct Extra {
     SamplingParams sampling;
     std::vector<TokenId> stop_tokens;
+    std::int64_t ghost_space = 0;  // of its namespace
     std::int64_t submitted_us = 0;
     std::int64_t started_us = -1;
     std::int64_t first_token_us = -1;
   };
 
-  Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv);
+  Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv,
+         std::unique_ptr<EngineGhosts> ghosts_or_null);
 
   Status check(const RequestSpec& spec) const;
   Status check_extent(const RequestSpec& spec) const;
@@ -175,6 +186,7 @@ class Engine {
   void accept_token(Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);
   FinishReason finish_reason(const Request& request, TokenId token) const;
   void refuse(RequestId id, Error error);
+  void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail(Request& request, const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   EngineEvent end_event(const Request& request, FinishReason reason);
   Extra& extra_of(const Request& request);
@@ -185,6 +197,7 @@ class Engine {
   std::unique_ptr<Scheduler> scheduler_;  // its requests hold pages of kv_: destroyed before it
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<EngineGhosts> ghosts_or_null_;
   std::vector<Extra> extras_;
   std::vector<EngineEvent> events_;
   std::atomic<std::int64_t> next_id_ = 0;

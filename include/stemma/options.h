@@ -91,6 +91,11 @@ struct EngineOptions {
   // Submitted or cancelled, not yet seen by the engine thread; one more is refused.
   std::int64_t inbox_max = 1024;
 
+  // Of so many pages used, one is watched to tell what other capacities and policies would hit
+  // (Engine::cache_advice): 20 is within a point and costs nothing that shows; 1 watches all; 0
+  // watches nothing.
+  std::int64_t ghost_pages_per_sample = 20;
+
   // From which a request that samples and brings no seed of its own gets one. The same engine, fed
   // the same requests in the same order, gives the same tokens.
   std::uint64_t sampling_seed = 0;

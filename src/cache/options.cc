@@ -57,6 +57,7 @@ Status validate(const EngineOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_least("chunk_tokens_max", scheduler.chunk_tokens_max, 1));
   STEMMA_RETURN_IF_ERROR(at_least("waiting_max", scheduler.waiting_max, 1));
   STEMMA_RETURN_IF_ERROR(at_least("watermark_pages", scheduler.watermark_pages, -1));
+  STEMMA_RETURN_IF_ERROR(at_least("ghost_pages_per_sample", options.ghost_pages_per_sample, 0));
   return at_least("inbox_max", options.inbox_max, 1);
 }
 

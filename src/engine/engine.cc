@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/prng.h"
+#include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
 #include "model/sampler.h"
 #include "sched/scheduler.h"
@@ -45,16 +47,19 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
     return Error{ErrorCode::kInvalidArgument, "vocab_tokens must be at least 1"};
   }
   STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.kv));
-  return std::unique_ptr<Engine>(new Engine(options, parts, std::move(kv)));
+  STEMMA_ASSIGN_OR_RETURN(auto ghosts, EngineGhosts::open(options, shape.page_bytes()));
+  return std::unique_ptr<Engine>(new Engine(options, parts, std::move(kv), std::move(ghosts)));
 }
 
-Engine::Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv)
+Engine::Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv,
+               std::unique_ptr<EngineGhosts> ghosts_or_null)
     : options_(options),
       parts_(parts),
       kv_(std::move(kv)),
       scheduler_(std::make_unique<Scheduler>(*kv_, options.scheduler)),
       inbox_(std::make_unique<Inbox>(options.inbox_max)),
       sampler_(std::make_unique<Sampler>(parts.vocab_tokens)),
+      ghosts_or_null_(std::move(ghosts_or_null)),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   // A step's events: one for each request in the batch, one for each message taken in.
   events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
@@ -172,6 +177,8 @@ void Engine::drain_inbox() {
 }
 
 void Engine::admit(RequestId id, RequestSpec spec, std::int64_t submitted_us) {
+  std::int64_t ghost_space = 0;  // the first bytes of the digest: for statistics they suffice
+  std::memcpy(&ghost_space, spec.namespace_digest.bytes.data(), sizeof ghost_space);
   const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest);
   if (!ns.has_value()) {
     return refuse(id, {ErrorCode::kTooLarge, "as many namespaces are open as the cache may have"});
@@ -190,6 +197,7 @@ void Engine::admit(RequestId id, RequestSpec spec, std::int64_t submitted_us) {
   extra.sampling = std::move(spec.sampling);
   extra.stop_tokens = std::move(spec.stop_tokens);
   extra.submitted_us = submitted_us;
+  extra.ghost_space = ghost_space;
   extra.started_us = -1;
   extra.first_token_us = -1;
 }
@@ -199,6 +207,12 @@ void Engine::note_started() {
     Extra& extra = extra_of(*request);
     if (extra.started_us < 0) {
       extra.started_us = parts_.clock.now_us();
+      if (ghosts_or_null_ != nullptr) {
+        const auto prompt_tokens = static_cast<std::size_t>(request->prompt_tokens);
+        ghosts_or_null_->look_up(extra.ghost_space,
+                                 std::span<const TokenId>(request->tokens).first(prompt_tokens),
+                                 extra.started_us);
+      }
     }
   }
 }
@@ -259,7 +273,7 @@ void Engine::accept_token(Request& request, TokenId token) {
     events_.push_back({.request = request.id, .token = token, .stats = {}, .error = {}});
     return;
   }
-  scheduler_->finish(request);
+  finish(request);
   events_.push_back(end_event(request, reason));
   events_.back().token = token;
 }
@@ -279,6 +293,13 @@ void Engine::refuse(RequestId id, Error error) {
       {.request = id, .finish = FinishReason::kFailed, .stats = {}, .error = std::move(error)});
 }
 
+void Engine::finish(Request& request) {
+  if (ghosts_or_null_ != nullptr) {
+    ghosts_or_null_->insert(extra_of(request).ghost_space, request.computed());
+  }
+  scheduler_->finish(request);
+}
+
 void Engine::fail(Request& request, const Error& error) {
   scheduler_->fail(request);
   events_.push_back(end_event(request, FinishReason::kFailed));
@@ -292,7 +313,7 @@ std::optional<RequestStats> Engine::stop(RequestId id) {
     return std::nullopt;
   }
   if (request->in_flight()) {
-    scheduler_->finish(*request);
+    finish(*request);
   } else {
     scheduler_->cancel(*request);
   }
@@ -324,6 +345,25 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
 
 Engine::Extra& Engine::extra_of(const Request& request) {
   return extras_[static_cast<std::size_t>(request.slot)];
+}
+
+void Engine::visit_metrics(MetricVisitor& visitor) const {
+  const EngineTotals now = totals();
+  visitor.counter("stemma_steps_total", now.steps);
+  visitor.counter("stemma_prompt_tokens_total", now.prompt_tokens);
+  visitor.counter("stemma_cached_tokens_total", now.cached_tokens);
+  visitor.counter("stemma_computed_prompt_tokens_total", now.computed_prompt_tokens);
+  visitor.counter("stemma_output_tokens_total", now.output_tokens);
+  visitor.counter("stemma_finished_requests_total", now.finished_requests);
+  visitor.counter("stemma_cancelled_requests_total", now.cancelled_requests);
+  visitor.counter("stemma_failed_requests_total", now.failed_requests);
+  visitor.counter("stemma_preemptions_total", now.preemptions);
+  visitor.counter("stemma_evicted_pages_total", now.evicted_pages);
+  if (ghosts_or_null_ != nullptr) ghosts_or_null_->visit_metrics(visitor);
+}
+
+std::vector<std::string> Engine::cache_advice() const {
+  return ghosts_or_null_ == nullptr ? std::vector<std::string>() : ghosts_or_null_->advice();
 }
 
 bool Engine::idle() const {

@@ -2,6 +2,7 @@
 // events, cancels in every state, failing models, threads, and a step loop that allocates nothing.
 #include "stemma/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -330,6 +331,50 @@ TEST_F(EngineTest, ASteadyFlowOfRequestsAllocatesNothingInSteps) {
     EXPECT_GT(engine_->totals().evicted_pages, 0);
     run();
   }
+}
+
+struct Numbers final : MetricVisitor {
+  void counter(std::string_view name, std::int64_t value) override { by_name[name] = value; }
+  void gauge(std::string_view name, std::int64_t value) override { by_name[name] = value; }
+  std::map<std::string_view, std::int64_t> by_name;
+};
+
+// 20 prompts of 4 pages by turns, in a cache of 64 pages: lru finds none of them again, and would
+// find all with twice the room.
+TEST_F(EngineTest, SaysWhatMoreRoomWouldBeWorth) {
+  options_.ghost_pages_per_sample = 1;
+  open();
+  EXPECT_TRUE(engine_->cache_advice().empty());
+  for (int round = 0; round < 10; ++round) {
+    for (TokenId text = 0; text < 20; ++text) {
+      std::vector<TokenId> prompt(17, text);
+      ASSERT_TRUE(engine_->submit(spec(prompt, 1)).ok());
+      run();
+    }
+  }
+  // A page has 4 tokens of K and V, 4 floats each.
+  EXPECT_THAT(engine_->cache_advice(),
+              testing::ElementsAre("device -4 KiB: +0.0 points", "device +8 KiB: +90.0 points",
+                                   "device +24 KiB: +90.0 points", "policy slru: +0.0 points"));
+  Numbers numbers;
+  engine_->visit_metrics(numbers);
+  EXPECT_EQ(numbers.by_name["stemma_finished_requests_total"], 200);
+  EXPECT_EQ(numbers.by_name["stemma_cached_tokens_total"], 0);
+  EXPECT_EQ(numbers.by_name["stemma_ghost_lookup_pages"], 800);
+  EXPECT_EQ(numbers.by_name["stemma_ghost_hit_pages_same"], 0);
+  EXPECT_EQ(numbers.by_name["stemma_ghost_hit_pages_double"], 720);
+}
+
+TEST_F(EngineTest, WatchesNothingWhereItIsToldNotTo) {
+  options_.ghost_pages_per_sample = 0;
+  open();
+  ASSERT_TRUE(engine_->submit(spec(std::vector<TokenId>(17, 1), 1)).ok());
+  run();
+  EXPECT_TRUE(engine_->cache_advice().empty());
+  Numbers numbers;
+  engine_->visit_metrics(numbers);
+  EXPECT_EQ(numbers.by_name["stemma_finished_requests_total"], 1);
+  EXPECT_FALSE(numbers.by_name.contains("stemma_ghost_lookup_pages"));
 }
 
 }  // namespace

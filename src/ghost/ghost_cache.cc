@@ -47,7 +47,9 @@ Result<std::unique_ptr<GhostCache>> GhostCache::open(const GhostCacheOptions& op
 }
 
 GhostCache::GhostCache(const GhostCacheOptions& options)
-    : options_(options), allocator_(sampled_capacity_pages(options)) {}
+    : options_(options), allocator_(sampled_capacity_pages(options)) {
+  tokens_.reserve(static_cast<std::size_t>(kPageTokens * options.request_pages_max));
+}
 
 void GhostCache::use(std::span<const std::int64_t> page_hashes, bool counts) {
   sample(page_hashes);

@@ -29,6 +29,7 @@ struct GhostCacheOptions {
   std::int64_t capacity_pages = 0;     // of the cache that it stands for; >= 1
   std::int64_t pages_per_sample = 20;  // >= 1
   std::uint64_t seed = 0;              // of the sample
+  std::int64_t request_pages_max = 0;  // as of GhostCurveOptions
 };
 
 class GhostCache {

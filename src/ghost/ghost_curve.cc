@@ -44,6 +44,8 @@ GhostCurve::GhostCurve(const GhostCurveOptions& options)
       random_(options.seed),
       hits_by_rank_(static_cast<std::size_t>(watches_max(options))) {
   STEMMA_CHECK(check(options).ok(), "options were checked");
+  seen_.reserve(static_cast<std::size_t>(options.request_pages_max));
+  drawn_.reserve(static_cast<std::size_t>(options.request_pages_max));
 }
 
 void GhostCurve::use(std::span<const std::int64_t> page_hashes, bool counts) {

@@ -35,6 +35,8 @@ struct GhostCurveOptions {
   std::int64_t capacity_pages_max = 0;  // the curve's end; >= 1
   std::int64_t pages_per_sample = 20;   // >= 1
   std::uint64_t seed = 0;
+  // Pages of the longest request, if it is known: up to there nothing is allocated while watching.
+  std::int64_t request_pages_max = 0;
 };
 
 class GhostCurve {

@@ -32,7 +32,8 @@ Status GhostPanel::add_lane(const GhostPanelOptions& options, const std::string&
                           GhostCache::open({.policy = policy,
                                             .capacity_pages = capacity_pages,
                                             .pages_per_sample = options.curve.pages_per_sample,
-                                            .seed = options.curve.seed}));
+                                            .seed = options.curve.seed,
+                                            .request_pages_max = options.curve.request_pages_max}));
   lanes_.push_back(std::move(lane));
   return {};
 }
