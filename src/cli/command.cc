@@ -5,6 +5,7 @@
 
 #include "cli/bench_command.h"
 #include "cli/generate_command.h"
+#include "cli/inspect_command.h"
 #include "cli/replay_command.h"
 #include "stemma/version.h"
 
@@ -34,6 +35,7 @@ int parse_and_run(int argc, const char* const* argv) {
   app.require_subcommand(1);
   GenerateCommand generate(app);
   ReplayCommand replay(app);
+  InspectCommand inspect(app);
   BenchCommand bench(app);
   try {
     app.parse(argc, argv);
@@ -43,7 +45,7 @@ int parse_and_run(int argc, const char* const* argv) {
     std::cerr << "stemma: " << error.what() << " (see stemma --help)\n";
     return kExitUsage;
   }
-  return run_chosen({&generate, &replay, &bench});
+  return run_chosen({&generate, &replay, &inspect, &bench});
 }
 
 }  // namespace

@@ -1,0 +1,148 @@
+#include "cli/inspect_command.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/sizes.h"
+#include "ghost/ghost_advice.h"
+#include "replay/replayer.h"
+
+namespace stemma {
+
+namespace {
+
+// Of the capacity: half of it less, as much again, three times as much.
+constexpr double kRoomChanges[] = {-0.5, 1, 3};
+constexpr std::int64_t kTimesWatched = 4;
+
+std::vector<RoomChange> room_changes(std::int64_t capacity_pages, std::int64_t page_bytes) {
+  std::vector<RoomChange> changes;
+  for (const double share : kRoomChanges) {
+    const auto extra_pages = std::llround(share * static_cast<double>(capacity_pages));
+    changes.push_back({.tier = "device",
+                       .capacity_pages = capacity_pages,
+                       .page_bytes = page_bytes,
+                       .extra_bytes = extra_pages * page_bytes});
+  }
+  return changes;
+}
+
+}  // namespace
+
+InspectCommand::InspectCommand(CLI::App& app)
+    : command_(app.add_subcommand(
+          "inspect", "What more room, less room or another policy would be worth on a trace")) {
+  add_trace_flags(*command_, flags_.traces);
+  command_->add_option("--capacity-pages", flags_.capacity_pages, "pages the cache holds now")
+      ->required();
+  command_
+      ->add_option("--page-bytes", flags_.page_bytes,
+                   "bytes of K and V that a page of the trace has, such as 2MiB")
+      ->required();
+  command_->add_option("--policy", flags_.policy, "its eviction order now")->capture_default_str();
+  command_
+      ->add_option("--other-policies", flags_.other_policies,
+                   "eviction orders to compare; several with commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_
+      ->add_option("--ghost-rate", flags_.ghost_rate,
+                   "share of page uses that is watched; 1 is exact")
+      ->capture_default_str();
+  command_->add_flag("--json", flags_.json, "one JSON object");
+}
+
+Status InspectCommand::check_flags() {
+  STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(flags_.capacity_pages));
+  STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(kTimesWatched * flags_.capacity_pages));
+  STEMMA_ASSIGN_OR_RETURN(page_bytes_, parse_bytes(flags_.page_bytes, "--page-bytes"));
+  if (page_bytes_ < 1) {
+    return Error{ErrorCode::kInvalidArgument, "--page-bytes must be at least 1"};
+  }
+  if (!(flags_.ghost_rate > 0 && flags_.ghost_rate <= 1)) {
+    return Error{ErrorCode::kInvalidArgument, "--ghost-rate must be above 0 and at most 1"};
+  }
+  return {};
+}
+
+Status InspectCommand::run() {
+  STEMMA_RETURN_IF_ERROR(check_flags());
+  GhostPanelOptions options;
+  options.curve.capacity_pages_max = kTimesWatched * flags_.capacity_pages;
+  options.curve.pages_per_sample = std::llround(1 / flags_.ghost_rate);
+  options.policies = flags_.other_policies;
+  options.policies.push_back(flags_.policy);
+  options.capacities = {flags_.capacity_pages};
+  Result<std::unique_ptr<GhostPanel>> ghosts = GhostPanel::open(options);
+  if (!ghosts.ok()) return Error{ghosts.error().code, "--policy: " + ghosts.error().detail};
+  std::int64_t skipped_lines = 0;
+  STEMMA_RETURN_IF_ERROR(watch(**ghosts, skipped_lines));
+  if (flags_.json) {
+    print_json(**ghosts);
+  } else {
+    print(**ghosts);
+  }
+  if (skipped_lines > 0) {
+    std::cerr << fmt::format("stemma: {} wrong lines left out\n", skipped_lines);
+  }
+  return {};
+}
+
+Status InspectCommand::watch(GhostPanel& ghosts, std::int64_t& skipped_lines) {
+  STEMMA_ASSIGN_OR_RETURN(const TraceSource source, TraceSource::open(flags_.traces));
+  STEMMA_ASSIGN_OR_RETURN(TraceMerge reader, source.read());
+  TraceRequest request;
+  for (;; ++requests_) {
+    STEMMA_ASSIGN_OR_RETURN(const bool more, reader.next(request));
+    if (!more) break;
+    ghosts.look_up(request.page_hashes);
+    if (request.output_page_hashes.empty()) continue;
+    std::vector<std::int64_t>& chain = request.page_hashes;
+    chain.insert(chain.end(), request.output_page_hashes.begin(), request.output_page_hashes.end());
+    ghosts.insert(chain);
+  }
+  skipped_lines = reader.skipped_lines();
+  if (requests_ > 0) return {};
+  return Error{ErrorCode::kInvalidArgument, flags_.traces.traces.front() + ": holds no requests"};
+}
+
+void InspectCommand::print(const GhostPanel& ghosts) const {
+  const double now = ghosts.try_hit_rate(flags_.policy, flags_.capacity_pages).value_or(0);
+  std::cout << fmt::format("{} requests, {} pages of {}, {}: {:.1f}% of pages hit\n", requests_,
+                           flags_.capacity_pages, format_bytes(page_bytes_), flags_.policy,
+                           100 * now);
+  for (const RoomChange& change : room_changes(flags_.capacity_pages, page_bytes_)) {
+    std::cout << describe_room_change(ghosts.curve(), change)
+              << (flags_.policy == "lru" ? "\n" : " with lru\n");
+  }
+  for (const std::string& policy : flags_.other_policies) {
+    const auto then = ghosts.try_hit_rate(policy, flags_.capacity_pages);
+    if (then.has_value()) std::cout << describe_policy_change(policy, now, *then) << '\n';
+  }
+}
+
+void InspectCommand::print_json(const GhostPanel& ghosts) const {
+  nlohmann::ordered_json out;
+  out["requests"] = requests_;
+  out["lookup_pages"] = std::llround(ghosts.curve().lookup_pages());
+  out["policy"] = flags_.policy;
+  out["capacity_pages"] = flags_.capacity_pages;
+  out["hit_rate"] = ghosts.try_hit_rate(flags_.policy, flags_.capacity_pages).value_or(0);
+  out["lru"] = nlohmann::ordered_json::array();
+  for (const RoomChange& change : room_changes(flags_.capacity_pages, page_bytes_)) {
+    const std::int64_t pages = flags_.capacity_pages + change.extra_bytes / page_bytes_;
+    out["lru"].push_back({{"capacity_pages", pages}, {"hit_rate", ghosts.curve().hit_rate(pages)}});
+  }
+  out["policies"] = nlohmann::ordered_json::object();
+  for (const std::string& policy : flags_.other_policies) {
+    const auto then = ghosts.try_hit_rate(policy, flags_.capacity_pages);
+    if (then.has_value()) out["policies"][policy] = *then;
+  }
+  std::cout << out.dump() << '\n';
+}
+
+}  // namespace stemma
