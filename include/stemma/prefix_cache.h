@@ -109,6 +109,20 @@ struct InsertOptions {
       0;  // for the priority order: higher stays longer; a path keeps the highest it was given
 };
 
+// How long a client expects to come back to what it sent: a bias, never a promise.
+enum class Retention : std::uint8_t { kShort, kDefault, kLong };
+
+// What is known of a request when it ends. Eviction policies that learn use it; no field holds or
+// frees a page.
+struct RequestEnd {
+  std::int64_t prompt_tokens = 0;  // of the text, what was computed after it left out
+  std::int64_t output_tokens = 0;  // computed after the prompt
+  std::optional<std::int64_t> begun_us = std::nullopt;  // on the cache's clock; absent: now
+  std::int32_t priority = 0;                            // above 0: worth more than others
+  Retention retention = Retention::kDefault;
+  bool session_closed = false;  // its client will not continue it
+};
+
 class PrefixCache {
  public:
   virtual ~PrefixCache() = default;
@@ -149,6 +163,11 @@ class PrefixCache {
   // shares(), or `pages` is empty.
   virtual PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                             const InsertOptions& options) = 0;
+
+  // Says that the request which holds `held` is done, before it lets go. Without it nothing is
+  // lost but what the eviction policy would have learned. O(pages held) for policies that learn,
+  // nothing for others. REQUIRES: held came from this cache.
+  virtual void complete(const PrefixLock& held, const RequestEnd& end) = 0;
 
   // Gives up unlocked pages, coldest leaf first by the eviction order, from the end of each leaf,
   // until `wanted_pages` are out or none is left. Returns what it got; destroying that frees them.

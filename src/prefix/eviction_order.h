@@ -8,6 +8,10 @@
 //   slru      (hits >= threshold, last use)  never matched again, then least recently used
 //   priority  (priority, last use)           lowest priority
 //
+// Those that no key expresses have a name here and a PagePolicy of their own:
+//
+//   hazard    least worth its place, as learned (hazard_policy)
+//
 // Thread:     values and pure functions.
 // Memory:     16 bytes.
 // Cost:       a switch.
@@ -37,7 +41,16 @@ struct EvictionKey {
   friend auto operator<=>(const EvictionKey&, const EvictionKey&) = default;
 };
 
-enum class EvictionPolicy : std::uint8_t { kLru, kLfu, kFifo, kMru, kFilo, kSlru, kPriority };
+enum class EvictionPolicy : std::uint8_t {
+  kLru,
+  kLfu,
+  kFifo,
+  kMru,
+  kFilo,
+  kSlru,
+  kPriority,
+  kHazard
+};
 
 class EvictionOrder {
  public:
@@ -56,6 +69,9 @@ class EvictionOrder {
 
   std::string_view name() const noexcept;
 
+  // Whether key() says it all.
+  bool keyed() const noexcept { return policy_ != EvictionPolicy::kHazard; }
+
   EvictionKey key(const NodeUse& use) const noexcept {
     switch (policy_) {
       case EvictionPolicy::kLru:
@@ -72,6 +88,8 @@ class EvictionOrder {
         return {use.hits >= protected_hits_ ? 1 : 0, use.last_use};
       case EvictionPolicy::kPriority:
         return {use.priority, use.last_use};
+      case EvictionPolicy::kHazard:
+        break;
     }
     return {};
   }

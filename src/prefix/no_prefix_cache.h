@@ -32,6 +32,7 @@ class NoPrefixCache final : public PrefixCache {
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                     const InsertOptions& options) override;
+  void complete(const PrefixLock&, const RequestEnd&) override {}
   OwnedPages evict(std::int64_t wanted_pages) override;
   void reset() override;
   PrefixUsage usage() const override { return {}; }

@@ -61,6 +61,12 @@ class PageArena {
   std::int64_t copy_ids(const PageChain& chain, std::int64_t skip,
                         std::span<PageId> out) const noexcept;
 
+  // The id of the last page. REQUIRES: chain.pages > 0.
+  PageId last_id(const PageChain& chain) const noexcept {
+    const auto last = chain.last.index();
+    return ids_[last + static_cast<std::size_t>(runs_[last].pages) - 1];
+  }
+
   // Calls visit(first unit, pages) for each run, in order.
   template <typename Visit>
   void for_each_run(const PageChain& chain, Visit&& visit) const {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "stemma/page_allocator.h"
 #include "stemma/result.h"
 
@@ -24,7 +25,8 @@ struct PrefixCacheOptions {
   std::int64_t slru_protected_hits = 2;  // slru protects a node from this many hits on
   int lookup_hash_bits = 32;             // fewer only to test that collisions do no harm
   std::optional<std::uint64_t> hash_seed =
-      std::nullopt;  // of the look-up hash; drawn at random where absent
+      std::nullopt;              // of the look-up hash; drawn at random where absent
+  const Clock* clock = nullptr;  // of policies that know ages; outlives the cache; absent: its own
 };
 
 // An error that names the first option out of its range.

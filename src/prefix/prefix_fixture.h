@@ -24,6 +24,7 @@ struct FixtureOptions {
   std::int64_t pages = 64;
   std::string eviction = "lru";
   int hash_bits = 32;
+  const Clock* clock = nullptr;
 };
 
 // first, first + 1, … : `count` tokens.
@@ -53,6 +54,7 @@ class PrefixFixture {
     cache_options.eviction = options.eviction;
     cache_options.lookup_hash_bits = options.hash_bits;
     cache_options.hash_seed = 1;
+    cache_options.clock = options.clock;
     cache_options.namespaces_max = 4;
     cache = RadixPrefixCache::open(cache_options).value();
     ns = *cache->try_open_namespace(digest_of(0));

@@ -1,6 +1,6 @@
-// Steady state: match, insert, evict, copying ids, unlocking and probing take nothing from the
-// heap, with a full pool, splits, duplicates and evictions all the time. Every operator new of this
-// program counts.
+// Steady state: match, insert, complete, evict, copying ids, unlocking and probing take nothing
+// from the heap, with a full pool, splits, duplicates and evictions all the time. Every operator
+// new of this program counts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -42,11 +42,14 @@ void serve(PrefixFixture& f, const Tokens& text, std::span<PageId> row) {
     lock.copy_pages(0, row);
     ASSERT_GE(f.cache->probe(f.ns, tokens).matched_tokens, lock.tokens());
   }
+  f.cache->complete(lock, {.prompt_tokens = lock.tokens(), .output_tokens = 10});
 }
 
-TEST(PrefixSteadyState, NothingIsTakenFromTheHeap) {
+class PrefixSteadyState : public testing::TestWithParam<const char*> {};
+
+TEST_P(PrefixSteadyState, NothingIsTakenFromTheHeap) {
   for (const std::int64_t page_size : {1, 16}) {
-    PrefixFixture f({.page_size = page_size, .pages = 300});
+    PrefixFixture f({.page_size = page_size, .pages = 300, .eviction = GetParam()});
     Prng random(1);
     const std::vector<Tokens> texts = shared_texts(random, page_size);
     std::vector<PageId> row(1000);
@@ -58,6 +61,8 @@ TEST(PrefixSteadyState, NothingIsTakenFromTheHeap) {
     EXPECT_EQ(f.allocator.free_pages() + f.cache->usage().total_tokens() / page_size, 300);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Orders, PrefixSteadyState, testing::Values("lru", "hazard"));
 
 }  // namespace
 }  // namespace stemma

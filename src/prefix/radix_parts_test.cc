@@ -120,7 +120,8 @@ TEST(EvictionOrder, UnknownNamesListTheKnownOnes) {
   ASSERT_FALSE(order.ok());
   EXPECT_EQ(order.error().code, ErrorCode::kNotFound);
   EXPECT_EQ(order.error().detail,
-            "eviction: unknown order \"clock\" (known: lru, lfu, fifo, mru, filo, slru, priority)");
+            "eviction: unknown order \"clock\" (known: lru, lfu, fifo, mru, filo, slru, priority, "
+            "hazard)");
   EXPECT_EQ(EvictionOrder::make("slru").value().name(), "slru");
 }
 

@@ -5,16 +5,19 @@
 // comes, its stamp is the last use of anything that was ever below it.
 //
 // The index holds exactly the leaves with a lock count of 0. Nothing in it changes its key: what is
-// used is locked, and what is locked is not in it.
+// used is locked, and what is locked is not in it. Where a PagePolicy decides, the same leaves are
+// in it instead.
 #include "prefix/radix_prefix_cache.h"
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <utility>
 
 #include "base/check.h"
+#include "prefix/page_policy_factory.h"
 
 namespace stemma {
 
@@ -35,6 +38,10 @@ RadixTree::Limits limits_of(const PrefixCacheOptions& options) {
   return limits;
 }
 
+std::int64_t nodes_max_of(const PrefixCacheOptions& options) {
+  return options.allocator.total_pages() + options.namespaces_max;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RadixPrefixCache>> RadixPrefixCache::open(
@@ -49,7 +56,9 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
     : allocator_(options.allocator),
       order_(order),
       tree_(limits_of(options)),
-      index_(options.allocator.total_pages() + options.namespaces_max),
+      index_(order.keyed() ? nodes_max_of(options) : 0),
+      policy_(make_page_policy(order, options, nodes_max_of(options))),
+      path_(order.keyed() ? 0 : static_cast<std::size_t>(options.allocator.total_pages())),
       namespaces_(options.namespaces_max) {}
 
 RadixPrefixCache::~RadixPrefixCache() {
@@ -126,12 +135,27 @@ PrefixLock RadixPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock 
   return make_lock(*this, &tree_.node(node), static_cast<std::int64_t>(tokens.size()), ns);
 }
 
+void RadixPrefixCache::complete(const PrefixLock& held, const RequestEnd& end) {
+  STEMMA_CHECK(cache_of(held) == this, "a request ends in the cache that it used");
+  if (policy_ == nullptr) return;
+  const auto pages = static_cast<std::size_t>(held.tokens() / page_size());
+  const std::span<PageId> path(path_.data(), pages);
+  copy_pages(node_of(held), held.tokens(), 0, path);
+  policy_->completed(path, end);
+}
+
+OwnedPages RadixPrefixCache::evict(std::int64_t wanted_pages) {
+  STEMMA_CHECK_GE(wanted_pages, 0);
+  OwnedPages out = policy_ == nullptr ? evict_by_key(wanted_pages) : evict_by_policy(wanted_pages);
+  if (!out.empty()) ++epoch_;
+  return out;
+}
+
 // In a large tree a leaf costs what its cache misses cost, about ten of them. So they are begun
 // early: a node's when it rises near the top of the index, those it leads to when it rises further.
 // Ids are gathered from many leaves and handed over together: each lies in another corner of the
 // allocator, and one loop over all of them waits for memory once, not once a leaf.
-OwnedPages RadixPrefixCache::evict(std::int64_t wanted_pages) {
-  STEMMA_CHECK_GE(wanted_pages, 0);
+OwnedPages RadixPrefixCache::evict_by_key(std::int64_t wanted_pages) {
   std::array<PageId, 256> gathered;
   std::size_t count = 0;
   OwnedPages out;
@@ -153,10 +177,40 @@ OwnedPages RadixPrefixCache::evict(std::int64_t wanted_pages) {
     count += pages;
     wanted_pages -= static_cast<std::int64_t>(pages);
     usage_.evictable_tokens -= static_cast<std::int64_t>(pages) * page_size();
-    if (node.chain.pages == 0) drop(leaf);
+    if (node.chain.pages == 0) {
+      index_.remove(leaf);
+      drop(leaf);
+    }
   }
   out.append(allocator_.adopt(std::span(gathered).first(count)));
-  if (!out.empty()) ++epoch_;
+  return out;
+}
+
+// As long as the pages at the end of a leaf are alike to the policy, they go together; then it is
+// ranked anew by what has become its last page.
+OwnedPages RadixPrefixCache::evict_by_policy(std::int64_t wanted_pages) {
+  std::array<PageId, 256> gathered;
+  OwnedPages out;
+  policy_->begin_eviction();
+  while (wanted_pages > 0 && policy_->leaves() > 0) {
+    const PagePolicy::Victim victim = policy_->next_victim();
+    const RadixNode& node = tree_.node(victim.slot);
+    const auto pages = static_cast<std::size_t>(
+        std::min<std::int64_t>({wanted_pages, node.chain.pages, victim.pages_max,
+                                static_cast<std::int64_t>(gathered.size())}));
+    const std::span<PageId> ids = std::span(gathered).first(pages);
+    policy_->remove_leaf(victim.slot);
+    tree_.shrink(victim.slot, ids);
+    policy_->evicted(ids);
+    out.append(allocator_.adopt(ids));
+    wanted_pages -= static_cast<std::int64_t>(pages);
+    usage_.evictable_tokens -= static_cast<std::int64_t>(pages) * page_size();
+    if (node.chain.pages == 0) {
+      drop(victim.slot);
+    } else {
+      add_evictable(victim.slot);
+    }
+  }
   return out;
 }
 
@@ -181,7 +235,42 @@ void RadixPrefixCache::hold(NodeSlot slot) {
   if (node.lock_count++ != 0 || node.is_root()) return;
   usage_.evictable_tokens -= tokens_in(node);
   usage_.locked_tokens += tokens_in(node);
-  if (node.children == 0) index_.remove(slot);
+  if (node.children == 0) remove_evictable(slot);
+}
+
+void RadixPrefixCache::add_evictable(NodeSlot leaf) {
+  const NodeId id = tree_.nodes().birth(leaf).id;
+  if (policy_ == nullptr) {
+    index_.push(leaf, key_of(leaf), id);
+  } else {
+    policy_->add_leaf({leaf, id, tree_.arena().last_id(tree_.node(leaf).chain)});
+  }
+}
+
+void RadixPrefixCache::remove_evictable(NodeSlot leaf) {
+  if (policy_ == nullptr) {
+    index_.remove(leaf);
+  } else {
+    policy_->remove_leaf(leaf);
+  }
+}
+
+// Tells the policy of pages that are about to lie below `parent`.
+void RadixPrefixCache::announce(NodeSlot parent, std::span<const TokenId> tokens,
+                                const OwnedPages& pages) {
+  if (policy_ == nullptr) return;
+  const std::span<PageId> ids(path_.data(), static_cast<std::size_t>(pages.pages()));
+  pages.copy_to(ids);
+  const RadixNode& above = tree_.node(parent);
+  PagePolicy::Published what;
+  what.tokens = tokens;
+  what.pages = ids;
+  if (above.is_root()) {
+    what.namespace_seed = seed_of(parent);
+  } else {
+    what.above = tree_.arena().last_id(above.chain);
+  }
+  policy_->published(what);
 }
 
 // Puts new pages below `parent`, which the caller holds; returns the node they are in, held.
@@ -189,6 +278,7 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
                                    OwnedPages pages, std::int32_t priority) {
   ++epoch_;
   usage_.locked_tokens += static_cast<std::int64_t>(tokens.size());
+  announce(parent, tokens, pages);
   const RadixNode& above = tree_.node(parent);
   if (above.children == 0 && above.lock_count == 1 && !above.is_root()) {
     tree_.grow(parent, tokens, std::move(pages));
@@ -200,18 +290,16 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
   return leaf;
 }
 
-// Removes a leaf whose pages are gone. Its parent inherits its last use and its priority.
+// Removes a leaf whose pages are gone and which waits no more. Its parent inherits its last use and
+// its priority.
 void RadixPrefixCache::drop(NodeSlot leaf) {
   const RadixNode gone = tree_.node(leaf);
-  index_.remove(leaf);
   tree_.remove(leaf);
   RadixNode& parent = tree_.node(gone.parent);
   if (parent.is_root()) return;
   parent.last_use = std::max(parent.last_use, gone.last_use);
   parent.priority = std::max(parent.priority, gone.priority);
-  if (parent.children == 0 && parent.lock_count == 0) {
-    index_.push(gone.parent, key_of(gone.parent), tree_.nodes().birth(gone.parent).id);
-  }
+  if (parent.children == 0 && parent.lock_count == 0) add_evictable(gone.parent);
 }
 
 void RadixPrefixCache::unlock(void* node, std::int64_t tokens) noexcept {
@@ -225,7 +313,7 @@ void RadixPrefixCache::unlock(void* node, std::int64_t tokens) noexcept {
     if (--held.lock_count != 0 || held.is_root()) continue;
     usage_.locked_tokens -= tokens_in(held);
     usage_.evictable_tokens += tokens_in(held);
-    if (held.children == 0) index_.push(at, key_of(at), tree_.nodes().birth(at).id);
+    if (held.children == 0) add_evictable(at);
   }
   --locks_;
 }
@@ -298,9 +386,19 @@ PageKey RadixPrefixCache::last_key(NodeSlot slot) {
     tree_.arena().for_each_run(node.chain, [&](UnitId, std::int64_t pages) { last_pages = pages; });
     return tree_.arena().keys_of(node.chain.last, last_pages).back();
   }
-  const auto root = std::find(roots_.begin(), roots_.end(), slot);
-  const NamespaceId ns(static_cast<std::int32_t>(root - roots_.begin()));
-  return PageKeyHasher::root(namespaces_.digest(ns));
+  return PageKeyHasher::root(digest_of(slot));
+}
+
+const NamespaceDigest& RadixPrefixCache::digest_of(NodeSlot root) const {
+  const auto found = std::find(roots_.begin(), roots_.end(), root);
+  return namespaces_.digest(NamespaceId(static_cast<std::int32_t>(found - roots_.begin())));
+}
+
+// The first bytes of the digest: equal for equal namespaces, and for hardly any others.
+std::uint64_t RadixPrefixCache::seed_of(NodeSlot root) const {
+  std::uint64_t seed = 0;
+  std::memcpy(&seed, digest_of(root).bytes.data(), sizeof seed);
+  return seed;
 }
 
 NodeSlot RadixPrefixCache::root_of(NamespaceId ns) const {

@@ -6,7 +6,7 @@
 //             allocate nothing.
 // Cost:       match: one look-up and one comparison a node; insert O(new tokens), from where the
 //             lock ends; unlock O(depth); evict O(log leaves) a leaf.
-// Not here:   structure (radix_tree), order (eviction_order, eviction_index).
+// Not here:   structure (radix_tree), order (eviction_order, eviction_index, page_policy).
 #pragma once
 
 #include <memory>
@@ -16,6 +16,7 @@
 #include "prefix/eviction_order.h"
 #include "prefix/namespace_registry.h"
 #include "prefix/page_key.h"
+#include "prefix/page_policy.h"
 #include "prefix/prefix_cache_options.h"
 #include "prefix/radix_tree.h"
 #include "stemma/prefix_cache.h"
@@ -43,6 +44,7 @@ class RadixPrefixCache final : public PrefixCache {
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                     const InsertOptions& options) override;
+  void complete(const PrefixLock& held, const RequestEnd& end) override;
   OwnedPages evict(std::int64_t wanted_pages) override;
   void reset() override;
   PrefixUsage usage() const override { return usage_; }
@@ -52,7 +54,9 @@ class RadixPrefixCache final : public PrefixCache {
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
-  std::int64_t evictable_leaves() const noexcept { return index_.leaves(); }
+  std::int64_t evictable_leaves() const noexcept {
+    return policy_ == nullptr ? index_.leaves() : policy_->leaves();
+  }
   // PrefixLocks alive, those of no tokens included.
   std::int64_t locks() const noexcept { return locks_; }
   std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
@@ -70,11 +74,18 @@ class RadixPrefixCache final : public PrefixCache {
   EvictionKey key_of(NodeSlot slot) const noexcept;
   NodeSlot reached(const RadixTree::Walk& walk);
   void hold(NodeSlot slot);
+  void add_evictable(NodeSlot leaf);
+  void remove_evictable(NodeSlot leaf);
+  void announce(NodeSlot parent, std::span<const TokenId> tokens, const OwnedPages& pages);
+  OwnedPages evict_by_key(std::int64_t wanted_pages);
+  OwnedPages evict_by_policy(std::int64_t wanted_pages);
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);
   void drop(NodeSlot leaf);
   void compute_keys(NodeSlot slot);
   PageKey last_key(NodeSlot slot);
+  const NamespaceDigest& digest_of(NodeSlot root) const;
+  std::uint64_t seed_of(NodeSlot root) const;
 
   std::optional<std::string> audit_locks() const;
   std::optional<std::string> audit_index() const;
@@ -84,7 +95,9 @@ class RadixPrefixCache final : public PrefixCache {
   PageAllocator& allocator_;
   EvictionOrder order_;
   RadixTree tree_;
-  EvictionIndex index_;
+  EvictionIndex index_;                 // of a keyed order; else empty
+  std::unique_ptr<PagePolicy> policy_;  // of any other; else none
+  UntouchedArray<PageId> path_;         // scratch of complete and announce, for one path
   NamespaceRegistry namespaces_;
   std::vector<NodeSlot> roots_;  // by namespace
   PageKeyHasher key_hasher_;

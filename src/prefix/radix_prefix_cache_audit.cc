@@ -91,18 +91,19 @@ std::optional<std::string> RadixPrefixCache::audit_locks() const {
 
 // The index holds exactly the unlocked leaves, each under the key it has now.
 std::optional<std::string> RadixPrefixCache::audit_index() const {
-  if (auto fault = index_.audit()) return fault;
+  if (auto fault = policy_ == nullptr ? index_.audit() : policy_->audit()) return fault;
   std::int64_t leaves = 0;
   for (const NodeSlot slot : id_range(NodeSlot(0), tree_.nodes().high_water())) {
     if (!tree_.nodes().exists(slot)) continue;
     const RadixNode& node = tree_.node(slot);
     const bool leaf = !node.is_root() && node.children == 0 && node.lock_count == 0;
-    if (leaf != index_.contains(slot)) return "the index does not hold exactly the unlocked leaves";
-    if (leaf && index_.key(slot) != key_of(slot))
+    const bool waits = policy_ == nullptr ? index_.contains(slot) : policy_->contains(slot);
+    if (leaf != waits) return "the index does not hold exactly the unlocked leaves";
+    if (policy_ == nullptr && leaf && index_.key(slot) != key_of(slot))
       return "a leaf lies in the index under an old key";
     leaves += leaf ? 1 : 0;
   }
-  if (leaves != index_.leaves()) return "the index holds more than the unlocked leaves";
+  if (leaves != evictable_leaves()) return "the index holds more than the unlocked leaves";
   for (std::size_t ns = 0; ns < roots_.size(); ++ns) {
     if (!tree_.nodes().exists(roots_[ns]) || !tree_.node(roots_[ns]).is_root()) {
       return "a namespace has no root";

@@ -3,7 +3,8 @@
 //
 // The control plane is the one that serves; only the bytes are missing. Each hash of the trace is
 // one whole page, the last one included; a request completes before the next begins; outputs are
-// not inserted; the rule that one token is always computed does not apply.
+// not inserted; the rule that one token is always computed does not apply. The clock of the
+// eviction policy is the trace's.
 //
 // Thread:     one thread a replayer.
 // Memory:     that of a cache of capacity_pages.
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "replay/trace_reader.h"
 #include "stemma/page_allocator.h"
 #include "stemma/prefix_cache.h"
@@ -64,6 +66,9 @@ class Replayer {
   const ReplayReport& report() const noexcept { return report_; }
 
  private:
+  PrefixLock compute(std::int64_t wanted, PrefixLock lock);
+
+  FakeClock clock_;  // at the present request's timestamp
   PageAllocator allocator_;
   std::unique_ptr<PrefixCache> cache_;
   NamespaceId namespace_id_;
