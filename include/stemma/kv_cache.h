@@ -29,6 +29,7 @@
 
 namespace stemma {
 
+class Clock;
 class KvCache;
 class RequestTable;
 
@@ -57,6 +58,10 @@ class [[nodiscard]] Sequence {
   std::span<const PageId> pages() const;
   // Highest priority first stays longest, under the eviction order "priority".
   void set_priority(std::int32_t priority) noexcept { priority_ = priority; }
+  // How long its client expects to come back to it, and that it will not: biases that eviction
+  // policies which learn weigh, and others leave.
+  void set_retention(Retention retention) noexcept { retention_ = retention; }
+  void close_session() noexcept { session_closed_ = true; }
 
   // Gives everything back now instead of at destruction.
   void reset() noexcept;
@@ -64,7 +69,7 @@ class [[nodiscard]] Sequence {
  private:
   friend class KvCache;
   friend class KvCacheAudit;
-  Sequence(KvCache* cache, RowId row, PrefixLock prefix) noexcept;
+  Sequence(KvCache* cache, RowId row, PrefixLock prefix, std::int64_t prompt_tokens) noexcept;
   void take_from(Sequence& other) noexcept;
 
   KvCache* cache_ = nullptr;
@@ -72,7 +77,11 @@ class [[nodiscard]] Sequence {
   PrefixLock prefix_;
   OwnedPages tail_;
   std::int64_t cached_tokens_ = 0;
+  std::int64_t prompt_tokens_ = 0;
+  std::int64_t begun_us_ = 0;
   std::int32_t priority_ = 0;
+  Retention retention_ = Retention::kDefault;
+  bool session_closed_ = false;
 };
 
 class KvCache {
@@ -110,7 +119,7 @@ class KvCache {
   // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens().
   void commit(Sequence& sequence, std::span<const TokenId> computed);
 
-  // As commit, and then gives everything back.
+  // As commit, then tells the eviction policy what the request was, and gives everything back.
   void finish(Sequence sequence, std::span<const TokenId> computed);
 
   // Steps in flight, see PageAllocator: pages freed during a step stay untouched until it retires.
@@ -151,6 +160,7 @@ class KvCache {
   void append_pages(Sequence& sequence, std::int64_t pages);
 
   KvCacheOptions options_;
+  std::unique_ptr<Clock> clock_;  // of the eviction policy
   PageAllocator allocator_;
   std::unique_ptr<RequestTable> rows_;
   std::unique_ptr<PrefixCache> prefix_;  // its pages are the allocator's: destroyed before it

@@ -7,6 +7,7 @@
 
 #include "alloc/request_table.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/math.h"
 #include "prefix/prefix_cache_factory.h"
 
@@ -21,12 +22,14 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options) {
                                                           .page_size = options.page_size,
                                                           .eviction = options.eviction,
                                                           .lookup_hash_bits = 32,
-                                                          .hash_seed = std::nullopt}));
+                                                          .hash_seed = std::nullopt,
+                                                          .clock = cache->clock_.get()}));
   return cache;
 }
 
 KvCache::KvCache(const KvCacheOptions& options)
     : options_(options),
+      clock_(std::make_unique<MonotonicClock>()),
       allocator_(options.pages),
       rows_(std::make_unique<RequestTable>(RequestTable::Extent{
           .rows = options.requests_max,
@@ -61,7 +64,7 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   PrefixLock prefix = prefix_->match(ns, tokens.first(tokens.size() - 1));
   const std::span<PageId> pages = rows_->grow(row->id(), prefix.tokens() / page_size());
   STEMMA_CHECK_EQ(prefix.copy_pages(0, pages), static_cast<std::int64_t>(pages.size()));
-  return Sequence(this, row->release(), std::move(prefix));
+  return Sequence(this, row->release(), std::move(prefix), std::ssize(tokens));
 }
 
 bool KvCache::reserve(Sequence& sequence, std::int64_t tokens) {
@@ -111,6 +114,14 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
 
 void KvCache::finish(Sequence sequence, std::span<const TokenId> computed) {
   commit(sequence, computed);
+  const auto computed_tokens = static_cast<std::int64_t>(computed.size());
+  prefix_->complete(sequence.prefix_, {.prompt_tokens = sequence.prompt_tokens_,
+                                       .output_tokens = std::max<std::int64_t>(
+                                           computed_tokens - sequence.prompt_tokens_, 0),
+                                       .begun_us = sequence.begun_us_,
+                                       .priority = sequence.priority_,
+                                       .retention = sequence.retention_,
+                                       .session_closed = sequence.session_closed_});
   sequence.reset();
 }
 

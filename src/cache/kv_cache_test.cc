@@ -20,8 +20,10 @@ std::vector<TokenId> text(TokenId first, std::int64_t count) {
 
 class KvCacheTest : public ::testing::Test {
  protected:
-  void open(std::int64_t page_size, std::int64_t pages, const char* cache = "radix") {
+  void open(std::int64_t page_size, std::int64_t pages, const char* cache = "radix",
+            const char* eviction = "lru") {
     KvCacheOptions options;
+    options.eviction = eviction;
     options.page_size = page_size;
     options.pages = pages;
     options.requests_max = 3;
@@ -259,6 +261,32 @@ TEST(PagesForBytes, IsAsManyAsFit) {
       .layers = 2, .pages = 0, .page_size = 16, .heads = 2, .head_dim = 8, .dtype = DType::kBF16};
   EXPECT_EQ(*pages_for_bytes(10 * shape.page_bytes() + 1, shape), 10);
   EXPECT_FALSE(pages_for_bytes(shape.page_bytes() - 1, shape).ok());
+}
+
+// The younger of two goes first where its client said that it will not come back.
+TEST_F(KvCacheTest, WhatAClosedSessionUsedGoesFirstWhereThePolicyWeighsHints) {
+  open(4, 8, "radix", "hazard");
+  publish(text(0, 16));
+  Sequence closed = begin(text(100, 16));
+  ASSERT_TRUE(kv_->reserve(closed, 16));
+  closed.close_session();
+  kv_->finish(std::move(closed), text(100, 16));
+  publish(text(200, 12));
+  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
+  EXPECT_EQ(kv_->probe(ns_, text(100, 17)), 4);
+}
+
+TEST_F(KvCacheTest, RetentionIsWeighedAndLocksNothing) {
+  open(4, 8, "radix", "hazard");
+  Sequence kept = begin(text(0, 16));
+  ASSERT_TRUE(kv_->reserve(kept, 16));
+  kept.set_retention(Retention::kLong);
+  kv_->finish(std::move(kept), text(0, 16));
+  publish(text(100, 16));
+  publish(text(200, 16));
+  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
+  publish(text(300, 32));
+  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 0);
 }
 
 }  // namespace

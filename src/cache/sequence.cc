@@ -4,12 +4,19 @@
 
 #include "alloc/request_table.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
 
-Sequence::Sequence(KvCache* cache, RowId row, PrefixLock prefix) noexcept
-    : cache_(cache), row_(row), prefix_(std::move(prefix)), cached_tokens_(prefix_.tokens()) {
+Sequence::Sequence(KvCache* cache, RowId row, PrefixLock prefix,
+                   std::int64_t prompt_tokens) noexcept
+    : cache_(cache),
+      row_(row),
+      prefix_(std::move(prefix)),
+      cached_tokens_(prefix_.tokens()),
+      prompt_tokens_(prompt_tokens),
+      begun_us_(cache->clock_->now_us()) {
   cache_->live_[row_.index()] = this;
 }
 
@@ -48,7 +55,11 @@ void Sequence::reset() noexcept {
   cache_->rows_->adopt(std::exchange(row_, RowId())).reset();
   cache_ = nullptr;
   cached_tokens_ = 0;
+  prompt_tokens_ = 0;
+  begun_us_ = 0;
   priority_ = 0;
+  retention_ = Retention::kDefault;
+  session_closed_ = false;
 }
 
 void Sequence::take_from(Sequence& other) noexcept {
@@ -57,7 +68,11 @@ void Sequence::take_from(Sequence& other) noexcept {
   prefix_ = std::move(other.prefix_);
   tail_ = std::move(other.tail_);
   cached_tokens_ = std::exchange(other.cached_tokens_, 0);
+  prompt_tokens_ = std::exchange(other.prompt_tokens_, 0);
+  begun_us_ = std::exchange(other.begun_us_, 0);
   priority_ = std::exchange(other.priority_, 0);
+  retention_ = std::exchange(other.retention_, Retention::kDefault);
+  session_closed_ = std::exchange(other.session_closed_, false);
   if (cache_ != nullptr) {
     cache_->live_[row_.index()] = this;
   }

@@ -248,7 +248,7 @@ TEST(KvCacheModel, RandomOperations) {
       {1, 48, "radix", "lru"},  {2, 16, "radix", "lfu"},      {3, 14, "radix", "fifo"},
       {4, 12, "radix", "slru"}, {1, 24, "radix", "mru"},      {16, 6, "radix", "filo"},
       {2, 24, "none", "lru"},   {1, 30, "radix", "priority"}, {2, 20'000, "radix", "lru"},
-      {64, 4, "radix", "lru"},
+      {64, 4, "radix", "lru"},  {1, 24, "radix", "hazard"},   {3, 20, "radix", "hazard"},
   };
   const std::int64_t operations = (long_tests() ? 1'200'000 : 60'000) / 10;
   for (const RunOptions& run : runs) {

@@ -91,8 +91,8 @@ TEST_P(EveryEviction, EvictedPagesAreNeverRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, EveryEviction,
-                         ::testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru",
-                                           "priority"));
+                         ::testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority",
+                                           "hazard"));
 
 TEST(ServingLoop, EqualPromptsComputedTogetherShareOneCopy) {
   for (const std::int64_t page_size : {1, 4, 16}) {
