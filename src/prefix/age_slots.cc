@@ -22,13 +22,14 @@ void AgeSlots::add(int page_class, std::int64_t weight, std::int64_t pages, std:
   pages_[static_cast<std::size_t>(slots_ - 1)] += pages;
 }
 
-void AgeSlots::remove(int page_class, std::int64_t weight, std::int64_t used_us) {
+void AgeSlots::remove(int page_class, std::int64_t weight, std::int64_t pages,
+                      std::int64_t used_us) {
   const auto end = begin_us_.begin() + slots_;
   const auto after = std::upper_bound(begin_us_.begin(), end, used_us);
   STEMMA_CHECK(after != begin_us_.begin(), "a page leaves a slot that it entered");
   const auto slot = static_cast<int>(after - begin_us_.begin()) - 1;
-  weights_[place(slot, page_class)] -= weight;
-  --pages_[static_cast<std::size_t>(slot)];
+  weights_[place(slot, page_class)] -= weight * pages;
+  pages_[static_cast<std::size_t>(slot)] -= pages;
 }
 
 // A slot joins the one before it if both together are no longer than a sixteenth of their age.

@@ -26,8 +26,8 @@ class AgeSlots {
 
   // REQUIRES: now_us never goes back from one call to the next.
   void add(int page_class, std::int64_t weight, std::int64_t pages, std::int64_t now_us);
-  // Takes one page out. REQUIRES: it was added at used_us with this class and weight.
-  void remove(int page_class, std::int64_t weight, std::int64_t used_us);
+  // Takes pages out. REQUIRES: they were added at used_us with this class and weight.
+  void remove(int page_class, std::int64_t weight, std::int64_t pages, std::int64_t used_us);
 
   // Joins slots that are old enough to be one.
   void merge(std::int64_t now_us);

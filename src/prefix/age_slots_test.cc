@@ -46,7 +46,7 @@ TEST(AgeSlots, WeightsOfAClassAreThoseOfItsPagesHoweverSlotsMerge) {
     pages.push_back(page);
     if (random.below(2) == 0) {
       const auto gone = static_cast<std::size_t>(random.below(std::ssize(pages)));
-      slots.remove(pages[gone].page_class, pages[gone].weight, pages[gone].used_us);
+      slots.remove(pages[gone].page_class, pages[gone].weight, 1, pages[gone].used_us);
       pages.erase(pages.begin() + static_cast<std::ptrdiff_t>(gone));
     }
     if (i % 64 == 0) slots.merge(now_us);
@@ -82,7 +82,7 @@ TEST(AgeSlots, TellsSinceWhenTheMostRecentPagesWereUsed) {
   EXPECT_EQ(slots.used_since_us(50), 0);
   EXPECT_EQ(slots.used_since_us(10), 8'000'000);
   EXPECT_EQ(slots.used_since_us(14), 8'000'000);
-  slots.remove(0, 1, 9'000'000);
+  slots.remove(0, 1, 1, 9'000'000);
   EXPECT_EQ(slots.used_since_us(14), 7'000'000);
 }
 

@@ -121,12 +121,28 @@ void HazardPolicy::leave_classes(std::span<const PageId> path, const Ending& end
     PageRecord& page = records_[path[static_cast<std::size_t>(i)].index()];
     if (page.known) {
       duel_.count(!page.came_back, page.used_us >= lru_since_us);
-      table_.depart({page.page_class, page.weight, page.used_us, ending.begun_us, true});
+      depart({page.page_class, page.weight, page.used_us, ending.begun_us, true, 1});
     }
     if (static_cast<std::int64_t>(page.request) != ending.continued) {
       page.other_texts = saturated(std::int64_t{page.other_texts} + 1);
     }
   }
+  flush_departures();
+}
+
+// Pages of one request mostly leave together: the table is told once.
+void HazardPolicy::depart(const HazardTable::Departure& departure) {
+  if (!departing_.alike(departure)) {
+    flush_departures();
+    departing_ = departure;
+    departing_.pages = 0;
+  }
+  departing_.pages += departure.pages;
+}
+
+void HazardPolicy::flush_departures() {
+  if (departing_.pages > 0) table_.depart(departing_);
+  departing_.pages = 0;
 }
 
 void HazardPolicy::enter_classes(std::span<const PageId> path, const Ending& ending) {
@@ -155,10 +171,12 @@ void HazardPolicy::enter_classes(std::span<const PageId> path, const Ending& end
     page.bias = ending.bias;
     page.known = true;
     page.came_back = false;
-    table_.arrive(page.page_class, page.weight, 1, now_us_);
   }
-  for (const PageId page : path) {
-    group_pages_[static_cast<std::size_t>(records_[page.index()].page_class)] = 0;
+  for (const PageId id : path) {
+    const PageRecord& page = records_[id.index()];
+    std::int64_t& pages = group_pages_[static_cast<std::size_t>(page.page_class)];
+    if (pages > 0) table_.arrive(page.page_class, page.weight, pages, now_us_);
+    pages = 0;
   }
 }
 
@@ -250,8 +268,9 @@ void HazardPolicy::evicted(std::span<const PageId> pages) {
     if (!gone.known) continue;
     const std::optional<PageRecord> forgotten = ghosts_.push(gone);
     if (!forgotten.has_value()) continue;
-    table_.depart({forgotten->page_class, forgotten->weight, forgotten->used_us, now_us_, false});
+    depart({forgotten->page_class, forgotten->weight, forgotten->used_us, now_us_, false, 1});
   }
+  flush_departures();
 }
 
 // Calls visit(kind) for each kind that has leaves, in order.

@@ -97,6 +97,8 @@ class HazardPolicy final : public PagePolicy {
   Ending look_at(std::span<const PageId> path, const RequestEnd& end) const;
   void leave_classes(std::span<const PageId> path, const Ending& ending);
   void enter_classes(std::span<const PageId> path, const Ending& ending);
+  void depart(const HazardTable::Departure& departure);
+  void flush_departures();
   int class_of(const PageRecord& page, bool last, const Ending& ending) const noexcept;
   Candidate end_of(const QueuedLeaf& leaf) const noexcept;
   const Candidate& best_of(int kind);
@@ -111,6 +113,7 @@ class HazardPolicy final : public PagePolicy {
   std::int64_t now_us_ = 0;
   std::uint32_t requests_ = 0;
   HazardTable table_;
+  HazardTable::Departure departing_;  // pages alike that left one after another
   LruDuel duel_;
   GhostPages ghosts_;
   UntouchedArray<PageRecord> records_;  // by page

@@ -26,6 +26,7 @@ constexpr int kFadeShift = 9;
 HazardTable::HazardTable()
     : uses_(std::make_unique<std::array<Counts, PageClass::kClasses>>()),
       departures_(std::make_unique<std::array<Counts, PageClass::kClasses>>()),
+      present_(std::make_unique<std::array<Counts, PageClass::kClasses>>()),
       seen_(std::make_unique<std::array<Seen, PageClass::kClasses>>()),
       index_(std::make_unique<Classes>()) {
   for (int bucket = 0; bucket < AgeBuckets::kBuckets; ++bucket) {
@@ -35,12 +36,13 @@ HazardTable::HazardTable()
 }
 
 void HazardTable::depart(const Departure& departure) {
-  slots_.remove(departure.page_class, departure.weight, departure.used_us);
+  slots_.remove(departure.page_class, departure.weight, departure.pages, departure.used_us);
   const std::int64_t age_us = std::max<std::int64_t>(departure.left_us - departure.used_us, 0);
   const auto bucket = static_cast<std::size_t>(AgeBuckets::of(age_us));
   const auto page_class = static_cast<std::size_t>(departure.page_class);
-  (*departures_)[page_class][bucket] += departure.weight;
-  if (departure.used_again) (*uses_)[page_class][bucket] += departure.weight;
+  const std::int64_t weight = departure.weight * departure.pages;
+  (*departures_)[page_class][bucket] += weight;
+  if (departure.used_again) (*uses_)[page_class][bucket] += weight;
 }
 
 bool HazardTable::count_request(std::int64_t now_us) {
@@ -81,26 +83,25 @@ void HazardTable::rebuild(std::int64_t now_us) {
 
 // Uses and exposure of each class.
 void HazardTable::gather(std::int64_t now_us) {
-  const Counts none = {};
-  std::array<Counts, PageClass::kClasses>& known = *departures_;
-  for (int page_class = 0; page_class < PageClass::kClasses; ++page_class) {
-    const auto at = static_cast<std::size_t>(page_class);
-    Counts present = none;
-    for (int slot = 0; slot < slots_.slots(); ++slot) {
-      const std::int64_t weight = slots_.weight(slot, page_class);
-      if (weight == 0) continue;
-      const std::int64_t age_us = now_us - slots_.middle_us(slot, now_us);
-      present[static_cast<std::size_t>(AgeBuckets::of(age_us))] += weight;
+  *present_ = {};
+  for (int slot = 0; slot < slots_.slots(); ++slot) {
+    const std::int64_t age_us = now_us - slots_.middle_us(slot, now_us);
+    const auto bucket = static_cast<std::size_t>(AgeBuckets::of(age_us));
+    for (std::size_t at = 0; at < present_->size(); ++at) {
+      (*present_)[at][bucket] += slots_.weight(slot, static_cast<int>(at));
     }
+  }
+  for (std::size_t at = 0; at < present_->size(); ++at) {
     Seen& seen = (*seen_)[at];
     std::int64_t passed = 0;
     for (std::size_t bucket = AgeBuckets::kBuckets; bucket-- > 0;) {
-      const std::int64_t here = known[at][bucket] + present[bucket];
+      const std::int64_t here = (*departures_)[at][bucket] + (*present_)[at][bucket];
       const double pages = static_cast<double>(passed) + static_cast<double>(here) / 2;
       seen.exposure_s[bucket] = pages / kWeightOne * width_s_[bucket];
       seen.uses[bucket] = static_cast<double>((*uses_)[at][bucket]) / kWeightOne;
       passed += here;
     }
+    seen.anything = passed > 0;
   }
 }
 
@@ -118,6 +119,7 @@ void HazardTable::rebuild_chat(const Curve& above) {
                                          PageClass::kNewTextGrades, PageClass::kOutputGrades};
   const int classes = PageClass::kClasses - PageClass::kChat;
   std::array<Curve, kParts.size() + 1> curves;
+  int unseen = -1;  // a class of the present run of outputs of which nothing was seen
   curves[0] = shrunk(sum(PageClass::kChat, classes), above);
   for (int chat = 0; chat < classes; ++chat) {
     int run = classes;
@@ -125,12 +127,22 @@ void HazardTable::rebuild_chat(const Curve& above) {
       run /= kParts[level];
       if (chat % run != 0) continue;
       curves[level + 1] = shrunk(sum(PageClass::kChat + chat, run), curves[level]);
+      if (run > 1) unseen = -1;
     }
-    set_index(PageClass::kChat + chat, curves.back());
+    const int page_class = PageClass::kChat + chat;
+    const bool seen = (*seen_)[static_cast<std::size_t>(page_class)].anything;
+    if (!seen && unseen >= 0) {
+      (*index_)[static_cast<std::size_t>(page_class)] = (*index_)[static_cast<std::size_t>(unseen)];
+    } else {
+      set_index(page_class, curves.back());
+    }
+    if (!seen) unseen = page_class;
   }
 }
 
 void HazardTable::Seen::add(const Seen& other) noexcept {
+  if (!other.anything) return;
+  anything = true;
   for (std::size_t bucket = 0; bucket < uses.size(); ++bucket) {
     uses[bucket] += other.uses[bucket];
     exposure_s[bucket] += other.exposure_s[bucket];
@@ -157,7 +169,9 @@ HazardTable::Curve HazardTable::prior_shrunk(const Seen& seen) const noexcept {
   return hazard;
 }
 
+// Of a class of which nothing was seen: the class above.
 HazardTable::Curve HazardTable::shrunk(const Seen& seen, const Curve& above) const noexcept {
+  if (!seen.anything) return above;
   double uses = kPriorLevel;
   double expected = kPriorLevel;
   for (std::size_t bucket = 0; bucket < above.size(); ++bucket) {

@@ -52,8 +52,14 @@ class HazardTable {
     std::int64_t used_us = 0;  // when it arrived
     std::int64_t left_us = 0;  // when it was used again, or forgotten
     bool used_again = false;
+    std::int64_t pages = 0;  // so many alike
+    bool alike(const Departure& other) const noexcept {
+      return page_class == other.page_class && weight == other.weight &&
+             used_us == other.used_us && left_us == other.left_us &&
+             used_again == other.used_again;
+    }
   };
-  // A page left its class. REQUIRES: it arrived so.
+  // Pages left their class. REQUIRES: they arrived so.
   void depart(const Departure& departure);
 
   // One more request ended. Rebuilds the index when it is time, and says whether it did.
@@ -79,6 +85,7 @@ class HazardTable {
   struct Seen {
     Curve uses = {};        // in weights of one request
     Curve exposure_s = {};  // the same, times seconds at risk
+    bool anything = false;
     void add(const Seen& other) noexcept;
   };
   using Classes = std::array<Curve, std::size_t{PageClass::kClasses} + 1>;
@@ -100,7 +107,8 @@ class HazardTable {
   // The last of each is of all classes together.
   std::unique_ptr<std::array<Counts, PageClass::kClasses>> uses_;
   std::unique_ptr<std::array<Counts, PageClass::kClasses>> departures_;
-  std::unique_ptr<std::array<Seen, PageClass::kClasses>> seen_;
+  std::unique_ptr<std::array<Counts, PageClass::kClasses>> present_;  // scratch of gather
+  std::unique_ptr<std::array<Seen, PageClass::kClasses>> seen_;       // scratch of rebuild
   std::unique_ptr<Classes> index_;
 };
 

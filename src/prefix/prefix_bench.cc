@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/prng.h"
+#include "prefix/policy_bench.h"
 #include "prefix/radix_prefix_cache.h"
 
 namespace stemma {
@@ -224,6 +225,7 @@ std::vector<BenchLine> bench_evict() {
                        .spread = spread(*ns)});
     }
   }
+  for (BenchLine& line : bench_policies()) lines.push_back(std::move(line));
   return lines;
 }
 

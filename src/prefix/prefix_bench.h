@@ -18,7 +18,8 @@ namespace stemma {
 std::vector<BenchLine> bench_match();
 
 // One page evicted and freed, of trees with 1,000 and 100,000 leaves touched in random order.
-// Bound: the tree of 1,000; aimed at three times that.
+// Bound: the tree of 1,000; aimed at three times that. Then what policies cost beside lru
+// (policy_bench).
 std::vector<BenchLine> bench_evict();
 
 // 32,768 tokens published in chunks of 512, at page sizes 1, 16 and 64. Bound: one insert of all of

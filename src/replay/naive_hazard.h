@@ -117,7 +117,7 @@ class NaiveHazard {
     ghosts_.pop_front();
     Page& page = known_[hash];
     if (page.resident || page.ghost != ghost) return;
-    table_.depart({page.page_class, page.weight, page.used_us, now_us, false});
+    table_.depart({page.page_class, page.weight, page.used_us, now_us, false, 1});
     known_.erase(hash);
   }
 
@@ -151,7 +151,7 @@ class NaiveHazard {
       Page& page = *path[static_cast<std::size_t>(i)];
       if (page.known) {
         duel_.count(page.resident, page.used_us >= lru_since_us);
-        table_.depart({page.page_class, page.weight, page.used_us, now_us, true});
+        table_.depart({page.page_class, page.weight, page.used_us, now_us, true, 1});
       }
       if (page.request != continued) ++page.other_texts;
     }
