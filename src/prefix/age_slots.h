@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "prefix/page_class.h"
 #include "prefix/untouched_array.h"
@@ -35,8 +36,9 @@ class AgeSlots {
   int slots() const noexcept { return slots_; }
   // The middle of a slot's stretch. REQUIRES: 0 <= slot < slots(), oldest first.
   std::int64_t middle_us(int slot, std::int64_t now_us) const noexcept;
-  std::int64_t weight(int slot, int page_class) const noexcept {
-    return weights_[place(slot, page_class)];
+  // By class.
+  std::span<const std::int64_t> weights(int slot) const noexcept {
+    return {weights_.data() + place(slot, 0), std::size_t{PageClass::kClasses}};
   }
 
   // Pages last used at or after this time are the `pages` most recently used ones, as nearly as

@@ -30,7 +30,9 @@ struct KnownPage {
 
 std::int64_t total_weight(const AgeSlots& slots, int page_class) {
   std::int64_t total = 0;
-  for (int slot = 0; slot < slots.slots(); ++slot) total += slots.weight(slot, page_class);
+  for (int slot = 0; slot < slots.slots(); ++slot) {
+    total += slots.weights(slot)[static_cast<std::size_t>(page_class)];
+  }
   return total;
 }
 

@@ -17,15 +17,16 @@ namespace {
 
 constexpr std::array<double, 3> kBiasFactors = {0.25, 1, 4};
 
-// Of all tokens up to the end of a page: `above` is that of the page before it.
+// Of all tokens up to the end of a page: `above` is that of the page before it. Pairs of tokens are
+// mixed apart from each other, so that a processor works on several at once.
 std::uint64_t next_fingerprint(std::uint64_t above, std::span<const TokenId> tokens) noexcept {
   std::uint64_t hash = above;
   for (std::size_t i = 0; i < tokens.size(); i += 2) {
     const auto low = static_cast<std::uint32_t>(tokens[i]);
     const auto high = i + 1 < tokens.size() ? static_cast<std::uint32_t>(tokens[i + 1]) : 0U;
-    hash = mix64(hash ^ (std::uint64_t{high} << 32 | low));
+    hash += mix64((std::uint64_t{high} << 32 | low) + i * 0x9E3779B97F4A7C15u);
   }
-  return hash;
+  return mix64(hash);
 }
 
 std::uint16_t saturated(std::int64_t value) noexcept {
@@ -49,7 +50,7 @@ HazardPolicy::HazardPolicy(const Options& options)
       records_(static_cast<std::size_t>(options.pages)),
       queues_(options.nodes_max, kKinds),
       last_pages_(static_cast<std::size_t>(options.nodes_max)),
-      best_(kKinds) {}
+      ends_(kKinds) {}
 
 void HazardPolicy::published(const Published& what) {
   std::uint64_t fingerprint =
@@ -66,6 +67,7 @@ void HazardPolicy::published(const Published& what) {
     record.request = requests_;
     record.page_class = PageClass::kClasses;
   }
+  for (const PageId page : what.pages) ghosts_.prefetch_ghost(records_[page.index()].fingerprint);
   for (const PageId page : what.pages) {
     PageRecord& record = records_[page.index()];
     const std::optional<PageRecord> ghost = ghosts_.take(record.fingerprint);
@@ -82,10 +84,8 @@ void HazardPolicy::completed(std::span<const PageId> path, const RequestEnd& end
   const Ending ending = look_at(path, end);
   leave_classes(path, ending);
   enter_classes(path, ending);
-  if (table_.count_request(now_us_)) {
-    duel_.end_round();
-    stale_ = filled_;
-  }
+  if (requests_ % LruDuel::kRequestsPerRound == 0) duel_.end_round();
+  if (table_.count_request(now_us_)) stale_ = filled_;
 }
 
 HazardPolicy::Ending HazardPolicy::look_at(std::span<const PageId> path,
@@ -217,38 +217,31 @@ void HazardPolicy::advance_time() noexcept {
 
 PagePolicy::Victim HazardPolicy::next_victim() {
   STEMMA_CHECK(leaves() > 0, "a victim is one of the leaves");
-  if (duel_.lru_leads()) return lru_victim();
-  const Candidate* best = nullptr;
+  const Candidate* worst = nullptr;
+  const Candidate* oldest = nullptr;
   for_each_kind([&](int kind) {
-    const Candidate& candidate = best_of(kind);
-    if (best == nullptr || candidate.before(*best)) best = &candidate;
+    const Ends& ends = ends_of(kind);
+    if (worst == nullptr || ends.worst.before(*worst)) worst = &ends.worst;
+    if (oldest == nullptr || ends.oldest.leaf < oldest->leaf) oldest = &ends.oldest;
   });
-  return victim_of(best->leaf.slot);
+  const bool clear = worst->index < kClearlyLess * oldest->index && !duel_.lru_leads();
+  return victim_of(clear ? worst->leaf.slot : oldest->leaf.slot);
 }
 
-const HazardPolicy::Candidate& HazardPolicy::best_of(int kind) {
-  Candidate& best = best_[static_cast<std::size_t>(kind)];
+const HazardPolicy::Ends& HazardPolicy::ends_of(int kind) {
+  Ends& ends = ends_[static_cast<std::size_t>(kind)];
   std::uint64_t& stale = stale_[static_cast<std::size_t>(kind) / 64];
   const std::uint64_t bit = std::uint64_t{1} << (kind % 64);
-  if ((stale & bit) == 0) return best;
+  if ((stale & bit) == 0) return ends;
   stale &= ~bit;
-  best = end_of(queues_.oldest(kind));
-  const Candidate youngest = end_of(queues_.youngest(kind));
-  if (youngest.before(best)) best = youngest;
-  return best;
+  ends.oldest = end_of(queues_.oldest(kind));
+  ends.worst = end_of(queues_.youngest(kind));
+  if (ends.oldest.before(ends.worst)) ends.worst = ends.oldest;
+  return ends;
 }
 
 HazardPolicy::Candidate HazardPolicy::end_of(const QueuedLeaf& leaf) const noexcept {
   return {index(last_pages_[leaf.slot.index()]), leaf};
-}
-
-PagePolicy::Victim HazardPolicy::lru_victim() const {
-  const QueuedLeaf* oldest = nullptr;
-  for_each_kind([&](int kind) {
-    const QueuedLeaf& leaf = queues_.oldest(kind);
-    if (oldest == nullptr || leaf < *oldest) oldest = &leaf;
-  });
-  return victim_of(oldest->slot);
 }
 
 PagePolicy::Victim HazardPolicy::victim_of(NodeSlot slot) const noexcept {
@@ -263,6 +256,10 @@ double HazardPolicy::index(PageId page) const noexcept {
 }
 
 void HazardPolicy::evicted(std::span<const PageId> pages) {
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    ghosts_.prefetch(record(pages[i]).fingerprint);
+    ghosts_.prefetch_forgotten(static_cast<std::int64_t>(i));
+  }
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
     const PageRecord& gone = record(*page);
     if (!gone.known) continue;

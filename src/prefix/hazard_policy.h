@@ -3,17 +3,18 @@
 // When a request ends, each page it used gets a class (page_class) from what the request was. How
 // soon pages of a class are used again, and whether at all, is learned while running
 // (hazard_table), from pages that went too early as well: they stay known as ghosts, eight times
-// the capacity. The leaf goes whose last page has the least index for its class and age; of equal
-// ones the one used longer ago. Within a class only the oldest and the youngest leaf are looked at:
-// an index rises to one peak with age and falls from there. Where lru did better of late, its order
-// is used for a while (lru_duel).
+// the capacity. The leaf goes whose last page has the least index for its class and age, of equal
+// ones the one used longer ago; but only if that is less than 0.7 of the index of the leaf used
+// longest ago of all, which goes otherwise: small differences are chance. Within a class only the
+// oldest and the youngest leaf are looked at: an index rises to one peak with age and falls from
+// there. Where lru did better of late, its order is used for a while (lru_duel).
 //
 // A node has pages of several classes, the last page of a request at most at its end; a leaf is
 // ranked by the page that would go first, and anew when that is gone. Hints weigh: they multiply
 // the index by 4 or a quarter, so that nothing hinted at is kept for ever.
 //
 // Thread:     engine thread only.
-// Memory:     about 500 bytes a page: 40 for what is known of it, 8 x 48 to 56 for ghosts, 60 for
+// Memory:     about 600 bytes a page: 40 for what is known of it, 8 x 56 to 72 for ghosts, 60 for
 //             the queues; and 2.5 MB.
 // Cost:       completed about 50 ns a page; next_victim O(classes); other methods O(1) to O(log
 //             leaves).
@@ -47,7 +48,7 @@ class HazardPolicy final : public PagePolicy {
   };
   static constexpr std::int64_t kGhostsPerPage = 8;
 
-  // REQUIRES: options.clock; 0 <= pages < 2^27.
+  // REQUIRES: options.clock; 0 <= pages < 2^27 − 1.
   explicit HazardPolicy(const Options& options);
 
   void published(const Published& what) override;
@@ -69,16 +70,21 @@ class HazardPolicy final : public PagePolicy {
 
  private:
   static constexpr int kBiases = 3;
+  static constexpr double kClearlyLess = 0.7;
   static constexpr int kKinds = (PageClass::kClasses + 1) * kBiases;
   static constexpr std::size_t kWords = (kKinds + 63) / 64;
 
-  // The better end of a kind's queue.
   struct Candidate {
     double index = 0;
     QueuedLeaf leaf;
     bool before(const Candidate& other) const noexcept {
       return index != other.index ? index < other.index : leaf < other.leaf;
     }
+  };
+  // Of a kind's queue.
+  struct Ends {
+    Candidate oldest;
+    Candidate worst;  // the oldest or the youngest
   };
   // What is known of the request that ends, from the pages it found.
   struct Ending {
@@ -101,8 +107,7 @@ class HazardPolicy final : public PagePolicy {
   void flush_departures();
   int class_of(const PageRecord& page, bool last, const Ending& ending) const noexcept;
   Candidate end_of(const QueuedLeaf& leaf) const noexcept;
-  const Candidate& best_of(int kind);
-  Victim lru_victim() const;
+  const Ends& ends_of(int kind);
   Victim victim_of(NodeSlot slot) const noexcept;
   template <typename Visit>
   void for_each_kind(Visit&& visit) const;
@@ -118,10 +123,10 @@ class HazardPolicy final : public PagePolicy {
   GhostPages ghosts_;
   UntouchedArray<PageRecord> records_;  // by page
   LeafQueues queues_;
-  UntouchedArray<PageId> last_pages_;                               // by node, of leaves in a queue
-  std::array<std::uint64_t, kWords> filled_ = {};                   // kinds that have leaves
-  std::array<std::uint64_t, kWords> stale_ = {};                    // kinds whose best is not known
-  std::vector<Candidate> best_;                                     // by kind
+  UntouchedArray<PageId> last_pages_;              // by node, of leaves in a queue
+  std::array<std::uint64_t, kWords> filled_ = {};  // kinds that have leaves
+  std::array<std::uint64_t, kWords> stale_ = {};   // kinds whose ends are not known
+  std::vector<Ends> ends_;                         // by kind
   std::array<std::int64_t, PageClass::kClasses> group_pages_ = {};  // of the request that ends
 };
 

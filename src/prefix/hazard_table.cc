@@ -19,14 +19,14 @@ constexpr double kPriorOfAll = 5;    // a bucket of all classes together, agains
 constexpr double kPriorLevel = 2;    // a class's level, against the class above
 constexpr double kPriorBucket = 1;   // a bucket of a class, against the class above at that level
 constexpr double kPriorFirst = 1.2;  // uses a second below the first edge
-constexpr int kFadeShift = 9;
+constexpr int kFadeShift = 8;
 
 }  // namespace
 
 HazardTable::HazardTable()
     : uses_(std::make_unique<std::array<Counts, PageClass::kClasses>>()),
       departures_(std::make_unique<std::array<Counts, PageClass::kClasses>>()),
-      present_(std::make_unique<std::array<Counts, PageClass::kClasses>>()),
+      present_(std::make_unique<std::array<PerClass, AgeBuckets::kBuckets>>()),
       seen_(std::make_unique<std::array<Seen, PageClass::kClasses>>()),
       index_(std::make_unique<Classes>()) {
   for (int bucket = 0; bucket < AgeBuckets::kBuckets; ++bucket) {
@@ -86,16 +86,15 @@ void HazardTable::gather(std::int64_t now_us) {
   *present_ = {};
   for (int slot = 0; slot < slots_.slots(); ++slot) {
     const std::int64_t age_us = now_us - slots_.middle_us(slot, now_us);
-    const auto bucket = static_cast<std::size_t>(AgeBuckets::of(age_us));
-    for (std::size_t at = 0; at < present_->size(); ++at) {
-      (*present_)[at][bucket] += slots_.weight(slot, static_cast<int>(at));
-    }
+    auto& of_age = (*present_)[static_cast<std::size_t>(AgeBuckets::of(age_us))];
+    const auto weights = slots_.weights(slot);
+    for (std::size_t at = 0; at < of_age.size(); ++at) of_age[at] += weights[at];
   }
-  for (std::size_t at = 0; at < present_->size(); ++at) {
+  for (std::size_t at = 0; at < seen_->size(); ++at) {
     Seen& seen = (*seen_)[at];
     std::int64_t passed = 0;
     for (std::size_t bucket = AgeBuckets::kBuckets; bucket-- > 0;) {
-      const std::int64_t here = (*departures_)[at][bucket] + (*present_)[at][bucket];
+      const std::int64_t here = (*departures_)[at][bucket] + (*present_)[bucket][at];
       const double pages = static_cast<double>(passed) + static_cast<double>(here) / 2;
       seen.exposure_s[bucket] = pages / kWeightOne * width_s_[bucket];
       seen.uses[bucket] = static_cast<double>((*uses_)[at][bucket]) / kWeightOne;

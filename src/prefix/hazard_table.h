@@ -5,7 +5,7 @@
 // in integers (the pages of a class that one request used weigh one together, so that long
 // requests do not outvote short ones) and shrunk towards the hazard of the class above it (answer
 // length within new text within page age within turn within chat; shared; all), first in level,
-// then bucket by bucket. What was counted fades: a 512th with each rebuild.
+// then bucket by bucket. What was counted fades: a 256th with each rebuild.
 //
 // From the hazards comes the index: the best ratio, over all ages at which one might stop keeping
 // the page, of expected uses to expected seconds held (a Gittins index). It answers for the whole
@@ -13,8 +13,8 @@
 //
 // Thread:     engine thread only.
 // Memory:     0.7 MB, and that of AgeSlots.
-// Cost:       arrive, depart and index O(1) to O(log slots); a rebuild, every 64 requests, about
-//             0.3 ms.
+// Cost:       arrive, depart and index O(1) to O(log slots); a rebuild, every 128 requests, about
+//             0.2 ms.
 // Not here:   which page is of which class (hazard_policy).
 #pragma once
 
@@ -32,7 +32,7 @@ class HazardTable {
  public:
   // What a request's pages of one class weigh together.
   static constexpr std::int64_t kWeightOne = 1 << 16;
-  static constexpr std::int64_t kRequestsPerRebuild = 64;
+  static constexpr std::int64_t kRequestsPerRebuild = 128;
 
   HazardTable();
 
@@ -54,9 +54,8 @@ class HazardTable {
     bool used_again = false;
     std::int64_t pages = 0;  // so many alike
     bool alike(const Departure& other) const noexcept {
-      return page_class == other.page_class && weight == other.weight &&
-             used_us == other.used_us && left_us == other.left_us &&
-             used_again == other.used_again;
+      return page_class == other.page_class && weight == other.weight && used_us == other.used_us &&
+             left_us == other.left_us && used_again == other.used_again;
     }
   };
   // Pages left their class. REQUIRES: they arrived so.
@@ -81,6 +80,7 @@ class HazardTable {
 
  private:
   using Counts = std::array<std::int64_t, AgeBuckets::kBuckets>;
+  using PerClass = std::array<std::int64_t, PageClass::kClasses>;
   using Curve = std::array<double, AgeBuckets::kBuckets>;
   struct Seen {
     Curve uses = {};        // in weights of one request
@@ -107,8 +107,8 @@ class HazardTable {
   // The last of each is of all classes together.
   std::unique_ptr<std::array<Counts, PageClass::kClasses>> uses_;
   std::unique_ptr<std::array<Counts, PageClass::kClasses>> departures_;
-  std::unique_ptr<std::array<Counts, PageClass::kClasses>> present_;  // scratch of gather
-  std::unique_ptr<std::array<Seen, PageClass::kClasses>> seen_;       // scratch of rebuild
+  std::unique_ptr<std::array<PerClass, AgeBuckets::kBuckets>> present_;  // scratch of gather
+  std::unique_ptr<std::array<Seen, PageClass::kClasses>> seen_;          // scratch of rebuild
   std::unique_ptr<Classes> index_;
 };
 

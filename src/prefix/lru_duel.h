@@ -19,6 +19,8 @@ namespace stemma {
 
 class LruDuel {
  public:
+  static constexpr std::int64_t kRequestsPerRound = 64;
+
   // A request asked for so many pages.
   void ask(std::int64_t pages) noexcept { round_.asked_pages += pages; }
   // One of them was known: whether it was found, and whether lru would have found it.

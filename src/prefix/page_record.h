@@ -4,8 +4,9 @@
 // texts of one fingerprint would share what was learned, and nothing else.
 //
 // Thread:     engine thread only.
-// Memory:     40 bytes a record, 8 to 16 more a ghost; reserved at construction.
-// Cost:       one look-up in memory each; the oldest ghost goes when there is no room.
+// Memory:     40 bytes a record, 16 to 32 more a ghost; reserved at construction.
+// Cost:       a look-up or two in memory each, which prefetch begins; the oldest ghost goes when
+//             there is no room.
 // Not here:   what records mean (hazard_policy).
 #pragma once
 
@@ -42,20 +43,38 @@ class GhostPages {
   // Takes the page of this fingerprint out; nullopt if there is none.
   std::optional<PageRecord> take(std::uint64_t fingerprint);
 
-  void prefetch(std::uint64_t fingerprint) const noexcept {
-    __builtin_prefetch(&table_[home(fingerprint)]);
+  // Begins loading what take, or push of a page of this fingerprint, looks at first. Always
+  // inlined: see RadixTree::prefetch_removal.
+  [[gnu::always_inline]] void prefetch(std::uint64_t fingerprint) const noexcept {
+    __builtin_prefetch(&table_[home(static_cast<std::uint32_t>(fingerprint))]);
+  }
+  // Begins loading the ghost that lies where take of this fingerprint looks first.
+  [[gnu::always_inline]] void prefetch_ghost(std::uint64_t fingerprint) const noexcept {
+    const Entry& entry = table_[home(static_cast<std::uint32_t>(fingerprint))];
+    if (entry.place != kNone) __builtin_prefetch(&ring_[static_cast<std::size_t>(entry.place)]);
+  }
+  // Begins loading what the i-th push from now on forgets. REQUIRES: 0 <= i.
+  [[gnu::always_inline]] void prefetch_forgotten(std::int64_t i) const noexcept {
+    const auto ghosts = static_cast<std::int64_t>(ring_.size());
+    if (next_ + i < ghosts) return;
+    prefetch(ring_[static_cast<std::size_t>((next_ + i) % ghosts)].fingerprint);
   }
 
  private:
   static constexpr std::int32_t kNone = -1;
-  std::size_t home(std::uint64_t fingerprint) const noexcept { return fingerprint & mask_; }
+  // Where a ghost is, and the low half of its fingerprint: most others are told by it.
+  struct Entry {
+    std::int32_t place = kNone;  // in the ring
+    std::uint32_t low = 0;
+  };
+  std::size_t home(std::uint32_t low) const noexcept { return low & mask_; }
   std::size_t find(std::uint64_t fingerprint, std::int32_t place) const noexcept;
   void erase(std::size_t at) noexcept;
 
   std::int64_t next_ = 0;  // pushes so far; the ring's oldest place is the next one
-  std::size_t mask_ = 0;
-  UntouchedArray<PageRecord> ring_;     // known: false where taken out
-  UntouchedArray<std::int32_t> table_;  // by fingerprint, open addressing: places in the ring
+  std::uint32_t mask_ = 0;
+  UntouchedArray<PageRecord> ring_;  // known: false where taken out
+  UntouchedArray<Entry> table_;      // by fingerprint, open addressing
 };
 
 }  // namespace stemma

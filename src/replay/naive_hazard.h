@@ -60,7 +60,8 @@ class NaiveHazard {
       parent = hash;
     }
     if (!path.empty()) learn(request, path, now_us);
-    if (!path.empty() && table_.count_request(now_us)) duel_.end_round();
+    if (!path.empty()) table_.count_request(now_us);
+    if (requests_ % LruDuel::kRequestsPerRound == 0) duel_.end_round();
   }
 
  private:
@@ -104,12 +105,13 @@ class NaiveHazard {
     const auto worth = [&](std::int64_t hash) {
       return table_.index(page(hash).page_class, now_us - page(hash).used_us);
     };
-    return *std::min_element(leaves.begin(), leaves.end(), [&](std::int64_t a, std::int64_t b) {
+    const auto worst = *std::min_element(leaves.begin(), leaves.end(), [&](auto a, auto b) {
       const bool a_is_end = oldest[page(a).page_class] == a || youngest[page(a).page_class] == a;
       const bool b_is_end = oldest[page(b).page_class] == b || youngest[page(b).page_class] == b;
       if (a_is_end != b_is_end) return a_is_end;
       return std::pair(worth(a), page(a).request) < std::pair(worth(b), page(b).request);
     });
+    return worth(worst) < 0.7 * worth(leaves.front()) ? worst : leaves.front();
   }
 
   void forget(std::int64_t now_us) {
