@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr std::array kOrders = {"lru", "lfu", "fifo", "mru", "filo", "slru", "priority"};
+constexpr std::array kOrders = {"lru", "lfu", "fifo", "mru", "filo", "slru", "priority", "gdsf"};
 
 class Commands {
  public:

@@ -7,7 +7,7 @@ namespace stemma {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, EvictionPolicy>, 8> kPolicies = {{
+constexpr std::array<std::pair<std::string_view, EvictionPolicy>, 9> kPolicies = {{
     {"lru", EvictionPolicy::kLru},
     {"lfu", EvictionPolicy::kLfu},
     {"fifo", EvictionPolicy::kFifo},
@@ -15,6 +15,7 @@ constexpr std::array<std::pair<std::string_view, EvictionPolicy>, 8> kPolicies =
     {"filo", EvictionPolicy::kFilo},
     {"slru", EvictionPolicy::kSlru},
     {"priority", EvictionPolicy::kPriority},
+    {"gdsf", EvictionPolicy::kGdsf},
     {"hazard", EvictionPolicy::kHazard},
 }};
 

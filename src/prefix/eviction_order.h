@@ -7,6 +7,7 @@
 //   filo      (-created)                     youngest
 //   slru      (hits >= threshold, last use)  never matched again, then least recently used
 //   priority  (priority, last use)           lowest priority
+//   gdsf      (aging + uses, last use)       least often used, the past counting less and less
 //
 // Those that no key expresses have a name here and a PagePolicy of their own:
 //
@@ -33,6 +34,7 @@ struct NodeUse {
   std::int64_t created = 0;
   std::int64_t hits = 0;
   std::int64_t priority = 0;
+  std::int64_t aging = 0;  // the highest first part of a key evicted before the last use
 };
 
 struct EvictionKey {
@@ -49,6 +51,7 @@ enum class EvictionPolicy : std::uint8_t {
   kFilo,
   kSlru,
   kPriority,
+  kGdsf,
   kHazard
 };
 
@@ -88,6 +91,8 @@ class EvictionOrder {
         return {use.hits >= protected_hits_ ? 1 : 0, use.last_use};
       case EvictionPolicy::kPriority:
         return {use.priority, use.last_use};
+      case EvictionPolicy::kGdsf:
+        return {use.aging + use.hits + 1, use.last_use};
       case EvictionPolicy::kHazard:
         break;
     }

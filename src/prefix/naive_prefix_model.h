@@ -61,6 +61,7 @@ class NaivePrefixModel {
     Node* node = walk(roots_[ns].get(), tokens, 0);
     for (Node* at = node; at != nullptr; at = at->parent) {
       at->use.last_use = now_;
+      at->use.aging = aging_;
       ++at->use.hits;
       ++at->locks;
     }
@@ -87,6 +88,7 @@ class NaivePrefixModel {
     }
     for (Node* at = node; at != nullptr; at = at->parent) {
       at->use.last_use = now_;
+      at->use.aging = aging_;
       at->use.priority = std::max(at->use.priority, priority);
       ++at->locks;
     }
@@ -106,6 +108,7 @@ class NaivePrefixModel {
       Node* leaf = *std::min_element(leaves.begin(), leaves.end(), [this](Node* a, Node* b) {
         return std::pair(order_.key(a->use), a->id) < std::pair(order_.key(b->use), b->id);
       });
+      aging_ = std::max(aging_, order_.key(leaf->use).first);
       const std::size_t take =
           std::min(static_cast<std::size_t>(wanted) - out.size(), leaf->pages.size());
       out.insert(out.end(), leaf->pages.end() - static_cast<std::ptrdiff_t>(take),
@@ -259,6 +262,7 @@ class NaivePrefixModel {
   std::vector<std::unique_ptr<Node>> roots_;
   std::int64_t next_id_ = 0;
   std::int64_t now_ = 0;
+  std::int64_t aging_ = 0;
 };
 
 }  // namespace stemma

@@ -159,7 +159,8 @@ TEST_P(RandomPrefixModel, RandomCommandsKeepTheTwinsEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOrder, RandomPrefixModel,
-                         testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority"),
+                         testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority",
+                                         "gdsf"),
                          [](const auto& order) { return order.param; });
 
 }  // namespace

@@ -136,6 +136,21 @@ TEST(RadixEviction, LeastOftenMatchedFirst) {
   EXPECT_EQ(f.evict(3), (std::vector{2, 1, 0}));
 }
 
+// Three uses of long ago are worth less than one now, once enough was evicted in between.
+TEST(RadixEviction, WhatWasMatchedOftenLongAgoAgesWithWhatIsEvicted) {
+  PrefixFixture f({.eviction = "gdsf"});
+  f.add({1});
+  f.touch({1});
+  f.touch({1});
+  for (TokenId text = 10; text < 12; ++text) {
+    f.add({text});
+    f.evict(1);
+  }
+  EXPECT_EQ(f.probe({1}), 1);
+  f.add({50});
+  EXPECT_EQ(f.evict(1), (std::vector{0}));
+}
+
 TEST(RadixEviction, AProbeAndAContinuingInsertAreNoHits) {
   PrefixFixture f({.eviction = "lfu"});
   PrefixLock lock = f.begin({1});

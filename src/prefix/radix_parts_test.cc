@@ -108,6 +108,7 @@ TEST(EvictionOrder, KeysOfEveryPolicy) {
   EXPECT_EQ(key("mru", {.last_use = 5}), (EvictionKey{-5, 0}));
   EXPECT_EQ(key("filo", {.last_use = 9, .created = 3}), (EvictionKey{-3, 0}));
   EXPECT_EQ(key("priority", {.last_use = 4, .priority = 2}), (EvictionKey{2, 4}));
+  EXPECT_EQ(key("gdsf", {.last_use = 4, .hits = 3, .aging = 20}), (EvictionKey{24, 4}));
   EXPECT_EQ(key("slru", {.last_use = 5, .hits = 1}), (EvictionKey{0, 5}));
   EXPECT_EQ(key("slru", {.last_use = 5, .hits = 2}), (EvictionKey{1, 5}));
   EXPECT_EQ(key("slru", {.last_use = 5, .hits = 100}), (EvictionKey{1, 5}));
@@ -121,7 +122,7 @@ TEST(EvictionOrder, UnknownNamesListTheKnownOnes) {
   EXPECT_EQ(order.error().code, ErrorCode::kNotFound);
   EXPECT_EQ(order.error().detail,
             "eviction: unknown order \"clock\" (known: lru, lfu, fifo, mru, filo, slru, priority, "
-            "hazard)");
+            "gdsf, hazard)");
   EXPECT_EQ(EvictionOrder::make("slru").value().name(), "slru");
 }
 

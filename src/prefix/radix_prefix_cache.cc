@@ -118,7 +118,7 @@ PrefixLock RadixPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock 
   take_hold(held);
   const auto raise = [&](NodeSlot slot) {
     RadixNode& covered = tree_.node(slot);
-    covered.last_use = now_;
+    stamp(covered);
     if (!covered.is_root()) covered.priority = std::max(covered.priority, options.priority);
   };
   raise(node);
@@ -166,6 +166,7 @@ OwnedPages RadixPrefixCache::evict_by_key(std::int64_t wanted_pages) {
     if (index_.risen(3).valid()) tree_.prefetch_node(index_.risen(3));
     if (index_.risen(2).valid()) tree_.prefetch_removal(index_.risen(2));
     const NodeSlot leaf = index_.top();
+    aging_ = std::max(aging_, index_.key(leaf).first);
     const RadixNode& node = tree_.node(leaf);
     const auto pages = static_cast<std::size_t>(std::min<std::int64_t>(
         {wanted_pages, node.chain.pages, static_cast<std::int64_t>(gathered.size())}));
@@ -224,9 +225,14 @@ void RadixPrefixCache::reset() {
 // Moves the hold on to where a step of a walk ended, cutting the node there if it goes on.
 NodeSlot RadixPrefixCache::reached(const RadixTree::Walk& walk) {
   const NodeSlot node = walk.covers_node() ? walk.node() : tree_.split(walk.node(), walk.pages());
-  tree_.node(node).last_use = now_;
+  stamp(tree_.node(node));
   hold(node);
   return node;
+}
+
+void RadixPrefixCache::stamp(RadixNode& node) const noexcept {
+  node.last_use = now_;
+  node.aging = aging_;
 }
 
 // Adds one to the locks of this node alone. The caller holds the nodes above it.
@@ -285,19 +291,21 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
     return parent;
   }
   const NodeSlot leaf = tree_.add_leaf(parent, tokens, std::move(pages), now_);
+  stamp(tree_.node(leaf));
   tree_.node(leaf).lock_count = 1;
   tree_.node(leaf).priority = priority;
   return leaf;
 }
 
-// Removes a leaf whose pages are gone and which waits no more. Its parent inherits its last use and
-// its priority.
+// Removes a leaf whose pages are gone and which waits no more. Its parent inherits its last use,
+// with the aging of that time, and its priority.
 void RadixPrefixCache::drop(NodeSlot leaf) {
   const RadixNode gone = tree_.node(leaf);
   tree_.remove(leaf);
   RadixNode& parent = tree_.node(gone.parent);
   if (parent.is_root()) return;
   parent.last_use = std::max(parent.last_use, gone.last_use);
+  parent.aging = std::max(parent.aging, gone.aging);
   parent.priority = std::max(parent.priority, gone.priority);
   if (parent.children == 0 && parent.lock_count == 0) add_evictable(gone.parent);
 }
@@ -419,7 +427,8 @@ EvictionKey RadixPrefixCache::key_of(NodeSlot slot) const noexcept {
   return order_.key({.last_use = node.last_use,
                      .created = tree_.nodes().birth(slot).created,
                      .hits = node.hits,
-                     .priority = node.priority});
+                     .priority = node.priority,
+                     .aging = node.aging});
 }
 
 }  // namespace stemma

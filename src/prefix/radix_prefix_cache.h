@@ -73,6 +73,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::int64_t tokens_in(const RadixNode& node) const noexcept;
   EvictionKey key_of(NodeSlot slot) const noexcept;
   NodeSlot reached(const RadixTree::Walk& walk);
+  void stamp(RadixNode& node) const noexcept;
   void hold(NodeSlot slot);
   void add_evictable(NodeSlot leaf);
   void remove_evictable(NodeSlot leaf);
@@ -103,7 +104,8 @@ class RadixPrefixCache final : public PrefixCache {
   PageKeyHasher key_hasher_;
   PrefixUsage usage_;
   std::uint64_t epoch_ = 0;
-  std::int64_t now_ = 0;  // operations that used something: the time of uses
+  std::int64_t now_ = 0;    // operations that used something: the time of uses
+  std::int64_t aging_ = 0;  // the highest first part of a key that was evicted
   std::int64_t locks_ = 0;
 };
 

@@ -80,7 +80,8 @@ TEST_P(ReplayOrder, OfRealConversations) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, ReplayOrder,
-                         testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority"));
+                         testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority",
+                                         "gdsf"));
 
 }  // namespace
 }  // namespace stemma
