@@ -32,8 +32,8 @@ class Workload {
         table.arrive(page_class, HazardTable::kWeightOne, 1, now_us_);
         const auto waits = wait(page_class, random_);
         const std::int64_t left_us = now_us_ + waits.value_or(kForgottenAfter);
-        leaving_.push({page_class, HazardTable::kWeightOne, now_us_, left_us, waits.has_value(),
-                       1});
+        leaving_.push(
+            {page_class, HazardTable::kWeightOne, now_us_, left_us, waits.has_value(), 1});
       }
       table.count_request(now_us_);
     }
