@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,7 +88,10 @@ class [[nodiscard]] Sequence {
 class KvCache {
  public:
   // kInvalidArgument for a wrong option; kNotFound for an unknown cache or eviction order.
-  static Result<std::unique_ptr<KvCache>> open(const KvCacheOptions& options);
+  // Eviction policies that know ages take the time from `clock_or_null`, which must outlive the
+  // cache; nullptr: from the machine's clock.
+  static Result<std::unique_ptr<KvCache>> open(const KvCacheOptions& options,
+                                               const Clock* clock_or_null = nullptr);
   // REQUIRES: every Sequence of this cache holds nothing.
   ~KvCache();
   KvCache(const KvCache&) = delete;
@@ -119,8 +123,10 @@ class KvCache {
   // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens().
   void commit(Sequence& sequence, std::span<const TokenId> computed);
 
-  // As commit, then tells the eviction policy what the request was, and gives everything back.
-  void finish(Sequence sequence, std::span<const TokenId> computed);
+  // As commit, but of the first `publish_tokens_max` tokens at most; then tells the eviction policy
+  // what the request was, and gives everything back.
+  void finish(Sequence sequence, std::span<const TokenId> computed,
+              std::int64_t publish_tokens_max = std::numeric_limits<std::int64_t>::max());
 
   // Steps in flight, see PageAllocator: pages freed during a step stay untouched until it retires.
   std::int64_t begin_step();
@@ -153,14 +159,15 @@ class KvCache {
  private:
   friend class Sequence;
   friend class KvCacheAudit;
-  explicit KvCache(const KvCacheOptions& options);
+  KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock, const Clock& clock);
 
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
   void append_pages(Sequence& sequence, std::int64_t pages);
 
   KvCacheOptions options_;
-  std::unique_ptr<Clock> clock_;  // of the eviction policy
+  std::unique_ptr<Clock> own_clock_;  // nullptr where one was given
+  const Clock& clock_;                // of the eviction policy
   PageAllocator allocator_;
   std::unique_ptr<RequestTable> rows_;
   std::unique_ptr<PrefixCache> prefix_;  // its pages are the allocator's: destroyed before it

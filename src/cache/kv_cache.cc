@@ -13,9 +13,12 @@
 
 namespace stemma {
 
-Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options) {
+Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
+                                               const Clock* clock_or_null) {
   STEMMA_RETURN_IF_ERROR(validate(options));
-  auto cache = std::unique_ptr<KvCache>(new KvCache(options));
+  auto own_clock = clock_or_null == nullptr ? std::make_unique<MonotonicClock>() : nullptr;
+  const Clock& clock = clock_or_null == nullptr ? *own_clock : *clock_or_null;
+  auto cache = std::unique_ptr<KvCache>(new KvCache(options, std::move(own_clock), clock));
   STEMMA_ASSIGN_OR_RETURN(
       cache->prefix_,
       make_prefix_cache(options.cache, PrefixCacheOptions{.allocator = cache->allocator_,
@@ -23,13 +26,15 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options) {
                                                           .eviction = options.eviction,
                                                           .lookup_hash_bits = 32,
                                                           .hash_seed = std::nullopt,
-                                                          .clock = cache->clock_.get()}));
+                                                          .clock = &cache->clock_}));
   return cache;
 }
 
-KvCache::KvCache(const KvCacheOptions& options)
+KvCache::KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock,
+                 const Clock& clock)
     : options_(options),
-      clock_(std::make_unique<MonotonicClock>()),
+      own_clock_(std::move(own_clock)),
+      clock_(clock),
       allocator_(options.pages),
       rows_(std::make_unique<RequestTable>(RequestTable::Extent{
           .rows = options.requests_max,
@@ -112,9 +117,11 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   STEMMA_CHECK_EQ(written, new_pages);
 }
 
-void KvCache::finish(Sequence sequence, std::span<const TokenId> computed) {
-  commit(sequence, computed);
+void KvCache::finish(Sequence sequence, std::span<const TokenId> computed,
+                     std::int64_t publish_tokens_max) {
   const auto computed_tokens = static_cast<std::int64_t>(computed.size());
+  const std::int64_t published = std::min(computed_tokens, publish_tokens_max);
+  commit(sequence, computed.first(static_cast<std::size_t>(published)));
   prefix_->complete(sequence.prefix_, {.prompt_tokens = sequence.prompt_tokens_,
                                        .output_tokens = std::max<std::int64_t>(
                                            computed_tokens - sequence.prompt_tokens_, 0),

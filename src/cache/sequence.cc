@@ -16,7 +16,7 @@ Sequence::Sequence(KvCache* cache, RowId row, PrefixLock prefix,
       prefix_(std::move(prefix)),
       cached_tokens_(prefix_.tokens()),
       prompt_tokens_(prompt_tokens),
-      begun_us_(cache->clock_->now_us()) {
+      begun_us_(cache->clock_.now_us()) {
   cache_->live_[row_.index()] = this;
 }
 

@@ -31,9 +31,10 @@ ReplayCommand::ReplayCommand(CLI::App& app)
       ->delimiter(',')
       ->capture_default_str();
   command_
-      ->add_option("--policy", flags_.policies,
-                   "eviction order: lru lfu fifo mru filo slru priority; or a bound that knows the "
-                   "trace: belady belady_forced knows_whether; several with commas")
+      ->add_option(
+          "--policy", flags_.policies,
+          "eviction order: lru lfu fifo mru filo slru priority hazard; or a bound that knows the "
+          "trace: belady belady_forced knows_whether; several with commas")
       ->delimiter(',')
       ->capture_default_str();
   command_

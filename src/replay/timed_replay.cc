@@ -29,12 +29,15 @@ Result<std::unique_ptr<TimedReplay>> TimedReplay::open(const TimedReplayOptions&
     return Error{ErrorCode::kUnsupported,
                  "pages of fewer than " + std::to_string(kTracePageTokensMin) + " tokens"};
   }
-  STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.engine.kv));
-  return std::unique_ptr<TimedReplay>(new TimedReplay(options, std::move(kv)));
+  auto clock = std::make_unique<FakeClock>();
+  STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.engine.kv, clock.get()));
+  return std::unique_ptr<TimedReplay>(new TimedReplay(options, std::move(clock), std::move(kv)));
 }
 
-TimedReplay::TimedReplay(const TimedReplayOptions& options, std::unique_ptr<KvCache> kv)
+TimedReplay::TimedReplay(const TimedReplayOptions& options, std::unique_ptr<FakeClock> clock,
+                         std::unique_ptr<KvCache> kv)
     : options_(options),
+      clock_(std::move(clock)),
       kv_(std::move(kv)),
       scheduler_(*kv_, options.engine.scheduler),
       served_(places(options.engine)) {
@@ -49,7 +52,7 @@ Result<bool> TimedReplay::step(Source next) {
   minutes_.clear();
   STEMMA_RETURN_IF_ERROR(take_arrivals(next));
   if (!ended_.empty()) return true;  // one was refused
-  if (static_cast<double>(clock_.now_us()) > kTimeUsMax) {
+  if (static_cast<double>(clock_->now_us()) > kTimeUsMax) {
     return Error{ErrorCode::kTooLarge, "under this timing model the replay takes a century"};
   }
   if (scheduler_.plan_step()) {
@@ -65,8 +68,8 @@ Status TimedReplay::take_arrivals(Source next) {
   while (ended_.empty()) {
     STEMMA_ASSIGN_OR_RETURN(const bool there, read_arrival(next));
     if (!there) break;
-    if (scheduler_.idle()) advance_to(std::max(arrival_->arrival_us, clock_.now_us()));
-    if (arrival_->arrival_us > clock_.now_us()) break;
+    if (scheduler_.idle()) advance_to(std::max(arrival_->arrival_us, clock_->now_us()));
+    if (arrival_->arrival_us > clock_->now_us()) break;
     if (const auto reason = reason_to_refuse(arrival_->request)) {
       refuse(*reason);
     } else if (!try_submit()) {
@@ -119,7 +122,7 @@ void TimedReplay::refuse(RequestOutcome reason) {
                     .outcome = reason,
                     .input_tokens = arrival_->request.input_tokens,
                     .arrival_us = arrival_->arrival_us,
-                    .ended_us = clock_.now_us()});
+                    .ended_us = clock_->now_us()});
   const auto place = std::find(std::begin(kRefusals), std::end(kRefusals), reason);
   for (TimedPeriod* period : periods()) {
     ++period->arrived_requests;
@@ -162,7 +165,7 @@ void TimedReplay::run_step() {
   const double duration = options_.timing.step_total_ms(work) * 1000;
   const std::int64_t duration_us = std::llround(std::min(duration, kTimeUsMax));
   const std::int64_t step = kv_->begin_step();
-  advance_to(clock_.now_us() + duration_us);
+  advance_to(clock_->now_us() + duration_us);
   kv_->retire_step(step);
   count_step(duration_us);
   for (Request* request : scheduler_.scheduled()) count_range(*request);
@@ -174,7 +177,7 @@ StepWork TimedReplay::lay_out_work() {
   StepWork work;
   for (const Request* request : scheduler_.scheduled()) {
     RequestReport& report = served(*request).report;
-    if (report.started_us < 0) report.started_us = clock_.now_us();
+    if (report.started_us < 0) report.started_us = clock_->now_us();
     const std::int64_t end = request->computed_tokens + request->scheduled_tokens;
     if (request->state() == RequestState::kRunning) {
       work.add_decode(end);
@@ -242,7 +245,7 @@ void TimedReplay::accept(Request& request) {
   Served& one = served(request);
   RequestReport& report = one.report;
   if (report.first_token_us < 0) {
-    report.first_token_us = clock_.now_us();
+    report.first_token_us = clock_->now_us();
     for (TimedPeriod* period : periods()) period->ttft.record(report.ttft_us());
   }
   if (request.generated_tokens() < one.output_tokens) {
@@ -251,7 +254,7 @@ void TimedReplay::accept(Request& request) {
     for (TimedPeriod* period : periods()) ++period->output_tokens;
   }
   if (request.generated_tokens() < one.output_tokens) return;
-  report.ended_us = clock_.now_us();
+  report.ended_us = clock_->now_us();
   report.preemptions = request.preemptions;
   scheduler_.finish(request);
   for (TimedPeriod* period : periods()) {
@@ -262,10 +265,10 @@ void TimedReplay::accept(Request& request) {
 }
 
 void TimedReplay::advance_to(std::int64_t time_us) {
-  clock_.advance_us(time_us - clock_.now_us());
-  if (clock_.now_us() / kMinuteUs == minute_.minute) return;
+  clock_->advance_us(time_us - clock_->now_us());
+  if (clock_->now_us() / kMinuteUs == minute_.minute) return;
   close_minute();
-  minute_.minute = clock_.now_us() / kMinuteUs;
+  minute_.minute = clock_->now_us() / kMinuteUs;
 }
 
 void TimedReplay::close_minute() {

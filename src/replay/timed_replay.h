@@ -67,7 +67,7 @@ class TimedReplay {
   // Everything so far.
   const TimedPeriod& total() const { return total_; }
   // Since the first arrival.
-  std::int64_t now_us() const { return clock_.now_us(); }
+  std::int64_t now_us() const { return clock_->now_us(); }
 
   // The first contradiction in cache or scheduler, or nullopt. O(pages + tokens).
   std::optional<std::string> audit() const;
@@ -88,7 +88,8 @@ class TimedReplay {
     TraceOutputs outputs;
   };
 
-  TimedReplay(const TimedReplayOptions& options, std::unique_ptr<KvCache> kv);
+  TimedReplay(const TimedReplayOptions& options, std::unique_ptr<FakeClock> clock,
+              std::unique_ptr<KvCache> kv);
 
   Status take_arrivals(Source next) STEMMA_REQUIRES_ROLE(engine_thread);
   Result<bool> read_arrival(Source next);
@@ -107,10 +108,10 @@ class TimedReplay {
   std::array<TimedPeriod*, 2> periods() { return {&minute_, &total_}; }
 
   TimedReplayOptions options_;
+  std::unique_ptr<FakeClock> clock_;  // the cache's too
   std::unique_ptr<KvCache> kv_;
   Scheduler scheduler_;
   NamespaceId namespace_id_;
-  FakeClock clock_;
   std::optional<Arrival> arrival_;
   bool at_end_ = false;  // of the trace
   std::int64_t next_index_ = 0;

@@ -18,7 +18,7 @@ struct TraceRequest {
   std::vector<std::int64_t> page_hashes;  // of each page that is looked up, in order
   // The pages that follow them when the request has ended: full ones of its output. Only captures
   // know them; they are resident from then on, and this request never looked for them.
-  std::vector<std::int64_t> output_page_hashes;
+  std::vector<std::int64_t> output_page_hashes = {};
 };
 
 }  // namespace stemma

@@ -201,7 +201,7 @@ Request& Scheduler::victim() const {
 }
 
 void Scheduler::preempt(Request& request) {
-  kv_.finish(std::move(request.sequence), publishable(request));
+  kv_.finish(std::move(request.sequence), request.computed(), publishable_tokens(request));
   request.computed_tokens = 0;
   ++request.preemptions;
   ++totals_.preemptions;
@@ -212,12 +212,9 @@ void Scheduler::preempt(Request& request) {
   queue_changed_ = true;
 }
 
-std::span<const TokenId> Scheduler::publishable(const Request& request) const {
-  const std::span<const TokenId> computed = request.computed();
-  if (options_.publish_outputs || request.computed_tokens <= request.prompt_tokens) {
-    return computed;
-  }
-  return computed.first(static_cast<std::size_t>(request.prompt_tokens));
+std::int64_t Scheduler::publishable_tokens(const Request& request) const {
+  return options_.publish_outputs ? request.computed_tokens
+                                  : std::min(request.computed_tokens, request.prompt_tokens);
 }
 
 void Scheduler::enter_flight(Request& request) {
@@ -237,7 +234,8 @@ void Scheduler::complete_step() {
     const std::int64_t unpublished =
         request->computed_tokens - request->sequence.published_tokens();
     if (request->state() == RequestState::kPrefilling || unpublished >= kCommitEveryTokens) {
-      kv_.commit(request->sequence, publishable(*request));
+      const auto tokens = static_cast<std::size_t>(publishable_tokens(*request));
+      kv_.commit(request->sequence, request->computed().first(tokens));
     }
     if (request->state() == RequestState::kPrefilling && request->remaining_tokens() == 0) {
       request->become(RequestState::kRunning);
@@ -246,7 +244,7 @@ void Scheduler::complete_step() {
 }
 
 void Scheduler::finish(Request& request) {
-  kv_.finish(std::move(request.sequence), publishable(request));
+  kv_.finish(std::move(request.sequence), request.computed(), publishable_tokens(request));
   end(request, RequestState::kFinished);
 }
 

@@ -95,7 +95,8 @@ class Scheduler {
   std::int64_t chunk_limit(const Request& request);
   Request& victim() const;
   void preempt(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
-  std::span<const TokenId> publishable(const Request& request) const;
+  // Of what is computed.
+  std::int64_t publishable_tokens(const Request& request) const;
   void enter_flight(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void end(Request& request, RequestState state) STEMMA_REQUIRES_ROLE(engine_thread);
   QueueEntry entry_of(Request& request);
