@@ -76,7 +76,6 @@ TEST(ReplayJson, TheSameTraceGivesTheSameBytes) {
   TimedReplayOptions options = timed_options(12);
   options.engine.scheduler.policy = SchedulePolicy::kRandom;
   options.engine.scheduler.seed = 9;
-  options.engine.kv.eviction = "hazard";  // goes by ages: those of the replay
   options.timing.attention_pair_ms = 1.0 / 3;
   std::string texts[2];
   for (std::string& text : texts) {

@@ -45,7 +45,8 @@ Hits hits_of_replayer(const Trace& trace, const std::string& policy, std::int64_
 }
 
 Hits hits_of_timed_replay(const Trace& trace, const std::string& policy,
-                          std::int64_t capacity_pages, std::int64_t page_size) {
+                          std::int64_t capacity_pages, std::int64_t page_size,
+                          double apart_ms = 1000) {
   TimedReplayOptions options;
   options.engine.kv.page_size = page_size;
   options.engine.kv.pages = capacity_pages + 1;
@@ -59,8 +60,8 @@ Hits hits_of_timed_replay(const Trace& trace, const std::string& policy,
   const auto source = [&](TraceRequest& request) -> Result<bool> {
     if (given == trace.size()) return false;
     const auto pages = static_cast<std::int64_t>(trace[given].size());
-    request =
-        trace_request(1000.0 * static_cast<double>(given), pages * page_size + 1, 1, trace[given]);
+    request = trace_request(apart_ms * static_cast<double>(given), pages * page_size + 1, 1,
+                            trace[given]);
     ++given;
     return true;
   };
@@ -99,6 +100,18 @@ TEST(TimedAgreement, EveryRequestHitsWhatItHitsOneAfterAnother) {
           << policy << ", " << capacity_pages << " pages";
     }
   }
+}
+
+// By the machine's clock all requests would be of nearly the same age, and it would be all one how
+// far apart they arrive.
+TEST(TimedAgreement, APolicyThatKnowsAgesTakesThemFromTheReplay) {
+  const Trace trace = growing_conversations(11);
+  const Hits near = hits_of_timed_replay(trace, "hazard", 60, 4, /*apart_ms=*/2);
+  const Hits far = hits_of_timed_replay(trace, "hazard", 60, 4, /*apart_ms=*/60'000);
+  EXPECT_NE(near, far);
+  EXPECT_EQ(hits_of_timed_replay(trace, "hazard", 60, 4, /*apart_ms=*/60'000), far);
+  EXPECT_EQ(hits_of_timed_replay(trace, "lru", 60, 4, /*apart_ms=*/2),
+            hits_of_timed_replay(trace, "lru", 60, 4, /*apart_ms=*/60'000));
 }
 
 TEST(TimedAgreement, OnAnHourOfConversations) {
