@@ -105,6 +105,11 @@ class KvCache {
   // Tokens that begin would find now. Changes nothing.
   std::int64_t probe(NamespaceId ns, std::span<const TokenId> tokens) const;
 
+  // See PrefixCache::want: what begin would find for `tokens` is evicted last.
+  // REQUIRES: tokens not empty.
+  void want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn);
+  void forget_wants();
+
   // Looks `tokens` up, at most tokens.size() - 1 of them so that one is always computed, and holds
   // what is found. nullopt, and nothing changed, if every row is taken. REQUIRES: tokens not empty.
   std::optional<Sequence> begin(NamespaceId ns, std::span<const TokenId> tokens);

@@ -76,6 +76,9 @@ struct SchedulerOptions {
   SchedulePolicy policy = SchedulePolicy::kFcfs;
   PriorityRule priority_rule = PriorityRule::kIgnore;
 
+  // Whether cached prefixes that waiting requests will use are evicted after all others.
+  bool keep_for_waiting = true;
+
   // For SchedulePolicy::kRandom.
   std::uint64_t seed = 0;
 

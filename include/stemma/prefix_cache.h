@@ -169,8 +169,16 @@ class PrefixCache {
   // nothing for others. REQUIRES: held came from this cache.
   virtual void complete(const PrefixLock& held, const RequestEnd& end) = 0;
 
+  // Says that a waiting request will match `tokens`: what of them is cached now goes after all that
+  // nobody waits for, and of several such prefixes the one of the highest turn first. Holds nothing
+  // and is no use. A want lasts until forget_wants.
+  virtual void want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) = 0;
+  // Every want lapses. O(wanted leaves x log leaves).
+  virtual void forget_wants() = 0;
+
   // Gives up unlocked pages, coldest leaf first by the eviction order, from the end of each leaf,
-  // until `wanted_pages` are out or none is left. Returns what it got; destroying that frees them.
+  // until `wanted_pages` are out or none is left; what is wanted last of all. Returns what it got;
+  // destroying that frees them.
   virtual OwnedPages evict(std::int64_t wanted_pages) = 0;
 
   // Drops everything. REQUIRES: no PrefixLock is alive.

@@ -60,6 +60,15 @@ std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) con
   return prefix_->probe(ns, tokens.first(tokens.size() - 1)).matched_tokens;
 }
 
+void KvCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {
+  STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
+  prefix_->want(ns, tokens.first(tokens.size() - 1), turn);
+}
+
+void KvCache::forget_wants() {
+  prefix_->forget_wants();
+}
+
 std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> tokens) {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
   auto row = rows_->try_take();

@@ -33,6 +33,8 @@ class NoPrefixCache final : public PrefixCache {
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                     const InsertOptions& options) override;
   void complete(const PrefixLock&, const RequestEnd&) override {}
+  void want(NamespaceId, std::span<const TokenId>, std::int64_t) override {}
+  void forget_wants() override {}
   OwnedPages evict(std::int64_t wanted_pages) override;
   void reset() override;
   PrefixUsage usage() const override { return {}; }

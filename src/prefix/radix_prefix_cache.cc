@@ -6,7 +6,7 @@
 //
 // The index holds exactly the leaves with a lock count of 0. Nothing in it changes its key: what is
 // used is locked, and what is locked is not in it. Where a PagePolicy decides, the same leaves are
-// in it instead.
+// in it instead. Leaves that waiting requests want as a whole are in neither, but in wanted_.
 #include "prefix/radix_prefix_cache.h"
 
 #include <algorithm>
@@ -58,6 +58,7 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
       tree_(limits_of(options)),
       index_(order.keyed() ? nodes_max_of(options) : 0),
       policy_(make_page_policy(order, options, nodes_max_of(options))),
+      wanted_(nodes_max_of(options)),
       path_(order.keyed() ? 0 : static_cast<std::size_t>(options.allocator.total_pages())),
       namespaces_(options.namespaces_max) {}
 
@@ -146,9 +147,61 @@ void RadixPrefixCache::complete(const PrefixLock& held, const RequestEnd& end) {
 
 OwnedPages RadixPrefixCache::evict(std::int64_t wanted_pages) {
   STEMMA_CHECK_GE(wanted_pages, 0);
-  OwnedPages out = policy_ == nullptr ? evict_by_key(wanted_pages) : evict_by_policy(wanted_pages);
+  OwnedPages out;
+  while (out.pages() < wanted_pages && evictable_leaves() > 0) {
+    const std::int64_t left = wanted_pages - out.pages();
+    if (ordered_leaves() == 0) {
+      out.append(evict_wanted_leaf(left));
+    } else {
+      out.append(policy_ == nullptr ? evict_by_key(left) : evict_by_policy(left));
+    }
+  }
   if (!out.empty()) ++epoch_;
   return out;
+}
+
+// Pages of the leaf of the last turn; as soon as another leaf is bare that nobody waits for, that
+// one is next.
+OwnedPages RadixPrefixCache::evict_wanted_leaf(std::int64_t wanted_pages) {
+  std::array<PageId, 256> gathered;
+  const NodeSlot leaf = wanted_.last();
+  const RadixNode& node = tree_.node(leaf);
+  const auto pages = static_cast<std::size_t>(std::min<std::int64_t>(
+      {wanted_pages, node.chain.pages, static_cast<std::int64_t>(gathered.size())}));
+  const std::span<PageId> ids = std::span(gathered).first(pages);
+  tree_.shrink(leaf, ids);
+  if (policy_ != nullptr) policy_->evicted(ids);
+  usage_.evictable_tokens -= static_cast<std::int64_t>(pages) * page_size();
+  if (node.chain.pages == 0) {
+    wanted_.remove_leaf(leaf);
+    drop(leaf);
+  }
+  return allocator_.adopt(ids);
+}
+
+void RadixPrefixCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {
+  RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  while (walk.next()) {
+    const NodeSlot slot = walk.node();
+    const RadixNode& node = tree_.node(slot);
+    const bool leaf = node.children == 0 && node.lock_count == 0;
+    if (leaf) remove_evictable(slot);
+    wanted_.want(slot, static_cast<std::int32_t>(walk.pages()), turn);
+    if (leaf) add_evictable(slot);
+  }
+}
+
+void RadixPrefixCache::forget_wants() {
+  wanted_.lapse();
+  while (wanted_.leaves() > 0) {
+    const NodeSlot leaf = wanted_.last();
+    wanted_.remove_leaf(leaf);
+    add_evictable(leaf);
+  }
+}
+
+bool RadixPrefixCache::wanted_as_a_whole(NodeSlot slot) const noexcept {
+  return wanted_.wanted_pages(slot) >= tree_.node(slot).chain.pages;
 }
 
 // In a large tree a leaf costs what its cache misses cost, about ten of them. So they are begun
@@ -168,8 +221,9 @@ OwnedPages RadixPrefixCache::evict_by_key(std::int64_t wanted_pages) {
     const NodeSlot leaf = index_.top();
     aging_ = std::max(aging_, index_.key(leaf).first);
     const RadixNode& node = tree_.node(leaf);
-    const auto pages = static_cast<std::size_t>(std::min<std::int64_t>(
-        {wanted_pages, node.chain.pages, static_cast<std::int64_t>(gathered.size())}));
+    const auto pages = static_cast<std::size_t>(
+        std::min<std::int64_t>({wanted_pages, node.chain.pages - wanted_.wanted_pages(leaf),
+                                static_cast<std::int64_t>(gathered.size())}));
     if (count + pages > gathered.size()) {
       out.append(allocator_.adopt(std::span(gathered).first(count)));
       count = 0;
@@ -181,6 +235,9 @@ OwnedPages RadixPrefixCache::evict_by_key(std::int64_t wanted_pages) {
     if (node.chain.pages == 0) {
       index_.remove(leaf);
       drop(leaf);
+    } else if (wanted_as_a_whole(leaf)) {
+      index_.remove(leaf);
+      add_evictable(leaf);
     }
   }
   out.append(allocator_.adopt(std::span(gathered).first(count)));
@@ -196,9 +253,9 @@ OwnedPages RadixPrefixCache::evict_by_policy(std::int64_t wanted_pages) {
   while (wanted_pages > 0 && policy_->leaves() > 0) {
     const PagePolicy::Victim victim = policy_->next_victim();
     const RadixNode& node = tree_.node(victim.slot);
-    const auto pages = static_cast<std::size_t>(
-        std::min<std::int64_t>({wanted_pages, node.chain.pages, victim.pages_max,
-                                static_cast<std::int64_t>(gathered.size())}));
+    const auto pages = static_cast<std::size_t>(std::min<std::int64_t>(
+        {wanted_pages, victim.pages_max, node.chain.pages - wanted_.wanted_pages(victim.slot),
+         static_cast<std::int64_t>(gathered.size())}));
     const std::span<PageId> ids = std::span(gathered).first(pages);
     policy_->remove_leaf(victim.slot);
     tree_.shrink(victim.slot, ids);
@@ -224,7 +281,12 @@ void RadixPrefixCache::reset() {
 
 // Moves the hold on to where a step of a walk ended, cutting the node there if it goes on.
 NodeSlot RadixPrefixCache::reached(const RadixTree::Walk& walk) {
-  const NodeSlot node = walk.covers_node() ? walk.node() : tree_.split(walk.node(), walk.pages());
+  NodeSlot node = walk.node();
+  if (!walk.covers_node()) {
+    const NodeSlot upper = tree_.split(node, walk.pages());
+    wanted_.split(node, upper, static_cast<std::int32_t>(walk.pages()));
+    node = upper;
+  }
   stamp(tree_.node(node));
   hold(node);
   return node;
@@ -246,7 +308,9 @@ void RadixPrefixCache::hold(NodeSlot slot) {
 
 void RadixPrefixCache::add_evictable(NodeSlot leaf) {
   const NodeId id = tree_.nodes().birth(leaf).id;
-  if (policy_ == nullptr) {
+  if (wanted_as_a_whole(leaf)) {
+    wanted_.add_leaf(leaf, id);
+  } else if (policy_ == nullptr) {
     index_.push(leaf, key_of(leaf), id);
   } else {
     policy_->add_leaf({leaf, id, tree_.arena().last_id(tree_.node(leaf).chain)});
@@ -254,7 +318,9 @@ void RadixPrefixCache::add_evictable(NodeSlot leaf) {
 }
 
 void RadixPrefixCache::remove_evictable(NodeSlot leaf) {
-  if (policy_ == nullptr) {
+  if (wanted_.contains(leaf)) {
+    wanted_.remove_leaf(leaf);
+  } else if (policy_ == nullptr) {
     index_.remove(leaf);
   } else {
     policy_->remove_leaf(leaf);
@@ -302,6 +368,7 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
 void RadixPrefixCache::drop(NodeSlot leaf) {
   const RadixNode gone = tree_.node(leaf);
   tree_.remove(leaf);
+  wanted_.forget(leaf);
   RadixNode& parent = tree_.node(gone.parent);
   if (parent.is_root()) return;
   parent.last_use = std::max(parent.last_use, gone.last_use);

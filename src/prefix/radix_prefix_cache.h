@@ -19,6 +19,7 @@
 #include "prefix/page_policy.h"
 #include "prefix/prefix_cache_options.h"
 #include "prefix/radix_tree.h"
+#include "prefix/wanted_leaves.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
 
@@ -45,6 +46,8 @@ class RadixPrefixCache final : public PrefixCache {
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                     const InsertOptions& options) override;
   void complete(const PrefixLock& held, const RequestEnd& end) override;
+  void want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) override;
+  void forget_wants() override;
   OwnedPages evict(std::int64_t wanted_pages) override;
   void reset() override;
   PrefixUsage usage() const override { return usage_; }
@@ -54,9 +57,7 @@ class RadixPrefixCache final : public PrefixCache {
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
-  std::int64_t evictable_leaves() const noexcept {
-    return policy_ == nullptr ? index_.leaves() : policy_->leaves();
-  }
+  std::int64_t evictable_leaves() const noexcept { return ordered_leaves() + wanted_.leaves(); }
   // PrefixLocks alive, those of no tokens included.
   std::int64_t locks() const noexcept { return locks_; }
   std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
@@ -75,11 +76,16 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot reached(const RadixTree::Walk& walk);
   void stamp(RadixNode& node) const noexcept;
   void hold(NodeSlot slot);
+  std::int64_t ordered_leaves() const noexcept {
+    return policy_ == nullptr ? index_.leaves() : policy_->leaves();
+  }
+  bool wanted_as_a_whole(NodeSlot slot) const noexcept;
   void add_evictable(NodeSlot leaf);
   void remove_evictable(NodeSlot leaf);
   void announce(NodeSlot parent, std::span<const TokenId> tokens, const OwnedPages& pages);
   OwnedPages evict_by_key(std::int64_t wanted_pages);
   OwnedPages evict_by_policy(std::int64_t wanted_pages);
+  OwnedPages evict_wanted_leaf(std::int64_t wanted_pages);
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);
   void drop(NodeSlot leaf);
@@ -98,6 +104,7 @@ class RadixPrefixCache final : public PrefixCache {
   RadixTree tree_;
   EvictionIndex index_;                 // of a keyed order; else empty
   std::unique_ptr<PagePolicy> policy_;  // of any other; else none
+  WantedLeaves wanted_;                 // leaves that neither of them has
   UntouchedArray<PageId> path_;         // scratch of complete and announce, for one path
   NamespaceRegistry namespaces_;
   std::vector<NodeSlot> roots_;  // by namespace

@@ -92,14 +92,17 @@ std::optional<std::string> RadixPrefixCache::audit_locks() const {
 // The index holds exactly the unlocked leaves, each under the key it has now.
 std::optional<std::string> RadixPrefixCache::audit_index() const {
   if (auto fault = policy_ == nullptr ? index_.audit() : policy_->audit()) return fault;
+  if (auto fault = wanted_.audit()) return fault;
   std::int64_t leaves = 0;
   for (const NodeSlot slot : id_range(NodeSlot(0), tree_.nodes().high_water())) {
     if (!tree_.nodes().exists(slot)) continue;
     const RadixNode& node = tree_.node(slot);
     const bool leaf = !node.is_root() && node.children == 0 && node.lock_count == 0;
-    const bool waits = policy_ == nullptr ? index_.contains(slot) : policy_->contains(slot);
-    if (leaf != waits) return "the index does not hold exactly the unlocked leaves";
-    if (policy_ == nullptr && leaf && index_.key(slot) != key_of(slot))
+    const bool ordered = policy_ == nullptr ? index_.contains(slot) : policy_->contains(slot);
+    const bool wanted = wanted_.contains(slot);
+    if (leaf != (ordered != wanted)) return "the index does not hold exactly the unlocked leaves";
+    if (leaf && wanted != wanted_as_a_whole(slot)) return "a leaf waits where it does not belong";
+    if (policy_ == nullptr && ordered && index_.key(slot) != key_of(slot))
       return "a leaf lies in the index under an old key";
     leaves += leaf ? 1 : 0;
   }

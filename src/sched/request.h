@@ -65,6 +65,9 @@ class Request {
   RequestId leader;
   std::int64_t leader_tokens = 0;
 
+  // Whether the cache was told that it waits, and for what.
+  bool wanted = false;
+
   // What begin would find, as of `probed_epoch` of the cache.
   std::int64_t matched_tokens = 0;
   std::uint64_t probed_epoch = 0;

@@ -74,6 +74,7 @@ Request* Scheduler::find_or_null(RequestId id) {
 bool Scheduler::plan_step() {
   builder_.clear();
   held_back_.reset();
+  keep_for_waiting();
   const std::int64_t preemptions = totals_.preemptions;
   reserve_for_running();
   add_running();
@@ -85,6 +86,24 @@ bool Scheduler::plan_step() {
   unstick_prefills();
   STEMMA_CHECK(!builder_.empty() || idle() || !in_flight_.empty(), "I12: the queue moves on");
   return !builder_.empty();
+}
+
+// Tells the cache what is waited for. Wants of requests that wait no more stay until there are as
+// many of them as of others: then all are said anew, in the order of the queue. So a request that
+// leaves the queue costs about two look-ups.
+void Scheduler::keep_for_waiting() {
+  if (!options_.keep_for_waiting || (wants_ == 0 && waiting() + in_flight() <= 1)) return;
+  const std::int64_t left = wants_ - waiting();
+  if (left > waiting()) {
+    kv_.forget_wants();
+    wants_ = 0;
+    for (Request* request : waiting_) request->wanted = false;
+  }
+  for (Request* request : waiting_) {
+    if (request->wanted) continue;
+    kv_.want(request->ns, request->tokens, wants_++);
+    request->wanted = true;
+  }
 }
 
 // Afterwards every running request has room for its next token.
@@ -209,6 +228,7 @@ void Scheduler::preempt(Request& request) {
   std::erase(in_flight_, &request);
   waiting_.push_back(&request);
   request.probed = false;
+  request.wanted = false;
   queue_changed_ = true;
 }
 

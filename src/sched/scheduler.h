@@ -86,6 +86,7 @@ class Scheduler {
   std::optional<std::string> audit() const;
 
  private:
+  void keep_for_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
   void reserve_for_running() STEMMA_REQUIRES_ROLE(engine_thread);
   void add_running() STEMMA_REQUIRES_ROLE(engine_thread);
   void order_queue() STEMMA_REQUIRES_ROLE(engine_thread);
@@ -115,6 +116,7 @@ class Scheduler {
   bool queue_changed_ = false;
   std::uint64_t ordered_epoch_ = 0;
   std::int64_t next_arrival_ = 0;
+  std::int64_t wants_ = 0;  // said to the cache and not forgotten
   std::optional<Admission> held_back_;
   SchedulerTotals totals_;
 };

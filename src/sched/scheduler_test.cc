@@ -360,5 +360,27 @@ TEST(Scheduler, ACacheThatSharesNothingMakesNobodyWait) {
   EXPECT_EQ(bench.scheduler().totals().computed_prompt_tokens, 160);
 }
 
+// Two texts are cached, the first one longer ago. A long request comes, then one for the first
+// text, which has to wait; what the long one needs is taken from the second.
+std::int64_t tokens_found_after_waiting(bool keep_for_waiting) {
+  EngineOptions options = options_for(4, 40);
+  options.kv.requests_max = 1;
+  options.scheduler.keep_for_waiting = keep_for_waiting;
+  Bench bench(options);
+  bench.submit(1, text(0, 64));
+  bench.run();
+  bench.submit(2, text(1000, 64));
+  bench.run();
+  bench.submit(3, text(2000, 60));
+  Request& waiting = bench.submit(4, text(0, 64) + text(3000, 2));
+  bench.run();
+  return waiting.cached_tokens;
+}
+
+TEST(Scheduler, WhatAWaitingRequestWillUseIsEvictedLast) {
+  EXPECT_EQ(tokens_found_after_waiting(true), 64);
+  EXPECT_LT(tokens_found_after_waiting(false), 64);
+}
+
 }  // namespace
 }  // namespace stemma

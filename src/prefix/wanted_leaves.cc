@@ -1,0 +1,34 @@
+#include "prefix/wanted_leaves.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace stemma {
+
+WantedLeaves::WantedLeaves(std::int64_t nodes_max)
+    : wants_(static_cast<std::size_t>(nodes_max), Want()), leaves_(nodes_max) {}
+
+void WantedLeaves::want(NodeSlot slot, std::int32_t pages, std::int64_t turn) {
+  STEMMA_DCHECK(!contains(slot), "a leaf here is ranked by the wants it came with");
+  any_ = true;
+  Want& want = wants_[slot.index()];
+  if (want.round != round_) want = {round_, 0, turn};
+  want.pages = std::max(want.pages, pages);
+  want.turn = std::min(want.turn, turn);
+}
+
+void WantedLeaves::split(NodeSlot lower, NodeSlot upper, std::int32_t pages) {
+  if (!any_) return;
+  Want& below = wants_[lower.index()];
+  wants_[upper.index()] = below;
+  wants_[upper.index()].pages = std::min(below.pages, pages);
+  below.pages -= std::min(below.pages, pages);
+}
+
+void WantedLeaves::add_leaf(NodeSlot slot, NodeId id) {
+  STEMMA_DCHECK(wanted_pages(slot) > 0, "only what is wanted waits here");
+  leaves_.push(slot, {-wants_[slot.index()].turn, 0}, id);
+}
+
+}  // namespace stemma
