@@ -11,6 +11,7 @@
 #include "cli/replay_pages.h"
 #include "cli/replay_timed.h"
 #include "cli/replay_trace.h"
+#include "prefix/eviction_order.h"
 #include "replay/timing_model.h"
 
 namespace stemma {
@@ -31,10 +32,10 @@ ReplayCommand::ReplayCommand(CLI::App& app)
       ->delimiter(',')
       ->capture_default_str();
   command_
-      ->add_option(
-          "--policy", flags_.policies,
-          "eviction order: lru lfu fifo mru filo slru priority hazard; or a bound that knows the "
-          "trace: belady belady_forced knows_whether; several with commas")
+      ->add_option("--policy", flags_.policies,
+                   "eviction order: " + EvictionOrder::known_names() +
+                       "; or a bound that knows the trace: belady, belady_forced, knows_whether; "
+                       "several with commas")
       ->delimiter(',')
       ->capture_default_str();
   command_
@@ -78,6 +79,9 @@ void ReplayCommand::add_timed_flags() {
   add("--schedule-policy", flags_.schedule_policy,
       "fcfs lpm dfs-weight lof random priority shortest-uncached-first hrrn");
   add("--seed", scheduler.seed, "of the policy random");
+  timed_options_.push_back(
+      group->add_flag("--forget-waiting{false}", scheduler.keep_for_waiting,
+                      "evict what waiting requests will use as readily as everything else"));
   timed_options_.push_back(group->add_flag(
       "--insert-outputs", flags_.insert_outputs,
       "outputs stay in the cache too, where they take room: no prompt of a trace repeats them"));

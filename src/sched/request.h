@@ -65,8 +65,9 @@ class Request {
   RequestId leader;
   std::int64_t leader_tokens = 0;
 
-  // Whether the cache was told that it waits, and for what.
-  bool wanted = false;
+  // Its turn as the cache was told of it, and the cache's epoch then; -1: it was not told.
+  std::int64_t wanted_turn = -1;
+  std::uint64_t wanted_epoch = 0;
 
   // What begin would find, as of `probed_epoch` of the cache.
   std::int64_t matched_tokens = 0;

@@ -16,6 +16,10 @@ std::size_t slab_requests(const KvCache& kv, const SchedulerOptions& options) {
   return static_cast<std::size_t>(kv.options().requests_max + options.waiting_max);
 }
 
+// Waiting requests whose wants are said again when the cache has changed: more would cost a large
+// queue more than the tail of it is worth.
+constexpr std::size_t kWantsRenewed = 64;
+
 bool by_arrival(const Request* a, const Request* b) {
   return a->arrival < b->arrival;
 }
@@ -88,21 +92,24 @@ bool Scheduler::plan_step() {
   return !builder_.empty();
 }
 
-// Tells the cache what is waited for. Wants of requests that wait no more stay until there are as
-// many of them as of others: then all are said anew, in the order of the queue. So a request that
-// leaves the queue costs about two look-ups.
+// Tells the cache what is waited for. A want covers what is cached when it is said: the first ones
+// of the queue say theirs again whenever that may have changed. Wants of requests that wait no more
+// stay until there are as many of them as of others; then all are forgotten, and said in the order
+// of the queue.
 void Scheduler::keep_for_waiting() {
   if (!options_.keep_for_waiting || (wants_ == 0 && waiting() + in_flight() <= 1)) return;
-  const std::int64_t left = wants_ - waiting();
-  if (left > waiting()) {
+  if (wants_ > 2 * waiting()) {
     kv_.forget_wants();
     wants_ = 0;
-    for (Request* request : waiting_) request->wanted = false;
+    for (Request* request : waiting_) request->wanted_turn = -1;
   }
-  for (Request* request : waiting_) {
-    if (request->wanted) continue;
-    kv_.want(request->ns, request->tokens, wants_++);
-    request->wanted = true;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    Request& request = *waiting_[i];
+    const bool stale = i < kWantsRenewed && request.wanted_epoch != kv_.epoch();
+    if (request.wanted_turn >= 0 && !stale) continue;
+    if (request.wanted_turn < 0) request.wanted_turn = wants_++;
+    request.wanted_epoch = kv_.epoch();
+    kv_.want(request.ns, request.tokens, request.wanted_turn);
   }
 }
 
@@ -228,7 +235,7 @@ void Scheduler::preempt(Request& request) {
   std::erase(in_flight_, &request);
   waiting_.push_back(&request);
   request.probed = false;
-  request.wanted = false;
+  request.wanted_turn = -1;
   queue_changed_ = true;
 }
 

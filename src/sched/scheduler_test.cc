@@ -377,6 +377,21 @@ std::int64_t tokens_found_after_waiting(bool keep_for_waiting) {
   return waiting.cached_tokens;
 }
 
+// The first request publishes what the third one will use while that one waits already; the second
+// needs room.
+TEST(Scheduler, WhatIsPublishedWhileARequestWaitsForItIsEvictedLastToo) {
+  EngineOptions options = options_for(4, 24);
+  options.kv.requests_max = 1;
+  Bench bench(options);
+  bench.submit(1, text(5000, 16));
+  bench.run();
+  bench.submit(2, text(0, 32));
+  bench.submit(3, text(1000, 64));
+  Request& waiting = bench.submit(4, text(0, 32) + text(3000, 2));
+  bench.run();
+  EXPECT_EQ(waiting.cached_tokens, 32);
+}
+
 TEST(Scheduler, WhatAWaitingRequestWillUseIsEvictedLast) {
   EXPECT_EQ(tokens_found_after_waiting(true), 64);
   EXPECT_LT(tokens_found_after_waiting(false), 64);
