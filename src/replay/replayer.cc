@@ -8,12 +8,21 @@
 
 namespace stemma {
 
-void make_replay_tokens(const TraceRequest& request, std::vector<TokenId>& tokens) {
-  tokens.clear();
-  for (const std::int64_t hash : request.page_hashes) {
+namespace {
+
+void append_replay_tokens(const std::vector<std::int64_t>& page_hashes,
+                          std::vector<TokenId>& tokens) {
+  for (const std::int64_t hash : page_hashes) {
     tokens.push_back(static_cast<TokenId>(hash & 0xFFFFFFFF));
     tokens.push_back(static_cast<TokenId>(hash >> 32));
   }
+}
+
+}  // namespace
+
+void make_replay_tokens(const TraceRequest& request, std::vector<TokenId>& tokens) {
+  tokens.clear();
+  append_replay_tokens(request.page_hashes, tokens);
 }
 
 Status Replayer::check_capacity(std::int64_t capacity_pages) {
@@ -52,6 +61,10 @@ void Replayer::feed(const TraceRequest& request) {
 
   if (const std::int64_t missing = pages - hit_pages; missing > 0) {
     lock = compute(missing, std::move(lock));
+  }
+  if (!request.output_page_hashes.empty() && lock.tokens() == std::ssize(tokens_)) {
+    append_replay_tokens(request.output_page_hashes, tokens_);
+    lock = compute(std::ssize(request.output_page_hashes), std::move(lock));
   }
   cache_->complete(lock,
                    {.prompt_tokens = request.input_tokens, .output_tokens = request.output_tokens});

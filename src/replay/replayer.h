@@ -3,8 +3,8 @@
 //
 // The control plane is the one that serves; only the bytes are missing. Each hash of the trace is
 // one whole page, the last one included; a request completes before the next begins; outputs are
-// not inserted; the rule that one token is always computed does not apply. The clock of the
-// eviction policy is the trace's.
+// not inserted unless the trace knows their pages (captures); the rule that one token is always
+// computed does not apply. The clock of the eviction policy is the trace's.
 //
 // Thread:     one thread a replayer.
 // Memory:     that of a cache of capacity_pages.

@@ -31,6 +31,17 @@ TEST(Replayer, ASecondEqualRequestHitsEveryPage) {
   EXPECT_EQ(r->report().hit_rate(), 0.5);
 }
 
+TEST(Replayer, OutputsThatTheTraceKnowsAreFoundByWhoGoesOn) {
+  const auto r = replayer(8);
+  TraceRequest first = request({1, 2});
+  first.output_page_hashes = {3};
+  r->feed(first);
+  EXPECT_EQ(r->report().lookup_pages, 2);
+  r->feed(request({1, 2, 3, 4}));
+  EXPECT_EQ(r->report().lookup_pages, 6);
+  EXPECT_EQ(r->report().hit_pages, 3);
+}
+
 TEST(Replayer, HitsEndWhereRequestsPart) {
   const auto r = replayer(8);
   r->feed(request({1, 2, 3}));

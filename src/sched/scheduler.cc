@@ -227,7 +227,9 @@ Request& Scheduler::victim() const {
 }
 
 void Scheduler::preempt(Request& request) {
-  kv_.finish(std::move(request.sequence), request.computed(), publishable_tokens(request));
+  const auto tokens = static_cast<std::size_t>(publishable_tokens(request));
+  kv_.commit(request.sequence, request.computed().first(tokens));
+  request.sequence.reset();  // no end that the eviction policy should learn from
   request.computed_tokens = 0;
   ++request.preemptions;
   ++totals_.preemptions;

@@ -80,6 +80,9 @@ TEST(Capture, HasTheHitsOfTurnsThatContinueAnOutput) {
   const CapturedRun both = run_and_capture({conversation, next});
   EXPECT_EQ(both.hit_pages, 3);  // 59 of 40 + 20 tokens have keys and values
   EXPECT_EQ(hits_with_nothing_evicted(both.path), both.hit_pages);
+  const ProgramRun replay = run_stemma("replay --format capture --json --trace " + both.path);
+  ASSERT_EQ(replay.exit_code, 0) << replay.err;
+  EXPECT_EQ(replay.lines()[0]["hit_pages"], both.hit_pages);
 }
 
 TEST(Capture, IsReplayedWithTheHitsOfTheRun) {
