@@ -16,15 +16,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/math.h"
 
-// A function called now and then from a loop that holds everything in vector registers. It saves
-// what it uses, so that the loop need not keep its values in memory for the sake of the call.
+// A function called now and then from a loop that holds everything in vector registers: it saves
+// what it uses and uses no vectors, so that the loop need not keep its values in memory for the
+// sake of the call. It may call nothing but what is inlined into it, which says so.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define STEMMA_KEEPS_REGISTERS \
   __attribute__((noinline, no_caller_saved_registers, target("general-regs-only")))
+#define STEMMA_INLINED_INTO_IT __attribute__((always_inline, target("general-regs-only")))
 #else
 #define STEMMA_KEEPS_REGISTERS __attribute__((noinline))
+#define STEMMA_INLINED_INTO_IT __attribute__((always_inline))
 #endif
 
 namespace stemma {
@@ -65,7 +67,7 @@ struct RowPrefetch {
     other_line = first + offsets[other];
     touch(line);
     touch(other_line);
-    lines = 2 * ceil_div(row_bytes, kLineBytes);
+    lines = 2 * ((row_bytes + kLineBytes - 1) / kLineBytes);
     if (++next_pair == pairs) {
       next_pair = 0;
       offsets += together;
@@ -77,7 +79,7 @@ struct RowPrefetch {
  private:
   // A prefetch is dropped where the processor would have to walk the page table for it; a read is
   // not, and what follows in the same huge page then needs no walk.
-  void touch(const std::byte* at) {
+  STEMMA_INLINED_INTO_IT void touch(const std::byte* at) {
     constexpr int kHugePageBits = 21;
     const std::uintptr_t stretch = reinterpret_cast<std::uintptr_t>(at) >> kHugePageBits;
     if (stretch == walked) return;
