@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 
-
 // A function called now and then from a loop that holds everything in vector registers: it saves
 // what it uses and uses no vectors, so that the loop need not keep its values in memory for the
 // sake of the call. It may call nothing but what is inlined into it, which says so.
