@@ -75,7 +75,9 @@ void GenerateCommand::add_request_flags() {
 
 void GenerateCommand::add_cache_flags() {
   command_->add_option("--cache", flags_.cache, "radix or none")->capture_default_str();
-  command_->add_option("--eviction", flags_.eviction, "lru lfu fifo mru filo slru priority")
+  command_
+      ->add_option("--eviction", flags_.eviction,
+                   "lru lfu fifo mru filo slru priority gdsf s3fifo hazard")
       ->capture_default_str();
   command_
       ->add_option("--policy", flags_.policy,

@@ -11,6 +11,7 @@
 //
 // Those that no key expresses have a name here and a PagePolicy of their own:
 //
+//   s3fifo    oldest, new pages before those that were used again (s3fifo_policy)
 //   hazard    least worth its place, as learned (hazard_policy)
 //
 // Thread:     values and pure functions.
@@ -43,7 +44,7 @@ struct EvictionKey {
   friend auto operator<=>(const EvictionKey&, const EvictionKey&) = default;
 };
 
-enum class EvictionPolicy : std::uint8_t {
+enum class EvictionPolicy : std::uint8_t {  // those with a key first
   kLru,
   kLfu,
   kFifo,
@@ -52,6 +53,7 @@ enum class EvictionPolicy : std::uint8_t {
   kSlru,
   kPriority,
   kGdsf,
+  kS3Fifo,
   kHazard
 };
 
@@ -73,7 +75,9 @@ class EvictionOrder {
   std::string_view name() const noexcept;
 
   // Whether key() says it all.
-  bool keyed() const noexcept { return policy_ != EvictionPolicy::kHazard; }
+  bool keyed() const noexcept { return policy_ < EvictionPolicy::kS3Fifo; }
+
+  EvictionPolicy policy() const noexcept { return policy_; }
 
   EvictionKey key(const NodeUse& use) const noexcept {
     switch (policy_) {
@@ -93,6 +97,7 @@ class EvictionOrder {
         return {use.priority, use.last_use};
       case EvictionPolicy::kGdsf:
         return {use.aging + use.hits + 1, use.last_use};
+      case EvictionPolicy::kS3Fifo:
       case EvictionPolicy::kHazard:
         break;
     }

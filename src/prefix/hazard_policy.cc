@@ -9,25 +9,13 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "base/prng.h"
+#include "prefix/page_fingerprint.h"
 
 namespace stemma {
 
 namespace {
 
 constexpr std::array<double, 3> kBiasFactors = {0.25, 1, 4};
-
-// Of all tokens up to the end of a page: `above` is that of the page before it. Pairs of tokens are
-// mixed apart from each other, so that a processor works on several at once.
-std::uint64_t next_fingerprint(std::uint64_t above, std::span<const TokenId> tokens) noexcept {
-  std::uint64_t hash = above;
-  for (std::size_t i = 0; i < tokens.size(); i += 2) {
-    const auto low = static_cast<std::uint32_t>(tokens[i]);
-    const auto high = i + 1 < tokens.size() ? static_cast<std::uint32_t>(tokens[i + 1]) : 0U;
-    hash += mix64((std::uint64_t{high} << 32 | low) + i * 0x9E3779B97F4A7C15u);
-  }
-  return mix64(hash);
-}
 
 std::uint16_t saturated(std::int64_t value) noexcept {
   return static_cast<std::uint16_t>(
@@ -53,8 +41,8 @@ HazardPolicy::HazardPolicy(const Options& options)
       ends_(kKinds) {}
 
 void HazardPolicy::published(const Published& what) {
-  std::uint64_t fingerprint =
-      what.above.valid() ? records_[what.above.index()].fingerprint : mix64(what.namespace_seed);
+  std::uint64_t fingerprint = what.above.valid() ? records_[what.above.index()].fingerprint
+                                                 : root_fingerprint(what.namespace_seed);
   const auto page_size = static_cast<std::size_t>(page_size_);
   const std::int64_t now_us = clock_.now_us();
   for (std::size_t i = 0; i < what.pages.size(); ++i) {

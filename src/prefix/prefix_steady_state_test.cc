@@ -62,7 +62,7 @@ TEST_P(PrefixSteadyState, NothingIsTakenFromTheHeap) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, PrefixSteadyState, testing::Values("lru", "hazard"));
+INSTANTIATE_TEST_SUITE_P(Orders, PrefixSteadyState, testing::Values("lru", "s3fifo", "hazard"));
 
 }  // namespace
 }  // namespace stemma

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/prng.h"
 #include "prefix/hazard_policy.h"
-#include "prefix/prefix_cache_factory.h"
 #include "replay/naive_hazard.h"
 #include "replay/oracle.h"
+#include "replay/policy_twins.h"
 #include "replay/replay_workloads.h"
 #include "replay/replayer.h"
 #include "replay/trace_future.h"
@@ -35,70 +34,9 @@ Trace conversations(std::size_t requests) {
   return trace;
 }
 
-// A cache under "hazard" and the reference, driven alike, page by page.
-class Twins {
- public:
-  explicit Twins(std::int64_t pages)
-      : allocator_(pages),
-        naive_(pages, kReplayPageTokens, pages * HazardPolicy::kGhostsPerPage),
-        hash_of_page_(static_cast<std::size_t>(pages), -1) {
-    PrefixCacheOptions options{allocator_};
-    options.page_size = kReplayPageTokens;
-    options.eviction = "hazard";
-    options.clock = &clock_;
-    cache_ = make_prefix_cache("radix", options).value();
-    ns_ = *cache_->try_open_namespace({});
-  }
-
-  void serve(const TraceRequest& request) {
-    const auto now_us = static_cast<std::int64_t>(request.timestamp_ms * 1000);
-    clock_.advance_us(now_us - clock_.now_us());
-    std::vector<TokenId> tokens;
-    make_replay_tokens(request, tokens);
-    PrefixLock lock = cache_->match(ns_, tokens);
-    const std::int64_t hit_pages = lock.tokens() / kReplayPageTokens;
-    ASSERT_EQ(hit_pages, naive_.resident_pages(request));
-    const auto pages = std::ssize(request.page_hashes);
-    const std::int64_t tip =
-        hit_pages > 0 ? request.page_hashes[static_cast<std::size_t>(hit_pages - 1)] : -1;
-    while (allocator_.free_pages() < pages - hit_pages) {
-      ASSERT_NO_FATAL_FAILURE(evict_one(tip, now_us));
-    }
-    std::vector<PageId> ids(static_cast<std::size_t>(pages - hit_pages));
-    OwnedPages fresh = *allocator_.try_allocate(pages - hit_pages);
-    fresh.copy_to(ids);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      hash_of_page_[ids[i].index()] = request.page_hashes[static_cast<std::size_t>(hit_pages) + i];
-    }
-    lock = cache_->insert(tokens, std::move(lock), std::move(fresh), {});
-    cache_->complete(
-        lock, {.prompt_tokens = request.input_tokens, .output_tokens = request.output_tokens});
-    naive_.end(request, pages, now_us);
-  }
-
-  std::int64_t evictions() const { return evictions_; }
-
- private:
-  void evict_one(std::int64_t tip, std::int64_t now_us) {
-    const OwnedPages gone = cache_->evict(1);
-    ASSERT_EQ(gone.pages(), 1);
-    PageId id;
-    gone.copy_to(std::span(&id, 1));
-    ASSERT_EQ(hash_of_page_[id.index()], naive_.evict(tip, now_us)) << "victim " << evictions_;
-    ++evictions_;
-  }
-
-  FakeClock clock_;
-  PageAllocator allocator_;
-  NaiveHazard naive_;
-  std::unique_ptr<PrefixCache> cache_;
-  NamespaceId ns_;
-  std::vector<std::int64_t> hash_of_page_;
-  std::int64_t evictions_ = 0;
-};
-
 void expect_same_victims(const Trace& trace, std::int64_t pages) {
-  Twins twins(pages);
+  PolicyTwins<NaiveHazard> twins(
+      "hazard", pages, NaiveHazard(pages, kReplayPageTokens, pages * HazardPolicy::kGhostsPerPage));
   for (std::size_t i = 0; i < trace.size(); ++i) {
     ASSERT_NO_FATAL_FAILURE(twins.serve(trace[i])) << "request " << i;
   }
