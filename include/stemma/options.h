@@ -38,8 +38,8 @@ struct KvCacheOptions {
   std::string cache = "radix";
 
   // Which cached page goes first when room is needed: "lru", "lfu", "fifo", "mru", "filo", "slru",
-  // "priority", "gdsf", "s3fifo", "hazard" (docs/EVICTION.md). Read only by caches that keep
-  // something.
+  // "priority", "gdsf", "tlru", "s3fifo", "hazard" (docs/EVICTION.md). Read only by caches that
+  // keep something.
   std::string eviction = "lru";
 };
 

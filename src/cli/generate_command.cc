@@ -77,7 +77,7 @@ void GenerateCommand::add_cache_flags() {
   command_->add_option("--cache", flags_.cache, "radix or none")->capture_default_str();
   command_
       ->add_option("--eviction", flags_.eviction,
-                   "lru lfu fifo mru filo slru priority gdsf s3fifo hazard")
+                   "lru lfu fifo mru filo slru priority gdsf tlru s3fifo hazard")
       ->capture_default_str();
   command_
       ->add_option("--policy", flags_.policy,

@@ -7,7 +7,7 @@ namespace stemma {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, EvictionPolicy>, 10> kPolicies = {{
+constexpr std::array<std::pair<std::string_view, EvictionPolicy>, 11> kPolicies = {{
     {"lru", EvictionPolicy::kLru},
     {"lfu", EvictionPolicy::kLfu},
     {"fifo", EvictionPolicy::kFifo},
@@ -16,6 +16,7 @@ constexpr std::array<std::pair<std::string_view, EvictionPolicy>, 10> kPolicies 
     {"slru", EvictionPolicy::kSlru},
     {"priority", EvictionPolicy::kPriority},
     {"gdsf", EvictionPolicy::kGdsf},
+    {"tlru", EvictionPolicy::kTlru},
     {"s3fifo", EvictionPolicy::kS3Fifo},
     {"hazard", EvictionPolicy::kHazard},
 }};

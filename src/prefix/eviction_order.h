@@ -11,6 +11,7 @@
 //
 // Those that no key expresses have a name here and a PagePolicy of their own:
 //
+//   tlru      what its conversation's next turn can do without, then last use (tlru_policy)
 //   s3fifo    oldest, new pages before those that were used again (s3fifo_policy)
 //   hazard    least worth its place, as learned (hazard_policy)
 //
@@ -53,6 +54,7 @@ enum class EvictionPolicy : std::uint8_t {  // those with a key first
   kSlru,
   kPriority,
   kGdsf,
+  kTlru,
   kS3Fifo,
   kHazard
 };
@@ -75,7 +77,7 @@ class EvictionOrder {
   std::string_view name() const noexcept;
 
   // Whether key() says it all.
-  bool keyed() const noexcept { return policy_ < EvictionPolicy::kS3Fifo; }
+  bool keyed() const noexcept { return policy_ < EvictionPolicy::kTlru; }
 
   EvictionPolicy policy() const noexcept { return policy_; }
 
@@ -97,6 +99,7 @@ class EvictionOrder {
         return {use.priority, use.last_use};
       case EvictionPolicy::kGdsf:
         return {use.aging + use.hits + 1, use.last_use};
+      case EvictionPolicy::kTlru:
       case EvictionPolicy::kS3Fifo:
       case EvictionPolicy::kHazard:
         break;

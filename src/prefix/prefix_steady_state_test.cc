@@ -62,7 +62,8 @@ TEST_P(PrefixSteadyState, NothingIsTakenFromTheHeap) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, PrefixSteadyState, testing::Values("lru", "s3fifo", "hazard"));
+INSTANTIATE_TEST_SUITE_P(Orders, PrefixSteadyState,
+                         testing::Values("lru", "tlru", "s3fifo", "hazard"));
 
 }  // namespace
 }  // namespace stemma

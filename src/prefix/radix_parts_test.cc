@@ -122,7 +122,7 @@ TEST(EvictionOrder, UnknownNamesListTheKnownOnes) {
   EXPECT_EQ(order.error().code, ErrorCode::kNotFound);
   EXPECT_EQ(order.error().detail,
             "eviction: unknown order \"clock\" (known: lru, lfu, fifo, mru, filo, slru, priority, "
-            "gdsf, s3fifo, hazard)");
+            "gdsf, tlru, s3fifo, hazard)");
   EXPECT_EQ(EvictionOrder::make("slru").value().name(), "slru");
 }
 

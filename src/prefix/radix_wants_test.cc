@@ -186,7 +186,8 @@ TEST_P(RadixWants, HoldUnderRandomUse) {
   EXPECT_GT(evictions, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, RadixWants, testing::Values("lru", "lfu", "s3fifo", "hazard"),
+INSTANTIATE_TEST_SUITE_P(Every, RadixWants,
+                         testing::Values("lru", "lfu", "tlru", "s3fifo", "hazard"),
                          [](const auto& param_info) { return param_info.param; });
 
 }  // namespace

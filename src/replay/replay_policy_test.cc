@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "replay/naive_s3fifo.h"
+#include "replay/naive_tlru.h"
 #include "replay/policy_twins.h"
 #include "replay/replay_workloads.h"
 #include "replay/trace_reader.h"
@@ -48,6 +49,15 @@ Trace conversations(std::size_t requests) {
     trace.push_back(request);
   }
   return trace;
+}
+
+TEST(ReplayPolicy, TlruOfWorkloadsIsThatOfAPlainReference) {
+  expect_same_victims_of_workloads<NaiveTlru>("tlru");
+}
+
+TEST(ReplayPolicy, TlruOfRealConversationsIsThatOfAPlainReference) {
+  if (!std::filesystem::exists(conversation_path())) GTEST_SKIP() << "no conversation trace";
+  expect_same_victims<NaiveTlru>(conversations(500), "tlru", 600);
 }
 
 TEST(ReplayPolicy, S3FifoOfWorkloadsIsThatOfAPlainReference) {

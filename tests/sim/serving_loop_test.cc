@@ -92,7 +92,7 @@ TEST_P(EveryEviction, EvictedPagesAreNeverRead) {
 
 INSTANTIATE_TEST_SUITE_P(Orders, EveryEviction,
                          ::testing::Values("lru", "lfu", "fifo", "mru", "filo", "slru", "priority",
-                                           "gdsf", "s3fifo", "hazard"));
+                                           "gdsf", "tlru", "s3fifo", "hazard"));
 
 TEST(ServingLoop, EqualPromptsComputedTogetherShareOneCopy) {
   for (const std::int64_t page_size : {1, 4, 16}) {
