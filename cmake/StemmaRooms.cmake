@@ -1,3 +1,11 @@
+# A test program as a test. What it writes for itself goes below the build, so that the tests of two builds, run at once,
+# do not meet in /tmp.
+function(stemma_add_test name program)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/test_files)
+  add_test(NAME ${name} COMMAND ${program} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT TEST_TMPDIR=${CMAKE_BINARY_DIR}/test_files/)
+endfunction()
+
 # stemma_room(NAME DEPS room... LIBS target...)
 #
 # One folder of src/ is one room: a static library stemma_NAME of its *.cc, and a test program NAME_test of its
@@ -21,7 +29,7 @@ function(stemma_room name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE stemma_${name} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
     target_compile_definitions(${name}_test PRIVATE STEMMA_SOURCE_DIR=".")
-    add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    stemma_add_test(${name} ${name}_test)
   endif()
 endfunction()
 
@@ -48,7 +56,7 @@ function(stemma_whole_system_tests)
       target_include_directories(tests_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
       file(RELATIVE_PATH binary_dir ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
       target_compile_definitions(tests_${name} PRIVATE STEMMA_SOURCE_DIR="." STEMMA_BINARY_DIR="${binary_dir}")
-      add_test(NAME tests_${name} COMMAND tests_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      stemma_add_test(tests_${name} tests_${name})
     endif()
   endforeach()
 endfunction()
