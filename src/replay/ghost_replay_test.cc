@@ -35,13 +35,9 @@ std::optional<Workload> try_conversations() {
 }
 
 std::optional<Workload> try_agents() {
-  const std::string folder = testing::TempDir() + "stemma_ghost_agents";
-  const std::vector<std::string> paths = unpack_agent_prompts(STEMMA_SOURCE_DIR, folder);
-  if (paths.empty()) return std::nullopt;
-  Workload agents{read_all(paths, agent_prompts_options()),
-                  shares_of(24'751, {.005, .01, .02, .05, .10})};
-  std::filesystem::remove_all(folder);
-  return agents;
+  auto requests = try_read_agent_prompts(STEMMA_SOURCE_DIR);
+  if (!requests.has_value()) return std::nullopt;
+  return Workload{*std::move(requests), shares_of(24'751, {.005, .01, .02, .05, .10})};
 }
 
 // Hit rates of full replay, one a capacity.

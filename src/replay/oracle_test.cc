@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "base/prng.h"
+#include "replay/shared_traces.h"
 
 namespace stemma {
 namespace {
@@ -97,12 +96,10 @@ TEST(Oracle, NoPolicyHitsMoreThanBelady) {
 
 // The table of ../shared/data/traces/README.md.
 TEST(Oracle, BeladyOnAnHourOfConversations) {
-  const std::string path =
-      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
-  TraceReader reader = *TraceReader::open(path, "mooncake");
+  const auto trace = try_read_conversations(STEMMA_SOURCE_DIR);
+  if (!trace.has_value()) GTEST_SKIP() << "no conversations in ../shared";
   TraceFuture future;
-  for (TraceRequest next; *reader.next(next);) future.add(next);
+  for (const TraceRequest& next : *trace) future.add(next);
   ASSERT_EQ(future.nodes(), 182'790);
   const std::pair<double, double> table[] = {{.005, .183}, {.01, .246}, {.02, .314}, {.05, .366}};
   for (const auto& [share, hit_rate] : table) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,26 +12,13 @@
 #include "replay/policy_twins.h"
 #include "replay/replay_workloads.h"
 #include "replay/replayer.h"
+#include "replay/shared_traces.h"
 #include "replay/trace_future.h"
-#include "replay/trace_reader.h"
 
 namespace stemma {
 namespace {
 
 using Trace = std::vector<TraceRequest>;
-
-std::string conversation_path() {
-  return std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
-}
-
-Trace conversations(std::size_t requests) {
-  TraceReader reader = *TraceReader::open(conversation_path(), "mooncake");
-  Trace trace;
-  for (TraceRequest request; trace.size() < requests && *reader.next(request);) {
-    trace.push_back(request);
-  }
-  return trace;
-}
 
 void expect_same_victims(const Trace& trace, std::int64_t pages) {
   PolicyTwins<NaiveHazard> twins(
@@ -58,8 +44,9 @@ TEST(ReplayHazard, VictimsOfAShiftAreThoseOfAPlainReference) {
 }
 
 TEST(ReplayHazard, VictimsOfRealConversationsAreThoseOfAPlainReference) {
-  if (!std::filesystem::exists(conversation_path())) GTEST_SKIP() << "no conversation trace";
-  expect_same_victims(conversations(500), 600);
+  const auto trace = try_read_conversations(STEMMA_SOURCE_DIR, 500);
+  if (!trace.has_value()) GTEST_SKIP() << "no conversations in ../shared";
+  expect_same_victims(*trace, 600);
 }
 
 double hit_rate(const Trace& trace, const std::string& policy, std::int64_t pages) {
@@ -73,8 +60,9 @@ constexpr std::array kShares = {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3};
 constexpr double kTolerated = 0.002;  // below lru, in hit rate
 
 TEST(ReplayHazard, ClosesAQuarterOfTheGapToBeladyOnRealConversations) {
-  if (!std::filesystem::exists(conversation_path())) GTEST_SKIP() << "no conversation trace";
-  const Trace trace = conversations(1'000'000);
+  const auto read = try_read_conversations(STEMMA_SOURCE_DIR);
+  if (!read.has_value()) GTEST_SKIP() << "no conversations in ../shared";
+  const Trace& trace = *read;
   TraceFuture future;
   for (const TraceRequest& request : trace) future.add(request);
   double closed = 0;

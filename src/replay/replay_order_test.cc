@@ -2,12 +2,10 @@
 // leaves again for each page, one by one.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "base/prng.h"
 #include "prefix/prefix_twins.h"
 #include "replay/replayer.h"
-#include "replay/trace_reader.h"
+#include "replay/shared_traces.h"
 
 namespace stemma {
 namespace {
@@ -68,15 +66,9 @@ TEST_P(ReplayOrder, OfConversationsThatGrow) {
 }
 
 TEST_P(ReplayOrder, OfRealConversations) {
-  const std::string path =
-      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
-  TraceReader reader = *TraceReader::open(path, "mooncake");
-  Trace trace;
-  for (TraceRequest request; trace.size() < 6000 && *reader.next(request);) {
-    trace.push_back(request);
-  }
-  expect_same_victims(trace, 2000);
+  const auto trace = try_read_conversations(STEMMA_SOURCE_DIR, 6000);
+  if (!trace.has_value()) GTEST_SKIP() << "no conversations in ../shared";
+  expect_same_victims(*trace, 2000);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, ReplayOrder,

@@ -2,7 +2,6 @@
 // one by one.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,7 +9,7 @@
 #include "replay/naive_tlru.h"
 #include "replay/policy_twins.h"
 #include "replay/replay_workloads.h"
-#include "replay/trace_reader.h"
+#include "replay/shared_traces.h"
 
 namespace stemma {
 namespace {
@@ -38,26 +37,14 @@ void expect_same_victims_of_workloads(const std::string& policy) {
   expect_same_victims<Reference>(documents.trace(), policy, 300);
 }
 
-std::string conversation_path() {
-  return std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
-}
-
-Trace conversations(std::size_t requests) {
-  TraceReader reader = *TraceReader::open(conversation_path(), "mooncake");
-  Trace trace;
-  for (TraceRequest request; trace.size() < requests && *reader.next(request);) {
-    trace.push_back(request);
-  }
-  return trace;
-}
-
 TEST(ReplayPolicy, TlruOfWorkloadsIsThatOfAPlainReference) {
   expect_same_victims_of_workloads<NaiveTlru>("tlru");
 }
 
 TEST(ReplayPolicy, TlruOfRealConversationsIsThatOfAPlainReference) {
-  if (!std::filesystem::exists(conversation_path())) GTEST_SKIP() << "no conversation trace";
-  expect_same_victims<NaiveTlru>(conversations(500), "tlru", 600);
+  const auto trace = try_read_conversations(STEMMA_SOURCE_DIR, 500);
+  if (!trace.has_value()) GTEST_SKIP() << "no conversations in ../shared";
+  expect_same_victims<NaiveTlru>(*trace, "tlru", 600);
 }
 
 TEST(ReplayPolicy, S3FifoOfWorkloadsIsThatOfAPlainReference) {
@@ -65,8 +52,9 @@ TEST(ReplayPolicy, S3FifoOfWorkloadsIsThatOfAPlainReference) {
 }
 
 TEST(ReplayPolicy, S3FifoOfRealConversationsIsThatOfAPlainReference) {
-  if (!std::filesystem::exists(conversation_path())) GTEST_SKIP() << "no conversation trace";
-  expect_same_victims<NaiveS3Fifo>(conversations(500), "s3fifo", 600);
+  const auto trace = try_read_conversations(STEMMA_SOURCE_DIR, 500);
+  if (!trace.has_value()) GTEST_SKIP() << "no conversations in ../shared";
+  expect_same_victims<NaiveS3Fifo>(*trace, "s3fifo", 600);
 }
 
 }  // namespace

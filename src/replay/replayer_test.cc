@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <map>
-#include <sstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "replay/shared_traces.h"
 
 namespace stemma {
 namespace {
@@ -79,17 +80,15 @@ TEST(Replayer, RefusesAnUnknownPolicyAndAnEmptyCache) {
 
 // The table of ../shared/data/traces/README.md: shares of the 182,790 different pages.
 TEST(Replayer, LruOnAnHourOfConversations) {
-  const std::string path =
-      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const auto trace = try_read_conversations(STEMMA_SOURCE_DIR);
+  if (!trace.has_value()) GTEST_SKIP() << "no conversations in ../shared";
   const std::pair<std::int64_t, double> table[] = {{914, .044},   {1828, .053},   {3656, .079},
                                                    {9140, .196},  {18279, .279},  {36558, .345},
                                                    {54837, .358}, {288500, .3664}};
   std::vector<std::unique_ptr<Replayer>> replayers;
   for (const auto& [capacity_pages, hit_rate] : table)
     replayers.push_back(replayer(capacity_pages));
-  TraceReader reader = *TraceReader::open(path, "mooncake");
-  for (TraceRequest request; *reader.next(request);) {
+  for (const TraceRequest& request : *trace) {
     for (const auto& r : replayers) r->feed(request);
   }
   for (std::size_t i = 0; i < replayers.size(); ++i) {
@@ -97,34 +96,11 @@ TEST(Replayer, LruOnAnHourOfConversations) {
   }
 }
 
-// The lines of every file in an archive of traces, by time.
-std::vector<std::string> lines_by_time(const std::string& archive) {
-  const std::string command = "zstd -dc '" + archive + "' | tar -xO --wildcards '*.jsonl'";
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  std::string text;
-  std::array<char, 1 << 16> piece;
-  for (std::size_t got = 0; (got = fread(piece.data(), 1, piece.size(), pipe.get())) > 0;) {
-    text.append(piece.data(), got);
-  }
-  std::multimap<std::int64_t, std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    const std::size_t number = line.find_first_of("0123456789");  // timestamp comes first
-    if (number != std::string::npos) lines.emplace(std::stoll(line.substr(number)), line);
-  }
-  std::vector<std::string> sorted;
-  for (auto& [time, line] : lines) sorted.push_back(std::move(line));
-  return sorted;
-}
-
 TEST(Replayer, AgentsPromptsHoldThePagesThatAreKnown) {
-  const std::string archive =
-      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/agent_prompts.tar.zst";
-  if (!std::filesystem::exists(archive)) GTEST_SKIP() << archive << " is absent";
+  const auto trace = try_read_agent_prompts(STEMMA_SOURCE_DIR);
+  if (!trace.has_value()) GTEST_SKIP() << "no agents' prompts in ../shared";
   const auto r = replayer(247'466);
-  for (const std::string& line : lines_by_time(archive)) {
-    r->feed(*parse_trace_line(line, *find_trace_format("prompts"), "agents"));
-  }
+  for (const TraceRequest& request : *trace) r->feed(request);
   EXPECT_EQ(r->report().requests, 1'619);
   EXPECT_EQ(r->report().lookup_pages, 247'466);
   EXPECT_EQ(r->report().lookup_pages - r->report().hit_pages, 24'751);

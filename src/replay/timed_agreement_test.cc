@@ -8,13 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/prng.h"
 #include "replay/replayer.h"
+#include "replay/shared_traces.h"
 #include "replay/timed_replay.h"
 #include "replay/timed_replay_fixture.h"
 
@@ -115,12 +115,10 @@ TEST(TimedAgreement, APolicyThatKnowsAgesTakesThemFromTheReplay) {
 }
 
 TEST(TimedAgreement, OnAnHourOfConversations) {
-  const std::string path =
-      std::string(STEMMA_SOURCE_DIR) + "/../shared/data/traces/conversation_trace.jsonl";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
-  TraceReader reader = *TraceReader::open(path, "mooncake");
+  const auto requests = try_read_conversations(STEMMA_SOURCE_DIR);
+  if (!requests.has_value()) GTEST_SKIP() << "no conversations in ../shared";
   Trace trace;
-  for (TraceRequest request; *reader.next(request);) trace.push_back(request.page_hashes);
+  for (const TraceRequest& request : *requests) trace.push_back(request.page_hashes);
   for (const std::int64_t capacity_pages : {3'656, 18'279}) {
     const Hits alone = hits_of_replayer(trace, "lru", capacity_pages);
     EXPECT_EQ(hits_of_timed_replay(trace, "lru", capacity_pages, 16), alone) << capacity_pages;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "replay/shared_traces.h"
@@ -136,7 +135,7 @@ TEST_F(Merge, RefusesFilesOfOtherPages) {
 
 // Each agent's run is a file.
 TEST_F(Merge, OfAgentsRunsHoldsThePagesThatAreKnown) {
-  const std::string folder = testing::TempDir() + "stemma_trace_merge_agents";
+  const TempDirectory folder;
   const std::vector<std::string> paths = unpack_agent_prompts(STEMMA_SOURCE_DIR, folder);
   if (paths.empty()) GTEST_SKIP() << "no agents' prompts in ../shared";
   auto merge = *TraceMerge::open(paths, agent_prompts_options());
@@ -151,7 +150,6 @@ TEST_F(Merge, OfAgentsRunsHoldsThePagesThatAreKnown) {
   EXPECT_EQ(paths.size(), 70u);
   EXPECT_EQ(requests, 1'619);
   EXPECT_EQ(pages, 247'466u);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
