@@ -18,8 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "stemma/page_allocator.h"
-#include "stemma/prefix_cache.h"
+#include "ghost/hash_cache.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -63,10 +62,8 @@ class GhostCache {
   void sample(std::span<const std::int64_t> page_hashes);
 
   GhostCacheOptions options_;
-  PageAllocator allocator_;
-  std::unique_ptr<PrefixCache> cache_;
-  NamespaceId namespace_id_;
-  std::vector<TokenId> tokens_;  // of the present request's sampled pages
+  std::unique_ptr<HashCache> cache_;
+  std::vector<std::int64_t> sampled_;  // of the present request
   double lookup_pages_ = 0;
   double hit_pages_ = 0;
 };

@@ -39,7 +39,7 @@ class NaiveTlru {
   void end(const TraceRequest& request, std::int64_t pages, std::int64_t) {
     ++requests_;
     const std::int64_t tokens =
-        std::max(request.input_tokens + request.output_tokens, pages * kReplayPageTokens);
+        std::max(request.input_tokens + request.output_tokens, pages * kHashPageTokens);
     std::int64_t parent = -1;
     for (std::int64_t i = 0; i < pages; ++i) {
       const std::int64_t hash = request.page_hashes[static_cast<std::size_t>(i)];

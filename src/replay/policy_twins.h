@@ -30,7 +30,7 @@ class PolicyTwins {
         naive_(std::move(reference)),
         hash_of_page_(static_cast<std::size_t>(pages), -1) {
     PrefixCacheOptions options{allocator_};
-    options.page_size = kReplayPageTokens;
+    options.page_size = kHashPageTokens;
     options.eviction = policy;
     options.clock = &clock_;
     cache_ = make_prefix_cache("radix", options).value();
@@ -42,9 +42,9 @@ class PolicyTwins {
     const auto now_us = static_cast<std::int64_t>(request.timestamp_ms * 1000);
     clock_.advance_us(now_us - clock_.now_us());
     std::vector<TokenId> tokens;
-    make_replay_tokens(request, tokens);
+    append_hash_tokens(request.page_hashes, tokens);
     PrefixLock lock = cache_->match(ns_, tokens);
-    const std::int64_t hit_pages = lock.tokens() / kReplayPageTokens;
+    const std::int64_t hit_pages = lock.tokens() / kHashPageTokens;
     ASSERT_EQ(hit_pages, naive_.resident_pages(request));
     const auto pages = std::ssize(request.page_hashes);
     const std::int64_t tip =

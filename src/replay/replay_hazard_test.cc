@@ -22,7 +22,7 @@ using Trace = std::vector<TraceRequest>;
 
 void expect_same_victims(const Trace& trace, std::int64_t pages) {
   PolicyTwins<NaiveHazard> twins(
-      "hazard", pages, NaiveHazard(pages, kReplayPageTokens, pages * HazardPolicy::kGhostsPerPage));
+      "hazard", pages, NaiveHazard(pages, kHashPageTokens, pages * HazardPolicy::kGhostsPerPage));
   for (std::size_t i = 0; i < trace.size(); ++i) {
     ASSERT_NO_FATAL_FAILURE(twins.serve(trace[i])) << "request " << i;
   }

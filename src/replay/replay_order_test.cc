@@ -35,10 +35,10 @@ Trace conversations(std::uint64_t seed, int requests) {
 // Serves a request in both twins, as Replayer::feed does; returns how many pages had to go.
 std::int64_t serve(PrefixTwins& twins, const TraceRequest& request, std::int32_t priority) {
   PrefixTwins::Tokens tokens;
-  make_replay_tokens(request, tokens);
+  append_hash_tokens(request.page_hashes, tokens);
   twins.match(0, std::move(tokens));
   const auto pages = std::ssize(request.page_hashes);
-  const std::int64_t missing = pages - twins.held(0).lock.tokens() / kReplayPageTokens;
+  const std::int64_t missing = pages - twins.held(0).lock.tokens() / kHashPageTokens;
   const std::int64_t short_pages = std::max<std::int64_t>(0, missing - twins.free_pages());
   if (short_pages > 0) twins.evict(short_pages);
   twins.insert(0, missing, priority);
@@ -50,7 +50,7 @@ class ReplayOrder : public testing::TestWithParam<const char*> {
  protected:
   void expect_same_victims(const Trace& trace, std::int64_t capacity_pages) {
     PrefixTwins twins(
-        {.page_size = kReplayPageTokens, .pages = capacity_pages, .eviction = GetParam()});
+        {.page_size = kHashPageTokens, .pages = capacity_pages, .eviction = GetParam()});
     Prng random(3);
     std::int64_t evicted_pages = 0;
     for (std::size_t i = 0; i < trace.size(); ++i) {

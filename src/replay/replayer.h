@@ -19,18 +19,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "ghost/hash_cache.h"
 #include "replay/trace_reader.h"
-#include "stemma/page_allocator.h"
-#include "stemma/prefix_cache.h"
 
 namespace stemma {
-
-// A page is named by a 64-bit hash and a token has 32 bits: two tokens a page keep every hash
-// exact.
-inline constexpr std::int64_t kReplayPageTokens = 2;
-
-// Replaces `tokens` by those of the request's pages.
-void make_replay_tokens(const TraceRequest& request, std::vector<TokenId>& tokens);
 
 struct ReplayOptions {
   std::string policy = "lru";       // an eviction order's name
@@ -57,8 +49,6 @@ class Replayer {
   // kInvalidArgument unless 1 <= capacity_pages < 2^31.
   static Status check_capacity(std::int64_t capacity_pages);
 
-  explicit Replayer(std::int64_t capacity_pages) : allocator_(capacity_pages) {}
-
   // Looks the request's pages up, makes them resident, and completes it. A request longer than the
   // capacity keeps the prefix that fits.
   void feed(const TraceRequest& request);
@@ -66,14 +56,9 @@ class Replayer {
   const ReplayReport& report() const noexcept { return report_; }
 
  private:
-  PrefixLock compute(std::int64_t wanted, PrefixLock lock);
-
   FakeClock clock_;  // at the present request's timestamp
-  PageAllocator allocator_;
-  std::unique_ptr<PrefixCache> cache_;
-  NamespaceId namespace_id_;
+  std::unique_ptr<HashCache> cache_;
   ReplayReport report_;
-  std::vector<TokenId> tokens_;  // of the present request
 };
 
 }  // namespace stemma
