@@ -153,6 +153,11 @@ class PrefixCache {
   // (I4): the upper part is refreshed, what lies below the match is not.
   virtual PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) = 0;
 
+  // As match, going on from where `held` ends: what others have published of `tokens` since. A use
+  // of what it adds, but not a hit. Gives `held` back as it was if there is nothing. O(new tokens).
+  // REQUIRES: held came from this cache and holds the first held.tokens() of `tokens`.
+  virtual PrefixLock extend(PrefixLock held, std::span<const TokenId> tokens) = 0;
+
   // Publishes `pages`, which continue `held` up to the end of `tokens` (all tokens from the start
   // of the sequence; the first held.tokens() are not looked at again). Pages whose tokens are
   // already cached are duplicates and are freed. Returns a lock on all of `tokens`: rewrite the

@@ -30,6 +30,7 @@ class NoPrefixCache final : public PrefixCache {
   void close_namespace(NamespaceId ns) override;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
+  PrefixLock extend(PrefixLock held, std::span<const TokenId>) override { return held; }
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                     const InsertOptions& options) override;
   void complete(const PrefixLock&, const RequestEnd&) override {}

@@ -336,9 +336,13 @@ PageKey RadixPrefixCache::last_key(NodeSlot slot) {
   return PageKeyHasher::root(digest_of(slot));
 }
 
-const NamespaceDigest& RadixPrefixCache::digest_of(NodeSlot root) const {
+NamespaceId RadixPrefixCache::namespace_of(NodeSlot root) const {
   const auto found = std::find(roots_.begin(), roots_.end(), root);
-  return namespaces_.digest(NamespaceId(static_cast<std::int32_t>(found - roots_.begin())));
+  return NamespaceId(static_cast<std::int32_t>(found - roots_.begin()));
+}
+
+const NamespaceDigest& RadixPrefixCache::digest_of(NodeSlot root) const {
+  return namespaces_.digest(namespace_of(root));
 }
 
 // The first bytes of the digest: equal for equal namespaces, and for hardly any others.

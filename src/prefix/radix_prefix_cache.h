@@ -43,6 +43,7 @@ class RadixPrefixCache final : public PrefixCache {
   void close_namespace(NamespaceId ns) override;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
+  PrefixLock extend(PrefixLock held, std::span<const TokenId> tokens) override;
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                     const InsertOptions& options) override;
   void complete(const PrefixLock& held, const RequestEnd& end) override;
@@ -54,6 +55,21 @@ class RadixPrefixCache final : public PrefixCache {
   std::uint64_t epoch() const override { return epoch_; }
   std::optional<std::string> audit() const override;
   std::string draw() const override;
+
+  // What moving pages between tiers asks of a tree (radix_prefix_cache_moves).
+
+  // How many tokens of what is held, from the first one on, at least `hits` matches have covered.
+  // O(nodes held).
+  std::int64_t hot_tokens(const PrefixLock& held, std::int32_t hits) const;
+  // Writes the tokens of what is held. REQUIRES: out.size() == held.tokens().
+  void copy_tokens(const PrefixLock& held, std::span<TokenId> out) const;
+  // Locks the leaf that goes next, nobody waiting for it, with all that it continues; it then goes
+  // no more, and the next call locks another. No use of it. nullopt if there is none.
+  std::optional<PrefixLock> try_lock_coldest();
+  // Drops every page that goes on from the first `kept` tokens of `tokens` as they do, with all
+  // below it. Nothing, and false, if any of them is locked. O(nodes): for pages found to be wrong.
+  // REQUIRES: kept is a multiple of page_size and less than tokens.size().
+  bool try_discard(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t kept);
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
@@ -86,6 +102,9 @@ class RadixPrefixCache final : public PrefixCache {
   OwnedPages evict_by_key(std::int64_t wanted_pages);
   OwnedPages evict_by_policy(std::int64_t wanted_pages);
   OwnedPages evict_wanted_leaf(std::int64_t wanted_pages);
+  void drop_below(NodeSlot slot);
+  void drop_leaf(NodeSlot leaf);
+  NamespaceId namespace_of(NodeSlot root) const;
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);
   void drop(NodeSlot leaf);

@@ -1,0 +1,107 @@
+// What moving pages between tiers asks of a tree: going on from a lock, what is hot, what is cold,
+// and forgetting what was found to be wrong.
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "prefix/radix_prefix_cache.h"
+
+namespace stemma {
+
+PrefixLock RadixPrefixCache::extend(PrefixLock held, std::span<const TokenId> tokens) {
+  STEMMA_CHECK(cache_of(held) == this, "a lock is extended by the cache it came from");
+  NodeSlot node = slot_of(node_of(held));
+  STEMMA_CHECK_EQ(held.tokens(), tree_.node(node).end_pages() * page_size());
+  const auto held_tokens = static_cast<std::size_t>(held.tokens());
+  STEMMA_CHECK_LE(held_tokens, tokens.size());
+  RadixTree::Walk walk(tree_, node, tokens.subspan(held_tokens));
+  if (!walk.next()) return held;
+  ++now_;
+  do {
+    node = reached(walk);
+  } while (walk.next());
+  const std::int64_t end = held.tokens() + walk.total_pages() * page_size();
+  const NamespaceId ns = held.namespace_id();
+  take_hold(held);
+  return make_lock(*this, &tree_.node(node), end, ns);
+}
+
+// Who matched a node matched all above it, so the hits of a path never grow towards its end.
+std::int64_t RadixPrefixCache::hot_tokens(const PrefixLock& held, std::int32_t hits) const {
+  STEMMA_CHECK(cache_of(held) == this, "only what this cache holds has hits here");
+  NodeSlot at = slot_of(node_of(held));
+  while (!tree_.node(at).is_root() && tree_.node(at).hits < hits) at = tree_.node(at).parent;
+  return tree_.node(at).end_pages() * page_size();
+}
+
+void RadixPrefixCache::copy_tokens(const PrefixLock& held, std::span<TokenId> out) const {
+  STEMMA_CHECK(cache_of(held) == this, "only what this cache holds has tokens here");
+  STEMMA_CHECK_EQ(static_cast<std::int64_t>(out.size()), held.tokens());
+  NodeSlot at = slot_of(node_of(held));
+  for (; !tree_.node(at).is_root(); at = tree_.node(at).parent) {
+    const RadixNode& here = tree_.node(at);
+    std::int64_t offset = here.start_pages * page_size();
+    tree_.arena().for_each_run(here.chain, [&](UnitId first, std::int64_t pages) {
+      const auto tokens = tree_.arena().tokens_of(first, pages);
+      std::copy(tokens.begin(), tokens.end(), out.begin() + offset);
+      offset += pages * page_size();
+    });
+  }
+}
+
+std::optional<PrefixLock> RadixPrefixCache::try_lock_coldest() {
+  if (ordered_leaves() == 0) return std::nullopt;
+  if (policy_ != nullptr) policy_->begin_eviction();
+  const NodeSlot leaf = policy_ == nullptr ? index_.top() : policy_->next_victim().slot;
+  NodeSlot at = leaf;
+  for (; !tree_.node(at).is_root(); at = tree_.node(at).parent) hold(at);
+  hold(at);
+  ++locks_;
+  return make_lock(*this, &tree_.node(leaf), tree_.node(leaf).end_pages() * page_size(),
+                   namespace_of(at));
+}
+
+bool RadixPrefixCache::try_discard(NamespaceId ns, std::span<const TokenId> tokens,
+                                   std::int64_t kept) {
+  STEMMA_CHECK_EQ(kept % page_size(), 0);
+  STEMMA_CHECK_LT(kept, static_cast<std::int64_t>(tokens.size()));
+  const std::int64_t kept_pages = kept / page_size();
+  RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  while (walk.total_pages() <= kept_pages) {
+    if (!walk.next()) return true;  // it is not here
+  }
+  NodeSlot node = walk.node();
+  if (tree_.node(node).lock_count != 0) return false;
+  const std::int64_t above = kept_pages - tree_.node(node).start_pages;
+  if (above > 0) {
+    const NodeSlot upper = tree_.split(node, above);
+    wanted_.split(node, upper, static_cast<std::int32_t>(above));
+  }
+  drop_below(node);
+  ++epoch_;
+  return true;
+}
+
+// The node and all below it, deepest first. What nobody holds is held by nobody below either (I3).
+void RadixPrefixCache::drop_below(NodeSlot slot) {
+  const auto children = tree_.children();
+  std::vector<NodeSlot> doomed = {slot};  // each before those below it
+  for (std::size_t i = 0; i < doomed.size(); ++i) {
+    const auto& below = children[doomed[i].index()];
+    doomed.insert(doomed.end(), below.begin(), below.end());
+  }
+  for (auto node = doomed.rbegin(); node != doomed.rend(); ++node) drop_leaf(*node);
+}
+
+void RadixPrefixCache::drop_leaf(NodeSlot leaf) {
+  const RadixNode& node = tree_.node(leaf);
+  std::vector<PageId> ids(static_cast<std::size_t>(node.chain.pages));
+  remove_evictable(leaf);
+  usage_.evictable_tokens -= tokens_in(node);
+  tree_.shrink(leaf, ids);
+  if (policy_ != nullptr) policy_->evicted(ids);
+  allocator_.adopt(ids).reset();
+  drop(leaf);
+}
+
+}  // namespace stemma
