@@ -32,6 +32,7 @@ namespace stemma {
 
 class Clock;
 class KvCache;
+class PageSpace;
 class RequestTable;
 
 // One request's pages: a locked prefix that is shared, then a tail of its own. Move-only;
@@ -151,7 +152,7 @@ class KvCache {
   std::uint64_t epoch() const { return prefix_->epoch(); }
   PrefixUsage usage() const { return prefix_->usage(); }
   // Pages evicted since opening.
-  std::int64_t evicted_pages() const noexcept { return evicted_pages_; }
+  std::int64_t evicted_pages() const;
   const KvCacheOptions& options() const noexcept { return options_; }
 
   // Checks I1, I2, I3 and I5 over pages, tree, rows and sequences; a description of the first
@@ -168,7 +169,6 @@ class KvCache {
 
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
-  void append_pages(Sequence& sequence, std::int64_t pages);
 
   KvCacheOptions options_;
   std::unique_ptr<Clock> own_clock_;  // nullptr where one was given
@@ -176,9 +176,9 @@ class KvCache {
   PageAllocator allocator_;
   std::unique_ptr<RequestTable> rows_;
   std::unique_ptr<PrefixCache> prefix_;  // its pages are the allocator's: destroyed before it
+  std::unique_ptr<PageSpace> space_;     // of allocator_ and prefix_
   std::vector<Sequence*> live_;          // by row; nullptr for a free row
   std::int64_t steps_in_flight_ = 0;
-  std::int64_t evicted_pages_ = 0;
 };
 
 }  // namespace stemma

@@ -48,6 +48,7 @@ enum class PageVerdict : std::uint8_t {
   kDone,     // read: the frame is filled. Written: it is stored, or was already
   kMissing,  // read: the store has no such page, or not of this length
   kRefused,  // written: no room, read-only, or a limit; it is not stored
+  kCorrupt,  // read: the bytes are not those of the page asked for; nothing of them may be used
   kFailed,   // an error, or the deadline passed: nothing is known of the page, and nothing was
              // written to `frame` that may be used
 };

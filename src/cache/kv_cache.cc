@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/math.h"
+#include "cache/page_space.h"
 #include "prefix/prefix_cache_factory.h"
 
 namespace stemma {
@@ -27,6 +28,7 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                                           .lookup_hash_bits = 32,
                                                           .hash_seed = std::nullopt,
                                                           .clock = &cache->clock_}));
+  cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
   return cache;
 }
 
@@ -91,13 +93,9 @@ bool KvCache::reserve(Sequence& sequence, std::int64_t tokens) {
   if (wanted > reservable_pages()) {
     return false;
   }
-  const std::int64_t missing = wanted - allocator_.free_pages();
-  if (missing > 0) {
-    OwnedPages evicted = prefix_->evict(missing);
-    STEMMA_CHECK_EQ(evicted.pages(), missing);
-    evicted_pages_ += missing;
-  }
-  append_pages(sequence, wanted);
+  OwnedPages added = *space_->try_take(wanted);
+  added.copy_to(rows_->grow(sequence.row_, wanted));
+  sequence.tail_.append(std::move(added));
   return true;
 }
 
@@ -157,7 +155,11 @@ void KvCache::reset() {
 }
 
 std::int64_t KvCache::available_pages() const {
-  return allocator_.free_pages() + prefix_->usage().evictable_tokens / page_size();
+  return space_->available_pages();
+}
+
+std::int64_t KvCache::evicted_pages() const {
+  return space_->evicted_pages();
 }
 
 std::int64_t KvCache::free_rows() const {
@@ -170,13 +172,6 @@ std::int64_t KvCache::held_pages(const Sequence& sequence) const {
 
 std::int64_t KvCache::reservable_pages() const {
   return steps_in_flight_ == 0 ? available_pages() : allocator_.free_pages();
-}
-
-void KvCache::append_pages(Sequence& sequence, std::int64_t pages) {
-  std::optional<OwnedPages> added = allocator_.try_allocate(pages);
-  STEMMA_CHECK(added.has_value(), "the pages were counted before they were taken");
-  added->copy_to(rows_->grow(sequence.row_, pages));
-  sequence.tail_.append(std::move(*added));
 }
 
 }  // namespace stemma

@@ -70,6 +70,18 @@ TEST(CopyTokens, AreThoseOfThePathWhateverItsNodes) {
   EXPECT_EQ(tokens_of(fixture, lock), counted(0, 6) + counted(50, 3) + counted(90, 3));
 }
 
+TEST(Share, IsASecondLockAndNoUse) {
+  PrefixFixture fixture;
+  PrefixLock first = fixture.begin(counted(0, 3));
+  PrefixLock second = fixture.cache->share(first);
+  first.reset();
+  EXPECT_TRUE(fixture.evict(3).empty());
+  EXPECT_EQ(tokens_of(fixture, second), counted(0, 3));
+  EXPECT_EQ(fixture.cache->hot_tokens(second, 1), 0);
+  second.reset();
+  EXPECT_EQ(fixture.evict(3).size(), 3u);
+}
+
 TEST(LockColdest, TakesTheLeavesInTheOrderInWhichTheyWouldGo) {
   for (const std::string eviction : {"lru", "fifo", "hazard", "s3fifo"}) {
     PrefixFixture fixture({.eviction = eviction});

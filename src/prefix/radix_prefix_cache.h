@@ -61,6 +61,8 @@ class RadixPrefixCache final : public PrefixCache {
   // How many tokens of what is held, from the first one on, at least `hits` matches have covered.
   // O(nodes held).
   std::int64_t hot_tokens(const PrefixLock& held, std::int32_t hits) const;
+  // A second lock on what is held. No use of it. O(nodes held).
+  PrefixLock share(const PrefixLock& held);
   // Writes the tokens of what is held. REQUIRES: out.size() == held.tokens().
   void copy_tokens(const PrefixLock& held, std::span<TokenId> out) const;
   // Locks the leaf that goes next, nobody waiting for it, with all that it continues; it then goes
@@ -92,6 +94,7 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot reached(const RadixTree::Walk& walk);
   void stamp(RadixNode& node) const noexcept;
   void hold(NodeSlot slot);
+  PrefixLock lock_path(NodeSlot end);
   std::int64_t ordered_leaves() const noexcept {
     return policy_ == nullptr ? index_.leaves() : policy_->leaves();
   }

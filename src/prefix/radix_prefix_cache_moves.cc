@@ -53,11 +53,21 @@ std::optional<PrefixLock> RadixPrefixCache::try_lock_coldest() {
   if (ordered_leaves() == 0) return std::nullopt;
   if (policy_ != nullptr) policy_->begin_eviction();
   const NodeSlot leaf = policy_ == nullptr ? index_.top() : policy_->next_victim().slot;
-  NodeSlot at = leaf;
+  return lock_path(leaf);
+}
+
+PrefixLock RadixPrefixCache::share(const PrefixLock& held) {
+  STEMMA_CHECK(cache_of(held) == this, "a lock is shared within its cache");
+  return lock_path(slot_of(node_of(held)));
+}
+
+// One more lock on a node and all above it.
+PrefixLock RadixPrefixCache::lock_path(NodeSlot end) {
+  NodeSlot at = end;
   for (; !tree_.node(at).is_root(); at = tree_.node(at).parent) hold(at);
   hold(at);
   ++locks_;
-  return make_lock(*this, &tree_.node(leaf), tree_.node(leaf).end_pages() * page_size(),
+  return make_lock(*this, &tree_.node(end), tree_.node(end).end_pages() * page_size(),
                    namespace_of(at));
 }
 

@@ -1,0 +1,63 @@
+// PageSpace: the pages of one tier as whoever needs some sees them: free ones first, then the
+// coldest that the tier's tree can spare.
+//
+// Thread:     engine thread only.
+// Memory:     none.
+// Cost:       O(pages got + evicted x log leaves).
+// Not here:   which pages are cold (prefix/), who gets them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "stemma/page_allocator.h"
+#include "stemma/prefix_cache.h"
+
+namespace stemma {
+
+class PageSpace {
+ public:
+  // Both must outlive it.
+  PageSpace(PageAllocator& allocator, PrefixCache& prefix)
+      : allocator_(allocator), prefix_(prefix) {}
+
+  // Free pages, and those that eviction could free.
+  std::int64_t available_pages() const {
+    return allocator_.free_pages() + prefix_.usage().evictable_tokens / prefix_.page_size();
+  }
+
+  // Exactly so many, evicting exactly what is missing; nullopt, and nothing evicted, if there are
+  // too few even so. REQUIRES: no step is in flight, or the free pages suffice.
+  std::optional<OwnedPages> try_take(std::int64_t pages) {
+    if (pages > available_pages()) return std::nullopt;
+    const std::int64_t missing = pages - allocator_.free_pages();
+    if (missing > 0) {
+      const OwnedPages evicted = prefix_.evict(missing);
+      STEMMA_CHECK_EQ(evicted.pages(), missing);
+      evicted_pages_ += missing;
+    }
+    std::optional<OwnedPages> taken = allocator_.try_allocate(pages);
+    STEMMA_CHECK(taken.has_value(), "the pages were counted before they were taken");
+    return taken;
+  }
+
+  // As many as there are, `pages` at most.
+  OwnedPages take_up_to(std::int64_t pages) {
+    return *try_take(std::min(pages, available_pages()));
+  }
+
+  std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }
+  std::int64_t total_pages() const noexcept { return allocator_.total_pages(); }
+  // Since construction.
+  std::int64_t evicted_pages() const noexcept { return evicted_pages_; }
+
+ private:
+  PageAllocator& allocator_;
+  PrefixCache& prefix_;
+  std::int64_t evicted_pages_ = 0;
+};
+
+}  // namespace stemma

@@ -1,0 +1,100 @@
+// Transfer: one job of moving pages between two tiers, as the threads that do it see it: page ids,
+// keys and tokens, never a node or a request.
+//
+// Thread:     the engine thread fills it and reads what became of it; in between, from
+//             TransferLanes::post to take_done, it belongs to the lane, but for `cancelled` and
+//             `layers_done`, which both may touch.
+// Memory:     lists that keep their room from one job to the next.
+// Cost:       none.
+// Not here:   who owns the pages meanwhile (transfer_ticket), how bytes move (transfer_work).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "stemma/ids.h"
+#include "stemma/page_store.h"
+#include "stemma/prefix_cache.h"
+
+namespace stemma {
+
+enum class TransferKind : std::uint8_t {
+  kBackup,   // device -> host
+  kPromote,  // host -> device
+  kStore,    // host -> a page store
+  kLoad,     // a page store -> device
+  kFetch,    // a page store -> host
+  kLookup,   // how many of the keys, from the first on, a page store has
+};
+
+constexpr std::string_view transfer_kind_name(TransferKind kind) noexcept {
+  switch (kind) {
+    case TransferKind::kBackup:
+      return "backup";
+    case TransferKind::kPromote:
+      return "promote";
+    case TransferKind::kStore:
+      return "store";
+    case TransferKind::kLoad:
+      return "load";
+    case TransferKind::kFetch:
+      return "fetch";
+    case TransferKind::kLookup:
+      return "lookup";
+  }
+  return "unknown";
+}
+
+struct Transfer {
+  TransferKind kind = TransferKind::kBackup;
+  int store = 0;  // which page store, where one is meant
+  NamespaceDigest digest;
+  std::int64_t first_page = 0;   // pages of the text before those that move
+  std::vector<TokenId> tokens;   // of the pages that move
+  PageKey parent;                // of the page before them; of the first page: of the namespace
+  std::vector<PageKey> keys;     // of the pages that move
+  std::vector<PageId> from;      // in the pool of the source; none for kLoad, kFetch, kLookup
+  std::vector<PageId> to;        // in the pool of the target; none for kStore, kLookup
+  std::int64_t deadline_us = 0;  // of the whole job, on the stores' clock
+  std::int64_t place = 0;        // of its TransferEngine
+
+  // What became of it.
+  std::vector<PageVerdict> verdicts;  // of each page; kPromote: final once the job has ended
+  std::int64_t found_pages = 0;       // of kLookup
+  std::int64_t moved_bytes = 0;
+  std::int64_t started_us = 0;
+  std::int64_t ended_us = 0;
+
+  // Set by the engine thread: what has not begun need not begin.
+  std::atomic<bool> cancelled = false;
+
+  std::int64_t pages() const noexcept { return static_cast<std::int64_t>(keys.size()); }
+
+  // Leading pages that arrived whole.
+  std::int64_t done_pages() const noexcept {
+    std::int64_t done = 0;
+    for (const PageVerdict verdict : verdicts) {
+      if (verdict != PageVerdict::kDone) break;
+      ++done;
+    }
+    return done;
+  }
+
+  // A blank job that keeps its room.
+  void clear() noexcept {
+    tokens.clear();
+    keys.clear();
+    from.clear();
+    to.clear();
+    verdicts.clear();
+    found_pages = 0;
+    moved_bytes = 0;
+    started_us = 0;
+    ended_us = 0;
+    cancelled.store(false, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace stemma
