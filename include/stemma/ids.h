@@ -63,6 +63,8 @@ using NodeId = StrongId<struct NodeTag, std::int64_t>;
 using RowId = StrongId<struct RowTag>;
 // A request, unique for the life of an engine.
 using RequestId = StrongId<struct RequestTag, std::int64_t>;
+// Pages of one text that are being brought up from lower tiers, unique for the life of a cache.
+using PromotionId = StrongId<struct PromotionTag, std::int64_t>;
 // A namespace opened in a prefix cache: a short name for its 256-bit digest.
 using NamespaceId = StrongId<struct NamespaceTag>;
 

@@ -11,9 +11,10 @@
 //             allocated in steady state.
 // Cost:       begin O(prompt); reserve O(pages got + evicted x log leaves); commit O(tokens since
 //             the last commit); finish as commit.
-// Not here:   KV bytes (KvPool), who runs next (sched/), lower tiers.
+// Not here:   KV bytes (KvPool), who runs next (sched/), copies between tiers (tier/).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "stemma/ids.h"
+#include "stemma/lower_tiers.h"
 #include "stemma/options.h"
 #include "stemma/page_allocator.h"
 #include "stemma/prefix_cache.h"
@@ -32,8 +34,10 @@ namespace stemma {
 
 class Clock;
 class KvCache;
+class MetricVisitor;
 class PageSpace;
 class RequestTable;
+class Tiering;
 
 // One request's pages: a locked prefix that is shared, then a tail of its own. Move-only;
 // destroying it frees the tail, unlocks the prefix and gives the row back, and publishes nothing.
@@ -90,9 +94,11 @@ class KvCache {
  public:
   // kInvalidArgument for a wrong option; kNotFound for an unknown cache or eviction order.
   // Eviction policies that know ages take the time from `clock_or_null`, which must outlive the
-  // cache; nullptr: from the machine's clock.
+  // cache; nullptr: from the machine's clock. Pages move to `tiers_or_null` and back, which must
+  // outlive the cache too and need the cache "radix"; nullptr: there is only the device.
   static Result<std::unique_ptr<KvCache>> open(const KvCacheOptions& options,
-                                               const Clock* clock_or_null = nullptr);
+                                               const Clock* clock_or_null = nullptr,
+                                               LowerTiers* tiers_or_null = nullptr);
   // REQUIRES: every Sequence of this cache holds nothing.
   ~KvCache();
   KvCache(const KvCache&) = delete;
@@ -129,10 +135,48 @@ class KvCache {
   // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens().
   void commit(Sequence& sequence, std::span<const TokenId> computed);
 
+  // Goes on from the pages published of `tokens`, all that the sequence will compute, where others,
+  // or a promotion, have published more of them than the `computed_tokens` that have KV; at most
+  // tokens.size() - 1. Its own pages of the same tokens are freed. Returns the tokens that have KV
+  // now. O(new tokens). REQUIRES: as commit, of the first computed_tokens of `tokens`.
+  std::int64_t adopt(Sequence& sequence, std::span<const TokenId> tokens,
+                     std::int64_t computed_tokens);
+
   // As commit, but of the first `publish_tokens_max` tokens at most; then tells the eviction policy
   // what the request was, and gives everything back.
   void finish(Sequence sequence, std::span<const TokenId> computed,
               std::int64_t publish_tokens_max = std::numeric_limits<std::int64_t>::max());
+
+  // Lower tiers. Everything here does nothing, and finds nothing, where there are none.
+
+  // Takes the transfers that have ended, publishes what they brought. Once a step, between steps.
+  void poll_transfers();
+  bool transfers_underway() const;
+  // Waits until a transfer has ended or the time is over; poll_transfers then takes it.
+  void wait_transfers(std::chrono::microseconds time);
+
+  // Begins to bring up what lower tiers have of `tokens` beyond what begin would find now; a name
+  // for it, to be released. nullopt if there is nothing, or too much is under way.
+  std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
+  // Whether it is better to wait for it than to compute.
+  bool worth_waiting(PromotionId id) const;
+  // Who asked for it computes from now on, while the rest arrives (adopt).
+  void promotion_started(PromotionId id);
+  // Pages that it has taken and not published.
+  std::int64_t promotion_pages(PromotionId id) const;
+  // What it brought so far.
+  TierTokens promoted_tokens(PromotionId id) const;
+  void release_promotion(PromotionId id);
+  // Pages are short: gives up what nobody computes with yet.
+  void give_up_promotions();
+  // Brings `tokens` from page stores to host memory, for a request that is far from running.
+  void prefetch(NamespaceId ns, std::span<const TokenId> tokens);
+  // Of what begin would look up, tokens that host memory has, from the first on.
+  std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
+
+  // A step computed `tokens` prompt tokens, from `first_token` of their texts on average.
+  void note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us);
+  void visit_tier_metrics(MetricVisitor& visitor) const;
 
   // Steps in flight, see PageAllocator: pages freed during a step stay untouched until it retires.
   std::int64_t begin_step();
@@ -149,7 +193,7 @@ class KvCache {
   // Whether pages of one request can serve another: false for the cache "none".
   bool shares() const { return prefix_->shares(); }
   // Equal epochs mean that an earlier probe still holds.
-  std::uint64_t epoch() const { return prefix_->epoch(); }
+  std::uint64_t epoch() const;
   PrefixUsage usage() const { return prefix_->usage(); }
   // Pages evicted since opening.
   std::int64_t evicted_pages() const;
@@ -167,6 +211,7 @@ class KvCache {
   friend class KvCacheAudit;
   KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock, const Clock& clock);
 
+  Status open_tiering(LowerTiers& lower);
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
 
@@ -177,6 +222,7 @@ class KvCache {
   std::unique_ptr<RequestTable> rows_;
   std::unique_ptr<PrefixCache> prefix_;  // its pages are the allocator's: destroyed before it
   std::unique_ptr<PageSpace> space_;     // of allocator_ and prefix_
+  std::unique_ptr<Tiering> tiering_;     // nullptr without lower tiers; holds locks on prefix_
   std::vector<Sequence*> live_;          // by row; nullptr for a free row
   std::int64_t steps_in_flight_ = 0;
 };

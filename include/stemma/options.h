@@ -18,6 +18,42 @@
 
 namespace stemma {
 
+// When pages are copied to lower tiers.
+enum class WritePolicy : std::uint8_t {
+  kWriteThrough,           // as soon as they are published
+  kWriteThroughSelective,  // once they were used often enough
+  kWriteBack,              // before they are evicted: the coldest, ahead of need
+};
+
+// What moves between the device and the tiers below it, where there are any (LowerTiers).
+struct TierOptions {
+  // Which page of host memory goes first when room is needed; names as KvCacheOptions::eviction.
+  std::string host_eviction = "lru";
+
+  WritePolicy write_policy = WritePolicy::kWriteThroughSelective;
+
+  // For kWriteThroughSelective: uses after which pages are copied, being computed the first of
+  // them. A request's own next chunk is no use. 1 copies all, as kWriteThrough does.
+  std::int64_t selective_uses = 2;
+
+  // For kWriteBack: pages that are kept free or copied ahead, so that eviction loses nothing and
+  // waits for nothing. -1: one page in eight.
+  std::int64_t demote_ahead_pages = -1;
+
+  // How long a request waits for pages of lower tiers before it computes what is not there yet,
+  // while the rest goes on loading: what a tier that hangs costs at most. 0 never waits.
+  std::int64_t load_wait_us = 50'000;
+
+  // Pages of one copy up, at most: what is asked of a lower tier in one piece.
+  std::int64_t load_pages_max = 64;
+
+  // After which an operation of a page store is given up.
+  std::int64_t store_deadline_us = 2'000'000;
+
+  // Texts of which pages are being brought up at the same time, at most.
+  std::int64_t promotions_max = 16;
+};
+
 struct KvCacheOptions {
   // Tokens per page: the unit of sharing and of allocation; any value >= 1. Small pages share more
   // (1 shares every token), large pages make tables and trees smaller.
@@ -41,6 +77,8 @@ struct KvCacheOptions {
   // "priority", "gdsf", "tlru", "s3fifo", "hazard" (docs/EVICTION.md). Read only by caches that
   // keep something.
   std::string eviction = "lru";
+
+  TierOptions tiers;
 };
 
 // Which waiting request is looked at first.
@@ -108,6 +146,11 @@ struct EngineOptions {
 // kInvalidArgument naming the field that is wrong.
 Status validate(const KvCacheOptions& options);
 Status validate(const EngineOptions& options);
+
+// "write-through", "write-through-selective", "write-back".
+std::string_view write_policy_name(WritePolicy policy);
+// The inverse; kInvalidArgument listing the known names for any other.
+Result<WritePolicy> parse_write_policy(std::string_view name);
 
 // "fcfs", "lpm", "dfs-weight", "lof", "random", "priority", "shortest-uncached-first", "hrrn".
 std::string_view schedule_policy_name(SchedulePolicy policy);

@@ -7,6 +7,7 @@
 
 #include "alloc/request_table.h"
 #include "base/check.h"
+#include "cache/tiering.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
@@ -39,6 +40,7 @@ class KvCacheAudit {
     if (auto contradiction = cache_.prefix_->audit()) {
       return "prefix cache: " + *contradiction;
     }
+    if (cache_.tiering_ != nullptr) return cache_.tiering_->audit();
     return std::nullopt;
   }
 
@@ -100,9 +102,10 @@ class KvCacheAudit {
   // I1: free + retiring + tails + tree = all. I3: what sequences hold, eviction cannot take.
   Finding check_counts() {
     const PageAllocator& allocator = cache_.allocator_;
-    if (tail_pages_ != allocator.owned_pages()) {
-      return fmt::format("I1: {} pages in tails, {} handed out", tail_pages_,
-                         allocator.owned_pages());
+    const std::int64_t arriving = cache_.tiering_ == nullptr ? 0 : cache_.tiering_->device_pages();
+    if (tail_pages_ + arriving != allocator.owned_pages()) {
+      return fmt::format("I1: {} pages in tails and {} arriving, {} handed out", tail_pages_,
+                         arriving, allocator.owned_pages());
     }
     const PrefixUsage usage = cache_.prefix_->usage();
     if (usage.total_tokens() != allocator.released_pages() * cache_.page_size()) {
@@ -110,7 +113,7 @@ class KvCacheAudit {
                          allocator.released_pages());
     }
     const std::int64_t all = allocator.free_pages() + allocator.retiring_pages() + tail_pages_ +
-                             allocator.released_pages();
+                             arriving + allocator.released_pages();
     if (all != cache_.total_pages()) {
       return fmt::format("I1: {} pages accounted for, {} in all", all, cache_.total_pages());
     }

@@ -10,12 +10,14 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "cache/page_space.h"
+#include "cache/tiering.h"
 #include "prefix/prefix_cache_factory.h"
 
 namespace stemma {
 
 Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
-                                               const Clock* clock_or_null) {
+                                               const Clock* clock_or_null,
+                                               LowerTiers* tiers_or_null) {
   STEMMA_RETURN_IF_ERROR(validate(options));
   auto own_clock = clock_or_null == nullptr ? std::make_unique<MonotonicClock>() : nullptr;
   const Clock& clock = clock_or_null == nullptr ? *own_clock : *clock_or_null;
@@ -29,6 +31,9 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                                           .hash_seed = std::nullopt,
                                                           .clock = &cache->clock_}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
+  if (tiers_or_null != nullptr) {
+    STEMMA_RETURN_IF_ERROR(cache->open_tiering(*tiers_or_null));
+  }
   return cache;
 }
 
@@ -43,6 +48,17 @@ KvCache::KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock
           .pages_max = ceil_div(options.context_tokens_max, options.page_size)})),
       live_(static_cast<std::size_t>(options.requests_max), nullptr) {}
 
+Status KvCache::open_tiering(LowerTiers& lower) {
+  if (options_.cache != "radix") {
+    return Error{ErrorCode::kInvalidArgument,
+                 "lower tiers need the cache \"radix\" (got \"" + options_.cache + "\")"};
+  }
+  auto& tree = static_cast<RadixPrefixCache&>(*prefix_);
+  STEMMA_ASSIGN_OR_RETURN(tiering_,
+                          Tiering::open(options_, lower, {.tree = tree, .space = *space_}, clock_));
+  return {};
+}
+
 KvCache::~KvCache() {
   const bool idle = std::all_of(live_.begin(), live_.end(),
                                 [](const Sequence* sequence) { return sequence == nullptr; });
@@ -50,10 +66,13 @@ KvCache::~KvCache() {
 }
 
 std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& digest) {
-  return prefix_->try_open_namespace(digest);
+  const auto ns = prefix_->try_open_namespace(digest);
+  if (ns.has_value() && tiering_ != nullptr) tiering_->open_namespace(*ns, digest);
+  return ns;
 }
 
 void KvCache::close_namespace(NamespaceId ns) {
+  if (tiering_ != nullptr) tiering_->close_namespace(ns);
   prefix_->close_namespace(ns);
 }
 
@@ -78,6 +97,7 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
     return std::nullopt;
   }
   PrefixLock prefix = prefix_->match(ns, tokens.first(tokens.size() - 1));
+  if (tiering_ != nullptr) tiering_->matched(prefix);
   const std::span<PageId> pages = rows_->grow(row->id(), prefix.tokens() / page_size());
   STEMMA_CHECK_EQ(prefix.copy_pages(0, pages), static_cast<std::int64_t>(pages.size()));
   return Sequence(this, row->release(), std::move(prefix), std::ssize(tokens));
@@ -122,6 +142,30 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   const std::int64_t written =
       sequence.prefix_.copy_pages(first_page, row.first(static_cast<std::size_t>(new_pages)));
   STEMMA_CHECK_EQ(written, new_pages);
+  if (tiering_ != nullptr) tiering_->published(sequence.prefix_);
+}
+
+// What the tree has beyond what is computed takes the place of the whole tail: of a page that is
+// only begun, and of pages reserved ahead.
+std::int64_t KvCache::adopt(Sequence& sequence, std::span<const TokenId> tokens,
+                            std::int64_t computed_tokens) {
+  STEMMA_CHECK(sequence.cache_ == this, "the sequence began here");
+  commit(sequence, tokens.first(static_cast<std::size_t>(computed_tokens)));
+  const auto wanted = tokens.first(tokens.size() - 1);
+  const std::int64_t published = sequence.published_tokens();
+  const std::int64_t found = prefix_->probe(sequence.prefix_.namespace_id(), wanted).matched_tokens;
+  if (!shares() || found <= computed_tokens || found < sequence.capacity_tokens()) {
+    return computed_tokens;
+  }
+  sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), wanted);
+  STEMMA_CHECK_EQ(sequence.published_tokens(), found);
+  const auto held = static_cast<std::int64_t>(sequence.pages().size());
+  sequence.tail_.reset();
+  static_cast<void>(rows_->grow(sequence.row_, found / page_size() - held));
+  const auto first_page = static_cast<std::size_t>(published / page_size());
+  const auto row = rows_->pages(sequence.row_).subspan(first_page);
+  sequence.prefix_.copy_pages(published / page_size(), row);
+  return found;
 }
 
 void KvCache::finish(Sequence sequence, std::span<const TokenId> computed,
@@ -151,6 +195,11 @@ void KvCache::retire_step(std::int64_t step) {
 
 void KvCache::reset() {
   STEMMA_CHECK_EQ(free_rows(), rows_->rows());
+  give_up_promotions();
+  while (transfers_underway()) {
+    wait_transfers(std::chrono::milliseconds(10));
+    poll_transfers();
+  }
   prefix_->reset();
 }
 

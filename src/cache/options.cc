@@ -35,6 +35,46 @@ constexpr std::array<std::pair<SchedulePolicy, std::string_view>, 8> kPolicyName
     {SchedulePolicy::kHrrn, "hrrn"},
 }};
 
+constexpr std::array<std::pair<WritePolicy, std::string_view>, 3> kWritePolicyNames = {{
+    {WritePolicy::kWriteThrough, "write-through"},
+    {WritePolicy::kWriteThroughSelective, "write-through-selective"},
+    {WritePolicy::kWriteBack, "write-back"},
+}};
+
+template <typename Names>
+std::string_view name_of(const Names& names, decltype(names[0].first) value) {
+  for (const auto& [known, name] : names) {
+    if (known == value) {
+      return name;
+    }
+  }
+  return "unknown";
+}
+
+template <typename Names>
+auto parse_name(const Names& names, const char* what, std::string_view name)
+    -> Result<std::remove_cvref_t<decltype(names[0].first)>> {
+  std::string known_names;
+  for (const auto& [value, known] : names) {
+    if (known == name) {
+      return value;
+    }
+    known_names += known_names.empty() ? "" : ", ";
+    known_names += known;
+  }
+  return Error{ErrorCode::kNotFound,
+               fmt::format("{} '{}' is unknown; known: {}", what, name, known_names)};
+}
+
+Status validate(const TierOptions& tiers) {
+  STEMMA_RETURN_IF_ERROR(at_least("selective_uses", tiers.selective_uses, 1));
+  STEMMA_RETURN_IF_ERROR(at_least("demote_ahead_pages", tiers.demote_ahead_pages, -1));
+  STEMMA_RETURN_IF_ERROR(at_least("load_wait_us", tiers.load_wait_us, 0));
+  STEMMA_RETURN_IF_ERROR(at_least("load_pages_max", tiers.load_pages_max, 1));
+  STEMMA_RETURN_IF_ERROR(at_least("store_deadline_us", tiers.store_deadline_us, 1));
+  return at_least("promotions_max", tiers.promotions_max, 1);
+}
+
 }  // namespace
 
 Status validate(const KvCacheOptions& options) {
@@ -45,7 +85,8 @@ Status validate(const KvCacheOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_least("requests_max", options.requests_max, 1));
   STEMMA_RETURN_IF_ERROR(at_most("requests_max", options.requests_max, 1 << 16));
   STEMMA_RETURN_IF_ERROR(at_least("context_tokens_max", options.context_tokens_max, 2));
-  return at_most("context_tokens_max", options.context_tokens_max, kIdsMax - 1);
+  STEMMA_RETURN_IF_ERROR(at_most("context_tokens_max", options.context_tokens_max, kIdsMax - 1));
+  return validate(options.tiers);
 }
 
 Status validate(const EngineOptions& options) {
@@ -61,26 +102,20 @@ Status validate(const EngineOptions& options) {
   return at_least("inbox_max", options.inbox_max, 1);
 }
 
+std::string_view write_policy_name(WritePolicy policy) {
+  return name_of(kWritePolicyNames, policy);
+}
+
+Result<WritePolicy> parse_write_policy(std::string_view name) {
+  return parse_name(kWritePolicyNames, "write policy", name);
+}
+
 std::string_view schedule_policy_name(SchedulePolicy policy) {
-  for (const auto& [known, name] : kPolicyNames) {
-    if (known == policy) {
-      return name;
-    }
-  }
-  return "unknown";
+  return name_of(kPolicyNames, policy);
 }
 
 Result<SchedulePolicy> parse_schedule_policy(std::string_view name) {
-  std::string known_names;
-  for (const auto& [policy, known] : kPolicyNames) {
-    if (known == name) {
-      return policy;
-    }
-    known_names += known_names.empty() ? "" : ", ";
-    known_names += known;
-  }
-  return Error{ErrorCode::kNotFound,
-               fmt::format("schedule policy '{}' is unknown; known: {}", name, known_names)};
+  return parse_name(kPolicyNames, "schedule policy", name);
 }
 
 Result<std::int64_t> pages_for_bytes(std::int64_t kv_bytes, const KvShape& shape) {

@@ -91,8 +91,8 @@ TEST(LockColdest, TakesTheLeavesInTheOrderInWhichTheyWouldGo) {
     const auto second = fixture.cache->try_lock_coldest();
     ASSERT_TRUE(first.has_value() && second.has_value()) << eviction;
     EXPECT_FALSE(fixture.cache->try_lock_coldest().has_value());
-    EXPECT_EQ(tokens_of(fixture, *first), counted(0, 3)) << eviction;
-    EXPECT_EQ(tokens_of(fixture, *second), counted(10, 3)) << eviction;
+    EXPECT_EQ(tokens_of(fixture, first->lock), counted(0, 3)) << eviction;
+    EXPECT_EQ(tokens_of(fixture, second->lock), counted(10, 3)) << eviction;
     EXPECT_TRUE(fixture.evict(6).empty()) << eviction;
     EXPECT_EQ(fixture.cache->audit(), std::nullopt);
   }
@@ -102,7 +102,7 @@ TEST(LockColdest, IsNoUse) {
   PrefixFixture fixture;
   fixture.add(counted(0, 3));
   fixture.add(counted(10, 3));
-  fixture.cache->try_lock_coldest()->reset();
+  fixture.cache->try_lock_coldest()->lock.reset();
   fixture.evict(3);
   EXPECT_EQ(fixture.probe(counted(0, 3)), 0) << "what was coldest still is";
   EXPECT_EQ(fixture.probe(counted(10, 3)), 3);
@@ -182,9 +182,9 @@ class RandomMoves : public ::testing::TestWithParam<const char*> {
   void lock_coldest() {
     auto coldest = fixture.cache->try_lock_coldest();
     if (!coldest.has_value()) return;
-    Tokens tokens = tokens_of(fixture, *coldest);
-    EXPECT_EQ(fixture.probe(tokens), coldest->tokens());
-    held.emplace_back(std::move(tokens), std::move(*coldest));
+    Tokens tokens = tokens_of(fixture, coldest->lock);
+    EXPECT_EQ(fixture.probe(tokens), coldest->lock.tokens());
+    held.emplace_back(std::move(tokens), std::move(coldest->lock));
   }
 
   void extend_last() {

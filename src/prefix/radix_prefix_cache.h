@@ -65,13 +65,20 @@ class RadixPrefixCache final : public PrefixCache {
   PrefixLock share(const PrefixLock& held);
   // Writes the tokens of what is held. REQUIRES: out.size() == held.tokens().
   void copy_tokens(const PrefixLock& held, std::span<TokenId> out) const;
+  struct ColdLeaf {
+    PrefixLock lock;
+    std::int64_t own_tokens = 0;  // of what is held, at its end: those that no other text has
+  };
   // Locks the leaf that goes next, nobody waiting for it, with all that it continues; it then goes
   // no more, and the next call locks another. No use of it. nullopt if there is none.
-  std::optional<PrefixLock> try_lock_coldest();
+  std::optional<ColdLeaf> try_lock_coldest();
   // Drops every page that goes on from the first `kept` tokens of `tokens` as they do, with all
   // below it. Nothing, and false, if any of them is locked. O(nodes): for pages found to be wrong.
   // REQUIRES: kept is a multiple of page_size and less than tokens.size().
   bool try_discard(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t kept);
+
+  // What a namespace stands for. REQUIRES: it was opened here.
+  const NamespaceDigest& digest(NamespaceId ns) const { return namespaces_.digest(ns); }
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }

@@ -49,11 +49,11 @@ void RadixPrefixCache::copy_tokens(const PrefixLock& held, std::span<TokenId> ou
   }
 }
 
-std::optional<PrefixLock> RadixPrefixCache::try_lock_coldest() {
+std::optional<RadixPrefixCache::ColdLeaf> RadixPrefixCache::try_lock_coldest() {
   if (ordered_leaves() == 0) return std::nullopt;
   if (policy_ != nullptr) policy_->begin_eviction();
   const NodeSlot leaf = policy_ == nullptr ? index_.top() : policy_->next_victim().slot;
-  return lock_path(leaf);
+  return ColdLeaf{lock_path(leaf), tokens_in(tree_.node(leaf))};
 }
 
 PrefixLock RadixPrefixCache::share(const PrefixLock& held) {

@@ -1,0 +1,42 @@
+// LowerTiers: what lies below the device: host memory, page stores, and the lanes on which pages
+// move to them and back. A KvCache decides what moves; this is what it moves with.
+//
+// Thread:     open_lanes and the queries by the engine thread; stores as PageStore says.
+// Memory:     the implementation's: host memory and I/O buffers, fixed when opened.
+// Cost:       none.
+// Not here:   which pages move (KvCache), bytes (tier/).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "stemma/page_store.h"
+
+namespace stemma {
+
+class TransferLanes;
+
+// Must outlive the caches that use it; one at a time does, since host memory is one cache's.
+class LowerTiers {
+ public:
+  virtual ~LowerTiers() = default;
+
+  // Pages of host memory: at least 1. What page stores read and write passes through them.
+  virtual std::int64_t host_pages() const = 0;
+  // Nearest first.
+  virtual std::span<PageStore* const> stores() const = 0;
+  // Lanes for at most `jobs_max` jobs at once.
+  virtual std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) = 0;
+};
+
+// Tokens of a prompt by the lower tier that they were brought from.
+struct TierTokens {
+  std::int64_t host = 0;
+  std::int64_t disk = 0;
+  std::int64_t remote = 0;
+
+  std::int64_t total() const noexcept { return host + disk + remote; }
+};
+
+}  // namespace stemma

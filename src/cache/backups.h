@@ -1,0 +1,64 @@
+// Backups: copies down: from the device to host memory, from there to the page stores.
+//
+// What is copied is locked until the copy has ended, what it is copied to belongs to the ticket;
+// only then it is published, parents before children (I6, I11). Where host memory is short its
+// coldest pages go; where that does not suffice the rest stays unbacked and is counted.
+//
+// Thread:     engine thread only.             Invariants: I6, I10, I11 (docs/INVARIANTS.md).
+// Memory:     one text of scratch.
+// Cost:       O(tokens) to find what is missing, once a use of what is hot; the copies run
+//             elsewhere.
+// Not here:   what deserves a copy (tiering), copying (tier/).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/host_tier.h"
+#include "cache/tier_counters.h"
+#include "stemma/page_store.h"
+#include "stemma/prefix_cache.h"
+#include "tier/transfer_ticket.h"
+
+namespace stemma {
+
+class Backups {
+ public:
+  // Everything must outlive it.
+  struct Parts {
+    RadixPrefixCache& device;
+    HostTier& host;
+    TransferEngine& transfers;
+    std::span<PageStore* const> stores;
+    const Clock& clock;
+    const TierOptions& options;
+    TierCounters& counters;
+  };
+  explicit Backups(const Parts& parts) : parts_(parts) {}
+
+  // Begins to copy what host memory lacks of the first `end_tokens` of what is held on the device.
+  // REQUIRES: end_tokens is a multiple of page_size and not more than is held.
+  void back_up(PrefixLock held, std::int64_t end_tokens);
+
+  // Begins to copy what page stores lack of what is held in host memory, from `first_page` on.
+  void store(PrefixLock held, std::int64_t first_page);
+
+  // Publishes what arrived. REQUIRES: a ticket of kBackup or kStore.
+  void landed(TransferTicket ticket);
+
+  // Whether host memory has, or will have, the first `tokens` of `held`.
+  bool covers(const PrefixLock& held, std::int64_t tokens);
+
+ private:
+  void landed_backup(TransferTicket ticket);
+  void landed_store(TransferTicket ticket);
+  void store_in(int store, const PrefixLock& held, std::int64_t first_page);
+  bool is_underway(NamespaceId host_ns, std::int64_t first_page) const;
+  std::span<const TokenId> text_of(RadixPrefixCache& tree, const PrefixLock& held);
+
+  Parts parts_;
+  std::vector<TokenId> text_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,58 @@
+// HostTier: which prefixes have pages in host memory: a prefix tree of its own over pages of its
+// own, beside the device's.
+//
+// Two trees instead of one whose nodes know their tiers (docs/decisions/0003): each is
+// prefix-closed and audited by itself, a split in one is no affair of the other, and a text is
+// looked up in both.
+//
+// Thread:     engine thread only.                  Invariants: I1, I3, I4, I11
+// (docs/INVARIANTS.md). Memory:     that of a PageAllocator and a RadixPrefixCache for
+// its pages. Cost:       that of RadixPrefixCache. Not here:   bytes (pool/host_pool),
+// moves (backups, promotions).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cache/page_space.h"
+#include "prefix/radix_prefix_cache.h"
+#include "stemma/options.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class HostTier {
+  struct Key {};
+
+ public:
+  static Result<std::unique_ptr<HostTier>> open(const KvCacheOptions& options, std::int64_t pages,
+                                                const Clock& clock);
+  HostTier(Key, std::int64_t pages) : allocator_(pages) {}  // for open
+
+  // Follows the device tree: `device_ns` means `digest` from now on, and is closed as often as it
+  // was opened. Where host memory has no name left for it, it takes no part.
+  void open_namespace(NamespaceId device_ns, const NamespaceDigest& digest);
+  void close_namespace(NamespaceId device_ns);
+
+  // Its name here; invalid where it takes no part.
+  NamespaceId namespace_of(NamespaceId device_ns) const;
+
+  RadixPrefixCache& tree() noexcept { return *tree_; }
+  const RadixPrefixCache& tree() const noexcept { return *tree_; }
+  PageSpace& space() noexcept { return *space_; }
+  const PageAllocator& allocator() const noexcept { return allocator_; }
+
+ private:
+  struct Name {
+    NamespaceId host;
+    NamespaceDigest digest;
+    std::int64_t opens = 0;
+  };
+
+  PageAllocator allocator_;
+  std::unique_ptr<RadixPrefixCache> tree_;  // its pages are the allocator's: destroyed before it
+  std::unique_ptr<PageSpace> space_;
+  std::vector<Name> names_;  // by the device's NamespaceId
+};
+
+}  // namespace stemma

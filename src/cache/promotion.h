@@ -1,0 +1,131 @@
+// Promotion: one text whose pages are being brought up a tier, piece by piece.
+//
+// The pieces are asked for from the back, so that a request that will not wait can compute from the
+// front meanwhile; whoever covers a piece first wins. A piece that has arrived belongs to the
+// promotion until everything before it is in the target's tree, whoever put it there; then it is
+// published. So nothing is ever published with a hole before it (I11).
+//
+//   tree of the target   [ has ........ )( computed from the front ..)
+//   pieces                               [ kWanted ][ kLoading ][ kArrived ][ kArrived ]
+//
+// Thread:     engine thread only.       Invariants: I1, I6, I9, I11, I12 (docs/INVARIANTS.md).
+// Memory:     lists that keep their room.
+// Cost:       advance O(pieces + pages published).
+// Not here:   how many there may be, who waits for one (promotions).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/host_tier.h"
+#include "cache/load_costs.h"
+#include "cache/page_space.h"
+#include "cache/tier_counters.h"
+#include "stemma/lower_tiers.h"
+#include "stemma/page_store.h"
+#include "stemma/prefix_cache.h"
+#include "tier/transfer_ticket.h"
+
+namespace stemma {
+
+class Promotion {
+ public:
+  // Everything must outlive it.
+  struct Parts {
+    RadixPrefixCache& device;
+    PageSpace& device_space;
+    HostTier& host;
+    TransferEngine& transfers;
+    std::span<PageStore* const> stores;
+    const Clock& clock;
+    const TierOptions& options;
+    LoadCosts& costs;
+    TierCounters& counters;
+  };
+  explicit Promotion(const Parts& parts) : parts_(parts) {}
+
+  // Looks for `tokens`, whole pages, below what the target's tree has of them, and begins to bring
+  // them up. The target is Tier::kDevice, or Tier::kHost for a text that nobody will run yet.
+  // `cookie` names this promotion in its tickets. REQUIRES: !active().
+  void begin(NamespaceId device_ns, std::span<const TokenId> tokens, Tier target,
+             std::int64_t cookie);
+
+  // From begin until nothing is on its way any more.
+  bool active() const noexcept { return active_; }
+  // Whether another text would find here what it wants.
+  bool covers(NamespaceId device_ns, std::span<const TokenId> tokens, Tier target) const;
+  // When whoever waits should wait no more; on the clock.
+  std::int64_t wait_until_us() const noexcept { return wait_until_us_; }
+  // Pages of the target that are its own by now: landed or on their way, not published.
+  std::int64_t owned_pages() const;
+  // Published by now.
+  const TierTokens& brought() const noexcept { return brought_; }
+  std::int64_t cookie() const noexcept { return cookie_; }
+
+  // Takes a ticket of this promotion back.
+  void landed(TransferTicket ticket);
+  // Publishes what can be, asks for what is next, ends when there is nothing left.
+  void advance();
+  // Nobody needs it any more: asks for nothing further, and ends when nothing is on its way.
+  void abandon();
+
+ private:
+  enum class PieceState : std::uint8_t { kWanted, kLoading, kArrived, kGone };
+  struct Piece {
+    std::int64_t first_page = 0;
+    std::int64_t pages = 0;
+    Tier tier = Tier::kHost;
+    int store = 0;
+    PieceState state = PieceState::kWanted;
+    OwnedPages arrived;
+
+    std::int64_t end_page() const noexcept { return first_page + pages; }
+  };
+
+  RadixPrefixCache& target_tree();
+  PageSpace& target_space();
+  std::int64_t page_size() const { return parts_.device.page_size(); }
+  std::int64_t text_pages() const {
+    return static_cast<std::int64_t>(tokens_.size()) / page_size();
+  }
+  std::span<const TokenId> text_to(std::int64_t end_page) const;
+  const PageKey& key(std::int64_t page) const;
+
+  void find_keys(std::int64_t first_page);
+  void look_below(std::int64_t first_page);
+  void look_in_stores(std::size_t store, std::int64_t first_page);
+  void look_remote(int store, std::int64_t first_page);
+  void add_pieces(std::int64_t first_page, std::int64_t end_page, Tier tier, int store);
+  std::int64_t decide();
+  void publish();
+  void publish_piece(Piece& piece);
+  void ask();
+  bool ask_for(Piece& piece);
+  void fill(Transfer& job, const Piece& piece) const;
+  void landed_lookup(const Transfer& job);
+  void landed_piece(TransferTicket& ticket, Piece& piece);
+  void count_losses(const Transfer& job, Tier tier);
+  void end();
+
+  Parts parts_;
+  bool active_ = false;
+  bool abandoned_ = false;
+  Tier target_ = Tier::kDevice;
+  NamespaceId device_ns_;
+  std::int64_t cookie_ = 0;
+  std::int64_t wait_until_us_ = 0;
+  std::vector<TokenId> tokens_;  // whole pages
+  std::vector<PageKey> keys_;    // of pages from first_key_page_ on, one less being their parent
+  std::int64_t first_key_page_ = 0;
+  NamespaceDigest digest_;
+  PrefixLock anchor_;  // on what the target's tree has
+  PrefixLock host_;    // on what is read from host memory
+  std::vector<Piece> pieces_;
+  std::int64_t underway_ = 0;  // tickets
+  bool asked_ = false;         // for any piece
+  std::int64_t wrong_host_page_ = -1;
+  TierTokens brought_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,98 @@
+#include "cache/promotions.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace stemma {
+
+Promotions::Promotions(const Promotion::Parts& parts) : clock_(parts.clock) {
+  for (std::int64_t i = 0; i < parts.options.promotions_max; ++i) places_.emplace_back(parts);
+}
+
+std::optional<PromotionId> Promotions::try_begin(NamespaceId ns, std::span<const TokenId> tokens,
+                                                 Tier target) {
+  Place* unused = nullptr;
+  for (Place& place : places_) {
+    if (place.id >= 0 && place.promotion.covers(ns, tokens, target)) {
+      ++place.users;
+      return PromotionId(place.id);
+    }
+    if (place.id < 0 && !place.promotion.active()) unused = &place;
+  }
+  if (unused == nullptr) return std::nullopt;
+  const std::int64_t id = next_id_++;
+  unused->promotion.begin(ns, tokens, target, id);
+  if (!unused->promotion.active()) return std::nullopt;
+  unused->target = target;
+  unused->id = id;
+  unused->users = 1;
+  unused->started = false;
+  return PromotionId(id);
+}
+
+bool Promotions::worth_waiting(PromotionId id) const {
+  const Promotion& promotion = place(id).promotion;
+  return promotion.active() && clock_.now_us() < promotion.wait_until_us();
+}
+
+void Promotions::started(PromotionId id) {
+  place(id).started = true;
+}
+
+TierTokens Promotions::brought(PromotionId id) const {
+  return place(id).promotion.brought();
+}
+
+std::int64_t Promotions::owned_pages(PromotionId id) const {
+  return place(id).promotion.owned_pages();
+}
+
+void Promotions::detach(PromotionId id) {
+  Place& detached = place(id);
+  if (--detached.users == 0) detached.id = -1;
+}
+
+void Promotions::release(PromotionId id) {
+  Place& released = place(id);
+  if (--released.users > 0) return;
+  released.id = -1;
+  released.promotion.abandon();
+}
+
+void Promotions::give_up_waiting() {
+  for (Place& place : places_) {
+    if (!place.started) place.promotion.abandon();
+  }
+}
+
+void Promotions::landed(TransferTicket ticket) {
+  for (Place& place : places_) {
+    if (place.promotion.active() && place.promotion.cookie() == ticket.cookie) {
+      return place.promotion.landed(std::move(ticket));
+    }
+  }
+  STEMMA_CHECK(false, "a promotion stays until its last ticket has landed");
+}
+
+void Promotions::advance() {
+  for (Place& place : places_) place.promotion.advance();
+}
+
+std::int64_t Promotions::owned_pages(Tier target) const {
+  std::int64_t pages = 0;
+  for (const Place& place : places_) {
+    if (place.promotion.active() && place.target == target) pages += place.promotion.owned_pages();
+  }
+  return pages;
+}
+
+Promotions::Place& Promotions::place(PromotionId id) {
+  const auto found = std::find_if(places_.begin(), places_.end(),
+                                  [&](const Place& place) { return place.id == id.value(); });
+  STEMMA_CHECK(id.valid() && found != places_.end(), "a promotion is named until it is released");
+  return *found;
+}
+
+}  // namespace stemma

@@ -1,0 +1,69 @@
+// Promotions: the texts of which pages are being brought up now, and who waits for them.
+//
+// Requests that begin with the same text share a promotion. A request that waits holds nothing
+// (I12): the promotion does, and gives it up when pages are short.
+//
+// Thread:     engine thread only.               Invariants: I9, I10, I12 (docs/INVARIANTS.md).
+// Memory:     options.promotions_max promotions.
+// Cost:       O(promotions_max) an operation, and those of Promotion.
+// Not here:   how a text is brought up (promotion).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+
+#include "cache/promotion.h"
+#include "stemma/ids.h"
+
+namespace stemma {
+
+class Promotions {
+ public:
+  explicit Promotions(const Promotion::Parts& parts);
+
+  // Begins to bring up what lower tiers have of `tokens`, or takes part in what is under way; its
+  // name until release. nullopt if there is nothing to bring, or no place to do it in.
+  std::optional<PromotionId> try_begin(NamespaceId ns, std::span<const TokenId> tokens,
+                                       Tier target);
+  // Whether who waits should go on waiting.
+  bool worth_waiting(PromotionId id) const;
+  // Its user waits no more, but computes: what it brings is no longer given up for others.
+  void started(PromotionId id);
+  // By the tier they came from; final once nothing is on its way.
+  TierTokens brought(PromotionId id) const;
+  // Pages that it owns now.
+  std::int64_t owned_pages(PromotionId id) const;
+  // Its user asked for no more than that it be brought: it ends by itself.
+  void detach(PromotionId id);
+  // A user is done with it.
+  void release(PromotionId id);
+
+  // Gives up what nobody computes with yet.
+  void give_up_waiting();
+
+  void landed(TransferTicket ticket);
+  void advance();
+  // Pages of a target tier that promotions own (I1).
+  std::int64_t owned_pages(Tier target) const;
+
+ private:
+  struct Place {
+    explicit Place(const Promotion::Parts& parts) : promotion(parts) {}
+    Promotion promotion;
+    Tier target = Tier::kDevice;
+    std::int64_t id = -1;  // −1: unused
+    std::int64_t users = 0;
+    bool started = false;
+  };
+
+  Place& place(PromotionId id);
+  const Place& place(PromotionId id) const { return const_cast<Promotions*>(this)->place(id); }
+
+  const Clock& clock_;
+  std::deque<Place> places_;
+  std::int64_t next_id_ = 0;
+};
+
+}  // namespace stemma

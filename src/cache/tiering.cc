@@ -1,0 +1,167 @@
+#include "cache/tiering.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+
+namespace stemma {
+namespace {
+
+// Leaves looked at in one poll, at most, to copy what will be evicted next.
+constexpr int kColdLeavesMax = 8;
+
+constexpr TransferLimits kLimits;
+
+}  // namespace
+
+Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, LowerTiers& lower,
+                                               const Device& device, const Clock& clock) {
+  STEMMA_ASSIGN_OR_RETURN(auto host, HostTier::open(options, lower.host_pages(), clock));
+  return std::unique_ptr<Tiering>(new Tiering(options, lower, device, std::move(host), clock));
+}
+
+Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
+                 std::unique_ptr<HostTier> host, const Clock& clock)
+    : options_(options.tiers),
+      device_(device),
+      stores_(lower.stores()),
+      host_(std::move(host)),
+      lanes_(lower.open_lanes(kLimits.total())),
+      transfers_(kLimits, *lanes_),
+      backups_({.device = device.tree,
+                .host = *host_,
+                .transfers = transfers_,
+                .stores = stores_,
+                .clock = clock,
+                .options = options_,
+                .counters = counters_}),
+      promotions_({.device = device.tree,
+                   .device_space = device.space,
+                   .host = *host_,
+                   .transfers = transfers_,
+                   .stores = stores_,
+                   .clock = clock,
+                   .options = options_,
+                   .costs = costs_,
+                   .counters = counters_}) {
+  if (options_.demote_ahead_pages < 0) options_.demote_ahead_pages = options.pages / 8;
+  passed_over_.reserve(kColdLeavesMax);
+}
+
+void Tiering::matched(const PrefixLock& held) {
+  if (options_.write_policy != WritePolicy::kWriteThroughSelective) return;
+  const auto hits =
+      static_cast<std::int32_t>(std::min<std::int64_t>(options_.selective_uses, 1 << 30));
+  const std::int64_t hot = device_.tree.hot_tokens(held, hits - 1);
+  if (hot > 0) backups_.back_up(device_.tree.share(held), hot);
+}
+
+void Tiering::published(const PrefixLock& held) {
+  const bool at_once = options_.write_policy == WritePolicy::kWriteThrough ||
+                       (options_.write_policy == WritePolicy::kWriteThroughSelective &&
+                        options_.selective_uses <= 1);
+  if (at_once && held.tokens() > 0) backups_.back_up(device_.tree.share(held), held.tokens());
+}
+
+void Tiering::poll() {
+  while (auto ticket = transfers_.try_take_landed()) {
+    const TransferKind kind = ticket->job().kind;
+    if (kind == TransferKind::kBackup || kind == TransferKind::kStore) {
+      backups_.landed(std::move(*ticket));
+    } else {
+      promotions_.landed(std::move(*ticket));
+    }
+  }
+  promotions_.advance();
+  if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
+}
+
+// What is already copied is held for the moment, so that the next one can be seen.
+void Tiering::demote_ahead() {
+  const std::int64_t page_size = device_.tree.page_size();
+  std::int64_t spare_pages = device_.space.free_pages();
+  for (int leaves = 0; leaves < kColdLeavesMax && spare_pages < options_.demote_ahead_pages;
+       ++leaves) {
+    auto cold = device_.tree.try_lock_coldest();
+    if (!cold.has_value()) break;
+    spare_pages += cold->own_tokens / page_size;
+    const std::int64_t tokens = cold->lock.tokens();
+    if (backups_.covers(cold->lock, tokens)) {
+      passed_over_.push_back(std::move(cold->lock));
+    } else {
+      backups_.back_up(std::move(cold->lock), tokens);
+    }
+  }
+  passed_over_.clear();
+}
+
+std::span<const TokenId> Tiering::whole_pages(std::span<const TokenId> tokens) const {
+  return tokens.first(static_cast<std::size_t>(
+      round_down(static_cast<std::int64_t>(tokens.size()), device_.tree.page_size())));
+}
+
+std::int64_t Tiering::probe_host(NamespaceId ns, std::span<const TokenId> tokens) const {
+  const NamespaceId host_ns = host_->namespace_of(ns);
+  return host_ns.valid() ? host_->tree().probe(host_ns, tokens).matched_tokens : 0;
+}
+
+std::optional<PromotionId> Tiering::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {
+  return promotions_.try_begin(ns, whole_pages(tokens), Tier::kDevice);
+}
+
+void Tiering::prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
+  if (stores_.empty()) return;
+  const auto id = promotions_.try_begin(ns, whole_pages(tokens), Tier::kHost);
+  if (id.has_value()) promotions_.detach(*id);
+}
+
+void Tiering::visit_metrics(MetricVisitor& visitor) const {
+  const auto of = [](const std::array<std::int64_t, 4>& counter, Tier tier) {
+    return counter[static_cast<std::size_t>(tier)];
+  };
+  visitor.gauge("stemma_host_pages", host_->allocator().total_pages());
+  visitor.gauge("stemma_host_free_pages", host_->allocator().free_pages());
+  visitor.counter("stemma_backed_up_pages_total", counters_.backed_up);
+  visitor.counter("stemma_unbacked_pages_total", counters_.unbacked);
+  visitor.counter("stemma_stored_pages_total", counters_.stored);
+  visitor.counter("stemma_unstored_pages_total", counters_.unstored);
+  visitor.counter("stemma_host_loaded_pages_total", of(counters_.loaded, Tier::kHost));
+  visitor.counter("stemma_disk_loaded_pages_total", of(counters_.loaded, Tier::kDisk));
+  visitor.counter("stemma_remote_loaded_pages_total", of(counters_.loaded, Tier::kRemote));
+  visitor.counter("stemma_host_corrupt_pages_total", of(counters_.corrupt, Tier::kHost));
+  visitor.counter("stemma_disk_corrupt_pages_total", of(counters_.corrupt, Tier::kDisk));
+  visitor.counter("stemma_remote_corrupt_pages_total", of(counters_.corrupt, Tier::kRemote));
+  visitor.counter("stemma_disk_missing_pages_total", of(counters_.missing, Tier::kDisk));
+  visitor.counter("stemma_remote_missing_pages_total", of(counters_.missing, Tier::kRemote));
+  visitor.counter("stemma_disk_failed_pages_total", of(counters_.failed, Tier::kDisk));
+  visitor.counter("stemma_remote_failed_pages_total", of(counters_.failed, Tier::kRemote));
+  visitor.counter("stemma_quarantined_subtrees_total", counters_.quarantined);
+  visitor.counter("stemma_overtaken_pages_total", counters_.overtaken);
+  visitor.counter("stemma_promotions_total", counters_.promotions);
+  visitor.counter("stemma_declined_pages_total", counters_.declined);
+  for (const PageStore* store : stores_) store->visit_metrics(visitor);
+}
+
+std::optional<std::string> Tiering::audit() const {
+  const PageAllocator& pages = host_->allocator();
+  if (auto contradiction = pages.audit()) return "host allocator: " + *contradiction;
+  if (auto contradiction = host_->tree().audit()) return "host tree: " + *contradiction;
+  const std::int64_t in_tree = host_->tree().usage().total_tokens() / host_->tree().page_size();
+  if (in_tree != pages.released_pages()) {
+    return fmt::format("I1: {} pages in the host's tree, {} given to it", in_tree,
+                       pages.released_pages());
+  }
+  const std::int64_t moving =
+      transfers_.target_pages(TransferKind::kBackup) + promotions_.owned_pages(Tier::kHost);
+  if (moving != pages.owned_pages()) {
+    return fmt::format("I1: {} host pages on their way, {} handed out", moving,
+                       pages.owned_pages());
+  }
+  return std::nullopt;
+}
+
+}  // namespace stemma

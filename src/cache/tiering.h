@@ -1,0 +1,102 @@
+// Tiering: which pages move between the tiers, and when.
+//
+//   matched, published   what was used often enough, or at all, is copied down (backups)
+//   poll                 takes copies that have ended, publishes them, asks for the next
+//   try_promote          brings up what a waiting request will need (promotions)
+//
+// Nothing here waits: a step goes on with what is there.
+//
+// Thread:     engine thread only.      Invariants: I1, I3, I6, I9, I11, I12 (docs/INVARIANTS.md).
+// Memory:     that of its parts, fixed when opened.
+// Cost:       poll O(what has ended + promotions).
+// Not here:   bytes (tier/), who waits (sched/).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/backups.h"
+#include "cache/host_tier.h"
+#include "cache/load_costs.h"
+#include "cache/page_space.h"
+#include "cache/promotions.h"
+#include "cache/tier_counters.h"
+#include "stemma/kv_cache.h"
+#include "stemma/lower_tiers.h"
+#include "stemma/metrics.h"
+#include "stemma/page_store.h"
+#include "tier/transfer_ticket.h"
+
+namespace stemma {
+
+class Tiering {
+ public:
+  // What the device has.
+  struct Device {
+    RadixPrefixCache& tree;
+    PageSpace& space;
+  };
+  static Result<std::unique_ptr<Tiering>> open(const KvCacheOptions& options, LowerTiers& lower,
+                                               const Device& device, const Clock& clock);
+  // Ends every transfer.
+  ~Tiering() = default;
+  Tiering(const Tiering&) = delete;
+  Tiering& operator=(const Tiering&) = delete;
+
+  void open_namespace(NamespaceId ns, const NamespaceDigest& digest) {
+    host_->open_namespace(ns, digest);
+  }
+  void close_namespace(NamespaceId ns) { host_->close_namespace(ns); }
+
+  // A request found what it holds.
+  void matched(const PrefixLock& held);
+  // What is held was published by whoever holds it.
+  void published(const PrefixLock& held);
+
+  // Takes what has ended. REQUIRES: no step is in flight.
+  void poll();
+  bool underway() const noexcept { return transfers_.underway() > 0; }
+  void wait_landed(std::chrono::microseconds time) { transfers_.wait_landed(time); }
+
+  // Tokens of `tokens` in host memory, whatever the device has.
+  std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
+  // See Promotions. `tokens` are cut to whole pages.
+  std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
+  // Brings from page stores to host memory, as far as there is room to do it.
+  void prefetch(NamespaceId ns, std::span<const TokenId> tokens);
+  Promotions& promotions() noexcept { return promotions_; }
+  LoadCosts& costs() noexcept { return costs_; }
+
+  // Device pages that transfers and promotions own (I1).
+  std::int64_t device_pages() const { return promotions_.owned_pages(Tier::kDevice); }
+  std::uint64_t epoch() const { return host_->tree().epoch(); }
+  const TierCounters& counters() const noexcept { return counters_; }
+  void visit_metrics(MetricVisitor& visitor) const;
+  // The host's tree and pages; the first contradiction, or nullopt.
+  std::optional<std::string> audit() const;
+
+ private:
+  Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
+          std::unique_ptr<HostTier> host, const Clock& clock);
+  void demote_ahead();
+  std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
+
+  TierOptions options_;
+  Device device_;
+  std::span<PageStore* const> stores_;
+  std::unique_ptr<HostTier> host_;
+  LoadCosts costs_;
+  TierCounters counters_;
+  std::unique_ptr<TransferLanes> lanes_;
+  TransferEngine transfers_;  // its tickets hold pages of both trees: destroyed before them
+  Backups backups_;
+  Promotions promotions_;  // as transfers_
+  std::vector<PrefixLock> passed_over_;
+};
+
+}  // namespace stemma
