@@ -9,6 +9,7 @@
 // cannot be indexed by another: mistakes that would otherwise show as another user's tokens.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <concepts>
 #include <cstddef>
@@ -67,6 +68,13 @@ using RequestId = StrongId<struct RequestTag, std::int64_t>;
 using PromotionId = StrongId<struct PromotionTag, std::int64_t>;
 // A namespace opened in a prefix cache: a short name for its 256-bit digest.
 using NamespaceId = StrongId<struct NamespaceTag>;
+
+// The name of a page outside the tree: SHA-256 chained over the namespace and every token up to the
+// end of the page, so that it names exactly one namespace and token prefix (I7).
+struct PageKey {
+  std::array<std::uint8_t, 32> bytes = {};
+  friend auto operator<=>(const PageKey&, const PageKey&) = default;
+};
 
 // A token of a model's vocabulary. A plain integer: texts of tokens come from and go to users as
 // arrays.

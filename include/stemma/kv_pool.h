@@ -11,6 +11,8 @@
 // Not here:   free pages (PageAllocator), copies between tiers (tier/), attention (attention/).
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -48,6 +50,38 @@ struct KvRows {
   std::int64_t row_stride = 0;
 };
 
+// Dense bytes that every page has: those of `page` begin at page0 + page × page_stride_bytes. The
+// address is one of the pool's device.
+template <typename Byte>
+struct PagePiece {
+  Byte* page0 = nullptr;  // where it begins in page 0
+  std::int64_t page_stride_bytes = 0;
+  std::int64_t bytes = 0;  // of one page
+
+  // Where it begins in `page`. REQUIRES: `page` is one of the pool's.
+  Byte* of(PageId page) const noexcept { return page0 + page.value() * page_stride_bytes; }
+};
+
+// All that a page holds in one layer, whatever the pool's kind and layout: what is copied when the
+// page moves, between pools, to the host and to a store (pool/page_image). Pieces come in one order
+// in every pool of a kind (K, V), so that the bytes of one pool mean the same in another.
+template <typename Byte>
+class LayerPieces {
+ public:
+  static constexpr std::size_t kPiecesMax = 4;
+
+  // REQUIRES: fewer than kPiecesMax were pushed.
+  void push_back(const PagePiece<Byte>& piece) noexcept { pieces_[count_++] = piece; }
+
+  // In their order.
+  const PagePiece<Byte>* begin() const noexcept { return pieces_.data(); }
+  const PagePiece<Byte>* end() const noexcept { return pieces_.data() + count_; }
+
+ private:
+  std::array<PagePiece<Byte>, kPiecesMax> pieces_;
+  std::size_t count_ = 0;
+};
+
 class KvPool {
  public:
   virtual ~KvPool() = default;
@@ -69,6 +103,17 @@ class KvPool {
 
   // REQUIRES: 0 <= layer < shape().layers.
   virtual KvLayerView layer_view(std::int64_t layer) const = 0;
+
+  // The bytes of the pages in one layer, to be read, or to be written by whoever owns the pages.
+  // REQUIRES: 0 <= layer < shape().layers.
+  virtual LayerPieces<const std::byte> layer_pieces(std::int64_t layer) const = 0;
+  virtual LayerPieces<std::byte> layer_pieces(std::int64_t layer) = 0;
+  // Bytes of one page in one layer: of all its pieces. Every layer has as many.
+  std::int64_t layer_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& piece : layer_pieces(0)) bytes += piece.bytes;
+    return bytes;
+  }
 
   // All of it as [2, layers, pages, page_size, heads, head_dim], whatever the layout in memory.
   virtual TensorView logical_view() = 0;

@@ -30,13 +30,6 @@ struct NamespaceDigest {
   friend auto operator<=>(const NamespaceDigest&, const NamespaceDigest&) = default;
 };
 
-// The name of a page outside the tree: SHA-256 chained over the namespace and every token up to the
-// end of the page, so that it names exactly one namespace and token prefix (I7).
-struct PageKey {
-  std::array<std::uint8_t, 32> bytes = {};
-  friend auto operator<=>(const PageKey&, const PageKey&) = default;
-};
-
 // What a look without holding finds.
 struct PrefixProbe {
   std::int64_t matched_tokens = 0;  // a multiple of page_size

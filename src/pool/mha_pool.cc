@@ -85,7 +85,7 @@ Status MhaPool::store_checked(std::int64_t layer, std::span<const Slot> slots, c
   const std::array<const KvRows*, 2> sides = {&k, &v};
   for (std::int64_t side = 0; side < 2; ++side) {
     StoreTask task = store_task(shape_, strides_, *sides[static_cast<std::size_t>(side)]);
-    task.target = layer_bytes(side, layer);
+    task.target = buffer_.bytes() + side_offset_bytes(side, layer);
     store_rows(task, slots.data());
   }
   return {};
@@ -118,9 +118,29 @@ Status MhaPool::check_rows(std::string_view side, std::int64_t slot_count,
   return {};
 }
 
-std::byte* MhaPool::layer_bytes(std::int64_t side, std::int64_t layer) {
-  const std::int64_t element = side * strides_.side + layer * strides_.layer;
-  return buffer_.bytes() + element * dtype_bytes(shape_.dtype);
+std::int64_t MhaPool::side_offset_bytes(std::int64_t side, std::int64_t layer) const {
+  return (side * strides_.side + layer * strides_.layer) * dtype_bytes(shape_.dtype);
+}
+
+template <typename Byte>
+LayerPieces<Byte> MhaPool::pieces_in(Byte* pool, std::int64_t layer) const {
+  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
+  const std::int64_t element_bytes = dtype_bytes(shape_.dtype);
+  LayerPieces<Byte> pieces;
+  for (std::int64_t side = 0; side < 2; ++side) {
+    pieces.push_back({.page0 = pool + side_offset_bytes(side, layer),
+                      .page_stride_bytes = strides_.page * element_bytes,
+                      .bytes = shape_.page_size * strides_.token * element_bytes});
+  }
+  return pieces;
+}
+
+LayerPieces<const std::byte> MhaPool::layer_pieces(std::int64_t layer) const {
+  return pieces_in(buffer_.bytes(), layer);
+}
+
+LayerPieces<std::byte> MhaPool::layer_pieces(std::int64_t layer) {
+  return pieces_in(buffer_.bytes(), layer);
 }
 
 KvLayerView MhaPool::layer_view(std::int64_t layer) const {

@@ -36,6 +36,8 @@ class MhaPool final : public KvPool {
                const KvRows& v) override;
 
   KvLayerView layer_view(std::int64_t layer) const override;
+  LayerPieces<const std::byte> layer_pieces(std::int64_t layer) const override;
+  LayerPieces<std::byte> layer_pieces(std::int64_t layer) override;
   TensorView logical_view() override;
 
  private:
@@ -45,8 +47,11 @@ class MhaPool final : public KvPool {
   Status store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
                        const KvRows& v);
   Status check_rows(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
-  // The first byte of K (side 0) or V (side 1) of a layer.
-  std::byte* layer_bytes(std::int64_t side, std::int64_t layer);
+  // How far from the first byte of the pool K (side 0) or V (side 1) of a layer begins.
+  std::int64_t side_offset_bytes(std::int64_t side, std::int64_t layer) const;
+  // Of K and of V, in a pool that begins at `pool`.
+  template <typename Byte>
+  LayerPieces<Byte> pieces_in(Byte* pool, std::int64_t layer) const;
 
   KvShape shape_;
   KvLayout layout_;

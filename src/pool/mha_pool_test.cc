@@ -147,6 +147,30 @@ TEST(MhaPool, StoredRowsComeBackInEveryLayoutAndDtype) {
   }
 }
 
+TEST(MhaPool, PiecesAreThePagesBytesInEveryLayout) {
+  for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
+    const KvShape shape = small_shape(DType::kBF16);
+    const auto pool = make_pool(shape, layout);
+    const MhaPool& same = *pool;
+    const TensorView view = pool->logical_view();
+    EXPECT_EQ(pool->layer_bytes() * shape.layers, shape.page_bytes());
+    for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+      const auto pieces = pool->layer_pieces(layer);
+      ASSERT_EQ(pieces.end() - pieces.begin(), 2);
+      for (const PageId page : id_range(PageId(0), shape.pages)) {
+        for (std::int64_t side = 0; side < 2; ++side) {
+          const std::int64_t element =
+              side * view.stride[0] + layer * view.stride[1] + page.value() * view.stride[2];
+          const auto& piece = pieces.begin()[side];
+          EXPECT_EQ(piece.of(page), static_cast<std::byte*>(view.bytes) + 2 * element);
+          EXPECT_EQ(piece.bytes, shape.page_size * shape.row_elements() * 2);
+          EXPECT_EQ(same.layer_pieces(layer).begin()[side].of(page), piece.of(page));
+        }
+      }
+    }
+  }
+}
+
 // Enough rows, of whole cache lines, to go past the caches.
 TEST(MhaPool, ManyRowsAreStoredLikeFew) {
   Prng prng(kSeed);
