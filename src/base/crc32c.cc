@@ -102,13 +102,13 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) noexce
 
 std::uint32_t copy_crc32c(std::span<const std::byte> from, std::byte* to,
                           std::uint32_t crc) noexcept {
-  return ~chosen_kernel().copy({from, to}, ~crc);
+  return copy_crc32c(CrcCopy{.from = from, .to = to}, crc);
 }
 
-std::uint32_t copy_crc32c_past_caches(const CrcCopy& copy, std::uint32_t crc) noexcept {
+std::uint32_t copy_crc32c(const CrcCopy& copy, std::uint32_t crc) noexcept {
   const bool aligned = reinterpret_cast<std::uintptr_t>(copy.to) % 64 == 0;
-  const auto run = aligned ? chosen_kernel().copy_past_caches : chosen_kernel().copy;
-  return ~run(copy, ~crc);
+  const Crc32cKernel& kernel = chosen_kernel();
+  return ~(copy.past_caches && aligned ? kernel.copy_past_caches : kernel.copy)(copy, ~crc);
 }
 
 void end_past_caches() noexcept {

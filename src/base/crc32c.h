@@ -31,14 +31,16 @@ struct CrcCopy {
   std::span<const std::byte> from;
   std::byte* to = nullptr;
   // Where the next copy of the series begins to read, if it is known: asked for in advance, because
-  // no processor guesses it. At least as many bytes as this copy has must be there.
+  // no processor guesses it. Only a hint: nothing is wrong where fewer bytes lie there.
   const std::byte* next = nullptr;
+  // Whether to write past the caches, where that is possible (`to` aligned to 64): for more bytes
+  // than the caches hold, or bytes that nobody reads soon. Whoever lets other threads see them
+  // calls end_past_caches first, once a series.
+  bool past_caches = false;
 };
 
-// As copy_crc32c, writing past the caches where that is possible (`to` aligned to 64, whole lines):
-// for more bytes than the caches hold, or bytes that nobody reads soon. Whoever lets other threads
-// see the bytes calls end_past_caches first, once a series.
-std::uint32_t copy_crc32c_past_caches(const CrcCopy& copy, std::uint32_t crc = 0) noexcept;
+// As the other copy_crc32c.
+std::uint32_t copy_crc32c(const CrcCopy& copy, std::uint32_t crc = 0) noexcept;
 void end_past_caches() noexcept;
 
 }  // namespace stemma
