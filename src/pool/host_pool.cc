@@ -1,0 +1,281 @@
+// A call is a series of copies of one layer of one page. In each the next one's first bytes are
+// asked for, so that scattered pages are read as fast as adjacent ones; calls that move more than
+// caches hold write past them.
+#include "pool/host_pool.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "stemma/log.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::int64_t kCheckBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kPastCachesBytes = std::int64_t{1} << 19;  // half a second-level cache
+
+Error invalid(std::string detail) {
+  return Error{ErrorCode::kInvalidArgument, "host pool: " + std::move(detail), 0};
+}
+
+Status validate(const HostPoolOptions& options) {
+  if (options.layers < 1) return invalid(fmt::format("layers is {}", options.layers));
+  if (options.layer_bytes < 1)
+    return invalid(fmt::format("layer_bytes is {}", options.layer_bytes));
+  if (options.pages_min < 1) return invalid(fmt::format("pages_min is {}", options.pages_min));
+  if (options.pages < options.pages_min) {
+    return invalid(
+        fmt::format("pages is {}, below pages_min, {}", options.pages, options.pages_min));
+  }
+  std::int64_t bytes = 0;
+  if (options.pages >= std::int64_t{1} << 31 ||
+      __builtin_mul_overflow(options.pages, options.layers, &bytes) ||
+      __builtin_mul_overflow(bytes, std::max<std::int64_t>(options.layer_bytes, 4), &bytes)) {
+    return invalid(fmt::format("{} pages of {} layers of {} bytes are too many", options.pages,
+                               options.layers, options.layer_bytes));
+  }
+  return {};
+}
+
+// Whether a promotion goes on with this page.
+bool is_live(const PageMove& move) {
+  return move.verdict == MoveVerdict::kUntried || move.verdict == MoveVerdict::kDone;
+}
+
+// The first live move from `begin` on, or moves.size().
+std::size_t next_live(std::span<const PageMove> moves, std::size_t begin) {
+  const auto rest = moves.subspan(begin);
+  return begin +
+         static_cast<std::size_t>(std::find_if(rest.begin(), rest.end(), is_live) - rest.begin());
+}
+
+}  // namespace
+
+// Counts what a call has copied and asks now and then whether to go on.
+class HostPool::Gate {
+ public:
+  explicit Gate(GoOn go_on) : go_on_(go_on) {}
+
+  // Whether `bytes` more may be copied.
+  bool pass(std::int64_t bytes) {
+    if (since_check_bytes_ >= kCheckBytes) {
+      if (!go_on_()) return false;
+      since_check_bytes_ = 0;
+    }
+    since_check_bytes_ += bytes;
+    return true;
+  }
+
+ private:
+  GoOn go_on_;
+  std::int64_t since_check_bytes_ = kCheckBytes;  // asks before the first piece too
+};
+
+Result<std::unique_ptr<HostPool>> HostPool::create(const HostPoolOptions& options,
+                                                   ThreadPool& threads) {
+  STEMMA_RETURN_IF_ERROR(validate(options));
+  HostPoolOptions had = options;
+  Result<Memory> memory = allocate(had);
+  while (!memory.ok()) {
+    const bool smaller =
+        memory.error().code == ErrorCode::kOutOfMemory && had.pages > had.pages_min;
+    if (!smaller) return std::move(memory).error();
+    had.pages = std::max(had.pages / 2, had.pages_min);
+    memory = allocate(had);
+  }
+  if (had.pages < options.pages) {
+    STEMMA_LOG(kWarning, "pool.host_smaller", kv("wanted_pages", options.pages),
+               kv("pages", had.pages), kv("page_bytes", had.layers * had.layer_bytes));
+  }
+  for (Buffer* const buffer : {&memory->images, &memory->sums, &memory->seals}) {
+    buffer->prefault(threads);
+  }
+  return std::unique_ptr<HostPool>(new HostPool(had, std::move(memory).value()));
+}
+
+Result<HostPool::Memory> HostPool::allocate(const HostPoolOptions& options) {
+  const auto layers = static_cast<std::size_t>(options.pages * options.layers);
+  Memory memory;
+  STEMMA_ASSIGN_OR_RETURN(memory.images,
+                          options.allocate(layers * static_cast<std::size_t>(options.layer_bytes)));
+  STEMMA_ASSIGN_OR_RETURN(memory.sums, options.allocate(layers * sizeof(std::uint32_t)));
+  STEMMA_ASSIGN_OR_RETURN(memory.seals,
+                          options.allocate(static_cast<std::size_t>(options.pages) * sizeof(Seal)));
+  return memory;
+}
+
+HostPool::HostPool(const HostPoolOptions& options, Memory memory)
+    : options_(options), memory_(std::move(memory)) {}
+
+void HostPool::backup(const KvPool& device, std::span<PageMove> moves, GoOn go_on) {
+  check_device(device);
+  for (const PageMove& move : moves) {
+    STEMMA_CHECK(move.verdict == MoveVerdict::kUntried, "a page is backed up once");
+    STEMMA_CHECK(move.from.valid() && move.from.value() < device.shape().pages, "a device page");
+    forget(move.to);
+  }
+  const auto pages = static_cast<std::int64_t>(moves.size());
+  const bool past_caches = pages * page_bytes() >= kPastCachesBytes;
+  Gate gate(go_on);
+  bool going_on = true;
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    const PageId next = moves[std::min(i + 1, moves.size() - 1)].from;
+    const CopyHint after = {.next = device.layer_pieces(0).begin()->of(next),
+                            .past_caches = past_caches};
+    going_on = going_on && backup_page(device, moves[i], after, gate);
+    moves[i].verdict = going_on ? MoveVerdict::kDone : MoveVerdict::kCancelled;
+  }
+  if (past_caches) end_past_caches();
+}
+
+bool HostPool::backup_page(const KvPool& device, const PageMove& move, const CopyHint& after,
+                           Gate& gate) {
+  auto pieces = device.layer_pieces(0);
+  const std::span<std::uint32_t> sums = sums_of(move.to);
+  for (std::int64_t layer = 0; layer < layers(); ++layer) {
+    if (!gate.pass(layer_bytes())) return false;
+    const bool last = layer + 1 == layers();
+    const auto next_pieces = last ? pieces : device.layer_pieces(layer + 1);
+    const CopyHint hint = {.next = last ? after.next : next_pieces.begin()->of(move.from),
+                           .past_caches = after.past_caches};
+    sums[static_cast<std::size_t>(layer)] =
+        copy_layer_out(pieces, move.from, layer_begin(move.to, layer), hint);
+    pieces = next_pieces;
+  }
+  memory_.seals.as<Seal>()[move.to.index()] = {.key = move.key, .sealed = true};
+  return true;
+}
+
+void HostPool::promote(KvPool& device, std::span<PageMove> moves, LayerRange layers,
+                       GoOn go_on) const {
+  check_device(device);
+  STEMMA_CHECK(0 <= layers.first && layers.first < layers.end, "a range of layers");
+  STEMMA_CHECK_LE(layers.end, options_.layers);
+  for (PageMove& move : moves) {
+    STEMMA_CHECK(move.to.valid() && move.to.value() < device.shape().pages, "a device page");
+    const bool begins = move.verdict == MoveVerdict::kUntried;
+    if (begins && !holds(move.from, move.key)) move.verdict = MoveVerdict::kStale;
+  }
+  const std::int64_t pages = std::count_if(moves.begin(), moves.end(), is_live);
+  CopyHint after;
+  after.past_caches = pages * layers.layers() * layer_bytes() >= kPastCachesBytes;
+  Gate gate(go_on);
+  MoveVerdict verdict = MoveVerdict::kDone;
+  for (std::int64_t layer = layers.first; layer < layers.end; ++layer) {
+    const std::size_t first = next_live(moves, 0);
+    if (first == moves.size()) break;
+    after.next = layer_begin(moves[first].from, std::min(layer + 1, layers.end - 1));
+    if (promote_layer(device, moves, layer, after, gate)) continue;
+    verdict = MoveVerdict::kCancelled;
+    break;
+  }
+  for (PageMove& move : moves) {
+    if (is_live(move)) move.verdict = verdict;
+  }
+  if (after.past_caches) end_past_caches();
+}
+
+bool HostPool::promote_layer(KvPool& device, std::span<PageMove> moves, std::int64_t layer,
+                             const CopyHint& after, Gate& gate) const {
+  const auto pieces = device.layer_pieces(layer);
+  std::size_t at = next_live(moves, 0);
+  while (at < moves.size()) {
+    if (!gate.pass(layer_bytes())) return false;
+    const std::size_t next = next_live(moves, at + 1);
+    CopyHint hint = after;
+    if (next < moves.size()) hint.next = layer_begin(moves[next].from, layer);
+    PageMove& move = moves[at];
+    const std::uint32_t expected = sums_of(move.from)[static_cast<std::size_t>(layer)];
+    const std::uint32_t sum = copy_layer_in(layer_begin(move.from, layer), pieces, move.to, hint);
+    if (sum != expected) move.verdict = MoveVerdict::kCorrupt;
+    at = next;
+  }
+  return true;
+}
+
+MoveVerdict HostPool::write_image(PageId page, const PageKey& key, std::span<const std::byte> image,
+                                  std::span<const std::uint32_t> sums) {
+  forget(page);
+  STEMMA_CHECK_EQ(image.size(), static_cast<std::size_t>(page_bytes()));
+  STEMMA_CHECK_EQ(sums.size(), static_cast<std::size_t>(layers()));
+  for (std::int64_t layer = 0; layer < layers(); ++layer) {
+    const auto bytes = static_cast<std::size_t>(layer_bytes());
+    const auto from = image.subspan(static_cast<std::size_t>(layer) * bytes, bytes);
+    const std::uint32_t sum = copy_crc32c(from, layer_begin(page, layer));
+    if (sum != sums[static_cast<std::size_t>(layer)]) return MoveVerdict::kCorrupt;
+  }
+  std::copy(sums.begin(), sums.end(), sums_of(page).begin());
+  memory_.seals.as<Seal>()[page.index()] = {.key = key, .sealed = true};
+  return MoveVerdict::kDone;
+}
+
+MoveVerdict HostPool::read_image(PageId page, const PageKey& key, std::span<std::byte> image,
+                                 std::span<std::uint32_t> sums) const {
+  STEMMA_CHECK_EQ(image.size(), static_cast<std::size_t>(page_bytes()));
+  STEMMA_CHECK_EQ(sums.size(), static_cast<std::size_t>(layers()));
+  if (!holds(page, key)) return MoveVerdict::kStale;
+  const auto expected = sums_of(page);
+  std::copy(expected.begin(), expected.end(), sums.begin());
+  for (std::int64_t layer = 0; layer < layers(); ++layer) {
+    const auto bytes = static_cast<std::size_t>(layer_bytes());
+    std::byte* const to = image.data() + static_cast<std::size_t>(layer) * bytes;
+    const std::uint32_t sum = copy_crc32c({layer_begin(page, layer), bytes}, to);
+    if (sum != sums[static_cast<std::size_t>(layer)]) return MoveVerdict::kCorrupt;
+  }
+  return MoveVerdict::kDone;
+}
+
+bool HostPool::holds(PageId page, const PageKey& key) const {
+  check_page(page);
+  const Seal& seal = memory_.seals.as<Seal>()[page.index()];
+  return seal.sealed && seal.key == key;
+}
+
+void HostPool::forget(PageId page) {
+  check_page(page);
+  memory_.seals.as<Seal>()[page.index()] = {};
+}
+
+std::span<std::byte> HostPool::layer_image(PageId page, std::int64_t layer) {
+  check_page(page);
+  STEMMA_CHECK(0 <= layer && layer < layers(), "a layer of the pool");
+  return {layer_begin(page, layer), static_cast<std::size_t>(layer_bytes())};
+}
+
+void HostPool::check_device(const KvPool& device) const {
+  STEMMA_CHECK(device.device() == DeviceKind::kCpu, "host copies are made by the CPU");
+  STEMMA_CHECK_EQ(device.shape().layers, layers());
+  STEMMA_CHECK_EQ(device.layer_bytes(), layer_bytes());
+}
+
+void HostPool::check_page(PageId page) const {
+  STEMMA_CHECK(page.valid() && page.value() < pages(), "a page of the host pool");
+}
+
+const std::byte* HostPool::layer_begin(PageId page, std::int64_t layer) const {
+  const std::int64_t place = layout() == KvLayout::kPageFirst ? page.value() * layers() + layer
+                                                              : layer * pages() + page.value();
+  return memory_.images.bytes() + place * layer_bytes();
+}
+
+std::byte* HostPool::layer_begin(PageId page, std::int64_t layer) {
+  return const_cast<std::byte*>(std::as_const(*this).layer_begin(page, layer));
+}
+
+std::span<std::uint32_t> HostPool::sums_of(PageId page) {
+  const auto count = static_cast<std::size_t>(layers());
+  return memory_.sums.as<std::uint32_t>().subspan(page.index() * count, count);
+}
+
+std::span<const std::uint32_t> HostPool::sums_of(PageId page) const {
+  const auto count = static_cast<std::size_t>(layers());
+  return memory_.sums.as<std::uint32_t>().subspan(page.index() * count, count);
+}
+
+}  // namespace stemma
