@@ -24,6 +24,7 @@
 
 #include "stemma/ids.h"
 #include "stemma/kv_cache.h"
+#include "stemma/lower_tiers.h"
 #include "stemma/metrics.h"
 #include "stemma/options.h"
 #include "stemma/prefix_cache.h"
@@ -72,6 +73,7 @@ struct RequestStats {
   std::int64_t ttft_us = 0;   // from submit to the first output token; 0 if there was none
   std::int64_t total_us = 0;  // from submit to the end
   std::int64_t preemptions = 0;
+  BroughtTokens brought;  // of cached_tokens, those that lower tiers brought up for it
 };
 
 // One request in one step.
@@ -112,6 +114,7 @@ struct EngineParts {
   KvPools pools;                  // of exactly KvCacheOptions::pages pages of page_size tokens
   std::int64_t vocab_tokens = 0;  // of the runner's logits
   const Clock& clock;
+  LowerTiers* lower_tiers = nullptr;  // nullptr: there is only the device
 };
 
 class Engine {
@@ -181,6 +184,7 @@ class Engine {
       STEMMA_REQUIRES_ROLE(engine_thread);
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
   void run_batch(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
+  void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_tokens(const LogitsView& logits) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_token(Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);

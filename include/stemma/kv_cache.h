@@ -165,12 +165,13 @@ class KvCache {
   // Pages that it has taken and not published.
   std::int64_t promotion_pages(PromotionId id) const;
   // What it brought so far.
-  TierTokens promoted_tokens(PromotionId id) const;
+  BroughtTokens promoted_tokens(PromotionId id) const;
   void release_promotion(PromotionId id);
   // Pages are short: gives up what nobody computes with yet.
   void give_up_promotions();
-  // Brings `tokens` from page stores to host memory, for a request that is far from running.
-  void prefetch(NamespaceId ns, std::span<const TokenId> tokens);
+  // Brings `tokens` from page stores to host memory, for a request that will not run yet. False if
+  // too much is under way to ask.
+  bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   // Of what begin would look up, tokens that host memory has, from the first on.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
 

@@ -31,7 +31,7 @@ class LowerTiers {
 };
 
 // Tokens of a prompt by the lower tier that they were brought from.
-struct TierTokens {
+struct BroughtTokens {
   std::int64_t host = 0;
   std::int64_t disk = 0;
   std::int64_t remote = 0;

@@ -5,8 +5,10 @@
 // reads one verifies it before a byte of it reaches a pool (I8). An answer is a verdict on each
 // page, never an earlier "it exists": between a lookup and a read the store may have evicted.
 //
-// Thread:     lookup, usage and visit_metrics from any thread. One thread at a time reads, one at a
-//             time writes and removes, and these two may run at once.
+// Thread:     usage and visit_metrics from any thread, lookup too where it is local. One thread at
+// a
+//             time reads, removes and looks up, one at a time writes, and these two may run at
+//             once.
 // Memory:     the store's own index and I/O buffers, bounded when it is opened; callers' frames are
 //             used during a call only, even where an operation of the system never ends.
 // Cost:       lookup: the store's memory, or one round trip where lookup_is_local() is false. The

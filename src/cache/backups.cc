@@ -14,20 +14,31 @@ std::span<const TokenId> Backups::text_of(RadixPrefixCache& tree, const PrefixLo
   return text_;
 }
 
-// A job goes on exactly where host memory ended when it began, so that two jobs of one text would
-// begin with the same page.
-bool Backups::is_underway(NamespaceId host_ns, std::int64_t first_page) const {
-  const auto page = static_cast<std::size_t>(parts_.host.tree().page_size());
-  const auto wanted = std::span(text_).subspan(static_cast<std::size_t>(first_page) * page, page);
-  bool found = false;
-  parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
-    const Transfer& job = ticket.job();
-    if (job.kind != TransferKind::kBackup || job.first_page != first_page) return;
-    if (ticket.anchor.namespace_id() != host_ns) return;
-    const auto begins = std::span(job.tokens).first(page);
-    found = found || std::equal(wanted.begin(), wanted.end(), begins.begin());
-  });
-  return found;
+// Jobs of one text follow each other: each begins where host memory, or the job before it, ends.
+std::int64_t Backups::underway_end(const PrefixLock& held, NamespaceId host_ns,
+                                   std::int64_t first_page) {
+  if (parts_.transfers.underway() == 0) return first_page;
+  std::int64_t end_page = first_page;
+  bool found = true;
+  while (found) {
+    found = false;
+    parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
+      const Transfer& job = ticket.job();
+      if (found || job.kind != TransferKind::kBackup || job.first_page != end_page) return;
+      if (ticket.anchor.namespace_id() != host_ns || key_of(held, end_page) != job.keys[0]) return;
+      end_page += job.pages();
+      found = true;
+    });
+  }
+  return end_page;
+}
+
+PageKey Backups::key_of(const PrefixLock& held, std::int64_t page) {
+  const std::int64_t pages = held.tokens() / parts_.device.page_size() - page;
+  if (pages <= 0) return {};
+  keys_.resize(static_cast<std::size_t>(pages));
+  held.copy_page_keys(page, keys_);
+  return keys_[0];
 }
 
 void Backups::back_up(PrefixLock held, std::int64_t end_tokens) {
@@ -38,9 +49,9 @@ void Backups::back_up(PrefixLock held, std::int64_t end_tokens) {
   RadixPrefixCache& tree = parts_.host.tree();
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(end_tokens));
   PrefixLock anchor = tree.extend(tree.match(host_ns, {}), text);
-  const std::int64_t first_page = anchor.tokens() / page_size;
+  const std::int64_t first_page = underway_end(held, host_ns, anchor.tokens() / page_size);
   const std::int64_t missing = end_tokens / page_size - first_page;
-  if (missing == 0 || is_underway(host_ns, first_page)) return;
+  if (missing <= 0) return;
   auto ticket = parts_.transfers.try_open(TransferKind::kBackup);
   OwnedPages target = ticket.has_value() ? parts_.host.space().take_up_to(missing) : OwnedPages();
   parts_.counters.unbacked += missing - target.pages();
@@ -66,7 +77,8 @@ bool Backups::covers(const PrefixLock& held, std::int64_t tokens) {
   if (!host_ns.valid()) return false;
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(tokens));
   const std::int64_t matched = parts_.host.tree().probe(host_ns, text).matched_tokens;
-  return matched == tokens || is_underway(host_ns, matched / parts_.device.page_size());
+  const std::int64_t page_size = parts_.device.page_size();
+  return underway_end(held, host_ns, matched / page_size) * page_size >= tokens;
 }
 
 void Backups::landed(TransferTicket ticket) {
@@ -77,21 +89,24 @@ void Backups::landed(TransferTicket ticket) {
   }
 }
 
+// A job before it that failed leaves a hole, behind which nothing is published.
 void Backups::landed_backup(TransferTicket ticket) {
   const Transfer& job = ticket.job();
-  const std::int64_t done = job.done_pages();
-  parts_.counters.backed_up += done;
-  parts_.counters.unbacked += job.pages() - done;
-  if (done == 0) return;
   RadixPrefixCache& tree = parts_.host.tree();
-  text_.resize(static_cast<std::size_t>(ticket.anchor.tokens()));
-  tree.copy_tokens(ticket.anchor, text_);
-  const auto arrived =
-      std::span(job.tokens).first(static_cast<std::size_t>(done * tree.page_size()));
-  text_.insert(text_.end(), arrived.begin(), arrived.end());
+  const std::int64_t end_page = job.first_page + job.done_pages();
+  const auto text = text_of(parts_.device, ticket.source)
+                        .first(static_cast<std::size_t>(end_page * tree.page_size()));
+  PrefixLock anchor = tree.extend(std::move(ticket.anchor), text);
+  const std::int64_t has = anchor.tokens() / tree.page_size();
+  const std::int64_t fresh = has < job.first_page ? 0 : std::max<std::int64_t>(end_page - has, 0);
+  parts_.counters.backed_up += fresh;
+  parts_.counters.unbacked += job.pages() - job.done_pages();
+  if (has < job.first_page) parts_.counters.unbacked += job.done_pages();
+  if (fresh == 0) return;
+  OwnedPages arrived = ticket.target.take_front(job.done_pages());
+  arrived.take_front(has - job.first_page).reset();
+  PrefixLock published = tree.insert(text, std::move(anchor), std::move(arrived), {});
   const std::int64_t first_page = job.first_page;
-  PrefixLock published =
-      tree.insert(text_, std::move(ticket.anchor), ticket.target.take_front(done), {});
   ticket.reset();
   if (!parts_.stores.empty()) store(std::move(published), first_page);
 }

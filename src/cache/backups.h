@@ -5,7 +5,7 @@
 // coldest pages go; where that does not suffice the rest stays unbacked and is counted.
 //
 // Thread:     engine thread only.             Invariants: I6, I10, I11 (docs/INVARIANTS.md).
-// Memory:     one text of scratch.
+// Memory:     scratch for one text.
 // Cost:       O(tokens) to find what is missing, once a use of what is hot; the copies run
 //             elsewhere.
 // Not here:   what deserves a copy (tiering), copying (tier/).
@@ -54,11 +54,13 @@ class Backups {
   void landed_backup(TransferTicket ticket);
   void landed_store(TransferTicket ticket);
   void store_in(int store, const PrefixLock& held, std::int64_t first_page);
-  bool is_underway(NamespaceId host_ns, std::int64_t first_page) const;
+  std::int64_t underway_end(const PrefixLock& held, NamespaceId host_ns, std::int64_t first_page);
+  PageKey key_of(const PrefixLock& held, std::int64_t page);
   std::span<const TokenId> text_of(RadixPrefixCache& tree, const PrefixLock& held);
 
   Parts parts_;
   std::vector<TokenId> text_;
+  std::vector<PageKey> keys_;
 };
 
 }  // namespace stemma

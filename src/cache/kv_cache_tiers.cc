@@ -35,7 +35,7 @@ std::int64_t KvCache::promotion_pages(PromotionId id) const {
   return tiering_->promotions().owned_pages(id);
 }
 
-TierTokens KvCache::promoted_tokens(PromotionId id) const {
+BroughtTokens KvCache::promoted_tokens(PromotionId id) const {
   return tiering_->promotions().brought(id);
 }
 
@@ -47,8 +47,8 @@ void KvCache::give_up_promotions() {
   if (tiering_ != nullptr) tiering_->promotions().give_up_waiting();
 }
 
-void KvCache::prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
-  if (tiering_ != nullptr) tiering_->prefetch(ns, tokens.first(tokens.size() - 1));
+bool KvCache::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
+  return tiering_ == nullptr || tiering_->try_prefetch(ns, tokens.first(tokens.size() - 1));
 }
 
 std::int64_t KvCache::probe_host(NamespaceId ns, std::span<const TokenId> tokens) const {

@@ -37,6 +37,11 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   advance();
 }
 
+bool Promotion::bringing() const noexcept {
+  const auto wanted = [](const Piece& piece) { return piece.state == PieceState::kWanted; };
+  return active_ && (underway_ > 0 || std::any_of(pieces_.begin(), pieces_.end(), wanted));
+}
+
 std::int64_t Promotion::owned_pages() const {
   std::int64_t pages = 0;
   for (const Piece& piece : pieces_) {

@@ -55,12 +55,14 @@ class Promotion {
   bool active() const noexcept { return active_; }
   // Whether another text would find here what it wants.
   bool covers(NamespaceId device_ns, std::span<const TokenId> tokens, Tier target) const;
+  // Whether more is on its way, or will be asked for.
+  bool bringing() const noexcept;
   // When whoever waits should wait no more; on the clock.
   std::int64_t wait_until_us() const noexcept { return wait_until_us_; }
   // Pages of the target that are its own by now: landed or on their way, not published.
   std::int64_t owned_pages() const;
   // Published by now.
-  const TierTokens& brought() const noexcept { return brought_; }
+  const BroughtTokens& brought() const noexcept { return brought_; }
   std::int64_t cookie() const noexcept { return cookie_; }
 
   // Takes a ticket of this promotion back.
@@ -125,7 +127,7 @@ class Promotion {
   std::int64_t underway_ = 0;  // tickets
   bool asked_ = false;         // for any piece
   std::int64_t wrong_host_page_ = -1;
-  TierTokens brought_;
+  BroughtTokens brought_;
 };
 
 }  // namespace stemma

@@ -32,16 +32,21 @@ std::optional<PromotionId> Promotions::try_begin(NamespaceId ns, std::span<const
   return PromotionId(id);
 }
 
+bool Promotions::has_place() const {
+  return std::any_of(places_.begin(), places_.end(),
+                     [](const Place& place) { return place.id < 0 && !place.promotion.active(); });
+}
+
 bool Promotions::worth_waiting(PromotionId id) const {
   const Promotion& promotion = place(id).promotion;
-  return promotion.active() && clock_.now_us() < promotion.wait_until_us();
+  return promotion.bringing() && clock_.now_us() < promotion.wait_until_us();
 }
 
 void Promotions::started(PromotionId id) {
   place(id).started = true;
 }
 
-TierTokens Promotions::brought(PromotionId id) const {
+BroughtTokens Promotions::brought(PromotionId id) const {
   return place(id).promotion.brought();
 }
 

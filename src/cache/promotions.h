@@ -27,12 +27,14 @@ class Promotions {
   // name until release. nullopt if there is nothing to bring, or no place to do it in.
   std::optional<PromotionId> try_begin(NamespaceId ns, std::span<const TokenId> tokens,
                                        Tier target);
+  // Whether try_begin has a place for a text of its own.
+  bool has_place() const;
   // Whether who waits should go on waiting.
   bool worth_waiting(PromotionId id) const;
   // Its user waits no more, but computes: what it brings is no longer given up for others.
   void started(PromotionId id);
   // By the tier they came from; final once nothing is on its way.
-  TierTokens brought(PromotionId id) const;
+  BroughtTokens brought(PromotionId id) const;
   // Pages that it owns now.
   std::int64_t owned_pages(PromotionId id) const;
   // Its user asked for no more than that it be brought: it ends by itself.

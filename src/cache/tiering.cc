@@ -113,10 +113,12 @@ std::optional<PromotionId> Tiering::try_promote(NamespaceId ns, std::span<const 
   return promotions_.try_begin(ns, whole_pages(tokens), Tier::kDevice);
 }
 
-void Tiering::prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
-  if (stores_.empty()) return;
+bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
+  if (stores_.empty()) return true;
+  if (!promotions_.has_place()) return false;
   const auto id = promotions_.try_begin(ns, whole_pages(tokens), Tier::kHost);
   if (id.has_value()) promotions_.detach(*id);
+  return true;
 }
 
 void Tiering::visit_metrics(MetricVisitor& visitor) const {

@@ -67,8 +67,8 @@ class Tiering {
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
   // See Promotions. `tokens` are cut to whole pages.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
-  // Brings from page stores to host memory, as far as there is room to do it.
-  void prefetch(NamespaceId ns, std::span<const TokenId> tokens);
+  // Brings from page stores to host memory, unless too much is under way.
+  bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   Promotions& promotions() noexcept { return promotions_; }
   LoadCosts& costs() noexcept { return costs_; }
 

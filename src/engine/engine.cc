@@ -17,6 +17,16 @@
 #include "sched/scheduler.h"
 
 namespace stemma {
+namespace {
+
+// How long a step sleeps, at most, that has nothing to compute until pages have come up: messages
+// wait as long.
+constexpr std::chrono::microseconds kTransferNap(500);
+
+// Prompt tokens of a step from which the cost of computing is learned.
+constexpr std::int64_t kLearnFromTokens = 16;
+
+}  // namespace
 
 std::string_view finish_reason_name(FinishReason reason) {
   switch (reason) {
@@ -46,7 +56,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
   if (parts.vocab_tokens < 1) {
     return Error{ErrorCode::kInvalidArgument, "vocab_tokens must be at least 1"};
   }
-  STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.kv));
+  STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.kv, &parts.clock, parts.lower_tiers));
   STEMMA_ASSIGN_OR_RETURN(auto ghosts, EngineGhosts::open(options, shape.page_bytes()));
   return std::unique_ptr<Engine>(new Engine(options, parts, std::move(kv), std::move(ghosts)));
 }
@@ -148,10 +158,13 @@ void Engine::wait_for_work(std::chrono::microseconds time) {
 StepReport Engine::step() {
   assume_role(engine_thread);
   events_.clear();
+  kv_->poll_transfers();
   drain_inbox();
   StepReport report;
   if (scheduler_->plan_step()) {
     run_batch(report);
+  } else if (!scheduler_->idle() && kv_->transfers_underway()) {
+    kv_->wait_transfers(kTransferNap);
   }
   if (const auto held_back = scheduler_->held_back()) {
     report.held_back = admission_name(*held_back);
@@ -220,6 +233,7 @@ void Engine::note_started() {
 void Engine::run_batch(StepReport& report) {
   const KvBatch batch = scheduler_->batch();
   note_started();
+  const std::int64_t started_us = parts_.clock.now_us();
   const std::int64_t step = kv_->begin_step();
   const Result<LogitsView> logits = parts_.runner.forward(batch, parts_.pools);
   kv_->retire_step(step);
@@ -235,8 +249,24 @@ void Engine::run_batch(StepReport& report) {
          fmt::format("the model gave {} x {} logits instead of {} x {}", logits->outputs,
                      logits->vocab_tokens, batch.outputs(), parts_.vocab_tokens)});
   }
+  note_computed(parts_.clock.now_us() - started_us);
   scheduler_->complete_step();
   accept_tokens(*logits);
+}
+
+// What a step costs that computes prompts for the most part: of others little could be learned.
+void Engine::note_computed(std::int64_t us) {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t tokens = 0;
+  std::int64_t positions = 0;
+  for (const Request* request : scheduler_->scheduled()) {
+    tokens += request->scheduled_tokens;
+    if (request->state() != RequestState::kPrefilling) continue;
+    prompt_tokens += request->scheduled_tokens;
+    positions += request->scheduled_tokens * request->computed_tokens;
+  }
+  if (prompt_tokens < kLearnFromTokens || 2 * prompt_tokens < tokens) return;
+  kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
 }
 
 // Nothing of this step is published: its pages go back with their sequences.
@@ -332,7 +362,8 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
       .queue_us = extra.started_us < 0 ? 0 : extra.started_us - extra.submitted_us,
       .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
       .total_us = parts_.clock.now_us() - extra.submitted_us,
-      .preemptions = request.preemptions};
+      .preemptions = request.preemptions,
+      .brought = request.brought};
   totals_.prompt_tokens += stats.prompt_tokens;
   totals_.cached_tokens += stats.cached_tokens;
   totals_.output_tokens += stats.output_tokens;
@@ -360,6 +391,7 @@ void Engine::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_preemptions_total", now.preemptions);
   visitor.counter("stemma_evicted_pages_total", now.evicted_pages);
   if (ghosts_or_null_ != nullptr) ghosts_or_null_->visit_metrics(visitor);
+  kv_->visit_tier_metrics(visitor);
 }
 
 std::vector<std::string> Engine::cache_advice() const {

@@ -38,6 +38,8 @@ std::string_view admission_name(Admission admission) {
       return "no_row";
     case Admission::kWaitingForPrefix:
       return "waiting_for_prefix";
+    case Admission::kWaitingForTier:
+      return "waiting_for_tier";
   }
   return "unknown";
 }
@@ -84,6 +86,7 @@ void BatchBuilder::add_output(Request& request) {
 std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) {
   STEMMA_CHECK(request.state() == RequestState::kPrefilling,
                "only a prefilling request is chunked");
+  adopt_published(request);
   std::int64_t chunk = std::min({request.remaining_tokens(), tokens_max, tokens_left()});
   chunk = std::min(chunk, kv_.reservable_tokens(request.sequence) - request.computed_tokens);
   if (chunk <= 0) {
@@ -111,6 +114,9 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (!pages_suffice(request, matched_tokens(kv_, request), in_flight)) {
     return Admission::kNoPages;
   }
+  if (waits_for_tier(request)) {
+    return Admission::kWaitingForTier;
+  }
   Sequence sequence = *kv_.begin(request.ns, request.tokens);
   if (!pages_suffice(request, sequence.cached_tokens(), in_flight)) {
     return Admission::kNoPages;
@@ -122,8 +128,31 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
     request.cached_tokens = request.computed_tokens;
   }
   request.become(RequestState::kPrefilling);
+  if (request.promotion.valid()) {
+    kv_.promotion_started(request.promotion);
+  }
   add_chunk(request, options_.chunk_tokens_max);
   return Admission::kAdmitted;
+}
+
+// Lower tiers are asked once, when nothing else is in the way; what takes too long is not waited
+// for.
+bool BatchBuilder::waits_for_tier(Request& request) {
+  if (!request.looked_below) {
+    request.looked_below = true;
+    request.promotion = kv_.try_promote(request.ns, request.tokens).value_or(PromotionId());
+  }
+  return request.promotion.valid() && kv_.worth_waiting(request.promotion);
+}
+
+// What a promotion has published meanwhile need not be computed.
+void BatchBuilder::adopt_published(Request& request) {
+  if (!request.promotion.valid()) return;
+  const std::int64_t adopted =
+      kv_.adopt(request.sequence, request.tokens, request.computed_tokens) -
+      request.computed_tokens;
+  request.computed_tokens += adopted;
+  if (request.preemptions == 0) request.cached_tokens += adopted;
 }
 
 // Alone, a request may have every page. Beside others it must leave the watermark, and what those
@@ -131,7 +160,10 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
 bool BatchBuilder::pages_suffice(const Request& request, std::int64_t cached_tokens,
                                  std::span<Request* const> in_flight) const {
   const std::int64_t page_size = kv_.page_size();
-  const std::int64_t cached_pages = cached_tokens / page_size;
+  std::int64_t cached_pages = cached_tokens / page_size;
+  if (request.promotion.valid()) {
+    cached_pages += kv_.promotion_pages(request.promotion);
+  }
   if (in_flight.empty()) {
     return ceil_div(request.total_tokens(), page_size) - cached_pages <= kv_.available_pages();
   }

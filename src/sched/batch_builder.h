@@ -29,6 +29,7 @@ enum class Admission : std::uint8_t {
   kNoPages,           // too few pages free or evictable, the watermark and promises kept
   kNoRow,             // requests_max requests are in flight
   kWaitingForPrefix,  // another request is computing pages that this one can share
+  kWaitingForTier,    // pages are on their way from a lower tier
 };
 
 std::string_view admission_name(Admission admission);
@@ -68,6 +69,8 @@ class BatchBuilder {
  private:
   bool pages_suffice(const Request& request, std::int64_t cached_tokens,
                      std::span<Request* const> in_flight) const;
+  bool waits_for_tier(Request& request);
+  void adopt_published(Request& request);
   void lay_out(Request& request, std::int64_t new_tokens);
 
   KvCache& kv_;

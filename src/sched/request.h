@@ -65,6 +65,13 @@ class Request {
   RequestId leader;
   std::int64_t leader_tokens = 0;
 
+  // What lower tiers bring for it: asked once, from when it is looked at until its prompt is
+  // computed. `brought` is what came of it.
+  bool looked_below = false;
+  bool prefetched = false;
+  PromotionId promotion;
+  BroughtTokens brought;
+
   // Its turn as the cache was told of it, and the cache's epoch then; -1: it was not told.
   std::int64_t wanted_turn = -1;
   std::uint64_t wanted_epoch = 0;

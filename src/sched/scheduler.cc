@@ -20,6 +20,9 @@ std::size_t slab_requests(const KvCache& kv, const SchedulerOptions& options) {
 // queue more than the tail of it is worth.
 constexpr std::size_t kWantsRenewed = 64;
 
+// Waiting requests whose texts are brought from page stores to host memory before their turn.
+constexpr std::size_t kPrefetchedAhead = 8;
+
 bool by_arrival(const Request* a, const Request* b) {
   return a->arrival < b->arrival;
 }
@@ -88,7 +91,10 @@ bool Scheduler::plan_step() {
     admit_waiting();
   }
   unstick_prefills();
-  STEMMA_CHECK(!builder_.empty() || idle() || !in_flight_.empty(), "I12: the queue moves on");
+  prefetch_waiting();
+  STEMMA_CHECK(!builder_.empty() || idle() || !in_flight_.empty() || kv_.transfers_underway() ||
+                   held_back_ == Admission::kWaitingForTier,
+               "I12: the queue moves on");
   return !builder_.empty();
 }
 
@@ -113,7 +119,8 @@ void Scheduler::keep_for_waiting() {
   }
 }
 
-// Afterwards every running request has room for its next token.
+// Afterwards every running request has room for its next token; but one that is alone may have to
+// wait until copies have landed whose pages it needs.
 void Scheduler::reserve_for_running() {
   for (std::size_t i = 0; i < in_flight_.size();) {
     Request& request = *in_flight_[i];
@@ -122,15 +129,22 @@ void Scheduler::reserve_for_running() {
       ++i;
       continue;
     }
-    STEMMA_CHECK_GT(in_flight(), 1);  // alone, a request fits: that was asked at the door
-    preempt(victim());
-    i = 0;
+    kv_.give_up_promotions();
+    if (kv_.reserve(request.sequence, request.total_tokens())) continue;
+    if (in_flight() > 1) {
+      preempt(victim());
+      i = 0;
+    } else {
+      STEMMA_CHECK(kv_.transfers_underway(), "alone, a request fits: that was asked at the door");
+      ++i;
+    }
   }
 }
 
 void Scheduler::add_running() {
   for (Request* request : in_flight_) {
-    if (request->state() == RequestState::kRunning) {
+    const bool has_room = request->sequence.capacity_tokens() >= request->total_tokens();
+    if (request->state() == RequestState::kRunning && has_room) {
       builder_.add_output(*request);
     }
   }
@@ -193,7 +207,7 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
 }
 
 // Stops at the first request that lacks tokens, pages or a row: passing it over would let later
-// ones take what it waits for, for ever. Waiting for a prefix holds nobody else up.
+// ones take what it waits for, for ever. Waiting for a prefix or a tier holds nobody else up.
 void Scheduler::admit_waiting() {
   for (Request* request : waiting_) {
     const Admission admission = builder_.try_add(*request, in_flight_);
@@ -201,8 +215,12 @@ void Scheduler::admit_waiting() {
       enter_flight(*request);
       continue;
     }
+    const bool tier_first = held_back_ == Admission::kWaitingForTier;
     held_back_ = admission;
-    if (admission != Admission::kWaitingForPrefix) {
+    if (admission == Admission::kNoPages && !tier_first) {
+      kv_.give_up_promotions();  // of requests that come later
+    }
+    if (admission != Admission::kWaitingForPrefix && admission != Admission::kWaitingForTier) {
       break;
     }
   }
@@ -211,6 +229,10 @@ void Scheduler::admit_waiting() {
 
 // Nothing can compute: prompts hold each other's pages. The one that stays last fits alone.
 void Scheduler::unstick_prefills() {
+  if (builder_.empty() && in_flight() > 0) {
+    kv_.give_up_promotions();
+    continue_prefills();
+  }
   while (builder_.empty() && in_flight() > 1) {
     preempt(victim());
     continue_prefills();
@@ -226,10 +248,31 @@ Request& Scheduler::victim() const {
       });
 }
 
+// In the order in which they will run.
+void Scheduler::prefetch_waiting() {
+  for (std::size_t i = 0; i < std::min(waiting_.size(), kPrefetchedAhead); ++i) {
+    Request& request = *waiting_[i];
+    if (request.prefetched || request.looked_below) continue;
+    request.prefetched = kv_.try_prefetch(request.ns, request.tokens);
+    if (!request.prefetched) return;
+  }
+}
+
+void Scheduler::let_promotion_go(Request& request) {
+  if (!request.promotion.valid()) return;
+  const BroughtTokens brought = kv_.promoted_tokens(request.promotion);
+  request.brought.host += brought.host;
+  request.brought.disk += brought.disk;
+  request.brought.remote += brought.remote;
+  kv_.release_promotion(std::exchange(request.promotion, PromotionId()));
+}
+
 void Scheduler::preempt(Request& request) {
   const auto tokens = static_cast<std::size_t>(publishable_tokens(request));
   kv_.commit(request.sequence, request.computed().first(tokens));
   request.sequence.reset();  // no end that the eviction policy should learn from
+  let_promotion_go(request);
+  request.looked_below = false;
   request.computed_tokens = 0;
   ++request.preemptions;
   ++totals_.preemptions;
@@ -268,6 +311,7 @@ void Scheduler::complete_step() {
     }
     if (request->state() == RequestState::kPrefilling && request->remaining_tokens() == 0) {
       request->become(RequestState::kRunning);
+      let_promotion_go(*request);
     }
   }
 }
@@ -287,6 +331,7 @@ void Scheduler::fail(Request& request) {
 
 void Scheduler::end(Request& request, RequestState state) {
   request.sequence.reset();
+  let_promotion_go(request);
   std::erase(request.in_queue() ? waiting_ : in_flight_, &request);
   request.become(state);
   request.scheduled_tokens = 0;

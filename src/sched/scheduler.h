@@ -96,6 +96,8 @@ class Scheduler {
   std::int64_t chunk_limit(const Request& request);
   Request& victim() const;
   void preempt(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void prefetch_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
+  void let_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Of what is computed.
   std::int64_t publishable_tokens(const Request& request) const;
   void enter_flight(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);

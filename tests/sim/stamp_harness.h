@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "sim/simulated_tiers.h"
 #include "sim/stamp_model.h"
 #include "stemma/engine.h"
 
@@ -25,13 +26,23 @@ class StampHarness {
     RequestStats stats;
   };
 
-  explicit StampHarness(const EngineOptions& options, KvLayout layout = KvLayout::kLayerFirst)
-      : pool_(make_stamp_pool(stamp_shape(options.kv.pages, options.kv.page_size), layout)) {
-    auto engine = Engine::open(
-        options,
-        {.runner = model_, .pools = {*pool_}, .vocab_tokens = kStampVocab, .clock = clock_});
-    EXPECT_TRUE(engine.ok()) << (engine.ok() ? "" : to_string(engine.error()));
-    engine_ = std::move(engine).value();
+  explicit StampHarness(const EngineOptions& options, KvLayout layout = KvLayout::kLayerFirst,
+                        const SimulatedTierOptions* tiers_or_null = nullptr)
+      : options_(options),
+        pool_(make_stamp_pool(stamp_shape(options.kv.pages, options.kv.page_size), layout)) {
+    if (tiers_or_null != nullptr) {
+      tiers_ = std::make_unique<SimulatedTiers>(*tiers_or_null, *pool_, clock_);
+    }
+    open_engine();
+  }
+
+  // The engine is gone and comes back: what only it knew is lost, what stores keep is not.
+  // REQUIRES: nothing is left to do.
+  void restart() {
+    engine_.reset();
+    prompts_.clear();
+    outcomes_.clear();
+    open_engine();
   }
 
   RequestId submit(std::vector<TokenId> prompt, std::int64_t max_tokens) {
@@ -101,10 +112,40 @@ class StampHarness {
   std::int64_t in_flight_max() const { return in_flight_max_; }
   void set_audits(bool audits) { audits_ = audits; }
 
+  SimulatedTiers& tiers() { return *tiers_; }
+  FakeClock& clock() { return clock_; }
+  // By its name in Engine::visit_metrics; -1 if there is none.
+  std::int64_t metric(std::string_view name) const {
+    struct Search final : MetricVisitor {
+      void counter(std::string_view found, std::int64_t value) override { see(found, value); }
+      void gauge(std::string_view found, std::int64_t value) override { see(found, value); }
+      void see(std::string_view found, std::int64_t value) {
+        if (found == name) result = value;
+      }
+      std::string_view name;
+      std::int64_t result = -1;
+    } search;
+    search.name = name;
+    engine_->visit_metrics(search);
+    return search.result;
+  }
+
  private:
+  void open_engine() {
+    auto engine = Engine::open(options_, {.runner = model_,
+                                          .pools = {*pool_},
+                                          .vocab_tokens = kStampVocab,
+                                          .clock = clock_,
+                                          .lower_tiers = tiers_.get()});
+    EXPECT_TRUE(engine.ok()) << (engine.ok() ? "" : to_string(engine.error()));
+    engine_ = std::move(engine).value();
+  }
+
+  EngineOptions options_;
   FakeClock clock_;
   StampModel model_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<SimulatedTiers> tiers_;
   std::unique_ptr<Engine> engine_;
   std::map<RequestId, std::vector<TokenId>> prompts_;
   std::map<RequestId, Outcome> outcomes_;

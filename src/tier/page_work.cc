@@ -1,0 +1,197 @@
+#include "tier/page_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace stemma {
+namespace {
+
+PageVerdict verdict_of(MoveVerdict verdict) {
+  switch (verdict) {
+    case MoveVerdict::kDone:
+      return PageVerdict::kDone;
+    case MoveVerdict::kStale:
+      return PageVerdict::kMissing;
+    case MoveVerdict::kCorrupt:
+      return PageVerdict::kCorrupt;
+    case MoveVerdict::kUntried:
+    case MoveVerdict::kCancelled:
+      return PageVerdict::kFailed;
+  }
+  return PageVerdict::kFailed;
+}
+
+void read_moves(const Transfer& job, std::vector<PageMove>& moves) {
+  moves.clear();
+  for (std::size_t i = 0; i < job.keys.size(); ++i) {
+    moves.push_back({.from = job.from[i], .to = job.to[i], .key = job.keys[i]});
+  }
+}
+
+void write_verdicts(Transfer& job, std::span<const PageMove> moves) {
+  for (std::size_t i = 0; i < moves.size(); ++i) job.verdicts[i] = verdict_of(moves[i].verdict);
+}
+
+bool is_cancelled(const Transfer& job) {
+  return job.cancelled.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+PageFormat page_format(const KvPool& pool) {
+  const KvShape& shape = pool.shape();
+  return {.layers = shape.layers,
+          .layer_bytes = pool.layer_bytes(),
+          .page_size = shape.page_size,
+          .heads = shape.heads,
+          .head_dim = shape.head_dim,
+          .dtype = shape.dtype,
+          .kind = pool.kind(),
+          .codec = "plain"};
+}
+
+Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
+  auto work = std::make_unique<PageWork>(Key(), std::move(parts));
+  for (std::size_t lane = 2; lane < transfer_lanes(work->parts_.stores.size()); ++lane) {
+    Staging& staging = work->staging_.emplace_back();
+    STEMMA_ASSIGN_OR_RETURN(staging.frames,
+                            Buffer::allocate(work->group_pages() * frame_bytes(work->format_)));
+    staging.sums.resize(static_cast<std::size_t>(work->format_.layers));
+  }
+  return work;
+}
+
+PageWork::PageWork(Key, Parts parts)
+    : parts_(std::move(parts)), format_(page_format(parts_.device)) {}
+
+std::size_t PageWork::group_pages() const noexcept {
+  return std::max<std::size_t>(kStagingBytes / frame_bytes(format_), 1);
+}
+
+std::span<std::byte> PageWork::frame(Staging& staging, std::size_t number) const {
+  const std::size_t bytes = frame_bytes(format_);
+  return {staging.frames.bytes() + number * bytes, bytes};
+}
+
+void PageWork::run(Transfer& job) {
+  job.started_us = parts_.clock.now_us();
+  job.verdicts.assign(job.keys.size(), PageVerdict::kFailed);
+  switch (job.kind) {
+    case TransferKind::kBackup:
+      back_up(job);
+      break;
+    case TransferKind::kPromote:
+      promote(job);
+      break;
+    case TransferKind::kStore:
+      store(job);
+      break;
+    case TransferKind::kLoad:
+    case TransferKind::kFetch:
+      load(job);
+      break;
+    case TransferKind::kLookup:
+      look_up(job);
+      break;
+  }
+  job.ended_us = parts_.clock.now_us();
+}
+
+void PageWork::back_up(Transfer& job) {
+  read_moves(job, down_);
+  parts_.host.backup(parts_.device, down_, [&] { return !is_cancelled(job); });
+  write_verdicts(job, down_);
+}
+
+void PageWork::promote(Transfer& job) {
+  read_moves(job, up_);
+  parts_.host.promote(parts_.device, up_, {0, format_.layers}, [&] { return !is_cancelled(job); });
+  write_verdicts(job, up_);
+}
+
+void PageWork::store(Transfer& job) {
+  for (std::size_t first = 0; first < job.keys.size(); first += group_pages()) {
+    if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
+    store_group(job, first, std::min(first + group_pages(), job.keys.size()));
+  }
+}
+
+// A page that is wrong in host memory is not handed on.
+void PageWork::store_group(Transfer& job, std::size_t first, std::size_t end) {
+  Staging& staging = staging_of(job);
+  staging.writes.clear();
+  for (std::size_t page = first; page < end; ++page) {
+    const std::span<std::byte> to = frame(staging, page - first);
+    const auto body = to.subspan(frame_body_offset(format_),
+                                 static_cast<std::size_t>(format_.layers * format_.layer_bytes));
+    job.verdicts[page] =
+        verdict_of(parts_.host.read_image(job.from[page], job.keys[page], body, staging.sums));
+    if (job.verdicts[page] != PageVerdict::kDone) break;
+    encode_frame(format_, identity_of(job, page), staging.sums,
+                 generation_.fetch_add(1, std::memory_order_relaxed), to);
+    staging.writes.push_back({.key = job.keys[page], .frame = to});
+  }
+  parts_.stores[static_cast<std::size_t>(job.store)]->write(staging.writes, job.deadline_us);
+  for (std::size_t i = 0; i < staging.writes.size(); ++i) {
+    job.verdicts[first + i] = staging.writes[i].verdict;
+  }
+}
+
+void PageWork::load(Transfer& job) {
+  for (std::size_t first = 0; first < job.keys.size(); first += group_pages()) {
+    if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
+    load_group(job, first, std::min(first + group_pages(), job.keys.size()));
+  }
+}
+
+void PageWork::load_group(Transfer& job, std::size_t first, std::size_t end) {
+  Staging& staging = staging_of(job);
+  PageStore& from = *parts_.stores[static_cast<std::size_t>(job.store)];
+  staging.reads.clear();
+  for (std::size_t page = first; page < end; ++page) {
+    staging.reads.push_back({.key = job.keys[page], .frame = frame(staging, page - first)});
+  }
+  from.read(staging.reads, job.deadline_us);
+  for (std::size_t page = first; page < end; ++page) {
+    const PageRead& read = staging.reads[page - first];
+    job.verdicts[page] = read.verdict;
+    if (read.verdict != PageVerdict::kDone) continue;
+    job.verdicts[page] = take_up(job, page, read.frame);
+    if (job.verdicts[page] != PageVerdict::kCorrupt) continue;
+    const PageRemoval wrong = {.key = job.keys[page], .frame = read.frame};
+    from.remove({&wrong, 1}, job.deadline_us);
+  }
+}
+
+// The frame is exactly the page asked for, and its body is whole, or nothing of it is used.
+PageVerdict PageWork::take_up(const Transfer& job, std::size_t page,
+                              std::span<const std::byte> frame) {
+  const auto found = check_frame(frame, format_, identity_of(job, page));
+  if (!found.ok()) return PageVerdict::kCorrupt;
+  if (job.kind == TransferKind::kFetch) {
+    return verdict_of(
+        parts_.host.write_image(job.to[page], job.keys[page], found->body, found->layer_sums));
+  }
+  const auto wrong_layer = copy_page_in(parts_.device, job.to[page], {0, format_.layers},
+                                        found->body, found->layer_sums);
+  return wrong_layer.has_value() ? PageVerdict::kCorrupt : PageVerdict::kDone;
+}
+
+void PageWork::look_up(Transfer& job) {
+  PageStore& store = *parts_.stores[static_cast<std::size_t>(job.store)];
+  const auto found = store.lookup(job.keys, job.deadline_us);
+  job.found_pages = found.ok() ? *found : 0;
+}
+
+PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) const {
+  const auto size = static_cast<std::size_t>(format_.page_size);
+  return {.key = job.keys[page],
+          .parent = page == 0 ? job.parent : job.keys[page - 1],
+          .namespace_digest = job.digest,
+          .ordinal = job.first_page + static_cast<std::int64_t>(page),
+          .tokens = std::span(job.tokens).subspan(page * size, size)};
+}
+
+}  // namespace stemma

@@ -1,0 +1,81 @@
+// PageWork: does what a transfer says: copies pages between the device and host memory, and frames
+// between these and page stores. Everything that comes up is verified on the way (I8).
+//
+// Thread:     as TransferWork: each lane has its own staging frames here.
+//                                                    Invariants: I5, I6, I8 (docs/INVARIANTS.md).
+// Memory:     frames for kStagingBytes (or one page, if that is more) a lane of a store, when
+// opened. Cost:       one copy between device and host; through a store one more, into or out of
+// the frame. Not here:   which pages move (cache/), devices other than the CPU.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/buffer.h"
+#include "pool/host_pool.h"
+#include "stemma/kv_pool.h"
+#include "stemma/page_store.h"
+#include "tier/page_frame.h"
+#include "tier/transfer_lanes.h"
+
+namespace stemma {
+
+// The frames of a pool's pages.
+PageFormat page_format(const KvPool& pool);
+
+class PageWork final : public TransferWork {
+  struct Key {};
+
+ public:
+  // Everything must outlive it; `device` is in host memory.
+  struct Parts {
+    KvPool& device;
+    HostPool& host;
+    std::vector<PageStore*> stores;
+    const Clock& clock;
+  };
+  // kOutOfMemory if the staging frames cannot be had.
+  static Result<std::unique_ptr<PageWork>> open(Parts parts);
+  PageWork(Key, Parts parts);  // for open
+
+  void run(Transfer& job) override;
+
+ private:
+  static constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
+
+  // What one lane of a store works with.
+  struct Staging {
+    Buffer frames;
+    std::vector<PageRead> reads;
+    std::vector<PageWrite> writes;
+    std::vector<std::uint32_t> sums;
+  };
+
+  void back_up(Transfer& job);
+  void promote(Transfer& job);
+  void store(Transfer& job);
+  void store_group(Transfer& job, std::size_t first, std::size_t end);
+  void load(Transfer& job);
+  void load_group(Transfer& job, std::size_t first, std::size_t end);
+  PageVerdict take_up(const Transfer& job, std::size_t page, std::span<const std::byte> frame);
+  void look_up(Transfer& job);
+
+  PageIdentity identity_of(const Transfer& job, std::size_t page) const;
+  std::span<std::byte> frame(Staging& staging, std::size_t number) const;
+  std::size_t group_pages() const noexcept;
+  Staging& staging_of(const Transfer& job) { return staging_[transfer_lane(job) - 2]; }
+
+  Parts parts_;
+  PageFormat format_;
+  std::vector<Staging> staging_;  // by lane, from that of the first store's reads on
+  std::vector<PageMove> down_;    // of the lane of backups
+  std::vector<PageMove> up_;      // of the lane of promotions
+  std::atomic<std::uint64_t> generation_ = 0;
+};
+
+}  // namespace stemma

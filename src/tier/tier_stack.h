@@ -1,0 +1,52 @@
+// TierStack: host memory and page stores below a device pool, with threads that move pages.
+//
+// Thread:     as LowerTiers.
+// Memory:     the host pool and staging frames, when opened.
+// Cost:       touching the host pool once.
+// Not here:   which pages move (cache/tiering), opening stores (whoever knows their flags).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "pool/host_pool.h"
+#include "stemma/kv_pool.h"
+#include "stemma/lower_tiers.h"
+#include "stemma/result.h"
+#include "tier/page_work.h"
+
+namespace stemma {
+
+class TierStack final : public LowerTiers {
+  struct Key {};
+
+ public:
+  struct Options {
+    std::int64_t host_bytes = 0;  // at least one page's
+    KvLayout host_layout = KvLayout::kPageFirst;
+  };
+
+  // kInvalidArgument, kOutOfMemory. `device` and `clock` must outlive it; `threads` only helps to
+  // touch the memory. `stores`: nearest first.
+  static Result<std::unique_ptr<TierStack>> open(const Options& options, KvPool& device,
+                                                 std::vector<std::unique_ptr<PageStore>> stores,
+                                                 ThreadPool& threads, const Clock& clock);
+  explicit TierStack(Key) {}  // for open
+
+  std::int64_t host_pages() const override { return host_->pages(); }
+  std::span<PageStore* const> stores() const override { return store_list_; }
+  std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) override;
+
+  HostPool& host() noexcept { return *host_; }
+  TransferWork& work() noexcept { return *work_; }
+
+ private:
+  std::unique_ptr<HostPool> host_;
+  std::vector<std::unique_ptr<PageStore>> stores_;
+  std::vector<PageStore*> store_list_;
+  std::unique_ptr<PageWork> work_;
+};
+
+}  // namespace stemma

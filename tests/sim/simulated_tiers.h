@@ -1,0 +1,139 @@
+// SimulatedTiers: lower tiers whose time is a FakeClock's and whose luck is drawn from a seed.
+//
+// Jobs take a drawn time on their lane; when in that time the bytes move is drawn too, so that a
+// source that changes, or a target that is used early, shows. Stores fail as FaultyStore says.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/prng.h"
+#include "base/thread_pool.h"
+#include "sim/faulty_store.h"
+#include "stemma/lower_tiers.h"
+#include "tier/memory_page_store.h"
+#include "tier/tier_stack.h"
+#include "tier/transfer_lanes.h"
+
+namespace stemma {
+
+class SimulatedLanes final : public TransferLanes {
+ public:
+  struct Options {
+    std::int64_t job_us_max = 200;
+    std::int64_t hang_percent = 0;  // of the jobs of stores: end at their deadline
+    std::uint64_t seed = 1;
+  };
+
+  SimulatedLanes(TransferWork& work, std::size_t stores, FakeClock& clock, const Options& options)
+      : work_(work),
+        clock_(clock),
+        options_(options),
+        prng_(options.seed),
+        lane_free_us_(transfer_lanes(stores)) {}
+
+  void post(Transfer& job) override {
+    const std::size_t lane = transfer_lane(job);
+    std::int64_t& free_us = lane_free_us_[lane];
+    const std::int64_t begin_us = std::max(free_us, clock_.now_us());
+    free_us = begin_us + prng_.below(options_.job_us_max + 1);
+    if (lane >= 2 && prng_.below(100) < options_.hang_percent) {
+      free_us = std::max(begin_us, job.deadline_us);
+    }
+    const bool early = prng_.below(2) == 0;
+    if (early) work_.run(job);
+    posted_.push_back({&job, free_us, early});
+  }
+
+  Transfer* try_take_done_or_null() override {
+    const auto next = first_to_end();
+    if (next == posted_.end() || next->end_us > clock_.now_us()) return nullptr;
+    Transfer* job = next->job;
+    if (!next->moved) work_.run(*job);
+    posted_.erase(next);
+    return job;
+  }
+
+  void wait_done(std::chrono::microseconds time) override {
+    const auto next = first_to_end();
+    const std::int64_t end_us = clock_.now_us() + time.count();
+    const std::int64_t until_us = next == posted_.end() ? end_us : std::min(end_us, next->end_us);
+    clock_.advance_us(std::max<std::int64_t>(until_us - clock_.now_us(), 0));
+  }
+
+  void stop() override {
+    for (Posted& posted : posted_) posted.end_us = clock_.now_us();
+  }
+
+ private:
+  struct Posted {
+    Transfer* job;
+    std::int64_t end_us;
+    bool moved;
+  };
+
+  std::deque<Posted>::iterator first_to_end() {
+    return std::min_element(posted_.begin(), posted_.end(),
+                            [](const Posted& a, const Posted& b) { return a.end_us < b.end_us; });
+  }
+
+  TransferWork& work_;
+  FakeClock& clock_;
+  Options options_;
+  Prng prng_;
+  std::vector<std::int64_t> lane_free_us_;
+  std::deque<Posted> posted_;  // in the order of posting: so are those that end together
+};
+
+struct SimulatedTierOptions {
+  std::int64_t host_pages = 64;
+  KvLayout host_layout = KvLayout::kPageFirst;
+  std::vector<Tier> stores;                          // kDisk, kRemote
+  std::int64_t store_bytes = std::int64_t{1} << 30;  // of each
+  FaultyStore::Faults faults;                        // of each
+  SimulatedLanes::Options lanes;
+};
+
+class SimulatedTiers final : public LowerTiers {
+ public:
+  SimulatedTiers(const SimulatedTierOptions& options, KvPool& device, FakeClock& clock)
+      : options_(options), clock_(clock) {
+    std::uint64_t seed = options.lanes.seed;
+    std::vector<std::unique_ptr<PageStore>> stores;
+    for (const Tier tier : options.stores) {
+      auto store = std::make_unique<FaultyStore>(tier, options.store_bytes, options.faults, ++seed);
+      faulty_.push_back(store.get());
+      stores.push_back(std::move(store));
+    }
+    ThreadPool threads(1);
+    const std::int64_t page_bytes = device.shape().layers * device.layer_bytes();
+    auto stack = TierStack::open(
+        {.host_bytes = options.host_pages * page_bytes, .host_layout = options.host_layout}, device,
+        std::move(stores), threads, clock);
+    stack_ = std::move(stack).value();
+  }
+
+  std::int64_t host_pages() const override { return stack_->host_pages(); }
+  std::span<PageStore* const> stores() const override { return stack_->stores(); }
+  std::unique_ptr<TransferLanes> open_lanes(std::int64_t) override {
+    return std::make_unique<SimulatedLanes>(stack_->work(), faulty_.size(), clock_, options_.lanes);
+  }
+
+  // Of the lanes that are opened from now on.
+  void set_lanes(const SimulatedLanes::Options& lanes) { options_.lanes = lanes; }
+  HostPool& host() { return stack_->host(); }
+  FaultyStore& store(std::size_t number) { return *faulty_[number]; }
+
+ private:
+  SimulatedTierOptions options_;
+  FakeClock& clock_;
+  std::vector<FaultyStore*> faulty_;
+  std::unique_ptr<TierStack> stack_;
+};
+
+}  // namespace stemma

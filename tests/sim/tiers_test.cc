@@ -1,0 +1,248 @@
+// Tiers below the device, over the stamp model: what was demoted comes back bit for bit, through
+// host memory, a disk and a remote store, in every layout and page size, under every write policy;
+// what is damaged, lost or late costs time alone. Counters prove that pages came from where the
+// test says.
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "sim/stamp_harness.h"
+
+namespace stemma {
+namespace {
+
+EngineOptions tiered_options(std::int64_t page_size, std::int64_t pool_tokens) {
+  EngineOptions options;
+  options.kv.page_size = page_size;
+  options.kv.pages = pool_tokens / page_size;
+  options.kv.requests_max = 4;
+  options.kv.context_tokens_max = 160;
+  options.kv.tiers.write_policy = WritePolicy::kWriteThrough;
+  options.kv.tiers.load_pages_max = 4;
+  options.scheduler.step_tokens_max = 48;
+  options.scheduler.chunk_tokens_max = 20;
+  options.inbox_max = 64;
+  return options;
+}
+
+SimulatedTierOptions tiers_of(std::int64_t host_pages, std::vector<Tier> stores = {}) {
+  SimulatedTierOptions tiers;
+  tiers.host_pages = host_pages;
+  tiers.stores = std::move(stores);
+  return tiers;
+}
+
+// Runs one request to its end; what it cost.
+RequestStats answer(StampHarness& harness, std::uint64_t seed, std::int64_t tokens) {
+  const RequestId id = harness.submit(some_tokens(seed, tokens), 4);
+  harness.run();
+  harness.expect_closed_form();
+  return harness.outcome(id).stats;
+}
+
+// Steps until copies in flight have ended.
+void settle(StampHarness& harness) {
+  for (int i = 0; i < 1000; ++i) {
+    harness.clock().advance_us(1000);
+    harness.engine().step();
+  }
+}
+
+using Case = std::tuple<std::int64_t, KvLayout, KvLayout>;
+class EveryLayout : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EveryLayout, WhatWasEvictedComesBackFromHostMemory) {
+  const auto& [page_size, device_layout, host_layout] = GetParam();
+  const EngineOptions options = tiered_options(page_size, 192);
+  SimulatedTierOptions tiers = tiers_of(1024 / page_size);
+  tiers.host_layout = host_layout;
+  StampHarness harness(options, device_layout, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  for (std::uint64_t other = 2; other < 5; ++other) answer(harness, other, 150);
+  EXPECT_GT(harness.engine().totals().evicted_pages, 0);
+  const RequestStats stats = answer(harness, 1, 130);
+  EXPECT_GE(stats.brought.host, 129 / page_size * page_size - 192 + 150);
+  EXPECT_GT(stats.brought.host, 0);
+  EXPECT_EQ(stats.cached_tokens, 129 / page_size * page_size);
+  EXPECT_EQ(stats.computed_tokens, 130 - stats.cached_tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PageSizesAndLayouts, EveryLayout,
+    ::testing::Combine(::testing::Values(1, 3, 16),
+                       ::testing::Values(KvLayout::kLayerFirst, KvLayout::kPageFirst),
+                       ::testing::Values(KvLayout::kLayerFirst, KvLayout::kPageFirst)));
+
+class EveryStore : public ::testing::TestWithParam<Tier> {};
+
+TEST_P(EveryStore, WhatWasStoredIsFoundAfterARestart) {
+  const Tier tier = GetParam();
+  SimulatedTierOptions tiers = tiers_of(64, {tier});
+  tiers.faults.lookup_is_local = tier == Tier::kDisk;
+  StampHarness harness(tiered_options(4, 320), KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  harness.restart();
+  const RequestStats stats = answer(harness, 1, 130);
+  EXPECT_EQ(stats.cached_tokens, 128);
+  EXPECT_EQ(tier == Tier::kDisk ? stats.brought.disk : stats.brought.remote, 128);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, EveryStore, ::testing::Values(Tier::kDisk, Tier::kRemote));
+
+TEST(Tiers, WriteThroughSelectiveCopiesWhatWasUsedTwice) {
+  EngineOptions options = tiered_options(4, 320);
+  options.kv.tiers.write_policy = WritePolicy::kWriteThroughSelective;
+  const SimulatedTierOptions tiers = tiers_of(64);
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 0) << "its own chunks are no use";
+  answer(harness, 1, 130);
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 32);
+  answer(harness, 1, 130);
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 32) << "once is enough";
+}
+
+TEST(Tiers, WriteBackCopiesAheadOfEviction) {
+  EngineOptions options = tiered_options(4, 320);
+  options.kv.tiers.write_policy = WritePolicy::kWriteBack;
+  options.kv.tiers.demote_ahead_pages = 60;
+  const SimulatedTierOptions tiers = tiers_of(400);
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 6; ++seed) {
+    answer(harness, seed, 130);
+    settle(harness);
+  }
+  EXPECT_GT(harness.engine().totals().evicted_pages, 0);
+  const RequestStats stats = answer(harness, 1, 130);
+  EXPECT_EQ(stats.cached_tokens, 128) << "nothing was lost";
+  EXPECT_GT(stats.brought.host, 0);
+}
+
+TEST(Tiers, AShortHostPoolEvictsItsColdestAndCountsWhatItCannotTake) {
+  const SimulatedTierOptions tiers = tiers_of(40);
+  StampHarness harness(tiered_options(4, 160), KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 5; ++seed) {
+    answer(harness, seed, 130);
+    settle(harness);
+  }
+  EXPECT_EQ(answer(harness, 4, 130).cached_tokens, 128);
+  EXPECT_EQ(answer(harness, 1, 130).brought.host, 0) << "the coldest went";
+}
+
+TEST(Tiers, RequestsOfOneTextShareAPromotion) {
+  const SimulatedTierOptions tiers = tiers_of(64, {Tier::kDisk});
+  StampHarness harness(tiered_options(4, 640), KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  harness.restart();
+  for (int i = 0; i < 3; ++i) harness.submit(some_tokens(1, 130), 4);
+  harness.run();
+  harness.expect_closed_form();
+  EXPECT_EQ(harness.metric("stemma_disk_loaded_pages_total"), 32);
+  EXPECT_EQ(harness.metric("stemma_promotions_total"), 1);
+}
+
+TEST(Tiers, ABitThatFlipsInHostMemoryIsNeverServed) {
+  const SimulatedTierOptions tiers = tiers_of(64);
+  StampHarness harness(tiered_options(4, 160), KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  for (std::int32_t page = 0; page < 64; ++page) {
+    harness.tiers().host().layer_image(PageId(page), 1)[5] ^= std::byte{16};
+  }
+  answer(harness, 2, 150);
+  answer(harness, 1, 130);
+  EXPECT_GT(harness.metric("stemma_host_corrupt_pages_total"), 0);
+  EXPECT_EQ(harness.metric("stemma_host_loaded_pages_total"), 0);
+  EXPECT_GT(harness.metric("stemma_quarantined_subtrees_total"), 0);
+}
+
+class EveryFault : public ::testing::TestWithParam<FaultyStore::Faults> {};
+
+TEST_P(EveryFault, CostsTimeNeverCorrectness) {
+  for (std::uint64_t seed = 1; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    SimulatedTierOptions tiers = tiers_of(48, {Tier::kDisk, Tier::kRemote});
+    tiers.faults = GetParam();
+    tiers.lanes.seed = seed;
+    StampHarness harness(tiered_options(4, 320), KvLayout::kLayerFirst, &tiers);
+    for (int round = 0; round < 4; ++round) {
+      for (std::uint64_t text = 1; text < 5; ++text) harness.submit(some_tokens(text, 130), 4);
+      harness.run();
+      harness.expect_closed_form();
+      settle(harness);
+      harness.restart();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, EveryFault,
+    ::testing::Values(FaultyStore::Faults{.read_fails = 30}, FaultyStore::Faults{.read_misses = 30},
+                      FaultyStore::Faults{.read_flips = 30},
+                      FaultyStore::Faults{.read_others = 30, .lookup_is_local = false},
+                      FaultyStore::Faults{.write_fails = 30, .write_refuses = 20},
+                      FaultyStore::Faults{.lookup_fails = 50, .lookup_is_local = false}));
+
+TEST(Tiers, DamagedPagesAreRemovedAndStoredAgain) {
+  SimulatedTierOptions tiers = tiers_of(64, {Tier::kDisk});
+  StampHarness harness(tiered_options(4, 320), KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  harness.restart();
+  harness.tiers().store(0).set_faults({.read_flips = 100});
+  // A flip in the zeros between a frame's parts is of no consequence; all others are found.
+  answer(harness, 1, 130);
+  const std::int64_t corrupt = harness.metric("stemma_disk_corrupt_pages_total");
+  EXPECT_GT(corrupt, 0);
+  harness.tiers().store(0).set_faults({});
+  settle(harness);
+  harness.restart();
+  EXPECT_EQ(answer(harness, 1, 130).brought.disk, 128) << "what was removed was stored again";
+  EXPECT_EQ(harness.metric("stemma_disk_corrupt_pages_total"), 0);
+}
+
+TEST(Tiers, AHungStoreCostsTheWaitAtMost) {
+  SimulatedTierOptions tiers = tiers_of(64, {Tier::kDisk});
+  EngineOptions options = tiered_options(4, 320);
+  options.kv.tiers.store_deadline_us = 3'600'000'000;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  SimulatedTierOptions hanging = tiers;
+  hanging.lanes.hang_percent = 100;
+  harness.tiers().set_lanes(hanging.lanes);
+  harness.restart();
+  const RequestStats stats = answer(harness, 1, 130);
+  EXPECT_LE(stats.ttft_us, options.kv.tiers.load_wait_us + 1000);
+  EXPECT_EQ(stats.brought.disk, 0);
+}
+
+// Cancelled at every step of its life, loads included: pages come back, each once.
+TEST(Tiers, CancelAtEveryStepOfALoad) {
+  for (std::int64_t cancel_step = 0; cancel_step < 60; ++cancel_step) {
+    SCOPED_TRACE(cancel_step);
+    const SimulatedTierOptions tiers = tiers_of(64, {Tier::kDisk});
+    StampHarness harness(tiered_options(4, 320), KvLayout::kLayerFirst, &tiers);
+    answer(harness, 1, 130);
+    settle(harness);
+    harness.restart();
+    const RequestId id = harness.submit(some_tokens(1, 130), 4);
+    for (std::int64_t step = 0; step < cancel_step && harness.step(); ++step) {
+    }
+    EXPECT_TRUE(harness.engine().cancel(id).ok());
+    harness.run();
+    settle(harness);
+    EXPECT_EQ(harness.engine().audit(), std::nullopt);
+    EXPECT_EQ(harness.engine().kv().usage().locked_tokens, 0);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace stemma
