@@ -15,20 +15,8 @@ namespace stemma {
 
 namespace {
 
-// Of the capacity: half of it less, as much again, three times as much.
-constexpr double kRoomChanges[] = {-0.5, 1, 3};
-constexpr std::int64_t kTimesWatched = 4;
-
-std::vector<RoomChange> room_changes(std::int64_t capacity_pages, std::int64_t page_bytes) {
-  std::vector<RoomChange> changes;
-  for (const double share : kRoomChanges) {
-    const auto extra_pages = std::llround(share * static_cast<double>(capacity_pages));
-    changes.push_back({.tier = "device",
-                       .capacity_pages = capacity_pages,
-                       .page_bytes = page_bytes,
-                       .extra_bytes = extra_pages * page_bytes});
-  }
-  return changes;
+RoomChange room_now(const InspectFlags& flags, std::int64_t page_bytes) {
+  return {.tier = "device", .capacity_pages = flags.capacity_pages, .page_bytes = page_bytes};
 }
 
 }  // namespace
@@ -115,7 +103,7 @@ void InspectCommand::print(const GhostPanel& ghosts) const {
   std::cout << fmt::format("{} requests, {} pages of {}, {}: {:.1f}% of pages hit\n", requests_,
                            flags_.capacity_pages, format_bytes(page_bytes_), flags_.policy,
                            100 * now);
-  for (const RoomChange& change : room_changes(flags_.capacity_pages, page_bytes_)) {
+  for (const RoomChange& change : advised_room_changes(room_now(flags_, page_bytes_))) {
     std::cout << describe_room_change(ghosts.curve(), change)
               << (flags_.policy == "lru" ? "\n" : " with lru\n");
   }
@@ -133,7 +121,7 @@ void InspectCommand::print_json(const GhostPanel& ghosts) const {
   out["capacity_pages"] = flags_.capacity_pages;
   out["hit_rate"] = ghosts.try_hit_rate(flags_.policy, flags_.capacity_pages).value_or(0);
   out["lru"] = nlohmann::ordered_json::array();
-  for (const RoomChange& change : room_changes(flags_.capacity_pages, page_bytes_)) {
+  for (const RoomChange& change : advised_room_changes(room_now(flags_, page_bytes_))) {
     const std::int64_t pages = flags_.capacity_pages + change.extra_bytes / page_bytes_;
     out["lru"].push_back({{"capacity_pages", pages}, {"hit_rate", ghosts.curve().hit_rate(pages)}});
   }

@@ -11,7 +11,6 @@ namespace stemma {
 namespace {
 
 constexpr std::string_view kOtherPolicy = "slru";
-constexpr std::int64_t kTimesWatched = 4;
 constexpr std::int64_t kFadeEveryUs = 60'000'000;
 constexpr double kFadeShare = 0.98;
 
@@ -77,11 +76,9 @@ std::vector<std::string> EngineGhosts::advice() const {
   std::vector<std::string> lines;
   const GhostCurve& curve = panel_->curve();
   if (curve.lookup_pages() == 0) return lines;
-  for (const std::int64_t extra_pages : {-kv_.pages / 2, kv_.pages, 3 * kv_.pages}) {
-    lines.push_back(describe_room_change(curve, {.tier = "device",
-                                                 .capacity_pages = kv_.pages,
-                                                 .page_bytes = page_bytes_,
-                                                 .extra_bytes = extra_pages * page_bytes_}));
+  const RoomChange now = {.tier = "device", .capacity_pages = kv_.pages, .page_bytes = page_bytes_};
+  for (const RoomChange& change : advised_room_changes(now)) {
+    lines.push_back(describe_room_change(curve, change));
   }
   const std::optional<double> other = panel_->try_hit_rate(kOtherPolicy, kv_.pages);
   if (kv_.eviction == "lru" && other.has_value()) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -29,6 +28,15 @@ std::string signed_points(double points) {
 }
 
 }  // namespace
+
+std::array<RoomChange, 3> advised_room_changes(const RoomChange& now) {
+  const std::int64_t pages = now.capacity_pages;
+  std::array<RoomChange, 3> changes = {now, now, now};
+  changes[0].extra_bytes = (pages / 2 - pages) * now.page_bytes;
+  changes[1].extra_bytes = pages * now.page_bytes;
+  changes[2].extra_bytes = (kTimesWatched - 1) * pages * now.page_bytes;
+  return changes;
+}
 
 std::optional<double> try_points_of(const GhostCurve& curve, const RoomChange& change) {
   STEMMA_CHECK(change.page_bytes >= 1, "a page has bytes");

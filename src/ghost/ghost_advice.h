@@ -6,6 +6,7 @@
 // Not here:   where sentences are shown (cli/, server/).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,13 @@ struct RoomChange {
   std::int64_t page_bytes = 0;      // of keys and values; >= 1
   std::int64_t extra_bytes = 0;     // negative: less room
 };
+
+// The changes that advice is about: half of the room less, as much again, and three times as much.
+// `now` is the room as it is: its extra_bytes are not looked at.
+std::array<RoomChange, 3> advised_room_changes(const RoomChange& now);
+
+// What a curve has to watch for them, as a multiple of the present capacity.
+inline constexpr std::int64_t kTimesWatched = 4;
 
 // Percentage points of hit rate that the change is worth; nullopt where it leads beyond what is
 // watched. REQUIRES: page_bytes >= 1.

@@ -38,6 +38,18 @@ TEST(GhostAdvice, SaysWhenRoomIsWorthNothing) {
   EXPECT_EQ(describe_room_change(stairs(), device(4, kGib)), "device +1 GiB: +0.0 points");
 }
 
+TEST(GhostAdvice, AsksForHalfTwiceAndFourTimesTheRoom) {
+  const RoomChange now = device(3, 0);
+  std::vector<std::int64_t> capacities;
+  for (const RoomChange& change : advised_room_changes(now)) {
+    EXPECT_EQ(change.tier, now.tier);
+    EXPECT_EQ(change.capacity_pages, 3);
+    capacities.push_back(3 + change.extra_bytes / kPageBytes);
+  }
+  EXPECT_EQ(capacities, (std::vector<std::int64_t>{1, 6, 12}));
+  EXPECT_LE(capacities.back(), kTimesWatched * 3);
+}
+
 TEST(GhostAdvice, SaysWhenItDoesNotKnow) {
   EXPECT_EQ(describe_room_change(stairs(), device(4, 64 * kGib)), "device +64 GiB: not watched");
   EXPECT_EQ(try_points_of(stairs(), device(9, -kGib)), std::nullopt);
