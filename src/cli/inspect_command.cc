@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/ghost_rate.h"
 #include "cli/sizes.h"
 #include "ghost/ghost_advice.h"
 #include "replay/replayer.h"
@@ -51,17 +52,14 @@ Status InspectCommand::check_flags() {
   if (page_bytes_ < 1) {
     return Error{ErrorCode::kInvalidArgument, "--page-bytes must be at least 1"};
   }
-  if (!(flags_.ghost_rate > 0 && flags_.ghost_rate <= 1)) {
-    return Error{ErrorCode::kInvalidArgument, "--ghost-rate must be above 0 and at most 1"};
-  }
-  return {};
+  return check_ghost_rate(flags_.ghost_rate);
 }
 
 Status InspectCommand::run() {
   STEMMA_RETURN_IF_ERROR(check_flags());
   GhostPanelOptions options;
   options.curve.capacity_pages_max = kTimesWatched * flags_.capacity_pages;
-  options.curve.pages_per_sample = std::llround(1 / flags_.ghost_rate);
+  options.curve.pages_per_sample = pages_per_sample_of(flags_.ghost_rate);
   options.policies = flags_.other_policies;
   options.policies.push_back(flags_.policy);
   options.capacities = {flags_.capacity_pages};

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "cli/ghost_rate.h"
 #include "cli/replay_output.h"
 #include "cli/replay_pages.h"
 #include "cli/replay_timed.h"
@@ -96,8 +97,8 @@ Status ReplayCommand::check_flags() const {
   if (flags_.timed() && ghost_option_->count() > 0) {
     return Error{ErrorCode::kInvalidArgument, "--ghost-rate is for --mode blocks"};
   }
-  if (ghost_option_->count() > 0 && !(flags_.ghost_rate > 0 && flags_.ghost_rate <= 1)) {
-    return Error{ErrorCode::kInvalidArgument, "--ghost-rate must be above 0 and at most 1"};
+  if (ghost_option_->count() > 0) {
+    STEMMA_RETURN_IF_ERROR(check_ghost_rate(flags_.ghost_rate));
   }
   if (!(flags_.time_scale > 0) || !std::isfinite(flags_.time_scale)) {
     return Error{ErrorCode::kInvalidArgument, "--time-scale must be greater than 0"};

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <iostream>
 #include <set>
 #include <utility>
 
+#include "cli/ghost_rate.h"
 #include "cli/replay_progress.h"
 #include "replay/replay_json.h"
 
@@ -63,7 +63,7 @@ Status PagesReplay::open_lanes() {
 Status PagesReplay::open_ghosts() {
   if (flags_.ghost_rate == 0) return {};
   GhostPanelOptions options;
-  options.curve.pages_per_sample = std::llround(1 / flags_.ghost_rate);
+  options.curve.pages_per_sample = pages_per_sample_of(flags_.ghost_rate);
   std::set<std::string> policies;
   std::set<std::int64_t> capacities;
   for (const Lane& lane : lanes_) {
