@@ -125,15 +125,14 @@ Status ReplayCommand::run() {
 
 Status ReplayCommand::replay(std::int64_t& skipped_lines) {
   STEMMA_ASSIGN_OR_RETURN(const TraceSource source, TraceSource::open(flags_.traces));
-  flags_.source_or_null = &source;
   // The trace is opened first: one that cannot be read is no reason to write files.
-  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_));
+  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_, source));
   STEMMA_ASSIGN_OR_RETURN(ReplayOutput output, ReplayOutput::open(flags_));
   if (flags_.timed()) {
-    STEMMA_RETURN_IF_ERROR(run_timed_replays(flags_, output, skipped_lines));
+    STEMMA_RETURN_IF_ERROR(run_timed_replays(flags_, source, output, skipped_lines));
   } else {
     PagesReplay pages(flags_, output);
-    STEMMA_RETURN_IF_ERROR(pages.run(trace));
+    STEMMA_RETURN_IF_ERROR(pages.run(source, trace));
     skipped_lines = trace.skipped_lines();
   }
   return output.finish();

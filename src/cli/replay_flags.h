@@ -1,7 +1,7 @@
 // ReplayFlags: what was typed after `stemma replay`.
 //
 // Thread:     main.
-// Memory:     a few words; the source is its owner's.
+// Memory:     a few words.
 // Cost:       none.
 // Not here:   parsing the command line (replay_command), the caches meant (replay_lanes).
 #pragma once
@@ -16,7 +16,6 @@ namespace stemma {
 
 struct ReplayFlags {
   TraceFlags traces;
-  const TraceSource* source_or_null = nullptr;  // of the traces, once they were opened
   std::vector<std::string> capacities = {"unlimited"};
   std::vector<std::string> policies = {"lru"};
   std::string mode = "blocks";  // or "timed"

@@ -12,8 +12,8 @@ namespace stemma {
 namespace {
 
 // Pages of all requests, none shared; with their outputs in the mode that has them.
-Result<std::int64_t> count_pages(const ReplayFlags& flags) {
-  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags));
+Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& source) {
+  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags, source));
   TraceRequest request;
   std::int64_t pages = 0;
   for (;;) {
@@ -57,7 +57,8 @@ std::string ReplayLane::title() const {
   return policy + ", " + capacity_text() + (unlimited ? "" : " pages");
 }
 
-Result<std::vector<ReplayLane>> make_replay_lanes(const ReplayFlags& flags) {
+Result<std::vector<ReplayLane>> make_replay_lanes(const ReplayFlags& flags,
+                                                  const TraceSource& source) {
   std::vector<ReplayLane> lanes;
   std::optional<std::int64_t> pages_in_trace;  // once it is asked for
   for (const std::string& policy : flags.policies) {
@@ -67,7 +68,7 @@ Result<std::vector<ReplayLane>> make_replay_lanes(const ReplayFlags& flags) {
       lane.unlimited = capacity == "unlimited";
       if (lane.unlimited) {
         if (!pages_in_trace.has_value()) {
-          STEMMA_ASSIGN_OR_RETURN(pages_in_trace, count_pages(flags));
+          STEMMA_ASSIGN_OR_RETURN(pages_in_trace, count_pages(flags, source));
         }
         lane.capacity_pages = *pages_in_trace;
       } else {

@@ -29,7 +29,9 @@ struct ReplayLane {
 };
 
 // Policies in the order typed, the capacities of each in theirs. An unlimited cache has as many
-// pages as the whole trace can ever need. An error names the flag, or the trace's line.
-Result<std::vector<ReplayLane>> make_replay_lanes(const ReplayFlags& flags);
+// pages as the whole trace can ever need, which is read from `source`. An error names the flag, or
+// the trace's line.
+Result<std::vector<ReplayLane>> make_replay_lanes(const ReplayFlags& flags,
+                                                  const TraceSource& source);
 
 }  // namespace stemma

@@ -28,8 +28,8 @@ ReplayReport difference(const ReplayReport& now, const ReplayReport& before) {
 PagesReplay::PagesReplay(const ReplayFlags& flags, ReplayOutput& output)
     : flags_(flags), output_(output) {}
 
-Status PagesReplay::run(ReplayTrace& trace) {
-  STEMMA_RETURN_IF_ERROR(open_lanes());
+Status PagesReplay::run(const TraceSource& source, ReplayTrace& trace) {
+  STEMMA_RETURN_IF_ERROR(open_lanes(source));
   STEMMA_RETURN_IF_ERROR(read_all(trace));
   finish_lanes();
   if (!flags_.json) {
@@ -40,8 +40,8 @@ Status PagesReplay::run(ReplayTrace& trace) {
   return {};
 }
 
-Status PagesReplay::open_lanes() {
-  STEMMA_ASSIGN_OR_RETURN(std::vector<ReplayLane> wanted, make_replay_lanes(flags_));
+Status PagesReplay::open_lanes(const TraceSource& source) {
+  STEMMA_ASSIGN_OR_RETURN(std::vector<ReplayLane> wanted, make_replay_lanes(flags_, source));
   ReplayBounds::Wish wish = ReplayBounds::wish_of(flags_);
   for (ReplayLane& what : wanted) {
     Lane lane = {

@@ -26,8 +26,8 @@ class PagesReplay {
   // Both must outlive this.
   PagesReplay(const ReplayFlags& flags, ReplayOutput& output);
 
-  // Reads the trace, runs the lanes and prints what came out.
-  Status run(ReplayTrace& trace);
+  // Reads the trace, which is of `source`, runs the lanes and prints what came out.
+  Status run(const TraceSource& source, ReplayTrace& trace);
 
  private:
   struct Lane {
@@ -37,7 +37,7 @@ class PagesReplay {
     ReplayReport at_minute_begin;
   };
 
-  Status open_lanes();
+  Status open_lanes(const TraceSource& source);
   Status open_ghosts();
   static bool has_ghost(const Lane& lane);
   // What the lane's ghost says, if it has one.

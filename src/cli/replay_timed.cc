@@ -69,8 +69,8 @@ class TimedLane {
   TimedLane(const ReplayFlags& flags, const ReplayLane& lane, ReplayOutput& output)
       : flags_(flags), lane_(lane), output_(output) {}
 
-  Status run(std::int64_t& skipped_lines) {
-    STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_));
+  Status run(const TraceSource& source, std::int64_t& skipped_lines) {
+    STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_, source));
     page_size_ = trace.page_tokens();
     STEMMA_ASSIGN_OR_RETURN(const TimedReplayOptions options,
                             options_of(flags_, lane_, page_size_));
@@ -178,10 +178,10 @@ void print_header() {
 }
 
 // The trace once more, for those who know it.
-Result<ReplayBounds> read_bounds(const ReplayFlags& flags) {
+Result<ReplayBounds> read_bounds(const ReplayFlags& flags, const TraceSource& source) {
   ReplayBounds bounds(ReplayBounds::wish_of(flags));
   if (!bounds.held()) return bounds;
-  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags));
+  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags, source));
   for (TraceRequest request; bounds.held();) {
     STEMMA_ASSIGN_OR_RETURN(const bool more, trace.next(request));
     if (!more) break;
@@ -193,14 +193,14 @@ Result<ReplayBounds> read_bounds(const ReplayFlags& flags) {
 
 }  // namespace
 
-Status run_timed_replays(const ReplayFlags& flags, ReplayOutput& output,
+Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, ReplayOutput& output,
                          std::int64_t& skipped_lines) {
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags));
-  STEMMA_ASSIGN_OR_RETURN(ReplayBounds bounds, read_bounds(flags));
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags, source));
+  STEMMA_ASSIGN_OR_RETURN(ReplayBounds bounds, read_bounds(flags, source));
   bool first = true;
   for (const ReplayLane& lane : lanes) {
     TimedLane timed(flags, lane, output);
-    STEMMA_RETURN_IF_ERROR(timed.run(skipped_lines));
+    STEMMA_RETURN_IF_ERROR(timed.run(source, skipped_lines));
     if (flags.json) {
       timed.print_json(bounds);
       continue;

@@ -14,9 +14,10 @@
 
 namespace stemma {
 
-// Replays every lane and prints what came out. Adds the wrong lines of one reading that were left
-// out to `skipped_lines`. An error names the flag that is wrong, or the trace's line.
-Status run_timed_replays(const ReplayFlags& flags, ReplayOutput& output,
+// Replays every lane, each a reading of `source`, and prints what came out. Adds the wrong lines of
+// one reading that were left out to `skipped_lines`. An error names the flag that is wrong, or the
+// trace's line.
+Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, ReplayOutput& output,
                          std::int64_t& skipped_lines);
 
 }  // namespace stemma

@@ -4,8 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/check.h"
-
 namespace stemma {
 
 namespace {
@@ -23,9 +21,8 @@ std::int64_t size_bytes_of(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-Result<ReplayTrace> ReplayTrace::open(const ReplayFlags& flags) {
-  STEMMA_CHECK(flags.source_or_null != nullptr, "the traces are opened before they are read");
-  STEMMA_ASSIGN_OR_RETURN(TraceMerge reader, flags.source_or_null->read());
+Result<ReplayTrace> ReplayTrace::open(const ReplayFlags& flags, const TraceSource& source) {
+  STEMMA_ASSIGN_OR_RETURN(TraceMerge reader, source.read());
   ReplayTrace trace(std::move(reader), size_bytes_of(flags.traces.traces));
   STEMMA_ASSIGN_OR_RETURN(const bool more, trace.reader_.next(trace.first_));
   if (!more) return Error{ErrorCode::kInvalidArgument, flags.trace() + ": holds no requests"};

@@ -18,8 +18,8 @@ namespace stemma {
 class ReplayTrace {
  public:
   // Opens it and reads its first request: an error if that is wrong, or if there is none.
-  // REQUIRES: flags.source_or_null, which must outlive it.
-  static Result<ReplayTrace> open(const ReplayFlags& flags);
+  // `source` is of the flags' traces and must outlive it.
+  static Result<ReplayTrace> open(const ReplayFlags& flags, const TraceSource& source);
 
   // The next request, from the first on; false at the end. Errors name file and line.
   Result<bool> next(TraceRequest& request);
