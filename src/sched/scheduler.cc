@@ -268,8 +268,7 @@ void Scheduler::let_promotion_go(Request& request) {
 }
 
 void Scheduler::preempt(Request& request) {
-  const auto tokens = static_cast<std::size_t>(publishable_tokens(request));
-  kv_.commit(request.sequence, request.computed().first(tokens));
+  publish(request);
   request.sequence.reset();  // no end that the eviction policy should learn from
   let_promotion_go(request);
   request.looked_below = false;
@@ -282,6 +281,11 @@ void Scheduler::preempt(Request& request) {
   request.probed = false;
   request.wanted_turn = -1;
   queue_changed_ = true;
+}
+
+void Scheduler::publish(Request& request) {
+  const auto tokens = static_cast<std::size_t>(publishable_tokens(request));
+  kv_.commit(request.sequence, request.computed().first(tokens));
 }
 
 std::int64_t Scheduler::publishable_tokens(const Request& request) const {
@@ -306,8 +310,7 @@ void Scheduler::complete_step() {
     const std::int64_t unpublished =
         request->computed_tokens - request->sequence.published_tokens();
     if (request->state() == RequestState::kPrefilling || unpublished >= kCommitEveryTokens) {
-      const auto tokens = static_cast<std::size_t>(publishable_tokens(*request));
-      kv_.commit(request->sequence, request->computed().first(tokens));
+      publish(*request);
     }
     if (request->state() == RequestState::kPrefilling && request->remaining_tokens() == 0) {
       request->become(RequestState::kRunning);

@@ -98,6 +98,8 @@ class Scheduler {
   void preempt(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void prefetch_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
   void let_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  // Commits what may be shared of what is computed.
+  void publish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Of what is computed.
   std::int64_t publishable_tokens(const Request& request) const;
   void enter_flight(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
