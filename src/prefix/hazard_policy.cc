@@ -30,7 +30,7 @@ std::int8_t bias_of(const RequestEnd& end) noexcept {
 
 }  // namespace
 
-HazardPolicy::HazardPolicy(const Options& options)
+HazardPolicy::HazardPolicy(const PagePolicyOptions& options)
     : clock_(*options.clock),
       page_size_(options.page_size),
       pages_(options.pages),

@@ -40,16 +40,10 @@ namespace stemma {
 
 class HazardPolicy final : public PagePolicy {
  public:
-  struct Options {
-    std::int64_t pages = 0;
-    std::int64_t nodes_max = 0;
-    std::int64_t page_size = 1;
-    const Clock* clock = nullptr;  // outlives the policy
-  };
   static constexpr std::int64_t kGhostsPerPage = 8;
 
   // REQUIRES: options.clock; 0 <= pages < 2^27 − 1.
-  explicit HazardPolicy(const Options& options);
+  explicit HazardPolicy(const PagePolicyOptions& options);
 
   void published(const Published& what) override;
   void completed(std::span<const PageId> path, const RequestEnd& end) override;

@@ -14,11 +14,20 @@
 #include <span>
 #include <string>
 
+#include "base/clock.h"
 #include "prefix/radix_node.h"
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
 
 namespace stemma {
+
+// The cache that a policy is for.
+struct PagePolicyOptions {
+  std::int64_t pages = 0;
+  std::int64_t nodes_max = 0;
+  std::int64_t page_size = 1;    // in tokens
+  const Clock* clock = nullptr;  // outlives the policy; for those that go by time
+};
 
 class PagePolicy {
  public:

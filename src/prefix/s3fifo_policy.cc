@@ -9,7 +9,7 @@
 
 namespace stemma {
 
-S3FifoPolicy::S3FifoPolicy(const Options& options)
+S3FifoPolicy::S3FifoPolicy(const PagePolicyOptions& options)
     : capacity_(options.pages),
       page_size_(static_cast<std::size_t>(options.page_size)),
       ghosts_(std::max<std::int64_t>(options.pages - options.pages / kPagesPerSmallPage, 1)),

@@ -35,16 +35,11 @@ namespace stemma {
 
 class S3FifoPolicy final : public PagePolicy {
  public:
-  struct Options {
-    std::int64_t pages = 0;
-    std::int64_t nodes_max = 0;
-    std::int64_t page_size = 1;
-  };
   static constexpr std::int64_t kPagesPerSmallPage = 10;
   static constexpr std::uint8_t kUsesMax = 3;
 
   // REQUIRES: 0 <= pages < 2^30.
-  explicit S3FifoPolicy(const Options& options);
+  explicit S3FifoPolicy(const PagePolicyOptions& options);
 
   void published(const Published& what) override;
   void completed(std::span<const PageId> path, const RequestEnd& end) override;

@@ -7,7 +7,7 @@
 
 namespace stemma {
 
-TlruPolicy::TlruPolicy(const Options& options)
+TlruPolicy::TlruPolicy(const PagePolicyOptions& options)
     : page_size_(options.page_size),
       pages_(static_cast<std::size_t>(options.pages)),
       index_(options.nodes_max),

@@ -32,16 +32,11 @@ namespace stemma {
 
 class TlruPolicy final : public PagePolicy {
  public:
-  struct Options {
-    std::int64_t pages = 0;
-    std::int64_t nodes_max = 0;
-    std::int64_t page_size = 1;
-  };
   static constexpr std::int64_t kComputedTokensMax = 8'192;  // xi
   static constexpr std::int64_t kNextTurnTokens = 1'024;     // Q
 
   // REQUIRES: 0 <= pages < 2^31.
-  explicit TlruPolicy(const Options& options);
+  explicit TlruPolicy(const PagePolicyOptions& options);
 
   void published(const Published& what) override;
   void completed(std::span<const PageId> path, const RequestEnd& end) override;
