@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -94,6 +95,8 @@ class FakeRedis {
       }
       if (entries[1].revents != 0) {
         open.push_back({::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), ""});
+        const int on = 1;
+        ::setsockopt(open.back().descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         ++connections_;
       }
     }

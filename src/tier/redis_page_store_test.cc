@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <thread>
@@ -259,6 +260,24 @@ TEST_F(RedisPageStoreTest, AServerThatWasKilledIsMissesUntilItIsBack) {
   EXPECT_EQ(write(*store, 0, 4), "dddd");
   EXPECT_EQ(read(*store, 0, 4), "dddd");
   EXPECT_EQ(metric(*store, "open_breakers"), 0);
+}
+
+TEST_F(RedisPageStoreTest, AServerKilledDuringALoadIsRightPagesThenNone) {
+  const auto store = open();
+  frame_bytes_ = 1'000'000;
+  ASSERT_EQ(write(*store, 0, 40), std::string(40, 'd'));
+  std::atomic<std::int64_t> loads = 0;
+  std::jthread reader([&] {
+    std::string letters(40, 'd');
+    while (letters == std::string(40, 'd')) {
+      letters = read(*store, 0, 40);  // compares what is read
+      ++loads;
+      loads.notify_one();
+    }
+    EXPECT_EQ(letters.find_first_not_of('f', letters.find('f')), std::string::npos) << letters;
+  });
+  loads.wait(0);
+  server_->process().kill();
 }
 
 TEST_F(RedisPageStoreTest, AServerThatStopsAnsweringCostsOneDeadline) {
