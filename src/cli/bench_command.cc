@@ -14,6 +14,7 @@
 #include "ghost/ghost_bench.h"
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
+#include "tier/redis_bench.h"
 
 namespace stemma {
 
@@ -26,7 +27,7 @@ struct Bench {
   Lines (*run)();
 };
 
-constexpr std::array<Bench, 7> kBenches = {{
+constexpr std::array<Bench, 8> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
@@ -34,6 +35,7 @@ constexpr std::array<Bench, 7> kBenches = {{
     {"store", [] { return Lines(bench_store()); }},
     {"attention", [] { return Lines(bench_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
+    {"tier", [] { return bench_redis(); }},
 }};
 
 void print_json(const BenchLine& line) {
