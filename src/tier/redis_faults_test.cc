@@ -105,7 +105,7 @@ class ScriptedRedis {
   FakeRedis server_;
 };
 
-TEST_F(RedisFaultsTest, ARepliesCutAtEveryByteThenClosed) {
+TEST_F(RedisFaultsTest, RepliesCutAtEveryByteThenClosed) {
   ScriptedRedis script([this](const Words& command) { return right_reply(command); });
   const auto store = open_store(patient_options(script.server()));
   const std::string whole = right_replies();
