@@ -32,7 +32,9 @@ namespace {
 #define STEMMA_TARGET_512 [[gnu::target("sse4.2,pclmul,avx2,vpclmulqdq,avx512f,avx512vl")]]
 
 constexpr std::size_t kLineBytes = 64;
-constexpr std::size_t kAheadBytes = 2048;  // of reading, asked for in advance
+// How far ahead of reading lines are asked for: in a run of bytes, and at its end in the next one.
+constexpr std::size_t kNearBytes = 2048;
+constexpr std::size_t kFarBytes = 4096;
 
 enum class Writing : std::uint8_t { kNone, kCached, kPastCaches };
 
@@ -85,11 +87,25 @@ STEMMA_TARGET_SSE std::uint32_t state_of(const __m128i* registers, int count) {
   return static_cast<std::uint32_t>(_mm_crc32_u64(_mm_crc32_u64(0, first), second));
 }
 
-// Where the bytes lie that are read kAheadBytes after those at `at`.
-[[gnu::always_inline]] inline const std::byte* ahead_of(const CrcCopy& copy, std::size_t at) {
-  const std::size_t ahead = at + kAheadBytes;
-  if (ahead < copy.from.size()) return copy.from.data() + ahead;
-  return copy.next != nullptr ? copy.next + (ahead - copy.from.size()) : copy.from.data() + at;
+// Asks for lines that are read later than those at `at`. What lies behind these is asked for
+// shortly before, which is enough where the processor's own prefetching has it on its way; the next
+// copy's bytes, which nothing else asks for, go to the second-level cache, which waits for more
+// lines at once than the first.
+template <std::size_t lines>
+[[gnu::always_inline]] inline void ask_ahead(const CrcCopy& copy, std::size_t at) {
+  const std::size_t size_bytes = copy.from.size();
+  const bool goes_on = copy.next == copy.from.data() + size_bytes;
+  const bool scattered = copy.next != nullptr && !goes_on;
+  const std::size_t near = at + kNearBytes;
+  if (goes_on || (near < size_bytes && (near >= kFarBytes || !scattered))) {
+    const std::byte* const wanted = copy.from.data() + near;
+    for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(wanted + i * kLineBytes, 0, 3);
+  }
+  const std::size_t far = std::min(kFarBytes, size_bytes);
+  if (scattered && at + far >= size_bytes) {
+    const std::byte* const wanted = copy.next + (at + far - size_bytes);
+    for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(wanted + i * kLineBytes, 0, 2);
+  }
 }
 
 // --- 512 bits
@@ -124,6 +140,7 @@ STEMMA_TARGET_512 std::uint32_t run_512(const CrcCopy& copy, std::uint32_t state
   constexpr std::size_t kStepBytes = 4 * kLineBytes;
   if (copy.from.size() < kStepBytes) return finish_words(copy, 0, writing, state);
   const __m512i factors = factors_512<kStepBytes>();
+  ask_ahead<4>(copy, 0);
   __m512i a = take_512<writing>(copy, 0);
   __m512i b = take_512<writing>(copy, kLineBytes);
   __m512i c = take_512<writing>(copy, 2 * kLineBytes);
@@ -131,8 +148,7 @@ STEMMA_TARGET_512 std::uint32_t run_512(const CrcCopy& copy, std::uint32_t state
   a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state))));
   std::size_t at = kStepBytes;
   for (; at + kStepBytes <= copy.from.size(); at += kStepBytes) {
-    const std::byte* const ahead = ahead_of(copy, at);
-    for (std::size_t line = 0; line < 4; ++line) __builtin_prefetch(ahead + line * kLineBytes);
+    ask_ahead<4>(copy, at);
     a = fold_512(a, factors, take_512<writing>(copy, at));
     b = fold_512(b, factors, take_512<writing>(copy, at + kLineBytes));
     c = fold_512(c, factors, take_512<writing>(copy, at + 2 * kLineBytes));
@@ -180,6 +196,7 @@ STEMMA_TARGET_256 std::uint32_t run_256(const CrcCopy& copy, std::uint32_t state
   constexpr std::size_t kStepBytes = 4 * kPartBytes;
   if (copy.from.size() < kStepBytes) return finish_words(copy, 0, writing, state);
   const __m256i factors = factors_256<kStepBytes>();
+  ask_ahead<2>(copy, 0);
   __m256i a = take_256<writing>(copy, 0);
   __m256i b = take_256<writing>(copy, kPartBytes);
   __m256i c = take_256<writing>(copy, 2 * kPartBytes);
@@ -187,9 +204,7 @@ STEMMA_TARGET_256 std::uint32_t run_256(const CrcCopy& copy, std::uint32_t state
   a = _mm256_xor_si256(a, _mm256_zextsi128_si256(_mm_cvtsi32_si128(static_cast<int>(state))));
   std::size_t at = kStepBytes;
   for (; at + kStepBytes <= copy.from.size(); at += kStepBytes) {
-    const std::byte* const ahead = ahead_of(copy, at);
-    __builtin_prefetch(ahead);
-    __builtin_prefetch(ahead + kLineBytes);
+    ask_ahead<2>(copy, at);
     a = fold_256(a, factors, take_256<writing>(copy, at));
     b = fold_256(b, factors, take_256<writing>(copy, at + kPartBytes));
     c = fold_256(c, factors, take_256<writing>(copy, at + 2 * kPartBytes));

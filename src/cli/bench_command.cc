@@ -12,6 +12,7 @@
 #include "base/bench_line.h"
 #include "device/gemm_bench.h"
 #include "ghost/ghost_bench.h"
+#include "pool/host_copy_bench.h"
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
 #include "tier/redis_bench.h"
@@ -33,6 +34,7 @@ constexpr std::array<Bench, 8> kBenches = {{
     {"insert", [] { return Lines(bench_insert()); }},
     {"ghost", [] { return Lines(bench_ghost()); }},
     {"store", [] { return Lines(bench_store()); }},
+    {"tier", [] { return bench_host_copies(); }},
     {"attention", [] { return Lines(bench_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
     {"tier", [] { return bench_redis(); }},

@@ -57,10 +57,19 @@ std::size_t next_live(std::span<const PageMove> moves, std::size_t begin) {
 
 }  // namespace
 
-// Counts what a call has copied and asks now and then whether to go on.
+// Counts what a call copies, asks now and then whether to go on, and knows how it writes.
 class HostPool::Gate {
  public:
-  explicit Gate(GoOn go_on) : go_on_(go_on) {}
+  Gate(std::int64_t call_bytes, GoOn go_on)
+      : past_caches_(call_bytes >= kPastCachesBytes), go_on_(go_on) {}
+  // What was written may be seen by others.
+  ~Gate() {
+    if (past_caches_) end_past_caches();
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  bool past_caches() const { return past_caches_; }
 
   // Whether `bytes` more may be copied.
   bool pass(std::int64_t bytes) {
@@ -73,6 +82,7 @@ class HostPool::Gate {
   }
 
  private:
+  bool past_caches_;
   GoOn go_on_;
   std::int64_t since_check_bytes_ = kCheckBytes;  // asks before the first piece too
 };
@@ -120,33 +130,26 @@ void HostPool::backup(const KvPool& device, std::span<PageMove> moves, GoOn go_o
     STEMMA_CHECK(move.from.valid() && move.from.value() < device.shape().pages, "a device page");
     forget(move.to);
   }
-  const auto pages = static_cast<std::int64_t>(moves.size());
-  const bool past_caches = pages * page_bytes() >= kPastCachesBytes;
-  Gate gate(go_on);
+  Gate gate(static_cast<std::int64_t>(moves.size()) * page_bytes(), go_on);
   bool going_on = true;
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const PageId next = moves[std::min(i + 1, moves.size() - 1)].from;
-    const CopyHint after = {.next = device.layer_pieces(0).begin()->of(next),
-                            .past_caches = past_caches};
-    going_on = going_on && backup_page(device, moves[i], after, gate);
+    going_on = going_on && backup_page(device, moves[i], next, gate);
     moves[i].verdict = going_on ? MoveVerdict::kDone : MoveVerdict::kCancelled;
   }
-  if (past_caches) end_past_caches();
 }
 
-bool HostPool::backup_page(const KvPool& device, const PageMove& move, const CopyHint& after,
+bool HostPool::backup_page(const KvPool& device, const PageMove& move, PageId next_page,
                            Gate& gate) {
-  auto pieces = device.layer_pieces(0);
+  PageLayer<const std::byte> from = {device.layer_pieces(0), move.from};
   const std::span<std::uint32_t> sums = sums_of(move.to);
   for (std::int64_t layer = 0; layer < layers(); ++layer) {
     if (!gate.pass(layer_bytes())) return false;
-    const bool last = layer + 1 == layers();
-    const auto next_pieces = last ? pieces : device.layer_pieces(layer + 1);
-    const CopyHint hint = {.next = last ? after.next : next_pieces.begin()->of(move.from),
-                           .past_caches = after.past_caches};
-    sums[static_cast<std::size_t>(layer)] =
-        copy_layer_out(pieces, move.from, layer_begin(move.to, layer), hint);
-    pieces = next_pieces;
+    PageLayer<const std::byte> next = {device.layer_pieces((layer + 1) % layers()), move.from};
+    if (layer + 1 == layers()) next.page = next_page;
+    std::byte* const to = layer_begin(move.to, layer);
+    sums[static_cast<std::size_t>(layer)] = copy_layer_out(from, to, &next, gate.past_caches());
+    from = next;
   }
   memory_.seals.as<Seal>()[move.to.index()] = {.key = move.key, .sealed = true};
   return true;
@@ -163,38 +166,36 @@ void HostPool::promote(KvPool& device, std::span<PageMove> moves, LayerRange lay
     if (begins && !holds(move.from, move.key)) move.verdict = MoveVerdict::kStale;
   }
   const std::int64_t pages = std::count_if(moves.begin(), moves.end(), is_live);
-  CopyHint after;
-  after.past_caches = pages * layers.layers() * layer_bytes() >= kPastCachesBytes;
-  Gate gate(go_on);
+  Gate gate(pages * layers.layers() * layer_bytes(), go_on);
   MoveVerdict verdict = MoveVerdict::kDone;
   for (std::int64_t layer = layers.first; layer < layers.end; ++layer) {
     const std::size_t first = next_live(moves, 0);
     if (first == moves.size()) break;
-    after.next = layer_begin(moves[first].from, std::min(layer + 1, layers.end - 1));
-    if (promote_layer(device, moves, layer, after, gate)) continue;
+    const std::int64_t next = std::min(layer + 1, layers.end - 1);
+    if (promote_layer(device, moves, layer, layer_begin(moves[first].from, next), gate)) continue;
     verdict = MoveVerdict::kCancelled;
     break;
   }
   for (PageMove& move : moves) {
     if (is_live(move)) move.verdict = verdict;
   }
-  if (after.past_caches) end_past_caches();
 }
 
 bool HostPool::promote_layer(KvPool& device, std::span<PageMove> moves, std::int64_t layer,
-                             const CopyHint& after, Gate& gate) const {
-  const auto pieces = device.layer_pieces(layer);
+                             const std::byte* next_layer, Gate& gate) const {
+  PageLayer<std::byte> to = {device.layer_pieces(layer), PageId()};
   std::size_t at = next_live(moves, 0);
   while (at < moves.size()) {
     if (!gate.pass(layer_bytes())) return false;
-    const std::size_t next = next_live(moves, at + 1);
-    CopyHint hint = after;
-    if (next < moves.size()) hint.next = layer_begin(moves[next].from, layer);
     PageMove& move = moves[at];
     const std::uint32_t expected = sums_of(move.from)[static_cast<std::size_t>(layer)];
-    const std::uint32_t sum = copy_layer_in(layer_begin(move.from, layer), pieces, move.to, hint);
+    at = next_live(moves, at + 1);
+    const std::byte* const next =
+        at < moves.size() ? layer_begin(moves[at].from, layer) : next_layer;
+    to.page = move.to;
+    const std::byte* const from = layer_begin(move.from, layer);
+    const std::uint32_t sum = copy_layer_in(from, to, next, gate.past_caches());
     if (sum != expected) move.verdict = MoveVerdict::kCorrupt;
-    at = next;
   }
   return true;
 }

@@ -126,9 +126,9 @@ class HostPool {
 
   void check_device(const KvPool& device) const;
   void check_page(PageId page) const;
-  bool backup_page(const KvPool& device, const PageMove& move, const CopyHint& after, Gate& gate);
+  bool backup_page(const KvPool& device, const PageMove& move, PageId next_page, Gate& gate);
   bool promote_layer(KvPool& device, std::span<PageMove> moves, std::int64_t layer,
-                     const CopyHint& after, Gate& gate) const;
+                     const std::byte* next_layer, Gate& gate) const;
   const std::byte* layer_begin(PageId page, std::int64_t layer) const;
   std::byte* layer_begin(PageId page, std::int64_t layer);
   std::span<std::uint32_t> sums_of(PageId page);

@@ -31,8 +31,9 @@ void copy_page_out(const KvPool& pool, PageId page, LayerRange layers, std::span
   STEMMA_CHECK_EQ(image.size(), bytes_of(layers, layer_bytes));
   STEMMA_CHECK_EQ(sums.size(), static_cast<std::size_t>(layers.layers()));
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const auto pieces = pool.layer_pieces(layers.first + static_cast<std::int64_t>(i));
-    sums[i] = copy_layer_out(pieces, page, image.data() + i * layer_bytes, {});
+    const std::int64_t layer = layers.first + static_cast<std::int64_t>(i);
+    const PageLayer<const std::byte> from = {pool.layer_pieces(layer), page};
+    sums[i] = copy_layer_out(from, image.data() + i * layer_bytes, nullptr, false);
   }
 }
 
@@ -45,39 +46,43 @@ std::optional<std::int64_t> copy_page_in(KvPool& pool, PageId page, LayerRange l
   STEMMA_CHECK_EQ(sums.size(), static_cast<std::size_t>(layers.layers()));
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const std::int64_t layer = layers.first + static_cast<std::int64_t>(i);
-    const auto pieces = pool.layer_pieces(layer);
-    if (copy_layer_in(image.data() + i * layer_bytes, pieces, page, {}) != sums[i]) return layer;
+    const PageLayer<std::byte> to = {pool.layer_pieces(layer), page};
+    const std::uint32_t sum = copy_layer_in(image.data() + i * layer_bytes, to, nullptr, false);
+    if (sum != sums[i]) return layer;
   }
   return std::nullopt;
 }
 
-std::uint32_t copy_layer_out(const LayerPieces<const std::byte>& from, PageId page, std::byte* to,
-                             const CopyHint& hint) {
+// While a piece is copied, the same piece of the next layer is asked for: that is far enough ahead
+// even of small pieces.
+std::uint32_t copy_layer_out(const PageLayer<const std::byte>& from, std::byte* to,
+                             const PageLayer<const std::byte>* next, bool past_caches) {
   std::uint32_t sum = 0;
-  for (const auto* piece = from.begin(); piece != from.end(); ++piece) {
-    const auto* const following = piece + 1;
+  const auto* next_piece = next != nullptr ? next->pieces.begin() : nullptr;
+  for (const auto& piece : from.pieces) {
     CrcCopy copy;
-    copy.from = {piece->of(page), static_cast<std::size_t>(piece->bytes)};
+    copy.from = {piece.of(from.page), static_cast<std::size_t>(piece.bytes)};
     copy.to = to;
-    copy.next = following != from.end() ? following->of(page) : hint.next;
-    copy.past_caches = hint.past_caches;
+    copy.next = next_piece != nullptr ? (next_piece++)->of(next->page) : nullptr;
+    copy.past_caches = past_caches;
     sum = copy_crc32c(copy, sum);
-    to += piece->bytes;
+    to += piece.bytes;
   }
   return sum;
 }
 
-std::uint32_t copy_layer_in(const std::byte* from, const LayerPieces<std::byte>& to, PageId page,
-                            const CopyHint& hint) {
+std::uint32_t copy_layer_in(const std::byte* from, const PageLayer<std::byte>& to,
+                            const std::byte* next, bool past_caches) {
   std::uint32_t sum = 0;
-  for (const auto* piece = to.begin(); piece != to.end(); ++piece) {
+  for (const auto& piece : to.pieces) {
     CrcCopy copy;
-    copy.from = {from, static_cast<std::size_t>(piece->bytes)};
-    copy.to = piece->of(page);
-    copy.next = piece + 1 != to.end() ? from + piece->bytes : hint.next;
-    copy.past_caches = hint.past_caches;
+    copy.from = {from, static_cast<std::size_t>(piece.bytes)};
+    copy.to = piece.of(to.page);
+    copy.next = next;
+    copy.past_caches = past_caches;
     sum = copy_crc32c(copy, sum);
-    from += piece->bytes;
+    from += piece.bytes;
+    if (next != nullptr) next += piece.bytes;
   }
   return sum;
 }

@@ -45,16 +45,19 @@ void copy_page_out(const KvPool& pool, PageId page, LayerRange layers, std::span
                                                        std::span<const std::byte> image,
                                                        std::span<const std::uint32_t> sums);
 
-// What helps one copy in a series of them; see CrcCopy (base/crc32c.h).
-struct CopyHint {
-  const std::byte* next = nullptr;
-  bool past_caches = false;
+// One layer of one page of a pool, to be read or to be written.
+template <typename Byte>
+struct PageLayer {
+  LayerPieces<Byte> pieces;
+  PageId page;
 };
 
-// One layer of one page, to or from layer_bytes bytes. Both return the sum of what was written.
-std::uint32_t copy_layer_out(const LayerPieces<const std::byte>& from, PageId page, std::byte* to,
-                             const CopyHint& hint);
-std::uint32_t copy_layer_in(const std::byte* from, const LayerPieces<std::byte>& to, PageId page,
-                            const CopyHint& hint);
+// One copy of a series: a layer of a page, to or from layer_bytes adjacent bytes. Both return the
+// sum of what was written. `next`, if it is not null, is what the series reads next; past_caches as
+// in CrcCopy (base/crc32c.h).
+std::uint32_t copy_layer_out(const PageLayer<const std::byte>& from, std::byte* to,
+                             const PageLayer<const std::byte>* next, bool past_caches);
+std::uint32_t copy_layer_in(const std::byte* from, const PageLayer<std::byte>& to,
+                            const std::byte* next, bool past_caches);
 
 }  // namespace stemma
