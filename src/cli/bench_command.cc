@@ -34,7 +34,7 @@ constexpr std::array<Bench, 8> kBenches = {{
     {"insert", [] { return Lines(bench_insert()); }},
     {"ghost", [] { return Lines(bench_ghost()); }},
     {"store", [] { return Lines(bench_store()); }},
-    {"tier", [] { return bench_host_copies(); }},
+    {"tier", [] { return bench_host_copies({}); }},
     {"attention", [] { return Lines(bench_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
     {"tier", [] { return bench_redis(); }},

@@ -26,8 +26,6 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kCallBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kPoolBytes = std::int64_t{288} << 20;
-constexpr std::int64_t kMovedBytes = std::int64_t{512} << 20;  // in one case, all samples together
 constexpr int kSumSamples = 51;
 constexpr std::size_t kCachedBytes = 32768;
 constexpr auto kAlways = [] { return true; };
@@ -44,9 +42,8 @@ struct ModelCase {
 };
 
 struct CopyCase {
-  KvLayout layout = KvLayout::kLayerFirst;
   bool promotes = false;
-  int threads = 1;
+  std::int64_t moved_bytes = 0;
 };
 
 // The pools of one model, every page of the device pool in a random page of the host pool.
@@ -63,14 +60,14 @@ struct PlainCopies {
   Buffer to;
 };
 
-KvShape shape_of(const ModelCase& model) {
+KvShape shape_of(const ModelCase& model, std::int64_t pool_bytes) {
   KvShape shape = {.layers = model.layers,
                    .pages = 1,
                    .page_size = 16,
                    .heads = model.heads,
                    .head_dim = model.head_dim,
                    .dtype = DType::kBF16};
-  shape.pages = kPoolBytes / shape.page_bytes();
+  shape.pages = pool_bytes / shape.page_bytes();
   return shape;
 }
 
@@ -193,7 +190,8 @@ BenchLine measure(const CopyCase& copy_case, Stage& stage, PlainCopies& copies,
   const std::size_t call_bytes = call_pages * static_cast<std::size_t>(page_bytes);
   const auto workers = static_cast<std::size_t>(threads.threads());
   const std::size_t turns = stage.down.size() / (call_pages * workers);
-  const std::size_t samples = static_cast<std::size_t>(kMovedBytes) / (call_bytes * workers) + 1;
+  const std::size_t samples =
+      static_cast<std::size_t>(copy_case.moved_bytes) / (call_bytes * workers) + 1;
   std::vector<double> moved;
   std::vector<double> copied;
   std::vector<double> by_pieces;
@@ -213,15 +211,24 @@ BenchLine measure(const CopyCase& copy_case, Stage& stage, PlainCopies& copies,
   return line;
 }
 
-Result<std::vector<BenchLine>> bench_model(const ModelCase& model, PlainCopies& copies,
-                                           ThreadPool& one, ThreadPool& two) {
+// The threads of one line, and of two.
+struct Threads {
+  ThreadPool one{1};
+  ThreadPool two{2};
+};
+
+Result<std::vector<BenchLine>> bench_model(const ModelCase& model,
+                                           const HostCopyBenchOptions& options, PlainCopies& copies,
+                                           Threads& pools) {
+  auto& [one, two] = pools;
   std::vector<BenchLine> lines;
-  const KvShape shape = shape_of(model);
+  const KvShape shape = shape_of(model, options.pool_bytes);
   for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
     STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(shape, layout, one));
     for (ThreadPool* const threads : {&one, &two}) {
+      if (threads->threads() > options.threads_max) continue;
       for (const bool promotes : {false, true}) {
-        const CopyCase copy_case = {layout, promotes, threads->threads()};
+        const CopyCase copy_case = {promotes, options.moved_bytes};
         const double before = threads == &two ? two_core_ratio(two) : 0;
         BenchLine line = measure(copy_case, stage, copies, *threads);
         line.params.insert(line.params.begin(),
@@ -290,18 +297,19 @@ BenchLine bench_summed_copy(PlainCopies& copies, ThreadPool& one) {
 
 }  // namespace
 
-Result<std::vector<BenchLine>> bench_host_copies() {
-  ThreadPool one(1);
-  ThreadPool two(2);
+Result<std::vector<BenchLine>> bench_host_copies(const HostCopyBenchOptions& options) {
+  Threads threads;
   PlainCopies copies;
-  STEMMA_ASSIGN_OR_RETURN(copies.from, Buffer::allocate(static_cast<std::size_t>(kPoolBytes)));
-  STEMMA_ASSIGN_OR_RETURN(copies.to, Buffer::allocate(static_cast<std::size_t>(kPoolBytes)));
-  copies.from.prefault(one);
-  copies.to.prefault(one);
-  std::vector<BenchLine> lines = {bench_cached_sum(copies), bench_summed_copy(copies, one)};
+  const auto bytes = static_cast<std::size_t>(options.pool_bytes);
+  STEMMA_ASSIGN_OR_RETURN(copies.from, Buffer::allocate(bytes));
+  STEMMA_ASSIGN_OR_RETURN(copies.to, Buffer::allocate(bytes));
+  copies.from.prefault(threads.one);
+  copies.to.prefault(threads.one);
+  std::vector<BenchLine> lines = {bench_cached_sum(copies), bench_summed_copy(copies, threads.one)};
   for (const ModelCase& model :
        {ModelCase{"qwen2.5-0.5b", 24, 2, 64}, ModelCase{"8-heads-of-128", 32, 8, 128}}) {
-    STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> some, bench_model(model, copies, one, two));
+    STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> some,
+                            bench_model(model, options, copies, threads));
     std::move(some.begin(), some.end(), std::back_inserter(lines));
   }
   return lines;
