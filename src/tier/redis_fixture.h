@@ -132,6 +132,8 @@ class RedisFixture : public ::testing::Test {
         return 'm';
       case PageVerdict::kRefused:
         return 'r';
+      case PageVerdict::kCorrupt:
+        return 'c';
       case PageVerdict::kFailed:
         return 'f';
     }

@@ -48,7 +48,7 @@ class RedisPageStore::LaneUse {
  public:
   explicit LaneUse(Lane& lane) : lane_(lane) {
     STEMMA_CHECK(!lane.busy.test_and_set(std::memory_order_acquire),
-                 "one thread at a time reads or looks up, one writes or removes");
+                 "one thread at a time reads, looks up or removes, one writes");
   }
   ~LaneUse() { lane_.busy.clear(std::memory_order_release); }
   LaneUse(const LaneUse&) = delete;
@@ -221,7 +221,7 @@ void RedisPageStore::write(std::span<PageWrite> writes, std::int64_t deadline_us
 }
 
 void RedisPageStore::remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) {
-  const LaneUse use(writer_);
+  const LaneUse use(reader_);
   std::vector<std::string> names;
   std::vector<WrongValue> values;
   names.reserve(removals.size());
@@ -229,11 +229,11 @@ void RedisPageStore::remove(std::span<const PageRemoval> removals, std::int64_t 
     names.push_back(value_name(removal.key.bytes));
     // What was read had the right tag, so the tag can be made again.
     const FrameTag tag =
-        writer_.seal ? writer_.seal->tag_of(removal.key, removal.frame) : FrameTag();
-    const auto tail = std::span<const std::byte>(tag).first(writer_.seal ? tag.size() : 0);
+        reader_.seal ? reader_.seal->tag_of(removal.key, removal.frame) : FrameTag();
+    const auto tail = std::span<const std::byte>(tag).first(reader_.seal ? tag.size() : 0);
     values.push_back({names.back(), true, sha1_hex(removal.frame, tail)});
   }
-  remove_values(writer_, values, limited(deadline_us));
+  remove_values(reader_, values, limited(deadline_us));
 }
 
 void RedisPageStore::remove_values(Lane& lane, std::span<const WrongValue> values,

@@ -13,9 +13,10 @@
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
 // server keeps later calls from waiting. The servers are not asked anything before the first call.
 //
-// Thread:     two lanes with connections of their own. read and lookup belong to one of them and
-//             are never called at once; write and remove belong to the other, likewise. The two
-//             may run at once. describe, usage and visit_metrics from any thread.
+// Thread:     two lanes with connections of their own. read, lookup and remove belong to one of
+// them
+//             and are never called at once; write belongs to the other, likewise. The two may run
+//             at once. describe, usage and visit_metrics from any thread.
 //             Invariants: I7, I8, I9, I10 (docs/INVARIANTS.md).
 // Memory:     16 KiB and one descriptor a lane and server; names and replies during a call; what is
 //             to be described, bounded. A page goes from the socket into its frame.
