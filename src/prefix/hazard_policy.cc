@@ -65,40 +65,59 @@ void HazardPolicy::published(const Published& what) {
   }
 }
 
-void HazardPolicy::completed(std::span<const PageId> path, const RequestEnd& end) {
-  if (path.empty()) return;
+void HazardPolicy::completed(std::span<const PageId> path, const PathPlaces& places,
+                             const RequestEnd& end) {
+  if (places.text_pages == 0) return;
   advance_time();
   ++requests_;
-  const Ending ending = look_at(path, end);
+  const Ending ending = look_at(path, places, end);
   leave_classes(path, ending);
   enter_classes(path, ending);
-  if (requests_ % LruDuel::kRequestsPerRound == 0) duel_.end_round();
+  // A round has the pages of so many requests: where a cache has a sample of them, rounds are as
+  // many times longer, for few pages would make either side win by chance.
+  round_requests_ += static_cast<double>(path.size()) / static_cast<double>(places.text_pages);
+  if (round_requests_ >= LruDuel::kRequestsPerRound) {
+    round_requests_ -= LruDuel::kRequestsPerRound;
+    duel_.end_round();
+  }
   if (table_.count_request(now_us_)) stale_ = filled_;
 }
 
-HazardPolicy::Ending HazardPolicy::look_at(std::span<const PageId> path,
+HazardPolicy::Ending HazardPolicy::look_at(std::span<const PageId> path, const PathPlaces& places,
                                            const RequestEnd& end) const {
   Ending ending;
+  ending.places = places;
   ending.begun_us = end.begun_us.value_or(now_us_);
   ending.bias = bias_of(end);
-  const auto pages = static_cast<std::int64_t>(path.size());
-  for (std::int64_t i = pages; i > 0 && ending.known_pages == 0; --i) {
-    if (record(path[static_cast<std::size_t>(i - 1)]).known) ending.known_pages = i;
+  for (std::size_t i = path.size(); i > 0 && ending.known_pages == 0; --i) {
+    if (record(path[i - 1]).known) ending.known_pages = static_cast<std::int64_t>(i);
   }
-  if (ending.known_pages > 0 && pages >= 2) {
-    const PageRecord& deepest = record(path[static_cast<std::size_t>(ending.known_pages - 1)]);
-    if (deepest.before_end <= 1 && ending.known_pages + deepest.before_end >= 2) {
-      ending.continued = deepest.request;
-      ending.turn.turn = deepest.turn + 1;
-    }
-  }
+  const std::int64_t found_pages = find_continued(path, ending);
+  const std::int64_t pages = places.text_pages;
   const std::int64_t prompt_tokens = end.prompt_tokens > 0 ? end.prompt_tokens : pages * page_size_;
   ending.prompt_pages = std::min(pages, ceil_div(prompt_tokens, page_size_));
-  const std::int64_t new_pages =
-      std::max<std::int64_t>(ending.prompt_pages - ending.known_pages, 0);
+  const std::int64_t new_pages = std::max<std::int64_t>(ending.prompt_pages - found_pages, 0);
   ending.turn.new_text_tokens = prompt_tokens * new_pages / ending.prompt_pages;
   ending.turn.output_tokens = end.output_tokens;
   return ending;
+}
+
+// Finds the request that this one continues, if any, and returns how many pages of its text were
+// known. It continues the one that used its deepest known page last if it reaches the last page but
+// one of that one's prompt. In a sample of the pages that may lie between the deepest known page
+// and the next one: then it is taken for reached, and what is known otherwise for half of that gap.
+std::int64_t HazardPolicy::find_continued(std::span<const PageId> path, Ending& ending) const {
+  if (ending.known_pages == 0) return 0;
+  const auto next = static_cast<std::size_t>(ending.known_pages);
+  const PageRecord& deepest = record(path[next - 1]);
+  const std::int64_t text_pages = ending.places.text_pages;
+  const std::int64_t least = ending.places.of(next - 1) + 1;
+  const std::int64_t most = next < path.size() ? ending.places.of(next) : text_pages;
+  const std::int64_t last = least - 1 + deepest.before_end;  // of that one's prompt
+  if (text_pages < 2 || last < 1 || last > most) return least + (most - least) / 2;
+  ending.continued = deepest.request;
+  ending.turn.turn = deepest.turn + 1;
+  return std::clamp(last, least, most);
 }
 
 // Pages that were known are used again: learned, counted for the duel, and out of their classes.
@@ -137,7 +156,8 @@ void HazardPolicy::enter_classes(std::span<const PageId> path, const Ending& end
   for (std::size_t i = 0; i < path.size(); ++i) {
     PageRecord& page = records_[path[i].index()];
     if (static_cast<std::int64_t>(i) >= ending.known_pages) page.other_texts = 0;
-    const int page_class = class_of(page, i + 1 == path.size(), ending);
+    const bool last = ending.places.of(i) + 1 == ending.places.text_pages;
+    const int page_class = class_of(page, last, ending);
     page.page_class = static_cast<std::int16_t>(page_class);
     ++group_pages_[static_cast<std::size_t>(page_class)];
   }
@@ -154,8 +174,8 @@ void HazardPolicy::enter_classes(std::span<const PageId> path, const Ending& end
     page.request = requests_;
     page.alike_pages = alike_pages;
     page.turn = saturated(ending.turn.turn);
-    page.before_end = saturated(
-        std::max<std::int64_t>(ending.prompt_pages - 1 - static_cast<std::int64_t>(i), 0));
+    page.before_end =
+        saturated(std::max<std::int64_t>(ending.prompt_pages - 1 - ending.places.of(i), 0));
     page.bias = ending.bias;
     page.known = true;
     page.came_back = false;

@@ -46,7 +46,8 @@ class HazardPolicy final : public PagePolicy {
   explicit HazardPolicy(const PagePolicyOptions& options);
 
   void published(const Published& what) override;
-  void completed(std::span<const PageId> path, const RequestEnd& end) override;
+  void completed(std::span<const PageId> path, const PathPlaces& places,
+                 const RequestEnd& end) override;
   void add_leaf(const Leaf& leaf) override;
   void remove_leaf(NodeSlot slot) override;
   bool contains(NodeSlot slot) const override { return queues_.contains(slot); }
@@ -82,9 +83,10 @@ class HazardPolicy final : public PagePolicy {
   };
   // What is known of the request that ends, from the pages it found.
   struct Ending {
+    PathPlaces places;  // of the path's pages
     std::int64_t begun_us = 0;
-    std::int64_t known_pages = 0;
-    std::int64_t continued = -1;  // the request it continues
+    std::int64_t known_pages = 0;  // of the path
+    std::int64_t continued = -1;   // the request it continues
     std::int64_t prompt_pages = 0;
     PageClass::Turn turn;
     std::int8_t bias = 0;
@@ -94,7 +96,9 @@ class HazardPolicy final : public PagePolicy {
   static int kind_of(const PageRecord& page) noexcept {
     return page.page_class * kBiases + page.bias + 1;
   }
-  Ending look_at(std::span<const PageId> path, const RequestEnd& end) const;
+  Ending look_at(std::span<const PageId> path, const PathPlaces& places,
+                 const RequestEnd& end) const;
+  std::int64_t find_continued(std::span<const PageId> path, Ending& ending) const;
   void leave_classes(std::span<const PageId> path, const Ending& ending);
   void enter_classes(std::span<const PageId> path, const Ending& ending);
   void depart(const HazardTable::Departure& departure);
@@ -114,6 +118,7 @@ class HazardPolicy final : public PagePolicy {
   HazardTable table_;
   HazardTable::Departure departing_;  // pages alike that left one after another
   LruDuel duel_;
+  double round_requests_ = 0;  // of the duel's present round
   GhostPages ghosts_;
   UntouchedArray<PageRecord> records_;  // by page
   LeafQueues queues_;

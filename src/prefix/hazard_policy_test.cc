@@ -153,6 +153,53 @@ TEST_F(HazardOfTwoKinds, AHintIsOutweighedByWhatWasLearned) {
   EXPECT_GE(cache.probe(chat), 4);
 }
 
+// Two pages of a text of 40, as a ghost's sample has them.
+struct HazardOfASample : testing::Test {
+  void complete(std::vector<PageId> path, std::int64_t text_pages,
+                const std::vector<std::int64_t>& places) {
+    policy.completed(path, {.text_pages = text_pages, .sampled = places}, {});
+  }
+  void publish(const std::vector<PageId>& pages, PageId above) {
+    Tokens tokens;
+    for (const PageId page : pages) tokens.push_back(page.value());
+    policy.published({.above = above, .tokens = tokens, .pages = pages});
+  }
+  HazardOfASample() {
+    publish({PageId(0), PageId(1)}, PageId());
+    complete({PageId(0), PageId(1)}, 40, {3, 21});
+    publish({PageId(2)}, PageId(1));
+  }
+
+  FakeClock clock;
+  HazardPolicy policy{{.pages = 8, .nodes_max = 9, .clock = &clock}};
+};
+
+TEST_F(HazardOfASample, TheLastPageOfItIsNotThatOfTheRequest) {
+  EXPECT_NE(policy.record(PageId(1)).page_class, PageClass::kLast);
+  EXPECT_EQ(policy.record(PageId(1)).before_end, 18);
+  complete({PageId(0), PageId(1), PageId(2)}, 60, {3, 21, 59});
+  EXPECT_EQ(policy.record(PageId(2)).page_class, PageClass::kLast);
+}
+
+TEST_F(HazardOfASample, ARequestContinuesTheOneThatItMayHaveReachedTheEndOf) {
+  complete({PageId(0), PageId(1), PageId(2)}, 60, {3, 21, 45});
+  EXPECT_EQ(policy.record(PageId(0)).turn, 1);
+  EXPECT_EQ(policy.record(PageId(0)).other_texts, 0);
+}
+
+TEST_F(HazardOfASample, ANewPageBeforeThatEndTellsAnotherText) {
+  complete({PageId(0), PageId(1), PageId(2)}, 60, {3, 21, 30});
+  EXPECT_EQ(policy.record(PageId(0)).turn, 0);
+  EXPECT_EQ(policy.record(PageId(0)).other_texts, 1);
+}
+
+TEST_F(HazardOfASample, ARequestWithoutAPageOfItCountsAsOne) {
+  const std::uint32_t before = policy.record(PageId(1)).request;
+  complete({}, 5, {});
+  complete({PageId(0), PageId(1)}, 40, {3, 21});
+  EXPECT_EQ(policy.record(PageId(1)).request, before + 2);
+}
+
 // Requests of random texts that begin, go on, end or are given up in any order.
 TEST(HazardRandom, TheTreeAndThePolicyAgreeOnWhatMayGo) {
   FakeClock clock;

@@ -29,6 +29,17 @@ struct PagePolicyOptions {
   const Clock* clock = nullptr;  // outlives the policy; for those that go by time
 };
 
+// Where in a request's text the pages of its path stand.
+struct PathPlaces {
+  std::int64_t text_pages = 0;
+  // Ascending, where the cache has a sample of the pages (ghost/); empty: it has them all.
+  std::span<const std::int64_t> sampled = {};
+
+  std::int64_t of(std::size_t page) const noexcept {
+    return sampled.empty() ? static_cast<std::int64_t>(page) : sampled[page];
+  }
+};
+
 class PagePolicy {
  public:
   virtual ~PagePolicy() = default;
@@ -43,7 +54,8 @@ class PagePolicy {
   virtual void published(const Published& what) = 0;
 
   // A request is done that used exactly these pages, from the root on; it still holds them.
-  virtual void completed(std::span<const PageId> path, const RequestEnd& end) = 0;
+  virtual void completed(std::span<const PageId> path, const PathPlaces& places,
+                         const RequestEnd& end) = 0;
 
   struct Leaf {
     NodeSlot slot;

@@ -136,12 +136,18 @@ PrefixLock RadixPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock 
 }
 
 void RadixPrefixCache::complete(const PrefixLock& held, const RequestEnd& end) {
+  complete(held, {.text_pages = held.tokens() / page_size()}, end);
+}
+
+void RadixPrefixCache::complete(const PrefixLock& held, const PathPlaces& places,
+                                const RequestEnd& end) {
   STEMMA_CHECK(cache_of(held) == this, "a request ends in the cache that it used");
   if (policy_ == nullptr) return;
   const auto pages = static_cast<std::size_t>(held.tokens() / page_size());
   const std::span<PageId> path(path_.data(), pages);
+  STEMMA_CHECK(places.sampled.empty() || places.sampled.size() == pages, "each page has a place");
   copy_pages(node_of(held), held.tokens(), 0, path);
-  policy_->completed(path, end);
+  policy_->completed(path, places, end);
 }
 
 void RadixPrefixCache::reset() {

@@ -47,6 +47,9 @@ class RadixPrefixCache final : public PrefixCache {
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
                     const InsertOptions& options) override;
   void complete(const PrefixLock& held, const RequestEnd& end) override;
+  // As complete, for a request of which this cache has a sample of the pages. REQUIRES: `places`
+  // are those of the pages held.
+  void complete(const PrefixLock& held, const PathPlaces& places, const RequestEnd& end);
   void want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) override;
   void forget_wants() override;
   OwnedPages evict(std::int64_t wanted_pages) override;

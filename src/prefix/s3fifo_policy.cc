@@ -32,7 +32,7 @@ void S3FifoPolicy::published(const Published& what) {
   }
 }
 
-void S3FifoPolicy::completed(std::span<const PageId> path, const RequestEnd&) {
+void S3FifoPolicy::completed(std::span<const PageId> path, const PathPlaces&, const RequestEnd&) {
   for (const PageId id : path) {
     Page& used = page(id);
     if (used.computed) used.uses = std::min<std::uint8_t>(used.uses + 1, kUsesMax);

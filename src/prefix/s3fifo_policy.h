@@ -42,7 +42,8 @@ class S3FifoPolicy final : public PagePolicy {
   explicit S3FifoPolicy(const PagePolicyOptions& options);
 
   void published(const Published& what) override;
-  void completed(std::span<const PageId> path, const RequestEnd& end) override;
+  void completed(std::span<const PageId> path, const PathPlaces& places,
+                 const RequestEnd& end) override;
   void add_leaf(const Leaf& leaf) override;
   void remove_leaf(NodeSlot slot) override;
   bool contains(NodeSlot slot) const override {

@@ -19,15 +19,16 @@ void TlruPolicy::published(const Published& what) {
 
 // A page of the path stands for its share of the request's tokens: a replay's pages for more than
 // the cache was given.
-void TlruPolicy::completed(std::span<const PageId> path, const RequestEnd& end) {
+void TlruPolicy::completed(std::span<const PageId> path, const PathPlaces& places,
+                           const RequestEnd& end) {
   ++requests_;
-  const auto path_pages = static_cast<std::int64_t>(path.size());
   const std::int64_t history_tokens =
-      std::max(end.prompt_tokens + end.output_tokens, path_pages * page_size_);
-  for (std::int64_t i = 0; i < path_pages; ++i) {
-    const std::int64_t lost_tokens = history_tokens * (path_pages - i) / path_pages;
-    pages_[path[static_cast<std::size_t>(i)].index()] = {
-        .request = requests_, .spare = lost_tokens + kNextTurnTokens <= kComputedTokensMax};
+      std::max(end.prompt_tokens + end.output_tokens, places.text_pages * page_size_);
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const std::int64_t lost_pages = places.text_pages - places.of(i);
+    const std::int64_t lost_tokens = history_tokens * lost_pages / places.text_pages;
+    pages_[path[i].index()] = {.request = requests_,
+                               .spare = lost_tokens + kNextTurnTokens <= kComputedTokensMax};
   }
 }
 

@@ -39,7 +39,8 @@ class TlruPolicy final : public PagePolicy {
   explicit TlruPolicy(const PagePolicyOptions& options);
 
   void published(const Published& what) override;
-  void completed(std::span<const PageId> path, const RequestEnd& end) override;
+  void completed(std::span<const PageId> path, const PathPlaces& places,
+                 const RequestEnd& end) override;
   void add_leaf(const Leaf& leaf) override;
   void remove_leaf(NodeSlot slot) override { index_.remove(slot); }
   bool contains(NodeSlot slot) const override { return index_.contains(slot); }

@@ -86,6 +86,18 @@ TEST(TlruPolicy, ALongerConversationMakesItsBeginningWorthKeeping) {
   EXPECT_EQ(f.cached_pages(kYoung), 0);
 }
 
+// Three pages in the cache stand for a text of 12, of which the last 7 can be computed in time.
+TEST(TlruPolicy, OfASampleOfThePagesTheirPlacesCount) {
+  Tlru f;
+  const std::vector<std::int64_t> places = {0, 4, 5};
+  f.cache->complete(f.begin(counted(kOld, 3 * kPageTokens)),
+                    PathPlaces{.text_pages = 12, .sampled = places}, {});
+  f.serve(kYoung, 3);
+  f.evict(4);
+  EXPECT_EQ(f.cached_pages(kOld), 2);
+  EXPECT_EQ(f.cached_pages(kYoung), 0);
+}
+
 TEST(TlruPolicy, PagesOfARequestThatNeverEndedAreNotSpare) {
   Tlru f;
   f.begin(counted(kOld, 2 * kPageTokens)).reset();
