@@ -10,6 +10,7 @@
 #include "cli/ghost_rate.h"
 #include "cli/sizes.h"
 #include "ghost/ghost_advice.h"
+#include "replay/ghost_feed.h"
 #include "replay/replayer.h"
 
 namespace stemma {
@@ -85,11 +86,7 @@ Status InspectCommand::watch(GhostPanel& ghosts, std::int64_t& skipped_lines) {
   for (;; ++requests_) {
     STEMMA_ASSIGN_OR_RETURN(const bool more, reader.next(request));
     if (!more) break;
-    ghosts.look_up(request.page_hashes);
-    if (request.output_page_hashes.empty()) continue;
-    std::vector<std::int64_t>& chain = request.page_hashes;
-    chain.insert(chain.end(), request.output_page_hashes.begin(), request.output_page_hashes.end());
-    ghosts.insert(chain);
+    ghosts.feed(ghost_request_of(request));
   }
   skipped_lines = reader.skipped_lines();
   if (requests_ > 0) return {};

@@ -8,6 +8,7 @@
 
 #include "cli/ghost_rate.h"
 #include "cli/replay_progress.h"
+#include "replay/ghost_feed.h"
 #include "replay/replay_json.h"
 
 namespace stemma {
@@ -117,7 +118,7 @@ void PagesReplay::feed(const TraceRequest& request) {
   if (minute != minute_) end_minute();
   minute_ = minute;
   bounds_->add(request);
-  if (ghosts_or_null_ != nullptr) ghosts_or_null_->look_up(request.page_hashes);
+  if (ghosts_or_null_ != nullptr) ghosts_or_null_->feed(ghost_request_of(request));
   for (Lane& lane : lanes_) {
     if (lane.replayer_or_null != nullptr) feed_lane(lane, request);
   }

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+#include "ghost/ghost_request.h"
 #include "ghost/hash_cache.h"
 #include "stemma/result.h"
 
@@ -37,8 +39,12 @@ class GhostCache {
   // its range.
   static Result<std::unique_ptr<GhostCache>> open(const GhostCacheOptions& options);
 
-  // A request looks up pages, given by the hashes of their prefixes in order, and leaves them
-  // resident.
+  // A whole request. Ends are what hazard, tlru and s3fifo go by, so these are told of requests in
+  // no other way.
+  void feed(const GhostRequest& request);
+
+  // Where requests run side by side: one looks up pages, given by the hashes of their prefixes in
+  // order, and leaves them resident. REQUIRES, as insert: an order by a key (eviction_order).
   void look_up(std::span<const std::int64_t> page_hashes) { use(page_hashes, /*counts=*/true); }
 
   // Pages become resident, or are used again, without having been looked up.
@@ -59,11 +65,16 @@ class GhostCache {
 
  private:
   void use(std::span<const std::int64_t> page_hashes, bool counts);
-  void sample(std::span<const std::int64_t> page_hashes);
+  PrefixLock match(bool counts);
+  void sample(std::span<const std::int64_t> page_hashes, std::int64_t first_place);
+  void complete(const PrefixLock& lock, const GhostRequest& request);
 
   GhostCacheOptions options_;
+  bool keyed_ = true;  // the policy
+  FakeClock clock_;    // at the present request
   std::unique_ptr<HashCache> cache_;
   std::vector<std::int64_t> sampled_;  // of the present request
+  std::vector<std::int64_t> places_;   // of sampled_ in it; more of them where it has output
   double lookup_pages_ = 0;
   double hit_pages_ = 0;
 };

@@ -48,6 +48,14 @@ GhostCurve::GhostCurve(const GhostCurveOptions& options)
   drawn_.reserve(static_cast<std::size_t>(options.request_pages_max));
 }
 
+void GhostCurve::feed(const GhostRequest& request) {
+  look_up(request.page_hashes);
+  if (request.output_page_hashes.empty()) return;
+  text_.assign(request.page_hashes.begin(), request.page_hashes.end());
+  text_.insert(text_.end(), request.output_page_hashes.begin(), request.output_page_hashes.end());
+  insert(text_);
+}
+
 void GhostCurve::use(std::span<const std::int64_t> page_hashes, bool counts) {
   seen_.clear();
   drawn_.clear();

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "ghost/ghost_request.h"
 #include "ghost/watch_stack.h"
 #include "stemma/result.h"
 
@@ -54,6 +55,10 @@ class GhostCurve {
   // Pages become resident, or are used again, without having been looked up: a request's whole
   // chain when its output has filled more of them.
   void insert(std::span<const std::int64_t> page_hashes) { use(page_hashes, /*counts=*/false); }
+
+  // One request after another, each ending before the next begins: look_up, and insert where it has
+  // output.
+  void feed(const GhostRequest& request);
 
   // Counts of the past weigh `share` of what they did: called in even intervals, the curve tells of
   // recent times. REQUIRES: 0 <= share <= 1.
@@ -85,6 +90,7 @@ class GhostCurve {
   double lookup_pages_ = 0;
   std::vector<std::int64_t> seen_;   // of the present request: watched before it
   std::vector<std::int64_t> drawn_;  // of the present request: to be watched from it on
+  std::vector<std::int64_t> text_;   // of the present request, with its output
 };
 
 }  // namespace stemma

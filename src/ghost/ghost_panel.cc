@@ -38,6 +38,11 @@ Status GhostPanel::add_lane(const GhostPanelOptions& options, const std::string&
   return {};
 }
 
+void GhostPanel::feed(const GhostRequest& request) {
+  curve_.feed(request);
+  for (const Lane& lane : lanes_) lane.ghost->feed(request);
+}
+
 void GhostPanel::look_up(std::span<const std::int64_t> page_hashes) {
   curve_.look_up(page_hashes);
   for (const Lane& lane : lanes_) lane.ghost->look_up(page_hashes);

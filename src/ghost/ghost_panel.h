@@ -7,12 +7,14 @@
 // errors against full replay of an hour of conversations and of agents' prompts, at one page in 20,
 // of 20 seeds and 0.5 to 30% of the different pages, in points:
 //
-//   lru 0.9 and 0.2      slru 0.9 and 0.3      fifo 2.6 and 0.3
-//   lfu 3.1 and 6.1      mru 3.2 and 3.5       filo 1.6 and 5.6
+//   lru 0.9 and 0.2      slru 0.9 and 0.3      gdsf 1.1 and 1.2
+//   hazard 1.6 and 0.2   tlru 1.1 and 2.1      s3fifo 1.7 and 1.4
+//   fifo 2.6 and 0.2     lfu 3.1 and 6.4       mru 3.2 and 3.7
+//   filo 1.6 and 5.4
 //
-// The last four go by nodes, of which a thinned tree has others. Where pages are large, 2 MiB for
-// 16 tokens of a model of 8 billion weights, there is room to watch every page: a ghost is then
-// exact, for 70 bytes and some 60 ns a page.
+// The last four go by nodes, of which a thinned tree has others (docs/EVICTION.md). Where pages are
+// large, 2 MiB for 16 tokens of a model of 8 billion weights, there is room to watch every page: a
+// ghost is then exact, for 70 bytes and some 60 ns a page (hazard: 600 bytes).
 //
 // Thread:     one thread a panel.
 // Memory:     a curve, and for each capacity one ghost more than there are policies.
@@ -46,7 +48,8 @@ class GhostPanel {
   // its range.
   static Result<std::unique_ptr<GhostPanel>> open(const GhostPanelOptions& options);
 
-  // As of GhostCurve.
+  // As of GhostCache, look_up and insert with what they require.
+  void feed(const GhostRequest& request);
   void look_up(std::span<const std::int64_t> page_hashes);
   void insert(std::span<const std::int64_t> page_hashes);
   void fade(double share);

@@ -73,6 +73,29 @@ TEST(GhostPanel, TakesOutputsForResidentAndNotForHits) {
   EXPECT_DOUBLE_EQ(*panel->try_hit_rate("slru", 100), 3. / 6);
 }
 
+TEST(GhostPanel, TakesAWholeRequestForOneUse) {
+  const auto apart = panel_of(1);
+  const auto whole = panel_of(1);
+  for (int request = 0; request < 2; ++request) {
+    apart->look_up(Hashes{1, 2});
+    apart->insert(Hashes{1, 2, 3});
+    const Hashes looked_up = {1, 2};
+    const Hashes output = {3};
+    whole->feed({.page_hashes = looked_up, .output_page_hashes = output, .end = {}});
+  }
+  for (const std::string policy : {"lru", "slru"}) {
+    EXPECT_DOUBLE_EQ(*whole->try_hit_rate(policy, 100), 2. / 4) << policy;
+    EXPECT_DOUBLE_EQ(*apart->try_hit_rate(policy, 100), 2. / 4) << policy;
+  }
+}
+
+TEST(GhostCacheDeathTest, ToldOfNoEndsWhereTheyCount) {
+  for (const std::string policy : {"hazard", "tlru", "s3fifo"}) {
+    const auto ghost = *GhostCache::open({.policy = policy, .capacity_pages = 10});
+    EXPECT_DEATH(ghost->look_up(Hashes{1}), "whole requests") << policy;
+  }
+}
+
 TEST(GhostCache, SamplesTheSamePagesOfAllRequests) {
   const auto ghost = *GhostCache::open({.capacity_pages = 100'000, .pages_per_sample = 20});
   Hashes pages;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "prefix/prefix_cache_factory.h"
 
 namespace stemma {
 
@@ -22,7 +21,7 @@ Result<std::unique_ptr<HashCache>> HashCache::open(const HashCacheOptions& optio
   cache_options.eviction = options.policy;
   cache_options.hash_seed = options.seed;
   cache_options.clock = options.clock;
-  STEMMA_ASSIGN_OR_RETURN(opened->cache_, make_prefix_cache("radix", cache_options));
+  STEMMA_ASSIGN_OR_RETURN(opened->cache_, RadixPrefixCache::open(cache_options));
   const std::optional<NamespaceId> ns = opened->cache_->try_open_namespace({});
   STEMMA_CHECK(ns.has_value(), "a new cache has room for its first namespace");
   opened->namespace_id_ = *ns;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "prefix/radix_prefix_cache.h"
 #include "stemma/page_allocator.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
@@ -47,8 +48,11 @@ class HashCache {
   void append(std::span<const std::int64_t> page_hashes);
   // Makes resident what the present text has behind `lock`, as much of it as there is room for.
   PrefixLock fill(PrefixLock lock);
-  // See PrefixCache::complete.
+  // See PrefixCache::complete, and RadixPrefixCache::complete where texts are samples of others.
   void complete(const PrefixLock& lock, const RequestEnd& end) { cache_->complete(lock, end); }
+  void complete(const PrefixLock& lock, const PathPlaces& places, const RequestEnd& end) {
+    cache_->complete(lock, places, end);
+  }
 
   // Pages of the present text, and of it those held.
   std::int64_t pages() const noexcept { return std::ssize(tokens_) / kHashPageTokens; }
@@ -62,7 +66,7 @@ class HashCache {
 
  private:
   PageAllocator allocator_;
-  std::unique_ptr<PrefixCache> cache_;
+  std::unique_ptr<RadixPrefixCache> cache_;
   NamespaceId namespace_id_;
   std::vector<TokenId> tokens_;  // of the present text
   std::int64_t evicted_pages_ = 0;

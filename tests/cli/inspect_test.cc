@@ -35,6 +35,34 @@ TEST(Inspect, SaysWhatRoomAndPoliciesAreWorth) {
             "policy mru: +50.0 points\n");
 }
 
+// A long answer, two other texts, and the first one again.
+std::string long_answer() {
+  const std::string path = testing::TempDir() + "stemma_inspect_ends.jsonl";
+  std::ofstream file(path);
+  const auto add = [&](int first_page, int pages, int output_tokens) {
+    file << R"({"timestamp": 0, "input_length": )" << 512 * pages << R"(, "output_length": )"
+         << output_tokens << R"(, "hash_ids": [)" << first_page;
+    for (int page = 1; page < pages; ++page) file << ", " << first_page + page;
+    file << "]}\n";
+  };
+  add(0, 12, 10'000);
+  add(20, 6, 1);
+  add(30, 12, 1);
+  add(0, 12, 1);
+  return path;
+}
+
+// Tlru drops the end of the first text before its beginning: it has to be told how requests end.
+TEST(Inspect, KnowsPoliciesThatGoByHowRequestsEnd) {
+  const ProgramRun run = run_stemma(
+      "inspect --capacity-pages 20 --page-bytes 1 --ghost-rate 1 --policy lru "
+      "--other-policies tlru --json --trace " +
+      long_answer());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NEAR(run.lines()[0]["hit_rate"].get<double>(), 2. / 42, 1e-9);
+  EXPECT_NEAR(run.lines()[0]["policies"]["tlru"].get<double>(), 7. / 42, 1e-9);
+}
+
 TEST(Inspect, SaysItToMachines) {
   const ProgramRun run = run_stemma(
       "inspect --json --capacity-pages 3 --page-bytes 1 --ghost-rate 1 --trace " + loop_of_four());

@@ -222,6 +222,17 @@ TEST(Replay, GhostsSayTheirHitRateAndHowFarItIsOff) {
   for (std::size_t i = 1; i < lines.size(); ++i) EXPECT_FALSE(lines[i].contains("ghost_hit_rate"));
 }
 
+TEST(Replay, GhostsOfPoliciesThatLearnAreToldHowRequestsEnd) {
+  if (!std::filesystem::exists(conversations())) GTEST_SKIP() << "no conversations in ../shared";
+  const ProgramRun run = run_stemma("replay --trace " + conversations() +
+                                    " --capacity-pages 3656 --policy hazard,tlru,s3fifo "
+                                    "--ghost-rate 1 --bounds off --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  for (const auto& line : run.lines()) {
+    EXPECT_NEAR(line["ghost_points_off"].get<double>(), 0, 1e-7) << line["policy"];
+  }
+}
+
 TEST(Replay, LeavesWrongLinesOutWhenAsked) {
   const std::string path = testing::TempDir() + "stemma_replay_bad.jsonl";
   std::ofstream(path) << "not a request\n" << std::ifstream(small_trace()).rdbuf();
