@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "base/heap_counter.h"
 #include "pool/pool_fixture.h"
 #include "stemma/log.h"
 
@@ -314,6 +315,16 @@ TEST(HostPool, DisjointPagesMoveAtOnce) {
     ASSERT_THAT(verdicts(up), testing::Each(MoveVerdict::kDone));
   }
   EXPECT_TRUE(all_images(*device) == before);
+}
+
+TEST_F(HostPoolOfSix, CopiesTakeNoMemory) {
+  std::vector<PageMove> up = all_up();
+  for (PageMove& move : down_) move.verdict = MoveVerdict::kUntried;
+  const std::int64_t before = heap_allocations.load();
+  host_->backup(*device_, down_, kAlways);
+  host_->promote(*device_, up, {0, 3}, kAlways);
+  EXPECT_EQ(heap_allocations.load(), before);
+  EXPECT_THAT(verdicts(up), testing::Each(MoveVerdict::kDone));
 }
 
 // Memory whose requests fail as a test says, and the lines that are logged meanwhile.
