@@ -5,10 +5,10 @@
 //
 // Thread:     pure functions.                            Invariants: I8 (docs/INVARIANTS.md).
 // Memory:     none.
-// Cost:       25-55 GB/s in cache where the processor multiplies polynomials in wide vectors (AVX2
-// or
-//             AVX-512 with VPCLMULQDQ) or has SSE4.2; about 1.5 GB/s elsewhere. A summed copy costs
-//             what a copy from memory costs.
+// Cost:       55 GB/s in cache with AVX-512, 27 with AVX2 (both with VPCLMULQDQ) or SSE4.2 alone,
+//             about 1.5 elsewhere. With VPCLMULQDQ a summed copy from memory costs what a copy
+//             costs; with SSE4.2 alone, up to half as much again where pieces are small and
+//             scattered.
 // Not here:   where sums are kept (pool/host_pool, tier/page_frame).
 #pragma once
 
