@@ -147,6 +147,10 @@ class Engine {
   // has ended already. No event follows.
   std::optional<RequestStats> stop(RequestId id);
 
+  // Waits until copies to lower tiers have ended, `time` at most, so that they survive this engine.
+  // REQUIRES: idle().
+  void settle(std::chrono::microseconds time);
+
   // Whether a step would find nothing to do.
   bool idle() const;
   EngineTotals totals() const;

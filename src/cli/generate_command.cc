@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <iostream>
 #include <thread>
 #include <utility>
@@ -22,6 +23,9 @@ void show_progress(const LoadProgress& progress) {
             << (progress.done_bytes == progress.total_bytes ? "\n" : "  ") << std::flush;
 }
 
+// How long the end of a run waits for pages on their way to lower tiers, at most.
+constexpr std::chrono::seconds kSettleTime(30);
+
 Status check_at_least(std::string_view flag, std::int64_t value, std::int64_t least) {
   if (value >= least) return {};
   return Error{ErrorCode::kInvalidArgument, std::string(flag) + " must be at least " +
@@ -39,6 +43,7 @@ GenerateCommand::GenerateCommand(CLI::App& app)
       ->required();
   add_request_flags();
   add_cache_flags();
+  tier_flags_.add_to(*command_);
   command_->add_option("--logits", flags_.logits,
                        "write the logits of every output token to FILE (safetensors, f32)");
   command_->add_option("--capture", flags_.capture,
@@ -138,6 +143,7 @@ Result<ServedModelOptions> GenerateCommand::model_options() const {
   scheduler.step_tokens_max = std::max(flags_.chunk_tokens, flags_.concurrency);
   scheduler.seed = flags_.seed;
   STEMMA_ASSIGN_OR_RETURN(scheduler.policy, parse_schedule_policy(flags_.policy));
+  STEMMA_RETURN_IF_ERROR(tier_flags_.apply(options));
   if (isatty(STDERR_FILENO) != 0) options.progress = show_progress;
   return options;
 }
@@ -164,6 +170,7 @@ Status GenerateCommand::run() {
   GenerationRun run(*model, *engine, flags_, capture.has_value() ? &*capture : nullptr);
   STEMMA_RETURN_IF_ERROR(run.submit(prompts));
   STEMMA_RETURN_IF_ERROR(run.finish(std::cout));
+  engine->settle(kSettleTime);
   if (capture.has_value()) STEMMA_RETURN_IF_ERROR(capture->close());
   if (!flags_.logits.empty()) return recorder.write(flags_.logits);
   return {};

@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/prompts_file.h"
+#include "cli/tier_flags.h"
 #include "engine/served_model.h"
 #include "replay/capture_writer.h"
 
@@ -57,6 +58,7 @@ class GenerateCommand final : public Command {
   Result<std::optional<CaptureWriter>> open_capture() const;
 
   GenerateFlags flags_;
+  TierFlags tier_flags_;
   CLI::App* command_;
 };
 

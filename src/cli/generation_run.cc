@@ -16,6 +16,16 @@ double ms(std::int64_t us) {
   return static_cast<double>(us) / 1000.0;
 }
 
+// The cached tokens by the tier in which they were found.
+nlohmann::ordered_json tiers_json(const RequestStats& stats) {
+  nlohmann::ordered_json tiers;
+  tiers["device"] = stats.cached_tokens - stats.brought.total();
+  tiers["host"] = stats.brought.host;
+  tiers["disk"] = stats.brought.disk;
+  tiers["remote"] = stats.brought.remote;
+  return tiers;
+}
+
 }  // namespace
 
 Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
@@ -136,6 +146,7 @@ void GenerationRun::print_json(std::ostream& out, const Answer& answer, std::int
   line["index"] = index;
   line["prompt_tokens"] = answer.stats.prompt_tokens;
   line["cached_tokens"] = answer.stats.cached_tokens;
+  line["tiers"] = tiers_json(answer.stats);
   line["computed_tokens"] = answer.stats.computed_tokens;
   line["output_tokens"] = answer.stats.output_tokens;
   line["token_ids"] = answer.tokens;
@@ -161,12 +172,16 @@ void GenerationRun::print_summary(std::ostream& out, double total_ms) const {
     sum.computed_tokens += answer.stats.computed_tokens;
     sum.output_tokens += answer.stats.output_tokens;
     sum.preemptions += answer.stats.preemptions;
+    sum.brought.host += answer.stats.brought.host;
+    sum.brought.disk += answer.stats.brought.disk;
+    sum.brought.remote += answer.stats.brought.remote;
   }
   if (!flags_.json) return;
   nlohmann::ordered_json summary;
   summary["requests"] = answers_.size();
   summary["prompt_tokens"] = sum.prompt_tokens;
   summary["cached_tokens"] = sum.cached_tokens;
+  summary["tiers"] = tiers_json(sum);
   summary["computed_tokens"] = sum.computed_tokens;
   summary["output_tokens"] = sum.output_tokens;
   summary["total_ms"] = total_ms;

@@ -26,6 +26,14 @@ constexpr std::chrono::microseconds kTransferNap(500);
 // Prompt tokens of a step from which the cost of computing is learned.
 constexpr std::int64_t kLearnFromTokens = 16;
 
+// What was brought for a request may have left the device again before it ran.
+BroughtTokens within(BroughtTokens brought, std::int64_t tokens_max) {
+  brought.remote = std::min(brought.remote, tokens_max);
+  brought.disk = std::min(brought.disk, tokens_max - brought.remote);
+  brought.host = std::min(brought.host, tokens_max - brought.remote - brought.disk);
+  return brought;
+}
+
 }  // namespace
 
 std::string_view finish_reason_name(FinishReason reason) {
@@ -363,7 +371,7 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
       .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
       .total_us = parts_.clock.now_us() - extra.submitted_us,
       .preemptions = request.preemptions,
-      .brought = request.brought};
+      .brought = within(request.brought, request.cached_tokens)};
   totals_.prompt_tokens += stats.prompt_tokens;
   totals_.cached_tokens += stats.cached_tokens;
   totals_.output_tokens += stats.output_tokens;
@@ -396,6 +404,15 @@ void Engine::visit_metrics(MetricVisitor& visitor) const {
 
 std::vector<std::string> Engine::cache_advice() const {
   return ghosts_or_null_ == nullptr ? std::vector<std::string>() : ghosts_or_null_->advice();
+}
+
+void Engine::settle(std::chrono::microseconds time) {
+  const std::int64_t end_us = parts_.clock.now_us() + time.count();
+  kv_->poll_transfers();
+  while (kv_->transfers_underway() && parts_.clock.now_us() < end_us) {
+    kv_->wait_transfers(kTransferNap);
+    kv_->poll_transfers();
+  }
 }
 
 bool Engine::idle() const {

@@ -16,6 +16,15 @@ Result<DType> kv_dtype(const std::string& name, const ModelConfig& config) {
   return parsed;
 }
 
+// The same fields for people: what to look at where two namespaces differ.
+std::string description_of(const ModelRunner& runner, const KvPool& pool) {
+  std::string text;
+  for (const auto& [name, value] : runner.namespace_fields()) text += name + "=" + value + " ";
+  text += "kv_dtype=" + std::string(dtype_name(pool.shape().dtype));
+  text += " kv_kind=" + std::string(pool.kind());
+  return text + " page_size=" + std::to_string(pool.shape().page_size);
+}
+
 NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool) {
   NamespaceFields fields;
   for (const auto& [name, value] : runner.namespace_fields()) {
@@ -38,7 +47,16 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
   STEMMA_RETURN_IF_ERROR(model->load_files(options));
   STEMMA_RETURN_IF_ERROR(model->open_pool(options));
   model->namespace_digest_ = digest_of(*model->runner_, *model->pool_);
+  STEMMA_RETURN_IF_ERROR(model->open_tiers(options));
   return model;
+}
+
+Status ServedModel::open_tiers(const ServedModelOptions& options) {
+  STEMMA_ASSIGN_OR_RETURN(tiers_, open_served_tiers(options.tiers, *pool_, threads_, clock_));
+  if (tiers_ == nullptr) return {};
+  const std::string description = description_of(*runner_, *pool_);
+  for (PageStore* store : tiers_->stores()) store->describe(namespace_digest_, description);
+  return {};
 }
 
 Status ServedModel::load_files(const ServedModelOptions& options) {
@@ -76,7 +94,8 @@ Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null)
   const EngineParts parts = {.runner = runner,
                              .pools = {*pool_},
                              .vocab_tokens = runner_->config().vocab_tokens,
-                             .clock = clock_};
+                             .clock = clock_,
+                             .lower_tiers = tiers_.get()};
   return Engine::open(engine_options_, parts);
 }
 

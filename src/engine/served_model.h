@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
+#include "engine/served_tiers.h"
 #include "model/generation_config.h"
 #include "model/model_runner.h"
 #include "model/tokenizer.h"
@@ -34,6 +35,7 @@ struct ServedModelOptions {
   std::string kv_layout = "layer_first";
   std::string attention = "cpu";
   int threads = 1;
+  ServedTierOptions tiers;
   EngineOptions engine;  // kv.pages is computed; kv.context_tokens_max 0: the model's own
   ProgressCallback progress;
 };
@@ -44,7 +46,7 @@ class ServedModel {
   static Result<std::unique_ptr<ServedModel>> open(const ServedModelOptions& options);
 
   // An engine on this model; `runner` stands between it and the model if it is given (a recorder,
-  // say). The engine must not outlive this.
+  // say). The engine must not outlive this; where there are lower tiers, one at a time may live.
   Result<std::unique_ptr<Engine>> open_engine(Runner* runner_or_null = nullptr);
 
   // A conversation as the model's own template writes it, tokenised. The template's text gets no
@@ -66,6 +68,7 @@ class ServedModel {
  private:
   Status load_files(const ServedModelOptions& options);
   Status open_pool(const ServedModelOptions& options);
+  Status open_tiers(const ServedModelOptions& options);
 
   MonotonicClock clock_;
   ThreadPool threads_;
@@ -75,6 +78,7 @@ class ServedModel {
   std::optional<ChatTemplate> chat_template_;
   GenerationConfig generation_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<LowerTiers> tiers_;  // nullptr: none
   NamespaceDigest namespace_digest_;
 };
 

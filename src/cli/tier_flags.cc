@@ -1,0 +1,71 @@
+#include "cli/tier_flags.h"
+
+#include "base/file.h"
+#include "cli/sizes.h"
+
+namespace stemma {
+
+namespace {
+
+// Everything in the file but line ends at its end.
+Result<std::string> read_secret(const std::string& path) {
+  constexpr std::int64_t kSecretBytesMax = 4096;
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(std::string secret, read_file(files, path, kSecretBytesMax));
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  if (secret.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "--remote-secret: " + path + " is empty"};
+  }
+  return secret;
+}
+
+}  // namespace
+
+void TierFlags::add_to(CLI::App& command) {
+  command.add_option("--host-bytes", host_bytes_, "host memory for pages that left the device")
+      ->capture_default_str();
+  command.add_option("--host-layout", host_layout_, "page_first layer_first")
+      ->capture_default_str();
+  command.add_option("--disk", disk_, "directory of pages on disk; they survive a restart");
+  command.add_option("--disk-bytes", disk_bytes_, "of everything in that directory, at most")
+      ->capture_default_str();
+  command.add_option("--remote", remote_,
+                     "pages that several engines share: redis://HOST:PORT, redis-cluster://..., "
+                     "redis-sentinel://.../NAME, unix://PATH");
+  command.add_option("--remote-secret", remote_secret_file_,
+                     "FILE with a secret that pages in the remote store are sealed with");
+  command
+      .add_option("--write-policy", write_policy_,
+                  "write-through write-through-selective write-back")
+      ->capture_default_str();
+  command
+      .add_option("--selective-uses", selective_uses_,
+                  "uses after which write-through-selective copies pages")
+      ->capture_default_str();
+  command
+      .add_option("--load-wait-ms", load_wait_ms_,
+                  "how long a request waits for pages before it computes what is missing")
+      ->capture_default_str();
+}
+
+Status TierFlags::apply(ServedModelOptions& options) const {
+  ServedTierOptions& tiers = options.tiers;
+  STEMMA_ASSIGN_OR_RETURN(tiers.host_bytes, parse_bytes(host_bytes_, "--host-bytes"));
+  STEMMA_ASSIGN_OR_RETURN(tiers.disk_bytes, parse_bytes(disk_bytes_, "--disk-bytes"));
+  tiers.host_layout = host_layout_;
+  tiers.disk_directory = disk_;
+  tiers.remote_url = remote_;
+  if (!remote_secret_file_.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(tiers.remote_secret, read_secret(remote_secret_file_));
+  }
+  TierOptions& moves = options.engine.kv.tiers;
+  STEMMA_ASSIGN_OR_RETURN(moves.write_policy, parse_write_policy(write_policy_));
+  moves.selective_uses = selective_uses_;
+  if (!(load_wait_ms_ >= 0 && load_wait_ms_ <= 3.6e6)) {
+    return Error{ErrorCode::kInvalidArgument, "--load-wait-ms must be from 0 to 3600000"};
+  }
+  moves.load_wait_us = static_cast<std::int64_t>(load_wait_ms_ * 1000);
+  return {};
+}
+
+}  // namespace stemma

@@ -1,0 +1,38 @@
+// The flags of the tiers below the device, for every command that runs an engine.
+//
+// Thread:     the main thread.
+// Memory:     a few strings.
+// Cost:       none.
+// Not here:   what they open (engine/served_tiers).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "engine/served_model.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class TierFlags {
+ public:
+  void add_to(CLI::App& command);
+  // Writes what was said into the options. kInvalidArgument names the flag.
+  Status apply(ServedModelOptions& options) const;
+  // Whether any tier was asked for.
+  bool any() const { return host_bytes_ != "0" || !disk_.empty() || !remote_.empty(); }
+
+ private:
+  std::string host_bytes_ = "0";
+  std::string host_layout_ = "page_first";
+  std::string disk_;
+  std::string disk_bytes_ = "16GiB";
+  std::string remote_;
+  std::string remote_secret_file_;
+  std::string write_policy_ = "write-through-selective";
+  std::int64_t selective_uses_ = 2;
+  double load_wait_ms_ = 50;
+};
+
+}  // namespace stemma

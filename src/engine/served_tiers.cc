@@ -1,0 +1,59 @@
+#include "engine/served_tiers.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "pool/kv_pool_factory.h"
+#include "tier/disk_page_store.h"
+#include "tier/redis_page_store.h"
+#include "tier/tier_stack.h"
+
+namespace stemma {
+namespace {
+
+Error named(std::string_view flag, const Error& error) {
+  return {error.code, std::string(flag) + ": " + error.detail, error.sys_errno};
+}
+
+using Stores = std::vector<std::unique_ptr<PageStore>>;
+
+Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock) {
+  Stores stores;
+  if (!options.disk_directory.empty()) {
+    auto disk =
+        DiskPageStore::open(options.disk_directory, clock, {.bytes_max = options.disk_bytes});
+    if (!disk.ok()) return named("--disk", disk.error());
+    stores.push_back(std::move(disk).value());
+  }
+  if (!options.remote_url.empty()) {
+    RedisPageStoreOptions remote;
+    remote.url = options.remote_url;
+    remote.secret = options.remote_secret;
+    auto store = RedisPageStore::open(remote, clock);
+    if (!store.ok()) return named("--remote", store.error());
+    stores.push_back(std::move(store).value());
+  }
+  return stores;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& options,
+                                                      KvPool& device, ThreadPool& threads,
+                                                      const Clock& clock) {
+  STEMMA_ASSIGN_OR_RETURN(Stores stores, open_stores(options, clock));
+  if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
+  const auto layout = parse_kv_layout(options.host_layout);
+  if (!layout.ok()) return named("--host-layout", layout.error());
+  const TierStack::Options stack = {
+      .host_bytes = options.host_bytes > 0
+                        ? options.host_bytes
+                        : std::max(kPassThroughBytes, 8 * device.shape().page_bytes()),
+      .host_layout = *layout};
+  auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock);
+  if (!tiers.ok()) return named("--host-bytes", tiers.error());
+  return std::unique_ptr<LowerTiers>(std::move(tiers).value());
+}
+
+}  // namespace stemma

@@ -1,0 +1,45 @@
+// ServedTiers: the tiers below a served model's pool, as flags name them.
+//
+// Thread:     values; open by the thread that opens the model.
+// Memory:     the host pool, staging frames and what the stores keep in memory.
+// Cost:       touching the host pool; reading a disk tier's index.
+// Not here:   what moves when (KvCacheOptions::tiers).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "stemma/kv_pool.h"
+#include "stemma/lower_tiers.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct ServedTierOptions {
+  // Host memory for pages. 0: none, unless a store is named, which needs some to pass through.
+  std::int64_t host_bytes = 0;
+  std::string host_layout = "page_first";
+
+  // Directory of the disk tier; empty: none.
+  std::string disk_directory;
+  std::int64_t disk_bytes = std::int64_t{16} << 30;
+
+  // "redis://host:6379", ...; empty: none (tier/redis_url.h).
+  std::string remote_url;
+  // Values in the remote store are sealed with it; empty: they are not.
+  std::string remote_secret;
+};
+
+// What pages pass through on their way to stores where no host memory was asked for.
+inline constexpr std::int64_t kPassThroughBytes = std::int64_t{64} << 20;
+
+// nullptr where no tier is asked for. `description` is said of the namespace to every store.
+// Errors name the flag.
+Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& options,
+                                                      KvPool& device, ThreadPool& threads,
+                                                      const Clock& clock);
+
+}  // namespace stemma
