@@ -223,6 +223,13 @@ void encode_frame(const PageFormat& format, const PageIdentity& identity,
   put(frame, kChecksumAt, header_checksum(frame, body_offset));
 }
 
+std::size_t peek_body_offset(std::span<const std::byte> begin, std::size_t frame_bytes) noexcept {
+  if (begin.size() < kFrameAlignment) return 0;
+  if (std::memcmp(begin.data(), kMagic.data(), kMagic.size()) != 0) return 0;
+  const auto offset = get<std::uint64_t>(begin, kBodyOffsetAt);
+  return offset <= frame_bytes ? offset : 0;
+}
+
 Result<PageFrameView> read_frame(std::span<const std::byte> frame) {
   STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(frame.data()) % alignof(std::uint64_t) == 0,
                "frames are read in place");

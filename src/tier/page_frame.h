@@ -66,6 +66,10 @@ void encode_frame(const PageFormat& format, const PageIdentity& identity,
                   std::span<const std::uint32_t> layer_sums, std::uint64_t generation,
                   std::span<std::byte> frame);
 
+// Where the body of a frame begins, as its first kFrameAlignment bytes say; nothing has been
+// checked but that it lies inside `frame_bytes`. 0 if they are not the begin of a frame.
+std::size_t peek_body_offset(std::span<const std::byte> begin, std::size_t frame_bytes) noexcept;
+
 // What a frame says of itself, its header's checksum having been found right. Points into it.
 struct PageFrameView {
   PageIdentity identity;
