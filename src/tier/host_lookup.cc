@@ -1,20 +1,16 @@
 #include "tier/host_lookup.h"
 
+#include <netdb.h>
 #include <sys/un.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 namespace stemma {
 
 namespace {
-
-struct FreeAddresses {
-  void operator()(addrinfo* first) const noexcept { ::freeaddrinfo(first); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
 std::vector<SocketAddress> copied(const addrinfo* first) {
   std::vector<SocketAddress> addresses;
@@ -37,84 +33,67 @@ SocketAddress unix_address(const std::string& path) {
   return result;
 }
 
-addrinfo stream_hints(int flags) {
+// Fills `addresses`; the error of getaddrinfo.
+int look_up(const RedisEndpoint& endpoint, int flags, std::vector<SocketAddress>& addresses) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
-  return hints;
-}
-
-timespec timespec_of(std::int64_t time_us) {
-  return {static_cast<time_t>(time_us / 1'000'000), static_cast<long>(time_us % 1'000'000 * 1000)};
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(endpoint.port);
+  const int error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
+  if (error != 0) return error;
+  addresses = copied(found);
+  ::freeaddrinfo(found);
+  return addresses.empty() ? EAI_NONAME : 0;
 }
 
 }  // namespace
-
-HostLookup::~HostLookup() {
-  while (!try_forget()) {
-    const gaicb* const list[] = {&pending_->control};
-    ::gai_suspend(list, 1, nullptr);
-  }
-}
-
-bool HostLookup::try_forget() {
-  if (pending_ == nullptr) return true;
-  ::gai_cancel(&pending_->control);
-  if (::gai_error(&pending_->control) == EAI_INPROGRESS) return false;
-  const Addresses answer(pending_->control.ar_result);
-  pending_.reset();
-  return true;
-}
 
 Result<std::vector<SocketAddress>> HostLookup::resolve(const RedisEndpoint& endpoint,
                                                        const Clock& clock,
                                                        std::int64_t deadline_us) {
   if (endpoint.port == 0) return std::vector{unix_address(endpoint.host)};
-  const std::string port = std::to_string(endpoint.port);
-  addrinfo* found = nullptr;
-  const addrinfo numeric = stream_hints(AI_NUMERICHOST);
-  if (::getaddrinfo(endpoint.host.c_str(), port.c_str(), &numeric, &found) == 0) {
-    const Addresses answer(found);
-    return copied(found);
+  std::vector<SocketAddress> addresses;
+  if (look_up(endpoint, AI_NUMERICHOST, addresses) == 0) return addresses;
+  const bool is_asked = pending_ != nullptr && asked_ == endpoint;
+  if (!is_asked && !try_start(endpoint)) {
+    return Error{ErrorCode::kDeadline, endpoint.host + ": the resolver is busy"};
   }
-  const bool same =
-      pending_ != nullptr && pending_->host == endpoint.host && pending_->port == port;
-  if (!same) STEMMA_RETURN_IF_ERROR(start(endpoint.host, port));
-  return finish(clock, deadline_us);
-}
-
-Status HostLookup::start(const std::string& host, const std::string& port) {
-  if (!try_forget()) return Error{ErrorCode::kDeadline, host + ": the resolver is busy"};
-  pending_ = std::make_unique<Pending>();
-  pending_->host = host;
-  pending_->port = port;
-  pending_->hints = stream_hints(AI_ADDRCONFIG);
-  pending_->control.ar_name = pending_->host.c_str();
-  pending_->control.ar_service = pending_->port.c_str();
-  pending_->control.ar_request = &pending_->hints;
-  gaicb* list[] = {&pending_->control};
-  if (::getaddrinfo_a(GAI_NOWAIT, list, 1, nullptr) == 0) return {};
-  pending_.reset();
-  return Error{ErrorCode::kInternal, host + ": the resolver does not start"};
-}
-
-Result<std::vector<SocketAddress>> HostLookup::finish(const Clock& clock,
-                                                      std::int64_t deadline_us) {
-  while (::gai_error(&pending_->control) == EAI_INPROGRESS) {
-    const std::int64_t left_us = deadline_us - clock.now_us();
-    const gaicb* const list[] = {&pending_->control};
-    const timespec limit = timespec_of(std::max<std::int64_t>(left_us, 0));
-    if (left_us <= 0 || ::gai_suspend(list, 1, &limit) == EAI_AGAIN) {
-      return Error{ErrorCode::kDeadline, pending_->host + ": the resolver does not answer"};
+  int error = 0;
+  {
+    std::unique_lock lock(pending_->mutex);
+    const std::chrono::microseconds left(deadline_us - clock.now_us());
+    if (!pending_->ended.wait_for(lock, left, [this] { return pending_->is_done; })) {
+      return Error{ErrorCode::kDeadline, endpoint.host + ": the resolver does not answer"};
     }
+    error = pending_->error;
+    addresses = std::move(pending_->addresses);
   }
-  const std::unique_ptr<Pending> done = std::move(pending_);
-  const Addresses answer(done->control.ar_result);
-  const int error = ::gai_error(&done->control);
-  std::vector<SocketAddress> addresses = copied(answer.get());
-  if (error == 0 && !addresses.empty()) return addresses;
-  return Error{ErrorCode::kNotFound, done->host + ": " + ::gai_strerror(error)};
+  thread_.join();
+  pending_.reset();
+  if (error == 0) return addresses;
+  return Error{ErrorCode::kNotFound, endpoint.host + ": " + ::gai_strerror(error)};
+}
+
+bool HostLookup::try_start(const RedisEndpoint& endpoint) {
+  if (pending_ != nullptr) {
+    const std::lock_guard lock(pending_->mutex);
+    if (!pending_->is_done) return false;
+  }
+  if (thread_.joinable()) thread_.join();
+  pending_ = std::make_unique<Pending>();
+  asked_ = endpoint;
+  thread_ = std::jthread([pending = pending_.get(), endpoint] {
+    std::vector<SocketAddress> addresses;
+    const int error = look_up(endpoint, AI_ADDRCONFIG, addresses);
+    const std::lock_guard lock(pending->mutex);
+    pending->error = error;
+    pending->addresses = std::move(addresses);
+    pending->is_done = true;
+    pending->ended.notify_all();
+  });
+  return true;
 }
 
 }  // namespace stemma

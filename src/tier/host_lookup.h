@@ -1,21 +1,23 @@
 // HostLookup: the addresses of an endpoint, by a deadline.
 //
-// The C library's resolver cannot be told when to stop, so a name is looked up on a thread of the
-// library (getaddrinfo_a). A look-up that misses its deadline goes on there; whoever asks for the
-// same name again finds its answer. Addresses and paths need no look-up.
+// The system's resolver cannot be told when to stop, so a name is looked up on a thread of its own.
+// A look-up that misses its deadline goes on there; whoever asks for the same name again finds its
+// answer. Addresses and paths need no look-up and no thread.
 //
-// Thread:     one thread.
+// Thread:     one thread; another one while a name is looked up.
 // Memory:     one look-up.
 // Cost:       an address: none. A name: the resolver's time.
 // Not here:   caching (the system's resolver), connections (stream_socket).
 #pragma once
 
-#include <netdb.h>
 #include <sys/socket.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -31,31 +33,27 @@ struct SocketAddress {
 
 class HostLookup {
  public:
-  HostLookup() = default;
-  // Waits for a look-up that cannot be cancelled, as long as the system's resolver does.
-  ~HostLookup();
-  HostLookup(const HostLookup&) = delete;
-  HostLookup& operator=(const HostLookup&) = delete;
-
   // At least one address. kNotFound: there is no such host; kDeadline, also while the look-up of
-  // another name cannot be given up.
+  // another name goes on. Its destructor waits for a look-up as long as the resolver does.
   Result<std::vector<SocketAddress>> resolve(const RedisEndpoint& endpoint, const Clock& clock,
                                              std::int64_t deadline_us);
 
  private:
+  // What the two threads share.
   struct Pending {
-    std::string host;
-    std::string port;
-    addrinfo hints = {};
-    gaicb control = {};
+    std::mutex mutex;
+    std::condition_variable ended;
+    bool is_done = false;
+    int error = 0;  // of getaddrinfo
+    std::vector<SocketAddress> addresses;
   };
 
-  Status start(const std::string& host, const std::string& port);
-  Result<std::vector<SocketAddress>> finish(const Clock& clock, std::int64_t deadline_us);
-  // Whether no look-up is left: its answer is dropped, or it was cancelled.
-  bool try_forget();
+  // False while another look-up goes on.
+  bool try_start(const RedisEndpoint& endpoint);
 
+  RedisEndpoint asked_;  // what pending_ is for
   std::unique_ptr<Pending> pending_;
+  std::jthread thread_;  // behind what it uses: it is joined first
 };
 
 }  // namespace stemma

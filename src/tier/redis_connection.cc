@@ -82,6 +82,7 @@ Status RedisConnection::log_in(const RedisLogin& login, std::int64_t deadline_us
   }
   if (login.primary_only) commands.push_back(command_of(RedisExpects::kArrayOrNil, "ROLE"));
   std::vector<RedisCommand*> order;
+  order.reserve(commands.size());
   for (RedisCommand& command : commands) order.push_back(&command);
   STEMMA_RETURN_IF_ERROR(exchange(order, deadline_us));
   for (const RedisCommand& command : commands) {

@@ -220,9 +220,10 @@ void RedisLane::refresh_if_stale(std::int64_t deadline_us) {
   refresh_at_us_ = now_us + options_.refresh_us;
   // Those that do not answer share one connect timeout, and the next time their breakers are open.
   const std::int64_t limit_us = std::min(deadline_us, now_us + options_.connect_us_max);
-  std::vector<Node*> asked;
   const std::size_t nodes_asked =
       options_.url.kind == RedisTopologyKind::kSentinel ? named_nodes_ : nodes_.size();
+  std::vector<Node*> asked;
+  asked.reserve(nodes_asked);
   for (std::size_t i = 0; i < nodes_asked; ++i) asked.push_back(nodes_[i].get());
   std::stable_partition(asked.begin(), asked.end(),
                         [](const Node* node) { return node->connection != nullptr; });
@@ -282,6 +283,7 @@ Status RedisLane::adopt_map(const RespReply& reply, const RedisEndpoint& asked) 
   }
   prune(kept);
   std::vector<Node*> primaries;
+  primaries.reserve(map.primaries.size());
   for (const RedisEndpoint& endpoint : map.primaries) primaries.push_back(find_or_add(endpoint));
   for (std::size_t slot = 0; slot < kRedisSlots; ++slot) {
     const std::int16_t primary = map.primary_of_slot[slot];
