@@ -69,6 +69,13 @@ class FakeRedis {
   int connections() const { return connections_; }
   int commands() const { return commands_; }
 
+  // Answers PING itself, as a server does that is well.
+  static Script with_pong(Script script) {
+    return [script = std::move(script)](const Words& command) -> Answer {
+      return command[0] == "PING" ? Answer{bulk(command[1])} : script(command);
+    };
+  }
+
   // "$3\r\nabc\r\n"
   static std::string bulk(std::string_view bytes) {
     return "$" + std::to_string(bytes.size()) + "\r\n" + std::string(bytes) + "\r\n";

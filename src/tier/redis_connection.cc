@@ -104,14 +104,27 @@ Status RedisConnection::log_in(const RedisLogin& login, std::int64_t deadline_us
 
 Status RedisConnection::exchange(std::span<RedisCommand* const> commands,
                                  std::int64_t deadline_us) {
+  if (commands.empty()) return {};
   deadline_us_ = deadline_us;
   for (RedisCommand* const command : commands) command->answered = false;
-  STEMMA_RETURN_IF_ERROR(exchange_in_order(commands));
-  if (reader_.has_unread() || writer_.pending()) {
-    for (RedisCommand* const command : commands) command->answered = false;
-    return Error{ErrorCode::kCorrupt, "reply: one too many"};
-  }
-  return {};
+  const std::string word = "stemma-" + std::to_string(++exchanges_);
+  RedisCommand ping = command_of(RedisExpects::kBulkOrNil, "PING", word);
+  std::vector<RedisCommand*> order(commands.begin(), commands.end());
+  order.push_back(&ping);
+  STEMMA_RETURN_IF_ERROR(exchange_in_order(order));
+  if (is_in_step(ping, commands)) return {};
+  for (RedisCommand* const command : commands) command->answered = false;
+  return Error{ErrorCode::kCorrupt, "reply: not as many as commands"};
+}
+
+bool RedisConnection::is_in_step(const RedisCommand& ping,
+                                 std::span<RedisCommand* const> commands) const {
+  if (reader_.has_unread() || writer_.pending()) return false;
+  if (ping.reply.kind != RespKind::kError) return ping.reply.text == ping.words[1];
+  // A server that is loading, or wants a password, says so to every command.
+  return std::all_of(commands.begin(), commands.end(), [](const RedisCommand* command) {
+    return command->reply.kind == RespKind::kError;
+  });
 }
 
 Status RedisConnection::exchange_in_order(std::span<RedisCommand* const> commands) {

@@ -1,7 +1,9 @@
 // RedisConnection: one connection to one server, on which commands and replies keep their places.
 //
 // Commands are pipelined in a window that slides: the next ones are sent while replies come, and
-// never so many that the server must hold more than a few values for us. One deadline covers a
+// never so many that the server must hold more than a few values for us. Behind them goes a PING
+// with a word of its own: only if that word comes back in its place do all replies count, so that
+// one reply too many, of this exchange or of the one before, shifts nothing. One deadline covers a
 // whole exchange. After any error (the system's, a deadline, bytes that are not replies, a value
 // longer than its frame, a reply of a kind that the command cannot have, one reply too many) the
 // connection must be dropped: where the next reply begins is then unknown. Between two exchanges
@@ -73,7 +75,7 @@ class RedisConnection final : private ByteSource {
   bool usable() const { return !reader_.has_unread() && !writer_.pending() && socket_.quiet(); }
 
   // Sends the commands and sets `reply` and `answered` on each, in their order. On an error those
-  // that were answered before it are right, unless there was a reply too many: then none is.
+  // that were answered before it stay so, unless replies and commands did not match: then none is.
   // kTooLarge: the value of the first command that is not answered is longer than its target.
   Status exchange(std::span<RedisCommand* const> commands, std::int64_t deadline_us);
 
@@ -84,6 +86,8 @@ class RedisConnection final : private ByteSource {
   static Result<StreamSocket> connect(const RedisEndpoint& endpoint, HostLookup& lookup,
                                       const Clock& clock, std::int64_t deadline_us);
   Status log_in(const RedisLogin& login, std::int64_t deadline_us);
+  // Whether the reply to the PING is in its place.
+  bool is_in_step(const RedisCommand& ping, std::span<RedisCommand* const> commands) const;
   Status exchange_in_order(std::span<RedisCommand* const> commands);
   Status read_reply(RedisCommand& command);
   void queue(const RedisCommand& command);
@@ -93,6 +97,7 @@ class RedisConnection final : private ByteSource {
   StreamSocket socket_;
   const Clock& clock_;
   std::int64_t deadline_us_ = 0;  // of the exchange
+  std::int64_t exchanges_ = 0;
   RespReader reader_{*this};
   RespWriter writer_;
 };

@@ -10,6 +10,9 @@
 //   - what has a wrong length or tag, or is no string, is a miss, and `read` removes it likewise
 //     before it returns: its caller never sees the bytes that it would have to name.
 //
+// It says GET, SET, TOUCH, EVAL and PING; where they are needed AUTH, SELECT, ROLE, ASKING and
+// CLUSTER SLOTS; to sentinels SENTINEL and PING. An ACL must allow these, for `stemma:*`.
+//
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
 // server keeps later calls from waiting. The servers are not asked anything before the first call.
 //
