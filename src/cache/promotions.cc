@@ -54,9 +54,9 @@ std::int64_t Promotions::owned_pages(PromotionId id) const {
   return place(id).promotion.owned_pages();
 }
 
-void Promotions::detach(PromotionId id) {
-  Place& detached = place(id);
-  if (--detached.users == 0) detached.id = -1;
+void Promotions::leave(PromotionId id) {
+  Place& left = place(id);
+  if (--left.users == 0) left.id = -1;
 }
 
 void Promotions::release(PromotionId id) {

@@ -38,7 +38,7 @@ class Promotions {
   // Pages that it owns now.
   std::int64_t owned_pages(PromotionId id) const;
   // Its user asked for no more than that it be brought: it ends by itself.
-  void detach(PromotionId id);
+  void leave(PromotionId id);
   // A user is done with it.
   void release(PromotionId id);
 

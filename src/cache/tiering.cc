@@ -117,7 +117,7 @@ bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   if (stores_.empty()) return true;
   if (!promotions_.has_place()) return false;
   const auto id = promotions_.try_begin(ns, whole_pages(tokens), Tier::kHost);
-  if (id.has_value()) promotions_.detach(*id);
+  if (id.has_value()) promotions_.leave(*id);
   return true;
 }
 

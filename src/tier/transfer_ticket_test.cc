@@ -1,0 +1,195 @@
+// Tickets: what a copy reads and writes is held until it has ended, whatever becomes of who asked;
+// as many are in use as limits say. And lanes with threads: every job ends, once.
+#include "tier/transfer_ticket.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <vector>
+
+#include "prefix/prefix_fixture.h"
+#include "tier/transfer_lanes.h"
+
+namespace stemma {
+namespace {
+
+// Jobs end when the test says so.
+class HeldLanes final : public TransferLanes {
+ public:
+  void post(Transfer& job) override { posted.push_back(&job); }
+  Transfer* try_take_done_or_null() override {
+    if (done.empty()) return nullptr;
+    Transfer* job = done.front();
+    done.pop_front();
+    return job;
+  }
+  void wait_done(std::chrono::microseconds) override {}
+  void stop() override {
+    while (!posted.empty()) end_next();
+  }
+  void end_next() {
+    done.push_back(posted.front());
+    posted.pop_front();
+  }
+
+  std::deque<Transfer*> posted;
+  std::deque<Transfer*> done;
+};
+
+class TicketTest : public ::testing::Test {
+ protected:
+  TransferTicket opened(TransferKind kind) { return std::move(*transfers.try_open(kind)); }
+
+  PrefixFixture device;
+  HeldLanes lanes;
+  TransferEngine transfers{{.down_max = 2, .up_max = 1, .reads_max = 1, .writes_max = 1}, lanes};
+};
+
+TEST_F(TicketTest, HoldsSourceAndTargetUntilTheCopyHasEnded) {
+  TransferTicket ticket = opened(TransferKind::kBackup);
+  ticket.source = device.begin(counted(0, 3));
+  ticket.target = device.allocate(2);
+  transfers.submit(std::move(ticket));
+  EXPECT_TRUE(device.evict(3).empty());
+  EXPECT_EQ(device.allocator.owned_pages(), 2);
+  EXPECT_EQ(transfers.target_pages(TransferKind::kBackup), 2);
+  EXPECT_FALSE(transfers.try_take_landed().has_value());
+  lanes.end_next();
+  transfers.try_take_landed().reset();
+  EXPECT_EQ(device.allocator.owned_pages(), 0);
+  EXPECT_EQ(device.evict(3).size(), 3u);
+}
+
+TEST_F(TicketTest, AreAsManyAsTheirQueueAllows) {
+  const TransferTicket first = opened(TransferKind::kBackup);
+  {
+    const TransferTicket second = opened(TransferKind::kBackup);
+    EXPECT_FALSE(transfers.try_open(TransferKind::kBackup).has_value());
+    EXPECT_TRUE(transfers.try_open(TransferKind::kPromote).has_value()) << "queues are separate";
+  }
+  EXPECT_TRUE(transfers.try_open(TransferKind::kBackup).has_value())
+      << "dropped, it is there again";
+}
+
+TEST_F(TicketTest, AbandoningSaysSoAndHoldsOn) {
+  TransferTicket ticket = opened(TransferKind::kPromote);
+  ticket.target = device.allocate(1);
+  ticket.cookie = 7;
+  transfers.submit(std::move(ticket));
+  transfers.abandon(8);
+  EXPECT_FALSE(lanes.posted.front()->cancelled);
+  transfers.abandon(7);
+  EXPECT_TRUE(lanes.posted.front()->cancelled);
+  EXPECT_EQ(device.allocator.owned_pages(), 1) << "the copy may be writing there";
+  lanes.end_next();
+  const auto landed = transfers.try_take_landed();
+  ASSERT_TRUE(landed.has_value());
+  EXPECT_EQ(landed->state(), TicketState::kLanded);
+}
+
+TEST_F(TicketTest, AJobThatIsUsedAgainIsBlank) {
+  TransferTicket ticket = opened(TransferKind::kPromote);
+  ticket.job().keys.resize(3);
+  ticket.job().verdicts.resize(3);
+  ticket.job().cancelled = true;
+  ticket.reset();
+  const TransferTicket again = opened(TransferKind::kPromote);
+  EXPECT_TRUE(again.job().keys.empty());
+  EXPECT_TRUE(again.job().verdicts.empty());
+  EXPECT_FALSE(again.job().cancelled);
+}
+
+TEST_F(TicketTest, TheEndOfTheEngineEndsEveryCopyFirst) {
+  HeldLanes own;
+  {
+    TransferEngine engine({}, own);
+    for (int i = 0; i < 3; ++i) {
+      auto ticket = engine.try_open(TransferKind::kBackup);
+      ticket->target = device.allocate(1);
+      engine.submit(std::move(*ticket));
+    }
+    own.end_next();
+  }
+  EXPECT_EQ(device.allocator.owned_pages(), 0);
+}
+
+using TicketDeathTest = TicketTest;
+
+TEST_F(TicketDeathTest, TakesOnlyTheWaysOfItsTable) {
+  constexpr TicketState kAll[] = {TicketState::kBlank, TicketState::kUnderway,
+                                  TicketState::kAbandoned, TicketState::kLanded};
+  int ways = 0;
+  for (const TicketState from : kAll) {
+    for (const TicketState to : kAll) ways += may_become(from, to) ? 1 : 0;
+  }
+  EXPECT_EQ(ways, 5);
+  EXPECT_FALSE(may_become(TicketState::kBlank, TicketState::kLanded));
+  EXPECT_FALSE(may_become(TicketState::kLanded, TicketState::kUnderway));
+}
+
+// Counts what it is given; the time of a job is what its thread takes.
+class CountingWork final : public TransferWork {
+ public:
+  void run(Transfer& job) override {
+    job.verdicts.assign(job.keys.size(), job.cancelled ? PageVerdict::kFailed : PageVerdict::kDone);
+  }
+};
+
+TEST(ThreadLanes, EndEveryJobOnce) {
+  constexpr int kJobs = 64;
+  CountingWork work;
+  ThreadLanes lanes(work, 2, kJobs);
+  std::deque<Transfer> jobs(kJobs);
+  const TransferKind kinds[] = {TransferKind::kBackup, TransferKind::kPromote,
+                                TransferKind::kStore,  TransferKind::kLoad,
+                                TransferKind::kFetch,  TransferKind::kLookup};
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i].kind = kinds[i % 6];
+    jobs[i].store = static_cast<int>(i % 2);
+    jobs[i].keys.resize(i % 5);
+    lanes.post(jobs[i]);
+  }
+  std::vector<int> ended(kJobs, 0);
+  for (int left = kJobs; left > 0;) {
+    lanes.wait_done(std::chrono::seconds(10));
+    while (Transfer* job = lanes.try_take_done_or_null()) {
+      const auto place = static_cast<std::size_t>(
+          std::find_if(jobs.begin(), jobs.end(),
+                       [&](const Transfer& other) { return &other == job; }) -
+          jobs.begin());
+      EXPECT_EQ(job->done_pages(), static_cast<std::int64_t>(place % 5));
+      ++ended[place];
+      --left;
+    }
+  }
+  EXPECT_EQ(ended, std::vector<int>(kJobs, 1));
+}
+
+TEST(ThreadLanes, StopEndsWhatWasPosted) {
+  CountingWork work;
+  ThreadLanes lanes(work, 1, 8);
+  std::deque<Transfer> jobs(8);
+  for (Transfer& job : jobs) lanes.post(job);
+  lanes.stop();
+  int ended = 0;
+  while (lanes.try_take_done_or_null() != nullptr) ++ended;
+  EXPECT_EQ(ended, 8);
+}
+
+TEST(ThreadLanes, NoStoreHoldsUpAnother) {
+  EXPECT_EQ(transfer_lanes(0), 2u);
+  EXPECT_EQ(transfer_lanes(2), 6u);
+  Transfer read;
+  read.kind = TransferKind::kLoad;
+  read.store = 1;
+  Transfer write;
+  write.kind = TransferKind::kStore;
+  write.store = 1;
+  Transfer other;
+  other.kind = TransferKind::kLoad;
+  EXPECT_NE(transfer_lane(read), transfer_lane(write));
+  EXPECT_NE(transfer_lane(read), transfer_lane(other));
+}
+
+}  // namespace
+}  // namespace stemma
