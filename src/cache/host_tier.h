@@ -1,7 +1,7 @@
 // HostTier: which prefixes have pages in host memory: a prefix tree of its own over pages of its
 // own, beside the device's.
 //
-// Two trees instead of one whose nodes know their tiers (docs/decisions/0003): each is
+// Two trees instead of one whose nodes know their tiers (docs/decisions/0004): each is
 // prefix-closed and audited by itself, a split in one is no affair of the other, and a text is
 // looked up in both.
 //

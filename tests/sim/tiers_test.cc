@@ -147,6 +147,28 @@ TEST(Tiers, RequestsOfOneTextShareAPromotion) {
   EXPECT_EQ(harness.metric("stemma_promotions_total"), 1);
 }
 
+// One runs at a time; what the others will need comes from the disk to host memory meanwhile.
+TEST(Tiers, TextsOfWaitingRequestsAreBroughtAheadOfTheirTurn) {
+  EngineOptions options = tiered_options(4, 160);
+  options.kv.requests_max = 1;
+  const SimulatedTierOptions tiers = tiers_of(400, {Tier::kDisk});
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t text = 1; text < 5; ++text) {
+    answer(harness, text, 130);
+    settle(harness);
+  }
+  harness.restart();
+  std::vector<RequestId> ids;
+  for (std::uint64_t text = 1; text < 5; ++text) {
+    ids.push_back(harness.submit(some_tokens(text, 130), 20));
+  }
+  harness.run();
+  harness.expect_closed_form();
+  EXPECT_EQ(harness.outcome(ids[0]).stats.brought.disk, 128) << "its turn came at once";
+  EXPECT_EQ(harness.outcome(ids[2]).stats.brought.host, 128);
+  EXPECT_EQ(harness.outcome(ids[3]).stats.brought.host, 128);
+}
+
 TEST(Tiers, ABitThatFlipsInHostMemoryIsNeverServed) {
   const SimulatedTierOptions tiers = tiers_of(64);
   StampHarness harness(tiered_options(4, 160), KvLayout::kLayerFirst, &tiers);
