@@ -147,7 +147,8 @@ class Engine {
   // has ended already. No event follows.
   std::optional<RequestStats> stop(RequestId id);
 
-  // Waits until copies to lower tiers have ended, `time` at most, so that they survive this engine.
+  // Copies what is cached to lower tiers, as far as it is not there, and waits for it, `time` at
+  // most: so that the next engine finds it. Nothing where there are none.
   // REQUIRES: idle().
   void settle(std::chrono::microseconds time);
 

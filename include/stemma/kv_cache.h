@@ -155,6 +155,11 @@ class KvCache {
   // Waits until a transfer has ended or the time is over; poll_transfers then takes it.
   void wait_transfers(std::chrono::microseconds time);
 
+  // Copies down what lower tiers lack of all that is on the device and nobody holds, and waits
+  // until every copy has ended, the deadline at the latest: for the end of a life that another
+  // follows. REQUIRES: no step is in flight.
+  void settle(std::int64_t deadline_us);
+
   // Begins to bring up what lower tiers have of `tokens` beyond what begin would find now; a name
   // for it, to be released. nullopt if there is nothing, or too much is under way.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);

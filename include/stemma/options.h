@@ -102,6 +102,10 @@ struct SchedulerOptions {
   // smaller ones keep the time between two output tokens short.
   std::int64_t step_tokens_max = 2048;
 
+  // How long a step may take, as far as steps before it tell: prompts are cut so that messages,
+  // cancels and pages from lower tiers do not wait longer. 0: as long as step_tokens_max takes.
+  std::int64_t step_us_max = 100'000;
+
   // Prompt tokens of one request in one step, at most. A longer prompt is computed in chunks.
   std::int64_t chunk_tokens_max = 2048;
 

@@ -44,7 +44,7 @@ PageKey Backups::key_of(const PrefixLock& held, std::int64_t page) {
 void Backups::back_up(PrefixLock held, std::int64_t end_tokens) {
   const std::int64_t page_size = parts_.device.page_size();
   STEMMA_CHECK(end_tokens % page_size == 0 && end_tokens <= held.tokens(), "whole pages, held");
-  const NamespaceId host_ns = parts_.host.namespace_of(held.namespace_id());
+  const NamespaceId host_ns = parts_.host.name_namespace(held.namespace_id());
   if (end_tokens == 0 || !host_ns.valid()) return;
   RadixPrefixCache& tree = parts_.host.tree();
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(end_tokens));

@@ -1,5 +1,7 @@
 #include "cache/host_tier.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace stemma {
@@ -16,7 +18,6 @@ Result<std::unique_ptr<HostTier>> HostTier::open(const KvCacheOptions& options, 
   return tier;
 }
 
-// A name that the device gave to another namespace meanwhile is closed on both sides.
 void HostTier::open_namespace(NamespaceId device_ns, const NamespaceDigest& digest) {
   if (device_ns.index() >= names_.size()) names_.resize(device_ns.index() + 1);
   Name& name = names_[device_ns.index()];
@@ -24,19 +25,32 @@ void HostTier::open_namespace(NamespaceId device_ns, const NamespaceDigest& dige
                "an open name does not change its meaning");
   if (++name.opens > 1) return;
   name.digest = digest;
-  name.host = tree_->try_open_namespace(digest).value_or(NamespaceId());
+  const std::optional<NamespaceId> host = tree_->try_open_namespace(digest);
+  name.host = host.value_or(NamespaceId());
+  name.open_here = host.has_value();
 }
 
 void HostTier::close_namespace(NamespaceId device_ns) {
   Name& name = names_[device_ns.index()];
   STEMMA_CHECK_GT(name.opens, 0);
   if (--name.opens > 0) return;
-  if (name.host.valid()) tree_->close_namespace(name.host);
-  name.host = NamespaceId();
+  if (std::exchange(name.open_here, false)) tree_->close_namespace(name.host);
 }
 
 NamespaceId HostTier::namespace_of(NamespaceId device_ns) const {
-  return device_ns.index() < names_.size() ? names_[device_ns.index()].host : NamespaceId();
+  if (device_ns.index() >= names_.size()) return {};
+  const Name& name = names_[device_ns.index()];
+  const bool is_still = name.host.valid() && tree_->digest(name.host) == name.digest;
+  return is_still ? name.host : NamespaceId();
+}
+
+NamespaceId HostTier::name_namespace(NamespaceId device_ns) {
+  const NamespaceId host = namespace_of(device_ns);
+  if (host.valid() || device_ns.index() >= names_.size()) return host;
+  Name& name = names_[device_ns.index()];
+  name.host = tree_->try_open_namespace(name.digest).value_or(NamespaceId());
+  if (name.host.valid()) tree_->close_namespace(name.host);
+  return name.host;
 }
 
 }  // namespace stemma

@@ -30,12 +30,16 @@ class HostTier {
   HostTier(Key, std::int64_t pages) : allocator_(pages) {}  // for open
 
   // Follows the device tree: `device_ns` means `digest` from now on, and is closed as often as it
-  // was opened. Where host memory has no name left for it, it takes no part.
+  // was opened.
   void open_namespace(NamespaceId device_ns, const NamespaceDigest& digest);
   void close_namespace(NamespaceId device_ns);
 
-  // Its name here; invalid where it takes no part.
+  // Its name here; invalid if there is none. As on the device, pages outlive the closing of their
+  // namespace, and so does the name until it is needed for another.
   NamespaceId namespace_of(NamespaceId device_ns) const;
+  // The same, and a new name where it lost its own: good as long as something is locked below it.
+  // Invalid only where host memory has no name left.
+  NamespaceId name_namespace(NamespaceId device_ns);
 
   RadixPrefixCache& tree() noexcept { return *tree_; }
   const RadixPrefixCache& tree() const noexcept { return *tree_; }
@@ -47,6 +51,7 @@ class HostTier {
     NamespaceId host;
     NamespaceDigest digest;
     std::int64_t opens = 0;
+    bool open_here = false;
   };
 
   PageAllocator allocator_;

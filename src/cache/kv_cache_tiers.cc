@@ -1,5 +1,6 @@
 // What a KvCache does with lower tiers: nothing where there are none.
 #include "base/check.h"
+#include "base/clock.h"
 #include "cache/tiering.h"
 #include "stemma/kv_cache.h"
 
@@ -16,6 +17,18 @@ bool KvCache::transfers_underway() const {
 
 void KvCache::wait_transfers(std::chrono::microseconds time) {
   if (tiering_ != nullptr) tiering_->wait_landed(time);
+}
+
+void KvCache::settle(std::int64_t deadline_us) {
+  constexpr std::chrono::microseconds kNap(500);
+  if (tiering_ == nullptr) return;
+  for (bool all = false; clock_.now_us() < deadline_us;) {
+    tiering_->poll();
+    if (!all) all = tiering_->settle_more();
+    if (all && !tiering_->underway()) break;
+    tiering_->wait_landed(kNap);
+  }
+  tiering_->end_settling();
 }
 
 std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {

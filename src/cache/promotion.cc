@@ -13,7 +13,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
                       std::int64_t cookie) {
   STEMMA_CHECK(!active_, "one text at a time");
   STEMMA_CHECK_EQ(static_cast<std::int64_t>(tokens.size()) % page_size(), 0);
-  const NamespaceId host_ns = parts_.host.namespace_of(device_ns);
+  const NamespaceId host_ns = parts_.host.name_namespace(device_ns);
   if (!host_ns.valid()) return;
   active_ = true;
   abandoned_ = false;

@@ -99,6 +99,18 @@ void Tiering::demote_ahead() {
   passed_over_.clear();
 }
 
+// Leaves that have had their turn stay locked, so that the others come to the fore.
+bool Tiering::settle_more() {
+  while (transfers_.can_open(TransferKind::kBackup)) {
+    auto cold = device_.tree.try_lock_coldest();
+    if (!cold.has_value()) return true;
+    const std::int64_t tokens = cold->lock.tokens();
+    settled_.push_back(device_.tree.share(cold->lock));
+    if (!backups_.covers(cold->lock, tokens)) backups_.back_up(std::move(cold->lock), tokens);
+  }
+  return false;
+}
+
 std::span<const TokenId> Tiering::whole_pages(std::span<const TokenId> tokens) const {
   return tokens.first(static_cast<std::size_t>(
       round_down(static_cast<std::int64_t>(tokens.size()), device_.tree.page_size())));

@@ -63,6 +63,11 @@ class Tiering {
   bool underway() const noexcept { return transfers_.underway() > 0; }
   void wait_landed(std::chrono::microseconds time) { transfers_.wait_landed(time); }
 
+  // Begins to copy down what host memory lacks of all that the device has, as far as there are
+  // tickets now. Each text once, until end_settling. True when none is left.
+  bool settle_more();
+  void end_settling() { settled_.clear(); }
+
   // Tokens of `tokens` in host memory, whatever the device has.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
   // See Promotions. `tokens` are cut to whole pages.
@@ -97,6 +102,7 @@ class Tiering {
   Backups backups_;
   Promotions promotions_;  // as transfers_
   std::vector<PrefixLock> passed_over_;
+  std::vector<PrefixLock> settled_;  // between settle_more and end_settling
 };
 
 }  // namespace stemma

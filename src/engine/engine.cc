@@ -275,6 +275,7 @@ void Engine::note_computed(std::int64_t us) {
   }
   if (prompt_tokens < kLearnFromTokens || 2 * prompt_tokens < tokens) return;
   kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
+  scheduler_->note_pace(tokens, us);
 }
 
 // Nothing of this step is published: its pages go back with their sequences.
@@ -407,12 +408,7 @@ std::vector<std::string> Engine::cache_advice() const {
 }
 
 void Engine::settle(std::chrono::microseconds time) {
-  const std::int64_t end_us = parts_.clock.now_us() + time.count();
-  kv_->poll_transfers();
-  while (kv_->transfers_underway() && parts_.clock.now_us() < end_us) {
-    kv_->wait_transfers(kTransferNap);
-    kv_->poll_transfers();
-  }
+  kv_->settle(parts_.clock.now_us() + time.count());
 }
 
 bool Engine::idle() const {

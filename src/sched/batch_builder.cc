@@ -61,10 +61,11 @@ BatchBuilder::BatchBuilder(KvCache& kv, const SchedulerOptions& options)
   logit_rows_.reserve(requests_max);
   scheduled_.reserve(requests_max);
   outputs_.reserve(requests_max);
-  clear();
+  clear(options.step_tokens_max);
 }
 
-void BatchBuilder::clear() {
+void BatchBuilder::clear(std::int64_t step_tokens) {
+  step_tokens_ = std::min(step_tokens, options_.step_tokens_max);
   tokens_.clear();
   positions_.clear();
   write_slots_.clear();

@@ -39,8 +39,8 @@ class BatchBuilder {
   // `kv` is used as long as this lives.
   BatchBuilder(KvCache& kv, const SchedulerOptions& options);
 
-  // Begins a step: nothing is in it.
-  void clear();
+  // Begins a step: nothing is in it. At most `step_tokens` will be, of step_tokens_max.
+  void clear(std::int64_t step_tokens);
 
   // Adds the next token of a running request. REQUIRES: room for it is reserved; budget is left.
   void add_output(Request& request);
@@ -62,7 +62,7 @@ class BatchBuilder {
 
   bool empty() const noexcept { return tokens_.empty(); }
   std::int64_t tokens_left() const noexcept {
-    return options_.step_tokens_max - static_cast<std::int64_t>(tokens_.size());
+    return step_tokens_ - static_cast<std::int64_t>(tokens_.size());
   }
   std::int64_t watermark_pages() const noexcept { return watermark_pages_; }
 
@@ -76,6 +76,7 @@ class BatchBuilder {
   KvCache& kv_;
   SchedulerOptions options_;
   std::int64_t watermark_pages_;
+  std::int64_t step_tokens_ = 0;
   std::vector<TokenId> tokens_;
   std::vector<std::int32_t> positions_;
   std::vector<SlotId> write_slots_;

@@ -40,10 +40,17 @@ std::int64_t shared_tokens(const Request& waiting, const Request& leader, std::i
 std::int64_t matched_tokens(const KvCache& kv, Request& request) {
   if (!request.probed || request.probed_epoch != kv.epoch()) {
     request.matched_tokens = kv.probe(request.ns, request.tokens);
+    request.reachable_tokens =
+        std::max(request.matched_tokens, kv.probe_host(request.ns, request.tokens));
     request.probed_epoch = kv.epoch();
     request.probed = true;
   }
   return request.matched_tokens;
+}
+
+std::int64_t reachable_tokens(const KvCache& kv, Request& request) {
+  matched_tokens(kv, request);
+  return request.reachable_tokens;
 }
 
 bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight) {

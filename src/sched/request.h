@@ -78,6 +78,7 @@ class Request {
 
   // What begin would find, as of `probed_epoch` of the cache.
   std::int64_t matched_tokens = 0;
+  std::int64_t reachable_tokens = 0;  // or host memory has
   std::uint64_t probed_epoch = 0;
   bool probed = false;
 

@@ -79,7 +79,7 @@ Request* Scheduler::find_or_null(RequestId id) {
 }
 
 bool Scheduler::plan_step() {
-  builder_.clear();
+  builder_.clear(step_tokens());
   held_back_.reset();
   keep_for_waiting();
   const std::int64_t preemptions = totals_.preemptions;
@@ -96,6 +96,21 @@ bool Scheduler::plan_step() {
                    held_back_ == Admission::kWaitingForTier,
                "I12: the queue moves on");
   return !builder_.empty();
+}
+
+void Scheduler::note_pace(std::int64_t tokens, std::int64_t us) {
+  constexpr double kOfTheNew = 0.3;
+  const double seen = static_cast<double>(us) / static_cast<double>(tokens);
+  us_per_token_ = us_per_token_ == 0 ? seen : us_per_token_ + kOfTheNew * (seen - us_per_token_);
+}
+
+// Room for an output of each request in flight, and for a page, there always is.
+std::int64_t Scheduler::step_tokens() const {
+  if (options_.step_us_max == 0 || us_per_token_ <= 0) return options_.step_tokens_max;
+  const double tokens = static_cast<double>(options_.step_us_max) / us_per_token_;
+  const std::int64_t least = kv_.options().requests_max + kv_.page_size();
+  if (tokens >= static_cast<double>(options_.step_tokens_max)) return options_.step_tokens_max;
+  return std::max(static_cast<std::int64_t>(tokens), least);
 }
 
 // Tells the cache what is waited for. A want covers what is cached when it is said: the first ones
@@ -169,7 +184,7 @@ void Scheduler::order_queue() {
 }
 
 QueueEntry Scheduler::entry_of(Request& request) {
-  const std::int64_t matched = looks_at_cache(policy_) ? matched_tokens(kv_, request) : 0;
+  const std::int64_t matched = looks_at_cache(policy_) ? reachable_tokens(kv_, request) : 0;
   return {
       .arrival = request.arrival,
       .priority = request.priority,
@@ -196,7 +211,7 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
   shorter_.clear();
   for (Request* waiting : waiting_) {
     if (!waiting->leader.valid()) {
-      shorter_.push_back(waiting->total_tokens() - matched_tokens(kv_, *waiting));
+      shorter_.push_back(waiting->total_tokens() - reachable_tokens(kv_, *waiting));
     }
   }
   const ChunkLimit limit = {.continuation_tokens = request.remaining_tokens(),

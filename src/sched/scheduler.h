@@ -66,6 +66,10 @@ class Scheduler {
   // Why the queue was not taken in further, nullopt if nothing was turned away.
   std::optional<Admission> held_back() const noexcept { return held_back_; }
 
+  // A step that computed `tokens` tokens, prompts for the most part, took `us`: what is known of
+  // how many fit into step_us_max.
+  void note_pace(std::int64_t tokens, std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
+
   // The KV of the whole step is in its pages. Publishes; a prompt that is done starts running.
   // The caller then appends a token to each of outputs().
   void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
@@ -101,6 +105,7 @@ class Scheduler {
   // Commits what may be shared of what is computed.
   void publish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Of what is computed.
+  std::int64_t step_tokens() const;
   std::int64_t publishable_tokens(const Request& request) const;
   void enter_flight(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void end(Request& request, RequestState state) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -122,6 +127,7 @@ class Scheduler {
   std::int64_t next_arrival_ = 0;
   std::int64_t wants_ = 0;  // said to the cache and not forgotten
   std::optional<Admission> held_back_;
+  double us_per_token_ = 0;  // of late; 0: not known
   SchedulerTotals totals_;
 };
 

@@ -124,6 +124,26 @@ std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId
 
 using Ids = std::vector<std::int64_t>;
 
+TEST(Scheduler, AStepTakesNoLongerThanItMayAsFarAsIsKnown) {
+  assume_role(engine_thread);
+  EngineOptions options = options_for(4, 200);
+  options.scheduler.step_us_max = 1000;
+  Bench bench(options);
+  bench.submit(1, text(0, 400));
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().batch().rows(), 256) << "nothing is known yet";
+  bench.complete();
+  bench.scheduler().note_pace(100, 2000);
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().batch().rows(), 50);
+  bench.complete();
+  bench.scheduler().note_pace(1, 1'000'000);
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().batch().rows(), 12) << "an output for each request, and a page";
+  bench.complete();
+  bench.run();
+}
+
 TEST(Scheduler, SharedPrefixesWaitForTheirLeaderAndHoldNobodyElseUp) {
   Bench bench(options_for(16, 64));
   const auto shared = text(0, 64);

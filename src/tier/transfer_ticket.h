@@ -96,6 +96,8 @@ class TransferEngine {
   // A blank ticket with a blank job; nullopt if as many of its kind are in use as may be.
   std::optional<TransferTicket> try_open(TransferKind kind, int store = 0);
 
+  bool can_open(TransferKind kind) const { return !blank_[queue_of(kind)].empty(); }
+
   // Hands the job to its lane and keeps the ticket until it has landed.
   void submit(TransferTicket ticket);
 

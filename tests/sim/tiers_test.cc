@@ -151,7 +151,8 @@ TEST(Tiers, RequestsOfOneTextShareAPromotion) {
 TEST(Tiers, TextsOfWaitingRequestsAreBroughtAheadOfTheirTurn) {
   EngineOptions options = tiered_options(4, 160);
   options.kv.requests_max = 1;
-  const SimulatedTierOptions tiers = tiers_of(400, {Tier::kDisk});
+  SimulatedTierOptions tiers = tiers_of(400, {Tier::kDisk});
+  tiers.lanes.job_us_max = 1;
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
   for (std::uint64_t text = 1; text < 5; ++text) {
     answer(harness, text, 130);
@@ -167,6 +168,44 @@ TEST(Tiers, TextsOfWaitingRequestsAreBroughtAheadOfTheirTurn) {
   EXPECT_EQ(harness.outcome(ids[0]).stats.brought.disk, 128) << "its turn came at once";
   EXPECT_EQ(harness.outcome(ids[2]).stats.brought.host, 128);
   EXPECT_EQ(harness.outcome(ids[3]).stats.brought.host, 128);
+}
+
+// Both wait; the one whose text host memory has goes first, though it came later.
+TEST(Tiers, SchedulePoliciesCountWhatHostMemoryHas) {
+  EngineOptions options = tiered_options(4, 160);
+  options.kv.requests_max = 1;
+  options.scheduler.policy = SchedulePolicy::kLpm;
+  const SimulatedTierOptions tiers = tiers_of(400);
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  answer(harness, 2, 150);
+  const RequestId busy = harness.submit(some_tokens(3, 20), 30);
+  harness.step();
+  const RequestId cold = harness.submit(some_tokens(4, 130), 4);
+  const RequestId warm = harness.submit(some_tokens(1, 130), 4);
+  while (harness.outcome(warm).finish == FinishReason::kNone && harness.step()) {
+  }
+  EXPECT_EQ(harness.outcome(busy).finish, FinishReason::kLength);
+  EXPECT_EQ(harness.outcome(cold).finish, FinishReason::kNone);
+  harness.run();
+}
+
+// More texts than there are tickets, and more pages than host memory has.
+TEST(Tiers, WhatIsCachedSettlesBeforeTheEnd) {
+  EngineOptions options = tiered_options(4, 1600);
+  options.kv.tiers.write_policy = WritePolicy::kWriteThroughSelective;
+  const SimulatedTierOptions tiers = tiers_of(100, {Tier::kDisk});
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t text = 1; text <= 10; ++text) answer(harness, text, 130);
+  EXPECT_EQ(harness.metric("stemma_stored_pages_total"), 0);
+  harness.engine().settle(std::chrono::seconds(10));
+  const std::int64_t lost = harness.metric("stemma_unbacked_pages_total");
+  EXPECT_EQ(harness.metric("stemma_stored_pages_total") + lost, 10 * 33);
+  EXPECT_GE(harness.metric("stemma_stored_pages_total"), 100);
+  EXPECT_EQ(harness.engine().kv().usage().locked_tokens, 0);
+  harness.restart();
+  EXPECT_EQ(answer(harness, 1, 130).brought.disk, 128);
 }
 
 TEST(Tiers, ABitThatFlipsInHostMemoryIsNeverServed) {

@@ -1,0 +1,75 @@
+// Names of host memory's namespaces follow the device's, and outlive their closing as pages do.
+#include "cache/host_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/clock.h"
+
+namespace stemma {
+namespace {
+
+NamespaceDigest digest_of(int number) {
+  NamespaceDigest digest;
+  digest.bytes[0] = static_cast<std::uint8_t>(number);
+  digest.bytes[1] = static_cast<std::uint8_t>(number >> 8);
+  return digest;
+}
+
+class HostTierTest : public ::testing::Test {
+ protected:
+  HostTierTest() {
+    KvCacheOptions options;
+    options.page_size = 1;
+    host = HostTier::open(options, 8, clock).value();
+  }
+
+  void publish(NamespaceId ns, std::vector<TokenId> tokens) {
+    auto pages = host->space().try_take(static_cast<std::int64_t>(tokens.size()));
+    host->tree().insert(tokens, host->tree().match(ns, {}), std::move(*pages), {}).reset();
+  }
+
+  FakeClock clock;
+  std::unique_ptr<HostTier> host;
+};
+
+TEST_F(HostTierTest, ANameOutlivesItsClosing) {
+  host->open_namespace(NamespaceId(3), digest_of(1));
+  const NamespaceId name = host->namespace_of(NamespaceId(3));
+  publish(name, {1, 2});
+  host->close_namespace(NamespaceId(3));
+  EXPECT_EQ(host->namespace_of(NamespaceId(3)), name);
+  EXPECT_EQ(host->tree().probe(name, std::vector<TokenId>{1, 2}).matched_tokens, 2);
+}
+
+TEST_F(HostTierTest, ANameThatWasGivenToAnotherIsNotBelieved) {
+  host->open_namespace(NamespaceId(0), digest_of(1));
+  host->close_namespace(NamespaceId(0));
+  for (int i = 0; i < 1024; ++i) {
+    EXPECT_TRUE(host->tree().try_open_namespace(digest_of(100 + i)).has_value());
+  }
+  EXPECT_FALSE(host->namespace_of(NamespaceId(0)).valid());
+  EXPECT_FALSE(host->name_namespace(NamespaceId(0)).valid()) << "all are open";
+}
+
+TEST_F(HostTierTest, WhoLostItsNameGetsAnother) {
+  host->open_namespace(NamespaceId(0), digest_of(1));
+  host->close_namespace(NamespaceId(0));
+  for (int i = 0; i < 1024; ++i) {
+    host->tree().close_namespace(*host->tree().try_open_namespace(digest_of(100 + i)));
+  }
+  const NamespaceId name = host->name_namespace(NamespaceId(0));
+  ASSERT_TRUE(name.valid());
+  EXPECT_EQ(host->tree().digest(name), digest_of(1));
+}
+
+TEST_F(HostTierTest, TheDevicesNamesMayChangeTheirMeaning) {
+  host->open_namespace(NamespaceId(0), digest_of(1));
+  host->close_namespace(NamespaceId(0));
+  host->open_namespace(NamespaceId(0), digest_of(2));
+  EXPECT_EQ(host->tree().digest(host->namespace_of(NamespaceId(0))), digest_of(2));
+}
+
+}  // namespace
+}  // namespace stemma
