@@ -11,6 +11,7 @@
 #include "attention/attention_bench.h"
 #include "base/bench_line.h"
 #include "device/gemm_bench.h"
+#include "engine/tier_serving_bench.h"
 #include "ghost/ghost_bench.h"
 #include "pool/host_copy_bench.h"
 #include "pool/store_bench.h"
@@ -30,7 +31,7 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 9> kBenches = {{
+constexpr std::array<Bench, 10> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
@@ -40,6 +41,7 @@ constexpr std::array<Bench, 9> kBenches = {{
     {"gemm", [] { return bench_gemm({}); }},
     {"tier", [] { return bench_host_copies({}); }},
     {"tier", [] { return bench_redis(); }},
+    {"tier", [] { return bench_tier_serving(default_tier_serving_bench()); }},
 }};
 
 void print_json(const BenchLine& line) {

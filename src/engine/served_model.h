@@ -60,6 +60,7 @@ class ServedModel {
   const GenerationConfig& generation() const noexcept { return generation_; }
   const EngineOptions& engine_options() const noexcept { return engine_options_; }
   const KvPool& pool() const noexcept { return *pool_; }
+  KvPool& pool() noexcept { return *pool_; }
   // Of the model, its formats and its arithmetic: a request of a tenant adds to it.
   const NamespaceDigest& namespace_digest() const noexcept { return namespace_digest_; }
 

@@ -1,0 +1,266 @@
+#include "engine/tier_serving_bench.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/prng.h"
+#include "base/temp_directory.h"
+#include "engine/served_model.h"
+#include "model/random_model.h"
+#include "tier/memory_page_store.h"
+#include "tier/tier_stack.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::chrono::seconds kSettleTime(60);
+
+struct Run {
+  RequestStats stats;
+  double cpu_s = 0;
+};
+
+double cpu_seconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::vector<TokenId> drawn_prompt(std::uint64_t seed, std::int64_t tokens) {
+  Prng prng(seed);
+  std::vector<TokenId> prompt;
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    prompt.push_back(static_cast<TokenId>(prng.below(256)));
+  }
+  return prompt;
+}
+
+Result<Run> answer(Engine& engine, std::vector<TokenId> prompt) {
+  RequestSpec spec;
+  spec.prompt = std::move(prompt);
+  spec.max_tokens = 1;
+  const double begin_s = cpu_seconds();
+  STEMMA_RETURN_IF_ERROR(engine.submit(std::move(spec)));
+  for (;;) {
+    for (const EngineEvent& event : engine.step().events) {
+      if (event.finish == FinishReason::kFailed) return event.error;
+      if (event.finish != FinishReason::kNone) return Run{event.stats, cpu_seconds() - begin_s};
+    }
+  }
+}
+
+// Knows every page and gives none until its deadline.
+class HungStore final : public PageStore {
+ public:
+  Tier tier() const override { return Tier::kDisk; }
+  std::string_view name() const override { return "hung"; }
+  void describe(const NamespaceDigest&, std::string_view) override {}
+  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t) override {
+    return static_cast<std::int64_t>(keys.size());
+  }
+  bool lookup_is_local() const override { return true; }
+  void read(std::span<PageRead>, std::int64_t deadline_us) override {
+    std::unique_lock lock(mutex_);
+    never_.wait_for(lock, std::chrono::microseconds(deadline_us - clock_.now_us()));
+  }
+  void write(std::span<PageWrite> writes, std::int64_t) override {
+    for (PageWrite& write : writes) write.verdict = PageVerdict::kRefused;
+  }
+  void remove(std::span<const PageRemoval>, std::int64_t) override {}
+  PageStoreUsage usage() const override { return {}; }
+  void visit_metrics(MetricVisitor&) const override {}
+
+ private:
+  MonotonicClock clock_;
+  std::mutex mutex_;
+  std::condition_variable never_;
+};
+
+class TierServingBench {
+ public:
+  explicit TierServingBench(const TierServingBenchOptions& options) : options_(options) {}
+
+  Result<std::vector<BenchLine>> run() {
+    STEMMA_RETURN_IF_ERROR(
+        write_random_model(files_.path(), {.config = options_.model, .type = WeightType::kBf16}));
+    std::vector<BenchLine> lines(3);
+    STEMMA_ASSIGN_OR_RETURN(lines[0], benefit());
+    STEMMA_ASSIGN_OR_RETURN(lines[1], harm());
+    STEMMA_ASSIGN_OR_RETURN(lines[2], hung());
+    return lines;
+  }
+
+ private:
+  ServedModelOptions serving(bool tiers) const {
+    ServedModelOptions serving;
+    serving.directory = files_.path();
+    serving.kv_bytes = std::int64_t{256} << 20;
+    serving.threads = 2;
+    serving.engine.kv.requests_max = 4;
+    serving.engine.scheduler.step_tokens_max = 512;
+    serving.engine.scheduler.chunk_tokens_max = 512;
+    if (!tiers) return serving;
+    serving.tiers.host_bytes = std::int64_t{256} << 20;
+    serving.tiers.disk_directory = disk_.path();
+    serving.tiers.disk_bytes = std::int64_t{2} << 30;
+    return serving;
+  }
+
+  Result<BenchLine> benefit() {
+    constexpr int kRestarts = 5;
+    const auto prompt = drawn_prompt(1, options_.prefix_tokens + 1);
+    double computed_ms = 0;
+    std::vector<double> loaded_ms;
+    for (int life = 0; life <= kRestarts; ++life) {
+      STEMMA_ASSIGN_OR_RETURN(const auto model, ServedModel::open(serving(true)));
+      STEMMA_ASSIGN_OR_RETURN(const auto engine, model->open_engine());
+      STEMMA_ASSIGN_OR_RETURN(const Run run, answer(*engine, prompt));
+      const double ttft_ms = static_cast<double>(run.stats.ttft_us) / 1000;
+      if (life == 0) {
+        computed_ms = ttft_ms;
+        engine->settle(kSettleTime);
+      } else if (run.stats.brought.disk < options_.prefix_tokens) {
+        return Error{ErrorCode::kInternal,
+                     fmt::format("{} of {} tokens came from the disk", run.stats.brought.disk,
+                                 options_.prefix_tokens)};
+      } else {
+        loaded_ms.push_back(ttft_ms);
+      }
+    }
+    BenchLine line = {.bench = "tier",
+                      .params = {{"case", "benefit"},
+                                 {"prefix_tokens", std::to_string(options_.prefix_tokens)},
+                                 {"computing_ms", fmt::format("{:.1f}", computed_ms)}},
+                      .value = median(loaded_ms),
+                      .unit = "ms",
+                      .bound = computed_ms / 50,
+                      .bound_name = "computing/50"};
+    line.ratio = line.bound / line.value;
+    line.repeats = kRestarts;
+    line.spread = spread(loaded_ms);
+    return line;
+  }
+
+  // Pairs of equal work in turns, each pair in another order.
+  Result<BenchLine> harm() {
+    STEMMA_ASSIGN_OR_RETURN(const auto with, ServedModel::open(serving(true)));
+    STEMMA_ASSIGN_OR_RETURN(const auto without, ServedModel::open(serving(false)));
+    STEMMA_ASSIGN_OR_RETURN(const auto engine_with, with->open_engine());
+    STEMMA_ASSIGN_OR_RETURN(const auto engine_without, without->open_engine());
+    std::vector<double> with_s;
+    std::vector<double> without_s;
+    std::vector<double> ratios;
+    for (int pair = -1; pair < options_.pairs; ++pair) {
+      const auto prompt =
+          drawn_prompt(static_cast<std::uint64_t>(1000 + pair), options_.unshared_tokens);
+      Engine& first = pair % 2 == 0 ? *engine_with : *engine_without;
+      Engine& second = pair % 2 == 0 ? *engine_without : *engine_with;
+      STEMMA_ASSIGN_OR_RETURN(const Run one, answer(first, prompt));
+      STEMMA_ASSIGN_OR_RETURN(const Run two, answer(second, prompt));
+      if (pair < 0) continue;  // memory is touched for the first time
+      with_s.push_back(pair % 2 == 0 ? one.cpu_s : two.cpu_s);
+      without_s.push_back(pair % 2 == 0 ? two.cpu_s : one.cpu_s);
+      ratios.push_back(with_s.back() / without_s.back());
+    }
+    return BenchLine{.bench = "tier",
+                     .params = {{"case", "harm"},
+                                {"prompt_tokens", std::to_string(options_.unshared_tokens)},
+                                {"hits", "0%"}},
+                     .value = median(with_s),
+                     .unit = "cpu_s",
+                     .bound = median(without_s),
+                     .bound_name = "tiers_off",
+                     .ratio = median(ratios),
+                     .repeats = options_.pairs,
+                     .spread = spread(ratios)};
+  }
+
+  Result<BenchLine> hung() {
+    constexpr int kPairs = 5;
+    STEMMA_ASSIGN_OR_RETURN(const auto model, ServedModel::open(serving(false)));
+    std::vector<double> extra_ms;
+    std::vector<double> with_ms;
+    std::vector<double> without_ms;
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const auto prompt =
+          drawn_prompt(static_cast<std::uint64_t>(5000 + pair), options_.unshared_tokens);
+      STEMMA_ASSIGN_OR_RETURN(const double with, ttft_of(*model, prompt, true));
+      STEMMA_ASSIGN_OR_RETURN(const double without, ttft_of(*model, prompt, false));
+      with_ms.push_back(with);
+      without_ms.push_back(without);
+      extra_ms.push_back(with - without);
+    }
+    return BenchLine{.bench = "tier",
+                     .params = {{"case", "hung"},
+                                {"prompt_tokens", std::to_string(options_.unshared_tokens)},
+                                {"extra_ms", fmt::format("{:.1f}", median(extra_ms))}},
+                     .value = median(with_ms),
+                     .unit = "ms",
+                     .bound = median(without_ms),
+                     .bound_name = "tiers_off",
+                     .ratio = median(with_ms) / median(without_ms),
+                     .repeats = kPairs,
+                     .spread = spread(with_ms)};
+  }
+
+  // A fresh engine on the model, over a store that hangs or none. Milliseconds.
+  Result<double> ttft_of(ServedModel& model, const std::vector<TokenId>& prompt, bool hangs) {
+    std::vector<std::unique_ptr<PageStore>> stores;
+    stores.push_back(std::make_unique<HungStore>());
+    ThreadPool threads(1);
+    STEMMA_ASSIGN_OR_RETURN(const auto stack,
+                            TierStack::open({.host_bytes = std::int64_t{64} << 20}, model.pool(),
+                                            std::move(stores), threads, clock_));
+    EngineOptions options = model.engine_options();
+    options.kv.tiers.store_deadline_us = 300'000;
+    STEMMA_ASSIGN_OR_RETURN(const auto engine,
+                            Engine::open(options, {.runner = model.runner(),
+                                                   .pools = {model.pool()},
+                                                   .vocab_tokens = options_.model.vocab_tokens,
+                                                   .clock = clock_,
+                                                   .lower_tiers = hangs ? stack.get() : nullptr}));
+    STEMMA_ASSIGN_OR_RETURN(const Run run, answer(*engine, prompt));
+    return static_cast<double>(run.stats.ttft_us) / 1000;
+  }
+
+  TierServingBenchOptions options_;
+  MonotonicClock clock_;
+  TempDirectory files_;
+  TempDirectory disk_;
+};
+
+}  // namespace
+
+TierServingBenchOptions default_tier_serving_bench() {
+  TierServingBenchOptions options;
+  ModelConfig& model = options.model;
+  model.family = ModelFamily::kQwen2;
+  model.vocab_tokens = 151'936;
+  model.hidden = 896;
+  model.intermediate = 4864;
+  model.layers = 24;
+  model.query_heads = 14;
+  model.kv_heads = 2;
+  model.head_dim = 64;
+  model.context_tokens_max = 8192;
+  model.rope.theta = 1e6;
+  model.qkv_bias = true;
+  model.tied_embeddings = true;
+  model.weights_dtype = DType::kBF16;
+  options.prefix_tokens = 4096;
+  options.unshared_tokens = 256;
+  options.pairs = 12;
+  return options;
+}
+
+Result<std::vector<BenchLine>> bench_tier_serving(const TierServingBenchOptions& options) {
+  return TierServingBench(options).run();
+}
+
+}  // namespace stemma
