@@ -152,6 +152,8 @@ class KvCache {
   // Takes the transfers that have ended, publishes what they brought. Once a step, between steps.
   void poll_transfers();
   bool transfers_underway() const;
+  // Whether pages are being brought up, and the last of them came not longer ago than that.
+  bool pages_arriving(std::int64_t within_us) const;
   // Waits until a transfer has ended or the time is over; poll_transfers then takes it.
   void wait_transfers(std::chrono::microseconds time);
 

@@ -42,7 +42,7 @@ struct TierOptions {
 
   // How long a request waits for pages of lower tiers before it computes what is not there yet,
   // while the rest goes on loading: what a tier that hangs costs at most. 0 never waits.
-  std::int64_t load_wait_us = 50'000;
+  std::int64_t load_wait_us = 40'000;
 
   // Pages of one copy up, at most: what is asked of a lower tier in one piece.
   std::int64_t load_pages_max = 64;

@@ -15,6 +15,10 @@ bool KvCache::transfers_underway() const {
   return tiering_ != nullptr && tiering_->underway();
 }
 
+bool KvCache::pages_arriving(std::int64_t within_us) const {
+  return tiering_ != nullptr && tiering_->pages_arriving(clock_.now_us() - within_us);
+}
+
 void KvCache::wait_transfers(std::chrono::microseconds time) {
   if (tiering_ != nullptr) tiering_->wait_landed(time);
 }

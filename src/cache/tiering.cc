@@ -73,11 +73,16 @@ void Tiering::poll() {
     if (kind == TransferKind::kBackup || kind == TransferKind::kStore) {
       backups_.landed(std::move(*ticket));
     } else {
+      if (ticket->job().done_pages() > 0) arrived_us_ = ticket->job().ended_us;
       promotions_.landed(std::move(*ticket));
     }
   }
   promotions_.advance();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
+}
+
+bool Tiering::pages_arriving(std::int64_t since_us) const {
+  return transfers_.underway() > 0 && arrived_us_.has_value() && *arrived_us_ >= since_us;
 }
 
 // What is already copied is held for the moment, so that the next one can be seen.

@@ -61,6 +61,8 @@ class Tiering {
   // Takes what has ended. REQUIRES: no step is in flight.
   void poll();
   bool underway() const noexcept { return transfers_.underway() > 0; }
+  // Whether pages are being brought up, and some came at `since_us` or later.
+  bool pages_arriving(std::int64_t since_us) const;
   void wait_landed(std::chrono::microseconds time) { transfers_.wait_landed(time); }
 
   // Begins to copy down what host memory lacks of all that the device has, as far as there are
@@ -97,6 +99,7 @@ class Tiering {
   std::unique_ptr<HostTier> host_;
   LoadCosts costs_;
   TierCounters counters_;
+  std::optional<std::int64_t> arrived_us_;  // when pages last came up
   std::unique_ptr<TransferLanes> lanes_;
   TransferEngine transfers_;  // its tickets hold pages of both trees: destroyed before them
   Backups backups_;

@@ -32,7 +32,7 @@ class TierFlags {
   std::string remote_secret_file_;
   std::string write_policy_ = "write-through-selective";
   std::int64_t selective_uses_ = 2;
-  double load_wait_ms_ = 50;
+  double load_wait_ms_ = 40;
 };
 
 }  // namespace stemma

@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::microseconds kTransferNap(500);
 
 // Prompt tokens of a step from which the cost of computing is learned.
-constexpr std::int64_t kLearnFromTokens = 16;
+constexpr std::int64_t kLearnFromTokens = 8;
 
 // What was brought for a request may have left the device again before it ran.
 BroughtTokens within(BroughtTokens brought, std::int64_t tokens_max) {
@@ -79,6 +79,8 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, std::uniq
       sampler_(std::make_unique<Sampler>(parts.vocab_tokens)),
       ghosts_or_null_(std::move(ghosts_or_null)),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
+  assume_role(engine_thread);
+  if (parts.lower_tiers != nullptr) scheduler_->guess_pace();
   // A step's events: one for each request in the batch, one for each message taken in.
   events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
 }

@@ -98,18 +98,28 @@ bool Scheduler::plan_step() {
   return !builder_.empty();
 }
 
+void Scheduler::guess_pace() {
+  us_per_token_ = static_cast<double>(options_.step_us_max);  // the smallest steps there are
+  pace_is_guess_ = true;
+}
+
 void Scheduler::note_pace(std::int64_t tokens, std::int64_t us) {
   constexpr double kOfTheNew = 0.3;
   const double seen = static_cast<double>(us) / static_cast<double>(tokens);
-  us_per_token_ = us_per_token_ == 0 ? seen : us_per_token_ + kOfTheNew * (seen - us_per_token_);
+  const bool first = us_per_token_ == 0 || std::exchange(pace_is_guess_, false);
+  us_per_token_ = first ? seen : us_per_token_ + kOfTheNew * (seen - us_per_token_);
 }
 
-// Room for an output of each request in flight, and for a page, there always is.
+// Room for an output of each request in flight, and for a page, there always is. A step of a few
+// tokens reads every weight for them: only while pages keep arriving, which the next step may
+// find there, is it made that small.
 std::int64_t Scheduler::step_tokens() const {
+  constexpr std::int64_t kWorthwhileTokens = 64;
   if (options_.step_us_max == 0 || us_per_token_ <= 0) return options_.step_tokens_max;
   const double tokens = static_cast<double>(options_.step_us_max) / us_per_token_;
-  const std::int64_t least = kv_.options().requests_max + kv_.page_size();
   if (tokens >= static_cast<double>(options_.step_tokens_max)) return options_.step_tokens_max;
+  std::int64_t least = kv_.options().requests_max + kv_.page_size();
+  if (!kv_.pages_arriving(options_.step_us_max)) least = std::max(least, kWorthwhileTokens);
   return std::max(static_cast<std::int64_t>(tokens), least);
 }
 

@@ -66,6 +66,9 @@ class Scheduler {
   // Why the queue was not taken in further, nullopt if nothing was turned away.
   std::optional<Admission> held_back() const noexcept { return held_back_; }
 
+  // Steps are small until it is known how long they take: what is computed needlessly while pages
+  // are on their way from a lower tier is then little.
+  void guess_pace() STEMMA_REQUIRES_ROLE(engine_thread);
   // A step that computed `tokens` tokens, prompts for the most part, took `us`: what is known of
   // how many fit into step_us_max.
   void note_pace(std::int64_t tokens, std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -128,6 +131,7 @@ class Scheduler {
   std::int64_t wants_ = 0;  // said to the cache and not forgotten
   std::optional<Admission> held_back_;
   double us_per_token_ = 0;  // of late; 0: not known
+  bool pace_is_guess_ = false;
   SchedulerTotals totals_;
 };
 

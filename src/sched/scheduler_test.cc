@@ -127,19 +127,19 @@ using Ids = std::vector<std::int64_t>;
 TEST(Scheduler, AStepTakesNoLongerThanItMayAsFarAsIsKnown) {
   assume_role(engine_thread);
   EngineOptions options = options_for(4, 200);
-  options.scheduler.step_us_max = 1000;
+  options.scheduler.step_us_max = 2000;
   Bench bench(options);
-  bench.submit(1, text(0, 400));
+  bench.submit(1, text(0, 600));
   bench.plan();
   EXPECT_EQ(bench.scheduler().batch().rows(), 256) << "nothing is known yet";
   bench.complete();
   bench.scheduler().note_pace(100, 2000);
   bench.plan();
-  EXPECT_EQ(bench.scheduler().batch().rows(), 50);
+  EXPECT_EQ(bench.scheduler().batch().rows(), 100);
   bench.complete();
   bench.scheduler().note_pace(1, 1'000'000);
   bench.plan();
-  EXPECT_EQ(bench.scheduler().batch().rows(), 12) << "an output for each request, and a page";
+  EXPECT_EQ(bench.scheduler().batch().rows(), 64) << "fewer are not worth reading the weights";
   bench.complete();
   bench.run();
 }
