@@ -1,7 +1,8 @@
 // SimulatedTiers: lower tiers whose time is a FakeClock's and whose luck is drawn from a seed.
 //
 // Jobs take a drawn time on their lane; when in that time the bytes move is drawn too, so that a
-// source that changes, or a target that is used early, shows. Stores fail as FaultyStore says.
+// source that changes, or a target that is used early, shows. Stores fail as FaultyStore says. What
+// was drawn is counted, so that a test can tell whether it saw what it is for.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +30,21 @@ class SimulatedLanes final : public TransferLanes {
     std::int64_t hang_percent = 0;  // of the jobs of stores: end at their deadline
     std::uint64_t seed = 1;
   };
+  // Jobs, over all lanes that were ever opened.
+  struct Counts {
+    std::int64_t opened_lanes = 0;
+    std::int64_t hung = 0;
+    std::int64_t abandoned = 0;  // ended when nobody needed them any more
+  };
 
-  SimulatedLanes(TransferWork& work, std::size_t stores, FakeClock& clock, const Options& options)
+  // `options` may change while jobs run, and holds for those posted afterwards; both outlive this.
+  SimulatedLanes(TransferWork& work, std::size_t stores, FakeClock& clock, const Options& options,
+                 Counts& counts)
       : work_(work),
         clock_(clock),
         options_(options),
-        prng_(options.seed),
+        counts_(counts),
+        prng_(options.seed + mix64(static_cast<std::uint64_t>(counts.opened_lanes++))),
         lane_free_us_(transfer_lanes(stores)) {}
 
   void post(Transfer& job) override {
@@ -44,6 +54,7 @@ class SimulatedLanes final : public TransferLanes {
     free_us = begin_us + prng_.below(options_.job_us_max + 1);
     if (lane >= 2 && prng_.below(100) < options_.hang_percent) {
       free_us = std::max(begin_us, job.deadline_us);
+      ++counts_.hung;
     }
     const bool early = prng_.below(2) == 0;
     if (early) work_.run(job);
@@ -54,6 +65,7 @@ class SimulatedLanes final : public TransferLanes {
     const auto next = first_to_end();
     if (next == posted_.end() || next->end_us > clock_.now_us()) return nullptr;
     Transfer* job = next->job;
+    if (job->cancelled.load(std::memory_order_relaxed)) ++counts_.abandoned;
     if (!next->moved) work_.run(*job);
     posted_.erase(next);
     return job;
@@ -84,7 +96,8 @@ class SimulatedLanes final : public TransferLanes {
 
   TransferWork& work_;
   FakeClock& clock_;
-  Options options_;
+  const Options& options_;
+  Counts& counts_;
   Prng prng_;
   std::vector<std::int64_t> lane_free_us_;
   std::deque<Posted> posted_;  // in the order of posting: so are those that end together
@@ -121,16 +134,19 @@ class SimulatedTiers final : public LowerTiers {
   std::int64_t host_pages() const override { return stack_->host_pages(); }
   std::span<PageStore* const> stores() const override { return stack_->stores(); }
   std::unique_ptr<TransferLanes> open_lanes(std::int64_t) override {
-    return std::make_unique<SimulatedLanes>(stack_->work(), faulty_.size(), clock_, options_.lanes);
+    return std::make_unique<SimulatedLanes>(stack_->work(), faulty_.size(), clock_, options_.lanes,
+                                            counts_);
   }
 
-  // Of the lanes that are opened from now on.
+  // Of jobs from now on; a new seed holds for lanes that are opened from now on.
   void set_lanes(const SimulatedLanes::Options& lanes) { options_.lanes = lanes; }
+  const SimulatedLanes::Counts& counts() const { return counts_; }
   HostPool& host() { return stack_->host(); }
   FaultyStore& store(std::size_t number) { return *faulty_[number]; }
 
  private:
   SimulatedTierOptions options_;
+  SimulatedLanes::Counts counts_;
   FakeClock& clock_;
   std::vector<FaultyStore*> faulty_;
   std::unique_ptr<TierStack> stack_;

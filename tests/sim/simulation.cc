@@ -1,0 +1,395 @@
+#include "sim/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+
+namespace stemma {
+namespace {
+
+// What an abort says of the simulation that runs.
+struct Running {
+  std::uint64_t seed = 0;
+  std::int64_t steps = 0;
+  std::int64_t step = 0;
+  std::string plan;
+};
+Running running;
+
+extern "C" void name_running(int) {
+  std::fprintf(stderr, "simulation: aborted: seed %llu, step %lld of %lld: %s\n",
+               static_cast<unsigned long long>(running.seed), static_cast<long long>(running.step),
+               static_cast<long long>(running.steps), running.plan.c_str());
+  std::fflush(stderr);
+}
+
+// Adds up counters, of one engine after another.
+class AddUp final : public MetricVisitor {
+ public:
+  explicit AddUp(Simulation::Tally& tally) : tally_(tally) {}
+  void counter(std::string_view name, std::int64_t value) override {
+    tally_[std::string(name)] += value;
+  }
+  void gauge(std::string_view, std::int64_t) override {}
+
+ private:
+  Simulation::Tally& tally_;
+};
+
+class OneMetric final : public MetricVisitor {
+ public:
+  explicit OneMetric(std::string_view name) : name_(name) {}
+  void counter(std::string_view name, std::int64_t value) override { see(name, value); }
+  void gauge(std::string_view name, std::int64_t value) override { see(name, value); }
+  std::int64_t value() const { return value_; }
+
+ private:
+  void see(std::string_view name, std::int64_t value) {
+    if (name == name_) value_ = value;
+  }
+  std::string_view name_;
+  std::int64_t value_ = -1;
+};
+
+std::int64_t metric(const Engine& engine, std::string_view name) {
+  OneMetric search(name);
+  engine.visit_metrics(search);
+  return search.value();
+}
+
+std::int64_t tokens_in(const std::vector<TokenId>& tokens) {
+  return static_cast<std::int64_t>(tokens.size());
+}
+
+// The answer to a prompt, up to the first of its stop tokens.
+std::vector<TokenId> answer_to(const RequestSpec& spec) {
+  std::vector<TokenId> answer = stamp_output(spec.prompt, spec.max_tokens);
+  const auto stop = std::find_first_of(answer.begin(), answer.end(), spec.stop_tokens.begin(),
+                                       spec.stop_tokens.end());
+  if (stop != answer.end()) answer.erase(stop + 1, answer.end());
+  return answer;
+}
+
+}  // namespace
+
+Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
+    : seed_(seed),
+      steps_(steps),
+      prng_(mix64(seed)),
+      plan_(draw_plan(prng_)),
+      model_(clock_, plan_.token_us),
+      pool_(make_stamp_pool(stamp_shape(plan_.engine.kv.pages, plan_.engine.kv.page_size),
+                            plan_.device_layout)),
+      texts_({.families = plan_.families,
+              .conversations = plan_.conversations,
+              .namespaces = plan_.namespaces,
+              .tokens_max = plan_.text_tokens_max()},
+             prng_) {
+  running = {seed, steps, 0, to_string(plan_)};
+  std::signal(SIGABRT, name_running);
+  if (plan_.has_tiers) {
+    tiers_or_null_ = std::make_unique<SimulatedTiers>(plan_.tiers, *pool_, clock_);
+  }
+  open_engine();
+}
+
+Simulation::~Simulation() {
+  engine_.reset();
+  std::signal(SIGABRT, SIG_DFL);
+}
+
+void Simulation::open_engine() {
+  auto engine = Engine::open(plan_.engine, {.runner = model_,
+                                            .pools = {*pool_},
+                                            .vocab_tokens = kStampVocab,
+                                            .clock = clock_,
+                                            .lower_tiers = tiers_or_null_.get()});
+  STEMMA_CHECK(engine.ok(), "options that were drawn are valid");
+  engine_ = std::move(engine).value();
+}
+
+void Simulation::close_engine() {
+  AddUp add_up(tally_);
+  engine_->visit_metrics(add_up);
+  if (plan_.engine.kv.tiers.write_policy == WritePolicy::kWriteBack) {
+    tally_["sim_written_back_pages"] +=
+        std::max<std::int64_t>(metric(*engine_, "stemma_backed_up_pages_total"), 0);
+  }
+  engine_.reset();
+}
+
+// What only the engine knew is lost, and with it every request; what stores keep is not.
+void Simulation::restart() {
+  ++tally_["sim_restarts"];
+  if (!asked_.empty()) ++tally_["sim_restarts_in_flight"];
+  close_engine();
+  asked_.clear();
+  cancelled_.clear();
+  open_engine();
+}
+
+std::optional<std::string> Simulation::run() {
+  for (step_ = 0; step_ < steps_ && !failed(); ++step_) {
+    running.step = step_;
+    step();
+  }
+  if (!failed()) live_on();
+  if (!failed()) check_clean_round();
+  if (engine_ != nullptr) close_engine();
+  if (tiers_or_null_ != nullptr) {
+    tally_["sim_hung_jobs"] += tiers_or_null_->counts().hung;
+    tally_["sim_abandoned_jobs"] += tiers_or_null_->counts().abandoned;
+  }
+  for (const auto& [name, value] : tally_) note(static_cast<std::uint64_t>(value));
+  return failure_;
+}
+
+void Simulation::step() {
+  clock_.advance_us(prng_.below(plan_.step_us_max + 1));
+  if (step_ >= weather_until_step_) change_weather();
+  if (drawn(plan_.submits)) submit();
+  disturb();
+  run_engine();
+  check_state();
+}
+
+// The stores' weathers change together and each for itself: a disk may be calm while the remote
+// store hangs.
+void Simulation::change_weather() {
+  weather_until_step_ = step_ + 1 + prng_.below(plan_.phase_steps);
+  set_weather(static_cast<Weather>(prng_.below(kWeathers)));
+}
+
+void Simulation::set_weather(Weather weather) {
+  if (tiers_or_null_ == nullptr) return;
+  tiers_or_null_->set_lanes(draw_lanes(weather, plan_.tiers.lanes, prng_));
+  for (std::size_t i = 0; i < plan_.tiers.stores.size(); ++i) {
+    const bool spared = weather != Weather::kCalm && prng_.below(4) == 0;
+    tiers_or_null_->store(i).set_faults(draw_faults(spared ? Weather::kCalm : weather,
+                                                    plan_.tiers.stores[i] == Tier::kDisk, prng_));
+  }
+}
+
+void Simulation::disturb() {
+  disturb_requests();
+  if (drawn(plan_.model_faults)) {
+    prng_.below(2) == 0 ? model_.stamps().fail_next_step() : model_.stamps().tear_next_step();
+  }
+  if (drawn(plan_.host_flips)) flip_in_host();
+  if (drawn(plan_.restarts)) restart();
+}
+
+void Simulation::disturb_requests() {
+  if (drawn(plan_.cancels) && !asked_.empty()) {
+    const RequestId id = any_request();
+    if (engine_->cancel(id).ok()) {
+      cancelled_.insert(id);
+      const bool loads = waits_for_tier_ && asked_[id].got.empty();
+      ++tally_[loads ? "sim_cancels_while_loading" : "sim_cancels"];
+    }
+  }
+  if (drawn(plan_.stops) && !asked_.empty()) {
+    const RequestId id = any_request();
+    if (asked_[id].got.empty() || !engine_->stop(id).has_value()) return;
+    asked_.erase(id);
+    cancelled_.erase(id);
+    ++tally_["sim_stops"];
+  }
+}
+
+RequestId Simulation::any_request() {
+  return std::next(asked_.begin(), prng_.below(static_cast<std::int64_t>(asked_.size())))->first;
+}
+
+void Simulation::flip_in_host() {
+  if (tiers_or_null_ == nullptr) return;
+  HostPool& host = tiers_or_null_->host();
+  const std::int64_t flips = 1 + prng_.below(4);
+  for (std::int64_t i = 0; i < flips; ++i) {
+    const PageId page(static_cast<std::int32_t>(prng_.below(host.pages())));
+    const auto image = host.layer_image(page, prng_.below(host.layers()));
+    image[static_cast<std::size_t>(prng_.below(std::ssize(image)))] ^=
+        std::byte{1} << static_cast<int>(prng_.below(8));
+  }
+}
+
+void Simulation::submit() {
+  SimulatedTexts::Question question = texts_.ask();
+  Asked asked = {.prompt = question.spec.prompt,
+                 .answer = answer_to(question.spec),
+                 .got = {},
+                 .conversation = question.conversation};
+  const auto id = engine_->submit(std::move(question.spec));
+  if (id.ok()) {
+    ++tally_["sim_requests"];
+    asked_[*id] = std::move(asked);
+  } else if (id.error().code != ErrorCode::kTooLarge) {
+    fail("a request was refused: " + to_string(id.error()));
+  }
+}
+
+void Simulation::run_engine() {
+  const StepReport report = engine_->step();
+  waits_for_tier_ = report.held_back == "waiting_for_tier";
+  if (waits_for_tier_) ++tally_["sim_steps_waiting_for_tier"];
+  const bool model_failed = model_.take_failed();
+  for (const EngineEvent& event : report.events) take(event, model_failed);
+  note(static_cast<std::uint64_t>(report.computed_tokens));
+}
+
+void Simulation::take(const EngineEvent& event, bool model_failed) {
+  note(static_cast<std::uint64_t>(event.request.value()));
+  note(static_cast<std::uint64_t>(event.token) << 8 | static_cast<std::uint64_t>(event.finish));
+  note(static_cast<std::uint64_t>(event.stats.cached_tokens));
+  const auto found = asked_.find(event.request);
+  if (found == asked_.end()) {
+    return fail(fmt::format("request {} speaks after its end", event.request.value()));
+  }
+  Asked& asked = found->second;
+  if (event.token >= 0) {
+    const std::size_t at = asked.got.size();
+    if (at >= asked.answer.size() || asked.answer[at] != event.token) {
+      return fail(fmt::format("request {}: output token {} is {}, not {}", event.request.value(),
+                              at, event.token, at < asked.answer.size() ? asked.answer[at] : -1));
+    }
+    asked.got.push_back(event.token);
+  }
+  if (event.finish == FinishReason::kNone) return;
+  take_end(event, asked, model_failed);
+  asked_.erase(found);
+  cancelled_.erase(event.request);
+}
+
+void Simulation::take_end(const EngineEvent& event, const Asked& asked, bool model_failed) {
+  const std::int64_t request = event.request.value();
+  switch (event.finish) {
+    case FinishReason::kStop:
+    case FinishReason::kLength:
+      if (asked.got != asked.answer) {
+        return fail(fmt::format("request {} ended after {} of {} tokens", request, asked.got.size(),
+                                asked.answer.size()));
+      }
+      return texts_.answered(asked.conversation, asked.prompt, asked.answer);
+    case FinishReason::kCancelled:
+      if (!cancelled_.contains(event.request))
+        fail(fmt::format("request {}: who cancelled", request));
+      return;
+    case FinishReason::kFailed: {
+      const bool refused = asked.got.empty() && event.error.code == ErrorCode::kTooLarge;
+      ++tally_[refused ? "sim_refused" : "sim_failed"];
+      if (!refused && !model_failed) {
+        fail(fmt::format("request {} failed: {}", request, to_string(event.error)));
+      }
+      return;
+    }
+    case FinishReason::kNone:
+      return;
+  }
+}
+
+void Simulation::check_state() {
+  if (!model_.stamps().fault().empty()) return fail(model_.stamps().fault());
+  if (const auto contradiction = engine_->audit()) fail(*contradiction);
+}
+
+// Tokens are computed one by one at worst, once and again after each preemption; and for each text
+// pages are waited for.
+std::int64_t Simulation::patience_steps() const {
+  constexpr std::int64_t kNapUs = 500;
+  std::int64_t steps = 1000;
+  for (const auto& [id, asked] : asked_) {
+    steps += 8 * (tokens_in(asked.prompt) + tokens_in(asked.answer));
+    steps += 4 * plan_.engine.kv.tiers.load_wait_us / kNapUs;
+  }
+  return steps;
+}
+
+// The faults stop: whatever waits must move on and end.
+void Simulation::live_on() {
+  set_weather(Weather::kCalm);
+  for (std::int64_t left = patience_steps(); !engine_->idle() && !failed(); --left) {
+    if (left == 0) return fail(fmt::format("{} requests wait for ever (I12)", asked_.size()));
+    clock_.advance_us(1 + prng_.below(plan_.step_us_max));
+    running.step = ++step_;
+    run_engine();
+    check_state();
+  }
+  if (!failed() && !asked_.empty()) {
+    return fail(fmt::format("{} requests never ended", asked_.size()));
+  }
+  if (!failed()) settle();
+}
+
+// Until copies in flight have ended; those that hang do at their deadline.
+void Simulation::settle() {
+  for (int left = 1000; engine_->kv().transfers_underway() && left > 0; --left) {
+    clock_.advance_us(plan_.engine.kv.tiers.store_deadline_us + 1'000'000);
+    run_engine();
+    check_state();
+  }
+  run_engine();
+  if (!failed()) check_nothing_held();
+}
+
+void Simulation::check_nothing_held() {
+  const KvCache& kv = engine_->kv();
+  if (kv.transfers_underway()) return fail("copies never end");
+  if (kv.usage().locked_tokens != 0) {
+    return fail(fmt::format("{} tokens stay locked", kv.usage().locked_tokens));
+  }
+  if (kv.available_pages() != kv.total_pages()) {
+    return fail(fmt::format("{} of {} pages can be had", kv.available_pages(), kv.total_pages()));
+  }
+  if (tiers_or_null_ != nullptr && metric(*engine_, "stemma_host_locked_pages") != 0) {
+    return fail("host pages stay locked");
+  }
+}
+
+// Runs one request to its end; how much of it was cached.
+std::int64_t Simulation::answer_alone(const std::vector<TokenId>& prompt) {
+  RequestSpec spec;
+  spec.prompt = prompt;
+  spec.max_tokens = 2;
+  Asked asked = {.prompt = prompt, .answer = answer_to(spec), .got = {}};
+  const auto id = engine_->submit(std::move(spec));
+  if (!id.ok()) {
+    fail("a request was refused: " + to_string(id.error()));
+    return 0;
+  }
+  asked_[*id] = std::move(asked);
+  const EngineTotals before = engine_->totals();
+  live_on();
+  return engine_->totals().cached_tokens - before.cached_tokens;
+}
+
+// All is well again: a text is found on the device, and after a restart where it was stored.
+void Simulation::check_clean_round() {
+  const KvCacheOptions& kv = plan_.engine.kv;
+  const auto prompt = texts_.fresh(plan_.text_tokens_max() - 3);
+  const std::int64_t full = (tokens_in(prompt) - 1) / kv.page_size * kv.page_size;
+  answer_alone(prompt);
+  if (failed()) return;
+  const std::int64_t cached = answer_alone(prompt);
+  if (!failed() && cached != (kv.cache == "none" ? 0 : full)) {
+    return fail(fmt::format("{} tokens of {} are cached after all", cached, full));
+  }
+  if (failed() || tiers_or_null_ == nullptr) return;
+  restart();
+  answer_alone(prompt);
+  if (!failed() && full > 0 && metric(*engine_, "stemma_promotions_total") > 0) {
+    ++tally_["sim_found_after_restart"];
+  }
+}
+
+void Simulation::fail(const std::string& what) {
+  if (failed()) return;
+  failure_ = fmt::format("seed {}, step {} of {}: {}\n{}\n  --seed {} --steps {}", seed_, step_,
+                         steps_, what, to_string(plan_), seed_, steps_);
+}
+
+}  // namespace stemma

@@ -1,0 +1,137 @@
+// Simulation: the whole serving loop over tiers, under a fake clock, with simulated stores, users
+// and faults, everything from one seed: engine, scheduler, cache, transfers and stores run as they
+// are; only the model is the stamp model, and time and luck are drawn.
+//
+// After each step: no stamp is wrong, every output so far is the beginning of its closed form, only
+// what a fault of the model hit has failed, no request speaks after its end, and the audit finds
+// nothing. In the end the faults stop: everything must end within a bounded number of steps, no
+// page and no lock may be left behind, and a text that is asked twice must be found (I12, I13).
+//
+// The same seed gives the same run, step by step: trace() is a digest of all that came out. A
+// contradiction that aborts prints seed and step, too.
+//
+// Thread:     one; one simulation at a time.
+// Memory:     that of a small engine.
+// Cost:       some 100 us a step.
+// Not here:   what is drawn (simulation_plan), texts (simulated_texts).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/prng.h"
+#include "sim/simulated_texts.h"
+#include "sim/simulated_tiers.h"
+#include "sim/simulation_plan.h"
+#include "sim/stamp_model.h"
+#include "stemma/engine.h"
+
+namespace stemma {
+
+// The stamp model, taking its time.
+class TimedModel final : public Runner {
+ public:
+  TimedModel(FakeClock& clock, std::int64_t token_us) : clock_(clock), token_us_(token_us) {}
+
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
+    clock_.advance_us(token_us_ * batch.rows());
+    auto logits = stamps_.forward(batch, pools);
+    failed_ = failed_ || !logits.ok();
+    return logits;
+  }
+
+  StampModel& stamps() { return stamps_; }
+  // Whether a step has failed since this was asked last.
+  bool take_failed() { return std::exchange(failed_, false); }
+
+ private:
+  FakeClock& clock_;
+  std::int64_t token_us_;
+  StampModel stamps_;
+  bool failed_ = false;
+};
+
+class Simulation {
+ public:
+  // Counters of engine, cache and tiers by their metric names, and what the simulation did
+  // ("sim_").
+  using Tally = std::map<std::string, std::int64_t>;
+
+  Simulation(std::uint64_t seed, std::int64_t steps);
+  ~Simulation();
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  // Runs all steps and the end; what was broken, with seed and step, or nullopt.
+  std::optional<std::string> run();
+
+  const SimulationPlan& plan() const { return plan_; }
+  const Tally& tally() const { return tally_; }
+  std::uint64_t trace() const { return trace_; }
+
+ private:
+  // What was asked and has not ended.
+  struct Asked {
+    std::vector<TokenId> prompt;
+    std::vector<TokenId> answer;  // all of it, in closed form
+    std::vector<TokenId> got;
+    std::size_t conversation = 0;
+  };
+
+  void open_engine();
+  void close_engine();
+  void restart();
+
+  void step();
+  void change_weather();
+  void set_weather(Weather weather);
+  void disturb();
+  void disturb_requests();
+  void flip_in_host();
+  void submit();
+  RequestId any_request();
+
+  void run_engine();
+  void take(const EngineEvent& event, bool model_failed);
+  void take_end(const EngineEvent& event, const Asked& asked, bool model_failed);
+  void check_state();
+
+  void live_on();
+  std::int64_t patience_steps() const;
+  void settle();
+  void check_nothing_held();
+  void check_clean_round();
+  std::int64_t answer_alone(const std::vector<TokenId>& prompt);
+
+  bool drawn(std::int64_t permille) { return prng_.below(1000) < permille; }
+  void note(std::uint64_t value) { trace_ = mix64(trace_ ^ value); }
+  void fail(const std::string& what);
+  bool failed() const { return failure_.has_value(); }
+
+  std::uint64_t seed_;
+  std::int64_t steps_;
+  Prng prng_;
+  SimulationPlan plan_;
+  FakeClock clock_;
+  TimedModel model_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<SimulatedTiers> tiers_or_null_;
+  std::unique_ptr<Engine> engine_;
+  SimulatedTexts texts_;
+  std::map<RequestId, Asked> asked_;
+  std::set<RequestId> cancelled_;
+  std::int64_t step_ = 0;
+  std::int64_t weather_until_step_ = 0;
+  bool waits_for_tier_ = false;  // the last step turned a request away that waits for pages
+  Tally tally_;
+  std::uint64_t trace_ = 0;
+  std::optional<std::string> failure_;
+};
+
+}  // namespace stemma

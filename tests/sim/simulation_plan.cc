@@ -1,0 +1,162 @@
+// Sizes are small, so that pages are short, texts are evicted and everything meets everything.
+#include "sim/simulation_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace stemma {
+namespace {
+
+std::string draw_eviction(Prng& prng) {
+  return pick<const char*>(prng, {"lru", "lru", "lfu", "fifo", "mru", "filo", "slru", "priority",
+                                  "gdsf", "tlru", "s3fifo", "hazard"});
+}
+
+KvLayout draw_layout(Prng& prng) {
+  return pick(prng, {KvLayout::kLayerFirst, KvLayout::kPageFirst});
+}
+
+void draw_cache(KvCacheOptions& kv, Prng& prng) {
+  kv.page_size = pick<std::int64_t>(prng, {1, 3, 4, 16});
+  kv.context_tokens_max = pick<std::int64_t>(prng, {20, 40, 80, 120});
+  const std::int64_t quarters = pick<std::int64_t>(prng, {3, 4, 5, 6, 8, 16});
+  kv.pages = std::max<std::int64_t>(kv.context_tokens_max * quarters / 4 / kv.page_size, 1);
+  kv.requests_max = pick<std::int64_t>(prng, {1, 2, 4, 6});
+  kv.eviction = draw_eviction(prng);
+}
+
+void draw_tier_rules(TierOptions& tiers, Prng& prng) {
+  tiers.host_eviction = draw_eviction(prng);
+  tiers.write_policy = pick(prng, {WritePolicy::kWriteThrough, WritePolicy::kWriteThroughSelective,
+                                   WritePolicy::kWriteBack});
+  tiers.selective_uses = 1 + prng.below(3);
+  tiers.demote_ahead_pages = pick<std::int64_t>(prng, {-1, 0, 1, 4, 1000});
+  tiers.load_wait_us = pick<std::int64_t>(prng, {0, 200, 5'000, 50'000});
+  tiers.load_pages_max = pick<std::int64_t>(prng, {1, 2, 4, 64});
+  // The last is for ever, as far as any step can tell.
+  tiers.store_deadline_us = pick<std::int64_t>(prng, {500, 20'000, 2'000'000, 86'400'000'000});
+  tiers.promotions_max = pick<std::int64_t>(prng, {1, 2, 16});
+}
+
+void draw_scheduler(SchedulerOptions& scheduler, const KvCacheOptions& kv, Prng& prng) {
+  scheduler.step_tokens_max = kv.requests_max + prng.below(60);
+  scheduler.chunk_tokens_max = pick<std::int64_t>(prng, {1, 5, 16, 200});
+  scheduler.waiting_max = pick<std::int64_t>(prng, {2, 8, 24});
+  scheduler.watermark_pages = pick<std::int64_t>(prng, {-1, 0, 1, 3});
+  scheduler.policy = static_cast<SchedulePolicy>(prng.below(8));
+  scheduler.priority_rule = static_cast<PriorityRule>(prng.below(3));
+  scheduler.keep_for_waiting = prng.below(2) == 0;
+  scheduler.publish_outputs = prng.below(4) != 0;
+  scheduler.seed = prng();
+}
+
+void draw_tiers(SimulationPlan& plan, Prng& prng) {
+  plan.has_tiers = plan.engine.kv.cache == "radix" && prng.below(10) != 0;
+  const std::int64_t pages = plan.engine.kv.pages;
+  plan.tiers.host_pages =
+      std::max<std::int64_t>(pick<std::int64_t>(prng, {1, pages / 2, pages, 4 * pages}), 1);
+  plan.tiers.host_layout = draw_layout(prng);
+  if (prng.below(3) != 0) plan.tiers.stores.push_back(Tier::kDisk);
+  if (prng.below(2) != 0) plan.tiers.stores.push_back(Tier::kRemote);
+  plan.tiers.store_bytes = pick<std::int64_t>(prng, {1 << 14, 1 << 18, 1 << 30});
+  plan.tiers.lanes.seed = prng();
+}
+
+}  // namespace
+
+std::int64_t SimulationPlan::text_tokens_max() const {
+  return std::min(engine.kv.context_tokens_max, engine.kv.pages * engine.kv.page_size + 1);
+}
+
+SimulationPlan draw_plan(Prng& prng) {
+  SimulationPlan plan;
+  plan.engine.kv.cache = prng.below(20) == 0 ? "none" : "radix";
+  draw_cache(plan.engine.kv, prng);
+  draw_tier_rules(plan.engine.kv.tiers, prng);
+  draw_scheduler(plan.engine.scheduler, plan.engine.kv, prng);
+  plan.engine.inbox_max = pick<std::int64_t>(prng, {3, 64});
+  plan.engine.ghost_pages_per_sample = pick<std::int64_t>(prng, {0, 0, 0, 1});
+  plan.engine.sampling_seed = prng();
+  plan.device_layout = draw_layout(prng);
+  draw_tiers(plan, prng);
+  plan.token_us = pick<std::int64_t>(prng, {0, 10, 200});
+  plan.step_us_max = pick<std::int64_t>(prng, {1, 100, 2'000});
+  plan.phase_steps = pick<std::int64_t>(prng, {50, 200, 600});
+  plan.families = 1 + prng.below(3);
+  plan.conversations = 1 + prng.below(12);
+  plan.namespaces = 1 + prng.below(3);
+  plan.submits = pick<std::int64_t>(prng, {30, 100, 300});
+  plan.cancels = pick<std::int64_t>(prng, {0, 10, 50});
+  plan.stops = pick<std::int64_t>(prng, {0, 10});
+  plan.model_faults = pick<std::int64_t>(prng, {0, 0, 10});
+  plan.host_flips = pick<std::int64_t>(prng, {0, 0, 20});
+  plan.restarts = pick<std::int64_t>(prng, {0, 2, 8});
+  return plan;
+}
+
+std::string to_string(const SimulationPlan& plan) {
+  const KvCacheOptions& kv = plan.engine.kv;
+  const TierOptions& tiers = kv.tiers;
+  const SchedulerOptions& scheduler = plan.engine.scheduler;
+  std::string text = fmt::format(
+      "cache={} page_size={} pages={} requests_max={} context={} eviction={} policy={} rule={} "
+      "step_tokens={} chunk={} waiting={} watermark={} keep={} publish_outputs={} layout={} "
+      "token_us={} step_us={} families={} conversations={} namespaces={} submits={} cancels={} "
+      "stops={} model_faults={} restarts={}",
+      kv.cache, kv.page_size, kv.pages, kv.requests_max, kv.context_tokens_max, kv.eviction,
+      schedule_policy_name(scheduler.policy), static_cast<int>(scheduler.priority_rule),
+      scheduler.step_tokens_max, scheduler.chunk_tokens_max, scheduler.waiting_max,
+      scheduler.watermark_pages, scheduler.keep_for_waiting, scheduler.publish_outputs,
+      static_cast<int>(plan.device_layout), plan.token_us, plan.step_us_max, plan.families,
+      plan.conversations, plan.namespaces, plan.submits, plan.cancels, plan.stops,
+      plan.model_faults, plan.restarts);
+  if (!plan.has_tiers) return text + " tiers=none";
+  text += fmt::format(
+      " host_pages={} host_layout={} host_eviction={} write={} uses={} ahead={} wait_us={} "
+      "load_pages={} deadline_us={} promotions={} store_bytes={} flips={} stores=",
+      plan.tiers.host_pages, static_cast<int>(plan.tiers.host_layout), tiers.host_eviction,
+      write_policy_name(tiers.write_policy), tiers.selective_uses, tiers.demote_ahead_pages,
+      tiers.load_wait_us, tiers.load_pages_max, tiers.store_deadline_us, tiers.promotions_max,
+      plan.tiers.store_bytes, plan.host_flips);
+  for (const Tier tier : plan.tiers.stores) text += std::string(tier_name(tier)) + ";";
+  return text;
+}
+
+FaultyStore::Faults draw_faults(Weather weather, bool lookup_is_local, Prng& prng) {
+  FaultyStore::Faults faults;
+  faults.lookup_is_local = lookup_is_local;
+  switch (weather) {
+    case Weather::kFlaky:
+      faults.read_fails = prng.below(40);
+      faults.read_misses = prng.below(40);
+      faults.write_fails = prng.below(40);
+      faults.lookup_fails = prng.below(40);
+      break;
+    case Weather::kCorrupting:
+      faults.read_flips = 1 + prng.below(60);
+      faults.read_others = prng.below(40);
+      break;
+    case Weather::kRefusing:
+      faults.write_refuses = 100;
+      faults.read_fails = pick<std::int64_t>(prng, {0, 100});
+      faults.lookup_fails = pick<std::int64_t>(prng, {0, 100});
+      break;
+    case Weather::kCalm:
+    case Weather::kHanging:
+    case Weather::kSlow:
+      break;
+  }
+  return faults;
+}
+
+SimulatedLanes::Options draw_lanes(Weather weather, const SimulatedLanes::Options& before,
+                                   Prng& prng) {
+  SimulatedLanes::Options lanes = before;
+  lanes.hang_percent = weather == Weather::kHanging ? 1 + prng.below(100) : 0;
+  lanes.job_us_max = weather == Weather::kSlow ? pick<std::int64_t>(prng, {5'000, 100'000})
+                                               : pick<std::int64_t>(prng, {0, 200, 1'000});
+  return lanes;
+}
+
+}  // namespace stemma

@@ -1,0 +1,78 @@
+// Fifty simulations of the whole serving loop over tiers, each of 2,000 steps and everything drawn
+// from its seed; 1,000 of 10,000 steps with STEMMA_LONG_TESTS=1. One alone, to look at what it
+// found: tests_sim --seed S --steps N. Marks make sure that, over all seeds, whatever the
+// simulation is for has happened.
+#include "sim/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace stemma {
+namespace {
+
+bool long_tests() {
+  const char* wish = std::getenv("STEMMA_LONG_TESTS");
+  return wish != nullptr && std::string(wish) == "1";
+}
+
+TEST(Simulation, NothingIsBroken) {
+  const std::uint64_t seeds = long_tests() ? 1000 : 50;
+  const std::int64_t steps = long_tests() ? 10'000 : 2'000;
+  Simulation::Tally all;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    Simulation simulation(seed, steps);
+    const auto failure = simulation.run();
+    ASSERT_FALSE(failure.has_value()) << *failure;
+    for (const auto& [name, value] : simulation.tally()) all[name] += value;
+  }
+  for (const char* mark : {"stemma_host_loaded_pages_total",
+                           "stemma_disk_loaded_pages_total",
+                           "stemma_remote_loaded_pages_total",
+                           "stemma_host_corrupt_pages_total",
+                           "stemma_disk_corrupt_pages_total",
+                           "stemma_remote_corrupt_pages_total",
+                           "stemma_disk_missing_pages_total",
+                           "stemma_remote_missing_pages_total",
+                           "stemma_disk_failed_pages_total",
+                           "stemma_remote_failed_pages_total",
+                           "stemma_declined_pages_total",
+                           "stemma_overtaken_pages_total",
+                           "stemma_quarantined_subtrees_total",
+                           "stemma_unbacked_pages_total",
+                           "stemma_unstored_pages_total",
+                           "stemma_stored_pages_total",
+                           "stemma_preemptions_total",
+                           "stemma_evicted_pages_total",
+                           "stemma_finished_requests_total",
+                           "sim_written_back_pages",
+                           "sim_hung_jobs",
+                           "sim_abandoned_jobs",
+                           "sim_cancels",
+                           "sim_cancels_while_loading",
+                           "sim_stops",
+                           "sim_refused",
+                           "sim_failed",
+                           "sim_restarts_in_flight",
+                           "sim_steps_waiting_for_tier",
+                           "sim_found_after_restart"}) {
+    EXPECT_GT(all[mark], 0) << mark << " never happened: the simulation does not test it";
+  }
+}
+
+// Nothing may depend on addresses, on the order of hashed containers or on the machine's clock: the
+// hash of the look-up tables is seeded anew for each engine, so two runs differ in it.
+TEST(Simulation, TheSameSeedGivesTheSameRun) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulation first(seed, 400);
+    const auto failure = first.run();
+    ASSERT_FALSE(failure.has_value()) << *failure;
+    Simulation second(seed, 400);
+    EXPECT_FALSE(second.run().has_value());
+    EXPECT_EQ(first.trace(), second.trace()) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace stemma
