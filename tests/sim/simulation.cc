@@ -189,7 +189,7 @@ void Simulation::disturb_requests() {
     const RequestId id = any_request();
     if (engine_->cancel(id).ok()) {
       cancelled_.insert(id);
-      const bool loads = waits_for_tier_ && asked_[id].got.empty();
+      const bool loads = waits_for_tier() && asked_[id].got.empty();
       ++tally_[loads ? "sim_cancels_while_loading" : "sim_cancels"];
     }
   }
@@ -235,8 +235,8 @@ void Simulation::submit() {
 
 void Simulation::run_engine() {
   const StepReport report = engine_->step();
-  waits_for_tier_ = report.held_back == "waiting_for_tier";
-  if (waits_for_tier_) ++tally_["sim_steps_waiting_for_tier"];
+  held_back_ = report.held_back;
+  if (waits_for_tier()) ++tally_["sim_steps_waiting_for_tier"];
   const bool model_failed = model_.take_failed();
   for (const EngineEvent& event : report.events) take(event, model_failed);
   note(static_cast<std::uint64_t>(report.computed_tokens));
@@ -312,8 +312,9 @@ std::int64_t Simulation::patience_steps() const {
 // The faults stop: whatever waits must move on and end.
 void Simulation::live_on() {
   set_weather(Weather::kCalm);
+  model_.stamps().spare_next_step();
   for (std::int64_t left = patience_steps(); !engine_->idle() && !failed(); --left) {
-    if (left == 0) return fail(fmt::format("{} requests wait for ever (I12)", asked_.size()));
+    if (left == 0) return fail(standstill());
     clock_.advance_us(1 + prng_.below(plan_.step_us_max));
     running.step = ++step_;
     run_engine();
@@ -323,6 +324,15 @@ void Simulation::live_on() {
     return fail(fmt::format("{} requests never ended", asked_.size()));
   }
   if (!failed()) settle();
+}
+
+std::string Simulation::standstill() const {
+  const KvCache& kv = engine_->kv();
+  return fmt::format(
+      "{} requests wait for ever (I12): held back \"{}\", {} of {} pages can be had, {} tokens are "
+      "locked, copies are {}",
+      asked_.size(), held_back_, kv.available_pages(), kv.total_pages(), kv.usage().locked_tokens,
+      kv.transfers_underway() ? "under way" : "not under way");
 }
 
 // Until copies in flight have ended; those that hang do at their deadline.

@@ -104,6 +104,8 @@ class Simulation {
 
   void live_on();
   std::int64_t patience_steps() const;
+  std::string standstill() const;
+  bool waits_for_tier() const { return held_back_ == "waiting_for_tier"; }
   void settle();
   void check_nothing_held();
   void check_clean_round();
@@ -128,7 +130,7 @@ class Simulation {
   std::set<RequestId> cancelled_;
   std::int64_t step_ = 0;
   std::int64_t weather_until_step_ = 0;
-  bool waits_for_tier_ = false;  // the last step turned a request away that waits for pages
+  std::string_view held_back_;  // why the last step turned a request away
   Tally tally_;
   std::uint64_t trace_ = 0;
   std::optional<std::string> failure_;

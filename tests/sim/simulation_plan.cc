@@ -86,7 +86,7 @@ SimulationPlan draw_plan(Prng& prng) {
   plan.families = 1 + prng.below(3);
   plan.conversations = 1 + prng.below(12);
   plan.namespaces = 1 + prng.below(3);
-  plan.submits = pick<std::int64_t>(prng, {30, 100, 300});
+  plan.submits = pick<std::int64_t>(prng, {30, 100, 300, 800});
   plan.cancels = pick<std::int64_t>(prng, {0, 10, 50});
   plan.stops = pick<std::int64_t>(prng, {0, 10});
   plan.model_faults = pick<std::int64_t>(prng, {0, 0, 10});

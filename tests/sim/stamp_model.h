@@ -43,6 +43,8 @@ class StampModel final : public Runner {
   void fail_next_step() noexcept { fail_next_ = true; }
   // The next step writes half of its rows and then fails.
   void tear_next_step() noexcept { tear_next_ = true; }
+  // Neither of the two, if no step has come since.
+  void spare_next_step() noexcept { fail_next_ = tear_next_ = false; }
   std::int64_t computed_tokens() const noexcept { return computed_tokens_; }
   std::int64_t checked_slots() const noexcept { return checked_slots_; }
 
