@@ -43,11 +43,8 @@ bool Promotion::bringing() const noexcept {
 }
 
 std::int64_t Promotion::owned_pages() const {
-  std::int64_t pages = 0;
-  for (const Piece& piece : pieces_) {
-    if (piece.state == PieceState::kLoading) pages += piece.pages;
-    pages += piece.arrived.pages();
-  }
+  std::int64_t pages = parts_.transfers.promised_pages(cookie_);
+  for (const Piece& piece : pieces_) pages += piece.arrived.pages();
   return pages;
 }
 
@@ -167,14 +164,20 @@ std::int64_t Promotion::decide() {
 
 void Promotion::advance() {
   if (!active_) return;
-  publish();
-  if (!abandoned_) ask();
-  if (underway_ == 0) {
-    const bool waiting = std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-      return piece.state == PieceState::kWanted || piece.state == PieceState::kArrived;
+  if (abandoned_) {
+    const bool copies = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+      return piece.state == PieceState::kLoading && piece.tier == Tier::kHost;
     });
-    if (!waiting || abandoned_) end();
+    if (!copies) let_host_go();
+    if (underway_ == 0) end();
+    return;
   }
+  publish();
+  ask();
+  const bool waiting = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+    return piece.state == PieceState::kWanted || piece.state == PieceState::kArrived;
+  });
+  if (underway_ == 0 && !waiting) end();
 }
 
 void Promotion::publish() {
@@ -293,8 +296,9 @@ void Promotion::landed_piece(TransferTicket& ticket, Piece& piece) {
   const std::int64_t done = job.done_pages();
   if (!job.cancelled.load(std::memory_order_relaxed)) count_losses(job, piece.tier);
   if (done == piece.pages) parts_.costs.loaded(piece.tier, done, job.ended_us - job.started_us);
-  piece.state = done > 0 ? PieceState::kArrived : PieceState::kGone;
-  piece.arrived = ticket.target.take_front(done);
+  const bool usable = done > 0 && !abandoned_;
+  piece.state = usable ? PieceState::kArrived : PieceState::kGone;
+  if (usable) piece.arrived = ticket.target.take_front(done);
   piece.pages = done;
 }
 
@@ -321,17 +325,28 @@ void Promotion::count_losses(const Transfer& job, Tier tier) {
 }
 
 void Promotion::abandon() {
-  if (!active_) return;
+  if (!active_ || abandoned_) return;
+  publish();
   abandoned_ = true;
+  for (Piece& piece : pieces_) {
+    piece.arrived.reset();
+    if (piece.state != PieceState::kLoading) piece.state = PieceState::kGone;
+  }
+  anchor_ = PrefixLock();
   parts_.transfers.abandon(cookie_);
   advance();
 }
 
-// Locks go first: what was found wrong in host memory can then be dropped.
 void Promotion::end() {
   active_ = false;
   pieces_.clear();
   anchor_ = PrefixLock();
+  let_host_go();
+}
+
+// The lock goes first: what was found wrong in host memory can then be dropped.
+void Promotion::let_host_go() {
+  if (!host_.valid()) return;
   const NamespaceId host_ns = host_.namespace_id();
   host_ = PrefixLock();
   if (wrong_host_page_ < 0) return;

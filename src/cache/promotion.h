@@ -69,7 +69,8 @@ class Promotion {
   void landed(TransferTicket ticket);
   // Publishes what can be, asks for what is next, ends when there is nothing left.
   void advance();
-  // Nobody needs it any more: asks for nothing further, and ends when nothing is on its way.
+  // Nobody needs it any more: asks for nothing further, gives up what has come and could not be
+  // published, and ends when nothing is on its way. What a store still reads holds no page.
   void abandon();
 
  private:
@@ -108,6 +109,7 @@ class Promotion {
   void landed_lookup(const Transfer& job);
   void landed_piece(TransferTicket& ticket, Piece& piece);
   void count_losses(const Transfer& job, Tier tier);
+  void let_host_go();
   void end();
 
   Parts parts_;

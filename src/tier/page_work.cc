@@ -158,7 +158,12 @@ void PageWork::load_group(Transfer& job, std::size_t first, std::size_t end) {
     const PageRead& read = staging.reads[page - first];
     job.verdicts[page] = read.verdict;
     if (read.verdict != PageVerdict::kDone) continue;
+    if (!job.try_begin_writing()) {
+      job.verdicts[page] = PageVerdict::kFailed;
+      continue;
+    }
     job.verdicts[page] = take_up(job, page, read.frame);
+    job.end_writing();
     if (job.verdicts[page] != PageVerdict::kCorrupt) continue;
     const PageRemoval wrong = {.key = job.keys[page], .frame = read.frame};
     from.remove({&wrong, 1}, job.deadline_us);

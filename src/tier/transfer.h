@@ -3,7 +3,7 @@
 //
 // Thread:     the engine thread fills it and reads what became of it; in between, from
 //             TransferLanes::post to take_done, it belongs to the lane, but for `cancelled` and
-//             `layers_done`, which both may touch.
+//             the right to write to `to`, which both may touch.
 // Memory:     lists that keep their room from one job to the next.
 // Cost:       none.
 // Not here:   who owns the pages meanwhile (transfer_ticket), how bytes move (transfer_work).
@@ -70,6 +70,16 @@ struct Transfer {
   // Set by the engine thread: what has not begun need not begin.
   std::atomic<bool> cancelled = false;
 
+  // Of kLoad and kFetch: an operation of a store may take until its deadline, and would hold the
+  // pages at `to` as long. So the lane asks before it writes to them, once their bytes are there,
+  // and the engine thread may take them back meanwhile.
+
+  // The lane: false once they were withdrawn; else they are its own until end_writing.
+  bool try_begin_writing() noexcept { return try_change(Target::kUntouched, Target::kWriting); }
+  void end_writing() noexcept { target_.store(Target::kUntouched, std::memory_order_release); }
+  // The engine thread: false while the lane writes; else it never will again.
+  bool try_withdraw() noexcept { return try_change(Target::kUntouched, Target::kWithdrawn); }
+
   std::int64_t pages() const noexcept { return static_cast<std::int64_t>(keys.size()); }
 
   // Leading pages that arrived whole.
@@ -94,7 +104,17 @@ struct Transfer {
     started_us = 0;
     ended_us = 0;
     cancelled.store(false, std::memory_order_relaxed);
+    target_.store(Target::kUntouched, std::memory_order_relaxed);
   }
+
+ private:
+  enum class Target : std::uint8_t { kUntouched, kWriting, kWithdrawn };
+
+  bool try_change(Target expected, Target next) noexcept {
+    return target_.compare_exchange_strong(expected, next, std::memory_order_acq_rel);
+  }
+
+  std::atomic<Target> target_ = Target::kUntouched;
 };
 
 }  // namespace stemma

@@ -6,6 +6,14 @@
 
 namespace stemma {
 
+namespace {
+
+bool is_for_request(TransferKind kind) noexcept {
+  return kind != TransferKind::kBackup && kind != TransferKind::kStore;
+}
+
+}  // namespace
+
 std::string_view ticket_state_name(TicketState state) {
   switch (state) {
     case TicketState::kBlank:
@@ -132,10 +140,13 @@ std::optional<TransferTicket> TransferEngine::try_take_landed() {
 
 void TransferEngine::abandon(std::int64_t cookie) {
   for (TransferTicket& ticket : underway_) {
-    if (!ticket.valid() || ticket.cookie != cookie) continue;
+    if (!ticket.valid() || !is_for_request(ticket.job().kind) || ticket.cookie != cookie) continue;
     if (ticket.state_ != TicketState::kUnderway) continue;
     ticket.become(TicketState::kAbandoned);
-    ticket.job().cancelled.store(true, std::memory_order_relaxed);
+    Transfer& job = ticket.job();
+    job.cancelled.store(true, std::memory_order_relaxed);
+    const bool from_store = job.kind == TransferKind::kLoad || job.kind == TransferKind::kFetch;
+    if (from_store && job.try_withdraw()) ticket.target.reset();
   }
 }
 
@@ -143,6 +154,15 @@ std::int64_t TransferEngine::target_pages(TransferKind kind) const {
   std::int64_t pages = 0;
   for_each_underway([&](const TransferTicket& ticket) {
     if (ticket.job().kind == kind) pages += ticket.target.pages();
+  });
+  return pages;
+}
+
+std::int64_t TransferEngine::promised_pages(std::int64_t cookie) const {
+  std::int64_t pages = 0;
+  for_each_underway([&](const TransferTicket& ticket) {
+    const bool counts = is_for_request(ticket.job().kind) && ticket.cookie == cookie;
+    if (counts) pages += ticket.target.pages();
   });
   return pages;
 }

@@ -105,7 +105,8 @@ class TransferEngine {
   std::optional<TransferTicket> try_take_landed();
 
   // Says of every ticket underway with this cookie, of kinds that were meant for a request, that
-  // nobody needs the outcome. It lands all the same.
+  // nobody needs the outcome. It lands all the same, but what a store would have filled is free at
+  // once: whatever hangs holds no page.
   void abandon(std::int64_t cookie);
 
   // Calls visit(ticket) for each ticket underway.
@@ -119,8 +120,9 @@ class TransferEngine {
   std::int64_t underway() const noexcept { return underway_count_; }
   // Waits until a job has ended or the time is over.
   void wait_landed(std::chrono::microseconds time) { lanes_.wait_done(time); }
-  // Pages that tickets underway own (I1).
+  // Pages that tickets underway own (I1): of a kind, and of those meant for a request, by cookie.
   std::int64_t target_pages(TransferKind kind) const;
+  std::int64_t promised_pages(std::int64_t cookie) const;
 
  private:
   friend class TransferTicket;

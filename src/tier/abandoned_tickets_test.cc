@@ -1,0 +1,112 @@
+// Tickets whose outcome nobody needs any more: what they hold, and until when. The lane is the
+// test's own: a job ends when the test says so.
+#include "tier/transfer_ticket.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace stemma {
+namespace {
+
+class HeldLanes final : public TransferLanes {
+ public:
+  void post(Transfer& job) override { posted_.push_back(&job); }
+  Transfer* try_take_done_or_null() override {
+    if (!ended_ || posted_.empty()) return nullptr;
+    Transfer* job = posted_.front();
+    posted_.pop_front();
+    return job;
+  }
+  void wait_done(std::chrono::microseconds) override {}
+  void stop() override { end_all(); }
+
+  void end_all() { ended_ = true; }
+
+ private:
+  std::deque<Transfer*> posted_;
+  bool ended_ = false;
+};
+
+class AbandonedTickets : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kPages = 4;
+
+  // A job of `pages` pages that is on its way.
+  Transfer& submit(TransferKind kind, std::int64_t cookie, std::int64_t pages) {
+    auto ticket = transfers_.try_open(kind);
+    Transfer& job = ticket->job();
+    ticket->cookie = cookie;
+    ticket->target = *pages_.try_allocate(pages);
+    transfers_.submit(std::move(*ticket));
+    return job;
+  }
+
+  void land() {
+    lanes_.end_all();
+    while (transfers_.try_take_landed().has_value()) {
+    }
+  }
+
+  PageAllocator pages_{kPages};
+  HeldLanes lanes_;
+  TransferEngine transfers_{TransferLimits(), lanes_};
+};
+
+TEST_F(AbandonedTickets, WhatAStoreStillReadsHoldsNoPage) {
+  for (const TransferKind kind : {TransferKind::kLoad, TransferKind::kFetch}) {
+    Transfer& job = submit(kind, 7, 3);
+    EXPECT_EQ(transfers_.promised_pages(7), 3);
+    transfers_.abandon(7);
+    EXPECT_EQ(pages_.free_pages(), kPages);
+    EXPECT_EQ(transfers_.promised_pages(7), 0);
+    EXPECT_TRUE(job.cancelled.load());
+    EXPECT_FALSE(job.try_begin_writing()) << "the pages may be others' by now";
+  }
+  land();
+  EXPECT_EQ(transfers_.underway(), 0);
+}
+
+TEST_F(AbandonedTickets, WhatIsBeingWrittenIsHeldUntilTheJobHasEnded) {
+  Transfer& job = submit(TransferKind::kLoad, 7, 3);
+  ASSERT_TRUE(job.try_begin_writing());
+  transfers_.abandon(7);
+  EXPECT_EQ(pages_.free_pages(), kPages - 3);
+  job.end_writing();
+  land();
+  EXPECT_EQ(pages_.free_pages(), kPages);
+}
+
+TEST_F(AbandonedTickets, ACopyFromHostMemoryHoldsItsPages) {
+  submit(TransferKind::kPromote, 7, 3);
+  transfers_.abandon(7);
+  EXPECT_EQ(pages_.free_pages(), kPages - 3);
+  land();
+  EXPECT_EQ(pages_.free_pages(), kPages);
+}
+
+// The cookie of what nobody asked for is that of the first promotion.
+TEST_F(AbandonedTickets, WhatWasMeantForNoRequestIsLeftAlone) {
+  Transfer& backup = submit(TransferKind::kBackup, 0, 1);
+  Transfer& store = submit(TransferKind::kStore, 0, 1);
+  Transfer& load = submit(TransferKind::kLoad, 0, 1);
+  transfers_.abandon(0);
+  EXPECT_FALSE(backup.cancelled.load());
+  EXPECT_FALSE(store.cancelled.load());
+  EXPECT_TRUE(load.cancelled.load());
+  EXPECT_EQ(transfers_.promised_pages(0), 0);
+  land();
+}
+
+TEST_F(AbandonedTickets, AJobThatIsUsedAgainMayBeWrittenToAgain) {
+  submit(TransferKind::kLoad, 7, 1);
+  transfers_.abandon(7);
+  land();
+  auto ticket = transfers_.try_open(TransferKind::kLoad);
+  EXPECT_TRUE(ticket->job().try_begin_writing());
+  ticket->job().end_writing();
+}
+
+}  // namespace
+}  // namespace stemma
