@@ -39,6 +39,12 @@ class PageSpace;
 class RequestTable;
 class Tiering;
 
+// What a request does with a promotion.
+enum class PromotionUse : std::uint8_t {
+  kWaiting,    // waits until it has come
+  kComputing,  // computes from the front while it arrives from the back
+};
+
 // One request's pages: a locked prefix that is shared, then a tail of its own. Move-only;
 // destroying it frees the tail, unlocks the prefix and gives the row back, and publishes nothing.
 // Must not outlive its KvCache.
@@ -173,9 +179,9 @@ class KvCache {
   std::int64_t promotion_pages(PromotionId id) const;
   // What it brought so far.
   BroughtTokens promoted_tokens(PromotionId id) const;
-  void release_promotion(PromotionId id);
-  // Pages are short: gives up what nobody computes with yet.
-  void give_up_promotions();
+  void release_promotion(PromotionId id, PromotionUse use);
+  // Pages are short: gives up what is only waited for; kComputing: all.
+  void give_up_promotions(PromotionUse use = PromotionUse::kWaiting);
   // Brings `tokens` from page stores to host memory, for a request that will not run yet. False if
   // too much is under way to ask.
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);

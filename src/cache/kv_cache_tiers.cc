@@ -56,12 +56,12 @@ BroughtTokens KvCache::promoted_tokens(PromotionId id) const {
   return tiering_->promotions().brought(id);
 }
 
-void KvCache::release_promotion(PromotionId id) {
-  tiering_->promotions().release(id);
+void KvCache::release_promotion(PromotionId id, PromotionUse use) {
+  tiering_->promotions().release(id, use);
 }
 
-void KvCache::give_up_promotions() {
-  if (tiering_ != nullptr) tiering_->promotions().give_up_waiting();
+void KvCache::give_up_promotions(PromotionUse use) {
+  if (tiering_ != nullptr) tiering_->promotions().give_up(use);
 }
 
 bool KvCache::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {

@@ -28,7 +28,7 @@ std::optional<PromotionId> Promotions::try_begin(NamespaceId ns, std::span<const
   unused->target = target;
   unused->id = id;
   unused->users = 1;
-  unused->started = false;
+  unused->computing = 0;
   return PromotionId(id);
 }
 
@@ -43,7 +43,7 @@ bool Promotions::worth_waiting(PromotionId id) const {
 }
 
 void Promotions::started(PromotionId id) {
-  place(id).started = true;
+  ++place(id).computing;
 }
 
 BroughtTokens Promotions::brought(PromotionId id) const {
@@ -59,16 +59,18 @@ void Promotions::leave(PromotionId id) {
   if (--left.users == 0) left.id = -1;
 }
 
-void Promotions::release(PromotionId id) {
+void Promotions::release(PromotionId id, PromotionUse use) {
   Place& released = place(id);
+  if (use == PromotionUse::kComputing) --released.computing;
   if (--released.users > 0) return;
   released.id = -1;
   released.promotion.abandon();
 }
 
-void Promotions::give_up_waiting() {
+void Promotions::give_up(PromotionUse use) {
   for (Place& place : places_) {
-    if (!place.started) place.promotion.abandon();
+    const bool given_up = use == PromotionUse::kComputing || place.computing == 0;
+    if (given_up && place.target == Tier::kDevice) place.promotion.abandon();
   }
 }
 

@@ -16,6 +16,7 @@
 
 #include "cache/promotion.h"
 #include "stemma/ids.h"
+#include "stemma/kv_cache.h"
 
 namespace stemma {
 
@@ -31,7 +32,7 @@ class Promotions {
   bool has_place() const;
   // Whether who waits should go on waiting.
   bool worth_waiting(PromotionId id) const;
-  // Its user waits no more, but computes: what it brings is no longer given up for others.
+  // A user of it waits no more, but computes: what it brings is no longer given up for others.
   void started(PromotionId id);
   // By the tier they came from; final once nothing is on its way.
   BroughtTokens brought(PromotionId id) const;
@@ -39,11 +40,11 @@ class Promotions {
   std::int64_t owned_pages(PromotionId id) const;
   // Its user asked for no more than that it be brought: it ends by itself.
   void leave(PromotionId id);
-  // A user is done with it.
-  void release(PromotionId id);
+  // A user is done with it. REQUIRES: kComputing exactly if it had started.
+  void release(PromotionId id, PromotionUse use);
 
-  // Gives up what nobody computes with yet.
-  void give_up_waiting();
+  // Gives up what takes pages of the device: where users only wait, or all.
+  void give_up(PromotionUse use);
 
   void landed(TransferTicket ticket);
   void advance();
@@ -57,7 +58,7 @@ class Promotions {
     Tier target = Tier::kDevice;
     std::int64_t id = -1;  // −1: unused
     std::int64_t users = 0;
-    bool started = false;
+    std::int64_t computing = 0;  // of the users
   };
 
   Place& place(PromotionId id);

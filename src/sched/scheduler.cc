@@ -235,16 +235,16 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
 // ones take what it waits for, for ever. Waiting for a prefix or a tier holds nobody else up.
 void Scheduler::admit_waiting() {
   for (Request* request : waiting_) {
-    const Admission admission = builder_.try_add(*request, in_flight_);
+    Admission admission = builder_.try_add(*request, in_flight_);
+    if (admission == Admission::kNoPages && held_back_ != Admission::kWaitingForTier) {
+      kv_.give_up_promotions();  // of requests that come later
+      admission = builder_.try_add(*request, in_flight_);
+    }
     if (admission == Admission::kAdmitted) {
       enter_flight(*request);
       continue;
     }
-    const bool tier_first = held_back_ == Admission::kWaitingForTier;
     held_back_ = admission;
-    if (admission == Admission::kNoPages && !tier_first) {
-      kv_.give_up_promotions();  // of requests that come later
-    }
     if (admission != Admission::kWaitingForPrefix && admission != Admission::kWaitingForTier) {
       break;
     }
@@ -252,7 +252,8 @@ void Scheduler::admit_waiting() {
   std::erase_if(waiting_, [](const Request* request) { return !request->in_queue(); });
 }
 
-// Nothing can compute: prompts hold each other's pages. The one that stays last fits alone.
+// Nothing can compute: prompts hold each other's pages. The one that stays last fits alone, once
+// nothing is brought up any more: not even what it asked for itself, of which it may use a part.
 void Scheduler::unstick_prefills() {
   if (builder_.empty() && in_flight() > 0) {
     kv_.give_up_promotions();
@@ -260,6 +261,10 @@ void Scheduler::unstick_prefills() {
   }
   while (builder_.empty() && in_flight() > 1) {
     preempt(victim());
+    continue_prefills();
+  }
+  if (builder_.empty() && in_flight() == 1) {
+    kv_.give_up_promotions(PromotionUse::kComputing);
     continue_prefills();
   }
 }
@@ -289,7 +294,8 @@ void Scheduler::let_promotion_go(Request& request) {
   request.brought.host += brought.host;
   request.brought.disk += brought.disk;
   request.brought.remote += brought.remote;
-  kv_.release_promotion(std::exchange(request.promotion, PromotionId()));
+  kv_.release_promotion(std::exchange(request.promotion, PromotionId()),
+                        request.in_flight() ? PromotionUse::kComputing : PromotionUse::kWaiting);
 }
 
 void Scheduler::preempt(Request& request) {

@@ -284,6 +284,24 @@ TEST(Tiers, AHungStoreCostsTheWaitAtMost) {
   EXPECT_EQ(stats.brought.disk, 0);
 }
 
+// Loads that hang hold no page of the device (I6): what they would have filled is had by whoever
+// computes, even where that needs all there is.
+TEST(Tiers, AHungStoreHoldsNoPage) {
+  SimulatedTierOptions tiers = tiers_of(64, {Tier::kDisk});
+  EngineOptions options = tiered_options(4, 136);
+  options.kv.tiers.store_deadline_us = 3'600'000'000;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  SimulatedTierOptions hanging = tiers;
+  hanging.lanes.hang_percent = 100;
+  harness.tiers().set_lanes(hanging.lanes);
+  harness.restart();
+  const RequestStats stats = answer(harness, 1, 130);
+  EXPECT_LE(stats.total_us, options.kv.tiers.load_wait_us + 1000);
+  EXPECT_EQ(stats.brought.disk, 0);
+}
+
 // Cancelled at every step of its life, loads included: pages come back, each once.
 TEST(Tiers, CancelAtEveryStepOfALoad) {
   for (std::int64_t cancel_step = 0; cancel_step < 60; ++cancel_step) {
