@@ -173,11 +173,20 @@ void Promotion::advance() {
     return;
   }
   publish();
+  if (target_ == Tier::kHost && has_hole()) return abandon();
   ask();
   const bool waiting = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
     return piece.state == PieceState::kWanted || piece.state == PieceState::kArrived;
   });
   if (underway_ == 0 && !waiting) end();
+}
+
+// Whether a page is missing that nobody will bring, before others that are there or on their way.
+bool Promotion::has_hole() const {
+  const auto next = std::find_if(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+    return piece.state != PieceState::kGone;
+  });
+  return next != pieces_.end() && next->first_page > anchor_.tokens() / page_size();
 }
 
 void Promotion::publish() {

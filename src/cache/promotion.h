@@ -101,6 +101,7 @@ class Promotion {
   void look_remote(int store, std::int64_t first_page);
   void add_pieces(std::int64_t first_page, std::int64_t end_page, Tier tier, int store);
   std::int64_t decide();
+  bool has_hole() const;
   void publish();
   void publish_piece(Piece& piece);
   void ask();

@@ -146,6 +146,7 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.gauge("stemma_host_free_pages", host_->allocator().free_pages());
   visitor.gauge("stemma_host_locked_pages",
                 host_->tree().usage().locked_tokens / host_->tree().page_size());
+  visitor.gauge("stemma_host_arriving_pages", host_->allocator().owned_pages());
   visitor.counter("stemma_backed_up_pages_total", counters_.backed_up);
   visitor.counter("stemma_unbacked_pages_total", counters_.unbacked);
   visitor.counter("stemma_stored_pages_total", counters_.stored);

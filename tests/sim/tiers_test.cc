@@ -302,6 +302,35 @@ TEST(Tiers, AHungStoreHoldsNoPage) {
   EXPECT_EQ(stats.brought.disk, 0);
 }
 
+// What is brought to host memory ahead of its turn, and lacks a page before it, is of no use to
+// anybody: nobody computes that page there.
+TEST(Tiers, APrefetchBehindAMissingPageEnds) {
+  std::int64_t failed_pages = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    SimulatedTierOptions tiers = tiers_of(64, {Tier::kDisk});
+    tiers.lanes.seed = seed;
+    EngineOptions options = tiered_options(4, 640);
+    options.kv.requests_max = 1;
+    StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+    answer(harness, 1, 130);
+    settle(harness);
+    harness.restart();
+    harness.submit(some_tokens(2, 130), 30);
+    const RequestId later = harness.submit(some_tokens(1, 130), 4);
+    harness.tiers().store(0).set_faults({.read_fails = 100});
+    while (harness.metric("stemma_disk_failed_pages_total") == 0 && harness.step()) {
+    }
+    harness.tiers().store(0).set_faults({});
+    EXPECT_TRUE(harness.engine().cancel(later).ok());
+    harness.run();
+    settle(harness);
+    failed_pages += harness.metric("stemma_disk_failed_pages_total");
+    EXPECT_EQ(harness.metric("stemma_host_arriving_pages"), 0);
+  }
+  EXPECT_GT(failed_pages, 0);
+}
+
 // Cancelled at every step of its life, loads included: pages come back, each once.
 TEST(Tiers, CancelAtEveryStepOfALoad) {
   for (std::int64_t cancel_step = 0; cancel_step < 60; ++cancel_step) {
