@@ -41,21 +41,21 @@ PageKey Backups::key_of(const PrefixLock& held, std::int64_t page) {
   return keys_[0];
 }
 
-void Backups::back_up(PrefixLock held, std::int64_t end_tokens) {
+std::int64_t Backups::back_up(const PrefixLock& held, std::int64_t end_tokens) {
   const std::int64_t page_size = parts_.device.page_size();
   STEMMA_CHECK(end_tokens % page_size == 0 && end_tokens <= held.tokens(), "whole pages, held");
   const NamespaceId host_ns = parts_.host.name_namespace(held.namespace_id());
-  if (end_tokens == 0 || !host_ns.valid()) return;
+  if (end_tokens == 0 || !host_ns.valid()) return 0;
   RadixPrefixCache& tree = parts_.host.tree();
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(end_tokens));
   PrefixLock anchor = tree.extend(tree.match(host_ns, {}), text);
   const std::int64_t first_page = underway_end(held, host_ns, anchor.tokens() / page_size);
   const std::int64_t missing = end_tokens / page_size - first_page;
-  if (missing <= 0) return;
+  if (missing <= 0) return 0;
   auto ticket = parts_.transfers.try_open(TransferKind::kBackup);
   OwnedPages target = ticket.has_value() ? parts_.host.space().take_up_to(missing) : OwnedPages();
   parts_.counters.unbacked += missing - target.pages();
-  if (target.empty()) return;
+  if (target.empty()) return missing;
   Transfer& job = ticket->job();
   job.digest = tree.digest(host_ns);
   const std::int64_t end_page = first_page + target.pages();
@@ -66,10 +66,11 @@ void Backups::back_up(PrefixLock held, std::int64_t end_tokens) {
   job.from.resize(job.keys.size());
   job.to.resize(job.keys.size());
   target.copy_to(job.to);
-  ticket->source = std::move(held);
+  ticket->source = parts_.device.share(held);
   ticket->anchor = std::move(anchor);
   ticket->target = std::move(target);
   parts_.transfers.submit(std::move(*ticket));
+  return missing;
 }
 
 bool Backups::covers(const PrefixLock& held, std::int64_t tokens) {

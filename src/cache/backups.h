@@ -37,9 +37,10 @@ class Backups {
   };
   explicit Backups(const Parts& parts) : parts_(parts) {}
 
-  // Begins to copy what host memory lacks of the first `end_tokens` of what is held on the device.
-  // REQUIRES: end_tokens is a multiple of page_size and not more than is held.
-  void back_up(PrefixLock held, std::int64_t end_tokens);
+  // Begins to copy what host memory lacks of the first `end_tokens` of what is held on the device,
+  // as far as there is room; how many pages it lacked. REQUIRES: end_tokens is a multiple of
+  // page_size and not more than is held.
+  std::int64_t back_up(const PrefixLock& held, std::int64_t end_tokens);
 
   // Begins to copy what page stores lack of what is held in host memory, from `first_page` on.
   void store(PrefixLock held, std::int64_t first_page);

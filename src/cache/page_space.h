@@ -41,6 +41,7 @@ class PageSpace {
     }
     std::optional<OwnedPages> taken = allocator_.try_allocate(pages);
     STEMMA_CHECK(taken.has_value(), "the pages were counted before they were taken");
+    taken_pages_ += pages;
     return taken;
   }
 
@@ -53,11 +54,13 @@ class PageSpace {
   std::int64_t total_pages() const noexcept { return allocator_.total_pages(); }
   // Since construction.
   std::int64_t evicted_pages() const noexcept { return evicted_pages_; }
+  std::int64_t taken_pages() const noexcept { return taken_pages_; }
 
  private:
   PageAllocator& allocator_;
   PrefixCache& prefix_;
   std::int64_t evicted_pages_ = 0;
+  std::int64_t taken_pages_ = 0;
 };
 
 }  // namespace stemma

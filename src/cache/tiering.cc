@@ -57,14 +57,14 @@ void Tiering::matched(const PrefixLock& held) {
   const auto hits =
       static_cast<std::int32_t>(std::min<std::int64_t>(options_.selective_uses, 1 << 30));
   const std::int64_t hot = device_.tree.hot_tokens(held, hits - 1);
-  if (hot > 0) backups_.back_up(device_.tree.share(held), hot);
+  if (hot > 0) backups_.back_up(held, hot);
 }
 
 void Tiering::published(const PrefixLock& held) {
   const bool at_once = options_.write_policy == WritePolicy::kWriteThrough ||
                        (options_.write_policy == WritePolicy::kWriteThroughSelective &&
                         options_.selective_uses <= 1);
-  if (at_once && held.tokens() > 0) backups_.back_up(device_.tree.share(held), held.tokens());
+  if (at_once && held.tokens() > 0) backups_.back_up(held, held.tokens());
 }
 
 void Tiering::poll() {
@@ -85,21 +85,26 @@ bool Tiering::pages_arriving(std::int64_t since_us) const {
   return transfers_.underway() > 0 && arrived_us_.has_value() && *arrived_us_ >= since_us;
 }
 
-// What is already copied is held for the moment, so that the next one can be seen.
+// What was looked at is held for the moment, so that the next one can be seen. Where host memory
+// cannot keep what is copied, the same pages would be copied again and again, and be locked
+// meanwhile: so no more is copied than was taken from the device.
 void Tiering::demote_ahead() {
   const std::int64_t page_size = device_.tree.page_size();
+  const std::int64_t taken = device_.space.taken_pages();
+  ahead_budget_pages_ += taken - std::exchange(seen_taken_pages_, taken);
+  ahead_budget_pages_ = std::min(ahead_budget_pages_, options_.demote_ahead_pages);
   std::int64_t spare_pages = device_.space.free_pages();
-  for (int leaves = 0; leaves < kColdLeavesMax && spare_pages < options_.demote_ahead_pages;
+  for (int leaves = 0; leaves < kColdLeavesMax && spare_pages < options_.demote_ahead_pages &&
+                       ahead_budget_pages_ > 0 && transfers_.can_open(TransferKind::kBackup);
        ++leaves) {
     auto cold = device_.tree.try_lock_coldest();
     if (!cold.has_value()) break;
     spare_pages += cold->own_tokens / page_size;
     const std::int64_t tokens = cold->lock.tokens();
-    if (backups_.covers(cold->lock, tokens)) {
-      passed_over_.push_back(std::move(cold->lock));
-    } else {
-      backups_.back_up(std::move(cold->lock), tokens);
+    if (!backups_.covers(cold->lock, tokens)) {
+      ahead_budget_pages_ -= backups_.back_up(cold->lock, tokens);
     }
+    passed_over_.push_back(std::move(cold->lock));
   }
   passed_over_.clear();
 }
@@ -110,8 +115,8 @@ bool Tiering::settle_more() {
     auto cold = device_.tree.try_lock_coldest();
     if (!cold.has_value()) return true;
     const std::int64_t tokens = cold->lock.tokens();
-    settled_.push_back(device_.tree.share(cold->lock));
-    if (!backups_.covers(cold->lock, tokens)) backups_.back_up(std::move(cold->lock), tokens);
+    if (!backups_.covers(cold->lock, tokens)) backups_.back_up(cold->lock, tokens);
+    settled_.push_back(std::move(cold->lock));
   }
   return false;
 }

@@ -106,6 +106,8 @@ class Tiering {
   Promotions promotions_;  // as transfers_
   std::vector<PrefixLock> passed_over_;
   std::vector<PrefixLock> settled_;  // between settle_more and end_settling
+  std::int64_t ahead_budget_pages_ = 0;  // that may be copied ahead
+  std::int64_t seen_taken_pages_ = 0;    // of the device's space
 };
 
 }  // namespace stemma

@@ -331,6 +331,42 @@ TEST(Tiers, APrefetchBehindAMissingPageEnds) {
   EXPECT_GT(failed_pages, 0);
 }
 
+// A tenant whose requests have all ended keeps its pages as others do: they are copied ahead too.
+TEST(Tiers, WriteBackCopiesWhatNoOpenRequestIsOf) {
+  EngineOptions options = tiered_options(4, 320);
+  options.kv.tiers.write_policy = WritePolicy::kWriteBack;
+  options.kv.tiers.demote_ahead_pages = 80;
+  const SimulatedTierOptions tiers = tiers_of(64);
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 3; ++seed) {
+    RequestSpec spec;
+    spec.prompt = some_tokens(seed, 40);
+    spec.max_tokens = 1;
+    spec.namespace_digest.bytes[0] = static_cast<std::uint8_t>(seed);
+    harness.submit(std::move(spec));
+    harness.run();
+  }
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 20);
+}
+
+// Where host memory is too small for what is to be copied ahead, copies would chase each other for
+// ever, and lock what they copy.
+TEST(Tiers, NothingIsCopiedAheadOverAndOver) {
+  EngineOptions options = tiered_options(4, 320);
+  options.kv.tiers.write_policy = WritePolicy::kWriteBack;
+  options.kv.tiers.demote_ahead_pages = 1000;
+  const SimulatedTierOptions tiers = tiers_of(15);
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 6; ++seed) answer(harness, seed, 42);
+  settle(harness);
+  const std::int64_t copied = harness.metric("stemma_backed_up_pages_total");
+  EXPECT_GT(copied, 0);
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), copied);
+  EXPECT_EQ(harness.engine().kv().usage().locked_tokens, 0);
+}
+
 // Cancelled at every step of its life, loads included: pages come back, each once.
 TEST(Tiers, CancelAtEveryStepOfALoad) {
   for (std::int64_t cancel_step = 0; cancel_step < 60; ++cancel_step) {
