@@ -4,21 +4,16 @@
 // prefixes; every case counts that the path it is about ran.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
-#include <numeric>
-#include <vector>
+#include <algorithm>
 
-#include "base/prng.h"
 #include "base/temp_directory.h"
 #include "cli/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
+#include "transparency/engine_trial.h"
 
 namespace stemma {
 namespace {
-
-constexpr std::int64_t kOutputTokens = 5;
 
 // How a run differs from the plainest one.
 struct Setting {
@@ -31,38 +26,6 @@ struct Setting {
   std::int64_t kv_bytes = std::int64_t{8} << 20;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
 };
-
-// What a run gave, request by request, and what it cost.
-struct Outcome {
-  std::vector<std::vector<TokenId>> tokens;
-  std::map<RequestId, std::vector<float>> logits;
-  std::int64_t cached_tokens = 0;
-  std::int64_t steps = 0;
-  EngineTotals totals;
-};
-
-std::vector<TokenId> random_tokens(Prng& prng, std::int64_t count) {
-  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
-  for (TokenId& token : tokens) token = static_cast<TokenId>(prng.below(256));
-  return tokens;
-}
-
-// Sixteen prompts: all share 70 tokens, pairs share 40 more, one in four is the same as another.
-std::vector<std::vector<TokenId>> shared_prompts() {
-  Prng prng(11);
-  const std::vector<TokenId> common = random_tokens(prng, 70);
-  std::vector<std::vector<TokenId>> prompts;
-  std::vector<TokenId> pair;
-  for (int i = 0; i < 16; ++i) {
-    if (i % 2 == 0) pair = random_tokens(prng, 40);
-    std::vector<TokenId> prompt = common;
-    prompt.insert(prompt.end(), pair.begin(), pair.end());
-    const std::vector<TokenId> own = random_tokens(prng, 3 + i);
-    prompt.insert(prompt.end(), own.begin(), own.end());
-    prompts.push_back(i % 4 == 3 ? prompts[static_cast<std::size_t>(i) - 2] : prompt);
-  }
-  return prompts;
-}
 
 class EngineBits : public testing::TestWithParam<std::string_view> {
  protected:
@@ -96,47 +59,12 @@ class EngineBits : public testing::TestWithParam<std::string_view> {
       ADD_FAILURE() << to_string(engine.error());
       return {};
     }
-    Outcome outcome = drive(**engine);
-    outcome.logits = recorder.rows();
-    return outcome;
+    return run_trial(**engine, recorder);
   }
 
  private:
-  static Outcome drive(Engine& engine) {
-    Outcome outcome;
-    for (std::vector<TokenId>& prompt : shared_prompts()) {
-      RequestSpec spec;
-      spec.prompt = std::move(prompt);
-      spec.max_tokens = kOutputTokens;
-      EXPECT_TRUE(engine.submit(std::move(spec)).ok());
-      outcome.tokens.emplace_back();
-    }
-    for (bool idle = false; !idle; idle = engine.idle()) {
-      for (const EngineEvent& event : engine.step().events) {
-        EXPECT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
-        if (event.token >= 0) outcome.tokens[event.request.index()].push_back(event.token);
-        if (event.finish != FinishReason::kNone) outcome.cached_tokens += event.stats.cached_tokens;
-      }
-      ++outcome.steps;
-    }
-    EXPECT_EQ(engine.audit(), std::nullopt);
-    outcome.totals = engine.totals();
-    return outcome;
-  }
-
   TempDirectory directory_;
 };
-
-void expect_same_bits(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(a.tokens, b.tokens);
-  ASSERT_EQ(a.logits.size(), b.logits.size());
-  for (const auto& [request, rows] : a.logits) {
-    const std::vector<float>& others = b.logits.at(request);
-    ASSERT_EQ(rows.size(), others.size());
-    EXPECT_EQ(std::memcmp(rows.data(), others.data(), rows.size() * sizeof(float)), 0)
-        << "request " << request;
-  }
-}
 
 // Nothing cached, one request at a time, one thread, whole prompts.
 const Setting kPlain = {.cache = "none", .concurrency = 1};
