@@ -32,6 +32,9 @@ NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool) {
   }
   fields.add("kv_dtype", dtype_name(pool.shape().dtype));
   fields.add("kv_kind", pool.kind());
+  // Keys of pages differ with it anyway; so does the namespace, that pages nobody can find any more
+  // are seen to be another's.
+  fields.add("page_size", pool.shape().page_size);
   return fields.finish();
 }
 
