@@ -1,6 +1,8 @@
-// ServedModel: which settings make other pages of the same tokens.
+// ServedModel and its tiers: which settings make other pages of the same tokens, and that a wrong
+// flag of the tiers is named.
 #include "engine/served_model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -10,6 +12,8 @@
 
 namespace stemma {
 namespace {
+
+using testing::HasSubstr;
 
 class ServedModelTest : public testing::Test {
  protected:
@@ -24,6 +28,10 @@ class ServedModelTest : public testing::Test {
     const auto model = ServedModel::open(options_);
     EXPECT_TRUE(model.ok()) << to_string(model.error());
     return model.ok() ? (*model)->namespace_digest() : NamespaceDigest();
+  }
+  std::string error() const {
+    const auto model = ServedModel::open(options_);
+    return model.ok() ? "none" : model.error().detail;
   }
 
   TempDirectory directory_;
@@ -42,6 +50,22 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesApartThatCannotServeEachOther) {
   options_.kv_layout = "page_first";
   options_.kv_bytes *= 2;
   EXPECT_FALSE(seen.insert(digest()).second);
+}
+
+TEST_F(ServedModelTest, AWrongFlagOfATierIsNamed) {
+  options_.tiers.disk_directory = directory_.file("disk");
+  options_.tiers.disk_bytes = 1024;
+  EXPECT_THAT(error(), HasSubstr("--disk-bytes must be at least 524288 (got 1024)"));
+  options_.tiers.disk_directory = directory_.file("config.json");
+  options_.tiers.disk_bytes = std::int64_t{16} << 20;
+  EXPECT_THAT(error(), HasSubstr("--disk: "));
+  options_.tiers.disk_directory = "";
+  options_.tiers.host_bytes = 1;
+  EXPECT_THAT(error(), HasSubstr("--host-bytes: "));
+  options_.tiers.host_layout = "sideways";
+  EXPECT_THAT(error(), HasSubstr("--host-layout: "));
+  options_.tiers.remote_url = "http://somewhere";
+  EXPECT_THAT(error(), HasSubstr("--remote: "));
 }
 
 }  // namespace

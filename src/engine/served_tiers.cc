@@ -21,6 +21,11 @@ using Stores = std::vector<std::unique_ptr<PageStore>>;
 Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock) {
   Stores stores;
   if (!options.disk_directory.empty()) {
+    if (options.disk_bytes < kDiskBytesMin) {
+      return Error{ErrorCode::kInvalidArgument, "--disk-bytes must be at least " +
+                                                    std::to_string(kDiskBytesMin) + " (got " +
+                                                    std::to_string(options.disk_bytes) + ")"};
+    }
     auto disk =
         DiskPageStore::open(options.disk_directory, clock, {.bytes_max = options.disk_bytes});
     if (!disk.ok()) return named("--disk", disk.error());
