@@ -1,0 +1,235 @@
+// The program over one directory of pages, again and again: what it answers is equal bit for bit to
+// a run without tiers, after a clean end, after being killed at any moment, with weights or formats
+// that are not those the pages were made with, and beside another process that has the directory.
+// Counters say that pages came from disk where they can and that none did where they must not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "engine/served_model.h"
+#include "stemma/log.h"
+#include "tier/child_process.h"
+#include "tier/disk_check.h"
+#include "tier/uring_files.h"
+#include "tiers/program_trial.h"
+#include "transparency/engine_trial.h"
+
+namespace stemma {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::int64_t kLongUs = 60'000'000;
+
+class RestartTest : public testing::Test {
+ protected:
+  std::string disk() const { return directory_.file("pages"); }
+  std::string on_disk() const { return "--disk " + disk() + " "; }
+
+  // Everything in the directory, verified; nothing where no store has been yet. Nobody may have it
+  // open.
+  DiskCheckReport check() {
+    auto files = UringFiles::open(disk(), clock_);
+    EXPECT_TRUE(files.ok()) << to_string(files.error());
+    const auto report =
+        check_disk(**files, {.repair = false, .deadline_us = clock_.now_us() + kLongUs});
+    const bool begun = report.ok() || report.error().code != ErrorCode::kNotFound;
+    EXPECT_TRUE(report.ok() || !begun) << to_string(report.error());
+    return report.ok() ? *report : DiskCheckReport();
+  }
+
+  MonotonicClock clock_;
+  TempDirectory directory_;
+  ProgramTrial trial_;
+};
+
+TEST_F(RestartTest, TheSecondRunFindsWhatTheFirstStored) {
+  for (const std::string flags :
+       {"", "--page-size 1", "--page-size 64", "--kv-layout page_first --chunk-tokens 7",
+        "--kv-dtype f32", "--concurrency 1 --host-bytes 1MiB"}) {
+    SCOPED_TRACE(flags);
+    std::filesystem::remove_all(disk());
+    const std::string prompts = trial_.prompts(1);
+    const ProgramAnswers plain =
+        trial_.cold(prompts, flags.find("f32") != std::string::npos ? "--kv-dtype f32" : "");
+    const ProgramAnswers first = trial_.generate(prompts, on_disk() + flags);
+    const ProgramAnswers second = trial_.generate(prompts, on_disk() + flags);
+    expect_same_answers(plain, first);
+    expect_same_answers(plain, second);
+    EXPECT_EQ(first.brought.disk, 0);
+    EXPECT_GE(second.brought.disk, 64);
+    EXPECT_EQ(check().bad_pages, 0);
+  }
+}
+
+// Kills the program after a random number of answers and a random time more. Each page that its
+// index names is whole then; the next run opens the directory by itself and answers as ever. Most
+// cycles go on with the directory of the one before, some begin anew.
+TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
+  const char* const wish = std::getenv("STEMMA_SEED");
+  const std::uint64_t seed = wish != nullptr ? std::strtoull(wish, nullptr, 10) : 20'241;
+  const int cycles = std::getenv("STEMMA_LONG_TESTS") != nullptr ? 2'000 : 40;
+  std::cout << "seed " << seed << " (STEMMA_SEED)\n";
+  Prng prng(seed);
+  constexpr int kTexts = 4;
+  std::vector<std::string> prompts;
+  std::vector<ProgramAnswers> plain;
+  for (int text = 0; text < kTexts; ++text) {
+    prompts.push_back(trial_.prompts(100 + static_cast<std::uint64_t>(text), 24));
+    plain.push_back(trial_.cold(prompts.back()));
+  }
+  std::int64_t from_disk = 0;
+  int killed_in_the_middle = 0;
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    SCOPED_TRACE(testing::Message() << "cycle " << cycle);
+    if (prng.below(4) == 0) std::filesystem::remove_all(disk());
+    const auto text = static_cast<std::size_t>(prng.below(kTexts));
+    std::vector<std::string> words = trial_.words(prompts[text], trial_.file("killed"));
+    words.insert(words.begin(), std::string(STEMMA_BINARY_DIR) + "/stemma");
+    words.insert(words.end(), {"--disk", disk(), "--concurrency", "2"});
+    auto program = ChildProcess::start(words);
+    ASSERT_TRUE(program.ok());
+    const auto answers = prng.below(20);
+    for (int answer = 0; answer < answers; ++answer) {
+      ASSERT_TRUE(program->wait_for("token_ids", kLongUs).ok());
+    }
+    const Status ended = program->wait_for("summary", 1 + prng.below(20'000));
+    killed_in_the_middle += ended.ok() ? 0 : 1;
+    program->kill();
+    if (std::filesystem::exists(disk())) {
+      EXPECT_EQ(check().bad_pages, 0);
+    }
+    const ProgramAnswers again = trial_.generate(prompts[text], on_disk());
+    expect_same_answers(plain[text], again);
+    EXPECT_THAT(again.err, Not(HasSubstr("warning")));
+    EXPECT_THAT(again.err, Not(HasSubstr("error")));
+    from_disk += again.brought.disk;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(killed_in_the_middle, cycles / 2);
+  EXPECT_GT(from_disk, 0);
+}
+
+// Row 16: each thing alone. Old pages are not found, and the log says what differs.
+TEST_F(RestartTest, PagesOfAnotherModelOrFormatAreNotFoundAndNamed) {
+  const std::string prompts = trial_.prompts(1);
+  const auto expect_foreign = [&](const std::string& flags, const std::string& differs) {
+    SCOPED_TRACE(flags + " " + differs);
+    std::filesystem::remove_all(disk());
+    const std::string kept = directory_.file("kept");
+    std::filesystem::copy(kept, disk(), std::filesystem::copy_options::recursive);
+    const ProgramAnswers now = trial_.generate(prompts, on_disk() + flags);
+    expect_same_answers(trial_.cold(prompts, flags), now);
+    EXPECT_EQ(now.brought.disk, 0);
+    EXPECT_THAT(now.err, HasSubstr("tier.disk.foreign_pages"));
+    EXPECT_THAT(now.err, HasSubstr(differs));
+  };
+  expect_same_answers(trial_.cold(prompts), trial_.generate(prompts, on_disk()));
+  std::filesystem::rename(disk(), directory_.file("kept"));
+  expect_foreign("--kv-dtype f16", "kv_dtype: bf16 -> f16");
+  expect_foreign("--page-size 8", "page_size: 16 -> 8");
+  expect_foreign("--attention reference", "attention: cpu -> reference");
+  trial_.config.rope.theta *= 2;
+  trial_.write_config();
+  expect_foreign("", "config_sha256: ");
+  trial_.config = tiny_model_config("llama2");
+  trial_.write_weights(2);
+  expect_foreign("", "weights_sha256: ");
+  trial_.write_weights(1);
+  std::filesystem::remove_all(disk());
+  std::filesystem::rename(directory_.file("kept"), disk());
+  const ProgramAnswers same = trial_.generate(prompts, on_disk());
+  EXPECT_GT(same.brought.disk, 0) << "the model that wrote them finds them still";
+  EXPECT_THAT(same.err, Not(HasSubstr("tier.disk.foreign_pages")));
+}
+
+// Row 17: weights are read into memory of our own. What is written into their file meanwhile
+// changes nothing until the model is opened again, which is then another.
+TEST_F(RestartTest, WeightsThatAreReplacedInPlaceTakeEffectWhenTheyAreLoaded) {
+  set_log_level(LogLevel::kWarning);
+  ServedModelOptions options;
+  options.directory = trial_.model();
+  options.kv_bytes = std::int64_t{16} << 20;
+  options.engine.kv.context_tokens_max = 256;
+  options.engine.kv.tiers = {.write_policy = WritePolicy::kWriteThrough, .load_wait_us = kLongUs};
+  const auto run = [](ServedModel& model, const std::function<void(std::int64_t)>& before_step) {
+    LogitsRecorder recorder(model.runner());
+    const auto engine = model.open_engine(&recorder);
+    STEMMA_CHECK(engine.ok(), "it opens");
+    Outcome outcome =
+        run_trial(**engine, recorder, {.digest = model.namespace_digest()}, before_step);
+    (*engine)->settle(std::chrono::seconds(60));
+    return outcome;
+  };
+  const auto open = [&] {
+    auto model = ServedModel::open(options);
+    STEMMA_CHECK(model.ok(), "it opens");
+    return std::move(model).value();
+  };
+  const auto nothing = [](std::int64_t) {};
+  const Outcome old_plain = run(*open(), nothing);
+  options.tiers.disk_directory = disk();
+  NamespaceDigest old_digest;
+  {
+    const auto model = open();
+    old_digest = model->namespace_digest();
+    expect_same_bits(old_plain, run(*model, [&](std::int64_t step) {
+                       if (step == 3) trial_.write_weights(2);
+                     }));
+    expect_same_bits(old_plain, run(*model, nothing));
+  }
+  const auto reopened = open();
+  EXPECT_NE(reopened->namespace_digest(), old_digest);
+  const Outcome fresh = run(*reopened, nothing);
+  EXPECT_EQ(fresh.brought.disk, 0);
+  EXPECT_NE(fresh.logits, old_plain.logits);
+  options.tiers.disk_directory = "";
+  expect_same_bits(run(*open(), nothing), fresh);
+}
+
+// Row 28.
+TEST_F(RestartTest, TheSecondProcessOnADirectoryIsRefused) {
+  const std::string prompts = trial_.prompts(1);
+  std::vector<std::string> words = trial_.words(prompts, trial_.file("first"));
+  words.insert(words.begin(), std::string(STEMMA_BINARY_DIR) + "/stemma");
+  words.insert(words.end(), {"--disk", disk()});
+  auto first = ChildProcess::start(words);
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(first->wait_for("tier.disk.open", kLongUs).ok());
+  first->freeze();
+  const ProgramAnswers second = trial_.generate(prompts, on_disk());
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_EQ(std::count(second.err.begin(), second.err.end(), '\n'), 1) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("--disk: "));
+  EXPECT_THAT(second.err, HasSubstr(disk()));
+  EXPECT_THAT(second.err, HasSubstr("another process uses this cache directory"));
+  first->thaw();
+  const auto printed = first->finish(kLongUs);
+  ASSERT_TRUE(printed.ok()) << to_string(printed.error());
+  EXPECT_GT(trial_.generate(prompts, on_disk()).brought.disk, 0) << "afterwards it may";
+}
+
+TEST_F(RestartTest, LimitsOfTheDiskHoldAndTooSmallOnesAreNamed) {
+  const std::string prompts = trial_.prompts(1, 40);
+  const ProgramAnswers refused = trial_.generate(prompts, on_disk() + "--disk-bytes 64KiB");
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("--disk-bytes must be at least 524288 (got 65536)"));
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  const ProgramAnswers plain = trial_.cold(prompts);
+  for (int run = 0; run < 3; ++run) {
+    expect_same_answers(plain, trial_.generate(prompts, on_disk() + "--disk-bytes 600KiB"));
+    std::uintmax_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(disk())) {
+      bytes += entry.file_size();
+    }
+    EXPECT_GT(bytes, 100u << 10);
+    EXPECT_LE(bytes, 600u << 10);
+    EXPECT_EQ(check().bad_pages, 0);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
