@@ -154,7 +154,9 @@ TEST_F(RestartTest, WeightsThatAreReplacedInPlaceTakeEffectWhenTheyAreLoaded) {
   options.directory = trial_.model();
   options.kv_bytes = std::int64_t{16} << 20;
   options.engine.kv.context_tokens_max = 256;
-  options.engine.kv.tiers = {.write_policy = WritePolicy::kWriteThrough, .load_wait_us = kLongUs};
+  options.engine.kv.tiers = {.write_policy = WritePolicy::kWriteThrough,
+                             .load_wait_us = kLongUs,
+                             .store_deadline_us = kLongUs};
   const auto run = [](ServedModel& model, const std::function<void(std::int64_t)>& before_step) {
     LogitsRecorder recorder(model.runner());
     const auto engine = model.open_engine(&recorder);

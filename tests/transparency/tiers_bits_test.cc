@@ -38,7 +38,9 @@ struct Setting {
   std::int64_t kv_tokens = 4096;
   std::string cache = "radix";
   ServedTierOptions tiers = {};
-  TierOptions moves = {.write_policy = WritePolicy::kWriteThrough, .load_wait_us = kLongUs};
+  TierOptions moves = {.write_policy = WritePolicy::kWriteThrough,
+                       .load_wait_us = kLongUs,
+                       .store_deadline_us = kLongUs};
 };
 
 // An engine with everything below it. Its tiers tell of copies up when they are told to.
@@ -190,8 +192,10 @@ constexpr WritePolicy kPolicies[] = {WritePolicy::kWriteThrough,
 
 // As many pages as make room for the next request's, copied ahead where that is the policy.
 TierOptions moves_of(WritePolicy policy, std::int64_t page_size) {
-  return {
-      .write_policy = policy, .demote_ahead_pages = 160 / page_size + 1, .load_wait_us = kLongUs};
+  return {.write_policy = policy,
+          .demote_ahead_pages = 160 / page_size + 1,
+          .load_wait_us = kLongUs,
+          .store_deadline_us = kLongUs};
 }
 
 TEST_P(TiersBits, FromHostMemoryUnderEachWritePolicyAndPageSize) {
