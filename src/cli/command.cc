@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/bench_command.h"
+#include "cli/fsck_command.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
 #include "cli/replay_command.h"
@@ -36,6 +37,7 @@ int parse_and_run(int argc, const char* const* argv) {
   GenerateCommand generate(app);
   ReplayCommand replay(app);
   InspectCommand inspect(app);
+  FsckCommand fsck(app);
   BenchCommand bench(app);
   try {
     app.parse(argc, argv);
@@ -45,7 +47,7 @@ int parse_and_run(int argc, const char* const* argv) {
     std::cerr << "stemma: " << error.what() << " (see stemma --help)\n";
     return kExitUsage;
   }
-  return run_chosen({&generate, &replay, &inspect, &bench});
+  return run_chosen({&generate, &replay, &inspect, &fsck, &bench});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/disk_listing.h"
 #include "cli/ghost_rate.h"
 #include "cli/sizes.h"
 #include "ghost/ghost_advice.h"
@@ -25,14 +26,15 @@ RoomChange room_now(const InspectFlags& flags, std::int64_t page_bytes) {
 
 InspectCommand::InspectCommand(CLI::App& app)
     : command_(app.add_subcommand(
-          "inspect", "What more room, less room or another policy would be worth on a trace")) {
+          "inspect",
+          "What lies in a disk tier's directory; or what more room, less room or another policy "
+          "would be worth on a trace")) {
+  command_->add_option("directory", flags_.directory, "of a disk tier, in place of a trace");
   add_trace_flags(*command_, flags_.traces);
-  command_->add_option("--capacity-pages", flags_.capacity_pages, "pages the cache holds now")
-      ->required();
-  command_
-      ->add_option("--page-bytes", flags_.page_bytes,
-                   "bytes of K and V that a page of the trace has, such as 2MiB")
-      ->required();
+  command_->get_option("--trace")->required(false);
+  command_->add_option("--capacity-pages", flags_.capacity_pages, "pages the cache holds now");
+  command_->add_option("--page-bytes", flags_.page_bytes,
+                       "bytes of K and V that a page of the trace has, such as 2MiB");
   command_->add_option("--policy", flags_.policy, "its eviction order now")->capture_default_str();
   command_
       ->add_option("--other-policies", flags_.other_policies,
@@ -47,6 +49,11 @@ InspectCommand::InspectCommand(CLI::App& app)
 }
 
 Status InspectCommand::check_flags() {
+  for (const char* const needed : {"--trace", "--capacity-pages", "--page-bytes"}) {
+    if (command_->count(needed) > 0) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string(needed) + " is required where no directory is named"};
+  }
   STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(flags_.capacity_pages));
   STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(kTimesWatched * flags_.capacity_pages));
   STEMMA_ASSIGN_OR_RETURN(page_bytes_, parse_bytes(flags_.page_bytes, "--page-bytes"));
@@ -57,6 +64,7 @@ Status InspectCommand::check_flags() {
 }
 
 Status InspectCommand::run() {
+  if (!flags_.directory.empty()) return print_disk_listing(flags_.directory, flags_.json);
   STEMMA_RETURN_IF_ERROR(check_flags());
   GhostPanelOptions options;
   options.curve.capacity_pages_max = kTimesWatched * flags_.capacity_pages;

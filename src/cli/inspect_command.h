@@ -2,7 +2,8 @@
 // capture of a server: hit rates now, with more room, with less, and under other policies.
 //
 // It reads the requests once and watches a sample of their pages (ghost/), so that a capture of any
-// length takes seconds; `stemma replay` runs the caches themselves.
+// length takes seconds; `stemma replay` runs the caches themselves. With a directory it shows what
+// lies there instead (cli/disk_listing).
 //
 // Thread:     main.
 // Memory:     some bytes a page of the largest cache watched.
@@ -21,6 +22,7 @@
 namespace stemma {
 
 struct InspectFlags {
+  std::string directory;
   TraceFlags traces;
   std::int64_t capacity_pages = 0;
   std::string page_bytes = "1";

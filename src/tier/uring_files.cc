@@ -53,14 +53,14 @@ Result<std::unique_ptr<UringFiles>> UringFiles::open(const std::string& director
                                                      const Clock& clock,
                                                      const UringFilesOptions& options) {
   std::unique_ptr<UringFiles> files(new UringFiles(directory, options.exclusive));
-  STEMMA_RETURN_IF_ERROR(files->open_directory());
+  STEMMA_RETURN_IF_ERROR(files->open_directory(options.exclusive && options.create));
   STEMMA_ASSIGN_OR_RETURN(files->reads_, UringQueue::open(clock, options.queue));
   STEMMA_ASSIGN_OR_RETURN(files->writes_, UringQueue::open(clock, options.queue));
   return files;
 }
 
-Status UringFiles::open_directory() {
-  if (exclusive_ && ::mkdir(directory_.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
+Status UringFiles::open_directory(bool create) {
+  if (create && ::mkdir(directory_.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
     return failure(directory_, "make the directory", errno);
   }
   directory_descriptor_ = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -68,12 +68,15 @@ Status UringFiles::open_directory() {
     return Error{ErrorCode::kInvalidArgument, directory_ + ": not a directory"};
   }
   if (directory_descriptor_ < 0) return failure(directory_, "open", errno);
-  return exclusive_ ? lock() : Status();
+  return exclusive_ ? lock(create) : Status();
 }
 
-Status UringFiles::lock() {
-  lock_descriptor_ =
-      ::openat(directory_descriptor_, kLockName, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+Status UringFiles::lock(bool create) {
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0);
+  lock_descriptor_ = ::openat(directory_descriptor_, kLockName, flags, 0600);
+  if (lock_descriptor_ < 0 && errno == ENOENT) {
+    return Error{ErrorCode::kNotFound, directory_ + ": holds no disk tier"};
+  }
   if (lock_descriptor_ < 0) return failure(join_path(directory_, kLockName), "open", errno);
   if (::flock(lock_descriptor_, LOCK_EX | LOCK_NB) == 0) return {};
   if (errno != EWOULDBLOCK) return failure(join_path(directory_, kLockName), "lock", errno);

@@ -22,7 +22,8 @@
 namespace stemma {
 
 struct UringFilesOptions {
-  bool exclusive = true;  // create the directory if need be, and lock it; else only look
+  bool exclusive = true;  // lock it; else only look
+  bool create = true;     // the directory and its lock, if there are none
   UringQueueOptions queue = {};
 };
 
@@ -57,8 +58,8 @@ class UringFiles final : public DiskFiles {
  private:
   UringFiles(std::string directory, bool exclusive)
       : directory_(std::move(directory)), exclusive_(exclusive) {}
-  Status open_directory();
-  Status lock();
+  Status open_directory(bool create);
+  Status lock(bool create);
   Result<DiskFileId> open_with(const std::string& name, int flags, DiskAccess access,
                                std::int64_t deadline_us);
   Status call(const UringCall& call, const std::string& what, std::int64_t deadline_us);
