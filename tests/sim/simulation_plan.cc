@@ -44,6 +44,7 @@ void draw_scheduler(SchedulerOptions& scheduler, const KvCacheOptions& kv, Prng&
   scheduler.chunk_tokens_max = pick<std::int64_t>(prng, {1, 5, 16, 200});
   scheduler.waiting_max = pick<std::int64_t>(prng, {2, 8, 24});
   scheduler.watermark_pages = pick<std::int64_t>(prng, {-1, 0, 1, 3});
+  scheduler.step_us_max = pick<std::int64_t>(prng, {0, 0, 1'000, 100'000});
   scheduler.policy = static_cast<SchedulePolicy>(prng.below(8));
   scheduler.priority_rule = static_cast<PriorityRule>(prng.below(3));
   scheduler.keep_for_waiting = prng.below(2) == 0;

@@ -175,6 +175,7 @@ TEST(Tiers, SchedulePoliciesCountWhatHostMemoryHas) {
   EngineOptions options = tiered_options(4, 160);
   options.kv.requests_max = 1;
   options.scheduler.policy = SchedulePolicy::kLpm;
+  options.kv.tiers.load_wait_us = 0;  // else the other goes on meanwhile
   const SimulatedTierOptions tiers = tiers_of(400);
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
   answer(harness, 1, 130);
