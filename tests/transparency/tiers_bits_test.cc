@@ -376,17 +376,24 @@ TEST_P(LandInTheMiddle, FromDiskAndFromARedisServer) {
   }
 }
 
-// Whoever is first, the lanes or the engine: here they really race.
+// Whoever is first, the lanes or the engine: here they really race, from no wait to as long as it
+// takes.
 TEST_P(LandInTheMiddle, WithoutAnybodyHoldingThemBack) {
   const Outcome plain = cold();
   const TempDirectory directory;
   Setting setting = {.page_size = 4, .chunk_tokens = 9, .tiers = on_disk(directory.path())};
   expect_same_bits(plain, run_and_close(setting));
-  setting = racing(setting);
-  for (int round = 0; round < 6; ++round) {
-    setting.concurrency = 1 + round % 3;
-    expect_same_bits(plain, run_and_close(setting));
+  std::int64_t brought = 0;
+  for (const std::int64_t load_wait_us : {std::int64_t{0}, std::int64_t{100}, std::int64_t{300},
+                                          std::int64_t{1000}, std::int64_t{3000}, kLongUs}) {
+    SCOPED_TRACE(testing::Message() << "a wait of " << load_wait_us << " us");
+    setting.concurrency = setting.concurrency % 3 + 1;
+    setting.moves.load_wait_us = load_wait_us;
+    const Outcome raced = run_and_close(setting);
+    brought += raced.brought.total();
+    expect_same_bits(plain, raced);
   }
+  EXPECT_GT(brought, 0);
 }
 
 // The second request comes while the first, whose prefix it shares, or which it is equal to, is
