@@ -58,7 +58,7 @@ class SimulatedLanes final : public TransferLanes {
     }
     const bool early = prng_.below(2) == 0;
     if (early) work_.run(job);
-    posted_.push_back({&job, free_us, early});
+    posted_.push_back({&job, begin_us, free_us, early});
   }
 
   Transfer* try_take_done_or_null() override {
@@ -67,6 +67,8 @@ class SimulatedLanes final : public TransferLanes {
     Transfer* job = next->job;
     if (job->cancelled.load(std::memory_order_relaxed)) ++counts_.abandoned;
     if (!next->moved) work_.run(*job);
+    job->started_us = next->begin_us;  // the bytes moved in no time; the job took its own
+    job->ended_us = next->end_us;
     posted_.erase(next);
     return job;
   }
@@ -85,6 +87,7 @@ class SimulatedLanes final : public TransferLanes {
  private:
   struct Posted {
     Transfer* job;
+    std::int64_t begin_us;
     std::int64_t end_us;
     bool moved;
   };

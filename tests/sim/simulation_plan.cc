@@ -81,7 +81,7 @@ SimulationPlan draw_plan(Prng& prng) {
   plan.engine.sampling_seed = prng();
   plan.device_layout = draw_layout(prng);
   draw_tiers(plan, prng);
-  plan.token_us = pick<std::int64_t>(prng, {0, 10, 200});
+  plan.token_us = pick<std::int64_t>(prng, {0, 1, 10, 200});
   plan.step_us_max = pick<std::int64_t>(prng, {1, 100, 2'000});
   plan.phase_steps = pick<std::int64_t>(prng, {50, 200, 600});
   plan.families = 1 + prng.below(3);

@@ -181,6 +181,7 @@ TEST(Tiers, SchedulePoliciesCountWhatHostMemoryHas) {
   answer(harness, 1, 130);
   settle(harness);
   answer(harness, 2, 150);
+  settle(harness);
   const RequestId busy = harness.submit(some_tokens(3, 20), 30);
   harness.step();
   const RequestId cold = harness.submit(some_tokens(4, 130), 4);
