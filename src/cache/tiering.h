@@ -105,7 +105,7 @@ class Tiering {
   Backups backups_;
   Promotions promotions_;  // as transfers_
   std::vector<PrefixLock> passed_over_;
-  std::vector<PrefixLock> settled_;  // between settle_more and end_settling
+  std::vector<PrefixLock> settled_;      // between settle_more and end_settling
   std::int64_t ahead_budget_pages_ = 0;  // that may be copied ahead
   std::int64_t seen_taken_pages_ = 0;    // of the device's space
 };

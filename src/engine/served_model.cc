@@ -19,7 +19,9 @@ Result<DType> kv_dtype(const std::string& name, const ModelConfig& config) {
 // The same fields for people: what to look at where two namespaces differ.
 std::string description_of(const ModelRunner& runner, const KvPool& pool) {
   std::string text;
-  for (const auto& [name, value] : runner.namespace_fields()) text += name + "=" + value + " ";
+  for (const auto& [name, value] : runner.namespace_fields()) {
+    text.append(name).append("=").append(value).append(" ");
+  }
   text += "kv_dtype=" + std::string(dtype_name(pool.shape().dtype));
   text += " kv_kind=" + std::string(pool.kind());
   return text + " page_size=" + std::to_string(pool.shape().page_size);

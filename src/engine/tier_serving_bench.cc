@@ -32,8 +32,8 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-std::vector<TokenId> drawn_prompt(std::uint64_t seed, std::int64_t tokens) {
-  Prng prng(seed);
+std::vector<TokenId> drawn_prompt(std::int64_t seed, std::int64_t tokens) {
+  Prng prng(static_cast<std::uint64_t>(seed));
   std::vector<TokenId> prompt;
   for (std::int64_t i = 0; i < tokens; ++i) {
     prompt.push_back(static_cast<TokenId>(prng.below(256)));
@@ -157,8 +157,7 @@ class TierServingBench {
     std::vector<double> without_s;
     std::vector<double> ratios;
     for (int pair = -1; pair < options_.pairs; ++pair) {
-      const auto prompt =
-          drawn_prompt(static_cast<std::uint64_t>(1000 + pair), options_.unshared_tokens);
+      const auto prompt = drawn_prompt(std::int64_t{1000} + pair, options_.unshared_tokens);
       Engine& first = pair % 2 == 0 ? *engine_with : *engine_without;
       Engine& second = pair % 2 == 0 ? *engine_without : *engine_with;
       STEMMA_ASSIGN_OR_RETURN(const Run one, answer(first, prompt));
@@ -188,8 +187,7 @@ class TierServingBench {
     std::vector<double> with_ms;
     std::vector<double> without_ms;
     for (int pair = 0; pair < kPairs; ++pair) {
-      const auto prompt =
-          drawn_prompt(static_cast<std::uint64_t>(5000 + pair), options_.unshared_tokens);
+      const auto prompt = drawn_prompt(std::int64_t{5000} + pair, options_.unshared_tokens);
       STEMMA_ASSIGN_OR_RETURN(const double with, ttft_of(*model, prompt, true));
       STEMMA_ASSIGN_OR_RETURN(const double without, ttft_of(*model, prompt, false));
       with_ms.push_back(with);

@@ -1,11 +1,11 @@
 // Tickets whose outcome nobody needs any more: what they hold, and until when. The lane is the
 // test's own: a job ends when the test says so.
-#include "tier/transfer_ticket.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <deque>
+
+#include "tier/transfer_ticket.h"
 
 namespace stemma {
 namespace {

@@ -42,15 +42,13 @@ ThreadLanes::~ThreadLanes() {
 void ThreadLanes::serve(Queue& queue) {
   while (const auto job = queue.pop()) {
     work_.run(**job);
-    Transfer* ended = *job;
-    STEMMA_CHECK(done_.try_push(std::move(ended)), "every job posted has room among those done");
+    STEMMA_CHECK(done_.try_push(&**job), "every job posted has room among those done");
   }
 }
 
 void ThreadLanes::post(Transfer& job) {
-  Transfer* posted = &job;
-  STEMMA_CHECK(queues_[transfer_lane(job)]->try_push(std::move(posted)),
-               "at most jobs_max are posted, and none after stop");
+  const std::size_t lane = transfer_lane(job);
+  STEMMA_CHECK(queues_[lane]->try_push(&job), "at most jobs_max are posted, and none after stop");
 }
 
 Transfer* ThreadLanes::try_take_done_or_null() {
