@@ -156,10 +156,10 @@ class SimulatedFiles final : public DiskFiles {
   }
   Result<DiskFileId> create(const std::string& name, DiskAccess,
                             std::int64_t deadline_us) override {
-    STEMMA_RETURN_IF_ERROR(run(DiskVerb::kCreate, deadline_us, [this, name] {
-      disk_.files_.push_back(std::make_unique<SimulatedDisk::File>());
-      disk_.names_[name] = disk_.files_.size() - 1;
-      disk_.name_history_.push_back(disk_.names_);
+    STEMMA_RETURN_IF_ERROR(run(DiskVerb::kCreate, deadline_us, [&disk = disk_, name] {
+      disk.files_.push_back(std::make_unique<SimulatedDisk::File>());
+      disk.names_[name] = disk.files_.size() - 1;
+      disk.name_history_.push_back(disk.names_);
     }));
     return DiskFileId(static_cast<std::int32_t>(disk_.names_[name]));
   }
@@ -170,19 +170,19 @@ class SimulatedFiles final : public DiskFiles {
                [&target, bytes] { target.now.resize(static_cast<std::size_t>(bytes)); });
   }
   Status rename(const std::string& from, const std::string& to, std::int64_t deadline_us) override {
-    return run(DiskVerb::kRename, deadline_us, [this, from, to] {
-      const auto found = disk_.names_.find(from);
-      if (found == disk_.names_.end()) return;
+    return run(DiskVerb::kRename, deadline_us, [&disk = disk_, from, to] {
+      const auto found = disk.names_.find(from);
+      if (found == disk.names_.end()) return;
       const std::size_t file = found->second;
-      disk_.names_.erase(found);
-      disk_.names_[to] = file;
-      disk_.name_history_.push_back(disk_.names_);
+      disk.names_.erase(found);
+      disk.names_[to] = file;
+      disk.name_history_.push_back(disk.names_);
     });
   }
   Status remove(const std::string& name, std::int64_t deadline_us) override {
-    return run(DiskVerb::kRemove, deadline_us, [this, name] {
-      disk_.names_.erase(name);
-      disk_.name_history_.push_back(disk_.names_);
+    return run(DiskVerb::kRemove, deadline_us, [&disk = disk_, name] {
+      disk.names_.erase(name);
+      disk.name_history_.push_back(disk.names_);
     });
   }
   Status sync(DiskFileId file, std::int64_t deadline_us) override {
@@ -191,7 +191,7 @@ class SimulatedFiles final : public DiskFiles {
   }
   Status sync_directory(std::int64_t deadline_us) override {
     return run(DiskVerb::kSyncDirectory, deadline_us,
-               [this] { disk_.name_history_ = {disk_.names_}; });
+               [&disk = disk_] { disk.name_history_ = {disk.names_}; });
   }
   void write(std::span<DiskWrite> writes, std::int64_t deadline_us) override {
     for (DiskWrite& write : writes) {
@@ -234,7 +234,8 @@ class SimulatedFiles final : public DiskFiles {
   }
   static Error no_space() { return Error{ErrorCode::kIo, "no space", ENOSPC}; }
 
-  // One operation whose effect is `effect`: now, later, or not at all.
+  // One operation whose effect is `effect`: now, later, or not at all. What comes later may come
+  // when this view is gone.
   Status run(DiskVerb verb, std::int64_t deadline_us, std::function<void()> effect) {
     const SimulatedFaults& faults = disk_.faults;
     if (life_ != disk_.life_) return Error{ErrorCode::kIo, "the power is off", EIO};
