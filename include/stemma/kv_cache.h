@@ -180,8 +180,8 @@ class KvCache {
   // What it brought so far.
   BroughtTokens promoted_tokens(PromotionId id) const;
   void release_promotion(PromotionId id, PromotionUse use);
-  // Pages are short: gives up what is only waited for; kComputing: all.
-  void give_up_promotions(PromotionUse use = PromotionUse::kWaiting);
+  // Pages are short: gives up what is only waited for (kComputing: all), but for `keep`.
+  void give_up_promotions(PromotionUse use, PromotionId keep = PromotionId());
   // Brings `tokens` from page stores to host memory, for a request that will not run yet. False if
   // too much is under way to ask.
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);

@@ -60,8 +60,8 @@ void KvCache::release_promotion(PromotionId id, PromotionUse use) {
   tiering_->promotions().release(id, use);
 }
 
-void KvCache::give_up_promotions(PromotionUse use) {
-  if (tiering_ != nullptr) tiering_->promotions().give_up(use);
+void KvCache::give_up_promotions(PromotionUse use, PromotionId keep) {
+  if (tiering_ != nullptr) tiering_->promotions().give_up(use, keep);
 }
 
 bool KvCache::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {

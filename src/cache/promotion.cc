@@ -39,7 +39,8 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
 
 bool Promotion::bringing() const noexcept {
   const auto wanted = [](const Piece& piece) { return piece.state == PieceState::kWanted; };
-  return active_ && (underway_ > 0 || std::any_of(pieces_.begin(), pieces_.end(), wanted));
+  return active_ && !abandoned_ &&
+         (underway_ > 0 || std::any_of(pieces_.begin(), pieces_.end(), wanted));
 }
 
 std::int64_t Promotion::owned_pages() const {

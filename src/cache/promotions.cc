@@ -67,8 +67,9 @@ void Promotions::release(PromotionId id, PromotionUse use) {
   released.promotion.abandon();
 }
 
-void Promotions::give_up(PromotionUse use) {
+void Promotions::give_up(PromotionUse use, PromotionId keep) {
   for (Place& place : places_) {
+    if (keep.valid() && place.id == keep.value()) continue;
     const bool given_up = use == PromotionUse::kComputing || place.computing == 0;
     if (given_up && place.target == Tier::kDevice) place.promotion.abandon();
   }

@@ -43,8 +43,8 @@ class Promotions {
   // A user is done with it. REQUIRES: kComputing exactly if it had started.
   void release(PromotionId id, PromotionUse use);
 
-  // Gives up what takes pages of the device: where users only wait, or all.
-  void give_up(PromotionUse use);
+  // Gives up what takes pages of the device, where users only wait, or all; but not `keep`.
+  void give_up(PromotionUse use, PromotionId keep);
 
   void landed(TransferTicket ticket);
   void advance();

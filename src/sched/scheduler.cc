@@ -154,7 +154,7 @@ void Scheduler::reserve_for_running() {
       ++i;
       continue;
     }
-    kv_.give_up_promotions();
+    kv_.give_up_promotions(PromotionUse::kWaiting);
     if (kv_.reserve(request.sequence, request.total_tokens())) continue;
     if (in_flight() > 1) {
       preempt(victim());
@@ -237,7 +237,7 @@ void Scheduler::admit_waiting() {
   for (Request* request : waiting_) {
     Admission admission = builder_.try_add(*request, in_flight_);
     if (admission == Admission::kNoPages && held_back_ != Admission::kWaitingForTier) {
-      kv_.give_up_promotions();  // of requests that come later
+      kv_.give_up_promotions(PromotionUse::kWaiting, request->promotion);
       admission = builder_.try_add(*request, in_flight_);
     }
     if (admission == Admission::kAdmitted) {
@@ -256,7 +256,7 @@ void Scheduler::admit_waiting() {
 // nothing is brought up any more: not even what it asked for itself, of which it may use a part.
 void Scheduler::unstick_prefills() {
   if (builder_.empty() && in_flight() > 0) {
-    kv_.give_up_promotions();
+    kv_.give_up_promotions(PromotionUse::kWaiting);
     continue_prefills();
   }
   while (builder_.empty() && in_flight() > 1) {
