@@ -220,7 +220,7 @@ TEST(Tiers, ABitThatFlipsInHostMemoryIsNeverServed) {
   }
   answer(harness, 2, 150);
   answer(harness, 1, 130);
-  EXPECT_GT(harness.metric("stemma_host_corrupt_pages_total"), 0);
+  EXPECT_GT(harness.metric("stemma_host_load_corrupt_pages_total"), 0);
   EXPECT_EQ(harness.metric("stemma_host_loaded_pages_total"), 0);
   EXPECT_GT(harness.metric("stemma_quarantined_subtrees_total"), 0);
 }
@@ -261,13 +261,13 @@ TEST(Tiers, DamagedPagesAreRemovedAndStoredAgain) {
   harness.tiers().store(0).set_faults({.read_flips = 100});
   // A flip in the zeros between a frame's parts is of no consequence; all others are found.
   answer(harness, 1, 130);
-  const std::int64_t corrupt = harness.metric("stemma_disk_corrupt_pages_total");
+  const std::int64_t corrupt = harness.metric("stemma_disk_load_corrupt_pages_total");
   EXPECT_GT(corrupt, 0);
   harness.tiers().store(0).set_faults({});
   settle(harness);
   harness.restart();
   EXPECT_EQ(answer(harness, 1, 130).brought.disk, 128) << "what was removed was stored again";
-  EXPECT_EQ(harness.metric("stemma_disk_corrupt_pages_total"), 0);
+  EXPECT_EQ(harness.metric("stemma_disk_load_corrupt_pages_total"), 0);
 }
 
 TEST(Tiers, AHungStoreCostsTheWaitAtMost) {
@@ -321,13 +321,13 @@ TEST(Tiers, APrefetchBehindAMissingPageEnds) {
     harness.submit(some_tokens(2, 130), 30);
     const RequestId later = harness.submit(some_tokens(1, 130), 4);
     harness.tiers().store(0).set_faults({.read_fails = 100});
-    while (harness.metric("stemma_disk_failed_pages_total") == 0 && harness.step()) {
+    while (harness.metric("stemma_disk_load_failed_pages_total") == 0 && harness.step()) {
     }
     harness.tiers().store(0).set_faults({});
     EXPECT_TRUE(harness.engine().cancel(later).ok());
     harness.run();
     settle(harness);
-    failed_pages += harness.metric("stemma_disk_failed_pages_total");
+    failed_pages += harness.metric("stemma_disk_load_failed_pages_total");
     EXPECT_EQ(harness.metric("stemma_host_arriving_pages"), 0);
   }
   EXPECT_GT(failed_pages, 0);
