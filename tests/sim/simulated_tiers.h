@@ -16,6 +16,7 @@
 #include "base/prng.h"
 #include "base/thread_pool.h"
 #include "sim/faulty_store.h"
+#include "sim/simulated_disk_store.h"
 #include "stemma/lower_tiers.h"
 #include "tier/memory_page_store.h"
 #include "tier/tier_stack.h"
@@ -44,7 +45,7 @@ class SimulatedLanes final : public TransferLanes {
         clock_(clock),
         options_(options),
         counts_(counts),
-        prng_(options.seed + mix64(static_cast<std::uint64_t>(counts.opened_lanes++))),
+        prng_(options.seed + 1000 * static_cast<std::uint64_t>(counts.opened_lanes++)),
         lane_free_us_(transfer_lanes(stores)) {}
 
   void post(Transfer& job) override {
@@ -112,6 +113,8 @@ struct SimulatedTierOptions {
   std::vector<Tier> stores;                          // kDisk, kRemote
   std::int64_t store_bytes = std::int64_t{1} << 30;  // of each
   FaultyStore::Faults faults;                        // of each
+  bool real_disk = false;  // the disk is the real store over a simulated one, of disk_bytes
+  std::int64_t disk_bytes = std::int64_t{1} << 20;
   SimulatedLanes::Options lanes;
 };
 
@@ -122,6 +125,13 @@ class SimulatedTiers final : public LowerTiers {
     std::uint64_t seed = options.lanes.seed;
     std::vector<std::unique_ptr<PageStore>> stores;
     for (const Tier tier : options.stores) {
+      if (tier == Tier::kDisk && options.real_disk) {
+        auto store = std::make_unique<SimulatedDiskStore>(options.disk_bytes, clock, ++seed);
+        disk_or_null_ = store.get();
+        faulty_.push_back(nullptr);
+        stores.push_back(std::move(store));
+        continue;
+      }
       auto store = std::make_unique<FaultyStore>(tier, options.store_bytes, options.faults, ++seed);
       faulty_.push_back(store.get());
       stores.push_back(std::move(store));
@@ -145,13 +155,17 @@ class SimulatedTiers final : public LowerTiers {
   void set_lanes(const SimulatedLanes::Options& lanes) { options_.lanes = lanes; }
   const SimulatedLanes::Counts& counts() const { return counts_; }
   HostPool& host() { return stack_->host(); }
+  // REQUIRES: that store is not the real disk.
   FaultyStore& store(std::size_t number) { return *faulty_[number]; }
+  // The real disk store, where there is one.
+  SimulatedDiskStore* disk_or_null() { return disk_or_null_; }
 
  private:
   SimulatedTierOptions options_;
   SimulatedLanes::Counts counts_;
   FakeClock& clock_;
-  std::vector<FaultyStore*> faulty_;
+  std::vector<FaultyStore*> faulty_;  // by store; nullptr: the real disk
+  SimulatedDiskStore* disk_or_null_ = nullptr;
   std::unique_ptr<TierStack> stack_;
 };
 

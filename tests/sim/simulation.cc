@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -90,6 +91,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
               .namespaces = plan_.namespaces,
               .tokens_max = plan_.text_tokens_max()},
              prng_) {
+  set_log_sink({});
   running = {seed, steps, 0, to_string(plan_)};
   std::signal(SIGABRT, name_running);
   if (plan_.has_tiers) {
@@ -123,13 +125,24 @@ void Simulation::close_engine() {
   engine_.reset();
 }
 
-// What only the engine knew is lost, and with it every request; what stores keep is not.
-void Simulation::restart() {
+// What only the engine knew is lost, and with it every request; what stores keep is not, but for
+// what a disk had not synced when its power went.
+void Simulation::restart(End end) {
   ++tally_["sim_restarts"];
   if (!asked_.empty()) ++tally_["sim_restarts_in_flight"];
+  if (end == End::kEngine && prng_.below(2) == 0) {
+    engine_->settle(std::chrono::milliseconds(50));
+  }
   close_engine();
   asked_.clear();
   cancelled_.clear();
+  if (SimulatedDiskStore* disk = disk_or_null()) {
+    if (end == End::kProcess) disk->open();
+    if (end == End::kPower) {
+      ++tally_["sim_power_losses"];
+      disk->crash(pick<std::size_t>(prng_, {512, 4096}));
+    }
+  }
   open_engine();
 }
 
@@ -138,9 +151,14 @@ std::optional<std::string> Simulation::run() {
     running.step = step_;
     step();
   }
+  if (!failed()) end_faults();
   if (!failed()) live_on();
   if (!failed()) check_clean_round();
   if (engine_ != nullptr) close_engine();
+  if (SimulatedDiskStore* disk = disk_or_null()) {
+    if (disk->is_read_only()) ++tally_["sim_disk_read_only_in_the_end"];
+    if (!disk->is_open()) ++tally_["sim_disk_closed_in_the_end"];
+  }
   if (tiers_or_null_ != nullptr) {
     tally_["sim_hung_jobs"] += tiers_or_null_->counts().hung;
     tally_["sim_abandoned_jobs"] += tiers_or_null_->counts().abandoned;
@@ -152,6 +170,7 @@ std::optional<std::string> Simulation::run() {
 void Simulation::step() {
   clock_.advance_us(prng_.below(plan_.step_us_max + 1));
   if (step_ >= weather_until_step_) change_weather();
+  if (disk_or_null() != nullptr && disk_or_null()->is_off()) restart(End::kPower);
   if (drawn(plan_.submits)) submit();
   disturb();
   run_engine();
@@ -170,9 +189,18 @@ void Simulation::set_weather(Weather weather) {
   tiers_or_null_->set_lanes(draw_lanes(weather, plan_.tiers.lanes, prng_));
   for (std::size_t i = 0; i < plan_.tiers.stores.size(); ++i) {
     const bool spared = weather != Weather::kCalm && prng_.below(4) == 0;
-    tiers_or_null_->store(i).set_faults(draw_faults(spared ? Weather::kCalm : weather,
-                                                    plan_.tiers.stores[i] == Tier::kDisk, prng_));
+    set_weather_of_store(i, spared ? Weather::kCalm : weather);
   }
+}
+
+void Simulation::set_weather_of_store(std::size_t store, Weather weather) {
+  const bool is_disk = plan_.tiers.stores[store] == Tier::kDisk;
+  SimulatedDiskStore* disk = disk_or_null();
+  if (!is_disk || disk == nullptr) {
+    return tiers_or_null_->store(store).set_faults(draw_faults(weather, is_disk, prng_));
+  }
+  if (prng_.below(2) == 0) disk->disk().let_go();
+  disk->set_faults(draw_disk_faults(weather, disk->disk(), prng_));
 }
 
 void Simulation::disturb() {
@@ -181,7 +209,10 @@ void Simulation::disturb() {
     prng_.below(2) == 0 ? model_.stamps().fail_next_step() : model_.stamps().tear_next_step();
   }
   if (drawn(plan_.host_flips)) flip_in_host();
-  if (drawn(plan_.restarts)) restart();
+  if (drawn(plan_.restarts)) restart(pick(prng_, {End::kEngine, End::kProcess, End::kPower}));
+  if (drawn(plan_.power_offs) && disk_or_null() != nullptr) {
+    disk_or_null()->power_off_after(prng_.below(40));
+  }
 }
 
 void Simulation::disturb_requests() {
@@ -309,10 +340,18 @@ std::int64_t Simulation::patience_steps() const {
   return steps;
 }
 
-// The faults stop: whatever waits must move on and end.
-void Simulation::live_on() {
+void Simulation::end_faults() {
   set_weather(Weather::kCalm);
   model_.stamps().spare_next_step();
+  SimulatedDiskStore* disk = disk_or_null();
+  if (disk == nullptr) return;
+  if (disk->is_off()) restart(End::kPower);
+  disk->stay_on();
+  disk->disk().let_go();
+}
+
+// The faults have stopped: whatever waits must move on and end.
+void Simulation::live_on() {
   for (std::int64_t left = patience_steps(); !engine_->idle() && !failed(); --left) {
     if (left == 0) return fail(standstill());
     clock_.advance_us(1 + prng_.below(plan_.step_us_max));
@@ -390,7 +429,7 @@ void Simulation::check_clean_round() {
     return fail(fmt::format("{} tokens of {} are cached after all", cached, full));
   }
   if (failed() || tiers_or_null_ == nullptr) return;
-  restart();
+  restart(End::kProcess);
   answer_alone(prompt);
   if (!failed() && full > 0 && metric(*engine_, "stemma_promotions_total") > 0) {
     ++tally_["sim_found_after_restart"];

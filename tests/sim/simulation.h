@@ -86,11 +86,13 @@ class Simulation {
 
   void open_engine();
   void close_engine();
-  void restart();
+  enum class End : std::uint8_t { kEngine, kProcess, kPower };
+  void restart(End end);
 
   void step();
   void change_weather();
   void set_weather(Weather weather);
+  void set_weather_of_store(std::size_t store, Weather weather);
   void disturb();
   void disturb_requests();
   void flip_in_host();
@@ -102,6 +104,11 @@ class Simulation {
   void take_end(const EngineEvent& event, const Asked& asked, bool model_failed);
   void check_state();
 
+  SimulatedDiskStore* disk_or_null() {
+    return tiers_or_null_ == nullptr ? nullptr : tiers_or_null_->disk_or_null();
+  }
+
+  void end_faults();
   void live_on();
   std::int64_t patience_steps() const;
   std::string standstill() const;

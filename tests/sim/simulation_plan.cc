@@ -61,6 +61,8 @@ void draw_tiers(SimulationPlan& plan, Prng& prng) {
   if (prng.below(3) != 0) plan.tiers.stores.push_back(Tier::kDisk);
   if (prng.below(2) != 0) plan.tiers.stores.push_back(Tier::kRemote);
   plan.tiers.store_bytes = pick<std::int64_t>(prng, {1 << 14, 1 << 18, 1 << 30});
+  plan.tiers.real_disk = prng.below(4) != 0;
+  plan.tiers.disk_bytes = pick<std::int64_t>(prng, {kDiskBytesMin, 1 << 20, 8 << 20});
   plan.tiers.lanes.seed = prng();
 }
 
@@ -93,6 +95,7 @@ SimulationPlan draw_plan(Prng& prng) {
   plan.model_faults = pick<std::int64_t>(prng, {0, 0, 10});
   plan.host_flips = pick<std::int64_t>(prng, {0, 0, 20});
   plan.restarts = pick<std::int64_t>(prng, {0, 2, 8});
+  plan.power_offs = pick<std::int64_t>(prng, {0, 2, 8});
   return plan;
 }
 
@@ -115,11 +118,13 @@ std::string to_string(const SimulationPlan& plan) {
   if (!plan.has_tiers) return text + " tiers=none";
   text += fmt::format(
       " host_pages={} host_layout={} host_eviction={} write={} uses={} ahead={} wait_us={} "
-      "load_pages={} deadline_us={} promotions={} store_bytes={} flips={} stores=",
+      "load_pages={} deadline_us={} promotions={} store_bytes={} real_disk={} disk_bytes={} "
+      "flips={} power_offs={} stores=",
       plan.tiers.host_pages, static_cast<int>(plan.tiers.host_layout), tiers.host_eviction,
       write_policy_name(tiers.write_policy), tiers.selective_uses, tiers.demote_ahead_pages,
       tiers.load_wait_us, tiers.load_pages_max, tiers.store_deadline_us, tiers.promotions_max,
-      plan.tiers.store_bytes, plan.host_flips);
+      plan.tiers.store_bytes, plan.tiers.real_disk, plan.tiers.disk_bytes, plan.host_flips,
+      plan.power_offs);
   for (const Tier tier : plan.tiers.stores) text += std::string(tier_name(tier)) + ";";
   return text;
 }
@@ -146,6 +151,36 @@ FaultyStore::Faults draw_faults(Weather weather, bool lookup_is_local, Prng& prn
     case Weather::kCalm:
     case Weather::kHanging:
     case Weather::kSlow:
+      break;
+  }
+  return faults;
+}
+
+// After an error of a sync the store only reads until it is opened again: such errors are rare.
+SimulatedFaults draw_disk_faults(Weather weather, const SimulatedDisk& disk, Prng& prng) {
+  SimulatedFaults faults;
+  switch (weather) {
+    case Weather::kFlaky:
+      faults.error_share = prng.unit() * 0.02;
+      if (prng.below(2) == 0) faults.failing = DiskVerb::kRead;
+      break;
+    case Weather::kCorrupting:
+      faults.flip_share = prng.unit() * 0.5;
+      faults.misdirected_share = prng.unit() * 0.3;
+      break;
+    case Weather::kRefusing:
+      faults.sys_errno = ENOSPC;
+      faults.failing = pick<std::optional<DiskVerb>>(
+          prng, {std::nullopt, DiskVerb::kWrite, DiskVerb::kAllocate, DiskVerb::kSync});
+      if (!faults.failing.has_value()) faults.space_bytes = disk.used_bytes();
+      break;
+    case Weather::kHanging:
+      faults.hang_share = prng.unit() * 0.2;
+      break;
+    case Weather::kSlow:
+      faults.latency_us = pick<std::int64_t>(prng, {50, 5'000});
+      break;
+    case Weather::kCalm:
       break;
   }
   return faults;

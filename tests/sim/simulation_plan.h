@@ -38,6 +38,7 @@ struct SimulationPlan {
   std::int64_t model_faults = 0;
   std::int64_t host_flips = 0;
   std::int64_t restarts = 0;
+  std::int64_t power_offs = 0;
 
   // Tokens that a request may have, prompt and output together.
   std::int64_t text_tokens_max() const;
@@ -52,6 +53,7 @@ enum class Weather : std::uint8_t { kCalm, kFlaky, kHanging, kCorrupting, kRefus
 inline constexpr int kWeathers = 6;
 
 FaultyStore::Faults draw_faults(Weather weather, bool lookup_is_local, Prng& prng);
+SimulatedFaults draw_disk_faults(Weather weather, const SimulatedDisk& disk, Prng& prng);
 SimulatedLanes::Options draw_lanes(Weather weather, const SimulatedLanes::Options& before,
                                    Prng& prng);
 
