@@ -17,6 +17,16 @@
 
 namespace stemma {
 
+// Pages of a batch that are still on their way up from a lower tier while it is computed.
+class LayerGate {
+ public:
+  virtual ~LayerGate() = default;
+
+  // Waits until every page of the batch holds `layer`, and what is there was verified. False if a
+  // page turned out to be wrong or will not come: nothing computed from this batch will be used.
+  [[nodiscard]] virtual bool wait(std::int64_t layer) = 0;
+};
+
 // Rows are tokens to compute now, request by request, in token order. A request's rows are the last
 // ones of its page table: a chunk of its prompt, or the one token of a decode step. Prefill and
 // decode requests mix freely.
@@ -29,6 +39,8 @@ struct KvBatch {
   PageTableView page_table;                  // every token up to this step's last    [requests]
   std::span<const std::int32_t>
       logit_rows;  // the rows whose logits are wanted, ascending   [outputs]
+  // Asked before a layer of the page table is read; nullptr: everything is there.
+  LayerGate* arriving = nullptr;
 
   std::int64_t rows() const noexcept { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t outputs() const noexcept { return static_cast<std::int64_t>(logit_rows.size()); }

@@ -34,6 +34,7 @@ namespace stemma {
 
 class Clock;
 class KvCache;
+class LayerGate;
 class MetricVisitor;
 class PageSpace;
 class RequestTable;
@@ -64,6 +65,8 @@ class [[nodiscard]] Sequence {
   std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
   // Tokens in pages that others can find: cached ones and those committed since.
   std::int64_t published_tokens() const noexcept { return prefix_.tokens(); }
+  // Whether it names pages that are still arriving (KvCache::lend).
+  bool on_loan() const noexcept { return lent_pages_ > 0; }
   // Tokens that the pages held have room for.
   std::int64_t capacity_tokens() const;
   // The pages of all tokens so far, in token order. Valid until the next reserve or commit.
@@ -87,6 +90,7 @@ class [[nodiscard]] Sequence {
   KvCache* cache_ = nullptr;
   RowId row_;
   PrefixLock prefix_;
+  std::int64_t lent_pages_ = 0;  // between prefix_ and tail_
   OwnedPages tail_;
   std::int64_t cached_tokens_ = 0;
   std::int64_t prompt_tokens_ = 0;
@@ -138,7 +142,8 @@ class KvCache {
   // Publishes the full pages of `computed`: every token of the sequence whose KV is in its pages
   // now, from the first on. Where others published the same tokens before, their pages are shared,
   // this sequence's are freed, and its row names the shared ones (I2). A cache that shares nothing
-  // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens().
+  // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens(); it is not on
+  // loan.
   void commit(Sequence& sequence, std::span<const TokenId> computed);
 
   // Goes on from the pages published of `tokens`, all that the sequence will compute, where others,
@@ -173,6 +178,23 @@ class KvCache {
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
   // Whether it is better to wait for it than to compute.
   bool worth_waiting(PromotionId id) const;
+  // Layer by layer: a step may name pages of a promotion that are still being copied up from host
+  // memory. Whoever computes it asks `arriving_or_null` before reading a layer of them.
+
+  // Whether all that the promotion is still to bring can be lent.
+  bool can_lend(PromotionId id) const;
+  // Lends what the promotion brings of `tokens`, at most tokens.size() - 1, right behind what the
+  // sequence holds, until end_loan. Returns the tokens that it then names pages of.
+  // REQUIRES: it holds only what begin found.
+  std::int64_t lend(Sequence& sequence, std::span<const TokenId> tokens, PromotionId id);
+  // nullptr: nothing is lent.
+  LayerGate* arriving_or_null();
+  // The step is over: waits until everything lent has come or failed. REQUIRES: it has retired.
+  void await_lent();
+  // The sequence holds what it had on loan. False if that is not whole: it then holds only what is
+  // published of `tokens`, and what was computed from it must not be used. REQUIRES: await_lent.
+  [[nodiscard]] bool end_loan(Sequence& sequence, std::span<const TokenId> tokens);
+
   // Who asked for it computes from now on, while the rest arrives (adopt).
   void promotion_started(PromotionId id);
   // Pages that it has taken and not published.

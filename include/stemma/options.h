@@ -44,7 +44,12 @@ struct TierOptions {
   // while the rest goes on loading: what a tier that hangs costs at most. 0 never waits.
   std::int64_t load_wait_us = 40'000;
 
-  // Pages of one copy up, at most: what is asked of a lower tier in one piece.
+  // Whether a step may begin before pages that come from host memory are whole: each layer then
+  // waits for its own bytes only. Runners that cannot wait by layer are given whole pages anyway.
+  bool load_by_layer = true;
+
+  // Pages of one copy up, at most: what is asked of a page store in one piece, and decided on at
+  // once.
   std::int64_t load_pages_max = 64;
 
   // After which an operation of a page store is given up.

@@ -42,6 +42,10 @@ class Runner {
   // table, and gives logits for logit_rows. What a row gets does not depend on the rest of the
   // batch (I13). An error fails the requests of this batch; the engine goes on.
   virtual Result<LogitsView> forward(const KvBatch& batch, KvPools pools) = 0;
+
+  // Whether forward asks KvBatch::arriving before it reads a layer. Where it does not, a batch
+  // names only pages that are whole.
+  virtual bool waits_by_layer() const { return false; }
 };
 
 }  // namespace stemma

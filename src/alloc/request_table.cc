@@ -104,6 +104,12 @@ std::span<PageId> RequestTable::grow(RowId row, std::int64_t pages) {
   return {added, static_cast<std::size_t>(pages)};
 }
 
+void RequestTable::shrink(RowId row, std::int64_t pages) {
+  STEMMA_CHECK_GE(pages, 0);
+  STEMMA_CHECK_LE(pages, length_[row.index()]);
+  length_[row.index()] = pages;
+}
+
 void RequestTable::give_back(RowId row) noexcept {
   STEMMA_CHECK_NE(length_[row.index()], kNotHeld);
   length_[row.index()] = kNotHeld;

@@ -80,6 +80,8 @@ class RequestTable {
   // Makes the row longer by `pages`; the new part is returned and is the caller's to fill.
   // REQUIRES: it then has at most pages_max() pages.
   std::span<PageId> grow(RowId row, std::int64_t pages);
+  // Forgets all but the first `pages` of the row. REQUIRES: it has as many.
+  void shrink(RowId row, std::int64_t pages);
 
   std::int64_t rows() const noexcept { return static_cast<std::int64_t>(length_.size()); }
   std::int64_t free_rows() const noexcept { return static_cast<std::int64_t>(free_.size()); }

@@ -106,6 +106,16 @@ TEST(RequestTable, ARowIsEmptyWhenItIsHandedOutAgain) {
   EXPECT_THAT(table.pages(row.id()), IsEmpty());
 }
 
+TEST(RequestTable, ARowForgetsItsLastPages) {
+  RequestTable table({.rows = 1, .pages_max = 4});
+  RequestRow row = *table.try_take();
+  for (PageId& page : table.grow(row.id(), 3)) page = PageId(7);
+  table.shrink(row.id(), 1);
+  EXPECT_THAT(table.pages(row.id()), ElementsAre(PageId(7)));
+  table.grow(row.id(), 1)[0] = PageId(9);
+  EXPECT_THAT(table.pages(row.id()), ElementsAre(PageId(7), PageId(9)));
+}
+
 TEST(RequestTable, ReleaseAndAdoptHandARowOver) {
   RequestTable table({.rows = 1, .pages_max = 1});
   const RowId id = table.try_take()->release();

@@ -124,7 +124,7 @@ std::int64_t KvCache::reservable_tokens(const Sequence& sequence) const {
 }
 
 void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
-  STEMMA_CHECK(sequence.cache_ == this, "the sequence began here");
+  STEMMA_CHECK(sequence.cache_ == this && !sequence.on_loan(), "the sequence began here");
   const auto computed_tokens = static_cast<std::int64_t>(computed.size());
   STEMMA_CHECK_LE(computed_tokens, sequence.capacity_tokens());
   const std::int64_t full_tokens = round_down(computed_tokens, page_size());
@@ -216,7 +216,7 @@ std::int64_t KvCache::free_rows() const {
 }
 
 std::int64_t KvCache::held_pages(const Sequence& sequence) const {
-  return sequence.prefix_.tokens() / page_size() + sequence.tail_.pages();
+  return sequence.prefix_.tokens() / page_size() + sequence.lent_pages_ + sequence.tail_.pages();
 }
 
 std::int64_t KvCache::reservable_pages() const {

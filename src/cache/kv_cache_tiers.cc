@@ -1,14 +1,26 @@
 // What a KvCache does with lower tiers: nothing where there are none.
+#include <algorithm>
+#include <utility>
+
+#include "alloc/request_table.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "cache/tiering.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
+namespace {
+
+// How long to sleep at a time for copies to end.
+constexpr std::chrono::microseconds kNap(500);
+
+}  // namespace
 
 void KvCache::poll_transfers() {
   STEMMA_CHECK_EQ(steps_in_flight_, 0);
-  if (tiering_ != nullptr) tiering_->poll();
+  if (tiering_ == nullptr) return;
+  tiering_->loans().clear();  // of a step that was planned and not run
+  tiering_->poll();
 }
 
 bool KvCache::transfers_underway() const {
@@ -24,7 +36,6 @@ void KvCache::wait_transfers(std::chrono::microseconds time) {
 }
 
 void KvCache::settle(std::int64_t deadline_us) {
-  constexpr std::chrono::microseconds kNap(500);
   if (tiering_ == nullptr) return;
   for (bool all = false; clock_.now_us() < deadline_us;) {
     tiering_->poll();
@@ -42,6 +53,56 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
 
 bool KvCache::worth_waiting(PromotionId id) const {
   return tiering_->promotions().worth_waiting(id);
+}
+
+bool KvCache::can_lend(PromotionId id) const {
+  return tiering_->promotions().lendable_or_null(id) != nullptr;
+}
+
+// The promotion may bring another request's text: what it has in common with this one is lent.
+std::int64_t KvCache::lend(Sequence& sequence, std::span<const TokenId> tokens, PromotionId id) {
+  STEMMA_CHECK(!sequence.on_loan() && sequence.tail_.pages() == 0, "it holds what begin found");
+  const std::int64_t held = sequence.published_tokens();
+  Transfer* job = tiering_->promotions().lendable_or_null(id);
+  if (job == nullptr) return held;
+  const std::int64_t skipped = held / page_size() - job->first_page;
+  if (skipped < 0 || skipped >= job->pages()) return held;
+  const auto brought =
+      std::span(job->tokens).subspan(static_cast<std::size_t>(skipped * page_size()));
+  const auto wanted = tokens.first(tokens.size() - 1).subspan(static_cast<std::size_t>(held));
+  const auto parted = std::mismatch(brought.begin(), brought.end(), wanted.begin(), wanted.end());
+  const std::int64_t pages = (parted.first - brought.begin()) / page_size();
+  if (pages == 0) return held;
+  const auto from = job->to.begin() + skipped;
+  std::copy(from, from + pages, rows_->grow(sequence.row_, pages).begin());
+  sequence.lent_pages_ = pages;
+  tiering_->loans().add(*job, id.value());
+  tiering_->counters().lent += pages;
+  return held + pages * page_size();
+}
+
+LayerGate* KvCache::arriving_or_null() {
+  return tiering_ == nullptr || tiering_->loans().empty() ? nullptr : &tiering_->loans();
+}
+
+void KvCache::await_lent() {
+  STEMMA_CHECK_EQ(steps_in_flight_, 0);
+  if (tiering_ != nullptr && !tiering_->loans().empty()) tiering_->end_loans(kNap);
+}
+
+bool KvCache::end_loan(Sequence& sequence, std::span<const TokenId> tokens) {
+  const std::int64_t first = sequence.published_tokens() / page_size();
+  const std::int64_t end = first + std::exchange(sequence.lent_pages_, 0);
+  const auto text = tokens.first(static_cast<std::size_t>(end * page_size()));
+  sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), text);
+  const std::int64_t published = sequence.published_tokens() / page_size();
+  const auto row = rows_->pages(sequence.row_).subspan(static_cast<std::size_t>(first));
+  sequence.prefix_.copy_pages(first, row.first(static_cast<std::size_t>(published - first)));
+  if (published == end) return true;
+  sequence.tail_.reset();
+  rows_->shrink(sequence.row_, published);
+  ++tiering_->counters().void_loans;
+  return false;
 }
 
 void KvCache::promotion_started(PromotionId id) {

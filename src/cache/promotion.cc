@@ -33,6 +33,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   asked_ = false;
   look_below(anchor_.tokens() / page_size());
   const bool too_long = decide() > parts_.options.load_wait_us;
+  join_host_pieces();
   wait_until_us_ = parts_.clock.now_us() + (too_long ? 0 : parts_.options.load_wait_us);
   advance();
 }
@@ -47,6 +48,16 @@ std::int64_t Promotion::owned_pages() const {
   std::int64_t pages = parts_.transfers.promised_pages(cookie_);
   for (const Piece& piece : pieces_) pages += piece.arrived.pages();
   return pages;
+}
+
+Transfer* Promotion::lendable_or_null() const {
+  const auto open = [](const Piece& piece) { return piece.state != PieceState::kGone; };
+  const auto piece = std::find_if(pieces_.begin(), pieces_.end(), open);
+  if (!active_ || abandoned_ || target_ != Tier::kDevice || underway_ != 1) return nullptr;
+  if (piece == pieces_.end() || piece->state != PieceState::kLoading) return nullptr;
+  const bool alone = std::none_of(std::next(piece), pieces_.end(), open);
+  if (!alone || piece->first_page * page_size() > anchor_.tokens()) return nullptr;
+  return parts_.transfers.only_job_or_null(TransferKind::kPromote, cookie_);
 }
 
 bool Promotion::covers(NamespaceId device_ns, std::span<const TokenId> tokens, Tier target) const {
@@ -163,6 +174,20 @@ std::int64_t Promotion::decide() {
   return load_us;
 }
 
+// Decided on one by one, copied as one: a layer of all of them comes before the next layer of any.
+void Promotion::join_host_pieces() {
+  const auto joins = [](const Piece& piece) {
+    return piece.state == PieceState::kWanted && piece.tier == Tier::kHost;
+  };
+  if (target_ != Tier::kDevice) return;
+  const auto first = std::find_if(pieces_.begin(), pieces_.end(), joins);
+  auto end = first;
+  for (; end != pieces_.end() && joins(*end); ++end) {
+    if (end != first) first->pages += end->pages;
+  }
+  if (first != end) pieces_.erase(std::next(first), end);
+}
+
 void Promotion::advance() {
   if (!active_) return;
   if (abandoned_) {
@@ -236,29 +261,39 @@ void Promotion::ask() {
   }
 }
 
-// False if there is no ticket now. Without pages for it a piece is given up: they are needed more
-// elsewhere.
+// False if there is no ticket now.
 bool Promotion::ask_for(Piece& piece) {
   const TransferKind kind = piece.tier == Tier::kHost  ? TransferKind::kPromote
                             : target_ == Tier::kDevice ? TransferKind::kLoad
                                                        : TransferKind::kFetch;
   auto ticket = parts_.transfers.try_open(kind, piece.store);
   if (!ticket.has_value()) return false;
-  std::optional<OwnedPages> target = target_space().try_take(piece.pages);
-  if (!target.has_value()) {
+  if (!take_pages_for(piece, *ticket)) {
     piece.state = PieceState::kGone;
     return true;
   }
   fill(ticket->job(), piece);
   ticket->job().to.resize(static_cast<std::size_t>(piece.pages));
-  target->copy_to(ticket->job().to);
-  ticket->target = std::move(*target);
+  ticket->target.copy_to(ticket->job().to);
   ticket->cookie = cookie_;
   piece.state = PieceState::kLoading;
   if (!std::exchange(asked_, true)) ++parts_.counters.promotions;
   ++underway_;
   parts_.transfers.submit(std::move(*ticket));
   return true;
+}
+
+// Without pages for it a piece is given up: they are needed more elsewhere. Of what comes from host
+// memory as much as fits is worth bringing.
+bool Promotion::take_pages_for(Piece& piece, TransferTicket& ticket) {
+  if (piece.tier == Tier::kHost) {
+    ticket.target = target_space().take_up_to(piece.pages);
+    piece.pages = ticket.target.pages();
+    return piece.pages > 0;
+  }
+  std::optional<OwnedPages> target = target_space().try_take(piece.pages);
+  if (target.has_value()) ticket.target = std::move(*target);
+  return target.has_value();
 }
 
 void Promotion::fill(Transfer& job, const Piece& piece) const {

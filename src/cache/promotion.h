@@ -5,6 +5,10 @@
 // promotion until everything before it is in the target's tree, whoever put it there; then it is
 // published. So nothing is ever published with a hole before it (I11).
 //
+// What host memory has comes in one piece, layer by layer. Where that is all that is missing it can
+// be lent: a step names the pages before they are whole, asks for each layer when it needs it, and
+// is void if they turn out to be wrong.
+//
 //   tree of the target   [ has ........ )( computed from the front ..)
 //   pieces                               [ kWanted ][ kLoading ][ kArrived ][ kArrived ]
 //
@@ -61,6 +65,9 @@ class Promotion {
   std::int64_t wait_until_us() const noexcept { return wait_until_us_; }
   // Pages of the target that are its own by now: landed or on their way, not published.
   std::int64_t owned_pages() const;
+  // The copy to the device that brings all that is still to come, right behind what the tree has;
+  // nullptr if there is no such copy. Valid until the next poll.
+  Transfer* lendable_or_null() const;
   // Published by now.
   const BroughtTokens& brought() const noexcept { return brought_; }
   std::int64_t cookie() const noexcept { return cookie_; }
@@ -101,6 +108,8 @@ class Promotion {
   void look_remote(int store, std::int64_t first_page);
   void add_pieces(std::int64_t first_page, std::int64_t end_page, Tier tier, int store);
   std::int64_t decide();
+  void join_host_pieces();
+  bool take_pages_for(Piece& piece, TransferTicket& ticket);
   bool has_hole() const;
   void publish();
   void publish_piece(Piece& piece);

@@ -54,6 +54,10 @@ std::int64_t Promotions::owned_pages(PromotionId id) const {
   return place(id).promotion.owned_pages();
 }
 
+Transfer* Promotions::lendable_or_null(PromotionId id) const {
+  return place(id).promotion.lendable_or_null();
+}
+
 void Promotions::leave(PromotionId id) {
   Place& left = place(id);
   if (--left.users == 0) left.id = -1;

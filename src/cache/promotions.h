@@ -38,6 +38,8 @@ class Promotions {
   BroughtTokens brought(PromotionId id) const;
   // Pages that it owns now.
   std::int64_t owned_pages(PromotionId id) const;
+  // See Promotion.
+  Transfer* lendable_or_null(PromotionId id) const;
   // Its user asked for no more than that it be brought: it ends by itself.
   void leave(PromotionId id);
   // A user is done with it. REQUIRES: kComputing exactly if it had started.

@@ -54,6 +54,7 @@ void Sequence::reset() noexcept {
   prefix_ = PrefixLock();
   cache_->rows_->adopt(std::exchange(row_, RowId())).reset();
   cache_ = nullptr;
+  lent_pages_ = 0;
   cached_tokens_ = 0;
   prompt_tokens_ = 0;
   begun_us_ = 0;
@@ -66,6 +67,7 @@ void Sequence::take_from(Sequence& other) noexcept {
   cache_ = std::exchange(other.cache_, nullptr);
   row_ = std::exchange(other.row_, RowId());
   prefix_ = std::move(other.prefix_);
+  lent_pages_ = std::exchange(other.lent_pages_, 0);
   tail_ = std::move(other.tail_);
   cached_tokens_ = std::exchange(other.cached_tokens_, 0);
   prompt_tokens_ = std::exchange(other.prompt_tokens_, 0);

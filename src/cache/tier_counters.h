@@ -27,6 +27,8 @@ struct TierCounters {
   std::int64_t overtaken = 0;                // loaded, but computed meanwhile
   std::int64_t promotions = 0;               // texts, not pages
   std::int64_t declined = 0;                 // texts that were cheaper to compute
+  std::int64_t lent = 0;                     // named in a step before they were whole
+  std::int64_t void_loans = 0;               // loans of which a page did not come, or came wrong
 
   std::int64_t& of(std::array<std::int64_t, 4> TierCounters::*counter, Tier tier) noexcept {
     return (this->*counter)[static_cast<std::size_t>(tier)];

@@ -47,7 +47,8 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                    .clock = clock,
                    .options = options_,
                    .costs = costs_,
-                   .counters = counters_}) {
+                   .counters = counters_}),
+      loans_(transfers_) {
   if (options_.demote_ahead_pages < 0) options_.demote_ahead_pages = options.pages / 8;
   passed_over_.reserve(kColdLeavesMax);
 }
@@ -121,6 +122,14 @@ bool Tiering::settle_more() {
   return false;
 }
 
+void Tiering::end_loans(std::chrono::microseconds nap) {
+  while (loans_.underway()) {
+    wait_landed(nap);
+    poll();
+  }
+  loans_.clear();
+}
+
 std::span<const TokenId> Tiering::whole_pages(std::span<const TokenId> tokens) const {
   return tokens.first(static_cast<std::size_t>(
       round_down(static_cast<std::int64_t>(tokens.size()), device_.tree.page_size())));
@@ -170,6 +179,8 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_overtaken_pages_total", counters_.overtaken);
   visitor.counter("stemma_promotions_total", counters_.promotions);
   visitor.counter("stemma_declined_pages_total", counters_.declined);
+  visitor.counter("stemma_lent_pages_total", counters_.lent);
+  visitor.counter("stemma_void_loans_total", counters_.void_loans);
   for (const PageStore* store : stores_) store->visit_metrics(visitor);
 }
 

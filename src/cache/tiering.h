@@ -23,6 +23,7 @@
 #include "cache/backups.h"
 #include "cache/host_tier.h"
 #include "cache/load_costs.h"
+#include "cache/loans.h"
 #include "cache/page_space.h"
 #include "cache/promotions.h"
 #include "cache/tier_counters.h"
@@ -77,12 +78,16 @@ class Tiering {
   // Brings from page stores to host memory, unless too much is under way.
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   Promotions& promotions() noexcept { return promotions_; }
+  Loans& loans() noexcept { return loans_; }
+  // Waits until the copies that pages were lent of have ended, and takes them.
+  // REQUIRES: no step is in flight.
+  void end_loans(std::chrono::microseconds nap);
   LoadCosts& costs() noexcept { return costs_; }
 
   // Device pages that transfers and promotions own (I1).
   std::int64_t device_pages() const { return promotions_.owned_pages(Tier::kDevice); }
   std::uint64_t epoch() const { return host_->tree().epoch(); }
-  const TierCounters& counters() const noexcept { return counters_; }
+  TierCounters& counters() noexcept { return counters_; }
   void visit_metrics(MetricVisitor& visitor) const;
   // The host's tree and pages; the first contradiction, or nullopt.
   std::optional<std::string> audit() const;
@@ -104,6 +109,7 @@ class Tiering {
   TransferEngine transfers_;  // its tickets hold pages of both trees: destroyed before them
   Backups backups_;
   Promotions promotions_;  // as transfers_
+  Loans loans_;
   std::vector<PrefixLock> passed_over_;
   std::vector<PrefixLock> settled_;      // between settle_more and end_settling
   std::int64_t ahead_budget_pages_ = 0;  // that may be copied ahead

@@ -22,6 +22,7 @@ class LogitsRecorder final : public Runner {
   explicit LogitsRecorder(Runner& inner) : inner_(inner) {}
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+  bool waits_by_layer() const override { return inner_.waits_by_layer(); }
 
   // What was kept so far: for each request the rows of its output tokens, one behind the other.
   const std::map<RequestId, std::vector<float>>& rows() const noexcept { return rows_; }

@@ -81,6 +81,7 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, std::uniq
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   assume_role(engine_thread);
   if (parts.lower_tiers != nullptr) scheduler_->guess_pace();
+  if (options.kv.tiers.load_by_layer && parts.runner.waits_by_layer()) scheduler_->allow_loans();
   // A step's events: one for each request in the batch, one for each message taken in.
   events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
 }
@@ -248,6 +249,7 @@ void Engine::run_batch(StepReport& report) {
   const Result<LogitsView> logits = parts_.runner.forward(batch, parts_.pools);
   kv_->retire_step(step);
   ++totals_.steps;
+  if (!scheduler_->settle_loans()) return;
   report.computed_tokens = batch.rows();
   report.requests = static_cast<std::int64_t>(batch.requests.size());
   if (!logits.ok()) {

@@ -45,8 +45,10 @@ class ModelRunner final : public Runner {
   ModelRunner(Key, ModelConfig config, ModelWeights weights);  // for load
 
   // kInvalidArgument for tokens outside the vocabulary and for pools of another shape; kTooLarge
-  // for batches and positions beyond the limits. Nothing is stored then.
+  // for batches and positions beyond the limits: nothing is stored then. kCorrupt if a page that
+  // was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+  bool waits_by_layer() const override { return true; }
 
   const ModelConfig& config() const noexcept { return config_; }
   std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }

@@ -57,14 +57,16 @@ class RunnerTrial {
     return requests_.size() - 1;
   }
 
-  // One batch of these pieces, in this order; the logits of all of its rows are kept.
-  Status step(std::span<const Piece> pieces) {
+  // One batch of these pieces, in this order; the logits of all of its rows are kept. Pages may
+  // still be arriving at `gate_or_null`.
+  Status step(std::span<const Piece> pieces, LayerGate* gate_or_null = nullptr) {
     begin_batch();
     for (const Piece& piece : pieces) {
       append(piece);
     }
     const PageTableView table = {indptr_, pages_, last_page_tokens_, pool_.shape().page_size};
-    const KvBatch batch = {tokens_, positions_, slots_, row_indptr_, ids_, table, logit_rows_};
+    const KvBatch batch = {tokens_, positions_, slots_,      row_indptr_,
+                           ids_,    table,      logit_rows_, gate_or_null};
     const auto logits = runner_.forward(batch, KvPools{pool_});
     STEMMA_RETURN_IF_ERROR(logits);
     std::int64_t output = 0;
@@ -93,6 +95,8 @@ class RunnerTrial {
            requests_[request].computed_tokens;
   }
 
+  // In token order.
+  std::span<const PageId> pages(std::size_t request) const { return requests_[request].pages; }
   // Of every row computed so far.   [tokens, vocab_tokens]
   const std::vector<float>& logits(std::size_t request) const { return requests_[request].logits; }
 

@@ -105,6 +105,9 @@ Status Transformer::attend(std::size_t layer, const KvBatch& batch, KvPool& pool
   project(branch_, weights.value, weights.value_bias, value_, rows);
   for_rows(rows, [&](std::int64_t row) { turn_heads(weights, row); });
   STEMMA_RETURN_IF_ERROR(store(layer, batch, pool));
+  if (batch.arriving != nullptr && !batch.arriving->wait(static_cast<std::int64_t>(layer))) {
+    return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
+  }
   attention_.run(pool.layer_view(static_cast<std::int64_t>(layer)), query_.values,
                  attended_.values);
   project(attended_, weights.output, weights.output_bias, branch_, rows);

@@ -166,12 +166,12 @@ void HostPool::promote(KvPool& device, std::span<PageMove> moves, LayerRange lay
     if (begins && !holds(move.from, move.key)) move.verdict = MoveVerdict::kStale;
   }
   const std::int64_t pages = std::count_if(moves.begin(), moves.end(), is_live);
-  Gate gate(pages * layers.layers() * layer_bytes(), go_on);
+  Gate gate(pages * page_bytes(), go_on);  // all layers will be asked for
   MoveVerdict verdict = MoveVerdict::kDone;
   for (std::int64_t layer = layers.first; layer < layers.end; ++layer) {
     const std::size_t first = next_live(moves, 0);
     if (first == moves.size()) break;
-    const std::int64_t next = std::min(layer + 1, layers.end - 1);
+    const std::int64_t next = std::min(layer + 1, options_.layers - 1);
     if (promote_layer(device, moves, layer, layer_begin(moves[first].from, next), gate)) continue;
     verdict = MoveVerdict::kCancelled;
     break;

@@ -115,7 +115,9 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (!pages_suffice(request, matched_tokens(kv_, request), in_flight)) {
     return Admission::kNoPages;
   }
-  if (waits_for_tier(request)) {
+  const bool waits = waits_for_tier(request);
+  const bool borrows = waits && can_borrow(request);
+  if (waits && !borrows) {
     return Admission::kWaitingForTier;
   }
   Sequence sequence = *kv_.begin(request.ns, request.tokens);
@@ -131,8 +133,9 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   request.become(RequestState::kPrefilling);
   if (request.promotion.valid()) {
     kv_.promotion_started(request.promotion);
+    if (borrows) borrow_arriving(request);
   }
-  add_chunk(request, options_.chunk_tokens_max);
+  if (add_chunk(request, options_.chunk_tokens_max) == 0) return_loan(request);
   return Admission::kAdmitted;
 }
 
@@ -146,14 +149,43 @@ bool BatchBuilder::waits_for_tier(Request& request) {
   return request.promotion.valid() && kv_.worth_waiting(request.promotion);
 }
 
+bool BatchBuilder::can_borrow(const Request& request) const {
+  return loans_allowed_ && request.promotion.valid() && kv_.can_lend(request.promotion);
+}
+
+// What is on its way is as good as there for this step, which waits for it layer by layer.
+void BatchBuilder::borrow_arriving(Request& request) {
+  const std::int64_t named = kv_.lend(request.sequence, request.tokens, request.promotion);
+  note_cached(request, named - request.computed_tokens);
+}
+
+bool BatchBuilder::settle_loans() {
+  kv_.await_lent();
+  bool whole = true;
+  for (Request* request : scheduled_) whole = return_loan(*request) && whole;
+  return whole;
+}
+
+// What did not come is computed after all.
+bool BatchBuilder::return_loan(Request& request) {
+  if (!request.sequence.on_loan()) return true;
+  if (kv_.end_loan(request.sequence, request.tokens)) return true;
+  note_cached(request, request.sequence.published_tokens() - request.computed_tokens);
+  return false;
+}
+
+void BatchBuilder::note_cached(Request& request, std::int64_t more_tokens) {
+  request.computed_tokens += more_tokens;
+  if (request.preemptions == 0) request.cached_tokens += more_tokens;
+}
+
 // What a promotion has published meanwhile need not be computed.
 void BatchBuilder::adopt_published(Request& request) {
-  if (!request.promotion.valid()) return;
+  if (!request.promotion.valid() || request.sequence.on_loan()) return;
   const std::int64_t adopted =
       kv_.adopt(request.sequence, request.tokens, request.computed_tokens) -
       request.computed_tokens;
-  request.computed_tokens += adopted;
-  if (request.preemptions == 0) request.cached_tokens += adopted;
+  note_cached(request, adopted);
 }
 
 // Alone, a request may have every page. Beside others it must leave the watermark, and what those
@@ -208,7 +240,8 @@ KvBatch BatchBuilder::batch() const {
           .row_indptr = row_indptr_,
           .requests = requests_,
           .page_table = page_table_.view(),
-          .logit_rows = logit_rows_};
+          .logit_rows = logit_rows_,
+          .arriving = kv_.arriving_or_null()};
 }
 
 }  // namespace stemma

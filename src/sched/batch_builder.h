@@ -54,6 +54,13 @@ class BatchBuilder {
   // REQUIRES: request.in_queue().
   Admission try_add(Request& request, std::span<Request* const> in_flight);
 
+  // Ends the loans of the step, which has retired. False if one could not be settled: the step is
+  // void.
+  [[nodiscard]] bool settle_loans();
+
+  // Lets requests begin before pages from host memory are whole. For runners that wait by layer.
+  void allow_loans() { loans_allowed_ = true; }
+
   // The step so far; valid until the next clear.
   KvBatch batch() const;
   // The requests of the batch, and those of them that get a token, as batch() orders them.
@@ -70,12 +77,17 @@ class BatchBuilder {
   bool pages_suffice(const Request& request, std::int64_t cached_tokens,
                      std::span<Request* const> in_flight) const;
   bool waits_for_tier(Request& request);
+  bool can_borrow(const Request& request) const;
+  void borrow_arriving(Request& request);
+  bool return_loan(Request& request);
+  static void note_cached(Request& request, std::int64_t more_tokens);
   void adopt_published(Request& request);
   void lay_out(Request& request, std::int64_t new_tokens);
 
   KvCache& kv_;
   SchedulerOptions options_;
   std::int64_t watermark_pages_;
+  bool loans_allowed_ = false;
   std::int64_t step_tokens_ = 0;
   std::vector<TokenId> tokens_;
   std::vector<std::int32_t> positions_;

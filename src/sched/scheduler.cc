@@ -329,6 +329,12 @@ void Scheduler::enter_flight(Request& request) {
                     &request);
 }
 
+bool Scheduler::settle_loans() {
+  if (builder_.settle_loans()) return true;
+  for (Request* request : builder_.scheduled()) request->scheduled_tokens = 0;
+  return false;
+}
+
 void Scheduler::complete_step() {
   for (Request* request : builder_.scheduled()) {
     const std::int64_t first = request->computed_tokens;

@@ -73,8 +73,15 @@ class Scheduler {
   // how many fit into step_us_max.
   void note_pace(std::int64_t tokens, std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
 
+  // Lets steps name pages that are still arriving, for runners that wait by layer.
+  void allow_loans() STEMMA_REQUIRES_ROLE(engine_thread) { builder_.allow_loans(); }
+  // The step has retired: what it named and was still arriving is taken in. False if a page turned
+  // out to be wrong: the step is void, as if it had not been planned, and its requests are planned
+  // anew.
+  [[nodiscard]] bool settle_loans() STEMMA_REQUIRES_ROLE(engine_thread);
+
   // The KV of the whole step is in its pages. Publishes; a prompt that is done starts running.
-  // The caller then appends a token to each of outputs().
+  // The caller then appends a token to each of outputs(). REQUIRES: settle_loans.
   void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
 
   // The end of a request: its pages are published as far as they are computed, or (cancel, fail)

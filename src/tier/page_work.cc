@@ -34,6 +34,11 @@ void write_verdicts(Transfer& job, std::span<const PageMove> moves) {
   for (std::size_t i = 0; i < moves.size(); ++i) job.verdicts[i] = verdict_of(moves[i].verdict);
 }
 
+bool all_done(std::span<const PageMove> moves) {
+  return std::all_of(moves.begin(), moves.end(),
+                     [](const PageMove& move) { return move.verdict == MoveVerdict::kDone; });
+}
+
 bool is_cancelled(const Transfer& job) {
   return job.cancelled.load(std::memory_order_relaxed);
 }
@@ -107,7 +112,14 @@ void PageWork::back_up(Transfer& job) {
 
 void PageWork::promote(Transfer& job) {
   read_moves(job, up_);
-  parts_.host.promote(parts_.device, up_, {0, format_.layers}, [&] { return !is_cancelled(job); });
+  for (std::int64_t layer = 0; layer < format_.layers; ++layer) {
+    parts_.host.promote(parts_.device, up_, {layer, layer + 1}, [&] { return !is_cancelled(job); });
+    if (all_done(up_)) {
+      job.arrive(static_cast<std::int32_t>(layer + 1));
+    } else {
+      job.spoil();
+    }
+  }
   write_verdicts(job, up_);
 }
 

@@ -80,6 +80,23 @@ struct Transfer {
   // The engine thread: false while the lane writes; else it never will again.
   bool try_withdraw() noexcept { return try_change(Target::kUntouched, Target::kWithdrawn); }
 
+  // Of kPromote: a layer of the pages may be read as soon as it has come, by one who asks first.
+
+  // The lane: the first `layers` layers of every page are there and right.
+  void arrive(std::int32_t layers) noexcept { set_arrived(layers); }
+  // The lane: not all of them will be.
+  void spoil() noexcept { set_arrived(kSpoiled); }
+  // Any thread while the job is with its lane: waits until `layer` has come; false if it is
+  // spoiled.
+  [[nodiscard]] bool wait_layer(std::int64_t layer) const noexcept {
+    std::int32_t arrived = arrived_layers_.load(std::memory_order_acquire);
+    while (arrived != kSpoiled && arrived <= layer) {
+      arrived_layers_.wait(arrived, std::memory_order_acquire);
+      arrived = arrived_layers_.load(std::memory_order_acquire);
+    }
+    return arrived != kSpoiled;
+  }
+
   std::int64_t pages() const noexcept { return static_cast<std::int64_t>(keys.size()); }
 
   // Leading pages that arrived whole.
@@ -105,9 +122,17 @@ struct Transfer {
     ended_us = 0;
     cancelled.store(false, std::memory_order_relaxed);
     target_.store(Target::kUntouched, std::memory_order_relaxed);
+    arrived_layers_.store(0, std::memory_order_relaxed);
   }
 
  private:
+  static constexpr std::int32_t kSpoiled = -1;
+
+  void set_arrived(std::int32_t layers) noexcept {
+    arrived_layers_.store(layers, std::memory_order_release);
+    arrived_layers_.notify_all();
+  }
+
   enum class Target : std::uint8_t { kUntouched, kWriting, kWithdrawn };
 
   bool try_change(Target expected, Target next) noexcept {
@@ -115,6 +140,7 @@ struct Transfer {
   }
 
   std::atomic<Target> target_ = Target::kUntouched;
+  std::atomic<std::int32_t> arrived_layers_ = 0;
 };
 
 }  // namespace stemma

@@ -38,6 +38,8 @@ class TransferLanes {
   virtual Transfer* try_take_done_or_null() = 0;
   // Waits until a job has ended or the time is over.
   virtual void wait_done(std::chrono::microseconds time) = 0;
+  // Waits until `layer` of the pages of a kPromote that was posted has come; false if it will not.
+  virtual bool wait_layer(Transfer& job, std::int64_t layer) = 0;
   // Ends every job that was posted, then all threads: jobs that have not begun see `cancelled`. All
   // can be taken afterwards; nothing may be posted.
   virtual void stop() = 0;
@@ -58,6 +60,7 @@ class ThreadLanes final : public TransferLanes {
   void post(Transfer& job) override;
   Transfer* try_take_done_or_null() override;
   void wait_done(std::chrono::microseconds time) override;
+  bool wait_layer(Transfer& job, std::int64_t layer) override { return job.wait_layer(layer); }
   void stop() override;
 
  private:

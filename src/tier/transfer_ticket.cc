@@ -150,6 +150,18 @@ void TransferEngine::abandon(std::int64_t cookie) {
   }
 }
 
+Transfer* TransferEngine::only_job_or_null(TransferKind kind, std::int64_t cookie) const {
+  Transfer* only = nullptr;
+  std::int64_t jobs = 0;
+  for_each_underway([&](const TransferTicket& ticket) {
+    if (ticket.job().kind != kind || ticket.cookie != cookie) return;
+    if (ticket.state() != TicketState::kUnderway) return;
+    only = &ticket.job();
+    ++jobs;
+  });
+  return jobs == 1 ? only : nullptr;
+}
+
 std::int64_t TransferEngine::target_pages(TransferKind kind) const {
   std::int64_t pages = 0;
   for_each_underway([&](const TransferTicket& ticket) {

@@ -120,6 +120,11 @@ class TransferEngine {
   std::int64_t underway() const noexcept { return underway_count_; }
   // Waits until a job has ended or the time is over.
   void wait_landed(std::chrono::microseconds time) { lanes_.wait_done(time); }
+  // The only job of that kind and cookie that is underway and needed; nullptr if there is none, or
+  // several.
+  Transfer* only_job_or_null(TransferKind kind, std::int64_t cookie) const;
+  // See TransferLanes.
+  bool wait_layer(Transfer& job, std::int64_t layer) { return lanes_.wait_layer(job, layer); }
   // Pages that tickets underway own (I1): of a kind, and of those meant for a request, by cookie.
   std::int64_t target_pages(TransferKind kind) const;
   std::int64_t promised_pages(std::int64_t cookie) const;

@@ -35,7 +35,8 @@ class SimulatedLanes final : public TransferLanes {
   struct Counts {
     std::int64_t opened_lanes = 0;
     std::int64_t hung = 0;
-    std::int64_t abandoned = 0;  // ended when nobody needed them any more
+    std::int64_t abandoned = 0;      // ended when nobody needed them any more
+    std::int64_t waited_layers = 0;  // of pages on loan
   };
 
   // `options` may change while jobs run, and holds for those posted afterwards; both outlive this.
@@ -79,6 +80,18 @@ class SimulatedLanes final : public TransferLanes {
     const std::int64_t end_us = clock_.now_us() + time.count();
     const std::int64_t until_us = next == posted_.end() ? end_us : std::min(end_us, next->end_us);
     clock_.advance_us(std::max<std::int64_t>(until_us - clock_.now_us(), 0));
+  }
+
+  // The layers arrive one after another, the last of them before the job has ended.
+  bool wait_layer(Transfer& job, std::int64_t layer) override {
+    const auto posted = std::find_if(posted_.begin(), posted_.end(),
+                                     [&](const Posted& other) { return other.job == &job; });
+    if (!std::exchange(posted->moved, true)) work_.run(job);
+    const std::int64_t job_us = posted->end_us - posted->begin_us;
+    const std::int64_t there_us = posted->begin_us + job_us * (layer + 1) / (layer + 2);
+    clock_.advance_us(std::max<std::int64_t>(there_us - clock_.now_us(), 0));
+    ++counts_.waited_layers;
+    return job.wait_layer(layer);
   }
 
   void stop() override {

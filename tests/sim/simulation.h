@@ -42,9 +42,12 @@ class TimedModel final : public Runner {
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
     clock_.advance_us(token_us_ * batch.rows());
     auto logits = stamps_.forward(batch, pools);
-    failed_ = failed_ || !logits.ok();
+    // A step that read a wrong page is void, and is no failure.
+    failed_ = failed_ || (!logits.ok() && logits.error().code != ErrorCode::kCorrupt);
     return logits;
   }
+
+  bool waits_by_layer() const override { return true; }
 
   StampModel& stamps() { return stamps_; }
   // Whether a step has failed since this was asked last.

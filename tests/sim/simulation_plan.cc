@@ -33,6 +33,7 @@ void draw_tier_rules(TierOptions& tiers, Prng& prng) {
   tiers.selective_uses = 1 + prng.below(3);
   tiers.demote_ahead_pages = pick<std::int64_t>(prng, {-1, 0, 1, 4, 1000});
   tiers.load_wait_us = pick<std::int64_t>(prng, {0, 200, 5'000, 50'000});
+  tiers.load_by_layer = prng.below(3) > 0;
   tiers.load_pages_max = pick<std::int64_t>(prng, {1, 2, 4, 64});
   // The last is for ever, as far as any step can tell.
   tiers.store_deadline_us = pick<std::int64_t>(prng, {500, 20'000, 2'000'000, 86'400'000'000});
@@ -118,13 +119,14 @@ std::string to_string(const SimulationPlan& plan) {
   if (!plan.has_tiers) return text + " tiers=none";
   text += fmt::format(
       " host_pages={} host_layout={} host_eviction={} write={} uses={} ahead={} wait_us={} "
-      "load_pages={} deadline_us={} promotions={} store_bytes={} real_disk={} disk_bytes={} "
+      "by_layer={} load_pages={} deadline_us={} promotions={} store_bytes={} real_disk={} "
+      "disk_bytes={} "
       "flips={} power_offs={} stores=",
       plan.tiers.host_pages, static_cast<int>(plan.tiers.host_layout), tiers.host_eviction,
       write_policy_name(tiers.write_policy), tiers.selective_uses, tiers.demote_ahead_pages,
-      tiers.load_wait_us, tiers.load_pages_max, tiers.store_deadline_us, tiers.promotions_max,
-      plan.tiers.store_bytes, plan.tiers.real_disk, plan.tiers.disk_bytes, plan.host_flips,
-      plan.power_offs);
+      tiers.load_wait_us, tiers.load_by_layer, tiers.load_pages_max, tiers.store_deadline_us,
+      tiers.promotions_max, plan.tiers.store_bytes, plan.tiers.real_disk, plan.tiers.disk_bytes,
+      plan.host_flips, plan.power_offs);
   for (const Tier tier : plan.tiers.stores) text += std::string(tier_name(tier)) + ";";
   return text;
 }

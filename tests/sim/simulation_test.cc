@@ -38,6 +38,8 @@ TEST(Simulation, NothingIsBroken) {
                            "stemma_disk_load_failed_pages_total",
                            "stemma_remote_load_failed_pages_total",
                            "stemma_declined_pages_total",
+                           "stemma_lent_pages_total",
+                           "stemma_void_loans_total",
                            "stemma_overtaken_pages_total",
                            "stemma_quarantined_subtrees_total",
                            "stemma_unbacked_pages_total",

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "sim/metric_of.h"
 #include "sim/simulated_tiers.h"
 #include "sim/stamp_model.h"
 #include "stemma/engine.h"
@@ -114,21 +115,7 @@ class StampHarness {
 
   SimulatedTiers& tiers() { return *tiers_; }
   FakeClock& clock() { return clock_; }
-  // By its name in Engine::visit_metrics; -1 if there is none.
-  std::int64_t metric(std::string_view name) const {
-    struct Search final : MetricVisitor {
-      void counter(std::string_view found, std::int64_t value) override { see(found, value); }
-      void gauge(std::string_view found, std::int64_t value) override { see(found, value); }
-      void see(std::string_view found, std::int64_t value) {
-        if (found == name) result = value;
-      }
-      std::string_view name;
-      std::int64_t result = -1;
-    } search;
-    search.name = name;
-    engine_->visit_metrics(search);
-    return search.result;
-  }
+  std::int64_t metric(std::string_view name) const { return metric_of(*engine_, name); }
 
  private:
   void open_engine() {

@@ -100,6 +100,11 @@ Result<LogitsView> StampModel::forward(const KvBatch& batch, KvPools pools) {
     return Error{ErrorCode::kInternal, "the step failed on purpose"};
   }
   check_batch(batch);
+  for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+    if (batch.arriving != nullptr && !batch.arriving->wait(layer)) {
+      return Error{ErrorCode::kCorrupt, "a page that was still arriving is wrong"};
+    }
+  }
   logits_.resize(static_cast<std::size_t>(batch.outputs() * kStampVocab));
   std::size_t output = 0;
   for (std::size_t r = 0; r < batch.requests.size(); ++r) {

@@ -36,6 +36,7 @@ std::vector<TokenId> stamp_output(std::span<const TokenId> prompt, std::int64_t 
 class StampModel final : public Runner {
  public:
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+  bool waits_by_layer() const override { return true; }
 
   // The first contradiction that was found; empty if none was.
   const std::string& fault() const noexcept { return fault_; }

@@ -4,6 +4,7 @@
 // test says.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <tuple>
 
 #include "sim/stamp_harness.h"
@@ -367,6 +368,85 @@ TEST(Tiers, NothingIsCopiedAheadOverAndOver) {
   settle(harness);
   EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), copied);
   EXPECT_EQ(harness.engine().kv().usage().locked_tokens, 0);
+}
+
+// Layer by layer: a step names pages that are still being copied up from host memory.
+class Loan : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kCopyUs = 20'000;
+
+  // Text 1 is in host memory and not on the device; copies take their time.
+  void open(bool by_layer, std::int64_t requests_max = 4) {
+    EngineOptions options = tiered_options(4, 192);
+    options.kv.requests_max = requests_max;
+    options.kv.tiers.load_by_layer = by_layer;
+    SimulatedTierOptions tiers = tiers_of(256);
+    tiers.lanes.job_us_max = kCopyUs;
+    harness_.emplace(options, KvLayout::kLayerFirst, &tiers);
+    answer(*harness_, 1, 130);
+    settle(*harness_);
+    for (std::uint64_t other = 2; other < 5; ++other) answer(*harness_, other, 150);
+    settle(*harness_);
+  }
+
+  std::optional<StampHarness> harness_;
+};
+
+TEST_F(Loan, AStepBeginsBeforeThePagesAreWhole) {
+  open(true);
+  const std::int64_t steps = harness_->steps();
+  const RequestStats stats = answer(*harness_, 1, 130);
+  EXPECT_EQ(harness_->steps() - steps, 4) << "the rest of the prompt at once, then an output each";
+  EXPECT_EQ(harness_->metric("stemma_lent_pages_total"), 32);
+  EXPECT_EQ(harness_->metric("stemma_void_loans_total"), 0);
+  EXPECT_EQ(stats.cached_tokens, 128);
+  EXPECT_EQ(stats.brought.host, 128);
+  EXPECT_EQ(stats.computed_tokens, 2);
+}
+
+TEST_F(Loan, ARunnerThatCannotWaitByLayerGetsWholePages) {
+  open(false);
+  const std::int64_t steps = harness_->steps();
+  const RequestStats stats = answer(*harness_, 1, 130);
+  EXPECT_GT(harness_->steps() - steps, 4) << "first the pages come";
+  EXPECT_EQ(harness_->metric("stemma_lent_pages_total"), 0);
+  EXPECT_EQ(stats.brought.host, 128);
+}
+
+TEST_F(Loan, AStepThatReadAWrongPageIsVoid) {
+  open(true);
+  for (std::int32_t page = 0; page < 256; page += 3) {
+    harness_->tiers().host().layer_image(PageId(page), 1)[5] ^= std::byte{16};
+  }
+  const RequestId beside = harness_->submit(some_tokens(9, 10), 20);
+  harness_->step();
+  const RequestStats stats = answer(*harness_, 1, 130);
+  EXPECT_EQ(harness_->metric("stemma_void_loans_total"), 1);
+  EXPECT_GT(harness_->metric("stemma_host_load_corrupt_pages_total"), 0);
+  EXPECT_EQ(stats.cached_tokens + stats.computed_tokens, 130) << "what was not whole is computed";
+  EXPECT_EQ(harness_->outcome(beside).finish, FinishReason::kLength) << "nobody fails for it";
+}
+
+TEST_F(Loan, TextsThatPartLaterBorrowTheSamePages) {
+  open(true);
+  const RequestId whole = harness_->submit(some_tokens(1, 130), 4);
+  const RequestId parts = harness_->submit(joined(some_tokens(1, 66), some_tokens(77, 20)), 4);
+  harness_->run();
+  harness_->expect_closed_form();
+  EXPECT_EQ(harness_->outcome(whole).stats.cached_tokens, 128);
+  EXPECT_EQ(harness_->outcome(parts).stats.cached_tokens, 64);
+  EXPECT_EQ(harness_->metric("stemma_promotions_total"), 1);
+  EXPECT_GE(harness_->metric("stemma_lent_pages_total"), 32);
+}
+
+TEST_F(Loan, AFailedStepGivesBackWhatItBorrowed) {
+  open(true);
+  const RequestId id = harness_->submit(some_tokens(1, 130), 4);
+  harness_->model().fail_next_step();
+  harness_->run();
+  EXPECT_EQ(harness_->outcome(id).finish, FinishReason::kFailed);
+  EXPECT_EQ(harness_->engine().kv().usage().locked_tokens, 0);
+  EXPECT_EQ(answer(*harness_, 1, 130).cached_tokens, 128) << "and what came is there";
 }
 
 // Cancelled at every step of its life, loads included: pages come back, each once.

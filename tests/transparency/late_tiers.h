@@ -47,6 +47,9 @@ class LateLanes final : public TransferLanes {
     sort_ended();
     if (arrived_.empty()) inner_->wait_done(time);
   }
+  bool wait_layer(Transfer& job, std::int64_t layer) override {
+    return inner_->wait_layer(job, layer);
+  }
   void stop() override {
     inner_->stop();
     let_land();

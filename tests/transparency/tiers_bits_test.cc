@@ -17,6 +17,7 @@
 #include "engine/served_model.h"
 #include "model/random_model.h"
 #include "pool/kv_pool_factory.h"
+#include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "tier/redis_process.h"
 #include "transparency/engine_trial.h"
@@ -143,12 +144,14 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
   // The prompts, then others that push them out of the device, then the prompts again. Returns what
   // the first and the second time gave.
   std::pair<Outcome, Outcome> push_out_and_come_back(const Setting& setting) {
-    const auto serving = open(setting);
-    Outcome first = serving->run(shared_prompts());
-    serving->engine->settle(kLong);
-    serving->run(other_prompts());
-    serving->engine->settle(kLong);
-    return {std::move(first), serving->run(shared_prompts())};
+    return come_back(*open(setting));
+  }
+  static std::pair<Outcome, Outcome> come_back(Serving& serving) {
+    Outcome first = serving.run(shared_prompts());
+    serving.engine->settle(kLong);
+    serving.run(other_prompts());
+    serving.engine->settle(kLong);
+    return {std::move(first), serving.run(shared_prompts())};
   }
 
   // Runs the prompts; what can be copied to stores is there afterwards.
@@ -245,6 +248,22 @@ TEST_P(TiersBits, FromHostMemoryInAnyChunksAndBatches) {
       EXPECT_GT(second.brought.host, 0);
       expect_same_bits(plain, first);
       expect_same_bits(plain, second);
+    }
+  }
+}
+
+// Steps that begin before the pages are whole read the same bits as those that waited for them.
+TEST_P(TiersBits, FromHostMemoryLayerByLayer) {
+  const Outcome plain = cold();
+  for (const bool by_layer : {true, false}) {
+    for (const int threads : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << by_layer << ", threads " << threads);
+      Setting setting =
+          small({.page_size = 4, .concurrency = 2, .threads = threads, .tiers = host_only()});
+      setting.moves.load_by_layer = by_layer;
+      const auto serving = open(setting);
+      expect_same_bits(plain, come_back(*serving).second);
+      EXPECT_EQ(metric_of(*serving->engine, "stemma_lent_pages_total") > 0, by_layer);
     }
   }
 }
