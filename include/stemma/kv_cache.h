@@ -209,6 +209,8 @@ class KvCache {
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   // Of what begin would look up, tokens that host memory has, from the first on.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
+  // The same of page stores, as far as they know without asking anybody (the disk does).
+  std::int64_t probe_stores(NamespaceId ns, std::span<const TokenId> tokens);
 
   // A step computed `tokens` prompt tokens, from `first_token` of their texts on average.
   void note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us);

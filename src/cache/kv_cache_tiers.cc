@@ -133,6 +133,10 @@ std::int64_t KvCache::probe_host(NamespaceId ns, std::span<const TokenId> tokens
   return tiering_ == nullptr ? 0 : tiering_->probe_host(ns, tokens.first(tokens.size() - 1));
 }
 
+std::int64_t KvCache::probe_stores(NamespaceId ns, std::span<const TokenId> tokens) {
+  return tiering_ == nullptr ? 0 : tiering_->probe_stores(ns, tokens.first(tokens.size() - 1));
+}
+
 void KvCache::note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us) {
   if (tiering_ != nullptr) tiering_->costs().computed(first_token, tokens, us);
 }

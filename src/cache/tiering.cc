@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/math.h"
+#include "prefix/page_key.h"
 
 namespace stemma {
 namespace {
@@ -26,7 +29,8 @@ Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, Lo
 
 Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
                  std::unique_ptr<HostTier> host, const Clock& clock)
-    : options_(options.tiers),
+    : clock_(clock),
+      options_(options.tiers),
       device_(device),
       stores_(lower.stores()),
       host_(std::move(host)),
@@ -138,6 +142,36 @@ std::span<const TokenId> Tiering::whole_pages(std::span<const TokenId> tokens) c
 std::int64_t Tiering::probe_host(NamespaceId ns, std::span<const TokenId> tokens) const {
   const NamespaceId host_ns = host_->namespace_of(ns);
   return host_ns.valid() ? host_->tree().probe(host_ns, tokens).matched_tokens : 0;
+}
+
+// Keys cost more than looking them up: no more are computed than a group beyond what is there.
+std::int64_t Tiering::probe_stores(NamespaceId ns, std::span<const TokenId> tokens) {
+  constexpr std::size_t kGroupPages = 32;
+  const auto size = static_cast<std::size_t>(device_.tree.page_size());
+  std::span<const TokenId> rest = whole_pages(tokens);
+  PageKeyChain chain(device_.tree.digest(ns));
+  std::array<PageKey, kGroupPages> keys;
+  std::int64_t found = 0;
+  for (std::size_t stored = kGroupPages; stored == kGroupPages && !rest.empty();) {
+    const std::size_t pages = std::min(kGroupPages, rest.size() / size);
+    for (std::size_t page = 0; page < pages; ++page) {
+      keys[page] = chain.append(rest.subspan(page * size, size));
+    }
+    rest = rest.subspan(pages * size);
+    stored = stored_pages(std::span(keys).first(pages));
+    found += static_cast<std::int64_t>(stored * size);
+  }
+  return found;
+}
+
+std::size_t Tiering::stored_pages(std::span<const PageKey> keys) {
+  std::size_t stored = 0;
+  for (PageStore* store : stores_) {
+    if (!store->lookup_is_local() || stored == keys.size()) continue;
+    const auto more = store->lookup(keys.subspan(stored), clock_.now_us());
+    stored += more.ok() ? static_cast<std::size_t>(*more) : 0;
+  }
+  return stored;
 }
 
 std::optional<PromotionId> Tiering::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {

@@ -73,6 +73,8 @@ class Tiering {
 
   // Tokens of `tokens` in host memory, whatever the device has.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
+  // Tokens of `tokens` in page stores that know without asking anybody. Counts as a use of them.
+  std::int64_t probe_stores(NamespaceId ns, std::span<const TokenId> tokens);
   // See Promotions. `tokens` are cut to whole pages.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
   // Brings from page stores to host memory, unless too much is under way.
@@ -96,8 +98,10 @@ class Tiering {
   Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
           std::unique_ptr<HostTier> host, const Clock& clock);
   void demote_ahead();
+  std::size_t stored_pages(std::span<const PageKey> keys);
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
 
+  const Clock& clock_;
   TierOptions options_;
   Device device_;
   std::span<PageStore* const> stores_;

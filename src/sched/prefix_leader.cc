@@ -48,9 +48,12 @@ std::int64_t matched_tokens(const KvCache& kv, Request& request) {
   return request.matched_tokens;
 }
 
-std::int64_t reachable_tokens(const KvCache& kv, Request& request) {
+std::int64_t reachable_tokens(KvCache& kv, Request& request) {
   matched_tokens(kv, request);
-  return request.reachable_tokens;
+  if (request.stored_tokens < 0) {
+    request.stored_tokens = kv.probe_stores(request.ns, request.tokens);
+  }
+  return std::max(request.reachable_tokens, request.stored_tokens);
 }
 
 bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight) {

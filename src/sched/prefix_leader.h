@@ -21,8 +21,9 @@ namespace stemma {
 // What begin would find for a request in the queue; looked up again only if the cache has changed.
 std::int64_t matched_tokens(const KvCache& kv, Request& request);
 
-// The same, of the device and of host memory, whichever has more: what need not be computed.
-std::int64_t reachable_tokens(const KvCache& kv, Request& request);
+// The same, of the device, of host memory, and of page stores that know without asking anybody,
+// whichever has more: what need not be computed. Stores are asked once in a request's life.
+std::int64_t reachable_tokens(KvCache& kv, Request& request);
 
 // Whether `waiting` should wait for pages that one of `in_flight` is computing.
 // REQUIRES: waiting.in_queue().

@@ -79,6 +79,7 @@ class Request {
   // What begin would find, as of `probed_epoch` of the cache.
   std::int64_t matched_tokens = 0;
   std::int64_t reachable_tokens = 0;  // or host memory has
+  std::int64_t stored_tokens = -1;    // page stores had when they were asked; -1: they were not
   std::uint64_t probed_epoch = 0;
   bool probed = false;
 

@@ -194,6 +194,33 @@ TEST(Tiers, SchedulePoliciesCountWhatHostMemoryHas) {
   harness.run();
 }
 
+// The same, and host memory lost its text: the disk knows it.
+TEST(Tiers, SchedulePoliciesCountWhatTheDiskHas) {
+  EngineOptions options = tiered_options(4, 160);
+  options.kv.requests_max = 1;
+  options.scheduler.policy = SchedulePolicy::kLpm;
+  SimulatedTierOptions tiers = tiers_of(400, {Tier::kDisk});
+  tiers.faults.lookup_is_local = true;
+  tiers.lanes.job_us_max = 0;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  harness.restart();
+  const RequestId busy = harness.submit(some_tokens(3, 20), 30);
+  harness.step();
+  const RequestId cold = harness.submit(some_tokens(4, 130), 4);
+  for (std::uint64_t seed = 5; seed < 14; ++seed) {  // more than are prefetched
+    harness.submit(some_tokens(seed, 130), 4);
+  }
+  const RequestId warm = harness.submit(some_tokens(1, 130), 4);
+  while (harness.outcome(warm).finish == FinishReason::kNone && harness.step()) {
+  }
+  EXPECT_EQ(harness.outcome(busy).finish, FinishReason::kLength);
+  EXPECT_EQ(harness.outcome(cold).finish, FinishReason::kNone);
+  EXPECT_EQ(harness.outcome(warm).stats.brought.total(), 128);
+  harness.run();
+}
+
 // More texts than there are tickets, and more pages than host memory has.
 TEST(Tiers, WhatIsCachedSettlesBeforeTheEnd) {
   EngineOptions options = tiered_options(4, 1600);
