@@ -6,6 +6,7 @@
 
 #include "pool/kv_pool_factory.h"
 #include "tier/disk_page_store.h"
+#include "tier/guarded_store.h"
 #include "tier/redis_page_store.h"
 #include "tier/tier_stack.h"
 
@@ -29,7 +30,7 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
     auto disk =
         DiskPageStore::open(options.disk_directory, clock, {.bytes_max = options.disk_bytes});
     if (!disk.ok()) return named("--disk", disk.error());
-    stores.push_back(std::move(disk).value());
+    stores.push_back(std::make_unique<GuardedStore>(std::move(disk).value(), clock));
   }
   if (!options.remote_url.empty()) {
     RedisPageStoreOptions remote;

@@ -19,13 +19,22 @@ Breaker::Breaker(const Clock& clock, const BreakerOptions& options)
 bool Breaker::try_enter() {
   const std::lock_guard lock(mutex_);
   if (state_ == State::kClosed) return true;
-  if (state_ == State::kHalfOpen || clock_.now_us() < probe_at_us_) {
+  if (!would_let_in()) {
     ++counters_.refused;
     return false;
   }
   state_ = State::kHalfOpen;
   ++counters_.probes;
   return true;
+}
+
+bool Breaker::lets_in() const {
+  const std::lock_guard lock(mutex_);
+  return would_let_in();
+}
+
+bool Breaker::would_let_in() const {
+  return state_ == State::kClosed || (state_ == State::kOpen && clock_.now_us() >= probe_at_us_);
 }
 
 void Breaker::succeeded() {

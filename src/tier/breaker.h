@@ -44,6 +44,8 @@ class Breaker {
 
   // Whether to go ahead. Whoever is let in reports exactly once: succeeded, failed or trip.
   bool try_enter();
+  // Whether try_enter would let somebody in now. Changes nothing.
+  bool lets_in() const;
 
   // The tier did what was asked, or said why not: it is there.
   void succeeded();
@@ -57,6 +59,7 @@ class Breaker {
 
  private:
   // REQUIRES: mutex_ is held.
+  bool would_let_in() const;
   void open();
 
   const Clock& clock_;

@@ -18,6 +18,7 @@
 #include "sim/faulty_store.h"
 #include "sim/simulated_disk_store.h"
 #include "stemma/lower_tiers.h"
+#include "tier/guarded_store.h"
 #include "tier/memory_page_store.h"
 #include "tier/tier_stack.h"
 #include "tier/transfer_lanes.h"
@@ -142,7 +143,7 @@ class SimulatedTiers final : public LowerTiers {
         auto store = std::make_unique<SimulatedDiskStore>(options.disk_bytes, clock, ++seed);
         disk_or_null_ = store.get();
         faulty_.push_back(nullptr);
-        stores.push_back(std::move(store));
+        stores.push_back(std::make_unique<GuardedStore>(std::move(store), clock));
         continue;
       }
       auto store = std::make_unique<FaultyStore>(tier, options.store_bytes, options.faults, ++seed);

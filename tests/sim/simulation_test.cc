@@ -38,6 +38,7 @@ TEST(Simulation, NothingIsBroken) {
                            "stemma_disk_load_failed_pages_total",
                            "stemma_remote_load_failed_pages_total",
                            "stemma_declined_pages_total",
+                           "stemma_disk_breaker_openings_total",
                            "stemma_lent_pages_total",
                            "stemma_void_loans_total",
                            "stemma_overtaken_pages_total",

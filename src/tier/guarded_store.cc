@@ -1,0 +1,66 @@
+#include "tier/guarded_store.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "stemma/metrics.h"
+
+namespace stemma {
+namespace {
+
+// Whether the store said anything of any page: a page that is missing, or refused, was answered.
+template <typename Operation>
+bool answered(std::span<const Operation> operations) {
+  return operations.empty() ||
+         std::any_of(operations.begin(), operations.end(), [](const Operation& operation) {
+           return operation.verdict != PageVerdict::kFailed;
+         });
+}
+
+template <typename Operation>
+void fail_all(std::span<Operation> operations) {
+  for (Operation& operation : operations) operation.verdict = PageVerdict::kFailed;
+}
+
+}  // namespace
+
+GuardedStore::GuardedStore(std::unique_ptr<PageStore> inner, const Clock& clock,
+                           const BreakerOptions& options)
+    : inner_(std::move(inner)), clock_(clock), reads_(clock, options), writes_(clock, options) {}
+
+Result<std::int64_t> GuardedStore::lookup(std::span<const PageKey> keys, std::int64_t deadline_us) {
+  if (!reads_.lets_in()) return 0;
+  return inner_->lookup(keys, deadline_us);
+}
+
+void GuardedStore::read(std::span<PageRead> reads, std::int64_t deadline_us) {
+  if (!reads_.try_enter()) return fail_all(reads);
+  inner_->read(reads, deadline_us);
+  report(reads_, answered(std::span<const PageRead>(reads)), deadline_us);
+}
+
+void GuardedStore::write(std::span<PageWrite> writes, std::int64_t deadline_us) {
+  if (!writes_.try_enter()) return fail_all(writes);
+  inner_->write(writes, deadline_us);
+  report(writes_, answered(std::span<const PageWrite>(writes)), deadline_us);
+}
+
+void GuardedStore::report(Breaker& breaker, bool answered, std::int64_t deadline_us) {
+  if (answered) return breaker.succeeded();
+  clock_.now_us() >= deadline_us ? breaker.trip() : breaker.failed();
+}
+
+void GuardedStore::visit_metrics(MetricVisitor& visitor) const {
+  inner_->visit_metrics(visitor);
+  const Breaker::Counters reads = reads_.counters();
+  const Breaker::Counters writes = writes_.counters();
+  const bool open =
+      reads_.state() != Breaker::State::kClosed || writes_.state() != Breaker::State::kClosed;
+  const std::string prefix = "stemma_" + std::string(tier_name(tier())) + "_breaker_";
+  visitor.gauge(prefix + "open", open ? 1 : 0);
+  visitor.counter(prefix + "openings_total", reads.opened + writes.opened);
+  visitor.counter(prefix + "refusals_total", reads.refused + writes.refused);
+}
+
+}  // namespace stemma

@@ -1,0 +1,56 @@
+// GuardedStore: a page store behind a breaker for its reads and one for its writes. While a lane of
+// it keeps failing, or misses its deadlines, calls come back at once, and lookups find nothing: a
+// request does not wait for what will not come, and no ticket is kept for it.
+//
+//   lookup, read   the breaker of reads; a call of which no page was answered is a failure, one
+//   that
+//                  took until its deadline opens the breaker by itself
+//   write          the breaker of writes, likewise
+//
+// For stores without breakers of their own (disk_page_store).
+//
+// Thread:     as PageStore.                                  Invariants: I9 (docs/INVARIANTS.md).
+// Memory:     a few words.
+// Cost:       two uncontended locks a call.
+// Not here:   how long a lane is left alone (breaker).
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "stemma/page_store.h"
+#include "tier/breaker.h"
+
+namespace stemma {
+
+class GuardedStore final : public PageStore {
+ public:
+  // `clock` must outlive it.
+  GuardedStore(std::unique_ptr<PageStore> inner, const Clock& clock,
+               const BreakerOptions& options = {});
+
+  Tier tier() const override { return inner_->tier(); }
+  std::string_view name() const override { return inner_->name(); }
+  void describe(const NamespaceDigest& digest, std::string_view description) override {
+    inner_->describe(digest, description);
+  }
+  bool lookup_is_local() const override { return inner_->lookup_is_local(); }
+  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t deadline_us) override;
+  void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
+  void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
+  void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
+    inner_->remove(removals, deadline_us);
+  }
+  PageStoreUsage usage() const override { return inner_->usage(); }
+  void visit_metrics(MetricVisitor& visitor) const override;
+
+ private:
+  void report(Breaker& breaker, bool answered, std::int64_t deadline_us);
+
+  std::unique_ptr<PageStore> inner_;
+  const Clock& clock_;
+  Breaker reads_;
+  Breaker writes_;
+};
+
+}  // namespace stemma

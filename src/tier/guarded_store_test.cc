@@ -1,0 +1,137 @@
+// GuardedStore: a lane that hangs or fails is left alone, the other is not, and both are found
+// again when they are back; on a clock of the test's own.
+#include "tier/guarded_store.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+
+#include "tier/memory_page_store.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kPatienceUs = 2'000;
+
+// Fails, or hangs until the deadline, when the test says so.
+class MoodyStore final : public PageStore {
+ public:
+  explicit MoodyStore(FakeClock& clock) : clock_(clock) {}
+
+  Tier tier() const override { return Tier::kDisk; }
+  std::string_view name() const override { return "moody"; }
+  void describe(const NamespaceDigest&, std::string_view) override {}
+  bool lookup_is_local() const override { return true; }
+  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t) override {
+    return std::ssize(keys);
+  }
+  void read(std::span<PageRead> reads, std::int64_t deadline_us) override {
+    ++calls;
+    suffer(reads_hang, deadline_us);
+    for (PageRead& read : reads) {
+      read.verdict = reads_hang || reads_fail ? PageVerdict::kFailed : PageVerdict::kMissing;
+    }
+    if (one_page_fails) reads.front().verdict = PageVerdict::kFailed;
+  }
+  void write(std::span<PageWrite> writes, std::int64_t deadline_us) override {
+    ++calls;
+    suffer(writes_hang, deadline_us);
+    for (PageWrite& write : writes) {
+      write.verdict = writes_hang ? PageVerdict::kFailed : PageVerdict::kDone;
+    }
+  }
+  void remove(std::span<const PageRemoval>, std::int64_t) override {}
+  PageStoreUsage usage() const override { return {}; }
+  void visit_metrics(MetricVisitor&) const override {}
+
+  bool reads_hang = false;
+  bool reads_fail = false;
+  bool one_page_fails = false;
+  bool writes_hang = false;
+  std::int64_t calls = 0;
+
+ private:
+  void suffer(bool hangs, std::int64_t deadline_us) {
+    if (hangs) clock_.advance_us(deadline_us - clock_.now_us());
+  }
+
+  FakeClock& clock_;
+};
+
+class GuardedStoreTest : public ::testing::Test {
+ protected:
+  GuardedStoreTest() {
+    auto moody = std::make_unique<MoodyStore>(clock_);
+    store_ = moody.get();
+    guarded_ = std::make_unique<GuardedStore>(
+        std::move(moody), clock_,
+        BreakerOptions{.failures_to_open = 3, .backoff_us = 1000, .backoff_us_max = 1000});
+  }
+
+  PageVerdict read() {
+    std::array<PageRead, 2> reads;
+    guarded_->read(reads, clock_.now_us() + kPatienceUs);
+    return reads[1].verdict;
+  }
+  PageVerdict write() {
+    std::array<PageWrite, 2> writes;
+    guarded_->write(writes, clock_.now_us() + kPatienceUs);
+    return writes[1].verdict;
+  }
+  std::int64_t found() {
+    return guarded_->lookup(std::array<PageKey, 2>(), clock_.now_us() + kPatienceUs).value();
+  }
+
+  FakeClock clock_;
+  MoodyStore* store_ = nullptr;
+  std::unique_ptr<GuardedStore> guarded_;
+};
+
+TEST_F(GuardedStoreTest, OneDeadlineMissedIsEnough) {
+  EXPECT_EQ(found(), 2);
+  store_->reads_hang = true;
+  EXPECT_EQ(read(), PageVerdict::kFailed);
+  const std::int64_t now_us = clock_.now_us();
+  EXPECT_EQ(found(), 0) << "what will not come is not promised";
+  EXPECT_EQ(read(), PageVerdict::kFailed);
+  EXPECT_EQ(clock_.now_us(), now_us) << "nobody waits";
+  EXPECT_EQ(store_->calls, 1);
+}
+
+TEST_F(GuardedStoreTest, ErrorsOpenItWhenTheyComeInARow) {
+  store_->reads_fail = true;
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_EQ(found(), 2);
+    read();
+  }
+  EXPECT_EQ(found(), 0);
+}
+
+TEST_F(GuardedStoreTest, APageThatCannotBeReadIsNoOutage) {
+  store_->one_page_fails = true;
+  for (int call = 0; call < 9; ++call) EXPECT_EQ(read(), PageVerdict::kMissing);
+  EXPECT_EQ(store_->calls, 9);
+}
+
+TEST_F(GuardedStoreTest, AProbeFindsItBack) {
+  store_->reads_hang = true;
+  read();
+  store_->reads_hang = false;
+  clock_.advance_us(1000);
+  EXPECT_EQ(found(), 2) << "somebody must ask for it to be tried";
+  EXPECT_EQ(read(), PageVerdict::kMissing);
+  EXPECT_EQ(found(), 2);
+}
+
+TEST_F(GuardedStoreTest, ReadsGoOnWhileWritesHang) {
+  store_->writes_hang = true;
+  EXPECT_EQ(write(), PageVerdict::kFailed);
+  EXPECT_EQ(write(), PageVerdict::kFailed);
+  EXPECT_EQ(store_->calls, 1);
+  EXPECT_EQ(read(), PageVerdict::kMissing);
+  EXPECT_EQ(found(), 2);
+}
+
+}  // namespace
+}  // namespace stemma
