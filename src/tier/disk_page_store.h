@@ -85,6 +85,11 @@ class DiskPageStore final : public PageStore {
     bool placed = false;  // it has a slot
     bool stored = false;  // its body is durable
   };
+  // Frames that go to the disk at once.
+  struct BodyWrite {
+    DiskWrite write;
+    std::vector<Staged*> pages;
+  };
   // A page that was found bad or lost: its removal is written with the next commit.
   struct Dropped {
     PageKey key;
@@ -135,6 +140,7 @@ class DiskPageStore final : public PageStore {
   bool drop_other_slab(std::int64_t slot_bytes, std::int64_t deadline_us);
   std::vector<SlotRef> evict(std::int64_t slot_bytes, std::int64_t pages, IndexCells& cells);
   void write_bodies(std::span<Staged> staged, std::int64_t deadline_us);
+  std::vector<BodyWrite> body_writes(std::span<Staged> staged) const;
   bool write_once(std::span<Staged> staged, std::int64_t deadline_us);
   void sync_bodies(std::span<Staged> staged, std::int64_t deadline_us);
   void publish(std::span<Staged> staged, std::int64_t deadline_us);

@@ -130,6 +130,40 @@ TEST(DiskPageStore, ACallCostsTwoSyncsHoweverManyPagesAndHoweverFullTheStore) {
   EXPECT_LE(last, first + 1);   // the pages may lie in two slabs
 }
 
+// Frames of one piece of memory that get neighbouring slots.
+TEST(DiskPageStore, FramesThatFollowEachOtherAreOneWriteAndFailTogether) {
+  constexpr std::size_t kTogether = 64;  // 512 KiB of frames of 8 KiB
+  const auto pages = make_pages(small_format(), 9, 70);
+  Buffer memory = Buffer::allocate(pages.size() * pages[0].frame().size()).value();
+  std::vector<PageWrite> writes;
+  for (const TestPage& page : pages) {
+    const auto frame =
+        memory.as<std::byte>().subspan(writes.size() * page.frame().size(), page.frame().size());
+    std::ranges::copy(page.frame(), frame.begin());
+    writes.push_back({page.key(), frame});
+  }
+  DiskStoreFixture f(9);
+  ASSERT_TRUE(f.open(DiskStoreFixture::kBytesMax, 600 << 10));
+  ASSERT_EQ(f.put(TestPage(small_format(), 10)), PageVerdict::kDone);  // makes the slab
+  f.disk.faults.fail_at = f.disk.operations;
+  f.store->write(writes, f.soon());
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const bool failed = i < kTogether;
+    EXPECT_EQ(writes[i].verdict, failed ? PageVerdict::kFailed : PageVerdict::kDone) << i;
+    EXPECT_EQ(f.serve(pages[i]), failed ? Served::kMiss : Served::kRight) << i;
+  }
+
+  DiskStoreFixture whole(9);
+  ASSERT_TRUE(whole.open(DiskStoreFixture::kBytesMax, 600 << 10));
+  ASSERT_EQ(whole.put(TestPage(small_format(), 10)), PageVerdict::kDone);
+  const std::int64_t before = whole.disk.operations;
+  whole.store->write(writes, whole.soon());
+  EXPECT_EQ(whole.disk.operations - before, 2 + 1 + 2);  // bodies; sync; append and sync
+  whole.crash();
+  ASSERT_TRUE(whole.open());
+  EXPECT_EQ(whole.count_right(pages), 70);
+}
+
 // Fault 5: the limit counts everything in the directory, at every moment between two calls.
 TEST(DiskPageStore, TheLimitHoldsAndTheColdestGoesFirst) {
   DiskStoreFixture f(9);

@@ -214,32 +214,49 @@ void DiskPageStore::write_bodies(std::span<Staged> staged, std::int64_t deadline
   sync_bodies(staged, deadline_us);
 }
 
+// Frames that follow each other, in memory and on the disk, are one write: many small ones are
+// dearer than their bytes.
+std::vector<DiskPageStore::BodyWrite> DiskPageStore::body_writes(std::span<Staged> staged) const {
+  std::vector<BodyWrite> writes;
+  const std::lock_guard lock(mutex_);
+  for (Staged& page : staged) {
+    if (!page.placed || page.stored) continue;
+    const SlotPlace place = slabs_.place_of(page.page.slot);
+    const std::span<const std::byte> frame = page.write->frame;
+    if (!writes.empty()) {
+      DiskWrite& last = writes.back().write;
+      const std::size_t bytes = last.bytes.size();
+      const bool follows = last.file == place.file && last.bytes.data() + bytes == frame.data() &&
+                           last.offset_bytes + std::ssize(last.bytes) == place.offset_bytes;
+      if (follows && bytes + frame.size() <= kBodyWriteBytesMax) {
+        last.bytes = {last.bytes.data(), bytes + frame.size()};
+        writes.back().pages.push_back(&page);
+        continue;
+      }
+    }
+    writes.push_back({{place.file, place.offset_bytes, frame}, {&page}});
+  }
+  return writes;
+}
+
 // False if the disk was full for any.
 bool DiskPageStore::write_once(std::span<Staged> staged, std::int64_t deadline_us) {
+  const std::vector<BodyWrite> bodies = body_writes(staged);
   std::vector<DiskWrite> writes;
-  std::vector<Staged*> pages;
-  {
-    const std::lock_guard lock(mutex_);
-    for (Staged& page : staged) {
-      if (!page.placed || page.stored) continue;
-      const SlotPlace place = slabs_.place_of(page.page.slot);
-      writes.push_back({place.file, place.offset_bytes, page.write->frame});
-      pages.push_back(&page);
-    }
-  }
+  for (const BodyWrite& body : bodies) writes.push_back(body.write);
   files_->write(writes, deadline_us);
   bool room = true;
   for (std::size_t i = 0; i < writes.size(); ++i) {
     const DiskOutcome outcome = writes[i].outcome;
-    pages[i]->stored = outcome == DiskOutcome::kDone;
-    if (pages[i]->stored) continue;
-    if (outcome == DiskOutcome::kFailed && writes[i].sys_errno == ENOSPC) {
-      room = false;
-      continue;
+    const bool full = outcome == DiskOutcome::kFailed && writes[i].sys_errno == ENOSPC;
+    room &= !full;
+    for (Staged* const page : bodies[i].pages) {
+      page->stored = outcome == DiskOutcome::kDone;
+      if (page->stored || full) continue;
+      page->placed = false;
+      if (outcome == DiskOutcome::kOverdue) doubtful_.push_back(page->page.slot);
+      counters_.lost_slots += outcome == DiskOutcome::kFailed ? 1 : 0;
     }
-    pages[i]->placed = false;
-    if (outcome == DiskOutcome::kOverdue) doubtful_.push_back(pages[i]->page.slot);
-    counters_.lost_slots += outcome == DiskOutcome::kFailed ? 1 : 0;
   }
   return room;
 }

@@ -32,6 +32,9 @@ constexpr std::int64_t index_bytes_max(std::int64_t slots) noexcept {
 // A disk that had no room for a slab is asked again after this time.
 inline constexpr std::int64_t kGrowAgainUs = 60'000'000;
 
+// A write of several frames is not longer: what fails costs no more pages than that.
+inline constexpr std::size_t kBodyWriteBytesMax = std::size_t{512} << 10;
+
 // At most this share of the slots is emptied before they are wanted: one in so many.
 inline constexpr std::int64_t kAheadShare = 8;
 
