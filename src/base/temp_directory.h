@@ -17,8 +17,10 @@ namespace stemma {
 
 class TempDirectory {
  public:
-  TempDirectory() {
-    path_ = (std::filesystem::temp_directory_path() / "stemma_test_XXXXXX").string();
+  TempDirectory() : TempDirectory(std::filesystem::temp_directory_path().string()) {}
+  // In `parent`: for files that must lie on a disk, which /tmp may not.
+  explicit TempDirectory(const std::string& parent) {
+    path_ = (std::filesystem::path(parent) / "stemma_test_XXXXXX").string();
     STEMMA_CHECK(::mkdtemp(path_.data()) != nullptr, "tests need a writable temporary directory");
   }
   ~TempDirectory() {

@@ -16,6 +16,7 @@
 #include "pool/host_copy_bench.h"
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
+#include "tier/disk_bench.h"
 #include "tier/redis_bench.h"
 
 namespace stemma {
@@ -31,7 +32,7 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 10> kBenches = {{
+constexpr std::array<Bench, 11> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
@@ -40,6 +41,7 @@ constexpr std::array<Bench, 10> kBenches = {{
     {"attention", [] { return Lines(bench_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
     {"tier", [] { return bench_host_copies({}); }},
+    {"tier", [] { return bench_disk({}); }},
     {"tier", [] { return bench_redis(); }},
     {"tier", [] { return bench_tier_serving(default_tier_serving_bench()); }},
 }};

@@ -60,9 +60,11 @@ PageFormat page_format(const KvPool& pool) {
 Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
   auto work = std::make_unique<PageWork>(Key(), std::move(parts));
   for (std::size_t lane = 2; lane < transfer_lanes(work->parts_.stores.size()); ++lane) {
+    const bool reads = lane % 2 == 0;
+    const std::size_t bytes = frame_bytes(work->format_);
     Staging& staging = work->staging_.emplace_back();
-    STEMMA_ASSIGN_OR_RETURN(staging.frames,
-                            Buffer::allocate(work->group_pages() * frame_bytes(work->format_)));
+    staging.pages = std::max<std::size_t>((reads ? kLoadBytes : kStoreBytes) / bytes, 1);
+    STEMMA_ASSIGN_OR_RETURN(staging.frames, Buffer::allocate(staging.pages * bytes));
     staging.sums.resize(static_cast<std::size_t>(work->format_.layers));
   }
   return work;
@@ -70,10 +72,6 @@ Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
 
 PageWork::PageWork(Key, Parts parts)
     : parts_(std::move(parts)), format_(page_format(parts_.device)) {}
-
-std::size_t PageWork::group_pages() const noexcept {
-  return std::max<std::size_t>(kStagingBytes / frame_bytes(format_), 1);
-}
 
 std::span<std::byte> PageWork::frame(Staging& staging, std::size_t number) const {
   const std::size_t bytes = frame_bytes(format_);
@@ -124,9 +122,10 @@ void PageWork::promote(Transfer& job) {
 }
 
 void PageWork::store(Transfer& job) {
-  for (std::size_t first = 0; first < job.keys.size(); first += group_pages()) {
+  const std::size_t group = staging_of(job).pages;
+  for (std::size_t first = 0; first < job.keys.size(); first += group) {
     if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
-    store_group(job, first, std::min(first + group_pages(), job.keys.size()));
+    store_group(job, first, std::min(first + group, job.keys.size()));
   }
 }
 
@@ -152,9 +151,10 @@ void PageWork::store_group(Transfer& job, std::size_t first, std::size_t end) {
 }
 
 void PageWork::load(Transfer& job) {
-  for (std::size_t first = 0; first < job.keys.size(); first += group_pages()) {
+  const std::size_t group = staging_of(job).pages;
+  for (std::size_t first = 0; first < job.keys.size(); first += group) {
     if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
-    load_group(job, first, std::min(first + group_pages(), job.keys.size()));
+    load_group(job, first, std::min(first + group, job.keys.size()));
   }
 }
 

@@ -3,9 +3,9 @@
 //
 // Thread:     as TransferWork: each lane has its own staging frames here.
 //                                                    Invariants: I5, I6, I8 (docs/INVARIANTS.md).
-// Memory:     frames for kStagingBytes (or one page, if that is more) a lane of a store, when
-// opened. Cost:       one copy between device and host; through a store one more, into or out of
-// the frame. Not here:   which pages move (cache/), devices other than the CPU.
+// Memory:     frames for kLoadBytes and kStoreBytes, or one page, a store, from the opening on.
+// Cost:       one copy between device and host; through a store one more, to or from a frame.
+// Not here:   which pages move (cache/), devices other than the CPU.
 #pragma once
 
 #include <atomic>
@@ -39,6 +39,11 @@ class PageWork final : public TransferWork {
     std::vector<PageStore*> stores;
     const Clock& clock;
   };
+  // Of the frames that one call of a store reads, or writes, where a frame is not more. A call
+  // that writes is dearer: a disk makes it durable at its end, twice.
+  static constexpr std::size_t kLoadBytes = std::size_t{4} << 20;
+  static constexpr std::size_t kStoreBytes = std::size_t{16} << 20;
+
   // kOutOfMemory if the staging frames cannot be had.
   static Result<std::unique_ptr<PageWork>> open(Parts parts);
   PageWork(Key, Parts parts);  // for open
@@ -46,11 +51,10 @@ class PageWork final : public TransferWork {
   void run(Transfer& job) override;
 
  private:
-  static constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
-
   // What one lane of a store works with.
   struct Staging {
     Buffer frames;
+    std::size_t pages = 0;  // that it has frames for
     std::vector<PageRead> reads;
     std::vector<PageWrite> writes;
     std::vector<std::uint32_t> sums;
@@ -67,7 +71,6 @@ class PageWork final : public TransferWork {
 
   PageIdentity identity_of(const Transfer& job, std::size_t page) const;
   std::span<std::byte> frame(Staging& staging, std::size_t number) const;
-  std::size_t group_pages() const noexcept;
   Staging& staging_of(const Transfer& job) { return staging_[transfer_lane(job) - 2]; }
 
   Parts parts_;
