@@ -26,6 +26,11 @@ void TierFlags::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--host-layout", host_layout_, "page_first layer_first")
       ->capture_default_str();
+  command
+      .add_option("--tier-codec", codec_,
+                  "plain int8 int4: how pages are packed below the device; all but plain change "
+                  "answers a little")
+      ->capture_default_str();
   command.add_option("--disk", disk_, "directory of pages on disk; they survive a restart");
   command.add_option("--disk-bytes", disk_bytes_, "of everything in that directory, at most")
       ->capture_default_str();
@@ -53,6 +58,7 @@ Status TierFlags::apply(ServedModelOptions& options) const {
   STEMMA_ASSIGN_OR_RETURN(tiers.host_bytes, parse_bytes(host_bytes_, "--host-bytes"));
   STEMMA_ASSIGN_OR_RETURN(tiers.disk_bytes, parse_bytes(disk_bytes_, "--disk-bytes"));
   tiers.host_layout = host_layout_;
+  tiers.codec = codec_;
   tiers.disk_directory = disk_;
   tiers.remote_url = remote_;
   if (!remote_secret_file_.empty()) {

@@ -17,23 +17,27 @@ Result<DType> kv_dtype(const std::string& name, const ModelConfig& config) {
 }
 
 // The same fields for people: what to look at where two namespaces differ.
-std::string description_of(const ModelRunner& runner, const KvPool& pool) {
+std::string description_of(const ModelRunner& runner, const KvPool& pool,
+                           const std::string& codec) {
   std::string text;
   for (const auto& [name, value] : runner.namespace_fields()) {
     text.append(name).append("=").append(value).append(" ");
   }
   text += "kv_dtype=" + std::string(dtype_name(pool.shape().dtype));
   text += " kv_kind=" + std::string(pool.kind());
+  if (codec != "plain") text += " tier_codec=" + codec;
   return text + " page_size=" + std::to_string(pool.shape().page_size);
 }
 
-NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool) {
+NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool, const std::string& codec) {
   NamespaceFields fields;
   for (const auto& [name, value] : runner.namespace_fields()) {
     fields.add(name, std::string_view(value));
   }
   fields.add("kv_dtype", dtype_name(pool.shape().dtype));
   fields.add("kv_kind", pool.kind());
+  // Pages that were packed are not those that were computed, on the device neither.
+  if (codec != "plain") fields.add("tier_codec", std::string_view(codec));
   // Keys of pages differ with it anyway; so does the namespace, that pages nobody can find any more
   // are seen to be another's.
   fields.add("page_size", pool.shape().page_size);
@@ -51,7 +55,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
   model->engine_options_ = options.engine;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));
   STEMMA_RETURN_IF_ERROR(model->open_pool(options));
-  model->namespace_digest_ = digest_of(*model->runner_, *model->pool_);
+  model->namespace_digest_ = digest_of(*model->runner_, *model->pool_, options.tiers.codec);
   STEMMA_RETURN_IF_ERROR(model->open_tiers(options));
   return model;
 }
@@ -59,7 +63,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
 Status ServedModel::open_tiers(const ServedModelOptions& options) {
   STEMMA_ASSIGN_OR_RETURN(tiers_, open_served_tiers(options.tiers, *pool_, threads_, clock_));
   if (tiers_ == nullptr) return {};
-  const std::string description = description_of(*runner_, *pool_);
+  const std::string description = description_of(*runner_, *pool_, options.tiers.codec);
   for (PageStore* store : tiers_->stores()) store->describe(namespace_digest_, description);
   return {};
 }

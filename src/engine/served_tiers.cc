@@ -52,11 +52,17 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
   if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
   const auto layout = parse_kv_layout(options.host_layout);
   if (!layout.ok()) return named("--host-layout", layout.error());
+  const auto codec = try_parse_page_codec(options.codec);
+  if (!codec.has_value()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--tier-codec must be plain, int8 or int4 (got " + options.codec + ")"};
+  }
   const TierStack::Options stack = {
       .host_bytes = options.host_bytes > 0
                         ? options.host_bytes
                         : std::max(kPassThroughBytes, 8 * device.shape().page_bytes()),
-      .host_layout = *layout};
+      .host_layout = *layout,
+      .codec = *codec};
   auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
   return std::unique_ptr<LowerTiers>(std::move(tiers).value());

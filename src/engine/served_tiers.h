@@ -23,6 +23,10 @@ struct ServedTierOptions {
   std::int64_t host_bytes = 0;
   std::string host_layout = "page_first";
 
+  // "plain", or "int8", "int4": pages below the device take half or a quarter of the room, and come
+  // back a little different. What is answered then depends on what was cached where (page_codec).
+  std::string codec = "plain";
+
   // Directory of the disk tier; empty: none.
   std::string disk_directory;
   std::int64_t disk_bytes = std::int64_t{16} << 30;

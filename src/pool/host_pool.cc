@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "pool/layer_coder.h"
 #include "stemma/log.h"
 
 namespace stemma {
@@ -22,6 +23,13 @@ constexpr std::int64_t kPastCachesBytes = std::int64_t{1} << 19;  // half a seco
 
 Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, "host pool: " + std::move(detail), 0};
+}
+
+// Of a page as it is kept; the device's bytes are never fewer.
+std::int64_t image_layer_bytes(const HostPoolOptions& options) {
+  return options.codec == PageCodec::kPlain
+             ? options.layer_bytes
+             : encoded_layer_bytes(options.codec, options.device_shape);
 }
 
 Status validate(const HostPoolOptions& options) {
@@ -39,6 +47,10 @@ Status validate(const HostPoolOptions& options) {
       __builtin_mul_overflow(bytes, std::max<std::int64_t>(options.layer_bytes, 4), &bytes)) {
     return invalid(fmt::format("{} pages of {} layers of {} bytes are too many", options.pages,
                                options.layers, options.layer_bytes));
+  }
+  if (options.codec == PageCodec::kPlain) return {};
+  if (encoded_layer_bytes(PageCodec::kPlain, options.device_shape) != options.layer_bytes) {
+    return invalid("device_shape: a codec needs the shape of a pool of keys and values");
   }
   return {};
 }
@@ -60,8 +72,10 @@ std::size_t next_live(std::span<const PageMove> moves, std::size_t begin) {
 // Counts what a call copies, asks now and then whether to go on, and knows how it writes.
 class HostPool::Gate {
  public:
-  Gate(std::int64_t call_bytes, GoOn go_on)
-      : past_caches_(call_bytes >= kPastCachesBytes), go_on_(go_on) {}
+  Gate(const HostPoolOptions& options, std::int64_t call_bytes, GoOn go_on)
+      : past_caches_(call_bytes >= kPastCachesBytes),
+        go_on_(go_on),
+        coder_(options.codec, options.device_shape) {}
   // What was written may be seen by others.
   ~Gate() {
     if (past_caches_) end_past_caches();
@@ -70,11 +84,14 @@ class HostPool::Gate {
   Gate& operator=(const Gate&) = delete;
 
   bool past_caches() const { return past_caches_; }
+  LayerCoder& coder() { return coder_; }
+  bool stopped() const { return stopped_; }
 
   // Whether `bytes` more may be copied.
   bool pass(std::int64_t bytes) {
     if (since_check_bytes_ >= kCheckBytes) {
-      if (!go_on_()) return false;
+      stopped_ = stopped_ || !go_on_();
+      if (stopped_) return false;
       since_check_bytes_ = 0;
     }
     since_check_bytes_ += bytes;
@@ -83,7 +100,9 @@ class HostPool::Gate {
 
  private:
   bool past_caches_;
+  bool stopped_ = false;
   GoOn go_on_;
+  LayerCoder coder_;
   std::int64_t since_check_bytes_ = kCheckBytes;  // asks before the first piece too
 };
 
@@ -112,8 +131,9 @@ Result<std::unique_ptr<HostPool>> HostPool::create(const HostPoolOptions& option
 Result<HostPool::Memory> HostPool::allocate(const HostPoolOptions& options) {
   const auto layers = static_cast<std::size_t>(options.pages * options.layers);
   Memory memory;
-  STEMMA_ASSIGN_OR_RETURN(memory.images,
-                          options.allocate(layers * static_cast<std::size_t>(options.layer_bytes)));
+  STEMMA_ASSIGN_OR_RETURN(
+      memory.images,
+      options.allocate(layers * static_cast<std::size_t>(image_layer_bytes(options))));
   STEMMA_ASSIGN_OR_RETURN(memory.sums, options.allocate(layers * sizeof(std::uint32_t)));
   STEMMA_ASSIGN_OR_RETURN(memory.seals,
                           options.allocate(static_cast<std::size_t>(options.pages) * sizeof(Seal)));
@@ -121,7 +141,9 @@ Result<HostPool::Memory> HostPool::allocate(const HostPoolOptions& options) {
 }
 
 HostPool::HostPool(const HostPoolOptions& options, Memory memory)
-    : options_(options), memory_(std::move(memory)) {}
+    : options_(options),
+      image_layer_bytes_(image_layer_bytes(options)),
+      memory_(std::move(memory)) {}
 
 void HostPool::backup(const KvPool& device, std::span<PageMove> moves, GoOn go_on) {
   check_device(device);
@@ -130,12 +152,11 @@ void HostPool::backup(const KvPool& device, std::span<PageMove> moves, GoOn go_o
     STEMMA_CHECK(move.from.valid() && move.from.value() < device.shape().pages, "a device page");
     forget(move.to);
   }
-  Gate gate(static_cast<std::int64_t>(moves.size()) * page_bytes(), go_on);
-  bool going_on = true;
+  Gate gate(options_, static_cast<std::int64_t>(moves.size()) * page_bytes(), go_on);
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const PageId next = moves[std::min(i + 1, moves.size() - 1)].from;
-    going_on = going_on && backup_page(device, moves[i], next, gate);
-    moves[i].verdict = going_on ? MoveVerdict::kDone : MoveVerdict::kCancelled;
+    const bool done = !gate.stopped() && backup_page(device, moves[i], next, gate);
+    moves[i].verdict = done ? MoveVerdict::kDone : MoveVerdict::kCancelled;
   }
 }
 
@@ -148,7 +169,14 @@ bool HostPool::backup_page(const KvPool& device, const PageMove& move, PageId ne
     PageLayer<const std::byte> next = {device.layer_pieces((layer + 1) % layers()), move.from};
     if (layer + 1 == layers()) next.page = next_page;
     std::byte* const to = layer_begin(move.to, layer);
-    sums[static_cast<std::size_t>(layer)] = copy_layer_out(from, to, &next, gate.past_caches());
+    std::uint32_t& sum = sums[static_cast<std::size_t>(layer)];
+    if (gate.coder().plain()) {
+      sum = copy_layer_out(from, to, &next, gate.past_caches());
+    } else {
+      const auto coded = gate.coder().try_copy_out(from, layer_image(move.to, layer));
+      if (!coded.has_value()) return false;
+      sum = *coded;
+    }
     from = next;
   }
   memory_.seals.as<Seal>()[move.to.index()] = {.key = move.key, .sealed = true};
@@ -166,7 +194,7 @@ void HostPool::promote(KvPool& device, std::span<PageMove> moves, LayerRange lay
     if (begins && !holds(move.from, move.key)) move.verdict = MoveVerdict::kStale;
   }
   const std::int64_t pages = std::count_if(moves.begin(), moves.end(), is_live);
-  Gate gate(pages * page_bytes(), go_on);  // all layers will be asked for
+  Gate gate(options_, pages * page_bytes(), go_on);  // all layers will be asked for
   MoveVerdict verdict = MoveVerdict::kDone;
   for (std::int64_t layer = layers.first; layer < layers.end; ++layer) {
     const std::size_t first = next_live(moves, 0);
@@ -194,8 +222,11 @@ bool HostPool::promote_layer(KvPool& device, std::span<PageMove> moves, std::int
         at < moves.size() ? layer_begin(moves[at].from, layer) : next_layer;
     to.page = move.to;
     const std::byte* const from = layer_begin(move.from, layer);
-    const std::uint32_t sum = copy_layer_in(from, to, next, gate.past_caches());
-    if (sum != expected) move.verdict = MoveVerdict::kCorrupt;
+    const bool right = gate.coder().plain()
+                           ? copy_layer_in(from, to, next, gate.past_caches()) == expected
+                           : gate.coder().try_copy_in(
+                                 {from, static_cast<std::size_t>(layer_bytes())}, expected, to);
+    if (!right) move.verdict = MoveVerdict::kCorrupt;
   }
   return true;
 }
@@ -252,7 +283,7 @@ std::span<std::byte> HostPool::layer_image(PageId page, std::int64_t layer) {
 void HostPool::check_device(const KvPool& device) const {
   STEMMA_CHECK(device.device() == DeviceKind::kCpu, "host copies are made by the CPU");
   STEMMA_CHECK_EQ(device.shape().layers, layers());
-  STEMMA_CHECK_EQ(device.layer_bytes(), layer_bytes());
+  STEMMA_CHECK_EQ(device.layer_bytes(), options_.layer_bytes);
 }
 
 void HostPool::check_page(PageId page) const {

@@ -3,7 +3,8 @@
 //   page-first   [pages, layers, layer_bytes]   a page lies together: best for going on to a store
 //   layer-first  [layers, pages, layer_bytes]   a layer's pages lie together
 //
-// Whatever its layout and the device pool's, the copies transpose. A page holds nothing until it is
+// Whatever its layout and the device pool's, the copies transpose; where it has a codec they also
+// encode and decode, and layer_bytes here are fewer. A page holds nothing until it is
 // sealed with the key of what was copied to it, and answers for that key alone: an id that became
 // stale finds a page that says so. The sums of the layers, taken on the way in, are compared on the
 // way out, so a bit that flipped here is found before anybody uses it.
@@ -11,7 +12,7 @@
 // Thread:     calls that name different pages may run at once; of one page, one call at a time
 //             (whoever owns it: I6).                     Invariants: I5, I8 (docs/INVARIANTS.md).
 // Memory:     images (huge pages, touched in create), and 36 + 4 × layers bytes a page beside them;
-//             no allocation afterwards.
+//             no allocation afterwards, but for a layer's room a call where there is a codec.
 // Cost:       backup and promote: a copy of the same bytes; sums included.
 // Not here:   which pages are free (alloc/page_allocator), when pages move (cache/tiering), on
 // which
@@ -27,6 +28,7 @@
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "device/buffer.h"
+#include "pool/page_codec.h"
 #include "pool/page_image.h"
 #include "stemma/ids.h"
 #include "stemma/kv_pool.h"
@@ -40,6 +42,8 @@ struct HostPoolOptions {
   std::int64_t layers = 0;       // of the device pool
   std::int64_t layer_bytes = 0;  // of the device pool: KvPool::layer_bytes
   KvLayout layout = KvLayout::kPageFirst;
+  PageCodec codec = PageCodec::kPlain;
+  KvShape device_shape = {};  // for codecs other than kPlain: an MhaPool's
   // Where memory comes from.
   std::function<Result<Buffer>(std::size_t size_bytes)> allocate = Buffer::allocate;
 };
@@ -50,7 +54,7 @@ enum class MoveVerdict : std::uint8_t {
   kDone,       // all layers asked for are there, and right
   kStale,      // the host page does not hold this key; nothing was copied
   kCorrupt,    // a layer's sum is wrong: what was copied must not be used
-  kCancelled,  // the call was told to stop before this page was complete
+  kCancelled,  // the call was told to stop before this page was complete, or it cannot be encoded
 };
 
 // A page to be copied. `from` and `to` are pages of the two pools of the call.
@@ -75,9 +79,10 @@ class HostPool {
 
   std::int64_t pages() const noexcept { return options_.pages; }  // that there was memory for
   std::int64_t layers() const noexcept { return options_.layers; }
-  std::int64_t layer_bytes() const noexcept { return options_.layer_bytes; }
+  std::int64_t layer_bytes() const noexcept { return image_layer_bytes_; }  // as kept here
   std::int64_t page_bytes() const noexcept { return layers() * layer_bytes(); }
   KvLayout layout() const noexcept { return options_.layout; }
+  PageCodec codec() const noexcept { return options_.codec; }
 
   // Copies pages of `device` here and seals each with its key: kDone, or kCancelled (then the host
   // page holds nothing). Page by page, in the order of the moves. REQUIRES: `device` is in host
@@ -135,6 +140,7 @@ class HostPool {
   std::span<const std::uint32_t> sums_of(PageId page) const;
 
   HostPoolOptions options_;
+  std::int64_t image_layer_bytes_;
   Memory memory_;
 };
 

@@ -45,16 +45,17 @@ bool is_cancelled(const Transfer& job) {
 
 }  // namespace
 
-PageFormat page_format(const KvPool& pool) {
+PageFormat page_format(const KvPool& pool, PageCodec codec) {
   const KvShape& shape = pool.shape();
   return {.layers = shape.layers,
-          .layer_bytes = pool.layer_bytes(),
+          .layer_bytes =
+              codec == PageCodec::kPlain ? pool.layer_bytes() : encoded_layer_bytes(codec, shape),
           .page_size = shape.page_size,
           .heads = shape.heads,
           .head_dim = shape.head_dim,
           .dtype = shape.dtype,
           .kind = pool.kind(),
-          .codec = "plain"};
+          .codec = page_codec_name(codec)};
 }
 
 Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
@@ -66,12 +67,13 @@ Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
     staging.pages = std::max<std::size_t>((reads ? kLoadBytes : kStoreBytes) / bytes, 1);
     STEMMA_ASSIGN_OR_RETURN(staging.frames, Buffer::allocate(staging.pages * bytes));
     staging.sums.resize(static_cast<std::size_t>(work->format_.layers));
+    staging.coder.emplace(work->parts_.host.codec(), work->parts_.device.shape());
   }
   return work;
 }
 
 PageWork::PageWork(Key, Parts parts)
-    : parts_(std::move(parts)), format_(page_format(parts_.device)) {}
+    : parts_(std::move(parts)), format_(page_format(parts_.device, parts_.host.codec())) {}
 
 std::span<std::byte> PageWork::frame(Staging& staging, std::size_t number) const {
   const std::size_t bytes = frame_bytes(format_);
@@ -191,9 +193,23 @@ PageVerdict PageWork::take_up(const Transfer& job, std::size_t page,
     return verdict_of(
         parts_.host.write_image(job.to[page], job.keys[page], found->body, found->layer_sums));
   }
-  const auto wrong_layer = copy_page_in(parts_.device, job.to[page], {0, format_.layers},
-                                        found->body, found->layer_sums);
-  return wrong_layer.has_value() ? PageVerdict::kCorrupt : PageVerdict::kDone;
+  return take_to_device(*staging_of(job).coder, job.to[page], *found);
+}
+
+PageVerdict PageWork::take_to_device(LayerCoder& coder, PageId page, const PageFrameView& frame) {
+  if (coder.plain()) {
+    const auto wrong_layer =
+        copy_page_in(parts_.device, page, {0, format_.layers}, frame.body, frame.layer_sums);
+    return wrong_layer.has_value() ? PageVerdict::kCorrupt : PageVerdict::kDone;
+  }
+  const auto bytes = static_cast<std::size_t>(format_.layer_bytes);
+  for (std::size_t layer = 0; layer < frame.layer_sums.size(); ++layer) {
+    const PageLayer<std::byte> to = {parts_.device.layer_pieces(static_cast<std::int64_t>(layer)),
+                                     page};
+    const auto from = frame.body.subspan(layer * bytes, bytes);
+    if (!coder.try_copy_in(from, frame.layer_sums[layer], to)) return PageVerdict::kCorrupt;
+  }
+  return PageVerdict::kDone;
 }
 
 void PageWork::look_up(Transfer& job) {

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "device/buffer.h"
 #include "pool/host_pool.h"
+#include "pool/layer_coder.h"
 #include "stemma/kv_pool.h"
 #include "stemma/page_store.h"
 #include "tier/page_frame.h"
@@ -25,8 +26,8 @@
 
 namespace stemma {
 
-// The frames of a pool's pages.
-PageFormat page_format(const KvPool& pool);
+// The frames of a pool's pages, encoded with `codec`.
+PageFormat page_format(const KvPool& pool, PageCodec codec = PageCodec::kPlain);
 
 class PageWork final : public TransferWork {
   struct Key {};
@@ -58,6 +59,7 @@ class PageWork final : public TransferWork {
     std::vector<PageRead> reads;
     std::vector<PageWrite> writes;
     std::vector<std::uint32_t> sums;
+    std::optional<LayerCoder> coder;  // of a lane that reads
   };
 
   void back_up(Transfer& job);
@@ -67,6 +69,7 @@ class PageWork final : public TransferWork {
   void load(Transfer& job);
   void load_group(Transfer& job, std::size_t first, std::size_t end);
   PageVerdict take_up(const Transfer& job, std::size_t page, std::span<const std::byte> frame);
+  PageVerdict take_to_device(LayerCoder& coder, PageId page, const PageFrameView& frame);
   void look_up(Transfer& job);
 
   PageIdentity identity_of(const Transfer& job, std::size_t page) const;

@@ -8,7 +8,8 @@ namespace stemma {
 Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPool& device,
                                                    std::vector<std::unique_ptr<PageStore>> stores,
                                                    ThreadPool& threads, const Clock& clock) {
-  const std::int64_t page_bytes = device.shape().layers * device.layer_bytes();
+  const PageFormat format = page_format(device, options.codec);
+  const std::int64_t page_bytes = format.layers * format.layer_bytes;
   if (options.host_bytes < page_bytes) {
     return Error{ErrorCode::kInvalidArgument, "host_bytes must hold at least one page of " +
                                                   std::to_string(page_bytes) + " bytes (got " +
@@ -20,6 +21,8 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPoo
   host.layers = device.shape().layers;
   host.layer_bytes = device.layer_bytes();
   host.layout = options.host_layout;
+  host.codec = options.codec;
+  host.device_shape = device.shape();
   STEMMA_ASSIGN_OR_RETURN(stack->host_, HostPool::create(host, threads));
   stack->stores_ = std::move(stores);
   for (const auto& store : stack->stores_) stack->store_list_.push_back(store.get());

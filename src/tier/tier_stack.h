@@ -26,6 +26,7 @@ class TierStack final : public LowerTiers {
   struct Options {
     std::int64_t host_bytes = 0;  // at least one page's
     KvLayout host_layout = KvLayout::kPageFirst;
+    PageCodec codec = PageCodec::kPlain;  // of pages in host memory and in stores
   };
 
   // kInvalidArgument, kOutOfMemory. `device` and `clock` must outlive it; `threads` only helps to

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,6 +100,7 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
     options.engine.kv.requests_max = setting.concurrency;
     options.engine.kv.context_tokens_max = 256;
     options.engine.kv.cache = setting.cache;
+    options.tiers.codec = setting.tiers.codec;  // a part of the namespace
     options.engine.kv.tiers = setting.moves;
     options.engine.scheduler.chunk_tokens_max = setting.chunk_tokens;
     options.engine.scheduler.step_tokens_max = std::max(setting.chunk_tokens, setting.concurrency);
@@ -435,6 +437,31 @@ TEST_P(LandInTheMiddle, APrefixAskedForWhileItIsOnItsWay) {
       expect_same_bits(plain, outcome);
     }
   }
+}
+
+// Packed pages come back a little different, and nothing that is exact is ever taken for them.
+TEST_P(TiersBits, PackedPagesAreAnothersToEverybodyElse) {
+  const Outcome plain = cold();
+  const TempDirectory directory;
+  Setting packed = {.page_size = 4, .tiers = on_disk(directory.path())};
+  packed.tiers.codec = "int8";
+  const Setting exact = {.page_size = 4, .tiers = on_disk(directory.path())};
+  expect_same_bits(plain, run_and_close(packed));  // all of it computed
+  const Outcome first_exact = run_and_close(exact);
+  EXPECT_EQ(first_exact.brought.total(), 0);
+  expect_same_bits(plain, first_exact);
+  const Outcome back = run_and_close(packed);
+  EXPECT_GT(back.brought.disk, 0);
+  // The row of the first output token, which both compute from the same tokens.
+  float largest = 0;
+  float error = 0;
+  for (std::size_t i = 0; i < 256; ++i) {
+    const float value = plain.logits[0][i];
+    largest = std::max(largest, std::abs(value));
+    error = std::max(error, std::abs(back.logits[0][i] - value));
+  }
+  EXPECT_LT(error, 0.05f * largest);
+  expect_same_bits(plain, run_and_close(exact));
 }
 
 // All tiers below one small device, and prompts that are spread over them.
