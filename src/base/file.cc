@@ -32,6 +32,9 @@ class PosixFile final : public ReadableFile {
   const std::string& path() const override { return path_; }
   std::int64_t size_bytes() const override { return size_bytes_; }
   Status read_exact(std::int64_t offset_bytes, std::span<std::byte> target) const override;
+  void will_read(std::int64_t offset_bytes, std::int64_t bytes) const override {
+    ::posix_fadvise(descriptor_, offset_bytes, bytes, POSIX_FADV_WILLNEED);
+  }
 
   // Finds the size; an error unless this is a regular file.
   Status inspect();

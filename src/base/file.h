@@ -34,6 +34,12 @@ class ReadableFile {
   // kIo with errno if the system refuses; `target` is then unspecified. REQUIRES: offset_bytes >=
   // 0.
   virtual Status read_exact(std::int64_t offset_bytes, std::span<std::byte> target) const = 0;
+
+  // Says what will be read soon, so that the system may begin to fetch it. May do nothing.
+  virtual void will_read(std::int64_t offset_bytes, std::int64_t bytes) const {
+    static_cast<void>(offset_bytes);
+    static_cast<void>(bytes);
+  }
 };
 
 // Where files come from.

@@ -1,0 +1,239 @@
+// The header, numbers little-endian, zeros up to 4096 bytes:
+//
+//     0  magic "STEMHOST"     16  frame bytes   u64
+//     8  version       u32    24  model         32 bytes
+//    12  checksum      u32    of everything behind it
+#include "tier/host_image_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+constexpr std::int64_t kAheadBytes = std::int64_t{16} << 20;
+// Room is asked for in such steps, so that a write does not also have to make some.
+constexpr std::int64_t kRoomBytes = std::int64_t{256} << 20;
+constexpr std::size_t kHeaderBytes = kFrameAlignment;
+constexpr std::array<char, 8> kMagic = {'S', 'T', 'E', 'M', 'H', 'O', 'S', 'T'};
+constexpr std::uint32_t kVersion = 1;
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t checksum = 0;
+  std::uint64_t frame_bytes = 0;
+  NamespaceDigest model;
+};
+static_assert(sizeof(Header) == 56);
+constexpr std::size_t kCheckedAt = 16;
+
+// Frames that are read or written at once.
+std::size_t piece_frames(std::size_t frame_bytes) {
+  return std::max<std::size_t>(kPieceBytes / frame_bytes, 1);
+}
+
+Error failure(const std::string& path, const char* what) {
+  return Error{ErrorCode::kIo, path + ": cannot " + what, errno};
+}
+
+// Past the page cache where the file system can: nothing of it is read again before the end of the
+// process.
+int open_to_write(const std::string& path) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  const int descriptor = ::open(path.c_str(), kFlags | O_DIRECT, 0600);
+  if (descriptor >= 0 || errno != EINVAL) return descriptor;
+  return ::open(path.c_str(), kFlags, 0600);
+}
+
+// The name that was given to a file survives a loss of power.
+Status sync_directory_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string directory = parent.empty() ? "." : parent;
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return failure(directory, "open");
+  Status synced;
+  if (::fsync(descriptor) != 0) synced = failure(directory, "sync");
+  ::close(descriptor);
+  return synced;
+}
+
+// Whether the open file still has this name.
+bool is_named(int descriptor, const std::string& path) {
+  struct stat opened = {};
+  struct stat named = {};
+  return ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HostImageReader>> HostImageReader::open(Files& files,
+                                                               const std::string& path,
+                                                               const HostImageLabel& label) {
+  STEMMA_ASSIGN_OR_RETURN(auto file, files.open(path));
+  std::unique_ptr<HostImageReader> reader(new HostImageReader(std::move(file), label));
+  const std::size_t frame_bytes = reader->frame_bytes_;
+  STEMMA_ASSIGN_OR_RETURN(reader->piece_,
+                          Buffer::allocate(piece_frames(frame_bytes) * frame_bytes));
+  STEMMA_RETURN_IF_ERROR(reader->read_header());
+  return reader;
+}
+
+Status HostImageReader::read_header() {
+  const auto wrong = [this](ErrorCode code, const char* what) {
+    return Error{code, file_->path() + ": " + what};
+  };
+  std::array<std::byte, kHeaderBytes> bytes;
+  STEMMA_RETURN_IF_ERROR(file_->read_exact(0, bytes));
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != kMagic) return wrong(ErrorCode::kCorrupt, "not a file of host memory");
+  if (header.version > kVersion) return wrong(ErrorCode::kUnsupported, "of a later version");
+  if (header.version != kVersion ||
+      header.checksum != crc32c(std::span(bytes).subspan(kCheckedAt))) {
+    return wrong(ErrorCode::kCorrupt, "its header is damaged");
+  }
+  if (header.model != label_.model || header.frame_bytes != frame_bytes_) {
+    return wrong(ErrorCode::kUnsupported, "pages of another model or format");
+  }
+  const std::size_t left = static_cast<std::size_t>(file_->size_bytes()) - kHeaderBytes;
+  frames_ = static_cast<std::int64_t>(left / frame_bytes_);
+  bad_frames_ = left % frame_bytes_ == 0 ? 0 : 1;
+  return {};
+}
+
+std::optional<PageFrameView> HostImageReader::try_next() {
+  while (next_ < frames_) {
+    if (next_ >= piece_end_) read_piece();
+    if (next_ >= piece_end_) continue;  // nothing of it could be read
+    const auto frame = piece_.as<std::byte>().subspan(
+        static_cast<std::size_t>(next_++ - piece_first_) * frame_bytes_, frame_bytes_);
+    const auto view = read_frame(frame);
+    if (view.ok() && check_frame(frame, label_.format, view->identity).ok()) return *view;
+    ++bad_frames_;
+  }
+  return std::nullopt;
+}
+
+// Where a piece cannot be read as a whole, its frames are read one by one.
+void HostImageReader::read_piece() {
+  const auto frames = static_cast<std::int64_t>(piece_frames(frame_bytes_));
+  if (read_frames(next_, std::min(frames, frames_ - next_)) || read_frames(next_, 1)) return;
+  ++bad_frames_;
+  ++next_;
+}
+
+bool HostImageReader::read_frames(std::int64_t first, std::int64_t frames) {
+  const std::int64_t offset =
+      static_cast<std::int64_t>(kHeaderBytes) + first * static_cast<std::int64_t>(frame_bytes_);
+  const auto target = piece_.as<std::byte>().first(static_cast<std::size_t>(frames) * frame_bytes_);
+  if (!file_->read_exact(offset, target).ok()) return false;
+  piece_first_ = first;
+  piece_end_ = first + frames;
+  // The disk works while this piece is looked at.
+  file_->will_read(offset + std::ssize(target), kAheadBytes);
+  return true;
+}
+
+Result<std::unique_ptr<HostImageWriter>> HostImageWriter::open(const std::string& path,
+                                                               const HostImageLabel& label) {
+  const std::size_t bytes = frame_bytes(label.format);
+  std::unique_ptr<HostImageWriter> writer(new HostImageWriter(path, bytes));
+  STEMMA_ASSIGN_OR_RETURN(writer->staged_, Buffer::allocate(piece_frames(bytes) * bytes));
+  STEMMA_RETURN_IF_ERROR(writer->create());
+  STEMMA_RETURN_IF_ERROR(writer->put_header(label));
+  return writer;
+}
+
+// The lock is the open file's: who waits for nobody finds either a file of its own, or one that
+// somebody writes, or one that has meanwhile been given its name, which is not to be touched.
+Status HostImageWriter::create() {
+  for (;;) {
+    descriptor_ = open_to_write(new_path());
+    if (descriptor_ < 0) return failure(new_path(), "open");
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      const bool busy = errno == EWOULDBLOCK;
+      const Error error = failure(new_path(), "lock");
+      ::close(std::exchange(descriptor_, -1));
+      if (!busy) return error;
+      return Error{ErrorCode::kInvalidArgument, new_path() + ": another process writes it"};
+    }
+    if (is_named(descriptor_, new_path())) break;
+    ::close(std::exchange(descriptor_, -1));
+  }
+  if (::fchmod(descriptor_, 0600) != 0) return failure(new_path(), "protect");
+  if (::ftruncate(descriptor_, 0) != 0) return failure(new_path(), "empty");
+  return {};
+}
+
+Status HostImageWriter::put_header(const HostImageLabel& label) {
+  Header header;
+  header.frame_bytes = frame_bytes_;
+  header.model = label.model;
+  const auto bytes = staged_.as<std::byte>().first(kHeaderBytes);
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  header.checksum = crc32c(bytes.subspan(kCheckedAt));
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  return write_out(bytes);
+}
+
+HostImageWriter::~HostImageWriter() {
+  if (descriptor_ < 0) return;
+  ::unlink(new_path().c_str());
+  ::close(descriptor_);
+}
+
+std::span<std::byte> HostImageWriter::next_frame() {
+  return staged_.as<std::byte>().subspan(staged_bytes_, frame_bytes_);
+}
+
+Status HostImageWriter::keep() {
+  staged_bytes_ += frame_bytes_;
+  return staged_bytes_ + frame_bytes_ > staged_.size_bytes() ? write_staged() : Status();
+}
+
+Status HostImageWriter::write_staged() {
+  return write_out(staged_.as<std::byte>().first(std::exchange(staged_bytes_, 0)));
+}
+
+Status HostImageWriter::write_out(std::span<const std::byte> bytes) {
+  if (written_bytes_ + std::ssize(bytes) > room_bytes_) {
+    // Where there is no such call, or not so much room, the writes themselves will tell.
+    static_cast<void>(::fallocate(descriptor_, 0, room_bytes_, kRoomBytes));
+    room_bytes_ += kRoomBytes;
+  }
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), written_bytes_);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return failure(new_path(), "write");
+    written_bytes_ += written;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Status HostImageWriter::finish() {
+  STEMMA_RETURN_IF_ERROR(write_staged());
+  if (::ftruncate(descriptor_, written_bytes_) != 0) return failure(new_path(), "cut");
+  if (::fdatasync(descriptor_) != 0) return failure(new_path(), "sync");
+  if (::rename(new_path().c_str(), path_.c_str()) != 0) return failure(path_, "rename to");
+  ::close(std::exchange(descriptor_, -1));
+  return sync_directory_of(path_);
+}
+
+}  // namespace stemma

@@ -1,0 +1,108 @@
+// HostImageFile: pages of host memory in one file, from the clean end of one life to the next.
+//
+//   header   4096 bytes: magic, version, checksum, frame bytes, whose pages these are
+//   frames   one behind the other (page_frame), each page behind the one that it continues
+//
+// A new file is written beside the old one and takes its name when it is durable. What was cut off
+// or damaged nevertheless costs the frames it hit: each is checked by itself.
+//
+// Thread:     one at a time.                                   Invariants: I8 (docs/INVARIANTS.md).
+// Memory:     a few frames, 8 MiB of them.
+// Cost:       the file is read, or written, once, in its order.
+// Not here:   which pages, and where they go (cache/host_image_pages).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/file.h"
+#include "device/buffer.h"
+#include "pool/host_pool.h"
+#include "stemma/prefix_cache.h"
+#include "stemma/result.h"
+#include "tier/page_frame.h"
+
+namespace stemma {
+
+// What pages a file holds: of this format, and those of one model.
+struct HostImageLabel {
+  PageFormat format;
+  NamespaceDigest model;
+};
+
+// Host memory, and the file that it survives in.
+struct HostImage {
+  HostPool& pages;
+  std::string path;
+  HostImageLabel label;
+};
+
+class HostImageReader {
+ public:
+  // kNotFound; kIo; kUnsupported: another model's or format's pages, or a later version; kCorrupt.
+  // `files` must outlive it.
+  static Result<std::unique_ptr<HostImageReader>> open(Files& files, const std::string& path,
+                                                       const HostImageLabel& label);
+
+  // The next frame whose header is whole and says a page of this format; until the next call.
+  // Nothing at the end. The body has not been looked at.
+  std::optional<PageFrameView> try_next();
+  // Frames that try_next passed over, one that is cut off included.
+  std::int64_t bad_frames() const noexcept { return bad_frames_; }
+
+ private:
+  HostImageReader(std::unique_ptr<ReadableFile> file, const HostImageLabel& label)
+      : file_(std::move(file)), label_(label), frame_bytes_(frame_bytes(label.format)) {}
+  Status read_header();
+  void read_piece();
+  bool read_frames(std::int64_t first, std::int64_t frames);
+
+  std::unique_ptr<ReadableFile> file_;
+  HostImageLabel label_;
+  std::size_t frame_bytes_;
+  std::int64_t frames_ = 0;       // whole ones in the file
+  std::int64_t next_ = 0;         // to be given
+  std::int64_t piece_first_ = 0;  // frames in memory
+  std::int64_t piece_end_ = 0;
+  std::int64_t bad_frames_ = 0;
+  Buffer piece_;
+};
+
+class HostImageWriter {
+ public:
+  // kIo; kInvalidArgument: another process writes it.
+  static Result<std::unique_ptr<HostImageWriter>> open(const std::string& path,
+                                                       const HostImageLabel& label);
+  // Leaves the old file alone unless finish said that all is well.
+  ~HostImageWriter();
+  HostImageWriter(const HostImageWriter&) = delete;
+  HostImageWriter& operator=(const HostImageWriter&) = delete;
+
+  // Where the next frame is to be made; keep takes what lies there then.
+  std::span<std::byte> next_frame();
+  Status keep();
+  // Makes the file durable, then gives it its name.
+  Status finish();
+
+ private:
+  HostImageWriter(std::string path, std::size_t frame_bytes)
+      : path_(std::move(path)), frame_bytes_(frame_bytes) {}
+  std::string new_path() const { return path_ + ".new"; }
+  Status create();
+  Status put_header(const HostImageLabel& label);
+  Status write_staged();
+  Status write_out(std::span<const std::byte> bytes);
+
+  std::string path_;
+  std::size_t frame_bytes_;
+  int descriptor_ = -1;
+  Buffer staged_;
+  std::size_t staged_bytes_ = 0;
+  std::int64_t written_bytes_ = 0;
+  std::int64_t room_bytes_ = 0;  // that was asked for
+};
+
+}  // namespace stemma

@@ -1,0 +1,239 @@
+// The file of host memory: what was written is read again, in its order; a file that is not
+// finished is none; what is cut off, flipped or cannot be read costs the frames it hit; another
+// model's file is refused. Faults: rows 2, 3, 16 and 29 (docs/FAULTS.md).
+#include "tier/host_image_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/prng.h"
+#include "base/temp_directory.h"
+#include "tier/page_frame_fixture.h"
+
+namespace stemma {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::size_t kHeaderBytes = 4096;
+
+// Two pages fill what is written at once.
+PageFormat large_format() {
+  PageFormat format = small_format();
+  format.layer_bytes = 1 << 20;
+  return format;
+}
+
+class HostImageFileTest : public ::testing::Test {
+ protected:
+  // Pages 0 ... of a text of this seed.
+  void write(std::uint64_t seed, std::int64_t pages, const PageFormat& format = small_format()) {
+    auto writer = HostImageWriter::open(path, {.format = format, .model = model});
+    ASSERT_TRUE(writer.ok()) << to_string(writer.error());
+    for (std::int64_t page = 0; page < pages; ++page) {
+      std::ranges::copy(TestPage(format, seed, page).frame(), (*writer)->next_frame().begin());
+      ASSERT_TRUE((*writer)->keep().ok());
+    }
+    ASSERT_TRUE((*writer)->finish().ok());
+  }
+  // The ordinals that the file gives, each of which must be a whole page of the text.
+  std::vector<std::int64_t> read(std::uint64_t seed, const PageFormat& format = small_format()) {
+    std::vector<std::int64_t> ordinals;
+    auto reader = HostImageReader::open(*files, path, {.format = format, .model = model});
+    EXPECT_TRUE(reader.ok()) << to_string(reader.error());
+    if (!reader.ok()) return ordinals;
+    while (const auto frame = (*reader)->try_next()) {
+      const TestPage page(format, seed, frame->identity.ordinal);
+      EXPECT_EQ(frame->identity.key, page.key());
+      EXPECT_TRUE(check_body(*frame).ok());
+      ordinals.push_back(frame->identity.ordinal);
+    }
+    bad_frames = (*reader)->bad_frames();
+    return ordinals;
+  }
+  Error refusal(const PageFormat& format = small_format()) {
+    const auto reader = HostImageReader::open(*files, path, {.format = format, .model = model});
+    EXPECT_FALSE(reader.ok());
+    return reader.ok() ? Error{} : reader.error();
+  }
+  void flip(std::size_t at) const {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(at));
+    const char byte = static_cast<char>(file.get() ^ 8);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(byte);
+  }
+
+  TempDirectory directory;
+  std::string path = directory.file("host");
+  NamespaceDigest model = {{5}};
+  PosixFiles posix;
+  Files* files = &posix;
+  std::int64_t bad_frames = 0;
+};
+
+TEST_F(HostImageFileTest, GivesWhatWasWrittenInItsOrder) {
+  write(1, 4);
+  EXPECT_THAT(read(1), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(bad_frames, 0);
+  write(2, 5, large_format());
+  EXPECT_THAT(read(2, large_format()), ElementsAre(0, 1, 2, 3, 4)) << "in several pieces";
+  write(3, 0);
+  EXPECT_THAT(read(3), IsEmpty());
+  struct stat status = {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u) << "prompts are the owner's";
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+}
+
+TEST_F(HostImageFileTest, AFileThatIsNotFinishedLeavesTheOldOneAsItIs) {
+  write(1, 2);
+  {
+    auto writer = HostImageWriter::open(path, {.format = small_format(), .model = model});
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE((*writer)->keep().ok());
+  }
+  EXPECT_THAT(read(1), ElementsAre(0, 1));
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+}
+
+// What a life that was killed has left is written over.
+TEST_F(HostImageFileTest, WhatLiesThereOfAnEarlierAttemptDoesNotMatter) {
+  std::ofstream(path + ".new") << std::string(100'000, 'x');
+  write(1, 2);
+  EXPECT_THAT(read(1), ElementsAre(0, 1));
+  EXPECT_EQ(std::filesystem::file_size(path), kHeaderBytes + 2 * frame_bytes(small_format()));
+}
+
+TEST_F(HostImageFileTest, OneWritesAtATime) {
+  const HostImageLabel label = {.format = small_format(), .model = model};
+  auto first = HostImageWriter::open(path, label);
+  ASSERT_TRUE(first.ok());
+  const auto second = HostImageWriter::open(path, label);
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.error().detail, HasSubstr("another process writes it"));
+  EXPECT_TRUE((*first)->finish().ok());
+  EXPECT_TRUE(HostImageWriter::open(path, label).ok());
+  EXPECT_THAT(read(1), IsEmpty()) << "the finished one has its name";
+}
+
+TEST_F(HostImageFileTest, WhereItCannotBeWrittenIsSaid) {
+  path = directory.file("none/host");
+  const auto writer = HostImageWriter::open(path, {.format = small_format(), .model = model});
+  ASSERT_FALSE(writer.ok());
+  EXPECT_EQ(writer.error().code, ErrorCode::kIo);
+  EXPECT_THAT(writer.error().detail, HasSubstr(path));
+}
+
+TEST_F(HostImageFileTest, WhatIsCutOffCostsItsFrameAlone) {
+  write(1, 4);
+  const std::size_t frame = frame_bytes(small_format());
+  std::filesystem::resize_file(path, kHeaderBytes + 3 * frame + 100);
+  EXPECT_THAT(read(1), ElementsAre(0, 1, 2));
+  EXPECT_EQ(bad_frames, 1);
+  std::filesystem::resize_file(path, kHeaderBytes + 2 * frame);
+  EXPECT_THAT(read(1), ElementsAre(0, 1));
+  EXPECT_EQ(bad_frames, 0);
+  std::filesystem::resize_file(path, 100);
+  EXPECT_EQ(refusal().code, ErrorCode::kCorrupt);
+}
+
+TEST_F(HostImageFileTest, AFlippedHeaderCostsItsFrameAlone) {
+  write(1, 4);
+  const std::size_t frame = frame_bytes(small_format());
+  flip(kHeaderBytes + frame + 90);
+  EXPECT_THAT(read(1), ElementsAre(0, 2, 3));
+  EXPECT_EQ(bad_frames, 1);
+  flip(20);
+  EXPECT_EQ(refusal().code, ErrorCode::kCorrupt);
+  flip(20);
+  flip(0);
+  EXPECT_THAT(refusal().detail, HasSubstr("not a file of host memory"));
+}
+
+TEST_F(HostImageFileTest, AnotherModelsOrFormatsPagesAreRefused) {
+  EXPECT_EQ(refusal().code, ErrorCode::kNotFound);
+  write(1, 2);
+  EXPECT_EQ(refusal(large_format()).code, ErrorCode::kUnsupported);
+  model.bytes[31] ^= 1;
+  EXPECT_EQ(refusal().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(refusal().detail, HasSubstr("another model or format"));
+}
+
+// The same size of a frame, and another meaning.
+TEST_F(HostImageFileTest, AFrameOfAnotherFormatIsPassedOver) {
+  write(1, 2);
+  PageFormat other = small_format();
+  other.dtype = DType::kBF16;
+  EXPECT_THAT(read(1, other), IsEmpty());
+  EXPECT_EQ(bad_frames, 2);
+}
+
+// A disk that cannot read one place of a file.
+class SpoiltFiles final : public Files {
+ public:
+  explicit SpoiltFiles(std::int64_t offset_bytes) : offset_bytes_(offset_bytes) {}
+  Result<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
+    STEMMA_ASSIGN_OR_RETURN(auto inner, posix_.open(path));
+    return std::unique_ptr<ReadableFile>(new File(std::move(inner), offset_bytes_));
+  }
+
+ private:
+  class File final : public ReadableFile {
+   public:
+    File(std::unique_ptr<ReadableFile> inner, std::int64_t offset_bytes)
+        : inner_(std::move(inner)), spoilt_(offset_bytes) {}
+    const std::string& path() const override { return inner_->path(); }
+    std::int64_t size_bytes() const override { return inner_->size_bytes(); }
+    Status read_exact(std::int64_t offset_bytes, std::span<std::byte> target) const override {
+      const bool hit = offset_bytes <= spoilt_ && spoilt_ < offset_bytes + std::ssize(target);
+      if (hit) return Error{ErrorCode::kIo, "spoilt", EIO};
+      return inner_->read_exact(offset_bytes, target);
+    }
+
+   private:
+    std::unique_ptr<ReadableFile> inner_;
+    std::int64_t spoilt_;
+  };
+
+  PosixFiles posix_;
+  std::int64_t offset_bytes_;
+};
+
+TEST_F(HostImageFileTest, APlaceThatCannotBeReadCostsItsFrameAlone) {
+  write(1, 6);
+  const auto frame = static_cast<std::int64_t>(frame_bytes(small_format()));
+  SpoiltFiles spoilt(static_cast<std::int64_t>(kHeaderBytes) + 2 * frame + 5000);
+  files = &spoilt;
+  EXPECT_THAT(read(1), ElementsAre(0, 1, 3, 4, 5));
+  EXPECT_EQ(bad_frames, 1);
+}
+
+TEST_F(HostImageFileTest, NoFlippedBitOfAHeaderIsRead) {
+  const std::uint64_t seed = 20261125;
+  SCOPED_TRACE(seed);
+  Prng prng(seed);
+  write(1, 3);
+  for (int i = 0; i < 300; ++i) {
+    const auto at = static_cast<std::size_t>(prng.below(2 * kFrameAlignment));
+    flip(at);
+    const auto reader = HostImageReader::open(posix, path, {small_format(), model});
+    const bool in_file_header = at < kHeaderBytes;
+    ASSERT_EQ(reader.ok(), !in_file_header) << at;
+    if (reader.ok()) {
+      const auto first = (*reader)->try_next();
+      ASSERT_TRUE(first.has_value()) << at;
+      EXPECT_EQ(first->identity.ordinal, 1) << at;
+    }
+    flip(at);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
