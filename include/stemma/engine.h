@@ -148,7 +148,8 @@ class Engine {
   std::optional<RequestStats> stop(RequestId id);
 
   // Copies what is cached to lower tiers, as far as it is not there, and waits for it, `time` at
-  // most: so that the next engine finds it. Nothing where there are none.
+  // most: so that the next engine finds it. Where host memory has a file, writes it then. Nothing
+  // where there are none.
   // REQUIRES: idle().
   void settle(std::chrono::microseconds time);
 

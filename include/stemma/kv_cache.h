@@ -170,7 +170,7 @@ class KvCache {
 
   // Copies down what lower tiers lack of all that is on the device and nobody holds, and waits
   // until every copy has ended, the deadline at the latest: for the end of a life that another
-  // follows. REQUIRES: no step is in flight.
+  // follows. Where host memory has a file, writes it then. REQUIRES: no step is in flight.
   void settle(std::int64_t deadline_us);
 
   // Begins to bring up what lower tiers have of `tokens` beyond what begin would find now; a name

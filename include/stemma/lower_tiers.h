@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "stemma/page_store.h"
 
 namespace stemma {
 
 class TransferLanes;
+struct HostImage;
 
 // Must outlive the caches that use it; one at a time does, since host memory is one cache's.
 class LowerTiers {
@@ -28,6 +30,12 @@ class LowerTiers {
   virtual std::span<PageStore* const> stores() const = 0;
   // Lanes for at most `jobs_max` jobs at once.
   virtual std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) = 0;
+  // The file that host memory survives in from one cache to the next; nullptr: none.
+  virtual const HostImage* host_image_or_null() const { return nullptr; }
+  // Says whose pages these are, before a cache uses them: see PageStore::describe.
+  virtual void describe(const NamespaceDigest& digest, std::string_view description) {
+    for (PageStore* const store : stores()) store->describe(digest, description);
+  }
 };
 
 // Tokens of a prompt by the lower tier that they were brought from.

@@ -44,6 +44,7 @@ void KvCache::settle(std::int64_t deadline_us) {
     tiering_->wait_landed(kNap);
   }
   tiering_->end_settling();
+  tiering_->save_host();
 }
 
 std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {

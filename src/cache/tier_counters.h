@@ -29,6 +29,9 @@ struct TierCounters {
   std::int64_t declined = 0;                 // texts that were cheaper to compute
   std::int64_t lent = 0;                     // named in a step before they were whole
   std::int64_t void_loans = 0;               // loans of which a page did not come, or came wrong
+  std::int64_t host_file_loaded = 0;         // from the file of host memory, at opening
+  std::int64_t host_file_left_out = 0;       // of it, wrong or without room; never used
+  std::int64_t host_file_saved = 0;          // to it, the last time
 
   std::int64_t& of(std::array<std::int64_t, 4> TierCounters::*counter, Tier tier) noexcept {
     return (this->*counter)[static_cast<std::size_t>(tier)];

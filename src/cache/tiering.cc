@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "prefix/page_key.h"
+#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -24,7 +25,9 @@ constexpr TransferLimits kLimits;
 Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, LowerTiers& lower,
                                                const Device& device, const Clock& clock) {
   STEMMA_ASSIGN_OR_RETURN(auto host, HostTier::open(options, lower.host_pages(), clock));
-  return std::unique_ptr<Tiering>(new Tiering(options, lower, device, std::move(host), clock));
+  std::unique_ptr<Tiering> tiering(new Tiering(options, lower, device, std::move(host), clock));
+  tiering->load_host();
+  return tiering;
 }
 
 Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
@@ -33,6 +36,7 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
       options_(options.tiers),
       device_(device),
       stores_(lower.stores()),
+      host_image_(lower.host_image_or_null()),
       host_(std::move(host)),
       lanes_(lower.open_lanes(kLimits.total())),
       transfers_(kLimits, *lanes_),
@@ -134,6 +138,25 @@ void Tiering::end_loans(std::chrono::microseconds nap) {
   loans_.clear();
 }
 
+void Tiering::load_host() {
+  if (host_image_ == nullptr) return;
+  const HostImageCounts counts = load_host_image(*host_, *host_image_);
+  counters_.host_file_loaded = counts.loaded;
+  counters_.host_file_left_out = counts.left_out;
+}
+
+// What cannot be written is computed again in the next life.
+void Tiering::save_host() {
+  if (host_image_ == nullptr) return;
+  const Result<std::int64_t> saved = save_host_image(*host_, *host_image_);
+  counters_.host_file_saved = saved.ok() ? *saved : 0;
+  if (saved.ok()) {
+    STEMMA_LOG(kInfo, "tier.host_file.saved", kv("path", host_image_->path), kv("pages", *saved));
+  } else {
+    STEMMA_LOG(kWarning, "tier.host_file.not_saved", kv("error", to_string(saved.error())));
+  }
+}
+
 std::span<const TokenId> Tiering::whole_pages(std::span<const TokenId> tokens) const {
   return tokens.first(static_cast<std::size_t>(
       round_down(static_cast<std::int64_t>(tokens.size()), device_.tree.page_size())));
@@ -215,6 +238,9 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_declined_pages_total", counters_.declined);
   visitor.counter("stemma_lent_pages_total", counters_.lent);
   visitor.counter("stemma_void_loans_total", counters_.void_loans);
+  visitor.counter("stemma_host_file_loaded_pages_total", counters_.host_file_loaded);
+  visitor.counter("stemma_host_file_left_out_pages_total", counters_.host_file_left_out);
+  visitor.gauge("stemma_host_file_saved_pages", counters_.host_file_saved);
   for (const PageStore* store : stores_) store->visit_metrics(visitor);
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cache/backups.h"
+#include "cache/host_image_pages.h"
 #include "cache/host_tier.h"
 #include "cache/load_costs.h"
 #include "cache/loans.h"
@@ -70,6 +71,8 @@ class Tiering {
   // tickets now. Each text once, until end_settling. True when none is left.
   bool settle_more();
   void end_settling() { settled_.clear(); }
+  // Writes the file that host memory survives in, if there is one.
+  void save_host();
 
   // Tokens of `tokens` in host memory, whatever the device has.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
@@ -97,6 +100,7 @@ class Tiering {
  private:
   Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
           std::unique_ptr<HostTier> host, const Clock& clock);
+  void load_host();
   void demote_ahead();
   std::size_t stored_pages(std::span<const PageKey> keys);
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
@@ -105,6 +109,7 @@ class Tiering {
   TierOptions options_;
   Device device_;
   std::span<PageStore* const> stores_;
+  const HostImage* host_image_;  // nullptr: none
   std::unique_ptr<HostTier> host_;
   LoadCosts costs_;
   TierCounters counters_;

@@ -31,6 +31,8 @@ void TierFlags::add_to(CLI::App& command) {
                   "plain int8 int4: how pages are packed below the device; all but plain change "
                   "answers a little")
       ->capture_default_str();
+  command.add_option("--host-file", host_file_,
+                     "FILE that host memory is written to at the end and read from at the start");
   command.add_option("--disk", disk_, "directory of pages on disk; they survive a restart");
   command.add_option("--disk-bytes", disk_bytes_, "of everything in that directory, at most")
       ->capture_default_str();
@@ -59,6 +61,7 @@ Status TierFlags::apply(ServedModelOptions& options) const {
   STEMMA_ASSIGN_OR_RETURN(tiers.disk_bytes, parse_bytes(disk_bytes_, "--disk-bytes"));
   tiers.host_layout = host_layout_;
   tiers.codec = codec_;
+  tiers.host_file = host_file_;
   tiers.disk_directory = disk_;
   tiers.remote_url = remote_;
   if (!remote_secret_file_.empty()) {

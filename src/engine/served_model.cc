@@ -64,7 +64,7 @@ Status ServedModel::open_tiers(const ServedModelOptions& options) {
   STEMMA_ASSIGN_OR_RETURN(tiers_, open_served_tiers(options.tiers, *pool_, threads_, clock_));
   if (tiers_ == nullptr) return {};
   const std::string description = description_of(*runner_, *pool_, options.tiers.codec);
-  for (PageStore* store : tiers_->stores()) store->describe(namespace_digest_, description);
+  tiers_->describe(namespace_digest_, description);
   return {};
 }
 

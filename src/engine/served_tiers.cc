@@ -48,6 +48,9 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
 Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& options,
                                                       KvPool& device, ThreadPool& threads,
                                                       const Clock& clock) {
+  if (!options.host_file.empty() && options.host_bytes == 0) {
+    return Error{ErrorCode::kInvalidArgument, "--host-file needs --host-bytes"};
+  }
   STEMMA_ASSIGN_OR_RETURN(Stores stores, open_stores(options, clock));
   if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
   const auto layout = parse_kv_layout(options.host_layout);
@@ -62,7 +65,8 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
                         ? options.host_bytes
                         : std::max(kPassThroughBytes, 8 * device.shape().page_bytes()),
       .host_layout = *layout,
-      .codec = *codec};
+      .codec = *codec,
+      .host_file = options.host_file};
   auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
   return std::unique_ptr<LowerTiers>(std::move(tiers).value());

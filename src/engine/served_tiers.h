@@ -22,6 +22,8 @@ struct ServedTierOptions {
   // Host memory for pages. 0: none, unless a store is named, which needs some to pass through.
   std::int64_t host_bytes = 0;
   std::string host_layout = "page_first";
+  // File that host memory survives in from a clean end to the next start; empty: none.
+  std::string host_file;
 
   // "plain", or "int8", "int4": pages below the device take half or a quarter of the room, and come
   // back a little different. What is answered then depends on what was cached where (page_codec).

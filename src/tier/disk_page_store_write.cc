@@ -243,6 +243,7 @@ std::vector<DiskPageStore::BodyWrite> DiskPageStore::body_writes(std::span<Stage
 bool DiskPageStore::write_once(std::span<Staged> staged, std::int64_t deadline_us) {
   const std::vector<BodyWrite> bodies = body_writes(staged);
   std::vector<DiskWrite> writes;
+  writes.reserve(bodies.size());
   for (const BodyWrite& body : bodies) writes.push_back(body.write);
   files_->write(writes, deadline_us);
   bool room = true;

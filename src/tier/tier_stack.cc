@@ -24,6 +24,10 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPoo
   host.codec = options.codec;
   host.device_shape = device.shape();
   STEMMA_ASSIGN_OR_RETURN(stack->host_, HostPool::create(host, threads));
+  if (!options.host_file.empty()) {
+    stack->image_.emplace(
+        HostImage{*stack->host_, options.host_file, {.format = format, .model = {}}});
+  }
   stack->stores_ = std::move(stores);
   for (const auto& store : stack->stores_) stack->store_list_.push_back(store.get());
   STEMMA_ASSIGN_OR_RETURN(
@@ -35,6 +39,11 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPoo
 
 std::unique_ptr<TransferLanes> TierStack::open_lanes(std::int64_t jobs_max) {
   return std::make_unique<ThreadLanes>(*work_, stores_.size(), jobs_max);
+}
+
+void TierStack::describe(const NamespaceDigest& digest, std::string_view description) {
+  LowerTiers::describe(digest, description);
+  if (image_.has_value()) image_->label.model = digest;
 }
 
 }  // namespace stemma

@@ -7,6 +7,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -15,6 +18,7 @@
 #include "stemma/kv_pool.h"
 #include "stemma/lower_tiers.h"
 #include "stemma/result.h"
+#include "tier/host_image_file.h"
 #include "tier/page_work.h"
 
 namespace stemma {
@@ -27,6 +31,7 @@ class TierStack final : public LowerTiers {
     std::int64_t host_bytes = 0;  // at least one page's
     KvLayout host_layout = KvLayout::kPageFirst;
     PageCodec codec = PageCodec::kPlain;  // of pages in host memory and in stores
+    std::string host_file = {};           // that host memory survives in; empty: none
   };
 
   // kInvalidArgument, kOutOfMemory. `device` and `clock` must outlive it; `threads` only helps to
@@ -39,12 +44,17 @@ class TierStack final : public LowerTiers {
   std::int64_t host_pages() const override { return host_->pages(); }
   std::span<PageStore* const> stores() const override { return store_list_; }
   std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) override;
+  const HostImage* host_image_or_null() const override {
+    return image_.has_value() ? &*image_ : nullptr;
+  }
+  void describe(const NamespaceDigest& digest, std::string_view description) override;
 
   HostPool& host() noexcept { return *host_; }
   TransferWork& work() noexcept { return *work_; }
 
  private:
   std::unique_ptr<HostPool> host_;
+  std::optional<HostImage> image_;
   std::vector<std::unique_ptr<PageStore>> stores_;
   std::vector<PageStore*> store_list_;
   std::unique_ptr<PageWork> work_;

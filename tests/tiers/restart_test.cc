@@ -1,12 +1,14 @@
 // The program over one directory of pages, again and again: what it answers is equal bit for bit to
 // a run without tiers, after a clean end, after being killed at any moment, with weights or formats
 // that are not those the pages were made with, and beside another process that has the directory.
+// Host memory that survives in a file of its own does the same after a clean end.
 // Counters say that pages came from disk where they can and that none did where they must not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <map>
 
 #include "engine/served_model.h"
 #include "stemma/log.h"
@@ -231,6 +233,129 @@ TEST_F(RestartTest, LimitsOfTheDiskHoldAndTooSmallOnesAreNamed) {
     EXPECT_LE(bytes, 600u << 10);
     EXPECT_EQ(check().bad_pages, 0);
   }
+}
+
+// Host memory alone, through its file. A fresh process has no page that is not from there.
+TEST_F(RestartTest, HostMemoryIsFoundAgainInItsFile) {
+  const std::string file = directory_.file("host");
+  const std::string in_host = "--host-bytes 16MiB --host-file " + file + " ";
+  for (const std::string flags : {"", "--page-size 1", "--page-size 64",
+                                  "--host-layout layer_first --chunk-tokens 7", "--kv-dtype f32"}) {
+    SCOPED_TRACE(flags);
+    std::filesystem::remove(file);
+    const std::string prompts = trial_.prompts(1);
+    const ProgramAnswers plain =
+        trial_.cold(prompts, flags.find("f32") != std::string::npos ? "--kv-dtype f32" : "");
+    const ProgramAnswers first = trial_.generate(prompts, in_host + flags);
+    const ProgramAnswers second = trial_.generate(prompts, in_host + flags);
+    expect_same_answers(plain, first);
+    expect_same_answers(plain, second);
+    EXPECT_EQ(first.brought.host, 0);
+    EXPECT_GE(second.brought.host, 64);
+    EXPECT_THAT(second.err, Not(HasSubstr("warning")));
+  }
+}
+
+// Bytes flipped all over the file, then its end cut off: equal bits, from fewer pages.
+TEST_F(RestartTest, ADamagedFileOfHostMemoryCostsPagesNotAnswers) {
+  const std::string file = directory_.file("host");
+  const std::string in_host = "--host-bytes 16MiB --host-file " + file + " ";
+  const std::string prompts = trial_.prompts(1);
+  const ProgramAnswers plain = trial_.cold(prompts);
+  expect_same_answers(plain, trial_.generate(prompts, in_host));
+  const std::string whole = read_bytes(file);
+  const std::uint64_t seed = 20'242;
+  SCOPED_TRACE(seed);
+  Prng prng(seed);
+  std::int64_t brought = 0;
+  for (int round = 0; round < 8; ++round) {
+    std::string damaged = whole;
+    for (int flip = 0; flip < 1 << round; ++flip) {
+      const auto at = 4096 + prng.below(std::ssize(whole) - 4096);
+      damaged[static_cast<std::size_t>(at)] ^= static_cast<char>(1 << prng.below(8));
+    }
+    if (round % 2 == 1) damaged.resize(damaged.size() - 1 - damaged.size() / 3);
+    std::ofstream(file, std::ios::binary) << damaged;
+    const ProgramAnswers now = trial_.generate(prompts, in_host);
+    expect_same_answers(plain, now);
+    brought += now.brought.host;
+  }
+  EXPECT_GT(brought, 0);
+  std::ofstream(file, std::ios::binary) << "something else";
+  const ProgramAnswers ignored = trial_.generate(prompts, in_host);
+  expect_same_answers(plain, ignored);
+  EXPECT_EQ(ignored.brought.host, 0);
+  EXPECT_THAT(ignored.err, HasSubstr("tier.host_file.ignored"));
+  EXPECT_GT(trial_.generate(prompts, in_host).brought.host, 0) << "it was written anew";
+}
+
+TEST_F(RestartTest, AFileOfAnotherModelsHostMemoryIsIgnored) {
+  const std::string in_host = "--host-bytes 16MiB --host-file " + directory_.file("host") + " ";
+  const std::string prompts = trial_.prompts(1);
+  expect_same_answers(trial_.cold(prompts), trial_.generate(prompts, in_host));
+  trial_.write_weights(2);
+  const ProgramAnswers now = trial_.generate(prompts, in_host);
+  expect_same_answers(trial_.cold(prompts), now);
+  EXPECT_EQ(now.brought.host, 0);
+  EXPECT_THAT(now.err, HasSubstr("pages of another model or format"));
+  const ProgramAnswers alone = trial_.generate(prompts, "--host-file " + directory_.file("host"));
+  EXPECT_NE(alone.exit_code, 0);
+  EXPECT_THAT(alone.err, HasSubstr("--host-file needs --host-bytes"));
+}
+
+// The same within a process, and what the counters say: all that one engine had, the next one has.
+TEST_F(RestartTest, AnEngineOpensWithThePagesThatAnotherSettled) {
+  set_log_level(LogLevel::kWarning);
+  ServedModelOptions options;
+  options.directory = trial_.model();
+  options.kv_bytes = std::int64_t{16} << 20;
+  options.engine.kv.context_tokens_max = 256;
+  options.engine.kv.tiers = {.load_wait_us = kLongUs, .store_deadline_us = kLongUs};
+  struct Life {
+    Outcome outcome;
+    std::map<std::string, std::int64_t> metrics;
+  };
+  class Values final : public MetricVisitor {
+   public:
+    explicit Values(std::map<std::string, std::int64_t>& to) : to_(to) {}
+    void counter(std::string_view name, std::int64_t value) override {
+      to_[std::string(name)] = value;
+    }
+    void gauge(std::string_view name, std::int64_t value) override {
+      to_[std::string(name)] = value;
+    }
+
+   private:
+    std::map<std::string, std::int64_t>& to_;
+  };
+  const auto live = [&] {
+    auto model = ServedModel::open(options);
+    STEMMA_CHECK(model.ok(), "it opens");
+    LogitsRecorder recorder((*model)->runner());
+    const auto engine = (*model)->open_engine(&recorder);
+    STEMMA_CHECK(engine.ok(), "it opens");
+    Life life{run_trial(**engine, recorder, {.digest = (*model)->namespace_digest()},
+                        [](std::int64_t) {}),
+              {}};
+    (*engine)->settle(std::chrono::seconds(60));
+    Values values(life.metrics);
+    (*engine)->visit_metrics(values);
+    return life;
+  };
+  const Life plain = live();
+  options.tiers.host_bytes = std::int64_t{16} << 20;
+  options.tiers.host_file = directory_.file("host");
+  Life first = live();
+  Life second = live();
+  expect_same_bits(plain.outcome, first.outcome);
+  expect_same_bits(plain.outcome, second.outcome);
+  EXPECT_EQ(first.metrics["stemma_host_file_loaded_pages_total"], 0);
+  EXPECT_GT(first.metrics["stemma_host_file_saved_pages"], 0);
+  EXPECT_EQ(second.metrics["stemma_host_file_loaded_pages_total"],
+            first.metrics["stemma_host_file_saved_pages"]);
+  EXPECT_EQ(second.metrics["stemma_host_file_left_out_pages_total"], 0);
+  EXPECT_EQ(first.outcome.brought.host, 0);
+  EXPECT_GT(second.outcome.brought.host, 0);
 }
 
 }  // namespace

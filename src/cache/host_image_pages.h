@@ -1,0 +1,34 @@
+// HostImagePages: the pages of host memory's tree, to a file and from it again.
+//
+// They are written in the order in which they would be evicted, text by text, each page behind the
+// one that it continues: what is read last is then the warmest, and where there is less memory than
+// before, the coldest pages have gone.
+//
+// Thread:     engine thread only.                   Invariants: I7, I8, I11 (docs/INVARIANTS.md).
+// Memory:     while it runs, about 150 bytes and the tokens of each page.
+// Cost:       a copy of each page, and the file's time.
+// Not here:   the file (tier/host_image_file), when it is written (tiering).
+#pragma once
+
+#include <cstdint>
+
+#include "cache/host_tier.h"
+#include "stemma/result.h"
+#include "tier/host_image_file.h"
+
+namespace stemma {
+
+struct HostImageCounts {
+  std::int64_t loaded = 0;    // pages
+  std::int64_t left_out = 0;  // wrong, without the page they continue, or without room
+};
+
+// Fills a host tier that nobody has used yet. A page comes in only if its tokens and the page that
+// it continues make its key, and its bytes their sums. A file that is not there, or another
+// model's, gives nothing; the latter is logged.
+HostImageCounts load_host_image(HostTier& host, const HostImage& image);
+
+// Writes every page that nobody holds; how many that were.
+Result<std::int64_t> save_host_image(HostTier& host, const HostImage& image);
+
+}  // namespace stemma
