@@ -31,6 +31,7 @@ struct alignas(64) RadixNode {
   std::int32_t hits = 0;         // matches that covered it
   std::int32_t priority = 0;     // the highest given to it or to what was evicted below it
   std::int32_t keyed_pages = 0;  // its first pages, whose keys are known
+  bool unlinked = false;         // no walk finds it: it stays only as long as it is locked
   std::int64_t last_use = 0;     // of it, or of what was evicted below it; logical time
   std::int64_t aging = 0;        // at its last use: see NodeUse
 

@@ -260,11 +260,17 @@ void RadixPrefixCache::unlock(void* node, std::int64_t tokens) noexcept {
   STEMMA_DCHECK(tree_.node(slot).end_pages() * page_size() == tokens,
                 "a lock ends where its node ends");
   static_cast<void>(tokens);
-  for (NodeSlot at = slot; at.valid(); at = tree_.node(at).parent) {
+  NodeSlot above;
+  for (NodeSlot at = slot; at.valid(); at = above) {
     RadixNode& held = tree_.node(at);
+    above = held.parent;
     STEMMA_CHECK(held.lock_count > 0, "a lock is released once (I3)");
     if (--held.lock_count != 0 || held.is_root()) continue;
     usage_.locked_tokens -= tokens_in(held);
+    if (held.unlinked) {  // nothing is below it: all of that was held from here on (I3)
+      free_pages(at);
+      continue;
+    }
     usage_.evictable_tokens += tokens_in(held);
     if (held.children == 0) add_evictable(at);
   }

@@ -83,6 +83,23 @@ class RadixPrefixCache final : public PrefixCache {
   // What a namespace stands for. REQUIRES: it was opened here.
   const NamespaceDigest& digest(NamespaceId ns) const { return namespaces_.digest(ns); }
 
+  // What the audit of cached pages asks of a tree (radix_prefix_cache_quarantine).
+
+  // Locks the pages of `tokens`, and with them what else lies in the node where they end. No use of
+  // them, and nothing is split. nullopt if not all of them are cached, or `ns` does not stand for
+  // `digest` any more. REQUIRES: tokens are whole pages; ns was opened here.
+  std::optional<PrefixLock> try_lock(NamespaceId ns, const NamespaceDigest& digest,
+                                     std::span<const TokenId> tokens);
+  // From now on nobody finds the pages that go on from the first `kept` tokens of `tokens` as they
+  // do, nor what lies below them. What nobody holds is free at once; the rest when its last lock
+  // goes, and until then whoever holds it reads it as before. Appends the keys of all these pages
+  // to `keys`. O(nodes): for pages found to be wrong.
+  // REQUIRES: kept is a multiple of page_size and less than tokens.size(); ns was opened here.
+  void quarantine(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t kept,
+                  std::vector<PageKey>& keys);
+  // Whether the pages at the end of what is held are in quarantine, or would be if published.
+  bool is_quarantined(const PrefixLock& held) const;
+
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
   std::int64_t evictable_leaves() const noexcept { return ordered_leaves() + wanted_.leaves(); }
@@ -115,8 +132,11 @@ class RadixPrefixCache final : public PrefixCache {
   OwnedPages evict_by_key(std::int64_t wanted_pages);
   OwnedPages evict_by_policy(std::int64_t wanted_pages);
   OwnedPages evict_wanted_leaf(std::int64_t wanted_pages);
-  void drop_below(NodeSlot slot);
+  // The node and all below it that a walk may find, each before those below it.
+  std::vector<NodeSlot> subtree(NodeSlot slot) const;
   void drop_leaf(NodeSlot leaf);
+  void free_pages(NodeSlot leaf);
+  void append_keys(NodeSlot slot, std::vector<PageKey>& keys);
   NamespaceId namespace_of(NodeSlot root) const;
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);

@@ -87,27 +87,33 @@ bool RadixPrefixCache::try_discard(NamespaceId ns, std::span<const TokenId> toke
     const NodeSlot upper = tree_.split(node, above);
     wanted_.split(node, upper, static_cast<std::int32_t>(above));
   }
-  drop_below(node);
+  // What nobody holds is held by nobody below either (I3).
+  const std::vector<NodeSlot> doomed = subtree(node);
+  for (auto at = doomed.rbegin(); at != doomed.rend(); ++at) drop_leaf(*at);
   ++epoch_;
   return true;
 }
 
-// The node and all below it, deepest first. What nobody holds is held by nobody below either (I3).
-void RadixPrefixCache::drop_below(NodeSlot slot) {
+std::vector<NodeSlot> RadixPrefixCache::subtree(NodeSlot slot) const {
   const auto children = tree_.children();
-  std::vector<NodeSlot> doomed = {slot};  // each before those below it
-  for (std::size_t i = 0; i < doomed.size(); ++i) {
-    const auto& below = children[doomed[i].index()];
-    doomed.insert(doomed.end(), below.begin(), below.end());
+  std::vector<NodeSlot> found = {slot};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const NodeSlot child : children[found[i].index()]) {
+      if (!tree_.node(child).unlinked) found.push_back(child);
+    }
   }
-  for (auto node = doomed.rbegin(); node != doomed.rend(); ++node) drop_leaf(*node);
+  return found;
 }
 
 void RadixPrefixCache::drop_leaf(NodeSlot leaf) {
-  const RadixNode& node = tree_.node(leaf);
-  std::vector<PageId> ids(static_cast<std::size_t>(node.chain.pages));
   remove_evictable(leaf);
-  usage_.evictable_tokens -= tokens_in(node);
+  usage_.evictable_tokens -= tokens_in(tree_.node(leaf));
+  free_pages(leaf);
+}
+
+// Of a leaf that is in no index and in no count of tokens any more; the leaf goes with them.
+void RadixPrefixCache::free_pages(NodeSlot leaf) {
+  std::vector<PageId> ids(static_cast<std::size_t>(tree_.node(leaf).chain.pages));
   tree_.shrink(leaf, ids);
   if (policy_ != nullptr) policy_->evicted(ids);
   allocator_.adopt(ids).reset();

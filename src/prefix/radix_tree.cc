@@ -61,6 +61,7 @@ std::uint32_t RadixTree::Walk::look_ahead(NodeSlot node, std::span<const TokenId
 
 NodeSlot RadixTree::split(NodeSlot slot, std::int64_t pages) {
   STEMMA_CHECK(!nodes_[slot].is_root(), "a root has nothing to split");
+  STEMMA_CHECK(!nodes_[slot].unlinked, "only a walk ends inside a node");
   const NodeSlot upper_slot = nodes_.make(nodes_.birth(slot).created);
   RadixNode& lower = nodes_[slot];
   RadixNode& upper = nodes_[upper_slot];
@@ -87,7 +88,8 @@ NodeSlot RadixTree::add_leaf(NodeSlot parent, std::span<const TokenId> tokens, O
   leaf.last_use = now;
   arena_.append(leaf.chain, tokens, std::move(pages));
   leaf.hash = hash_(parent, first_page(slot));
-  table_.insert(leaf.hash, slot);
+  leaf.unlinked = nodes_[parent].unlinked;
+  if (!leaf.unlinked) table_.insert(leaf.hash, slot);
   ++nodes_[parent].children;
   return slot;
 }
@@ -109,9 +111,16 @@ void RadixTree::remove(NodeSlot leaf) {
   const RadixNode& node = nodes_[leaf];
   STEMMA_CHECK(node.children == 0 && node.chain.pages == 0 && !node.is_root(),
                "only an empty leaf is removed");
-  table_.erase(node.hash, leaf);
+  if (!node.unlinked) table_.erase(node.hash, leaf);
   --nodes_[node.parent].children;
   nodes_.drop(leaf);
+}
+
+void RadixTree::unlink(NodeSlot slot) {
+  RadixNode& node = nodes_[slot];
+  STEMMA_CHECK(!node.is_root() && !node.unlinked, "a node is unlinked once");
+  table_.erase(node.hash, slot);
+  node.unlinked = true;
 }
 
 std::int64_t RadixTree::reserved_bytes() const noexcept {
@@ -147,6 +156,7 @@ std::optional<std::string> RadixTree::audit() const {
   std::vector<std::int32_t> children(static_cast<std::size_t>(nodes_.high_water()), 0);
   std::int64_t pages = 0;
   std::int64_t roots = 0;
+  std::int64_t unlinked = 0;
   for (const NodeSlot slot : id_range(NodeSlot(0), nodes_.high_water())) {
     if (!nodes_.exists(slot)) continue;
     const RadixNode& node = nodes_[slot];
@@ -160,6 +170,7 @@ std::optional<std::string> RadixTree::audit() const {
       return std::string("node ") + std::to_string(nodes_.birth(slot).id.value()) + ": " + *fault;
     }
     ++children[node.parent.index()];
+    unlinked += node.unlinked ? 1 : 0;
   }
   for (const NodeSlot slot : id_range(NodeSlot(0), nodes_.high_water())) {
     if (nodes_.exists(slot) && nodes_[slot].children != children[slot.index()]) {
@@ -168,7 +179,8 @@ std::optional<std::string> RadixTree::audit() const {
     }
   }
   if (pages != arena_.used_pages()) return "the arena holds pages that no node has";
-  if (table_.entries() + roots != nodes_.nodes()) return "the table has entries of no node";
+  if (table_.entries() + roots + unlinked != nodes_.nodes())
+    return "the table has entries of no node";
   return std::nullopt;
 }
 
@@ -180,6 +192,12 @@ std::optional<std::string> RadixTree::audit_node(NodeSlot slot) const {
   if (node.start_pages != nodes_[node.parent].end_pages()) return "it starts in the wrong place";
   if (node.hash != hash_(node.parent, first_page(slot))) return "its hash is not that of its page";
   if (node.keyed_pages < 0 || node.keyed_pages > node.chain.pages) return "keys of no pages";
+  if (nodes_[node.parent].unlinked && !node.unlinked) return "it is below what no walk finds";
+  if (node.unlinked) {
+    const auto is_it = [slot](NodeSlot other) { return other == slot; };
+    if (table_.find(node.hash, is_it).valid()) return "the table finds what is unlinked";
+    return std::nullopt;
+  }
   std::int64_t found = 0;
   const NodeSlot same_page = table_.find(node.hash, [&](NodeSlot other) {
     if (other == slot) ++found;

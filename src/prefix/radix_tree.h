@@ -84,6 +84,9 @@ class RadixTree {
   void shrink(NodeSlot leaf, std::span<PageId> ids);
   // Removes a leaf that has no pages left.
   void remove(NodeSlot leaf);
+  // No walk finds the node any more, nor what is added below it from now on; it keeps its parent
+  // and its children. REQUIRES: it is no root and was not unlinked before.
+  void unlink(NodeSlot slot);
 
   RadixNode& node(NodeSlot slot) noexcept { return nodes_[slot]; }
   const RadixNode& node(NodeSlot slot) const noexcept { return nodes_[slot]; }

@@ -1,0 +1,68 @@
+// What the audit of cached pages asks of a tree: holding pages without using them, and taking pages
+// that are wrong out of everybody's sight.
+//
+// Nodes in quarantine are in no walk's way: their entries in the table of children are gone, and
+// what is published below them gets none. So the same tokens can be published again beside them.
+// Each of them is locked, and with it all above it; when its last lock goes, so does the node. It
+// is never a leaf that eviction could take.
+#include <vector>
+
+#include "base/check.h"
+#include "prefix/radix_prefix_cache.h"
+
+namespace stemma {
+
+std::optional<PrefixLock> RadixPrefixCache::try_lock(NamespaceId ns, const NamespaceDigest& digest,
+                                                     std::span<const TokenId> tokens) {
+  STEMMA_CHECK_EQ(static_cast<std::int64_t>(tokens.size()) % page_size(), 0);
+  if (namespaces_.digest(ns) != digest) return std::nullopt;
+  RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  while (walk.next()) {
+  }
+  if (walk.total_pages() * page_size() < static_cast<std::int64_t>(tokens.size())) {
+    return std::nullopt;
+  }
+  return lock_path(walk.node());
+}
+
+void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> tokens,
+                                  std::int64_t kept, std::vector<PageKey>& keys) {
+  STEMMA_CHECK_EQ(kept % page_size(), 0);
+  STEMMA_CHECK_LT(kept, static_cast<std::int64_t>(tokens.size()));
+  const std::int64_t kept_pages = kept / page_size();
+  RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  while (walk.total_pages() <= kept_pages) {
+    if (!walk.next()) return;  // it is not here
+  }
+  const NodeSlot top = walk.node();
+  const std::int64_t above = kept_pages - tree_.node(top).start_pages;
+  if (above > 0) {
+    const NodeSlot upper = tree_.split(top, above);
+    wanted_.split(top, upper, static_cast<std::int32_t>(above));
+  }
+  const std::vector<NodeSlot> wrong = subtree(top);
+  for (const NodeSlot slot : wrong) append_keys(slot, keys);
+  for (auto slot = wrong.rbegin(); slot != wrong.rend(); ++slot) {
+    if (tree_.node(*slot).lock_count == 0) {
+      drop_leaf(*slot);
+    } else {
+      tree_.unlink(*slot);
+    }
+  }
+  ++epoch_;
+}
+
+bool RadixPrefixCache::is_quarantined(const PrefixLock& held) const {
+  STEMMA_CHECK(cache_of(held) == this, "a lock is known to the cache it came from");
+  return tree_.node(slot_of(node_of(held))).unlinked;
+}
+
+void RadixPrefixCache::append_keys(NodeSlot slot, std::vector<PageKey>& keys) {
+  compute_keys(slot);
+  tree_.arena().for_each_run(tree_.node(slot).chain, [&](UnitId first, std::int64_t pages) {
+    const auto of_run = tree_.arena().keys_of(first, pages);
+    keys.insert(keys.end(), of_run.begin(), of_run.end());
+  });
+}
+
+}  // namespace stemma
