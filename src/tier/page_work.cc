@@ -100,6 +100,9 @@ void PageWork::run(Transfer& job) {
     case TransferKind::kLookup:
       look_up(job);
       break;
+    case TransferKind::kRemove:
+      remove(job);
+      break;
   }
   job.ended_us = parts_.clock.now_us();
 }
@@ -216,6 +219,36 @@ void PageWork::look_up(Transfer& job) {
   PageStore& store = *parts_.stores[static_cast<std::size_t>(job.store)];
   const auto found = store.lookup(job.keys, job.deadline_us);
   job.found_pages = found.ok() ? *found : 0;
+}
+
+void PageWork::remove(Transfer& job) {
+  for (std::size_t first = 0; first < job.keys.size(); first += group_pages()) {
+    if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
+    remove_group(job, first, std::min(first + group_pages(), job.keys.size()));
+  }
+}
+
+// A store removes what it is shown the bytes of. Only what it then says it has not is gone.
+void PageWork::remove_group(Transfer& job, std::size_t first, std::size_t end) {
+  Staging& staging = staging_of(job);
+  PageStore& from = *parts_.stores[static_cast<std::size_t>(job.store)];
+  staging.reads.clear();
+  for (std::size_t page = first; page < end; ++page) {
+    staging.reads.push_back({.key = job.keys[page], .frame = frame(staging, page - first)});
+  }
+  from.read(staging.reads, job.deadline_us);
+  std::vector<PageRemoval> wrong;
+  for (const PageRead& read : staging.reads) {
+    if (read.verdict == PageVerdict::kDone) wrong.push_back({read.key, read.frame});
+  }
+  if (!wrong.empty()) {
+    from.remove(wrong, job.deadline_us);
+    from.read(staging.reads, job.deadline_us);
+  }
+  for (std::size_t page = first; page < end; ++page) {
+    const bool gone = staging.reads[page - first].verdict == PageVerdict::kMissing;
+    job.verdicts[page] = gone ? PageVerdict::kDone : PageVerdict::kFailed;
+  }
 }
 
 PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) const {

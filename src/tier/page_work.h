@@ -71,6 +71,8 @@ class PageWork final : public TransferWork {
   PageVerdict take_up(const Transfer& job, std::size_t page, std::span<const std::byte> frame);
   PageVerdict take_to_device(LayerCoder& coder, PageId page, const PageFrameView& frame);
   void look_up(Transfer& job);
+  void remove(Transfer& job);
+  void remove_group(Transfer& job, std::size_t first, std::size_t end);
 
   PageIdentity identity_of(const Transfer& job, std::size_t page) const;
   std::span<std::byte> frame(Staging& staging, std::size_t number) const;

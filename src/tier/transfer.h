@@ -27,6 +27,7 @@ enum class TransferKind : std::uint8_t {
   kLoad,     // a page store -> device
   kFetch,    // a page store -> host
   kLookup,   // how many of the keys, from the first on, a page store has
+  kRemove,   // out of a page store, whatever it has under the keys
 };
 
 constexpr std::string_view transfer_kind_name(TransferKind kind) noexcept {
@@ -43,6 +44,8 @@ constexpr std::string_view transfer_kind_name(TransferKind kind) noexcept {
       return "fetch";
     case TransferKind::kLookup:
       return "lookup";
+    case TransferKind::kRemove:
+      return "remove";
   }
   return "unknown";
 }
@@ -55,8 +58,8 @@ struct Transfer {
   std::vector<TokenId> tokens;   // of the pages that move
   PageKey parent;                // of the page before them; of the first page: of the namespace
   std::vector<PageKey> keys;     // of the pages that move
-  std::vector<PageId> from;      // in the pool of the source; none for kLoad, kFetch, kLookup
-  std::vector<PageId> to;        // in the pool of the target; none for kStore, kLookup
+  std::vector<PageId> from;      // in the pool of the source; none where that is a store
+  std::vector<PageId> to;        // in the pool of the target; none where that is a store
   std::int64_t deadline_us = 0;  // of the whole job, on the stores' clock
   std::int64_t place = 0;        // of its TransferEngine
 

@@ -14,6 +14,7 @@ std::size_t transfer_lane(const Transfer& job) noexcept {
     case TransferKind::kLoad:
     case TransferKind::kFetch:
     case TransferKind::kLookup:
+    case TransferKind::kRemove:
       return store_lane;
     case TransferKind::kStore:
       return store_lane + 1;

@@ -9,7 +9,8 @@ namespace stemma {
 namespace {
 
 bool is_for_request(TransferKind kind) noexcept {
-  return kind != TransferKind::kBackup && kind != TransferKind::kStore;
+  return kind != TransferKind::kBackup && kind != TransferKind::kStore &&
+         kind != TransferKind::kRemove;
 }
 
 }  // namespace
@@ -100,6 +101,7 @@ TransferEngine::Queue TransferEngine::queue_of(TransferKind kind) noexcept {
     case TransferKind::kLoad:
     case TransferKind::kFetch:
     case TransferKind::kLookup:
+    case TransferKind::kRemove:
       return kReads;
     case TransferKind::kStore:
       return kWrites;

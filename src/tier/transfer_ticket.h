@@ -78,7 +78,7 @@ class [[nodiscard]] TransferTicket {
 struct TransferLimits {
   std::int64_t down_max = 8;     // jobs of kBackup at once
   std::int64_t up_max = 16;      // of kPromote
-  std::int64_t reads_max = 16;   // of kLoad, kFetch and kLookup, for all stores together
+  std::int64_t reads_max = 16;   // of kLoad, kFetch, kLookup and kRemove, for all stores together
   std::int64_t writes_max = 16;  // of kStore
 
   std::int64_t total() const noexcept { return down_max + up_max + reads_max + writes_max; }

@@ -141,11 +141,11 @@ TEST(ThreadLanes, EndEveryJobOnce) {
   CountingWork work;
   ThreadLanes lanes(work, 2, kJobs);
   std::deque<Transfer> jobs(kJobs);
-  const TransferKind kinds[] = {TransferKind::kBackup, TransferKind::kPromote,
-                                TransferKind::kStore,  TransferKind::kLoad,
-                                TransferKind::kFetch,  TransferKind::kLookup};
+  const TransferKind kinds[] = {
+      TransferKind::kBackup, TransferKind::kPromote, TransferKind::kStore, TransferKind::kLoad,
+      TransferKind::kFetch,  TransferKind::kLookup,  TransferKind::kRemove};
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    jobs[i].kind = kinds[i % 6];
+    jobs[i].kind = kinds[i % 7];
     jobs[i].store = static_cast<int>(i % 2);
     jobs[i].keys.resize(i % 5);
     lanes.post(jobs[i]);
@@ -190,6 +190,11 @@ TEST(ThreadLanes, NoStoreHoldsUpAnother) {
   other.kind = TransferKind::kLoad;
   EXPECT_NE(transfer_lane(read), transfer_lane(write));
   EXPECT_NE(transfer_lane(read), transfer_lane(other));
+  Transfer removal;
+  removal.kind = TransferKind::kRemove;
+  removal.store = 1;
+  EXPECT_EQ(transfer_lane(removal), transfer_lane(read))
+      << "a store is read and removed from in turn";
 }
 
 }  // namespace
