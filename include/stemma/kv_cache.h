@@ -37,6 +37,7 @@ class KvCache;
 class LayerGate;
 class MetricVisitor;
 class PageSpace;
+class RadixPrefixCache;
 class RequestTable;
 class Tiering;
 
@@ -44,6 +45,20 @@ class Tiering;
 enum class PromotionUse : std::uint8_t {
   kWaiting,    // waits until it has come
   kComputing,  // computes from the front while it arrives from the back
+};
+
+// A text by which published pages are found again.
+struct CachedText {
+  NamespaceId ns;
+  NamespaceDigest digest;  // that `ns` stands for
+  std::vector<TokenId> tokens;
+};
+
+// What an audit of cached pages works with: the pages, and a free one to compute into. Must not
+// outlive its KvCache, and should be gone before anybody else wants a page.
+struct AuditHold {
+  PrefixLock cached;  // at least the pages asked for, in token order
+  OwnedPages scratch;
 };
 
 // One request's pages: a locked prefix that is shared, then a tail of its own. Move-only;
@@ -216,6 +231,20 @@ class KvCache {
   void note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us);
   void visit_tier_metrics(MetricVisitor& visitor) const;
 
+  // Audits of what is cached (engine/shadow_audit).
+
+  // Writes the text of the pages that `sequence` shares. REQUIRES: published_tokens() > 0.
+  void copy_text(const Sequence& sequence, CachedText& out) const;
+  // Holds the pages of `text` and one free page. No use of them: nothing is evicted, and the order
+  // of eviction stays. nullopt if they are not all on the device any more, or no page is free.
+  std::optional<AuditHold> try_hold(const CachedText& text);
+  // The last page of the first `end_tokens` of `text` is wrong: nobody finds it any more in any
+  // tier, nor what goes on from it. Pages that somebody holds stay his until he lets go; sequences
+  // that hold some are to be given up (is_quarantined). What page stores have is removed as soon
+  // as they can be asked. REQUIRES: end_tokens is whole pages, at least one; no step is in flight.
+  void quarantine(const CachedText& text, std::int64_t end_tokens);
+  bool is_quarantined(const Sequence& sequence) const;
+
   // Steps in flight, see PageAllocator: pages freed during a step stay untouched until it retires.
   std::int64_t begin_step();
   void retire_step(std::int64_t step);
@@ -225,6 +254,8 @@ class KvCache {
 
   // Pages that reserve could hand out now: free ones and those that eviction could free.
   std::int64_t available_pages() const;
+  // Of these, those that are free now.
+  std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }
   std::int64_t free_rows() const;
   std::int64_t page_size() const noexcept { return options_.page_size; }
   std::int64_t total_pages() const noexcept { return options_.pages; }
@@ -250,6 +281,7 @@ class KvCache {
   KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock, const Clock& clock);
 
   Status open_tiering(LowerTiers& lower);
+  RadixPrefixCache& tree() const;
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
 

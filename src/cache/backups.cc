@@ -26,6 +26,7 @@ std::int64_t Backups::underway_end(const PrefixLock& held, NamespaceId host_ns,
       const Transfer& job = ticket.job();
       if (found || job.kind != TransferKind::kBackup || job.first_page != end_page) return;
       if (ticket.anchor.namespace_id() != host_ns || key_of(held, end_page) != job.keys[0]) return;
+      if (parts_.device.is_quarantined(ticket.source)) return;  // nothing will come of it
       end_page += job.pages();
       found = true;
     });
@@ -90,9 +91,14 @@ void Backups::landed(TransferTicket ticket) {
   }
 }
 
-// A job before it that failed leaves a hole, behind which nothing is published.
+// A job before it that failed leaves a hole, behind which nothing is published. Nor is what turned
+// out to be wrong meanwhile.
 void Backups::landed_backup(TransferTicket ticket) {
   const Transfer& job = ticket.job();
+  if (parts_.device.is_quarantined(ticket.source)) {
+    parts_.counters.unbacked += job.pages();
+    return;
+  }
   RadixPrefixCache& tree = parts_.host.tree();
   const std::int64_t end_page = job.first_page + job.done_pages();
   const auto text = text_of(parts_.device, ticket.source)
@@ -140,6 +146,10 @@ void Backups::store_in(int store, const PrefixLock& held, std::int64_t first_pag
   }
   if (first_page >= end_page) return;
   fill_text(job, held, text_, tree.page_size(), first_page);
+  if (parts_.removals.allowed_pages(job.keys) < job.pages()) {  // later, when the wrong ones went
+    parts_.counters.unstored += job.pages();
+    return;
+  }
   job.from.resize(job.keys.size());
   held.copy_pages(first_page, job.from);
   ticket->source = tree.share(held);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cache/host_tier.h"
+#include "cache/removals.h"
 #include "cache/tier_counters.h"
 #include "stemma/page_store.h"
 #include "stemma/prefix_cache.h"
@@ -34,6 +35,7 @@ class Backups {
     const Clock& clock;
     const TierOptions& options;
     TierCounters& counters;
+    const Removals& removals;
   };
   explicit Backups(const Parts& parts) : parts_(parts) {}
 

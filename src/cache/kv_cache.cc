@@ -53,9 +53,8 @@ Status KvCache::open_tiering(LowerTiers& lower) {
     return Error{ErrorCode::kInvalidArgument,
                  "lower tiers need the cache \"radix\" (got \"" + options_.cache + "\")"};
   }
-  auto& tree = static_cast<RadixPrefixCache&>(*prefix_);
-  STEMMA_ASSIGN_OR_RETURN(tiering_,
-                          Tiering::open(options_, lower, {.tree = tree, .space = *space_}, clock_));
+  STEMMA_ASSIGN_OR_RETURN(
+      tiering_, Tiering::open(options_, lower, {.tree = tree(), .space = *space_}, clock_));
   return {};
 }
 

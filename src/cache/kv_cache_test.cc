@@ -289,5 +289,52 @@ TEST_F(KvCacheTest, RetentionIsWeighedAndLocksNothing) {
   EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 0);
 }
 
+TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
+  open(4, 6);
+  publish(text(0, 8));
+  publish(text(100, 8));
+  Sequence found = begin(text(0, 9));
+  CachedText hit;
+  kv_->copy_text(found, hit);
+  EXPECT_EQ(hit.tokens, text(0, 8));
+  found.reset();
+  publish(text(100, 9));
+  {
+    const auto hold = kv_->try_hold(hit);
+    ASSERT_TRUE(hold.has_value());
+    EXPECT_EQ(hold->cached.tokens(), 8);
+    EXPECT_EQ(hold->scratch.pages(), 1);
+  }
+  audit();
+  Sequence other = begin(text(200, 9));
+  ASSERT_TRUE(kv_->reserve(other, 9));
+  EXPECT_EQ(kv_->probe(ns_, text(100, 9)), 8);
+  EXPECT_EQ(kv_->probe(ns_, text(0, 9)), 4) << "it was the colder one, and still is";
+  EXPECT_FALSE(kv_->try_hold(hit).has_value()) << "not all of it is there";
+  kv_->copy_text(begin(text(100, 9)), hit);
+  EXPECT_EQ(kv_->free_pages(), 0);
+  EXPECT_FALSE(kv_->try_hold(hit).has_value()) << "no page is free";
+}
+
+TEST_F(KvCacheTest, WhatIsInQuarantineIsFoundByNobodyAndGoesWithItsHolder) {
+  open(4, 16);
+  publish(text(0, 16));
+  Sequence above = begin(text(0, 6));
+  Sequence inside = begin(text(0, 17));
+  CachedText hit;
+  kv_->copy_text(inside, hit);
+  kv_->quarantine(hit, 8);
+  audit();
+  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 4);
+  EXPECT_FALSE(kv_->is_quarantined(above));
+  EXPECT_TRUE(kv_->is_quarantined(inside));
+  EXPECT_EQ(kv_->usage().total_tokens(), 16);
+  inside.reset();
+  audit();
+  EXPECT_EQ(kv_->usage().total_tokens(), 4);
+  publish(text(0, 16));
+  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
+}
+
 }  // namespace
 }  // namespace stemma

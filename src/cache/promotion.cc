@@ -67,6 +67,17 @@ bool Promotion::covers(NamespaceId device_ns, std::span<const TokenId> tokens, T
   return pages > anchor_.tokens() / page_size();
 }
 
+bool Promotion::passes(NamespaceId device_ns, std::span<const TokenId> text) const {
+  return active_ && device_ns == device_ns_ && text.size() <= tokens_.size() &&
+         std::equal(text.begin(), text.end(), tokens_.begin());
+}
+
+void Promotion::append_keys(std::int64_t first_page, std::vector<PageKey>& keys) const {
+  if (pieces_.empty()) return;
+  const std::int64_t from = std::max(first_page, first_key_page_);
+  keys.insert(keys.end(), keys_.begin() + (from - first_key_page_ + 1), keys_.end());
+}
+
 RadixPrefixCache& Promotion::target_tree() {
   return target_ == Tier::kHost ? parts_.host.tree() : parts_.device;
 }
@@ -119,23 +130,30 @@ void Promotion::look_in_stores(std::size_t store, std::int64_t first_page) {
   for (; store < parts_.stores.size() && first_page < text_pages(); ++store) {
     PageStore& from = *parts_.stores[store];
     if (!from.lookup_is_local()) return look_remote(static_cast<int>(store), first_page);
-    const auto wanted =
-        std::span(keys_).subspan(static_cast<std::size_t>(first_page - first_key_page_ + 1));
-    const auto found = from.lookup(wanted, parts_.clock.now_us());
+    const auto found = from.lookup(keys_for_stores(first_page), parts_.clock.now_us());
     const std::int64_t end_page = first_page + (found.ok() ? *found : 0);
     add_pieces(first_page, end_page, from.tier(), static_cast<int>(store));
     first_page = end_page;
   }
 }
 
+// Those of the pages from there on, up to one that is known to be wrong in a store.
+std::span<const PageKey> Promotion::keys_for_stores(std::int64_t first_page) const {
+  const auto keys =
+      std::span(keys_).subspan(static_cast<std::size_t>(first_page - first_key_page_ + 1));
+  return keys.first(static_cast<std::size_t>(parts_.removals.allowed_pages(keys)));
+}
+
 void Promotion::look_remote(int store, std::int64_t first_page) {
+  const auto wanted = keys_for_stores(first_page);
+  if (wanted.empty()) return;
   auto ticket = parts_.transfers.try_open(TransferKind::kLookup, store);
   if (!ticket.has_value()) return;
   Transfer& job = ticket->job();
   job.digest = digest_;
   job.first_page = first_page;
   job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
-  for (std::int64_t page = first_page; page < text_pages(); ++page) job.keys.push_back(key(page));
+  job.keys.assign(wanted.begin(), wanted.end());
   ticket->cookie = cookie_;
   ++underway_;
   parts_.transfers.submit(std::move(*ticket));

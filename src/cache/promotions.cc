@@ -7,7 +7,8 @@
 
 namespace stemma {
 
-Promotions::Promotions(const Promotion::Parts& parts) : clock_(parts.clock) {
+Promotions::Promotions(const Promotion::Parts& parts)
+    : clock_(parts.clock), page_size_(parts.device.page_size()) {
   for (std::int64_t i = 0; i < parts.options.promotions_max; ++i) places_.emplace_back(parts);
 }
 
@@ -76,6 +77,15 @@ void Promotions::give_up(PromotionUse use, PromotionId keep) {
     if (keep.valid() && place.id == keep.value()) continue;
     const bool given_up = use == PromotionUse::kComputing || place.computing == 0;
     if (given_up && place.target == Tier::kDevice) place.promotion.abandon();
+  }
+}
+
+void Promotions::give_up_text(NamespaceId ns, std::span<const TokenId> text,
+                              std::vector<PageKey>& keys) {
+  for (Place& place : places_) {
+    if (!place.promotion.passes(ns, text)) continue;
+    place.promotion.append_keys(std::ssize(text) / page_size_ - 1, keys);
+    place.promotion.abandon();
   }
 }
 

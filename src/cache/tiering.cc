@@ -40,13 +40,15 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
       host_(std::move(host)),
       lanes_(lower.open_lanes(kLimits.total())),
       transfers_(kLimits, *lanes_),
+      removals_({.transfers = transfers_, .stores = stores_, .clock = clock, .options = options_}),
       backups_({.device = device.tree,
                 .host = *host_,
                 .transfers = transfers_,
                 .stores = stores_,
                 .clock = clock,
                 .options = options_,
-                .counters = counters_}),
+                .counters = counters_,
+                .removals = removals_}),
       promotions_({.device = device.tree,
                    .device_space = device.space,
                    .host = *host_,
@@ -55,7 +57,8 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                    .clock = clock,
                    .options = options_,
                    .costs = costs_,
-                   .counters = counters_}),
+                   .counters = counters_,
+                   .removals = removals_}),
       loans_(transfers_) {
   if (options_.demote_ahead_pages < 0) options_.demote_ahead_pages = options.pages / 8;
   passed_over_.reserve(kColdLeavesMax);
@@ -81,12 +84,15 @@ void Tiering::poll() {
     const TransferKind kind = ticket->job().kind;
     if (kind == TransferKind::kBackup || kind == TransferKind::kStore) {
       backups_.landed(std::move(*ticket));
+    } else if (kind == TransferKind::kRemove) {
+      removals_.landed(*ticket);
     } else {
       if (ticket->job().done_pages() > 0) arrived_us_ = ticket->job().ended_us;
       promotions_.landed(std::move(*ticket));
     }
   }
   promotions_.advance();
+  removals_.advance();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
 }
 
@@ -209,6 +215,18 @@ bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   return true;
 }
 
+// What is being brought up goes first, so that nothing of it is published afterwards.
+void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
+  const std::int64_t kept = std::ssize(text) - device_.tree.page_size();
+  std::vector<PageKey> keys;
+  promotions_.give_up_text(ns, text, keys);
+  device_.tree.quarantine(ns, text, kept, keys);
+  const NamespaceId host_ns = host_->namespace_of(ns);
+  if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys);
+  removals_.add(keys);
+  ++counters_.quarantined;
+}
+
 void Tiering::visit_metrics(MetricVisitor& visitor) const {
   const auto of = [](const std::array<std::int64_t, 4>& counter, Tier tier) {
     return counter[static_cast<std::size_t>(tier)];
@@ -233,6 +251,7 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_disk_load_failed_pages_total", of(counters_.failed, Tier::kDisk));
   visitor.counter("stemma_remote_load_failed_pages_total", of(counters_.failed, Tier::kRemote));
   visitor.counter("stemma_quarantined_subtrees_total", counters_.quarantined);
+  visitor.gauge("stemma_wrong_stored_pages", removals_.pages());
   visitor.counter("stemma_overtaken_pages_total", counters_.overtaken);
   visitor.counter("stemma_promotions_total", counters_.promotions);
   visitor.counter("stemma_declined_pages_total", counters_.declined);

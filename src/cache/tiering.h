@@ -27,6 +27,7 @@
 #include "cache/loans.h"
 #include "cache/page_space.h"
 #include "cache/promotions.h"
+#include "cache/removals.h"
 #include "cache/tier_counters.h"
 #include "stemma/kv_cache.h"
 #include "stemma/lower_tiers.h"
@@ -89,6 +90,12 @@ class Tiering {
   void end_loans(std::chrono::microseconds nap);
   LoadCosts& costs() noexcept { return costs_; }
 
+  // The last page of `text`, whole pages, is wrong: nobody finds it any more in any tier, nor what
+  // goes on from it as far as that is known; what brings it, or copies it down, comes to nothing.
+  void quarantine(NamespaceId ns, std::span<const TokenId> text);
+  // Whether stores may still have pages that are in quarantine.
+  bool removing() const noexcept { return removals_.pages() > 0; }
+
   // Device pages that transfers and promotions own (I1).
   std::int64_t device_pages() const { return promotions_.owned_pages(Tier::kDevice); }
   std::uint64_t epoch() const { return host_->tree().epoch(); }
@@ -116,6 +123,7 @@ class Tiering {
   std::optional<std::int64_t> arrived_us_;  // when pages last came up
   std::unique_ptr<TransferLanes> lanes_;
   TransferEngine transfers_;  // its tickets hold pages of both trees: destroyed before them
+  Removals removals_;
   Backups backups_;
   Promotions promotions_;  // as transfers_
   Loans loans_;
