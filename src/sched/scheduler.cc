@@ -300,6 +300,22 @@ void Scheduler::let_promotion_go(Request& request) {
 
 void Scheduler::preempt(Request& request) {
   publish(request);
+  requeue(request);
+}
+
+void Scheduler::requeue_quarantined() {
+  for (std::size_t i = 0; i < in_flight_.size();) {
+    Request& request = *in_flight_[i];
+    if (kv_.is_quarantined(request.sequence)) {
+      requeue(request);
+    } else {
+      ++i;
+    }
+  }
+}
+
+// From in flight to waiting, without anything of its own.
+void Scheduler::requeue(Request& request) {
   request.sequence.reset();  // no end that the eviction policy should learn from
   let_promotion_go(request);
   request.looked_below = false;

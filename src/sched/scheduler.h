@@ -84,6 +84,10 @@ class Scheduler {
   // The caller then appends a token to each of outputs(). REQUIRES: settle_loans.
   void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
 
+  // Requests in flight that hold pages in quarantine wait again and compute anew, from what is left
+  // of their prefix on; nothing they computed is published. Their tokens stay. Between steps.
+  void requeue_quarantined() STEMMA_REQUIRES_ROLE(engine_thread);
+
   // The end of a request: its pages are published as far as they are computed, or (cancel, fail)
   // given back. Afterwards the Request may be read until the next try_submit.
   void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -110,6 +114,7 @@ class Scheduler {
   std::int64_t chunk_limit(const Request& request);
   Request& victim() const;
   void preempt(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void requeue(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void prefetch_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
   void let_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Commits what may be shared of what is computed.
