@@ -146,7 +146,7 @@ void Backups::store_in(int store, const PrefixLock& held, std::int64_t first_pag
   }
   if (first_page >= end_page) return;
   fill_text(job, held, text_, tree.page_size(), first_page);
-  if (parts_.removals.allowed_pages(job.keys) < job.pages()) {  // later, when the wrong ones went
+  if (parts_.removals.usable_pages(job.parent, job.keys) < job.pages()) {  // not yet
     parts_.counters.unstored += job.pages();
     return;
   }

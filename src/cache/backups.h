@@ -35,7 +35,7 @@ class Backups {
     const Clock& clock;
     const TierOptions& options;
     TierCounters& counters;
-    const Removals& removals;
+    Removals& removals;
   };
   explicit Backups(const Parts& parts) : parts_(parts) {}
 

@@ -72,12 +72,6 @@ bool Promotion::passes(NamespaceId device_ns, std::span<const TokenId> text) con
          std::equal(text.begin(), text.end(), tokens_.begin());
 }
 
-void Promotion::append_keys(std::int64_t first_page, std::vector<PageKey>& keys) const {
-  if (pieces_.empty()) return;
-  const std::int64_t from = std::max(first_page, first_key_page_);
-  keys.insert(keys.end(), keys_.begin() + (from - first_key_page_ + 1), keys_.end());
-}
-
 RadixPrefixCache& Promotion::target_tree() {
   return target_ == Tier::kHost ? parts_.host.tree() : parts_.device;
 }
@@ -137,11 +131,12 @@ void Promotion::look_in_stores(std::size_t store, std::int64_t first_page) {
   }
 }
 
-// Those of the pages from there on, up to one that is known to be wrong in a store.
-std::span<const PageKey> Promotion::keys_for_stores(std::int64_t first_page) const {
+// Those of the pages from there on that stores may be asked for.
+std::span<const PageKey> Promotion::keys_for_stores(std::int64_t first_page) {
   const auto keys =
       std::span(keys_).subspan(static_cast<std::size_t>(first_page - first_key_page_ + 1));
-  return keys.first(static_cast<std::size_t>(parts_.removals.allowed_pages(keys)));
+  const std::int64_t usable = parts_.removals.usable_pages(key(first_page - 1), keys);
+  return keys.first(static_cast<std::size_t>(usable));
 }
 
 void Promotion::look_remote(int store, std::int64_t first_page) {

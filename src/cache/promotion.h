@@ -47,7 +47,7 @@ class Promotion {
     const TierOptions& options;
     LoadCosts& costs;
     TierCounters& counters;
-    const Removals& removals;
+    Removals& removals;
   };
   explicit Promotion(const Parts& parts) : parts_(parts) {}
 
@@ -65,8 +65,6 @@ class Promotion {
   bool bringing() const noexcept;
   // Whether its text begins with `text`, whole pages.
   bool passes(NamespaceId device_ns, std::span<const TokenId> text) const;
-  // Appends the keys of the pages of its text from `first_page` on, as far as it asked for them.
-  void append_keys(std::int64_t first_page, std::vector<PageKey>& keys) const;
   // When whoever waits should wait no more; on the clock.
   std::int64_t wait_until_us() const noexcept { return wait_until_us_; }
   // Pages of the target that are its own by now: landed or on their way, not published.
@@ -111,7 +109,7 @@ class Promotion {
   void find_keys(std::int64_t first_page);
   void look_below(std::int64_t first_page);
   void look_in_stores(std::size_t store, std::int64_t first_page);
-  std::span<const PageKey> keys_for_stores(std::int64_t first_page) const;
+  std::span<const PageKey> keys_for_stores(std::int64_t first_page);
   void look_remote(int store, std::int64_t first_page);
   void add_pieces(std::int64_t first_page, std::int64_t end_page, Tier tier, int store);
   std::int64_t decide();

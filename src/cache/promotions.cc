@@ -7,8 +7,7 @@
 
 namespace stemma {
 
-Promotions::Promotions(const Promotion::Parts& parts)
-    : clock_(parts.clock), page_size_(parts.device.page_size()) {
+Promotions::Promotions(const Promotion::Parts& parts) : clock_(parts.clock) {
   for (std::int64_t i = 0; i < parts.options.promotions_max; ++i) places_.emplace_back(parts);
 }
 
@@ -80,12 +79,9 @@ void Promotions::give_up(PromotionUse use, PromotionId keep) {
   }
 }
 
-void Promotions::give_up_text(NamespaceId ns, std::span<const TokenId> text,
-                              std::vector<PageKey>& keys) {
+void Promotions::give_up_text(NamespaceId ns, std::span<const TokenId> text) {
   for (Place& place : places_) {
-    if (!place.promotion.passes(ns, text)) continue;
-    place.promotion.append_keys(std::ssize(text) / page_size_ - 1, keys);
-    place.promotion.abandon();
+    if (place.promotion.passes(ns, text)) place.promotion.abandon();
   }
 }
 

@@ -48,9 +48,8 @@ class Promotions {
   // Gives up what takes pages of the device, where users only wait, or all; but not `keep`.
   void give_up(PromotionUse use, PromotionId keep);
 
-  // Gives up every text that begins with `text`, whole pages, whatever its target. Appends the keys
-  // of its pages from the last one of `text` on, as far as they are known.
-  void give_up_text(NamespaceId ns, std::span<const TokenId> text, std::vector<PageKey>& keys);
+  // Gives up every text that begins with `text`, whole pages, whatever its target.
+  void give_up_text(NamespaceId ns, std::span<const TokenId> text);
 
   void landed(TransferTicket ticket);
   void advance();
@@ -71,7 +70,6 @@ class Promotions {
   const Place& place(PromotionId id) const { return const_cast<Promotions*>(this)->place(id); }
 
   const Clock& clock_;
-  std::int64_t page_size_;
   std::deque<Place> places_;
   std::int64_t next_id_ = 0;
 };

@@ -28,29 +28,42 @@ void Removals::add(std::span<const PageKey> keys) {
   const auto last = std::unique(wrong_.rbegin(), wrong_.rend(),
                                 [](const auto& a, const auto& b) { return a.key == b.key; });
   wrong_.erase(wrong_.begin(), last.base());
-  if (pages() <= kPagesMax) return;
-  STEMMA_LOG(kError, "cache.removals.too_many", kv("pages", pages()), kv("pages_max", kPagesMax));
-  overflowed_ = true;
-  wrong_.clear();
+  if (std::ssize(wrong_) > kPagesMax) {
+    STEMMA_LOG(kError, "cache.removals.too_many", kv("pages_max", kPagesMax));
+    overflowed_ = true;
+    wrong_.clear();
+  }
+  recount();
 }
 
-std::int64_t Removals::allowed_pages(std::span<const PageKey> keys) const {
+std::int64_t Removals::usable_pages(const PageKey& parent, std::span<const PageKey> keys) {
   if (overflowed_) return 0;
   if (wrong_.empty()) return std::ssize(keys);
-  const auto first = std::find_if(keys.begin(), keys.end(),
-                                  [this](const PageKey& key) { return find(key) != wrong_.end(); });
-  return first - keys.begin();
+  bool behind_wrong = find_or_null(parent) != nullptr;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const WrongPage* const found = find_or_null(keys[i]);
+    const bool unknown = found == nullptr && behind_wrong;
+    if (unknown) add(keys.subspan(i));
+    if (unknown || (found != nullptr && found->stores != 0)) return static_cast<std::int64_t>(i);
+    behind_wrong = found != nullptr;
+  }
+  return std::ssize(keys);
 }
 
-std::vector<Removals::WrongPage>::const_iterator Removals::find(const PageKey& key) const {
+const Removals::WrongPage* Removals::find_or_null(const PageKey& key) const {
   const auto place =
       std::lower_bound(wrong_.begin(), wrong_.end(), key,
                        [](const WrongPage& page, const PageKey& k) { return page.key < k; });
-  return place != wrong_.end() && place->key == key ? place : wrong_.end();
+  return place != wrong_.end() && place->key == key ? &*place : nullptr;
+}
+
+void Removals::recount() {
+  pages_left_ = std::count_if(wrong_.begin(), wrong_.end(),
+                              [](const WrongPage& page) { return page.stores != 0; });
 }
 
 void Removals::advance() {
-  if (wrong_.empty()) return;
+  if (pages_left_ == 0) return;
   for (std::size_t i = 0; i < stores_.size(); ++i) {
     const auto store = static_cast<int>(i);
     if (stores_[i].asked || parts_.clock.now_us() < stores_[i].ask_again_us) continue;
@@ -63,7 +76,10 @@ bool Removals::being_stored(int store) const {
   parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
     const Transfer& job = ticket.job();
     if (found || job.kind != TransferKind::kStore || job.store != store) return;
-    found = allowed_pages(job.keys) < job.pages();
+    found = std::any_of(job.keys.begin(), job.keys.end(), [this](const PageKey& key) {
+      const WrongPage* const page = find_or_null(key);
+      return page != nullptr && page->stores != 0;
+    });
   });
   return found;
 }
@@ -88,15 +104,19 @@ void Removals::landed(const TransferTicket& ticket) {
   Store& store = stores_[static_cast<std::size_t>(job.store)];
   store.asked = false;
   for (std::size_t i = 0; i < job.verdicts.size(); ++i) {
-    const auto found = find(job.keys[i]);
-    if (found == wrong_.end()) continue;
     if (job.verdicts[i] == PageVerdict::kDone) {
-      wrong_[static_cast<std::size_t>(found - wrong_.begin())].stores &= ~bit_of(job.store);
+      gone(job.keys[i], job.store);
     } else {
       store.ask_again_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
     }
   }
-  std::erase_if(wrong_, [](const WrongPage& page) { return page.stores == 0; });
+  recount();
+}
+
+void Removals::gone(const PageKey& key, int store) {
+  const WrongPage* const page = find_or_null(key);
+  if (page != nullptr)
+    wrong_[static_cast<std::size_t>(page - wrong_.data())].stores &= ~bit_of(store);
 }
 
 }  // namespace stemma

@@ -1,14 +1,17 @@
 // Removals: pages that were found to be wrong and may be in page stores too. Until a store is rid
 // of them, nobody looks for them in any store, and nothing is stored under their keys.
 //
+// What a store has behind a wrong page was computed from it, and nobody knows all of it. So the
+// removed ones are remembered: what somebody asks for behind them is removed before it is used.
+//
 // A removal begins when no copy to the store is under way that has one of the pages: what lands
 // later would stay. A store that fails is asked again after a while, for as long as the cache
 // lives.
 //
 // Thread:     engine thread only.                 Invariants: I8, I9, I10 (docs/INVARIANTS.md).
-// Memory:     48 bytes a page in question, kPagesMax at most; beyond that stores are not used any
-//             more.
-// Cost:       nothing while no page is in question; else O(log pages) a key asked for.
+// Memory:     40 bytes a page removed or to be removed, kPagesMax at most; beyond that stores are
+//             not used any more.
+// Cost:       nothing where nothing was wrong; else O(log pages) a key asked for.
 // Not here:   which pages are wrong (tiering), reading and removing (tier/page_work).
 #pragma once
 
@@ -38,8 +41,10 @@ class Removals {
   // These pages are wrong wherever they are. Nothing where there are no stores.
   void add(std::span<const PageKey> keys);
 
-  // How many of `keys`, from the first on, may be asked of stores and stored there.
-  std::int64_t allowed_pages(std::span<const PageKey> keys) const;
+  // How many pages with these keys, from the first on, may be asked of stores and stored there now.
+  // `parent` is the key of the page before them. What may not, because it lies behind a wrong page,
+  // is removed from now on.
+  std::int64_t usable_pages(const PageKey& parent, std::span<const PageKey> keys);
 
   // Begins what can begin. Once a poll.
   void advance();
@@ -47,14 +52,14 @@ class Removals {
   void landed(const TransferTicket& ticket);
 
   // Pages that are not known to be gone from every store.
-  std::int64_t pages() const noexcept { return std::ssize(wrong_); }
+  std::int64_t pages() const noexcept { return pages_left_; }
 
  private:
   static constexpr std::int64_t kPagesMax = 1 << 16;
 
   struct WrongPage {
     PageKey key;
-    std::uint64_t stores = 0;  // a bit for each store that may have it
+    std::uint64_t stores = 0;  // a bit for each store that may have it as it was
   };
   // What is under way with one store.
   struct Store {
@@ -62,12 +67,15 @@ class Removals {
     std::int64_t ask_again_us = 0;
   };
 
-  std::vector<WrongPage>::const_iterator find(const PageKey& key) const;
+  const WrongPage* find_or_null(const PageKey& key) const;
+  void recount();
+  void gone(const PageKey& key, int store);
   void ask(int store);
   bool being_stored(int store) const;
 
   Parts parts_;
-  std::vector<WrongPage> wrong_;  // by key
+  std::vector<WrongPage> wrong_;  // by key; those that are gone everywhere too
+  std::int64_t pages_left_ = 0;
   std::vector<Store> stores_;
   bool overflowed_ = false;
 };

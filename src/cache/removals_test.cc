@@ -69,23 +69,23 @@ class RemovalsTest : public ::testing::Test {
 };
 
 TEST_F(RemovalsTest, WhereNothingIsWrongAllMayBeAsked) {
-  EXPECT_EQ(removals.allowed_pages(keys_of({1, 2, 3})), 3);
+  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1, 2, 3})), 3);
   removals.advance();
   EXPECT_TRUE(lanes.posted.empty());
 }
 
 TEST_F(RemovalsTest, UntilEveryStoreIsRidOfItNobodyAsks) {
   removals.add(keys_of({3}));
-  EXPECT_EQ(removals.allowed_pages(keys_of({1, 2, 3, 4})), 2);
-  EXPECT_EQ(removals.allowed_pages(keys_of({1, 2, 4})), 3);
+  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1, 2, 3, 4})), 2);
+  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1, 2, 4})), 3);
   removals.advance();
   ASSERT_EQ(lanes.posted.size(), 2u) << "one a store";
   lanes.end_next(PageVerdict::kDone);
   land_all();
-  EXPECT_EQ(removals.allowed_pages(keys_of({3})), 0);
+  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({3})), 0);
   lanes.end_next(PageVerdict::kDone);
   land_all();
-  EXPECT_EQ(removals.allowed_pages(keys_of({3})), 1);
+  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({3})), 1);
   EXPECT_EQ(removals.pages(), 0);
   EXPECT_TRUE(lanes.posted.empty());
 }
@@ -154,9 +154,33 @@ TEST_F(RemovalsTest, BeyondALimitStoresAreNotUsedAnyMore) {
     many[i].bytes[3] = static_cast<std::uint8_t>(i);
   }
   removals.add(many);
-  EXPECT_EQ(removals.allowed_pages(keys_of({1})), 0);
+  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1})), 0);
   removals.advance();
   EXPECT_TRUE(lanes.posted.empty());
+}
+
+// Behind a wrong page a store may have what was computed from it.
+TEST_F(RemovalsTest, WhatLiesBehindAWrongPageIsRemovedBeforeItIsUsed) {
+  const auto text = keys_of({1, 2, 3, 4});
+  removals.add(keys_of({2}));
+  const auto end_all = [&] {
+    removals.advance();
+    while (!lanes.posted.empty()) {
+      lanes.end_next(PageVerdict::kDone);
+      land_all();
+    }
+  };
+  end_all();
+  EXPECT_EQ(removals.usable_pages(PageKey(), text), 2) << "the page itself is gone: it is new";
+  EXPECT_EQ(removals.pages(), 2) << "the others go";
+  EXPECT_EQ(removals.usable_pages(PageKey(), text), 2);
+  end_all();
+  EXPECT_EQ(removals.usable_pages(PageKey(), text), 4);
+  EXPECT_EQ(removals.usable_pages(key_of(2), keys_of({5})), 0) << "another text behind it";
+  EXPECT_EQ(removals.usable_pages(key_of(4), keys_of({6})), 0) << "further behind";
+  EXPECT_EQ(removals.usable_pages(key_of(1), keys_of({7})), 1) << "before it";
+  end_all();
+  EXPECT_EQ(removals.usable_pages(key_of(2), keys_of({5})), 1);
 }
 
 TEST(Removals, WithoutStoresThereIsNothingToRemove) {

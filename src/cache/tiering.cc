@@ -219,7 +219,7 @@ bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
 void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
   const std::int64_t kept = std::ssize(text) - device_.tree.page_size();
   std::vector<PageKey> keys;
-  promotions_.give_up_text(ns, text, keys);
+  promotions_.give_up_text(ns, text);
   device_.tree.quarantine(ns, text, kept, keys);
   const NamespaceId host_ns = host_->namespace_of(ns);
   if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys);
