@@ -41,6 +41,7 @@ class Inbox;
 class Request;
 class Sampler;
 class Scheduler;
+class ShadowAudit;
 
 // What a user asks for.
 struct RequestSpec {
@@ -106,6 +107,11 @@ struct EngineTotals {
   std::int64_t failed_requests = 0;
   std::int64_t preemptions = 0;
   std::int64_t evicted_pages = 0;
+  // EngineOptions::shadow_audit_percent: hits computed again, those that differed, and those that
+  // were drawn and not computed.
+  std::int64_t shadow_audits = 0;
+  std::int64_t shadow_audit_mismatches = 0;
+  std::int64_t shadow_audits_skipped = 0;
 };
 
 // What an engine is built around; all of it must outlive the engine.
@@ -180,8 +186,14 @@ class Engine {
     std::int64_t first_token_us = -1;
   };
 
-  Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv,
-         std::unique_ptr<EngineGhosts> ghosts_or_null);
+  // What an engine is made with beside its options.
+  struct Own {
+    std::unique_ptr<KvCache> kv;
+    std::unique_ptr<EngineGhosts> ghosts_or_null;
+    std::unique_ptr<ShadowAudit> audit_or_null;
+  };
+
+  Engine(const EngineOptions& options, const EngineParts& parts, Own own);
 
   Status check(const RequestSpec& spec) const;
   Status check_extent(const RequestSpec& spec) const;
@@ -191,6 +203,7 @@ class Engine {
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
   void run_batch(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
+  bool audit_cached(bool computed) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_tokens(const LogitsView& logits) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_token(Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -208,6 +221,7 @@ class Engine {
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<EngineGhosts> ghosts_or_null_;
+  std::unique_ptr<ShadowAudit> audit_or_null_;
   std::vector<Extra> extras_;
   std::vector<EngineEvent> events_;
   std::atomic<std::int64_t> next_id_ = 0;

@@ -147,6 +147,12 @@ struct EngineOptions {
   // watches nothing.
   std::int64_t ghost_pages_per_sample = 20;
 
+  // Of a hundred requests that find pages in the cache, so many have the last of them computed
+  // again in the background, on average. Pages that differ are quarantined and reported. Each costs
+  // the prefill of a page, while there is nothing else to compute or once in many steps; 0 trusts
+  // what is cached. From 0 to 100.
+  double shadow_audit_percent = 0;
+
   // From which a request that samples and brings no seed of its own gets one. The same engine, fed
   // the same requests in the same order, gives the same tokens.
   std::uint64_t sampling_seed = 0;

@@ -100,6 +100,11 @@ Status validate(const EngineOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_least("waiting_max", scheduler.waiting_max, 1));
   STEMMA_RETURN_IF_ERROR(at_least("watermark_pages", scheduler.watermark_pages, -1));
   STEMMA_RETURN_IF_ERROR(at_least("ghost_pages_per_sample", options.ghost_pages_per_sample, 0));
+  if (!(options.shadow_audit_percent >= 0 && options.shadow_audit_percent <= 100)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("shadow_audit_percent must be from 0 to 100 (got {})",
+                             options.shadow_audit_percent)};
+  }
   return at_least("inbox_max", options.inbox_max, 1);
 }
 

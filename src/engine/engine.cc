@@ -13,6 +13,7 @@
 #include "base/prng.h"
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
+#include "engine/shadow_audit.h"
 #include "model/sampler.h"
 #include "sched/scheduler.h"
 
@@ -66,18 +67,20 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
   }
   STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.kv, &parts.clock, parts.lower_tiers));
   STEMMA_ASSIGN_OR_RETURN(auto ghosts, EngineGhosts::open(options, shape.page_bytes()));
-  return std::unique_ptr<Engine>(new Engine(options, parts, std::move(kv), std::move(ghosts)));
+  STEMMA_ASSIGN_OR_RETURN(auto audit, ShadowAudit::open(options, parts, *kv));
+  Own own = {std::move(kv), std::move(ghosts), std::move(audit)};
+  return std::unique_ptr<Engine>(new Engine(options, parts, std::move(own)));
 }
 
-Engine::Engine(const EngineOptions& options, const EngineParts& parts, std::unique_ptr<KvCache> kv,
-               std::unique_ptr<EngineGhosts> ghosts_or_null)
+Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
     : options_(options),
       parts_(parts),
-      kv_(std::move(kv)),
+      kv_(std::move(own.kv)),
       scheduler_(std::make_unique<Scheduler>(*kv_, options.scheduler)),
       inbox_(std::make_unique<Inbox>(options.inbox_max)),
       sampler_(std::make_unique<Sampler>(parts.vocab_tokens)),
-      ghosts_or_null_(std::move(ghosts_or_null)),
+      ghosts_or_null_(std::move(own.ghosts_or_null)),
+      audit_or_null_(std::move(own.audit_or_null)),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   assume_role(engine_thread);
   if (parts.lower_tiers != nullptr) scheduler_->guess_pace();
@@ -172,9 +175,10 @@ StepReport Engine::step() {
   kv_->poll_transfers();
   drain_inbox();
   StepReport report;
-  if (scheduler_->plan_step()) {
-    run_batch(report);
-  } else if (!scheduler_->idle() && kv_->transfers_underway()) {
+  const bool planned = scheduler_->plan_step();
+  if (planned) run_batch(report);
+  const bool audited = audit_cached(planned);
+  if (!planned && !audited && !scheduler_->idle() && kv_->transfers_underway()) {
     kv_->wait_transfers(kTransferNap);
   }
   if (const auto held_back = scheduler_->held_back()) {
@@ -182,6 +186,15 @@ StepReport Engine::step() {
   }
   report.events = events_;
   return report;
+}
+
+// Computes a page of the cache again if that is due; false if there was nothing to do.
+bool Engine::audit_cached(bool computed) {
+  if (audit_or_null_ == nullptr) return false;
+  const bool pages_short = scheduler_->held_back() == Admission::kNoPages;
+  const auto outcome = audit_or_null_->end_step({computed, pages_short});
+  if (outcome == ShadowAudit::Outcome::kQuarantined) scheduler_->requeue_quarantined();
+  return outcome != ShadowAudit::Outcome::kNothing;
 }
 
 // At most inbox_max messages a step, so that a flood of them cannot stop the requests that run.
@@ -231,6 +244,7 @@ void Engine::note_started() {
     Extra& extra = extra_of(*request);
     if (extra.started_us < 0) {
       extra.started_us = parts_.clock.now_us();
+      if (audit_or_null_ != nullptr) audit_or_null_->note_admitted(*request);
       if (ghosts_or_null_ != nullptr) {
         const auto prompt_tokens = static_cast<std::size_t>(request->prompt_tokens);
         ghosts_or_null_->look_up(extra.ghost_space,
@@ -404,6 +418,7 @@ void Engine::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_preemptions_total", now.preemptions);
   visitor.counter("stemma_evicted_pages_total", now.evicted_pages);
   if (ghosts_or_null_ != nullptr) ghosts_or_null_->visit_metrics(visitor);
+  if (audit_or_null_ != nullptr) audit_or_null_->visit_metrics(visitor);
   kv_->visit_tier_metrics(visitor);
 }
 
@@ -416,7 +431,8 @@ void Engine::settle(std::chrono::microseconds time) {
 }
 
 bool Engine::idle() const {
-  return scheduler_->idle() && inbox_->empty();
+  const bool audits = audit_or_null_ != nullptr && audit_or_null_->waits();
+  return scheduler_->idle() && inbox_->empty() && !audits;
 }
 
 EngineTotals Engine::totals() const {
@@ -424,6 +440,11 @@ EngineTotals Engine::totals() const {
   totals.computed_prompt_tokens = scheduler_->totals().computed_prompt_tokens;
   totals.preemptions = scheduler_->totals().preemptions;
   totals.evicted_pages = kv_->evicted_pages();
+  if (audit_or_null_ != nullptr) {
+    totals.shadow_audits = audit_or_null_->audits();
+    totals.shadow_audit_mismatches = audit_or_null_->mismatches();
+    totals.shadow_audits_skipped = audit_or_null_->skipped();
+  }
   return totals;
 }
 

@@ -1,0 +1,194 @@
+#include "engine/shadow_audit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "stemma/log.h"
+
+namespace stemma {
+namespace {
+
+// Apart from the seeds of requests that sample.
+constexpr std::uint64_t kSeedSalt = 0x5AD0A0D17;
+
+std::string hex_of(const NamespaceDigest& digest) {
+  std::string text;
+  for (const std::uint8_t byte : digest.bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> first_different_layer(const KvPool& pool, PageId a, PageId b) {
+  for (std::int64_t layer = 0; layer < pool.shape().layers; ++layer) {
+    for (const auto& piece : pool.layer_pieces(layer)) {
+      const auto bytes = static_cast<std::size_t>(piece.bytes);
+      if (std::memcmp(piece.of(a), piece.of(b), bytes) != 0) return layer;
+    }
+  }
+  return std::nullopt;
+}
+
+Result<std::unique_ptr<ShadowAudit>> ShadowAudit::open(const EngineOptions& options,
+                                                       const EngineParts& parts, KvCache& kv) {
+  if (options.shadow_audit_percent == 0) return std::unique_ptr<ShadowAudit>();
+  if (parts.pools.full.device() != DeviceKind::kCpu) {
+    return Error{ErrorCode::kUnsupported,
+                 "shadow_audit_percent: pages are compared in host memory only"};
+  }
+  return std::make_unique<ShadowAudit>(Key(), options, parts, kv);
+}
+
+ShadowAudit::ShadowAudit(Key, const EngineOptions& options, const EngineParts& parts, KvCache& kv)
+    : parts_(parts),
+      kv_(kv),
+      percent_(options.shadow_audit_percent),
+      rows_max_(std::min(options.scheduler.step_tokens_max, options.kv.page_size)),
+      prng_(mix64(options.sampling_seed ^ kSeedSalt)),
+      page_table_({.requests_max = 1,
+                   .pages_max = ceil_div(options.kv.context_tokens_max, options.kv.page_size),
+                   .page_size = options.kv.page_size}) {
+  const std::int64_t context = options.kv.context_tokens_max;
+  for (Hit& hit : hits_) hit.text.tokens.reserve(static_cast<std::size_t>(context));
+  pages_.reserve(static_cast<std::size_t>(ceil_div(context, options.kv.page_size)));
+  positions_.reserve(static_cast<std::size_t>(rows_max_));
+  slots_.reserve(static_cast<std::size_t>(rows_max_));
+}
+
+// Drawn for each hit, whatever becomes of it: which hits are drawn depends on nothing else.
+void ShadowAudit::note_admitted(const Request& request) {
+  if (request.sequence.published_tokens() == 0) return;
+  const bool drawn = prng_.unit() * 100 < percent_;
+  if (!drawn) return;
+  if (waiting_count_ == kWaitingMax) {
+    ++skipped_;
+    return;
+  }
+  Hit& hit = hits_[static_cast<std::size_t>((oldest_ + waiting_count_++) % kWaitingMax)];
+  hit.request = request.id;
+  kv_.copy_text(request.sequence, hit.text);
+}
+
+void ShadowAudit::drop_oldest() {
+  oldest_ = (oldest_ + 1) % kWaitingMax;
+  --waiting_count_;
+}
+
+// Where pages are short nothing is computed that is not asked for. Where none is free but requests
+// run, one will be: the hit waits for it. Where nothing runs nothing changes.
+ShadowAudit::Outcome ShadowAudit::end_step(const Step& step) {
+  steps_since_ += step.computed ? 1 : 0;
+  if (step.pages_short) {
+    skipped_ += waiting_count_;
+    waiting_count_ = 0;
+  }
+  if (!waits() || (step.computed && steps_since_ < kStepsApart)) return Outcome::kNothing;
+  if (step.computed && kv_.free_pages() == 0) return Outcome::kNothing;
+  steps_since_ = 0;
+  const Outcome outcome = audit(oldest());
+  drop_oldest();
+  return outcome;
+}
+
+// The hold ends before anything else wants pages, or drops them.
+ShadowAudit::Outcome ShadowAudit::audit(const Hit& hit) {
+  std::optional<AuditHold> hold = kv_.try_hold(hit.text);
+  if (!hold.has_value()) {
+    ++skipped_;
+    return Outcome::kAudited;
+  }
+  pages_.resize(static_cast<std::size_t>(hold->cached.tokens() / kv_.page_size()));
+  hold->cached.copy_pages(0, pages_);
+  const std::int64_t last = std::ssize(hit.text.tokens) / kv_.page_size() - 1;
+  const Verdict verdict = compute(hit, *hold, last);
+  if (!verdict.computed) {
+    ++skipped_;
+    return Outcome::kAudited;
+  }
+  ++audits_;
+  if (!verdict.layer.has_value()) return Outcome::kAudited;
+  ++mismatches_;
+  const std::int64_t wrong = first_wrong_page(hit, *hold);
+  report(hit, wrong, *verdict.layer);
+  hold.reset();
+  kv_.quarantine(hit.text, (wrong + 1) * kv_.page_size());
+  return Outcome::kQuarantined;
+}
+
+// The last page may be different because one before it is wrong. Page after page from the front,
+// the first that differs is it; and one that cannot be computed is not to be trusted.
+std::int64_t ShadowAudit::first_wrong_page(const Hit& hit, const AuditHold& hold) {
+  const std::int64_t last = std::ssize(hit.text.tokens) / kv_.page_size() - 1;
+  for (std::int64_t page = 0; page < last; ++page) {
+    const Verdict verdict = compute(hit, hold, page);
+    if (!verdict.computed || verdict.layer.has_value()) return page;
+  }
+  return last;
+}
+
+// Computes a page into the scratch page, behind the cached pages before it.
+ShadowAudit::Verdict ShadowAudit::compute(const Hit& hit, const AuditHold& hold,
+                                          std::int64_t page) {
+  PageId scratch;
+  hold.scratch.copy_to({&scratch, 1});
+  const PageId cached = std::exchange(pages_[static_cast<std::size_t>(page)], scratch);
+  const std::int64_t end = (page + 1) * kv_.page_size();
+  bool computed = true;
+  for (std::int64_t first = page * kv_.page_size(); computed && first < end; first += rows_max_) {
+    computed = compute_rows(hit, first, std::min(first + rows_max_, end));
+  }
+  pages_[static_cast<std::size_t>(page)] = cached;
+  if (!computed) return {};
+  return {.computed = true, .layer = first_different_layer(parts_.pools.full, cached, scratch)};
+}
+
+bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t end) {
+  const auto rows = static_cast<std::size_t>(end - first);
+  positions_.resize(rows);
+  slots_.resize(rows);
+  for (std::size_t i = 0; i < rows; ++i) {
+    positions_[i] = static_cast<std::int32_t>(first) + static_cast<std::int32_t>(i);
+  }
+  write_slots(pages_, kv_.page_size(), first, slots_);
+  page_table_.clear();
+  page_table_.add(pages_, end);
+  const std::array<std::int32_t, 2> indptr = {0, static_cast<std::int32_t>(rows)};
+  const KvBatch batch = {
+      .tokens = std::span(hit.text.tokens).subspan(static_cast<std::size_t>(first), rows),
+      .positions = positions_,
+      .write_slots = slots_,
+      .row_indptr = indptr,
+      .requests = {&hit.request, 1},
+      .page_table = page_table_.view(),
+      .logit_rows = {}};
+  const std::int64_t step = kv_.begin_step();
+  const auto logits = parts_.runner.forward(batch, parts_.pools);
+  kv_.retire_step(step);
+  if (logits.ok()) return true;
+  STEMMA_LOG(kWarning, "engine.shadow_audit_failed", kv("request", hit.request.value()),
+             kv("error", to_string(logits.error())));
+  return false;
+}
+
+void ShadowAudit::report(const Hit& hit, std::int64_t page, std::int64_t layer) const {
+  STEMMA_LOG(kError, "engine.shadow_audit_mismatch", kv("request", hit.request.value()),
+             kv("first_token", page * kv_.page_size()), kv("page_size", kv_.page_size()),
+             kv("hit_tokens", std::ssize(hit.text.tokens)), kv("layer", layer),
+             kv("namespace", hex_of(hit.text.digest)),
+             kv("consequence",
+                "quarantined with all that goes on from it; wrong KV may have been "
+                "served"));
+}
+
+void ShadowAudit::visit_metrics(MetricVisitor& visitor) const {
+  visitor.counter("stemma_shadow_audits_total", audits_);
+  visitor.counter("stemma_shadow_audit_mismatches_total", mismatches_);
+  visitor.counter("stemma_shadow_audit_skipped_total", skipped_);
+}
+
+}  // namespace stemma

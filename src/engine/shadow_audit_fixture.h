@@ -1,0 +1,299 @@
+// ShadowAuditFixture: an engine around a model whose keys and values are a hash of all bytes before
+// them, with tiers below it where a test asks for some, and the verbs of the tests.
+//
+// Thread:     tests.
+// Memory:     a small pool.
+// Cost:       O(context) a row.
+// Not here:   anything that ships.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/prng.h"
+#include "base/thread_pool.h"
+#include "pool/kv_pool_factory.h"
+#include "stemma/engine.h"
+#include "stemma/log.h"
+#include "tier/memory_page_store.h"
+#include "tier/tier_stack.h"
+
+namespace stemma {
+
+// Every row depends on every byte of the rows before it, as the pool has them.
+class HashModel final : public Runner {
+ public:
+  static constexpr std::int64_t kVocab = 64;
+  static constexpr std::int64_t kLayers = 2;
+  static constexpr std::int64_t kHeadDim = 4;
+
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
+    if (fails_without_outputs && batch.outputs() == 0) {
+      return Error{ErrorCode::kInternal, "out of order"};
+    }
+    logits_.assign(static_cast<std::size_t>(batch.outputs() * kVocab), 0.0f);
+    std::size_t output = 0;
+    for (std::size_t r = 0; r < batch.requests.size(); ++r) {
+      const auto pages = batch.page_table.pages_of(static_cast<std::int64_t>(r));
+      pages_of[batch.requests[r]].assign(pages.begin(), pages.end());
+      for (std::int32_t row = batch.row_indptr[r]; row < batch.row_indptr[r + 1]; ++row) {
+        const auto i = static_cast<std::size_t>(row);
+        const std::uint64_t hash = extend(
+            hash_of(pages_of[batch.requests[r]], batch.positions[i], pools.full), batch.tokens[i]);
+        const bool wrong = batch.positions[i] == miscomputed_position;
+        write(pools.full, batch.write_slots[i], wrong ? hash + 1 : hash);
+        if (output == batch.logit_rows.size() || batch.logit_rows[output] != row) continue;
+        logits_[output++ * kVocab + hash % kVocab] = 1.0f;
+      }
+    }
+    computed_rows += batch.rows();
+    return LogitsView{logits_.data(), batch.outputs(), kVocab};
+  }
+
+  bool fails_without_outputs = false;
+  std::int64_t miscomputed_position = -1;  // whose row comes out wrong
+  std::int64_t computed_rows = 0;
+  std::map<RequestId, std::vector<PageId>> pages_of;  // as they were in its last step
+
+ private:
+  static std::uint64_t extend(std::uint64_t hash, TokenId token) {
+    return mix64(hash ^ mix64(static_cast<std::uint64_t>(token) + 1));
+  }
+
+  static std::uint64_t hash_of(const std::vector<PageId>& pages, std::int64_t positions,
+                               const KvPool& pool) {
+    std::uint64_t hash = 17;
+    for (std::int64_t position = 0; position < positions; ++position) {
+      for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+        const KvLayerView view = pool.layer_view(layer);
+        const auto page = pages[static_cast<std::size_t>(position / view.page_size)];
+        const std::int64_t at =
+            page.value() * view.page_stride + position % view.page_size * view.token_stride;
+        for (const void* const side : {view.k, view.v}) {
+          std::uint64_t words[2];
+          std::memcpy(words, static_cast<const float*>(side) + at, sizeof words);
+          hash = mix64(mix64(hash ^ words[0]) ^ words[1]);
+        }
+      }
+    }
+    return hash;
+  }
+
+  static void write(KvPool& pool, SlotId slot, std::uint64_t hash) {
+    const std::int64_t slots[] = {slot.value()};
+    for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+      float row[2][kHeadDim];
+      for (auto& side : row) {
+        for (float& value : side) {
+          hash = mix64(hash + 1);
+          value = static_cast<float>(hash >> 40);
+        }
+      }
+      const auto rows = [](const float* elements) {
+        return KvRows{elements, DType::kF32, DeviceKind::kCpu, 1, 1, kHeadDim, kHeadDim};
+      };
+      EXPECT_TRUE(pool.store(layer, slots, rows(row[0]), rows(row[1])).ok());
+    }
+  }
+
+  std::vector<float> logits_;
+};
+
+// Lower tiers of which a test says when copies down have landed.
+class HeldTiers final : public LowerTiers {
+ public:
+  explicit HeldTiers(LowerTiers& inner) : inner_(inner) {}
+  std::int64_t host_pages() const override { return inner_.host_pages(); }
+  std::span<PageStore* const> stores() const override { return inner_.stores(); }
+  std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) override {
+    return std::make_unique<Lanes>(*this, inner_.open_lanes(jobs_max));
+  }
+
+  bool holds = false;
+
+ private:
+  class Lanes final : public TransferLanes {
+   public:
+    Lanes(const HeldTiers& owner, std::unique_ptr<TransferLanes> inner)
+        : owner_(owner), inner_(std::move(inner)) {}
+    void post(Transfer& job) override { inner_->post(job); }
+    Transfer* try_take_done_or_null() override {
+      if (owner_.holds) return nullptr;
+      return inner_->try_take_done_or_null();
+    }
+    void wait_done(std::chrono::microseconds time) override { inner_->wait_done(time); }
+    void stop() override { inner_->stop(); }
+
+   private:
+    const HeldTiers& owner_;
+    std::unique_ptr<TransferLanes> inner_;
+  };
+
+  LowerTiers& inner_;
+};
+
+class ShadowAuditFixture : public ::testing::Test {
+ protected:
+  using Tokens = std::vector<TokenId>;
+
+  struct Answer {
+    Tokens tokens;
+    FinishReason finish = FinishReason::kNone;
+    RequestStats stats;
+  };
+
+  ShadowAuditFixture() {
+    set_log_sink([this](LogLevel level, std::string_view line) {
+      if (level >= LogLevel::kWarning) log_.emplace_back(line);
+    });
+    options_.kv.page_size = 4;
+    options_.kv.pages = 100;
+    options_.kv.requests_max = 4;
+    options_.kv.context_tokens_max = 120;
+    options_.scheduler.step_tokens_max = 40;
+    options_.scheduler.chunk_tokens_max = 20;
+    options_.shadow_audit_percent = 100;
+  }
+  ~ShadowAuditFixture() override { set_log_sink({}); }
+
+  // Host memory of so many pages, and what lies below it.
+  void open_tiers(std::int64_t host_pages, std::int64_t store_bytes) {
+    std::vector<std::unique_ptr<PageStore>> stores;
+    if (store_bytes > 0) {
+      auto store = std::make_unique<MemoryPageStore>(Tier::kDisk, store_bytes);
+      store_ = store.get();
+      stores.push_back(std::move(store));
+    }
+    pool_ = new_pool();
+    const std::int64_t page_bytes = pool_->shape().layers * pool_->layer_bytes();
+    auto stack = TierStack::open({.host_bytes = host_pages * page_bytes}, *pool_, std::move(stores),
+                                 threads_, clock_);
+    ASSERT_TRUE(stack.ok()) << to_string(stack.error());
+    stack_ = std::move(stack).value();
+    tiers_ = std::make_unique<HeldTiers>(*stack_);
+    options_.kv.tiers.write_policy = WritePolicy::kWriteThrough;
+  }
+
+  void open() {
+    engine_.reset();
+    if (pool_ == nullptr) pool_ = new_pool();
+    auto engine = Engine::open(options_, {.runner = model_,
+                                          .pools = {*pool_},
+                                          .vocab_tokens = HashModel::kVocab,
+                                          .clock = clock_,
+                                          .lower_tiers = tiers_.get()});
+    ASSERT_TRUE(engine.ok()) << to_string(engine.error());
+    engine_ = std::move(engine).value();
+    answers_.clear();
+  }
+
+  RequestId submit(const Tokens& prompt, std::int64_t max_tokens, int tenant = 0) {
+    RequestSpec spec;
+    spec.prompt = prompt;
+    spec.max_tokens = max_tokens;
+    spec.namespace_digest.bytes[0] = static_cast<std::uint8_t>(tenant);
+    const auto id = engine_->submit(std::move(spec));
+    EXPECT_TRUE(id.ok()) << to_string(id.error());
+    return *id;
+  }
+
+  void step() {
+    clock_.advance_us(10);
+    for (const EngineEvent& event : engine_->step().events) {
+      Answer& answer = answers_[event.request];
+      if (event.token >= 0) answer.tokens.push_back(event.token);
+      answer.finish = event.finish;
+      answer.stats = event.stats;
+    }
+    ASSERT_EQ(engine_->audit(), std::nullopt);
+  }
+
+  void run() {
+    for (int left = 100'000; left > 0 && !engine_->idle() && !HasFailure(); --left) step();
+    EXPECT_TRUE(engine_->idle());
+  }
+
+  Answer ask(const Tokens& prompt, std::int64_t max_tokens, int tenant = 0) {
+    const RequestId id = submit(prompt, max_tokens, tenant);
+    run();
+    return answers_[id];
+  }
+
+  // What an engine without cache and audit answers.
+  Tokens cold(const Tokens& prompt, std::int64_t max_tokens) {
+    HashModel model;
+    EngineOptions options = options_;
+    options.kv.cache = "none";
+    options.shadow_audit_percent = 0;
+    const auto pool = new_pool();
+    const auto engine = Engine::open(
+        options,
+        {.runner = model, .pools = {*pool}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
+    RequestSpec spec;
+    spec.prompt = prompt;
+    spec.max_tokens = max_tokens;
+    EXPECT_TRUE((*engine)->submit(std::move(spec)).ok());
+    Tokens tokens;
+    while (!(*engine)->idle()) {
+      for (const EngineEvent& event : (*engine)->step().events) tokens.push_back(event.token);
+    }
+    return tokens;
+  }
+
+  // One bit of the page that a request had at that place.
+  void flip(RequestId request, std::size_t page) {
+    auto pieces = pool_->layer_pieces(1);
+    std::byte* const bytes = pieces.begin()->of(model_.pages_of.at(request).at(page));
+    bytes[5] ^= std::byte{4};
+  }
+
+  std::int64_t cached(const Tokens& prompt) const {
+    return engine_->kv().probe(NamespaceId(0), prompt);
+  }
+  std::int64_t in_host(const Tokens& prompt) const {
+    return engine_->kv().probe_host(NamespaceId(0), prompt);
+  }
+  // Until everything that can be copied down is, and what must be removed is.
+  void settle() { engine_->settle(std::chrono::seconds(3600)); }
+
+  static Tokens text(std::uint64_t seed, std::int64_t tokens) {
+    Prng prng(seed);
+    Tokens out;
+    for (std::int64_t i = 0; i < tokens; ++i) out.push_back(static_cast<TokenId>(prng.below(64)));
+    return out;
+  }
+
+  EngineOptions options_;
+  FakeClock clock_;
+  ThreadPool threads_{1};
+  HashModel model_;
+  MemoryPageStore* store_ = nullptr;
+  std::vector<std::string> log_;
+
+ private:
+  std::unique_ptr<KvPool> new_pool() {
+    const KvShape shape = {.layers = HashModel::kLayers,
+                           .pages = options_.kv.pages,
+                           .page_size = options_.kv.page_size,
+                           .heads = 1,
+                           .head_dim = HashModel::kHeadDim,
+                           .dtype = DType::kF32};
+    return std::move(make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads_)).value();
+  }
+
+ protected:
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<TierStack> stack_;
+  std::unique_ptr<HeldTiers> tiers_;
+  std::unique_ptr<Engine> engine_;
+  std::map<RequestId, Answer> answers_;
+};
+
+}  // namespace stemma
