@@ -8,6 +8,10 @@
 namespace stemma {
 namespace {
 
+// Of the pause before a store that failed is asked again: a store that only reads is not asked for
+// ever.
+constexpr int kDoublingsMax = 10;
+
 std::uint64_t bit_of(int store) {
   return std::uint64_t{1} << store;
 }
@@ -103,13 +107,17 @@ void Removals::landed(const TransferTicket& ticket) {
   const Transfer& job = ticket.job();
   Store& store = stores_[static_cast<std::size_t>(job.store)];
   store.asked = false;
+  bool failed = false;
   for (std::size_t i = 0; i < job.verdicts.size(); ++i) {
     if (job.verdicts[i] == PageVerdict::kDone) {
       gone(job.keys[i], job.store);
     } else {
-      store.ask_again_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
+      failed = true;
     }
   }
+  const std::int64_t pause_us = parts_.options.store_deadline_us << store.failures;
+  if (failed) store.ask_again_us = parts_.clock.now_us() + pause_us;
+  store.failures = failed ? std::min(store.failures + 1, kDoublingsMax) : 0;
   recount();
 }
 

@@ -5,8 +5,8 @@
 // removed ones are remembered: what somebody asks for behind them is removed before it is used.
 //
 // A removal begins when no copy to the store is under way that has one of the pages: what lands
-// later would stay. A store that fails is asked again after a while, for as long as the cache
-// lives.
+// later would stay. A store that fails is asked again, less and less often, for as long as the
+// cache lives.
 //
 // Thread:     engine thread only.                 Invariants: I8, I9, I10 (docs/INVARIANTS.md).
 // Memory:     40 bytes a page removed or to be removed, kPagesMax at most; beyond that stores are
@@ -64,6 +64,7 @@ class Removals {
   // What is under way with one store.
   struct Store {
     bool asked = false;
+    int failures = 0;  // in a row
     std::int64_t ask_again_us = 0;
   };
 

@@ -101,6 +101,14 @@ TEST_F(RemovalsTest, AStoreThatFailsIsAskedAgainAfterAWhile) {
   removals.advance();
   ASSERT_EQ(lanes.posted.size(), 1u);
   EXPECT_EQ(lanes.posted.front()->store, 1);
+  lanes.end_next(PageVerdict::kFailed);
+  land_all();
+  clock.advance_us(199);
+  removals.advance();
+  EXPECT_TRUE(lanes.posted.empty()) << "a longer while";
+  clock.advance_us(1);
+  removals.advance();
+  ASSERT_EQ(lanes.posted.size(), 1u);
   lanes.end_next(PageVerdict::kDone);
   land_all();
   EXPECT_EQ(removals.pages(), 0);

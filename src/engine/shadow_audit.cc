@@ -157,13 +157,14 @@ bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t 
   write_slots(pages_, kv_.page_size(), first, slots_);
   page_table_.clear();
   page_table_.add(pages_, end);
+  const RequestId nobodys;
   const std::array<std::int32_t, 2> indptr = {0, static_cast<std::int32_t>(rows)};
   const KvBatch batch = {
       .tokens = std::span(hit.text.tokens).subspan(static_cast<std::size_t>(first), rows),
       .positions = positions_,
       .write_slots = slots_,
       .row_indptr = indptr,
-      .requests = {&hit.request, 1},
+      .requests = {&nobodys, 1},
       .page_table = page_table_.view(),
       .logit_rows = {}};
   const std::int64_t step = kv_.begin_step();

@@ -15,7 +15,8 @@
 // Memory:     kWaitingMax texts of the longest context, at construction.
 // Cost:       one page of prefill an audit: where batches are small, about what a decode step
 //             costs, so that one in kStepsApart steps costs 6% at most.
-// Not here:   quarantine (KvCache), who must compute anew (Scheduler), pools of other devices.
+// Not here:   what a Runner is told of whose rows these are (nobody's: an invalid RequestId),
+//             quarantine (KvCache), who must compute anew (Scheduler), pools of other devices.
 #pragma once
 
 #include <array>
