@@ -26,6 +26,14 @@ nlohmann::ordered_json tiers_json(const RequestStats& stats) {
   return tiers;
 }
 
+nlohmann::ordered_json audits_json(const EngineTotals& totals) {
+  nlohmann::ordered_json audits;
+  audits["audits"] = totals.shadow_audits;
+  audits["mismatches"] = totals.shadow_audit_mismatches;
+  audits["skipped"] = totals.shadow_audits_skipped;
+  return audits;
+}
+
 }  // namespace
 
 Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
@@ -82,7 +90,9 @@ Status GenerationRun::finish(std::ostream& out) {
     for (const EngineEvent& event : report.events) take(event);
     STEMMA_RETURN_IF_ERROR(print_ready(out));
   }
-  print_summary(out, ms(clock_.now_us() - begin_us));
+  const double total_ms = ms(clock_.now_us() - begin_us);
+  while (!engine_.idle()) engine_.step();  // pages that are still to be audited
+  print_summary(out, total_ms);
   for (const Answer& answer : answers_) {
     if (answer.finish == FinishReason::kFailed) return answer.error;
   }
@@ -186,7 +196,9 @@ void GenerationRun::print_summary(std::ostream& out, double total_ms) const {
   summary["output_tokens"] = sum.output_tokens;
   summary["total_ms"] = total_ms;
   summary["preemptions"] = sum.preemptions;
-  summary["evicted_pages"] = engine_.totals().evicted_pages;
+  const EngineTotals totals = engine_.totals();
+  summary["evicted_pages"] = totals.evicted_pages;
+  if (engine_.options().shadow_audit_percent > 0) summary["shadow_audit"] = audits_json(totals);
   nlohmann::ordered_json line;
   line["summary"] = std::move(summary);
   out << line.dump() << '\n';

@@ -53,6 +53,10 @@ void TierFlags::add_to(CLI::App& command) {
       .add_option("--load-wait-ms", load_wait_ms_,
                   "how long a request waits for pages before it computes what is missing")
       ->capture_default_str();
+  command
+      .add_option("--shadow-audit", shadow_audit_percent_,
+                  "percent of the hits of which a page is computed again and compared")
+      ->capture_default_str();
 }
 
 Status TierFlags::apply(ServedModelOptions& options) const {
@@ -74,6 +78,10 @@ Status TierFlags::apply(ServedModelOptions& options) const {
     return Error{ErrorCode::kInvalidArgument, "--load-wait-ms must be from 0 to 3600000"};
   }
   moves.load_wait_us = static_cast<std::int64_t>(load_wait_ms_ * 1000);
+  if (!(shadow_audit_percent_ >= 0 && shadow_audit_percent_ <= 100)) {
+    return Error{ErrorCode::kInvalidArgument, "--shadow-audit must be from 0 to 100"};
+  }
+  options.engine.shadow_audit_percent = shadow_audit_percent_;
   return {};
 }
 

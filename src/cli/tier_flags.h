@@ -1,4 +1,5 @@
-// The flags of the tiers below the device, for every command that runs an engine.
+// The flags of the tiers below the device, and of checking what is cached, for every command that
+// runs an engine.
 //
 // Thread:     the main thread.
 // Memory:     a few strings.
@@ -35,6 +36,7 @@ class TierFlags {
   std::string write_policy_ = "write-through-selective";
   std::int64_t selective_uses_ = 2;
   double load_wait_ms_ = 40;
+  double shadow_audit_percent_ = 0;
 };
 
 }  // namespace stemma

@@ -75,6 +75,22 @@ TEST(Generate, TheCacheChangesCostsAndNeitherTokensNorLogits) {
   EXPECT_EQ(read(on), read(off));
 }
 
+TEST(Generate, AShadowAuditFindsNothingAndChangesNothing) {
+  const std::string prompts = "--prompts " + shared_prompts() + " --json --concurrency 2 ";
+  const ProgramRun plain = run_stemma(generate(prompts));
+  const ProgramRun audited = run_stemma(generate(prompts + "--shadow-audit 100"));
+  ASSERT_EQ(audited.exit_code, 0) << audited.err;
+  EXPECT_FALSE(plain.lines()[4]["summary"].contains("shadow_audit"));
+  const auto summary = audited.lines()[4]["summary"];
+  EXPECT_EQ(summary["shadow_audit"]["audits"], 3) << "three of four find something";
+  EXPECT_EQ(summary["shadow_audit"]["mismatches"], 0);
+  EXPECT_EQ(summary["shadow_audit"]["skipped"], 0);
+  EXPECT_EQ(summary["cached_tokens"], plain.lines()[4]["summary"]["cached_tokens"]);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(audited.lines()[i]["token_ids"], plain.lines()[i]["token_ids"]);
+  }
+}
+
 TEST(Generate, ASeedGivesTheSameTokensWhateverTheBatch) {
   const std::string prompts = "--prompts " + shared_prompts() +
                               " --json --temperature 1 --top-p 0.9 --seed 5 --concurrency ";
@@ -124,6 +140,8 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
       {"--prompt a --attention magic", "magic"},
       {"--prompt a --temperature -1", "temperature"},
       {"--prompt a --concurrency 0", "--concurrency must be at least 1"},
+      {"--prompt a --shadow-audit 101", "--shadow-audit must be from 0 to 100"},
+      {"--prompt a --shadow-audit -1", "--shadow-audit must be from 0 to 100"},
       {"--prompt a --bogus", "--bogus"},
   };
   for (const auto& c : cases) {
