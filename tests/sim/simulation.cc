@@ -83,7 +83,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
       steps_(steps),
       prng_(mix64(seed)),
       plan_(draw_plan(prng_)),
-      model_(clock_, plan_.token_us),
+      model_(clock_, plan_.token_us, seed),
       pool_(make_stamp_pool(stamp_shape(plan_.engine.kv.pages, plan_.engine.kv.page_size),
                             plan_.device_layout)),
       texts_({.families = plan_.families,
@@ -92,6 +92,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
               .tokens_max = plan_.text_tokens_max()},
              prng_) {
   set_log_sink({});
+  model_.set_wrong_audits(plan_.wrong_audits);
   running = {seed, steps, 0, to_string(plan_)};
   std::signal(SIGABRT, name_running);
   if (plan_.has_tiers) {
@@ -325,7 +326,10 @@ void Simulation::take_end(const EngineEvent& event, const Asked& asked, bool mod
 
 void Simulation::check_state() {
   if (!model_.stamps().fault().empty()) return fail(model_.stamps().fault());
-  if (const auto contradiction = engine_->audit()) fail(*contradiction);
+  if (const auto contradiction = engine_->audit()) return fail(*contradiction);
+  if (model_.spoiled_audits() == 0 && engine_->totals().shadow_audit_mismatches != 0) {
+    fail("a page computed again is another one");
+  }
 }
 
 // Tokens are computed one by one at worst, once and again after each preemption; and for each text
@@ -343,6 +347,7 @@ std::int64_t Simulation::patience_steps() const {
 void Simulation::end_faults() {
   set_weather(Weather::kCalm);
   model_.stamps().spare_next_step();
+  model_.set_wrong_audits(0);
   SimulatedDiskStore* disk = disk_or_null();
   if (disk == nullptr) return;
   if (disk->is_off()) restart(End::kPower);

@@ -34,28 +34,52 @@
 
 namespace stemma {
 
-// The stamp model, taking its time.
+// The stamp model, taking its time. Pages that are computed again for an audit may come out wrong:
+// then right pages are complained of, and go.
 class TimedModel final : public Runner {
  public:
-  TimedModel(FakeClock& clock, std::int64_t token_us) : clock_(clock), token_us_(token_us) {}
+  TimedModel(FakeClock& clock, std::int64_t token_us, std::uint64_t seed)
+      : clock_(clock), token_us_(token_us), prng_(seed) {}
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
     clock_.advance_us(token_us_ * batch.rows());
     auto logits = stamps_.forward(batch, pools);
     // A step that read a wrong page is void, and is no failure.
     failed_ = failed_ || (!logits.ok() && logits.error().code != ErrorCode::kCorrupt);
+    if (logits.ok() && ends_audit(batch) && prng_.below(1000) < wrong_audits_) {
+      spoil(pools.full, batch.write_slots.back());
+    }
     return logits;
   }
 
   bool waits_by_layer() const override { return true; }
 
   StampModel& stamps() { return stamps_; }
+  // How often an audit comes out wrong, in a thousand; and how often that has happened.
+  void set_wrong_audits(std::int64_t permille) { wrong_audits_ = permille; }
+  std::int64_t spoiled_audits() const { return spoiled_; }
   // Whether a step has failed since this was asked last.
   bool take_failed() { return std::exchange(failed_, false); }
 
  private:
+  // The page is whole after this step, and nobody reads it.
+  static bool ends_audit(const KvBatch& batch) {
+    return batch.requests.size() == 1 && !batch.requests[0].valid() &&
+           (batch.positions.back() + 1) % batch.page_table.page_size == 0;
+  }
+
+  void spoil(KvPool& pool, SlotId slot) {
+    const PageId page(static_cast<std::int32_t>(slot.value() / pool.shape().page_size));
+    auto pieces = pool.layer_pieces(prng_.below(pool.shape().layers));
+    *pieces.begin()->of(page) ^= std::byte{1};
+    ++spoiled_;
+  }
+
   FakeClock& clock_;
   std::int64_t token_us_;
+  Prng prng_;
+  std::int64_t wrong_audits_ = 0;
+  std::int64_t spoiled_ = 0;
   StampModel stamps_;
   bool failed_ = false;
 };

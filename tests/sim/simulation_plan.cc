@@ -81,6 +81,7 @@ SimulationPlan draw_plan(Prng& prng) {
   draw_scheduler(plan.engine.scheduler, plan.engine.kv, prng);
   plan.engine.inbox_max = pick<std::int64_t>(prng, {3, 64});
   plan.engine.ghost_pages_per_sample = pick<std::int64_t>(prng, {0, 0, 0, 1});
+  plan.engine.shadow_audit_percent = pick<double>(prng, {0, 0, 30, 100});
   plan.engine.sampling_seed = prng();
   plan.device_layout = draw_layout(prng);
   draw_tiers(plan, prng);
@@ -94,6 +95,7 @@ SimulationPlan draw_plan(Prng& prng) {
   plan.cancels = pick<std::int64_t>(prng, {0, 10, 50});
   plan.stops = pick<std::int64_t>(prng, {0, 10});
   plan.model_faults = pick<std::int64_t>(prng, {0, 0, 10});
+  plan.wrong_audits = pick<std::int64_t>(prng, {0, 20, 200});
   plan.host_flips = pick<std::int64_t>(prng, {0, 0, 20});
   plan.restarts = pick<std::int64_t>(prng, {0, 2, 8});
   plan.power_offs = pick<std::int64_t>(prng, {0, 2, 8});
@@ -108,14 +110,14 @@ std::string to_string(const SimulationPlan& plan) {
       "cache={} page_size={} pages={} requests_max={} context={} eviction={} policy={} rule={} "
       "step_tokens={} chunk={} waiting={} watermark={} keep={} publish_outputs={} layout={} "
       "token_us={} step_us={} families={} conversations={} namespaces={} submits={} cancels={} "
-      "stops={} model_faults={} restarts={}",
+      "stops={} model_faults={} restarts={} audit={} wrong_audits={}",
       kv.cache, kv.page_size, kv.pages, kv.requests_max, kv.context_tokens_max, kv.eviction,
       schedule_policy_name(scheduler.policy), static_cast<int>(scheduler.priority_rule),
       scheduler.step_tokens_max, scheduler.chunk_tokens_max, scheduler.waiting_max,
       scheduler.watermark_pages, scheduler.keep_for_waiting, scheduler.publish_outputs,
       static_cast<int>(plan.device_layout), plan.token_us, plan.step_us_max, plan.families,
       plan.conversations, plan.namespaces, plan.submits, plan.cancels, plan.stops,
-      plan.model_faults, plan.restarts);
+      plan.model_faults, plan.restarts, plan.engine.shadow_audit_percent, plan.wrong_audits);
   if (!plan.has_tiers) return text + " tiers=none";
   text += fmt::format(
       " host_pages={} host_layout={} host_eviction={} write={} uses={} ahead={} wait_us={} "

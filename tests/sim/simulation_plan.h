@@ -36,6 +36,7 @@ struct SimulationPlan {
   std::int64_t cancels = 0;
   std::int64_t stops = 0;
   std::int64_t model_faults = 0;
+  std::int64_t wrong_audits = 0;  // in a thousand audits
   std::int64_t host_flips = 0;
   std::int64_t restarts = 0;
   std::int64_t power_offs = 0;
