@@ -333,6 +333,26 @@ TEST_F(EngineTest, ASteadyFlowOfRequestsAllocatesNothingInSteps) {
   }
 }
 
+// Pages are empty all the time, so that those computed again are equal.
+TEST_F(EngineTest, AuditsAllocateNothingInSteps) {
+  options_.shadow_audit_percent = 100;
+  open();
+  std::int64_t allocations = 0;
+  for (int round = 0; round < 400; ++round) {
+    if (round % 4 == 0) {
+      std::vector<TokenId> prompt(static_cast<std::size_t>(20 + round % 40), 7);
+      ASSERT_TRUE(engine_->submit(spec(std::move(prompt), 3)).ok());
+    }
+    const std::int64_t before = heap_allocations;
+    engine_->step();
+    allocations += round < 100 ? 0 : heap_allocations - before;
+  }
+  EXPECT_EQ(allocations, 0);
+  EXPECT_GT(engine_->totals().shadow_audits, 20);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 0);
+  run();
+}
+
 struct Numbers final : MetricVisitor {
   void counter(std::string_view name, std::int64_t value) override { by_name[name] = value; }
   void gauge(std::string_view name, std::int64_t value) override { by_name[name] = value; }
