@@ -35,6 +35,21 @@ struct Serving {
   }
 };
 
+std::int64_t metric(const Engine& engine, std::string_view name) {
+  struct Search final : MetricVisitor {
+    void counter(std::string_view found, std::int64_t value) override { see(found, value); }
+    void gauge(std::string_view found, std::int64_t value) override { see(found, value); }
+    void see(std::string_view found, std::int64_t value) {
+      if (found == name) result = value;
+    }
+    std::string_view name;
+    std::int64_t result = -1;
+  } search;
+  search.name = name;
+  engine.visit_metrics(search);
+  return search.result;
+}
+
 class ShadowAuditBits : public testing::TestWithParam<std::string_view> {
  protected:
   void SetUp() override {
@@ -117,6 +132,7 @@ TEST_P(ShadowAuditBits, AFlippedBitIsFoundAndWhatFollowsIsRight) {
   expect_same_bits(plain, serving->run(prompt));
   const std::int64_t found = serving->run(prompt).cached_tokens;
   EXPECT_EQ(serving->engine->totals().shadow_audits, 1);
+  serving->engine->settle(kLong);
   KvPool& pool = serving->model->pool();
   Prng prng(3);
   std::int64_t mismatches = 0;
@@ -136,6 +152,8 @@ TEST_P(ShadowAuditBits, AFlippedBitIsFoundAndWhatFollowsIsRight) {
     EXPECT_EQ(serving->engine->totals().shadow_audit_mismatches, mismatches);
     serving->engine->settle(kLong);
   }
+  EXPECT_GT(metric(*serving->engine, "stemma_disk_removed_pages_total"), 0);
+  EXPECT_EQ(metric(*serving->engine, "stemma_wrong_stored_pages"), 0);
   EXPECT_EQ(serving->engine->kv().available_pages(), serving->engine->kv().total_pages());
   serving.reset();
   const auto next_life = open(16, 4096, 100);
