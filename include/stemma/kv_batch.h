@@ -35,8 +35,9 @@ struct KvBatch {
   std::span<const std::int32_t> positions;   // place in its request, from 0   [rows]
   std::span<const SlotId> write_slots;       // where its K and V go           [rows]
   std::span<const std::int32_t> row_indptr;  // where each request's rows begin   [requests + 1]
-  std::span<const RequestId> requests;       // whose they are: for logs and tests   [requests]
-  PageTableView page_table;                  // every token up to this step's last    [requests]
+  std::span<const RequestId> requests;  // whose they are: for logs and tests; invalid: nobody's,
+                                        // pages computed again to be compared   [requests]
+  PageTableView page_table;             // every token up to this step's last    [requests]
   std::span<const std::int32_t>
       logit_rows;  // the rows whose logits are wanted, ascending   [outputs]
   // Asked before a layer of the page table is read; nullptr: everything is there.

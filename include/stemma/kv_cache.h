@@ -241,7 +241,8 @@ class KvCache {
   // The last page of the first `end_tokens` of `text` is wrong: nobody finds it any more in any
   // tier, nor what goes on from it. Pages that somebody holds stay his until he lets go; sequences
   // that hold some are to be given up (is_quarantined). What page stores have is removed as soon
-  // as they can be asked. REQUIRES: end_tokens is whole pages, at least one; no step is in flight.
+  // as they can be asked. REQUIRES: try_hold has just held `text`, and the hold is gone; end_tokens
+  // is whole pages, at least one; no step is in flight.
   void quarantine(const CachedText& text, std::int64_t end_tokens);
   bool is_quarantined(const Sequence& sequence) const;
 

@@ -149,6 +149,7 @@ void RadixPrefixCache::draw_below(NodeSlot root, const std::vector<std::vector<N
     out.append("[").append(drawn_tokens(tree_.tokens_of(here.slot), page_size()));
     out.append("] @").append(drawn_ids(ids));
     if (node.lock_count > 0) out.append(" locks ").append(std::to_string(node.lock_count));
+    if (node.unlinked) out.append(" quarantined");
     out += "\n";
     add_children(here.slot, here.depth + 1);
   }

@@ -58,6 +58,11 @@ TEST(Quarantine, LeavesWhatIsHeldToItsHolderAndShowsItToNobodyElse) {
   EXPECT_EQ(fixture.probe(counted(0, 6)), 2);
   EXPECT_EQ(fixture.ids(held), pages);
   EXPECT_TRUE(fixture.evict(16).empty()) << "it is held";
+  EXPECT_EQ(fixture.draw(), R"(
+namespace 0
+  [0 1] @0 locks 1
+    [2 3|4 5] @1-2 locks 1 quarantined
+)");
   Tokens tokens(6);
   fixture.cache->copy_tokens(held, tokens);
   EXPECT_EQ(tokens, counted(0, 6));
