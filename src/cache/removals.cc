@@ -26,12 +26,12 @@ void Removals::add(std::span<const PageKey> keys) {
   if (stores_.empty() || overflowed_) return;
   const std::uint64_t all = ~std::uint64_t{0} >> (64 - stores_.size());
   for (const PageKey& key : keys) wrong_.push_back({key, all});
-  std::stable_sort(wrong_.begin(), wrong_.end(),
-                   [](const WrongPage& a, const WrongPage& b) { return a.key < b.key; });
-  // Of equal keys the later one says more: it is in question in every store again.
-  const auto last = std::unique(wrong_.rbegin(), wrong_.rend(),
-                                [](const auto& a, const auto& b) { return a.key == b.key; });
-  wrong_.erase(wrong_.begin(), last.base());
+  // Of equal keys the new one comes first: it is in question in every store again.
+  std::sort(wrong_.begin(), wrong_.end(), [](const WrongPage& a, const WrongPage& b) {
+    return a.key != b.key ? a.key < b.key : a.stores > b.stores;
+  });
+  const auto same = [](const WrongPage& a, const WrongPage& b) { return a.key == b.key; };
+  wrong_.erase(std::unique(wrong_.begin(), wrong_.end(), same), wrong_.end());
   if (std::ssize(wrong_) > kPagesMax) {
     STEMMA_LOG(kError, "cache.removals.too_many", kv("pages_max", kPagesMax));
     overflowed_ = true;
