@@ -24,6 +24,7 @@ class GivenLanes final : public TransferLanes {
     return job;
   }
   void wait_done(std::chrono::microseconds) override {}
+  bool wait_layer(Transfer&, std::int64_t) override { return false; }
   void stop() override {
     while (!posted.empty()) end_next(PageVerdict::kFailed);
   }

@@ -51,6 +51,10 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
     return Error{ErrorCode::kInvalidArgument,
                  "--threads must be from 1 to 1024 (got " + std::to_string(options.threads) + ")"};
   }
+  if (options.tiers.codec != "plain" && options.engine.shadow_audit_percent > 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--shadow-audit needs --tier-codec plain: packed pages never come back equal"};
+  }
   auto model = std::make_unique<ServedModel>(options.threads);
   model->engine_options_ = options.engine;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));

@@ -222,9 +222,10 @@ void PageWork::look_up(Transfer& job) {
 }
 
 void PageWork::remove(Transfer& job) {
-  for (std::size_t first = 0; first < job.keys.size(); first += group_pages()) {
+  const std::size_t group = staging_of(job).pages;
+  for (std::size_t first = 0; first < job.keys.size(); first += group) {
     if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
-    remove_group(job, first, std::min(first + group_pages(), job.keys.size()));
+    remove_group(job, first, std::min(first + group, job.keys.size()));
   }
 }
 
