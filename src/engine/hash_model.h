@@ -1,0 +1,100 @@
+// HashModel: a Runner whose keys and values are a hash of every byte before them, as the pool has
+// them: what follows a wrong byte is wrong, and the same bytes always give the same.
+//
+// Thread:     tests.
+// Memory:     the page table of each request's last step.
+// Cost:       O(context) a row.
+// Not here:   anything that ships.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "base/prng.h"
+#include "stemma/kv_pool.h"
+#include "stemma/runner.h"
+
+namespace stemma {
+
+class HashModel final : public Runner {
+ public:
+  static constexpr std::int64_t kVocab = 64;
+  static constexpr std::int64_t kLayers = 2;
+  static constexpr std::int64_t kHeadDim = 4;
+
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
+    if (fails_without_outputs && batch.outputs() == 0) {
+      return Error{ErrorCode::kInternal, "out of order"};
+    }
+    logits_.assign(static_cast<std::size_t>(batch.outputs() * kVocab), 0.0f);
+    std::size_t output = 0;
+    for (std::size_t r = 0; r < batch.requests.size(); ++r) {
+      const auto pages = batch.page_table.pages_of(static_cast<std::int64_t>(r));
+      pages_of[batch.requests[r]].assign(pages.begin(), pages.end());
+      for (std::int32_t row = batch.row_indptr[r]; row < batch.row_indptr[r + 1]; ++row) {
+        const auto i = static_cast<std::size_t>(row);
+        const std::uint64_t hash = extend(
+            hash_of(pages_of[batch.requests[r]], batch.positions[i], pools.full), batch.tokens[i]);
+        const bool wrong = batch.positions[i] == miscomputed_position;
+        write(pools.full, batch.write_slots[i], wrong ? hash + 1 : hash);
+        if (output == batch.logit_rows.size() || batch.logit_rows[output] != row) continue;
+        logits_[output++ * kVocab + hash % kVocab] = 1.0f;
+      }
+    }
+    computed_rows += batch.rows();
+    return LogitsView{logits_.data(), batch.outputs(), kVocab};
+  }
+
+  bool fails_without_outputs = false;
+  std::int64_t miscomputed_position = -1;  // whose row comes out wrong
+  std::int64_t computed_rows = 0;
+  std::map<RequestId, std::vector<PageId>> pages_of;  // as they were in its last step
+
+ private:
+  static std::uint64_t extend(std::uint64_t hash, TokenId token) {
+    return mix64(hash ^ mix64(static_cast<std::uint64_t>(token) + 1));
+  }
+
+  static std::uint64_t hash_of(const std::vector<PageId>& pages, std::int64_t positions,
+                               const KvPool& pool) {
+    std::uint64_t hash = 17;
+    for (std::int64_t position = 0; position < positions; ++position) {
+      for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+        const KvLayerView view = pool.layer_view(layer);
+        const auto page = pages[static_cast<std::size_t>(position / view.page_size)];
+        const std::int64_t at =
+            page.value() * view.page_stride + position % view.page_size * view.token_stride;
+        for (const void* const side : {view.k, view.v}) {
+          std::uint64_t words[2];
+          std::memcpy(words, static_cast<const float*>(side) + at, sizeof words);
+          hash = mix64(mix64(hash ^ words[0]) ^ words[1]);
+        }
+      }
+    }
+    return hash;
+  }
+
+  static void write(KvPool& pool, SlotId slot, std::uint64_t hash) {
+    const std::int64_t slots[] = {slot.value()};
+    for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+      float row[2][kHeadDim];
+      for (auto& side : row) {
+        for (float& value : side) {
+          hash = mix64(hash + 1);
+          value = static_cast<float>(hash >> 40);
+        }
+      }
+      const auto rows = [](const float* elements) {
+        return KvRows{elements, DType::kF32, DeviceKind::kCpu, 1, 1, kHeadDim, kHeadDim};
+      };
+      EXPECT_TRUE(pool.store(layer, slots, rows(row[0]), rows(row[1])).ok());
+    }
+  }
+
+  std::vector<float> logits_;
+};
+
+}  // namespace stemma
