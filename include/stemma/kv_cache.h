@@ -157,8 +157,7 @@ class KvCache {
   // Publishes the full pages of `computed`: every token of the sequence whose KV is in its pages
   // now, from the first on. Where others published the same tokens before, their pages are shared,
   // this sequence's are freed, and its row names the shared ones (I2). A cache that shares nothing
-  // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens(); it is not on
-  // loan.
+  // leaves all as it is. REQUIRES: computed.size() <= sequence.capacity_tokens(); not on loan.
   void commit(Sequence& sequence, std::span<const TokenId> computed);
 
   // Goes on from the pages published of `tokens`, all that the sequence will compute, where others,

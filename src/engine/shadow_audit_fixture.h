@@ -61,6 +61,9 @@ class HeldTiers final : public LowerTiers {
       return inner_->try_take_done_or_null();
     }
     void wait_done(std::chrono::microseconds time) override { inner_->wait_done(time); }
+    bool wait_layer(Transfer& job, std::int64_t layer) override {
+      return inner_->wait_layer(job, layer);
+    }
     void stop() override { inner_->stop(); }
 
    private:
