@@ -232,12 +232,19 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
 }
 
 // Stops at the first request that lacks tokens, pages or a row: passing it over would let later
-// ones take what it waits for, for ever. Waiting for a prefix or a tier holds nobody else up.
+// ones take what it waits for, for ever. Waiting for a prefix or a tier holds nobody else up. What
+// a request takes part in bringing up may be another's text, of which it shares but the beginning:
+// if that holds the pages that it lacks, nothing is brought up any more.
 void Scheduler::admit_waiting() {
   for (Request* request : waiting_) {
     Admission admission = builder_.try_add(*request, in_flight_);
     if (admission == Admission::kNoPages && held_back_ != Admission::kWaitingForTier) {
       kv_.give_up_promotions(PromotionUse::kWaiting, request->promotion);
+      admission = builder_.try_add(*request, in_flight_);
+    }
+    if (admission == Admission::kNoPages && in_flight_.empty() &&
+        held_back_ != Admission::kWaitingForTier) {
+      kv_.give_up_promotions(PromotionUse::kWaiting);
       admission = builder_.try_add(*request, in_flight_);
     }
     if (admission == Admission::kAdmitted) {

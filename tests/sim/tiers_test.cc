@@ -238,6 +238,27 @@ TEST(Tiers, WhatIsCachedSettlesBeforeTheEnd) {
   EXPECT_EQ(answer(harness, 1, 130).brought.disk, 128);
 }
 
+// The second shares a promotion with the first, whose text it shares but the beginning of. The
+// store hangs, the first gives up waiting and is computed; what then holds its text must not hold
+// up the second, which needs nearly every page.
+TEST(Tiers, APromotionOfAnothersTextHoldsNoPagesThatAreLacked) {
+  EngineOptions options = tiered_options(1, 15);
+  options.kv.requests_max = 1;
+  options.kv.context_tokens_max = 20;
+  options.kv.tiers.load_wait_us = 5'000;
+  options.kv.tiers.store_deadline_us = 86'400'000'000;
+  SimulatedTierOptions tiers = tiers_of(60, {Tier::kRemote});
+  tiers.faults.lookup_is_local = false;
+  tiers.lanes.hang_percent = 100;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  harness.submit({53, 29, 9, 1}, 1);
+  const RequestId second = harness.submit(joined({53}, some_tokens(5, 14)), 1);
+  for (int left = 10'000; left > 0 && harness.step(); --left) {
+  }
+  EXPECT_EQ(harness.outcome(second).finish, FinishReason::kLength);
+  harness.expect_closed_form();
+}
+
 TEST(Tiers, ABitThatFlipsInHostMemoryIsNeverServed) {
   const SimulatedTierOptions tiers = tiers_of(64);
   StampHarness harness(tiered_options(4, 160), KvLayout::kLayerFirst, &tiers);
