@@ -201,6 +201,7 @@ class Engine {
   void admit(RequestId id, RequestSpec spec, std::int64_t submitted_us)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
+  void note_found() STEMMA_REQUIRES_ROLE(engine_thread);
   void run_batch(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
   bool audit_cached(bool computed) STEMMA_REQUIRES_ROLE(engine_thread);

@@ -244,7 +244,7 @@ void Engine::note_started() {
     Extra& extra = extra_of(*request);
     if (extra.started_us < 0) {
       extra.started_us = parts_.clock.now_us();
-      if (audit_or_null_ != nullptr) audit_or_null_->note_admitted(*request);
+
       if (ghosts_or_null_ != nullptr) {
         const auto prompt_tokens = static_cast<std::size_t>(request->prompt_tokens);
         ghosts_or_null_->look_up(extra.ghost_space,
@@ -275,9 +275,20 @@ void Engine::run_batch(StepReport& report) {
          fmt::format("the model gave {} x {} logits instead of {} x {}", logits->outputs,
                      logits->vocab_tokens, batch.outputs(), parts_.vocab_tokens)});
   }
+  note_found();
   note_computed(parts_.clock.now_us() - started_us);
   scheduler_->complete_step();
   accept_tokens(*logits);
+}
+
+// What requests share that computed for the first time: pages that were on loan are the tree's by
+// now, and what the step computed is not yet.
+void Engine::note_found() {
+  if (audit_or_null_ == nullptr) return;
+  for (const Request* request : scheduler_->scheduled()) {
+    const bool first_time = request->computed_prompt_tokens == 0 && request->preemptions == 0;
+    if (first_time) audit_or_null_->note_admitted(*request);
+  }
 }
 
 // What a step costs that computes prompts for the most part: of others little could be learned.

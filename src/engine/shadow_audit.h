@@ -54,7 +54,8 @@ class ShadowAudit {
   ShadowAudit(Key, const EngineOptions& options, const EngineParts& parts,
               KvCache& kv);  // for open
 
-  // A request is about to compute for the first time: what it shares by now, it found.
+  // A request has computed for the first time, and published nothing of it: what it shares, it
+  // found.
   void note_admitted(const Request& request);
   // Whether an audit is left to do.
   bool waits() const noexcept { return waiting_count_ > 0; }
