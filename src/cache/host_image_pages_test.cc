@@ -15,6 +15,7 @@
 #include "base/crc32c.h"
 #include "base/temp_directory.h"
 #include "pool/pool_fixture.h"
+#include "prefix/page_key.h"
 #include "stemma/log.h"
 #include "tier/page_work.h"
 
@@ -121,12 +122,14 @@ class Life {
   std::unique_ptr<HostTier> tier;
   std::optional<HostImage> image;
 
+  // Of the two layers.
+  static std::vector<std::uint32_t> sums_of(std::span<const std::byte> bytes) {
+    const std::size_t half = bytes.size() / 2;
+    return {crc32c(bytes.first(half)), crc32c(bytes.subspan(half))};
+  }
   void put(PageId id, const PageKey& key) {
     const std::vector<std::byte> bytes = bytes_of(key);
-    const auto half = bytes.size() / 2;
-    const std::vector<std::uint32_t> sums = {crc32c(std::span(bytes).first(half)),
-                                             crc32c(std::span(bytes).subspan(half))};
-    ASSERT_EQ(pool_->write_image(id, key, bytes, sums), MoveVerdict::kDone);
+    ASSERT_EQ(pool_->write_image(id, key, bytes, sums_of(bytes)), MoveVerdict::kDone);
   }
   HostPool& pool() { return *pool_; }
 
@@ -301,6 +304,44 @@ TEST_F(HostImagePagesTest, AFrameBeforeItsParentOrTwiceStaysOut) {
   EXPECT_EQ(counts.loaded, 3);
   EXPECT_EQ(counts.left_out, 2);
   EXPECT_EQ(life.right_tokens(digest_of(1), text), std::ssize(text));
+}
+
+// Frames whose checksums are right, of which each says one thing that is not so.
+TEST_F(HostImagePagesTest, AFrameThatLiesStaysOut) {
+  const Text text = text_of(1, 3);
+  const auto tokens = [&](std::int64_t page) {
+    return std::span(text).subspan(static_cast<std::size_t>(page * kPageSize), kPageSize);
+  };
+  const NamespaceDigest digest = digest_of(1);
+  const PageKey root = PageKeyHasher::root(digest);
+  PageKeyHasher hasher;
+  const PageKey first = hasher.next(root, tokens(0));
+  const PageKey second = hasher.next(first, tokens(1));
+  const PageIdentity right = {second, first, digest, 1, tokens(1)};
+  std::vector<PageIdentity> lies(5, right);
+  lies[0].tokens = tokens(2);
+  lies[1].parent = root;
+  lies[2].ordinal = 2;
+  lies[3].namespace_digest = digest_of(2);
+  lies[4].ordinal = 0;
+  for (std::size_t lie = 0; lie <= lies.size(); ++lie) {
+    SCOPED_TRACE(lie);
+    const bool lies_here = lie < lies.size();
+    Life life(path, 8);
+    const HostImageLabel& label = life.image->label;
+    auto writer = HostImageWriter::open(path, label).value();
+    for (const PageIdentity& page :
+         {PageIdentity{first, root, digest, 0, tokens(0)}, lies_here ? lies[lie] : right}) {
+      const std::span<std::byte> frame = writer->next_frame();
+      const std::vector<std::byte> bytes = life.bytes_of(page.key);
+      std::ranges::copy(bytes, frame.subspan(frame_body_offset(label.format)).begin());
+      encode_frame(label.format, page, Life::sums_of(bytes), 0, frame);
+      ASSERT_TRUE(writer->keep().ok());
+    }
+    ASSERT_TRUE(writer->finish().ok());
+    EXPECT_EQ(life.load().loaded, lies_here ? 1 : 2);
+    EXPECT_EQ(life.right_tokens(digest, text), lies_here ? kPageSize : 2 * kPageSize);
+  }
 }
 
 TEST_F(HostImagePagesTest, APageThatIsWrongInHostMemoryIsNotSaved) {
