@@ -207,6 +207,7 @@ void DiskPageStore::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_disk_lost_slots_total", counters_.lost_slots);
   visitor.counter("stemma_disk_bad_index_cells_total", counters_.bad_index_cells);
   visitor.counter("stemma_disk_index_rewrites_total", counters_.rewrites);
+  visitor.counter("stemma_disk_index_rebuilds_total", counters_.rebuilds);
 }
 
 }  // namespace stemma

@@ -114,6 +114,7 @@ class DiskPageStore final : public PageStore {
     std::atomic<std::int64_t> lost_slots = 0;
     std::atomic<std::int64_t> bad_index_cells = 0;
     std::atomic<std::int64_t> rewrites = 0;
+    std::atomic<std::int64_t> rebuilds = 0;  // of the index, from the frames
   };
 
   DiskPageStore(std::unique_ptr<DiskFiles> files, const Clock& clock,

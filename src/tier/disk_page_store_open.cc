@@ -93,9 +93,12 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
 }
 
 // What the headers of all frames say: in place of an index that is lost.
+// Headers only: reading every byte could take minutes. A body that was not whole when the index was
+// lost is found by its first reader.
 IndexContents DiskPageStore::contents_of_frames(std::int64_t deadline_us) {
   IndexContents contents;
   if (slabs_.slabs().empty()) return contents;
+  ++counters_.rebuilds;
   const std::int64_t now_s = files_->wall_time_s();
   for (const auto& [number, slab] : slabs_.slabs()) {
     const auto add = [&, slab_number = number](std::int32_t slot,

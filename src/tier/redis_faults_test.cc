@@ -372,8 +372,10 @@ TEST_F(RedisFaultsTest, ACallerInAHurryDoesNotTakeTheServerOut) {
 
 TEST_F(RedisFaultsTest, APortThatAcceptsAndIsSilentOpensTheBreakerAfterDeadlinesInARow) {
   FakeRedis server([](const Words&) { return Answer(); });
-  const auto store = open_store(options_for(server.url()));
-  for (int call = 0; call < 5; ++call) EXPECT_EQ(read(*store, 0, 1, 3'000), "f");
+  RedisPageStoreOptions options = options_for(server.url());
+  options.breaker.backoff_us = options.breaker.backoff_us_max = kLongUs;  // no probe in between
+  const auto store = open_store(options);
+  for (int call = 0; call < 5; ++call) EXPECT_EQ(read(*store, 0, 1, 50'000), "f");
   EXPECT_EQ(metric(*store, "missed_deadlines_total"), 3);
   EXPECT_EQ(metric(*store, "breaker_refusals_total"), 2);
   const PageKey key = redis_test_key(0);
