@@ -29,8 +29,10 @@ TierServingBenchOptions default_tier_serving_bench();
 //   bound: a fiftieth of computing it (ratio: bound / value, at least 1 is wanted).
 // harm: process CPU seconds of prompts that nothing has, with host memory, disk and write-through;
 //   bound: the same without tiers, in turns (ratio: value / bound, at most 1.01 is wanted).
-// hung: milliseconds to the first token with a disk tier that answers no read; bound: without tiers
-//   (param extra_ms, at most 50 wanted).
+// hung: milliseconds to the first token with a disk tier that answers no read, behind no breaker,
+// of
+//   engines that have served before; bound: without tiers (param extra_ms, at most 50 wanted;
+//   first_extra_ms: of their first request, which computes in small steps until it knows its pace).
 Result<std::vector<BenchLine>> bench_tier_serving(const TierServingBenchOptions& options);
 
 }  // namespace stemma
