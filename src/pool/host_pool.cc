@@ -168,15 +168,10 @@ bool HostPool::backup_page(const KvPool& device, const PageMove& move, PageId ne
     if (!gate.pass(layer_bytes())) return false;
     PageLayer<const std::byte> next = {device.layer_pieces((layer + 1) % layers()), move.from};
     if (layer + 1 == layers()) next.page = next_page;
-    std::byte* const to = layer_begin(move.to, layer);
-    std::uint32_t& sum = sums[static_cast<std::size_t>(layer)];
-    if (gate.coder().plain()) {
-      sum = copy_layer_out(from, to, &next, gate.past_caches());
-    } else {
-      const auto coded = gate.coder().try_copy_out(from, layer_image(move.to, layer));
-      if (!coded.has_value()) return false;
-      sum = *coded;
-    }
+    const auto sum =
+        gate.coder().try_copy_out(from, layer_image(move.to, layer), {&next, gate.past_caches()});
+    if (!sum.has_value()) return false;
+    sums[static_cast<std::size_t>(layer)] = *sum;
     from = next;
   }
   memory_.seals.as<Seal>()[move.to.index()] = {.key = move.key, .sealed = true};
@@ -221,12 +216,11 @@ bool HostPool::promote_layer(KvPool& device, std::span<PageMove> moves, std::int
     const std::byte* const next =
         at < moves.size() ? layer_begin(moves[at].from, layer) : next_layer;
     to.page = move.to;
-    const std::byte* const from = layer_begin(move.from, layer);
-    const bool right = gate.coder().plain()
-                           ? copy_layer_in(from, to, next, gate.past_caches()) == expected
-                           : gate.coder().try_copy_in(
-                                 {from, static_cast<std::size_t>(layer_bytes())}, expected, to);
-    if (!right) move.verdict = MoveVerdict::kCorrupt;
+    const std::span<const std::byte> from = {layer_begin(move.from, layer),
+                                             static_cast<std::size_t>(layer_bytes())};
+    if (!gate.coder().try_copy_in(from, expected, to, {next, gate.past_caches()})) {
+      move.verdict = MoveVerdict::kCorrupt;
+    }
   }
   return true;
 }

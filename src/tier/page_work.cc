@@ -91,17 +91,17 @@ void PageWork::run(Transfer& job) {
       promote(job);
       break;
     case TransferKind::kStore:
-      store(job);
+      in_groups(job, &PageWork::store_group);
       break;
     case TransferKind::kLoad:
     case TransferKind::kFetch:
-      load(job);
+      in_groups(job, &PageWork::load_group);
       break;
     case TransferKind::kLookup:
       look_up(job);
       break;
     case TransferKind::kRemove:
-      remove(job);
+      in_groups(job, &PageWork::remove_group);
       break;
   }
   job.ended_us = parts_.clock.now_us();
@@ -126,11 +126,12 @@ void PageWork::promote(Transfer& job) {
   write_verdicts(job, up_);
 }
 
-void PageWork::store(Transfer& job) {
+// What a store is asked in one call, one after another.
+void PageWork::in_groups(Transfer& job, GroupWork work) {
   const std::size_t group = staging_of(job).pages;
   for (std::size_t first = 0; first < job.keys.size(); first += group) {
     if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
-    store_group(job, first, std::min(first + group, job.keys.size()));
+    (this->*work)(job, first, std::min(first + group, job.keys.size()));
   }
 }
 
@@ -149,28 +150,26 @@ void PageWork::store_group(Transfer& job, std::size_t first, std::size_t end) {
                  generation_.fetch_add(1, std::memory_order_relaxed), to);
     staging.writes.push_back({.key = job.keys[page], .frame = to});
   }
-  parts_.stores[static_cast<std::size_t>(job.store)]->write(staging.writes, job.deadline_us);
+  store_of(job).write(staging.writes, job.deadline_us);
   for (std::size_t i = 0; i < staging.writes.size(); ++i) {
     job.verdicts[first + i] = staging.writes[i].verdict;
   }
 }
 
-void PageWork::load(Transfer& job) {
-  const std::size_t group = staging_of(job).pages;
-  for (std::size_t first = 0; first < job.keys.size(); first += group) {
-    if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
-    load_group(job, first, std::min(first + group, job.keys.size()));
-  }
-}
-
-void PageWork::load_group(Transfer& job, std::size_t first, std::size_t end) {
+// From the store to the staging frames.
+void PageWork::read_group(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
-  PageStore& from = *parts_.stores[static_cast<std::size_t>(job.store)];
   staging.reads.clear();
   for (std::size_t page = first; page < end; ++page) {
     staging.reads.push_back({.key = job.keys[page], .frame = frame(staging, page - first)});
   }
-  from.read(staging.reads, job.deadline_us);
+  store_of(job).read(staging.reads, job.deadline_us);
+}
+
+void PageWork::load_group(Transfer& job, std::size_t first, std::size_t end) {
+  Staging& staging = staging_of(job);
+  PageStore& from = store_of(job);
+  read_group(job, first, end);
   for (std::size_t page = first; page < end; ++page) {
     const PageRead& read = staging.reads[page - first];
     job.verdicts[page] = read.verdict;
@@ -196,48 +195,21 @@ PageVerdict PageWork::take_up(const Transfer& job, std::size_t page,
     return verdict_of(
         parts_.host.write_image(job.to[page], job.keys[page], found->body, found->layer_sums));
   }
-  return take_to_device(*staging_of(job).coder, job.to[page], *found);
-}
-
-PageVerdict PageWork::take_to_device(LayerCoder& coder, PageId page, const PageFrameView& frame) {
-  if (coder.plain()) {
-    const auto wrong_layer =
-        copy_page_in(parts_.device, page, {0, format_.layers}, frame.body, frame.layer_sums);
-    return wrong_layer.has_value() ? PageVerdict::kCorrupt : PageVerdict::kDone;
-  }
-  const auto bytes = static_cast<std::size_t>(format_.layer_bytes);
-  for (std::size_t layer = 0; layer < frame.layer_sums.size(); ++layer) {
-    const PageLayer<std::byte> to = {parts_.device.layer_pieces(static_cast<std::int64_t>(layer)),
-                                     page};
-    const auto from = frame.body.subspan(layer * bytes, bytes);
-    if (!coder.try_copy_in(from, frame.layer_sums[layer], to)) return PageVerdict::kCorrupt;
-  }
-  return PageVerdict::kDone;
+  const bool right = staging_of(job).coder->try_copy_page_in(found->body, found->layer_sums,
+                                                             parts_.device, job.to[page]);
+  return right ? PageVerdict::kDone : PageVerdict::kCorrupt;
 }
 
 void PageWork::look_up(Transfer& job) {
-  PageStore& store = *parts_.stores[static_cast<std::size_t>(job.store)];
-  const auto found = store.lookup(job.keys, job.deadline_us);
+  const auto found = store_of(job).lookup(job.keys, job.deadline_us);
   job.found_pages = found.ok() ? *found : 0;
-}
-
-void PageWork::remove(Transfer& job) {
-  const std::size_t group = staging_of(job).pages;
-  for (std::size_t first = 0; first < job.keys.size(); first += group) {
-    if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
-    remove_group(job, first, std::min(first + group, job.keys.size()));
-  }
 }
 
 // A store removes what it is shown the bytes of. Only what it then says it has not is gone.
 void PageWork::remove_group(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
-  PageStore& from = *parts_.stores[static_cast<std::size_t>(job.store)];
-  staging.reads.clear();
-  for (std::size_t page = first; page < end; ++page) {
-    staging.reads.push_back({.key = job.keys[page], .frame = frame(staging, page - first)});
-  }
-  from.read(staging.reads, job.deadline_us);
+  PageStore& from = store_of(job);
+  read_group(job, first, end);
   std::vector<PageRemoval> wrong;
   for (const PageRead& read : staging.reads) {
     if (read.verdict == PageVerdict::kDone) wrong.push_back({read.key, read.frame});

@@ -64,18 +64,20 @@ class PageWork final : public TransferWork {
 
   void back_up(Transfer& job);
   void promote(Transfer& job);
-  void store(Transfer& job);
+  using GroupWork = void (PageWork::*)(Transfer& job, std::size_t first, std::size_t end);
+  void in_groups(Transfer& job, GroupWork work);
   void store_group(Transfer& job, std::size_t first, std::size_t end);
-  void load(Transfer& job);
+  void read_group(Transfer& job, std::size_t first, std::size_t end);
   void load_group(Transfer& job, std::size_t first, std::size_t end);
   PageVerdict take_up(const Transfer& job, std::size_t page, std::span<const std::byte> frame);
-  PageVerdict take_to_device(LayerCoder& coder, PageId page, const PageFrameView& frame);
   void look_up(Transfer& job);
-  void remove(Transfer& job);
   void remove_group(Transfer& job, std::size_t first, std::size_t end);
 
   PageIdentity identity_of(const Transfer& job, std::size_t page) const;
   std::span<std::byte> frame(Staging& staging, std::size_t number) const;
+  PageStore& store_of(const Transfer& job) const {
+    return *parts_.stores[static_cast<std::size_t>(job.store)];
+  }
   Staging& staging_of(const Transfer& job) { return staging_[transfer_lane(job) - 2]; }
 
   Parts parts_;
