@@ -192,10 +192,10 @@ class KvCache {
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
   // Whether it is better to wait for it than to compute.
   bool worth_waiting(PromotionId id) const;
+
   // Layer by layer: a step may name pages of a promotion that are still being copied up from host
   // memory. Whoever computes it asks `arriving_or_null` before reading a layer of them.
-
-  // Whether all that the promotion is still to bring can be lent.
+  // Whether all that the promotion is still to bring can be lent so.
   bool can_lend(PromotionId id) const;
   // Lends what the promotion brings of `tokens`, at most tokens.size() - 1, right behind what the
   // sequence holds, until end_loan. Returns the tokens that it then names pages of.

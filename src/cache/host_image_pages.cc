@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "prefix/page_key.h"
 #include "stemma/log.h"
-#include "tier/disk_index.h"
 
 namespace stemma {
 namespace {

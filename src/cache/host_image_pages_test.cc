@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/crc32c.h"
+#include "base/flip_bit.h"
 #include "base/temp_directory.h"
 #include "pool/pool_fixture.h"
 #include "prefix/page_key.h"
@@ -157,13 +158,6 @@ class HostImagePagesTest : public ::testing::Test {
     return text;
   }
   std::size_t frame_bytes_of(const Life& life) { return frame_bytes(life.image->label.format); }
-  void flip(std::size_t at) const {
-    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(at));
-    const char byte = static_cast<char>(file.get() ^ 16);
-    file.seekp(static_cast<std::streamoff>(at));
-    file.put(byte);
-  }
 
   TempDirectory directory;
   std::string path = directory.file("host");
@@ -267,7 +261,7 @@ TEST_F(HostImagePagesTest, AWrongPageStaysOutWithWhatContinuesIt) {
   }
   for (const std::size_t at : {std::size_t{90}, kFrameAlignment + 5}) {
     SCOPED_TRACE(at);
-    flip(kFileHeaderBytes + 2 * frame + at);
+    flip_bit(path, kFileHeaderBytes + 2 * frame + at);
     Life life(path, 16);
     const HostImageCounts counts = life.load();
     EXPECT_EQ(counts.loaded, 6);
@@ -275,9 +269,9 @@ TEST_F(HostImagePagesTest, AWrongPageStaysOutWithWhatContinuesIt) {
     EXPECT_EQ(life.right_tokens(digest_of(1), trunk), 2 * kPageSize);
     EXPECT_EQ(life.right_tokens(digest_of(1), branch), std::ssize(branch));
     EXPECT_EQ(life.right_tokens(digest_of(1), other), std::ssize(other));
-    flip(kFileHeaderBytes + 2 * frame + at);
+    flip_bit(path, kFileHeaderBytes + 2 * frame + at);
   }
-  flip(kFileHeaderBytes + frame + kFrameAlignment);
+  flip_bit(path, kFileHeaderBytes + frame + kFrameAlignment);
   Life life(path, 16);
   EXPECT_EQ(life.load().left_out, 5) << "all that share it";
   EXPECT_EQ(life.right_tokens(digest_of(1), branch), kPageSize);
@@ -392,8 +386,8 @@ TEST_F(HostImagePagesTest, NoDamageIsEverServed) {
     }
     const auto damage = prng.below(4);
     for (std::int64_t i = 0; i < damage; ++i) {
-      flip(kFileHeaderBytes +
-           static_cast<std::size_t>(prng.below(saved * static_cast<std::int64_t>(frame))));
+      flip_bit(path, kFileHeaderBytes + static_cast<std::size_t>(
+                                            prng.below(saved * static_cast<std::int64_t>(frame))));
     }
     if (prng.below(3) == 0) {
       const auto bytes = kFileHeaderBytes + static_cast<std::size_t>(prng.below(saved)) * frame;

@@ -4,39 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <memory>
 #include <vector>
 
+#include "tier/held_lanes.h"
 #include "tier/memory_page_store.h"
 
 namespace stemma {
 namespace {
-
-// Jobs end when the test says so, with the verdict it gives.
-class GivenLanes final : public TransferLanes {
- public:
-  void post(Transfer& job) override { posted.push_back(&job); }
-  Transfer* try_take_done_or_null() override {
-    if (done.empty()) return nullptr;
-    Transfer* job = done.front();
-    done.pop_front();
-    return job;
-  }
-  void wait_done(std::chrono::microseconds) override {}
-  bool wait_layer(Transfer&, std::int64_t) override { return false; }
-  void stop() override {
-    while (!posted.empty()) end_next(PageVerdict::kFailed);
-  }
-  void end_next(PageVerdict verdict) {
-    posted.front()->verdicts.assign(posted.front()->keys.size(), verdict);
-    done.push_back(posted.front());
-    posted.pop_front();
-  }
-
-  std::deque<Transfer*> posted;
-  std::deque<Transfer*> done;
-};
 
 PageKey key_of(int number) {
   PageKey key;
@@ -64,7 +39,7 @@ class RemovalsTest : public ::testing::Test {
   MemoryPageStore disk{Tier::kDisk, 1000};
   MemoryPageStore remote{Tier::kRemote, 1000};
   std::vector<PageStore*> stores = {&disk, &remote};
-  GivenLanes lanes;
+  HeldLanes lanes;
   TransferEngine transfers{{}, lanes};
   Removals removals{{.transfers = transfers, .stores = stores, .clock = clock, .options = options}};
 };
@@ -195,7 +170,7 @@ TEST_F(RemovalsTest, WhatLiesBehindAWrongPageIsRemovedBeforeItIsUsed) {
 TEST(Removals, WithoutStoresThereIsNothingToRemove) {
   FakeClock clock;
   const TierOptions options;
-  GivenLanes lanes;
+  HeldLanes lanes;
   TransferEngine transfers({}, lanes);
   Removals removals({.transfers = transfers, .stores = {}, .clock = clock, .options = options});
   removals.add(keys_of({1}));

@@ -1,12 +1,11 @@
 #include "engine/shadow_audit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/math.h"
 #include "stemma/log.h"
 
@@ -15,12 +14,6 @@ namespace {
 
 // Apart from the seeds of requests that sample.
 constexpr std::uint64_t kSeedSalt = 0x5AD0A0D17;
-
-std::string hex_of(const NamespaceDigest& digest) {
-  std::string text;
-  for (const std::uint8_t byte : digest.bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
 
 }  // namespace
 
@@ -180,7 +173,7 @@ void ShadowAudit::report(const Hit& hit, std::int64_t page, std::int64_t layer) 
   STEMMA_LOG(kError, "engine.shadow_audit_mismatch", kv("request", hit.request.value()),
              kv("first_token", page * kv_.page_size()), kv("page_size", kv_.page_size()),
              kv("hit_tokens", std::ssize(hit.text.tokens)), kv("layer", layer),
-             kv("namespace", hex_of(hit.text.digest)),
+             kv("namespace", to_hex(hit.text.digest.bytes)),
              kv("consequence",
                 "quarantined with all that goes on from it; wrong KV may have been "
                 "served"));

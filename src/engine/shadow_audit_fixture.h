@@ -205,6 +205,11 @@ class ShadowAuditFixture : public ::testing::Test {
     return out;
   }
 
+  static Tokens joined(Tokens text, const Tokens& more) {
+    text.insert(text.end(), more.begin(), more.end());
+    return text;
+  }
+
   EngineOptions options_;
   SharedFakeClock clock_;
   ThreadPool threads_{1};

@@ -223,12 +223,7 @@ TEST_F(ShadowAuditTest, ABitThatFlippedIsFoundAndThePagesGo) {
 // beyond it, one only shares what comes before.
 TEST_F(ShadowAuditTest, RequestsThatRunOnWrongPagesComputeAnew) {
   const Tokens prompt = text(1, 30);
-  const Tokens longer = [&] {
-    Tokens tokens = prompt;
-    const Tokens more = text(9, 60);
-    tokens.insert(tokens.end(), more.begin(), more.end());
-    return tokens;
-  }();
+  const Tokens longer = joined(prompt, text(9, 60));
   Tokens sibling(prompt.begin(), prompt.begin() + 17);
   open();
   ask(prompt, 1);
@@ -353,9 +348,7 @@ TEST_F(ShadowAuditTiers, AWrongPageFromALowerTierIsFoundToo) {
 
 // The store has what was computed from the wrong page, and nobody else knows of it.
 TEST_F(ShadowAuditTiers, WhatAStoreHasBehindAWrongPageIsNotUsed) {
-  Tokens longer = prompt_;
-  const Tokens more = text(2, 40);
-  longer.insert(longer.end(), more.begin(), more.end());
+  const Tokens longer = joined(prompt_, text(2, 40));
   const Tokens right_longer = cold(longer, 6);
   ask(longer, 1);
   model_.miscomputed_position = -1;
@@ -380,9 +373,7 @@ TEST_F(ShadowAuditTiers, WhatAStoreHasBehindAWrongPageIsNotUsed) {
 
 // A longer text is being brought up through the wrong page when that is found.
 TEST_F(ShadowAuditTiers, APromotionThroughAWrongPageComesToNothing) {
-  Tokens longer = prompt_;
-  const Tokens more = text(2, 40);
-  longer.insert(longer.end(), more.begin(), more.end());
+  const Tokens longer = joined(prompt_, text(2, 40));
   const Tokens right_longer = cold(longer, 6);
   ask(longer, 1);
   model_.miscomputed_position = -1;

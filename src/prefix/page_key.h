@@ -11,12 +11,23 @@
 // Not here:   which pages need a key (radix_prefix_cache computes them lazily), frames (tier/).
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <span>
 
 #include "base/digest.h"
 #include "stemma/prefix_cache.h"
 
 namespace stemma {
+
+// Keys are digests: any eight bytes of one are as good a hash as all of them.
+struct PageKeyHash {
+  std::size_t operator()(const PageKey& key) const noexcept {
+    std::size_t hash = 0;
+    std::memcpy(&hash, key.bytes.data(), sizeof(hash));
+    return hash;
+  }
+};
 
 class PageKeyHasher {
  public:

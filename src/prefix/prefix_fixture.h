@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/prng.h"
 #include "prefix/radix_prefix_cache.h"
 
 namespace stemma {
@@ -37,6 +38,15 @@ inline Tokens counted(TokenId first, std::int64_t count) {
 inline Tokens operator+(Tokens a, const Tokens& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+// One to five pages of two tokens, of which so few are drawn that texts share beginnings.
+inline Tokens drawn_text(Prng& prng) {
+  Tokens text;
+  for (std::int64_t page = prng.below(5); page >= 0; --page) {
+    text = text + Tokens{0, static_cast<TokenId>(prng.below(2))};
+  }
+  return text;
 }
 
 inline NamespaceDigest digest_of(int byte) {

@@ -171,14 +171,6 @@ class RandomMoves : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr std::uint64_t kSeed = 77;
 
-  Tokens drawn_text() {
-    Tokens text;
-    for (std::int64_t page = prng.below(5); page >= 0; --page) {
-      text = text + Tokens{0, static_cast<TokenId>(prng.below(2))};
-    }
-    return text;
-  }
-
   void lock_coldest() {
     auto coldest = fixture.cache->try_lock_coldest();
     if (!coldest.has_value()) return;
@@ -189,21 +181,21 @@ class RandomMoves : public ::testing::TestWithParam<const char*> {
 
   void extend_last() {
     auto& [tokens, lock] = held.back();
-    tokens = beginning(tokens, lock.tokens()) + drawn_text();
+    tokens = beginning(tokens, lock.tokens()) + drawn_text(prng);
     lock = fixture.cache->extend(std::move(lock), tokens);
   }
 
   void move() {
     const std::int64_t command = prng.below(6);
     if (command < 2 && held.size() < 3) {
-      const Tokens text = drawn_text();
+      const Tokens text = drawn_text(prng);
       command == 0 ? held.emplace_back(text, fixture.begin(text)), void() : lock_coldest();
     } else if (command == 2 && !held.empty()) {
       held.erase(held.begin());
     } else if (command == 3 && !held.empty()) {
       extend_last();
     } else if (command == 4) {
-      fixture.cache->try_discard(fixture.ns, drawn_text(), 0);
+      fixture.cache->try_discard(fixture.ns, drawn_text(prng), 0);
     } else {
       fixture.evict(prng.below(4));
     }

@@ -148,16 +148,8 @@ class RandomQuarantines : public ::testing::TestWithParam<const char*> {
     std::vector<int> pages;
   };
 
-  Tokens drawn_text() {
-    Tokens text;
-    for (std::int64_t page = prng.below(5); page >= 0; --page) {
-      text = text + Tokens{0, static_cast<TokenId>(prng.below(2))};
-    }
-    return text;
-  }
-
   void begin() {
-    const Tokens text = drawn_text();
+    const Tokens text = drawn_text(prng);
     PrefixLock lock = fixture.begin(text);
     EXPECT_FALSE(fixture.cache->is_quarantined(lock));
     std::vector<int> pages = fixture.ids(lock);
@@ -168,14 +160,14 @@ class RandomQuarantines : public ::testing::TestWithParam<const char*> {
     Held& last = held.back();
     if (last.lock.tokens() > 8) return;
     const bool was_wrong = fixture.cache->is_quarantined(last.lock);
-    last.tokens = last.tokens + drawn_text();
+    last.tokens = last.tokens + drawn_text(prng);
     last.lock = fixture.publish(std::move(last.lock), last.tokens);
     last.pages = fixture.ids(last.lock);
     EXPECT_EQ(fixture.cache->is_quarantined(last.lock), was_wrong);
   }
 
   void quarantine_one() {
-    const Tokens text = drawn_text();
+    const Tokens text = drawn_text(prng);
     const std::int64_t kept = prng.below(std::ssize(text) / 2) * 2;
     const bool is_there = fixture.probe(text) > kept;
     EXPECT_EQ(quarantine(fixture, text, kept).empty(), !is_there);
@@ -198,9 +190,9 @@ class RandomQuarantines : public ::testing::TestWithParam<const char*> {
     } else if (command == 4) {
       quarantine_one();
     } else if (command == 5) {
-      fixture.cache->try_discard(fixture.ns, drawn_text(), 0);
+      fixture.cache->try_discard(fixture.ns, drawn_text(prng), 0);
     } else if (command == 6) {
-      fixture.cache->want(fixture.ns, drawn_text(), prng.below(4));
+      fixture.cache->want(fixture.ns, drawn_text(prng), prng.below(4));
     } else {
       if (prng.below(4) == 0) fixture.cache->forget_wants();
       fixture.evict(prng.below(4));

@@ -3,32 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <deque>
 
+#include "tier/held_lanes.h"
 #include "tier/transfer_ticket.h"
 
 namespace stemma {
 namespace {
-
-class HeldLanes final : public TransferLanes {
- public:
-  void post(Transfer& job) override { posted_.push_back(&job); }
-  Transfer* try_take_done_or_null() override {
-    if (!ended_ || posted_.empty()) return nullptr;
-    Transfer* job = posted_.front();
-    posted_.pop_front();
-    return job;
-  }
-  void wait_done(std::chrono::microseconds) override {}
-  bool wait_layer(Transfer&, std::int64_t) override { return false; }
-  void stop() override { end_all(); }
-
-  void end_all() { ended_ = true; }
-
- private:
-  std::deque<Transfer*> posted_;
-  bool ended_ = false;
-};
 
 class AbandonedTickets : public ::testing::Test {
  protected:
@@ -45,7 +25,7 @@ class AbandonedTickets : public ::testing::Test {
   }
 
   void land() {
-    lanes_.end_all();
+    lanes_.stop();
     while (transfers_.try_take_landed().has_value()) {
     }
   }

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "prefix/page_key.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
 #include "tier/disk_files.h"
@@ -34,15 +34,6 @@ struct SlotRef {
   std::int32_t slab = -1;
   std::int32_t slot = -1;
   friend auto operator<=>(const SlotRef&, const SlotRef&) = default;
-};
-
-// Keys are digests: any eight bytes of one are as good a hash as all of them.
-struct PageKeyHash {
-  std::size_t operator()(const PageKey& key) const noexcept {
-    std::size_t hash = 0;
-    std::memcpy(&hash, key.bytes.data(), sizeof(hash));
-    return hash;
-  }
 };
 
 // A page and where it lies.

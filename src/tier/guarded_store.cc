@@ -1,7 +1,6 @@
 #include "tier/guarded_store.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "stemma/metrics.h"
@@ -57,10 +56,9 @@ void GuardedStore::visit_metrics(MetricVisitor& visitor) const {
   const Breaker::Counters writes = writes_.counters();
   const bool open =
       reads_.state() != Breaker::State::kClosed || writes_.state() != Breaker::State::kClosed;
-  const std::string prefix = "stemma_" + std::string(tier_name(tier())) + "_breaker_";
-  visitor.gauge(prefix + "open", open ? 1 : 0);
-  visitor.counter(prefix + "openings_total", reads.opened + writes.opened);
-  visitor.counter(prefix + "refusals_total", reads.refused + writes.refused);
+  visitor.gauge("stemma_disk_breaker_open", open ? 1 : 0);
+  visitor.counter("stemma_disk_breaker_openings_total", reads.opened + writes.opened);
+  visitor.counter("stemma_disk_breaker_refusals_total", reads.refused + writes.refused);
 }
 
 }  // namespace stemma

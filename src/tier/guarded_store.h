@@ -7,7 +7,8 @@
 //                  took until its deadline opens the breaker by itself
 //   write          the breaker of writes, likewise
 //
-// For stores without breakers of their own (disk_page_store).
+// For the disk's store (disk_page_store), under whose name it counts; others have breakers of their
+// own.
 //
 // Thread:     as PageStore.                                  Invariants: I9 (docs/INVARIANTS.md).
 // Memory:     a few words.

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/flip_bit.h"
 #include "base/prng.h"
 #include "base/temp_directory.h"
 #include "tier/page_frame_fixture.h"
@@ -61,13 +62,6 @@ class HostImageFileTest : public ::testing::Test {
     const auto reader = HostImageReader::open(*files, path, {.format = format, .model = model});
     EXPECT_FALSE(reader.ok());
     return reader.ok() ? Error{} : reader.error();
-  }
-  void flip(std::size_t at) const {
-    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(at));
-    const char byte = static_cast<char>(file.get() ^ 8);
-    file.seekp(static_cast<std::streamoff>(at));
-    file.put(byte);
   }
 
   TempDirectory directory;
@@ -147,13 +141,13 @@ TEST_F(HostImageFileTest, WhatIsCutOffCostsItsFrameAlone) {
 TEST_F(HostImageFileTest, AFlippedHeaderCostsItsFrameAlone) {
   write(1, 4);
   const std::size_t frame = frame_bytes(small_format());
-  flip(kHeaderBytes + frame + 90);
+  flip_bit(path, kHeaderBytes + frame + 90);
   EXPECT_THAT(read(1), ElementsAre(0, 2, 3));
   EXPECT_EQ(bad_frames, 1);
-  flip(20);
+  flip_bit(path, 20);
   EXPECT_EQ(refusal().code, ErrorCode::kCorrupt);
-  flip(20);
-  flip(0);
+  flip_bit(path, 20);
+  flip_bit(path, 0);
   EXPECT_THAT(refusal().detail, HasSubstr("not a file of host memory"));
 }
 
@@ -222,7 +216,7 @@ TEST_F(HostImageFileTest, NoFlippedBitOfAHeaderIsRead) {
   write(1, 3);
   for (int i = 0; i < 300; ++i) {
     const auto at = static_cast<std::size_t>(prng.below(2 * kFrameAlignment));
-    flip(at);
+    flip_bit(path, at);
     const auto reader = HostImageReader::open(posix, path, {small_format(), model});
     const bool in_file_header = at < kHeaderBytes;
     ASSERT_EQ(reader.ok(), !in_file_header) << at;
@@ -231,7 +225,7 @@ TEST_F(HostImageFileTest, NoFlippedBitOfAHeaderIsRead) {
       ASSERT_TRUE(first.has_value()) << at;
       EXPECT_EQ(first->identity.ordinal, 1) << at;
     }
-    flip(at);
+    flip_bit(path, at);
   }
 }
 

@@ -4,38 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <vector>
 
 #include "prefix/prefix_fixture.h"
+#include "tier/held_lanes.h"
 #include "tier/transfer_lanes.h"
 
 namespace stemma {
 namespace {
-
-// Jobs end when the test says so.
-class HeldLanes final : public TransferLanes {
- public:
-  void post(Transfer& job) override { posted.push_back(&job); }
-  Transfer* try_take_done_or_null() override {
-    if (done.empty()) return nullptr;
-    Transfer* job = done.front();
-    done.pop_front();
-    return job;
-  }
-  void wait_done(std::chrono::microseconds) override {}
-  bool wait_layer(Transfer&, std::int64_t) override { return false; }
-  void stop() override {
-    while (!posted.empty()) end_next();
-  }
-  void end_next() {
-    done.push_back(posted.front());
-    posted.pop_front();
-  }
-
-  std::deque<Transfer*> posted;
-  std::deque<Transfer*> done;
-};
 
 class TicketTest : public ::testing::Test {
  protected:

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sim/metric_of.h"
 #include "stemma/log.h"
 
 namespace stemma {
@@ -41,27 +42,6 @@ class AddUp final : public MetricVisitor {
  private:
   Simulation::Tally& tally_;
 };
-
-class OneMetric final : public MetricVisitor {
- public:
-  explicit OneMetric(std::string_view name) : name_(name) {}
-  void counter(std::string_view name, std::int64_t value) override { see(name, value); }
-  void gauge(std::string_view name, std::int64_t value) override { see(name, value); }
-  std::int64_t value() const { return value_; }
-
- private:
-  void see(std::string_view name, std::int64_t value) {
-    if (name == name_) value_ = value;
-  }
-  std::string_view name_;
-  std::int64_t value_ = -1;
-};
-
-std::int64_t metric(const Engine& engine, std::string_view name) {
-  OneMetric search(name);
-  engine.visit_metrics(search);
-  return search.value();
-}
 
 std::int64_t tokens_in(const std::vector<TokenId>& tokens) {
   return static_cast<std::int64_t>(tokens.size());
@@ -121,7 +101,7 @@ void Simulation::close_engine() {
   engine_->visit_metrics(add_up);
   if (plan_.engine.kv.tiers.write_policy == WritePolicy::kWriteBack) {
     tally_["sim_written_back_pages"] +=
-        std::max<std::int64_t>(metric(*engine_, "stemma_backed_up_pages_total"), 0);
+        std::max<std::int64_t>(metric_of(*engine_, "stemma_backed_up_pages_total"), 0);
   }
   engine_.reset();
 }
@@ -401,7 +381,8 @@ void Simulation::check_nothing_held() {
   }
   if (tiers_or_null_ == nullptr) return;
   for (const char* gauge : {"stemma_host_locked_pages", "stemma_host_arriving_pages"}) {
-    if (metric(*engine_, gauge) != 0) fail(fmt::format("{} is not 0 though all has ended", gauge));
+    if (metric_of(*engine_, gauge) != 0)
+      fail(fmt::format("{} is not 0 though all has ended", gauge));
   }
 }
 
@@ -436,7 +417,7 @@ void Simulation::check_clean_round() {
   if (failed() || tiers_or_null_ == nullptr) return;
   restart(End::kProcess);
   answer_alone(prompt);
-  if (!failed() && full > 0 && metric(*engine_, "stemma_promotions_total") > 0) {
+  if (!failed() && full > 0 && metric_of(*engine_, "stemma_promotions_total") > 0) {
     ++tally_["sim_found_after_restart"];
   }
 }

@@ -8,9 +8,9 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <map>
 
 #include "engine/served_model.h"
+#include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "tier/child_process.h"
 #include "tier/disk_check.h"
@@ -41,6 +41,16 @@ class RestartTest : public testing::Test {
     const bool begun = report.ok() || report.error().code != ErrorCode::kNotFound;
     EXPECT_TRUE(report.ok() || !begun) << to_string(report.error());
     return report.ok() ? *report : DiskCheckReport();
+  }
+
+  // Of an engine in this process that waits for its tiers as long as it takes.
+  ServedModelOptions patient_options() const {
+    ServedModelOptions options;
+    options.directory = trial_.model();
+    options.kv_bytes = std::int64_t{16} << 20;
+    options.engine.kv.context_tokens_max = 256;
+    options.engine.kv.tiers = {.load_wait_us = kLongUs, .store_deadline_us = kLongUs};
+    return options;
   }
 
   MonotonicClock clock_;
@@ -152,13 +162,8 @@ TEST_F(RestartTest, PagesOfAnotherModelOrFormatAreNotFoundAndNamed) {
 // changes nothing until the model is opened again, which is then another.
 TEST_F(RestartTest, WeightsThatAreReplacedInPlaceTakeEffectWhenTheyAreLoaded) {
   set_log_level(LogLevel::kWarning);
-  ServedModelOptions options;
-  options.directory = trial_.model();
-  options.kv_bytes = std::int64_t{16} << 20;
-  options.engine.kv.context_tokens_max = 256;
-  options.engine.kv.tiers = {.write_policy = WritePolicy::kWriteThrough,
-                             .load_wait_us = kLongUs,
-                             .store_deadline_us = kLongUs};
+  ServedModelOptions options = patient_options();
+  options.engine.kv.tiers.write_policy = WritePolicy::kWriteThrough;
   const auto run = [](ServedModel& model, const std::function<void(std::int64_t)>& before_step) {
     LogitsRecorder recorder(model.runner());
     const auto engine = model.open_engine(&recorder);
@@ -306,27 +311,12 @@ TEST_F(RestartTest, AFileOfAnotherModelsHostMemoryIsIgnored) {
 // The same within a process, and what the counters say: all that one engine had, the next one has.
 TEST_F(RestartTest, AnEngineOpensWithThePagesThatAnotherSettled) {
   set_log_level(LogLevel::kWarning);
-  ServedModelOptions options;
-  options.directory = trial_.model();
-  options.kv_bytes = std::int64_t{16} << 20;
-  options.engine.kv.context_tokens_max = 256;
-  options.engine.kv.tiers = {.load_wait_us = kLongUs, .store_deadline_us = kLongUs};
+  ServedModelOptions options = patient_options();
   struct Life {
     Outcome outcome;
-    std::map<std::string, std::int64_t> metrics;
-  };
-  class Values final : public MetricVisitor {
-   public:
-    explicit Values(std::map<std::string, std::int64_t>& to) : to_(to) {}
-    void counter(std::string_view name, std::int64_t value) override {
-      to_[std::string(name)] = value;
-    }
-    void gauge(std::string_view name, std::int64_t value) override {
-      to_[std::string(name)] = value;
-    }
-
-   private:
-    std::map<std::string, std::int64_t>& to_;
+    std::int64_t loaded = 0;
+    std::int64_t left_out = 0;
+    std::int64_t saved = 0;
   };
   const auto live = [&] {
     auto model = ServedModel::open(options);
@@ -336,24 +326,23 @@ TEST_F(RestartTest, AnEngineOpensWithThePagesThatAnotherSettled) {
     STEMMA_CHECK(engine.ok(), "it opens");
     Life life{run_trial(**engine, recorder, {.digest = (*model)->namespace_digest()},
                         [](std::int64_t) {}),
-              {}};
+              metric_of(**engine, "stemma_host_file_loaded_pages_total"),
+              metric_of(**engine, "stemma_host_file_left_out_pages_total")};
     (*engine)->settle(std::chrono::seconds(60));
-    Values values(life.metrics);
-    (*engine)->visit_metrics(values);
+    life.saved = metric_of(**engine, "stemma_host_file_saved_pages");
     return life;
   };
   const Life plain = live();
   options.tiers.host_bytes = std::int64_t{16} << 20;
   options.tiers.host_file = directory_.file("host");
-  Life first = live();
-  Life second = live();
+  const Life first = live();
+  const Life second = live();
   expect_same_bits(plain.outcome, first.outcome);
   expect_same_bits(plain.outcome, second.outcome);
-  EXPECT_EQ(first.metrics["stemma_host_file_loaded_pages_total"], 0);
-  EXPECT_GT(first.metrics["stemma_host_file_saved_pages"], 0);
-  EXPECT_EQ(second.metrics["stemma_host_file_loaded_pages_total"],
-            first.metrics["stemma_host_file_saved_pages"]);
-  EXPECT_EQ(second.metrics["stemma_host_file_left_out_pages_total"], 0);
+  EXPECT_EQ(first.loaded, 0);
+  EXPECT_GT(first.saved, 0);
+  EXPECT_EQ(second.loaded, first.saved);
+  EXPECT_EQ(second.left_out, 0);
   EXPECT_EQ(first.outcome.brought.host, 0);
   EXPECT_GT(second.outcome.brought.host, 0);
 }

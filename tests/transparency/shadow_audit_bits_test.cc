@@ -14,6 +14,7 @@
 #include "cli/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
+#include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "transparency/engine_trial.h"
 
@@ -34,21 +35,6 @@ struct Serving {
         {.prompts = prompts, .max_tokens = max_tokens, .digest = model->namespace_digest()});
   }
 };
-
-std::int64_t metric(const Engine& engine, std::string_view name) {
-  struct Search final : MetricVisitor {
-    void counter(std::string_view found, std::int64_t value) override { see(found, value); }
-    void gauge(std::string_view found, std::int64_t value) override { see(found, value); }
-    void see(std::string_view found, std::int64_t value) {
-      if (found == name) result = value;
-    }
-    std::string_view name;
-    std::int64_t result = -1;
-  } search;
-  search.name = name;
-  engine.visit_metrics(search);
-  return search.result;
-}
 
 class ShadowAuditBits : public testing::TestWithParam<std::string_view> {
  protected:
@@ -152,8 +138,8 @@ TEST_P(ShadowAuditBits, AFlippedBitIsFoundAndWhatFollowsIsRight) {
     EXPECT_EQ(serving->engine->totals().shadow_audit_mismatches, mismatches);
     serving->engine->settle(kLong);
   }
-  EXPECT_GT(metric(*serving->engine, "stemma_disk_removed_pages_total"), 0);
-  EXPECT_EQ(metric(*serving->engine, "stemma_wrong_stored_pages"), 0);
+  EXPECT_GT(metric_of(*serving->engine, "stemma_disk_removed_pages_total"), 0);
+  EXPECT_EQ(metric_of(*serving->engine, "stemma_wrong_stored_pages"), 0);
   EXPECT_EQ(serving->engine->kv().available_pages(), serving->engine->kv().total_pages());
   serving.reset();
   const auto next_life = open(16, 4096, 100);

@@ -1,0 +1,44 @@
+// HeldLanes: lanes for tests, on which nothing moves and jobs end when the test says so.
+//
+// Thread:     one.
+// Memory:     two lists of jobs.
+// Cost:       none.
+// Not here:   lanes that move bytes (transfer_lanes).
+#pragma once
+
+#include <deque>
+
+#include "tier/transfer_lanes.h"
+
+namespace stemma {
+
+class HeldLanes final : public TransferLanes {
+ public:
+  void post(Transfer& job) override { posted.push_back(&job); }
+  Transfer* try_take_done_or_null() override {
+    if (done.empty()) return nullptr;
+    Transfer* job = done.front();
+    done.pop_front();
+    return job;
+  }
+  void wait_done(std::chrono::microseconds) override {}
+  bool wait_layer(Transfer&, std::int64_t) override { return false; }
+  void stop() override {
+    while (!posted.empty()) end_next();
+  }
+
+  // Ends the job that was posted first, its pages as they were left, or all with this verdict.
+  void end_next() {
+    done.push_back(posted.front());
+    posted.pop_front();
+  }
+  void end_next(PageVerdict verdict) {
+    posted.front()->verdicts.assign(posted.front()->keys.size(), verdict);
+    end_next();
+  }
+
+  std::deque<Transfer*> posted;
+  std::deque<Transfer*> done;
+};
+
+}  // namespace stemma
