@@ -9,6 +9,8 @@ pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(uring REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(zmq REQUIRED IMPORTED_TARGET libzmq)
+find_package(Boost 1.81 REQUIRED)  # headers only: Asio and Beast
 if(STEMMA_TESTS)
   find_package(GTest REQUIRED)
   find_package(rapidcheck REQUIRED)
