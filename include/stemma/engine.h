@@ -12,9 +12,11 @@
 // Not here:   text (engine/text_generation), HTTP (server/), what a batch computes (Runner).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,10 +40,15 @@ namespace stemma {
 class Clock;
 class EngineGhosts;
 class Inbox;
+struct InboxMessage;
 class Request;
 class Sampler;
 class Scheduler;
 class ShadowAudit;
+
+// Of RequestSpec::logprobs and ::copies.
+inline constexpr std::int64_t kLogprobsMax = 20;
+inline constexpr std::int64_t kCopiesMax = 128;
 
 // What a user asks for.
 struct RequestSpec {
@@ -51,6 +58,14 @@ struct RequestSpec {
   std::vector<TokenId> stop_tokens;  // the output ends with the first of these
   std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
   NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
+  Retention retention = Retention::kDefault;  // how soon its client expects to come back
+  // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
+  // kLogprobsMax at most. Absent: none.
+  std::optional<std::int64_t> logprobs;
+  // Requests with this prompt: the others have the ids that follow, and seeds of their own. The
+  // prompt is computed once, for all for which there is room when that is done. From 1 to
+  // kCopiesMax.
+  std::int64_t copies = 1;
 };
 
 enum class FinishReason : std::uint8_t {
@@ -84,6 +99,9 @@ struct EngineEvent {
   FinishReason finish = FinishReason::kNone;
   RequestStats stats;  // where finish is not kNone
   Error error;         // where finish is kFailed
+  // Where RequestSpec::logprobs asked for them: that of `token`, then the likeliest, best first
+  // (ties: lower id). Valid as long as the events.
+  std::span<const TokenLogprob> logprobs = {};
 };
 
 struct StepReport {
@@ -106,6 +124,7 @@ struct EngineTotals {
   std::int64_t cancelled_requests = 0;
   std::int64_t failed_requests = 0;
   std::int64_t preemptions = 0;
+  std::int64_t forks = 0;  // copies that computed nothing of their prompt (RequestSpec::copies)
   std::int64_t evicted_pages = 0;
   // EngineOptions::shadow_audit_percent: hits computed again, those that differed, and those that
   // were drawn and not computed.
@@ -135,7 +154,7 @@ class Engine {
 
   // Any thread. Checks everything that can be checked without running; kInvalidArgument or
   // kTooLarge says in one line, with the numbers, why a request is refused. What is accepted ends
-  // with exactly one event whose `finish` is not kNone.
+  // with exactly one event whose `finish` is not kNone; of several copies, each does.
   Result<RequestId> submit(RequestSpec spec);
 
   // Any thread, any number of times, in any state of the request: one that has ended is left alone.
@@ -180,10 +199,18 @@ class Engine {
   struct Extra {
     SamplingParams sampling;
     std::vector<TokenId> stop_tokens;
+    std::optional<std::int64_t> logprobs;
     std::int64_t ghost_space = 0;  // of its namespace
     std::int64_t submitted_us = 0;
     std::int64_t started_us = -1;
     std::int64_t first_token_us = -1;
+  };
+
+  // What differs between the copies of a request.
+  struct Entry {
+    std::vector<TokenId> prompt;
+    std::uint64_t seed = 0;
+    std::int64_t submitted_us = 0;
   };
 
   // What an engine is made with beside its options.
@@ -198,7 +225,8 @@ class Engine {
   Status check(const RequestSpec& spec) const;
   Status check_extent(const RequestSpec& spec) const;
   void drain_inbox() STEMMA_REQUIRES_ROLE(engine_thread);
-  void admit(RequestId id, RequestSpec spec, std::int64_t submitted_us)
+  void admit(InboxMessage message) STEMMA_REQUIRES_ROLE(engine_thread);
+  void admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
   void note_found() STEMMA_REQUIRES_ROLE(engine_thread);
@@ -207,7 +235,13 @@ class Engine {
   bool audit_cached(bool computed) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_tokens(const LogitsView& logits) STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_logits(Request& request, std::span<const float> logits)
+      STEMMA_REQUIRES_ROLE(engine_thread);
+  void fork_off(Request& request, std::span<const float> logits)
+      STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_token(Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);
+  std::span<const TokenLogprob> logprobs_of(const Request& request, std::span<const float> logits,
+                                            TokenId token);
   FinishReason finish_reason(const Request& request, TokenId token) const;
   void refuse(RequestId id, Error error);
   void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -225,6 +259,9 @@ class Engine {
   std::unique_ptr<ShadowAudit> audit_or_null_;
   std::vector<Extra> extras_;
   std::vector<EngineEvent> events_;
+  // Of this step's events: the first logprob_rows_used_ of rows that stay where they are.
+  std::deque<std::array<TokenLogprob, 1 + kLogprobsMax>> logprob_rows_;
+  std::size_t logprob_rows_used_ = 0;
   std::atomic<std::int64_t> next_id_ = 0;
   EngineTotals totals_;
 };

@@ -1,5 +1,5 @@
 // KvCache: what an engine asks of the cache, in the order of a request's life: begin, reserve,
-// commit, finish. And Sequence: one request's hold on pages.
+// commit, finish. One request's hold on pages is a Sequence.
 //
 //   begin    looks the prompt up, locks what is cached, takes a row
 //   reserve  gets pages for the tokens to be computed next, evicting cold ones if it must
@@ -29,11 +29,11 @@
 #include "stemma/page_allocator.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
+#include "stemma/sequence.h"
 
 namespace stemma {
 
 class Clock;
-class KvCache;
 class LayerGate;
 class MetricVisitor;
 class PageSpace;
@@ -54,65 +54,19 @@ struct CachedText {
   std::vector<TokenId> tokens;
 };
 
+// A second request with the text of a first one. The page where its text ends is its own: what the
+// first one computed there is to be copied before either computes on.
+struct ForkedSequence {
+  Sequence sequence;
+  PageId tail_from;  // invalid: the text ends with a page, and nothing is to be copied
+  PageId tail_to;
+};
+
 // What an audit of cached pages works with: the pages, and a free one to compute into. Must not
 // outlive its KvCache, and should be gone before anybody else wants a page.
 struct AuditHold {
   PrefixLock cached;  // at least the pages asked for, in token order
   OwnedPages scratch;
-};
-
-// One request's pages: a locked prefix that is shared, then a tail of its own. Move-only;
-// destroying it frees the tail, unlocks the prefix and gives the row back, and publishes nothing.
-// Must not outlive its KvCache.
-class [[nodiscard]] Sequence {
- public:
-  // Holds nothing.
-  Sequence() noexcept = default;
-  Sequence(Sequence&& other) noexcept;
-  Sequence& operator=(Sequence&& other) noexcept;
-  Sequence(const Sequence&) = delete;
-  Sequence& operator=(const Sequence&) = delete;
-  ~Sequence();
-
-  bool valid() const noexcept { return cache_ != nullptr; }
-
-  // Tokens whose KV was found by begin: they need not be computed. A multiple of page_size.
-  std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
-  // Tokens in pages that others can find: cached ones and those committed since.
-  std::int64_t published_tokens() const noexcept { return prefix_.tokens(); }
-  // Whether it names pages that are still arriving (KvCache::lend).
-  bool on_loan() const noexcept { return lent_pages_ > 0; }
-  // Tokens that the pages held have room for.
-  std::int64_t capacity_tokens() const;
-  // The pages of all tokens so far, in token order. Valid until the next reserve or commit.
-  std::span<const PageId> pages() const;
-  // Highest priority first stays longest, under the eviction order "priority".
-  void set_priority(std::int32_t priority) noexcept { priority_ = priority; }
-  // How long its client expects to come back to it, and that it will not: biases that eviction
-  // policies which learn weigh, and others leave.
-  void set_retention(Retention retention) noexcept { retention_ = retention; }
-  void close_session() noexcept { session_closed_ = true; }
-
-  // Gives everything back now instead of at destruction.
-  void reset() noexcept;
-
- private:
-  friend class KvCache;
-  friend class KvCacheAudit;
-  Sequence(KvCache* cache, RowId row, PrefixLock prefix, std::int64_t prompt_tokens) noexcept;
-  void take_from(Sequence& other) noexcept;
-
-  KvCache* cache_ = nullptr;
-  RowId row_;
-  PrefixLock prefix_;
-  std::int64_t lent_pages_ = 0;  // between prefix_ and tail_
-  OwnedPages tail_;
-  std::int64_t cached_tokens_ = 0;
-  std::int64_t prompt_tokens_ = 0;
-  std::int64_t begun_us_ = 0;
-  std::int32_t priority_ = 0;
-  Retention retention_ = Retention::kDefault;
-  bool session_closed_ = false;
 };
 
 class KvCache {
@@ -145,6 +99,12 @@ class KvCache {
   // Looks `tokens` up, at most tokens.size() - 1 of them so that one is always computed, and holds
   // what is found. nullopt, and nothing changed, if every row is taken. REQUIRES: tokens not empty.
   std::optional<Sequence> begin(NamespaceId ns, std::span<const TokenId> tokens);
+
+  // A sequence with the first `computed_tokens` tokens of `sequence`, which has KV of them and has
+  // published their full pages: those are shared. nullopt, and nothing changed, if there is no row
+  // or no page for what is left, or nothing is shared here. REQUIRES: not on loan; no step is in
+  // flight.
+  std::optional<ForkedSequence> try_fork(const Sequence& sequence, std::int64_t computed_tokens);
 
   // Makes room for positions 0 … tokens-1: free pages first, then exactly the missing ones evicted.
   // All or nothing: false, and nothing changed, if there are too few even so. While a step is in

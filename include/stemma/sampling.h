@@ -18,6 +18,13 @@
 
 namespace stemma {
 
+// A token and the natural logarithm of its probability by the model's own logits: before bias,
+// penalties, temperature and what is cut off.
+struct TokenLogprob {
+  TokenId token = -1;
+  float logprob = 0;
+};
+
 // Applied in this order: logit_bias, the three penalties,
 // temperature, top_k, top_p (of what top_k left), min_p.
 struct SamplingParams {

@@ -102,6 +102,29 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   return Sequence(this, row->release(), std::move(prefix), std::ssize(tokens));
 }
 
+std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
+                                                std::int64_t computed_tokens) {
+  STEMMA_CHECK(sequence.cache_ == this && !sequence.on_loan(), "the sequence began here");
+  const std::int64_t full_pages = computed_tokens / page_size();
+  const std::int64_t own_pages = ceil_div(computed_tokens, page_size()) - full_pages;
+  if (!shares() || own_pages > reservable_pages()) return std::nullopt;
+  STEMMA_CHECK_EQ(sequence.published_tokens(), full_pages * page_size());
+  auto row = rows_->try_take();
+  if (!row.has_value()) return std::nullopt;
+  PrefixLock prefix = tree().share(sequence.prefix_);
+  prefix.copy_pages(0, rows_->grow(row->id(), full_pages));
+  ForkedSequence fork;
+  fork.sequence = Sequence(this, row->release(), std::move(prefix), sequence.prompt_tokens_);
+  fork.sequence.set_priority(sequence.priority_);
+  fork.sequence.set_retention(sequence.retention_);
+  if (own_pages == 0) return fork;
+  const bool reserved = reserve(fork.sequence, computed_tokens);
+  STEMMA_CHECK(reserved, "that was asked above");
+  fork.tail_from = sequence.pages()[static_cast<std::size_t>(full_pages)];
+  fork.tail_to = fork.sequence.pages()[static_cast<std::size_t>(full_pages)];
+  return fork;
+}
+
 bool KvCache::reserve(Sequence& sequence, std::int64_t tokens) {
   STEMMA_CHECK(sequence.cache_ == this, "the sequence began here");
   STEMMA_CHECK_LE(tokens, options_.context_tokens_max);

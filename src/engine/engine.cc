@@ -15,6 +15,8 @@
 #include "engine/inbox.h"
 #include "engine/shadow_audit.h"
 #include "model/sampler.h"
+#include "model/token_logprobs.h"
+#include "pool/page_image.h"
 #include "sched/scheduler.h"
 
 namespace stemma {
@@ -87,83 +89,10 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
   if (options.kv.tiers.load_by_layer && parts.runner.waits_by_layer()) scheduler_->allow_loans();
   // A step's events: one for each request in the batch, one for each message taken in.
   events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
+  logprob_rows_.resize(static_cast<std::size_t>(options.kv.requests_max));
 }
 
 Engine::~Engine() = default;
-
-Result<RequestId> Engine::submit(RequestSpec spec) {
-  STEMMA_RETURN_IF_ERROR(check(spec));
-  // Room for the whole output now, on the caller's thread, so that no step has to allocate it.
-  spec.prompt.reserve(spec.prompt.size() + static_cast<std::size_t>(spec.max_tokens));
-  const RequestId id(next_id_.fetch_add(1));
-  if (!spec.sampling.seed.has_value()) {
-    spec.sampling.seed =
-        mix64(options_.sampling_seed ^ mix64(static_cast<std::uint64_t>(id.value())));
-  }
-  InboxMessage message = {id, std::move(spec), parts_.clock.now_us()};
-  if (!inbox_->try_post(std::move(message))) {
-    return Error{ErrorCode::kTooLarge,
-                 fmt::format("inbox_max: {} messages wait already", inbox_->messages_max())};
-  }
-  return id;
-}
-
-Status Engine::check(const RequestSpec& spec) const {
-  if (spec.prompt.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "prompt must have at least one token"};
-  }
-  const auto outside = [&](TokenId token) { return token < 0 || token >= parts_.vocab_tokens; };
-  const auto wrong = std::find_if(spec.prompt.begin(), spec.prompt.end(), outside);
-  if (wrong != spec.prompt.end()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("prompt token {} is {}, outside the vocabulary of {} tokens",
-                             wrong - spec.prompt.begin(), *wrong, parts_.vocab_tokens)};
-  }
-  const auto stop = std::find_if(spec.stop_tokens.begin(), spec.stop_tokens.end(), outside);
-  if (stop != spec.stop_tokens.end()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("stop token {} is outside the vocabulary of {} tokens", *stop,
-                             parts_.vocab_tokens)};
-  }
-  STEMMA_RETURN_IF_ERROR(spec.sampling.validate(parts_.vocab_tokens));
-  return check_extent(spec);
-}
-
-// Whether the request could run if it were alone.
-Status Engine::check_extent(const RequestSpec& spec) const {
-  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
-  const std::int64_t context = options_.kv.context_tokens_max;
-  if (spec.max_tokens < 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("max_tokens must be at least 1 (got {})", spec.max_tokens)};
-  }
-  if (spec.max_tokens > context || prompt + spec.max_tokens > context) {
-    return Error{
-        ErrorCode::kTooLarge,
-        fmt::format("prompt of {} tokens and max_tokens {} exceed the context of {} tokens", prompt,
-                    spec.max_tokens, context)};
-  }
-  // The last output token is never an input: it needs no place.
-  const std::int64_t pool_tokens = options_.kv.pages * options_.kv.page_size;
-  if (prompt + spec.max_tokens - 1 > pool_tokens) {
-    return Error{
-        ErrorCode::kTooLarge,
-        fmt::format("prompt of {} tokens and max_tokens {} exceed the KV pool of {} tokens "
-                    "({} pages of {})",
-                    prompt, spec.max_tokens, pool_tokens, options_.kv.pages,
-                    options_.kv.page_size)};
-  }
-  return {};
-}
-
-Status Engine::cancel(RequestId id) {
-  InboxMessage message = {id, std::nullopt, 0};
-  if (!inbox_->try_post(std::move(message))) {
-    return Error{ErrorCode::kTooLarge,
-                 fmt::format("inbox_max: {} messages wait already", inbox_->messages_max())};
-  }
-  return {};
-}
 
 void Engine::wait_for_work(std::chrono::microseconds time) {
   inbox_->wait(time);
@@ -172,6 +101,7 @@ void Engine::wait_for_work(std::chrono::microseconds time) {
 StepReport Engine::step() {
   assume_role(engine_thread);
   events_.clear();
+  logprob_rows_used_ = 0;
   kv_->poll_transfers();
   drain_inbox();
   StepReport report;
@@ -205,7 +135,7 @@ void Engine::drain_inbox() {
       return;
     }
     if (message->spec.has_value()) {
-      admit(message->id, std::move(*message->spec), message->posted_us);
+      admit(std::move(*message));
     } else if (Request* request = scheduler_->find_or_null(message->id)) {
       scheduler_->cancel(*request);
       events_.push_back(end_event(*request, FinishReason::kCancelled));
@@ -213,7 +143,18 @@ void Engine::drain_inbox() {
   }
 }
 
-void Engine::admit(RequestId id, RequestSpec spec, std::int64_t submitted_us) {
+void Engine::admit(InboxMessage message) {
+  RequestSpec& spec = *message.spec;
+  const std::uint64_t seed = *spec.sampling.seed;
+  admit_one(message.id, RequestId(), spec, {std::move(spec.prompt), seed, message.posted_us});
+  for (std::size_t copy = 1; copy <= message.other_prompts.size(); ++copy) {
+    const RequestId id(message.id.value() + static_cast<std::int64_t>(copy));
+    admit_one(id, message.id, spec,
+              {std::move(message.other_prompts[copy - 1]), mix64(seed + copy), message.posted_us});
+  }
+}
+
+void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry) {
   std::int64_t ghost_space = 0;  // the first bytes of the digest: for statistics they suffice
   std::memcpy(&ghost_space, spec.namespace_digest.bytes.data(), sizeof ghost_space);
   const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest);
@@ -222,18 +163,22 @@ void Engine::admit(RequestId id, RequestSpec spec, std::int64_t submitted_us) {
   }
   const Request* request = scheduler_->try_submit_or_null({.id = id,
                                                            .ns = *ns,
-                                                           .prompt = std::move(spec.prompt),
+                                                           .prompt = std::move(entry.prompt),
                                                            .output_tokens_max = spec.max_tokens,
-                                                           .priority = spec.priority});
+                                                           .priority = spec.priority,
+                                                           .retention = spec.retention,
+                                                           .fork_of = fork_of});
   if (request == nullptr) {
     kv_->close_namespace(*ns);
     return refuse(id, {ErrorCode::kTooLarge, fmt::format("waiting_max: {} requests wait already",
                                                          options_.scheduler.waiting_max)});
   }
   Extra& extra = extra_of(*request);
-  extra.sampling = std::move(spec.sampling);
-  extra.stop_tokens = std::move(spec.stop_tokens);
-  extra.submitted_us = submitted_us;
+  extra.sampling = spec.sampling;
+  extra.sampling.seed = entry.seed;
+  extra.stop_tokens = spec.stop_tokens;
+  extra.logprobs = spec.logprobs;
+  extra.submitted_us = entry.submitted_us;
   extra.ghost_space = ghost_space;
   extra.started_us = -1;
   extra.first_token_us = -1;
@@ -317,17 +262,44 @@ void Engine::fail_batch(const Error& error) {
 void Engine::accept_tokens(const LogitsView& logits) {
   const auto outputs = scheduler_->outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    Request& request = *outputs[i];
-    const SamplingHistory history = {.tokens = request.tokens,
-                                     .prompt_tokens = request.prompt_tokens};
-    const auto token = sampler_->try_sample(logits.row(static_cast<std::int64_t>(i)),
-                                            extra_of(request).sampling, history);
-    if (token.has_value()) {
-      accept_token(request, *token);
-    } else {
-      fail(request, {ErrorCode::kInternal, "the model gave logits of which none is a number"});
-    }
+    const std::span<const float> row = logits.row(static_cast<std::int64_t>(i));
+    fork_off(*outputs[i], row);
+    accept_logits(*outputs[i], row);
   }
+}
+
+// The first output of all copies comes from the same logits.
+void Engine::fork_off(Request& request, std::span<const float> logits) {
+  while (Request* fork = scheduler_->fork_or_null(request)) {
+    const std::optional<ForkedTail> tail = scheduler_->try_fork(request, *fork);
+    if (!tail.has_value()) continue;
+    if (tail->from.valid()) copy_page(parts_.pools.full, tail->from, tail->to);
+    extra_of(*fork).started_us = extra_of(request).started_us;
+    accept_logits(*fork, logits);
+  }
+}
+
+void Engine::accept_logits(Request& request, std::span<const float> logits) {
+  const SamplingHistory history = {.tokens = request.tokens,
+                                   .prompt_tokens = request.prompt_tokens};
+  const auto token = sampler_->try_sample(logits, extra_of(request).sampling, history);
+  if (!token.has_value()) {
+    return fail(request, {ErrorCode::kInternal, "the model gave logits of which none is a number"});
+  }
+  accept_token(request, *token);
+  events_.back().logprobs = logprobs_of(request, logits, *token);
+}
+
+// The request may have ended: what the engine knows of it stays until the next is admitted.
+std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
+                                                  std::span<const float> logits, TokenId token) {
+  const auto wanted = extra_of(request).logprobs;
+  if (!wanted.has_value()) return {};
+  if (logprob_rows_used_ == logprob_rows_.size()) logprob_rows_.emplace_back();
+  const auto out =
+      std::span(logprob_rows_[logprob_rows_used_++]).first(1 + static_cast<std::size_t>(*wanted));
+  token_logprobs(logits, token, out);
+  return out;
 }
 
 void Engine::accept_token(Request& request, TokenId token) {
@@ -427,6 +399,7 @@ void Engine::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_cancelled_requests_total", now.cancelled_requests);
   visitor.counter("stemma_failed_requests_total", now.failed_requests);
   visitor.counter("stemma_preemptions_total", now.preemptions);
+  visitor.counter("stemma_forks_total", now.forks);
   visitor.counter("stemma_evicted_pages_total", now.evicted_pages);
   if (ghosts_or_null_ != nullptr) ghosts_or_null_->visit_metrics(visitor);
   if (audit_or_null_ != nullptr) audit_or_null_->visit_metrics(visitor);
@@ -450,6 +423,7 @@ EngineTotals Engine::totals() const {
   EngineTotals totals = totals_;
   totals.computed_prompt_tokens = scheduler_->totals().computed_prompt_tokens;
   totals.preemptions = scheduler_->totals().preemptions;
+  totals.forks = scheduler_->totals().forks;
   totals.evicted_pages = kv_->evicted_pages();
   if (audit_or_null_ != nullptr) {
     totals.shadow_audits = audit_or_null_->audits();

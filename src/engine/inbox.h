@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/bounded_queue.h"
 #include "stemma/engine.h"
@@ -18,7 +19,9 @@ namespace stemma {
 
 struct InboxMessage {
   RequestId id;
-  std::optional<RequestSpec> spec;  // a submission; without it, a cancel
+  std::optional<RequestSpec> spec = {};  // a submission; without it, a cancel
+  // Of a submission of several copies: the prompts of all but the first, with room for outputs.
+  std::vector<std::vector<TokenId>> other_prompts = {};
   std::int64_t posted_us = 0;
 };
 

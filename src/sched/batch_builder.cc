@@ -107,7 +107,7 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (kv_.free_rows() == 0) {
     return Admission::kNoRow;
   }
-  if (waits_for_prefix(kv_, request, in_flight)) {
+  if (request.fork_of.valid() || waits_for_prefix(kv_, request, in_flight)) {
     return Admission::kWaitingForPrefix;
   }
   // Asked twice: before the lock, so that a blocked request disturbs nothing; and after it, because
@@ -125,6 +125,7 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
     return Admission::kNoPages;
   }
   sequence.set_priority(request.priority);
+  sequence.set_retention(request.retention);
   request.sequence = std::move(sequence);
   request.computed_tokens = request.sequence.cached_tokens();
   if (request.state() == RequestState::kWaiting) {

@@ -54,6 +54,13 @@ class BatchBuilder {
   // REQUIRES: request.in_queue().
   Admission try_add(Request& request, std::span<Request* const> in_flight);
 
+  // Whether a request could run on whose first `cached_tokens` tokens are in pages that others
+  // hold.
+  bool has_room(const Request& request, std::int64_t cached_tokens,
+                std::span<Request* const> in_flight) const {
+    return pages_suffice(request, cached_tokens, in_flight);
+  }
+
   // Ends the loans of the step, which has retired. False if one could not be settled: the step is
   // void.
   [[nodiscard]] bool settle_loans();

@@ -51,6 +51,8 @@ void Request::start(NewRequest&& request) {
   prompt_tokens = total_tokens();
   output_tokens_max = request.output_tokens_max;
   priority = request.priority;
+  retention = request.retention;
+  fork_of = request.fork_of;
   state_ = RequestState::kWaiting;
 }
 

@@ -38,6 +38,9 @@ struct NewRequest {
   std::vector<TokenId> prompt;  // REQUIRES: capacity for prompt and output; at least one token
   std::int64_t output_tokens_max = 1;
   std::int32_t priority = 0;
+  Retention retention = Retention::kDefault;
+  // Has the same prompt as this one, which was submitted before it and computes it for both.
+  RequestId fork_of = {};
 };
 
 class Request {
@@ -48,6 +51,7 @@ class Request {
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens_max = 0;
   std::int32_t priority = 0;
+  Retention retention = Retention::kDefault;
   std::int32_t slot = 0;     // its place in the slab
   std::int64_t arrival = 0;  // 0, 1, 2, … in order of submission; kept over preemption
   std::int64_t processed_at_arrival = 0;  // SchedulerTotals::computed_tokens when it arrived
@@ -64,6 +68,10 @@ class Request {
   // Waits for the pages of a prefilling request: until that one has published `leader_tokens`.
   RequestId leader;
   std::int64_t leader_tokens = 0;
+
+  // Waits to be forked off the request that computes its prompt, until that is done or has ended.
+  RequestId fork_of;
+  std::int64_t forks_waiting = 0;  // that wait to be forked off this one
 
   // What lower tiers bring for it: asked once, from when it is looked at until its prompt is
   // computed. `brought` is what came of it.
@@ -89,6 +97,8 @@ class Request {
   // A fresh life in a reused place of the slab.
   void start(NewRequest&& request);
 
+  // Waits for another one's pages.
+  bool deferred() const noexcept { return leader.valid() || fork_of.valid(); }
   bool in_queue() const noexcept {
     return state_ == RequestState::kWaiting || state_ == RequestState::kPreempted;
   }

@@ -61,6 +61,12 @@ Request* Scheduler::try_submit_or_null(NewRequest&& request) {
   place.start(std::move(request));
   place.arrival = next_arrival_++;
   place.processed_at_arrival = totals_.computed_tokens;
+  if (place.fork_of.valid()) {
+    Request* const original = find_or_null(place.fork_of);
+    place.fork_of = original != nullptr ? original->id : RequestId();
+    if (original != nullptr) ++original->forks_waiting;
+    place.prefetched = original != nullptr;
+  }
   waiting_.push_back(&place);
   queue_changed_ = true;
   ++totals_.submitted_requests;
@@ -202,7 +208,7 @@ QueueEntry Scheduler::entry_of(Request& request) {
       .matched = std::span<const TokenId>(request.tokens).first(static_cast<std::size_t>(matched)),
       .uncached_tokens = request.total_tokens() - matched,
       .waited_tokens = totals_.computed_tokens - request.processed_at_arrival,
-      .deferred = request.leader.valid(),
+      .deferred = request.deferred(),
       .slot = request.slot};
 }
 
@@ -220,7 +226,7 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
   }
   shorter_.clear();
   for (Request* waiting : waiting_) {
-    if (!waiting->leader.valid()) {
+    if (!waiting->deferred()) {
       shorter_.push_back(waiting->total_tokens() - reachable_tokens(kv_, *waiting));
     }
   }
@@ -337,6 +343,45 @@ void Scheduler::requeue(Request& request) {
   queue_changed_ = true;
 }
 
+Request* Scheduler::fork_or_null(const Request& request) {
+  if (request.forks_waiting == 0) return nullptr;
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Request* waiting) {
+    return waiting->fork_of == request.id;
+  });
+  STEMMA_CHECK(found != waiting_.end(), "forks are counted");
+  return *found;
+}
+
+std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
+  STEMMA_CHECK(request.state() == RequestState::kRunning && fork.fork_of == request.id,
+               "a fork of a prompt that is computed");
+  --request.forks_waiting;
+  fork.fork_of = RequestId();
+  queue_changed_ = true;
+  const std::int64_t shared_tokens = request.sequence.published_tokens();
+  if (!builder_.has_room(fork, shared_tokens, in_flight_)) return std::nullopt;
+  std::optional<ForkedSequence> forked = kv_.try_fork(request.sequence, request.prompt_tokens);
+  if (!forked.has_value()) return std::nullopt;
+  fork.sequence = std::move(forked->sequence);
+  fork.computed_tokens = fork.prompt_tokens;
+  fork.cached_tokens = fork.prompt_tokens;
+  fork.become(RequestState::kPrefilling);
+  fork.become(RequestState::kRunning);
+  std::erase(waiting_, &fork);
+  enter_flight(fork);
+  ++totals_.forks;
+  return ForkedTail{forked->tail_from, forked->tail_to};
+}
+
+// Who waited to be forked off it computes for himself.
+void Scheduler::let_forks_go(Request& request) {
+  while (Request* fork = fork_or_null(request)) {
+    fork->fork_of = RequestId();
+    --request.forks_waiting;
+    queue_changed_ = true;
+  }
+}
+
 void Scheduler::publish(Request& request) {
   const auto tokens = static_cast<std::size_t>(publishable_tokens(request));
   kv_.commit(request.sequence, request.computed().first(tokens));
@@ -395,6 +440,8 @@ void Scheduler::fail(Request& request) {
 void Scheduler::end(Request& request, RequestState state) {
   request.sequence.reset();
   let_promotion_go(request);
+  let_forks_go(request);
+  if (request.fork_of.valid()) --find_or_null(request.fork_of)->forks_waiting;
   std::erase(request.in_queue() ? waiting_ : in_flight_, &request);
   request.become(state);
   request.scheduled_tokens = 0;

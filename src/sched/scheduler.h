@@ -38,6 +38,13 @@ struct SchedulerTotals {
   std::int64_t computed_tokens = 0;         // prompts and outputs
   std::int64_t computed_prompt_tokens = 0;  // computed again after preemption included
   std::int64_t preemptions = 0;
+  std::int64_t forks = 0;  // requests that began to run without computing any of their prompt
+};
+
+// A page to be copied to another; invalid ones: none.
+struct ForkedTail {
+  PageId from;
+  PageId to;
 };
 
 class Scheduler {
@@ -84,6 +91,14 @@ class Scheduler {
   // The caller then appends a token to each of outputs(). REQUIRES: settle_loans.
   void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
 
+  // A request that waits to be forked off `request`, or nullptr.
+  Request* fork_or_null(const Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  // Forks it off: it runs as if it had computed the prompt itself, once the page is copied that the
+  // caller is told of. nullopt: there is no room, and it waits in the queue as any other.
+  // REQUIRES: complete_step was called; `request` has computed all of its prompt and is running.
+  std::optional<ForkedTail> try_fork(Request& request, Request& fork)
+      STEMMA_REQUIRES_ROLE(engine_thread);
+
   // Requests in flight that hold pages in quarantine wait again and compute anew, from what is left
   // of their prefix on; nothing they computed is published. Their tokens stay. Between steps.
   void requeue_quarantined() STEMMA_REQUIRES_ROLE(engine_thread);
@@ -117,6 +132,7 @@ class Scheduler {
   void requeue(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void prefetch_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
   void let_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void let_forks_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Commits what may be shared of what is computed.
   void publish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Of what is computed.

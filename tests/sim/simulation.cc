@@ -62,6 +62,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
     : seed_(seed),
       steps_(steps),
       prng_(mix64(seed)),
+      copies_prng_(mix64(seed + 1)),
       plan_(draw_plan(prng_)),
       model_(clock_, plan_.token_us, seed),
       pool_(make_stamp_pool(stamp_shape(plan_.engine.kv.pages, plan_.engine.kv.page_size),
@@ -236,10 +237,13 @@ void Simulation::submit() {
                  .answer = answer_to(question.spec),
                  .got = {},
                  .conversation = question.conversation};
+  const std::int64_t copies = copies_prng_.below(8) == 0 ? 2 + copies_prng_.below(5) : 1;
+  question.spec.copies = copies;
   const auto id = engine_->submit(std::move(question.spec));
   if (id.ok()) {
-    ++tally_["sim_requests"];
-    asked_[*id] = std::move(asked);
+    tally_["sim_requests"] += copies;
+    for (std::int64_t copy = 0; copy < copies; ++copy)
+      asked_[RequestId(id->value() + copy)] = asked;
   } else if (id.error().code != ErrorCode::kTooLarge) {
     fail("a request was refused: " + to_string(id.error()));
   }

@@ -153,6 +153,7 @@ class Simulation {
   std::uint64_t seed_;
   std::int64_t steps_;
   Prng prng_;
+  Prng copies_prng_;  // which requests are several
   SimulationPlan plan_;
   FakeClock clock_;
   TimedModel model_;

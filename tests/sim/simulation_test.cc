@@ -47,6 +47,7 @@ TEST(Simulation, NothingIsBroken) {
                            "stemma_unstored_pages_total",
                            "stemma_stored_pages_total",
                            "stemma_preemptions_total",
+                           "stemma_forks_total",
                            "stemma_shadow_audits_total",
                            "stemma_shadow_audit_mismatches_total",
                            "stemma_shadow_audit_skipped_total",

@@ -1,0 +1,74 @@
+// Sequence: one request's hold on pages: a locked prefix that is shared, then a tail of its own.
+//
+// Thread:     engine thread only.            Invariants: I2, I3 (docs/INVARIANTS.md).
+// Memory:     a row of its KvCache's request table.
+// Cost:       moving one re-registers it with its cache.
+// Not here:   where sequences come from, and everything that changes one (KvCache).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "stemma/ids.h"
+#include "stemma/page_allocator.h"
+#include "stemma/prefix_cache.h"
+
+namespace stemma {
+
+class KvCache;
+
+// Move-only; destroying it frees the tail, unlocks the prefix and gives the row back, and publishes
+// nothing. Must not outlive its KvCache.
+class [[nodiscard]] Sequence {
+ public:
+  // Holds nothing.
+  Sequence() noexcept = default;
+  Sequence(Sequence&& other) noexcept;
+  Sequence& operator=(Sequence&& other) noexcept;
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+  ~Sequence();
+
+  // Whether it came from a cache, and neither was moved from nor gave everything back.
+  bool valid() const noexcept { return cache_ != nullptr; }
+
+  // Tokens whose KV was found by begin: they need not be computed. A multiple of page_size.
+  std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
+  // Tokens in pages that others can find: cached ones and those committed since.
+  std::int64_t published_tokens() const noexcept { return prefix_.tokens(); }
+  // Whether it names pages that are still arriving (KvCache::lend).
+  bool on_loan() const noexcept { return lent_pages_ > 0; }
+  // Tokens that the pages held have room for.
+  std::int64_t capacity_tokens() const;
+  // The pages of all tokens so far, in token order. Valid until the next reserve or commit.
+  std::span<const PageId> pages() const;
+  // Highest priority first stays longest, under the eviction order "priority".
+  void set_priority(std::int32_t priority) noexcept { priority_ = priority; }
+  // How long its client expects to come back to it, and that it will not: biases that eviction
+  // policies which learn weigh, and others leave.
+  void set_retention(Retention retention) noexcept { retention_ = retention; }
+  void close_session() noexcept { session_closed_ = true; }
+
+  // Gives everything back now instead of at destruction.
+  void reset() noexcept;
+
+ private:
+  friend class KvCache;
+  friend class KvCacheAudit;
+  Sequence(KvCache* cache, RowId row, PrefixLock prefix, std::int64_t prompt_tokens) noexcept;
+  void take_from(Sequence& other) noexcept;
+
+  KvCache* cache_ = nullptr;
+  RowId row_;                    // its pages, in token order: those of prefix_, then of tail_
+  PrefixLock prefix_;            // what others can find
+  std::int64_t lent_pages_ = 0;  // between prefix_ and tail_
+  OwnedPages tail_;              // what is its own
+  std::int64_t cached_tokens_ = 0;
+  std::int64_t prompt_tokens_ = 0;
+  std::int64_t begun_us_ = 0;  // on the cache's clock
+  std::int32_t priority_ = 0;
+  Retention retention_ = Retention::kDefault;
+  bool session_closed_ = false;
+};
+
+}  // namespace stemma

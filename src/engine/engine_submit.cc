@@ -1,0 +1,102 @@
+// The engine's door: what is checked of a request, on the caller's thread, before it gets in.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/prng.h"
+#include "engine/inbox.h"
+#include "stemma/engine.h"
+
+namespace stemma {
+
+Result<RequestId> Engine::submit(RequestSpec spec) {
+  STEMMA_RETURN_IF_ERROR(check(spec));
+  // Room for the whole output now, on the caller's thread, so that no step has to allocate it.
+  spec.prompt.reserve(spec.prompt.size() + static_cast<std::size_t>(spec.max_tokens));
+  const RequestId id(next_id_.fetch_add(spec.copies));
+  if (!spec.sampling.seed.has_value()) {
+    spec.sampling.seed =
+        mix64(options_.sampling_seed ^ mix64(static_cast<std::uint64_t>(id.value())));
+  }
+  InboxMessage message = {.id = id, .posted_us = parts_.clock.now_us()};
+  for (std::int64_t copy = 1; copy < spec.copies; ++copy) {
+    message.other_prompts.emplace_back().reserve(spec.prompt.capacity());
+    message.other_prompts.back() = spec.prompt;
+  }
+  message.spec = std::move(spec);
+  if (!inbox_->try_post(std::move(message))) {
+    return Error{ErrorCode::kTooLarge,
+                 fmt::format("inbox_max: {} messages wait already", inbox_->messages_max())};
+  }
+  return id;
+}
+
+Status Engine::check(const RequestSpec& spec) const {
+  if (spec.prompt.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "prompt must have at least one token"};
+  }
+  const auto outside = [&](TokenId token) { return token < 0 || token >= parts_.vocab_tokens; };
+  const auto wrong = std::find_if(spec.prompt.begin(), spec.prompt.end(), outside);
+  if (wrong != spec.prompt.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("prompt token {} is {}, outside the vocabulary of {} tokens",
+                             wrong - spec.prompt.begin(), *wrong, parts_.vocab_tokens)};
+  }
+  const auto stop = std::find_if(spec.stop_tokens.begin(), spec.stop_tokens.end(), outside);
+  if (stop != spec.stop_tokens.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("stop token {} is outside the vocabulary of {} tokens", *stop,
+                             parts_.vocab_tokens)};
+  }
+  STEMMA_RETURN_IF_ERROR(spec.sampling.validate(parts_.vocab_tokens));
+  const std::int64_t logprobs_max = std::min(kLogprobsMax, parts_.vocab_tokens);
+  if (spec.logprobs.value_or(0) < 0 || spec.logprobs.value_or(0) > logprobs_max) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("logprobs must be from 0 to {} (got {})",
+                                                          logprobs_max, *spec.logprobs)};
+  }
+  if (spec.copies < 1 || spec.copies > kCopiesMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("copies must be from 1 to {} (got {})", kCopiesMax, spec.copies)};
+  }
+  return check_extent(spec);
+}
+
+// Whether the request could run if it were alone.
+Status Engine::check_extent(const RequestSpec& spec) const {
+  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  const std::int64_t context = options_.kv.context_tokens_max;
+  if (spec.max_tokens < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("max_tokens must be at least 1 (got {})", spec.max_tokens)};
+  }
+  if (spec.max_tokens > context || prompt + spec.max_tokens > context) {
+    return Error{
+        ErrorCode::kTooLarge,
+        fmt::format("prompt of {} tokens and max_tokens {} exceed the context of {} tokens", prompt,
+                    spec.max_tokens, context)};
+  }
+  // The last output token is never an input: it needs no place.
+  const std::int64_t pool_tokens = options_.kv.pages * options_.kv.page_size;
+  if (prompt + spec.max_tokens - 1 > pool_tokens) {
+    return Error{
+        ErrorCode::kTooLarge,
+        fmt::format("prompt of {} tokens and max_tokens {} exceed the KV pool of {} tokens "
+                    "({} pages of {})",
+                    prompt, spec.max_tokens, pool_tokens, options_.kv.pages,
+                    options_.kv.page_size)};
+  }
+  return {};
+}
+
+Status Engine::cancel(RequestId id) {
+  InboxMessage message = {.id = id};
+  if (!inbox_->try_post(std::move(message))) {
+    return Error{ErrorCode::kTooLarge,
+                 fmt::format("inbox_max: {} messages wait already", inbox_->messages_max())};
+  }
+  return {};
+}
+
+}  // namespace stemma

@@ -1,0 +1,47 @@
+#include "model/token_logprobs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace stemma {
+namespace {
+
+float number_of(float logit) {
+  return std::isnan(logit) ? -std::numeric_limits<float>::infinity() : logit;
+}
+
+// The best places of `top` by logit, ties to the lower id.
+void rank(std::span<const float> logits, std::span<TokenLogprob> top) {
+  std::size_t ranked = 0;
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    const float logit = number_of(logits[id]);
+    if (ranked == top.size() && (top.empty() || logit <= top.back().logprob)) continue;
+    std::size_t place = ranked < top.size() ? ranked++ : top.size() - 1;
+    for (; place > 0 && top[place - 1].logprob < logit; --place) top[place] = top[place - 1];
+    top[place] = {static_cast<TokenId>(id), logit};
+  }
+}
+
+}  // namespace
+
+void token_logprobs(std::span<const float> logits, TokenId token, std::span<TokenLogprob> out) {
+  STEMMA_CHECK(!out.empty() && out.size() <= logits.size() + 1, "a place for each");
+  STEMMA_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits.size(), "in the vocabulary");
+  float highest = -std::numeric_limits<float>::infinity();
+  for (const float logit : logits) highest = std::max(highest, number_of(logit));
+  double sum = 0;
+  for (const float logit : logits) {
+    sum += std::exp(static_cast<double>(number_of(logit)) - static_cast<double>(highest));
+  }
+  out[0] = {token, number_of(logits[static_cast<std::size_t>(token)])};
+  rank(logits, out.subspan(1));
+  const double all = static_cast<double>(highest) + std::log(sum);
+  for (TokenLogprob& entry : out) {
+    entry.logprob = static_cast<float>(static_cast<double>(entry.logprob) - all);
+  }
+}
+
+}  // namespace stemma

@@ -1,0 +1,61 @@
+// Logprobs of tokens: log-softmax of the raw logits, the likeliest first.
+#include "model/token_logprobs.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace stemma {
+namespace {
+
+constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+
+TEST(TokenLogprobs, AreTheLogarithmOfTheSoftmax) {
+  const std::vector<float> logits = {0.0F, std::log(2.0F), std::log(5.0F)};  // 1 : 2 : 5
+  std::array<TokenLogprob, 3> out;
+  token_logprobs(logits, 1, out);
+  EXPECT_EQ(out[0].token, 1);
+  EXPECT_NEAR(out[0].logprob, std::log(2.0 / 8.0), 1e-6);
+  EXPECT_EQ(out[1].token, 2);
+  EXPECT_NEAR(out[1].logprob, std::log(5.0 / 8.0), 1e-6);
+  EXPECT_EQ(out[2].token, 1);
+}
+
+TEST(TokenLogprobs, TiesGoToTheLowerId) {
+  const std::vector<float> logits = {1, 3, 3, 2, 3};
+  std::array<TokenLogprob, 4> out;
+  token_logprobs(logits, 4, out);
+  EXPECT_EQ(out[0].token, 4);
+  EXPECT_EQ(out[1].token, 1);
+  EXPECT_EQ(out[2].token, 2);
+  EXPECT_EQ(out[3].token, 4);
+}
+
+TEST(TokenLogprobs, OnlyTheTokenItselfIfNoOthersAreWanted) {
+  const std::vector<float> logits = {7};
+  std::array<TokenLogprob, 1> out;
+  token_logprobs(logits, 0, out);
+  EXPECT_EQ(out[0].logprob, 0.0F);
+}
+
+TEST(TokenLogprobs, WhatIsNoNumberIsImpossible) {
+  const std::vector<float> logits = {kNone, 1, 1};
+  std::array<TokenLogprob, 4> out;
+  token_logprobs(logits, 0, out);
+  EXPECT_EQ(out[0].logprob, -std::numeric_limits<float>::infinity());
+  EXPECT_NEAR(out[1].logprob, std::log(0.5), 1e-6);
+  EXPECT_EQ(out[3].token, 0);
+}
+
+TEST(TokenLogprobs, LargeLogitsDoNotOverflow) {
+  const std::vector<float> logits = {1e30F, 1e30F};
+  std::array<TokenLogprob, 2> out;
+  token_logprobs(logits, 1, out);
+  EXPECT_NEAR(out[0].logprob, std::log(0.5), 1e-6);
+}
+
+}  // namespace
+}  // namespace stemma
