@@ -26,7 +26,7 @@ BANNED_WORDS = {"manager", "helper", "util", "utils", "info", "handler", "contro
 BANNED_CAMEL_WORDS = BANNED_WORDS | {"data", "base"}
 # Names of other people's interfaces, and the one level of the log that is called so.
 ALLOWED_IDENTIFIERS = {"kInfo", "info", "addinfo", "getaddrinfo", "TestInfo", "UnitTest", "test_info",
-                       "param_info", "current_test_info", "do_sample"}
+                       "param_info", "current_test_info", "do_sample", "error_handler_t"}
 
 BANNED_CALLS = [  # pattern, why, path prefixes where it is allowed
     (r"\bthrow\b", "errors are values (Result)", ()),

@@ -12,69 +12,91 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Watches the parser: depth and repeated keys, which it would both accept.
+// Watches the parser: depth, fields and repeated keys, all of which it would accept.
+template <typename AnyJson>
 class ParseWatch {
  public:
-  explicit ParseWatch(int depth_max) : depth_max_(depth_max) {}
+  using Event = typename AnyJson::parse_event_t;
+  explicit ParseWatch(const JsonLimits& limits) : limits_(limits) {}
 
   // False drops the value, which is fine: an error follows.
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (depth > depth_max_) {
-      too_deep = true;
-    }
-    if (too_deep) {
-      return false;
-    }
-    if (event == Json::parse_event_t::object_start) {
+  bool operator()(int depth, Event event, const AnyJson& parsed) {
+    if (depth > limits_.depth_max) too_deep = true;
+    if (too_deep || too_wide) return false;
+    if (event == Event::object_start) {
       keys_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
+    } else if (event == Event::object_end) {
       keys_.pop_back();
-    } else if (event == Json::parse_event_t::key && !repeated_key.has_value()) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        repeated_key = key;
-      }
+    } else if (event == Event::key) {
+      note_key(parsed.template get_ref<const std::string&>());
     }
-    return true;
+    return !too_wide;
   }
 
   bool too_deep = false;
+  bool too_wide = false;
   std::optional<std::string> repeated_key;
 
  private:
-  int depth_max_;
+  void note_key(const std::string& key) {
+    if (!keys_.back().insert(key).second && !repeated_key.has_value()) repeated_key = key;
+    too_wide = keys_.back().size() > limits_.fields_max;
+  }
+
+  const JsonLimits& limits_;
   std::vector<std::set<std::string>> keys_;
 };
 
-}  // namespace
-
-Result<Json> parse_json_value(std::string_view text, std::string_view file_name,
-                              const JsonLimits& limits) {
-  const std::string file(file_name);
-  if (text.size() > limits.text_bytes_max) {
-    return Error{ErrorCode::kTooLarge, file + ": " + std::to_string(text.size()) +
-                                           " bytes of JSON; at most " +
-                                           std::to_string(limits.text_bytes_max) + " are accepted"};
-  }
-  ParseWatch watch(limits.depth_max);
-  Json parsed;
-  try {
-    parsed = Json::parse(text.begin(), text.end(), std::ref(watch));
-  } catch (const Json::parse_error& error) {
-    return Error{ErrorCode::kCorrupt,
-                 file + ": not valid JSON at byte " + std::to_string(error.byte)};
-  } catch (const Json::exception& error) {  // a number beyond any double
-    return Error{ErrorCode::kCorrupt, file + ": not valid JSON: " + printable(error.what())};
-  }
+template <typename AnyJson>
+Status check_watch(const ParseWatch<AnyJson>& watch, const std::string& file,
+                   const JsonLimits& limits) {
   if (watch.too_deep) {
     return Error{ErrorCode::kTooLarge, file + ": JSON nested deeper than " +
                                            std::to_string(limits.depth_max) + " levels"};
+  }
+  if (watch.too_wide) {
+    return Error{ErrorCode::kTooLarge, file + ": a JSON object of more than " +
+                                           std::to_string(limits.fields_max) + " fields"};
   }
   if (watch.repeated_key.has_value()) {
     return Error{ErrorCode::kCorrupt,
                  file + ": key '" + printable(*watch.repeated_key) + "' appears twice"};
   }
+  return {};
+}
+
+template <typename AnyJson>
+Result<AnyJson> parse_watched(std::string_view text, const std::string& file,
+                              const JsonLimits& limits) {
+  if (text.size() > limits.text_bytes_max) {
+    return Error{ErrorCode::kTooLarge, file + ": " + std::to_string(text.size()) +
+                                           " bytes of JSON; at most " +
+                                           std::to_string(limits.text_bytes_max) + " are accepted"};
+  }
+  ParseWatch<AnyJson> watch(limits);
+  AnyJson parsed;
+  try {
+    parsed = AnyJson::parse(text.begin(), text.end(), std::ref(watch));
+  } catch (const typename AnyJson::parse_error& error) {
+    return Error{ErrorCode::kCorrupt,
+                 file + ": not valid JSON at byte " + std::to_string(error.byte)};
+  } catch (const typename AnyJson::exception& error) {  // a number beyond any double
+    return Error{ErrorCode::kCorrupt, file + ": not valid JSON: " + printable(error.what())};
+  }
+  STEMMA_RETURN_IF_ERROR(check_watch(watch, file, limits));
   return parsed;
+}
+
+}  // namespace
+
+Result<Json> parse_json_value(std::string_view text, std::string_view file_name,
+                              const JsonLimits& limits) {
+  return parse_watched<Json>(text, std::string(file_name), limits);
+}
+
+Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name,
+                                                  const JsonLimits& limits) {
+  return parse_watched<nlohmann::ordered_json>(text, std::string(file_name), limits);
 }
 
 Result<Json> parse_json_object(std::string_view text, std::string_view file_name,

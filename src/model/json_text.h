@@ -23,12 +23,18 @@ namespace stemma {
 struct JsonLimits {
   std::size_t text_bytes_max = std::size_t{1} << 20;
   int depth_max = 16;  // of nested objects and arrays
+  // Fields of one object: where objects keep their order, each costs a look at all before it.
+  std::size_t fields_max = std::size_t{1} << 20;
 };
 
 // Parses any value. kTooLarge above the limits; kCorrupt, with the byte, if it is not strict JSON
 // or repeats a key. `file_name` is for errors only.
 Result<nlohmann::json> parse_json_value(std::string_view text, std::string_view file_name,
                                         const JsonLimits& limits);
+
+// The same for JSON whose objects keep their order, as templates print them.
+Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name,
+                                                  const JsonLimits& limits);
 
 // Parses an object; kCorrupt too if the text is another value.
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file_name,

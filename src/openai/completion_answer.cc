@@ -1,0 +1,178 @@
+#include "openai/completion_answer.h"
+
+#include <cmath>
+#include <utility>
+
+namespace stemma {
+namespace {
+
+using Json = TemplateJson;
+
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string event_of(const std::string& json) {
+  std::string event;
+  event.reserve(json.size() + 8);
+  return event.append("data: ").append(json).append("\n\n");
+}
+
+// JSON has no infinity: a token that cannot come has a very small logprob, as OpenAI gives it.
+double finite(float logprob) {
+  return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0;
+}
+
+// Absent where the text does not say which bytes they were.
+Json bytes_of(const std::string& text) {
+  if (text.find("\xEF\xBF\xBD") != std::string::npos) return nullptr;
+  Json bytes = Json::array();
+  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+  return bytes;
+}
+
+Json named_json(const NamedLogprob& named) {
+  Json json;
+  json["token"] = named.text;
+  json["logprob"] = finite(named.logprob);
+  json["bytes"] = bytes_of(named.text);
+  return json;
+}
+
+Json chat_logprobs(const AnswerPiece& piece) {
+  Json content = Json::array();
+  for (const TokenChance& chance : piece.chances) {
+    Json entry = named_json(chance.token);
+    entry["top_logprobs"] = Json::array();
+    for (const NamedLogprob& top : chance.likeliest) {
+      entry["top_logprobs"].push_back(named_json(top));
+    }
+    content.push_back(std::move(entry));
+  }
+  Json json;
+  json["content"] = std::move(content);
+  json["refusal"] = nullptr;
+  return json;
+}
+
+Json text_logprobs(const AnswerPiece& piece) {
+  Json json;
+  for (const char* const name : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
+    json[name] = Json::array();
+  }
+  std::size_t offset = 0;
+  for (const TokenChance& chance : piece.chances) {
+    json["tokens"].push_back(chance.token.text);
+    json["token_logprobs"].push_back(finite(chance.token.logprob));
+    json["text_offset"].push_back(offset);
+    Json top = Json::object();
+    for (const NamedLogprob& named : chance.likeliest) top[named.text] = finite(named.logprob);
+    json["top_logprobs"].push_back(std::move(top));
+    offset += chance.token.text.size();
+  }
+  return json;
+}
+
+Json logprobs_json(const AnswerHead& head, const AnswerPiece& piece, bool wanted) {
+  if (!wanted) return nullptr;
+  return head.kind == CompletionKind::kChat ? chat_logprobs(piece) : text_logprobs(piece);
+}
+
+Json reason_json(std::string_view reason) {
+  return reason.empty() ? Json() : Json(std::string(reason));
+}
+
+Json head_json(const AnswerHead& head, bool is_event) {
+  std::string_view object = "text_completion";
+  if (head.kind == CompletionKind::kChat) {
+    object = is_event ? "chat.completion.chunk" : "chat.completion";
+  }
+  Json json;
+  json["id"] = head.id;
+  json["object"] = object;
+  json["created"] = head.created_s;
+  json["model"] = head.model;
+  json["system_fingerprint"] = nullptr;
+  json["choices"] = Json::array();
+  return json;
+}
+
+Json usage_json(const AnswerUsage& usage) {
+  Json json;
+  json["prompt_tokens"] = usage.prompt_tokens;
+  json["completion_tokens"] = usage.completion_tokens;
+  json["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
+  json["prompt_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+  return json;
+}
+
+Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_logprobs) {
+  Json choice;
+  choice["index"] = answer.index;
+  if (head.kind == CompletionKind::kChat) {
+    choice["message"]["role"] = "assistant";
+    choice["message"]["content"] = answer.text;
+    choice["message"]["refusal"] = nullptr;
+  } else {
+    choice["text"] = answer.text;
+  }
+  choice["logprobs"] = logprobs_json(head, answer, has_logprobs);
+  choice["finish_reason"] = reason_json(answer.finish_reason);
+  return choice;
+}
+
+}  // namespace
+
+std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> answers,
+                        bool has_logprobs, const AnswerUsage& usage, const TemplateJson& receipt) {
+  Json json = head_json(head, /*is_event=*/false);
+  for (const AnswerPiece& answer : answers) {
+    json["choices"].push_back(whole_choice(head, answer, has_logprobs));
+  }
+  json["usage"] = usage_json(usage);
+  if (!receipt.is_null()) json["cache_receipt"] = receipt;
+  return dumped(json);
+}
+
+std::string first_event(const AnswerHead& head, std::int64_t index) {
+  if (head.kind != CompletionKind::kChat) return "";
+  Json json = head_json(head, /*is_event=*/true);
+  Json choice;
+  choice["index"] = index;
+  choice["delta"]["role"] = "assistant";
+  choice["delta"]["content"] = "";
+  choice["logprobs"] = nullptr;
+  choice["finish_reason"] = nullptr;
+  json["choices"].push_back(std::move(choice));
+  return event_of(dumped(json));
+}
+
+std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool has_logprobs) {
+  Json json = head_json(head, /*is_event=*/true);
+  Json choice;
+  choice["index"] = piece.index;
+  if (head.kind == CompletionKind::kChat) {
+    choice["delta"] = Json::object();
+    if (!piece.text.empty()) choice["delta"]["content"] = piece.text;
+  } else {
+    choice["text"] = piece.text;
+  }
+  choice["logprobs"] = logprobs_json(head, piece, has_logprobs && !piece.chances.empty());
+  choice["finish_reason"] = reason_json(piece.finish_reason);
+  json["choices"].push_back(std::move(choice));
+  return event_of(dumped(json));
+}
+
+std::string usage_event(const AnswerHead& head, const AnswerUsage* usage_or_null,
+                        const TemplateJson& receipt) {
+  Json json = head_json(head, /*is_event=*/true);
+  if (usage_or_null != nullptr) json["usage"] = usage_json(*usage_or_null);
+  if (!receipt.is_null()) json["cache_receipt"] = receipt;
+  return event_of(dumped(json));
+}
+
+std::string error_event(const ApiError& error) {
+  return event_of(error_body(error));
+}
+
+}  // namespace stemma

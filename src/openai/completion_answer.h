@@ -1,0 +1,72 @@
+// Completion answers: the bodies and stream events that clients read, in OpenAI's shape.
+//
+// Thread:     pure functions.
+// Memory:     the text they return.
+// Cost:       O(text).
+// Not here:   where texts come from (engine/text_generation), HTTP (http/).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "openai/api_error.h"
+#include "openai/completion_request.h"
+
+namespace stemma {
+
+// What every piece of one answer repeats.
+struct AnswerHead {
+  CompletionKind kind = CompletionKind::kChat;
+  std::string id;
+  std::string model;
+  std::int64_t created_s = 0;  // seconds since 1970
+};
+
+// A token as people read it, and its logprob.
+struct NamedLogprob {
+  std::string text;
+  float logprob = 0;
+};
+
+// A token of the answer and the likeliest ones in its place.
+struct TokenChance {
+  NamedLogprob token;
+  std::vector<NamedLogprob> likeliest;
+};
+
+// An answer, or a piece of one.
+struct AnswerPiece {
+  std::int64_t index = 0;  // which of the request's answers
+  std::string text;
+  std::vector<TokenChance> chances;  // of the tokens of `text`, where logprobs are wanted
+  std::string_view finish_reason;    // "stop", "length", "abort"; empty: goes on
+};
+
+struct AnswerUsage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt
+};
+
+// The whole answer. `has_logprobs`: whether they were asked for. `receipt`: null for none.
+std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> answers,
+                        bool has_logprobs, const AnswerUsage& usage, const TemplateJson& receipt);
+
+// Server-sent events (the HTML standard's event streams): "data: JSON\n\n".
+
+// What a stream of OpenAI's begins each answer of a chat with: its role. Empty for a completion.
+std::string first_event(const AnswerHead& head, std::int64_t index);
+// A piece of an answer.
+std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool has_logprobs);
+// What all cost, in an event without answers; `usage_or_null` and `receipt` may be absent.
+std::string usage_event(const AnswerHead& head, const AnswerUsage* usage_or_null,
+                        const TemplateJson& receipt);
+std::string error_event(const ApiError& error);
+// After the last event.
+inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
+
+}  // namespace stemma

@@ -1,0 +1,298 @@
+#include "openai/completion_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "model/json_text.h"
+#include "model/stop_strings.h"
+#include "openai/field_reader.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
+constexpr std::size_t kNameBytesMax = 512;
+constexpr std::int64_t kTopLogprobsMax = 20;
+
+// Fields that would change the answer and are not supported, unless they say what is done anyway.
+struct Refused {
+  std::string_view name;
+  std::string_view harmless;  // JSON of a value that changes nothing
+  std::string_view why;
+};
+constexpr Refused kRefused[] = {
+    {"functions", "[]", "not supported: use tools"},
+    {"function_call", "\"none\"", "not supported: use tools"},
+    {"audio", "null", "not supported: answers are text"},
+    {"modalities", "[\"text\"]", "not supported: answers are text"},
+    {"suffix", "\"\"", "not supported: a completion continues its prompt"},
+    {"web_search_options", "null", "not supported"},
+    {"prediction", "null", "not supported"},
+    {"guided_json", "null", "not supported: answers are free text"},
+    {"guided_regex", "null", "not supported: answers are free text"},
+    {"guided_choice", "null", "not supported: answers are free text"},
+    {"guided_grammar", "null", "not supported: answers are free text"},
+    {"structured_outputs", "null", "not supported: answers are free text"},
+    {"use_beam_search", "false", "not supported"},
+    {"prompt_logprobs", "null", "not supported"},
+};
+
+void refuse_unsupported(FieldReader& fields) {
+  for (const Refused& refused : kRefused) {
+    const TemplateJson* const field = fields.find_or_null(refused.name);
+    if (field == nullptr || field->dump() == refused.harmless) continue;
+    fields.fail(refused.name, std::string(refused.why));
+  }
+  const TemplateJson* const format = fields.object_or_null("response_format");
+  if (format != nullptr && format->value("type", TemplateJson()) != "text") {
+    fields.fail("response_format", "only {\"type\": \"text\"} is supported: answers are free text");
+  }
+  const TemplateJson* const choice = fields.find_or_null("tool_choice");
+  if (choice != nullptr && *choice != "auto" && *choice != "none") {
+    fields.fail("tool_choice", "only \"auto\" and \"none\" are supported: no call is forced");
+  }
+}
+
+float as_float(std::optional<double> value, float fallback) {
+  return value.has_value() ? static_cast<float>(*value) : fallback;
+}
+
+void read_logit_bias(FieldReader& fields, std::int64_t vocab_tokens, SamplingParams& sampling) {
+  const TemplateJson* const bias = fields.object_or_null("logit_bias");
+  if (bias == nullptr) return;
+  for (const auto& [name, value] : bias->items()) {
+    TokenId token = -1;
+    const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), token);
+    const bool is_token = wrong == std::errc() && end == name.data() + name.size() && token >= 0 &&
+                          token < vocab_tokens;
+    if (!is_token) {
+      return fields.fail("logit_bias", fmt::format("\"{}\" is no token of the vocabulary of {}",
+                                                   printable(name, 40), vocab_tokens));
+    }
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!(number >= -100 && number <= 100)) {
+      return fields.fail("logit_bias", fmt::format("that of {} must be from -100 to 100", token));
+    }
+    sampling.logit_bias.emplace_back(token, static_cast<float>(number));
+  }
+}
+
+void read_sampling(FieldReader& fields, const RequestRules& rules, SamplingParams& sampling) {
+  sampling = rules.defaults;
+  sampling.temperature = as_float(fields.number("temperature", {0, 2}), sampling.temperature);
+  constexpr float kLeastTopP = 1e-6F;  // 0 asks for the likeliest token, and so does this
+  sampling.top_p = std::max(as_float(fields.number("top_p", {0, 1}), sampling.top_p), kLeastTopP);
+  sampling.min_p = as_float(fields.number("min_p", {0, 1}), sampling.min_p);
+  const auto top_k = fields.integer("top_k", {-1, kTokensMax});
+  if (top_k.has_value()) sampling.top_k = *top_k < 0 ? 0 : *top_k;
+  sampling.repetition_penalty =
+      as_float(fields.number("repetition_penalty", {0.01, 100}), sampling.repetition_penalty);
+  sampling.presence_penalty =
+      as_float(fields.number("presence_penalty", {-2, 2}), sampling.presence_penalty);
+  sampling.frequency_penalty =
+      as_float(fields.number("frequency_penalty", {-2, 2}), sampling.frequency_penalty);
+  constexpr auto kAny = std::numeric_limits<std::int64_t>();
+  const auto seed = fields.integer("seed", {kAny.min(), kAny.max()});
+  if (seed.has_value()) sampling.seed = static_cast<std::uint64_t>(*seed);
+  read_logit_bias(fields, rules.vocab_tokens, sampling);
+  if (const Status valid = sampling.validate(rules.vocab_tokens); !valid.ok()) {
+    fields.fail("", valid.error().detail);
+  }
+}
+
+void read_stop(FieldReader& fields, const RequestRules& rules, CompletionRequest& request) {
+  if (const TemplateJson* const stop = fields.find_or_null("stop")) {
+    if (stop->is_string()) {
+      request.stop.push_back(stop->get<std::string>());
+    } else if (const TemplateJson* const list = fields.array_or_null("stop")) {
+      for (std::size_t i = 0; i < list->size(); ++i) {
+        if (!(*list)[i].is_string()) return fields.fail(item_path("stop", i), "must be a string");
+        request.stop.push_back((*list)[i].get<std::string>());
+      }
+    }
+    const Status valid = StopStrings::validate(request.stop);
+    if (!valid.ok()) fields.fail("stop", valid.error().detail);
+  }
+  const TemplateJson* const tokens = fields.array_or_null("stop_token_ids");
+  for (std::size_t i = 0; tokens != nullptr && i < tokens->size(); ++i) {
+    const TemplateJson& token = (*tokens)[i];
+    const bool fits = token.is_number_unsigned() &&
+                      token.get<std::uint64_t>() < static_cast<std::uint64_t>(rules.vocab_tokens);
+    if (!fits) {
+      return fields.fail(item_path("stop_token_ids", i),
+                         fmt::format("must be a token below {}", rules.vocab_tokens));
+    }
+    request.stop_tokens.push_back(token.get<TokenId>());
+  }
+  request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+}
+
+void read_extent(FieldReader& fields, const RequestRules& rules, CompletionRequest& request) {
+  request.copies = fields.integer("n", {1, rules.copies_max}).value_or(1);
+  const auto best_of = fields.integer("best_of", {1, rules.copies_max});
+  if (best_of.value_or(request.copies) != request.copies) {
+    fields.fail("best_of", "only as many as n: every answer is returned");
+  }
+  request.max_tokens = fields.integer("max_tokens", {1, kTokensMax});
+  const auto completion = fields.integer("max_completion_tokens", {1, kTokensMax});
+  if (completion.has_value()) request.max_tokens = completion;
+  if (request.kind == CompletionKind::kText && !request.max_tokens.has_value()) {
+    request.max_tokens = 16;
+  }
+}
+
+void read_logprobs(FieldReader& fields, CompletionRequest& request) {
+  if (request.kind == CompletionKind::kText) {
+    request.logprobs = fields.integer("logprobs", {0, kTopLogprobsMax});
+    return;
+  }
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", {0, kTopLogprobsMax});
+  if (wanted) request.logprobs = top.value_or(0);
+  if (!wanted && top.value_or(0) > 0) fields.fail("top_logprobs", "needs logprobs to be true");
+}
+
+void read_streaming(FieldReader& fields, std::optional<ApiError>& fault,
+                    CompletionRequest& request) {
+  request.stream = fields.boolean("stream").value_or(false);
+  const TemplateJson* const options = fields.object_or_null("stream_options");
+  if (options == nullptr) return;
+  if (!request.stream) return fields.fail("stream_options", "needs stream to be true");
+  FieldReader inner(*options, "stream_options", fault);
+  request.include_usage = inner.boolean("include_usage").value_or(false);
+}
+
+void read_cache(FieldReader& fields, CompletionRequest& request) {
+  request.cache.salt = fields.text("cache_salt", kNameBytesMax).value_or("");
+  const TemplateJson* const salt = fields.find_or_null("cache_salt");
+  if (salt != nullptr && request.cache.salt.empty()) {
+    fields.fail("cache_salt", "must not be empty");
+  }
+  request.cache.extra_key = fields.text("extra_key", kNameBytesMax).value_or("");
+  request.cache.affinity = fields.text("prompt_cache_key", kNameBytesMax).value_or("");
+  const auto retention = fields.text("prompt_cache_retention", kNameBytesMax);
+  if (retention == "24h") {
+    request.cache.retention = Retention::kLong;
+  } else if (retention.has_value() && retention != "in_memory" && retention != "in-memory") {
+    fields.fail("prompt_cache_retention", "must be \"in_memory\" or \"24h\"");
+  }
+  constexpr auto kAny = std::numeric_limits<std::int32_t>();
+  const auto priority = fields.integer("priority", {kAny.min(), kAny.max()});
+  request.priority = static_cast<std::int32_t>(priority.value_or(0));
+  request.wants_receipt = fields.boolean("cache_receipt").value_or(false);
+}
+
+void read_chat(FieldReader& fields, std::optional<ApiError>& fault, CompletionRequest& request) {
+  const TemplateJson* const messages = fields.array_or_null("messages");
+  if (messages == nullptr) return fields.fail("messages", "missing");
+  request.messages = read_messages(*messages, fault);
+  if (const TemplateJson* const tools = fields.array_or_null("tools")) {
+    for (std::size_t i = 0; i < tools->size(); ++i) {
+      if (!(*tools)[i].is_object()) fields.fail(item_path("tools", i), "must be an object");
+    }
+    const TemplateJson* const choice = fields.find_or_null("tool_choice");
+    const bool none = choice != nullptr && *choice == "none";
+    if (!tools->empty() && !none) request.tools = *tools;
+  }
+  if (const TemplateJson* const extra = fields.object_or_null("chat_template_kwargs")) {
+    request.template_extra = *extra;
+  }
+  request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+}
+
+void read_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
+               CompletionRequest& request) {
+  const TemplateJson* const prompt = fields.find_or_null("prompt");
+  if (prompt == nullptr) return fields.fail("prompt", "missing");
+  request.prompts = read_prompts(*prompt, rules.vocab_tokens, fault);
+  const auto prompts = static_cast<std::int64_t>(request.prompts.size());
+  if (prompts * request.copies > rules.copies_max) {
+    fields.fail("prompt", fmt::format("{} prompts with {} answers each are more than {} answers",
+                                      prompts, request.copies, rules.copies_max));
+  }
+  request.echo = fields.boolean("echo").value_or(false);
+  if (request.echo && request.logprobs.has_value()) {
+    fields.fail("echo", "not supported together with logprobs");
+  }
+}
+
+}  // namespace
+
+ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max) {
+  const JsonLimits limits = {.text_bytes_max = bytes_max, .depth_max = 64, .fields_max = 512};
+  Result<TemplateJson> parsed = parse_ordered_json(body, "body", limits);
+  if (!parsed.ok()) return field_error("", parsed.error().detail);
+  if (!parsed->is_object()) return field_error("", "body: must be a JSON object");
+  return std::move(parsed).value();
+}
+
+ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::string_view body,
+                                                     const RequestRules& rules) {
+  ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max);
+  if (const auto* const fault = std::get_if<ApiError>(&parsed)) return *fault;
+  const TemplateJson& object = std::get<TemplateJson>(parsed);
+  std::optional<ApiError> fault;
+  FieldReader fields(object, "", fault);
+  CompletionRequest request;
+  request.kind = kind;
+  request.model = fields.text("model", kNameBytesMax).value_or("");
+  refuse_unsupported(fields);
+  read_extent(fields, rules, request);
+  read_logprobs(fields, request);
+  read_sampling(fields, rules, request.sampling);
+  read_stop(fields, rules, request);
+  read_streaming(fields, fault, request);
+  read_cache(fields, request);
+  if (kind == CompletionKind::kChat) {
+    read_chat(fields, fault, request);
+  } else {
+    read_text(fields, rules, fault, request);
+  }
+  if (fault.has_value()) return *std::move(fault);
+  return request;
+}
+
+std::vector<PromptText> read_prompts(const TemplateJson& prompt, std::int64_t vocab_tokens,
+                                     std::optional<ApiError>& fault) {
+  const auto fail = [&](const std::string& path, std::string why) {
+    if (!fault.has_value()) fault = field_error(path, std::move(why));
+    return std::vector<PromptText>();
+  };
+  const auto read_tokens = [&](const TemplateJson& list, const std::string& path) {
+    std::vector<TokenId> tokens;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const bool fits = list[i].is_number_unsigned() &&
+                        list[i].get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_tokens);
+      if (!fits) {
+        fail(item_path(path, i), fmt::format("must be a token below {}", vocab_tokens));
+        break;
+      }
+      tokens.push_back(list[i].get<TokenId>());
+    }
+    if (list.empty()) fail(path, "must have at least one token");
+    return tokens;
+  };
+  if (prompt.is_string()) return {prompt.get<std::string>()};
+  if (!prompt.is_array() || prompt.empty()) {
+    return fail("prompt", "must be a string, or an array of strings or of tokens");
+  }
+  if (prompt[0].is_number()) return {read_tokens(prompt, "prompt")};
+  std::vector<PromptText> prompts;
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    if (prompt[i].is_string()) {
+      prompts.emplace_back(prompt[i].get<std::string>());
+    } else if (prompt[i].is_array()) {
+      prompts.emplace_back(read_tokens(prompt[i], item_path("prompt", i)));
+    } else {
+      return fail(item_path("prompt", i), "must be a string or an array of tokens");
+    }
+  }
+  return prompts;
+}
+
+}  // namespace stemma

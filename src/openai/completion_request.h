@@ -1,0 +1,92 @@
+// CompletionRequest: what a client asks of /v1/chat/completions or /v1/completions, read from JSON
+// and checked field by field: whatever comes out of here is in range.
+//
+// Thread:     pure functions and values.
+// Memory:     the request's texts.
+// Cost:       O(JSON).
+// Not here:   what depends on tokens (context, vocabulary of prompts: server/), answers
+//             (completion_answer).
+//
+// Fields: those of OpenAI's interface, and of vLLM and SGLang where clients send them. Unknown
+// fields are ignored; known ones that would change the answer and are not supported are refused.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "openai/api_error.h"
+#include "stemma/ids.h"
+#include "stemma/prefix_cache.h"
+#include "stemma/sampling.h"
+#include "template/chat_template.h"
+
+namespace stemma {
+
+// What requests are read against.
+struct RequestRules {
+  std::int64_t vocab_tokens = 0;
+  std::int64_t copies_max = 128;  // n times the number of prompts
+  SamplingParams defaults;        // of what a request does not say
+  std::size_t body_bytes_max = std::size_t{16} << 20;
+};
+
+enum class CompletionKind : std::uint8_t { kChat, kText };
+
+// A prompt as text or as tokens.
+using PromptText = std::variant<std::string, std::vector<TokenId>>;
+
+// Who may share pages with this request, beside its tenant.
+struct CacheFields {
+  std::string salt;       // cache_salt; empty: none
+  std::string extra_key;  // extra_key; empty: none
+  std::string affinity;   // prompt_cache_key: for routers, never isolation
+  Retention retention = Retention::kDefault;
+};
+
+struct CompletionRequest {
+  CompletionKind kind = CompletionKind::kChat;
+  std::string model;  // empty: the one there is
+
+  // Of a chat: its messages as templates read them (contents are texts), and what else they print.
+  TemplateJson messages;
+  TemplateJson tools;
+  TemplateJson template_extra;
+  bool add_generation_prompt = true;
+  // Of a completion.
+  std::vector<PromptText> prompts;
+  bool echo = false;
+
+  std::int64_t copies = 1;                 // n
+  std::optional<std::int64_t> max_tokens;  // absent: 16 for a completion, all there is for a chat
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_tokens;
+  bool ignore_eos = false;
+  SamplingParams sampling;
+  std::optional<std::int64_t> logprobs;
+  bool stream = false;
+  bool include_usage = false;
+  std::int32_t priority = 0;
+  CacheFields cache;
+  bool wants_receipt = false;  // in the body; the header has it anyway
+};
+
+// Reads a request's body.
+ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::string_view body,
+                                                     const RequestRules& rules);
+
+// A body of JSON that is an object, strictly parsed, or the fault to tell.
+ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max);
+
+// The messages of a chat, checked, as templates read them: contents as one text each, arguments of
+// tool calls as objects. The fault is remembered in `fault`.
+TemplateJson read_messages(const TemplateJson& messages, std::optional<ApiError>& fault);
+
+// "prompt": a text, an array of texts, an array of tokens or an array of arrays of tokens.
+std::vector<PromptText> read_prompts(const TemplateJson& prompt, std::int64_t vocab_tokens,
+                                     std::optional<ApiError>& fault);
+
+}  // namespace stemma
