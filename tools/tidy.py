@@ -27,6 +27,9 @@ BANNED_CAMEL_WORDS = BANNED_WORDS | {"data", "base"}
 # Names of other people's interfaces, and the one level of the log that is called so.
 ALLOWED_IDENTIFIERS = {"kInfo", "info", "addinfo", "getaddrinfo", "TestInfo", "UnitTest", "test_info",
                        "param_info", "current_test_info", "do_sample", "error_handler_t"}
+# What Boost.Beast's parser calls.
+ALLOWED_IDENTIFIERS |= {f"on_{part}_impl" for part in ("request", "response", "field", "header", "body_init", "body",
+                                                       "chunk_header", "chunk_body", "finish")}
 
 BANNED_CALLS = [  # pattern, why, path prefixes where it is allowed
     (r"\bthrow\b", "errors are values (Result)", ()),

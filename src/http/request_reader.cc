@@ -1,0 +1,259 @@
+#include "http/request_reader.h"
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/error.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "http/url.h"
+
+namespace stemma {
+namespace {
+
+namespace beast_http = boost::beast::http;
+using BeastText = boost::beast::string_view;
+using BeastError = boost::beast::error_code;
+
+constexpr std::size_t kUnparsedBytesMax = 8 << 10;  // a chunk's line, or the trailers
+
+std::string_view view(BeastText text) {
+  return {text.data(), text.size()};
+}
+
+bool equals_ignoring_case(BeastText text, const char* word) {
+  return boost::beast::iequals(text, word);
+}
+
+std::string lower_case(BeastText text) {
+  std::string lower(text.data(), text.size());
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+}  // namespace
+
+// Beast's parser, with what HttpRequest wants of it, and the rules that Beast leaves to its users.
+class RequestReader::Parser final : public beast_http::basic_parser<true> {
+ public:
+  explicit Parser(const HttpLimits& limits) {
+    eager(true);
+    body_limit(static_cast<std::uint64_t>(limits.body_bytes_max));
+    // The gate in front of the parser counts the head.
+    header_limit(static_cast<std::uint32_t>(limits.header_bytes_max) + kUnparsedBytesMax);
+  }
+
+  HttpRequest request;
+  bool http_1_0 = false;
+  bool expects_continue = false;
+  bool is_head = false;
+  bool keeps_alive = false;
+  bool head_done = false;
+  // The first rule broken, if it was one of ours.
+  int fault_status = 0;
+  std::string_view fault_why;
+
+ private:
+  void fail(int status, std::string_view why, BeastError& error) {
+    fault_status = status;
+    fault_why = why;
+    error = beast_http::error::bad_field;
+  }
+
+  void on_request_impl(beast_http::verb, BeastText method, BeastText target, int version,
+                       BeastError& error) override {
+    request.method.assign(method.data(), method.size());
+    is_head = request.method == "HEAD";
+    http_1_0 = version == 10;
+    const std::string_view sent = view(target);
+    const auto is_target_byte = [](char c) { return c > ' ' && c < '\x7f' && c != '#'; };
+    if (sent.empty() || sent.front() != '/' ||
+        !std::all_of(sent.begin(), sent.end(), is_target_byte)) {
+      return fail(400, "the request target must be a path", error);
+    }
+    const std::string_view path = sent.substr(0, sent.find('?'));
+    auto decoded = try_percent_decode(path);
+    if (!decoded || decoded->find('\0') != std::string::npos) {
+      return fail(400, "the path is badly percent-encoded", error);
+    }
+    request.path = *std::move(decoded);
+    request.query = sent.substr(std::min(path.size() + 1, sent.size()));
+  }
+
+  void on_field_impl(beast_http::field field, BeastText name, BeastText value,
+                     BeastError& error) override {
+    if (head_done) return;  // a trailer
+    request.headers.emplace_back(lower_case(name), std::string(value.data(), value.size()));
+    switch (field) {
+      case beast_http::field::host:
+        return count_once(hosts_, "several Host headers", error);
+      case beast_http::field::content_length:
+        if (!std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+          return fail(400, "Content-Length is not one number", error);
+        }
+        return count_once(lengths_, "several Content-Length headers", error);
+      case beast_http::field::transfer_encoding:
+        if (http_1_0) return fail(400, "HTTP/1.0 has no Transfer-Encoding", error);
+        if (!equals_ignoring_case(value, "chunked")) {
+          return fail(501, "the only Transfer-Encoding here is chunked", error);
+        }
+        return count_once(encodings_, "several Transfer-Encoding headers", error);
+      case beast_http::field::expect:
+        if (!equals_ignoring_case(value, "100-continue")) {
+          return fail(417, "the only expectation here is 100-continue", error);
+        }
+        expects_continue = !http_1_0;
+        return;
+      default:
+        return;
+    }
+  }
+
+  void count_once(int& count, std::string_view why, BeastError& error) {
+    if (++count > 1) fail(400, why, error);
+  }
+
+  void on_header_impl(BeastError& error) override {
+    head_done = true;
+    keeps_alive = keep_alive();
+    if (hosts_ == 0 && !http_1_0) fail(400, "HTTP/1.1 needs a Host header", error);
+  }
+
+  std::size_t on_body_impl(BeastText piece, BeastError&) override {
+    request.body.append(piece.data(), piece.size());
+    return piece.size();
+  }
+  std::size_t on_chunk_body_impl(std::uint64_t, BeastText piece, BeastError&) override {
+    request.body.append(piece.data(), piece.size());
+    return piece.size();
+  }
+
+  void on_response_impl(int, BeastText, int, BeastError&) override {}
+  void on_body_init_impl(const boost::optional<std::uint64_t>&, BeastError&) override {}
+  void on_chunk_header_impl(std::uint64_t, BeastText, BeastError&) override {}
+  void on_finish_impl(BeastError&) override {}
+
+  int hosts_ = 0;
+  int lengths_ = 0;
+  int encodings_ = 0;
+};
+
+RequestReader::RequestReader(const HttpLimits& limits)
+    : limits_(limits), parser_(std::make_unique<Parser>(limits)) {}
+
+RequestReader::~RequestReader() = default;
+
+std::size_t RequestReader::take(std::string_view bytes) {
+  std::size_t taken = 0;
+  if (progress_ == Progress::kHead) taken = take_head(bytes);
+  if (progress_ == Progress::kBody && taken < bytes.size()) {
+    taken += take_body(bytes.substr(taken));
+  }
+  return taken;
+}
+
+std::int64_t RequestReader::body_bytes() const {
+  return static_cast<std::int64_t>(parser_->request.body.size());
+}
+
+bool RequestReader::keep_alive() const {
+  return parser_->keeps_alive;
+}
+bool RequestReader::http_1_0() const {
+  return parser_->http_1_0;
+}
+bool RequestReader::expects_continue() const {
+  return parser_->expects_continue;
+}
+bool RequestReader::is_head() const {
+  return parser_->is_head;
+}
+
+HttpRequest RequestReader::take_request() {
+  STEMMA_CHECK(progress_ == Progress::kWhole, "only a whole request is given out");
+  return std::move(parser_->request);
+}
+
+std::size_t RequestReader::take_head(std::string_view bytes) {
+  std::size_t taken = 0;
+  while (taken < bytes.size() && progress_ == Progress::kHead) {
+    const char c = bytes[taken++];
+    if (const char* why = head_fault_or_null(c)) {
+      refuse(400, why);
+      break;
+    }
+    head_ += c;
+    if (static_cast<std::int64_t>(head_.size()) > limits_.header_bytes_max) {
+      refuse(431, "the request's headers are too large");
+    } else if (head_ == "\r\n" && !skipped_line_) {
+      skipped_line_ = true;
+      head_.clear();
+    } else if (c == '\n' && head_.ends_with("\r\n\r\n")) {
+      parse_head();
+    }
+  }
+  return taken;
+}
+
+const char* RequestReader::head_fault_or_null(char c) const {
+  const char last = head_.empty() ? '\n' : head_.back();
+  if ((c == '\n') != (last == '\r')) return "a line does not end in CR LF";
+  if ((c == ' ' || c == '\t') && last == '\n') return "a header line is folded";
+  const auto byte = static_cast<unsigned char>(c);
+  if ((byte < 0x20 && c != '\t' && c != '\r' && c != '\n') || byte == 0x7f) {
+    return "a control byte in the headers";
+  }
+  return nullptr;
+}
+
+void RequestReader::parse_head() {
+  BeastError error;
+  const std::size_t used = parser_->put(boost::asio::buffer(head_), error);
+  if (error == beast_http::error::body_limit) return refuse(413, "the request's body is too large");
+  if (parser_->fault_status != 0) return refuse(parser_->fault_status, parser_->fault_why);
+  if (error) return refuse(400, "the request's head is malformed");
+  STEMMA_CHECK(used == head_.size() && parser_->is_header_done(), "a head ends at its empty line");
+  std::string().swap(head_);
+  progress_ = parser_->is_done() ? Progress::kWhole : Progress::kBody;
+}
+
+std::size_t RequestReader::take_body(std::string_view bytes) {
+  const bool continues = !unparsed_.empty();
+  if (continues) unparsed_ += bytes;
+  const std::string_view all = continues ? std::string_view(unparsed_) : bytes;
+  std::size_t used = 0;
+  BeastError error;
+  while (used < all.size() && !error && !parser_->is_done()) {
+    used += parser_->put(boost::asio::buffer(all.data() + used, all.size() - used), error);
+  }
+  const std::size_t left = all.size() - used;
+  if (parser_->is_done()) {
+    progress_ = Progress::kWhole;
+    return bytes.size() - left;
+  }
+  if (error == beast_http::error::body_limit) {
+    refuse(413, "the request's body is too large");
+  } else if (error && error != beast_http::error::need_more) {
+    refuse(400, "the request's body is malformed");
+  } else if (left > kUnparsedBytesMax) {
+    refuse(400, "a chunk's line or the trailers are too long");
+  } else if (continues) {
+    unparsed_.erase(0, used);
+  } else {
+    unparsed_ = all.substr(used);
+  }
+  return bytes.size();
+}
+
+void RequestReader::refuse(int status, std::string_view why) {
+  progress_ = Progress::kRefused;
+  refused_status_ = status;
+  refused_why_ = why;
+}
+
+}  // namespace stemma

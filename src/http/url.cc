@@ -1,0 +1,53 @@
+#include "http/url.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace stemma {
+namespace {
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::optional<std::string> try_percent_decode(std::string_view text) {
+  std::string decoded;
+  decoded.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    if (text.size() - i < 3) return std::nullopt;
+    const int high = hex_digit(text[i + 1]);
+    const int low = hex_digit(text[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    decoded += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return decoded;
+}
+
+std::optional<std::string> query_value_or_null(std::string_view query, std::string_view name) {
+  const auto decode = [](std::string_view text) {
+    std::string spaced(text);
+    std::replace(spaced.begin(), spaced.end(), '+', ' ');
+    return try_percent_decode(spaced);
+  };
+  while (!query.empty()) {
+    const std::string_view parameter = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(parameter.size() + 1, query.size()));
+    const std::string_view key = parameter.substr(0, parameter.find('='));
+    if (decode(key) == name) {
+      return decode(parameter.substr(std::min(key.size() + 1, parameter.size())));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace stemma

@@ -1,0 +1,24 @@
+// Url: percent-decoding, and the parameters of a query.
+//
+// Thread:     pure functions.
+// Memory:     the decoded text.
+// Cost:       linear in the text.
+// Not here:   whole URLs with schemes and hosts; which characters a request target may hold
+//             (request_reader).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stemma {
+
+// `text` with each %XX replaced by its byte; '+' stays. nullopt if a '%' is not followed by two
+// hexadecimal digits.
+std::optional<std::string> try_percent_decode(std::string_view text);
+
+// The decoded value of the first parameter `name` of `query` ("a=1&b=2"); '+' is a space. Empty for
+// a parameter without '='. nullopt if there is none, or if its encoding is bad.
+std::optional<std::string> query_value_or_null(std::string_view query, std::string_view name);
+
+}  // namespace stemma
