@@ -116,6 +116,30 @@ struct RequestEnd {
   bool session_closed = false;  // its client will not continue it
 };
 
+// One change of what a cache finds. What it points to lives as long as the call that hands it over.
+struct PrefixEvent {
+  enum class Kind : std::uint8_t {
+    kCleared,  // nothing is found any more
+    kStored,   // a run of pages, each continuing the one before, is found from now on
+    kRemoved,  // pages are found no more, each before those that it continues
+  };
+  Kind kind = Kind::kCleared;
+  std::span<const PageKey> keys;
+
+  // Of what was stored alone.
+  NamespaceDigest digest;
+  std::optional<PageKey> parent;    // of the first page; nullopt: the text begins with it
+  std::span<const TokenId> tokens;  // of all the pages, as many each
+};
+
+// Takes the changes of a cache, in their order. Whoever applies each of them finds what the cache
+// finds: no page is stored before the one that it continues.
+class PrefixEventSink {
+ public:
+  virtual ~PrefixEventSink() = default;
+  virtual void take(const PrefixEvent& event) = 0;
+};
+
 class PrefixCache {
  public:
   virtual ~PrefixCache() = default;

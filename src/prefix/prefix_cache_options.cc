@@ -25,6 +25,11 @@ Status check_options(const PrefixCacheOptions& options) {
                  std::string("lookup_hash_bits: must be 1 to 32 (got ") +
                      std::to_string(options.lookup_hash_bits) + ")"};
   }
+  if (options.events_pages_max < 0 || options.events_pages_max > 1 << 24) {
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string("events_pages_max: must be 0 to 16777216 (got ") +
+                     std::to_string(options.events_pages_max) + ")"};
+  }
   const auto order = EvictionOrder::make(options.eviction, options.slru_protected_hits);
   if (!order.ok()) return order.error();
   return {};

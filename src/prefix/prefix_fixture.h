@@ -26,6 +26,7 @@ struct FixtureOptions {
   std::string eviction = "lru";
   int hash_bits = 32;
   const Clock* clock = nullptr;
+  std::int64_t events_pages_max = 0;
 };
 
 // first, first + 1, … : `count` tokens.
@@ -66,6 +67,7 @@ class PrefixFixture {
     cache_options.hash_seed = 1;
     cache_options.clock = options.clock;
     cache_options.namespaces_max = 4;
+    cache_options.events_pages_max = options.events_pages_max;
     cache = RadixPrefixCache::open(cache_options).value();
     ns = *cache->try_open_namespace(digest_of(0));
   }

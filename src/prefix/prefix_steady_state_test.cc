@@ -62,6 +62,30 @@ TEST_P(PrefixSteadyState, NothingIsTakenFromTheHeap) {
   }
 }
 
+class CountingSink final : public PrefixEventSink {
+ public:
+  void take(const PrefixEvent& event) override { pages += std::ssize(event.keys); }
+  std::int64_t pages = 0;
+};
+
+TEST_P(PrefixSteadyState, NorForEventsThatAreDrainedEachStep) {
+  PrefixFixture f(
+      {.page_size = 16, .pages = 300, .eviction = GetParam(), .events_pages_max = 1000});
+  Prng random(1);
+  const std::vector<Tokens> texts = shared_texts(random, 16);
+  std::vector<PageId> row(1000);
+  CountingSink sink;
+  serve(f, texts[1], row);  // the first key reserves room for all of them
+  const std::int64_t before = heap_allocations;
+  for (int i = 0; i < 5'000; ++i) {
+    serve(f, texts[static_cast<std::size_t>(random.below(401))], row);
+    f.cache->drain_events(sink);
+  }
+  EXPECT_EQ(heap_allocations - before, 0);
+  EXPECT_EQ(f.cache->event_log_or_null()->overflows(), 0);
+  EXPECT_GT(sink.pages, 3'000);
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, PrefixSteadyState,
                          testing::Values("lru", "tlru", "s3fifo", "hazard"));
 

@@ -59,7 +59,11 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
       policy_(make_page_policy(order, options, nodes_max_of(options))),
       wanted_(nodes_max_of(options)),
       path_(order.keyed() ? 0 : static_cast<std::size_t>(options.allocator.total_pages())),
-      namespaces_(options.namespaces_max) {}
+      namespaces_(options.namespaces_max),
+      log_or_null_(
+          options.events_pages_max == 0
+              ? nullptr
+              : std::make_unique<PrefixEventLog>(options.events_pages_max, options.page_size)) {}
 
 RadixPrefixCache::~RadixPrefixCache() {
   reset();
@@ -131,7 +135,10 @@ PrefixLock RadixPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock 
     pages.take_front(walk.total_pages()).reset();  // duplicates
     left = left.subspan(static_cast<std::size_t>(walk.total_pages() * page_size()));
   }
-  if (!pages.empty()) node = publish(node, left, std::move(pages), options.priority);
+  if (!pages.empty()) {
+    node = publish(node, left, std::move(pages), options.priority);
+    if (log_or_null_ != nullptr) log_stored(ns, node, left);
+  }
   return make_lock(*this, &tree_.node(node), static_cast<std::int64_t>(tokens.size()), ns);
 }
 
@@ -152,8 +159,11 @@ void RadixPrefixCache::complete(const PrefixLock& held, const PathPlaces& places
 
 void RadixPrefixCache::reset() {
   STEMMA_CHECK(locks_ == 0, "nothing is dropped while a lock holds it (I3)");
+  auto log = std::move(log_or_null_);  // one event says it all
   evict(tree_.arena().used_pages()).reset();
   STEMMA_CHECK_EQ(tree_.arena().used_pages(), 0);
+  log_or_null_ = std::move(log);
+  if (log_or_null_ != nullptr) log_or_null_->add_cleared();
   ++epoch_;
 }
 
@@ -319,22 +329,27 @@ void RadixPrefixCache::compute_keys(NodeSlot slot) {
   for (NodeSlot at = slot; !tree_.node(at).is_root(); at = tree_.node(at).parent) {
     if (tree_.node(at).keyed_pages < tree_.node(at).chain.pages) path.push_back(at);
   }
-  for (auto at = path.rbegin(); at != path.rend(); ++at) {
-    RadixNode& node = tree_.node(*at);
-    PageKey key = last_key(node.parent);
-    std::int64_t page = 0;
-    tree_.arena().for_each_run(node.chain, [&](UnitId first, std::int64_t run_pages) {
-      const auto keys = tree_.arena().keys_of(first, run_pages);
-      const auto tokens = tree_.arena().tokens_of(first, run_pages);
-      for (std::size_t i = 0; i < keys.size(); ++i, ++page) {
-        const auto size = static_cast<std::size_t>(page_size());
-        if (page >= node.keyed_pages)
-          keys[i] = key_hasher_.next(key, tokens.subspan(i * size, size));
-        key = keys[i];
-      }
-    });
-    node.keyed_pages = node.chain.pages;
-  }
+  for (auto at = path.rbegin(); at != path.rend(); ++at) compute_own_keys(*at);
+}
+
+// Of one node. REQUIRES: every page above it has its key.
+void RadixPrefixCache::compute_own_keys(NodeSlot slot) {
+  RadixNode& node = tree_.node(slot);
+  const auto size = static_cast<std::size_t>(page_size());
+  PageKey key = node.keyed_pages == 0 ? last_key(node.parent) : PageKey();
+  std::int64_t end = 0;
+  tree_.arena().for_each_run(node.chain, [&](UnitId first, std::int64_t run_pages) {
+    const std::int64_t start = std::exchange(end, end + run_pages);
+    if (end < node.keyed_pages) return;
+    const auto keys = tree_.arena().keys_of(first, run_pages);
+    const auto tokens = tree_.arena().tokens_of(first, run_pages);
+    auto page = static_cast<std::size_t>(std::max<std::int64_t>(node.keyed_pages - start, 0));
+    if (page > 0) key = keys[page - 1];
+    for (; page < keys.size(); ++page) {
+      key = keys[page] = key_hasher_.next(key, tokens.subspan(page * size, size));
+    }
+  });
+  node.keyed_pages = node.chain.pages;
 }
 
 // The key that the first page below `slot` follows. REQUIRES: all its pages have keys.

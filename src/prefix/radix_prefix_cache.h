@@ -18,6 +18,7 @@
 #include "prefix/page_key.h"
 #include "prefix/page_policy.h"
 #include "prefix/prefix_cache_options.h"
+#include "prefix/prefix_event_log.h"
 #include "prefix/radix_tree.h"
 #include "prefix/wanted_leaves.h"
 #include "stemma/prefix_cache.h"
@@ -100,6 +101,17 @@ class RadixPrefixCache final : public PrefixCache {
   // Whether the pages at the end of what is held are in quarantine, or would be if published.
   bool is_quarantined(const PrefixLock& held) const;
 
+  // What is told to those who follow the cache from outside (radix_prefix_cache_events).
+
+  // Hands over what changed since the last call. After a loss, that is after resend_events or where
+  // there was more than PrefixCacheOptions::events_pages_max, all that is found now instead:
+  // kCleared, then kStored for each node, O(nodes + tokens). Nothing where no log was asked for.
+  void drain_events(PrefixEventSink& sink);
+  // The next drain hands over everything: for who follows the cache from now on.
+  void resend_events();
+  // nullptr: none was asked for.
+  const PrefixEventLog* event_log_or_null() const noexcept { return log_or_null_.get(); }
+
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
   std::int64_t evictable_leaves() const noexcept { return ordered_leaves() + wanted_.leaves(); }
@@ -141,12 +153,22 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);
   void drop(NodeSlot leaf);
+  void take_back(NodeSlot leaf, std::span<PageId> ids) {
+    if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
+    tree_.shrink(leaf, ids);
+  }
+  void log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
+  void log_removed(NodeSlot slot, std::int64_t pages);
+  void hand_over_all(PrefixEventSink& sink);
+  void copy_keys(NodeSlot slot, std::int64_t first_page, std::span<PageKey> out);
   void compute_keys(NodeSlot slot);
+  void compute_own_keys(NodeSlot slot);
   PageKey last_key(NodeSlot slot);
   const NamespaceDigest& digest_of(NodeSlot root) const;
   std::uint64_t seed_of(NodeSlot root) const;
 
   std::optional<std::string> audit_locks() const;
+  std::optional<std::string> audit_keys() const;
   std::optional<std::string> audit_index() const;
   void draw_below(NodeSlot root, const std::vector<std::vector<NodeSlot>>& children,
                   std::string& out) const;
@@ -161,6 +183,7 @@ class RadixPrefixCache final : public PrefixCache {
   NamespaceRegistry namespaces_;
   std::vector<NodeSlot> roots_;  // by namespace
   PageKeyHasher key_hasher_;
+  std::unique_ptr<PrefixEventLog> log_or_null_;  // with one, every page that is found has its key
   PrefixUsage usage_;
   std::uint64_t epoch_ = 0;
   std::int64_t now_ = 0;    // operations that used something: the time of uses

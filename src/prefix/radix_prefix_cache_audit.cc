@@ -47,6 +47,7 @@ std::optional<std::string> RadixPrefixCache::audit() const {
   if (auto fault = tree_.audit()) return fault;
   if (auto fault = audit_locks()) return fault;
   if (auto fault = audit_index()) return fault;
+  if (auto fault = audit_keys()) return fault;
   if (tree_.arena().used_pages() > allocator_.released_pages()) {
     return "the tree holds pages that nobody gave it (I1)";
   }
@@ -60,6 +61,19 @@ std::optional<std::string> RadixPrefixCache::audit() const {
       if (seen[id.index()])
         return std::string("page ") + std::to_string(id.value()) + " has two places (I1)";
       seen[id.index()] = true;
+    }
+  }
+  return std::nullopt;
+}
+
+// Where changes are logged, what is found has keys: by them it is said that it goes.
+std::optional<std::string> RadixPrefixCache::audit_keys() const {
+  if (log_or_null_ == nullptr) return std::nullopt;
+  for (const NodeSlot slot : id_range(NodeSlot(0), tree_.nodes().high_water())) {
+    if (!tree_.nodes().exists(slot) || tree_.node(slot).unlinked) continue;
+    if (tree_.node(slot).keyed_pages != tree_.node(slot).chain.pages) {
+      return std::string("node ") + std::to_string(tree_.nodes().birth(slot).id.value()) +
+             ": pages without keys, where events need them";
     }
   }
   return std::nullopt;

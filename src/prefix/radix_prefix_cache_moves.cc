@@ -114,7 +114,7 @@ void RadixPrefixCache::drop_leaf(NodeSlot leaf) {
 // Of a leaf that is in no index and in no count of tokens any more; the leaf goes with them.
 void RadixPrefixCache::free_pages(NodeSlot leaf) {
   std::vector<PageId> ids(static_cast<std::size_t>(tree_.node(leaf).chain.pages));
-  tree_.shrink(leaf, ids);
+  take_back(leaf, ids);
   if (policy_ != nullptr) policy_->evicted(ids);
   allocator_.adopt(ids).reset();
   drop(leaf);

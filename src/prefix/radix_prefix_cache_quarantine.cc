@@ -46,6 +46,7 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
     if (tree_.node(*slot).lock_count == 0) {
       drop_leaf(*slot);
     } else {
+      if (log_or_null_ != nullptr) log_removed(*slot, tree_.node(*slot).chain.pages);
       tree_.unlink(*slot);
     }
   }
