@@ -178,6 +178,10 @@ class Engine {
   // REQUIRES: idle().
   void settle(std::chrono::microseconds time);
 
+  // See KvCache. Between steps.
+  void drain_kv_events(PrefixEventSink& sink) { kv_->drain_events(sink); }
+  void resend_kv_events() { kv_->resend_events(); }
+
   // Whether a step would find nothing to do.
   bool idle() const;
   EngineTotals totals() const;

@@ -83,9 +83,8 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  // See PrefixCache::try_open_namespace.
+  // See PrefixCache.
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest);
-  // See PrefixCache::close_namespace.
   void close_namespace(NamespaceId ns);
 
   // Tokens that begin would find now. Changes nothing.
@@ -161,8 +160,7 @@ class KvCache {
   // sequence holds, until end_loan. Returns the tokens that it then names pages of.
   // REQUIRES: it holds only what begin found.
   std::int64_t lend(Sequence& sequence, std::span<const TokenId> tokens, PromotionId id);
-  // nullptr: nothing is lent.
-  LayerGate* arriving_or_null();
+  LayerGate* arriving_or_null();  // nullptr: nothing is lent
   // The step is over: waits until everything lent has come or failed. REQUIRES: it has retired.
   void await_lent();
   // The sequence holds what it had on loan. False if that is not whole: it then holds only what is
@@ -171,10 +169,8 @@ class KvCache {
 
   // Who asked for it computes from now on, while the rest arrives (adopt).
   void promotion_started(PromotionId id);
-  // Pages that it has taken and not published.
-  std::int64_t promotion_pages(PromotionId id) const;
-  // What it brought so far.
-  BroughtTokens promoted_tokens(PromotionId id) const;
+  std::int64_t promotion_pages(PromotionId id) const;   // that it has taken and not published
+  BroughtTokens promoted_tokens(PromotionId id) const;  // what it brought so far
   void release_promotion(PromotionId id, PromotionUse use);
   // Pages are short: gives up what is only waited for (kComputing: all), but for `keep`.
   void give_up_promotions(PromotionUse use, PromotionId keep = PromotionId());
@@ -205,6 +201,12 @@ class KvCache {
   void quarantine(const CachedText& text, std::int64_t end_tokens);
   bool is_quarantined(const Sequence& sequence) const;
 
+  // Events: which pages of the device begin to be found and which stop, for who follows the cache
+  // from outside. Nothing where KvCacheOptions::events_pages_max is 0.
+  // Hands over what changed since the last call, or after a loss everything. Once a step.
+  void drain_events(PrefixEventSink& sink);
+  void resend_events();  // the next drain hands over everything: for who follows from now on
+
   // Steps in flight, see PageAllocator: pages freed during a step stay untouched until it retires.
   std::int64_t begin_step();
   void retire_step(std::int64_t step);
@@ -221,11 +223,9 @@ class KvCache {
   std::int64_t total_pages() const noexcept { return options_.pages; }
   // Whether pages of one request can serve another: false for the cache "none".
   bool shares() const { return prefix_->shares(); }
-  // Equal epochs mean that an earlier probe still holds.
-  std::uint64_t epoch() const;
+  std::uint64_t epoch() const;  // equal ones mean that an earlier probe still holds
   PrefixUsage usage() const { return prefix_->usage(); }
-  // Pages evicted since opening.
-  std::int64_t evicted_pages() const;
+  std::int64_t evicted_pages() const;  // since opening
   const KvCacheOptions& options() const noexcept { return options_; }
 
   // Checks I1, I2, I3 and I5 over pages, tree, rows and sequences; a description of the first

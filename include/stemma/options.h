@@ -83,6 +83,12 @@ struct KvCacheOptions {
   // keep something.
   std::string eviction = "lru";
 
+  // Pages of changes that are kept, until drained, for who follows the cache from outside
+  // (KvCache::drain_events). At least what one step publishes and evicts: where more came together,
+  // everything is handed over anew. Each costs 128 bytes and 4 a token, once it is used, and each
+  // page that is published a hash. 0: there are no events, and they cost nothing.
+  std::int64_t events_pages_max = 0;
+
   TierOptions tiers;
 };
 

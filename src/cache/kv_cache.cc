@@ -24,12 +24,14 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
   auto cache = std::unique_ptr<KvCache>(new KvCache(options, std::move(own_clock), clock));
   STEMMA_ASSIGN_OR_RETURN(
       cache->prefix_,
-      make_prefix_cache(options.cache, PrefixCacheOptions{.allocator = cache->allocator_,
-                                                          .page_size = options.page_size,
-                                                          .eviction = options.eviction,
-                                                          .lookup_hash_bits = 32,
-                                                          .hash_seed = std::nullopt,
-                                                          .clock = &cache->clock_}));
+      make_prefix_cache(options.cache,
+                        PrefixCacheOptions{.allocator = cache->allocator_,
+                                           .page_size = options.page_size,
+                                           .eviction = options.eviction,
+                                           .lookup_hash_bits = 32,
+                                           .hash_seed = std::nullopt,
+                                           .clock = &cache->clock_,
+                                           .events_pages_max = options.events_pages_max}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
   if (tiers_or_null != nullptr) {
     STEMMA_RETURN_IF_ERROR(cache->open_tiering(*tiers_or_null));

@@ -1,5 +1,5 @@
-// What a KvCache does for audits of cached pages. Only a cache that shares has pages to audit, and
-// that is the radix tree.
+// What a KvCache does for audits of cached pages, and for those who follow it from outside. Only a
+// cache that shares has pages to audit and to tell of, and that is the radix tree.
 #include "base/check.h"
 #include "cache/tiering.h"
 #include "prefix/radix_prefix_cache.h"
@@ -38,6 +38,14 @@ void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
 
 bool KvCache::is_quarantined(const Sequence& sequence) const {
   return sequence.published_tokens() > 0 && tree().is_quarantined(sequence.prefix_);
+}
+
+void KvCache::drain_events(PrefixEventSink& sink) {
+  if (shares()) tree().drain_events(sink);
+}
+
+void KvCache::resend_events() {
+  if (shares()) tree().resend_events();
 }
 
 }  // namespace stemma
