@@ -97,7 +97,7 @@ struct EngineEvent {
   RequestId request;
   TokenId token = -1;  // the token that came; -1: none
   FinishReason finish = FinishReason::kNone;
-  RequestStats stats;  // where finish is not kNone
+  RequestStats stats;  // where finish is not kNone; with the first token, as far as known then
   Error error;         // where finish is kFailed
   // Where RequestSpec::logprobs asked for them: that of `token`, then the likeliest, best first
   // (ties: lower id). Valid as long as the events.
@@ -168,9 +168,10 @@ class Engine {
   // the requests of its batch and nothing else.
   StepReport step();
 
-  // Ends a request now as a stop token would: what it computed stays in the cache. nullopt if it
-  // has ended already. No event follows.
-  std::optional<RequestStats> stop(RequestId id);
+  // Ends a request now: with kStop as a stop token would, what it computed stays in the cache; with
+  // kCancelled as cancel does. nullopt if it has ended, or no step has seen it yet. No event
+  // follows. REQUIRES: one of these reasons.
+  std::optional<RequestStats> stop(RequestId id, FinishReason reason = FinishReason::kStop);
 
   // Copies what is cached to lower tiers, as far as it is not there, and waits for it, `time` at
   // most: so that the next engine finds it. Where host memory has a file, writes it then. Nothing
@@ -181,6 +182,9 @@ class Engine {
   // See KvCache. Between steps.
   void drain_kv_events(PrefixEventSink& sink) { kv_->drain_events(sink); }
   void resend_kv_events() { kv_->resend_events(); }
+
+  // Forgets every page that is cached on the device. False, and nothing happens, unless idle().
+  [[nodiscard]] bool try_flush();
 
   // Whether a step would find nothing to do.
   bool idle() const;
@@ -251,7 +255,9 @@ class Engine {
   void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail(Request& request, const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   EngineEvent end_event(const Request& request, FinishReason reason);
+  RequestStats stats_of(const Request& request) const;
   Extra& extra_of(const Request& request);
+  const Extra& extra_of(const Request& request) const;
 
   EngineOptions options_;
   EngineParts parts_;

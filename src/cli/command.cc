@@ -8,6 +8,7 @@
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
 #include "cli/replay_command.h"
+#include "cli/serve_command.h"
 #include "stemma/version.h"
 
 namespace stemma {
@@ -34,6 +35,7 @@ int parse_and_run(int argc, const char* const* argv) {
   CLI::App app("Stemma: a prefix-sharing KV cache for LLM serving.", "stemma");
   app.set_version_flag("--version", "stemma " + std::string(kVersion));
   app.require_subcommand(1);
+  ServeCommand serve(app);
   GenerateCommand generate(app);
   ReplayCommand replay(app);
   InspectCommand inspect(app);
@@ -47,7 +49,7 @@ int parse_and_run(int argc, const char* const* argv) {
     std::cerr << "stemma: " << error.what() << " (see stemma --help)\n";
     return kExitUsage;
   }
-  return run_chosen({&generate, &replay, &inspect, &fsck, &bench});
+  return run_chosen({&serve, &generate, &replay, &inspect, &fsck, &bench});
 }
 
 }  // namespace

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/model_flags.h"
 #include "cli/prompts_file.h"
-#include "cli/tier_flags.h"
 #include "engine/served_model.h"
 #include "replay/capture_writer.h"
 
 namespace stemma {
 
 struct GenerateFlags {
-  std::string model;
+  ModelFlags model;
   std::optional<std::string> prompt;
   std::string prompts;
   std::int64_t max_tokens = 64;
@@ -27,18 +27,6 @@ struct GenerateFlags {
   std::uint64_t seed = 0;
   std::vector<std::string> stop;
   bool ignore_eos = false;
-  std::string cache = "radix";
-  std::string eviction = "lru";
-  std::string policy = "fcfs";
-  std::int64_t page_size = 16;
-  std::int64_t context_tokens = 0;
-  std::string kv_bytes = "256MiB";
-  std::string kv_dtype = "auto";
-  std::string kv_layout = "layer_first";
-  std::string attention = "cpu";
-  int threads = 0;
-  std::int64_t concurrency = 16;
-  std::int64_t chunk_tokens = 512;
   std::string logits;
   std::string capture;
   bool json = false;
@@ -52,13 +40,11 @@ class GenerateCommand final : public Command {
 
  private:
   void add_request_flags();
-  void add_cache_flags();
   Result<std::vector<PromptLine>> read_prompts() const;
   Result<ServedModelOptions> model_options() const;
   Result<std::optional<CaptureWriter>> open_capture() const;
 
   GenerateFlags flags_;
-  TierFlags tier_flags_;
   CLI::App* command_;
 };
 

@@ -305,12 +305,14 @@ std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
 void Engine::accept_token(Request& request, TokenId token) {
   request.tokens.push_back(token);
   Extra& extra = extra_of(request);
-  if (extra.first_token_us < 0) {
-    extra.first_token_us = parts_.clock.now_us();
-  }
+  const bool is_first = extra.first_token_us < 0;
+  if (is_first) extra.first_token_us = parts_.clock.now_us();
   const FinishReason reason = finish_reason(request, token);
   if (reason == FinishReason::kNone) {
-    events_.push_back({.request = request.id, .token = token, .stats = {}, .error = {}});
+    events_.push_back({.request = request.id,
+                       .token = token,
+                       .stats = is_first ? stats_of(request) : RequestStats(),
+                       .error = {}});
     return;
   }
   finish(request);
@@ -346,34 +348,38 @@ void Engine::fail(Request& request, const Error& error) {
   events_.back().error = error;
 }
 
-std::optional<RequestStats> Engine::stop(RequestId id) {
+std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
   assume_role(engine_thread);
+  STEMMA_CHECK(reason == FinishReason::kStop || reason == FinishReason::kCancelled, "why it ends");
   Request* request = scheduler_->find_or_null(id);
   if (request == nullptr) {
     return std::nullopt;
   }
-  if (request->in_flight()) {
+  if (request->in_flight() && reason == FinishReason::kStop) {
     finish(*request);
   } else {
     scheduler_->cancel(*request);
   }
-  return end_event(*request, FinishReason::kStop).stats;
+  return end_event(*request, reason).stats;
+}
+
+RequestStats Engine::stats_of(const Request& request) const {
+  const Extra& extra = extra_of(request);
+  return {.prompt_tokens = request.prompt_tokens,
+          .cached_tokens = request.cached_tokens,
+          .computed_tokens = request.computed_prompt_tokens,
+          .output_tokens = request.generated_tokens(),
+          .queue_us = extra.started_us < 0 ? 0 : extra.started_us - extra.submitted_us,
+          .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
+          .total_us = parts_.clock.now_us() - extra.submitted_us,
+          .preemptions = request.preemptions,
+          .brought = within(request.brought, request.cached_tokens)};
 }
 
 // Counts the end of a request, lets its namespace go and describes it.
 EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
-  const Extra& extra = extra_of(request);
-  const RequestStats stats = {
-      .prompt_tokens = request.prompt_tokens,
-      .cached_tokens = request.cached_tokens,
-      .computed_tokens = request.computed_prompt_tokens,
-      .output_tokens = request.generated_tokens(),
-      .queue_us = extra.started_us < 0 ? 0 : extra.started_us - extra.submitted_us,
-      .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
-      .total_us = parts_.clock.now_us() - extra.submitted_us,
-      .preemptions = request.preemptions,
-      .brought = within(request.brought, request.cached_tokens)};
+  const RequestStats stats = stats_of(request);
   totals_.prompt_tokens += stats.prompt_tokens;
   totals_.cached_tokens += stats.cached_tokens;
   totals_.output_tokens += stats.output_tokens;
@@ -382,6 +388,10 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   totals_.cancelled_requests += reason == FinishReason::kCancelled ? 1 : 0;
   totals_.failed_requests += reason == FinishReason::kFailed ? 1 : 0;
   return {.request = request.id, .finish = reason, .stats = stats, .error = {}};
+}
+
+const Engine::Extra& Engine::extra_of(const Request& request) const {
+  return extras_[static_cast<std::size_t>(request.slot)];
 }
 
 Engine::Extra& Engine::extra_of(const Request& request) {
@@ -412,6 +422,12 @@ std::vector<std::string> Engine::cache_advice() const {
 
 void Engine::settle(std::chrono::microseconds time) {
   kv_->settle(parts_.clock.now_us() + time.count());
+}
+
+bool Engine::try_flush() {
+  if (!idle()) return false;
+  kv_->reset();
+  return true;
 }
 
 bool Engine::idle() const {

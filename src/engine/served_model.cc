@@ -112,12 +112,13 @@ Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null)
   return Engine::open(engine_options_, parts);
 }
 
-Result<std::vector<TokenId>> ServedModel::encode_messages(const TemplateJson& messages) const {
+Result<std::vector<TokenId>> ServedModel::encode_messages(const TemplateJson& messages,
+                                                          const RenderOptions& options) const {
   if (!chat_template_.has_value()) {
     return Error{ErrorCode::kUnsupported,
                  "the model has no chat template (chat_template.jinja or tokenizer_config.json)"};
   }
-  STEMMA_ASSIGN_OR_RETURN(const std::string text, chat_template_->render(messages, {}));
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, chat_template_->render(messages, options));
   return tokenizer_->encode(text, {.add_special_tokens = false, .parse_special_tokens = true});
 }
 

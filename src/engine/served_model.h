@@ -51,11 +51,13 @@ class ServedModel {
 
   // A conversation as the model's own template writes it, tokenised. The template's text gets no
   // second token of beginning. kUnsupported if the model has no template.
-  Result<std::vector<TokenId>> encode_messages(const TemplateJson& messages) const;
+  Result<std::vector<TokenId>> encode_messages(const TemplateJson& messages,
+                                               const RenderOptions& options = {}) const;
   // A plain text, with the special tokens that the tokenizer puts around one.
   Result<std::vector<TokenId>> encode_text(std::string_view text) const;
 
   ModelRunner& runner() noexcept { return *runner_; }
+  std::int64_t vocab_tokens() const { return runner_->config().vocab_tokens; }
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   const GenerationConfig& generation() const noexcept { return generation_; }
   const EngineOptions& engine_options() const noexcept { return engine_options_; }

@@ -31,8 +31,8 @@ struct HttpResponse {
   // More headers, names in any case. Neither names nor values hold control bytes; Content-Type and
   // those that frame the message (Content-Length, Transfer-Encoding, Connection) are not among
   // them.
-  std::vector<std::pair<std::string, std::string>> headers;
-  std::string body;  // none with 204 and 304
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  std::string body = {};  // none with 204 and 304
 };
 
 // An error in the shape that OpenAI's clients read. `message` is put into JSON as it is.

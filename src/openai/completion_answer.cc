@@ -94,6 +94,7 @@ Json head_json(const AnswerHead& head, bool is_event) {
   json["model"] = head.model;
   json["system_fingerprint"] = nullptr;
   json["choices"] = Json::array();
+  if (is_event && head.counts_usage) json["usage"] = nullptr;
   return json;
 }
 

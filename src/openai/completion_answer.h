@@ -24,6 +24,7 @@ struct AnswerHead {
   std::string id;
   std::string model;
   std::int64_t created_s = 0;  // seconds since 1970
+  bool counts_usage = false;   // a stream that ends with usage says in each event that it has none
 };
 
 // A token as people read it, and its logprob.

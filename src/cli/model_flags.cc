@@ -1,0 +1,93 @@
+#include "cli/model_flags.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "cli/sizes.h"
+
+namespace stemma {
+
+namespace {
+
+// The line on a terminal while weights are read.
+void show_progress(const LoadProgress& progress) {
+  std::cerr << "\rreading weights: " << format_bytes(progress.done_bytes) << " of "
+            << format_bytes(progress.total_bytes)
+            << (progress.done_bytes == progress.total_bytes ? "\n" : "  ") << std::flush;
+}
+
+Status check_at_least(std::string_view flag, std::int64_t value, std::int64_t least) {
+  if (value >= least) return {};
+  return Error{ErrorCode::kInvalidArgument, std::string(flag) + " must be at least " +
+                                                std::to_string(least) + " (got " +
+                                                std::to_string(value) + ")"};
+}
+
+}  // namespace
+
+CLI::Option& ModelFlags::add_to(CLI::App& command) {
+  CLI::Option* const model = command.add_option(
+      "--model", directory_, "directory of config.json, *.safetensors, tokenizer.json");
+  command.add_option("--cache", cache_, "radix or none")->capture_default_str();
+  command
+      .add_option("--eviction", eviction_,
+                  "lru lfu fifo mru filo slru priority gdsf tlru s3fifo hazard")
+      ->capture_default_str();
+  command
+      .add_option("--policy", policy_,
+                  "fcfs lpm dfs-weight lof random priority shortest-uncached-first hrrn")
+      ->capture_default_str();
+  command.add_option("--page-size", page_size_, "tokens per page")->capture_default_str();
+  command.add_option("--context-tokens", context_tokens_, "prompt and output; 0: the model's")
+      ->capture_default_str();
+  command.add_option("--kv-bytes", kv_bytes_, "memory for keys and values (KiB MiB GiB)")
+      ->capture_default_str();
+  command.add_option("--kv-dtype", kv_dtype_, "f32 f16 bf16 auto")->capture_default_str();
+  command.add_option("--kv-layout", kv_layout_, "layer_first page_first")->capture_default_str();
+  command.add_option("--attention", attention_, "cpu reference")->capture_default_str();
+  command.add_option("--threads", threads_, "0: one a core")->capture_default_str();
+  command.add_option("--concurrency", concurrency_, "requests computed at a time, at most")
+      ->capture_default_str();
+  command.add_option("--chunk-tokens", chunk_tokens_, "prompt tokens in one step, at most")
+      ->capture_default_str();
+  tier_flags_.add_to(command);
+  return *model;
+}
+
+Status ModelFlags::check() const {
+  STEMMA_RETURN_IF_ERROR(check_at_least("--page-size", page_size_, 1));
+  STEMMA_RETURN_IF_ERROR(check_at_least("--concurrency", concurrency_, 1));
+  STEMMA_RETURN_IF_ERROR(check_at_least("--chunk-tokens", chunk_tokens_, 1));
+  STEMMA_RETURN_IF_ERROR(check_at_least("--context-tokens", context_tokens_, 0));
+  return check_at_least("--threads", threads_, 0);
+}
+
+Result<ServedModelOptions> ModelFlags::options() const {
+  STEMMA_RETURN_IF_ERROR(check());
+  ServedModelOptions options;
+  options.directory = directory_;
+  STEMMA_ASSIGN_OR_RETURN(options.kv_bytes, parse_bytes(kv_bytes_, "--kv-bytes"));
+  options.kv_dtype = kv_dtype_;
+  options.kv_layout = kv_layout_;
+  options.attention = attention_;
+  options.threads =
+      threads_ != 0 ? threads_ : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  KvCacheOptions& kv = options.engine.kv;
+  kv.page_size = page_size_;
+  kv.requests_max = concurrency_;
+  kv.context_tokens_max = context_tokens_;
+  kv.cache = cache_;
+  kv.eviction = eviction_;
+  SchedulerOptions& scheduler = options.engine.scheduler;
+  scheduler.chunk_tokens_max = chunk_tokens_;
+  scheduler.step_tokens_max = std::max(chunk_tokens_, concurrency_);
+  STEMMA_ASSIGN_OR_RETURN(scheduler.policy, parse_schedule_policy(policy_));
+  STEMMA_RETURN_IF_ERROR(tier_flags_.apply(options));
+  if (isatty(STDERR_FILENO) != 0) options.progress = show_progress;
+  return options;
+}
+
+}  // namespace stemma

@@ -1,0 +1,50 @@
+// The flags of a model, its cache and its scheduler, for every command that runs an engine.
+//
+// Thread:     the main thread.
+// Memory:     a few strings.
+// Cost:       none.
+// Not here:   what they open (engine/served_model), flags of single requests (generate_command).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "cli/tier_flags.h"
+#include "engine/served_model.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class ModelFlags {
+ public:
+  // Returns the option --model, of which a command may want more.
+  CLI::Option& add_to(CLI::App& command);
+  // What was said, with a line of progress while weights are read where somebody looks. Errors name
+  // the flag.
+  Result<ServedModelOptions> options() const;
+
+  const std::string& directory() const noexcept { return directory_; }
+  void set_directory(std::string directory) { directory_ = std::move(directory); }
+  std::int64_t page_size() const noexcept { return page_size_; }
+
+ private:
+  Status check() const;
+
+  std::string directory_;
+  std::string cache_ = "radix";
+  std::string eviction_ = "lru";
+  std::string policy_ = "fcfs";
+  std::int64_t page_size_ = 16;
+  std::int64_t context_tokens_ = 0;
+  std::string kv_bytes_ = "256MiB";
+  std::string kv_dtype_ = "auto";
+  std::string kv_layout_ = "layer_first";
+  std::string attention_ = "cpu";
+  int threads_ = 0;
+  std::int64_t concurrency_ = 16;
+  std::int64_t chunk_tokens_ = 512;
+  TierFlags tier_flags_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,145 @@
+#include "cli/serve_command.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <random>
+#include <thread>
+#include <utility>
+
+namespace stemma {
+
+namespace {
+
+// Signals that end a server, and the one by which it says that it has ended.
+class EndSignals {
+ public:
+  // From now on they wait to be asked for. REQUIRES: no other thread has been started.
+  EndSignals() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGINT, SIGTERM, kEnded}) sigaddset(&set_, signal);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+
+  // Waits for the next one; false if it says that the server has ended.
+  bool wait() const {
+    int signal = 0;
+    while (sigwait(&set_, &signal) != 0) continue;
+    return signal != kEnded;
+  }
+
+  static void say_ended() { kill(getpid(), kEnded); }
+
+ private:
+  static constexpr int kEnded = SIGUSR1;
+  sigset_t set_;
+};
+
+// The bundled model, beside the program or in the checkout that it was built in; empty if there is
+// none.
+std::string find_bundled_model() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path at = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (int levels = 0; levels < 4 && !at.empty(); ++levels, at = at.parent_path()) {
+    for (const char* const place : {"models/scribe-3m", "share/stemma/models/scribe-3m"}) {
+      if (fs::exists(at / place / "config.json", error)) return (at / place).string();
+    }
+  }
+  return "";
+}
+
+std::uint64_t machine_entropy() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+std::string last_part(const std::string& directory) {
+  const std::filesystem::path path(directory);
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+}  // namespace
+
+ServeCommand::ServeCommand(CLI::App& app)
+    : command_(app.add_subcommand("serve", "Serve a model to OpenAI's clients over HTTP")) {
+  model_flags_.add_to(*command_).description(
+      "directory of config.json, *.safetensors, tokenizer.json; default: the bundled model");
+  command_->add_option("--host", host_, "address to listen on")->capture_default_str();
+  command_->add_option("--port", port_, "0: any that is free")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command_->add_option("--model-name", model_name_, "what clients call it; default: its directory");
+  command_->add_option(
+      "--api-keys", key_file_,
+      "FILE of lines: tenant sha256-of-key [admin] [pages=N]; without it everybody "
+      "may ask, as one tenant");
+  command_->add_option("--queue", queue_, "answers that wait or run, at most; beyond it 429")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command_->add_option("--connections", connections_, "open at a time, at most")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command_
+      ->add_option("--drain-s", drain_s_,
+                   "seconds that answers in flight may still take after SIGTERM or SIGINT; a "
+                   "second signal cuts them off")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+}
+
+Result<ServedModelOptions> ServeCommand::model_options() {
+  if (model_flags_.directory().empty()) model_flags_.set_directory(find_bundled_model());
+  if (model_flags_.directory().empty()) {
+    return Error{ErrorCode::kInvalidArgument, "--model is wanted: no bundled model was found"};
+  }
+  STEMMA_ASSIGN_OR_RETURN(ServedModelOptions options, model_flags_.options());
+  options.engine.sampling_seed = machine_entropy();
+  options.engine.scheduler.waiting_max = queue_;
+  options.engine.inbox_max = queue_ + ServingLoop::kPromptsMax;
+  return options;
+}
+
+Result<ServerOptions> ServeCommand::server_options() const {
+  ServerOptions options;
+  options.http.address = host_;
+  options.http.port = static_cast<std::uint16_t>(port_);
+  options.http.limits.connections_max = connections_;
+  options.http.limits.in_flight_max = queue_ + 1024;
+  options.loop.messages_max = 2 * queue_ + 4096;
+  options.api.answers_max = queue_;
+  options.api.preparing_max = queue_ + 1024;
+  options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;
+  if (!key_file_.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(options.api.keys, KeyBook::load(key_file_));
+  }
+  return options;
+}
+
+Status ServeCommand::run() {
+  const EndSignals signals;
+  STEMMA_ASSIGN_OR_RETURN(const ServedModelOptions model_options, this->model_options());
+  STEMMA_ASSIGN_OR_RETURN(const ServerOptions options, server_options());
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model,
+                          ServedModel::open(model_options));
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, *model));
+  std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_,
+                           server->port())
+            << std::endl;
+  std::jthread serving([&server] {
+    server->run();
+    EndSignals::say_ended();
+  });
+  auto drain = std::chrono::microseconds(static_cast<std::int64_t>(drain_s_ * 1e6));
+  while (signals.wait()) {
+    server->drain(drain);
+    drain = std::chrono::microseconds(0);
+  }
+  return {};
+}
+
+}  // namespace stemma

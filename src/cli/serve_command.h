@@ -1,0 +1,39 @@
+// `stemma serve`: a model behind an OpenAI-compatible HTTP interface.
+//
+// Thread:     main waits for signals; the server's I/O thread is its own.
+// Memory:     that of the server.
+// Cost:       none of its own.
+// Not here:   the server (server/).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/model_flags.h"
+#include "server/server.h"
+
+namespace stemma {
+
+class ServeCommand final : public Command {
+ public:
+  explicit ServeCommand(CLI::App& app);
+  bool chosen() const override { return command_->parsed(); }
+  Status run() override;
+
+ private:
+  Result<ServerOptions> server_options() const;
+  Result<ServedModelOptions> model_options();
+
+  ModelFlags model_flags_;
+  std::string host_ = "127.0.0.1";
+  int port_ = 8080;
+  std::string model_name_;
+  std::string key_file_;
+  std::int64_t queue_ = 1024;
+  std::int64_t connections_ = 16384;
+  double drain_s_ = 30;
+  CLI::App* command_;
+};
+
+}  // namespace stemma

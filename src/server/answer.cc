@@ -1,0 +1,145 @@
+#include "server/answer.h"
+
+#include <utility>
+
+#include "server/receipt.h"
+
+namespace stemma {
+namespace {
+
+std::string_view reason_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+    case FinishReason::kFailed:
+      return "";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "abort";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> answer_headers(const std::string& request_id,
+                                                                const RequestStats& stats) {
+  return {{"X-Request-Id", request_id}, {"X-Stemma-Cache", receipt_header(stats)}};
+}
+
+HttpResponse error_response(const ApiError& error, const std::string& request_id) {
+  HttpResponse response = {.status = error.status, .body = error_body(error)};
+  response.headers.emplace_back("X-Request-Id", request_id);
+  if (error.retry_after_s.has_value()) {
+    response.headers.emplace_back("Retry-After", std::to_string(*error.retry_after_s));
+  }
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+Answer::Answer(ExchangeId exchange, AnswerPlan plan)
+    : exchange_(exchange),
+      plan_(std::move(plan)),
+      answers_(static_cast<std::size_t>(plan_.answers())),
+      shown_(answers_.size(), false),
+      of_prompt_(plan_.echoes.size()),
+      unfinished_(plan_.answers()) {
+  for (std::size_t i = 0; i < answers_.size(); ++i) {
+    answers_[i].index = static_cast<std::int64_t>(i);
+    answers_[i].text = plan_.echoes[i / static_cast<std::size_t>(plan_.copies)];
+  }
+}
+
+bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
+  note_stats(update);
+  if (update.finish != FinishReason::kNone) outcome_ = finish_reason_name(update.finish);
+  if (update.finish == FinishReason::kFailed) return take_failure(update.error, http);
+  AnswerPiece piece = {.index = update.index,
+                       .text = std::move(update.text),
+                       .chances = std::move(update.chances),
+                       .finish_reason = reason_of(update.finish)};
+  if (plan_.stream) {
+    stream(update, std::move(piece), http);
+  } else {
+    AnswerPiece& answer = answers_[static_cast<std::size_t>(update.index)];
+    answer.text += piece.text;
+    for (TokenChance& chance : piece.chances) answer.chances.push_back(std::move(chance));
+    answer.finish_reason = piece.finish_reason;
+  }
+  if (update.finish == FinishReason::kNone || --unfinished_ > 0) return false;
+  finish(http);
+  return true;
+}
+
+// The prompt is counted once, as the first of its answers found it.
+void Answer::note_stats(const AnswerUpdate& update) {
+  const bool says = update.is_first || update.finish != FinishReason::kNone;
+  if (update.finish != FinishReason::kNone) output_tokens_ += update.stats.output_tokens;
+  if (!says || update.index % plan_.copies != 0) return;
+  of_prompt_[static_cast<std::size_t>(update.index / plan_.copies)] = update.stats;
+  stats_ = RequestStats();
+  for (const RequestStats& prompt : of_prompt_) stats_ = sum_of(stats_, prompt);
+}
+
+bool Answer::take_failure(const Error& error, HttpServer& http) {
+  ApiError fault = api_error_of(error);
+  if (error.code == ErrorCode::kTooLarge) fault = overloaded(error.detail);
+  if (streaming_) {
+    http.write(exchange_, error_event(fault));
+    http.end_stream(exchange_);
+  } else {
+    http.respond(exchange_, error_response(fault, plan_.request_id));
+  }
+  return true;
+}
+
+void Answer::begin_stream(HttpServer& http) {
+  HttpResponse head = {.content_type = "text/event-stream; charset=utf-8",
+                       .headers = answer_headers(plan_.request_id, stats_)};
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  head.headers.emplace_back("X-Accel-Buffering", "no");  // proxies pass events on at once
+  http.begin_stream(exchange_, std::move(head));
+  streaming_ = true;
+}
+
+void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer& http) {
+  if (!streaming_) begin_stream(http);
+  const auto index = static_cast<std::size_t>(update.index);
+  if (!shown_[index]) {
+    shown_[index] = true;
+    http.write(exchange_, first_event(plan_.head, update.index));
+    piece.text.insert(0, answers_[index].text);
+  }
+  if (piece.text.empty() && piece.chances.empty() && piece.finish_reason.empty()) return;
+  http.write(exchange_, piece_event(plan_.head, piece, plan_.has_logprobs));
+}
+
+AnswerUsage Answer::usage() const {
+  return {.prompt_tokens = stats_.prompt_tokens,
+          .completion_tokens = output_tokens_,
+          .cached_tokens = stats_.cached_tokens};
+}
+
+void Answer::finish(HttpServer& http) {
+  const AnswerUsage cost = usage();
+  const TemplateJson receipt = plan_.wants_receipt ? receipt_json(stats_) : TemplateJson();
+  if (plan_.receipt_only) {
+    return http.respond(exchange_, {.headers = answer_headers(plan_.request_id, stats_),
+                                    .body = receipt_json(stats_).dump()});
+  }
+  if (!plan_.stream) {
+    return http.respond(
+        exchange_, {.headers = answer_headers(plan_.request_id, stats_),
+                    .body = answer_body(plan_.head, answers_, plan_.has_logprobs, cost, receipt)});
+  }
+  if (plan_.include_usage || plan_.wants_receipt) {
+    const AnswerUsage* const usage_or_null = plan_.include_usage ? &cost : nullptr;
+    http.write(exchange_, usage_event(plan_.head, usage_or_null, receipt));
+  }
+  http.write(exchange_, kDoneEvent);
+  http.end_stream(exchange_);
+}
+
+}  // namespace stemma

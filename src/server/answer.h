@@ -1,0 +1,79 @@
+// Answer: what one exchange is answered with, put together from what its requests bring, as one
+// body or as a stream of events.
+//
+// The head of a stream leaves with the first token, so that a request that fails before it has a
+// status of its own, and so that the head can say what the cache did.
+//
+// Thread:     the I/O thread.
+// Memory:     the whole text where nothing is streamed.
+// Cost:       O(text).
+// Not here:   JSON (openai/completion_answer), the socket (http/).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "http/http_server.h"
+#include "openai/completion_answer.h"
+#include "server/serving_loop.h"
+
+namespace stemma {
+
+// What is known of an answer before anything of it is computed.
+struct AnswerPlan {
+  AnswerHead head;
+  std::string request_id;
+  std::int64_t copies = 1;                 // answers a prompt
+  std::vector<std::string> echoes = {""};  // of each prompt: what its answers begin with
+  bool stream = false;
+  bool include_usage = false;
+  bool has_logprobs = false;
+  bool wants_receipt = false;
+  bool receipt_only = false;  // nobody reads the answer: it was asked for to be cached
+
+  std::int64_t answers() const { return copies * std::ssize(echoes); }
+};
+
+class Answer {
+ public:
+  Answer(ExchangeId exchange, AnswerPlan plan);
+
+  // Takes what a step brought and writes what it can. True once the exchange has its whole answer;
+  // nothing may be taken any more.
+  bool take(AnswerUpdate&& update, HttpServer& http);
+
+  // What all prompts cost, as far as they have said.
+  const RequestStats& stats() const noexcept { return stats_; }
+  const AnswerPlan& plan() const noexcept { return plan_; }
+  // Why the last of them ended.
+  std::string_view outcome() const noexcept { return outcome_; }
+
+ private:
+  void note_stats(const AnswerUpdate& update);
+  bool take_failure(const Error& error, HttpServer& http);
+  void stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer& http);
+  void begin_stream(HttpServer& http);
+  void finish(HttpServer& http);
+  AnswerUsage usage() const;
+
+  ExchangeId exchange_;
+  AnswerPlan plan_;
+  std::vector<AnswerPiece> answers_;     // texts are kept where nothing is streamed
+  std::vector<bool> shown_;              // by answer: its first event has left
+  std::vector<RequestStats> of_prompt_;  // of the first answer to each prompt
+  RequestStats stats_;
+  std::int64_t output_tokens_ = 0;
+  std::int64_t unfinished_ = 0;
+  bool streaming_ = false;
+  std::string_view outcome_ = "none";
+};
+
+// The headers that every answer has.
+std::vector<std::pair<std::string, std::string>> answer_headers(const std::string& request_id,
+                                                                const RequestStats& stats);
+
+// An error as a whole answer.
+HttpResponse error_response(const ApiError& error, const std::string& request_id);
+
+}  // namespace stemma

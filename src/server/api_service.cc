@@ -1,0 +1,298 @@
+#include "server/api_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <utility>
+
+#include "base/wall_clock.h"
+#include "server/metrics_text.h"
+#include "server/receipt.h"
+#include "server/token_requests.h"
+#include "stemma/log.h"
+#include "stemma/version.h"
+
+namespace stemma {
+namespace {
+
+std::uint64_t machine_entropy() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+// A client's own name for its request, if it is one that can be shown and logged.
+std::string request_id_of(const HttpRequest& request) {
+  const std::string* const given = request.header_or_null("x-request-id");
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  if (given == nullptr || given->empty() || given->size() > 128) return "";
+  return std::all_of(given->begin(), given->end(), is_plain) ? *given : "";
+}
+
+}  // namespace
+
+ApiService::ApiService(const ServedModel& model, ApiOptions options)
+    : options_(std::move(options)),
+      model_(model),
+      preparation_(model, options_.model_name),
+      ids_(machine_entropy()),
+      started_s_(wall_clock_seconds()),
+      work_(std::make_unique<WorkThread>(options_.preparing_max)) {}
+
+ApiService::~ApiService() = default;
+
+void ApiService::attach(HttpServer& http, ServingLoop& loop) {
+  http_ = &http;
+  loop_ = &loop;
+}
+
+std::span<const ApiService::Route> ApiService::routes() {
+  static constexpr std::array kRoutes = {
+      Route{"GET", "/health", Access::kEverybody, &ApiService::health},
+      Route{"GET", "/metrics", Access::kAdmin, &ApiService::metrics},
+      Route{"GET", "/v1/models", Access::kKey, &ApiService::models},
+      Route{"POST", "/v1/chat/completions", Access::kKey, &ApiService::chat},
+      Route{"POST", "/v1/completions", Access::kKey, &ApiService::completion},
+      Route{"POST", "/v1/embeddings", Access::kKey, &ApiService::embeddings},
+      Route{"POST", "/tokenize", Access::kKey, &ApiService::tokenize},
+      Route{"POST", "/detokenize", Access::kKey, &ApiService::detokenize},
+      Route{"POST", "/v1/cache/warm", Access::kKey, &ApiService::warm},
+      Route{"POST", "/flush_cache", Access::kAdmin, &ApiService::flush},
+      Route{"POST", "/reset_prefix_cache", Access::kAdmin, &ApiService::flush}};
+  return kRoutes;
+}
+
+void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
+  Exchange& entry = exchanges_[exchange];
+  entry.path = request.path;
+  entry.begun_us = clock_.now_us();
+  entry.request_id = request_id_of(request);
+  if (entry.request_id.empty()) entry.request_id = fresh_id("req-");
+  const Route* by_path = nullptr;
+  for (const Route& route : routes()) {
+    if (route.path != request.path) continue;
+    by_path = &route;
+    const bool is_head = request.method == "HEAD" && route.method == "GET";
+    if (route.method != request.method && !is_head) continue;
+    if (may_pass(exchange, request, route.access))
+      (this->*route.verb)(exchange, std::move(request));
+    return;
+  }
+  if (by_path == nullptr) return refuse(exchange, not_found("there is nothing at this path"));
+  ApiError error = field_error("", fmt::format("only {} is understood here", by_path->method));
+  error.status = 405;
+  HttpResponse response = error_response(error, entry.request_id);
+  response.headers.emplace_back("Allow", std::string(by_path->method));
+  answer(exchange, std::move(response));
+}
+
+bool ApiService::may_pass(ExchangeId exchange, const HttpRequest& request, Access access) {
+  if (access == Access::kEverybody) return true;
+  std::optional<Caller> caller = options_.keys.caller_of(request.header_or_null("authorization"));
+  if (!caller.has_value()) {
+    refuse(exchange, not_allowed("an API key is wanted: Authorization: Bearer KEY"));
+    return false;
+  }
+  if (access == Access::kAdmin && !caller->admin) {
+    ApiError error = not_allowed("only an admin's key opens this");
+    error.status = 403;
+    error.type = "permission_error";
+    error.code = "";
+    refuse(exchange, error);
+    return false;
+  }
+  exchanges_[exchange].caller = *std::move(caller);
+  return true;
+}
+
+void ApiService::gone(ExchangeId exchange) {
+  const auto found = exchanges_.find(exchange);
+  if (found == exchanges_.end()) return;
+  if (found->second.answer_or_null != nullptr && !loop_->cancel(exchange)) {
+    STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
+  }
+  log_end(found->second, 499);
+  exchanges_.erase(found);
+}
+
+void ApiService::answer(ExchangeId exchange, HttpResponse response) {
+  const auto found = exchanges_.find(exchange);
+  if (found == exchanges_.end()) return;
+  log_end(found->second, response.status);
+  exchanges_.erase(found);
+  http_->respond(exchange, std::move(response));
+}
+
+void ApiService::answer_json(ExchangeId exchange, const TemplateJson& json) {
+  const auto found = exchanges_.find(exchange);
+  if (found == exchanges_.end()) return;
+  HttpResponse response = {.body =
+                               json.dump(-1, ' ', false, TemplateJson::error_handler_t::replace)};
+  response.headers.emplace_back("X-Request-Id", found->second.request_id);
+  answer(exchange, std::move(response));
+}
+
+void ApiService::refuse(ExchangeId exchange, const ApiError& error) {
+  const auto found = exchanges_.find(exchange);
+  if (found != exchanges_.end()) answer(exchange, error_response(error, found->second.request_id));
+}
+
+void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
+  const bool taken = work_->try_post([this, exchange, work = std::move(work)] {
+    http_->post([this, exchange, finish = work()] {
+      if (exchanges_.contains(exchange)) finish();
+    });
+  });
+  if (!taken) refuse(exchange, overloaded("too many requests wait to be read"));
+}
+
+void ApiService::health(ExchangeId exchange, HttpRequest&&) {
+  TemplateJson json;
+  json["status"] = draining_ ? "draining" : "ok";
+  json["version"] = std::string(kVersion);
+  json["answers_in_flight"] = loop_->answers_in_flight();
+  HttpResponse response = {.status = draining_ ? 503 : 200, .body = json.dump()};
+  answer(exchange, std::move(response));
+}
+
+void ApiService::models(ExchangeId exchange, HttpRequest&&) {
+  TemplateJson model;
+  model["id"] = preparation_.model_name();
+  model["object"] = "model";
+  model["created"] = static_cast<std::int64_t>(started_s_);
+  model["owned_by"] = "stemma";
+  model["max_model_len"] = model_.engine_options().kv.context_tokens_max;
+  TemplateJson json;
+  json["object"] = "list";
+  json["data"] = TemplateJson::array({model});
+  answer_json(exchange, json);
+}
+
+void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
+  const bool asked = loop_->ask([this, exchange](Engine& engine) {
+    MetricsText text;
+    engine.visit_metrics(text);
+    http_->post([this, exchange, text = std::move(text)]() mutable {
+      http_->visit_metrics(text);
+      text.gauge("stemma_answers_in_flight", loop_->answers_in_flight());
+      answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});
+    });
+  });
+  if (!asked) refuse(exchange, overloaded("too many requests wait"));
+}
+
+void ApiService::embeddings(ExchangeId exchange, HttpRequest&&) {
+  ApiError error = field_error("",
+                               "embeddings are not supported: this server's model answers in "
+                               "text (/v1/chat/completions, /v1/completions)");
+  error.code = "unsupported_endpoint";
+  refuse(exchange, error);
+}
+
+void ApiService::chat(ExchangeId exchange, HttpRequest&& request) {
+  generate(exchange, CompletionKind::kChat, std::move(request));
+}
+
+void ApiService::completion(ExchangeId exchange, HttpRequest&& request) {
+  generate(exchange, CompletionKind::kText, std::move(request));
+}
+
+void ApiService::generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request) {
+  if (loop_->answers_in_flight() >= options_.answers_max) {
+    return refuse(exchange, overloaded("as many answers as may wait are waiting"));
+  }
+  const Caller caller = exchanges_[exchange].caller;
+  work(exchange, [this, exchange, kind, caller, body = std::move(request.body)]() -> Finish {
+    auto read = read_completion_request(kind, body, preparation_.rules());
+    ApiResult<PreparedAnswer> prepared =
+        std::holds_alternative<ApiError>(read)
+            ? ApiResult<PreparedAnswer>(std::get<ApiError>(std::move(read)))
+            : preparation_.prepare(std::get<CompletionRequest>(std::move(read)), caller);
+    return [this, exchange, prepared = std::move(prepared)]() mutable {
+      if (const auto* const fault = std::get_if<ApiError>(&prepared)) {
+        return refuse(exchange, *fault);
+      }
+      start(exchange, std::get<PreparedAnswer>(std::move(prepared)));
+    };
+  });
+}
+
+void ApiService::start(ExchangeId exchange, PreparedAnswer&& prepared) {
+  Exchange& entry = exchanges_.at(exchange);
+  if (loop_->answers_in_flight() + prepared.plan.answers() > options_.answers_max) {
+    return refuse(exchange, overloaded("as many answers as may wait are waiting"));
+  }
+  AnswerPlan& plan = prepared.plan;
+  plan.head.id = fresh_id(plan.head.kind == CompletionKind::kChat ? "chatcmpl-" : "cmpl-");
+  plan.head.created_s = static_cast<std::int64_t>(wall_clock_seconds());
+  plan.request_id = entry.request_id;
+  entry.answer_or_null = std::make_unique<Answer>(exchange, std::move(plan));
+  prepared.job.exchange = exchange;
+  if (loop_->submit(std::move(prepared.job))) return;
+  entry.answer_or_null = nullptr;
+  refuse(exchange, overloaded("the queue is full"));
+}
+
+void ApiService::take(std::vector<AnswerUpdate>&& updates) {
+  for (AnswerUpdate& update : updates) {
+    const ExchangeId exchange = update.exchange;
+    const auto found = exchanges_.find(exchange);
+    if (found == exchanges_.end()) continue;  // its client has gone, or one of its answers failed
+    const bool failed = update.finish == FinishReason::kFailed;
+    if (!found->second.answer_or_null->take(std::move(update), *http_)) continue;
+    log_end(found->second, 200);
+    exchanges_.erase(found);
+    // The others of a request that failed are of no use.
+    if (failed) static_cast<void>(loop_->cancel(exchange));
+  }
+}
+
+void ApiService::tokenize(ExchangeId exchange, HttpRequest&& request) {
+  work(exchange, [this, exchange, body = std::move(request.body)]() -> Finish {
+    auto outcome = tokenize_body(body, preparation_);
+    return [this, exchange, outcome = std::move(outcome)] {
+      if (const auto* const fault = std::get_if<ApiError>(&outcome)) {
+        return refuse(exchange, *fault);
+      }
+      answer_json(exchange, std::get<TemplateJson>(outcome));
+    };
+  });
+}
+
+void ApiService::detokenize(ExchangeId exchange, HttpRequest&& request) {
+  work(exchange, [this, exchange, body = std::move(request.body)]() -> Finish {
+    auto outcome = detokenize_body(body, preparation_);
+    return [this, exchange, outcome = std::move(outcome)] {
+      if (const auto* const fault = std::get_if<ApiError>(&outcome)) {
+        return refuse(exchange, *fault);
+      }
+      answer_json(exchange, std::get<TemplateJson>(outcome));
+    };
+  });
+}
+
+std::string ApiService::fresh_id(std::string_view prefix) {
+  const std::uint64_t high = ids_();
+  return fmt::format("{}{:016x}{:08x}", prefix, high, ids_() >> 32);
+}
+
+void ApiService::log_end(const Exchange& exchange, int status) const {
+  const std::int64_t us = clock_.now_us() - exchange.begun_us;
+  if (exchange.answer_or_null == nullptr) {
+    STEMMA_LOG(kInfo, "server.request", kv("request_id", exchange.request_id),
+               kv("path", exchange.path), kv("status", status), kv("us", us));
+    return;
+  }
+  const RequestStats& stats = exchange.answer_or_null->stats();
+  STEMMA_LOG(kInfo, "server.answer", kv("request_id", exchange.request_id),
+             kv("path", exchange.path), kv("status", status),
+             kv("outcome", exchange.answer_or_null->outcome()), kv("us", us),
+             kv("prompt_tokens", stats.prompt_tokens), kv("cached_tokens", stats.cached_tokens),
+             kv("computed_tokens", stats.computed_tokens), kv("ttft_us", stats.ttft_us));
+}
+
+}  // namespace stemma

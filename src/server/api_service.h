@@ -1,0 +1,120 @@
+// ApiService: which path does what. It reads requests, has them prepared and computed, and passes
+// answers on as they come.
+//
+//   I/O thread ──body──► work thread ──job──► I/O thread ──► engine's thread ──updates──► I/O
+//   thread
+//
+// A job is submitted by the I/O thread, which also hears of clients that go: what was cancelled
+// before it was submitted is never computed.
+//
+// Thread:     the I/O thread, but for what is said to run on another.
+// Memory:     one entry an exchange.
+// Cost:       a look-up a request; texts are parsed and tokenised on the work thread.
+// Not here:   sockets (http/), the shape of JSON (openai/), the engine's thread (ServingLoop).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/prng.h"
+#include "http/http_server.h"
+#include "server/answer.h"
+#include "server/key_book.h"
+#include "server/preparation.h"
+#include "server/serving_loop.h"
+#include "server/work_thread.h"
+
+namespace stemma {
+
+struct ApiOptions {
+  std::string model_name;
+  // Answers that wait or run at once: more are refused with 429 at once.
+  std::int64_t answers_max = 1024;
+  // Requests that wait to be parsed.
+  std::int64_t preparing_max = 1024;
+  KeyBook keys;
+};
+
+class ApiService final : public HttpService {
+ public:
+  // `model` must outlive this.
+  ApiService(const ServedModel& model, ApiOptions options);
+  ~ApiService() override;
+
+  // Whom answers go to and jobs come from; before the first request. Both must outlive it.
+  void attach(HttpServer& http, ServingLoop& loop);
+
+  void begin(ExchangeId exchange, HttpRequest&& request) override;
+  void gone(ExchangeId exchange) override;
+
+  // What a step of the engine brought.
+  void take(std::vector<AnswerUpdate>&& updates);
+
+  // Says so to whoever asks how it is.
+  void begin_draining() { draining_ = true; }
+  // Any thread, once nothing is begun any more: waits for the work thread and ends it.
+  void stop_preparing() { work_.reset(); }
+
+ private:
+  struct Exchange {
+    std::string path;
+    std::string request_id;
+    Caller caller;
+    std::int64_t begun_us = 0;
+    std::unique_ptr<Answer> answer_or_null;  // nullptr: is being prepared, or answered at once
+  };
+  using Verb = void (ApiService::*)(ExchangeId, HttpRequest&&);
+  enum class Access : std::uint8_t { kEverybody, kKey, kAdmin };
+  struct Route {
+    std::string_view method;
+    std::string_view path;
+    Access access;
+    Verb verb;
+  };
+  static std::span<const Route> routes();
+
+  void answer(ExchangeId exchange, HttpResponse response);
+  void answer_json(ExchangeId exchange, const TemplateJson& json);
+  void refuse(ExchangeId exchange, const ApiError& error);
+  bool may_pass(ExchangeId exchange, const HttpRequest& request, Access access);
+
+  void health(ExchangeId exchange, HttpRequest&& request);
+  void models(ExchangeId exchange, HttpRequest&& request);
+  void metrics(ExchangeId exchange, HttpRequest&& request);
+  void chat(ExchangeId exchange, HttpRequest&& request);
+  void completion(ExchangeId exchange, HttpRequest&& request);
+  void embeddings(ExchangeId exchange, HttpRequest&& request);
+  void tokenize(ExchangeId exchange, HttpRequest&& request);
+  void detokenize(ExchangeId exchange, HttpRequest&& request);
+  void warm(ExchangeId exchange, HttpRequest&& request);
+  void flush(ExchangeId exchange, HttpRequest&& request);
+
+  // Runs `work` on the work thread, and what it returns on the I/O thread, if the exchange is still
+  // open then.
+  using Finish = std::function<void()>;
+  void work(ExchangeId exchange, std::function<Finish()> work);
+  void generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request);
+  void start(ExchangeId exchange, PreparedAnswer&& prepared);
+  std::string fresh_id(std::string_view prefix);
+  void log_end(const Exchange& exchange, int status) const;
+
+  ApiOptions options_;
+  const ServedModel& model_;
+  Preparation preparation_;
+  MonotonicClock clock_;
+  HttpServer* http_ = nullptr;
+  ServingLoop* loop_ = nullptr;
+  bool draining_ = false;
+  Prng ids_;
+  double started_s_;
+  std::unordered_map<ExchangeId, Exchange> exchanges_;
+  std::unique_ptr<WorkThread> work_;  // its works use all of this: first to end
+};
+
+}  // namespace stemma

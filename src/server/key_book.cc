@@ -1,0 +1,95 @@
+#include "server/key_book.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+namespace stemma {
+namespace {
+
+Error line_error(std::string_view file, std::int64_t line, std::string_view why) {
+  return {ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", file, line, why)};
+}
+
+std::optional<Sha256Digest> try_digest(std::string_view hex) {
+  Sha256Digest digest;
+  if (hex.size() != 2 * digest.size()) return std::nullopt;
+  for (std::size_t i = 0; i < digest.size(); ++i) {
+    const char* const begin = hex.data() + 2 * i;
+    const auto [end, wrong] = std::from_chars(begin, begin + 2, digest[i], 16);
+    if (wrong != std::errc() || end != begin + 2) return std::nullopt;
+  }
+  return digest;
+}
+
+// "admin" or "pages=N"; false if it is neither.
+bool take_word(std::string_view word, Caller& caller) {
+  if (word == "admin") {
+    caller.admin = true;
+    return true;
+  }
+  constexpr std::string_view kPages = "pages=";
+  if (!word.starts_with(kPages)) return false;
+  const std::string_view number = word.substr(kPages.size());
+  std::int64_t pages = 0;
+  const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), pages);
+  if (wrong != std::errc() || end != number.data() + number.size() || pages < 1) return false;
+  caller.quota_pages = pages;
+  return true;
+}
+
+}  // namespace
+
+Result<KeyBook> KeyBook::load(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) return Error{ErrorCode::kIo, file + ": cannot be read"};
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse(text.str(), file);
+}
+
+Result<KeyBook> KeyBook::parse(std::string_view text, std::string_view file_name) {
+  KeyBook book;
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    Caller caller;
+    std::string hex;
+    if (!(words >> caller.tenant)) continue;
+    if (!(words >> hex)) return line_error(file_name, number, "a tenant and a digest are wanted");
+    const auto digest = try_digest(hex);
+    if (!digest.has_value()) {
+      return line_error(file_name, number, "the digest must be 64 hexadecimal digits (SHA-256)");
+    }
+    for (std::string word; words >> word;) {
+      if (!take_word(word, caller)) {
+        return line_error(file_name, number, "\"" + word + "\" is neither admin nor pages=N");
+      }
+    }
+    if (!book.callers_.emplace(*digest, std::move(caller)).second) {
+      return line_error(file_name, number, "this key appears twice");
+    }
+  }
+  if (book.callers_.empty()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: has no keys", file_name)};
+  }
+  return book;
+}
+
+std::optional<Caller> KeyBook::caller_of(const std::string* authorization_or_null) const {
+  if (open_to_all()) return Caller{.admin = true};
+  constexpr std::string_view kBearer = "Bearer ";
+  if (authorization_or_null == nullptr || !authorization_or_null->starts_with(kBearer)) {
+    return std::nullopt;
+  }
+  const std::string_view key = std::string_view(*authorization_or_null).substr(kBearer.size());
+  const auto found = callers_.find(sha256(std::as_bytes(std::span(key))));
+  if (found == callers_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace stemma

@@ -1,0 +1,53 @@
+// KeyBook: whose key is whose. A tenant is known by the key of its requests, never by what a body
+// says.
+//
+// The file has one key a line:
+//
+//   tenant  sha256-of-the-key-in-hex  [admin]  [pages=N]
+//
+// with '#' for comments; a tenant may have several keys. Keys are random and long, so their plain
+// SHA-256 gives nothing away. A server without a file serves everybody as one tenant, its admin.
+//
+// Thread:     immutable.
+// Memory:     about 100 bytes a key.
+// Cost:       one SHA-256 a request.
+// Not here:   namespaces (preparation), quotas (engine).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/digest.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// Who asks.
+struct Caller {
+  std::string tenant = {};  // empty: the server knows no tenants
+  bool admin = false;
+  // Pages of the device that its cached texts may hold while others want them; absent: no quota.
+  std::optional<std::int64_t> quota_pages = std::nullopt;
+};
+
+class KeyBook {
+ public:
+  // Of a server without keys.
+  KeyBook() = default;
+  // Errors name file and line.
+  static Result<KeyBook> load(const std::string& file);
+  static Result<KeyBook> parse(std::string_view text, std::string_view file_name);
+
+  bool open_to_all() const noexcept { return callers_.empty(); }
+  // Whose request it is, by the value of its header Authorization ("Bearer KEY"); nullptr if it has
+  // none. nullopt: nobody's.
+  std::optional<Caller> caller_of(const std::string* authorization_or_null) const;
+
+ private:
+  std::map<Sha256Digest, Caller> callers_;
+};
+
+}  // namespace stemma

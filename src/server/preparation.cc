@@ -1,0 +1,152 @@
+#include "server/preparation.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "model/json_text.h"
+#include "prefix/namespace_digest.h"
+
+namespace stemma {
+namespace {
+
+// What OpenAI's interface samples with, where neither the request nor the model says otherwise.
+SamplingParams defaults_of(const GenerationConfig& generation) {
+  SamplingParams sampling = generation.sampling_defaults();
+  sampling.temperature = generation.temperature.value_or(1);
+  return sampling;
+}
+
+ApiError too_long(const CompletionRequest& request, std::string message) {
+  ApiError error = field_error(request.kind == CompletionKind::kChat ? "messages" : "prompt",
+                               std::move(message));
+  error.code = "context_length_exceeded";
+  return error;
+}
+
+}  // namespace
+
+Preparation::Preparation(const ServedModel& model, std::string model_name)
+    : model_(model), model_name_(std::move(model_name)) {
+  rules_.vocab_tokens = model.vocab_tokens();
+  rules_.copies_max = ServingLoop::kPromptsMax;
+  rules_.defaults = defaults_of(model.generation());
+}
+
+std::optional<ApiError> Preparation::check_model(std::string_view name) const {
+  if (name.empty() || name == model_name_) return std::nullopt;
+  ApiError error = not_found(fmt::format("The model '{}' does not exist; this server has '{}'",
+                                         printable(name), model_name_));
+  error.param = "model";
+  error.code = "model_not_found";
+  return error;
+}
+
+NamespaceDigest Preparation::namespace_of(const Caller& caller, const CacheFields& fields) const {
+  if (caller.tenant.empty() && fields.salt.empty() && fields.extra_key.empty()) {
+    return model_.namespace_digest();
+  }
+  return NamespaceFields()
+      .add("model", std::as_bytes(std::span(model_.namespace_digest().bytes)))
+      .add("tenant", std::string_view(caller.tenant))
+      .add("cache_salt", std::string_view(fields.salt))
+      .add("extra_key", std::string_view(fields.extra_key))
+      .finish();
+}
+
+ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest& request) const {
+  RenderOptions options;
+  options.add_generation_prompt = request.add_generation_prompt;
+  options.tools = request.tools;
+  options.extra = request.template_extra;
+  Result<std::vector<TokenId>> tokens = model_.encode_messages(request.messages, options);
+  if (!tokens.ok()) return field_error("messages", tokens.error().detail);
+  return std::move(tokens).value();
+}
+
+ApiResult<std::vector<TokenId>> Preparation::text_tokens(const PromptText& prompt) const {
+  if (const auto* const tokens = std::get_if<std::vector<TokenId>>(&prompt)) return *tokens;
+  Result<std::vector<TokenId>> tokens = model_.encode_text(std::get<std::string>(prompt));
+  if (!tokens.ok()) return field_error("prompt", tokens.error().detail);
+  return std::move(tokens).value();
+}
+
+ApiResult<std::vector<TokenId>> Preparation::bare_tokens(std::string_view text) const {
+  Result<std::vector<TokenId>> tokens = model_.tokenizer().encode(text, {});
+  if (!tokens.ok()) return field_error("prompt", tokens.error().detail);
+  return std::move(tokens).value();
+}
+
+std::string Preparation::text_of(std::span<const TokenId> tokens) const {
+  return model_.tokenizer().decode(tokens, /*skip_special_tokens=*/false);
+}
+
+std::int64_t Preparation::context_tokens() const {
+  return model_.engine_options().kv.context_tokens_max;
+}
+
+ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
+                                             std::vector<TokenId> tokens,
+                                             const NamespaceDigest& digest) const {
+  const std::int64_t context = model_.engine_options().kv.context_tokens_max;
+  const std::int64_t prompt_tokens = std::ssize(tokens);
+  if (tokens.empty()) return field_error("prompt", "must have at least one token");
+  if (prompt_tokens >= context) {
+    return too_long(request, fmt::format("the prompt has {} tokens, and the context is {}",
+                                         prompt_tokens, context));
+  }
+  const std::int64_t max_tokens = request.max_tokens.value_or(context - prompt_tokens);
+  if (max_tokens > context - prompt_tokens) {
+    return too_long(request, fmt::format("the prompt of {} tokens and max_tokens {} exceed the "
+                                         "context of {}",
+                                         prompt_tokens, max_tokens, context));
+  }
+  PromptJob job;
+  job.spec.prompt = std::move(tokens);
+  job.spec.max_tokens = max_tokens;
+  job.spec.sampling = request.sampling;
+  job.spec.stop_tokens = request.stop_tokens;
+  if (!request.ignore_eos) {
+    const auto& ends = model_.generation().eos_token_ids;
+    job.spec.stop_tokens.insert(job.spec.stop_tokens.end(), ends.begin(), ends.end());
+  }
+  job.spec.priority = request.priority;
+  job.spec.namespace_digest = digest;
+  job.spec.retention = request.cache.retention;
+  job.spec.logprobs = request.logprobs;
+  job.spec.copies = request.copies;
+  job.stop = request.stop;
+  return job;
+}
+
+ApiResult<PreparedAnswer> Preparation::prepare(CompletionRequest&& request,
+                                               const Caller& caller) const {
+  if (auto fault = check_model(request.model)) return *std::move(fault);
+  const NamespaceDigest digest = namespace_of(caller, request.cache);
+  PreparedAnswer prepared;
+  AnswerPlan& plan = prepared.plan;
+  plan.head.kind = request.kind;
+  plan.head.model = model_name_;
+  plan.copies = request.copies;
+  plan.stream = request.stream;
+  plan.include_usage = request.include_usage;
+  plan.head.counts_usage = request.include_usage;
+  plan.has_logprobs = request.logprobs.has_value();
+  plan.wants_receipt = request.wants_receipt;
+  plan.echoes.clear();
+  const bool is_chat = request.kind == CompletionKind::kChat;
+  const std::size_t prompts = is_chat ? 1 : request.prompts.size();
+  for (std::size_t i = 0; i < prompts; ++i) {
+    ApiResult<std::vector<TokenId>> tokens =
+        is_chat ? chat_tokens(request) : text_tokens(request.prompts[i]);
+    if (auto* const fault = std::get_if<ApiError>(&tokens)) return *std::move(fault);
+    auto& ids = std::get<std::vector<TokenId>>(tokens);
+    plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, true) : "");
+    ApiResult<PromptJob> job = prompt_job(request, std::move(ids), digest);
+    if (auto* const fault = std::get_if<ApiError>(&job)) return *std::move(fault);
+    prepared.job.prompts.push_back(std::get<PromptJob>(std::move(job)));
+  }
+  return prepared;
+}
+
+}  // namespace stemma

@@ -1,0 +1,43 @@
+#include "server/server.h"
+
+#include <utility>
+
+namespace stemma {
+
+Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, ServedModel& model) {
+  STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, model.open_engine());
+  auto server = std::unique_ptr<Server>(new Server(options, model, std::move(engine)));
+  STEMMA_ASSIGN_OR_RETURN(server->http_, HttpServer::open(options.http, server->service_));
+  HttpServer* const http = server->http_.get();
+  ApiService* const service = &server->service_;
+  server->loop_.emplace(*server->engine_, model.tokenizer(), options.loop,
+                        [http, service](std::vector<AnswerUpdate>&& updates) {
+                          http->post([service, updates = std::move(updates)]() mutable {
+                            service->take(std::move(updates));
+                          });
+                        });
+  server->service_.attach(*http, *server->loop_);
+  return server;
+}
+
+Server::Server(const ServerOptions& options, ServedModel& model, std::unique_ptr<Engine> engine)
+    : engine_(std::move(engine)), service_(model, options.api) {}
+
+// The service's work thread may still prepare requests of clients that are gone: it ends before
+// what it posts to.
+Server::~Server() {
+  service_.stop_preparing();
+}
+
+void Server::run() {
+  http_->run();
+  service_.stop_preparing();
+  loop_.reset();
+}
+
+void Server::drain(std::chrono::microseconds time) {
+  http_->post([this] { service_.begin_draining(); });
+  http_->drain(time);
+}
+
+}  // namespace stemma

@@ -1,0 +1,56 @@
+// Server: a served model behind HTTP: the pieces put together, started and ended in order.
+//
+// Thread:     open, run and the destructor: one; drain: any.
+// Memory:     that of its parts.
+// Cost:       none of its own.
+// Not here:   paths (api_service), sockets (http/), the model (engine/served_model).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "engine/served_model.h"
+#include "http/http_server.h"
+#include "server/api_service.h"
+#include "server/serving_loop.h"
+#include "stemma/engine.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct ServerOptions {
+  HttpServerOptions http;
+  ApiOptions api;
+  ServingLoop::Options loop;
+};
+
+class Server {
+ public:
+  // Clients may connect from now on, and are answered once it runs. `model` must outlive it.
+  static Result<std::unique_ptr<Server>> open(const ServerOptions& options, ServedModel& model);
+  // REQUIRES: nobody is in `run`.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  std::uint16_t port() const { return http_->port(); }
+
+  // Serves on the calling thread until drain is called and done. Then the cache is settled.
+  void run();
+
+  // Any thread, any number of times: takes no more requests; those in flight may end within `time`,
+  // and are then cut off.
+  void drain(std::chrono::microseconds time);
+
+ private:
+  Server(const ServerOptions& options, ServedModel& model, std::unique_ptr<Engine> engine);
+
+  std::unique_ptr<Engine> engine_;
+  ApiService service_;
+  std::unique_ptr<HttpServer> http_;
+  std::optional<ServingLoop> loop_;  // steps engine_ and posts to http_: first to end
+};
+
+}  // namespace stemma

@@ -1,0 +1,214 @@
+#include "server/serving_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace stemma {
+namespace {
+
+// How long an idle loop sleeps: transfers that end meanwhile wait as long to be seen.
+constexpr std::chrono::milliseconds kIdle(100);
+constexpr std::chrono::milliseconds kIdleWithTransfers(5);
+
+}  // namespace
+
+ServingLoop::ServingLoop(Engine& engine, const Tokenizer& tokenizer, const Options& options,
+                         Sink sink)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      options_(options),
+      sink_(std::move(sink)),
+      messages_(options.messages_max) {
+  STEMMA_CHECK_GE(engine.options().inbox_max, kPromptsMax);
+  thread_ = std::jthread([this] { run(); });
+}
+
+ServingLoop::~ServingLoop() {
+  stop();
+}
+
+bool ServingLoop::submit(AnswerJob&& job) {
+  if (stopping_.load()) return false;
+  std::int64_t answers = 0;
+  for (const PromptJob& prompt : job.prompts) answers += prompt.spec.copies;
+  STEMMA_CHECK(answers >= 1 && std::ssize(job.prompts) <= kPromptsMax, "1 to kPromptsMax prompts");
+  answers_in_flight_ += answers;
+  Message message;
+  message.job = std::move(job);
+  if (messages_.try_push(std::move(message))) return true;
+  answers_in_flight_ -= answers;
+  return false;
+}
+
+bool ServingLoop::cancel(ExchangeId exchange) {
+  Message message;
+  message.cancelled = exchange;
+  return messages_.try_push(std::move(message));
+}
+
+bool ServingLoop::ask(Question question) {
+  Message message;
+  message.question = std::move(question);
+  return messages_.try_push(std::move(message));
+}
+
+void ServingLoop::stop() {
+  stopping_.store(true);
+  static_cast<void>(ask([](Engine&) {}));  // wakes it
+}
+
+void ServingLoop::run() {
+  for (;;) {
+    const bool had_messages = take_messages();
+    if (engine_.idle() && !had_messages) {
+      if (stopping_.load()) break;
+      const bool moving = engine_.kv().transfers_underway();
+      messages_.wait_for_item(moving ? kIdleWithTransfers : kIdle);
+      take_messages();
+    }
+    for (const EngineEvent& event : engine_.step().events) take(event);
+    ++turns_;
+    deliver();
+  }
+  engine_.settle(options_.settle_time);
+}
+
+bool ServingLoop::take_messages() {
+  bool any = false;
+  cancel_late();
+  // As many as the engine has room for: a flood of them cannot stop what runs.
+  std::int64_t room = engine_.options().inbox_max;
+  for (std::int64_t taken = 0; taken < options_.messages_max && room >= kPromptsMax; ++taken) {
+    std::optional<Message> message = messages_.try_pop();
+    if (!message.has_value()) break;
+    any = true;
+    if (!message->job.prompts.empty()) {
+      room -= std::ssize(message->job.prompts);
+      start(std::move(message->job));
+    } else if (message->question) {
+      message->question(engine_);
+    } else {
+      cancel_now(message->cancelled);
+    }
+  }
+  return any;
+}
+
+void ServingLoop::start(AnswerJob&& job) {
+  std::int64_t index = 0;
+  for (PromptJob& prompt : job.prompts) {
+    const std::int64_t copies = prompt.spec.copies;
+    start_prompt(job.exchange, index, std::move(prompt));
+    index += copies;
+  }
+}
+
+void ServingLoop::start_prompt(ExchangeId exchange, std::int64_t first_index, PromptJob&& prompt) {
+  const std::int64_t copies = prompt.spec.copies;
+  const Result<RequestId> first = engine_.submit(std::move(prompt.spec));
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    if (!first.ok()) {
+      AnswerUpdate& update = updates_.emplace_back();
+      update.exchange = exchange;
+      update.index = first_index + copy;
+      update.finish = FinishReason::kFailed;
+      update.error = first.error();
+      --answers_in_flight_;
+      continue;
+    }
+    const RequestId id(first->value() + copy);
+    live_.emplace(id, Live{.exchange = exchange,
+                           .index = first_index + copy,
+                           .text = TextGeneration(tokenizer_, prompt.stop)});
+    requests_of_[exchange].push_back(id);
+  }
+}
+
+void ServingLoop::cancel_now(ExchangeId exchange) {
+  const auto found = requests_of_.find(exchange);
+  if (found == requests_of_.end()) return;
+  const std::vector<RequestId> requests = found->second;
+  for (const RequestId request : requests) cancel_request(request);
+}
+
+void ServingLoop::cancel_request(RequestId request) {
+  const std::optional<RequestStats> stats = engine_.stop(request, FinishReason::kCancelled);
+  if (!stats.has_value()) return late_cancels_.push_back(request);
+  const Live& live = live_.at(request);
+  AnswerUpdate& update = updates_.emplace_back();
+  update.exchange = live.exchange;
+  update.index = live.index;
+  update.finish = FinishReason::kCancelled;
+  update.stats = *stats;
+  end(request);
+}
+
+void ServingLoop::cancel_late() {
+  for (const RequestId request : std::exchange(late_cancels_, {})) {
+    if (live_.contains(request)) cancel_request(request);
+  }
+}
+
+void ServingLoop::take(const EngineEvent& event) {
+  const auto found = live_.find(event.request);
+  if (found == live_.end()) return;  // a stop string ended it
+  Live& live = found->second;
+  AnswerUpdate update;
+  update.exchange = live.exchange;
+  update.index = live.index;
+  update.finish = event.finish;
+  update.stats = event.stats;
+  update.error = event.error;
+  if (event.token >= 0) update.is_first = !std::exchange(live.begun, true);
+  take_text(event, live, update);
+  const bool ended = update.finish != FinishReason::kNone;
+  if (ended || update.is_first || !update.text.empty() || !update.chances.empty()) {
+    updates_.push_back(std::move(update));
+  }
+  if (ended) end(event.request);
+}
+
+// A stop token is not part of the text.
+void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& update) {
+  if (event.token >= 0 && event.finish != FinishReason::kStop) {
+    if (live.text.push(event.token, update.text)) {
+      const std::optional<RequestStats> stopped = engine_.stop(event.request);
+      if (stopped.has_value()) update.stats = *stopped;
+      update.finish = FinishReason::kStop;
+      return;
+    }
+    update.chances = chances_of(event);
+  }
+  if (event.finish != FinishReason::kNone) live.text.finish(update.text);
+}
+
+std::vector<TokenChance> ServingLoop::chances_of(const EngineEvent& event) const {
+  std::vector<TokenChance> chances;
+  if (event.logprobs.empty()) return chances;
+  const auto named = [&](const TokenLogprob& entry) {
+    return NamedLogprob{tokenizer_.decode(std::span(&entry.token, 1), false), entry.logprob};
+  };
+  TokenChance& chance = chances.emplace_back();
+  chance.token = named(event.logprobs[0]);
+  for (const TokenLogprob& entry : event.logprobs.subspan(1)) {
+    chance.likeliest.push_back(named(entry));
+  }
+  return chances;
+}
+
+void ServingLoop::end(RequestId request) {
+  const auto live = live_.find(request);
+  const auto of = requests_of_.find(live->second.exchange);
+  std::erase(of->second, request);
+  if (of->second.empty()) requests_of_.erase(of);
+  live_.erase(live);
+  --answers_in_flight_;
+}
+
+void ServingLoop::deliver() {
+  if (!updates_.empty()) sink_(std::exchange(updates_, {}));
+}
+
+}  // namespace stemma

@@ -1,0 +1,133 @@
+// ServingLoop: the engine's thread: takes jobs from other threads, steps the engine, and gives the
+// texts that came of each step to whoever passes them on.
+//
+// Thread:     submit, cancel, ask and stop from any; the sink is called on the loop's own thread,
+//             once a step at most.
+// Memory:     a queue of messages_max, and what each request in flight holds back of its text.
+// Cost:       one lock a job; the text of a token.
+// Not here:   HTTP and JSON (answers, api_service), what is computed when (Engine).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bounded_queue.h"
+#include "engine/text_generation.h"
+#include "http/http_server.h"
+#include "openai/completion_answer.h"
+#include "stemma/engine.h"
+
+namespace stemma {
+
+// Answers to one prompt: RequestSpec::copies of them.
+struct PromptJob {
+  RequestSpec spec;
+  std::vector<std::string> stop;  // StopStrings::validate(stop) is ok
+};
+
+// What one exchange asks of the engine. Its answers are numbered over all prompts.
+struct AnswerJob {
+  ExchangeId exchange;
+  std::vector<PromptJob> prompts;
+};
+
+// What one step, or refusing it, brought to one answer.
+struct AnswerUpdate {
+  ExchangeId exchange;
+  std::int64_t index = 0;            // which answer of the exchange
+  std::string text;                  // that is certain now
+  std::vector<TokenChance> chances;  // where logprobs were asked for
+  bool is_first = false;             // it has a first token, and no update came before
+  FinishReason finish = FinishReason::kNone;
+  RequestStats stats;  // with the first token, as far as known then; and with the end
+  Error error;         // where finish is kFailed
+};
+
+class ServingLoop {
+ public:
+  // Prompts of one job, at most.
+  static constexpr std::int64_t kPromptsMax = 128;
+
+  using Sink = std::function<void(std::vector<AnswerUpdate>&&)>;
+  using Question = std::function<void(Engine&)>;
+
+  struct Options {
+    std::int64_t messages_max = 4096;
+    // How long the end waits for pages on their way to lower tiers, at most.
+    std::chrono::microseconds settle_time = std::chrono::seconds(30);
+  };
+
+  // All must outlive this. Nobody else steps the engine while it lives.
+  // REQUIRES: EngineOptions::inbox_max >= kPromptsMax.
+  ServingLoop(Engine& engine, const Tokenizer& tokenizer, const Options& options, Sink sink);
+  // As stop, and waits for the thread.
+  ~ServingLoop();
+  ServingLoop(const ServingLoop&) = delete;
+  ServingLoop& operator=(const ServingLoop&) = delete;
+
+  // Whether the job was taken: each of its answers then ends with exactly one update whose finish
+  // is not kNone. False if messages_max wait, or the loop is stopping.
+  [[nodiscard]] bool submit(AnswerJob&& job);
+  // Ends the answers of an exchange that have not ended, with kCancelled; none: nothing happens.
+  [[nodiscard]] bool cancel(ExchangeId exchange);
+  // Runs `question` between two steps.
+  [[nodiscard]] bool ask(Question question);
+
+  // Takes nothing more; ends when the answers in flight have ended, and settles the cache.
+  void stop();
+
+  // Answers submitted that have not ended.
+  std::int64_t answers_in_flight() const noexcept { return answers_in_flight_.load(); }
+  // Steps of the engine, also idle ones: it grows as long as the loop lives.
+  std::int64_t turns() const noexcept { return turns_.load(); }
+
+ private:
+  // One request of the engine.
+  struct Live {
+    ExchangeId exchange;
+    std::int64_t index = 0;
+    bool begun = false;  // its first token has come
+    TextGeneration text;
+  };
+  struct Message {
+    AnswerJob job;  // of no prompts: something else
+    ExchangeId cancelled;
+    Question question;
+  };
+
+  void run();
+  bool take_messages();
+  void start(AnswerJob&& job);
+  void start_prompt(ExchangeId exchange, std::int64_t first_index, PromptJob&& prompt);
+  void cancel_now(ExchangeId exchange);
+  void cancel_late();
+  void cancel_request(RequestId request);
+  void take_text(const EngineEvent& event, Live& live, AnswerUpdate& update);
+  void take(const EngineEvent& event);
+  std::vector<TokenChance> chances_of(const EngineEvent& event) const;
+  void end(RequestId request);
+  void deliver();
+
+  Engine& engine_;
+  const Tokenizer& tokenizer_;
+  Options options_;
+  Sink sink_;
+  BoundedQueue<Message> messages_;
+  std::unordered_map<RequestId, Live> live_;
+  std::unordered_map<ExchangeId, std::vector<RequestId>> requests_of_;
+  std::vector<RequestId> late_cancels_;  // of requests that no step had seen when they were asked
+  std::vector<AnswerUpdate> updates_;    // of this turn
+  std::atomic<std::int64_t> answers_in_flight_ = 0;
+  std::atomic<std::int64_t> turns_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::jthread thread_;
+};
+
+}  // namespace stemma

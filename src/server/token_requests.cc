@@ -1,0 +1,68 @@
+#include "server/token_requests.h"
+
+#include <utility>
+
+#include "openai/field_reader.h"
+
+namespace stemma {
+namespace {
+
+ApiResult<std::vector<TokenId>> tokens_of(const TemplateJson& object,
+                                          const Preparation& preparation) {
+  std::optional<ApiError> fault;
+  FieldReader fields(object, "", fault);
+  CompletionRequest request;
+  if (const TemplateJson* const messages = fields.array_or_null("messages")) {
+    request.messages = read_messages(*messages, fault);
+    request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+    if (const TemplateJson* const tools = fields.array_or_null("tools")) request.tools = *tools;
+    if (fault.has_value()) return *std::move(fault);
+    return preparation.chat_tokens(request);
+  }
+  const auto text = fields.text("prompt", preparation.rules().body_bytes_max);
+  const bool special = fields.boolean("add_special_tokens").value_or(true);
+  if (!text.has_value()) fields.fail("prompt", "missing");
+  if (fault.has_value()) return *std::move(fault);
+  if (!special) return preparation.bare_tokens(*text);
+  return preparation.text_tokens(*text);
+}
+
+}  // namespace
+
+ApiResult<TemplateJson> tokenize_body(std::string_view body, const Preparation& preparation) {
+  ApiResult<TemplateJson> parsed = read_json_body(body, preparation.rules().body_bytes_max);
+  if (std::holds_alternative<ApiError>(parsed)) return parsed;
+  auto tokens = tokens_of(std::get<TemplateJson>(parsed), preparation);
+  if (auto* const fault = std::get_if<ApiError>(&tokens)) return *std::move(fault);
+  const auto& ids = std::get<std::vector<TokenId>>(tokens);
+  TemplateJson json;
+  json["count"] = ids.size();
+  json["max_model_len"] = preparation.context_tokens();
+  json["tokens"] = ids;
+  return json;
+}
+
+ApiResult<TemplateJson> detokenize_body(std::string_view body, const Preparation& preparation) {
+  ApiResult<TemplateJson> parsed = read_json_body(body, preparation.rules().body_bytes_max);
+  if (std::holds_alternative<ApiError>(parsed)) return parsed;
+  std::optional<ApiError> fault;
+  FieldReader fields(std::get<TemplateJson>(parsed), "", fault);
+  const TemplateJson* const list = fields.array_or_null("tokens");
+  if (list == nullptr) fields.fail("tokens", "missing");
+  std::vector<TokenId> tokens;
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    const auto vocab = static_cast<std::uint64_t>(preparation.rules().vocab_tokens);
+    const bool fits = (*list)[i].is_number_unsigned() && (*list)[i].get<std::uint64_t>() < vocab;
+    if (!fits) {
+      fields.fail(item_path("tokens", i), "must be a token of the vocabulary");
+      break;
+    }
+    tokens.push_back((*list)[i].get<TokenId>());
+  }
+  if (fault.has_value()) return *std::move(fault);
+  TemplateJson json;
+  json["prompt"] = preparation.text_of(tokens);
+  return json;
+}
+
+}  // namespace stemma

@@ -1,0 +1,22 @@
+// /tokenize and /detokenize: texts and tokens into each other, as this server's prompts are.
+//
+// Thread:     pure functions.
+// Memory:     the texts.
+// Cost:       that of tokenising.
+// Not here:   HTTP (api_service).
+#pragma once
+
+#include <string_view>
+
+#include "openai/api_error.h"
+#include "server/preparation.h"
+
+namespace stemma {
+
+// {"prompt" | "messages", "add_special_tokens"?} -> {"count", "max_model_len", "tokens"}.
+ApiResult<TemplateJson> tokenize_body(std::string_view body, const Preparation& preparation);
+
+// {"tokens"} -> {"prompt"}.
+ApiResult<TemplateJson> detokenize_body(std::string_view body, const Preparation& preparation);
+
+}  // namespace stemma
