@@ -113,6 +113,15 @@ function(stemma_repository_tests)
   target_compile_options(headers PRIVATE -O0)
 endfunction()
 
+# tests/clients/: programs of others against `stemma serve`, run by node's own test runner. Without node, or without the
+# packages of package.json (tools/install_packages), the test says so and is skipped.
+function(stemma_client_tests)
+  if(STEMMA_TESTS)
+    add_test(NAME clients COMMAND ${CMAKE_SOURCE_DIR}/tests/clients/run $<TARGET_FILE:stemma>)
+    set_tests_properties(clients PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  endif()
+endfunction()
+
 # examples/: what the README shows, compiled and run as tests. They link what an embedder links.
 function(stemma_examples)
   if(STEMMA_TESTS)

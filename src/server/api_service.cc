@@ -33,6 +33,11 @@ std::string request_id_of(const HttpRequest& request) {
   return std::all_of(given->begin(), given->end(), is_plain) ? *given : "";
 }
 
+// A route that ends with a slash is one for all that lies behind it.
+bool matches(std::string_view route, std::string_view path) {
+  return route == path || (route.size() > 1 && route.ends_with('/') && path.starts_with(route));
+}
+
 }  // namespace
 
 ApiService::ApiService(const ServedModel& model, ApiOptions options)
@@ -55,6 +60,7 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"GET", "/health", Access::kEverybody, &ApiService::health},
       Route{"GET", "/metrics", Access::kAdmin, &ApiService::metrics},
       Route{"GET", "/v1/models", Access::kKey, &ApiService::models},
+      Route{"GET", "/v1/models/", Access::kKey, &ApiService::model},
       Route{"POST", "/v1/chat/completions", Access::kKey, &ApiService::chat},
       Route{"POST", "/v1/completions", Access::kKey, &ApiService::completion},
       Route{"POST", "/v1/embeddings", Access::kKey, &ApiService::embeddings},
@@ -74,7 +80,7 @@ void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
   if (entry.request_id.empty()) entry.request_id = fresh_id("req-");
   const Route* by_path = nullptr;
   for (const Route& route : routes()) {
-    if (route.path != request.path) continue;
+    if (!matches(route.path, request.path)) continue;
     by_path = &route;
     const bool is_head = request.method == "HEAD" && route.method == "GET";
     if (route.method != request.method && !is_head) continue;
@@ -159,16 +165,26 @@ void ApiService::health(ExchangeId exchange, HttpRequest&&) {
   answer(exchange, std::move(response));
 }
 
-void ApiService::models(ExchangeId exchange, HttpRequest&&) {
+TemplateJson ApiService::model_json() const {
   TemplateJson model;
   model["id"] = preparation_.model_name();
   model["object"] = "model";
   model["created"] = static_cast<std::int64_t>(started_s_);
   model["owned_by"] = "stemma";
   model["max_model_len"] = model_.engine_options().kv.context_tokens_max;
+  return model;
+}
+
+void ApiService::model(ExchangeId exchange, HttpRequest&& request) {
+  const std::string_view name = std::string_view(request.path).substr(sizeof("/v1/models/") - 1);
+  if (const auto fault = preparation_.check_model(name)) return refuse(exchange, *fault);
+  answer_json(exchange, model_json());
+}
+
+void ApiService::models(ExchangeId exchange, HttpRequest&&) {
   TemplateJson json;
   json["object"] = "list";
-  json["data"] = TemplateJson::array({model});
+  json["data"] = TemplateJson::array({model_json()});
   answer_json(exchange, json);
 }
 

@@ -86,6 +86,7 @@ class ApiService final : public HttpService {
 
   void health(ExchangeId exchange, HttpRequest&& request);
   void models(ExchangeId exchange, HttpRequest&& request);
+  void model(ExchangeId exchange, HttpRequest&& request);
   void metrics(ExchangeId exchange, HttpRequest&& request);
   void chat(ExchangeId exchange, HttpRequest&& request);
   void completion(ExchangeId exchange, HttpRequest&& request);
@@ -101,6 +102,7 @@ class ApiService final : public HttpService {
   void work(ExchangeId exchange, std::function<Finish()> work);
   void generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request);
   void start(ExchangeId exchange, PreparedAnswer&& prepared);
+  TemplateJson model_json() const;
   std::string fresh_id(std::string_view prefix);
   void log_end(const Exchange& exchange, int status) const;
 

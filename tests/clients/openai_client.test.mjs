@@ -1,0 +1,255 @@
+// OpenAI's own client, unmodified, against `stemma serve` with the bundled model: chats, streams, stop strings,
+// logprobs, several answers, aborts, errors. What it reads is what other programs that speak to OpenAI read.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import OpenAI from "openai";
+import { json, metric, serve, until } from "./served.mjs";
+
+const model = "scribe-3m";
+const greedy = { model, temperature: 0 };
+const about = (text) => [{ role: "user", content: text }];
+// Long enough for several pages.
+const story = "In the beginning the king sent his men over the hills to the sea, and they built a house there of stone. ".repeat(4);
+
+let server;
+let client;
+
+before(async () => {
+  server = await serve();
+  client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none", maxRetries: 0 });
+});
+
+after(async () => assert.equal(await server.stop(), 0));
+
+test("lists the model", async () => {
+  const models = await client.models.list();
+  assert.deepEqual(models.data.map((each) => each.id), [model]);
+  assert.equal((await client.models.retrieve(model)).id, model);
+});
+
+test("answers a chat, and says what it cost", async () => {
+  const answer = await client.chat.completions.create({ ...greedy, messages: about("Who built the house?"), max_tokens: 12 });
+  assert.equal(answer.object, "chat.completion");
+  assert.equal(answer.choices.length, 1);
+  assert.equal(answer.choices[0].message.role, "assistant");
+  assert.ok(answer.choices[0].message.content.length > 0);
+  assert.equal(answer.choices[0].finish_reason, "length");
+  assert.equal(answer.usage.completion_tokens, 12);
+  assert.equal(answer.usage.total_tokens, answer.usage.prompt_tokens + 12);
+  assert.equal(answer.usage.prompt_tokens_details.cached_tokens, 0);
+});
+
+test("takes what it has seen from the cache, and answers the same", async () => {
+  const ask = () => client.chat.completions.create({ ...greedy, messages: about(story), max_tokens: 16 }).withResponse();
+  const first = await ask();
+  const second = await ask();
+  assert.equal(first.data.usage.prompt_tokens_details.cached_tokens, 0);
+  const { prompt_tokens: prompt, prompt_tokens_details: details } = second.data.usage;
+  assert.ok(details.cached_tokens >= prompt - 16, `${details.cached_tokens} of ${prompt} were cached`);
+  assert.equal(second.data.choices[0].message.content, first.data.choices[0].message.content);
+  const receipt = second.response.headers.get("x-stemma-cache");
+  assert.match(receipt, new RegExp(`device=${details.cached_tokens}; host=0; disk=0; remote=0; computed=${prompt - details.cached_tokens}`));
+});
+
+test("streams the same text piece by piece, and usage at the end", async () => {
+  const request = { ...greedy, messages: about("Tell me of the sea."), max_completion_tokens: 20 };
+  const whole = await client.chat.completions.create(request);
+  const stream = await client.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } });
+  let text = "";
+  let usage = null;
+  const reasons = [];
+  for await (const event of stream) {
+    for (const choice of event.choices) {
+      text += choice.delta.content ?? "";
+      if (choice.finish_reason !== null) reasons.push(choice.finish_reason);
+    }
+    usage = event.usage ?? usage;
+  }
+  assert.equal(text, whole.choices[0].message.content);
+  assert.deepEqual(reasons, ["length"]);
+  assert.equal(usage.completion_tokens, 20);
+});
+
+test("the client's own stream reader puts the answer together", async () => {
+  const runner = client.chat.completions.stream({ ...greedy, messages: about("Tell me of the sea."), max_tokens: 8 });
+  const final = await runner.finalChatCompletion();
+  assert.equal(final.choices[0].finish_reason, "length");
+  assert.ok(final.choices[0].message.content.length > 0);
+});
+
+test("ends at a stop string, without it", async () => {
+  const request = { ...greedy, messages: about("Tell me of the sea."), max_tokens: 60 };
+  const whole = (await client.chat.completions.create(request)).choices[0].message.content;
+  const stop = whole.slice(12, 18);
+  const cut = await client.chat.completions.create({ ...request, stop: [stop, "never said"] });
+  assert.equal(cut.choices[0].finish_reason, "stop");
+  assert.equal(cut.choices[0].message.content, whole.slice(0, whole.indexOf(stop)));
+  const stream = await client.chat.completions.create({ ...request, stop, stream: true });
+  let text = "";
+  for await (const event of stream) text += event.choices[0].delta.content ?? "";
+  assert.equal(text, cut.choices[0].message.content);
+});
+
+test("gives logprobs of the tokens and of the likeliest in their place", async () => {
+  const answer = await client.chat.completions.create({
+    ...greedy, messages: about("Tell me of the sea."), max_tokens: 6, logprobs: true, top_logprobs: 3,
+  });
+  const { content } = answer.choices[0].logprobs;
+  assert.equal(content.length, 6);
+  assert.equal(content.map((each) => each.token).join("").trim(), answer.choices[0].message.content.trim());
+  for (const each of content) {
+    assert.equal(each.top_logprobs.length, 3);
+    assert.equal(each.logprob, each.top_logprobs[0].logprob, "the likeliest was taken");
+    assert.ok(each.top_logprobs[0].logprob >= each.top_logprobs[1].logprob);
+    assert.deepEqual(Buffer.from(each.bytes).toString(), each.token);
+  }
+});
+
+test("several answers share one prompt, and each is its own", async () => {
+  const computed = await metric(server.url, "stemma_computed_prompt_tokens_total");
+  const answer = await client.chat.completions.create({
+    model, temperature: 1, seed: 5, n: 4, messages: about(`Four answers. ${story}`), max_tokens: 12,
+  });
+  assert.deepEqual(answer.choices.map((each) => each.index), [0, 1, 2, 3]);
+  assert.equal(new Set(answer.choices.map((each) => each.message.content)).size, 4);
+  assert.equal(answer.usage.completion_tokens, 48);
+  const now = await metric(server.url, "stemma_computed_prompt_tokens_total");
+  assert.ok(now - computed <= answer.usage.prompt_tokens, "the prompt was computed once");
+});
+
+test("the same seed gives the same answer", async () => {
+  const request = { model, temperature: 1, seed: 77, messages: about("A riddle."), max_tokens: 16 };
+  const texts = [];
+  for (let i = 0; i < 2; ++i) texts.push((await client.chat.completions.create(request)).choices[0].message.content);
+  assert.equal(texts[0], texts[1]);
+});
+
+test("continues texts and tokens", async () => {
+  const answer = await client.completions.create({ ...greedy, prompt: ["Once upon", "In the"], max_tokens: 5, logprobs: 2 });
+  assert.equal(answer.choices.length, 2);
+  assert.equal(answer.choices[1].logprobs.tokens.length, 5);
+  const { body } = await json(server.url, "/tokenize", { prompt: "Once upon" });
+  const same = await client.completions.create({ ...greedy, prompt: body.tokens, max_tokens: 5 });
+  assert.equal(same.choices[0].text, answer.choices[0].text);
+  const echo = await client.completions.create({ ...greedy, prompt: "Once upon", max_tokens: 5, echo: true });
+  assert.equal(echo.choices[0].text, `Once upon${answer.choices[0].text}`);
+  const back = await json(server.url, "/detokenize", { tokens: body.tokens });
+  assert.match(back.body.prompt, /Once upon$/);
+});
+
+test("a client that aborts frees its place at the next step", async () => {
+  const cancelled = await metric(server.url, "stemma_cancelled_requests_total");
+  const stream = await client.chat.completions.create({ ...greedy, messages: about("A very long story."), max_tokens: 8000, stream: true });
+  for await (const event of stream) {
+    if (event.choices[0].delta.content) break; // the client closes the connection
+  }
+  stream.controller.abort();
+  await until(async () => (await metric(server.url, "stemma_cancelled_requests_total")) === cancelled + 1);
+  await until(async () => (await metric(server.url, "stemma_answers_in_flight")) === 0);
+});
+
+test("wrong requests are refused with the field's path, before anything is computed", async () => {
+  const cases = [
+    [{ messages: [] }, "messages"],
+    [{ messages: [{ role: "user" }] }, "messages[0].content"],
+    [{ messages: [{ role: "nobody", content: "x" }] }, "messages[0].role"],
+    [{ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] }, "messages[0].content[0].type"],
+    [{ temperature: -1 }, "temperature"],
+    [{ temperature: "hot" }, "temperature"],
+    [{ top_p: 2 }, "top_p"],
+    [{ n: 0 }, "n"],
+    [{ max_tokens: 0 }, "max_tokens"],
+    [{ max_tokens: -5 }, "max_tokens"],
+    [{ logit_bias: { 99999: 1 } }, "logit_bias"],
+    [{ top_logprobs: 4 }, "top_logprobs"],
+    [{ stop: [""] }, "stop"],
+    [{ stream_options: { include_usage: true } }, "stream_options"],
+    [{ response_format: { type: "json_object" } }, "response_format"],
+    [{ tool_choice: "required" }, "tool_choice"],
+    [{ cache_salt: "" }, "cache_salt"],
+    [{ prompt_cache_retention: "forever" }, "prompt_cache_retention"],
+    [{ stop_token_ids: [-1] }, "stop_token_ids[0]"],
+  ];
+  for (const [fields, param] of cases) {
+    const request = { ...greedy, messages: about("x"), max_tokens: 4, ...fields };
+    const error = await client.chat.completions.create(request).then(() => null, (thrown) => thrown);
+    assert.ok(error instanceof OpenAI.BadRequestError, `${JSON.stringify(fields)} was not refused`);
+    assert.equal(error.param, param);
+    assert.equal(error.type, "invalid_request_error");
+  }
+});
+
+test("errors that are not about a field", async () => {
+  const long = { ...greedy, messages: about("word ".repeat(20000)), max_tokens: 4 };
+  const too_long = await client.chat.completions.create(long).catch((thrown) => thrown);
+  assert.equal(too_long.code, "context_length_exceeded");
+  const other = await client.chat.completions.create({ model: "gpt-9", messages: about("x") }).catch((thrown) => thrown);
+  assert.ok(other instanceof OpenAI.NotFoundError);
+  const vector = await client.embeddings.create({ model, input: "x" }).catch((thrown) => thrown);
+  assert.match(vector.message, /not supported/);
+  for (const text of ["", "{", "[]", '{"a":1,"a":2}', "null", `${"[".repeat(2000)}`, '{"model":"\\ud800"}', "\xff\xfe"]) {
+    const { status, body } = await json(server.url, "/v1/chat/completions", text);
+    assert.equal(status, 400, text.slice(0, 20));
+    assert.equal(body.error.type, "invalid_request_error");
+  }
+  assert.equal((await json(server.url, "/v2/nothing", {})).status, 404);
+  const wrong_verb = await json(server.url, "/v1/models", {});
+  assert.equal(wrong_verb.status, 405);
+  assert.equal(wrong_verb.headers.get("allow"), "GET");
+});
+
+test("messages with parts, tools and roles go through the model's template", async () => {
+  const parts = [{ role: "user", content: [{ type: "text", text: "one" }, { type: "text", text: "two" }] }];
+  const joined = await json(server.url, "/tokenize", { messages: about("one\ntwo") });
+  const split = await json(server.url, "/tokenize", { messages: parts });
+  assert.deepEqual(split.body.tokens, joined.body.tokens);
+  const tools = [{ type: "function", function: { name: "look", parameters: { type: "object", properties: {} } } }];
+  const answer = await client.chat.completions.create({
+    ...greedy, tools, max_tokens: 4,
+    messages: [
+      { role: "developer", content: "Be brief." },
+      { role: "user", content: "Look." },
+      { role: "assistant", content: null, tool_calls: [{ id: "c1", type: "function", function: { name: "look", arguments: "{}" } }] },
+      { role: "tool", tool_call_id: "c1", content: "Nothing." },
+    ],
+  });
+  assert.equal(answer.usage.completion_tokens, 4);
+});
+
+test("salts keep apart what is otherwise the same", async () => {
+  const ask = (fields) => json(server.url, "/v1/completions", { prompt: `Salted. ${story}`, max_tokens: 1, temperature: 0, ...fields });
+  const cached = async (fields) => (await ask(fields)).body.usage.prompt_tokens_details.cached_tokens;
+  assert.equal(await cached({ cache_salt: "ab", extra_key: "c" }), 0);
+  assert.equal(await cached({ cache_salt: "a", extra_key: "bc" }), 0, "fields are not joined");
+  assert.equal(await cached({ prompt_cache_key: "ab" }), 0);
+  assert.ok((await cached({ prompt_cache_key: "other" })) > 0, "an affinity isolates nothing");
+  assert.ok((await cached({ cache_salt: "ab", extra_key: "c", prompt_cache_retention: "24h", priority: 3 })) > 0);
+});
+
+test("a prefix can be computed ahead of use", async () => {
+  const system = { role: "system", content: `Warm. ${story}` };
+  const warm = await json(server.url, "/v1/cache/warm", { messages: [system] });
+  assert.equal(warm.status, 200);
+  assert.equal(warm.body.tokens.device, 0);
+  const answer = await client.chat.completions.create({ ...greedy, messages: [system, ...about("Now.")], max_tokens: 1 });
+  assert.ok(answer.usage.prompt_tokens_details.cached_tokens >= warm.body.prompt_tokens - 16);
+  assert.equal((await json(server.url, "/flush_cache", {})).body.success, true);
+  const cold = await client.chat.completions.create({ ...greedy, messages: [system, ...about("Now.")], max_tokens: 1 });
+  assert.equal(cold.usage.prompt_tokens_details.cached_tokens, 0);
+});
+
+test("ends when it is told to: what is in flight first", async () => {
+  const short_lived = await serve("--drain-s", "60");
+  const stream = await new OpenAI({ baseURL: `${short_lived.url}/v1`, apiKey: "none" }).chat.completions.create({
+    ...greedy, messages: about("On and on."), max_tokens: 400, stream: true, stop: [], 
+  });
+  let tokens = 0;
+  let ended = null;
+  for await (const event of stream) {
+    if (++tokens === 3) ended = short_lived.stop();
+    if (event.choices[0].finish_reason !== null) assert.match(event.choices[0].finish_reason, /stop|length/);
+  }
+  assert.equal(await ended, 0);
+  await assert.rejects(fetch(`${short_lived.url}/health`));
+});

@@ -1,0 +1,48 @@
+// Starts build/<preset>/stemma serve on a free port, and ends it.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+
+const program = process.env.STEMMA_PROGRAM ?? "build/release/stemma";
+
+// { url, log(), stop() }: stop() resolves to the exit code once the server has ended by itself.
+export async function serve(...flags) {
+  const child = spawn(program, ["serve", "--port", "0", ...flags], { stdio: ["ignore", "pipe", "pipe"] });
+  let log = "";
+  child.stderr.on("data", (piece) => (log += piece));
+  const ended = once(child, "exit");
+  const [first] = await Promise.race([once(createInterface(child.stdout), "line"), ended]);
+  const url = /(http:\S+)/.exec(String(first))?.[1];
+  if (url === undefined) throw new Error(`the server did not start: ${log}`);
+  return {
+    url,
+    log: () => log,
+    stop: async (signal = "SIGTERM") => {
+      child.kill(signal);
+      return (await ended)[0];
+    },
+  };
+}
+
+export async function json(url, path, body, headers = {}) {
+  const response = await fetch(url + path, {
+    method: body === undefined ? "GET" : "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
+  });
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, text, body: text.startsWith("{") ? JSON.parse(text) : null };
+}
+
+// The value of one of the server's metrics.
+export async function metric(url, name) {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  const line = text.split("\n").find((each) => each.startsWith(`${name} `));
+  return line === undefined ? NaN : Number(line.split(" ")[1]);
+}
+
+// Asks again and again until it is so; the test's own time-out ends it otherwise.
+export async function until(condition) {
+  while (!(await condition())) await new Promise((resolve) => setImmediate(resolve));
+}
