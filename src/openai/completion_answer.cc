@@ -119,6 +119,7 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
   }
   choice["logprobs"] = logprobs_json(head, answer, has_logprobs);
   choice["finish_reason"] = reason_json(answer.finish_reason);
+  if (head.gives_tokens) choice["token_ids"] = answer.tokens;
   return choice;
 }
 
@@ -160,6 +161,7 @@ std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool h
   }
   choice["logprobs"] = logprobs_json(head, piece, has_logprobs && !piece.chances.empty());
   choice["finish_reason"] = reason_json(piece.finish_reason);
+  if (head.gives_tokens) choice["token_ids"] = piece.tokens;
   json["choices"].push_back(std::move(choice));
   return event_of(dumped(json));
 }

@@ -24,6 +24,7 @@ struct AnswerHead {
   std::string id;
   std::string model;
   std::int64_t created_s = 0;  // seconds since 1970
+  bool gives_tokens = false;   // token_ids beside the text
   bool counts_usage = false;   // a stream that ends with usage says in each event that it has none
 };
 
@@ -44,6 +45,7 @@ struct AnswerPiece {
   std::int64_t index = 0;  // which of the request's answers
   std::string text;
   std::vector<TokenChance> chances;  // of the tokens of `text`, where logprobs are wanted
+  std::vector<TokenId> tokens;       // of the answer, where they are wanted
   std::string_view finish_reason;    // "stop", "length", "abort"; empty: goes on
 };
 

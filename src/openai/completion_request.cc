@@ -184,6 +184,7 @@ void read_cache(FieldReader& fields, CompletionRequest& request) {
   constexpr auto kAny = std::numeric_limits<std::int32_t>();
   const auto priority = fields.integer("priority", {kAny.min(), kAny.max()});
   request.priority = static_cast<std::int32_t>(priority.value_or(0));
+  request.wants_tokens = fields.boolean("return_token_ids").value_or(false);
   request.wants_receipt = fields.boolean("cache_receipt").value_or(false);
 }
 

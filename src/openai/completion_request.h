@@ -71,6 +71,7 @@ struct CompletionRequest {
   bool include_usage = false;
   std::int32_t priority = 0;
   CacheFields cache;
+  bool wants_tokens = false;   // return_token_ids: the answer as tokens too
   bool wants_receipt = false;  // in the body; the header has it anyway
 };
 

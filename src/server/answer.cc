@@ -59,6 +59,7 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
   AnswerPiece piece = {.index = update.index,
                        .text = std::move(update.text),
                        .chances = std::move(update.chances),
+                       .tokens = std::move(update.tokens),
                        .finish_reason = reason_of(update.finish)};
   if (plan_.stream) {
     stream(update, std::move(piece), http);
@@ -66,6 +67,7 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
     AnswerPiece& answer = answers_[static_cast<std::size_t>(update.index)];
     answer.text += piece.text;
     for (TokenChance& chance : piece.chances) answer.chances.push_back(std::move(chance));
+    answer.tokens.insert(answer.tokens.end(), piece.tokens.begin(), piece.tokens.end());
     answer.finish_reason = piece.finish_reason;
   }
   if (update.finish == FinishReason::kNone || --unfinished_ > 0) return false;
@@ -112,7 +114,9 @@ void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer&
     http.write(exchange_, first_event(plan_.head, update.index));
     piece.text.insert(0, answers_[index].text);
   }
-  if (piece.text.empty() && piece.chances.empty() && piece.finish_reason.empty()) return;
+  if (piece.text.empty() && piece.chances.empty() && piece.tokens.empty() &&
+      piece.finish_reason.empty())
+    return;
   http.write(exchange_, piece_event(plan_.head, piece, plan_.has_logprobs));
 }
 

@@ -116,6 +116,7 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   job.spec.logprobs = request.logprobs;
   job.spec.copies = request.copies;
   job.stop = request.stop;
+  job.wants_tokens = request.wants_tokens;
   return job;
 }
 
@@ -130,6 +131,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(CompletionRequest&& request,
   plan.copies = request.copies;
   plan.stream = request.stream;
   plan.include_usage = request.include_usage;
+  plan.head.gives_tokens = request.wants_tokens;
   plan.head.counts_usage = request.include_usage;
   plan.has_logprobs = request.logprobs.has_value();
   plan.wants_receipt = request.wants_receipt;

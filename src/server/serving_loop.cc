@@ -121,6 +121,7 @@ void ServingLoop::start_prompt(ExchangeId exchange, std::int64_t first_index, Pr
     const RequestId id(first->value() + copy);
     live_.emplace(id, Live{.exchange = exchange,
                            .index = first_index + copy,
+                           .wants_tokens = prompt.wants_tokens,
                            .text = TextGeneration(tokenizer_, prompt.stop)});
     requests_of_[exchange].push_back(id);
   }
@@ -164,7 +165,8 @@ void ServingLoop::take(const EngineEvent& event) {
   if (event.token >= 0) update.is_first = !std::exchange(live.begun, true);
   take_text(event, live, update);
   const bool ended = update.finish != FinishReason::kNone;
-  if (ended || update.is_first || !update.text.empty() || !update.chances.empty()) {
+  if (ended || update.is_first || !update.text.empty() || !update.chances.empty() ||
+      !update.tokens.empty()) {
     updates_.push_back(std::move(update));
   }
   if (ended) end(event.request);
@@ -173,6 +175,7 @@ void ServingLoop::take(const EngineEvent& event) {
 // A stop token is not part of the text.
 void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& update) {
   if (event.token >= 0 && event.finish != FinishReason::kStop) {
+    if (live.wants_tokens) update.tokens.push_back(event.token);
     if (live.text.push(event.token, update.text)) {
       const std::optional<RequestStats> stopped = engine_.stop(event.request);
       if (stopped.has_value()) update.stats = *stopped;

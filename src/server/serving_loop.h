@@ -30,6 +30,7 @@ namespace stemma {
 struct PromptJob {
   RequestSpec spec;
   std::vector<std::string> stop;  // StopStrings::validate(stop) is ok
+  bool wants_tokens = false;      // updates say which tokens came
 };
 
 // What one exchange asks of the engine. Its answers are numbered over all prompts.
@@ -44,6 +45,7 @@ struct AnswerUpdate {
   std::int64_t index = 0;            // which answer of the exchange
   std::string text;                  // that is certain now
   std::vector<TokenChance> chances;  // where logprobs were asked for
+  std::vector<TokenId> tokens;       // where PromptJob::wants_tokens; a stop token is none of them
   bool is_first = false;             // it has a first token, and no update came before
   FinishReason finish = FinishReason::kNone;
   RequestStats stats;  // with the first token, as far as known then; and with the end
@@ -93,6 +95,7 @@ class ServingLoop {
   struct Live {
     ExchangeId exchange;
     std::int64_t index = 0;
+    bool wants_tokens = false;
     bool begun = false;  // its first token has come
     TextGeneration text;
   };
