@@ -30,6 +30,7 @@
 #include "stemma/metrics.h"
 #include "stemma/options.h"
 #include "stemma/prefix_cache.h"
+#include "stemma/request_stats.h"
 #include "stemma/result.h"
 #include "stemma/runner.h"
 #include "stemma/sampling.h"
@@ -40,6 +41,7 @@ namespace stemma {
 class Clock;
 class EngineGhosts;
 class Inbox;
+class LoadCosts;
 struct InboxMessage;
 class Request;
 class Sampler;
@@ -79,19 +81,6 @@ enum class FinishReason : std::uint8_t {
 // "none", "stop", "length", "cancelled", "failed".
 std::string_view finish_reason_name(FinishReason reason);
 
-// What one request cost.
-struct RequestStats {
-  std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;    // of the prompt, found in the cache when it was admitted
-  std::int64_t computed_tokens = 0;  // of the prompt; again after a preemption counts again
-  std::int64_t output_tokens = 0;
-  std::int64_t queue_us = 0;  // from submit to the first step that computed something of it
-  std::int64_t ttft_us = 0;   // from submit to the first output token; 0 if there was none
-  std::int64_t total_us = 0;  // from submit to the end
-  std::int64_t preemptions = 0;
-  BroughtTokens brought;  // of cached_tokens, those that lower tiers brought up for it
-};
-
 // One request in one step.
 struct EngineEvent {
   RequestId request;
@@ -113,7 +102,8 @@ struct StepReport {
   std::span<const EngineEvent> events;
 };
 
-// Since the engine was opened.
+// Since the engine was opened. Counters, which only grow: rates are for whoever looks at two of
+// them.
 struct EngineTotals {
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // of requests that ended
@@ -183,6 +173,13 @@ class Engine {
   void drain_kv_events(PrefixEventSink& sink) { kv_->drain_events(sink); }
   void resend_kv_events() { kv_->resend_events(); }
 
+  // What the device and the tiers have of `tokens` now, and the cached text that is nearest to
+  // them, with at most `next_tokens_max` tokens of what it goes on with. Changes nothing. nullopt
+  // where nothing is shared or no namespace can be opened. REQUIRES: tokens not empty. O(nodes).
+  std::optional<CacheExplanation> explain(const NamespaceDigest& digest,
+                                          std::span<const TokenId> tokens,
+                                          std::int64_t next_tokens_max);
+
   // Forgets every page that is cached on the device. False, and nothing happens, unless idle().
   [[nodiscard]] bool try_flush();
 
@@ -212,6 +209,8 @@ class Engine {
     std::int64_t submitted_us = 0;
     std::int64_t started_us = -1;
     std::int64_t first_token_us = -1;
+    PrefixStop stop = PrefixStop::kCold;
+    std::int64_t evicted_ago_us = 0;
   };
 
   // What differs between the copies of a request.
@@ -237,6 +236,10 @@ class Engine {
   void admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
+  void note_prefix_stop(const Request& request, Extra& extra);
+  PrefixStop prefix_stop(const Request& request) const;
+  std::int64_t ago_us(const PrefixEndReport& report) const;
+  std::optional<std::int64_t> saved_us(std::int64_t cached_tokens) const;
   void note_found() STEMMA_REQUIRES_ROLE(engine_thread);
   void run_batch(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -273,6 +276,7 @@ class Engine {
   std::deque<std::array<TokenLogprob, 1 + kLogprobsMax>> logprob_rows_;
   std::size_t logprob_rows_used_ = 0;
   std::atomic<std::int64_t> next_id_ = 0;
+  std::unique_ptr<LoadCosts> costs_;  // of computing
   EngineTotals totals_;
 };
 

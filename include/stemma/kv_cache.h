@@ -169,8 +169,8 @@ class KvCache {
 
   // Who asked for it computes from now on, while the rest arrives (adopt).
   void promotion_started(PromotionId id);
-  std::int64_t promotion_pages(PromotionId id) const;   // that it has taken and not published
-  BroughtTokens promoted_tokens(PromotionId id) const;  // what it brought so far
+  std::int64_t promotion_pages(PromotionId id) const;        // that it has taken and not published
+  PromotionOutcome promotion_outcome(PromotionId id) const;  // what it brought so far
   void release_promotion(PromotionId id, PromotionUse use);
   // Pages are short: gives up what is only waited for (kComputing: all), but for `keep`.
   void give_up_promotions(PromotionUse use, PromotionId keep = PromotionId());
@@ -185,6 +185,13 @@ class KvCache {
   // A step computed `tokens` prompt tokens, from `first_token` of their texts on average.
   void note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us);
   void visit_tier_metrics(MetricVisitor& visitor) const;
+
+  // For people: why begin finds no more of `tokens`, and the cached text that is nearest to them,
+  // with at most `next_tokens_max` tokens of what it goes on with. REQUIRES: shares(); tokens not
+  // empty.
+  PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
+  NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
+                      std::int64_t next_tokens_max) const;
 
   // Audits of what is cached (engine/shadow_audit).
 

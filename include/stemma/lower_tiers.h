@@ -44,7 +44,27 @@ struct BroughtTokens {
   std::int64_t disk = 0;
   std::int64_t remote = 0;
 
+  // Of all tiers.
   std::int64_t total() const noexcept { return host + disk + remote; }
+  // REQUIRES: tier is not kDevice.
+  std::int64_t& of(Tier tier) noexcept {
+    return tier == Tier::kHost ? host : tier == Tier::kDisk ? disk : remote;
+  }
+  // Adds those of another prompt.
+  BroughtTokens& operator+=(const BroughtTokens& other) noexcept {
+    host += other.host;
+    disk += other.disk;
+    remote += other.remote;
+    return *this;
+  }
+};
+
+// What became of bringing a prompt up.
+struct PromotionOutcome {
+  BroughtTokens tokens;
+  BroughtTokens us;         // that copies from each tier took, added up, whether waited for or not
+  bool lost_pages = false;  // pages were missing, wrong or could not be read
+  bool unfinished = false;  // more would have come
 };
 
 }  // namespace stemma

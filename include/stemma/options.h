@@ -89,6 +89,10 @@ struct KvCacheOptions {
   // page that is published a hash. 0: there are no events, and they cost nothing.
   std::int64_t events_pages_max = 0;
 
+  // Evicted pages that are remembered, so that a request can be told why its prefix ends where it
+  // does (KvCache::why_ends): 16 bytes each. 0: none.
+  std::int64_t evicted_marks = 0;
+
   TierOptions tiers;
 };
 

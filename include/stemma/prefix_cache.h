@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "stemma/ids.h"
 #include "stemma/page_allocator.h"
@@ -33,6 +34,27 @@ struct NamespaceDigest {
 // What a look without holding finds.
 struct PrefixProbe {
   std::int64_t matched_tokens = 0;  // a multiple of page_size
+};
+
+// Why a look-up found no more than it did.
+enum class PrefixEnd : std::uint8_t {
+  kTail,     // nothing is missing but what is less than a page, or the last token
+  kCold,     // the next page was never cached here, or that is forgotten
+  kEvicted,  // the next page was cached and had to go
+};
+
+// The end of what a look-up finds.
+struct PrefixEndReport {
+  std::int64_t matched_tokens = 0;  // a multiple of page_size
+  PrefixEnd end = PrefixEnd::kCold;
+  std::int64_t evicted_us = 0;  // on the cache's clock, where end is kEvicted
+};
+
+// The cached text that agrees longest with another.
+struct NearestText {
+  std::int64_t matched_tokens = 0;        // whole pages: what a look-up finds
+  std::int64_t common_tokens = 0;         // to the token where the two part
+  std::vector<TokenId> cached_next = {};  // what the cached text goes on with there
 };
 
 // Tokens in the tree by whether eviction may take them.

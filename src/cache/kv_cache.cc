@@ -31,6 +31,7 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                            .lookup_hash_bits = 32,
                                            .hash_seed = std::nullopt,
                                            .clock = &cache->clock_,
+                                           .evicted_marks = options.evicted_marks,
                                            .events_pages_max = options.events_pages_max}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
   if (tiers_or_null != nullptr) {
@@ -80,6 +81,16 @@ void KvCache::close_namespace(NamespaceId ns) {
 std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
   return prefix_->probe(ns, tokens.first(tokens.size() - 1)).matched_tokens;
+}
+
+PrefixEndReport KvCache::why_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
+  STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
+  return tree().why_ends(ns, tokens);
+}
+
+NearestText KvCache::nearest(NamespaceId ns, std::span<const TokenId> tokens,
+                             std::int64_t next_tokens_max) const {
+  return tree().nearest(ns, tokens, next_tokens_max);
 }
 
 void KvCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {

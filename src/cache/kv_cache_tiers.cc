@@ -114,8 +114,8 @@ std::int64_t KvCache::promotion_pages(PromotionId id) const {
   return tiering_->promotions().owned_pages(id);
 }
 
-BroughtTokens KvCache::promoted_tokens(PromotionId id) const {
-  return tiering_->promotions().brought(id);
+PromotionOutcome KvCache::promotion_outcome(PromotionId id) const {
+  return tiering_->promotions().outcome(id);
 }
 
 void KvCache::release_promotion(PromotionId id, PromotionUse use) {

@@ -88,6 +88,8 @@ Status validate(const KvCacheOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_most("context_tokens_max", options.context_tokens_max, kIdsMax - 1));
   STEMMA_RETURN_IF_ERROR(at_least("events_pages_max", options.events_pages_max, 0));
   STEMMA_RETURN_IF_ERROR(at_most("events_pages_max", options.events_pages_max, 1 << 24));
+  STEMMA_RETURN_IF_ERROR(at_least("evicted_marks", options.evicted_marks, 0));
+  STEMMA_RETURN_IF_ERROR(at_most("evicted_marks", options.evicted_marks, 1 << 24));
   return validate(options.tiers);
 }
 

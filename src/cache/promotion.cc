@@ -24,7 +24,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   tokens_.assign(tokens.begin(), tokens.end());
   pieces_.clear();
   wrong_host_page_ = -1;
-  brought_ = {};
+  outcome_ = {};
   RadixPrefixCache& host = parts_.host.tree();
   host_ = host.extend(host.match(host_ns, {}), tokens_);
   anchor_ = target == Tier::kHost
@@ -253,10 +253,7 @@ void Promotion::publish_piece(Piece& piece) {
   anchor_ = target_tree().insert(text, std::move(anchor_), std::move(piece.arrived), {});
   piece.state = PieceState::kGone;
   parts_.counters.of(&TierCounters::loaded, piece.tier) += fresh;
-  std::int64_t& brought = piece.tier == Tier::kHost   ? brought_.host
-                          : piece.tier == Tier::kDisk ? brought_.disk
-                                                      : brought_.remote;
-  brought += fresh * page_size();
+  outcome_.tokens.of(piece.tier) += fresh * page_size();
 }
 
 // From the back where a request may compute from the front; from the front where nobody does, so
@@ -352,7 +349,11 @@ void Promotion::landed_lookup(const Transfer& job) {
 void Promotion::landed_piece(TransferTicket& ticket, Piece& piece) {
   const Transfer& job = ticket.job();
   const std::int64_t done = job.done_pages();
-  if (!job.cancelled.load(std::memory_order_relaxed)) count_losses(job, piece.tier);
+  if (!job.cancelled.load(std::memory_order_relaxed)) {
+    count_losses(job, piece.tier);
+    if (done < piece.pages) outcome_.lost_pages = true;
+  }
+  outcome_.us.of(piece.tier) += job.ended_us - job.started_us;
   if (done == piece.pages) parts_.costs.loaded(piece.tier, done, job.ended_us - job.started_us);
   const bool usable = done > 0 && !abandoned_;
   piece.state = usable ? PieceState::kArrived : PieceState::kGone;

@@ -72,8 +72,12 @@ class Promotion {
   // The copy to the device that brings all that is still to come, right behind what the tree has;
   // nullptr if there is no such copy. Valid until the next poll.
   Transfer* lendable_or_null() const;
-  // Published by now.
-  const BroughtTokens& brought() const noexcept { return brought_; }
+  // What was published by now, and what it took.
+  PromotionOutcome outcome() const {
+    PromotionOutcome so_far = outcome_;
+    so_far.unfinished = bringing();
+    return so_far;
+  }
   std::int64_t cookie() const noexcept { return cookie_; }
 
   // Takes a ticket of this promotion back.
@@ -144,7 +148,7 @@ class Promotion {
   std::int64_t underway_ = 0;  // tickets
   bool asked_ = false;         // for any piece
   std::int64_t wrong_host_page_ = -1;
-  BroughtTokens brought_;
+  PromotionOutcome outcome_;
 };
 
 }  // namespace stemma

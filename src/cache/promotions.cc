@@ -46,8 +46,8 @@ void Promotions::started(PromotionId id) {
   ++place(id).computing;
 }
 
-BroughtTokens Promotions::brought(PromotionId id) const {
-  return place(id).promotion.brought();
+PromotionOutcome Promotions::outcome(PromotionId id) const {
+  return place(id).promotion.outcome();
 }
 
 std::int64_t Promotions::owned_pages(PromotionId id) const {

@@ -35,7 +35,7 @@ class Promotions {
   // A user of it waits no more, but computes: what it brings is no longer given up for others.
   void started(PromotionId id);
   // By the tier they came from; final once nothing is on its way.
-  BroughtTokens brought(PromotionId id) const;
+  PromotionOutcome outcome(PromotionId id) const;
   // Pages that it owns now.
   std::int64_t owned_pages(PromotionId id) const;
   // See Promotion.

@@ -53,6 +53,9 @@ std::string find_bundled_model() {
   return "";
 }
 
+// Evicted pages that receipts can tell of: one MiB.
+constexpr std::int64_t kEvictedMarks = 1 << 16;
+
 std::uint64_t machine_entropy() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
@@ -100,6 +103,7 @@ Result<ServedModelOptions> ServeCommand::model_options() {
   STEMMA_ASSIGN_OR_RETURN(ServedModelOptions options, model_flags_.options());
   options.engine.sampling_seed = machine_entropy();
   options.engine.scheduler.waiting_max = queue_;
+  options.engine.kv.evicted_marks = kEvictedMarks;
   options.engine.inbox_max = queue_ + ServingLoop::kPromptsMax;
   return options;
 }

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/prng.h"
+#include "cache/load_costs.h"
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
 #include "engine/shadow_audit.h"
@@ -28,14 +29,6 @@ constexpr std::chrono::microseconds kTransferNap(500);
 
 // Prompt tokens of a step from which the cost of computing is learned.
 constexpr std::int64_t kLearnFromTokens = 8;
-
-// What was brought for a request may have left the device again before it ran.
-BroughtTokens within(BroughtTokens brought, std::int64_t tokens_max) {
-  brought.remote = std::min(brought.remote, tokens_max);
-  brought.disk = std::min(brought.disk, tokens_max - brought.remote);
-  brought.host = std::min(brought.host, tokens_max - brought.remote - brought.disk);
-  return brought;
-}
 
 }  // namespace
 
@@ -85,6 +78,7 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
       audit_or_null_(std::move(own.audit_or_null)),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   assume_role(engine_thread);
+  costs_ = std::make_unique<LoadCosts>();
   if (parts.lower_tiers != nullptr) scheduler_->guess_pace();
   if (options.kv.tiers.load_by_layer && parts.runner.waits_by_layer()) scheduler_->allow_loans();
   // A step's events: one for each request in the batch, one for each message taken in.
@@ -189,7 +183,7 @@ void Engine::note_started() {
     Extra& extra = extra_of(*request);
     if (extra.started_us < 0) {
       extra.started_us = parts_.clock.now_us();
-
+      note_prefix_stop(*request, extra);
       if (ghosts_or_null_ != nullptr) {
         const auto prompt_tokens = static_cast<std::size_t>(request->prompt_tokens);
         ghosts_or_null_->look_up(extra.ghost_space,
@@ -249,6 +243,7 @@ void Engine::note_computed(std::int64_t us) {
   }
   if (prompt_tokens < kLearnFromTokens || 2 * prompt_tokens < tokens) return;
   kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
+  costs_->computed(positions / prompt_tokens, prompt_tokens, us);
   scheduler_->note_pace(tokens, us);
 }
 
@@ -275,6 +270,7 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
     if (!tail.has_value()) continue;
     if (tail->from.valid()) copy_page(parts_.pools.full, tail->from, tail->to);
     extra_of(*fork).started_us = extra_of(request).started_us;
+    extra_of(*fork).stop = PrefixStop::kTail;
     accept_logits(*fork, logits);
   }
 }
@@ -361,19 +357,6 @@ std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
     scheduler_->cancel(*request);
   }
   return end_event(*request, reason).stats;
-}
-
-RequestStats Engine::stats_of(const Request& request) const {
-  const Extra& extra = extra_of(request);
-  return {.prompt_tokens = request.prompt_tokens,
-          .cached_tokens = request.cached_tokens,
-          .computed_tokens = request.computed_prompt_tokens,
-          .output_tokens = request.generated_tokens(),
-          .queue_us = extra.started_us < 0 ? 0 : extra.started_us - extra.submitted_us,
-          .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
-          .total_us = parts_.clock.now_us() - extra.submitted_us,
-          .preemptions = request.preemptions,
-          .brought = within(request.brought, request.cached_tokens)};
 }
 
 // Counts the end of a request, lets its namespace go and describes it.

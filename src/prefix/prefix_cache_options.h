@@ -27,6 +27,7 @@ struct PrefixCacheOptions {
   std::optional<std::uint64_t> hash_seed =
       std::nullopt;              // of the look-up hash; drawn at random where absent
   const Clock* clock = nullptr;  // of policies that know ages; outlives the cache; absent: its own
+  std::int64_t evicted_marks = 0;     // evicted pages that why_ends remembers, about; 0: none
   std::int64_t events_pages_max = 0;  // pages of changes that are kept until drained; 0: none are
 };
 

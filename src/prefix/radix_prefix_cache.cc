@@ -63,7 +63,13 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
       log_or_null_(
           options.events_pages_max == 0
               ? nullptr
-              : std::make_unique<PrefixEventLog>(options.events_pages_max, options.page_size)) {}
+              : std::make_unique<PrefixEventLog>(options.events_pages_max, options.page_size)),
+      marks_or_null_(options.evicted_marks == 0
+                         ? nullptr
+                         : std::make_unique<EvictedMarks>(options.evicted_marks)),
+      marks_clock_(options.clock) {
+  STEMMA_CHECK(marks_or_null_ == nullptr || marks_clock_ != nullptr, "marks have times");
+}
 
 RadixPrefixCache::~RadixPrefixCache() {
   reset();

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "prefix/evicted_marks.h"
 #include "prefix/eviction_index.h"
 #include "prefix/eviction_order.h"
 #include "prefix/namespace_registry.h"
@@ -112,6 +113,15 @@ class RadixPrefixCache final : public PrefixCache {
   // nullptr: none was asked for.
   const PrefixEventLog* event_log_or_null() const noexcept { return log_or_null_.get(); }
 
+  // What is asked of a tree to tell people what it did (radix_prefix_cache_explain).
+
+  // Where and why a match of `tokens`, all but the last one, would end. Changes nothing. As probe.
+  PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
+  // The text that agrees with `tokens` longest, token by token, and what it goes on with, at most
+  // `next_tokens_max` tokens. O(nodes); allocates.
+  NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
+                      std::int64_t next_tokens_max) const;
+
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
   std::int64_t evictable_leaves() const noexcept { return ordered_leaves() + wanted_.leaves(); }
@@ -153,6 +163,13 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);
   void drop(NodeSlot leaf);
+  // As take_back, of pages that had to go.
+  void evict_from(NodeSlot leaf, std::span<PageId> ids) {
+    if (marks_or_null_ != nullptr) mark_evicted(leaf, static_cast<std::int64_t>(ids.size()));
+    take_back(leaf, ids);
+  }
+  void mark_evicted(NodeSlot leaf, std::int64_t pages);
+  std::span<const TokenId> page_of(const RadixNode& node, std::int64_t page) const;
   void take_back(NodeSlot leaf, std::span<PageId> ids) {
     if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
     tree_.shrink(leaf, ids);
@@ -184,6 +201,8 @@ class RadixPrefixCache final : public PrefixCache {
   std::vector<NodeSlot> roots_;  // by namespace
   PageKeyHasher key_hasher_;
   std::unique_ptr<PrefixEventLog> log_or_null_;  // with one, every page that is found has its key
+  std::unique_ptr<EvictedMarks> marks_or_null_;
+  const Clock* marks_clock_ = nullptr;  // of marks
   PrefixUsage usage_;
   std::uint64_t epoch_ = 0;
   std::int64_t now_ = 0;    // operations that used something: the time of uses

@@ -32,7 +32,7 @@ OwnedPages RadixPrefixCache::evict_wanted_leaf(std::int64_t wanted_pages) {
   const auto pages = static_cast<std::size_t>(std::min<std::int64_t>(
       {wanted_pages, node.chain.pages, static_cast<std::int64_t>(gathered.size())}));
   const std::span<PageId> ids = std::span(gathered).first(pages);
-  take_back(leaf, ids);
+  evict_from(leaf, ids);
   if (policy_ != nullptr) policy_->evicted(ids);
   usage_.evictable_tokens -= static_cast<std::int64_t>(pages) * page_size();
   if (node.chain.pages == 0) {
@@ -91,7 +91,7 @@ OwnedPages RadixPrefixCache::evict_by_key(std::int64_t wanted_pages) {
       out.append(allocator_.adopt(std::span(gathered).first(count)));
       count = 0;
     }
-    take_back(leaf, std::span(gathered).subspan(count, pages));
+    evict_from(leaf, std::span(gathered).subspan(count, pages));
     count += pages;
     wanted_pages -= static_cast<std::int64_t>(pages);
     usage_.evictable_tokens -= static_cast<std::int64_t>(pages) * page_size();
@@ -121,7 +121,7 @@ OwnedPages RadixPrefixCache::evict_by_policy(std::int64_t wanted_pages) {
          static_cast<std::int64_t>(gathered.size())}));
     const std::span<PageId> ids = std::span(gathered).first(pages);
     policy_->remove_leaf(victim.slot);
-    take_back(victim.slot, ids);
+    evict_from(victim.slot, ids);
     policy_->evicted(ids);
     out.append(allocator_.adopt(ids));
     wanted_pages -= static_cast<std::int64_t>(pages);

@@ -74,11 +74,11 @@ class Request {
   std::int64_t forks_waiting = 0;  // that wait to be forked off this one
 
   // What lower tiers bring for it: asked once, from when it is looked at until its prompt is
-  // computed. `brought` is what came of it.
+  // computed. `promoted` is what came of it.
   bool looked_below = false;
   bool prefetched = false;
   PromotionId promotion;
-  BroughtTokens brought;
+  PromotionOutcome promoted;
 
   // Its turn as the cache was told of it, and the cache's epoch then; -1: it was not told.
   std::int64_t wanted_turn = -1;

@@ -303,10 +303,11 @@ void Scheduler::prefetch_waiting() {
 
 void Scheduler::let_promotion_go(Request& request) {
   if (!request.promotion.valid()) return;
-  const BroughtTokens brought = kv_.promoted_tokens(request.promotion);
-  request.brought.host += brought.host;
-  request.brought.disk += brought.disk;
-  request.brought.remote += brought.remote;
+  const PromotionOutcome outcome = kv_.promotion_outcome(request.promotion);
+  request.promoted.tokens += outcome.tokens;
+  request.promoted.us += outcome.us;
+  request.promoted.lost_pages |= outcome.lost_pages;
+  request.promoted.unfinished |= outcome.unfinished;
   kv_.release_promotion(std::exchange(request.promotion, PromotionId()),
                         request.in_flight() ? PromotionUse::kComputing : PromotionUse::kWaiting);
 }
@@ -350,6 +351,20 @@ Request* Scheduler::fork_or_null(const Request& request) {
   });
   STEMMA_CHECK(found != waiting_.end(), "forks are counted");
   return *found;
+}
+
+bool Scheduler::is_computed_beside(const Request& request, std::int64_t first_token) const {
+  const auto first = static_cast<std::size_t>(first_token);
+  const auto page = static_cast<std::size_t>(kv_.page_size());
+  if (request.tokens.size() < first + page) return false;
+  const auto begin = request.tokens.begin();
+  const auto shares = [&](const Request* other) {
+    return other != &request && other->ns == request.ns && other->tokens.size() >= first + page &&
+           std::equal(begin + first_token, begin + first_token + kv_.page_size(),
+                      other->tokens.begin() + first_token) &&
+           std::equal(begin, begin + first_token, other->tokens.begin());
+  };
+  return std::any_of(in_flight_.begin(), in_flight_.end(), shares);
 }
 
 std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {

@@ -91,6 +91,10 @@ class Scheduler {
   // The caller then appends a token to each of outputs(). REQUIRES: settle_loans.
   void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
 
+  // Whether another request in flight has, or is computing, the page of `request` that begins with
+  // `first_token`, and all before it. O(requests in flight).
+  bool is_computed_beside(const Request& request, std::int64_t first_token) const;
+
   // A request that waits to be forked off `request`, or nullptr.
   Request* fork_or_null(const Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Forks it off: it runs as if it had computed the prompt itself, once the page is copied that the

@@ -128,10 +128,11 @@ AnswerUsage Answer::usage() const {
 
 void Answer::finish(HttpServer& http) {
   const AnswerUsage cost = usage();
-  const TemplateJson receipt = plan_.wants_receipt ? receipt_json(stats_) : TemplateJson();
+  const TemplateJson receipt =
+      plan_.wants_receipt ? receipt_json(stats_, plan_.policy) : TemplateJson();
   if (plan_.receipt_only) {
     return http.respond(exchange_, {.headers = answer_headers(plan_.request_id, stats_),
-                                    .body = receipt_json(stats_).dump()});
+                                    .body = receipt_json(stats_, plan_.policy).dump()});
   }
   if (!plan_.stream) {
     return http.respond(

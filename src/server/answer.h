@@ -24,6 +24,7 @@ namespace stemma {
 struct AnswerPlan {
   AnswerHead head;
   std::string request_id;
+  std::string policy;                      // of eviction, for receipts
   std::int64_t copies = 1;                 // answers a prompt
   std::vector<std::string> echoes = {""};  // of each prompt: what its answers begin with
   bool stream = false;

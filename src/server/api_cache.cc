@@ -1,4 +1,5 @@
 // The paths of the cache itself.
+#include <algorithm>
 #include <utility>
 
 #include "server/api_service.h"
@@ -27,6 +28,37 @@ ApiResult<CompletionRequest> read_warm_request(std::string_view body, const Requ
   return read;
 }
 
+// Tokens on either side of where two texts part that are shown.
+constexpr std::int64_t kShownTokens = 24;
+
+TemplateJson explanation_json(const CacheExplanation& explanation, std::span<const TokenId> tokens,
+                              const Preparation& preparation) {
+  const NearestText& nearest = explanation.nearest;
+  const std::int64_t common = nearest.common_tokens;
+  const auto text_of = [&](std::int64_t first, std::int64_t end) {
+    const std::int64_t last = std::min(end, std::ssize(tokens));
+    return preparation.text_of(
+        tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  };
+  TemplateJson json;
+  json["prompt_tokens"] = tokens.size();
+  json["cached_tokens"]["device"] = nearest.matched_tokens;
+  json["cached_tokens"]["host"] = explanation.host_tokens;
+  json["cached_tokens"]["stores"] = explanation.store_tokens;
+  json["stopped"] =
+      stop_json(explanation.stop, explanation.evicted_ago_us, preparation.eviction_policy());
+  json["common_tokens"] = common;
+  json["common_text_end"] = text_of(std::max<std::int64_t>(common - kShownTokens, 0), common);
+  json["prompt_goes_on"] = text_of(common, common + kShownTokens);
+  json["cached_goes_on"] = nearest.cached_next.empty()
+                               ? TemplateJson()
+                               : TemplateJson(preparation.text_of(nearest.cached_next));
+  json["saved_ms"] = explanation.saved_us.has_value()
+                         ? TemplateJson(static_cast<double>(*explanation.saved_us) / 1000)
+                         : TemplateJson();
+  return json;
+}
+
 }  // namespace
 
 void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
@@ -46,6 +78,38 @@ void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
       start(exchange, std::move(ready));
     };
   });
+}
+
+// What a prompt would find now, and where it parts from what is cached.
+void ApiService::explain(ExchangeId exchange, HttpRequest&& request) {
+  const Caller caller = exchanges_[exchange].caller;
+  work(exchange, [this, exchange, caller, body = std::move(request.body)]() -> Finish {
+    auto read = read_warm_request(body, preparation_.rules());
+    ApiResult<PreparedAnswer> prepared =
+        std::holds_alternative<ApiError>(read)
+            ? ApiResult<PreparedAnswer>(std::get<ApiError>(std::move(read)))
+            : preparation_.prepare(std::get<CompletionRequest>(std::move(read)), caller);
+    return [this, exchange, prepared = std::move(prepared)]() mutable {
+      if (const auto* const fault = std::get_if<ApiError>(&prepared)) {
+        return refuse(exchange, *fault);
+      }
+      RequestSpec& spec = std::get<PreparedAnswer>(prepared).job.prompts.front().spec;
+      ask_to_explain(exchange, std::move(spec.prompt), spec.namespace_digest);
+    };
+  });
+}
+
+void ApiService::ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
+                                const NamespaceDigest& digest) {
+  const bool asked =
+      loop_->ask([this, exchange, tokens = std::move(tokens), digest](Engine& engine) {
+        const auto explanation = engine.explain(digest, tokens, kShownTokens);
+        TemplateJson json = explanation.has_value()
+                                ? explanation_json(*explanation, tokens, preparation_)
+                                : TemplateJson({{"shares", false}});
+        http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
+      });
+  if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
 void ApiService::flush(ExchangeId exchange, HttpRequest&&) {

@@ -67,6 +67,7 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"POST", "/tokenize", Access::kKey, &ApiService::tokenize},
       Route{"POST", "/detokenize", Access::kKey, &ApiService::detokenize},
       Route{"POST", "/v1/cache/warm", Access::kKey, &ApiService::warm},
+      Route{"POST", "/v1/cache/explain", Access::kKey, &ApiService::explain},
       Route{"POST", "/flush_cache", Access::kAdmin, &ApiService::flush},
       Route{"POST", "/reset_prefix_cache", Access::kAdmin, &ApiService::flush}};
   return kRoutes;

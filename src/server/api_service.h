@@ -94,6 +94,7 @@ class ApiService final : public HttpService {
   void tokenize(ExchangeId exchange, HttpRequest&& request);
   void detokenize(ExchangeId exchange, HttpRequest&& request);
   void warm(ExchangeId exchange, HttpRequest&& request);
+  void explain(ExchangeId exchange, HttpRequest&& request);
   void flush(ExchangeId exchange, HttpRequest&& request);
 
   // Runs `work` on the work thread, and what it returns on the I/O thread, if the exchange is still
@@ -102,6 +103,8 @@ class ApiService final : public HttpService {
   void work(ExchangeId exchange, std::function<Finish()> work);
   void generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request);
   void start(ExchangeId exchange, PreparedAnswer&& prepared);
+  void ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
+                      const NamespaceDigest& digest);
   TemplateJson model_json() const;
   std::string fresh_id(std::string_view prefix);
   void log_end(const Exchange& exchange, int status) const;

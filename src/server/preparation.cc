@@ -85,6 +85,10 @@ std::int64_t Preparation::context_tokens() const {
   return model_.engine_options().kv.context_tokens_max;
 }
 
+const std::string& Preparation::eviction_policy() const {
+  return model_.engine_options().kv.eviction;
+}
+
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
                                              std::vector<TokenId> tokens,
                                              const NamespaceDigest& digest) const {
@@ -128,6 +132,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(CompletionRequest&& request,
   AnswerPlan& plan = prepared.plan;
   plan.head.kind = request.kind;
   plan.head.model = model_name_;
+  plan.policy = model_.engine_options().kv.eviction;
   plan.copies = request.copies;
   plan.stream = request.stream;
   plan.include_usage = request.include_usage;

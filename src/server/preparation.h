@@ -45,6 +45,7 @@ class Preparation {
   ApiResult<std::vector<TokenId>> bare_tokens(std::string_view text) const;
   std::string text_of(std::span<const TokenId> tokens) const;
   std::int64_t context_tokens() const;
+  const std::string& eviction_policy() const;
 
   // Where a caller's pages are found: the model's own namespace, where nothing is said.
   NamespaceDigest namespace_of(const Caller& caller, const CacheFields& fields) const;

@@ -11,6 +11,16 @@ std::int64_t device_tokens(const RequestStats& stats) {
   return stats.cached_tokens - stats.brought.total();
 }
 
+std::optional<std::int64_t> sum_where_known(std::optional<std::int64_t> a,
+                                            std::optional<std::int64_t> b) {
+  if (!a.has_value() || !b.has_value()) return a.has_value() ? a : b;
+  return *a + *b;
+}
+
+double ms(std::int64_t us) {
+  return static_cast<double>(us) / 1000;
+}
+
 }  // namespace
 
 RequestStats sum_of(const RequestStats& a, const RequestStats& b) {
@@ -24,10 +34,26 @@ RequestStats sum_of(const RequestStats& a, const RequestStats& b) {
           .preemptions = a.preemptions + b.preemptions,
           .brought = {.host = a.brought.host + b.brought.host,
                       .disk = a.brought.disk + b.brought.disk,
-                      .remote = a.brought.remote + b.brought.remote}};
+                      .remote = a.brought.remote + b.brought.remote},
+          .brought_us = {.host = a.brought_us.host + b.brought_us.host,
+                         .disk = a.brought_us.disk + b.brought_us.disk,
+                         .remote = a.brought_us.remote + b.brought_us.remote},
+          .stop = a.prompt_tokens > 0 && a.stop != PrefixStop::kTail ? a.stop : b.stop,
+          .evicted_ago_us = std::max(a.evicted_ago_us, b.evicted_ago_us),
+          .saved_us = sum_where_known(a.saved_us, b.saved_us)};
 }
 
-TemplateJson receipt_json(const RequestStats& stats) {
+TemplateJson stop_json(PrefixStop stop, std::int64_t evicted_ago_us, std::string_view policy) {
+  TemplateJson json;
+  json["reason"] = prefix_stop_name(stop);
+  if (stop == PrefixStop::kEvicted) {
+    json["evicted_ms_ago"] = ms(evicted_ago_us);
+    json["policy"] = policy;
+  }
+  return json;
+}
+
+TemplateJson receipt_json(const RequestStats& stats, std::string_view policy) {
   TemplateJson json;
   json["prompt_tokens"] = stats.prompt_tokens;
   json["tokens"]["device"] = device_tokens(stats);
@@ -35,15 +61,24 @@ TemplateJson receipt_json(const RequestStats& stats) {
   json["tokens"]["disk"] = stats.brought.disk;
   json["tokens"]["remote"] = stats.brought.remote;
   json["tokens"]["computed"] = stats.computed_tokens;
-  json["queue_ms"] = static_cast<double>(stats.queue_us) / 1000;
-  json["ttft_ms"] = static_cast<double>(stats.ttft_us) / 1000;
+  json["stopped"] = stop_json(stats.stop, stats.evicted_ago_us, policy);
+  json["load_ms"]["host"] = ms(stats.brought_us.host);
+  json["load_ms"]["disk"] = ms(stats.brought_us.disk);
+  json["load_ms"]["remote"] = ms(stats.brought_us.remote);
+  json["saved_ms"] =
+      stats.saved_us.has_value() ? TemplateJson(ms(*stats.saved_us)) : TemplateJson();
+  json["queue_ms"] = ms(stats.queue_us);
+  json["ttft_ms"] = ms(stats.ttft_us);
   return json;
 }
 
 std::string receipt_header(const RequestStats& stats) {
-  return fmt::format("device={}; host={}; disk={}; remote={}; computed={}", device_tokens(stats),
-                     stats.brought.host, stats.brought.disk, stats.brought.remote,
-                     stats.computed_tokens);
+  std::string text =
+      fmt::format("device={}; host={}; disk={}; remote={}; computed={}; stopped={}",
+                  device_tokens(stats), stats.brought.host, stats.brought.disk,
+                  stats.brought.remote, stats.computed_tokens, prefix_stop_name(stats.stop));
+  if (stats.saved_us.has_value()) text += fmt::format("; saved_ms={:.1f}", ms(*stats.saved_us));
+  return text;
 }
 
 }  // namespace stemma

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "openai/completion_request.h"
 #include "stemma/engine.h"
@@ -18,10 +19,16 @@ namespace stemma {
 // The costs of several prompts, added up: what one response reports. Times are the longest of them.
 RequestStats sum_of(const RequestStats& a, const RequestStats& b);
 
-// {"prompt_tokens", "tokens": {"device", "host", "disk", "remote", "computed"}, ...}.
-TemplateJson receipt_json(const RequestStats& stats);
+// {"prompt_tokens", "tokens": {"device", "host", "disk", "remote", "computed"}, "stopped":
+// {"reason",
+// ...}, "load_ms": {"host", "disk", "remote"}, "saved_ms", "queue_ms", "ttft_ms"}. `policy` is that
+// of eviction.
+TemplateJson receipt_json(const RequestStats& stats, std::string_view policy);
 
-// The same for a header: "device=512; host=0; disk=0; remote=0; computed=37".
+// The same in short: "device=512; host=0; disk=0; remote=0; computed=37; stopped=cold; saved_ms=8".
 std::string receipt_header(const RequestStats& stats);
+
+// {"reason": "evicted", "evicted_ms_ago": 1200, "policy": "lru"}.
+TemplateJson stop_json(PrefixStop stop, std::int64_t evicted_ago_us, std::string_view policy);
 
 }  // namespace stemma

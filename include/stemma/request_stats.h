@@ -1,0 +1,59 @@
+// RequestStats: what one request cost, and what the cache did for it.
+//
+// Thread:     values.
+// Memory:     CacheExplanation has a few tokens.
+// Cost:       none.
+// Not here:   sums over all requests (EngineTotals, visit_metrics).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "stemma/lower_tiers.h"
+#include "stemma/prefix_cache.h"
+
+namespace stemma {
+
+// Why no more of a prompt was taken from the cache than was.
+enum class PrefixStop : std::uint8_t {
+  kTail,     // nothing was missing but what is less than a page, or the last token
+  kCold,     // the next page was never cached, or that is forgotten (KvCacheOptions::evicted_marks)
+  kEvicted,  // the next page had to go, RequestStats::evicted_ago_us before
+  kInFlight,   // another request was computing it
+  kDeadline,   // lower tiers had more, which was computed before it came
+  kLoadError,  // lower tiers had more, which was missing, wrong or could not be read
+};
+
+// "tail", "cold", "evicted", "in_flight", "deadline", "load_error".
+std::string_view prefix_stop_name(PrefixStop stop);
+
+// What one request cost.
+struct RequestStats {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;    // of the prompt, found in the cache when it was admitted
+  std::int64_t computed_tokens = 0;  // of the prompt; again after a preemption counts again
+  std::int64_t output_tokens = 0;
+  std::int64_t queue_us = 0;  // from submit to the first step that computed something of it
+  std::int64_t ttft_us = 0;   // from submit to the first output token; 0 if there was none
+  std::int64_t total_us = 0;  // from submit to the end
+  std::int64_t preemptions = 0;
+  BroughtTokens brought;     // of cached_tokens, those that lower tiers brought up for it
+  BroughtTokens brought_us;  // that copies from each tier took, as far as they were for it
+  PrefixStop stop = PrefixStop::kCold;
+  std::int64_t evicted_ago_us = 0;
+  // What computing cached_tokens would have taken, as far as steps tell what computing costs here.
+  std::optional<std::int64_t> saved_us;
+};
+
+// What the cache has of a text, for people.
+struct CacheExplanation {
+  NearestText nearest;
+  PrefixStop stop = PrefixStop::kCold;  // of kTail, kCold and kEvicted
+  std::int64_t evicted_ago_us = 0;
+  std::int64_t host_tokens = 0;          // from the first one on, in host memory
+  std::int64_t store_tokens = 0;         // and in page stores that know without asking
+  std::optional<std::int64_t> saved_us;  // by what the device has
+};
+
+}  // namespace stemma

@@ -1,0 +1,123 @@
+// What the engine can tell of its cache: what a request cost, why its prefix ended where it did,
+// and what the cache has of a text.
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/math.h"
+#include "cache/load_costs.h"
+#include "sched/scheduler.h"
+#include "stemma/engine.h"
+
+namespace stemma {
+namespace {
+
+// What was brought for a request may have left the device again before it ran.
+BroughtTokens within(BroughtTokens brought, std::int64_t tokens_max) {
+  brought.remote = std::min(brought.remote, tokens_max);
+  brought.disk = std::min(brought.disk, tokens_max - brought.remote);
+  brought.host = std::min(brought.host, tokens_max - brought.remote - brought.disk);
+  return brought;
+}
+
+PrefixStop stop_of(PrefixEnd end) {
+  switch (end) {
+    case PrefixEnd::kTail:
+      return PrefixStop::kTail;
+    case PrefixEnd::kCold:
+      return PrefixStop::kCold;
+    case PrefixEnd::kEvicted:
+      return PrefixStop::kEvicted;
+  }
+  return PrefixStop::kCold;
+}
+
+}  // namespace
+
+std::string_view prefix_stop_name(PrefixStop stop) {
+  switch (stop) {
+    case PrefixStop::kTail:
+      return "tail";
+    case PrefixStop::kCold:
+      return "cold";
+    case PrefixStop::kEvicted:
+      return "evicted";
+    case PrefixStop::kInFlight:
+      return "in_flight";
+    case PrefixStop::kDeadline:
+      return "deadline";
+    case PrefixStop::kLoadError:
+      return "load_error";
+  }
+  return "unknown";
+}
+
+// Asked when its first tokens are about to be computed: none of its own pages can be found yet.
+void Engine::note_prefix_stop(const Request& request, Extra& extra) {
+  if (!kv_->shares()) {
+    extra.stop = PrefixStop::kCold;
+    return;
+  }
+  const auto prompt = static_cast<std::size_t>(request.prompt_tokens);
+  const auto report =
+      kv_->why_ends(request.ns, std::span<const TokenId>(request.tokens).first(prompt));
+  extra.stop = stop_of(report.end);
+  extra.evicted_ago_us = ago_us(report);
+  if (extra.stop == PrefixStop::kCold &&
+      scheduler_->is_computed_beside(request, report.matched_tokens)) {
+    extra.stop = PrefixStop::kInFlight;
+  }
+}
+
+std::int64_t Engine::ago_us(const PrefixEndReport& report) const {
+  return report.end == PrefixEnd::kEvicted ? parts_.clock.now_us() - report.evicted_us : 0;
+}
+
+// What was on its way when the request began is known only later.
+PrefixStop Engine::prefix_stop(const Request& request) const {
+  const std::int64_t most = round_down(request.prompt_tokens - 1, kv_->page_size());
+  if (request.cached_tokens >= most) return PrefixStop::kTail;
+  if (request.promoted.lost_pages) return PrefixStop::kLoadError;
+  if (request.promoted.unfinished) return PrefixStop::kDeadline;
+  return extra_of(request).stop;
+}
+
+std::optional<std::int64_t> Engine::saved_us(std::int64_t cached_tokens) const {
+  return cached_tokens == 0 ? std::optional<std::int64_t>(0)
+                            : costs_->compute_us(0, cached_tokens);
+}
+
+RequestStats Engine::stats_of(const Request& request) const {
+  const Extra& extra = extra_of(request);
+  return {.prompt_tokens = request.prompt_tokens,
+          .cached_tokens = request.cached_tokens,
+          .computed_tokens = request.computed_prompt_tokens,
+          .output_tokens = request.generated_tokens(),
+          .queue_us = extra.started_us < 0 ? 0 : extra.started_us - extra.submitted_us,
+          .ttft_us = extra.first_token_us < 0 ? 0 : extra.first_token_us - extra.submitted_us,
+          .total_us = parts_.clock.now_us() - extra.submitted_us,
+          .preemptions = request.preemptions,
+          .brought = within(request.promoted.tokens, request.cached_tokens),
+          .brought_us = request.promoted.us,
+          .stop = prefix_stop(request),
+          .evicted_ago_us = extra.evicted_ago_us,
+          .saved_us = saved_us(request.cached_tokens)};
+}
+
+std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
+                                                std::span<const TokenId> tokens,
+                                                std::int64_t next_tokens_max) {
+  if (!kv_->shares()) return std::nullopt;
+  const std::optional<NamespaceId> ns = kv_->try_open_namespace(digest);
+  if (!ns.has_value()) return std::nullopt;
+  const PrefixEndReport report = kv_->why_ends(*ns, tokens);
+  CacheExplanation explanation = {.nearest = kv_->nearest(*ns, tokens, next_tokens_max),
+                                  .stop = stop_of(report.end),
+                                  .evicted_ago_us = ago_us(report),
+                                  .host_tokens = kv_->probe_host(*ns, tokens),
+                                  .store_tokens = kv_->probe_stores(*ns, tokens),
+                                  .saved_us = saved_us(report.matched_tokens)};
+  kv_->close_namespace(*ns);
+  return explanation;
+}
+
+}  // namespace stemma
