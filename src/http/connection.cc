@@ -328,6 +328,7 @@ bool Connection::try_send() {
       close();
       return false;
     }
+    ++shared_.tally.sends;
     shared_.tally.sent_bytes += static_cast<std::int64_t>(bytes);
     if (sending_rest_) set_deadline(shared_.limits.write_stall_us);
     const std::size_t of_out = std::min(bytes, out_.size());

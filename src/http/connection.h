@@ -11,7 +11,7 @@
 // thrown away for a moment (lingering): to close earlier would destroy the answer on its way.
 //
 // Thread:     the I/O thread.
-// Memory:     about 2 KiB with its coroutine; a RequestReader from a request's first byte to its
+// Memory:     under 3 KiB with its coroutine; a RequestReader from a request's first byte to its
 //             end; what waits to be sent; at most header_bytes_max of requests sent ahead.
 // Cost:       a wait, a receive and a send an exchange.
 // Not here:   accepting, exchanges of all connections (http_loop); parsing (request_reader).

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -127,7 +128,10 @@ class RunningServer {
     server_ = std::move(server).value();
     service_.serve(*server_);
     thread_ = std::jthread([this] {
-      server_->run();
+      try {
+        server_->run();
+      } catch (const std::out_of_range&) {  // of work that a test posted
+      }
       returned_.set_value();
     });
   }
@@ -136,8 +140,8 @@ class RunningServer {
   HttpServer& server() { return *server_; }
   ScriptedService& service() { return service_; }
   RawClient client(int receive_buffer_bytes = 0) {
-    RawClient client(server_->port(), receive_buffer_bytes);
-    EXPECT_TRUE(client.connected());
+    RawClient client(receive_buffer_bytes);
+    EXPECT_TRUE(client.connect(server_->port()));
     return client;
   }
   // Runs `work` on the I/O thread and waits for it.
@@ -155,6 +159,16 @@ class RunningServer {
     const auto found = metrics.values.find(name);
     EXPECT_NE(found, metrics.values.end()) << name;
     return found == metrics.values.end() ? -1 : found->second;
+  }
+  // Waits until a metric has such a value; fails the test if that does not come.
+  void wait_for_metric(std::string_view name, const std::function<bool(std::int64_t)>& is_there) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!is_there(metric(name))) {
+      if (std::chrono::steady_clock::now() > end) {
+        ADD_FAILURE() << name << " is " << metric(name);
+        return;
+      }
+    }
   }
   // Whether `run` returns.
   bool run_returns() { return run_end_.wait_for(kPatience) == std::future_status::ready; }

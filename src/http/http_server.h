@@ -10,7 +10,7 @@
 // its answer has a bounded buffer, and is then cut off (fault 25).
 //
 // Thread:     run's own, which calls the service; open, port, post, drain: any.
-// Memory:     bounded by HttpLimits; about 2 KiB a connection that has sent nothing (fault 21).
+// Memory:     bounded by HttpLimits; under 3 KiB a connection that has sent nothing (fault 21).
 // Cost:       one system call to read a request, one to write what waits for a reader.
 // Not here:   TLS and HTTP/2 (a reverse proxy's), routes, JSON, events (server/), tokens.
 #pragma once

@@ -120,7 +120,7 @@ TEST(HttpServer, DrainLetsAnOpenAnswerEnd) {
   const ExchangeId exchange = running.service().begun(0).exchange;
   running.server().drain(std::chrono::hours(1));
   EXPECT_TRUE(idle.is_ended());
-  EXPECT_FALSE(RawClient(running.server().port()).connected());
+  EXPECT_FALSE(RawClient().connect(running.server().port()));
   running.on_io([&] { running.server().respond(exchange, HttpResponse()); });
   EXPECT_TRUE(client.read_answer().has("Connection: close"));
   EXPECT_TRUE(client.is_ended());
@@ -139,6 +139,70 @@ TEST(HttpServer, DrainCutsOffWhatTakesTooLong) {
   EXPECT_EQ(running.service().gone_exchange(0), exchange);
   EXPECT_TRUE(running.run_returns());
   EXPECT_TRUE(client.is_ended());
+}
+
+// Clients in every state that a connection has: silent, in a head, in a body, waiting, reading a
+// stream too slowly.
+std::vector<RawClient> clients_in_every_state(RunningServer& running) {
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 5; ++i) clients.push_back(running.client(4096));
+  clients[1].send("GET /");
+  clients[2].send("POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\nhalf");
+  clients[3].send("GET / HTTP/1.1\r\nHost: here\r\n\r\nGET /ahead");
+  running.service().begun(0);
+  clients[4].send("GET / HTTP/1.1\r\nHost: here\r\n\r\n");
+  const ExchangeId streamed = running.service().begun(1).exchange;
+  running.on_io([&] {
+    running.server().begin_stream(streamed, HttpResponse());
+    while (running.server().waiting_bytes(streamed) < 200'000) {
+      running.server().write(streamed, std::string(10'000, 'x'));
+    }
+  });
+  running.on_io([] {});  // what the system takes has left
+  EXPECT_EQ(running.metric("stemma_http_connections"), 5);
+  return clients;
+}
+
+TEST(HttpServer, StopsInTheMiddle) {
+  RunningServer running(stay_silent);
+  const std::vector<RawClient> clients = clients_in_every_state(running);
+  running.server().drain(microseconds(0));
+  EXPECT_TRUE(running.run_returns());
+  EXPECT_EQ(running.service().gone_count(), 2u);
+}
+
+// Work that does not return properly leaves every coroutine where it waits.
+TEST(HttpServer, EndsCleanlyWhereRunWasLeft) {
+  RunningServer running(stay_silent);
+  const std::vector<RawClient> clients = clients_in_every_state(running);
+  running.server().post([] { std::vector<int>().at(0) = 1; });
+  EXPECT_TRUE(running.run_returns());
+  EXPECT_EQ(running.service().gone_count(), 0u);
+}
+
+TEST(HttpServer, EndsCleanlyWithoutHavingRun) {
+  ScriptedService service(stay_silent);
+  HttpServerOptions options;
+  options.port = 0;
+  const auto server = HttpServer::open(options, service);
+  ASSERT_TRUE(server.ok());
+  RawClient client;
+  EXPECT_TRUE(client.connect((*server)->port()));
+  (*server)->post([] { FAIL() << "nobody runs it"; });
+  (*server)->drain(microseconds(0));
+}
+
+TEST(HttpServer, ListensOnLocalhostAndOnIpv6) {
+  ScriptedService service(stay_silent);
+  HttpServerOptions options;
+  options.port = 0;
+  options.address = "localhost";
+  EXPECT_TRUE(HttpServer::open(options, service).ok());
+  options.address = "::1";
+  const auto server = HttpServer::open(options, service);
+  if (!server.ok()) GTEST_SKIP() << "no IPv6 here: " << server.error().detail;
+  options.port = (*server)->port();
+  EXPECT_TRUE(HttpServer::open(options, service).error().detail.starts_with("[::1]:"));
 }
 
 TEST(HttpServer, SaysWhichAddressCannotBeHad) {

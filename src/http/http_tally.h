@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "stemma/metrics.h"
@@ -25,6 +26,7 @@ struct HttpTally {
   std::int64_t timeouts = 0;              // a head or a body did not come in time
   std::int64_t received_bytes = 0;
   std::int64_t sent_bytes = 0;
+  std::int64_t sends = 0;                      // system calls that took some of them
   std::array<std::int64_t, 4> responses = {};  // by class: 2xx, 3xx, 4xx, 5xx
 
   // REQUIRES: 200 <= status <= 599.
@@ -42,6 +44,7 @@ struct HttpTally {
     visitor.counter("stemma_http_timeouts_total", timeouts);
     visitor.counter("stemma_http_received_bytes_total", received_bytes);
     visitor.counter("stemma_http_sent_bytes_total", sent_bytes);
+    visitor.counter("stemma_http_sends_total", sends);
     visitor.counter("stemma_http_2xx_responses_total", responses[0]);
     visitor.counter("stemma_http_3xx_responses_total", responses[1]);
     visitor.counter("stemma_http_4xx_responses_total", responses[2]);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -40,30 +41,27 @@ struct RawAnswer {
 // A plain socket with deadlines.
 class RawClient {
  public:
-  explicit RawClient(std::uint16_t port, int receive_buffer_bytes = 0) {
-    socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (receive_buffer_bytes > 0) {
-      ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes,
-                   sizeof(receive_buffer_bytes));
-    }
+  // Not connected yet.
+  explicit RawClient(int receive_buffer_bytes = 0)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (receive_buffer_bytes > 0) set(SO_RCVBUF, receive_buffer_bytes);
     const timeval time = {kPatience.count(), 0};
-    ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
-    ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
+    set(SO_RCVTIMEO, time);
+    set(SO_SNDTIMEO, time);
+  }
+  RawClient(RawClient&& other) noexcept
+      : socket_(std::exchange(other.socket_, -1)), unread_(std::move(other.unread_)) {}
+  RawClient& operator=(RawClient&&) = delete;
+  ~RawClient() { close(); }
+
+  // Whether the server's system accepts.
+  bool connect(std::uint16_t port) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    connected_ =
-        ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    return ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   }
-  RawClient(RawClient&& other) noexcept
-      : socket_(std::exchange(other.socket_, -1)),
-        connected_(other.connected_),
-        unread_(std::move(other.unread_)) {}
-  RawClient& operator=(RawClient&&) = delete;
-  ~RawClient() { close(); }
-
-  bool connected() const { return connected_; }
 
   // Whether all of it was taken.
   bool send(std::string_view bytes) {
@@ -81,9 +79,20 @@ class RawClient {
   }
   // Closes so that the server sees a reset.
   void reset() {
-    const linger now = {1, 0};
-    ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    set(SO_LINGER, linger{1, 0});
     close();
+  }
+
+  // Whether something has come, without waiting.
+  bool has_received() {
+    char byte = 0;
+    return ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+  }
+  // Waits, without reading, until the connection is broken; then how many bytes had come before.
+  std::size_t read_after_end() {
+    pollfd broken = {socket_, 0, 0};
+    ::poll(&broken, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+    return read_to_end().size();
   }
 
   // The next answer; `without_body`: to a HEAD.
@@ -136,6 +145,10 @@ class RawClient {
   bool is_ended() { return !receive() && ended_ && unread_.empty(); }
 
  private:
+  template <typename Value>
+  void set(int option, const Value& value) {
+    ::setsockopt(socket_, SOL_SOCKET, option, &value, sizeof(value));
+  }
   bool receive() {
     char bytes[16 << 10];
     const ssize_t received = ::recv(socket_, bytes, sizeof(bytes), 0);
@@ -151,7 +164,6 @@ class RawClient {
   }
 
   int socket_ = -1;
-  bool connected_ = false;
   bool ended_ = false;
   std::string unread_;
 };

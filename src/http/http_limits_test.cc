@@ -1,0 +1,351 @@
+// What clients may not do to a server, and what it costs it when they try: slow heads and bodies,
+// half-open connections, slow readers, too many of anything (faults 21 and 25). Limits are some
+// milliseconds or bytes, so that nothing waits longer than the server does.
+#include "http/http_limits.h"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "http/http_fixture.h"
+#include "http/http_server.h"
+
+namespace stemma {
+namespace {
+
+constexpr const char* kGet = "GET /a HTTP/1.1\r\nHost: here\r\n\r\n";
+
+bool is_long_test() {
+  return std::getenv("STEMMA_LONG_TESTS") != nullptr;
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t all_pages = 0;
+  std::int64_t resident_pages = 0;
+  statm >> all_pages >> resident_pages;
+  return resident_pages * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(HttpLimits, AConnectionThatSaysNothingIsClosed) {
+  HttpLimits limits;
+  limits.header_us = 2000;
+  RunningServer running(answer_with_request, limits);
+  EXPECT_TRUE(running.client().is_ended());
+  EXPECT_EQ(running.metric("stemma_http_timeouts_total"), 1);
+}
+
+// One byte at a time does not move the deadline.
+TEST(HttpLimits, ASlowHeadIsRefused) {
+  HttpLimits limits;
+  limits.header_us = 50'000;
+  RunningServer running(answer_with_request, limits);
+  RawClient client = running.client();
+  const auto start = std::chrono::steady_clock::now();
+  client.send("GET /a HTTP/1.1\r\nHost: here\r\nX: ");
+  while (client.send("x") && !client.has_received()) {
+  }
+  EXPECT_EQ(client.read_answer().status, 408);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(40));
+  EXPECT_EQ(running.metric("stemma_http_timeouts_total"), 1);
+}
+
+TEST(HttpLimits, ASlowBodyIsRefused) {
+  HttpLimits limits;
+  limits.body_us = 2000;
+  RunningServer running(answer_with_request, limits);
+  RawClient client = running.client();
+  client.send("POST /a HTTP/1.1\r\nHost: here\r\nContent-Length: 5\r\n\r\nhell");
+  EXPECT_EQ(client.read_answer().status, 408);
+  EXPECT_TRUE(client.is_ended());
+  EXPECT_EQ(running.metric("stemma_http_reading_body_bytes"), 0);
+}
+
+TEST(HttpLimits, AnIdleConnectionIsClosed) {
+  HttpLimits limits;
+  limits.keep_alive_us = 2000;
+  RunningServer running(answer_with_request, limits);
+  RawClient client = running.client();
+  client.send(kGet);
+  EXPECT_EQ(client.read_answer().status, 200);
+  EXPECT_TRUE(client.is_ended());
+  EXPECT_EQ(running.metric("stemma_http_timeouts_total"), 0);
+}
+
+// An answer may take longer to compute than any of the deadlines.
+TEST(HttpLimits, AnAnswerMayTakeItsTime) {
+  HttpLimits limits;
+  limits.header_us = limits.body_us = limits.keep_alive_us = limits.write_stall_us = 20'000;
+  RunningServer running(stay_silent, limits);
+  RawClient client = running.client();
+  RawClient silent = running.client();
+  client.send(kGet);
+  const ExchangeId exchange = running.service().begun(0).exchange;
+  EXPECT_TRUE(silent.is_ended());  // its deadline was later than the one that the other had
+  running.on_io([&] { running.server().respond(exchange, HttpResponse()); });
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+TEST(HttpLimits, ASlowReaderIsCutOff) {
+  RunningServer running(stay_silent);
+  RawClient reads = running.client();
+  reads.send(kGet);
+  const ExchangeId read = running.service().begun(0).exchange;
+  RawClient sleeps = running.client(4096);
+  sleeps.send(kGet);
+  const ExchangeId slept = running.service().begun(1).exchange;
+  running.on_io([&] {
+    running.server().begin_stream(read, HttpResponse());
+    running.server().begin_stream(slept, HttpResponse());
+  });
+  EXPECT_TRUE(reads.read_until("\r\n\r\n"));
+  const std::string piece(50'000, 'x');
+  const std::int64_t most = HttpLimits().stream_buffer_bytes_max + 100'000;
+  int pieces = 0;
+  while (running.service().gone_count() == 0 && pieces < 10'000) {
+    running.on_io([&] {
+      running.server().write(read, piece);
+      running.server().write(slept, piece);
+      EXPECT_LE(running.server().waiting_bytes(slept), most);
+    });
+    EXPECT_TRUE(reads.read_piece() == piece);
+    ++pieces;
+  }
+  EXPECT_EQ(running.service().gone_exchange(0), slept);
+  running.on_io([&] { running.server().end_stream(read); });
+  EXPECT_EQ(reads.read_piece(), std::nullopt);
+  EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 1);
+  EXPECT_EQ(running.service().gone_count(), 1u);
+}
+
+TEST(HttpLimits, AStreamThatIsMuchInOneTurnIsNotASlowReader) {
+  RunningServer running([](HttpServer& server, ExchangeId exchange, const HttpRequest&) {
+    server.begin_stream(exchange, HttpResponse());
+    for (int i = 0; i < 10; ++i) server.write(exchange, std::string(100'000, 'x'));
+    server.end_stream(exchange);
+  });
+  RawClient client = running.client(1 << 22);
+  client.send(kGet);
+  EXPECT_EQ(client.read_answer().body.size(), 1'000'000u);
+}
+
+TEST(HttpLimits, AReaderThatTakesNothingIsCutOff) {
+  HttpLimits limits;
+  limits.write_stall_us = 2000;
+  RunningServer running(
+      [](HttpServer& server, ExchangeId exchange, const HttpRequest&) {
+        HttpResponse response;
+        response.body.assign(32 << 20, 'x');
+        server.respond(exchange, std::move(response));
+      },
+      limits);
+  RawClient client = running.client(4096);
+  client.send(kGet);
+  EXPECT_LT(client.read_after_end(), std::size_t{32 << 20});
+  EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 1);
+  EXPECT_EQ(running.service().gone_count(), 0u) << "the service's part was done";
+}
+
+TEST(HttpLimits, TooManyInFlightAreTurnedAway) {
+  HttpLimits limits;
+  limits.in_flight_max = 2;
+  RunningServer running(stay_silent, limits);
+  RawClient first = running.client();
+  RawClient second = running.client();
+  RawClient third = running.client();
+  first.send(kGet);
+  const ExchangeId exchange = running.service().begun(0).exchange;
+  second.send(kGet);
+  running.service().begun(1);
+  third.send(kGet);
+  const RawAnswer busy = third.read_answer();
+  EXPECT_EQ(busy.status, 503);
+  EXPECT_TRUE(busy.has("Retry-After: 1"));
+  EXPECT_NE(busy.body.find("\"type\":\"server_error\""), std::string::npos);
+  EXPECT_EQ(running.metric("stemma_http_exchanges"), 2);
+  EXPECT_EQ(running.metric("stemma_http_turned_away_requests_total"), 1);
+  running.on_io([&] { running.server().respond(exchange, HttpResponse()); });
+  EXPECT_EQ(first.read_answer().status, 200);
+  third.send(kGet);  // on the connection that it kept
+  running.service().begun(2);
+}
+
+TEST(HttpLimits, BodiesTogetherAreBounded) {
+  HttpLimits limits;
+  limits.body_bytes_max = 1000;
+  limits.body_bytes_total_max = 1500;
+  RunningServer running(answer_with_request, limits);
+  const std::string half =
+      "POST /a HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\n" + std::string(900, 'x');
+  RawClient first = running.client();
+  first.send(half);
+  running.wait_for_metric("stemma_http_reading_body_bytes", [](auto n) { return n == 900; });
+  RawClient second = running.client();
+  second.send(half);
+  const RawAnswer busy = second.read_answer();
+  EXPECT_EQ(busy.status, 503);
+  EXPECT_TRUE(busy.has("Retry-After: 1"));
+  first.send(std::string(100, 'x'));
+  EXPECT_EQ(first.read_answer().status, 200);
+  EXPECT_EQ(running.metric("stemma_http_reading_body_bytes"), 0);
+}
+
+TEST(HttpLimits, TooManyConnectionsAreClosedAtOnce) {
+  HttpLimits limits;
+  limits.connections_max = 2;
+  RunningServer running(answer_with_request, limits);
+  RawClient first = running.client();
+  RawClient second = running.client();
+  RawClient third = running.client();
+  EXPECT_TRUE(third.is_ended());
+  EXPECT_EQ(running.metric("stemma_http_refused_connections_total"), 1);
+  first.close();
+  running.wait_for_metric("stemma_http_connections", [](auto n) { return n == 1; });
+  RawClient fourth = running.client();
+  fourth.send(kGet);
+  EXPECT_EQ(fourth.read_answer().status, 200);
+}
+
+// Without descriptors the server asks again now and then, and serves when there are some.
+TEST(HttpLimits, RunningOutOfDescriptorsDoesNotSpin) {
+  RunningServer running(answer_with_request);
+  RawClient before = running.client();
+  before.send(kGet);
+  EXPECT_EQ(before.read_answer().status, 200);
+  RawClient client;  // has a descriptor, and no connection yet
+  rlimit whole = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &whole), 0);
+  const int lowest_free = ::dup(0);
+  ::close(lowest_free);
+  const rlimit none_left = {static_cast<rlim_t>(lowest_free), whole.rlim_max};
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  EXPECT_TRUE(client.connect(running.server().port()));
+  running.wait_for_metric("stemma_http_accept_failures_total", [](auto n) { return n >= 3; });
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &whole), 0);
+  client.send(kGet);
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+// How many connections this process may have both ends of, at most `wanted`.
+std::size_t connections_allowed(std::size_t wanted) {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit enough = {2 * wanted + 1000, std::max<rlim_t>(2 * wanted + 1000, limit.rlim_max)};
+  if (::setrlimit(RLIMIT_NOFILE, &enough) != 0) {
+    wanted = std::min<std::size_t>(wanted, (limit.rlim_max - 1000) / 2);
+  }
+  return wanted;
+}
+
+// 1,000 connections (10,000 with STEMMA_LONG_TESTS) of which half say nothing and half begin a
+// request, while others are served.
+TEST(HttpLimits, HalfOpenConnectionsCostLittle) {
+  const std::size_t connections = connections_allowed(is_long_test() ? 10'000 : 1'000);
+  RunningServer running(answer_with_request);
+  RawClient served = running.client();
+  served.send(kGet);
+  EXPECT_EQ(served.read_answer().status, 200);
+  std::vector<RawClient> half_open;
+  half_open.reserve(connections);
+  ::malloc_trim(0);
+  const std::int64_t resident_before = resident_bytes();
+  for (std::size_t i = 0; i < connections; ++i) {
+    half_open.push_back(running.client());
+    if (i % 2 == 1) half_open.back().send("POST /v1/completions HTTP/1.1\r\nHost: he");
+  }
+  const auto all = static_cast<std::int64_t>(connections + 1);
+  running.wait_for_metric("stemma_http_connections", [&](auto n) { return n == all; });
+  const std::int64_t each_bytes = (resident_bytes() - resident_before) / all;
+  RecordProperty("connections", static_cast<int>(connections));
+  RecordProperty("bytes_a_connection", static_cast<int>(each_bytes));
+#if !defined(STEMMA_DEBUG_CHECKS)  // sanitizers surround every allocation with more of their own
+  EXPECT_LT(each_bytes, 4 << 10);
+#endif
+  for (int i = 0; i < 100; ++i) {
+    served.send(kGet);
+    EXPECT_EQ(served.read_answer().status, 200);
+  }
+}
+
+// 500 answers, one piece of each a turn, some of whose clients go in the middle.
+TEST(HttpLimits, StreamsManyAnswersAtOnce) {
+  constexpr std::size_t kStreams = 500;
+  constexpr int kTurns = 40;
+  RunningServer running(stay_silent);
+  std::vector<RawClient> clients;
+  std::vector<ExchangeId> exchanges;
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    clients.push_back(running.client());
+    clients.back().send(kGet);
+    exchanges.push_back(running.service().begun(i).exchange);
+  }
+  running.on_io([&] {
+    for (const ExchangeId exchange : exchanges) {
+      running.server().begin_stream(exchange, HttpResponse());
+    }
+  });
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (turn == kTurns / 2) {
+      for (std::size_t i = 0; i < kStreams; i += 10) clients[i].close();
+    }
+    running.on_io([&] {
+      for (const ExchangeId exchange : exchanges) {
+        running.server().write(exchange, std::to_string(exchange.value() * 1000 + turn) + ";");
+      }
+    });
+  }
+  running.service().gone_exchange(kStreams / 10 - 1);
+  running.on_io([&] {
+    for (const ExchangeId exchange : exchanges) running.server().end_stream(exchange);
+  });
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    if (i % 10 == 0) continue;
+    std::string expected;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      expected += std::to_string(exchanges[i].value() * 1000 + turn) + ";";
+    }
+    EXPECT_EQ(clients[i].read_answer().body, expected);
+  }
+  EXPECT_EQ(running.service().gone_count(), kStreams / 10);
+}
+
+// Noise on many connections: the server answers 4xx or closes, and goes on.
+TEST(HttpLimits, SurvivesRandomBytes) {
+  constexpr std::uint64_t kSeed = 7'021'911;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Prng prng(kSeed);
+  RunningServer running(answer_with_request);
+  for (int round = 0; round < 300; ++round) {
+    RawClient client = running.client();
+    std::string bytes = prng.below(2) == 0 ? "" : "POST / HTTP/1.1\r\nHost: a\r\n";
+    const std::int64_t noise = prng.below(200);
+    for (std::int64_t i = 0; i < noise; ++i) {
+      bytes += prng.below(6) == 0 ? "\r\n" : std::string(1, static_cast<char>(prng.below(256)));
+    }
+    client.send(bytes);
+    if (prng.below(3) == 0) {
+      client.reset();
+      continue;
+    }
+    client.end_sending();
+    const std::string answer = client.read_to_end();
+    EXPECT_TRUE(answer.empty() || answer.starts_with("HTTP/1.1 ")) << answer;
+  }
+  RawClient client = running.client();
+  client.send(kGet);
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+}  // namespace
+}  // namespace stemma
