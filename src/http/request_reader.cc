@@ -18,8 +18,6 @@ namespace beast_http = boost::beast::http;
 using BeastText = boost::beast::string_view;
 using BeastError = boost::beast::error_code;
 
-constexpr std::size_t kUnparsedBytesMax = 8 << 10;  // a chunk's line, or the trailers
-
 std::string_view view(BeastText text) {
   return {text.data(), text.size()};
 }
@@ -42,10 +40,9 @@ std::string lower_case(BeastText text) {
 class RequestReader::Parser final : public beast_http::basic_parser<true> {
  public:
   explicit Parser(const HttpLimits& limits) {
-    eager(true);
     body_limit(static_cast<std::uint64_t>(limits.body_bytes_max));
     // The gate in front of the parser counts the head.
-    header_limit(static_cast<std::uint32_t>(limits.header_bytes_max) + kUnparsedBytesMax);
+    header_limit(static_cast<std::uint32_t>(limits.header_bytes_max) + 1);
   }
 
   HttpRequest request;
@@ -53,7 +50,6 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
   bool expects_continue = false;
   bool is_head = false;
   bool keeps_alive = false;
-  bool head_done = false;
   // The first rule broken, if it was one of ours.
   int fault_status = 0;
   std::string_view fault_why;
@@ -87,7 +83,6 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
 
   void on_field_impl(beast_http::field field, BeastText name, BeastText value,
                      BeastError& error) override {
-    if (head_done) return;  // a trailer
     request.headers.emplace_back(lower_case(name), std::string(value.data(), value.size()));
     switch (field) {
       case beast_http::field::host:
@@ -119,24 +114,17 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
   }
 
   void on_header_impl(BeastError& error) override {
-    head_done = true;
     keeps_alive = keep_alive();
     if (hosts_ == 0 && !http_1_0) fail(400, "HTTP/1.1 needs a Host header", error);
   }
 
-  std::size_t on_body_impl(BeastText piece, BeastError&) override {
-    request.body.append(piece.data(), piece.size());
-    return piece.size();
-  }
-  std::size_t on_chunk_body_impl(std::uint64_t, BeastText piece, BeastError&) override {
-    request.body.append(piece.data(), piece.size());
-    return piece.size();
-  }
-
-  void on_response_impl(int, BeastText, int, BeastError&) override {}
+  // The parser sees no body.
+  std::size_t on_body_impl(BeastText, BeastError&) override { return 0; }
+  std::size_t on_chunk_body_impl(std::uint64_t, BeastText, BeastError&) override { return 0; }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, BeastError&) override {}
   void on_chunk_header_impl(std::uint64_t, BeastText, BeastError&) override {}
   void on_finish_impl(BeastError&) override {}
+  void on_response_impl(int, BeastText, int, BeastError&) override {}
 
   int hosts_ = 0;
   int lengths_ = 0;
@@ -219,35 +207,34 @@ void RequestReader::parse_head() {
   if (error) return refuse(400, "the request's head is malformed");
   STEMMA_CHECK(used == head_.size() && parser_->is_header_done(), "a head ends at its empty line");
   std::string().swap(head_);
-  progress_ = parser_->is_done() ? Progress::kWhole : Progress::kBody;
+  left_bytes_ = static_cast<std::int64_t>(parser_->content_length().value_or(0));
+  progress_ = parser_->chunked() || left_bytes_ > 0 ? Progress::kBody : Progress::kWhole;
 }
 
 std::size_t RequestReader::take_body(std::string_view bytes) {
-  const bool continues = !unparsed_.empty();
-  if (continues) unparsed_ += bytes;
-  const std::string_view all = continues ? std::string_view(unparsed_) : bytes;
-  std::size_t used = 0;
-  BeastError error;
-  while (used < all.size() && !error && !parser_->is_done()) {
-    used += parser_->put(boost::asio::buffer(all.data() + used, all.size() - used), error);
+  std::string& body = parser_->request.body;
+  if (!parser_->chunked()) {
+    const std::string_view piece = bytes.substr(0, static_cast<std::size_t>(left_bytes_));
+    body += piece;
+    left_bytes_ -= static_cast<std::int64_t>(piece.size());
+    if (left_bytes_ == 0) progress_ = Progress::kWhole;
+    return piece.size();
   }
-  const std::size_t left = all.size() - used;
-  if (parser_->is_done()) {
-    progress_ = Progress::kWhole;
-    return bytes.size() - left;
+  const std::size_t taken = chunks_.take(bytes, limits_.body_bytes_max, body);
+  switch (chunks_.progress()) {
+    case ChunkReader::Progress::kMore:
+      break;
+    case ChunkReader::Progress::kWhole:
+      progress_ = Progress::kWhole;
+      break;
+    case ChunkReader::Progress::kMalformed:
+      refuse(400, "the request's body is malformed");
+      break;
+    case ChunkReader::Progress::kTooLarge:
+      refuse(413, "the request's body is too large");
+      break;
   }
-  if (error == beast_http::error::body_limit) {
-    refuse(413, "the request's body is too large");
-  } else if (error && error != beast_http::error::need_more) {
-    refuse(400, "the request's body is malformed");
-  } else if (left > kUnparsedBytesMax) {
-    refuse(400, "a chunk's line or the trailers are too long");
-  } else if (continues) {
-    unparsed_.erase(0, used);
-  } else {
-    unparsed_ = all.substr(used);
-  }
-  return bytes.size();
+  return taken;
 }
 
 void RequestReader::refuse(int status, std::string_view why) {

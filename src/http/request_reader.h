@@ -1,16 +1,15 @@
 // RequestReader: bytes, in pieces of any size, to one HTTP request, or to the reason to refuse it.
 //
-// Boost.Beast parses; in front of it stands a stricter gate, because what two programs read
-// differently is what attackers use. Refused with 400: both Content-Length and Transfer-Encoding,
-// several of either, line feeds without carriage returns and the reverse, folded header lines,
-// control bytes, targets that do not begin with '/', bad percent-encoding, bad chunks, HTTP/1.1
-// without exactly one Host. With 413, 417, 431, 501: a body or a head too large, an expectation or
-// a transfer encoding unknown. One empty line before a request is skipped (RFC 9112, 2.2); trailers
-// are read and dropped.
+// Boost.Beast parses the head; in front of it stands a stricter gate, because what two programs
+// read differently is what attackers use. Refused with 400: both Content-Length and
+// Transfer-Encoding, several of either, line feeds without carriage returns and the reverse, folded
+// header lines, control bytes, targets that do not begin with '/', bad percent-encoding, bad
+// chunks, HTTP/1.1 without exactly one Host. With 413, 417, 431, 501: a body or a head too large,
+// an expectation or a transfer encoding unknown. One empty line before a request is skipped (RFC
+// 9112, 2.2); trailers are read and dropped.
 //
 // Thread:     one thread.
-// Memory:     the head until it is whole, then the body as far as it came, at most twice; a
-//             chunk's line and the trailers, at most 8 KiB.
+// Memory:     the head until it is whole, then the body as far as it came, at most twice.
 // Cost:       the body is copied once.
 // Not here:   sockets, deadlines, the bodies of other connections (connection).
 #pragma once
@@ -21,6 +20,7 @@
 #include <string>
 #include <string_view>
 
+#include "http/chunk_reader.h"
 #include "http/http_limits.h"
 #include "http/http_message.h"
 
@@ -73,8 +73,9 @@ class RequestReader {
   const HttpLimits& limits_;
   std::unique_ptr<Parser> parser_;
   Progress progress_ = Progress::kHead;
-  std::string head_;      // as far as it has come; empty once parsed
-  std::string unparsed_;  // the beginning of a chunk's line, or of the trailers
+  std::string head_;             // as far as it has come; empty once parsed
+  ChunkReader chunks_;           // of a chunked body
+  std::int64_t left_bytes_ = 0;  // of a body of known length
   bool skipped_line_ = false;
   int refused_status_ = 0;
   std::string_view refused_why_;  // a literal

@@ -202,13 +202,30 @@ TEST(RequestReader, RefusesMalformedHeads) {
 }
 
 TEST(RequestReader, RefusesBadChunks) {
-  for (const char* body :
-       {"x\r\n", "-1\r\n", "+1\r\na\r\n", "0x1\r\na\r\n\r\n", "\r\n", " 1\r\na\r\n",
-        "1\r\nab\r\n0\r\n\r\n", "1\r\na0\r\n\r\n", "1 a\r\na\r\n", "1;\r\na\r\n", "1;=\r\na\r\n",
-        "1\rXa\r\n", "1\r\na\r\n0\r\nbad trailer\r\n\r\n", "10000000000000000\r\na\r\n"}) {
+  for (const char* body : {"x\r\n",
+                           "-1\r\n",
+                           "+1\r\na\r\n",
+                           "0x1\r\n",
+                           "\r\n",
+                           " 1\r\na\r\n",
+                           "1\r\nab\r\n",
+                           "1\r\na0\r\n\r\n",
+                           "1 a\r\na\r\n",
+                           "1 ;b\r\na\r\n",
+                           "1;b\x01\r\n",
+                           "1;b\n",
+                           "1\na\n",
+                           "1\rXa\r\n",
+                           "1\r\na\r\n0\r\nbad trailer\r\n\r\n",
+                           "0\r\n folded: 1\r\n\r\n",
+                           "0\r\n: 1\r\n\r\n",
+                           "0\r\nX: 1\n\r\n",
+                           "0\r\n\rX",
+                           "0\r\n\n"}) {
     EXPECT_EQ(read(chunked(body)).substr(0, 3), "400") << body;
   }
   EXPECT_EQ(read(chunked("1;" + std::string(20'000, 'a'))).substr(0, 3), "400");
+  EXPECT_EQ(read(chunked("0\r\nX:" + std::string(20'000, 'a'))).substr(0, 3), "400");
 }
 
 TEST(RequestReader, RefusesMoreThanItsLimits) {
@@ -221,6 +238,7 @@ TEST(RequestReader, RefusesMoreThanItsLimits) {
   EXPECT_EQ(read(post("Content-Length: 11\r\n", ""), limits).substr(0, 3), "413");
   EXPECT_EQ(read(post("Content-Length: 10\r\n", ""), limits), "more of the body");
   EXPECT_EQ(read(chunked("b\r\n"), limits).substr(0, 3), "413");
+  EXPECT_EQ(read(chunked("fffffffffffffffff")).substr(0, 3), "413");
   EXPECT_EQ(read(chunked("9\r\n012345678\r\n2\r\n"), limits).substr(0, 3), "413");
   EXPECT_EQ(read(chunked("9\r\n012345678\r\n1\r\n9\r\n0\r\n\r\n"), limits).substr(0, 4), "POST");
   // A head of exactly as many bytes as are allowed.

@@ -4,16 +4,13 @@
 #include <cstddef>
 
 namespace stemma {
-namespace {
 
-int hex_digit(char c) {
+int hex_digit_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
 }
-
-}  // namespace
 
 std::optional<std::string> try_percent_decode(std::string_view text) {
   std::string decoded;
@@ -24,8 +21,8 @@ std::optional<std::string> try_percent_decode(std::string_view text) {
       continue;
     }
     if (text.size() - i < 3) return std::nullopt;
-    const int high = hex_digit(text[i + 1]);
-    const int low = hex_digit(text[i + 2]);
+    const int high = hex_digit_value(text[i + 1]);
+    const int low = hex_digit_value(text[i + 2]);
     if (high < 0 || low < 0) return std::nullopt;
     decoded += static_cast<char>(high * 16 + low);
     i += 2;

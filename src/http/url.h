@@ -13,6 +13,9 @@
 
 namespace stemma {
 
+// The value of a hexadecimal digit, or −1 if `c` is none.
+int hex_digit_value(char c);
+
 // `text` with each %XX replaced by its byte; '+' stays. nullopt if a '%' is not followed by two
 // hexadecimal digits.
 std::optional<std::string> try_percent_decode(std::string_view text);
