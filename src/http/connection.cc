@@ -16,13 +16,13 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using ErrorCodeOfSystem = boost::system::error_code;
+using AsioError = boost::system::error_code;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 // How long a client may go on sending after the last answer. It has then had the time to read it.
 constexpr std::int64_t kLingerUs = 1'000'000;
 
-bool would_wait(const ErrorCodeOfSystem& error) {
+bool would_wait(const AsioError& error) {
   return error == asio::error::try_again;  // EAGAIN, under either of its names
 }
 
@@ -30,7 +30,7 @@ bool would_wait(const ErrorCodeOfSystem& error) {
 
 Connection::Connection(tcp::socket socket, HttpShared& shared, ConnectionOwner& owner)
     : socket_(std::move(socket)), timer_(socket_.get_executor()), shared_(shared), owner_(owner) {
-  ErrorCodeOfSystem ignored;  // a socket that refuses these is read or written with an error soon
+  AsioError ignored;  // a socket that refuses these is read or written with an error soon
   socket_.non_blocking(true, ignored);
   socket_.set_option(tcp::no_delay(true), ignored);
   peer_ = socket_.remote_endpoint(ignored).address();
@@ -55,7 +55,7 @@ void Connection::drain() {
 
 void Connection::cut_off() {
   if (closed_) return;
-  ErrorCodeOfSystem ignored;
+  AsioError ignored;
   // A reset: the system shall not keep for minutes what the reader does not take.
   socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   close();
@@ -65,15 +65,16 @@ void Connection::cut_off() {
 
 asio::awaitable<void> Connection::read_all() {
   while (!closed_) {
-    // Without room only a broken connection is waited for; end_answer makes room and cancels.
+    // Without room only a broken connection is waited for, and a client that ends its stream behind
+    // so much is missed until it is written to. The end of the answer makes room and cancels.
     reader_rests_ = room_bytes() == 0;
     const auto what = reader_rests_ ? tcp::socket::wait_error : tcp::socket::wait_read;
-    const auto [wait_error] = co_await socket_.async_wait(what, kAwait);
+    const auto [failure] = co_await socket_.async_wait(what, kAwait);
     if (closed_) break;
-    if (wait_error == asio::error::operation_aborted) continue;
-    const bool broken = reader_rests_ || wait_error;
+    if (failure == asio::error::operation_aborted) continue;
+    const bool broken = reader_rests_ || failure;
     reader_rests_ = false;
-    ErrorCodeOfSystem error;
+    AsioError error;
     std::size_t bytes = 0;
     if (!broken) {
       bytes = socket_.read_some(asio::buffer(shared_.received.data(), room_bytes()), error);
@@ -283,14 +284,14 @@ void Connection::linger() {
   discards_ = true;
   std::string().swap(sent_ahead_);
   set_deadline(kLingerUs);
-  ErrorCodeOfSystem error;
+  AsioError error;
   socket_.shutdown(tcp::socket::shutdown_send, error);
   if (error) return close();
   wake_reader();
 }
 
 void Connection::wake_reader() {
-  ErrorCodeOfSystem ignored;
+  AsioError ignored;
   if (reader_rests_) socket_.cancel(ignored);
 }
 
@@ -311,7 +312,7 @@ bool Connection::try_send() {
   while (waiting_bytes() > 0) {
     const std::array<asio::const_buffer, 2> waiting = {asio::buffer(out_),
                                                        asio::buffer(body_) + body_sent_bytes_};
-    ErrorCodeOfSystem error;
+    AsioError error;
     const std::size_t bytes = socket_.write_some(waiting, error);
     if (would_wait(error)) {
       if (sending_rest_) return false;
@@ -346,9 +347,11 @@ void Connection::sent() {
 
 asio::awaitable<void> Connection::send_rest() {
   while (!closed_) {
-    const auto [error] = co_await socket_.async_wait(tcp::socket::wait_write, kAwait);
+    const auto [failure] = co_await socket_.async_wait(tcp::socket::wait_write, kAwait);
     if (closed_) break;
-    if (!error && try_send()) {
+    if (failure) {
+      close();
+    } else if (try_send()) {
       sending_rest_ = false;
       sent();
       break;
@@ -368,7 +371,7 @@ void Connection::start_timer() {
   timer_at_ = deadline_;
   timer_.expires_at(deadline_);
   ++references_;
-  timer_.async_wait([this](const ErrorCodeOfSystem& error) {
+  timer_.async_wait([this](const AsioError& error) {
     if (!error && !closed_) {
       timer_at_ = Time::max();
       if (deadline_ <= std::chrono::steady_clock::now()) {
@@ -405,7 +408,7 @@ void Connection::deadline_passed() {
 void Connection::close() {
   if (closed_) return;
   closed_ = true;
-  ErrorCodeOfSystem ignored;
+  AsioError ignored;
   socket_.close(ignored);
   timer_.cancel();
   release_reader();

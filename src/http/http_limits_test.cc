@@ -6,15 +6,16 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/prng.h"
 #include "http/http_fixture.h"
 #include "http/http_server.h"
@@ -242,37 +243,76 @@ TEST(HttpLimits, RunningOutOfDescriptorsDoesNotSpin) {
   EXPECT_EQ(client.read_answer().status, 200);
 }
 
-// How many connections this process may have both ends of, at most `wanted`.
-std::size_t connections_allowed(std::size_t wanted) {
-  rlimit limit = {};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  const rlimit enough = {2 * wanted + 1000, std::max<rlim_t>(2 * wanted + 1000, limit.rlim_max)};
-  if (::setrlimit(RLIMIT_NOFILE, &enough) != 0) {
-    wanted = std::min<std::size_t>(wanted, (limit.rlim_max - 1000) / 2);
+// Many clients in a process of their own, which has its own descriptors. It is forked before there
+// is a thread, and lives until it is told to end.
+class HalfOpenClients {
+ public:
+  explicit HalfOpenClients(std::size_t connections) {
+    STEMMA_CHECK(::pipe(orders_) == 0 && ::pipe(reports_) == 0, "a test has pipes");
+    child_ = ::fork();
+    STEMMA_CHECK(child_ >= 0, "a test may fork");
+    if (child_ == 0) {
+      ::close(orders_[1]);
+      hold(connections);
+    }
+    ::close(orders_[0]);
+    ::close(reports_[1]);
   }
-  return wanted;
-}
+  ~HalfOpenClients() {
+    ::close(orders_[1]);
+    ::close(reports_[0]);
+    ::waitpid(child_, nullptr, 0);
+  }
+  HalfOpenClients(const HalfOpenClients&) = delete;
+  HalfOpenClients& operator=(const HalfOpenClients&) = delete;
+
+  // Returns when all are connected, every other one in the middle of its head. Whether they are.
+  bool connect(std::uint16_t port) {
+    char done = 0;
+    return ::write(orders_[1], &port, sizeof(port)) == sizeof(port) &&
+           ::read(reports_[0], &done, 1) == 1;
+  }
+
+ private:
+  [[noreturn]] void hold(std::size_t connections) {
+    rlimit limit = {};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    std::uint16_t port = 0;
+    if (::read(orders_[0], &port, sizeof(port)) != sizeof(port)) ::_exit(1);
+    std::vector<RawClient> clients(connections);
+    for (std::size_t i = 0; i < connections; ++i) {
+      if (!clients[i].connect(port)) ::_exit(1);
+      if (i % 2 == 1) clients[i].send("POST /v1/completions HTTP/1.1\r\nHost: he");
+    }
+    char end = 0;
+    const bool told = ::write(reports_[1], &end, 1) == 1 && ::read(orders_[0], &end, 1) == 0;
+    ::_exit(told ? 0 : 1);
+  }
+
+  int orders_[2] = {};   // to the child: the port, then the end
+  int reports_[2] = {};  // from the child: a byte when it is connected
+  pid_t child_ = -1;
+};
 
 // 1,000 connections (10,000 with STEMMA_LONG_TESTS) of which half say nothing and half begin a
-// request, while others are served.
+// request, while another is served.
 TEST(HttpLimits, HalfOpenConnectionsCostLittle) {
-  const std::size_t connections = connections_allowed(is_long_test() ? 10'000 : 1'000);
-  RunningServer running(answer_with_request);
+  const std::int64_t connections = is_long_test() ? 10'000 : 1'000;
+  HalfOpenClients clients(static_cast<std::size_t>(connections));
+  HttpLimits limits;
+  limits.header_us = 3'600'000'000;  // they shall stay
+  RunningServer running(answer_with_request, limits);
   RawClient served = running.client();
   served.send(kGet);
   EXPECT_EQ(served.read_answer().status, 200);
-  std::vector<RawClient> half_open;
-  half_open.reserve(connections);
   ::malloc_trim(0);
   const std::int64_t resident_before = resident_bytes();
-  for (std::size_t i = 0; i < connections; ++i) {
-    half_open.push_back(running.client());
-    if (i % 2 == 1) half_open.back().send("POST /v1/completions HTTP/1.1\r\nHost: he");
-  }
-  const auto all = static_cast<std::int64_t>(connections + 1);
-  running.wait_for_metric("stemma_http_connections", [&](auto n) { return n == all; });
-  const std::int64_t each_bytes = (resident_bytes() - resident_before) / all;
-  RecordProperty("connections", static_cast<int>(connections));
+  ASSERT_TRUE(clients.connect(running.server().port()));
+  running.wait_for_metric("stemma_http_connections",
+                          [&](auto open) { return open == connections + 1; });
+  const std::int64_t each_bytes = (resident_bytes() - resident_before) / connections;
   RecordProperty("bytes_a_connection", static_cast<int>(each_bytes));
 #if !defined(STEMMA_DEBUG_CHECKS)  // sanitizers surround every allocation with more of their own
   EXPECT_LT(each_bytes, 4 << 10);

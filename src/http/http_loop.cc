@@ -18,7 +18,7 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using ErrorCodeOfSystem = boost::system::error_code;
+using AsioError = boost::system::error_code;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
@@ -66,7 +66,7 @@ HttpLoop::HttpLoop(const HttpLimits& limits, HttpService& service)
 }
 
 Status HttpLoop::listen(const HttpServerOptions& options) {
-  ErrorCodeOfSystem error;
+  AsioError error;
   const std::string& address_text = options.address == "localhost" ? "127.0.0.1" : options.address;
   const auto address = asio::ip::make_address(address_text, error);
   if (error) {
@@ -94,6 +94,7 @@ void HttpLoop::run() {
 }
 
 void HttpLoop::post(std::function<void()> work) {
+  STEMMA_CHECK(work != nullptr, "there is work to do");
   if (has_run_.load()) return;
   asio::post(io_, std::move(work));
 }
@@ -148,7 +149,7 @@ void HttpLoop::keep(tcp::socket socket) {
 
 void HttpLoop::begin_drain(std::chrono::microseconds time) {
   if (!std::exchange(shared_.draining, true)) {
-    ErrorCodeOfSystem ignored;
+    AsioError ignored;
     acceptor_.close(ignored);
     accept_timer_.cancel();
     for (const auto& [key, connection] : connections_) connection->drain();
@@ -156,7 +157,7 @@ void HttpLoop::begin_drain(std::chrono::microseconds time) {
   if (connections_.empty()) return;
   drain_timer_.expires_after(
       std::clamp<std::chrono::microseconds>(time, std::chrono::microseconds::zero(), kDrainMax));
-  drain_timer_.async_wait([this](const ErrorCodeOfSystem& error) {
+  drain_timer_.async_wait([this](const AsioError& error) {
     if (error) return;
     for (const auto& [key, connection] : connections_) connection->cut_off();
   });
