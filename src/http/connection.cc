@@ -275,8 +275,8 @@ void Connection::begin_next() {
   const std::string bytes = std::exchange(sent_ahead_, {});
   phase_ = Phase::kIdle;
   set_deadline(shared_.limits.keep_alive_us);
-  if (!bytes.empty()) read_request(bytes);
   wake_reader();
+  if (!bytes.empty()) read_request(bytes);
 }
 
 void Connection::linger() {
@@ -349,6 +349,7 @@ asio::awaitable<void> Connection::send_rest() {
   while (!closed_) {
     const auto [failure] = co_await socket_.async_wait(tcp::socket::wait_write, kAwait);
     if (closed_) break;
+    if (failure == asio::error::operation_aborted) continue;  // it was the reader that was woken
     if (failure) {
       close();
     } else if (try_send()) {
