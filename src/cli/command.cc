@@ -7,6 +7,7 @@
 #include "cli/fsck_command.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
+#include "cli/probe_command.h"
 #include "cli/replay_command.h"
 #include "cli/serve_command.h"
 #include "stemma/version.h"
@@ -37,6 +38,7 @@ int parse_and_run(int argc, const char* const* argv) {
   app.require_subcommand(1);
   ServeCommand serve(app);
   GenerateCommand generate(app);
+  ProbeCommand probe(app);
   ReplayCommand replay(app);
   InspectCommand inspect(app);
   FsckCommand fsck(app);
@@ -49,7 +51,7 @@ int parse_and_run(int argc, const char* const* argv) {
     std::cerr << "stemma: " << error.what() << " (see stemma --help)\n";
     return kExitUsage;
   }
-  return run_chosen({&serve, &generate, &replay, &inspect, &fsck, &bench});
+  return run_chosen({&serve, &generate, &replay, &probe, &inspect, &fsck, &bench});
 }
 
 }  // namespace

@@ -1,25 +1,9 @@
 #include "cli/tier_flags.h"
 
-#include "base/file.h"
+#include "cli/secret_file.h"
 #include "cli/sizes.h"
 
 namespace stemma {
-
-namespace {
-
-// Everything in the file but line ends at its end.
-Result<std::string> read_secret(const std::string& path) {
-  constexpr std::int64_t kSecretBytesMax = 4096;
-  PosixFiles files;
-  STEMMA_ASSIGN_OR_RETURN(std::string secret, read_file(files, path, kSecretBytesMax));
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  if (secret.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "--remote-secret: " + path + " is empty"};
-  }
-  return secret;
-}
-
-}  // namespace
 
 void TierFlags::add_to(CLI::App& command) {
   command.add_option("--host-bytes", host_bytes_, "host memory for pages that left the device")
@@ -69,7 +53,8 @@ Status TierFlags::apply(ServedModelOptions& options) const {
   tiers.disk_directory = disk_;
   tiers.remote_url = remote_;
   if (!remote_secret_file_.empty()) {
-    STEMMA_ASSIGN_OR_RETURN(tiers.remote_secret, read_secret(remote_secret_file_));
+    STEMMA_ASSIGN_OR_RETURN(tiers.remote_secret,
+                            read_secret_file(remote_secret_file_, "--remote-secret"));
   }
   TierOptions& moves = options.engine.kv.tiers;
   STEMMA_ASSIGN_OR_RETURN(moves.write_policy, parse_write_policy(write_policy_));

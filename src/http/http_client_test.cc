@@ -1,0 +1,78 @@
+// Covers the client: where it asks, whole answers however they are framed, and servers that are
+// gone or are none.
+#include "http/http_client.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "http/http_server.h"
+
+namespace stemma {
+namespace {
+
+TEST(HttpUrl, IsASchemeAHostAndAPort) {
+  const auto address = parse_http_url("http://127.0.0.1:8080/");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address->host, "127.0.0.1");
+  EXPECT_EQ(address->port, 8080);
+  EXPECT_EQ(parse_http_url("http://here")->port, 80);
+  for (const char* const wrong : {"", "here:80", "https://here", "http://", "http://here:x",
+                                  "http://here:99999", "http://here/path:80"}) {
+    EXPECT_FALSE(parse_http_url(wrong).ok()) << wrong;
+  }
+}
+
+// Says what it was asked, whole or in pieces.
+class Echo final : public HttpService {
+ public:
+  void begin(ExchangeId exchange, HttpRequest&& request) override {
+    const std::string text = request.method + " " + request.path + " " + request.body;
+    if (request.path == "/whole") {
+      return server->respond(exchange, {.status = 201, .headers = {{"X-Is", "it"}}, .body = text});
+    }
+    server->begin_stream(exchange, {});
+    for (const char c : text) server->write(exchange, std::string_view(&c, 1));
+    server->end_stream(exchange);
+  }
+  void gone(ExchangeId) override {}
+
+  HttpServer* server = nullptr;
+};
+
+TEST(HttpClient, ReadsWholeAnswersHoweverTheyAreFramed) {
+  Echo echo;
+  HttpServerOptions options;
+  options.port = 0;
+  auto server = std::move(HttpServer::open(options, echo)).value();
+  echo.server = server.get();
+  std::jthread serving([&] { server->run(); });
+  {
+    auto client = std::move(HttpClient::connect({"127.0.0.1", server->port()})).value();
+    for (const char* const path : {"/whole", "/pieces", "/whole"}) {
+      const auto answer = client.ask("POST", path, "body");
+      ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+      EXPECT_EQ(answer->body, std::string("POST ") + path + " body");
+    }
+    const auto whole = client.ask("GET", "/whole", "", {{"X-Any", "1"}});
+    EXPECT_EQ(whole->status, 201);
+  }
+  server->drain(std::chrono::microseconds(0));
+}
+
+TEST(HttpClient, SaysWhenNobodyIsThere) {
+  Echo echo;
+  HttpServerOptions options;
+  options.port = 0;
+  std::uint16_t port = 0;
+  {
+    const auto server = std::move(HttpServer::open(options, echo)).value();
+    port = server->port();
+  }
+  const auto client = HttpClient::connect({"127.0.0.1", port});
+  ASSERT_FALSE(client.ok());
+  EXPECT_NE(client.error().detail.find("cannot connect"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stemma
