@@ -1,0 +1,144 @@
+#include "events/event_follower.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "events/zmq_frames.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::size_t kFramesMax = 4;
+
+using Frames = std::vector<zmq::message_t>;
+
+// All frames of the message that has come. Empty: there is none.
+Status receive_frames(zmq::socket_t& socket, Frames& frames) {
+  frames.clear();
+  return zmq_call("receive", [&] {
+    bool more = true;
+    while (more) {
+      zmq::message_t frame;
+      if (!socket.recv(frame, zmq::recv_flags::dontwait).has_value()) return;
+      more = frame.more();
+      if (frames.size() <= kFramesMax) frames.push_back(std::move(frame));
+    }
+  });
+}
+
+// Whether there is something to receive in that time.
+Result<bool> wait_for(zmq::socket_t& socket, std::int64_t wait_us) {
+  zmq::pollitem_t item = {socket.handle(), 0, ZMQ_POLLIN, 0};
+  const std::chrono::milliseconds wait((wait_us + 999) / 1000);
+  STEMMA_RETURN_IF_ERROR(zmq_call("poll", [&] { zmq::poll(&item, 1, wait); }));
+  return (item.revents & ZMQ_POLLIN) != 0;
+}
+
+EventMessage message_of(std::uint64_t sequence, const zmq::message_t& batch) {
+  const auto* bytes = static_cast<const std::uint8_t*>(batch.data());
+  return {sequence, {bytes, bytes + batch.size()}};
+}
+
+}  // namespace
+
+struct EventFollower::Sockets {
+  zmq::context_t context;
+  zmq::socket_t subscribe;
+  zmq::socket_t monitor;  // says when `subscribe` was connected
+};
+
+Result<std::unique_ptr<EventFollower>> EventFollower::open(const EventFollowerOptions& options) {
+  constexpr const char* kMonitor = "inproc://connections";
+  auto sockets = std::make_unique<Sockets>();
+  STEMMA_RETURN_IF_ERROR(zmq_call("cannot follow " + options.endpoint, [&] {
+    zmq::socket_t& socket = sockets->subscribe;
+    socket = zmq::socket_t(sockets->context, zmq::socket_type::sub);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::rcvhwm, options.queued_batches_max);
+    socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kEventBatchBytesMax));
+    socket.set(zmq::sockopt::subscribe, options.topic);
+  }));
+  if (zmq_socket_monitor(sockets->subscribe.handle(), kMonitor, ZMQ_EVENT_CONNECTED) != 0) {
+    return Error{ErrorCode::kIo, "events: connections cannot be watched", zmq_errno()};
+  }
+  STEMMA_RETURN_IF_ERROR(zmq_call("cannot follow " + options.endpoint, [&] {
+    sockets->monitor = zmq::socket_t(sockets->context, zmq::socket_type::pair);
+    sockets->monitor.set(zmq::sockopt::linger, 0);
+    sockets->monitor.connect(kMonitor);
+    sockets->subscribe.connect(options.endpoint);
+  }));
+  return std::unique_ptr<EventFollower>(new EventFollower(options, std::move(sockets)));
+}
+
+EventFollower::EventFollower(const EventFollowerOptions& options, std::unique_ptr<Sockets> sockets)
+    : options_(options), sockets_(std::move(sockets)) {}
+
+EventFollower::~EventFollower() = default;
+
+Result<std::optional<EventMessage>> EventFollower::receive(std::int64_t wait_us) {
+  STEMMA_ASSIGN_OR_RETURN(const bool some, wait_for(sockets_->subscribe, wait_us));
+  if (!some) return std::optional<EventMessage>();
+  Frames frames;  // the topic, the number, the batch
+  STEMMA_RETURN_IF_ERROR(receive_frames(sockets_->subscribe, frames));
+  const auto sequence = frames.size() == 3 ? try_sequence(frames[1]) : std::nullopt;
+  if (!sequence.has_value() || *sequence > kSequenceMax) {
+    if (!frames.empty()) ++malformed_messages_;
+    return std::optional<EventMessage>();
+  }
+  return std::optional(message_of(*sequence, frames[2]));
+}
+
+bool EventFollower::take_reconnected() {
+  Frames frames;
+  bool reconnected = false;
+  while (receive_frames(sockets_->monitor, frames).ok() && !frames.empty()) {
+    reconnected = ++connections_ > 1;
+  }
+  return reconnected;
+}
+
+Result<bool> EventFollower::follow(EventStream& stream, std::int64_t wait_us) {
+  STEMMA_ASSIGN_OR_RETURN(const std::optional<EventMessage> message, receive(wait_us));
+  // A connection is told of before the first batch that came through it.
+  if (take_reconnected()) stream.catch_up();
+  if (message.has_value()) stream.take(*message);
+  return message.has_value();
+}
+
+Status EventFollower::replay(std::uint64_t first, FunctionRef<void(const EventMessage&)> visit) {
+  if (options_.replay_endpoint.empty()) {
+    return Error{ErrorCode::kUnsupported, "events: no replay endpoint was given"};
+  }
+  zmq::socket_t socket;
+  STEMMA_RETURN_IF_ERROR(zmq_call("cannot ask " + options_.replay_endpoint, [&] {
+    socket = zmq::socket_t(sockets_->context, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kEventBatchBytesMax));
+    socket.connect(options_.replay_endpoint);
+    const SequenceFrame number = sequence_frame(first);
+    socket.send(zmq::message_t(), zmq::send_flags::sndmore);
+    socket.send(zmq::buffer(number), zmq::send_flags::none);
+  }));
+  Frames frames;  // an empty one, the topic where the server repeats it, the number, the batch
+  for (;;) {
+    STEMMA_ASSIGN_OR_RETURN(const bool some, wait_for(socket, options_.replay_wait_us));
+    if (!some) {
+      return Error{ErrorCode::kDeadline, "events: " + options_.replay_endpoint + ": no answer"};
+    }
+    STEMMA_RETURN_IF_ERROR(receive_frames(socket, frames));
+    const bool known_form = frames.size() == 3 || frames.size() == 4;
+    const auto sequence = known_form ? try_sequence(frames[frames.size() - 2]) : std::nullopt;
+    if (!sequence.has_value() || (*sequence > kSequenceMax && *sequence != kReplayEnd)) {
+      return Error{ErrorCode::kCorrupt, "events: " + options_.replay_endpoint + ": no replay"};
+    }
+    if (*sequence == kReplayEnd) return {};
+    visit(message_of(*sequence, frames.back()));
+  }
+}
+
+}  // namespace stemma

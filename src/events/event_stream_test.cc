@@ -1,0 +1,220 @@
+// Batches put into their order: gaps that a replay fills, what comes twice, servers that begin anew
+// in every way that numbers alone would hide, and what nobody has any more. Without sockets.
+#include "events/event_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "base/prng.h"
+#include "events/event_fixture.h"
+
+namespace stemma {
+namespace {
+
+// A server that lives on the far side of nothing: its batches, each with a page of its own.
+class FakeServer final : public ReplaySource {
+ public:
+  explicit FakeServer(int life = 0) : life_(life) { publish(true); }
+
+  EventMessage publish(bool clears = false) {
+    EventWriter writer({});
+    if (clears) writer.add({});
+    const PageKey key = key_of(static_cast<int>(next_ % 250) + 1 + life_);
+    const Tokens tokens = {static_cast<TokenId>(next_)};
+    writer.add({.kind = PrefixEvent::Kind::kStored,
+                .keys = std::span(&key, 1),
+                .digest = {},
+                .parent = {},
+                .tokens = tokens});
+    const EventMessage message{next_, writer.finish(life_)};
+    kept[next_++] = message;
+    return message;
+  }
+
+  Status replay(std::uint64_t first, FunctionRef<void(const EventMessage&)> visit) override {
+    ++replays;
+    if (!answers) return Error{ErrorCode::kDeadline, "no answer"};
+    for (auto at = kept.lower_bound(first); at != kept.end(); ++at) visit(at->second);
+    return {};
+  }
+
+  std::map<std::uint64_t, EventMessage> kept;
+  int replays = 0;
+  bool answers = true;
+
+ private:
+  int life_;
+  std::uint64_t next_ = 0;
+};
+
+std::vector<std::uint64_t> first_numbers(std::uint64_t count) {
+  std::vector<std::uint64_t> numbers;
+  for (std::uint64_t i = 0; i < count; ++i) numbers.push_back(i);
+  return numbers;
+}
+
+struct Followed {
+  explicit Followed(int life = 0) : server(life), stream(sink, &server) {}
+  FakeServer server;
+  IndexSink sink;
+  EventStream stream;
+};
+
+TEST(EventStream, WhatComesInOrderIsTaken) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  f.stream.take(f.server.publish());
+  EXPECT_EQ(f.sink.sequences, first_numbers(2));
+  EXPECT_EQ(f.server.replays, 0);
+  EXPECT_TRUE(f.stream.complete());
+}
+
+TEST(EventStream, AGapIsFilledAndWhatComesAgainIsPassedOver) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  const EventMessage late = f.server.publish();
+  f.server.publish();
+  f.stream.take(f.server.publish());
+  f.stream.take(late);
+  EXPECT_EQ(f.sink.sequences, first_numbers(4));
+  EXPECT_EQ(f.stream.counters().gaps, 1);
+  EXPECT_EQ(f.stream.counters().replayed, 3);
+  EXPECT_EQ(f.stream.counters().duplicates, 2);
+  EXPECT_EQ(f.sink.forgotten, 0);
+}
+
+TEST(EventStream, WhoComesLateIsToldWhatWas) {
+  Followed f;
+  for (int i = 0; i < 10; ++i) f.server.publish();
+  f.stream.catch_up();
+  EXPECT_EQ(f.sink.sequences, first_numbers(11));
+  f.stream.take(f.server.publish());
+  EXPECT_EQ(f.sink.sequences, first_numbers(12));
+}
+
+TEST(EventStream, WhatNobodyHasIsLostUntilAllIsSaidAnew) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  for (int i = 0; i < 5; ++i) f.server.publish();
+  f.server.kept.erase(0);
+  f.server.kept.erase(1);
+  f.server.kept.erase(2);
+  f.stream.take(f.server.publish());
+  EXPECT_FALSE(f.stream.complete());
+  EXPECT_EQ(f.stream.counters().losses, 1);
+  EXPECT_EQ(f.sink.index.pages(), 0);
+  f.stream.take(f.server.publish());
+  EXPECT_EQ(f.sink.index.pages(), 0);
+  f.stream.take(f.server.publish(true));
+  EXPECT_TRUE(f.stream.complete());
+  EXPECT_EQ(f.sink.index.pages(), 1);
+}
+
+TEST(EventStream, WithoutAReplayAGapIsALoss) {
+  FakeServer server;
+  IndexSink sink;
+  EventStream stream(sink, nullptr);
+  stream.take(server.kept[0]);
+  server.publish();
+  stream.take(server.publish());
+  EXPECT_FALSE(stream.complete());
+  EXPECT_EQ(sink.forgotten, 1);
+}
+
+TEST(EventStream, AnAnswerThatDoesNotComeIsALoss) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  f.server.publish();
+  f.server.answers = false;
+  f.stream.take(f.server.publish());
+  EXPECT_FALSE(f.stream.complete());
+  EXPECT_EQ(f.stream.next_sequence(), 3u);
+}
+
+TEST(EventStream, AServerThatBeginsAnewIsSeenByANumberThatWasThere) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  f.stream.take(f.server.publish());
+  f.server = FakeServer(1);
+  f.stream.take(f.server.kept[0]);
+  EXPECT_EQ(f.stream.counters().restarts, 1);
+  EXPECT_EQ(f.sink.forgotten, 1);
+  EXPECT_EQ(f.sink.index.pages(), 1);
+  EXPECT_EQ(f.stream.next_sequence(), 1u);
+}
+
+// Its first batches were missed, and the next one has the number that a gap would have.
+TEST(EventStream, AServerThatBeganAnewBehindAGapIsSeenByWhatItReplays) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  f.stream.take(f.server.publish());
+  f.server = FakeServer(1);
+  for (int i = 0; i < 8; ++i) f.server.publish();
+  f.stream.take(f.server.publish());
+  EXPECT_EQ(f.stream.counters().restarts, 1);
+  EXPECT_TRUE(f.stream.complete());
+  EXPECT_EQ(f.sink.index.pages(), 10);
+}
+
+// After a new connection, with a number that would be the next.
+TEST(EventStream, AServerThatBeganAnewIsSeenWhenCatchingUp) {
+  for (const int batches : {0, 1, 6}) {
+    Followed f;
+    f.stream.take(f.server.kept[0]);
+    f.stream.take(f.server.publish());
+    f.server = FakeServer(1);
+    for (int i = 0; i < batches; ++i) f.server.publish();
+    f.stream.catch_up();
+    EXPECT_EQ(f.stream.counters().restarts, 1) << batches;
+    EXPECT_TRUE(f.stream.complete());
+    EXPECT_EQ(f.sink.index.pages(), batches + 1);
+  }
+}
+
+// It kept only what comes right behind what is known: whether it is the same server, nobody knows.
+TEST(EventStream, WhatCannotBeToldApartIsALoss) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  for (int i = 0; i < 3; ++i) f.server.publish();
+  f.server.kept.erase(0);
+  f.stream.catch_up();
+  EXPECT_FALSE(f.stream.complete());
+  EXPECT_EQ(f.stream.counters().losses, 1);
+}
+
+TEST(EventStream, WhatCannotBeReadIsLost) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  f.stream.take({1, {0xC1}});
+  EXPECT_EQ(f.stream.counters().malformed, 1);
+  EXPECT_FALSE(f.stream.complete());
+  f.stream.take({~std::uint64_t{0}, {0xC0}});
+  EXPECT_EQ(f.stream.counters().malformed, 2);
+  EXPECT_EQ(f.stream.next_sequence(), 2u);
+}
+
+// Any loss, with a server that keeps everything: nothing is missing in the end, nothing comes
+// twice.
+TEST(EventStream, AnyLossIsMadeGood) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Prng prng(seed);
+    Followed f;
+    f.stream.take(f.server.kept[0]);
+    std::uint64_t published = 1;
+    for (; published < 500; ++published) {
+      const EventMessage message = f.server.publish();
+      if (prng.below(10) == 0) continue;
+      f.stream.take(message);
+      if (prng.below(20) == 0) f.stream.take(message);
+    }
+    f.stream.catch_up();
+    EXPECT_EQ(f.sink.sequences, first_numbers(published));
+    EXPECT_GT(f.stream.counters().gaps, 10);
+  }
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,58 @@
+// What both ends of an event stream do with ZeroMQ: errors as values, sequence numbers as bytes.
+//
+// Thread:     pure.
+// Memory:     none.
+// Cost:       that of the call.
+// Not here:   which sockets there are (event_publisher, event_follower).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <zmq.hpp>
+
+#include "stemma/result.h"
+
+namespace stemma {
+
+// Runs `call`, which uses the library; what it throws is an error that names `what`.
+template <typename Call>
+Status zmq_call(std::string_view what, Call&& call) {
+  try {
+    call();
+  } catch (const zmq::error_t& error) {
+    return Error{ErrorCode::kIo, "events: " + std::string(what) + ": " + error.what(), error.num()};
+  }
+  return {};
+}
+
+// 8 bytes, most significant first.
+using SequenceFrame = std::array<std::uint8_t, 8>;
+
+inline SequenceFrame sequence_frame(std::uint64_t sequence) noexcept {
+  SequenceFrame frame;
+  for (std::size_t i = 0; i < frame.size(); ++i) {
+    frame[i] = static_cast<std::uint8_t>(sequence >> (8 * (frame.size() - 1 - i)));
+  }
+  return frame;
+}
+
+// What stands behind the last batch of a replay: -1, with an empty batch.
+inline constexpr std::uint64_t kReplayEnd = ~std::uint64_t{0};
+
+// nullopt: not 8 bytes.
+inline std::optional<std::uint64_t> try_sequence(const zmq::message_t& frame) noexcept {
+  if (frame.size() != sizeof(std::uint64_t)) return std::nullopt;
+  std::uint64_t sequence = 0;
+  for (const std::uint8_t byte :
+       std::span(static_cast<const std::uint8_t*>(frame.data()), frame.size())) {
+    sequence = sequence << 8 | byte;
+  }
+  return sequence;
+}
+
+}  // namespace stemma
