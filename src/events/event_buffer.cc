@@ -47,6 +47,11 @@ void EventBuffer::clear() noexcept {
   tokens_.clear();
 }
 
+std::size_t EventBuffer::bytes() const noexcept {
+  return entries_.size() * sizeof(Entry) + keys_.size() * sizeof(PageKey) +
+         tokens_.size() * sizeof(TokenId);
+}
+
 std::size_t EventBuffer::capacity_bytes() const noexcept {
   return entries_.capacity() * sizeof(Entry) + keys_.capacity() * sizeof(PageKey) +
          tokens_.capacity() * sizeof(TokenId);

@@ -31,8 +31,8 @@ class EventBuffer final : public PrefixEventSink {
   void for_each(std::int64_t places_max, FunctionRef<void(const PrefixEvent&)> visit) const;
 
   void clear() noexcept;
-  // What it keeps when it is cleared.
-  std::size_t capacity_bytes() const noexcept;
+  std::size_t bytes() const noexcept;           // of what it holds
+  std::size_t capacity_bytes() const noexcept;  // of what it keeps when it is cleared
 
  private:
   struct Entry {

@@ -24,8 +24,9 @@ namespace {
 
 // A request is an empty frame and 8 bytes.
 constexpr std::int64_t kRequestBytesMax = 64;
-// Buffers above this are not kept: a whole tree came through them.
-constexpr std::size_t kSpareBytesMax = std::size_t{4} << 20;
+// Of buffers that hold more than this only one waits, and they are not kept: a whole tree comes
+// through them.
+constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
 
 Status check(const EventPublisherOptions& options) {
   const auto at_least_one = [](const char* field, std::int64_t value) -> Status {
@@ -151,13 +152,13 @@ void EventPublisher::pump(FunctionRef<void(PrefixEventSink&)> drain, FunctionRef
   }
   drain(next_);
   if (next_.empty()) return;
-  anew_queued_ = next_.begins_anew();
+  anew_queued_ = next_.begins_anew() && next_.bytes() > kLargeBytes;
   STEMMA_CHECK(queue_.try_push(std::move(next_)), "only this thread fills the queue");
   next_ = spare_.try_pop().value_or(EventBuffer());
   wake();
 }
 
-// A whole tree waits alone: where nobody fetches, they would be many.
+// Behind a large tree nothing waits: it would be another, where the queue is slower than the log.
 bool EventPublisher::has_room() {
   const std::int64_t waiting = queue_.items();
   if (waiting == 0) anew_queued_ = false;
@@ -175,7 +176,7 @@ void EventPublisher::serve(const std::stop_token& stop) {
     while (std::optional<EventBuffer> events = queue_.try_pop()) {
       publish(*events);
       events->clear();
-      if (events->capacity_bytes() <= kSpareBytesMax) spare_.try_push(std::move(*events));
+      if (events->capacity_bytes() <= kLargeBytes) spare_.try_push(std::move(*events));
       answer();
     }
     grant_resend();

@@ -12,7 +12,7 @@
 //
 // Thread:     pump on the engine's; a thread of its own writes batches and answers. Metrics from
 //             any thread.
-// Memory:     `queue_steps` steps' events, at most one of them a whole tree; the batches kept for
+// Memory:     `queue_steps` steps' events, at most one of them a large tree; the batches kept for
 //             replay; for each subscriber up to `queued_batches_max` batches, shared with those.
 // Cost:       for the engine a copy of keys and tokens; on the other thread some 50 ns a token.
 // Not here:   the wire form of a batch (event_wire), subscribers (event_follower).

@@ -27,8 +27,13 @@ void EventStream::take(const EventMessage& message) {
     ++counters_.malformed;
     return;
   }
+  const bool in_live_order = message.sequence >= next_live_;
+  next_live_ = message.sequence + 1;
   if (message.sequence < next_) {
-    if (was_seen(message)) {
+    // What a replay passed by because nobody had it any more may still come live.
+    const bool is_late =
+        in_live_order && message.sequence >= passed_by_.first && message.sequence < passed_by_.end;
+    if (is_late || was_seen(message)) {
       ++counters_.duplicates;
       return;
     }
@@ -74,7 +79,10 @@ void EventStream::replay() {
 
 void EventStream::take_replayed(const EventMessage& message) {
   if (message.sequence < next_ || message.sequence > kSequenceMax) return;
-  if (message.sequence > next_) lose();
+  if (message.sequence > next_) {
+    lose();
+    passed_by_ = {next_, message.sequence};
+  }
   ++counters_.replayed;
   apply(message);
 }
@@ -107,6 +115,7 @@ bool EventStream::was_seen(const EventMessage& message) const {
 void EventStream::begin_anew() {
   ++counters_.restarts;
   next_ = 0;
+  passed_by_ = {};
   lost_ = false;
   std::fill(seen_.begin(), seen_.end(), Seen());
   sink_.forget();

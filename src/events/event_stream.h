@@ -97,6 +97,11 @@ class EventStream {
   ReplaySource* replay_or_null_;
   std::vector<Seen> seen_;  // by sequence number, in a ring
   std::uint64_t next_ = 0;
+  std::uint64_t next_live_ = 0;  // a server's live batches come in order
+  struct {
+    std::uint64_t first = 0;
+    std::uint64_t end = 0;
+  } passed_by_;  // numbers that the last replay no longer had
   bool lost_ = false;
   Counters counters_;
 };

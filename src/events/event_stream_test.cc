@@ -112,6 +112,20 @@ TEST(EventStream, WhatNobodyHasIsLostUntilAllIsSaidAnew) {
   EXPECT_EQ(f.sink.index.pages(), 1);
 }
 
+// The live ones wait in the socket while a replay has gone ahead of them.
+TEST(EventStream, WhatComesLateBehindALossIsPassedOver) {
+  Followed f;
+  std::vector<EventMessage> live;
+  for (int i = 0; i < 10; ++i) live.push_back(f.server.publish());
+  for (std::uint64_t i = 0; i < 8; ++i) f.server.kept.erase(i);
+  for (const EventMessage& message : live) f.stream.take(message);
+  EXPECT_EQ(f.server.replays, 1);
+  EXPECT_EQ(f.stream.counters().restarts, 0);
+  EXPECT_EQ(f.stream.counters().losses, 1);
+  f.stream.take(FakeServer(1).kept[0]);
+  EXPECT_EQ(f.stream.counters().restarts, 1);
+}
+
 TEST(EventStream, WithoutAReplayAGapIsALoss) {
   FakeServer server;
   IndexSink sink;

@@ -1,0 +1,366 @@
+// Publisher and follower over real sockets: the frames on the wire, a random life of a cache that a
+// follower sees through losses of 10%, through a follower that does not read, through queues and
+// replay buffers that are too small, and through a publisher that begins anew. Nothing here waits
+// by the clock: each wait is a question that the publisher answers, or a batch that comes.
+#include "events/event_publisher.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <map>
+#include <string>
+#include <zmq.hpp>
+
+#include "base/prng.h"
+#include "base/temp_directory.h"
+#include "events/event_fixture.h"
+#include "events/event_follower.h"
+#include "events/zmq_frames.h"
+
+namespace stemma {
+namespace {
+
+std::map<std::string, std::int64_t> metrics_of(const EventPublisher& publisher) {
+  class Collect final : public MetricVisitor {
+   public:
+    void counter(std::string_view name, std::int64_t value) override {
+      values[std::string(name)] = value;
+    }
+    void gauge(std::string_view name, std::int64_t value) override {
+      values[std::string(name)] = value;
+    }
+    std::map<std::string, std::int64_t> values;
+  } collect;
+  publisher.visit_metrics(collect);
+  return collect.values;
+}
+
+// A cache that lives, its publisher, and somebody who follows.
+class Published {
+ public:
+  Published(const FixtureOptions& cache, EventPublisherOptions options, std::uint64_t seed)
+      : life(cache, seed), form_(options.wire.hashes) {
+    options.resend_interval_us = 0;
+    if (options.endpoint == EventPublisherOptions().endpoint) {
+      options.endpoint = "tcp://127.0.0.1:*";
+    }
+    if (options.replay_endpoint.empty()) options.replay_endpoint = "tcp://127.0.0.1:*";
+    publisher = EventPublisher::open(options, clock).value();
+    follow_anew();
+  }
+
+  void follow_anew(int queued_batches_max = 100'000) {
+    follower = EventFollower::open({.endpoint = publisher->endpoint(),
+                                    .replay_endpoint = publisher->replay_endpoint(),
+                                    .topic = "",
+                                    .queued_batches_max = queued_batches_max})
+                   .value();
+    sink = std::make_unique<IndexSink>();
+    stream = std::make_unique<EventStream>(*sink, follower.get());
+  }
+
+  void pump() {
+    publisher->pump([&](PrefixEventSink& to) { life.f.cache->drain_events(to); },
+                    [&] { life.f.cache->resend_events(); });
+  }
+
+  // Until the publisher has written what it was given: an answer comes between two batches.
+  void wait_for_publisher() {
+    do {
+      ASSERT_TRUE(follower->replay(kSequenceMax, [](const EventMessage&) {}).ok());
+    } while (metrics_of(*publisher).at("stemma_event_queued_steps") > 0);
+  }
+
+  // Goes on as an idle server would until the index has what the tree finds.
+  void expect_equal_in_the_end() {
+    std::optional<std::string> difference;
+    for (int round = 0; round < 200; ++round) {
+      pump();
+      wait_for_publisher();
+      pump();
+      while (follower->follow(*stream, 0).value()) {
+      }
+      stream->catch_up();
+      difference = difference_now();
+      if (!difference.has_value() && stream->complete()) break;
+    }
+    EXPECT_EQ(difference, std::nullopt);
+    EXPECT_TRUE(stream->complete());
+    EXPECT_EQ(sink->index.contradictions(), 0) << sink->index.first_contradiction();
+    EXPECT_EQ(sink->index.pages() > 0, life.f.cache->usage().total_tokens() > 0);
+  }
+
+  MonotonicClock clock;
+  RandomLife life;
+  std::unique_ptr<EventPublisher> publisher;
+  std::unique_ptr<EventFollower> follower;
+  std::unique_ptr<IndexSink> sink;
+  std::unique_ptr<EventStream> stream;
+
+ private:
+  // The log is drained first, for real: nothing of it is lost.
+  std::optional<std::string> difference_now() {
+    EventBuffer left;
+    life.f.cache->drain_events(left);
+    const EventIndex tree = index_of(*life.f.cache, form_);
+    if (!left.empty()) life.f.cache->resend_events();
+    return sink->index.difference(tree);
+  }
+
+  HashForm form_;
+};
+
+constexpr FixtureOptions kSmallCache = {.page_size = 2, .pages = 150, .events_pages_max = 4096};
+
+struct LossOptions {
+  EventForm form;
+  HashForm hashes;
+};
+class TenPercentLost : public testing::TestWithParam<LossOptions> {};
+
+TEST_P(TenPercentLost, IsMadeGoodByReplay) {
+  constexpr std::uint64_t kSeed = 26;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Prng prng(kSeed);
+  EventPublisherOptions options;
+  options.wire.form = GetParam().form;
+  options.wire.hashes = GetParam().hashes;
+  options.topic = "kv@here";
+  Published p(kSmallCache, options, kSeed);
+  std::int64_t dropped = 0;
+  for (int i = 1; i <= 20'000; ++i) {
+    p.life.step();
+    if (i % 5 != 0) continue;
+    p.pump();
+    for (;;) {
+      const auto message = p.follower->receive(0).value();
+      if (p.follower->take_reconnected()) p.stream->catch_up();
+      if (!message.has_value()) break;
+      if (prng.below(10) == 0) {
+        ++dropped;
+      } else {
+        p.stream->take(*message);
+      }
+    }
+  }
+  // However late the follower was connected: these come live.
+  for (int i = 0; i < 10'000 && dropped < 20; ++i) {
+    p.life.step();
+    p.pump();
+    const auto message = p.follower->receive(1000).value();
+    if (!message.has_value()) continue;
+    if (prng.below(10) == 0) {
+      ++dropped;
+    } else {
+      p.stream->take(*message);
+    }
+  }
+  p.expect_equal_in_the_end();
+  EXPECT_GE(dropped, 20);
+  EXPECT_GT(p.stream->counters().gaps, 10);
+  EXPECT_EQ(p.stream->counters().losses, 0);
+  EXPECT_EQ(p.stream->counters().restarts, 0);
+  EXPECT_EQ(p.stream->counters().malformed, 0);
+  for (std::size_t i = 0; i < p.sink->sequences.size(); ++i) {
+    ASSERT_EQ(p.sink->sequences[i], i);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, TenPercentLost,
+                         testing::Values(LossOptions{EventForm::kByPosition, HashForm::kUnsigned},
+                                         LossOptions{EventForm::kByName, HashForm::kBytes}));
+
+// Behind full buffers everywhere: the socket's, the follower's, the publisher's for it.
+TEST(EventPublisher, AFollowerThatDoesNotReadHoldsNobodyUp) {
+  constexpr std::uint64_t kSeed = 7;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  const TempDirectory directory;
+  EventPublisherOptions options;
+  options.endpoint = "ipc://" + directory.file("events");
+  options.queued_batches_max = 5;
+  Published p({.page_size = 512, .pages = 150, .events_pages_max = 4096}, options, kSeed);
+  p.follow_anew(5);
+  while (!p.follower->follow(*p.stream, 1000).value()) {  // until it is connected
+    p.life.step();
+    p.pump();
+  }
+  const std::int64_t before = p.publisher->published_batches();
+  for (int i = 0; i < 4000; ++i) {
+    p.life.step();
+    p.pump();
+    if (i % 32 == 0) p.wait_for_publisher();
+  }
+  EXPECT_GT(p.publisher->published_batches(), before + 1000);
+  while (p.follower->follow(*p.stream, 0).value()) {
+  }
+  p.expect_equal_in_the_end();
+  EXPECT_GT(p.stream->counters().replayed, 100);
+}
+
+TEST(EventPublisher, WhereTheQueueIsFullEverythingIsSaidAnewLater) {
+  constexpr std::uint64_t kSeed = 8;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  EventPublisherOptions options;
+  options.queue_steps = 1;
+  Published p({.page_size = 1, .pages = 150, .events_pages_max = 8}, options, kSeed);
+  for (int i = 0; i < 20'000; ++i) {
+    p.life.step();
+    p.pump();
+  }
+  p.expect_equal_in_the_end();
+  EXPECT_GT(metrics_of(*p.publisher).at("stemma_event_full_steps_total"), 0);
+  EXPECT_GT(p.life.f.cache->event_log_or_null()->overflows(), 0);
+}
+
+TEST(EventPublisher, WhoLacksWhatIsNotKeptIsToldEverythingAnew) {
+  constexpr std::uint64_t kSeed = 9;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  EventPublisherOptions options;
+  options.replay_batches_max = 3;
+  Published p(kSmallCache, options, kSeed);
+  for (int i = 0; i < 500; ++i) {
+    p.life.step();
+    p.pump();
+    p.wait_for_publisher();
+  }
+  p.follow_anew();
+  p.expect_equal_in_the_end();
+  EXPECT_EQ(p.stream->counters().losses, 1);
+  EXPECT_GE(metrics_of(*p.publisher).at("stemma_event_resends_total"), 2);
+}
+
+TEST(EventPublisher, APublisherThatBeginsAnewIsNoticed) {
+  Published p(kSmallCache, {}, 10);
+  const EventPublisherOptions same = [&] {
+    EventPublisherOptions options;
+    options.endpoint = p.publisher->endpoint();
+    options.replay_endpoint = p.publisher->replay_endpoint();
+    return options;
+  }();
+  for (int i = 0; i < 2000; ++i) {
+    p.life.step();
+    p.pump();
+    static_cast<void>(p.follower->follow(*p.stream, 0).value());
+  }
+  p.expect_equal_in_the_end();
+  p.publisher.reset();
+  p.publisher = EventPublisher::open(same, p.clock).value();
+  // No number is asked for: the new connection, or a number that was there, gives it away.
+  for (int i = 0; i < 100'000 && p.stream->counters().restarts == 0; ++i) {
+    p.life.step();
+    p.pump();
+    static_cast<void>(p.follower->follow(*p.stream, 1000).value());
+  }
+  EXPECT_EQ(p.stream->counters().restarts, 1);
+  p.expect_equal_in_the_end();
+  EXPECT_EQ(p.stream->counters().losses, 0);
+}
+
+TEST(EventPublisher, EndsThoughNobodyHasFetchedWhatItHas) {
+  Published p(kSmallCache, {}, 11);
+  while (!p.follower->follow(*p.stream, 1000).value()) {
+    p.life.step();
+    p.pump();
+  }
+  for (int i = 0; i < 1000; ++i) {
+    p.life.step();
+    p.pump();
+  }
+  p.publisher.reset();
+  EXPECT_TRUE(p.stream->complete());
+}
+
+TEST(EventPublisher, AnEndpointThatIsTakenIsAnErrorThatNamesIt) {
+  const MonotonicClock clock;
+  EventPublisherOptions options;
+  options.endpoint = "tcp://127.0.0.1:*";
+  const auto first = EventPublisher::open(options, clock).value();
+  options.endpoint = first->endpoint();
+  auto second = EventPublisher::open(options, clock);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kIo);
+  EXPECT_EQ(second.error().sys_errno, EADDRINUSE);
+  EXPECT_NE(second.error().detail.find(first->endpoint()), std::string::npos);
+  options.endpoint = "tcp://127.0.0.1:*";
+  options.replay_endpoint = first->endpoint();
+  EXPECT_FALSE(EventPublisher::open(options, clock).ok());
+  options.replay_endpoint = "nowhere";
+  EXPECT_EQ(EventPublisher::open(options, clock).error().code, ErrorCode::kIo);
+  EXPECT_EQ(
+      EventFollower::open({.endpoint = "nowhere", .replay_endpoint = "", .topic = ""}).error().code,
+      ErrorCode::kIo);
+}
+
+TEST(EventPublisher, WrongOptionsAreNamed) {
+  const MonotonicClock clock;
+  EventPublisherOptions options;
+  options.queue_steps = 0;
+  EXPECT_EQ(EventPublisher::open(options, clock).error().detail,
+            "queue_steps must be at least 1 (got 0)");
+  options = {};
+  options.batch_bytes_max = 100;
+  EXPECT_EQ(EventPublisher::open(options, clock).error().detail,
+            "batch_bytes_max must be from 1024 to 4194304 (got 100)");
+}
+
+// With the sockets that others use: SUB, and REQ, which takes one answer.
+TEST(EventPublisher, TheFramesAreThoseOfTheWire) {
+  EventPublisherOptions options;
+  options.topic = "kv";
+  Published p(kSmallCache, options, 12);
+  zmq::context_t context;
+  zmq::socket_t subscribe(context, zmq::socket_type::sub);
+  subscribe.set(zmq::sockopt::subscribe, "kv");
+  subscribe.connect(p.publisher->endpoint());
+  zmq::message_t topic;
+  subscribe.set(zmq::sockopt::rcvtimeo, 1);
+  while (!subscribe.recv(topic).has_value()) {
+    p.life.step();
+    p.pump();
+  }
+  EXPECT_EQ(topic.to_string(), "kv");
+  zmq::message_t number;
+  zmq::message_t batch;
+  ASSERT_TRUE(subscribe.recv(number).has_value() && number.more());
+  ASSERT_TRUE(subscribe.recv(batch).has_value() && !batch.more());
+  ASSERT_EQ(number.size(), 8u);
+  const std::uint64_t sequence = *try_sequence(number);
+
+  zmq::socket_t request(context, ZMQ_REQ);
+  request.connect(p.publisher->replay_endpoint());
+  const SequenceFrame frame = sequence_frame(sequence);
+  request.send(zmq::buffer(frame), zmq::send_flags::none);
+  zmq::message_t number_again;
+  zmq::message_t batch_again;
+  ASSERT_TRUE(request.recv(number_again).has_value() && number_again.more());
+  ASSERT_TRUE(request.recv(batch_again).has_value() && !batch_again.more());
+  EXPECT_EQ(number_again, number);
+  EXPECT_EQ(batch_again, batch);
+}
+
+TEST(EventPublisher, AReplayEndsWithMinusOneAndWrongRequestsArePassedOver) {
+  Published p(kSmallCache, {}, 13);
+  p.life.f.add({1, 2});
+  p.pump();
+  p.wait_for_publisher();
+  zmq::context_t context;
+  zmq::socket_t dealer(context, zmq::socket_type::dealer);
+  dealer.connect(p.publisher->replay_endpoint());
+  dealer.send(zmq::str_buffer("12345678"), zmq::send_flags::none);  // no empty frame
+  dealer.send(zmq::message_t(), zmq::send_flags::sndmore);
+  dealer.send(zmq::str_buffer("1234567"), zmq::send_flags::none);  // 7 bytes
+  dealer.send(zmq::message_t(), zmq::send_flags::sndmore);
+  const SequenceFrame first = sequence_frame(1);
+  dealer.send(zmq::buffer(first), zmq::send_flags::none);  // behind the only one
+  std::vector<std::string> frames;
+  zmq::message_t received;
+  do {
+    ASSERT_TRUE(dealer.recv(received).has_value());
+    frames.push_back(received.to_string());
+  } while (received.more());
+  EXPECT_EQ(frames, (std::vector<std::string>{"", std::string(8, '\xFF'), ""}));
+  EXPECT_EQ(metrics_of(*p.publisher).at("stemma_event_wrong_requests_total"), 2);
+}
+
+}  // namespace
+}  // namespace stemma
