@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/bench_command.h"
+#include "cli/events_command.h"
 #include "cli/fsck_command.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
@@ -42,6 +43,7 @@ int parse_and_run(int argc, const char* const* argv) {
   ReplayCommand replay(app);
   InspectCommand inspect(app);
   FsckCommand fsck(app);
+  EventsCommand events(app);
   BenchCommand bench(app);
   try {
     app.parse(argc, argv);
@@ -51,7 +53,7 @@ int parse_and_run(int argc, const char* const* argv) {
     std::cerr << "stemma: " << error.what() << " (see stemma --help)\n";
     return kExitUsage;
   }
-  return run_chosen({&serve, &generate, &replay, &probe, &inspect, &fsck, &bench});
+  return run_chosen({&serve, &generate, &replay, &probe, &inspect, &fsck, &events, &bench});
 }
 
 }  // namespace

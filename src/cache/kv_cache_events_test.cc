@@ -1,0 +1,119 @@
+// The events of a whole cache: what sequences publish and what reserving evicts, quarantine, reset;
+// random requests, after which a mirror built from events alone has what the cache finds.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "prefix/event_mirror.h"
+#include "stemma/kv_cache.h"
+
+namespace stemma {
+namespace {
+
+std::unique_ptr<KvCache> open_cache(std::int64_t events_pages_max, const char* cache = "radix",
+                                    std::int64_t page_size = 2) {
+  KvCacheOptions options;
+  options.page_size = page_size;
+  options.pages = 24;
+  options.requests_max = 3;
+  options.context_tokens_max = 64;
+  options.cache = cache;
+  options.events_pages_max = events_pages_max;
+  return KvCache::open(options).value();
+}
+
+// A whole life: everything is computed and published.
+void publish(KvCache& kv, NamespaceId ns, const Tokens& tokens) {
+  Sequence sequence = *kv.begin(ns, tokens);
+  ASSERT_TRUE(kv.reserve(sequence, std::ssize(tokens)));
+  kv.finish(std::move(sequence), tokens);
+}
+
+std::map<PageKey, EventMirror::Page> found_by(KvCache& kv) {
+  EventMirror mirror;
+  kv.resend_events();
+  kv.drain_events(mirror);
+  return std::move(mirror.pages);
+}
+
+TEST(KvCacheEvents, PagesThatArePublishedAndEvictedAreToldOf) {
+  const auto kv = open_cache(256);
+  const NamespaceId ns = *kv->try_open_namespace({});
+  EventMirror mirror;
+  publish(*kv, ns, counted(1, 41));  // 20 full pages of 24
+  kv->drain_events(mirror);
+  EXPECT_EQ(mirror.pages.size(), 20u);
+  publish(*kv, ns, counted(100, 30));  // evicts 11 of them
+  kv->drain_events(mirror);
+  EXPECT_EQ(mirror.pages.size(), 24u);
+  EXPECT_EQ(mirror.removed_events, 1);
+  EXPECT_EQ(mirror.pages, found_by(*kv));
+  kv->reset();
+  kv->drain_events(mirror);
+  EXPECT_EQ(mirror.pages.size(), 0u);
+  EXPECT_EQ(mirror.cleared_events, 1);
+}
+
+TEST(KvCacheEvents, PagesInQuarantineAreGone) {
+  const auto kv = open_cache(256);
+  const NamespaceId ns = *kv->try_open_namespace({});
+  EventMirror mirror;
+  publish(*kv, ns, counted(1, 8));
+  CachedText text;
+  text.ns = ns;
+  text.tokens = counted(1, 8);
+  kv->quarantine(text, 4);
+  kv->drain_events(mirror);
+  EXPECT_EQ(mirror.pages.size(), 1u);
+  EXPECT_EQ(mirror.pages, found_by(*kv));
+}
+
+TEST(KvCacheEvents, ACacheThatKeepsNoneOrSharesNothingTellsNothing) {
+  for (const auto& kv : {open_cache(0), open_cache(256, "none")}) {
+    const NamespaceId ns = *kv->try_open_namespace({});
+    EventMirror mirror;
+    publish(*kv, ns, counted(1, 8));
+    kv->drain_events(mirror);
+    kv->resend_events();
+    kv->drain_events(mirror);
+    EXPECT_EQ(mirror.stored_events + mirror.removed_events + mirror.cleared_events, 0);
+  }
+}
+
+TEST(KvCacheEvents, WrongSizesAreNamed) {
+  KvCacheOptions options;
+  options.pages = 4;
+  options.events_pages_max = -1;
+  EXPECT_EQ(KvCache::open(options).error().detail, "events_pages_max must be at least 0 (got -1)");
+}
+
+TEST(KvCacheEvents, RandomRequestsLeaveTheMirrorEqual) {
+  constexpr std::uint64_t kSeed = 3;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  for (const std::int64_t page_size : {1, 4}) {
+    Prng prng(kSeed);
+    const auto kv = open_cache(64, "radix", page_size);
+    const NamespaceId ns = *kv->try_open_namespace({});
+    EventMirror mirror;
+    for (int i = 0; i < 5000; ++i) {
+      Tokens text;
+      for (std::int64_t token = prng.below(20); token >= 0; --token) {
+        text.push_back(static_cast<TokenId>(prng.below(2)));
+      }
+      publish(*kv, ns, text);
+      kv->drain_events(mirror);
+      ASSERT_EQ(std::ssize(mirror.pages) * page_size, kv->usage().total_tokens());
+      if (i % 100 == 0) {
+        ASSERT_EQ(mirror.pages, found_by(*kv));
+      }
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_EQ(kv->audit(), std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
