@@ -3,7 +3,11 @@
 function(stemma_add_test name program)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/test_files)
   add_test(NAME ${name} COMMAND ${program} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES ENVIRONMENT TEST_TMPDIR=${CMAKE_BINARY_DIR}/test_files/)
+  set(environment TEST_TMPDIR=${CMAKE_BINARY_DIR}/test_files/)
+  if(STEMMA_SANITIZE STREQUAL "thread")
+    list(APPEND environment TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/tsan_suppressions)
+  endif()
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment}")
 endfunction()
 
 # stemma_room(NAME DEPS room... LIBS target...)

@@ -110,7 +110,9 @@ class Published {
   HashForm form_;
 };
 
-constexpr FixtureOptions kSmallCache = {.page_size = 2, .pages = 150, .events_pages_max = 4096};
+FixtureOptions small_cache() {
+  return {.page_size = 2, .pages = 150, .events_pages_max = 4096};
+}
 
 struct LossOptions {
   EventForm form;
@@ -126,7 +128,7 @@ TEST_P(TenPercentLost, IsMadeGoodByReplay) {
   options.wire.form = GetParam().form;
   options.wire.hashes = GetParam().hashes;
   options.topic = "kv@here";
-  Published p(kSmallCache, options, kSeed);
+  Published p(small_cache(), options, kSeed);
   std::int64_t dropped = 0;
   for (int i = 1; i <= 20'000; ++i) {
     p.life.step();
@@ -217,7 +219,7 @@ TEST(EventPublisher, WhoLacksWhatIsNotKeptIsToldEverythingAnew) {
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   EventPublisherOptions options;
   options.replay_batches_max = 3;
-  Published p(kSmallCache, options, kSeed);
+  Published p(small_cache(), options, kSeed);
   for (int i = 0; i < 500; ++i) {
     p.life.step();
     p.pump();
@@ -230,7 +232,7 @@ TEST(EventPublisher, WhoLacksWhatIsNotKeptIsToldEverythingAnew) {
 }
 
 TEST(EventPublisher, APublisherThatBeginsAnewIsNoticed) {
-  Published p(kSmallCache, {}, 10);
+  Published p(small_cache(), {}, 10);
   const EventPublisherOptions same = [&] {
     EventPublisherOptions options;
     options.endpoint = p.publisher->endpoint();
@@ -257,7 +259,7 @@ TEST(EventPublisher, APublisherThatBeginsAnewIsNoticed) {
 }
 
 TEST(EventPublisher, EndsThoughNobodyHasFetchedWhatItHas) {
-  Published p(kSmallCache, {}, 11);
+  Published p(small_cache(), {}, 11);
   while (!p.follower->follow(*p.stream, 1000).value()) {
     p.life.step();
     p.pump();
@@ -307,7 +309,7 @@ TEST(EventPublisher, WrongOptionsAreNamed) {
 TEST(EventPublisher, TheFramesAreThoseOfTheWire) {
   EventPublisherOptions options;
   options.topic = "kv";
-  Published p(kSmallCache, options, 12);
+  Published p(small_cache(), options, 12);
   zmq::context_t context;
   zmq::socket_t subscribe(context, zmq::socket_type::sub);
   subscribe.set(zmq::sockopt::subscribe, "kv");
@@ -339,7 +341,7 @@ TEST(EventPublisher, TheFramesAreThoseOfTheWire) {
 }
 
 TEST(EventPublisher, AReplayEndsWithMinusOneAndWrongRequestsArePassedOver) {
-  Published p(kSmallCache, {}, 13);
+  Published p(small_cache(), {}, 13);
   p.life.f.add({1, 2});
   p.pump();
   p.wait_for_publisher();

@@ -13,7 +13,9 @@
 namespace stemma {
 namespace {
 
-constexpr FixtureOptions kWithEvents = {.page_size = 2, .events_pages_max = 256};
+FixtureOptions with_events() {
+  return {.page_size = 2, .events_pages_max = 256};
+}
 
 // "+12 34 behind 00" and the like: pages by their tokens, for reading.
 class EventText final : public PrefixEventSink {
@@ -49,7 +51,7 @@ std::string drained(PrefixFixture& f, EventText& text) {
 }
 
 TEST(RadixEvents, PagesAreToldOfOnceAndBehindWhatTheyContinue) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventText text;
   f.add({1, 2, 3, 4});
   f.add({1, 2, 3, 4});
@@ -60,7 +62,7 @@ TEST(RadixEvents, PagesAreToldOfOnceAndBehindWhatTheyContinue) {
 }
 
 TEST(RadixEvents, ALeafThatGrowsTellsOfWhatIsNew) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventText text;
   PrefixLock lock = f.begin({1, 2});
   lock = f.publish(std::move(lock), {1, 2, 3, 4});
@@ -69,7 +71,7 @@ TEST(RadixEvents, ALeafThatGrowsTellsOfWhatIsNew) {
 }
 
 TEST(RadixEvents, WhatIsEvictedIsToldOfFromItsEnd) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventText text;
   f.add({1, 2, 3, 4, 5, 6});
   f.add({1, 2, 7, 8});
@@ -80,7 +82,7 @@ TEST(RadixEvents, WhatIsEvictedIsToldOfFromItsEnd) {
 }
 
 TEST(RadixEvents, WhatIsDiscardedGoesWithAllBelowIt) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventText text;
   f.add({1, 2, 3, 4, 5, 6});
   f.add({1, 2, 3, 4, 7, 8});
@@ -92,7 +94,7 @@ TEST(RadixEvents, WhatIsDiscardedGoesWithAllBelowIt) {
 // Held pages in quarantine are gone for everybody else at once; when their holder lets go, or goes
 // on, nothing is told of again, and others may publish the same beside them.
 TEST(RadixEvents, WhatIsInQuarantineIsGoneAndToldOfOnce) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventText text;
   PrefixLock held = f.begin({1, 2, 3, 4});
   EXPECT_EQ(drained(f, text), "+12 34;");
@@ -108,7 +110,7 @@ TEST(RadixEvents, WhatIsInQuarantineIsGoneAndToldOfOnce) {
 }
 
 TEST(RadixEvents, AResetIsOneEvent) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventText text;
   f.add({1, 2, 3, 4});
   f.cache->reset();
@@ -132,7 +134,7 @@ TEST(RadixEvents, WhereMoreChangedThanTheLogHoldsEverythingIsToldOfAnew) {
 }
 
 TEST(RadixEvents, WhoFollowsFromNowOnIsToldOfEverything) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventText text;
   f.add({1, 2, 3, 4});
   f.cache->resend_events();
@@ -150,7 +152,7 @@ TEST(RadixEvents, WithoutALogThereIsNothing) {
 }
 
 TEST(RadixEvents, EqualTextsOfTwoNamespacesHaveDifferentKeys) {
-  PrefixFixture f(kWithEvents);
+  PrefixFixture f(with_events());
   EventMirror mirror;
   f.add({1, 2});
   f.begin_in(*f.cache->try_open_namespace(digest_of(1)), {1, 2}).reset();
