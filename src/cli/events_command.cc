@@ -143,7 +143,7 @@ Status EventsCommand::run() {
                           EventFollower::open(options_));
   EventIndex index(medium_);
   EventPrinter printer(json_, check_ ? &index : nullptr);
-  EventStream stream(printer, follower.get());
+  EventStream stream(printer, follower.get(), check_ ? AfterLoss::kNothing : AfterLoss::kWhatever);
   stream.catch_up();
   while (batches_ == 0 || stream.counters().batches < batches_) {
     STEMMA_RETURN_IF_ERROR(follower->follow(stream, kWaitUs));

@@ -19,8 +19,8 @@ std::uint64_t digest_of(const EventMessage& message) {
 
 }  // namespace
 
-EventStream::EventStream(EventBatchSink& sink, ReplaySource* replay_or_null)
-    : sink_(sink), replay_or_null_(replay_or_null), seen_(kRemembered) {}
+EventStream::EventStream(EventBatchSink& sink, ReplaySource* replay_or_null, AfterLoss after_loss)
+    : sink_(sink), replay_or_null_(replay_or_null), after_loss_(after_loss), seen_(kRemembered) {}
 
 void EventStream::take(const EventMessage& message) {
   if (message.sequence > kSequenceMax) {
@@ -100,9 +100,10 @@ void EventStream::apply(const EventMessage& message) {
     const auto cleared = std::find_if(
         batch->events.begin(), batch->events.end(),
         [](const WireEvent& event) { return event.kind == WireEvent::Kind::kCleared; });
-    if (cleared == batch->events.end()) return;
-    batch->events.erase(batch->events.begin(), cleared);
-    lost_ = false;
+    const bool still_lost = cleared == batch->events.end();
+    if (still_lost && after_loss_ == AfterLoss::kNothing) return;
+    if (!still_lost) batch->events.erase(batch->events.begin(), cleared);
+    lost_ = still_lost;
   }
   sink_.take(message.sequence, *batch);
 }

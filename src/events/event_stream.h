@@ -52,12 +52,19 @@ class EventBatchSink {
   virtual void forget() = 0;
 };
 
+// What the sink is given between a loss and the batch that clears all.
+enum class AfterLoss : std::uint8_t {
+  kNothing,  // so that it never holds more than there is
+  kWhatever  // comes: for people who look on
+};
+
 class EventStream {
  public:
   static constexpr std::size_t kRemembered = std::size_t{1} << 14;
 
   // Both must outlive the stream; nullptr: what is missing is lost.
-  EventStream(EventBatchSink& sink, ReplaySource* replay_or_null);
+  EventStream(EventBatchSink& sink, ReplaySource* replay_or_null,
+              AfterLoss after_loss = AfterLoss::kNothing);
 
   // A batch that came live.
   void take(const EventMessage& message);
@@ -95,6 +102,7 @@ class EventStream {
 
   EventBatchSink& sink_;
   ReplaySource* replay_or_null_;
+  AfterLoss after_loss_;
   std::vector<Seen> seen_;  // by sequence number, in a ring
   std::uint64_t next_ = 0;
   std::uint64_t next_live_ = 0;  // a server's live batches come in order

@@ -135,6 +135,20 @@ TEST(EventStream, WithoutAReplayAGapIsALoss) {
   stream.take(server.publish());
   EXPECT_FALSE(stream.complete());
   EXPECT_EQ(sink.forgotten, 1);
+  EXPECT_EQ(sink.sequences, first_numbers(1));
+}
+
+TEST(EventStream, WhoOnlyLooksOnIsShownWhatComesAfterALoss) {
+  FakeServer server;
+  IndexSink sink;
+  EventStream stream(sink, nullptr, AfterLoss::kWhatever);
+  server.publish();
+  stream.take(server.publish());
+  stream.take(server.publish());
+  EXPECT_EQ(sink.sequences, (std::vector<std::uint64_t>{2, 3}));
+  EXPECT_FALSE(stream.complete());
+  stream.take(server.publish(true));
+  EXPECT_TRUE(stream.complete());
 }
 
 TEST(EventStream, AnAnswerThatDoesNotComeIsALoss) {
