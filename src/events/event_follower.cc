@@ -50,29 +50,35 @@ struct EventFollower::Sockets {
   zmq::context_t context;
   zmq::socket_t subscribe;
   zmq::socket_t monitor;  // says when `subscribe` was connected
+  int connects = 0;
 };
 
 Result<std::unique_ptr<EventFollower>> EventFollower::open(const EventFollowerOptions& options) {
-  constexpr const char* kMonitor = "inproc://connections";
   auto sockets = std::make_unique<Sockets>();
+  STEMMA_RETURN_IF_ERROR(connect(options, *sockets));
+  return std::unique_ptr<EventFollower>(new EventFollower(options, std::move(sockets)));
+}
+
+// With sockets of its own each time: nothing that came before is in them.
+Status EventFollower::connect(const EventFollowerOptions& options, Sockets& sockets) {
+  const std::string monitor = "inproc://connections-" + std::to_string(++sockets.connects);
   STEMMA_RETURN_IF_ERROR(zmq_call("cannot follow " + options.endpoint, [&] {
-    zmq::socket_t& socket = sockets->subscribe;
-    socket = zmq::socket_t(sockets->context, zmq::socket_type::sub);
+    zmq::socket_t& socket = sockets.subscribe;
+    socket = zmq::socket_t(sockets.context, zmq::socket_type::sub);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::rcvhwm, options.queued_batches_max);
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kEventBatchBytesMax));
     socket.set(zmq::sockopt::subscribe, options.topic);
   }));
-  if (zmq_socket_monitor(sockets->subscribe.handle(), kMonitor, ZMQ_EVENT_CONNECTED) != 0) {
+  if (zmq_socket_monitor(sockets.subscribe.handle(), monitor.c_str(), ZMQ_EVENT_CONNECTED) != 0) {
     return Error{ErrorCode::kIo, "events: connections cannot be watched", zmq_errno()};
   }
-  STEMMA_RETURN_IF_ERROR(zmq_call("cannot follow " + options.endpoint, [&] {
-    sockets->monitor = zmq::socket_t(sockets->context, zmq::socket_type::pair);
-    sockets->monitor.set(zmq::sockopt::linger, 0);
-    sockets->monitor.connect(kMonitor);
-    sockets->subscribe.connect(options.endpoint);
-  }));
-  return std::unique_ptr<EventFollower>(new EventFollower(options, std::move(sockets)));
+  return zmq_call("cannot follow " + options.endpoint, [&] {
+    sockets.monitor = zmq::socket_t(sockets.context, zmq::socket_type::pair);
+    sockets.monitor.set(zmq::sockopt::linger, 0);
+    sockets.monitor.connect(monitor);
+    sockets.subscribe.connect(options.endpoint);
+  });
 }
 
 EventFollower::EventFollower(const EventFollowerOptions& options, std::unique_ptr<Sockets> sockets)
@@ -82,9 +88,15 @@ EventFollower::~EventFollower() = default;
 
 Result<std::optional<EventMessage>> EventFollower::receive(std::int64_t wait_us) {
   STEMMA_ASSIGN_OR_RETURN(const bool some, wait_for(sockets_->subscribe, wait_us));
-  if (!some) return std::optional<EventMessage>();
   Frames frames;  // the topic, the number, the batch
-  STEMMA_RETURN_IF_ERROR(receive_frames(sockets_->subscribe, frames));
+  if (some) STEMMA_RETURN_IF_ERROR(receive_frames(sockets_->subscribe, frames));
+  // A connection is told of before the first batch that came through it.
+  if (connected_again()) {
+    reconnected_ = true;
+    connections_ = 0;
+    STEMMA_RETURN_IF_ERROR(connect(options_, *sockets_));
+    return std::optional<EventMessage>();
+  }
   const auto sequence = frames.size() == 3 ? try_sequence(frames[1]) : std::nullopt;
   if (!sequence.has_value() || *sequence > kSequenceMax) {
     if (!frames.empty()) ++malformed_messages_;
@@ -93,18 +105,14 @@ Result<std::optional<EventMessage>> EventFollower::receive(std::int64_t wait_us)
   return std::optional(message_of(*sequence, frames[2]));
 }
 
-bool EventFollower::take_reconnected() {
+bool EventFollower::connected_again() {
   Frames frames;
-  bool reconnected = false;
-  while (receive_frames(sockets_->monitor, frames).ok() && !frames.empty()) {
-    reconnected = ++connections_ > 1;
-  }
-  return reconnected;
+  while (receive_frames(sockets_->monitor, frames).ok() && !frames.empty()) ++connections_;
+  return connections_ > 1;
 }
 
 Result<bool> EventFollower::follow(EventStream& stream, std::int64_t wait_us) {
   STEMMA_ASSIGN_OR_RETURN(const std::optional<EventMessage> message, receive(wait_us));
-  // A connection is told of before the first batch that came through it.
   if (take_reconnected()) stream.catch_up();
   if (message.has_value()) stream.take(*message);
   return message.has_value();

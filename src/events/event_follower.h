@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "events/event_stream.h"
 #include "stemma/result.h"
@@ -35,11 +36,12 @@ class EventFollower final : public ReplaySource {
   static Result<std::unique_ptr<EventFollower>> open(const EventFollowerOptions& options);
   ~EventFollower() override;
 
-  // The next batch; nullopt if none came in that time. What is no batch is counted and passed over.
+  // The next batch; nullopt if none came in that time. What is no batch is counted and passed over,
+  // and so is what came through a connection that broke and was not received by then.
   Result<std::optional<EventMessage>> receive(std::int64_t wait_us);
   // Whether the publisher was connected to anew since the last call: what it said meanwhile is
   // missing, and it may be another, with the same numbers.
-  bool take_reconnected();
+  bool take_reconnected() noexcept { return std::exchange(reconnected_, false); }
 
   // Receives one batch, if there is one in that time, and gives it to the stream, which catches up
   // after a new connection. Whether there was one.
@@ -51,11 +53,14 @@ class EventFollower final : public ReplaySource {
 
  private:
   struct Sockets;
+  static Status connect(const EventFollowerOptions& options, Sockets& sockets);
+  bool connected_again();
   explicit EventFollower(const EventFollowerOptions& options, std::unique_ptr<Sockets> sockets);
 
   EventFollowerOptions options_;
   std::unique_ptr<Sockets> sockets_;
-  std::int64_t connections_ = 0;
+  std::int64_t connections_ = 0;  // of the socket there is now
+  bool reconnected_ = false;
   std::int64_t malformed_messages_ = 0;
 };
 

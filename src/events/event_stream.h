@@ -83,6 +83,7 @@ class EventStream {
     std::int64_t duplicates = 0;  // came again
     std::int64_t restarts = 0;    // the server began anew
     std::int64_t losses = 0;      // nobody had what was missing
+    std::int64_t strays = 0;      // of a server that is gone: the one there now does not have them
     std::int64_t malformed = 0;   // could not be read, and so were lost
   };
   const Counters& counters() const noexcept { return counters_; }
@@ -94,7 +95,7 @@ class EventStream {
   };
 
   bool was_seen(const EventMessage& message) const;
-  void replay();
+  bool replay();
   void take_replayed(const EventMessage& message);
   void apply(const EventMessage& message);
   void begin_anew();

@@ -212,6 +212,18 @@ TEST(EventStream, WhatCannotBeToldApartIsALoss) {
   EXPECT_EQ(f.stream.counters().losses, 1);
 }
 
+// It waited in the socket while its server was replaced.
+TEST(EventStream, WhatTheServerDoesNotHaveIsPassedOver) {
+  Followed f;
+  f.stream.take(f.server.kept[0]);
+  EventMessage stray = f.server.publish();
+  stray.sequence = 40;
+  f.stream.take(stray);
+  EXPECT_EQ(f.stream.counters().strays, 1);
+  EXPECT_TRUE(f.stream.complete());
+  EXPECT_EQ(f.sink.sequences, first_numbers(2));
+}
+
 TEST(EventStream, WhatCannotBeReadIsLost) {
   Followed f;
   f.stream.take(f.server.kept[0]);
