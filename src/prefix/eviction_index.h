@@ -47,9 +47,12 @@ class EvictionIndex {
   }
 
   // The leaf that rose to `depth` steps below the top when top() was last removed; invalid if none
-  // did. It is the one leaf there whose turn came nearer: what to load ahead.
+  // did, or it has left since. It is the one leaf there whose turn came nearer: what to load ahead.
   // REQUIRES: 0 < depth < kRisenDepths.
-  NodeSlot risen(int depth) const noexcept { return risen_[static_cast<std::size_t>(depth)]; }
+  NodeSlot risen(int depth) const noexcept {
+    const NodeSlot slot = risen_[static_cast<std::size_t>(depth)];
+    return slot.valid() && contains(slot) ? slot : NodeSlot();
+  }
   static constexpr int kRisenDepths = 4;
 
   // The order and the places; a description of the first contradiction. O(leaves).
