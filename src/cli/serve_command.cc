@@ -56,6 +56,9 @@ std::string find_bundled_model() {
 // Evicted pages that receipts can tell of: one MiB.
 constexpr std::int64_t kEvictedMarks = 1 << 16;
 
+// Changed pages that wait for the thread that publishes them: a few steps' worth.
+constexpr std::int64_t kEventPages = 1 << 16;
+
 std::uint64_t machine_entropy() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
@@ -87,12 +90,39 @@ ServeCommand::ServeCommand(CLI::App& app)
   command_->add_option("--connections", connections_, "open at a time, at most")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
+  add_event_flags();
   command_
       ->add_option("--drain-s", drain_s_,
                    "seconds that answers in flight may still take after SIGTERM or SIGINT; a "
                    "second signal cuts them off")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
+}
+
+void ServeCommand::add_event_flags() {
+  command_->add_option("--events", events_,
+                       "publish KV events for routers over ZeroMQ, such as at tcp://*:5557");
+  command_->add_option("--events-replay", events_replay_,
+                       "where subscribers ask for events that they missed, such as tcp://*:5558");
+  command_->add_option("--events-form", events_form_, "arrays maps: how an event is written")
+      ->check(CLI::IsMember({"arrays", "maps"}))
+      ->capture_default_str();
+  command_
+      ->add_option("--events-hashes", events_hashes_, "unsigned signed bytes: page keys in events")
+      ->check(CLI::IsMember({"unsigned", "signed", "bytes"}))
+      ->capture_default_str();
+}
+
+Result<EventPublisherOptions> ServeCommand::event_options() const {
+  if (events_.empty()) return Error{ErrorCode::kInvalidArgument, "--events-replay needs --events"};
+  EventPublisherOptions options;
+  options.endpoint = events_;
+  options.replay_endpoint = events_replay_;
+  options.wire.form = events_form_ == "maps" ? EventForm::kByName : EventForm::kByPosition;
+  options.wire.hashes = events_hashes_ == "signed"  ? HashForm::kSigned
+                        : events_hashes_ == "bytes" ? HashForm::kBytes
+                                                    : HashForm::kUnsigned;
+  return options;
 }
 
 Result<ServedModelOptions> ServeCommand::model_options() {
@@ -104,6 +134,7 @@ Result<ServedModelOptions> ServeCommand::model_options() {
   options.engine.sampling_seed = machine_entropy();
   options.engine.scheduler.waiting_max = queue_;
   options.engine.kv.evicted_marks = kEvictedMarks;
+  if (!events_.empty()) options.engine.kv.events_pages_max = kEventPages;
   options.engine.inbox_max = queue_ + ServingLoop::kPromptsMax;
   return options;
 }
@@ -118,6 +149,9 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.api.answers_max = queue_;
   options.api.preparing_max = queue_ + 1024;
   options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;
+  if (!events_.empty() || !events_replay_.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(options.events, event_options());
+  }
   if (!key_file_.empty()) {
     STEMMA_ASSIGN_OR_RETURN(options.api.keys, KeyBook::load(key_file_));
   }
@@ -134,6 +168,11 @@ Status ServeCommand::run() {
   std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_,
                            server->port())
             << std::endl;
+  if (const EventPublisher* const events = server->events_or_null()) {
+    std::cout << fmt::format("stemma: events at {} {}", events->endpoint(),
+                             events->replay_endpoint())
+              << std::endl;
+  }
   std::jthread serving([&server] {
     server->run();
     EndSignals::say_ended();

@@ -22,7 +22,9 @@ class ServeCommand final : public Command {
   Status run() override;
 
  private:
+  void add_event_flags();
   Result<ServerOptions> server_options() const;
+  Result<EventPublisherOptions> event_options() const;
   Result<ServedModelOptions> model_options();
 
   ModelFlags model_flags_;
@@ -33,6 +35,10 @@ class ServeCommand final : public Command {
   std::int64_t queue_ = 1024;
   std::int64_t connections_ = 16384;
   double drain_s_ = 30;
+  std::string events_;  // empty: none are published
+  std::string events_replay_;
+  std::string events_form_ = "arrays";
+  std::string events_hashes_ = "unsigned";
   CLI::App* command_;
 };
 

@@ -50,8 +50,9 @@ ApiService::ApiService(const ServedModel& model, ApiOptions options)
 
 ApiService::~ApiService() = default;
 
-void ApiService::attach(HttpServer& http, ServingLoop& loop) {
+void ApiService::attach(HttpServer& http, ServingLoop& loop, const EventPublisher* events_or_null) {
   http_ = &http;
+  events_or_null_ = events_or_null;
   loop_ = &loop;
 }
 
@@ -195,6 +196,7 @@ void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
     engine.visit_metrics(text);
     http_->post([this, exchange, text = std::move(text)]() mutable {
       http_->visit_metrics(text);
+      if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
       text.gauge("stemma_answers_in_flight", loop_->answers_in_flight());
       answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});
     });

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "events/event_publisher.h"
 #include "http/http_server.h"
 #include "server/answer.h"
 #include "server/key_book.h"
@@ -48,7 +49,7 @@ class ApiService final : public HttpService {
   ~ApiService() override;
 
   // Whom answers go to and jobs come from; before the first request. Both must outlive it.
-  void attach(HttpServer& http, ServingLoop& loop);
+  void attach(HttpServer& http, ServingLoop& loop, const EventPublisher* events_or_null = nullptr);
 
   void begin(ExchangeId exchange, HttpRequest&& request) override;
   void gone(ExchangeId exchange) override;
@@ -115,6 +116,7 @@ class ApiService final : public HttpService {
   MonotonicClock clock_;
   HttpServer* http_ = nullptr;
   ServingLoop* loop_ = nullptr;
+  const EventPublisher* events_or_null_ = nullptr;
   bool draining_ = false;
   Prng ids_;
   double started_s_;

@@ -8,15 +8,24 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, Serve
   STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, model.open_engine());
   auto server = std::unique_ptr<Server>(new Server(options, model, std::move(engine)));
   STEMMA_ASSIGN_OR_RETURN(server->http_, HttpServer::open(options.http, server->service_));
+  ServingLoop::Options loop = options.loop;
+  if (options.events.has_value()) {
+    STEMMA_ASSIGN_OR_RETURN(server->events_or_null_,
+                            EventPublisher::open(*options.events, server->clock_));
+    loop.after_turn = [events = server->events_or_null_.get()](Engine& stepped) {
+      events->pump([&](PrefixEventSink& sink) { stepped.drain_kv_events(sink); },
+                   [&] { stepped.resend_kv_events(); });
+    };
+  }
   HttpServer* const http = server->http_.get();
   ApiService* const service = &server->service_;
-  server->loop_.emplace(*server->engine_, model.tokenizer(), options.loop,
+  server->loop_.emplace(*server->engine_, model.tokenizer(), loop,
                         [http, service](std::vector<AnswerUpdate>&& updates) {
                           http->post([service, updates = std::move(updates)]() mutable {
                             service->take(std::move(updates));
                           });
                         });
-  server->service_.attach(*http, *server->loop_);
+  server->service_.attach(*http, *server->loop_, server->events_or_null_.get());
   return server;
 }
 

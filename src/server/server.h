@@ -11,7 +11,9 @@
 #include <memory>
 #include <optional>
 
+#include "base/clock.h"
 #include "engine/served_model.h"
+#include "events/event_publisher.h"
 #include "http/http_server.h"
 #include "server/api_service.h"
 #include "server/serving_loop.h"
@@ -24,6 +26,8 @@ struct ServerOptions {
   HttpServerOptions http;
   ApiOptions api;
   ServingLoop::Options loop;
+  // KV events for who routes requests; they need KvCacheOptions::events_pages_max.
+  std::optional<EventPublisherOptions> events;
 };
 
 class Server {
@@ -36,6 +40,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   std::uint16_t port() const { return http_->port(); }
+  // Where events are published; nullptr: nowhere.
+  const EventPublisher* events_or_null() const { return events_or_null_.get(); }
 
   // Serves on the calling thread until drain is called and done. Then the cache is settled.
   void run();
@@ -49,6 +55,8 @@ class Server {
 
   std::unique_ptr<Engine> engine_;
   ApiService service_;
+  MonotonicClock clock_;
+  std::unique_ptr<EventPublisher> events_or_null_;
   std::unique_ptr<HttpServer> http_;
   std::optional<ServingLoop> loop_;  // steps engine_ and posts to http_: first to end
 };

@@ -71,6 +71,7 @@ void ServingLoop::run() {
     for (const EngineEvent& event : engine_.step().events) take(event);
     ++turns_;
     deliver();
+    if (options_.after_turn) options_.after_turn(engine_);
   }
   engine_.settle(options_.settle_time);
 }

@@ -59,11 +59,14 @@ class ServingLoop {
 
   using Sink = std::function<void(std::vector<AnswerUpdate>&&)>;
   using Question = std::function<void(Engine&)>;
+  // Called on the loop's thread after each turn, idle ones included.
+  using AfterTurn = std::function<void(Engine&)>;
 
   struct Options {
     std::int64_t messages_max = 4096;
     // How long the end waits for pages on their way to lower tiers, at most.
     std::chrono::microseconds settle_time = std::chrono::seconds(30);
+    AfterTurn after_turn = {};  // may be empty
   };
 
   // All must outlive this. Nobody else steps the engine while it lives.

@@ -1,0 +1,94 @@
+// Covers answers as clients read them: the golden shape of bodies and events.
+#include "openai/completion_answer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace stemma {
+namespace {
+
+AnswerHead head(CompletionKind kind) {
+  AnswerHead head;
+  head.kind = kind;
+  head.id = "id-1";
+  head.model = "m";
+  head.created_s = 7;
+  return head;
+}
+
+TemplateJson event_json(const std::string& event) {
+  EXPECT_TRUE(event.starts_with("data: ") && event.ends_with("\n\n")) << event;
+  return TemplateJson::parse(event.substr(6));
+}
+
+TEST(CompletionAnswer, OfAChat) {
+  const AnswerPiece answers[] = {
+      {.index = 0, .text = "hello", .chances = {}, .tokens = {}, .finish_reason = "stop"}};
+  const std::string body =
+      answer_body(head(CompletionKind::kChat), answers, false,
+                  {.prompt_tokens = 5, .completion_tokens = 2, .cached_tokens = 4}, TemplateJson());
+  EXPECT_EQ(body,
+            R"({"id":"id-1","object":"chat.completion","created":7,"model":"m",)"
+            R"("system_fingerprint":null,"choices":[{"index":0,"message":{"role":"assistant",)"
+            R"("content":"hello","refusal":null},"logprobs":null,"finish_reason":"stop"}],)"
+            R"("usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,)"
+            R"("prompt_tokens_details":{"cached_tokens":4}}})");
+}
+
+TEST(CompletionAnswer, OfACompletionWithLogprobs) {
+  AnswerPiece answer = {
+      .index = 1, .text = "a\xC3\xA9", .chances = {}, .tokens = {}, .finish_reason = "length"};
+  const float never = -std::numeric_limits<float>::infinity();
+  answer.chances = {{{"a", -0.5F}, {{"b", never}}}, {{"\xC3\xA9", -1}, {}}};
+  const auto json = TemplateJson::parse(
+      answer_body(head(CompletionKind::kText), std::span(&answer, 1), true, {}, TemplateJson()));
+  const TemplateJson& logprobs = json["choices"][0]["logprobs"];
+  EXPECT_EQ(json["object"], "text_completion");
+  EXPECT_EQ(logprobs["tokens"], TemplateJson({"a", "\xC3\xA9"}));
+  EXPECT_EQ(logprobs["text_offset"], TemplateJson({0, 1}));
+  EXPECT_EQ(logprobs["top_logprobs"][0]["b"], -9999.0) << "JSON has no infinity";
+}
+
+TEST(CompletionAnswer, ChatLogprobsSayBytes) {
+  AnswerPiece answer = {.index = 0, .text = "", .chances = {}, .tokens = {}, .finish_reason = ""};
+  answer.chances = {{{"\xC3\xA9", -1}, {{"\xEF\xBF\xBD", -2}}}};
+  const auto json = event_json(piece_event(head(CompletionKind::kChat), answer, true));
+  const TemplateJson& token = json["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(token["bytes"], TemplateJson({0xC3, 0xA9}));
+  EXPECT_TRUE(token["top_logprobs"][0]["bytes"].is_null()) << "which bytes it was, nobody knows";
+}
+
+TEST(CompletionAnswer, AStreamOfEvents) {
+  AnswerHead stream = head(CompletionKind::kChat);
+  stream.counts_usage = true;
+  const auto first = event_json(first_event(stream, 2));
+  EXPECT_EQ(first["object"], "chat.completion.chunk");
+  EXPECT_EQ(first["choices"][0]["index"], 2);
+  EXPECT_EQ(first["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_TRUE(first.contains("usage") && first["usage"].is_null());
+  const AnswerPiece piece = {
+      .index = 2, .text = "x", .chances = {}, .tokens = {}, .finish_reason = "abort"};
+  const auto next = event_json(piece_event(stream, piece, false));
+  EXPECT_EQ(next["choices"][0]["delta"]["content"], "x");
+  EXPECT_EQ(next["choices"][0]["finish_reason"], "abort");
+  const AnswerUsage usage = {.prompt_tokens = 3, .completion_tokens = 1, .cached_tokens = 0};
+  const auto last = event_json(usage_event(stream, &usage, TemplateJson()));
+  EXPECT_TRUE(last["choices"].empty());
+  EXPECT_EQ(last["usage"]["total_tokens"], 4);
+  EXPECT_EQ(first_event(head(CompletionKind::kText), 0), "") << "a completion has no role";
+}
+
+TEST(ApiErrors, HaveOpenAisShape) {
+  EXPECT_EQ(error_body(field_error("n", "must be 1")),
+            R"({"error":{"message":"n: must be 1","type":"invalid_request_error","param":"n",)"
+            R"("code":null}})");
+  EXPECT_EQ(overloaded("x").status, 429);
+  EXPECT_TRUE(overloaded("x").retry_after_s.has_value());
+  EXPECT_EQ(api_error_of({ErrorCode::kTooLarge, "x"}).status, 400);
+  EXPECT_EQ(api_error_of({ErrorCode::kInternal, "x"}).status, 500);
+}
+
+}  // namespace
+}  // namespace stemma

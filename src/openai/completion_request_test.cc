@@ -1,0 +1,234 @@
+// Covers requests as clients send them: every field into its place, its default where it is absent,
+// and a refusal that names its path where it is wrong.
+#include "openai/completion_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/prng.h"
+
+namespace stemma {
+namespace {
+
+RequestRules rules_of_100_tokens() {
+  RequestRules rules;
+  rules.vocab_tokens = 100;
+  return rules;
+}
+const RequestRules kRules = rules_of_100_tokens();
+
+ApiResult<CompletionRequest> chat(const std::string& fields) {
+  return read_completion_request(CompletionKind::kChat,
+                                 R"({"messages":[{"role":"user","content":"hi"}])" +
+                                     (fields.empty() ? "" : "," + fields) + "}",
+                                 kRules);
+}
+
+ApiResult<CompletionRequest> completion(const std::string& fields) {
+  return read_completion_request(CompletionKind::kText, "{" + fields + "}", kRules);
+}
+
+CompletionRequest accepted(const ApiResult<CompletionRequest>& read) {
+  const auto* const fault = std::get_if<ApiError>(&read);
+  EXPECT_EQ(fault, nullptr) << fault->message;
+  return fault == nullptr ? std::get<CompletionRequest>(read) : CompletionRequest();
+}
+
+// The path of the field that is at fault; "accepted" if none is.
+std::string fault_of(const ApiResult<CompletionRequest>& read) {
+  const auto* const fault = std::get_if<ApiError>(&read);
+  return fault == nullptr ? "accepted" : fault->param;
+}
+
+TEST(CompletionRequest, SaysLittleByDefault) {
+  const CompletionRequest request = accepted(chat(""));
+  EXPECT_EQ(request.copies, 1);
+  EXPECT_FALSE(request.max_tokens.has_value());
+  EXPECT_FALSE(request.stream);
+  EXPECT_FALSE(request.logprobs.has_value());
+  EXPECT_FALSE(request.sampling.seed.has_value());
+  EXPECT_EQ(request.messages[0]["content"], "hi");
+  EXPECT_EQ(accepted(completion(R"("prompt":"x")")).max_tokens, 16) << "as OpenAI's";
+}
+
+TEST(CompletionRequest, PutsFieldsWhereTheyBelong) {
+  const CompletionRequest request = accepted(chat(
+      R"("n":3,"max_tokens":7,"max_completion_tokens":9,"temperature":0.5,"top_p":0.25,"top_k":-1,)"
+      R"("min_p":0.1,"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,)"
+      R"("seed":-1,"logit_bias":{"5":-100,"7":2.5},"stop":["a","bc"],"stop_token_ids":[3],)"
+      R"("ignore_eos":true,"logprobs":true,"top_logprobs":4,"stream":true,)"
+      R"("stream_options":{"include_usage":true},"priority":-2,"cache_salt":"s","extra_key":"e",)"
+      R"("prompt_cache_key":"k","prompt_cache_retention":"24h","cache_receipt":true,)"
+      R"("return_token_ids":true,"user":"anybody","metadata":{"a":1})"));
+  EXPECT_EQ(request.copies, 3);
+  EXPECT_EQ(request.max_tokens, 9);
+  EXPECT_FLOAT_EQ(request.sampling.temperature, 0.5F);
+  EXPECT_FLOAT_EQ(request.sampling.top_p, 0.25F);
+  EXPECT_EQ(request.sampling.top_k, 0) << "-1 is all, as vLLM's";
+  EXPECT_FLOAT_EQ(request.sampling.min_p, 0.1F);
+  EXPECT_FLOAT_EQ(request.sampling.frequency_penalty, -1);
+  EXPECT_EQ(request.sampling.seed, ~std::uint64_t{0});
+  EXPECT_EQ(request.sampling.logit_bias.size(), 2U);
+  EXPECT_THAT(request.stop, testing::ElementsAre("a", "bc"));
+  EXPECT_THAT(request.stop_tokens, testing::ElementsAre(3));
+  EXPECT_TRUE(request.ignore_eos);
+  EXPECT_EQ(request.logprobs, 4);
+  EXPECT_TRUE(request.stream && request.include_usage);
+  EXPECT_EQ(request.priority, -2);
+  EXPECT_EQ(request.cache.salt, "s");
+  EXPECT_EQ(request.cache.extra_key, "e");
+  EXPECT_EQ(request.cache.affinity, "k");
+  EXPECT_EQ(request.cache.retention, Retention::kLong);
+  EXPECT_TRUE(request.wants_receipt && request.wants_tokens);
+}
+
+TEST(CompletionRequest, NullIsAbsent) {
+  const CompletionRequest request =
+      accepted(chat(R"("n":null,"temperature":null,"stop":null,"logit_bias":null,"tools":null)"));
+  EXPECT_EQ(request.copies, 1);
+}
+
+TEST(CompletionRequest, WrongFieldsAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("n":0)", "n"},
+      {R"("n":129)", "n"},
+      {R"("n":1.5)", "n"},
+      {R"("n":99999999999999999999)", "n"},
+      {R"("max_tokens":0)", "max_tokens"},
+      {R"("max_tokens":-1)", "max_tokens"},
+      {R"("temperature":-0.1)", "temperature"},
+      {R"("temperature":"1")", "temperature"},
+      {R"("temperature":3)", "temperature"},
+      {R"("top_p":1.01)", "top_p"},
+      {R"("seed":1.5)", "seed"},
+      {R"("stream":1)", "stream"},
+      {R"("stream_options":{})", "stream_options"},
+      {R"("stop":[1])", "stop[0]"},
+      {R"("stop":7)", "stop"},
+      {R"("stop":"")", "stop"},
+      {R"("stop_token_ids":[1,100])", "stop_token_ids[1]"},
+      {R"("logit_bias":{"100":1})", "logit_bias"},
+      {R"("logit_bias":{"1":101})", "logit_bias"},
+      {R"("logit_bias":[1])", "logit_bias"},
+      {R"("logprobs":1)", "logprobs"},
+      {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
+      {R"("tools":[1])", "tools[0]"},
+      {R"("tool_choice":{"type":"function"})", "tool_choice"},
+      {R"("response_format":{"type":"json_schema"})", "response_format"},
+      {R"("modalities":["audio"])", "modalities"},
+      {R"("functions":[{}])", "functions"},
+      {R"("model":5)", "model"},
+      {R"("cache_salt":"")", "cache_salt"},
+      {R"("priority":9999999999)", "priority"},
+      {R"("best_of":2)", "best_of"},
+  };
+  for (const auto& [fields, param] : cases) EXPECT_EQ(fault_of(chat(fields)), param) << fields;
+}
+
+TEST(CompletionRequest, WhatIsDoneAnywayIsAccepted) {
+  accepted(chat(R"("response_format":{"type":"text"},"tool_choice":"auto","modalities":["text"])"));
+  accepted(chat(R"("functions":[],"best_of":1,"use_beam_search":false)"));
+}
+
+TEST(CompletionRequest, PromptsAreTextsOrTokens) {
+  EXPECT_EQ(std::get<std::string>(accepted(completion(R"("prompt":"x")")).prompts[0]), "x");
+  EXPECT_EQ(accepted(completion(R"("prompt":["x","y"])")).prompts.size(), 2U);
+  const auto tokens = accepted(completion(R"("prompt":[1,2])")).prompts;
+  ASSERT_EQ(tokens.size(), 1U);
+  EXPECT_THAT(std::get<std::vector<TokenId>>(tokens[0]), testing::ElementsAre(1, 2));
+  EXPECT_EQ(accepted(completion(R"("prompt":[[1],[2,3]])")).prompts.size(), 2U);
+  EXPECT_EQ(fault_of(completion(R"("n":1)")), "prompt");
+  EXPECT_EQ(fault_of(completion(R"("prompt":[])")), "prompt");
+  EXPECT_EQ(fault_of(completion(R"("prompt":[[]])")), "prompt[0]");
+  EXPECT_EQ(fault_of(completion(R"("prompt":[1,-1])")), "prompt[1]");
+  EXPECT_EQ(fault_of(completion(R"("prompt":[999999])")), "prompt[0]");
+  EXPECT_EQ(fault_of(completion(R"("prompt":{"a":1})")), "prompt");
+  EXPECT_EQ(fault_of(completion(R"("prompt":["x",{}])")), "prompt[1]");
+  EXPECT_EQ(fault_of(completion(R"("prompt":["x","y"],"n":100)")), "prompt");
+}
+
+TEST(ChatMessages, AreReadAsTemplatesWantThem) {
+  std::optional<ApiError> fault;
+  const TemplateJson read =
+      read_messages(TemplateJson::parse(R"([{"role":"developer","content":"d"},
+          {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+          {"role":"assistant","content":null,"tool_calls":[
+            {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
+          {"role":"tool","content":"r","tool_call_id":"1"}])"),
+                    fault);
+  ASSERT_FALSE(fault.has_value()) << fault->message;
+  EXPECT_EQ(read[0]["role"], "system");
+  EXPECT_EQ(read[1]["content"], "a\nb");
+  EXPECT_EQ(read[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
+  EXPECT_EQ(read[3]["tool_call_id"], "1");
+}
+
+TEST(ChatMessages, WrongOnesAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[]", "messages"},
+      {"[1]", "messages[0]"},
+      {R"([{"content":"x"}])", "messages[0].role"},
+      {R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])", "messages[1].role"},
+      {R"([{"role":"user"}])", "messages[0].content"},
+      {R"([{"role":"user","content":5}])", "messages[0].content"},
+      {R"([{"role":"user","content":[5]}])", "messages[0].content[0]"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
+      {R"([{"role":"user","content":[{"type":"input_audio"}]}])", "messages[0].content[0].type"},
+      {R"([{"role":"assistant","tool_calls":[1]}])", "messages[0].tool_calls[0]"},
+      {R"([{"role":"assistant","tool_calls":[{}]}])", "messages[0].tool_calls[0].function"},
+  };
+  for (const auto& [messages, param] : cases) {
+    std::optional<ApiError> fault;
+    read_messages(TemplateJson::parse(messages), fault);
+    ASSERT_TRUE(fault.has_value()) << messages;
+    EXPECT_EQ(fault->param, param) << messages;
+  }
+}
+
+TEST(JsonBody, IsOneStrictObject) {
+  std::string wide = "{";
+  for (int i = 0; i < 600; ++i) wide += (i > 0 ? "," : "") + ("\"k" + std::to_string(i) + "\":1");
+  const std::string bodies[] = {"",
+                                "nonsense",
+                                "[]",
+                                "1",
+                                "{\"a\":1}x",
+                                R"({"a":1,"a":1})",
+                                "{\"a\":1e999}",
+                                "{\"a\":\"\xff\"}",
+                                R"({"a":"\ud800"})",
+                                std::string(10'000, '['),
+                                "{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}",
+                                wide + "}"};
+  for (const std::string& body : bodies) {
+    EXPECT_TRUE(std::holds_alternative<ApiError>(read_json_body(body, 1 << 20)))
+        << body.substr(0, 40);
+  }
+  EXPECT_TRUE(std::holds_alternative<ApiError>(read_json_body("{\"a\":1}", 3)));
+  EXPECT_TRUE(std::holds_alternative<TemplateJson>(read_json_body("{\"a\":[1,{\"b\":2}]}", 100)));
+}
+
+// Bodies that were right, with bytes changed: read or refused, never worse.
+TEST(CompletionRequest, AnyBytesAreSafe) {
+  const std::uint64_t seed = 4;
+  SCOPED_TRACE(seed);
+  Prng prng(seed);
+  const std::string good =
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}],"n":2,"stop":["x"],)"
+      R"("logit_bias":{"5":1},"temperature":0.5,"tools":[{"type":"function"}],"seed":3})";
+  for (int round = 0; round < 20'000; ++round) {
+    std::string body = good;
+    for (std::int64_t change = 1 + prng.below(4); change > 0; --change) {
+      const auto at = static_cast<std::size_t>(prng.below(std::ssize(body)));
+      if (prng.below(2) == 0) body.erase(at, static_cast<std::size_t>(prng.below(8)));
+      if (body.empty()) body = "{";
+      body[at % body.size()] = static_cast<char>(prng.below(256));
+    }
+    read_completion_request(CompletionKind::kChat, body, kRules);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
