@@ -1,0 +1,57 @@
+// Covers whose key is whose: the file of keys, and requests with and without one.
+#include "server/key_book.h"
+
+#include <gtest/gtest.h>
+
+namespace stemma {
+namespace {
+
+std::string digest_of(std::string_view key) {
+  return to_hex(sha256(std::as_bytes(std::span(key))));
+}
+
+std::string error_of(const std::string& text) {
+  const auto book = KeyBook::parse(text, "keys");
+  return book.ok() ? "accepted" : book.error().detail;
+}
+
+TEST(KeyBook, KnowsTenantsByTheirKeys) {
+  const std::string file = "# who is who\n\nalice " + digest_of("a-key") + "\nalice " +
+                           digest_of("second") + " pages=40\nops " + digest_of("o-key") +
+                           " admin  # may flush\n";
+  const auto book = KeyBook::parse(file, "keys");
+  ASSERT_TRUE(book.ok()) << to_string(book.error());
+  EXPECT_FALSE(book->open_to_all());
+  const auto caller = [&](const std::string& header) { return book->caller_of(&header); };
+  EXPECT_EQ(caller("Bearer a-key")->tenant, "alice");
+  EXPECT_FALSE(caller("Bearer a-key")->admin);
+  EXPECT_EQ(caller("Bearer second")->quota_pages, 40);
+  EXPECT_TRUE(caller("Bearer o-key")->admin);
+  for (const char* const wrong :
+       {"Bearer other", "Bearer ", "Bearer", "a-key", "Basic a-key", ""}) {
+    EXPECT_FALSE(caller(wrong).has_value()) << wrong;
+  }
+  EXPECT_FALSE(book->caller_of(nullptr).has_value());
+}
+
+TEST(KeyBook, WithoutAFileEverybodyIsTheAdmin) {
+  const KeyBook book;
+  EXPECT_TRUE(book.open_to_all());
+  EXPECT_TRUE(book.caller_of(nullptr)->admin);
+  EXPECT_EQ(book.caller_of(nullptr)->tenant, "");
+}
+
+TEST(KeyBook, WrongLinesAreNamed) {
+  EXPECT_EQ(error_of(""), "keys: has no keys");
+  EXPECT_EQ(error_of("\nalice\n"), "keys:2: a tenant and a digest are wanted");
+  EXPECT_EQ(error_of("alice 12"), "keys:1: the digest must be 64 hexadecimal digits (SHA-256)");
+  EXPECT_EQ(error_of("alice " + std::string(64, 'g')),
+            "keys:1: the digest must be 64 hexadecimal digits (SHA-256)");
+  const std::string line = "alice " + digest_of("k");
+  EXPECT_EQ(error_of(line + " pages=0"), "keys:1: \"pages=0\" is neither admin nor pages=N");
+  EXPECT_EQ(error_of(line + " boss"), "keys:1: \"boss\" is neither admin nor pages=N");
+  EXPECT_EQ(error_of(line + "\nbob " + digest_of("k")), "keys:2: this key appears twice");
+}
+
+}  // namespace
+}  // namespace stemma

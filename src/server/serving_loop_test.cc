@@ -1,0 +1,307 @@
+// Covers the engine's thread: every job ends with one update for each of its answers, whatever
+// happens when; a cancel, at any moment, ends what it is for and leaves nothing behind (fault 12).
+#include "server/serving_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "engine/hash_model.h"
+#include "pool/kv_pool_factory.h"
+
+namespace stemma {
+namespace {
+
+// A model whose steps wait until they are let go, one by one or all.
+class SteppedModel final : public Runner {
+ public:
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return free_ || steps_ > 0; });
+    if (!free_) --steps_;
+    --waiting_;
+    return model_.forward(batch, pools);
+  }
+
+  // Waits until a step stands at the gate.
+  void wait_for_step() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return waiting_ > 0; });
+  }
+  void let_go(std::int64_t steps) {
+    const std::lock_guard lock(mutex_);
+    steps_ += steps;
+    changed_.notify_all();
+  }
+  void let_all_go() {
+    const std::lock_guard lock(mutex_);
+    free_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  HashModel model_;
+  std::int64_t steps_ = 0;
+  std::int64_t waiting_ = 0;
+  bool free_ = false;
+};
+
+// What came of each answer.
+class Updates {
+ public:
+  struct Answer {
+    std::string text;
+    std::vector<TokenId> tokens;
+    std::int64_t firsts = 0;
+    std::int64_t ends = 0;
+    AnswerUpdate last;
+  };
+  using Key = std::pair<std::int64_t, std::int64_t>;  // exchange, index
+
+  void take(std::vector<AnswerUpdate>&& updates) {
+    const std::lock_guard lock(mutex_);
+    for (AnswerUpdate& update : updates) {
+      Answer& answer = answers_[{update.exchange.value(), update.index}];
+      EXPECT_EQ(answer.ends, 0) << "nothing follows the end";
+      answer.text += update.text;
+      answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
+      answer.firsts += update.is_first ? 1 : 0;
+      answer.ends += update.finish != FinishReason::kNone ? 1 : 0;
+      ended_ += update.finish != FinishReason::kNone ? 1 : 0;
+      answer.last = std::move(update);
+    }
+    changed_.notify_all();
+  }
+  void wait_for_ends(std::int64_t ends) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ended_ >= ends; });
+  }
+  Answer answer(std::int64_t exchange, std::int64_t index = 0) {
+    const std::lock_guard lock(mutex_);
+    return answers_[{exchange, index}];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Key, Answer> answers_;
+  std::int64_t ended_ = 0;
+};
+
+class ServingLoopTest : public ::testing::Test {
+ protected:
+  ServingLoopTest()
+      : tokenizer_(std::move(Tokenizer::load(STEMMA_SOURCE_DIR "/models/scribe-3m")).value()) {
+    options_.kv.page_size = 4;
+    options_.kv.pages = 64;
+    options_.kv.requests_max = 4;
+    options_.kv.context_tokens_max = 200;
+    options_.scheduler.waiting_max = 32;
+    options_.scheduler.chunk_tokens_max = 6;
+    options_.inbox_max = 256;
+  }
+
+  void open(std::int64_t messages_max = 64) {
+    loop_.reset();
+    updates_ = std::make_unique<Updates>();
+    model_ = std::make_unique<SteppedModel>();
+    ThreadPool threads(1);
+    const KvShape shape = {.layers = HashModel::kLayers,
+                           .pages = options_.kv.pages,
+                           .page_size = options_.kv.page_size,
+                           .heads = 1,
+                           .head_dim = HashModel::kHeadDim,
+                           .dtype = DType::kF32};
+    engine_.reset();
+    pool_ = std::move(make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads)).value();
+    auto engine = Engine::open(
+        options_,
+        {.runner = *model_, .pools = {*pool_}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
+    ASSERT_TRUE(engine.ok()) << to_string(engine.error());
+    engine_ = std::move(engine).value();
+    ServingLoop::Options options;
+    options.messages_max = messages_max;
+    loop_ = std::make_unique<ServingLoop>(
+        *engine_, tokenizer_, options,
+        [this](std::vector<AnswerUpdate>&& updates) { updates_->take(std::move(updates)); });
+  }
+
+  static AnswerJob job(std::int64_t exchange, std::int64_t prompt_tokens, std::int64_t max_tokens,
+                       std::int64_t copies = 1) {
+    AnswerJob job;
+    job.exchange = ExchangeId(exchange);
+    PromptJob& prompt = job.prompts.emplace_back();
+    for (std::int64_t i = 0; i < prompt_tokens; ++i) {
+      prompt.spec.prompt.push_back(static_cast<TokenId>(i * 5 % 60));
+    }
+    prompt.spec.max_tokens = max_tokens;
+    prompt.spec.copies = copies;
+    prompt.wants_tokens = true;
+    return job;
+  }
+
+  // What the loop's engine says once everything has ended.
+  void expect_nothing_left() {
+    EXPECT_EQ(loop_->answers_in_flight(), 0);
+    loop_.reset();
+    EXPECT_TRUE(engine_->idle());
+    EXPECT_EQ(engine_->audit().value_or(""), "");
+    EXPECT_EQ(engine_->kv().free_rows(), options_.kv.requests_max);
+    EXPECT_EQ(engine_->kv().usage().locked_tokens, 0);
+  }
+
+  Tokenizer tokenizer_;
+  EngineOptions options_;
+  MonotonicClock clock_;
+  std::unique_ptr<Updates> updates_;
+  std::unique_ptr<SteppedModel> model_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ServingLoop> loop_;
+};
+
+TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  updates_->wait_for_ends(1);
+  const Updates::Answer answer = updates_->answer(1);
+  EXPECT_EQ(answer.firsts, 1);
+  EXPECT_EQ(answer.last.finish, FinishReason::kLength);
+  EXPECT_EQ(answer.last.stats.output_tokens, 8);
+  EXPECT_EQ(answer.tokens.size(), 8U);
+  EXPECT_EQ(answer.text, tokenizer_.decode(answer.tokens, true));
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, AnswersOfOneExchangeAreNumberedOverItsPrompts) {
+  open();
+  model_->let_all_go();
+  AnswerJob wanted = job(7, 10, 4, 2);
+  wanted.prompts.push_back(job(7, 3, 5, 3).prompts[0]);
+  ASSERT_TRUE(loop_->submit(std::move(wanted)));
+  updates_->wait_for_ends(5);
+  for (std::int64_t index = 0; index < 5; ++index) {
+    EXPECT_EQ(updates_->answer(7, index).tokens.size(), index < 2 ? 4U : 5U) << index;
+  }
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, AStopStringEndsAnAnswer) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
+  updates_->wait_for_ends(1);
+  const std::string whole = updates_->answer(1).text;
+  ASSERT_GT(whole.size(), 8U);
+  AnswerJob stopped = job(2, 10, 30);
+  stopped.prompts[0].stop = {whole.substr(4, 3)};
+  ASSERT_TRUE(loop_->submit(std::move(stopped)));
+  updates_->wait_for_ends(2);
+  EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kStop);
+  EXPECT_EQ(updates_->answer(2).text, whole.substr(0, whole.find(whole.substr(4, 3))));
+  expect_nothing_left();
+}
+
+// Steps: prompt of 10 in chunks of 6 and 4, then 5 outputs. The cancel comes before any step, and
+// behind each of them; beside a request that goes on.
+TEST_F(ServingLoopTest, ACancelAtAnyStepEndsWhatItIsForAndNothingElse) {
+  for (std::int64_t steps = 0; steps <= 9; ++steps) {
+    SCOPED_TRACE(steps);
+    open();
+    ASSERT_TRUE(loop_->submit(job(1, 10, 5, 2)));
+    ASSERT_TRUE(loop_->submit(job(2, 9, 6)));
+    if (steps > 0) {
+      model_->wait_for_step();
+      model_->let_go(steps);
+    }
+    ASSERT_TRUE(loop_->cancel(ExchangeId(1)));
+    model_->let_all_go();
+    updates_->wait_for_ends(3);
+    for (const std::int64_t index : {0, 1}) {
+      const Updates::Answer answer = updates_->answer(1, index);
+      EXPECT_EQ(answer.ends, 1);
+      const bool whole = answer.tokens.size() == 5;
+      EXPECT_EQ(answer.last.finish, whole ? FinishReason::kLength : FinishReason::kCancelled);
+    }
+    EXPECT_EQ(updates_->answer(2).tokens.size(), 6U);
+    expect_nothing_left();
+  }
+}
+
+TEST_F(ServingLoopTest, ACancelRightBehindItsJobIsNotLost) {
+  open();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  model_->wait_for_step();
+  ASSERT_TRUE(loop_->submit(job(2, 10, 100)));
+  ASSERT_TRUE(loop_->cancel(ExchangeId(2)));
+  ASSERT_TRUE(loop_->cancel(ExchangeId(2)));
+  ASSERT_TRUE(loop_->cancel(ExchangeId(3)));
+  model_->let_all_go();
+  updates_->wait_for_ends(2);
+  EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kCancelled);
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, AFullQueueSaysSo) {
+  open(/*messages_max=*/2);
+  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  model_->wait_for_step();
+  EXPECT_TRUE(loop_->submit(job(2, 3, 1)));
+  EXPECT_TRUE(loop_->submit(job(3, 3, 1)));
+  EXPECT_FALSE(loop_->submit(job(4, 3, 1)));
+  EXPECT_FALSE(loop_->ask([](Engine&) {}));
+  EXPECT_EQ(loop_->answers_in_flight(), 3);
+  model_->let_all_go();
+  updates_->wait_for_ends(3);
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, WhatTheEngineRefusesEndsAsFailed) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 500, 2)));
+  updates_->wait_for_ends(2);
+  for (const std::int64_t index : {0, 1}) {
+    EXPECT_EQ(updates_->answer(1, index).last.finish, FinishReason::kFailed);
+    EXPECT_EQ(updates_->answer(1, index).last.error.code, ErrorCode::kTooLarge);
+  }
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, QuestionsAreAskedBetweenSteps) {
+  open();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  model_->wait_for_step();
+  std::int64_t output_tokens = -1;
+  ASSERT_TRUE(loop_->ask([&](Engine& engine) { output_tokens = engine.totals().output_tokens; }));
+  model_->let_all_go();
+  updates_->wait_for_ends(1);
+  loop_.reset();
+  EXPECT_GE(output_tokens, 0);
+}
+
+TEST_F(ServingLoopTest, StoppingLetsAnswersEndAndTakesNoMore) {
+  open();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  model_->wait_for_step();
+  loop_->stop();
+  EXPECT_FALSE(loop_->submit(job(2, 10, 5)));
+  model_->let_all_go();
+  loop_.reset();
+  EXPECT_EQ(updates_->answer(1).last.finish, FinishReason::kLength);
+  EXPECT_EQ(updates_->answer(2).ends, 0);
+}
+
+}  // namespace
+}  // namespace stemma
