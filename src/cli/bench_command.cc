@@ -10,12 +10,14 @@
 
 #include "attention/attention_bench.h"
 #include "base/bench_line.h"
+#include "cli/bundled_model.h"
 #include "device/gemm_bench.h"
 #include "engine/tier_serving_bench.h"
 #include "ghost/ghost_bench.h"
 #include "pool/host_copy_bench.h"
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
+#include "server/server_bench.h"
 #include "tier/disk_bench.h"
 #include "tier/redis_bench.h"
 
@@ -32,7 +34,7 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 11> kBenches = {{
+constexpr std::array<Bench, 12> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
@@ -44,6 +46,7 @@ constexpr std::array<Bench, 11> kBenches = {{
     {"tier", [] { return bench_disk({}); }},
     {"tier", [] { return bench_redis(); }},
     {"tier", [] { return bench_tier_serving(default_tier_serving_bench()); }},
+    {"server", [] { return bench_server(find_bundled_model()); }},
 }};
 
 void print_json(const BenchLine& line) {

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "cli/bundled_model.h"
+
 namespace stemma {
 
 namespace {
@@ -38,20 +40,6 @@ class EndSignals {
   static constexpr int kEnded = SIGUSR1;
   sigset_t set_;
 };
-
-// The bundled model, beside the program or in the checkout that it was built in; empty if there is
-// none.
-std::string find_bundled_model() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path at = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (int levels = 0; levels < 4 && !at.empty(); ++levels, at = at.parent_path()) {
-    for (const char* const place : {"models/scribe-3m", "share/stemma/models/scribe-3m"}) {
-      if (fs::exists(at / place / "config.json", error)) return (at / place).string();
-    }
-  }
-  return "";
-}
 
 // Evicted pages that receipts can tell of: one MiB.
 constexpr std::int64_t kEvictedMarks = 1 << 16;

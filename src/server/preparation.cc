@@ -135,6 +135,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(CompletionRequest&& request,
   plan.policy = model_.engine_options().kv.eviction;
   plan.copies = request.copies;
   plan.stream = request.stream;
+  prepared.job.in_pieces = request.stream;
   plan.include_usage = request.include_usage;
   plan.head.gives_tokens = request.wants_tokens;
   plan.head.counts_usage = request.include_usage;

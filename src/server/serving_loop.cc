@@ -98,33 +98,35 @@ bool ServingLoop::take_messages() {
 }
 
 void ServingLoop::start(AnswerJob&& job) {
-  std::int64_t index = 0;
+  Origin origin = {.exchange = job.exchange, .in_pieces = job.in_pieces};
   for (PromptJob& prompt : job.prompts) {
     const std::int64_t copies = prompt.spec.copies;
-    start_prompt(job.exchange, index, std::move(prompt));
-    index += copies;
+    start_prompt(origin, std::move(prompt));
+    origin.first_index += copies;
   }
 }
 
-void ServingLoop::start_prompt(ExchangeId exchange, std::int64_t first_index, PromptJob&& prompt) {
+void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
   const std::int64_t copies = prompt.spec.copies;
   const Result<RequestId> first = engine_.submit(std::move(prompt.spec));
   for (std::int64_t copy = 0; copy < copies; ++copy) {
     if (!first.ok()) {
       AnswerUpdate& update = updates_.emplace_back();
-      update.exchange = exchange;
-      update.index = first_index + copy;
+      update.exchange = origin.exchange;
+      update.index = origin.first_index + copy;
       update.finish = FinishReason::kFailed;
       update.error = first.error();
       --answers_in_flight_;
       continue;
     }
     const RequestId id(first->value() + copy);
-    live_.emplace(id, Live{.exchange = exchange,
-                           .index = first_index + copy,
+    live_.emplace(id, Live{.exchange = origin.exchange,
+                           .index = origin.first_index + copy,
                            .wants_tokens = prompt.wants_tokens,
+                           .in_pieces = origin.in_pieces,
+                           .kept = {},
                            .text = TextGeneration(tokenizer_, prompt.stop)});
-    requests_of_[exchange].push_back(id);
+    requests_of_[origin.exchange].push_back(id);
   }
 }
 
@@ -138,12 +140,13 @@ void ServingLoop::cancel_now(ExchangeId exchange) {
 void ServingLoop::cancel_request(RequestId request) {
   const std::optional<RequestStats> stats = engine_.stop(request, FinishReason::kCancelled);
   if (!stats.has_value()) return late_cancels_.push_back(request);
-  const Live& live = live_.at(request);
-  AnswerUpdate& update = updates_.emplace_back();
+  Live& live = live_.at(request);
+  AnswerUpdate update;
   update.exchange = live.exchange;
   update.index = live.index;
   update.finish = FinishReason::kCancelled;
   update.stats = *stats;
+  pass_on(std::move(update), live);
   end(request);
 }
 
@@ -166,11 +169,30 @@ void ServingLoop::take(const EngineEvent& event) {
   if (event.token >= 0) update.is_first = !std::exchange(live.begun, true);
   take_text(event, live, update);
   const bool ended = update.finish != FinishReason::kNone;
-  if (ended || update.is_first || !update.text.empty() || !update.chances.empty() ||
-      !update.tokens.empty()) {
-    updates_.push_back(std::move(update));
-  }
+  pass_on(std::move(update), live);
   if (ended) end(event.request);
+}
+
+// What nobody reads before it is whole wakes nobody.
+void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
+  const bool ended = update.finish != FinishReason::kNone;
+  if (live.in_pieces) {
+    const bool says = ended || update.is_first || !update.text.empty() || !update.chances.empty() ||
+                      !update.tokens.empty();
+    if (says) updates_.push_back(std::move(update));
+    return;
+  }
+  AnswerUpdate& kept = live.kept;
+  kept.text += update.text;
+  kept.tokens.insert(kept.tokens.end(), update.tokens.begin(), update.tokens.end());
+  for (TokenChance& chance : update.chances) kept.chances.push_back(std::move(chance));
+  kept.is_first |= update.is_first;
+  if (!ended) return;
+  update.text = std::move(kept.text);
+  update.tokens = std::move(kept.tokens);
+  update.chances = std::move(kept.chances);
+  update.is_first = kept.is_first;
+  updates_.push_back(std::move(update));
 }
 
 // A stop token is not part of the text.

@@ -36,6 +36,7 @@ struct PromptJob {
 // What one exchange asks of the engine. Its answers are numbered over all prompts.
 struct AnswerJob {
   ExchangeId exchange;
+  bool in_pieces = false;  // updates come as tokens do; else one for each answer, at its end
   std::vector<PromptJob> prompts;
 };
 
@@ -99,6 +100,8 @@ class ServingLoop {
     ExchangeId exchange;
     std::int64_t index = 0;
     bool wants_tokens = false;
+    bool in_pieces = false;
+    AnswerUpdate kept;   // where it does not come in pieces
     bool begun = false;  // its first token has come
     TextGeneration text;
   };
@@ -111,7 +114,14 @@ class ServingLoop {
   void run();
   bool take_messages();
   void start(AnswerJob&& job);
-  void start_prompt(ExchangeId exchange, std::int64_t first_index, PromptJob&& prompt);
+  // Where an answer belongs, and how it is passed on.
+  struct Origin {
+    ExchangeId exchange;
+    bool in_pieces = false;
+    std::int64_t first_index = 0;
+  };
+  void start_prompt(const Origin& origin, PromptJob&& prompt);
+  void pass_on(AnswerUpdate&& update, Live& live);
   void cancel_now(ExchangeId exchange);
   void cancel_late();
   void cancel_request(RequestId request);

@@ -62,6 +62,7 @@ class Updates {
   struct Answer {
     std::string text;
     std::vector<TokenId> tokens;
+    std::int64_t updates = 0;
     std::int64_t firsts = 0;
     std::int64_t ends = 0;
     AnswerUpdate last;
@@ -73,6 +74,7 @@ class Updates {
     for (AnswerUpdate& update : updates) {
       Answer& answer = answers_[{update.exchange.value(), update.index}];
       EXPECT_EQ(answer.ends, 0) << "nothing follows the end";
+      ++answer.updates;
       answer.text += update.text;
       answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
       answer.firsts += update.is_first ? 1 : 0;
@@ -140,6 +142,7 @@ class ServingLoopTest : public ::testing::Test {
                        std::int64_t copies = 1) {
     AnswerJob job;
     job.exchange = ExchangeId(exchange);
+    job.in_pieces = true;
     PromptJob& prompt = job.prompts.emplace_back();
     for (std::int64_t i = 0; i < prompt_tokens; ++i) {
       prompt.spec.prompt.push_back(static_cast<TokenId>(i * 5 % 60));
@@ -181,6 +184,22 @@ TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
   EXPECT_EQ(answer.last.stats.output_tokens, 8);
   EXPECT_EQ(answer.tokens.size(), 8U);
   EXPECT_EQ(answer.text, tokenizer_.decode(answer.tokens, true));
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  AnswerJob whole = job(2, 10, 8);
+  whole.in_pieces = false;
+  ASSERT_TRUE(loop_->submit(std::move(whole)));
+  updates_->wait_for_ends(2);
+  EXPECT_GT(updates_->answer(1).updates, 1);
+  EXPECT_EQ(updates_->answer(2).updates, 1);
+  EXPECT_EQ(updates_->answer(2).text, updates_->answer(1).text);
+  EXPECT_EQ(updates_->answer(2).tokens, updates_->answer(1).tokens);
+  EXPECT_EQ(updates_->answer(2).firsts, 1);
   expect_nothing_left();
 }
 
