@@ -1,4 +1,5 @@
 # The commands a person types. Each installs the packages it needs, configures, builds, and then runs.
+#   make serve   serves the bundled model on http://127.0.0.1:8080; FLAGS="--model DIR ..." for more
 #   make demo    answers bundled prompts with the bundled model, cache on and cache off
 #   make test    every test
 #   make build   build/release only
@@ -12,7 +13,10 @@ export CCACHE_NOHASHDIR := 1
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: demo test build bench check packages configure fuzz long
+.PHONY: serve demo test build bench check packages configure fuzz long
+
+serve: build
+	@$(BUILD)/stemma serve $(FLAGS)
 
 demo: build
 	@tools/demo $(BUILD)/stemma
