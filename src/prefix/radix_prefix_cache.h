@@ -21,6 +21,7 @@
 #include "prefix/prefix_cache_options.h"
 #include "prefix/prefix_event_log.h"
 #include "prefix/radix_tree.h"
+#include "prefix/tree_listing.h"
 #include "prefix/wanted_leaves.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
@@ -121,6 +122,13 @@ class RadixPrefixCache final : public PrefixCache {
   // `next_tokens_max` tokens. O(nodes); allocates.
   NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
                       std::int64_t next_tokens_max) const;
+  // The nodes most often matched, of these the last used, at most `nodes_max`; with a node, all
+  // above it. O(nodes); allocates.
+  TreeListing hottest_nodes(std::int64_t nodes_max) const;
+  // The text down to a node; nullopt if there is no such node any more. O(nodes); allocates.
+  std::optional<NodeText> try_text(NodeId id) const;
+  // As probe, in whichever namespace stands for `digest`. O(namespaces) more.
+  TextEnd probe_by_digest(const NamespaceDigest& digest, std::span<const TokenId> tokens) const;
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
@@ -170,6 +178,7 @@ class RadixPrefixCache final : public PrefixCache {
   }
   void mark_evicted(NodeSlot leaf, std::int64_t pages);
   std::span<const TokenId> page_of(const RadixNode& node, std::int64_t page) const;
+  TreeNode shown(NodeSlot slot, const NamespaceDigest& digest) const;
   void take_back(NodeSlot leaf, std::span<PageId> ids) {
     if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
     tree_.shrink(leaf, ids);

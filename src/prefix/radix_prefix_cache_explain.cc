@@ -1,5 +1,8 @@
-// What a tree can tell people: why a look-up ended where it did, and which text is nearest.
+// What a tree can tell people: why a look-up ended where it did, which text is nearest, and which
+// nodes there are.
 #include <algorithm>
+#include <queue>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -78,6 +81,84 @@ NearestText RadixPrefixCache::nearest(NamespaceId ns, std::span<const TokenId> t
     compare(inside);
   }
   return nearest;
+}
+
+TreeNode RadixPrefixCache::shown(NodeSlot slot, const NamespaceDigest& digest) const {
+  const RadixNode& node = tree_.node(slot);
+  const bool below_root = tree_.node(node.parent).is_root();
+  return {.id = tree_.nodes().birth(slot).id,
+          .parent = below_root ? NodeId() : tree_.nodes().birth(node.parent).id,
+          .digest = digest,
+          .start_tokens = node.start_pages * page_size(),
+          .tokens = tokens_in(node),
+          .children = node.children,
+          .hits = node.hits,
+          .lock_count = node.lock_count,
+          .uses_ago = now_ - node.last_use,
+          .quarantined = node.unlinked};
+}
+
+// From the roots down, always to the hottest node that has been reached: so no node comes before
+// its parent, and who is left out is no hotter than who is shown, but for what lies above it.
+TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max) const {
+  struct Reached {
+    std::tuple<std::int64_t, std::int64_t> heat;  // hits, last use
+    NodeSlot slot;
+    std::size_t ns = 0;
+    bool operator<(const Reached& other) const {
+      return std::tie(heat, other.slot) < std::tie(other.heat, slot);
+    }
+  };
+  const auto children = tree_.children();
+  std::priority_queue<Reached> reached;
+  const auto reach_below = [&](NodeSlot slot, std::size_t ns) {
+    for (const NodeSlot child : children[slot.index()]) {
+      const RadixNode& node = tree_.node(child);
+      reached.push({.heat = {node.hits, node.last_use}, .slot = child, .ns = ns});
+    }
+  };
+  for (std::size_t ns = 0; ns < roots_.size(); ++ns) reach_below(roots_[ns], ns);
+  TreeListing listing = {.total_nodes = nodes() - std::ssize(roots_)};
+  while (!reached.empty() && std::ssize(listing.nodes) < nodes_max) {
+    const Reached next = reached.top();
+    reached.pop();
+    const NamespaceId ns(static_cast<std::int32_t>(next.ns));
+    listing.nodes.push_back(shown(next.slot, digest(ns)));
+    reach_below(next.slot, next.ns);
+  }
+  return listing;
+}
+
+std::optional<NodeText> RadixPrefixCache::try_text(NodeId id) const {
+  for (std::int32_t i = 0; i < tree_.nodes().high_water(); ++i) {
+    const NodeSlot slot(i);
+    if (!tree_.nodes().exists(slot) || tree_.nodes().birth(slot).id != id) continue;
+    if (tree_.node(slot).is_root()) return std::nullopt;
+    std::vector<NodeSlot> path;
+    NodeSlot at = slot;
+    for (; !tree_.node(at).is_root(); at = tree_.node(at).parent) path.push_back(at);
+    NodeText text = {.digest = digest_of(at),
+                     .start_tokens = tree_.node(slot).start_pages * page_size()};
+    for (auto step = path.rbegin(); step != path.rend(); ++step) {
+      const std::vector<TokenId> tokens = tree_.tokens_of(*step);
+      text.tokens.insert(text.tokens.end(), tokens.begin(), tokens.end());
+    }
+    return text;
+  }
+  return std::nullopt;
+}
+
+TextEnd RadixPrefixCache::probe_by_digest(const NamespaceDigest& digest,
+                                          std::span<const TokenId> tokens) const {
+  TextEnd end;
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    const NamespaceId ns(static_cast<std::int32_t>(i));
+    if (namespaces_.digest(ns) != digest) continue;
+    RadixTree::Walk walk(tree_, roots_[i], tokens);
+    while (walk.next()) end.node = tree_.nodes().birth(walk.node()).id;
+    end.matched_tokens = walk.total_pages() * page_size();
+  }
+  return end;
 }
 
 }  // namespace stemma
