@@ -180,6 +180,9 @@ class Engine {
                                           std::span<const TokenId> tokens,
                                           std::int64_t next_tokens_max);
 
+  // Requests that have not ended, running ones first. Between steps. Allocates.
+  std::vector<RequestLease> leases() const;
+
   // Forgets every page that is cached on the device. False, and nothing happens, unless idle().
   [[nodiscard]] bool try_flush();
 

@@ -40,6 +40,8 @@ class PageSpace;
 class RadixPrefixCache;
 class RequestTable;
 class Tiering;
+struct NodeText;
+struct TreeListing;
 
 // What a request does with a promotion.
 enum class PromotionUse : std::uint8_t {
@@ -67,6 +69,13 @@ struct ForkedSequence {
 struct AuditHold {
   PrefixLock cached;  // at least the pages asked for, in token order
   OwnedPages scratch;
+};
+
+// Who holds pages now, for people.
+struct CacheHolds {
+  std::int64_t locks = 0;      // on prefixes of the device, those of no tokens included
+  std::int64_t sequences = 0;  // of requests
+  std::int64_t transfers = 0;  // between tiers, on their way
 };
 
 class KvCache {
@@ -184,7 +193,8 @@ class KvCache {
 
   // A step computed `tokens` prompt tokens, from `first_token` of their texts on average.
   void note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us);
-  void visit_tier_metrics(MetricVisitor& visitor) const;
+  // Pages of the device, and what its tiers count.
+  void visit_metrics(MetricVisitor& visitor) const;
 
   // For people: why begin finds no more of `tokens`, and the cached text that is nearest to them,
   // with at most `next_tokens_max` tokens of what it goes on with. REQUIRES: shares(); tokens not
@@ -192,6 +202,11 @@ class KvCache {
   PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
   NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
                       std::int64_t next_tokens_max) const;
+  // The hottest nodes of the tree of a tier, and the text of one (prefix/tree_listing); empty and
+  // nullopt where nothing is shared or there is no such tier. REQUIRES: kDevice or kHost.
+  TreeListing list_nodes(Tier tier, std::int64_t nodes_max) const;
+  std::optional<NodeText> node_text(Tier tier, NodeId id) const;
+  CacheHolds holds() const;
 
   // Audits of what is cached (engine/shadow_audit).
 
@@ -249,6 +264,7 @@ class KvCache {
 
   Status open_tiering(LowerTiers& lower);
   RadixPrefixCache& tree() const;
+  const RadixPrefixCache* tree_or_null(Tier tier) const;
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
 

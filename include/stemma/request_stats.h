@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "stemma/ids.h"
 #include "stemma/lower_tiers.h"
 #include "stemma/prefix_cache.h"
 
@@ -44,6 +45,19 @@ struct RequestStats {
   std::int64_t evicted_ago_us = 0;
   // What computing cached_tokens would have taken, as far as steps tell what computing costs here.
   std::optional<std::int64_t> saved_us;
+};
+
+// What a request that has not ended holds, for people.
+struct RequestLease {
+  RequestId id;
+  std::string_view state;   // "waiting", "prefilling", "running", "preempted"
+  std::int64_t age_us = 0;  // since it was submitted
+  std::int64_t prompt_tokens = 0;
+  std::int64_t computed_tokens = 0;  // that have KV, cached ones included
+  std::int64_t output_tokens = 0;
+  std::int64_t pages = 0;         // of the device
+  std::int64_t shared_pages = 0;  // of these, those that others can find
+  std::int64_t preemptions = 0;
 };
 
 // What the cache has of a text, for people.

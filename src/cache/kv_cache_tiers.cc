@@ -142,10 +142,6 @@ void KvCache::note_computed(std::int64_t first_token, std::int64_t tokens, std::
   if (tiering_ != nullptr) tiering_->costs().computed(first_token, tokens, us);
 }
 
-void KvCache::visit_tier_metrics(MetricVisitor& visitor) const {
-  if (tiering_ != nullptr) tiering_->visit_metrics(visitor);
-}
-
 // Both trees' epochs only grow: the sum stands still exactly as long as both do.
 std::uint64_t KvCache::epoch() const {
   return prefix_->epoch() + (tiering_ == nullptr ? 0 : tiering_->epoch());

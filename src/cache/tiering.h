@@ -63,7 +63,8 @@ class Tiering {
 
   // Takes what has ended. REQUIRES: no step is in flight.
   void poll();
-  bool underway() const noexcept { return transfers_.underway() > 0; }
+  bool underway() const noexcept { return transfers() > 0; }
+  std::int64_t transfers() const noexcept { return transfers_.underway(); }
   // Whether pages are being brought up, and some came at `since_us` or later.
   bool pages_arriving(std::int64_t since_us) const;
   void wait_landed(std::chrono::microseconds time) { transfers_.wait_landed(time); }
@@ -99,6 +100,7 @@ class Tiering {
   // Device pages that transfers and promotions own (I1).
   std::int64_t device_pages() const { return promotions_.owned_pages(Tier::kDevice); }
   std::uint64_t epoch() const { return host_->tree().epoch(); }
+  const RadixPrefixCache& host_tree() const { return host_->tree(); }
   TierCounters& counters() noexcept { return counters_; }
   void visit_metrics(MetricVisitor& visitor) const;
   // The host's tree and pages; the first contradiction, or nullopt.

@@ -396,7 +396,9 @@ void Engine::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_evicted_pages_total", now.evicted_pages);
   if (ghosts_or_null_ != nullptr) ghosts_or_null_->visit_metrics(visitor);
   if (audit_or_null_ != nullptr) audit_or_null_->visit_metrics(visitor);
-  kv_->visit_tier_metrics(visitor);
+  visitor.gauge("stemma_running_requests", scheduler_->in_flight());
+  visitor.gauge("stemma_waiting_requests", scheduler_->waiting());
+  kv_->visit_metrics(visitor);
 }
 
 std::vector<std::string> Engine::cache_advice() const {

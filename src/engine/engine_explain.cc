@@ -82,8 +82,7 @@ PrefixStop Engine::prefix_stop(const Request& request) const {
 }
 
 std::optional<std::int64_t> Engine::saved_us(std::int64_t cached_tokens) const {
-  return cached_tokens == 0 ? std::optional<std::int64_t>(0)
-                            : costs_->compute_us(0, cached_tokens);
+  return cached_tokens == 0 ? std::optional<std::int64_t>(0) : costs_->compute_us(0, cached_tokens);
 }
 
 RequestStats Engine::stats_of(const Request& request) const {
@@ -101,6 +100,27 @@ RequestStats Engine::stats_of(const Request& request) const {
           .stop = prefix_stop(request),
           .evicted_ago_us = extra.evicted_ago_us,
           .saved_us = saved_us(request.cached_tokens)};
+}
+
+std::vector<RequestLease> Engine::leases() const {
+  std::vector<RequestLease> leases;
+  const auto add = [&](const Request* request) {
+    RequestLease lease = {.id = request->id,
+                          .state = request_state_name(request->state()),
+                          .age_us = parts_.clock.now_us() - extra_of(*request).submitted_us,
+                          .prompt_tokens = request->prompt_tokens,
+                          .computed_tokens = request->computed_tokens,
+                          .output_tokens = request->generated_tokens(),
+                          .preemptions = request->preemptions};
+    if (request->sequence.valid()) {
+      lease.pages = std::ssize(request->sequence.pages());
+      lease.shared_pages = request->sequence.published_tokens() / kv_->page_size();
+    }
+    leases.push_back(lease);
+  };
+  for (const Request* request : scheduler_->requests_in_flight()) add(request);
+  for (const Request* request : scheduler_->waiting_requests()) add(request);
+  return leases;
 }
 
 std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,

@@ -20,6 +20,7 @@
 #include "base/heap_counter.h"
 #include "base/thread_pool.h"
 #include "pool/kv_pool_factory.h"
+#include "prefix/tree_listing.h"
 
 namespace stemma {
 namespace {
@@ -383,6 +384,30 @@ TEST_F(EngineTest, SaysWhatMoreRoomWouldBeWorth) {
   EXPECT_EQ(numbers.by_name["stemma_ghost_lookup_pages"], 800);
   EXPECT_EQ(numbers.by_name["stemma_ghost_hit_pages_same"], 0);
   EXPECT_EQ(numbers.by_name["stemma_ghost_hit_pages_double"], 720);
+}
+
+TEST_F(EngineTest, SaysWhoHoldsPages) {
+  open();
+  EXPECT_TRUE(engine_->leases().empty());
+  const RequestId first = engine_->submit(spec(std::vector<TokenId>(17, 1), 4)).value();
+  engine_->step();
+  clock_.advance_us(70);
+  const std::vector<RequestLease> leases = engine_->leases();
+  ASSERT_EQ(leases.size(), 1u);
+  EXPECT_EQ(leases[0].id, first);
+  EXPECT_EQ(leases[0].state, "running");
+  EXPECT_EQ(leases[0].age_us, 70);
+  EXPECT_EQ(leases[0].prompt_tokens, 17);
+  EXPECT_EQ(leases[0].output_tokens, 1);
+  EXPECT_EQ(leases[0].pages, 5);
+  EXPECT_EQ(leases[0].shared_pages, 4);
+  EXPECT_EQ(engine_->kv().holds().sequences, 1);
+  EXPECT_EQ(engine_->kv().holds().locks, 1);
+  EXPECT_EQ(engine_->kv().list_nodes(Tier::kDevice, 10).total_nodes, 1);
+  EXPECT_TRUE(engine_->kv().list_nodes(Tier::kHost, 10).nodes.empty()) << "there is no such tier";
+  run();
+  EXPECT_TRUE(engine_->leases().empty());
+  EXPECT_EQ(engine_->kv().holds().sequences, 0);
 }
 
 TEST_F(EngineTest, WatchesNothingWhereItIsToldNotTo) {

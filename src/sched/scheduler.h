@@ -113,6 +113,9 @@ class Scheduler {
   void cancel(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
 
+  // Who waits, in the order in which it is looked at, and who runs.
+  std::span<Request* const> waiting_requests() const noexcept { return waiting_; }
+  std::span<Request* const> requests_in_flight() const noexcept { return in_flight_; }
   std::int64_t waiting() const noexcept { return static_cast<std::int64_t>(waiting_.size()); }
   std::int64_t in_flight() const noexcept { return static_cast<std::int64_t>(in_flight_.size()); }
   bool idle() const noexcept { return waiting_.empty() && in_flight_.empty(); }

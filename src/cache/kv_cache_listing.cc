@@ -1,0 +1,59 @@
+// What a KvCache can tell people: which nodes its trees have, their texts, and who holds pages.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cache/tiering.h"
+#include "prefix/radix_prefix_cache.h"
+#include "stemma/kv_cache.h"
+#include "stemma/metrics.h"
+
+namespace stemma {
+
+const RadixPrefixCache* KvCache::tree_or_null(Tier tier) const {
+  STEMMA_CHECK(tier == Tier::kDevice || tier == Tier::kHost, "page stores have no tree");
+  if (tier == Tier::kHost) return tiering_ == nullptr ? nullptr : &tiering_->host_tree();
+  return shares() ? &tree() : nullptr;
+}
+
+TreeListing KvCache::list_nodes(Tier tier, std::int64_t nodes_max) const {
+  const RadixPrefixCache* const own = tree_or_null(tier);
+  if (own == nullptr) return {};
+  TreeListing listing = own->hottest_nodes(nodes_max);
+  const auto* const twin = tree_or_null(tier == Tier::kDevice ? Tier::kHost : Tier::kDevice);
+  if (twin == nullptr) return listing;
+  for (TreeNode& node : listing.nodes) {
+    const std::optional<NodeText> text = own->try_text(node.id);
+    const TextEnd there = twin->probe_by_digest(text->digest, text->tokens);
+    node.twin_tokens = std::max<std::int64_t>(there.matched_tokens - node.start_tokens, 0);
+    node.twin = there.node;
+  }
+  return listing;
+}
+
+std::optional<NodeText> KvCache::node_text(Tier tier, NodeId id) const {
+  const RadixPrefixCache* const own = tree_or_null(tier);
+  return own == nullptr ? std::nullopt : own->try_text(id);
+}
+
+CacheHolds KvCache::holds() const {
+  CacheHolds holds;
+  if (shares()) holds.locks = tree().locks();
+  holds.sequences = std::count_if(live_.begin(), live_.end(),
+                                  [](const Sequence* sequence) { return sequence != nullptr; });
+  if (tiering_ != nullptr) holds.transfers = tiering_->transfers();
+  return holds;
+}
+
+void KvCache::visit_metrics(MetricVisitor& visitor) const {
+  visitor.gauge("stemma_page_size_tokens", page_size());
+  visitor.gauge("stemma_device_pages", total_pages());
+  visitor.gauge("stemma_device_free_pages", free_pages());
+  visitor.gauge("stemma_device_evictable_pages", usage().evictable_tokens / page_size());
+  visitor.gauge("stemma_device_locked_pages", usage().locked_tokens / page_size());
+  if (tiering_ != nullptr) {
+    visitor.gauge("stemma_transfers_underway", tiering_->transfers());
+    tiering_->visit_metrics(visitor);
+  }
+}
+
+}  // namespace stemma
