@@ -37,6 +37,18 @@ function(stemma_room name)
   endif()
 endfunction()
 
+# The page that `stemma serve` shows in a browser (src/server/page/), as a source of the server. Nothing but CMake is needed.
+function(stemma_page)
+  set(folder ${CMAKE_SOURCE_DIR}/src/server/page)
+  set(names index.html icon.svg page.css page.js tree.js chat.js)
+  list(TRANSFORM names PREPEND ${folder}/ OUTPUT_VARIABLE files)
+  set(script ${CMAKE_SOURCE_DIR}/cmake/EmbedFiles.cmake)
+  set(source ${CMAKE_BINARY_DIR}/page_files.cc)
+  add_custom_command(OUTPUT ${source} DEPENDS ${files} ${script} VERBATIM
+                     COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} "-DNAMES=${names}" -DOUTPUT=${source} -P ${script})
+  target_sources(stemma_server PRIVATE ${source})
+endfunction()
+
 # The command `stemma`.
 function(stemma_program)
   if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.cc)

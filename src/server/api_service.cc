@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/wall_clock.h"
-#include "server/metrics_text.h"
 #include "server/receipt.h"
 #include "server/token_requests.h"
 #include "stemma/log.h"
@@ -58,6 +57,8 @@ void ApiService::attach(HttpServer& http, ServingLoop& loop, const EventPublishe
 
 std::span<const ApiService::Route> ApiService::routes() {
   static constexpr std::array kRoutes = {
+      Route{"GET", "/", Access::kEverybody, &ApiService::page},
+      Route{"GET", "/page/", Access::kEverybody, &ApiService::page},
       Route{"GET", "/health", Access::kEverybody, &ApiService::health},
       Route{"GET", "/metrics", Access::kAdmin, &ApiService::metrics},
       Route{"GET", "/v1/models", Access::kKey, &ApiService::models},
@@ -69,6 +70,10 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"POST", "/detokenize", Access::kKey, &ApiService::detokenize},
       Route{"POST", "/v1/cache/warm", Access::kKey, &ApiService::warm},
       Route{"POST", "/v1/cache/explain", Access::kKey, &ApiService::explain},
+      Route{"GET", "/v1/cache/stats", Access::kAdmin, &ApiService::stats},
+      Route{"GET", "/v1/cache/tree", Access::kAdmin, &ApiService::tree},
+      Route{"GET", "/v1/cache/tree/", Access::kAdmin, &ApiService::tree_node},
+      Route{"GET", "/debug/kv", Access::kAdmin, &ApiService::debug_kv},
       Route{"POST", "/flush_cache", Access::kAdmin, &ApiService::flush},
       Route{"POST", "/reset_prefix_cache", Access::kAdmin, &ApiService::flush}};
   return kRoutes;
@@ -123,14 +128,14 @@ void ApiService::gone(ExchangeId exchange) {
   if (found->second.answer_or_null != nullptr && !loop_->cancel(exchange)) {
     STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
   }
-  log_end(found->second, 499);
+  note_end(found->second, 499);
   exchanges_.erase(found);
 }
 
 void ApiService::answer(ExchangeId exchange, HttpResponse response) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
-  log_end(found->second, response.status);
+  note_end(found->second, response.status);
   exchanges_.erase(found);
   http_->respond(exchange, std::move(response));
 }
@@ -188,20 +193,6 @@ void ApiService::models(ExchangeId exchange, HttpRequest&&) {
   json["object"] = "list";
   json["data"] = TemplateJson::array({model_json()});
   answer_json(exchange, json);
-}
-
-void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
-  const bool asked = loop_->ask([this, exchange](Engine& engine) {
-    MetricsText text;
-    engine.visit_metrics(text);
-    http_->post([this, exchange, text = std::move(text)]() mutable {
-      http_->visit_metrics(text);
-      if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
-      text.gauge("stemma_answers_in_flight", loop_->answers_in_flight());
-      answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});
-    });
-  });
-  if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
 void ApiService::embeddings(ExchangeId exchange, HttpRequest&&) {
@@ -263,7 +254,7 @@ void ApiService::take(std::vector<AnswerUpdate>&& updates) {
     if (found == exchanges_.end()) continue;  // its client has gone, or one of its answers failed
     const bool failed = update.finish == FinishReason::kFailed;
     if (!found->second.answer_or_null->take(std::move(update), *http_)) continue;
-    log_end(found->second, 200);
+    note_end(found->second, 200);
     exchanges_.erase(found);
     // The others of a request that failed are of no use.
     if (failed) static_cast<void>(loop_->cancel(exchange));
@@ -299,7 +290,7 @@ std::string ApiService::fresh_id(std::string_view prefix) {
   return fmt::format("{}{:016x}{:08x}", prefix, high, ids_() >> 32);
 }
 
-void ApiService::log_end(const Exchange& exchange, int status) const {
+void ApiService::note_end(const Exchange& exchange, int status) {
   const std::int64_t us = clock_.now_us() - exchange.begun_us;
   if (exchange.answer_or_null == nullptr) {
     STEMMA_LOG(kInfo, "server.request", kv("request_id", exchange.request_id),
@@ -307,6 +298,8 @@ void ApiService::log_end(const Exchange& exchange, int status) const {
     return;
   }
   const RequestStats& stats = exchange.answer_or_null->stats();
+  const bool gone = exchange.answer_or_null->outcome() == "none";
+  tally_.note(stats, gone ? "cancelled" : exchange.answer_or_null->outcome(), us);
   STEMMA_LOG(kInfo, "server.answer", kv("request_id", exchange.request_id),
              kv("path", exchange.path), kv("status", status),
              kv("outcome", exchange.answer_or_null->outcome()), kv("us", us),

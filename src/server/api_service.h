@@ -26,7 +26,9 @@
 #include "events/event_publisher.h"
 #include "http/http_server.h"
 #include "server/answer.h"
+#include "server/answer_tally.h"
 #include "server/key_book.h"
+#include "server/metrics_compat.h"
 #include "server/preparation.h"
 #include "server/serving_loop.h"
 #include "server/work_thread.h"
@@ -40,6 +42,8 @@ struct ApiOptions {
   // Requests that wait to be parsed.
   std::int64_t preparing_max = 1024;
   KeyBook keys;
+  // Names of others' dashboards beside Stemma's own, in /metrics.
+  MetricsCompat metrics_compat;
 };
 
 class ApiService final : public HttpService {
@@ -97,6 +101,11 @@ class ApiService final : public HttpService {
   void warm(ExchangeId exchange, HttpRequest&& request);
   void explain(ExchangeId exchange, HttpRequest&& request);
   void flush(ExchangeId exchange, HttpRequest&& request);
+  void stats(ExchangeId exchange, HttpRequest&& request);
+  void tree(ExchangeId exchange, HttpRequest&& request);
+  void tree_node(ExchangeId exchange, HttpRequest&& request);
+  void debug_kv(ExchangeId exchange, HttpRequest&& request);
+  void page(ExchangeId exchange, HttpRequest&& request);
 
   // Runs `work` on the work thread, and what it returns on the I/O thread, if the exchange is still
   // open then.
@@ -106,9 +115,10 @@ class ApiService final : public HttpService {
   void start(ExchangeId exchange, PreparedAnswer&& prepared);
   void ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
                       const NamespaceDigest& digest);
+  void tell_text(ExchangeId exchange, std::string name, NodeText&& text);
   TemplateJson model_json() const;
   std::string fresh_id(std::string_view prefix);
-  void log_end(const Exchange& exchange, int status) const;
+  void note_end(const Exchange& exchange, int status);
 
   ApiOptions options_;
   const ServedModel& model_;
@@ -120,6 +130,7 @@ class ApiService final : public HttpService {
   bool draining_ = false;
   Prng ids_;
   double started_s_;
+  AnswerTally tally_;
   std::unordered_map<ExchangeId, Exchange> exchanges_;
   std::unique_ptr<WorkThread> work_;  // its works use all of this: first to end
 };

@@ -54,6 +54,11 @@ bool ServingLoop::ask(Question question) {
   return messages_.try_push(std::move(message));
 }
 
+std::optional<ExchangeId> ServingLoop::exchange_of(RequestId request) const {
+  const auto found = live_.find(request);
+  return found == live_.end() ? std::nullopt : std::optional(found->second.exchange);
+}
+
 void ServingLoop::stop() {
   stopping_.store(true);
   static_cast<void>(ask([](Engine&) {}));  // wakes it

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -83,8 +84,11 @@ class ServingLoop {
   [[nodiscard]] bool submit(AnswerJob&& job);
   // Ends the answers of an exchange that have not ended, with kCancelled; none: nothing happens.
   [[nodiscard]] bool cancel(ExchangeId exchange);
-  // Runs `question` between two steps.
+  // Runs `question` between two steps, on the loop's own thread.
   [[nodiscard]] bool ask(Question question);
+
+  // Whose request it is, if it has not ended. In a question only.
+  std::optional<ExchangeId> exchange_of(RequestId request) const;
 
   // Takes nothing more; ends when the answers in flight have ended, and settles the cache.
   void stop();

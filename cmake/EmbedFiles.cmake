@@ -1,0 +1,15 @@
+# cmake -DFOLDER=... -DNAMES=a;b -DOUTPUT=x.cc -P EmbedFiles.cmake: writes a source that defines stemma::page_files()
+# (src/server/page_files.h) with the text of each file. A literal has a limit in some compilers, and this delimiter must
+# not be in a file: both are checked here.
+set(source "#include \"server/page_files.h\"\n\nnamespace stemma {\nnamespace {\n\nconstexpr PageFile kFiles[] = {\n")
+foreach(name ${NAMES})
+  file(READ ${FOLDER}/${name} text)
+  string(LENGTH "${text}" bytes)
+  string(FIND "${text}" ")page_file\"" clash)
+  if(bytes GREATER 60000 OR NOT clash EQUAL -1)
+    message(FATAL_ERROR "${FOLDER}/${name} cannot be put into one literal")
+  endif()
+  string(APPEND source "    {\"${name}\", R\"page_file(${text})page_file\"},\n")
+endforeach()
+string(APPEND source "};\n\n}  // namespace\n\nstd::span<const PageFile> page_files() {\n  return kFiles;\n}\n\n}  // namespace stemma\n")
+file(WRITE ${OUTPUT} "${source}")

@@ -1,0 +1,122 @@
+// The paths of numbers: what was counted, and who holds what now.
+#include <utility>
+
+#include "server/api_service.h"
+#include "stemma/version.h"
+
+namespace stemma {
+namespace {
+
+// What of a tier's numbers there is, under names without the tier's.
+TemplateJson tier_json(const MetricValues& values, std::string_view tier) {
+  TemplateJson json = TemplateJson::object();
+  for (const char* const quantity : {"pages", "free_pages", "evictable_pages", "locked_pages",
+                                     "arriving_pages", "bytes", "bytes_max"}) {
+    const std::string name = "stemma_" + std::string(tier) + "_" + quantity;
+    if (values.has(name)) json[quantity] = values[name];
+  }
+  return json;
+}
+
+TemplateJson lease_json(const RequestLease& lease) {
+  return {{"state", lease.state},
+          {"age_ms", static_cast<double>(lease.age_us) / 1000},
+          {"prompt_tokens", lease.prompt_tokens},
+          {"computed_tokens", lease.computed_tokens},
+          {"output_tokens", lease.output_tokens},
+          {"pages", lease.pages},
+          {"shared_pages", lease.shared_pages},
+          {"preemptions", lease.preemptions},
+          {"engine_request", lease.id.value()}};
+}
+
+TemplateJson histogram_json(const LatencyHistogram& times) {
+  return {{"count", times.samples()}, {"sum_s", static_cast<double>(times.sum_us()) / 1e6}};
+}
+
+}  // namespace
+
+void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
+  const bool asked = loop_->ask([this, exchange](Engine& engine) {
+    MetricsText text;
+    MetricValues values;
+    engine.visit_metrics(text);
+    engine.visit_metrics(values);
+    http_->post([this, exchange, text = std::move(text), values = std::move(values)]() mutable {
+      http_->visit_metrics(text);
+      if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
+      text.gauge("stemma_answers_in_flight", loop_->answers_in_flight());
+      tally_.write(text);
+      const MetricsSource source = {values, tally_, options_.model_name};
+      if (options_.metrics_compat.vllm) write_vllm_metrics(source, text);
+      if (options_.metrics_compat.sglang) write_sglang_metrics(source, text);
+      answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});
+    });
+  });
+  if (!asked) refuse(exchange, overloaded("too many requests wait"));
+}
+
+// The same for programs that read JSON: the page asks once a second.
+void ApiService::stats(ExchangeId exchange, HttpRequest&&) {
+  const bool asked = loop_->ask([this, exchange](Engine& engine) {
+    MetricValues values;
+    engine.visit_metrics(values);
+    http_->post([this, exchange, values = std::move(values)] {
+      TemplateJson json;
+      json["model"] = options_.model_name;
+      json["version"] = std::string(kVersion);
+      json["eviction"] = preparation_.eviction_policy();
+      json["answers_in_flight"] = loop_->answers_in_flight();
+      for (const auto& [name, value] : values.by_name()) json["metrics"][std::string(name)] = value;
+      json["tokens"] = {{"prompt", tally_.prompt_tokens},  {"device", tally_.device_tokens},
+                        {"host", tally_.brought.host},     {"disk", tally_.brought.disk},
+                        {"remote", tally_.brought.remote}, {"computed", tally_.computed_tokens}};
+      json["ttft"] = histogram_json(tally_.ttft);
+      json["request"] = histogram_json(tally_.request);
+      answer_json(exchange, json);
+    });
+  });
+  if (!asked) refuse(exchange, overloaded("too many requests wait"));
+}
+
+void ApiService::debug_kv(ExchangeId exchange, HttpRequest&&) {
+  struct Owned {
+    RequestLease lease;
+    std::optional<ExchangeId> owner;
+  };
+  const bool asked = loop_->ask([this, exchange](Engine& engine) {
+    std::vector<Owned> leases;
+    for (const RequestLease& lease : engine.leases()) {
+      leases.push_back({lease, loop_->exchange_of(lease.id)});
+    }
+    MetricValues values;
+    engine.visit_metrics(values);
+    TemplateJson json;
+    const CacheHolds holds = engine.kv().holds();
+    json["leases"] = TemplateJson::array();
+    json["locks"] = holds.locks;
+    json["sequences"] = holds.sequences;
+    json["tickets"] = {{"transfers", holds.transfers},
+                       {"promotions_total", values["stemma_promotions_total"]}};
+    for (const char* const tier : {"device", "host", "disk", "remote"}) {
+      json["tiers"][tier] = tier_json(values, tier);
+    }
+    http_->post([this, exchange, leases = std::move(leases), json = std::move(json)]() mutable {
+      for (const Owned& owned : leases) {
+        TemplateJson lease = lease_json(owned.lease);
+        const auto owner =
+            owned.owner.has_value() ? exchanges_.find(*owned.owner) : exchanges_.end();
+        if (owner != exchanges_.end()) {
+          lease["request_id"] = owner->second.request_id;
+          lease["path"] = owner->second.path;
+          lease["tenant"] = owner->second.caller.tenant;
+        }
+        json["leases"].push_back(std::move(lease));
+      }
+      answer_json(exchange, json);
+    });
+  });
+  if (!asked) refuse(exchange, overloaded("too many requests wait"));
+}
+
+}  // namespace stemma

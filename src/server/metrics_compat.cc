@@ -1,0 +1,107 @@
+#include "server/metrics_compat.h"
+
+#include <fmt/format.h>
+
+namespace stemma {
+namespace {
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Writes whole metrics that all have the same labels.
+class Labelled {
+ public:
+  Labelled(MetricsText& text, std::string labels) : text_(text), labels_(std::move(labels)) {}
+
+  template <typename Number>
+  void gauge(std::string_view name, Number value) {
+    text_.begin("gauge", name);
+    text_.sample(name, labels_, value);
+  }
+  void counter(std::string_view name, std::int64_t value) {
+    text_.begin("counter", name);
+    text_.sample(name, labels_, value);
+  }
+  void histogram(std::string_view name, const LatencyHistogram& times) {
+    text_.histogram(name, labels_, times);
+  }
+  const std::string& labels() const noexcept { return labels_; }
+
+ private:
+  MetricsText& text_;
+  std::string labels_;
+};
+
+std::int64_t used_pages(const MetricValues& values) {
+  return values["stemma_device_pages"] - values["stemma_device_free_pages"] -
+         values["stemma_device_evictable_pages"];
+}
+
+std::int64_t hit_tokens(const AnswerTally& answers) {
+  return answers.device_tokens + answers.brought.total();
+}
+
+}  // namespace
+
+void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
+  const auto& [values, answers, model_name] = source;
+  Labelled out(text, label("model_name", model_name) + R"(,engine="0")");
+  out.gauge("vllm:num_requests_running", values["stemma_running_requests"]);
+  out.gauge("vllm:num_requests_waiting", values["stemma_waiting_requests"]);
+  const double usage = share(used_pages(values), values["stemma_device_pages"]);
+  out.gauge("vllm:kv_cache_usage_perc", usage);
+  out.gauge("vllm:gpu_cache_usage_perc", usage);
+  out.counter("vllm:prefix_cache_queries_total", answers.prompt_tokens);
+  out.counter("vllm:prefix_cache_hits_total", answers.device_tokens);
+  out.counter("vllm:gpu_prefix_cache_queries_total", answers.prompt_tokens);
+  out.counter("vllm:gpu_prefix_cache_hits_total", answers.device_tokens);
+  out.counter("vllm:external_prefix_cache_queries_total",
+              answers.prompt_tokens - answers.device_tokens);
+  out.counter("vllm:external_prefix_cache_hits_total", answers.brought.total());
+  out.counter("vllm:num_preemptions_total", values["stemma_preemptions_total"]);
+  out.counter("vllm:prompt_tokens_total", values["stemma_prompt_tokens_total"]);
+  out.counter("vllm:prompt_tokens_cached_total", values["stemma_cached_tokens_total"]);
+  out.counter("vllm:generation_tokens_total", values["stemma_output_tokens_total"]);
+  out.histogram("vllm:time_to_first_token_seconds", answers.ttft);
+  out.histogram("vllm:request_queue_time_seconds", answers.queue);
+  out.histogram("vllm:e2e_request_latency_seconds", answers.request);
+  text.begin("counter", "vllm:request_success_total");
+  for (const std::string_view reason : {"stop", "length"}) {
+    const auto found = answers.outcomes.find(reason);
+    const std::int64_t ended = found == answers.outcomes.end() ? 0 : found->second;
+    text.sample("vllm:request_success_total", out.labels() + "," + label("finished_reason", reason),
+                ended);
+  }
+}
+
+void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {
+  const auto& [values, answers, model_name] = source;
+  Labelled out(text, label("model_name", model_name));
+  const std::int64_t page_size = values["stemma_page_size_tokens"];
+  const double usage = share(used_pages(values), values["stemma_device_pages"]);
+  out.gauge("sglang:num_running_reqs", values["stemma_running_requests"]);
+  out.gauge("sglang:num_queue_reqs", values["stemma_waiting_requests"]);
+  out.gauge("sglang:token_usage", usage);
+  out.gauge("sglang:full_token_usage", usage);
+  out.gauge("sglang:num_used_tokens", used_pages(values) * page_size);
+  out.gauge("sglang:kv_used_tokens", used_pages(values) * page_size);
+  out.gauge("sglang:kv_available_tokens", values["stemma_device_free_pages"] * page_size);
+  out.gauge("sglang:kv_evictable_tokens", values["stemma_device_evictable_pages"] * page_size);
+  out.gauge("sglang:max_total_num_tokens", values["stemma_device_pages"] * page_size);
+  out.gauge("sglang:cache_hit_rate", share(hit_tokens(answers), answers.prompt_tokens));
+  out.counter("sglang:prompt_tokens_total", values["stemma_prompt_tokens_total"]);
+  out.counter("sglang:cached_tokens_total", values["stemma_cached_tokens_total"]);
+  out.counter("sglang:generation_tokens_total", values["stemma_output_tokens_total"]);
+  out.counter("sglang:num_requests_total", answers.request.samples());
+  if (values.has("stemma_host_pages")) {
+    const std::int64_t used = values["stemma_host_pages"] - values["stemma_host_free_pages"];
+    out.gauge("sglang:hicache_host_used_tokens", used * page_size);
+    out.gauge("sglang:hicache_host_total_tokens", values["stemma_host_pages"] * page_size);
+  }
+  out.histogram("sglang:time_to_first_token_seconds", answers.ttft);
+  out.histogram("sglang:queue_time_seconds", answers.queue);
+  out.histogram("sglang:e2e_request_latency_seconds", answers.request);
+}
+
+}  // namespace stemma

@@ -1,0 +1,40 @@
+// MetricsCompat: the names under which dashboards made for vLLM and SGLang look for what Stemma
+// counts under its own.
+//
+// Hits and misses are of tokens, as theirs are. What they count and Stemma has not is left out: a
+// panel without numbers says so, a panel of zeros does not.
+//
+// Thread:     pure functions.
+// Memory:     the text.
+// Cost:       some 40 lines a scrape.
+// Not here:   Stemma's own names (visit_metrics of each component, answer_tally).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/answer_tally.h"
+#include "server/metrics_text.h"
+
+namespace stemma {
+
+// Whose names are written beside Stemma's own.
+struct MetricsCompat {
+  bool vllm = false;
+  bool sglang = false;
+};
+
+// What such names are made of.
+struct MetricsSource {
+  const MetricValues& values;
+  const AnswerTally& answers;
+  std::string_view model_name;
+};
+
+// vllm:num_requests_running{model_name="…",engine="0"} and its like.
+void write_vllm_metrics(const MetricsSource& source, MetricsText& text);
+
+// sglang:num_running_reqs{model_name="…"} and its like.
+void write_sglang_metrics(const MetricsSource& source, MetricsText& text);
+
+}  // namespace stemma
