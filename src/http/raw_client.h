@@ -88,6 +88,12 @@ class RawClient {
     char byte = 0;
     return ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
   }
+  // Takes at most `bytes_max` of what has come, without waiting, and forgets it; whether there was
+  // any. REQUIRES: nothing else is read from it, and bytes_max <= 64.
+  bool drop(std::size_t bytes_max) {
+    char bytes[64];
+    return ::recv(socket_, bytes, std::min(bytes_max, sizeof(bytes)), MSG_DONTWAIT) > 0;
+  }
   // Waits, without reading, until the connection is broken; then how many bytes had come before.
   std::size_t read_after_end() {
     pollfd broken = {socket_, 0, 0};
