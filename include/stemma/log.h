@@ -3,7 +3,7 @@
 //   STEMMA_LOG(kWarning, "engine.runner_failed", kv("requests", n), kv("error", to_string(error)));
 //
 // An event has a name (room.what_happened) and key=value fields; no prose formats, nothing per
-// token.
+// token. As JSON it is one object a line, with the time of day.
 //
 // Thread:     any; the sink is called under a lock.
 // Memory:     one line while it is written; nothing at all below the threshold.
@@ -11,6 +11,7 @@
 // Not here:   metrics (counters), results of commands (they go to standard output).
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -23,10 +24,17 @@ namespace stemma {
 // How much an event matters; events below the threshold are dropped.
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
-// One key=value of an event.
+// How a line is written.
+enum class LogFormat : std::uint8_t {
+  kText,  // pool.opened pages=64 dtype=bf16
+  kJson,  // {"time":1763812345.678901,"level":"info","event":"pool.opened","pages":64,...}
+};
+
+// One key=value of an event. "time", "level" and "event" are no keys of fields.
 struct LogField {
   std::string_view key;
   std::string value;
+  bool is_number = false;  // `value` is one as JSON writes it
 };
 
 // A field of text.
@@ -37,7 +45,11 @@ inline LogField kv(std::string_view key, std::string_view value) {
 template <typename Number>
   requires std::integral<Number> || std::floating_point<Number>
 LogField kv(std::string_view key, Number value) {
-  return {key, std::to_string(value)};
+  if constexpr (std::floating_point<Number>) {
+    return {key, std::to_string(value), std::isfinite(value)};
+  } else {
+    return {key, std::to_string(value), true};
+  }
 }
 
 // Receives each event at or above the threshold as one line without a newline.
@@ -45,6 +57,9 @@ using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
 // Replaces the sink (standard error, through spdlog, until then). An empty sink drops everything.
 void set_log_sink(LogSink sink);
+
+// How lines are written from now on. Starts as kText.
+void set_log_format(LogFormat format);
 
 // Events below `level` are dropped before they are formatted. Starts at kInfo.
 void set_log_level(LogLevel level);

@@ -1,11 +1,15 @@
 #include "stemma/log.h"
 
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
+
+#include "base/wall_clock.h"
 
 namespace stemma {
 
@@ -25,13 +29,31 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::err;
 }
 
+std::string_view level_name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "error";
+}
+
+// A line of JSON says itself when and how bad; a line of text is given both here.
 void write_to_stderr(LogLevel level, std::string_view line) {
-  static const auto logger = [] {
-    auto made = spdlog::stderr_color_mt("stemma");
-    made->set_pattern("%H:%M:%S.%e %^%l%$ %v");
+  const auto make = [](const char* name, const char* pattern) {
+    auto made = spdlog::stderr_color_mt(name);
+    made->set_pattern(pattern);
     made->set_level(spdlog::level::debug);
     return made;
-  }();
+  };
+  static const auto text = make("stemma", "%H:%M:%S.%e %^%l%$ %v");
+  static const auto json = make("stemma_json", "%v");
+  const auto& logger = line.starts_with('{') ? json : text;
   logger->log(spdlog_level(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
@@ -39,6 +61,7 @@ struct LogState {
   std::mutex mutex;
   LogSink sink = write_to_stderr;
   std::atomic<LogLevel> threshold = LogLevel::kInfo;
+  std::atomic<LogFormat> format = LogFormat::kText;
 };
 
 LogState& state() {
@@ -60,11 +83,82 @@ void append_value(std::string& line, std::string_view value) {
   line += '"';
 }
 
+std::string text_line(std::string_view event, std::initializer_list<LogField> fields) {
+  std::string line(event);
+  for (const LogField& field : fields) {
+    line += ' ';
+    line += field.key;
+    line += '=';
+    append_value(line, field.value);
+  }
+  return line;
+}
+
+// The length of the UTF-8 character that begins `text`, or 0: none does. Surrogates, overlong forms
+// and what is above U+10FFFF are none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t bytes = first < 0xC2   ? 0
+                            : first < 0xE0 ? 2
+                            : first < 0xF0 ? 3
+                            : first < 0xF5 ? 4
+                                           : 0;
+  if (bytes == 0 || text.size() < bytes) return 0;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool beyond = (first == 0xED && byte(1) > 0x9F) || (first == 0xF4 && byte(1) > 0x8F);
+  return overlong || beyond ? 0 : bytes;
+}
+
+void append_json_text(std::string& line, std::string_view text) {
+  line += '"';
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    if (bytes == 0) {
+      line += "\\ufffd";
+    } else if (text[0] == '"' || text[0] == '\\') {
+      line += {'\\', text[0]};
+    } else if (static_cast<unsigned char>(text[0]) < 0x20) {
+      line += fmt::format("\\u{:04x}", static_cast<unsigned>(text[0]));
+    } else {
+      line += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  line += '"';
+}
+
+std::string json_line(LogLevel level, std::string_view event,
+                      std::initializer_list<LogField> fields) {
+  std::string line = fmt::format(R"({{"time":{:.6f},"level":"{}","event":)", wall_clock_seconds(),
+                                 level_name(level));
+  append_json_text(line, event);
+  for (const LogField& field : fields) {
+    line += ',';
+    append_json_text(line, field.key);
+    line += ':';
+    if (field.is_number) {
+      line += field.value;
+    } else {
+      append_json_text(line, field.value);
+    }
+  }
+  return line + '}';
+}
+
 }  // namespace
 
 void set_log_sink(LogSink sink) {
   const std::lock_guard lock(state().mutex);
   state().sink = std::move(sink);
+}
+
+void set_log_format(LogFormat format) {
+  state().format.store(format, std::memory_order_relaxed);
 }
 
 void set_log_level(LogLevel level) {
@@ -76,13 +170,8 @@ bool log_enabled(LogLevel level) noexcept {
 }
 
 void log_event(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
-  std::string line(event);
-  for (const LogField& field : fields) {
-    line += ' ';
-    line += field.key;
-    line += '=';
-    append_value(line, field.value);
-  }
+  const bool json = state().format.load(std::memory_order_relaxed) == LogFormat::kJson;
+  const std::string line = json ? json_line(level, event, fields) : text_line(event, fields);
   const std::lock_guard lock(state().mutex);
   if (state().sink) state().sink(level, line);
 }

@@ -1,8 +1,10 @@
 // Log: an event is one line of key=value fields; below the threshold nothing is formatted.
 #include "stemma/log.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ class Log : public testing::Test {
   }
   void TearDown() override {
     set_log_level(LogLevel::kInfo);
+    set_log_format(LogFormat::kText);
     set_log_sink({});
   }
   std::vector<std::string> lines_;
@@ -30,6 +33,37 @@ TEST_F(Log, ValuesThatWouldBreakTheLineAreQuoted) {
   STEMMA_LOG(kWarning, "file.refused", kv("path", "a b"), kv("why", "said \"no\"\nand left"));
   EXPECT_EQ(lines_,
             std::vector<std::string>{"file.refused path=\"a b\" why=\"said \\\"no\\\" and left\""});
+}
+
+TEST_F(Log, AsJsonAnEventIsOneObject) {
+  set_log_format(LogFormat::kJson);
+  STEMMA_LOG(kWarning, "file.refused", kv("path", "a \"b\"\n\\"), kv("pages", 64), kv("share", 0.5),
+             kv("ratio", std::nan("")));
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_THAT(lines_[0],
+              testing::MatchesRegex(R"(\{"time":[0-9]+\.[0-9]{6},"level":"warning",.*)"));
+  const std::string rest = lines_[0].substr(lines_[0].find(R"("level")"));
+  EXPECT_EQ(rest, R"("level":"warning","event":"file.refused","path":"a \"b\"\u000a\\",)"
+                  R"("pages":64,"share":0.500000,"ratio":"nan"})");
+}
+
+TEST_F(Log, AsJsonWhatIsNotUtf8IsReplaced) {
+  set_log_format(LogFormat::kJson);
+  const auto shown = [&](std::string_view value) {
+    lines_.clear();
+    STEMMA_LOG(kInfo, "e", kv("v", value));
+    const std::string& line = lines_.at(0);
+    const std::size_t begin = line.find(R"("v":")") + 5;
+    return line.substr(begin, line.size() - begin - 2);
+  };
+  EXPECT_EQ(shown("grün 水 🌱"), "grün 水 🌱");
+  EXPECT_EQ(shown("a\xff"
+                  "b"),
+            "a\\ufffdb");
+  EXPECT_EQ(shown("\xc0\x80"), "\\ufffd\\ufffd") << "overlong";
+  EXPECT_EQ(shown("\xed\xa0\x80"), "\\ufffd\\ufffd\\ufffd") << "a surrogate";
+  EXPECT_EQ(shown("\xe6\xb0"), "\\ufffd\\ufffd") << "cut off";
+  EXPECT_EQ(shown("\xf4\x90\x80\x80"), "\\ufffd\\ufffd\\ufffd\\ufffd");
 }
 
 TEST_F(Log, BelowTheThresholdNothingIsFormatted) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "cli/bundled_model.h"
+#include "stemma/log.h"
 
 namespace stemma {
 
@@ -80,6 +82,14 @@ ServeCommand::ServeCommand(CLI::App& app)
       ->capture_default_str();
   add_event_flags();
   command_
+      ->add_option("--metrics-compat", metrics_compat_,
+                   "vllm, sglang: also export metrics under the names of these engines")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"vllm", "sglang"}));
+  command_->add_option("--log", log_format_, "text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command_
       ->add_option("--drain-s", drain_s_,
                    "seconds that answers in flight may still take after SIGTERM or SIGINT; a "
                    "second signal cuts them off")
@@ -140,6 +150,11 @@ Result<ServerOptions> ServeCommand::server_options() const {
   if (!events_.empty() || !events_replay_.empty()) {
     STEMMA_ASSIGN_OR_RETURN(options.events, event_options());
   }
+  const auto speaks = [&](std::string_view engine) {
+    return std::find(metrics_compat_.begin(), metrics_compat_.end(), engine) !=
+           metrics_compat_.end();
+  };
+  options.api.metrics_compat = {.vllm = speaks("vllm"), .sglang = speaks("sglang")};
   if (!key_file_.empty()) {
     STEMMA_ASSIGN_OR_RETURN(options.api.keys, KeyBook::load(key_file_));
   }
@@ -148,6 +163,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
 
 Status ServeCommand::run() {
   const EndSignals signals;
+  if (log_format_ == "json") set_log_format(LogFormat::kJson);
   STEMMA_ASSIGN_OR_RETURN(const ServedModelOptions model_options, this->model_options());
   STEMMA_ASSIGN_OR_RETURN(const ServerOptions options, server_options());
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model,

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/model_flags.h"
@@ -39,6 +40,8 @@ class ServeCommand final : public Command {
   std::string events_replay_;
   std::string events_form_ = "arrays";
   std::string events_hashes_ = "unsigned";
+  std::vector<std::string> metrics_compat_;
+  std::string log_format_ = "text";
   CLI::App* command_;
 };
 
