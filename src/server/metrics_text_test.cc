@@ -1,0 +1,165 @@
+// What Prometheus and dashboards read: the text format, histograms, names of other engines.
+#include "server/metrics_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/answer_tally.h"
+#include "server/metric_help.h"
+#include "server/metrics_compat.h"
+
+namespace stemma {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+RequestStats stats_of(std::int64_t prompt, std::int64_t cached, std::int64_t from_host) {
+  RequestStats stats;
+  stats.prompt_tokens = prompt;
+  stats.cached_tokens = cached;
+  stats.computed_tokens = prompt - cached;
+  stats.queue_us = 1'000;
+  stats.ttft_us = 40'000;
+  stats.brought.host = from_host;
+  stats.stop = PrefixStop::kEvicted;
+  return stats;
+}
+
+TEST(MetricsText, EveryMetricHasItsTypeAndWhatItSays) {
+  MetricsText text;
+  text.counter("stemma_steps_total", 7);
+  text.gauge("never_heard_of", -3);
+  EXPECT_EQ(text.text(), R"(# HELP stemma_steps_total Batches that the engine computed
+# TYPE stemma_steps_total counter
+stemma_steps_total 7
+# TYPE never_heard_of gauge
+never_heard_of -3
+)");
+}
+
+TEST(MetricsText, LabelsAreEscaped) {
+  EXPECT_EQ(label("model_name", "a\"b\\c\nd"), R"(model_name="a\"b\\c\nd")");
+  MetricsText text;
+  text.sample("x", label("k", "v"), 0.25);
+  EXPECT_EQ(text.text(), "x{k=\"v\"} 0.25\n");
+}
+
+TEST(LatencyHistogram, CountsEachSampleInTheFirstStepThatHoldsIt) {
+  LatencyHistogram times;
+  times.add(0);
+  times.add(1'000);        // an end belongs to its step
+  times.add(1'001);        // and what is longer to the next one
+  times.add(400'000'000);  // longer than all
+  EXPECT_EQ(times.samples_in()[0], 2);
+  EXPECT_EQ(times.samples_in()[1], 1);
+  EXPECT_EQ(times.samples_in().back(), 1);
+  EXPECT_EQ(times.samples(), 4);
+  EXPECT_EQ(times.sum_us(), 400'002'001);
+}
+
+TEST(LatencyHistogram, IsWrittenAsSumsFromTheStart) {
+  LatencyHistogram times;
+  times.add(500);
+  times.add(2'000'000);
+  times.add(400'000'000);
+  MetricsText text;
+  text.histogram("t_seconds", R"(a="b")", times);
+  EXPECT_THAT(text.text(),
+              HasSubstr("# TYPE t_seconds histogram\nt_seconds_bucket{a=\"b\",le=\"0.001\"} 1\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_seconds_bucket{a=\"b\",le=\"1\"} 1\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_seconds_bucket{a=\"b\",le=\"2.5\"} 2\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_seconds_bucket{a=\"b\",le=\"300\"} 2\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_seconds_bucket{a=\"b\",le=\"+Inf\"} 3\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_seconds_sum{a=\"b\"} 402.0005\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_seconds_count{a=\"b\"} 3\n"));
+}
+
+TEST(AnswerTally, AddsUpWhereTokensCameFrom) {
+  AnswerTally tally;
+  tally.note(stats_of(100, 64, 16), "stop", 90'000);
+  tally.note(stats_of(10, 0, 0), "length", 50'000);
+  tally.note({}, "cancelled", 1'000);  // before it ran: nothing was found or computed
+  MetricsText text;
+  tally.write(text);
+  EXPECT_THAT(text.text(), HasSubstr("stemma_hit_tokens_total{source=\"device\"} 48\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_hit_tokens_total{source=\"host\"} 16\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_hit_tokens_total{source=\"remote\"} 0\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_answered_prompt_tokens_total 110\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_answered_computed_tokens_total 46\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_prefix_stops_total{reason=\"evicted\"} 2\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_prefix_stops_total{reason=\"cold\"} 0\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_answers_total{outcome=\"cancelled\"} 1\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_ttft_seconds_count 2\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_request_seconds_count 3\n"));
+  EXPECT_THAT(text.text(), HasSubstr("# HELP stemma_ttft_seconds "));
+}
+
+class Compat : public testing::Test {
+ protected:
+  Compat() {
+    values_.gauge("stemma_page_size_tokens", 16);
+    values_.gauge("stemma_device_pages", 100);
+    values_.gauge("stemma_device_free_pages", 50);
+    values_.gauge("stemma_device_evictable_pages", 25);
+    values_.gauge("stemma_running_requests", 3);
+    tally_.note(stats_of(100, 64, 16), "stop", 90'000);
+  }
+  MetricsSource source() const { return {values_, tally_, "a model"}; }
+
+  MetricValues values_;
+  AnswerTally tally_;
+  MetricsText text_;
+};
+
+TEST_F(Compat, VllmCountsTokensAndUsage) {
+  write_vllm_metrics(source(), text_);
+  const std::string labels = R"({model_name="a model",engine="0"})";
+  for (const char* const line :
+       {"vllm:num_requests_running@ 3\n", "vllm:num_requests_waiting@ 0\n",
+        "vllm:kv_cache_usage_perc@ 0.25\n", "vllm:prefix_cache_queries_total@ 100\n",
+        "vllm:prefix_cache_hits_total@ 48\n", "vllm:external_prefix_cache_queries_total@ 52\n",
+        "vllm:external_prefix_cache_hits_total@ 16\n",
+        "vllm:time_to_first_token_seconds_count@ 1\n"}) {
+    std::string wanted = line;
+    wanted.replace(wanted.find('@'), 1, labels);
+    EXPECT_THAT(text_.text(), HasSubstr(wanted));
+  }
+  EXPECT_THAT(text_.text(),
+              HasSubstr("vllm:request_success_total{model_name=\"a model\",engine=\"0\","
+                        "finished_reason=\"stop\"} 1\n"));
+}
+
+TEST_F(Compat, SglangCountsTokensAndUsage) {
+  write_sglang_metrics(source(), text_);
+  const std::string labels = R"({model_name="a model"})";
+  for (const char* const line :
+       {"sglang:num_running_reqs@ 3\n", "sglang:token_usage@ 0.25\n",
+        "sglang:kv_used_tokens@ 400\n", "sglang:kv_available_tokens@ 800\n",
+        "sglang:kv_evictable_tokens@ 400\n", "sglang:cache_hit_rate@ 0.64\n",
+        "sglang:e2e_request_latency_seconds_sum@ 0.09\n"}) {
+    std::string wanted = line;
+    wanted.replace(wanted.find('@'), 1, labels);
+    EXPECT_THAT(text_.text(), HasSubstr(wanted));
+  }
+  EXPECT_THAT(text_.text(), Not(HasSubstr("hicache"))) << "there is no host memory";
+  values_.gauge("stemma_host_pages", 10);
+  values_.gauge("stemma_host_free_pages", 4);
+  MetricsText with_host;
+  write_sglang_metrics(source(), with_host);
+  EXPECT_THAT(with_host.text(),
+              HasSubstr("sglang:hicache_host_used_tokens{model_name=\"a model\"} 96\n"));
+}
+
+TEST_F(Compat, AnEmptyServerDividesByNothing) {
+  const MetricValues nothing;
+  const AnswerTally nobody;
+  write_vllm_metrics({nothing, nobody, "m"}, text_);
+  write_sglang_metrics({nothing, nobody, "m"}, text_);
+  EXPECT_THAT(text_.text(), Not(HasSubstr("nan")));
+  EXPECT_THAT(text_.text(),
+              HasSubstr("vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0\n"));
+}
+
+}  // namespace
+}  // namespace stemma
