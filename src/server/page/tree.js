@@ -25,7 +25,7 @@ function place(nodes) {
 }
 
 function facts(node, many) {
-  const text = [`${count(node.own)} tokens`, `${count(node.hits)} hits`];
+  const text = [`${count(node.own)} tokens`, node.hits === 1 ? "1 hit" : `${count(node.hits)} hits`];
   if (node.lock_count > 0) text.push("in use");
   if (node.quarantined) text.push("in quarantine");
   if (many && node.start_tokens === 0) text.push(`namespace ${node.namespace}`);
@@ -41,17 +41,12 @@ function line(node, context, hasChildren) {
   const stretch = element("span", "stretch");
   stretch.style.width = `${Math.max(2, 100 * Math.sqrt(node.own / context.most))}%`;
   const twin = node.tier === "device" ? node.twin_tokens : 0;
-  for (const [kind, tokens] of [[node.tier, node.own]]) {
+  // What has a copy in host memory shows by a seam of its colour, up to a quarter of the bar.
+  const seam = (25 * twin) / node.own;
+  for (const [kind, width] of [[node.tier, 100 - seam], ["host", seam]]) {
     const part = element("i", kind);
-    part.style.width = "100%";
-    if (tokens > 0) stretch.append(part);
-  }
-  if (twin > 0) {
-    // Has a copy in host memory: a seam of its colour at the end, as wide as what has one.
-    stretch.firstChild.style.width = `${100 - (25 * twin) / node.own}%`;
-    const part = element("i", "host");
-    part.style.width = `${(25 * twin) / node.own}%`;
-    stretch.append(part);
+    part.style.width = `${width}%`;
+    if (width > 0) stretch.append(part);
   }
   room.append(stretch);
   made.append(fold, room, element("span", "facts", facts(node, context.many)));
