@@ -6,9 +6,8 @@
 // page, never an earlier "it exists": between a lookup and a read the store may have evicted.
 //
 // Thread:     usage and visit_metrics from any thread, lookup too where it is local. One thread at
-// a
-//             time reads, removes and looks up, one at a time writes, and these two may run at
-//             once.
+//             a time reads, removes and looks up, one at a time writes and purges, and these two
+//             may run at once.
 // Memory:     the store's own index and I/O buffers, bounded when it is opened; callers' frames are
 //             used during a call only, even where an operation of the system never ends.
 // Cost:       lookup: the store's memory, or one round trip where lookup_is_local() is false. The
@@ -79,6 +78,12 @@ struct PageStoreUsage {
   std::int64_t bytes_max = 0;  // 0: the store does not know
 };
 
+// What became of one call of purge.
+struct PurgeOutcome {
+  std::int64_t pages = 0;  // that it removed, whatever became of the others
+  Status status = {};      // ok: none is left. Else some may be, and the caller asks again
+};
+
 class PageStore {
  public:
   virtual ~PageStore() = default;
@@ -109,6 +114,13 @@ class PageStore {
   // Removes each page if the store still holds exactly these bytes under its key. Returns by the
   // deadline; what could not be removed is the store's to count.
   virtual void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) = 0;
+
+  // Removes every page of these namespaces; of all where none is named. Once it says that none is
+  // left, no later read finds one that was stored before, also after a restart of a store that
+  // survives one. What it did not get to by the deadline it goes on with when it is asked again.
+  // REQUIRES: meanwhile the caller stores nothing of these namespaces.
+  virtual PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+                             std::int64_t deadline_us) = 0;
 
   virtual PageStoreUsage usage() const = 0;
   virtual void visit_metrics(MetricVisitor& visitor) const = 0;

@@ -204,6 +204,7 @@ void DiskPageStore::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_disk_evicted_pages_total", counters_.evicted_pages);
   visitor.counter("stemma_disk_removed_pages_total", counters_.removed_pages);
   visitor.counter("stemma_disk_kept_removals_total", counters_.kept_removals);
+  visitor.counter("stemma_disk_purged_pages_total", counters_.purged_pages);
   visitor.counter("stemma_disk_lost_slots_total", counters_.lost_slots);
   visitor.counter("stemma_disk_bad_index_cells_total", counters_.bad_index_cells);
   visitor.counter("stemma_disk_index_rewrites_total", counters_.rewrites);

@@ -72,6 +72,10 @@ class DiskPageStore final : public PageStore {
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
   // A page that cannot be read back right either goes too.
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
+  // Their headers are overwritten before the index forgets them, so that an index that is lost does
+  // not bring them back; of a purge of all, the files go.
+  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+                     std::int64_t deadline_us) override;
   PageStoreUsage usage() const override;
   void visit_metrics(MetricVisitor& visitor) const override;
 
@@ -111,6 +115,7 @@ class DiskPageStore final : public PageStore {
     std::atomic<std::int64_t> evicted_pages = 0;
     std::atomic<std::int64_t> removed_pages = 0;
     std::atomic<std::int64_t> kept_removals = 0;
+    std::atomic<std::int64_t> purged_pages = 0;
     std::atomic<std::int64_t> lost_slots = 0;
     std::atomic<std::int64_t> bad_index_cells = 0;
     std::atomic<std::int64_t> rewrites = 0;
@@ -151,13 +156,21 @@ class DiskPageStore final : public PageStore {
   bool remove_one(const PageRemoval& removal, std::int64_t deadline_us);
   bool read_back(DiskRead& read, std::size_t bytes, std::int64_t deadline_us);
 
+  // Purging (disk_page_store_purge.cc).
+  PurgeOutcome purge_all(std::int64_t deadline_us);
+  std::size_t take_out(std::span<const NamespaceDigest> namespaces, std::size_t first_bucket);
+  Status overwrite_headers(std::int64_t deadline_us);
+  Status finish_purged(std::int64_t deadline_us, std::int64_t& pages);
+
   // The index and what it costs (disk_page_store_index.cc).
   Status commit(const IndexCells& cells, std::int64_t deadline_us);
   Status append(const IndexCells& cells, std::int64_t deadline_us);
   Status compact(std::int64_t deadline_us);
   Status rewrite(std::int64_t deadline_us);
   bool drop_coldest_slab(std::int64_t deadline_us);
-  void drop_slab(std::int32_t number, std::int64_t deadline_us);
+  // Counts its pages in `counter`. An error: its file is still there.
+  Status drop_slab(std::int32_t number, std::atomic<std::int64_t>& counter,
+                   std::int64_t deadline_us);
   void become_read_only(std::string_view what, const Error& error);
   void settle(std::span<const SlotRef> slots, bool durable);
 
@@ -186,6 +199,7 @@ class DiskPageStore final : public PageStore {
   DiskIndex index_;
   std::atomic<std::int64_t> index_bytes_ = 0;
   std::vector<SlotRef> doubtful_;         // nobody knows whether the index names them
+  std::vector<Dropped> purging_;          // found no more, but still on the disk
   std::set<std::int32_t> slabs_of_call_;  // in which the call that runs has slots
   std::int64_t grow_again_us_;            // not before
   Buffer scratch_;                        // a frame that is read back

@@ -120,13 +120,14 @@ bool DiskPageStore::drop_coldest_slab(std::int64_t deadline_us) {
     });
   }
   if (chosen < 0) return false;
-  drop_slab(chosen, deadline_us);
+  ignore_error(drop_slab(chosen, counters_.evicted_pages, deadline_us), "its bytes count on");
   grow_again_us_ = clock_.now_us() + kGrowAgainUs;
   return true;
 }
 
 // A slab's pages go without a word in the index: records of a slab that is not there say nothing.
-void DiskPageStore::drop_slab(std::int32_t number, std::int64_t deadline_us) {
+Status DiskPageStore::drop_slab(std::int32_t number, std::atomic<std::int64_t>& counter,
+                                std::int64_t deadline_us) {
   std::string name;
   std::int64_t bytes = 0;
   {
@@ -136,7 +137,7 @@ void DiskPageStore::drop_slab(std::int32_t number, std::int64_t deadline_us) {
     bytes = slab.bytes();
     for (DiskPages::Page* const page : pages_.pages_of_slab(number)) {
       pages_.erase(*page);
-      ++counters_.evicted_pages;
+      ++counter;
     }
     std::erase_if(dropped_, [&](const Dropped& page) { return page.slot.slab == number; });
     retired_.push_back(slabs_.take_out(number));
@@ -144,11 +145,13 @@ void DiskPageStore::drop_slab(std::int32_t number, std::int64_t deadline_us) {
     changed_ = true;
   }
   std::erase_if(doubtful_, [&](SlotRef slot) { return slot.slab == number; });
-  const Status removed = files_->remove(name, deadline_us);
-  if (removed.ok()) return;
+  std::erase_if(purging_, [&](const Dropped& page) { return page.slot.slab == number; });
+  Status removed = files_->remove(name, deadline_us);
+  if (removed.ok()) return removed;
   STEMMA_LOG(kWarning, "tier.disk.cannot_remove", kv("error", to_string(removed.error())));
   const std::lock_guard lock(mutex_);
   stray_bytes_ += bytes;
+  return removed;
 }
 
 void DiskPageStore::become_read_only(std::string_view what, const Error& error) {

@@ -144,7 +144,8 @@ void DiskPageStore::fit_into_limit(std::int64_t deadline_us) {
   while (over() && !slabs_.slabs().empty()) {
     const auto emptiest = std::ranges::min_element(
         slabs_.slabs(), {}, [](const auto& entry) { return entry.second.taken; });
-    drop_slab(emptiest->first, deadline_us);
+    ignore_error(drop_slab(emptiest->first, counters_.evicted_pages, deadline_us),
+                 "its bytes count on");
   }
 }
 

@@ -186,7 +186,7 @@ bool DiskPageStore::drop_other_slab(std::int64_t slot_bytes, std::int64_t deadli
     }
   }
   if (chosen < 0) return false;
-  drop_slab(chosen, deadline_us);
+  ignore_error(drop_slab(chosen, counters_.evicted_pages, deadline_us), "its bytes count on");
   return grow(slot_bytes, deadline_us);
 }
 

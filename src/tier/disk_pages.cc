@@ -1,5 +1,7 @@
 #include "tier/disk_pages.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace stemma {
@@ -107,6 +109,26 @@ std::vector<DiskPages::Page*> DiskPages::pages_of_slab(std::int32_t slab) {
     if (page.slot.slab == slab) found.push_back(&page);
   }
   return found;
+}
+
+// Many buckets are empty: looking at them costs too, and ends a call as pages do.
+std::size_t DiskPages::visit_owned(std::span<const NamespaceDigest> namespaces,
+                                   std::size_t first_bucket, std::int64_t pages_max,
+                                   FunctionRef<void(Page&)> visitor) {
+  constexpr std::size_t kBucketsMax = 1 << 16;
+  const std::size_t end = std::min(pages_.bucket_count(), first_bucket + kBucketsMax);
+  std::int64_t visited = 0;
+  std::size_t bucket = first_bucket;
+  for (; bucket < end && visited < pages_max; ++bucket) {
+    for (auto at = pages_.begin(bucket); at != pages_.end(bucket); ++at) {
+      const NamespaceDigest& owner = at->second.owner->digest;
+      const bool named = std::find(namespaces.begin(), namespaces.end(), owner) != namespaces.end();
+      if (!named) continue;
+      visitor(at->second);
+      ++visited;
+    }
+  }
+  return bucket == pages_.bucket_count() ? 0 : bucket;
 }
 
 void DiskPages::visit(FunctionRef<void(const Page&)> visitor) const {

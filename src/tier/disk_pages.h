@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -80,6 +81,12 @@ class DiskPages {
   // The slabs that hold a page of a namespace that is current.
   std::set<std::int32_t> slabs_in_use() const;
   std::vector<Page*> pages_of_slab(std::int32_t slab);
+
+  // Calls visitor with pages of these namespaces until there were `pages_max` or the end. It goes
+  // through buckets of the map from `first_bucket` on; returns the bucket to go on from, 0 at the
+  // end. Until then nothing may be inserted; visitor must not erase.
+  std::size_t visit_owned(std::span<const NamespaceDigest> namespaces, std::size_t first_bucket,
+                          std::int64_t pages_max, FunctionRef<void(Page&)> visitor);
 
   // Coldest first within each size.
   void visit(FunctionRef<void(const Page&)> visitor) const;

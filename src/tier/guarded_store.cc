@@ -45,6 +45,17 @@ void GuardedStore::write(std::span<PageWrite> writes, std::int64_t deadline_us) 
   report(writes_, answered(std::span<const PageWrite>(writes)), deadline_us);
 }
 
+// A purge that got somewhere was answered, also where it has not come to its end.
+PurgeOutcome GuardedStore::purge(std::span<const NamespaceDigest> namespaces,
+                                 std::int64_t deadline_us) {
+  if (!writes_.try_enter()) {
+    return {.status = Error{ErrorCode::kIo, "the store is left alone for a while"}};
+  }
+  PurgeOutcome outcome = inner_->purge(namespaces, deadline_us);
+  report(writes_, outcome.status.ok() || outcome.pages > 0, deadline_us);
+  return outcome;
+}
+
 void GuardedStore::report(Breaker& breaker, bool answered, std::int64_t deadline_us) {
   if (answered) return breaker.succeeded();
   clock_.now_us() >= deadline_us ? breaker.trip() : breaker.failed();

@@ -5,7 +5,7 @@
 //   lookup, read   the breaker of reads; a call of which no page was answered is a failure, one
 //   that
 //                  took until its deadline opens the breaker by itself
-//   write          the breaker of writes, likewise
+//   write, purge   the breaker of writes, likewise
 //
 // For the disk's store (disk_page_store), under whose name it counts; others have breakers of their
 // own.
@@ -42,6 +42,8 @@ class GuardedStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     inner_->remove(removals, deadline_us);
   }
+  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+                     std::int64_t deadline_us) override;
   PageStoreUsage usage() const override { return inner_->usage(); }
   void visit_metrics(MetricVisitor& visitor) const override;
 

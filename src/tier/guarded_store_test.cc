@@ -42,6 +42,12 @@ class MoodyStore final : public PageStore {
     }
   }
   void remove(std::span<const PageRemoval>, std::int64_t) override {}
+  PurgeOutcome purge(std::span<const NamespaceDigest>, std::int64_t deadline_us) override {
+    ++calls;
+    suffer(writes_hang, deadline_us);
+    if (writes_hang) return {.status = Error{ErrorCode::kDeadline, "it hangs"}};
+    return {.pages = 2};
+  }
   PageStoreUsage usage() const override { return {}; }
   void visit_metrics(MetricVisitor&) const override {}
 
@@ -131,6 +137,21 @@ TEST_F(GuardedStoreTest, ReadsGoOnWhileWritesHang) {
   EXPECT_EQ(store_->calls, 1);
   EXPECT_EQ(read(), PageVerdict::kMissing);
   EXPECT_EQ(found(), 2);
+}
+
+TEST_F(GuardedStoreTest, APurgeIsAWriteToTheBreaker) {
+  const auto purge = [&] { return guarded_->purge({}, clock_.now_us() + kPatienceUs); };
+  EXPECT_EQ(purge().pages, 2);
+  store_->writes_hang = true;
+  EXPECT_FALSE(purge().status.ok());
+  const std::int64_t calls = store_->calls;
+  EXPECT_FALSE(purge().status.ok());
+  EXPECT_EQ(write(), PageVerdict::kFailed);
+  EXPECT_EQ(store_->calls, calls) << "it is left alone";
+  store_->writes_hang = false;
+  clock_.advance_us(2000);
+  EXPECT_TRUE(purge().status.ok());
+  EXPECT_EQ(write(), PageVerdict::kDone);
 }
 
 }  // namespace

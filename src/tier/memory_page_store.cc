@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tier/page_frame.h"
+
 namespace stemma {
 
 // From the last key to the first: what continues a page is to be older than the page.
@@ -48,6 +50,22 @@ void MemoryPageStore::remove(std::span<const PageRemoval> removals, std::int64_t
     uses_.erase(found->second.use);
     pages_.erase(found);
   }
+}
+
+PurgeOutcome MemoryPageStore::purge(std::span<const NamespaceDigest> namespaces, std::int64_t) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t before = pages_.size();
+  std::erase_if(pages_, [&](const auto& entry) {
+    const Stored& stored = entry.second;
+    const auto owner = peek_namespace(stored.frame);
+    const bool named = owner.has_value() &&
+                       std::find(namespaces.begin(), namespaces.end(), *owner) != namespaces.end();
+    if (!namespaces.empty() && !named) return false;
+    bytes_ -= static_cast<std::int64_t>(stored.frame.size());
+    uses_.erase(stored.use);
+    return true;
+  });
+  return {.pages = static_cast<std::int64_t>(before - pages_.size())};
 }
 
 PageStoreUsage MemoryPageStore::usage() const {

@@ -230,6 +230,14 @@ std::size_t peek_body_offset(std::span<const std::byte> begin, std::size_t frame
   return offset <= frame_bytes ? offset : 0;
 }
 
+std::optional<NamespaceDigest> peek_namespace(std::span<const std::byte> begin) noexcept {
+  static_assert(kNamespacePeekBytes == kNamespaceAt + sizeof(NamespaceDigest));
+  if (begin.size() < kNamespacePeekBytes) return std::nullopt;
+  if (std::memcmp(begin.data(), kMagic.data(), kMagic.size()) != 0) return std::nullopt;
+  if (get<std::uint32_t>(begin, kVersionAt) != kVersion) return std::nullopt;
+  return get<NamespaceDigest>(begin, kNamespaceAt);
+}
+
 Result<PageFrameView> read_frame(std::span<const std::byte> frame) {
   STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(frame.data()) % alignof(std::uint64_t) == 0,
                "frames are read in place");

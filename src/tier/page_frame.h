@@ -70,6 +70,11 @@ void encode_frame(const PageFormat& format, const PageIdentity& identity,
 // checked but that it lies inside `frame_bytes`. 0 if they are not the begin of a frame.
 std::size_t peek_body_offset(std::span<const std::byte> begin, std::size_t frame_bytes) noexcept;
 
+// Whose page a frame is, as its first kNamespacePeekBytes say; nothing has been checked. nullopt if
+// they are not the begin of a frame of this version.
+inline constexpr std::size_t kNamespacePeekBytes = 184;
+std::optional<NamespaceDigest> peek_namespace(std::span<const std::byte> begin) noexcept;
+
 // What a frame says of itself, its header's checksum having been found right. Points into it.
 struct PageFrameView {
   PageIdentity identity;

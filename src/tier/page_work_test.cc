@@ -72,6 +72,11 @@ class OpenStore final : public PageStore {
     }
     during_call();
   }
+  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces, std::int64_t) override {
+    if (broken) return {.status = Error{ErrorCode::kIo, "broken"}};
+    purged.assign(namespaces.begin(), namespaces.end());
+    return {.pages = static_cast<std::int64_t>(std::exchange(frames, {}).size())};
+  }
   void remove(std::span<const PageRemoval> removals, std::int64_t) override {
     for (const PageRemoval& removal : removals) {
       EXPECT_TRUE(std::ranges::equal(frames.at(removal.key), removal.frame)) << "as it was read";
@@ -82,7 +87,8 @@ class OpenStore final : public PageStore {
   void visit_metrics(MetricVisitor&) const override {}
 
   std::map<PageKey, std::vector<std::byte>> frames;
-  std::vector<std::int64_t> calls;  // pages of each read and write
+  std::vector<std::int64_t> calls;      // pages of each read and write
+  std::vector<NamespaceDigest> purged;  // named by the last purge
   std::function<void()> during_call = [] {};
   PageKey refused;
   bool broken = false;

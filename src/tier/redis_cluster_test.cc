@@ -152,6 +152,22 @@ TEST_F(RedisClusterTest, ADeadNodeTakesOnlyItsOwnPages) {
   EXPECT_EQ(lookup(*store, 0, 100), -1) << "nothing is known of the first";
 }
 
+// Its names are asked of each node. Behind a slot that moves it looks again.
+TEST_F(RedisClusterTest, APurgeAsksEveryNode) {
+  const auto store = open();
+  const auto pages = write_owned(*store, 1, 100);
+  const auto others = write_owned(*store, 2, 100);
+  EXPECT_EQ(store->purge({}, 0).status.error().code, ErrorCode::kDeadline);
+  const NamespaceDigest owner = redis_test_owner(1);
+  const PurgeOutcome outcome = store->purge({&owner, 1}, deadline_us());
+  EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+  EXPECT_EQ(outcome.pages, 100);
+  EXPECT_EQ(count_found(*store, pages), 0);
+  EXPECT_EQ(count_found(*store, others), 100);
+  servers_[0]->process().kill();
+  EXPECT_FALSE(store->purge({}, deadline_us()).status.ok()) << "nobody knows what it has";
+}
+
 class RedisSentinelTest : public RedisServersTest {
  protected:
   void SetUp() override {

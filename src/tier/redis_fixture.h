@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/prng.h"
+#include "tier/page_frame.h"
 #include "tier/redis_page_store.h"
 
 namespace stemma {
@@ -36,6 +37,28 @@ inline std::vector<std::byte> redis_test_frame(std::int64_t page, std::size_t fr
   std::vector<std::byte> frame(frame_bytes);
   Prng prng(static_cast<std::uint64_t>(page) * 2 + 1);
   for (std::byte& byte : frame) byte = static_cast<std::byte>(prng());
+  return frame;
+}
+
+// Frames whose headers say whose they are; what they hold is of no account to a remote store.
+inline NamespaceDigest redis_test_owner(std::uint8_t number) {
+  NamespaceDigest digest;
+  digest.bytes[0] = number;
+  return digest;
+}
+
+inline std::vector<std::byte> redis_owned_frame(std::uint8_t owner) {
+  PageFormat format;
+  format.layers = 1;
+  format.layer_bytes = 64;
+  format.page_size = 1;
+  std::vector<std::byte> frame(frame_bytes(format));
+  const TokenId token = 0;
+  const std::uint32_t sum = 0;
+  PageIdentity identity;
+  identity.namespace_digest = redis_test_owner(owner);
+  identity.tokens = std::span(&token, 1);
+  encode_frame(format, identity, std::span(&sum, 1), 1, frame);
   return frame;
 }
 
@@ -109,6 +132,27 @@ class RedisFixture : public ::testing::Test {
     for (std::int64_t page = first; page < end; ++page) keys.push_back(redis_test_key(page));
     const auto found = store.lookup(keys, deadline_us());
     return found.ok() ? *found : -1;
+  }
+  // Writes pages of that namespace; their keys.
+  std::vector<PageKey> write_owned(RedisPageStore& store, std::uint8_t owner, std::int64_t pages) {
+    const std::vector<std::byte> frame = redis_owned_frame(owner);
+    std::vector<PageKey> keys;
+    std::vector<PageWrite> writes;
+    for (std::int64_t page = 0; page < pages; ++page) {
+      keys.push_back(redis_test_key(1'000'000 * owner + page));
+      writes.push_back({keys.back(), frame});
+    }
+    store.write(writes, deadline_us());
+    for (const PageWrite& write : writes) EXPECT_EQ(write.verdict, PageVerdict::kDone);
+    return keys;
+  }
+  std::int64_t count_found(RedisPageStore& store, std::span<const PageKey> keys) {
+    std::int64_t found = 0;
+    for (const PageKey& key : keys) {
+      const auto one = store.lookup({&key, 1}, deadline_us());
+      found += one.ok() ? *one : 0;
+    }
+    return found;
   }
   void remove(RedisPageStore& store, std::int64_t page, std::span<const std::byte> frame) {
     const PageRemoval removal = {redis_test_key(page), frame};

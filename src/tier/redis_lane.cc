@@ -75,6 +75,35 @@ RedisCommand* RedisLane::run(std::span<RedisCommand> commands, std::int64_t dead
   return too_long_;
 }
 
+std::vector<RedisEndpoint> RedisLane::ask_primaries(std::int64_t deadline_us) {
+  const bool is_single = options_.url.kind == RedisTopologyKind::kSingle;
+  stale_ = true;
+  refresh_at_us_ = INT64_MIN;
+  refresh_if_stale(deadline_us);
+  std::vector<RedisEndpoint> found;
+  if (stale_ && !is_single) return found;
+  if (primary_ != nullptr) found.push_back(primary_->endpoint);
+  for (const Node* const node : node_of_slot_) {
+    if (node == nullptr) continue;
+    if (std::find(found.begin(), found.end(), node->endpoint) == found.end()) {
+      found.push_back(node->endpoint);
+    }
+  }
+  return found;
+}
+
+void RedisLane::run_at(const RedisEndpoint& server, std::span<RedisCommand> commands,
+                       std::int64_t deadline_us) {
+  std::vector<RedisCommand*> all;
+  for (RedisCommand& command : commands) {
+    command.answered = false;
+    command.asking = false;
+    all.push_back(&command);
+  }
+  Node* const node = find_or_add(server);
+  if (node != nullptr && !all.empty()) serve(*node, all, deadline_us);
+}
+
 RedisLane::Node* RedisLane::node_of(const RedisCommand& command) {
   if (options_.url.kind != RedisTopologyKind::kCluster) return primary_;
   return node_of_slot_[redis_slot(command.key())];
@@ -202,6 +231,7 @@ bool RedisLane::try_redirect(Errand& errand) {
     command.asking = redirect->ask;
     if (errand.node == nullptr) return false;
     if (!redirect->ask) {
+      ++map_changes_;
       node_of_slot_[redis_slot(command.key())] = errand.node;
       stale_ = true;
     }
@@ -262,10 +292,11 @@ Status RedisLane::adopt_primary(const RespReply& reply) {
   if (port == 0 || reply.items[0].text.empty()) {
     return Error{ErrorCode::kNotFound, "sentinels do not know " + options_.url.primary_name};
   }
-  primary_ = nullptr;
+  const Node* const before = std::exchange(primary_, nullptr);
   Node* const found = find_or_add({reply.items[0].text, port});
   if (found == nullptr) return Error{ErrorCode::kTooLarge, "too many servers"};
   primary_ = found;
+  map_changes_ += found == before ? 0 : 1;
   prune({found});
   return {};
 }
@@ -273,7 +304,7 @@ Status RedisLane::adopt_primary(const RespReply& reply) {
 Status RedisLane::adopt_map(const RespReply& reply, const RedisEndpoint& asked) {
   if (reply.kind == RespKind::kError) return Error{ErrorCode::kIo, reply.text};
   STEMMA_ASSIGN_OR_RETURN(const ClusterMap map, parse_cluster_slots(reply, asked));
-  std::fill(node_of_slot_.begin(), node_of_slot_.end(), nullptr);
+  const std::vector<Node*> before = std::exchange(node_of_slot_, std::vector<Node*>(kRedisSlots));
   std::vector<Node*> kept;
   for (const auto& node : nodes_) {
     const auto& primaries = map.primaries;
@@ -289,6 +320,7 @@ Status RedisLane::adopt_map(const RespReply& reply, const RedisEndpoint& asked) 
     const std::int16_t primary = map.primary_of_slot[slot];
     if (primary >= 0) node_of_slot_[slot] = primaries[static_cast<std::size_t>(primary)];
   }
+  map_changes_ += node_of_slot_ == before ? 0 : 1;
   return {};
 }
 

@@ -51,6 +51,14 @@ class RedisLane {
   // error was answered. Returns the first command, if any, whose value was longer than its target.
   RedisCommand* run(std::span<RedisCommand> commands, std::int64_t deadline_us);
 
+  // The servers on which values lie, each once, as is asked for now; none where nobody says so.
+  std::vector<RedisEndpoint> ask_primaries(std::int64_t deadline_us);
+  // As run, by one of these servers, whatever the commands' keys.
+  void run_at(const RedisEndpoint& server, std::span<RedisCommand> commands,
+              std::int64_t deadline_us);
+  // How often the answer to which server holds what has changed.
+  std::int64_t map_changes() const noexcept { return map_changes_; }
+
   // Servers that were not asked, or not with success, at the end of the last run. Any thread.
   std::int64_t open_breakers() const noexcept { return open_breakers_.load(); }
 
@@ -101,6 +109,7 @@ class RedisLane {
   std::size_t named_nodes_ = 0;      // those of the URL
   Node* primary_ = nullptr;          // of one server, and of sentinels
   std::vector<Node*> node_of_slot_;  // [kRedisSlots], of a cluster
+  std::int64_t map_changes_ = 0;
   bool stale_ = false;
   std::int64_t refresh_at_us_ = INT64_MIN;
   std::int64_t report_at_us_ = INT64_MIN;

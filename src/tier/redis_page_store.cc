@@ -44,20 +44,6 @@ PageVerdict write_verdict(const RedisCommand& command) {
 
 }  // namespace
 
-class RedisPageStore::LaneUse {
- public:
-  explicit LaneUse(Lane& lane) : lane_(lane) {
-    STEMMA_CHECK(!lane.busy.test_and_set(std::memory_order_acquire),
-                 "one thread at a time reads, looks up or removes, one writes");
-  }
-  ~LaneUse() { lane_.busy.clear(std::memory_order_release); }
-  LaneUse(const LaneUse&) = delete;
-  LaneUse& operator=(const LaneUse&) = delete;
-
- private:
-  Lane& lane_;
-};
-
 struct RedisPageStore::ReadAnswer {
   PageVerdict verdict = PageVerdict::kFailed;
   bool is_wrong = false;       // there is a value, and it must go
@@ -300,6 +286,8 @@ void RedisPageStore::visit_metrics(MetricVisitor& visitor) const {
   show("stemma_remote_write_failed_pages_total", pages_.write_failed);
   show("stemma_remote_removed_pages_total", pages_.removed);
   show("stemma_remote_remove_failed_pages_total", pages_.remove_failed);
+  show("stemma_remote_purged_pages_total", pages_.purged);
+  show("stemma_remote_purge_failures_total", pages_.purge_failed);
   show("stemma_remote_connects_total", counters_.connects);
   show("stemma_remote_connect_failures_total", counters_.connect_failures);
   show("stemma_remote_lost_connections_total", counters_.lost_connections);

@@ -10,16 +10,20 @@
 //   - what has a wrong length or tag, or is no string, is a miss, and `read` removes it likewise
 //     before it returns: its caller never sees the bytes that it would have to name.
 //
-// It says GET, SET, TOUCH, EVAL and PING; where they are needed AUTH, SELECT, ROLE, ASKING and
-// CLUSTER SLOTS; to sentinels SENTINEL and PING. An ACL must allow these, for `stemma:*`.
+// It says GET, SET, TOUCH, EVAL and PING; to purge SCAN, GETRANGE and UNLINK; where they are needed
+// AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to sentinels SENTINEL and PING. An ACL must allow
+// these, for `stemma:*`.
 //
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
 // server keeps later calls from waiting. The servers are not asked anything before the first call.
 //
+// A purge asks every server that has values for all names of ours, and of each value for as much of
+// its header as says whose it is: a seal does not hide that. Values of engines with other secrets,
+// or none, have other names and stay; those of engines that share the secret go with ours.
+//
 // Thread:     two lanes with connections of their own. read, lookup and remove belong to one of
-// them
-//             and are never called at once; write belongs to the other, likewise. The two may run
-//             at once. describe, usage and visit_metrics from any thread.
+//             them and are never called at once; write and purge belong to the other, likewise. The
+//             two may run at once. describe, usage and visit_metrics from any thread.
 //             Invariants: I7, I8, I9, I10 (docs/INVARIANTS.md).
 // Memory:     16 KiB and one descriptor a lane and server; names and replies during a call; what is
 //             to be described, bounded. A page goes from the socket into its frame.
@@ -39,6 +43,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "stemma/page_store.h"
 #include "tier/breaker.h"
@@ -85,6 +90,11 @@ class RedisPageStore final : public PageStore {
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
 
+  // Goes on where the call before it ended, if that was of the same namespaces. What another engine
+  // stores meanwhile may stay.
+  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+                     std::int64_t deadline_us) override;
+
   // Nothing: what is in the server is not this process' alone.
   PageStoreUsage usage() const override { return {}; }
   void visit_metrics(MetricVisitor& visitor) const override;
@@ -102,7 +112,19 @@ class RedisPageStore final : public PageStore {
     std::atomic_flag busy;
   };
   // Marks a lane as used by this call, and checks that no other call uses it.
-  class LaneUse;
+  class LaneUse {
+   public:
+    explicit LaneUse(Lane& lane) : lane_(lane) {
+      STEMMA_CHECK(!lane.busy.test_and_set(std::memory_order_acquire),
+                   "one thread at a time reads, looks up or removes, one writes or purges");
+    }
+    ~LaneUse() { lane_.busy.clear(std::memory_order_release); }
+    LaneUse(const LaneUse&) = delete;
+    LaneUse& operator=(const LaneUse&) = delete;
+
+   private:
+    Lane& lane_;
+  };
   // A value that was found to be wrong, and how to say so to the server.
   struct WrongValue {
     std::string_view name;
@@ -115,6 +137,14 @@ class RedisPageStore final : public PageStore {
     Counter read, read_bytes, missing, read_failed, wrong;
     Counter written, written_bytes, refused, write_failed;
     Counter removed, remove_failed;
+    Counter purged, purge_failed;
+  };
+  // A purge that has not come to its end.
+  struct Purge {
+    std::vector<NamespaceDigest> namespaces;
+    std::vector<RedisEndpoint> servers;  // that are still to be asked, the last one first
+    std::string cursor = "0";            // on that one
+    std::int64_t map_changes = 0;        // of the lane, when it began
   };
   struct ReadAnswer;
 
@@ -125,6 +155,12 @@ class RedisPageStore final : public PageStore {
   ReadAnswer judge(const PageRead& read, const RedisCommand& command, const FrameTag& tag,
                    bool too_long);
   void remove_values(Lane& lane, std::span<const WrongValue> values, std::int64_t deadline_us);
+  // Purging (redis_page_store_purge.cc).
+  Status purge_piece(std::int64_t deadline_us, std::int64_t& pages);
+  Result<std::vector<std::string>> scan(std::string& cursor, std::int64_t deadline_us);
+  Status keep_named(std::vector<std::string>& names, std::int64_t deadline_us);
+  Status unlink(std::span<const std::string> names, std::int64_t deadline_us, std::int64_t& pages);
+  Error purge_error(std::int64_t deadline_us) const;
   void send_descriptions(std::int64_t deadline_us);
 
   const Clock& clock_;
@@ -136,6 +172,7 @@ class RedisPageStore final : public PageStore {
   PageCounters pages_;
   Lane reader_;
   Lane writer_;
+  std::optional<Purge> purge_or_none_;  // of the writer
 
   std::mutex descriptions_mutex_;
   std::vector<std::pair<NamespaceDigest, std::string>> descriptions_;

@@ -21,6 +21,7 @@ class FaultyStore final : public PageStore {
     std::int64_t write_fails = 0;
     std::int64_t write_refuses = 0;
     std::int64_t lookup_fails = 0;  // in percent of the lookups
+    std::int64_t purge_fails = 0;   // in percent of the purges
     bool lookup_is_local = true;
   };
 
@@ -63,6 +64,11 @@ class FaultyStore final : public PageStore {
 
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     inner_.remove(removals, deadline_us);
+  }
+  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+                     std::int64_t deadline_us) override {
+    if (!drawn(faults_.purge_fails)) return inner_.purge(namespaces, deadline_us);
+    return {.status = Error{ErrorCode::kIo, "a purge failed on purpose"}};
   }
   PageStoreUsage usage() const override { return inner_.usage(); }
   void visit_metrics(MetricVisitor&) const override {}

@@ -73,6 +73,12 @@ class SimulatedDiskStore final : public PageStore {
     catch_up();
     if (is_open()) store_->remove(removals, deadline_us);
   }
+  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+                     std::int64_t deadline_us) override {
+    catch_up();
+    if (is_open()) return store_->purge(namespaces, deadline_us);
+    return {.status = Error{ErrorCode::kIo, "the store is not open"}};
+  }
   PageStoreUsage usage() const override { return is_open() ? store_->usage() : PageStoreUsage(); }
   void visit_metrics(MetricVisitor& visitor) const override {
     if (is_open()) store_->visit_metrics(visitor);
