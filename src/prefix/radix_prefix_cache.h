@@ -100,6 +100,9 @@ class RadixPrefixCache final : public PrefixCache {
   // REQUIRES: kept is a multiple of page_size and less than tokens.size(); ns was opened here.
   void quarantine(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t kept,
                   std::vector<PageKey>& keys);
+  // The same of every page of these namespaces, of all where none is named; how many pages that
+  // were. O(nodes).
+  std::int64_t purge(std::span<const NamespaceDigest> namespaces);
   // Whether the pages at the end of what is held are in quarantine, or would be if published.
   bool is_quarantined(const PrefixLock& held) const;
 
@@ -162,8 +165,9 @@ class RadixPrefixCache final : public PrefixCache {
   OwnedPages evict_by_key(std::int64_t wanted_pages);
   OwnedPages evict_by_policy(std::int64_t wanted_pages);
   OwnedPages evict_wanted_leaf(std::int64_t wanted_pages);
-  // The node and all below it that a walk may find, each before those below it.
-  std::vector<NodeSlot> subtree(NodeSlot slot) const;
+  // These nodes and all below them that a walk may find, each before those below it.
+  std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops) const;
+  std::int64_t hide(std::span<const NodeSlot> nodes);
   void drop_leaf(NodeSlot leaf);
   void free_pages(NodeSlot leaf);
   void append_keys(NodeSlot slot, std::vector<PageKey>& keys);

@@ -88,15 +88,15 @@ bool RadixPrefixCache::try_discard(NamespaceId ns, std::span<const TokenId> toke
     wanted_.split(node, upper, static_cast<std::int32_t>(above));
   }
   // What nobody holds is held by nobody below either (I3).
-  const std::vector<NodeSlot> doomed = subtree(node);
+  const std::vector<NodeSlot> doomed = subtrees({node});
   for (auto at = doomed.rbegin(); at != doomed.rend(); ++at) drop_leaf(*at);
   ++epoch_;
   return true;
 }
 
-std::vector<NodeSlot> RadixPrefixCache::subtree(NodeSlot slot) const {
+std::vector<NodeSlot> RadixPrefixCache::subtrees(std::vector<NodeSlot> tops) const {
   const auto children = tree_.children();
-  std::vector<NodeSlot> found = {slot};
+  std::vector<NodeSlot> found = std::move(tops);
   for (std::size_t i = 0; i < found.size(); ++i) {
     for (const NodeSlot child : children[found[i].index()]) {
       if (!tree_.node(child).unlinked) found.push_back(child);

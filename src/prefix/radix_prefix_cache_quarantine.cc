@@ -5,6 +5,7 @@
 // what is published below them gets none. So the same tokens can be published again beside them.
 // Each of them is locked, and with it all above it; when its last lock goes, so does the node. It
 // is never a leaf that eviction could take.
+#include <algorithm>
 #include <vector>
 
 #include "base/check.h"
@@ -40,9 +41,33 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
     const NodeSlot upper = tree_.split(top, above);
     wanted_.split(top, upper, static_cast<std::int32_t>(above));
   }
-  const std::vector<NodeSlot> wrong = subtree(top);
+  const std::vector<NodeSlot> wrong = subtrees({top});
   for (const NodeSlot slot : wrong) append_keys(slot, keys);
-  for (auto slot = wrong.rbegin(); slot != wrong.rend(); ++slot) {
+  hide(wrong);
+}
+
+std::int64_t RadixPrefixCache::purge(std::span<const NamespaceDigest> namespaces) {
+  const auto named = [&](const NamespaceDigest& digest) {
+    return namespaces.empty() ||
+           std::find(namespaces.begin(), namespaces.end(), digest) != namespaces.end();
+  };
+  std::vector<NodeSlot> nodes;
+  for (std::size_t ns = 0; ns < roots_.size(); ++ns) {
+    const bool is_empty = tree_.node(roots_[ns]).children == 0;
+    const NamespaceId id(static_cast<std::int32_t>(ns));
+    if (!is_empty && named(namespaces_.digest(id))) nodes.push_back(roots_[ns]);
+  }
+  if (nodes.empty()) return 0;
+  nodes = subtrees(std::move(nodes));
+  std::erase_if(nodes, [this](NodeSlot slot) { return tree_.node(slot).is_root(); });
+  return hide(nodes);
+}
+
+// Nodes of which each comes before those below it, and with all that lies below it. Their pages.
+std::int64_t RadixPrefixCache::hide(std::span<const NodeSlot> nodes) {
+  std::int64_t pages = 0;
+  for (auto slot = nodes.rbegin(); slot != nodes.rend(); ++slot) {
+    pages += tree_.node(*slot).chain.pages;
     if (tree_.node(*slot).lock_count == 0) {
       drop_leaf(*slot);
     } else {
@@ -51,6 +76,7 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
     }
   }
   ++epoch_;
+  return pages;
 }
 
 bool RadixPrefixCache::is_quarantined(const PrefixLock& held) const {

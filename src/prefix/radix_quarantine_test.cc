@@ -111,6 +111,30 @@ TEST(Quarantine, ASiblingThatIsHeldStaysFound) {
   EXPECT_EQ(fixture.probe(counted(0, 8)), 4);
 }
 
+TEST(Purge, TakesOneNamespaceAndLeavesWhatIsHeldToItsHolder) {
+  PrefixFixture fixture({.page_size = 2, .pages = 16});
+  const NamespaceId other = *fixture.cache->try_open_namespace(digest_of(1));
+  fixture.add(counted(0, 4) + counted(20, 4));
+  PrefixLock held = fixture.begin(counted(0, 6));
+  const auto pages = fixture.ids(held);
+  fixture.begin_in(other, counted(0, 4)).reset();
+  const std::uint64_t epoch = fixture.cache->epoch();
+  EXPECT_EQ(fixture.cache->purge(std::vector{digest_of(0)}), 5);
+  EXPECT_GT(fixture.cache->epoch(), epoch);
+  EXPECT_EQ(fixture.probe(counted(0, 6)), 0);
+  EXPECT_EQ(fixture.cache->probe(other, counted(0, 4)).matched_tokens, 4);
+  EXPECT_TRUE(fixture.cache->is_quarantined(held));
+  EXPECT_EQ(fixture.ids(held), pages);
+  EXPECT_EQ(fixture.allocator.free_pages(), 16 - 3 - 2);
+  fixture.add(counted(0, 2));
+  EXPECT_EQ(fixture.probe(counted(0, 6)), 2) << "it is used afresh";
+  held.reset();
+  EXPECT_EQ(fixture.allocator.free_pages(), 16 - 1 - 2);
+  EXPECT_EQ(fixture.cache->purge(std::vector{digest_of(7)}), 0);
+  EXPECT_EQ(fixture.cache->purge({}), 3);
+  EXPECT_EQ(fixture.allocator.free_pages(), 16);
+}
+
 TEST(TryLock, HoldsWithoutUsingOrSplitting) {
   PrefixFixture fixture({.page_size = 2, .pages = 4});
   fixture.add(counted(0, 6));
@@ -179,7 +203,16 @@ class RandomQuarantines : public ::testing::TestWithParam<const char*> {
     }
   }
 
+  void purge() {
+    const std::vector<NamespaceDigest> ours = {digest_of(0)};
+    fixture.cache->purge(prng.below(2) == 0 ? ours : std::vector<NamespaceDigest>());
+    EXPECT_EQ(fixture.probe(drawn_text(prng)), 0);
+    EXPECT_EQ(fixture.cache->usage().evictable_tokens, 0);
+    for (const Held& hold : held) EXPECT_TRUE(fixture.cache->is_quarantined(hold.lock));
+  }
+
   void move() {
+    if (prng.below(40) == 0) return purge();
     const std::int64_t command = prng.below(8);
     if (command < 2 && held.size() < 3) {
       begin();
