@@ -8,6 +8,7 @@
 // Not here:   KV bytes (pool/), copies between tiers (tier/), who runs next (sched/).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -30,6 +31,26 @@ struct NamespaceDigest {
   std::array<std::uint8_t, 32> bytes = {};
   friend auto operator<=>(const NamespaceDigest&, const NamespaceDigest&) = default;
 };
+
+// The first bytes of a digest: namespaces of one owner have them in common, so that all that is an
+// owner's can be named (docs/decisions/0005). Two owners who share them lose pages together, which
+// is never wrong.
+struct NamespaceFamily {
+  std::array<std::uint8_t, 8> bytes = {};
+  friend auto operator<=>(const NamespaceFamily&, const NamespaceFamily&) = default;
+};
+
+inline NamespaceFamily family_of(const NamespaceDigest& digest) noexcept {
+  NamespaceFamily family;
+  std::copy_n(digest.bytes.begin(), family.bytes.size(), family.bytes.begin());
+  return family;
+}
+
+// Whether the namespace is of one of these families, of which none means all.
+inline bool is_of_any(const NamespaceDigest& digest, std::span<const NamespaceFamily> families) {
+  return families.empty() ||
+         std::find(families.begin(), families.end(), family_of(digest)) != families.end();
+}
 
 // What a look without holding finds.
 struct PrefixProbe {

@@ -73,7 +73,7 @@ class HungStore final : public PageStore {
     for (PageWrite& write : writes) write.verdict = PageVerdict::kRefused;
   }
   void remove(std::span<const PageRemoval>, std::int64_t) override {}
-  PurgeOutcome purge(std::span<const NamespaceDigest>, std::int64_t) override { return {}; }
+  PurgeOutcome purge(std::span<const NamespaceFamily>, std::int64_t) override { return {}; }
   PageStoreUsage usage() const override { return {}; }
   void visit_metrics(MetricVisitor&) const override {}
 

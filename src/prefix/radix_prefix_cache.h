@@ -102,7 +102,7 @@ class RadixPrefixCache final : public PrefixCache {
                   std::vector<PageKey>& keys);
   // The same of every page of these namespaces, of all where none is named; how many pages that
   // were. O(nodes).
-  std::int64_t purge(std::span<const NamespaceDigest> namespaces);
+  std::int64_t purge(std::span<const NamespaceFamily> namespaces);
   // Whether the pages at the end of what is held are in quarantine, or would be if published.
   bool is_quarantined(const PrefixLock& held) const;
 

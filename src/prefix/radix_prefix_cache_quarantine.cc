@@ -5,7 +5,6 @@
 // what is published below them gets none. So the same tokens can be published again beside them.
 // Each of them is locked, and with it all above it; when its last lock goes, so does the node. It
 // is never a leaf that eviction could take.
-#include <algorithm>
 #include <vector>
 
 #include "base/check.h"
@@ -46,16 +45,12 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
   hide(wrong);
 }
 
-std::int64_t RadixPrefixCache::purge(std::span<const NamespaceDigest> namespaces) {
-  const auto named = [&](const NamespaceDigest& digest) {
-    return namespaces.empty() ||
-           std::find(namespaces.begin(), namespaces.end(), digest) != namespaces.end();
-  };
+std::int64_t RadixPrefixCache::purge(std::span<const NamespaceFamily> namespaces) {
   std::vector<NodeSlot> nodes;
   for (std::size_t ns = 0; ns < roots_.size(); ++ns) {
     const bool is_empty = tree_.node(roots_[ns]).children == 0;
     const NamespaceId id(static_cast<std::int32_t>(ns));
-    if (!is_empty && named(namespaces_.digest(id))) nodes.push_back(roots_[ns]);
+    if (!is_empty && is_of_any(namespaces_.digest(id), namespaces)) nodes.push_back(roots_[ns]);
   }
   if (nodes.empty()) return 0;
   nodes = subtrees(std::move(nodes));

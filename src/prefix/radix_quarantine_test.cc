@@ -119,7 +119,7 @@ TEST(Purge, TakesOneNamespaceAndLeavesWhatIsHeldToItsHolder) {
   const auto pages = fixture.ids(held);
   fixture.begin_in(other, counted(0, 4)).reset();
   const std::uint64_t epoch = fixture.cache->epoch();
-  EXPECT_EQ(fixture.cache->purge(std::vector{digest_of(0)}), 5);
+  EXPECT_EQ(fixture.cache->purge(std::vector{family_of(digest_of(0))}), 5);
   EXPECT_GT(fixture.cache->epoch(), epoch);
   EXPECT_EQ(fixture.probe(counted(0, 6)), 0);
   EXPECT_EQ(fixture.cache->probe(other, counted(0, 4)).matched_tokens, 4);
@@ -130,7 +130,7 @@ TEST(Purge, TakesOneNamespaceAndLeavesWhatIsHeldToItsHolder) {
   EXPECT_EQ(fixture.probe(counted(0, 6)), 2) << "it is used afresh";
   held.reset();
   EXPECT_EQ(fixture.allocator.free_pages(), 16 - 1 - 2);
-  EXPECT_EQ(fixture.cache->purge(std::vector{digest_of(7)}), 0);
+  EXPECT_EQ(fixture.cache->purge(std::vector{family_of(digest_of(7))}), 0);
   EXPECT_EQ(fixture.cache->purge({}), 3);
   EXPECT_EQ(fixture.allocator.free_pages(), 16);
 }
@@ -204,8 +204,8 @@ class RandomQuarantines : public ::testing::TestWithParam<const char*> {
   }
 
   void purge() {
-    const std::vector<NamespaceDigest> ours = {digest_of(0)};
-    fixture.cache->purge(prng.below(2) == 0 ? ours : std::vector<NamespaceDigest>());
+    const std::vector<NamespaceFamily> ours = {family_of(digest_of(0))};
+    fixture.cache->purge(prng.below(2) == 0 ? ours : std::vector<NamespaceFamily>());
     EXPECT_EQ(fixture.probe(drawn_text(prng)), 0);
     EXPECT_EQ(fixture.cache->usage().evictable_tokens, 0);
     for (const Held& hold : held) EXPECT_TRUE(fixture.cache->is_quarantined(hold.lock));

@@ -74,7 +74,7 @@ class DiskPageStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
   // Their headers are overwritten before the index forgets them, so that an index that is lost does
   // not bring them back; of a purge of all, the files go.
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
   PageStoreUsage usage() const override;
   void visit_metrics(MetricVisitor& visitor) const override;
@@ -158,7 +158,7 @@ class DiskPageStore final : public PageStore {
 
   // Purging (disk_page_store_purge.cc).
   PurgeOutcome purge_all(std::int64_t deadline_us);
-  std::size_t take_out(std::span<const NamespaceDigest> namespaces, std::size_t first_bucket);
+  std::size_t take_out(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket);
   Status overwrite_headers(std::int64_t deadline_us);
   Status finish_purged(std::int64_t deadline_us, std::int64_t& pages);
 

@@ -24,7 +24,7 @@ alignas(kFrameAlignment) constexpr std::array<std::byte, kZeroBytes> kZeros = {}
 
 }  // namespace
 
-PurgeOutcome DiskPageStore::purge(std::span<const NamespaceDigest> namespaces,
+PurgeOutcome DiskPageStore::purge(std::span<const NamespaceFamily> namespaces,
                                   std::int64_t deadline_us) {
   if (!ready(deadline_us)) {
     return {.status = Error{ErrorCode::kIo, files_->directory() + ": cannot be written"}};
@@ -68,7 +68,7 @@ PurgeOutcome DiskPageStore::purge_all(std::int64_t deadline_us) {
 }
 
 // The next pages into `purging_`. The bucket to go on from, 0 at the end.
-std::size_t DiskPageStore::take_out(std::span<const NamespaceDigest> namespaces,
+std::size_t DiskPageStore::take_out(std::span<const NamespaceFamily> namespaces,
                                     std::size_t first_bucket) {
   const std::lock_guard lock(mutex_);
   std::vector<DiskPages::Page*> found;

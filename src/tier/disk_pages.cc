@@ -112,7 +112,7 @@ std::vector<DiskPages::Page*> DiskPages::pages_of_slab(std::int32_t slab) {
 }
 
 // Many buckets are empty: looking at them costs too, and ends a call as pages do.
-std::size_t DiskPages::visit_owned(std::span<const NamespaceDigest> namespaces,
+std::size_t DiskPages::visit_owned(std::span<const NamespaceFamily> namespaces,
                                    std::size_t first_bucket, std::int64_t pages_max,
                                    FunctionRef<void(Page&)> visitor) {
   constexpr std::size_t kBucketsMax = 1 << 16;
@@ -121,9 +121,7 @@ std::size_t DiskPages::visit_owned(std::span<const NamespaceDigest> namespaces,
   std::size_t bucket = first_bucket;
   for (; bucket < end && visited < pages_max; ++bucket) {
     for (auto at = pages_.begin(bucket); at != pages_.end(bucket); ++at) {
-      const NamespaceDigest& owner = at->second.owner->digest;
-      const bool named = std::find(namespaces.begin(), namespaces.end(), owner) != namespaces.end();
-      if (!named) continue;
+      if (!is_of_any(at->second.owner->digest, namespaces)) continue;
       visitor(at->second);
       ++visited;
     }

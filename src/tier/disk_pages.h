@@ -85,7 +85,7 @@ class DiskPages {
   // Calls visitor with pages of these namespaces until there were `pages_max` or the end. It goes
   // through buckets of the map from `first_bucket` on; returns the bucket to go on from, 0 at the
   // end. Until then nothing may be inserted; visitor must not erase.
-  std::size_t visit_owned(std::span<const NamespaceDigest> namespaces, std::size_t first_bucket,
+  std::size_t visit_owned(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket,
                           std::int64_t pages_max, FunctionRef<void(Page&)> visitor);
 
   // Coldest first within each size.

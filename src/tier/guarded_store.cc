@@ -46,7 +46,7 @@ void GuardedStore::write(std::span<PageWrite> writes, std::int64_t deadline_us) 
 }
 
 // A purge that got somewhere was answered, also where it has not come to its end.
-PurgeOutcome GuardedStore::purge(std::span<const NamespaceDigest> namespaces,
+PurgeOutcome GuardedStore::purge(std::span<const NamespaceFamily> namespaces,
                                  std::int64_t deadline_us) {
   if (!writes_.try_enter()) {
     return {.status = Error{ErrorCode::kIo, "the store is left alone for a while"}};

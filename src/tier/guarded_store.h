@@ -42,7 +42,7 @@ class GuardedStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     inner_->remove(removals, deadline_us);
   }
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
   PageStoreUsage usage() const override { return inner_->usage(); }
   void visit_metrics(MetricVisitor& visitor) const override;

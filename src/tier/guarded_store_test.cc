@@ -42,7 +42,7 @@ class MoodyStore final : public PageStore {
     }
   }
   void remove(std::span<const PageRemoval>, std::int64_t) override {}
-  PurgeOutcome purge(std::span<const NamespaceDigest>, std::int64_t deadline_us) override {
+  PurgeOutcome purge(std::span<const NamespaceFamily>, std::int64_t deadline_us) override {
     ++calls;
     suffer(writes_hang, deadline_us);
     if (writes_hang) return {.status = Error{ErrorCode::kDeadline, "it hangs"}};

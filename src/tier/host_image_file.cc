@@ -150,6 +150,11 @@ bool HostImageReader::read_frames(std::int64_t first, std::int64_t frames) {
   return true;
 }
 
+Status remove_host_image(const std::string& path) {
+  if (::unlink(path.c_str()) == 0) return sync_directory_of(path);
+  return errno == ENOENT ? Status() : failure(path, "remove");
+}
+
 Result<std::unique_ptr<HostImageWriter>> HostImageWriter::open(const std::string& path,
                                                                const HostImageLabel& label) {
   const std::size_t bytes = frame_bytes(label.format);

@@ -71,6 +71,9 @@ class HostImageReader {
   Buffer piece_;
 };
 
+// That it is gone is durable. ok where there is none.
+Status remove_host_image(const std::string& path);
+
 class HostImageWriter {
  public:
   // kIo; kInvalidArgument: another process writes it.

@@ -52,14 +52,13 @@ void MemoryPageStore::remove(std::span<const PageRemoval> removals, std::int64_t
   }
 }
 
-PurgeOutcome MemoryPageStore::purge(std::span<const NamespaceDigest> namespaces, std::int64_t) {
+PurgeOutcome MemoryPageStore::purge(std::span<const NamespaceFamily> namespaces, std::int64_t) {
   const std::lock_guard lock(mutex_);
   const std::size_t before = pages_.size();
   std::erase_if(pages_, [&](const auto& entry) {
     const Stored& stored = entry.second;
     const auto owner = peek_namespace(stored.frame);
-    const bool named = owner.has_value() &&
-                       std::find(namespaces.begin(), namespaces.end(), *owner) != namespaces.end();
+    const bool named = owner.has_value() && is_of_any(*owner, namespaces);
     if (!namespaces.empty() && !named) return false;
     bytes_ -= static_cast<std::int64_t>(stored.frame.size());
     uses_.erase(stored.use);

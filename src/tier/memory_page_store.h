@@ -31,7 +31,7 @@ class MemoryPageStore final : public PageStore {
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
   PageStoreUsage usage() const override;
   void visit_metrics(MetricVisitor&) const override {}

@@ -22,8 +22,8 @@ PageFormat other_format() {
   return format;
 }
 
-std::vector<NamespaceDigest> namespace_of(std::span<const TestPage> pages) {
-  return {pages.front().identity().namespace_digest};
+std::vector<NamespaceFamily> namespace_of(std::span<const TestPage> pages) {
+  return {family_of(pages.front().identity().namespace_digest)};
 }
 
 class DiskPurgeTest : public ::testing::Test {
@@ -34,7 +34,7 @@ class DiskPurgeTest : public ::testing::Test {
     ASSERT_THAT(f.put_all(ours), Each(PageVerdict::kDone));
     ASSERT_THAT(f.put_all(others), Each(PageVerdict::kDone));
   }
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces) {
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces) {
     return f.store->purge(namespaces, f.soon());
   }
   void expect_found(std::int64_t ours_found, std::int64_t others_found) {
@@ -131,7 +131,7 @@ TEST_F(DiskPurgeTest, ALossOfPowerAtAnyTimeLosesNothingElse) {
       fixture.put_all(ours);
       fixture.put_all(others);
       fixture.disk.faults.power_off_at = fixture.disk.operations + at;
-      const auto which = all ? std::vector<NamespaceDigest>() : namespace_of(ours);
+      const auto which = all ? std::vector<NamespaceFamily>() : namespace_of(ours);
       const bool done = fixture.store->purge(which, fixture.soon()).status.ok();
       fixture.disk.faults = {};
       fixture.crash();

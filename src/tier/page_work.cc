@@ -103,6 +103,9 @@ void PageWork::run(Transfer& job) {
     case TransferKind::kRemove:
       in_groups(job, &PageWork::remove_group);
       break;
+    case TransferKind::kPurge:
+      if (!is_cancelled(job)) job.purge = store_of(job).purge(job.namespaces, job.deadline_us);
+      break;
   }
   job.ended_us = parts_.clock.now_us();
 }

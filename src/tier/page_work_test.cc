@@ -72,7 +72,7 @@ class OpenStore final : public PageStore {
     }
     during_call();
   }
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces, std::int64_t) override {
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces, std::int64_t) override {
     if (broken) return {.status = Error{ErrorCode::kIo, "broken"}};
     purged.assign(namespaces.begin(), namespaces.end());
     return {.pages = static_cast<std::int64_t>(std::exchange(frames, {}).size())};
@@ -88,7 +88,7 @@ class OpenStore final : public PageStore {
 
   std::map<PageKey, std::vector<std::byte>> frames;
   std::vector<std::int64_t> calls;      // pages of each read and write
-  std::vector<NamespaceDigest> purged;  // named by the last purge
+  std::vector<NamespaceFamily> purged;  // named by the last purge
   std::function<void()> during_call = [] {};
   PageKey refused;
   bool broken = false;
@@ -407,6 +407,25 @@ TEST(PageWork, LooksUpHowManyPagesTheStoreHas) {
   b.near.broken = true;
   b.run(*look);
   EXPECT_EQ(look->found_pages, 0) << "a store that fails has nothing";
+}
+
+TEST(PageWork, PurgesNamespaces) {
+  WorkBench b(small_shape());
+  b.store_pages(3);
+  const auto purge = b.job(TransferKind::kPurge, 0, {}, {});
+  purge->namespaces.resize(2);
+  purge->cancelled = true;
+  b.run(*purge);
+  EXPECT_FALSE(purge->purge.has_value()) << "it was not begun";
+  purge->cancelled = false;
+  b.near.broken = true;
+  b.run(*purge);
+  EXPECT_FALSE(purge->purge->status.ok());
+  b.near.broken = false;
+  b.run(*purge);
+  EXPECT_TRUE(purge->purge->status.ok());
+  EXPECT_EQ(purge->purge->pages, 3);
+  EXPECT_EQ(b.near.purged, purge->namespaces);
 }
 
 TEST(PageWork, SaysWhenAJobBeganAndEnded) {

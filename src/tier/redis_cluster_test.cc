@@ -158,7 +158,7 @@ TEST_F(RedisClusterTest, APurgeAsksEveryNode) {
   const auto pages = write_owned(*store, 1, 100);
   const auto others = write_owned(*store, 2, 100);
   EXPECT_EQ(store->purge({}, 0).status.error().code, ErrorCode::kDeadline);
-  const NamespaceDigest owner = redis_test_owner(1);
+  const NamespaceFamily owner = family_of(redis_test_owner(1));
   const PurgeOutcome outcome = store->purge({&owner, 1}, deadline_us());
   EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
   EXPECT_EQ(outcome.pages, 100);

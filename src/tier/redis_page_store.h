@@ -92,7 +92,7 @@ class RedisPageStore final : public PageStore {
 
   // Goes on where the call before it ended, if that was of the same namespaces. What another engine
   // stores meanwhile may stay.
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
 
   // Nothing: what is in the server is not this process' alone.
@@ -141,7 +141,7 @@ class RedisPageStore final : public PageStore {
   };
   // A purge that has not come to its end.
   struct Purge {
-    std::vector<NamespaceDigest> namespaces;
+    std::vector<NamespaceFamily> namespaces;
     std::vector<RedisEndpoint> servers;  // that are still to be asked, the last one first
     std::string cursor = "0";            // on that one
     std::int64_t map_changes = 0;        // of the lane, when it began

@@ -32,7 +32,7 @@ bool take_scan(RespReply& reply, std::string& cursor, std::vector<std::string>& 
 
 }  // namespace
 
-PurgeOutcome RedisPageStore::purge(std::span<const NamespaceDigest> namespaces,
+PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
                                    std::int64_t deadline_us) {
   const LaneUse use(writer_);
   deadline_us = limited(deadline_us);
@@ -109,7 +109,7 @@ Status RedisPageStore::keep_named(std::vector<std::string>& names, std::int64_t 
     commands[i].target.first = begins[i];
   }
   writer_.servers.run(commands, deadline_us);
-  const std::vector<NamespaceDigest>& wanted = purge_or_none_->namespaces;
+  const std::vector<NamespaceFamily>& wanted = purge_or_none_->namespaces;
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool wrong_type = is_answer(commands[i], RespKind::kError) &&
@@ -117,8 +117,7 @@ Status RedisPageStore::keep_named(std::vector<std::string>& names, std::int64_t 
     if (wrong_type) continue;
     if (!is_answer(commands[i], RespKind::kBulk)) return purge_error(deadline_us);
     const auto owner = peek_namespace(begins[i]);
-    const bool is_wanted =
-        owner.has_value() && std::find(wanted.begin(), wanted.end(), *owner) != wanted.end();
+    const bool is_wanted = owner.has_value() && is_of_any(*owner, wanted);
     if (is_wanted) kept.push_back(std::move(names[i]));
   }
   names = std::move(kept);

@@ -35,8 +35,8 @@ class RedisPurgeTest : public RedisFixture {
     return open_store(options);
   }
   PurgeOutcome purge(RedisPageStore& store, std::uint8_t owner) {
-    const NamespaceDigest digest = redis_test_owner(owner);
-    return store.purge({&digest, 1}, deadline_us());
+    const NamespaceFamily family = family_of(redis_test_owner(owner));
+    return store.purge({&family, 1}, deadline_us());
   }
 
   TempDirectory directory_;

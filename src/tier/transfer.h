@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,7 @@ enum class TransferKind : std::uint8_t {
   kFetch,    // a page store -> host
   kLookup,   // how many of the keys, from the first on, a page store has
   kRemove,   // out of a page store, whatever it has under the keys
+  kPurge,    // out of a page store, all that it has of the namespaces
 };
 
 constexpr std::string_view transfer_kind_name(TransferKind kind) noexcept {
@@ -46,6 +48,8 @@ constexpr std::string_view transfer_kind_name(TransferKind kind) noexcept {
       return "lookup";
     case TransferKind::kRemove:
       return "remove";
+    case TransferKind::kPurge:
+      return "purge";
   }
   return "unknown";
 }
@@ -54,8 +58,9 @@ struct Transfer {
   TransferKind kind = TransferKind::kBackup;
   int store = 0;  // which page store, where one is meant
   NamespaceDigest digest;
-  std::int64_t first_page = 0;   // pages of the text before those that move
-  std::vector<TokenId> tokens;   // of the pages that move
+  std::vector<NamespaceFamily> namespaces;  // of kPurge; none: all
+  std::int64_t first_page = 0;              // pages of the text before those that move
+  std::vector<TokenId> tokens;              // of the pages that move
   PageKey parent;                // of the page before them; of the first page: of the namespace
   std::vector<PageKey> keys;     // of the pages that move
   std::vector<PageId> from;      // in the pool of the source; none where that is a store
@@ -66,6 +71,7 @@ struct Transfer {
   // What became of it.
   std::vector<PageVerdict> verdicts;  // of each page; kPromote: final once the job has ended
   std::int64_t found_pages = 0;       // of kLookup
+  std::optional<PurgeOutcome> purge;  // of kPurge; nullopt: it was not begun
   std::int64_t moved_bytes = 0;
   std::int64_t started_us = 0;
   std::int64_t ended_us = 0;
@@ -119,7 +125,9 @@ struct Transfer {
     from.clear();
     to.clear();
     verdicts.clear();
+    namespaces.clear();
     found_pages = 0;
+    purge.reset();
     moved_bytes = 0;
     started_us = 0;
     ended_us = 0;

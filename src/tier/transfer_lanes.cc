@@ -17,6 +17,7 @@ std::size_t transfer_lane(const Transfer& job) noexcept {
     case TransferKind::kRemove:
       return store_lane;
     case TransferKind::kStore:
+    case TransferKind::kPurge:
       return store_lane + 1;
   }
   return 0;

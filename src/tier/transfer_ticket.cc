@@ -10,7 +10,7 @@ namespace {
 
 bool is_for_request(TransferKind kind) noexcept {
   return kind != TransferKind::kBackup && kind != TransferKind::kStore &&
-         kind != TransferKind::kRemove;
+         kind != TransferKind::kRemove && kind != TransferKind::kPurge;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ void TransferTicket::reset() noexcept {
 TransferEngine::TransferEngine(const TransferLimits& limits, TransferLanes& lanes)
     : lanes_(lanes), underway_(static_cast<std::size_t>(limits.total())) {
   const std::array<std::int64_t, kQueues> room = {limits.down_max, limits.up_max, limits.reads_max,
-                                                  limits.writes_max};
+                                                  limits.writes_max, limits.purges_max};
   for (std::size_t queue = 0; queue < kQueues; ++queue) {
     for (std::int64_t i = 0; i < room[queue]; ++i) {
       jobs_.push_back(std::make_unique<Transfer>());
@@ -105,6 +105,8 @@ TransferEngine::Queue TransferEngine::queue_of(TransferKind kind) noexcept {
       return kReads;
     case TransferKind::kStore:
       return kWrites;
+    case TransferKind::kPurge:
+      return kPurges;
   }
   return kDown;
 }

@@ -80,8 +80,11 @@ struct TransferLimits {
   std::int64_t up_max = 16;      // of kPromote
   std::int64_t reads_max = 16;   // of kLoad, kFetch, kLookup and kRemove, for all stores together
   std::int64_t writes_max = 16;  // of kStore
+  std::int64_t purges_max = 4;   // of kPurge: what has to go does not wait for what comes
 
-  std::int64_t total() const noexcept { return down_max + up_max + reads_max + writes_max; }
+  std::int64_t total() const noexcept {
+    return down_max + up_max + reads_max + writes_max + purges_max;
+  }
 };
 
 class TransferEngine {
@@ -131,7 +134,7 @@ class TransferEngine {
 
  private:
   friend class TransferTicket;
-  enum Queue : std::uint8_t { kDown, kUp, kReads, kWrites, kQueues };
+  enum Queue : std::uint8_t { kDown, kUp, kReads, kWrites, kPurges, kQueues };
   static Queue queue_of(TransferKind kind) noexcept;
   void give_back(Transfer* job) noexcept;
 

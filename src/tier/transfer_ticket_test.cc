@@ -118,10 +118,10 @@ TEST(ThreadLanes, EndEveryJobOnce) {
   ThreadLanes lanes(work, 2, kJobs);
   std::deque<Transfer> jobs(kJobs);
   const TransferKind kinds[] = {
-      TransferKind::kBackup, TransferKind::kPromote, TransferKind::kStore, TransferKind::kLoad,
-      TransferKind::kFetch,  TransferKind::kLookup,  TransferKind::kRemove};
+      TransferKind::kBackup, TransferKind::kPromote, TransferKind::kStore,  TransferKind::kLoad,
+      TransferKind::kFetch,  TransferKind::kLookup,  TransferKind::kRemove, TransferKind::kPurge};
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    jobs[i].kind = kinds[i % 7];
+    jobs[i].kind = kinds[i % std::size(kinds)];
     jobs[i].store = static_cast<int>(i % 2);
     jobs[i].keys.resize(i % 5);
     lanes.post(jobs[i]);
@@ -171,6 +171,10 @@ TEST(ThreadLanes, NoStoreHoldsUpAnother) {
   removal.store = 1;
   EXPECT_EQ(transfer_lane(removal), transfer_lane(read))
       << "a store is read and removed from in turn";
+  Transfer purge;
+  purge.kind = TransferKind::kPurge;
+  purge.store = 1;
+  EXPECT_EQ(transfer_lane(purge), transfer_lane(write)) << "and written and purged in turn";
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ class FaultyStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     inner_.remove(removals, deadline_us);
   }
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override {
     if (!drawn(faults_.purge_fails)) return inner_.purge(namespaces, deadline_us);
     return {.status = Error{ErrorCode::kIo, "a purge failed on purpose"}};

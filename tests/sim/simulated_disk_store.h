@@ -73,7 +73,7 @@ class SimulatedDiskStore final : public PageStore {
     catch_up();
     if (is_open()) store_->remove(removals, deadline_us);
   }
-  PurgeOutcome purge(std::span<const NamespaceDigest> namespaces,
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override {
     catch_up();
     if (is_open()) return store_->purge(namespaces, deadline_us);
