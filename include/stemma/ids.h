@@ -67,6 +67,7 @@ using RequestId = StrongId<struct RequestTag, std::int64_t>;
 // Pages of one text that are being brought up from lower tiers, unique for the life of a cache.
 using PromotionId = StrongId<struct PromotionTag, std::int64_t>;
 // A namespace opened in a prefix cache: a short name for its 256-bit digest.
+using PurgeId = StrongId<struct PurgeTag, std::int64_t>;
 using NamespaceId = StrongId<struct NamespaceTag>;
 
 // The name of a page outside the tree: SHA-256 chained over the namespace and every token up to the

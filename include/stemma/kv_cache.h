@@ -14,6 +14,7 @@
 // Not here:   KV bytes (KvPool), who runs next (sched/), copies between tiers (tier/).
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -47,6 +48,12 @@ struct TreeListing;
 enum class PromotionUse : std::uint8_t {
   kWaiting,    // waits until it has come
   kComputing,  // computes from the front while it arrives from the back
+};
+
+// What a purge took by now, and the stores that may still have more.
+struct PurgeReport {
+  std::array<std::int64_t, 4> pages = {};  // by tier
+  std::vector<Tier> pending;               // of each store that has not confirmed it
 };
 
 // A text by which published pages are found again.
@@ -233,6 +240,16 @@ class KvCache {
   std::int64_t begin_step();
   void retire_step(std::int64_t step);
 
+  // Nobody finds a page of these namespaces any more, nor of any where none is named: neither on
+  // the device nor in host memory from now on, nor in a page store from when it has confirmed it;
+  // until then it is not asked for any, nor given any. What holds such pages reads on and publishes
+  // nothing any more, nor does what has begun in these namespaces and holds none; what begins from
+  // now on uses them afresh. kTooLarge, and nothing happened: too many purges are pending.
+  // REQUIRES: no step is in flight.
+  Result<PurgeId> purge(std::span<const NamespaceFamily> namespaces);
+  // What became of it; nullopt if others have been asked for since, too many to remember it.
+  std::optional<PurgeReport> purge_report(PurgeId id) const;
+
   // Forgets every published page. REQUIRES: no Sequence holds anything.
   void reset();
 
@@ -278,6 +295,8 @@ class KvCache {
   std::unique_ptr<Tiering> tiering_;     // nullptr without lower tiers; holds locks on prefix_
   std::vector<Sequence*> live_;          // by row; nullptr for a free row
   std::int64_t steps_in_flight_ = 0;
+  std::optional<PurgeReport> last_purge_;  // where there are no lower tiers
+  std::int64_t purges_ = 0;                // that last_purge_ is the last of
 };
 
 }  // namespace stemma

@@ -36,6 +36,8 @@ class [[nodiscard]] Sequence {
   std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
   // Tokens in pages that others can find: cached ones and those committed since.
   std::int64_t published_tokens() const noexcept { return prefix_.tokens(); }
+  // Whether what it computes is published: not any more once its namespace was purged.
+  bool publishes() const noexcept { return publishes_; }
   // Whether it names pages that are still arriving (KvCache::lend).
   bool on_loan() const noexcept { return lent_pages_ > 0; }
   // Tokens that the pages held have room for.
@@ -69,6 +71,7 @@ class [[nodiscard]] Sequence {
   std::int32_t priority_ = 0;
   Retention retention_ = Retention::kDefault;
   bool session_closed_ = false;
+  bool publishes_ = true;
 };
 
 }  // namespace stemma

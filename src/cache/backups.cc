@@ -131,12 +131,13 @@ void Backups::store_in(int store, const PrefixLock& held, std::int64_t first_pag
   RadixPrefixCache& tree = parts_.host.tree();
   const std::int64_t end_page = held.tokens() / tree.page_size();
   auto ticket = parts_.transfers.try_open(TransferKind::kStore, store);
-  if (!ticket.has_value()) {
+  const NamespaceDigest& digest = tree.digest(held.namespace_id());
+  if (!ticket.has_value() || !parts_.purges.usable(store, digest)) {
     parts_.counters.unstored += end_page - first_page;
     return;
   }
   Transfer& job = ticket->job();
-  job.digest = tree.digest(held.namespace_id());
+  job.digest = digest;
   job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
   PageStore& target = *parts_.stores[static_cast<std::size_t>(store)];
   if (target.lookup_is_local()) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cache/host_tier.h"
+#include "cache/purges.h"
 #include "cache/removals.h"
 #include "cache/tier_counters.h"
 #include "stemma/page_store.h"
@@ -36,6 +37,7 @@ class Backups {
     const TierOptions& options;
     TierCounters& counters;
     Removals& removals;
+    Purges& purges;
   };
   explicit Backups(const Parts& parts) : parts_(parts) {}
 

@@ -120,7 +120,7 @@ std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
   STEMMA_CHECK(sequence.cache_ == this && !sequence.on_loan(), "the sequence began here");
   const std::int64_t full_pages = computed_tokens / page_size();
   const std::int64_t own_pages = ceil_div(computed_tokens, page_size()) - full_pages;
-  if (!shares() || own_pages > reservable_pages()) return std::nullopt;
+  if (!shares() || !sequence.publishes_ || own_pages > reservable_pages()) return std::nullopt;
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_pages * page_size());
   auto row = rows_->try_take();
   if (!row.has_value()) return std::nullopt;
@@ -165,7 +165,7 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   const std::int64_t full_tokens = round_down(computed_tokens, page_size());
   const std::int64_t first_page = sequence.published_tokens() / page_size();
   const std::int64_t new_pages = full_tokens / page_size() - first_page;
-  if (!shares() || new_pages <= 0) {
+  if (!shares() || !sequence.publishes_ || new_pages <= 0) {
     return;
   }
   const auto tokens = computed.first(static_cast<std::size_t>(full_tokens));
@@ -189,7 +189,8 @@ std::int64_t KvCache::adopt(Sequence& sequence, std::span<const TokenId> tokens,
   const auto wanted = tokens.first(tokens.size() - 1);
   const std::int64_t published = sequence.published_tokens();
   const std::int64_t found = prefix_->probe(sequence.prefix_.namespace_id(), wanted).matched_tokens;
-  if (!shares() || found <= computed_tokens || found < sequence.capacity_tokens()) {
+  if (!shares() || !sequence.publishes_ || found <= computed_tokens ||
+      found < sequence.capacity_tokens()) {
     return computed_tokens;
   }
   sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), wanted);
@@ -208,6 +209,7 @@ void KvCache::finish(Sequence sequence, std::span<const TokenId> computed,
   const auto computed_tokens = static_cast<std::int64_t>(computed.size());
   const std::int64_t published = std::min(computed_tokens, publish_tokens_max);
   commit(sequence, computed.first(static_cast<std::size_t>(published)));
+  if (!sequence.publishes_) return sequence.reset();  // no end that a policy should learn from
   prefix_->complete(sequence.prefix_, {.prompt_tokens = sequence.prompt_tokens_,
                                        .output_tokens = std::max<std::int64_t>(
                                            computed_tokens - sequence.prompt_tokens_, 0),

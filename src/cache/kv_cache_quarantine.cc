@@ -1,4 +1,5 @@
-// What a KvCache does for audits of cached pages, and for those who follow it from outside. Only a
+// What a KvCache does for audits of cached pages, for those who want pages forgotten, and for those
+// who follow it from outside. Only a
 // cache that shares has pages to audit and to tell of, and that is the radix tree.
 #include "base/check.h"
 #include "cache/tiering.h"
@@ -38,6 +39,27 @@ void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
 
 bool KvCache::is_quarantined(const Sequence& sequence) const {
   return sequence.published_tokens() > 0 && tree().is_quarantined(sequence.prefix_);
+}
+
+Result<PurgeId> KvCache::purge(std::span<const NamespaceFamily> namespaces) {
+  STEMMA_CHECK_EQ(steps_in_flight_, 0);
+  if (tiering_ != nullptr && !tiering_->can_purge(namespaces)) {
+    return Error{ErrorCode::kTooLarge, "too many purges wait for a page store; ask again later"};
+  }
+  for (Sequence* const sequence : live_) {
+    if (sequence == nullptr || !shares()) continue;
+    const NamespaceDigest& digest = tree().digest(sequence->prefix_.namespace_id());
+    if (is_of_any(digest, namespaces)) sequence->publishes_ = false;
+  }
+  if (tiering_ != nullptr) return tiering_->purge(namespaces);
+  last_purge_.emplace();
+  if (shares()) last_purge_->pages[0] = tree().purge(namespaces);
+  return PurgeId(purges_++);
+}
+
+std::optional<PurgeReport> KvCache::purge_report(PurgeId id) const {
+  if (tiering_ != nullptr) return tiering_->purge_report(id);
+  return id.value() + 1 == purges_ ? last_purge_ : std::nullopt;
 }
 
 void KvCache::drain_events(PrefixEventSink& sink) {

@@ -336,5 +336,59 @@ TEST_F(KvCacheTest, WhatIsInQuarantineIsFoundByNobodyAndGoesWithItsHolder) {
   EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
 }
 
+// Who holds what is purged reads on and publishes nothing, whether he had published before or not;
+// a fork of it would share, and is none.
+TEST_F(KvCacheTest, APurgeIsForWhatComesAfterIt) {
+  open(4, 16);
+  const NamespaceDigest none;
+  publish(text(0, 12));
+  Sequence holder = begin(text(0, 13));
+  Sequence beginner = begin(text(50, 9));
+  ASSERT_TRUE(kv_->reserve(holder, 20));
+  ASSERT_TRUE(kv_->reserve(beginner, 9));
+  const std::vector<PageId> pages(holder.pages().begin(), holder.pages().end());
+  const std::vector families = {family_of(none)};
+  const PurgeReport report = kv_->purge_report(*kv_->purge(families)).value();
+  EXPECT_EQ(report.pages[static_cast<std::size_t>(Tier::kDevice)], 3);
+  EXPECT_TRUE(report.pending.empty());
+  EXPECT_FALSE(holder.publishes());
+  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 0);
+  kv_->commit(holder, text(0, 20));
+  kv_->commit(beginner, text(50, 9));
+  EXPECT_EQ(holder.published_tokens(), 12);
+  EXPECT_EQ(beginner.published_tokens(), 0);
+  EXPECT_TRUE(std::equal(pages.begin(), pages.end(), holder.pages().begin()));
+  EXPECT_FALSE(kv_->try_fork(holder, 20).has_value());
+  EXPECT_EQ(kv_->adopt(beginner, text(50, 9), 8), 8);
+  audit();
+  publish(text(0, 12));
+  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12) << "it is used afresh";
+  EXPECT_EQ(kv_->adopt(holder, text(0, 20), 17), 17) << "what others publish is not its own";
+  kv_->finish(std::move(holder), text(0, 20));
+  kv_->finish(std::move(beginner), text(50, 9));
+  EXPECT_EQ(kv_->probe(ns_, text(0, 20)), 12);
+  EXPECT_EQ(kv_->probe(ns_, text(50, 9)), 0);
+  EXPECT_EQ(kv_->free_pages(), 16 - 3);
+}
+
+TEST_F(KvCacheTest, APurgeOfOthersLeavesASequenceAsItIs) {
+  open(4, 16);
+  Sequence sequence = begin(text(0, 9));
+  NamespaceDigest other;
+  other.bytes[0] = 1;
+  ASSERT_TRUE(kv_->purge(std::vector{family_of(other)}).ok());
+  EXPECT_TRUE(sequence.publishes());
+  ASSERT_TRUE(kv_->purge({}).ok());
+  EXPECT_FALSE(sequence.publishes());
+  EXPECT_FALSE(kv_->purge_report(PurgeId(0)).has_value()) << "another one came";
+}
+
+TEST_F(KvCacheTest, ACacheThatSharesNothingHasNothingToPurge) {
+  open(4, 16, "none");
+  Sequence sequence = begin(text(0, 9));
+  EXPECT_EQ(kv_->purge_report(*kv_->purge({}))->pages, (std::array<std::int64_t, 4>{}));
+  sequence.reset();
+}
+
 }  // namespace
 }  // namespace stemma

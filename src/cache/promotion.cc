@@ -123,6 +123,7 @@ void Promotion::look_below(std::int64_t first_page) {
 void Promotion::look_in_stores(std::size_t store, std::int64_t first_page) {
   for (; store < parts_.stores.size() && first_page < text_pages(); ++store) {
     PageStore& from = *parts_.stores[store];
+    if (!parts_.purges.usable(static_cast<int>(store), digest_)) continue;
     if (!from.lookup_is_local()) return look_remote(static_cast<int>(store), first_page);
     const auto found = from.lookup(keys_for_stores(first_page), parts_.clock.now_us());
     const std::int64_t end_page = first_page + (found.ok() ? *found : 0);

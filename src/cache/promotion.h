@@ -25,6 +25,7 @@
 #include "cache/host_tier.h"
 #include "cache/load_costs.h"
 #include "cache/page_space.h"
+#include "cache/purges.h"
 #include "cache/removals.h"
 #include "cache/tier_counters.h"
 #include "stemma/lower_tiers.h"
@@ -48,6 +49,7 @@ class Promotion {
     LoadCosts& costs;
     TierCounters& counters;
     Removals& removals;
+    Purges& purges;
   };
   explicit Promotion(const Parts& parts) : parts_(parts) {}
 
@@ -65,6 +67,8 @@ class Promotion {
   bool bringing() const noexcept;
   // Whether its text begins with `text`, whole pages.
   bool passes(NamespaceId device_ns, std::span<const TokenId> text) const;
+  // Whose text it is. REQUIRES: active().
+  const NamespaceDigest& digest() const noexcept { return digest_; }
   // When whoever waits should wait no more; on the clock.
   std::int64_t wait_until_us() const noexcept { return wait_until_us_; }
   // Pages of the target that are its own by now: landed or on their way, not published.

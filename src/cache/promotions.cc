@@ -85,6 +85,13 @@ void Promotions::give_up_text(NamespaceId ns, std::span<const TokenId> text) {
   }
 }
 
+void Promotions::give_up_namespaces(std::span<const NamespaceFamily> namespaces) {
+  for (Place& place : places_) {
+    const Promotion& promotion = place.promotion;
+    if (promotion.active() && is_of_any(promotion.digest(), namespaces)) place.promotion.abandon();
+  }
+}
+
 void Promotions::landed(TransferTicket ticket) {
   for (Place& place : places_) {
     if (place.promotion.active() && place.promotion.cookie() == ticket.cookie) {

@@ -51,6 +51,9 @@ class Promotions {
   // Gives up every text that begins with `text`, whole pages, whatever its target.
   void give_up_text(NamespaceId ns, std::span<const TokenId> text);
 
+  // Gives up every text of these namespaces; of all where none is named.
+  void give_up_namespaces(std::span<const NamespaceFamily> namespaces);
+
   void landed(TransferTicket ticket);
   void advance();
   // Pages of a target tier that promotions own (I1).

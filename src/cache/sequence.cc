@@ -61,6 +61,7 @@ void Sequence::reset() noexcept {
   priority_ = 0;
   retention_ = Retention::kDefault;
   session_closed_ = false;
+  publishes_ = true;
 }
 
 void Sequence::take_from(Sequence& other) noexcept {
@@ -75,6 +76,7 @@ void Sequence::take_from(Sequence& other) noexcept {
   priority_ = std::exchange(other.priority_, 0);
   retention_ = std::exchange(other.retention_, Retention::kDefault);
   session_closed_ = std::exchange(other.session_closed_, false);
+  publishes_ = std::exchange(other.publishes_, true);
   if (cache_ != nullptr) {
     cache_->live_[row_.index()] = this;
   }

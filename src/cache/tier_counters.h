@@ -24,6 +24,7 @@ struct TierCounters {
   std::array<std::int64_t, 4> failed = {};   // by tier: errors and deadlines
   std::array<std::int64_t, 4> corrupt = {};  // by tier: found to be wrong; never used
   std::int64_t quarantined = 0;              // subtrees that began with a page found to be wrong
+  std::array<std::int64_t, 4> purged = {};   // on the device and in host memory
   std::int64_t overtaken = 0;                // loaded, but computed meanwhile
   std::int64_t promotions = 0;               // texts, not pages
   std::int64_t declined = 0;                 // texts that were cheaper to compute

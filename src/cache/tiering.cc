@@ -41,6 +41,7 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
       lanes_(lower.open_lanes(kLimits.total())),
       transfers_(kLimits, *lanes_),
       removals_({.transfers = transfers_, .stores = stores_, .clock = clock, .options = options_}),
+      purges_({.transfers = transfers_, .stores = stores_, .clock = clock, .options = options_}),
       backups_({.device = device.tree,
                 .host = *host_,
                 .transfers = transfers_,
@@ -48,7 +49,8 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                 .clock = clock,
                 .options = options_,
                 .counters = counters_,
-                .removals = removals_}),
+                .removals = removals_,
+                .purges = purges_}),
       promotions_({.device = device.tree,
                    .device_space = device.space,
                    .host = *host_,
@@ -58,7 +60,8 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                    .options = options_,
                    .costs = costs_,
                    .counters = counters_,
-                   .removals = removals_}),
+                   .removals = removals_,
+                   .purges = purges_}),
       loans_(transfers_) {
   if (options_.demote_ahead_pages < 0) options_.demote_ahead_pages = options.pages / 8;
   passed_over_.reserve(kColdLeavesMax);
@@ -86,6 +89,8 @@ void Tiering::poll() {
       backups_.landed(std::move(*ticket));
     } else if (kind == TransferKind::kRemove) {
       removals_.landed(*ticket);
+    } else if (kind == TransferKind::kPurge) {
+      purges_.landed(*ticket);
     } else {
       if (ticket->job().done_pages() > 0) arrived_us_ = ticket->job().ended_us;
       promotions_.landed(std::move(*ticket));
@@ -93,6 +98,7 @@ void Tiering::poll() {
   }
   promotions_.advance();
   removals_.advance();
+  purges_.advance();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
 }
 
@@ -178,7 +184,8 @@ std::int64_t Tiering::probe_stores(NamespaceId ns, std::span<const TokenId> toke
   constexpr std::size_t kGroupPages = 32;
   const auto size = static_cast<std::size_t>(device_.tree.page_size());
   std::span<const TokenId> rest = whole_pages(tokens);
-  PageKeyChain chain(device_.tree.digest(ns));
+  const NamespaceDigest& digest = device_.tree.digest(ns);
+  PageKeyChain chain(digest);
   std::array<PageKey, kGroupPages> keys;
   std::int64_t found = 0;
   for (std::size_t stored = kGroupPages; stored == kGroupPages && !rest.empty();) {
@@ -187,17 +194,19 @@ std::int64_t Tiering::probe_stores(NamespaceId ns, std::span<const TokenId> toke
       keys[page] = chain.append(rest.subspan(page * size, size));
     }
     rest = rest.subspan(pages * size);
-    stored = stored_pages(std::span(keys).first(pages));
+    stored = stored_pages(digest, std::span(keys).first(pages));
     found += static_cast<std::int64_t>(stored * size);
   }
   return found;
 }
 
-std::size_t Tiering::stored_pages(std::span<const PageKey> keys) {
+std::size_t Tiering::stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys) {
   std::size_t stored = 0;
-  for (PageStore* store : stores_) {
-    if (!store->lookup_is_local() || stored == keys.size()) continue;
-    const auto more = store->lookup(keys.subspan(stored), clock_.now_us());
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    PageStore& store = *stores_[i];
+    if (!store.lookup_is_local() || stored == keys.size()) continue;
+    if (!purges_.usable(static_cast<int>(i), digest)) continue;
+    const auto more = store.lookup(keys.subspan(stored), clock_.now_us());
     stored += more.ok() ? static_cast<std::size_t>(*more) : 0;
   }
   return stored;
@@ -227,6 +236,25 @@ void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
   ++counters_.quarantined;
 }
 
+// What is being brought up goes first, so that nothing of it is published afterwards.
+PurgeId Tiering::purge(std::span<const NamespaceFamily> namespaces) {
+  promotions_.give_up_namespaces(namespaces);
+  std::array<std::int64_t, 4> pages = {};
+  pages[static_cast<std::size_t>(Tier::kDevice)] = device_.tree.purge(namespaces);
+  pages[static_cast<std::size_t>(Tier::kHost)] = host_->tree().purge(namespaces);
+  for (std::size_t tier = 0; tier < pages.size(); ++tier) counters_.purged[tier] += pages[tier];
+  forget_host_file();
+  return purges_.add(namespaces, pages);
+}
+
+// It is as old as this life, and has what is purged. The end of this life writes a new one.
+void Tiering::forget_host_file() {
+  if (host_image_ == nullptr) return;
+  const Status gone = remove_host_image(host_image_->path);
+  if (gone.ok()) return;
+  STEMMA_LOG(kWarning, "tier.host_file.not_removed", kv("error", to_string(gone.error())));
+}
+
 void Tiering::visit_metrics(MetricVisitor& visitor) const {
   const auto of = [](const std::array<std::int64_t, 4>& counter, Tier tier) {
     return counter[static_cast<std::size_t>(tier)];
@@ -252,6 +280,9 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_remote_load_failed_pages_total", of(counters_.failed, Tier::kRemote));
   visitor.counter("stemma_quarantined_subtrees_total", counters_.quarantined);
   visitor.gauge("stemma_wrong_stored_pages", removals_.pages());
+  visitor.gauge("stemma_pending_purges", purges_.pending());
+  visitor.counter("stemma_device_purged_pages_total", of(counters_.purged, Tier::kDevice));
+  visitor.counter("stemma_host_purged_pages_total", of(counters_.purged, Tier::kHost));
   visitor.counter("stemma_overtaken_pages_total", counters_.overtaken);
   visitor.counter("stemma_promotions_total", counters_.promotions);
   visitor.counter("stemma_declined_pages_total", counters_.declined);

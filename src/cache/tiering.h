@@ -27,6 +27,7 @@
 #include "cache/loans.h"
 #include "cache/page_space.h"
 #include "cache/promotions.h"
+#include "cache/purges.h"
 #include "cache/removals.h"
 #include "cache/tier_counters.h"
 #include "stemma/kv_cache.h"
@@ -94,8 +95,19 @@ class Tiering {
   // The last page of `text`, whole pages, is wrong: nobody finds it any more in any tier, nor what
   // goes on from it as far as that is known; what brings it, or copies it down, comes to nothing.
   void quarantine(NamespaceId ns, std::span<const TokenId> text);
-  // Whether stores may still have pages that are in quarantine.
-  bool removing() const noexcept { return removals_.pages() > 0; }
+  // Whether stores may still have pages that are in quarantine, or were purged.
+  bool removing() const noexcept { return removals_.pages() > 0 || purges_.pending() > 0; }
+
+  // Whether another purge of these can be remembered until every store has confirmed it.
+  bool can_purge(std::span<const NamespaceFamily> namespaces) const {
+    return purges_.can_add(namespaces);
+  }
+  // Nobody finds a page of these namespaces any more, of all where none is named: on the device and
+  // in host memory at once, in stores from the moment on that each says so; until then it is not
+  // asked for any. What brings them, or copies them down, comes to nothing. REQUIRES: can_purge.
+  PurgeId purge(std::span<const NamespaceFamily> namespaces);
+  // nullopt if that is long ago.
+  std::optional<PurgeReport> purge_report(PurgeId id) const { return purges_.report(id); }
 
   // Device pages that transfers and promotions own (I1).
   std::int64_t device_pages() const { return promotions_.owned_pages(Tier::kDevice); }
@@ -111,7 +123,8 @@ class Tiering {
           std::unique_ptr<HostTier> host, const Clock& clock);
   void load_host();
   void demote_ahead();
-  std::size_t stored_pages(std::span<const PageKey> keys);
+  std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);
+  void forget_host_file();
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
 
   const Clock& clock_;
@@ -126,6 +139,7 @@ class Tiering {
   std::unique_ptr<TransferLanes> lanes_;
   TransferEngine transfers_;  // its tickets hold pages of both trees: destroyed before them
   Removals removals_;
+  Purges purges_;
   Backups backups_;
   Promotions promotions_;  // as transfers_
   Loans loans_;

@@ -11,6 +11,7 @@ namespace {
 bool still_waits(const Request& waiting, std::span<Request* const> in_flight) {
   const auto leads = [&](const Request* other) {
     return other->id == waiting.leader && other->state() == RequestState::kPrefilling &&
+           other->sequence.publishes() &&
            other->sequence.published_tokens() < waiting.leader_tokens;
   };
   return waiting.leader.valid() && std::any_of(in_flight.begin(), in_flight.end(), leads);
@@ -67,7 +68,7 @@ bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* co
   waiting.leader_tokens = 0;
   const std::int64_t matched = matched_tokens(kv, waiting);
   for (const Request* leader : in_flight) {
-    if (leader->state() != RequestState::kPrefilling) {
+    if (leader->state() != RequestState::kPrefilling || !leader->sequence.publishes()) {
       continue;
     }
     const std::int64_t shared = shared_tokens(waiting, *leader, matched, kv.page_size());

@@ -1,0 +1,148 @@
+#include "cache/purges.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "stemma/log.h"
+
+namespace stemma {
+namespace {
+
+// Of the pause before a store that failed is asked again.
+constexpr int kDoublingsMax = 10;
+
+std::uint64_t bit_of(int store) {
+  return std::uint64_t{1} << store;
+}
+
+bool covers(std::span<const NamespaceFamily> sorted, const NamespaceDigest& digest) {
+  return sorted.empty() || std::binary_search(sorted.begin(), sorted.end(), family_of(digest));
+}
+
+}  // namespace
+
+Purges::Purges(const Parts& parts) : parts_(parts), stores_(parts.stores.size()) {
+  STEMMA_CHECK_LE(stores_.size(), std::size_t{64});
+}
+
+bool Purges::can_add(std::span<const NamespaceFamily> namespaces) const {
+  return pending_ < static_cast<std::int64_t>(kPurgesMax) &&
+         pending_namespaces_ + namespaces.size() <= kNamespacesMax;
+}
+
+PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
+                    const std::array<std::int64_t, 4>& pages) {
+  STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
+  if (purges_.size() == kPurgesMax) drop_oldest_done();
+  Purge purge;
+  purge.namespaces.assign(namespaces.begin(), namespaces.end());
+  std::sort(purge.namespaces.begin(), purge.namespaces.end());
+  purge.stores = stores_.empty() ? 0 : ~std::uint64_t{0} >> (64 - stores_.size());
+  purge.pages = pages;
+  if (purge.stores != 0) {
+    ++pending_;
+    pending_namespaces_ += namespaces.size();
+  }
+  const PurgeId id(next_id_++);
+  purges_.emplace_back(id, std::move(purge));
+  return id;
+}
+
+void Purges::drop_oldest_done() {
+  const auto done = std::find_if(purges_.begin(), purges_.end(),
+                                 [](const auto& entry) { return entry.second.stores == 0; });
+  STEMMA_CHECK(done != purges_.end(), "not all of them are pending");
+  purges_.erase(done);
+}
+
+bool Purges::usable(int store, const NamespaceDigest& digest) const {
+  if (pending_ == 0) return true;
+  return std::none_of(purges_.begin(), purges_.end(), [&](const auto& entry) {
+    return (entry.second.stores & bit_of(store)) != 0 && covers(entry.second.namespaces, digest);
+  });
+}
+
+void Purges::advance() {
+  if (pending_ == 0) return;
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    if (stores_[i].asked || parts_.clock.now_us() < stores_[i].ask_again_us) continue;
+    ask(static_cast<int>(i));
+  }
+}
+
+// The oldest one that waits for no copy.
+void Purges::ask(int store) {
+  const auto next = std::find_if(purges_.begin(), purges_.end(), [&](const auto& entry) {
+    return (entry.second.stores & bit_of(store)) != 0 && !being_stored(entry.second, store);
+  });
+  if (next == purges_.end()) return;
+  auto ticket = parts_.transfers.try_open(TransferKind::kPurge, store);
+  if (!ticket.has_value()) return;
+  Transfer& job = ticket->job();
+  job.namespaces = next->second.namespaces;
+  job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
+  ticket->cookie = next->first.value();
+  stores_[static_cast<std::size_t>(store)].asked = true;
+  parts_.transfers.submit(std::move(*ticket));
+}
+
+bool Purges::being_stored(const Purge& purge, int store) const {
+  bool found = false;
+  parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
+    const Transfer& job = ticket.job();
+    if (job.kind != TransferKind::kStore || job.store != store) return;
+    found = found || covers(purge.namespaces, job.digest);
+  });
+  return found;
+}
+
+void Purges::landed(const TransferTicket& ticket) {
+  const Transfer& job = ticket.job();
+  Store& store = stores_[static_cast<std::size_t>(job.store)];
+  store.asked = false;
+  const auto entry = std::find_if(purges_.begin(), purges_.end(), [&](const auto& other) {
+    return other.first.value() == ticket.cookie;
+  });
+  STEMMA_CHECK(entry != purges_.end(), "a purge stays until every store has confirmed it");
+  if (!job.purge.has_value()) return note_failure(store);
+  Purge& purge = entry->second;
+  const Tier tier = parts_.stores[static_cast<std::size_t>(job.store)]->tier();
+  purge.pages[static_cast<std::size_t>(tier)] += job.purge->pages;
+  if (!job.purge->status.ok() && job.purge->pages == 0) {
+    STEMMA_LOG(kWarning, "cache.purge.failed", kv("store", tier_name(tier)),
+               kv("error", to_string(job.purge->status.error())));
+    return note_failure(store);
+  }
+  store.failures = 0;
+  if (!job.purge->status.ok()) return;
+  purge.stores &= ~bit_of(job.store);
+  if (purge.stores != 0) return;
+  --pending_;
+  pending_namespaces_ -= purge.namespaces.size();
+}
+
+void Purges::note_failure(Store& store) {
+  store.ask_again_us = parts_.clock.now_us() + (parts_.options.store_deadline_us << store.failures);
+  store.failures = std::min(store.failures + 1, kDoublingsMax);
+}
+
+std::optional<PurgeReport> Purges::report(PurgeId id) const {
+  const Purge* const purge = find_or_null(id);
+  if (purge == nullptr) return std::nullopt;
+  PurgeReport report;
+  report.pages = purge->pages;
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    const bool pending = (purge->stores & bit_of(static_cast<int>(i))) != 0;
+    if (pending) report.pending.push_back(parts_.stores[i]->tier());
+  }
+  return report;
+}
+
+const Purges::Purge* Purges::find_or_null(PurgeId id) const {
+  const auto found = std::find_if(purges_.begin(), purges_.end(),
+                                  [id](const auto& entry) { return entry.first == id; });
+  return found == purges_.end() ? nullptr : &found->second;
+}
+
+}  // namespace stemma

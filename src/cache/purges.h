@@ -1,0 +1,92 @@
+// Purges: namespaces of which page stores are to forget everything. Until a store has said that it
+// has, nothing of these namespaces is looked up in it or stored there; then they are used afresh.
+//
+// A purge begins when no copy to the store is under way that has a page of it: what lands later
+// would stay. A store that fails is asked again, less and less often, for as long as the cache
+// lives; one that gets somewhere is asked again at once. A purge is forgotten with its cache: what
+// a store did not confirm by then may be found in the next life.
+//
+// Thread:     engine thread only.                     Invariants: I9, I10 (docs/INVARIANTS.md).
+// Memory:     kPurgesMax purges, and kNamespacesMax namespaces of those that are pending.
+// Cost:       nothing where nothing is pending; else O(pending purges) a look-up.
+// Not here:   what the device and host memory have (tiering), removing (page stores).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "stemma/kv_cache.h"
+#include "stemma/options.h"
+#include "stemma/page_store.h"
+#include "tier/transfer_ticket.h"
+
+namespace stemma {
+
+class Purges {
+ public:
+  // Everything must outlive it.
+  struct Parts {
+    TransferEngine& transfers;
+    std::span<PageStore* const> stores;
+    const Clock& clock;
+    const TierOptions& options;
+  };
+  static constexpr std::size_t kPurgesMax = 64;
+  static constexpr std::size_t kNamespacesMax = 1 << 16;
+
+  // REQUIRES: at most 64 stores.
+  explicit Purges(const Parts& parts);
+
+  // Whether one more can be remembered: a store that is down may have many waiting.
+  bool can_add(std::span<const NamespaceFamily> namespaces) const;
+  // Every store is to forget these namespaces; all where none is named. `pages` are those that went
+  // elsewhere, by tier. REQUIRES: can_add.
+  PurgeId add(std::span<const NamespaceFamily> namespaces,
+              const std::array<std::int64_t, 4>& pages);
+
+  // Whether the store may be asked for pages of the namespace, and given some.
+  bool usable(int store, const NamespaceDigest& digest) const;
+
+  // Begins what can begin. Once a poll.
+  void advance();
+  // REQUIRES: a ticket of kPurge.
+  void landed(const TransferTicket& ticket);
+
+  // nullopt if it was never added, or has gone for later ones.
+  std::optional<PurgeReport> report(PurgeId id) const;
+  // Purges that not every store has confirmed.
+  std::int64_t pending() const noexcept { return pending_; }
+
+ private:
+  struct Purge {
+    std::vector<NamespaceFamily> namespaces;  // sorted; none: all
+    std::uint64_t stores = 0;                 // a bit for each that has not confirmed it
+    std::array<std::int64_t, 4> pages = {};   // by tier
+  };
+  // What is under way with one store.
+  struct Store {
+    bool asked = false;
+    int failures = 0;  // in a row
+    std::int64_t ask_again_us = 0;
+  };
+
+  const Purge* find_or_null(PurgeId id) const;
+  void drop_oldest_done();
+  void ask(int store);
+  bool being_stored(const Purge& purge, int store) const;
+  void note_failure(Store& store);
+
+  Parts parts_;
+  std::deque<std::pair<PurgeId, Purge>> purges_;  // the oldest first
+  std::int64_t next_id_ = 0;
+  std::int64_t pending_ = 0;
+  std::size_t pending_namespaces_ = 0;
+  std::vector<Store> stores_;
+};
+
+}  // namespace stemma

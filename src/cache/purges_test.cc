@@ -1,0 +1,167 @@
+// Purges: until a store confirms nothing of the namespaces goes to it or comes from it; a store
+// that fails is asked again; copies under way come first; what is remembered is bounded.
+#include "cache/purges.h"
+
+#include <gtest/gtest.h>
+
+#include "tier/held_lanes.h"
+#include "tier/memory_page_store.h"
+
+namespace stemma {
+namespace {
+
+NamespaceDigest digest_of(int number) {
+  NamespaceDigest digest;
+  digest.bytes[0] = static_cast<std::uint8_t>(number);
+  return digest;
+}
+
+using Families = std::vector<NamespaceFamily>;
+
+class PurgesTest : public ::testing::Test {
+ protected:
+  PurgeId add(const Families& namespaces) { return purges.add(namespaces, {3, 2, 0, 0}); }
+  // Ends the job that was posted first.
+  void end_next(std::int64_t pages, Status status = {}) {
+    lanes.posted.front()->purge = PurgeOutcome{.pages = pages, .status = std::move(status)};
+    lanes.end_next();
+    while (auto ticket = transfers.try_take_landed()) {
+      if (ticket->job().kind == TransferKind::kPurge) purges.landed(*ticket);
+    }
+    purges.advance();
+  }
+  static Status failed() { return Error{ErrorCode::kIo, "on purpose"}; }
+
+  FakeClock clock;
+  TierOptions options{.store_deadline_us = 100};
+  MemoryPageStore disk{Tier::kDisk, 1000};
+  MemoryPageStore remote{Tier::kRemote, 1000};
+  std::vector<PageStore*> stores = {&disk, &remote};
+  HeldLanes lanes;
+  TransferEngine transfers{{}, lanes};
+  Purges purges{{.transfers = transfers, .stores = stores, .clock = clock, .options = options}};
+};
+
+TEST_F(PurgesTest, WhereNothingIsPendingAllIsUsable) {
+  EXPECT_TRUE(purges.usable(0, digest_of(1)));
+  purges.advance();
+  EXPECT_TRUE(lanes.posted.empty());
+  EXPECT_FALSE(purges.report(PurgeId(0)).has_value());
+}
+
+TEST_F(PurgesTest, EachStoreIsUsableAgainWhenItHasConfirmed) {
+  const PurgeId id = add({family_of(digest_of(2)), family_of(digest_of(1))});
+  purges.advance();
+  ASSERT_EQ(lanes.posted.size(), 2u) << "one a store";
+  EXPECT_EQ(lanes.posted[0]->namespaces,
+            (Families{family_of(digest_of(1)), family_of(digest_of(2))}));
+  EXPECT_FALSE(purges.usable(0, digest_of(1)));
+  EXPECT_FALSE(purges.usable(1, digest_of(2)));
+  EXPECT_TRUE(purges.usable(0, digest_of(3)));
+  EXPECT_EQ(purges.report(id)->pending, (std::vector{Tier::kDisk, Tier::kRemote}));
+  end_next(7);
+  EXPECT_TRUE(purges.usable(0, digest_of(1)));
+  EXPECT_FALSE(purges.usable(1, digest_of(1)));
+  EXPECT_EQ(purges.pending(), 1);
+  end_next(5);
+  EXPECT_TRUE(purges.usable(1, digest_of(1)));
+  EXPECT_EQ(purges.pending(), 0);
+  EXPECT_EQ(purges.report(id)->pages, (std::array<std::int64_t, 4>{3, 2, 7, 5}));
+  EXPECT_TRUE(purges.report(id)->pending.empty());
+  EXPECT_TRUE(lanes.posted.empty());
+}
+
+TEST_F(PurgesTest, OfAllNothingIsUsable) {
+  add({});
+  EXPECT_FALSE(purges.usable(0, digest_of(9)));
+  purges.advance();
+  EXPECT_TRUE(lanes.posted.front()->namespaces.empty());
+}
+
+TEST_F(PurgesTest, AStoreThatFailsIsAskedAgainLessAndLessOften) {
+  const PurgeId id = add({family_of(digest_of(1))});
+  purges.advance();
+  end_next(0, failed());
+  end_next(4);
+  EXPECT_EQ(purges.report(id)->pending, std::vector{Tier::kDisk});
+  clock.advance_us(99);
+  purges.advance();
+  EXPECT_TRUE(lanes.posted.empty());
+  clock.advance_us(1);
+  purges.advance();
+  ASSERT_EQ(lanes.posted.size(), 1u);
+  EXPECT_EQ(lanes.posted[0]->store, 0);
+  end_next(0, failed());
+  clock.advance_us(199);
+  purges.advance();
+  EXPECT_TRUE(lanes.posted.empty()) << "a longer while";
+  clock.advance_us(1);
+  purges.advance();
+  ASSERT_EQ(lanes.posted.size(), 1u);
+  end_next(2, failed());
+  ASSERT_EQ(lanes.posted.size(), 1u) << "it got somewhere: at once";
+  end_next(1);
+  EXPECT_EQ(purges.pending(), 0);
+  EXPECT_EQ(purges.report(id)->pages[static_cast<std::size_t>(Tier::kDisk)], 3);
+}
+
+TEST_F(PurgesTest, OneThatWasNotBegunIsAskedAgain) {
+  add({family_of(digest_of(1))});
+  purges.advance();
+  lanes.end_next();
+  purges.landed(*transfers.try_take_landed());
+  EXPECT_FALSE(purges.usable(0, digest_of(1)));
+  clock.advance_us(100);
+  purges.advance();
+  EXPECT_EQ(lanes.posted.size(), 2u);
+}
+
+TEST_F(PurgesTest, WaitsForACopyThatMayBringPagesToTheStore) {
+  auto copy = transfers.try_open(TransferKind::kStore, 1);
+  copy->job().digest = digest_of(1);
+  transfers.submit(std::move(*copy));
+  add({family_of(digest_of(1))});
+  add({family_of(digest_of(2))});
+  purges.advance();
+  ASSERT_EQ(lanes.posted.size(), 3u);
+  EXPECT_EQ(lanes.posted[1]->namespaces, Families{family_of(digest_of(1))});
+  EXPECT_EQ(lanes.posted[1]->store, 0);
+  EXPECT_EQ(lanes.posted[2]->namespaces, Families{family_of(digest_of(2))})
+      << "the other one goes first";
+  lanes.end_next();
+  const auto landed = transfers.try_take_landed();
+  end_next(0);
+  end_next(0);
+  ASSERT_EQ(lanes.posted.size(), 2u);
+  EXPECT_EQ(lanes.posted.back()->namespaces, Families{family_of(digest_of(1))});
+}
+
+TEST_F(PurgesTest, WhatIsRememberedIsBounded) {
+  for (std::size_t i = 0; i < Purges::kPurgesMax; ++i) {
+    ASSERT_TRUE(purges.can_add(Families{family_of(digest_of(1))}));
+    add({family_of(digest_of(1))});
+  }
+  EXPECT_FALSE(purges.can_add(Families{family_of(digest_of(1))}));
+  purges.advance();
+  end_next(0);
+  end_next(0);
+  EXPECT_TRUE(purges.can_add(Families{family_of(digest_of(1))}));
+  add({family_of(digest_of(1))});
+  EXPECT_FALSE(purges.report(PurgeId(0)).has_value()) << "it has gone for a later one";
+  EXPECT_TRUE(purges.report(PurgeId(1)).has_value());
+  EXPECT_FALSE(purges.can_add(Families(Purges::kNamespacesMax)));
+}
+
+TEST(Purges, WithoutStoresNothingIsPending) {
+  FakeClock clock;
+  const TierOptions options;
+  HeldLanes lanes;
+  TransferEngine transfers({}, lanes);
+  Purges purges({.transfers = transfers, .stores = {}, .clock = clock, .options = options});
+  const PurgeId id = purges.add({}, {1, 2, 0, 0});
+  EXPECT_EQ(purges.pending(), 0);
+  EXPECT_TRUE(purges.report(id)->pending.empty());
+}
+
+}  // namespace
+}  // namespace stemma
