@@ -9,8 +9,8 @@
 // Thread:     engine thread only.            Invariants: I1, I2, I3, I5 (docs/INVARIANTS.md).
 // Memory:     request table, page states and tree nodes, sized from KvCacheOptions; nothing is
 //             allocated in steady state.
-// Cost:       begin O(prompt); reserve O(pages got + evicted x log leaves); commit O(tokens since
-//             the last commit); finish as commit.
+// Cost:       begin O(prompt); reserve O(pages got + evicted x log leaves); commit and finish
+//             O(tokens since the last commit).
 // Not here:   KV bytes (KvPool), who runs next (sched/), copies between tiers (tier/).
 #pragma once
 
@@ -149,17 +149,16 @@ class KvCache {
 
   // Lower tiers. Everything here does nothing, and finds nothing, where there are none.
 
-  // Takes the transfers that have ended, publishes what they brought. Once a step, between steps.
+  // Takes transfers that have ended, publishes what they brought. Between steps.
   void poll_transfers();
   bool transfers_underway() const;
-  // Whether pages are being brought up, and the last of them came not longer ago than that.
-  bool pages_arriving(std::int64_t within_us) const;
+  bool pages_arriving(std::int64_t within_us) const;  // by a promotion, the last not longer ago
   // Waits until a transfer has ended or the time is over; poll_transfers then takes it.
   void wait_transfers(std::chrono::microseconds time);
 
-  // Copies down what lower tiers lack of all that is on the device and nobody holds, and waits
-  // until every copy has ended, the deadline at the latest: for the end of a life that another
-  // follows. Where host memory has a file, writes it then. REQUIRES: no step is in flight.
+  // For the end of a life that another follows: copies down what lower tiers lack of what nobody
+  // holds, and waits for it, until the deadline. Where host memory has a file, writes it then.
+  // REQUIRES: no step is in flight.
   void settle(std::int64_t deadline_us);
 
   // Begins to bring up what lower tiers have of `tokens` beyond what begin would find now; a name
@@ -203,9 +202,8 @@ class KvCache {
   // Pages of the device, and what its tiers count.
   void visit_metrics(MetricVisitor& visitor) const;
 
-  // For people: why begin finds no more of `tokens`, and the cached text that is nearest to them,
-  // with at most `next_tokens_max` tokens of what it goes on with. REQUIRES: shares(); tokens not
-  // empty.
+  // For people: why begin finds no more of `tokens`; the cached text nearest to them, with at most
+  // `next_tokens_max` tokens of what it goes on with. REQUIRES: shares(); tokens not empty.
   PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
   NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
                       std::int64_t next_tokens_max) const;
@@ -247,7 +245,7 @@ class KvCache {
   // now on uses them afresh. kTooLarge, and nothing happened: too many purges are pending.
   // REQUIRES: no step is in flight.
   Result<PurgeId> purge(std::span<const NamespaceFamily> namespaces);
-  // What became of it; nullopt if others have been asked for since, too many to remember it.
+  // What became of it; nullopt if too many have been asked for since.
   std::optional<PurgeReport> purge_report(PurgeId id) const;
 
   // Forgets every published page. REQUIRES: no Sequence holds anything.
@@ -295,8 +293,8 @@ class KvCache {
   std::unique_ptr<Tiering> tiering_;     // nullptr without lower tiers; holds locks on prefix_
   std::vector<Sequence*> live_;          // by row; nullptr for a free row
   std::int64_t steps_in_flight_ = 0;
-  std::optional<PurgeReport> last_purge_;  // where there are no lower tiers
-  std::int64_t purges_ = 0;                // that last_purge_ is the last of
+  std::optional<PurgeReport> last_purge_;  // the last of purges_, where there are no lower tiers
+  std::int64_t purges_ = 0;
 };
 
 }  // namespace stemma

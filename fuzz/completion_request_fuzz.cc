@@ -1,0 +1,45 @@
+// Any bytes as the body of a chat and of a completion: read or refused, and what is read is in
+// range.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "openai/completion_answer.h"
+#include "openai/completion_request.h"
+
+namespace {
+
+void check(const stemma::CompletionRequest& request, const stemma::RequestRules& rules) {
+  const auto prompts = static_cast<std::int64_t>(request.prompts.size());
+  const bool sound = request.copies >= 1 && request.copies <= rules.copies_max &&
+                     request.max_tokens.value_or(1) >= 1 && prompts <= rules.copies_max &&
+                     request.sampling.validate(rules.vocab_tokens).ok() &&
+                     std::isfinite(request.sampling.temperature);
+  if (!sound) std::abort();
+  for (const auto& prompt : request.prompts) {
+    const auto* const tokens = std::get_if<std::vector<stemma::TokenId>>(&prompt);
+    if (tokens == nullptr) continue;
+    for (const stemma::TokenId token : *tokens) {
+      if (token < 0 || token >= rules.vocab_tokens) std::abort();
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  stemma::RequestRules rules;
+  rules.vocab_tokens = 1000;
+  for (const auto kind : {stemma::CompletionKind::kChat, stemma::CompletionKind::kText}) {
+    const auto read = stemma::read_completion_request(kind, body, rules);
+    if (const auto* const fault = std::get_if<stemma::ApiError>(&read)) {
+      if (stemma::error_event(*fault).empty()) std::abort();
+    } else {
+      check(std::get<stemma::CompletionRequest>(read), rules);
+    }
+  }
+  return 0;
+}
