@@ -75,7 +75,8 @@ NearestText RadixPrefixCache::nearest(NamespaceId ns, std::span<const TokenId> t
     compare(std::span(inside).subspan(static_cast<std::size_t>(walk.pages() * page_size())));
     return nearest;
   }
-  for (const NodeSlot child : tree_.children()[end.index()]) {
+  const auto children = tree_.children();  // outlives the loop over one of its lists
+  for (const NodeSlot child : children[end.index()]) {
     if (tree_.node(child).unlinked) continue;
     const std::vector<TokenId> inside = tree_.tokens_of(child);
     compare(inside);
