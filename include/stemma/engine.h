@@ -183,8 +183,11 @@ class Engine {
   // Requests that have not ended, running ones first. Between steps. Allocates.
   std::vector<RequestLease> leases() const;
 
-  // Forgets every page that is cached on the device. False, and nothing happens, unless idle().
-  [[nodiscard]] bool try_flush();
+  // Forgets what is cached of these families of namespaces, of all where none is named, in every
+  // tier: see KvCache::purge. Requests that run go on and publish nothing any more; those that wait
+  // are computed afresh, and so is one that runs and is preempted. Between steps.
+  Result<PurgeId> purge(std::span<const NamespaceFamily> families);
+  std::optional<PurgeReport> purge_report(PurgeId id) const { return kv_->purge_report(id); }
 
   // Whether a step would find nothing to do.
   bool idle() const;

@@ -409,10 +409,8 @@ void Engine::settle(std::chrono::microseconds time) {
   kv_->settle(parts_.clock.now_us() + time.count());
 }
 
-bool Engine::try_flush() {
-  if (!idle()) return false;
-  kv_->reset();
-  return true;
+Result<PurgeId> Engine::purge(std::span<const NamespaceFamily> families) {
+  return kv_->purge(families);
 }
 
 bool Engine::idle() const {

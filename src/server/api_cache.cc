@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "http/url.h"
 #include "server/api_service.h"
 #include "server/receipt.h"
 
@@ -59,6 +60,20 @@ TemplateJson explanation_json(const CacheExplanation& explanation, std::span<con
   return json;
 }
 
+// How long a purge is waited for; what stores have not confirmed by then goes on.
+constexpr std::int64_t kPurgeUs = 2'000'000;
+
+TemplateJson purge_json(const PurgeReport& report) {
+  TemplateJson json;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk, Tier::kRemote}) {
+    json["purged"][std::string(tier_name(tier))] = report.pages[static_cast<std::size_t>(tier)];
+  }
+  json["pending"] = TemplateJson::array();
+  for (const Tier tier : report.pending) json["pending"].push_back(std::string(tier_name(tier)));
+  json["success"] = report.pending.empty();
+  return json;
+}
+
 }  // namespace
 
 void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
@@ -112,17 +127,50 @@ void ApiService::ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& toke
   if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
+// A caller's own tenant; an admin's: the one it names, or all.
+void ApiService::purge(ExchangeId exchange, HttpRequest&& request) {
+  const Caller& caller = exchanges_[exchange].caller;
+  const std::optional<std::string> named = query_value_or_null(request.query, "tenant");
+  const bool is_own = named.has_value() && *named == caller.tenant;
+  if (named.has_value() && !caller.admin && !is_own) {
+    ApiError error = not_allowed("only an admin's key purges another tenant");
+    error.status = 403;
+    error.type = "permission_error";
+    error.code = "";
+    return refuse(exchange, error);
+  }
+  std::vector<NamespaceFamily> families;
+  if (named.has_value() || !caller.admin) {
+    families.push_back(preparation_.family_of_tenant(named.value_or(caller.tenant)));
+  }
+  ask_to_purge(exchange, std::move(families));
+}
+
 void ApiService::flush(ExchangeId exchange, HttpRequest&&) {
-  const bool asked = loop_->ask([this, exchange](Engine& engine) {
-    const bool flushed = engine.try_flush();
-    http_->post([this, exchange, flushed] {
-      if (flushed) return answer_json(exchange, {{"success", true}});
-      ApiError error = overloaded("requests wait or run: the cache is flushed only between them");
-      error.status = 409;
-      error.type = "conflict_error";
-      error.code = "not_idle";
-      refuse(exchange, error);
+  ask_to_purge(exchange, {});
+}
+
+// The first look asks the engine; the later ones see how far it has come.
+void ApiService::ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families) {
+  const bool asked = loop_->watch([this, exchange, families = std::move(families), id = PurgeId(),
+                                   until_us = clock_.now_us() + kPurgeUs](Engine& engine) mutable {
+    if (!id.valid()) {
+      const Result<PurgeId> purged = engine.purge(families);
+      if (!purged.ok()) {
+        http_->post([this, exchange, detail = purged.error().detail] {
+          refuse(exchange, overloaded(detail));
+        });
+        return true;
+      }
+      id = *purged;
+    }
+    const std::optional<PurgeReport> report = engine.purge_report(id);
+    const bool is_over = !report.has_value() || report->pending.empty();
+    if (!is_over && clock_.now_us() < until_us) return false;
+    http_->post([this, exchange, json = purge_json(report.value_or(PurgeReport()))] {
+      answer_json(exchange, json);
     });
+    return true;
   });
   if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }

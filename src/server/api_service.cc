@@ -74,6 +74,7 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"GET", "/v1/cache/tree", Access::kAdmin, &ApiService::tree},
       Route{"GET", "/v1/cache/tree/", Access::kAdmin, &ApiService::tree_node},
       Route{"GET", "/debug/kv", Access::kAdmin, &ApiService::debug_kv},
+      Route{"DELETE", "/v1/cache", Access::kKey, &ApiService::purge},
       Route{"POST", "/flush_cache", Access::kAdmin, &ApiService::flush},
       Route{"POST", "/reset_prefix_cache", Access::kAdmin, &ApiService::flush}};
   return kRoutes;

@@ -100,6 +100,7 @@ class ApiService final : public HttpService {
   void detokenize(ExchangeId exchange, HttpRequest&& request);
   void warm(ExchangeId exchange, HttpRequest&& request);
   void explain(ExchangeId exchange, HttpRequest&& request);
+  void purge(ExchangeId exchange, HttpRequest&& request);
   void flush(ExchangeId exchange, HttpRequest&& request);
   void stats(ExchangeId exchange, HttpRequest&& request);
   void tree(ExchangeId exchange, HttpRequest&& request);
@@ -116,6 +117,9 @@ class ApiService final : public HttpService {
   void ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
                       const NamespaceDigest& digest);
   void tell_text(ExchangeId exchange, std::string name, NodeText&& text);
+  // Has the engine forget these families, all where there is none, and answers what became of it
+  // when every store has confirmed it, or after a while.
+  void ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families);
   TemplateJson model_json() const;
   std::string fresh_id(std::string_view prefix);
   void note_end(const Exchange& exchange, int status);

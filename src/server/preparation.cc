@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "model/json_text.h"
@@ -46,12 +47,21 @@ NamespaceDigest Preparation::namespace_of(const Caller& caller, const CacheField
   if (caller.tenant.empty() && fields.salt.empty() && fields.extra_key.empty()) {
     return model_.namespace_digest();
   }
-  return NamespaceFields()
-      .add("model", std::as_bytes(std::span(model_.namespace_digest().bytes)))
-      .add("tenant", std::string_view(caller.tenant))
-      .add("cache_salt", std::string_view(fields.salt))
-      .add("extra_key", std::string_view(fields.extra_key))
-      .finish();
+  NamespaceDigest digest =
+      NamespaceFields()
+          .add("model", std::as_bytes(std::span(model_.namespace_digest().bytes)))
+          .add("tenant", std::string_view(caller.tenant))
+          .add("cache_salt", std::string_view(fields.salt))
+          .add("extra_key", std::string_view(fields.extra_key))
+          .finish();
+  const NamespaceFamily family = family_of_tenant(caller.tenant);
+  std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
+  return digest;
+}
+
+NamespaceFamily Preparation::family_of_tenant(std::string_view tenant) const {
+  if (tenant.empty()) return family_of(model_.namespace_digest());
+  return family_of(NamespaceFields().add("family of tenant", tenant).finish());
 }
 
 ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest& request) const {

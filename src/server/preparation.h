@@ -47,8 +47,13 @@ class Preparation {
   std::int64_t context_tokens() const;
   const std::string& eviction_policy() const;
 
-  // Where a caller's pages are found: the model's own namespace, where nothing is said.
+  // Where a caller's pages are found: the model's own namespace, where nothing is said. All of a
+  // tenant's are of its family.
   NamespaceDigest namespace_of(const Caller& caller, const CacheFields& fields) const;
+
+  // What a tenant's namespaces have in common, whatever its requests say, and whichever model
+  // computes them; of the empty tenant, that of the model itself.
+  NamespaceFamily family_of_tenant(std::string_view tenant) const;
 
   // An error if `name` is said and is not the model's.
   std::optional<ApiError> check_model(std::string_view name) const;

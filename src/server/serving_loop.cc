@@ -59,6 +59,12 @@ std::optional<ExchangeId> ServingLoop::exchange_of(RequestId request) const {
   return found == live_.end() ? std::nullopt : std::optional(found->second.exchange);
 }
 
+bool ServingLoop::watch(Watch watch) {
+  Message message;
+  message.watch = std::move(watch);
+  return messages_.try_push(std::move(message));
+}
+
 void ServingLoop::stop() {
   stopping_.store(true);
   static_cast<void>(ask([](Engine&) {}));  // wakes it
@@ -68,17 +74,22 @@ void ServingLoop::run() {
   for (;;) {
     const bool had_messages = take_messages();
     if (engine_.idle() && !had_messages) {
-      if (stopping_.load()) break;
+      if (stopping_.load() && watches_.empty()) break;
       const bool moving = engine_.kv().transfers_underway();
       messages_.wait_for_item(moving ? kIdleWithTransfers : kIdle);
       take_messages();
     }
     for (const EngineEvent& event : engine_.step().events) take(event);
     ++turns_;
+    look();
     deliver();
     if (options_.after_turn) options_.after_turn(engine_);
   }
   engine_.settle(options_.settle_time);
+}
+
+void ServingLoop::look() {
+  std::erase_if(watches_, [this](Watch& watch) { return watch(engine_); });
 }
 
 bool ServingLoop::take_messages() {
@@ -95,6 +106,8 @@ bool ServingLoop::take_messages() {
       start(std::move(message->job));
     } else if (message->question) {
       message->question(engine_);
+    } else if (message->watch) {
+      watches_.push_back(std::move(message->watch));
     } else {
       cancel_now(message->cancelled);
     }

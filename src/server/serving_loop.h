@@ -63,6 +63,8 @@ class ServingLoop {
   using Question = std::function<void(Engine&)>;
   // Called on the loop's thread after each turn, idle ones included.
   using AfterTurn = std::function<void(Engine&)>;
+  // True when it has seen what it looks for.
+  using Watch = std::function<bool(Engine&)>;
 
   struct Options {
     std::int64_t messages_max = 4096;
@@ -89,6 +91,8 @@ class ServingLoop {
 
   // Whose request it is, if it has not ended. In a question only.
   std::optional<ExchangeId> exchange_of(RequestId request) const;
+  // Runs `watch` between steps, again and again until it is true.
+  [[nodiscard]] bool watch(Watch watch);
 
   // Takes nothing more; ends when the answers in flight have ended, and settles the cache.
   void stop();
@@ -113,10 +117,12 @@ class ServingLoop {
     AnswerJob job;  // of no prompts: something else
     ExchangeId cancelled;
     Question question;
+    Watch watch;
   };
 
   void run();
   bool take_messages();
+  void look();
   void start(AnswerJob&& job);
   // Where an answer belongs, and how it is passed on.
   struct Origin {
@@ -143,7 +149,8 @@ class ServingLoop {
   std::unordered_map<RequestId, Live> live_;
   std::unordered_map<ExchangeId, std::vector<RequestId>> requests_of_;
   std::vector<RequestId> late_cancels_;  // of requests that no step had seen when they were asked
-  std::vector<AnswerUpdate> updates_;    // of this turn
+  std::vector<Watch> watches_;
+  std::vector<AnswerUpdate> updates_;  // of this turn
   std::atomic<std::int64_t> answers_in_flight_ = 0;
   std::atomic<std::int64_t> turns_ = 0;
   std::atomic<bool> stopping_ = false;
