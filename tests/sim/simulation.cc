@@ -63,6 +63,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
       steps_(steps),
       prng_(mix64(seed)),
       copies_prng_(mix64(seed + 1)),
+      purges_prng_(mix64(seed + 2)),
       plan_(draw_plan(prng_)),
       model_(clock_, plan_.token_us, seed),
       pool_(make_stamp_pool(stamp_shape(plan_.engine.kv.pages, plan_.engine.kv.page_size),
@@ -73,6 +74,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
               .tokens_max = plan_.text_tokens_max()},
              prng_) {
   set_log_sink({});
+  plan_.purges = pick<std::int64_t>(purges_prng_, {0, 3, 20});
   model_.set_wrong_audits(plan_.wrong_audits);
   running = {seed, steps, 0, to_string(plan_)};
   std::signal(SIGABRT, name_running);
@@ -115,6 +117,8 @@ void Simulation::restart(End end) {
   if (end == End::kEngine && prng_.below(2) == 0) {
     engine_->settle(std::chrono::milliseconds(50));
   }
+  if (pending_purges() > 0) purged_.clear();  // what was not confirmed may be found again
+  last_purge_.reset();
   close_engine();
   asked_.clear();
   cancelled_.clear();
@@ -155,8 +159,10 @@ void Simulation::step() {
   if (disk_or_null() != nullptr && disk_or_null()->is_off()) restart(End::kPower);
   if (drawn(plan_.submits)) submit();
   disturb();
+  if (purges_prng_.below(1000) < plan_.purges) purge();
   run_engine();
   check_state();
+  check_purged();
 }
 
 // The stores' weathers change together and each for itself: a disk may be calm while the remote
@@ -236,11 +242,13 @@ void Simulation::submit() {
   Asked asked = {.prompt = question.spec.prompt,
                  .answer = answer_to(question.spec),
                  .got = {},
-                 .conversation = question.conversation};
+                 .conversation = question.conversation,
+                 .space = question.spec.namespace_digest.bytes[0]};
   const std::int64_t copies = copies_prng_.below(8) == 0 ? 2 + copies_prng_.below(5) : 1;
   question.spec.copies = copies;
   const auto id = engine_->submit(std::move(question.spec));
   if (id.ok()) {
+    note_asked(asked.space, asked.prompt);
     tally_["sim_requests"] += copies;
     for (std::int64_t copy = 0; copy < copies; ++copy)
       asked_[RequestId(id->value() + copy)] = asked;
@@ -308,6 +316,68 @@ void Simulation::take_end(const EngineEvent& event, const Asked& asked, bool mod
   }
 }
 
+void Simulation::note_asked(std::uint8_t space, const std::vector<TokenId>& prompt) {
+  texts_of_[space] = prompt;
+  purged_.erase(space);
+}
+
+// Of one namespace, or of all.
+void Simulation::purge() {
+  NamespaceDigest digest;
+  digest.bytes[0] = static_cast<std::uint8_t>(purges_prng_.below(plan_.namespaces));
+  std::vector<NamespaceFamily> families;
+  if (purges_prng_.below(3) != 0) families.push_back(family_of(digest));
+  const Result<PurgeId> id = engine_->purge(families);
+  if (!id.ok()) {
+    ++tally_["sim_refused_purges"];
+    return;
+  }
+  last_purge_ = *id;
+  ++tally_[asked_.empty() ? "sim_purges" : "sim_purges_of_running"];
+  for (const auto& [space, text] : texts_of_) {
+    if (!families.empty() && space != digest.bytes[0]) continue;
+    check_not_found(space);
+    const bool quiet =
+        std::none_of(asked_.begin(), asked_.end(),
+                     [space = space](const auto& entry) { return entry.second.space == space; });
+    if (quiet) purged_.insert(space);
+  }
+}
+
+void Simulation::check_not_found(std::uint8_t space) {
+  NamespaceDigest digest;
+  digest.bytes[0] = space;
+  const auto explanation = engine_->explain(digest, texts_of_[space], 0);
+  if (!explanation.has_value()) return;
+  const std::int64_t found =
+      explanation->nearest.matched_tokens + explanation->host_tokens + explanation->store_tokens;
+  if (found > 0)
+    fail(fmt::format("{} tokens of namespace {} are found after a purge", found, space));
+}
+
+// What a store has of a namespace that it has confirmed would be gone with another purge.
+void Simulation::check_purged() {
+  for (const std::uint8_t space : purged_) check_not_found(space);
+  if (!last_purge_.has_value() || tiers_or_null_ == nullptr || pending_purges() > 0) return;
+  const auto report = engine_->purge_report(*last_purge_);
+  tally_["sim_purged_remote_pages"] += report->pages[static_cast<std::size_t>(Tier::kRemote)];
+  last_purge_.reset();
+  for (const std::uint8_t space : purged_) {
+    NamespaceDigest digest;
+    digest.bytes[0] = space;
+    const NamespaceFamily family = family_of(digest);
+    for (std::size_t i = 0; i < plan_.tiers.stores.size(); ++i) {
+      if (plan_.tiers.stores[i] == Tier::kDisk && disk_or_null() != nullptr) continue;
+      const std::int64_t left = tiers_or_null_->store(i).inner().purge({&family, 1}, 0).pages;
+      if (left > 0) fail(fmt::format("a store kept {} pages that were purged", left));
+    }
+  }
+}
+
+std::int64_t Simulation::pending_purges() const {
+  return std::max<std::int64_t>(metric_of(*engine_, "stemma_pending_purges"), 0);
+}
+
 void Simulation::check_state() {
   if (!model_.stamps().fault().empty()) return fail(model_.stamps().fault());
   if (const auto contradiction = engine_->audit()) return fail(*contradiction);
@@ -366,7 +436,8 @@ std::string Simulation::standstill() const {
 // Until copies in flight have ended; those that hang do at their deadline.
 void Simulation::settle() {
   run_engine();  // what the last end began
-  for (int left = 1000; engine_->kv().transfers_underway() && left > 0; --left) {
+  const auto moves = [&] { return engine_->kv().transfers_underway() || pending_purges() > 0; };
+  for (int left = 3000; moves() && left > 0; --left) {
     clock_.advance_us(plan_.engine.kv.tiers.store_deadline_us + 1'000'000);
     run_engine();
     check_state();
@@ -384,6 +455,9 @@ void Simulation::check_nothing_held() {
     return fail(fmt::format("{} of {} pages can be had", kv.available_pages(), kv.total_pages()));
   }
   if (tiers_or_null_ == nullptr) return;
+  const SimulatedDiskStore* disk = disk_or_null();
+  const bool disk_is_gone = disk != nullptr && (disk->is_read_only() || !disk->is_open());
+  if (pending_purges() > 0 && !disk_is_gone) return fail("a purge is never confirmed");
   for (const char* gauge : {"stemma_host_locked_pages", "stemma_host_arriving_pages"}) {
     if (metric_of(*engine_, gauge) != 0)
       fail(fmt::format("{} is not 0 though all has ended", gauge));
@@ -401,6 +475,7 @@ std::int64_t Simulation::answer_alone(const std::vector<TokenId>& prompt) {
     fail("a request was refused: " + to_string(id.error()));
     return 0;
   }
+  note_asked(0, prompt);
   asked_[*id] = std::move(asked);
   const EngineTotals before = engine_->totals();
   live_on();

@@ -2,6 +2,8 @@
 // and faults, everything from one seed: engine, scheduler, cache, transfers and stores run as they
 // are; only the model is the stamp model, and time and luck are drawn.
 //
+// What was purged while nobody asked for it is found in no tier until somebody asks again.
+//
 // After each step: no stamp is wrong, every output so far is the beginning of its closed form, only
 // what a fault of the model hit has failed, no request speaks after its end, and the audit finds
 // nothing. In the end the faults stop: everything must end within a bounded number of steps, no
@@ -109,6 +111,7 @@ class Simulation {
     std::vector<TokenId> answer;  // all of it, in closed form
     std::vector<TokenId> got;
     std::size_t conversation = 0;
+    std::uint8_t space = 0;  // its namespace
   };
 
   void open_engine();
@@ -123,6 +126,11 @@ class Simulation {
   void disturb();
   void disturb_requests();
   void flip_in_host();
+  void purge();
+  void note_asked(std::uint8_t space, const std::vector<TokenId>& prompt);
+  void check_not_found(std::uint8_t space);
+  void check_purged();
+  std::int64_t pending_purges() const;
   void submit();
   RequestId any_request();
 
@@ -154,6 +162,7 @@ class Simulation {
   std::int64_t steps_;
   Prng prng_;
   Prng copies_prng_;  // which requests are several
+  Prng purges_prng_;  // what is purged, and when
   SimulationPlan plan_;
   FakeClock clock_;
   TimedModel model_;
@@ -163,6 +172,11 @@ class Simulation {
   SimulatedTexts texts_;
   std::map<RequestId, Asked> asked_;
   std::set<RequestId> cancelled_;
+  std::optional<PurgeId> last_purge_;  // of this engine
+  // By namespace: the last text that was asked for in it; and those that were purged while nothing
+  // of them waited or ran, and of which nothing was asked since.
+  std::map<std::uint8_t, std::vector<TokenId>> texts_of_;
+  std::set<std::uint8_t> purged_;
   std::int64_t step_ = 0;
   std::int64_t weather_until_step_ = 0;
   std::string_view held_back_;  // why the last step turned a request away

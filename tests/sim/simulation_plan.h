@@ -40,6 +40,7 @@ struct SimulationPlan {
   std::int64_t host_flips = 0;
   std::int64_t restarts = 0;
   std::int64_t power_offs = 0;
+  std::int64_t purges = 0;
 
   // Tokens that a request may have, prompt and output together.
   std::int64_t text_tokens_max() const;
