@@ -104,7 +104,7 @@ void PageWork::run(Transfer& job) {
       in_groups(job, &PageWork::remove_group);
       break;
     case TransferKind::kPurge:
-      if (!is_cancelled(job)) job.purge = store_of(job).purge(job.namespaces, job.deadline_us);
+      purge(job);
       break;
   }
   job.ended_us = parts_.clock.now_us();
@@ -225,6 +225,11 @@ void PageWork::remove_group(Transfer& job, std::size_t first, std::size_t end) {
     const bool gone = staging.reads[page - first].verdict == PageVerdict::kMissing;
     job.verdicts[page] = gone ? PageVerdict::kDone : PageVerdict::kFailed;
   }
+}
+
+void PageWork::purge(Transfer& job) {
+  if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
+  job.purge = store_of(job).purge(job.namespaces, job.deadline_us);
 }
 
 PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) const {

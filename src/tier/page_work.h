@@ -72,6 +72,7 @@ class PageWork final : public TransferWork {
   PageVerdict take_up(const Transfer& job, std::size_t page, std::span<const std::byte> frame);
   void look_up(Transfer& job);
   void remove_group(Transfer& job, std::size_t first, std::size_t end);
+  void purge(Transfer& job);
 
   PageIdentity identity_of(const Transfer& job, std::size_t page) const;
   std::span<std::byte> frame(Staging& staging, std::size_t number) const;

@@ -426,6 +426,10 @@ TEST(PageWork, PurgesNamespaces) {
   EXPECT_TRUE(purge->purge->status.ok());
   EXPECT_EQ(purge->purge->pages, 3);
   EXPECT_EQ(b.near.purged, purge->namespaces);
+  purge->purge.reset();
+  b.clock.advance_us(WorkBench::kDeadlineUs);
+  b.run(*purge);
+  EXPECT_FALSE(purge->purge.has_value()) << "too late";
 }
 
 TEST(PageWork, SaysWhenAJobBeganAndEnded) {
