@@ -18,16 +18,8 @@ const RadixPrefixCache* KvCache::tree_or_null(Tier tier) const {
 TreeListing KvCache::list_nodes(Tier tier, std::int64_t nodes_max) const {
   const RadixPrefixCache* const own = tree_or_null(tier);
   if (own == nullptr) return {};
-  TreeListing listing = own->hottest_nodes(nodes_max);
-  const auto* const twin = tree_or_null(tier == Tier::kDevice ? Tier::kHost : Tier::kDevice);
-  if (twin == nullptr) return listing;
-  for (TreeNode& node : listing.nodes) {
-    const std::optional<NodeText> text = own->try_text(node.id);
-    const TextEnd there = twin->probe_by_digest(text->digest, text->tokens);
-    node.twin_tokens = std::max<std::int64_t>(there.matched_tokens - node.start_tokens, 0);
-    node.twin = there.node;
-  }
-  return listing;
+  const Tier other = tier == Tier::kDevice ? Tier::kHost : Tier::kDevice;
+  return own->hottest_nodes(nodes_max, tree_or_null(other));
 }
 
 std::optional<NodeText> KvCache::node_text(Tier tier, NodeId id) const {

@@ -126,8 +126,10 @@ class RadixPrefixCache final : public PrefixCache {
   NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
                       std::int64_t next_tokens_max) const;
   // The nodes most often matched, of these the last used, at most `nodes_max`; with a node, all
-  // above it. O(nodes); allocates.
-  TreeListing hottest_nodes(std::int64_t nodes_max) const;
+  // above it. Of each, how much the tree `twin_or_null` has too. O(nodes + texts of those listed);
+  // allocates.
+  TreeListing hottest_nodes(std::int64_t nodes_max,
+                            const RadixPrefixCache* twin_or_null = nullptr) const;
   // The text down to a node; nullopt if there is no such node any more. O(nodes); allocates.
   std::optional<NodeText> try_text(NodeId id) const;
   // As probe, in whichever namespace stands for `digest`. O(namespaces) more.
@@ -183,6 +185,7 @@ class RadixPrefixCache final : public PrefixCache {
   void mark_evicted(NodeSlot leaf, std::int64_t pages);
   std::span<const TokenId> page_of(const RadixNode& node, std::int64_t page) const;
   TreeNode shown(NodeSlot slot, const NamespaceDigest& digest) const;
+  std::vector<TokenId> text_to(NodeSlot slot) const;
   void take_back(NodeSlot leaf, std::span<PageId> ids) {
     if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
     tree_.shrink(leaf, ids);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -101,7 +102,8 @@ TreeNode RadixPrefixCache::shown(NodeSlot slot, const NamespaceDigest& digest) c
 
 // From the roots down, always to the hottest node that has been reached: so no node comes before
 // its parent, and who is left out is no hotter than who is shown, but for what lies above it.
-TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max) const {
+TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max,
+                                            const RadixPrefixCache* twin_or_null) const {
   struct Reached {
     std::tuple<std::int64_t, std::int64_t> heat;  // hits, last use
     NodeSlot slot;
@@ -110,10 +112,18 @@ TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max) const {
       return std::tie(heat, other.slot) < std::tie(other.heat, slot);
     }
   };
-  const auto children = tree_.children();
+  const auto slots = static_cast<std::size_t>(tree_.nodes().high_water());
+  std::vector<NodeSlot> first_child(slots);
+  std::vector<NodeSlot> next_sibling(slots);
+  for (NodeSlot slot(0); slot.index() < slots; slot = NodeSlot(slot.value() + 1)) {
+    if (!tree_.nodes().exists(slot) || tree_.node(slot).is_root()) continue;
+    NodeSlot& first = first_child[tree_.node(slot).parent.index()];
+    next_sibling[slot.index()] = std::exchange(first, slot);
+  }
   std::priority_queue<Reached> reached;
   const auto reach_below = [&](NodeSlot slot, std::size_t ns) {
-    for (const NodeSlot child : children[slot.index()]) {
+    for (NodeSlot child = first_child[slot.index()]; child.valid();
+         child = next_sibling[child.index()]) {
       const RadixNode& node = tree_.node(child);
       reached.push({.heat = {node.hits, node.last_use}, .slot = child, .ns = ns});
     }
@@ -124,7 +134,12 @@ TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max) const {
     const Reached next = reached.top();
     reached.pop();
     const NamespaceId ns(static_cast<std::int32_t>(next.ns));
-    listing.nodes.push_back(shown(next.slot, digest(ns)));
+    TreeNode& node = listing.nodes.emplace_back(shown(next.slot, digest(ns)));
+    if (twin_or_null != nullptr) {
+      const TextEnd there = twin_or_null->probe_by_digest(node.digest, text_to(next.slot));
+      node.twin_tokens = std::max<std::int64_t>(there.matched_tokens - node.start_tokens, 0);
+      node.twin = there.node;
+    }
     reach_below(next.slot, next.ns);
   }
   return listing;
@@ -135,18 +150,23 @@ std::optional<NodeText> RadixPrefixCache::try_text(NodeId id) const {
     const NodeSlot slot(i);
     if (!tree_.nodes().exists(slot) || tree_.nodes().birth(slot).id != id) continue;
     if (tree_.node(slot).is_root()) return std::nullopt;
-    std::vector<NodeSlot> path;
-    NodeSlot at = slot;
-    for (; !tree_.node(at).is_root(); at = tree_.node(at).parent) path.push_back(at);
-    NodeText text = {.digest = digest_of(at),
-                     .start_tokens = tree_.node(slot).start_pages * page_size()};
-    for (auto step = path.rbegin(); step != path.rend(); ++step) {
-      const std::vector<TokenId> tokens = tree_.tokens_of(*step);
-      text.tokens.insert(text.tokens.end(), tokens.begin(), tokens.end());
-    }
-    return text;
+    NodeSlot root = slot;
+    while (!tree_.node(root).is_root()) root = tree_.node(root).parent;
+    return NodeText{.digest = digest_of(root),
+                    .tokens = text_to(slot),
+                    .start_tokens = tree_.node(slot).start_pages * page_size()};
   }
   return std::nullopt;
+}
+
+std::vector<TokenId> RadixPrefixCache::text_to(NodeSlot slot) const {
+  std::vector<TokenId> text(static_cast<std::size_t>(tree_.node(slot).end_pages() * page_size()));
+  for (NodeSlot at = slot; !tree_.node(at).is_root(); at = tree_.node(at).parent) {
+    const std::vector<TokenId> own = tree_.tokens_of(at);
+    const std::int64_t start = tree_.node(at).start_pages * page_size();
+    std::copy(own.begin(), own.end(), text.begin() + start);
+  }
+  return text;
 }
 
 TextEnd RadixPrefixCache::probe_by_digest(const NamespaceDigest& digest,

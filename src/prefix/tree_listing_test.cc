@@ -69,6 +69,22 @@ TEST(TreeListing, ANodesTextBeginsWithItsParents) {
   EXPECT_THAT(texts, testing::ElementsAre(Tokens{1, 2}, Tokens{1, 2, 3, 4}, Tokens{1, 2, 9}));
 }
 
+TEST(TreeListing, SaysHowMuchOfANodeAnotherTreeHas) {
+  PrefixFixture f;
+  PrefixFixture other;
+  f.add(counted(1, 6));
+  f.add({1, 2, 9});
+  other.add({1, 2, 3, 4});
+  other.add({1, 2, 3, 4, 70});
+  const TreeListing listing = f.cache->hottest_nodes(10, other.cache.get());
+  ASSERT_EQ(listing.nodes.size(), 3u);
+  const TreeListing there = other.cache->hottest_nodes(10);
+  for (const TreeNode& node : listing.nodes) {
+    EXPECT_EQ(node.twin, there.nodes[0].id) << "all of them begin with 1 2";
+    EXPECT_EQ(node.twin_tokens, node.start_tokens == 0 ? 2 : node.tokens == 4 ? 2 : 0);
+  }
+}
+
 // Whatever happened to a tree, what is shown of it is closed upwards and adds up.
 TEST(TreeListing, AgreesWithTheTreeAfterARandomLife) {
   const std::uint64_t seed = 20261122;

@@ -32,6 +32,12 @@ std::string request_id_of(const HttpRequest& request) {
   return std::all_of(given->begin(), given->end(), is_plain) ? *given : "";
 }
 
+// What is asked again and again by who only looks: a log would be full of it.
+bool is_polled(std::string_view path) {
+  return path == "/health" || path == "/metrics" || path == "/debug/kv" ||
+         path == "/v1/cache/stats" || path == "/v1/cache/tree";
+}
+
 // A route that ends with a slash is one for all that lies behind it.
 bool matches(std::string_view route, std::string_view path) {
   return route == path || (route.size() > 1 && route.ends_with('/') && path.starts_with(route));
@@ -293,6 +299,11 @@ std::string ApiService::fresh_id(std::string_view prefix) {
 
 void ApiService::note_end(const Exchange& exchange, int status) {
   const std::int64_t us = clock_.now_us() - exchange.begun_us;
+  if (exchange.answer_or_null == nullptr && status < 400 && is_polled(exchange.path)) {
+    STEMMA_LOG(kDebug, "server.polled", kv("request_id", exchange.request_id),
+               kv("path", exchange.path), kv("us", us));
+    return;
+  }
   if (exchange.answer_or_null == nullptr) {
     STEMMA_LOG(kInfo, "server.request", kv("request_id", exchange.request_id),
                kv("path", exchange.path), kv("status", status), kv("us", us));
