@@ -126,8 +126,16 @@ describe("the page", { skip: noBrowser }, () => {
     await page.keyboard.press("ArrowRight");
     const second = await focused();
     assert.notEqual(second, first, "to its first child");
+    await page.keyboard.press("ArrowUp");
+    assert.equal(await focused(), first, "and back");
+    const level = () => page.evaluate(() => Number(document.activeElement.getAttribute("aria-level")));
+    await page.keyboard.press("End"); // a leaf: the last of all is never unfolded
+    const leaf = await level();
+    assert.ok(leaf > 1);
     await page.keyboard.press("ArrowLeft");
-    assert.equal(await focused(), first, "and back to its parent");
+    assert.equal(await level(), leaf - 1, "to its parent");
+    await page.keyboard.press("Home");
+    assert.equal(await focused(), first);
     const before_folding = await items.count();
     await page.keyboard.press("ArrowLeft");
     await page.waitForFunction((count) => document.querySelectorAll('[role="treeitem"]').length < count, before_folding);

@@ -113,14 +113,17 @@ export function showTree(answer) {
 const items = () => [...tree.querySelectorAll('[role="treeitem"]')];
 const itemOf = (name) => items().find((each) => each.dataset.node === name);
 
-function moveTo(target) {
-  if (target === null || target === undefined) return;
+const moveTo = (target) => target?.focus();
+
+// However a node came to have the focus (a key, a click, a screen reader): Tab comes back to it.
+tree.addEventListener("focusin", (event) => {
+  const here = event.target.closest('[role="treeitem"]');
+  if (here === null || here.dataset.node === active) return;
   const before = itemOf(active);
   if (before !== undefined) before.tabIndex = -1;
-  active = target.dataset.node;
-  target.tabIndex = 0;
-  target.focus();
-}
+  active = here.dataset.node;
+  here.tabIndex = 0;
+});
 
 let answered = null; // the last one, to draw again when something is folded
 async function fold(name, shut) {
