@@ -17,7 +17,7 @@ let server;
 
 const hashed = (key) => createHash("sha256").update(key).digest("hex");
 const start = async () => {
-  server = await serve("--api-keys", keys, "--disk", disk, "--disk-bytes", "256MiB", "--write-policy", "write_through");
+  server = await serve("--api-keys", keys, "--disk", disk, "--disk-bytes", "256MiB", "--write-policy", "write-through");
 };
 
 before(async () => {
