@@ -195,7 +195,11 @@ class DiskPageStore final : public PageStore {
   bool changed_ = false;             // since the index was last written anew
   std::int64_t stray_bytes_ = 0;     // of files that could not be removed
 
-  // The writer's.
+  // Whose turn it is to write, remove or purge, during I/O too: a reader removes what it found to
+  // be wrong. Taken before mutex_. Waits as long as the call that holds it, which has a deadline.
+  std::mutex turn_;
+
+  // Of who has the turn.
   DiskIndex index_;
   std::atomic<std::int64_t> index_bytes_ = 0;
   std::vector<SlotRef> doubtful_;         // nobody knows whether the index names them

@@ -26,6 +26,7 @@ alignas(kFrameAlignment) constexpr std::array<std::byte, kZeroBytes> kZeros = {}
 
 PurgeOutcome DiskPageStore::purge(std::span<const NamespaceFamily> namespaces,
                                   std::int64_t deadline_us) {
+  const std::lock_guard turn(turn_);
   if (!ready(deadline_us)) {
     return {.status = Error{ErrorCode::kIo, files_->directory() + ": cannot be written"}};
   }

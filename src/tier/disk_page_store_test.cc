@@ -356,7 +356,7 @@ TEST(DiskPageStore, ALostIndexIsMadeAnewFromTheFrames) {
   EXPECT_EQ(f.count_right(long_one), 2);
 }
 
-// Two threads on a real directory: one writes and removes, one reads, both look up.
+// Two threads on a real directory: one writes, one reads and removes, both look up.
 TEST(DiskPageStoreThreads, ReadsAndWritesRunAtOnce) {
   const TempDirectory directory;
   const MonotonicClock clock;
@@ -373,6 +373,8 @@ TEST(DiskPageStoreThreads, ReadsAndWritesRunAtOnce) {
       const Served served = serve(**store, pages[i], kNoDeadline);
       right += served == Served::kRight ? 1 : 0;
       wrong += served == Served::kWrong || served == Served::kRefusedByReader ? 1 : 0;
+      const PageRemoval removal{pages[i].key(), pages[i].frame()};
+      if (i % 16 == 0) (*store)->remove(std::span(&removal, 1), kNoDeadline);
     }
   });
   for (int round = 0; round < 3; ++round) {
@@ -383,8 +385,6 @@ TEST(DiskPageStoreThreads, ReadsAndWritesRunAtOnce) {
       }
       (*store)->write(writes, kNoDeadline);
       for (const PageWrite& write : writes) EXPECT_EQ(write.verdict, PageVerdict::kDone);
-      const PageRemoval removal{pages[i].key(), pages[i].frame()};
-      if (i % 16 == 0) (*store)->remove(std::span(&removal, 1), kNoDeadline);
     }
   }
   done = true;

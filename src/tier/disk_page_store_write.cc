@@ -22,6 +22,7 @@
 namespace stemma {
 
 void DiskPageStore::write(std::span<PageWrite> writes, std::int64_t deadline_us) {
+  const std::lock_guard turn(turn_);
   std::vector<Staged> staged = stage(writes);
   if (!staged.empty() && read_only_) {
     for (const Staged& page : staged) page.write->verdict = PageVerdict::kRefused;
@@ -334,6 +335,7 @@ void DiskPageStore::describe_cells(std::span<const Staged> staged, IndexCells& c
 }
 
 void DiskPageStore::remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) {
+  const std::lock_guard turn(turn_);
   bool any = false;
   for (const PageRemoval& removal : removals) any |= remove_one(removal, deadline_us);
   if (!any || read_only_ || !ready(deadline_us)) return;
