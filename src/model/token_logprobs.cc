@@ -38,9 +38,10 @@ void token_logprobs(std::span<const float> logits, TokenId token, std::span<Toke
   }
   out[0] = {token, number_of(logits[static_cast<std::size_t>(token)])};
   rank(logits, out.subspan(1));
-  const double all = static_cast<double>(highest) + std::log(sum);
+  // The difference first: it is exact where logits are large.
   for (TokenLogprob& entry : out) {
-    entry.logprob = static_cast<float>(static_cast<double>(entry.logprob) - all);
+    const double below = static_cast<double>(entry.logprob) - static_cast<double>(highest);
+    entry.logprob = static_cast<float>(below - std::log(sum));
   }
 }
 
