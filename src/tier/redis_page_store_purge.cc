@@ -39,7 +39,7 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
   const bool goes_on =
       purge_or_none_.has_value() && std::ranges::equal(purge_or_none_->namespaces, namespaces);
   if (!goes_on) {
-    purge_or_none_.emplace();
+    purge_or_none_ = Purge();
     purge_or_none_->namespaces.assign(namespaces.begin(), namespaces.end());
   }
   PurgeOutcome outcome;
