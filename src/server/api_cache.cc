@@ -12,7 +12,7 @@ namespace {
 // A body that says what is to be computed ahead of use: a chat's messages, or a prompt.
 ApiResult<CompletionRequest> read_warm_request(std::string_view body, const RequestRules& rules) {
   ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max);
-  if (auto* const fault = std::get_if<ApiError>(&parsed)) return *std::move(fault);
+  if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
   const TemplateJson& object = std::get<TemplateJson>(parsed);
   const bool is_chat = object.contains("messages");
   auto read =

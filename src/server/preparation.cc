@@ -157,11 +157,11 @@ ApiResult<PreparedAnswer> Preparation::prepare(CompletionRequest&& request,
   for (std::size_t i = 0; i < prompts; ++i) {
     ApiResult<std::vector<TokenId>> tokens =
         is_chat ? chat_tokens(request) : text_tokens(request.prompts[i]);
-    if (auto* const fault = std::get_if<ApiError>(&tokens)) return *std::move(fault);
+    if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
     auto& ids = std::get<std::vector<TokenId>>(tokens);
     plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, true) : "");
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), digest);
-    if (auto* const fault = std::get_if<ApiError>(&job)) return *std::move(fault);
+    if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     prepared.job.prompts.push_back(std::get<PromptJob>(std::move(job)));
   }
   return prepared;

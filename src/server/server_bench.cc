@@ -126,6 +126,7 @@ class Trial {
     const std::int64_t began_us = clock_.now_us();
     {
       std::vector<std::jthread> threads;
+      threads.reserve(connections.size());
       for (HttpClient& client : connections) {
         threads.emplace_back([&] {
           for (std::size_t i = next++; i < bodies.size(); i = next++) {

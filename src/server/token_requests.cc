@@ -33,7 +33,7 @@ ApiResult<TemplateJson> tokenize_body(std::string_view body, const Preparation& 
   ApiResult<TemplateJson> parsed = read_json_body(body, preparation.rules().body_bytes_max);
   if (std::holds_alternative<ApiError>(parsed)) return parsed;
   auto tokens = tokens_of(std::get<TemplateJson>(parsed), preparation);
-  if (auto* const fault = std::get_if<ApiError>(&tokens)) return *std::move(fault);
+  if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
   const auto& ids = std::get<std::vector<TokenId>>(tokens);
   TemplateJson json;
   json["count"] = ids.size();
