@@ -182,9 +182,7 @@ void GenerationRun::print_summary(std::ostream& out, double total_ms) const {
     sum.computed_tokens += answer.stats.computed_tokens;
     sum.output_tokens += answer.stats.output_tokens;
     sum.preemptions += answer.stats.preemptions;
-    sum.brought.host += answer.stats.brought.host;
-    sum.brought.disk += answer.stats.brought.disk;
-    sum.brought.remote += answer.stats.brought.remote;
+    sum.brought += answer.stats.brought;
   }
   if (!flags_.json) return;
   nlohmann::ordered_json summary;

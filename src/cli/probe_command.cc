@@ -5,8 +5,8 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <random>
 
+#include "base/machine_entropy.h"
 #include "cli/secret_file.h"
 #include "server/timing_probe.h"
 
@@ -63,7 +63,7 @@ Status ProbeCommand::run() {
   }
   options.probes = probes_;
   options.words = words_;
-  options.seed = std::random_device()();
+  options.seed = machine_entropy();
   if (isatty(STDERR_FILENO) != 0) {
     options.progress = [this](std::int64_t done) {
       std::cerr << fmt::format("\r{} of {} probes{}", done, probes_, done == probes_ ? "\n" : "");

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
-#include <random>
 #include <thread>
 #include <utility>
 
+#include "base/machine_entropy.h"
 #include "cli/bundled_model.h"
 #include "stemma/log.h"
 
@@ -49,11 +49,6 @@ constexpr std::int64_t kEvictedMarks = 1 << 16;
 // Changed pages that wait for the thread that publishes them: a few steps' worth.
 constexpr std::int64_t kEventPages = 1 << 16;
 
-std::uint64_t machine_entropy() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
-
 std::string last_part(const std::string& directory) {
   const std::filesystem::path path(directory);
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -72,8 +67,7 @@ ServeCommand::ServeCommand(CLI::App& app)
   command_->add_option("--model-name", model_name_, "what clients call it; default: its directory");
   command_->add_option(
       "--api-keys", key_file_,
-      "FILE of lines: tenant sha256-of-key [admin] [pages=N]; without it everybody "
-      "may ask, as one tenant");
+      "FILE of lines: tenant sha256-of-key [admin]; without it everybody may ask, as one tenant");
   command_->add_option("--queue", queue_, "answers that wait or run, at most; beyond it 429")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();

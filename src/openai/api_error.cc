@@ -36,6 +36,13 @@ ApiError not_allowed(std::string message) {
   return error;
 }
 
+ApiError forbidden(std::string message) {
+  ApiError error = field_error("", std::move(message));
+  error.status = 403;
+  error.type = "permission_error";
+  return error;
+}
+
 ApiError not_found(std::string message) {
   ApiError error = field_error("", std::move(message));
   error.status = 404;

@@ -36,6 +36,8 @@ std::string error_body(const ApiError& error);
 ApiError field_error(std::string param, std::string message);
 // Whoever asks may not.
 ApiError not_allowed(std::string message);
+// Whoever asks is known, and may not do this.
+ApiError forbidden(std::string message);
 // There is no such path or thing.
 ApiError not_found(std::string message);
 // The server can do no more at the moment.

@@ -105,7 +105,8 @@ void read_sampling(FieldReader& fields, const RequestRules& rules, SamplingParam
   }
 }
 
-void read_stop(FieldReader& fields, const RequestRules& rules, CompletionRequest& request) {
+void read_stop(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
+               CompletionRequest& request) {
   if (const TemplateJson* const stop = fields.find_or_null("stop")) {
     if (stop->is_string()) {
       request.stop.push_back(stop->get<std::string>());
@@ -118,16 +119,8 @@ void read_stop(FieldReader& fields, const RequestRules& rules, CompletionRequest
     const Status valid = StopStrings::validate(request.stop);
     if (!valid.ok()) fields.fail("stop", valid.error().detail);
   }
-  const TemplateJson* const tokens = fields.array_or_null("stop_token_ids");
-  for (std::size_t i = 0; tokens != nullptr && i < tokens->size(); ++i) {
-    const TemplateJson& token = (*tokens)[i];
-    const bool fits = token.is_number_unsigned() &&
-                      token.get<std::uint64_t>() < static_cast<std::uint64_t>(rules.vocab_tokens);
-    if (!fits) {
-      return fields.fail(item_path("stop_token_ids", i),
-                         fmt::format("must be a token below {}", rules.vocab_tokens));
-    }
-    request.stop_tokens.push_back(token.get<TokenId>());
+  if (const TemplateJson* const tokens = fields.array_or_null("stop_token_ids")) {
+    request.stop_tokens = read_tokens(*tokens, "stop_token_ids", rules.vocab_tokens, fault);
   }
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
 }
@@ -235,10 +228,14 @@ ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_
 ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::string_view body,
                                                      const RequestRules& rules) {
   ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max);
-  if (const auto* const fault = std::get_if<ApiError>(&parsed)) return *fault;
-  const TemplateJson& object = std::get<TemplateJson>(parsed);
+  if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
+  return completion_request_of(kind, std::get<TemplateJson>(parsed), rules);
+}
+
+ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const TemplateJson& body,
+                                                   const RequestRules& rules) {
   std::optional<ApiError> fault;
-  FieldReader fields(object, "", fault);
+  FieldReader fields(body, "", fault);
   CompletionRequest request;
   request.kind = kind;
   request.model = fields.text("model", kNameBytesMax).value_or("");
@@ -246,7 +243,7 @@ ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::s
   read_extent(fields, rules, request);
   read_logprobs(fields, request);
   read_sampling(fields, rules, request.sampling);
-  read_stop(fields, rules, request);
+  read_stop(fields, rules, fault, request);
   read_streaming(fields, fault, request);
   read_cache(fields, request);
   if (kind == CompletionKind::kChat) {
@@ -258,37 +255,47 @@ ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::s
   return request;
 }
 
+std::vector<TokenId> read_tokens(const TemplateJson& list, const std::string& path,
+                                 std::int64_t vocab_tokens, std::optional<ApiError>& fault) {
+  std::vector<TokenId> tokens;
+  tokens.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const bool fits = list[i].is_number_unsigned() &&
+                      list[i].get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_tokens);
+    if (fits) {
+      tokens.push_back(list[i].get<TokenId>());
+      continue;
+    }
+    if (!fault.has_value()) {
+      fault =
+          field_error(item_path(path, i), fmt::format("must be a token below {}", vocab_tokens));
+    }
+    break;
+  }
+  return tokens;
+}
+
 std::vector<PromptText> read_prompts(const TemplateJson& prompt, std::int64_t vocab_tokens,
                                      std::optional<ApiError>& fault) {
   const auto fail = [&](const std::string& path, std::string why) {
     if (!fault.has_value()) fault = field_error(path, std::move(why));
     return std::vector<PromptText>();
   };
-  const auto read_tokens = [&](const TemplateJson& list, const std::string& path) {
-    std::vector<TokenId> tokens;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const bool fits = list[i].is_number_unsigned() &&
-                        list[i].get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_tokens);
-      if (!fits) {
-        fail(item_path(path, i), fmt::format("must be a token below {}", vocab_tokens));
-        break;
-      }
-      tokens.push_back(list[i].get<TokenId>());
-    }
+  const auto read_some = [&](const TemplateJson& list, const std::string& path) {
     if (list.empty()) fail(path, "must have at least one token");
-    return tokens;
+    return read_tokens(list, path, vocab_tokens, fault);
   };
   if (prompt.is_string()) return {prompt.get<std::string>()};
   if (!prompt.is_array() || prompt.empty()) {
     return fail("prompt", "must be a string, or an array of strings or of tokens");
   }
-  if (prompt[0].is_number()) return {read_tokens(prompt, "prompt")};
+  if (prompt[0].is_number()) return {read_some(prompt, "prompt")};
   std::vector<PromptText> prompts;
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i].is_string()) {
       prompts.emplace_back(prompt[i].get<std::string>());
     } else if (prompt[i].is_array()) {
-      prompts.emplace_back(read_tokens(prompt[i], item_path("prompt", i)));
+      prompts.emplace_back(read_some(prompt[i], item_path("prompt", i)));
     } else {
       return fail(item_path("prompt", i), "must be a string or an array of tokens");
     }

@@ -79,12 +79,20 @@ struct CompletionRequest {
 ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::string_view body,
                                                      const RequestRules& rules);
 
+// The same of a body that read_json_body gave.
+ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const TemplateJson& body,
+                                                   const RequestRules& rules);
+
 // A body of JSON that is an object, strictly parsed, or the fault to tell.
 ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max);
 
 // The messages of a chat, checked, as templates read them: contents as one text each, arguments of
 // tool calls as objects. The fault is remembered in `fault`.
 TemplateJson read_messages(const TemplateJson& messages, std::optional<ApiError>& fault);
+
+// An array of tokens, each below vocab_tokens; `path` is where it lies in the request.
+std::vector<TokenId> read_tokens(const TemplateJson& list, const std::string& path,
+                                 std::int64_t vocab_tokens, std::optional<ApiError>& fault);
 
 // "prompt": a text, an array of texts, an array of tokens or an array of arrays of tokens.
 std::vector<PromptText> read_prompts(const TemplateJson& prompt, std::int64_t vocab_tokens,

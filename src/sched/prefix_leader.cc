@@ -17,8 +17,8 @@ bool still_waits(const Request& waiting, std::span<Request* const> in_flight) {
   return waiting.leader.valid() && std::any_of(in_flight.begin(), in_flight.end(), leads);
 }
 
-// The tokens of full pages that `leader` will publish and `waiting` could match: 0 if they do not
-// go beyond the `matched` ones that are in the cache already.
+}  // namespace
+
 std::int64_t shared_tokens(const Request& waiting, const Request& leader, std::int64_t matched,
                            std::int64_t page_size) {
   const std::int64_t tokens = std::min(waiting.total_tokens() - 1, leader.total_tokens());
@@ -35,8 +35,6 @@ std::int64_t shared_tokens(const Request& waiting, const Request& leader, std::i
   const std::int64_t shared = round_down(common, page_size);
   return shared > matched ? shared : 0;
 }
-
-}  // namespace
 
 std::int64_t matched_tokens(const KvCache& kv, Request& request) {
   if (!request.probed || request.probed_epoch != kv.epoch()) {

@@ -25,6 +25,11 @@ std::int64_t matched_tokens(const KvCache& kv, Request& request);
 // whichever has more: what need not be computed. Stores are asked once in a request's life.
 std::int64_t reachable_tokens(KvCache& kv, Request& request);
 
+// The tokens of full pages that `leader` will publish and `waiting` could match: 0 if they do not
+// go beyond the `matched` ones that are in the cache already.
+std::int64_t shared_tokens(const Request& waiting, const Request& leader, std::int64_t matched,
+                           std::int64_t page_size);
+
 // Whether `waiting` should wait for pages that one of `in_flight` is computing.
 // REQUIRES: waiting.in_queue().
 bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight);

@@ -354,15 +354,8 @@ Request* Scheduler::fork_or_null(const Request& request) {
 }
 
 bool Scheduler::is_computed_beside(const Request& request, std::int64_t first_token) const {
-  const auto first = static_cast<std::size_t>(first_token);
-  const auto page = static_cast<std::size_t>(kv_.page_size());
-  if (request.tokens.size() < first + page) return false;
-  const auto begin = request.tokens.begin();
   const auto shares = [&](const Request* other) {
-    return other != &request && other->ns == request.ns && other->tokens.size() >= first + page &&
-           std::equal(begin + first_token, begin + first_token + kv_.page_size(),
-                      other->tokens.begin() + first_token) &&
-           std::equal(begin, begin + first_token, other->tokens.begin());
+    return other != &request && shared_tokens(request, *other, first_token, kv_.page_size()) > 0;
   };
   return std::any_of(in_flight_.begin(), in_flight_.end(), shares);
 }
@@ -373,8 +366,8 @@ std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
   --request.forks_waiting;
   fork.fork_of = RequestId();
   queue_changed_ = true;
-  const std::int64_t shared_tokens = request.sequence.published_tokens();
-  if (!builder_.has_room(fork, shared_tokens, in_flight_)) return std::nullopt;
+  if (!builder_.has_room(fork, request.sequence.published_tokens(), in_flight_))
+    return std::nullopt;
   std::optional<ForkedSequence> forked = kv_.try_fork(request.sequence, request.prompt_tokens);
   if (!forked.has_value()) return std::nullopt;
   fork.sequence = std::move(forked->sequence);

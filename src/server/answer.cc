@@ -65,10 +65,8 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
     stream(update, std::move(piece), http);
   } else {
     AnswerPiece& answer = answers_[static_cast<std::size_t>(update.index)];
-    answer.text += piece.text;
-    for (TokenChance& chance : piece.chances) answer.chances.push_back(std::move(chance));
-    answer.tokens.insert(answer.tokens.end(), piece.tokens.begin(), piece.tokens.end());
-    answer.finish_reason = piece.finish_reason;
+    piece.text.insert(0, answer.text);
+    answer = std::move(piece);
   }
   if (update.finish == FinishReason::kNone || --unfinished_ > 0) return false;
   finish(http);
@@ -127,13 +125,13 @@ AnswerUsage Answer::usage() const {
 }
 
 void Answer::finish(HttpServer& http) {
-  const AnswerUsage cost = usage();
-  const TemplateJson receipt =
-      plan_.wants_receipt ? receipt_json(stats_, plan_.policy) : TemplateJson();
   if (plan_.receipt_only) {
     return http.respond(exchange_, {.headers = answer_headers(plan_.request_id, stats_),
                                     .body = receipt_json(stats_, plan_.policy).dump()});
   }
+  const AnswerUsage cost = usage();
+  const TemplateJson receipt =
+      plan_.wants_receipt ? receipt_json(stats_, plan_.policy) : TemplateJson();
   if (!plan_.stream) {
     return http.respond(
         exchange_, {.headers = answer_headers(plan_.request_id, stats_),

@@ -40,7 +40,8 @@ class Answer {
  public:
   Answer(ExchangeId exchange, AnswerPlan plan);
 
-  // Takes what a step brought and writes what it can. True once the exchange has its whole answer;
+  // Takes what a step brought and writes what it can; where nothing is streamed, an answer comes in
+  // one update (AnswerJob::in_pieces). True once the exchange has its whole answer;
   // nothing may be taken any more.
   bool take(AnswerUpdate&& update, HttpServer& http);
 

@@ -16,7 +16,7 @@ ApiResult<CompletionRequest> read_warm_request(std::string_view body, const Requ
   const TemplateJson& object = std::get<TemplateJson>(parsed);
   const bool is_chat = object.contains("messages");
   auto read =
-      read_completion_request(is_chat ? CompletionKind::kChat : CompletionKind::kText, body, rules);
+      completion_request_of(is_chat ? CompletionKind::kChat : CompletionKind::kText, object, rules);
   auto* const request = std::get_if<CompletionRequest>(&read);
   if (request == nullptr) return read;
   // What comes behind the messages is the next one, not an answer.
@@ -54,9 +54,7 @@ TemplateJson explanation_json(const CacheExplanation& explanation, std::span<con
   json["cached_goes_on"] = nearest.cached_next.empty()
                                ? TemplateJson()
                                : TemplateJson(preparation.text_of(nearest.cached_next));
-  json["saved_ms"] = explanation.saved_us.has_value()
-                         ? TemplateJson(static_cast<double>(*explanation.saved_us) / 1000)
-                         : TemplateJson();
+  json["saved_ms"] = ms_json(explanation.saved_us);
   return json;
 }
 
@@ -77,54 +75,39 @@ TemplateJson purge_json(const PurgeReport& report) {
 }  // namespace
 
 void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
-  const Caller caller = exchanges_[exchange].caller;
-  work(exchange, [this, exchange, caller, body = std::move(request.body)]() -> Finish {
-    auto read = read_warm_request(body, preparation_.rules());
-    ApiResult<PreparedAnswer> prepared =
-        std::holds_alternative<ApiError>(read)
-            ? ApiResult<PreparedAnswer>(std::get<ApiError>(std::move(read)))
-            : preparation_.prepare(std::get<CompletionRequest>(std::move(read)), caller);
-    return [this, exchange, prepared = std::move(prepared)]() mutable {
-      if (const auto* const fault = std::get_if<ApiError>(&prepared)) {
-        return refuse(exchange, *fault);
-      }
-      auto& ready = std::get<PreparedAnswer>(prepared);
-      ready.plan.receipt_only = true;
-      start(exchange, std::move(ready));
-    };
-  });
+  prepare(
+      exchange,
+      [this, body = std::move(request.body)] {
+        return read_warm_request(body, preparation_.rules());
+      },
+      [this, exchange](PreparedAnswer&& prepared) {
+        prepared.plan.receipt_only = true;
+        start(exchange, std::move(prepared));
+      });
 }
 
 // What a prompt would find now, and where it parts from what is cached.
 void ApiService::explain(ExchangeId exchange, HttpRequest&& request) {
-  const Caller caller = exchanges_[exchange].caller;
-  work(exchange, [this, exchange, caller, body = std::move(request.body)]() -> Finish {
-    auto read = read_warm_request(body, preparation_.rules());
-    ApiResult<PreparedAnswer> prepared =
-        std::holds_alternative<ApiError>(read)
-            ? ApiResult<PreparedAnswer>(std::get<ApiError>(std::move(read)))
-            : preparation_.prepare(std::get<CompletionRequest>(std::move(read)), caller);
-    return [this, exchange, prepared = std::move(prepared)]() mutable {
-      if (const auto* const fault = std::get_if<ApiError>(&prepared)) {
-        return refuse(exchange, *fault);
-      }
-      RequestSpec& spec = std::get<PreparedAnswer>(prepared).job.prompts.front().spec;
-      ask_to_explain(exchange, std::move(spec.prompt), spec.namespace_digest);
-    };
-  });
+  prepare(
+      exchange,
+      [this, body = std::move(request.body)] {
+        return read_warm_request(body, preparation_.rules());
+      },
+      [this, exchange](PreparedAnswer&& prepared) {
+        RequestSpec& spec = prepared.job.prompts.front().spec;
+        ask_to_explain(exchange, std::move(spec.prompt), spec.namespace_digest);
+      });
 }
 
 void ApiService::ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
                                 const NamespaceDigest& digest) {
-  const bool asked =
-      loop_->ask([this, exchange, tokens = std::move(tokens), digest](Engine& engine) {
-        const auto explanation = engine.explain(digest, tokens, kShownTokens);
-        TemplateJson json = explanation.has_value()
-                                ? explanation_json(*explanation, tokens, preparation_)
-                                : TemplateJson({{"shares", false}});
-        http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
-      });
-  if (!asked) refuse(exchange, overloaded("too many requests wait"));
+  ask(exchange, [this, exchange, tokens = std::move(tokens), digest](Engine& engine) {
+    const auto explanation = engine.explain(digest, tokens, kShownTokens);
+    TemplateJson json = explanation.has_value()
+                            ? explanation_json(*explanation, tokens, preparation_)
+                            : TemplateJson({{"shares", false}});
+    http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
+  });
 }
 
 // A caller's own tenant; an admin's: the one it names, or all.
@@ -133,11 +116,7 @@ void ApiService::purge(ExchangeId exchange, HttpRequest&& request) {
   const std::optional<std::string> named = query_value_or_null(request.query, "tenant");
   const bool is_own = named.has_value() && *named == caller.tenant;
   if (named.has_value() && !caller.admin && !is_own) {
-    ApiError error = not_allowed("only an admin's key purges another tenant");
-    error.status = 403;
-    error.type = "permission_error";
-    error.code = "";
-    return refuse(exchange, error);
+    return refuse(exchange, forbidden("only an admin's key purges another tenant"));
   }
   std::vector<NamespaceFamily> families;
   if (named.has_value() || !caller.admin) {

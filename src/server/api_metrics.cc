@@ -37,7 +37,7 @@ TemplateJson histogram_json(const LatencyHistogram& times) {
 }  // namespace
 
 void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
-  const bool asked = loop_->ask([this, exchange](Engine& engine) {
+  ask(exchange, [this, exchange](Engine& engine) {
     MetricsText text;
     MetricValues values;
     engine.visit_metrics(text);
@@ -53,12 +53,11 @@ void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
       answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});
     });
   });
-  if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
 // The same for programs that read JSON: the page asks once a second.
 void ApiService::stats(ExchangeId exchange, HttpRequest&&) {
-  const bool asked = loop_->ask([this, exchange](Engine& engine) {
+  ask(exchange, [this, exchange](Engine& engine) {
     MetricValues values;
     engine.visit_metrics(values);
     http_->post([this, exchange, values = std::move(values)] {
@@ -76,7 +75,6 @@ void ApiService::stats(ExchangeId exchange, HttpRequest&&) {
       answer_json(exchange, json);
     });
   });
-  if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
 void ApiService::debug_kv(ExchangeId exchange, HttpRequest&&) {
@@ -84,7 +82,7 @@ void ApiService::debug_kv(ExchangeId exchange, HttpRequest&&) {
     RequestLease lease;
     std::optional<ExchangeId> owner;
   };
-  const bool asked = loop_->ask([this, exchange](Engine& engine) {
+  ask(exchange, [this, exchange](Engine& engine) {
     std::vector<Owned> leases;
     for (const RequestLease& lease : engine.leases()) {
       leases.push_back({lease, loop_->exchange_of(lease.id)});
@@ -116,7 +114,6 @@ void ApiService::debug_kv(ExchangeId exchange, HttpRequest&&) {
       answer_json(exchange, json);
     });
   });
-  if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
 }  // namespace stemma

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <utility>
 
+#include "base/machine_entropy.h"
 #include "base/wall_clock.h"
 #include "server/receipt.h"
 #include "server/token_requests.h"
@@ -15,11 +15,6 @@
 
 namespace stemma {
 namespace {
-
-std::uint64_t machine_entropy() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 // A client's own name for its request, if it is one that can be shown and logged.
 std::string request_id_of(const HttpRequest& request) {
@@ -47,7 +42,6 @@ bool matches(std::string_view route, std::string_view path) {
 
 ApiService::ApiService(const ServedModel& model, ApiOptions options)
     : options_(std::move(options)),
-      model_(model),
       preparation_(model, options_.model_name),
       ids_(machine_entropy()),
       started_s_(wall_clock_seconds()),
@@ -98,8 +92,9 @@ void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
     by_path = &route;
     const bool is_head = request.method == "HEAD" && route.method == "GET";
     if (route.method != request.method && !is_head) continue;
-    if (may_pass(exchange, request, route.access))
+    if (may_pass(exchange, request, route.access)) {
       (this->*route.verb)(exchange, std::move(request));
+    }
     return;
   }
   if (by_path == nullptr) return refuse(exchange, not_found("there is nothing at this path"));
@@ -118,11 +113,7 @@ bool ApiService::may_pass(ExchangeId exchange, const HttpRequest& request, Acces
     return false;
   }
   if (access == Access::kAdmin && !caller->admin) {
-    ApiError error = not_allowed("only an admin's key opens this");
-    error.status = 403;
-    error.type = "permission_error";
-    error.code = "";
-    refuse(exchange, error);
+    refuse(exchange, forbidden("only an admin's key opens this"));
     return false;
   }
   exchanges_[exchange].caller = *std::move(caller);
@@ -170,6 +161,10 @@ void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
   if (!taken) refuse(exchange, overloaded("too many requests wait to be read"));
 }
 
+void ApiService::ask(ExchangeId exchange, ServingLoop::Question question) {
+  if (!loop_->ask(std::move(question))) refuse(exchange, overloaded("too many requests wait"));
+}
+
 void ApiService::health(ExchangeId exchange, HttpRequest&&) {
   TemplateJson json;
   json["status"] = draining_ ? "draining" : "ok";
@@ -185,7 +180,7 @@ TemplateJson ApiService::model_json() const {
   model["object"] = "model";
   model["created"] = static_cast<std::int64_t>(started_s_);
   model["owned_by"] = "stemma";
-  model["max_model_len"] = model_.engine_options().kv.context_tokens_max;
+  model["max_model_len"] = preparation_.context_tokens();
   return model;
 }
 
@@ -222,20 +217,21 @@ void ApiService::generate(ExchangeId exchange, CompletionKind kind, HttpRequest&
   if (loop_->answers_in_flight() >= options_.answers_max) {
     return refuse(exchange, overloaded("as many answers as may wait are waiting"));
   }
+  prepare(
+      exchange,
+      [this, kind, body = std::move(request.body)] {
+        return read_completion_request(kind, body, preparation_.rules());
+      },
+      [this, exchange](PreparedAnswer&& prepared) { start(exchange, std::move(prepared)); });
+}
+
+void ApiService::prepare(ExchangeId exchange, std::function<ApiResult<CompletionRequest>()> read,
+                         std::function<void(PreparedAnswer&&)> use) {
   const Caller caller = exchanges_[exchange].caller;
-  work(exchange, [this, exchange, kind, caller, body = std::move(request.body)]() -> Finish {
-    auto read = read_completion_request(kind, body, preparation_.rules());
-    ApiResult<PreparedAnswer> prepared =
-        std::holds_alternative<ApiError>(read)
-            ? ApiResult<PreparedAnswer>(std::get<ApiError>(std::move(read)))
-            : preparation_.prepare(std::get<CompletionRequest>(std::move(read)), caller);
-    return [this, exchange, prepared = std::move(prepared)]() mutable {
-      if (const auto* const fault = std::get_if<ApiError>(&prepared)) {
-        return refuse(exchange, *fault);
-      }
-      start(exchange, std::get<PreparedAnswer>(std::move(prepared)));
-    };
-  });
+  work_out<PreparedAnswer>(
+      exchange,
+      [this, caller, read = std::move(read)] { return preparation_.prepare(read(), caller); },
+      std::move(use));
 }
 
 void ApiService::start(ExchangeId exchange, PreparedAnswer&& prepared) {
@@ -269,27 +265,17 @@ void ApiService::take(std::vector<AnswerUpdate>&& updates) {
 }
 
 void ApiService::tokenize(ExchangeId exchange, HttpRequest&& request) {
-  work(exchange, [this, exchange, body = std::move(request.body)]() -> Finish {
-    auto outcome = tokenize_body(body, preparation_);
-    return [this, exchange, outcome = std::move(outcome)] {
-      if (const auto* const fault = std::get_if<ApiError>(&outcome)) {
-        return refuse(exchange, *fault);
-      }
-      answer_json(exchange, std::get<TemplateJson>(outcome));
-    };
-  });
+  answer_worked_out(exchange, std::move(request.body), &tokenize_body);
 }
 
 void ApiService::detokenize(ExchangeId exchange, HttpRequest&& request) {
-  work(exchange, [this, exchange, body = std::move(request.body)]() -> Finish {
-    auto outcome = detokenize_body(body, preparation_);
-    return [this, exchange, outcome = std::move(outcome)] {
-      if (const auto* const fault = std::get_if<ApiError>(&outcome)) {
-        return refuse(exchange, *fault);
-      }
-      answer_json(exchange, std::get<TemplateJson>(outcome));
-    };
-  });
+  answer_worked_out(exchange, std::move(request.body), &detokenize_body);
+}
+
+void ApiService::answer_worked_out(ExchangeId exchange, std::string&& body, BodyReader reader) {
+  work_out<TemplateJson>(
+      exchange, [this, body = std::move(body), reader] { return reader(body, preparation_); },
+      [this, exchange](TemplateJson&& json) { answer_json(exchange, json); });
 }
 
 std::string ApiService::fresh_id(std::string_view prefix) {

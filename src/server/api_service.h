@@ -1,8 +1,8 @@
 // ApiService: which path does what. It reads requests, has them prepared and computed, and passes
 // answers on as they come.
 //
-//   I/O thread ──body──► work thread ──job──► I/O thread ──► engine's thread ──updates──► I/O
-//   thread
+//   I/O thread ──body──► work thread ──job──► I/O thread ──► engine's thread
+//   I/O thread ◄───────────────────────updates, once a step────────────┘
 //
 // A job is submitted by the I/O thread, which also hears of clients that go: what was cancelled
 // before it was submitted is never computed.
@@ -112,6 +112,24 @@ class ApiService final : public HttpService {
   // open then.
   using Finish = std::function<void()>;
   void work(ExchangeId exchange, std::function<Finish()> work);
+  // The same of work that may come to nothing: `use` has what it made, or the exchange is refused.
+  template <typename Made>
+  void work_out(ExchangeId exchange, std::function<ApiResult<Made>()> make,
+                std::function<void(Made&&)> use) {
+    work(exchange, [this, exchange, make = std::move(make), use = std::move(use)]() -> Finish {
+      return [this, exchange, use, made = make()]() mutable {
+        if (const auto* const fault = std::get_if<ApiError>(&made)) return refuse(exchange, *fault);
+        use(std::get<Made>(std::move(made)));
+      };
+    });
+  }
+  // Has the request that `read` reads prepared, for the caller of the exchange.
+  void prepare(ExchangeId exchange, std::function<ApiResult<CompletionRequest>()> read,
+               std::function<void(PreparedAnswer&&)> use);
+  using BodyReader = ApiResult<TemplateJson> (*)(std::string_view, const Preparation&);
+  void answer_worked_out(ExchangeId exchange, std::string&& body, BodyReader reader);
+  // Asks the engine between two steps, or refuses the exchange.
+  void ask(ExchangeId exchange, ServingLoop::Question question);
   void generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request);
   void start(ExchangeId exchange, PreparedAnswer&& prepared);
   void ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
@@ -125,7 +143,6 @@ class ApiService final : public HttpService {
   void note_end(const Exchange& exchange, int status);
 
   ApiOptions options_;
-  const ServedModel& model_;
   Preparation preparation_;
   MonotonicClock clock_;
   HttpServer* http_ = nullptr;

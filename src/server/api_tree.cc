@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/digest.h"
 #include "http/url.h"
 #include "prefix/tree_listing.h"
 #include "server/api_service.h"
@@ -42,22 +43,19 @@ std::optional<NodeName> try_node_name(std::string_view text) {
 
 // Enough of a digest for people to tell namespaces apart.
 std::string short_hex(const NamespaceDigest& digest) {
-  std::string text;
-  for (std::size_t i = 0; i < 4; ++i) text += fmt::format("{:02x}", digest.bytes[i]);
-  return text;
+  return to_hex(std::span(digest.bytes).first(4));
 }
 
 void append_nodes(const KvCache& kv, Tier tier, std::int64_t nodes_max, TemplateJson& json) {
   const TreeListing listing = kv.list_nodes(tier, nodes_max);
-  const char* const tier_name = tier == Tier::kDevice ? "device" : "host";
   const Tier other = tier == Tier::kDevice ? Tier::kHost : Tier::kDevice;
-  json["total_nodes"][tier_name] = listing.total_nodes;
+  json["total_nodes"][std::string(tier_name(tier))] = listing.total_nodes;
   for (const TreeNode& node : listing.nodes) {
     json["nodes"].push_back(
         {{"id", node_name(tier, node.id)},
          {"parent",
           node.parent.valid() ? TemplateJson(node_name(tier, node.parent)) : TemplateJson()},
-         {"tier", tier_name},
+         {"tier", tier_name(tier)},
          {"namespace", short_hex(node.digest)},
          {"start_tokens", node.start_tokens},
          {"tokens", node.tokens},
@@ -83,7 +81,7 @@ void ApiService::tree(ExchangeId exchange, HttpRequest&& request) {
     }
     nodes_max = *number;
   }
-  const bool asked = loop_->ask([this, exchange, nodes_max](Engine& engine) {
+  ask(exchange, [this, exchange, nodes_max](Engine& engine) {
     TemplateJson json;
     json["page_size"] = engine.kv().page_size();
     json["nodes"] = TemplateJson::array();
@@ -91,14 +89,13 @@ void ApiService::tree(ExchangeId exchange, HttpRequest&& request) {
     append_nodes(engine.kv(), Tier::kHost, nodes_max, json);
     http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
   });
-  if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
 void ApiService::tree_node(ExchangeId exchange, HttpRequest&& request) {
   const auto name =
       try_node_name(std::string_view(request.path).substr(sizeof("/v1/cache/tree/") - 1));
   if (!name.has_value()) return refuse(exchange, not_found("a node is called d0, d1, … or h0, …"));
-  const bool asked = loop_->ask([this, exchange, name = *name](Engine& engine) {
+  ask(exchange, [this, exchange, name = *name](Engine& engine) {
     auto text = engine.kv().node_text(name.tier, name.id);
     http_->post([this, exchange, name, text = std::move(text)]() mutable {
       if (!text.has_value()) {
@@ -107,7 +104,6 @@ void ApiService::tree_node(ExchangeId exchange, HttpRequest&& request) {
       tell_text(exchange, node_name(name.tier, name.id), *std::move(text));
     });
   });
-  if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 
 void ApiService::tell_text(ExchangeId exchange, std::string name, NodeText&& text) {

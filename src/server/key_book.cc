@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
 #include <sstream>
 #include <utility>
+
+#include "base/file.h"
 
 namespace stemma {
 namespace {
@@ -44,11 +45,10 @@ bool take_word(std::string_view word, Caller& caller) {
 }  // namespace
 
 Result<KeyBook> KeyBook::load(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) return Error{ErrorCode::kIo, file + ": cannot be read"};
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse(text.str(), file);
+  constexpr std::int64_t kFileBytesMax = std::int64_t{64} << 20;
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, file, kFileBytesMax));
+  return parse(text, file);
 }
 
 Result<KeyBook> KeyBook::parse(std::string_view text, std::string_view file_name) {

@@ -5,8 +5,9 @@
 //
 //   tenant  sha256-of-the-key-in-hex  [admin]  [pages=N]
 //
-// with '#' for comments; a tenant may have several keys. Keys are random and long, so their plain
-// SHA-256 gives nothing away. A server without a file serves everybody as one tenant, its admin.
+// with '#' for comments; quotas in pages are read and not enforced yet. A tenant may have several
+// keys. Keys are random and long, so their plain SHA-256 gives nothing away. A server without a
+// file serves everybody as one tenant, its admin.
 //
 // Thread:     immutable.
 // Memory:     about 100 bytes a key.

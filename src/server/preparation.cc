@@ -102,7 +102,7 @@ const std::string& Preparation::eviction_policy() const {
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
                                              std::vector<TokenId> tokens,
                                              const NamespaceDigest& digest) const {
-  const std::int64_t context = model_.engine_options().kv.context_tokens_max;
+  const std::int64_t context = context_tokens();
   const std::int64_t prompt_tokens = std::ssize(tokens);
   if (tokens.empty()) return field_error("prompt", "must have at least one token");
   if (prompt_tokens >= context) {
@@ -134,15 +134,17 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   return job;
 }
 
-ApiResult<PreparedAnswer> Preparation::prepare(CompletionRequest&& request,
+ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& read,
                                                const Caller& caller) const {
+  if (auto* const fault = std::get_if<ApiError>(&read)) return std::move(*fault);
+  const CompletionRequest& request = std::get<CompletionRequest>(read);
   if (auto fault = check_model(request.model)) return *std::move(fault);
   const NamespaceDigest digest = namespace_of(caller, request.cache);
   PreparedAnswer prepared;
   AnswerPlan& plan = prepared.plan;
   plan.head.kind = request.kind;
   plan.head.model = model_name_;
-  plan.policy = model_.engine_options().kv.eviction;
+  plan.policy = eviction_policy();
   plan.copies = request.copies;
   plan.stream = request.stream;
   prepared.job.in_pieces = request.stream;

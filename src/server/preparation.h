@@ -35,7 +35,9 @@ class Preparation {
   const RequestRules& rules() const noexcept { return rules_; }
   const std::string& model_name() const noexcept { return model_name_; }
 
-  ApiResult<PreparedAnswer> prepare(CompletionRequest&& request, const Caller& caller) const;
+  // A request that was refused when it was read stays so.
+  ApiResult<PreparedAnswer> prepare(ApiResult<CompletionRequest>&& read,
+                                    const Caller& caller) const;
 
   // The tokens of a chat's messages, or of a text, as a completion of them would begin.
   ApiResult<std::vector<TokenId>> chat_tokens(const CompletionRequest& request) const;

@@ -17,6 +17,11 @@ std::optional<std::int64_t> sum_where_known(std::optional<std::int64_t> a,
   return *a + *b;
 }
 
+BroughtTokens sum_of(BroughtTokens a, const BroughtTokens& b) {
+  a += b;
+  return a;
+}
+
 double ms(std::int64_t us) {
   return static_cast<double>(us) / 1000;
 }
@@ -32,15 +37,15 @@ RequestStats sum_of(const RequestStats& a, const RequestStats& b) {
           .ttft_us = std::max(a.ttft_us, b.ttft_us),
           .total_us = std::max(a.total_us, b.total_us),
           .preemptions = a.preemptions + b.preemptions,
-          .brought = {.host = a.brought.host + b.brought.host,
-                      .disk = a.brought.disk + b.brought.disk,
-                      .remote = a.brought.remote + b.brought.remote},
-          .brought_us = {.host = a.brought_us.host + b.brought_us.host,
-                         .disk = a.brought_us.disk + b.brought_us.disk,
-                         .remote = a.brought_us.remote + b.brought_us.remote},
+          .brought = sum_of(a.brought, b.brought),
+          .brought_us = sum_of(a.brought_us, b.brought_us),
           .stop = a.prompt_tokens > 0 && a.stop != PrefixStop::kTail ? a.stop : b.stop,
           .evicted_ago_us = std::max(a.evicted_ago_us, b.evicted_ago_us),
           .saved_us = sum_where_known(a.saved_us, b.saved_us)};
+}
+
+TemplateJson ms_json(std::optional<std::int64_t> us) {
+  return us.has_value() ? TemplateJson(ms(*us)) : TemplateJson();
 }
 
 TemplateJson stop_json(PrefixStop stop, std::int64_t evicted_ago_us, std::string_view policy) {
@@ -65,8 +70,7 @@ TemplateJson receipt_json(const RequestStats& stats, std::string_view policy) {
   json["load_ms"]["host"] = ms(stats.brought_us.host);
   json["load_ms"]["disk"] = ms(stats.brought_us.disk);
   json["load_ms"]["remote"] = ms(stats.brought_us.remote);
-  json["saved_ms"] =
-      stats.saved_us.has_value() ? TemplateJson(ms(*stats.saved_us)) : TemplateJson();
+  json["saved_ms"] = ms_json(stats.saved_us);
   json["queue_ms"] = ms(stats.queue_us);
   json["ttft_ms"] = ms(stats.ttft_us);
   return json;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,9 @@ TemplateJson receipt_json(const RequestStats& stats, std::string_view policy);
 
 // The same in short: "device=512; host=0; disk=0; remote=0; computed=37; stopped=cold; saved_ms=8".
 std::string receipt_header(const RequestStats& stats);
+
+// Milliseconds, or null where they are not known.
+TemplateJson ms_json(std::optional<std::int64_t> us);
 
 // {"reason": "evicted", "evicted_ms_ago": 1200, "policy": "lru"}.
 TemplateJson stop_json(PrefixStop stop, std::int64_t evicted_ago_us, std::string_view policy);

@@ -50,14 +50,8 @@ ApiResult<TemplateJson> detokenize_body(std::string_view body, const Preparation
   const TemplateJson* const list = fields.array_or_null("tokens");
   if (list == nullptr) fields.fail("tokens", "missing");
   std::vector<TokenId> tokens;
-  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
-    const auto vocab = static_cast<std::uint64_t>(preparation.rules().vocab_tokens);
-    const bool fits = (*list)[i].is_number_unsigned() && (*list)[i].get<std::uint64_t>() < vocab;
-    if (!fits) {
-      fields.fail(item_path("tokens", i), "must be a token of the vocabulary");
-      break;
-    }
-    tokens.push_back((*list)[i].get<TokenId>());
+  if (list != nullptr) {
+    tokens = read_tokens(*list, "tokens", preparation.rules().vocab_tokens, fault);
   }
   if (fault.has_value()) return *std::move(fault);
   TemplateJson json;
