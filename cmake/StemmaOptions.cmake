@@ -28,8 +28,10 @@ if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_definitions(stemma_flags INTERFACE _GLIBCXX_ASSERTIONS STEMMA_DEBUG_CHECKS=1)
 endif()
 if(STEMMA_SANITIZE)
+  # These three find little that the address sanitizer does not, and are a third of the compile time.
   target_compile_options(stemma_flags INTERFACE -fsanitize=${STEMMA_SANITIZE} -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all)
+                         -fno-sanitize-recover=all -fno-sanitize=vptr,object-size,pointer-overflow)
+  target_compile_definitions(stemma_flags INTERFACE STEMMA_SANITIZED=1)
   target_link_options(stemma_flags INTERFACE -fsanitize=${STEMMA_SANITIZE})
   if(STEMMA_SANITIZE MATCHES "thread")
     # Tests that count allocations define operator new (base/heap_counter.h), and so does the runtime.
