@@ -60,6 +60,8 @@ struct RequestSpec {
   std::vector<TokenId> stop_tokens;  // the output ends with the first of these
   std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
   NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
+  // What its namespace goes on from; fewer tokens than the prompt. Absent: nothing.
+  std::optional<SharedPrefix> shared_prefix;
   Retention retention = Retention::kDefault;  // how soon its client expects to come back
   // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
   // kLogprobsMax at most. Absent: none.

@@ -35,6 +35,9 @@
 namespace stemma {
 
 class Clock;
+class Grafts;
+struct AuditHold;
+struct CachedText;
 class LayerGate;
 class MetricVisitor;
 class PageSpace;
@@ -54,28 +57,6 @@ enum class PromotionUse : std::uint8_t {
 struct PurgeReport {
   std::array<std::int64_t, 4> pages = {};  // by tier
   std::vector<Tier> pending;               // of each store that has not confirmed it
-};
-
-// A text by which published pages are found again.
-struct CachedText {
-  NamespaceId ns;
-  NamespaceDigest digest;  // that `ns` stands for
-  std::vector<TokenId> tokens;
-};
-
-// A second request with the text of a first one. The page where its text ends is its own: what the
-// first one computed there is to be copied before either computes on.
-struct ForkedSequence {
-  Sequence sequence;
-  PageId tail_from;  // invalid: the text ends with a page, and nothing is to be copied
-  PageId tail_to;
-};
-
-// What an audit of cached pages works with: the pages, and a free one to compute into. Must not
-// outlive its KvCache, and should be gone before anybody else wants a page.
-struct AuditHold {
-  PrefixLock cached;  // at least the pages asked for, in token order
-  OwnedPages scratch;
 };
 
 // Who holds pages now, for people.
@@ -99,9 +80,14 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  // See PrefixCache.
-  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest);
+  // See PrefixCache. With `shared_or_null`, texts of this namespace begin with these tokens, whose
+  // pages are those of the other namespace: every method below that takes a text takes it whole.
+  // REQUIRES: one digest is always opened with the same shared prefix.
+  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
+                                                const SharedPrefix* shared_or_null = nullptr);
   void close_namespace(NamespaceId ns);
+  // How many of the first `tokens` tokens of equal texts have the same pages in both namespaces.
+  std::int64_t common_tokens(NamespaceId a, NamespaceId b, std::int64_t tokens) const;
 
   // Tokens that begin would find now. Changes nothing.
   std::int64_t probe(NamespaceId ns, std::span<const TokenId> tokens) const;
@@ -213,13 +199,14 @@ class KvCache {
   std::optional<NodeText> node_text(Tier tier, NodeId id) const;
   CacheHolds holds() const;
 
-  // Audits of what is cached (engine/shadow_audit).
+  // Audits of what is cached (engine/shadow_audit; cache/audit_hold.h).
 
   // Writes the text of the pages that `sequence` shares. REQUIRES: published_tokens() > 0.
   void copy_text(const Sequence& sequence, CachedText& out) const;
-  // Holds the pages of `text` and one free page. No use of them: nothing is evicted, and the order
-  // of eviction stays. nullopt if they are not all on the device any more, or no page is free.
-  std::optional<AuditHold> try_hold(const CachedText& text);
+  // Holds the pages of `text`, whose ids it writes, and one free page. No use of them: nothing is
+  // evicted, and the order of eviction stays. nullopt if they are not all on the device any more,
+  // or no page is free.
+  std::optional<AuditHold> try_hold(const CachedText& text, std::vector<PageId>& pages);
   // The last page of the first `end_tokens` of `text` is wrong: nobody finds it any more in any
   // tier, nor what goes on from it. Pages that somebody holds stay his until he lets go; sequences
   // that hold some are to be given up (is_quarantined). What page stores have is removed as soon
@@ -279,6 +266,16 @@ class KvCache {
 
   Status open_tiering(LowerTiers& lower);
   RadixPrefixCache& tree() const;
+  Sequence::Published match(NamespaceId ns, std::span<const TokenId> tokens);
+  std::int64_t find(NamespaceId ns, std::span<const TokenId> tokens) const;
+  std::int64_t find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const;
+  void publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens);
+  void extend(Sequence& sequence, std::span<const TokenId> tokens);
+  void name_published(Sequence& sequence, std::int64_t first_page);
+  bool try_hold_part(NamespaceId ns, const NamespaceDigest& digest, std::span<const TokenId> tokens,
+                     PrefixLock& lock, std::vector<PageId>& pages);
+  void quarantine_part(NamespaceId ns, std::span<const TokenId> wrong);
+  void quarantine_all(NamespaceId ns);
   const RadixPrefixCache* tree_or_null(Tier tier) const;
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
@@ -290,8 +287,9 @@ class KvCache {
   std::unique_ptr<RequestTable> rows_;
   std::unique_ptr<PrefixCache> prefix_;  // its pages are the allocator's: destroyed before it
   std::unique_ptr<PageSpace> space_;     // of allocator_ and prefix_
-  std::unique_ptr<Tiering> tiering_;     // nullptr without lower tiers; holds locks on prefix_
-  std::vector<Sequence*> live_;          // by row; nullptr for a free row
+  std::unique_ptr<Grafts> grafts_;
+  std::unique_ptr<Tiering> tiering_;  // nullptr without lower tiers; holds locks on prefix_
+  std::vector<Sequence*> live_;       // by row; nullptr for a free row
   std::int64_t steps_in_flight_ = 0;
   std::optional<PurgeReport> last_purge_;  // the last of purges_, where there are no lower tiers
   std::int64_t purges_ = 0;

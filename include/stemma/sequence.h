@@ -1,4 +1,6 @@
 // Sequence: one request's hold on pages: a locked prefix that is shared, then a tail of its own.
+// Where its namespace goes on from a prefix that everybody shares (SharedPrefix), that is locked
+// before its own.
 //
 // Thread:     engine thread only.            Invariants: I2, I3 (docs/INVARIANTS.md).
 // Memory:     a row of its KvCache's request table.
@@ -16,6 +18,14 @@
 namespace stemma {
 
 class KvCache;
+
+// The beginning of a text, in whole pages, that lives in a namespace which everybody may share.
+// Whoever's text begins so goes on from its last page, in a namespace of its own: whose digest must
+// differ for other tokens before it, and for other namespaces of them.
+struct SharedPrefix {
+  NamespaceDigest digest;   // of the namespace of the shared part
+  std::int64_t tokens = 0;  // a multiple of page_size, at least one page
+};
 
 // Move-only; destroying it frees the tail, unlocks the prefix and gives the row back, and publishes
 // nothing. Must not outlive its KvCache.
@@ -35,7 +45,7 @@ class [[nodiscard]] Sequence {
   // Tokens whose KV was found by begin: they need not be computed. A multiple of page_size.
   std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
   // Tokens in pages that others can find: cached ones and those committed since.
-  std::int64_t published_tokens() const noexcept { return prefix_.tokens(); }
+  std::int64_t published_tokens() const noexcept { return shared_.tokens() + prefix_.tokens(); }
   // Whether what it computes is published: not any more once its namespace was purged.
   bool publishes() const noexcept { return publishes_; }
   // Whether it names pages that are still arriving (KvCache::lend).
@@ -57,11 +67,17 @@ class [[nodiscard]] Sequence {
  private:
   friend class KvCache;
   friend class KvCacheAudit;
-  Sequence(KvCache* cache, RowId row, PrefixLock prefix, std::int64_t prompt_tokens) noexcept;
+  // What others can find: what everybody shares, and what goes on from it or is all there is.
+  struct Published {
+    PrefixLock shared;  // not valid: the namespace goes on from nothing
+    PrefixLock own;     // of no tokens as long as `shared` is not whole
+  };
+  Sequence(KvCache* cache, RowId row, Published published, std::int64_t prompt_tokens) noexcept;
   void take_from(Sequence& other) noexcept;
 
   KvCache* cache_ = nullptr;
-  RowId row_;                    // its pages, in token order: those of prefix_, then of tail_
+  RowId row_;                    // its pages, in token order: shared_, prefix_, then tail_
+  PrefixLock shared_;            // see Published
   PrefixLock prefix_;            // what others can find
   std::int64_t lent_pages_ = 0;  // between prefix_ and tail_
   OwnedPages tail_;              // what is its own
@@ -72,6 +88,14 @@ class [[nodiscard]] Sequence {
   Retention retention_ = Retention::kDefault;
   bool session_closed_ = false;
   bool publishes_ = true;
+};
+
+// A second request with the text of a first one. The page where its text ends is its own: what the
+// first one computed there is to be copied before either computes on.
+struct ForkedSequence {
+  Sequence sequence;
+  PageId tail_from;  // invalid: the text ends with a page, and nothing is to be copied
+  PageId tail_to;
 };
 
 }  // namespace stemma

@@ -7,6 +7,7 @@
 
 #include "alloc/request_table.h"
 #include "base/check.h"
+#include "cache/grafts.h"
 #include "cache/tiering.h"
 #include "stemma/kv_cache.h"
 
@@ -44,7 +45,8 @@ class KvCacheAudit {
     return std::nullopt;
   }
 
-  // I2: a row is its lock's pages, then its tail's; nothing else.
+  // I2: a row is its locks' pages, then its tail's; nothing else. What goes on from a prefix that
+  // everybody shares is held only where that is held whole.
   Finding check_sequences() {
     std::int64_t held_rows = 0;
     for (const Sequence* sequence : cache_.live_) {
@@ -67,14 +69,21 @@ class KvCacheAudit {
     if (sequence.on_loan()) {
       return fmt::format("I9: row {} names pages on loan after its step", sequence.row_.value());
     }
+    const std::int64_t whole = cache_.grafts_->shared_tokens(sequence.prefix_.namespace_id());
+    if (sequence.prefix_.tokens() > 0 && sequence.shared_.tokens() != whole) {
+      return fmt::format("I7: row {} goes on from {} shared tokens, of which it holds {}",
+                         sequence.row_.value(), whole, sequence.shared_.tokens());
+    }
     const auto row = sequence.pages();
     if (static_cast<std::int64_t>(row.size()) != cache_.held_pages(sequence)) {
       return fmt::format("I2: row {} names {} pages, its sequence holds {}", sequence.row_.value(),
                          row.size(), cache_.held_pages(sequence));
     }
     std::vector<PageId> held(row.size());
-    const auto locked = static_cast<std::size_t>(sequence.prefix_.tokens() / cache_.page_size());
-    sequence.prefix_.copy_pages(0, std::span(held).first(locked));
+    const auto locked = static_cast<std::size_t>(sequence.published_tokens() / cache_.page_size());
+    const auto shared = static_cast<std::size_t>(sequence.shared_.tokens() / cache_.page_size());
+    if (shared > 0) sequence.shared_.copy_pages(0, std::span(held).first(shared));
+    sequence.prefix_.copy_pages(0, std::span(held).subspan(shared, locked - shared));
     sequence.tail_.copy_to(std::span(held).subspan(locked));
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (row[i] != held[i]) {

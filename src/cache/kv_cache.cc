@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/math.h"
+#include "cache/grafts.h"
 #include "cache/page_space.h"
 #include "cache/tiering.h"
 #include "prefix/prefix_cache_factory.h"
@@ -49,6 +50,7 @@ KvCache::KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock
       rows_(std::make_unique<RequestTable>(RequestTable::Extent{
           .rows = options.requests_max,
           .pages_max = ceil_div(options.context_tokens_max, options.page_size)})),
+      grafts_(std::make_unique<Grafts>()),
       live_(static_cast<std::size_t>(options.requests_max), nullptr) {}
 
 Status KvCache::open_tiering(LowerTiers& lower) {
@@ -67,35 +69,57 @@ KvCache::~KvCache() {
   STEMMA_CHECK(idle, "a Sequence must not outlive its KvCache");
 }
 
-std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& digest) {
+std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& digest,
+                                                       const SharedPrefix* shared_or_null) {
+  NamespaceId shared;
+  if (shared_or_null != nullptr && shares()) {
+    STEMMA_CHECK(shared_or_null->tokens > 0 && shared_or_null->tokens % page_size() == 0,
+                 "whole pages are shared");
+    const auto opened = try_open_namespace(shared_or_null->digest);
+    if (!opened.has_value()) return std::nullopt;
+    shared = *opened;
+  }
   const auto ns = prefix_->try_open_namespace(digest);
-  if (ns.has_value() && tiering_ != nullptr) tiering_->open_namespace(*ns, digest);
+  if (!ns.has_value()) {
+    if (shared.valid()) close_namespace(shared);
+    return std::nullopt;
+  }
+  if (tiering_ != nullptr) tiering_->open_namespace(*ns, digest);
+  grafts_->set(*ns, shared, shared.valid() ? shared_or_null->tokens : 0);
   return ns;
 }
 
 void KvCache::close_namespace(NamespaceId ns) {
   if (tiering_ != nullptr) tiering_->close_namespace(ns);
   prefix_->close_namespace(ns);
+  const NamespaceId shared = grafts_->shared_ns(ns);
+  if (shared.valid()) close_namespace(shared);
+}
+
+std::int64_t KvCache::common_tokens(NamespaceId a, NamespaceId b, std::int64_t tokens) const {
+  return grafts_->common_tokens(a, b, tokens);
 }
 
 std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
-  return prefix_->probe(ns, tokens.first(tokens.size() - 1)).matched_tokens;
+  return find(ns, tokens.first(tokens.size() - 1));
 }
 
-PrefixEndReport KvCache::why_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
-  STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
-  return tree().why_ends(ns, tokens);
-}
-
-NearestText KvCache::nearest(NamespaceId ns, std::span<const TokenId> tokens,
-                             std::int64_t next_tokens_max) const {
-  return tree().nearest(ns, tokens, next_tokens_max);
+std::int64_t KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
+  const GraftedText text = grafts_->split(ns, tokens);
+  std::int64_t shared = 0;
+  if (text.shared_ns.valid()) {
+    shared = prefix_->probe(text.shared_ns, text.shared).matched_tokens;
+    if (shared < std::ssize(text.shared)) return shared;
+  }
+  return shared + prefix_->probe(ns, text.own).matched_tokens;
 }
 
 void KvCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
-  prefix_->want(ns, tokens.first(tokens.size() - 1), turn);
+  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  if (text.shared_ns.valid()) prefix_->want(text.shared_ns, text.shared, turn);
+  prefix_->want(ns, text.own, turn);
 }
 
 void KvCache::forget_wants() {
@@ -108,11 +132,40 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   if (!row.has_value()) {
     return std::nullopt;
   }
-  PrefixLock prefix = prefix_->match(ns, tokens.first(tokens.size() - 1));
-  if (tiering_ != nullptr) tiering_->matched(prefix);
-  const std::span<PageId> pages = rows_->grow(row->id(), prefix.tokens() / page_size());
-  STEMMA_CHECK_EQ(prefix.copy_pages(0, pages), static_cast<std::int64_t>(pages.size()));
-  return Sequence(this, row->release(), std::move(prefix), std::ssize(tokens));
+  Sequence::Published found = match(ns, tokens.first(tokens.size() - 1));
+  Sequence sequence(this, row->release(), std::move(found), std::ssize(tokens));
+  rows_->grow(sequence.row_, sequence.published_tokens() / page_size());
+  name_published(sequence, 0);
+  return sequence;
+}
+
+// What is shared, and where that is whole what goes on from it.
+Sequence::Published KvCache::match(NamespaceId ns, std::span<const TokenId> tokens) {
+  GraftedText text = grafts_->split(ns, tokens);
+  Sequence::Published found;
+  if (text.shared_ns.valid()) {
+    found.shared = prefix_->match(text.shared_ns, text.shared);
+    if (tiering_ != nullptr) tiering_->matched(found.shared);
+    if (found.shared.tokens() < grafts_->shared_tokens(ns)) text.own = {};
+  }
+  found.own = prefix_->match(ns, text.own);
+  if (tiering_ != nullptr) tiering_->matched(found.own);
+  return found;
+}
+
+// Writes the row's pages from `first_page` on, as far as they are published.
+void KvCache::name_published(Sequence& sequence, std::int64_t first_page) {
+  const std::int64_t shared_pages = sequence.shared_.tokens() / page_size();
+  const std::int64_t pages = sequence.published_tokens() / page_size();
+  auto row = rows_->pages(sequence.row_)
+                 .subspan(static_cast<std::size_t>(first_page),
+                          static_cast<std::size_t>(pages - first_page));
+  if (first_page < shared_pages) {
+    const auto written = static_cast<std::size_t>(sequence.shared_.copy_pages(first_page, row));
+    row = row.subspan(written);
+    first_page = shared_pages;
+  }
+  sequence.prefix_.copy_pages(first_page - shared_pages, row);
 }
 
 std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
@@ -124,10 +177,12 @@ std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_pages * page_size());
   auto row = rows_->try_take();
   if (!row.has_value()) return std::nullopt;
-  PrefixLock prefix = tree().share(sequence.prefix_);
-  prefix.copy_pages(0, rows_->grow(row->id(), full_pages));
+  Sequence::Published same = {.shared = {}, .own = tree().share(sequence.prefix_)};
+  if (sequence.shared_.valid()) same.shared = tree().share(sequence.shared_);
   ForkedSequence fork;
-  fork.sequence = Sequence(this, row->release(), std::move(prefix), sequence.prompt_tokens_);
+  fork.sequence = Sequence(this, row->release(), std::move(same), sequence.prompt_tokens_);
+  rows_->grow(fork.sequence.row_, full_pages);
+  name_published(fork.sequence, 0);
   fork.sequence.set_priority(sequence.priority_);
   fork.sequence.set_retention(sequence.retention_);
   if (own_pages == 0) return fork;
@@ -168,16 +223,33 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   if (!shares() || !sequence.publishes_ || new_pages <= 0) {
     return;
   }
-  const auto tokens = computed.first(static_cast<std::size_t>(full_tokens));
-  sequence.prefix_ =
-      prefix_->insert(tokens, std::move(sequence.prefix_), sequence.tail_.take_front(new_pages),
-                      InsertOptions{.priority = sequence.priority_});
+  const GraftedText text = grafts_->split(sequence.prefix_.namespace_id(),
+                                          computed.first(static_cast<std::size_t>(full_tokens)));
+  if (sequence.shared_.valid()) publish(sequence, sequence.shared_, text.shared);
+  publish(sequence, sequence.prefix_, text.own);
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_tokens);
-  const auto row = rows_->pages(sequence.row_).subspan(static_cast<std::size_t>(first_page));
-  const std::int64_t written =
-      sequence.prefix_.copy_pages(first_page, row.first(static_cast<std::size_t>(new_pages)));
-  STEMMA_CHECK_EQ(written, new_pages);
-  if (tiering_ != nullptr) tiering_->published(sequence.prefix_);
+  name_published(sequence, first_page);
+}
+
+// `held` is one of the sequence's locks; `tokens`, whole pages, are all that its namespace is to
+// have of the text.
+void KvCache::publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens) {
+  const std::int64_t new_pages = (std::ssize(tokens) - held.tokens()) / page_size();
+  if (new_pages == 0) return;
+  held = prefix_->insert(tokens, std::move(held), sequence.tail_.take_front(new_pages),
+                         InsertOptions{.priority = sequence.priority_});
+  if (tiering_ != nullptr) tiering_->published(held);
+}
+
+// Locks what is published of `tokens` beyond what the sequence has. Its row is left as it is.
+void KvCache::extend(Sequence& sequence, std::span<const TokenId> tokens) {
+  const NamespaceId ns = sequence.prefix_.namespace_id();
+  const GraftedText text = grafts_->split(ns, tokens);
+  if (sequence.shared_.valid()) {
+    sequence.shared_ = prefix_->extend(std::move(sequence.shared_), text.shared);
+    if (sequence.shared_.tokens() < grafts_->shared_tokens(ns)) return;
+  }
+  sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), text.own);
 }
 
 // What the tree has beyond what is computed takes the place of the whole tail: of a page that is
@@ -188,19 +260,17 @@ std::int64_t KvCache::adopt(Sequence& sequence, std::span<const TokenId> tokens,
   commit(sequence, tokens.first(static_cast<std::size_t>(computed_tokens)));
   const auto wanted = tokens.first(tokens.size() - 1);
   const std::int64_t published = sequence.published_tokens();
-  const std::int64_t found = prefix_->probe(sequence.prefix_.namespace_id(), wanted).matched_tokens;
+  const std::int64_t found = find(sequence.prefix_.namespace_id(), wanted);
   if (!shares() || !sequence.publishes_ || found <= computed_tokens ||
       found < sequence.capacity_tokens()) {
     return computed_tokens;
   }
-  sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), wanted);
+  extend(sequence, wanted);
   STEMMA_CHECK_EQ(sequence.published_tokens(), found);
   const auto held = static_cast<std::int64_t>(sequence.pages().size());
   sequence.tail_.reset();
   static_cast<void>(rows_->grow(sequence.row_, found / page_size() - held));
-  const auto first_page = static_cast<std::size_t>(published / page_size());
-  const auto row = rows_->pages(sequence.row_).subspan(first_page);
-  sequence.prefix_.copy_pages(published / page_size(), row);
+  name_published(sequence, published / page_size());
   return found;
 }
 
@@ -210,13 +280,17 @@ void KvCache::finish(Sequence sequence, std::span<const TokenId> computed,
   const std::int64_t published = std::min(computed_tokens, publish_tokens_max);
   commit(sequence, computed.first(static_cast<std::size_t>(published)));
   if (!sequence.publishes_) return sequence.reset();  // no end that a policy should learn from
-  prefix_->complete(sequence.prefix_, {.prompt_tokens = sequence.prompt_tokens_,
-                                       .output_tokens = std::max<std::int64_t>(
-                                           computed_tokens - sequence.prompt_tokens_, 0),
-                                       .begun_us = sequence.begun_us_,
-                                       .priority = sequence.priority_,
-                                       .retention = sequence.retention_,
-                                       .session_closed = sequence.session_closed_});
+  const std::int64_t shared = grafts_->shared_tokens(sequence.prefix_.namespace_id());
+  RequestEnd end = {.prompt_tokens = shared,
+                    .output_tokens = 0,
+                    .begun_us = sequence.begun_us_,
+                    .priority = sequence.priority_,
+                    .retention = sequence.retention_,
+                    .session_closed = sequence.session_closed_};
+  if (sequence.shared_.valid()) prefix_->complete(sequence.shared_, end);
+  end.prompt_tokens = sequence.prompt_tokens_ - shared;
+  end.output_tokens = std::max<std::int64_t>(computed_tokens - sequence.prompt_tokens_, 0);
+  prefix_->complete(sequence.prefix_, end);
   sequence.reset();
 }
 
@@ -253,7 +327,7 @@ std::int64_t KvCache::free_rows() const {
 }
 
 std::int64_t KvCache::held_pages(const Sequence& sequence) const {
-  return sequence.prefix_.tokens() / page_size() + sequence.lent_pages_ + sequence.tail_.pages();
+  return sequence.published_tokens() / page_size() + sequence.lent_pages_ + sequence.tail_.pages();
 }
 
 std::int64_t KvCache::reservable_pages() const {

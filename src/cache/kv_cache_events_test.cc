@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "cache/audit_hold.h"
 #include "prefix/event_mirror.h"
 #include "stemma/kv_cache.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cache/grafts.h"
 #include "cache/tiering.h"
 #include "prefix/radix_prefix_cache.h"
 #include "stemma/kv_cache.h"
@@ -13,6 +14,35 @@ const RadixPrefixCache* KvCache::tree_or_null(Tier tier) const {
   STEMMA_CHECK(tier == Tier::kDevice || tier == Tier::kHost, "page stores have no tree");
   if (tier == Tier::kHost) return tiering_ == nullptr ? nullptr : &tiering_->host_tree();
   return shares() ? &tree() : nullptr;
+}
+
+// Of a text that goes on from a shared part, the first part that is not whole tells.
+PrefixEndReport KvCache::why_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
+  STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
+  const GraftedText text = grafts_->split(ns, tokens);
+  if (!text.shared_ns.valid()) return tree().why_ends(ns, tokens);
+  const auto shared = std::ssize(text.shared);
+  if (text.own.empty() || find(text.shared_ns, text.shared) < shared) {
+    return tree().why_ends(text.shared_ns,
+                           tokens.first(std::min(tokens.size(), text.shared.size() + 1)));
+  }
+  PrefixEndReport report = tree().why_ends(ns, text.own);
+  report.matched_tokens += shared;
+  return report;
+}
+
+NearestText KvCache::nearest(NamespaceId ns, std::span<const TokenId> tokens,
+                             std::int64_t next_tokens_max) const {
+  const GraftedText text = grafts_->split(ns, tokens);
+  if (!text.shared_ns.valid()) return tree().nearest(ns, tokens, next_tokens_max);
+  const auto shared = std::ssize(text.shared);
+  if (text.own.empty() || find(text.shared_ns, text.shared) < shared) {
+    return tree().nearest(text.shared_ns, text.shared, next_tokens_max);
+  }
+  NearestText nearest = tree().nearest(ns, text.own, next_tokens_max);
+  nearest.matched_tokens += shared;
+  nearest.common_tokens += shared;
+  return nearest;
 }
 
 TreeListing KvCache::list_nodes(Tier tier, std::int64_t nodes_max) const {

@@ -1,7 +1,12 @@
 // What a KvCache does for audits of cached pages, for those who want pages forgotten, and for those
-// who follow it from outside. Only a
-// cache that shares has pages to audit and to tell of, and that is the radix tree.
+// who follow it from outside. Only a cache that shares has pages to audit and to tell of, and that
+// is the radix tree.
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
+#include "cache/audit_hold.h"
+#include "cache/grafts.h"
 #include "cache/tiering.h"
 #include "prefix/radix_prefix_cache.h"
 #include "stemma/kv_cache.h"
@@ -17,28 +22,74 @@ void KvCache::copy_text(const Sequence& sequence, CachedText& out) const {
   STEMMA_CHECK(sequence.cache_ == this && sequence.published_tokens() > 0, "it shares pages here");
   out.ns = sequence.prefix_.namespace_id();
   out.digest = tree().digest(out.ns);
+  out.shared = {};
   out.tokens.resize(static_cast<std::size_t>(sequence.published_tokens()));
-  tree().copy_tokens(sequence.prefix_, out.tokens);
+  const auto shared = static_cast<std::size_t>(sequence.shared_.tokens());
+  if (shared > 0) {
+    out.shared = {tree().digest(grafts_->shared_ns(out.ns)), grafts_->shared_tokens(out.ns)};
+    tree().copy_tokens(sequence.shared_, std::span(out.tokens).first(shared));
+  }
+  if (sequence.prefix_.tokens() == 0) return;
+  tree().copy_tokens(sequence.prefix_, std::span(out.tokens).subspan(shared));
 }
 
-std::optional<AuditHold> KvCache::try_hold(const CachedText& text) {
+// Locks the pages of one part of a text, and appends them to the hold's.
+bool KvCache::try_hold_part(NamespaceId ns, const NamespaceDigest& digest,
+                            std::span<const TokenId> tokens, PrefixLock& lock,
+                            std::vector<PageId>& pages) {
+  if (tokens.empty()) return true;
+  std::optional<PrefixLock> held = tree().try_lock(ns, digest, tokens);
+  if (!held.has_value()) return false;
+  lock = *std::move(held);
+  const std::size_t before = pages.size();
+  pages.resize(before + static_cast<std::size_t>(lock.tokens() / page_size()));
+  lock.copy_pages(0, std::span(pages).subspan(before));
+  pages.resize(before + tokens.size() / static_cast<std::size_t>(page_size()));
+  return true;
+}
+
+// A name may stand for another namespace by now: then nothing is found.
+std::optional<AuditHold> KvCache::try_hold(const CachedText& text, std::vector<PageId>& pages) {
   if (allocator_.free_pages() == 0) return std::nullopt;
-  std::optional<PrefixLock> cached = tree().try_lock(text.ns, text.digest, text.tokens);
-  if (!cached.has_value()) return std::nullopt;
-  return AuditHold{std::move(*cached), *allocator_.try_allocate(1)};
+  if (grafts_->shared_tokens(text.ns) != text.shared.tokens) return std::nullopt;
+  AuditHold hold;
+  pages.clear();
+  const GraftedText parts = grafts_->split(text.ns, text.tokens);
+  if (!try_hold_part(parts.shared_ns, text.shared.digest, parts.shared, hold.locks[0], pages) ||
+      !try_hold_part(text.ns, text.digest, parts.own, hold.locks[1], pages)) {
+    return std::nullopt;
+  }
+  hold.scratch = *allocator_.try_allocate(1);
+  return hold;
 }
 
 void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
   STEMMA_CHECK_EQ(steps_in_flight_, 0);
   STEMMA_CHECK(end_tokens > 0 && end_tokens % page_size() == 0, "whole pages");
-  const auto wrong = std::span(text.tokens).first(static_cast<std::size_t>(end_tokens));
-  if (tiering_ != nullptr) return tiering_->quarantine(text.ns, wrong);
+  const GraftedText wrong =
+      grafts_->split(text.ns, std::span(text.tokens).first(static_cast<std::size_t>(end_tokens)));
+  if (!wrong.own.empty()) return quarantine_part(text.ns, wrong.own);
+  quarantine_part(wrong.shared_ns, wrong.shared);
+  for (const NamespaceId ns : grafts_->dependents_of(wrong.shared_ns, end_tokens)) {
+    quarantine_all(ns);  // it was computed behind what is wrong
+  }
+}
+
+// The last page of `wrong` is.
+void KvCache::quarantine_part(NamespaceId ns, std::span<const TokenId> wrong) {
+  if (tiering_ != nullptr) return tiering_->quarantine(ns, wrong);
   std::vector<PageKey> keys;
-  tree().quarantine(text.ns, wrong, end_tokens - page_size(), keys);
+  tree().quarantine(ns, wrong, std::ssize(wrong) - page_size(), keys);
+}
+
+void KvCache::quarantine_all(NamespaceId ns) {
+  if (tiering_ != nullptr) return tiering_->quarantine_all(ns);
+  for (const std::vector<TokenId>& wrong : tree().first_pages(ns)) quarantine_part(ns, wrong);
 }
 
 bool KvCache::is_quarantined(const Sequence& sequence) const {
-  return sequence.published_tokens() > 0 && tree().is_quarantined(sequence.prefix_);
+  return (sequence.shared_.tokens() > 0 && tree().is_quarantined(sequence.shared_)) ||
+         (sequence.prefix_.tokens() > 0 && tree().is_quarantined(sequence.prefix_));
 }
 
 Result<PurgeId> KvCache::purge(std::span<const NamespaceFamily> namespaces) {
@@ -48,8 +99,12 @@ Result<PurgeId> KvCache::purge(std::span<const NamespaceFamily> namespaces) {
   }
   for (Sequence* const sequence : live_) {
     if (sequence == nullptr || !shares()) continue;
-    const NamespaceDigest& digest = tree().digest(sequence->prefix_.namespace_id());
-    if (is_of_any(digest, namespaces)) sequence->publishes_ = false;
+    const NamespaceId ns = sequence->prefix_.namespace_id();
+    const NamespaceId shared = grafts_->shared_ns(ns);
+    if (is_of_any(tree().digest(ns), namespaces) ||
+        (shared.valid() && is_of_any(tree().digest(shared), namespaces))) {
+      sequence->publishes_ = false;
+    }
   }
   if (tiering_ != nullptr) return tiering_->purge(namespaces);
   last_purge_.emplace();

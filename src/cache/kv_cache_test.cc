@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "cache/audit_hold.h"
+
 namespace stemma {
 namespace {
 
@@ -295,14 +297,15 @@ TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
   publish(text(100, 8));
   Sequence found = begin(text(0, 9));
   CachedText hit;
+  std::vector<PageId> pages;
   kv_->copy_text(found, hit);
   EXPECT_EQ(hit.tokens, text(0, 8));
   found.reset();
   publish(text(100, 9));
   {
-    const auto hold = kv_->try_hold(hit);
+    const auto hold = kv_->try_hold(hit, pages);
     ASSERT_TRUE(hold.has_value());
-    EXPECT_EQ(hold->cached.tokens(), 8);
+    EXPECT_EQ(pages.size(), 2u);
     EXPECT_EQ(hold->scratch.pages(), 1);
   }
   audit();
@@ -310,10 +313,10 @@ TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
   ASSERT_TRUE(kv_->reserve(other, 9));
   EXPECT_EQ(kv_->probe(ns_, text(100, 9)), 8);
   EXPECT_EQ(kv_->probe(ns_, text(0, 9)), 4) << "it was the colder one, and still is";
-  EXPECT_FALSE(kv_->try_hold(hit).has_value()) << "not all of it is there";
+  EXPECT_FALSE(kv_->try_hold(hit, pages).has_value()) << "not all of it is there";
   kv_->copy_text(begin(text(100, 9)), hit);
   EXPECT_EQ(kv_->free_pages(), 0);
-  EXPECT_FALSE(kv_->try_hold(hit).has_value()) << "no page is free";
+  EXPECT_FALSE(kv_->try_hold(hit, pages).has_value()) << "no page is free";
 }
 
 TEST_F(KvCacheTest, WhatIsInQuarantineIsFoundByNobodyAndGoesWithItsHolder) {
@@ -322,6 +325,7 @@ TEST_F(KvCacheTest, WhatIsInQuarantineIsFoundByNobodyAndGoesWithItsHolder) {
   Sequence above = begin(text(0, 6));
   Sequence inside = begin(text(0, 17));
   CachedText hit;
+  std::vector<PageId> pages;
   kv_->copy_text(inside, hit);
   kv_->quarantine(hit, 8);
   audit();

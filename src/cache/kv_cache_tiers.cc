@@ -5,7 +5,9 @@
 #include "alloc/request_table.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "cache/grafts.h"
 #include "cache/tiering.h"
+#include "prefix/radix_prefix_cache.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
@@ -47,9 +49,17 @@ void KvCache::settle(std::int64_t deadline_us) {
   tiering_->save_host();
 }
 
+// Where what everybody shares is not whole on the device, that is what the request waits for; what
+// goes on from it comes by itself.
 std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {
   if (tiering_ == nullptr) return std::nullopt;
-  return tiering_->try_promote(ns, tokens.first(tokens.size() - 1));
+  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  const auto own = tiering_->try_promote(ns, text.own);
+  if (!text.shared_ns.valid()) return own;
+  const auto found = prefix_->probe(text.shared_ns, text.shared).matched_tokens;
+  if (found == std::ssize(text.shared)) return own;
+  if (own.has_value()) tiering_->promotions().leave(*own);
+  return tiering_->try_promote(text.shared_ns, text.shared);
 }
 
 bool KvCache::worth_waiting(PromotionId id) const {
@@ -66,7 +76,13 @@ std::int64_t KvCache::lend(Sequence& sequence, std::span<const TokenId> tokens, 
   const std::int64_t held = sequence.published_tokens();
   Transfer* job = tiering_->promotions().lendable_or_null(id);
   if (job == nullptr) return held;
-  const std::int64_t skipped = held / page_size() - job->first_page;
+  // It brings what everybody shares, or what goes on from it: is that what comes next?
+  const NamespaceId ns = sequence.prefix_.namespace_id();
+  const std::int64_t shared = grafts_->shared_tokens(ns);
+  const bool next_is_shared = held < shared;
+  if (job->digest != tree().digest(next_is_shared ? grafts_->shared_ns(ns) : ns)) return held;
+  const std::int64_t begins = next_is_shared ? 0 : shared;
+  const std::int64_t skipped = (held - begins) / page_size() - job->first_page;
   if (skipped < 0 || skipped >= job->pages()) return held;
   const auto brought =
       std::span(job->tokens).subspan(static_cast<std::size_t>(skipped * page_size()));
@@ -94,11 +110,9 @@ void KvCache::await_lent() {
 bool KvCache::end_loan(Sequence& sequence, std::span<const TokenId> tokens) {
   const std::int64_t first = sequence.published_tokens() / page_size();
   const std::int64_t end = first + std::exchange(sequence.lent_pages_, 0);
-  const auto text = tokens.first(static_cast<std::size_t>(end * page_size()));
-  sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), text);
+  extend(sequence, tokens.first(static_cast<std::size_t>(end * page_size())));
   const std::int64_t published = sequence.published_tokens() / page_size();
-  const auto row = rows_->pages(sequence.row_).subspan(static_cast<std::size_t>(first));
-  sequence.prefix_.copy_pages(first, row.first(static_cast<std::size_t>(published - first)));
+  name_published(sequence, first);
   if (published == end) return true;
   sequence.tail_.reset();
   rows_->shrink(sequence.row_, published);
@@ -127,15 +141,35 @@ void KvCache::give_up_promotions(PromotionUse use, PromotionId keep) {
 }
 
 bool KvCache::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
-  return tiering_ == nullptr || tiering_->try_prefetch(ns, tokens.first(tokens.size() - 1));
+  if (tiering_ == nullptr) return true;
+  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  const bool shared =
+      !text.shared_ns.valid() || tiering_->try_prefetch(text.shared_ns, text.shared);
+  return tiering_->try_prefetch(ns, text.own) && shared;
 }
 
 std::int64_t KvCache::probe_host(NamespaceId ns, std::span<const TokenId> tokens) const {
-  return tiering_ == nullptr ? 0 : tiering_->probe_host(ns, tokens.first(tokens.size() - 1));
+  return find_below(Tier::kHost, ns, tokens);
 }
 
 std::int64_t KvCache::probe_stores(NamespaceId ns, std::span<const TokenId> tokens) {
-  return tiering_ == nullptr ? 0 : tiering_->probe_stores(ns, tokens.first(tokens.size() - 1));
+  return find_below(Tier::kDisk, ns, tokens);
+}
+
+// In host memory, or in page stores. What goes on from a shared part counts where that is whole,
+// here or below.
+std::int64_t KvCache::find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const {
+  if (tiering_ == nullptr) return 0;
+  const auto probe = [&](NamespaceId part_ns, std::span<const TokenId> part) {
+    return tier == Tier::kHost ? tiering_->probe_host(part_ns, part)
+                               : tiering_->probe_stores(part_ns, part);
+  };
+  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  if (!text.shared_ns.valid()) return probe(ns, text.own);
+  const std::int64_t shared = probe(text.shared_ns, text.shared);
+  const auto whole = std::ssize(text.shared);
+  if (shared < whole && find(text.shared_ns, text.shared) < whole) return shared;
+  return whole + probe(ns, text.own);
 }
 
 void KvCache::note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us) {

@@ -9,12 +9,13 @@
 
 namespace stemma {
 
-Sequence::Sequence(KvCache* cache, RowId row, PrefixLock prefix,
+Sequence::Sequence(KvCache* cache, RowId row, Published published,
                    std::int64_t prompt_tokens) noexcept
     : cache_(cache),
       row_(row),
-      prefix_(std::move(prefix)),
-      cached_tokens_(prefix_.tokens()),
+      shared_(std::move(published.shared)),
+      prefix_(std::move(published.own)),
+      cached_tokens_(published_tokens()),
       prompt_tokens_(prompt_tokens),
       begun_us_(cache->clock_.now_us()) {
   cache_->live_[row_.index()] = this;
@@ -52,6 +53,7 @@ void Sequence::reset() noexcept {
   cache_->live_[row_.index()] = nullptr;
   tail_.reset();
   prefix_ = PrefixLock();
+  shared_ = PrefixLock();
   cache_->rows_->adopt(std::exchange(row_, RowId())).reset();
   cache_ = nullptr;
   lent_pages_ = 0;
@@ -67,6 +69,7 @@ void Sequence::reset() noexcept {
 void Sequence::take_from(Sequence& other) noexcept {
   cache_ = std::exchange(other.cache_, nullptr);
   row_ = std::exchange(other.row_, RowId());
+  shared_ = std::move(other.shared_);
   prefix_ = std::move(other.prefix_);
   lent_pages_ = std::exchange(other.lent_pages_, 0);
   tail_ = std::move(other.tail_);

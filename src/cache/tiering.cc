@@ -236,6 +236,15 @@ void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
   ++counters_.quarantined;
 }
 
+// What is on its way up goes whatever it begins with.
+void Tiering::quarantine_all(NamespaceId ns) {
+  promotions_.give_up_text(ns, {});
+  for (const auto& text : device_.tree.first_pages(ns)) quarantine(ns, text);
+  const NamespaceId host_ns = host_->namespace_of(ns);
+  if (!host_ns.valid()) return;
+  for (const auto& text : host_->tree().first_pages(host_ns)) quarantine(ns, text);
+}
+
 // What is being brought up goes first, so that nothing of it is published afterwards.
 PurgeId Tiering::purge(std::span<const NamespaceFamily> namespaces) {
   promotions_.give_up_namespaces(namespaces);

@@ -95,6 +95,8 @@ class Tiering {
   // The last page of `text`, whole pages, is wrong: nobody finds it any more in any tier, nor what
   // goes on from it as far as that is known; what brings it, or copies it down, comes to nothing.
   void quarantine(NamespaceId ns, std::span<const TokenId> text);
+  // So is every page of a namespace.
+  void quarantine_all(NamespaceId ns);
   // Whether stores may still have pages that are in quarantine, or were purged.
   bool removing() const noexcept { return removals_.pages() > 0 || purges_.pending() > 0; }
 

@@ -151,7 +151,9 @@ void Engine::admit(InboxMessage message) {
 void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry) {
   std::int64_t ghost_space = 0;  // the first bytes of the digest: for statistics they suffice
   std::memcpy(&ghost_space, spec.namespace_digest.bytes.data(), sizeof ghost_space);
-  const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest);
+  const SharedPrefix* const shared =
+      spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr;
+  const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest, shared);
   if (!ns.has_value()) {
     return refuse(id, {ErrorCode::kTooLarge, "as many namespaces are open as the cache may have"});
   }
@@ -176,6 +178,8 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.ghost_space = ghost_space;
   extra.started_us = -1;
   extra.first_token_us = -1;
+  extra.stop = PrefixStop::kCold;
+  extra.evicted_ago_us = 0;
 }
 
 void Engine::note_started() {

@@ -90,13 +90,11 @@ ShadowAudit::Outcome ShadowAudit::end_step(const Step& step) {
 
 // The hold ends before anything else wants pages, or drops them.
 ShadowAudit::Outcome ShadowAudit::audit(const Hit& hit) {
-  std::optional<AuditHold> hold = kv_.try_hold(hit.text);
+  std::optional<AuditHold> hold = kv_.try_hold(hit.text, pages_);
   if (!hold.has_value()) {
     ++skipped_;
     return Outcome::kAudited;
   }
-  pages_.resize(static_cast<std::size_t>(hold->cached.tokens() / kv_.page_size()));
-  hold->cached.copy_pages(0, pages_);
   const std::int64_t last = std::ssize(hit.text.tokens) / kv_.page_size() - 1;
   const Verdict verdict = compute(hit, *hold, last);
   if (!verdict.computed) {

@@ -27,6 +27,7 @@
 
 #include "alloc/request_table.h"
 #include "base/prng.h"
+#include "cache/audit_hold.h"
 #include "sched/request.h"
 #include "stemma/engine.h"
 #include "stemma/kv_cache.h"

@@ -134,6 +134,10 @@ class ShadowAuditFixture : public ::testing::Test {
     spec.prompt = prompt;
     spec.max_tokens = max_tokens;
     spec.namespace_digest.bytes[0] = static_cast<std::uint8_t>(tenant);
+    if (shared_tokens_ > 0) {
+      spec.namespace_digest.bytes[8] = 1;
+      spec.shared_prefix = SharedPrefix{.digest = {{kShared}}, .tokens = shared_tokens_};
+    }
     const auto id = engine_->submit(std::move(spec));
     EXPECT_TRUE(id.ok()) << to_string(id.error());
     return *id;
@@ -210,6 +214,8 @@ class ShadowAuditFixture : public ::testing::Test {
     return text;
   }
 
+  static constexpr std::uint8_t kShared = 255;  // first byte of the namespace of what is shared
+  std::int64_t shared_tokens_ = 0;              // that prompts begin with; 0: tenants share nothing
   EngineOptions options_;
   SharedFakeClock clock_;
   ThreadPool threads_{1};

@@ -103,6 +103,8 @@ class RadixPrefixCache final : public PrefixCache {
   // The same of every page of these namespaces, of all where none is named; how many pages that
   // were. O(nodes).
   std::int64_t purge(std::span<const NamespaceFamily> namespaces);
+  // The page that each text of a namespace begins with, of those that are found. O(nodes).
+  std::vector<std::vector<TokenId>> first_pages(NamespaceId ns) const;
   // Whether the pages at the end of what is held are in quarantine, or would be if published.
   bool is_quarantined(const PrefixLock& held) const;
 

@@ -45,6 +45,17 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
   hide(wrong);
 }
 
+std::vector<std::vector<TokenId>> RadixPrefixCache::first_pages(NamespaceId ns) const {
+  std::vector<std::vector<TokenId>> pages;
+  const auto children = tree_.children();  // outlives the loop over one of its lists
+  for (const NodeSlot child : children[root_of(ns).index()]) {
+    if (tree_.node(child).unlinked) continue;
+    const auto page = page_of(tree_.node(child), 0);
+    pages.emplace_back(page.begin(), page.end());
+  }
+  return pages;
+}
+
 std::int64_t RadixPrefixCache::purge(std::span<const NamespaceFamily> namespaces) {
   std::vector<NodeSlot> nodes;
   for (std::size_t ns = 0; ns < roots_.size(); ++ns) {

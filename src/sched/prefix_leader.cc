@@ -19,12 +19,12 @@ bool still_waits(const Request& waiting, std::span<Request* const> in_flight) {
 
 }  // namespace
 
-std::int64_t shared_tokens(const Request& waiting, const Request& leader, std::int64_t matched,
-                           std::int64_t page_size) {
-  const std::int64_t tokens = std::min(waiting.total_tokens() - 1, leader.total_tokens());
-  if (leader.ns != waiting.ns || tokens < matched + page_size) {
-    return 0;
-  }
+std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Request& leader,
+                           std::int64_t matched) {
+  const std::int64_t page_size = kv.page_size();
+  const std::int64_t tokens = kv.common_tokens(
+      waiting.ns, leader.ns, std::min(waiting.total_tokens() - 1, leader.total_tokens()));
+  if (tokens < matched + page_size) return 0;
   const auto first = waiting.tokens.begin();
   const auto other = leader.tokens.begin();
   // The page that is missing differs for nearly all pairs; look there first.
@@ -69,7 +69,7 @@ bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* co
     if (leader->state() != RequestState::kPrefilling || !leader->sequence.publishes()) {
       continue;
     }
-    const std::int64_t shared = shared_tokens(waiting, *leader, matched, kv.page_size());
+    const std::int64_t shared = shared_tokens(kv, waiting, *leader, matched);
     if (shared > waiting.leader_tokens) {
       waiting.leader = leader->id;
       waiting.leader_tokens = shared;

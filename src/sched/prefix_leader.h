@@ -27,8 +27,8 @@ std::int64_t reachable_tokens(KvCache& kv, Request& request);
 
 // The tokens of full pages that `leader` will publish and `waiting` could match: 0 if they do not
 // go beyond the `matched` ones that are in the cache already.
-std::int64_t shared_tokens(const Request& waiting, const Request& leader, std::int64_t matched,
-                           std::int64_t page_size);
+std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Request& leader,
+                           std::int64_t matched);
 
 // Whether `waiting` should wait for pages that one of `in_flight` is computing.
 // REQUIRES: waiting.in_queue().

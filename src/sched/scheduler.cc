@@ -355,7 +355,7 @@ Request* Scheduler::fork_or_null(const Request& request) {
 
 bool Scheduler::is_computed_beside(const Request& request, std::int64_t first_token) const {
   const auto shares = [&](const Request* other) {
-    return other != &request && shared_tokens(request, *other, first_token, kv_.page_size()) > 0;
+    return other != &request && shared_tokens(kv_, request, *other, first_token) > 0;
   };
   return std::any_of(in_flight_.begin(), in_flight_.end(), shares);
 }

@@ -52,6 +52,9 @@ class SimulatedTexts {
     return question;
   }
 
+  // What texts begin with, many of each.
+  const std::vector<std::vector<TokenId>>& families() const { return families_; }
+
   // The conversation goes on from here.
   void answered(std::size_t number, const std::vector<TokenId>& prompt,
                 const std::vector<TokenId>& answer) {

@@ -14,6 +14,9 @@
 namespace stemma {
 namespace {
 
+// How long a serving loop with nothing to compute sleeps.
+constexpr std::int64_t kNapUs = 500;
+
 // What an abort says of the simulation that runs.
 struct Running {
   std::uint64_t seed = 0;
@@ -64,6 +67,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
       prng_(mix64(seed)),
       copies_prng_(mix64(seed + 1)),
       purges_prng_(mix64(seed + 2)),
+      shares_prng_(mix64(seed + 3)),
       plan_(draw_plan(prng_)),
       model_(clock_, plan_.token_us, seed),
       pool_(make_stamp_pool(stamp_shape(plan_.engine.kv.pages, plan_.engine.kv.page_size),
@@ -75,6 +79,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
              prng_) {
   set_log_sink({});
   plan_.purges = pick<std::int64_t>(purges_prng_, {0, 3, 20});
+  plan_.shares_in_4 = pick<std::int64_t>(shares_prng_, {0, 3, 4});
   model_.set_wrong_audits(plan_.wrong_audits);
   running = {seed, steps, 0, to_string(plan_)};
   std::signal(SIGABRT, name_running);
@@ -246,6 +251,7 @@ void Simulation::submit() {
                  .space = question.spec.namespace_digest.bytes[0]};
   const std::int64_t copies = copies_prng_.below(8) == 0 ? 2 + copies_prng_.below(5) : 1;
   question.spec.copies = copies;
+  if (shares_prng_.below(4) < plan_.shares_in_4) share_prefix(question.spec);
   const auto id = engine_->submit(std::move(question.spec));
   if (id.ok()) {
     note_asked(asked.space, asked.prompt);
@@ -257,9 +263,28 @@ void Simulation::submit() {
   }
 }
 
+// What its text has in common with a family of texts, it shares with every namespace.
+void Simulation::share_prefix(RequestSpec& spec) {
+  const std::int64_t page_size = plan_.engine.kv.page_size;
+  for (std::size_t i = 0; i < texts_.families().size(); ++i) {
+    const std::vector<TokenId>& family = texts_.families()[i];
+    const std::int64_t shared = std::ssize(family) / page_size * page_size;
+    const bool fits = shared > 0 && shared < std::ssize(spec.prompt);
+    if (!fits || !std::equal(family.begin(), family.begin() + shared, spec.prompt.begin()))
+      continue;
+    spec.shared_prefix.emplace();
+    spec.shared_prefix->digest.bytes[0] = 255;
+    spec.shared_prefix->tokens = shared;
+    spec.namespace_digest.bytes[8] = static_cast<std::uint8_t>(i + 1);
+    ++tally_["sim_shared_prefixes"];
+    return;
+  }
+}
+
 void Simulation::run_engine() {
   const StepReport report = engine_->step();
   held_back_ = report.held_back;
+  computed_tokens_ = report.computed_tokens;
   if (waits_for_tier()) ++tally_["sim_steps_waiting_for_tier"];
   const bool model_failed = model_.take_failed();
   for (const EngineEvent& event : report.events) take(event, model_failed);
@@ -389,8 +414,7 @@ void Simulation::check_state() {
 // Tokens are computed one by one at worst, once and again after each preemption; and for each text
 // pages are waited for.
 std::int64_t Simulation::patience_steps() const {
-  constexpr std::int64_t kNapUs = 500;
-  std::int64_t steps = 1000;
+  std::int64_t steps = 4000;
   for (const auto& [id, asked] : asked_) {
     steps += 8 * (tokens_in(asked.prompt) + tokens_in(asked.answer));
     steps += 4 * plan_.engine.kv.tiers.load_wait_us / kNapUs;
@@ -409,11 +433,12 @@ void Simulation::end_faults() {
   disk->disk().let_go();
 }
 
-// The faults have stopped: whatever waits must move on and end.
+// The faults have stopped: whatever waits must move on and end. Copies that began in slow weather
+// may hold nearly all pages for a while: who has nothing to compute naps.
 void Simulation::live_on() {
   for (std::int64_t left = patience_steps(); !engine_->idle() && !failed(); --left) {
     if (left == 0) return fail(standstill());
-    clock_.advance_us(1 + prng_.below(plan_.step_us_max));
+    clock_.advance_us(1 + prng_.below(plan_.step_us_max) + (computed_tokens_ == 0 ? kNapUs : 0));
     running.step = ++step_;
     run_engine();
     check_state();
@@ -433,12 +458,15 @@ std::string Simulation::standstill() const {
       kv.transfers_underway() ? "under way" : "not under way");
 }
 
-// Until copies in flight have ended; those that hang do at their deadline.
+// Until copies in flight have ended: those that hang at their deadline, the others, which are
+// looked at in between, before it.
 void Simulation::settle() {
   run_engine();  // what the last end began
   const auto moves = [&] { return engine_->kv().transfers_underway() || pending_purges() > 0; };
-  for (int left = 3000; moves() && left > 0; --left) {
-    clock_.advance_us(plan_.engine.kv.tiers.store_deadline_us + 1'000'000);
+  for (int left = 6000; moves() && left > 0; --left) {
+    constexpr std::int64_t kCalmJobUs = 1'000;
+    clock_.advance_us(left % 2 == 0 ? kCalmJobUs
+                                    : plan_.engine.kv.tiers.store_deadline_us + 1'000'000);
     run_engine();
     check_state();
   }

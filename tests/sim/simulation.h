@@ -132,6 +132,7 @@ class Simulation {
   void check_purged();
   std::int64_t pending_purges() const;
   void submit();
+  void share_prefix(RequestSpec& spec);
   RequestId any_request();
 
   void run_engine();
@@ -163,6 +164,7 @@ class Simulation {
   Prng prng_;
   Prng copies_prng_;  // which requests are several
   Prng purges_prng_;  // what is purged, and when
+  Prng shares_prng_;  // who goes on from what everybody shares
   SimulationPlan plan_;
   FakeClock clock_;
   TimedModel model_;
@@ -179,7 +181,8 @@ class Simulation {
   std::set<std::uint8_t> purged_;
   std::int64_t step_ = 0;
   std::int64_t weather_until_step_ = 0;
-  std::string_view held_back_;  // why the last step turned a request away
+  std::string_view held_back_;        // why the last step turned a request away
+  std::int64_t computed_tokens_ = 0;  // in the last step
   Tally tally_;
   std::uint64_t trace_ = 0;
   std::optional<std::string> failure_;

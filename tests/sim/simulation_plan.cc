@@ -110,15 +110,15 @@ std::string to_string(const SimulationPlan& plan) {
       "cache={} page_size={} pages={} requests_max={} context={} eviction={} policy={} rule={} "
       "step_tokens={} chunk={} waiting={} watermark={} keep={} publish_outputs={} layout={} "
       "token_us={} step_us={} families={} conversations={} namespaces={} submits={} cancels={} "
-      "stops={} model_faults={} restarts={} purges={} audit={} wrong_audits={}",
+      "stops={} model_faults={} restarts={} purges={} shares={} audit={} wrong_audits={}",
       kv.cache, kv.page_size, kv.pages, kv.requests_max, kv.context_tokens_max, kv.eviction,
       schedule_policy_name(scheduler.policy), static_cast<int>(scheduler.priority_rule),
       scheduler.step_tokens_max, scheduler.chunk_tokens_max, scheduler.waiting_max,
       scheduler.watermark_pages, scheduler.keep_for_waiting, scheduler.publish_outputs,
       static_cast<int>(plan.device_layout), plan.token_us, plan.step_us_max, plan.families,
       plan.conversations, plan.namespaces, plan.submits, plan.cancels, plan.stops,
-      plan.model_faults, plan.restarts, plan.purges, plan.engine.shadow_audit_percent,
-      plan.wrong_audits);
+      plan.model_faults, plan.restarts, plan.purges, plan.shares_in_4,
+      plan.engine.shadow_audit_percent, plan.wrong_audits);
   if (!plan.has_tiers) return text + " tiers=none";
   text += fmt::format(
       " host_pages={} host_layout={} host_eviction={} write={} uses={} ahead={} wait_us={} "

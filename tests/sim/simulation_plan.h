@@ -42,6 +42,8 @@ struct SimulationPlan {
   std::int64_t power_offs = 0;
   std::int64_t purges = 0;
 
+  std::int64_t shares_in_4 = 0;  // requests of four that go on from what every namespace shares
+
   // Tokens that a request may have, prompt and output together.
   std::int64_t text_tokens_max() const;
 };

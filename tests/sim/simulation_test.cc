@@ -59,6 +59,7 @@ TEST(Simulation, NothingIsBroken) {
                            "sim_purged_remote_pages",
                            "sim_purges",
                            "sim_purges_of_running",
+                           "sim_shared_prefixes",
                            "sim_written_back_pages",
                            "sim_hung_jobs",
                            "sim_abandoned_jobs",

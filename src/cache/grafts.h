@@ -1,0 +1,82 @@
+// Grafts: namespaces that go on from a prefix of another one.
+//
+// A prefix that everybody may share lives in a namespace of its own; what a tenant's text has
+// behind it begins a new root, in a namespace whose digest names the last shared page and the
+// tenant:
+//
+//   tokens     [ shared, whole pages )( own ................ )
+//   namespace    shared_ns              ns
+//
+// Thread:     engine thread only.               Invariants: I7 (docs/INVARIANTS.md).
+// Memory:     16 bytes a namespace.
+// Cost:       O(1), but for dependents_of.
+// Not here:   digests (whoever says that a namespace is grafted), trees (prefix/).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stemma/ids.h"
+
+namespace stemma {
+
+// A text by the namespaces that its parts lie in.
+struct GraftedText {
+  NamespaceId shared_ns;  // invalid: the namespace is not grafted, and `shared` is empty
+  std::span<const TokenId> shared;
+  std::span<const TokenId> own;
+};
+
+class Grafts {
+ public:
+  // What `ns` goes on from; an invalid namespace and no tokens: nothing.
+  void set(NamespaceId ns, NamespaceId shared_ns, std::int64_t shared_tokens) {
+    if (grafts_.size() <= ns.index()) grafts_.resize(ns.index() + 1);
+    grafts_[ns.index()] = {shared_ns, shared_tokens};
+  }
+
+  NamespaceId shared_ns(NamespaceId ns) const { return of(ns).shared_ns; }
+  // 0: it is not grafted.
+  std::int64_t shared_tokens(NamespaceId ns) const { return of(ns).shared_tokens; }
+
+  GraftedText split(NamespaceId ns, std::span<const TokenId> tokens) const {
+    const Graft graft = of(ns);
+    const auto shared = std::min(static_cast<std::size_t>(graft.shared_tokens), tokens.size());
+    return {graft.shared_ns, tokens.first(shared), tokens.subspan(shared)};
+  }
+
+  // How many of the first tokens of equal texts are the same pages in both namespaces, at most.
+  std::int64_t common_tokens(NamespaceId a, NamespaceId b, std::int64_t tokens) const {
+    if (a == b) return tokens;
+    const Graft one = of(a);
+    const Graft other = of(b);
+    if (!one.shared_ns.valid() || one.shared_ns != other.shared_ns) return 0;
+    return std::min({tokens, one.shared_tokens, other.shared_tokens});
+  }
+
+  // The namespaces that go on from behind the first `tokens` tokens of a text of `shared_ns`, or
+  // may do so. O(namespaces).
+  std::vector<NamespaceId> dependents_of(NamespaceId shared_ns, std::int64_t tokens) const {
+    std::vector<NamespaceId> dependents;
+    for (std::size_t i = 0; i < grafts_.size(); ++i) {
+      if (grafts_[i].shared_ns != shared_ns || grafts_[i].shared_tokens < tokens) continue;
+      dependents.push_back(NamespaceId(static_cast<std::int32_t>(i)));
+    }
+    return dependents;
+  }
+
+ private:
+  struct Graft {
+    NamespaceId shared_ns;
+    std::int64_t shared_tokens = 0;
+  };
+  Graft of(NamespaceId ns) const {
+    return ns.index() < grafts_.size() ? grafts_[ns.index()] : Graft();
+  }
+
+  std::vector<Graft> grafts_;  // by namespace
+};
+
+}  // namespace stemma

@@ -1,0 +1,244 @@
+// A prefix that every tenant may share: its pages are computed once and found by all, what goes on
+// from it by its tenant alone; in every tier, through evictions, purges and quarantine, with the
+// answers of an engine that has no cache.
+//
+//   shared namespace    [ p p p p p ]            20 tokens, 5 pages
+//   tenant 1                         [ a a a ]
+//   tenant 2                         [ b b ]
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "engine/shadow_audit_fixture.h"
+
+namespace stemma {
+namespace {
+
+class SharedPrefixTest : public ShadowAuditFixture {
+ protected:
+  static constexpr std::int64_t kSharedTokens = 20;
+
+  SharedPrefixTest() { shared_tokens_ = kSharedTokens; }
+
+  Tokens prompt(std::uint64_t seed, std::int64_t tokens = 11) const {
+    return joined(shared_, text(seed, tokens));
+  }
+  // Of what a cold engine gives; a page of the prompt's end is computed anyway.
+  void expect_answer(const Answer& answer, const Tokens& asked, std::int64_t cached) {
+    EXPECT_EQ(answer.tokens, cold(asked, std::ssize(answer.tokens)));
+    EXPECT_EQ(answer.stats.cached_tokens, cached);
+  }
+  static std::vector<NamespaceFamily> family(std::uint8_t first_byte) {
+    return {family_of(NamespaceDigest{{first_byte}})};
+  }
+  // Texts of another tenant that fill the device.
+  void fill_device() {
+    shared_tokens_ = 0;
+    for (std::uint64_t i = 0; i < 6; ++i) ask(text(500 + i, 90), 1, 9);
+    shared_tokens_ = kSharedTokens;
+  }
+
+  const Tokens shared_ = text(1, kSharedTokens);
+};
+
+TEST_F(SharedPrefixTest, IsFoundByEveryTenantAndWhatGoesOnFromItByItsOwn) {
+  open();
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 0);
+  expect_answer(ask(prompt(2), 3, 2), prompt(2), 20);
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 28);
+  expect_answer(ask(prompt(2), 3, 2), prompt(2), 28);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 0);
+  EXPECT_EQ(engine_->totals().shadow_audits, 3);
+}
+
+TEST_F(SharedPrefixTest, WhoDoesNotShareFindsNothingOfIt) {
+  open();
+  ask(prompt(2), 3, 1);
+  shared_tokens_ = 0;
+  EXPECT_EQ(ask(prompt(2), 3, 1).stats.cached_tokens, 0);
+  EXPECT_EQ(ask(prompt(2), 3, kShared).stats.cached_tokens, 20) << "the shared namespace's own";
+}
+
+TEST_F(SharedPrefixTest, IsComputedOnceByTenantsThatComeTogether) {
+  options_.shadow_audit_percent = 0;
+  options_.scheduler.chunk_tokens_max = 8;
+  open();
+  const RequestId one = submit(prompt(2), 1, 1);
+  const RequestId other = submit(prompt(3), 1, 2);
+  run();
+  EXPECT_EQ(model_.computed_rows, 20 + 11 + 11);
+  expect_answer(answers_[one], prompt(2), 0);
+  EXPECT_EQ(answers_[other].tokens, cold(prompt(3), 1));
+}
+
+TEST_F(SharedPrefixTest, LongerPrefixesGoOnInTheSameNamespace) {
+  open();
+  const Tokens longer = joined(prompt(2, 12), text(3, 7));
+  shared_tokens_ = 32;
+  expect_answer(ask(longer, 3, 1), longer, 0);
+  shared_tokens_ = 20;
+  // Another digest than behind the longer one: here the tests' digests differ by tenant.
+  expect_answer(ask(longer, 3, 2), longer, 20);
+  shared_tokens_ = 32;
+  expect_answer(ask(longer, 3, 3), longer, 32);
+}
+
+TEST_F(SharedPrefixTest, WhatIsLeftOfItIsUsedAndTheRestSharedAgain) {
+  options_.kv.pages = 30;
+  open();
+  ask(prompt(2), 1, 1);
+  // A request that needs all but three pages.
+  shared_tokens_ = 0;
+  ask(text(7, 105), 1, 9);
+  shared_tokens_ = kSharedTokens;
+  const Answer again = ask(prompt(2), 3, 2);
+  EXPECT_LT(again.stats.cached_tokens, 20);
+  EXPECT_EQ(again.tokens, cold(prompt(2), 3));
+  expect_answer(ask(prompt(3), 3, 3), prompt(3), 20);
+}
+
+TEST_F(SharedPrefixTest, CopiesOfARequestGoOnFromItToo) {
+  open();
+  RequestSpec spec;
+  spec.prompt = prompt(2);
+  spec.max_tokens = 5;
+  spec.namespace_digest.bytes[0] = 1;
+  spec.shared_prefix = SharedPrefix{.digest = {{kShared}}, .tokens = kSharedTokens};
+  spec.copies = 3;
+  const RequestId first = *engine_->submit(std::move(spec));
+  run();
+  EXPECT_EQ(engine_->totals().forks, 2);
+  for (std::int64_t copy = 0; copy < 3; ++copy) {
+    EXPECT_EQ(answers_[RequestId(first.value() + copy)].tokens, cold(prompt(2), 5));
+  }
+}
+
+TEST_F(SharedPrefixTest, APurgeOfATenantLeavesIt) {
+  open();
+  ask(prompt(2), 1, 1);
+  ask(prompt(3), 1, 2);
+  ASSERT_TRUE(engine_->purge(family(1)).ok());
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 20);
+  expect_answer(ask(prompt(3), 3, 2), prompt(3), 28);
+}
+
+TEST_F(SharedPrefixTest, APurgeOfItHidesWhatGoesOnUntilItIsBack) {
+  open();
+  ask(prompt(2), 1, 1);
+  ASSERT_TRUE(engine_->purge(family(kShared)).ok());
+  expect_answer(ask(prompt(4), 3, 2), prompt(4), 0);
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 28);
+}
+
+TEST_F(SharedPrefixTest, WhoRunsDuringItsPurgePublishesNothing) {
+  open();
+  const RequestId id = submit(prompt(2), 30, 1);
+  for (int i = 0; i < 5; ++i) step();
+  ASSERT_TRUE(engine_->purge(family(kShared)).ok());
+  run();
+  EXPECT_EQ(answers_[id].tokens, cold(prompt(2), 30));
+  EXPECT_EQ(ask(prompt(2), 3, 1).stats.cached_tokens, 0);
+}
+
+TEST_F(SharedPrefixTest, AWrongPageOfItTakesAllThatWasComputedBehindItAlong) {
+  open();
+  ask(prompt(2), 3, 1);
+  ask(prompt(3), 3, 2);
+  flip(RequestId(0), 3);
+  ask(prompt(4), 1, 3);  // its audit finds the page before the last one wrong
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  const Answer one = ask(prompt(2), 3, 1);
+  expect_answer(one, prompt(2), 12);
+  expect_answer(ask(prompt(3), 3, 2), prompt(3), 20);
+  expect_answer(ask(prompt(4), 3, 3), prompt(4), 20);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  EXPECT_EQ(engine_->kv().available_pages(), 100);
+}
+
+TEST_F(SharedPrefixTest, AWrongPageBehindItIsItsTenantsAlone) {
+  open();
+  ask(prompt(2), 3, 1);
+  ask(prompt(2), 3, 2);
+  flip(RequestId(0), 6);
+  ask(prompt(2), 1, 1);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 24);
+  expect_answer(ask(prompt(2), 3, 2), prompt(2), 28);
+}
+
+TEST_F(SharedPrefixTest, RequestsThatRunOnAWrongPageOfItComputeAnew) {
+  open();
+  ask(prompt(2), 1, 1);
+  const RequestId far = submit(prompt(2), 60, 1);
+  for (int i = 0; i < 10; ++i) step();
+  const std::size_t said = answers_[far].tokens.size();
+  flip(far, 4);
+  ask(prompt(3), 1, 2);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  EXPECT_GE(engine_->totals().preemptions, 1);
+  EXPECT_GT(answers_[far].tokens.size(), said);
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 28);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1) << "nothing wrong was published";
+}
+
+// Host memory and a store below it.
+class SharedPrefixTiers : public SharedPrefixTest {
+ protected:
+  void SetUp() override {
+    open_tiers(400, 1 << 20);
+    open();
+  }
+};
+
+TEST_F(SharedPrefixTiers, ComesBackFromHostMemoryWithWhatGoesOnFromIt) {
+  ask(prompt(2), 1, 1);
+  settle();
+  fill_device();
+  const Answer back = ask(prompt(2), 3, 1);
+  EXPECT_EQ(back.tokens, cold(prompt(2), 3));
+  EXPECT_GE(back.stats.brought.host, 20);
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 28);
+  expect_answer(ask(prompt(3), 3, 2), prompt(3), 20);
+}
+
+TEST_F(SharedPrefixTiers, TheNextLifeHasItFromTheStore) {
+  ask(prompt(2), 1, 1);
+  settle();
+  EXPECT_EQ(store_->usage().pages, 7);
+  open();
+  const Answer back = ask(prompt(2), 3, 1);
+  EXPECT_EQ(back.tokens, cold(prompt(2), 3));
+  EXPECT_GE(back.stats.brought.disk, 20);
+  ask(prompt(3), 1, 2);
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 28);
+}
+
+TEST_F(SharedPrefixTiers, AWrongPageOfItGoesEverywhereWithWhatGoesOn) {
+  model_.miscomputed_position = 17;  // in its last page
+  ask(prompt(2), 1, 1);
+  model_.miscomputed_position = -1;
+  settle();
+  EXPECT_EQ(store_->usage().pages, 7);
+  ask(prompt(3), 1, 2);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  settle();
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 16);
+  settle();
+  expect_answer(ask(prompt(2), 3, 1), prompt(2), 28);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+}
+
+TEST_F(SharedPrefixTest, IsWholePagesAndLessThanThePrompt) {
+  open();
+  for (const std::int64_t tokens : {0, 3, 32}) {
+    RequestSpec spec;
+    spec.prompt = prompt(2, 12);
+    spec.shared_prefix = SharedPrefix{.digest = {{kShared}}, .tokens = tokens};
+    const auto refused = engine_->submit(std::move(spec));
+    ASSERT_FALSE(refused.ok()) << tokens;
+    EXPECT_NE(refused.error().detail.find("shared_prefix"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace stemma
