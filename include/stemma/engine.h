@@ -60,8 +60,9 @@ struct RequestSpec {
   std::vector<TokenId> stop_tokens;  // the output ends with the first of these
   std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
   NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
-  // What its namespace goes on from; fewer tokens than the prompt. Absent: nothing.
+  // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
   std::optional<SharedPrefix> shared_prefix;
+  std::vector<SiblingNamespace> siblings;
   Retention retention = Retention::kDefault;  // how soon its client expects to come back
   // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
   // kLogprobsMax at most. Absent: none.
@@ -180,7 +181,8 @@ class Engine {
   // where nothing is shared or no namespace can be opened. REQUIRES: tokens not empty. O(nodes).
   std::optional<CacheExplanation> explain(const NamespaceDigest& digest,
                                           std::span<const TokenId> tokens,
-                                          std::int64_t next_tokens_max);
+                                          std::int64_t next_tokens_max,
+                                          const SharedPrefix* shared_or_null = nullptr);
 
   // Requests that have not ended, running ones first. Between steps. Allocates.
   std::vector<RequestLease> leases() const;
@@ -213,12 +215,14 @@ class Engine {
     SamplingParams sampling;
     std::vector<TokenId> stop_tokens;
     std::optional<std::int64_t> logprobs;
+    std::vector<SiblingNamespace> siblings;
     std::int64_t ghost_space = 0;  // of its namespace
     std::int64_t submitted_us = 0;
     std::int64_t started_us = -1;
     std::int64_t first_token_us = -1;
     PrefixStop stop = PrefixStop::kCold;
     std::int64_t evicted_ago_us = 0;
+    std::string_view differing_field;
   };
 
   // What differs between the copies of a request.

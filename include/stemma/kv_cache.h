@@ -53,12 +53,6 @@ enum class PromotionUse : std::uint8_t {
   kComputing,  // computes from the front while it arrives from the back
 };
 
-// What a purge took by now, and the stores that may still have more.
-struct PurgeReport {
-  std::array<std::int64_t, 4> pages = {};  // by tier
-  std::vector<Tier> pending;               // of each store that has not confirmed it
-};
-
 // Who holds pages now, for people.
 struct CacheHolds {
   std::int64_t locks = 0;      // on prefixes of the device, those of no tokens included
@@ -193,6 +187,9 @@ class KvCache {
   PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
   NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
                       std::int64_t next_tokens_max) const;
+  // What the namespace of `digest` has of `tokens`, were what `ns` goes on from whole.
+  std::int64_t found_beside(NamespaceId ns, const NamespaceDigest& digest,
+                            std::span<const TokenId> tokens) const;
   // The hottest nodes of the tree of a tier, and the text of one (prefix/tree_listing); empty and
   // nullopt where nothing is shared or there is no such tier. REQUIRES: kDevice or kHost.
   TreeListing list_nodes(Tier tier, std::int64_t nodes_max) const;

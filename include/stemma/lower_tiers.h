@@ -7,14 +7,22 @@
 // Not here:   which pages move (KvCache), bytes (tier/).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "stemma/page_store.h"
 
 namespace stemma {
+
+// What a purge took by now, and the stores that may still have more.
+struct PurgeReport {
+  std::array<std::int64_t, 4> pages = {};  // by tier
+  std::vector<Tier> pending;               // of each store that has not confirmed it
+};
 
 class TransferLanes;
 struct HostImage;

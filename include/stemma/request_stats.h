@@ -21,13 +21,21 @@ enum class PrefixStop : std::uint8_t {
   kTail,     // nothing was missing but what is less than a page, or the last token
   kCold,     // the next page was never cached, or that is forgotten (KvCacheOptions::evicted_marks)
   kEvicted,  // the next page had to go, RequestStats::evicted_ago_us before
-  kInFlight,   // another request was computing it
-  kDeadline,   // lower tiers had more, which was computed before it came
-  kLoadError,  // lower tiers had more, which was missing, wrong or could not be read
+  kInFlight,        // another request was computing it
+  kDeadline,        // lower tiers had more, which was computed before it came
+  kLoadError,       // lower tiers had more, which was missing, wrong or could not be read
+  kOtherNamespace,  // a namespace of the same owner has more (RequestSpec::siblings)
 };
 
-// "tail", "cold", "evicted", "in_flight", "deadline", "load_error".
+// "tail", "cold", "evicted", "in_flight", "deadline", "load_error", "other_namespace".
 std::string_view prefix_stop_name(PrefixStop stop);
+
+// Another namespace of the same owner, where a request's text may be cached: to be told of, never
+// to be shared.
+struct SiblingNamespace {
+  NamespaceDigest digest;  // goes on from the same shared prefix, if any
+  std::string_view field;  // in which the two differ; outlives the engine
+};
 
 // What one request cost.
 struct RequestStats {
@@ -43,6 +51,7 @@ struct RequestStats {
   BroughtTokens brought_us;  // that copies from each tier took, as far as they were for it
   PrefixStop stop = PrefixStop::kCold;
   std::int64_t evicted_ago_us = 0;
+  std::string_view differing_field;  // where stop is kOtherNamespace: SiblingNamespace::field
   // What computing cached_tokens would have taken, as far as steps tell what computing costs here.
   std::optional<std::int64_t> saved_us;
 };

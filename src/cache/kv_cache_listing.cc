@@ -45,6 +45,12 @@ NearestText KvCache::nearest(NamespaceId ns, std::span<const TokenId> tokens,
   return nearest;
 }
 
+std::int64_t KvCache::found_beside(NamespaceId ns, const NamespaceDigest& digest,
+                                   std::span<const TokenId> tokens) const {
+  const GraftedText text = grafts_->split(ns, tokens);
+  return std::ssize(text.shared) + tree().probe_by_digest(digest, text.own).matched_tokens;
+}
+
 TreeListing KvCache::list_nodes(Tier tier, std::int64_t nodes_max) const {
   const RadixPrefixCache* const own = tree_or_null(tier);
   if (own == nullptr) return {};

@@ -18,6 +18,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   active_ = true;
   abandoned_ = false;
   target_ = target;
+  attended_ = target == Tier::kDevice;
   device_ns_ = device_ns;
   cookie_ = cookie;
   digest_ = parts_.host.tree().digest(host_ns);
@@ -213,7 +214,7 @@ void Promotion::advance() {
     return;
   }
   publish();
-  if (target_ == Tier::kHost && has_hole()) return abandon();
+  if (!attended_ && has_hole()) return abandon();
   ask();
   const bool waiting = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
     return piece.state == PieceState::kWanted || piece.state == PieceState::kArrived;
@@ -261,7 +262,7 @@ void Promotion::publish_piece(Piece& piece) {
 // that what has come is of use whenever it ends.
 void Promotion::ask() {
   const auto wanted = [](const Piece& piece) { return piece.state == PieceState::kWanted; };
-  if (target_ == Tier::kDevice) {
+  if (attended_) {
     for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
       if (wanted(*piece) && !ask_for(*piece)) return;
     }

@@ -84,6 +84,8 @@ class Promotion {
   }
   std::int64_t cookie() const noexcept { return cookie_; }
 
+  // Nobody waits for it or computes from its front: what lies behind a hole is given up.
+  void leave() { attended_ = false; }
   // Takes a ticket of this promotion back.
   void landed(TransferTicket ticket);
   // Publishes what can be, asks for what is next, ends when there is nothing left.
@@ -138,6 +140,7 @@ class Promotion {
   Parts parts_;
   bool active_ = false;
   bool abandoned_ = false;
+  bool attended_ = false;  // a request may compute what is missing
   Tier target_ = Tier::kDevice;
   NamespaceId device_ns_;
   std::int64_t cookie_ = 0;

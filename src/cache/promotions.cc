@@ -60,7 +60,9 @@ Transfer* Promotions::lendable_or_null(PromotionId id) const {
 
 void Promotions::leave(PromotionId id) {
   Place& left = place(id);
-  if (--left.users == 0) left.id = -1;
+  if (--left.users > 0) return;
+  left.id = -1;
+  left.promotion.leave();
 }
 
 void Promotions::release(PromotionId id, PromotionUse use) {

@@ -68,6 +68,9 @@ ServeCommand::ServeCommand(CLI::App& app)
   command_->add_option(
       "--api-keys", key_file_,
       "FILE of lines: tenant sha256-of-key [admin]; without it everybody may ask, as one tenant");
+  command_->add_option("--shared-prefixes", shared_prefix_file_,
+                       "FILE of lines {\"messages\": [...]} or {\"prompt\": \"...\"}: beginnings "
+                       "that tenants share");
   command_->add_option("--queue", queue_, "answers that wait or run, at most; beyond it 429")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
@@ -139,6 +142,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.http.limits.in_flight_max = queue_ + 1024;
   options.loop.messages_max = 2 * queue_ + 4096;
   options.api.answers_max = queue_;
+  options.shared_prefix_file = shared_prefix_file_;
   options.api.preparing_max = queue_ + 1024;
   options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;
   if (!events_.empty() || !events_replay_.empty()) {

@@ -33,6 +33,7 @@ class ServeCommand final : public Command {
   int port_ = 8080;
   std::string model_name_;
   std::string key_file_;
+  std::string shared_prefix_file_;
   std::int64_t queue_ = 1024;
   std::int64_t connections_ = 16384;
   double drain_s_ = 30;

@@ -180,6 +180,8 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.first_token_us = -1;
   extra.stop = PrefixStop::kCold;
   extra.evicted_ago_us = 0;
+  extra.siblings = spec.siblings;
+  extra.differing_field = {};
 }
 
 void Engine::note_started() {

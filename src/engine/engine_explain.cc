@@ -47,6 +47,8 @@ std::string_view prefix_stop_name(PrefixStop stop) {
       return "deadline";
     case PrefixStop::kLoadError:
       return "load_error";
+    case PrefixStop::kOtherNamespace:
+      return "other_namespace";
   }
   return "unknown";
 }
@@ -62,9 +64,17 @@ void Engine::note_prefix_stop(const Request& request, Extra& extra) {
       kv_->why_ends(request.ns, std::span<const TokenId>(request.tokens).first(prompt));
   extra.stop = stop_of(report.end);
   extra.evicted_ago_us = ago_us(report);
-  if (extra.stop == PrefixStop::kCold &&
-      scheduler_->is_computed_beside(request, report.matched_tokens)) {
+  if (extra.stop != PrefixStop::kCold) return;
+  if (scheduler_->is_computed_beside(request, report.matched_tokens)) {
     extra.stop = PrefixStop::kInFlight;
+    return;
+  }
+  const auto wanted = std::span<const TokenId>(request.tokens).first(prompt - 1);
+  for (const SiblingNamespace& sibling : extra.siblings) {
+    if (kv_->found_beside(request.ns, sibling.digest, wanted) <= report.matched_tokens) continue;
+    extra.stop = PrefixStop::kOtherNamespace;
+    extra.differing_field = sibling.field;
+    return;
   }
 }
 
@@ -99,6 +109,7 @@ RequestStats Engine::stats_of(const Request& request) const {
           .brought_us = request.promoted.us,
           .stop = prefix_stop(request),
           .evicted_ago_us = extra.evicted_ago_us,
+          .differing_field = extra.differing_field,
           .saved_us = saved_us(request.cached_tokens)};
 }
 
@@ -125,9 +136,10 @@ std::vector<RequestLease> Engine::leases() const {
 
 std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
                                                 std::span<const TokenId> tokens,
-                                                std::int64_t next_tokens_max) {
+                                                std::int64_t next_tokens_max,
+                                                const SharedPrefix* shared_or_null) {
   if (!kv_->shares()) return std::nullopt;
-  const std::optional<NamespaceId> ns = kv_->try_open_namespace(digest);
+  const std::optional<NamespaceId> ns = kv_->try_open_namespace(digest, shared_or_null);
   if (!ns.has_value()) return std::nullopt;
   const PrefixEndReport report = kv_->why_ends(*ns, tokens);
   CacheExplanation explanation = {.nearest = kv_->nearest(*ns, tokens, next_tokens_max),

@@ -62,9 +62,9 @@ Status Engine::check(const RequestSpec& spec) const {
   }
   const std::int64_t shared = spec.shared_prefix.has_value() ? spec.shared_prefix->tokens : 0;
   if ((spec.shared_prefix.has_value() && shared < 1) || shared % options_.kv.page_size != 0 ||
-      shared >= std::ssize(spec.prompt)) {
+      shared > std::ssize(spec.prompt)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("shared_prefix must be whole pages of {} tokens and less than the "
+                 fmt::format("shared_prefix must be whole pages of {} tokens and not more than the "
                              "prompt's {} (got {})",
                              options_.kv.page_size, spec.prompt.size(), shared)};
   }

@@ -97,6 +97,30 @@ TEST_F(SharedPrefixTest, WhatIsLeftOfItIsUsedAndTheRestSharedAgain) {
   expect_answer(ask(prompt(3), 3, 3), prompt(3), 20);
 }
 
+TEST_F(SharedPrefixTest, MayBeAllThatIsAsked) {
+  open();
+  expect_answer(ask(shared_, 9, 1), shared_, 0);
+  expect_answer(ask(shared_, 9, 2), shared_, 16);
+  expect_answer(ask(prompt(2), 3, 3), prompt(2), 20);
+}
+
+TEST_F(SharedPrefixTest, WhatASiblingHasIsToldAndNotShared) {
+  open();
+  ask(prompt(2), 1, 1);
+  RequestSpec spec;
+  spec.prompt = prompt(2);
+  spec.max_tokens = 1;
+  spec.namespace_digest = {{7, 0, 0, 0, 0, 0, 0, 0, 1}};
+  spec.shared_prefix = SharedPrefix{.digest = {{kShared}}, .tokens = kSharedTokens};
+  spec.siblings = {{.digest = {{3, 0, 0, 0, 0, 0, 0, 0, 1}}, .field = "nothing is there"},
+                   {.digest = {{1, 0, 0, 0, 0, 0, 0, 0, 1}}, .field = "extra_key"}};
+  const RequestId id = *engine_->submit(std::move(spec));
+  run();
+  EXPECT_EQ(answers_[id].stats.stop, PrefixStop::kOtherNamespace);
+  EXPECT_EQ(answers_[id].stats.differing_field, "extra_key");
+  expect_answer(answers_[id], prompt(2), 20);
+}
+
 TEST_F(SharedPrefixTest, CopiesOfARequestGoOnFromItToo) {
   open();
   RequestSpec spec;
@@ -228,9 +252,9 @@ TEST_F(SharedPrefixTiers, AWrongPageOfItGoesEverywhereWithWhatGoesOn) {
   EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
 }
 
-TEST_F(SharedPrefixTest, IsWholePagesAndLessThanThePrompt) {
+TEST_F(SharedPrefixTest, IsWholePagesAndNotMoreThanThePrompt) {
   open();
-  for (const std::int64_t tokens : {0, 3, 32}) {
+  for (const std::int64_t tokens : {0, 3, 36}) {
     RequestSpec spec;
     spec.prompt = prompt(2, 12);
     spec.shared_prefix = SharedPrefix{.digest = {{kShared}}, .tokens = tokens};

@@ -5,29 +5,10 @@
 #include "http/url.h"
 #include "server/api_service.h"
 #include "server/receipt.h"
+#include "server/warm_request.h"
 
 namespace stemma {
 namespace {
-
-// A body that says what is to be computed ahead of use: a chat's messages, or a prompt.
-ApiResult<CompletionRequest> read_warm_request(std::string_view body, const RequestRules& rules) {
-  ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max);
-  if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
-  const TemplateJson& object = std::get<TemplateJson>(parsed);
-  const bool is_chat = object.contains("messages");
-  auto read =
-      completion_request_of(is_chat ? CompletionKind::kChat : CompletionKind::kText, object, rules);
-  auto* const request = std::get_if<CompletionRequest>(&read);
-  if (request == nullptr) return read;
-  // What comes behind the messages is the next one, not an answer.
-  if (!object.contains("add_generation_prompt")) request->add_generation_prompt = false;
-  request->max_tokens = 1;
-  request->copies = 1;
-  request->stream = false;
-  request->logprobs.reset();
-  request->sampling = SamplingParams();
-  return read;
-}
 
 // Tokens on either side of where two texts part that are shown.
 constexpr std::int64_t kShownTokens = 24;
@@ -47,7 +28,7 @@ TemplateJson explanation_json(const CacheExplanation& explanation, std::span<con
   json["cached_tokens"]["host"] = explanation.host_tokens;
   json["cached_tokens"]["stores"] = explanation.store_tokens;
   json["stopped"] =
-      stop_json(explanation.stop, explanation.evicted_ago_us, preparation.eviction_policy());
+      stop_json({explanation.stop, explanation.evicted_ago_us}, preparation.eviction_policy());
   json["common_tokens"] = common;
   json["common_text_end"] = text_of(std::max<std::int64_t>(common - kShownTokens, 0), common);
   json["prompt_goes_on"] = text_of(common, common + kShownTokens);
@@ -94,17 +75,17 @@ void ApiService::explain(ExchangeId exchange, HttpRequest&& request) {
         return read_warm_request(body, preparation_.rules());
       },
       [this, exchange](PreparedAnswer&& prepared) {
-        RequestSpec& spec = prepared.job.prompts.front().spec;
-        ask_to_explain(exchange, std::move(spec.prompt), spec.namespace_digest);
+        ask_to_explain(exchange, std::move(prepared.job.prompts.front().spec));
       });
 }
 
-void ApiService::ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
-                                const NamespaceDigest& digest) {
-  ask(exchange, [this, exchange, tokens = std::move(tokens), digest](Engine& engine) {
-    const auto explanation = engine.explain(digest, tokens, kShownTokens);
+void ApiService::ask_to_explain(ExchangeId exchange, RequestSpec&& spec) {
+  ask(exchange, [this, exchange, spec = std::move(spec)](Engine& engine) {
+    const auto explanation =
+        engine.explain(spec.namespace_digest, spec.prompt, kShownTokens,
+                       spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr);
     TemplateJson json = explanation.has_value()
-                            ? explanation_json(*explanation, tokens, preparation_)
+                            ? explanation_json(*explanation, spec.prompt, preparation_)
                             : TemplateJson({{"shares", false}});
     http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
   });

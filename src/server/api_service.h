@@ -55,6 +55,9 @@ class ApiService final : public HttpService {
   // Whom answers go to and jobs come from; before the first request. Both must outlive it.
   void attach(HttpServer& http, ServingLoop& loop, const EventPublisher* events_or_null = nullptr);
 
+  // See Preparation. Before the first request.
+  Status share_prefixes(const std::string& file) { return preparation_.share_prefixes(file); }
+
   void begin(ExchangeId exchange, HttpRequest&& request) override;
   void gone(ExchangeId exchange) override;
 
@@ -132,8 +135,7 @@ class ApiService final : public HttpService {
   void ask(ExchangeId exchange, ServingLoop::Question question);
   void generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request);
   void start(ExchangeId exchange, PreparedAnswer&& prepared);
-  void ask_to_explain(ExchangeId exchange, std::vector<TokenId>&& tokens,
-                      const NamespaceDigest& digest);
+  void ask_to_explain(ExchangeId exchange, RequestSpec&& spec);
   void tell_text(ExchangeId exchange, std::string name, NodeText&& text);
   // Has the engine forget these families, all where there is none, and answers what became of it
   // when every store has confirmed it, or after a while.

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
+#include "base/file.h"
 #include "model/json_text.h"
 #include "prefix/namespace_digest.h"
+#include "server/warm_request.h"
 
 namespace stemma {
 namespace {
@@ -34,6 +37,40 @@ Preparation::Preparation(const ServedModel& model, std::string model_name)
   rules_.defaults = defaults_of(model.generation());
 }
 
+Status Preparation::share_prefixes(const std::string& file) {
+  constexpr std::int64_t kFileBytesMax = std::int64_t{64} << 20;
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, file, kFileBytesMax));
+  const NamespaceDigest digest = NamespaceFields()
+                                     .add("shared prefixes of model",
+                                          std::as_bytes(std::span(model_.namespace_digest().bytes)))
+                                     .finish();
+  SharedPrefixes shared(digest, model_.engine_options().kv.page_size);
+  std::istringstream lines(text);
+  std::string line;
+  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const auto tokens = warm_tokens(line);
+    if (const auto* const fault = std::get_if<ApiError>(&tokens)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}:{}: {}{}{}", file, number, fault->param,
+                               fault->param.empty() ? "" : " ", fault->message)};
+    }
+    shared.add(std::get<std::vector<TokenId>>(tokens));
+  }
+  shared_ = std::move(shared);
+  return {};
+}
+
+ApiResult<std::vector<TokenId>> Preparation::warm_tokens(std::string_view body) const {
+  ApiResult<CompletionRequest> read = read_warm_request(body, rules_);
+  if (auto* const fault = std::get_if<ApiError>(&read)) return std::move(*fault);
+  const CompletionRequest& request = std::get<CompletionRequest>(read);
+  if (request.kind == CompletionKind::kChat) return chat_tokens(request);
+  if (request.prompts.size() != 1) return field_error("prompt", "must be one text");
+  return text_tokens(request.prompts.front());
+}
+
 std::optional<ApiError> Preparation::check_model(std::string_view name) const {
   if (name.empty() || name == model_name_) return std::nullopt;
   ApiError error = not_found(fmt::format("The model '{}' does not exist; this server has '{}'",
@@ -57,6 +94,29 @@ NamespaceDigest Preparation::namespace_of(const Caller& caller, const CacheField
   const NamespaceFamily family = family_of_tenant(caller.tenant);
   std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
   return digest;
+}
+
+Preparation::Whereabouts Preparation::whereabouts(const Caller& caller,
+                                                  const CacheFields& fields) const {
+  Whereabouts where = {.digest = namespace_of(caller, fields), .siblings = {}};
+  for (const auto& sibling : recent_.note(caller.tenant, fields, caller.admin)) {
+    CacheFields others;
+    others.salt = sibling.salt;
+    others.extra_key = sibling.extra_key;
+    where.siblings.push_back({namespace_of(caller, others), sibling.field});
+  }
+  return where;
+}
+
+// The text begins with what every tenant may share: the rest is in a namespace behind that.
+void Preparation::go_on_from_shared(RequestSpec& spec) const {
+  const SharedPrefixes::Match* const match = shared_.find_or_null(spec.prompt);
+  if (match == nullptr) return;
+  spec.shared_prefix = match->prefix;
+  spec.namespace_digest = SharedPrefixes::behind(*match, spec.namespace_digest);
+  for (SiblingNamespace& sibling : spec.siblings) {
+    sibling.digest = SharedPrefixes::behind(*match, sibling.digest);
+  }
 }
 
 NamespaceFamily Preparation::family_of_tenant(std::string_view tenant) const {
@@ -100,8 +160,7 @@ const std::string& Preparation::eviction_policy() const {
 }
 
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
-                                             std::vector<TokenId> tokens,
-                                             const NamespaceDigest& digest) const {
+                                             std::vector<TokenId> tokens, Whereabouts where) const {
   const std::int64_t context = context_tokens();
   const std::int64_t prompt_tokens = std::ssize(tokens);
   if (tokens.empty()) return field_error("prompt", "must have at least one token");
@@ -125,7 +184,9 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
     job.spec.stop_tokens.insert(job.spec.stop_tokens.end(), ends.begin(), ends.end());
   }
   job.spec.priority = request.priority;
-  job.spec.namespace_digest = digest;
+  job.spec.namespace_digest = where.digest;
+  job.spec.siblings = std::move(where.siblings);
+  go_on_from_shared(job.spec);
   job.spec.retention = request.cache.retention;
   job.spec.logprobs = request.logprobs;
   job.spec.copies = request.copies;
@@ -139,7 +200,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   if (auto* const fault = std::get_if<ApiError>(&read)) return std::move(*fault);
   const CompletionRequest& request = std::get<CompletionRequest>(read);
   if (auto fault = check_model(request.model)) return *std::move(fault);
-  const NamespaceDigest digest = namespace_of(caller, request.cache);
+  const Whereabouts where = whereabouts(caller, request.cache);
   PreparedAnswer prepared;
   AnswerPlan& plan = prepared.plan;
   plan.head.kind = request.kind;
@@ -162,7 +223,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
     auto& ids = std::get<std::vector<TokenId>>(tokens);
     plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, true) : "");
-    ApiResult<PromptJob> job = prompt_job(request, std::move(ids), digest);
+    ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     prepared.job.prompts.push_back(std::get<PromptJob>(std::move(job)));
   }

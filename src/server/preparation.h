@@ -16,7 +16,9 @@
 #include "openai/completion_request.h"
 #include "server/answer.h"
 #include "server/key_book.h"
+#include "server/recent_namespaces.h"
 #include "server/serving_loop.h"
+#include "server/shared_prefixes.h"
 
 namespace stemma {
 
@@ -30,6 +32,10 @@ class Preparation {
  public:
   // `model` must outlive this. `model_name` is what clients call it.
   Preparation(const ServedModel& model, std::string model_name);
+
+  // Lets every tenant share the beginnings of texts that this file names (shared_prefixes.h).
+  // Errors name file and line. Before the first request.
+  Status share_prefixes(const std::string& file);
 
   // What requests are read against.
   const RequestRules& rules() const noexcept { return rules_; }
@@ -61,12 +67,22 @@ class Preparation {
   std::optional<ApiError> check_model(std::string_view name) const;
 
  private:
+  // Where a request's pages are, and where else they might be.
+  struct Whereabouts {
+    NamespaceDigest digest;
+    std::vector<SiblingNamespace> siblings;
+  };
+  Whereabouts whereabouts(const Caller& caller, const CacheFields& fields) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
-                                  const NamespaceDigest& digest) const;
+                                  Whereabouts where) const;
+  void go_on_from_shared(RequestSpec& spec) const;
+  ApiResult<std::vector<TokenId>> warm_tokens(std::string_view body) const;
 
   const ServedModel& model_;
   std::string model_name_;
   RequestRules rules_;
+  SharedPrefixes shared_;
+  mutable RecentNamespaces recent_;
 };
 
 }  // namespace stemma

@@ -41,6 +41,7 @@ RequestStats sum_of(const RequestStats& a, const RequestStats& b) {
           .brought_us = sum_of(a.brought_us, b.brought_us),
           .stop = a.prompt_tokens > 0 && a.stop != PrefixStop::kTail ? a.stop : b.stop,
           .evicted_ago_us = std::max(a.evicted_ago_us, b.evicted_ago_us),
+          .differing_field = a.differing_field.empty() ? b.differing_field : a.differing_field,
           .saved_us = sum_where_known(a.saved_us, b.saved_us)};
 }
 
@@ -48,13 +49,14 @@ TemplateJson ms_json(std::optional<std::int64_t> us) {
   return us.has_value() ? TemplateJson(ms(*us)) : TemplateJson();
 }
 
-TemplateJson stop_json(PrefixStop stop, std::int64_t evicted_ago_us, std::string_view policy) {
+TemplateJson stop_json(const StopReport& report, std::string_view policy) {
   TemplateJson json;
-  json["reason"] = prefix_stop_name(stop);
-  if (stop == PrefixStop::kEvicted) {
-    json["evicted_ms_ago"] = ms(evicted_ago_us);
+  json["reason"] = prefix_stop_name(report.stop);
+  if (report.stop == PrefixStop::kEvicted) {
+    json["evicted_ms_ago"] = ms(report.evicted_ago_us);
     json["policy"] = policy;
   }
+  if (report.stop == PrefixStop::kOtherNamespace) json["differs"] = report.differing_field;
   return json;
 }
 
@@ -66,7 +68,7 @@ TemplateJson receipt_json(const RequestStats& stats, std::string_view policy) {
   json["tokens"]["disk"] = stats.brought.disk;
   json["tokens"]["remote"] = stats.brought.remote;
   json["tokens"]["computed"] = stats.computed_tokens;
-  json["stopped"] = stop_json(stats.stop, stats.evicted_ago_us, policy);
+  json["stopped"] = stop_json({stats.stop, stats.evicted_ago_us, stats.differing_field}, policy);
   json["load_ms"]["host"] = ms(stats.brought_us.host);
   json["load_ms"]["disk"] = ms(stats.brought_us.disk);
   json["load_ms"]["remote"] = ms(stats.brought_us.remote);
@@ -81,6 +83,9 @@ std::string receipt_header(const RequestStats& stats) {
       fmt::format("device={}; host={}; disk={}; remote={}; computed={}; stopped={}",
                   device_tokens(stats), stats.brought.host, stats.brought.disk,
                   stats.brought.remote, stats.computed_tokens, prefix_stop_name(stats.stop));
+  if (stats.stop == PrefixStop::kOtherNamespace) {
+    text += fmt::format("; differs={}", stats.differing_field);
+  }
   if (stats.saved_us.has_value()) text += fmt::format("; saved_ms={:.1f}", ms(*stats.saved_us));
   return text;
 }

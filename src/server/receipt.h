@@ -32,7 +32,15 @@ std::string receipt_header(const RequestStats& stats);
 // Milliseconds, or null where they are not known.
 TemplateJson ms_json(std::optional<std::int64_t> us);
 
-// {"reason": "evicted", "evicted_ms_ago": 1200, "policy": "lru"}.
-TemplateJson stop_json(PrefixStop stop, std::int64_t evicted_ago_us, std::string_view policy);
+// Why a prefix stopped, and what is known of it.
+struct StopReport {
+  PrefixStop stop = PrefixStop::kCold;
+  std::int64_t evicted_ago_us = 0;
+  std::string_view differing_field = {};
+};
+
+// {"reason": "evicted", "evicted_ms_ago": 1200, "policy": "lru"},
+// {"reason": "other_namespace", "differs": "extra_key"}.
+TemplateJson stop_json(const StopReport& report, std::string_view policy);
 
 }  // namespace stemma

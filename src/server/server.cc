@@ -7,6 +7,9 @@ namespace stemma {
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, ServedModel& model) {
   STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, model.open_engine());
   auto server = std::unique_ptr<Server>(new Server(options, model, std::move(engine)));
+  if (!options.shared_prefix_file.empty()) {
+    STEMMA_RETURN_IF_ERROR(server->service_.share_prefixes(options.shared_prefix_file));
+  }
   STEMMA_ASSIGN_OR_RETURN(server->http_, HttpServer::open(options.http, server->service_));
   ServingLoop::Options loop = options.loop;
   if (options.events.has_value()) {

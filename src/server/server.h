@@ -26,6 +26,8 @@ struct ServerOptions {
   HttpServerOptions http;
   ApiOptions api;
   ServingLoop::Options loop;
+  // A file of beginnings of texts that every tenant may share (shared_prefixes.h); empty: none.
+  std::string shared_prefix_file = {};
   // KV events for who routes requests; they need KvCacheOptions::events_pages_max.
   std::optional<EventPublisherOptions> events;
 };

@@ -150,6 +150,7 @@ class Simulation {
   std::string standstill() const;
   bool waits_for_tier() const { return held_back_ == "waiting_for_tier"; }
   void settle();
+  bool disk_is_gone();
   void check_nothing_held();
   void check_clean_round();
   std::int64_t answer_alone(const std::vector<TokenId>& prompt);

@@ -1,0 +1,24 @@
+#include "server/warm_request.h"
+
+namespace stemma {
+
+ApiResult<CompletionRequest> read_warm_request(std::string_view body, const RequestRules& rules) {
+  ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max);
+  if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
+  const TemplateJson& object = std::get<TemplateJson>(parsed);
+  const bool is_chat = object.contains("messages");
+  auto read =
+      completion_request_of(is_chat ? CompletionKind::kChat : CompletionKind::kText, object, rules);
+  auto* const request = std::get_if<CompletionRequest>(&read);
+  if (request == nullptr) return read;
+  // What comes behind the messages is the next one, not an answer.
+  if (!object.contains("add_generation_prompt")) request->add_generation_prompt = false;
+  request->max_tokens = 1;
+  request->copies = 1;
+  request->stream = false;
+  request->logprobs.reset();
+  request->sampling = SamplingParams();
+  return read;
+}
+
+}  // namespace stemma
