@@ -17,8 +17,9 @@ bool long_tests() {
   return wish != nullptr && std::string(wish) == "1";
 }
 
-// Pages that a promotion nobody waits for kept for ever behind a hole; copies begun in slow weather,
-// removals of a disk that only reads, and purges asked for too late, which looked like standstills.
+// Pages that a promotion nobody waits for kept for ever behind a hole; and what only looked like a
+// standstill: copies begun in slow weather, removals of a disk that only reads, purges asked for
+// too late.
 TEST(Simulation, WhatOnceBrokeDoesNotAnyMore) {
   struct Run {
     std::uint64_t seed;
