@@ -52,6 +52,14 @@ inline bool is_of_any(const NamespaceDigest& digest, std::span<const NamespaceFa
          std::find(families.begin(), families.end(), family_of(digest)) != families.end();
 }
 
+// How many pages the namespaces of a family are sure of while others want pages, and how many they
+// have.
+struct TenantQuota {
+  NamespaceFamily family;
+  std::int64_t quota_pages = 0;
+  std::int64_t pages = 0;
+};
+
 // What a look without holding finds.
 struct PrefixProbe {
   std::int64_t matched_tokens = 0;  // a multiple of page_size

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "prefix/eviction_order.h"
+#include "prefix/naive_quotas.h"
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
 
@@ -43,6 +44,9 @@ class NaivePrefixModel {
       : page_size_(static_cast<std::size_t>(page_size)), order_(order) {
     for (std::int64_t ns = 0; ns < namespaces; ++ns) roots_.push_back(make_node(nullptr));
   }
+
+  // Of the tenant whose only namespace that is.
+  void set_quota(std::size_t ns, std::int64_t pages) { quotas_.set(roots_[ns].get(), pages); }
 
   std::int64_t probe(std::size_t ns, const Tokens& tokens) const {
     std::size_t matched = 0;
@@ -105,12 +109,15 @@ class NaivePrefixModel {
       std::vector<Node*> leaves;
       for (const auto& root : roots_) collect_leaves(*root, leaves);
       if (leaves.empty()) break;
-      Node* leaf = *std::min_element(leaves.begin(), leaves.end(), [this](Node* a, Node* b) {
+      std::sort(leaves.begin(), leaves.end(), [this](Node* a, Node* b) {
         return std::pair(order_.key(a->use), a->id) < std::pair(order_.key(b->use), b->id);
       });
+      Node* leaf = quotas_.next_of(leaves);
       aging_ = std::max(aging_, order_.key(leaf->use).first);
-      const std::size_t take =
+      std::size_t take =
           std::min(static_cast<std::size_t>(wanted) - out.size(), leaf->pages.size());
+      const auto over_pages = static_cast<std::size_t>(quotas_.over_pages(leaf));
+      if (over_pages > 0) take = std::min(take, over_pages);
       out.insert(out.end(), leaf->pages.end() - static_cast<std::ptrdiff_t>(take),
                  leaf->pages.end());
       leaf->pages.resize(leaf->pages.size() - take);
@@ -263,6 +270,7 @@ class NaivePrefixModel {
   std::int64_t next_id_ = 0;
   std::int64_t now_ = 0;
   std::int64_t aging_ = 0;
+  NaiveQuotas<Node> quotas_;
 };
 
 }  // namespace stemma

@@ -135,13 +135,17 @@ void random_command(PrefixTwins& twins, Prng& random, const TwinsOptions& option
 
 class RandomPrefixModel : public testing::TestWithParam<std::string> {};
 
-TEST_P(RandomPrefixModel, RandomCommandsKeepTheTwinsEqual) {
+std::uint64_t seed_of_run(std::uint64_t run) {
   const int first_seed =
       testing::GTEST_FLAG(shuffle) ? testing::UnitTest::GetInstance()->random_seed() : 1;
+  return static_cast<std::uint64_t>(first_seed) * 1000 + run;
+}
+
+TEST_P(RandomPrefixModel, RandomCommandsKeepTheTwinsEqual) {
   std::uint64_t run = 0;
   for (const std::int64_t page_size : {1, 2, 4}) {
     for (const int hash_bits : {32, 8}) {
-      const std::uint64_t seed = static_cast<std::uint64_t>(first_seed) * 1000 + run++;
+      const std::uint64_t seed = seed_of_run(run++);
       SCOPED_TRACE("seed " + std::to_string(seed));
       const TwinsOptions options{.page_size = page_size,
                                  .pages = 24,
@@ -155,6 +159,23 @@ TEST_P(RandomPrefixModel, RandomCommandsKeepTheTwinsEqual) {
         ASSERT_EQ(twins.difference(), std::nullopt) << "command " << i;
       }
     }
+  }
+}
+
+// Of three tenants two have quotas, which change now and then.
+TEST_P(RandomPrefixModel, RandomCommandsUnderQuotasKeepTheTwinsEqual) {
+  const std::uint64_t seed = seed_of_run(100);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  const TwinsOptions options{
+      .page_size = 2, .pages = 24, .namespaces = 3, .eviction = GetParam(), .quotas = {6, 9}};
+  PrefixTwins twins(options);
+  Prng random(seed);
+  for (std::int64_t i = 0; i < kRandomCommands / 14; ++i) {
+    if (random.below(100) == 0) {
+      twins.set_quota(static_cast<std::size_t>(random.below(2)), random.below(12));
+    }
+    random_command(twins, random, options);
+    ASSERT_EQ(twins.difference(), std::nullopt) << "command " << i;
   }
 }
 

@@ -24,6 +24,7 @@ struct TwinsOptions {
   std::int64_t namespaces = 1;
   std::string eviction = "lru";
   int hash_bits = 32;
+  std::vector<std::int64_t> quotas = {};  // in pages, of the first namespaces' tenants
 };
 
 class PrefixTwins {
@@ -55,6 +56,12 @@ class PrefixTwins {
       digest.bytes[0] = static_cast<std::uint8_t>(ns);
       namespaces_.push_back(*cache_->try_open_namespace(digest));
     }
+    for (std::size_t ns = 0; ns < options.quotas.size(); ++ns) set_quota(ns, options.quotas[ns]);
+  }
+
+  void set_quota(std::size_t ns, std::int64_t pages) {
+    cache_->set_quota(family_of(cache_->digest(namespaces_[ns])), pages);
+    model_.set_quota(ns, pages);
   }
 
   std::int64_t free_pages() const { return allocator_.free_pages(); }

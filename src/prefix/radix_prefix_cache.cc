@@ -6,7 +6,8 @@
 //
 // The index holds exactly the leaves with a lock count of 0. Nothing in it changes its key: what is
 // used is locked, and what is locked is not in it. Where a PagePolicy decides, the same leaves are
-// in it instead. Leaves that waiting requests want as a whole are in neither, but in wanted_.
+// in it instead. Leaves that waiting requests want as a whole are in neither, but in wanted_; those
+// that were spared for their tenant's quota are in parked_.
 #include "prefix/radix_prefix_cache.h"
 
 #include <algorithm>
@@ -58,6 +59,8 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
       index_(order.keyed() ? nodes_max_of(options) : 0),
       policy_(make_page_policy(order, options, nodes_max_of(options))),
       wanted_(nodes_max_of(options)),
+      quotas_(nodes_max_of(options)),
+      parked_(nodes_max_of(options)),
       path_(order.keyed() ? 0 : static_cast<std::size_t>(options.allocator.total_pages())),
       namespaces_(options.namespaces_max),
       log_or_null_(
@@ -87,6 +90,7 @@ std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceD
     ns = namespaces_.try_rename(digest, is_empty);
     if (!ns.has_value() && evict(kPagesAtOnce).empty()) break;
   }
+  if (ns.has_value() && quotas_.any()) quotas_.name_root(roots_[ns->index()], family_of(digest));
   return ns;
 }
 
@@ -176,14 +180,18 @@ void RadixPrefixCache::reset() {
 // Moves the hold on to where a step of a walk ended, cutting the node there if it goes on.
 NodeSlot RadixPrefixCache::reached(const RadixTree::Walk& walk) {
   NodeSlot node = walk.node();
-  if (!walk.covers_node()) {
-    const NodeSlot upper = tree_.split(node, walk.pages());
-    wanted_.split(node, upper, static_cast<std::int32_t>(walk.pages()));
-    node = upper;
-  }
+  if (!walk.covers_node()) node = split(node, walk.pages());
   stamp(tree_.node(node));
   hold(node);
   return node;
+}
+
+// Cuts a node after its first `pages`; returns the new node, which has these.
+NodeSlot RadixPrefixCache::split(NodeSlot node, std::int64_t pages) {
+  const NodeSlot upper = tree_.split(node, pages);
+  wanted_.split(node, upper, static_cast<std::int32_t>(pages));
+  if (quotas_.any()) quotas_.place(upper, node);
+  return upper;
 }
 
 void RadixPrefixCache::stamp(RadixNode& node) const noexcept {
@@ -204,6 +212,8 @@ void RadixPrefixCache::add_evictable(NodeSlot leaf) {
   const NodeId id = tree_.nodes().birth(leaf).id;
   if (wanted_as_a_whole(leaf)) {
     wanted_.add_leaf(leaf, id);
+  } else if (quotas_.any() && parked_.try_return(leaf, tree_.node(leaf).last_use)) {
+    return;
   } else if (policy_ == nullptr) {
     index_.push(leaf, key_of(leaf), id);
   } else {
@@ -214,6 +224,8 @@ void RadixPrefixCache::add_evictable(NodeSlot leaf) {
 void RadixPrefixCache::remove_evictable(NodeSlot leaf) {
   if (wanted_.contains(leaf)) {
     wanted_.remove_leaf(leaf);
+  } else if (parked_.contains(leaf)) {
+    parked_.remove(leaf);
   } else if (policy_ == nullptr) {
     index_.remove(leaf);
   } else {
@@ -245,12 +257,14 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
   ++epoch_;
   usage_.locked_tokens += static_cast<std::int64_t>(tokens.size());
   announce(parent, tokens, pages);
+  if (quotas_.any()) quotas_.count(parent, pages.pages());
   const RadixNode& above = tree_.node(parent);
   if (above.children == 0 && above.lock_count == 1 && !above.is_root()) {
     tree_.grow(parent, tokens, std::move(pages));
     return parent;
   }
   const NodeSlot leaf = tree_.add_leaf(parent, tokens, std::move(pages), now_);
+  if (quotas_.any()) quotas_.place(leaf, parent);
   stamp(tree_.node(leaf));
   tree_.node(leaf).lock_count = 1;
   tree_.node(leaf).priority = priority;
@@ -263,6 +277,7 @@ void RadixPrefixCache::drop(NodeSlot leaf) {
   const RadixNode gone = tree_.node(leaf);
   tree_.remove(leaf);
   wanted_.forget(leaf);
+  if (quotas_.any()) parked_.forget(leaf);
   RadixNode& parent = tree_.node(gone.parent);
   if (parent.is_root()) return;
   parent.last_use = std::max(parent.last_use, gone.last_use);

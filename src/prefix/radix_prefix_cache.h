@@ -18,9 +18,11 @@
 #include "prefix/namespace_registry.h"
 #include "prefix/page_key.h"
 #include "prefix/page_policy.h"
+#include "prefix/parked_leaves.h"
 #include "prefix/prefix_cache_options.h"
 #include "prefix/prefix_event_log.h"
 #include "prefix/radix_tree.h"
+#include "prefix/tenant_quotas.h"
 #include "prefix/tree_listing.h"
 #include "prefix/wanted_leaves.h"
 #include "stemma/prefix_cache.h"
@@ -61,6 +63,15 @@ class RadixPrefixCache final : public PrefixCache {
   std::uint64_t epoch() const override { return epoch_; }
   std::optional<std::string> audit() const override;
   std::string draw() const override;
+
+  // What tenants are sure of (radix_prefix_cache_quotas).
+
+  // A tenant whose cached pages, locked ones included, are no more than `pages` loses none of them
+  // while eviction finds others; of more it loses in everybody's order those beyond. 0: it is sure
+  // of none. O(nodes) where it had no quota. REQUIRES: 0 <= pages <= those of the pool.
+  void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
+  // In the order in which they were first given.
+  std::vector<TenantQuota> quotas() const;
 
   // What moving pages between tiers asks of a tree (radix_prefix_cache_moves).
 
@@ -139,7 +150,9 @@ class RadixPrefixCache final : public PrefixCache {
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
-  std::int64_t evictable_leaves() const noexcept { return ordered_leaves() + wanted_.leaves(); }
+  std::int64_t evictable_leaves() const noexcept {
+    return ordered_leaves() + wanted_.leaves() + parked_.leaves();
+  }
   // PrefixLocks alive, those of no tokens included.
   std::int64_t locks() const noexcept { return locks_; }
   std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
@@ -152,10 +165,12 @@ class RadixPrefixCache final : public PrefixCache {
                               std::span<PageKey> out) override;
 
   NodeSlot root_of(NamespaceId ns) const;
+  NodeSlot root_above(NodeSlot slot) const;
   NodeSlot slot_of(const void* node) const noexcept;
   std::int64_t tokens_in(const RadixNode& node) const noexcept;
   EvictionKey key_of(NodeSlot slot) const noexcept;
   NodeSlot reached(const RadixTree::Walk& walk);
+  NodeSlot split(NodeSlot node, std::int64_t pages);
   void stamp(RadixNode& node) const noexcept;
   void hold(NodeSlot slot);
   PrefixLock lock_path(NodeSlot end);
@@ -168,7 +183,21 @@ class RadixPrefixCache final : public PrefixCache {
   void announce(NodeSlot parent, std::span<const TokenId> tokens, const OwnedPages& pages);
   OwnedPages evict_by_key(std::int64_t wanted_pages);
   OwnedPages evict_by_policy(std::int64_t wanted_pages);
+  OwnedPages evict_parked_leaf(NodeSlot leaf, std::int64_t wanted_pages);
   OwnedPages evict_wanted_leaf(std::int64_t wanted_pages);
+  OwnedPages evict_unordered_leaf(NodeSlot leaf, std::int64_t wanted_pages);
+  // How many pages may go of a leaf whose turn it is; 0: its tenant is within its quota.
+  // REQUIRES: it is not wanted as a whole.
+  std::int64_t spare_pages(NodeSlot leaf) const noexcept {
+    const std::int64_t pages = tree_.node(leaf).chain.pages - wanted_.wanted_pages(leaf);
+    return quotas_.any() ? std::min(pages, quotas_.over_pages(leaf)) : pages;
+  }
+  void park(NodeSlot leaf);
+  NodeSlot next_parked_or_none() const {
+    return parked_.leaves() == 0 ? NodeSlot() : choose_parked_or_none();
+  }
+  NodeSlot choose_parked_or_none() const;
+  NodeSlot coldest_or_none();
   // These nodes and all below them that a walk may find, each before those below it.
   std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops) const;
   std::int64_t hide(std::span<const NodeSlot> nodes);
@@ -190,6 +219,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::vector<TokenId> text_to(NodeSlot slot) const;
   void take_back(NodeSlot leaf, std::span<PageId> ids) {
     if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
+    if (quotas_.any()) quotas_.count(leaf, -std::ssize(ids));
     tree_.shrink(leaf, ids);
   }
   void log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
@@ -205,6 +235,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::optional<std::string> audit_locks() const;
   std::optional<std::string> audit_keys() const;
   std::optional<std::string> audit_index() const;
+  std::optional<std::string> audit_quotas() const;
   void draw_below(NodeSlot root, const std::vector<std::vector<NodeSlot>>& children,
                   std::string& out) const;
 
@@ -214,7 +245,9 @@ class RadixPrefixCache final : public PrefixCache {
   EvictionIndex index_;                 // of a keyed order; else empty
   std::unique_ptr<PagePolicy> policy_;  // of any other; else none
   WantedLeaves wanted_;                 // leaves that neither of them has
-  UntouchedArray<PageId> path_;         // scratch of complete and announce, for one path
+  TenantQuotas quotas_;
+  ParkedLeaves parked_;          // the same: leaves of tenants within their quotas
+  UntouchedArray<PageId> path_;  // scratch of complete and announce, for one path
   NamespaceRegistry namespaces_;
   std::vector<NodeSlot> roots_;  // by namespace
   PageKeyHasher key_hasher_;

@@ -47,6 +47,7 @@ std::optional<std::string> RadixPrefixCache::audit() const {
   if (auto fault = tree_.audit()) return fault;
   if (auto fault = audit_locks()) return fault;
   if (auto fault = audit_index()) return fault;
+  if (auto fault = audit_quotas()) return fault;
   if (auto fault = audit_keys()) return fault;
   if (tree_.arena().used_pages() > allocator_.released_pages()) {
     return "the tree holds pages that nobody gave it (I1)";
@@ -107,6 +108,7 @@ std::optional<std::string> RadixPrefixCache::audit_locks() const {
 std::optional<std::string> RadixPrefixCache::audit_index() const {
   if (auto fault = policy_ == nullptr ? index_.audit() : policy_->audit()) return fault;
   if (auto fault = wanted_.audit()) return fault;
+  if (auto fault = parked_.audit()) return fault;
   std::int64_t leaves = 0;
   for (const NodeSlot slot : id_range(NodeSlot(0), tree_.nodes().high_water())) {
     if (!tree_.nodes().exists(slot)) continue;
@@ -114,7 +116,9 @@ std::optional<std::string> RadixPrefixCache::audit_index() const {
     const bool leaf = !node.is_root() && node.children == 0 && node.lock_count == 0;
     const bool ordered = policy_ == nullptr ? index_.contains(slot) : policy_->contains(slot);
     const bool wanted = wanted_.contains(slot);
-    if (leaf != (ordered != wanted)) return "the index does not hold exactly the unlocked leaves";
+    const bool parked = parked_.contains(slot);
+    if (int{ordered} + int{wanted} + int{parked} != int{leaf})
+      return "the index does not hold exactly the unlocked leaves";
     if (leaf && wanted != wanted_as_a_whole(slot)) return "a leaf waits where it does not belong";
     if (policy_ == nullptr && ordered && index_.key(slot) != key_of(slot))
       return "a leaf lies in the index under an old key";

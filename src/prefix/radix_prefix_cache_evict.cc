@@ -1,5 +1,5 @@
-// What leaves the cache: first what nobody waits for, by the order or the policy, then what waiting
-// requests want.
+// What leaves the cache: first what nobody waits for, by the order or the policy, then what tenants
+// within their quotas have, then what waiting requests want.
 #include <algorithm>
 #include <array>
 
@@ -13,7 +13,10 @@ OwnedPages RadixPrefixCache::evict(std::int64_t wanted_pages) {
   OwnedPages out;
   while (out.pages() < wanted_pages && evictable_leaves() > 0) {
     const std::int64_t left = wanted_pages - out.pages();
-    if (ordered_leaves() == 0) {
+    const NodeSlot parked = next_parked_or_none();
+    if (parked.valid()) {
+      out.append(evict_parked_leaf(parked, left));
+    } else if (ordered_leaves() == 0) {
       out.append(evict_wanted_leaf(left));
     } else {
       out.append(policy_ == nullptr ? evict_by_key(left) : evict_by_policy(left));
@@ -26,8 +29,12 @@ OwnedPages RadixPrefixCache::evict(std::int64_t wanted_pages) {
 // Pages of the leaf of the last turn; as soon as another leaf is bare that nobody waits for, that
 // one is next.
 OwnedPages RadixPrefixCache::evict_wanted_leaf(std::int64_t wanted_pages) {
+  return evict_unordered_leaf(wanted_.last(), wanted_pages);
+}
+
+// Pages of a leaf that is neither in the index nor with the policy.
+OwnedPages RadixPrefixCache::evict_unordered_leaf(NodeSlot leaf, std::int64_t wanted_pages) {
   std::array<PageId, 256> gathered;
-  const NodeSlot leaf = wanted_.last();
   const RadixNode& node = tree_.node(leaf);
   const auto pages = static_cast<std::size_t>(std::min<std::int64_t>(
       {wanted_pages, node.chain.pages, static_cast<std::int64_t>(gathered.size())}));
@@ -36,7 +43,7 @@ OwnedPages RadixPrefixCache::evict_wanted_leaf(std::int64_t wanted_pages) {
   if (policy_ != nullptr) policy_->evicted(ids);
   usage_.evictable_tokens -= static_cast<std::int64_t>(pages) * page_size();
   if (node.chain.pages == 0) {
-    wanted_.remove_leaf(leaf);
+    remove_evictable(leaf);
     drop(leaf);
   }
   return allocator_.adopt(ids);
@@ -82,11 +89,15 @@ OwnedPages RadixPrefixCache::evict_by_key(std::int64_t wanted_pages) {
     if (index_.risen(3).valid()) tree_.prefetch_node(index_.risen(3));
     if (index_.risen(2).valid()) tree_.prefetch_removal(index_.risen(2));
     const NodeSlot leaf = index_.top();
+    const std::int64_t spare = spare_pages(leaf);
+    if (spare == 0) {
+      park(leaf);
+      continue;
+    }
     aging_ = std::max(aging_, index_.key(leaf).first);
     const RadixNode& node = tree_.node(leaf);
     const auto pages = static_cast<std::size_t>(
-        std::min<std::int64_t>({wanted_pages, node.chain.pages - wanted_.wanted_pages(leaf),
-                                static_cast<std::int64_t>(gathered.size())}));
+        std::min<std::int64_t>({wanted_pages, spare, static_cast<std::int64_t>(gathered.size())}));
     if (count + pages > gathered.size()) {
       out.append(allocator_.adopt(std::span(gathered).first(count)));
       count = 0;
@@ -115,10 +126,14 @@ OwnedPages RadixPrefixCache::evict_by_policy(std::int64_t wanted_pages) {
   policy_->begin_eviction();
   while (wanted_pages > 0 && policy_->leaves() > 0) {
     const PagePolicy::Victim victim = policy_->next_victim();
+    const std::int64_t spare = spare_pages(victim.slot);
+    if (spare == 0) {
+      park(victim.slot);
+      continue;
+    }
     const RadixNode& node = tree_.node(victim.slot);
     const auto pages = static_cast<std::size_t>(std::min<std::int64_t>(
-        {wanted_pages, victim.pages_max, node.chain.pages - wanted_.wanted_pages(victim.slot),
-         static_cast<std::int64_t>(gathered.size())}));
+        {wanted_pages, victim.pages_max, spare, static_cast<std::int64_t>(gathered.size())}));
     const std::span<PageId> ids = std::span(gathered).first(pages);
     policy_->remove_leaf(victim.slot);
     evict_from(victim.slot, ids);

@@ -150,9 +150,7 @@ std::optional<NodeText> RadixPrefixCache::try_text(NodeId id) const {
     const NodeSlot slot(i);
     if (!tree_.nodes().exists(slot) || tree_.nodes().birth(slot).id != id) continue;
     if (tree_.node(slot).is_root()) return std::nullopt;
-    NodeSlot root = slot;
-    while (!tree_.node(root).is_root()) root = tree_.node(root).parent;
-    return NodeText{.digest = digest_of(root),
+    return NodeText{.digest = digest_of(root_above(slot)),
                     .tokens = text_to(slot),
                     .start_tokens = tree_.node(slot).start_pages * page_size()};
   }

@@ -50,9 +50,8 @@ void RadixPrefixCache::copy_tokens(const PrefixLock& held, std::span<TokenId> ou
 }
 
 std::optional<RadixPrefixCache::ColdLeaf> RadixPrefixCache::try_lock_coldest() {
-  if (ordered_leaves() == 0) return std::nullopt;
-  if (policy_ != nullptr) policy_->begin_eviction();
-  const NodeSlot leaf = policy_ == nullptr ? index_.top() : policy_->next_victim().slot;
+  const NodeSlot leaf = coldest_or_none();
+  if (!leaf.valid()) return std::nullopt;
   return ColdLeaf{lock_path(leaf), tokens_in(tree_.node(leaf))};
 }
 
@@ -83,10 +82,7 @@ bool RadixPrefixCache::try_discard(NamespaceId ns, std::span<const TokenId> toke
   NodeSlot node = walk.node();
   if (tree_.node(node).lock_count != 0) return false;
   const std::int64_t above = kept_pages - tree_.node(node).start_pages;
-  if (above > 0) {
-    const NodeSlot upper = tree_.split(node, above);
-    wanted_.split(node, upper, static_cast<std::int32_t>(above));
-  }
+  if (above > 0) split(node, above);
   // What nobody holds is held by nobody below either (I3).
   const std::vector<NodeSlot> doomed = subtrees({node});
   for (auto at = doomed.rbegin(); at != doomed.rend(); ++at) drop_leaf(*at);

@@ -36,10 +36,7 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
   }
   const NodeSlot top = walk.node();
   const std::int64_t above = kept_pages - tree_.node(top).start_pages;
-  if (above > 0) {
-    const NodeSlot upper = tree_.split(top, above);
-    wanted_.split(top, upper, static_cast<std::int32_t>(above));
-  }
+  if (above > 0) split(top, above);
   const std::vector<NodeSlot> wrong = subtrees({top});
   for (const NodeSlot slot : wrong) append_keys(slot, keys);
   hide(wrong);
