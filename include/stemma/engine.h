@@ -193,6 +193,11 @@ class Engine {
   Result<PurgeId> purge(std::span<const NamespaceFamily> families);
   std::optional<PurgeReport> purge_report(PurgeId id) const { return kv_->purge_report(id); }
 
+  // See KvCache. Before the first step, or between steps.
+  void set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
+    kv_->set_quota(tenant, pages);
+  }
+
   // Whether a step would find nothing to do.
   bool idle() const;
   EngineTotals totals() const;

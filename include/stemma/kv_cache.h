@@ -47,12 +47,6 @@ class Tiering;
 struct NodeText;
 struct TreeListing;
 
-// What a request does with a promotion.
-enum class PromotionUse : std::uint8_t {
-  kWaiting,    // waits until it has come
-  kComputing,  // computes from the front while it arrives from the back
-};
-
 // Who holds pages now, for people.
 struct CacheHolds {
   std::int64_t locks = 0;      // on prefixes of the device, those of no tokens included
@@ -231,6 +225,11 @@ class KvCache {
   Result<PurgeId> purge(std::span<const NamespaceFamily> namespaces);
   // What became of it; nullopt if too many have been asked for since.
   std::optional<PurgeReport> purge_report(PurgeId id) const;
+
+  // See RadixPrefixCache::set_quota, of the pages of the device; of host memory, if there is any,
+  // the same share. Nothing where nothing is shared. REQUIRES: 0 <= pages <= total_pages().
+  void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
+  std::vector<TenantQuota> quotas(Tier tier) const;  // REQUIRES: kDevice or kHost
 
   // Forgets every published page. REQUIRES: no Sequence holds anything.
   void reset();

@@ -67,6 +67,12 @@ struct BroughtTokens {
   }
 };
 
+// What a request does with a promotion, which brings its prompt up.
+enum class PromotionUse : std::uint8_t {
+  kWaiting,    // waits until it has come
+  kComputing,  // computes from the front while it arrives from the back
+};
+
 // What became of bringing a prompt up.
 struct PromotionOutcome {
   BroughtTokens tokens;

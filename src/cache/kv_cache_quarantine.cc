@@ -1,10 +1,11 @@
-// What a KvCache does for audits of cached pages, for those who want pages forgotten, and for those
-// who follow it from outside. Only a cache that shares has pages to audit and to tell of, and that
-// is the radix tree.
+// What a KvCache does for audits of cached pages, for tenants with quotas, for those who want pages
+// forgotten, and for those who follow it from outside. Only a cache that shares has pages to audit,
+// to keep and to tell of, and that is the radix tree.
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cache/audit_hold.h"
 #include "cache/grafts.h"
 #include "cache/tiering.h"
@@ -115,6 +116,19 @@ Result<PurgeId> KvCache::purge(std::span<const NamespaceFamily> namespaces) {
 std::optional<PurgeReport> KvCache::purge_report(PurgeId id) const {
   if (tiering_ != nullptr) return tiering_->purge_report(id);
   return id.value() + 1 == purges_ ? last_purge_ : std::nullopt;
+}
+
+void KvCache::set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
+  STEMMA_CHECK(pages >= 0 && pages <= total_pages(), "a quota is of the device's pages");
+  if (!shares()) return;
+  tree().set_quota(tenant, pages);
+  if (tiering_ == nullptr) return;
+  tiering_->set_host_quota(tenant, ceil_div(pages * tiering_->host_pages(), total_pages()));
+}
+
+std::vector<TenantQuota> KvCache::quotas(Tier tier) const {
+  const RadixPrefixCache* const tree = tree_or_null(tier);
+  return tree == nullptr ? std::vector<TenantQuota>() : tree->quotas();
 }
 
 void KvCache::drain_events(PrefixEventSink& sink) {

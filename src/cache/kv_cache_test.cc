@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cache/audit_hold.h"
+#include "stemma/lower_tiers.h"
+#include "tier/transfer_lanes.h"
 
 namespace stemma {
 namespace {
@@ -247,6 +249,90 @@ TEST_F(KvCacheTest, NamespacesShareNothing) {
   publish(text(0, 12));
   EXPECT_EQ(kv_->probe(ns, text(0, 13)), 0);
   EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12);
+}
+
+// Nine texts of another pass through what is left of the pool.
+TEST_F(KvCacheTest, WhoFloodsTheCacheTakesNothingOfATenantWithinItsQuota) {
+  for (const std::int64_t quota_pages : {3, 2, 0}) {
+    open(4, 8);
+    NamespaceDigest digest;
+    digest.bytes[0] = 1;
+    const NamespaceId flooded = std::exchange(ns_, *kv_->try_open_namespace(digest));
+    kv_->set_quota(family_of(digest), quota_pages);
+    publish(text(0, 12));  // 3 pages
+    const NamespaceId quiet = std::exchange(ns_, flooded);
+    for (TokenId other = 1; other < 10; ++other) publish(text(other * 100, 16));
+    EXPECT_EQ(kv_->probe(quiet, text(0, 13)), 4 * quota_pages);
+    const std::vector<TenantQuota> quotas = kv_->quotas(Tier::kDevice);
+    ASSERT_EQ(quotas.size(), 1u);
+    EXPECT_EQ(quotas[0].pages, quota_pages);
+  }
+}
+
+// Each of nine has eight pages of a hundred for sure, whatever the policy thinks of them.
+TEST_F(KvCacheTest, NineTenantsKeepTheirShareWhileATenthFloods) {
+  for (const char* const eviction : {"lru", "mru", "hazard", "s3fifo"}) {
+    open(4, 100, "radix", eviction);
+    const NamespaceId flood = ns_;
+    std::vector<NamespaceId> tenants;
+    for (std::uint8_t tenant = 1; tenant < 10; ++tenant) {
+      NamespaceDigest digest;
+      digest.bytes[0] = tenant;
+      kv_->set_quota(family_of(digest), 8);
+      tenants.push_back(*kv_->try_open_namespace(digest));
+      ns_ = tenants.back();
+      publish(text(0, 32));
+    }
+    ns_ = flood;
+    for (TokenId other = 1; other < 60; ++other) publish(text(other * 100, 60));
+    for (const NamespaceId tenant : tenants) EXPECT_EQ(kv_->probe(tenant, text(0, 33)), 32);
+    EXPECT_EQ(kv_->audit(), std::nullopt);
+  }
+}
+
+// A request that needs every page gets them: nobody else has any.
+TEST_F(KvCacheTest, AQuotaHoldsNothingBack) {
+  open(4, 8);
+  kv_->set_quota(family_of(NamespaceDigest()), 8);
+  publish(text(0, 32));
+  EXPECT_EQ(kv_->available_pages(), 8);
+  Sequence sequence = begin(text(500, 32));
+  EXPECT_TRUE(kv_->reserve(sequence, 32));
+}
+
+// Lower tiers through which nothing moves.
+class IdleTiers final : public LowerTiers {
+ public:
+  std::int64_t host_pages() const override { return 50; }
+  std::span<PageStore* const> stores() const override { return {}; }
+  std::unique_ptr<TransferLanes> open_lanes(std::int64_t) override {
+    return std::make_unique<ThreadLanes>(work_, 0, 1);
+  }
+
+ private:
+  class NoWork final : public TransferWork {
+    void run(Transfer&) override { ADD_FAILURE() << "nothing moves"; }
+  };
+  NoWork work_;
+};
+
+TEST(KvCacheQuotas, HostMemoryKeepsTheSameShareRoundedUp) {
+  KvCacheOptions options;
+  options.pages = 8;
+  options.tiers.write_policy = WritePolicy::kWriteBack;
+  IdleTiers tiers;
+  const auto kv = KvCache::open(options, nullptr, &tiers).value();
+  kv->set_quota(family_of(NamespaceDigest()), 3);
+  ASSERT_EQ(kv->quotas(Tier::kHost).size(), 1u);
+  EXPECT_EQ(kv->quotas(Tier::kDevice)[0].quota_pages, 3);
+  EXPECT_EQ(kv->quotas(Tier::kHost)[0].quota_pages, 19) << "3 of 8 of 50";
+}
+
+TEST_F(KvCacheTest, WhereNothingIsSharedThereAreNoQuotas) {
+  open(4, 8, "none");
+  kv_->set_quota(family_of(NamespaceDigest()), 8);
+  EXPECT_TRUE(kv_->quotas(Tier::kDevice).empty());
+  EXPECT_TRUE(kv_->quotas(Tier::kHost).empty());
 }
 
 TEST_F(KvCacheTest, ResetForgetsEverything) {

@@ -111,6 +111,12 @@ class Tiering {
   // nullopt if that is long ago.
   std::optional<PurgeReport> purge_report(PurgeId id) const { return purges_.report(id); }
 
+  // Pages of host memory that a tenant is sure of. REQUIRES: 0 <= pages <= host_pages().
+  void set_host_quota(const NamespaceFamily& tenant, std::int64_t pages) {
+    host_->tree().set_quota(tenant, pages);
+  }
+  std::int64_t host_pages() const { return host_->allocator().total_pages(); }
+
   // Device pages that transfers and promotions own (I1).
   std::int64_t device_pages() const { return promotions_.owned_pages(Tier::kDevice); }
   std::uint64_t epoch() const { return host_->tree().epoch(); }
