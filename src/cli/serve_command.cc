@@ -67,7 +67,13 @@ ServeCommand::ServeCommand(CLI::App& app)
   command_->add_option("--model-name", model_name_, "what clients call it; default: its directory");
   command_->add_option(
       "--api-keys", key_file_,
-      "FILE of lines: tenant sha256-of-key [admin]; without it everybody may ask, as one tenant");
+      "FILE of lines: tenant sha256-of-key [admin] [pages=N]; a tenant keeps N pages of the device "
+      "while others want pages; without FILE everybody may ask, as one tenant");
+  command_
+      ->add_option("--tenant-pages", tenant_pages_,
+                   "N pages for each tenant of --api-keys without pages=N; default: none")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->needs("--api-keys");
   command_->add_option("--shared-prefixes", shared_prefix_file_,
                        "FILE of lines {\"messages\": [...]} or {\"prompt\": \"...\"}: beginnings "
                        "that tenants share");
@@ -155,6 +161,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.api.metrics_compat = {.vllm = speaks("vllm"), .sglang = speaks("sglang")};
   if (!key_file_.empty()) {
     STEMMA_ASSIGN_OR_RETURN(options.api.keys, KeyBook::load(key_file_));
+    options.api.tenant_pages = tenant_pages_;
   }
   return options;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ class ServeCommand final : public Command {
   std::string model_name_;
   std::string key_file_;
   std::string shared_prefix_file_;
+  std::optional<std::int64_t> tenant_pages_;
   std::int64_t queue_ = 1024;
   std::int64_t connections_ = 16384;
   double drain_s_ = 30;

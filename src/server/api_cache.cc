@@ -1,4 +1,6 @@
 // The paths of the cache itself.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -54,6 +56,23 @@ TemplateJson purge_json(const PurgeReport& report) {
 }
 
 }  // namespace
+
+Status ApiService::give_quotas(Engine& engine) {
+  std::int64_t left_pages = engine.kv().total_pages();
+  for (const NamedQuota& quota : options_.keys.quotas(options_.tenant_pages)) {
+    if (quota.pages > left_pages) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("tenant {}: a quota of {} pages, but the others' quotas leave {} of "
+                               "the device's {}",
+                               quota.tenant, quota.pages, left_pages, engine.kv().total_pages())};
+    }
+    left_pages -= quota.pages;
+    const NamespaceFamily family = preparation_.family_of_tenant(quota.tenant);
+    engine.set_quota(family, quota.pages);
+    quota_tenants_[family] = quota.tenant;
+  }
+  return {};
+}
 
 void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
   prepare(

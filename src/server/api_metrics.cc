@@ -99,6 +99,12 @@ void ApiService::debug_kv(ExchangeId exchange, HttpRequest&&) {
     for (const char* const tier : {"device", "host", "disk", "remote"}) {
       json["tiers"][tier] = tier_json(values, tier);
     }
+    json["quotas"] = TemplateJson::array();
+    for (const TenantQuota& quota : engine.kv().quotas(Tier::kDevice)) {
+      json["quotas"].push_back({{"tenant", quota_tenants_.at(quota.family)},
+                                {"pages", quota.pages},
+                                {"quota_pages", quota.quota_pages}});
+    }
     http_->post([this, exchange, leases = std::move(leases), json = std::move(json)]() mutable {
       for (const Owned& owned : leases) {
         TemplateJson lease = lease_json(owned.lease);

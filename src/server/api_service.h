@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,8 @@ struct ApiOptions {
   // Requests that wait to be parsed.
   std::int64_t preparing_max = 1024;
   KeyBook keys;
+  // Of each tenant of these that has no quota there; absent: none.
+  std::optional<std::int64_t> tenant_pages;
   // Names of others' dashboards beside Stemma's own, in /metrics.
   MetricsCompat metrics_compat;
 };
@@ -60,6 +63,10 @@ class ApiService final : public HttpService {
 
   void begin(ExchangeId exchange, HttpRequest&& request) override;
   void gone(ExchangeId exchange) override;
+
+  // Gives tenants their quotas, before the engine's first step. kInvalidArgument if the device has
+  // fewer pages.
+  Status give_quotas(Engine& engine);
 
   // What a step of the engine brought.
   void take(std::vector<AnswerUpdate>&& updates);
@@ -146,6 +153,7 @@ class ApiService final : public HttpService {
 
   ApiOptions options_;
   Preparation preparation_;
+  std::map<NamespaceFamily, std::string> quota_tenants_;  // fixed once quotas are given
   MonotonicClock clock_;
   HttpServer* http_ = nullptr;
   ServingLoop* loop_ = nullptr;

@@ -26,23 +26,13 @@ std::optional<Sha256Digest> try_digest(std::string_view hex) {
   return digest;
 }
 
-// "admin" or "pages=N"; false if it is neither.
-bool take_word(std::string_view word, Caller& caller) {
-  if (word == "admin") {
-    caller.admin = true;
-    return true;
-  }
-  constexpr std::string_view kPages = "pages=";
-  if (!word.starts_with(kPages)) return false;
-  const std::string_view number = word.substr(kPages.size());
-  std::int64_t pages = 0;
-  const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), pages);
-  if (wrong != std::errc() || end != number.data() + number.size() || pages < 1) return false;
-  caller.quota_pages = pages;
-  return true;
-}
-
 }  // namespace
+
+// What a line says of a key.
+struct KeyBook::Line {
+  Caller caller;
+  std::optional<std::int64_t> quota_pages;
+};
 
 Result<KeyBook> KeyBook::load(const std::string& file) {
   constexpr std::int64_t kFileBytesMax = std::int64_t{64} << 20;
@@ -57,27 +47,61 @@ Result<KeyBook> KeyBook::parse(std::string_view text, std::string_view file_name
   std::string line;
   for (std::int64_t number = 1; std::getline(lines, line); ++number) {
     std::istringstream words(line.substr(0, line.find('#')));
-    Caller caller;
+    Line entry;
     std::string hex;
-    if (!(words >> caller.tenant)) continue;
+    if (!(words >> entry.caller.tenant)) continue;
     if (!(words >> hex)) return line_error(file_name, number, "a tenant and a digest are wanted");
     const auto digest = try_digest(hex);
     if (!digest.has_value()) {
       return line_error(file_name, number, "the digest must be 64 hexadecimal digits (SHA-256)");
     }
     for (std::string word; words >> word;) {
-      if (!take_word(word, caller)) {
+      if (!take_word(word, entry)) {
         return line_error(file_name, number, "\"" + word + "\" is neither admin nor pages=N");
       }
     }
-    if (!book.callers_.emplace(*digest, std::move(caller)).second) {
-      return line_error(file_name, number, "this key appears twice");
-    }
+    const std::string wrong = book.add(*digest, std::move(entry));
+    if (!wrong.empty()) return line_error(file_name, number, wrong);
   }
   if (book.callers_.empty()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: has no keys", file_name)};
   }
   return book;
+}
+
+// "admin" or "pages=N"; false if it is neither.
+bool KeyBook::take_word(std::string_view word, Line& line) {
+  if (word == "admin") {
+    line.caller.admin = true;
+    return true;
+  }
+  constexpr std::string_view kPages = "pages=";
+  if (!word.starts_with(kPages)) return false;
+  const std::string_view number = word.substr(kPages.size());
+  std::int64_t pages = 0;
+  const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), pages);
+  if (wrong != std::errc() || end != number.data() + number.size() || pages < 1) return false;
+  line.quota_pages = pages;
+  return true;
+}
+
+std::string KeyBook::add(const Sha256Digest& digest, Line line) {
+  std::optional<std::int64_t>& known = quota_pages_[line.caller.tenant];
+  if (known.has_value() && line.quota_pages.has_value() && *known != *line.quota_pages) {
+    return fmt::format("{} has a quota of {} pages by an earlier line", line.caller.tenant, *known);
+  }
+  if (line.quota_pages.has_value()) known = line.quota_pages;
+  const bool is_new = callers_.emplace(digest, std::move(line.caller)).second;
+  return is_new ? "" : "this key appears twice";
+}
+
+std::vector<NamedQuota> KeyBook::quotas(std::optional<std::int64_t> default_pages) const {
+  std::vector<NamedQuota> quotas;
+  for (const auto& [tenant, own_pages] : quota_pages_) {
+    const std::optional<std::int64_t> pages = own_pages.has_value() ? own_pages : default_pages;
+    if (pages.has_value()) quotas.push_back({tenant, *pages});
+  }
+  return quotas;
 }
 
 std::optional<Caller> KeyBook::caller_of(const std::string* authorization_or_null) const {

@@ -5,14 +5,14 @@
 //
 //   tenant  sha256-of-the-key-in-hex  [admin]  [pages=N]
 //
-// with '#' for comments; quotas in pages are read and not enforced yet. A tenant may have several
-// keys. Keys are random and long, so their plain SHA-256 gives nothing away. A server without a
-// file serves everybody as one tenant, its admin.
+// with '#' for comments. A tenant may have several keys, and one quota: that of one line, or the
+// same of each. Keys are random and long, so their plain SHA-256 gives nothing away. A server
+// without a file serves everybody as one tenant, its admin.
 //
 // Thread:     immutable.
 // Memory:     about 100 bytes a key.
 // Cost:       one SHA-256 a request.
-// Not here:   namespaces (preparation), quotas (engine).
+// Not here:   namespaces (preparation), what a quota is worth (prefix/tenant_quotas).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/digest.h"
 #include "stemma/result.h"
@@ -30,8 +31,12 @@ namespace stemma {
 struct Caller {
   std::string tenant = {};  // empty: the server knows no tenants
   bool admin = false;
-  // Pages of the device that its cached texts may hold while others want them; absent: no quota.
-  std::optional<std::int64_t> quota_pages = std::nullopt;
+};
+
+// Pages of the device that a tenant's cached texts keep while others want pages.
+struct NamedQuota {
+  std::string tenant;
+  std::int64_t pages = 0;
 };
 
 class KeyBook {
@@ -47,8 +52,17 @@ class KeyBook {
   // none. nullopt: nobody's.
   std::optional<Caller> caller_of(const std::string* authorization_or_null) const;
 
+  // By tenant; of one that names no quota it is `default_pages`, if that is given.
+  std::vector<NamedQuota> quotas(std::optional<std::int64_t> default_pages) const;
+
  private:
+  struct Line;
+  static bool take_word(std::string_view word, Line& line);
+  // What is wrong with a line that could be read; empty: nothing.
+  std::string add(const Sha256Digest& digest, Line line);
+
   std::map<Sha256Digest, Caller> callers_;
+  std::map<std::string, std::optional<std::int64_t>> quota_pages_;  // by tenant
 };
 
 }  // namespace stemma

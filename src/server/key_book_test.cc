@@ -25,13 +25,31 @@ TEST(KeyBook, KnowsTenantsByTheirKeys) {
   const auto caller = [&](const std::string& header) { return book->caller_of(&header); };
   EXPECT_EQ(caller("Bearer a-key")->tenant, "alice");
   EXPECT_FALSE(caller("Bearer a-key")->admin);
-  EXPECT_EQ(caller("Bearer second")->quota_pages, 40);
+  EXPECT_EQ(caller("Bearer second")->tenant, "alice");
   EXPECT_TRUE(caller("Bearer o-key")->admin);
   for (const char* const wrong :
        {"Bearer other", "Bearer ", "Bearer", "a-key", "Basic a-key", ""}) {
     EXPECT_FALSE(caller(wrong).has_value()) << wrong;
   }
   EXPECT_FALSE(book->caller_of(nullptr).has_value());
+}
+
+TEST(KeyBook, ATenantHasTheQuotaOfAnyOfItsKeys) {
+  const std::string file = "alice " + digest_of("1") + "\nalice " + digest_of("2") +
+                           " pages=40\nbob " + digest_of("3") + " pages=7\nbob " + digest_of("4") +
+                           " pages=7\nops " + digest_of("5") + " admin\n";
+  const auto book = KeyBook::parse(file, "keys");
+  ASSERT_TRUE(book.ok()) << to_string(book.error());
+  const auto listed = [&](std::optional<std::int64_t> default_pages) {
+    std::string list;
+    for (const NamedQuota& quota : book->quotas(default_pages)) {
+      list += quota.tenant + "=" + std::to_string(quota.pages) + " ";
+    }
+    return list;
+  };
+  EXPECT_EQ(listed(std::nullopt), "alice=40 bob=7 ");
+  EXPECT_EQ(listed(20), "alice=40 bob=7 ops=20 ");
+  EXPECT_TRUE(KeyBook().quotas(20).empty());
 }
 
 TEST(KeyBook, WithoutAFileEverybodyIsTheAdmin) {
@@ -51,6 +69,8 @@ TEST(KeyBook, WrongLinesAreNamed) {
   EXPECT_EQ(error_of(line + " pages=0"), "keys:1: \"pages=0\" is neither admin nor pages=N");
   EXPECT_EQ(error_of(line + " boss"), "keys:1: \"boss\" is neither admin nor pages=N");
   EXPECT_EQ(error_of(line + "\nbob " + digest_of("k")), "keys:2: this key appears twice");
+  EXPECT_EQ(error_of(line + " pages=5\nalice " + digest_of("l") + " pages=6"),
+            "keys:2: alice has a quota of 5 pages by an earlier line");
 }
 
 }  // namespace

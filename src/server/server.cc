@@ -10,6 +10,7 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, Serve
   if (!options.shared_prefix_file.empty()) {
     STEMMA_RETURN_IF_ERROR(server->service_.share_prefixes(options.shared_prefix_file));
   }
+  STEMMA_RETURN_IF_ERROR(server->service_.give_quotas(*server->engine_));
   STEMMA_ASSIGN_OR_RETURN(server->http_, HttpServer::open(options.http, server->service_));
   ServingLoop::Options loop = options.loop;
   if (options.events.has_value()) {
