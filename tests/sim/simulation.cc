@@ -68,6 +68,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
       copies_prng_(mix64(seed + 1)),
       purges_prng_(mix64(seed + 2)),
       shares_prng_(mix64(seed + 3)),
+      quotas_prng_(mix64(seed + 4)),
       plan_(draw_plan(prng_)),
       model_(clock_, plan_.token_us, seed),
       pool_(make_stamp_pool(stamp_shape(plan_.engine.kv.pages, plan_.engine.kv.page_size),
@@ -165,6 +166,7 @@ void Simulation::step() {
   if (drawn(plan_.submits)) submit();
   disturb();
   if (purges_prng_.below(1000) < plan_.purges) purge();
+  if (quotas_prng_.below(100) == 0) change_quota();
   run_engine();
   check_state();
   check_purged();
@@ -344,6 +346,16 @@ void Simulation::take_end(const EngineEvent& event, const Asked& asked, bool mod
 void Simulation::note_asked(std::uint8_t space, const std::vector<TokenId>& prompt) {
   texts_of_[space] = prompt;
   purged_.erase(space);
+}
+
+// Of one namespace, which is a tenant's: of any size, also of nothing.
+void Simulation::change_quota() {
+  NamespaceDigest digest;
+  digest.bytes[0] = static_cast<std::uint8_t>(quotas_prng_.below(plan_.namespaces));
+  const bool is_large = quotas_prng_.below(4) == 0;
+  const std::int64_t pages_max = plan_.engine.kv.pages / (is_large ? 1 : plan_.namespaces);
+  engine_->set_quota(family_of(digest), quotas_prng_.below(pages_max + 1));
+  ++tally_["sim_quotas"];
 }
 
 // Of one namespace, or of all.

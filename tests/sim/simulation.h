@@ -126,6 +126,7 @@ class Simulation {
   void disturb();
   void disturb_requests();
   void flip_in_host();
+  void change_quota();
   void purge();
   void note_asked(std::uint8_t space, const std::vector<TokenId>& prompt);
   void check_not_found(std::uint8_t space);
@@ -166,6 +167,7 @@ class Simulation {
   Prng copies_prng_;  // which requests are several
   Prng purges_prng_;  // what is purged, and when
   Prng shares_prng_;  // who goes on from what everybody shares
+  Prng quotas_prng_;  // whose quota changes, and when
   SimulationPlan plan_;
   FakeClock clock_;
   TimedModel model_;

@@ -73,6 +73,7 @@ TEST(Simulation, NothingIsBroken) {
                            "stemma_disk_purged_pages_total",
                            "sim_purged_remote_pages",
                            "sim_purges",
+                           "sim_quotas",
                            "sim_purges_of_running",
                            "sim_shared_prefixes",
                            "sim_written_back_pages",
