@@ -62,6 +62,7 @@ struct RequestSpec {
   NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
   // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
   std::optional<SharedPrefix> shared_prefix;
+  // Where its owner may have the same text too: see PrefixStop::kOtherNamespace.
   std::vector<SiblingNamespace> siblings;
   Retention retention = Retention::kDefault;  // how soon its client expects to come back
   // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
