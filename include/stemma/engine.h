@@ -195,9 +195,7 @@ class Engine {
   std::optional<PurgeReport> purge_report(PurgeId id) const { return kv_->purge_report(id); }
 
   // See KvCache. Before the first step, or between steps.
-  void set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
-    kv_->set_quota(tenant, pages);
-  }
+  void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
 
   // Whether a step would find nothing to do.
   bool idle() const;

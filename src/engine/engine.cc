@@ -415,6 +415,10 @@ void Engine::settle(std::chrono::microseconds time) {
   kv_->settle(parts_.clock.now_us() + time.count());
 }
 
+void Engine::set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
+  kv_->set_quota(tenant, pages);
+}
+
 Result<PurgeId> Engine::purge(std::span<const NamespaceFamily> families) {
   return kv_->purge(families);
 }

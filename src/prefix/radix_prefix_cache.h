@@ -2,8 +2,7 @@
 //
 // Thread:     engine thread only.           Invariants: I1, I3, I4, I5, I7 (docs/INVARIANTS.md).
 // Memory:     that of RadixTree and EvictionIndex, reserved at construction; match, insert and
-// evict
-//             allocate nothing.
+//             evict allocate nothing.
 // Cost:       match: one look-up and one comparison a node; insert O(new tokens), from where the
 //             lock ends; unlock O(depth); evict O(log leaves) a leaf.
 // Not here:   structure (radix_tree), order (eviction_order, eviction_index, page_policy).

@@ -4,9 +4,10 @@
 // pages; beyond it, and without a quota, its pages go in everybody's order.
 //
 // Thread:     engine thread only.
-// Memory:     4 bytes a node the tree may have, from the first quota on; 24 bytes a tenant with
-// one. Cost:       O(1) a node; naming a root O(tenants with quotas). Not here:   which pages go
-// (radix_prefix_cache), leaves that are spared (parked_leaves).
+// Memory:     4 bytes a node the tree may have, from the first quota on; 24 bytes a tenant that has
+//             one.
+// Cost:       O(1) a node; naming a root O(tenants with quotas).
+// Not here:   which pages go (radix_prefix_cache), leaves that are spared (parked_leaves).
 #pragma once
 
 #include <algorithm>
