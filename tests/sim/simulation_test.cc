@@ -33,7 +33,7 @@ TEST(Simulation, WhatOnceBrokeDoesNotAnyMore) {
 }
 
 TEST(Simulation, NothingIsBroken) {
-  const std::uint64_t seeds = long_tests() ? 1000 : 50;
+  const std::uint64_t seeds = long_tests() ? 1000 : 200;
   const std::int64_t steps = long_tests() ? 10'000 : 2'000;
   Simulation::Tally all;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
