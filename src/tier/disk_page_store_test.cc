@@ -356,7 +356,8 @@ TEST(DiskPageStore, ALostIndexIsMadeAnewFromTheFrames) {
   EXPECT_EQ(f.count_right(long_one), 2);
 }
 
-// Two threads on a real directory: one writes, one reads and removes, both look up.
+// Two threads on a real directory: one writes, one reads and removes, both look up. The one writes
+// until the other has read something.
 TEST(DiskPageStoreThreads, ReadsAndWritesRunAtOnce) {
   const TempDirectory directory;
   const MonotonicClock clock;
@@ -366,7 +367,7 @@ TEST(DiskPageStoreThreads, ReadsAndWritesRunAtOnce) {
   const auto pages = make_pages(small_format(), 30, 160);
   constexpr std::int64_t kNoDeadline = std::int64_t{1} << 60;
   std::atomic<bool> done = false;
-  std::int64_t right = 0;
+  std::atomic<std::int64_t> right = 0;
   std::int64_t wrong = 0;
   std::thread reader([&] {
     for (std::size_t i = 0; !done; i = (i + 1) % pages.size()) {
@@ -377,7 +378,7 @@ TEST(DiskPageStoreThreads, ReadsAndWritesRunAtOnce) {
       if (i % 16 == 0) (*store)->remove(std::span(&removal, 1), kNoDeadline);
     }
   });
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 3 || (right == 0 && round < 10'000); ++round) {
     for (std::size_t i = 0; i + 8 <= pages.size(); i += 8) {
       std::vector<PageWrite> writes;
       for (std::size_t page = i; page < i + 8; ++page) {
