@@ -49,9 +49,9 @@ struct TreeListing;
 
 // Who holds pages now, for people.
 struct CacheHolds {
-  std::int64_t locks = 0;      // on prefixes of the device, those of no tokens included
-  std::int64_t sequences = 0;  // of requests
-  std::int64_t transfers = 0;  // between tiers, on their way
+  std::int64_t locks = 0;               // on prefixes of the device, those of no tokens included
+  std::int64_t sequences = 0;           // of requests
+  std::vector<TransferHold> transfers;  // each with locks and pages of its own
 };
 
 class KvCache {

@@ -18,6 +18,14 @@
 
 namespace stemma {
 
+// A copy between tiers that is on its way, or a request to a page store.
+struct TransferHold {
+  std::string_view kind;  // "backup", "promote", "store", "load", "fetch", ...
+  std::int64_t pages = 0;
+  std::int64_t first_page = 0;  // of its text
+  NamespaceDigest digest;
+};
+
 // What a purge took by now, and the stores that may still have more.
 struct PurgeReport {
   std::array<std::int64_t, 4> pages = {};  // by tier

@@ -68,7 +68,15 @@ CacheHolds KvCache::holds() const {
   if (shares()) holds.locks = tree().locks();
   holds.sequences = std::count_if(live_.begin(), live_.end(),
                                   [](const Sequence* sequence) { return sequence != nullptr; });
-  if (tiering_ != nullptr) holds.transfers = tiering_->transfers();
+  if (tiering_ != nullptr) {
+    tiering_->for_each_underway([&](const TransferTicket& ticket) {
+      const Transfer& job = ticket.job();
+      holds.transfers.push_back({.kind = transfer_kind_name(job.kind),
+                                 .pages = job.pages(),
+                                 .first_page = job.first_page,
+                                 .digest = job.digest});
+    });
+  }
   return holds;
 }
 

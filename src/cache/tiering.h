@@ -66,6 +66,10 @@ class Tiering {
   void poll();
   bool underway() const noexcept { return transfers() > 0; }
   std::int64_t transfers() const noexcept { return transfers_.underway(); }
+  template <typename Visit>
+  void for_each_underway(Visit&& visit) const {
+    transfers_.for_each_underway(visit);
+  }
   // Whether pages are being brought up, and some came at `since_us` or later.
   bool pages_arriving(std::int64_t since_us) const;
   void wait_landed(std::chrono::microseconds time) { transfers_.wait_landed(time); }

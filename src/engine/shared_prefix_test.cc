@@ -225,6 +225,24 @@ TEST_F(SharedPrefixTiers, ComesBackFromHostMemoryWithWhatGoesOnFromIt) {
   expect_answer(ask(prompt(3), 3, 2), prompt(3), 20);
 }
 
+TEST_F(SharedPrefixTiers, CopiesOnTheirWayAreListedEachInItsNamespace) {
+  tiers_->holds = true;
+  ask(prompt(2), 1, 1);
+  const auto transfers = engine_->kv().holds().transfers;
+  ASSERT_EQ(transfers.size(), 2u);
+  std::int64_t pages = 0;
+  for (const TransferHold& transfer : transfers) {
+    EXPECT_EQ(transfer.kind, "backup");
+    const bool is_shared = transfer.digest == NamespaceDigest{{kShared}};
+    EXPECT_EQ(transfer.pages, is_shared ? 5 : 2);
+    pages += transfer.pages;
+  }
+  EXPECT_EQ(pages, 7);
+  tiers_->holds = false;
+  settle();
+  EXPECT_TRUE(engine_->kv().holds().transfers.empty());
+}
+
 TEST_F(SharedPrefixTiers, TheNextLifeHasItFromTheStore) {
   ask(prompt(2), 1, 1);
   settle();

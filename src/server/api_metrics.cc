@@ -1,6 +1,7 @@
 // The paths of numbers: what was counted, and who holds what now.
 #include <utility>
 
+#include "base/digest.h"
 #include "server/api_service.h"
 #include "stemma/version.h"
 
@@ -94,8 +95,14 @@ void ApiService::debug_kv(ExchangeId exchange, HttpRequest&&) {
     json["leases"] = TemplateJson::array();
     json["locks"] = holds.locks;
     json["sequences"] = holds.sequences;
-    json["tickets"] = {{"transfers", holds.transfers},
-                       {"promotions_total", values["stemma_promotions_total"]}};
+    json["promotions_total"] = values["stemma_promotions_total"];
+    json["tickets"] = TemplateJson::array();
+    for (const TransferHold& transfer : holds.transfers) {
+      json["tickets"].push_back({{"kind", transfer.kind},
+                                 {"pages", transfer.pages},
+                                 {"first_page", transfer.first_page},
+                                 {"namespace", to_hex(std::span(transfer.digest.bytes).first(4))}});
+    }
     for (const char* const tier : {"device", "host", "disk", "remote"}) {
       json["tiers"][tier] = tier_json(values, tier);
     }
