@@ -1,5 +1,6 @@
-// A sequence's row is always its locked prefix's pages followed by its tail's, in that order. Every
-// function below that changes prefix or tail changes the row with it (I2).
+// A sequence's row is always the pages of what everybody shares, of its own locked prefix and of
+// its tail, in that order. Every function below that changes one of them changes the row with it
+// (I2).
 #include "stemma/kv_cache.h"
 
 #include <algorithm>

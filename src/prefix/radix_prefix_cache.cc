@@ -13,10 +13,10 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <utility>
 
 #include "base/check.h"
+#include "base/machine_entropy.h"
 #include "prefix/page_policy_factory.h"
 
 namespace stemma {
@@ -29,12 +29,7 @@ RadixTree::Limits limits_of(const PrefixCacheOptions& options) {
   limits.roots_max = options.namespaces_max;
   limits.page_size = options.page_size;
   limits.hash_bits = options.lookup_hash_bits;
-  if (options.hash_seed.has_value()) {
-    limits.hash_seed = *options.hash_seed;
-  } else {
-    std::random_device entropy;
-    limits.hash_seed = std::uint64_t{entropy()} << 32 | entropy();
-  }
+  limits.hash_seed = options.hash_seed.has_value() ? *options.hash_seed : machine_entropy();
   return limits;
 }
 
