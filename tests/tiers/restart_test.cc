@@ -43,6 +43,23 @@ class RestartTest : public testing::Test {
     return report.ok() ? *report : DiskCheckReport();
   }
 
+  // The program on `prompts`, to be waited for or killed.
+  Result<ChildProcess> start_on_disk(const std::string& prompts) {
+    std::vector<std::string> words = trial_.words(prompts, trial_.file("killed"));
+    words.insert(words.begin(), std::string(STEMMA_BINARY_DIR) + "/stemma");
+    words.insert(words.end(), {"--disk", disk(), "--concurrency", "2"});
+    return ChildProcess::start(words);
+  }
+
+  // From the first answer to the last.
+  std::int64_t whole_run_us(const std::string& prompts) {
+    auto program = start_on_disk(prompts);
+    EXPECT_TRUE(program.ok() && program->wait_for("token_ids", kLongUs).ok());
+    const std::int64_t began_us = clock_.now_us();
+    EXPECT_TRUE(program.ok() && program->wait_for("summary", kLongUs).ok());
+    return clock_.now_us() - began_us;
+  }
+
   // Of an engine in this process that waits for its tiers as long as it takes.
   ServedModelOptions patient_options() const {
     ServedModelOptions options;
@@ -77,38 +94,37 @@ TEST_F(RestartTest, TheSecondRunFindsWhatTheFirstStored) {
   }
 }
 
-// Kills the program after a random number of answers and a random time more. Each page that its
-// index names is whole then; the next run opens the directory by itself and answers as ever. Most
+// Kills the program after a random number of its answers and a random time more, of which the
+// longest is what eight answers take here. Each page that its index names is whole then; the next run opens the directory by itself and answers as ever. Most
 // cycles go on with the directory of the one before, some begin anew.
 TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
   const char* const wish = std::getenv("STEMMA_SEED");
   const std::uint64_t seed = wish != nullptr ? std::strtoull(wish, nullptr, 10) : 20'241;
   const int cycles = std::getenv("STEMMA_LONG_TESTS") != nullptr ? 2'000 : 40;
+  constexpr int kAnswers = 24;
   std::cout << "seed " << seed << " (STEMMA_SEED)\n";
   Prng prng(seed);
   constexpr int kTexts = 4;
   std::vector<std::string> prompts;
   std::vector<ProgramAnswers> plain;
   for (int text = 0; text < kTexts; ++text) {
-    prompts.push_back(trial_.prompts(100 + static_cast<std::uint64_t>(text), 24));
+    prompts.push_back(trial_.prompts(100 + static_cast<std::uint64_t>(text), kAnswers));
     plain.push_back(trial_.cold(prompts.back()));
   }
+  const std::int64_t answer_us = 1 + whole_run_us(prompts.front()) / kAnswers;
   std::int64_t from_disk = 0;
   int killed_in_the_middle = 0;
   for (int cycle = 0; cycle < cycles; ++cycle) {
     SCOPED_TRACE(testing::Message() << "cycle " << cycle);
     if (prng.below(4) == 0) std::filesystem::remove_all(disk());
     const auto text = static_cast<std::size_t>(prng.below(kTexts));
-    std::vector<std::string> words = trial_.words(prompts[text], trial_.file("killed"));
-    words.insert(words.begin(), std::string(STEMMA_BINARY_DIR) + "/stemma");
-    words.insert(words.end(), {"--disk", disk(), "--concurrency", "2"});
-    auto program = ChildProcess::start(words);
+    auto program = start_on_disk(prompts[text]);
     ASSERT_TRUE(program.ok());
-    const auto answers = prng.below(20);
+    const auto answers = prng.below(kAnswers - 4);
     for (int answer = 0; answer < answers; ++answer) {
       ASSERT_TRUE(program->wait_for("token_ids", kLongUs).ok());
     }
-    const Status ended = program->wait_for("summary", 1 + prng.below(20'000));
+    const Status ended = program->wait_for("summary", 1 + prng.below(8 * answer_us));
     killed_in_the_middle += ended.ok() ? 0 : 1;
     program->kill();
     if (std::filesystem::exists(disk())) {
