@@ -24,7 +24,8 @@
 namespace stemma {
 
 // One layer of a pool as kernels read it. The row of K of (page, offset, head) begins at element
-// page × page_stride + offset × token_stride + head × head_stride of `k`; V likewise.
+// page × page_stride + offset × token_stride + head × head_stride of `k`; V likewise. Rows of K
+// have head_dim elements, those of V value_dim; of a pool of latent rows `v` is `k`.
 struct KvLayerView {
   const void* k = nullptr;
   const void* v = nullptr;
@@ -33,6 +34,7 @@ struct KvLayerView {
   std::int64_t page_size = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
   std::int64_t page_stride = 0;  // in elements, as all strides
   std::int64_t token_stride = 0;
   std::int64_t head_stride = 0;
@@ -64,7 +66,8 @@ struct PagePiece {
 
 // All that a page holds in one layer, whatever the pool's kind and layout: what is copied when the
 // page moves, between pools, to the host and to a store (pool/page_image). Pieces come in one order
-// in every pool of a kind (K, V), so that the bytes of one pool mean the same in another.
+// in every pool of a kind (K, V; the latent rows), so that the bytes of one pool mean the same in
+// another.
 template <typename Byte>
 class LayerPieces {
  public:
@@ -86,8 +89,6 @@ class KvPool {
  public:
   virtual ~KvPool() = default;
 
-  // "mha", and with later kinds "mla", "double_sparse".
-  virtual std::string_view kind() const = 0;
   virtual const KvShape& shape() const = 0;
   virtual KvLayout layout() const = 0;
   virtual DeviceKind device() const = 0;
@@ -95,7 +96,8 @@ class KvPool {
   // Writes row i of k and v to slots[i] of `layer`. Rows of the pool's dtype are copied; f32 rows
   // are rounded to the pool's dtype (nearest, ties to even). Nothing is written unless everything
   // is right: kInvalidArgument names what is not (layer, shape, dtype, device, a slot outside the
-  // pool). Slots of one call must differ.
+  // pool). Slots of one call must differ. A pool of latent rows takes them as `k`, and a `v` of no
+  // rows.
   virtual Status store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
                        const KvRows& v) = 0;
   virtual Status store(std::int64_t layer, std::span<const std::int32_t> slots, const KvRows& k,
@@ -115,7 +117,8 @@ class KvPool {
     return bytes;
   }
 
-  // All of it as [2, layers, pages, page_size, heads, head_dim], whatever the layout in memory.
+  // All of it as [2, layers, pages, page_size, heads, head_dim], whatever the layout in memory; the
+  // first extent is 1 in a pool of latent rows.
   virtual TensorView logical_view() = 0;
 };
 

@@ -27,12 +27,21 @@ constexpr std::int64_t dtype_bytes(DType dtype) noexcept {
   return dtype == DType::kF32 ? 4 : 2;
 }
 
+// What one token's row of a layer holds.
+//   kMha   K and V, [heads, head_dim] each: multi-head attention (MHA, GQA, MQA)
+//   kMla   one latent row that all query heads share, [1, head_dim]: head_dim columns are K, the
+//          first latent_dim of them V (multi-head latent attention, DeepSeek-V2, arXiv 2405.04434)
+enum class KvKind : std::uint8_t { kMha, kMla };
+
+std::string_view kv_kind_name(KvKind kind);  // "mha", "mla"
+
 // Order of the outer dimensions in memory; inside a page it is always [page_size, heads, head_dim]
 // (NHD).
 //   kLayerFirst  [2, layers, pages, page_size, heads, head_dim]
 //                a layer's pages lie together: best for attention
 //   kPageFirst   [2, pages, layers, page_size, heads, head_dim]
 //                a page's layers lie together: best for moving pages
+// The first extent is that of K and V; kMla has one array instead.
 enum class KvLayout : std::uint8_t { kLayerFirst, kPageFirst };
 
 std::string_view kv_layout_name(KvLayout layout);  // "layer_first", "page_first"
@@ -46,20 +55,29 @@ struct KvShape {
   std::int64_t heads = 0;  // KV heads held here: the model's, divided by the tensor-parallel size
   std::int64_t head_dim = 0;
   DType dtype = DType::kF32;
+  KvKind kind = KvKind::kMha;
+  std::int64_t latent_dim = 0;  // kMla: the columns of a row that are V too; else 0
 
   std::int64_t slots() const noexcept { return pages * page_size; }
   // Elements of K (or V) of one token in one layer.
   std::int64_t row_elements() const noexcept { return heads * head_dim; }
-  // Bytes of K and V of one page over all layers.
+  // Columns of V of one head.
+  std::int64_t value_dim() const noexcept { return kind == KvKind::kMla ? latent_dim : head_dim; }
+  // Elements of everything that one token has in one layer.
+  std::int64_t token_elements() const noexcept {
+    return kind == KvKind::kMla ? row_elements() : 2 * row_elements();
+  }
+  // Bytes of one page over all layers.
   std::int64_t page_bytes() const noexcept {
-    return 2 * layers * page_size * row_elements() * dtype_bytes(dtype);
+    return layers * page_size * token_elements() * dtype_bytes(dtype);
   }
   std::int64_t total_bytes() const noexcept { return pages * page_bytes(); }
 
   friend bool operator==(const KvShape&, const KvShape&) = default;
 };
 
-// kInvalidArgument naming the field, unless every extent is at least 1 and the bytes fit 63 bits.
+// kInvalidArgument naming the field, unless every extent is at least 1, those of its kind are right
+// (kMla: one head, latent_dim below head_dim) and the bytes fit 63 bits.
 Status validate(const KvShape& shape);
 
 // The KV heads that one of `tp_size` tensor-parallel ranks holds.

@@ -28,8 +28,13 @@ namespace stemma {
 struct AttentionShape {
   std::int64_t query_heads = 0;  // a multiple of kv_heads
   std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;  // 32 … 256, a multiple of 8
+  std::int64_t head_dim = 0;  // of q and k: 32 … 256, of latent rows … 1024; a multiple of 8
   float scale = 0;            // scores are scale × (q · k)
+  // Of one KV head of latent rows (KvKind::kMla): the first columns of k, which are v; else 0.
+  std::int64_t latent_dim = 0;
+
+  // Columns of v and out of one head.
+  std::int64_t value_dim() const noexcept { return latent_dim > 0 ? latent_dim : head_dim; }
 };
 
 // The largest batch that plan will be given.
@@ -51,7 +56,7 @@ class Attention {
   virtual void plan(const KvBatch& batch) = 0;
 
   // out = softmax(scale × q kᵀ, keys at positions <= the query's) v, in f32.
-  // q and out: [rows, query_heads, head_dim], dense.
+  // q: [rows, query_heads, head_dim], out: [rows, query_heads, value_dim], dense.
   // REQUIRES: plan was called for this batch; `layer` has this shape and the batch's page size.
   virtual void run(const KvLayerView& layer, const float* q, float* out) = 0;
 };

@@ -15,6 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kNames = {"cpu", "reference"};
 constexpr std::int64_t kHeadDimMin = 32;
 constexpr std::int64_t kHeadDimMax = 256;
+constexpr std::int64_t kLatentHeadDimMax = 1024;
 
 Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
@@ -25,9 +26,18 @@ Status check_shape(const AttentionShape& shape) {
     return invalid(fmt::format("attention: {} query heads are not a multiple of {} KV heads",
                                shape.query_heads, shape.kv_heads));
   }
-  if (shape.head_dim < kHeadDimMin || shape.head_dim > kHeadDimMax || shape.head_dim % 8 != 0) {
+  const bool latent = shape.latent_dim != 0;
+  const std::int64_t dim_max = latent ? kLatentHeadDimMax : kHeadDimMax;
+  if (shape.head_dim < kHeadDimMin || shape.head_dim > dim_max || shape.head_dim % 8 != 0) {
     return invalid(fmt::format("attention: head_dim must be a multiple of 8 in {} ... {} (got {})",
-                               kHeadDimMin, kHeadDimMax, shape.head_dim));
+                               kHeadDimMin, dim_max, shape.head_dim));
+  }
+  if (latent && (shape.kv_heads != 1 || shape.latent_dim < 8 || shape.latent_dim % 8 != 0 ||
+                 shape.latent_dim >= shape.head_dim)) {
+    return invalid(fmt::format(
+        "attention: latent rows need one KV head (got {}) and a latent_dim that is a multiple of 8 "
+        "in 8 ... head_dim - 8 = {} (got {})",
+        shape.kv_heads, shape.head_dim - 8, shape.latent_dim));
   }
   return {};
 }

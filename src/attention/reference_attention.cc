@@ -34,7 +34,7 @@ std::int64_t row_begin(const KvLayerView& layer, SlotId slot, std::int64_t kv_he
 ReferenceAttention::ReferenceAttention(const AttentionShape& shape, const AttentionLimits& limits)
     : shape_(shape),
       weights_(static_cast<std::size_t>(limits.context_tokens_max)),
-      sums_(static_cast<std::size_t>(shape.head_dim)) {}
+      sums_(static_cast<std::size_t>(shape.value_dim())) {}
 
 void ReferenceAttention::plan(const KvBatch& batch) {
   batch_ = batch;
@@ -43,6 +43,7 @@ void ReferenceAttention::plan(const KvBatch& batch) {
 void ReferenceAttention::run(const KvLayerView& layer, const float* q, float* out) {
   STEMMA_CHECK_EQ(layer.heads, shape_.kv_heads);
   STEMMA_CHECK_EQ(layer.head_dim, shape_.head_dim);
+  STEMMA_CHECK_EQ(layer.value_dim, shape_.value_dim());
   STEMMA_CHECK_EQ(layer.page_size, batch_.page_table.page_size);
   const std::int64_t group = shape_.query_heads / shape_.kv_heads;
   for (std::int64_t request = 0; request < batch_.page_table.requests(); ++request) {
@@ -51,8 +52,9 @@ void ReferenceAttention::run(const KvLayerView& layer, const float* q, float* ou
          ++row) {
       const std::int64_t position = batch_.positions[static_cast<std::size_t>(row)];
       for (std::int64_t head = 0; head < shape_.query_heads; ++head) {
-        const std::int64_t place = (row * shape_.query_heads + head) * shape_.head_dim;
-        attend(layer, request, position, head / group, q + place, out + place);
+        const std::int64_t place = row * shape_.query_heads + head;
+        attend(layer, request, position, head / group, q + place * shape_.head_dim,
+               out + place * shape_.value_dim());
       }
     }
   }
@@ -77,11 +79,11 @@ void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
     const std::int64_t row = row_begin(layer, batch_.page_table.slot(request, key), kv_head);
     const double weight = std::exp(weights_[static_cast<std::size_t>(key)] - max);
     total += weight;
-    for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
+    for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {
       sums_[static_cast<std::size_t>(i)] += weight * element(layer.v, layer.dtype, row + i);
     }
   }
-  for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
+  for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {
     out[i] = static_cast<float>(sums_[static_cast<std::size_t>(i)] / total);
   }
 }

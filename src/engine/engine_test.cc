@@ -74,7 +74,7 @@ class EngineTest : public ::testing::Test {
                            .heads = 1,
                            .head_dim = 4,
                            .dtype = DType::kF32};
-    pool_ = std::move(make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads)).value();
+    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
     auto engine = Engine::open(
         options_, {.runner = model_, .pools = {*pool_}, .vocab_tokens = kVocab, .clock = clock_});
     ASSERT_TRUE(engine.ok()) << to_string(engine.error());

@@ -24,7 +24,7 @@ std::string description_of(const ModelRunner& runner, const KvPool& pool,
     text.append(name).append("=").append(value).append(" ");
   }
   text += "kv_dtype=" + std::string(dtype_name(pool.shape().dtype));
-  text += " kv_kind=" + std::string(pool.kind());
+  text += " kv_kind=" + std::string(kv_kind_name(pool.shape().kind));
   if (codec != "plain") text += " tier_codec=" + codec;
   return text + " page_size=" + std::to_string(pool.shape().page_size);
 }
@@ -35,7 +35,7 @@ NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool, const s
     fields.add(name, std::string_view(value));
   }
   fields.add("kv_dtype", dtype_name(pool.shape().dtype));
-  fields.add("kv_kind", pool.kind());
+  fields.add("kv_kind", kv_kind_name(pool.shape().kind));
   // Pages that were packed are not those that were computed, on the device neither.
   if (codec != "plain") fields.add("tier_codec", std::string_view(codec));
   // Keys of pages differ with it anyway; so does the namespace, that pages nobody can find any more
@@ -98,7 +98,7 @@ Status ServedModel::open_pool(const ServedModelOptions& options) {
   kv.pages = shape.pages;
   STEMMA_RETURN_IF_ERROR(validate(engine_options_));
   STEMMA_ASSIGN_OR_RETURN(const KvLayout layout, parse_kv_layout(options.kv_layout));
-  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool("mha", shape, layout, threads_));
+  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool(shape, layout, threads_));
   return {};
 }
 

@@ -231,7 +231,7 @@ class ShadowAuditFixture : public ::testing::Test {
                            .heads = 1,
                            .head_dim = HashModel::kHeadDim,
                            .dtype = DType::kF32};
-    return std::move(make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads_)).value();
+    return std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads_)).value();
   }
 
  protected:

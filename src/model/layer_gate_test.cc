@@ -78,7 +78,7 @@ class LayerGates : public ::testing::TestWithParam<std::string_view> {
     shape.page_size = kPageSize;
     shape.pages = kPages;
     shape.dtype = DType::kBF16;
-    pool_ = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads_).value();
+    pool_ = make_kv_pool(shape, KvLayout::kLayerFirst, threads_).value();
   }
 
   // The logits of the last tokens, the first kArriving being there, or arriving by `make_gate`.

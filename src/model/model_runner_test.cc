@@ -63,7 +63,7 @@ class Bench {
     shape.page_size = variant.page_size;
     shape.pages = ceil_div(tokens_max, variant.page_size) + 40;
     shape.dtype = variant.dtype;
-    auto pool = make_kv_pool("mha", shape, variant.layout, threads_);
+    auto pool = make_kv_pool(shape, variant.layout, threads_);
     STEMMA_CHECK(pool.ok(), "the pool fits");
     pool_ = std::move(pool).value();
   }
@@ -202,7 +202,7 @@ TEST(ModelRunner, ShardsComputeTheSame) {
   ASSERT_TRUE(runner.ok()) << to_string(runner.error());
   KvShape shape = (*runner)->pool_shape();
   shape.pages = shape.page_size = 16;
-  const auto pool = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads);
+  const auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads);
   RunnerTrial trial(**runner, **pool);
   ASSERT_TRUE(trial.finish(trial.add(tokens), 20).ok());
   expect_same_bits(expected, trial.logits(0));
@@ -254,7 +254,7 @@ TEST(ModelRunner, ForwardRefusesWhatDoesNotFit) {
   EXPECT_EQ((*runner)->context_tokens_max(), 10);
   KvShape shape = (*runner)->pool_shape();
   shape.pages = shape.page_size = 16;
-  const auto pool = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads);
+  const auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads);
   const auto error_of = [&](std::vector<TokenId> tokens, std::int64_t chunk_tokens) {
     RunnerTrial trial(**runner, **pool);
     const Status status = trial.finish(trial.add(std::move(tokens)), chunk_tokens);
@@ -269,7 +269,7 @@ TEST(ModelRunner, ForwardRefusesWhatDoesNotFit) {
   EXPECT_EQ(error_of(std::vector<TokenId>(11, 1), 8),
             "too_large: batch: 11 tokens in a request; at most 10 fit");
   shape.heads += 1;
-  const auto other = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads);
+  const auto other = make_kv_pool(shape, KvLayout::kLayerFirst, threads);
   RunnerTrial trial(**runner, **other);
   EXPECT_EQ(trial.finish(trial.add({1}), 1).error().code, ErrorCode::kInvalidArgument);
 }

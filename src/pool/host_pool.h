@@ -43,7 +43,7 @@ struct HostPoolOptions {
   std::int64_t layer_bytes = 0;  // of the device pool: KvPool::layer_bytes
   KvLayout layout = KvLayout::kPageFirst;
   PageCodec codec = PageCodec::kPlain;
-  KvShape device_shape = {};  // for codecs other than kPlain: an MhaPool's
+  KvShape device_shape = {};  // for codecs other than kPlain
   // Where memory comes from.
   std::function<Result<Buffer>(std::size_t size_bytes)> allocate = Buffer::allocate;
 };

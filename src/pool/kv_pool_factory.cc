@@ -2,32 +2,33 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "pool/mha_pool.h"
+#include "pool/mla_pool.h"
 
 namespace stemma {
 
 namespace {
 
-constexpr std::array<std::string_view, 1> kKinds = {"mha"};
+// A pool of one kind as any pool.
+template <typename Pool>
+Result<std::unique_ptr<KvPool>> as_pool(Result<std::unique_ptr<Pool>> pool) {
+  if (!pool.ok()) return std::move(pool).error();
+  return std::unique_ptr<KvPool>(std::move(pool).value());
+}
 
 }  // namespace
 
-std::span<const std::string_view> kv_pool_kinds() {
-  return kKinds;
-}
-
-Result<std::unique_ptr<KvPool>> make_kv_pool(std::string_view kind, const KvShape& shape,
-                                             KvLayout layout, ThreadPool& threads) {
-  if (kind == "mha") {
-    STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<KvPool> pool, MhaPool::create(shape, layout, threads));
-    return pool;
+Result<std::unique_ptr<KvPool>> make_kv_pool(const KvShape& shape, KvLayout layout,
+                                             ThreadPool& threads) {
+  switch (shape.kind) {
+    case KvKind::kMha:
+      return as_pool(MhaPool::create(shape, layout, threads));
+    case KvKind::kMla:
+      return as_pool(MlaPool::create(shape, layout, threads));
   }
-  return Error{ErrorCode::kNotFound,
-               fmt::format("unknown KV pool kind '{}' (known: {})", kind, fmt::join(kKinds, ", ")),
-               0};
+  return Error{ErrorCode::kInvalidArgument, "KV shape: of no kind", 0};
 }
 
 Result<KvLayout> parse_kv_layout(std::string_view name) {

@@ -1,13 +1,12 @@
-// KvPool factory: a pool by the name of its kind, chosen once at start-up from options.
+// KvPool factory: the pool of a shape's kind, chosen once at start-up from options.
 //
 // Thread:     any.
 // Memory:     what the pool holds.
 // Cost:       the pool's: mapping and touching its memory.
-// Not here:   how a kind stores (mha_pool), which kind a model needs (model/).
+// Not here:   how a kind stores (mha_pool, mla_pool), which kind a model needs (model/).
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string_view>
 
 #include "base/thread_pool.h"
@@ -16,13 +15,9 @@
 
 namespace stemma {
 
-// "mha".
-std::span<const std::string_view> kv_pool_kinds();
-
-// kNotFound lists the known kinds; otherwise as the kind's own create. `threads` only helps to
-// touch the memory and is not kept.
-Result<std::unique_ptr<KvPool>> make_kv_pool(std::string_view kind, const KvShape& shape,
-                                             KvLayout layout, ThreadPool& threads);
+// As the kind's own create. `threads` only helps to touch the memory and is not kept.
+Result<std::unique_ptr<KvPool>> make_kv_pool(const KvShape& shape, KvLayout layout,
+                                             ThreadPool& threads);
 
 // A layout or a dtype by name; kNotFound lists the known ones.
 Result<KvLayout> parse_kv_layout(std::string_view name);

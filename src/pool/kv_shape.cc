@@ -37,6 +37,16 @@ std::optional<DType> try_parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view kv_kind_name(KvKind kind) {
+  switch (kind) {
+    case KvKind::kMha:
+      return "mha";
+    case KvKind::kMla:
+      return "mla";
+  }
+  return "unknown";
+}
+
 std::string_view kv_layout_name(KvLayout layout) {
   return layout == KvLayout::kLayerFirst ? "layer_first" : "page_first";
 }
@@ -47,6 +57,27 @@ std::optional<KvLayout> try_parse_kv_layout(std::string_view name) {
   }
   return std::nullopt;
 }
+
+namespace {
+
+// What only pools of one kind have.
+Status validate_kind(const KvShape& shape) {
+  if (shape.kind != KvKind::kMla) {
+    if (shape.latent_dim == 0) return {};
+    return invalid(
+        fmt::format("KV shape: latent_dim is {}, but only mla has latent rows", shape.latent_dim));
+  }
+  if (shape.heads != 1) {
+    return invalid(fmt::format("KV shape: heads must be 1 for mla (got {})", shape.heads));
+  }
+  if (shape.latent_dim < 1 || shape.latent_dim >= shape.head_dim) {
+    return invalid(fmt::format("KV shape: latent_dim must be in 1 ... head_dim - 1 = {} (got {})",
+                               shape.head_dim - 1, shape.latent_dim));
+  }
+  return {};
+}
+
+}  // namespace
 
 Status validate(const KvShape& shape) {
   const std::array<std::pair<std::string_view, std::int64_t>, 5> extents = {
@@ -65,7 +96,7 @@ Status validate(const KvShape& shape) {
                                  shape.layers, shape.pages));
     }
   }
-  return {};
+  return validate_kind(shape);
 }
 
 Result<std::int64_t> heads_per_rank(std::int64_t kv_heads, std::int64_t tp_size, bool replicate) {

@@ -22,6 +22,29 @@ TEST(KvShape, CountsBytes) {
   EXPECT_TRUE(validate(kGood).ok());
 }
 
+TEST(KvShape, LatentRowsAreOneHeadWhoseBeginIsV) {
+  KvShape shape = {.layers = 2,
+                   .pages = 3,
+                   .page_size = 4,
+                   .heads = 1,
+                   .head_dim = 24,
+                   .dtype = DType::kBF16,
+                   .kind = KvKind::kMla,
+                   .latent_dim = 16};
+  EXPECT_TRUE(validate(shape).ok());
+  EXPECT_EQ(shape.value_dim(), 16);
+  EXPECT_EQ(shape.page_bytes(), 2 * 4 * 24 * 2);
+  for (const std::int64_t wrong : {0, 24, -1}) {
+    shape.latent_dim = wrong;
+    EXPECT_THAT(validate(shape).error().detail, testing::HasSubstr("latent_dim must be in 1 ... "));
+  }
+  shape.latent_dim = 16;
+  shape.heads = 2;
+  EXPECT_THAT(validate(shape).error().detail, testing::HasSubstr("heads must be 1 for mla"));
+  shape.kind = KvKind::kMha;
+  EXPECT_THAT(validate(shape).error().detail, testing::HasSubstr("only mla has latent rows"));
+}
+
 TEST(KvShape, RefusesEachExtentBelowOneByName) {
   const std::vector<std::pair<std::string, std::int64_t KvShape::*>> extents = {
       {"layers", &KvShape::layers},

@@ -21,7 +21,7 @@ namespace stemma {
 
 class LayerCoder {
  public:
-  // `shape`: of the device pool, which is an MhaPool unless the codec is kPlain.
+  // `shape`: of the device pool.
   LayerCoder(PageCodec codec, const KvShape& shape);
 
   // What a copy of a series reads next, and how it writes: hints, as in copy_layer_out and

@@ -9,11 +9,10 @@
 
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "base/thread_pool.h"
 #include "device/buffer.h"
-#include "pool/kv_layout.h"
+#include "pool/row_array.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
 
@@ -25,7 +24,6 @@ class MhaPool final : public KvPool {
   static Result<std::unique_ptr<MhaPool>> create(const KvShape& shape, KvLayout layout,
                                                  ThreadPool& threads);
 
-  std::string_view kind() const override { return "mha"; }
   const KvShape& shape() const override { return shape_; }
   KvLayout layout() const override { return layout_; }
   DeviceKind device() const override { return DeviceKind::kCpu; }
@@ -46,17 +44,14 @@ class MhaPool final : public KvPool {
   template <typename Slot>
   Status store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
                        const KvRows& v);
-  Status check_rows(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
-  // How far from the first byte of the pool K (side 0) or V (side 1) of a layer begins.
-  std::int64_t side_offset_bytes(std::int64_t side, std::int64_t layer) const;
-  // Of K and of V, in a pool that begins at `pool`.
   template <typename Byte>
-  LayerPieces<Byte> pieces_in(Byte* pool, std::int64_t layer) const;
+  LayerPieces<Byte> pieces_of(std::int64_t layer) const;
 
   KvShape shape_;
   KvLayout layout_;
-  KvStrides strides_;
   Buffer buffer_;
+  RowArray keys_;
+  RowArray values_;  // right behind the keys
 };
 
 }  // namespace stemma

@@ -315,19 +315,13 @@ TEST(Rounding, AgreesBitForBitWithTheScalarFunctions) {
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(bits[i], to_float16(values[i]).bits);
 }
 
-TEST(KvPoolFactory, MakesByNameAndListsTheKnownOnes) {
+TEST(KvPoolFactory, MakesThePoolOfAShape) {
   ThreadPool threads(2);
-  auto pool = make_kv_pool("mha", small_shape(DType::kF16), KvLayout::kPageFirst, threads);
+  auto pool = make_kv_pool(small_shape(DType::kF16), KvLayout::kPageFirst, threads);
   ASSERT_TRUE(pool.ok());
-  EXPECT_EQ((*pool)->kind(), "mha");
   EXPECT_EQ((*pool)->layout(), KvLayout::kPageFirst);
   EXPECT_EQ((*pool)->shape(), small_shape(DType::kF16));
-  const auto unknown =
-      make_kv_pool("ring", small_shape(DType::kF16), KvLayout::kPageFirst, threads);
-  ASSERT_FALSE(unknown.ok());
-  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(unknown.error().detail, "unknown KV pool kind 'ring' (known: mha)");
-  EXPECT_FALSE(make_kv_pool("mha", KvShape{}, KvLayout::kPageFirst, threads).ok());
+  EXPECT_FALSE(make_kv_pool(KvShape{}, KvLayout::kPageFirst, threads).ok());
 }
 
 TEST(KvPoolFactory, ParsesLayoutsAndDtypes) {

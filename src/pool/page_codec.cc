@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 3> kNames = {"plain", "int8", "int4"};
 constexpr std::int64_t kScaleBytes = sizeof(float);
 
 std::int64_t rows_of(const KvShape& shape) {
-  return 2 * shape.page_size * shape.heads;
+  return shape.page_size * shape.token_elements() / shape.head_dim;
 }
 
 std::int64_t code_bytes(PageCodec codec, const KvShape& shape) {
@@ -75,7 +75,7 @@ int get_code(PageCodec codec, const std::byte* codes, std::int64_t i) {
   return half >= 8 ? half - 16 : half;
 }
 
-// One row of K or V: its elements in the pool's dtype, its scale, its codes.
+// One row of a head: its elements in the pool's dtype, its scale, its codes.
 template <typename Element>
 bool try_encode_row(PageCodec codec, std::int64_t head_dim, const std::byte* row, std::byte* scale,
                     std::byte* codes) {

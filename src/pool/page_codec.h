@@ -3,10 +3,10 @@
 // Off unless it is asked for: what comes back is near to what went in, not equal, so a cache that
 // encodes gives up bit-for-bit transparency (I13), and its codec is part of the namespace.
 //
-// Each row of K and V of one token and head is scaled by its own largest value, never by another
-// token's, so that what a row becomes does not depend on its page:
+// Each row of K, of V, or of latents, of one token and head is scaled by its own largest value,
+// never by another token's, so that what a row becomes does not depend on its page:
 //
-//   encoded layer   scales f32 [rows], codes [rows, code bytes]     rows = 2 × page_size × heads
+//   encoded layer   scales f32 [rows], codes [rows, code bytes]     rows of one head and token
 //   code            int8: one byte an element, -127 ... 127; int4: two elements a byte, the first
 //                   in the low half, -7 ... 7; decoded = code × scale, rounded to the dtype
 //
@@ -17,7 +17,7 @@
 // Memory:     none.
 // Cost:       a pass over the elements, one at a time: encode about 0.5 GB/s, decode 1 GB/s.
 // Not here:   images as they are (page_image), checksums (of the encoded bytes, by whoever keeps
-//             them), pools whose layers are not K and V.
+//             them), which pools have them.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ std::optional<PageCodec> try_parse_page_codec(std::string_view name);
 // Bytes of one layer of a page of `shape`, encoded.
 std::int64_t encoded_layer_bytes(PageCodec codec, const KvShape& shape);
 
-// Encodes one layer of a page of an MhaPool. false: it holds an infinity or a NaN, for which there
+// Encodes one layer of a page. false: it holds an infinity or a NaN, for which there
 // is no scale; what `encoded` holds then means nothing. REQUIRES: the sizes are KvPool::layer_bytes
 // and encoded_layer_bytes.
 [[nodiscard]] bool try_encode_layer(PageCodec codec, const KvShape& shape,

@@ -125,7 +125,7 @@ class ServingLoopTest : public ::testing::Test {
                            .head_dim = HashModel::kHeadDim,
                            .dtype = DType::kF32};
     engine_.reset();
-    pool_ = std::move(make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads)).value();
+    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
     auto engine = Engine::open(
         options_,
         {.runner = *model_, .pools = {*pool_}, .vocab_tokens = HashModel::kVocab, .clock = clock_});

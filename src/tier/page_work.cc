@@ -54,7 +54,7 @@ PageFormat page_format(const KvPool& pool, PageCodec codec) {
           .heads = shape.heads,
           .head_dim = shape.head_dim,
           .dtype = shape.dtype,
-          .kind = pool.kind(),
+          .kind = kv_kind_name(shape.kind),
           .codec = page_codec_name(codec)};
 }
 

@@ -60,7 +60,7 @@ TEST(Allocation, ForwardTakesNothingFromTheHeap) {
   shape.page_size = 16;
   shape.pages = 32;
   shape.dtype = DType::kBF16;
-  const auto pool = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads);
+  const auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads);
   ASSERT_TRUE(pool.ok());
   const OneRequest decode(1, 16);
   const OneRequest prefill(300, 16);

@@ -39,7 +39,7 @@ class GoldenRun {
     shape.page_size = 16;
     shape.pages = 64;
     vocab_tokens_ = static_cast<std::size_t>((*runner)->config().vocab_tokens);
-    const auto pool = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads_);
+    const auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads_);
     RunnerTrial trial(**runner, **pool);
     EXPECT_TRUE(trial.finish(trial.add(tokens_), 512).ok());
     logits_ = trial.logits(0);

@@ -80,7 +80,7 @@ double measured_error(std::string_view name, const Case& subject) {
   shape.page_size = 16;
   shape.pages = 20;
   shape.dtype = subject.kv;
-  const auto pool = make_kv_pool("mha", shape, KvLayout::kLayerFirst, threads);
+  const auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads);
   const auto tokens = random_tokens(kTokens, config.vocab_tokens, kSeed);
   RunnerTrial trial(**runner, **pool);
   EXPECT_TRUE(trial.finish(trial.add(tokens), 64).ok());

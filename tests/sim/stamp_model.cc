@@ -77,7 +77,7 @@ KvShape stamp_shape(std::int64_t pages, std::int64_t page_size) {
 
 std::unique_ptr<KvPool> make_stamp_pool(const KvShape& shape, KvLayout layout) {
   ThreadPool threads(1);
-  auto pool = make_kv_pool("mha", shape, layout, threads);
+  auto pool = make_kv_pool(shape, layout, threads);
   STEMMA_CHECK(pool.ok(), "a small pool can always be made");
   return std::move(pool).value();
 }

@@ -117,7 +117,7 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
     if (!model.ok()) return failed(model.error());
     serving->model = std::move(model).value();
     const auto layout = parse_kv_layout(setting.kv_layout);
-    auto pool = make_kv_pool("mha", serving->model->pool().shape(), *layout, serving->threads);
+    auto pool = make_kv_pool(serving->model->pool().shape(), *layout, serving->threads);
     if (!pool.ok()) return failed(pool.error());
     serving->pool = std::move(pool).value();
     auto tiers = open_served_tiers(setting.tiers, *serving->pool, serving->threads, serving->clock);

@@ -1,0 +1,62 @@
+// RowArray: rows of one width, one for each slot and layer of a pool. Pools are made of a few of
+// them: K and V, or latent rows.
+//
+// Thread:     as KvPool: disjoint slots may be stored at once.
+// Memory:     none of its own: a part of the pool's.
+// Cost:       store is one pass over the rows.
+// Not here:   which arrays a kind of pool has (mha_pool, mla_pool), strides (kv_layout).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "pool/kv_layout.h"
+#include "stemma/kv_pool.h"
+#include "stemma/kv_shape.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class RowArray {
+ public:
+  // The array [layers, pages, page_size, heads, head_dim] of `shape`, in `layout`, that begins at
+  // `begin`. REQUIRES: validate(shape) is ok.
+  RowArray(const KvShape& shape, KvLayout layout, std::byte* begin)
+      : shape_(shape), strides_(kv_strides(shape, layout)), begin_(begin) {}
+
+  std::int64_t total_bytes() const noexcept { return strides_.side * dtype_bytes(shape_.dtype); }
+  const KvStrides& strides() const noexcept { return strides_; }
+
+  // Where a layer's row of (page 0, offset 0, head 0) begins.
+  std::byte* layer_begin(std::int64_t layer) const noexcept {
+    return begin_ + layer * strides_.layer * dtype_bytes(shape_.dtype);
+  }
+
+  // A layer's rows of every page.
+  template <typename Byte>
+  PagePiece<Byte> piece(std::int64_t layer) const noexcept {
+    const std::int64_t element_bytes = dtype_bytes(shape_.dtype);
+    return {.page0 = layer_begin(layer),
+            .page_stride_bytes = strides_.page * element_bytes,
+            .bytes = shape_.page_size * strides_.token * element_bytes};
+  }
+
+  // Whether `rows` can be stored to so many slots: kInvalidArgument names `side` and what is wrong.
+  Status check(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
+  // Row i goes to slots[i] of `layer`. REQUIRES: checked, and so are the slots and the layer.
+  template <typename Slot>
+  void store(std::int64_t layer, std::span<const Slot> slots, const KvRows& rows) const;
+
+ private:
+  KvShape shape_;
+  KvStrides strides_;
+  std::byte* begin_;
+};
+
+// That `layer` is one of a pool of `shape`, and every slot; kInvalidArgument names what is not.
+template <typename Slot>
+Status check_places(const KvShape& shape, std::int64_t layer, std::span<const Slot> slots);
+
+}  // namespace stemma
