@@ -38,6 +38,10 @@ struct KvBatch {
   std::span<const RequestId> requests;  // whose they are: for logs and tests; invalid: nobody's,
                                         // pages computed again to be compared   [requests]
   PageTableView page_table;             // every token up to this step's last    [requests]
+  // The same of the layers that look back over a window: pages of another pool. Those before the
+  // window of a request's first row here are invalid ids. Empty where there are no such layers.
+  std::span<const SlotId> windowed_slots = {};  // [rows]
+  PageTableView windowed_table = {};            // [requests]
   std::span<const std::int32_t>
       logit_rows;  // the rows whose logits are wanted, ascending   [outputs]
   // Asked before a layer of the page table is read; nullptr: everything is there.

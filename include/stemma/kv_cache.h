@@ -44,15 +44,9 @@ class PageSpace;
 class RadixPrefixCache;
 class RequestTable;
 class Tiering;
+class Windows;
 struct NodeText;
 struct TreeListing;
-
-// Who holds pages now, for people.
-struct CacheHolds {
-  std::int64_t locks = 0;               // on prefixes of the device, those of no tokens included
-  std::int64_t sequences = 0;           // of requests
-  std::vector<TransferHold> transfers;  // each with locks and pages of its own
-};
 
 class KvCache {
  public:
@@ -115,6 +109,13 @@ class KvCache {
   // now. O(new tokens). REQUIRES: as commit, of the first computed_tokens of `tokens`.
   std::int64_t adopt(Sequence& sequence, std::span<const TokenId> tokens,
                      std::int64_t computed_tokens);
+
+  // Of layers that look back over a window only, lets go what computing the token at
+  // `computed_tokens`, and later ones, will not read. REQUIRES: all before it are computed.
+  void advance(Sequence& sequence, std::int64_t computed_tokens);
+  // The windowed pages of a sequence, in the places of pages(): invalid ids before its window.
+  // REQUIRES: window_tokens is not 0; out.size() == sequence.pages().size().
+  void copy_windowed(const Sequence& sequence, std::span<PageId> out) const;
 
   // As commit, but of the first `publish_tokens_max` tokens at most; then tells the eviction policy
   // what the request was, and gives everything back.
@@ -236,6 +237,7 @@ class KvCache {
 
   // Pages that reserve could hand out now: free ones and those that eviction could free.
   std::int64_t available_pages() const;
+  std::int64_t available_windowed_pages() const;  // REQUIRES: window_tokens is not 0
   // Of these, those that are free now.
   std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }
   std::int64_t free_rows() const;
@@ -264,6 +266,7 @@ class KvCache {
   RadixPrefixCache& tree() const;
   Sequence::Published match(NamespaceId ns, std::span<const TokenId> tokens);
   std::int64_t find(NamespaceId ns, std::span<const TokenId> tokens) const;
+  std::int64_t find_usable(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::int64_t find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const;
   void publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens);
   void extend(Sequence& sequence, std::span<const TokenId> tokens);
@@ -273,6 +276,7 @@ class KvCache {
   void quarantine_part(NamespaceId ns, std::span<const TokenId> wrong);
   void quarantine_all(NamespaceId ns);
   const RadixPrefixCache* tree_or_null(Tier tier) const;
+  bool can_get(std::int64_t pages) const;
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
 
@@ -281,6 +285,7 @@ class KvCache {
   const Clock& clock_;                // of the eviction policy
   PageAllocator allocator_;
   std::unique_ptr<RequestTable> rows_;
+  std::unique_ptr<Windows> windows_;     // nullptr: none; its pages hang on the allocator's
   std::unique_ptr<PrefixCache> prefix_;  // its pages are the allocator's: destroyed before it
   std::unique_ptr<PageSpace> space_;     // of allocator_ and prefix_
   std::unique_ptr<Grafts> grafts_;

@@ -26,6 +26,13 @@ struct TransferHold {
   NamespaceDigest digest;
 };
 
+// Who holds pages now, for people.
+struct CacheHolds {
+  std::int64_t locks = 0;               // on prefixes of the device, those of no tokens included
+  std::int64_t sequences = 0;           // of requests
+  std::vector<TransferHold> transfers;  // each with locks and pages of its own
+};
+
 // What a purge took by now, and the stores that may still have more.
 struct PurgeReport {
   std::array<std::int64_t, 4> pages = {};  // by tier

@@ -68,6 +68,12 @@ struct KvCacheOptions {
   // this size. `pages_for_bytes` turns a byte limit into this number. No default: 0 is refused.
   std::int64_t pages = 0;
 
+  // Where some layers look back over a window only: how many tokens, the one that looks included,
+  // and the pages of their pool. Each page of it carries the KV of page_size tokens in those
+  // layers. 0: there are none. `windowed_pages_max` says how many a request needs.
+  std::int64_t window_tokens = 0;
+  std::int64_t windowed_pages = 0;
+
   // Requests that hold KV at the same time, at most: the largest decode batch. Each costs a row of
   // the request table, 4 bytes a page of context.
   std::int64_t requests_max = 16;
@@ -181,6 +187,11 @@ Result<WritePolicy> parse_write_policy(std::string_view name);
 std::string_view schedule_policy_name(SchedulePolicy policy);
 // The inverse; kInvalidArgument listing the known names for any other.
 Result<SchedulePolicy> parse_schedule_policy(std::string_view name);
+
+// Windowed pages that a request holds at most which computes `chunk_tokens` at once, whatever its
+// context: window and chunk, and what lies beside them in their first and last page.
+std::int64_t windowed_pages_max(std::int64_t window_tokens, std::int64_t page_size,
+                                std::int64_t chunk_tokens);
 
 // The pages of `shape` (its own `pages` is not read) that fit into `kv_bytes`; kInvalidArgument if
 // not even one does.

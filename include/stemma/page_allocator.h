@@ -25,6 +25,7 @@
 namespace stemma {
 
 class PageAllocator;
+class WindowedPages;
 
 // Pages held by one owner, in order. Move-only; destroying it frees them. Must not outlive its
 // allocator.
@@ -89,6 +90,9 @@ class PageAllocator {
   // in ascending order. All or none: nullopt if fewer are free. Zero pages are an empty OwnedPages.
   std::optional<OwnedPages> try_allocate(std::int64_t pages);
 
+  // From now on `windowed`, which must outlive it, is told of each page that is freed.
+  void carry(WindowedPages& windowed) noexcept { windowed_or_null_ = &windowed; }
+
   // Takes back into ownership pages that `OwnedPages::release` gave up. Checked page by page.
   OwnedPages adopt(std::span<const PageId> pages);
 
@@ -124,6 +128,7 @@ class PageAllocator {
   static constexpr std::int64_t kStepsInFlightMax = 16;
 
   void give_back(PageList pages) noexcept;
+  void free_carried(PageList pages) noexcept;
   void make_free(PageList pages, PageState from) noexcept;
   std::int64_t find_run(std::int64_t pages) const noexcept;
   std::int64_t next_free_word(std::int64_t word) const noexcept;
@@ -137,6 +142,7 @@ class PageAllocator {
   std::vector<std::uint64_t>
       free_words_;  // one bit a word of free_bits_: set while the word is not zero
   std::array<PageList, kStepsInFlightMax> retiring_;  // by step: freed while it was the last begun
+  WindowedPages* windowed_or_null_ = nullptr;
   std::int64_t free_pages_ = 0;
   std::int64_t owned_pages_ = 0;
   std::int64_t released_pages_ = 0;

@@ -16,10 +16,11 @@
 
 namespace stemma {
 
-// The pools of a model, one for each group of layers with the same lifetime of pages. So far there
-// is one group.
+// The pools of a model, one for each group of layers with the same lifetime of pages. Layers are
+// counted within their group, in the order of the model.
 struct KvPools {
-  KvPool& full;
+  KvPool& full;                // layers that look back over the whole text
+  KvPool* windowed = nullptr;  // those that look back over a window; nullptr: the model has none
 };
 
 // Logits of the rows that a batch asked for, in the order of its logit_rows. Valid until the next

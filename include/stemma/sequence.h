@@ -8,6 +8,7 @@
 // Not here:   where sequences come from, and everything that changes one (KvCache).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -25,6 +26,13 @@ class KvCache;
 struct SharedPrefix {
   NamespaceDigest digest;   // of the namespace of the shared part
   std::int64_t tokens = 0;  // a multiple of page_size, at least one page
+};
+
+// Of the layers that look back over a window only (cache/windows): from which page on the sequence
+// holds theirs, and where its text is likely to be gone on from by others.
+struct SequenceWindow {
+  std::int64_t begin_page = 0;
+  std::array<std::int64_t, 2> ends = {};  // tokens: of its prompt; of what was cached in full
 };
 
 // Move-only; destroying it frees the tail, unlocks the prefix and gives the row back, and publishes
@@ -81,6 +89,7 @@ class [[nodiscard]] Sequence {
   PrefixLock prefix_;            // what others can find
   std::int64_t lent_pages_ = 0;  // between prefix_ and tail_
   OwnedPages tail_;              // what is its own
+  SequenceWindow window_;
   std::int64_t cached_tokens_ = 0;
   std::int64_t prompt_tokens_ = 0;
   std::int64_t begun_us_ = 0;  // on the cache's clock
@@ -96,6 +105,8 @@ struct ForkedSequence {
   Sequence sequence;
   PageId tail_from;  // invalid: the text ends with a page, and nothing is to be copied
   PageId tail_to;
+  PageId windowed_from;  // of the windowed layers; invalid where there are none
+  PageId windowed_to;
 };
 
 }  // namespace stemma

@@ -15,6 +15,7 @@
 #include <limits>
 #include <utility>
 
+#include "alloc/windowed_pages.h"
 #include "base/check.h"
 #include "base/math.h"
 
@@ -181,7 +182,15 @@ std::optional<std::string> PageAllocator::audit() const {
   return std::nullopt;
 }
 
+void PageAllocator::free_carried(PageList pages) noexcept {
+  PageId page = pages.first;
+  for (std::int64_t i = 0; i < pages.count; ++i, page = next_[page.index()]) {
+    windowed_or_null_->carrier_freed(page);
+  }
+}
+
 void PageAllocator::give_back(PageList pages) noexcept {
+  if (windowed_or_null_ != nullptr) free_carried(pages);
   owned_pages_ -= pages.count;
   if (last_step_ == retired_step_) {
     make_free(pages, PageState::kOwned);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "cache/grafts.h"
 #include "cache/tiering.h"
+#include "cache/windows.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
@@ -19,11 +20,13 @@ class KvCacheAudit {
   explicit KvCacheAudit(const KvCache& cache)
       : cache_(cache),
         in_tail_(static_cast<std::size_t>(cache.total_pages())),
-        in_prefix_(static_cast<std::size_t>(cache.total_pages())) {}
+        in_prefix_(static_cast<std::size_t>(cache.total_pages())),
+        in_window_(static_cast<std::size_t>(cache.options().windowed_pages)) {}
 
   std::optional<std::string> run() {
-    for (auto check : {&KvCacheAudit::check_parts, &KvCacheAudit::check_sequences,
-                       &KvCacheAudit::check_owners, &KvCacheAudit::check_counts}) {
+    for (auto check :
+         {&KvCacheAudit::check_parts, &KvCacheAudit::check_sequences, &KvCacheAudit::check_owners,
+          &KvCacheAudit::check_counts, &KvCacheAudit::check_windows}) {
       if (auto contradiction = (this->*check)()) {
         return contradiction;
       }
@@ -93,7 +96,29 @@ class KvCacheAudit {
       }
       (i < locked ? in_prefix_ : in_tail_)[row[i].index()] += 1;
     }
+    return check_window(sequence);
+  }
+
+  // I2: what computing goes on to read of the windowed layers is there.
+  Finding check_window(const Sequence& sequence) {
+    if (cache_.windows_ == nullptr) return std::nullopt;
+    const auto row = sequence.pages();
+    const auto begin = static_cast<std::size_t>(sequence.window_.begin_page);
+    for (std::size_t i = begin; i < row.size(); ++i) {
+      const PageId windowed = cache_.windows_->pages().of(row[i]);
+      if (!windowed.valid()) {
+        return fmt::format("I2: row {} has no windowed page at {}, in its window",
+                           sequence.row_.value(), i);
+      }
+      in_window_[windowed.index()] += 1;
+    }
     return std::nullopt;
+  }
+
+  // Windowed pages hang on pages that somebody has, and are held by whoever's window they are in.
+  Finding check_windows() {
+    if (cache_.windows_ == nullptr) return std::nullopt;
+    return cache_.windows_->pages().audit(in_window_);
   }
 
   // I1: a tail page is in one tail and in no tree.
@@ -139,6 +164,7 @@ class KvCacheAudit {
   const KvCache& cache_;
   std::vector<std::int32_t> in_tail_;    // how many tails hold a page
   std::vector<std::int32_t> in_prefix_;  // how many locks hold a page
+  std::vector<std::int32_t> in_window_;  // how many windows a windowed page is in
   std::int64_t tail_pages_ = 0;
   std::int64_t locked_pages_ = 0;
 };

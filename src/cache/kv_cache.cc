@@ -13,6 +13,7 @@
 #include "cache/grafts.h"
 #include "cache/page_space.h"
 #include "cache/tiering.h"
+#include "cache/windows.h"
 #include "prefix/prefix_cache_factory.h"
 
 namespace stemma {
@@ -36,6 +37,10 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                            .evicted_marks = options.evicted_marks,
                                            .events_pages_max = options.events_pages_max}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
+  if (tiers_or_null != nullptr && options.window_tokens > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "window_tokens: pages of windowed layers do not move to lower tiers"};
+  }
   if (tiers_or_null != nullptr) {
     STEMMA_RETURN_IF_ERROR(cache->open_tiering(*tiers_or_null));
   }
@@ -51,6 +56,8 @@ KvCache::KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock
       rows_(std::make_unique<RequestTable>(RequestTable::Extent{
           .rows = options.requests_max,
           .pages_max = ceil_div(options.context_tokens_max, options.page_size)})),
+      windows_(options.window_tokens > 0 ? std::make_unique<Windows>(options, allocator_)
+                                         : nullptr),
       grafts_(std::make_unique<Grafts>()),
       live_(static_cast<std::size_t>(options.requests_max), nullptr) {}
 
@@ -103,7 +110,7 @@ std::int64_t KvCache::common_tokens(NamespaceId a, NamespaceId b, std::int64_t t
 
 std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
-  return find(ns, tokens.first(tokens.size() - 1));
+  return find_usable(ns, tokens.first(tokens.size() - 1));
 }
 
 std::int64_t KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
@@ -114,6 +121,23 @@ std::int64_t KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) cons
     if (shared < std::ssize(text.shared)) return shared;
   }
   return shared + prefix_->probe(ns, text.own).matched_tokens;
+}
+
+// Where there are windows, up to the last end from which the text can be gone on.
+std::int64_t KvCache::find_usable(NamespaceId ns, std::span<const TokenId> tokens) const {
+  if (windows_ == nullptr || !shares()) return find(ns, tokens);
+  const std::span<PageId> row = windows_->row_scratch();
+  const GraftedText text = grafts_->split(ns, tokens);
+  std::int64_t found = 0;
+  if (text.shared_ns.valid()) {
+    found = tree().probe(text.shared_ns, text.shared, row).matched_tokens;
+  }
+  if (found == std::ssize(text.shared)) {
+    const auto behind = row.subspan(static_cast<std::size_t>(found / page_size()));
+    found += tree().probe(ns, text.own, behind).matched_tokens;
+  }
+  const auto pages = static_cast<std::size_t>(found / page_size());
+  return windows_->usable_pages(row.first(pages)) * page_size();
 }
 
 void KvCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {
@@ -133,10 +157,20 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   if (!row.has_value()) {
     return std::nullopt;
   }
-  Sequence::Published found = match(ns, tokens.first(tokens.size() - 1));
+  std::span<const TokenId> wanted = tokens.first(tokens.size() - 1);
+  std::int64_t in_full = 0;
+  if (windows_ != nullptr) {
+    in_full = find(ns, wanted);
+    wanted = wanted.first(static_cast<std::size_t>(find_usable(ns, wanted)));
+  }
+  Sequence::Published found = match(ns, wanted);
   Sequence sequence(this, row->release(), std::move(found), std::ssize(tokens));
   rows_->grow(sequence.row_, sequence.published_tokens() / page_size());
   name_published(sequence, 0);
+  if (windows_ != nullptr) {
+    sequence.window_.ends = {std::ssize(tokens), in_full};
+    windows_->enter(sequence.window_, sequence.pages(), sequence.published_tokens());
+  }
   return sequence;
 }
 
@@ -174,7 +208,9 @@ std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
   STEMMA_CHECK(sequence.cache_ == this && !sequence.on_loan(), "the sequence began here");
   const std::int64_t full_pages = computed_tokens / page_size();
   const std::int64_t own_pages = ceil_div(computed_tokens, page_size()) - full_pages;
-  if (!shares() || !sequence.publishes_ || own_pages > reservable_pages()) return std::nullopt;
+  if (!shares() || !sequence.publishes_ || !can_get(own_pages)) return std::nullopt;
+  const auto full_row = sequence.pages().first(static_cast<std::size_t>(full_pages));
+  if (windows_ != nullptr && !windows_->can_enter(full_row, computed_tokens)) return std::nullopt;
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_pages * page_size());
   auto row = rows_->try_take();
   if (!row.has_value()) return std::nullopt;
@@ -186,11 +222,19 @@ std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
   name_published(fork.sequence, 0);
   fork.sequence.set_priority(sequence.priority_);
   fork.sequence.set_retention(sequence.retention_);
+  if (windows_ != nullptr) {
+    fork.sequence.window_.ends = sequence.window_.ends;
+    windows_->enter(fork.sequence.window_, fork.sequence.pages(), computed_tokens);
+  }
   if (own_pages == 0) return fork;
   const bool reserved = reserve(fork.sequence, computed_tokens);
   STEMMA_CHECK(reserved, "that was asked above");
   fork.tail_from = sequence.pages()[static_cast<std::size_t>(full_pages)];
   fork.tail_to = fork.sequence.pages()[static_cast<std::size_t>(full_pages)];
+  if (windows_ != nullptr) {
+    fork.windowed_from = windows_->pages().of(fork.tail_from);
+    fork.windowed_to = windows_->pages().of(fork.tail_to);
+  }
   return fork;
 }
 
@@ -201,17 +245,29 @@ bool KvCache::reserve(Sequence& sequence, std::int64_t tokens) {
   if (wanted <= 0) {
     return true;
   }
-  if (wanted > reservable_pages()) {
+  if (!can_get(wanted)) {
     return false;
   }
   OwnedPages added = *space_->try_take(wanted);
-  added.copy_to(rows_->grow(sequence.row_, wanted));
+  const std::span<PageId> grown = rows_->grow(sequence.row_, wanted);
+  added.copy_to(grown);
+  if (windows_ != nullptr) {
+    const bool hung = windows_->pages().try_hang(grown);
+    STEMMA_CHECK(hung, "the pages were counted before they were taken");
+  }
   sequence.tail_.append(std::move(added));
   return true;
 }
 
 std::int64_t KvCache::reservable_tokens(const Sequence& sequence) const {
-  return (held_pages(sequence) + reservable_pages()) * page_size();
+  std::int64_t more = reservable_pages();
+  if (windows_ != nullptr) more = std::min(more, windows_->pages().available_pages());
+  return (held_pages(sequence) + more) * page_size();
+}
+
+bool KvCache::can_get(std::int64_t pages) const {
+  return pages <= reservable_pages() &&
+         (windows_ == nullptr || pages <= windows_->pages().available_pages());
 }
 
 void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
@@ -226,10 +282,26 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   }
   const GraftedText text = grafts_->split(sequence.prefix_.namespace_id(),
                                           computed.first(static_cast<std::size_t>(full_tokens)));
+  if (windows_ != nullptr) {
+    windows_->take_off(sequence.pages().subspan(static_cast<std::size_t>(first_page),
+                                                static_cast<std::size_t>(new_pages)));
+  }
   if (sequence.shared_.valid()) publish(sequence, sequence.shared_, text.shared);
   publish(sequence, sequence.prefix_, text.own);
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_tokens);
   name_published(sequence, first_page);
+  if (windows_ != nullptr) windows_->put_back(sequence.window_, sequence.pages(), first_page);
+}
+
+void KvCache::advance(Sequence& sequence, std::int64_t computed_tokens) {
+  if (windows_ == nullptr) return;
+  STEMMA_CHECK(sequence.cache_ == this, "the sequence began here");
+  windows_->advance(sequence.window_, sequence.pages(), sequence.published_tokens() / page_size(),
+                    computed_tokens);
+}
+
+void KvCache::copy_windowed(const Sequence& sequence, std::span<PageId> out) const {
+  windows_->copy_held(sequence.window_, sequence.pages(), out);
 }
 
 // `held` is one of the sequence's locks; `tokens`, whole pages, are all that its namespace is to
@@ -261,17 +333,21 @@ std::int64_t KvCache::adopt(Sequence& sequence, std::span<const TokenId> tokens,
   commit(sequence, tokens.first(static_cast<std::size_t>(computed_tokens)));
   const auto wanted = tokens.first(tokens.size() - 1);
   const std::int64_t published = sequence.published_tokens();
-  const std::int64_t found = find(sequence.prefix_.namespace_id(), wanted);
+  const std::int64_t found = find_usable(sequence.prefix_.namespace_id(), wanted);
   if (!shares() || !sequence.publishes_ || found <= computed_tokens ||
       found < sequence.capacity_tokens()) {
     return computed_tokens;
   }
-  extend(sequence, wanted);
-  STEMMA_CHECK_EQ(sequence.published_tokens(), found);
   const auto held = static_cast<std::int64_t>(sequence.pages().size());
+  if (windows_ != nullptr) {
+    windows_->leave(sequence.window_, sequence.pages(), published / page_size());
+  }
+  extend(sequence, wanted.first(static_cast<std::size_t>(found)));
+  STEMMA_CHECK_EQ(sequence.published_tokens(), found);
   sequence.tail_.reset();
   static_cast<void>(rows_->grow(sequence.row_, found / page_size() - held));
   name_published(sequence, published / page_size());
+  if (windows_ != nullptr) windows_->enter(sequence.window_, sequence.pages(), found);
   return found;
 }
 
@@ -297,11 +373,13 @@ void KvCache::finish(Sequence sequence, std::span<const TokenId> computed,
 
 std::int64_t KvCache::begin_step() {
   ++steps_in_flight_;
+  if (windows_ != nullptr) windows_->pages().begin_step();
   return allocator_.begin_step();
 }
 
 void KvCache::retire_step(std::int64_t step) {
   allocator_.retire_step(step);
+  if (windows_ != nullptr) windows_->pages().retire_step();
   --steps_in_flight_;
 }
 
@@ -317,6 +395,10 @@ void KvCache::reset() {
 
 std::int64_t KvCache::available_pages() const {
   return space_->available_pages();
+}
+
+std::int64_t KvCache::available_windowed_pages() const {
+  return windows_->pages().available_pages();
 }
 
 std::int64_t KvCache::evicted_pages() const {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cache/grafts.h"
 #include "cache/tiering.h"
+#include "cache/windows.h"
 #include "prefix/radix_prefix_cache.h"
 #include "stemma/kv_cache.h"
 
@@ -176,9 +177,10 @@ void KvCache::note_computed(std::int64_t first_token, std::int64_t tokens, std::
   if (tiering_ != nullptr) tiering_->costs().computed(first_token, tokens, us);
 }
 
-// Both trees' epochs only grow: the sum stands still exactly as long as both do.
+// These epochs only grow: the sum stands still exactly as long as each of them does.
 std::uint64_t KvCache::epoch() const {
-  return prefix_->epoch() + (tiering_ == nullptr ? 0 : tiering_->epoch());
+  return prefix_->epoch() + (windows_ == nullptr ? 0 : windows_->pages().epoch()) +
+         (tiering_ == nullptr ? 0 : tiering_->epoch());
 }
 
 }  // namespace stemma

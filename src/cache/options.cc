@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "base/math.h"
+
 namespace stemma {
 namespace {
 
@@ -90,6 +92,14 @@ Status validate(const KvCacheOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_most("events_pages_max", options.events_pages_max, 1 << 24));
   STEMMA_RETURN_IF_ERROR(at_least("evicted_marks", options.evicted_marks, 0));
   STEMMA_RETURN_IF_ERROR(at_most("evicted_marks", options.evicted_marks, 1 << 24));
+  STEMMA_RETURN_IF_ERROR(at_least("window_tokens", options.window_tokens, 0));
+  STEMMA_RETURN_IF_ERROR(at_most("window_tokens", options.window_tokens, kIdsMax - 1));
+  const std::int64_t windowed_min =
+      options.window_tokens == 0 ? 0
+                                 : windowed_pages_max(options.window_tokens, options.page_size, 1);
+  STEMMA_RETURN_IF_ERROR(at_least("windowed_pages", options.windowed_pages, windowed_min));
+  STEMMA_RETURN_IF_ERROR(at_most("windowed_pages", options.windowed_pages,
+                                 options.window_tokens == 0 ? 0 : kIdsMax - 1));
   return validate(options.tiers);
 }
 
@@ -126,6 +136,11 @@ std::string_view schedule_policy_name(SchedulePolicy policy) {
 
 Result<SchedulePolicy> parse_schedule_policy(std::string_view name) {
   return parse_name(kPolicyNames, "schedule policy", name);
+}
+
+std::int64_t windowed_pages_max(std::int64_t window_tokens, std::int64_t page_size,
+                                std::int64_t chunk_tokens) {
+  return ceil_div(window_tokens - 1 + chunk_tokens, page_size) + 1;
 }
 
 Result<std::int64_t> pages_for_bytes(std::int64_t kv_bytes, const KvShape& shape) {

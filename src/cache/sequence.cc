@@ -5,6 +5,7 @@
 #include "alloc/request_table.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "cache/windows.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
@@ -51,6 +52,9 @@ void Sequence::reset() noexcept {
     return;
   }
   cache_->live_[row_.index()] = nullptr;
+  if (cache_->windows_ != nullptr) {
+    cache_->windows_->leave(window_, pages(), published_tokens() / cache_->page_size());
+  }
   tail_.reset();
   prefix_ = PrefixLock();
   shared_ = PrefixLock();
@@ -64,6 +68,7 @@ void Sequence::reset() noexcept {
   retention_ = Retention::kDefault;
   session_closed_ = false;
   publishes_ = true;
+  window_ = SequenceWindow();
 }
 
 void Sequence::take_from(Sequence& other) noexcept {
@@ -80,6 +85,7 @@ void Sequence::take_from(Sequence& other) noexcept {
   retention_ = std::exchange(other.retention_, Retention::kDefault);
   session_closed_ = std::exchange(other.session_closed_, false);
   publishes_ = std::exchange(other.publishes_, true);
+  window_ = std::exchange(other.window_, SequenceWindow());
   if (cache_ != nullptr) {
     cache_->live_[row_.index()] = this;
   }

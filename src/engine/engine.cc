@@ -48,15 +48,40 @@ std::string_view finish_reason_name(FinishReason reason) {
   return "unknown";
 }
 
+namespace {
+
+Status check_pool(std::string_view name, const KvShape& shape, const KvShape& wanted) {
+  if (shape.pages == wanted.pages && shape.page_size == wanted.page_size) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("the {} has {} pages of {} tokens, the options say {} of {}", name,
+                           shape.pages, shape.page_size, wanted.pages, wanted.page_size)};
+}
+
+Status check_windows(const EngineOptions& options, const EngineParts& parts) {
+  const KvPool* const pool = parts.pools.windowed;
+  if ((pool != nullptr) != (options.kv.window_tokens > 0)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("window_tokens is {}, and there is {} pool of windowed layers",
+                             options.kv.window_tokens, pool == nullptr ? "no" : "a")};
+  }
+  if (pool == nullptr) return {};
+  if (options.shadow_audit_percent > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "shadow_audit_percent: not where layers look back over a window"};
+  }
+  return check_pool("windowed pool", pool->shape(),
+                    {.pages = options.kv.windowed_pages, .page_size = options.kv.page_size});
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
                                              const EngineParts& parts) {
   STEMMA_RETURN_IF_ERROR(validate(options));
   const KvShape& shape = parts.pools.full.shape();
-  if (shape.pages != options.kv.pages || shape.page_size != options.kv.page_size) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the pool has {} pages of {} tokens, the options say {} of {}",
-                             shape.pages, shape.page_size, options.kv.pages, options.kv.page_size)};
-  }
+  STEMMA_RETURN_IF_ERROR(
+      check_pool("pool", shape, {.pages = options.kv.pages, .page_size = options.kv.page_size}));
+  STEMMA_RETURN_IF_ERROR(check_windows(options, parts));
   if (parts.vocab_tokens < 1) {
     return Error{ErrorCode::kInvalidArgument, "vocab_tokens must be at least 1"};
   }
@@ -275,6 +300,9 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
     const std::optional<ForkedTail> tail = scheduler_->try_fork(request, *fork);
     if (!tail.has_value()) continue;
     if (tail->from.valid()) copy_page(parts_.pools.full, tail->from, tail->to);
+    if (tail->windowed_from.valid()) {
+      copy_page(*parts_.pools.windowed, tail->windowed_from, tail->windowed_to);
+    }
     extra_of(*fork).started_us = extra_of(request).started_us;
     extra_of(*fork).stop = PrefixStop::kTail;
     accept_logits(*fork, logits);

@@ -100,6 +100,17 @@ PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tok
   return {walk.total_pages() * page_size()};
 }
 
+PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tokens,
+                                    std::span<PageId> out) const {
+  RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  while (walk.next()) {
+    const auto pages = static_cast<std::size_t>(walk.pages());
+    tree_.arena().copy_ids(tree_.node(walk.node()).chain, 0, out.first(pages));
+    out = out.subspan(pages);
+  }
+  return {walk.total_pages() * page_size()};
+}
+
 PrefixLock RadixPrefixCache::match(NamespaceId ns, std::span<const TokenId> tokens) {
   ++now_;
   NodeSlot node = root_of(ns);

@@ -46,6 +46,8 @@ class RadixPrefixCache final : public PrefixCache {
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) override;
   void close_namespace(NamespaceId ns) override;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
+  // As probe, and writes the pages that it finds, in token order. REQUIRES: out has room for them.
+  PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens, std::span<PageId> out) const;
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
   PrefixLock extend(PrefixLock held, std::span<const TokenId> tokens) override;
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,

@@ -18,6 +18,11 @@ PageTableAssembly::Extent table_extent(const KvCache& kv) {
           .page_size = options.page_size};
 }
 
+PageTableAssembly::Extent windowed_extent(const KvCache& kv) {
+  if (kv.options().window_tokens > 0) return table_extent(kv);
+  return {.requests_max = 0, .pages_max = 0, .page_size = kv.page_size()};
+}
+
 // Pages that a prefilling request will still ask for: the rest of its tokens and its first output.
 std::int64_t promised_pages(const Request& request, std::int64_t page_size) {
   const std::int64_t held = request.sequence.capacity_tokens() / page_size;
@@ -50,12 +55,18 @@ BatchBuilder::BatchBuilder(KvCache& kv, const SchedulerOptions& options)
       watermark_pages_(options.watermark_pages >= 0
                            ? options.watermark_pages
                            : std::max<std::int64_t>(kv.total_pages() / 100, 1)),
-      page_table_(table_extent(kv)) {
+      page_table_(table_extent(kv)),
+      windowed_table_(windowed_extent(kv)) {
   const auto tokens_max = static_cast<std::size_t>(options.step_tokens_max);
   const auto requests_max = static_cast<std::size_t>(kv.options().requests_max);
   tokens_.reserve(tokens_max);
   positions_.reserve(tokens_max);
   write_slots_.reserve(tokens_max);
+  if (kv.options().window_tokens > 0) {
+    windowed_slots_.reserve(tokens_max);
+    windowed_row_.reserve(static_cast<std::size_t>(
+        ceil_div(kv.options().context_tokens_max, kv.options().page_size)));
+  }
   row_indptr_.reserve(requests_max + 1);
   requests_.reserve(requests_max);
   logit_rows_.reserve(requests_max);
@@ -75,6 +86,8 @@ void BatchBuilder::clear(std::int64_t step_tokens) {
   scheduled_.clear();
   outputs_.clear();
   page_table_.clear();
+  windowed_slots_.clear();
+  windowed_table_.clear();
 }
 
 void BatchBuilder::add_output(Request& request) {
@@ -112,7 +125,8 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   }
   // Asked twice: before the lock, so that a blocked request disturbs nothing; and after it, because
   // what is locked can no longer be evicted.
-  if (!pages_suffice(request, matched_tokens(kv_, request), in_flight)) {
+  if (!pages_suffice(request, matched_tokens(kv_, request), in_flight) ||
+      !windows_suffice(request, in_flight)) {
     return Admission::kNoPages;
   }
   const bool waits = waits_for_tier(request);
@@ -211,6 +225,25 @@ bool BatchBuilder::pages_suffice(const Request& request, std::int64_t cached_tok
   return wanted <= kv_.available_pages();
 }
 
+// Alone, a request has room for its window and one token more, and takes smaller chunks. Beside
+// others it must leave the windows of those that are prefilling, and have one of its own with a
+// chunk: what of it is cached is taken from what is available too.
+bool BatchBuilder::windows_suffice(const Request& request,
+                                   std::span<Request* const> in_flight) const {
+  const KvCacheOptions& options = kv_.options();
+  if (options.window_tokens == 0 || in_flight.empty()) return true;
+  const std::int64_t window_pages =
+      windowed_pages_max(options.window_tokens, options.page_size, options_.chunk_tokens_max);
+  std::int64_t wanted =
+      std::min(ceil_div(request.total_tokens() + 1, options.page_size), window_pages);
+  for (const Request* other : in_flight) {
+    if (other->state() == RequestState::kPrefilling) {
+      wanted += std::min(promised_pages(*other, options.page_size), window_pages);
+    }
+  }
+  return wanted <= kv_.available_windowed_pages();
+}
+
 void BatchBuilder::lay_out(Request& request, std::int64_t new_tokens) {
   const std::int64_t first = request.computed_tokens;
   const std::int64_t end = first + new_tokens;
@@ -226,12 +259,22 @@ void BatchBuilder::lay_out(Request& request, std::int64_t new_tokens) {
   row_indptr_.push_back(static_cast<std::int32_t>(tokens_.size()));
   requests_.push_back(request.id);
   page_table_.add(request.sequence.pages(), end);
+  if (kv_.options().window_tokens > 0) lay_out_window(request, first, end);
   request.scheduled_tokens = new_tokens;
   scheduled_.push_back(&request);
   if (end == request.total_tokens()) {
     logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
     outputs_.push_back(&request);
   }
+}
+
+void BatchBuilder::lay_out_window(const Request& request, std::int64_t first, std::int64_t end) {
+  windowed_row_.resize(request.sequence.pages().size());
+  kv_.copy_windowed(request.sequence, windowed_row_);
+  const std::size_t slots = windowed_slots_.size();
+  windowed_slots_.resize(slots + static_cast<std::size_t>(end - first));
+  write_slots(windowed_row_, kv_.page_size(), first, std::span(windowed_slots_).subspan(slots));
+  windowed_table_.add(windowed_row_, end);
 }
 
 KvBatch BatchBuilder::batch() const {
@@ -241,6 +284,8 @@ KvBatch BatchBuilder::batch() const {
           .row_indptr = row_indptr_,
           .requests = requests_,
           .page_table = page_table_.view(),
+          .windowed_slots = windowed_slots_,
+          .windowed_table = windowed_table_.view(),
           .logit_rows = logit_rows_,
           .arriving = kv_.arriving_or_null()};
 }

@@ -83,6 +83,7 @@ class BatchBuilder {
  private:
   bool pages_suffice(const Request& request, std::int64_t cached_tokens,
                      std::span<Request* const> in_flight) const;
+  bool windows_suffice(const Request& request, std::span<Request* const> in_flight) const;
   bool waits_for_tier(Request& request);
   bool can_borrow(const Request& request) const;
   void borrow_arriving(Request& request);
@@ -90,6 +91,7 @@ class BatchBuilder {
   static void note_cached(Request& request, std::int64_t more_tokens);
   void adopt_published(Request& request);
   void lay_out(Request& request, std::int64_t new_tokens);
+  void lay_out_window(const Request& request, std::int64_t first, std::int64_t end);
 
   KvCache& kv_;
   SchedulerOptions options_;
@@ -99,12 +101,15 @@ class BatchBuilder {
   std::vector<TokenId> tokens_;
   std::vector<std::int32_t> positions_;
   std::vector<SlotId> write_slots_;
+  std::vector<SlotId> windowed_slots_;
   std::vector<std::int32_t> row_indptr_;
   std::vector<RequestId> requests_;
   std::vector<std::int32_t> logit_rows_;
   std::vector<Request*> scheduled_;
   std::vector<Request*> outputs_;
   PageTableAssembly page_table_;
+  PageTableAssembly windowed_table_;
+  std::vector<PageId> windowed_row_;
 };
 
 }  // namespace stemma

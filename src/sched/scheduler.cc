@@ -378,7 +378,7 @@ std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
   std::erase(waiting_, &fork);
   enter_flight(fork);
   ++totals_.forks;
-  return ForkedTail{forked->tail_from, forked->tail_to};
+  return ForkedTail{forked->tail_from, forked->tail_to, forked->windowed_from, forked->windowed_to};
 }
 
 // Who waited to be forked off it computes for himself.
@@ -425,6 +425,7 @@ void Scheduler::complete_step() {
     if (request->state() == RequestState::kPrefilling || unpublished >= kCommitEveryTokens) {
       publish(*request);
     }
+    kv_.advance(request->sequence, request->computed_tokens);
     if (request->state() == RequestState::kPrefilling && request->remaining_tokens() == 0) {
       request->become(RequestState::kRunning);
       let_promotion_go(*request);

@@ -41,10 +41,12 @@ struct SchedulerTotals {
   std::int64_t forks = 0;  // requests that began to run without computing any of their prompt
 };
 
-// A page to be copied to another; invalid ones: none.
+// A page to be copied to another, in each pool; invalid ones: none.
 struct ForkedTail {
   PageId from;
   PageId to;
+  PageId windowed_from;
+  PageId windowed_to;
 };
 
 class Scheduler {

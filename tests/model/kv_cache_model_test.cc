@@ -36,10 +36,19 @@ class World {
  public:
   static constexpr std::int64_t kContext = 24;
 
+  // Layers that look back over `tokens` only, with so many pages of their own; 0: none.
+  struct Window {
+    std::int64_t tokens = 0;
+    std::int64_t pages = 0;
+  };
+
   World(std::int64_t page_size, std::int64_t pages, const std::string& cache = "radix",
-        const std::string& eviction = "lru")
-      : content_(static_cast<std::size_t>(page_size * pages)) {
+        const std::string& eviction = "lru", const Window& window = {0, 0})
+      : content_(static_cast<std::size_t>(page_size * pages)),
+        windowed_content_(static_cast<std::size_t>(page_size * window.pages)) {
     KvCacheOptions options;
+    options.window_tokens = window.tokens;
+    options.windowed_pages = window.pages;
     options.page_size = page_size;
     options.pages = pages;
     options.requests_max = 4;
@@ -80,8 +89,14 @@ class World {
     }
     for (; live.computed < end; ++live.computed) {
       content_[slot(live, live.computed)] = hash_of(live, live.computed);
+      if (has_window()) {
+        windowed_content_[windowed_slot(live, live.computed)] = hash_of(live, live.computed);
+      }
     }
   }
+
+  // What is computed next does not read what lies before its window.
+  void advance(std::int64_t place) { kv_->advance(at(place).sequence, at(place).computed); }
 
   void commit(std::int64_t place) {
     Live& live = at(place);
@@ -114,6 +129,7 @@ class World {
         ASSERT_EQ(content_[slot(live, position)], hash_of(live, position))
             << "position " << position << " lies in a slot of another prefix";
       }
+      if (live.sequence.valid() && has_window()) check_window(live);
     }
     const auto contradiction = kv_->audit();
     ASSERT_FALSE(contradiction.has_value()) << *contradiction << "\n" << kv_->draw();
@@ -128,6 +144,9 @@ class World {
     }
     check();
     EXPECT_EQ(kv_->available_pages(), kv_->total_pages()) << "nothing leaks";
+    if (has_window()) {
+      EXPECT_EQ(kv_->available_windowed_pages(), kv_->options().windowed_pages);
+    }
   }
 
   KvCache& kv() { return *kv_; }
@@ -151,6 +170,25 @@ class World {
     const std::int64_t page_size = kv_->page_size();
     const PageId page = live.sequence.pages()[static_cast<std::size_t>(position / page_size)];
     return static_cast<std::size_t>(page.value() * page_size + position % page_size);
+  }
+
+  bool has_window() const { return kv_->options().window_tokens > 0; }
+
+  std::size_t windowed_slot(const Live& live, std::int64_t position) const {
+    const std::int64_t page_size = kv_->page_size();
+    std::vector<PageId> row(live.sequence.pages().size());
+    kv_->copy_windowed(live.sequence, row);
+    const PageId page = row[static_cast<std::size_t>(position / page_size)];
+    return static_cast<std::size_t>(page.value() * page_size + position % page_size);
+  }
+
+  // What the next token's window reaches is there and right.
+  void check_window(const Live& live) const {
+    const std::int64_t first = live.computed - kv_->options().window_tokens + 1;
+    for (auto position = std::max<std::int64_t>(first, 0); position < live.computed; ++position) {
+      ASSERT_EQ(windowed_content_[windowed_slot(live, position)], hash_of(live, position))
+          << "position " << position << " of the window lies in a slot of another prefix";
+    }
   }
 
   static std::uint64_t hash_of(const Live& live, std::int64_t position) {
@@ -183,7 +221,7 @@ class World {
       published += kv_->page_size();
     }
     EXPECT_LE(found, published);
-    if (kv_->evicted_pages() == 0) {
+    if (kv_->evicted_pages() == 0 && !has_window()) {
       EXPECT_EQ(found, published);
     }
   }
@@ -191,6 +229,7 @@ class World {
   std::unique_ptr<KvCache> kv_;
   NamespaceId ns_;
   std::vector<std::uint64_t> content_;  // the prefix in each slot
+  std::vector<std::uint64_t> windowed_content_;
   std::set<std::uint64_t> published_;
   std::int64_t step_ = -1;
   std::vector<Live> live_;
@@ -209,8 +248,10 @@ void random_operation(World& world, Prng& prng) {
   if (!world.is_live(place)) {
     return world.begin(place, random_prompt(prng));
   }
-  const std::int64_t choice = prng.below(20);
-  if (choice < 11) {
+  const std::int64_t choice = prng.below(22);
+  if (choice >= 20) {
+    world.advance(place);
+  } else if (choice < 11) {
     world.compute(place, 1 + prng.below(6), static_cast<TokenId>(prng.below(2)));
   } else if (choice < 15) {
     world.commit(place);
@@ -228,13 +269,15 @@ struct RunOptions {
   std::int64_t pages;
   const char* cache;
   const char* eviction;
+  World::Window window = {0, 0};
 };
 
 void random_run(const RunOptions& run, std::int64_t operations, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed) + ", page size " + std::to_string(run.page_size) +
-               ", pages " + std::to_string(run.pages) + ", " + run.cache + " " + run.eviction);
+               ", pages " + std::to_string(run.pages) + ", " + run.cache + " " + run.eviction +
+               ", window " + std::to_string(run.window.tokens));
   Prng prng(seed);
-  World world(run.page_size, run.pages, run.cache, run.eviction);
+  World world(run.page_size, run.pages, run.cache, run.eviction, run.window);
   for (std::int64_t i = 0; i < operations; ++i) {
     random_operation(world, prng);
     world.check();
@@ -245,10 +288,24 @@ void random_run(const RunOptions& run, std::int64_t operations, std::uint64_t se
 
 TEST(KvCacheModel, RandomOperations) {
   const RunOptions runs[] = {
-      {1, 48, "radix", "lru"},  {2, 16, "radix", "lfu"},      {3, 14, "radix", "fifo"},
-      {4, 12, "radix", "slru"}, {1, 24, "radix", "mru"},      {16, 6, "radix", "filo"},
-      {2, 24, "none", "lru"},   {1, 30, "radix", "priority"}, {2, 20'000, "radix", "lru"},
-      {64, 4, "radix", "lru"},  {1, 24, "radix", "hazard"},   {3, 20, "radix", "hazard"},
+      {1, 48, "radix", "lru"},
+      {2, 16, "radix", "lfu"},
+      {3, 14, "radix", "fifo"},
+      {4, 12, "radix", "slru"},
+      {1, 24, "radix", "mru"},
+      {16, 6, "radix", "filo"},
+      {2, 24, "none", "lru"},
+      {1, 30, "radix", "priority"},
+      {2, 20'000, "radix", "lru"},
+      {64, 4, "radix", "lru"},
+      {1, 24, "radix", "hazard"},
+      {3, 20, "radix", "hazard"},
+      {1, 40, "radix", "lru", {3, 12}},
+      {2, 20, "radix", "lru", {5, 14}},
+      {4, 16, "radix", "slru", {4, 6}},
+      {3, 14, "none", "lru", {2, 10}},
+      {2, 200, "radix", "lru", {7, 60}},
+      {1, 48, "radix", "hazard", {1, 9}},
   };
   const std::int64_t operations = (long_tests() ? 1'200'000 : 60'000) / 10;
   for (const RunOptions& run : runs) {

@@ -31,6 +31,11 @@ class StampHarness {
                         const SimulatedTierOptions* tiers_or_null = nullptr)
       : options_(options),
         pool_(make_stamp_pool(stamp_shape(options.kv.pages, options.kv.page_size), layout)) {
+    if (options.kv.window_tokens > 0) {
+      windowed_pool_ =
+          make_stamp_pool(stamp_shape(options.kv.windowed_pages, options.kv.page_size), layout);
+      model_.look_back(options.kv.window_tokens);
+    }
     if (tiers_or_null != nullptr) {
       tiers_ = std::make_unique<SimulatedTiers>(*tiers_or_null, *pool_, clock_);
     }
@@ -120,7 +125,7 @@ class StampHarness {
  private:
   void open_engine() {
     auto engine = Engine::open(options_, {.runner = model_,
-                                          .pools = {*pool_},
+                                          .pools = {*pool_, windowed_pool_.get()},
                                           .vocab_tokens = kStampVocab,
                                           .clock = clock_,
                                           .lower_tiers = tiers_.get()});
@@ -132,6 +137,7 @@ class StampHarness {
   FakeClock clock_;
   StampModel model_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<KvPool> windowed_pool_;  // nullptr: no layers look back over a window
   std::unique_ptr<SimulatedTiers> tiers_;
   std::unique_ptr<Engine> engine_;
   std::map<RequestId, std::vector<TokenId>> prompts_;

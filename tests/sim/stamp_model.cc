@@ -109,13 +109,16 @@ Result<LogitsView> StampModel::forward(const KvBatch& batch, KvPools pools) {
   std::size_t output = 0;
   for (std::size_t r = 0; r < batch.requests.size(); ++r) {
     const auto request = static_cast<std::int64_t>(r);
-    std::uint64_t hash = check_prefix(batch, request, pools.full);
+    std::uint64_t hash = check_prefix(batch, request, pools);
     for (std::int32_t row = batch.row_indptr[r]; row < batch.row_indptr[r + 1]; ++row) {
       const auto i = static_cast<std::size_t>(row);
       hash = extend_hash(hash, batch.tokens[i]);
       const Place place = {batch.requests[r], batch.positions[i], batch.write_slots[i],
                            batch.tokens[i]};
       write_stamp(batch.write_slots[i], hash, place, pools.full);
+      if (window_tokens_ > 0) {
+        write_stamp(batch.windowed_slots[i], hash, place, *pools.windowed);
+      }
       if (tear_next_ && row >= static_cast<std::int32_t>(batch.rows() / 2)) {
         tear_next_ = false;
         return Error{ErrorCode::kInternal, "the step was torn on purpose"};
@@ -137,7 +140,14 @@ Result<LogitsView> StampModel::forward(const KvBatch& batch, KvPools pools) {
 
 // The arrays agree with one another, and no slot is written twice.
 void StampModel::check_batch(const KvBatch& batch) {
-  slots_.assign(batch.write_slots.begin(), batch.write_slots.end());
+  if (window_tokens_ > 0) check_slots(batch, batch.windowed_slots, batch.windowed_table);
+  check_slots(batch, batch.write_slots, batch.page_table);
+}
+
+void StampModel::check_slots(const KvBatch& batch, std::span<const SlotId> slots,
+                             const PageTableView& table) {
+  if (slots.size() != batch.tokens.size()) return report("a row has no slot");
+  slots_.assign(slots.begin(), slots.end());
   std::sort(slots_.begin(), slots_.end());
   if (std::adjacent_find(slots_.begin(), slots_.end()) != slots_.end()) {
     report("a slot is written twice in one step");
@@ -145,11 +155,10 @@ void StampModel::check_batch(const KvBatch& batch) {
   for (std::size_t r = 0; r < batch.requests.size(); ++r) {
     const auto request = static_cast<std::int64_t>(r);
     const std::int64_t rows = batch.row_indptr[r + 1] - batch.row_indptr[r];
-    std::int64_t position = batch.page_table.tokens_of(request) - rows;
+    std::int64_t position = table.tokens_of(request) - rows;
     for (std::int32_t row = batch.row_indptr[r]; row < batch.row_indptr[r + 1]; ++row, ++position) {
       const auto i = static_cast<std::size_t>(row);
-      if (batch.positions[i] != position ||
-          batch.write_slots[i] != batch.page_table.slot(request, position)) {
+      if (batch.positions[i] != position || slots[i] != table.slot(request, position)) {
         report(fmt::format("request {} row {}: position or slot contradicts the page table",
                            batch.requests[r].value(), row));
       }
@@ -158,7 +167,8 @@ void StampModel::check_batch(const KvBatch& batch) {
 }
 
 // Checks every slot of a request before this step's rows; the hash of that prefix.
-std::uint64_t StampModel::check_prefix(const KvBatch& batch, std::int64_t request, KvPool& pool) {
+std::uint64_t StampModel::check_prefix(const KvBatch& batch, std::int64_t request,
+                                       const KvPools& pools) {
   const auto r = static_cast<std::size_t>(request);
   const std::int64_t rows = batch.row_indptr[r + 1] - batch.row_indptr[r];
   const std::int64_t prefix = batch.page_table.tokens_of(request) - rows;
@@ -169,7 +179,20 @@ std::uint64_t StampModel::check_prefix(const KvBatch& batch, std::int64_t reques
       report(fmt::format("request {} position {}: slot {} is read and written in one step",
                          batch.requests[r].value(), position, slot.value()));
     }
-    hash = read_stamp({batch.requests[r], position, slot}, hash, pool);
+    const std::uint64_t before = hash;
+    hash = read_stamp({batch.requests[r], position, slot}, before, pools.full);
+    if (window_tokens_ > 0 && position > prefix - window_tokens_) {
+      const SlotId windowed = batch.windowed_table.slot(request, position);
+      if (!batch.windowed_table
+               .pages_of(
+                   request)[static_cast<std::size_t>(position / batch.windowed_table.page_size)]
+               .valid()) {
+        report(fmt::format("request {} position {}: its window has no page there",
+                           batch.requests[r].value(), position));
+        continue;
+      }
+      read_stamp({batch.requests[r], position, windowed}, before, *pools.windowed);
+    }
   }
   return hash;
 }

@@ -2,7 +2,8 @@
 //
 // Into each slot it writes a stamp: a value computed from (hash of the prefix up to the token,
 // position, layer, head). Each step it walks every request's pages through the page table, from
-// position 0, and compares every slot of every layer and head with the stamp that belongs there:
+// position 0, and compares every slot of every layer and head with the stamp that belongs there (of
+// windowed layers those in the window):
 // a stale, evicted, misrouted, torn or doubly used page shows in the step that reads it. Its logits
 // are a function of the prefix hash, so that a request's output has a closed form (stamp_output).
 //
@@ -38,6 +39,9 @@ class StampModel final : public Runner {
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
 
+  // Has layers that look back over so many tokens only, as KvCacheOptions::window_tokens; 0: none.
+  void look_back(std::int64_t window_tokens) noexcept { window_tokens_ = window_tokens; }
+
   // The first contradiction that was found; empty if none was.
   const std::string& fault() const noexcept { return fault_; }
   // The next step fails without computing anything.
@@ -53,12 +57,14 @@ class StampModel final : public Runner {
   struct Place;
 
   void check_batch(const KvBatch& batch);
-  std::uint64_t check_prefix(const KvBatch& batch, std::int64_t request, KvPool& pool);
+  void check_slots(const KvBatch& batch, std::span<const SlotId> slots, const PageTableView& table);
+  std::uint64_t check_prefix(const KvBatch& batch, std::int64_t request, const KvPools& pools);
   std::uint64_t read_stamp(const Place& place, std::uint64_t before, KvPool& pool);
   void write_stamp(SlotId slot, std::uint64_t hash, const Place& place, KvPool& pool);
   void report(const std::string& what);
 
   std::string fault_;
+  std::int64_t window_tokens_ = 0;
   bool fail_next_ = false;
   bool tear_next_ = false;
   std::int64_t computed_tokens_ = 0;

@@ -96,8 +96,8 @@ TEST_F(RestartTest, TheSecondRunFindsWhatTheFirstStored) {
 
 // Kills the program after a random number of its answers and a random time more, of which the
 // longest is what eight answers take here. Each page that its index names is whole then; the next
-// run opens the directory by itself and answers as ever. Most cycles go on with the directory of the
-// one before, some begin anew.
+// run opens the directory by itself and answers as ever. Most cycles go on with the directory of
+// the one before, some begin anew.
 TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
   const char* const wish = std::getenv("STEMMA_SEED");
   const std::uint64_t seed = wish != nullptr ? std::strtoull(wish, nullptr, 10) : 20'241;

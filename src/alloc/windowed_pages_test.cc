@@ -1,0 +1,144 @@
+// WindowedPages: what hangs on a page is found there until it is evicted, freed or its carrier is;
+// what is held stays; what is unlikely to be gone on from goes first, then what was let go first.
+#include "alloc/windowed_pages.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace stemma {
+namespace {
+
+using Return = WindowedPages::Return;
+
+class WindowedPagesTest : public ::testing::Test {
+ protected:
+  WindowedPagesTest() { carriers_.carry(pages_); }
+
+  // Carriers that somebody owns, with a page each.
+  OwnedPages hang(std::int64_t count, std::vector<PageId>& ids) {
+    OwnedPages owned = *carriers_.try_allocate(count);
+    ids.resize(static_cast<std::size_t>(count));
+    owned.copy_to(ids);
+    EXPECT_TRUE(pages_.try_hang(ids));
+    return owned;
+  }
+
+  void expect_holders(const std::vector<std::int32_t>& holders) {
+    EXPECT_EQ(pages_.audit(holders), std::nullopt);
+  }
+
+  WindowedPages pages_ = WindowedPages({.pages = 4, .carriers = 10});
+  PageAllocator carriers_ = PageAllocator(10);  // destroyed first
+};
+
+TEST_F(WindowedPagesTest, APageHangsOnItsCarrierUntilThatIsFreed) {
+  std::vector<PageId> ids;
+  OwnedPages owned = hang(3, ids);
+  EXPECT_EQ(pages_.free_pages(), 1);
+  for (const PageId id : ids) {
+    EXPECT_TRUE(pages_.of(id).valid());
+    pages_.let_go(id, Return::kLikely);
+  }
+  expect_holders({0, 0, 0, 0});
+  owned.reset();
+  EXPECT_FALSE(pages_.of(ids[0]).valid());
+  EXPECT_EQ(pages_.free_pages(), 4);
+}
+
+TEST_F(WindowedPagesTest, AllOrNoneAreHung) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(3, ids);
+  std::vector<PageId> more(2);
+  OwnedPages others = *carriers_.try_allocate(2);
+  others.copy_to(more);
+  EXPECT_FALSE(pages_.try_hang(more)) << "three are held";
+  EXPECT_FALSE(pages_.of(more[0]).valid());
+  for (const PageId id : ids) pages_.let_go(id, Return::kLikely);
+  EXPECT_TRUE(pages_.try_hang(more));
+  EXPECT_EQ(pages_.evicted_pages(), 1);
+  for (const PageId id : more) pages_.give_up(id);
+}
+
+TEST_F(WindowedPagesTest, TheUnlikelyGoFirstThenThoseLetGoFirst) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(4, ids);
+  pages_.let_go(ids[3], Return::kLikely);
+  pages_.let_go(ids[1], Return::kLikely);
+  pages_.let_go(ids[2], Return::kUnlikely);
+  std::vector<PageId> gone;
+  OwnedPages others;
+  for (int i = 0; i < 3; ++i) {
+    std::vector<PageId> one(1);
+    OwnedPages carrier = *carriers_.try_allocate(1);
+    carrier.copy_to(one);
+    others.append(std::move(carrier));
+    ASSERT_TRUE(pages_.try_hang(one));
+    for (const PageId id : ids) {
+      if (!pages_.of(id).valid() && std::count(gone.begin(), gone.end(), id) == 0) {
+        gone.push_back(id);
+      }
+    }
+  }
+  EXPECT_EQ(gone, (std::vector<PageId>{ids[2], ids[3], ids[1]}));
+  EXPECT_TRUE(pages_.of(ids[0]).valid()) << "it is held";
+  EXPECT_EQ(pages_.available_pages(), 0);
+  std::vector<PageId> last(3);
+  others.copy_to(last);
+  for (const PageId id : last) pages_.give_up(id);
+  pages_.let_go(ids[0], Return::kLikely);
+}
+
+TEST_F(WindowedPagesTest, SeveralMayHoldOne) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(1, ids);
+  pages_.hold(ids[0]);
+  pages_.let_go(ids[0], Return::kLikely);
+  EXPECT_EQ(pages_.available_pages(), 3) << "one holds it still";
+  pages_.let_go(ids[0], Return::kLikely);
+  EXPECT_EQ(pages_.available_pages(), 4);
+  pages_.hold(ids[0]);
+  EXPECT_EQ(pages_.available_pages(), 3) << "found again";
+  pages_.give_up(ids[0]);
+  EXPECT_EQ(pages_.free_pages(), 4);
+}
+
+TEST_F(WindowedPagesTest, APageMovesToAnotherCarrier) {
+  std::vector<PageId> ids;
+  OwnedPages owned = hang(2, ids);
+  const PageId page = pages_.of(ids[0]);
+  EXPECT_EQ(pages_.take_off(ids[0]), page);
+  EXPECT_FALSE(pages_.take_off(ids[0]).valid());
+  pages_.give_up(ids[1]);
+  pages_.hang(ids[1], page);
+  EXPECT_EQ(pages_.of(ids[1]), page);
+  pages_.let_go(ids[1], Return::kLikely);
+  expect_holders({0, 0, 0, 0});
+}
+
+// A step may still read what was freed while it ran.
+TEST_F(WindowedPagesTest, DuringAStepNothingBecomesFree) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(4, ids);
+  const std::int64_t step = carriers_.begin_step();
+  pages_.begin_step();
+  pages_.give_up(ids[0]);
+  pages_.let_go(ids[1], Return::kLikely);
+  EXPECT_EQ(pages_.available_pages(), 0);
+  carriers_.retire_step(step);
+  pages_.retire_step();
+  EXPECT_EQ(pages_.available_pages(), 2);
+  EXPECT_EQ(pages_.free_pages(), 1);
+  pages_.let_go(ids[2], Return::kLikely);
+  pages_.let_go(ids[3], Return::kLikely);
+}
+
+TEST_F(WindowedPagesTest, AWrongCountOfHoldersIsFound) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(1, ids);
+  EXPECT_TRUE(pages_.audit(std::vector<std::int32_t>(4, 0)).has_value());
+  pages_.let_go(ids[0], Return::kLikely);
+}
+
+}  // namespace
+}  // namespace stemma
