@@ -62,6 +62,9 @@ Result<std::unique_ptr<Attention>> make_attention(std::string_view name,
   STEMMA_RETURN_IF_ERROR(check_shape(shape));
   STEMMA_RETURN_IF_ERROR(check_limits(limits));
   if (name == "cpu") {
+    if (shape.latent_dim != 0) {
+      return invalid("attention: 'cpu' does not know latent rows yet; 'reference' does");
+    }
     STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Attention> attention,
                             CpuAttention::create(shape, limits, threads));
     return attention;

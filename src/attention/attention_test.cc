@@ -165,6 +165,8 @@ TEST(AttentionFactory, RefusesShapesByName) {
                 HasSubstr("head_dim"));
   }
   EXPECT_THAT(refusal({.query_heads = 4, .kv_heads = 2, .head_dim = 64}, {}), HasSubstr("limits"));
+  EXPECT_THAT(refusal({.query_heads = 4, .kv_heads = 1, .head_dim = 64, .latent_dim = 56}, limits),
+              HasSubstr("latent rows"));
 }
 
 }  // namespace
