@@ -8,7 +8,7 @@
 // Thread:     one batch at a time; run spreads its work over the ThreadPool it was made with.
 // Memory:     scratch sized at construction for the largest batch; plan and run do not allocate.
 // Cost:       decode is bound by reading K and V once; prefill by 4 × head_dim operations a query,
-//             key and head.
+//             key and head; latent rows always by 2 × (head_dim + latent_dim) of them.
 // Not here:   writing K and V (KvPool::store), RoPE and projections (model/).
 #pragma once
 
@@ -28,7 +28,7 @@ namespace stemma {
 struct AttentionShape {
   std::int64_t query_heads = 0;  // a multiple of kv_heads
   std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;  // of q and k: 32 … 256, of latent rows … 1024; a multiple of 8
+  std::int64_t head_dim = 0;  // of q and k: 32 … 256, of latent rows 16 … 1024; a multiple of 8
   float scale = 0;            // scores are scale × (q · k)
   // Of one KV head of latent rows (KvKind::kMla): the first columns of k, which are v; else 0.
   std::int64_t latent_dim = 0;

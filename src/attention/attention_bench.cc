@@ -87,6 +87,7 @@ KvLayerView view_of(const KvShape& shape, const Buffer& memory) {
           .page_size = shape.page_size,
           .heads = shape.heads,
           .head_dim = shape.head_dim,
+          .value_dim = shape.head_dim,
           .page_stride = strides.page,
           .token_stride = strides.token,
           .head_stride = strides.head};

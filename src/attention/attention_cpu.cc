@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "attention/attention_kernel.h"
-#include "base/check.h"
+#include "attention/task_keys.h"
 #include "device/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
@@ -51,7 +51,7 @@ Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
   work.group = task.shape->query_heads / task.shape->kv_heads;
   work.queries = task.rows * work.group;
   work.head_dim = task.shape->head_dim;
-  work.columns = padded_head_dim(work.head_dim);
+  work.columns = padded_columns(work.head_dim);
   work.partial = partial_floats(work.head_dim);
   work.element_bytes = dtype_bytes(task.layer->dtype);
   return work;
@@ -84,30 +84,6 @@ void scale_queries(const Work& work) {
           task.q + row * row_floats + (task.first_kv_head + head) * group_floats;
       for (std::int64_t i = 0; i < group_floats; ++i) to[i] = from[i] * scale;
     }
-  }
-}
-
-// Keys of a partition that the task's last row sees; 0 beyond its end.
-std::int64_t keys_in(const Work& work, std::int64_t partition) {
-  const AttentionTask& task = work.task;
-  if (partition >= task.first_partition + task.partitions) return 0;
-  const std::int64_t end = task.first_position + task.rows;
-  return std::clamp<std::int64_t>(end - partition * kPartitionKeys, 0, kPartitionKeys);
-}
-
-// Where the rows of a partition's keys begin, in bytes from the layer's first.
-void locate_keys(const Work& work, std::int64_t partition, std::int64_t* offsets) {
-  const KvLayerView& layer = *work.task.layer;
-  const std::int64_t keys = keys_in(work, partition);
-  const std::int64_t first = partition * kPartitionKeys;
-  const std::int64_t token_bytes = layer.token_stride * work.element_bytes;
-  std::int64_t page = first / layer.page_size;
-  std::int64_t in_page = first % layer.page_size;
-  for (std::int64_t key = 0; key < keys; ++page, in_page = 0) {
-    std::int64_t offset =
-        work.task.pages[page] * layer.page_stride * work.element_bytes + in_page * token_bytes;
-    const std::int64_t end = std::min(keys, key + layer.page_size - in_page);
-    for (; key < end; ++key, offset += token_bytes) offsets[key] = offset;
   }
 }
 
@@ -286,9 +262,9 @@ void merge_part(const Work& work, const Part& part) {
   }
 }
 
-void divide_sums(const float* sums, std::int64_t head_dim, float* out) {
-  const float total = sums[padded_head_dim(head_dim) + 1];
-  for (std::int64_t i = 0; i < head_dim; ++i) out[i] = sums[i] / total;
+void divide_sums(const float* sums, std::int64_t value_dim, float* out) {
+  const float total = sums[padded_columns(value_dim) + 1];
+  for (std::int64_t i = 0; i < value_dim; ++i) out[i] = sums[i] / total;
 }
 
 void write_rows(const Work& work) {
@@ -313,15 +289,15 @@ void attend_as(const Work& work) {
   part.v = static_cast<const std::byte*>(layer.v) + task.first_kv_head * part.head_bytes;
   std::int64_t* offsets = work.scratch.offsets;
   std::int64_t* next_offsets = offsets + kPartitionKeys;
-  locate_keys(work, task.first_partition, offsets);
+  locate_keys(task, task.first_partition, offsets);
   for (std::int64_t i = 0; i < task.partitions; ++i) {
     const std::int64_t partition = task.first_partition + i;
-    locate_keys(work, partition + 1, next_offsets);
+    locate_keys(task, partition + 1, next_offsets);
     part.offsets = offsets;
     part.next_offsets = next_offsets;
     part.first_key = partition * kPartitionKeys;
-    part.keys = keys_in(work, partition);
-    part.next_keys = keys_in(work, partition + 1);
+    part.keys = keys_in(task, partition);
+    part.next_keys = keys_in(task, partition + 1);
     if (i == 0 && decodes(work)) ask_for_first_stretch(work, part);
     if (task.partials_or_null != nullptr) {
       part.sums = task.partials_or_null + i * work.queries * work.partial;
@@ -358,16 +334,13 @@ void attend(const AttentionTask& task, const AttentionScratch& scratch) {
 }
 
 void merge_partitions(const MergeTask& task) {
-  const std::int64_t head_dim = task.shape->head_dim;
-  const std::int64_t columns = padded_head_dim(head_dim);
-  const std::int64_t partial = partial_floats(head_dim);
-  for (std::int64_t query = 0; query < task.queries; ++query) {
-    clear_sums(task.sums, columns);
-    for (std::int64_t partition = 0; partition < task.partitions; ++partition) {
-      merge_sums(task.sums, task.partials + (partition * task.queries + query) * partial, columns);
-    }
-    divide_sums(task.sums, head_dim, task.out + query * head_dim);
+  const std::int64_t value_dim = task.shape->value_dim();
+  const std::int64_t columns = padded_columns(value_dim);
+  clear_sums(task.sums, columns);
+  for (std::int64_t partition = 0; partition < task.partitions; ++partition) {
+    merge_sums(task.sums, task.partials + partition * task.partials_stride, columns);
   }
+  divide_sums(task.sums, value_dim, task.out);
 }
 
 }  // namespace stemma::HWY_NAMESPACE

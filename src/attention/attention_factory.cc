@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attention/attention.h"
+#include "attention/attention_kernel.h"
 #include "attention/cpu_attention.h"
 #include "attention/reference_attention.h"
 
@@ -15,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kNames = {"cpu", "reference"};
 constexpr std::int64_t kHeadDimMin = 32;
 constexpr std::int64_t kHeadDimMax = 256;
-constexpr std::int64_t kLatentHeadDimMax = 1024;
+constexpr std::int64_t kLatentHeadDimMin = 16;
 
 Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
@@ -27,10 +28,11 @@ Status check_shape(const AttentionShape& shape) {
                                shape.query_heads, shape.kv_heads));
   }
   const bool latent = shape.latent_dim != 0;
+  const std::int64_t dim_min = latent ? kLatentHeadDimMin : kHeadDimMin;
   const std::int64_t dim_max = latent ? kLatentHeadDimMax : kHeadDimMax;
-  if (shape.head_dim < kHeadDimMin || shape.head_dim > dim_max || shape.head_dim % 8 != 0) {
+  if (shape.head_dim < dim_min || shape.head_dim > dim_max || shape.head_dim % 8 != 0) {
     return invalid(fmt::format("attention: head_dim must be a multiple of 8 in {} ... {} (got {})",
-                               kHeadDimMin, dim_max, shape.head_dim));
+                               dim_min, dim_max, shape.head_dim));
   }
   if (latent && (shape.kv_heads != 1 || shape.latent_dim < 8 || shape.latent_dim % 8 != 0 ||
                  shape.latent_dim >= shape.head_dim)) {
@@ -62,9 +64,6 @@ Result<std::unique_ptr<Attention>> make_attention(std::string_view name,
   STEMMA_RETURN_IF_ERROR(check_shape(shape));
   STEMMA_RETURN_IF_ERROR(check_limits(limits));
   if (name == "cpu") {
-    if (shape.latent_dim != 0) {
-      return invalid("attention: 'cpu' does not know latent rows yet; 'reference' does");
-    }
     STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Attention> attention,
                             CpuAttention::create(shape, limits, threads));
     return attention;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -21,7 +22,7 @@
 #include "attention/attention.h"
 #include "base/math.h"
 #include "base/prng.h"
-#include "pool/mha_pool.h"
+#include "pool/kv_pool_factory.h"
 
 namespace stemma {
 
@@ -66,6 +67,13 @@ class AttentionWorld {
     attention_ = std::move(attention).value();
   }
 
+  // The key and value of that token will be infinite.
+  void spoil(std::size_t sequence, std::int64_t token) {
+    for (auto* rows : {&keys_[sequence], &values_[sequence]}) {
+      std::fill_n(rows->begin() + token * kv_floats(), kv_floats(), HUGE_VALF);
+    }
+  }
+
   // Stores the step's K and V, plans and runs.
   void take(const Step& step) {
     prepare(step);
@@ -78,7 +86,7 @@ class AttentionWorld {
   void prepare(const Step& step) {
     clear_batch();
     for (const StepRows& part : step) add(part);
-    out_.assign(q_.size(), std::nanf(""));
+    out_.assign(positions_.size() * static_cast<std::size_t>(out_floats()), std::nanf(""));
   }
   void plan() { attention_->plan(batch()); }
   void run() { attention_->run(pool_->layer_view(kLayer), q_.data(), out_.data()); }
@@ -93,13 +101,14 @@ class AttentionWorld {
     return batch;
   }
 
-  // Every sequence's outputs.   [sequences][tokens × query_heads × head_dim]
+  // Every sequence's outputs.   [sequences][tokens × query_heads × value_dim]
   const std::vector<std::vector<float>>& outputs() const { return outputs_; }
 
  private:
   static constexpr std::int64_t kLayer = 1;
 
   std::int64_t query_floats() const { return case_.shape.query_heads * case_.shape.head_dim; }
+  std::int64_t out_floats() const { return case_.shape.query_heads * case_.shape.value_dim(); }
   std::int64_t kv_floats() const { return case_.shape.kv_heads * case_.shape.head_dim; }
 
   void make_sequences() {
@@ -115,13 +124,16 @@ class AttentionWorld {
   void make_pool() {
     std::int64_t pages = 3;
     for (const std::int64_t tokens : tokens_) pages += ceil_div(tokens, case_.page_size);
+    const bool latent = case_.shape.latent_dim > 0;
     const KvShape shape = {.layers = 3,
                            .pages = pages,
                            .page_size = case_.page_size,
                            .heads = case_.shape.kv_heads,
                            .head_dim = case_.shape.head_dim,
-                           .dtype = case_.dtype};
-    auto pool = MhaPool::create(shape, case_.layout, threads_);
+                           .dtype = case_.dtype,
+                           .kind = latent ? KvKind::kMla : KvKind::kMha,
+                           .latent_dim = case_.shape.latent_dim};
+    auto pool = make_kv_pool(shape, case_.layout, threads_);
     ASSERT_TRUE(pool.ok());
     pool_ = std::move(pool).value();
     // All ones is NaN in each dtype.
@@ -182,13 +194,14 @@ class AttentionWorld {
                 .row_stride = kv_floats()};
     KvRows v = k;
     v.elements = values_[s].data() + begin * kv_floats();
+    if (case_.shape.latent_dim > 0) v = {};  // it is k
     ASSERT_TRUE(pool_->store(kLayer, slots, k, v).ok());
   }
 
   void collect(const Step& step) {
     auto from = out_.begin();
     for (const StepRows& part : step) {
-      const auto count = static_cast<std::ptrdiff_t>(part.rows * query_floats());
+      const auto count = static_cast<std::ptrdiff_t>(part.rows * out_floats());
       outputs_[part.sequence].insert(outputs_[part.sequence].end(), from, from + count);
       from += count;
     }
@@ -199,7 +212,7 @@ class AttentionWorld {
   std::vector<std::int64_t> tokens_;
   std::vector<std::vector<float>> queries_, keys_, values_, outputs_;
   std::vector<std::int64_t> done_;
-  std::unique_ptr<MhaPool> pool_;
+  std::unique_ptr<KvPool> pool_;
   std::vector<std::vector<PageId>> pages_;
   std::unique_ptr<Attention> attention_;
   std::vector<std::int32_t> positions_, row_indptr_, indptr_, last_page_tokens_, token_ids_;
@@ -208,13 +221,44 @@ class AttentionWorld {
   std::vector<float> q_, out_;
 };
 
+// Of all sequences.
+using Outputs = std::vector<std::vector<float>>;
+
+inline void expect_same_bits(const Outputs& actual, const Outputs& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t s = 0; s < actual.size(); ++s) {
+    ASSERT_EQ(actual[s].size(), expected[s].size());
+    for (std::size_t i = 0; i < actual[s].size(); ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(actual[s][i]),
+                std::bit_cast<std::uint32_t>(expected[s][i]))
+          << "sequence " << s << " element " << i << ": " << actual[s][i] << " and "
+          << expected[s][i];
+    }
+  }
+}
+
 // The outputs of all sequences after `steps`.
-inline std::vector<std::vector<float>> attend_all(const AttentionCase& test_case,
-                                                  const std::vector<std::int64_t>& tokens,
-                                                  const std::vector<Step>& steps) {
+inline Outputs attend_all(const AttentionCase& test_case, const std::vector<std::int64_t>& tokens,
+                          const std::vector<Step>& steps) {
   AttentionWorld world(test_case, tokens);
   for (const Step& step : steps) world.take(step);
   return world.outputs();
+}
+
+// Prompts in one step, but for their last three tokens, which are decoded together.
+inline std::vector<Step> prefill_then_decode(const std::vector<std::int64_t>& tokens) {
+  std::vector<Step> steps(1);
+  for (std::size_t s = 0; s < tokens.size(); ++s) {
+    if (tokens[s] > 3) steps[0].push_back({s, tokens[s] - 3});
+  }
+  for (int i = 0; i < 3; ++i) {
+    Step step;
+    for (std::size_t s = 0; s < tokens.size(); ++s) {
+      if (tokens[s] > 3 || i < tokens[s]) step.push_back({s, 1});
+    }
+    steps.push_back(step);
+  }
+  return steps;
 }
 
 // Each sequence in one step, all of its rows.

@@ -2,7 +2,8 @@
 //
 // Thread:     a pure function of its task; each thread has its own scratch.
 // Memory:     AttentionScratch, sized by its owner.
-// Cost:       4 × head_dim operations a query, key and head, and reading K and V once.
+// Cost:       2 × (head_dim + value_dim) operations a query, key and head, and reading K and V
+//             once.
 // Not here:   how a batch is cut into tasks (attention_plan), scratch memory (cpu_attention).
 #pragma once
 
@@ -26,24 +27,46 @@ inline constexpr std::int64_t kSlicePanels = 2;
 // Kernels may read this many queries beyond a task's last one, and ignore what comes of it.
 inline constexpr std::int64_t kQueryPadding = 8;
 
-// A query's sum over some keys, not yet divided: head_dim weighted values (padded to whole panels),
-// then the largest score (in base 2) and the sum of the weights.
-inline constexpr std::int64_t padded_head_dim(std::int64_t head_dim) {
-  return round_up(head_dim, kPanelColumnsMax);
+// A query's sum over some keys, not yet divided: value_dim weighted values (padded to whole
+// panels), then the largest score (in base 2) and the sum of the weights.
+inline constexpr std::int64_t padded_columns(std::int64_t value_dim) {
+  return round_up(value_dim, kPanelColumnsMax);
 }
-inline constexpr std::int64_t partial_floats(std::int64_t head_dim) {
-  return padded_head_dim(head_dim) + 16;
+inline constexpr std::int64_t partial_floats(std::int64_t value_dim) {
+  return padded_columns(value_dim) + 16;
 }
 
+// Widened latent rows lie this far apart, and scores of one key and the next: an odd number of
+// cache lines, so that what is read together lies in different sets of the first-level cache.
+inline constexpr std::int64_t kLatentHeadDimMax = 1024;
+inline constexpr std::int64_t kLatentRowFloats = kLatentHeadDimMax + 16;
+inline constexpr std::int64_t padded_queries(std::int64_t queries) {
+  return round_up(queries, kPanelColumnsMax);
+}
+inline constexpr std::int64_t latent_scores_stride(std::int64_t queries) {
+  return padded_queries(queries) + 16;
+}
+
+// Query heads of latent rows that are computed together at least, where their number allows: whole
+// vectors of every target.
+inline constexpr std::int64_t kLatentGroup = 32;
+
+// Arrays of what is known of each query of latent rows (latent_softmax-inl.h).
+inline constexpr std::int64_t kQueryStates = 5;
+
 // One thread's working memory, all of it rounded up to whole cache lines. queries: the most that
-// one task has, all its KV heads together.
+// one task has, all its KV heads together. For latent rows they are padded to whole panels, in
+// `queries` too; what only the other kernel uses is null.
 struct AttentionScratch {
   float* queries = nullptr;         // [queries + kQueryPadding, head_dim], scaled
   float* sums = nullptr;            // [queries, partial_floats]
   float* keys = nullptr;            // [kSlicePanels, head_dim, kPanelColumnsMax]
   float* values = nullptr;          // [kSlicePanels, kPartitionKeys, kPanelColumnsMax]
-  float* scores = nullptr;          // [queries + kQueryPadding, kPartitionKeys]
+  float* scores = nullptr;          // [queries + kQueryPadding, kPartitionKeys]; of latent rows
+                                    // [kPartitionKeys, latent_scores_stride]
   float* partition_sums = nullptr;  // [queries, partial_floats]
+  float* rows = nullptr;            // latent: [kPartitionKeys, kLatentRowFloats]
+  float* states = nullptr;          // latent: [kQueryStates, queries]
   std::int64_t* offsets = nullptr;  // [2, kPartitionKeys]
 };
 
@@ -65,13 +88,13 @@ struct AttentionTask {
   float* partials_or_null = nullptr;
 };
 
-// Partitions' sums of one row and KV head, merged left to right into `out`.
+// Partitions' sums of one query, merged left to right into `out`.
 struct MergeTask {
   const AttentionShape* shape = nullptr;
-  const float* partials = nullptr;  // [partitions, queries, partial_floats]
+  const float* partials = nullptr;  // [partitions, partial_floats], partials_stride apart
+  std::int64_t partials_stride = 0;
   std::int64_t partitions = 0;
-  std::int64_t queries = 0;
-  float* out = nullptr;   // [queries, head_dim]
+  float* out = nullptr;   // [value_dim]
   float* sums = nullptr;  // scratch   [partial_floats]
 };
 
@@ -80,7 +103,8 @@ struct AttentionKernels {
   void (*merge)(const MergeTask&) = nullptr;
 };
 
-// Those of the chosen SIMD target.
+// Those of the chosen SIMD target; those for latent rows.
 AttentionKernels attention_kernels();
+AttentionKernels latent_attention_kernels();
 
 }  // namespace stemma

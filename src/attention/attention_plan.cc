@@ -2,7 +2,7 @@
 // together, few enough for a unit to walk several KV heads of the same tokens. A walk is split only
 // if one head of it alone costs more than kSplitShare of a thread's part; since all walks together
 // cost what the batch costs, there are at most threads / kSplitShare of them, and their scratch is
-// bounded.
+// bounded. With as many KV heads as that, no head alone costs so much.
 #include "attention/attention_plan.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ AttentionPlan::AttentionPlan(const AttentionShape& shape, const AttentionLimits&
       threads_(threads),
       group_(shape.query_heads / shape.kv_heads),
       tile_rows_(std::max<std::int64_t>(1, kTileQueries / group_)),
-      walks_max_(kWalksPerThread * threads),
+      walks_max_(shape.kv_heads < kWalksPerThread * threads ? kWalksPerThread * threads : 0),
       partitions_max_(ceil_div(limits.context_tokens_max, kPartitionKeys)) {
   const std::int64_t tiles_max = limits.rows_max / tile_rows_ + limits.requests_max;
   // A split walk has at most one unit more than its cost in units.

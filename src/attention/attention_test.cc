@@ -17,22 +17,6 @@ using testing::HasSubstr;
 // Around pages of 16 and partitions of 128 tokens.
 const std::vector<std::int64_t> kRagged = {1, 2, 15, 16, 17, 127, 128, 129, 300};
 
-// Prompts in one step, but for their last three tokens, which are decoded together.
-std::vector<Step> prefill_then_decode(const std::vector<std::int64_t>& tokens) {
-  std::vector<Step> steps(1);
-  for (std::size_t s = 0; s < tokens.size(); ++s) {
-    if (tokens[s] > 3) steps[0].push_back({s, tokens[s] - 3});
-  }
-  for (int i = 0; i < 3; ++i) {
-    Step step;
-    for (std::size_t s = 0; s < tokens.size(); ++s) {
-      if (tokens[s] > 3 || i < tokens[s]) step.push_back({s, 1});
-    }
-    steps.push_back(step);
-  }
-  return steps;
-}
-
 void expect_near_reference(AttentionCase test_case, const std::vector<std::int64_t>& tokens) {
   const std::vector<Step> steps = prefill_then_decode(tokens);
   test_case.name = "cpu";
@@ -165,8 +149,6 @@ TEST(AttentionFactory, RefusesShapesByName) {
                 HasSubstr("head_dim"));
   }
   EXPECT_THAT(refusal({.query_heads = 4, .kv_heads = 2, .head_dim = 64}, {}), HasSubstr("limits"));
-  EXPECT_THAT(refusal({.query_heads = 4, .kv_heads = 1, .head_dim = 64, .latent_dim = 56}, limits),
-              HasSubstr("latent rows"));
 }
 
 }  // namespace

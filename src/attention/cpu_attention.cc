@@ -30,8 +30,22 @@ class Carver {
   std::int64_t used_bytes_ = 0;
 };
 
+AttentionScratch carve_latent_scratch(Carver& carver, const AttentionShape& shape,
+                                      const AttentionPlan& plan) {
+  const std::int64_t queries = padded_queries(plan.unit_queries_max());
+  AttentionScratch scratch;
+  scratch.queries = carver.take<float>(queries * shape.head_dim);
+  scratch.sums = carver.take<float>(queries * partial_floats(shape.latent_dim));
+  scratch.scores = carver.take<float>(kPartitionKeys * latent_scores_stride(queries));
+  scratch.rows = carver.take<float>(kPartitionKeys * kLatentRowFloats);
+  scratch.states = carver.take<float>(kQueryStates * queries);
+  scratch.offsets = carver.take<std::int64_t>(2 * kPartitionKeys);
+  return scratch;
+}
+
 AttentionScratch carve_scratch(Carver& carver, const AttentionShape& shape,
                                const AttentionPlan& plan) {
+  if (shape.latent_dim > 0) return carve_latent_scratch(carver, shape, plan);
   const std::int64_t queries = plan.unit_queries_max();
   AttentionScratch scratch;
   scratch.queries = carver.take<float>((queries + kQueryPadding) * shape.head_dim);
@@ -44,29 +58,46 @@ AttentionScratch carve_scratch(Carver& carver, const AttentionShape& shape,
   return scratch;
 }
 
+// The shape by which a batch is cut. Latent rows have one KV head for all query heads; it is cut as
+// several, so that threads can share a row's heads, each of which fill whole vectors.
+AttentionShape cut_shape(const AttentionShape& shape) {
+  AttentionShape cut = shape;
+  if (shape.latent_dim == 0) return cut;
+  for (const std::int64_t heads : {kLatentGroup, kLatentGroup / 2}) {
+    if (shape.query_heads % heads == 0) {
+      cut.kv_heads = shape.query_heads / heads;
+      break;
+    }
+  }
+  return cut;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CpuAttention>> CpuAttention::create(const AttentionShape& shape,
                                                            const AttentionLimits& limits,
                                                            ThreadPool& threads) {
+  const AttentionShape cut = cut_shape(shape);
   std::unique_ptr<CpuAttention> attention(
-      new CpuAttention(shape, AttentionPlan(shape, limits, threads.threads()), threads));
+      new CpuAttention(cut, AttentionPlan(cut, limits, threads.threads()), threads));
   STEMMA_RETURN_IF_ERROR(attention->allocate());
   return attention;
 }
 
 CpuAttention::CpuAttention(const AttentionShape& shape, AttentionPlan plan, ThreadPool& threads)
-    : shape_(shape), plan_(std::move(plan)), threads_(threads) {
+    : shape_(shape),
+      group_(shape.query_heads / shape.kv_heads),
+      plan_(std::move(plan)),
+      threads_(threads) {
   scratch_.resize(static_cast<std::size_t>(threads.threads()));
 }
 
 // Adds up the bytes first, then hands them out.
 Status CpuAttention::allocate() {
-  const std::int64_t group = shape_.query_heads / shape_.kv_heads;
-  const std::int64_t partial_count = plan_.walks_max() * plan_.partitions_max() * group;
+  const std::int64_t partial_count = plan_.walks_max() * plan_.partitions_max() * group_;
   const auto carve = [&](Carver& carver) {
     for (AttentionScratch& scratch : scratch_) scratch = carve_scratch(carver, shape_, plan_);
-    partials_ = carver.take<float>(partial_count * partial_floats(shape_.head_dim));
+    partials_ = carver.take<float>(partial_count * partial_floats(shape_.value_dim()));
   };
   Carver sizes(nullptr);
   carve(sizes);
@@ -83,36 +114,38 @@ void CpuAttention::plan(const KvBatch& batch) {
 }
 
 void CpuAttention::run(const KvLayerView& layer, const float* q, float* out) {
-  STEMMA_CHECK_EQ(layer.heads, shape_.kv_heads);
+  const bool latent = shape_.latent_dim > 0;
+  STEMMA_CHECK_EQ(layer.heads, latent ? 1 : shape_.kv_heads);
   STEMMA_CHECK_EQ(layer.head_dim, shape_.head_dim);
+  STEMMA_CHECK_EQ(layer.value_dim, shape_.value_dim());
   STEMMA_CHECK_EQ(layer.page_size, batch_.page_table.page_size);
-  const AttentionKernels kernels = attention_kernels();
-  const std::int64_t row_floats = shape_.query_heads * shape_.head_dim;
-  const std::int64_t group = shape_.query_heads / shape_.kv_heads;
+  const AttentionKernels kernels = latent ? latent_attention_kernels() : attention_kernels();
+  const std::int64_t q_floats = shape_.query_heads * shape_.head_dim;
+  const std::int64_t out_floats = shape_.query_heads * shape_.value_dim();
   const std::span<const AttentionUnit> units = plan_.units();
   threads_.run(static_cast<std::int64_t>(units.size()), [&](std::int64_t i, int worker) {
     const AttentionUnit& unit = units[static_cast<std::size_t>(i)];
     AttentionTask task = task_of(unit, layer);
-    task.q = q + unit.first_row * row_floats;
-    task.out = out + unit.first_row * row_floats;
+    task.q = q + unit.first_row * q_floats;
+    task.out = out + unit.first_row * out_floats;
     kernels.attend(task, scratch_[static_cast<std::size_t>(worker)]);
   });
   const std::span<const SplitWalk> walks = plan_.walks();
-  threads_.run(static_cast<std::int64_t>(walks.size()), [&](std::int64_t i, int worker) {
-    const SplitWalk& walk = walks[static_cast<std::size_t>(i)];
+  threads_.run(static_cast<std::int64_t>(walks.size()) * group_, [&](std::int64_t i, int worker) {
+    const SplitWalk& walk = walks[static_cast<std::size_t>(i / group_)];
+    const std::int64_t query = i % group_;
     MergeTask task;
     task.shape = &shape_;
-    task.partials = walk_partials(i);
+    task.partials = walk_partials(i / group_) + query * partial_floats(shape_.value_dim());
+    task.partials_stride = group_ * partial_floats(shape_.value_dim());
     task.partitions = walk.partitions;
-    task.queries = group;
-    task.out = out + walk.row * row_floats + walk.kv_head * group * shape_.head_dim;
+    task.out = out + walk.row * out_floats + (walk.kv_head * group_ + query) * shape_.value_dim();
     task.sums = scratch_[static_cast<std::size_t>(worker)].sums;
     kernels.merge(task);
   });
 }
 
 AttentionTask CpuAttention::task_of(const AttentionUnit& unit, const KvLayerView& layer) const {
-  const std::int64_t group = shape_.query_heads / shape_.kv_heads;
   AttentionTask task;
   task.layer = &layer;
   task.shape = &shape_;
@@ -124,15 +157,14 @@ AttentionTask CpuAttention::task_of(const AttentionUnit& unit, const KvLayerView
   task.first_partition = unit.first_partition;
   task.partitions = unit.partitions;
   if (unit.walk >= 0) {
-    task.partials_or_null =
-        walk_partials(unit.walk) + unit.first_partition * group * partial_floats(shape_.head_dim);
+    task.partials_or_null = walk_partials(unit.walk) +
+                            unit.first_partition * group_ * partial_floats(shape_.value_dim());
   }
   return task;
 }
 
 float* CpuAttention::walk_partials(std::int64_t walk) const {
-  const std::int64_t group = shape_.query_heads / shape_.kv_heads;
-  return partials_ + walk * plan_.partitions_max() * group * partial_floats(shape_.head_dim);
+  return partials_ + walk * plan_.partitions_max() * group_ * partial_floats(shape_.value_dim());
 }
 
 }  // namespace stemma

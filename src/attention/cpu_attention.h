@@ -2,10 +2,12 @@
 //
 // Thread:     as Attention: one batch at a time.
 // Memory:     for each thread the packed partition, its scores and sums (about 0.5 MiB at head_dim
-//             128), and the partitions' sums of split walks: 2 × threads × partitions of the
-//             longest context × queries of a KV head.
+//             128; 1.3 MiB for 128 heads of latent rows), and the partitions' sums of split walks:
+//             2 × threads × partitions of the longest context × queries of a KV head, unless there
+//             are as many KV heads as that.
 // Cost:       as Attention.
-// Not here:   the arithmetic (attention_cpu.cc), the cutting (attention_plan).
+// Not here:   the arithmetic (attention_cpu.cc, latent_attention_cpu.cc), the cutting
+//             (attention_plan).
 #pragma once
 
 #include <cstdint>
@@ -38,7 +40,8 @@ class CpuAttention final : public Attention {
   AttentionTask task_of(const AttentionUnit& unit, const KvLayerView& layer) const;
   float* walk_partials(std::int64_t walk) const;
 
-  AttentionShape shape_;
+  AttentionShape shape_;  // as batches are cut: of latent rows with several KV heads
+  std::int64_t group_;    // query heads of one of its KV heads
   AttentionPlan plan_;
   ThreadPool& threads_;
   Buffer memory_;

@@ -2,7 +2,7 @@
 // k = 0, 1, … in that order, whatever the number of rows or panels that are computed together
 // (I13).
 //
-// Included by attention_cpu.cc after Highway, once for each SIMD target; never by anything else.
+// Included by the kernel files after Highway, once for each SIMD target; never by anything else.
 #if defined(STEMMA_ATTENTION_MULTIPLY_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEMMA_ATTENTION_MULTIPLY_PANELS_INL_H_
 #undef STEMMA_ATTENTION_MULTIPLY_PANELS_INL_H_

@@ -1,7 +1,7 @@
 // Online softmax: weights of one partition, and partitions folded left to right. Scores and maxima
 // are in base 2 (queries are scaled by log2 e).
 //
-// Included by attention_cpu.cc after Highway, once for each SIMD target; never by anything else.
+// Included by the kernel files after Highway, once for each SIMD target; never by anything else.
 #if defined(STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_
 #undef STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_
@@ -85,7 +85,7 @@ HWY_INLINE void clear_sums(float* sums, std::int64_t columns) {
 }
 
 // into = into + from, both rescaled to the larger maximum. The order of calls is the left fold.
-// `columns` is padded_head_dim: maximum and sum of weights follow it.
+// `columns` is padded_columns: maximum and sum of weights follow it.
 HWY_INLINE void merge_sums(float* HWY_RESTRICT into, const float* HWY_RESTRICT from,
                            std::int64_t columns) {
   namespace hn = hwy::HWY_NAMESPACE;

@@ -5,7 +5,7 @@
 //   keys    [kSlicePanels, head_dim, columns]         transposed: a column is a key
 //   values  [kSlicePanels, kPartitionKeys, columns]   a column is a dimension
 //
-// Included by attention_cpu.cc after Highway, once for each SIMD target; never by anything else.
+// Included by the kernel files after Highway, once for each SIMD target; never by anything else.
 #if defined(STEMMA_ATTENTION_PACK_KV_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEMMA_ATTENTION_PACK_KV_INL_H_
 #undef STEMMA_ATTENTION_PACK_KV_INL_H_

@@ -1,0 +1,310 @@
+// The attention kernel for latent rows. Written from the definition; the reference twin is
+// reference_attention.cc.
+//
+// All query heads share one row a key, which is K and, but for its last columns, V. A row is read
+// once for many queries, so it is the multiplications that bound it. A partition's rows are widened
+// once to f32 for all queries of a task; then, for each query by itself:
+//
+//   score[key]   = sum over dims, in order, of k[key][dim] × q[dim]             one lane a query
+//   weight[key]  = 2^(score − max), max and sum over the partition's keys <= its position
+//   value[dim]   = sum over those keys, in order, of weight[key] × k[key][dim]  one lane a dim
+//
+// and the partition's (value, max, sum) is folded into what the earlier ones gave. No step depends
+// on how many queries were computed together, on the page size or on where pages lie (I13). Keys
+// beyond the query's position are never multiplied into anything it keeps.
+#include <algorithm>
+
+#include "attention/attention_kernel.h"
+#include "attention/task_keys.h"
+#include "device/simd_targets.h"  // before Highway
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/latent_attention_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "attention/latent_products-inl.h"
+#include "attention/latent_softmax-inl.h"
+#include "device/load_f32-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stemma::HWY_NAMESPACE {
+namespace {
+
+constexpr float kLog2E = 1.44269504088896341f;
+
+// One task with the sizes that all its steps need. Its queries are counted [row, head].
+struct Work {
+  const AttentionTask& task;
+  const AttentionScratch& scratch;
+  QueryState state;
+  std::int64_t heads = 0;  // of the task
+  std::int64_t first_head = 0;
+  std::int64_t queries = 0;        // rows × heads
+  std::int64_t query_vectors = 0;  // that hold them
+  std::int64_t head_dim = 0;
+  std::int64_t value_vectors = 0;  // that hold a query's values
+  std::int64_t partial = 0;        // floats of one query's sums
+  std::int64_t scores_stride = 0;  // from key to key
+};
+
+Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
+  const AttentionShape& shape = *task.shape;
+  const std::int64_t group = shape.query_heads / shape.kv_heads;
+  const std::int64_t queries = task.rows * task.kv_heads * group;
+  Work work{task, scratch, QueryState(scratch.states, padded_queries(queries))};
+  work.heads = task.kv_heads * group;
+  work.first_head = task.first_kv_head * group;
+  work.queries = queries;
+  work.query_vectors = ceil_div(queries, kLanes);
+  work.head_dim = shape.head_dim;
+  work.value_vectors = ceil_div(shape.latent_dim, kLanes);
+  work.partial = partial_floats(shape.latent_dim);
+  work.scores_stride = latent_scores_stride(queries);
+  return work;
+}
+
+// One partition.
+struct Part {
+  const std::byte* first_row = nullptr;  // of (page 0, offset 0)
+  const std::int64_t* offsets = nullptr;
+  std::int64_t first_key = 0;
+  std::int64_t keys = 0;   // up to the last row's position
+  bool first = false;      // sums begin here
+  float* sums = nullptr;   // what it is folded into   [queries, partial]
+  std::int64_t lines = 0;  // of the next partition, asked for in each step of the products
+};
+
+// Queries times scale × log2 e, transposed into panels. Lanes beyond the last one stay 0.
+void pack_queries(const Work& work) {
+  const AttentionTask& task = work.task;
+  const AttentionShape& shape = *task.shape;
+  const float scale = shape.scale * kLog2E;
+  float* const to = work.scratch.queries;
+  std::fill_n(to, work.query_vectors * kLanes * work.head_dim, 0.0f);
+  for (std::int64_t query = 0; query < work.queries; ++query) {
+    const std::int64_t row = query / work.heads;
+    const std::int64_t head = work.first_head + query % work.heads;
+    const float* const from = task.q + (row * shape.query_heads + head) * work.head_dim;
+    const std::int64_t vector = query / kLanes;
+    const std::int64_t first_vector = round_down(vector, std::int64_t{kVectorsTogether});
+    const std::int64_t columns =
+        std::min<std::int64_t>(kVectorsTogether, work.query_vectors - first_vector) * kLanes;
+    float* const column =
+        to + first_vector * kLanes * work.head_dim + query - first_vector * kLanes;
+    for (std::int64_t dim = 0; dim < work.head_dim; ++dim)
+      column[dim * columns] = from[dim] * scale;
+  }
+}
+
+// Keys of the partition that a query sees; <= 0 if its row lies before it.
+std::int64_t keys_seen(const Work& work, const Part& part, std::int64_t query) {
+  const std::int64_t position = work.task.first_position + query / work.heads;
+  return std::min(part.keys, position + 1 - part.first_key);
+}
+
+// The first query that reaches the partition.
+std::int64_t first_query(const Work& work, const Part& part) {
+  return work.heads * std::max<std::int64_t>(0, part.first_key - work.task.first_position);
+}
+
+// Whether every query sees all keys of the partition.
+bool all_see_all(const Work& work, const Part& part) {
+  return keys_seen(work, part, 0) == part.keys;
+}
+
+float* row_of(const Work& work, std::int64_t key) {
+  return work.scratch.rows + key * kLatentRowFloats;
+}
+
+template <typename T>
+void widen_row(const Work& work, const Part& part, std::int64_t key) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  constexpr FloatTag d;
+  const T* const from = reinterpret_cast<const T*>(part.first_row + part.offsets[key]);
+  float* const to = row_of(work, key);
+  const std::int64_t whole = round_down(work.head_dim, kLanes);
+  for (std::int64_t i = 0; i < whole; i += kLanes) hn::StoreU(load_f32(d, from + i), d, to + i);
+  if (kLanes > 8 && whole < work.head_dim) {  // half a vector: head_dim is a multiple of 8
+    const hn::Half<FloatTag> half;
+    hn::StoreU(load_f32(half, from + whole), half, to + whole);
+  }
+}
+
+// Scores of all queries, for a few keys at a time, whose rows are widened just before.
+template <typename T>
+void score_part(const Work& work, const Part& part, RowPrefetch& prefetch) {
+  ScoreTile tile;
+  tile.depth = work.head_dim;
+  tile.scores_stride = work.scores_stride;
+  tile.lines = part.lines;
+  for (std::int64_t key = 0; key < part.keys;) {
+    const std::int64_t keys = tile_rows(part.keys - key);
+    for (std::int64_t i = key; i < key + keys; ++i) widen_row<T>(work, part, i);
+    tile.rows = row_of(work, key);
+    for (std::int64_t vector = 0; vector < work.query_vectors; vector += kVectorsTogether) {
+      tile.queries = work.scratch.queries + vector * kLanes * work.head_dim;
+      tile.scores = work.scratch.scores + key * work.scores_stride + vector * kLanes;
+      if (vector + kVectorsTogether <= work.query_vectors) {
+        score_tile<kVectorsTogether>(keys, tile, prefetch);
+      } else {
+        score_tile<1>(keys, tile, prefetch);
+      }
+    }
+    key += keys;
+  }
+}
+
+// Scores become weights.
+void weigh_part(const Work& work, const Part& part) {
+  const bool all = all_see_all(work, part);
+  if (!all) {
+    for (std::int64_t query = 0; query < work.query_vectors * kLanes; ++query) {
+      const std::int64_t seen = keys_seen(work, part, std::min(query, work.queries - 1));
+      work.state.keys_seen[query] = static_cast<float>(std::max<std::int64_t>(0, seen));
+    }
+  }
+  for (std::int64_t vector = 0; vector < work.query_vectors; ++vector) {
+    float* const scores = work.scratch.scores;
+    if (all) {
+      weigh_queries<false>(scores, work.scores_stride, part.keys, work.state, vector * kLanes);
+    } else {
+      weigh_queries<true>(scores, work.scores_stride, part.keys, work.state, vector * kLanes);
+    }
+  }
+}
+
+// The vectors of values from `vector` on, of all queries. Where not all see all keys, a tile has
+// queries of one row only.
+void sum_slice(const Work& work, const Part& part, std::int64_t vector, RowPrefetch& prefetch) {
+  const bool all = all_see_all(work, part);
+  SumTile tile;
+  tile.weights_stride = work.scores_stride;
+  tile.rows = work.scratch.rows + vector * kLanes;
+  tile.sums_stride = work.partial;
+  tile.first = part.first;
+  tile.lines = part.lines;
+  for (std::int64_t query = first_query(work, part); query < work.queries;) {
+    const std::int64_t left = all ? work.queries - query : work.heads - query % work.heads;
+    const std::int64_t queries = tile_rows(left);
+    tile.keys = keys_seen(work, part, query);
+    tile.weights = work.scratch.scores + query;
+    tile.sums = part.sums + query * work.partial + vector * kLanes;
+    tile.kept = work.state.kept + query;
+    tile.added = work.state.added + query;
+    if (vector + kVectorsTogether <= work.value_vectors) {
+      sum_tile<kVectorsTogether>(queries, tile, prefetch);
+    } else {
+      sum_tile<1>(queries, tile, prefetch);
+    }
+    query += queries;
+  }
+}
+
+// How many lines each step of the products asks for, so that all are asked for in time.
+std::int64_t lines_in_step(const Work& work, std::int64_t keys, const RowPrefetch& next) {
+  const std::int64_t lines = next.rows * ceil_div(next.row_bytes, kLineBytes);
+  const std::int64_t key_tiles = ceil_div<std::int64_t>(keys, kTileRows);
+  const std::int64_t query_tiles = ceil_div<std::int64_t>(work.queries, kTileRows);
+  const std::int64_t score_steps = key_tiles *
+                                   ceil_div<std::int64_t>(work.query_vectors, kVectorsTogether) *
+                                   (work.head_dim / kStep);
+  const std::int64_t sum_steps = query_tiles *
+                                 ceil_div<std::int64_t>(work.value_vectors, kVectorsTogether) *
+                                 ceil_div(keys, kStep);
+  return ceil_div(lines, score_steps + sum_steps);
+}
+
+template <typename T>
+void attend_part(const Work& work, const Part& part, RowPrefetch& prefetch) {
+  score_part<T>(work, part, prefetch);
+  weigh_part(work, part);
+  for (std::int64_t vector = 0; vector < work.value_vectors; vector += kVectorsTogether) {
+    sum_slice(work, part, vector, prefetch);
+  }
+}
+
+// Behind each query's sums: the largest score and the sum of the weights.
+void note_totals(const Work& work, float* sums) {
+  float* place = sums + padded_columns(work.task.shape->latent_dim);
+  for (std::int64_t query = 0; query < work.queries; ++query, place += work.partial) {
+    place[0] = work.state.largest[query];
+    place[1] = work.state.totals[query];
+  }
+}
+
+void write_rows(const Work& work) {
+  const AttentionTask& task = work.task;
+  const AttentionShape& shape = *task.shape;
+  for (std::int64_t query = 0; query < work.queries; ++query) {
+    const float* const sums = work.scratch.sums + query * work.partial;
+    const float total = work.state.totals[query];
+    const std::int64_t head = work.first_head + query % work.heads;
+    float* const out =
+        task.out + (query / work.heads * shape.query_heads + head) * shape.latent_dim;
+    for (std::int64_t i = 0; i < shape.latent_dim; ++i) out[i] = sums[i] / total;
+  }
+}
+
+template <typename T>
+void attend_as(const Work& work) {
+  const AttentionTask& task = work.task;
+  Part part;
+  part.first_row = static_cast<const std::byte*>(task.layer->k);
+  part.sums = work.scratch.sums;
+  std::int64_t* offsets = work.scratch.offsets;
+  std::int64_t* next_offsets = offsets + kPartitionKeys;
+  locate_keys(task, task.first_partition, offsets);
+  for (std::int64_t i = 0; i < task.partitions; ++i) {
+    const std::int64_t partition = task.first_partition + i;
+    locate_keys(task, partition + 1, next_offsets);
+    part.offsets = offsets;
+    part.first_key = partition * kPartitionKeys;
+    part.keys = keys_in(task, partition);
+    RowPrefetch next = {part.first_row, next_offsets, keys_in(task, partition + 1),
+                        work.head_dim * static_cast<std::int64_t>(sizeof(T))};
+    part.lines = lines_in_step(work, part.keys, next);
+    part.first = i == 0 || task.partials_or_null != nullptr;
+    if (part.first) work.state.clear(padded_queries(work.queries));
+    if (task.partials_or_null != nullptr) {
+      part.sums = task.partials_or_null + i * work.queries * work.partial;
+    }
+    attend_part<T>(work, part, next);
+    if (task.partials_or_null != nullptr) note_totals(work, part.sums);
+    std::swap(offsets, next_offsets);
+  }
+}
+
+}  // namespace
+
+void attend_latent(const AttentionTask& task, const AttentionScratch& scratch) {
+  const Work work = work_of(task, scratch);
+  pack_queries(work);
+  switch (task.layer->dtype) {
+    case DType::kF32:
+      attend_as<float>(work);
+      break;
+    case DType::kF16:
+      attend_as<Float16>(work);
+      break;
+    case DType::kBF16:
+      attend_as<BFloat16>(work);
+      break;
+  }
+  if (task.partials_or_null == nullptr) write_rows(work);
+}
+
+}  // namespace stemma::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stemma {
+
+HWY_EXPORT(attend_latent);
+
+AttentionKernels latent_attention_kernels() {
+  return {&HWY_DYNAMIC_DISPATCH(attend_latent), attention_kernels().merge};
+}
+
+}  // namespace stemma
+#endif  // HWY_ONCE
