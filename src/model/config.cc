@@ -29,6 +29,7 @@ constexpr std::array kArchitectures = {
     Architecture{"LlamaForCausalLM", ModelFamily::kLlama},
     Architecture{"Qwen2ForCausalLM", ModelFamily::kQwen2},
     Architecture{"Qwen3ForCausalLM", ModelFamily::kQwen3},
+    Architecture{"Qwen3MoeForCausalLM", ModelFamily::kQwen3Moe},
 };
 
 std::optional<ModelFamily> try_find_family(std::string_view architecture) {
@@ -97,7 +98,8 @@ void read_projections(JsonFields& fields, ModelConfig& config) {
   const bool attention_bias = fields.boolean("attention_bias", false);
   config.mlp_bias = fields.boolean("mlp_bias", false);
   config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.head_norms = config.family == ModelFamily::kQwen3;
+  config.head_norms =
+      config.family == ModelFamily::kQwen3 || config.family == ModelFamily::kQwen3Moe;
   // Qwen2 always has biases on q, k and v, and never on the output; the others say.
   const bool qwen2 = config.family == ModelFamily::kQwen2;
   config.qkv_bias = qwen2 || attention_bias;
@@ -234,6 +236,8 @@ std::string_view model_family_name(ModelFamily family) {
       return "qwen2";
     case ModelFamily::kQwen3:
       return "qwen3";
+    case ModelFamily::kQwen3Moe:
+      return "qwen3_moe";
   }
   return "unknown";
 }
@@ -261,6 +265,9 @@ Result<ModelConfig> parse_config(std::string_view json, std::string_view file_na
   }
   read_extents(fields, config);
   read_projections(fields, config);
+  if (config.family == ModelFamily::kQwen3Moe) {
+    config.mixture = read_qwen_mixture(fields, config.layers);
+  }
   read_rope(fields, config.rope, file_name);
   read_dtype(fields, config);
   read_special_tokens(fields, config, file_name);

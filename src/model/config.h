@@ -1,8 +1,8 @@
 // Config: what a model's config.json says, checked, in our terms.
 //
-// Families: Llama 2 and 3.x, Qwen2 and 2.5, Qwen3 (dense). What such a file can ask for and this
-// build cannot do (sliding windows, quantised weights, other activations, other RoPE scalings) is
-// refused by name, never ignored.
+// Families: Llama 2 and 3.x, Qwen2 and 2.5, Qwen3, dense and of experts. What such a file can ask
+// for and this build cannot do (sliding windows, quantised weights, other activations, other RoPE
+// scalings) is refused by name, never ignored.
 //
 // Thread:     values and pure functions.
 // Memory:     a few hundred bytes.
@@ -16,15 +16,16 @@
 #include <string_view>
 #include <vector>
 
+#include "model/mixture_config.h"
 #include "stemma/ids.h"
 #include "stemma/kv_shape.h"
 #include "stemma/result.h"
 
 namespace stemma {
 
-enum class ModelFamily : std::uint8_t { kLlama, kQwen2, kQwen3 };
+enum class ModelFamily : std::uint8_t { kLlama, kQwen2, kQwen3, kQwen3Moe };
 
-std::string_view model_family_name(ModelFamily family);  // "llama", "qwen2", "qwen3"
+std::string_view model_family_name(ModelFamily family);  // "llama", "qwen2", "qwen3", "qwen3_moe"
 
 // Rotary position embedding (Su et al. 2021): pair i of a head turns by position × theta^(−2i /
 // head_dim).
@@ -51,7 +52,7 @@ struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
   std::int64_t vocab_tokens = 0;
   std::int64_t hidden = 0;        // width of the residual stream
-  std::int64_t intermediate = 0;  // width inside the MLP
+  std::int64_t intermediate = 0;  // width inside the MLP of a dense layer
   std::int64_t layers = 0;
   std::int64_t query_heads = 0;  // a multiple of kv_heads
   std::int64_t kv_heads = 0;
@@ -59,6 +60,7 @@ struct ModelConfig {
   std::int64_t context_tokens_max = 0;
   double norm_epsilon = 1e-6;
   RopeConfig rope;
+  MixtureConfig mixture;
   bool qkv_bias = false;
   bool output_bias = false;  // of the projection after attention
   bool mlp_bias = false;

@@ -107,10 +107,59 @@ TEST(Config, Qwen3HasHeadNormsAndItsOwnHeadDim) {
   EXPECT_EQ(config.kv_columns(), 128);
 }
 
+TEST(Config, Qwen3MoeSaysItsExpertsAndWhichLayersHaveThem) {
+  const std::string experts = R"(,"num_experts":16,"num_experts_per_tok":4,
+      "moe_intermediate_size":96)";
+  const ModelConfig config = parse(config_text("Qwen3MoeForCausalLM", experts));
+  EXPECT_EQ(config.family, ModelFamily::kQwen3Moe);
+  EXPECT_TRUE(config.head_norms);
+  EXPECT_EQ(config.mixture.experts, 16);
+  EXPECT_EQ(config.mixture.experts_per_token, 4);
+  EXPECT_EQ(config.mixture.width, 96);
+  EXPECT_EQ(config.mixture.choice, MixtureConfig::Choice::kSoftmax);
+  EXPECT_FALSE(config.mixture.normalised);
+  EXPECT_EQ(config.mixture.layers, std::vector<bool>(config.mixture.layers.size(), true));
+
+  std::string six_layers = config_text("Qwen3MoeForCausalLM", experts + R"(,
+      "norm_topk_prob":true,"decoder_sparse_step":2,"mlp_only_layers":[3,4])");
+  six_layers.replace(six_layers.find(R"(layers":2)"), 9, R"(layers":6)");
+  const ModelConfig some = parse(six_layers);
+  EXPECT_TRUE(some.mixture.normalised);
+  EXPECT_EQ(some.mixture.layers, (std::vector<bool>{false, true, false, false, false, true}));
+}
+
+TEST(Config, WrongMixturesAreNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "num_experts: missing"},
+      {R"(,"num_experts":0)", "num_experts: must be an integer from 1 to 4096 (got 0)"},
+      {R"(,"num_local_experts":"8")", "num_local_experts: must be an integer"},
+      {R"(,"num_experts":8)", "num_experts_per_tok: missing"},
+      {R"(,"num_experts":8,"num_experts_per_tok":2)", "moe_intermediate_size: missing"},
+      {R"(,"num_experts":8,"num_experts_per_tok":9,"moe_intermediate_size":96)",
+       "num_experts_per_tok: 9 is more than num_experts 8"},
+      {R"(,"num_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":96,
+          "decoder_sparse_step":0)",
+       "decoder_sparse_step: must be an integer from 1"},
+      {R"(,"num_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":96,
+          "mlp_only_layers":3)",
+       "mlp_only_layers: must be a list"},
+      {R"(,"num_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":96,
+          "mlp_only_layers":[-1])",
+       "mlp_only_layers: must hold layers from 0 to"},
+      {R"(,"num_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":96,
+          "norm_topk_prob":1)",
+       "norm_topk_prob: must be true or false"},
+  };
+  for (const auto& [extra, expected] : cases) {
+    EXPECT_NE(error_of(config_text("Qwen3MoeForCausalLM", extra)).find(expected), std::string::npos)
+        << extra << " gave " << error_of(config_text("Qwen3MoeForCausalLM", extra));
+  }
+}
+
 TEST(Config, AnUnknownArchitectureListsTheKnown) {
   EXPECT_EQ(error_of(config_text("GPT2LMHeadModel")),
             "unsupported: m/config.json: architectures: 'GPT2LMHeadModel' is not supported; known "
-            "are LlamaForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM");
+            "are LlamaForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM");
   EXPECT_NE(error_of(R"({"architectures":[]})").find("architectures: must be a list"),
             std::string::npos);
 }

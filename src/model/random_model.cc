@@ -37,6 +37,22 @@ ModelConfig plain_config() {
   return config;
 }
 
+// Eight experts, two of them a token's; the layer between two mixtures is dense.
+ModelConfig qwen3_moe_config(ModelConfig config) {
+  config.family = ModelFamily::kQwen3Moe;
+  config.layers = 3;
+  config.query_heads = 4;
+  config.norm_epsilon = 1e-6;
+  config.rope.theta = 1e6;
+  config.head_norms = true;
+  config.mixture.experts = 8;
+  config.mixture.experts_per_token = 2;
+  config.mixture.width = 96;
+  config.mixture.normalised = true;
+  config.mixture.layers = {true, false, true};
+  return config;
+}
+
 std::string_view architecture_name(ModelFamily family) {
   switch (family) {
     case ModelFamily::kLlama:
@@ -45,6 +61,8 @@ std::string_view architecture_name(ModelFamily family) {
       return "Qwen2ForCausalLM";
     case ModelFamily::kQwen3:
       return "Qwen3ForCausalLM";
+    case ModelFamily::kQwen3Moe:
+      return "Qwen3MoeForCausalLM";
   }
   return "unknown";
 }
@@ -67,6 +85,24 @@ Json rope_scaling_json(const RopeConfig& rope) {
     scaling["original_max_position_embeddings"] = rope.original_context_tokens;
   }
   return scaling;
+}
+
+void add_mixture_json(const ModelConfig& config, Json& object) {
+  const MixtureConfig& mixture = config.mixture;
+  if (mixture.experts == 0) {
+    return;
+  }
+  Json dense = Json::array();
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (!mixture.at_layer(layer)) {
+      dense.push_back(layer);
+    }
+  }
+  object["num_experts"] = mixture.experts;
+  object["num_experts_per_tok"] = mixture.experts_per_token;
+  object["moe_intermediate_size"] = mixture.width;
+  object["norm_topk_prob"] = mixture.normalised;
+  object["mlp_only_layers"] = dense;
 }
 
 std::string_view safetensors_dtype(WeightType type) {
@@ -201,7 +237,7 @@ std::string tokenizer_json() {
 }  // namespace
 
 std::vector<std::string_view> tiny_model_names() {
-  return {"llama2", "llama3", "llama_bias", "qwen2", "qwen3"};
+  return {"llama2", "llama3", "llama_bias", "qwen2", "qwen3", "qwen3_moe"};
 }
 
 ModelConfig tiny_model_config(std::string_view name) {
@@ -236,6 +272,8 @@ ModelConfig tiny_model_config(std::string_view name) {
     config.norm_epsilon = 1e-6;
     config.rope.theta = 1e6;
     config.head_norms = true;
+  } else if (name == "qwen3_moe") {
+    config = qwen3_moe_config(config);
   } else {
     STEMMA_CHECK(name == "llama2", "one of tiny_model_names()");
   }
@@ -260,6 +298,7 @@ std::string config_json(const ModelConfig& config) {
                  {"mlp_bias", config.mlp_bias},
                  {"hidden_act", "silu"},
                  {"eos_token_id", config.end_tokens}};
+  add_mixture_json(config, object);
   if (config.begin_token.has_value()) {
     object["bos_token_id"] = *config.begin_token;
   }

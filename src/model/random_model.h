@@ -30,7 +30,8 @@ struct RandomModelOptions {
 
 // "llama2" (a head of K and V for each query head, own output weights), "llama3" (grouped heads,
 // llama3 RoPE scaling, tied), "llama_bias" (every bias, linear RoPE scaling), "qwen2" (biases on q,
-// k and v, tied), "qwen3" (head norms, head_dim apart from hidden).
+// k and v, tied), "qwen3" (head norms, head_dim apart from hidden), "qwen3_moe" (the same with
+// mixtures of eight experts around a dense layer).
 std::vector<std::string_view> tiny_model_names();
 
 // The configuration of one of them. REQUIRES: `name` is one of tiny_model_names().

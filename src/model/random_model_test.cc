@@ -30,6 +30,7 @@ TEST(RandomModel, ItsConfigurationReadsBackAsItWas) {
     ASSERT_TRUE(parsed.ok()) << to_string(parsed.error());
     EXPECT_EQ(parsed->family, config.family);
     EXPECT_EQ(parsed->rope, config.rope);
+    EXPECT_EQ(parsed->mixture, config.mixture);
     EXPECT_EQ(parsed->qkv_bias, config.qkv_bias);
     EXPECT_EQ(parsed->output_bias, config.output_bias);
     EXPECT_EQ(parsed->mlp_bias, config.mlp_bias);

@@ -5,25 +5,14 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/math.h"
 #include "device/gemm.h"
 #include "device/row_ops.h"
 
 namespace stemma {
-namespace {
-
-// Scratch arrays begin at cache lines.
-constexpr std::int64_t kAlignmentFloats = 16;
-
-// An operation on one row takes about as long as handing out a task: a task takes several rows.
-constexpr std::int64_t kRowsPerTaskMin = 8;
-constexpr std::int64_t kTasksPerThread = 4;
-
-}  // namespace
-
 Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts& parts) {
   auto transformer = std::make_unique<Transformer>(Key{}, parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate_scratch());
+  STEMMA_RETURN_IF_ERROR(transformer->make_mixture());
   return transformer;
 }
 
@@ -37,36 +26,34 @@ Transformer::Transformer(Key, const TransformerParts& parts)
       norm_epsilon_(static_cast<float>(parts.config.norm_epsilon)) {}
 
 Status Transformer::allocate_scratch() {
-  struct Part {
-    Rows& rows;
-    std::int64_t rows_max;
-    std::int64_t columns;
-  };
   const std::int64_t rows_max = limits_.rows_max;
+  const std::int64_t inner =
+      std::max({config_.intermediate, config_.mixture.width, config_.mixture.shared_width});
   const std::array parts = {
-      Part{residual_, rows_max, config_.hidden},
-      Part{branch_, rows_max, config_.hidden},
-      Part{query_, rows_max, config_.query_columns()},
-      Part{key_, rows_max, config_.kv_columns()},
-      Part{value_, rows_max, config_.kv_columns()},
-      Part{attended_, rows_max, config_.query_columns()},
-      Part{gate_, rows_max, config_.intermediate},
-      Part{up_, rows_max, config_.intermediate},
-      Part{cosines_, rows_max, config_.head_dim / 2},
-      Part{sines_, rows_max, config_.head_dim / 2},
-      Part{logits_, limits_.outputs_max, config_.vocab_tokens},
+      RowsWanted{residual_, rows_max, config_.hidden},
+      RowsWanted{branch_, rows_max, config_.hidden},
+      RowsWanted{query_, rows_max, config_.query_columns()},
+      RowsWanted{key_, rows_max, config_.kv_columns()},
+      RowsWanted{value_, rows_max, config_.kv_columns()},
+      RowsWanted{attended_, rows_max, config_.query_columns()},
+      RowsWanted{gate_, rows_max, inner},
+      RowsWanted{up_, rows_max, inner},
+      RowsWanted{cosines_, rows_max, config_.head_dim / 2},
+      RowsWanted{sines_, rows_max, config_.head_dim / 2},
+      RowsWanted{logits_, limits_.outputs_max, config_.vocab_tokens},
   };
-  std::int64_t floats = 0;
-  for (const Part& part : parts) {
-    floats += round_up(part.rows_max * part.columns, kAlignmentFloats);
+  STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
+  return {};
+}
+
+Status Transformer::make_mixture() {
+  if (config_.mixture.experts == 0) {
+    return {};
   }
-  STEMMA_ASSIGN_OR_RETURN(scratch_,
-                          Buffer::allocate(static_cast<std::size_t>(floats) * sizeof(float)));
-  float* next = scratch_.as<float>().data();
-  for (const Part& part : parts) {
-    part.rows = Rows{next, part.columns};
-    next += round_up(part.rows_max * part.columns, kAlignmentFloats);
-  }
+  STEMMA_ASSIGN_OR_RETURN(mixture_, Mixture::create({.config = config_.mixture,
+                                                     .hidden = config_.hidden,
+                                                     .rows_max = limits_.rows_max,
+                                                     .threads = threads_}));
   return {};
 }
 
@@ -84,13 +71,13 @@ Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPool& pool) {
 }
 
 void Transformer::embed(const KvBatch& batch) {
-  for_rows(batch.rows(), [&](std::int64_t row) {
+  for_rows(threads_, batch.rows(), [&](std::int64_t row) {
     weights_.embeddings.unpack_row(batch.tokens[static_cast<std::size_t>(row)], residual_.row(row));
   });
 }
 
 void Transformer::compute_angles(const KvBatch& batch) {
-  for_rows(batch.rows(), [&](std::int64_t row) {
+  for_rows(threads_, batch.rows(), [&](std::int64_t row) {
     rope_.angles(batch.positions[static_cast<std::size_t>(row)], cosines_.row(row),
                  sines_.row(row));
   });
@@ -103,7 +90,7 @@ Status Transformer::attend(std::size_t layer, const KvBatch& batch, KvPool& pool
   project(branch_, weights.query, weights.query_bias, query_, rows);
   project(branch_, weights.key, weights.key_bias, key_, rows);
   project(branch_, weights.value, weights.value_bias, value_, rows);
-  for_rows(rows, [&](std::int64_t row) { turn_heads(weights, row); });
+  for_rows(threads_, rows, [&](std::int64_t row) { turn_heads(weights, row); });
   STEMMA_RETURN_IF_ERROR(store(layer, batch, pool));
   if (batch.arriving != nullptr && !batch.arriving->wait(static_cast<std::int64_t>(layer))) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
@@ -111,7 +98,7 @@ Status Transformer::attend(std::size_t layer, const KvBatch& batch, KvPool& pool
   attention_.run(pool.layer_view(static_cast<std::int64_t>(layer)), query_.values,
                  attended_.values);
   project(attended_, weights.output, weights.output_bias, branch_, rows);
-  add_branch(rows);
+  add_branch(branch_, rows);
   return {};
 }
 
@@ -147,18 +134,19 @@ Status Transformer::store(std::size_t layer, const KvBatch& batch, KvPool& pool)
 
 void Transformer::mlp(const LayerWeights& layer, std::int64_t rows) {
   normalise(layer.mlp_norm, rows);
-  project(branch_, layer.gate, layer.gate_bias, gate_, rows);
-  project(branch_, layer.up, layer.up_bias, up_, rows);
-  for_rows(rows,
-           [&](std::int64_t row) { silu_multiply(gate_.row(row), up_.row(row), gate_.row(row)); });
-  project(gate_, layer.down, layer.down_bias, branch_, rows);
-  add_branch(rows);
+  const MlpScratch scratch = {gate_, up_};
+  if (layer.mixture.experts.empty()) {
+    gated_mlp(layer.mlp, branch_.read(rows), scratch, branch_.write(rows), threads_);
+    add_branch(branch_, rows);
+  } else {
+    add_branch(mixture_->compute(layer.mixture, branch_, rows, scratch), rows);
+  }
 }
 
 // Only the rows whose logits are wanted are normalised and projected.
 LogitsView Transformer::head(const KvBatch& batch) {
   const std::int64_t outputs = batch.outputs();
-  for_rows(outputs, [&](std::int64_t output) {
+  for_rows(threads_, outputs, [&](std::int64_t output) {
     const std::int32_t row = batch.logit_rows[static_cast<std::size_t>(output)];
     rms_norm(residual_.row(row), weights_.final_norm, norm_epsilon_, branch_.row(output));
   });
@@ -166,25 +154,14 @@ LogitsView Transformer::head(const KvBatch& batch) {
   return LogitsView{logits_.values, outputs, config_.vocab_tokens};
 }
 
-void Transformer::for_rows(std::int64_t rows, FunctionRef<void(std::int64_t row)> operation) {
-  const std::int64_t tasks =
-      std::clamp<std::int64_t>(rows / kRowsPerTaskMin, 1, kTasksPerThread * threads_.threads());
-  threads_.run(tasks, [&](std::int64_t task, int) {
-    const std::int64_t end = rows * (task + 1) / tasks;
-    for (std::int64_t row = rows * task / tasks; row < end; ++row) {
-      operation(row);
-    }
-  });
-}
-
 void Transformer::normalise(std::span<const float> weight, std::int64_t rows) {
-  for_rows(rows, [&](std::int64_t row) {
+  for_rows(threads_, rows, [&](std::int64_t row) {
     rms_norm(residual_.row(row), weight, norm_epsilon_, branch_.row(row));
   });
 }
 
-void Transformer::add_branch(std::int64_t rows) {
-  for_rows(rows, [&](std::int64_t row) { add_to(residual_.row(row), branch_.row(row)); });
+void Transformer::add_branch(const Rows& branch, std::int64_t rows) {
+  for_rows(threads_, rows, [&](std::int64_t row) { add_to(residual_.row(row), branch.row(row)); });
 }
 
 void Transformer::project(const Rows& input, const PackedWeights& weights,
@@ -192,8 +169,7 @@ void Transformer::project(const Rows& input, const PackedWeights& weights,
   if (rows == 0) {
     return;
   }
-  gemm(ConstMatrixView{input.values, rows, weights.k(), input.columns}, weights, bias,
-       MatrixView{output.values, rows, weights.n(), output.columns}, threads_);
+  gemm(input.read(rows), weights, bias, output.write(rows), threads_);
 }
 
 }  // namespace stemma

@@ -1,9 +1,9 @@
 // Transformer: the computation of a decoder-only model over one batch of rows.
 //
 // Each layer: norm, q k v, RoPE, store K and V, attention over the pool, output projection, norm,
-// gated MLP. All arithmetic is f32. Every operation sees one row at a time or, in the GEMM, gives a
-// row bits that depend on that row alone; attention reads K and V back from the pool in the pool's
-// precision, in prefill as in decode (I13).
+// gated MLP or a mixture of experts. All arithmetic is f32. Every operation sees one row at a time
+// or, in the GEMM, gives a row bits that depend on that row alone; attention reads K and V back
+// from the pool in the pool's precision, in prefill as in decode (I13).
 //
 // Thread:     forward by one thread at a time; the work is spread over the ThreadPool.
 // Memory:     scratch for the largest batch, at construction; forward does not allocate.
@@ -19,7 +19,9 @@
 #include "attention/attention.h"
 #include "base/thread_pool.h"
 #include "device/buffer.h"
+#include "model/activation_rows.h"
 #include "model/config.h"
+#include "model/mixture.h"
 #include "model/rope.h"
 #include "model/weights.h"
 #include "stemma/kv_batch.h"
@@ -59,17 +61,8 @@ class Transformer {
   Result<LogitsView> forward(const KvBatch& batch, KvPool& pool);
 
  private:
-  // Rows of f32, dense, in the scratch buffer.
-  struct Rows {
-    float* values = nullptr;
-    std::int64_t columns = 0;
-
-    std::span<float> row(std::int64_t r) const {
-      return {values + r * columns, static_cast<std::size_t>(columns)};
-    }
-  };
-
   Status allocate_scratch();
+  Status make_mixture();
 
   void embed(const KvBatch& batch);
   void compute_angles(const KvBatch& batch);
@@ -79,10 +72,8 @@ class Transformer {
   void mlp(const LayerWeights& layer, std::int64_t rows);
   LogitsView head(const KvBatch& batch);
 
-  // Calls operation(row) for each row, spread over the threads.
-  void for_rows(std::int64_t rows, FunctionRef<void(std::int64_t row)> operation);
   void normalise(std::span<const float> weight, std::int64_t rows);
-  void add_branch(std::int64_t rows);
+  void add_branch(const Rows& branch, std::int64_t rows);
   void project(const Rows& input, const PackedWeights& weights, std::span<const float> bias,
                const Rows& output, std::int64_t rows);
 
@@ -101,11 +92,12 @@ class Transformer {
   Rows key_;       // [rows_max, kv_heads × head_dim]
   Rows value_;     // [rows_max, kv_heads × head_dim]
   Rows attended_;  // [rows_max, query_heads × head_dim]
-  Rows gate_;      // [rows_max, intermediate]
-  Rows up_;        // [rows_max, intermediate]
+  Rows gate_;      // [rows_max, the widest MLP]
+  Rows up_;        // [rows_max, the widest MLP]
   Rows cosines_;   // [rows_max, head_dim / 2]
   Rows sines_;     // [rows_max, head_dim / 2]
   Rows logits_;    // [outputs_max, vocab_tokens]
+  std::unique_ptr<Mixture> mixture_;  // nullptr where the model has none
 };
 
 }  // namespace stemma

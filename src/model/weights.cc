@@ -21,23 +21,50 @@ struct Wanted {
   std::variant<PackedWeights*, std::vector<float>*> target;
 };
 
-void want_layer(const ModelConfig& config, const std::string& prefix, LayerWeights& layer,
-                std::vector<Wanted>& wanted) {
+void want_mlp(const std::string& prefix, std::int64_t hidden, std::int64_t width, MlpWeights& mlp,
+              std::vector<Wanted>& wanted) {
+  wanted.push_back({prefix + "gate_proj.weight", {width, hidden}, &mlp.gate});
+  wanted.push_back({prefix + "up_proj.weight", {width, hidden}, &mlp.up});
+  wanted.push_back({prefix + "down_proj.weight", {hidden, width}, &mlp.down});
+}
+
+void want_mixture(const ModelConfig& config, const std::string& prefix, MixtureWeights& mixture,
+                  std::vector<Wanted>& wanted) {
+  const MixtureConfig& shape = config.mixture;
+  wanted.push_back({prefix + "gate.weight", {shape.experts, config.hidden}, &mixture.router});
+  if (shape.choice == MixtureConfig::Choice::kCorrectedGroups) {
+    wanted.push_back(
+        {prefix + "gate.e_score_correction_bias", {shape.experts}, &mixture.correction});
+  }
+  mixture.experts.resize(static_cast<std::size_t>(shape.experts));
+  for (std::size_t i = 0; i < mixture.experts.size(); ++i) {
+    want_mlp(prefix + "experts." + std::to_string(i) + ".", config.hidden, shape.width,
+             mixture.experts[i], wanted);
+  }
+  if (shape.shared_width > 0) {
+    want_mlp(prefix + "shared_experts.", config.hidden, shape.shared_width, mixture.shared, wanted);
+  }
+}
+
+void want_dense_mlp(const ModelConfig& config, const std::string& prefix, MlpWeights& mlp,
+                    std::vector<Wanted>& wanted) {
+  want_mlp(prefix, config.hidden, config.intermediate, mlp, wanted);
+  if (config.mlp_bias) {
+    wanted.push_back({prefix + "gate_proj.bias", {config.intermediate}, &mlp.gate_bias});
+    wanted.push_back({prefix + "up_proj.bias", {config.intermediate}, &mlp.up_bias});
+    wanted.push_back({prefix + "down_proj.bias", {config.hidden}, &mlp.down_bias});
+  }
+}
+
+void want_attention(const ModelConfig& config, const std::string& attention, LayerWeights& layer,
+                    std::vector<Wanted>& wanted) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t query = config.query_columns();
   const std::int64_t kv = config.kv_columns();
-  const std::int64_t inner = config.intermediate;
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
-  wanted.push_back({prefix + "input_layernorm.weight", {hidden}, &layer.attention_norm});
   wanted.push_back({attention + "q_proj.weight", {query, hidden}, &layer.query});
   wanted.push_back({attention + "k_proj.weight", {kv, hidden}, &layer.key});
   wanted.push_back({attention + "v_proj.weight", {kv, hidden}, &layer.value});
   wanted.push_back({attention + "o_proj.weight", {hidden, query}, &layer.output});
-  wanted.push_back({prefix + "post_attention_layernorm.weight", {hidden}, &layer.mlp_norm});
-  wanted.push_back({mlp + "gate_proj.weight", {inner, hidden}, &layer.gate});
-  wanted.push_back({mlp + "up_proj.weight", {inner, hidden}, &layer.up});
-  wanted.push_back({mlp + "down_proj.weight", {hidden, inner}, &layer.down});
   if (config.qkv_bias) {
     wanted.push_back({attention + "q_proj.bias", {query}, &layer.query_bias});
     wanted.push_back({attention + "k_proj.bias", {kv}, &layer.key_bias});
@@ -50,10 +77,18 @@ void want_layer(const ModelConfig& config, const std::string& prefix, LayerWeigh
     wanted.push_back({attention + "q_norm.weight", {config.head_dim}, &layer.query_norm});
     wanted.push_back({attention + "k_norm.weight", {config.head_dim}, &layer.key_norm});
   }
-  if (config.mlp_bias) {
-    wanted.push_back({mlp + "gate_proj.bias", {inner}, &layer.gate_bias});
-    wanted.push_back({mlp + "up_proj.bias", {inner}, &layer.up_bias});
-    wanted.push_back({mlp + "down_proj.bias", {hidden}, &layer.down_bias});
+}
+
+void want_layer(const ModelConfig& config, std::int64_t index, LayerWeights& layer,
+                std::vector<Wanted>& wanted) {
+  const std::string prefix = "model.layers." + std::to_string(index) + ".";
+  wanted.push_back({prefix + "input_layernorm.weight", {config.hidden}, &layer.attention_norm});
+  want_attention(config, prefix + "self_attn.", layer, wanted);
+  wanted.push_back({prefix + "post_attention_layernorm.weight", {config.hidden}, &layer.mlp_norm});
+  if (config.mixture.at_layer(index)) {
+    want_mixture(config, prefix + "mlp.", layer.mixture, wanted);
+  } else {
+    want_dense_mlp(config, prefix + "mlp.", layer.mlp, wanted);
   }
 }
 
@@ -63,7 +98,7 @@ std::vector<Wanted> want_all(const ModelConfig& config, ModelWeights& weights) {
   std::vector<Wanted> wanted;
   wanted.push_back({"model.embed_tokens.weight", matrix, &weights.embeddings});
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
-    want_layer(config, "model.layers." + std::to_string(i) + ".", weights.layers[i], wanted);
+    want_layer(config, static_cast<std::int64_t>(i), weights.layers[i], wanted);
   }
   wanted.push_back({"model.norm.weight", {config.hidden}, &weights.final_norm});
   if (!config.tied_embeddings) {
@@ -140,16 +175,27 @@ void add_format(const PackedWeights& matrix, std::string& formats) {
   formats.append(formats.empty() ? "" : "+").append(name);
 }
 
+void add_mlp_formats(const MlpWeights& mlp, std::string& formats) {
+  for (const PackedWeights* matrix : {&mlp.gate, &mlp.up, &mlp.down}) {
+    add_format(*matrix, formats);
+  }
+}
+
 }  // namespace
 
 std::string ModelWeights::compute_format() const {
   std::string formats;
   add_format(embeddings, formats);
   for (const LayerWeights& layer : layers) {
-    for (const PackedWeights* matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                        &layer.gate, &layer.up, &layer.down}) {
+    for (const PackedWeights* matrix : {&layer.query, &layer.key, &layer.value, &layer.output}) {
       add_format(*matrix, formats);
     }
+    add_mlp_formats(layer.mlp, formats);
+    add_format(layer.mixture.router, formats);
+    for (const MlpWeights& expert : layer.mixture.experts) {
+      add_mlp_formats(expert, formats);
+    }
+    add_mlp_formats(layer.mixture.shared, formats);
   }
   add_format(separate_head, formats);
   return formats;

@@ -19,6 +19,8 @@
 #include "base/thread_pool.h"
 #include "device/packed_weights.h"
 #include "model/config.h"
+#include "model/gated_mlp.h"
+#include "model/mixture.h"
 #include "model/weight_files.h"
 #include "stemma/result.h"
 
@@ -38,12 +40,8 @@ struct LayerWeights {
   std::vector<float> query_norm;  // [head_dim] with head_norms, else empty
   std::vector<float> key_norm;
   std::vector<float> mlp_norm;  // [hidden]
-  PackedWeights gate;           // [intermediate, hidden]
-  PackedWeights up;             // [intermediate, hidden]
-  PackedWeights down;           // [hidden, intermediate]
-  std::vector<float> gate_bias;
-  std::vector<float> up_bias;
-  std::vector<float> down_bias;
+  MlpWeights mlp;               // of intermediate width; empty where the layer is a mixture
+  MixtureWeights mixture;       // empty where it is dense
 };
 
 struct ModelWeights {

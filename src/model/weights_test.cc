@@ -68,10 +68,18 @@ TEST_F(WeightsTest, EveryFamilyLoadsWithItsOwnTensors) {
     ASSERT_EQ(static_cast<std::int64_t>(weights->layers.size()), config_.layers);
     const LayerWeights& last = weights->layers.back();
     EXPECT_EQ(last.query.n(), config_.query_columns());
-    EXPECT_EQ(last.down.k(), config_.intermediate);
+    if (config_.mixture.at_layer(config_.layers - 1)) {
+      EXPECT_EQ(std::ssize(last.mixture.experts), config_.mixture.experts);
+      EXPECT_EQ(last.mixture.experts.back().down.k(), config_.mixture.width);
+      EXPECT_EQ(last.mixture.shared.down.k(), config_.mixture.shared_width);
+      EXPECT_EQ(last.mlp.down.k(), 0);
+    } else {
+      EXPECT_EQ(last.mlp.down.k(), config_.intermediate);
+      EXPECT_TRUE(last.mixture.experts.empty());
+    }
     EXPECT_EQ(last.key_bias.empty(), !config_.qkv_bias);
     EXPECT_EQ(last.output_bias.empty(), !config_.output_bias);
-    EXPECT_EQ(last.gate_bias.empty(), !config_.mlp_bias);
+    EXPECT_EQ(last.mlp.gate_bias.empty(), !config_.mlp_bias);
     EXPECT_EQ(last.query_norm.empty(), !config_.head_norms);
     EXPECT_EQ(&weights->head() == &weights->embeddings, config_.tied_embeddings);
     EXPECT_EQ(weights->compute_format(), "f32");
@@ -91,7 +99,7 @@ TEST_F(WeightsTest, ValuesArriveInEveryType) {
     const auto matrix = random_tensor("model.layers.1.mlp.up_proj.weight",
                                       {config_.intermediate, config_.hidden}, 1);
     std::vector<float> row(static_cast<std::size_t>(config_.hidden));
-    weights->layers[1].up.unpack_row(3, row);
+    weights->layers[1].mlp.up.unpack_row(3, row);
     for (std::size_t i = 0; i < bias.size(); ++i) {
       EXPECT_NEAR(weights->layers[1].key_bias[i], bias[i], tolerance);
     }

@@ -7,6 +7,8 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/heap_counter.h"
@@ -50,9 +52,11 @@ struct OneRequest {
   KvBatch batch;
 };
 
-TEST(Allocation, ForwardTakesNothingFromTheHeap) {
+class Allocation : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(Allocation, ForwardTakesNothingFromTheHeap) {
   TempDirectory directory;
-  ASSERT_TRUE(write_random_model(directory.path(), {.config = tiny_model_config("qwen3")}).ok());
+  ASSERT_TRUE(write_random_model(directory.path(), {.config = tiny_model_config(GetParam())}).ok());
   ThreadPool threads(2);
   const auto runner = ModelRunner::load(directory.path(), {}, threads);
   ASSERT_TRUE(runner.ok());
@@ -73,6 +77,9 @@ TEST(Allocation, ForwardTakesNothingFromTheHeap) {
     EXPECT_EQ(heap_allocations.load(), before);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, Allocation, ::testing::ValuesIn(tiny_model_names()),
+                         [](const auto& family) { return std::string(family.param); });
 
 }  // namespace
 }  // namespace stemma

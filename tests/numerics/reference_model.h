@@ -2,9 +2,9 @@
 // out plainly.
 //
 // Llama (Touvron et al. 2023; llama3 RoPE scaling as in its reference code), Qwen2 (biases on q, k
-// and v), Qwen3 (norms on the heads of q and k). No cache, no batching, no page: every position
-// looks back at all earlier ones. It shares no code with the engine but the plain values of a
-// configuration.
+// and v), Qwen3 (norms on the heads of q and k), Qwen3-MoE (each token to the experts of the
+// largest softmax). No cache, no batching, no page: every position looks back at all earlier ones.
+// It shares no code with the engine but the plain values of a configuration.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,11 @@ class ReferenceModel {
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
       attention(prefix, x);
-      mlp(prefix, x);
+      for (Row& row : x) {
+        const Row h = norm(row, prefix + "post_attention_layernorm.weight");
+        add(row, config_.mixture.at_layer(layer) ? mixture(prefix + "mlp.", h)
+                                                 : mlp(prefix + "mlp.", h));
+      }
     }
     for (Row& row : x) {
       row = linear(norm(row, "model.norm.weight"),
@@ -94,16 +98,61 @@ class ReferenceModel {
     return out;
   }
 
-  void mlp(const std::string& prefix, std::vector<Row>& x) const {
-    for (Row& row : x) {
-      const Row h = norm(row, prefix + "post_attention_layernorm.weight");
-      Row inner = linear(h, prefix + "mlp.gate_proj");
-      const Row up = linear(h, prefix + "mlp.up_proj");
-      for (std::size_t i = 0; i < inner.size(); ++i) {
-        inner[i] = inner[i] / (1.0 + std::exp(-inner[i])) * up[i];
-      }
-      add(row, linear(inner, prefix + "mlp.down_proj"));
+  Row mlp(const std::string& stem, const Row& h) const {
+    Row inner = linear(h, stem + "gate_proj");
+    const Row up = linear(h, stem + "up_proj");
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+      inner[i] = inner[i] / (1.0 + std::exp(-inner[i])) * up[i];
     }
+    return linear(inner, stem + "down_proj");
+  }
+
+  Row mixture(const std::string& stem, const Row& h) const {
+    Row out(h.size(), 0.0);
+    if (tensors_.count(stem + "shared_experts.up_proj.weight") != 0) {
+      out = mlp(stem + "shared_experts.", h);
+    }
+    for (const auto& [expert, weight] : route(stem, h)) {
+      const Row said = mlp(stem + "experts." + std::to_string(expert) + ".", h);
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i] += weight * said[i];
+      }
+    }
+    return out;
+  }
+
+  // The experts of a token and their weights.
+  std::map<std::size_t, double> route(const std::string& stem, const Row& h) const {
+    const MixtureConfig& mixture = config_.mixture;
+    Row scores = linear(h, stem + "gate");
+    double total = 0;
+    for (const double score : scores) {
+      total += std::exp(score);
+    }
+    for (double& score : scores) {
+      score = std::exp(score) / total;
+    }
+    std::map<std::size_t, double> chosen;
+    double sum = 0;
+    for (std::int64_t i = 0; i < mixture.experts_per_token; ++i) {
+      const std::size_t best = best_of(scores, chosen);
+      sum += chosen[best] = scores[best];
+    }
+    for (auto& [expert, weight] : chosen) {
+      weight = (mixture.normalised ? weight / sum : weight) * mixture.scaling;
+    }
+    return chosen;
+  }
+
+  // The first of the largest values that are not yet taken.
+  static std::size_t best_of(const Row& values, const std::map<std::size_t, double>& taken) {
+    std::size_t best = values.size();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (taken.count(i) == 0 && (best == values.size() || values[i] > values[best])) {
+        best = i;
+      }
+    }
+    return best;
   }
 
   // Each head normalised, if there is such a norm, and rotated to `position`.

@@ -1,0 +1,22 @@
+#include "model/gated_mlp.h"
+
+#include "base/check.h"
+#include "device/row_ops.h"
+
+namespace stemma {
+
+void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpScratch& scratch,
+               const MatrixView& out, ThreadPool& threads) {
+  const std::int64_t width = weights.gate.n();
+  STEMMA_CHECK(width <= scratch.gate.columns && width <= scratch.up.columns,
+               "the scratch is as wide as the MLP");
+  const Rows gate = {scratch.gate.values, width};
+  const Rows up = {scratch.up.values, width};
+  gemm(in, weights.gate, weights.gate_bias, gate.write(in.rows), threads);
+  gemm(in, weights.up, weights.up_bias, up.write(in.rows), threads);
+  for_rows(threads, in.rows,
+           [&](std::int64_t row) { silu_multiply(gate.row(row), up.row(row), gate.row(row)); });
+  gemm(gate.read(in.rows), weights.down, weights.down_bias, out, threads);
+}
+
+}  // namespace stemma

@@ -1,0 +1,169 @@
+#include "model/mixture_config.h"
+
+#include <optional>
+
+#include "model/json_text.h"
+
+namespace stemma {
+namespace {
+
+using Json = nlohmann::json;
+using Range = JsonFields::Range;
+using Choice = MixtureConfig::Choice;
+
+// Bounds as those of config: far above any model, far below what could overflow.
+constexpr Range kExpertsRange = {1, 1 << 12};
+constexpr std::int64_t kAllExpertsMax = 1 << 18;  // of all layers
+constexpr Range kStepRange = {1, 1 << 12};
+constexpr Range kWidthRange = {1, 1 << 20};
+constexpr Range kSharedRange = {0, 64};
+
+void read_experts(JsonFields& fields, std::string_view experts_name, std::int64_t layers,
+                  MixtureConfig& mixture) {
+  mixture.experts = fields.integer(experts_name, kExpertsRange, std::nullopt);
+  if (mixture.experts * layers > kAllExpertsMax) {
+    fields.fail(ErrorCode::kTooLarge, experts_name,
+                std::to_string(mixture.experts) + " in each of " + std::to_string(layers) +
+                    " layers; at most " + std::to_string(kAllExpertsMax) + " are supported");
+  }
+  mixture.experts_per_token = fields.integer("num_experts_per_tok", kExpertsRange, std::nullopt);
+  mixture.width = fields.integer("moe_intermediate_size", kWidthRange, std::nullopt);
+  if (fields.status().ok() && mixture.experts_per_token > mixture.experts) {
+    fields.fail(ErrorCode::kInvalidArgument, "num_experts_per_tok",
+                std::to_string(mixture.experts_per_token) + " is more than " +
+                    std::string(experts_name) + " " + std::to_string(mixture.experts));
+  }
+}
+
+// Layers that are dense whatever the step says.
+void exclude_listed_layers(JsonFields& fields, MixtureConfig& mixture) {
+  const Json* listed = fields.find_or_null("mlp_only_layers");
+  if (listed == nullptr) {
+    return;
+  }
+  if (!listed->is_array()) {
+    fields.fail(ErrorCode::kInvalidArgument, "mlp_only_layers", "must be a list of layers");
+    return;
+  }
+  const auto layers = static_cast<std::int64_t>(mixture.layers.size());
+  for (const Json& layer : *listed) {
+    const bool known = layer.is_number_unsigned() &&
+                       layer.get<std::uint64_t>() < static_cast<std::uint64_t>(layers);
+    if (!known) {
+      fields.fail(ErrorCode::kInvalidArgument, "mlp_only_layers",
+                  "must hold layers from 0 to " + std::to_string(layers - 1) + " (got " +
+                      printable(layer.dump(-1, ' ', true), 40) + ")");
+      return;
+    }
+    mixture.layers[layer.get<std::size_t>()] = false;
+  }
+}
+
+Choice read_choice(JsonFields& fields, DeepseekVersion version) {
+  const bool v3 = version == DeepseekVersion::kV3;
+  const std::string scoring = fields.text("scoring_func", v3 ? "sigmoid" : "softmax");
+  const std::string method = fields.text("topk_method", v3 ? "noaux_tc" : "greedy");
+  for (const Choice choice : {Choice::kSoftmax, Choice::kSoftmaxGroups, Choice::kCorrectedGroups}) {
+    if (method != choice_name(choice)) {
+      continue;
+    }
+    const std::string_view needed = choice == Choice::kCorrectedGroups ? "sigmoid" : "softmax";
+    if (scoring != needed) {
+      fields.fail(ErrorCode::kUnsupported, "scoring_func",
+                  "'" + printable(scoring) + "' is not supported with topk_method " + method +
+                      "; known is " + std::string(needed));
+    }
+    return choice;
+  }
+  fields.fail(ErrorCode::kUnsupported, "topk_method",
+              "'" + printable(method) +
+                  "' is not supported; known are greedy group_limited_greedy noaux_tc");
+  return Choice::kSoftmax;
+}
+
+void read_groups(JsonFields& fields, MixtureConfig& mixture) {
+  if (mixture.choice == Choice::kSoftmax || !fields.status().ok()) {
+    return;
+  }
+  mixture.groups = fields.integer("n_group", kExpertsRange, 1);
+  mixture.groups_per_token = fields.integer("topk_group", kExpertsRange, 1);
+  if (mixture.experts % mixture.groups != 0) {
+    fields.fail(ErrorCode::kInvalidArgument, "n_group",
+                std::to_string(mixture.groups) + " does not divide n_routed_experts " +
+                    std::to_string(mixture.experts));
+  }
+  if (mixture.groups_per_token > mixture.groups) {
+    fields.fail(ErrorCode::kInvalidArgument, "topk_group",
+                std::to_string(mixture.groups_per_token) + " is more than n_group " +
+                    std::to_string(mixture.groups));
+  }
+  const std::int64_t open = mixture.groups_per_token * mixture.group_experts();
+  if (mixture.experts_per_token > open) {
+    fields.fail(ErrorCode::kInvalidArgument, "num_experts_per_tok",
+                std::to_string(mixture.experts_per_token) + " is more than the " +
+                    std::to_string(open) + " experts of topk_group groups");
+  }
+  if (mixture.choice == Choice::kCorrectedGroups && mixture.group_experts() < 2) {
+    fields.fail(ErrorCode::kInvalidArgument, "n_group", "leaves fewer than two experts in a group");
+  }
+}
+
+void read_weights_of_experts(JsonFields& fields, DeepseekVersion version, MixtureConfig& mixture) {
+  const bool v3 = version == DeepseekVersion::kV3;
+  // One expert's weight is its score, whatever the file says.
+  mixture.normalised = fields.boolean("norm_topk_prob", v3) && mixture.experts_per_token > 1;
+  mixture.scaling = fields.positive("routed_scaling_factor", std::nullopt);
+  // V2 either normalises or scales; V3 does both.
+  if (!v3 && mixture.normalised) {
+    mixture.scaling = 1.0;
+  }
+}
+
+}  // namespace
+
+std::string_view choice_name(MixtureConfig::Choice choice) {
+  switch (choice) {
+    case Choice::kSoftmax:
+      return "greedy";
+    case Choice::kSoftmaxGroups:
+      return "group_limited_greedy";
+    case Choice::kCorrectedGroups:
+      return "noaux_tc";
+  }
+  return "unknown";
+}
+
+MixtureConfig read_qwen_mixture(JsonFields& fields, std::int64_t layers) {
+  // Newer files have the second name.
+  const std::string_view name = fields.find_or_null("num_experts") == nullptr &&
+                                        fields.find_or_null("num_local_experts") != nullptr
+                                    ? "num_local_experts"
+                                    : "num_experts";
+  MixtureConfig mixture;
+  read_experts(fields, name, layers, mixture);
+  mixture.normalised = fields.boolean("norm_topk_prob", false);
+  const std::int64_t step = fields.integer("decoder_sparse_step", kStepRange, 1);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    mixture.layers.push_back((layer + 1) % step == 0);
+  }
+  exclude_listed_layers(fields, mixture);
+  return mixture;
+}
+
+MixtureConfig read_deepseek_mixture(JsonFields& fields, DeepseekVersion version,
+                                    std::int64_t layers) {
+  MixtureConfig mixture;
+  read_experts(fields, "n_routed_experts", layers, mixture);
+  mixture.shared_width = mixture.width * fields.integer("n_shared_experts", kSharedRange, 0);
+  mixture.choice = read_choice(fields, version);
+  read_groups(fields, mixture);
+  read_weights_of_experts(fields, version, mixture);
+  const std::int64_t dense = fields.integer("first_k_dense_replace", {0, layers}, std::nullopt);
+  const std::int64_t step = fields.integer("moe_layer_freq", kStepRange, 1);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    mixture.layers.push_back(layer >= dense && layer % step == 0);
+  }
+  return mixture;
+}
+
+}  // namespace stemma
