@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "model/json_text.h"
@@ -109,6 +110,42 @@ void read_projections(JsonFields& fields, ModelConfig& config) {
   }
 }
 
+// How much longer vectors get with a context that is `factor` times as long.
+double yarn_length(double factor, double strength) {
+  return factor <= 1.0 ? 1.0 : 0.1 * strength * std::log(factor) + 1.0;
+}
+
+void read_yarn(JsonFields& scaling, RopeConfig& rope) {
+  rope.scaling = RopeConfig::Scaling::kYarn;
+  rope.factor = scaling.positive("factor", std::nullopt);
+  rope.original_context_tokens =
+      scaling.integer("original_max_position_embeddings", kContextRange, std::nullopt);
+  rope.fast_turns = scaling.positive("beta_fast", 32.0);
+  rope.slow_turns = scaling.positive("beta_slow", 1.0);
+  if (scaling.status().ok() && rope.fast_turns <= rope.slow_turns) {
+    scaling.fail(ErrorCode::kInvalidArgument, "beta_fast", "must exceed beta_slow");
+  }
+  if (scaling.status().ok() && rope.theta <= 1.0) {
+    scaling.fail(ErrorCode::kInvalidArgument, "rope_theta", "must exceed 1 with yarn");
+  }
+  if (!scaling.boolean("truncate", true)) {
+    scaling.fail(ErrorCode::kUnsupported, "truncate", "only true is supported");
+  }
+  // DeepSeek gives the length of turned vectors as a ratio, whose lower part it takes back in the
+  // scores: once for q and once for k.
+  rope.vector_factor = yarn_length(rope.factor, 1.0);
+  const bool ratio = scaling.find_or_null("mscale") != nullptr;
+  if (ratio != (scaling.find_or_null("mscale_all_dim") != nullptr)) {
+    scaling.fail(ErrorCode::kUnsupported, ratio ? "mscale_all_dim" : "mscale",
+                 "missing: mscale and mscale_all_dim are supported together only");
+  } else if (ratio) {
+    const double all = yarn_length(rope.factor, scaling.positive("mscale_all_dim", std::nullopt));
+    rope.vector_factor = yarn_length(rope.factor, scaling.positive("mscale", std::nullopt)) / all;
+    rope.score_factor = all * all;
+  }
+  rope.vector_factor = scaling.positive("attention_factor", rope.vector_factor);
+}
+
 // Old files nest all of it in rope_scaling beside rope_theta; new ones have rope_parameters with
 // both.
 void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name) {
@@ -142,9 +179,12 @@ void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name)
     if (scaling.status().ok() && rope.high_frequency_factor <= rope.low_frequency_factor) {
       scaling.fail(ErrorCode::kInvalidArgument, "high_freq_factor", "must exceed low_freq_factor");
     }
+  } else if (type == "yarn") {
+    read_yarn(scaling, rope);
   } else if (type != "default") {
-    scaling.fail(ErrorCode::kUnsupported, type_name,
-                 "'" + printable(type) + "' is not supported; known are default linear llama3");
+    scaling.fail(
+        ErrorCode::kUnsupported, type_name,
+        "'" + printable(type) + "' is not supported; known are default linear llama3 yarn");
   }
   fields.adopt(scaling.status());
 }
@@ -250,6 +290,8 @@ std::string_view rope_scaling_name(RopeConfig::Scaling scaling) {
       return "linear";
     case RopeConfig::Scaling::kLlama3:
       return "llama3";
+    case RopeConfig::Scaling::kYarn:
+      return "yarn";
   }
   return "unknown";
 }

@@ -34,6 +34,7 @@ struct RopeConfig {
     kNone,
     kLinear,  // positions divided by `factor`
     kLlama3,  // slow pairs divided by `factor`, fast ones kept, a ramp between (Llama 3.1)
+    kYarn,    // the same with the ramp over the pairs, and longer vectors (Peng et al. 2023)
   };
 
   double theta = 10000.0;
@@ -42,11 +43,16 @@ struct RopeConfig {
   double low_frequency_factor = 1.0;
   double high_frequency_factor = 4.0;
   std::int64_t original_context_tokens = 8192;
+  double fast_turns = 32.0;    // kYarn: pairs that turn at least this often in the original context
+  double slow_turns = 1.0;     // are kept, those that turn at most this often divided
+  double vector_factor = 1.0;  // kYarn: turned vectors are multiplied by this
+  double score_factor = 1.0;   // kYarn, latent attention: scores are
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
-std::string_view rope_scaling_name(RopeConfig::Scaling scaling);  // "none", "linear", "llama3"
+std::string_view rope_scaling_name(
+    RopeConfig::Scaling scaling);  // "none", "linear", "llama3", "yarn"
 
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;

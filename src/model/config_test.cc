@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,25 @@ TEST(Config, Llama31RopeScalingAndSeveralEndTokens) {
                                      .low_frequency_factor = 1.0,
                                      .high_frequency_factor = 4.0,
                                      .original_context_tokens = 64}));
+}
+
+TEST(Config, YarnStatesOrImpliesItsFactors) {
+  const auto rope_of = [](const std::string& extra) {
+    return parse(config_text("Qwen2ForCausalLM", R"(,"rope_scaling":{"type":"yarn","factor":4.0,
+        "original_max_position_embeddings":128)" + extra +
+                                                     "}"))
+        .rope;
+  };
+  const double length = 0.1 * std::log(4.0) + 1.0;
+  EXPECT_EQ(rope_of("").scaling, RopeConfig::Scaling::kYarn);
+  EXPECT_EQ(rope_of("").fast_turns, 32.0);
+  EXPECT_DOUBLE_EQ(rope_of("").vector_factor, length);
+  EXPECT_EQ(rope_of("").score_factor, 1.0);
+  EXPECT_EQ(rope_of(R"(,"attention_factor":1.5)").vector_factor, 1.5);
+  const RopeConfig ratio = rope_of(R"(,"beta_fast":16,"mscale":1.0,"mscale_all_dim":0.5)");
+  EXPECT_EQ(ratio.fast_turns, 16.0);
+  EXPECT_DOUBLE_EQ(ratio.vector_factor, length / (0.05 * std::log(4.0) + 1.0));
+  EXPECT_DOUBLE_EQ(ratio.score_factor, std::pow(0.05 * std::log(4.0) + 1.0, 2));
 }
 
 TEST(Config, RopeInTheNewForm) {
@@ -172,8 +192,14 @@ TEST(Config, WhatCannotBeComputedIsRefusedByName) {
       {R"(,"layer_types":["sliding_attention"])", "layer_types: only full_attention"},
       {R"(,"quantization_config":{})", "quantization_config: quantised weights"},
       {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor: only 1"},
-      {R"(,"rope_scaling":{"type":"yarn","factor":4})",
-       "rope_scaling.type: 'yarn' is not supported; known are default linear llama3"},
+      {R"(,"rope_scaling":{"type":"longrope","factor":4})",
+       "rope_scaling.type: 'longrope' is not supported; known are default linear llama3 yarn"},
+      {R"(,"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64,
+          "truncate":false})",
+       "rope_scaling.truncate: only true"},
+      {R"(,"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64,
+          "mscale":1.0})",
+       "rope_scaling.mscale_all_dim: missing"},
       {R"(,"rope_parameters":{"rope_type":"dynamic"})", "rope_parameters.rope_type: 'dynamic'"},
       {R"(,"torch_dtype":"float8_e4m3fn")", "torch_dtype: 'float8_e4m3fn' is not supported"},
   };
@@ -198,6 +224,14 @@ TEST(Config, WrongFieldsAreNamed) {
       {R"(,"rope_scaling":{"type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,
           "original_max_position_embeddings":9})",
        "rope_scaling.high_freq_factor: must exceed"},
+      {R"(,"rope_scaling":{"type":"yarn","factor":4})",
+       "rope_scaling.original_max_position_embeddings: missing"},
+      {R"(,"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64,
+          "beta_fast":1})",
+       "rope_scaling.beta_fast: must exceed beta_slow"},
+      {R"(,"rope_theta":1,"rope_scaling":{"type":"yarn","factor":4,
+          "original_max_position_embeddings":64})",
+       "rope_scaling.rope_theta: must exceed 1"},
       {R"(,"tie_word_embeddings":1)", "tie_word_embeddings: must be true or false"},
       {R"(,"hidden_act":7)", "hidden_act: must be a string"},
       {R"(,"eos_token_id":1000)", "eos_token_id: must be an integer from 0 to 999 (got 1000)"},

@@ -44,7 +44,9 @@ std::string rope_text(const RopeConfig& rope) {
   return std::string(rope_scaling_name(rope.scaling)) + " theta=" + hex_of(rope.theta) +
          " factor=" + hex_of(rope.factor) + " low=" + hex_of(rope.low_frequency_factor) +
          " high=" + hex_of(rope.high_frequency_factor) +
-         " original=" + std::to_string(rope.original_context_tokens);
+         " original=" + std::to_string(rope.original_context_tokens) +
+         " turns=" + hex_of(rope.fast_turns) + "," + hex_of(rope.slow_turns) +
+         " factors=" + hex_of(rope.vector_factor) + "," + hex_of(rope.score_factor);
 }
 
 }  // namespace

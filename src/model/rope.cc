@@ -1,5 +1,6 @@
 #include "model/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -24,7 +25,29 @@ double llama3_scaled(const RopeConfig& config, double frequency) {
   return (1.0 - kept) * frequency / config.factor + kept * frequency;
 }
 
-double scaled(const RopeConfig& config, double frequency) {
+// The pair, counted with a fraction, that turns `turns` times within the original context.
+double yarn_pair(const RopeConfig& config, double turns, std::int64_t head_dim) {
+  const auto original_tokens = static_cast<double>(config.original_context_tokens);
+  const double per_turn = original_tokens / (turns * 2.0 * std::numbers::pi);
+  return static_cast<double>(head_dim) * std::log(per_turn) / (2.0 * std::log(config.theta));
+}
+
+// YaRN keeps the fast pairs and divides the slow ones; between them it goes over evenly, pair by
+// pair.
+double yarn_scaled(const RopeConfig& config, double frequency, std::int64_t pair,
+                   std::int64_t head_dim) {
+  const double first = std::max(std::floor(yarn_pair(config, config.fast_turns, head_dim)), 0.0);
+  double last = std::min(std::ceil(yarn_pair(config, config.slow_turns, head_dim)),
+                         static_cast<double>(head_dim - 1));
+  if (last == first) {
+    last += 0.001;  // as published: a step where the ramp has no length
+  }
+  const double divided = std::clamp((static_cast<double>(pair) - first) / (last - first), 0.0, 1.0);
+  return divided * frequency / config.factor + (1.0 - divided) * frequency;
+}
+
+double scaled(const RopeConfig& config, double frequency, std::int64_t pair,
+              std::int64_t head_dim) {
   switch (config.scaling) {
     case RopeConfig::Scaling::kNone:
       return frequency;
@@ -32,17 +55,19 @@ double scaled(const RopeConfig& config, double frequency) {
       return frequency / config.factor;
     case RopeConfig::Scaling::kLlama3:
       return llama3_scaled(config, frequency);
+    case RopeConfig::Scaling::kYarn:
+      return yarn_scaled(config, frequency, pair, head_dim);
   }
   return frequency;
 }
 
 }  // namespace
 
-Rope::Rope(const RopeConfig& config, std::int64_t head_dim) {
+Rope::Rope(const RopeConfig& config, std::int64_t head_dim) : vector_factor_(config.vector_factor) {
   STEMMA_CHECK(head_dim >= 2 && head_dim % 2 == 0, "RoPE turns pairs");
   for (std::int64_t pair = 0; pair < head_dim / 2; ++pair) {
     const double exponent = static_cast<double>(2 * pair) / static_cast<double>(head_dim);
-    frequencies_.push_back(scaled(config, std::pow(config.theta, -exponent)));
+    frequencies_.push_back(scaled(config, std::pow(config.theta, -exponent), pair, head_dim));
   }
 }
 
@@ -52,8 +77,8 @@ void Rope::angles(std::int64_t position, std::span<float> cosines, std::span<flo
       "one cosine and one sine for each pair");
   for (std::size_t pair = 0; pair < frequencies_.size(); ++pair) {
     const double angle = static_cast<double>(position) * frequencies_[pair];
-    cosines[pair] = static_cast<float>(std::cos(angle));
-    sines[pair] = static_cast<float>(std::sin(angle));
+    cosines[pair] = static_cast<float>(vector_factor_ * std::cos(angle));
+    sines[pair] = static_cast<float>(vector_factor_ * std::sin(angle));
   }
 }
 

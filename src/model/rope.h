@@ -2,7 +2,9 @@
 //
 // Angles are computed in double from the position alone, each time they are needed, so a position
 // has the same bits in every batch (I13) and no table of the whole context is kept. (Su et al.
-// 2021, RoFormer, eq. 34; the scalings as the Hugging Face configurations of Llama define them.)
+// 2021, RoFormer, eq. 34; the scalings as the Hugging Face configurations of Llama define them;
+// YaRN: Peng et al. 2023, arXiv 2309.00071, with the ramp's ends at whole pairs, as published
+// models compute it.)
 //
 // Thread:     immutable; from any thread.
 // Memory:     head_dim / 2 doubles.
@@ -26,12 +28,13 @@ class Rope {
   // Radians that pair i turns per position, after scaling.   [head_dim / 2]
   std::span<const double> frequencies() const noexcept { return frequencies_; }
 
-  // The cosine and sine of every pair at `position`.
+  // The cosine and sine of every pair at `position`, times the factor of turned vectors.
   // REQUIRES: position >= 0; both have head_dim / 2 values.
   void angles(std::int64_t position, std::span<float> cosines, std::span<float> sines) const;
 
  private:
   std::vector<double> frequencies_;
+  double vector_factor_;
 };
 
 }  // namespace stemma

@@ -1,5 +1,5 @@
-// Rope: the angles of the plain, the linear and the llama3 definition, checked against values
-// worked out by hand.
+// Rope: the angles of the plain, the linear, the llama3 and the yarn definition, checked against
+// values worked out by hand.
 #include "model/rope.h"
 
 #include <gtest/gtest.h>
@@ -42,6 +42,29 @@ TEST(Rope, Llama3KeepsFastPairsSlowsSlowOnesAndRampsBetween) {
   const double kept = (1000 * 0.01 / (2 * std::numbers::pi) - 1.0) / 3.0;
   EXPECT_NEAR(rope.frequencies()[2], 0.01 * ((1 - kept) / 8 + kept), 1e-12);
   EXPECT_NEAR(rope.frequencies()[3], 0.001 / 8, 1e-15);
+}
+
+TEST(Rope, YarnKeepsFastPairsSlowsSlowOnesAndRampsOverThePairs) {
+  const RopeConfig config{.theta = 10000.0,
+                          .scaling = RopeConfig::Scaling::kYarn,
+                          .factor = 8.0,
+                          .original_context_tokens = 1000,
+                          .fast_turns = 100.0,
+                          .slow_turns = 1.0,
+                          .vector_factor = 1.25};
+  const Rope rope(config, 8);
+  // Turns in 1000 tokens: 159, 15.9, 1.59, 0.159: a hundred are at pair 0.2, one is at pair 2.2,
+  // and the ramp goes from pair 0 to pair 3.
+  const double expected[] = {1.0, 0.1 * (2.0 / 3 + 1.0 / 24), 0.01 * (1.0 / 3 + 2.0 / 24),
+                             0.001 / 8};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(rope.frequencies()[i], expected[i], 1e-15) << i;
+  }
+  std::vector<float> cosines(4);
+  std::vector<float> sines(4);
+  rope.angles(3, cosines, sines);
+  EXPECT_EQ(cosines[0], static_cast<float>(1.25 * std::cos(3.0)));
+  EXPECT_EQ(sines[0], static_cast<float>(1.25 * std::sin(3.0)));
 }
 
 TEST(Rope, AnglesAreExactFarOut) {
