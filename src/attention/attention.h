@@ -12,6 +12,7 @@
 // Not here:   writing K and V (KvPool::store), RoPE and projections (model/).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -32,7 +33,19 @@ struct AttentionShape {
   float scale = 0;            // scores are scale × (q · k)
   // Of one KV head of latent rows (KvKind::kMla): the first columns of k, which are v; else 0.
   std::int64_t latent_dim = 0;
+  // A query sees the keys of so many positions, its own the last of them; 0: all before it. Pages
+  // are then those of KvBatch::windowed_table.
+  std::int64_t window_tokens = 0;
+  float score_cap = 0;  // c > 0: scores become c × tanh(score / c) (Gemma-2)
 
+  // The first position that a query sees.
+  std::int64_t first_seen(std::int64_t position) const noexcept {
+    return window_tokens == 0 ? 0 : std::max<std::int64_t>(position - window_tokens + 1, 0);
+  }
+  // The pages of these layers.
+  const PageTableView& table(const KvBatch& batch) const noexcept {
+    return window_tokens == 0 ? batch.page_table : batch.windowed_table;
+  }
   // Columns of v and out of one head.
   std::int64_t value_dim() const noexcept { return latent_dim > 0 ? latent_dim : head_dim; }
 };
@@ -55,7 +68,8 @@ class Attention {
   // REQUIRES: the batch is within the limits; every position has a page.
   virtual void plan(const KvBatch& batch) = 0;
 
-  // out = softmax(scale × q kᵀ, keys at positions <= the query's) v, in f32.
+  // out = softmax(scale × q kᵀ, capped, keys at positions <= the query's and in its window) v, in
+  // f32.
   // q: [rows, query_heads, head_dim], out: [rows, query_heads, value_dim], dense.
   // REQUIRES: plan was called for this batch; `layer` has this shape and the batch's page size.
   virtual void run(const KvLayerView& layer, const float* q, float* out) = 0;

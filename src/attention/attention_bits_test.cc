@@ -118,6 +118,43 @@ TEST_P(AttentionBits, DoNotDependOnSplittingALongWalk) {
   }
 }
 
+// Windows that lie within a partition, reach over several, and end in the middle of a tile.
+TEST_P(AttentionBits, DoNotDependOnChunksOrSplittingWithAWindow) {
+  for (const std::int64_t window : {1, 5, 100, 130, 1000}) {
+    AttentionCase test_case;
+    test_case.shape = {.query_heads = 3, .kv_heads = 1, .head_dim = 40, .scale = 0.3f};
+    test_case.shape.window_tokens = window;
+    test_case.shape.score_cap = window == 100 ? 5.0f : 0.0f;
+    test_case.dtype = DType::kBF16;
+    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    for (const std::int64_t chunk : {1, 3, 24, 129}) {
+      SCOPED_TRACE(testing::Message() << "window " << window << " chunk " << chunk);
+      test_case.page_size = 1 + chunk % 16;
+      expect_same_bits(attend_all(test_case, tokens_, in_chunks(tokens_, chunk)), expected);
+    }
+    test_case.threads = 3;
+    expect_same_bits(attend_all(test_case, tokens_, in_chunks(tokens_, 1)), expected);
+  }
+}
+
+// What overflowed is seen by those in whose window it is, and by nobody else.
+TEST_P(AttentionBits, DoNotDependOnWhatLiesBeforeTheWindow) {
+  AttentionCase test_case;
+  test_case.shape.window_tokens = 20;
+  AttentionWorld world(test_case, {150});
+  world.spoil(0, 100);
+  world.take({{0, 150}});
+  const Outputs expected = attend_all(test_case, {150}, {{{0, 150}}});
+  const auto row_floats = test_case.shape.query_heads * test_case.shape.head_dim;
+  const auto rows = [&](const Outputs& outputs, std::int64_t begin, std::int64_t end) {
+    return Outputs{
+        {outputs[0].begin() + begin * row_floats, outputs[0].begin() + end * row_floats}};
+  };
+  expect_same_bits(rows(world.outputs(), 0, 100), rows(expected, 0, 100));
+  expect_same_bits(rows(world.outputs(), 120, 150), rows(expected, 120, 150));
+  EXPECT_TRUE(std::isnan(rows(world.outputs(), 119, 120)[0][0]));
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, AttentionBits, testing::ValuesIn([] {
                            std::vector<std::string> names;
                            for (const auto name : simd_target_names()) names.emplace_back(name);

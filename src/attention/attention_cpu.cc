@@ -4,6 +4,7 @@
 // vector holds one dimension of consecutive keys, V as it lies. Then, for each query by itself:
 //
 //   score[key]   = sum over dims, in order, of q[dim] × k[key][dim]          one lane a key
+//                  capped where the model does that; −∞ before the query's window
 //   weight[key]  = 2^(score − max), max and sum over the partition's keys <= its position
 //   value[dim]   = sum over those keys, in order, of weight[key] × v[key][dim]   one lane a dim
 //
@@ -12,6 +13,7 @@
 // beyond the query's position are never multiplied into anything it keeps.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "attention/attention_kernel.h"
 #include "attention/task_keys.h"
@@ -98,6 +100,21 @@ std::int64_t first_query(const Work& work, const Part& part) {
   return work.group * std::max<std::int64_t>(0, part.first_key - work.task.first_position);
 }
 
+// A head's first query whose window lies behind the partition.
+std::int64_t end_query(const Work& work, const Part& part) {
+  const std::int64_t window = work.task.shape->window_tokens;
+  if (window == 0) return work.queries;
+  const std::int64_t rows = part.first_key + part.keys + window - 1 - work.task.first_position;
+  return std::clamp<std::int64_t>(rows * work.group, 0, work.queries);
+}
+
+// Keys of the partition that lie before a query's window.
+std::int64_t keys_unseen(const Work& work, const Part& part, std::int64_t query) {
+  const std::int64_t position = work.task.first_position + query / work.group;
+  return std::clamp<std::int64_t>(work.task.shape->first_seen(position) - part.first_key, 0,
+                                  part.keys);
+}
+
 float* scores_of(const Work& work, std::int64_t query) {
   return work.scratch.scores + query * kPartitionKeys;
 }
@@ -122,6 +139,35 @@ void score_slice(const Work& work, const Part& part, std::int64_t head, std::int
   }
 }
 
+// Of a few rows with windows: what each sees before all of them see the same, what all see, and the
+// rest of each. A key outside a row's window never meets its sums, whatever its value.
+void sum_windows(const Work& work, const Part& part, std::int64_t query, std::int64_t rows,
+                 PanelProduct product, RowPrefetch& prefetch) {
+  const std::int64_t common_begin = keys_unseen(work, part, query + rows - 1);
+  const std::int64_t common_end = std::max(common_begin, keys_seen(work, part, query));
+  const auto sum_alone = [&](std::int64_t begin, std::int64_t end, std::int64_t row) {
+    PanelProduct one = product;
+    one.a += row * product.a_stride;
+    one.c += row * product.c_stride;
+    one.first_k = begin;
+    one.depth = end;
+    if (begin < end) multiply(1, one, prefetch);
+  };
+  product.continues = true;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::fill_n(product.c + row * product.c_stride, product.panels * kPanelColumns, 0.0f);
+    const std::int64_t seen = keys_seen(work, part, query + row);
+    sum_alone(keys_unseen(work, part, query + row), std::min(common_begin, seen), row);
+  }
+  product.first_k = common_begin;
+  product.depth = common_end;
+  if (common_begin < common_end) multiply(rows, product, prefetch);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t seen = keys_seen(work, part, query + row);
+    sum_alone(std::max(common_end, keys_unseen(work, part, query + row)), seen, row);
+  }
+}
+
 // The slice of dimensions from `first_column` on, for one head: all of a tile's rows up to the keys
 // that the first one sees, then the rest of each by itself.
 void sum_slice(const Work& work, const Part& part, std::int64_t head, std::int64_t first_column,
@@ -132,12 +178,18 @@ void sum_slice(const Work& work, const Part& part, std::int64_t head, std::int64
   product.b_stride = kPartitionKeys * kPanelColumns;
   product.c_stride = work.partial;
   product.panels = ceil_div(std::min(kSliceColumns, work.head_dim - first_column), kPanelColumns);
-  for (std::int64_t query = first_query(work, part); query < work.queries;) {
-    const std::int64_t rows = tile_rows(work.queries - query);
+  const std::int64_t end = end_query(work, part);
+  for (std::int64_t query = first_query(work, part); query < end;) {
+    const std::int64_t rows = tile_rows(end - query);
     const std::int64_t common_keys = keys_seen(work, part, query);
     product.a = scores_of(work, head * work.queries + query);
     product.c = part.sums + (head * work.queries + query) * work.partial + first_column;
     product.first_k = 0;
+    if (work.task.shape->window_tokens > 0) {
+      sum_windows(work, part, query, rows, product, prefetch);
+      query += rows;
+      continue;
+    }
     product.depth = common_keys;
     multiply(rows, product, prefetch);
     product.first_k = common_keys;
@@ -151,12 +203,22 @@ void sum_slice(const Work& work, const Part& part, std::int64_t head, std::int64
   }
 }
 
+// Scores that weigh otherwise than as they are: capped, or of keys before the query's window.
+void adjust_scores(const Work& work, const Part& part, std::int64_t query, float* scores) {
+  const AttentionShape& shape = *work.task.shape;
+  if (shape.score_cap > 0) cap_scores(scores, shape.score_cap * kLog2E);
+  const std::int64_t unseen = keys_unseen(work, part, query);
+  std::fill_n(scores, unseen, -std::numeric_limits<float>::infinity());
+}
+
 // Scores of one head become weights. Meanwhile memory brings one stretch of rows.
 void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
   const std::int64_t lines = kDecodeKeys * part.head_bytes / kLineBytes / work.queries;
   PrefetchCursor cursor(prefetch);
-  for (std::int64_t query = first_query(work, part); query < work.queries; ++query) {
+  const std::int64_t end = end_query(work, part);
+  for (std::int64_t query = first_query(work, part); query < end; ++query) {
     const std::int64_t place = head * work.queries + query;
+    adjust_scores(work, part, query, scores_of(work, place));
     float* const max_and_sum = part.sums + place * work.partial + work.columns;
     softmax_partition(scores_of(work, place), keys_seen(work, part, query), max_and_sum,
                       max_and_sum + 1, cursor, lines);
@@ -254,8 +316,9 @@ void attend_part(const Work& work, const Part& part) {
 }
 
 void merge_part(const Work& work, const Part& part) {
+  const std::int64_t end = end_query(work, part);
   for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-    for (std::int64_t query = first_query(work, part); query < work.queries; ++query) {
+    for (std::int64_t query = first_query(work, part); query < end; ++query) {
       const std::int64_t place = (head * work.queries + query) * work.partial;
       merge_sums(work.scratch.sums + place, part.sums + place, work.columns);
     }

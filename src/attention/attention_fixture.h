@@ -97,7 +97,11 @@ class AttentionWorld {
     batch.positions = positions_;
     batch.write_slots = slots_;
     batch.row_indptr = row_indptr_;
-    batch.page_table = {indptr_, table_, last_page_tokens_, case_.page_size};
+    if (case_.shape.window_tokens > 0) {
+      batch.windowed_table = {indptr_, windowed_table_, last_page_tokens_, case_.page_size};
+    } else {
+      batch.page_table = {indptr_, table_, last_page_tokens_, case_.page_size};
+    }
     return batch;
   }
 
@@ -156,6 +160,7 @@ class AttentionWorld {
       numbers->clear();
     }
     table_.clear();
+    windowed_table_.clear();
     slots_.clear();
     q_.clear();
     row_indptr_.push_back(0);
@@ -180,6 +185,10 @@ class AttentionWorld {
     q_.insert(q_.end(), q, q + part.rows * query_floats());
     const std::int64_t pages = ceil_div(end, case_.page_size);
     table_.insert(table_.end(), pages_[s].begin(), pages_[s].begin() + pages);
+    const std::int64_t gone = case_.shape.first_seen(begin) / case_.page_size;
+    windowed_table_.insert(windowed_table_.end(), static_cast<std::size_t>(gone), PageId());
+    windowed_table_.insert(windowed_table_.end(), pages_[s].begin() + gone,
+                           pages_[s].begin() + pages);
     indptr_.push_back(static_cast<std::int32_t>(table_.size()));
     last_page_tokens_.push_back(static_cast<std::int32_t>(end - (pages - 1) * case_.page_size));
     row_indptr_.push_back(static_cast<std::int32_t>(positions_.size()));
@@ -217,6 +226,7 @@ class AttentionWorld {
   std::unique_ptr<Attention> attention_;
   std::vector<std::int32_t> positions_, row_indptr_, indptr_, last_page_tokens_, token_ids_;
   std::vector<PageId> table_;
+  std::vector<PageId> windowed_table_;  // pages before the windows are not named
   std::vector<SlotId> slots_;
   std::vector<float> q_, out_;
 };

@@ -52,7 +52,7 @@ std::int64_t AttentionPlan::unit_queries_max() const noexcept {
 
 void AttentionPlan::cut(const KvBatch& batch) {
   STEMMA_CHECK_LE(batch.rows(), limits_.rows_max);
-  STEMMA_CHECK_LE(batch.page_table.requests(), limits_.requests_max);
+  STEMMA_CHECK_LE(shape_.table(batch).requests(), limits_.requests_max);
   tiles_.clear();
   units_.clear();
   walks_.clear();
@@ -66,10 +66,11 @@ void AttentionPlan::cut(const KvBatch& batch) {
 }
 
 void AttentionPlan::cut_rows(const KvBatch& batch) {
-  for (std::int64_t request = 0; request < batch.page_table.requests(); ++request) {
+  const PageTableView& table = shape_.table(batch);
+  for (std::int64_t request = 0; request < table.requests(); ++request) {
     const std::int64_t begin = batch.row_indptr[static_cast<std::size_t>(request)];
     const std::int64_t end = batch.row_indptr[static_cast<std::size_t>(request + 1)];
-    const std::int64_t tokens = batch.page_table.tokens_of(request);
+    const std::int64_t tokens = table.tokens_of(request);
     STEMMA_CHECK_LE(tokens, limits_.context_tokens_max);
     STEMMA_CHECK_LE(end - begin, tokens);
     for (std::int64_t row = begin; row < end; row += tile_rows_) {
@@ -77,7 +78,9 @@ void AttentionPlan::cut_rows(const KvBatch& batch) {
       tile.request = narrow(request);
       tile.first_row = narrow(row);
       tile.rows = narrow(std::min(tile_rows_, end - row));
-      tile.keys = tokens - (end - row) + tile.rows;
+      const std::int64_t position = tokens - (end - row);
+      tile.first_partition = shape_.first_seen(position) / kPartitionKeys;
+      tile.keys = position + tile.rows - tile.first_partition * kPartitionKeys;
       tile.cost = tile.keys * (tile.rows * group_ + kPackingQueries);
       tiles_.push_back(tile);
     }
@@ -104,6 +107,7 @@ void AttentionPlan::cut_tile(const Tile& tile, std::int64_t batch_cost) {
     unit.rows = tile.rows;
     unit.first_kv_head = narrow(head);
     unit.kv_heads = narrow(heads);
+    unit.first_partition = narrow(tile.first_partition);
     unit.partitions = narrow(ceil_div(tile.keys, kPartitionKeys));
     units_.push_back(unit);
   }
@@ -115,7 +119,8 @@ void AttentionPlan::split_walks(const Tile& tile, std::int64_t unit_cost) {
   for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
     const std::int64_t walk = static_cast<std::int64_t>(walks_.size());
     STEMMA_CHECK_LT(walk, walks_max_);
-    walks_.push_back({tile.first_row, narrow(head), narrow(partitions)});
+    walks_.push_back(
+        {tile.first_row, narrow(head), narrow(tile.first_partition), narrow(partitions)});
     for (std::int64_t part = 0; part < parts; ++part) {
       AttentionUnit unit;
       unit.cost = tile.cost / parts;
@@ -124,8 +129,9 @@ void AttentionPlan::split_walks(const Tile& tile, std::int64_t unit_cost) {
       unit.rows = 1;
       unit.first_kv_head = narrow(head);
       unit.kv_heads = 1;
-      unit.first_partition = narrow(partitions * part / parts);
-      unit.partitions = narrow(partitions * (part + 1) / parts) - unit.first_partition;
+      const std::int64_t begin = partitions * part / parts;
+      unit.first_partition = narrow(tile.first_partition + begin);
+      unit.partitions = narrow(partitions * (part + 1) / parts - begin);
       unit.walk = narrow(walk);
       units_.push_back(unit);
     }

@@ -1,8 +1,9 @@
 // AttentionPlan: how one batch's attention is cut into units of work for the threads.
 //
-// A unit is some rows of one request, some KV heads and all partitions. Only where a batch has
-// fewer units than threads can use is a decode row's walk over its partitions cut too; its parts
-// are then merged in order. How a batch is cut changes who computes what, never the result (I13).
+// A unit is some rows of one request, some KV heads and all partitions that they see. Only where a
+// batch has fewer units than threads can use is a decode row's walk over its partitions cut too;
+// its parts are then merged in order. How a batch is cut changes who computes what, never the
+// result (I13).
 //
 // Thread:     the thread that plans.
 // Memory:     arrays sized at construction; cut does not allocate.
@@ -34,6 +35,7 @@ struct AttentionUnit {
 struct SplitWalk {
   std::int32_t row = 0;  // in the batch
   std::int32_t kv_head = 0;
+  std::int32_t first_partition = 0;
   std::int32_t partitions = 0;
 };
 
@@ -61,7 +63,8 @@ class AttentionPlan {
     std::int32_t request = 0;
     std::int32_t first_row = 0;
     std::int32_t rows = 0;
-    std::int64_t keys = 0;  // up to the last row's position
+    std::int64_t first_partition = 0;
+    std::int64_t keys = 0;  // from there up to the last row's position
     std::int64_t cost = 0;  // of one KV head
   };
 

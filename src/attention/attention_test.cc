@@ -73,6 +73,19 @@ TEST_P(AttentionOnTarget, EqualsTheReferenceForEveryDtypeAndHeadDim) {
   }
 }
 
+TEST_P(AttentionOnTarget, EqualsTheReferenceWithWindowsAndCaps) {
+  for (const std::int64_t window : {1, 2, 17, 128, 129, 200, 5000}) {
+    for (const float cap : {0.0f, 2.0f}) {
+      SCOPED_TRACE(testing::Message() << "window " << window << " cap " << cap);
+      AttentionCase test_case;
+      test_case.shape.window_tokens = window;
+      test_case.shape.score_cap = cap;
+      test_case.threads = 2;
+      expect_near_reference(test_case, kRagged);
+    }
+  }
+}
+
 TEST_P(AttentionOnTarget, EqualsTheReferenceAroundEveryBorder) {
   for (const std::int64_t page_size : {1, 3, 16, 64, 512}) {
     for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {

@@ -118,7 +118,7 @@ void CpuAttention::run(const KvLayerView& layer, const float* q, float* out) {
   STEMMA_CHECK_EQ(layer.heads, latent ? 1 : shape_.kv_heads);
   STEMMA_CHECK_EQ(layer.head_dim, shape_.head_dim);
   STEMMA_CHECK_EQ(layer.value_dim, shape_.value_dim());
-  STEMMA_CHECK_EQ(layer.page_size, batch_.page_table.page_size);
+  STEMMA_CHECK_EQ(layer.page_size, shape_.table(batch_).page_size);
   const AttentionKernels kernels = latent ? latent_attention_kernels() : attention_kernels();
   const std::int64_t q_floats = shape_.query_heads * shape_.head_dim;
   const std::int64_t out_floats = shape_.query_heads * shape_.value_dim();
@@ -149,7 +149,7 @@ AttentionTask CpuAttention::task_of(const AttentionUnit& unit, const KvLayerView
   AttentionTask task;
   task.layer = &layer;
   task.shape = &shape_;
-  task.pages = raw(batch_.page_table.pages_of(unit.request)).data();
+  task.pages = raw(shape_.table(batch_).pages_of(unit.request)).data();
   task.rows = unit.rows;
   task.first_position = batch_.positions[static_cast<std::size_t>(unit.first_row)];
   task.first_kv_head = unit.first_kv_head;
@@ -157,8 +157,10 @@ AttentionTask CpuAttention::task_of(const AttentionUnit& unit, const KvLayerView
   task.first_partition = unit.first_partition;
   task.partitions = unit.partitions;
   if (unit.walk >= 0) {
-    task.partials_or_null = walk_partials(unit.walk) +
-                            unit.first_partition * group_ * partial_floats(shape_.value_dim());
+    const SplitWalk& walk = plan_.walks()[static_cast<std::size_t>(unit.walk)];
+    task.partials_or_null =
+        walk_partials(unit.walk) +
+        (unit.first_partition - walk.first_partition) * group_ * partial_floats(shape_.value_dim());
   }
   return task;
 }

@@ -32,6 +32,7 @@ struct PanelProduct {
   std::int64_t c_stride = 0;
   std::int64_t panels = 0;
   std::int64_t first_k = 0;  // c continues from there; from 0 it begins at 0
+  bool continues = false;    // from 0 too
   std::int64_t depth = 0;
 };
 
@@ -60,13 +61,13 @@ HWY_INLINE void multiply_tile(const PanelProduct& product, std::int64_t panel,
   constexpr int kVectors = 2 * kPanels;
   const float* const b = product.b + panel * product.b_stride;
   float* const c = product.c + panel * kPanelColumns;
+  const bool begins = product.first_k == 0 && !product.continues;
   V sums[std::size_t{kRows}][std::size_t{kVectors}];
   STEMMA_UNROLL
   for (int row = 0; row < kRows; ++row) {
     STEMMA_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      sums[row][v] = product.first_k == 0 ? hn::Zero(d)
-                                          : hn::LoadU(d, c + row * product.c_stride + v * kLanes);
+      sums[row][v] = begins ? hn::Zero(d) : hn::LoadU(d, c + row * product.c_stride + v * kLanes);
     }
   }
   PrefetchCursor cursor(prefetch);

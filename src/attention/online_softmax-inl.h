@@ -9,6 +9,7 @@
 #define STEMMA_ATTENTION_ONLINE_SOFTMAX_INL_H_
 #endif
 
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include <limits>
@@ -41,6 +42,18 @@ HWY_INLINE V exp2_negative(D d, V x) {
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   const V scale = hn::BitCast(d, hn::Add(exponent, hn::Set(du, 0x3F800000u)));
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Zero(d), hn::Mul(power, scale));
+}
+
+// score = cap × tanh(score / cap), of all scores of a partition, those beyond its keys too.
+HWY_INLINE void cap_scores(float* HWY_RESTRICT scores, float cap) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto limit = hn::Set(d, cap);
+  for (std::int64_t i = 0; i < kPartitionKeys; i += lanes) {
+    const auto share = hn::Div(hn::LoadU(d, scores + i), limit);
+    hn::StoreU(hn::Mul(limit, hn::Tanh(d, share)), d, scores + i);
+  }
 }
 
 // Turns the scores of the first `keys` of a partition into weights 2^(score − max), in place, and

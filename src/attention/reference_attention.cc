@@ -44,9 +44,9 @@ void ReferenceAttention::run(const KvLayerView& layer, const float* q, float* ou
   STEMMA_CHECK_EQ(layer.heads, shape_.kv_heads);
   STEMMA_CHECK_EQ(layer.head_dim, shape_.head_dim);
   STEMMA_CHECK_EQ(layer.value_dim, shape_.value_dim());
-  STEMMA_CHECK_EQ(layer.page_size, batch_.page_table.page_size);
+  STEMMA_CHECK_EQ(layer.page_size, shape_.table(batch_).page_size);
   const std::int64_t group = shape_.query_heads / shape_.kv_heads;
-  for (std::int64_t request = 0; request < batch_.page_table.requests(); ++request) {
+  for (std::int64_t request = 0; request < shape_.table(batch_).requests(); ++request) {
     const std::int64_t end = batch_.row_indptr[static_cast<std::size_t>(request + 1)];
     for (std::int64_t row = batch_.row_indptr[static_cast<std::size_t>(request)]; row < end;
          ++row) {
@@ -63,20 +63,24 @@ void ReferenceAttention::run(const KvLayerView& layer, const float* q, float* ou
 void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
                                 std::int64_t position, std::int64_t kv_head, const float* q,
                                 float* out) {
+  const PageTableView& table = shape_.table(batch_);
+  const std::int64_t first = shape_.first_seen(position);
   double max = -std::numeric_limits<double>::infinity();
-  for (std::int64_t key = 0; key <= position; ++key) {
-    const std::int64_t row = row_begin(layer, batch_.page_table.slot(request, key), kv_head);
+  for (std::int64_t key = first; key <= position; ++key) {
+    const std::int64_t row = row_begin(layer, table.slot(request, key), kv_head);
     double score = 0;
     for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
       score += double{q[i]} * element(layer.k, layer.dtype, row + i);
     }
-    weights_[static_cast<std::size_t>(key)] = score * double{shape_.scale};
+    score *= double{shape_.scale};
+    const double cap = shape_.score_cap;
+    weights_[static_cast<std::size_t>(key)] = cap > 0 ? cap * std::tanh(score / cap) : score;
     max = std::max(max, weights_[static_cast<std::size_t>(key)]);
   }
   std::fill(sums_.begin(), sums_.end(), 0.0);
   double total = 0;
-  for (std::int64_t key = 0; key <= position; ++key) {
-    const std::int64_t row = row_begin(layer, batch_.page_table.slot(request, key), kv_head);
+  for (std::int64_t key = first; key <= position; ++key) {
+    const std::int64_t row = row_begin(layer, table.slot(request, key), kv_head);
     const double weight = std::exp(weights_[static_cast<std::size_t>(key)] - max);
     total += weight;
     for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {

@@ -20,21 +20,27 @@ inline std::int64_t keys_in(const AttentionTask& task, std::int64_t partition) {
   return std::clamp<std::int64_t>(end - partition * kPartitionKeys, 0, kPartitionKeys);
 }
 
-// Where the rows of those keys begin, in bytes from the layer's first.   [kPartitionKeys]
+// Where the rows of those keys begin, in bytes from the layer's first. Those before the window of
+// the task's first row may have no page: the first row in it stands for them, and what is computed
+// from it weighs nothing.   [kPartitionKeys]
 inline void locate_keys(const AttentionTask& task, std::int64_t partition, std::int64_t* offsets) {
   const KvLayerView& layer = *task.layer;
   const std::int64_t element_bytes = dtype_bytes(layer.dtype);
   const std::int64_t keys = keys_in(task, partition);
-  const std::int64_t first = partition * kPartitionKeys;
+  const std::int64_t partition_begin = partition * kPartitionKeys;
+  const std::int64_t seen = task.shape->first_seen(task.first_position);
+  const std::int64_t first = std::max(partition_begin, std::min(seen, partition_begin + keys));
   const std::int64_t token_bytes = layer.token_stride * element_bytes;
   std::int64_t page = first / layer.page_size;
   std::int64_t in_page = first % layer.page_size;
-  for (std::int64_t key = 0; key < keys; ++page, in_page = 0) {
+  const std::int64_t unseen = first - partition_begin;
+  for (std::int64_t key = unseen; key < keys; ++page, in_page = 0) {
     std::int64_t offset =
         task.pages[page] * layer.page_stride * element_bytes + in_page * token_bytes;
     const std::int64_t end = std::min(keys, key + layer.page_size - in_page);
     for (; key < end; ++key, offset += token_bytes) offsets[key] = offset;
   }
+  if (unseen < keys) std::fill_n(offsets, unseen, offsets[unseen]);
 }
 
 }  // namespace stemma
