@@ -1,7 +1,6 @@
 #include "model/config.h"
 
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "model/json_text.h"
@@ -31,7 +30,13 @@ constexpr std::array kArchitectures = {
     Architecture{"Qwen2ForCausalLM", ModelFamily::kQwen2},
     Architecture{"Qwen3ForCausalLM", ModelFamily::kQwen3},
     Architecture{"Qwen3MoeForCausalLM", ModelFamily::kQwen3Moe},
+    Architecture{"DeepseekV2ForCausalLM", ModelFamily::kDeepseekV2},
+    Architecture{"DeepseekV3ForCausalLM", ModelFamily::kDeepseekV3},
 };
+
+bool is_deepseek(ModelFamily family) {
+  return family == ModelFamily::kDeepseekV2 || family == ModelFamily::kDeepseekV3;
+}
 
 std::optional<ModelFamily> try_find_family(std::string_view architecture) {
   for (const Architecture& known : kArchitectures) {
@@ -72,6 +77,10 @@ void read_extents(JsonFields& fields, ModelConfig& config) {
   config.context_tokens_max =
       fields.integer("max_position_embeddings", kContextRange, std::nullopt);
   config.norm_epsilon = fields.positive("rms_norm_eps", 1e-6);
+}
+
+// Where heads have keys and values of their own.
+void read_heads(JsonFields& fields, ModelConfig& config) {
   if (!fields.status().ok()) {
     return;
   }
@@ -95,6 +104,28 @@ void read_extents(JsonFields& fields, ModelConfig& config) {
   }
 }
 
+// Where all heads share latent rows, each of which attention sees as one head.
+void read_latent_heads(JsonFields& fields, ModelConfig& config) {
+  if (config.kv_heads != config.query_heads) {
+    fields.fail(ErrorCode::kInvalidArgument, "num_key_value_heads",
+                std::to_string(config.kv_heads) + " is not num_attention_heads " +
+                    std::to_string(config.query_heads) + ", as latent attention has it");
+  }
+  config.latent = read_latent(fields);
+  config.kv_heads = 1;
+  config.head_dim = config.latent.row_dim();
+}
+
+void read_mixture(JsonFields& fields, ModelConfig& config) {
+  if (config.family == ModelFamily::kQwen3Moe) {
+    config.mixture = read_qwen_mixture(fields, config.layers);
+  } else if (config.family == ModelFamily::kDeepseekV2) {
+    config.mixture = read_deepseek_mixture(fields, DeepseekVersion::kV2, config.layers);
+  } else if (config.family == ModelFamily::kDeepseekV3) {
+    config.mixture = read_deepseek_mixture(fields, DeepseekVersion::kV3, config.layers);
+  }
+}
+
 void read_projections(JsonFields& fields, ModelConfig& config) {
   const bool attention_bias = fields.boolean("attention_bias", false);
   config.mlp_bias = fields.boolean("mlp_bias", false);
@@ -108,11 +139,6 @@ void read_projections(JsonFields& fields, ModelConfig& config) {
   if (config.family != ModelFamily::kLlama && config.mlp_bias) {
     fields.fail(ErrorCode::kUnsupported, "mlp_bias", "only Llama models have it");
   }
-}
-
-// How much longer vectors get with a context that is `factor` times as long.
-double yarn_length(double factor, double strength) {
-  return factor <= 1.0 ? 1.0 : 0.1 * strength * std::log(factor) + 1.0;
 }
 
 void read_yarn(JsonFields& scaling, RopeConfig& rope) {
@@ -131,19 +157,17 @@ void read_yarn(JsonFields& scaling, RopeConfig& rope) {
   if (!scaling.boolean("truncate", true)) {
     scaling.fail(ErrorCode::kUnsupported, "truncate", "only true is supported");
   }
-  // DeepSeek gives the length of turned vectors as a ratio, whose lower part it takes back in the
-  // scores: once for q and once for k.
-  rope.vector_factor = yarn_length(rope.factor, 1.0);
-  const bool ratio = scaling.find_or_null("mscale") != nullptr;
-  if (ratio != (scaling.find_or_null("mscale_all_dim") != nullptr)) {
-    scaling.fail(ErrorCode::kUnsupported, ratio ? "mscale_all_dim" : "mscale",
+  const bool given = scaling.find_or_null("mscale") != nullptr;
+  if (given != (scaling.find_or_null("mscale_all_dim") != nullptr)) {
+    scaling.fail(ErrorCode::kUnsupported, given ? "mscale_all_dim" : "mscale",
                  "missing: mscale and mscale_all_dim are supported together only");
-  } else if (ratio) {
-    const double all = yarn_length(rope.factor, scaling.positive("mscale_all_dim", std::nullopt));
-    rope.vector_factor = yarn_length(rope.factor, scaling.positive("mscale", std::nullopt)) / all;
-    rope.score_factor = all * all;
+  } else if (given) {
+    rope.mscale = scaling.positive("mscale", std::nullopt);
+    rope.mscale_all_dim = scaling.positive("mscale_all_dim", std::nullopt);
   }
-  rope.vector_factor = scaling.positive("attention_factor", rope.vector_factor);
+  if (scaling.find_or_null("attention_factor") != nullptr) {
+    rope.attention_factor = scaling.positive("attention_factor", std::nullopt);
+  }
 }
 
 // Old files nest all of it in rope_scaling beside rope_theta; new ones have rope_parameters with
@@ -278,6 +302,10 @@ std::string_view model_family_name(ModelFamily family) {
       return "qwen3";
     case ModelFamily::kQwen3Moe:
       return "qwen3_moe";
+    case ModelFamily::kDeepseekV2:
+      return "deepseek_v2";
+    case ModelFamily::kDeepseekV3:
+      return "deepseek_v3";
   }
   return "unknown";
 }
@@ -296,6 +324,18 @@ std::string_view rope_scaling_name(RopeConfig::Scaling scaling) {
   return "unknown";
 }
 
+KvShape ModelConfig::pool_shape() const noexcept {
+  KvShape shape;
+  shape.layers = layers;
+  shape.heads = kv_heads;
+  shape.head_dim = head_dim;
+  if (latent.rank > 0) {
+    shape.kind = KvKind::kMla;
+    shape.latent_dim = latent.rank;
+  }
+  return shape;
+}
+
 Result<ModelConfig> parse_config(std::string_view json, std::string_view file_name) {
   STEMMA_ASSIGN_OR_RETURN(const Json object, parse_json_object(json, file_name, JsonLimits{}));
   ModelConfig config;
@@ -306,10 +346,9 @@ Result<ModelConfig> parse_config(std::string_view json, std::string_view file_na
     refuse_unsupported(fields, config);
   }
   read_extents(fields, config);
+  is_deepseek(config.family) ? read_latent_heads(fields, config) : read_heads(fields, config);
   read_projections(fields, config);
-  if (config.family == ModelFamily::kQwen3Moe) {
-    config.mixture = read_qwen_mixture(fields, config.layers);
-  }
+  read_mixture(fields, config);
   read_rope(fields, config.rope, file_name);
   read_dtype(fields, config);
   read_special_tokens(fields, config, file_name);

@@ -1,8 +1,8 @@
 // Config: what a model's config.json says, checked, in our terms.
 //
-// Families: Llama 2 and 3.x, Qwen2 and 2.5, Qwen3, dense and of experts. What such a file can ask
-// for and this build cannot do (sliding windows, quantised weights, other activations, other RoPE
-// scalings) is refused by name, never ignored.
+// Families: Llama 2 and 3.x, Qwen2 and 2.5, Qwen3, dense and of experts, DeepSeek-V2 and V3. What
+// such a file can ask for and this build cannot do (sliding windows, quantised weights, other
+// activations, other RoPE scalings) is refused by name, never ignored.
 //
 // Thread:     values and pure functions.
 // Memory:     a few hundred bytes.
@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/latent_config.h"
 #include "model/mixture_config.h"
 #include "stemma/ids.h"
 #include "stemma/kv_shape.h"
@@ -23,9 +24,17 @@
 
 namespace stemma {
 
-enum class ModelFamily : std::uint8_t { kLlama, kQwen2, kQwen3, kQwen3Moe };
+enum class ModelFamily : std::uint8_t {
+  kLlama,
+  kQwen2,
+  kQwen3,
+  kQwen3Moe,
+  kDeepseekV2,
+  kDeepseekV3,
+};
 
-std::string_view model_family_name(ModelFamily family);  // "llama", "qwen2", "qwen3", "qwen3_moe"
+// "llama", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3"
+std::string_view model_family_name(ModelFamily family);
 
 // Rotary position embedding (Su et al. 2021): pair i of a head turns by position × theta^(−2i /
 // head_dim).
@@ -43,10 +52,13 @@ struct RopeConfig {
   double low_frequency_factor = 1.0;
   double high_frequency_factor = 4.0;
   std::int64_t original_context_tokens = 8192;
-  double fast_turns = 32.0;    // kYarn: pairs that turn at least this often in the original context
-  double slow_turns = 1.0;     // are kept, those that turn at most this often divided
-  double vector_factor = 1.0;  // kYarn: turned vectors are multiplied by this
-  double score_factor = 1.0;   // kYarn, latent attention: scores are
+  double fast_turns = 32.0;  // kYarn: pairs that turn at least this often in the original context
+  double slow_turns = 1.0;   // are kept, those that turn at most this often divided
+  // kYarn: how much longer turned vectors get, and which part of it scores take back in latent
+  // attention; attention_factor, unless 0, is the length itself (vector_length in rope.h).
+  double mscale = 1.0;
+  double mscale_all_dim = 0.0;
+  double attention_factor = 0.0;
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
@@ -61,11 +73,12 @@ struct ModelConfig {
   std::int64_t intermediate = 0;  // width inside the MLP of a dense layer
   std::int64_t layers = 0;
   std::int64_t query_heads = 0;  // a multiple of kv_heads
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;  // even
+  std::int64_t kv_heads = 0;     // 1 with latent attention: that of the latent rows
+  std::int64_t head_dim = 0;     // of q and k as attention compares them; even
   std::int64_t context_tokens_max = 0;
   double norm_epsilon = 1e-6;
   RopeConfig rope;
+  LatentConfig latent;
   MixtureConfig mixture;
   bool qkv_bias = false;
   bool output_bias = false;  // of the projection after attention
@@ -78,6 +91,18 @@ struct ModelConfig {
 
   std::int64_t query_columns() const noexcept { return query_heads * head_dim; }
   std::int64_t kv_columns() const noexcept { return kv_heads * head_dim; }
+  // Columns of what attention gives, and of what the output projection reads.
+  std::int64_t attended_columns() const noexcept {
+    return query_heads * (latent.rank > 0 ? latent.rank : head_dim);
+  }
+  std::int64_t value_columns() const noexcept {
+    return query_heads * (latent.rank > 0 ? latent.value_dim : head_dim);
+  }
+  // The part of a head that turns with the position.
+  std::int64_t turned_dim() const noexcept { return latent.rank > 0 ? latent.rope_dim : head_dim; }
+
+  // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
+  KvShape pool_shape() const noexcept;
 };
 
 // Reads the text of a config.json. Errors are one line: `file_name`, the field, what is wrong with

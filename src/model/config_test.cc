@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/prng.h"
+#include "model/rope.h"
 
 namespace stemma {
 namespace {
@@ -84,13 +86,13 @@ TEST(Config, YarnStatesOrImpliesItsFactors) {
   const double length = 0.1 * std::log(4.0) + 1.0;
   EXPECT_EQ(rope_of("").scaling, RopeConfig::Scaling::kYarn);
   EXPECT_EQ(rope_of("").fast_turns, 32.0);
-  EXPECT_DOUBLE_EQ(rope_of("").vector_factor, length);
-  EXPECT_EQ(rope_of("").score_factor, 1.0);
-  EXPECT_EQ(rope_of(R"(,"attention_factor":1.5)").vector_factor, 1.5);
+  EXPECT_DOUBLE_EQ(vector_length(rope_of("")), length);
+  EXPECT_EQ(score_factor(rope_of("")), 1.0);
+  EXPECT_EQ(vector_length(rope_of(R"(,"attention_factor":1.5)")), 1.5);
   const RopeConfig ratio = rope_of(R"(,"beta_fast":16,"mscale":1.0,"mscale_all_dim":0.5)");
   EXPECT_EQ(ratio.fast_turns, 16.0);
-  EXPECT_DOUBLE_EQ(ratio.vector_factor, length / (0.05 * std::log(4.0) + 1.0));
-  EXPECT_DOUBLE_EQ(ratio.score_factor, std::pow(0.05 * std::log(4.0) + 1.0, 2));
+  EXPECT_DOUBLE_EQ(vector_length(ratio), length / (0.05 * std::log(4.0) + 1.0));
+  EXPECT_DOUBLE_EQ(score_factor(ratio), std::pow(0.05 * std::log(4.0) + 1.0, 2));
 }
 
 TEST(Config, RopeInTheNewForm) {
@@ -176,10 +178,104 @@ TEST(Config, WrongMixturesAreNamed) {
   }
 }
 
+// What the DeepSeek files have beside the nine obligatory fields; `extra` replaces what it names.
+std::string deepseek_text(const std::string& architecture, const std::string& extra = "{}") {
+  const std::string text = config_text(architecture, R"(,"num_key_value_heads":4,
+      "q_lora_rank":96,"kv_lora_rank":64,"qk_nope_head_dim":32,"qk_rope_head_dim":16,
+      "v_head_dim":24,"n_routed_experts":16,"n_shared_experts":2,"num_experts_per_tok":4,
+      "moe_intermediate_size":48,"first_k_dense_replace":1,"routed_scaling_factor":2.5,
+      "n_group":4,"topk_group":2)");
+  nlohmann::json object = nlohmann::json::parse(text);
+  object.merge_patch(nlohmann::json::parse(extra));  // null takes a field out
+  return object.dump();
+}
+
+TEST(Config, DeepseekV2) {
+  const ModelConfig config = parse(deepseek_text("DeepseekV2ForCausalLM", R"({"q_lora_rank":null,
+      "topk_method":"group_limited_greedy","scoring_func":"softmax","norm_topk_prob":false,
+      "num_hidden_layers":6,"moe_layer_freq":2,"head_dim":64})"));
+  EXPECT_EQ(config.family, ModelFamily::kDeepseekV2);
+  EXPECT_EQ(config.latent,
+            (LatentConfig{
+                .rank = 64, .query_rank = 0, .plain_dim = 32, .rope_dim = 16, .value_dim = 24}));
+  EXPECT_EQ(config.head_dim, 80);  // the file's own is of no use
+  EXPECT_EQ(config.mixture.choice, MixtureConfig::Choice::kSoftmaxGroups);
+  EXPECT_EQ(config.mixture.groups, 4);
+  EXPECT_EQ(config.mixture.groups_per_token, 2);
+  EXPECT_EQ(config.mixture.shared_width, 96);
+  EXPECT_FALSE(config.mixture.normalised);
+  EXPECT_EQ(config.mixture.scaling, 2.5);
+  EXPECT_EQ(config.mixture.layers, (std::vector<bool>{false, false, true, false, true, false}));
+  const KvShape shape = config.pool_shape();
+  EXPECT_EQ(shape.kind, KvKind::kMla);
+  EXPECT_EQ(shape.heads, 1);
+  EXPECT_EQ(shape.head_dim, 80);
+  EXPECT_EQ(shape.latent_dim, 64);
+}
+
+TEST(Config, DeepseekV2NormalisesOrScales) {
+  const ModelConfig config = parse(
+      deepseek_text("DeepseekV2ForCausalLM", R"({"topk_method":"greedy","norm_topk_prob":true})"));
+  EXPECT_EQ(config.mixture.choice, MixtureConfig::Choice::kSoftmax);
+  EXPECT_EQ(config.mixture.groups, 1);  // greedy looks at no groups
+  EXPECT_TRUE(config.mixture.normalised);
+  EXPECT_EQ(config.mixture.scaling, 1.0);
+}
+
+TEST(Config, DeepseekV3) {
+  const ModelConfig config = parse(deepseek_text("DeepseekV3ForCausalLM", R"({
+      "scoring_func":"sigmoid","topk_method":"noaux_tc","norm_topk_prob":true,
+      "num_nextn_predict_layers":1})"));
+  EXPECT_EQ(config.family, ModelFamily::kDeepseekV3);
+  EXPECT_EQ(config.latent.query_rank, 96);
+  EXPECT_EQ(config.mixture.choice, MixtureConfig::Choice::kCorrectedGroups);
+  EXPECT_TRUE(config.mixture.normalised);
+  EXPECT_EQ(config.mixture.scaling, 2.5);
+  EXPECT_EQ(config.mixture.layers, (std::vector<bool>{false, true}));
+  // As newer files leave them out.
+  EXPECT_EQ(parse(deepseek_text("DeepseekV3ForCausalLM")).mixture, config.mixture);
+}
+
+TEST(Config, WrongDeepseekFieldsAreNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"kv_lora_rank":null})", "kv_lora_rank: missing"},
+      {R"({"kv_lora_rank":0})", "kv_lora_rank: must be an integer from 8"},
+      {R"({"kv_lora_rank":68})", "kv_lora_rank: must be a multiple of 8 (got 68)"},
+      {R"({"kv_lora_rank":1024})",
+       "kv_lora_rank: with qk_rope_head_dim it must be from 32 to 1024"},
+      {R"({"q_lora_rank":0})", "q_lora_rank: must be an integer from 8"},
+      {R"({"qk_nope_head_dim":null})", "qk_nope_head_dim: missing"},
+      {R"({"qk_rope_head_dim":15})", "qk_rope_head_dim: must be a multiple of 8 (got 15)"},
+      {R"({"v_head_dim":"x"})", "v_head_dim: must be an integer"},
+      {R"({"num_key_value_heads":2})", "num_key_value_heads: 2 is not num_attention_heads 4"},
+      {R"({"rope_interleave":false})", "rope_interleave: only true"},
+      {R"({"n_routed_experts":null})", "n_routed_experts: missing"},
+      {R"({"n_group":3})", "n_group: 3 does not divide n_routed_experts 16"},
+      {R"({"topk_group":5})", "topk_group: 5 is more than n_group 4"},
+      {R"({"num_experts_per_tok":9})", "num_experts_per_tok: 9 is more than the 8 experts of"},
+      {R"({"n_group":16})", "n_group: leaves fewer than two experts in a group"},
+      {R"({"num_experts_per_tok":17})", "num_experts_per_tok: 17 is more than n_routed_experts 16"},
+      {R"({"topk_method":"random"})", "topk_method: 'random' is not supported; known are greedy"},
+      {R"({"scoring_func":"softmax"})",
+       "scoring_func: 'softmax' is not supported with topk_method noaux_tc; known is sigmoid"},
+      {R"({"routed_scaling_factor":null})", "routed_scaling_factor: missing"},
+      {R"({"first_k_dense_replace":3})", "first_k_dense_replace: must be an integer from 0 to 2"},
+      {R"({"n_shared_experts":-1})", "n_shared_experts: must be an integer from 0"},
+      {R"({"num_hidden_layers":4096,"n_routed_experts":256})",
+       "n_routed_experts: 256 in each of 4096 layers; at most 262144"},
+      {R"({"quantization_config":{}})", "quantization_config: quantised weights"},
+  };
+  for (const auto& [extra, expected] : cases) {
+    const std::string error = error_of(deepseek_text("DeepseekV3ForCausalLM", extra));
+    EXPECT_NE(error.find(expected), std::string::npos) << extra << " gave " << error;
+  }
+}
+
 TEST(Config, AnUnknownArchitectureListsTheKnown) {
   EXPECT_EQ(error_of(config_text("GPT2LMHeadModel")),
             "unsupported: m/config.json: architectures: 'GPT2LMHeadModel' is not supported; known "
-            "are LlamaForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM");
+            "are LlamaForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM "
+            "DeepseekV2ForCausalLM DeepseekV3ForCausalLM");
   EXPECT_NE(error_of(R"({"architectures":[]})").find("architectures: must be a list"),
             std::string::npos);
 }

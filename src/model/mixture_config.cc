@@ -97,14 +97,14 @@ void read_groups(JsonFields& fields, MixtureConfig& mixture) {
                 std::to_string(mixture.groups_per_token) + " is more than n_group " +
                     std::to_string(mixture.groups));
   }
+  if (mixture.choice == Choice::kCorrectedGroups && mixture.group_experts() < 2) {
+    fields.fail(ErrorCode::kInvalidArgument, "n_group", "leaves fewer than two experts in a group");
+  }
   const std::int64_t open = mixture.groups_per_token * mixture.group_experts();
   if (mixture.experts_per_token > open) {
     fields.fail(ErrorCode::kInvalidArgument, "num_experts_per_tok",
                 std::to_string(mixture.experts_per_token) + " is more than the " +
                     std::to_string(open) + " experts of topk_group groups");
-  }
-  if (mixture.choice == Choice::kCorrectedGroups && mixture.group_experts() < 2) {
-    fields.fail(ErrorCode::kInvalidArgument, "n_group", "leaves fewer than two experts in a group");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "device/simd_target.h"
+#include "model/rope.h"
 #include "model/weight_files.h"
 #include "stemma/version.h"
 
@@ -46,7 +47,20 @@ std::string rope_text(const RopeConfig& rope) {
          " high=" + hex_of(rope.high_frequency_factor) +
          " original=" + std::to_string(rope.original_context_tokens) +
          " turns=" + hex_of(rope.fast_turns) + "," + hex_of(rope.slow_turns) +
-         " factors=" + hex_of(rope.vector_factor) + "," + hex_of(rope.score_factor);
+         " factors=" + hex_of(vector_length(rope)) + "," + hex_of(score_factor(rope));
+}
+
+AttentionShape attention_shape(const ModelConfig& config) {
+  const bool latent = config.latent.rank > 0;
+  const std::int64_t compared = latent ? config.latent.query_head_dim() : config.head_dim;
+  const double factor = latent ? score_factor(config.rope) : 1.0;
+  AttentionShape shape;
+  shape.query_heads = config.query_heads;
+  shape.kv_heads = config.kv_heads;
+  shape.head_dim = config.head_dim;
+  shape.scale = static_cast<float>(factor / std::sqrt(static_cast<double>(compared)));
+  shape.latent_dim = config.latent.rank;
+  return shape;
 }
 
 }  // namespace
@@ -82,9 +96,7 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   context_tokens_max_ = options.context_tokens_max <= 0
                             ? config_.context_tokens_max
                             : std::min(options.context_tokens_max, config_.context_tokens_max);
-  const AttentionShape shape = {
-      config_.query_heads, config_.kv_heads, config_.head_dim,
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))};
+  const AttentionShape shape = attention_shape(config_);
   const AttentionLimits limits = {limits_.rows_max, limits_.requests_max, context_tokens_max_};
   STEMMA_ASSIGN_OR_RETURN(attention_, make_attention(options.attention, shape, limits, threads));
   STEMMA_ASSIGN_OR_RETURN(
@@ -113,12 +125,14 @@ Status ModelRunner::check_extents(const KvBatch& batch, const KvPool& pool) cons
   if (batch.page_table.requests() > limits_.requests_max) {
     return too_large("requests", batch.page_table.requests(), limits_.requests_max);
   }
-  const KvShape& shape = pool.shape();
-  if (shape.layers != config_.layers || shape.heads != config_.kv_heads ||
-      shape.head_dim != config_.head_dim || shape.page_size != batch.page_table.page_size) {
+  KvShape expected = config_.pool_shape();
+  expected.pages = pool.shape().pages;
+  expected.page_size = batch.page_table.page_size;
+  expected.dtype = pool.shape().dtype;
+  if (pool.shape() != expected) {
     return Error{ErrorCode::kInvalidArgument,
-                 "pool: its layers, heads, head_dim or page_size are not those of the model and "
-                 "the batch"};
+                 "pool: its kind, layers, heads, head_dim, latent_dim or page_size are not those "
+                 "of the model and the batch"};
   }
   return {};
 }
@@ -140,14 +154,6 @@ Status ModelRunner::check_rows(const KvBatch& batch) const {
     STEMMA_CHECK(row >= 0 && row < batch.rows(), "logits are wanted of rows of the batch");
   }
   return {};
-}
-
-KvShape ModelRunner::pool_shape() const noexcept {
-  KvShape shape;
-  shape.layers = config_.layers;
-  shape.heads = config_.kv_heads;
-  shape.head_dim = config_.head_dim;
-  return shape;
 }
 
 std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields() const {

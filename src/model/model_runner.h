@@ -54,7 +54,7 @@ class ModelRunner final : public Runner {
   std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
 
   // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
-  KvShape pool_shape() const noexcept;
+  KvShape pool_shape() const noexcept { return config_.pool_shape(); }
 
   // Everything of the model that makes its pages valid, as (name, value): two runners with equal
   // fields write equal pages for equal tokens. Goes into the namespace, beside what the pool adds.

@@ -18,93 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr TokenId kEndToken = 256;
-
-ModelConfig plain_config() {
-  ModelConfig config;
-  config.vocab_tokens = 291;  // not a multiple of any panel
-  config.hidden = 64;
-  config.intermediate = 160;
-  config.layers = 2;
-  config.query_heads = 2;
-  config.kv_heads = 2;
-  config.head_dim = 32;
-  config.context_tokens_max = 4096;
-  config.norm_epsilon = 1e-5;
-  config.weights_dtype = DType::kF32;
-  config.begin_token = kEndToken;
-  config.end_tokens = {kEndToken};
-  return config;
-}
-
-// Eight experts, two of them a token's; the layer between two mixtures is dense.
-ModelConfig qwen3_moe_config(ModelConfig config) {
-  config.family = ModelFamily::kQwen3Moe;
-  config.layers = 3;
-  config.query_heads = 4;
-  config.norm_epsilon = 1e-6;
-  config.rope.theta = 1e6;
-  config.head_norms = true;
-  config.mixture.experts = 8;
-  config.mixture.experts_per_token = 2;
-  config.mixture.width = 96;
-  config.mixture.normalised = true;
-  config.mixture.layers = {true, false, true};
-  return config;
-}
-
-std::string_view architecture_name(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kLlama:
-      return "LlamaForCausalLM";
-    case ModelFamily::kQwen2:
-      return "Qwen2ForCausalLM";
-    case ModelFamily::kQwen3:
-      return "Qwen3ForCausalLM";
-    case ModelFamily::kQwen3Moe:
-      return "Qwen3MoeForCausalLM";
-  }
-  return "unknown";
-}
-
-std::string_view torch_dtype_name(DType dtype) {
-  if (dtype == DType::kF32) {
-    return "float32";
-  }
-  return dtype == DType::kF16 ? "float16" : "bfloat16";
-}
-
-Json rope_scaling_json(const RopeConfig& rope) {
-  if (rope.scaling == RopeConfig::Scaling::kNone) {
-    return nullptr;
-  }
-  Json scaling = {{"rope_type", rope_scaling_name(rope.scaling)}, {"factor", rope.factor}};
-  if (rope.scaling == RopeConfig::Scaling::kLlama3) {
-    scaling["low_freq_factor"] = rope.low_frequency_factor;
-    scaling["high_freq_factor"] = rope.high_frequency_factor;
-    scaling["original_max_position_embeddings"] = rope.original_context_tokens;
-  }
-  return scaling;
-}
-
-void add_mixture_json(const ModelConfig& config, Json& object) {
-  const MixtureConfig& mixture = config.mixture;
-  if (mixture.experts == 0) {
-    return;
-  }
-  Json dense = Json::array();
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    if (!mixture.at_layer(layer)) {
-      dense.push_back(layer);
-    }
-  }
-  object["num_experts"] = mixture.experts;
-  object["num_experts_per_tok"] = mixture.experts_per_token;
-  object["moe_intermediate_size"] = mixture.width;
-  object["norm_topk_prob"] = mixture.normalised;
-  object["mlp_only_layers"] = dense;
-}
-
 std::string_view safetensors_dtype(WeightType type) {
   if (type == WeightType::kF32) {
     return "F32";
@@ -206,8 +119,8 @@ std::string tokenizer_json() {
     const bool prints = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
     vocab[utf8(prints ? byte : 0x100 + unprintable++)] = byte;
   }
-  const Json end = {{"id", kEndToken}, {"content", "<|end|>"}, {"single_word", false},
-                    {"lstrip", false}, {"rstrip", false},      {"normalized", false},
+  const Json end = {{"id", kTinyEndToken}, {"content", "<|end|>"}, {"single_word", false},
+                    {"lstrip", false},     {"rstrip", false},      {"normalized", false},
                     {"special", true}};
   const Json byte_level = {{"type", "ByteLevel"},
                            {"add_prefix_space", false},
@@ -235,78 +148,6 @@ std::string tokenizer_json() {
 }
 
 }  // namespace
-
-std::vector<std::string_view> tiny_model_names() {
-  return {"llama2", "llama3", "llama_bias", "qwen2", "qwen3", "qwen3_moe"};
-}
-
-ModelConfig tiny_model_config(std::string_view name) {
-  ModelConfig config = plain_config();
-  if (name == "llama3") {
-    config.hidden = 128;
-    config.query_heads = 4;
-    config.tied_embeddings = true;
-    config.rope = {.theta = 500000.0,
-                   .scaling = RopeConfig::Scaling::kLlama3,
-                   .factor = 8.0,
-                   .low_frequency_factor = 1.0,
-                   .high_frequency_factor = 4.0,
-                   .original_context_tokens = 256};  // all three bands occur
-  } else if (name == "llama_bias") {
-    config.qkv_bias = config.output_bias = config.mlp_bias = true;
-    config.rope.scaling = RopeConfig::Scaling::kLinear;
-    config.rope.factor = 4.0;
-  } else if (name == "qwen2") {
-    config.family = ModelFamily::kQwen2;
-    config.hidden = 128;
-    config.query_heads = 4;
-    config.kv_heads = 1;
-    config.norm_epsilon = 1e-6;
-    config.rope.theta = 1e6;
-    config.qkv_bias = true;
-    config.tied_embeddings = true;
-  } else if (name == "qwen3") {
-    config.family = ModelFamily::kQwen3;
-    config.layers = 3;
-    config.query_heads = 4;
-    config.norm_epsilon = 1e-6;
-    config.rope.theta = 1e6;
-    config.head_norms = true;
-  } else if (name == "qwen3_moe") {
-    config = qwen3_moe_config(config);
-  } else {
-    STEMMA_CHECK(name == "llama2", "one of tiny_model_names()");
-  }
-  return config;
-}
-
-std::string config_json(const ModelConfig& config) {
-  Json object = {{"architectures", {architecture_name(config.family)}},
-                 {"vocab_size", config.vocab_tokens},
-                 {"hidden_size", config.hidden},
-                 {"intermediate_size", config.intermediate},
-                 {"num_hidden_layers", config.layers},
-                 {"num_attention_heads", config.query_heads},
-                 {"num_key_value_heads", config.kv_heads},
-                 {"head_dim", config.head_dim},
-                 {"max_position_embeddings", config.context_tokens_max},
-                 {"rms_norm_eps", config.norm_epsilon},
-                 {"rope_theta", config.rope.theta},
-                 {"rope_scaling", rope_scaling_json(config.rope)},
-                 {"tie_word_embeddings", config.tied_embeddings},
-                 {"attention_bias", config.output_bias},
-                 {"mlp_bias", config.mlp_bias},
-                 {"hidden_act", "silu"},
-                 {"eos_token_id", config.end_tokens}};
-  add_mixture_json(config, object);
-  if (config.begin_token.has_value()) {
-    object["bos_token_id"] = *config.begin_token;
-  }
-  if (config.weights_dtype.has_value()) {
-    object["torch_dtype"] = torch_dtype_name(*config.weights_dtype);
-  }
-  return object.dump(1);
-}
 
 std::vector<float> random_tensor(std::string_view name, const std::vector<std::int64_t>& shape,
                                  std::uint64_t seed) {

@@ -17,6 +17,8 @@
 
 #include "device/weight_type.h"
 #include "model/config.h"
+#include "model/config_json.h"
+#include "model/tiny_config.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -27,18 +29,6 @@ struct RandomModelOptions {
   int shards = 1;  // more than one writes an index too
   std::uint64_t seed = 1;
 };
-
-// "llama2" (a head of K and V for each query head, own output weights), "llama3" (grouped heads,
-// llama3 RoPE scaling, tied), "llama_bias" (every bias, linear RoPE scaling), "qwen2" (biases on q,
-// k and v, tied), "qwen3" (head norms, head_dim apart from hidden), "qwen3_moe" (the same with
-// mixtures of eight experts around a dense layer).
-std::vector<std::string_view> tiny_model_names();
-
-// The configuration of one of them. REQUIRES: `name` is one of tiny_model_names().
-ModelConfig tiny_model_config(std::string_view name);
-
-// The text of a config.json that parse_config reads as `config`.
-std::string config_json(const ModelConfig& config);
 
 // The values of tensor `name` before rounding to the file's type, row-major.
 std::vector<float> random_tensor(std::string_view name, const std::vector<std::int64_t>& shape,

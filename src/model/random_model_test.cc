@@ -31,6 +31,8 @@ TEST(RandomModel, ItsConfigurationReadsBackAsItWas) {
     EXPECT_EQ(parsed->family, config.family);
     EXPECT_EQ(parsed->rope, config.rope);
     EXPECT_EQ(parsed->mixture, config.mixture);
+    EXPECT_EQ(parsed->latent, config.latent);
+    EXPECT_EQ(parsed->pool_shape(), config.pool_shape());
     EXPECT_EQ(parsed->qkv_bias, config.qkv_bias);
     EXPECT_EQ(parsed->output_bias, config.output_bias);
     EXPECT_EQ(parsed->mlp_bias, config.mlp_bias);

@@ -61,9 +61,34 @@ double scaled(const RopeConfig& config, double frequency, std::int64_t pair,
   return frequency;
 }
 
+// How much longer vectors get with a context that is config.factor times as long.
+double yarn_length(const RopeConfig& config, double strength) {
+  return config.factor <= 1.0 ? 1.0 : 0.1 * strength * std::log(config.factor) + 1.0;
+}
+
 }  // namespace
 
-Rope::Rope(const RopeConfig& config, std::int64_t head_dim) : vector_factor_(config.vector_factor) {
+double vector_length(const RopeConfig& config) {
+  if (config.scaling != RopeConfig::Scaling::kYarn) {
+    return 1.0;
+  }
+  if (config.attention_factor > 0.0) {
+    return config.attention_factor;
+  }
+  return yarn_length(config, config.mscale) / yarn_length(config, config.mscale_all_dim);
+}
+
+// The length that vector_length leaves out, once for q and once for k.
+double score_factor(const RopeConfig& config) {
+  if (config.scaling != RopeConfig::Scaling::kYarn) {
+    return 1.0;
+  }
+  const double length = yarn_length(config, config.mscale_all_dim);
+  return length * length;
+}
+
+Rope::Rope(const RopeConfig& config, std::int64_t head_dim)
+    : vector_length_(vector_length(config)) {
   STEMMA_CHECK(head_dim >= 2 && head_dim % 2 == 0, "RoPE turns pairs");
   for (std::int64_t pair = 0; pair < head_dim / 2; ++pair) {
     const double exponent = static_cast<double>(2 * pair) / static_cast<double>(head_dim);
@@ -77,8 +102,8 @@ void Rope::angles(std::int64_t position, std::span<float> cosines, std::span<flo
       "one cosine and one sine for each pair");
   for (std::size_t pair = 0; pair < frequencies_.size(); ++pair) {
     const double angle = static_cast<double>(position) * frequencies_[pair];
-    cosines[pair] = static_cast<float>(vector_factor_ * std::cos(angle));
-    sines[pair] = static_cast<float>(vector_factor_ * std::sin(angle));
+    cosines[pair] = static_cast<float>(vector_length_ * std::cos(angle));
+    sines[pair] = static_cast<float>(vector_length_ * std::sin(angle));
   }
 }
 

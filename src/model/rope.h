@@ -20,6 +20,10 @@
 
 namespace stemma {
 
+// What YaRN multiplies turned vectors by, and what the scores of latent attention: 1 without YaRN.
+double vector_length(const RopeConfig& config);
+double score_factor(const RopeConfig& config);
+
 class Rope {
  public:
   // REQUIRES: head_dim is even.
@@ -34,7 +38,7 @@ class Rope {
 
  private:
   std::vector<double> frequencies_;
-  double vector_factor_;
+  double vector_length_;
 };
 
 }  // namespace stemma

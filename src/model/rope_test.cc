@@ -51,7 +51,7 @@ TEST(Rope, YarnKeepsFastPairsSlowsSlowOnesAndRampsOverThePairs) {
                           .original_context_tokens = 1000,
                           .fast_turns = 100.0,
                           .slow_turns = 1.0,
-                          .vector_factor = 1.25};
+                          .attention_factor = 1.25};
   const Rope rope(config, 8);
   // Turns in 1000 tokens: 159, 15.9, 1.59, 0.159: a hundred are at pair 0.2, one is at pair 2.2,
   // and the ramp goes from pair 0 to pair 3.

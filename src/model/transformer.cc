@@ -12,7 +12,7 @@ namespace stemma {
 Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts& parts) {
   auto transformer = std::make_unique<Transformer>(Key{}, parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate_scratch());
-  STEMMA_RETURN_IF_ERROR(transformer->make_mixture());
+  STEMMA_RETURN_IF_ERROR(transformer->make_parts());
   return transformer;
 }
 
@@ -22,11 +22,12 @@ Transformer::Transformer(Key, const TransformerParts& parts)
       limits_(parts.limits),
       attention_(parts.attention),
       threads_(parts.threads),
-      rope_(parts.config.rope, parts.config.head_dim),
+      rope_(parts.config.rope, parts.config.turned_dim()),
       norm_epsilon_(static_cast<float>(parts.config.norm_epsilon)) {}
 
 Status Transformer::allocate_scratch() {
   const std::int64_t rows_max = limits_.rows_max;
+  const std::int64_t value_columns = config_.latent.rank > 0 ? 0 : config_.kv_columns();
   const std::int64_t inner =
       std::max({config_.intermediate, config_.mixture.width, config_.mixture.shared_width});
   const std::array parts = {
@@ -34,26 +35,33 @@ Status Transformer::allocate_scratch() {
       RowsWanted{branch_, rows_max, config_.hidden},
       RowsWanted{query_, rows_max, config_.query_columns()},
       RowsWanted{key_, rows_max, config_.kv_columns()},
-      RowsWanted{value_, rows_max, config_.kv_columns()},
-      RowsWanted{attended_, rows_max, config_.query_columns()},
+      RowsWanted{value_, rows_max, value_columns},
+      RowsWanted{attended_, rows_max, config_.attended_columns()},
       RowsWanted{gate_, rows_max, inner},
       RowsWanted{up_, rows_max, inner},
-      RowsWanted{cosines_, rows_max, config_.head_dim / 2},
-      RowsWanted{sines_, rows_max, config_.head_dim / 2},
+      RowsWanted{cosines_, rows_max, config_.turned_dim() / 2},
+      RowsWanted{sines_, rows_max, config_.turned_dim() / 2},
       RowsWanted{logits_, limits_.outputs_max, config_.vocab_tokens},
   };
   STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
   return {};
 }
 
-Status Transformer::make_mixture() {
-  if (config_.mixture.experts == 0) {
-    return {};
+// What only some families have.
+Status Transformer::make_parts() {
+  if (config_.latent.rank > 0) {
+    STEMMA_ASSIGN_OR_RETURN(latent_, LatentAttention::create({.config = config_.latent,
+                                                              .heads = config_.query_heads,
+                                                              .norm_epsilon = norm_epsilon_,
+                                                              .rows_max = limits_.rows_max,
+                                                              .threads = threads_}));
   }
-  STEMMA_ASSIGN_OR_RETURN(mixture_, Mixture::create({.config = config_.mixture,
-                                                     .hidden = config_.hidden,
-                                                     .rows_max = limits_.rows_max,
-                                                     .threads = threads_}));
+  if (config_.mixture.experts > 0) {
+    STEMMA_ASSIGN_OR_RETURN(mixture_, Mixture::create({.config = config_.mixture,
+                                                       .hidden = config_.hidden,
+                                                       .rows_max = limits_.rows_max,
+                                                       .threads = threads_}));
+  }
   return {};
 }
 
@@ -87,19 +95,35 @@ Status Transformer::attend(std::size_t layer, const KvBatch& batch, KvPool& pool
   const LayerWeights& weights = weights_.layers[layer];
   const std::int64_t rows = batch.rows();
   normalise(weights.attention_norm, rows);
-  project(branch_, weights.query, weights.query_bias, query_, rows);
-  project(branch_, weights.key, weights.key_bias, key_, rows);
-  project(branch_, weights.value, weights.value_bias, value_, rows);
-  for_rows(threads_, rows, [&](std::int64_t row) { turn_heads(weights, row); });
+  write_queries_and_keys(weights, rows);
   STEMMA_RETURN_IF_ERROR(store(layer, batch, pool));
   if (batch.arriving != nullptr && !batch.arriving->wait(static_cast<std::int64_t>(layer))) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
   attention_.run(pool.layer_view(static_cast<std::int64_t>(layer)), query_.values,
                  attended_.values);
-  project(attended_, weights.output, weights.output_bias, branch_, rows);
+  project(attended_values(weights, rows), weights.output, weights.output_bias, branch_, rows);
   add_branch(branch_, rows);
   return {};
+}
+
+// The rows that attention compares and the pool keeps.
+void Transformer::write_queries_and_keys(const LayerWeights& layer, std::int64_t rows) {
+  if (latent_ != nullptr) {
+    const LatentAttention::Angles angles = {cosines_, sines_};
+    latent_->write_queries(layer.latent, branch_, rows, angles, query_);
+    latent_->write_keys(layer.latent, branch_, rows, angles, key_);
+    return;
+  }
+  project(branch_, layer.query, layer.query_bias, query_, rows);
+  project(branch_, layer.key, layer.key_bias, key_, rows);
+  project(branch_, layer.value, layer.value_bias, value_, rows);
+  for_rows(threads_, rows, [&](std::int64_t row) { turn_heads(layer, row); });
+}
+
+// What the output projection reads.
+const Rows& Transformer::attended_values(const LayerWeights& layer, std::int64_t rows) {
+  return latent_ != nullptr ? latent_->values(layer.latent, attended_, rows) : attended_;
 }
 
 // The heads of q and k of one row: normalised where the model does that, then turned to the row's
@@ -129,7 +153,7 @@ Status Transformer::store(std::size_t layer, const KvBatch& batch, KvPool& pool)
                   .row_stride = source.columns};
   };
   return pool.store(static_cast<std::int64_t>(layer), raw(batch.write_slots), rows_of(key_),
-                    rows_of(value_));
+                    latent_ != nullptr ? KvRows{} : rows_of(value_));
 }
 
 void Transformer::mlp(const LayerWeights& layer, std::int64_t rows) {

@@ -1,9 +1,10 @@
 // Transformer: the computation of a decoder-only model over one batch of rows.
 //
-// Each layer: norm, q k v, RoPE, store K and V, attention over the pool, output projection, norm,
-// gated MLP or a mixture of experts. All arithmetic is f32. Every operation sees one row at a time
-// or, in the GEMM, gives a row bits that depend on that row alone; attention reads K and V back
-// from the pool in the pool's precision, in prefill as in decode (I13).
+// Each layer: norm, q k v, RoPE (or the rows of latent attention), store K and V, attention over
+// the pool, output projection, norm, gated MLP or a mixture of experts. All arithmetic is f32.
+// Every operation sees one row at a time or, in the GEMM, gives a row bits that depend on that row
+// alone; attention reads K and V back from the pool in the pool's precision, in prefill as in
+// decode (I13).
 //
 // Thread:     forward by one thread at a time; the work is spread over the ThreadPool.
 // Memory:     scratch for the largest batch, at construction; forward does not allocate.
@@ -21,6 +22,7 @@
 #include "device/buffer.h"
 #include "model/activation_rows.h"
 #include "model/config.h"
+#include "model/latent_attention.h"
 #include "model/mixture.h"
 #include "model/rope.h"
 #include "model/weights.h"
@@ -62,11 +64,13 @@ class Transformer {
 
  private:
   Status allocate_scratch();
-  Status make_mixture();
+  Status make_parts();
 
   void embed(const KvBatch& batch);
   void compute_angles(const KvBatch& batch);
   Status attend(std::size_t layer, const KvBatch& batch, KvPool& pool);
+  void write_queries_and_keys(const LayerWeights& layer, std::int64_t rows);
+  const Rows& attended_values(const LayerWeights& layer, std::int64_t rows);
   Status store(std::size_t layer, const KvBatch& batch, KvPool& pool);
   void turn_heads(const LayerWeights& layer, std::int64_t row);
   void mlp(const LayerWeights& layer, std::int64_t rows);
@@ -90,14 +94,15 @@ class Transformer {
   Rows branch_;    // what a branch reads, then what it adds    [rows_max, hidden]
   Rows query_;     // [rows_max, query_heads × head_dim]
   Rows key_;       // [rows_max, kv_heads × head_dim]
-  Rows value_;     // [rows_max, kv_heads × head_dim]
-  Rows attended_;  // [rows_max, query_heads × head_dim]
+  Rows value_;     // [rows_max, kv_heads × head_dim]; none with latent attention
+  Rows attended_;  // [rows_max, attended_columns]
   Rows gate_;      // [rows_max, the widest MLP]
   Rows up_;        // [rows_max, the widest MLP]
-  Rows cosines_;   // [rows_max, head_dim / 2]
-  Rows sines_;     // [rows_max, head_dim / 2]
+  Rows cosines_;   // [rows_max, turned_dim / 2]
+  Rows sines_;     // [rows_max, turned_dim / 2]
   Rows logits_;    // [outputs_max, vocab_tokens]
-  std::unique_ptr<Mixture> mixture_;  // nullptr where the model has none
+  std::unique_ptr<LatentAttention> latent_;  // nullptr where the model has none
+  std::unique_ptr<Mixture> mixture_;         // nullptr where the model has none
 };
 
 }  // namespace stemma

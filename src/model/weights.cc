@@ -14,11 +14,17 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
+// The tensor of W_UK and W_UV, which is cut into heads.
+struct HeadsTarget {
+  LatentWeights* weights = nullptr;
+  LatentConfig config;
+};
+
 // A tensor that the model needs, and where it goes.
 struct Wanted {
   std::string name;
   Shape shape;
-  std::variant<PackedWeights*, std::vector<float>*> target;
+  std::variant<PackedWeights*, std::vector<float>*, HeadsTarget> target;
 };
 
 void want_mlp(const std::string& prefix, std::int64_t hidden, std::int64_t width, MlpWeights& mlp,
@@ -79,11 +85,48 @@ void want_attention(const ModelConfig& config, const std::string& attention, Lay
   }
 }
 
+void want_latent_attention(const ModelConfig& config, const std::string& attention,
+                           LayerWeights& layer, std::vector<Wanted>& wanted) {
+  const LatentConfig& shape = config.latent;
+  LatentWeights& latent = layer.latent;
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t query = config.query_heads * shape.query_head_dim();
+  if (shape.query_rank == 0) {
+    wanted.push_back({attention + "q_proj.weight", {query, hidden}, &latent.query_up});
+  } else {
+    wanted.push_back(
+        {attention + "q_a_proj.weight", {shape.query_rank, hidden}, &latent.query_down});
+    wanted.push_back({attention + "q_a_layernorm.weight", {shape.query_rank}, &latent.query_norm});
+    wanted.push_back({attention + "q_b_proj.weight", {query, shape.query_rank}, &latent.query_up});
+  }
+  wanted.push_back(
+      {attention + "kv_a_proj_with_mqa.weight", {shape.row_dim(), hidden}, &latent.latent_down});
+  wanted.push_back({attention + "kv_a_layernorm.weight", {shape.rank}, &latent.latent_norm});
+  wanted.push_back({attention + "kv_b_proj.weight",
+                    {config.query_heads * (shape.plain_dim + shape.value_dim), shape.rank},
+                    HeadsTarget{&latent, shape}});
+  wanted.push_back({attention + "o_proj.weight", {hidden, config.value_columns()}, &layer.output});
+  if (config.qkv_bias) {
+    if (shape.query_rank > 0) {
+      wanted.push_back({attention + "q_a_proj.bias", {shape.query_rank}, &latent.query_down_bias});
+    }
+    wanted.push_back(
+        {attention + "kv_a_proj_with_mqa.bias", {shape.row_dim()}, &latent.latent_down_bias});
+  }
+  if (config.output_bias) {
+    wanted.push_back({attention + "o_proj.bias", {hidden}, &layer.output_bias});
+  }
+}
+
 void want_layer(const ModelConfig& config, std::int64_t index, LayerWeights& layer,
                 std::vector<Wanted>& wanted) {
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
   wanted.push_back({prefix + "input_layernorm.weight", {config.hidden}, &layer.attention_norm});
-  want_attention(config, prefix + "self_attn.", layer, wanted);
+  if (config.latent.rank > 0) {
+    want_latent_attention(config, prefix + "self_attn.", layer, wanted);
+  } else {
+    want_attention(config, prefix + "self_attn.", layer, wanted);
+  }
   wanted.push_back({prefix + "post_attention_layernorm.weight", {config.hidden}, &layer.mlp_norm});
   if (config.mixture.at_layer(index)) {
     want_mixture(config, prefix + "mlp.", layer.mixture, wanted);
@@ -160,6 +203,9 @@ Status place(const Wanted& wanted, const TensorEntry& tensor, std::span<const st
     *std::get<std::vector<float>*>(wanted.target) = to_floats(type, bytes);
     return {};
   }
+  if (const auto* heads = std::get_if<HeadsTarget>(&wanted.target)) {
+    return split_heads(bytes, type, heads->config, pool, *heads->weights);
+  }
   STEMMA_ASSIGN_OR_RETURN(
       *std::get<PackedWeights*>(wanted.target),
       PackedWeights::pack(bytes.data(), type, tensor.shape[0], tensor.shape[1], pool));
@@ -181,6 +227,15 @@ void add_mlp_formats(const MlpWeights& mlp, std::string& formats) {
   }
 }
 
+void add_latent_formats(const LatentWeights& latent, std::string& formats) {
+  for (const PackedWeights* matrix : {&latent.query_down, &latent.query_up, &latent.latent_down}) {
+    add_format(*matrix, formats);
+  }
+  for (const PackedWeights& head : latent.value_up) {  // key_up is of the same tensor
+    add_format(head, formats);
+  }
+}
+
 }  // namespace
 
 std::string ModelWeights::compute_format() const {
@@ -190,6 +245,7 @@ std::string ModelWeights::compute_format() const {
     for (const PackedWeights* matrix : {&layer.query, &layer.key, &layer.value, &layer.output}) {
       add_format(*matrix, formats);
     }
+    add_latent_formats(layer.latent, formats);
     add_mlp_formats(layer.mlp, formats);
     add_format(layer.mixture.router, formats);
     for (const MlpWeights& expert : layer.mixture.experts) {

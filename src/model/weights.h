@@ -20,6 +20,7 @@
 #include "device/packed_weights.h"
 #include "model/config.h"
 #include "model/gated_mlp.h"
+#include "model/latent_attention.h"
 #include "model/mixture.h"
 #include "model/weight_files.h"
 #include "stemma/result.h"
@@ -32,7 +33,7 @@ struct LayerWeights {
   PackedWeights query;                // [query_heads × head_dim, hidden]
   PackedWeights key;                  // [kv_heads × head_dim, hidden]
   PackedWeights value;                // [kv_heads × head_dim, hidden]
-  PackedWeights output;               // [hidden, query_heads × head_dim]
+  PackedWeights output;               // [hidden, value_columns]
   std::vector<float> query_bias;
   std::vector<float> key_bias;
   std::vector<float> value_bias;
@@ -40,6 +41,7 @@ struct LayerWeights {
   std::vector<float> query_norm;  // [head_dim] with head_norms, else empty
   std::vector<float> key_norm;
   std::vector<float> mlp_norm;  // [hidden]
+  LatentWeights latent;         // with latent attention, instead of query, key and value
   MlpWeights mlp;               // of intermediate width; empty where the layer is a mixture
   MixtureWeights mixture;       // empty where it is dense
 };

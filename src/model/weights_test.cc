@@ -67,7 +67,19 @@ TEST_F(WeightsTest, EveryFamilyLoadsWithItsOwnTensors) {
     ASSERT_TRUE(weights.ok()) << to_string(weights.error());
     ASSERT_EQ(static_cast<std::int64_t>(weights->layers.size()), config_.layers);
     const LayerWeights& last = weights->layers.back();
-    EXPECT_EQ(last.query.n(), config_.query_columns());
+    EXPECT_EQ(last.output.k(), config_.value_columns());
+    if (config_.latent.rank > 0) {
+      const LatentWeights& latent = last.latent;
+      EXPECT_EQ(latent.query_up.n(), config_.query_heads * config_.latent.query_head_dim());
+      EXPECT_EQ(latent.query_down.n(), config_.latent.query_rank);
+      EXPECT_EQ(latent.latent_down.n(), config_.latent.row_dim());
+      EXPECT_EQ(std::ssize(latent.key_up), config_.query_heads);
+      EXPECT_EQ(std::ssize(latent.value_up), config_.query_heads);
+      EXPECT_EQ(latent.latent_down_bias.empty(), !config_.qkv_bias);
+    } else {
+      EXPECT_EQ(last.query.n(), config_.query_columns());
+      EXPECT_EQ(last.key_bias.empty(), !config_.qkv_bias);
+    }
     if (config_.mixture.at_layer(config_.layers - 1)) {
       EXPECT_EQ(std::ssize(last.mixture.experts), config_.mixture.experts);
       EXPECT_EQ(last.mixture.experts.back().down.k(), config_.mixture.width);
@@ -77,7 +89,6 @@ TEST_F(WeightsTest, EveryFamilyLoadsWithItsOwnTensors) {
       EXPECT_EQ(last.mlp.down.k(), config_.intermediate);
       EXPECT_TRUE(last.mixture.experts.empty());
     }
-    EXPECT_EQ(last.key_bias.empty(), !config_.qkv_bias);
     EXPECT_EQ(last.output_bias.empty(), !config_.output_bias);
     EXPECT_EQ(last.mlp.gate_bias.empty(), !config_.mlp_bias);
     EXPECT_EQ(last.query_norm.empty(), !config_.head_norms);
@@ -105,6 +116,37 @@ TEST_F(WeightsTest, ValuesArriveInEveryType) {
     }
     for (std::size_t i = 0; i < row.size(); ++i) {
       EXPECT_NEAR(row[i], matrix[3 * row.size() + i], tolerance);
+    }
+  }
+}
+
+TEST_F(WeightsTest, TheHeadsOfLatentRowsAreCutOutInEveryType) {
+  for (const WeightType type : {WeightType::kF32, WeightType::kF16, WeightType::kBf16}) {
+    SCOPED_TRACE(weight_type_name(type));
+    write({.config = tiny_model_config("deepseek_v3"), .type = type});
+    const auto weights = load(files_);
+    ASSERT_TRUE(weights.ok()) << to_string(weights.error());
+    EXPECT_EQ(weights->compute_format(), weight_type_name(type));
+    const LatentConfig& latent = config_.latent;
+    const std::int64_t head_rows = latent.plain_dim + latent.value_dim;
+    const auto matrix = random_tensor("model.layers.1.self_attn.kv_b_proj.weight",
+                                      {config_.query_heads * head_rows, latent.rank}, 1);
+    const auto expected = [&](std::int64_t row, std::int64_t column) {
+      return matrix[static_cast<std::size_t>(row * latent.rank + column)];
+    };
+    const float tolerance = type == WeightType::kF32 ? 0.0F : 1.0F / 512;
+    constexpr std::int64_t kHead = 3;
+    std::vector<float> transposed(static_cast<std::size_t>(latent.plain_dim));
+    weights->layers[1].latent.key_up[kHead].unpack_row(5, transposed);
+    for (std::int64_t i = 0; i < latent.plain_dim; ++i) {
+      EXPECT_NEAR(transposed[static_cast<std::size_t>(i)], expected(kHead * head_rows + i, 5),
+                  tolerance);
+    }
+    std::vector<float> straight(static_cast<std::size_t>(latent.rank));
+    weights->layers[1].latent.value_up[kHead].unpack_row(7, straight);
+    for (std::int64_t i = 0; i < latent.rank; ++i) {
+      EXPECT_NEAR(straight[static_cast<std::size_t>(i)],
+                  expected(kHead * head_rows + latent.plain_dim + 7, i), tolerance);
     }
   }
 }
@@ -144,6 +186,20 @@ TEST_F(WeightsTest, AMissingTensorIsNamed) {
   EXPECT_EQ(load_error(), "not_found: " + directory_.path() +
                               ": tensor 'model.layers.0.self_attn.q_norm.weight' [32] of this "
                               "llama model is missing");
+}
+
+TEST_F(WeightsTest, AMissingExpertIsNamed) {
+  write({.config = tiny_model_config("deepseek_v3")});
+  config_.mixture.experts = 9;
+  config_.mixture.groups = 1;
+  EXPECT_NE(load_error().find("tensor 'model.layers.1.mlp.gate.weight': expected shape [9, 64]"),
+            std::string::npos);
+  write({.config = tiny_model_config("deepseek_v3")});
+  patch("model.safetensors", "model.layers.2.mlp.experts.7.up_proj.weight",
+        "model.layers.2.mlp.experts.8.up_proj.weight");
+  EXPECT_EQ(load_error(), "not_found: " + directory_.path() +
+                              ": tensor 'model.layers.2.mlp.experts.7.up_proj.weight' [48, 64] of "
+                              "this deepseek_v3 model is missing");
 }
 
 TEST_F(WeightsTest, AWrongShapeIsNamedWithBothShapes) {

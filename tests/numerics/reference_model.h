@@ -41,7 +41,11 @@ class ReferenceModel {
     }
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-      attention(prefix, x);
+      if (config_.latent.rank > 0) {
+        latent_attention(prefix + "self_attn.", prefix + "input_layernorm.weight", x);
+      } else {
+        attention(prefix, x);
+      }
       for (Row& row : x) {
         const Row h = norm(row, prefix + "post_attention_layernorm.weight");
         add(row, config_.mixture.at_layer(layer) ? mixture(prefix + "mlp.", h)
@@ -74,28 +78,97 @@ class ReferenceModel {
     Row out;
     for (std::int64_t head = 0; head < config_.query_heads; ++head) {
       const std::int64_t kv_begin = head / (config_.query_heads / config_.kv_heads) * dim;
-      Row shares;
-      for (const Row& key : keys) {
-        double score = 0;
-        for (std::int64_t i = 0; i < dim; ++i) {
-          score += at(query, head * dim + i) * at(key, kv_begin + i);
-        }
-        shares.push_back(score / std::sqrt(static_cast<double>(dim)));
+      std::vector<Row> head_keys;
+      std::vector<Row> head_values;
+      for (std::size_t k = 0; k < keys.size(); ++k) {
+        head_keys.push_back(part(keys[k], kv_begin, dim));
+        head_values.push_back(part(values[k], kv_begin, dim));
       }
-      const double top = *std::max_element(shares.begin(), shares.end());
-      double total = 0;
-      for (double& share : shares) {
-        total += share = std::exp(share - top);
+      const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+      append(out, attend_head(part(query, head * dim, dim), head_keys, head_values, scale));
+    }
+    return out;
+  }
+
+  // softmax(scale × q kᵀ) v of one head.
+  static Row attend_head(const Row& query, const std::vector<Row>& keys,
+                         const std::vector<Row>& values, double scale) {
+    Row shares;
+    for (const Row& key : keys) {
+      double score = 0;
+      for (std::size_t i = 0; i < query.size(); ++i) {
+        score += query[i] * key[i];
       }
-      for (std::int64_t i = 0; i < dim; ++i) {
-        double sum = 0;
-        for (std::size_t k = 0; k < keys.size(); ++k) {
-          sum += shares[k] * at(values[k], kv_begin + i);
-        }
-        out.push_back(sum / total);
+      shares.push_back(score * scale);
+    }
+    const double top = *std::max_element(shares.begin(), shares.end());
+    double total = 0;
+    for (double& share : shares) {
+      total += share = std::exp(share - top);
+    }
+    Row out(values.front().size(), 0.0);
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i] += shares[k] / total * values[k][i];
       }
     }
     return out;
+  }
+
+  // As DeepSeek-V2 defines it, not absorbed: every head gets its own keys and values back from the
+  // latent rows.
+  void latent_attention(const std::string& stem, const std::string& norm_name,
+                        std::vector<Row>& x) const {
+    const LatentConfig& latent = config_.latent;
+    const auto heads = static_cast<std::size_t>(config_.query_heads);
+    std::vector<std::vector<Row>> keys(heads);
+    std::vector<std::vector<Row>> values(heads);
+    for (std::size_t position = 0; position < x.size(); ++position) {
+      const Row h = norm(x[position], norm_name);
+      const Row query =
+          latent.query_rank == 0
+              ? linear(h, stem + "q_proj")
+              : linear(norm(linear(h, stem + "q_a_proj"), stem + "q_a_layernorm.weight"),
+                       stem + "q_b_proj");
+      const Row down = linear(h, stem + "kv_a_proj_with_mqa");
+      const Row turned_key = turned_pairs(part(down, latent.rank, latent.rope_dim), position);
+      const Row up = linear(norm(part(down, 0, latent.rank), stem + "kv_a_layernorm.weight"),
+                            stem + "kv_b_proj");
+      Row out;
+      for (std::size_t head = 0; head < heads; ++head) {
+        const auto at_head = static_cast<std::int64_t>(head);
+        const std::int64_t up_begin = at_head * (latent.plain_dim + latent.value_dim);
+        keys[head].push_back(part(up, up_begin, latent.plain_dim));
+        append(keys[head].back(), turned_key);
+        values[head].push_back(part(up, up_begin + latent.plain_dim, latent.value_dim));
+        const std::int64_t query_begin = at_head * (latent.plain_dim + latent.rope_dim);
+        Row head_query = part(query, query_begin, latent.plain_dim);
+        append(
+            head_query,
+            turned_pairs(part(query, query_begin + latent.plain_dim, latent.rope_dim), position));
+        append(out, attend_head(head_query, keys[head], values[head], latent_scale()));
+      }
+      add(x[position], linear(out, stem + "o_proj"));
+    }
+  }
+
+  double latent_scale() const {
+    const auto dim = static_cast<double>(config_.latent.plain_dim + config_.latent.rope_dim);
+    const double taken = yarn_length(config_.rope.mscale_all_dim);
+    return taken * taken / std::sqrt(dim);
+  }
+
+  // Pairs side by side, turned to `position`.
+  Row turned_pairs(Row row, std::size_t position) const {
+    for (std::size_t i = 0; i < row.size() / 2; ++i) {
+      const double angle = static_cast<double>(position) * radians_per_position(i, row.size());
+      const double length = turned_length();
+      const double a = row[2 * i];
+      const double b = row[2 * i + 1];
+      row[2 * i] = length * (a * std::cos(angle) - b * std::sin(angle));
+      row[2 * i + 1] = length * (b * std::cos(angle) + a * std::sin(angle));
+    }
+    return row;
   }
 
   Row mlp(const std::string& stem, const Row& h) const {
@@ -124,24 +197,56 @@ class ReferenceModel {
   // The experts of a token and their weights.
   std::map<std::size_t, double> route(const std::string& stem, const Row& h) const {
     const MixtureConfig& mixture = config_.mixture;
-    Row scores = linear(h, stem + "gate");
+    const bool v3 = mixture.choice == MixtureConfig::Choice::kCorrectedGroups;
+    const Row logits = linear(h, stem + "gate");
     double total = 0;
-    for (const double score : scores) {
-      total += std::exp(score);
+    for (const double logit : logits) {
+      total += std::exp(logit);
     }
-    for (double& score : scores) {
-      score = std::exp(score) / total;
+    Row scores;
+    for (const double logit : logits) {
+      scores.push_back(v3 ? 1.0 / (1.0 + std::exp(-logit)) : std::exp(logit) / total);
+    }
+    Row wishes = scores;
+    if (v3) {
+      add(wishes, tensors_.at(stem + "gate.e_score_correction_bias"));
+    }
+    if (mixture.choice != MixtureConfig::Choice::kSoftmax) {
+      close_groups(wishes);
     }
     std::map<std::size_t, double> chosen;
     double sum = 0;
     for (std::int64_t i = 0; i < mixture.experts_per_token; ++i) {
-      const std::size_t best = best_of(scores, chosen);
+      const std::size_t best = best_of(wishes, chosen);
       sum += chosen[best] = scores[best];
     }
     for (auto& [expert, weight] : chosen) {
       weight = (mixture.normalised ? weight / sum : weight) * mixture.scaling;
     }
     return chosen;
+  }
+
+  // Nothing is wished for outside the groups with the best expert (V2) or the best two (V3).
+  void close_groups(Row& wishes) const {
+    const auto groups = static_cast<std::size_t>(config_.mixture.groups);
+    const std::size_t size = wishes.size() / groups;
+    Row counts;
+    for (std::size_t group = 0; group < groups; ++group) {
+      Row own =
+          part(wishes, static_cast<std::int64_t>(group * size), static_cast<std::int64_t>(size));
+      std::sort(own.rbegin(), own.rend());
+      const bool two = config_.mixture.choice == MixtureConfig::Choice::kCorrectedGroups;
+      counts.push_back(two ? own[0] + own[1] : own[0]);
+    }
+    std::map<std::size_t, double> open;
+    for (std::int64_t i = 0; i < config_.mixture.groups_per_token; ++i) {
+      open[best_of(counts, open)] = 1;
+    }
+    for (std::size_t expert = 0; expert < wishes.size(); ++expert) {
+      if (open.count(expert / size) == 0) {
+        wishes[expert] = -1e300;
+      }
+    }
   }
 
   // The first of the largest values that are not yet taken.
@@ -165,18 +270,49 @@ class ReferenceModel {
         head = norm(head, norm_name);
       }
       for (std::size_t i = 0; i < dim / 2; ++i) {
-        const double angle = static_cast<double>(position) * radians_per_position(i);
-        row[begin + i] = head[i] * std::cos(angle) - head[i + dim / 2] * std::sin(angle);
-        row[begin + i + dim / 2] = head[i + dim / 2] * std::cos(angle) + head[i] * std::sin(angle);
+        const double angle = static_cast<double>(position) * radians_per_position(i, dim);
+        const double cosine = turned_length() * std::cos(angle);
+        const double sine = turned_length() * std::sin(angle);
+        row[begin + i] = head[i] * cosine - head[i + dim / 2] * sine;
+        row[begin + i + dim / 2] = head[i + dim / 2] * cosine + head[i] * sine;
       }
     }
     return row;
   }
 
-  double radians_per_position(std::size_t pair) const {
+  double yarn_length(double strength) const {
     const RopeConfig& rope = config_.rope;
-    const double plain = 1.0 / std::pow(rope.theta, 2.0 * static_cast<double>(pair) /
-                                                        static_cast<double>(config_.head_dim));
+    return rope.scaling == RopeConfig::Scaling::kYarn ? 1.0 + 0.1 * strength * std::log(rope.factor)
+                                                      : 1.0;
+  }
+
+  double turned_length() const {
+    return yarn_length(config_.rope.mscale) / yarn_length(config_.rope.mscale_all_dim);
+  }
+
+  // YaRN: the share of the divided frequency grows from pair `low` to pair `high`.
+  double yarn_radians(double plain, std::size_t pair, std::size_t dim) const {
+    const RopeConfig& rope = config_.rope;
+    const auto pair_of = [&](double turns) {
+      const double wavelength = static_cast<double>(rope.original_context_tokens) / turns;
+      return static_cast<double>(dim) / 2.0 * std::log(wavelength / (2.0 * std::numbers::pi)) /
+             std::log(rope.theta);
+    };
+    const double low = std::max(0.0, std::floor(pair_of(rope.fast_turns)));
+    const double high =
+        std::min(static_cast<double>(dim) - 1.0, std::ceil(pair_of(rope.slow_turns)));
+    const double along = (static_cast<double>(pair) - low) / (high - low);
+    const double share = std::min(1.0, std::max(0.0, along));
+    return plain * (1.0 - share) + plain / rope.factor * share;
+  }
+
+  double radians_per_position(std::size_t pair, std::size_t dim) const {
+    const RopeConfig& rope = config_.rope;
+    const double plain =
+        1.0 / std::pow(rope.theta, 2.0 * static_cast<double>(pair) / static_cast<double>(dim));
+    if (rope.scaling == RopeConfig::Scaling::kYarn) {
+      return yarn_radians(plain, pair, dim);
+    }
     if (rope.scaling == RopeConfig::Scaling::kLinear) {
       return plain / rope.factor;
     }
@@ -229,7 +365,10 @@ class ReferenceModel {
   static void add(Row& x, const Row& y) {
     std::transform(x.begin(), x.end(), y.begin(), x.begin(), std::plus<>());
   }
-  static double at(const Row& row, std::int64_t i) { return row[static_cast<std::size_t>(i)]; }
+  static void append(Row& row, const Row& more) { row.insert(row.end(), more.begin(), more.end()); }
+  static Row part(const Row& row, std::int64_t begin, std::int64_t columns) {
+    return {row.begin() + begin, row.begin() + begin + columns};
+  }
 
   ModelConfig config_;
   Tensors tensors_;

@@ -122,8 +122,8 @@ TEST_P(EngineBits, AnyNumberOfThreadsAndEitherLayout) {
 
 TEST_P(EngineBits, AfterEvictionAndPreemption) {
   const Outcome plain = run(kPlain);
-  const ModelConfig config = tiny_model_config(GetParam());
-  const std::int64_t token_bytes = 2 * 2 * config.layers * config.kv_heads * config.head_dim;
+  const KvShape shape = tiny_model_config(GetParam()).pool_shape();
+  const std::int64_t token_bytes = 2 * shape.layers * shape.token_elements();
   const Outcome tight = run({.page_size = 4, .concurrency = 8, .kv_bytes = 220 * token_bytes});
   EXPECT_GT(tight.totals.evicted_pages, 0);
   expect_same_bits(plain, tight);

@@ -43,8 +43,8 @@ class ShadowAuditBits : public testing::TestWithParam<std::string_view> {
     ASSERT_TRUE(write_random_model(model_.path(), {.config = tiny_model_config(GetParam()),
                                                    .type = WeightType::kBf16})
                     .ok());
-    const ModelConfig config = tiny_model_config(GetParam());
-    token_bytes_ = 2 * 2 * config.layers * config.kv_heads * config.head_dim;
+    const KvShape shape = tiny_model_config(GetParam()).pool_shape();
+    token_bytes_ = 2 * shape.layers * shape.token_elements();
     options_.directory = model_.path();
     options_.engine.kv.requests_max = 3;
     options_.engine.kv.context_tokens_max = 256;

@@ -87,12 +87,11 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
   }
 
   ServedModelOptions options(const Setting& setting) const {
-    const ModelConfig config = tiny_model_config(GetParam());
+    const KvShape shape = tiny_model_config(GetParam()).pool_shape();
     const std::int64_t value_bytes = setting.kv_dtype == "f32" ? 4 : 2;
     ServedModelOptions options;
     options.directory = model_.path();
-    options.kv_bytes =
-        setting.kv_tokens * value_bytes * 2 * config.layers * config.kv_heads * config.head_dim;
+    options.kv_bytes = setting.kv_tokens * value_bytes * shape.layers * shape.token_elements();
     options.kv_dtype = setting.kv_dtype;
     options.kv_layout = setting.kv_layout;
     options.threads = setting.threads;
