@@ -56,6 +56,39 @@ FAMILIES = {
         "head_dim": 32, "num_hidden_layers": 3, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
         "rope_scaling": None, "use_sliding_window": False, "sliding_window": None,
         "attention_bias": False, "tie_word_embeddings": False},
+    # The same with mixtures of experts around a dense layer.
+    "qwen3_moe": {
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 64,
+        "intermediate_size": 160, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 32, "num_hidden_layers": 3, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+        "rope_scaling": None, "attention_bias": False, "tie_word_embeddings": False,
+        "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96,
+        "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [1]},
+    # Latent attention with YaRN; a dense layer, then experts in groups and shared ones.
+    "deepseek_v2": {
+        "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "hidden_size": 64,
+        "intermediate_size": 160, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "q_lora_rank": None, "kv_lora_rank": 48, "qk_nope_head_dim": 24, "qk_rope_head_dim": 16,
+        "v_head_dim": 20, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64,
+                         "beta_fast": 4, "beta_slow": 0.05, "mscale": 0.707,
+                         "mscale_all_dim": 0.5},
+        "attention_bias": False, "tie_word_embeddings": False, "n_routed_experts": 8,
+        "n_shared_experts": 2, "num_experts_per_tok": 3, "moe_intermediate_size": 48,
+        "scoring_func": "softmax", "topk_method": "group_limited_greedy", "n_group": 4,
+        "topk_group": 2, "norm_topk_prob": False, "routed_scaling_factor": 2.0,
+        "first_k_dense_replace": 1, "moe_layer_freq": 1},
+    # A rank for q; experts chosen by corrected sigmoids, groups by their two best.
+    "deepseek_v3": {
+        "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 64,
+        "intermediate_size": 160, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "q_lora_rank": 40, "kv_lora_rank": 48, "qk_nope_head_dim": 24, "qk_rope_head_dim": 16,
+        "v_head_dim": 20, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "rope_scaling": None,
+        "attention_bias": False, "tie_word_embeddings": False, "n_routed_experts": 8,
+        "n_shared_experts": 1, "num_experts_per_tok": 3, "moe_intermediate_size": 48,
+        "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 2, "topk_group": 1,
+        "norm_topk_prob": True, "routed_scaling_factor": 2.5, "first_k_dense_replace": 1,
+        "moe_layer_freq": 1},
 }
 
 DTYPE_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
@@ -100,31 +133,73 @@ def write_model(family, options, out):
 
 def weight_shapes(config):
     """{tensor name: shape}, in the order in which the files hold them."""
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
-    head_dim = config.get("head_dim", hidden // config["num_attention_heads"])
-    queries = config["num_attention_heads"] * head_dim
-    keys = config["num_key_value_heads"] * head_dim
+    hidden = config["hidden_size"]
     shapes = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
     for layer in range(config["num_hidden_layers"]):
-        shapes.update({"model.layers.%d.%s" % (layer, name): shape for name, shape in (
-            ("input_layernorm.weight", (hidden,)),
-            ("self_attn.q_proj.weight", (queries, hidden)),
-            ("self_attn.k_proj.weight", (keys, hidden)),
-            ("self_attn.v_proj.weight", (keys, hidden)),
-            ("self_attn.o_proj.weight", (hidden, queries)),
-            ("post_attention_layernorm.weight", (hidden,)),
-            ("mlp.gate_proj.weight", (inner, hidden)),
-            ("mlp.up_proj.weight", (inner, hidden)),
-            ("mlp.down_proj.weight", (hidden, inner)))})
-        if config["model_type"] == "qwen2":
-            shapes.update({"model.layers.%d.self_attn.%s_proj.bias" % (layer, part): (size,)
-                           for part, size in (("q", queries), ("k", keys), ("v", keys))})
-        if config["model_type"] == "qwen3":
-            shapes.update({"model.layers.%d.self_attn.%s_norm.weight" % (layer, part): (head_dim,)
-                           for part in ("q", "k")})
+        stem = "model.layers.%d." % layer
+        shapes[stem + "input_layernorm.weight"] = (hidden,)
+        attention = latent_shapes if "kv_lora_rank" in config else attention_shapes
+        shapes.update({stem + "self_attn." + n: shape for n, shape in attention(config).items()})
+        shapes[stem + "post_attention_layernorm.weight"] = (hidden,)
+        mlp = (mixture_shapes(config) if tiny_forward.is_mixture(config, layer)
+               else mlp_shapes(hidden, config["intermediate_size"]))
+        shapes.update({stem + "mlp." + name: shape for name, shape in mlp.items()})
     shapes["model.norm.weight"] = (hidden,)
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (config["vocab_size"], hidden)
+    return shapes
+
+
+def attention_shapes(config):
+    hidden = config["hidden_size"]
+    head_dim = config.get("head_dim", hidden // config["num_attention_heads"])
+    queries = config["num_attention_heads"] * head_dim
+    keys = config["num_key_value_heads"] * head_dim
+    shapes = {"q_proj.weight": (queries, hidden), "k_proj.weight": (keys, hidden),
+              "v_proj.weight": (keys, hidden), "o_proj.weight": (hidden, queries)}
+    if config["model_type"] == "qwen2":
+        shapes.update({part + "_proj.bias": (size,)
+                       for part, size in (("q", queries), ("k", keys), ("v", keys))})
+    if config["model_type"] in ("qwen3", "qwen3_moe"):
+        shapes.update({part + "_norm.weight": (head_dim,) for part in ("q", "k")})
+    return shapes
+
+
+def latent_shapes(config):
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    rank, query_rank = config["kv_lora_rank"], config["q_lora_rank"]
+    plain, turned, value = (config[part + "_head_dim"] for part in ("qk_nope", "qk_rope", "v"))
+    queries = heads * (plain + turned)
+    if query_rank is None:
+        shapes = {"q_proj.weight": (queries, hidden)}
+    else:
+        shapes = {"q_a_proj.weight": (query_rank, hidden), "q_a_layernorm.weight": (query_rank,),
+                  "q_b_proj.weight": (queries, query_rank)}
+    shapes.update({"kv_a_proj_with_mqa.weight": (rank + turned, hidden),
+                   "kv_a_layernorm.weight": (rank,),
+                   "kv_b_proj.weight": (heads * (plain + value), rank),
+                   "o_proj.weight": (hidden, heads * value)})
+    return shapes
+
+
+def mlp_shapes(hidden, inner):
+    return {"gate_proj.weight": (inner, hidden), "up_proj.weight": (inner, hidden),
+            "down_proj.weight": (hidden, inner)}
+
+
+def mixture_shapes(config):
+    hidden, inner = config["hidden_size"], config["moe_intermediate_size"]
+    experts = config.get("num_experts") or config["n_routed_experts"]
+    shapes = {"gate.weight": (experts, hidden)}
+    if config.get("topk_method") == "noaux_tc":
+        shapes["gate.e_score_correction_bias"] = (experts,)
+    for expert in range(experts):
+        shapes.update({"experts.%d.%s" % (expert, name): shape
+                       for name, shape in mlp_shapes(hidden, inner).items()})
+    shared = config.get("n_shared_experts")
+    if shared:
+        shapes.update({"shared_experts." + name: shape
+                       for name, shape in mlp_shapes(hidden, shared * inner).items()})
     return shapes
 
 
@@ -136,7 +211,7 @@ def random_weights(config, family, seed):
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
         if name.endswith("norm.weight"):
             values[name] = [1.0 + 0.4 * (draw() - 0.5) for _ in range(count)]
-        elif name.endswith(".bias"):
+        elif name.endswith("bias"):
             values[name] = [draw() - 0.5 for _ in range(count)]
         else:
             reach = 2.0 * (3.0 / shape[1]) ** 0.5

@@ -36,7 +36,7 @@ class TinyModel:
         self.hidden = config["hidden_size"]
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         self.head_dim = config.get("head_dim", self.hidden // self.heads)
-        self.steps = rope_steps(config, self.head_dim)
+        self.steps = rope_steps(config, config.get("qk_rope_head_dim", self.head_dim))
         self.past = [([], []) for _ in range(config["num_hidden_layers"])]
 
     def next_logits(self, token_id):
@@ -45,15 +45,64 @@ class TinyModel:
         for layer in range(self.config["num_hidden_layers"]):
             stem = "model.layers.%d." % layer
             h = self.norm(x, stem + "input_layernorm")
-            x = added(x, self.attention(h, layer, stem + "self_attn."))
+            attention = self.latent_attention if "kv_lora_rank" in self.config else self.attention
+            x = added(x, attention(h, layer, stem + "self_attn."))
             h = self.norm(x, stem + "post_attention_layernorm")
-            opened = [g / (1.0 + math.exp(-g)) * u
-                      for g, u in zip(self.linear(h, stem + "mlp.gate_proj"),
-                                      self.linear(h, stem + "mlp.up_proj"))]
-            x = added(x, self.linear(opened, stem + "mlp.down_proj"))
+            mlp = self.mixture if is_mixture(self.config, layer) else self.mlp
+            x = added(x, mlp(h, stem + "mlp."))
         self.position += 1
         tied = self.config["tie_word_embeddings"]
         return self.linear(self.norm(x, "model.norm"), "model.embed_tokens" if tied else "lm_head")
+
+    def mlp(self, h, stem):
+        opened = [g / (1.0 + math.exp(-g)) * u
+                  for g, u in zip(self.linear(h, stem + "gate_proj"),
+                                  self.linear(h, stem + "up_proj"))]
+        return self.linear(opened, stem + "down_proj")
+
+    def mixture(self, h, stem):
+        out = [0.0] * len(h)
+        if stem + "shared_experts.up_proj.weight" in self.weights:
+            out = self.mlp(h, stem + "shared_experts.")
+        bias = self.weights.get(stem + "gate.e_score_correction_bias")
+        for expert, weight in routed(self.config, self.linear(h, stem + "gate"), bias):
+            out = added(out, [weight * v for v in self.mlp(h, stem + "experts.%d." % expert)])
+        return out
+
+    def latent_attention(self, h, layer, stem):
+        """DeepSeek's: keys and values of every head come back from one latent row a token."""
+        rank = self.config["kv_lora_rank"]
+        plain, turned, wide = (self.config[n + "_head_dim"] for n in ("qk_nope", "qk_rope", "v"))
+        if self.config["q_lora_rank"] is None:
+            queries = self.linear(h, stem + "q_proj")
+        else:
+            low = self.norm(self.linear(h, stem + "q_a_proj"), stem + "q_a_layernorm")
+            queries = self.linear(low, stem + "q_b_proj")
+        down = self.linear(h, stem + "kv_a_proj_with_mqa")
+        up = self.linear(self.norm(down[:rank], stem + "kv_a_layernorm"), stem + "kv_b_proj")
+        shared = self.turned_pairs(down[rank:])
+        keys, values = self.past[layer]
+        keys.append([row[:plain] + shared for row in split(up, plain + wide)])
+        values.append([row[plain:] for row in split(up, plain + wide)])
+        scale = latent_scale(self.config)
+        out = []
+        for head, query in enumerate(split(queries, plain + turned)):
+            query = query[:plain] + self.turned_pairs(query[plain:])
+            scores = [scale * dot(query, key[head]) for key in keys]
+            top = max(scores)
+            shares = [math.exp(s - top) for s in scores]
+            total = sum(shares)
+            out += [sum(s * v[head][at] for s, v in zip(shares, values)) / total
+                    for at in range(wide)]
+        return self.linear(out, stem + "o_proj")
+
+    def turned_pairs(self, row):
+        """Rotates the pairs (2 i, 2 i + 1), as DeepSeek's files have them."""
+        length, out = turned_length(self.config), []
+        for (a, b), step in zip(split(row, 2), self.steps):
+            c, s = math.cos(self.position * step), math.sin(self.position * step)
+            out += [length * (a * c - b * s), length * (a * s + b * c)]
+        return out
 
     def attention(self, h, layer, stem):
         d = self.head_dim
@@ -95,13 +144,77 @@ class TinyModel:
         return added(out, bias) if bias else out
 
 
+def is_mixture(config, layer):
+    if "num_experts" in config:
+        return (layer not in config["mlp_only_layers"]
+                and (layer + 1) % config["decoder_sparse_step"] == 0)
+    return ("n_routed_experts" in config and layer >= config["first_k_dense_replace"]
+            and layer % config["moe_layer_freq"] == 0)
+
+
+def routed(config, logits, bias):
+    """[(expert, weight)] of one token, from the router's logits."""
+    corrected = bias is not None
+    if corrected:
+        scores = [1.0 / (1.0 + math.exp(-v)) for v in logits]
+    else:
+        total = math.fsum(math.exp(v) for v in logits)
+        scores = [math.exp(v) / total for v in logits]
+    wishes = added(scores, bias) if corrected else scores
+    grouped = config.get("topk_method", "greedy") != "greedy"
+    groups = config["n_group"] if grouped else 1
+    size = len(scores) // groups
+    worth = [sum(sorted(group)[-2:] if corrected else sorted(group)[-1:])
+             for group in split(wishes, size)]
+    kept = sorted(range(groups), key=lambda g: -worth[g])[:config["topk_group"] if grouped else 1]
+    experts = sorted((e for e in range(len(scores)) if e // size in kept),
+                     key=lambda e: -wishes[e])[:config["num_experts_per_tok"]]
+    scale = config.get("routed_scaling_factor", 1.0)
+    if config["norm_topk_prob"]:
+        # DeepSeek-V2 does not scale what it normalises; V3 does.
+        scale = (scale if corrected else 1.0) / sum(scores[e] for e in experts)
+    return [(e, scores[e] * scale) for e in experts]
+
+
+def yarn_length(config, name, default):
+    scaling = config.get("rope_scaling") or {}
+    factor = scaling.get("factor", 1.0) if scaling.get("type") == "yarn" else 1.0
+    return 1.0 + 0.1 * scaling.get(name, default) * math.log(factor)
+
+
+def turned_length(config):
+    return yarn_length(config, "mscale", 1.0) / yarn_length(config, "mscale_all_dim", 0.0)
+
+
+def latent_scale(config):
+    width = config["qk_nope_head_dim"] + config["qk_rope_head_dim"]
+    return yarn_length(config, "mscale_all_dim", 0.0) ** 2 / math.sqrt(width)
+
+
+def yarn_steps(steps, config, head_dim):
+    """Between two pairs, found by how often they turn in the original length, a ramp."""
+    scaling, theta = config["rope_scaling"], config["rope_theta"]
+    length = scaling["original_max_position_embeddings"]
+
+    def pair(turns):
+        return head_dim * math.log(length / (turns * 2.0 * math.pi)) / (2.0 * math.log(theta))
+
+    low = max(0, math.floor(pair(scaling["beta_fast"])))
+    high = min(head_dim - 1, math.ceil(pair(scaling["beta_slow"])))
+    shares = [min(1.0, max(0.0, (i - low) / (high - low))) for i in range(len(steps))]
+    return [step * (1.0 - share + share / scaling["factor"])
+            for step, share in zip(steps, shares)]
+
+
 def rope_steps(config, head_dim):
-    """Radians per position of each pair, with Llama 3's scaling where the config asks for it."""
+    """Radians per position of each pair, with Llama 3's or YaRN's scaling if asked for."""
     half = head_dim // 2
     steps = [config["rope_theta"] ** (-i / half) for i in range(half)]
     scaling = config.get("rope_scaling")
     if not scaling:
         return steps
+    if scaling.get("type") == "yarn":
+        return yarn_steps(steps, config, head_dim)
     assert scaling["rope_type"] == "llama3", scaling
     length, low, high = (scaling[k] for k in ("original_max_position_embeddings",
                                               "low_freq_factor", "high_freq_factor"))

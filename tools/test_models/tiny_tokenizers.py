@@ -141,4 +141,5 @@ LLAMA2_TEMPLATE = """\
 {%- endfor %}
 """
 
-FILES = {"llama2": llama2_files, "llama3": llama3_files, "qwen2": qwen_files, "qwen3": qwen_files}
+FILES = {"llama2": llama2_files, "llama3": llama3_files, "qwen2": qwen_files, "qwen3": qwen_files,
+         "qwen3_moe": qwen_files, "deepseek_v2": qwen_files, "deepseek_v3": qwen_files}
