@@ -49,7 +49,7 @@ std::optional<KvLayout> try_parse_kv_layout(std::string_view name);
 
 // The extent of a pool of keys and values.
 struct KvShape {
-  std::int64_t layers = 0;
+  std::int64_t layers = 0;  // 0: all of the model's are in another pool; pages then have no bytes
   std::int64_t pages = 0;
   std::int64_t page_size = 0;  // tokens per page, any value >= 1
   std::int64_t heads = 0;  // KV heads held here: the model's, divided by the tensor-parallel size
@@ -76,8 +76,8 @@ struct KvShape {
   friend bool operator==(const KvShape&, const KvShape&) = default;
 };
 
-// kInvalidArgument naming the field, unless every extent is at least 1, those of its kind are right
-// (kMla: one head, latent_dim below head_dim) and the bytes fit 63 bits.
+// kInvalidArgument naming the field, unless every extent but `layers` is at least 1, those of its
+// kind are right (kMla: one head, latent_dim below head_dim) and the bytes fit 63 bits.
 Status validate(const KvShape& shape);
 
 // The KV heads that one of `tp_size` tensor-parallel ranks holds.

@@ -39,6 +39,7 @@ class ModelFlags {
   std::int64_t context_tokens_ = 0;
   std::string kv_bytes_ = "256MiB";
   std::string kv_dtype_ = "auto";
+  double windowed_share_ = 0.5;
   std::string kv_layout_ = "layer_first";
   std::string attention_ = "cpu";
   int threads_ = 0;

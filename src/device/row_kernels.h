@@ -17,6 +17,8 @@ struct RowKernels {
   void (*rms_norm)(const float* x, const float* weight, float epsilon, float* out, std::int64_t n);
   void (*rotate_halves)(float* x, const float* cosines, const float* sines, std::int64_t half);
   void (*silu_multiply)(const float* gate, const float* up, float* out, std::int64_t n);
+  void (*gelu_multiply)(const float* gate, const float* up, float* out, std::int64_t n);
+  void (*cap_by_tanh)(float* x, float cap, std::int64_t n);
   void (*add_to)(float* x, const float* y, std::int64_t n);
   void (*convert_to_f32)(const void* values, WeightType type, float* out, std::int64_t n);
   std::int64_t (*argmax)(const float* x, std::int64_t n);

@@ -35,6 +35,17 @@ void silu_multiply(std::span<const float> gate, std::span<const float> up, std::
   row_kernels().silu_multiply(gate.data(), up.data(), out.data(), size_of(gate));
 }
 
+void gelu_multiply(std::span<const float> gate, std::span<const float> up, std::span<float> out) {
+  STEMMA_CHECK_EQ(gate.size(), up.size());
+  STEMMA_CHECK_EQ(gate.size(), out.size());
+  row_kernels().gelu_multiply(gate.data(), up.data(), out.data(), size_of(gate));
+}
+
+void cap_by_tanh(std::span<float> x, float cap) {
+  STEMMA_CHECK(cap > 0, "a cap is positive");
+  row_kernels().cap_by_tanh(x.data(), cap, size_of(x));
+}
+
 void add_to(std::span<float> x, std::span<const float> y) {
   STEMMA_CHECK_EQ(x.size(), y.size());
   row_kernels().add_to(x.data(), y.data(), size_of(x));

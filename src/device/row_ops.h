@@ -35,6 +35,12 @@ void rotate_halves(std::span<float> x, std::span<const float> cosines,
 // REQUIRES: the same size.
 void silu_multiply(std::span<const float> gate, std::span<const float> up, std::span<float> out);
 
+// The same with gelu(g) = g/2 · (1 + tanh(√(2/π) · (g + 0.044715 g³))).
+void gelu_multiply(std::span<const float> gate, std::span<const float> up, std::span<float> out);
+
+// x[i] = cap · tanh(x[i] / cap). REQUIRES: cap > 0.
+void cap_by_tanh(std::span<float> x, float cap);
+
 // x[i] += y[i]. REQUIRES: the same size.
 void add_to(std::span<float> x, std::span<const float> y);
 

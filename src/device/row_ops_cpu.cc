@@ -125,6 +125,33 @@ void silu_multiply(const float* gate, const float* up, float* out, std::int64_t 
   store_end(product, out + i, n - i);
 }
 
+// Beyond 20 the tanh is ±1; what stands for it keeps its cube finite.
+V gelu(V whole_gate) {
+  const V gate = hn::Max(hn::Set(kD, -20.0f), hn::Min(hn::Set(kD, 20.0f), whole_gate));
+  const V cube = hn::Mul(hn::Mul(gate, gate), gate);
+  const V inner =
+      hn::Mul(hn::Set(kD, 0.797884560802865356f), hn::MulAdd(hn::Set(kD, 0.044715f), cube, gate));
+  return hn::Mul(hn::Mul(hn::Set(kD, 0.5f), whole_gate),
+                 hn::Add(hn::Set(kD, 1.0f), hn::Tanh(kD, inner)));
+}
+
+void gelu_multiply(const float* gate, const float* up, float* out, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    hn::StoreU(hn::Mul(gelu(hn::LoadU(kD, gate + i)), hn::LoadU(kD, up + i)), kD, out + i);
+  }
+  const V product = hn::Mul(gelu(load_end(gate + i, n - i)), load_end(up + i, n - i));
+  store_end(product, out + i, n - i);
+}
+
+void cap_by_tanh(float* x, float cap, std::int64_t n) {
+  const V limit = hn::Set(kD, cap);
+  const auto capped = [&](V value) { return hn::Mul(limit, hn::Tanh(kD, hn::Div(value, limit))); };
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(capped(hn::LoadU(kD, x + i)), kD, x + i);
+  store_end(capped(load_end(x + i, n - i)), x + i, n - i);
+}
+
 void add_to(float* x, const float* y, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -172,8 +199,8 @@ std::int64_t argmax(const float* x, std::int64_t n) {
 
 // A function, so that HWY_EXPORT can dispatch on it.
 const RowKernels& kernels_of_target() {
-  static constexpr RowKernels kKernels{rms_norm, rotate_halves,  silu_multiply,
-                                       add_to,   convert_to_f32, argmax};
+  static constexpr RowKernels kKernels{rms_norm,    rotate_halves, silu_multiply,  gelu_multiply,
+                                       cap_by_tanh, add_to,        convert_to_f32, argmax};
   return kKernels;
 }
 

@@ -110,6 +110,47 @@ TEST_P(RowOpsTest, SiluMultiplyAgreesWithReference) {
   }
 }
 
+TEST_P(RowOpsTest, GeluMultiplyAgreesWithReference) {
+  for (const std::size_t n : kLengths) {
+    const std::vector<float> gate = row(n, 10);
+    const std::vector<float> up = row(n);
+    std::vector<float> out(n);
+    gelu_multiply(gate, up, out);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double g = double{gate[i]};
+      const double root = std::sqrt(2.0 / std::acos(-1.0));
+      const double expected =
+          g / 2 * (1 + std::tanh(root * (g + 0.044715 * g * g * g))) * double{up[i]};
+      ASSERT_NEAR(double{out[i]}, expected, 1e-6 * std::abs(g * double{up[i]})) << gate[i];
+    }
+  }
+}
+
+TEST_P(RowOpsTest, GeluOfExtremes) {
+  const std::vector<float> gate = {0.0f, 50.0f, 3e38f, -50.0f, -3e38f, kInfinity, kNan};
+  std::vector<float> out(gate.size());
+  gelu_multiply(gate, std::vector<float>(gate.size(), 1.0f), out);
+  EXPECT_EQ(out[0], 0.0f);
+  EXPECT_EQ(out[1], 50.0f);
+  EXPECT_EQ(out[2], 3e38f);
+  EXPECT_EQ(std::abs(out[3]), 0.0f);
+  EXPECT_EQ(std::abs(out[4]), 0.0f);
+  EXPECT_EQ(out[5], kInfinity);
+  EXPECT_TRUE(std::isnan(out[6]));
+}
+
+TEST_P(RowOpsTest, CapsByTanh) {
+  for (const std::size_t n : kLengths) {
+    std::vector<float> x = row(n, 40);
+    const std::vector<float> before = x;
+    cap_by_tanh(x, 30.0f);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double expected = 30 * std::tanh(double{before[i]} / 30);
+      ASSERT_NEAR(double{x[i]}, expected, 1e-6 * std::abs(expected) + 1e-30);
+    }
+  }
+}
+
 TEST_P(RowOpsTest, SiluOfExtremes) {
   const std::vector<float> gate = {0.0f, -0.0f, 100.0f, 3e38f, -100.0f, -3e38f, kInfinity, kNan};
   std::vector<float> out(gate.size());

@@ -57,6 +57,14 @@ Status check_pool(std::string_view name, const KvShape& shape, const KvShape& wa
                            shape.pages, shape.page_size, wanted.pages, wanted.page_size)};
 }
 
+// Of all pools, for each page that a cached text has.
+std::int64_t bytes_a_page(const KvPools& pools) {
+  const KvShape& full = pools.full.shape();
+  const std::int64_t windowed =
+      pools.windowed == nullptr ? 0 : pools.windowed->shape().total_bytes();
+  return full.page_bytes() + windowed / full.pages;
+}
+
 Status check_windows(const EngineOptions& options, const EngineParts& parts) {
   const KvPool* const pool = parts.pools.windowed;
   if ((pool != nullptr) != (options.kv.window_tokens > 0)) {
@@ -86,7 +94,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
     return Error{ErrorCode::kInvalidArgument, "vocab_tokens must be at least 1"};
   }
   STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.kv, &parts.clock, parts.lower_tiers));
-  STEMMA_ASSIGN_OR_RETURN(auto ghosts, EngineGhosts::open(options, shape.page_bytes()));
+  STEMMA_ASSIGN_OR_RETURN(auto ghosts, EngineGhosts::open(options, bytes_a_page(parts.pools)));
   STEMMA_ASSIGN_OR_RETURN(auto audit, ShadowAudit::open(options, parts, *kv));
   Own own = {std::move(kv), std::move(ghosts), std::move(audit)};
   return std::unique_ptr<Engine>(new Engine(options, parts, std::move(own)));

@@ -1,7 +1,11 @@
 #include "engine/served_model.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "base/math.h"
 #include "pool/kv_pool_factory.h"
 #include "prefix/namespace_digest.h"
 
@@ -58,7 +62,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
   auto model = std::make_unique<ServedModel>(options.threads);
   model->engine_options_ = options.engine;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));
-  STEMMA_RETURN_IF_ERROR(model->open_pool(options));
+  STEMMA_RETURN_IF_ERROR(model->open_pools(options));
   model->namespace_digest_ = digest_of(*model->runner_, *model->pool_, options.tiers.codec);
   STEMMA_RETURN_IF_ERROR(model->open_tiers(options));
   return model;
@@ -89,23 +93,65 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   return {};
 }
 
-Status ServedModel::open_pool(const ServedModelOptions& options) {
+Status ServedModel::open_pools(const ServedModelOptions& options) {
   KvCacheOptions& kv = engine_options_.kv;
-  KvShape shape = runner_->pool_shape();
-  shape.page_size = kv.page_size;
-  STEMMA_ASSIGN_OR_RETURN(shape.dtype, kv_dtype(options.kv_dtype, runner_->config()));
-  STEMMA_ASSIGN_OR_RETURN(shape.pages, pages_for_bytes(options.kv_bytes, shape));
-  kv.pages = shape.pages;
+  KvShape full = runner_->pool_shape();
+  KvShape windowed = runner_->windowed_pool_shape();
+  full.page_size = windowed.page_size = kv.page_size;
+  STEMMA_ASSIGN_OR_RETURN(full.dtype, kv_dtype(options.kv_dtype, runner_->config()));
+  windowed.dtype = full.dtype;
+  STEMMA_RETURN_IF_ERROR(count_pages(options, full, windowed));
+  kv.pages = full.pages;
+  kv.windowed_pages = windowed.pages;
   STEMMA_RETURN_IF_ERROR(validate(engine_options_));
   STEMMA_ASSIGN_OR_RETURN(const KvLayout layout, parse_kv_layout(options.kv_layout));
-  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool(shape, layout, threads_));
+  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool(full, layout, threads_));
+  if (windowed.pages == 0) return {};
+  STEMMA_ASSIGN_OR_RETURN(windowed_pool_, make_kv_pool(windowed, layout, threads_));
   return {};
+}
+
+// kv_bytes over both pools. Where every layer has a window a page of the other pool has no bytes,
+// only a name for its text: there are as many as running requests and the cache can use.
+Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full,
+                                KvShape& windowed) {
+  KvCacheOptions& kv = engine_options_.kv;
+  kv.window_tokens = runner_->config().windows.tokens;
+  if (kv.window_tokens == 0) {
+    STEMMA_ASSIGN_OR_RETURN(full.pages, pages_for_bytes(options.kv_bytes, full));
+    return {};
+  }
+  const double share = options.windowed_share;
+  if (!(share > 0 && share <= 1)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("windowed_share must be above 0 and at most 1 (got {})", share)};
+  }
+  const std::int64_t least = windowed_pages_max(kv.window_tokens, kv.page_size, 1);
+  if (full.layers == 0) {
+    STEMMA_ASSIGN_OR_RETURN(windowed.pages, pages_for_bytes(options.kv_bytes, windowed));
+    full.pages = kv.requests_max * ceil_div(kv.context_tokens_max, kv.page_size) +
+                 static_cast<std::int64_t>(static_cast<double>(windowed.pages) / share);
+  } else {
+    const double both =
+        static_cast<double>(full.page_bytes()) + share * static_cast<double>(windowed.page_bytes());
+    full.pages = static_cast<std::int64_t>(static_cast<double>(options.kv_bytes) / both);
+    windowed.pages =
+        std::max(least, static_cast<std::int64_t>(share * static_cast<double>(full.pages)));
+    const std::int64_t left = options.kv_bytes - windowed.pages * windowed.page_bytes();
+    full.pages = std::min(full.pages, left / full.page_bytes());
+  }
+  if (full.pages >= 1 && windowed.pages >= least) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("kv_bytes must hold a page of {} bytes and {} windowed ones of {}, a "
+                           "window of {} tokens (got {})",
+                           full.page_bytes(), least, windowed.page_bytes(), kv.window_tokens,
+                           options.kv_bytes)};
 }
 
 Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null) {
   Runner& runner = runner_or_null != nullptr ? *runner_or_null : *runner_;
   const EngineParts parts = {.runner = runner,
-                             .pools = {*pool_},
+                             .pools = {*pool_, windowed_pool_.get()},
                              .vocab_tokens = runner_->config().vocab_tokens,
                              .clock = clock_,
                              .lower_tiers = tiers_.get()};

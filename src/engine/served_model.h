@@ -31,7 +31,10 @@ namespace stemma {
 struct ServedModelOptions {
   std::string directory;
   std::int64_t kv_bytes = std::int64_t{256} << 20;  // of keys and values, all layers
-  std::string kv_dtype = "auto";                    // or f32, f16, bf16; auto: that of the weights
+  // Windowed pages for each page of the other layers, where some have a window: more let more of
+  // what is cached be gone on from, fewer leave room for more of it.
+  double windowed_share = 0.5;
+  std::string kv_dtype = "auto";  // or f32, f16, bf16; auto: that of the weights
   std::string kv_layout = "layer_first";
   std::string attention = "cpu";
   int threads = 1;
@@ -70,7 +73,8 @@ class ServedModel {
 
  private:
   Status load_files(const ServedModelOptions& options);
-  Status open_pool(const ServedModelOptions& options);
+  Status open_pools(const ServedModelOptions& options);
+  Status count_pages(const ServedModelOptions& options, KvShape& full, KvShape& windowed);
   Status open_tiers(const ServedModelOptions& options);
 
   MonotonicClock clock_;
@@ -81,7 +85,8 @@ class ServedModel {
   std::optional<ChatTemplate> chat_template_;
   GenerationConfig generation_;
   std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<LowerTiers> tiers_;  // nullptr: none
+  std::unique_ptr<KvPool> windowed_pool_;  // nullptr: no layer has a window
+  std::unique_ptr<LowerTiers> tiers_;      // nullptr: none
   NamespaceDigest namespace_digest_;
 };
 

@@ -32,10 +32,17 @@ constexpr std::array kArchitectures = {
     Architecture{"Qwen3MoeForCausalLM", ModelFamily::kQwen3Moe},
     Architecture{"DeepseekV2ForCausalLM", ModelFamily::kDeepseekV2},
     Architecture{"DeepseekV3ForCausalLM", ModelFamily::kDeepseekV3},
+    Architecture{"MistralForCausalLM", ModelFamily::kMistral},
+    Architecture{"Gemma2ForCausalLM", ModelFamily::kGemma2},
+    Architecture{"Gemma3ForCausalLM", ModelFamily::kGemma3},
 };
 
 bool is_deepseek(ModelFamily family) {
   return family == ModelFamily::kDeepseekV2 || family == ModelFamily::kDeepseekV3;
+}
+
+bool is_gemma(ModelFamily family) {
+  return family == ModelFamily::kGemma2 || family == ModelFamily::kGemma3;
 }
 
 std::optional<ModelFamily> try_find_family(std::string_view architecture) {
@@ -129,9 +136,10 @@ void read_mixture(JsonFields& fields, ModelConfig& config) {
 void read_projections(JsonFields& fields, ModelConfig& config) {
   const bool attention_bias = fields.boolean("attention_bias", false);
   config.mlp_bias = fields.boolean("mlp_bias", false);
-  config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.head_norms =
-      config.family == ModelFamily::kQwen3 || config.family == ModelFamily::kQwen3Moe;
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", is_gemma(config.family));
+  config.head_norms = config.family == ModelFamily::kQwen3 ||
+                      config.family == ModelFamily::kQwen3Moe ||
+                      config.family == ModelFamily::kGemma3;
   // Qwen2 always has biases on q, k and v, and never on the output; the others say.
   const bool qwen2 = config.family == ModelFamily::kQwen2;
   config.qkv_bias = qwen2 || attention_bias;
@@ -170,6 +178,26 @@ void read_yarn(JsonFields& scaling, RopeConfig& rope) {
   }
 }
 
+// Gemma's own: what the other families do not have.
+void read_gemma(JsonFields& fields, ModelConfig& config) {
+  config.activation = Activation::kGeluTanh;
+  config.norms_add_one = config.branch_norms = config.scaled_embeddings = true;
+  config.score_dim = fields.positive("query_pre_attn_scalar", 256.0);
+  const auto cap = [&](std::string_view name) {
+    return fields.find_or_null(name) == nullptr ? 0.0 : fields.positive(name, std::nullopt);
+  };
+  config.score_cap = cap("attn_logit_softcapping");
+  config.logit_cap = cap("final_logit_softcapping");
+}
+
+// The newest files have rope_parameters for each type of layer.
+const Json* of_layer_type_or_null(const JsonFields& fields, const char* type) {
+  const Json* nested = fields.find_or_null("rope_parameters");
+  if (nested == nullptr || !nested->is_object()) return nullptr;
+  const auto own = nested->find(type);
+  return own != nested->end() && own->is_object() ? &*own : nullptr;
+}
+
 // Old files nest all of it in rope_scaling beside rope_theta; new ones have rope_parameters with
 // both.
 void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name) {
@@ -182,6 +210,7 @@ void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name)
   if (nested == nullptr) {
     return;
   }
+  if (const Json* own = of_layer_type_or_null(fields, "full_attention")) nested = own;
   if (!nested->is_object()) {
     fields.fail(ErrorCode::kInvalidArgument, nested_name, "must be an object");
     return;
@@ -215,36 +244,38 @@ void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name)
 
 // Things that change the arithmetic and that this build does not have.
 void refuse_unsupported(JsonFields& fields, const ModelConfig& config) {
-  const std::string activation = fields.text("hidden_act", "silu");
-  if (activation != "silu") {
-    fields.fail(ErrorCode::kUnsupported, "hidden_act",
-                "'" + printable(activation) + "' is not supported; known is silu");
+  const bool gemma = is_gemma(config.family);
+  const char* const act =
+      fields.find_or_null("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
+  const std::string known = gemma ? "gelu_pytorch_tanh" : "silu";
+  const std::string activation = fields.text(act, known);
+  if (activation != known) {
+    fields.fail(ErrorCode::kUnsupported, act,
+                "'" + printable(activation) + "' is not supported; known is " + known);
   }
   if (fields.find_or_null("quantization_config") != nullptr) {
     fields.fail(ErrorCode::kUnsupported, "quantization_config",
                 "quantised weights are not supported");
   }
-  // Qwen files carry a window beside the switch that disables it, which is off by default; for
-  // Llama a window without the switch is a window.
-  const bool window_by_default =
-      config.family == ModelFamily::kLlama && fields.find_or_null("sliding_window") != nullptr;
-  if (fields.boolean("use_sliding_window", window_by_default)) {
-    fields.fail(ErrorCode::kUnsupported,
-                window_by_default ? "sliding_window" : "use_sliding_window",
-                "sliding-window attention is not supported");
-  }
   if (fields.positive("partial_rotary_factor", 1.0) != 1.0) {
     fields.fail(ErrorCode::kUnsupported, "partial_rotary_factor", "only 1 is supported");
   }
-  const Json* layer_types = fields.find_or_null("layer_types");
-  if (layer_types == nullptr) {
-    return;
-  }
-  for (const Json& type : *layer_types) {
-    if (!type.is_string() || type.get_ref<const std::string&>() != "full_attention") {
-      fields.fail(ErrorCode::kUnsupported, "layer_types", "only full_attention is supported");
+}
+
+// Layers with a window turn by a frequency of their own, unscaled.
+void read_windowed_rope(JsonFields& fields, ModelConfig& config, std::string_view file_name) {
+  if (config.family != ModelFamily::kGemma3 || config.windows.tokens == 0) return;
+  RopeConfig rope;
+  rope.theta = fields.positive("rope_local_base_freq", 10000.0);
+  if (const Json* nested = of_layer_type_or_null(fields, "sliding_attention")) {
+    JsonFields own(*nested, file_name, "rope_parameters.sliding_attention.");
+    rope.theta = own.positive("rope_theta", rope.theta);
+    if (own.text("rope_type", "default") != "default") {
+      own.fail(ErrorCode::kUnsupported, "rope_type", "only default is supported");
     }
+    fields.adopt(own.status());
   }
+  config.windowed_rope = rope;
 }
 
 void read_dtype(JsonFields& fields, ModelConfig& config) {
@@ -306,6 +337,12 @@ std::string_view model_family_name(ModelFamily family) {
       return "deepseek_v2";
     case ModelFamily::kDeepseekV3:
       return "deepseek_v3";
+    case ModelFamily::kMistral:
+      return "mistral";
+    case ModelFamily::kGemma2:
+      return "gemma2";
+    case ModelFamily::kGemma3:
+      return "gemma3";
   }
   return "unknown";
 }
@@ -324,15 +361,21 @@ std::string_view rope_scaling_name(RopeConfig::Scaling scaling) {
   return "unknown";
 }
 
-KvShape ModelConfig::pool_shape() const noexcept {
+KvShape ModelConfig::pool_shape() const {
   KvShape shape;
-  shape.layers = layers;
+  shape.layers = layers - windows.count();
   shape.heads = kv_heads;
   shape.head_dim = head_dim;
   if (latent.rank > 0) {
     shape.kind = KvKind::kMla;
     shape.latent_dim = latent.rank;
   }
+  return shape;
+}
+
+KvShape ModelConfig::windowed_pool_shape() const {
+  KvShape shape = pool_shape();
+  shape.layers = windows.count();
   return shape;
 }
 
@@ -349,7 +392,10 @@ Result<ModelConfig> parse_config(std::string_view json, std::string_view file_na
   is_deepseek(config.family) ? read_latent_heads(fields, config) : read_heads(fields, config);
   read_projections(fields, config);
   read_mixture(fields, config);
+  config.windows = read_windows(fields, config.family, config.layers);
+  if (is_gemma(config.family)) read_gemma(fields, config);
   read_rope(fields, config.rope, file_name);
+  read_windowed_rope(fields, config, file_name);
   read_dtype(fields, config);
   read_special_tokens(fields, config, file_name);
   STEMMA_RETURN_IF_ERROR(fields.status());

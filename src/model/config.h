@@ -18,6 +18,7 @@
 
 #include "model/latent_config.h"
 #include "model/mixture_config.h"
+#include "model/window_config.h"
 #include "stemma/ids.h"
 #include "stemma/kv_shape.h"
 #include "stemma/result.h"
@@ -31,9 +32,13 @@ enum class ModelFamily : std::uint8_t {
   kQwen3Moe,
   kDeepseekV2,
   kDeepseekV3,
+  kMistral,
+  kGemma2,
+  kGemma3,
 };
 
-// "llama", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3"
+// "llama", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3", "mistral",
+// "gemma2", "gemma3"
 std::string_view model_family_name(ModelFamily family);
 
 // Rotary position embedding (Su et al. 2021): pair i of a head turns by position × theta^(−2i /
@@ -66,6 +71,10 @@ struct RopeConfig {
 std::string_view rope_scaling_name(
     RopeConfig::Scaling scaling);  // "none", "linear", "llama3", "yarn"
 
+// What the gate of an MLP passes through: x / (1 + exp(-x)), or Gaussian error linear units in
+// their approximation by tanh.
+enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
   std::int64_t vocab_tokens = 0;
@@ -80,6 +89,17 @@ struct ModelConfig {
   RopeConfig rope;
   LatentConfig latent;
   MixtureConfig mixture;
+  WindowConfig windows;
+  std::optional<RopeConfig> windowed_rope;  // of layers with a window, where it is another
+  Activation activation = Activation::kSilu;
+  // Gemma: norms multiply by 1 + weight, what a branch gives is normalised before it is added, and
+  // embeddings are multiplied by the root of `hidden`, rounded to their own type.
+  bool norms_add_one = false;
+  bool branch_norms = false;
+  bool scaled_embeddings = false;
+  double score_dim = 0;  // scores are divided by its root; 0: the family's own
+  double score_cap = 0;  // see AttentionShape; 0: none
+  double logit_cap = 0;  // the same of logits
   bool qkv_bias = false;
   bool output_bias = false;  // of the projection after attention
   bool mlp_bias = false;
@@ -101,8 +121,10 @@ struct ModelConfig {
   // The part of a head that turns with the position.
   std::int64_t turned_dim() const noexcept { return latent.rank > 0 ? latent.rope_dim : head_dim; }
 
-  // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
-  KvShape pool_shape() const noexcept;
+  // The extents that pools for this model must have, of the layers without and with a window;
+  // pages, page_size and dtype are the caller's.
+  KvShape pool_shape() const;
+  KvShape windowed_pool_shape() const;
 };
 
 // Reads the text of a config.json. Errors are one line: `file_name`, the field, what is wrong with

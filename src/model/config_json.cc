@@ -22,6 +22,12 @@ std::string_view architecture_name(ModelFamily family) {
       return "DeepseekV2ForCausalLM";
     case ModelFamily::kDeepseekV3:
       return "DeepseekV3ForCausalLM";
+    case ModelFamily::kMistral:
+      return "MistralForCausalLM";
+    case ModelFamily::kGemma2:
+      return "Gemma2ForCausalLM";
+    case ModelFamily::kGemma3:
+      return "Gemma3ForCausalLM";
   }
   return "unknown";
 }
@@ -114,6 +120,25 @@ void add_mixture(const ModelConfig& config, Json& object) {
   }
 }
 
+void add_windows(const ModelConfig& config, Json& object) {
+  Json types = Json::array();
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    types.push_back(config.windows.at_layer(layer) ? "sliding_attention" : "full_attention");
+  }
+  object["sliding_window"] = config.windows.tokens;
+  object["layer_types"] = types;
+  if (config.windowed_rope.has_value()) {
+    object["rope_local_base_freq"] = config.windowed_rope->theta;
+  }
+}
+
+void add_gemma(const ModelConfig& config, Json& object) {
+  object["hidden_activation"] = "gelu_pytorch_tanh";
+  object["query_pre_attn_scalar"] = config.score_dim;
+  if (config.score_cap > 0) object["attn_logit_softcapping"] = config.score_cap;
+  if (config.logit_cap > 0) object["final_logit_softcapping"] = config.logit_cap;
+}
+
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
@@ -135,6 +160,12 @@ std::string config_json(const ModelConfig& config) {
   config.latent.rank > 0 ? add_latent(config, object) : add_heads(config, object);
   if (config.mixture.experts > 0) {
     add_mixture(config, object);
+  }
+  if (config.windows.tokens > 0) {
+    add_windows(config, object);
+  }
+  if (config.activation == Activation::kGeluTanh) {
+    add_gemma(config, object);
   }
   if (config.begin_token.has_value()) {
     object["bos_token_id"] = *config.begin_token;

@@ -18,11 +18,12 @@ namespace {
 
 // A config.json of nine obligatory fields plus `extra`, which begins with a comma if it is not
 // empty.
-std::string config_text(const std::string& architecture, const std::string& extra = "") {
+std::string config_text(const std::string& architecture, const std::string& extra = "",
+                        int layers = 2) {
   return R"({"architectures":[")" + architecture +
          R"("],"vocab_size":1000,"hidden_size":128,"intermediate_size":256,)"
-         R"("num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":512)" +
-         extra + "}";
+         R"("num_attention_heads":4,"max_position_embeddings":512,"num_hidden_layers":)" +
+         std::to_string(layers) + extra + "}";
 }
 
 ModelConfig parse(const std::string& text) {
@@ -118,9 +119,71 @@ TEST(Config, Qwen2HasQkvBiasAndItsWindowMayBeOff) {
   EXPECT_FALSE(config.output_bias || config.head_norms);
 }
 
+TEST(Config, QwenWindowsBeginAtALayerWhereTheyAreSwitchedOn) {
+  const ModelConfig config = parse(config_text("Qwen2ForCausalLM", R"(,"use_sliding_window":true,
+      "sliding_window":4096,"max_window_layers":1)"));
+  EXPECT_EQ(config.windows, (WindowConfig{.tokens = 4096, .layers = {false, true}}));
+  EXPECT_EQ(config.pool_shape().layers, 1);
+  EXPECT_EQ(config.windowed_pool_shape().layers, 1);
+}
+
+TEST(Config, MistralLooksBackOverItsWindowInEveryLayerOrHasNone) {
+  const ModelConfig config =
+      parse(config_text("MistralForCausalLM", R"(,"sliding_window":4096,"head_dim":64)"));
+  EXPECT_EQ(config.family, ModelFamily::kMistral);
+  EXPECT_EQ(config.windows, (WindowConfig{.tokens = 4096, .layers = {true, true}}));
+  EXPECT_EQ(config.pool_shape().layers, 0);
+  const ModelConfig later =
+      parse(config_text("MistralForCausalLM", R"(,"sliding_window":null,"head_dim":64)"));
+  EXPECT_EQ(later.windows, WindowConfig());
+}
+
+TEST(Config, Gemma2AlternatesAndCaps) {
+  const ModelConfig config = parse(config_text("Gemma2ForCausalLM", R"(,
+      "sliding_window":4096,"head_dim":64,"query_pre_attn_scalar":144,
+      "hidden_act":"gelu_pytorch_tanh",
+      "hidden_activation":"gelu_pytorch_tanh","attn_logit_softcapping":50.0,
+      "final_logit_softcapping":30.0)",
+                                               3));
+  EXPECT_EQ(config.windows, (WindowConfig{.tokens = 4096, .layers = {true, false, true}}));
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(config.norms_add_one && config.branch_norms && config.scaled_embeddings);
+  EXPECT_TRUE(config.tied_embeddings) << "as the family does where the file does not say";
+  EXPECT_EQ(config.score_dim, 144);
+  EXPECT_EQ(config.score_cap, 50);
+  EXPECT_EQ(config.logit_cap, 30);
+}
+
+TEST(Config, Gemma3HasAWindowInAllLayersButEverySixthAndARopeForIt) {
+  const ModelConfig config = parse(config_text("Gemma3ForCausalLM", R"(,
+      "sliding_window":512,"head_dim":64,"rope_theta":1000000.0,"rope_local_base_freq":20000.0,
+      "rope_scaling":{"rope_type":"linear","factor":8.0})",
+                                               7));
+  EXPECT_EQ(config.windows.count(), 6);
+  EXPECT_FALSE(config.windows.at_layer(5));
+  EXPECT_EQ(config.windows.place(6), 5);
+  EXPECT_EQ(config.windows.place(5), 0);
+  EXPECT_TRUE(config.head_norms);
+  EXPECT_EQ(config.rope.scaling, RopeConfig::Scaling::kLinear);
+  ASSERT_TRUE(config.windowed_rope.has_value());
+  EXPECT_EQ(config.windowed_rope->theta, 20000.0);
+  EXPECT_EQ(config.windowed_rope->scaling, RopeConfig::Scaling::kNone);
+}
+
+TEST(Config, NewestGemmaFilesHaveRopeParametersForEachTypeOfLayer) {
+  const ModelConfig config = parse(config_text("Gemma3ForCausalLM", R"(,"sliding_window":512,
+      "head_dim":64,"layer_types":["sliding_attention","full_attention"],"rope_parameters":{
+      "full_attention":{"rope_type":"linear","factor":8.0,"rope_theta":1000000.0},
+      "sliding_attention":{"rope_type":"default","rope_theta":10000.0}})"));
+  EXPECT_EQ(config.rope.theta, 1e6);
+  EXPECT_EQ(config.rope.factor, 8.0);
+  EXPECT_EQ(config.windowed_rope->theta, 1e4);
+}
+
 TEST(Config, Qwen3HasHeadNormsAndItsOwnHeadDim) {
   const ModelConfig config = parse(config_text("Qwen3ForCausalLM", R"(,"head_dim":64,
-      "attention_bias":false,"num_key_value_heads":2,"layer_types":["full_attention"])"));
+      "attention_bias":false,"num_key_value_heads":2,
+      "layer_types":["full_attention","full_attention"])"));
   EXPECT_EQ(config.family, ModelFamily::kQwen3);
   EXPECT_TRUE(config.head_norms);
   EXPECT_FALSE(config.qkv_bias);
@@ -275,7 +338,8 @@ TEST(Config, AnUnknownArchitectureListsTheKnown) {
   EXPECT_EQ(error_of(config_text("GPT2LMHeadModel")),
             "unsupported: m/config.json: architectures: 'GPT2LMHeadModel' is not supported; known "
             "are LlamaForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM "
-            "DeepseekV2ForCausalLM DeepseekV3ForCausalLM");
+            "DeepseekV2ForCausalLM DeepseekV3ForCausalLM MistralForCausalLM Gemma2ForCausalLM "
+            "Gemma3ForCausalLM");
   EXPECT_NE(error_of(R"({"architectures":[]})").find("architectures: must be a list"),
             std::string::npos);
 }
@@ -284,8 +348,12 @@ TEST(Config, WhatCannotBeComputedIsRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"(,"hidden_act":"gelu")", "hidden_act: 'gelu' is not supported; known is silu"},
       {R"(,"sliding_window":4096)", "sliding_window: sliding-window attention is not supported"},
-      {R"(,"use_sliding_window":true)", "use_sliding_window: sliding-window attention"},
-      {R"(,"layer_types":["sliding_attention"])", "layer_types: only full_attention"},
+      {R"(,"use_sliding_window":true)", "sliding_window: sliding-window attention"},
+      {R"(,"layer_types":["full_attention","sliding_attention"])",
+       "layer_types: sliding_attention, where the file switches no window on"},
+      {R"(,"layer_types":["full_attention","chunked_attention"])",
+       "layer_types: 'chunked_attention' is not supported"},
+      {R"(,"layer_types":["full_attention"])", "layer_types: must list the 2 layers"},
       {R"(,"quantization_config":{})", "quantization_config: quantised weights"},
       {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor: only 1"},
       {R"(,"rope_scaling":{"type":"longrope","factor":4})",

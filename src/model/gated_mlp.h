@@ -1,4 +1,4 @@
-// Gated MLP: down(silu(gate(x)) · up(x)), the second half of a layer, and of each expert of a
+// Gated MLP: down(activation(gate(x)) · up(x)), the second half of a layer, and of each expert of a
 // mixture.
 //
 // Thread:     called by the thread that owns the ThreadPool; the work is spread over it.
@@ -14,6 +14,7 @@
 #include "device/gemm.h"
 #include "device/packed_weights.h"
 #include "model/activation_rows.h"
+#include "model/config.h"
 
 namespace stemma {
 
@@ -37,6 +38,7 @@ struct MlpScratch {
 // REQUIRES: the scratch has room for in.rows rows of weights.gate.n() columns, and overlaps
 // nothing.
 void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpScratch& scratch,
-               const MatrixView& out, ThreadPool& threads);
+               const MatrixView& out, ThreadPool& threads,
+               Activation activation = Activation::kSilu);
 
 }  // namespace stemma

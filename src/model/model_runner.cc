@@ -50,16 +50,30 @@ std::string rope_text(const RopeConfig& rope) {
          " factors=" + hex_of(vector_length(rope)) + "," + hex_of(score_factor(rope));
 }
 
+Status check_pool(const std::string& name, const KvPool& pool, KvShape expected,
+                  const PageTableView& table) {
+  expected.pages = pool.shape().pages;
+  expected.page_size = table.page_size;
+  expected.dtype = pool.shape().dtype;
+  if (pool.shape() == expected) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               name +
+                   ": its kind, layers, heads, head_dim, latent_dim or page_size are not those of "
+                   "the model and the batch"};
+}
+
 AttentionShape attention_shape(const ModelConfig& config) {
   const bool latent = config.latent.rank > 0;
-  const std::int64_t compared = latent ? config.latent.query_head_dim() : config.head_dim;
+  const std::int64_t dim = latent ? config.latent.query_head_dim() : config.head_dim;
+  const double compared = config.score_dim > 0 ? config.score_dim : static_cast<double>(dim);
   const double factor = latent ? score_factor(config.rope) : 1.0;
   AttentionShape shape;
   shape.query_heads = config.query_heads;
   shape.kv_heads = config.kv_heads;
   shape.head_dim = config.head_dim;
-  shape.scale = static_cast<float>(factor / std::sqrt(static_cast<double>(compared)));
+  shape.scale = static_cast<float>(factor / std::sqrt(compared));
   shape.latent_dim = config.latent.rank;
+  shape.score_cap = static_cast<float>(config.score_cap);
   return shape;
 }
 
@@ -96,23 +110,40 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   context_tokens_max_ = options.context_tokens_max <= 0
                             ? config_.context_tokens_max
                             : std::min(options.context_tokens_max, config_.context_tokens_max);
-  const AttentionShape shape = attention_shape(config_);
+  AttentionShape shape = attention_shape(config_);
   const AttentionLimits limits = {limits_.rows_max, limits_.requests_max, context_tokens_max_};
-  STEMMA_ASSIGN_OR_RETURN(attention_, make_attention(options.attention, shape, limits, threads));
-  STEMMA_ASSIGN_OR_RETURN(
-      transformer_,
-      Transformer::create(
-          {config_, weights_, {limits_.rows_max, limits_.outputs_max}, *attention_, threads}));
+  if (config_.pool_shape().layers > 0) {
+    STEMMA_ASSIGN_OR_RETURN(attention_, make_attention(options.attention, shape, limits, threads));
+  }
+  if (config_.windows.tokens > 0) {
+    shape.window_tokens = config_.windows.tokens;
+    STEMMA_ASSIGN_OR_RETURN(windowed_attention_,
+                            make_attention(options.attention, shape, limits, threads));
+  }
+  STEMMA_ASSIGN_OR_RETURN(transformer_,
+                          Transformer::create({.config = config_,
+                                               .weights = weights_,
+                                               .limits = {limits_.rows_max, limits_.outputs_max},
+                                               .attention = attention_.get(),
+                                               .windowed_attention = windowed_attention_.get(),
+                                               .threads = threads}));
   return {};
 }
 
 Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
-  STEMMA_RETURN_IF_ERROR(check_extents(batch, pools.full));
+  STEMMA_RETURN_IF_ERROR(check_extents(batch));
+  STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, config_.pool_shape(), batch.page_table));
+  if (config_.windows.tokens > 0) {
+    STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
+    STEMMA_CHECK_EQ(batch.windowed_slots.size(), batch.tokens.size());
+    STEMMA_RETURN_IF_ERROR(check_pool("windowed pool", *pools.windowed,
+                                      config_.windowed_pool_shape(), batch.windowed_table));
+  }
   STEMMA_RETURN_IF_ERROR(check_rows(batch));
-  return transformer_->forward(batch, pools.full);
+  return transformer_->forward(batch, pools);
 }
 
-Status ModelRunner::check_extents(const KvBatch& batch, const KvPool& pool) const {
+Status ModelRunner::check_extents(const KvBatch& batch) const {
   STEMMA_CHECK_EQ(batch.positions.size(), batch.tokens.size());
   STEMMA_CHECK_EQ(batch.write_slots.size(), batch.tokens.size());
   STEMMA_CHECK_EQ(batch.row_indptr.size(), batch.page_table.last_page_tokens.size() + 1);
@@ -124,15 +155,6 @@ Status ModelRunner::check_extents(const KvBatch& batch, const KvPool& pool) cons
   }
   if (batch.page_table.requests() > limits_.requests_max) {
     return too_large("requests", batch.page_table.requests(), limits_.requests_max);
-  }
-  KvShape expected = config_.pool_shape();
-  expected.pages = pool.shape().pages;
-  expected.page_size = batch.page_table.page_size;
-  expected.dtype = pool.shape().dtype;
-  if (pool.shape() != expected) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "pool: its kind, layers, heads, head_dim, latent_dim or page_size are not those "
-                 "of the model and the batch"};
   }
   return {};
 }
@@ -161,7 +183,7 @@ std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields()
           {"config_sha256", config_digest_},
           {"compute_format", weights_.compute_format()},
           {"rope", rope_text(config_.rope)},
-          {"attention", std::string(attention_->name())},
+          {"attention", limits_.attention},
           {"arithmetic_revision", std::to_string(kArithmeticRevision)},
           {"simd_target", std::string(simd_target_name())}};
 }

@@ -54,7 +54,9 @@ class ModelRunner final : public Runner {
   std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
 
   // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
-  KvShape pool_shape() const noexcept { return config_.pool_shape(); }
+  KvShape pool_shape() const { return config_.pool_shape(); }
+  // The same of the layers with a window; of no layers where the model has none.
+  KvShape windowed_pool_shape() const { return config_.windowed_pool_shape(); }
 
   // Everything of the model that makes its pages valid, as (name, value): two runners with equal
   // fields write equal pages for equal tokens. Goes into the namespace, beside what the pool adds.
@@ -62,7 +64,7 @@ class ModelRunner final : public Runner {
 
  private:
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
-  Status check_extents(const KvBatch& batch, const KvPool& pool) const;
+  Status check_extents(const KvBatch& batch) const;
   Status check_rows(const KvBatch& batch) const;
 
   ModelConfig config_;
@@ -70,7 +72,8 @@ class ModelRunner final : public Runner {
   ModelWeights weights_;
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
-  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<Attention> attention_;           // nullptr: all layers have a window
+  std::unique_ptr<Attention> windowed_attention_;  // nullptr: none has
   std::unique_ptr<Transformer> transformer_;
 };
 

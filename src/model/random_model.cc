@@ -58,7 +58,7 @@ Status write_shard(const std::string& path, const std::vector<TensorSpec>& tenso
   std::string bytes;
   for (const TensorSpec& tensor : tensors) {
     const std::size_t begin = bytes.size();
-    bytes += to_bytes(random_tensor(tensor.name, tensor.shape, options.seed), options.type);
+    bytes += to_bytes(random_weights(options.config, tensor, options.seed), options.type);
     header[tensor.name] = {{"dtype", safetensors_dtype(options.type)},
                            {"shape", tensor.shape},
                            {"data_offsets", {begin, bytes.size()}}};
@@ -167,6 +167,15 @@ std::vector<float> random_tensor(std::string_view name, const std::vector<std::i
   for (float& value : values) {
     value = static_cast<float>((norm ? 1.0 : 0.0) + reach * (2.0 * random.unit() - 1.0));
   }
+  return values;
+}
+
+std::vector<float> random_weights(const ModelConfig& config, const TensorSpec& tensor,
+                                  std::uint64_t seed) {
+  std::vector<float> values = random_tensor(tensor.name, tensor.shape, seed);
+  const bool norm = tensor.shape.size() == 1 && tensor.name.ends_with(".weight");
+  if (!norm || !config.norms_add_one) return values;
+  for (float& value : values) value -= 1.0f;
   return values;
 }
 

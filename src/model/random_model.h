@@ -19,6 +19,7 @@
 #include "model/config.h"
 #include "model/config_json.h"
 #include "model/tiny_config.h"
+#include "model/weights.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -33,6 +34,11 @@ struct RandomModelOptions {
 // The values of tensor `name` before rounding to the file's type, row-major.
 std::vector<float> random_tensor(std::string_view name, const std::vector<std::int64_t>& shape,
                                  std::uint64_t seed);
+
+// The same of a tensor of a model that write_random_model writes: norms that add 1 to their weights
+// lie around 0.
+std::vector<float> random_weights(const ModelConfig& config, const TensorSpec& tensor,
+                                  std::uint64_t seed);
 
 // Writes config.json, tokenizer.json (bytes as tokens; 256 ends a text) and the safetensors files
 // into `directory`, which must exist.

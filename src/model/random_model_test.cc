@@ -32,6 +32,14 @@ TEST(RandomModel, ItsConfigurationReadsBackAsItWas) {
     EXPECT_EQ(parsed->rope, config.rope);
     EXPECT_EQ(parsed->mixture, config.mixture);
     EXPECT_EQ(parsed->latent, config.latent);
+    EXPECT_EQ(parsed->windows, config.windows);
+    EXPECT_EQ(parsed->windowed_rope, config.windowed_rope);
+    EXPECT_EQ(parsed->windowed_pool_shape(), config.windowed_pool_shape());
+    EXPECT_EQ(parsed->activation, config.activation);
+    EXPECT_EQ(parsed->branch_norms, config.branch_norms);
+    EXPECT_EQ(parsed->score_dim, config.score_dim);
+    EXPECT_EQ(parsed->score_cap, config.score_cap);
+    EXPECT_EQ(parsed->logit_cap, config.logit_cap);
     EXPECT_EQ(parsed->pool_shape(), config.pool_shape());
     EXPECT_EQ(parsed->qkv_bias, config.qkv_bias);
     EXPECT_EQ(parsed->output_bias, config.output_bias);

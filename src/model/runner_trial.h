@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "base/prng.h"
+#include "model/model_runner.h"
+#include "pool/kv_pool_factory.h"
 #include "stemma/ids.h"
 #include "stemma/kv_batch.h"
 #include "stemma/kv_pool.h"
@@ -32,8 +35,10 @@ class RunnerTrial {
     std::int64_t tokens = 0;
   };
 
-  // Pages of `pool` are handed out in an order that `seed` decides. Both must outlive this.
-  RunnerTrial(Runner& runner, KvPool& pool, std::uint64_t seed = 1) : runner_(runner), pool_(pool) {
+  // Pages of `pool` are handed out in an order that `seed` decides. Both must outlive this. Layers
+  // with a window get a pool like it, of which no page is ever given back.
+  RunnerTrial(ModelRunner& runner, KvPool& pool, std::uint64_t seed = 1)
+      : runner_(runner), pool_(pool), windowed_(make_windowed_pool(runner, pool)) {
     for (const PageId page : id_range(PageId(0), pool.shape().pages)) {
       free_pages_.push_back(page);
     }
@@ -65,9 +70,19 @@ class RunnerTrial {
       append(piece);
     }
     const PageTableView table = {indptr_, pages_, last_page_tokens_, pool_.shape().page_size};
-    const KvBatch batch = {tokens_, positions_, slots_,      row_indptr_,
-                           ids_,    table,      logit_rows_, gate_or_null};
-    const auto logits = runner_.forward(batch, KvPools{pool_});
+    KvBatch batch = {.tokens = tokens_,
+                     .positions = positions_,
+                     .write_slots = slots_,
+                     .row_indptr = row_indptr_,
+                     .requests = ids_,
+                     .page_table = table,
+                     .logit_rows = logit_rows_,
+                     .arriving = gate_or_null};
+    if (windowed_ != nullptr) {
+      batch.windowed_slots = slots_;
+      batch.windowed_table = table;
+    }
+    const auto logits = runner_.forward(batch, KvPools{pool_, windowed_.get()});
     STEMMA_RETURN_IF_ERROR(logits);
     std::int64_t output = 0;
     for (const Piece& piece : pieces) {
@@ -108,6 +123,16 @@ class RunnerTrial {
     std::int64_t computed_tokens = 0;
   };
 
+  static std::unique_ptr<KvPool> make_windowed_pool(const ModelRunner& runner, const KvPool& like) {
+    KvShape shape = runner.windowed_pool_shape();
+    if (shape.layers == 0) return nullptr;
+    shape.pages = like.shape().pages;
+    shape.page_size = like.shape().page_size;
+    shape.dtype = like.shape().dtype;
+    ThreadPool threads(1);
+    return std::move(make_kv_pool(shape, like.layout(), threads)).value();
+  }
+
   void begin_batch() {
     tokens_.clear();
     positions_.clear();
@@ -139,8 +164,9 @@ class RunnerTrial {
     ids_.push_back(RequestId(static_cast<std::int64_t>(piece.request)));
   }
 
-  Runner& runner_;
+  ModelRunner& runner_;
   KvPool& pool_;
+  std::unique_ptr<KvPool> windowed_;  // nullptr: none
   std::vector<PageId> free_pages_;
   std::vector<Request> requests_;
   // The batch being built.

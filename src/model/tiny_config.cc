@@ -146,6 +146,49 @@ ModelConfig deepseek_v3_config() {
   return config;
 }
 
+// Every layer has a window, shorter than the texts of the tests.
+ModelConfig mistral_config() {
+  ModelConfig config = plain_config();
+  config.family = ModelFamily::kMistral;
+  config.kv_heads = 1;
+  config.windows = {.tokens = 40, .layers = {true, true}};
+  return config;
+}
+
+ModelConfig gemma_config(ModelFamily family) {
+  ModelConfig config = plain_config();
+  config.family = family;
+  config.query_heads = 4;
+  config.kv_heads = 2;
+  config.tied_embeddings = true;
+  config.norm_epsilon = 1e-6;
+  config.activation = Activation::kGeluTanh;
+  config.norms_add_one = config.branch_norms = config.scaled_embeddings = true;
+  config.score_dim = 24;
+  return config;
+}
+
+ModelConfig gemma2_config() {
+  ModelConfig config = gemma_config(ModelFamily::kGemma2);
+  config.layers = 3;
+  config.windows = {.tokens = 50, .layers = {true, false, true}};
+  config.score_cap = 50.0;
+  config.logit_cap = 30.0;
+  return config;
+}
+
+ModelConfig gemma3_config() {
+  ModelConfig config = gemma_config(ModelFamily::kGemma3);
+  config.layers = 4;
+  config.head_norms = true;
+  config.windows = {.tokens = 20, .layers = {true, true, false, true}};
+  config.rope.theta = 1e6;
+  config.rope.scaling = RopeConfig::Scaling::kLinear;
+  config.rope.factor = 8.0;
+  config.windowed_rope = RopeConfig();
+  return config;
+}
+
 struct Tiny {
   std::string_view name;
   ModelConfig (*config)();
@@ -161,6 +204,9 @@ constexpr Tiny kTiny[] = {
     {"deepseek_v2", deepseek_v2_config},
     {"deepseek_v2_lite", deepseek_v2_lite_config},
     {"deepseek_v3", deepseek_v3_config},
+    {"mistral", mistral_config},
+    {"gemma2", gemma2_config},
+    {"gemma3", gemma3_config},
 };
 
 }  // namespace

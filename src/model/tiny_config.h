@@ -21,7 +21,9 @@ inline constexpr TokenId kTinyEndToken = 256;
 // k and v, tied), "qwen2_yarn" (YaRN, untied), "qwen3" (head norms, head_dim apart from hidden),
 // "qwen3_moe" (the same with mixtures of eight experts around a dense layer), "deepseek_v2" (latent
 // attention, YaRN, groups of experts, shared experts), "deepseek_v2_lite" (q without a rank, no
-// groups, biases), "deepseek_v3" (corrected groups).
+// groups, biases), "deepseek_v3" (corrected groups), "mistral" (every layer with a window),
+// "gemma2" (every other one, caps), "gemma3" (most of them, with a RoPE of their own, and head
+// norms).
 std::vector<std::string_view> tiny_model_names();
 
 // The configuration of one of them. REQUIRES: `name` is one of tiny_model_names().

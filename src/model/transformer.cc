@@ -2,13 +2,26 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
+#include "base/float16.h"
 #include "device/gemm.h"
 #include "device/row_ops.h"
 
 namespace stemma {
+namespace {
+
+// √hidden as the embeddings' own type has it.
+float embedding_scale(const ModelConfig& config, WeightType type) {
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
+  if (type == WeightType::kBf16) return to_float(to_bfloat16(root));
+  return type == WeightType::kF16 ? to_float(to_float16(root)) : root;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts& parts) {
   auto transformer = std::make_unique<Transformer>(Key{}, parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate_scratch());
@@ -20,10 +33,15 @@ Transformer::Transformer(Key, const TransformerParts& parts)
     : config_(parts.config),
       weights_(parts.weights),
       limits_(parts.limits),
-      attention_(parts.attention),
       threads_(parts.threads),
-      rope_(parts.config.rope, parts.config.turned_dim()),
-      norm_epsilon_(static_cast<float>(parts.config.norm_epsilon)) {}
+      norm_epsilon_(static_cast<float>(parts.config.norm_epsilon)),
+      embedding_scale_(embedding_scale(parts.config, parts.weights.embeddings.type())),
+      full_{parts.attention, Rope(parts.config.rope, parts.config.turned_dim()), {}, {}},
+      windowed_{
+          parts.windowed_attention,
+          Rope(parts.config.windowed_rope.value_or(parts.config.rope), parts.config.turned_dim()),
+          {},
+          {}} {}
 
 Status Transformer::allocate_scratch() {
   const std::int64_t rows_max = limits_.rows_max;
@@ -39,8 +57,10 @@ Status Transformer::allocate_scratch() {
       RowsWanted{attended_, rows_max, config_.attended_columns()},
       RowsWanted{gate_, rows_max, inner},
       RowsWanted{up_, rows_max, inner},
-      RowsWanted{cosines_, rows_max, config_.turned_dim() / 2},
-      RowsWanted{sines_, rows_max, config_.turned_dim() / 2},
+      RowsWanted{full_.cosines, rows_max, config_.turned_dim() / 2},
+      RowsWanted{full_.sines, rows_max, config_.turned_dim() / 2},
+      RowsWanted{windowed_.cosines, rows_max, config_.turned_dim() / 2},
+      RowsWanted{windowed_.sines, rows_max, config_.turned_dim() / 2},
       RowsWanted{logits_, limits_.outputs_max, config_.vocab_tokens},
   };
   STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
@@ -65,52 +85,71 @@ Status Transformer::make_parts() {
   return {};
 }
 
-Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPool& pool) {
+Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPools pools) {
   STEMMA_CHECK_LE(batch.rows(), limits_.rows_max);
   STEMMA_CHECK_LE(batch.outputs(), limits_.outputs_max);
-  attention_.plan(batch);
+  for (LayerGroup* group : {&full_, &windowed_}) {
+    if (group->attention != nullptr) group->attention->plan(batch);
+  }
   embed(batch);
   compute_angles(batch);
-  for (std::size_t layer = 0; layer < weights_.layers.size(); ++layer) {
-    STEMMA_RETURN_IF_ERROR(attend(layer, batch, pool));
-    mlp(weights_.layers[layer], batch.rows());
+  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+    const LayerWeights& layer = weights_.layers[i];
+    STEMMA_RETURN_IF_ERROR(attend(layer, batch, place_of(i, batch, pools)));
+    mlp(layer, batch.rows());
   }
   return head(batch);
 }
 
 void Transformer::embed(const KvBatch& batch) {
   for_rows(threads_, batch.rows(), [&](std::int64_t row) {
-    weights_.embeddings.unpack_row(batch.tokens[static_cast<std::size_t>(row)], residual_.row(row));
+    const std::span<float> values = residual_.row(row);
+    weights_.embeddings.unpack_row(batch.tokens[static_cast<std::size_t>(row)], values);
+    if (!config_.scaled_embeddings) return;
+    for (float& value : values) value *= embedding_scale_;
   });
 }
 
 void Transformer::compute_angles(const KvBatch& batch) {
-  for_rows(threads_, batch.rows(), [&](std::int64_t row) {
-    rope_.angles(batch.positions[static_cast<std::size_t>(row)], cosines_.row(row),
-                 sines_.row(row));
-  });
+  for (LayerGroup* group : {&full_, &windowed_}) {
+    if (group->attention == nullptr) continue;
+    for_rows(threads_, batch.rows(), [&](std::int64_t row) {
+      group->rope.angles(batch.positions[static_cast<std::size_t>(row)], group->cosines.row(row),
+                         group->sines.row(row));
+    });
+  }
 }
 
-Status Transformer::attend(std::size_t layer, const KvBatch& batch, KvPool& pool) {
-  const LayerWeights& weights = weights_.layers[layer];
+Transformer::Place Transformer::place_of(std::size_t layer, const KvBatch& batch,
+                                         const KvPools& pools) {
+  const auto index = static_cast<std::int64_t>(layer);
+  const std::int64_t in_group = config_.windows.place(index);
+  if (config_.windows.at_layer(index)) {
+    return {windowed_, *pools.windowed, in_group, batch.windowed_slots};
+  }
+  return {full_, pools.full, in_group, batch.write_slots};
+}
+
+Status Transformer::attend(const LayerWeights& layer, const KvBatch& batch, const Place& place) {
   const std::int64_t rows = batch.rows();
-  normalise(weights.attention_norm, rows);
-  write_queries_and_keys(weights, rows);
-  STEMMA_RETURN_IF_ERROR(store(layer, batch, pool));
-  if (batch.arriving != nullptr && !batch.arriving->wait(static_cast<std::int64_t>(layer))) {
+  normalise(layer.attention_norm, rows);
+  write_queries_and_keys(layer, place.group, rows);
+  STEMMA_RETURN_IF_ERROR(store(place, rows));
+  const bool arriving = batch.arriving != nullptr && &place.group == &full_;
+  if (arriving && !batch.arriving->wait(place.layer)) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
-  attention_.run(pool.layer_view(static_cast<std::int64_t>(layer)), query_.values,
-                 attended_.values);
-  project(attended_values(weights, rows), weights.output, weights.output_bias, branch_, rows);
-  add_branch(branch_, rows);
+  place.group.attention->run(place.pool.layer_view(place.layer), query_.values, attended_.values);
+  project(attended_values(layer, rows), layer.output, layer.output_bias, branch_, rows);
+  add_branch(branch_, layer.attention_branch_norm, rows);
   return {};
 }
 
 // The rows that attention compares and the pool keeps.
-void Transformer::write_queries_and_keys(const LayerWeights& layer, std::int64_t rows) {
+void Transformer::write_queries_and_keys(const LayerWeights& layer, const LayerGroup& group,
+                                         std::int64_t rows) {
   if (latent_ != nullptr) {
-    const LatentAttention::Angles angles = {cosines_, sines_};
+    const LatentAttention::Angles angles = {group.cosines, group.sines};
     latent_->write_queries(layer.latent, branch_, rows, angles, query_);
     latent_->write_keys(layer.latent, branch_, rows, angles, key_);
     return;
@@ -118,7 +157,7 @@ void Transformer::write_queries_and_keys(const LayerWeights& layer, std::int64_t
   project(branch_, layer.query, layer.query_bias, query_, rows);
   project(branch_, layer.key, layer.key_bias, key_, rows);
   project(branch_, layer.value, layer.value_bias, value_, rows);
-  for_rows(threads_, rows, [&](std::int64_t row) { turn_heads(layer, row); });
+  for_rows(threads_, rows, [&](std::int64_t row) { turn_heads(layer, group, row); });
 }
 
 // What the output projection reads.
@@ -128,7 +167,7 @@ const Rows& Transformer::attended_values(const LayerWeights& layer, std::int64_t
 
 // The heads of q and k of one row: normalised where the model does that, then turned to the row's
 // position.
-void Transformer::turn_heads(const LayerWeights& layer, std::int64_t row) {
+void Transformer::turn_heads(const LayerWeights& layer, const LayerGroup& group, std::int64_t row) {
   const auto head_dim = static_cast<std::size_t>(config_.head_dim);
   const auto turn = [&](std::span<float> heads, std::span<const float> norm) {
     for (; !heads.empty(); heads = heads.subspan(head_dim)) {
@@ -136,34 +175,36 @@ void Transformer::turn_heads(const LayerWeights& layer, std::int64_t row) {
       if (config_.head_norms) {
         rms_norm(one, norm, norm_epsilon_, one);
       }
-      rotate_halves(one, cosines_.row(row), sines_.row(row));
+      rotate_halves(one, group.cosines.row(row), group.sines.row(row));
     }
   };
   turn(query_.row(row), layer.query_norm);
   turn(key_.row(row), layer.key_norm);
 }
 
-Status Transformer::store(std::size_t layer, const KvBatch& batch, KvPool& pool) {
+Status Transformer::store(const Place& place, std::int64_t rows) {
   const auto rows_of = [&](const Rows& source) {
     return KvRows{.elements = source.values,
                   .dtype = DType::kF32,
-                  .rows = batch.rows(),
+                  .rows = rows,
                   .heads = config_.kv_heads,
                   .head_dim = config_.head_dim,
                   .row_stride = source.columns};
   };
-  return pool.store(static_cast<std::int64_t>(layer), raw(batch.write_slots), rows_of(key_),
-                    latent_ != nullptr ? KvRows{} : rows_of(value_));
+  return place.pool.store(place.layer, raw(place.slots), rows_of(key_),
+                          latent_ != nullptr ? KvRows{} : rows_of(value_));
 }
 
 void Transformer::mlp(const LayerWeights& layer, std::int64_t rows) {
   normalise(layer.mlp_norm, rows);
   const MlpScratch scratch = {gate_, up_};
   if (layer.mixture.experts.empty()) {
-    gated_mlp(layer.mlp, branch_.read(rows), scratch, branch_.write(rows), threads_);
-    add_branch(branch_, rows);
+    gated_mlp(layer.mlp, branch_.read(rows), scratch, branch_.write(rows), threads_,
+              config_.activation);
+    add_branch(branch_, layer.mlp_branch_norm, rows);
   } else {
-    add_branch(mixture_->compute(layer.mixture, branch_, rows, scratch), rows);
+    add_branch(mixture_->compute(layer.mixture, branch_, rows, scratch), layer.mlp_branch_norm,
+               rows);
   }
 }
 
@@ -175,6 +216,11 @@ LogitsView Transformer::head(const KvBatch& batch) {
     rms_norm(residual_.row(row), weights_.final_norm, norm_epsilon_, branch_.row(output));
   });
   project(branch_, weights_.head(), {}, logits_, outputs);
+  if (config_.logit_cap > 0) {
+    for_rows(threads_, outputs, [&](std::int64_t output) {
+      cap_by_tanh(logits_.row(output), static_cast<float>(config_.logit_cap));
+    });
+  }
   return LogitsView{logits_.values, outputs, config_.vocab_tokens};
 }
 
@@ -184,8 +230,11 @@ void Transformer::normalise(std::span<const float> weight, std::int64_t rows) {
   });
 }
 
-void Transformer::add_branch(const Rows& branch, std::int64_t rows) {
-  for_rows(threads_, rows, [&](std::int64_t row) { add_to(residual_.row(row), branch.row(row)); });
+void Transformer::add_branch(const Rows& branch, std::span<const float> norm, std::int64_t rows) {
+  for_rows(threads_, rows, [&](std::int64_t row) {
+    if (!norm.empty()) rms_norm(branch.row(row), norm, norm_epsilon_, branch.row(row));
+    add_to(residual_.row(row), branch.row(row));
+  });
 }
 
 void Transformer::project(const Rows& input, const PackedWeights& weights,

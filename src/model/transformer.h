@@ -39,13 +39,14 @@ struct TransformerLimits {
   std::int64_t outputs_max = 0;
 };
 
-// What it computes with; everything must outlive it. `attention` has the model's shape and at least
-// these limits.
+// What it computes with; everything must outlive it. Attentions have the model's shape and at least
+// these limits; of a group of layers that the model has none of, there is none.
 struct TransformerParts {
   const ModelConfig& config;
   const ModelWeights& weights;
   TransformerLimits limits;
-  Attention& attention;
+  Attention* attention;           // of layers that look back over the whole text
+  Attention* windowed_attention;  // of those with a window
   ThreadPool& threads;
 };
 
@@ -58,36 +59,55 @@ class Transformer {
   Transformer(Key, const TransformerParts& parts);  // for create
 
   // Computes `batch` and gives the logits of its logit_rows, valid until the next call.
-  // REQUIRES: the batch is within the limits, its tokens in the vocabulary, and the pool has the
-  // model's shape.
-  Result<LogitsView> forward(const KvBatch& batch, KvPool& pool);
+  // REQUIRES: the batch is within the limits, its tokens in the vocabulary, and the pools have the
+  // model's shapes.
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools);
 
  private:
+  // What layers with a window, and those without, do each in their own way.
+  struct LayerGroup {
+    Attention* attention = nullptr;  // nullptr: there are no such layers
+    Rope rope;
+    Rows cosines;  // [rows_max, turned_dim / 2]
+    Rows sines;    // [rows_max, turned_dim / 2]
+  };
+  // One layer's part of a batch.
+  struct Place {
+    LayerGroup& group;
+    KvPool& pool;
+    std::int64_t layer;  // of the pool
+    std::span<const SlotId> slots;
+  };
+
   Status allocate_scratch();
   Status make_parts();
 
   void embed(const KvBatch& batch);
   void compute_angles(const KvBatch& batch);
-  Status attend(std::size_t layer, const KvBatch& batch, KvPool& pool);
-  void write_queries_and_keys(const LayerWeights& layer, std::int64_t rows);
+  Place place_of(std::size_t layer, const KvBatch& batch, const KvPools& pools);
+  Status attend(const LayerWeights& layer, const KvBatch& batch, const Place& place);
+  void write_queries_and_keys(const LayerWeights& layer, const LayerGroup& group,
+                              std::int64_t rows);
   const Rows& attended_values(const LayerWeights& layer, std::int64_t rows);
-  Status store(std::size_t layer, const KvBatch& batch, KvPool& pool);
-  void turn_heads(const LayerWeights& layer, std::int64_t row);
+  Status store(const Place& place, std::int64_t rows);
+  void turn_heads(const LayerWeights& layer, const LayerGroup& group, std::int64_t row);
   void mlp(const LayerWeights& layer, std::int64_t rows);
   LogitsView head(const KvBatch& batch);
 
   void normalise(std::span<const float> weight, std::int64_t rows);
-  void add_branch(const Rows& branch, std::int64_t rows);
+  // `norm`: of what the branch gives, where the model has one; else empty.
+  void add_branch(const Rows& branch, std::span<const float> norm, std::int64_t rows);
   void project(const Rows& input, const PackedWeights& weights, std::span<const float> bias,
                const Rows& output, std::int64_t rows);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
   TransformerLimits limits_;
-  Attention& attention_;
   ThreadPool& threads_;
-  Rope rope_;
   float norm_epsilon_;
+  float embedding_scale_;
+  LayerGroup full_;
+  LayerGroup windowed_;
 
   Buffer scratch_;
   Rows residual_;  // the stream that layers add to    [rows_max, hidden]
@@ -98,8 +118,6 @@ class Transformer {
   Rows attended_;  // [rows_max, attended_columns]
   Rows gate_;      // [rows_max, the widest MLP]
   Rows up_;        // [rows_max, the widest MLP]
-  Rows cosines_;   // [rows_max, turned_dim / 2]
-  Rows sines_;     // [rows_max, turned_dim / 2]
   Rows logits_;    // [outputs_max, vocab_tokens]
   std::unique_ptr<LatentAttention> latent_;  // nullptr where the model has none
   std::unique_ptr<Mixture> mixture_;         // nullptr where the model has none

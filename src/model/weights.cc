@@ -127,7 +127,15 @@ void want_layer(const ModelConfig& config, std::int64_t index, LayerWeights& lay
   } else {
     want_attention(config, prefix + "self_attn.", layer, wanted);
   }
-  wanted.push_back({prefix + "post_attention_layernorm.weight", {config.hidden}, &layer.mlp_norm});
+  const Shape norm = {config.hidden};
+  const std::string after_attention = prefix + "post_attention_layernorm.weight";
+  if (config.branch_norms) {
+    wanted.push_back({after_attention, norm, &layer.attention_branch_norm});
+    wanted.push_back({prefix + "pre_feedforward_layernorm.weight", norm, &layer.mlp_norm});
+    wanted.push_back({prefix + "post_feedforward_layernorm.weight", norm, &layer.mlp_branch_norm});
+  } else {
+    wanted.push_back({after_attention, norm, &layer.mlp_norm});
+  }
   if (config.mixture.at_layer(index)) {
     want_mixture(config, prefix + "mlp.", layer.mixture, wanted);
   } else {
@@ -267,6 +275,25 @@ std::vector<TensorSpec> needed_tensors(const ModelConfig& config) {
   return needed;
 }
 
+namespace {
+
+// Norms whose files say by how much they differ from 1.
+void add_one_to_norms(ModelWeights& weights) {
+  const auto add_one = [](std::vector<float>& norm) {
+    for (float& weight : norm) weight += 1.0f;
+  };
+  for (LayerWeights& layer : weights.layers) {
+    for (std::vector<float>* norm :
+         {&layer.attention_norm, &layer.attention_branch_norm, &layer.mlp_norm,
+          &layer.mlp_branch_norm, &layer.query_norm, &layer.key_norm}) {
+      add_one(*norm);
+    }
+  }
+  add_one(weights.final_norm);
+}
+
+}  // namespace
+
 Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files, ThreadPool& pool,
                                   const ProgressCallback& progress) {
   ModelWeights weights;
@@ -290,6 +317,7 @@ Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files,
     return {};
   };
   STEMMA_ASSIGN_OR_RETURN(weights.digest, files.read_all(visit));
+  if (config.norms_add_one) add_one_to_norms(weights);
   return weights;
 }
 

@@ -40,6 +40,8 @@ struct LayerWeights {
   std::vector<float> output_bias;
   std::vector<float> query_norm;  // [head_dim] with head_norms, else empty
   std::vector<float> key_norm;
+  std::vector<float> attention_branch_norm;  // [hidden] with branch_norms, else empty
+  std::vector<float> mlp_branch_norm;
   std::vector<float> mlp_norm;  // [hidden]
   LatentWeights latent;         // with latent attention, instead of query, key and value
   MlpWeights mlp;               // of intermediate width; empty where the layer is a mixture

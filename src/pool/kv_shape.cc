@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -88,10 +89,11 @@ Status validate(const KvShape& shape) {
        {"head_dim", shape.head_dim}}};
   std::int64_t bytes = 2 * dtype_bytes(shape.dtype);
   for (const auto& [name, extent] : extents) {
-    if (extent < 1) {
-      return invalid(fmt::format("KV shape: {} must be at least 1 (got {})", name, extent));
+    const std::int64_t least = name == "layers" ? 0 : 1;
+    if (extent < least) {
+      return invalid(fmt::format("KV shape: {} must be at least {} (got {})", name, least, extent));
     }
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+    if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes)) {
       return invalid(fmt::format("KV shape: the bytes of {} layers, {} pages do not fit 63 bits",
                                  shape.layers, shape.pages));
     }

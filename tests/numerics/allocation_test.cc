@@ -35,9 +35,16 @@ struct OneRequest {
     indptr = {0, static_cast<std::int32_t>(pages.size())};
     last_page_tokens = {static_cast<std::int32_t>((rows - 1) % page_size + 1)};
     logit_rows = {static_cast<std::int32_t>(rows - 1)};
-    batch = {tokens,     positions, slots,
-             row_indptr, ids,       {indptr, pages, last_page_tokens, page_size},
-             logit_rows};
+    const PageTableView table = {indptr, pages, last_page_tokens, page_size};
+    batch = {.tokens = tokens,
+             .positions = positions,
+             .write_slots = slots,
+             .row_indptr = row_indptr,
+             .requests = ids,
+             .page_table = table,
+             .windowed_slots = slots,
+             .windowed_table = table,
+             .logit_rows = logit_rows};
   }
 
   std::vector<TokenId> tokens;
@@ -66,13 +73,17 @@ TEST_P(Allocation, ForwardTakesNothingFromTheHeap) {
   shape.dtype = DType::kBF16;
   const auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads);
   ASSERT_TRUE(pool.ok());
+  shape.layers = (*runner)->windowed_pool_shape().layers;
+  const auto windowed = make_kv_pool(shape, KvLayout::kLayerFirst, threads);
+  ASSERT_TRUE(windowed.ok());
+  const KvPools pools = {**pool, windowed->get()};
   const OneRequest decode(1, 16);
   const OneRequest prefill(300, 16);
   for (const OneRequest* request : {&decode, &prefill}) {
-    ASSERT_TRUE((*runner)->forward(request->batch, KvPools{**pool}).ok());
+    ASSERT_TRUE((*runner)->forward(request->batch, pools).ok());
     const std::int64_t before = heap_allocations.load();
     for (int step = 0; step < 3; ++step) {
-      ASSERT_TRUE((*runner)->forward(request->batch, KvPools{**pool}).ok());
+      ASSERT_TRUE((*runner)->forward(request->batch, pools).ok());
     }
     EXPECT_EQ(heap_allocations.load(), before);
   }

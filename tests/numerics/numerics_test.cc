@@ -37,11 +37,12 @@ double stored(float value, WeightType type) {
 ReferenceModel reference_of(const ModelConfig& config, WeightType type, std::uint64_t seed) {
   ReferenceModel::Tensors tensors;
   for (const TensorSpec& tensor : needed_tensors(config)) {
-    for (const float value : random_tensor(tensor.name, tensor.shape, seed)) {
+    for (const float value : random_weights(config, tensor, seed)) {
       tensors[tensor.name].push_back(stored(value, type));
     }
   }
-  return {config, std::move(tensors)};
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
+  return {config, std::move(tensors), stored(root, type)};
 }
 
 // The error of each row relative to the row's largest logit, the smallest first.

@@ -28,8 +28,9 @@ class ReferenceModel {
   // The values of a tensor by its name in the file, row-major.
   using Tensors = std::map<std::string, Row>;
 
-  ReferenceModel(const ModelConfig& config, Tensors tensors)
-      : config_(config), tensors_(std::move(tensors)) {}
+  // `embedding_scale`: √hidden as the embeddings' type has it, for those that scale them.
+  ReferenceModel(const ModelConfig& config, Tensors tensors, double embedding_scale)
+      : config_(config), tensors_(std::move(tensors)), embedding_scale_(embedding_scale) {}
 
   // The logits after each token.   [tokens][vocab_tokens]
   std::vector<Row> logits(const std::vector<TokenId>& tokens) const {
@@ -38,38 +39,52 @@ class ReferenceModel {
     for (const TokenId token : tokens) {
       const auto begin = embeddings.begin() + token * config_.hidden;
       x.emplace_back(begin, begin + config_.hidden);
+      if (config_.scaled_embeddings) multiply_by(x.back(), embedding_scale_);
     }
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
       if (config_.latent.rank > 0) {
         latent_attention(prefix + "self_attn.", prefix + "input_layernorm.weight", x);
       } else {
-        attention(prefix, x);
+        attention(layer, prefix, x);
       }
       for (Row& row : x) {
-        const Row h = norm(row, prefix + "post_attention_layernorm.weight");
-        add(row, config_.mixture.at_layer(layer) ? mixture(prefix + "mlp.", h)
-                                                 : mlp(prefix + "mlp.", h));
+        const Row h =
+            norm(row, prefix + (config_.branch_norms ? "pre_feedforward_layernorm.weight"
+                                                     : "post_attention_layernorm.weight"));
+        Row said =
+            config_.mixture.at_layer(layer) ? mixture(prefix + "mlp.", h) : mlp(prefix + "mlp.", h);
+        if (config_.branch_norms) said = norm(said, prefix + "post_feedforward_layernorm.weight");
+        add(row, said);
       }
     }
     for (Row& row : x) {
       row = linear(norm(row, "model.norm.weight"),
                    config_.tied_embeddings ? "model.embed_tokens" : "lm_head");
+      for (double& logit : row) logit = capped(logit, config_.logit_cap);
     }
     return x;
   }
 
  private:
-  void attention(const std::string& prefix, std::vector<Row>& x) const {
+  void attention(std::int64_t layer, const std::string& prefix, std::vector<Row>& x) const {
+    const bool windowed = config_.windows.at_layer(layer);
+    const RopeConfig& rope = windowed ? config_.windowed_rope.value_or(config_.rope) : config_.rope;
     const std::string stem = prefix + "self_attn.";
     std::vector<Row> keys;
     std::vector<Row> values;
     for (std::size_t position = 0; position < x.size(); ++position) {
       const Row h = norm(x[position], prefix + "input_layernorm.weight");
-      const Row query = heads(linear(h, stem + "q_proj"), stem + "q_norm.weight", position);
-      keys.push_back(heads(linear(h, stem + "k_proj"), stem + "k_norm.weight", position));
+      const Row query = heads(linear(h, stem + "q_proj"), stem + "q_norm.weight", position, rope);
+      keys.push_back(heads(linear(h, stem + "k_proj"), stem + "k_norm.weight", position, rope));
       values.push_back(linear(h, stem + "v_proj"));
-      add(x[position], linear(attend(query, keys, values), stem + "o_proj"));
+      if (windowed && std::ssize(keys) > config_.windows.tokens) {
+        keys.erase(keys.begin());
+        values.erase(values.begin());
+      }
+      Row said = linear(attend(query, keys, values), stem + "o_proj");
+      if (config_.branch_norms) said = norm(said, prefix + "post_attention_layernorm.weight");
+      add(x[position], said);
     }
   }
 
@@ -84,22 +99,23 @@ class ReferenceModel {
         head_keys.push_back(part(keys[k], kv_begin, dim));
         head_values.push_back(part(values[k], kv_begin, dim));
       }
-      const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+      const double scale =
+          1.0 / std::sqrt(config_.score_dim > 0 ? config_.score_dim : static_cast<double>(dim));
       append(out, attend_head(part(query, head * dim, dim), head_keys, head_values, scale));
     }
     return out;
   }
 
   // softmax(scale × q kᵀ) v of one head.
-  static Row attend_head(const Row& query, const std::vector<Row>& keys,
-                         const std::vector<Row>& values, double scale) {
+  Row attend_head(const Row& query, const std::vector<Row>& keys, const std::vector<Row>& values,
+                  double scale) const {
     Row shares;
     for (const Row& key : keys) {
       double score = 0;
       for (std::size_t i = 0; i < query.size(); ++i) {
         score += query[i] * key[i];
       }
-      shares.push_back(score * scale);
+      shares.push_back(capped(score * scale, config_.score_cap));
     }
     const double top = *std::max_element(shares.begin(), shares.end());
     double total = 0;
@@ -161,7 +177,8 @@ class ReferenceModel {
   // Pairs side by side, turned to `position`.
   Row turned_pairs(Row row, std::size_t position) const {
     for (std::size_t i = 0; i < row.size() / 2; ++i) {
-      const double angle = static_cast<double>(position) * radians_per_position(i, row.size());
+      const double angle =
+          static_cast<double>(position) * radians_per_position(i, row.size(), config_.rope);
       const double length = turned_length();
       const double a = row[2 * i];
       const double b = row[2 * i + 1];
@@ -175,7 +192,7 @@ class ReferenceModel {
     Row inner = linear(h, stem + "gate_proj");
     const Row up = linear(h, stem + "up_proj");
     for (std::size_t i = 0; i < inner.size(); ++i) {
-      inner[i] = inner[i] / (1.0 + std::exp(-inner[i])) * up[i];
+      inner[i] = activated(inner[i]) * up[i];
     }
     return linear(inner, stem + "down_proj");
   }
@@ -261,7 +278,8 @@ class ReferenceModel {
   }
 
   // Each head normalised, if there is such a norm, and rotated to `position`.
-  Row heads(Row row, const std::string& norm_name, std::size_t position) const {
+  Row heads(Row row, const std::string& norm_name, std::size_t position,
+            const RopeConfig& rope) const {
     const auto dim = static_cast<std::size_t>(config_.head_dim);
     for (std::size_t begin = 0; begin < row.size(); begin += dim) {
       Row head(row.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -270,7 +288,7 @@ class ReferenceModel {
         head = norm(head, norm_name);
       }
       for (std::size_t i = 0; i < dim / 2; ++i) {
-        const double angle = static_cast<double>(position) * radians_per_position(i, dim);
+        const double angle = static_cast<double>(position) * radians_per_position(i, dim, rope);
         const double cosine = turned_length() * std::cos(angle);
         const double sine = turned_length() * std::sin(angle);
         row[begin + i] = head[i] * cosine - head[i + dim / 2] * sine;
@@ -306,8 +324,7 @@ class ReferenceModel {
     return plain * (1.0 - share) + plain / rope.factor * share;
   }
 
-  double radians_per_position(std::size_t pair, std::size_t dim) const {
-    const RopeConfig& rope = config_.rope;
+  double radians_per_position(std::size_t pair, std::size_t dim, const RopeConfig& rope) const {
     const double plain =
         1.0 / std::pow(rope.theta, 2.0 * static_cast<double>(pair) / static_cast<double>(dim));
     if (rope.scaling == RopeConfig::Scaling::kYarn) {
@@ -342,7 +359,7 @@ class ReferenceModel {
         1.0 / std::sqrt(squares / static_cast<double>(x.size()) + config_.norm_epsilon);
     Row out;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      out.push_back(x[i] * scale * weight[i]);
+      out.push_back(x[i] * scale * (config_.norms_add_one ? 1.0 + weight[i] : weight[i]));
     }
     return out;
   }
@@ -370,8 +387,22 @@ class ReferenceModel {
     return {row.begin() + begin, row.begin() + begin + columns};
   }
 
+  // Gated by a sigmoid, or by the normal distribution in its approximation by tanh.
+  double activated(double x) const {
+    if (config_.activation == Activation::kSilu) return x / (1.0 + std::exp(-x));
+    const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1.0 + std::tanh(inner));
+  }
+
+  static double capped(double x, double cap) { return cap > 0 ? cap * std::tanh(x / cap) : x; }
+
+  static void multiply_by(Row& row, double factor) {
+    for (double& value : row) value *= factor;
+  }
+
   ModelConfig config_;
   Tensors tensors_;
+  double embedding_scale_;
 };
 
 }  // namespace stemma
