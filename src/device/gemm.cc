@@ -42,36 +42,64 @@ Cut cut_product(std::int64_t rows, const PackedWeights& w, int threads) {
   return cut;
 }
 
+void check_product(const Product& product) {
+  STEMMA_CHECK_EQ(product.a.columns, product.w.k());
+  STEMMA_CHECK_EQ(product.c.columns, product.w.n());
+  STEMMA_CHECK_EQ(product.a.rows, product.c.rows);
+  STEMMA_CHECK(
+      product.a.row_stride >= product.a.columns && product.c.row_stride >= product.c.columns,
+      "rows do not overlap");
+}
+
+// Panels run slowest, so that neighbouring tasks share weights while these are in a cache.
+GemmTask task_of(const Product& product, std::span<const float> bias, const Cut& cut,
+                 std::int64_t index) {
+  const std::int64_t panel = index / cut.row_tasks * cut.panels;
+  const std::int64_t row = index % cut.row_tasks * cut.rows;
+  const std::int64_t column = panel * PackedWeights::kPanelColumns;
+  GemmTask task;
+  task.a = product.a.values + row * product.a.row_stride;
+  task.a_stride = product.a.row_stride;
+  task.rows = std::min(cut.rows, product.a.rows - row);
+  task.panels = product.w.panel(panel);
+  task.type = product.w.type();
+  task.k = product.w.k();
+  task.columns = std::min(cut.panels * PackedWeights::kPanelColumns, product.w.n() - column);
+  task.bias_or_null = bias.empty() ? nullptr : bias.data() + column;
+  task.c = product.c.values + row * product.c.row_stride + column;
+  task.c_stride = product.c.row_stride;
+  return task;
+}
+
 }  // namespace
 
 void gemm(const ConstMatrixView& a, const PackedWeights& w, std::span<const float> bias,
           const MatrixView& c, ThreadPool& pool) {
-  STEMMA_CHECK_EQ(a.columns, w.k());
-  STEMMA_CHECK_EQ(c.columns, w.n());
-  STEMMA_CHECK_EQ(a.rows, c.rows);
-  STEMMA_CHECK(a.row_stride >= a.columns && c.row_stride >= c.columns, "rows do not overlap");
+  const Product product = {a, w, c};
+  check_product(product);
   STEMMA_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == w.n(),
                "a bias has one value for each output");
   if (a.rows == 0) return;
   const GemmKernel kernel = gemm_kernel();
   const Cut cut = cut_product(a.rows, w, pool.threads());
-  pool.run(cut.row_tasks * cut.panel_tasks, [&](std::int64_t index, int) {
-    // Panels run slowest, so that neighbouring tasks share weights while these are in a cache.
-    const std::int64_t panel = index / cut.row_tasks * cut.panels;
-    const std::int64_t row = index % cut.row_tasks * cut.rows;
-    const std::int64_t column = panel * PackedWeights::kPanelColumns;
-    GemmTask task;
-    task.a = a.values + row * a.row_stride;
-    task.a_stride = a.row_stride;
-    task.rows = std::min(cut.rows, a.rows - row);
-    task.panels = w.panel(panel);
-    task.type = w.type();
-    task.k = w.k();
-    task.columns = std::min(cut.panels * PackedWeights::kPanelColumns, w.n() - column);
-    task.bias_or_null = bias.empty() ? nullptr : bias.data() + column;
-    task.c = c.values + row * c.row_stride + column;
-    task.c_stride = c.row_stride;
-    kernel(task);
+  pool.run(cut.row_tasks * cut.panel_tasks,
+           [&](std::int64_t index, int) { kernel(task_of(product, bias, cut, index)); });
+}
+
+void gemm_each(std::int64_t count, FunctionRef<Product(std::int64_t index)> product,
+               ThreadPool& pool) {
+  if (count == 0) return;
+  const Product first = product(0);
+  if (first.a.rows == 0) return;
+  const GemmKernel kernel = gemm_kernel();
+  const Cut cut = cut_product(first.a.rows, first.w, pool.threads());
+  const std::int64_t tasks = cut.row_tasks * cut.panel_tasks;
+  pool.run(count * tasks, [&](std::int64_t index, int) {
+    const Product own = product(index / tasks);
+    check_product(own);
+    STEMMA_CHECK(own.a.rows == first.a.rows && own.w.n() == first.w.n() && own.w.k() == first.w.k(),
+                 "the products have one shape");
+    kernel(task_of(own, {}, cut, index % tasks));
   });
 }
 

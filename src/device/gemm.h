@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "device/packed_weights.h"
 
@@ -38,5 +39,19 @@ struct MatrixView {
 // bias.
 void gemm(const ConstMatrixView& a, const PackedWeights& w, std::span<const float> bias,
           const MatrixView& c, ThreadPool& pool);
+
+// A product without bias: c = a · wᵀ.
+struct Product {
+  ConstMatrixView a;
+  const PackedWeights& w;
+  MatrixView c;
+};
+
+// Computes product(0) ... product(count - 1), with the bits that gemm gives each, spread over the
+// threads together: for products that are each too small to share, as those of attention's heads.
+// `product` is called on any thread. REQUIRES: as gemm, for each; all have the shape of the first,
+// and no c overlaps another's a or c.
+void gemm_each(std::int64_t count, FunctionRef<Product(std::int64_t index)> product,
+               ThreadPool& pool);
 
 }  // namespace stemma

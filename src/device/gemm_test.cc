@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/float16.h"
@@ -213,6 +214,38 @@ TEST_P(GemmTest, StaysInsideItsViews) {
   }
 }
 
+// Products side by side in one matrix, as heads lie, are those that gemm computes one by one.
+TEST_P(GemmTest, EachHasTheBitsOfItsOwnProduct) {
+  constexpr std::int64_t kHeads = 5;
+  for (const auto& [n, k] : {std::pair{20, 48}, std::pair{200, 24}}) {
+    ThreadPool one(1);
+    std::vector<PackedWeights> w;
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      w.push_back(packed(random_matrix(WeightType::kBf16, n, k, prng_), one));
+    }
+    for (const std::int64_t rows : {0, 1, 3, 40, 400}) {
+      const std::vector<float> a = random_values(rows * kHeads * k, prng_);
+      std::vector<float> expected(static_cast<std::size_t>(rows * kHeads * n), kGuard);
+      const auto of_head = [&](std::int64_t head, std::vector<float>& c) {
+        return Product{{a.data() + head * k, rows, k, kHeads * k},
+                       w[static_cast<std::size_t>(head)],
+                       {c.data() + head * n, rows, n, kHeads * n}};
+      };
+      for (std::int64_t head = 0; head < kHeads; ++head) {
+        const Product alone = of_head(head, expected);
+        gemm(alone.a, alone.w, {}, alone.c, one);
+      }
+      for (const int threads : {1, 3}) {
+        ThreadPool pool(threads);
+        std::vector<float> c(expected.size(), kGuard);
+        gemm_each(
+            kHeads, [&](std::int64_t head) { return of_head(head, c); }, pool);
+        ASSERT_TRUE(same_bits(c, expected)) << rows << " rows, " << threads << " threads";
+      }
+    }
+  }
+}
+
 // A row with NaN or infinity keeps to itself.
 TEST_P(GemmTest, RowsDoNotMix) {
   constexpr std::int64_t kN = 66;
@@ -289,6 +322,12 @@ TEST(GemmEdgeTest, NoRowsIsNothingToDo) {
   const PackedWeights w =
       std::move(PackedWeights::pack(weights.data(), WeightType::kF32, 2, 3, pool)).value();
   gemm(ConstMatrixView{nullptr, 0, 3, 3}, w, {}, MatrixView{nullptr, 0, 2, 2}, pool);
+  gemm_each(
+      0,
+      [&](std::int64_t) {
+        return Product{{nullptr, 0, 3, 3}, w, {nullptr, 0, 2, 2}};
+      },
+      pool);
 }
 
 }  // namespace

@@ -95,13 +95,14 @@ void LatentAttention::write_queries(const LatentWeights& weights, const Rows& in
   }
   const Rows& source = config_.query_rank > 0 ? query_down_ : in;
   gemm(source.read(rows), weights.query_up, {}, query_.write(rows), threads_);
-  for (std::int64_t head = 0; head < heads_; ++head) {
+  const auto absorb = [&](std::int64_t head) {
     const float* const plain = query_.values + head * config_.query_head_dim();
     float* const absorbed = queries.values + head * config_.row_dim();
-    gemm({plain, rows, config_.plain_dim, query_.columns},
-         weights.key_up[static_cast<std::size_t>(head)], {},
-         {absorbed, rows, config_.rank, queries.columns}, threads_);
-  }
+    return Product{{plain, rows, config_.plain_dim, query_.columns},
+                   weights.key_up[static_cast<std::size_t>(head)],
+                   {absorbed, rows, config_.rank, queries.columns}};
+  };
+  gemm_each(heads_, absorb, threads_);
   const auto rope_dim = static_cast<std::size_t>(config_.rope_dim);
   for_rows(threads_, rows, [&](std::int64_t row) {
     for (std::int64_t head = 0; head < heads_; ++head) {
@@ -128,12 +129,14 @@ void LatentAttention::write_keys(const LatentWeights& weights, const Rows& in, s
 
 const Rows& LatentAttention::values(const LatentWeights& weights, const Rows& attended,
                                     std::int64_t rows) {
-  for (std::int64_t head = 0; head < heads_; ++head) {
-    gemm({attended.values + head * config_.rank, rows, config_.rank, attended.columns},
-         weights.value_up[static_cast<std::size_t>(head)], {},
-         {values_.values + head * config_.value_dim, rows, config_.value_dim, values_.columns},
-         threads_);
-  }
+  const auto expand = [&](std::int64_t head) {
+    const float* const latent = attended.values + head * config_.rank;
+    float* const value = values_.values + head * config_.value_dim;
+    return Product{{latent, rows, config_.rank, attended.columns},
+                   weights.value_up[static_cast<std::size_t>(head)],
+                   {value, rows, config_.value_dim, values_.columns}};
+  };
+  gemm_each(heads_, expand, threads_);
   return values_;
 }
 
