@@ -423,13 +423,18 @@ TEST(Config, BrokenJsonIsOneLine) {
 }
 
 TEST(Config, AnyDamageIsAnErrorOrAConfigNeverACrash) {
-  const std::string good = config_text("LlamaForCausalLM", R"(,"rope_scaling":{"type":"linear",
-      "factor":2},"eos_token_id":[1,2],"layer_types":["full_attention"])");
+  const std::vector<std::string> good = {
+      config_text("LlamaForCausalLM", R"(,"rope_scaling":{"type":"linear",
+          "factor":2},"eos_token_id":[1,2],"layer_types":["full_attention"])"),
+      config_text("Qwen3MoeForCausalLM", R"(,"num_experts":16,"num_experts_per_tok":4,
+          "moe_intermediate_size":96,"mlp_only_layers":[0])"),
+      deepseek_text("DeepseekV3ForCausalLM", R"({"rope_scaling":{"type":"yarn","factor":4,
+          "original_max_position_embeddings":64,"mscale":1.0,"mscale_all_dim":1.0}})")};
   constexpr std::uint64_t kSeed = 7;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   Prng random(kSeed);
   for (int round = 0; round < 20000; ++round) {
-    std::string text = good;
+    std::string text = good[static_cast<std::size_t>(round) % good.size()];
     for (int change = 0; change < 1 + round % 4; ++change) {
       const auto at =
           static_cast<std::size_t>(random.below(static_cast<std::int64_t>(text.size())));
