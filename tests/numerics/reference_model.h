@@ -32,8 +32,30 @@ class ReferenceModel {
   ReferenceModel(const ModelConfig& config, Tensors tensors, double embedding_scale)
       : config_(config), tensors_(std::move(tensors)), embedding_scale_(embedding_scale) {}
 
+  // What a row's experts were chosen by: how much better the worst that was taken is than the best
+  // that was not, where that is least; groups count too.
+  struct Choices {
+    double gap = 1e300;
+
+    void note(const Row& wishes, const std::map<std::size_t, double>& taken) {
+      double worst_taken = 1e300;
+      double best_left = -1e300;
+      for (std::size_t i = 0; i < wishes.size(); ++i) {
+        double& side = taken.count(i) != 0 ? worst_taken : best_left;
+        side = taken.count(i) != 0 ? std::min(side, wishes[i]) : std::max(side, wishes[i]);
+      }
+      gap = std::min(gap, worst_taken - best_left);
+    }
+  };
+
   // The logits after each token.   [tokens][vocab_tokens]
   std::vector<Row> logits(const std::vector<TokenId>& tokens) const {
+    std::vector<Choices> unused;
+    return logits(tokens, unused);
+  }
+  // The same, and how close the choices of experts were.   [tokens]
+  std::vector<Row> logits(const std::vector<TokenId>& tokens, std::vector<Choices>& choices) const {
+    choices.assign(tokens.size(), {});
     const Row& embeddings = tensors_.at("model.embed_tokens.weight");
     std::vector<Row> x;
     for (const TokenId token : tokens) {
@@ -48,14 +70,15 @@ class ReferenceModel {
       } else {
         attention(layer, prefix, x);
       }
-      for (Row& row : x) {
-        const Row h =
-            norm(row, prefix + (config_.branch_norms ? "pre_feedforward_layernorm.weight"
-                                                     : "post_attention_layernorm.weight"));
+      for (std::size_t position = 0; position < x.size(); ++position) {
+        const Row h = norm(x[position], prefix + (config_.branch_norms
+                                                      ? "pre_feedforward_layernorm.weight"
+                                                      : "post_attention_layernorm.weight"));
+        const std::string stem = prefix + "mlp.";
         Row said =
-            config_.mixture.at_layer(layer) ? mixture(prefix + "mlp.", h) : mlp(prefix + "mlp.", h);
+            config_.mixture.at_layer(layer) ? mixture(stem, h, choices[position]) : mlp(stem, h);
         if (config_.branch_norms) said = norm(said, prefix + "post_feedforward_layernorm.weight");
-        add(row, said);
+        add(x[position], said);
       }
     }
     for (Row& row : x) {
@@ -197,12 +220,12 @@ class ReferenceModel {
     return linear(inner, stem + "down_proj");
   }
 
-  Row mixture(const std::string& stem, const Row& h) const {
+  Row mixture(const std::string& stem, const Row& h, Choices& choices) const {
     Row out(h.size(), 0.0);
     if (tensors_.count(stem + "shared_experts.up_proj.weight") != 0) {
       out = mlp(stem + "shared_experts.", h);
     }
-    for (const auto& [expert, weight] : route(stem, h)) {
+    for (const auto& [expert, weight] : route(stem, h, choices)) {
       const Row said = mlp(stem + "experts." + std::to_string(expert) + ".", h);
       for (std::size_t i = 0; i < out.size(); ++i) {
         out[i] += weight * said[i];
@@ -212,7 +235,8 @@ class ReferenceModel {
   }
 
   // The experts of a token and their weights.
-  std::map<std::size_t, double> route(const std::string& stem, const Row& h) const {
+  std::map<std::size_t, double> route(const std::string& stem, const Row& h,
+                                      Choices& choices) const {
     const MixtureConfig& mixture = config_.mixture;
     const bool v3 = mixture.choice == MixtureConfig::Choice::kCorrectedGroups;
     const Row logits = linear(h, stem + "gate");
@@ -229,7 +253,7 @@ class ReferenceModel {
       add(wishes, tensors_.at(stem + "gate.e_score_correction_bias"));
     }
     if (mixture.choice != MixtureConfig::Choice::kSoftmax) {
-      close_groups(wishes);
+      close_groups(wishes, choices);
     }
     std::map<std::size_t, double> chosen;
     double sum = 0;
@@ -237,6 +261,7 @@ class ReferenceModel {
       const std::size_t best = best_of(wishes, chosen);
       sum += chosen[best] = scores[best];
     }
+    choices.note(wishes, chosen);
     for (auto& [expert, weight] : chosen) {
       weight = (mixture.normalised ? weight / sum : weight) * mixture.scaling;
     }
@@ -244,7 +269,7 @@ class ReferenceModel {
   }
 
   // Nothing is wished for outside the groups with the best expert (V2) or the best two (V3).
-  void close_groups(Row& wishes) const {
+  void close_groups(Row& wishes, Choices& choices) const {
     const auto groups = static_cast<std::size_t>(config_.mixture.groups);
     const std::size_t size = wishes.size() / groups;
     Row counts;
@@ -259,6 +284,7 @@ class ReferenceModel {
     for (std::int64_t i = 0; i < config_.mixture.groups_per_token; ++i) {
       open[best_of(counts, open)] = 1;
     }
+    choices.note(counts, open);
     for (std::size_t expert = 0; expert < wishes.size(); ++expert) {
       if (open.count(expert / size) == 0) {
         wishes[expert] = -1e300;
