@@ -396,12 +396,12 @@ void attend(const AttentionTask& task, const AttentionScratch& scratch) {
   if (task.partials_or_null == nullptr) write_rows(work);
 }
 
-void merge_partitions(const MergeTask& task) {
+void merge_sections(const MergeTask& task) {
   const std::int64_t value_dim = task.shape->value_dim();
   const std::int64_t columns = padded_columns(value_dim);
   clear_sums(task.sums, columns);
-  for (std::int64_t partition = 0; partition < task.partitions; ++partition) {
-    merge_sums(task.sums, task.partials + partition * task.partials_stride, columns);
+  for (std::int64_t section = 0; section < task.sections; ++section) {
+    merge_sums(task.sums, task.partials + section * task.partials_stride, columns);
   }
   divide_sums(task.sums, value_dim, task.out);
 }
@@ -413,10 +413,10 @@ HWY_AFTER_NAMESPACE();
 namespace stemma {
 
 HWY_EXPORT(attend);
-HWY_EXPORT(merge_partitions);
+HWY_EXPORT(merge_sections);
 
 AttentionKernels attention_kernels() {
-  return {&HWY_DYNAMIC_DISPATCH(attend), &HWY_DYNAMIC_DISPATCH(merge_partitions)};
+  return {&HWY_DYNAMIC_DISPATCH(attend), &HWY_DYNAMIC_DISPATCH(merge_sections)};
 }
 
 }  // namespace stemma

@@ -17,6 +17,13 @@ namespace stemma {
 // Keys a partition. A power of two; part of the arithmetic: other values give other bits.
 inline constexpr std::int64_t kPartitionKeys = 128;
 
+// Partitions of a section, whose sums are folded before they are merged with other sections'. A
+// query of latent rows has so many sums that it matters how many are kept where a walk is split;
+// other walks have sections of one partition. Part of the arithmetic too.
+inline constexpr std::int64_t section_partitions(const AttentionShape& shape) {
+  return shape.latent_dim > 0 ? 8 : 1;
+}
+
 // Queries (rows × query heads of one KV head) that share one packing of K and V.
 inline constexpr std::int64_t kTileQueries = 96;
 
@@ -83,17 +90,18 @@ struct AttentionTask {
   std::int64_t kv_heads = 0;
   std::int64_t first_partition = 0;
   std::int64_t partitions = 0;
-  // Where the partitions' sums go instead of `out`, which then is not written; null if the task has
-  // all partitions. One row and one KV head only.   [partitions, queries, partial_floats]
+  // Where the sections' sums go instead of `out`, which then is not written; null if the task has
+  // all partitions. One row, one KV head and whole sections only.
+  // [sections, queries, partial_floats]
   float* partials_or_null = nullptr;
 };
 
-// Partitions' sums of one query, merged left to right into `out`.
+// Sections' sums of one query, merged left to right into `out`.
 struct MergeTask {
   const AttentionShape* shape = nullptr;
-  const float* partials = nullptr;  // [partitions, partial_floats], partials_stride apart
+  const float* partials = nullptr;  // [sections, partial_floats], partials_stride apart
   std::int64_t partials_stride = 0;
-  std::int64_t partitions = 0;
+  std::int64_t sections = 0;
   float* out = nullptr;   // [value_dim]
   float* sums = nullptr;  // scratch   [partial_floats]
 };

@@ -33,7 +33,8 @@ AttentionPlan::AttentionPlan(const AttentionShape& shape, const AttentionLimits&
       group_(shape.query_heads / shape.kv_heads),
       tile_rows_(std::max<std::int64_t>(1, kTileQueries / group_)),
       walks_max_(shape.kv_heads < kWalksPerThread * threads ? kWalksPerThread * threads : 0),
-      partitions_max_(ceil_div(limits.context_tokens_max, kPartitionKeys)) {
+      section_(section_partitions(shape)),
+      sections_max_(ceil_div(limits.context_tokens_max, section_ * kPartitionKeys)) {
   const std::int64_t tiles_max = limits.rows_max / tile_rows_ + limits.requests_max;
   // A split walk has at most one unit more than its cost in units.
   const std::int64_t parts_max = kUnitsPerThread * threads_ + walks_max_;
@@ -91,7 +92,7 @@ void AttentionPlan::cut_tile(const Tile& tile, std::int64_t batch_cost) {
   const std::int64_t units_wanted = threads_ == 1 ? 1 : kUnitsPerThread * threads_;
   const std::int64_t unit_cost = std::max<std::int64_t>(1, batch_cost / units_wanted);
   const bool long_walk = tile.cost * kWalksPerThread * threads_ > batch_cost;
-  if (tile.rows == 1 && threads_ > 1 && long_walk && tile.keys > kPartitionKeys) {
+  if (tile.rows == 1 && threads_ > 1 && long_walk && tile.keys > section_ * kPartitionKeys) {
     split_walks(tile, unit_cost);
     return;
   }
@@ -115,12 +116,13 @@ void AttentionPlan::cut_tile(const Tile& tile, std::int64_t batch_cost) {
 
 void AttentionPlan::split_walks(const Tile& tile, std::int64_t unit_cost) {
   const std::int64_t partitions = ceil_div(tile.keys, kPartitionKeys);
-  const std::int64_t parts = std::min(partitions, ceil_div(tile.cost, unit_cost));
+  const std::int64_t sections = ceil_div(partitions, section_);
+  const std::int64_t parts = std::min(sections, ceil_div(tile.cost, unit_cost));
   for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
     const std::int64_t walk = static_cast<std::int64_t>(walks_.size());
     STEMMA_CHECK_LT(walk, walks_max_);
-    walks_.push_back(
-        {tile.first_row, narrow(head), narrow(tile.first_partition), narrow(partitions)});
+    const std::int64_t first_section = tile.first_partition / section_;
+    walks_.push_back({tile.first_row, narrow(head), narrow(first_section), narrow(sections)});
     for (std::int64_t part = 0; part < parts; ++part) {
       AttentionUnit unit;
       unit.cost = tile.cost / parts;
@@ -129,9 +131,10 @@ void AttentionPlan::split_walks(const Tile& tile, std::int64_t unit_cost) {
       unit.rows = 1;
       unit.first_kv_head = narrow(head);
       unit.kv_heads = 1;
-      const std::int64_t begin = partitions * part / parts;
+      const std::int64_t begin = sections * part / parts * section_;
+      const std::int64_t end = std::min(partitions, sections * (part + 1) / parts * section_);
       unit.first_partition = narrow(tile.first_partition + begin);
-      unit.partitions = narrow(partitions * (part + 1) / parts - begin);
+      unit.partitions = narrow(end - begin);
       unit.walk = narrow(walk);
       units_.push_back(unit);
     }

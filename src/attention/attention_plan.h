@@ -1,9 +1,9 @@
 // AttentionPlan: how one batch's attention is cut into units of work for the threads.
 //
 // A unit is some rows of one request, some KV heads and all partitions that they see. Only where a
-// batch has fewer units than threads can use is a decode row's walk over its partitions cut too;
-// its parts are then merged in order. How a batch is cut changes who computes what, never the
-// result (I13).
+// batch has fewer units than threads can use is a decode row's walk over its partitions cut too,
+// between sections; its parts are then merged in order. How a batch is cut changes who computes
+// what, never the result (I13).
 //
 // Thread:     the thread that plans.
 // Memory:     arrays sized at construction; cut does not allocate.
@@ -35,8 +35,8 @@ struct AttentionUnit {
 struct SplitWalk {
   std::int32_t row = 0;  // in the batch
   std::int32_t kv_head = 0;
-  std::int32_t first_partition = 0;
-  std::int32_t partitions = 0;
+  std::int32_t first_section = 0;
+  std::int32_t sections = 0;
 };
 
 class AttentionPlan {
@@ -52,7 +52,7 @@ class AttentionPlan {
 
   // The most of each that any batch within the limits gives.
   std::int64_t walks_max() const noexcept { return walks_max_; }
-  std::int64_t partitions_max() const noexcept { return partitions_max_; }
+  std::int64_t sections_max() const noexcept { return sections_max_; }
   // Queries (rows × query heads) of one unit, and of one of its KV heads.
   std::int64_t unit_queries_max() const noexcept;
   std::int64_t tile_queries_max() const noexcept;
@@ -78,7 +78,8 @@ class AttentionPlan {
   std::int64_t group_;      // query heads of one KV head
   std::int64_t tile_rows_;  // the most rows of a tile
   std::int64_t walks_max_;
-  std::int64_t partitions_max_;
+  std::int64_t section_;  // partitions of one
+  std::int64_t sections_max_;
   std::vector<Tile> tiles_;
   std::vector<AttentionUnit> units_;
   std::vector<SplitWalk> walks_;

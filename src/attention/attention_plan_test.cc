@@ -97,7 +97,7 @@ TEST(AttentionPlan, ComputesEverythingOnceWithinItsMaxima) {
     for (const AttentionUnit& unit : plan.units()) {
       EXPECT_LE(unit.rows * unit.kv_heads * 4, plan.unit_queries_max());
       EXPECT_LE(unit.rows * 4, plan.tile_queries_max());
-      EXPECT_LE(unit.first_partition + unit.partitions, plan.partitions_max());
+      EXPECT_LE(unit.first_partition + unit.partitions, plan.sections_max());
     }
   }
 }
@@ -109,6 +109,24 @@ TEST(AttentionPlan, SplitsOneLongWalkOverTheThreads) {
   plan.cut(batch.view());
   EXPECT_EQ(plan.walks().size(), 2u);  // one for each KV head
   EXPECT_EQ(plan.units().size(), 8u);
+}
+
+TEST(AttentionPlan, SplitsAWalkOverLatentRowsBetweenSections) {
+  const AttentionShape shape = {
+      .query_heads = 16, .kv_heads = 1, .head_dim = 64, .scale = 1, .latent_dim = 56};
+  AttentionPlan plan(shape, kLimits, 2);
+  PlannedBatch batch;
+  batch.add(5000, 1);
+  plan.cut(batch.view());
+  ASSERT_EQ(plan.walks().size(), 1u);
+  EXPECT_EQ(plan.walks()[0].sections, 5);
+  std::int64_t partitions = 0;
+  for (const AttentionUnit& unit : plan.units()) {
+    EXPECT_EQ(unit.first_partition % section_partitions(shape), 0);
+    partitions += unit.partitions;
+  }
+  EXPECT_EQ(plan.units().size(), 5u);
+  EXPECT_EQ(partitions, 40);
 }
 
 TEST(AttentionPlan, LeavesManyWalksWholeAndTheirHeadsTogether) {

@@ -38,6 +38,7 @@ AttentionScratch carve_latent_scratch(Carver& carver, const AttentionShape& shap
   scratch.sums = carver.take<float>(queries * partial_floats(shape.latent_dim));
   scratch.scores = carver.take<float>(kPartitionKeys * latent_scores_stride(queries));
   scratch.rows = carver.take<float>(kPartitionKeys * kLatentRowFloats);
+  scratch.partition_sums = carver.take<float>(queries * partial_floats(shape.latent_dim));
   scratch.states = carver.take<float>(kQueryStates * queries);
   scratch.offsets = carver.take<std::int64_t>(2 * kPartitionKeys);
   return scratch;
@@ -94,7 +95,7 @@ CpuAttention::CpuAttention(const AttentionShape& shape, AttentionPlan plan, Thre
 
 // Adds up the bytes first, then hands them out.
 Status CpuAttention::allocate() {
-  const std::int64_t partial_count = plan_.walks_max() * plan_.partitions_max() * group_;
+  const std::int64_t partial_count = plan_.walks_max() * plan_.sections_max() * group_;
   const auto carve = [&](Carver& carver) {
     for (AttentionScratch& scratch : scratch_) scratch = carve_scratch(carver, shape_, plan_);
     partials_ = carver.take<float>(partial_count * partial_floats(shape_.value_dim()));
@@ -138,7 +139,7 @@ void CpuAttention::run(const KvLayerView& layer, const float* q, float* out) {
     task.shape = &shape_;
     task.partials = walk_partials(i / group_) + query * partial_floats(shape_.value_dim());
     task.partials_stride = group_ * partial_floats(shape_.value_dim());
-    task.partitions = walk.partitions;
+    task.sections = walk.sections;
     task.out = out + walk.row * out_floats + (walk.kv_head * group_ + query) * shape_.value_dim();
     task.sums = scratch_[static_cast<std::size_t>(worker)].sums;
     kernels.merge(task);
@@ -158,15 +159,15 @@ AttentionTask CpuAttention::task_of(const AttentionUnit& unit, const KvLayerView
   task.partitions = unit.partitions;
   if (unit.walk >= 0) {
     const SplitWalk& walk = plan_.walks()[static_cast<std::size_t>(unit.walk)];
-    task.partials_or_null =
-        walk_partials(unit.walk) +
-        (unit.first_partition - walk.first_partition) * group_ * partial_floats(shape_.value_dim());
+    const std::int64_t section = unit.first_partition / section_partitions(shape_);
+    task.partials_or_null = walk_partials(unit.walk) + (section - walk.first_section) * group_ *
+                                                           partial_floats(shape_.value_dim());
   }
   return task;
 }
 
 float* CpuAttention::walk_partials(std::int64_t walk) const {
-  return partials_ + walk * plan_.partitions_max() * group_ * partial_floats(shape_.value_dim());
+  return partials_ + walk * plan_.sections_max() * group_ * partial_floats(shape_.value_dim());
 }
 
 }  // namespace stemma

@@ -2,8 +2,8 @@
 //
 // Thread:     as Attention: one batch at a time.
 // Memory:     for each thread the packed partition, its scores and sums (about 0.5 MiB at head_dim
-//             128; 1.3 MiB for 128 heads of latent rows), and the partitions' sums of split walks:
-//             2 × threads × partitions of the longest context × queries of a KV head, unless there
+//             128; 1.5 MiB for 128 heads of latent rows), and the sections' sums of split walks:
+//             2 × threads × sections of the longest context × queries of a KV head, unless there
 //             are as many KV heads as that.
 // Cost:       as Attention.
 // Not here:   the arithmetic (attention_cpu.cc, latent_attention_cpu.cc), the cutting
@@ -46,7 +46,7 @@ class CpuAttention final : public Attention {
   ThreadPool& threads_;
   Buffer memory_;
   std::vector<AttentionScratch> scratch_;  // [threads]
-  float* partials_ = nullptr;              // [walks_max, partitions_max, group, partial_floats]
+  float* partials_ = nullptr;              // [walks_max, sections_max, group, partial_floats]
   KvBatch batch_;                          // the planned one
 };
 

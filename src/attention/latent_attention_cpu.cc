@@ -9,7 +9,8 @@
 //   weight[key]  = 2^(score − max), max and sum over the partition's keys <= its position
 //   value[dim]   = sum over those keys, in order, of weight[key] × k[key][dim]  one lane a dim
 //
-// and the partition's (value, max, sum) is folded into what the earlier ones gave. No step depends
+// and the partition's (value, max, sum) is folded into what the earlier ones of its section gave;
+// sections are merged left to right. No step depends
 // on how many queries were computed together, on the page size or on where pages lie (I13). Keys
 // beyond the query's position are never multiplied into anything it keeps.
 #include <algorithm>
@@ -224,12 +225,16 @@ void attend_part(const Work& work, const Part& part, RowPrefetch& prefetch) {
   }
 }
 
-// Behind each query's sums: the largest score and the sum of the weights.
-void note_totals(const Work& work, float* sums) {
-  float* place = sums + padded_columns(work.task.shape->latent_dim);
-  for (std::int64_t query = 0; query < work.queries; ++query, place += work.partial) {
-    place[0] = work.state.largest[query];
-    place[1] = work.state.totals[query];
+// The end of a section: its sums get the largest score and the sum of the weights behind them, and
+// are merged into the task's, unless whoever splits the walk does that.
+void end_section(const Work& work, const Part& part, std::int64_t first) {
+  const std::int64_t columns = padded_columns(work.task.shape->latent_dim);
+  for (std::int64_t query = first; query < work.queries; ++query) {
+    float* const sums = part.sums + query * work.partial;
+    sums[columns] = work.state.largest[query];
+    sums[columns + 1] = work.state.totals[query];
+    if (work.task.partials_or_null != nullptr) continue;
+    merge_sums(work.scratch.sums + query * work.partial, sums, columns);
   }
 }
 
@@ -238,7 +243,7 @@ void write_rows(const Work& work) {
   const AttentionShape& shape = *task.shape;
   for (std::int64_t query = 0; query < work.queries; ++query) {
     const float* const sums = work.scratch.sums + query * work.partial;
-    const float total = work.state.totals[query];
+    const float total = sums[padded_columns(shape.latent_dim) + 1];
     const std::int64_t head = work.first_head + query % work.heads;
     float* const out =
         task.out + (query / work.heads * shape.query_heads + head) * shape.latent_dim;
@@ -249,11 +254,12 @@ void write_rows(const Work& work) {
 template <typename T>
 void attend_as(const Work& work) {
   const AttentionTask& task = work.task;
-  Part part;
-  part.first_row = static_cast<const std::byte*>(task.layer->k);
-  part.sums = work.scratch.sums;
+  const std::int64_t section = section_partitions(*task.shape);
   std::int64_t* offsets = work.scratch.offsets;
   std::int64_t* next_offsets = offsets + kPartitionKeys;
+  Part part;
+  part.first_row = static_cast<const std::byte*>(task.layer->k);
+  std::int64_t section_query = 0;  // the first one that reaches the section
   locate_keys(task, task.first_partition, offsets);
   for (std::int64_t i = 0; i < task.partitions; ++i) {
     const std::int64_t partition = task.first_partition + i;
@@ -264,13 +270,18 @@ void attend_as(const Work& work) {
     RowPrefetch next = {part.first_row, next_offsets, keys_in(task, partition + 1),
                         work.head_dim * static_cast<std::int64_t>(sizeof(T))};
     part.lines = lines_in_step(work, part.keys, next);
-    part.first = i == 0 || task.partials_or_null != nullptr;
-    if (part.first) work.state.clear(padded_queries(work.queries));
-    if (task.partials_or_null != nullptr) {
-      part.sums = task.partials_or_null + i * work.queries * work.partial;
+    part.first = i % section == 0;
+    if (part.first) {
+      section_query = first_query(work, part);
+      part.sums = task.partials_or_null == nullptr
+                      ? work.scratch.partition_sums
+                      : task.partials_or_null + i / section * work.queries * work.partial;
+      work.state.clear(padded_queries(work.queries));
     }
     attend_part<T>(work, part, next);
-    if (task.partials_or_null != nullptr) note_totals(work, part.sums);
+    if (i % section == section - 1 || i == task.partitions - 1) {
+      end_section(work, part, section_query);
+    }
     std::swap(offsets, next_offsets);
   }
 }
@@ -280,6 +291,9 @@ void attend_as(const Work& work) {
 void attend_latent(const AttentionTask& task, const AttentionScratch& scratch) {
   const Work work = work_of(task, scratch);
   pack_queries(work);
+  for (std::int64_t query = 0; query < work.queries; ++query) {
+    clear_sums(scratch.sums + query * work.partial, padded_columns(task.shape->latent_dim));
+  }
   switch (task.layer->dtype) {
     case DType::kF32:
       attend_as<float>(work);

@@ -1,6 +1,5 @@
 // Online softmax with a query in each lane: weights of one partition, and the factors with which
-// its sums are folded into what the earlier ones gave. The same steps for each query as
-// merge_sums (online_softmax-inl.h) takes, so that a split walk gives the same bits (I13).
+// its sums are folded into what the earlier ones of its section gave. Each query by itself (I13).
 //
 // Included by latent_attention_cpu.cc after Highway, once for each SIMD target; by nothing else.
 #if defined(STEMMA_ATTENTION_LATENT_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -32,7 +31,7 @@ struct QueryState {
         added(kept + queries_padded),
         keys_seen(added + queries_padded) {}
 
-  // Before the first partition.
+  // Before the first partition of a section.
   void clear(std::int64_t queries_padded) const {
     std::fill_n(largest, queries_padded, -std::numeric_limits<float>::infinity());
     std::fill_n(totals, queries_padded, 0.0f);
