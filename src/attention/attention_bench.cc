@@ -4,14 +4,14 @@
 #include "attention/attention_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "attention/attention.h"
-#include "base/prng.h"
+#include "attention/bench_batch.h"
+#include "attention/latent_attention_bench.h"
 #include "device/buffer.h"
 #include "device/machine_probe.h"
 #include "pool/kv_layout.h"
@@ -28,10 +28,6 @@ constexpr std::int64_t kGroup = 4;
 constexpr int kSamples = 5;
 constexpr std::size_t kWorkingSetMax = std::size_t{1} << 30;
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 struct AttentionBenchCase {
   bool decode = true;
   std::int64_t head_dim = 128;
@@ -43,28 +39,6 @@ struct AttentionBenchCase {
 struct Bounds {
   double read_gb_per_s = 0;
   double gflop_per_s = 0;
-};
-
-// One batch: its table and its rows.
-struct Inputs {
-  std::int64_t requests = 0;
-  std::int64_t rows_each = 0;
-  std::int64_t context_tokens = 0;
-  std::vector<TokenId> tokens;
-  std::vector<std::int32_t> positions;
-  std::vector<std::int32_t> row_indptr = {0};
-  std::vector<std::int32_t> indptr = {0};
-  std::vector<std::int32_t> last_page_tokens;
-  std::vector<PageId> pages;
-
-  KvBatch batch(std::int64_t page_size) const {
-    KvBatch batch;
-    batch.tokens = tokens;
-    batch.positions = positions;
-    batch.row_indptr = row_indptr;
-    batch.page_table = {indptr, pages, last_page_tokens, page_size};
-    return batch;
-  }
 };
 
 KvShape shape_of(const AttentionBenchCase& bench_case, std::size_t working_set_bytes) {
@@ -93,47 +67,29 @@ KvLayerView view_of(const KvShape& shape, const Buffer& memory) {
           .head_stride = strides.head};
 }
 
-std::vector<PageId> pages_of(const KvShape& shape, bool scattered) {
-  std::vector<PageId> pages;
-  for (const PageId page : id_range(PageId(0), shape.pages)) pages.push_back(page);
-  Prng prng(1);
-  if (scattered) std::shuffle(pages.begin(), pages.end(), prng);
-  return pages;
-}
-
-Inputs make_inputs(const AttentionBenchCase& bench_case, const KvShape& shape) {
-  Inputs inputs;
+BenchBatch make_inputs(const AttentionBenchCase& bench_case, const KvShape& shape) {
+  BenchBatch inputs;
   inputs.context_tokens = bench_case.decode ? kContextTokens : kPrefillContext;
   inputs.rows_each = bench_case.decode ? 1 : kPrefillRows;
   inputs.requests = bench_case.decode ? shape.slots() / kContextTokens : 1;
-  inputs.pages = pages_of(shape, bench_case.scattered);
-  const std::int64_t pages_each = inputs.context_tokens / shape.page_size;
-  for (std::int64_t request = 0; request < inputs.requests; ++request) {
-    for (std::int64_t row = 0; row < inputs.rows_each; ++row) {
-      inputs.positions.push_back(
-          static_cast<std::int32_t>(inputs.context_tokens - inputs.rows_each + row));
-    }
-    inputs.row_indptr.push_back(static_cast<std::int32_t>(inputs.positions.size()));
-    inputs.indptr.push_back(static_cast<std::int32_t>((request + 1) * pages_each));
-    inputs.last_page_tokens.push_back(static_cast<std::int32_t>(shape.page_size));
-  }
-  inputs.tokens.resize(inputs.positions.size());
+  inputs.page_size = shape.page_size;
+  inputs.fill(shape.pages, bench_case.scattered);
   return inputs;
 }
 
 // Query, key and head triples of the batch, times the operations of one.
-double operations(const AttentionBenchCase& bench_case, const Inputs& inputs) {
+double operations(const AttentionBenchCase& bench_case, const BenchBatch& inputs) {
   double keys = 0;
   for (const std::int32_t position : inputs.positions) keys += position + 1;
   return 4.0 * static_cast<double>(bench_case.head_dim * kKvHeads * kGroup) * keys;
 }
 
-double bytes_read(const AttentionBenchCase& bench_case, const Inputs& inputs) {
+double bytes_read(const AttentionBenchCase& bench_case, const BenchBatch& inputs) {
   const std::int64_t row_bytes = 2 * kKvHeads * bench_case.head_dim * dtype_bytes(DType::kBF16);
   return static_cast<double>(inputs.requests * inputs.context_tokens * row_bytes);
 }
 
-void name_case(const AttentionBenchCase& bench_case, const Inputs& inputs, BenchLine& line) {
+void name_case(const AttentionBenchCase& bench_case, const BenchBatch& inputs, BenchLine& line) {
   line.bench = "attention";
   line.params = {{"phase", bench_case.decode ? "decode" : "prefill"},
                  {"context_tokens", std::to_string(inputs.context_tokens)},
@@ -151,7 +107,7 @@ void name_case(const AttentionBenchCase& bench_case, const Inputs& inputs, Bench
 
 // Seconds of each sample.
 Result<std::vector<double>> time_case(const AttentionBenchCase& bench_case, const KvLayerView& view,
-                                      const Inputs& inputs, ThreadPool& threads) {
+                                      const BenchBatch& inputs, ThreadPool& threads) {
   const AttentionShape shape = {.query_heads = kKvHeads * kGroup,
                                 .kv_heads = kKvHeads,
                                 .head_dim = bench_case.head_dim,
@@ -162,12 +118,12 @@ Result<std::vector<double>> time_case(const AttentionBenchCase& bench_case, cons
       make_attention("cpu", shape, {rows, inputs.requests, inputs.context_tokens}, threads));
   std::vector<float> q(static_cast<std::size_t>(rows * shape.query_heads * shape.head_dim), 0.5f);
   std::vector<float> out(q.size());
-  attention->plan(inputs.batch(bench_case.page_size));
+  attention->plan(inputs.view());
   std::vector<double> samples;
   for (int sample = -1; sample < kSamples; ++sample) {
-    const double start = seconds_now();
+    const double start = bench_seconds_now();
     attention->run(view, q.data(), out.data());
-    if (sample >= 0) samples.push_back(seconds_now() - start);
+    if (sample >= 0) samples.push_back(bench_seconds_now() - start);
   }
   return samples;
 }
@@ -175,7 +131,7 @@ Result<std::vector<double>> time_case(const AttentionBenchCase& bench_case, cons
 Result<BenchLine> measure(const AttentionBenchCase& bench_case, const Buffer& memory,
                           const Bounds& bounds, ThreadPool& threads) {
   const KvShape shape = shape_of(bench_case, memory.size_bytes());
-  const Inputs inputs = make_inputs(bench_case, shape);
+  const BenchBatch inputs = make_inputs(bench_case, shape);
   STEMMA_ASSIGN_OR_RETURN(const std::vector<double> seconds,
                           time_case(bench_case, view_of(shape, memory), inputs, threads));
   const double giga_operations = operations(bench_case, inputs) * 1e-9;
@@ -217,7 +173,8 @@ Result<std::vector<BenchLine>> bench_attention() {
       }
     }
   }
-  return lines;
+  STEMMA_RETURN_IF_ERROR(bench_latent_attention(lines));
+  return Result<std::vector<BenchLine>>(std::move(lines));
 }
 
 }  // namespace stemma

@@ -14,7 +14,8 @@
 namespace stemma {
 
 // Decode: context 8,192, four query heads a KV head, bf16, head_dim 128 and 64, pages of 1 and 64
-// tokens, 1 and 2 threads. Prefill: a chunk of 512 at context 4,096. kOutOfMemory.
+// tokens, 1 and 2 threads. Prefill: a chunk of 512 at context 4,096. Then latent rows
+// (latent_attention_bench). kOutOfMemory.
 Result<std::vector<BenchLine>> bench_attention();
 
 }  // namespace stemma
