@@ -26,7 +26,7 @@
 
 #include "attention/latent_products-inl.h"
 #include "attention/latent_softmax-inl.h"
-#include "device/load_f32-inl.h"
+#include "attention/widen_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
@@ -118,41 +118,41 @@ float* row_of(const Work& work, std::int64_t key) {
   return work.scratch.rows + key * kLatentRowFloats;
 }
 
+// Rows of `keys` keys from `key` on, still to be widened.
 template <typename T>
-void widen_row(const Work& work, const Part& part, std::int64_t key) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  constexpr FloatTag d;
-  const T* const from = reinterpret_cast<const T*>(part.first_row + part.offsets[key]);
-  float* const to = row_of(work, key);
-  const std::int64_t whole = round_down(work.head_dim, kLanes);
-  for (std::int64_t i = 0; i < whole; i += kLanes) hn::StoreU(load_f32(d, from + i), d, to + i);
-  if (kLanes > 8 && whole < work.head_dim) {  // half a vector: head_dim is a multiple of 8
-    const hn::Half<FloatTag> half;
-    hn::StoreU(load_f32(half, from + whole), half, to + whole);
-  }
+RowWidener<T> widener_of(const Work& work, const Part& part, std::int64_t key, std::int64_t keys) {
+  return RowWidener<T>({part.first_row, part.offsets + key, work.head_dim}, keys,
+                       row_of(work, key));
 }
 
-// Scores of all queries, for a few keys at a time, whose rows are widened just before.
+// Scores of all queries, for a few keys at a time, while the rows of the next few are widened.
 template <typename T>
 void score_part(const Work& work, const Part& part, RowPrefetch& prefetch) {
   ScoreTile tile;
   tile.depth = work.head_dim;
   tile.scores_stride = work.scores_stride;
   tile.lines = part.lines;
+  const std::int64_t panels = ceil_div(work.query_vectors, std::int64_t{kVectorsTogether});
+  std::int64_t keys = tile_rows(part.keys);
+  widener_of<T>(work, part, 0, keys).finish();
   for (std::int64_t key = 0; key < part.keys;) {
-    const std::int64_t keys = tile_rows(part.keys - key);
-    for (std::int64_t i = key; i < key + keys; ++i) widen_row<T>(work, part, i);
+    const std::int64_t next_key = key + keys;
+    const std::int64_t next_keys = next_key < part.keys ? tile_rows(part.keys - next_key) : 0;
+    RowWidener<T> next = widener_of<T>(work, part, next_key, next_keys);
     tile.rows = row_of(work, key);
+    tile.widened = ceil_div(next.vectors(), panels * (work.head_dim / kStep));
     for (std::int64_t vector = 0; vector < work.query_vectors; vector += kVectorsTogether) {
       tile.queries = work.scratch.queries + vector * kLanes * work.head_dim;
       tile.scores = work.scratch.scores + key * work.scores_stride + vector * kLanes;
       if (vector + kVectorsTogether <= work.query_vectors) {
-        score_tile<kVectorsTogether>(keys, tile, prefetch);
+        score_tile<T, kVectorsTogether>(keys, tile, next, prefetch);
       } else {
-        score_tile<1>(keys, tile, prefetch);
+        score_tile<T, 1>(keys, tile, next, prefetch);
       }
     }
-    key += keys;
+    next.finish();
+    key = next_key;
+    keys = next_keys;
   }
 }
 

@@ -26,6 +26,7 @@
 #include "attention/attention_kernel.h"
 #include "attention/multiply_panels-inl.h"
 #include "attention/row_prefetch.h"
+#include "attention/widen_rows-inl.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,10 +46,11 @@ struct ScoreTile {
   float* scores = nullptr;         // of the first key and query
   std::int64_t scores_stride = 0;  // from key to key
   std::int64_t lines = 0;          // asked for in each step
+  std::int64_t widened = 0;        // vectors of the next rows in each step
 };
 
-template <int kKeys, int kVectors>
-HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
+template <typename T, int kKeys, int kVectors>
+HWY_NOINLINE void score_tile(const ScoreTile& tile, RowWidener<T>& next, RowPrefetch& prefetch) {
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr FloatTag d;
   Floats sums[std::size_t{kKeys}][std::size_t{kVectors}];
@@ -58,10 +60,12 @@ HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
     for (int v = 0; v < kVectors; ++v) sums[key][v] = hn::Zero(d);
   }
   PrefetchCursor cursor(prefetch);
+  RowWidener<T> widener = next;
   const float* row = tile.rows;
   const float* q = tile.queries;
   for (std::int64_t begin = 0; begin < tile.depth; begin += kStep) {
     cursor.step(tile.lines);
+    widener.step(tile.widened);
     for (std::int64_t i = 0; i < kStep; ++i, ++row, q += kVectors * kLanes) {
       Floats right[std::size_t{kVectors}];
       STEMMA_UNROLL
@@ -81,22 +85,24 @@ HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
       hn::StoreU(sums[key][v], d, tile.scores + key * tile.scores_stride + v * kLanes);
     }
   }
+  next = widener;
 }
 
-template <int kVectors>
-void score_tile(std::int64_t keys, const ScoreTile& tile, RowPrefetch& prefetch) {
+template <typename T, int kVectors>
+void score_tile(std::int64_t keys, const ScoreTile& tile, RowWidener<T>& next,
+                RowPrefetch& prefetch) {
   switch (keys) {
     case 1:
-      return score_tile<1, kVectors>(tile, prefetch);
+      return score_tile<T, 1, kVectors>(tile, next, prefetch);
     case 2:
-      return score_tile<2, kVectors>(tile, prefetch);
+      return score_tile<T, 2, kVectors>(tile, next, prefetch);
     case 4:
-      return score_tile<4, kVectors>(tile, prefetch);
+      return score_tile<T, 4, kVectors>(tile, next, prefetch);
     case 8:
-      if constexpr (kTileRows > 8) return score_tile<8, kVectors>(tile, prefetch);
+      if constexpr (kTileRows > 8) return score_tile<T, 8, kVectors>(tile, next, prefetch);
       break;
     default:
-      return score_tile<kTileRows, kVectors>(tile, prefetch);
+      return score_tile<T, kTileRows, kVectors>(tile, next, prefetch);
   }
 }
 
