@@ -38,6 +38,16 @@ struct KvLayerView {
   std::int64_t page_stride = 0;  // in elements, as all strides
   std::int64_t token_stride = 0;
   std::int64_t head_stride = 0;
+
+  // Of pools of KvKind::kDoubleSparse; else null and 0. The label of (page, offset, head) begins at
+  // element page × label_page_stride + offset × label_token_stride + head × label_head_stride of
+  // `labels`: its element i is that of K in channel heavy_channels[head × label_channels + i].
+  const void* labels = nullptr;
+  const std::int32_t* heavy_channels = nullptr;  // [heads, label_channels], of this layer
+  std::int64_t label_channels = 0;
+  std::int64_t label_page_stride = 0;
+  std::int64_t label_token_stride = 0;
+  std::int64_t label_head_stride = 0;
 };
 
 // New rows of K or V.   [rows, heads, head_dim], the last two dense, rows `row_stride` elements
@@ -66,8 +76,8 @@ struct PagePiece {
 
 // All that a page holds in one layer, whatever the pool's kind and layout: what is copied when the
 // page moves, between pools, to the host and to a store (pool/page_image). Pieces come in one order
-// in every pool of a kind (K, V; the latent rows), so that the bytes of one pool mean the same in
-// another.
+// in every pool of a kind (K, V; the latent rows; K, V, labels), so that the bytes of one pool mean
+// the same in another.
 template <typename Byte>
 class LayerPieces {
  public:
@@ -118,7 +128,7 @@ class KvPool {
   }
 
   // All of it as [2, layers, pages, page_size, heads, head_dim], whatever the layout in memory; the
-  // first extent is 1 in a pool of latent rows.
+  // first extent is 1 in a pool of latent rows. Labels are not part of it.
   virtual TensorView logical_view() = 0;
 };
 

@@ -31,9 +31,12 @@ constexpr std::int64_t dtype_bytes(DType dtype) noexcept {
 //   kMha   K and V, [heads, head_dim] each: multi-head attention (MHA, GQA, MQA)
 //   kMla   one latent row that all query heads share, [1, head_dim]: head_dim columns are K, the
 //          first latent_dim of them V (multi-head latent attention, DeepSeek-V2, arXiv 2405.04434)
-enum class KvKind : std::uint8_t { kMha, kMla };
+//   kDoubleSparse  K and V as kMha, and labels, [heads, label_channels]: the elements of K in each
+//          head's heavy channels, from which attention guesses the tokens that matter (double
+//          sparsity, arXiv 2408.07092)
+enum class KvKind : std::uint8_t { kMha, kMla, kDoubleSparse };
 
-std::string_view kv_kind_name(KvKind kind);  // "mha", "mla"
+std::string_view kv_kind_name(KvKind kind);  // "mha", "mla", "double_sparse"
 
 // Order of the outer dimensions in memory; inside a page it is always [page_size, heads, head_dim]
 // (NHD).
@@ -41,7 +44,8 @@ std::string_view kv_kind_name(KvKind kind);  // "mha", "mla"
 //                a layer's pages lie together: best for attention
 //   kPageFirst   [2, pages, layers, page_size, heads, head_dim]
 //                a page's layers lie together: best for moving pages
-// The first extent is that of K and V; kMla has one array instead.
+// The first extent is that of K and V; kMla has one array instead, and the labels of kDoubleSparse
+// follow in an array of their own.
 enum class KvLayout : std::uint8_t { kLayerFirst, kPageFirst };
 
 std::string_view kv_layout_name(KvLayout layout);  // "layer_first", "page_first"
@@ -56,7 +60,8 @@ struct KvShape {
   std::int64_t head_dim = 0;
   DType dtype = DType::kF32;
   KvKind kind = KvKind::kMha;
-  std::int64_t latent_dim = 0;  // kMla: the columns of a row that are V too; else 0
+  std::int64_t latent_dim = 0;      // kMla: the columns of a row that are V too; else 0
+  std::int64_t label_channels = 0;  // kDoubleSparse: elements of a head's label; else 0
 
   std::int64_t slots() const noexcept { return pages * page_size; }
   // Elements of K (or V) of one token in one layer.
@@ -65,7 +70,7 @@ struct KvShape {
   std::int64_t value_dim() const noexcept { return kind == KvKind::kMla ? latent_dim : head_dim; }
   // Elements of everything that one token has in one layer.
   std::int64_t token_elements() const noexcept {
-    return kind == KvKind::kMla ? row_elements() : 2 * row_elements();
+    return kind == KvKind::kMla ? row_elements() : 2 * row_elements() + heads * label_channels;
   }
   // Bytes of one page over all layers.
   std::int64_t page_bytes() const noexcept {
@@ -77,7 +82,8 @@ struct KvShape {
 };
 
 // kInvalidArgument naming the field, unless every extent but `layers` is at least 1, those of its
-// kind are right (kMla: one head, latent_dim below head_dim) and the bytes fit 63 bits.
+// kind are right (kMla: one head, latent_dim below head_dim; kDoubleSparse: label_channels a
+// multiple of 8 below head_dim) and the bytes fit 63 bits.
 Status validate(const KvShape& shape);
 
 // The KV heads that one of `tp_size` tensor-parallel ranks holds.

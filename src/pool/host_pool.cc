@@ -49,6 +49,10 @@ Status validate(const HostPoolOptions& options) {
                                options.layers, options.layer_bytes));
   }
   if (options.codec == PageCodec::kPlain) return {};
+  if (options.device_shape.kind == KvKind::kDoubleSparse) {
+    return invalid(fmt::format("codec: {} is not for double_sparse, whose labels are K's very bits",
+                               page_codec_name(options.codec)));
+  }
   if (encoded_layer_bytes(PageCodec::kPlain, options.device_shape) != options.layer_bytes) {
     return invalid("device_shape: a codec needs the shape of a pool of keys and values");
   }

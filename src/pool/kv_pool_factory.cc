@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "pool/double_sparse_pool.h"
 #include "pool/mha_pool.h"
 #include "pool/mla_pool.h"
 
@@ -21,12 +22,14 @@ Result<std::unique_ptr<KvPool>> as_pool(Result<std::unique_ptr<Pool>> pool) {
 }  // namespace
 
 Result<std::unique_ptr<KvPool>> make_kv_pool(const KvShape& shape, KvLayout layout,
-                                             ThreadPool& threads) {
+                                             ThreadPool& threads, HeavyChannels channels) {
   switch (shape.kind) {
     case KvKind::kMha:
       return as_pool(MhaPool::create(shape, layout, threads));
     case KvKind::kMla:
       return as_pool(MlaPool::create(shape, layout, threads));
+    case KvKind::kDoubleSparse:
+      return as_pool(DoubleSparsePool::create(shape, layout, std::move(channels), threads));
   }
   return Error{ErrorCode::kInvalidArgument, "KV shape: of no kind", 0};
 }

@@ -44,6 +44,8 @@ std::string_view kv_kind_name(KvKind kind) {
       return "mha";
     case KvKind::kMla:
       return "mla";
+    case KvKind::kDoubleSparse:
+      return "double_sparse";
   }
   return "unknown";
 }
@@ -61,8 +63,25 @@ std::optional<KvLayout> try_parse_kv_layout(std::string_view name) {
 
 namespace {
 
+// Kernels read labels in steps of 16 bytes of 16-bit elements.
+constexpr std::int64_t kLabelChannelsStep = 8;
+
+Status validate_labels(const KvShape& shape) {
+  const std::int64_t channels = shape.label_channels;
+  if (shape.kind != KvKind::kDoubleSparse) {
+    if (channels == 0) return {};
+    return invalid(
+        fmt::format("KV shape: label_channels is {}, but only double_sparse has labels", channels));
+  }
+  if (channels >= 1 && channels < shape.head_dim && channels % kLabelChannelsStep == 0) return {};
+  return invalid(
+      fmt::format("KV shape: label_channels must be a multiple of {} below head_dim = {} (got {})",
+                  kLabelChannelsStep, shape.head_dim, channels));
+}
+
 // What only pools of one kind have.
 Status validate_kind(const KvShape& shape) {
+  STEMMA_RETURN_IF_ERROR(validate_labels(shape));
   if (shape.kind != KvKind::kMla) {
     if (shape.latent_dim == 0) return {};
     return invalid(
@@ -87,7 +106,8 @@ Status validate(const KvShape& shape) {
        {"page_size", shape.page_size},
        {"heads", shape.heads},
        {"head_dim", shape.head_dim}}};
-  std::int64_t bytes = 2 * dtype_bytes(shape.dtype);
+  // Labels are narrower than K: no kind has more than three rows of a head.
+  std::int64_t bytes = 3 * dtype_bytes(shape.dtype);
   for (const auto& [name, extent] : extents) {
     const std::int64_t least = name == "layers" ? 0 : 1;
     if (extent < least) {

@@ -45,6 +45,22 @@ TEST(KvShape, LatentRowsAreOneHeadWhoseBeginIsV) {
   EXPECT_THAT(validate(shape).error().detail, testing::HasSubstr("only mla has latent rows"));
 }
 
+TEST(KvShape, LabelsAreColumnsOfAHead) {
+  KvShape shape = kGood;
+  shape.head_dim = 32;
+  shape.kind = KvKind::kDoubleSparse;
+  shape.label_channels = 8;
+  EXPECT_TRUE(validate(shape).ok());
+  EXPECT_EQ(shape.page_bytes(), 2 * 4 * 5 * (32 + 32 + 8) * 2);
+  for (const std::int64_t wrong : {0, -8, 4, 12, 32, 40}) {
+    shape.label_channels = wrong;
+    EXPECT_THAT(validate(shape).error().detail,
+                testing::HasSubstr("label_channels must be a multiple of 8 below head_dim = 32"));
+  }
+  shape.kind = KvKind::kMha;
+  EXPECT_THAT(validate(shape).error().detail, testing::HasSubstr("only double_sparse has labels"));
+}
+
 TEST(KvShape, RefusesEachExtentBelowOneByName) {
   const std::vector<std::pair<std::string, std::int64_t KvShape::*>> extents = {
       {"layers", &KvShape::layers},

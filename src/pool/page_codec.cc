@@ -20,6 +20,10 @@ std::int64_t rows_of(const KvShape& shape) {
   return shape.page_size * shape.token_elements() / shape.head_dim;
 }
 
+std::int64_t plain_layer_bytes(const KvShape& shape) {
+  return shape.page_size * shape.token_elements() * dtype_bytes(shape.dtype);
+}
+
 std::int64_t code_bytes(PageCodec codec, const KvShape& shape) {
   return codec == PageCodec::kInt8 ? shape.head_dim : (shape.head_dim + 1) / 2;
 }
@@ -123,8 +127,7 @@ auto with_element(DType dtype, Visit visit) {
 
 void check_sizes(PageCodec codec, const KvShape& shape, std::size_t layer_bytes,
                  std::size_t encoded_bytes) {
-  const std::int64_t elements = rows_of(shape) * shape.head_dim;
-  STEMMA_CHECK_EQ(static_cast<std::int64_t>(layer_bytes), elements * dtype_bytes(shape.dtype));
+  STEMMA_CHECK_EQ(static_cast<std::int64_t>(layer_bytes), plain_layer_bytes(shape));
   STEMMA_CHECK_EQ(static_cast<std::int64_t>(encoded_bytes), encoded_layer_bytes(codec, shape));
 }
 
@@ -141,9 +144,9 @@ std::optional<PageCodec> try_parse_page_codec(std::string_view name) {
 }
 
 std::int64_t encoded_layer_bytes(PageCodec codec, const KvShape& shape) {
-  const std::int64_t rows = rows_of(shape);
-  if (codec == PageCodec::kPlain) return rows * shape.head_dim * dtype_bytes(shape.dtype);
-  return rows * (kScaleBytes + code_bytes(codec, shape));
+  if (codec == PageCodec::kPlain) return plain_layer_bytes(shape);
+  STEMMA_CHECK(shape.kind != KvKind::kDoubleSparse, "labels are kept as they are");
+  return rows_of(shape) * (kScaleBytes + code_bytes(codec, shape));
 }
 
 bool try_encode_layer(PageCodec codec, const KvShape& shape, std::span<const std::byte> layer,

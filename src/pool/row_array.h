@@ -24,7 +24,10 @@ class RowArray {
   // The array [layers, pages, page_size, heads, head_dim] of `shape`, in `layout`, that begins at
   // `begin`. REQUIRES: validate(shape) is ok.
   RowArray(const KvShape& shape, KvLayout layout, std::byte* begin)
-      : shape_(shape), strides_(kv_strides(shape, layout)), begin_(begin) {}
+      : RowArray(shape, kv_strides(shape, layout), begin) {}
+  // The same with heads and tokens in another order inside a page.
+  RowArray(const KvShape& shape, const KvStrides& strides, std::byte* begin)
+      : shape_(shape), strides_(strides), begin_(begin) {}
 
   std::int64_t total_bytes() const noexcept { return strides_.side * dtype_bytes(shape_.dtype); }
   const KvStrides& strides() const noexcept { return strides_; }
@@ -40,12 +43,13 @@ class RowArray {
     const std::int64_t element_bytes = dtype_bytes(shape_.dtype);
     return {.page0 = layer_begin(layer),
             .page_stride_bytes = strides_.page * element_bytes,
-            .bytes = shape_.page_size * strides_.token * element_bytes};
+            .bytes = shape_.page_size * shape_.row_elements() * element_bytes};
   }
 
   // Whether `rows` can be stored to so many slots: kInvalidArgument names `side` and what is wrong.
   Status check(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
-  // Row i goes to slots[i] of `layer`. REQUIRES: checked, and so are the slots and the layer.
+  // Row i goes to slots[i] of `layer`. REQUIRES: checked, and so are the slots and the layer; a
+  // token's heads lie side by side.
   template <typename Slot>
   void store(std::int64_t layer, std::span<const Slot> slots, const KvRows& rows) const;
 
