@@ -3,7 +3,7 @@
 // plan looks at the batch once a step and cuts the work for all layers; run computes one layer.
 // What a row gets depends on its own position and tokens only: keys are walked in partitions of
 // fixed length counted from position 0, each in one fixed order, and the partitions are merged left
-// to right (I13).
+// to right, those of latent rows in sections of a few, and these left to right (I13).
 //
 // Thread:     one batch at a time; run spreads its work over the ThreadPool it was made with.
 // Memory:     scratch sized at construction for the largest batch; plan and run do not allocate.

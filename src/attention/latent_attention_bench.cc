@@ -33,12 +33,15 @@ struct LatentBenchCase {
   std::int64_t requests = 0;
   std::int64_t context_tokens = 0;
   DType dtype = DType::kBF16;
+  std::int64_t rows_each = 1;  // more: a chunk of a prompt
 };
 
 constexpr LatentBenchCase kCases[] = {
-    {128, 1, 16384, DType::kBF16}, {128, 4, 4096, DType::kBF16}, {128, 1, 16384, DType::kF32},
-    {16, 1, 16384, DType::kBF16},  {16, 4, 4096, DType::kBF16},  {16, 1, 16384, DType::kF32},
-    {16, 4, 4096, DType::kF32},
+    {128, 1, 16384, DType::kBF16},    {128, 4, 4096, DType::kBF16},
+    {128, 1, 16384, DType::kF32},     {16, 1, 16384, DType::kBF16},
+    {16, 4, 4096, DType::kBF16},      {16, 1, 16384, DType::kF32},
+    {16, 4, 4096, DType::kF32},       {128, 1, 4096, DType::kBF16, 32},
+    {16, 1, 4096, DType::kBF16, 256},
 };
 
 // As many layers as the working set holds.
@@ -85,7 +88,7 @@ class LatentRun {
                                   .head_dim = kHeadDim,
                                   .scale = 1 / std::sqrt(static_cast<float>(kHeadDim)),
                                   .latent_dim = kLatentDim};
-    const AttentionLimits limits = {bench_case.requests, bench_case.requests,
+    const AttentionLimits limits = {bench_case.requests * bench_case.rows_each, bench_case.requests,
                                     bench_case.context_tokens};
     STEMMA_ASSIGN_OR_RETURN(run->attention_, make_attention("cpu", shape, limits, threads));
     run->attention_->plan(run->batch_.view());
@@ -106,15 +109,18 @@ class LatentRun {
   LatentRun(const LatentBenchCase& bench_case, const Buffer& memory)
       : layers_(layers_of(bench_case, memory)) {
     batch_.requests = bench_case.requests;
-    batch_.rows_each = 1;
+    batch_.rows_each = bench_case.rows_each;
     batch_.context_tokens = bench_case.context_tokens;
     batch_.page_size = kPageSize;
     batch_.fill(layers_.first.pages, false);
-    const std::int64_t queries = bench_case.requests * bench_case.query_heads;
+    const auto rows = static_cast<std::int64_t>(batch_.positions.size());
+    const std::int64_t queries = rows * bench_case.query_heads;
     q_.assign(static_cast<std::size_t>(queries * kHeadDim), 0.5f);
     out_.resize(static_cast<std::size_t>(queries * kLatentDim));
-    layer_flops_ = 2.0 * static_cast<double>(kHeadDim + kLatentDim) *
-                   static_cast<double>(queries * bench_case.context_tokens);
+    for (const std::int32_t position : batch_.positions) {
+      layer_flops_ += 2.0 * static_cast<double>((kHeadDim + kLatentDim) * bench_case.query_heads) *
+                      (position + 1);
+    }
   }
 
   Layers layers_;
@@ -128,9 +134,10 @@ class LatentRun {
 BenchLine name_case(const LatentBenchCase& bench_case, int threads) {
   BenchLine line;
   line.bench = "attention";
-  line.params = {{"phase", "mla_decode"},
+  line.params = {{"phase", bench_case.rows_each == 1 ? "mla_decode" : "mla_prefill"},
                  {"context_tokens", std::to_string(bench_case.context_tokens)},
                  {"requests", std::to_string(bench_case.requests)},
+                 {"rows", std::to_string(bench_case.requests * bench_case.rows_each)},
                  {"query_heads", std::to_string(bench_case.query_heads)},
                  {"latent_dim", std::to_string(kLatentDim)},
                  {"head_dim", std::to_string(kHeadDim)},
