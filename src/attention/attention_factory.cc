@@ -41,6 +41,11 @@ Status check_shape(const AttentionShape& shape) {
         "in 8 ... head_dim - 8 = {} (got {})",
         shape.kv_heads, shape.head_dim - 8, shape.latent_dim));
   }
+  if (latent && (shape.window_tokens != 0 || shape.score_cap != 0)) {
+    return invalid(fmt::format(
+        "attention: latent rows have no window and no cap of scores (got {} tokens, {})",
+        shape.window_tokens, shape.score_cap));
+  }
   return {};
 }
 

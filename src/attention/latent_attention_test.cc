@@ -228,6 +228,12 @@ TEST(LatentAttentionFactory, RefusesShapesByName) {
   }
   EXPECT_THAT(refusal({.query_heads = 4, .kv_heads = 2, .head_dim = 64, .latent_dim = 56}),
               HasSubstr("one KV head (got 2)"));
+  AttentionShape shape = {.query_heads = 4, .kv_heads = 1, .head_dim = 64, .latent_dim = 56};
+  shape.window_tokens = 16;
+  EXPECT_THAT(refusal(shape), HasSubstr("no window"));
+  shape.window_tokens = 0;
+  shape.score_cap = 50;
+  EXPECT_THAT(refusal(shape), HasSubstr("no cap"));
   for (const std::int64_t head_dim : {8, 1032}) {
     EXPECT_THAT(refusal({.query_heads = 4, .kv_heads = 1, .head_dim = head_dim, .latent_dim = 8}),
                 HasSubstr("head_dim must be a multiple of 8 in 16 ... 1024"));
