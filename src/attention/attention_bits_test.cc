@@ -7,42 +7,12 @@
 #include <new>
 
 #include "attention/attention_fixture.h"
+#include "attention/attention_steps.h"
 #include "base/heap_counter.h"
 #include "device/simd_target.h"
 
 namespace stemma {
 namespace {
-
-// Each sequence in chunks of `chunk` rows, one sequence after the other.
-std::vector<Step> in_chunks(const std::vector<std::int64_t>& tokens, std::int64_t chunk) {
-  std::vector<Step> steps;
-  for (std::size_t s = 0; s < tokens.size(); ++s) {
-    for (std::int64_t done = 0; done < tokens[s]; done += chunk) {
-      steps.push_back({{s, std::min(chunk, tokens[s] - done)}});
-    }
-  }
-  return steps;
-}
-
-// Random mixed steps of up to `batch_max` sequences: chunks beside single rows.
-std::vector<Step> mixed(const std::vector<std::int64_t>& tokens, std::int64_t batch_max,
-                        Prng& prng) {
-  std::vector<std::int64_t> left = tokens;
-  std::vector<Step> steps;
-  for (;;) {
-    Step step;
-    for (std::size_t s = 0; s < left.size(); ++s) {
-      const bool full = static_cast<std::int64_t>(step.size()) == batch_max;
-      if (left[s] == 0 || full || prng.below(3) == 0) continue;
-      const std::int64_t rows =
-          prng.below(2) == 0 ? 1 : 1 + prng.below(std::min<std::int64_t>(left[s], 90));
-      step.push_back({s, rows});
-      left[s] -= rows;
-    }
-    if (!step.empty()) steps.push_back(step);
-    if (std::all_of(left.begin(), left.end(), [](std::int64_t n) { return n == 0; })) return steps;
-  }
-}
 
 class AttentionBits : public testing::TestWithParam<std::string> {
  protected:

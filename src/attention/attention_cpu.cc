@@ -69,8 +69,9 @@ struct Part {
   std::int64_t first_key = 0;
   std::int64_t keys = 0;  // up to the last row's position
   std::int64_t next_keys = 0;
-  std::int64_t head_bytes = 0;
-  float* sums = nullptr;  // what the partition gives   [kv_heads × queries, partial]
+  std::int64_t head_bytes = 0;  // from one head's row to the next one's
+  std::int64_t row_bytes = 0;   // of one head
+  float* sums = nullptr;        // what the partition gives   [kv_heads × queries, partial]
 };
 
 // Queries of a task ordered [kv head, row, query head], times scale × log2 e.
@@ -213,7 +214,7 @@ void adjust_scores(const Work& work, const Part& part, std::int64_t query, float
 
 // Scores of one head become weights. Meanwhile memory brings one stretch of rows.
 void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
-  const std::int64_t lines = kDecodeKeys * part.head_bytes / kLineBytes / work.queries;
+  const std::int64_t lines = kDecodeKeys * part.row_bytes / kLineBytes / work.queries;
   PrefetchCursor cursor(prefetch);
   const std::int64_t end = end_query(work, part);
   for (std::int64_t query = first_query(work, part); query < end; ++query) {
@@ -230,7 +231,7 @@ template <typename T>
 void attend_tile(const Work& work, const Part& part, std::int64_t head) {
   const std::byte* const k = part.k + head * part.head_bytes;
   const std::byte* const v = part.v + head * part.head_bytes;
-  RowPrefetch prefetch_v = {v, part.offsets, part.keys, part.head_bytes};
+  RowPrefetch prefetch_v = {v, part.offsets, part.keys, part.row_bytes};
   for (std::int64_t key = 0; key < part.keys; key += kSliceColumns) {
     const RowSource source = {k, part.offsets + key, work.head_dim};
     pack_keys<T>(source, part.keys - key, work.scratch.keys, prefetch_v);
@@ -240,7 +241,7 @@ void attend_tile(const Work& work, const Part& part, std::int64_t head) {
   const bool last_head = head + 1 == work.task.kv_heads;
   RowPrefetch prefetch_k = {last_head ? part.k : k + part.head_bytes,
                             last_head ? part.next_offsets : part.offsets,
-                            last_head ? part.next_keys : part.keys, part.head_bytes};
+                            last_head ? part.next_keys : part.keys, part.row_bytes};
   const RowSource source = {v, part.offsets, work.head_dim};
   for (std::int64_t column = 0; column < work.head_dim; column += kSliceColumns) {
     pack_values<T>(source, part.keys, column, work.scratch.values, prefetch_k);
@@ -280,7 +281,7 @@ void sum_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch) {
 
 template <typename T>
 void attend_decode_row(const Work& work, const Part& part) {
-  const std::int64_t row_bytes = work.task.kv_heads * part.head_bytes;
+  const std::int64_t row_bytes = (work.task.kv_heads - 1) * part.head_bytes + part.row_bytes;
   const std::int64_t first_rows = std::min(part.keys, kDecodeKeys);
   const std::int64_t later_rows = part.keys - first_rows;
   const RowPrefetch first_v = {part.v, part.offsets, first_rows, row_bytes};
@@ -302,7 +303,7 @@ bool decodes(const Work& work) {
 // Nothing was computed during which a task's first stretch of K could have been asked for.
 void ask_for_first_stretch(const Work& work, const Part& part) {
   RowPrefetch rows = {part.k, part.offsets, std::min(part.keys, kDecodeKeys),
-                      work.task.kv_heads * part.head_bytes};
+                      (work.task.kv_heads - 1) * part.head_bytes + part.row_bytes};
   PrefetchCursor(rows).step(rows.rows * ceil_div(rows.row_bytes, kLineBytes));
 }
 
@@ -348,6 +349,7 @@ void attend_as(const Work& work) {
   const KvLayerView& layer = *task.layer;
   Part part;
   part.head_bytes = layer.head_stride * work.element_bytes;
+  part.row_bytes = work.head_dim * work.element_bytes;
   part.k = static_cast<const std::byte*>(layer.k) + task.first_kv_head * part.head_bytes;
   part.v = static_cast<const std::byte*>(layer.v) + task.first_kv_head * part.head_bytes;
   std::int64_t* offsets = work.scratch.offsets;

@@ -8,6 +8,8 @@
 #include "attention/attention_kernel.h"
 #include "attention/cpu_attention.h"
 #include "attention/reference_attention.h"
+#include "attention/reference_sparse_attention.h"
+#include "attention/sparse_attention.h"
 
 namespace stemma {
 
@@ -56,6 +58,11 @@ Status check_limits(const AttentionLimits& limits) {
                   limits.rows_max, limits.requests_max, limits.context_tokens_max));
 }
 
+Error unknown(std::string_view name) {
+  return Error{ErrorCode::kNotFound,
+               fmt::format("unknown attention '{}' (known: {})", name, fmt::join(kNames, ", ")), 0};
+}
+
 }  // namespace
 
 std::span<const std::string_view> attention_names() {
@@ -76,8 +83,28 @@ Result<std::unique_ptr<Attention>> make_attention(std::string_view name,
   if (name == "reference") {
     return std::unique_ptr<Attention>(std::make_unique<ReferenceAttention>(shape, limits));
   }
-  return Error{ErrorCode::kNotFound,
-               fmt::format("unknown attention '{}' (known: {})", name, fmt::join(kNames, ", ")), 0};
+  return unknown(name);
+}
+
+Result<std::unique_ptr<Attention>> make_sparse_attention(std::string_view name,
+                                                         const AttentionShape& shape,
+                                                         const SparseDial& dial,
+                                                         const AttentionLimits& limits,
+                                                         ThreadPool& threads) {
+  STEMMA_RETURN_IF_ERROR(check_shape(shape));
+  STEMMA_RETURN_IF_ERROR(check_limits(limits));
+  STEMMA_RETURN_IF_ERROR(validate(dial));
+  if (shape.latent_dim != 0) return invalid("attention: latent rows have no labels");
+  if (name == "cpu") {
+    STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Attention> attention,
+                            SparseAttention::create(shape, dial, limits, threads));
+    return attention;
+  }
+  if (name == "reference") {
+    return std::unique_ptr<Attention>(
+        std::make_unique<ReferenceSparseAttention>(shape, dial, limits));
+  }
+  return unknown(name);
 }
 
 }  // namespace stemma

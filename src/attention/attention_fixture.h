@@ -15,41 +15,18 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "attention/attention.h"
+#include "attention/attention_case.h"
+#include "attention/sparse_attention.h"
 #include "base/math.h"
 #include "base/prng.h"
 #include "pool/kv_pool_factory.h"
 
 namespace stemma {
-
-struct AttentionCase {
-  std::string name = "cpu";
-  AttentionShape shape = {.query_heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125f};
-  DType dtype = DType::kF32;
-  KvLayout layout = KvLayout::kLayerFirst;
-  std::int64_t page_size = 16;
-  int threads = 1;
-  std::uint64_t placement_seed = 1;  // where pages lie
-};
-
-// The rows that one step computes of one sequence.
-struct StepRows {
-  std::size_t sequence = 0;
-  std::int64_t rows = 0;
-};
-using Step = std::vector<StepRows>;
-
-// Values of −2 … 2 that depend on the seed alone.
-inline std::vector<float> random_values(std::uint64_t seed, std::int64_t count) {
-  Prng prng(seed);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(prng.unit() * 4 - 2);
-  return values;
-}
 
 class AttentionWorld {
  public:
@@ -62,7 +39,10 @@ class AttentionWorld {
         .rows_max = total,
         .requests_max = static_cast<std::int64_t>(tokens_.size()),
         .context_tokens_max = *std::max_element(tokens_.begin(), tokens_.end())};
-    auto attention = make_attention(case_.name, case_.shape, limits, threads_);
+    auto attention =
+        case_.dial.has_value()
+            ? make_sparse_attention(case_.name, case_.shape, *case_.dial, limits, threads_)
+            : make_attention(case_.name, case_.shape, limits, threads_);
     EXPECT_TRUE(attention.ok());
     attention_ = std::move(attention).value();
   }
@@ -89,6 +69,8 @@ class AttentionWorld {
     out_.assign(positions_.size() * static_cast<std::size_t>(out_floats()), std::nanf(""));
   }
   void plan() { attention_->plan(batch()); }
+  KvLayerView layer() const { return pool_->layer_view(kLayer); }
+  const std::vector<float>& queries() const { return q_; }
   void run() { attention_->run(pool_->layer_view(kLayer), q_.data(), out_.data()); }
 
   KvBatch batch() const {
@@ -129,19 +111,27 @@ class AttentionWorld {
     std::int64_t pages = 3;
     for (const std::int64_t tokens : tokens_) pages += ceil_div(tokens, case_.page_size);
     const bool latent = case_.shape.latent_dim > 0;
-    const KvShape shape = {.layers = 3,
-                           .pages = pages,
-                           .page_size = case_.page_size,
-                           .heads = case_.shape.kv_heads,
-                           .head_dim = case_.shape.head_dim,
-                           .dtype = case_.dtype,
-                           .kind = latent ? KvKind::kMla : KvKind::kMha,
-                           .latent_dim = case_.shape.latent_dim};
-    auto pool = make_kv_pool(shape, case_.layout, threads_);
+    KvShape shape = {.layers = 3,
+                     .pages = pages,
+                     .page_size = case_.page_size,
+                     .heads = case_.shape.kv_heads,
+                     .head_dim = case_.shape.head_dim,
+                     .dtype = case_.dtype,
+                     .kind = latent ? KvKind::kMla : KvKind::kMha,
+                     .latent_dim = case_.shape.latent_dim};
+    if (case_.dial.has_value()) {
+      shape.kind = KvKind::kDoubleSparse;
+      shape.label_channels = 8;
+    }
+    auto pool = make_kv_pool(shape, case_.layout, threads_, channels_of(shape));
     ASSERT_TRUE(pool.ok());
     pool_ = std::move(pool).value();
     // All ones is NaN in each dtype.
-    std::memset(pool_->logical_view().bytes, 0xFF, static_cast<std::size_t>(shape.total_bytes()));
+    for (const auto& piece : pool_->layer_pieces(kLayer)) {
+      for (const PageId page : id_range(PageId(0), pages)) {
+        std::memset(piece.of(page), 0xFF, static_cast<std::size_t>(piece.bytes));
+      }
+    }
     std::vector<std::int32_t> free_pages(static_cast<std::size_t>(pages));
     std::iota(free_pages.begin(), free_pages.end(), 0);
     Prng prng(case_.placement_seed);
@@ -153,6 +143,17 @@ class AttentionWorld {
         free_pages.pop_back();
       }
     }
+  }
+
+  // Every third channel, from another one on in each layer and head.
+  static HeavyChannels channels_of(const KvShape& shape) {
+    HeavyChannels channels = {shape.layers, shape.heads, shape.label_channels, {}};
+    for (std::int64_t head = 0; head < shape.layers * shape.heads; ++head) {
+      for (std::int64_t i = 0; i < shape.label_channels; ++i) {
+        channels.channels.push_back(static_cast<std::int32_t>(head % 10 + 3 * i));
+      }
+    }
+    return channels;
   }
 
   void clear_batch() {

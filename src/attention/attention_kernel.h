@@ -94,6 +94,9 @@ struct AttentionTask {
   // all partitions. One row, one KV head and whole sections only.
   // [sections, queries, partial_floats]
   float* partials_or_null = nullptr;
+  // The only keys that are walked, ascending positions; null: all. Of one row and one KV head,
+  // whose first_position then is their number less one: it counts places in this list.
+  const std::int32_t* keys_or_null = nullptr;
 };
 
 // Sections' sums of one query, merged left to right into `out`.

@@ -51,13 +51,13 @@ std::int64_t AttentionPlan::unit_queries_max() const noexcept {
   return std::max(tile_queries_max(), shape_.query_heads);
 }
 
-void AttentionPlan::cut(const KvBatch& batch) {
+void AttentionPlan::cut(const KvBatch& batch, std::int64_t keys_max) {
   STEMMA_CHECK_LE(batch.rows(), limits_.rows_max);
   STEMMA_CHECK_LE(shape_.table(batch).requests(), limits_.requests_max);
   tiles_.clear();
   units_.clear();
   walks_.clear();
-  cut_rows(batch);
+  cut_rows(batch, keys_max);
   std::int64_t batch_cost = 0;
   for (const Tile& tile : tiles_) batch_cost += tile.cost * shape_.kv_heads;
   for (const Tile& tile : tiles_) cut_tile(tile, batch_cost);
@@ -66,7 +66,7 @@ void AttentionPlan::cut(const KvBatch& batch) {
   });
 }
 
-void AttentionPlan::cut_rows(const KvBatch& batch) {
+void AttentionPlan::cut_rows(const KvBatch& batch, std::int64_t keys_max) {
   const PageTableView& table = shape_.table(batch);
   for (std::int64_t request = 0; request < table.requests(); ++request) {
     const std::int64_t begin = batch.row_indptr[static_cast<std::size_t>(request)];
@@ -74,11 +74,14 @@ void AttentionPlan::cut_rows(const KvBatch& batch) {
     const std::int64_t tokens = table.tokens_of(request);
     STEMMA_CHECK_LE(tokens, limits_.context_tokens_max);
     STEMMA_CHECK_LE(end - begin, tokens);
-    for (std::int64_t row = begin; row < end; row += tile_rows_) {
+    const std::int64_t rows_beyond =
+        std::min(std::max<std::int64_t>(0, tokens - keys_max), end - begin);
+    const std::int64_t cut_end = end - rows_beyond;
+    for (std::int64_t row = begin; row < cut_end; row += tile_rows_) {
       Tile tile;
       tile.request = narrow(request);
       tile.first_row = narrow(row);
-      tile.rows = narrow(std::min(tile_rows_, end - row));
+      tile.rows = narrow(std::min(tile_rows_, cut_end - row));
       const std::int64_t position = tokens - (end - row);
       tile.first_partition = shape_.first_seen(position) / kPartitionKeys;
       tile.keys = position + tile.rows - tile.first_partition * kPartitionKeys;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -43,8 +44,9 @@ class AttentionPlan {
  public:
   AttentionPlan(const AttentionShape& shape, const AttentionLimits& limits, int threads);
 
+  // Only rows that see at most `keys_max` keys are cut; the others are no part of the plan.
   // REQUIRES: the batch is within the limits; every row has a page.
-  void cut(const KvBatch& batch);
+  void cut(const KvBatch& batch, std::int64_t keys_max = std::numeric_limits<std::int64_t>::max());
 
   // The most costly first.
   std::span<const AttentionUnit> units() const noexcept { return units_; }
@@ -68,7 +70,7 @@ class AttentionPlan {
     std::int64_t cost = 0;  // of one KV head
   };
 
-  void cut_rows(const KvBatch& batch);
+  void cut_rows(const KvBatch& batch, std::int64_t keys_max);
   void cut_tile(const Tile& tile, std::int64_t batch_cost);
   void split_walks(const Tile& tile, std::int64_t unit_cost);
 

@@ -3,34 +3,14 @@
 #include <cstddef>
 #include <utility>
 
-#include "attention/row_prefetch.h"
+#include "attention/scratch_carver.h"
 #include "base/check.h"
 
 namespace stemma {
 
 namespace {
 
-// Takes one array after another from a piece of memory; without memory, only adds up their bytes.
-class Carver {
- public:
-  explicit Carver(std::byte* memory_or_null) : memory_or_null_(memory_or_null) {}
-
-  template <typename T>
-  T* take(std::int64_t count) {
-    T* const begin =
-        memory_or_null_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_or_null_ + used_bytes_);
-    used_bytes_ += round_up(count * static_cast<std::int64_t>(sizeof(T)), kLineBytes);
-    return begin;
-  }
-
-  std::int64_t used_bytes() const { return used_bytes_; }
-
- private:
-  std::byte* memory_or_null_;
-  std::int64_t used_bytes_ = 0;
-};
-
-AttentionScratch carve_latent_scratch(Carver& carver, const AttentionShape& shape,
+AttentionScratch carve_latent_scratch(ScratchCarver& carver, const AttentionShape& shape,
                                       const AttentionPlan& plan) {
   const std::int64_t queries = padded_queries(plan.unit_queries_max());
   AttentionScratch scratch;
@@ -44,19 +24,10 @@ AttentionScratch carve_latent_scratch(Carver& carver, const AttentionShape& shap
   return scratch;
 }
 
-AttentionScratch carve_scratch(Carver& carver, const AttentionShape& shape,
+AttentionScratch carve_scratch(ScratchCarver& carver, const AttentionShape& shape,
                                const AttentionPlan& plan) {
   if (shape.latent_dim > 0) return carve_latent_scratch(carver, shape, plan);
-  const std::int64_t queries = plan.unit_queries_max();
-  AttentionScratch scratch;
-  scratch.queries = carver.take<float>((queries + kQueryPadding) * shape.head_dim);
-  scratch.sums = carver.take<float>(queries * partial_floats(shape.head_dim));
-  scratch.keys = carver.take<float>(kSlicePanels * shape.head_dim * kPanelColumnsMax);
-  scratch.values = carver.take<float>(kSlicePanels * kPartitionKeys * kPanelColumnsMax);
-  scratch.scores = carver.take<float>((queries + kQueryPadding) * kPartitionKeys);
-  scratch.partition_sums = carver.take<float>(queries * partial_floats(shape.head_dim));
-  scratch.offsets = carver.take<std::int64_t>(2 * kPartitionKeys);
-  return scratch;
+  return carve_attention_scratch(carver, shape.head_dim, plan.unit_queries_max());
 }
 
 // The shape by which a batch is cut. Latent rows have one KV head for all query heads; it is cut as
@@ -96,21 +67,21 @@ CpuAttention::CpuAttention(const AttentionShape& shape, AttentionPlan plan, Thre
 // Adds up the bytes first, then hands them out.
 Status CpuAttention::allocate() {
   const std::int64_t partial_count = plan_.walks_max() * plan_.sections_max() * group_;
-  const auto carve = [&](Carver& carver) {
+  const auto carve = [&](ScratchCarver& carver) {
     for (AttentionScratch& scratch : scratch_) scratch = carve_scratch(carver, shape_, plan_);
     partials_ = carver.take<float>(partial_count * partial_floats(shape_.value_dim()));
   };
-  Carver sizes(nullptr);
+  ScratchCarver sizes(nullptr);
   carve(sizes);
   STEMMA_ASSIGN_OR_RETURN(memory_, Buffer::allocate(static_cast<std::size_t>(sizes.used_bytes())));
   memory_.prefault(threads_);
-  Carver memory(memory_.bytes());
+  ScratchCarver memory(memory_.bytes());
   carve(memory);
   return {};
 }
 
-void CpuAttention::plan(const KvBatch& batch) {
-  plan_.cut(batch);
+void CpuAttention::plan_up_to(const KvBatch& batch, std::int64_t keys_max) {
+  plan_.cut(batch, keys_max);
   batch_ = batch;
 }
 

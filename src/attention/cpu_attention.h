@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,11 @@ class CpuAttention final : public Attention {
                                                       ThreadPool& threads);
 
   std::string_view name() const override { return "cpu"; }
-  void plan(const KvBatch& batch) override;
+  void plan(const KvBatch& batch) override {
+    plan_up_to(batch, std::numeric_limits<std::int64_t>::max());
+  }
+  // As plan, for the rows that see at most `keys_max` keys; run leaves the outputs of others alone.
+  void plan_up_to(const KvBatch& batch, std::int64_t keys_max);
   void run(const KvLayerView& layer, const float* q, float* out) override;
 
  private:

@@ -4,24 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/stored_element.h"
 #include "base/check.h"
-#include "base/float16.h"
 
 namespace stemma {
 
 namespace {
-
-double element(const void* elements, DType dtype, std::int64_t i) {
-  switch (dtype) {
-    case DType::kF32:
-      return static_cast<const float*>(elements)[i];
-    case DType::kF16:
-      return to_float(static_cast<const Float16*>(elements)[i]);
-    case DType::kBF16:
-      return to_float(static_cast<const BFloat16*>(elements)[i]);
-  }
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 // The element of K and V at which the row of a token's head begins.
 std::int64_t row_begin(const KvLayerView& layer, SlotId slot, std::int64_t kv_head) {
@@ -70,7 +58,7 @@ void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
     const std::int64_t row = row_begin(layer, table.slot(request, key), kv_head);
     double score = 0;
     for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
-      score += double{q[i]} * element(layer.k, layer.dtype, row + i);
+      score += double{q[i]} * stored_element(layer.k, layer.dtype, row + i);
     }
     score *= double{shape_.scale};
     const double cap = shape_.score_cap;
@@ -84,7 +72,7 @@ void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
     const double weight = std::exp(weights_[static_cast<std::size_t>(key)] - max);
     total += weight;
     for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {
-      sums_[static_cast<std::size_t>(i)] += weight * element(layer.v, layer.dtype, row + i);
+      sums_[static_cast<std::size_t>(i)] += weight * stored_element(layer.v, layer.dtype, row + i);
     }
   }
   for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {

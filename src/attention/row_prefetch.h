@@ -48,8 +48,11 @@ struct RowPrefetch {
   const std::byte* other_line = nullptr;
   std::int64_t lines = 0;
   std::int64_t next_pair = 0;
-  bool exhausted = false;     // all rows have been asked for
-  std::uintptr_t walked = 0;  // the latest stretch of memory that touch() has read from
+  bool exhausted = false;  // all rows have been asked for
+  // The latest stretch of memory that touch() has read from, for each row of a pair: scattered rows
+  // of one pair mostly lie in two.
+  std::uintptr_t walked = 0;
+  std::uintptr_t other_walked = 0;
 
   // Goes on to the next two rows; false when none is left. A last row that has no other is asked
   // for twice.
@@ -64,8 +67,8 @@ struct RowPrefetch {
     const std::int64_t other = next_pair + pairs < together ? next_pair + pairs : next_pair;
     line = first + offsets[next_pair];
     other_line = first + offsets[other];
-    touch(line);
-    touch(other_line);
+    touch(line, walked);
+    touch(other_line, other_walked);
     lines = 2 * ((row_bytes + kLineBytes - 1) / kLineBytes);
     if (++next_pair == pairs) {
       next_pair = 0;
@@ -78,11 +81,11 @@ struct RowPrefetch {
  private:
   // A prefetch is dropped where the processor would have to walk the page table for it; a read is
   // not, and what follows in the same huge page then needs no walk.
-  STEMMA_INLINED_INTO_IT void touch(const std::byte* at) {
+  STEMMA_INLINED_INTO_IT static void touch(const std::byte* at, std::uintptr_t& last) {
     constexpr int kHugePageBits = 21;
     const std::uintptr_t stretch = reinterpret_cast<std::uintptr_t>(at) >> kHugePageBits;
-    if (stretch == walked) return;
-    walked = stretch;
+    if (stretch == last) return;
+    last = stretch;
     static_cast<void>(*static_cast<const volatile std::byte*>(at));
   }
 };

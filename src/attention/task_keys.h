@@ -20,10 +20,27 @@ inline std::int64_t keys_in(const AttentionTask& task, std::int64_t partition) {
   return std::clamp<std::int64_t>(end - partition * kPartitionKeys, 0, kPartitionKeys);
 }
 
+// Where the rows of the keys of a task's list begin, those of one partition of the list.
+inline void locate_listed_keys(const AttentionTask& task, std::int64_t partition,
+                               std::int64_t* offsets) {
+  const KvLayerView& layer = *task.layer;
+  const std::int64_t element_bytes = dtype_bytes(layer.dtype);
+  const std::int64_t token_bytes = layer.token_stride * element_bytes;
+  const std::int64_t page_bytes = layer.page_stride * element_bytes;
+  const auto page_size = static_cast<std::uint32_t>(layer.page_size);
+  const std::int32_t* const list = task.keys_or_null + partition * kPartitionKeys;
+  const std::int64_t keys = keys_in(task, partition);
+  for (std::int64_t i = 0; i < keys; ++i) {
+    const auto key = static_cast<std::uint32_t>(list[i]);
+    offsets[i] = task.pages[key / page_size] * page_bytes + key % page_size * token_bytes;
+  }
+}
+
 // Where the rows of those keys begin, in bytes from the layer's first. Those before the window of
 // the task's first row may have no page: the first row in it stands for them, and what is computed
 // from it weighs nothing.   [kPartitionKeys]
 inline void locate_keys(const AttentionTask& task, std::int64_t partition, std::int64_t* offsets) {
+  if (task.keys_or_null != nullptr) return locate_listed_keys(task, partition, offsets);
   const KvLayerView& layer = *task.layer;
   const std::int64_t element_bytes = dtype_bytes(layer.dtype);
   const std::int64_t keys = keys_in(task, partition);

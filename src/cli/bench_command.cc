@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attention/attention_bench.h"
+#include "attention/sparse_bench.h"
 #include "base/bench_line.h"
 #include "cli/bundled_model.h"
 #include "device/gemm_bench.h"
@@ -34,13 +35,14 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 12> kBenches = {{
+constexpr std::array<Bench, 13> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
     {"ghost", [] { return Lines(bench_ghost()); }},
     {"store", [] { return Lines(bench_store()); }},
     {"attention", [] { return Lines(bench_attention()); }},
+    {"attention", [] { return Lines(bench_sparse_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
     {"tier", [] { return bench_host_copies({}); }},
     {"tier", [] { return bench_disk({}); }},

@@ -1,0 +1,52 @@
+// ScratchCarver: one piece of memory given out as arrays, each at a cache line's begin.
+//
+// Thread:     one thread.
+// Memory:     none of its own.
+// Cost:       an addition an array.
+// Not here:   what the arrays hold (attention_kernel, sparse_kernel).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attention/attention_kernel.h"
+#include "attention/row_prefetch.h"
+#include "base/math.h"
+
+namespace stemma {
+
+// Takes one array after another from a piece of memory; without memory, only adds up their bytes.
+class ScratchCarver {
+ public:
+  explicit ScratchCarver(std::byte* memory_or_null) : memory_or_null_(memory_or_null) {}
+
+  template <typename T>
+  T* take(std::int64_t count) {
+    T* const begin =
+        memory_or_null_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_or_null_ + used_bytes_);
+    used_bytes_ += round_up(count * static_cast<std::int64_t>(sizeof(T)), kLineBytes);
+    return begin;
+  }
+
+  std::int64_t used_bytes() const { return used_bytes_; }
+
+ private:
+  std::byte* memory_or_null_;
+  std::int64_t used_bytes_ = 0;
+};
+
+// One thread's, for tasks of at most so many queries.
+inline AttentionScratch carve_attention_scratch(ScratchCarver& carver, std::int64_t head_dim,
+                                                std::int64_t queries) {
+  AttentionScratch scratch;
+  scratch.queries = carver.take<float>((queries + kQueryPadding) * head_dim);
+  scratch.sums = carver.take<float>(queries * partial_floats(head_dim));
+  scratch.keys = carver.take<float>(kSlicePanels * head_dim * kPanelColumnsMax);
+  scratch.values = carver.take<float>(kSlicePanels * kPartitionKeys * kPanelColumnsMax);
+  scratch.scores = carver.take<float>((queries + kQueryPadding) * kPartitionKeys);
+  scratch.partition_sums = carver.take<float>(queries * partial_floats(head_dim));
+  scratch.offsets = carver.take<std::int64_t>(2 * kPartitionKeys);
+  return scratch;
+}
+
+}  // namespace stemma

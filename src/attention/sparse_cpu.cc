@@ -1,0 +1,484 @@
+// The kernel that chooses tokens. Written from the definition in sparse_kernel.h; the reference
+// twin is reference_sparse_attention.cc.
+//
+// Guesses are not negative, so their bits, read as numbers, are in the order of their values: the
+// keys. The least chosen key is found from a histogram of the keys' upper bits, which names the few
+// keys among which it is; those are set aside and the one wanted is taken from them. One more pass
+// then writes the positions in ascending order.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "attention/sparse_kernel.h"
+#include "base/check.h"
+#include "device/simd_targets.h"  // before Highway
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/sparse_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "attention/pack_kv-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stemma::HWY_NAMESPACE {
+namespace {
+
+constexpr float kLog2E = 1.44269504088896341f;
+// Query heads whose scores are summed in registers at once.
+constexpr int kGroupStep = 4;
+
+struct Choice {
+  const SelectTask& task;
+  const SelectScratch& scratch;
+  std::int64_t group = 0;
+  std::int64_t stride = 0;  // of scores
+};
+
+// [group, label_channels] of the row's queries, times scale × log2 e.
+void scale_label_queries(const Choice& choice) {
+  const SelectTask& task = choice.task;
+  const std::int64_t channels = task.layer->label_channels;
+  const std::int32_t* const heavy = task.layer->heavy_channels + task.kv_head * channels;
+  const float scale = task.shape->scale * kLog2E;
+  for (std::int64_t head = 0; head < choice.group; ++head) {
+    const float* const q = task.q + head * task.shape->head_dim;
+    for (std::int64_t i = 0; i < channels; ++i) {
+      choice.scratch.queries[head * channels + i] = q[heavy[i]] * scale;
+    }
+  }
+}
+
+// The rows of K and V that an earlier choice will be attended to: asked for while this one is made,
+// so that memory and arithmetic overlap, one row a step.
+class RowsAhead {
+ public:
+  explicit RowsAhead(const SelectTask& task)
+      : layer_(*task.layer),
+        pages_(task.pages),
+        keys_(task.keys_ahead),
+        end_(task.keys_ahead + task.keys_ahead_count),
+        element_bytes_(dtype_bytes(layer_.dtype)),
+        head_bytes_((task.kv_head - 1) * layer_.head_stride * element_bytes_),
+        steps_(kPasses * ceil_div(task.tokens, kLanes)),
+        rows_(2 * task.keys_ahead_count) {}
+
+  // Called kPasses times for each vector of tokens: asks for a row now and then, for all in the
+  // end.
+  HWY_INLINE void step() {
+    for (due_ += rows_; due_ >= steps_; due_ -= steps_) ask();
+  }
+
+  static constexpr std::int64_t kPasses = 3;
+
+ private:
+  void ask() {
+    if (keys_ == end_) return;
+    const auto key = static_cast<std::uint32_t>(*keys_);
+    const auto page_size = static_cast<std::uint32_t>(layer_.page_size);
+    const std::int64_t element =
+        pages_[key / page_size] * layer_.page_stride + key % page_size * layer_.token_stride;
+    const auto* const row = static_cast<const std::byte*>(value_turn_ ? layer_.v : layer_.k) +
+                            element * element_bytes_ + head_bytes_;
+    for (std::int64_t i = 0; i < layer_.head_dim * element_bytes_; i += kLineBytes) {
+      __builtin_prefetch(row + i, 0, 2);
+    }
+    if (value_turn_) ++keys_;
+    value_turn_ = !value_turn_;
+  }
+
+  const KvLayerView& layer_;
+  const std::int32_t* pages_;
+  const std::int32_t* keys_;
+  const std::int32_t* end_;
+  std::int64_t element_bytes_;
+  std::int64_t head_bytes_;
+  std::int64_t steps_;
+  std::int64_t rows_;
+  std::int64_t due_ = 0;
+  bool value_turn_ = false;
+};
+
+// Where a KV head's labels lie, token by token.
+template <typename T>
+class LabelRows {
+ public:
+  explicit LabelRows(const SelectTask& task)
+      : task_(task),
+        layer_(*task.layer),
+        head_(static_cast<const T*>(layer_.labels) + task.kv_head * layer_.label_head_stride) {
+    begin_page();
+  }
+
+  // Of the next kLanes tokens; those that do not exist are zeros.
+  HWY_INLINE void next(const T** rows) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane, ++token_) {
+      if (token_ >= task_.tokens) {
+        rows[lane] = reinterpret_cast<const T*>(kZeroRow);
+        continue;
+      }
+      if (token_ == page_end_) begin_page();
+      rows[lane] = row_;
+      row_ += layer_.label_token_stride;
+    }
+  }
+
+  // Of the next kLanes tokens where they lie side by side, else null: then nothing has changed.
+  HWY_INLINE const T* try_next_together() {
+    if (token_ == page_end_) begin_page();
+    const bool together = token_ + kLanes <= std::min(page_end_, task_.tokens) &&
+                          layer_.label_token_stride == layer_.label_channels;
+    if (!together) return nullptr;
+    const T* const rows = row_;
+    row_ += kLanes * layer_.label_token_stride;
+    token_ += kLanes;
+    return rows;
+  }
+
+ private:
+  // Asks for the next page's labels too: the processor's own prefetcher begins anew on each page.
+  HWY_INLINE void begin_page() {
+    row_ = head_ + *page_++ * layer_.label_page_stride;
+    page_end_ += layer_.page_size;
+    if (page_end_ >= task_.tokens) return;
+    const T* const next = head_ + *page_ * layer_.label_page_stride;
+    constexpr auto kLine = kLineBytes / static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t end = layer_.page_size * layer_.label_token_stride;
+    for (std::int64_t i = 0; i < std::min(end, 64 * kLine); i += kLine) {
+      __builtin_prefetch(next + i, 0, 3);
+    }
+  }
+
+  const SelectTask& task_;
+  const KvLayerView& layer_;
+  const T* head_;
+  const T* row_ = nullptr;
+  const std::int32_t* page_ = task_.pages;
+  std::int64_t token_ = 0;
+  std::int64_t page_end_ = 0;
+};
+
+#if HWY_TARGET == HWY_SCALAR
+constexpr bool kLoadsTogether = false;
+HWY_INLINE Floats in_token_order(Floats floats) {
+  return floats;
+}
+template <typename T>
+HWY_INLINE void load_dims_together(const T*, Floats (&)[kDimsInStep<T>]) {}
+#else
+constexpr bool kLoadsTogether = true;
+
+// Labels of 16 bytes of kLanes tokens that lie side by side: whole vectors are loaded, and lane
+// 4 × i + j has token i + j × kLanes / 4.
+template <typename T>
+HWY_INLINE void load_dims_together(const T* labels, Floats (&out)[kDimsInStep<T>]) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  constexpr int kElements = kDimsInStep<T> / 4;
+  Words words[4];
+  for (int i = 0; i < 4; ++i) {
+    words[i] = hn::LoadU(WordTag(), reinterpret_cast<const std::uint32_t*>(labels) + i * kLanes);
+  }
+  transpose_words(words);
+  STEMMA_UNROLL
+  for (int word = 0; word < 4; ++word) {
+    Floats wide[std::size_t{kElements}];
+    widen_words(words[word], labels, wide);
+    for (int element = 0; element < kElements; ++element) {
+      out[word * kElements + element] = wide[element];
+    }
+  }
+}
+
+HWY_INLINE Floats in_token_order(Floats floats) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  HWY_ALIGN std::int32_t from[static_cast<std::size_t>(kLanes)];
+  constexpr auto kQuarter = static_cast<std::int32_t>(kLanes / 4);
+  for (std::int32_t lane = 0; lane < kLanes; ++lane) {
+    from[lane] = lane % kQuarter * 4 + lane / kQuarter;
+  }
+  return hn::TableLookupLanes(floats, hn::SetTableIndices(FloatTag(), from));
+}
+#endif
+
+// Scores of kLanes tokens for kHeads query heads from `head` on, and the largest so far of each.
+template <typename T, int kHeads>
+HWY_INLINE void score_labels(const Choice& choice, const T* together_or_null, const T* const* rows,
+                             std::int64_t head, std::int64_t token) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const FloatTag d;
+  const std::int64_t channels = choice.task.layer->label_channels;
+  const float* const q = choice.scratch.queries + head * channels;
+  Floats sums[std::size_t{kHeads}];
+  for (int h = 0; h < kHeads; ++h) sums[h] = hn::Zero(d);
+  for (std::int64_t i = 0; i < channels; i += kDimsInStep<T>) {
+    Floats dims[kDimsInStep<T>];
+    if (together_or_null != nullptr) {
+      load_dims_together(together_or_null, dims);
+    } else {
+      load_dims(rows, i, dims);
+    }
+    STEMMA_UNROLL
+    for (int dim = 0; dim < kDimsInStep<T>; ++dim) {
+      STEMMA_UNROLL
+      for (int h = 0; h < kHeads; ++h) {
+        sums[h] = hn::MulAdd(hn::Set(d, q[h * channels + i + dim]), dims[dim], sums[h]);
+      }
+    }
+  }
+  float* const scores = choice.scratch.scores + head * choice.stride + token;
+  for (int h = 0; h < kHeads; ++h) {
+    if (together_or_null != nullptr) sums[h] = in_token_order(sums[h]);
+    hn::StoreU(sums[h], d, scores + h * choice.stride);
+  }
+}
+
+template <typename T>
+void score_tokens(const Choice& choice, RowsAhead& ahead) {
+  const bool one_step = choice.task.layer->label_channels == kDimsInStep<T>;
+  LabelRows<T> labels(choice.task);
+  for (std::int64_t token = 0; token < choice.task.tokens; token += kLanes) {
+    const T* rows[static_cast<std::size_t>(kLanes)];
+    const T* const together = kLoadsTogether && one_step ? labels.try_next_together() : nullptr;
+    if (together == nullptr) labels.next(rows);
+    ahead.step();
+    std::int64_t head = 0;
+    for (; head + kGroupStep <= choice.group; head += kGroupStep) {
+      score_labels<T, kGroupStep>(choice, together, rows, head, token);
+    }
+    for (; head < choice.group; ++head) score_labels<T, 1>(choice, together, rows, head, token);
+  }
+}
+
+// Tokens that do not exist weigh nothing.
+void clear_tail(const Choice& choice) {
+  const std::int64_t tokens = choice.task.tokens;
+  for (std::int64_t head = 0; head < choice.group; ++head) {
+    std::fill(choice.scratch.scores + head * choice.stride + tokens,
+              choice.scratch.scores + head * choice.stride + round_up(tokens, kLanes),
+              -std::numeric_limits<float>::infinity());
+  }
+}
+
+constexpr float kOneBits = 127 * 0x1p23f;  // of 1.0f
+
+// What turns a score of base 2 into the bits of 2^(score − max), as straight lines between powers
+// of two: bits = score × 2^23 + shift; 0 below 2^-126.
+HWY_INLINE Floats weight_of(Floats score, Floats shift) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const Floats bits = hn::MulAdd(score, hn::Set(d, 0x1p23f), shift);
+  return hn::BitCast(d, hn::ConvertTo(di, hn::Max(bits, hn::Zero(d))));
+}
+
+float shift_of(const float* scores, std::int64_t tokens) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const FloatTag d;
+  Floats largest = hn::Set(d, std::numeric_limits<float>::lowest());
+  for (std::int64_t i = 0; i < tokens; i += kLanes) {
+    largest = hn::Max(largest, hn::LoadU(d, scores + i));
+  }
+  return kOneBits - hn::GetLane(hn::MaxOfLanes(d, largest)) * 0x1p23f;
+}
+
+// Of one query head, one by the sum of all weights. Lane l sums tokens l, l + lanes, …; then the
+// lanes are summed in the target's fixed tree.
+float share_of(const float* scores, float shift, std::int64_t tokens) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const FloatTag d;
+  const Floats shifts = hn::Set(d, shift);
+  Floats total = hn::Zero(d);
+  for (std::int64_t i = 0; i < tokens; i += kLanes) {
+    total = hn::Add(total, weight_of(hn::LoadU(d, scores + i), shifts));
+  }
+  return 1 / hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+// guess += weight × share of kHeads query heads from `head` on, in order; the first of all begins
+// at 0 and replaces its scores.
+template <int kHeads>
+void add_heads(const Choice& choice, std::int64_t head, RowsAhead& ahead) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const FloatTag d;
+  float shifts[std::size_t{kHeads}];
+  float shares[std::size_t{kHeads}];
+  const std::int64_t tokens = choice.task.tokens;
+  const float* const scores = choice.scratch.scores + head * choice.stride;
+  for (int h = 0; h < kHeads; ++h) {
+    shifts[h] = shift_of(scores + h * choice.stride, tokens);
+    shares[h] = share_of(scores + h * choice.stride, shifts[h], tokens);
+  }
+  float* const guesses = choice.scratch.scores;
+  for (std::int64_t i = 0; i < tokens; i += kLanes) {
+    ahead.step();
+    Floats guess = head == 0 ? hn::Zero(d) : hn::LoadU(d, guesses + i);
+    STEMMA_UNROLL
+    for (int h = 0; h < kHeads; ++h) {
+      const Floats weight =
+          weight_of(hn::LoadU(d, scores + h * choice.stride + i), hn::Set(d, shifts[h]));
+      guess = hn::MulAdd(weight, hn::Set(d, shares[h]), guess);
+    }
+    hn::StoreU(guess, d, guesses + i);
+  }
+}
+
+// Bits of a guess in the order of its value, whatever it is.
+HWY_INLINE Words keys_at(const float* guesses) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const Words bits = hn::LoadU(WordTag(), reinterpret_cast<const std::uint32_t*>(guesses));
+  return hn::And(bits, hn::Set(WordTag(), 0x7FFFFFFFu));
+}
+
+std::uint32_t key_at(const float* guesses, std::int64_t i) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, guesses + i, sizeof(bits));
+  return bits & 0x7FFFFFFFu;
+}
+
+// Keys of guesses below 2^-31 share the lowest bin, those of guesses far above 1 the highest; the
+// others have 64 bins an octave.
+constexpr std::uint32_t kFirstKey = 0x30000000u;
+constexpr int kBinBits = 17;
+
+struct KeyRange {
+  std::uint32_t least = 0;
+  std::uint32_t largest = 0;
+};
+
+KeyRange keys_of_bin(std::int64_t bin) {
+  const auto at = static_cast<std::uint32_t>(bin) << kBinBits;
+  return {bin == 0 ? 0 : kFirstKey + at,
+          bin == kSelectBins - 1 ? 0x7FFFFFFFu : kFirstKey + at + (1u << kBinBits) - 1};
+}
+
+// The keys among which the `wanted`-th largest is; `wanted` becomes its place among those. Two
+// histograms by turns: neighbours often share a bin, and a count waits for the one before it.
+KeyRange find_range(const Choice& choice, std::int64_t& wanted) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const WordTag d;
+  const Words first = hn::Set(d, kFirstKey);
+  const Words last_bin = hn::Set(d, static_cast<std::uint32_t>(kSelectBins - 1));
+  std::uint32_t* const counts[2] = {choice.scratch.bins, choice.scratch.bins + kSelectBins};
+  std::fill_n(counts[0], 2 * kSelectBins, 0u);
+  const std::int64_t tokens = choice.task.tokens;
+  for (std::int64_t i = 0; i < tokens; i += kLanes) {
+    const Words above = hn::Sub(hn::Max(keys_at(choice.scratch.scores + i), first), first);
+    HWY_ALIGN std::uint32_t bins[static_cast<std::size_t>(kLanes)];
+    hn::Store(hn::Min(hn::ShiftRight<kBinBits>(above), last_bin), d, bins);
+    const std::int64_t lanes = std::min(kLanes, tokens - i);
+    for (std::int64_t lane = 0; lane < lanes; ++lane) ++counts[lane % 2][bins[lane]];
+  }
+  for (std::int64_t bin = kSelectBins - 1; bin > 0; --bin) {
+    const std::int64_t here = std::int64_t{counts[0][bin]} + counts[1][bin];
+    if (here >= wanted) return keys_of_bin(bin);
+    wanted -= here;
+  }
+  return keys_of_bin(0);
+}
+
+// The keys of a range, in order; returns how many.
+std::int64_t gather_candidates(const Choice& choice, KeyRange range) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<WordTag> di;  // keys are below 2^31
+  const auto below = hn::Set(di, static_cast<std::int32_t>(range.least) - 1);
+  const auto largest = hn::Set(di, static_cast<std::int32_t>(range.largest));
+  const std::int64_t tokens = choice.task.tokens;
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < tokens; i += kLanes) {
+    const auto keys = hn::BitCast(di, keys_at(choice.scratch.scores + i));
+    auto mask = hn::AndNot(hn::Gt(keys, largest), hn::Gt(keys, below));
+    if (i + kLanes > tokens) {
+      mask = hn::And(mask, hn::FirstN(di, static_cast<std::size_t>(tokens - i)));
+    }
+    // Compressed in a register: compressing stores are slow on some processors.
+    auto* const to = reinterpret_cast<std::int32_t*>(choice.scratch.candidates) + count;
+    hn::StoreU(hn::Compress(keys, mask), di, to);
+    count += static_cast<std::int64_t>(hn::CountTrue(di, mask));
+  }
+  return count;
+}
+
+// Positions whose keys are above `least`, and the first `equals` of those that have it.
+void write_chosen(const Choice& choice, std::uint32_t least, std::int64_t equals) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const WordTag d;
+  const hn::RebindToSigned<WordTag> di;
+  const Words least_keys = hn::Set(d, least);
+  const std::int64_t tokens = choice.task.tokens;
+  std::int32_t* to = choice.scratch.chosen;
+  for (std::int64_t i = 0; i < tokens; i += kLanes) {
+    const Words keys = keys_at(choice.scratch.scores + i);
+    const bool ties = !hn::AllFalse(d, hn::Eq(keys, least_keys));
+    if (ties || i + kLanes > tokens) {
+      const std::int64_t end = std::min(tokens, i + kLanes);
+      for (std::int64_t token = i; token < end; ++token) {
+        const std::uint32_t key = key_at(choice.scratch.scores, token);
+        const bool equal = key == least && equals > 0;
+        if (equal) --equals;
+        if (key > least || equal) *to++ = static_cast<std::int32_t>(token);
+      }
+      continue;
+    }
+    const auto positions = hn::Iota(di, static_cast<std::int32_t>(i));
+    const auto above = hn::RebindMask(di, hn::Gt(keys, least_keys));
+    hn::StoreU(hn::Compress(positions, above), di, to);
+    to += hn::CountTrue(di, above);
+  }
+  STEMMA_CHECK_EQ(to - choice.scratch.chosen, choice.task.kept_tokens);
+}
+
+void choose_largest(const Choice& choice) {
+  std::int64_t wanted = choice.task.kept_tokens;
+  const KeyRange range = find_range(choice, wanted);
+  std::uint32_t* const begin = choice.scratch.candidates;
+  std::uint32_t* const end = begin + gather_candidates(choice, range);
+  std::nth_element(begin, begin + wanted - 1, end, std::greater<>());
+  const std::uint32_t least = begin[wanted - 1];
+  const std::int64_t above =
+      std::count_if(begin, begin + wanted - 1, [least](std::uint32_t key) { return key > least; });
+  write_chosen(choice, least, wanted - above);
+}
+
+}  // namespace
+
+void select(const SelectTask& task, const SelectScratch& scratch) {
+  Choice choice{task, scratch};
+  choice.group = task.shape->query_heads / task.shape->kv_heads;
+  choice.stride = padded_tokens(task.tokens);
+  scale_label_queries(choice);
+  RowsAhead ahead(task);
+  switch (task.layer->dtype) {
+    case DType::kF32:
+      score_tokens<float>(choice, ahead);
+      break;
+    case DType::kF16:
+      score_tokens<Float16>(choice, ahead);
+      break;
+    case DType::kBF16:
+      score_tokens<BFloat16>(choice, ahead);
+      break;
+  }
+  clear_tail(choice);
+  std::int64_t head = 0;
+  for (; head + kGroupStep <= choice.group; head += kGroupStep) {
+    add_heads<kGroupStep>(choice, head, ahead);
+  }
+  for (; head < choice.group; ++head) add_heads<1>(choice, head, ahead);
+  choose_largest(choice);
+}
+
+}  // namespace stemma::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stemma {
+
+HWY_EXPORT(select);
+
+SelectKernel select_kernel() {
+  return &HWY_DYNAMIC_DISPATCH(select);
+}
+
+}  // namespace stemma
+#endif  // HWY_ONCE
