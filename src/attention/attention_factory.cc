@@ -94,7 +94,9 @@ Result<std::unique_ptr<Attention>> make_sparse_attention(std::string_view name,
   STEMMA_RETURN_IF_ERROR(check_shape(shape));
   STEMMA_RETURN_IF_ERROR(check_limits(limits));
   STEMMA_RETURN_IF_ERROR(validate(dial));
-  if (shape.latent_dim != 0) return invalid("attention: latent rows have no labels");
+  if (shape.latent_dim != 0 || shape.window_tokens != 0 || shape.score_cap > 0) {
+    return invalid("attention: sparse rows have no latent rows, window or capped scores");
+  }
   if (name == "cpu") {
     STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Attention> attention,
                             SparseAttention::create(shape, dial, limits, threads));

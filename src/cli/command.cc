@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/bench_command.h"
+#include "cli/calibrate_command.h"
 #include "cli/events_command.h"
 #include "cli/fsck_command.h"
 #include "cli/generate_command.h"
@@ -39,6 +40,7 @@ int parse_and_run(int argc, const char* const* argv) {
   app.require_subcommand(1);
   ServeCommand serve(app);
   GenerateCommand generate(app);
+  CalibrateCommand calibrate(app);
   ProbeCommand probe(app);
   ReplayCommand replay(app);
   InspectCommand inspect(app);
@@ -53,7 +55,8 @@ int parse_and_run(int argc, const char* const* argv) {
     std::cerr << "stemma: " << error.what() << " (see stemma --help)\n";
     return kExitUsage;
   }
-  return run_chosen({&serve, &generate, &replay, &probe, &inspect, &fsck, &events, &bench});
+  return run_chosen(
+      {&serve, &generate, &calibrate, &replay, &probe, &inspect, &fsck, &events, &bench});
 }
 
 }  // namespace

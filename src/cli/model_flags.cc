@@ -58,6 +58,7 @@ CLI::Option& ModelFlags::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--chunk-tokens", chunk_tokens_, "prompt tokens in one step, at most")
       ->capture_default_str();
+  sparse_flags_.add_to(command);
   tier_flags_.add_to(command);
   return *model;
 }
@@ -91,6 +92,7 @@ Result<ServedModelOptions> ModelFlags::options() const {
   scheduler.chunk_tokens_max = chunk_tokens_;
   scheduler.step_tokens_max = std::max(chunk_tokens_, concurrency_);
   STEMMA_ASSIGN_OR_RETURN(scheduler.policy, parse_schedule_policy(policy_));
+  STEMMA_ASSIGN_OR_RETURN(options.sparse, sparse_flags_.options());
   STEMMA_RETURN_IF_ERROR(tier_flags_.apply(options));
   if (isatty(STDERR_FILENO) != 0) options.progress = show_progress;
   return options;

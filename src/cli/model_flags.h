@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/sparse_flags.h"
 #include "cli/tier_flags.h"
 #include "engine/served_model.h"
 #include "stemma/result.h"
@@ -45,6 +46,7 @@ class ModelFlags {
   int threads_ = 0;
   std::int64_t concurrency_ = 16;
   std::int64_t chunk_tokens_ = 512;
+  SparseFlags sparse_flags_;
   TierFlags tier_flags_;
 };
 

@@ -59,6 +59,11 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
     return Error{ErrorCode::kInvalidArgument,
                  "--shadow-audit needs --tier-codec plain: packed pages never come back equal"};
   }
+  if (options.tiers.codec != "plain" && options.sparse.has_value()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--tier-codec " + options.tiers.codec +
+                     ": sparse attention needs plain, for labels are the very bits of keys"};
+  }
   auto model = std::make_unique<ServedModel>(options.threads);
   model->engine_options_ = options.engine;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));
@@ -80,6 +85,8 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   KvCacheOptions& kv = engine_options_.kv;
   ModelRunnerOptions runner_options;
   runner_options.attention = options.attention;
+  runner_options.sparse = options.sparse;
+  runner_options.decorate_attention = options.decorate_attention;
   runner_options.rows_max = engine_options_.scheduler.step_tokens_max;
   runner_options.outputs_max = kv.requests_max;
   runner_options.requests_max = kv.requests_max;
@@ -105,7 +112,7 @@ Status ServedModel::open_pools(const ServedModelOptions& options) {
   kv.windowed_pages = windowed.pages;
   STEMMA_RETURN_IF_ERROR(validate(engine_options_));
   STEMMA_ASSIGN_OR_RETURN(const KvLayout layout, parse_kv_layout(options.kv_layout));
-  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool(full, layout, threads_));
+  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool(full, layout, threads_, runner_->heavy_channels()));
   if (windowed.pages == 0) return {};
   STEMMA_ASSIGN_OR_RETURN(windowed_pool_, make_kv_pool(windowed, layout, threads_));
   return {};

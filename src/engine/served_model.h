@@ -37,6 +37,8 @@ struct ServedModelOptions {
   std::string kv_dtype = "auto";  // or f32, f16, bf16; auto: that of the weights
   std::string kv_layout = "layer_first";
   std::string attention = "cpu";
+  std::optional<SparseOptions> sparse;    // nothing: every row attends to everything
+  AttentionDecorator decorate_attention;  // may be empty
   int threads = 1;
   ServedTierOptions tiers;
   EngineOptions engine;  // kv.pages is computed; kv.context_tokens_max 0: the model's own

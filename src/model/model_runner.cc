@@ -6,10 +6,12 @@
 #include <span>
 #include <string_view>
 
+#include "attention/sparse_attention.h"
 #include "base/check.h"
 #include "base/digest.h"
 #include "device/simd_target.h"
 #include "model/rope.h"
+#include "model/sparse_calibration.h"
 #include "model/weight_files.h"
 #include "stemma/version.h"
 
@@ -58,8 +60,8 @@ Status check_pool(const std::string& name, const KvPool& pool, KvShape expected,
   if (pool.shape() == expected) return {};
   return Error{ErrorCode::kInvalidArgument,
                name +
-                   ": its kind, layers, heads, head_dim, latent_dim or page_size are not those of "
-                   "the model and the batch"};
+                   ": its kind, layers, heads, head_dim, latent_dim, label_channels or page_size are not "
+                   "those of the model and the batch"};
 }
 
 AttentionShape attention_shape(const ModelConfig& config) {
@@ -95,6 +97,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
                           load_weights(config, weight_files, threads, options.progress));
   auto runner = std::make_unique<ModelRunner>(Key{}, std::move(config), std::move(weights));
   runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
+  if (options.sparse.has_value()) {
+    STEMMA_RETURN_IF_ERROR(runner->load_channels(files, directory, *options.sparse));
+  }
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -106,6 +111,7 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   limits_ = options;
   limits_.files = nullptr;
   limits_.progress = {};
+  limits_.decorate_attention = {};
   limits_.outputs_max = std::min(options.outputs_max, options.rows_max);
   context_tokens_max_ = options.context_tokens_max <= 0
                             ? config_.context_tokens_max
@@ -113,7 +119,7 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   AttentionShape shape = attention_shape(config_);
   const AttentionLimits limits = {limits_.rows_max, limits_.requests_max, context_tokens_max_};
   if (config_.pool_shape().layers > 0) {
-    STEMMA_ASSIGN_OR_RETURN(attention_, make_attention(options.attention, shape, limits, threads));
+    STEMMA_ASSIGN_OR_RETURN(attention_, make_full_attention(options, limits, threads));
   }
   if (config_.windows.tokens > 0) {
     shape.window_tokens = config_.windows.tokens;
@@ -130,9 +136,36 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   return {};
 }
 
+Status ModelRunner::load_channels(Files& files, const std::string& directory,
+                                  const SparseOptions& sparse) {
+  if (config_.latent.rank > 0 || config_.windows.tokens > 0 || config_.score_cap > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 join_path(directory, "config.json") +
+                     ": sparse attention is not for latent rows, windows or capped scores"};
+  }
+  const std::string path = !sparse.calibration.empty()
+                               ? sparse.calibration
+                               : join_path(directory, std::string(kSparseCalibrationFile));
+  STEMMA_ASSIGN_OR_RETURN(SparseCalibration calibration, load_sparse_calibration(files, path));
+  STEMMA_RETURN_IF_ERROR(check_sparse_calibration(calibration, path, config_, weights_sha256()));
+  heavy_channels_ = std::move(calibration.channels);
+  return {};
+}
+
+Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
+    const ModelRunnerOptions& options, const AttentionLimits& limits, ThreadPool& threads) const {
+  const AttentionShape shape = attention_shape(config_);
+  Result<std::unique_ptr<Attention>> attention =
+      options.sparse.has_value()
+          ? make_sparse_attention(options.attention, shape, options.sparse->dial, limits, threads)
+          : make_attention(options.attention, shape, limits, threads);
+  if (!attention.ok() || !options.decorate_attention) return attention;
+  return options.decorate_attention(std::move(attention).value(), shape);
+}
+
 Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
   STEMMA_RETURN_IF_ERROR(check_extents(batch));
-  STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, config_.pool_shape(), batch.page_table));
+  STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, pool_shape(), batch.page_table));
   if (config_.windows.tokens > 0) {
     STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
     STEMMA_CHECK_EQ(batch.windowed_slots.size(), batch.tokens.size());
@@ -178,14 +211,37 @@ Status ModelRunner::check_rows(const KvBatch& batch) const {
   return {};
 }
 
+KvShape ModelRunner::pool_shape() const {
+  KvShape shape = config_.pool_shape();
+  if (limits_.sparse.has_value()) {
+    shape.kind = KvKind::kDoubleSparse;
+    shape.label_channels = heavy_channels_.channels_each;
+  }
+  return shape;
+}
+
+std::string ModelRunner::weights_sha256() const {
+  return to_hex(weights_.digest);
+}
+
 std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields() const {
-  return {{"weights_sha256", to_hex(weights_.digest)},
-          {"config_sha256", config_digest_},
-          {"compute_format", weights_.compute_format()},
-          {"rope", rope_text(config_.rope)},
-          {"attention", limits_.attention},
-          {"arithmetic_revision", std::to_string(kArithmeticRevision)},
-          {"simd_target", std::string(simd_target_name())}};
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"weights_sha256", weights_sha256()},
+      {"config_sha256", config_digest_},
+      {"compute_format", weights_.compute_format()},
+      {"rope", rope_text(config_.rope)},
+      {"attention", limits_.attention},
+      {"arithmetic_revision", std::to_string(kArithmeticRevision)},
+      {"simd_target", std::string(simd_target_name())}};
+  if (limits_.sparse.has_value()) {
+    // What a sparse row leaves out changes all that later layers store.
+    const std::span<const std::int32_t> channels = heavy_channels_.channels;
+    fields.emplace_back("sparse_channels", std::to_string(heavy_channels_.channels_each));
+    fields.emplace_back("sparse_channels_sha256", to_hex(sha256(std::as_bytes(channels))));
+    fields.emplace_back("sparse_dense_tokens", std::to_string(limits_.sparse->dial.dense_tokens));
+    fields.emplace_back("sparse_kept", kept_text(limits_.sparse->dial));
+  }
+  return fields;
 }
 
 }  // namespace stemma

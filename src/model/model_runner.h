@@ -7,21 +7,35 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/sparse_dial.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "model/config.h"
 #include "model/transformer.h"
 #include "model/weights.h"
+#include "pool/heavy_channels.h"
 #include "stemma/result.h"
 #include "stemma/runner.h"
 
 namespace stemma {
+
+// Attention to a part of the tokens (double sparsity), after a calibration of the model.
+struct SparseOptions {
+  SparseDial dial;
+  std::string calibration;  // its file; empty: kSparseCalibrationFile in the model's directory
+};
+
+// Puts something around a model's attention, to look at what passes.
+using AttentionDecorator = std::function<std::unique_ptr<Attention>(
+    std::unique_ptr<Attention> attention, const AttentionShape& shape)>;
 
 struct ModelRunnerOptions {
   std::string attention = "cpu";  // a name that make_attention knows
@@ -29,8 +43,10 @@ struct ModelRunnerOptions {
   std::int64_t outputs_max = 64;  // logit rows of one step
   std::int64_t requests_max = 64;
   std::int64_t context_tokens_max = 0;  // 0: as many as the model was made for
-  ProgressCallback progress = {};       // may be empty
-  Files* files = nullptr;               // nullptr: the operating system's; else used during load
+  std::optional<SparseOptions> sparse = {};
+  AttentionDecorator decorate_attention = {};  // may be empty
+  ProgressCallback progress = {};              // may be empty
+  Files* files = nullptr;  // nullptr: the operating system's; else used during load
 };
 
 class ModelRunner final : public Runner {
@@ -52,9 +68,13 @@ class ModelRunner final : public Runner {
 
   const ModelConfig& config() const noexcept { return config_; }
   std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
+  // In hexadecimal, of every byte of the weights' files.
+  std::string weights_sha256() const;
+  // Those of the calibration; none without sparse attention. A pool is made with them.
+  const HeavyChannels& heavy_channels() const noexcept { return heavy_channels_; }
 
   // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
-  KvShape pool_shape() const { return config_.pool_shape(); }
+  KvShape pool_shape() const;
   // The same of the layers with a window; of no layers where the model has none.
   KvShape windowed_pool_shape() const { return config_.windowed_pool_shape(); }
 
@@ -64,6 +84,10 @@ class ModelRunner final : public Runner {
 
  private:
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
+  Status load_channels(Files& files, const std::string& directory, const SparseOptions& sparse);
+  Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
+                                                         const AttentionLimits& limits,
+                                                         ThreadPool& threads) const;
   Status check_extents(const KvBatch& batch) const;
   Status check_rows(const KvBatch& batch) const;
 
@@ -72,6 +96,7 @@ class ModelRunner final : public Runner {
   ModelWeights weights_;
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
+  HeavyChannels heavy_channels_;
   std::unique_ptr<Attention> attention_;           // nullptr: all layers have a window
   std::unique_ptr<Attention> windowed_attention_;  // nullptr: none has
   std::unique_ptr<Transformer> transformer_;
