@@ -9,6 +9,7 @@
 
 #include "base/temp_directory.h"
 #include "model/random_model.h"
+#include "model/sparse_calibration.h"
 
 namespace stemma {
 namespace {
@@ -50,6 +51,35 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesApartThatCannotServeEachOther) {
   options_.kv_layout = "page_first";
   options_.kv_bytes *= 2;
   EXPECT_FALSE(seen.insert(digest()).second);
+}
+
+TEST_F(ServedModelTest, TheNamespaceTellsPagesOfOtherDialsAndChannelsApart) {
+  std::set<NamespaceDigest> seen = {digest()};
+  SparseCalibration calibration;
+  {
+    const auto model = ServedModel::open(options_);
+    ASSERT_TRUE(model.ok());
+    const ModelConfig& config = (*model)->runner().config();
+    calibration = {(*model)->runner().weights_sha256(), config.head_dim, {}};
+    calibration.channels = {config.layers, config.kv_heads, 8, {}};
+    for (std::int64_t i = 0; i < config.layers * config.kv_heads * 8; ++i) {
+      calibration.channels.channels.push_back(static_cast<std::int32_t>(i % 8));
+    }
+  }
+  const std::string path = directory_.file(std::string(kSparseCalibrationFile));
+  options_.sparse = SparseOptions{{.dense_tokens = 16, .kept_tokens = 1, .kept_of = 8}, ""};
+  EXPECT_THAT(error(), HasSubstr("double_sparsity.json: there is no such file"));
+  ASSERT_TRUE(save_sparse_calibration(calibration, path).ok());
+  EXPECT_TRUE(seen.insert(digest()).second) << "sparse";
+  options_.sparse->dial.kept_of = 4;
+  EXPECT_TRUE(seen.insert(digest()).second) << "kept";
+  options_.sparse->dial.dense_tokens = 17;
+  EXPECT_TRUE(seen.insert(digest()).second) << "dense tokens";
+  calibration.channels.channels[7] = 8;
+  ASSERT_TRUE(save_sparse_calibration(calibration, path).ok());
+  EXPECT_TRUE(seen.insert(digest()).second) << "channels";
+  options_.tiers.codec = "int8";
+  EXPECT_THAT(error(), HasSubstr("--tier-codec int8: sparse attention needs plain"));
 }
 
 TEST_F(ServedModelTest, AWrongFlagOfATierIsNamed) {
