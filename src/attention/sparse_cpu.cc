@@ -54,14 +54,14 @@ void scale_label_queries(const Choice& choice) {
 // so that memory and arithmetic overlap, one row a step.
 class RowsAhead {
  public:
-  explicit RowsAhead(const SelectTask& task)
+  RowsAhead(const SelectTask& task, std::int64_t group)
       : layer_(*task.layer),
         pages_(task.pages),
         keys_(task.keys_ahead),
         end_(task.keys_ahead + task.keys_ahead_count),
         element_bytes_(dtype_bytes(layer_.dtype)),
         head_bytes_((task.kv_head - 1) * layer_.head_stride * element_bytes_),
-        steps_(kPasses * ceil_div(task.tokens, kLanes)),
+        steps_(passes(group) * ceil_div(task.tokens, kLanes)),
         rows_(2 * task.keys_ahead_count) {}
 
   // Called kPasses times for each vector of tokens: asks for a row now and then, for all in the
@@ -70,9 +70,12 @@ class RowsAhead {
     for (due_ += rows_; due_ >= steps_; due_ -= steps_) ask();
   }
 
-  static constexpr std::int64_t kPasses = 3;
-
  private:
+  // One pass scores, and two more of each step of query heads make guesses.
+  static std::int64_t passes(std::int64_t group) {
+    return 1 + 2 * (group / kGroupStep + group % kGroupStep);
+  }
+
   void ask() {
     if (keys_ == end_) return;
     const auto key = static_cast<std::uint32_t>(*keys_);
@@ -137,18 +140,28 @@ class LabelRows {
   }
 
  private:
-  // Asks for the next page's labels too: the processor's own prefetcher begins anew on each page.
+  // Asks for labels kTokensAhead further on too: the processor's own prefetcher begins anew on each
+  // page.
   HWY_INLINE void begin_page() {
-    row_ = head_ + *page_++ * layer_.label_page_stride;
+    row_ = head_ + *page_ * layer_.label_page_stride;
     page_end_ += layer_.page_size;
-    if (page_end_ >= task_.tokens) return;
-    const T* const next = head_ + *page_ * layer_.label_page_stride;
+    const std::int64_t pages_ahead = std::max<std::int64_t>(1, kTokensAhead / layer_.page_size);
+    if (page_end_ + (pages_ahead - 1) * layer_.page_size < task_.tokens) {
+      ask_for(head_ + page_[pages_ahead] * layer_.label_page_stride);
+    }
+    ++page_;
+  }
+
+  HWY_INLINE void ask_for(const T* labels) {
     constexpr auto kLine = kLineBytes / static_cast<std::int64_t>(sizeof(T));
+    constexpr std::int64_t kLinesMax = 64;
     const std::int64_t end = layer_.page_size * layer_.label_token_stride;
-    for (std::int64_t i = 0; i < std::min(end, 64 * kLine); i += kLine) {
-      __builtin_prefetch(next + i, 0, 3);
+    for (std::int64_t i = 0; i < std::min(end, kLinesMax * kLine); i += kLine) {
+      __builtin_prefetch(labels + i, 0, 3);
     }
   }
+
+  static constexpr std::int64_t kTokensAhead = 512;
 
   const SelectTask& task_;
   const KvLayerView& layer_;
@@ -272,27 +285,44 @@ HWY_INLINE Floats weight_of(Floats score, Floats shift) {
   return hn::BitCast(d, hn::ConvertTo(di, hn::Max(bits, hn::Zero(d))));
 }
 
-float shift_of(const float* scores, std::int64_t tokens) {
+// Of kHeads query heads, whose scores lie `stride` apart: what weight_of adds for each.
+template <int kHeads>
+void find_shifts(const float* scores, std::int64_t stride, std::int64_t tokens, float* shifts) {
   namespace hn = hwy::HWY_NAMESPACE;
   const FloatTag d;
-  Floats largest = hn::Set(d, std::numeric_limits<float>::lowest());
-  for (std::int64_t i = 0; i < tokens; i += kLanes) {
-    largest = hn::Max(largest, hn::LoadU(d, scores + i));
+  Floats largest[std::size_t{kHeads}];
+  for (int h = 0; h < kHeads; ++h) {
+    largest[h] = hn::Set(d, std::numeric_limits<float>::lowest());
   }
-  return kOneBits - hn::GetLane(hn::MaxOfLanes(d, largest)) * 0x1p23f;
+  for (std::int64_t i = 0; i < tokens; i += kLanes) {
+    STEMMA_UNROLL
+    for (int h = 0; h < kHeads; ++h) {
+      largest[h] = hn::Max(largest[h], hn::LoadU(d, scores + h * stride + i));
+    }
+  }
+  for (int h = 0; h < kHeads; ++h) {
+    shifts[h] = kOneBits - hn::GetLane(hn::MaxOfLanes(d, largest[h])) * 0x1p23f;
+  }
 }
 
-// Of one query head, one by the sum of all weights. Lane l sums tokens l, l + lanes, …; then the
+// One by the sum of all weights, of each query head. Lane l sums tokens l, l + lanes, …; then the
 // lanes are summed in the target's fixed tree.
-float share_of(const float* scores, float shift, std::int64_t tokens) {
+template <int kHeads>
+void find_shares(const float* scores, std::int64_t stride, std::int64_t tokens, const float* shifts,
+                 float* shares, RowsAhead& ahead) {
   namespace hn = hwy::HWY_NAMESPACE;
   const FloatTag d;
-  const Floats shifts = hn::Set(d, shift);
-  Floats total = hn::Zero(d);
+  Floats totals[std::size_t{kHeads}];
+  for (int h = 0; h < kHeads; ++h) totals[h] = hn::Zero(d);
   for (std::int64_t i = 0; i < tokens; i += kLanes) {
-    total = hn::Add(total, weight_of(hn::LoadU(d, scores + i), shifts));
+    ahead.step();
+    STEMMA_UNROLL
+    for (int h = 0; h < kHeads; ++h) {
+      const Floats score = hn::LoadU(d, scores + h * stride + i);
+      totals[h] = hn::Add(totals[h], weight_of(score, hn::Set(d, shifts[h])));
+    }
   }
-  return 1 / hn::GetLane(hn::SumOfLanes(d, total));
+  for (int h = 0; h < kHeads; ++h) shares[h] = 1 / hn::GetLane(hn::SumOfLanes(d, totals[h]));
 }
 
 // guess += weight × share of kHeads query heads from `head` on, in order; the first of all begins
@@ -305,10 +335,8 @@ void add_heads(const Choice& choice, std::int64_t head, RowsAhead& ahead) {
   float shares[std::size_t{kHeads}];
   const std::int64_t tokens = choice.task.tokens;
   const float* const scores = choice.scratch.scores + head * choice.stride;
-  for (int h = 0; h < kHeads; ++h) {
-    shifts[h] = shift_of(scores + h * choice.stride, tokens);
-    shares[h] = share_of(scores + h * choice.stride, shifts[h], tokens);
-  }
+  find_shifts<kHeads>(scores, choice.stride, tokens, shifts);
+  find_shares<kHeads>(scores, choice.stride, tokens, shifts, shares, ahead);
   float* const guesses = choice.scratch.scores;
   for (std::int64_t i = 0; i < tokens; i += kLanes) {
     ahead.step();
@@ -337,9 +365,9 @@ std::uint32_t key_at(const float* guesses, std::int64_t i) {
 }
 
 // Keys of guesses below 2^-31 share the lowest bin, those of guesses far above 1 the highest; the
-// others have 64 bins an octave.
+// others have 128 bins an octave.
 constexpr std::uint32_t kFirstKey = 0x30000000u;
-constexpr int kBinBits = 17;
+constexpr int kBinBits = 16;
 
 struct KeyRange {
   std::uint32_t least = 0;
@@ -447,7 +475,7 @@ void select(const SelectTask& task, const SelectScratch& scratch) {
   choice.group = task.shape->query_heads / task.shape->kv_heads;
   choice.stride = padded_tokens(task.tokens);
   scale_label_queries(choice);
-  RowsAhead ahead(task);
+  RowsAhead ahead(task, choice.group);
   switch (task.layer->dtype) {
     case DType::kF32:
       score_tokens<float>(choice, ahead);

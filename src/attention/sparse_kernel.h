@@ -41,7 +41,7 @@ inline constexpr std::int64_t padded_tokens(std::int64_t tokens) {
 }
 
 // Bins of a histogram of guesses.
-inline constexpr std::int64_t kSelectBins = 2176;
+inline constexpr std::int64_t kSelectBins = 4352;
 
 // One thread's working memory, for contexts of at most `tokens`.
 struct SelectScratch {
