@@ -277,6 +277,7 @@ class KvCache {
   void quarantine_all(NamespaceId ns);
   const RadixPrefixCache* tree_or_null(Tier tier) const;
   bool can_get(std::int64_t pages) const;
+  PrefixEndReport why_match_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
 

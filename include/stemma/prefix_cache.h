@@ -70,6 +70,7 @@ enum class PrefixEnd : std::uint8_t {
   kTail,     // nothing is missing but what is less than a page, or the last token
   kCold,     // the next page was never cached here, or that is forgotten
   kEvicted,  // the next page was cached and had to go
+  kWindow,   // more is cached, but no window to go on from it (KvCacheOptions::window_tokens)
 };
 
 // The end of what a look-up finds.

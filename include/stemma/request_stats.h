@@ -25,9 +25,10 @@ enum class PrefixStop : std::uint8_t {
   kDeadline,        // lower tiers had more, which was computed before it came
   kLoadError,       // lower tiers had more, which was missing, wrong or could not be read
   kOtherNamespace,  // a namespace of the same owner has more (RequestSpec::siblings)
+  kWindow,  // layers that look back over the whole text had more, those with a window had not
 };
 
-// "tail", "cold", "evicted", "in_flight", "deadline", "load_error", "other_namespace".
+// "tail", "cold", "evicted", "in_flight", "deadline", "load_error", "other_namespace", "window".
 std::string_view prefix_stop_name(PrefixStop stop);
 
 // Another namespace of the same owner, where a request's text may be cached: to be told of, never
@@ -72,7 +73,7 @@ struct RequestLease {
 // What the cache has of a text, for people.
 struct CacheExplanation {
   NearestText nearest;
-  PrefixStop stop = PrefixStop::kCold;  // of kTail, kCold and kEvicted
+  PrefixStop stop = PrefixStop::kCold;  // of kTail, kCold, kEvicted and kWindow
   std::int64_t evicted_ago_us = 0;
   std::int64_t host_tokens = 0;          // from the first one on, in host memory
   std::int64_t store_tokens = 0;         // and in page stores that know without asking

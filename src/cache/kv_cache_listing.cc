@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cache/grafts.h"
 #include "cache/tiering.h"
 #include "prefix/radix_prefix_cache.h"
@@ -17,8 +18,20 @@ const RadixPrefixCache* KvCache::tree_or_null(Tier tier) const {
 }
 
 // Of a text that goes on from a shared part, the first part that is not whole tells.
+// Where windows have gone, what could be gone on from is less than what the tree finds.
 PrefixEndReport KvCache::why_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
+  PrefixEndReport report = why_match_ends(ns, tokens);
+  if (windows_ == nullptr) return report;
+  const std::int64_t usable = probe(ns, tokens);
+  const std::int64_t most = round_down(std::ssize(tokens) - 1, page_size());
+  if (usable < std::min(report.matched_tokens, most)) {
+    report = {.matched_tokens = usable, .end = PrefixEnd::kWindow};
+  }
+  return report;
+}
+
+PrefixEndReport KvCache::why_match_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
   const GraftedText text = grafts_->split(ns, tokens);
   if (!text.shared_ns.valid()) return tree().why_ends(ns, tokens);
   const auto shared = std::ssize(text.shared);

@@ -27,6 +27,8 @@ PrefixStop stop_of(PrefixEnd end) {
       return PrefixStop::kCold;
     case PrefixEnd::kEvicted:
       return PrefixStop::kEvicted;
+    case PrefixEnd::kWindow:
+      return PrefixStop::kWindow;
   }
   return PrefixStop::kCold;
 }
@@ -49,6 +51,8 @@ std::string_view prefix_stop_name(PrefixStop stop) {
       return "load_error";
     case PrefixStop::kOtherNamespace:
       return "other_namespace";
+    case PrefixStop::kWindow:
+      return "window";
   }
   return "unknown";
 }

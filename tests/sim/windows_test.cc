@@ -85,10 +85,12 @@ TEST(Windows, AWindowThatHasGoneShortensTheHit) {
     const auto shared = some_tokens(1, 64);
     harness.submit(joined(shared, some_tokens(2, 40)), 2);
     harness.run();
-    harness.submit(joined(shared, some_tokens(3, 16)), 2);
+    const RequestId second = harness.submit(joined(shared, some_tokens(3, 16)), 2);
     harness.run();
     harness.expect_closed_form();
-    return harness.engine().totals().cached_tokens;
+    const RequestStats& stats = harness.outcome(second).stats;
+    EXPECT_EQ(prefix_stop_name(stats.stop), stats.cached_tokens == 64 ? "cold" : "window");
+    return stats.cached_tokens;
   };
   EXPECT_EQ(cached(100), 64);
   EXPECT_EQ(cached(windowed_pages_max(16, 4, 20)), 0);
