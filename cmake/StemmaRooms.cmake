@@ -90,6 +90,7 @@ function(stemma_fuzz_targets)
   # No target computes attention, whose kernels take minutes to compile with a fuzzer's counters.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/attention/attention_cpu.cc
                               ${CMAKE_SOURCE_DIR}/src/attention/latent_attention_cpu.cc
+                              ${CMAKE_SOURCE_DIR}/src/attention/sparse_cpu.cc
                               PROPERTIES COMPILE_OPTIONS "-fno-sanitize=all")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*_fuzz.cc)
   foreach(source ${sources})

@@ -58,10 +58,11 @@ Status check_pool(const std::string& name, const KvPool& pool, KvShape expected,
   expected.page_size = table.page_size;
   expected.dtype = pool.shape().dtype;
   if (pool.shape() == expected) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               name +
-                   ": its kind, layers, heads, head_dim, latent_dim, label_channels or page_size are not "
-                   "those of the model and the batch"};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      name +
+          ": its kind, layers, heads, head_dim, latent_dim, label_channels or page_size are not "
+          "those of the model and the batch"};
 }
 
 AttentionShape attention_shape(const ModelConfig& config) {
