@@ -256,8 +256,9 @@ void score_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch)
   for (std::int64_t key = 0; key < part.keys; key += kDecodeKeys) {
     const KeyRows rows(part.k, part.offsets + key, part.keys - key);
     for (std::int64_t head = 0; head < work.task.kv_heads;) {
-      const HeadKeys keys = {rows, head * part.head_bytes, part.head_bytes, work.head_dim,
-                             work.queries};
+      const HeadKeys keys = {
+          rows,          head * part.head_bytes, part.head_bytes,
+          work.head_dim, work.queries,           work.task.keys_or_null != nullptr};
       head += score_heads<T>(keys, work.task.kv_heads - head,
                              work.scratch.queries + head * work.queries * work.head_dim,
                              scores_of(work, head * work.queries) + key, prefetch);

@@ -40,11 +40,12 @@ constexpr int groups_together(int queries) {
   return kManyRegisters && queries <= 4 ? 2 : 1;
 }
 
-// What the next group is: the next keys of the same head, or the same keys of the next head. Two
+// What the next group is: the next keys of the same head, or the same keys of the next head; where
+// keys are scattered there is none, for the reason that follows. Two
 // heads of 16 keys lie in twice as many sets of the first-level cache as one head of 32 keys: where
 // rows are a power of two apart, as they mostly are, the latter would push each other's lines out
 // before their second half is read.
-enum class NextGroup { kKeys, kHead };
+enum class NextGroup { kKeys, kHead, kNone };
 
 // The rows of K of up to kDecodeKeys keys, found once for all heads. A key that does not exist has
 // the row of the last one that does: its scores are never used.
@@ -67,6 +68,7 @@ struct HeadKeys {
   std::int64_t next_head_bytes = 0;  // from one head to the next
   std::int64_t head_dim = 0;
   std::int64_t queries = 0;  // of a head; at most as many as the kernel computes
+  bool scattered = false;    // keys do not follow each other
 };
 
 // The optimiser may not carry `rows` in registers from before this point to after it. There are
@@ -156,7 +158,7 @@ HWY_NOINLINE void score_row(const HeadKeys& part, const float* q, float* scores,
                             RowPrefetch& prefetch) {
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr bool kHeads = kNext == NextGroup::kHead;
-  constexpr int kGroups = groups_together(kQueries);
+  constexpr int kGroups = kNext == NextGroup::kNone ? 1 : groups_together(kQueries);
   constexpr std::int64_t kKeys = kHeads ? kLanes : kGroups * kLanes;
   constexpr FloatTag d;
   constexpr std::int64_t kDims = kWordsTogether * static_cast<int>(4 / sizeof(T));
@@ -213,7 +215,11 @@ std::int64_t score_heads(const HeadKeys& part, std::int64_t heads, const float* 
       return 2;
     }
   }
-  score_row<T, kQueries, NextGroup::kKeys>(part, q, scores, prefetch);
+  if (part.scattered) {
+    score_row<T, kQueries, NextGroup::kNone>(part, q, scores, prefetch);
+  } else {
+    score_row<T, kQueries, NextGroup::kKeys>(part, q, scores, prefetch);
+  }
   return 1;
 }
 
