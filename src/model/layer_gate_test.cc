@@ -134,14 +134,7 @@ TEST_P(LayerGates, AWrongPageEndsTheBatch) {
   EXPECT_EQ(computed.error().code, ErrorCode::kCorrupt);
 }
 
-// Pages of models with windows do not arrive from anywhere.
-std::vector<std::string_view> names_without_windows() {
-  std::vector<std::string_view> names = tiny_model_names();
-  std::erase_if(names, [](auto name) { return tiny_model_config(name).windows.tokens > 0; });
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, LayerGates, ::testing::ValuesIn(names_without_windows()),
+INSTANTIATE_TEST_SUITE_P(Families, LayerGates, ::testing::ValuesIn(tiny_names_without_windows()),
                          [](const auto& family) { return std::string(family.param); });
 
 }  // namespace

@@ -219,6 +219,12 @@ std::vector<std::string_view> tiny_model_names() {
   return names;
 }
 
+std::vector<std::string_view> tiny_names_without_windows() {
+  std::vector<std::string_view> names = tiny_model_names();
+  std::erase_if(names, [](auto name) { return tiny_model_config(name).windows.tokens > 0; });
+  return names;
+}
+
 ModelConfig tiny_model_config(std::string_view name) {
   for (const Tiny& tiny : kTiny) {
     if (tiny.name == name) {

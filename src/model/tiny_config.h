@@ -26,6 +26,9 @@ inline constexpr TokenId kTinyEndToken = 256;
 // norms).
 std::vector<std::string_view> tiny_model_names();
 
+// Those of which no layer has a window: their pages go through every tier.
+std::vector<std::string_view> tiny_names_without_windows();
+
 // The configuration of one of them. REQUIRES: `name` is one of tiny_model_names().
 ModelConfig tiny_model_config(std::string_view name);
 

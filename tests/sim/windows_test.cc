@@ -163,6 +163,34 @@ TEST(Windows, ARequestThatIsCancelledOrFailsLeavesNothing) {
   }
 }
 
+// What cannot be done with windows yet is refused when the engine is opened.
+TEST(Windows, WhatTheyDoNotGoWithIsRefusedByName) {
+  EngineOptions options = windowed_options(4, 16);
+  const KvShape shape = stamp_shape(options.kv.pages, 4);
+  const auto pool = make_stamp_pool(shape, KvLayout::kLayerFirst);
+  const auto windowed =
+      make_stamp_pool(stamp_shape(options.kv.windowed_pages, 4), KvLayout::kLayerFirst);
+  FakeClock clock;
+  StampModel model;
+  SimulatedTiers tiers({}, *pool, clock);
+  const auto refusal = [&](KvPool* windowed_or_null, LowerTiers* tiers_or_null) {
+    const auto engine = Engine::open(options, {.runner = model,
+                                               .pools = {*pool, windowed_or_null},
+                                               .vocab_tokens = kStampVocab,
+                                               .clock = clock,
+                                               .lower_tiers = tiers_or_null});
+    return engine.ok() ? std::string() : engine.error().detail;
+  };
+  EXPECT_EQ(refusal(windowed.get(), nullptr), "");
+  EXPECT_EQ(refusal(nullptr, nullptr),
+            "window_tokens is 16, and there is no pool of windowed layers");
+  EXPECT_EQ(refusal(windowed.get(), &tiers),
+            "window_tokens: pages of windowed layers do not move to lower tiers");
+  options.shadow_audit_percent = 1;
+  EXPECT_EQ(refusal(windowed.get(), nullptr),
+            "shadow_audit_percent: not where layers look back over a window");
+}
+
 TEST(Windows, WrongOptionsAreNamed) {
   EngineOptions options = windowed_options(4, 16);
   options.kv.windowed_pages = 4;
