@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "cache/grafts.h"
 #include "cache/tiering.h"
+#include "cache/windows.h"
 #include "prefix/radix_prefix_cache.h"
 #include "stemma/kv_cache.h"
 #include "stemma/metrics.h"
@@ -99,6 +100,13 @@ void KvCache::visit_metrics(MetricVisitor& visitor) const {
   visitor.gauge("stemma_device_free_pages", free_pages());
   visitor.gauge("stemma_device_evictable_pages", usage().evictable_tokens / page_size());
   visitor.gauge("stemma_device_locked_pages", usage().locked_tokens / page_size());
+  if (windows_ != nullptr) {
+    const WindowedPages& windowed = windows_->pages();
+    visitor.gauge("stemma_windowed_pages", windowed.total_pages());
+    visitor.gauge("stemma_windowed_free_pages", windowed.free_pages());
+    visitor.gauge("stemma_windowed_available_pages", windowed.available_pages());
+    visitor.counter("stemma_windowed_evicted_pages_total", windowed.evicted_pages());
+  }
   if (tiering_ != nullptr) {
     visitor.gauge("stemma_transfers_underway", tiering_->transfers());
     tiering_->visit_metrics(visitor);

@@ -63,14 +63,32 @@ TEST(Windows, ATextOfAnyLengthRunsInOneWindowAndOneChunk) {
     EngineOptions options = windowed_options(page_size, 32);
     options.kv.pages = 4096 / page_size;
     options.kv.context_tokens_max = 4096;
+    for (const std::int64_t chunk : {20, 1}) {
+      options.kv.windowed_pages = windowed_pages_max(32, page_size, chunk);
+      StampHarness harness(options);
+      harness.set_audits(false);
+      const RequestId id = harness.submit(some_tokens(1, 2000), 300);
+      harness.run();
+      harness.expect_closed_form();
+      EXPECT_EQ(harness.outcome(id).finish, FinishReason::kLength);
+      EXPECT_EQ(harness.outcome(id).stats.preemptions, 0);
+      EXPECT_EQ(harness.engine().totals().computed_prompt_tokens, 2000);
+    }
+  }
+}
+
+// Several at once in the smallest pool there may be: they take turns, and none is lost.
+TEST(Windows, TheSmallestPoolServesEverybody) {
+  for (const std::int64_t page_size : {1, 3, 16}) {
+    EngineOptions options = windowed_options(page_size, 32);
+    options.kv.windowed_pages = windowed_pages_max(32, page_size, 1);
     StampHarness harness(options);
-    harness.set_audits(false);
-    const RequestId id = harness.submit(some_tokens(1, 2000), 300);
+    submit_family(harness);
     harness.run();
     harness.expect_closed_form();
-    EXPECT_EQ(harness.outcome(id).finish, FinishReason::kLength);
-    EXPECT_EQ(harness.outcome(id).stats.preemptions, 0);
-    EXPECT_EQ(harness.engine().totals().computed_prompt_tokens, 2000);
+    EXPECT_EQ(harness.engine().totals().finished_requests, 12);
+    EXPECT_GT(harness.metric("stemma_windowed_evicted_pages_total"), 0);
+    EXPECT_EQ(harness.metric("stemma_windowed_available_pages"), options.kv.windowed_pages);
   }
 }
 
