@@ -103,38 +103,16 @@ void DoubleSparsePool::gather_label(std::int64_t layer, std::int64_t slot) {
   }
 }
 
-template <typename Byte>
-LayerPieces<Byte> DoubleSparsePool::pieces_of(std::int64_t layer) const {
-  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
-  LayerPieces<Byte> pieces;
-  for (const RowArray* const rows : {&keys_, &values_, &labels_}) {
-    pieces.push_back(rows->piece<Byte>(layer));
-  }
-  return pieces;
-}
-
 LayerPieces<const std::byte> DoubleSparsePool::layer_pieces(std::int64_t layer) const {
-  return pieces_of<const std::byte>(layer);
+  return pieces_of<const std::byte>(shape_, layer, {&keys_, &values_, &labels_});
 }
 
 LayerPieces<std::byte> DoubleSparsePool::layer_pieces(std::int64_t layer) {
-  return pieces_of<std::byte>(layer);
+  return pieces_of<std::byte>(shape_, layer, {&keys_, &values_, &labels_});
 }
 
 KvLayerView DoubleSparsePool::layer_view(std::int64_t layer) const {
-  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
-  KvLayerView view;
-  view.k = keys_.layer_begin(layer);
-  view.v = values_.layer_begin(layer);
-  view.dtype = shape_.dtype;
-  view.pages = shape_.pages;
-  view.page_size = shape_.page_size;
-  view.heads = shape_.heads;
-  view.head_dim = shape_.head_dim;
-  view.value_dim = shape_.head_dim;
-  view.page_stride = keys_.strides().page;
-  view.token_stride = keys_.strides().token;
-  view.head_stride = keys_.strides().head;
+  KvLayerView view = layer_view_of(shape_, keys_, values_, layer);
   view.labels = labels_.layer_begin(layer);
   view.heavy_channels = channels_.of_layer(layer).data();
   view.label_channels = shape_.label_channels;
@@ -145,14 +123,7 @@ KvLayerView DoubleSparsePool::layer_view(std::int64_t layer) const {
 }
 
 TensorView DoubleSparsePool::logical_view() {
-  const KvStrides& strides = keys_.strides();
-  TensorView view;
-  view.bytes = buffer_.bytes();
-  view.dtype = shape_.dtype;
-  view.dims = 6;
-  view.shape = {2, shape_.layers, shape_.pages, shape_.page_size, shape_.heads, shape_.head_dim};
-  view.stride = {strides.side, strides.layer, strides.page, strides.token, strides.head, 1};
-  return view;
+  return logical_view_of(shape_, keys_, 2, buffer_.bytes());
 }
 
 }  // namespace stemma

@@ -58,8 +58,6 @@ class DoubleSparsePool final : public KvPool {
   void store_labels(std::int64_t layer, std::span<const Slot> slots);
   template <typename Element>
   void gather_label(std::int64_t layer, std::int64_t slot);
-  template <typename Byte>
-  LayerPieces<Byte> pieces_of(std::int64_t layer) const;
 
   KvShape shape_;
   KvLayout layout_;

@@ -45,49 +45,20 @@ Status MhaPool::store_checked(std::int64_t layer, std::span<const Slot> slots, c
   return {};
 }
 
-template <typename Byte>
-LayerPieces<Byte> MhaPool::pieces_of(std::int64_t layer) const {
-  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
-  LayerPieces<Byte> pieces;
-  pieces.push_back(keys_.piece<Byte>(layer));
-  pieces.push_back(values_.piece<Byte>(layer));
-  return pieces;
-}
-
 LayerPieces<const std::byte> MhaPool::layer_pieces(std::int64_t layer) const {
-  return pieces_of<const std::byte>(layer);
+  return pieces_of<const std::byte>(shape_, layer, {&keys_, &values_});
 }
 
 LayerPieces<std::byte> MhaPool::layer_pieces(std::int64_t layer) {
-  return pieces_of<std::byte>(layer);
+  return pieces_of<std::byte>(shape_, layer, {&keys_, &values_});
 }
 
 KvLayerView MhaPool::layer_view(std::int64_t layer) const {
-  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
-  KvLayerView view;
-  view.k = keys_.layer_begin(layer);
-  view.v = values_.layer_begin(layer);
-  view.dtype = shape_.dtype;
-  view.pages = shape_.pages;
-  view.page_size = shape_.page_size;
-  view.heads = shape_.heads;
-  view.head_dim = shape_.head_dim;
-  view.value_dim = shape_.head_dim;
-  view.page_stride = keys_.strides().page;
-  view.token_stride = keys_.strides().token;
-  view.head_stride = keys_.strides().head;
-  return view;
+  return layer_view_of(shape_, keys_, values_, layer);
 }
 
 TensorView MhaPool::logical_view() {
-  const KvStrides& strides = keys_.strides();
-  TensorView view;
-  view.bytes = buffer_.bytes();
-  view.dtype = shape_.dtype;
-  view.dims = 6;
-  view.shape = {2, shape_.layers, shape_.pages, shape_.page_size, shape_.heads, shape_.head_dim};
-  view.stride = {strides.side, strides.layer, strides.page, strides.token, strides.head, 1};
-  return view;
+  return logical_view_of(shape_, keys_, 2, buffer_.bytes());
 }
 
 }  // namespace stemma

@@ -45,48 +45,20 @@ Status MlaPool::store_checked(std::int64_t layer, std::span<const Slot> slots, c
   return {};
 }
 
-template <typename Byte>
-LayerPieces<Byte> MlaPool::pieces_of(std::int64_t layer) const {
-  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
-  LayerPieces<Byte> pieces;
-  pieces.push_back(rows_.piece<Byte>(layer));
-  return pieces;
-}
-
 LayerPieces<const std::byte> MlaPool::layer_pieces(std::int64_t layer) const {
-  return pieces_of<const std::byte>(layer);
+  return pieces_of<const std::byte>(shape_, layer, {&rows_});
 }
 
 LayerPieces<std::byte> MlaPool::layer_pieces(std::int64_t layer) {
-  return pieces_of<std::byte>(layer);
+  return pieces_of<std::byte>(shape_, layer, {&rows_});
 }
 
 KvLayerView MlaPool::layer_view(std::int64_t layer) const {
-  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
-  KvLayerView view;
-  view.k = rows_.layer_begin(layer);
-  view.v = view.k;
-  view.dtype = shape_.dtype;
-  view.pages = shape_.pages;
-  view.page_size = shape_.page_size;
-  view.heads = shape_.heads;
-  view.head_dim = shape_.head_dim;
-  view.value_dim = shape_.latent_dim;
-  view.page_stride = rows_.strides().page;
-  view.token_stride = rows_.strides().token;
-  view.head_stride = rows_.strides().head;
-  return view;
+  return layer_view_of(shape_, rows_, rows_, layer);
 }
 
 TensorView MlaPool::logical_view() {
-  const KvStrides& strides = rows_.strides();
-  TensorView view;
-  view.bytes = buffer_.bytes();
-  view.dtype = shape_.dtype;
-  view.dims = 6;
-  view.shape = {1, shape_.layers, shape_.pages, shape_.page_size, shape_.heads, shape_.head_dim};
-  view.stride = {strides.side, strides.layer, strides.page, strides.token, strides.head, 1};
-  return view;
+  return logical_view_of(shape_, rows_, 1, buffer_.bytes());
 }
 
 }  // namespace stemma

@@ -45,8 +45,6 @@ class MlaPool final : public KvPool {
   template <typename Slot>
   Status store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
                        const KvRows& v);
-  template <typename Byte>
-  LayerPieces<Byte> pieces_of(std::int64_t layer) const;
 
   KvShape shape_;
   KvLayout layout_;

@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
+#include "base/check.h"
 #include "pool/kv_layout.h"
 #include "stemma/kv_pool.h"
 #include "stemma/kv_shape.h"
@@ -58,6 +60,22 @@ class RowArray {
   KvStrides strides_;
   std::byte* begin_;
 };
+
+// A layer of a pool of `shape` as kernels read it. REQUIRES: 0 <= layer < shape.layers.
+KvLayerView layer_view_of(const KvShape& shape, const RowArray& keys, const RowArray& values,
+                          std::int64_t layer);
+// `sides` arrays like `rows`, one behind the other from `pool` on, as KvPool::logical_view.
+TensorView logical_view_of(const KvShape& shape, const RowArray& rows, std::int64_t sides,
+                           std::byte* pool);
+// All that a page holds of a layer, in the order of `arrays`. REQUIRES: 0 <= layer < shape.layers.
+template <typename Byte>
+LayerPieces<Byte> pieces_of(const KvShape& shape, std::int64_t layer,
+                            std::initializer_list<const RowArray*> arrays) {
+  STEMMA_CHECK(layer >= 0 && layer < shape.layers, "a layer of the pool");
+  LayerPieces<Byte> pieces;
+  for (const RowArray* const rows : arrays) pieces.push_back(rows->piece<Byte>(layer));
+  return pieces;
+}
 
 // That `layer` is one of a pool of `shape`, and every slot; kInvalidArgument names what is not.
 template <typename Slot>
