@@ -125,11 +125,7 @@ TEST_P(AttentionBits, DoNotDependOnWhatLiesBeforeTheWindow) {
   EXPECT_TRUE(std::isnan(rows(world.outputs(), 119, 120)[0][0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, AttentionBits, testing::ValuesIn([] {
-                           std::vector<std::string> names;
-                           for (const auto name : simd_target_names()) names.emplace_back(name);
-                           return names;
-                         }()),
+INSTANTIATE_TEST_SUITE_P(Every, AttentionBits, testing::ValuesIn(tested_targets()),
                          [](const auto& param_info) { return param_info.param; });
 
 void expect_no_allocation(AttentionCase test_case) {

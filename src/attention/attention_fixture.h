@@ -17,6 +17,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,21 @@
 #include "attention/sparse_attention.h"
 #include "base/math.h"
 #include "base/prng.h"
+#include "device/simd_target.h"
 #include "pool/kv_pool_factory.h"
 
 namespace stemma {
+
+// The SIMD targets that a test runs on: all of them; in sanitized builds the best, since the
+// emulated one takes a hundred times as long instrumented and is the same source.
+inline std::vector<std::string> tested_targets() {
+  std::vector<std::string> names;
+  for (const std::string_view name : simd_target_names()) names.emplace_back(name);
+#ifdef STEMMA_SANITIZED
+  names.resize(1);
+#endif
+  return names;
+}
 
 class AttentionWorld {
  public:

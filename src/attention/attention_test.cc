@@ -116,11 +116,7 @@ TEST_P(AttentionOnTarget, KeepsItsAccuracyWithSharpScores) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, AttentionOnTarget, testing::ValuesIn([] {
-                           std::vector<std::string> names;
-                           for (const auto name : simd_target_names()) names.emplace_back(name);
-                           return names;
-                         }()),
+INSTANTIATE_TEST_SUITE_P(Every, AttentionOnTarget, testing::ValuesIn(tested_targets()),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST(Attention, OneKeyGivesItsValue) {

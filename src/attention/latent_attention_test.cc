@@ -206,11 +206,7 @@ TEST_P(LatentAttention, BitsOfARowDoNotDependOnLaterRowsThatOverflowed) {
   EXPECT_TRUE(std::isnan(world.outputs()[0].back()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, LatentAttention, testing::ValuesIn([] {
-                           std::vector<std::string> names;
-                           for (const auto name : simd_target_names()) names.emplace_back(name);
-                           return names;
-                         }()),
+INSTANTIATE_TEST_SUITE_P(Every, LatentAttention, testing::ValuesIn(tested_targets()),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST(LatentAttentionFactory, RefusesShapesByName) {

@@ -202,11 +202,7 @@ TEST_P(SparseOnTarget, BitsDoNotDependOnChunksBatchesOrThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, SparseOnTarget, testing::ValuesIn([] {
-                           std::vector<std::string> names;
-                           for (const auto name : simd_target_names()) names.emplace_back(name);
-                           return names;
-                         }()),
+INSTANTIATE_TEST_SUITE_P(Every, SparseOnTarget, testing::ValuesIn(tested_targets()),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST(SparseDial, KeepsAFunctionOfThePosition) {

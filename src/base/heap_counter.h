@@ -45,6 +45,12 @@ inline void* counted_allocation(std::size_t size_bytes, std::size_t alignment) {
 [[gnu::noinline]] void* operator new[](std::size_t size_bytes, std::align_val_t alignment) {
   return stemma::counted_allocation(size_bytes, static_cast<std::size_t>(alignment));
 }
+[[gnu::noinline]] void* operator new(std::size_t size_bytes, const std::nothrow_t&) noexcept {
+  return stemma::counted_allocation(size_bytes, 1);
+}
+[[gnu::noinline]] void* operator new[](std::size_t size_bytes, const std::nothrow_t&) noexcept {
+  return stemma::counted_allocation(size_bytes, 1);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }

@@ -147,7 +147,7 @@ TEST_P(ShadowAuditBits, AFlippedBitIsFoundAndWhatFollowsIsRight) {
   EXPECT_EQ(next_life->engine->totals().shadow_audit_mismatches, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ShadowAuditBits, testing::ValuesIn(tiny_names_without_windows()),
+INSTANTIATE_TEST_SUITE_P(Families, ShadowAuditBits, testing::ValuesIn(tiered_families()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace

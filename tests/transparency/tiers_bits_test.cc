@@ -486,7 +486,7 @@ TEST_P(TiersBits, FromAllTiersAtOnce) {
   expect_same_bits(plain, elsewhere);
 }
 
-const auto kFamilies = testing::ValuesIn(tiny_names_without_windows());
+const auto kFamilies = testing::ValuesIn(tiered_families());
 const auto kFamilyName = [](const auto& param_info) { return std::string(param_info.param); };
 INSTANTIATE_TEST_SUITE_P(Families, TiersBits, kFamilies, kFamilyName);
 INSTANTIATE_TEST_SUITE_P(Families, LandInTheMiddle, kFamilies, kFamilyName);
