@@ -71,9 +71,9 @@ class ReferenceModel {
         attention(layer, prefix, x);
       }
       for (std::size_t position = 0; position < x.size(); ++position) {
-        const Row h = norm(x[position], prefix + (config_.branch_norms
-                                                      ? "pre_feedforward_layernorm.weight"
-                                                      : "post_attention_layernorm.weight"));
+        const Row h =
+            norm(x[position], prefix + (config_.branch_norms ? "pre_feedforward_layernorm.weight"
+                                                             : "post_attention_layernorm.weight"));
         const std::string stem = prefix + "mlp.";
         Row said =
             config_.mixture.at_layer(layer) ? mixture(stem, h, choices[position]) : mlp(stem, h);
