@@ -265,8 +265,8 @@ class KvCache {
   Status open_tiering(LowerTiers& lower);
   RadixPrefixCache& tree() const;
   Sequence::Published match(NamespaceId ns, std::span<const TokenId> tokens);
-  std::int64_t find(NamespaceId ns, std::span<const TokenId> tokens) const;
-  std::int64_t find_usable(NamespaceId ns, std::span<const TokenId> tokens) const;
+  struct Found;
+  Found find(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::int64_t find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const;
   void publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens);
   void extend(Sequence& sequence, std::span<const TokenId> tokens);

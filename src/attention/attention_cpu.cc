@@ -34,8 +34,6 @@ HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
 
-constexpr float kLog2E = 1.44269504088896341f;
-
 // One task with the sizes that all its steps need.
 struct Work {
   const AttentionTask& task;

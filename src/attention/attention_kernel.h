@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 
 #include "attention/attention.h"
 #include "base/math.h"
@@ -16,6 +17,9 @@ namespace stemma {
 
 // Keys a partition. A power of two; part of the arithmetic: other values give other bits.
 inline constexpr std::int64_t kPartitionKeys = 128;
+
+// Scores are computed times this, so that a softmax takes powers of two.
+inline constexpr float kLog2E = std::numbers::log2e_v<float>;
 
 // Partitions of a section, whose sums are folded before they are merged with other sections'. A
 // query of latent rows has so many sums that it matters how many are kept where a walk is split;

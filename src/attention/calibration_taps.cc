@@ -13,12 +13,6 @@ namespace stemma {
 
 namespace {
 
-// The element of K at which a token's head begins.
-std::int64_t key_begin(const KvLayerView& layer, SlotId slot, std::int64_t kv_head) {
-  return slot.value() / layer.page_size * layer.page_stride +
-         slot.value() % layer.page_size * layer.token_stride + kv_head * layer.head_stride;
-}
-
 std::int64_t group_of(const AttentionShape& shape) {
   return shape.query_heads / shape.kv_heads;
 }
@@ -69,7 +63,7 @@ void ChannelTap::run(const KvLayerView& layer, const float* q, float* out) {
 void ChannelTap::add_row(const KvLayerView& layer, std::int64_t row, const float* q) {
   const std::int64_t position = batch_.positions[static_cast<std::size_t>(row)];
   for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
-    const std::int64_t key = key_begin(layer, batch_.page_table.slot(0, position), head);
+    const std::int64_t key = stored_row(layer, batch_.page_table.slot(0, position), head);
     const std::int64_t place = (layer_ * shape_.kv_heads + head) * shape_.head_dim;
     double* const keys = key_sums_.data() + place;
     if (position == 0) std::fill_n(keys, shape_.head_dim, 0.0);
@@ -153,7 +147,7 @@ void RecallTap::read_keys(const KvLayerView& layer, std::int64_t request, std::i
                           std::int64_t kv_head) {
   keys_.clear();
   for (std::int64_t token = 0; token < tokens; ++token) {
-    const std::int64_t key = key_begin(layer, batch_.page_table.slot(request, token), kv_head);
+    const std::int64_t key = stored_row(layer, batch_.page_table.slot(request, token), kv_head);
     for (std::int64_t c = 0; c < shape_.head_dim; ++c) {
       keys_.push_back(static_cast<float>(stored_element(layer.k, layer.dtype, key + c)));
     }

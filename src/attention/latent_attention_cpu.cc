@@ -10,9 +10,9 @@
 //   value[dim]   = sum over those keys, in order, of weight[key] × k[key][dim]  one lane a dim
 //
 // and the partition's (value, max, sum) is folded into what the earlier ones of its section gave;
-// sections are merged left to right. No step depends
-// on how many queries were computed together, on the page size or on where pages lie (I13). Keys
-// beyond the query's position are never multiplied into anything it keeps.
+// sections are merged left to right. No step depends on how many queries were computed together, on
+// the page size or on where pages lie (I13). Keys beyond the query's position are never multiplied
+// into anything it keeps.
 #include <algorithm>
 
 #include "attention/attention_kernel.h"
@@ -31,8 +31,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
-
-constexpr float kLog2E = 1.44269504088896341f;
 
 // One task with the sizes that all its steps need. Its queries are counted [row, head].
 struct Work {

@@ -9,16 +9,6 @@
 
 namespace stemma {
 
-namespace {
-
-// The element of K and V at which the row of a token's head begins.
-std::int64_t row_begin(const KvLayerView& layer, SlotId slot, std::int64_t kv_head) {
-  return slot.value() / layer.page_size * layer.page_stride +
-         slot.value() % layer.page_size * layer.token_stride + kv_head * layer.head_stride;
-}
-
-}  // namespace
-
 ReferenceAttention::ReferenceAttention(const AttentionShape& shape, const AttentionLimits& limits)
     : shape_(shape),
       weights_(static_cast<std::size_t>(limits.context_tokens_max)),
@@ -55,7 +45,7 @@ void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
   const std::int64_t first = shape_.first_seen(position);
   double max = -std::numeric_limits<double>::infinity();
   for (std::int64_t key = first; key <= position; ++key) {
-    const std::int64_t row = row_begin(layer, table.slot(request, key), kv_head);
+    const std::int64_t row = stored_row(layer, table.slot(request, key), kv_head);
     double score = 0;
     for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
       score += double{q[i]} * stored_element(layer.k, layer.dtype, row + i);
@@ -68,7 +58,7 @@ void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
   std::fill(sums_.begin(), sums_.end(), 0.0);
   double total = 0;
   for (std::int64_t key = first; key <= position; ++key) {
-    const std::int64_t row = row_begin(layer, table.slot(request, key), kv_head);
+    const std::int64_t row = stored_row(layer, table.slot(request, key), kv_head);
     const double weight = std::exp(weights_[static_cast<std::size_t>(key)] - max);
     total += weight;
     for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "attention/stored_element.h"
@@ -11,8 +12,6 @@
 namespace stemma {
 
 namespace {
-
-constexpr double kLog2E = 1.4426950408889634;
 
 // 2^x as straight lines between the powers of two.
 double power_line(double x) {
@@ -81,7 +80,7 @@ std::vector<double> ReferenceSparseAttention::guesses(const KvLayerView& layer,
         score += double{q[head * shape_.head_dim + heavy[i]]} *
                  stored_element(layer.labels, layer.dtype, label + i);
       }
-      weights[static_cast<std::size_t>(token)] = score * double{shape_.scale} * kLog2E;
+      weights[static_cast<std::size_t>(token)] = score * double{shape_.scale} * std::numbers::log2e;
     }
     softmax_line(weights);
     for (std::size_t i = 0; i < guesses.size(); ++i) guesses[i] += weights[i];
@@ -107,9 +106,7 @@ void ReferenceSparseAttention::attend(const KvLayerView& layer, const Head& head
                                       const std::vector<std::int64_t>& chosen, const float* q,
                                       float* out) const {
   const auto row_of = [&](std::int64_t token) {
-    const std::int64_t page = batch_.page_table.slot(head.request, token).value() / layer.page_size;
-    return page * layer.page_stride + token % layer.page_size * layer.token_stride +
-           head.kv_head * layer.head_stride;
+    return stored_row(layer, batch_.page_table.slot(head.request, token), head.kv_head);
   };
   std::vector<double> weights;
   for (const std::int64_t token : chosen) {

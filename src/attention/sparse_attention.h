@@ -7,9 +7,8 @@
 // in ascending order, in partitions of the chosen tokens as a dense row's of all.
 //
 // Thread:     as Attention.
-// Memory:     as CpuAttention, and for each thread the scores of one row and KV head: 4 × (group +
-// 2)
-//             bytes a token of the longest context.
+// Memory:     as CpuAttention, and for each thread the scores of one row and KV head:
+//             4 × (group + 2) bytes a token of the longest context.
 // Cost:       of a sparse row: reading label_channels elements a token and KV head instead of
 //             2 × head_dim, and K and V of the chosen tokens.
 // Not here:   how tokens are chosen (sparse_kernel), how many (sparse_dial), labels (pool/).

@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "attention/attention.h"
+#include "attention/bench_batch.h"
 #include "attention/sparse_attention.h"
 #include "base/prng.h"
 #include "device/machine_probe.h"
@@ -33,10 +33,6 @@ constexpr std::int64_t kRandomRows = 4099;  // a prime: pages are not alike
 constexpr int kSamples = 7;
 constexpr SparseDial kDial = {.dense_tokens = 0, .kept_tokens = 1, .kept_of = 8};
 constexpr std::uint64_t kSeed = 1;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 KvShape shape_of(std::size_t working_set_bytes) {
   KvShape shape = {.layers = 1,
@@ -88,46 +84,23 @@ Result<std::unique_ptr<KvPool>> make_filled_pool(ThreadPool& threads) {
   return pool;
 }
 
-// One decode row of every request.
-struct Inputs {
-  std::int64_t requests = 0;
-  std::int64_t context_tokens = 0;
-  std::vector<TokenId> tokens;
-  std::vector<std::int32_t> positions;
-  std::vector<std::int32_t> row_indptr = {0};
-  std::vector<std::int32_t> indptr = {0};
-  std::vector<std::int32_t> last_page_tokens;
-  std::vector<PageId> pages;
-
-  Inputs(const KvShape& shape, std::int64_t context)
-      : requests(shape.slots() / context), context_tokens(context) {
-    const std::int64_t pages_each = context / kPageSize;
-    for (std::int64_t request = 0; request < requests; ++request) {
-      positions.push_back(static_cast<std::int32_t>(context - 1));
-      row_indptr.push_back(static_cast<std::int32_t>(request + 1));
-      indptr.push_back(static_cast<std::int32_t>((request + 1) * pages_each));
-      last_page_tokens.push_back(static_cast<std::int32_t>(kPageSize));
-    }
-    tokens.resize(positions.size());
-    for (const PageId page : id_range(PageId(0), requests * pages_each)) pages.push_back(page);
-  }
-
-  KvBatch batch() const {
-    KvBatch batch;
-    batch.tokens = tokens;
-    batch.positions = positions;
-    batch.row_indptr = row_indptr;
-    batch.page_table = {indptr, pages, last_page_tokens, kPageSize};
-    return batch;
-  }
-};
+// One decode row of as many requests as fill the pool.
+BenchBatch batch_of(const KvShape& shape, std::int64_t context_tokens) {
+  BenchBatch batch;
+  batch.requests = shape.slots() / context_tokens;
+  batch.rows_each = 1;
+  batch.context_tokens = context_tokens;
+  batch.page_size = kPageSize;
+  batch.fill(batch.requests * context_tokens / kPageSize, /*scattered=*/false);
+  return batch;
+}
 
 struct Times {
   std::vector<double> dense;
   std::vector<double> sparse;
 };
 
-Result<Times> time_both(const KvPool& pool, const Inputs& inputs, ThreadPool& threads) {
+Result<Times> time_both(const KvPool& pool, const BenchBatch& inputs, ThreadPool& threads) {
   const AttentionShape shape = {.query_heads = kKvHeads * kGroup,
                                 .kv_heads = kKvHeads,
                                 .head_dim = kHeadDim,
@@ -138,14 +111,14 @@ Result<Times> time_both(const KvPool& pool, const Inputs& inputs, ThreadPool& th
                           make_sparse_attention("cpu", shape, kDial, limits, threads));
   const std::vector<float> q = random_floats(inputs.requests * shape.query_heads * kHeadDim);
   std::vector<float> out(q.size());
-  const KvBatch batch = inputs.batch();
+  const KvBatch batch = inputs.view();
   dense->plan(batch);
   sparse->plan(batch);
   const KvLayerView layer = pool.layer_view(0);
   const auto seconds_of = [&](Attention& attention) {
-    const double begin = seconds_now();
+    const double begin = bench_seconds_now();
     attention.run(layer, q.data(), out.data());
-    return seconds_now() - begin;
+    return bench_seconds_now() - begin;
   };
   Times times;
   for (int sample = -1; sample < kSamples; ++sample) {
@@ -168,7 +141,7 @@ double sparse_bytes(std::int64_t tokens) {
   return static_cast<double>(tokens * label_bytes) + dense_bytes(kDial.tokens_kept(tokens));
 }
 
-BenchLine line_of(const Inputs& inputs, const Times& times, int threads) {
+BenchLine line_of(const BenchBatch& inputs, const Times& times, int threads) {
   const std::int64_t context = inputs.context_tokens;
   const double requests = static_cast<double>(inputs.requests);
   const auto step_ms = [&](const std::vector<double>& seconds) {
@@ -211,7 +184,7 @@ Result<std::vector<BenchLine>> bench_sparse_attention() {
   for (const int thread_count : {1, 2}) {
     ThreadPool threads(thread_count);
     for (std::int64_t context = 2048; context <= kContextMax; context *= 2) {
-      const Inputs inputs(pool->shape(), context);
+      const BenchBatch inputs = batch_of(pool->shape(), context);
       STEMMA_ASSIGN_OR_RETURN(const Times times, time_both(*pool, inputs, threads));
       lines.push_back(line_of(inputs, times, thread_count));
     }

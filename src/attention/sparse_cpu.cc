@@ -26,8 +26,6 @@ HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
 
-constexpr float kLog2E = 1.44269504088896341f;
-
 struct Choice {
   const SelectTask& task;
   const SelectScratch& scratch;

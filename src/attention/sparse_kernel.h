@@ -21,8 +21,7 @@
 // Thread:     a pure function of its task; each thread has its own scratch.
 // Memory:     SelectScratch, sized by its owner.
 // Cost:       2 × label_channels operations and an exponential a token and query head; the choice
-// is
-//             a histogram and two passes, no sort.
+//             is a histogram and two passes, no sort.
 // Not here:   attention over the chosen tokens (attention_kernel), how many they are (sparse_dial).
 #pragma once
 

@@ -18,6 +18,12 @@
 
 namespace stemma {
 
+// Of a text, what is cached, and up to where it can be gone on from: where windows have gone, less.
+struct KvCache::Found {
+  std::int64_t tokens = 0;
+  std::int64_t usable_tokens = 0;
+};
+
 Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                                const Clock* clock_or_null,
                                                LowerTiers* tiers_or_null) {
@@ -37,10 +43,6 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                            .evicted_marks = options.evicted_marks,
                                            .events_pages_max = options.events_pages_max}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
-  if (tiers_or_null != nullptr && options.window_tokens > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 "window_tokens: pages of windowed layers do not move to lower tiers"};
-  }
   if (tiers_or_null != nullptr) {
     STEMMA_RETURN_IF_ERROR(cache->open_tiering(*tiers_or_null));
   }
@@ -65,6 +67,10 @@ Status KvCache::open_tiering(LowerTiers& lower) {
   if (options_.cache != "radix") {
     return Error{ErrorCode::kInvalidArgument,
                  "lower tiers need the cache \"radix\" (got \"" + options_.cache + "\")"};
+  }
+  if (options_.window_tokens > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "window_tokens: pages of windowed layers do not move to lower tiers"};
   }
   STEMMA_ASSIGN_OR_RETURN(
       tiering_, Tiering::open(options_, lower, {.tree = tree(), .space = *space_}, clock_));
@@ -110,34 +116,30 @@ std::int64_t KvCache::common_tokens(NamespaceId a, NamespaceId b, std::int64_t t
 
 std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
-  return find_usable(ns, tokens.first(tokens.size() - 1));
+  return find(ns, tokens.first(tokens.size() - 1)).usable_tokens;
 }
 
-std::int64_t KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
+KvCache::Found KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
+  const bool windowed = windows_ != nullptr && shares();
+  const std::span<PageId> row = windowed ? windows_->row_scratch() : std::span<PageId>();
   const GraftedText text = grafts_->split(ns, tokens);
-  std::int64_t shared = 0;
-  if (text.shared_ns.valid()) {
-    shared = prefix_->probe(text.shared_ns, text.shared).matched_tokens;
-    if (shared < std::ssize(text.shared)) return shared;
+  const auto probe_part = [&](NamespaceId part_ns, std::span<const TokenId> part,
+                              std::int64_t first_token) {
+    if (!windowed) return prefix_->probe(part_ns, part).matched_tokens;
+    const auto rest = row.subspan(static_cast<std::size_t>(first_token / page_size()));
+    return tree().probe(part_ns, part, rest).matched_tokens;
+  };
+  Found found;
+  if (text.shared_ns.valid()) found.tokens = probe_part(text.shared_ns, text.shared, 0);
+  if (found.tokens == std::ssize(text.shared)) {
+    found.tokens += probe_part(ns, text.own, found.tokens);
   }
-  return shared + prefix_->probe(ns, text.own).matched_tokens;
-}
-
-// Where there are windows, up to the last end from which the text can be gone on.
-std::int64_t KvCache::find_usable(NamespaceId ns, std::span<const TokenId> tokens) const {
-  if (windows_ == nullptr || !shares()) return find(ns, tokens);
-  const std::span<PageId> row = windows_->row_scratch();
-  const GraftedText text = grafts_->split(ns, tokens);
-  std::int64_t found = 0;
-  if (text.shared_ns.valid()) {
-    found = tree().probe(text.shared_ns, text.shared, row).matched_tokens;
+  found.usable_tokens = found.tokens;
+  if (windowed) {
+    const auto pages = static_cast<std::size_t>(found.tokens / page_size());
+    found.usable_tokens = windows_->usable_pages(row.first(pages)) * page_size();
   }
-  if (found == std::ssize(text.shared)) {
-    const auto behind = row.subspan(static_cast<std::size_t>(found / page_size()));
-    found += tree().probe(ns, text.own, behind).matched_tokens;
-  }
-  const auto pages = static_cast<std::size_t>(found / page_size());
-  return windows_->usable_pages(row.first(pages)) * page_size();
+  return found;
 }
 
 void KvCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {
@@ -158,17 +160,16 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
     return std::nullopt;
   }
   std::span<const TokenId> wanted = tokens.first(tokens.size() - 1);
-  std::int64_t in_full = 0;
+  Found found;
   if (windows_ != nullptr) {
-    in_full = find(ns, wanted);
-    wanted = wanted.first(static_cast<std::size_t>(find_usable(ns, wanted)));
+    found = find(ns, wanted);
+    wanted = wanted.first(static_cast<std::size_t>(found.usable_tokens));
   }
-  Sequence::Published found = match(ns, wanted);
-  Sequence sequence(this, row->release(), std::move(found), std::ssize(tokens));
+  Sequence sequence(this, row->release(), match(ns, wanted), std::ssize(tokens));
   rows_->grow(sequence.row_, sequence.published_tokens() / page_size());
   name_published(sequence, 0);
   if (windows_ != nullptr) {
-    sequence.window_.ends = {std::ssize(tokens), in_full};
+    sequence.window_.ends = {std::ssize(tokens), found.tokens};
     windows_->enter(sequence.window_, sequence.pages(), sequence.published_tokens());
   }
   return sequence;
@@ -333,7 +334,7 @@ std::int64_t KvCache::adopt(Sequence& sequence, std::span<const TokenId> tokens,
   commit(sequence, tokens.first(static_cast<std::size_t>(computed_tokens)));
   const auto wanted = tokens.first(tokens.size() - 1);
   const std::int64_t published = sequence.published_tokens();
-  const std::int64_t found = find_usable(sequence.prefix_.namespace_id(), wanted);
+  const std::int64_t found = find(sequence.prefix_.namespace_id(), wanted).usable_tokens;
   if (!shares() || !sequence.publishes_ || found <= computed_tokens ||
       found < sequence.capacity_tokens()) {
     return computed_tokens;

@@ -18,7 +18,6 @@ const RadixPrefixCache* KvCache::tree_or_null(Tier tier) const {
   return shares() ? &tree() : nullptr;
 }
 
-// Of a text that goes on from a shared part, the first part that is not whole tells.
 // Where windows have gone, what could be gone on from is less than what the tree finds.
 PrefixEndReport KvCache::why_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
@@ -32,11 +31,12 @@ PrefixEndReport KvCache::why_ends(NamespaceId ns, std::span<const TokenId> token
   return report;
 }
 
+// Of a text that goes on from a shared part, the first part that is not whole tells.
 PrefixEndReport KvCache::why_match_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
   const GraftedText text = grafts_->split(ns, tokens);
   if (!text.shared_ns.valid()) return tree().why_ends(ns, tokens);
   const auto shared = std::ssize(text.shared);
-  if (text.own.empty() || find(text.shared_ns, text.shared) < shared) {
+  if (text.own.empty() || prefix_->probe(text.shared_ns, text.shared).matched_tokens < shared) {
     return tree().why_ends(text.shared_ns,
                            tokens.first(std::min(tokens.size(), text.shared.size() + 1)));
   }
@@ -50,7 +50,7 @@ NearestText KvCache::nearest(NamespaceId ns, std::span<const TokenId> tokens,
   const GraftedText text = grafts_->split(ns, tokens);
   if (!text.shared_ns.valid()) return tree().nearest(ns, tokens, next_tokens_max);
   const auto shared = std::ssize(text.shared);
-  if (text.own.empty() || find(text.shared_ns, text.shared) < shared) {
+  if (text.own.empty() || prefix_->probe(text.shared_ns, text.shared).matched_tokens < shared) {
     return tree().nearest(text.shared_ns, text.shared, next_tokens_max);
   }
   NearestText nearest = tree().nearest(ns, text.own, next_tokens_max);

@@ -169,7 +169,8 @@ std::int64_t KvCache::find_below(Tier tier, NamespaceId ns, std::span<const Toke
   if (!text.shared_ns.valid()) return probe(ns, text.own);
   const std::int64_t shared = probe(text.shared_ns, text.shared);
   const auto whole = std::ssize(text.shared);
-  if (shared < whole && find(text.shared_ns, text.shared) < whole) return shared;
+  if (shared < whole && prefix_->probe(text.shared_ns, text.shared).matched_tokens < whole)
+    return shared;
   return whole + probe(ns, text.own);
 }
 

@@ -14,10 +14,6 @@ Windows::Windows(const KvCacheOptions& options, PageAllocator& carriers)
   carriers.carry(pages_);
 }
 
-std::int64_t Windows::pages_max(std::int64_t chunk_tokens) const noexcept {
-  return windowed_pages_max(window_tokens_, page_size_, chunk_tokens);
-}
-
 std::int64_t Windows::usable_pages(std::span<const PageId> row) const {
   std::int64_t usable = 0;
   std::int64_t run_begin = 0;  // of the pages before `end` that have windowed ones without a gap

@@ -38,8 +38,6 @@ class Windows {
   std::int64_t first_page(std::int64_t position) const noexcept {
     return std::max<std::int64_t>(position - window_tokens_ + 1, 0) / page_size_;
   }
-  // The most pages that a request holds which computes `chunk_tokens` at once.
-  std::int64_t pages_max(std::int64_t chunk_tokens) const noexcept;
 
   // Of a cached text in the pages `row`: how many of them, from the first on, can be gone on from.
   std::int64_t usable_pages(std::span<const PageId> row) const;

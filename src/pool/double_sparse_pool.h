@@ -16,16 +16,12 @@
 #include <memory>
 #include <span>
 
-#include "base/thread_pool.h"
-#include "device/buffer.h"
 #include "pool/heavy_channels.h"
-#include "pool/row_array.h"
-#include "stemma/kv_pool.h"
-#include "stemma/result.h"
+#include "pool/row_pool.h"
 
 namespace stemma {
 
-class DoubleSparsePool final : public KvPool {
+class DoubleSparsePool final : public RowPool {
  public:
   // A zeroed pool in host memory. kInvalidArgument as validate(shape) and validate_heavy_channels;
   // kOutOfMemory.
@@ -33,9 +29,6 @@ class DoubleSparsePool final : public KvPool {
                                                           HeavyChannels channels,
                                                           ThreadPool& threads);
 
-  const KvShape& shape() const override { return shape_; }
-  KvLayout layout() const override { return layout_; }
-  DeviceKind device() const override { return DeviceKind::kCpu; }
   const HeavyChannels& heavy_channels() const noexcept { return channels_; }
 
   Status store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
@@ -46,25 +39,16 @@ class DoubleSparsePool final : public KvPool {
   KvLayerView layer_view(std::int64_t layer) const override;
   LayerPieces<const std::byte> layer_pieces(std::int64_t layer) const override;
   LayerPieces<std::byte> layer_pieces(std::int64_t layer) override;
-  TensorView logical_view() override;
 
  private:
   DoubleSparsePool(const KvShape& shape, KvLayout layout, HeavyChannels channels, Buffer buffer);
 
   template <typename Slot>
-  Status store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
-                       const KvRows& v);
-  template <typename Slot>
   void store_labels(std::int64_t layer, std::span<const Slot> slots);
   template <typename Element>
   void gather_label(std::int64_t layer, std::int64_t slot);
 
-  KvShape shape_;
-  KvLayout layout_;
   HeavyChannels channels_;
-  Buffer buffer_;
-  RowArray keys_;
-  RowArray values_;  // right behind the keys
   RowArray labels_;  // right behind the values
 };
 

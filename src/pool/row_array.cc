@@ -59,36 +59,6 @@ void RowArray::store(std::int64_t layer, std::span<const Slot> slots, const KvRo
   store_rows(task, slots.data());
 }
 
-KvLayerView layer_view_of(const KvShape& shape, const RowArray& keys, const RowArray& values,
-                          std::int64_t layer) {
-  STEMMA_CHECK(layer >= 0 && layer < shape.layers, "a layer of the pool");
-  KvLayerView view;
-  view.k = keys.layer_begin(layer);
-  view.v = values.layer_begin(layer);
-  view.dtype = shape.dtype;
-  view.pages = shape.pages;
-  view.page_size = shape.page_size;
-  view.heads = shape.heads;
-  view.head_dim = shape.head_dim;
-  view.value_dim = shape.value_dim();
-  view.page_stride = keys.strides().page;
-  view.token_stride = keys.strides().token;
-  view.head_stride = keys.strides().head;
-  return view;
-}
-
-TensorView logical_view_of(const KvShape& shape, const RowArray& rows, std::int64_t sides,
-                           std::byte* pool) {
-  const KvStrides& strides = rows.strides();
-  TensorView view;
-  view.bytes = pool;
-  view.dtype = shape.dtype;
-  view.dims = 6;
-  view.shape = {sides, shape.layers, shape.pages, shape.page_size, shape.heads, shape.head_dim};
-  view.stride = {strides.side, strides.layer, strides.page, strides.token, strides.head, 1};
-  return view;
-}
-
 template <typename Slot>
 Status check_places(const KvShape& shape, std::int64_t layer, std::span<const Slot> slots) {
   if (layer < 0 || layer >= shape.layers) {

@@ -4,16 +4,14 @@
 // Thread:     as KvPool: disjoint slots may be stored at once.
 // Memory:     none of its own: a part of the pool's.
 // Cost:       store is one pass over the rows.
-// Not here:   which arrays a kind of pool has (mha_pool, mla_pool), strides (kv_layout).
+// Not here:   which arrays a kind of pool has (row_pool), strides (kv_layout).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <span>
 #include <string_view>
 
-#include "base/check.h"
 #include "pool/kv_layout.h"
 #include "stemma/kv_pool.h"
 #include "stemma/kv_shape.h"
@@ -60,22 +58,6 @@ class RowArray {
   KvStrides strides_;
   std::byte* begin_;
 };
-
-// A layer of a pool of `shape` as kernels read it. REQUIRES: 0 <= layer < shape.layers.
-KvLayerView layer_view_of(const KvShape& shape, const RowArray& keys, const RowArray& values,
-                          std::int64_t layer);
-// `sides` arrays like `rows`, one behind the other from `pool` on, as KvPool::logical_view.
-TensorView logical_view_of(const KvShape& shape, const RowArray& rows, std::int64_t sides,
-                           std::byte* pool);
-// All that a page holds of a layer, in the order of `arrays`. REQUIRES: 0 <= layer < shape.layers.
-template <typename Byte>
-LayerPieces<Byte> pieces_of(const KvShape& shape, std::int64_t layer,
-                            std::initializer_list<const RowArray*> arrays) {
-  STEMMA_CHECK(layer >= 0 && layer < shape.layers, "a layer of the pool");
-  LayerPieces<Byte> pieces;
-  for (const RowArray* const rows : arrays) pieces.push_back(rows->piece<Byte>(layer));
-  return pieces;
-}
 
 // That `layer` is one of a pool of `shape`, and every slot; kInvalidArgument names what is not.
 template <typename Slot>

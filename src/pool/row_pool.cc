@@ -1,0 +1,101 @@
+#include "pool/row_pool.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace stemma {
+
+Result<Buffer> RowPool::take_memory(const KvShape& shape, KvKind kind, ThreadPool& threads) {
+  STEMMA_RETURN_IF_ERROR(validate(shape));
+  STEMMA_CHECK(shape.kind == kind, "a shape of the pool's kind");
+  STEMMA_ASSIGN_OR_RETURN(Buffer buffer,
+                          Buffer::allocate(static_cast<std::size_t>(shape.total_bytes())));
+  buffer.prefault(threads);
+  return buffer;
+}
+
+RowPool::RowPool(const KvShape& shape, KvLayout layout, Buffer buffer)
+    : shape_(shape),
+      layout_(layout),
+      buffer_(std::move(buffer)),
+      keys_(shape, layout, buffer_.bytes()),
+      values_(shape, layout, buffer_.bytes() + (is_latent() ? 0 : keys_.total_bytes())) {}
+
+std::byte* RowPool::behind_values() const noexcept {
+  return values_.layer_begin(0) + values_.total_bytes();
+}
+
+Status RowPool::store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
+                      const KvRows& v) {
+  return store_checked(layer, slots, k, v);
+}
+
+Status RowPool::store(std::int64_t layer, std::span<const std::int32_t> slots, const KvRows& k,
+                      const KvRows& v) {
+  return store_checked(layer, slots, k, v);
+}
+
+template <typename Slot>
+Status RowPool::store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
+                              const KvRows& v) {
+  const auto slot_count = static_cast<std::int64_t>(slots.size());
+  STEMMA_RETURN_IF_ERROR(keys_.check("k", slot_count, k));
+  if (!is_latent()) {
+    STEMMA_RETURN_IF_ERROR(values_.check("v", slot_count, v));
+  } else if (v.rows != 0) {
+    return Error{ErrorCode::kInvalidArgument, "store: v has rows, but latent rows are k alone", 0};
+  }
+  STEMMA_RETURN_IF_ERROR(check_places(shape_, layer, slots));
+  keys_.store(layer, slots, k);
+  if (!is_latent()) values_.store(layer, slots, v);
+  return {};
+}
+
+template <typename Byte>
+LayerPieces<Byte> RowPool::pieces_of(std::int64_t layer) const {
+  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
+  LayerPieces<Byte> pieces;
+  pieces.push_back(keys_.piece<Byte>(layer));
+  if (!is_latent()) pieces.push_back(values_.piece<Byte>(layer));
+  return pieces;
+}
+
+LayerPieces<const std::byte> RowPool::layer_pieces(std::int64_t layer) const {
+  return pieces_of<const std::byte>(layer);
+}
+
+LayerPieces<std::byte> RowPool::layer_pieces(std::int64_t layer) {
+  return pieces_of<std::byte>(layer);
+}
+
+KvLayerView RowPool::layer_view(std::int64_t layer) const {
+  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
+  KvLayerView view;
+  view.k = keys_.layer_begin(layer);
+  view.v = values_.layer_begin(layer);
+  view.dtype = shape_.dtype;
+  view.pages = shape_.pages;
+  view.page_size = shape_.page_size;
+  view.heads = shape_.heads;
+  view.head_dim = shape_.head_dim;
+  view.value_dim = shape_.value_dim();
+  view.page_stride = keys_.strides().page;
+  view.token_stride = keys_.strides().token;
+  view.head_stride = keys_.strides().head;
+  return view;
+}
+
+TensorView RowPool::logical_view() {
+  const KvStrides& strides = keys_.strides();
+  TensorView view;
+  view.bytes = buffer_.bytes();
+  view.dtype = shape_.dtype;
+  view.dims = 6;
+  view.shape = {is_latent() ? 1 : 2, shape_.layers, shape_.pages,
+                shape_.page_size,    shape_.heads,  shape_.head_dim};
+  view.stride = {strides.side, strides.layer, strides.page, strides.token, strides.head, 1};
+  return view;
+}
+
+}  // namespace stemma
