@@ -38,6 +38,7 @@ class Clock;
 class Grafts;
 struct AuditHold;
 struct CachedText;
+struct FoundText;
 class LayerGate;
 class MetricVisitor;
 class PageSpace;
@@ -123,7 +124,6 @@ class KvCache {
               std::int64_t publish_tokens_max = std::numeric_limits<std::int64_t>::max());
 
   // Lower tiers. Everything here does nothing, and finds nothing, where there are none.
-
   // Takes transfers that have ended, publishes what they brought. Between steps.
   void poll_transfers();
   bool transfers_underway() const;
@@ -265,10 +265,10 @@ class KvCache {
   Status open_tiering(LowerTiers& lower);
   RadixPrefixCache& tree() const;
   Sequence::Published match(NamespaceId ns, std::span<const TokenId> tokens);
-  struct Found;
-  Found find(NamespaceId ns, std::span<const TokenId> tokens) const;
+  FoundText find(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::int64_t find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const;
-  void publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens);
+  bool publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens);
+  void back_up_windows(const Sequence& sequence, std::int64_t first_token);
   void extend(Sequence& sequence, std::span<const TokenId> tokens);
   void name_published(Sequence& sequence, std::int64_t first_page);
   bool try_hold_part(NamespaceId ns, const NamespaceDigest& digest, std::span<const TokenId> tokens,

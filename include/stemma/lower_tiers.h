@@ -49,6 +49,8 @@ class LowerTiers {
 
   // Pages of host memory: at least 1. What page stores read and write passes through them.
   virtual std::int64_t host_pages() const = 0;
+  // Those of the layers with a window; 0: only pages of the others move.
+  virtual std::int64_t host_windowed_pages() const { return 0; }
   // Nearest first.
   virtual std::span<PageStore* const> stores() const = 0;
   // Lanes for at most `jobs_max` jobs at once.

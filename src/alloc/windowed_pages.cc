@@ -32,17 +32,30 @@ std::int64_t WindowedPages::available_pages() const {
 }
 
 bool WindowedPages::try_hang(std::span<const PageId> carriers) {
-  const auto wanted = static_cast<std::int64_t>(carriers.size());
-  if (wanted > available_pages()) return false;
-  while (allocator_.free_pages() < wanted) evict_one();
-  OwnedPages taken = *allocator_.try_allocate(wanted);
-  for (const PageId carrier : carriers) {
-    PageId page;
-    taken.take_front(1).release(std::span(&page, 1));
-    holders_[page.index()] = 1;
-    hang(carrier, page);
-  }
+  if (std::ssize(carriers) > available_pages()) return false;
+  OwnedPages taken = make_room(std::ssize(carriers));
+  for (const PageId carrier : carriers) hang(carrier, take_one(taken));
   return true;
+}
+
+bool WindowedPages::try_take(std::span<PageId> pages) {
+  if (std::ssize(pages) > available_pages()) return false;
+  OwnedPages taken = make_room(std::ssize(pages));
+  for (PageId& page : pages) page = take_one(taken);
+  return true;
+}
+
+// REQUIRES: so many are available.
+OwnedPages WindowedPages::make_room(std::int64_t pages) {
+  while (allocator_.free_pages() < pages) evict_one();
+  return *allocator_.try_allocate(pages);
+}
+
+PageId WindowedPages::take_one(OwnedPages& taken) {
+  PageId page;
+  taken.take_front(1).release(std::span(&page, 1));
+  holders_[page.index()] = 1;
+  return page;
 }
 
 void WindowedPages::hold(PageId carrier) {
@@ -54,9 +67,19 @@ void WindowedPages::hold(PageId carrier) {
 void WindowedPages::let_go(PageId carrier, Return likely) {
   const PageId page = of(carrier);
   STEMMA_CHECK(page.valid() && holders_[page.index()] > 0, "a windowed page is let go once");
-  if (--holders_[page.index()] > 0) return;
   likely_[page.index()] = likely;
-  push_idle(page);
+  let_go(carrier);
+}
+
+void WindowedPages::let_go(PageId carrier) {
+  const PageId page = of(carrier);
+  STEMMA_CHECK(page.valid() && holders_[page.index()] > 0, "a windowed page is let go once");
+  if (--holders_[page.index()] == 0) push_idle(page);
+}
+
+void WindowedPages::forget(PageId carrier) {
+  const PageId page = of(carrier);
+  if (page.valid() && holders_[page.index()] == 0) carrier_freed(carrier);
 }
 
 void WindowedPages::give_up(PageId carrier) {
@@ -133,7 +156,8 @@ void WindowedPages::give_back(PageId page) {
   allocator_.adopt(std::span(&page, 1)).reset();
 }
 
-std::optional<std::string> WindowedPages::audit(std::span<const std::int32_t> holders) const {
+std::optional<std::string> WindowedPages::audit(std::span<const std::int32_t> holders,
+                                                std::int64_t taken_pages) const {
   if (auto contradiction = allocator_.audit()) return "windowed pages: " + *contradiction;
   std::int64_t hanging = 0;
   for (std::size_t carrier = 0; carrier < of_.size(); ++carrier) {
@@ -143,14 +167,15 @@ std::optional<std::string> WindowedPages::audit(std::span<const std::int32_t> ho
       return of_page(of_[carrier].index(), "hangs on two pages (I1)");
     }
   }
-  if (hanging != allocator_.released_pages()) {
-    return "I1: " + std::to_string(hanging) + " windowed pages hang, " +
+  if (hanging + taken_pages != allocator_.released_pages()) {
+    return "I1: " + std::to_string(hanging) + " windowed pages hang and " +
+           std::to_string(taken_pages) + " are taken, " +
            std::to_string(allocator_.released_pages()) + " are handed out";
   }
   std::int64_t idle = 0;
   for (std::size_t page = 0; page < holders_.size(); ++page) {
     if (holders_[page] != holders[page]) {
-      return of_page(page, "has other holders than sequences whose window it is in (I2)");
+      return of_page(page, "has other holders than windows that it is in and copies (I2)");
     }
     idle += carrier_[page].valid() && holders_[page] == 0 ? 1 : 0;
   }

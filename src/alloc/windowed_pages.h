@@ -54,10 +54,17 @@ class WindowedPages {
   // none: false if there are too few. REQUIRES: nothing hangs on them.
   [[nodiscard]] bool try_hang(std::span<const PageId> carriers);
 
+  // Pages that hang nowhere yet, held once: to be hung, or freed with give_up_taken. As many are
+  // evicted, all or none as in try_hang.
+  [[nodiscard]] bool try_take(std::span<PageId> pages);
+
   // One more holder. REQUIRES: a page hangs on `carrier`.
   void hold(PageId carrier);
-  // One less. REQUIRES: it is held.
+  // One less. Without `likely` it stays as likely as it was. REQUIRES: it is held.
   void let_go(PageId carrier, Return likely);
+  void let_go(PageId carrier);
+  // Frees what hangs on `carrier`, if anything does and nobody holds it.
+  void forget(PageId carrier);
   // As let_go, and frees the page. REQUIRES: it is held once.
   void give_up(PageId carrier);
 
@@ -80,8 +87,10 @@ class WindowedPages {
   std::int64_t evicted_pages() const noexcept { return evicted_pages_; }
 
   // Compares carriers, lists and counts, and the holders of each page with `holders`
-  // [total_pages]; a description of the first contradiction, or nullopt. O(pages).
-  std::optional<std::string> audit(std::span<const std::int32_t> holders) const;
+  // [total_pages], of which `taken_pages` hang nowhere; a description of the first contradiction,
+  // or nullopt. O(pages).
+  std::optional<std::string> audit(std::span<const std::int32_t> holders,
+                                   std::int64_t taken_pages = 0) const;
 
  private:
   struct Links {
@@ -96,6 +105,8 @@ class WindowedPages {
   };
 
   IdleList& list_of(PageId page) { return idle_[static_cast<std::size_t>(likely_[page.index()])]; }
+  OwnedPages make_room(std::int64_t pages);
+  PageId take_one(OwnedPages& taken);
   void push_idle(PageId page);
   void remove_idle(PageId page);
   void evict_one();

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
+
+#include "alloc/windowed_holds.h"
 
 namespace stemma {
 namespace {
@@ -131,6 +134,52 @@ TEST_F(WindowedPagesTest, DuringAStepNothingBecomesFree) {
   EXPECT_EQ(pages_.free_pages(), 1);
   pages_.let_go(ids[2], Return::kLikely);
   pages_.let_go(ids[3], Return::kLikely);
+}
+
+// A copy that reads them keeps them, as likely as they were.
+TEST_F(WindowedPagesTest, WhatACopyReadsStaysUntilItHasEnded) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(2, ids);
+  HeldWindowedPages held(pages_, ids);
+  pages_.let_go(ids[0], Return::kLikely);
+  pages_.let_go(ids[1], Return::kUnlikely);
+  EXPECT_EQ(pages_.available_pages(), 2);
+  pages_.forget(ids[0]);
+  EXPECT_TRUE(pages_.of(ids[0]).valid()) << "somebody holds it";
+  std::vector<std::int32_t> holders(4, 0);
+  held.count(holders);
+  expect_holders(holders);
+  HeldWindowedPages moved = std::move(held);
+  moved.reset();
+  EXPECT_EQ(pages_.available_pages(), 4);
+  TakenWindowedPages most = TakenWindowedPages::try_take(pages_, 3);
+  EXPECT_TRUE(pages_.of(ids[0]).valid());
+  EXPECT_FALSE(pages_.of(ids[1]).valid()) << "the unlikely one goes first";
+  pages_.forget(ids[0]);
+  EXPECT_FALSE(pages_.of(ids[0]).valid());
+}
+
+// What a copy writes hangs nowhere until it has come.
+TEST_F(WindowedPagesTest, WhatACopyWritesIsHungOrFreed) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(1, ids);
+  OwnedPages other = *carriers_.try_allocate(1);
+  PageId bare;
+  other.copy_to(std::span(&bare, 1));
+  TakenWindowedPages taken = TakenWindowedPages::try_take(pages_, 3);
+  EXPECT_TRUE(TakenWindowedPages::try_take(pages_, 1).empty()) << "all or none";
+  std::vector<std::int32_t> holders(4, 0);
+  ++holders[pages_.of(ids[0]).index()];
+  EXPECT_EQ(taken.count(holders), 3);
+  EXPECT_EQ(pages_.audit(holders, 3), std::nullopt);
+  EXPECT_TRUE(pages_.audit(holders, 2).has_value());
+  EXPECT_FALSE(taken.hang(0, ids[0])) << "a page hangs there";
+  EXPECT_TRUE(taken.hang(1, bare));
+  EXPECT_TRUE(pages_.of(bare).valid());
+  EXPECT_EQ(pages_.free_pages(), 1);
+  taken.reset();
+  EXPECT_EQ(pages_.free_pages(), 2);
+  pages_.let_go(ids[0], Return::kLikely);
 }
 
 TEST_F(WindowedPagesTest, AWrongCountOfHoldersIsFound) {

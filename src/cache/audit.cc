@@ -115,10 +115,15 @@ class KvCacheAudit {
     return std::nullopt;
   }
 
-  // Windowed pages hang on pages that somebody has, and are held by whoever's window they are in.
+  // Windowed pages hang on pages that somebody has, and are held by whoever's window they are in,
+  // and by copies.
   Finding check_windows() {
     if (cache_.windows_ == nullptr) return std::nullopt;
-    return cache_.windows_->pages().audit(in_window_);
+    std::int64_t taken = 0;
+    if (cache_.tiering_ != nullptr) {
+      taken = cache_.tiering_->count_windowed(Tier::kDevice, in_window_);
+    }
+    return cache_.windows_->pages().audit(in_window_, taken);
   }
 
   // I1: a tail page is in one tail and in no tree.

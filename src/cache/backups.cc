@@ -24,7 +24,8 @@ std::int64_t Backups::underway_end(const PrefixLock& held, NamespaceId host_ns,
     found = false;
     parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
       const Transfer& job = ticket.job();
-      if (found || job.kind != TransferKind::kBackup || job.first_page != end_page) return;
+      if (found || job.kind != TransferKind::kBackup || job.group != LayerGroup::kFull) return;
+      if (job.first_page != end_page) return;
       if (ticket.anchor.namespace_id() != host_ns || key_of(held, end_page) != job.keys[0]) return;
       if (parts_.device.is_quarantined(ticket.source)) return;  // nothing will come of it
       end_page += job.pages();
@@ -80,14 +81,18 @@ bool Backups::covers(const PrefixLock& held, std::int64_t tokens) {
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(tokens));
   const std::int64_t matched = parts_.host.tree().probe(host_ns, text).matched_tokens;
   const std::int64_t page_size = parts_.device.page_size();
-  return underway_end(held, host_ns, matched / page_size) * page_size >= tokens;
+  if (underway_end(held, host_ns, matched / page_size) * page_size < tokens) return false;
+  if (parts_.device_windowed_or_null == nullptr) return true;
+  const PageRange window = missing_window(held, host_ns, tokens);
+  return window.first == window.end;
 }
 
 void Backups::landed(TransferTicket ticket) {
+  const bool full = ticket.job().group == LayerGroup::kFull;
   if (ticket.job().kind == TransferKind::kBackup) {
-    landed_backup(std::move(ticket));
+    full ? landed_backup(std::move(ticket)) : landed_window_backup(std::move(ticket));
   } else {
-    landed_store(std::move(ticket));
+    full ? landed_store(std::move(ticket)) : landed_window_store(std::move(ticket));
   }
 }
 

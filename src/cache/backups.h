@@ -19,6 +19,7 @@
 #include "cache/purges.h"
 #include "cache/removals.h"
 #include "cache/tier_counters.h"
+#include "cache/window_span.h"
 #include "stemma/page_store.h"
 #include "stemma/prefix_cache.h"
 #include "tier/transfer_ticket.h"
@@ -30,6 +31,8 @@ class Backups {
   // Everything must outlive it.
   struct Parts {
     RadixPrefixCache& device;
+    WindowedPages* device_windowed_or_null;
+    WindowSpan window;
     HostTier& host;
     TransferEngine& transfers;
     std::span<PageStore* const> stores;
@@ -45,6 +48,9 @@ class Backups {
   // as far as there is room; how many pages it lacked. REQUIRES: end_tokens is a multiple of
   // page_size and not more than is held.
   std::int64_t back_up(const PrefixLock& held, std::int64_t end_tokens);
+  // The same of the windowed pages that going on from there reads, where host memory has, or will
+  // have, the others. REQUIRES: some layers have a window.
+  std::int64_t back_up_window(const PrefixLock& held, std::int64_t end_tokens);
 
   // Begins to copy what page stores lack of what is held in host memory, from `first_page` on.
   void store(PrefixLock held, std::int64_t first_page);
@@ -52,10 +58,23 @@ class Backups {
   // Publishes what arrived. REQUIRES: a ticket of kBackup or kStore.
   void landed(TransferTicket ticket);
 
-  // Whether host memory has, or will have, the first `tokens` of `held`.
+  // Whether host memory has, or will have, the first `tokens` of `held`, and their window as far
+  // as the device has it.
   bool covers(const PrefixLock& held, std::int64_t tokens);
 
  private:
+  // Pages of a text.
+  struct PageRange {
+    std::int64_t first = 0;
+    std::int64_t end = 0;
+  };
+
+  PageRange missing_window(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens);
+  bool window_underway(NamespaceId host_ns, const PageKey& key) const;
+  void landed_window_backup(TransferTicket ticket);
+  void store_window(const PrefixLock& held, PageRange pages);
+  void store_window_in(int store, const PrefixLock& held, PageRange pages);
+  void landed_window_store(TransferTicket ticket);
   void landed_backup(TransferTicket ticket);
   void landed_store(TransferTicket ticket);
   void store_in(int store, const PrefixLock& held, std::int64_t first_page);
@@ -66,6 +85,8 @@ class Backups {
   Parts parts_;
   std::vector<TokenId> text_;
   std::vector<PageKey> keys_;
+  std::vector<PageId> row_;       // of what is held
+  std::vector<PageId> host_row_;  // of the same text
 };
 
 }  // namespace stemma

@@ -29,6 +29,12 @@ struct GraftedText {
   std::span<const TokenId> own;
 };
 
+// Of a text, what is cached, and up to where it can be gone on from: where windows have gone, less.
+struct FoundText {
+  std::int64_t tokens = 0;
+  std::int64_t usable_tokens = 0;
+};
+
 class Grafts {
  public:
   // What `ns` goes on from; an invalid namespace and no tokens: nothing.

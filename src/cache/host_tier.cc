@@ -7,8 +7,8 @@
 namespace stemma {
 
 Result<std::unique_ptr<HostTier>> HostTier::open(const KvCacheOptions& options, std::int64_t pages,
-                                                 const Clock& clock) {
-  auto tier = std::make_unique<HostTier>(Key(), pages);
+                                                 const Clock& clock, std::int64_t windowed_pages) {
+  auto tier = std::make_unique<HostTier>(Key(), pages, windowed_pages);
   PrefixCacheOptions tree{tier->allocator_};
   tree.page_size = options.page_size;
   tree.eviction = options.tiers.host_eviction;
@@ -16,6 +16,13 @@ Result<std::unique_ptr<HostTier>> HostTier::open(const KvCacheOptions& options, 
   STEMMA_ASSIGN_OR_RETURN(tier->tree_, RadixPrefixCache::open(tree));
   tier->space_ = std::make_unique<PageSpace>(tier->allocator_, *tier->tree_);
   return tier;
+}
+
+HostTier::HostTier(Key, std::int64_t pages, std::int64_t windowed_pages) : allocator_(pages) {
+  if (windowed_pages == 0) return;
+  windowed_ = std::make_unique<WindowedPages>(
+      WindowedPages::Extent{.pages = windowed_pages, .carriers = pages});
+  allocator_.carry(*windowed_);
 }
 
 void HostTier::open_namespace(NamespaceId device_ns, const NamespaceDigest& digest) {

@@ -5,15 +5,16 @@
 // prefix-closed and audited by itself, a split in one is no affair of the other, and a text is
 // looked up in both.
 //
-// Thread:     engine thread only.                  Invariants: I1, I3, I4, I11
-// (docs/INVARIANTS.md). Memory:     that of a PageAllocator and a RadixPrefixCache for
-// its pages. Cost:       that of RadixPrefixCache. Not here:   bytes (pool/host_pool),
-// moves (backups, promotions).
+// Thread:     engine thread only.              Invariants: I1, I3, I4, I11 (docs/INVARIANTS.md).
+// Memory:     that of a PageAllocator and a RadixPrefixCache for its pages.
+// Cost:       that of RadixPrefixCache.
+// Not here:   bytes (pool/host_pool), moves (backups, promotions).
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "alloc/windowed_pages.h"
 #include "cache/page_space.h"
 #include "prefix/radix_prefix_cache.h"
 #include "stemma/options.h"
@@ -25,9 +26,11 @@ class HostTier {
   struct Key {};
 
  public:
+  // `windowed_pages`: of the layers with a window; 0 where there are none.
   static Result<std::unique_ptr<HostTier>> open(const KvCacheOptions& options, std::int64_t pages,
-                                                const Clock& clock);
-  HostTier(Key, std::int64_t pages) : allocator_(pages) {}  // for open
+                                                const Clock& clock,
+                                                std::int64_t windowed_pages = 0);
+  HostTier(Key, std::int64_t pages, std::int64_t windowed_pages);  // for open
 
   // Follows the device tree: `device_ns` means `digest` from now on, and is closed as often as it
   // was opened.
@@ -45,6 +48,8 @@ class HostTier {
   const RadixPrefixCache& tree() const noexcept { return *tree_; }
   PageSpace& space() noexcept { return *space_; }
   const PageAllocator& allocator() const noexcept { return allocator_; }
+  // What hangs on its pages; nullptr where no layers have a window.
+  WindowedPages* windowed_or_null() const noexcept { return windowed_.get(); }
 
  private:
   struct Name {
@@ -55,6 +60,7 @@ class HostTier {
   };
 
   PageAllocator allocator_;
+  std::unique_ptr<WindowedPages> windowed_;
   std::unique_ptr<RadixPrefixCache> tree_;  // its pages are the allocator's: destroyed before it
   std::unique_ptr<PageSpace> space_;
   std::vector<Name> names_;  // by the device's NamespaceId

@@ -3,6 +3,8 @@
 // (I2).
 #include "stemma/kv_cache.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -17,12 +19,6 @@
 #include "prefix/prefix_cache_factory.h"
 
 namespace stemma {
-
-// Of a text, what is cached, and up to where it can be gone on from: where windows have gone, less.
-struct KvCache::Found {
-  std::int64_t tokens = 0;
-  std::int64_t usable_tokens = 0;
-};
 
 Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                                const Clock* clock_or_null,
@@ -68,12 +64,16 @@ Status KvCache::open_tiering(LowerTiers& lower) {
     return Error{ErrorCode::kInvalidArgument,
                  "lower tiers need the cache \"radix\" (got \"" + options_.cache + "\")"};
   }
-  if (options_.window_tokens > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 "window_tokens: pages of windowed layers do not move to lower tiers"};
+  if ((options_.window_tokens > 0) != (lower.host_windowed_pages() > 0)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("window_tokens is {}, and lower tiers have {} windowed pages",
+                             options_.window_tokens, lower.host_windowed_pages())};
   }
+  WindowedPages* const windowed = windows_ == nullptr ? nullptr : &windows_->pages();
   STEMMA_ASSIGN_OR_RETURN(
-      tiering_, Tiering::open(options_, lower, {.tree = tree(), .space = *space_}, clock_));
+      tiering_,
+      Tiering::open(options_, lower,
+                    {.tree = tree(), .space = *space_, .windowed_or_null = windowed}, clock_));
   return {};
 }
 
@@ -119,7 +119,7 @@ std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) con
   return find(ns, tokens.first(tokens.size() - 1)).usable_tokens;
 }
 
-KvCache::Found KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
+FoundText KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
   const bool windowed = windows_ != nullptr && shares();
   const std::span<PageId> row = windowed ? windows_->row_scratch() : std::span<PageId>();
   const GraftedText text = grafts_->split(ns, tokens);
@@ -129,7 +129,7 @@ KvCache::Found KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) co
     const auto rest = row.subspan(static_cast<std::size_t>(first_token / page_size()));
     return tree().probe(part_ns, part, rest).matched_tokens;
   };
-  Found found;
+  FoundText found;
   if (text.shared_ns.valid()) found.tokens = probe_part(text.shared_ns, text.shared, 0);
   if (found.tokens == std::ssize(text.shared)) {
     found.tokens += probe_part(ns, text.own, found.tokens);
@@ -160,7 +160,7 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
     return std::nullopt;
   }
   std::span<const TokenId> wanted = tokens.first(tokens.size() - 1);
-  Found found;
+  FoundText found;
   if (windows_ != nullptr) {
     found = find(ns, wanted);
     wanted = wanted.first(static_cast<std::size_t>(found.usable_tokens));
@@ -169,7 +169,7 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   rows_->grow(sequence.row_, sequence.published_tokens() / page_size());
   name_published(sequence, 0);
   if (windows_ != nullptr) {
-    sequence.window_.ends = {std::ssize(tokens), found.tokens};
+    sequence.window_.ends = {std::ssize(tokens) - 1, found.tokens};
     windows_->enter(sequence.window_, sequence.pages(), sequence.published_tokens());
   }
   return sequence;
@@ -287,11 +287,29 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
     windows_->take_off(sequence.pages().subspan(static_cast<std::size_t>(first_page),
                                                 static_cast<std::size_t>(new_pages)));
   }
-  if (sequence.shared_.valid()) publish(sequence, sequence.shared_, text.shared);
-  publish(sequence, sequence.prefix_, text.own);
+  bool shared_grew = false;
+  if (sequence.shared_.valid()) shared_grew = publish(sequence, sequence.shared_, text.shared);
+  const bool own_grew = publish(sequence, sequence.prefix_, text.own);
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_tokens);
   name_published(sequence, first_page);
   if (windows_ != nullptr) windows_->put_back(sequence.window_, sequence.pages(), first_page);
+  if (tiering_ == nullptr) return;
+  if (shared_grew) tiering_->published(sequence.shared_);
+  if (own_grew) tiering_->published(sequence.prefix_);
+  if (windows_ != nullptr) back_up_windows(sequence, first_page * page_size());
+}
+
+// Of the places where a text is likely to be gone on from, those that were published now.
+void KvCache::back_up_windows(const Sequence& sequence, std::int64_t first_token) {
+  const std::int64_t published = sequence.published_tokens();
+  const std::int64_t shared = sequence.shared_.tokens();
+  if (first_token < shared) tiering_->likely_end(sequence.shared_, shared);
+  for (const std::int64_t likely : sequence.window_.ends) {
+    const std::int64_t end = round_down(likely, page_size());
+    if (std::max(first_token, shared) < end && end <= published) {
+      tiering_->likely_end(sequence.prefix_, end - shared);
+    }
+  }
 }
 
 void KvCache::advance(Sequence& sequence, std::int64_t computed_tokens) {
@@ -306,13 +324,13 @@ void KvCache::copy_windowed(const Sequence& sequence, std::span<PageId> out) con
 }
 
 // `held` is one of the sequence's locks; `tokens`, whole pages, are all that its namespace is to
-// have of the text.
-void KvCache::publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens) {
+// have of the text. False if it has that.
+bool KvCache::publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens) {
   const std::int64_t new_pages = (std::ssize(tokens) - held.tokens()) / page_size();
-  if (new_pages == 0) return;
+  if (new_pages == 0) return false;
   held = prefix_->insert(tokens, std::move(held), sequence.tail_.take_front(new_pages),
                          InsertOptions{.priority = sequence.priority_});
-  if (tiering_ != nullptr) tiering_->published(held);
+  return true;
 }
 
 // Locks what is published of `tokens` beyond what the sequence has. Its row is left as it is.
@@ -358,6 +376,9 @@ void KvCache::finish(Sequence sequence, std::span<const TokenId> computed,
   const std::int64_t published = std::min(computed_tokens, publish_tokens_max);
   commit(sequence, computed.first(static_cast<std::size_t>(published)));
   if (!sequence.publishes_) return sequence.reset();  // no end that a policy should learn from
+  if (windows_ != nullptr && tiering_ != nullptr) {
+    tiering_->likely_end(sequence.prefix_, sequence.prefix_.tokens());
+  }
   const std::int64_t shared = grafts_->shared_tokens(sequence.prefix_.namespace_id());
   RequestEnd end = {.prompt_tokens = shared,
                     .output_tokens = 0,

@@ -57,8 +57,9 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
   const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
   const auto own = tiering_->try_promote(ns, text.own);
   if (!text.shared_ns.valid()) return own;
-  const auto found = prefix_->probe(text.shared_ns, text.shared).matched_tokens;
-  if (found == std::ssize(text.shared)) return own;
+  const FoundText found = find(text.shared_ns, text.shared);
+  const bool windows_gone = found.usable_tokens < found.tokens && !own.has_value();
+  if (found.tokens == std::ssize(text.shared) && !windows_gone) return own;
   if (own.has_value()) tiering_->promotions().leave(*own);
   return tiering_->try_promote(text.shared_ns, text.shared);
 }
@@ -126,7 +127,7 @@ void KvCache::promotion_started(PromotionId id) {
 }
 
 std::int64_t KvCache::promotion_pages(PromotionId id) const {
-  return tiering_->promotions().owned_pages(id);
+  return tiering_->promotions().promised_pages(id);
 }
 
 PromotionOutcome KvCache::promotion_outcome(PromotionId id) const {

@@ -24,6 +24,9 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   digest_ = parts_.host.tree().digest(host_ns);
   tokens_.assign(tokens.begin(), tokens.end());
   pieces_.clear();
+  lookups_ = 0;
+  window_next_ = window_end_ = 0;
+  window_store_ = -1;
   wrong_host_page_ = -1;
   outcome_ = {};
   RadixPrefixCache& host = parts_.host.tree();
@@ -34,6 +37,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   asked_ = false;
   look_below(anchor_.tokens() / page_size());
   const bool too_long = decide() > parts_.options.load_wait_us;
+  if (windowed() && lookups_ == 0) settle_window(0);
   join_host_pieces();
   wait_until_us_ = parts_.clock.now_us() + (too_long ? 0 : parts_.options.load_wait_us);
   advance();
@@ -42,7 +46,8 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
 bool Promotion::bringing() const noexcept {
   const auto wanted = [](const Piece& piece) { return piece.state == PieceState::kWanted; };
   return active_ && !abandoned_ &&
-         (underway_ > 0 || std::any_of(pieces_.begin(), pieces_.end(), wanted));
+         (underway_ > 0 || window_next_ < window_end_ ||
+          std::any_of(pieces_.begin(), pieces_.end(), wanted));
 }
 
 std::int64_t Promotion::owned_pages() const {
@@ -55,6 +60,7 @@ Transfer* Promotion::lendable_or_null() const {
   const auto open = [](const Piece& piece) { return piece.state != PieceState::kGone; };
   const auto piece = std::find_if(pieces_.begin(), pieces_.end(), open);
   if (!active_ || abandoned_ || target_ != Tier::kDevice || underway_ != 1) return nullptr;
+  if (windowed()) return nullptr;  // windowed pages are not lent
   if (piece == pieces_.end() || piece->state != PieceState::kLoading) return nullptr;
   const bool alone = std::none_of(std::next(piece), pieces_.end(), open);
   if (!alone || piece->first_page * page_size() > anchor_.tokens()) return nullptr;
@@ -65,7 +71,7 @@ bool Promotion::covers(NamespaceId device_ns, std::span<const TokenId> tokens, T
   if (!active_ || abandoned_ || device_ns != device_ns_ || target != target_) return false;
   const auto common = std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end());
   const std::int64_t pages = (common.first - tokens_.begin()) / page_size();
-  return pages > anchor_.tokens() / page_size();
+  return pages > anchor_.tokens() / page_size() || (window_end_ > 0 && pages >= window_end_);
 }
 
 bool Promotion::passes(NamespaceId device_ns, std::span<const TokenId> text) const {
@@ -114,9 +120,13 @@ void Promotion::find_keys(std::int64_t first_page) {
 // What the target lacks: first as far as host memory goes, then what the stores have beyond.
 void Promotion::look_below(std::int64_t first_page) {
   const std::int64_t host_end = host_.tokens() / page_size();
-  if (first_page == text_pages()) return;
-  if (parts_.stores.empty() && host_end <= first_page) return;
-  find_keys(first_page);
+  if (windowed()) {
+    find_keys(std::min(first_page, parts_.window.first_page_before(first_page)));
+  } else {
+    if (first_page == text_pages()) return;
+    if (parts_.stores.empty() && host_end <= first_page) return;
+    find_keys(first_page);
+  }
   if (host_end > first_page) add_pieces(first_page, host_end, Tier::kHost, 0);
   look_in_stores(0, std::max(first_page, host_end));
 }
@@ -153,6 +163,7 @@ void Promotion::look_remote(int store, std::int64_t first_page) {
   job.keys.assign(wanted.begin(), wanted.end());
   ticket->cookie = cookie_;
   ++underway_;
+  ++lookups_;
   parts_.transfers.submit(std::move(*ticket));
 }
 
@@ -213,12 +224,16 @@ void Promotion::advance() {
     if (underway_ == 0) end();
     return;
   }
+  if (windowed() && lookups_ > 0) return;  // what is worth bringing is not known yet
   publish();
   if (!attended_ && has_hole()) return abandon();
   ask();
-  const bool waiting = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
-    return piece.state == PieceState::kWanted || piece.state == PieceState::kArrived;
-  });
+  ask_for_window();
+  const bool waiting =
+      window_next_ < window_end_ ||
+      std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+        return piece.state == PieceState::kWanted || piece.state == PieceState::kArrived;
+      });
   if (underway_ == 0 && !waiting) end();
 }
 
@@ -243,6 +258,7 @@ void Promotion::publish() {
       publish_piece(piece);
     }
   }
+  if (windowed()) hang_windows();
 }
 
 void Promotion::publish_piece(Piece& piece) {
@@ -308,17 +324,20 @@ bool Promotion::take_pages_for(Piece& piece, TransferTicket& ticket) {
   return target.has_value();
 }
 
-void Promotion::fill(Transfer& job, const Piece& piece) const {
+// What a job says of the pages that it moves.
+void Promotion::name_pages(Transfer& job, std::int64_t first_page, std::int64_t end_page) const {
   job.digest = digest_;
-  job.first_page = piece.first_page;
+  job.first_page = first_page;
   job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
-  job.parent = key(piece.first_page - 1);
-  for (std::int64_t page = piece.first_page; page < piece.end_page(); ++page) {
-    job.keys.push_back(key(page));
-  }
-  const auto text = text_to(piece.end_page());
-  const auto tokens = text.subspan(static_cast<std::size_t>(piece.first_page * page_size()));
+  job.parent = key(first_page - 1);
+  for (std::int64_t page = first_page; page < end_page; ++page) job.keys.push_back(key(page));
+  const auto text = text_to(end_page);
+  const auto tokens = text.subspan(static_cast<std::size_t>(first_page * page_size()));
   job.tokens.assign(tokens.begin(), tokens.end());
+}
+
+void Promotion::fill(Transfer& job, const Piece& piece) const {
+  name_pages(job, piece.first_page, piece.end_page());
   if (piece.tier != Tier::kHost) return;
   job.from.resize(static_cast<std::size_t>(host_.tokens() / page_size() - piece.first_page));
   host_.copy_pages(piece.first_page, job.from);
@@ -330,6 +349,7 @@ void Promotion::landed(TransferTicket ticket) {
   --underway_;
   const Transfer& job = ticket.job();
   if (job.kind == TransferKind::kLookup) return landed_lookup(job);
+  if (job.group == LayerGroup::kWindowed) return landed_window(ticket);
   const auto piece = std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& other) {
     return other.first_page == job.first_page && other.state == PieceState::kLoading;
   });
@@ -338,12 +358,15 @@ void Promotion::landed(TransferTicket ticket) {
 }
 
 void Promotion::landed_lookup(const Transfer& job) {
+  --lookups_;
   if (abandoned_) return;
+  if (job.group == LayerGroup::kWindowed) return landed_window_lookup(job);
   const Tier tier = parts_.stores[static_cast<std::size_t>(job.store)]->tier();
   const std::int64_t end_page = job.first_page + job.found_pages;
   add_pieces(job.first_page, end_page, tier, job.store);
   look_in_stores(static_cast<std::size_t>(job.store) + 1, end_page);
   decide();
+  if (windowed() && lookups_ == 0) settle_window(0);
 }
 
 // The usable beginning follows from the verdicts. What is behind a page that is missing is not lost
@@ -363,7 +386,7 @@ void Promotion::landed_piece(TransferTicket& ticket, Piece& piece) {
   piece.pages = done;
 }
 
-void Promotion::count_losses(const Transfer& job, Tier tier) {
+void Promotion::count_losses(const Transfer& job, Tier tier, bool of_text) {
   for (std::size_t i = 0; i < job.verdicts.size(); ++i) {
     switch (job.verdicts[i]) {
       case PageVerdict::kDone:
@@ -373,7 +396,7 @@ void Promotion::count_losses(const Transfer& job, Tier tier) {
         break;
       case PageVerdict::kCorrupt:
         ++parts_.counters.of(&TierCounters::corrupt, tier);
-        if (tier == Tier::kHost && wrong_host_page_ < 0) {
+        if (of_text && tier == Tier::kHost && wrong_host_page_ < 0) {
           wrong_host_page_ = job.first_page + static_cast<std::int64_t>(i);
         }
         break;
@@ -393,6 +416,8 @@ void Promotion::abandon() {
     piece.arrived.reset();
     if (piece.state != PieceState::kLoading) piece.state = PieceState::kGone;
   }
+  window_next_ = window_end_;
+  window_pieces_.clear();
   anchor_ = PrefixLock();
   parts_.transfers.abandon(cookie_);
   advance();
@@ -401,6 +426,7 @@ void Promotion::abandon() {
 void Promotion::end() {
   active_ = false;
   pieces_.clear();
+  window_pieces_.clear();
   anchor_ = PrefixLock();
   let_host_go();
 }

@@ -12,6 +12,10 @@
 //   tree of the target   [ has ........ )( computed from the front ..)
 //   pieces                               [ kWanted ][ kLoading ][ kArrived ][ kArrived ]
 //
+// Where some layers have a window, a text is brought up to the last end whose window is above or
+// somewhere below: what lies behind it could not be gone on from. The windowed pages come in pieces
+// of their own, and hang on their text's pages once these are published.
+//
 // Thread:     engine thread only.       Invariants: I1, I6, I9, I11, I12 (docs/INVARIANTS.md).
 // Memory:     lists that keep their room.
 // Cost:       advance O(pieces + pages published).
@@ -28,6 +32,7 @@
 #include "cache/purges.h"
 #include "cache/removals.h"
 #include "cache/tier_counters.h"
+#include "cache/window_span.h"
 #include "stemma/lower_tiers.h"
 #include "stemma/page_store.h"
 #include "stemma/prefix_cache.h"
@@ -41,6 +46,8 @@ class Promotion {
   struct Parts {
     RadixPrefixCache& device;
     PageSpace& device_space;
+    WindowedPages* device_windowed_or_null;
+    WindowSpan window;
     HostTier& host;
     TransferEngine& transfers;
     std::span<PageStore* const> stores;
@@ -73,6 +80,11 @@ class Promotion {
   std::int64_t wait_until_us() const noexcept { return wait_until_us_; }
   // Pages of the target that are its own by now: landed or on their way, not published.
   std::int64_t owned_pages() const;
+  // Pages of its text in the target's tree that it locks, and that cannot be gone on from before
+  // their windows have come.
+  std::int64_t unusable_pages() const;
+  // Adds to the holders of each windowed page of the target; how many of its own have landed.
+  std::int64_t count_windowed(std::span<std::int32_t> holders) const;
   // The copy to the device that brings all that is still to come, right behind what the tree has;
   // nullptr if there is no such copy. Valid until the next poll.
   Transfer* lendable_or_null() const;
@@ -106,6 +118,11 @@ class Promotion {
 
     std::int64_t end_page() const noexcept { return first_page + pages; }
   };
+  // Windowed pages that have landed, from `first_page` on.
+  struct WindowPiece {
+    std::int64_t first_page = 0;
+    TakenWindowedPages arrived;
+  };
 
   RadixPrefixCache& target_tree();
   PageSpace& target_space();
@@ -130,12 +147,29 @@ class Promotion {
   void publish_piece(Piece& piece);
   void ask();
   bool ask_for(Piece& piece);
+  void name_pages(Transfer& job, std::int64_t first_page, std::int64_t end_page) const;
   void fill(Transfer& job, const Piece& piece) const;
   void landed_lookup(const Transfer& job);
   void landed_piece(TransferTicket& ticket, Piece& piece);
-  void count_losses(const Transfer& job, Tier tier);
+  void count_losses(const Transfer& job, Tier tier, bool of_text = true);
   void let_host_go();
   void end();
+
+  // Of windowed pages (promotion_windows.cc).
+  bool windowed() const noexcept { return parts_.device_windowed_or_null != nullptr; }
+  WindowedPages& target_windows() const;
+  bool has_window(std::int64_t page) const;
+  bool is_window_near(std::int64_t page) const;
+  std::int64_t wanted_end() const;
+  void settle_window(std::size_t store);
+  void bring_to(std::int64_t end_page);
+  std::vector<PageKey> windowed_keys(std::int64_t first_page, std::int64_t end_page) const;
+  bool look_for_window(int store, std::int64_t first_page, std::int64_t end_page);
+  void landed_window_lookup(const Transfer& job);
+  void ask_for_window();
+  bool ask_for_window_piece(std::int64_t end_page, bool from_host);
+  void landed_window(TransferTicket& ticket);
+  void hang_windows();
 
   Parts parts_;
   bool active_ = false;
@@ -153,9 +187,16 @@ class Promotion {
   PrefixLock host_;    // on what is read from host memory
   std::vector<Piece> pieces_;
   std::int64_t underway_ = 0;  // tickets
+  std::int64_t lookups_ = 0;   // of these, such as are to say what there is
   bool asked_ = false;         // for any piece
   std::int64_t wrong_host_page_ = -1;
   PromotionOutcome outcome_;
+  std::int64_t window_next_ = 0;  // page whose windowed one is to be asked for next
+  std::int64_t window_end_ = 0;   // up to which they are needed, and the text is brought
+  int window_store_ = -1;         // that has those which are nowhere nearer; -1: none
+  std::vector<PageId> anchor_row_;
+  std::vector<PageId> host_row_;
+  std::vector<WindowPiece> window_pieces_;
 };
 
 }  // namespace stemma

@@ -50,8 +50,8 @@ PromotionOutcome Promotions::outcome(PromotionId id) const {
   return place(id).promotion.outcome();
 }
 
-std::int64_t Promotions::owned_pages(PromotionId id) const {
-  return place(id).promotion.owned_pages();
+std::int64_t Promotions::promised_pages(PromotionId id) const {
+  return place(id).promotion.owned_pages() + place(id).promotion.unusable_pages();
 }
 
 Transfer* Promotions::lendable_or_null(PromotionId id) const {
@@ -105,6 +105,16 @@ void Promotions::landed(TransferTicket ticket) {
 
 void Promotions::advance() {
   for (Place& place : places_) place.promotion.advance();
+}
+
+std::int64_t Promotions::count_windowed(Tier target, std::span<std::int32_t> holders) const {
+  std::int64_t taken = 0;
+  for (const Place& place : places_) {
+    if (place.promotion.active() && place.target == target) {
+      taken += place.promotion.count_windowed(holders);
+    }
+  }
+  return taken;
 }
 
 std::int64_t Promotions::owned_pages(Tier target) const {

@@ -36,8 +36,8 @@ class Promotions {
   void started(PromotionId id);
   // By the tier they came from; final once nothing is on its way.
   PromotionOutcome outcome(PromotionId id) const;
-  // Pages that it owns now.
-  std::int64_t owned_pages(PromotionId id) const;
+  // Pages that it has for whoever waits for it, and that cannot be found yet.
+  std::int64_t promised_pages(PromotionId id) const;
   // See Promotion.
   Transfer* lendable_or_null(PromotionId id) const;
   // Its user asked for no more than that it be brought: it ends by itself.
@@ -56,6 +56,8 @@ class Promotions {
 
   void landed(TransferTicket ticket);
   void advance();
+  // See Tiering.
+  std::int64_t count_windowed(Tier target, std::span<std::int32_t> holders) const;
   // Pages of a target tier that promotions own (I1).
   std::int64_t owned_pages(Tier target) const;
 

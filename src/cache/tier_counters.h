@@ -23,6 +23,8 @@ struct TierCounters {
   std::array<std::int64_t, 4> missing = {};  // by tier: promised by a lookup, not there
   std::array<std::int64_t, 4> failed = {};   // by tier: errors and deadlines
   std::array<std::int64_t, 4> corrupt = {};  // by tier: found to be wrong; never used
+  std::int64_t windowed_backed_up = 0;       // device -> host, of layers with a window
+  std::int64_t windowed_loaded = 0;          // from anywhere, of these; published above
   std::int64_t quarantined = 0;              // subtrees that began with a page found to be wrong
   std::array<std::int64_t, 4> purged = {};   // on the device and in host memory
   std::int64_t overtaken = 0;                // loaded, but computed meanwhile

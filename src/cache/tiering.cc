@@ -20,11 +20,25 @@ constexpr int kColdLeavesMax = 8;
 
 constexpr TransferLimits kLimits;
 
+// Of what moves windowed pages; stores are all kDisk here.
+Tier source_of(TransferKind kind) {
+  return kind == TransferKind::kBackup                                    ? Tier::kDevice
+         : kind == TransferKind::kPromote || kind == TransferKind::kStore ? Tier::kHost
+                                                                          : Tier::kDisk;
+}
+
+Tier target_of(TransferKind kind) {
+  return kind == TransferKind::kPromote || kind == TransferKind::kLoad   ? Tier::kDevice
+         : kind == TransferKind::kBackup || kind == TransferKind::kFetch ? Tier::kHost
+                                                                         : Tier::kDisk;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, LowerTiers& lower,
                                                const Device& device, const Clock& clock) {
-  STEMMA_ASSIGN_OR_RETURN(auto host, HostTier::open(options, lower.host_pages(), clock));
+  STEMMA_ASSIGN_OR_RETURN(
+      auto host, HostTier::open(options, lower.host_pages(), clock, lower.host_windowed_pages()));
   std::unique_ptr<Tiering> tiering(new Tiering(options, lower, device, std::move(host), clock));
   tiering->load_host();
   return tiering;
@@ -43,6 +57,8 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
       removals_({.transfers = transfers_, .stores = stores_, .clock = clock, .options = options_}),
       purges_({.transfers = transfers_, .stores = stores_, .clock = clock, .options = options_}),
       backups_({.device = device.tree,
+                .device_windowed_or_null = device.windowed_or_null,
+                .window = {options.window_tokens, options.page_size},
                 .host = *host_,
                 .transfers = transfers_,
                 .stores = stores_,
@@ -53,6 +69,8 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                 .purges = purges_}),
       promotions_({.device = device.tree,
                    .device_space = device.space,
+                   .device_windowed_or_null = device.windowed_or_null,
+                   .window = {options.window_tokens, options.page_size},
                    .host = *host_,
                    .transfers = transfers_,
                    .stores = stores_,
@@ -72,7 +90,7 @@ void Tiering::matched(const PrefixLock& held) {
   const auto hits =
       static_cast<std::int32_t>(std::min<std::int64_t>(options_.selective_uses, 1 << 30));
   const std::int64_t hot = device_.tree.hot_tokens(held, hits - 1);
-  if (hot > 0) backups_.back_up(held, hot);
+  if (hot > 0) back_up(held, hot);
 }
 
 void Tiering::published(const PrefixLock& held) {
@@ -80,6 +98,13 @@ void Tiering::published(const PrefixLock& held) {
                        (options_.write_policy == WritePolicy::kWriteThroughSelective &&
                         options_.selective_uses <= 1);
   if (at_once && held.tokens() > 0) backups_.back_up(held, held.tokens());
+}
+
+// Where what is held ends it may be gone on from.
+std::int64_t Tiering::back_up(const PrefixLock& held, std::int64_t end_tokens) {
+  const std::int64_t lacking = backups_.back_up(held, end_tokens);
+  if (device_.windowed_or_null == nullptr) return lacking;
+  return lacking + backups_.back_up_window(held, end_tokens);
 }
 
 void Tiering::poll() {
@@ -123,7 +148,7 @@ void Tiering::demote_ahead() {
     spare_pages += cold->own_tokens / page_size;
     const std::int64_t tokens = cold->lock.tokens();
     if (!backups_.covers(cold->lock, tokens)) {
-      ahead_budget_pages_ -= backups_.back_up(cold->lock, tokens);
+      ahead_budget_pages_ -= back_up(cold->lock, tokens);
     }
     passed_over_.push_back(std::move(cold->lock));
   }
@@ -136,7 +161,7 @@ bool Tiering::settle_more() {
     auto cold = device_.tree.try_lock_coldest();
     if (!cold.has_value()) return true;
     const std::int64_t tokens = cold->lock.tokens();
-    if (!backups_.covers(cold->lock, tokens)) backups_.back_up(cold->lock, tokens);
+    if (!backups_.covers(cold->lock, tokens)) back_up(cold->lock, tokens);
     settled_.push_back(std::move(cold->lock));
   }
   return false;
@@ -275,6 +300,12 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.gauge("stemma_host_arriving_pages", host_->allocator().owned_pages());
   visitor.counter("stemma_backed_up_pages_total", counters_.backed_up);
   visitor.counter("stemma_unbacked_pages_total", counters_.unbacked);
+  if (const WindowedPages* const windowed = host_->windowed_or_null(); windowed != nullptr) {
+    visitor.gauge("stemma_host_windowed_pages", windowed->total_pages());
+    visitor.gauge("stemma_host_windowed_free_pages", windowed->free_pages());
+    visitor.counter("stemma_windowed_backed_up_pages_total", counters_.windowed_backed_up);
+    visitor.counter("stemma_windowed_loaded_pages_total", counters_.windowed_loaded);
+  }
   visitor.counter("stemma_stored_pages_total", counters_.stored);
   visitor.counter("stemma_unstored_pages_total", counters_.unstored);
   visitor.counter("stemma_host_loaded_pages_total", of(counters_.loaded, Tier::kHost));
@@ -318,7 +349,25 @@ std::optional<std::string> Tiering::audit() const {
     return fmt::format("I1: {} host pages on their way, {} handed out", moving,
                        pages.owned_pages());
   }
+  return audit_windowed();
+}
+
+std::optional<std::string> Tiering::audit_windowed() const {
+  const WindowedPages* const windowed = host_->windowed_or_null();
+  if (windowed == nullptr) return std::nullopt;
+  std::vector<std::int32_t> holders(static_cast<std::size_t>(windowed->total_pages()));
+  const std::int64_t taken = count_windowed(Tier::kHost, holders);
+  if (auto contradiction = windowed->audit(holders, taken)) return "host: " + *contradiction;
   return std::nullopt;
+}
+
+std::int64_t Tiering::count_windowed(Tier tier, std::span<std::int32_t> holders) const {
+  std::int64_t taken = promotions_.count_windowed(tier, holders);
+  transfers_.for_each_underway([&](const TransferTicket& ticket) {
+    if (source_of(ticket.job().kind) == tier) ticket.windowed_source.count(holders);
+    if (target_of(ticket.job().kind) == tier) taken += ticket.windowed_target.count(holders);
+  });
+  return taken;
 }
 
 }  // namespace stemma

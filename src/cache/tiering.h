@@ -44,6 +44,7 @@ class Tiering {
   struct Device {
     RadixPrefixCache& tree;
     PageSpace& space;
+    WindowedPages* windowed_or_null;  // nullptr: no layers have a window
   };
   static Result<std::unique_ptr<Tiering>> open(const KvCacheOptions& options, LowerTiers& lower,
                                                const Device& device, const Clock& clock);
@@ -61,6 +62,11 @@ class Tiering {
   void matched(const PrefixLock& held);
   // What is held was published by whoever holds it.
   void published(const PrefixLock& held);
+  // It is likely to be gone on from there: so the windowed pages before are worth a copy, where
+  // host memory has the others. REQUIRES: some layers have a window.
+  void likely_end(const PrefixLock& held, std::int64_t end_tokens) {
+    if (options_.write_policy != WritePolicy::kWriteBack) backups_.back_up_window(held, end_tokens);
+  }
 
   // Takes what has ended. REQUIRES: no step is in flight.
   void poll();
@@ -127,16 +133,21 @@ class Tiering {
   const RadixPrefixCache& host_tree() const { return host_->tree(); }
   TierCounters& counters() noexcept { return counters_; }
   void visit_metrics(MetricVisitor& visitor) const;
+  // Adds the holds of transfers and promotions to those of each windowed page of a tier; how many
+  // pages they own that hang nowhere.
+  std::int64_t count_windowed(Tier tier, std::span<std::int32_t> holders) const;
   // The host's tree and pages; the first contradiction, or nullopt.
   std::optional<std::string> audit() const;
 
  private:
   Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
           std::unique_ptr<HostTier> host, const Clock& clock);
+  std::int64_t back_up(const PrefixLock& held, std::int64_t end_tokens);
   void load_host();
   void demote_ahead();
   std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);
   void forget_host_file();
+  std::optional<std::string> audit_windowed() const;
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
 
   const Clock& clock_;

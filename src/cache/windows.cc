@@ -6,8 +6,7 @@
 namespace stemma {
 
 Windows::Windows(const KvCacheOptions& options, PageAllocator& carriers)
-    : window_tokens_(options.window_tokens),
-      page_size_(options.page_size),
+    : span_{.window_tokens = options.window_tokens, .page_size = options.page_size},
       pages_({.pages = options.windowed_pages, .carriers = options.pages}),
       found_(static_cast<std::size_t>(ceil_div(options.context_tokens_max, options.page_size))) {
   taken_.reserve(found_.size());
@@ -15,32 +14,28 @@ Windows::Windows(const KvCacheOptions& options, PageAllocator& carriers)
 }
 
 std::int64_t Windows::usable_pages(std::span<const PageId> row) const {
-  std::int64_t usable = 0;
-  std::int64_t run_begin = 0;  // of the pages before `end` that have windowed ones without a gap
-  for (std::int64_t end = 1; end <= std::ssize(row); ++end) {
-    if (!pages_.of(row[static_cast<std::size_t>(end - 1)]).valid()) run_begin = end;
-    if (run_begin <= first_page(end * page_size_)) usable = end;
-  }
-  return usable;
+  return span_.usable_end(std::ssize(row), [&](std::int64_t page) {
+    return pages_.of(row[static_cast<std::size_t>(page)]).valid();
+  });
 }
 
 void Windows::enter(SequenceWindow& window, std::span<const PageId> row,
                     std::int64_t computed_tokens) {
-  window.begin_page = first_page(computed_tokens);
+  window.begin_page = span_.first_page(computed_tokens);
   for (const PageId page : row.subspan(static_cast<std::size_t>(window.begin_page))) {
     pages_.hold(page);
   }
 }
 
 bool Windows::can_enter(std::span<const PageId> row, std::int64_t computed_tokens) const {
-  const auto reached = row.subspan(static_cast<std::size_t>(first_page(computed_tokens)));
+  const auto reached = row.subspan(static_cast<std::size_t>(span_.first_page(computed_tokens)));
   return std::all_of(reached.begin(), reached.end(),
                      [&](PageId page) { return pages_.of(page).valid(); });
 }
 
 void Windows::advance(SequenceWindow& window, std::span<const PageId> row, std::int64_t published,
                       std::int64_t computed_tokens) {
-  const std::int64_t end = std::min(first_page(computed_tokens), std::ssize(row));
+  const std::int64_t end = std::min(span_.first_page(computed_tokens), std::ssize(row));
   for (; window.begin_page < end; ++window.begin_page) {
     const PageId page = row[static_cast<std::size_t>(window.begin_page)];
     if (window.begin_page < published) {
@@ -94,8 +89,8 @@ void Windows::copy_held(const SequenceWindow& window, std::span<const PageId> ro
 // Texts are gone on from where prompts end, and where they part from others.
 WindowedPages::Return Windows::likely(const SequenceWindow& window, std::int64_t page) const {
   for (const std::int64_t end_tokens : window.ends) {
-    const std::int64_t end_page = ceil_div(end_tokens, page_size_);
-    if (first_page(round_down(end_tokens, page_size_)) <= page && page < end_page) {
+    const std::int64_t end_page = ceil_div(end_tokens, span_.page_size);
+    if (span_.first_page(round_down(end_tokens, span_.page_size)) <= page && page < end_page) {
       return WindowedPages::Return::kLikely;
     }
   }

@@ -2,7 +2,7 @@
 //
 //   computed so far        ┌───────────── C ─────────────┐ next
 //   pages of a row         ┌─0─┬─1─┬─2─┬─3─┬─4─┬─5─┬─6─┬─7─┐
-//   windowed pages held                    └─4───5───6───7─┘    from first_page(C) on
+//   windowed pages held                    └─4───5───6───7─┘    from WindowSpan::first_page(C)
 //
 // Computing the token at position C reads the KV of the window_tokens - 1 tokens before it: pages
 // before those are let go as C moves on, and need not be there where a request begins with C cached
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "alloc/windowed_pages.h"
+#include "cache/window_span.h"
 #include "stemma/options.h"
 #include "stemma/sequence.h"
 
@@ -34,10 +35,7 @@ class Windows {
   WindowedPages& pages() noexcept { return pages_; }
   const WindowedPages& pages() const noexcept { return pages_; }
 
-  // The first page that computing the token at `position` reads.
-  std::int64_t first_page(std::int64_t position) const noexcept {
-    return std::max<std::int64_t>(position - window_tokens_ + 1, 0) / page_size_;
-  }
+  const WindowSpan& span() const noexcept { return span_; }
 
   // Of a cached text in the pages `row`: how many of them, from the first on, can be gone on from.
   std::int64_t usable_pages(std::span<const PageId> row) const;
@@ -70,8 +68,7 @@ class Windows {
  private:
   WindowedPages::Return likely(const SequenceWindow& window, std::int64_t page) const;
 
-  std::int64_t window_tokens_;
-  std::int64_t page_size_;
+  WindowSpan span_;
   WindowedPages pages_;
   std::vector<PageId> taken_;  // by take_off
   std::vector<PageId> found_;

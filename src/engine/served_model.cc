@@ -74,7 +74,8 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
 }
 
 Status ServedModel::open_tiers(const ServedModelOptions& options) {
-  STEMMA_ASSIGN_OR_RETURN(tiers_, open_served_tiers(options.tiers, *pool_, threads_, clock_));
+  STEMMA_ASSIGN_OR_RETURN(
+      tiers_, open_served_tiers(options.tiers, *pool_, windowed_pool_.get(), threads_, clock_));
   if (tiers_ == nullptr) return {};
   const std::string description = description_of(*runner_, *pool_, options.tiers.codec);
   tiers_->describe(namespace_digest_, description);

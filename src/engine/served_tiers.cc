@@ -46,10 +46,14 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
 }  // namespace
 
 Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& options,
-                                                      KvPool& device, ThreadPool& threads,
-                                                      const Clock& clock) {
+                                                      KvPool& device, KvPool* windowed_or_null,
+                                                      ThreadPool& threads, const Clock& clock) {
   if (!options.host_file.empty() && options.host_bytes == 0) {
     return Error{ErrorCode::kInvalidArgument, "--host-file needs --host-bytes"};
+  }
+  if (!options.host_file.empty() && windowed_or_null != nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 "--host-file: not for models whose layers look back over a window"};
   }
   STEMMA_ASSIGN_OR_RETURN(Stores stores, open_stores(options, clock));
   if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
@@ -60,14 +64,15 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
     return Error{ErrorCode::kInvalidArgument,
                  "--tier-codec must be plain, int8 or int4 (got " + options.codec + ")"};
   }
-  const TierStack::Options stack = {
-      .host_bytes = options.host_bytes > 0
-                        ? options.host_bytes
-                        : std::max(kPassThroughBytes, 8 * device.shape().page_bytes()),
-      .host_layout = *layout,
-      .codec = *codec,
-      .host_file = options.host_file};
-  auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock);
+  std::int64_t page_bytes = device.shape().page_bytes();
+  if (windowed_or_null != nullptr) page_bytes += windowed_or_null->shape().page_bytes();
+  const TierStack::Options stack = {.host_bytes = options.host_bytes > 0
+                                                      ? options.host_bytes
+                                                      : std::max(kPassThroughBytes, 8 * page_bytes),
+                                    .host_layout = *layout,
+                                    .codec = *codec,
+                                    .host_file = options.host_file};
+  auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock, windowed_or_null);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
   return std::unique_ptr<LowerTiers>(std::move(tiers).value());
 }

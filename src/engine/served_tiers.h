@@ -42,10 +42,10 @@ struct ServedTierOptions {
 // What pages pass through on their way to stores where no host memory was asked for.
 inline constexpr std::int64_t kPassThroughBytes = std::int64_t{64} << 20;
 
-// nullptr where no tier is asked for. `description` is said of the namespace to every store.
-// Errors name the flag.
+// nullptr where no tier is asked for. `windowed_or_null`: the pool of layers with a window. Errors
+// name the flag.
 Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& options,
-                                                      KvPool& device, ThreadPool& threads,
-                                                      const Clock& clock);
+                                                      KvPool& device, KvPool* windowed_or_null,
+                                                      ThreadPool& threads, const Clock& clock);
 
 }  // namespace stemma

@@ -26,7 +26,7 @@ inline constexpr TokenId kTinyEndToken = 256;
 // norms).
 std::vector<std::string_view> tiny_model_names();
 
-// Those of which no layer has a window: their pages go through every tier.
+// Those of which no layer has a window.
 std::vector<std::string_view> tiny_names_without_windows();
 
 // The configuration of one of them. REQUIRES: `name` is one of tiny_model_names().

@@ -33,7 +33,7 @@ std::int64_t image_layer_bytes(const HostPoolOptions& options) {
 }
 
 Status validate(const HostPoolOptions& options) {
-  if (options.layers < 1) return invalid(fmt::format("layers is {}", options.layers));
+  if (options.layers < 0) return invalid(fmt::format("layers is {}", options.layers));
   if (options.layer_bytes < 1)
     return invalid(fmt::format("layer_bytes is {}", options.layer_bytes));
   if (options.pages_min < 1) return invalid(fmt::format("pages_min is {}", options.pages_min));
@@ -166,7 +166,8 @@ void HostPool::backup(const KvPool& device, std::span<PageMove> moves, GoOn go_o
 
 bool HostPool::backup_page(const KvPool& device, const PageMove& move, PageId next_page,
                            Gate& gate) {
-  PageLayer<const std::byte> from = {device.layer_pieces(0), move.from};
+  PageLayer<const std::byte> from = {{}, move.from};
+  if (layers() > 0) from.pieces = device.layer_pieces(0);
   const std::span<std::uint32_t> sums = sums_of(move.to);
   for (std::int64_t layer = 0; layer < layers(); ++layer) {
     if (!gate.pass(layer_bytes())) return false;
@@ -185,7 +186,7 @@ bool HostPool::backup_page(const KvPool& device, const PageMove& move, PageId ne
 void HostPool::promote(KvPool& device, std::span<PageMove> moves, LayerRange layers,
                        GoOn go_on) const {
   check_device(device);
-  STEMMA_CHECK(0 <= layers.first && layers.first < layers.end, "a range of layers");
+  STEMMA_CHECK(0 <= layers.first && layers.first <= layers.end, "a range of layers");
   STEMMA_CHECK_LE(layers.end, options_.layers);
   for (PageMove& move : moves) {
     STEMMA_CHECK(move.to.valid() && move.to.value() < device.shape().pages, "a device page");

@@ -421,7 +421,7 @@ TEST(HostPool, WrongOptionsAreNamed) {
   ThreadPool threads(1);
   const HostPoolOptions right = {.pages = 4, .pages_min = 2, .layers = 3, .layer_bytes = 64};
   const std::vector<std::pair<std::string, std::function<void(HostPoolOptions&)>>> cases = {
-      {"layers is 0", [](auto& options) { options.layers = 0; }},
+      {"layers is -1", [](auto& options) { options.layers = -1; }},
       {"layer_bytes is -1", [](auto& options) { options.layer_bytes = -1; }},
       {"pages_min is 0", [](auto& options) { options.pages_min = 0; }},
       {"pages is 1, below pages_min, 2", [](auto& options) { options.pages = 1; }},

@@ -1,5 +1,6 @@
 #include "pool/row_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -52,9 +53,11 @@ Status RowPool::store_checked(std::int64_t layer, std::span<const Slot> slots, c
   return {};
 }
 
+// Where there are no layers, one of no pages in memory says how many bytes it would have.
 template <typename Byte>
 LayerPieces<Byte> RowPool::pieces_of(std::int64_t layer) const {
-  STEMMA_CHECK(layer >= 0 && layer < shape_.layers, "a layer of the pool");
+  STEMMA_CHECK(layer >= 0 && layer < std::max<std::int64_t>(shape_.layers, 1),
+               "a layer of the pool");
   LayerPieces<Byte> pieces;
   pieces.push_back(keys_.piece<Byte>(layer));
   if (!is_latent()) pieces.push_back(values_.piece<Byte>(layer));

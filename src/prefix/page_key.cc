@@ -21,4 +21,11 @@ PageKey PageKeyHasher::next(const PageKey& parent, std::span<const TokenId> toke
   return PageKey{hasher_.finish()};
 }
 
+// One byte more: no page of tokens is that long.
+PageKey PageKeyHasher::windowed_parent(const PageKey& parent) {
+  hasher_.update(std::as_bytes(std::span(parent.bytes)));
+  hasher_.update("w");
+  return PageKey{hasher_.finish()};
+}
+
 }  // namespace stemma

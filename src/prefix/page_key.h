@@ -3,7 +3,8 @@
 //
 //   key(first page) = SHA-256(namespace digest || tokens),  key(next) = SHA-256(key || tokens)
 //
-// with each token as 4 bytes, least significant first.
+// with each token as 4 bytes, least significant first. Where some layers have a window, their part
+// of a page has a key of its own, SHA-256(SHA-256(key before || 'w') || tokens).
 //
 // Thread:     one thread a hasher.
 // Memory:     one hasher.
@@ -33,6 +34,10 @@ class PageKeyHasher {
  public:
   // The key of the page of `tokens` that follows the page of key `parent`.
   PageKey next(const PageKey& parent, std::span<const TokenId> tokens);
+
+  // What a page of the windowed layers follows in the place of `parent`: so its key is never that
+  // of the other layers' page of the same tokens.
+  PageKey windowed_parent(const PageKey& parent);
 
   // What the first page of a namespace follows.
   static PageKey root(const NamespaceDigest& digest) { return PageKey{digest.bytes}; }

@@ -75,6 +75,17 @@ TEST(PageKey, IsTheChainedDigestOfNamespaceAndTokens) {
   EXPECT_EQ(chain.append(Tokens{-1, 3}).bytes, sha256(std::as_bytes(std::span(next))));
 }
 
+// Of the key before and a 'w', in the place of the key before.
+TEST(PageKey, OfAPagesWindowedLayersIsAnother) {
+  PageKeyChain chain(digest_of(7));
+  const PageKey before = chain.append(Tokens{1, 256});
+  std::string bytes(before.bytes.begin(), before.bytes.end());
+  const Sha256Digest parent = sha256(std::as_bytes(std::span(bytes += 'w')));
+  PageKeyHasher hasher;
+  EXPECT_EQ(hasher.windowed_parent(before).bytes, parent);
+  EXPECT_NE(hasher.next(PageKey{parent}, Tokens{3, 4}), chain.append(Tokens{3, 4}));
+}
+
 std::vector<PageKey> keys_of(const PrefixFixture& f, const PrefixLock& lock,
                              std::int64_t first_page = 0) {
   std::vector<PageKey> keys(static_cast<std::size_t>(lock.tokens() / f.page_size - first_page));

@@ -111,7 +111,7 @@ struct NumberField {
 Status read_numbers(std::span<const std::byte> frame, PageFrameView& view) {
   PageFormat& format = view.format;
   const NumberField fields[] = {
-      {"layers", kLayersAt, 1, kCountMax, &format.layers},
+      {"layers", kLayersAt, 0, kCountMax, &format.layers},
       {"layer_bytes", kLayerBytesAt, 1, kLayerBytesMax, &format.layer_bytes},
       {"page_size", kPageSizeAt, 1, kCountMax, &format.page_size},
       {"heads", kHeadsAt, 0, kCountMax, &format.heads},

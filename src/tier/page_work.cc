@@ -61,23 +61,36 @@ PageFormat page_format(const KvPool& pool, PageCodec codec) {
 Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
   auto work = std::make_unique<PageWork>(Key(), std::move(parts));
   for (std::size_t lane = 2; lane < transfer_lanes(work->parts_.stores.size()); ++lane) {
-    const bool reads = lane % 2 == 0;
-    const std::size_t bytes = frame_bytes(work->format_);
+    const std::size_t wanted_bytes = lane % 2 == 0 ? kLoadBytes : kStoreBytes;
     Staging& staging = work->staging_.emplace_back();
-    staging.pages = std::max<std::size_t>((reads ? kLoadBytes : kStoreBytes) / bytes, 1);
-    STEMMA_ASSIGN_OR_RETURN(staging.frames, Buffer::allocate(staging.pages * bytes));
-    staging.sums.resize(static_cast<std::size_t>(work->format_.layers));
-    staging.coder.emplace(work->parts_.host.codec(), work->parts_.device.shape());
+    std::size_t bytes = 0;
+    for (const Pools& pools : work->pools_) {
+      if (pools.device == nullptr) continue;
+      const std::size_t frame_size = frame_bytes(pools.format);
+      bytes = std::max(bytes, std::max<std::size_t>(wanted_bytes / frame_size, 1) * frame_size);
+      staging.coders.emplace_back(pools.host->codec(), pools.device->shape());
+    }
+    STEMMA_ASSIGN_OR_RETURN(staging.frames, Buffer::allocate(bytes));
   }
   return work;
 }
 
-PageWork::PageWork(Key, Parts parts)
-    : parts_(std::move(parts)), format_(page_format(parts_.device, parts_.host.codec())) {}
+PageWork::PageWork(Key, Parts parts) : parts_(std::move(parts)) {
+  const auto pools = [](KvPool& device, HostPool& host) {
+    return Pools{&device, &host, page_format(device, host.codec())};
+  };
+  pools_[0] = pools(parts_.device, parts_.host);
+  const WindowedPools& windowed = parts_.windowed;
+  if (windowed.device != nullptr) pools_[1] = pools(*windowed.device, *windowed.host);
+}
 
-std::span<std::byte> PageWork::frame(Staging& staging, std::size_t number) const {
-  const std::size_t bytes = frame_bytes(format_);
-  return {staging.frames.bytes() + number * bytes, bytes};
+std::span<std::byte> PageWork::frame(const Transfer& job, std::size_t number) {
+  const std::size_t bytes = frame_bytes(pools_of(job).format);
+  return {staging_of(job).frames.bytes() + number * bytes, bytes};
+}
+
+std::size_t PageWork::frames_at_once(const Transfer& job) {
+  return staging_of(job).frames.size_bytes() / frame_bytes(pools_of(job).format);
 }
 
 void PageWork::run(Transfer& job) {
@@ -91,17 +104,17 @@ void PageWork::run(Transfer& job) {
       promote(job);
       break;
     case TransferKind::kStore:
-      in_groups(job, &PageWork::store_group);
+      in_batches(job, &PageWork::store_batch);
       break;
     case TransferKind::kLoad:
     case TransferKind::kFetch:
-      in_groups(job, &PageWork::load_group);
+      in_batches(job, &PageWork::load_batch);
       break;
     case TransferKind::kLookup:
       look_up(job);
       break;
     case TransferKind::kRemove:
-      in_groups(job, &PageWork::remove_group);
+      in_batches(job, &PageWork::remove_batch);
       break;
     case TransferKind::kPurge:
       purge(job);
@@ -112,26 +125,32 @@ void PageWork::run(Transfer& job) {
 
 void PageWork::back_up(Transfer& job) {
   read_moves(job, down_);
-  parts_.host.backup(parts_.device, down_, [&] { return !is_cancelled(job); });
+  const Pools& pools = pools_of(job);
+  pools.host->backup(*pools.device, down_, [&] { return !is_cancelled(job); });
   write_verdicts(job, down_);
 }
 
+// Layers of a page that has none arrive with the first call.
 void PageWork::promote(Transfer& job) {
   read_moves(job, up_);
-  for (std::int64_t layer = 0; layer < format_.layers; ++layer) {
-    parts_.host.promote(parts_.device, up_, {layer, layer + 1}, [&] { return !is_cancelled(job); });
+  const Pools& pools = pools_of(job);
+  const std::int64_t layers = pools.format.layers;
+  std::int64_t layer = 0;
+  do {
+    const LayerRange next = {layer, std::min(layer + 1, layers)};
+    pools.host->promote(*pools.device, up_, next, [&] { return !is_cancelled(job); });
     if (all_done(up_)) {
       job.arrive(static_cast<std::int32_t>(layer + 1));
     } else {
       job.spoil();
     }
-  }
+  } while (++layer < layers);
   write_verdicts(job, up_);
 }
 
 // What a store is asked in one call, one after another.
-void PageWork::in_groups(Transfer& job, GroupWork work) {
-  const std::size_t group = staging_of(job).pages;
+void PageWork::in_batches(Transfer& job, BatchWork work) {
+  const std::size_t group = frames_at_once(job);
   for (std::size_t first = 0; first < job.keys.size(); first += group) {
     if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
     (this->*work)(job, first, std::min(first + group, job.keys.size()));
@@ -139,19 +158,22 @@ void PageWork::in_groups(Transfer& job, GroupWork work) {
 }
 
 // A page that is wrong in host memory is not handed on.
-void PageWork::store_group(Transfer& job, std::size_t first, std::size_t end) {
+void PageWork::store_batch(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
+  const auto& [device, host, format] = pools_of(job);
   staging.writes.clear();
+  staging.sums.resize(static_cast<std::size_t>(format.layers));
   for (std::size_t page = first; page < end; ++page) {
-    const std::span<std::byte> to = frame(staging, page - first);
-    const auto body = to.subspan(frame_body_offset(format_),
-                                 static_cast<std::size_t>(format_.layers * format_.layer_bytes));
+    const std::span<std::byte> to = frame(job, page - first);
+    const auto body = to.subspan(frame_body_offset(format),
+                                 static_cast<std::size_t>(format.layers * format.layer_bytes));
     job.verdicts[page] =
-        verdict_of(parts_.host.read_image(job.from[page], job.keys[page], body, staging.sums));
+        verdict_of(host->read_image(job.from[page], job.keys[page], body, staging.sums));
     if (job.verdicts[page] != PageVerdict::kDone) break;
-    encode_frame(format_, identity_of(job, page), staging.sums,
+    const PageIdentity identity = identity_of(job, page);
+    encode_frame(format, identity, staging.sums,
                  generation_.fetch_add(1, std::memory_order_relaxed), to);
-    staging.writes.push_back({.key = job.keys[page], .frame = to});
+    staging.writes.push_back({.key = identity.key, .frame = to});
   }
   store_of(job).write(staging.writes, job.deadline_us);
   for (std::size_t i = 0; i < staging.writes.size(); ++i) {
@@ -160,19 +182,19 @@ void PageWork::store_group(Transfer& job, std::size_t first, std::size_t end) {
 }
 
 // From the store to the staging frames.
-void PageWork::read_group(Transfer& job, std::size_t first, std::size_t end) {
+void PageWork::read_batch(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
   staging.reads.clear();
   for (std::size_t page = first; page < end; ++page) {
-    staging.reads.push_back({.key = job.keys[page], .frame = frame(staging, page - first)});
+    staging.reads.push_back({.key = key_of(job, page), .frame = frame(job, page - first)});
   }
   store_of(job).read(staging.reads, job.deadline_us);
 }
 
-void PageWork::load_group(Transfer& job, std::size_t first, std::size_t end) {
+void PageWork::load_batch(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
   PageStore& from = store_of(job);
-  read_group(job, first, end);
+  read_batch(job, first, end);
   for (std::size_t page = first; page < end; ++page) {
     const PageRead& read = staging.reads[page - first];
     job.verdicts[page] = read.verdict;
@@ -184,7 +206,7 @@ void PageWork::load_group(Transfer& job, std::size_t first, std::size_t end) {
     job.verdicts[page] = take_up(job, page, read.frame);
     job.end_writing();
     if (job.verdicts[page] != PageVerdict::kCorrupt) continue;
-    const PageRemoval wrong = {.key = job.keys[page], .frame = read.frame};
+    const PageRemoval wrong = {.key = read.key, .frame = read.frame};
     from.remove({&wrong, 1}, job.deadline_us);
   }
 }
@@ -192,27 +214,30 @@ void PageWork::load_group(Transfer& job, std::size_t first, std::size_t end) {
 // The frame is exactly the page asked for, and its body is whole, or nothing of it is used.
 PageVerdict PageWork::take_up(const Transfer& job, std::size_t page,
                               std::span<const std::byte> frame) {
-  const auto found = check_frame(frame, format_, identity_of(job, page));
+  const auto& [device, host, format] = pools_of(job);
+  const auto found = check_frame(frame, format, identity_of(job, page));
   if (!found.ok()) return PageVerdict::kCorrupt;
   if (job.kind == TransferKind::kFetch) {
     return verdict_of(
-        parts_.host.write_image(job.to[page], job.keys[page], found->body, found->layer_sums));
+        host->write_image(job.to[page], job.keys[page], found->body, found->layer_sums));
   }
-  const bool right = staging_of(job).coder->try_copy_page_in(found->body, found->layer_sums,
-                                                             parts_.device, job.to[page]);
+  LayerCoder& coder = staging_of(job).coders[static_cast<std::size_t>(job.group)];
+  const bool right = coder.try_copy_page_in(found->body, found->layer_sums, *device, job.to[page]);
   return right ? PageVerdict::kDone : PageVerdict::kCorrupt;
 }
 
 void PageWork::look_up(Transfer& job) {
-  const auto found = store_of(job).lookup(job.keys, job.deadline_us);
+  std::vector<PageKey> keys;
+  for (std::size_t page = 0; page < job.keys.size(); ++page) keys.push_back(key_of(job, page));
+  const auto found = store_of(job).lookup(keys, job.deadline_us);
   job.found_pages = found.ok() ? *found : 0;
 }
 
 // A store removes what it is shown the bytes of. Only what it then says it has not is gone.
-void PageWork::remove_group(Transfer& job, std::size_t first, std::size_t end) {
+void PageWork::remove_batch(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
   PageStore& from = store_of(job);
-  read_group(job, first, end);
+  read_batch(job, first, end);
   std::vector<PageRemoval> wrong;
   for (const PageRead& read : staging.reads) {
     if (read.verdict == PageVerdict::kDone) wrong.push_back({read.key, read.frame});
@@ -232,13 +257,24 @@ void PageWork::purge(Transfer& job) {
   job.purge = store_of(job).purge(job.namespaces, job.deadline_us);
 }
 
-PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) const {
-  const auto size = static_cast<std::size_t>(format_.page_size);
-  return {.key = job.keys[page],
-          .parent = page == 0 ? job.parent : job.keys[page - 1],
-          .namespace_digest = job.digest,
-          .ordinal = job.first_page + static_cast<std::int64_t>(page),
-          .tokens = std::span(job.tokens).subspan(page * size, size)};
+// What a store has it under: what moves between stores and nowhere else has no tokens.
+PageKey PageWork::key_of(const Transfer& job, std::size_t page) {
+  return job.group == LayerGroup::kFull ? job.keys[page] : identity_of(job, page).key;
+}
+
+// Of layers with a window, of the same tokens under a key of their own.
+PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) {
+  const auto size = static_cast<std::size_t>(parts_.device.shape().page_size);
+  PageIdentity identity = {.key = job.keys[page],
+                           .parent = page == 0 ? job.parent : job.keys[page - 1],
+                           .namespace_digest = job.digest,
+                           .ordinal = job.first_page + static_cast<std::int64_t>(page),
+                           .tokens = std::span(job.tokens).subspan(page * size, size)};
+  if (job.group == LayerGroup::kFull) return identity;
+  PageKeyHasher& hasher = staging_of(job).hasher;
+  identity.parent = hasher.windowed_parent(identity.parent);
+  identity.key = hasher.next(identity.parent, identity.tokens);
+  return identity;
 }
 
 }  // namespace stemma

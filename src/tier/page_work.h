@@ -8,10 +8,10 @@
 // Not here:   which pages move (cache/), devices other than the CPU.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +19,7 @@
 #include "device/buffer.h"
 #include "pool/host_pool.h"
 #include "pool/layer_coder.h"
+#include "prefix/page_key.h"
 #include "stemma/kv_pool.h"
 #include "stemma/page_store.h"
 #include "tier/page_frame.h"
@@ -33,12 +34,18 @@ class PageWork final : public TransferWork {
   struct Key {};
 
  public:
-  // Everything must outlive it; `device` is in host memory.
+  // Pools of the layers with a window.
+  struct WindowedPools {
+    KvPool* device = nullptr;  // nullptr: there are none
+    HostPool* host = nullptr;
+  };
+  // Everything must outlive it; device pools are in host memory.
   struct Parts {
     KvPool& device;
     HostPool& host;
     std::vector<PageStore*> stores;
     const Clock& clock;
+    WindowedPools windowed = {};
   };
   // Of the frames that one call of a store reads, or writes, where a frame is not more. A call
   // that writes is dearer: a disk makes it durable at its end, twice.
@@ -52,37 +59,48 @@ class PageWork final : public TransferWork {
   void run(Transfer& job) override;
 
  private:
+  // A device pool, the host pool below it, and what becomes of their pages in stores.
+  struct Pools {
+    KvPool* device = nullptr;
+    HostPool* host = nullptr;
+    PageFormat format = {};
+  };
   // What one lane of a store works with.
   struct Staging {
     Buffer frames;
-    std::size_t pages = 0;  // that it has frames for
     std::vector<PageRead> reads;
     std::vector<PageWrite> writes;
     std::vector<std::uint32_t> sums;
-    std::optional<LayerCoder> coder;  // of a lane that reads
+    std::vector<LayerCoder> coders;  // by LayerGroup
+    PageKeyHasher hasher;
   };
 
   void back_up(Transfer& job);
   void promote(Transfer& job);
-  using GroupWork = void (PageWork::*)(Transfer& job, std::size_t first, std::size_t end);
-  void in_groups(Transfer& job, GroupWork work);
-  void store_group(Transfer& job, std::size_t first, std::size_t end);
-  void read_group(Transfer& job, std::size_t first, std::size_t end);
-  void load_group(Transfer& job, std::size_t first, std::size_t end);
+  using BatchWork = void (PageWork::*)(Transfer& job, std::size_t first, std::size_t end);
+  void in_batches(Transfer& job, BatchWork work);
+  void store_batch(Transfer& job, std::size_t first, std::size_t end);
+  void read_batch(Transfer& job, std::size_t first, std::size_t end);
+  void load_batch(Transfer& job, std::size_t first, std::size_t end);
   PageVerdict take_up(const Transfer& job, std::size_t page, std::span<const std::byte> frame);
   void look_up(Transfer& job);
-  void remove_group(Transfer& job, std::size_t first, std::size_t end);
+  void remove_batch(Transfer& job, std::size_t first, std::size_t end);
   void purge(Transfer& job);
 
-  PageIdentity identity_of(const Transfer& job, std::size_t page) const;
-  std::span<std::byte> frame(Staging& staging, std::size_t number) const;
+  PageKey key_of(const Transfer& job, std::size_t page);
+  PageIdentity identity_of(const Transfer& job, std::size_t page);
+  std::span<std::byte> frame(const Transfer& job, std::size_t number);
+  std::size_t frames_at_once(const Transfer& job);
+  const Pools& pools_of(const Transfer& job) const {
+    return pools_[static_cast<std::size_t>(job.group)];
+  }
   PageStore& store_of(const Transfer& job) const {
     return *parts_.stores[static_cast<std::size_t>(job.store)];
   }
   Staging& staging_of(const Transfer& job) { return staging_[transfer_lane(job) - 2]; }
 
   Parts parts_;
-  PageFormat format_;
+  std::array<Pools, 2> pools_;    // by LayerGroup
   std::vector<Staging> staging_;  // by lane, from that of the first store's reads on
   std::vector<PageMove> down_;    // of the lane of backups
   std::vector<PageMove> up_;      // of the lane of promotions

@@ -1,40 +1,85 @@
 #include "tier/tier_stack.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 namespace stemma {
 
-Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPool& device,
-                                                   std::vector<std::unique_ptr<PageStore>> stores,
-                                                   ThreadPool& threads, const Clock& clock) {
-  const PageFormat format = page_format(device, options.codec);
-  const std::int64_t page_bytes = format.layers * format.layer_bytes;
-  if (options.host_bytes < page_bytes) {
-    return Error{ErrorCode::kInvalidArgument, "host_bytes must hold at least one page of " +
-                                                  std::to_string(page_bytes) + " bytes (got " +
-                                                  std::to_string(options.host_bytes) + ")"};
-  }
-  auto stack = std::make_unique<TierStack>(Key());
+namespace {
+
+// Of a page below the device.
+std::int64_t stored_bytes(const KvPool& device, PageCodec codec) {
+  const PageFormat format = page_format(device, codec);
+  return format.layers * format.layer_bytes;
+}
+
+Result<std::unique_ptr<HostPool>> make_host_pool(const TierStack::Options& options,
+                                                 const KvPool& device, std::int64_t pages,
+                                                 ThreadPool& threads) {
   HostPoolOptions host;
-  host.pages = options.host_bytes / page_bytes;
+  host.pages = pages;
   host.layers = device.shape().layers;
   host.layer_bytes = device.layer_bytes();
   host.layout = options.host_layout;
   host.codec = options.codec;
   host.device_shape = device.shape();
-  STEMMA_ASSIGN_OR_RETURN(stack->host_, HostPool::create(host, threads));
+  return HostPool::create(host, threads);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPool& device,
+                                                   std::vector<std::unique_ptr<PageStore>> stores,
+                                                   ThreadPool& threads, const Clock& clock,
+                                                   KvPool* windowed_or_null) {
+  auto stack = std::make_unique<TierStack>(Key());
+  STEMMA_RETURN_IF_ERROR(stack->open_host(options, device, windowed_or_null, threads));
   if (!options.host_file.empty()) {
+    const PageFormat format = page_format(device, options.codec);
     stack->image_.emplace(
         HostImage{*stack->host_, options.host_file, {.format = format, .model = {}}});
   }
   stack->stores_ = std::move(stores);
   for (const auto& store : stack->stores_) stack->store_list_.push_back(store.get());
   STEMMA_ASSIGN_OR_RETURN(
-      stack->work_,
-      PageWork::open(
-          {.device = device, .host = *stack->host_, .stores = stack->store_list_, .clock = clock}));
+      stack->work_, PageWork::open({.device = device,
+                                    .host = *stack->host_,
+                                    .stores = stack->store_list_,
+                                    .clock = clock,
+                                    .windowed = {windowed_or_null, stack->windowed_host_.get()}}));
   return stack;
+}
+
+Status TierStack::open_host(const Options& options, KvPool& device, KvPool* windowed_or_null,
+                            ThreadPool& threads) {
+  std::int64_t windowed_bytes = 0;
+  double share = 0;  // windowed pages for each page
+  if (windowed_or_null != nullptr) {
+    if (!options.host_file.empty()) {
+      return Error{ErrorCode::kUnsupported, "host_file: not where layers look back over a window"};
+    }
+    windowed_bytes = stored_bytes(*windowed_or_null, options.codec);
+    share = static_cast<double>(windowed_or_null->shape().pages) /
+            static_cast<double>(device.shape().pages);
+  }
+  const std::int64_t page_bytes = stored_bytes(device, options.codec);
+  const std::int64_t least_bytes = page_bytes + windowed_bytes;
+  if (options.host_bytes < least_bytes) {
+    return Error{ErrorCode::kInvalidArgument, "host_bytes must hold at least one page of " +
+                                                  std::to_string(least_bytes) + " bytes (got " +
+                                                  std::to_string(options.host_bytes) + ")"};
+  }
+  const double both = static_cast<double>(page_bytes) + share * static_cast<double>(windowed_bytes);
+  const auto pages = std::max<std::int64_t>(
+      static_cast<std::int64_t>(static_cast<double>(options.host_bytes) / both), 1);
+  STEMMA_ASSIGN_OR_RETURN(host_, make_host_pool(options, device, pages, threads));
+  if (windowed_or_null == nullptr) return {};
+  const auto windowed_pages =
+      std::max<std::int64_t>(static_cast<std::int64_t>(share * static_cast<double>(pages)), 1);
+  STEMMA_ASSIGN_OR_RETURN(windowed_host_,
+                          make_host_pool(options, *windowed_or_null, windowed_pages, threads));
+  return {};
 }
 
 std::unique_ptr<TransferLanes> TierStack::open_lanes(std::int64_t jobs_max) {

@@ -34,14 +34,19 @@ class TierStack final : public LowerTiers {
     std::string host_file = {};           // that host memory survives in; empty: none
   };
 
-  // kInvalidArgument, kOutOfMemory. `device` and `clock` must outlive it; `threads` only helps to
-  // touch the memory. `stores`: nearest first.
+  // kInvalidArgument, kOutOfMemory. Device pools and `clock` must outlive it; `threads` only helps
+  // to touch the memory. `stores`: nearest first. With `windowed_or_null`, the pool of layers with
+  // a window, host memory is shared out as the device's is: as many pages of each.
   static Result<std::unique_ptr<TierStack>> open(const Options& options, KvPool& device,
                                                  std::vector<std::unique_ptr<PageStore>> stores,
-                                                 ThreadPool& threads, const Clock& clock);
+                                                 ThreadPool& threads, const Clock& clock,
+                                                 KvPool* windowed_or_null = nullptr);
   explicit TierStack(Key) {}  // for open
 
   std::int64_t host_pages() const override { return host_->pages(); }
+  std::int64_t host_windowed_pages() const override {
+    return windowed_host_ == nullptr ? 0 : windowed_host_->pages();
+  }
   std::span<PageStore* const> stores() const override { return store_list_; }
   std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) override;
   const HostImage* host_image_or_null() const override {
@@ -50,10 +55,15 @@ class TierStack final : public LowerTiers {
   void describe(const NamespaceDigest& digest, std::string_view description) override;
 
   HostPool& host() noexcept { return *host_; }
+  HostPool* windowed_host_or_null() noexcept { return windowed_host_.get(); }
   TransferWork& work() noexcept { return *work_; }
 
  private:
+  Status open_host(const Options& options, KvPool& device, KvPool* windowed_or_null,
+                   ThreadPool& threads);
+
   std::unique_ptr<HostPool> host_;
+  std::unique_ptr<HostPool> windowed_host_;  // nullptr: no layers have a window
   std::optional<HostImage> image_;
   std::vector<std::unique_ptr<PageStore>> stores_;
   std::vector<PageStore*> store_list_;

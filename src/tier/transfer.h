@@ -54,17 +54,22 @@ constexpr std::string_view transfer_kind_name(TransferKind kind) noexcept {
   return "unknown";
 }
 
+// Whose part of the pages moves: that of layers which look back over everything, or of those with
+// a window.
+enum class LayerGroup : std::uint8_t { kFull, kWindowed };
+
 struct Transfer {
   TransferKind kind = TransferKind::kBackup;
+  LayerGroup group = LayerGroup::kFull;
   int store = 0;  // which page store, where one is meant
   NamespaceDigest digest;
   std::vector<NamespaceFamily> namespaces;  // of kPurge; none: all
   std::int64_t first_page = 0;              // pages of the text before those that move
   std::vector<TokenId> tokens;              // of the pages that move
   PageKey parent;                // of the page before them; of the first page: of the namespace
-  std::vector<PageKey> keys;     // of the pages that move
-  std::vector<PageId> from;      // in the pool of the source; none where that is a store
-  std::vector<PageId> to;        // in the pool of the target; none where that is a store
+  std::vector<PageKey> keys;     // of the pages that move, whatever their layers
+  std::vector<PageId> from;      // in the layers' pool of the source; none where that is a store
+  std::vector<PageId> to;        // in that of the target; none where that is a store
   std::int64_t deadline_us = 0;  // of the whole job, on the stores' clock
   std::int64_t place = 0;        // of its TransferEngine
 
@@ -120,6 +125,7 @@ struct Transfer {
 
   // A blank job that keeps its room.
   void clear() noexcept {
+    group = LayerGroup::kFull;
     tokens.clear();
     keys.clear();
     from.clear();

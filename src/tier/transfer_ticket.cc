@@ -55,6 +55,8 @@ void TransferTicket::take_from(TransferTicket& other) noexcept {
   source = std::move(other.source);
   anchor = std::move(other.anchor);
   target = std::move(other.target);
+  windowed_source = std::move(other.windowed_source);
+  windowed_target = std::move(other.windowed_target);
   cookie = other.cookie;
 }
 
@@ -63,6 +65,8 @@ void TransferTicket::reset() noexcept {
   STEMMA_CHECK(state_ == TicketState::kBlank || state_ == TicketState::kLanded,
                "what a copy reads and writes is held until it has ended (I6)");
   target.reset();
+  windowed_target.reset();
+  windowed_source.reset();
   source.reset();
   anchor.reset();
   engine_->give_back(std::exchange(job_, nullptr));
@@ -150,7 +154,9 @@ void TransferEngine::abandon(std::int64_t cookie) {
     Transfer& job = ticket.job();
     job.cancelled.store(true, std::memory_order_relaxed);
     const bool from_store = job.kind == TransferKind::kLoad || job.kind == TransferKind::kFetch;
-    if (from_store && job.try_withdraw()) ticket.target.reset();
+    if (!from_store || !job.try_withdraw()) continue;
+    ticket.target.reset();
+    ticket.windowed_target.reset();
   }
 }
 

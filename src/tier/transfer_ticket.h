@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "alloc/windowed_holds.h"
 #include "stemma/page_allocator.h"
 #include "stemma/prefix_cache.h"
 #include "tier/transfer.h"
@@ -57,9 +58,12 @@ class [[nodiscard]] TransferTicket {
   // REQUIRES: valid().
   Transfer& job() const noexcept { return *job_; }
 
-  PrefixLock source;        // on the pages that are read, where they are in a tree
-  PrefixLock anchor;        // on what the target's tree has before the pages that arrive
-  OwnedPages target;        // the pages that are written
+  PrefixLock source;  // on the pages that are read, where they are in a tree
+  PrefixLock anchor;  // on what the target's tree has before the pages that arrive
+  OwnedPages target;  // the pages that are written
+  // Of LayerGroup::kWindowed, what is read, which hangs on pages of `source`, and what is written.
+  HeldWindowedPages windowed_source;
+  TakenWindowedPages windowed_target;
   std::int64_t cookie = 0;  // the owner's own: which of its affairs this belongs to
 
   // Gives everything back. REQUIRES: it is not underway.

@@ -134,7 +134,9 @@ struct SimulatedTierOptions {
 
 class SimulatedTiers final : public LowerTiers {
  public:
-  SimulatedTiers(const SimulatedTierOptions& options, KvPool& device, FakeClock& clock)
+  // `windowed_or_null`: the pool of layers with a window.
+  SimulatedTiers(const SimulatedTierOptions& options, KvPool& device, FakeClock& clock,
+                 KvPool* windowed_or_null = nullptr)
       : options_(options), clock_(clock) {
     std::uint64_t seed = options.lanes.seed;
     std::vector<std::unique_ptr<PageStore>> stores;
@@ -151,14 +153,19 @@ class SimulatedTiers final : public LowerTiers {
       stores.push_back(std::move(store));
     }
     ThreadPool threads(1);
-    const std::int64_t page_bytes = device.shape().layers * device.layer_bytes();
-    auto stack = TierStack::open(
-        {.host_bytes = options.host_pages * page_bytes, .host_layout = options.host_layout}, device,
-        std::move(stores), threads, clock);
+    std::int64_t host_bytes = options.host_pages * bytes_of_page(device);
+    if (windowed_or_null != nullptr) {
+      const std::int64_t windowed_pages =
+          options.host_pages * windowed_or_null->shape().pages / device.shape().pages + 1;
+      host_bytes += windowed_pages * bytes_of_page(*windowed_or_null);
+    }
+    auto stack = TierStack::open({.host_bytes = host_bytes, .host_layout = options.host_layout},
+                                 device, std::move(stores), threads, clock, windowed_or_null);
     stack_ = std::move(stack).value();
   }
 
   std::int64_t host_pages() const override { return stack_->host_pages(); }
+  std::int64_t host_windowed_pages() const override { return stack_->host_windowed_pages(); }
   std::span<PageStore* const> stores() const override { return stack_->stores(); }
   std::unique_ptr<TransferLanes> open_lanes(std::int64_t) override {
     return std::make_unique<SimulatedLanes>(stack_->work(), faulty_.size(), clock_, options_.lanes,
@@ -169,12 +176,17 @@ class SimulatedTiers final : public LowerTiers {
   void set_lanes(const SimulatedLanes::Options& lanes) { options_.lanes = lanes; }
   const SimulatedLanes::Counts& counts() const { return counts_; }
   HostPool& host() { return stack_->host(); }
+  HostPool& windowed_host() { return *stack_->windowed_host_or_null(); }
   // REQUIRES: that store is not the real disk.
   FaultyStore& store(std::size_t number) { return *faulty_[number]; }
   // The real disk store, where there is one.
   SimulatedDiskStore* disk_or_null() { return disk_or_null_; }
 
  private:
+  static std::int64_t bytes_of_page(const KvPool& pool) {
+    return pool.shape().layers * pool.layer_bytes();
+  }
+
   SimulatedTierOptions options_;
   SimulatedLanes::Counts counts_;
   FakeClock& clock_;

@@ -37,7 +37,8 @@ class StampHarness {
       model_.look_back(options.kv.window_tokens);
     }
     if (tiers_or_null != nullptr) {
-      tiers_ = std::make_unique<SimulatedTiers>(*tiers_or_null, *pool_, clock_);
+      tiers_ =
+          std::make_unique<SimulatedTiers>(*tiers_or_null, *pool_, clock_, windowed_pool_.get());
     }
     open_engine();
   }

@@ -7,33 +7,10 @@
 #include <string>
 #include <tuple>
 
-#include "sim/stamp_harness.h"
+#include "sim/windowed_options.h"
 
 namespace stemma {
 namespace {
-
-EngineOptions windowed_options(std::int64_t page_size, std::int64_t window_tokens) {
-  EngineOptions options;
-  options.kv.page_size = page_size;
-  options.kv.pages = 640 / page_size;
-  options.kv.requests_max = 4;
-  options.kv.context_tokens_max = 160;
-  options.kv.window_tokens = window_tokens;
-  options.scheduler.step_tokens_max = 48;
-  options.scheduler.chunk_tokens_max = 20;
-  options.kv.windowed_pages = windowed_pages_max(window_tokens, page_size, 20);
-  options.inbox_max = 64;
-  return options;
-}
-
-void submit_family(StampHarness& harness) {
-  const auto system = some_tokens(1, 40);
-  for (std::uint64_t i = 0; i < 12; ++i) {
-    const auto group = joined(system, some_tokens(100 + i % 3, 9));
-    const auto prompt = joined(group, some_tokens(1000 + i, 3 + static_cast<std::int64_t>(i)));
-    harness.submit(i % 4 == 3 ? group : prompt, 5 + static_cast<std::int64_t>(i));
-  }
-}
 
 using Case = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::string>;
 class EveryWindow : public ::testing::TestWithParam<Case> {};
@@ -203,7 +180,7 @@ TEST(Windows, WhatTheyDoNotGoWithIsRefusedByName) {
   EXPECT_EQ(refusal(nullptr, nullptr),
             "window_tokens is 16, and there is no pool of windowed layers");
   EXPECT_EQ(refusal(windowed.get(), &tiers),
-            "window_tokens: pages of windowed layers do not move to lower tiers");
+            "window_tokens is 16, and lower tiers have 0 windowed pages");
   options.shadow_audit_percent = 1;
   EXPECT_EQ(refusal(windowed.get(), nullptr),
             "shadow_audit_percent: not where layers look back over a window");

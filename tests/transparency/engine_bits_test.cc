@@ -155,14 +155,7 @@ TEST_P(WindowedEngineBits, WhereWindowsHaveGone) {
 INSTANTIATE_TEST_SUITE_P(Families, EngineBits, testing::ValuesIn(tiny_model_names()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
-std::vector<std::string_view> names_with_windows() {
-  std::vector<std::string_view> names = tiny_model_names();
-  std::erase_if(names,
-                [](std::string_view name) { return tiny_model_config(name).windows.tokens == 0; });
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, WindowedEngineBits, testing::ValuesIn(names_with_windows()),
+INSTANTIATE_TEST_SUITE_P(Families, WindowedEngineBits, testing::ValuesIn(windowed_families()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace

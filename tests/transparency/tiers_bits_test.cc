@@ -119,7 +119,8 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
     auto pool = make_kv_pool(serving->model->pool().shape(), *layout, serving->threads);
     if (!pool.ok()) return failed(pool.error());
     serving->pool = std::move(pool).value();
-    auto tiers = open_served_tiers(setting.tiers, *serving->pool, serving->threads, serving->clock);
+    auto tiers =
+        open_served_tiers(setting.tiers, *serving->pool, nullptr, serving->threads, serving->clock);
     if (!tiers.ok()) return failed(tiers.error());
     serving->tiers = std::move(tiers).value();
     if (serving->tiers != nullptr) serving->late.emplace(*serving->tiers);

@@ -1,0 +1,173 @@
+// Copies down of windowed pages. Only those before the end of what is copied move: they are what a
+// text is gone on from there. They follow the full pages of their text on the same lane, and hang
+// on these in host memory; where these did not come, they are dropped.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "cache/backups.h"
+#include "cache/job_text.h"
+
+namespace stemma {
+namespace {
+
+void copy_row(const PrefixLock& held, std::int64_t page_size, std::vector<PageId>& row) {
+  row.resize(static_cast<std::size_t>(held.tokens() / page_size));
+  held.copy_pages(0, row);
+}
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+bool Backups::window_underway(NamespaceId host_ns, const PageKey& key) const {
+  bool found = false;
+  parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
+    const Transfer& job = ticket.job();
+    if (job.kind != TransferKind::kBackup || job.group != LayerGroup::kWindowed) return;
+    if (ticket.anchor.namespace_id() != host_ns) return;
+    found = found || std::find(job.keys.begin(), job.keys.end(), key) != job.keys.end();
+  });
+  return found;
+}
+
+// What the device has without a gap up to there, less what host memory has of the beginning;
+// nothing where both together are not the whole window, for that could not be gone on from.
+// Afterwards row_ and text_ are those of `held`.
+Backups::PageRange Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
+                                           std::int64_t end_tokens) {
+  const WindowedPages* const windowed = parts_.device_windowed_or_null;
+  const std::int64_t page_size = parts_.device.page_size();
+  const std::int64_t end = end_tokens / page_size;
+  if (end == 0) return {};
+  copy_row(held, page_size, row_);
+  const std::int64_t begin = parts_.window.first_page_before(end);
+  std::int64_t first = end;
+  while (first > begin && windowed->of(row_[at(first - 1)]).valid()) --first;
+  RadixPrefixCache& tree = parts_.host.tree();
+  const auto text = text_of(parts_.device, held).first(at(end_tokens));
+  const PrefixLock below = tree.extend(tree.match(host_ns, {}), text);
+  copy_row(below, page_size, host_row_);
+  if (underway_end(held, host_ns, std::ssize(host_row_)) < end) return {};
+  static_cast<void>(key_of(held, begin));
+  const auto is_below = [&](std::int64_t page) {
+    if (page < std::ssize(host_row_) &&
+        parts_.host.windowed_or_null()->of(host_row_[at(page)]).valid()) {
+      return true;
+    }
+    return window_underway(host_ns, keys_[at(page - begin)]);
+  };
+  for (std::int64_t page = begin; page < first; ++page) {
+    if (!is_below(page)) return {};
+  }
+  while (first < end && is_below(first)) ++first;
+  return {first, end};
+}
+
+std::int64_t Backups::back_up_window(const PrefixLock& held, std::int64_t end_tokens) {
+  const NamespaceId host_ns = parts_.host.namespace_of(held.namespace_id());
+  if (!host_ns.valid()) return 0;
+  const auto [first, end] = missing_window(held, host_ns, end_tokens);
+  if (first == end) return 0;
+  auto ticket = parts_.transfers.try_open(TransferKind::kBackup);
+  if (!ticket.has_value()) return end - first;
+  ticket->windowed_target =
+      TakenWindowedPages::try_take(*parts_.host.windowed_or_null(), end - first);
+  if (ticket->windowed_target.empty()) return end - first;
+  Transfer& job = ticket->job();
+  job.group = LayerGroup::kWindowed;
+  job.digest = parts_.host.tree().digest(host_ns);
+  fill_text(job, held, std::span(text_).first(at(end_tokens)), parts_.device.page_size(), first);
+  const std::vector<PageId> carriers(row_.begin() + first, row_.begin() + end);
+  for (const PageId carrier : carriers) {
+    job.from.push_back(parts_.device_windowed_or_null->of(carrier));
+  }
+  const auto to = ticket->windowed_target.ids();
+  job.to.assign(to.begin(), to.end());
+  ticket->source = parts_.device.share(held);
+  ticket->windowed_source = HeldWindowedPages(*parts_.device_windowed_or_null, carriers);
+  ticket->anchor = parts_.host.tree().match(host_ns, {});
+  parts_.transfers.submit(std::move(*ticket));
+  return end - first;
+}
+
+void Backups::landed_window_backup(TransferTicket ticket) {
+  const Transfer& job = ticket.job();
+  if (parts_.device.is_quarantined(ticket.source)) return;
+  RadixPrefixCache& tree = parts_.host.tree();
+  const std::int64_t end = job.first_page + job.pages();
+  const auto text = text_of(parts_.device, ticket.source).first(at(end * tree.page_size()));
+  const PrefixLock below = tree.extend(std::move(ticket.anchor), text);
+  copy_row(below, tree.page_size(), host_row_);
+  for (std::int64_t page = job.first_page; page < std::min(end, std::ssize(host_row_)); ++page) {
+    const std::size_t place = at(page - job.first_page);
+    if (job.verdicts[place] != PageVerdict::kDone) continue;
+    if (ticket.windowed_target.hang(place, host_row_[at(page)])) {
+      ++parts_.counters.windowed_backed_up;
+    }
+  }
+  const PageRange landed = {job.first_page, std::min(end, std::ssize(host_row_))};
+  ticket.reset();
+  if (landed.first < landed.end) store_window(below, landed);
+}
+
+void Backups::store_window(const PrefixLock& held, PageRange pages) {
+  RadixPrefixCache& tree = parts_.host.tree();
+  text_of(tree, held);
+  copy_row(held, tree.page_size(), host_row_);
+  const WindowedPages& windowed = *parts_.host.windowed_or_null();
+  while (pages.first < pages.end && !windowed.of(host_row_[at(pages.first)]).valid()) {
+    ++pages.first;  // its copy failed
+  }
+  for (std::int64_t page = pages.first; page < pages.end; ++page) {
+    if (!windowed.of(host_row_[at(page)]).valid()) return;
+  }
+  if (pages.first == pages.end) return;
+  for (std::size_t store = 0; store < parts_.stores.size(); ++store) {
+    store_window_in(static_cast<int>(store), held, pages);
+  }
+}
+
+// What a store has already it takes for stored.
+void Backups::store_window_in(int store, const PrefixLock& held, PageRange pages) {
+  RadixPrefixCache& tree = parts_.host.tree();
+  WindowedPages& windowed = *parts_.host.windowed_or_null();
+  const NamespaceDigest& digest = tree.digest(held.namespace_id());
+  auto ticket = parts_.transfers.try_open(TransferKind::kStore, store);
+  if (!ticket.has_value() || !parts_.purges.usable(store, digest)) {
+    parts_.counters.unstored += pages.end - pages.first;
+    return;
+  }
+  Transfer& job = ticket->job();
+  job.group = LayerGroup::kWindowed;
+  job.digest = digest;
+  job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
+  fill_text(job, held, std::span(text_).first(at(pages.end * tree.page_size())), tree.page_size(),
+            pages.first);
+  const std::vector<PageId> carriers(host_row_.begin() + pages.first,
+                                     host_row_.begin() + pages.end);
+  for (const PageId carrier : carriers) job.from.push_back(windowed.of(carrier));
+  ticket->source = tree.share(held);
+  ticket->windowed_source = HeldWindowedPages(windowed, carriers);
+  parts_.transfers.submit(std::move(*ticket));
+}
+
+// What is wrong in host memory goes, and nothing else with it: its text can still be found.
+void Backups::landed_window_store(TransferTicket ticket) {
+  const Transfer& job = ticket.job();
+  const auto held = ticket.windowed_source.carriers();
+  const std::vector<PageId> carriers(held.begin(), held.end());
+  ticket.windowed_source.reset();
+  for (std::size_t i = 0; i < carriers.size(); ++i) {
+    const bool stored = job.verdicts[i] == PageVerdict::kDone;
+    ++(stored ? parts_.counters.stored : parts_.counters.unstored);
+    if (job.verdicts[i] != PageVerdict::kCorrupt) continue;
+    ++parts_.counters.of(&TierCounters::corrupt, Tier::kHost);
+    parts_.host.windowed_or_null()->forget(carriers[i]);
+  }
+}
+
+}  // namespace stemma

@@ -1,0 +1,155 @@
+// I13 over the tiers for models whose layers look back over a window: the tokens and the logits of
+// a request are equal bit for bit whether its windowed pages were computed or brought up from host
+// memory, from disk after a restart, or from a real redis-server. Each case counts that windowed
+// pages came.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "cli/logits_recorder.h"
+#include "engine/served_model.h"
+#include "model/random_model.h"
+#include "sim/metric_of.h"
+#include "stemma/log.h"
+#include "tier/redis_process.h"
+#include "transparency/engine_trial.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kLongUs = 60'000'000;
+constexpr std::chrono::seconds kLong(60);
+
+struct Setting {
+  std::int64_t page_size = 4;
+  std::int64_t chunk_tokens = 512;
+  std::int64_t concurrency = 2;
+  int threads = 1;
+  std::int64_t kv_tokens = 4096;
+  std::string kv_layout = "layer_first";
+  std::string cache = "radix";
+  ServedTierOptions tiers = {};
+};
+
+class WindowsTiersBits : public testing::TestWithParam<std::string_view> {
+ protected:
+  void SetUp() override {
+    set_log_level(LogLevel::kWarning);
+    ASSERT_TRUE(write_random_model(model_.path(), {.config = tiny_model_config(GetParam()),
+                                                   .type = WeightType::kBf16})
+                    .ok());
+  }
+
+  // An engine with everything below it.
+  struct Serving {
+    std::unique_ptr<ServedModel> model;
+    std::unique_ptr<LogitsRecorder> recorder;
+    std::unique_ptr<Engine> engine;
+
+    Outcome run(const std::vector<std::vector<TokenId>>& prompts) {
+      const Outcome outcome =
+          run_trial(*engine, *recorder, {.prompts = prompts, .digest = model->namespace_digest()},
+                    [](std::int64_t) {});
+      engine->settle(kLong);
+      return outcome;
+    }
+    std::int64_t loaded() const { return metric_of(*engine, "stemma_windowed_loaded_pages_total"); }
+  };
+
+  Serving open(const Setting& setting) const {
+    const ModelConfig config = tiny_model_config(GetParam());
+    ServedModelOptions options;
+    options.directory = model_.path();
+    options.kv_bytes = setting.kv_tokens * 2 * config.layers * config.pool_shape().token_elements();
+    options.kv_layout = setting.kv_layout;
+    options.threads = setting.threads;
+    options.tiers = setting.tiers;
+    options.engine.kv.page_size = setting.page_size;
+    options.engine.kv.requests_max = setting.concurrency;
+    options.engine.kv.context_tokens_max = 256;
+    options.engine.kv.cache = setting.cache;
+    options.engine.kv.tiers = {.write_policy = WritePolicy::kWriteThrough,
+                               .load_wait_us = kLongUs,
+                               .store_deadline_us = kLongUs};
+    options.engine.scheduler.chunk_tokens_max = setting.chunk_tokens;
+    options.engine.scheduler.step_tokens_max = std::max(setting.chunk_tokens, setting.concurrency);
+    Serving serving;
+    auto model = ServedModel::open(options);
+    EXPECT_TRUE(model.ok()) << (model.ok() ? "" : to_string(model.error()));
+    serving.model = std::move(model).value();
+    serving.recorder = std::make_unique<LogitsRecorder>(serving.model->runner());
+    auto engine = serving.model->open_engine(serving.recorder.get());
+    EXPECT_TRUE(engine.ok()) << (engine.ok() ? "" : to_string(engine.error()));
+    serving.engine = std::move(engine).value();
+    return serving;
+  }
+
+  // Nothing cached, one request at a time, one thread, whole prompts, no tiers.
+  Outcome cold() const { return open({.concurrency = 1, .cache = "none"}).run(shared_prompts()); }
+
+  // One life computes the prompts, another finds them; how many windowed pages that one brought up.
+  std::int64_t expect_same_after_restart(const Outcome& plain, const Setting& setting) const {
+    expect_same_bits(plain, open(setting).run(shared_prompts()));
+    Serving second = open(setting);
+    expect_same_bits(plain, second.run(shared_prompts()));
+    return second.loaded();
+  }
+
+  TempDirectory model_;
+};
+
+// Texts that share nothing with any other push the prompts out of a small device.
+TEST_P(WindowsTiersBits, FromHostMemory) {
+  const Outcome plain = cold();
+  Prng prng(12);
+  std::vector<std::vector<TokenId>> others;
+  for (int i = 0; i < 16; ++i) others.push_back(random_tokens(prng, 100));
+  for (const std::int64_t page_size : {1, 4, 16}) {
+    for (const std::int64_t chunk_tokens : {9, 512}) {
+      SCOPED_TRACE(testing::Message() << "page size " << page_size << ", chunks " << chunk_tokens);
+      Setting setting = {
+          .page_size = page_size, .chunk_tokens = chunk_tokens, .threads = 2, .kv_tokens = 448};
+      setting.tiers.host_bytes = std::int64_t{16} << 20;
+      Serving serving = open(setting);
+      expect_same_bits(plain, serving.run(shared_prompts()));
+      serving.run(others);
+      expect_same_bits(plain, serving.run(shared_prompts()));
+      EXPECT_GT(serving.loaded(), 0);
+    }
+  }
+}
+
+TEST_P(WindowsTiersBits, FromDiskAfterARestart) {
+  const Outcome plain = cold();
+  for (const std::int64_t page_size : {1, 4, 16}) {
+    SCOPED_TRACE(testing::Message() << "page size " << page_size);
+    const TempDirectory directory;
+    Setting setting = {.page_size = page_size};
+    setting.tiers.disk_directory = directory.path();
+    EXPECT_GT(expect_same_after_restart(plain, setting), 0);
+  }
+}
+
+TEST_P(WindowsTiersBits, FromARedisServer) {
+  const Outcome plain = cold();
+  const TempDirectory directory;
+  const auto server = RedisProcess::start({.directory = directory.path()});
+  ASSERT_TRUE(server.ok()) << to_string(server.error());
+  for (const std::int64_t page_size : {1, 4, 16}) {
+    SCOPED_TRACE(testing::Message() << "page size " << page_size);
+    Setting setting = {.page_size = page_size, .kv_layout = "page_first"};
+    setting.tiers.remote_url = server->unix_url();
+    EXPECT_GT(expect_same_after_restart(plain, setting), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, WindowsTiersBits, testing::ValuesIn(windowed_families()),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+}  // namespace
+}  // namespace stemma
