@@ -89,7 +89,35 @@ FAMILIES = {
         "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 2, "topk_group": 1,
         "norm_topk_prob": True, "routed_scaling_factor": 2.5, "first_k_dense_replace": 1,
         "moe_layer_freq": 1},
+    # Every layer looks back over a window.
+    "mistral": {
+        "architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 64,
+        "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 40, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "sliding_window": 17,
+        "attention_dropout": 0.0, "tie_word_embeddings": False},
+    # Every other layer does; scores and logits are capped where the caps tell. The root of the
+    # width is not one that bfloat16 has.
+    "gemma2": {
+        "architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2", "hidden_size": 60,
+        "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 32, "num_hidden_layers": 3, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": 20, "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": 3.0, "sliding_window": 16, "attention_bias": False,
+        "tie_word_embeddings": True},
+    # All but every sixth do, and turn by a frequency of their own; norms on queries and keys.
+    "gemma3": {
+        "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_size": 60,
+        "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "head_dim": 32, "num_hidden_layers": 6, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+        "rope_local_base_freq": 10000.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 24,
+        "attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": 11,
+        "sliding_window_pattern": 6, "attention_bias": False, "tie_word_embeddings": True},
 }
+
+# Norms whose weights are added to one.
+GEMMA = ("gemma2", "gemma3")
 
 DTYPE_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
@@ -141,6 +169,9 @@ def weight_shapes(config):
         attention = latent_shapes if "kv_lora_rank" in config else attention_shapes
         shapes.update({stem + "self_attn." + n: shape for n, shape in attention(config).items()})
         shapes[stem + "post_attention_layernorm.weight"] = (hidden,)
+        if config["model_type"].startswith("gemma"):
+            shapes[stem + "pre_feedforward_layernorm.weight"] = (hidden,)
+            shapes[stem + "post_feedforward_layernorm.weight"] = (hidden,)
         mlp = (mixture_shapes(config) if tiny_forward.is_mixture(config, layer)
                else mlp_shapes(hidden, config["intermediate_size"]))
         shapes.update({stem + "mlp." + name: shape for name, shape in mlp.items()})
@@ -160,7 +191,7 @@ def attention_shapes(config):
     if config["model_type"] == "qwen2":
         shapes.update({part + "_proj.bias": (size,)
                        for part, size in (("q", queries), ("k", keys), ("v", keys))})
-    if config["model_type"] in ("qwen3", "qwen3_moe"):
+    if config["model_type"] in ("qwen3", "qwen3_moe", "gemma3_text"):
         shapes.update({part + "_norm.weight": (head_dim,) for part in ("q", "k")})
     return shapes
 
@@ -205,12 +236,12 @@ def mixture_shapes(config):
 
 def random_weights(config, family, seed):
     """{name: floats}: matrices of about unit gain, norms near one, small biases."""
-    values = {}
+    values, mean = {}, 0.0 if family in GEMMA else 1.0
     for name, shape in weight_shapes(config).items():
         draw = random.Random("%s/%s/%d" % (family, name, seed)).random
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
         if name.endswith("norm.weight"):
-            values[name] = [1.0 + 0.4 * (draw() - 0.5) for _ in range(count)]
+            values[name] = [mean + 0.4 * (draw() - 0.5) for _ in range(count)]
         elif name.endswith("bias"):
             values[name] = [draw() - 0.5 for _ in range(count)]
         else:

@@ -13,6 +13,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "train_model"), os.path.join(HERE, "tes
 
 import make_test_models  # noqa: E402
 import safetensors_io  # noqa: E402
+import tiny_forward  # noqa: E402
 
 
 def made(folder, *arguments):
@@ -88,6 +89,17 @@ class MakeTestModelsTest(unittest.TestCase):
             self.assertEqual(len(entry["last_logits"]), config["vocab_size"])
             best = max(range(config["vocab_size"]), key=entry["last_logits"].__getitem__)
             self.assertEqual(entry["greedy_token_ids"][0], best)
+
+    def test_windows_are_shorter_than_a_prompt_that_is_made_for_them(self):
+        windows = {}
+        for family in ("mistral", "gemma2", "gemma3", "qwen2"):
+            config = dict(make_test_models.COMMON, **make_test_models.FAMILIES[family])
+            windows[family] = [tiny_forward.window_tokens(config, layer)
+                               for layer in range(config["num_hidden_layers"])]
+        self.assertEqual(windows, {"mistral": [17, 17], "gemma2": [16, None, 16],
+                                   "gemma3": [11] * 5 + [None], "qwen2": [None, None]})
+        encode = make_test_models.tiny_tokenizers.FILES["gemma3"]().encode
+        self.assertGreater(len(encode(tiny_forward.WINDOWED_PROMPT)), 3 * 17)
 
 
 if __name__ == "__main__":

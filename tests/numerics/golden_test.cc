@@ -117,7 +117,8 @@ TEST_P(GoldenFamily, AgreesWithTheModelsMadeInPython) {
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenFamily,
                          ::testing::Values("llama2", "llama3", "qwen2", "qwen3", "qwen3_moe",
-                                           "deepseek_v2", "deepseek_v3"));
+                                           "deepseek_v2", "deepseek_v3", "mistral", "gemma2",
+                                           "gemma3"));
 
 }  // namespace
 }  // namespace stemma

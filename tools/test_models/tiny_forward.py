@@ -5,15 +5,20 @@ mistake with the engine. Cost: about a second per million weights and token.
 """
 
 import math
+import struct
 
 PROMPTS = ("tell me about the sea", "The page, 42 \u00e9!")
+# Longer than the windows, by several pages.
+WINDOWED_PROMPT = ("what the scribe wrote first is read no more where only the last words are, and "
+                   "what was read before that lives on")
 GREEDY_STEPS = 4
 
 
 def golden(config, weights, tokenizer):
     """Token ids, every last-position logit and a greedy continuation for PROMPTS."""
     entries = []
-    for prompt in PROMPTS:
+    windowed = any(window_tokens(config, i) for i in range(config["num_hidden_layers"]))
+    for prompt in PROMPTS + ((WINDOWED_PROMPT,) if windowed else ()):
         ids = tokenizer.encode(prompt)
         model = TinyModel(config, weights)
         for token_id in ids:
@@ -37,27 +42,40 @@ class TinyModel:
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         self.head_dim = config.get("head_dim", self.hidden // self.heads)
         self.steps = rope_steps(config, config.get("qk_rope_head_dim", self.head_dim))
+        # Gemma: norms of 1 + weight, and norms of what attention and MLP say; larger embeddings.
+        self.gemma = config["model_type"] in ("gemma2", "gemma3_text")
         self.past = [([], []) for _ in range(config["num_hidden_layers"])]
 
     def next_logits(self, token_id):
         table = self.weights["model.embed_tokens.weight"]
         x = table[token_id * self.hidden:(token_id + 1) * self.hidden]
+        if self.gemma:
+            x = [embedding_scale(self.config) * v for v in x]
         for layer in range(self.config["num_hidden_layers"]):
             stem = "model.layers.%d." % layer
             h = self.norm(x, stem + "input_layernorm")
             attention = self.latent_attention if "kv_lora_rank" in self.config else self.attention
-            x = added(x, attention(h, layer, stem + "self_attn."))
-            h = self.norm(x, stem + "post_attention_layernorm")
+            said = attention(h, layer, stem + "self_attn.")
+            if self.gemma:
+                said = self.norm(said, stem + "post_attention_layernorm")
+            x = added(x, said)
+            h = self.norm(x, stem + ("pre_feedforward_layernorm" if self.gemma
+                                     else "post_attention_layernorm"))
             mlp = self.mixture if is_mixture(self.config, layer) else self.mlp
-            x = added(x, mlp(h, stem + "mlp."))
+            said = mlp(h, stem + "mlp.")
+            if self.gemma:
+                said = self.norm(said, stem + "post_feedforward_layernorm")
+            x = added(x, said)
         self.position += 1
         tied = self.config["tie_word_embeddings"]
-        return self.linear(self.norm(x, "model.norm"), "model.embed_tokens" if tied else "lm_head")
+        logits = self.linear(self.norm(x, "model.norm"),
+                             "model.embed_tokens" if tied else "lm_head")
+        return capped(logits, self.config.get("final_logit_softcapping"))
 
     def mlp(self, h, stem):
-        opened = [g / (1.0 + math.exp(-g)) * u
-                  for g, u in zip(self.linear(h, stem + "gate_proj"),
-                                  self.linear(h, stem + "up_proj"))]
+        activation = gelu_by_tanh if self.gemma else silu
+        opened = [activation(g) * u for g, u in zip(self.linear(h, stem + "gate_proj"),
+                                                    self.linear(h, stem + "up_proj"))]
         return self.linear(opened, stem + "down_proj")
 
     def mixture(self, h, stem):
@@ -110,14 +128,22 @@ class TinyModel:
         if stem + "q_norm.weight" in self.weights:
             q = [self.norm(head, stem + "q_norm") for head in q]
             k = [self.norm(head, stem + "k_norm") for head in k]
+        window = window_tokens(self.config, layer)
+        steps = self.steps
+        if window and "rope_local_base_freq" in self.config:
+            steps = plain_steps(self.config["rope_local_base_freq"], d)
         keys, values = self.past[layer]
-        keys.append([self.rotated(head) for head in k])
+        keys.append([self.rotated(head, steps) for head in k])
         values.append(v)
+        if window:  # the query's own key is the last that it sees
+            del keys[:-window], values[:-window]
+        scale = 1.0 / math.sqrt(self.config.get("query_pre_attn_scalar", d))
         out = []
         for head, query in enumerate(q):
             source = head * self.kv_heads // self.heads
-            query = self.rotated(query)
-            scores = [dot(query, key[source]) / math.sqrt(d) for key in keys]
+            query = self.rotated(query, steps)
+            scores = capped([scale * dot(query, key[source]) for key in keys],
+                            self.config.get("attn_logit_softcapping"))
             top = max(scores)
             shares = [math.exp(s - top) for s in scores]
             total = sum(shares)
@@ -125,23 +151,56 @@ class TinyModel:
                 out.append(sum(s * v[source][at] for s, v in zip(shares, values)) / total)
         return self.linear(out, stem + "o_proj")
 
-    def rotated(self, head):
+    def rotated(self, head, steps):
         """Rotates the pairs (i, i + head_dim / 2)."""
         half = self.head_dim // 2
-        angles = [self.position * step for step in self.steps]
+        angles = [self.position * step for step in steps]
         a, b = head[:half], head[half:]
         return ([x * math.cos(t) - y * math.sin(t) for x, y, t in zip(a, b, angles)]
                 + [y * math.cos(t) + x * math.sin(t) for x, y, t in zip(a, b, angles)])
 
     def norm(self, x, name):
         scale = 1.0 / math.sqrt(dot(x, x) / len(x) + self.config["rms_norm_eps"])
-        return [v * scale * w for v, w in zip(x, self.weights[name + ".weight"])]
+        more = 1.0 if self.gemma else 0.0
+        return [v * scale * (more + w) for v, w in zip(x, self.weights[name + ".weight"])]
 
     def linear(self, x, name):
         matrix, width = self.weights[name + ".weight"], len(x)
         out = [dot(matrix[row:row + width], x) for row in range(0, len(matrix), width)]
         bias = self.weights.get(name + ".bias")
         return added(out, bias) if bias else out
+
+
+def window_tokens(config, layer):
+    """How many tokens a query of this layer sees, its own among them; None: all up to its own."""
+    family = config["model_type"]
+    if family == "mistral":
+        return config["sliding_window"]
+    every = {"gemma2": 2, "gemma3_text": config.get("sliding_window_pattern")}.get(family)
+    return config["sliding_window"] if every and (layer + 1) % every else None
+
+
+def embedding_scale(config):
+    """The root of the width, rounded to the type of the weights as the models were trained."""
+    root = math.sqrt(config["hidden_size"])
+    if config["torch_dtype"] == "bfloat16":
+        bits = struct.unpack("<I", struct.pack("<f", root))[0]
+        kept = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+        return struct.unpack("<f", struct.pack("<I", kept))[0]
+    letter = "e" if config["torch_dtype"] == "float16" else "f"
+    return struct.unpack("<" + letter, struct.pack("<" + letter, root))[0]
+
+
+def capped(values, cap):
+    return [cap * math.tanh(v / cap) for v in values] if cap else values
+
+
+def silu(x):
+    return x / (1.0 + math.exp(-x))
+
+
+def gelu_by_tanh(x):
+    return 0.5 * x * (1.0 + math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x ** 3)))
 
 
 def is_mixture(config, layer):
@@ -206,13 +265,19 @@ def yarn_steps(steps, config, head_dim):
             for step, share in zip(steps, shares)]
 
 
-def rope_steps(config, head_dim):
-    """Radians per position of each pair, with Llama 3's or YaRN's scaling if asked for."""
+def plain_steps(theta, head_dim):
     half = head_dim // 2
-    steps = [config["rope_theta"] ** (-i / half) for i in range(half)]
+    return [theta ** (-i / half) for i in range(half)]
+
+
+def rope_steps(config, head_dim):
+    """Radians per position of each pair, with the scaling that is asked for."""
+    steps = plain_steps(config["rope_theta"], head_dim)
     scaling = config.get("rope_scaling")
     if not scaling:
         return steps
+    if scaling.get("rope_type") == "linear":
+        return [step / scaling["factor"] for step in steps]
     if scaling.get("type") == "yarn":
         return yarn_steps(steps, config, head_dim)
     assert scaling["rope_type"] == "llama3", scaling

@@ -142,4 +142,5 @@ LLAMA2_TEMPLATE = """\
 """
 
 FILES = {"llama2": llama2_files, "llama3": llama3_files, "qwen2": qwen_files, "qwen3": qwen_files,
-         "qwen3_moe": qwen_files, "deepseek_v2": qwen_files, "deepseek_v3": qwen_files}
+         "qwen3_moe": qwen_files, "deepseek_v2": qwen_files, "deepseek_v3": qwen_files,
+         "mistral": llama2_files, "gemma2": llama2_files, "gemma3": llama2_files}
