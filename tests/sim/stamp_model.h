@@ -4,8 +4,9 @@
 // position, layer, head). Each step it walks every request's pages through the page table, from
 // position 0, and compares every slot of every layer and head with the stamp that belongs there (of
 // windowed layers those in the window):
-// a stale, evicted, misrouted, torn or doubly used page shows in the step that reads it. Its logits
-// are a function of the prefix hash, so that a request's output has a closed form (stamp_output).
+// a stale, evicted, misrouted, torn or doubly used page shows in the step that reads it. Latent
+// rows and the labels of heavy channels are stamped and compared like K and V. Its logits are a
+// function of the prefix hash, so that a request's output has a closed form (stamp_output).
 //
 // Thread:     one.
 // Memory:     one row of logits an output.
@@ -26,9 +27,9 @@ namespace stemma {
 
 inline constexpr std::int64_t kStampVocab = 61;
 
-// The pool shape that stamps need: f32, head_dim 8.
-KvShape stamp_shape(std::int64_t pages, std::int64_t page_size);
-// A real pool of that shape.
+// The pool shape that stamps need: f32, rows of V (or of what is V in latent rows) of at least 8.
+KvShape stamp_shape(std::int64_t pages, std::int64_t page_size, KvKind kind = KvKind::kMha);
+// A real pool of that shape, which may have other layers.
 std::unique_ptr<KvPool> make_stamp_pool(const KvShape& shape, KvLayout layout);
 
 // What the model answers to `prompt`, greedily, in closed form.
@@ -55,12 +56,18 @@ class StampModel final : public Runner {
 
  private:
   struct Place;
+  struct Stamped;
 
   void check_batch(const KvBatch& batch);
-  void check_slots(const KvBatch& batch, std::span<const SlotId> slots, const PageTableView& table);
+  void check_slots(const KvBatch& batch, std::span<const SlotId> slots, const PageTableView& table,
+                   std::vector<SlotId>& sorted);
   std::uint64_t check_prefix(const KvBatch& batch, std::int64_t request, const KvPools& pools);
-  std::uint64_t read_stamp(const Place& place, std::uint64_t before, KvPool& pool);
-  void write_stamp(SlotId slot, std::uint64_t hash, const Place& place, KvPool& pool);
+  void check_window(const KvBatch& batch, std::int64_t request, std::int64_t prefix);
+  void check_not_written(const Place& place, const std::vector<SlotId>& written);
+  std::uint64_t read_stamp(const Place& place, std::uint64_t before, const Stamped& stamped);
+  void write_stamp(std::uint64_t hash, const Place& place, const Stamped& stamped);
+  void fill_rows(std::uint64_t hash, const Place& place, std::int64_t layer,
+                 const Stamped& stamped);
   void report(const std::string& what);
 
   std::string fault_;
@@ -70,8 +77,9 @@ class StampModel final : public Runner {
   std::int64_t computed_tokens_ = 0;
   std::int64_t checked_slots_ = 0;
   std::vector<float> logits_;
-  std::vector<SlotId> slots_;
-  std::vector<float> k_;
+  std::vector<SlotId> slots_;           // that this step writes, in order
+  std::vector<SlotId> windowed_slots_;  // the same of windowed layers
+  std::vector<float> k_;                // the rows of one token and layer
   std::vector<float> v_;
 };
 
