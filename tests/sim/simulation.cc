@@ -61,18 +61,18 @@ std::vector<TokenId> answer_to(const RequestSpec& spec) {
 
 }  // namespace
 
-Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
+Simulation::Simulation(std::uint64_t seed, std::int64_t steps, std::optional<SimulatedPools> wished)
     : seed_(seed),
       steps_(steps),
+      wished_(wished),
       prng_(mix64(seed)),
       copies_prng_(mix64(seed + 1)),
       purges_prng_(mix64(seed + 2)),
       shares_prng_(mix64(seed + 3)),
       quotas_prng_(mix64(seed + 4)),
+      pools_prng_(mix64(seed + 5)),
       plan_(draw_plan(prng_)),
       model_(clock_, plan_.token_us, seed),
-      pool_(make_stamp_pool(stamp_shape(plan_.engine.kv.pages, plan_.engine.kv.page_size),
-                            plan_.device_layout)),
       texts_({.families = plan_.families,
               .conversations = plan_.conversations,
               .namespaces = plan_.namespaces,
@@ -81,12 +81,11 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps)
   set_log_sink({});
   plan_.purges = pick<std::int64_t>(purges_prng_, {0, 3, 20});
   plan_.shares_in_4 = pick<std::int64_t>(shares_prng_, {0, 3, 4});
+  draw_pools(plan_, wished, pools_prng_);
   model_.set_wrong_audits(plan_.wrong_audits);
   running = {seed, steps, 0, to_string(plan_)};
   std::signal(SIGABRT, name_running);
-  if (plan_.has_tiers) {
-    tiers_or_null_ = std::make_unique<SimulatedTiers>(plan_.tiers, *pool_, clock_);
-  }
+  make_pools();
   open_engine();
 }
 
@@ -95,9 +94,20 @@ Simulation::~Simulation() {
   std::signal(SIGABRT, SIG_DFL);
 }
 
+void Simulation::make_pools() {
+  pool_ = make_stamp_pool(plan_.pool_shape(), plan_.device_layout);
+  if (plan_.pools == SimulatedPools::kWindowed) {
+    windowed_pool_ = make_stamp_pool(plan_.windowed_pool_shape(), plan_.device_layout);
+    model_.stamps().look_back(plan_.engine.kv.window_tokens);
+  }
+  if (plan_.has_tiers) {
+    tiers_or_null_ = std::make_unique<SimulatedTiers>(plan_.tiers, *pool_, clock_);
+  }
+}
+
 void Simulation::open_engine() {
   auto engine = Engine::open(plan_.engine, {.runner = model_,
-                                            .pools = {*pool_},
+                                            .pools = {*pool_, windowed_pool_.get()},
                                             .vocab_tokens = kStampVocab,
                                             .clock = clock_,
                                             .lower_tiers = tiers_or_null_.get()});
@@ -318,6 +328,10 @@ void Simulation::take(const EngineEvent& event, bool model_failed) {
 
 void Simulation::take_end(const EngineEvent& event, const Asked& asked, bool model_failed) {
   const std::int64_t request = event.request.value();
+  if (event.stats.stop == PrefixStop::kWindow) ++tally_["sim_hits_cut_by_windows"];
+  if (windowed_pool_ != nullptr && event.stats.cached_tokens > plan_.engine.kv.window_tokens) {
+    ++tally_["sim_hits_beyond_windows"];
+  }
   switch (event.finish) {
     case FinishReason::kStop:
     case FinishReason::kLength:
@@ -503,6 +517,11 @@ void Simulation::check_nothing_held() {
   if (kv.available_pages() != kv.total_pages()) {
     return fail(fmt::format("{} of {} pages can be had", kv.available_pages(), kv.total_pages()));
   }
+  if (windowed_pool_ != nullptr &&
+      kv.available_windowed_pages() != plan_.engine.kv.windowed_pages) {
+    return fail(fmt::format("{} of {} windowed pages can be had", kv.available_windowed_pages(),
+                            plan_.engine.kv.windowed_pages));
+  }
   if (tiers_or_null_ == nullptr) return;
   if (pending_purges() > 0 && !disk_is_gone()) return fail("a purge is never confirmed");
   for (const char* gauge : {"stemma_host_locked_pages", "stemma_host_arriving_pages"}) {
@@ -536,10 +555,7 @@ void Simulation::check_clean_round() {
   const std::int64_t full = (tokens_in(prompt) - 1) / kv.page_size * kv.page_size;
   answer_alone(prompt);
   if (failed()) return;
-  const std::int64_t cached = answer_alone(prompt);
-  if (!failed() && cached != (kv.cache == "none" ? 0 : full)) {
-    return fail(fmt::format("{} tokens of {} are cached after all", cached, full));
-  }
+  check_cached(answer_alone(prompt), kv.cache == "none" ? 0 : full);
   if (failed() || tiers_or_null_ == nullptr) return;
   restart(End::kProcess);
   answer_alone(prompt);
@@ -548,10 +564,20 @@ void Simulation::check_clean_round() {
   }
 }
 
+// Of what full layers have, windows may have gone where a text needs more than there is room for.
+void Simulation::check_cached(std::int64_t cached, std::int64_t full) {
+  const KvCacheOptions& kv = plan_.engine.kv;
+  const bool windows_stay = windowed_pool_ == nullptr || kv.windowed_pages >= kv.pages;
+  if (failed() || cached == full || (!windows_stay && cached < full)) return;
+  fail(fmt::format("{} tokens of {} are cached after all", cached, full));
+}
+
 void Simulation::fail(const std::string& what) {
   if (failed()) return;
-  failure_ = fmt::format("seed {}, step {} of {}: {}\n{}\n  --seed {} --steps {}", seed_, step_,
-                         steps_, what, to_string(plan_), seed_, steps_);
+  const std::string pools =
+      wished_.has_value() ? " --pools " + std::string(pools_name(*wished_)) : "";
+  failure_ = fmt::format("seed {}, step {} of {}: {}\n{}\n  --seed {} --steps {}{}", seed_, step_,
+                         steps_, what, to_string(plan_), seed_, steps_, pools);
 }
 
 }  // namespace stemma

@@ -1,6 +1,7 @@
 // Simulation: the whole serving loop over tiers, under a fake clock, with simulated stores, users
 // and faults, everything from one seed: engine, scheduler, cache, transfers and stores run as they
-// are; only the model is the stamp model, and time and luck are drawn.
+// are; only the model is the stamp model, of every kind that there are pools for, and time and luck
+// are drawn.
 //
 // What was purged while nobody asked for it is found in no tier until somebody asks again.
 //
@@ -92,7 +93,9 @@ class Simulation {
   // ("sim_").
   using Tally = std::map<std::string, std::int64_t>;
 
-  Simulation(std::uint64_t seed, std::int64_t steps);
+  // Of pools as drawn, unless some are wished for.
+  Simulation(std::uint64_t seed, std::int64_t steps,
+             std::optional<SimulatedPools> wished = std::nullopt);
   ~Simulation();
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
@@ -114,6 +117,7 @@ class Simulation {
     std::uint8_t space = 0;  // its namespace
   };
 
+  void make_pools();
   void open_engine();
   void close_engine();
   enum class End : std::uint8_t { kEngine, kProcess, kPower };
@@ -154,6 +158,7 @@ class Simulation {
   bool disk_is_gone();
   void check_nothing_held();
   void check_clean_round();
+  void check_cached(std::int64_t cached, std::int64_t full);
   std::int64_t answer_alone(const std::vector<TokenId>& prompt);
 
   bool drawn(std::int64_t permille) { return prng_.below(1000) < permille; }
@@ -163,15 +168,18 @@ class Simulation {
 
   std::uint64_t seed_;
   std::int64_t steps_;
+  std::optional<SimulatedPools> wished_;
   Prng prng_;
   Prng copies_prng_;  // which requests are several
   Prng purges_prng_;  // what is purged, and when
   Prng shares_prng_;  // who goes on from what everybody shares
   Prng quotas_prng_;  // whose quota changes, and when
+  Prng pools_prng_;   // what the model keeps
   SimulationPlan plan_;
   FakeClock clock_;
   TimedModel model_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<KvPool> windowed_pool_;  // nullptr: no layer has a window
   std::unique_ptr<SimulatedTiers> tiers_or_null_;
   std::unique_ptr<Engine> engine_;
   SimulatedTexts texts_;

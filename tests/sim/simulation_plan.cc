@@ -4,9 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+
+#include "sim/stamp_model.h"
 
 namespace stemma {
 namespace {
+
+// Pages of windowed layers do not move to lower tiers yet (KvCache::open refuses it).
+constexpr bool kWindowsGoBelow = false;
+
+constexpr std::array<std::string_view, 4> kPoolsNames = {"plain", "windowed", "latent", "sparse"};
 
 std::string draw_eviction(Prng& prng) {
   return pick<const char*>(prng, {"lru", "lru", "lfu", "fifo", "mru", "filo", "slru", "priority",
@@ -67,10 +75,65 @@ void draw_tiers(SimulationPlan& plan, Prng& prng) {
   plan.tiers.lanes.seed = prng();
 }
 
+// From the smallest windows and pools of windowed pages that there may be to some out of which
+// nothing ever goes.
+void draw_windows(SimulationPlan& plan, Prng& prng) {
+  KvCacheOptions& kv = plan.engine.kv;
+  kv.window_tokens = pick<std::int64_t>(prng, {1, 2, 7, 16, 33, 1'000});
+  const auto pages_for = [&](std::int64_t chunk_tokens) {
+    return windowed_pages_max(kv.window_tokens, kv.page_size, chunk_tokens);
+  };
+  const std::int64_t chunk_tokens = plan.engine.scheduler.chunk_tokens_max;
+  kv.windowed_pages = pick<std::int64_t>(
+      prng, {pages_for(1), pages_for(1) + 1 + prng.below(4), pages_for(chunk_tokens),
+             2 * pages_for(chunk_tokens), pages_for(1) + kv.pages / 2, pages_for(1) + kv.pages});
+  plan.engine.shadow_audit_percent = 0;  // refused where there are windows
+  plan.has_tiers = plan.has_tiers && kWindowsGoBelow;
+}
+
 }  // namespace
+
+std::string_view pools_name(SimulatedPools pools) {
+  return kPoolsNames[static_cast<std::size_t>(pools)];
+}
+
+std::optional<SimulatedPools> try_parse_pools(std::string_view name) {
+  const auto found = std::find(kPoolsNames.begin(), kPoolsNames.end(), name);
+  if (found == kPoolsNames.end()) return std::nullopt;
+  return static_cast<SimulatedPools>(found - kPoolsNames.begin());
+}
 
 std::int64_t SimulationPlan::text_tokens_max() const {
   return std::min(engine.kv.context_tokens_max, engine.kv.pages * engine.kv.page_size + 1);
+}
+
+KvShape SimulationPlan::pool_shape() const {
+  const KvCacheOptions& kv = engine.kv;
+  switch (pools) {
+    case SimulatedPools::kLatent:
+      return stamp_shape(kv.pages, kv.page_size, KvKind::kMla);
+    case SimulatedPools::kSparse:
+      return stamp_shape(kv.pages, kv.page_size, KvKind::kDoubleSparse);
+    case SimulatedPools::kPlain:
+    case SimulatedPools::kWindowed:
+      break;
+  }
+  return stamp_shape(kv.pages, kv.page_size);
+}
+
+// Of more layers than the other has, so that neither is taken for the other.
+KvShape SimulationPlan::windowed_pool_shape() const {
+  KvShape shape = stamp_shape(engine.kv.windowed_pages, engine.kv.page_size);
+  ++shape.layers;
+  return shape;
+}
+
+void draw_pools(SimulationPlan& plan, std::optional<SimulatedPools> wished, Prng& prng) {
+  using enum SimulatedPools;
+  const SimulatedPools drawn =
+      pick(prng, {kPlain, kPlain, kPlain, kPlain, kWindowed, kWindowed, kLatent, kSparse});
+  plan.pools = wished.value_or(drawn);
+  if (plan.pools == kWindowed) draw_windows(plan, prng);
 }
 
 SimulationPlan draw_plan(Prng& prng) {
@@ -107,18 +170,19 @@ std::string to_string(const SimulationPlan& plan) {
   const TierOptions& tiers = kv.tiers;
   const SchedulerOptions& scheduler = plan.engine.scheduler;
   std::string text = fmt::format(
-      "cache={} page_size={} pages={} requests_max={} context={} eviction={} policy={} rule={} "
+      "pools={} window={} windowed_pages={} cache={} page_size={} pages={} requests_max={} "
+      "context={} eviction={} policy={} rule={} "
       "step_tokens={} chunk={} waiting={} watermark={} keep={} publish_outputs={} layout={} "
       "token_us={} step_us={} families={} conversations={} namespaces={} submits={} cancels={} "
       "stops={} model_faults={} restarts={} purges={} shares={} audit={} wrong_audits={}",
-      kv.cache, kv.page_size, kv.pages, kv.requests_max, kv.context_tokens_max, kv.eviction,
-      schedule_policy_name(scheduler.policy), static_cast<int>(scheduler.priority_rule),
-      scheduler.step_tokens_max, scheduler.chunk_tokens_max, scheduler.waiting_max,
-      scheduler.watermark_pages, scheduler.keep_for_waiting, scheduler.publish_outputs,
-      static_cast<int>(plan.device_layout), plan.token_us, plan.step_us_max, plan.families,
-      plan.conversations, plan.namespaces, plan.submits, plan.cancels, plan.stops,
-      plan.model_faults, plan.restarts, plan.purges, plan.shares_in_4,
-      plan.engine.shadow_audit_percent, plan.wrong_audits);
+      pools_name(plan.pools), kv.window_tokens, kv.windowed_pages, kv.cache, kv.page_size, kv.pages,
+      kv.requests_max, kv.context_tokens_max, kv.eviction, schedule_policy_name(scheduler.policy),
+      static_cast<int>(scheduler.priority_rule), scheduler.step_tokens_max,
+      scheduler.chunk_tokens_max, scheduler.waiting_max, scheduler.watermark_pages,
+      scheduler.keep_for_waiting, scheduler.publish_outputs, static_cast<int>(plan.device_layout),
+      plan.token_us, plan.step_us_max, plan.families, plan.conversations, plan.namespaces,
+      plan.submits, plan.cancels, plan.stops, plan.model_faults, plan.restarts, plan.purges,
+      plan.shares_in_4, plan.engine.shadow_audit_percent, plan.wrong_audits);
   if (!plan.has_tiers) return text + " tiers=none";
   text += fmt::format(
       " host_pages={} host_layout={} host_eviction={} write={} uses={} ahead={} wait_us={} "

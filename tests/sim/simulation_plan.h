@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/prng.h"
 #include "sim/simulated_tiers.h"
@@ -15,8 +17,16 @@
 
 namespace stemma {
 
+// What the layers of the model keep of a token: K and V; the same, where some layers look back over
+// a window only; latent rows; K, V and labels.
+enum class SimulatedPools : std::uint8_t { kPlain, kWindowed, kLatent, kSparse };
+
+std::string_view pools_name(SimulatedPools pools);  // "plain", "windowed", "latent", "sparse"
+std::optional<SimulatedPools> try_parse_pools(std::string_view name);
+
 struct SimulationPlan {
   EngineOptions engine;
+  SimulatedPools pools = SimulatedPools::kPlain;
   KvLayout device_layout = KvLayout::kLayerFirst;
   bool has_tiers = false;
   SimulatedTierOptions tiers;
@@ -46,9 +56,14 @@ struct SimulationPlan {
 
   // Tokens that a request may have, prompt and output together.
   std::int64_t text_tokens_max() const;
+  // Of the pools.   REQUIRES of the second: pools == kWindowed.
+  KvShape pool_shape() const;
+  KvShape windowed_pool_shape() const;
 };
 
 SimulationPlan draw_plan(Prng& prng);
+// Half of the plans stay plain, and a quarter gets windows, unless something is wished for.
+void draw_pools(SimulationPlan& plan, std::optional<SimulatedPools> wished, Prng& prng);
 // One line for people.
 std::string to_string(const SimulationPlan& plan);
 
