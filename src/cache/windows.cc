@@ -86,11 +86,14 @@ void Windows::copy_held(const SequenceWindow& window, std::span<const PageId> ro
   for (std::size_t i = begin; i < row.size(); ++i) out[i] = pages_.of(row[i]);
 }
 
-// Texts are gone on from where prompts end, and where they part from others.
+// Texts are gone on from where prompts end, and where they part from others. Whoever asks a prompt
+// again goes on from before its last token.
 WindowedPages::Return Windows::likely(const SequenceWindow& window, std::int64_t page) const {
   for (const std::int64_t end_tokens : window.ends) {
     const std::int64_t end_page = ceil_div(end_tokens, span_.page_size);
-    if (span_.first_page(round_down(end_tokens, span_.page_size)) <= page && page < end_page) {
+    const std::int64_t again_tokens = std::max<std::int64_t>(end_tokens - 1, 0);
+    const std::int64_t first = span_.first_page(round_down(again_tokens, span_.page_size));
+    if (first <= page && page < end_page) {
       return WindowedPages::Return::kLikely;
     }
   }

@@ -124,6 +124,23 @@ TEST(Windows, AChatGoesOnFromItsEnd) {
   harness.expect_closed_form();
 }
 
+// Its last token is computed again, and reads a token further back than what comes behind it does:
+// what that needs stays as long as the window itself while others come and go.
+TEST(Windows, APromptThatIsAskedAgainIsFoundWhereItEndsWithAPage) {
+  for (const std::int64_t page_size : {1, 4}) {
+    EngineOptions options = windowed_options(page_size, 9);
+    options.kv.windowed_pages *= 2;
+    StampHarness harness(options);
+    for (const std::uint64_t text : {1u, 2u, 1u}) {
+      const RequestId id = harness.submit(some_tokens(text, 64), 2);
+      harness.run();
+      const bool again = text == 1 && id.value() > 0;
+      EXPECT_EQ(harness.outcome(id).stats.cached_tokens, again ? 64 - page_size : 0)
+          << "pages of " << page_size;
+    }
+  }
+}
+
 TEST(Windows, CopiesOfARequestShareItsWindow) {
   EngineOptions options = windowed_options(4, 16);
   options.kv.windowed_pages = 40;
