@@ -39,7 +39,8 @@ Pools pools_after(int argc, char** argv) {
   if (!text.has_value()) return std::nullopt;
   const Pools pools = stemma::try_parse_pools(*text);
   if (pools.has_value()) return pools;
-  fmt::print(stderr, "tests_sim: --pools takes plain, windowed, latent or sparse (got {})\n",
+  fmt::print(stderr,
+             "tests_sim: --pools takes plain, windowed, all_windowed, latent or sparse (got {})\n",
              *text);
   std::exit(2);
 }

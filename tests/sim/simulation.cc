@@ -96,7 +96,7 @@ Simulation::~Simulation() {
 
 void Simulation::make_pools() {
   pool_ = make_stamp_pool(plan_.pool_shape(), plan_.device_layout);
-  if (plan_.pools == SimulatedPools::kWindowed) {
+  if (plan_.has_windows()) {
     windowed_pool_ = make_stamp_pool(plan_.windowed_pool_shape(), plan_.device_layout);
     model_.stamps().look_back(plan_.engine.kv.window_tokens);
   }

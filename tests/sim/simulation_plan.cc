@@ -14,7 +14,8 @@ namespace {
 // Pages of windowed layers do not move to lower tiers yet (KvCache::open refuses it).
 constexpr bool kWindowsGoBelow = false;
 
-constexpr std::array<std::string_view, 4> kPoolsNames = {"plain", "windowed", "latent", "sparse"};
+constexpr std::array<std::string_view, 5> kPoolsNames = {"plain", "windowed", "all_windowed",
+                                                         "latent", "sparse"};
 
 std::string draw_eviction(Prng& prng) {
   return pick<const char*>(prng, {"lru", "lru", "lfu", "fifo", "mru", "filo", "slru", "priority",
@@ -80,6 +81,7 @@ void draw_tiers(SimulationPlan& plan, Prng& prng) {
 void draw_windows(SimulationPlan& plan, Prng& prng) {
   KvCacheOptions& kv = plan.engine.kv;
   kv.window_tokens = pick<std::int64_t>(prng, {1, 2, 7, 16, 33, 1'000});
+  if (plan.pools == SimulatedPools::kAllWindowed) ++kv.window_tokens;  // StampModel::look_back
   const auto pages_for = [&](std::int64_t chunk_tokens) {
     return windowed_pages_max(kv.window_tokens, kv.page_size, chunk_tokens);
   };
@@ -108,17 +110,12 @@ std::int64_t SimulationPlan::text_tokens_max() const {
 }
 
 KvShape SimulationPlan::pool_shape() const {
-  const KvCacheOptions& kv = engine.kv;
-  switch (pools) {
-    case SimulatedPools::kLatent:
-      return stamp_shape(kv.pages, kv.page_size, KvKind::kMla);
-    case SimulatedPools::kSparse:
-      return stamp_shape(kv.pages, kv.page_size, KvKind::kDoubleSparse);
-    case SimulatedPools::kPlain:
-    case SimulatedPools::kWindowed:
-      break;
-  }
-  return stamp_shape(kv.pages, kv.page_size);
+  KvKind kind = KvKind::kMha;
+  if (pools == SimulatedPools::kLatent) kind = KvKind::kMla;
+  if (pools == SimulatedPools::kSparse) kind = KvKind::kDoubleSparse;
+  KvShape shape = stamp_shape(engine.kv.pages, engine.kv.page_size, kind);
+  if (pools == SimulatedPools::kAllWindowed) shape.layers = 0;
+  return shape;
 }
 
 // Of more layers than the other has, so that neither is taken for the other.
@@ -130,10 +127,10 @@ KvShape SimulationPlan::windowed_pool_shape() const {
 
 void draw_pools(SimulationPlan& plan, std::optional<SimulatedPools> wished, Prng& prng) {
   using enum SimulatedPools;
-  const SimulatedPools drawn =
-      pick(prng, {kPlain, kPlain, kPlain, kPlain, kWindowed, kWindowed, kLatent, kSparse});
+  const SimulatedPools drawn = pick(
+      prng, {kPlain, kPlain, kPlain, kPlain, kWindowed, kWindowed, kAllWindowed, kLatent, kSparse});
   plan.pools = wished.value_or(drawn);
-  if (plan.pools == kWindowed) draw_windows(plan, prng);
+  if (plan.pools == kWindowed || plan.pools == kAllWindowed) draw_windows(plan, prng);
 }
 
 SimulationPlan draw_plan(Prng& prng) {

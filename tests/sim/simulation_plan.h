@@ -18,10 +18,11 @@
 namespace stemma {
 
 // What the layers of the model keep of a token: K and V; the same, where some layers look back over
-// a window only; latent rows; K, V and labels.
-enum class SimulatedPools : std::uint8_t { kPlain, kWindowed, kLatent, kSparse };
+// a window only, or all do; latent rows; K, V and labels.
+enum class SimulatedPools : std::uint8_t { kPlain, kWindowed, kAllWindowed, kLatent, kSparse };
 
-std::string_view pools_name(SimulatedPools pools);  // "plain", "windowed", "latent", "sparse"
+// "plain", "windowed", "all_windowed", "latent", "sparse"
+std::string_view pools_name(SimulatedPools pools);
 std::optional<SimulatedPools> try_parse_pools(std::string_view name);
 
 struct SimulationPlan {
@@ -56,13 +57,14 @@ struct SimulationPlan {
 
   // Tokens that a request may have, prompt and output together.
   std::int64_t text_tokens_max() const;
-  // Of the pools.   REQUIRES of the second: pools == kWindowed.
+  bool has_windows() const noexcept { return engine.kv.window_tokens > 0; }
+  // Of the pools.   REQUIRES of the second: has_windows().
   KvShape pool_shape() const;
   KvShape windowed_pool_shape() const;
 };
 
 SimulationPlan draw_plan(Prng& prng);
-// Half of the plans stay plain, and a quarter gets windows, unless something is wished for.
+// Four plans in nine stay plain, and three get windows, unless something is wished for.
 void draw_pools(SimulationPlan& plan, std::optional<SimulatedPools> wished, Prng& prng);
 // One line for people.
 std::string to_string(const SimulationPlan& plan);

@@ -127,7 +127,10 @@ TEST(Simulation, NothingIsBroken) {
     }
   }
   expect_happened(all, kMarks);
-  expect_happened(of_pools[SimulatedPools::kWindowed], kWindowedMarks);
+  for (const SimulatedPools pools : {SimulatedPools::kWindowed, SimulatedPools::kAllWindowed}) {
+    SCOPED_TRACE(pools_name(pools));
+    expect_happened(of_pools[pools], kWindowedMarks);
+  }
   for (const SimulatedPools pools : {SimulatedPools::kLatent, SimulatedPools::kSparse}) {
     SCOPED_TRACE(pools_name(pools));
     expect_happened(of_pools[pools], kEveryKindMarks);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/prng.h"
@@ -233,19 +234,19 @@ std::uint64_t StampModel::check_prefix(const KvBatch& batch, std::int64_t reques
   const std::int64_t rows = batch.row_indptr[r + 1] - batch.row_indptr[r];
   const std::int64_t prefix = batch.page_table.tokens_of(request) - rows;
   if (window_tokens_ > 0) check_window(batch, request, prefix);
-  std::uint64_t hash = kSeed;
+  std::optional<std::uint64_t> hash = kSeed;  // nullopt: of tokens that no layer sees any more
   for (std::int64_t position = 0; position < prefix && fault_.empty(); ++position) {
-    const std::uint64_t before = hash;
+    const std::optional<std::uint64_t> before = std::exchange(hash, std::nullopt);
     Place place = {batch.requests[r], position, batch.page_table.slot(request, position)};
     check_not_written(place, slots_);
-    hash = read_stamp(place, before, {pools.full});
+    if (pools.full.shape().layers > 0) hash = read_stamp(place, before, {pools.full});
     if (window_tokens_ > 0 && position > prefix - window_tokens_) {
       place.slot = batch.windowed_table.slot(request, position);
       check_not_written(place, windowed_slots_);
-      read_stamp(place, before, {*pools.windowed, kFirstWindowedLayer});
+      hash = read_stamp(place, before, {*pools.windowed, kFirstWindowedLayer});
     }
   }
-  return hash;
+  return hash.value_or(kSeed);
 }
 
 // A request names the windowed pages that its next token reads, and none before them.
@@ -268,8 +269,9 @@ void StampModel::check_not_written(const Place& place, const std::vector<SlotId>
                      place.request.value(), place.position, place.slot.value()));
 }
 
-// Compares all that a slot holds with what belongs there; the hash that it says is its own.
-std::uint64_t StampModel::read_stamp(const Place& place, std::uint64_t before,
+// Compares all that a slot holds with what belongs there behind `before`; the hash that it says is
+// its own.
+std::uint64_t StampModel::read_stamp(const Place& place, std::optional<std::uint64_t> before,
                                      const Stamped& stamped) {
   const KvLayerView first = stamped.pool.layer_view(0);
   const float* self = row_of(first.v, first, place.slot);
@@ -279,7 +281,8 @@ std::uint64_t StampModel::read_stamp(const Place& place, std::uint64_t before,
   }
   const auto token = static_cast<TokenId>(self[4] + self[5] * 65536.0f);
   const auto position = static_cast<std::int64_t>(self[6] + self[7] * 65536.0f);
-  bool right = position == place.position && hash == extend_hash(before, token);
+  bool right = position == place.position;
+  if (before.has_value()) right = right && hash == extend_hash(*before, token);
   const Place wanted = {place.request, place.position, place.slot, token};
   for (std::int64_t layer = 0; layer < stamped.pool.shape().layers && right; ++layer) {
     const KvLayerView view = stamped.pool.layer_view(layer);

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ class StampModel final : public Runner {
   bool waits_by_layer() const override { return true; }
 
   // Has layers that look back over so many tokens only, as KvCacheOptions::window_tokens; 0: none.
+  // At least 2 where the pool of the others has no layers: what the model answers hangs on what the
+  // last token says of all before it.
   void look_back(std::int64_t window_tokens) noexcept { window_tokens_ = window_tokens; }
 
   // The first contradiction that was found; empty if none was.
@@ -64,7 +67,8 @@ class StampModel final : public Runner {
   std::uint64_t check_prefix(const KvBatch& batch, std::int64_t request, const KvPools& pools);
   void check_window(const KvBatch& batch, std::int64_t request, std::int64_t prefix);
   void check_not_written(const Place& place, const std::vector<SlotId>& written);
-  std::uint64_t read_stamp(const Place& place, std::uint64_t before, const Stamped& stamped);
+  std::uint64_t read_stamp(const Place& place, std::optional<std::uint64_t> before,
+                           const Stamped& stamped);
   void write_stamp(std::uint64_t hash, const Place& place, const Stamped& stamped);
   void fill_rows(std::uint64_t hash, const Place& place, std::int64_t layer,
                  const Stamped& stamped);
