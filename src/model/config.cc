@@ -183,11 +183,15 @@ void read_gemma(JsonFields& fields, ModelConfig& config) {
   config.activation = Activation::kGeluTanh;
   config.norms_add_one = config.branch_norms = config.scaled_embeddings = true;
   config.score_dim = fields.positive("query_pre_attn_scalar", 256.0);
-  const auto cap = [&](std::string_view name) {
+  // None where the file says null; where it says nothing, Gemma-2 has these.
+  const bool gemma2 = config.family == ModelFamily::kGemma2;
+  const auto cap = [&](std::string_view name, double usual) {
+    if (!fields.has(name)) return gemma2 ? usual : 0.0;
     return fields.find_or_null(name) == nullptr ? 0.0 : fields.positive(name, std::nullopt);
   };
-  config.score_cap = cap("attn_logit_softcapping");
-  config.logit_cap = cap("final_logit_softcapping");
+  config.score_cap = cap("attn_logit_softcapping", 50.0);
+  config.logit_cap = cap("final_logit_softcapping", 30.0);
+  if (config.family == ModelFamily::kGemma3) config.rope.theta = 1e6;  // unless the file says
 }
 
 // The newest files have rope_parameters for each type of layer.
@@ -201,7 +205,7 @@ const Json* of_layer_type_or_null(const JsonFields& fields, const char* type) {
 // Old files nest all of it in rope_scaling beside rope_theta; new ones have rope_parameters with
 // both.
 void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name) {
-  rope.theta = fields.positive("rope_theta", 10000.0);
+  rope.theta = fields.positive("rope_theta", rope.theta);
   const Json* nested = fields.find_or_null("rope_parameters");
   const std::string_view nested_name = nested != nullptr ? "rope_parameters" : "rope_scaling";
   if (nested == nullptr) {
@@ -256,6 +260,9 @@ void refuse_unsupported(JsonFields& fields, const ModelConfig& config) {
   if (fields.find_or_null("quantization_config") != nullptr) {
     fields.fail(ErrorCode::kUnsupported, "quantization_config",
                 "quantised weights are not supported");
+  }
+  if (fields.boolean("use_bidirectional_attention", false)) {
+    fields.fail(ErrorCode::kUnsupported, "use_bidirectional_attention", "only false is supported");
   }
   if (fields.positive("partial_rotary_factor", 1.0) != 1.0) {
     fields.fail(ErrorCode::kUnsupported, "partial_rotary_factor", "only 1 is supported");

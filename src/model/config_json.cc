@@ -135,8 +135,9 @@ void add_windows(const ModelConfig& config, Json& object) {
 void add_gemma(const ModelConfig& config, Json& object) {
   object["hidden_activation"] = "gelu_pytorch_tanh";
   object["query_pre_attn_scalar"] = config.score_dim;
-  if (config.score_cap > 0) object["attn_logit_softcapping"] = config.score_cap;
-  if (config.logit_cap > 0) object["final_logit_softcapping"] = config.logit_cap;
+  const auto cap_json = [](double cap) { return cap > 0 ? Json(cap) : Json(nullptr); };
+  object["attn_logit_softcapping"] = cap_json(config.score_cap);
+  object["final_logit_softcapping"] = cap_json(config.logit_cap);
 }
 
 }  // namespace
@@ -163,6 +164,8 @@ std::string config_json(const ModelConfig& config) {
   }
   if (config.windows.tokens > 0) {
     add_windows(config, object);
+  } else {
+    object["sliding_window"] = nullptr;
   }
   if (config.activation == Activation::kGeluTanh) {
     add_gemma(config, object);

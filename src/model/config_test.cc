@@ -136,6 +136,27 @@ TEST(Config, MistralLooksBackOverItsWindowInEveryLayerOrHasNone) {
   const ModelConfig later =
       parse(config_text("MistralForCausalLM", R"(,"sliding_window":null,"head_dim":64)"));
   EXPECT_EQ(later.windows, WindowConfig());
+  const ModelConfig silent = parse(config_text("MistralForCausalLM", R"(,"head_dim":64)"));
+  EXPECT_EQ(silent.windows, config.windows) << "as the family does where the file does not say";
+}
+
+// null is said; what is not there is what the family has.
+TEST(Config, GemmaCapsAndRopeAreTheFamilysWhereTheFileDoesNotSay) {
+  const ModelConfig silent =
+      parse(config_text("Gemma2ForCausalLM", R"(,"sliding_window":8,"head_dim":64)"));
+  EXPECT_EQ(silent.score_cap, 50);
+  EXPECT_EQ(silent.logit_cap, 30);
+  const ModelConfig none = parse(config_text("Gemma2ForCausalLM", R"(,"sliding_window":8,
+      "head_dim":64,"attn_logit_softcapping":null,"final_logit_softcapping":null)"));
+  EXPECT_EQ(none.score_cap, 0);
+  EXPECT_EQ(none.logit_cap, 0);
+  const ModelConfig gemma3 =
+      parse(config_text("Gemma3ForCausalLM", R"(,"sliding_window":8,"head_dim":64)"));
+  EXPECT_EQ(gemma3.score_cap, 0);
+  EXPECT_EQ(gemma3.rope.theta, 1e6);
+  EXPECT_EQ(gemma3.windowed_rope->theta, 1e4);
+  EXPECT_EQ(error_of(config_text("Gemma3ForCausalLM", R"(,"use_bidirectional_attention":true)")),
+            "unsupported: m/config.json: use_bidirectional_attention: only false is supported");
 }
 
 TEST(Config, Gemma2AlternatesAndCaps) {

@@ -60,6 +60,8 @@ class JsonFields {
   bool boolean(std::string_view name, bool fallback);
   std::string text(std::string_view name, std::optional<std::string> fallback);
 
+  // Whether the field is there, be it null.
+  bool has(std::string_view name) const { return object_.contains(name); }
   // The field, or nullptr if it is absent or null.
   const nlohmann::json* find_or_null(std::string_view name) const;
 

@@ -13,6 +13,7 @@ using Range = JsonFields::Range;
 
 constexpr Range kWindowRange = {1, 1 << 28};
 constexpr Range kLayerRange = {0, 4096};
+constexpr std::int64_t kMistralTokens = 4096;  // where the file does not say
 
 bool is_qwen(ModelFamily family) {
   return family == ModelFamily::kQwen2 || family == ModelFamily::kQwen3 ||
@@ -28,8 +29,10 @@ bool knows_windows(ModelFamily family) {
   return family == ModelFamily::kMistral || is_qwen(family) || is_gemma(family);
 }
 
-// Qwen files carry a window beside the switch that disables it, which is off by default.
+// Qwen files carry a window beside the switch that disables it, which is off by default. A Mistral
+// model without a window says so: null.
 bool has_window(JsonFields& fields, ModelFamily family) {
+  if (family == ModelFamily::kMistral && !fields.has("sliding_window")) return true;
   if (is_qwen(family)) return fields.boolean("use_sliding_window", false);
   const bool given = fields.find_or_null("sliding_window") != nullptr;
   return is_gemma(family) || fields.boolean("use_sliding_window", given);
@@ -95,7 +98,9 @@ WindowConfig read_windows(JsonFields& fields, ModelFamily family, std::int64_t l
                 "sliding_attention, where the file switches no window on");
     return {};
   }
-  windows.tokens = fields.integer("sliding_window", kWindowRange, std::nullopt);
+  const bool mistral = family == ModelFamily::kMistral;
+  windows.tokens = fields.integer("sliding_window", kWindowRange,
+                                  mistral ? std::optional(kMistralTokens) : std::nullopt);
   return windows;
 }
 
