@@ -32,8 +32,7 @@ struct SharedPrefix {
 // holds theirs, and where its text is likely to be gone on from by others.
 struct SequenceWindow {
   std::int64_t begin_page = 0;
-  std::array<std::int64_t, 2> ends =
-      {};  // tokens: of its prompt but one; of what was cached in full
+  std::array<std::int64_t, 2> ends = {};  // tokens: of its prompt; of what was cached in full
 };
 
 // Move-only; destroying it frees the tail, unlocks the prefix and gives the row back, and publishes

@@ -35,8 +35,9 @@ bool Backups::window_underway(NamespaceId host_ns, const PageKey& key) const {
 }
 
 // What the device has without a gap up to there, less what host memory has of the beginning;
-// nothing where both together are not the whole window, for that could not be gone on from.
-// Afterwards row_ and text_ are those of `held`.
+// nothing where both together are not the whole window, for that could not be gone on from. One
+// page more than the window, if it is there: whoever asks for this very text computes its last
+// token again. Afterwards row_ and text_ are those of `held`.
 Backups::PageRange Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
                                            std::int64_t end_tokens) {
   const WindowedPages* const windowed = parts_.device_windowed_or_null;
@@ -45,20 +46,21 @@ Backups::PageRange Backups::missing_window(const PrefixLock& held, NamespaceId h
   if (end == 0) return {};
   copy_row(held, page_size, row_);
   const std::int64_t begin = parts_.window.first_page_before(end);
+  const std::int64_t begin_again = parts_.window.first_page_before(end - 1);
   std::int64_t first = end;
-  while (first > begin && windowed->of(row_[at(first - 1)]).valid()) --first;
+  while (first > begin_again && windowed->of(row_[at(first - 1)]).valid()) --first;
   RadixPrefixCache& tree = parts_.host.tree();
   const auto text = text_of(parts_.device, held).first(at(end_tokens));
   const PrefixLock below = tree.extend(tree.match(host_ns, {}), text);
   copy_row(below, page_size, host_row_);
   if (underway_end(held, host_ns, std::ssize(host_row_)) < end) return {};
-  static_cast<void>(key_of(held, begin));
+  static_cast<void>(key_of(held, begin_again));
   const auto is_below = [&](std::int64_t page) {
     if (page < std::ssize(host_row_) &&
         parts_.host.windowed_or_null()->of(host_row_[at(page)]).valid()) {
       return true;
     }
-    return window_underway(host_ns, keys_[at(page - begin)]);
+    return window_underway(host_ns, keys_[at(page - begin_again)]);
   };
   for (std::int64_t page = begin; page < first; ++page) {
     if (!is_below(page)) return {};

@@ -169,7 +169,7 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   rows_->grow(sequence.row_, sequence.published_tokens() / page_size());
   name_published(sequence, 0);
   if (windows_ != nullptr) {
-    sequence.window_.ends = {std::ssize(tokens) - 1, found.tokens};
+    sequence.window_.ends = {std::ssize(tokens), found.tokens};
     windows_->enter(sequence.window_, sequence.pages(), sequence.published_tokens());
   }
   return sequence;

@@ -101,7 +101,8 @@ void Simulation::make_pools() {
     model_.stamps().look_back(plan_.engine.kv.window_tokens);
   }
   if (plan_.has_tiers) {
-    tiers_or_null_ = std::make_unique<SimulatedTiers>(plan_.tiers, *pool_, clock_);
+    tiers_or_null_ =
+        std::make_unique<SimulatedTiers>(plan_.tiers, *pool_, clock_, windowed_pool_.get());
   }
 }
 
@@ -244,7 +245,9 @@ RequestId Simulation::any_request() {
 
 void Simulation::flip_in_host() {
   if (tiers_or_null_ == nullptr) return;
-  HostPool& host = tiers_or_null_->host();
+  const bool windowed = plan_.pools == SimulatedPools::kAllWindowed ||
+                        (plan_.has_windows() && prng_.below(2) == 0);
+  HostPool& host = windowed ? tiers_or_null_->windowed_host() : tiers_or_null_->host();
   const std::int64_t flips = 1 + prng_.below(4);
   for (std::int64_t i = 0; i < flips; ++i) {
     const PageId page(static_cast<std::int32_t>(prng_.below(host.pages())));

@@ -11,9 +11,6 @@
 namespace stemma {
 namespace {
 
-// Pages of windowed layers do not move to lower tiers yet (KvCache::open refuses it).
-constexpr bool kWindowsGoBelow = false;
-
 constexpr std::array<std::string_view, 5> kPoolsNames = {"plain", "windowed", "all_windowed",
                                                          "latent", "sparse"};
 
@@ -90,7 +87,6 @@ void draw_windows(SimulationPlan& plan, Prng& prng) {
       prng, {pages_for(1), pages_for(1) + 1 + prng.below(4), pages_for(chunk_tokens),
              2 * pages_for(chunk_tokens), pages_for(1) + kv.pages / 2, pages_for(1) + kv.pages});
   plan.engine.shadow_audit_percent = 0;  // refused where there are windows
-  plan.has_tiers = plan.has_tiers && kWindowsGoBelow;
 }
 
 }  // namespace

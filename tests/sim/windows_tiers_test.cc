@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(PagesAndWindows, EveryWindowBelow,
 class EveryStoreBelow : public ::testing::TestWithParam<Tier> {};
 
 TEST_P(EveryStoreBelow, WhatWasStoredIsGoneOnFromAfterARestart) {
-  SimulatedTierOptions tiers = tiers_of(64, {GetParam()});
+  SimulatedTierOptions tiers = tiers_of(128, {GetParam()});
   tiers.faults.lookup_is_local = GetParam() == Tier::kDisk;
   EngineOptions options = windowed_options(4, 16);
   options.kv.tiers.write_policy = WritePolicy::kWriteThrough;

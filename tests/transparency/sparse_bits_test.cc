@@ -16,6 +16,7 @@
 #include "model/random_model.h"
 #include "model/sparse_calibration.h"
 #include "stemma/log.h"
+#include "tier/redis_process.h"
 #include "transparency/engine_trial.h"
 
 namespace stemma {
@@ -157,6 +158,19 @@ TEST_P(SparseBits, FromDiskAfterARestart) {
   expect_same_bits(cold(), first);
   const Outcome second = run(setting);
   EXPECT_GT(second.brought.disk, 0);
+  expect_same_bits(first, second);
+}
+
+TEST_P(SparseBits, FromARedisServer) {
+  const TempDirectory directory;
+  const auto server = RedisProcess::start({.directory = directory.path()});
+  ASSERT_TRUE(server.ok()) << to_string(server.error());
+  Setting setting;
+  setting.tiers.remote_url = server->unix_url();
+  const Outcome first = run(setting);
+  expect_same_bits(cold(), first);
+  const Outcome second = run(setting);
+  EXPECT_GT(second.brought.remote, 0);
   expect_same_bits(first, second);
 }
 
