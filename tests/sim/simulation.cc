@@ -245,8 +245,8 @@ RequestId Simulation::any_request() {
 
 void Simulation::flip_in_host() {
   if (tiers_or_null_ == nullptr) return;
-  const bool windowed = plan_.pools == SimulatedPools::kAllWindowed ||
-                        (plan_.has_windows() && prng_.below(2) == 0);
+  const bool windowed =
+      plan_.pools == SimulatedPools::kAllWindowed || (plan_.has_windows() && prng_.below(2) == 0);
   HostPool& host = windowed ? tiers_or_null_->windowed_host() : tiers_or_null_->host();
   const std::int64_t flips = 1 + prng_.below(4);
   for (std::int64_t i = 0; i < flips; ++i) {
