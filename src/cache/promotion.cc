@@ -34,6 +34,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   anchor_ = target == Tier::kHost
                 ? host.share(host_)
                 : parts_.device.extend(parts_.device.match(device_ns, {}), tokens_);
+  if (windowed()) copy_rows();
   asked_ = false;
   look_below(anchor_.tokens() / page_size());
   const bool too_long = decide() > parts_.options.load_wait_us;
@@ -121,7 +122,7 @@ void Promotion::find_keys(std::int64_t first_page) {
 void Promotion::look_below(std::int64_t first_page) {
   const std::int64_t host_end = host_.tokens() / page_size();
   if (windowed()) {
-    find_keys(std::min(first_page, parts_.window.first_page_before(first_page)));
+    find_keys(parts_.window.first_page_before(usable_pages()));  // no window is looked for before
   } else {
     if (first_page == text_pages()) return;
     if (parts_.stores.empty() && host_end <= first_page) return;

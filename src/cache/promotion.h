@@ -157,6 +157,8 @@ class Promotion {
 
   // Of windowed pages (promotion_windows.cc).
   bool windowed() const noexcept { return parts_.device_windowed_or_null != nullptr; }
+  void copy_rows();
+  std::int64_t usable_pages() const;
   WindowedPages& target_windows() const;
   bool has_window(std::int64_t page) const;
   bool is_window_near(std::int64_t page) const;

@@ -38,6 +38,11 @@ bool Promotion::is_window_near(std::int64_t page) const {
   return has_window(page) || hangs(*parts_.host.windowed_or_null(), host_row_, page);
 }
 
+void Promotion::copy_rows() {
+  copy_row(anchor_, page_size(), anchor_row_);
+  copy_row(host_, page_size(), host_row_);
+}
+
 // Behind what is wanted, or what the target has.
 std::int64_t Promotion::wanted_end() const {
   std::int64_t end = anchor_.tokens() / page_size();
@@ -49,17 +54,19 @@ std::int64_t Promotion::wanted_end() const {
 
 std::int64_t Promotion::unusable_pages() const {
   if (!active_ || abandoned_ || !windowed()) return 0;
-  const std::int64_t pages = std::ssize(anchor_row_);
-  return pages -
-         parts_.window.usable_end(pages, [&](std::int64_t page) { return has_window(page); });
+  return std::ssize(anchor_row_) - usable_pages();
+}
+
+// Of what the target has, how much can be gone on from.
+std::int64_t Promotion::usable_pages() const {
+  return parts_.window.usable_end(std::ssize(anchor_row_),
+                                  [&](std::int64_t page) { return has_window(page); });
 }
 
 // Stores are asked for the window of the whole text only, from `store` on; where none has what is
 // missing of it, the text is brought as far as nearer memory has one. REQUIRES: nothing was asked
 // for yet.
 void Promotion::settle_window(std::size_t store) {
-  copy_row(anchor_, page_size(), anchor_row_);
-  copy_row(host_, page_size(), host_row_);
   const std::int64_t end = wanted_end();
   std::int64_t first_far = parts_.window.first_page_before(end);
   std::int64_t end_far = end;
@@ -93,6 +100,7 @@ void Promotion::bring_to(std::int64_t end_page) {
   }
   window_end_ = end_page;
   window_next_ = parts_.window.first_page_before(end_page);
+  if (window_next_ < first_key_page_) find_keys(window_next_);  // more has gone since begin
 }
 
 std::vector<PageKey> Promotion::windowed_keys(std::int64_t first_page,

@@ -218,8 +218,9 @@ void encode_frame(const PageFormat& format, const PageIdentity& identity,
   put_name(frame, kKindAt, format.kind);
   put_name(frame, kCodecAt, format.codec);
   std::memcpy(frame.data() + kHeaderBytes, identity.tokens.data(), identity.tokens.size_bytes());
-  std::memcpy(frame.data() + kHeaderBytes + identity.tokens.size_bytes(), layer_sums.data(),
-              layer_sums.size_bytes());
+  const std::size_t sums_at = kHeaderBytes + identity.tokens.size_bytes();
+  std::ranges::copy(std::as_bytes(layer_sums),
+                    frame.begin() + static_cast<std::ptrdiff_t>(sums_at));
   put(frame, kChecksumAt, header_checksum(frame, body_offset));
 }
 
