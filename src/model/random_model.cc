@@ -41,37 +41,6 @@ std::string to_bytes(const std::vector<float>& values, WeightType type) {
   return bytes;
 }
 
-Status write_file(const std::string& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (!file) {
-    return Error{ErrorCode::kIo, path + ": cannot write"};
-  }
-  return {};
-}
-
-// One safetensors file of `tensors`.
-Status write_shard(const std::string& path, const std::vector<TensorSpec>& tensors,
-                   const RandomModelOptions& options) {
-  Json header = {{"__metadata__", {{"format", "pt"}}}};
-  std::string bytes;
-  for (const TensorSpec& tensor : tensors) {
-    const std::size_t begin = bytes.size();
-    bytes += to_bytes(random_weights(options.config, tensor, options.seed), options.type);
-    header[tensor.name] = {{"dtype", safetensors_dtype(options.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {begin, bytes.size()}}};
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors begin at a multiple of 8
-  const std::uint64_t length = text.size();
-  static_assert(std::endian::native == std::endian::little);
-  std::string prefix(sizeof(length), '\0');
-  std::memcpy(prefix.data(), &length, sizeof(length));
-  return write_file(path, prefix + text + bytes);
-}
-
 std::string shard_name(int shard, int shards) {
   const auto five_digits = [](int number) {
     const std::string digits = std::to_string(number);
@@ -80,6 +49,15 @@ std::string shard_name(int shard, int shards) {
   return shards == 1
              ? "model.safetensors"
              : "model-" + five_digits(shard + 1) + "-of-" + five_digits(shards) + ".safetensors";
+}
+
+Status write_shard(const std::string& path, const std::vector<TensorSpec>& tensors,
+                   const RandomModelOptions& options) {
+  std::vector<TensorValues> values;
+  for (const TensorSpec& tensor : tensors) {
+    values.push_back({tensor, random_weights(options.config, tensor, options.seed)});
+  }
+  return write_safetensors(path, values, options.type);
 }
 
 Status write_weights(const std::string& directory, const RandomModelOptions& options) {
@@ -148,6 +126,36 @@ std::string tokenizer_json() {
 }
 
 }  // namespace
+
+Status write_file(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  if (!file) {
+    return Error{ErrorCode::kIo, path + ": cannot write"};
+  }
+  return {};
+}
+
+Status write_safetensors(const std::string& path, std::span<const TensorValues> tensors,
+                         WeightType type) {
+  Json header = {{"__metadata__", {{"format", "pt"}}}};
+  std::string bytes;
+  for (const TensorValues& tensor : tensors) {
+    const std::size_t begin = bytes.size();
+    bytes += to_bytes(tensor.values, type);
+    header[tensor.spec.name] = {{"dtype", safetensors_dtype(type)},
+                                {"shape", tensor.spec.shape},
+                                {"data_offsets", {begin, bytes.size()}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors begin at a multiple of 8
+  const std::uint64_t length = text.size();
+  static_assert(std::endian::native == std::endian::little);
+  std::string prefix(sizeof(length), '\0');
+  std::memcpy(prefix.data(), &length, sizeof(length));
+  return write_file(path, prefix + text + bytes);
+}
 
 std::vector<float> random_tensor(std::string_view name, const std::vector<std::int64_t>& shape,
                                  std::uint64_t seed) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,19 @@ std::vector<float> random_tensor(std::string_view name, const std::vector<std::i
 // lie around 0.
 std::vector<float> random_weights(const ModelConfig& config, const TensorSpec& tensor,
                                   std::uint64_t seed);
+
+// A tensor and its values before rounding, row-major.
+struct TensorValues {
+  TensorSpec spec;
+  std::vector<float> values;
+};
+
+// One safetensors file of `tensors`, in this order.
+Status write_safetensors(const std::string& path, std::span<const TensorValues> tensors,
+                         WeightType type);
+
+// A file of this text, in the place of what was there.
+Status write_file(const std::string& path, std::string_view text);
 
 // Writes config.json, tokenizer.json (bytes as tokens; 256 ends a text) and the safetensors files
 // into `directory`, which must exist.

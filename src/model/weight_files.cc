@@ -18,17 +18,20 @@ constexpr std::int64_t kIndexFileBytesMax = std::int64_t{64} << 20;
 }  // namespace
 
 Result<WeightFiles> WeightFiles::open(Files& files, const std::string& directory) {
+  auto single = open_one(files, directory, kSingleName);
+  if (single.ok() || single.error().code != ErrorCode::kNotFound) return single;
   WeightFiles weights;
   weights.directory_ = directory;
-  auto single = open_shard(files, join_path(directory, kSingleName));
-  if (single.ok()) {
-    STEMMA_RETURN_IF_ERROR(weights.add_shard(std::move(single).value()));
-    return weights;
-  }
-  if (single.error().code != ErrorCode::kNotFound) {
-    return single.error();
-  }
   STEMMA_RETURN_IF_ERROR(weights.open_indexed(files));
+  return weights;
+}
+
+Result<WeightFiles> WeightFiles::open_one(Files& files, const std::string& directory,
+                                          const std::string& name) {
+  WeightFiles weights;
+  weights.directory_ = directory;
+  STEMMA_ASSIGN_OR_RETURN(Shard shard, open_shard(files, join_path(directory, name)));
+  STEMMA_RETURN_IF_ERROR(weights.add_shard(std::move(shard)));
   return weights;
 }
 

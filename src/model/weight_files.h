@@ -34,6 +34,10 @@ class WeightFiles {
   // this.
   static Result<WeightFiles> open(Files& files, const std::string& directory);
 
+  // Opens the one file `name` of `directory`.
+  static Result<WeightFiles> open_one(Files& files, const std::string& directory,
+                                      const std::string& name);
+
   // The tensor of that name, or nullptr. Valid as long as this.
   const TensorEntry* find_or_null(std::string_view name) const;
   // The path of the file that holds `tensor`, for errors. REQUIRES: tensor came from find_or_null.

@@ -1,0 +1,226 @@
+#include "model/adapter.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "model/adapter_config.h"
+#include "model/json_text.h"
+#include "model/weight_files.h"
+#include "model/weights.h"
+#include "prefix/namespace_digest.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
+constexpr std::string_view kLayerPrefix = "model.layers.";
+constexpr std::string_view kWeightSuffix = ".weight";
+
+struct NamedProjection {
+  std::string_view name;  // behind the layer's number
+  Projection projection;
+};
+constexpr std::array kNames = {
+    NamedProjection{"self_attn.q_proj", Projection::kQuery},
+    NamedProjection{"self_attn.k_proj", Projection::kKey},
+    NamedProjection{"self_attn.v_proj", Projection::kValue},
+    NamedProjection{"self_attn.o_proj", Projection::kOutput},
+    NamedProjection{"mlp.gate_proj", Projection::kGate},
+    NamedProjection{"mlp.up_proj", Projection::kUp},
+    NamedProjection{"mlp.down_proj", Projection::kDown},
+    NamedProjection{"self_attn.q_a_proj", Projection::kQueryDown},
+    NamedProjection{"self_attn.q_b_proj", Projection::kQueryUp},
+    NamedProjection{"self_attn.kv_a_proj_with_mqa", Projection::kLatentDown},
+};
+static_assert(kNames.size() == kProjections);
+
+// "model.layers.3.self_attn.q_proj.weight" -> q_proj of layer 3; nullopt for other tensors.
+std::optional<AdaptableMatrix> try_adaptable(const TensorSpec& tensor) {
+  std::string_view rest = tensor.name;
+  if (tensor.shape.size() != 2 || !rest.starts_with(kLayerPrefix) ||
+      !rest.ends_with(kWeightSuffix)) {
+    return std::nullopt;
+  }
+  rest.remove_suffix(kWeightSuffix.size());
+  AdaptableMatrix matrix = {
+      .path = std::string(rest), .outputs = tensor.shape[0], .inputs = tensor.shape[1]};
+  rest.remove_prefix(kLayerPrefix.size());
+  matrix.layer = std::stoll(std::string(rest.substr(0, rest.find('.'))));
+  rest.remove_prefix(rest.find('.') + 1);
+  const auto* const found =
+      std::find_if(kNames.begin(), kNames.end(),
+                   [&](const NamedProjection& named) { return named.name == rest; });
+  if (found == kNames.end()) return std::nullopt;
+  matrix.projection = found->projection;
+  return matrix;
+}
+
+// "q_proj k_proj ...": the last parts of what can be changed, for errors.
+std::string known_names(const std::vector<AdaptableMatrix>& matrices) {
+  std::vector<std::string> names;
+  for (const AdaptableMatrix& matrix : matrices) {
+    std::string name = matrix.path.substr(matrix.path.rfind('.') + 1);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::string text;
+  for (const std::string& name : names) text.append(text.empty() ? "" : " ").append(name);
+  return text;
+}
+
+// Each name of target_modules is of a matrix that can be changed.
+Status check_targets(const AdapterConfig& config, const std::string& config_path,
+                     const std::vector<AdaptableMatrix>& matrices) {
+  if (!config.targets.has_value()) return {};
+  for (const std::string& target : *config.targets) {
+    const bool known = std::any_of(matrices.begin(), matrices.end(), [&](const auto& matrix) {
+      return names_end_of(target, matrix.path);
+    });
+    if (known) continue;
+    return Error{ErrorCode::kUnsupported,
+                 config_path + ": target_modules: '" + printable(target) +
+                     "' is not a matrix of this model that adapters can change (" +
+                     known_names(matrices) + ")"};
+  }
+  return {};
+}
+
+// Where a tensor of the file goes.
+struct Wanted {
+  PackedWeights* target = nullptr;
+  std::array<std::int64_t, 2> shape = {};
+};
+
+class AdapterLoader {
+ public:
+  AdapterLoader(const AdapterConfig& config, const std::string& config_path, WeightFiles& files,
+                ThreadPool& pool)
+      : config_(config), config_path_(config_path), files_(files), pool_(pool) {}
+
+  Status want(const std::vector<AdaptableMatrix>& matrices, Adapter& adapter) {
+    for (const AdaptableMatrix& matrix : matrices) {
+      const std::string down = adapter_down_name(matrix.path);
+      const std::string up = adapter_up_name(matrix.path);
+      const bool has_some =
+          files_.find_or_null(down) != nullptr || files_.find_or_null(up) != nullptr;
+      if (!has_some && !config_.names(matrix.path, matrix.layer)) continue;
+      LowRank& target = adapter.layers[static_cast<std::size_t>(matrix.layer)]
+                                      [static_cast<std::size_t>(matrix.projection)];
+      STEMMA_RETURN_IF_ERROR(want_one(down, {&target.down, {config_.rank, matrix.inputs}}));
+      STEMMA_RETURN_IF_ERROR(want_one(up, {&target.up, {matrix.outputs, config_.rank}}));
+    }
+    if (!wanted_.empty()) return {};
+    return Error{ErrorCode::kInvalidArgument,
+                 config_path_ + ": target_modules: changes nothing of this model"};
+  }
+
+  // Reads the file, and returns the digest of what was read.
+  Result<Sha256Digest> read(const std::vector<AdaptableMatrix>& matrices) {
+    std::map<std::string, std::pair<const TensorEntry*, Sha256Digest>> read;
+    const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
+      const auto found = wanted_.find(tensor.name);
+      if (found == wanted_.end()) {
+        return Error{ErrorCode::kUnsupported,
+                     files_.path_of(tensor) + ": tensor '" + printable(tensor.name, 200) +
+                         "' is not of a matrix of this model that adapters can change (" +
+                         known_names(matrices) + ")"};
+      }
+      read[tensor.name] = {&tensor, sha256(bytes)};
+      const Wanted& wanted = found->second;
+      STEMMA_ASSIGN_OR_RETURN(
+          *wanted.target, PackedWeights::pack(bytes.data(), *tensor.weight_type(), wanted.shape[0],
+                                              wanted.shape[1], pool_));
+      return {};
+    };
+    STEMMA_RETURN_IF_ERROR(files_.read_all(visit));
+    NamespaceFields fields;
+    fields.add("adapter", "lora");
+    fields.add("scale", std::int64_t{std::bit_cast<std::int32_t>(config_.scale)});
+    for (const auto& [name, tensor] : read) {
+      fields.add("tensor", std::string_view(name));
+      fields.add("dtype", std::string_view(tensor.first->dtype));
+      for (const std::int64_t extent : tensor.first->shape) fields.add("extent", extent);
+      fields.add("bytes_sha256", tensor.second);
+    }
+    return fields.finish().bytes;
+  }
+
+ private:
+  Status want_one(const std::string& name, const Wanted& wanted) {
+    const TensorEntry* const tensor = files_.find_or_null(name);
+    const std::string shape =
+        "[" + std::to_string(wanted.shape[0]) + ", " + std::to_string(wanted.shape[1]) + "]";
+    if (tensor == nullptr) {
+      return Error{ErrorCode::kNotFound, files_.directory() + ": tensor '" + name + "' " + shape +
+                                             " is missing, which target_modules of " +
+                                             config_path_ + " or its other half asks for"};
+    }
+    const auto& found = tensor->shape;
+    if (!std::equal(found.begin(), found.end(), wanted.shape.begin(), wanted.shape.end())) {
+      std::string got;
+      for (const std::int64_t extent : found) {
+        got.append(got.empty() ? "" : ", ").append(std::to_string(extent));
+      }
+      return Error{ErrorCode::kInvalidArgument, files_.path_of(*tensor) + ": tensor '" + name +
+                                                    "': expected shape " + shape + ", found [" +
+                                                    got + "]"};
+    }
+    if (!tensor->weight_type().has_value()) {
+      return Error{ErrorCode::kUnsupported, files_.path_of(*tensor) + ": tensor '" + name +
+                                                "': dtype " + tensor->dtype +
+                                                " is not supported; known are F32 F16 BF16"};
+    }
+    wanted_.emplace(name, wanted);
+    return {};
+  }
+
+  const AdapterConfig& config_;
+  const std::string& config_path_;
+  WeightFiles& files_;
+  ThreadPool& pool_;
+  std::unordered_map<std::string, Wanted> wanted_;
+};
+
+}  // namespace
+
+std::vector<AdaptableMatrix> adaptable_matrices(const ModelConfig& config) {
+  std::vector<AdaptableMatrix> matrices;
+  for (const TensorSpec& tensor : needed_tensors(config)) {
+    if (auto matrix = try_adaptable(tensor)) matrices.push_back(*std::move(matrix));
+  }
+  return matrices;
+}
+
+std::string adapter_down_name(std::string_view path) {
+  return "base_model.model." + std::string(path) + ".lora_A.weight";
+}
+
+std::string adapter_up_name(std::string_view path) {
+  return "base_model.model." + std::string(path) + ".lora_B.weight";
+}
+
+Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const ModelConfig& config,
+                             ThreadPool& pool) {
+  const std::string config_path = join_path(source.directory, std::string(kAdapterConfigFile));
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
+  STEMMA_ASSIGN_OR_RETURN(const AdapterConfig parsed, parse_adapter_config(text, config_path));
+  const std::vector<AdaptableMatrix> matrices = adaptable_matrices(config);
+  STEMMA_RETURN_IF_ERROR(check_targets(parsed, config_path, matrices));
+  STEMMA_ASSIGN_OR_RETURN(
+      WeightFiles weights,
+      WeightFiles::open_one(files, source.directory, std::string(kAdapterWeightsFile)));
+  Adapter adapter;
+  adapter.name = source.name;
+  adapter.rank = parsed.rank;
+  adapter.scale = parsed.scale;
+  adapter.layers.resize(static_cast<std::size_t>(config.layers));
+  AdapterLoader loader(parsed, config_path, weights, pool);
+  STEMMA_RETURN_IF_ERROR(loader.want(matrices, adapter));
+  STEMMA_ASSIGN_OR_RETURN(adapter.digest, loader.read(matrices));
+  return adapter;
+}
+
+}  // namespace stemma

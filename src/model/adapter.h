@@ -1,0 +1,102 @@
+// Adapter: low-rank changes of a model's matrices (LoRA, arXiv 2106.09685), loaded from a directory
+// as PEFT writes it: adapter_config.json and adapter_model.safetensors.
+//
+// Where an adapter changes a matrix W [out, in] of a layer, it has A [rank, in] and B [out, rank]:
+// the layer computes W x + scale · B (A x). What is not changed has neither.
+//
+// Every tensor of the file is used, and every matrix that the configuration names is there: an
+// adapter of another model, or of matrices that this build leaves as they are (embeddings,
+// experts), is refused by the file and the tensor.
+//
+// Thread:     loaded by one thread; immutable afterwards.
+// Memory:     its matrices, packed in their own type: A with its rank rounded up to a panel.
+// Cost:       one read of the file.
+// Not here:   what it adds to a batch (adapter_pass), who asks for it (engine/).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "device/packed_weights.h"
+#include "model/config.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// A matrix of a layer that an adapter may change. Those of latent attention are named as in
+// LatentWeights.
+enum class Projection : std::uint8_t {
+  kQuery,
+  kKey,
+  kValue,
+  kOutput,
+  kGate,
+  kUp,
+  kDown,
+  kQueryDown,
+  kQueryUp,
+  kLatentDown,
+};
+inline constexpr std::size_t kProjections = 10;
+
+// What an adapter has for one of them; empty where it leaves it as it is.
+struct LowRank {
+  PackedWeights down;  // A   [rank, in]
+  PackedWeights up;    // B   [out, rank]
+
+  bool empty() const noexcept { return up.n() == 0; }
+};
+
+struct Adapter {
+  using Layer = std::array<LowRank, kProjections>;
+
+  std::string name;  // what requests call it
+  // Of the scale and of names, types, shapes and bytes of its tensors: equal for adapters that
+  // compute the same from the same files, wherever they lie and in whatever order.
+  Sha256Digest digest = {};
+  std::int64_t rank = 0;
+  float scale = 1;
+  std::vector<Layer> layers;  // of the model
+
+  const LowRank& at(std::int64_t layer, Projection projection) const {
+    return layers[static_cast<std::size_t>(layer)][static_cast<std::size_t>(projection)];
+  }
+};
+
+// A matrix of a model that adapters can change.
+struct AdaptableMatrix {
+  std::string path;  // "model.layers.3.self_attn.q_proj"
+  std::int64_t layer = 0;
+  Projection projection = Projection::kQuery;
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+};
+
+// All of them, in the order of the computation.
+std::vector<AdaptableMatrix> adaptable_matrices(const ModelConfig& config);
+
+// The names of A and B of the matrix `path` in an adapter's file.
+std::string adapter_down_name(std::string_view path);
+std::string adapter_up_name(std::string_view path);
+
+inline constexpr std::string_view kAdapterConfigFile = "adapter_config.json";
+inline constexpr std::string_view kAdapterWeightsFile = "adapter_model.safetensors";
+
+// An adapter to be loaded.
+struct AdapterSource {
+  std::string name;       // what requests call it
+  std::string directory;  // of its two files
+};
+
+// Errors are one line that names the file and the field or the tensor.
+Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const ModelConfig& config,
+                             ThreadPool& pool);
+
+}  // namespace stemma
