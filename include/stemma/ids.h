@@ -69,6 +69,8 @@ using PromotionId = StrongId<struct PromotionTag, std::int64_t>;
 // A namespace opened in a prefix cache: a short name for its 256-bit digest.
 using PurgeId = StrongId<struct PurgeTag, std::int64_t>;
 using NamespaceId = StrongId<struct NamespaceTag>;
+// An adapter of a model, in the order in which a Runner has them.
+using AdapterId = StrongId<struct AdapterTag>;
 
 // The name of a page outside the tree: SHA-256 chained over the namespace and every token up to the
 // end of the page, so that it names exactly one namespace and token prefix (I7).

@@ -37,7 +37,9 @@ struct KvBatch {
   std::span<const std::int32_t> row_indptr;  // where each request's rows begin   [requests + 1]
   std::span<const RequestId> requests;  // whose they are: for logs and tests; invalid: nobody's,
                                         // pages computed again to be compared   [requests]
-  PageTableView page_table;             // every token up to this step's last    [requests]
+  // What each is computed with; invalid: the model alone. Empty: all are.   [requests]
+  std::span<const AdapterId> adapters = {};
+  PageTableView page_table;  // every token up to this step's last    [requests]
   // The same of the layers that look back over a window: pages of another pool. Those before the
   // window of a request's first row here are invalid ids. Empty where there are no such layers.
   std::span<const SlotId> windowed_slots = {};  // [rows]

@@ -7,8 +7,10 @@
 // Not here:   which requests run (sched/), sampling (the engine).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "stemma/kv_batch.h"
 #include "stemma/kv_pool.h"
@@ -35,6 +37,13 @@ struct LogitsView {
   }
 };
 
+// An adapter that a Runner can compute requests with.
+struct AdapterIdentity {
+  std::string name;  // what requests call it
+  // SHA-256 of all of it that decides what is computed: adapters of one digest write equal pages.
+  std::array<std::uint8_t, 32> digest = {};
+};
+
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -47,6 +56,9 @@ class Runner {
   // Whether forward asks KvBatch::arriving before it reads a layer. Where it does not, a batch
   // names only pages that are whole.
   virtual bool waits_by_layer() const { return false; }
+
+  // Those that KvBatch::adapters may name, by AdapterId: the same as long as it lives.
+  virtual std::span<const AdapterIdentity> adapters() const { return {}; }
 };
 
 }  // namespace stemma

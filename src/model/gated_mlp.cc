@@ -6,7 +6,7 @@
 namespace stemma {
 
 void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpScratch& scratch,
-               const MatrixView& out, ThreadPool& threads, Activation activation) {
+               const MatrixView& out, ThreadPool& threads, const MlpKind& kind) {
   const std::int64_t width = weights.gate.n();
   STEMMA_CHECK(width <= scratch.gate.columns && width <= scratch.up.columns,
                "the scratch is as wide as the MLP");
@@ -14,10 +14,13 @@ void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpSc
   const Rows up = {scratch.up.values, width};
   gemm(in, weights.gate, weights.gate_bias, gate.write(in.rows), threads);
   gemm(in, weights.up, weights.up_bias, up.write(in.rows), threads);
-  const auto multiply = activation == Activation::kSilu ? silu_multiply : gelu_multiply;
+  kind.adapters.add(Projection::kGate, in, gate.write(in.rows));
+  kind.adapters.add(Projection::kUp, in, up.write(in.rows));
+  const auto multiply = kind.activation == Activation::kSilu ? silu_multiply : gelu_multiply;
   for_rows(threads, in.rows,
            [&](std::int64_t row) { multiply(gate.row(row), up.row(row), gate.row(row)); });
   gemm(gate.read(in.rows), weights.down, weights.down_bias, out, threads);
+  kind.adapters.add(Projection::kDown, gate.read(in.rows), out);
 }
 
 }  // namespace stemma

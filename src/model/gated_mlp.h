@@ -14,6 +14,7 @@
 #include "device/gemm.h"
 #include "device/packed_weights.h"
 #include "model/activation_rows.h"
+#include "model/adapter_pass.h"
 #include "model/config.h"
 
 namespace stemma {
@@ -34,11 +35,16 @@ struct MlpScratch {
   Rows up;
 };
 
+// How it differs from one layer to another, beside its weights.
+struct MlpKind {
+  Activation activation = Activation::kSilu;
+  LayerAdapters adapters;  // where there are any, `in` has all rows of the batch
+};
+
 // Writes out[row] for each row of `in`. `out` may be `in`.
 // REQUIRES: the scratch has room for in.rows rows of weights.gate.n() columns, and overlaps
 // nothing.
 void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpScratch& scratch,
-               const MatrixView& out, ThreadPool& threads,
-               Activation activation = Activation::kSilu);
+               const MatrixView& out, ThreadPool& threads, const MlpKind& kind = {});
 
 }  // namespace stemma

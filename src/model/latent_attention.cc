@@ -85,16 +85,21 @@ Status LatentAttention::allocate_scratch() {
 }
 
 void LatentAttention::write_queries(const LatentWeights& weights, const Rows& in, std::int64_t rows,
-                                    const Angles& angles, const Rows& queries) {
+                                    const Angles& angles, const Rows& queries,
+                                    const LayerAdapters& adapters) {
   if (config_.query_rank > 0) {
     gemm(in.read(rows), weights.query_down, weights.query_down_bias, query_down_.write(rows),
          threads_);
+    adapters.add(Projection::kQueryDown, in.read(rows), query_down_.write(rows));
     for_rows(threads_, rows, [&](std::int64_t row) {
       rms_norm(query_down_.row(row), weights.query_norm, norm_epsilon_, query_down_.row(row));
     });
   }
-  const Rows& source = config_.query_rank > 0 ? query_down_ : in;
+  const bool has_rank = config_.query_rank > 0;
+  const Rows& source = has_rank ? query_down_ : in;
   gemm(source.read(rows), weights.query_up, {}, query_.write(rows), threads_);
+  adapters.add(has_rank ? Projection::kQueryUp : Projection::kQuery, source.read(rows),
+               query_.write(rows));
   const auto absorb = [&](std::int64_t head) {
     const float* const plain = query_.values + head * config_.query_head_dim();
     float* const absorbed = queries.values + head * config_.row_dim();
@@ -116,8 +121,10 @@ void LatentAttention::write_queries(const LatentWeights& weights, const Rows& in
 }
 
 void LatentAttention::write_keys(const LatentWeights& weights, const Rows& in, std::int64_t rows,
-                                 const Angles& angles, const Rows& keys) {
+                                 const Angles& angles, const Rows& keys,
+                                 const LayerAdapters& adapters) {
   gemm(in.read(rows), weights.latent_down, weights.latent_down_bias, keys.write(rows), threads_);
+  adapters.add(Projection::kLatentDown, in.read(rows), keys.write(rows));
   const auto rank = static_cast<std::size_t>(config_.rank);
   for_rows(threads_, rows, [&](std::int64_t row) {
     const std::span<float> latent = keys.row(row).first(rank);

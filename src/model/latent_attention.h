@@ -23,6 +23,7 @@
 #include "device/packed_weights.h"
 #include "device/weight_type.h"
 #include "model/activation_rows.h"
+#include "model/adapter_pass.h"
 #include "model/latent_config.h"
 #include "stemma/result.h"
 
@@ -70,11 +71,11 @@ class LatentAttention {
 
   // The rows that attention compares, from `in` [rows, hidden].   [rows, heads, row_dim]
   void write_queries(const LatentWeights& weights, const Rows& in, std::int64_t rows,
-                     const Angles& angles, const Rows& queries);
+                     const Angles& angles, const Rows& queries, const LayerAdapters& adapters = {});
 
   // The rows that the pool keeps.   [rows, row_dim]
   void write_keys(const LatentWeights& weights, const Rows& in, std::int64_t rows,
-                  const Angles& angles, const Rows& keys);
+                  const Angles& angles, const Rows& keys, const LayerAdapters& adapters = {});
 
   // The heads' values, from what attention gave [rows, heads, rank]; valid until the next call.
   // [rows, heads, value_dim]

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "device/simd_target.h"
+#include "model/json_text.h"
 #include "model/rope.h"
 #include "model/sparse_calibration.h"
 #include "model/weight_files.h"
@@ -101,6 +102,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   if (options.sparse.has_value()) {
     STEMMA_RETURN_IF_ERROR(runner->load_channels(files, directory, *options.sparse));
   }
+  STEMMA_RETURN_IF_ERROR(runner->load_adapters(files, options.adapters, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -111,6 +113,7 @@ ModelRunner::ModelRunner(Key, ModelConfig config, ModelWeights weights)
 Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
   limits_ = options;
   limits_.files = nullptr;
+  limits_.adapters = {};
   limits_.progress = {};
   limits_.decorate_attention = {};
   limits_.outputs_max = std::min(options.outputs_max, options.rows_max);
@@ -127,13 +130,31 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
     STEMMA_ASSIGN_OR_RETURN(windowed_attention_,
                             make_attention(options.attention, shape, limits, threads));
   }
-  STEMMA_ASSIGN_OR_RETURN(transformer_,
-                          Transformer::create({.config = config_,
-                                               .weights = weights_,
-                                               .limits = {limits_.rows_max, limits_.outputs_max},
-                                               .attention = attention_.get(),
-                                               .windowed_attention = windowed_attention_.get(),
-                                               .threads = threads}));
+  STEMMA_ASSIGN_OR_RETURN(
+      transformer_,
+      Transformer::create({.config = config_,
+                           .weights = weights_,
+                           .limits = {limits_.rows_max, limits_.outputs_max, limits_.requests_max},
+                           .attention = attention_.get(),
+                           .windowed_attention = windowed_attention_.get(),
+                           .threads = threads,
+                           .adapters = adapters_}));
+  return {};
+}
+
+Status ModelRunner::load_adapters(Files& files, const std::vector<AdapterSource>& sources,
+                                  ThreadPool& threads) {
+  for (const AdapterSource& source : sources) {
+    const auto has_name = [&](const Adapter& adapter) { return adapter.name == source.name; };
+    if (source.name.empty() || std::any_of(adapters_.begin(), adapters_.end(), has_name)) {
+      return Error{ErrorCode::kInvalidArgument, source.directory +
+                                                    ": adapters need names, each its own (got '" +
+                                                    printable(source.name) + "')"};
+    }
+    STEMMA_ASSIGN_OR_RETURN(Adapter adapter, load_adapter(files, source, config_, threads));
+    adapter_identities_.push_back({adapter.name, adapter.digest});
+    adapters_.push_back(std::move(adapter));
+  }
   return {};
 }
 
@@ -181,6 +202,9 @@ Status ModelRunner::check_extents(const KvBatch& batch) const {
   STEMMA_CHECK_EQ(batch.positions.size(), batch.tokens.size());
   STEMMA_CHECK_EQ(batch.write_slots.size(), batch.tokens.size());
   STEMMA_CHECK_EQ(batch.row_indptr.size(), batch.page_table.last_page_tokens.size() + 1);
+  if (!batch.adapters.empty()) {
+    STEMMA_CHECK_EQ(batch.row_indptr.size(), batch.adapters.size() + 1);
+  }
   if (batch.rows() > limits_.rows_max) {
     return too_large("rows", batch.rows(), limits_.rows_max);
   }
@@ -204,6 +228,14 @@ Status ModelRunner::check_rows(const KvBatch& batch) const {
     if (batch.positions[row] < 0 || batch.positions[row] >= context_tokens_max_) {
       return too_large("tokens in a request", std::int64_t{batch.positions[row]} + 1,
                        context_tokens_max_);
+    }
+  }
+  const auto adapters = static_cast<std::int64_t>(adapters_.size());
+  for (const AdapterId adapter : batch.adapters) {
+    if (adapter.value() >= adapters) {
+      return Error{ErrorCode::kInvalidArgument, "batch: adapter " +
+                                                    std::to_string(adapter.value()) +
+                                                    " is not one of " + std::to_string(adapters)};
     }
   }
   for (const std::int32_t row : batch.logit_rows) {

@@ -18,6 +18,7 @@
 #include "attention/sparse_dial.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "model/adapter.h"
 #include "model/config.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -44,6 +45,7 @@ struct ModelRunnerOptions {
   std::int64_t requests_max = 64;
   std::int64_t context_tokens_max = 0;  // 0: as many as the model was made for
   std::optional<SparseOptions> sparse = {};
+  std::vector<AdapterSource> adapters = {};    // AdapterId says which
   AttentionDecorator decorate_attention = {};  // may be empty
   ProgressCallback progress = {};              // may be empty
   Files* files = nullptr;  // nullptr: the operating system's; else used during load
@@ -60,11 +62,13 @@ class ModelRunner final : public Runner {
                                                    ThreadPool& threads);
   ModelRunner(Key, ModelConfig config, ModelWeights weights);  // for load
 
-  // kInvalidArgument for tokens outside the vocabulary and for pools of another shape; kTooLarge
+  // kInvalidArgument for tokens outside the vocabulary, for adapters that there are not, and for
+  // pools of another shape; kTooLarge
   // for batches and positions beyond the limits: nothing is stored then. kCorrupt if a page that
   // was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
+  std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
 
   const ModelConfig& config() const noexcept { return config_; }
   std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
@@ -83,6 +87,8 @@ class ModelRunner final : public Runner {
   std::vector<std::pair<std::string, std::string>> namespace_fields() const;
 
  private:
+  Status load_adapters(Files& files, const std::vector<AdapterSource>& sources,
+                       ThreadPool& threads);
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
   Status load_channels(Files& files, const std::string& directory, const SparseOptions& sparse);
   Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
@@ -97,6 +103,8 @@ class ModelRunner final : public Runner {
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
   HeavyChannels heavy_channels_;
+  std::vector<Adapter> adapters_;
+  std::vector<AdapterIdentity> adapter_identities_;
   std::unique_ptr<Attention> attention_;           // nullptr: all layers have a window
   std::unique_ptr<Attention> windowed_attention_;  // nullptr: none has
   std::unique_ptr<Transformer> transformer_;

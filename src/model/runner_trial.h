@@ -49,9 +49,10 @@ class RunnerTrial {
     }
   }
 
-  // REQUIRES: the pool has pages left for all of `tokens`.
-  std::size_t add(std::vector<TokenId> tokens) {
+  // Computed with `adapter`, if it is valid. REQUIRES: the pool has pages left for all of `tokens`.
+  std::size_t add(std::vector<TokenId> tokens, AdapterId adapter = {}) {
     Request request;
+    request.adapter = adapter;
     const std::int64_t pages =
         ceil_div(static_cast<std::int64_t>(tokens.size()), pool_.shape().page_size);
     STEMMA_CHECK_LE(pages, static_cast<std::int64_t>(free_pages_.size()));
@@ -75,6 +76,7 @@ class RunnerTrial {
                      .write_slots = slots_,
                      .row_indptr = row_indptr_,
                      .requests = ids_,
+                     .adapters = adapters_,
                      .page_table = table,
                      .logit_rows = logit_rows_,
                      .arriving = gate_or_null};
@@ -121,6 +123,7 @@ class RunnerTrial {
     std::vector<PageId> pages;
     std::vector<float> logits;
     std::int64_t computed_tokens = 0;
+    AdapterId adapter;
   };
 
   static std::unique_ptr<KvPool> make_windowed_pool(const ModelRunner& runner, const KvPool& like) {
@@ -139,6 +142,7 @@ class RunnerTrial {
     slots_.clear();
     row_indptr_.assign(1, 0);
     ids_.clear();
+    adapters_.clear();
     indptr_.assign(1, 0);
     pages_.clear();
     last_page_tokens_.clear();
@@ -162,6 +166,7 @@ class RunnerTrial {
     last_page_tokens_.push_back(static_cast<std::int32_t>(end - (pages - 1) * page_size));
     row_indptr_.push_back(static_cast<std::int32_t>(tokens_.size()));
     ids_.push_back(RequestId(static_cast<std::int64_t>(piece.request)));
+    adapters_.push_back(request.adapter);
   }
 
   ModelRunner& runner_;
@@ -175,6 +180,7 @@ class RunnerTrial {
   std::vector<SlotId> slots_;
   std::vector<std::int32_t> row_indptr_;
   std::vector<RequestId> ids_;
+  std::vector<AdapterId> adapters_;
   std::vector<std::int32_t> indptr_;
   std::vector<PageId> pages_;
   std::vector<std::int32_t> last_page_tokens_;

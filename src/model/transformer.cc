@@ -25,7 +25,7 @@ float embedding_scale(const ModelConfig& config, WeightType type) {
 Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts& parts) {
   auto transformer = std::make_unique<Transformer>(Key{}, parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate_scratch());
-  STEMMA_RETURN_IF_ERROR(transformer->make_parts());
+  STEMMA_RETURN_IF_ERROR(transformer->make_parts(parts.adapters));
   return transformer;
 }
 
@@ -67,8 +67,8 @@ Status Transformer::allocate_scratch() {
   return {};
 }
 
-// What only some families have.
-Status Transformer::make_parts() {
+// What only some families have, and what only some who serve them.
+Status Transformer::make_parts(std::span<const Adapter> adapters) {
   if (config_.latent.rank > 0) {
     STEMMA_ASSIGN_OR_RETURN(latent_, LatentAttention::create({.config = config_.latent,
                                                               .heads = config_.query_heads,
@@ -82,6 +82,12 @@ Status Transformer::make_parts() {
                                                        .rows_max = limits_.rows_max,
                                                        .threads = threads_}));
   }
+  if (!adapters.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(adapters_, AdapterPass::create({.adapters = adapters,
+                                                            .rows_max = limits_.rows_max,
+                                                            .requests_max = limits_.requests_max,
+                                                            .threads = threads_}));
+  }
   return {};
 }
 
@@ -91,12 +97,14 @@ Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPools pools) {
   for (LayerGroup* group : {&full_, &windowed_}) {
     if (group->attention != nullptr) group->attention->plan(batch);
   }
+  if (adapters_ != nullptr) adapters_->plan(batch);
   embed(batch);
   compute_angles(batch);
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
-    STEMMA_RETURN_IF_ERROR(attend(layer, batch, place_of(i, batch, pools)));
-    mlp(layer, batch.rows());
+    const Place place = place_of(i, batch, pools);
+    STEMMA_RETURN_IF_ERROR(attend(layer, batch, place));
+    mlp(layer, place, batch.rows());
   }
   return head(batch);
 }
@@ -124,39 +132,46 @@ Transformer::Place Transformer::place_of(std::size_t layer, const KvBatch& batch
                                          const KvPools& pools) {
   const auto index = static_cast<std::int64_t>(layer);
   const std::int64_t in_group = config_.windows.place(index);
+  const LayerAdapters adapters = {adapters_.get(), index};
   if (config_.windows.at_layer(index)) {
-    return {windowed_, *pools.windowed, in_group, batch.windowed_slots};
+    return {windowed_, *pools.windowed, in_group, batch.windowed_slots, adapters};
   }
-  return {full_, pools.full, in_group, batch.write_slots};
+  return {full_, pools.full, in_group, batch.write_slots, adapters};
 }
 
 Status Transformer::attend(const LayerWeights& layer, const KvBatch& batch, const Place& place) {
   const std::int64_t rows = batch.rows();
   normalise(layer.attention_norm, rows);
-  write_queries_and_keys(layer, place.group, rows);
+  write_queries_and_keys(layer, place, rows);
   STEMMA_RETURN_IF_ERROR(store(place, rows));
   const bool arriving = batch.arriving != nullptr && &place.group == &full_;
   if (arriving && !batch.arriving->wait(place.layer)) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
   place.group.attention->run(place.pool.layer_view(place.layer), query_.values, attended_.values);
-  project(attended_values(layer, rows), layer.output, layer.output_bias, branch_, rows);
+  const Rows& values = attended_values(layer, rows);
+  project(values, layer.output, layer.output_bias, branch_, rows);
+  place.adapters.add(Projection::kOutput, values.read(rows), branch_.write(rows));
   add_branch(branch_, layer.attention_branch_norm, rows);
   return {};
 }
 
 // The rows that attention compares and the pool keeps.
-void Transformer::write_queries_and_keys(const LayerWeights& layer, const LayerGroup& group,
+void Transformer::write_queries_and_keys(const LayerWeights& layer, const Place& place,
                                          std::int64_t rows) {
+  const LayerGroup& group = place.group;
   if (latent_ != nullptr) {
     const LatentAttention::Angles angles = {group.cosines, group.sines};
-    latent_->write_queries(layer.latent, branch_, rows, angles, query_);
-    latent_->write_keys(layer.latent, branch_, rows, angles, key_);
+    latent_->write_queries(layer.latent, branch_, rows, angles, query_, place.adapters);
+    latent_->write_keys(layer.latent, branch_, rows, angles, key_, place.adapters);
     return;
   }
   project(branch_, layer.query, layer.query_bias, query_, rows);
   project(branch_, layer.key, layer.key_bias, key_, rows);
   project(branch_, layer.value, layer.value_bias, value_, rows);
+  place.adapters.add(Projection::kQuery, branch_.read(rows), query_.write(rows));
+  place.adapters.add(Projection::kKey, branch_.read(rows), key_.write(rows));
+  place.adapters.add(Projection::kValue, branch_.read(rows), value_.write(rows));
   for_rows(threads_, rows, [&](std::int64_t row) { turn_heads(layer, group, row); });
 }
 
@@ -195,12 +210,12 @@ Status Transformer::store(const Place& place, std::int64_t rows) {
                           latent_ != nullptr ? KvRows{} : rows_of(value_));
 }
 
-void Transformer::mlp(const LayerWeights& layer, std::int64_t rows) {
+void Transformer::mlp(const LayerWeights& layer, const Place& place, std::int64_t rows) {
   normalise(layer.mlp_norm, rows);
   const MlpScratch scratch = {gate_, up_};
   if (layer.mixture.experts.empty()) {
     gated_mlp(layer.mlp, branch_.read(rows), scratch, branch_.write(rows), threads_,
-              config_.activation);
+              {config_.activation, place.adapters});
     add_branch(branch_, layer.mlp_branch_norm, rows);
   } else {
     add_branch(mixture_->compute(layer.mixture, branch_, rows, scratch), layer.mlp_branch_norm,

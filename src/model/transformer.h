@@ -21,6 +21,8 @@
 #include "base/thread_pool.h"
 #include "device/buffer.h"
 #include "model/activation_rows.h"
+#include "model/adapter.h"
+#include "model/adapter_pass.h"
 #include "model/config.h"
 #include "model/latent_attention.h"
 #include "model/mixture.h"
@@ -37,6 +39,7 @@ namespace stemma {
 struct TransformerLimits {
   std::int64_t rows_max = 0;
   std::int64_t outputs_max = 0;
+  std::int64_t requests_max = 0;
 };
 
 // What it computes with; everything must outlive it. Attentions have the model's shape and at least
@@ -48,6 +51,7 @@ struct TransformerParts {
   Attention* attention;           // of layers that look back over the whole text
   Attention* windowed_attention;  // of those with a window
   ThreadPool& threads;
+  std::span<const Adapter> adapters = {};  // of this model
 };
 
 class Transformer {
@@ -77,21 +81,21 @@ class Transformer {
     KvPool& pool;
     std::int64_t layer;  // of the pool
     std::span<const SlotId> slots;
+    LayerAdapters adapters;
   };
 
   Status allocate_scratch();
-  Status make_parts();
+  Status make_parts(std::span<const Adapter> adapters);
 
   void embed(const KvBatch& batch);
   void compute_angles(const KvBatch& batch);
   Place place_of(std::size_t layer, const KvBatch& batch, const KvPools& pools);
   Status attend(const LayerWeights& layer, const KvBatch& batch, const Place& place);
-  void write_queries_and_keys(const LayerWeights& layer, const LayerGroup& group,
-                              std::int64_t rows);
+  void write_queries_and_keys(const LayerWeights& layer, const Place& place, std::int64_t rows);
   const Rows& attended_values(const LayerWeights& layer, std::int64_t rows);
   Status store(const Place& place, std::int64_t rows);
   void turn_heads(const LayerWeights& layer, const LayerGroup& group, std::int64_t row);
-  void mlp(const LayerWeights& layer, std::int64_t rows);
+  void mlp(const LayerWeights& layer, const Place& place, std::int64_t rows);
   LogitsView head(const KvBatch& batch);
 
   void normalise(std::span<const float> weight, std::int64_t rows);
@@ -121,6 +125,7 @@ class Transformer {
   Rows logits_;    // [outputs_max, vocab_tokens]
   std::unique_ptr<LatentAttention> latent_;  // nullptr where the model has none
   std::unique_ptr<Mixture> mixture_;         // nullptr where the model has none
+  std::unique_ptr<AdapterPass> adapters_;    // nullptr: there are none
 };
 
 }  // namespace stemma

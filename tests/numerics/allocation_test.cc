@@ -14,6 +14,7 @@
 #include "base/heap_counter.h"
 #include "base/temp_directory.h"
 #include "model/model_runner.h"
+#include "model/random_adapter.h"
 #include "model/random_model.h"
 #include "pool/kv_pool_factory.h"
 
@@ -22,7 +23,8 @@ namespace {
 
 // One request of `rows` tokens in `pages`, all of them new.
 struct OneRequest {
-  OneRequest(std::int64_t rows, std::int64_t page_size) {
+  OneRequest(std::int64_t rows, std::int64_t page_size, AdapterId adapter = {})
+      : adapters({adapter}) {
     for (std::int64_t i = 0; i < rows; ++i) {
       tokens.push_back(static_cast<TokenId>(i % 200));
       positions.push_back(static_cast<std::int32_t>(i));
@@ -41,6 +43,7 @@ struct OneRequest {
              .write_slots = slots,
              .row_indptr = row_indptr,
              .requests = ids,
+             .adapters = adapters,
              .page_table = table,
              .windowed_slots = slots,
              .windowed_table = table,
@@ -56,6 +59,7 @@ struct OneRequest {
   std::vector<std::int32_t> last_page_tokens;
   std::vector<std::int32_t> logit_rows;
   std::vector<RequestId> ids = {RequestId(0)};
+  std::vector<AdapterId> adapters;
   KvBatch batch;
 };
 
@@ -65,7 +69,10 @@ TEST_P(Allocation, ForwardTakesNothingFromTheHeap) {
   TempDirectory directory;
   ASSERT_TRUE(write_random_model(directory.path(), {.config = tiny_model_config(GetParam())}).ok());
   ThreadPool threads(2);
-  const auto runner = ModelRunner::load(directory.path(), {}, threads);
+  TempDirectory adapter;
+  ASSERT_TRUE(write_random_adapter(adapter.path(), {.config = tiny_model_config(GetParam())}).ok());
+  const ModelRunnerOptions options = {.adapters = {{"adapter", adapter.path()}}};
+  const auto runner = ModelRunner::load(directory.path(), options, threads);
   ASSERT_TRUE(runner.ok());
   KvShape shape = (*runner)->pool_shape();
   shape.page_size = 16;
@@ -79,7 +86,8 @@ TEST_P(Allocation, ForwardTakesNothingFromTheHeap) {
   const KvPools pools = {**pool, windowed->get()};
   const OneRequest decode(1, 16);
   const OneRequest prefill(300, 16);
-  for (const OneRequest* request : {&decode, &prefill}) {
+  const OneRequest adapted(300, 16, AdapterId(0));
+  for (const OneRequest* request : {&decode, &prefill, &adapted}) {
     ASSERT_TRUE((*runner)->forward(request->batch, pools).ok());
     const std::int64_t before = heap_allocations.load();
     for (int step = 0; step < 3; ++step) {

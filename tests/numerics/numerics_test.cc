@@ -12,13 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "base/float16.h"
 #include "base/temp_directory.h"
 #include "model/model_runner.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
-#include "model/weights.h"
-#include "numerics/reference_model.h"
+#include "numerics/random_reference.h"
 #include "pool/kv_pool_factory.h"
 
 namespace stemma {
@@ -28,43 +26,6 @@ constexpr std::int64_t kTokens = 150;  // more than one partition of attention
 
 // Experts whose scores are closer than this may change places when K and V are rounded.
 constexpr double kClearGap = 2e-3;
-
-double stored(float value, WeightType type) {
-  if (type == WeightType::kF32) {
-    return static_cast<double>(value);
-  }
-  return type == WeightType::kBf16 ? static_cast<double>(to_float(to_bfloat16(value)))
-                                   : static_cast<double>(to_float(to_float16(value)));
-}
-
-ReferenceModel reference_of(const ModelConfig& config, WeightType type, std::uint64_t seed) {
-  ReferenceModel::Tensors tensors;
-  for (const TensorSpec& tensor : needed_tensors(config)) {
-    for (const float value : random_weights(config, tensor, seed)) {
-      tensors[tensor.name].push_back(stored(value, type));
-    }
-  }
-  const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
-  return {config, std::move(tensors), stored(root, type)};
-}
-
-// The error of each row relative to the row's largest logit.
-std::vector<double> relative_errors(const std::vector<ReferenceModel::Row>& expected,
-                                    const std::vector<float>& got) {
-  std::vector<double> errors;
-  std::size_t next = 0;
-  for (const ReferenceModel::Row& row : expected) {
-    double error = 0;
-    double top = 0;
-    for (const double value : row) {
-      error = std::max(error, std::abs(value - static_cast<double>(got.at(next++))));
-      top = std::max(top, std::abs(value));
-    }
-    errors.push_back(error / top);
-  }
-  EXPECT_EQ(next, got.size());
-  return errors;
-}
 
 struct Case {
   WeightType weights = WeightType::kF32;
@@ -99,7 +60,9 @@ Measured measured_errors(std::string_view name, const Case& subject) {
   RunnerTrial trial(**runner, **pool);
   EXPECT_TRUE(trial.finish(trial.add(tokens), 64).ok());
   std::vector<ReferenceModel::Choices> choices;
-  const auto expected = reference_of(config, subject.weights, kSeed).logits(tokens, choices);
+  const auto expected =
+      reference_of(config, reference_tensors(config, subject.weights, kSeed), subject.weights)
+          .logits(tokens, choices);
   const std::vector<double> errors = relative_errors(expected, trial.logits(0));
   Measured measured;
   for (std::size_t row = 0; row < errors.size(); ++row) {

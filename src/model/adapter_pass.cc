@@ -1,0 +1,109 @@
+#include "model/adapter_pass.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "base/check.h"
+#include "device/row_ops.h"
+
+namespace stemma {
+
+Result<std::unique_ptr<AdapterPass>> AdapterPass::create(const AdapterPassParts& parts) {
+  auto pass = std::make_unique<AdapterPass>(Key{}, parts);
+  STEMMA_RETURN_IF_ERROR(pass->allocate_scratch());
+  return pass;
+}
+
+AdapterPass::AdapterPass(Key, const AdapterPassParts& parts)
+    : adapters_(parts.adapters), rows_max_(parts.rows_max), threads_(parts.threads) {
+  STEMMA_CHECK(!adapters_.empty(), "without adapters there is nothing to add");
+  rows_.reserve(static_cast<std::size_t>(rows_max_));
+  // A request has one adapter: there are no more groups than either.
+  groups_.reserve(std::min(adapters_.size(), static_cast<std::size_t>(parts.requests_max)));
+}
+
+Status AdapterPass::allocate_scratch() {
+  std::int64_t inputs = 0;
+  std::int64_t rank = 0;
+  std::int64_t outputs = 0;
+  for (const Adapter& adapter : adapters_) {
+    for (const Adapter::Layer& layer : adapter.layers) {
+      for (const LowRank& change : layer) {
+        inputs = std::max(inputs, change.down.k());
+        rank = std::max(rank, change.down.n());
+        outputs = std::max(outputs, change.up.n());
+      }
+    }
+  }
+  const std::array parts = {
+      RowsWanted{gathered_, rows_max_, inputs},
+      RowsWanted{inner_, rows_max_, rank},
+      RowsWanted{outer_, rows_max_, outputs},
+  };
+  STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
+  return {};
+}
+
+void AdapterPass::plan(const KvBatch& batch) {
+  STEMMA_CHECK_LE(batch.rows(), rows_max_);
+  rows_.clear();
+  groups_.clear();
+  if (batch.adapters.empty()) return;
+  STEMMA_CHECK_EQ(batch.adapters.size() + 1, batch.row_indptr.size());
+  for (std::size_t i = 0; i < adapters_.size(); ++i) {
+    const std::size_t first = rows_.size();
+    for (std::size_t request = 0; request < batch.adapters.size(); ++request) {
+      if (!batch.adapters[request].valid() || batch.adapters[request].index() != i) continue;
+      for (std::int32_t row = batch.row_indptr[request]; row < batch.row_indptr[request + 1];
+           ++row) {
+        rows_.push_back(row);
+      }
+    }
+    // The vector never grows: spans of it stay valid.
+    if (rows_.size() > first) groups_.push_back({&adapters_[i], std::span(rows_).subspan(first)});
+  }
+}
+
+void AdapterPass::add(std::int64_t layer, Projection projection, const ConstMatrixView& in,
+                      const MatrixView& out) {
+  for (const Group& group : groups_) {
+    const LowRank& change = group.adapter->at(layer, projection);
+    if (!change.empty()) add_change(group, change, in, out);
+  }
+}
+
+void AdapterPass::add_change(const Group& group, const LowRank& change, const ConstMatrixView& in,
+                             const MatrixView& out) {
+  const auto rows = static_cast<std::int64_t>(group.rows.size());
+  const Rows inner = {inner_.values, change.down.n()};
+  const Rows outer = {outer_.values, change.up.n()};
+  gemm(rows_of(group, in), change.down, {}, inner.write(rows), threads_);
+  const float scale = group.adapter->scale;
+  for_rows(threads_, rows, [&](std::int64_t row) {
+    for (float& value : inner.row(row)) value *= scale;
+  });
+  gemm(inner.read(rows), change.up, {}, outer.write(rows), threads_);
+  const auto outputs = static_cast<std::size_t>(out.columns);
+  for_rows(threads_, rows, [&](std::int64_t row) {
+    float* const own = out.values + group.rows[static_cast<std::size_t>(row)] * out.row_stride;
+    add_to({own, outputs}, outer.row(row));
+  });
+}
+
+// The rows of `in` that are the group's, one behind the other: where they lie, if they do.
+ConstMatrixView AdapterPass::rows_of(const Group& group, const ConstMatrixView& in) {
+  const auto rows = static_cast<std::int64_t>(group.rows.size());
+  const auto row_at = [&](std::int32_t row) { return in.values + row * in.row_stride; };
+  if (group.rows.back() - group.rows.front() + 1 == rows) {
+    return {row_at(group.rows.front()), rows, in.columns, in.row_stride};
+  }
+  const Rows gathered = {gathered_.values, in.columns};
+  for_rows(threads_, rows, [&](std::int64_t row) {
+    std::copy_n(row_at(group.rows[static_cast<std::size_t>(row)]), in.columns,
+                gathered.row(row).begin());
+  });
+  return gathered.read(rows);
+}
+
+}  // namespace stemma

@@ -1,0 +1,88 @@
+// AdapterPass: what adapters add to the projections of one batch, in which requests with different
+// adapters and with none mix freely.
+//
+// The rows of one adapter are computed together, by the GEMM, which gives a row the same bits among
+// any others; what comes out is added to each of these rows by itself. Rows without an adapter are
+// not touched. So a row's result depends on that row and its adapter alone (I13).
+//
+// Thread:     one batch at a time; the work is spread over the ThreadPool.
+// Memory:     scratch for the largest batch, at construction; nothing allocates later.
+// Cost:       2 · rank · (inputs + outputs) operations a row and projection that is changed, the
+//             rank rounded up to a panel. Adapters of which a batch has no row cost nothing.
+// Not here:   loading (adapter), which request has which (engine/).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "device/buffer.h"
+#include "device/gemm.h"
+#include "model/activation_rows.h"
+#include "model/adapter.h"
+#include "stemma/kv_batch.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct AdapterPassParts {
+  std::span<const Adapter> adapters;  // at least one; must outlive the pass
+  std::int64_t rows_max = 0;
+  std::int64_t requests_max = 0;
+  ThreadPool& threads;
+};
+
+class AdapterPass {
+  struct Key {};
+
+ public:
+  // kOutOfMemory if the scratch cannot be had.
+  static Result<std::unique_ptr<AdapterPass>> create(const AdapterPassParts& parts);
+  AdapterPass(Key, const AdapterPassParts& parts);  // for create
+
+  // From now on add is about the rows of `batch`. REQUIRES: it is within the limits, and its
+  // adapters are those there are.
+  void plan(const KvBatch& batch);
+
+  // Adds to each row of `out` [rows, outputs] what the adapter of its request makes of the same row
+  // of `in` [rows, inputs]. REQUIRES: all rows of the batch, in its order; they do not overlap.
+  void add(std::int64_t layer, Projection projection, const ConstMatrixView& in,
+           const MatrixView& out);
+
+ private:
+  // The rows of a batch that have the same adapter, ascending.
+  struct Group {
+    const Adapter* adapter = nullptr;
+    std::span<const std::int32_t> rows;
+  };
+
+  Status allocate_scratch();
+  ConstMatrixView rows_of(const Group& group, const ConstMatrixView& in);
+  void add_change(const Group& group, const LowRank& change, const ConstMatrixView& in,
+                  const MatrixView& out);
+
+  std::span<const Adapter> adapters_;
+  std::int64_t rows_max_;
+  ThreadPool& threads_;
+  std::vector<std::int32_t> rows_;  // of the first group, of the second, ...
+  std::vector<Group> groups_;
+
+  Buffer scratch_;
+  Rows gathered_;  // [rows_max, the most inputs]
+  Rows inner_;     // [rows_max, the largest rank]
+  Rows outer_;     // [rows_max, the most outputs]
+};
+
+// The adapters of a batch in one layer; by default there are none.
+struct LayerAdapters {
+  AdapterPass* pass_or_null = nullptr;
+  std::int64_t layer = 0;
+
+  void add(Projection projection, const ConstMatrixView& in, const MatrixView& out) const {
+    if (pass_or_null != nullptr) pass_or_null->add(layer, projection, in, out);
+  }
+};
+
+}  // namespace stemma

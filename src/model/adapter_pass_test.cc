@@ -1,0 +1,179 @@
+// What adapters add to the rows of a batch: against the products in double precision, whatever rows
+// each of them has, and equal bit for bit to what each row gets alone (I13).
+#include "model/adapter_pass.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "model/random_adapter.h"
+#include "model/runner_trial.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kInputs = 64;
+constexpr std::int64_t kRank = 5;
+constexpr std::int64_t kRowsMax = 40;
+
+// Who has how many rows: of adapter 0 or 1, or of none (-1).
+using Shares = std::vector<std::pair<int, std::int64_t>>;
+
+class AdapterPassTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    PosixFiles files;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      TempDirectory directory;
+      const RandomAdapterOptions options = {.config = tiny_model_config("llama2"),
+                                            .targets = {i == 0 ? "q_proj" : "v_proj", "up_proj"},
+                                            .rank = kRank,
+                                            .alpha = 15,
+                                            .seed = i + 1};
+      ASSERT_TRUE(write_random_adapter(directory.path(), options).ok());
+      auto adapter = load_adapter(files, {"a", directory.path()}, options.config, threads_);
+      ASSERT_TRUE(adapter.ok()) << to_string(adapter.error());
+      adapters_.push_back(std::move(adapter).value());
+    }
+    auto pass = AdapterPass::create(
+        {.adapters = adapters_, .rows_max = kRowsMax, .requests_max = 8, .threads = threads_});
+    ASSERT_TRUE(pass.ok());
+    pass_ = std::move(pass).value();
+  }
+
+  void plan(const Shares& shares) {
+    indptr_.assign(1, 0);
+    ids_.clear();
+    for (const auto& [adapter, rows] : shares) {
+      indptr_.push_back(indptr_.back() + static_cast<std::int32_t>(rows));
+      ids_.push_back(adapter < 0 ? AdapterId() : AdapterId(adapter));
+    }
+    rows_ = indptr_.back();
+    tokens_.assign(static_cast<std::size_t>(rows_), 0);
+    KvBatch batch;
+    batch.tokens = tokens_;
+    batch.row_indptr = indptr_;
+    batch.adapters = ids_;
+    pass_->plan(batch);
+  }
+
+  // Row r of the input, the same whatever else is in the batch.
+  static std::vector<float> input_row(std::int64_t row) {
+    return random_tensor("x" + std::to_string(row), {1, kInputs}, 7);
+  }
+
+  // What rows that were 1 are after the planned batch; row r of the batch has the input of
+  // first_row + r.
+  std::vector<std::vector<float>> added(Projection projection, std::int64_t outputs,
+                                        std::int64_t first_row = 0) {
+    std::vector<float> in;
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const std::vector<float> values = input_row(first_row + row);
+      in.insert(in.end(), values.begin(), values.end());
+    }
+    const std::int64_t stride = outputs + 3;  // what lies between rows is left alone
+    std::vector<float> out(static_cast<std::size_t>(rows_ * stride), 1.0f);
+    pass_->add(1, projection, {in.data(), rows_, kInputs, kInputs},
+               {out.data(), rows_, outputs, stride});
+    std::vector<std::vector<float>> found;
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const auto begin = out.begin() + row * stride;
+      found.emplace_back(begin, begin + outputs);
+      EXPECT_TRUE(std::all_of(begin + outputs, begin + stride, [](float x) { return x == 1.0f; }));
+    }
+    return found;
+  }
+
+  // 1 + scale · B (A x) in double precision.
+  std::vector<double> expected(int adapter, Projection projection, std::int64_t row) const {
+    const LowRank& change = adapters_[static_cast<std::size_t>(adapter)].at(1, projection);
+    const std::vector<float> x = input_row(row);
+    std::vector<double> inner;
+    for (std::int64_t r = 0; r < kRank; ++r) inner.push_back(dot(change.down, r, x));
+    std::vector<double> sums;
+    for (std::int64_t i = 0; i < change.up.n(); ++i)
+      sums.push_back(1 + 3 * dot(change.up, i, inner));
+    return sums;
+  }
+
+  template <typename Values>
+  static double dot(const PackedWeights& matrix, std::int64_t row, const Values& values) {
+    std::vector<float> weights(static_cast<std::size_t>(matrix.k()));
+    matrix.unpack_row(row, weights);
+    double sum = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      sum += static_cast<double>(weights[i]) * static_cast<double>(values[i]);
+    }
+    return sum;
+  }
+
+  void expect_near(int adapter, Projection projection, const std::vector<float>& got,
+                   std::int64_t row) const {
+    const std::vector<double> wanted = expected(adapter, projection, row);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(got[i]), wanted[i], 3e-5) << "row " << row;
+    }
+  }
+
+  ThreadPool threads_{2};
+  std::vector<Adapter> adapters_;
+  std::unique_ptr<AdapterPass> pass_;
+  std::vector<std::int32_t> indptr_;
+  std::vector<AdapterId> ids_;
+  std::vector<TokenId> tokens_;
+  std::int64_t rows_ = 0;
+};
+
+TEST_F(AdapterPassTest, EachRowGetsWhatItsOwnAdapterMakesOfIt) {
+  for (const Shares& shares : {Shares{{0, 1}}, Shares{{1, 13}}, Shares{{0, 3}, {-1, 2}, {1, 4}},
+                               Shares{{1, 1}, {0, 17}, {1, 5}, {-1, 1}, {0, 1}}}) {
+    plan(shares);
+    const auto got = added(Projection::kUp, 160);
+    std::size_t row = 0;
+    for (const auto& [adapter, rows] : shares) {
+      for (std::int64_t i = 0; i < rows; ++i, ++row) {
+        if (adapter >= 0) {
+          expect_near(adapter, Projection::kUp, got[row], static_cast<std::int64_t>(row));
+        } else {
+          EXPECT_EQ(got[row], std::vector<float>(160, 1.0f));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(AdapterPassTest, WhatAnAdapterDoesNotChangeStaysAsItIs) {
+  plan({{0, 2}, {1, 2}});
+  const auto query = added(Projection::kQuery, 64);  // of adapter 0 alone
+  expect_near(0, Projection::kQuery, query[1], 1);
+  EXPECT_EQ(query[2], std::vector<float>(64, 1.0f));
+  EXPECT_EQ(added(Projection::kOutput, 64)[0], std::vector<float>(64, 1.0f));
+}
+
+TEST_F(AdapterPassTest, WithoutAdaptersInABatchNothingIsAdded) {
+  plan({{-1, 3}});
+  EXPECT_EQ(added(Projection::kUp, 160)[2], std::vector<float>(160, 1.0f));
+  KvBatch nobodys;
+  nobodys.tokens = tokens_;
+  nobodys.row_indptr = indptr_;
+  pass_->plan(nobodys);
+  EXPECT_EQ(added(Projection::kUp, 160)[2], std::vector<float>(160, 1.0f));
+}
+
+TEST_F(AdapterPassTest, ARowHasTheBitsThatItHasAlone) {
+  plan({{1, 3}, {0, 6}, {-1, 2}, {0, 11}, {1, 2}, {0, 1}});
+  const auto together = added(Projection::kUp, 160);
+  for (const std::size_t row : {3u, 8u, 11u, 21u, 24u}) {
+    plan({{0, 1}});
+    EXPECT_EQ(added(Projection::kUp, 160, static_cast<std::int64_t>(row))[0], together[row]);
+  }
+  plan({{1, 1}});
+  EXPECT_EQ(added(Projection::kUp, 160, 23)[0], together[23]);
+}
+
+}  // namespace
+}  // namespace stemma
