@@ -60,6 +60,9 @@ struct RequestSpec {
   std::vector<TokenId> stop_tokens;  // the output ends with the first of these
   std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
   NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
+  // The name of one of Runner::adapters, which it is computed with; empty: none. Prefixes are then
+  // shared with requests whose adapter has the same digest: submit adds it to every namespace here.
+  std::string adapter;
   // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
   std::optional<SharedPrefix> shared_prefix;
   // Where its owner may have the same text too: see PrefixStop::kOtherNamespace.
@@ -106,27 +109,6 @@ struct StepReport {
   std::span<const EngineEvent> events;
 };
 
-// Since the engine was opened. Counters, which only grow: rates are for whoever looks at two of
-// them.
-struct EngineTotals {
-  std::int64_t steps = 0;
-  std::int64_t prompt_tokens = 0;  // of requests that ended
-  std::int64_t cached_tokens = 0;
-  std::int64_t computed_prompt_tokens = 0;
-  std::int64_t output_tokens = 0;
-  std::int64_t finished_requests = 0;  // stop and length
-  std::int64_t cancelled_requests = 0;
-  std::int64_t failed_requests = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t forks = 0;  // copies that computed nothing of their prompt (RequestSpec::copies)
-  std::int64_t evicted_pages = 0;
-  // EngineOptions::shadow_audit_percent: hits computed again, those that differed, and those that
-  // were drawn and not computed.
-  std::int64_t shadow_audits = 0;
-  std::int64_t shadow_audit_mismatches = 0;
-  std::int64_t shadow_audits_skipped = 0;
-};
-
 // What an engine is built around; all of it must outlive the engine.
 struct EngineParts {
   Runner& runner;
@@ -146,9 +128,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Any thread. Checks everything that can be checked without running; kInvalidArgument or
-  // kTooLarge says in one line, with the numbers, why a request is refused. What is accepted ends
-  // with exactly one event whose `finish` is not kNone; of several copies, each does.
+  // Any thread. Checks everything that can be checked without running; kInvalidArgument, kNotFound
+  // or kTooLarge says in one line, with the numbers, why a request is refused. What is accepted
+  // ends with exactly one event whose `finish` is not kNone; of several copies, each does.
   Result<RequestId> submit(RequestSpec spec);
 
   // Any thread, any number of times, in any state of the request: one that has ended is left alone.
@@ -179,11 +161,13 @@ class Engine {
 
   // What the device and the tiers have of `tokens` now, and the cached text that is nearest to
   // them, with at most `next_tokens_max` tokens of what it goes on with. Changes nothing. nullopt
-  // where nothing is shared or no namespace can be opened. REQUIRES: tokens not empty. O(nodes).
+  // where nothing is shared or no namespace can be opened. `adapter` as in RequestSpec.
+  // REQUIRES: tokens not empty. O(nodes).
   std::optional<CacheExplanation> explain(const NamespaceDigest& digest,
                                           std::span<const TokenId> tokens,
                                           std::int64_t next_tokens_max,
-                                          const SharedPrefix* shared_or_null = nullptr);
+                                          const SharedPrefix* shared_or_null = nullptr,
+                                          std::string_view adapter = {});
 
   // Requests that have not ended, running ones first. Between steps. Allocates.
   std::vector<RequestLease> leases() const;
@@ -245,6 +229,9 @@ class Engine {
 
   Engine(const EngineOptions& options, const EngineParts& parts, Own own);
 
+  const AdapterIdentity* find_adapter_or_null(std::string_view name) const;
+  AdapterId adapter_of(const RequestSpec& spec) const;
+  void enter_adapter(RequestSpec& spec) const;
   Status check(const RequestSpec& spec) const;
   Status check_extent(const RequestSpec& spec) const;
   void drain_inbox() STEMMA_REQUIRES_ROLE(engine_thread);

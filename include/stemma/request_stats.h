@@ -1,9 +1,9 @@
-// RequestStats: what one request cost, and what the cache did for it.
+// RequestStats: what one request cost, and what the cache did for it; and the sums of all of them.
 //
 // Thread:     values.
 // Memory:     CacheExplanation has a few tokens.
 // Cost:       none.
-// Not here:   sums over all requests (EngineTotals, visit_metrics).
+// Not here:   metrics by name (visit_metrics).
 #pragma once
 
 #include <cstdint>
@@ -55,6 +55,27 @@ struct RequestStats {
   std::string_view differing_field;  // where stop is kOtherNamespace: SiblingNamespace::field
   // What computing cached_tokens would have taken, as far as steps tell what computing costs here.
   std::optional<std::int64_t> saved_us;
+};
+
+// Since the engine was opened. Counters, which only grow: rates are for whoever looks at two of
+// them.
+struct EngineTotals {
+  std::int64_t steps = 0;
+  std::int64_t prompt_tokens = 0;  // of requests that ended
+  std::int64_t cached_tokens = 0;
+  std::int64_t computed_prompt_tokens = 0;
+  std::int64_t output_tokens = 0;
+  std::int64_t finished_requests = 0;  // stop and length
+  std::int64_t cancelled_requests = 0;
+  std::int64_t failed_requests = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t forks = 0;  // copies that computed nothing of their prompt (RequestSpec::copies)
+  std::int64_t evicted_pages = 0;
+  // EngineOptions::shadow_audit_percent: hits computed again, those that differed, and those that
+  // were drawn and not computed.
+  std::int64_t shadow_audits = 0;
+  std::int64_t shadow_audit_mismatches = 0;
+  std::int64_t shadow_audits_skipped = 0;
 };
 
 // What a request that has not ended holds, for people.

@@ -23,6 +23,7 @@ class LogitsRecorder final : public Runner {
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return inner_.waits_by_layer(); }
+  std::span<const AdapterIdentity> adapters() const override { return inner_.adapters(); }
 
   // What was kept so far: for each request the rows of its output tokens, one behind the other.
   const std::map<RequestId, std::vector<float>>& rows() const noexcept { return rows_; }

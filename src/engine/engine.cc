@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -29,6 +30,13 @@ constexpr std::chrono::microseconds kTransferNap(500);
 
 // Prompt tokens of a step from which the cost of computing is learned.
 constexpr std::int64_t kLearnFromTokens = 8;
+
+// For statistics a part of the digest suffices: what a family has in common, and what it has not.
+std::int64_t ghost_space_of(const NamespaceDigest& digest) {
+  std::array<std::int64_t, 2> words;
+  std::memcpy(words.data(), digest.bytes.data(), sizeof words);
+  return words[0] ^ words[1];
+}
 
 }  // namespace
 
@@ -182,8 +190,7 @@ void Engine::admit(InboxMessage message) {
 }
 
 void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry) {
-  std::int64_t ghost_space = 0;  // the first bytes of the digest: for statistics they suffice
-  std::memcpy(&ghost_space, spec.namespace_digest.bytes.data(), sizeof ghost_space);
+  const std::int64_t ghost_space = ghost_space_of(spec.namespace_digest);
   const SharedPrefix* const shared =
       spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr;
   const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest, shared);
@@ -196,6 +203,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
                                                            .output_tokens_max = spec.max_tokens,
                                                            .priority = spec.priority,
                                                            .retention = spec.retention,
+                                                           .adapter = adapter_of(spec),
                                                            .fork_of = fork_of});
   if (request == nullptr) {
     kv_->close_namespace(*ns);

@@ -141,9 +141,18 @@ std::vector<RequestLease> Engine::leases() const {
 std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
                                                 std::span<const TokenId> tokens,
                                                 std::int64_t next_tokens_max,
-                                                const SharedPrefix* shared_or_null) {
-  if (!kv_->shares()) return std::nullopt;
-  const std::optional<NamespaceId> ns = kv_->try_open_namespace(digest, shared_or_null);
+                                                const SharedPrefix* shared_or_null,
+                                                std::string_view adapter) {
+  const bool unknown = !adapter.empty() && find_adapter_or_null(adapter) == nullptr;
+  if (!kv_->shares() || unknown) return std::nullopt;
+  RequestSpec spec;
+  spec.namespace_digest = digest;
+  if (shared_or_null != nullptr) spec.shared_prefix = *shared_or_null;
+  spec.adapter = adapter;
+  enter_adapter(spec);
+  const SharedPrefix* const shared =
+      spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr;
+  const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest, shared);
   if (!ns.has_value()) return std::nullopt;
   const PrefixEndReport report = kv_->why_ends(*ns, tokens);
   CacheExplanation explanation = {.nearest = kv_->nearest(*ns, tokens, next_tokens_max),

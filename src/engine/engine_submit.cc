@@ -7,12 +7,14 @@
 #include "base/clock.h"
 #include "base/prng.h"
 #include "engine/inbox.h"
+#include "prefix/namespace_digest.h"
 #include "stemma/engine.h"
 
 namespace stemma {
 
 Result<RequestId> Engine::submit(RequestSpec spec) {
   STEMMA_RETURN_IF_ERROR(check(spec));
+  enter_adapter(spec);
   // Room for the whole output now, on the caller's thread, so that no step has to allocate it.
   spec.prompt.reserve(spec.prompt.size() + static_cast<std::size_t>(spec.max_tokens));
   const RequestId id(next_id_.fetch_add(spec.copies));
@@ -33,7 +35,35 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   return id;
 }
 
+const AdapterIdentity* Engine::find_adapter_or_null(std::string_view name) const {
+  const auto adapters = parts_.runner.adapters();
+  const auto found = std::find_if(adapters.begin(), adapters.end(),
+                                  [&](const AdapterIdentity& one) { return one.name == name; });
+  return name.empty() || found == adapters.end() ? nullptr : &*found;
+}
+
+AdapterId Engine::adapter_of(const RequestSpec& spec) const {
+  const AdapterIdentity* const adapter = find_adapter_or_null(spec.adapter);
+  if (adapter == nullptr) return {};
+  return AdapterId(static_cast<std::int32_t>(adapter - parts_.runner.adapters().data()));
+}
+
+// Whatever names a namespace of the request names that of its adapter from here on.
+void Engine::enter_adapter(RequestSpec& spec) const {
+  const AdapterIdentity* const adapter = find_adapter_or_null(spec.adapter);
+  if (adapter == nullptr) return;
+  const auto enter = [&](NamespaceDigest& digest) { digest = adapted(digest, adapter->digest); };
+  enter(spec.namespace_digest);
+  if (spec.shared_prefix.has_value()) enter(spec.shared_prefix->digest);
+  for (SiblingNamespace& sibling : spec.siblings) enter(sibling.digest);
+}
+
 Status Engine::check(const RequestSpec& spec) const {
+  if (!spec.adapter.empty() && find_adapter_or_null(spec.adapter) == nullptr) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("adapter '{}' is not one of the {} that there are", spec.adapter,
+                             parts_.runner.adapters().size())};
+  }
   if (spec.prompt.empty()) {
     return Error{ErrorCode::kInvalidArgument, "prompt must have at least one token"};
   }

@@ -25,6 +25,8 @@ class HashModel final : public Runner {
   static constexpr std::int64_t kLayers = 2;
   static constexpr std::int64_t kHeadDim = 4;
 
+  std::span<const AdapterIdentity> adapters() const override { return has_adapters; }
+
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
     if (fails_without_outputs && batch.outputs() == 0) {
       return Error{ErrorCode::kInternal, "out of order"};
@@ -34,10 +36,14 @@ class HashModel final : public Runner {
     for (std::size_t r = 0; r < batch.requests.size(); ++r) {
       const auto pages = batch.page_table.pages_of(static_cast<std::int64_t>(r));
       pages_of[batch.requests[r]].assign(pages.begin(), pages.end());
+      // What an adapter makes of a token depends on its digest alone.
+      const AdapterId adapter = batch.adapters.empty() ? AdapterId() : batch.adapters[r];
+      const std::uint64_t change = adapter.valid() ? has_adapters[adapter.index()].digest[0] : 0;
       for (std::int32_t row = batch.row_indptr[r]; row < batch.row_indptr[r + 1]; ++row) {
         const auto i = static_cast<std::size_t>(row);
-        const std::uint64_t hash = extend(
-            hash_of(pages_of[batch.requests[r]], batch.positions[i], pools.full), batch.tokens[i]);
+        const std::uint64_t hash =
+            change ^ extend(hash_of(pages_of[batch.requests[r]], batch.positions[i], pools.full),
+                            batch.tokens[i]);
         const bool wrong = batch.positions[i] == miscomputed_position;
         write(pools.full, batch.write_slots[i], wrong ? hash + 1 : hash);
         if (output == batch.logit_rows.size() || batch.logit_rows[output] != row) continue;
@@ -48,6 +54,7 @@ class HashModel final : public Runner {
     return LogitsView{logits_.data(), batch.outputs(), kVocab};
   }
 
+  std::vector<AdapterIdentity> has_adapters;
   bool fails_without_outputs = false;
   std::int64_t miscomputed_position = -1;  // whose row comes out wrong
   std::int64_t computed_rows = 0;

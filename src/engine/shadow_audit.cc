@@ -64,6 +64,7 @@ void ShadowAudit::note_admitted(const Request& request) {
   }
   Hit& hit = hits_[static_cast<std::size_t>((oldest_ + waiting_count_++) % kWaitingMax)];
   hit.request = request.id;
+  hit.adapter = request.adapter;
   kv_.copy_text(request.sequence, hit.text);
 }
 
@@ -156,6 +157,7 @@ bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t 
       .write_slots = slots_,
       .row_indptr = indptr,
       .requests = {&nobodys, 1},
+      .adapters = {&hit.adapter, 1},
       .page_table = page_table_.view(),
       .logit_rows = {}};
   const std::int64_t step = kv_.begin_step();

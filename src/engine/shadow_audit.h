@@ -81,6 +81,7 @@ class ShadowAudit {
  private:
   struct Hit {
     RequestId request;
+    AdapterId adapter;
     CachedText text;
   };
   // How a page came out.

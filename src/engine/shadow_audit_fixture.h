@@ -133,6 +133,7 @@ class ShadowAuditFixture : public ::testing::Test {
     RequestSpec spec;
     spec.prompt = prompt;
     spec.max_tokens = max_tokens;
+    spec.adapter = adapter_;
     spec.namespace_digest.bytes[0] = static_cast<std::uint8_t>(tenant);
     if (shared_tokens_ > 0) {
       spec.namespace_digest.bytes[8] = 1;
@@ -168,6 +169,7 @@ class ShadowAuditFixture : public ::testing::Test {
   // What an engine without cache and audit answers.
   Tokens cold(const Tokens& prompt, std::int64_t max_tokens) {
     HashModel model;
+    model.has_adapters = model_.has_adapters;
     EngineOptions options = options_;
     options.kv.cache = "none";
     options.shadow_audit_percent = 0;
@@ -178,6 +180,7 @@ class ShadowAuditFixture : public ::testing::Test {
     RequestSpec spec;
     spec.prompt = prompt;
     spec.max_tokens = max_tokens;
+    spec.adapter = adapter_;
     EXPECT_TRUE((*engine)->submit(std::move(spec)).ok());
     Tokens tokens;
     while (!(*engine)->idle()) {
@@ -216,6 +219,7 @@ class ShadowAuditFixture : public ::testing::Test {
 
   static constexpr std::uint8_t kShared = 255;  // first byte of the namespace of what is shared
   std::int64_t shared_tokens_ = 0;              // that prompts begin with; 0: tenants share nothing
+  std::string adapter_;                         // what requests are computed with
   EngineOptions options_;
   SharedFakeClock clock_;
   ThreadPool threads_{1};

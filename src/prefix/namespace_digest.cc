@@ -1,5 +1,6 @@
 #include "prefix/namespace_digest.h"
 
+#include <algorithm>
 #include <array>
 
 namespace stemma {
@@ -40,6 +41,16 @@ NamespaceFields& NamespaceFields::add(std::string_view field, std::span<const st
 NamespaceDigest NamespaceFields::finish() {
   NamespaceDigest digest{hasher_.finish()};
   start();
+  return digest;
+}
+
+NamespaceDigest adapted(const NamespaceDigest& plain, const Sha256Digest& adapter) {
+  NamespaceDigest digest = NamespaceFields()
+                               .add("without adapter", std::as_bytes(std::span(plain.bytes)))
+                               .add("adapter_sha256", adapter)
+                               .finish();
+  const NamespaceFamily family = family_of(plain);
+  std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
   return digest;
 }
 

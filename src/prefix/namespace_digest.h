@@ -47,4 +47,8 @@ class NamespaceFields {
   Sha256 hasher_;
 };
 
+// The namespace of what would be in `plain`, but is computed with an adapter of this digest:
+// another for every adapter, of the same family.
+NamespaceDigest adapted(const NamespaceDigest& plain, const Sha256Digest& adapter);
+
 }  // namespace stemma

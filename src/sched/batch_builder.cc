@@ -69,6 +69,7 @@ BatchBuilder::BatchBuilder(KvCache& kv, const SchedulerOptions& options)
   }
   row_indptr_.reserve(requests_max + 1);
   requests_.reserve(requests_max);
+  adapters_.reserve(requests_max);
   logit_rows_.reserve(requests_max);
   scheduled_.reserve(requests_max);
   outputs_.reserve(requests_max);
@@ -82,6 +83,7 @@ void BatchBuilder::clear(std::int64_t step_tokens) {
   write_slots_.clear();
   row_indptr_.assign(1, 0);
   requests_.clear();
+  adapters_.clear();
   logit_rows_.clear();
   scheduled_.clear();
   outputs_.clear();
@@ -258,6 +260,7 @@ void BatchBuilder::lay_out(Request& request, std::int64_t new_tokens) {
               std::span(write_slots_).subspan(slots));
   row_indptr_.push_back(static_cast<std::int32_t>(tokens_.size()));
   requests_.push_back(request.id);
+  adapters_.push_back(request.adapter);
   page_table_.add(request.sequence.pages(), end);
   if (kv_.options().window_tokens > 0) lay_out_window(request, first, end);
   request.scheduled_tokens = new_tokens;
@@ -283,6 +286,7 @@ KvBatch BatchBuilder::batch() const {
           .write_slots = write_slots_,
           .row_indptr = row_indptr_,
           .requests = requests_,
+          .adapters = adapters_,
           .page_table = page_table_.view(),
           .windowed_slots = windowed_slots_,
           .windowed_table = windowed_table_.view(),

@@ -104,6 +104,7 @@ class BatchBuilder {
   std::vector<SlotId> windowed_slots_;
   std::vector<std::int32_t> row_indptr_;
   std::vector<RequestId> requests_;
+  std::vector<AdapterId> adapters_;
   std::vector<std::int32_t> logit_rows_;
   std::vector<Request*> scheduled_;
   std::vector<Request*> outputs_;

@@ -52,6 +52,7 @@ void Request::start(NewRequest&& request) {
   output_tokens_max = request.output_tokens_max;
   priority = request.priority;
   retention = request.retention;
+  adapter = request.adapter;
   fork_of = request.fork_of;
   state_ = RequestState::kWaiting;
 }

@@ -39,6 +39,7 @@ struct NewRequest {
   std::int64_t output_tokens_max = 1;
   std::int32_t priority = 0;
   Retention retention = Retention::kDefault;
+  AdapterId adapter = {};
   // Has the same prompt as this one, which was submitted before it and computes it for both.
   RequestId fork_of = {};
 };
@@ -52,6 +53,7 @@ class Request {
   std::int64_t output_tokens_max = 0;
   std::int32_t priority = 0;
   Retention retention = Retention::kDefault;
+  AdapterId adapter;         // what it is computed with; invalid: the model alone
   std::int32_t slot = 0;     // its place in the slab
   std::int64_t arrival = 0;  // 0, 1, 2, … in order of submission; kept over preemption
   std::int64_t processed_at_arrival = 0;  // SchedulerTotals::computed_tokens when it arrived
