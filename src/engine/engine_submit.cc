@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/prng.h"
 #include "engine/inbox.h"
+#include "model/json_text.h"
 #include "prefix/namespace_digest.h"
 #include "stemma/engine.h"
 
@@ -61,8 +62,8 @@ void Engine::enter_adapter(RequestSpec& spec) const {
 Status Engine::check(const RequestSpec& spec) const {
   if (!spec.adapter.empty() && find_adapter_or_null(spec.adapter) == nullptr) {
     return Error{ErrorCode::kNotFound,
-                 fmt::format("adapter '{}' is not one of the {} that there are", spec.adapter,
-                             parts_.runner.adapters().size())};
+                 fmt::format("adapter '{}' is not one of the {} that there are",
+                             printable(spec.adapter), parts_.runner.adapters().size())};
   }
   if (spec.prompt.empty()) {
     return Error{ErrorCode::kInvalidArgument, "prompt must have at least one token"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 
 #include "model/adapter_config.h"
 #include "model/json_text.h"
+#include "model/latent_attention.h"
 #include "model/weight_files.h"
 #include "model/weights.h"
 #include "prefix/namespace_digest.h"
@@ -35,8 +37,9 @@ constexpr std::array kNames = {
     NamedProjection{"self_attn.q_a_proj", Projection::kQueryDown},
     NamedProjection{"self_attn.q_b_proj", Projection::kQueryUp},
     NamedProjection{"self_attn.kv_a_proj_with_mqa", Projection::kLatentDown},
+    NamedProjection{"self_attn.kv_b_proj", Projection::kLatentUp},
 };
-static_assert(kNames.size() == kProjections);
+static_assert(kNames.size() == kProjections + 1);
 
 // "model.layers.3.self_attn.q_proj.weight" -> q_proj of layer 3; nullopt for other tensors.
 std::optional<AdaptableMatrix> try_adaptable(const TensorSpec& tensor) {
@@ -88,17 +91,31 @@ Status check_targets(const AdapterConfig& config, const std::string& config_path
   return {};
 }
 
-// Where a tensor of the file goes.
+using Shape = std::array<std::int64_t, 2>;
+using Bytes = std::span<const std::byte>;
+using Place = std::function<Status(Bytes bytes, WeightType type)>;
+
+// What becomes of a tensor of the file.
 struct Wanted {
-  PackedWeights* target = nullptr;
-  std::array<std::int64_t, 2> shape = {};
+  Shape shape = {};
+  Place place;
 };
 
 class AdapterLoader {
  public:
-  AdapterLoader(const AdapterConfig& config, const std::string& config_path, WeightFiles& files,
-                ThreadPool& pool)
-      : config_(config), config_path_(config_path), files_(files), pool_(pool) {}
+  struct Parts {
+    const AdapterConfig& config;
+    const std::string& config_path;
+    const LatentConfig& latent;
+    WeightFiles& files;
+    ThreadPool& pool;
+  };
+  explicit AdapterLoader(const Parts& parts)
+      : config_(parts.config),
+        config_path_(parts.config_path),
+        latent_(parts.latent),
+        files_(parts.files),
+        pool_(parts.pool) {}
 
   Status want(const std::vector<AdaptableMatrix>& matrices, Adapter& adapter) {
     for (const AdaptableMatrix& matrix : matrices) {
@@ -107,10 +124,17 @@ class AdapterLoader {
       const bool has_some =
           files_.find_or_null(down) != nullptr || files_.find_or_null(up) != nullptr;
       if (!has_some && !config_.names(matrix.path, matrix.layer)) continue;
-      LowRank& target = adapter.layers[static_cast<std::size_t>(matrix.layer)]
-                                      [static_cast<std::size_t>(matrix.projection)];
-      STEMMA_RETURN_IF_ERROR(want_one(down, {&target.down, {config_.rank, matrix.inputs}}));
-      STEMMA_RETURN_IF_ERROR(want_one(up, {&target.up, {matrix.outputs, config_.rank}}));
+      Adapter::Layer& layer = adapter.layers[static_cast<std::size_t>(matrix.layer)];
+      const Shape down_shape = {config_.rank, matrix.inputs};
+      const Shape up_shape = {matrix.outputs, config_.rank};
+      if (matrix.projection == Projection::kLatentUp) {
+        STEMMA_RETURN_IF_ERROR(want_one(down, {down_shape, into_latent(layer.latent, down_shape)}));
+        STEMMA_RETURN_IF_ERROR(want_one(up, {up_shape, into_heads(layer.latent)}));
+        continue;
+      }
+      LowRank& change = layer.changes[static_cast<std::size_t>(matrix.projection)];
+      STEMMA_RETURN_IF_ERROR(want_one(down, {down_shape, into(change.down, down_shape)}));
+      STEMMA_RETURN_IF_ERROR(want_one(up, {up_shape, into(change.up, up_shape)}));
     }
     if (!wanted_.empty()) return {};
     return Error{ErrorCode::kInvalidArgument,
@@ -129,11 +153,7 @@ class AdapterLoader {
                          known_names(matrices) + ")"};
       }
       read[tensor.name] = {&tensor, sha256(bytes)};
-      const Wanted& wanted = found->second;
-      STEMMA_ASSIGN_OR_RETURN(
-          *wanted.target, PackedWeights::pack(bytes.data(), *tensor.weight_type(), wanted.shape[0],
-                                              wanted.shape[1], pool_));
-      return {};
+      return found->second.place(bytes, *tensor.weight_type());
     };
     STEMMA_RETURN_IF_ERROR(files_.read_all(visit));
     NamespaceFields fields;
@@ -149,6 +169,37 @@ class AdapterLoader {
   }
 
  private:
+  Place into(PackedWeights& target, const Shape& shape) {
+    return [this, &target, shape](Bytes bytes, WeightType type) -> Status {
+      STEMMA_ASSIGN_OR_RETURN(target,
+                              PackedWeights::pack(bytes.data(), type, shape[0], shape[1], pool_));
+      return {};
+    };
+  }
+
+  // A, as it is and transposed.
+  Place into_latent(LatentChange& target, const Shape& shape) {
+    return [this, &target, shape](Bytes bytes, WeightType type) -> Status {
+      STEMMA_RETURN_IF_ERROR(into(target.latent_down, shape)(bytes, type));
+      STEMMA_ASSIGN_OR_RETURN(target.latent_up,
+                              pack_transposed(bytes, type, shape[0], shape[1], pool_));
+      return {};
+    };
+  }
+
+  // B, cut into heads as W is, with the adapter's rank in the place of the latent row's.
+  Place into_heads(LatentChange& target) {
+    return [this, &target](Bytes bytes, WeightType type) -> Status {
+      LatentConfig cut = latent_;
+      cut.rank = config_.rank;
+      LatentWeights heads;
+      STEMMA_RETURN_IF_ERROR(split_heads(bytes, type, cut, pool_, heads));
+      target.key_down = std::move(heads.key_up);
+      target.value_up = std::move(heads.value_up);
+      return {};
+    };
+  }
+
   Status want_one(const std::string& name, const Wanted& wanted) {
     const TensorEntry* const tensor = files_.find_or_null(name);
     const std::string shape =
@@ -179,6 +230,7 @@ class AdapterLoader {
 
   const AdapterConfig& config_;
   const std::string& config_path_;
+  const LatentConfig& latent_;
   WeightFiles& files_;
   ThreadPool& pool_;
   std::unordered_map<std::string, Wanted> wanted_;
@@ -217,7 +269,7 @@ Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const Mo
   adapter.rank = parsed.rank;
   adapter.scale = parsed.scale;
   adapter.layers.resize(static_cast<std::size_t>(config.layers));
-  AdapterLoader loader(parsed, config_path, weights, pool);
+  AdapterLoader loader({parsed, config_path, config.latent, weights, pool});
   STEMMA_RETURN_IF_ERROR(loader.want(matrices, adapter));
   STEMMA_ASSIGN_OR_RETURN(adapter.digest, loader.read(matrices));
   return adapter;

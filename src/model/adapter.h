@@ -43,8 +43,9 @@ enum class Projection : std::uint8_t {
   kQueryDown,
   kQueryUp,
   kLatentDown,
+  kLatentUp,  // of LatentChange
 };
-inline constexpr std::size_t kProjections = 10;
+inline constexpr std::size_t kProjections = 10;  // without kLatentUp
 
 // What an adapter has for one of them; empty where it leaves it as it is.
 struct LowRank {
@@ -54,8 +55,23 @@ struct LowRank {
   bool empty() const noexcept { return up.n() == 0; }
 };
 
+// What it has for the matrix W [heads × (plain_dim + value_dim), latent rank] that gives each head
+// its keys and values back from a latent row. As latent attention never computes those keys, the
+// change is absorbed as W is: queries get Aᵀ (B_Kᵀ q), values B_V (A c).
+struct LatentChange {
+  PackedWeights latent_down;            // A                  [rank, latent rank]
+  PackedWeights latent_up;              // Aᵀ                 [latent rank, rank]
+  std::vector<PackedWeights> key_down;  // of each head B_Kᵀ  [rank, plain_dim]
+  std::vector<PackedWeights> value_up;  // of each head B_V   [value_dim, rank]
+
+  bool empty() const noexcept { return latent_up.n() == 0; }
+};
+
 struct Adapter {
-  using Layer = std::array<LowRank, kProjections>;
+  struct Layer {
+    std::array<LowRank, kProjections> changes;
+    LatentChange latent;
+  };
 
   std::string name;  // what requests call it
   // Of the scale and of names, types, shapes and bytes of its tensors: equal for adapters that
@@ -66,7 +82,7 @@ struct Adapter {
   std::vector<Layer> layers;  // of the model
 
   const LowRank& at(std::int64_t layer, Projection projection) const {
-    return layers[static_cast<std::size_t>(layer)][static_cast<std::size_t>(projection)];
+    return layers[static_cast<std::size_t>(layer)].changes[static_cast<std::size_t>(projection)];
   }
 };
 

@@ -29,10 +29,17 @@ Status AdapterPass::allocate_scratch() {
   std::int64_t outputs = 0;
   for (const Adapter& adapter : adapters_) {
     for (const Adapter::Layer& layer : adapter.layers) {
-      for (const LowRank& change : layer) {
-        inputs = std::max(inputs, change.down.k());
-        rank = std::max(rank, change.down.n());
-        outputs = std::max(outputs, change.up.n());
+      const auto note = [&](const PackedWeights& down, const PackedWeights& up) {
+        inputs = std::max(inputs, down.k());
+        rank = std::max(rank, down.n());
+        outputs = std::max(outputs, up.n());
+      };
+      for (const LowRank& change : layer.changes) note(change.down, change.up);
+      for (std::size_t head = 0; head < layer.latent.key_down.size(); ++head) {
+        for (const LatentSide side : {LatentSide::kKey, LatentSide::kValue}) {
+          const Change change = of_head(layer.latent, side, head);
+          note(change.down, change.up);
+        }
       }
     }
   }
@@ -69,11 +76,26 @@ void AdapterPass::add(std::int64_t layer, Projection projection, const ConstMatr
                       const MatrixView& out) {
   for (const Group& group : groups_) {
     const LowRank& change = group.adapter->at(layer, projection);
-    if (!change.empty()) add_change(group, change, in, out);
+    if (!change.empty()) add_change(group, {change.down, change.up}, in, out);
   }
 }
 
-void AdapterPass::add_change(const Group& group, const LowRank& change, const ConstMatrixView& in,
+void AdapterPass::add_of_head(std::int64_t layer, LatentSide side, std::int64_t head,
+                              const ConstMatrixView& in, const MatrixView& out) {
+  for (const Group& group : groups_) {
+    const LatentChange& latent = group.adapter->layers[static_cast<std::size_t>(layer)].latent;
+    if (latent.empty()) continue;
+    add_change(group, of_head(latent, side, static_cast<std::size_t>(head)), in, out);
+  }
+}
+
+AdapterPass::Change AdapterPass::of_head(const LatentChange& latent, LatentSide side,
+                                         std::size_t head) {
+  if (side == LatentSide::kKey) return {latent.key_down[head], latent.latent_up};
+  return {latent.latent_down, latent.value_up[head]};
+}
+
+void AdapterPass::add_change(const Group& group, const Change& change, const ConstMatrixView& in,
                              const MatrixView& out) {
   const auto rows = static_cast<std::int64_t>(group.rows.size());
   const Rows inner = {inner_.values, change.down.n()};

@@ -34,6 +34,9 @@ struct AdapterPassParts {
   ThreadPool& threads;
 };
 
+// Which part of LatentChange: that of the keys, which queries meet, or that of the values.
+enum class LatentSide : std::uint8_t { kKey, kValue };
+
 class AdapterPass {
   struct Key {};
 
@@ -51,7 +54,18 @@ class AdapterPass {
   void add(std::int64_t layer, Projection projection, const ConstMatrixView& in,
            const MatrixView& out);
 
+  // The same of one head of latent attention: of its query, in the latent row's columns, or of its
+  // value.
+  void add_of_head(std::int64_t layer, LatentSide side, std::int64_t head,
+                   const ConstMatrixView& in, const MatrixView& out);
+
  private:
+  // Two matrices, one behind the other.
+  struct Change {
+    const PackedWeights& down;
+    const PackedWeights& up;
+  };
+  static Change of_head(const LatentChange& latent, LatentSide side, std::size_t head);
   // The rows of a batch that have the same adapter, ascending.
   struct Group {
     const Adapter* adapter = nullptr;
@@ -60,7 +74,7 @@ class AdapterPass {
 
   Status allocate_scratch();
   ConstMatrixView rows_of(const Group& group, const ConstMatrixView& in);
-  void add_change(const Group& group, const LowRank& change, const ConstMatrixView& in,
+  void add_change(const Group& group, const Change& change, const ConstMatrixView& in,
                   const MatrixView& out);
 
   std::span<const Adapter> adapters_;
@@ -82,6 +96,10 @@ struct LayerAdapters {
 
   void add(Projection projection, const ConstMatrixView& in, const MatrixView& out) const {
     if (pass_or_null != nullptr) pass_or_null->add(layer, projection, in, out);
+  }
+  void add_of_head(LatentSide side, std::int64_t head, const ConstMatrixView& in,
+                   const MatrixView& out) const {
+    if (pass_or_null != nullptr) pass_or_null->add_of_head(layer, side, head, in, out);
   }
 };
 

@@ -36,6 +36,14 @@ void transpose(std::span<const std::byte> from, std::size_t rows, std::size_t co
 
 }  // namespace
 
+Result<PackedWeights> pack_transposed(std::span<const std::byte> matrix, WeightType type,
+                                      std::int64_t rows, std::int64_t columns, ThreadPool& pool) {
+  std::vector<std::byte> transposed(matrix.size());
+  transpose(matrix, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns),
+            weight_type_bytes(type), transposed);
+  return PackedWeights::pack(transposed.data(), type, columns, rows, pool);
+}
+
 Status split_heads(std::span<const std::byte> matrix, WeightType type, const LatentConfig& config,
                    ThreadPool& pool, LatentWeights& weights) {
   const std::size_t element_bytes = weight_type_bytes(type);
@@ -44,12 +52,10 @@ Status split_heads(std::span<const std::byte> matrix, WeightType type, const Lat
   const std::size_t plain_bytes = plain_dim * rank * element_bytes;
   const std::size_t head_bytes =
       plain_bytes + static_cast<std::size_t>(config.value_dim) * rank * element_bytes;
-  std::vector<std::byte> transposed(plain_bytes);
   for (; !matrix.empty(); matrix = matrix.subspan(head_bytes)) {
-    transpose(matrix.first(plain_bytes), plain_dim, rank, element_bytes, transposed);
     STEMMA_ASSIGN_OR_RETURN(
         PackedWeights key,
-        PackedWeights::pack(transposed.data(), type, config.rank, config.plain_dim, pool));
+        pack_transposed(matrix.first(plain_bytes), type, config.plain_dim, config.rank, pool));
     STEMMA_ASSIGN_OR_RETURN(PackedWeights value,
                             PackedWeights::pack(matrix.data() + plain_bytes, type, config.value_dim,
                                                 config.rank, pool));
@@ -108,6 +114,10 @@ void LatentAttention::write_queries(const LatentWeights& weights, const Rows& in
                    {absorbed, rows, config_.rank, queries.columns}};
   };
   gemm_each(heads_, absorb, threads_);
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    const Product product = absorb(head);
+    adapters.add_of_head(LatentSide::kKey, head, product.a, product.c);
+  }
   const auto rope_dim = static_cast<std::size_t>(config_.rope_dim);
   for_rows(threads_, rows, [&](std::int64_t row) {
     for (std::int64_t head = 0; head < heads_; ++head) {
@@ -135,7 +145,7 @@ void LatentAttention::write_keys(const LatentWeights& weights, const Rows& in, s
 }
 
 const Rows& LatentAttention::values(const LatentWeights& weights, const Rows& attended,
-                                    std::int64_t rows) {
+                                    std::int64_t rows, const LayerAdapters& adapters) {
   const auto expand = [&](std::int64_t head) {
     const float* const latent = attended.values + head * config_.rank;
     float* const value = values_.values + head * config_.value_dim;
@@ -144,6 +154,10 @@ const Rows& LatentAttention::values(const LatentWeights& weights, const Rows& at
                    {value, rows, config_.value_dim, values_.columns}};
   };
   gemm_each(heads_, expand, threads_);
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    const Product product = expand(head);
+    adapters.add_of_head(LatentSide::kValue, head, product.a, product.c);
+  }
   return values_;
 }
 

@@ -42,6 +42,10 @@ struct LatentWeights {
   std::vector<PackedWeights> value_up;  // of each head W_UV: [value_dim, rank]
 };
 
+// Packs the file's `matrix` [rows, columns], row-major, as its transpose [columns, rows].
+Result<PackedWeights> pack_transposed(std::span<const std::byte> matrix, WeightType type,
+                                      std::int64_t rows, std::int64_t columns, ThreadPool& pool);
+
 // Cuts W_UK and W_UV of every head out of the file's `matrix`
 // [heads × (plain_dim + value_dim), rank], row-major, and packs them in its own type.
 Status split_heads(std::span<const std::byte> matrix, WeightType type, const LatentConfig& config,
@@ -79,7 +83,8 @@ class LatentAttention {
 
   // The heads' values, from what attention gave [rows, heads, rank]; valid until the next call.
   // [rows, heads, value_dim]
-  const Rows& values(const LatentWeights& weights, const Rows& attended, std::int64_t rows);
+  const Rows& values(const LatentWeights& weights, const Rows& attended, std::int64_t rows,
+                     const LayerAdapters& adapters = {});
 
  private:
   Status allocate_scratch();

@@ -149,7 +149,7 @@ Status Transformer::attend(const LayerWeights& layer, const KvBatch& batch, cons
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
   place.group.attention->run(place.pool.layer_view(place.layer), query_.values, attended_.values);
-  const Rows& values = attended_values(layer, rows);
+  const Rows& values = attended_values(layer, place, rows);
   project(values, layer.output, layer.output_bias, branch_, rows);
   place.adapters.add(Projection::kOutput, values.read(rows), branch_.write(rows));
   add_branch(branch_, layer.attention_branch_norm, rows);
@@ -176,8 +176,10 @@ void Transformer::write_queries_and_keys(const LayerWeights& layer, const Place&
 }
 
 // What the output projection reads.
-const Rows& Transformer::attended_values(const LayerWeights& layer, std::int64_t rows) {
-  return latent_ != nullptr ? latent_->values(layer.latent, attended_, rows) : attended_;
+const Rows& Transformer::attended_values(const LayerWeights& layer, const Place& place,
+                                         std::int64_t rows) {
+  return latent_ != nullptr ? latent_->values(layer.latent, attended_, rows, place.adapters)
+                            : attended_;
 }
 
 // The heads of q and k of one row: normalised where the model does that, then turned to the row's

@@ -92,7 +92,7 @@ class Transformer {
   Place place_of(std::size_t layer, const KvBatch& batch, const KvPools& pools);
   Status attend(const LayerWeights& layer, const KvBatch& batch, const Place& place);
   void write_queries_and_keys(const LayerWeights& layer, const Place& place, std::int64_t rows);
-  const Rows& attended_values(const LayerWeights& layer, std::int64_t rows);
+  const Rows& attended_values(const LayerWeights& layer, const Place& place, std::int64_t rows);
   Status store(const Place& place, std::int64_t rows);
   void turn_heads(const LayerWeights& layer, const LayerGroup& group, std::int64_t row);
   void mlp(const LayerWeights& layer, const Place& place, std::int64_t rows);
