@@ -37,7 +37,9 @@ void GenerateCommand::add_request_flags() {
   command_->add_option("--prompt", flags_.prompt, "text to continue");
   command_->add_option(
       "--prompts", flags_.prompts,
-      "file of lines {\"prompt\" | \"token_ids\" | \"messages\", \"max_tokens\"?}");
+      "file of lines {\"prompt\" | \"token_ids\" | \"messages\", \"max_tokens\"?, \"adapter\"?}");
+  command_->add_option("--use-adapter", flags_.adapter,
+                       "the NAME of an --adapter for requests whose line names none");
   command_->add_option("--max-tokens", flags_.max_tokens, "output tokens a request, at most")
       ->capture_default_str();
   command_->add_option("--temperature", flags_.sampling.temperature, "0 takes the likeliest token")

@@ -27,6 +27,7 @@ struct GenerateFlags {
   std::uint64_t seed = 0;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  std::string adapter;  // of requests that name none; empty: none
   std::string logits;
   std::string capture;
   bool json = false;

@@ -41,6 +41,8 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     Result<RequestSpec> spec = spec_of(prompts[i]);
     std::vector<TokenId> prompt;
+    std::string adapter;
+    if (spec.ok()) adapter = spec->adapter;
     if (spec.ok() && capture_or_null_ != nullptr) prompt = spec->prompt;
     Result<RequestId> id = spec.ok() ? engine_.submit(std::move(spec).value())
                                      : Result<RequestId>(std::move(spec).error());
@@ -50,6 +52,7 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
       return Error{id.error().code, where + ": " + id.error().detail};
     }
     answers_.push_back({.request = *id,
+                        .adapter = std::move(adapter),
                         .prompt = std::move(prompt),
                         .submitted_ms = ms(clock_.now_us() - begin_us_),
                         .tokens = {},
@@ -80,6 +83,7 @@ Result<RequestSpec> GenerationRun::spec_of(const PromptLine& line) const {
   spec.sampling.seed = mix64(flags_.seed + answers_.size());
   if (!flags_.ignore_eos) spec.stop_tokens = model_.generation().eos_token_ids;
   spec.namespace_digest = model_.namespace_digest();
+  spec.adapter = line.adapter.value_or(flags_.adapter);
   return spec;
 }
 
@@ -145,7 +149,7 @@ Status GenerationRun::print_ready(std::ostream& out) {
 Status GenerationRun::capture(const Answer& answer) {
   if (capture_or_null_ == nullptr || answer.finish == FinishReason::kFailed) return {};
   return capture_or_null_->write({.timestamp_ms = answer.submitted_ms,
-                                  .namespace_digest = model_.namespace_digest(),
+                                  .namespace_digest = model_.namespace_digest(answer.adapter),
                                   .prompt = answer.prompt,
                                   .output = answer.tokens,
                                   .finish_reason = finish_reason_name(answer.finish)});
@@ -154,6 +158,7 @@ Status GenerationRun::capture(const Answer& answer) {
 void GenerationRun::print_json(std::ostream& out, const Answer& answer, std::int64_t index) const {
   nlohmann::ordered_json line;
   line["index"] = index;
+  if (!answer.adapter.empty()) line["adapter"] = answer.adapter;
   line["prompt_tokens"] = answer.stats.prompt_tokens;
   line["cached_tokens"] = answer.stats.cached_tokens;
   line["tiers"] = tiers_json(answer.stats);

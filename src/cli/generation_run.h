@@ -37,6 +37,7 @@ class GenerationRun {
  private:
   struct Answer {
     RequestId request;
+    std::string adapter;          // empty: none
     std::vector<TokenId> prompt;  // only for the capture
     double submitted_ms = 0;      // since the run began
     std::vector<TokenId> tokens;

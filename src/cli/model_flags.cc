@@ -58,6 +58,9 @@ CLI::Option& ModelFlags::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--chunk-tokens", chunk_tokens_, "prompt tokens in one step, at most")
       ->capture_default_str();
+  command.add_option("--adapter,--lora-modules", adapters_,
+                     "NAME=DIR: a LoRA adapter (adapter_config.json, adapter_model.safetensors) "
+                     "that requests may name; may be given several times");
   sparse_flags_.add_to(command);
   tier_flags_.add_to(command);
   return *model;
@@ -69,6 +72,18 @@ Status ModelFlags::check() const {
   STEMMA_RETURN_IF_ERROR(check_at_least("--chunk-tokens", chunk_tokens_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--context-tokens", context_tokens_, 0));
   return check_at_least("--threads", threads_, 0);
+}
+
+Result<std::vector<AdapterSource>> ModelFlags::adapters() const {
+  std::vector<AdapterSource> sources;
+  for (const std::string& adapter : adapters_) {
+    const std::size_t end = adapter.find('=');
+    if (end == std::string::npos || end == 0 || end + 1 == adapter.size()) {
+      return Error{ErrorCode::kInvalidArgument, "--adapter must be NAME=DIR (got " + adapter + ")"};
+    }
+    sources.push_back({adapter.substr(0, end), adapter.substr(end + 1)});
+  }
+  return sources;
 }
 
 Result<ServedModelOptions> ModelFlags::options() const {
@@ -93,6 +108,7 @@ Result<ServedModelOptions> ModelFlags::options() const {
   scheduler.step_tokens_max = std::max(chunk_tokens_, concurrency_);
   STEMMA_ASSIGN_OR_RETURN(scheduler.policy, parse_schedule_policy(policy_));
   STEMMA_ASSIGN_OR_RETURN(options.sparse, sparse_flags_.options());
+  STEMMA_ASSIGN_OR_RETURN(options.adapters, adapters());
   STEMMA_RETURN_IF_ERROR(tier_flags_.apply(options));
   if (isatty(STDERR_FILENO) != 0) options.progress = show_progress;
   return options;

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/sparse_flags.h"
 #include "cli/tier_flags.h"
@@ -31,6 +32,7 @@ class ModelFlags {
 
  private:
   Status check() const;
+  Result<std::vector<AdapterSource>> adapters() const;
 
   std::string directory_;
   std::string cache_ = "radix";
@@ -46,6 +48,7 @@ class ModelFlags {
   int threads_ = 0;
   std::int64_t concurrency_ = 16;
   std::int64_t chunk_tokens_ = 512;
+  std::vector<std::string> adapters_;  // NAME=DIR
   SparseFlags sparse_flags_;
   TierFlags tier_flags_;
 };

@@ -70,11 +70,14 @@ Result<PromptLine> parse_prompt_line(std::string_view line, std::string_view whe
         return wrong(where, "max_tokens", "an integer from 1 to 1000000000 is wanted");
       }
       parsed.max_tokens = value.get<std::int64_t>();
+    } else if (key == "adapter") {
+      if (!value.is_string()) return wrong(where, "adapter", "a name is wanted");
+      parsed.adapter = value.get<std::string>();
     } else {
       return wrong(where, printable(key),
-                   "unknown field (known: prompt, token_ids, messages, max_tokens)");
+                   "unknown field (known: prompt, token_ids, messages, max_tokens, adapter)");
     }
-    forms += key == "max_tokens" ? 0 : 1;
+    forms += key == "max_tokens" || key == "adapter" ? 0 : 1;
   }
   if (forms != 1)
     return wrong(where, "prompt", "exactly one of prompt, token_ids and messages is wanted");

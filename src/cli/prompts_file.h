@@ -1,6 +1,6 @@
 // Prompts file: what `stemma generate --prompts` reads, one JSON object a line:
 //   {"prompt": TEXT | "token_ids": [INT, …] | "messages": [{"role": …, "content": …}, …],
-//   "max_tokens"?: INT}
+//   "max_tokens"?: INT, "adapter"?: NAME}
 //
 // Thread:     pure functions.
 // Memory:     the whole file, at most kPromptsBytesMax.
@@ -28,6 +28,7 @@ struct PromptLine {
   std::optional<std::vector<TokenId>> token_ids;
   std::optional<nlohmann::json> messages;  // an array of objects with text fields role and content
   std::optional<std::int64_t> max_tokens;  // at least 1
+  std::optional<std::string> adapter;      // empty: none
 };
 
 // Reads one line; `where` ("FILE:LINE") is for errors only. kInvalidArgument names the field.

@@ -13,6 +13,8 @@ TEST(PromptLine, HasThreeForms) {
   EXPECT_EQ(*parse_prompt_line(R"({"prompt": "Hi", "max_tokens": 3})", "p:1")->max_tokens, 3);
   EXPECT_EQ(*parse_prompt_line(R"({"token_ids": [1, 2]})", "p:1")->token_ids,
             (std::vector<TokenId>{1, 2}));
+  EXPECT_EQ(*parse_prompt_line(R"({"prompt": "Hi", "adapter": "a"})", "p:1")->adapter, "a");
+  EXPECT_FALSE(parse_prompt_line(R"({"prompt": "Hi"})", "p:1")->adapter.has_value());
   const auto messages =
       parse_prompt_line(R"({"messages": [{"role": "user", "content": "Hi"}]})", "p:1");
   ASSERT_TRUE(messages.ok());
@@ -35,6 +37,8 @@ TEST(PromptLine, NamesTheFieldThatIsWrong) {
       {R"({"messages": [{"role": "user"}]})", "messages[0].content: a text"},
       {R"({"messages": [3]})", "messages[0]: not an object"},
       {R"({"prompt": "a", "max_tokens": 0})", "max_tokens: an integer from 1"},
+      {R"({"prompt": "a", "adapter": 1})", "adapter: a name"},
+      {R"({"adapter": "a"})", "prompt: exactly one of"},
       {R"({"prompt": "a", "temprature": 1})", "temprature: unknown field"},
   };
   for (const auto& c : cases) {

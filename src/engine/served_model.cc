@@ -79,6 +79,10 @@ Status ServedModel::open_tiers(const ServedModelOptions& options) {
   if (tiers_ == nullptr) return {};
   const std::string description = description_of(*runner_, *pool_, options.tiers.codec);
   tiers_->describe(namespace_digest_, description);
+  for (const AdapterIdentity& adapter : runner_->adapters()) {
+    tiers_->describe(adapted(namespace_digest_, adapter.digest),
+                     description + " adapter_sha256=" + to_hex(adapter.digest));
+  }
   return {};
 }
 
@@ -87,6 +91,7 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   ModelRunnerOptions runner_options;
   runner_options.attention = options.attention;
   runner_options.sparse = options.sparse;
+  runner_options.adapters = options.adapters;
   runner_options.decorate_attention = options.decorate_attention;
   runner_options.rows_max = engine_options_.scheduler.step_tokens_max;
   runner_options.outputs_max = kv.requests_max;
@@ -154,6 +159,18 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
                            "window of {} tokens (got {})",
                            full.page_bytes(), least, windowed.page_bytes(), kv.window_tokens,
                            options.kv_bytes)};
+}
+
+const AdapterIdentity* ServedModel::find_adapter_or_null(std::string_view name) const {
+  const auto adapters = runner_->adapters();
+  const auto found = std::find_if(adapters.begin(), adapters.end(),
+                                  [&](const AdapterIdentity& one) { return one.name == name; });
+  return found == adapters.end() ? nullptr : &*found;
+}
+
+NamespaceDigest ServedModel::namespace_digest(std::string_view adapter) const {
+  const AdapterIdentity* const found = find_adapter_or_null(adapter);
+  return found == nullptr ? namespace_digest_ : adapted(namespace_digest_, found->digest);
 }
 
 Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null) {

@@ -13,6 +13,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
@@ -39,6 +41,7 @@ struct ServedModelOptions {
   std::string attention = "cpu";
   std::optional<SparseOptions> sparse;    // nothing: every row attends to everything
   AttentionDecorator decorate_attention;  // may be empty
+  std::vector<AdapterSource> adapters;    // that requests may name
   int threads = 1;
   ServedTierOptions tiers;
   EngineOptions engine;  // kv.pages is computed; kv.context_tokens_max 0: the model's own
@@ -62,14 +65,20 @@ class ServedModel {
   Result<std::vector<TokenId>> encode_text(std::string_view text) const;
 
   ModelRunner& runner() noexcept { return *runner_; }
+  const ModelRunner& runner() const noexcept { return *runner_; }
   std::int64_t vocab_tokens() const { return runner_->config().vocab_tokens; }
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   const GenerationConfig& generation() const noexcept { return generation_; }
   const EngineOptions& engine_options() const noexcept { return engine_options_; }
   const KvPool& pool() const noexcept { return *pool_; }
   KvPool& pool() noexcept { return *pool_; }
-  // Of the model, its formats and its arithmetic: a request of a tenant adds to it.
+  // The adapter that requests call so, or nullptr.
+  const AdapterIdentity* find_adapter_or_null(std::string_view name) const;
+  // Of the model, its formats and its arithmetic: a request of a tenant adds to it, and the engine
+  // the request's adapter.
   const NamespaceDigest& namespace_digest() const noexcept { return namespace_digest_; }
+  // Where requests in it with this adapter are found; without a name, it itself.
+  NamespaceDigest namespace_digest(std::string_view adapter) const;
 
   explicit ServedModel(int threads) : threads_(threads) {}
 

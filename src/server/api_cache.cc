@@ -100,9 +100,9 @@ void ApiService::explain(ExchangeId exchange, HttpRequest&& request) {
 
 void ApiService::ask_to_explain(ExchangeId exchange, RequestSpec&& spec) {
   ask(exchange, [this, exchange, spec = std::move(spec)](Engine& engine) {
-    const auto explanation =
-        engine.explain(spec.namespace_digest, spec.prompt, kShownTokens,
-                       spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr);
+    const auto explanation = engine.explain(
+        spec.namespace_digest, spec.prompt, kShownTokens,
+        spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr, spec.adapter);
     TemplateJson json = explanation.has_value()
                             ? explanation_json(*explanation, spec.prompt, preparation_)
                             : TemplateJson({{"shares", false}});

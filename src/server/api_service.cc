@@ -174,26 +174,32 @@ void ApiService::health(ExchangeId exchange, HttpRequest&&) {
   answer(exchange, std::move(response));
 }
 
-TemplateJson ApiService::model_json() const {
+// An adapter is listed as a model that has the model as its parent.
+TemplateJson ApiService::model_json(std::string_view name) const {
+  const bool is_adapter = name != preparation_.model_name();
   TemplateJson model;
-  model["id"] = preparation_.model_name();
+  model["id"] = name;
   model["object"] = "model";
   model["created"] = static_cast<std::int64_t>(started_s_);
   model["owned_by"] = "stemma";
   model["max_model_len"] = preparation_.context_tokens();
+  if (is_adapter) model["parent"] = preparation_.model_name();
   return model;
 }
 
 void ApiService::model(ExchangeId exchange, HttpRequest&& request) {
   const std::string_view name = std::string_view(request.path).substr(sizeof("/v1/models/") - 1);
   if (const auto fault = preparation_.check_model(name)) return refuse(exchange, *fault);
-  answer_json(exchange, model_json());
+  answer_json(exchange, model_json(name.empty() ? preparation_.model_name() : name));
 }
 
 void ApiService::models(ExchangeId exchange, HttpRequest&&) {
   TemplateJson json;
   json["object"] = "list";
-  json["data"] = TemplateJson::array({model_json()});
+  json["data"] = TemplateJson::array({model_json(preparation_.model_name())});
+  for (const std::string& adapter : preparation_.adapter_names()) {
+    json["data"].push_back(model_json(adapter));
+  }
   answer_json(exchange, json);
 }
 

@@ -147,7 +147,7 @@ class ApiService final : public HttpService {
   // Has the engine forget these families, all where there is none, and answers what became of it
   // when every store has confirmed it, or after a while.
   void ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families);
-  TemplateJson model_json() const;
+  TemplateJson model_json(std::string_view name) const;
   std::string fresh_id(std::string_view prefix);
   void note_end(const Exchange& exchange, int status);
 

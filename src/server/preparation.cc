@@ -73,11 +73,24 @@ ApiResult<std::vector<TokenId>> Preparation::warm_tokens(std::string_view body) 
 
 std::optional<ApiError> Preparation::check_model(std::string_view name) const {
   if (name.empty() || name == model_name_) return std::nullopt;
-  ApiError error = not_found(fmt::format("The model '{}' does not exist; this server has '{}'",
-                                         printable(name), model_name_));
+  if (model_.find_adapter_or_null(name) != nullptr) return std::nullopt;
+  std::string names = fmt::format("'{}'", model_name_);
+  for (const std::string& adapter : adapter_names()) names += fmt::format(", '{}'", adapter);
+  ApiError error = not_found(
+      fmt::format("The model '{}' does not exist; this server has {}", printable(name), names));
   error.param = "model";
   error.code = "model_not_found";
   return error;
+}
+
+std::vector<std::string> Preparation::adapter_names() const {
+  std::vector<std::string> names;
+  for (const AdapterIdentity& adapter : model_.runner().adapters()) names.push_back(adapter.name);
+  return names;
+}
+
+std::string Preparation::adapter_of(const CompletionRequest& request) const {
+  return request.model == model_name_ ? "" : request.model;
 }
 
 NamespaceDigest Preparation::namespace_of(const Caller& caller, const CacheFields& fields) const {
@@ -184,6 +197,7 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
     job.spec.stop_tokens.insert(job.spec.stop_tokens.end(), ends.begin(), ends.end());
   }
   job.spec.priority = request.priority;
+  job.spec.adapter = adapter_of(request);
   job.spec.namespace_digest = where.digest;
   job.spec.siblings = std::move(where.siblings);
   go_on_from_shared(job.spec);
@@ -204,7 +218,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   PreparedAnswer prepared;
   AnswerPlan& plan = prepared.plan;
   plan.head.kind = request.kind;
-  plan.head.model = model_name_;
+  plan.head.model = request.model.empty() ? model_name_ : request.model;
   plan.policy = eviction_policy();
   plan.copies = request.copies;
   plan.stream = request.stream;

@@ -63,8 +63,10 @@ class Preparation {
   // computes them; of the empty tenant, that of the model itself.
   NamespaceFamily family_of_tenant(std::string_view tenant) const;
 
-  // An error if `name` is said and is not the model's.
+  // An error if `name` is said and is neither the model's nor an adapter's.
   std::optional<ApiError> check_model(std::string_view name) const;
+  // Those of the adapters, which clients choose as they choose a model.
+  std::vector<std::string> adapter_names() const;
 
  private:
   // Where a request's pages are, and where else they might be.
@@ -73,6 +75,8 @@ class Preparation {
     std::vector<SiblingNamespace> siblings;
   };
   Whereabouts whereabouts(const Caller& caller, const CacheFields& fields) const;
+  // The adapter that a request chooses; empty: the model alone.
+  std::string adapter_of(const CompletionRequest& request) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
                                   Whereabouts where) const;
   void go_on_from_shared(RequestSpec& spec) const;

@@ -5,6 +5,10 @@
 namespace stemma {
 
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, ServedModel& model) {
+  if (model.find_adapter_or_null(options.api.model_name) != nullptr) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--adapter: '" + options.api.model_name + "' is what the model itself is called"};
+  }
   STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, model.open_engine());
   auto server = std::unique_ptr<Server>(new Server(options, model, std::move(engine)));
   if (!options.shared_prefix_file.empty()) {

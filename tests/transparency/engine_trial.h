@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -75,7 +76,8 @@ struct TrialRequests {
   std::vector<std::vector<TokenId>> prompts = shared_prompts();
   std::int64_t max_tokens = 5;
   NamespaceDigest digest = {};
-  std::int64_t steps_apart = 0;  // between the submission of one and that of the next
+  std::vector<std::string> adapters = {""};  // of the first, of the second, ..., and again
+  std::int64_t steps_apart = 0;              // between the submission of one and that of the next
 };
 
 // Runs them to their end on an idle engine over `recorder`. before_step(n) is called before step n.
@@ -93,6 +95,7 @@ Outcome run_trial(Engine& engine, const LogitsRecorder& recorder, const TrialReq
       spec.prompt = requests.prompts[ids.size()];
       spec.max_tokens = requests.max_tokens;
       spec.namespace_digest = requests.digest;
+      spec.adapter = requests.adapters[ids.size() % requests.adapters.size()];
       const auto id = engine.submit(std::move(spec));
       STEMMA_CHECK(id.ok(), "a trial's requests are right");
       ids.push_back(*id);

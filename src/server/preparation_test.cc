@@ -1,0 +1,81 @@
+// What a server makes of a request's "model": the model itself or one of its adapters, and a fault
+// that names all of them otherwise.
+#include "server/preparation.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "base/temp_directory.h"
+#include "model/random_adapter.h"
+#include "server/server.h"
+
+namespace stemma {
+namespace {
+
+class PreparationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const ModelConfig config = tiny_model_config("llama2");
+    ASSERT_TRUE(write_random_model(model_directory_.path(), {.config = config}).ok());
+    ASSERT_TRUE(write_random_adapter(adapter_directory_.path(), {.config = config}).ok());
+    ServedModelOptions options;
+    options.directory = model_directory_.path();
+    options.kv_bytes = std::int64_t{1} << 20;
+    options.engine.kv.context_tokens_max = 256;
+    options.adapters = {{"poet", adapter_directory_.path()}, {"sage", adapter_directory_.path()}};
+    auto model = ServedModel::open(options);
+    ASSERT_TRUE(model.ok()) << to_string(model.error());
+    model_ = std::move(model).value();
+    preparation_.emplace(*model_, "scribe");
+  }
+
+  ApiResult<PreparedAnswer> prepare(const std::string& fields) const {
+    const std::string body = R"({"prompt": "And it came to pass")" + fields + "}";
+    return preparation_->prepare(
+        read_completion_request(CompletionKind::kText, body, preparation_->rules()), {});
+  }
+  // The adapter and the name that answers a request with these fields.
+  std::pair<std::string, std::string> chosen_by(const std::string& fields) const {
+    const auto prepared = prepare(fields);
+    const auto* const answer = std::get_if<PreparedAnswer>(&prepared);
+    if (answer == nullptr) return {"refused", std::get<ApiError>(prepared).message};
+    return {answer->job.prompts.front().spec.adapter, answer->plan.head.model};
+  }
+
+  TempDirectory model_directory_;
+  TempDirectory adapter_directory_;
+  std::unique_ptr<ServedModel> model_;
+  std::optional<Preparation> preparation_;
+};
+
+TEST_F(PreparationTest, TheModelsNameChoosesTheModelOrAnAdapterOfIt) {
+  using Chosen = std::pair<std::string, std::string>;
+  EXPECT_EQ(chosen_by(""), (Chosen{"", "scribe"}));
+  EXPECT_EQ(chosen_by(R"(, "model": "scribe")"), (Chosen{"", "scribe"}));
+  EXPECT_EQ(chosen_by(R"(, "model": "poet")"), (Chosen{"poet", "poet"}));
+  EXPECT_EQ(chosen_by(R"(, "model": "sage")"), (Chosen{"sage", "sage"}));
+}
+
+TEST_F(PreparationTest, AnUnknownModelIsNotFoundAndThoseThereAreAreNamed) {
+  const auto prepared = prepare(R"(, "model": "bard")");
+  const auto* const fault = std::get_if<ApiError>(&prepared);
+  ASSERT_NE(fault, nullptr);
+  EXPECT_EQ(fault->status, 404);
+  EXPECT_EQ(fault->param, "model");
+  EXPECT_EQ(fault->code, "model_not_found");
+  EXPECT_EQ(fault->message,
+            "The model 'bard' does not exist; this server has 'scribe', 'poet', 'sage'");
+}
+
+TEST_F(PreparationTest, AnAdapterCannotBeCalledAsTheModelIs) {
+  ServerOptions options;
+  options.api.model_name = "poet";
+  const auto server = Server::open(options, *model_);
+  ASSERT_FALSE(server.ok());
+  EXPECT_EQ(server.error().detail, "--adapter: 'poet' is what the model itself is called");
+}
+
+}  // namespace
+}  // namespace stemma
