@@ -74,9 +74,20 @@ std::string known_names(const std::vector<AdaptableMatrix>& matrices) {
   return text;
 }
 
-// Each name of target_modules is of a matrix that can be changed.
+// Each name of target_modules is of a matrix that can be changed, and each layer one of the
+// model's.
 Status check_targets(const AdapterConfig& config, const std::string& config_path,
                      const std::vector<AdaptableMatrix>& matrices) {
+  const std::int64_t layers = matrices.back().layer + 1;
+  if (config.layers.has_value()) {
+    const auto wrong = std::find_if(config.layers->begin(), config.layers->end(),
+                                    [&](std::int64_t layer) { return layer >= layers; });
+    if (wrong != config.layers->end()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   config_path + ": layers_to_transform: " + std::to_string(*wrong) +
+                       " is not one of this model's " + std::to_string(layers) + " layers"};
+    }
+  }
   if (!config.targets.has_value()) return {};
   for (const std::string& target : *config.targets) {
     const bool known = std::any_of(matrices.begin(), matrices.end(), [&](const auto& matrix) {
@@ -123,7 +134,13 @@ class AdapterLoader {
       const std::string up = adapter_up_name(matrix.path);
       const bool has_some =
           files_.find_or_null(down) != nullptr || files_.find_or_null(up) != nullptr;
-      if (!has_some && !config_.names(matrix.path, matrix.layer)) continue;
+      const bool is_named = config_.names(matrix.path, matrix.layer);
+      if (!has_some && !is_named) continue;
+      if (!is_named) {
+        return Error{ErrorCode::kInvalidArgument,
+                     config_path_ + ": target_modules: leaves out '" + matrix.path +
+                         "', of which " + std::string(kAdapterWeightsFile) + " has tensors"};
+      }
       Adapter::Layer& layer = adapter.layers[static_cast<std::size_t>(matrix.layer)];
       const Shape down_shape = {config_.rank, matrix.inputs};
       const Shape up_shape = {matrix.outputs, config_.rank};

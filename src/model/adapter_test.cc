@@ -263,6 +263,16 @@ TEST_F(AdapterTest, EveryTensorIsUsed) {
   EXPECT_THAT(error_of(tensors), HasSubstr("mlp.experts.1.up_proj.lora_A.weight' is not of"));
 }
 
+TEST_F(AdapterTest, TheConfigurationNamesEveryMatrixThatTheFileHas) {
+  const std::string path = "model.layers.0.self_attn.k_proj";
+  EXPECT_EQ(
+      error_with("target_modules", {"q_proj"}),
+      "target_modules: leaves out '" + path + "', of which adapter_model.safetensors has tensors");
+  EXPECT_THAT(error_with("layers_to_transform", 0), HasSubstr("'model.layers.1.self_attn.q_proj'"));
+  EXPECT_EQ(error_with("layers_to_transform", {0, 2}),
+            "layers_to_transform: 2 is not one of this model's 2 layers");
+}
+
 TEST_F(AdapterTest, ShapesAndTypesAreThoseOfTheModelAndTheRank) {
   auto tensors = random_adapter_tensors(written_);
   tensors[0].spec.shape = {8, 32};
