@@ -196,7 +196,6 @@ TEST_P(AdapterBits, AfterEvictionAndPreemption) {
 }
 
 TEST_P(AdapterBits, AfterARestartOverDiskUnderOtherNames) {
-  if (windowed()) GTEST_SKIP() << "pages of windows have no lower tiers";
   const Outcome plain = run(kPlain);
   run({.loaded = {"a", "b", "again"}, .disk = disk_.path()});
   // As in another process: what "a" wrote is found by "again", which alone is loaded.
