@@ -93,7 +93,9 @@ std::span<const TokenId> Promotion::text_to(std::int64_t end_page) const {
 }
 
 const PageKey& Promotion::key(std::int64_t page) const {
-  return keys_[static_cast<std::size_t>(page - first_key_page_ + 1)];
+  const std::int64_t place = page - first_key_page_ + 1;
+  STEMMA_CHECK(0 <= place && place < std::ssize(keys_), "a page whose key was found");
+  return keys_[static_cast<std::size_t>(place)];
 }
 
 // Keys of the pages from `first_page` on, and of the one before: as far as host memory goes they

@@ -7,7 +7,7 @@
 #include <optional>
 #include <tuple>
 
-#include "sim/stamp_harness.h"
+#include "sim/tiered_harness.h"
 
 namespace stemma {
 namespace {
@@ -24,29 +24,6 @@ EngineOptions tiered_options(std::int64_t page_size, std::int64_t pool_tokens) {
   options.scheduler.chunk_tokens_max = 20;
   options.inbox_max = 64;
   return options;
-}
-
-SimulatedTierOptions tiers_of(std::int64_t host_pages, std::vector<Tier> stores = {}) {
-  SimulatedTierOptions tiers;
-  tiers.host_pages = host_pages;
-  tiers.stores = std::move(stores);
-  return tiers;
-}
-
-// Runs one request to its end; what it cost.
-RequestStats answer(StampHarness& harness, std::uint64_t seed, std::int64_t tokens) {
-  const RequestId id = harness.submit(some_tokens(seed, tokens), 4);
-  harness.run();
-  harness.expect_closed_form();
-  return harness.outcome(id).stats;
-}
-
-// Steps until copies in flight have ended.
-void settle(StampHarness& harness) {
-  for (int i = 0; i < 1000; ++i) {
-    harness.clock().advance_us(1000);
-    harness.engine().step();
-  }
 }
 
 using Case = std::tuple<std::int64_t, KvLayout, KvLayout>;

@@ -5,6 +5,7 @@
 
 #include <tuple>
 
+#include "sim/tiered_harness.h"
 #include "sim/windowed_options.h"
 
 namespace stemma {
@@ -18,28 +19,6 @@ EngineOptions small_device(std::int64_t page_size, std::int64_t window_tokens) {
   options.kv.tiers.write_policy = WritePolicy::kWriteThrough;
   options.kv.tiers.load_pages_max = 4;
   return options;
-}
-
-SimulatedTierOptions tiers_of(std::int64_t host_pages, std::vector<Tier> stores = {}) {
-  SimulatedTierOptions tiers;
-  tiers.host_pages = host_pages;
-  tiers.stores = std::move(stores);
-  return tiers;
-}
-
-RequestStats answer(StampHarness& harness, std::uint64_t seed, std::int64_t tokens) {
-  const RequestId id = harness.submit(some_tokens(seed, tokens), 4);
-  harness.run();
-  harness.expect_closed_form();
-  return harness.outcome(id).stats;
-}
-
-// Steps until copies in flight have ended.
-void settle(StampHarness& harness) {
-  for (int i = 0; i < 1000; ++i) {
-    harness.clock().advance_us(1000);
-    harness.engine().step();
-  }
 }
 
 void push_out(StampHarness& harness) {

@@ -1,0 +1,40 @@
+// What tests of tiers below a StampHarness do again and again.
+//
+// Thread:     one.
+// Memory:     none.
+// Cost:       settle steps a thousand times.
+// Not here:   the engine and its tiers (stamp_harness, simulated_tiers).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "sim/stamp_harness.h"
+
+namespace stemma {
+
+inline SimulatedTierOptions tiers_of(std::int64_t host_pages, std::vector<Tier> stores = {}) {
+  SimulatedTierOptions tiers;
+  tiers.host_pages = host_pages;
+  tiers.stores = std::move(stores);
+  return tiers;
+}
+
+// Runs one request to its end; what it cost.
+inline RequestStats answer(StampHarness& harness, std::uint64_t seed, std::int64_t tokens) {
+  const RequestId id = harness.submit(some_tokens(seed, tokens), 4);
+  harness.run();
+  harness.expect_closed_form();
+  return harness.outcome(id).stats;
+}
+
+// Steps until copies in flight have ended.
+inline void settle(StampHarness& harness) {
+  for (int i = 0; i < 1000; ++i) {
+    harness.clock().advance_us(1000);
+    harness.engine().step();
+  }
+}
+
+}  // namespace stemma
