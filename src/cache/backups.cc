@@ -36,11 +36,16 @@ std::int64_t Backups::underway_end(const PrefixLock& held, NamespaceId host_ns,
 }
 
 PageKey Backups::key_of(const PrefixLock& held, std::int64_t page) {
-  const std::int64_t pages = held.tokens() / parts_.device.page_size() - page;
-  if (pages <= 0) return {};
-  keys_.resize(static_cast<std::size_t>(pages));
-  held.copy_page_keys(page, keys_);
-  return keys_[0];
+  const std::span<const PageKey> keys = keys_from(held, page);
+  return keys.empty() ? PageKey() : keys.front();
+}
+
+// Of all pages that are held from that one on. Valid until the next call.
+std::span<const PageKey> Backups::keys_from(const PrefixLock& held, std::int64_t first_page) {
+  const std::int64_t pages = held.tokens() / parts_.device.page_size() - first_page;
+  keys_.resize(static_cast<std::size_t>(std::max<std::int64_t>(pages, 0)));
+  if (pages > 0) held.copy_page_keys(first_page, keys_);
+  return keys_;
 }
 
 std::int64_t Backups::back_up(const PrefixLock& held, std::int64_t end_tokens) {

@@ -80,6 +80,7 @@ class Backups {
   void store_in(int store, const PrefixLock& held, std::int64_t first_page);
   std::int64_t underway_end(const PrefixLock& held, NamespaceId host_ns, std::int64_t first_page);
   PageKey key_of(const PrefixLock& held, std::int64_t page);
+  std::span<const PageKey> keys_from(const PrefixLock& held, std::int64_t first_page);
   std::span<const TokenId> text_of(RadixPrefixCache& tree, const PrefixLock& held);
 
   Parts parts_;

@@ -8,14 +8,10 @@
 #include "base/clock.h"
 #include "cache/backups.h"
 #include "cache/job_text.h"
+#include "cache/page_row.h"
 
 namespace stemma {
 namespace {
-
-void copy_row(const PrefixLock& held, std::int64_t page_size, std::vector<PageId>& row) {
-  row.resize(static_cast<std::size_t>(held.tokens() / page_size));
-  held.copy_pages(0, row);
-}
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -54,13 +50,13 @@ Backups::PageRange Backups::missing_window(const PrefixLock& held, NamespaceId h
   const PrefixLock below = tree.extend(tree.match(host_ns, {}), text);
   copy_row(below, page_size, host_row_);
   if (underway_end(held, host_ns, std::ssize(host_row_)) < end) return {};
-  static_cast<void>(key_of(held, begin_again));
+  const std::span<const PageKey> keys = keys_from(held, begin_again);
   const auto is_below = [&](std::int64_t page) {
     if (page < std::ssize(host_row_) &&
         parts_.host.windowed_or_null()->of(host_row_[at(page)]).valid()) {
       return true;
     }
-    return window_underway(host_ns, keys_[at(page - begin_again)]);
+    return window_underway(host_ns, keys[at(page - begin_again)]);
   };
   for (std::int64_t page = begin; page < first; ++page) {
     if (!is_below(page)) return {};

@@ -124,6 +124,7 @@ void Promotion::find_keys(std::int64_t first_page) {
 void Promotion::look_below(std::int64_t first_page) {
   const std::int64_t host_end = host_.tokens() / page_size();
   if (windowed()) {
+    if (parts_.stores.empty() && host_end == 0) return;
     find_keys(parts_.window.first_page_before(usable_pages()));  // no window is looked for before
   } else {
     if (first_page == text_pages()) return;

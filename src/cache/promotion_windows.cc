@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "cache/page_row.h"
 #include "cache/promotion.h"
 #include "prefix/page_key.h"
 
@@ -17,11 +18,6 @@ std::size_t at(std::int64_t i) {
 
 bool hangs(const WindowedPages& windowed, std::span<const PageId> row, std::int64_t page) {
   return page < std::ssize(row) && windowed.of(row[at(page)]).valid();
-}
-
-void copy_row(const PrefixLock& held, std::int64_t page_size, std::vector<PageId>& row) {
-  row.resize(at(held.tokens() / page_size));
-  held.copy_pages(0, row);
 }
 
 }  // namespace
@@ -140,18 +136,17 @@ void Promotion::landed_window_lookup(const Transfer& job) {
 
 // In pieces of pages that come from the same place, behind one another.
 void Promotion::ask_for_window() {
-  const WindowedPages* const host = parts_.host.windowed_or_null();
+  const auto is_in_host = [&](std::int64_t page) {
+    return target_ == Tier::kDevice && hangs(*parts_.host.windowed_or_null(), host_row_, page);
+  };
   while (window_next_ < window_end_) {
     if (has_window(window_next_)) {
       ++window_next_;
       continue;
     }
-    const bool from_host = target_ == Tier::kDevice && hangs(*host, host_row_, window_next_);
+    const bool from_host = is_in_host(window_next_);
     std::int64_t end = window_next_ + 1;
-    while (end < window_end_ && !has_window(end) &&
-           from_host == (target_ == Tier::kDevice && hangs(*host, host_row_, end))) {
-      ++end;
-    }
+    while (end < window_end_ && !has_window(end) && is_in_host(end) == from_host) ++end;
     if (!ask_for_window_piece(end, from_host)) return;
     window_next_ = end;
   }
@@ -163,8 +158,10 @@ bool Promotion::ask_for_window_piece(std::int64_t end_page, bool from_host) {
   const TransferKind kind = from_host                  ? TransferKind::kPromote
                             : target_ == Tier::kDevice ? TransferKind::kLoad
                                                        : TransferKind::kFetch;
-  window_end_ = !from_host && window_store_ < 0 ? window_next_ : window_end_;
-  if (window_next_ == window_end_) return false;
+  if (!from_host && window_store_ < 0) {
+    window_end_ = window_next_;
+    return false;
+  }
   auto ticket = parts_.transfers.try_open(kind, std::max(window_store_, 0));
   if (!ticket.has_value()) return false;
   ticket->windowed_target = TakenWindowedPages::try_take(target_windows(), end_page - window_next_);
