@@ -54,6 +54,7 @@ std::string shard_name(int shard, int shards) {
 Status write_shard(const std::string& path, const std::vector<TensorSpec>& tensors,
                    const RandomModelOptions& options) {
   std::vector<TensorValues> values;
+  values.reserve(tensors.size());
   for (const TensorSpec& tensor : tensors) {
     values.push_back({tensor, random_weights(options.config, tensor, options.seed)});
   }
