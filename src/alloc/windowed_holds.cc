@@ -27,7 +27,8 @@ void HeldWindowedPages::reset() noexcept {
   carriers_.clear();
 }
 
-void HeldWindowedPages::count(std::span<std::int32_t> holders) const {
+void HeldWindowedPages::count(const WindowedPages& pages, std::span<std::int32_t> holders) const {
+  if (pages_ != &pages) return;
   for (const PageId carrier : carriers_) ++holders[pages_->of(carrier).index()];
 }
 
@@ -73,8 +74,10 @@ bool TakenWindowedPages::hang(std::size_t place, PageId carrier) {
   return true;
 }
 
-std::int64_t TakenWindowedPages::count(std::span<std::int32_t> holders) const {
+std::int64_t TakenWindowedPages::count(const WindowedPages& pages,
+                                       std::span<std::int32_t> holders) const {
   std::int64_t owned = 0;
+  if (pages_ != &pages) return owned;
   for (const PageId id : ids_) {
     if (!id.valid()) continue;
     ++holders[id.index()];

@@ -28,8 +28,8 @@ class HeldWindowedPages {
 
   void reset() noexcept;
   std::span<const PageId> carriers() const noexcept { return carriers_; }
-  // Adds its holds to those of each page, for audits.
-  void count(std::span<std::int32_t> holders) const;
+  // Adds its holds to those of each page, if they are of `pages`: for audits.
+  void count(const WindowedPages& pages, std::span<std::int32_t> holders) const;
 
  private:
   WindowedPages* pages_ = nullptr;
@@ -57,7 +57,7 @@ class TakenWindowedPages {
   // Frees one. REQUIRES: as hang.
   void drop(std::size_t place);
   // As HeldWindowedPages; returns how many it owns.
-  std::int64_t count(std::span<std::int32_t> holders) const;
+  std::int64_t count(const WindowedPages& pages, std::span<std::int32_t> holders) const;
 
  private:
   WindowedPages* pages_ = nullptr;

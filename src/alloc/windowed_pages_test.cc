@@ -147,7 +147,7 @@ TEST_F(WindowedPagesTest, WhatACopyReadsStaysUntilItHasEnded) {
   pages_.forget(ids[0]);
   EXPECT_TRUE(pages_.of(ids[0]).valid()) << "somebody holds it";
   std::vector<std::int32_t> holders(4, 0);
-  held.count(holders);
+  held.count(pages_, holders);
   expect_holders(holders);
   HeldWindowedPages moved = std::move(held);
   moved.reset();
@@ -170,7 +170,7 @@ TEST_F(WindowedPagesTest, WhatACopyWritesIsHungOrFreed) {
   EXPECT_TRUE(TakenWindowedPages::try_take(pages_, 1).empty()) << "all or none";
   std::vector<std::int32_t> holders(4, 0);
   ++holders[pages_.of(ids[0]).index()];
-  EXPECT_EQ(taken.count(holders), 3);
+  EXPECT_EQ(taken.count(pages_, holders), 3);
   EXPECT_EQ(pages_.audit(holders, 3), std::nullopt);
   EXPECT_TRUE(pages_.audit(holders, 2).has_value());
   EXPECT_FALSE(taken.hang(0, ids[0])) << "a page hangs there";

@@ -121,7 +121,7 @@ class KvCacheAudit {
     if (cache_.windows_ == nullptr) return std::nullopt;
     std::int64_t taken = 0;
     if (cache_.tiering_ != nullptr) {
-      taken = cache_.tiering_->count_windowed(Tier::kDevice, in_window_);
+      taken = cache_.tiering_->count_windowed(cache_.windows_->pages(), in_window_);
     }
     return cache_.windows_->pages().audit(in_window_, taken);
   }

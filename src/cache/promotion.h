@@ -83,8 +83,8 @@ class Promotion {
   // Pages of its text in the target's tree that it locks, and that cannot be gone on from before
   // their windows have come.
   std::int64_t unusable_pages() const;
-  // Adds to the holders of each windowed page of the target; how many of its own have landed.
-  std::int64_t count_windowed(std::span<std::int32_t> holders) const;
+  // Adds to the holders of each of `pages`; how many of them are its own by now.
+  std::int64_t count_windowed(const WindowedPages& pages, std::span<std::int32_t> holders) const;
   // The copy to the device that brings all that is still to come, right behind what the tree has;
   // nullptr if there is no such copy. Valid until the next poll.
   Transfer* lendable_or_null() const;

@@ -215,7 +215,9 @@ void Promotion::landed_window(TransferTicket& ticket) {
 
 // On what of their text is published by now.
 void Promotion::hang_windows() {
-  copy_row(anchor_, page_size(), anchor_row_);
+  if (std::ssize(anchor_row_) * page_size() < anchor_.tokens()) {
+    copy_row(anchor_, page_size(), anchor_row_);
+  }
   for (WindowPiece& piece : window_pieces_) {
     const auto ids = piece.arrived.ids();
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -230,9 +232,10 @@ void Promotion::hang_windows() {
   });
 }
 
-std::int64_t Promotion::count_windowed(std::span<std::int32_t> holders) const {
+std::int64_t Promotion::count_windowed(const WindowedPages& pages,
+                                       std::span<std::int32_t> holders) const {
   std::int64_t owned = 0;
-  for (const WindowPiece& piece : window_pieces_) owned += piece.arrived.count(holders);
+  for (const WindowPiece& piece : window_pieces_) owned += piece.arrived.count(pages, holders);
   return owned;
 }
 

@@ -107,13 +107,10 @@ void Promotions::advance() {
   for (Place& place : places_) place.promotion.advance();
 }
 
-std::int64_t Promotions::count_windowed(Tier target, std::span<std::int32_t> holders) const {
+std::int64_t Promotions::count_windowed(const WindowedPages& pages,
+                                        std::span<std::int32_t> holders) const {
   std::int64_t taken = 0;
-  for (const Place& place : places_) {
-    if (place.promotion.active() && place.target == target) {
-      taken += place.promotion.count_windowed(holders);
-    }
-  }
+  for (const Place& place : places_) taken += place.promotion.count_windowed(pages, holders);
   return taken;
 }
 

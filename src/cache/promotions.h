@@ -57,7 +57,7 @@ class Promotions {
   void landed(TransferTicket ticket);
   void advance();
   // See Tiering.
-  std::int64_t count_windowed(Tier target, std::span<std::int32_t> holders) const;
+  std::int64_t count_windowed(const WindowedPages& pages, std::span<std::int32_t> holders) const;
   // Pages of a target tier that promotions own (I1).
   std::int64_t owned_pages(Tier target) const;
 

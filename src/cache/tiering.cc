@@ -20,19 +20,6 @@ constexpr int kColdLeavesMax = 8;
 
 constexpr TransferLimits kLimits;
 
-// Of what moves windowed pages; stores are all kDisk here.
-Tier source_of(TransferKind kind) {
-  return kind == TransferKind::kBackup                                    ? Tier::kDevice
-         : kind == TransferKind::kPromote || kind == TransferKind::kStore ? Tier::kHost
-                                                                          : Tier::kDisk;
-}
-
-Tier target_of(TransferKind kind) {
-  return kind == TransferKind::kPromote || kind == TransferKind::kLoad   ? Tier::kDevice
-         : kind == TransferKind::kBackup || kind == TransferKind::kFetch ? Tier::kHost
-                                                                         : Tier::kDisk;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, LowerTiers& lower,
@@ -356,16 +343,17 @@ std::optional<std::string> Tiering::audit_windowed() const {
   const WindowedPages* const windowed = host_->windowed_or_null();
   if (windowed == nullptr) return std::nullopt;
   std::vector<std::int32_t> holders(static_cast<std::size_t>(windowed->total_pages()));
-  const std::int64_t taken = count_windowed(Tier::kHost, holders);
+  const std::int64_t taken = count_windowed(*windowed, holders);
   if (auto contradiction = windowed->audit(holders, taken)) return "host: " + *contradiction;
   return std::nullopt;
 }
 
-std::int64_t Tiering::count_windowed(Tier tier, std::span<std::int32_t> holders) const {
-  std::int64_t taken = promotions_.count_windowed(tier, holders);
+std::int64_t Tiering::count_windowed(const WindowedPages& pages,
+                                     std::span<std::int32_t> holders) const {
+  std::int64_t taken = promotions_.count_windowed(pages, holders);
   transfers_.for_each_underway([&](const TransferTicket& ticket) {
-    if (source_of(ticket.job().kind) == tier) ticket.windowed_source.count(holders);
-    if (target_of(ticket.job().kind) == tier) taken += ticket.windowed_target.count(holders);
+    ticket.windowed_source.count(pages, holders);
+    taken += ticket.windowed_target.count(pages, holders);
   });
   return taken;
 }

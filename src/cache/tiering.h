@@ -133,9 +133,9 @@ class Tiering {
   const RadixPrefixCache& host_tree() const { return host_->tree(); }
   TierCounters& counters() noexcept { return counters_; }
   void visit_metrics(MetricVisitor& visitor) const;
-  // Adds the holds of transfers and promotions to those of each windowed page of a tier; how many
-  // pages they own that hang nowhere.
-  std::int64_t count_windowed(Tier tier, std::span<std::int32_t> holders) const;
+  // Adds the holds of transfers and promotions to those of each of `pages`, the device's or the
+  // host's; how many of them they own that hang nowhere.
+  std::int64_t count_windowed(const WindowedPages& pages, std::span<std::int32_t> holders) const;
   // The host's tree and pages; the first contradiction, or nullopt.
   std::optional<std::string> audit() const;
 

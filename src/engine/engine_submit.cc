@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "engine/adapter_names.h"
 #include "engine/inbox.h"
 #include "model/json_text.h"
 #include "prefix/namespace_digest.h"
@@ -37,10 +38,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
 }
 
 const AdapterIdentity* Engine::find_adapter_or_null(std::string_view name) const {
-  const auto adapters = parts_.runner.adapters();
-  const auto found = std::find_if(adapters.begin(), adapters.end(),
-                                  [&](const AdapterIdentity& one) { return one.name == name; });
-  return name.empty() || found == adapters.end() ? nullptr : &*found;
+  return stemma::find_adapter_or_null(parts_.runner, name);
 }
 
 AdapterId Engine::adapter_of(const RequestSpec& spec) const {

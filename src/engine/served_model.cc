@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/math.h"
+#include "engine/adapter_names.h"
 #include "pool/kv_pool_factory.h"
 #include "prefix/namespace_digest.h"
 
@@ -162,10 +163,7 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
 }
 
 const AdapterIdentity* ServedModel::find_adapter_or_null(std::string_view name) const {
-  const auto adapters = runner_->adapters();
-  const auto found = std::find_if(adapters.begin(), adapters.end(),
-                                  [&](const AdapterIdentity& one) { return one.name == name; });
-  return found == adapters.end() ? nullptr : &*found;
+  return stemma::find_adapter_or_null(*runner_, name);
 }
 
 NamespaceDigest ServedModel::namespace_digest(std::string_view adapter) const {

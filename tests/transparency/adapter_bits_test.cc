@@ -12,7 +12,7 @@
 #include "cli/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_adapter.h"
-#include "transparency/engine_trial.h"
+#include "transparency/served_trial.h"
 
 namespace stemma {
 namespace {
@@ -56,20 +56,12 @@ class AdapterBits : public testing::TestWithParam<std::string_view> {
   }
 
   ServedModelOptions options(const Setting& setting) const {
-    ServedModelOptions options;
-    options.directory = model_.path();
+    ServedModelOptions options = trial_options(model_.path(), setting);
     for (const std::string& name : setting.loaded) {
       options.adapters.push_back({name, directory(name)});
     }
     options.kv_bytes = setting.kv_bytes;
-    options.threads = setting.threads;
-    options.engine.kv.page_size = setting.page_size;
-    options.engine.kv.requests_max = setting.concurrency;
-    options.engine.kv.context_tokens_max = 256;
-    options.engine.kv.cache = setting.cache;
     options.engine.shadow_audit_percent = setting.audit_percent;
-    options.engine.scheduler.chunk_tokens_max = setting.chunk_tokens;
-    options.engine.scheduler.step_tokens_max = std::max(setting.chunk_tokens, setting.concurrency);
     if (!setting.disk.empty()) {
       options.tiers.disk_directory = setting.disk;
       options.tiers.disk_bytes = std::int64_t{64} << 20;
@@ -83,20 +75,9 @@ class AdapterBits : public testing::TestWithParam<std::string_view> {
   // Requests that take their adapters from this list in turn.
   Outcome run(const Setting& setting,
               const std::vector<std::string>& adapters = {"a", "", "b", "again"}) {
-    const auto model = ServedModel::open(options(setting));
-    if (!model.ok()) {
-      ADD_FAILURE() << to_string(model.error());
-      return {};
-    }
-    LogitsRecorder recorder((*model)->runner());
-    const auto engine = (*model)->open_engine(&recorder);
-    if (!engine.ok()) {
-      ADD_FAILURE() << to_string(engine.error());
-      return {};
-    }
-    const Outcome outcome = run_trial(
-        **engine, recorder, {.digest = (*model)->namespace_digest(), .adapters = adapters});
-    (*engine)->settle(std::chrono::seconds(60));
+    ServedTrial trial = open_trial(options(setting));
+    const Outcome outcome = trial.run({.adapters = adapters});
+    trial.engine->settle(std::chrono::seconds(60));
     return outcome;
   }
 

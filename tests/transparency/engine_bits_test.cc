@@ -10,7 +10,7 @@
 #include "cli/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
-#include "transparency/engine_trial.h"
+#include "transparency/served_trial.h"
 
 namespace stemma {
 namespace {
@@ -37,31 +37,13 @@ class EngineBits : public testing::TestWithParam<std::string_view> {
   }
 
   Outcome run(const Setting& setting) {
-    ServedModelOptions options;
-    options.directory = directory_.path();
+    ServedModelOptions options = trial_options(directory_.path(), setting);
     options.kv_bytes = setting.kv_bytes;
     options.kv_layout = setting.kv_layout;
     options.windowed_share = setting.windowed_share;
-    options.threads = setting.threads;
-    options.engine.kv.page_size = setting.page_size;
-    options.engine.kv.requests_max = setting.concurrency;
-    options.engine.kv.context_tokens_max = 256;
-    options.engine.kv.cache = setting.cache;
     options.engine.scheduler.policy = setting.policy;
-    options.engine.scheduler.chunk_tokens_max = setting.chunk_tokens;
-    options.engine.scheduler.step_tokens_max = std::max(setting.chunk_tokens, setting.concurrency);
-    const auto model = ServedModel::open(options);
-    if (!model.ok()) {
-      ADD_FAILURE() << to_string(model.error());
-      return {};
-    }
-    LogitsRecorder recorder((*model)->runner());
-    const auto engine = (*model)->open_engine(&recorder);
-    if (!engine.ok()) {
-      ADD_FAILURE() << to_string(engine.error());
-      return {};
-    }
-    return run_trial(**engine, recorder);
+    ServedTrial trial = open_trial(options);
+    return run_trial(*trial.engine, *trial.recorder);
   }
 
  private:

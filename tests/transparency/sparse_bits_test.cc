@@ -17,7 +17,7 @@
 #include "model/sparse_calibration.h"
 #include "stemma/log.h"
 #include "tier/redis_process.h"
-#include "transparency/engine_trial.h"
+#include "transparency/served_trial.h"
 
 namespace stemma {
 namespace {
@@ -62,30 +62,17 @@ class SparseBits : public testing::TestWithParam<std::string_view> {
   std::unique_ptr<ServedModel> open(const Setting& setting) const {
     const ModelConfig config = tiny_model_config(GetParam());
     const std::int64_t label_elements = setting.dial.has_value() ? 8 : 0;
-    ServedModelOptions options;
-    options.directory = directory_.path();
+    ServedModelOptions options = trial_options(directory_.path(), setting);
     options.kv_bytes = setting.kv_tokens * 2 * config.layers * config.kv_heads *
                        (2 * config.head_dim + label_elements);
     options.kv_layout = setting.kv_layout;
     options.attention = setting.attention;
-    options.threads = setting.threads;
     options.tiers = setting.tiers;
     if (setting.dial.has_value()) options.sparse = SparseOptions{*setting.dial, ""};
-    options.engine.kv.page_size = setting.page_size;
-    options.engine.kv.requests_max = setting.concurrency;
-    options.engine.kv.context_tokens_max = 256;
-    options.engine.kv.cache = setting.cache;
     options.engine.kv.tiers = {.write_policy = WritePolicy::kWriteThrough,
                                .load_wait_us = kLongUs,
                                .store_deadline_us = kLongUs};
-    options.engine.scheduler.chunk_tokens_max = setting.chunk_tokens;
-    options.engine.scheduler.step_tokens_max = std::max(setting.chunk_tokens, setting.concurrency);
-    auto model = ServedModel::open(options);
-    if (!model.ok()) {
-      ADD_FAILURE() << to_string(model.error());
-      std::abort();
-    }
-    return std::move(model).value();
+    return opened_for_trial(ServedModel::open(options));
   }
 
   // The prompts once, or again after others have pushed them out of the device.

@@ -21,8 +21,8 @@
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "tier/redis_process.h"
-#include "transparency/engine_trial.h"
 #include "transparency/late_tiers.h"
+#include "transparency/served_trial.h"
 
 namespace stemma {
 namespace {
@@ -89,20 +89,12 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
   ServedModelOptions options(const Setting& setting) const {
     const KvShape shape = tiny_model_config(GetParam()).pool_shape();
     const std::int64_t value_bytes = setting.kv_dtype == "f32" ? 4 : 2;
-    ServedModelOptions options;
-    options.directory = model_.path();
+    ServedModelOptions options = trial_options(model_.path(), setting);
     options.kv_bytes = setting.kv_tokens * value_bytes * shape.layers * shape.token_elements();
     options.kv_dtype = setting.kv_dtype;
     options.kv_layout = setting.kv_layout;
-    options.threads = setting.threads;
-    options.engine.kv.page_size = setting.page_size;
-    options.engine.kv.requests_max = setting.concurrency;
-    options.engine.kv.context_tokens_max = 256;
-    options.engine.kv.cache = setting.cache;
     options.tiers.codec = setting.tiers.codec;  // a part of the namespace
     options.engine.kv.tiers = setting.moves;
-    options.engine.scheduler.chunk_tokens_max = setting.chunk_tokens;
-    options.engine.scheduler.step_tokens_max = std::max(setting.chunk_tokens, setting.concurrency);
     return options;
   }
 

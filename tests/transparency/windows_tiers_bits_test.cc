@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "base/temp_directory.h"
-#include "cli/logits_recorder.h"
-#include "engine/served_model.h"
 #include "model/random_model.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "tier/redis_process.h"
-#include "transparency/engine_trial.h"
+#include "transparency/served_trial.h"
 
 namespace stemma {
 namespace {
@@ -45,59 +43,44 @@ class WindowsTiersBits : public testing::TestWithParam<std::string_view> {
                     .ok());
   }
 
+  // What can be copied to stores is there afterwards.
+  static Outcome run(ServedTrial& trial, const std::vector<std::vector<TokenId>>& prompts) {
+    const Outcome outcome = trial.run({.prompts = prompts});
+    trial.engine->settle(kLong);
+    return outcome;
+  }
+  static std::int64_t loaded(const ServedTrial& trial) {
+    return metric_of(*trial.engine, "stemma_windowed_loaded_pages_total");
+  }
+
   // An engine with everything below it.
-  struct Serving {
-    std::unique_ptr<ServedModel> model;
-    std::unique_ptr<LogitsRecorder> recorder;
-    std::unique_ptr<Engine> engine;
-
-    Outcome run(const std::vector<std::vector<TokenId>>& prompts) {
-      const Outcome outcome =
-          run_trial(*engine, *recorder, {.prompts = prompts, .digest = model->namespace_digest()},
-                    [](std::int64_t) {});
-      engine->settle(kLong);
-      return outcome;
-    }
-    std::int64_t loaded() const { return metric_of(*engine, "stemma_windowed_loaded_pages_total"); }
-  };
-
-  Serving open(const Setting& setting) const {
+  ServedTrial open(const Setting& setting) const {
     const ModelConfig config = tiny_model_config(GetParam());
-    ServedModelOptions options;
-    options.directory = model_.path();
+    ServedModelOptions options = trial_options(model_.path(), setting);
     options.kv_bytes = setting.kv_tokens * 2 * config.layers * config.pool_shape().token_elements();
     options.kv_layout = setting.kv_layout;
-    options.threads = setting.threads;
     options.tiers = setting.tiers;
-    options.engine.kv.page_size = setting.page_size;
-    options.engine.kv.requests_max = setting.concurrency;
-    options.engine.kv.context_tokens_max = 256;
-    options.engine.kv.cache = setting.cache;
     options.engine.kv.tiers = {.write_policy = WritePolicy::kWriteThrough,
                                .load_wait_us = kLongUs,
                                .store_deadline_us = kLongUs};
-    options.engine.scheduler.chunk_tokens_max = setting.chunk_tokens;
-    options.engine.scheduler.step_tokens_max = std::max(setting.chunk_tokens, setting.concurrency);
-    Serving serving;
-    auto model = ServedModel::open(options);
-    EXPECT_TRUE(model.ok()) << (model.ok() ? "" : to_string(model.error()));
-    serving.model = std::move(model).value();
-    serving.recorder = std::make_unique<LogitsRecorder>(serving.model->runner());
-    auto engine = serving.model->open_engine(serving.recorder.get());
-    EXPECT_TRUE(engine.ok()) << (engine.ok() ? "" : to_string(engine.error()));
-    serving.engine = std::move(engine).value();
-    return serving;
+    return open_trial(options);
   }
 
   // Nothing cached, one request at a time, one thread, whole prompts, no tiers.
-  Outcome cold() const { return open({.concurrency = 1, .cache = "none"}).run(shared_prompts()); }
+  Outcome cold() const {
+    ServedTrial trial = open({.concurrency = 1, .cache = "none"});
+    return run(trial, shared_prompts());
+  }
 
   // One life computes the prompts, another finds them; how many windowed pages that one brought up.
   std::int64_t expect_same_after_restart(const Outcome& plain, const Setting& setting) const {
-    expect_same_bits(plain, open(setting).run(shared_prompts()));
-    Serving second = open(setting);
-    expect_same_bits(plain, second.run(shared_prompts()));
-    return second.loaded();
+    {
+      ServedTrial first = open(setting);
+      expect_same_bits(plain, run(first, shared_prompts()));
+    }
+    ServedTrial second = open(setting);
+    expect_same_bits(plain, run(second, shared_prompts()));
+    return loaded(second);
   }
 
   TempDirectory model_;
@@ -115,11 +98,11 @@ TEST_P(WindowsTiersBits, FromHostMemory) {
       Setting setting = {
           .page_size = page_size, .chunk_tokens = chunk_tokens, .threads = 2, .kv_tokens = 448};
       setting.tiers.host_bytes = std::int64_t{16} << 20;
-      Serving serving = open(setting);
-      expect_same_bits(plain, serving.run(shared_prompts()));
-      serving.run(others);
-      expect_same_bits(plain, serving.run(shared_prompts()));
-      EXPECT_GT(serving.loaded(), 0);
+      ServedTrial trial = open(setting);
+      expect_same_bits(plain, run(trial, shared_prompts()));
+      run(trial, others);
+      expect_same_bits(plain, run(trial, shared_prompts()));
+      EXPECT_GT(loaded(trial), 0);
     }
   }
 }
