@@ -1,12 +1,17 @@
 // The attention kernel. Written from the definition; the reference twin is reference_attention.cc.
 //
-// A partition of a KV head is packed once for all the queries that read it: K transposed, so that a
-// vector holds one dimension of consecutive keys, V as it lies. Then, for each query by itself:
+// A row of K is spread over vectors of lanes (row_vectors-inl.h). For each query by itself:
 //
-//   score[key]   = sum over dims, in order, of q[dim] × k[key][dim]          one lane a key
+//   score[key]   = the sum over lanes, in a fixed tree, of the sum over the row's vectors, in
+//   order,
+//                  of q[vector][lane] × k[key][vector][lane]
 //                  capped where the model does that; −∞ before the query's window
 //   weight[key]  = 2^(score − max), max and sum over the partition's keys <= its position
 //   value[dim]   = sum over those keys, in order, of weight[key] × v[key][dim]   one lane a dim
+//
+// Few queries read K and V as they lie (decode_scores-inl.h, decode_sums-inl.h); for many a
+// partition's rows are widened once and met by all of them (tile_scores-inl.h,
+// multiply_panels-inl.h).
 //
 // and the partition's (value, max, sum) is folded into what the earlier ones gave. No step depends
 // on how many queries were computed together, on the page size or on where pages lie (I13). Keys
@@ -29,6 +34,8 @@
 #include "attention/multiply_panels-inl.h"
 #include "attention/online_softmax-inl.h"
 #include "attention/pack_kv-inl.h"
+#include "attention/row_vectors-inl.h"
+#include "attention/tile_scores-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
@@ -38,10 +45,12 @@ namespace {
 struct Work {
   const AttentionTask& task;
   const AttentionScratch& scratch;
-  std::int64_t group = 0;    // query heads of one KV head
-  std::int64_t queries = 0;  // of one KV head: rows × group
+  std::int64_t group = 0;          // query heads of one KV head
+  std::int64_t queries = 0;        // of one KV head: rows × group
+  std::int64_t query_vectors = 0;  // that hold them, a query in each lane
   std::int64_t head_dim = 0;
-  std::int64_t columns = 0;  // padded head_dim
+  std::int64_t packed = 0;   // head_dim, padded for the scores
+  std::int64_t columns = 0;  // head_dim, padded for the sums
   std::int64_t partial = 0;  // floats of one query's sums
   std::int64_t element_bytes = 0;
 };
@@ -50,11 +59,17 @@ Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
   Work work{task, scratch};
   work.group = task.shape->query_heads / task.shape->kv_heads;
   work.queries = task.rows * work.group;
+  work.query_vectors = ceil_div(work.queries, kLanes);
   work.head_dim = task.shape->head_dim;
+  work.packed = packed_dim(work.head_dim);
   work.columns = padded_columns(work.head_dim);
   work.partial = partial_floats(work.head_dim);
   work.element_bytes = dtype_bytes(task.layer->dtype);
   return work;
+}
+
+bool decodes(const Work& work) {
+  return work.task.rows == 1 && work.queries <= kDecodeQueries;
 }
 
 // One partition, for all KV heads of the task. Queries are counted over all heads: those of head h
@@ -72,18 +87,56 @@ struct Part {
   float* sums = nullptr;        // what the partition gives   [kv_heads × queries, partial]
 };
 
-// Queries of a task ordered [kv head, row, query head], times scale × log2 e.
-void scale_queries(const Work& work) {
+// A query of a head of the task, [head_dim]. Queries are counted [row, query head].
+const float* query_of(const Work& work, std::int64_t head, std::int64_t query) {
   const AttentionTask& task = work.task;
-  const float scale = task.shape->scale * kLog2E;
-  const std::int64_t row_floats = task.shape->query_heads * work.head_dim;
-  const std::int64_t group_floats = work.group * work.head_dim;
-  float* to = work.scratch.queries;
-  for (std::int64_t head = 0; head < task.kv_heads; ++head) {
-    for (std::int64_t row = 0; row < task.rows; ++row, to += group_floats) {
-      const float* const from =
-          task.q + row * row_floats + (task.first_kv_head + head) * group_floats;
-      for (std::int64_t i = 0; i < group_floats; ++i) to[i] = from[i] * scale;
+  const std::int64_t query_head = (task.first_kv_head + head) * work.group + query % work.group;
+  return task.q + (query / work.group * task.shape->query_heads + query_head) * work.head_dim;
+}
+
+// Where a head's queries begin once they are scaled.
+float* scaled_queries(const Work& work, std::int64_t head) {
+  return decodes(work) ? work.scratch.queries + head * work.queries * work.packed
+                       : work.scratch.queries + head * work.query_vectors * kLanes * work.packed;
+}
+
+// Queries times scale × log2 e, one after another.   [queries, packed_dim]
+template <typename T>
+void scale_few_queries(const Work& work, std::int64_t head, float scale) {
+  float* to = scaled_queries(work, head);
+  for (std::int64_t query = 0; query < work.queries; ++query, to += work.packed) {
+    const float* const from = query_of(work, head, query);
+    for (std::int64_t i = 0; i < work.head_dim; ++i) {
+      to[RowVectors<T>::place_of(i)] = from[i] * scale;
+    }
+  }
+}
+
+// The same in panels, a query in each lane (tile_scores-inl.h).
+template <typename T>
+void scale_many_queries(const Work& work, std::int64_t head, float scale) {
+  float* const panels = scaled_queries(work, head);
+  for (std::int64_t query = 0; query < work.queries; ++query) {
+    const QueryColumn column = column_of(query, work.query_vectors, work.packed);
+    const float* const from = query_of(work, head, query);
+    for (std::int64_t i = 0; i < work.head_dim; ++i) {
+      const std::int64_t place = RowVectors<T>::place_of(i);
+      panels[column.begin + column.row_of(place, work.packed) * column.columns] = from[i] * scale;
+    }
+  }
+}
+
+// Lanes and dimensions that stand for nothing are 0.
+template <typename T>
+void scale_queries(const Work& work) {
+  const float scale = work.task.shape->scale * kLog2E;
+  const std::int64_t heads = work.task.kv_heads;
+  std::fill(work.scratch.queries, scaled_queries(work, heads), 0.0f);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    if (decodes(work)) {
+      scale_few_queries<T>(work, head, scale);
+    } else {
+      scale_many_queries<T>(work, head, scale);
     }
   }
 }
@@ -118,24 +171,48 @@ float* scores_of(const Work& work, std::int64_t query) {
   return work.scratch.scores + query * kPartitionKeys;
 }
 
-// The slice of keys from `first_key` of the part on, for one head.
-void score_slice(const Work& work, const Part& part, std::int64_t head, std::int64_t first_key,
+// Lines of V that are asked for with each leaf, so that half of them are while keys are scored: the
+// other half was while they were widened.
+std::int64_t score_lines(const Work& work, const Part& part) {
+  const std::int64_t lines = part.keys * ceil_div(part.row_bytes, 2 * kLineBytes);
+  const std::int64_t tiles = ceil_div<std::int64_t>(part.keys, kTileRows) *
+                             ceil_div<std::int64_t>(work.query_vectors, kPanelVectors);
+  return ceil_div(lines, tiles * kLanes);
+}
+
+// Scores of a panel of one head's queries, those from `vector` on, up to the last key that one of
+// them sees.
+template <int kVectors>
+void score_panel(const Work& work, const Part& part, std::int64_t head, std::int64_t vector,
                  RowPrefetch& prefetch) {
-  PanelProduct product;
-  product.a_stride = work.head_dim;
-  product.b = work.scratch.keys;
-  product.b_stride = work.head_dim * kPanelColumns;
-  product.c_stride = kPartitionKeys;
-  product.depth = work.head_dim;
-  for (std::int64_t query = first_query(work, part); query < work.queries;) {
-    const std::int64_t rows = tile_rows(work.queries - query);
-    const std::int64_t keys = keys_seen(work, part, query + rows - 1) - first_key;
-    product.a = work.scratch.queries + (head * work.queries + query) * work.head_dim;
-    product.c = scores_of(work, head * work.queries + query) + first_key;
-    product.panels = ceil_div(std::clamp<std::int64_t>(keys, 0, kSliceColumns), kPanelColumns);
-    multiply(rows, product, prefetch);
-    query += rows;
+  const std::int64_t first = vector * kLanes;
+  const std::int64_t end = std::min(work.queries, first + kVectors * kLanes);
+  const std::int64_t seen = keys_seen(work, part, end - 1);
+  ScoreTile tile;
+  tile.row_stride = widened_row(work.head_dim);
+  tile.row_vectors = work.packed / kLanes;
+  tile.panel = scaled_queries(work, head) + first * work.packed;
+  tile.scores_stride = kPanelColumnsMax;
+  tile.lines = score_lines(work, part);
+  for (std::int64_t key = 0; key < seen;) {
+    const std::int64_t keys = tile_rows(seen - key);
+    tile.rows = work.scratch.keys + key * tile.row_stride;
+    tile.scores = work.scratch.key_scores + key * kPanelColumnsMax;
+    score_tile<kVectors>(keys, tile, prefetch);
+    key += keys;
   }
+  for (std::int64_t key = 0; key < seen; key += kLanes) {
+    turn_scores(work.scratch.key_scores, kPanelColumnsMax, key, end - first,
+                scores_of(work, head * work.queries + first));
+  }
+}
+
+void score_queries(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
+  std::int64_t vector = 0;
+  for (; vector + kPanelVectors <= work.query_vectors; vector += kPanelVectors) {
+    score_panel<kPanelVectors>(work, part, head, vector, prefetch);
+  }
+  if (vector < work.query_vectors) score_panel<1>(work, part, head, vector, prefetch);
 }
 
 // Of a few rows with windows: what each sees before all of them see the same, what all see, and the
@@ -212,7 +289,7 @@ void adjust_scores(const Work& work, const Part& part, std::int64_t query, float
 
 // Scores of one head become weights. Meanwhile memory brings one stretch of rows.
 void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
-  const std::int64_t lines = kDecodeKeys * part.row_bytes / kLineBytes / work.queries;
+  const std::int64_t lines = kAheadKeysMax * part.row_bytes / kLineBytes / work.queries;
   PrefetchCursor cursor(prefetch);
   const std::int64_t end = end_query(work, part);
   for (std::int64_t query = first_query(work, part); query < end; ++query) {
@@ -224,17 +301,14 @@ void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefet
   }
 }
 
-// Many queries: a head's K and V are packed for all of them.
+// Many queries: a head's K and V are widened for all of them.
 template <typename T>
 void attend_tile(const Work& work, const Part& part, std::int64_t head) {
   const std::byte* const k = part.k + head * part.head_bytes;
   const std::byte* const v = part.v + head * part.head_bytes;
   RowPrefetch prefetch_v = {v, part.offsets, part.keys, part.row_bytes};
-  for (std::int64_t key = 0; key < part.keys; key += kSliceColumns) {
-    const RowSource source = {k, part.offsets + key, work.head_dim};
-    pack_keys<T>(source, part.keys - key, work.scratch.keys, prefetch_v);
-    score_slice(work, part, head, key, prefetch_v);
-  }
+  widen_keys<T>({k, part.offsets, work.head_dim}, part.keys, work.scratch.keys, prefetch_v);
+  score_queries(work, part, head, prefetch_v);
   weigh_keys(work, part, head, prefetch_v);
   const bool last_head = head + 1 == work.task.kv_heads;
   RowPrefetch prefetch_k = {last_head ? part.k : k + part.head_bytes,
@@ -247,62 +321,69 @@ void attend_tile(const Work& work, const Part& part, std::int64_t head) {
   }
 }
 
-// One stretch of keys, all heads, after another: a stretch is asked for while the one before it is
-// computed, V's first stretch with K's last, and the next partition's first with V's last.
+// Of a row of all heads of the task.
+std::int64_t row_bytes_of(const Work& work, const Part& part) {
+  return (work.task.kv_heads - 1) * part.head_bytes + part.row_bytes;
+}
+
+// One stretch of keys, all heads, after another.
 template <typename T>
-void score_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch) {
-  for (std::int64_t key = 0; key < part.keys; key += kDecodeKeys) {
-    const KeyRows rows(part.k, part.offsets + key, part.keys - key);
+void score_decode_row(const Work& work, const Part& part, const DecodeRows& rows) {
+  const DecodePace pace = DecodePace::of(work.queries);
+  HeadKeys keys;
+  keys.next_head_bytes = part.head_bytes;
+  keys.head_dim = work.head_dim;
+  keys.queries = work.queries;
+  for (std::int64_t key = 0; key < part.keys; key += pace.keys) {
+    keys.begins = rows.begins + key;
+    keys.ahead = rows.ahead + key;
+    keys.keys = std::min(pace.keys, part.keys - key);
     for (std::int64_t head = 0; head < work.task.kv_heads;) {
-      const HeadKeys keys = {
-          rows,          head * part.head_bytes, part.head_bytes,
-          work.head_dim, work.queries,           work.task.keys_or_null != nullptr};
-      head += score_heads<T>(keys, work.task.kv_heads - head,
-                             work.scratch.queries + head * work.queries * work.head_dim,
-                             scores_of(work, head * work.queries) + key, prefetch);
+      keys.head_bytes = head * part.head_bytes;
+      head += score_heads<T>(keys, work.task.kv_heads - head, scaled_queries(work, head),
+                             scores_of(work, head * work.queries) + key);
     }
   }
 }
 
 template <typename T>
-void sum_decode_row(const Work& work, const Part& part, RowPrefetch& prefetch) {
-  for (std::int64_t key = 0; key < part.keys; key += kDecodeKeys) {
+void sum_decode_row(const Work& work, const Part& part, const DecodeRows& rows) {
+  const DecodePace pace = DecodePace::of(work.queries);
+  ValueKeys keys;
+  keys.head_dim = work.head_dim;
+  keys.queries = work.queries;
+  for (std::int64_t key = 0; key < part.keys; key += pace.keys) {
+    keys.begins = rows.begins + key;
+    keys.ahead = rows.ahead + key;
+    keys.keys = std::min(pace.keys, part.keys - key);
+    keys.first = key == 0;
     for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-      DecodeKeys keys = {{part.v + head * part.head_bytes, part.offsets + key, work.head_dim}};
-      keys.keys = std::min(kDecodeKeys, part.keys - key);
-      keys.first = key == 0;
-      keys.queries = work.queries;
+      keys.head_bytes = head * part.head_bytes;
       sum_row<T>(keys, scores_of(work, head * work.queries) + key,
-                 part.sums + head * work.queries * work.partial, prefetch);
+                 part.sums + head * work.queries * work.partial);
     }
   }
 }
 
 template <typename T>
 void attend_decode_row(const Work& work, const Part& part) {
-  const std::int64_t row_bytes = (work.task.kv_heads - 1) * part.head_bytes + part.row_bytes;
-  const std::int64_t first_rows = std::min(part.keys, kDecodeKeys);
-  const std::int64_t later_rows = part.keys - first_rows;
-  const RowPrefetch first_v = {part.v, part.offsets, first_rows, row_bytes};
-  const RowPrefetch next_k = {part.k, part.next_offsets, std::min(part.next_keys, kDecodeKeys),
-                              row_bytes};
-  RowPrefetch prefetch = {part.k, part.offsets + first_rows, later_rows, row_bytes, &first_v};
-  score_decode_row<T>(work, part, prefetch);
-  prefetch = {part.v, part.offsets + first_rows, later_rows, row_bytes, &next_k};
+  const DecodeRows::Source k_rows = {part.k, part.offsets, part.keys};
+  const DecodeRows::Source v_rows = {part.v, part.offsets, part.keys};
+  const std::int64_t keys_ahead = DecodePace::of(work.queries).ahead;
+  const DecodeRows k(k_rows, v_rows, keys_ahead);
+  const DecodeRows v(v_rows, {part.k, part.next_offsets, part.next_keys}, keys_ahead);
+  score_decode_row<T>(work, part, k);
+  RowPrefetch nothing;
   for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-    weigh_keys(work, part, head, prefetch);
+    weigh_keys(work, part, head, nothing);
   }
-  sum_decode_row<T>(work, part, prefetch);
-}
-
-bool decodes(const Work& work) {
-  return work.task.rows == 1 && work.queries <= kDecodeQueries;
+  sum_decode_row<T>(work, part, v);
 }
 
 // Nothing was computed during which a task's first stretch of K could have been asked for.
 void ask_for_first_stretch(const Work& work, const Part& part) {
-  RowPrefetch rows = {part.k, part.offsets, std::min(part.keys, kDecodeKeys),
-                      (work.task.kv_heads - 1) * part.head_bytes + part.row_bytes};
+  RowPrefetch rows = {part.k, part.offsets, std::min(part.keys, kAheadKeysMax),
+                      row_bytes_of(work, part)};
   PrefetchCursor(rows).step(rows.rows * ceil_div(rows.row_bytes, kLineBytes));
 }
 
@@ -345,6 +426,7 @@ void write_rows(const Work& work) {
 template <typename T>
 void attend_as(const Work& work) {
   const AttentionTask& task = work.task;
+  scale_queries<T>(work);
   const KvLayerView& layer = *task.layer;
   Part part;
   part.head_bytes = layer.head_stride * work.element_bytes;
@@ -379,7 +461,6 @@ void attend_as(const Work& work) {
 
 void attend(const AttentionTask& task, const AttentionScratch& scratch) {
   const Work work = work_of(task, scratch);
-  scale_queries(work);
   for (std::int64_t query = 0; query < task.kv_heads * work.queries; ++query) {
     clear_sums(scratch.sums + query * work.partial, work.columns);
   }

@@ -38,6 +38,18 @@ inline constexpr std::int64_t kSlicePanels = 2;
 // Kernels may read this many queries beyond a task's last one, and ignore what comes of it.
 inline constexpr std::int64_t kQueryPadding = 8;
 
+// Queries and widened rows of K are padded with zeros to whole steps of every target.
+inline constexpr std::int64_t kPackedDims = 32;
+inline constexpr std::int64_t packed_dim(std::int64_t head_dim) {
+  return round_up(head_dim, kPackedDims);
+}
+
+// Widened rows of K lie so many floats further apart than they are long: an odd number of cache
+// lines, so that the same place of neighbouring rows lies in different sets of the nearest cache.
+inline constexpr std::int64_t widened_row(std::int64_t head_dim) {
+  return packed_dim(head_dim) + 16;
+}
+
 // A query's sum over some keys, not yet divided: value_dim weighted values (padded to whole
 // panels), then the largest score (in base 2) and the sum of the weights.
 inline constexpr std::int64_t padded_columns(std::int64_t value_dim) {
@@ -69,12 +81,13 @@ inline constexpr std::int64_t kQueryStates = 5;
 // one task has, all its KV heads together. For latent rows they are padded to whole panels, in
 // `queries` too; what only the other kernel uses is null.
 struct AttentionScratch {
-  float* queries = nullptr;         // [queries + kQueryPadding, head_dim], scaled
+  float* queries = nullptr;         // [queries + padding, packed_dim], scaled
   float* sums = nullptr;            // [queries, partial_floats]
-  float* keys = nullptr;            // [kSlicePanels, head_dim, kPanelColumnsMax]
+  float* keys = nullptr;            // [kPartitionKeys, widened_row]
   float* values = nullptr;          // [kSlicePanels, kPartitionKeys, kPanelColumnsMax]
   float* scores = nullptr;          // [queries + kQueryPadding, kPartitionKeys]; of latent rows
                                     // [kPartitionKeys, latent_scores_stride]
+  float* key_scores = nullptr;      // [kPartitionKeys, kPanelColumnsMax]
   float* partition_sums = nullptr;  // [queries, partial_floats]
   float* rows = nullptr;            // latent: [kPartitionKeys, kLatentRowFloats]
   float* states = nullptr;          // latent: [kQueryStates, queries]

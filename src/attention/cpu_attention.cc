@@ -27,7 +27,7 @@ AttentionScratch carve_latent_scratch(ScratchCarver& carver, const AttentionShap
 AttentionScratch carve_scratch(ScratchCarver& carver, const AttentionShape& shape,
                                const AttentionPlan& plan) {
   if (shape.latent_dim > 0) return carve_latent_scratch(carver, shape, plan);
-  return carve_attention_scratch(carver, shape.head_dim, plan.unit_queries_max());
+  return carve_attention_scratch(carver, shape.head_dim, {shape.kv_heads, plan.unit_queries_max()});
 }
 
 // The shape by which a batch is cut. Latent rows have one KV head for all query heads; it is cut as

@@ -25,29 +25,30 @@ namespace {
 
 // Vectors of dimensions that are summed at once.
 constexpr int value_vectors(int queries) {
-  return queries <= 2 ? 4 : (kManyRegisters ? 16 : 8) / queries;
+  return std::min(8, (kManyRegisters ? 16 : 8) / queries);
 }
 
-// V of up to kDecodeKeys keys of a partition, one head.
-struct DecodeKeys {
-  RowSource source;
+// V of some keys of a partition, one head.
+struct ValueKeys {
+  const std::byte* const* begins = nullptr;  // of the rows
+  const std::byte* const* ahead = nullptr;
   std::int64_t keys = 0;
-  bool first = true;         // of the partition: sums begin at 0 and not where they are
+  bool first = true;            // of the partition: sums begin at 0 and not where they are
+  std::int64_t head_bytes = 0;  // from a row's begin
+  std::int64_t head_dim = 0;
   std::int64_t queries = 0;  // at most as many as the kernel computes; only theirs are kept
 };
 
 // sums[query][dim] += weights[query] · v[.][dim] for the kVectors vectors of dimensions from
 // `column` on. Tag: a whole vector or half of one.
 template <typename T, int kQueries, int kVectors, class Tag>
-HWY_INLINE void sum_columns(const DecodeKeys& part, std::int64_t column, const float* weights,
-                            float* to, RowPrefetch& prefetch) {
+HWY_INLINE void sum_columns(const ValueKeys& part, std::int64_t column, const float* weights,
+                            float* to) {
   namespace hn = hwy::HWY_NAMESPACE;
   using Part = Columns<T, kVectors, Tag>;
   constexpr Tag d;
-  // Of four stretches of V, one is asked for while keys are weighed: three quarters remain.
-  constexpr std::int64_t kLines =
-      std::max<std::int64_t>(1, kVectors * Part::kStep * static_cast<std::int64_t>(sizeof(T)) / 64);
-  const std::int64_t stride = partial_floats(part.source.head_dim);
+  constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t stride = partial_floats(part.head_dim);
   to += column;
   typename Part::Vectors sums[std::size_t{kQueries}];
   STEMMA_UNROLL
@@ -56,17 +57,16 @@ HWY_INLINE void sum_columns(const DecodeKeys& part, std::int64_t column, const f
     for (int v = 0; v < kVectors; ++v) sums[query][v] = hn::Zero(d);
     if (!part.first && query < part.queries) Part::load_sums(to + query * stride, sums[query]);
   }
-  PrefetchCursor cursor(prefetch);
+  const std::int64_t from = part.head_bytes + column * kElementBytes;
   for (std::int64_t key = 0; key < part.keys; ++key) {
+    STEMMA_UNROLL
+    for (std::int64_t i = 0; i < kVectors * Part::kStep * kElementBytes; i += kLineBytes) {
+      __builtin_prefetch(part.ahead[key] + from + i, 0, 2);
+    }
     typename Part::Vectors right;
-    Part::load_row(reinterpret_cast<const T*>(part.source.head + part.source.offsets[key]) + column,
-                   right);
+    Part::load_row(reinterpret_cast<const T*>(part.begins[key] + from), right);
     STEMMA_UNROLL
     for (int query = 0; query < kQueries; ++query) {
-      cursor.step_share(kLines / 2, query, kQueries);
-      if (key % 2 == 0) {
-        cursor.step_share(kLines - kLines / 2, (query + kQueries / 2) % kQueries, kQueries);
-      }
       const auto left = hn::Set(d, weights[query * kPartitionKeys + key]);
       STEMMA_UNROLL
       for (int v = 0; v < kVectors; ++v) {
@@ -82,31 +82,30 @@ HWY_INLINE void sum_columns(const DecodeKeys& part, std::int64_t column, const f
 
 // weights [queries, kPartitionKeys], sums [queries, partial_floats].
 template <typename T, int kQueries>
-HWY_NOINLINE void sum_row(const DecodeKeys& part, const float* weights, float* sums,
-                          RowPrefetch& prefetch) {
+HWY_NOINLINE void sum_row(const ValueKeys& part, const float* weights, float* sums) {
   constexpr int kVectors = value_vectors(kQueries);
-  const std::int64_t head_dim = part.source.head_dim;
+  const std::int64_t head_dim = part.head_dim;
   std::int64_t column = 0;
   for (; column + kVectors * kLanes <= head_dim; column += kVectors * kLanes) {
-    sum_columns<T, kQueries, kVectors, FloatTag>(part, column, weights, sums, prefetch);
+    sum_columns<T, kQueries, kVectors, FloatTag>(part, column, weights, sums);
   }
   for (; column + kLanes <= head_dim; column += kLanes) {
-    sum_columns<T, kQueries, 1, FloatTag>(part, column, weights, sums, prefetch);
+    sum_columns<T, kQueries, 1, FloatTag>(part, column, weights, sums);
   }
   if constexpr (kLanes > 8) {  // half a vector: head_dim is a multiple of 8
     if (column < head_dim) {
       using HalfTag = hwy::HWY_NAMESPACE::Half<FloatTag>;
-      sum_columns<T, kQueries, 1, HalfTag>(part, column, weights, sums, prefetch);
+      sum_columns<T, kQueries, 1, HalfTag>(part, column, weights, sums);
     }
   }
 }
 
 template <typename T>
-void sum_row(const DecodeKeys& part, const float* weights, float* sums, RowPrefetch& prefetch) {
-  if (part.queries > 4) return sum_row<T, 8>(part, weights, sums, prefetch);
-  if (part.queries > 2) return sum_row<T, 4>(part, weights, sums, prefetch);
-  if (part.queries > 1) return sum_row<T, 2>(part, weights, sums, prefetch);
-  sum_row<T, 1>(part, weights, sums, prefetch);
+void sum_row(const ValueKeys& part, const float* weights, float* sums) {
+  if (part.queries > 4) return sum_row<T, 8>(part, weights, sums);
+  if (part.queries > 2) return sum_row<T, 4>(part, weights, sums);
+  if (part.queries > 1) return sum_row<T, 2>(part, weights, sums);
+  sum_row<T, 1>(part, weights, sums);
 }
 
 }  // namespace

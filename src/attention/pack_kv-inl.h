@@ -189,47 +189,6 @@ HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kD
   }
 }
 
-// kLanes keys: one half of a panel.
-template <typename T>
-void pack_key_group(const T* const* rows, std::int64_t head_dim, float* panel,
-                    RowPrefetch& prefetch) {
-  PrefetchCursor cursor(prefetch);
-  for (std::int64_t i = 0; i < head_dim; i += kDimsInStep<T>) {
-    cursor.step(kPackKeysLines);
-    Floats dims[kDimsInStep<T>];
-    load_dims(rows, i, dims);
-    STEMMA_UNROLL
-    for (int dim = 0; dim < kDimsInStep<T>; ++dim) {
-      hwy::HWY_NAMESPACE::StoreU(dims[dim], FloatTag(), panel + (i + dim) * kPanelColumns);
-    }
-  }
-}
-
-// Where kLanes keys' rows begin, from `first_key` of `source` on.
-template <typename T>
-HWY_INLINE void find_rows(const RowSource& source, std::int64_t first_key, std::int64_t keys,
-                          const T** rows) {
-  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-    const std::int64_t key = first_key + lane;
-    rows[lane] =
-        reinterpret_cast<const T*>(key < keys ? source.head + source.offsets[key]
-                                              : reinterpret_cast<const std::byte*>(kZeroRow));
-  }
-}
-
-// One slice: the first `keys` of `offsets`, at most kSliceColumns; the rest of the last panel is 0.
-// REQUIRES: keys >= 1; head_dim a multiple of 8.
-template <typename T>
-void pack_keys(const RowSource& source, std::int64_t keys, float* panels, RowPrefetch& prefetch) {
-  const std::int64_t groups = round_up(std::min(keys, kSliceColumns), kPanelColumns) / kLanes;
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const T* rows[static_cast<std::size_t>(kLanes)];
-    find_rows(source, group * kLanes, keys, rows);
-    float* const panel = panels + group / 2 * source.head_dim * kPanelColumns;
-    pack_key_group(rows, source.head_dim, panel + group % 2 * kLanes, prefetch);
-  }
-}
-
 // One slice: dimensions from `first_column` on, of all keys. Columns beyond head_dim stay as they
 // are.
 template <typename T>

@@ -6,6 +6,7 @@
 // Not here:   what the arrays hold (attention_kernel, sparse_kernel).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -35,15 +36,24 @@ class ScratchCarver {
   std::int64_t used_bytes_ = 0;
 };
 
-// One thread's, for tasks of at most so many queries.
+// The most that one task has.
+struct TaskSize {
+  std::int64_t kv_heads = 0;
+  std::int64_t queries = 0;  // of all its KV heads together
+};
+
+// One thread's, for tasks of at most that size.
 inline AttentionScratch carve_attention_scratch(ScratchCarver& carver, std::int64_t head_dim,
-                                                std::int64_t queries) {
+                                                const TaskSize& size) {
+  const std::int64_t queries = size.queries;
   AttentionScratch scratch;
-  scratch.queries = carver.take<float>((queries + kQueryPadding) * head_dim);
+  const std::int64_t padding = std::max(kQueryPadding, size.kv_heads * kPanelColumnsMax);
+  scratch.queries = carver.take<float>((queries + padding) * packed_dim(head_dim));
   scratch.sums = carver.take<float>(queries * partial_floats(head_dim));
-  scratch.keys = carver.take<float>(kSlicePanels * head_dim * kPanelColumnsMax);
+  scratch.keys = carver.take<float>(kPartitionKeys * widened_row(head_dim));
   scratch.values = carver.take<float>(kSlicePanels * kPartitionKeys * kPanelColumnsMax);
   scratch.scores = carver.take<float>((queries + kQueryPadding) * kPartitionKeys);
+  scratch.key_scores = carver.take<float>(kPartitionKeys * kPanelColumnsMax);
   scratch.partition_sums = carver.take<float>(queries * partial_floats(head_dim));
   scratch.offsets = carver.take<std::int64_t>(2 * kPartitionKeys);
   return scratch;

@@ -53,7 +53,7 @@ Status SparseAttention::allocate(const AttentionLimits& limits) {
       scratch.select =
           carve_select_scratch(carver, group, shape_.head_dim, limits.context_tokens_max);
       scratch.chosen_before = carver.take<std::int32_t>(padded_tokens(limits.context_tokens_max));
-      scratch.attend = carve_attention_scratch(carver, shape_.head_dim, group);
+      scratch.attend = carve_attention_scratch(carver, shape_.head_dim, {1, group});
     }
   };
   ScratchCarver sizes(nullptr);

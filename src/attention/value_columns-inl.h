@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "attention/pack_kv-inl.h"
+#include "attention/row_vectors-inl.h"
 #include "device/load_f32-inl.h"
 #include "device/unroll.h"
 
@@ -36,7 +37,9 @@ struct Columns {
       for (int v = 0; v < kVectors; v += 2) {
         const auto* const words = reinterpret_cast<const std::uint32_t*>(from + v * kStep);
         Floats pair[2];
-        widen_words(hwy::HWY_NAMESPACE::LoadU(WordTag(), words), from, pair);
+        Words pairs = hwy::HWY_NAMESPACE::LoadU(WordTag(), words);
+        load_once(pairs);
+        widen_words(pairs, from, pair);
         out[v] = pair[0];
         out[v + 1] = pair[1];
       }

@@ -1,0 +1,207 @@
+// Scores of many queries: a query in each lane, a key's elements one after another. Each score is
+// the same chains and the same tree as in row_vectors-inl.h, lane after lane of them instead of
+// side by side, so that its bits are those that decode gives (I13).
+//
+// The tree is walked leaf by leaf, in the order in which it can be folded at once: a leaf is one
+// lane's chain for a whole tile of keys and queries, and what waits for its other half rests in the
+// nearest cache.
+//
+// Included by attention_cpu.cc after Highway, once for each SIMD target; never by anything else.
+#if defined(STEMMA_ATTENTION_TILE_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEMMA_ATTENTION_TILE_SCORES_INL_H_
+#undef STEMMA_ATTENTION_TILE_SCORES_INL_H_
+#else
+#define STEMMA_ATTENTION_TILE_SCORES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "attention/attention_kernel.h"
+#include "attention/multiply_panels-inl.h"
+#include "attention/row_prefetch.h"
+#include "attention/row_vectors-inl.h"
+#include "device/unroll.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stemma::HWY_NAMESPACE {
+namespace {
+
+// Levels of the tree: log2 kLanes.
+constexpr int levels_of(std::int64_t lanes) {
+  return lanes == 1 ? 0 : 1 + levels_of(lanes / 2);
+}
+constexpr int kTreeLevels = levels_of(kLanes);
+
+// The lane that is leaf `leaf`: its bits in reverse, so that half a vector is the first distance.
+constexpr std::int64_t lane_of_leaf(std::int64_t leaf) {
+  std::int64_t lane = 0;
+  for (std::int64_t bit = 1; bit < kLanes; bit *= 2) {
+    lane = lane * 2 + (leaf & bit ? 1 : 0);
+  }
+  return lane;
+}
+
+// Vectors of queries that are scored together, where there are as many.
+constexpr int kPanelVectors = 2;
+
+// Where a query stands in panels [leaves, vectors of a row, columns], the last of which may have
+// columns for one vector of queries only.
+struct QueryColumn {
+  std::int64_t begin = 0;    // of the query's first element
+  std::int64_t columns = 0;  // from one element to the next
+
+  // The row of a panel in which the element at `place` of packed order stands.
+  std::int64_t row_of(std::int64_t place, std::int64_t packed) const {
+    return lane_of_leaf(place % kLanes) * (packed / kLanes) + place / kLanes;
+  }
+};
+
+inline QueryColumn column_of(std::int64_t query, std::int64_t query_vectors, std::int64_t packed) {
+  const std::int64_t first = query / kLanes / kPanelVectors * kPanelVectors;
+  const std::int64_t vectors = std::min<std::int64_t>(kPanelVectors, query_vectors - first);
+  return {first * kLanes * packed + query - first * kLanes, vectors * kLanes};
+}
+
+// One panel and a few keys.
+struct ScoreTile {
+  const float* rows = nullptr;  // widened, in packed order, row_stride apart
+  std::int64_t row_stride = 0;
+  std::int64_t row_vectors = 0;
+  const float* panel = nullptr;
+  float* scores = nullptr;  // [keys, columns], scores_stride apart
+  std::int64_t scores_stride = 0;
+  std::int64_t lines = 0;  // asked for with each leaf
+};
+
+template <int kKeys, int kVectors>
+HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  constexpr FloatTag d;
+  constexpr std::int64_t kSums = kKeys * kVectors;
+  HWY_ALIGN float waiting[static_cast<std::size_t>(std::max(kTreeLevels, 1) * kSums * kLanes)];
+  PrefetchCursor cursor(prefetch);
+  const float* q = tile.panel;
+  for (std::int64_t leaf = 0; leaf < kLanes; ++leaf) {
+    cursor.step(tile.lines);
+    Floats sums[std::size_t{kKeys}][std::size_t{kVectors}];
+    STEMMA_UNROLL
+    for (auto& of_key : sums) {
+      STEMMA_UNROLL
+      for (Floats& sum : of_key) sum = hn::Zero(d);
+    }
+    const float* element = tile.rows + lane_of_leaf(leaf);
+    for (std::int64_t i = 0; i < tile.row_vectors; ++i, element += kLanes) {
+      Floats right[std::size_t{kVectors}];
+      STEMMA_UNROLL
+      for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, q + v * kLanes);
+      q += kVectors * kLanes;
+      STEMMA_UNROLL
+      for (int key = 0; key < kKeys; ++key) {
+        const Floats left = hn::Set(d, element[key * tile.row_stride]);
+        STEMMA_UNROLL
+        for (int v = 0; v < kVectors; ++v) sums[key][v] = hn::MulAdd(left, right[v], sums[key][v]);
+      }
+    }
+    // Every one bit at the end of `leaf` is a half that was waiting for this one.
+    float* level = waiting;
+    for (std::int64_t bits = leaf; (bits & 1) != 0; bits /= 2, level += kSums * kLanes) {
+      STEMMA_UNROLL
+      for (int key = 0; key < kKeys; ++key) {
+        STEMMA_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          const Floats first = hn::Load(d, level + (key * kVectors + v) * kLanes);
+          sums[key][v] = hn::Add(first, sums[key][v]);
+        }
+      }
+    }
+    const bool root = leaf + 1 == kLanes;
+    float* const to = root ? tile.scores : level;
+    const std::int64_t stride = root ? tile.scores_stride : kVectors * kLanes;
+    STEMMA_UNROLL
+    for (int key = 0; key < kKeys; ++key) {
+      STEMMA_UNROLL
+      for (int v = 0; v < kVectors; ++v)
+        hn::StoreU(sums[key][v], d, to + key * stride + v * kLanes);
+    }
+  }
+}
+
+template <int kVectors>
+void score_tile(std::int64_t keys, const ScoreTile& tile, RowPrefetch& prefetch) {
+  switch (keys) {
+    case 1:
+      return score_tile<1, kVectors>(tile, prefetch);
+    case 2:
+      return score_tile<2, kVectors>(tile, prefetch);
+    case 4:
+      return score_tile<4, kVectors>(tile, prefetch);
+    case 8:
+      if constexpr (kTileRows > 8) return score_tile<8, kVectors>(tile, prefetch);
+      break;
+    default:
+      return score_tile<kTileRows, kVectors>(tile, prefetch);
+  }
+}
+
+// Rows of K, widened and in packed order.   [keys, widened_row]
+template <typename T>
+void widen_keys(const RowSource& source, std::int64_t keys, float* to, RowPrefetch& prefetch) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  using Row = RowVectors<T>;
+  PrefetchCursor cursor(prefetch);
+  const std::int64_t packed = packed_dim(source.head_dim);
+  const std::int64_t whole = round_down(source.head_dim, Row::kDims);
+  const std::int64_t lines =
+      ceil_div(source.head_dim * static_cast<std::int64_t>(sizeof(T)), 2 * kLineBytes);
+  for (std::int64_t key = 0; key < keys; ++key, to += widened_row(source.head_dim)) {
+    cursor.step(lines);
+    const T* const row = reinterpret_cast<const T*>(source.head + source.offsets[key]);
+    Floats vectors[std::size_t{Row::kVectors}];
+    const auto put = [&](std::int64_t dim) HWY_ATTR {
+      STEMMA_UNROLL
+      for (int v = 0; v < Row::kVectors; ++v) {
+        hn::StoreU(vectors[v], FloatTag(), to + dim + v * kLanes);
+      }
+    };
+    std::int64_t dim = 0;
+    for (; dim < whole; dim += Row::kDims) {
+      Row::load(row + dim, vectors);
+      put(dim);
+    }
+    if (dim < source.head_dim) {
+      Row::load_some(row + dim, source.head_dim - dim, vectors);
+      put(dim);
+      dim += Row::kDims;
+    }
+    std::fill(to + dim, to + packed, 0.0f);
+  }
+}
+
+// scores[query][key] = key_scores[key][query], for kLanes keys from `key` on and whole steps of
+// queries.
+HWY_INLINE void turn_scores(const float* key_scores, std::int64_t stride, std::int64_t key,
+                            std::int64_t queries, float* scores) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const float* rows[static_cast<std::size_t>(kLanes)];
+  for (std::int64_t lane = 0; lane < kLanes; ++lane)
+    rows[lane] = key_scores + (key + lane) * stride;
+  for (std::int64_t query = 0; query < queries; query += 4) {
+    Words words[4];
+    load_words(rows, query, words);
+    STEMMA_UNROLL
+    for (std::int64_t i = 0; i < 4; ++i) {
+      if (query + i < queries) {
+        hn::StoreU(hn::BitCast(FloatTag(), words[i]), FloatTag(),
+                   scores + (query + i) * kPartitionKeys + key);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stemma::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, once for each target
