@@ -171,13 +171,13 @@ float* scores_of(const Work& work, std::int64_t query) {
   return work.scratch.scores + query * kPartitionKeys;
 }
 
-// Lines of V that are asked for with each leaf, so that half of them are while keys are scored: the
+// Lines of V that are asked for with each few leaves, so that half of them are while keys are scored: the
 // other half was while they were widened.
 std::int64_t score_lines(const Work& work, const Part& part) {
   const std::int64_t lines = part.keys * ceil_div(part.row_bytes, 2 * kLineBytes);
-  const std::int64_t tiles = ceil_div<std::int64_t>(part.keys, kTileRows) *
+  const std::int64_t tiles = ceil_div<std::int64_t>(part.keys, kScoreKeys) *
                              ceil_div<std::int64_t>(work.query_vectors, kPanelVectors);
-  return ceil_div(lines, tiles * kLanes);
+  return ceil_div(lines, tiles * kLanes / kLeavesTogether);
 }
 
 // Scores of a panel of one head's queries, those from `vector` on, up to the last key that one of
@@ -195,7 +195,7 @@ void score_panel(const Work& work, const Part& part, std::int64_t head, std::int
   tile.scores_stride = kPanelColumnsMax;
   tile.lines = score_lines(work, part);
   for (std::int64_t key = 0; key < seen;) {
-    const std::int64_t keys = tile_rows(seen - key);
+    const std::int64_t keys = tile_keys(seen - key);
     tile.rows = work.scratch.keys + key * tile.row_stride;
     tile.scores = work.scratch.key_scores + key * kPanelColumnsMax;
     score_tile<kVectors>(keys, tile, prefetch);

@@ -19,6 +19,7 @@
 #include <algorithm>
 
 #include "attention/attention_kernel.h"
+#include "attention/decode_scores-inl.h"
 #include "attention/multiply_panels-inl.h"
 #include "attention/row_prefetch.h"
 #include "attention/row_vectors-inl.h"
@@ -34,14 +35,18 @@ constexpr int levels_of(std::int64_t lanes) {
 }
 constexpr int kTreeLevels = levels_of(kLanes);
 
-// The lane that is leaf `leaf`: its bits in reverse, so that half a vector is the first distance.
-constexpr std::int64_t lane_of_leaf(std::int64_t leaf) {
-  std::int64_t lane = 0;
-  for (std::int64_t bit = 1; bit < kLanes; bit *= 2) {
-    lane = lane * 2 + (leaf & bit ? 1 : 0);
+// The lane that each leaf is: its bits in reverse, so that half a vector is the first distance.
+struct LeafLanes {
+  constexpr LeafLanes() {
+    for (std::int64_t leaf = 0; leaf < kLanes; ++leaf) {
+      std::int64_t lane = 0;
+      for (std::int64_t bit = 1; bit < kLanes; bit *= 2) lane = lane * 2 + (leaf & bit ? 1 : 0);
+      lanes[leaf] = lane;
+    }
   }
-  return lane;
-}
+  std::int64_t lanes[static_cast<std::size_t>(kLanes)] = {};
+};
+constexpr LeafLanes kLeafLanes;
 
 // Vectors of queries that are scored together, where there are as many.
 constexpr int kPanelVectors = 2;
@@ -54,7 +59,7 @@ struct QueryColumn {
 
   // The row of a panel in which the element at `place` of packed order stands.
   std::int64_t row_of(std::int64_t place, std::int64_t packed) const {
-    return lane_of_leaf(place % kLanes) * (packed / kLanes) + place / kLanes;
+    return kLeafLanes.lanes[place % kLanes] * (packed / kLanes) + place / kLanes;
   }
 };
 
@@ -72,8 +77,73 @@ struct ScoreTile {
   const float* panel = nullptr;
   float* scores = nullptr;  // [keys, columns], scores_stride apart
   std::int64_t scores_stride = 0;
-  std::int64_t lines = 0;  // asked for with each leaf
+  std::int64_t lines = 0;  // asked for with each few leaves
 };
+
+// Leaves that are walked together, so that they are folded in registers, and the most keys of a
+// tile: all their sums fill the registers that products have.
+constexpr int kLeavesTogether = kManyRegisters ? 2 : 1;
+constexpr int kScoreKeys = kTileRows / kLeavesTogether;
+
+// How many keys the next tile takes when `keys` are left.
+constexpr std::int64_t tile_keys(std::int64_t keys) {
+  if (keys >= kScoreKeys) return kScoreKeys;
+  for (const std::int64_t size : {8, 4, 2}) {
+    if (keys >= size && size < kScoreKeys) return size;
+  }
+  return 1;
+}
+
+// Sums of kLeavesTogether leaves.
+template <int kKeys, int kVectors>
+using LeafSums = Floats[std::size_t{kLeavesTogether}][std::size_t{kKeys}][std::size_t{kVectors}];
+
+template <int kKeys, int kVectors>
+HWY_INLINE void sum_leaves(const ScoreTile& tile, std::int64_t leaf,
+                           LeafSums<kKeys, kVectors>& sums) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  constexpr FloatTag d;
+  STEMMA_UNROLL
+  for (auto& of_leaf : sums) {
+    STEMMA_UNROLL
+    for (auto& of_key : of_leaf) {
+      STEMMA_UNROLL
+      for (Floats& sum : of_key) sum = hn::Zero(d);
+    }
+  }
+  const std::int64_t leaf_floats = tile.row_vectors * kVectors * kLanes;
+  const float* q = tile.panel + leaf * leaf_floats;
+  const float* element = tile.rows + kLeafLanes.lanes[leaf];
+  for (std::int64_t i = 0; i < tile.row_vectors; ++i, element += kLanes, q += kVectors * kLanes) {
+    STEMMA_UNROLL
+    for (int j = 0; j < kLeavesTogether; ++j) {
+      Floats right[std::size_t{kVectors}];
+      STEMMA_UNROLL
+      for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, q + j * leaf_floats + v * kLanes);
+      STEMMA_UNROLL
+      for (int key = 0; key < kKeys; ++key) {
+        const Floats left = hn::Set(d, element[key * tile.row_stride + kLeafLanes.lanes[j]]);
+        STEMMA_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          sums[j][key][v] = hn::MulAdd(left, right[v], sums[j][key][v]);
+        }
+      }
+    }
+  }
+  STEMMA_UNROLL
+  for (int step = 1; step < kLeavesTogether; step *= 2) {
+    STEMMA_UNROLL
+    for (int j = 0; j < kLeavesTogether; j += 2 * step) {
+      STEMMA_UNROLL
+      for (int key = 0; key < kKeys; ++key) {
+        STEMMA_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          sums[j][key][v] = hn::Add(sums[j][key][v], sums[j + step][key][v]);
+        }
+      }
+    }
+  }
+}
 
 template <int kKeys, int kVectors>
 HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
@@ -82,31 +152,14 @@ HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
   constexpr std::int64_t kSums = kKeys * kVectors;
   HWY_ALIGN float waiting[static_cast<std::size_t>(std::max(kTreeLevels, 1) * kSums * kLanes)];
   PrefetchCursor cursor(prefetch);
-  const float* q = tile.panel;
-  for (std::int64_t leaf = 0; leaf < kLanes; ++leaf) {
+  for (std::int64_t group = 0; group < kLanes / kLeavesTogether; ++group) {
     cursor.step(tile.lines);
-    Floats sums[std::size_t{kKeys}][std::size_t{kVectors}];
-    STEMMA_UNROLL
-    for (auto& of_key : sums) {
-      STEMMA_UNROLL
-      for (Floats& sum : of_key) sum = hn::Zero(d);
-    }
-    const float* element = tile.rows + lane_of_leaf(leaf);
-    for (std::int64_t i = 0; i < tile.row_vectors; ++i, element += kLanes) {
-      Floats right[std::size_t{kVectors}];
-      STEMMA_UNROLL
-      for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, q + v * kLanes);
-      q += kVectors * kLanes;
-      STEMMA_UNROLL
-      for (int key = 0; key < kKeys; ++key) {
-        const Floats left = hn::Set(d, element[key * tile.row_stride]);
-        STEMMA_UNROLL
-        for (int v = 0; v < kVectors; ++v) sums[key][v] = hn::MulAdd(left, right[v], sums[key][v]);
-      }
-    }
-    // Every one bit at the end of `leaf` is a half that was waiting for this one.
+    LeafSums<kKeys, kVectors> leaves;
+    sum_leaves<kKeys, kVectors>(tile, group * kLeavesTogether, leaves);
+    auto& sums = leaves[0];
+    // Every one bit at the end of `group` is a half that was waiting for this one.
     float* level = waiting;
-    for (std::int64_t bits = leaf; (bits & 1) != 0; bits /= 2, level += kSums * kLanes) {
+    for (std::int64_t bits = group; (bits & 1) != 0; bits /= 2, level += kSums * kLanes) {
       STEMMA_UNROLL
       for (int key = 0; key < kKeys; ++key) {
         STEMMA_UNROLL
@@ -116,14 +169,15 @@ HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
         }
       }
     }
-    const bool root = leaf + 1 == kLanes;
+    const bool root = (group + 1) * kLeavesTogether == kLanes;
     float* const to = root ? tile.scores : level;
     const std::int64_t stride = root ? tile.scores_stride : kVectors * kLanes;
     STEMMA_UNROLL
     for (int key = 0; key < kKeys; ++key) {
       STEMMA_UNROLL
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kVectors; ++v) {
         hn::StoreU(sums[key][v], d, to + key * stride + v * kLanes);
+      }
     }
   }
 }
@@ -134,15 +188,18 @@ void score_tile(std::int64_t keys, const ScoreTile& tile, RowPrefetch& prefetch)
     case 1:
       return score_tile<1, kVectors>(tile, prefetch);
     case 2:
-      return score_tile<2, kVectors>(tile, prefetch);
+      if constexpr (kScoreKeys > 2) return score_tile<2, kVectors>(tile, prefetch);
+      break;
     case 4:
-      return score_tile<4, kVectors>(tile, prefetch);
+      if constexpr (kScoreKeys > 4) return score_tile<4, kVectors>(tile, prefetch);
+      break;
     case 8:
-      if constexpr (kTileRows > 8) return score_tile<8, kVectors>(tile, prefetch);
+      if constexpr (kScoreKeys > 8) return score_tile<8, kVectors>(tile, prefetch);
       break;
     default:
-      return score_tile<kTileRows, kVectors>(tile, prefetch);
+      break;
   }
+  score_tile<kScoreKeys, kVectors>(tile, prefetch);
 }
 
 // Rows of K, widened and in packed order.   [keys, widened_row]
