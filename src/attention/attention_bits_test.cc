@@ -88,6 +88,48 @@ TEST_P(AttentionBits, DoNotDependOnSplittingALongWalk) {
   }
 }
 
+// Eight sequences, of which the tree is: all share 300 tokens, the first five 700, the first three
+// 900, and the last two 400.
+AttentionCase case_of_shared_begins(std::int64_t kv_heads, std::int64_t group) {
+  AttentionCase test_case;
+  test_case.shape = {
+      .query_heads = kv_heads * group, .kv_heads = kv_heads, .head_dim = 40, .scale = 0.3f};
+  test_case.dtype = DType::kBF16;
+  test_case.page_size = 10;
+  for (std::size_t s = 1; s < 8; ++s) test_case.shared.push_back({s, 0, 300});
+  for (std::size_t s = 1; s < 5; ++s) test_case.shared.push_back({s, 0, 700});
+  for (std::size_t s = 1; s < 3; ++s) test_case.shared.push_back({s, 0, 900});
+  test_case.shared.push_back({7, 6, 400});
+  return test_case;
+}
+
+// Rows that are decoded together read shared pages once; alone, or with pages of their own that
+// hold the same, they get the same bits.
+TEST_P(AttentionBits, DoNotDependOnWhoSharesPages) {
+  const std::vector<std::int64_t> tokens = {910, 920, 1000, 705, 1290, 310, 450, 420};
+  for (const std::int64_t group : {1, 3, 8, 20}) {
+    AttentionCase test_case = case_of_shared_begins(group == 1 ? 3 : 1, group);
+    test_case.on_shared_pages = false;
+    const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+    test_case.on_shared_pages = true;
+    for (const int threads : {1, 2, 5}) {
+      SCOPED_TRACE(testing::Message() << "group " << group << " threads " << threads);
+      test_case.threads = threads;
+      expect_same_bits(attend_all(test_case, tokens, prefill_then_decode(tokens)), expected);
+    }
+  }
+}
+
+// A row beside a chunk of another request that has the same begin.
+TEST_P(AttentionBits, DoNotDependOnChunksOfOthersOnSharedPages) {
+  const std::vector<std::int64_t> tokens = {500, 420, 700};
+  AttentionCase test_case = case_of_shared_begins(2, 2);
+  test_case.shared = {{1, 0, 400}, {2, 0, 400}};
+  const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+  const std::vector<Step> steps = {{{0, 499}}, {{1, 419}}, {{2, 410}}, {{0, 1}, {1, 1}, {2, 290}}};
+  expect_same_bits(attend_all(test_case, tokens, steps), expected);
+}
+
 // Windows that lie within a partition, reach over several, and end in the middle of a tile.
 TEST_P(AttentionBits, DoNotDependOnChunksOrSplittingWithAWindow) {
   for (const std::int64_t window : {1, 5, 100, 130, 1000}) {
@@ -144,6 +186,9 @@ void expect_no_allocation(AttentionCase test_case) {
 
 TEST(AttentionMemory, PlanAndRunDoNotAllocate) {
   expect_no_allocation({});
+  AttentionCase shared;
+  shared.shared = {{1, 0, 288}};
+  expect_no_allocation(shared);
   for (const std::int64_t heads : {16, 128}) {
     AttentionCase latent;
     latent.shape = {

@@ -18,6 +18,13 @@
 
 namespace stemma {
 
+// The first `tokens` of a sequence are those of another one before it: the same K and V.
+struct SharedBegin {
+  std::size_t sequence = 0;
+  std::size_t with = 0;
+  std::int64_t tokens = 0;  // whole pages
+};
+
 struct AttentionCase {
   std::string name = "cpu";
   AttentionShape shape = {.query_heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125f};
@@ -28,6 +35,8 @@ struct AttentionCase {
   std::uint64_t placement_seed = 1;  // where pages lie
   // Sparse attention, with labels of 8 channels of each head.
   std::optional<SparseDial> dial = {};
+  std::vector<SharedBegin> shared = {};
+  bool on_shared_pages = true;  // or each sequence on pages of its own, which hold the same
 };
 
 // The rows that one step computes of one sequence.

@@ -68,8 +68,21 @@ Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
   return work;
 }
 
+// Whether there are so few queries, which all see the same, that K and V are read as they lie.
 bool decodes(const Work& work) {
-  return work.task.rows == 1 && work.queries <= kDecodeQueries;
+  const bool see_the_same = work.task.rows == 1 || work.task.rows_or_null != nullptr;
+  return see_the_same && work.queries <= kDecodeQueries;
+}
+
+// Which row of q and out a query belongs to. Queries are counted [row, query head].
+std::int64_t row_of(const Work& work, std::int64_t query) {
+  const std::int64_t row = query / work.group;
+  return work.task.rows_or_null == nullptr ? row : work.task.rows_or_null[row];
+}
+
+// Which query head of the model it is.
+std::int64_t query_head_of(const Work& work, std::int64_t head, std::int64_t query) {
+  return (work.task.first_kv_head + head) * work.group + query % work.group;
 }
 
 // One partition, for all KV heads of the task. Queries are counted over all heads: those of head h
@@ -87,11 +100,11 @@ struct Part {
   float* sums = nullptr;        // what the partition gives   [kv_heads × queries, partial]
 };
 
-// A query of a head of the task, [head_dim]. Queries are counted [row, query head].
+// A query of a head of the task.   [head_dim]
 const float* query_of(const Work& work, std::int64_t head, std::int64_t query) {
-  const AttentionTask& task = work.task;
-  const std::int64_t query_head = (task.first_kv_head + head) * work.group + query % work.group;
-  return task.q + (query / work.group * task.shape->query_heads + query_head) * work.head_dim;
+  const std::int64_t heads = work.task.shape->query_heads;
+  return work.task.q +
+         (row_of(work, query) * heads + query_head_of(work, head, query)) * work.head_dim;
 }
 
 // Where a head's queries begin once they are scaled.
@@ -171,8 +184,8 @@ float* scores_of(const Work& work, std::int64_t query) {
   return work.scratch.scores + query * kPartitionKeys;
 }
 
-// Lines of V that are asked for with each few leaves, so that half of them are while keys are scored: the
-// other half was while they were widened.
+// Lines of V that are asked for with each few leaves, so that half of them are while keys are
+// scored: the other half was while they were widened.
 std::int64_t score_lines(const Work& work, const Part& part) {
   const std::int64_t lines = part.keys * ceil_div(part.row_bytes, 2 * kLineBytes);
   const std::int64_t tiles = ceil_div<std::int64_t>(part.keys, kScoreKeys) *
@@ -411,16 +424,45 @@ void divide_sums(const float* sums, std::int64_t value_dim, float* out) {
   for (std::int64_t i = 0; i < value_dim; ++i) out[i] = sums[i] / total;
 }
 
-void write_rows(const Work& work) {
-  const AttentionTask& task = work.task;
-  const std::int64_t row_floats = task.shape->query_heads * work.head_dim;
-  for (std::int64_t head = 0; head < task.kv_heads; ++head) {
-    for (std::int64_t query = 0; query < work.queries; ++query) {
-      const std::int64_t query_head = (task.first_kv_head + head) * work.group + query % work.group;
-      divide_sums(work.scratch.sums + (head * work.queries + query) * work.partial, work.head_dim,
-                  task.out + query / work.group * row_floats + query_head * work.head_dim);
+// Where the sums of a query lie among those that are kept from task to task.
+std::int64_t kept_place(const Work& work, std::int64_t head, std::int64_t query) {
+  const std::int64_t heads = work.task.shape->query_heads;
+  return (query / work.group * heads + query_head_of(work, head, query)) * work.partial;
+}
+
+// Calls visit(head, query, sums) for each query of each head.
+template <typename Visit>
+void for_sums(const Work& work, Visit visit) {
+  float* sums = work.scratch.sums;
+  for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
+    for (std::int64_t query = 0; query < work.queries; ++query, sums += work.partial) {
+      visit(head, query, sums);
     }
   }
+}
+
+void begin_sums(const Work& work) {
+  const float* const before = work.task.before_or_null;
+  for_sums(work, [&](std::int64_t head, std::int64_t query, float* sums) {
+    if (before == nullptr) {
+      clear_sums(sums, work.columns);
+    } else {
+      std::copy_n(before + kept_place(work, head, query), work.partial, sums);
+    }
+  });
+}
+
+void end_sums(const Work& work) {
+  const AttentionTask& task = work.task;
+  for_sums(work, [&](std::int64_t head, std::int64_t query, float* sums) {
+    if (task.after_or_null != nullptr) {
+      std::copy_n(sums, work.partial, task.after_or_null + kept_place(work, head, query));
+      return;
+    }
+    const std::int64_t heads = task.shape->query_heads;
+    const std::int64_t place = row_of(work, query) * heads + query_head_of(work, head, query);
+    divide_sums(sums, work.head_dim, task.out + place * work.head_dim);
+  });
 }
 
 template <typename T>
@@ -461,9 +503,7 @@ void attend_as(const Work& work) {
 
 void attend(const AttentionTask& task, const AttentionScratch& scratch) {
   const Work work = work_of(task, scratch);
-  for (std::int64_t query = 0; query < task.kv_heads * work.queries; ++query) {
-    clear_sums(scratch.sums + query * work.partial, work.columns);
-  }
+  begin_sums(work);
   switch (task.layer->dtype) {
     case DType::kF32:
       attend_as<float>(work);
@@ -475,13 +515,17 @@ void attend(const AttentionTask& task, const AttentionScratch& scratch) {
       attend_as<BFloat16>(work);
       break;
   }
-  if (task.partials_or_null == nullptr) write_rows(work);
+  if (task.partials_or_null == nullptr) end_sums(work);
 }
 
 void merge_sections(const MergeTask& task) {
   const std::int64_t value_dim = task.shape->value_dim();
   const std::int64_t columns = padded_columns(value_dim);
-  clear_sums(task.sums, columns);
+  if (task.before_or_null == nullptr) {
+    clear_sums(task.sums, columns);
+  } else {
+    std::copy_n(task.before_or_null, partial_floats(value_dim), task.sums);
+  }
   for (std::int64_t section = 0; section < task.sections; ++section) {
     merge_sums(task.sums, task.partials + section * task.partials_stride, columns);
   }

@@ -118,6 +118,12 @@ class AttentionWorld {
       outputs_.emplace_back();
       done_.push_back(0);
     }
+    for (const SharedBegin& shared : case_.shared) {
+      for (auto* rows : {&keys_, &values_}) {
+        std::copy_n((*rows)[shared.with].begin(), shared.tokens * kv_floats(),
+                    (*rows)[shared.sequence].begin());
+      }
+    }
   }
 
   void make_pool() {
@@ -155,6 +161,11 @@ class AttentionWorld {
         pages_.back().emplace_back(free_pages.back());
         free_pages.pop_back();
       }
+    }
+    if (!case_.on_shared_pages) return;
+    for (const SharedBegin& shared : case_.shared) {
+      std::copy_n(pages_[shared.with].begin(), shared.tokens / case_.page_size,
+                  pages_[shared.sequence].begin());
     }
   }
 

@@ -111,6 +111,14 @@ struct AttentionTask {
   // all partitions. One row, one KV head and whole sections only.
   // [sections, queries, partial_floats]
   float* partials_or_null = nullptr;
+  // Of rows that lie apart, which ones of q they are; null: they follow each other. All of them see
+  // all keys of the partitions.
+  const std::int32_t* rows_or_null = nullptr;
+  // Sums of the partitions before these, from which the fold goes on; null: there are none. Where
+  // the sums are left, instead of `out`; null if they are complete.
+  // [rows, query_heads, partial_floats]
+  const float* before_or_null = nullptr;
+  float* after_or_null = nullptr;
   // The only keys that are walked, ascending positions; null: all. Of one row and one KV head,
   // whose first_position then is their number less one: it counts places in this list.
   const std::int32_t* keys_or_null = nullptr;
@@ -122,8 +130,9 @@ struct MergeTask {
   const float* partials = nullptr;  // [sections, partial_floats], partials_stride apart
   std::int64_t partials_stride = 0;
   std::int64_t sections = 0;
-  float* out = nullptr;   // [value_dim]
-  float* sums = nullptr;  // scratch   [partial_floats]
+  const float* before_or_null = nullptr;  // as of the task that was split   [partial_floats]
+  float* out = nullptr;                   // [value_dim]
+  float* sums = nullptr;                  // scratch   [partial_floats]
 };
 
 struct AttentionKernels {

@@ -77,6 +77,12 @@ Status CpuAttention::allocate() {
   memory_.prefault(threads_);
   ScratchCarver memory(memory_.bytes());
   carve(memory);
+  // Touched as far as batches have rows that share pages.
+  const std::int64_t kept_floats =
+      plan_.shared_rows_max() * shape_.query_heads * partial_floats(shape_.value_dim());
+  STEMMA_ASSIGN_OR_RETURN(kept_memory_,
+                          Buffer::allocate(static_cast<std::size_t>(kept_floats) * sizeof(float)));
+  kept_ = kept_memory_.as<float>().data();
   return {};
 }
 
@@ -92,49 +98,71 @@ void CpuAttention::run(const KvLayerView& layer, const float* q, float* out) {
   STEMMA_CHECK_EQ(layer.value_dim, shape_.value_dim());
   STEMMA_CHECK_EQ(layer.page_size, shape_.table(batch_).page_size);
   const AttentionKernels kernels = latent ? latent_attention_kernels() : attention_kernels();
-  const std::int64_t q_floats = shape_.query_heads * shape_.head_dim;
+  for (std::int64_t level = 0; level < plan_.levels(); ++level) {
+    const std::span<const AttentionUnit> units = plan_.units(level);
+    threads_.run(static_cast<std::int64_t>(units.size()), [&](std::int64_t i, int worker) {
+      kernels.attend(task_of(units[static_cast<std::size_t>(i)], layer, q, out),
+                     scratch_[static_cast<std::size_t>(worker)]);
+    });
+  }
+  merge_walks(kernels, out);
+}
+
+void CpuAttention::merge_walks(const AttentionKernels& kernels, float* out) {
   const std::int64_t out_floats = shape_.query_heads * shape_.value_dim();
-  const std::span<const AttentionUnit> units = plan_.units();
-  threads_.run(static_cast<std::int64_t>(units.size()), [&](std::int64_t i, int worker) {
-    const AttentionUnit& unit = units[static_cast<std::size_t>(i)];
-    AttentionTask task = task_of(unit, layer);
-    task.q = q + unit.first_row * q_floats;
-    task.out = out + unit.first_row * out_floats;
-    kernels.attend(task, scratch_[static_cast<std::size_t>(worker)]);
-  });
+  const std::int64_t partial = partial_floats(shape_.value_dim());
   const std::span<const SplitWalk> walks = plan_.walks();
   threads_.run(static_cast<std::int64_t>(walks.size()) * group_, [&](std::int64_t i, int worker) {
     const SplitWalk& walk = walks[static_cast<std::size_t>(i / group_)];
-    const std::int64_t query = i % group_;
+    const std::int64_t query_head = walk.kv_head * group_ + i % group_;
     MergeTask task;
     task.shape = &shape_;
-    task.partials = walk_partials(i / group_) + query * partial_floats(shape_.value_dim());
-    task.partials_stride = group_ * partial_floats(shape_.value_dim());
+    task.partials = walk_partials(i / group_) + i % group_ * partial;
+    task.partials_stride = group_ * partial;
     task.sections = walk.sections;
-    task.out = out + walk.row * out_floats + (walk.kv_head * group_ + query) * shape_.value_dim();
+    if (walk.place >= 0) task.before_or_null = kept_sums(walk.place) + query_head * partial;
+    task.out = out + walk.row * out_floats + query_head * shape_.value_dim();
     task.sums = scratch_[static_cast<std::size_t>(worker)].sums;
     kernels.merge(task);
   });
 }
 
-AttentionTask CpuAttention::task_of(const AttentionUnit& unit, const KvLayerView& layer) const {
+AttentionTask CpuAttention::task_of(const AttentionUnit& unit, const KvLayerView& layer,
+                                    const float* q, float* out) const {
   AttentionTask task;
   task.layer = &layer;
   task.shape = &shape_;
   task.pages = raw(shape_.table(batch_).pages_of(unit.request)).data();
+  task.q = q;
+  task.out = out;
   task.rows = unit.rows;
-  task.first_position = batch_.positions[static_cast<std::size_t>(unit.first_row)];
   task.first_kv_head = unit.first_kv_head;
   task.kv_heads = unit.kv_heads;
   task.first_partition = unit.first_partition;
   task.partitions = unit.partitions;
+  if (unit.run) {
+    task.rows_or_null = plan_.shared_rows().data() + unit.first_row;
+    task.first_position = (unit.first_partition + unit.partitions) * kPartitionKeys;
+    task.after_or_null = kept_sums(unit.first_row);
+    if (unit.first_partition > 0) task.before_or_null = task.after_or_null;
+    return task;
+  }
+  task.q += unit.first_row * shape_.query_heads * shape_.head_dim;
+  task.out += unit.first_row * shape_.query_heads * shape_.value_dim();
+  task.first_position = batch_.positions[static_cast<std::size_t>(unit.first_row)];
   if (unit.walk >= 0) {
     const SplitWalk& walk = plan_.walks()[static_cast<std::size_t>(unit.walk)];
     const std::int64_t section = unit.first_partition / section_partitions(shape_);
     task.partials_or_null = walk_partials(unit.walk) + (section - walk.first_section) * group_ *
                                                            partial_floats(shape_.value_dim());
+  } else if (unit.place >= 0) {
+    task.before_or_null = kept_sums(unit.place);
   }
   return task;
+}
+
+float* CpuAttention::kept_sums(std::int64_t place) const {
+  return kept_ + place * shape_.query_heads * partial_floats(shape_.value_dim());
 }
 
 float* CpuAttention::walk_partials(std::int64_t walk) const {

@@ -42,8 +42,11 @@ class CpuAttention final : public Attention {
   CpuAttention(const AttentionShape& shape, AttentionPlan plan, ThreadPool& threads);
 
   Status allocate();
-  AttentionTask task_of(const AttentionUnit& unit, const KvLayerView& layer) const;
+  AttentionTask task_of(const AttentionUnit& unit, const KvLayerView& layer, const float* q,
+                        float* out) const;
+  void merge_walks(const AttentionKernels& kernels, float* out);
   float* walk_partials(std::int64_t walk) const;
+  float* kept_sums(std::int64_t place) const;
 
   AttentionShape shape_;  // as batches are cut: of latent rows with several KV heads
   std::int64_t group_;    // query heads of one of its KV heads
@@ -52,7 +55,10 @@ class CpuAttention final : public Attention {
   Buffer memory_;
   std::vector<AttentionScratch> scratch_;  // [threads]
   float* partials_ = nullptr;              // [walks_max, sections_max, group, partial_floats]
-  KvBatch batch_;                          // the planned one
+  Buffer kept_memory_;
+  float* kept_ =
+      nullptr;     // of rows that share pages [shared_rows_max, query_heads, partial_floats]
+  KvBatch batch_;  // the planned one
 };
 
 }  // namespace stemma
