@@ -6,6 +6,7 @@
 #include "attention/attention_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "attention/attention_kernel.h"
 #include "base/check.h"
@@ -151,6 +152,15 @@ void AttentionPlan::add_rows(const KvBatch& batch, std::int64_t keys_max) {
   }
 }
 
+// KV heads of one unit: as many as it is meant to cost, and as its scratch has room for. Few
+// queries meet two or four heads at once, so that fewer than all are a power of two.
+std::int64_t AttentionPlan::heads_together(std::int64_t queries, std::int64_t wanted) const {
+  const std::int64_t fit = std::min(wanted, unit_queries_max() / queries);
+  if (fit >= shape_.kv_heads) return shape_.kv_heads;
+  return static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(fit, 1))));
+}
+
 void AttentionPlan::cut_tile(const Tile& tile, std::int64_t level_cost) {
   const std::int64_t units_wanted = threads_ == 1 ? 1 : kUnitsPerThread * threads_;
   const std::int64_t unit_cost = std::max<std::int64_t>(1, level_cost / units_wanted);
@@ -160,9 +170,7 @@ void AttentionPlan::cut_tile(const Tile& tile, std::int64_t level_cost) {
     split_walks(tile, unit_cost);
     return;
   }
-  const std::int64_t heads_fit = unit_queries_max() / queries_of(tile);
-  const std::int64_t heads_max =
-      std::clamp<std::int64_t>(std::min(unit_cost / tile.cost, heads_fit), 1, shape_.kv_heads);
+  const std::int64_t heads_max = heads_together(queries_of(tile), unit_cost / tile.cost);
   for (std::int64_t head = 0; head < shape_.kv_heads; head += heads_max) {
     const std::int64_t heads = std::min(heads_max, shape_.kv_heads - head);
     AttentionUnit unit;

@@ -90,6 +90,7 @@ class AttentionPlan {
   void add_run(const SharedRun& run);
   void add_rows(const KvBatch& batch, std::int64_t keys_max);
   void end_level();
+  std::int64_t heads_together(std::int64_t queries, std::int64_t wanted) const;
   void cut_tile(const Tile& tile, std::int64_t level_cost);
   void split_walks(const Tile& tile, std::int64_t unit_cost);
 
