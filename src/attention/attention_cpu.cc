@@ -35,55 +35,12 @@
 #include "attention/online_softmax-inl.h"
 #include "attention/pack_kv-inl.h"
 #include "attention/row_vectors-inl.h"
+#include "attention/task_queries-inl.h"
 #include "attention/tile_scores-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
-
-// One task with the sizes that all its steps need.
-struct Work {
-  const AttentionTask& task;
-  const AttentionScratch& scratch;
-  std::int64_t group = 0;          // query heads of one KV head
-  std::int64_t queries = 0;        // of one KV head: rows × group
-  std::int64_t query_vectors = 0;  // that hold them, a query in each lane
-  std::int64_t head_dim = 0;
-  std::int64_t packed = 0;   // head_dim, padded for the scores
-  std::int64_t columns = 0;  // head_dim, padded for the sums
-  std::int64_t partial = 0;  // floats of one query's sums
-  std::int64_t element_bytes = 0;
-};
-
-Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
-  Work work{task, scratch};
-  work.group = task.shape->query_heads / task.shape->kv_heads;
-  work.queries = task.rows * work.group;
-  work.query_vectors = ceil_div(work.queries, kLanes);
-  work.head_dim = task.shape->head_dim;
-  work.packed = packed_dim(work.head_dim);
-  work.columns = padded_columns(work.head_dim);
-  work.partial = partial_floats(work.head_dim);
-  work.element_bytes = dtype_bytes(task.layer->dtype);
-  return work;
-}
-
-// Whether there are so few queries, which all see the same, that K and V are read as they lie.
-bool decodes(const Work& work) {
-  const bool see_the_same = work.task.rows == 1 || work.task.rows_or_null != nullptr;
-  return see_the_same && work.queries <= kDecodeQueries;
-}
-
-// Which row of q and out a query belongs to. Queries are counted [row, query head].
-std::int64_t row_of(const Work& work, std::int64_t query) {
-  const std::int64_t row = query / work.group;
-  return work.task.rows_or_null == nullptr ? row : work.task.rows_or_null[row];
-}
-
-// Which query head of the model it is.
-std::int64_t query_head_of(const Work& work, std::int64_t head, std::int64_t query) {
-  return (work.task.first_kv_head + head) * work.group + query % work.group;
-}
 
 // One partition, for all KV heads of the task. Queries are counted over all heads: those of head h
 // begin at h × queries.
@@ -99,60 +56,6 @@ struct Part {
   std::int64_t row_bytes = 0;   // of one head
   float* sums = nullptr;        // what the partition gives   [kv_heads × queries, partial]
 };
-
-// A query of a head of the task.   [head_dim]
-const float* query_of(const Work& work, std::int64_t head, std::int64_t query) {
-  const std::int64_t heads = work.task.shape->query_heads;
-  return work.task.q +
-         (row_of(work, query) * heads + query_head_of(work, head, query)) * work.head_dim;
-}
-
-// Where a head's queries begin once they are scaled.
-float* scaled_queries(const Work& work, std::int64_t head) {
-  return decodes(work) ? work.scratch.queries + head * work.queries * work.packed
-                       : work.scratch.queries + head * work.query_vectors * kLanes * work.packed;
-}
-
-// Queries times scale × log2 e, one after another.   [queries, packed_dim]
-template <typename T>
-void scale_few_queries(const Work& work, std::int64_t head, float scale) {
-  float* to = scaled_queries(work, head);
-  for (std::int64_t query = 0; query < work.queries; ++query, to += work.packed) {
-    const float* const from = query_of(work, head, query);
-    for (std::int64_t i = 0; i < work.head_dim; ++i) {
-      to[RowVectors<T>::place_of(i)] = from[i] * scale;
-    }
-  }
-}
-
-// The same in panels, a query in each lane (tile_scores-inl.h).
-template <typename T>
-void scale_many_queries(const Work& work, std::int64_t head, float scale) {
-  float* const panels = scaled_queries(work, head);
-  for (std::int64_t query = 0; query < work.queries; ++query) {
-    const QueryColumn column = column_of(query, work.query_vectors, work.packed);
-    const float* const from = query_of(work, head, query);
-    for (std::int64_t i = 0; i < work.head_dim; ++i) {
-      const std::int64_t place = RowVectors<T>::place_of(i);
-      panels[column.begin + column.row_of(place, work.packed) * column.columns] = from[i] * scale;
-    }
-  }
-}
-
-// Lanes and dimensions that stand for nothing are 0.
-template <typename T>
-void scale_queries(const Work& work) {
-  const float scale = work.task.shape->scale * kLog2E;
-  const std::int64_t heads = work.task.kv_heads;
-  std::fill(work.scratch.queries, scaled_queries(work, heads), 0.0f);
-  for (std::int64_t head = 0; head < heads; ++head) {
-    if (decodes(work)) {
-      scale_few_queries<T>(work, head, scale);
-    } else {
-      scale_many_queries<T>(work, head, scale);
-    }
-  }
-}
 
 // Keys of the partition that a query of a head sees; <= 0 if its row lies before it.
 std::int64_t keys_seen(const Work& work, const Part& part, std::int64_t query) {
@@ -314,22 +217,34 @@ void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefet
   }
 }
 
+// Processors drop some of what is asked for while memory is busy: rows that are about to be read
+// are asked for once more.
+void ask_again(RowPrefetch rows) {
+  const std::int64_t lines =
+      round_up(rows.rows, std::int64_t{2}) * ceil_div(rows.row_bytes, kLineBytes);
+  PrefetchCursor(rows).step(lines);
+}
+
 // Many queries: a head's K and V are widened for all of them.
 template <typename T>
 void attend_tile(const Work& work, const Part& part, std::int64_t head) {
   const std::byte* const k = part.k + head * part.head_bytes;
   const std::byte* const v = part.v + head * part.head_bytes;
-  RowPrefetch prefetch_v = {v, part.offsets, part.keys, part.row_bytes};
+  const RowPrefetch rows_v = {v, part.offsets, part.keys, part.row_bytes};
+  RowPrefetch prefetch_v = rows_v;
   widen_keys<T>({k, part.offsets, work.head_dim}, part.keys, work.scratch.keys, prefetch_v);
   score_queries(work, part, head, prefetch_v);
+  ask_again(rows_v);
   weigh_keys(work, part, head, prefetch_v);
   const bool last_head = head + 1 == work.task.kv_heads;
-  RowPrefetch prefetch_k = {last_head ? part.k : k + part.head_bytes,
-                            last_head ? part.next_offsets : part.offsets,
-                            last_head ? part.next_keys : part.keys, part.row_bytes};
+  const RowPrefetch rows_k = {last_head ? part.k : k + part.head_bytes,
+                              last_head ? part.next_offsets : part.offsets,
+                              last_head ? part.next_keys : part.keys, part.row_bytes};
+  RowPrefetch prefetch_k = rows_k;
   const RowSource source = {v, part.offsets, work.head_dim};
   for (std::int64_t column = 0; column < work.head_dim; column += kSliceColumns) {
     pack_values<T>(source, part.keys, column, work.scratch.values, prefetch_k);
+    if (column + kSliceColumns >= work.head_dim) ask_again(rows_k);
     sum_slice(work, part, head, column, prefetch_k);
   }
 }
@@ -349,7 +264,8 @@ void score_decode_row(const Work& work, const Part& part, const DecodeRows& rows
   keys.queries = work.queries;
   for (std::int64_t key = 0; key < part.keys; key += pace.keys) {
     keys.begins = rows.begins + key;
-    keys.ahead = rows.ahead + key;
+    keys.later = rows.later + key;
+    keys.first_time = rows.first_time;
     keys.keys = std::min(pace.keys, part.keys - key);
     for (std::int64_t head = 0; head < work.task.kv_heads;) {
       keys.head_bytes = head * part.head_bytes;
@@ -367,7 +283,8 @@ void sum_decode_row(const Work& work, const Part& part, const DecodeRows& rows) 
   keys.queries = work.queries;
   for (std::int64_t key = 0; key < part.keys; key += pace.keys) {
     keys.begins = rows.begins + key;
-    keys.ahead = rows.ahead + key;
+    keys.later = rows.later + key;
+    keys.first_time = rows.first_time;
     keys.keys = std::min(pace.keys, part.keys - key);
     keys.first = key == 0;
     for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
@@ -382,9 +299,9 @@ template <typename T>
 void attend_decode_row(const Work& work, const Part& part) {
   const DecodeRows::Source k_rows = {part.k, part.offsets, part.keys};
   const DecodeRows::Source v_rows = {part.v, part.offsets, part.keys};
-  const std::int64_t keys_ahead = DecodePace::of(work.queries).ahead;
-  const DecodeRows k(k_rows, v_rows, keys_ahead);
-  const DecodeRows v(v_rows, {part.k, part.next_offsets, part.next_keys}, keys_ahead);
+  const DecodePace pace = DecodePace::of(work.queries);
+  const DecodeRows k(k_rows, v_rows, pace);
+  const DecodeRows v(v_rows, {part.k, part.next_offsets, part.next_keys}, pace);
   score_decode_row<T>(work, part, k);
   RowPrefetch nothing;
   for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
@@ -417,52 +334,6 @@ void merge_part(const Work& work, const Part& part) {
       merge_sums(work.scratch.sums + place, part.sums + place, work.columns);
     }
   }
-}
-
-void divide_sums(const float* sums, std::int64_t value_dim, float* out) {
-  const float total = sums[padded_columns(value_dim) + 1];
-  for (std::int64_t i = 0; i < value_dim; ++i) out[i] = sums[i] / total;
-}
-
-// Where the sums of a query lie among those that are kept from task to task.
-std::int64_t kept_place(const Work& work, std::int64_t head, std::int64_t query) {
-  const std::int64_t heads = work.task.shape->query_heads;
-  return (query / work.group * heads + query_head_of(work, head, query)) * work.partial;
-}
-
-// Calls visit(head, query, sums) for each query of each head.
-template <typename Visit>
-void for_sums(const Work& work, Visit visit) {
-  float* sums = work.scratch.sums;
-  for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-    for (std::int64_t query = 0; query < work.queries; ++query, sums += work.partial) {
-      visit(head, query, sums);
-    }
-  }
-}
-
-void begin_sums(const Work& work) {
-  const float* const before = work.task.before_or_null;
-  for_sums(work, [&](std::int64_t head, std::int64_t query, float* sums) {
-    if (before == nullptr) {
-      clear_sums(sums, work.columns);
-    } else {
-      std::copy_n(before + kept_place(work, head, query), work.partial, sums);
-    }
-  });
-}
-
-void end_sums(const Work& work) {
-  const AttentionTask& task = work.task;
-  for_sums(work, [&](std::int64_t head, std::int64_t query, float* sums) {
-    if (task.after_or_null != nullptr) {
-      std::copy_n(sums, work.partial, task.after_or_null + kept_place(work, head, query));
-      return;
-    }
-    const std::int64_t heads = task.shape->query_heads;
-    const std::int64_t place = row_of(work, query) * heads + query_head_of(work, head, query);
-    divide_sums(sums, work.head_dim, task.out + place * work.head_dim);
-  });
 }
 
 template <typename T>

@@ -280,22 +280,6 @@ inline Outputs attend_all(const AttentionCase& test_case, const std::vector<std:
   return world.outputs();
 }
 
-// Prompts in one step, but for their last three tokens, which are decoded together.
-inline std::vector<Step> prefill_then_decode(const std::vector<std::int64_t>& tokens) {
-  std::vector<Step> steps(1);
-  for (std::size_t s = 0; s < tokens.size(); ++s) {
-    if (tokens[s] > 3) steps[0].push_back({s, tokens[s] - 3});
-  }
-  for (int i = 0; i < 3; ++i) {
-    Step step;
-    for (std::size_t s = 0; s < tokens.size(); ++s) {
-      if (tokens[s] > 3 || i < tokens[s]) step.push_back({s, 1});
-    }
-    steps.push_back(step);
-  }
-  return steps;
-}
-
 // Each sequence in one step, all of its rows.
 inline std::vector<Step> one_by_one(const std::vector<std::int64_t>& tokens) {
   std::vector<Step> steps;

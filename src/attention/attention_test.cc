@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/attention_fixture.h"
+#include "attention/attention_steps.h"
 #include "device/simd_target.h"
 
 namespace stemma {

@@ -33,12 +33,16 @@ constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 // keys ahead of its use a row is asked for, the same bytes of it. Memory and arithmetic then
 // overlap, whatever the page size. Where there is little arithmetic, rows are best read nearly in
 // order; where there is more, K of one head stays in the nearest cache while it meets the next.
+//
+// Each row is asked for twice: processors drop some of what is asked for while memory is busy, and
+// a row that was dropped is asked for again in time.
 struct DecodePace {
   std::int64_t keys = 0;
   std::int64_t ahead = 0;
+  std::int64_t again = 0;
 
   static DecodePace of(std::int64_t queries) {
-    return queries == 1 ? DecodePace{4, 16} : DecodePace{32, 32};
+    return queries == 1 ? DecodePace{4, 16, 4} : DecodePace{32, 32, 20};
   }
 };
 constexpr std::int64_t kAheadKeysMax = 32;
@@ -59,24 +63,28 @@ struct DecodeRows {
   };
 
   // after: what is read after these rows. REQUIRES: these are at least one.
-  DecodeRows(const Source& these, const Source& after, std::int64_t keys_ahead) {
+  DecodeRows(const Source& these, const Source& after, const DecodePace& pace)
+      : first_time(pace.ahead - pace.again) {
     const std::int64_t keys = round_up(these.keys, std::int64_t{kTileKeys});
-    for (std::int64_t key = 0; key < keys; ++key) {
-      const std::int64_t later = key + keys_ahead;
-      const bool behind = later >= these.keys && after.keys > 0;
-      begins[key] = these.row(key);
-      ahead[key] = behind ? after.row(later - these.keys) : these.row(later);
+    for (std::int64_t key = 0; key < keys; ++key) begins[key] = these.row(key);
+    for (std::int64_t i = 0; i < keys + first_time; ++i) {
+      const std::int64_t key = i + pace.again;
+      const bool behind = key >= these.keys && after.keys > 0;
+      later[i] = behind ? after.row(key - these.keys) : these.row(key);
     }
   }
 
   const std::byte* begins[std::size_t{kPartitionKeys}];
-  const std::byte* ahead[std::size_t{kPartitionKeys}];
+  // While row i is read, later[i + first_time] is asked for, and later[i] again.
+  std::int64_t first_time;
+  const std::byte* later[static_cast<std::size_t>(kPartitionKeys + kAheadKeysMax)];
 };
 
 // One head of some of them, or a few heads beside each other.
 struct HeadKeys {
   const std::byte* const* begins = nullptr;  // of the rows, to a whole tile
-  const std::byte* const* ahead = nullptr;
+  const std::byte* const* later = nullptr;   // from the first of them on (DecodeRows)
+  std::int64_t first_time = 0;
   std::int64_t keys = 0;
   std::int64_t head_bytes = 0;       // from a row's begin
   std::int64_t next_head_bytes = 0;  // from one head to the next
@@ -89,13 +97,16 @@ template <typename T>
 struct TileRows {
   const T* now[std::size_t{kTileKeys}];
   const T* ahead[std::size_t{kTileKeys}];
+  const T* again[std::size_t{kTileKeys}];
 
-  // From byte `bytes` of the rows on.
-  TileRows(const std::byte* const* begins, const std::byte* const* later, std::int64_t bytes) {
+  // Those of the keys from `first` on, from byte `bytes` of the rows on.
+  TileRows(const HeadKeys& part, std::int64_t first, std::int64_t bytes) {
     STEMMA_UNROLL
-    for (int key = 0; key < kTileKeys; ++key) {
-      now[key] = reinterpret_cast<const T*>(begins[key] + bytes);
-      ahead[key] = reinterpret_cast<const T*>(later[key] + bytes);
+    for (int i = 0; i < kTileKeys; ++i) {
+      const std::int64_t key = first + i;
+      now[i] = reinterpret_cast<const T*>(part.begins[key] + bytes);
+      ahead[i] = reinterpret_cast<const T*>(part.later[key + part.first_time] + bytes);
+      again[i] = reinterpret_cast<const T*>(part.later[key] + bytes);
     }
   }
 };
@@ -114,7 +125,10 @@ HWY_INLINE void score_step(const TileRows<T>& rows, std::int64_t dim, std::int64
   Floats keys[std::size_t{kTileKeys}][std::size_t{Row::kVectors}];
   STEMMA_UNROLL
   for (int key = 0; key < kTileKeys; ++key) {
-    if (kAsks) __builtin_prefetch(rows.ahead[key] + dim, 0, 2);
+    if (kAsks) {
+      __builtin_prefetch(rows.ahead[key] + dim, 0, 2);
+      __builtin_prefetch(rows.again[key] + dim, 0, 2);
+    }
     if (dims == Row::kDims) {
       Row::load(rows.now[key] + dim, keys[key]);
     } else {
@@ -164,8 +178,7 @@ HWY_INLINE Floats score_heads_tile(const HeadKeys& part, std::int64_t key, const
   }
   STEMMA_UNROLL
   for (int head = 0; head < kHeads; ++head) {
-    const TileRows<T> rows(part.begins + key, part.ahead + key,
-                           part.head_bytes + head * part.next_head_bytes);
+    const TileRows<T> rows(part, key, part.head_bytes + head * part.next_head_bytes);
     HeadSums<kQueries> own;
     score_rows<T, kQueries, kAsks>(rows, part.head_dim, q + head * part.queries * q_stride,
                                    q_stride, own);

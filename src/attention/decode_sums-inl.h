@@ -31,7 +31,8 @@ constexpr int value_vectors(int queries) {
 // V of some keys of a partition, one head.
 struct ValueKeys {
   const std::byte* const* begins = nullptr;  // of the rows
-  const std::byte* const* ahead = nullptr;
+  const std::byte* const* later = nullptr;   // from the first of them on (DecodeRows)
+  std::int64_t first_time = 0;
   std::int64_t keys = 0;
   bool first = true;            // of the partition: sums begin at 0 and not where they are
   std::int64_t head_bytes = 0;  // from a row's begin
@@ -61,7 +62,8 @@ HWY_INLINE void sum_columns(const ValueKeys& part, std::int64_t column, const fl
   for (std::int64_t key = 0; key < part.keys; ++key) {
     STEMMA_UNROLL
     for (std::int64_t i = 0; i < kVectors * Part::kStep * kElementBytes; i += kLineBytes) {
-      __builtin_prefetch(part.ahead[key] + from + i, 0, 2);
+      __builtin_prefetch(part.later[key + part.first_time] + from + i, 0, 2);
+      __builtin_prefetch(part.later[key] + from + i, 0, 2);
     }
     typename Part::Vectors right;
     Part::load_row(reinterpret_cast<const T*>(part.begins[key] + from), right);

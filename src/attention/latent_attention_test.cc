@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "attention/attention_fixture.h"
+#include "attention/attention_steps.h"
 #include "device/simd_target.h"
 
 namespace stemma {
