@@ -3,6 +3,7 @@
 #include "device/gemm.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -42,6 +43,10 @@ Cut cut_product(std::int64_t rows, const PackedWeights& w, int threads) {
   return cut;
 }
 
+GemmKernel kernel_of(const PackedWeights& w) {
+  return is_quantised(w.format()) ? quantised_gemm_kernel() : gemm_kernel();
+}
+
 void check_product(const Product& product) {
   STEMMA_CHECK_EQ(product.a.columns, product.w.k());
   STEMMA_CHECK_EQ(product.c.columns, product.w.n());
@@ -62,7 +67,7 @@ GemmTask task_of(const Product& product, std::span<const float> bias, const Cut&
   task.a_stride = product.a.row_stride;
   task.rows = std::min(cut.rows, product.a.rows - row);
   task.panels = product.w.panel(panel);
-  task.type = product.w.type();
+  task.format = product.w.format();
   task.k = product.w.k();
   task.columns = std::min(cut.panels * PackedWeights::kPanelColumns, product.w.n() - column);
   task.bias_or_null = bias.empty() ? nullptr : bias.data() + column;
@@ -75,15 +80,33 @@ GemmTask task_of(const Product& product, std::span<const float> bias, const Cut&
 
 void gemm(const ConstMatrixView& a, const PackedWeights& w, std::span<const float> bias,
           const MatrixView& c, ThreadPool& pool) {
-  const Product product = {a, w, c};
-  check_product(product);
-  STEMMA_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == w.n(),
-               "a bias has one value for each output");
-  if (a.rows == 0) return;
-  const GemmKernel kernel = gemm_kernel();
-  const Cut cut = cut_product(a.rows, w, pool.threads());
-  pool.run(cut.row_tasks * cut.panel_tasks,
-           [&](std::int64_t index, int) { kernel(task_of(product, bias, cut, index)); });
+  const GemmOutput output = {w, bias, c};
+  gemm_all(a, std::span(&output, 1), pool);
+}
+
+void gemm_all(const ConstMatrixView& a, std::span<const GemmOutput> outputs, ThreadPool& pool) {
+  STEMMA_CHECK_LE(outputs.size(), kGemmOutputsMax);
+  std::array<Cut, kGemmOutputsMax> cuts;
+  std::array<std::int64_t, kGemmOutputsMax> ends;  // of the tasks of each
+  std::int64_t tasks = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const GemmOutput& output = outputs[i];
+    check_product({a, output.w, output.c});
+    STEMMA_CHECK(
+        output.bias.empty() || static_cast<std::int64_t>(output.bias.size()) == output.w.n(),
+        "a bias has one value for each output");
+    if (a.rows == 0) return;
+    cuts[i] = cut_product(a.rows, output.w, pool.threads());
+    tasks += cuts[i].row_tasks * cuts[i].panel_tasks;
+    ends[i] = tasks;
+  }
+  pool.run(tasks, [&](std::int64_t index, int) {
+    std::size_t i = 0;
+    while (index >= ends[i]) ++i;
+    const GemmOutput& output = outputs[i];
+    const std::int64_t own = i == 0 ? index : index - ends[i - 1];
+    kernel_of(output.w)(task_of({a, output.w, output.c}, output.bias, cuts[i], own));
+  });
 }
 
 void gemm_each(std::int64_t count, FunctionRef<Product(std::int64_t index)> product,
@@ -91,7 +114,7 @@ void gemm_each(std::int64_t count, FunctionRef<Product(std::int64_t index)> prod
   if (count == 0) return;
   const Product first = product(0);
   if (first.a.rows == 0) return;
-  const GemmKernel kernel = gemm_kernel();
+  const GemmKernel kernel = kernel_of(first.w);
   const Cut cut = cut_product(first.a.rows, first.w, pool.threads());
   const std::int64_t tasks = cut.row_tasks * cut.panel_tasks;
   pool.run(count * tasks, [&](std::int64_t index, int) {
@@ -99,6 +122,7 @@ void gemm_each(std::int64_t count, FunctionRef<Product(std::int64_t index)> prod
     check_product(own);
     STEMMA_CHECK(own.a.rows == first.a.rows && own.w.n() == first.w.n() && own.w.k() == first.w.k(),
                  "the products have one shape");
+    STEMMA_CHECK(own.w.format() == first.w.format(), "and one format");
     kernel(task_of(own, {}, cut, index % tasks));
   });
 }

@@ -5,6 +5,14 @@
 // token's result does not depend on which other tokens share its step (I13). Targets without fused
 // multiply-add round twice, in the same order.
 //
+// Rounded weights (int8, int4) meet activations of 16 bits: for each row and group of
+// PackedWeights::kGroupInputs inputs, code = value x (32767 / largest magnitude), to nearest even,
+// and scale = largest magnitude / 32767. A group's dot product of codes is exact; an output is one
+// chain of f32 fused multiply-adds over groups 0, 1, ...: dot x (scale of weights x scale of
+// activations), each rounded once, then the bias. A group below 2^-109 counts as zero; one with
+// infinity or NaN makes all outputs of its row NaN. So activations cost about 2^-16 of their
+// group's largest, and the rest of what such a product is off is the rounding of the weights.
+//
 // Thread:     called by the thread that owns `pool`.
 // Memory:     about 115 KiB of each worker's stack; nothing on the heap.
 // Cost:       2 M N K operations. One row runs at the bandwidth at which the weights can be read.
@@ -39,6 +47,19 @@ struct MatrixView {
 // bias.
 void gemm(const ConstMatrixView& a, const PackedWeights& w, std::span<const float> bias,
           const MatrixView& c, ThreadPool& pool);
+
+// One of several products of the same rows: c = a · wᵀ + bias.
+struct GemmOutput {
+  const PackedWeights& w;
+  std::span<const float> bias;  // of 0 or w.n() values
+  MatrixView c;
+};
+
+// Computes each of `outputs`, with the bits that gemm gives it, spread over the threads together:
+// one fork for all that reads the same activations. REQUIRES: as gemm, for each; no c overlaps
+// another; at most kGemmOutputsMax.
+inline constexpr std::size_t kGemmOutputsMax = 4;
+void gemm_all(const ConstMatrixView& a, std::span<const GemmOutput> outputs, ThreadPool& pool);
 
 // A product without bias: c = a · wᵀ.
 struct Product {

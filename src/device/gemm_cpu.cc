@@ -336,13 +336,16 @@ void run_typed(const GemmTask& task) {
 }  // namespace
 
 void run_gemm_task(const GemmTask& task) {
-  switch (task.type) {
-    case WeightType::kF32:
+  switch (task.format) {
+    case WeightFormat::kF32:
       return run_typed<float>(task);
-    case WeightType::kF16:
+    case WeightFormat::kF16:
       return run_typed<Float16>(task);
-    case WeightType::kBf16:
+    case WeightFormat::kBf16:
       return run_typed<BFloat16>(task);
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+      break;  // gemm_quantised_cpu.cc
   }
 }
 

@@ -21,8 +21,8 @@ struct GemmTask {
   const float* a = nullptr;  // [rows, k], rows <= kGemmTaskRowsMax, a_stride values apart
   std::int64_t a_stride = 0;
   std::int64_t rows = 0;
-  const std::byte* panels = nullptr;  // [ceil(columns / kPanelColumns), k, kPanelColumns]
-  WeightType type = WeightType::kF32;
+  const std::byte* panels = nullptr;  // [ceil(columns / kPanelColumns)], as PackedWeights has them
+  WeightFormat format = WeightFormat::kF32;
   std::int64_t k = 0;
   std::int64_t columns = 0;
   const float* bias_or_null = nullptr;  // [columns]
@@ -32,7 +32,8 @@ struct GemmTask {
 
 using GemmKernel = void (*)(const GemmTask& task);
 
-// The kernel of the chosen SIMD target.
+// The kernels of the chosen SIMD target: for weights as stored, and for rounded ones.
 GemmKernel gemm_kernel();
+GemmKernel quantised_gemm_kernel();
 
 }  // namespace stemma

@@ -246,6 +246,42 @@ TEST_P(GemmTest, EachHasTheBitsOfItsOwnProduct) {
   }
 }
 
+// Products of the same rows, of any shapes and formats, are those that gemm computes one by one.
+TEST_P(GemmTest, AllHaveTheBitsOfTheirOwnProduct) {
+  constexpr std::int64_t kK = 130;
+  ThreadPool one(1);
+  std::vector<PackedWeights> w;
+  for (const std::int64_t n : {70, 20, 200}) {
+    w.push_back(packed(random_matrix(WeightType::kBf16, n, kK, prng_), one));
+  }
+  RoundingError error;
+  const std::vector<float> rounded = random_values(90 * kK, prng_);
+  w.push_back(std::move(PackedWeights::quantise({rounded.data(), WeightType::kF32, 90, kK},
+                                                WeightFormat::kInt4, one, error))
+                  .value());
+  const std::vector<float> bias = random_values(20, prng_);
+  for (const std::int64_t rows : {0, 1, 3, 40, 400}) {
+    const std::vector<float> a = random_values(rows * kK, prng_);
+    for (const int threads : {1, 3}) {
+      ThreadPool pool(threads);
+      std::vector<std::vector<float>> c;
+      for (const PackedWeights& each : w) {
+        c.emplace_back(static_cast<std::size_t>(rows * each.n()), kGuard);
+      }
+      std::vector<GemmOutput> outputs;
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        const auto own_bias = std::span(bias).first(i == 1 ? bias.size() : 0);
+        outputs.push_back({w[i], own_bias, {c[i].data(), rows, w[i].n(), w[i].n()}});
+      }
+      gemm_all(ConstMatrixView{a.data(), rows, kK, kK}, outputs, pool);
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        ASSERT_TRUE(same_bits(c[i], product(a, rows, w[i], outputs[i].bias, one)))
+            << rows << " rows, " << threads << " threads, product " << i;
+      }
+    }
+  }
+}
+
 // A row with NaN or infinity keeps to itself.
 TEST_P(GemmTest, RowsDoNotMix) {
   constexpr std::int64_t kN = 66;

@@ -49,8 +49,9 @@ float value_at(const std::byte* from, WeightType type) {
 
 }  // namespace
 
-Result<PackedWeights> PackedWeights::pack(const void* weights, WeightType type, std::int64_t n,
-                                          std::int64_t k, ThreadPool& pool) {
+Result<PackedWeights> PackedWeights::allocate(const StoredMatrix& stored, WeightFormat format) {
+  const std::int64_t n = stored.n;
+  const std::int64_t k = stored.k;
   STEMMA_CHECK(n >= 1 && k >= 1, "a weight matrix has outputs and inputs");
   const std::int64_t weights_max =
       std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(float));
@@ -59,12 +60,24 @@ Result<PackedWeights> PackedWeights::pack(const void* weights, WeightType type, 
                                            std::to_string(k) + " cannot be addressed"};
   }
   PackedWeights packed;
-  packed.type_ = type;
+  packed.type_ = stored.type;
+  packed.format_ = format;
   packed.n_ = n;
   packed.k_ = k;
+  STEMMA_ASSIGN_OR_RETURN(packed.panels_, Buffer::allocate(packed.size_bytes()));
+  return Result<PackedWeights>(std::move(packed));
+}
+
+std::size_t PackedWeights::panel_bytes() const noexcept {
+  if (is_quantised(format_)) return QuantisedPanel::size_bytes(format_, groups());
+  return static_cast<std::size_t>(k_ * kPanelColumns) * weight_type_bytes(type_);
+}
+
+Result<PackedWeights> PackedWeights::pack(const void* weights, WeightType type, std::int64_t n,
+                                          std::int64_t k, ThreadPool& pool) {
+  STEMMA_ASSIGN_OR_RETURN(PackedWeights packed,
+                          allocate({weights, type, n, k}, weight_format(type)));
   const auto panels = packed.panels();
-  STEMMA_ASSIGN_OR_RETURN(
-      packed.panels_, Buffer::allocate(static_cast<std::size_t>(panels) * packed.panel_bytes()));
   const auto* const source = static_cast<const std::byte*>(weights);
   pool.run(panels, [&](std::int64_t index, int) {
     const std::int64_t rows = std::min(kColumns, n - index * kColumns);
@@ -84,6 +97,7 @@ Result<PackedWeights> PackedWeights::pack(const void* weights, WeightType type, 
 void PackedWeights::unpack_row(std::int64_t row, std::span<float> out) const {
   STEMMA_CHECK(row >= 0 && row < n_, "a row of the matrix");
   STEMMA_CHECK_EQ(static_cast<std::int64_t>(out.size()), k_);
+  if (is_quantised(format_)) return unpack_quantised(row, out);
   const std::size_t value_bytes = weight_type_bytes(type_);
   const std::byte* from =
       panel(row / kColumns) + static_cast<std::size_t>(row % kColumns) * value_bytes;

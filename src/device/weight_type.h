@@ -1,9 +1,11 @@
-// WeightType: how a model's file stores its numbers. All of them convert to f32 exactly.
+// WeightType: how a model's file stores its numbers; all of them convert to f32 exactly.
+// WeightFormat: how packed weights hold them: as the file does, or rounded to fewer bits.
 //
-// Thread:     a plain enum.
+// Thread:     plain enums.
 // Memory:     none.
 // Cost:       none.
-// Not here:   KV formats (pool/), the file format (model/).
+// Not here:   KV formats (pool/), the file format (model/), how numbers are rounded
+// (packed_weights.h).
 #pragma once
 
 #include <cstddef>
@@ -21,6 +23,33 @@ constexpr std::size_t weight_type_bytes(WeightType type) noexcept {
 constexpr std::string_view weight_type_name(WeightType type) noexcept {
   if (type == WeightType::kF32) return "f32";
   return type == WeightType::kF16 ? "f16" : "bf16";
+}
+
+enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kInt8, kInt4 };
+
+constexpr WeightFormat weight_format(WeightType type) noexcept {
+  if (type == WeightType::kF32) return WeightFormat::kF32;
+  return type == WeightType::kF16 ? WeightFormat::kF16 : WeightFormat::kBf16;
+}
+
+constexpr bool is_quantised(WeightFormat format) noexcept {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+constexpr std::string_view weight_format_name(WeightFormat format) noexcept {
+  switch (format) {
+    case WeightFormat::kF32:
+      return "f32";
+    case WeightFormat::kF16:
+      return "f16";
+    case WeightFormat::kBf16:
+      return "bf16";
+    case WeightFormat::kInt8:
+      return "int8";
+    case WeightFormat::kInt4:
+      return "int4";
+  }
+  return "";
 }
 
 }  // namespace stemma
