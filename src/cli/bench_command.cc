@@ -11,8 +11,10 @@
 #include "attention/attention_bench.h"
 #include "attention/sparse_bench.h"
 #include "base/bench_line.h"
+#include "base/check.h"
 #include "cli/bundled_model.h"
 #include "device/gemm_bench.h"
+#include "device/simd_target.h"
 #include "engine/tier_serving_bench.h"
 #include "ghost/ghost_bench.h"
 #include "pool/host_copy_bench.h"
@@ -90,10 +92,13 @@ BenchCommand::BenchCommand(CLI::App& app)
     : command_(app.add_subcommand("bench", "Measure, each figure beside its bound")) {
   command_->add_option("name", names_, "which benchmarks; all if none is named")
       ->check(CLI::IsMember(known_names()));
+  command_->add_option("--simd", simd_, "compute with this instruction set, not the best")
+      ->check(CLI::IsMember(simd_target_names()));
   command_->add_flag("--json", json_, "one JSON object a case");
 }
 
 Status BenchCommand::run() {
+  if (!simd_.empty()) STEMMA_CHECK(try_select_simd_target(simd_), "one of those there are");
   for (const Bench& bench : kBenches) {
     const bool named = std::find(names_.begin(), names_.end(), bench.name) != names_.end();
     if (!names_.empty() && !named) continue;

@@ -21,6 +21,7 @@ class BenchCommand final : public Command {
 
  private:
   std::vector<std::string> names_;
+  std::string simd_;  // empty: the best
   bool json_ = false;
   CLI::App* command_;
 };

@@ -1,5 +1,5 @@
 // GEMM benchmark: products of a small model's shapes against the multiply-add peak and the read
-// bandwidth, both measured beside each sample.
+// bandwidth, both measured beside each sample, and against OpenBLAS where that is installed.
 //
 // Thread:     starts its own pools.
 // Memory:     weight_bytes of weights, and what it takes to multiply them.
@@ -26,7 +26,9 @@ struct GemmBenchOptions {
 
 // Prefill shapes in GFLOP/s against the peak between the products (a rested processor's is beside
 // it as `rested_peak_gflop_per_s`); few rows over weights beyond the last-level cache, one row in
-// GB/s against reading the same weights, more in GFLOP/s against the tighter of the two bounds.
+// GB/s against reading the same weights, more in GFLOP/s against the tighter of the two bounds; the
+// same of rounded weights, in their own bytes. Lines with `against` have OpenBLAS's sgemm for a
+// bound, of the same weights in f32, on as many threads; where it is missing a line says so.
 // Lines with two threads carry `two_core_ratio`, the lesser of the ratios before and after.
 // kOutOfMemory.
 Result<std::vector<BenchLine>> bench_gemm(const GemmBenchOptions& options);

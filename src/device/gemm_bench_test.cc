@@ -17,13 +17,18 @@ TEST(GemmBenchTest, EveryCaseHasItsBound) {
   options.weight_bytes = 1;
   const Result<std::vector<BenchLine>> lines = bench_gemm(options);
   ASSERT_TRUE(lines.ok());
-  EXPECT_EQ(lines->size(), 12u);
+  ASSERT_GE(lines->size(), 21u);
   for (const BenchLine& line : *lines) {
+    if (line.repeats == 0) {
+      EXPECT_EQ(line.params.back().first, "missing");
+      continue;
+    }
     EXPECT_EQ(line.bench, "gemm");
     EXPECT_GT(line.value, 0);
     EXPECT_TRUE(std::isfinite(line.bound) && line.bound > 0);
     EXPECT_NEAR(line.ratio, line.value / line.bound, 1e-9 * line.ratio);
-    EXPECT_TRUE(line.bound_name == "fma_peak" || line.bound_name == "read_bandwidth");
+    EXPECT_TRUE(line.bound_name == "fma_peak" || line.bound_name == "read_bandwidth" ||
+                line.bound_name == "openblas_sgemm");
     EXPECT_EQ(line.params.front().first, "rows");
   }
 }
