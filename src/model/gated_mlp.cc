@@ -1,5 +1,7 @@
 #include "model/gated_mlp.h"
 
+#include <array>
+
 #include "base/check.h"
 #include "device/row_ops.h"
 
@@ -12,8 +14,9 @@ void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpSc
                "the scratch is as wide as the MLP");
   const Rows gate = {scratch.gate.values, width};
   const Rows up = {scratch.up.values, width};
-  gemm(in, weights.gate, weights.gate_bias, gate.write(in.rows), threads);
-  gemm(in, weights.up, weights.up_bias, up.write(in.rows), threads);
+  const std::array outputs = {GemmOutput{weights.gate, weights.gate_bias, gate.write(in.rows)},
+                              GemmOutput{weights.up, weights.up_bias, up.write(in.rows)}};
+  gemm_all(in, outputs, threads);
   kind.adapters.add(Projection::kGate, in, gate.write(in.rows));
   kind.adapters.add(Projection::kUp, in, up.write(in.rows));
   const auto multiply = kind.activation == Activation::kSilu ? silu_multiply : gelu_multiply;

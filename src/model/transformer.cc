@@ -166,9 +166,10 @@ void Transformer::write_queries_and_keys(const LayerWeights& layer, const Place&
     latent_->write_keys(layer.latent, branch_, rows, angles, key_, place.adapters);
     return;
   }
-  project(branch_, layer.query, layer.query_bias, query_, rows);
-  project(branch_, layer.key, layer.key_bias, key_, rows);
-  project(branch_, layer.value, layer.value_bias, value_, rows);
+  const std::array outputs = {GemmOutput{layer.query, layer.query_bias, query_.write(rows)},
+                              GemmOutput{layer.key, layer.key_bias, key_.write(rows)},
+                              GemmOutput{layer.value, layer.value_bias, value_.write(rows)}};
+  gemm_all(branch_.read(rows), outputs, threads_);
   place.adapters.add(Projection::kQuery, branch_.read(rows), query_.write(rows));
   place.adapters.add(Projection::kKey, branch_.read(rows), key_.write(rows));
   place.adapters.add(Projection::kValue, branch_.read(rows), value_.write(rows));
