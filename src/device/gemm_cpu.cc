@@ -3,13 +3,15 @@
 // Both paths keep one accumulator for each output and feed it k = 0, 1, ..., K-1 in that order,
 // with the same fused multiply-add, which is all that I13 needs:
 //
-//   one row     a panel's kPanelColumns accumulators live in registers while the panel streams by
-//   once. more rows   K is walked in slices of kSliceDepth. A slice of a panel is expanded to f32
-//   once (exactly) and then
-//               meets the rows, a tile of kTileRows x (kTileVectors vectors) at a time. Between
-//               slices the accumulators rest in C, which is f32 too and so changes nothing.
+//   one row    a panel's kPanelColumns accumulators live in registers while the panel streams by
+//              once.
+//   more rows  K is walked in slices of kSliceDepth. A slice of a panel meets the rows, a tile of
+//              kTileRows x (kTileVectors vectors) at a time. Where one tile holds all rows, weights
+//              become f32 (exactly) in registers; where more do, once for all of them, in a room.
+//              Between slices the accumulators rest in C, which is f32 too and so changes nothing.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/float16.h"
 #include "device/gemm_kernel.h"
@@ -57,7 +59,21 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 2;
 #endif
 constexpr int kTileColumns = kTileVectors * kLanes;
-constexpr int kGroups = kPanelColumns / kTileColumns;  // tiles that lie side by side in a panel
+// So few rows can have tiles of twice the width.
+constexpr int kWideRows = kTileRows / 2;
+
+// Weights in the room: another type than the panel's even where that is f32.
+struct Expanded {
+  float value;
+};
+
+HWY_INLINE V load_weights(const Expanded* from) {
+  return hn::Load(kD, &from->value);
+}
+template <typename T>
+HWY_INLINE V load_weights(const T* from) {
+  return load_f32(kD, from);
+}
 
 // While it multiplies, a tile asks for memory that is needed next, one line a step.
 struct Ahead {
@@ -65,9 +81,10 @@ struct Ahead {
   std::int64_t step_bytes = 0;
 };
 
+template <typename T>
 struct Tile {
   const float* a = nullptr;  // [rows, depth], kSliceDepth values apart
-  const float* b = nullptr;  // [depth, kTileColumns]
+  const T* b = nullptr;      // [depth, columns of the tile], kStride values apart
   std::int64_t depth = 0;
   float* c = nullptr;
   std::int64_t c_stride = 0;
@@ -76,41 +93,64 @@ struct Tile {
   Ahead ahead;
 };
 
-// c = (first ? 0 : c) + a · b, + bias at the end
-template <int kRows>
-void multiply_tile(const Tile& tile) {
-  V sums[std::size_t{kRows}][kTileVectors];
-  STEMMA_UNROLL
-  for (int row = 0; row < kRows; ++row) {
-    float* const c = tile.c + row * tile.c_stride;
-    hwy::Prefetch(c);
-    hwy::Prefetch(c + kTileColumns - 1);
+template <int kRows, int kVectors>
+using Sums = V[std::size_t{kRows}][std::size_t{kVectors}];
+
+// One step along K. What there is less of stays in registers, weights or activations.
+template <int kRows, int kVectors, typename T>
+HWY_INLINE void multiply_step(const float* a, const T* b, Sums<kRows, kVectors>& sums) {
+  if constexpr (kRows < kVectors) {
+    V values[std::size_t{kRows}];
     STEMMA_UNROLL
-    for (int v = 0; v < kTileVectors; ++v) {
-      sums[row][v] = tile.first ? hn::Zero(kD) : hn::LoadU(kD, c + v * kLanes);
+    for (int row = 0; row < kRows; ++row) values[row] = hn::Set(kD, a[row * kSliceDepth]);
+    STEMMA_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const V weights = load_weights(b + v * kLanes);
+      STEMMA_UNROLL
+      for (int row = 0; row < kRows; ++row) {
+        sums[row][v] = hn::MulAdd(weights, values[row], sums[row][v]);
+      }
     }
-  }
-  const float* a = tile.a;
-  const float* b = tile.b;
-  const std::byte* ahead = tile.ahead.from;
-  for (const float* const a_end = a + tile.depth; a != a_end; ++a) {
-    prefetch_soon(ahead);
-    ahead += tile.ahead.step_bytes;
-    V weights[kTileVectors];
+  } else {
+    V weights[std::size_t{kVectors}];
     STEMMA_UNROLL
-    for (int v = 0; v < kTileVectors; ++v) weights[v] = hn::Load(kD, b + v * kLanes);
-    b += kTileColumns;
+    for (int v = 0; v < kVectors; ++v) weights[v] = load_weights(b + v * kLanes);
     STEMMA_UNROLL
     for (int row = 0; row < kRows; ++row) {
       const V value = hn::Set(kD, a[row * kSliceDepth]);
       STEMMA_UNROLL
-      for (int v = 0; v < kTileVectors; ++v) {
+      for (int v = 0; v < kVectors; ++v) {
         sums[row][v] = hn::MulAdd(weights[v], value, sums[row][v]);
       }
     }
   }
+}
+
+// c = (first ? 0 : c) + a · b, + bias at the end
+template <typename T, int kStride, int kRows, int kVectors>
+void multiply_tile(const Tile<T>& tile) {
+  Sums<kRows, kVectors> sums;
   STEMMA_UNROLL
-  for (int v = 0; v < kTileVectors; ++v) {
+  for (int row = 0; row < kRows; ++row) {
+    float* const c = tile.c + row * tile.c_stride;
+    hwy::Prefetch(c);
+    hwy::Prefetch(c + kVectors * kLanes - 1);
+    STEMMA_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      sums[row][v] = tile.first ? hn::Zero(kD) : hn::LoadU(kD, c + v * kLanes);
+    }
+  }
+  const float* a = tile.a;
+  const T* b = tile.b;
+  const std::byte* ahead = tile.ahead.from;
+  for (const float* const a_end = a + tile.depth; a != a_end; ++a) {
+    prefetch_soon(ahead);
+    ahead += tile.ahead.step_bytes;
+    multiply_step<kRows, kVectors>(a, b, sums);
+    b += kStride;
+  }
+  STEMMA_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
     const bool biased = tile.bias_or_null != nullptr;
     const V bias = biased ? hn::Load(kD, tile.bias_or_null + v * kLanes) : hn::Zero(kD);
     STEMMA_UNROLL
@@ -121,31 +161,35 @@ void multiply_tile(const Tile& tile) {
   }
 }
 
-// The instance for `rows` <= kRows.
-template <int kRows>
-void multiply_rows(std::int64_t rows, const Tile& tile) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return multiply_rows<kRows - 1>(rows, tile);
+// The instance for `rows` from kLeast to kRows.
+template <typename T, int kStride, int kLeast, int kRows, int kVectors>
+void multiply_rows(std::int64_t rows, const Tile<T>& tile) {
+  if constexpr (kRows > kLeast) {
+    if (rows < kRows) {
+      return multiply_rows<T, kStride, kLeast, kRows - 1, kVectors>(rows, tile);
+    }
   }
-  multiply_tile<kRows>(tile);
+  multiply_tile<T, kStride, kRows, kVectors>(tile);
 }
 
 // A tile that reaches beyond the last column of C works on a copy that has room for it.
-void multiply_edge(std::int64_t rows, std::int64_t columns, Tile tile) {
-  HWY_ALIGN float room[kTileRows * kTileColumns] = {};
+template <typename T, int kStride, int kLeast, int kRows, int kVectors>
+void multiply_edge(std::int64_t rows, std::int64_t columns, Tile<T> tile) {
+  constexpr std::int64_t kColumns = std::int64_t{kVectors} * kLanes;
+  HWY_ALIGN float room[std::size_t{kRows} * kColumns] = {};
   float* const c = tile.c;
   const std::int64_t c_stride = tile.c_stride;
   const auto column_bytes = static_cast<std::size_t>(columns) * sizeof(float);
   if (!tile.first) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      std::memcpy(room + row * kTileColumns, c + row * c_stride, column_bytes);
+      std::memcpy(room + row * kColumns, c + row * c_stride, column_bytes);
     }
   }
   tile.c = room;
-  tile.c_stride = kTileColumns;
-  multiply_rows<kTileRows>(rows, tile);
+  tile.c_stride = kColumns;
+  multiply_rows<T, kStride, kLeast, kRows, kVectors>(rows, tile);
   for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(c + row * c_stride, room + row * kTileColumns, column_bytes);
+    std::memcpy(c + row * c_stride, room + row * kColumns, column_bytes);
   }
 }
 
@@ -180,38 +224,58 @@ struct Slice {
   const T* next_weights = nullptr;  // those of the slice after this one
 };
 
-// All rows of a task against one slice of one panel. `expanded` is room for [kSliceDepth,
-// kTileColumns].
-template <typename T>
+// All rows of a task against one slice of one panel, in tiles of kLeast to kRows rows and kVectors:
+// from the panel itself, or from `expanded`, room for [kSliceDepth, kTileColumns].
+template <typename T, typename From, int kLeast, int kRows, int kVectors>
 void multiply_slice(const GemmTask& task, const PanelOutput& out, const Slice<T>& slice,
                     float* expanded) {
-  const std::int64_t tiles = (task.rows + kTileRows - 1) / kTileRows;
+  constexpr bool kExpands = !std::is_same_v<From, T>;
+  constexpr int kColumns = kVectors * kLanes;
+  constexpr int kStride = kExpands ? kColumns : kPanelColumns;
+  const std::int64_t tiles = (task.rows + kRows - 1) / kRows;
   const std::int64_t tile_rows = (task.rows + tiles - 1) / tiles;
   const bool last = slice.k0 + slice.depth == task.k;
-  Tile tile;
-  tile.b = expanded;
+  Tile<From> tile;
   tile.depth = slice.depth;
   tile.c_stride = task.c_stride;
   tile.first = slice.k0 == 0;
   // Evenly over all tiles: what is asked for faster than memory delivers only stands in the way.
   constexpr std::int64_t kStepBytes = kPanelColumns * static_cast<std::int64_t>(sizeof(T));
   tile.ahead.from = reinterpret_cast<const std::byte*>(slice.next_weights);
-  tile.ahead.step_bytes = std::max<std::int64_t>(1, kStepBytes / (kGroups * tiles));
-  for (std::int64_t column = 0; column < out.columns; column += kTileColumns) {
-    expand_columns(slice.weights + column, slice.depth, expanded);
+  tile.ahead.step_bytes =
+      std::max<std::int64_t>(1, kStepBytes / (kPanelColumns / kColumns * tiles));
+  for (std::int64_t column = 0; column < out.columns; column += kColumns) {
+    if constexpr (kExpands) {
+      expand_columns(slice.weights + column, slice.depth, expanded);
+      tile.b = reinterpret_cast<const Expanded*>(expanded);
+    } else {
+      tile.b = slice.weights + column;
+    }
     tile.bias_or_null = last && out.bias_or_null != nullptr ? out.bias_or_null + column : nullptr;
     for (std::int64_t row = 0; row < task.rows; row += tile_rows) {
       const std::int64_t rows = std::min(tile_rows, task.rows - row);
       tile.a = slice.a + row * kSliceDepth;
       tile.c = out.c + row * task.c_stride + column;
-      if (column + kTileColumns <= out.columns) {
-        multiply_rows<kTileRows>(rows, tile);
+      if (column + kColumns <= out.columns) {
+        multiply_rows<From, kStride, kLeast, kRows, kVectors>(rows, tile);
       } else {
-        multiply_edge(rows, out.columns - column, tile);
+        multiply_edge<From, kStride, kLeast, kRows, kVectors>(rows, out.columns - column, tile);
       }
       tile.ahead.from += tile.ahead.step_bytes * slice.depth;
     }
   }
+}
+
+template <typename T>
+void multiply_any_rows(const GemmTask& task, const PanelOutput& out, const Slice<T>& slice,
+                       float* expanded) {
+  if (task.rows <= kWideRows) {
+    return multiply_slice<T, T, 2, kWideRows, 2 * kTileVectors>(task, out, slice, expanded);
+  }
+  if (task.rows <= kTileRows) {
+    return multiply_slice<T, T, kWideRows + 1, kTileRows, kTileVectors>(task, out, slice, expanded);
+  }
+  multiply_slice<T, Expanded, 1, kTileRows, kTileVectors>(task, out, slice, expanded);
 }
 
 // One row against one panel.
@@ -302,7 +366,7 @@ void multiply_stretch(const GemmTask& task, const Stretch& stretch, std::int64_t
     slice.weights = panel + slice.k0 * kPanelColumns;
     const bool last = slice.k0 + slice.depth == stretch.end;
     slice.next_weights = last ? next : slice.weights + slice.depth * kPanelColumns;
-    multiply_slice(task, out, slice, room.b);
+    multiply_any_rows(task, out, slice, room.b);
     slice.a += task.rows * kSliceDepth;
   }
 }

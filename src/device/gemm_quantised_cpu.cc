@@ -57,6 +57,10 @@ constexpr int kTileColumns = kTileVectors * kLanes;
 // So few rows can have tiles of twice the width.
 constexpr int kWideRows = kTileRows / 2;
 
+// How many groups ahead of their use codes are asked for: memory takes longer than few rows need
+// for one.
+constexpr std::int64_t kAheadGroups = 4;
+
 // Lanes of 32 bits: two neighbouring inputs of one output, or of one row, in 16 bits each.
 #if HWY_TARGET == HWY_SCALAR
 std::int32_t low_half(std::int32_t pair) {
@@ -333,7 +337,7 @@ void widen_group(const std::byte* codes, std::byte* out) {
 struct Group {
   const std::byte* panel = nullptr;
   std::int64_t index = 0;
-  const std::byte* next = nullptr;  // what comes after it in memory or in time
+  const std::byte* next = nullptr;  // codes to ask for meanwhile
   const std::int32_t* a = nullptr;  // [rows, kPairs]
   const float* a_scales = nullptr;
   float* c = nullptr;
@@ -410,7 +414,7 @@ void multiply_stretch(const GemmTask& task, const Stretch& stretch, std::int64_t
   group.c = task.c + column;
   group.columns = std::min<std::int64_t>(kPanelColumns, task.columns - column);
   for (group.index = stretch.begin; group.index < stretch.end; ++group.index) {
-    group.next = group.panel + QuantisedPanel::codes_at(Codes::kFormat, group.index + 1);
+    group.next = group.panel + QuantisedPanel::codes_at(Codes::kFormat, group.index + kAheadGroups);
     if (group.index + 1 == groups && task.bias_or_null != nullptr) {
       std::fill_n(room.bias, kPanelColumns, 0.0f);
       std::copy_n(task.bias_or_null + column, group.columns, room.bias);

@@ -1,5 +1,4 @@
-// Packing transposes panel by panel, in squares of one cache line of each row, so that every line
-// is read once.
+// Packing goes panel by panel; the kernels are in packed_weights_cpu.cc.
 #include "device/packed_weights.h"
 
 #include <algorithm>
@@ -11,30 +10,13 @@
 #include "base/check.h"
 #include "base/float16.h"
 #include "base/math.h"
+#include "device/packed_weights_kernel.h"
 
 namespace stemma {
 
 namespace {
 
 constexpr std::int64_t kColumns = PackedWeights::kPanelColumns;
-
-// One stretch of rows [rows, k] into one panel [k, kColumns]; the buffer is zeroed, so padding
-// needs no writes.
-template <typename Word>
-void pack_panel(const std::byte* source, std::int64_t rows, std::int64_t k, std::byte* target) {
-  constexpr std::size_t kLine = 64 / sizeof(Word);
-  auto* const panel = reinterpret_cast<Word*>(target);
-  for (std::int64_t k0 = 0; k0 < k; k0 += std::int64_t{kLine}) {
-    const std::int64_t depth = std::min(static_cast<std::int64_t>(kLine), k - k0);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      Word line[kLine];
-      std::memcpy(line, source + static_cast<std::size_t>(row * k + k0) * sizeof(Word),
-                  static_cast<std::size_t>(depth) * sizeof(Word));
-      for (std::int64_t i = 0; i < depth; ++i)
-        panel[(k0 + i) * kColumns + row] = line[static_cast<std::size_t>(i)];
-    }
-  }
-}
 
 float value_at(const std::byte* from, WeightType type) {
   if (type == WeightType::kF32) {
@@ -79,17 +61,15 @@ Result<PackedWeights> PackedWeights::pack(const void* weights, WeightType type, 
                           allocate({weights, type, n, k}, weight_format(type)));
   const auto panels = packed.panels();
   const auto* const source = static_cast<const std::byte*>(weights);
+  const PackKernel kernel = pack_kernel();
   pool.run(panels, [&](std::int64_t index, int) {
-    const std::int64_t rows = std::min(kColumns, n - index * kColumns);
-    const std::byte* const from =
-        source + static_cast<std::size_t>(index * kColumns * k) * weight_type_bytes(type);
-    std::byte* const to =
-        packed.panels_.bytes() + static_cast<std::size_t>(index) * packed.panel_bytes();
-    if (type == WeightType::kF32) {
-      pack_panel<std::uint32_t>(from, rows, k, to);
-    } else {
-      pack_panel<std::uint16_t>(from, rows, k, to);
-    }
+    PackTask task;
+    task.word_bytes = weight_type_bytes(type);
+    task.weights = source + static_cast<std::size_t>(index * kColumns * k) * task.word_bytes;
+    task.rows = std::min(kColumns, n - index * kColumns);
+    task.k = k;
+    task.panel = packed.panels_.bytes() + static_cast<std::size_t>(index) * packed.panel_bytes();
+    kernel(task);
   });
   return Result<PackedWeights>(std::move(packed));
 }

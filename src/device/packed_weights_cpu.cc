@@ -1,4 +1,7 @@
-// Rounding weights. A twin in double is in packed_weights_test.cc.
+// Packing and rounding weights. Tests read back, row by row, what was written.
+//
+// As stored: squares of 16 bytes are transposed in registers, along a cache line of each row, so
+// that every line is read once and a panel's are written whole.
 //
 // int8: the largest magnitude of an output becomes 127. int4: three scales are tried for each
 // group, each of which brings its largest magnitude, with its sign, to the end of the codes that
@@ -34,6 +37,78 @@ constexpr D kD;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
 constexpr float kInt8Largest = 127.0f;
 constexpr std::array<float, 3> kInt4Ends = {-8.0f, -8.5f, -9.0f};
+
+// Words [from, to) of one row.
+template <typename Word>
+void pack_words(const PackTask& task, std::int64_t row, std::int64_t from, std::int64_t to) {
+  constexpr auto kWordBytes = static_cast<std::int64_t>(sizeof(Word));
+  const std::byte* const source = task.weights + row * task.k * kWordBytes;
+  auto* const panel = reinterpret_cast<Word*>(task.panel);
+  for (std::int64_t i = from; i < to; ++i) {
+    std::memcpy(panel + i * PackedWeights::kPanelColumns + row, source + i * kWordBytes,
+                sizeof(Word));
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+template <typename Word>
+void pack_typed(const PackTask& task) {
+  for (std::int64_t row = 0; row < task.rows; ++row) pack_words<Word>(task, row, 0, task.k);
+}
+#else
+// A square of words: as many rows of as many words as 16 bytes hold.
+template <typename Word>
+void pack_square(const PackTask& task, std::int64_t row, std::int64_t first) {
+  constexpr std::size_t kCount = 16 / sizeof(Word);
+  constexpr int kRounds = kCount == 8 ? 3 : 2;
+  const hn::Full128<Word> d;
+  const hn::Full128<std::uint8_t> d8;
+  hn::Vec<hn::Full128<Word> > rows[kCount];
+  STEMMA_UNROLL
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const std::size_t at =
+        static_cast<std::size_t>(row * task.k + first) + i * static_cast<std::size_t>(task.k);
+    const auto* const from =
+        reinterpret_cast<const std::uint8_t*>(task.weights + at * sizeof(Word));
+    rows[i] = hn::BitCast(d, hn::LoadU(d8, from));
+  }
+  // Each round interleaves row i with row i + kCount / 2; after log2(kCount) of them words lie
+  // column by column.
+  STEMMA_UNROLL
+  for (int round = 0; round < kRounds; ++round) {
+    hn::Vec<hn::Full128<Word> > mixed[kCount];
+    STEMMA_UNROLL
+    for (std::size_t i = 0; i < kCount / 2; ++i) {
+      mixed[2 * i] = hn::InterleaveLower(d, rows[i], rows[i + kCount / 2]);
+      mixed[2 * i + 1] = hn::InterleaveUpper(d, rows[i], rows[i + kCount / 2]);
+    }
+    STEMMA_UNROLL
+    for (std::size_t i = 0; i < kCount; ++i) rows[i] = mixed[i];
+  }
+  auto* panel = reinterpret_cast<Word*>(task.panel) + first * PackedWeights::kPanelColumns + row;
+  STEMMA_UNROLL
+  for (std::size_t i = 0; i < kCount; ++i) {
+    hn::StoreU(rows[i], d, panel);
+    panel += PackedWeights::kPanelColumns;
+  }
+}
+
+template <typename Word>
+void pack_typed(const PackTask& task) {
+  constexpr auto kCount = static_cast<std::int64_t>(16 / sizeof(Word));
+  constexpr std::int64_t kLine = 4 * kCount;
+  const std::int64_t rows = task.rows / kCount * kCount;
+  const std::int64_t words = task.k / kCount * kCount;
+  for (std::int64_t line = 0; line < words; line += kLine) {
+    const std::int64_t end = std::min(line + kLine, words);
+    for (std::int64_t row = 0; row < rows; row += kCount) {
+      for (std::int64_t i = line; i < end; i += kCount) pack_square<Word>(task, row, i);
+    }
+  }
+  for (std::int64_t row = 0; row < rows; ++row) pack_words<Word>(task, row, words, task.k);
+  for (std::int64_t row = rows; row < task.rows; ++row) pack_words<Word>(task, row, 0, task.k);
+}
+#endif
 
 // A group of one output.
 struct Group {
@@ -195,6 +270,10 @@ QuantiseOutcome quantise_int4(const QuantiseTask& task) {
 
 }  // namespace
 
+void run_pack_task(const PackTask& task) {
+  return task.word_bytes == 4 ? pack_typed<std::uint32_t>(task) : pack_typed<std::uint16_t>(task);
+}
+
 QuantiseOutcome run_quantise_task(const QuantiseTask& task) {
   return task.format == WeightFormat::kInt8 ? quantise_int8(task) : quantise_int4(task);
 }
@@ -205,7 +284,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stemma {
 
+HWY_EXPORT(run_pack_task);
 HWY_EXPORT(run_quantise_task);
+
+PackKernel pack_kernel() {
+  return HWY_DYNAMIC_DISPATCH(run_pack_task);
+}
 
 QuantiseKernel quantise_kernel() {
   return HWY_DYNAMIC_DISPATCH(run_quantise_task);

@@ -1,10 +1,10 @@
-// The part of a rounding of weights that one task computes, and the kernel that computes it. Used
-// by packed_weights_quantise.cc alone.
+// The part of packing weights, as stored or rounded, that one task does, and the kernels that do
+// it. Used by packed_weights.cc and packed_weights_quantise.cc alone.
 //
 // Thread:     a kernel is a pure function of its task; tasks write disjoint panels.
 // Memory:     a few KiB of stack.
-// Cost:       every weight of the panel is read three times.
-// Not here:   how a matrix is cut into panels (packed_weights_quantise.cc).
+// Cost:       every weight of the panel is read once to pack it, three times to round it.
+// Not here:   how a matrix is cut into panels.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,17 @@
 #include "device/packed_weights.h"
 
 namespace stemma {
+
+// The rows [rows, k] of `weights`, of words of 2 or 4 bytes, to a panel [k, kPanelColumns].
+struct PackTask {
+  const std::byte* weights = nullptr;  // unaligned
+  std::size_t word_bytes = 0;
+  std::int64_t rows = 0;  // at most kPanelColumns
+  std::int64_t k = 0;
+  std::byte* panel = nullptr;  // zeroed: padding is not written
+};
+
+using PackKernel = void (*)(const PackTask& task);
 
 struct QuantiseTask {
   const std::byte* weights = nullptr;  // [rows, k] of `type`, unaligned
@@ -30,7 +41,8 @@ struct QuantiseOutcome {
 
 using QuantiseKernel = QuantiseOutcome (*)(const QuantiseTask& task);
 
-// The kernel of the chosen SIMD target.
+// The kernels of the chosen SIMD target.
+PackKernel pack_kernel();
 QuantiseKernel quantise_kernel();
 
 }  // namespace stemma
