@@ -64,6 +64,9 @@ CalibrateCommand::CalibrateCommand(CLI::App& app)
   command_->add_option("--channels", channels_, "of each KV head; a multiple of 8")
       ->capture_default_str();
   command_->add_option("--out", out_, "file to write (double_sparsity.json beside the model)");
+  command_
+      ->add_option("--weights", weights_, "auto int8 int4: as they will be served, for the recall")
+      ->capture_default_str();
   command_->add_option("--threads", threads_, "0: one a core")->capture_default_str();
   command_->add_flag("--json", json_, "the recall as one JSON object");
 }
@@ -77,6 +80,7 @@ Status CalibrateCommand::check() const {
 ServedModelOptions CalibrateCommand::model_options() const {
   ServedModelOptions options;
   options.directory = model_;
+  options.weights = weights_;
   options.threads =
       threads_ != 0 ? threads_ : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   options.engine.kv.cache = "none";

@@ -37,6 +37,7 @@ class CalibrateCommand final : public Command {
   std::string model_;
   std::string prompts_;
   std::string out_;
+  std::string weights_ = "auto";
   std::int64_t channels_ = 8;
   int threads_ = 0;
   bool json_ = false;

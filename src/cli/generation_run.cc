@@ -198,6 +198,10 @@ void GenerationRun::print_summary(std::ostream& out, double total_ms) const {
   summary["computed_tokens"] = sum.computed_tokens;
   summary["output_tokens"] = sum.output_tokens;
   summary["total_ms"] = total_ms;
+  if (!model_.runner().rounding().empty()) {
+    summary["weights"]["format"] = model_.runner().compute_format();
+    summary["weights"]["rounding"] = model_.runner().rounding().to_json();
+  }
   summary["preemptions"] = sum.preemptions;
   const EngineTotals totals = engine_.totals();
   summary["evicted_pages"] = totals.evicted_pages;

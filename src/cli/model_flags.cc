@@ -50,6 +50,10 @@ CLI::Option& ModelFlags::add_to(CLI::App& command) {
                   "of models with sliding windows: pages of those layers for each page of the "
                   "others, above 0 to 1")
       ->capture_default_str();
+  command
+      .add_option("--weights", weights_,
+                  "auto (as the files have them) int8 int4: rounded as they are loaded")
+      ->capture_default_str();
   command.add_option("--kv-dtype", kv_dtype_, "f32 f16 bf16 auto")->capture_default_str();
   command.add_option("--kv-layout", kv_layout_, "layer_first page_first")->capture_default_str();
   command.add_option("--attention", attention_, "cpu reference")->capture_default_str();
@@ -91,6 +95,7 @@ Result<ServedModelOptions> ModelFlags::options() const {
   ServedModelOptions options;
   options.directory = directory_;
   STEMMA_ASSIGN_OR_RETURN(options.kv_bytes, parse_bytes(kv_bytes_, "--kv-bytes"));
+  options.weights = weights_;
   options.kv_dtype = kv_dtype_;
   options.windowed_share = windowed_share_;
   options.kv_layout = kv_layout_;

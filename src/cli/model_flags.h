@@ -41,6 +41,7 @@ class ModelFlags {
   std::int64_t page_size_ = 16;
   std::int64_t context_tokens_ = 0;
   std::string kv_bytes_ = "256MiB";
+  std::string weights_ = "auto";
   std::string kv_dtype_ = "auto";
   double windowed_share_ = 0.5;
   std::string kv_layout_ = "layer_first";

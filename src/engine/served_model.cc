@@ -90,6 +90,7 @@ Status ServedModel::open_tiers(const ServedModelOptions& options) {
 Status ServedModel::load_files(const ServedModelOptions& options) {
   KvCacheOptions& kv = engine_options_.kv;
   ModelRunnerOptions runner_options;
+  STEMMA_ASSIGN_OR_RETURN(runner_options.weights, parse_weight_rounding(options.weights));
   runner_options.attention = options.attention;
   runner_options.sparse = options.sparse;
   runner_options.adapters = options.adapters;

@@ -37,6 +37,7 @@ struct ServedModelOptions {
   // what is cached be gone on from, fewer leave room for more of it.
   double windowed_share = 0.5;
   std::string kv_dtype = "auto";  // or f32, f16, bf16; auto: that of the weights
+  std::string weights = "auto";   // as the files have them; or int8, int4
   std::string kv_layout = "layer_first";
   std::string attention = "cpu";
   std::optional<SparseOptions> sparse;    // nothing: every row attends to everything

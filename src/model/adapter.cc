@@ -172,7 +172,7 @@ class AdapterLoader {
       read[tensor.name] = {&tensor, sha256(bytes)};
       return found->second.place(bytes, *tensor.weight_type());
     };
-    STEMMA_RETURN_IF_ERROR(files_.read_all(visit));
+    STEMMA_RETURN_IF_ERROR(files_.read_all(pool_, visit));
     NamespaceFields fields;
     fields.add("adapter", "lora");
     fields.add("scale", std::int64_t{std::bit_cast<std::int32_t>(config_.scale)});

@@ -37,15 +37,16 @@ void transpose(std::span<const std::byte> from, std::size_t rows, std::size_t co
 }  // namespace
 
 Result<PackedWeights> pack_transposed(std::span<const std::byte> matrix, WeightType type,
-                                      std::int64_t rows, std::int64_t columns, ThreadPool& pool) {
+                                      std::int64_t rows, std::int64_t columns,
+                                      const MatrixPacker& packer) {
   std::vector<std::byte> transposed(matrix.size());
   transpose(matrix, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns),
             weight_type_bytes(type), transposed);
-  return PackedWeights::pack(transposed.data(), type, columns, rows, pool);
+  return packer.pack({transposed.data(), type, columns, rows});
 }
 
 Status split_heads(std::span<const std::byte> matrix, WeightType type, const LatentConfig& config,
-                   ThreadPool& pool, LatentWeights& weights) {
+                   const MatrixPacker& packer, LatentWeights& weights) {
   const std::size_t element_bytes = weight_type_bytes(type);
   const auto plain_dim = static_cast<std::size_t>(config.plain_dim);
   const auto rank = static_cast<std::size_t>(config.rank);
@@ -55,10 +56,9 @@ Status split_heads(std::span<const std::byte> matrix, WeightType type, const Lat
   for (; !matrix.empty(); matrix = matrix.subspan(head_bytes)) {
     STEMMA_ASSIGN_OR_RETURN(
         PackedWeights key,
-        pack_transposed(matrix.first(plain_bytes), type, config.plain_dim, config.rank, pool));
-    STEMMA_ASSIGN_OR_RETURN(PackedWeights value,
-                            PackedWeights::pack(matrix.data() + plain_bytes, type, config.value_dim,
-                                                config.rank, pool));
+        pack_transposed(matrix.first(plain_bytes), type, config.plain_dim, config.rank, packer));
+    STEMMA_ASSIGN_OR_RETURN(PackedWeights value, packer.pack({matrix.data() + plain_bytes, type,
+                                                              config.value_dim, config.rank}));
     weights.key_up.push_back(std::move(key));
     weights.value_up.push_back(std::move(value));
   }

@@ -25,6 +25,7 @@
 #include "model/activation_rows.h"
 #include "model/adapter_pass.h"
 #include "model/latent_config.h"
+#include "model/weight_rounding.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -44,12 +45,13 @@ struct LatentWeights {
 
 // Packs the file's `matrix` [rows, columns], row-major, as its transpose [columns, rows].
 Result<PackedWeights> pack_transposed(std::span<const std::byte> matrix, WeightType type,
-                                      std::int64_t rows, std::int64_t columns, ThreadPool& pool);
+                                      std::int64_t rows, std::int64_t columns,
+                                      const MatrixPacker& packer);
 
 // Cuts W_UK and W_UV of every head out of the file's `matrix`
-// [heads × (plain_dim + value_dim), rank], row-major, and packs them in its own type.
+// [heads × (plain_dim + value_dim), rank], row-major, and packs them.
 Status split_heads(std::span<const std::byte> matrix, WeightType type, const LatentConfig& config,
-                   ThreadPool& pool, LatentWeights& weights);
+                   const MatrixPacker& packer, LatentWeights& weights);
 
 struct LatentParts {
   LatentConfig config;

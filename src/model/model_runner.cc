@@ -95,8 +95,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
   STEMMA_ASSIGN_OR_RETURN(ModelConfig config, parse_config(text, config_path));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
-  STEMMA_ASSIGN_OR_RETURN(ModelWeights weights,
-                          load_weights(config, weight_files, threads, options.progress));
+  STEMMA_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(config, weight_files, threads,
+                                                             {.rounding = options.weights,
+                                                              .progress = options.progress}));
   auto runner = std::make_unique<ModelRunner>(Key{}, std::move(config), std::move(weights));
   runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
   if (options.sparse.has_value()) {

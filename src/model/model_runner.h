@@ -47,8 +47,9 @@ struct ModelRunnerOptions {
   std::optional<SparseOptions> sparse = {};
   std::vector<AdapterSource> adapters = {};    // AdapterId says which
   AttentionDecorator decorate_attention = {};  // may be empty
-  ProgressCallback progress = {};              // may be empty
-  Files* files = nullptr;  // nullptr: the operating system's; else used during load
+  WeightRounding weights = WeightRounding::kNone;
+  ProgressCallback progress = {};  // may be empty
+  Files* files = nullptr;          // nullptr: the operating system's; else used during load
 };
 
 class ModelRunner final : public Runner {
@@ -72,6 +73,10 @@ class ModelRunner final : public Runner {
 
   const ModelConfig& config() const noexcept { return config_; }
   std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
+  // What rounding the weights cost; empty where none was rounded.
+  const RoundingReport& rounding() const noexcept { return weights_.rounding; }
+  // The formats that matrices are computed from: "bf16", "int8+int4".
+  std::string compute_format() const { return weights_.compute_format(); }
   // In hexadecimal, of every byte of the weights' files.
   std::string weights_sha256() const;
   // Those of the calibration; none without sparse attention. A pool is made with them.

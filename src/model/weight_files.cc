@@ -14,6 +14,9 @@ namespace {
 constexpr char kSingleName[] = "model.safetensors";
 constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr std::int64_t kIndexFileBytesMax = std::int64_t{64} << 20;
+// How far ahead of a piece the system is told what will be read: more than a disk delivers while a
+// large tensor is packed.
+constexpr std::int64_t kAheadBytes = std::int64_t{128} << 20;
 
 }  // namespace
 
@@ -107,7 +110,7 @@ const std::string& WeightFiles::path_of(const TensorEntry& tensor) const {
   return shards_[places_.at(tensor.name).shard].file->path();
 }
 
-Result<Sha256Digest> WeightFiles::read_all(Visitor visit) {
+Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
   std::int64_t largest_bytes = 1;
   for (const Shard& shard : shards_) {
     for (const TensorEntry& tensor : shard.header.tensors) {
@@ -117,16 +120,36 @@ Result<Sha256Digest> WeightFiles::read_all(Visitor visit) {
   STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(static_cast<std::size_t>(largest_bytes)));
   Sha256 all;
   for (Shard& shard : shards_) {
+    shard.file->will_read(shard.header.header_bytes, kAheadBytes);
     for (const TensorEntry& tensor : shard.header.tensors) {
       const std::span<std::byte> bytes(buffer.bytes(), static_cast<std::size_t>(tensor.size_bytes));
-      STEMMA_RETURN_IF_ERROR(shard.file->read_exact(tensor.offset_bytes, bytes));
-      shard.digest.update(bytes);
+      STEMMA_RETURN_IF_ERROR(read_tensor(shard, tensor.offset_bytes, bytes, pool));
       STEMMA_RETURN_IF_ERROR(visit(tensor, bytes));
     }
     const Sha256Digest digest = shard.digest.finish();
     all.update(std::as_bytes(std::span(digest)));
   }
   return all.finish();
+}
+
+Status WeightFiles::read_tensor(Shard& shard, std::int64_t offset_bytes, std::span<std::byte> bytes,
+                                ThreadPool& pool) {
+  constexpr auto kPiece = static_cast<std::size_t>(kPieceBytes);
+  std::vector<Piece> pieces((bytes.size() + kPiece - 1) / kPiece);
+  pool.run(std::ssize(pieces), [&](std::int64_t index, int) {
+    Piece& piece = pieces[static_cast<std::size_t>(index)];
+    const std::size_t first = static_cast<std::size_t>(index) * kPiece;
+    const std::span<std::byte> own = bytes.subspan(first, std::min(kPiece, bytes.size() - first));
+    const std::int64_t offset = offset_bytes + index * kPieceBytes;
+    shard.file->will_read(offset + kAheadBytes, kPieceBytes);
+    piece.read = shard.file->read_exact(offset, own);
+    if (piece.read.ok()) piece.digest = sha256(own);
+  });
+  for (const Piece& piece : pieces) {
+    STEMMA_RETURN_IF_ERROR(piece.read);
+    shard.digest.update(std::as_bytes(std::span(piece.digest)));
+  }
+  return {};
 }
 
 }  // namespace stemma

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/float16.h"
+#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -25,6 +26,7 @@ struct Wanted {
   std::string name;
   Shape shape;
   std::variant<PackedWeights*, std::vector<float>*, HeadsTarget> target;
+  MatrixUse use = MatrixUse::kProjection;  // of a matrix
 };
 
 void want_mlp(const std::string& prefix, std::int64_t hidden, std::int64_t width, MlpWeights& mlp,
@@ -37,7 +39,10 @@ void want_mlp(const std::string& prefix, std::int64_t hidden, std::int64_t width
 void want_mixture(const ModelConfig& config, const std::string& prefix, MixtureWeights& mixture,
                   std::vector<Wanted>& wanted) {
   const MixtureConfig& shape = config.mixture;
-  wanted.push_back({prefix + "gate.weight", {shape.experts, config.hidden}, &mixture.router});
+  wanted.push_back({prefix + "gate.weight",
+                    {shape.experts, config.hidden},
+                    &mixture.router,
+                    MatrixUse::kRouter});
   if (shape.choice == MixtureConfig::Choice::kCorrectedGroups) {
     wanted.push_back(
         {prefix + "gate.e_score_correction_bias", {shape.experts}, &mixture.correction});
@@ -104,7 +109,8 @@ void want_latent_attention(const ModelConfig& config, const std::string& attenti
   wanted.push_back({attention + "kv_a_layernorm.weight", {shape.rank}, &latent.latent_norm});
   wanted.push_back({attention + "kv_b_proj.weight",
                     {config.query_heads * (shape.plain_dim + shape.value_dim), shape.rank},
-                    HeadsTarget{&latent, shape}});
+                    HeadsTarget{&latent, shape},
+                    MatrixUse::kLatentHeads});
   wanted.push_back({attention + "o_proj.weight", {hidden, config.value_columns()}, &layer.output});
   if (config.qkv_bias) {
     if (shape.query_rank > 0) {
@@ -147,13 +153,14 @@ void want_layer(const ModelConfig& config, std::int64_t index, LayerWeights& lay
 std::vector<Wanted> want_all(const ModelConfig& config, ModelWeights& weights) {
   const Shape matrix = {config.vocab_tokens, config.hidden};
   std::vector<Wanted> wanted;
-  wanted.push_back({"model.embed_tokens.weight", matrix, &weights.embeddings});
+  wanted.push_back(
+      {"model.embed_tokens.weight", matrix, &weights.embeddings, MatrixUse::kEmbedding});
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     want_layer(config, static_cast<std::int64_t>(i), weights.layers[i], wanted);
   }
   wanted.push_back({"model.norm.weight", {config.hidden}, &weights.final_norm});
   if (!config.tied_embeddings) {
-    wanted.push_back({"lm_head.weight", matrix, &weights.separate_head});
+    wanted.push_back({"lm_head.weight", matrix, &weights.separate_head, MatrixUse::kEmbedding});
   }
   return wanted;
 }
@@ -204,24 +211,56 @@ std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes) 
   return values;
 }
 
-Status place(const Wanted& wanted, const TensorEntry& tensor, std::span<const std::byte> bytes,
-             ThreadPool& pool) {
+// A tensor that was read, and where it goes.
+struct Arrived {
+  const Wanted& wanted;
+  const TensorEntry& tensor;
+  std::span<const std::byte> bytes;
+  const std::string& path;
+};
+
+// One matrix or many, packed.
+Status place_matrices(const Arrived& arrived, const MatrixPacker& packer) {
+  const auto& [wanted, tensor, bytes, path] = arrived;
   const WeightType type = *tensor.weight_type();
-  if (std::holds_alternative<std::vector<float>*>(wanted.target)) {
-    *std::get<std::vector<float>*>(wanted.target) = to_floats(type, bytes);
-    return {};
-  }
   if (const auto* heads = std::get_if<HeadsTarget>(&wanted.target)) {
-    return split_heads(bytes, type, heads->config, pool, *heads->weights);
+    return split_heads(bytes, type, heads->config, packer, *heads->weights);
   }
-  STEMMA_ASSIGN_OR_RETURN(
-      *std::get<PackedWeights*>(wanted.target),
-      PackedWeights::pack(bytes.data(), type, tensor.shape[0], tensor.shape[1], pool));
+  STEMMA_ASSIGN_OR_RETURN(*std::get<PackedWeights*>(wanted.target),
+                          packer.pack({bytes.data(), type, tensor.shape[0], tensor.shape[1]}));
+  return {};
+}
+
+std::int64_t packed_bytes(const Wanted& wanted) {
+  if (const auto* const matrix = std::get_if<PackedWeights*>(&wanted.target)) {
+    return static_cast<std::int64_t>((*matrix)->size_bytes());
+  }
+  std::int64_t bytes = 0;
+  const LatentWeights& latent = *std::get<HeadsTarget>(wanted.target).weights;
+  for (const auto* heads : {&latent.key_up, &latent.value_up}) {
+    for (const PackedWeights& head : *heads) bytes += static_cast<std::int64_t>(head.size_bytes());
+  }
+  return bytes;
+}
+
+Status place_rounded(const Arrived& arrived, WeightFormat format, ThreadPool& pool,
+                     RoundingReport& report) {
+  const Wanted& wanted = arrived.wanted;
+  RoundingError error;
+  const Status placed = place_matrices(arrived, MatrixPacker(pool, format, error));
+  if (!placed.ok() && placed.error().code == ErrorCode::kUnsupported) {
+    return Error{ErrorCode::kUnsupported,
+                 arrived.path + ": tensor '" + wanted.name + "': " + placed.error().detail};
+  }
+  STEMMA_RETURN_IF_ERROR(placed);
+  report.add(wanted.name, error);
+  report.stored_bytes += arrived.tensor.size_bytes;
+  report.packed_bytes += packed_bytes(wanted);
   return {};
 }
 
 void add_format(const PackedWeights& matrix, std::string& formats) {
-  const std::string_view name = weight_type_name(matrix.type());
+  const std::string_view name = weight_format_name(matrix.format());
   if (matrix.n() == 0 || formats == name || formats.starts_with(std::string(name) + "+") ||
       formats.find("+" + std::string(name)) != std::string::npos) {
     return;
@@ -292,10 +331,19 @@ void add_one_to_norms(ModelWeights& weights) {
   add_one(weights.final_norm);
 }
 
+void log_rounding(const ModelWeights& weights) {
+  const RoundingReport& report = weights.rounding;
+  if (report.empty()) return;
+  STEMMA_LOG(kInfo, "model.weights.rounded", kv("format", weights.compute_format()),
+             kv("relative_error", report.total().relative()),
+             kv("worst_tensor", report.worst_tensor), kv("worst_error", report.worst_error),
+             kv("stored_bytes", report.stored_bytes), kv("packed_bytes", report.packed_bytes));
+}
+
 }  // namespace
 
 Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files, ThreadPool& pool,
-                                  const ProgressCallback& progress) {
+                                  const WeightOptions& options) {
   ModelWeights weights;
   weights.layers.resize(static_cast<std::size_t>(config.layers));
   std::unordered_map<std::string, Wanted> by_name;
@@ -306,18 +354,26 @@ Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files,
   }
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
-    const auto wanted = by_name.find(tensor.name);
-    if (wanted != by_name.end()) {
-      STEMMA_RETURN_IF_ERROR(place(wanted->second, tensor, bytes, pool));
+    const auto found = by_name.find(tensor.name);
+    if (found != by_name.end()) {
+      const Wanted& wanted = found->second;
+      const Arrived arrived = {wanted, tensor, bytes, files.path_of(tensor)};
+      const auto format = rounded_format(options.rounding, wanted.use);
+      if (std::holds_alternative<std::vector<float>*>(wanted.target)) {
+        *std::get<std::vector<float>*>(wanted.target) = to_floats(*tensor.weight_type(), bytes);
+      } else if (format.has_value()) {
+        STEMMA_RETURN_IF_ERROR(place_rounded(arrived, *format, pool, weights.rounding));
+      } else {
+        STEMMA_RETURN_IF_ERROR(place_matrices(arrived, pool));
+      }
     }
     loaded.done_bytes += tensor.size_bytes;
-    if (progress) {
-      progress(loaded);
-    }
+    if (options.progress) options.progress(loaded);
     return {};
   };
-  STEMMA_ASSIGN_OR_RETURN(weights.digest, files.read_all(visit));
+  STEMMA_ASSIGN_OR_RETURN(weights.digest, files.read_all(pool, visit));
   if (config.norms_add_one) add_one_to_norms(weights);
+  log_rounding(weights);
   return weights;
 }
 

@@ -1,8 +1,9 @@
 // Weights: the tensors of a model, found by their published names, checked, and packed for the
 // GEMM.
 //
-// Matrices keep the type of the file (f32, f16, bf16) and are computed from it; vectors (norms,
-// biases) become f32, exactly. Names and shapes are those of the Hugging Face files of each family.
+// Matrices keep the type of the file (f32, f16, bf16) and are computed from it, or are rounded to
+// whole numbers (weight_rounding); vectors (norms, biases) become f32, exactly. Names and shapes
+// are those of the Hugging Face files of each family.
 //
 // Thread:     loaded by one thread; immutable afterwards.
 // Memory:     each matrix once, packed; while loading, one tensor more. Tied embeddings are not
@@ -23,6 +24,7 @@
 #include "model/latent_attention.h"
 #include "model/mixture.h"
 #include "model/weight_files.h"
+#include "model/weight_rounding.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -54,13 +56,14 @@ struct ModelWeights {
   std::vector<float> final_norm;  // [hidden]
   PackedWeights separate_head;    // [vocab_tokens, hidden]; empty where embeddings are tied
   Sha256Digest digest = {};       // of every byte of the files
+  RoundingReport rounding;        // empty where nothing was rounded
 
   // The matrix that turns the last hidden state into logits.
   const PackedWeights& head() const noexcept {
     return separate_head.n() == 0 ? embeddings : separate_head;
   }
-  // The types that matrices are computed from, in order of first use: "bf16", or "bf16+f32" for
-  // mixed files.
+  // The formats that matrices are computed from, in order of first use: "bf16", "bf16+f32" for
+  // mixed files, "int8+int4+bf16" for a rounded mixture and its router.
   std::string compute_format() const;
 };
 
@@ -80,10 +83,15 @@ struct LoadProgress {
 };
 using ProgressCallback = std::function<void(const LoadProgress&)>;
 
+struct WeightOptions {
+  WeightRounding rounding = WeightRounding::kNone;
+  ProgressCallback progress = {};  // may be empty
+};
+
 // Reads all of `files`. Before that, every tensor that `config` needs must be there with its shape
-// and a weight type; the error names the tensor with expected and found shape. `progress` may be
-// empty.
+// and a weight type; the error names the tensor with expected and found shape. What rounding cost
+// is logged once.
 Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files, ThreadPool& pool,
-                                  const ProgressCallback& progress);
+                                  const WeightOptions& options);
 
 }  // namespace stemma

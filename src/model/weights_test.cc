@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -15,6 +17,7 @@
 #include "base/faulty_files.h"
 #include "base/temp_directory.h"
 #include "model/random_model.h"
+#include "model/safetensors.h"
 
 namespace stemma {
 namespace {
@@ -27,9 +30,9 @@ class WeightsTest : public ::testing::Test {
     ASSERT_TRUE(written.ok()) << to_string(written.error());
   }
 
-  Result<ModelWeights> load(Files& files) {
+  Result<ModelWeights> load(Files& files, WeightRounding rounding = WeightRounding::kNone) {
     STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory_.path()));
-    return load_weights(config_, weight_files, threads_, {});
+    return load_weights(config_, weight_files, threads_, {.rounding = rounding});
   }
 
   std::string load_error() {
@@ -42,6 +45,28 @@ class WeightsTest : public ::testing::Test {
     std::ostringstream text;
     text << std::ifstream(directory_.file(name), std::ios::binary).rdbuf();
     return text.str();
+  }
+
+  // As weight_files.h defines it, of a model in one file whose text this is.
+  static Sha256Digest digest_of_one_file(const std::string& text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    const auto header_bytes =
+        safetensors_header_bytes(bytes.first(8), std::ssize(bytes), "model.safetensors");
+    const auto header =
+        parse_safetensors_header(bytes.first(static_cast<std::size_t>(*header_bytes)),
+                                 std::ssize(bytes), "model.safetensors");
+    Sha256 file;
+    file.update(bytes.first(static_cast<std::size_t>(*header_bytes)));
+    for (const TensorEntry& tensor : header->tensors) {
+      for (std::int64_t at = 0; at < tensor.size_bytes; at += WeightFiles::kPieceBytes) {
+        const std::int64_t count = std::min(WeightFiles::kPieceBytes, tensor.size_bytes - at);
+        const Sha256Digest piece = sha256(bytes.subspan(
+            static_cast<std::size_t>(tensor.offset_bytes + at), static_cast<std::size_t>(count)));
+        file.update(std::as_bytes(std::span(piece)));
+      }
+    }
+    const Sha256Digest whole = file.finish();
+    return sha256(std::as_bytes(std::span(whole)));
   }
 
   // Replaces the first `from` in a file by `to`, which must be as long.
@@ -162,7 +187,7 @@ TEST_F(WeightsTest, ShardsGiveTheSameWeightsAndProgressReachesTheEnd) {
     EXPECT_LE(loaded.done_bytes, loaded.total_bytes);
     last_bytes = loaded.done_bytes;
   };
-  const auto weights = load_weights(config_, *weight_files, threads_, progress);
+  const auto weights = load_weights(config_, *weight_files, threads_, {.progress = progress});
   ASSERT_TRUE(weights.ok()) << to_string(weights.error());
   EXPECT_GT(last_bytes, 100'000);
   const auto norm = random_tensor("model.norm.weight", {config_.hidden}, 1);
@@ -174,10 +199,65 @@ TEST_F(WeightsTest, TheDigestNamesTheBytes) {
   const Sha256Digest first = load(files_)->digest;
   EXPECT_EQ(load(files_)->digest, first);
   const std::string text = read("model.safetensors");
-  const Sha256Digest whole = sha256(std::as_bytes(std::span(text)));
-  EXPECT_EQ(first, sha256(std::as_bytes(std::span(whole))));
+  EXPECT_EQ(first, digest_of_one_file(text));
   write({.config = tiny_model_config("llama2"), .seed = 2});
   EXPECT_NE(load(files_)->digest, first);
+}
+
+// A tensor of several pieces, and a last one that is not full; on any number of threads.
+TEST_F(WeightsTest, TheDigestOfManyPiecesDoesNotDependOnThreads) {
+  ModelConfig config = tiny_model_config("llama2");
+  config.vocab_tokens = 5000;  // x 64 hidden: 1.2 MiB in f32
+  write({.config = config});
+  const Sha256Digest first = load(files_)->digest;
+  EXPECT_EQ(first, digest_of_one_file(read("model.safetensors")));
+  ThreadPool many(3);
+  auto weight_files = WeightFiles::open(files_, directory_.path());
+  ASSERT_TRUE(weight_files.ok());
+  EXPECT_EQ(load_weights(config_, *weight_files, many, {})->digest, first);
+}
+
+TEST_F(WeightsTest, RoundedMatricesSayWhatTheyCost) {
+  for (const std::string_view name : {"llama2", "deepseek_v3"}) {
+    SCOPED_TRACE(name);
+    write({.config = tiny_model_config(name), .type = WeightType::kBf16});
+    const auto int8 = load(files_, WeightRounding::kInt8);
+    const auto int4 = load(files_, WeightRounding::kInt4);
+    ASSERT_TRUE(int8.ok() && int4.ok());
+    const bool mixture = config_.mixture.experts > 0;
+    EXPECT_EQ(int8->compute_format(), mixture ? "int8+bf16" : "int8");
+    EXPECT_EQ(int4->compute_format(), mixture ? "int8+int4+bf16" : "int8+int4");
+    EXPECT_EQ(int4->embeddings.format(), WeightFormat::kInt8);
+    EXPECT_EQ(int4->embeddings.type(), WeightType::kBf16);
+    EXPECT_EQ(int4->layers.back().output.format(), WeightFormat::kInt4);
+    EXPECT_LT(int8->rounding.total().relative(), 0.01);
+    EXPECT_LT(int4->rounding.total().relative(), 0.1);
+    EXPECT_GT(int4->rounding.total().relative(), int8->rounding.total().relative());
+    EXPECT_EQ(int8->rounding.stored_bytes, int4->rounding.stored_bytes);
+    EXPECT_LT(int4->rounding.packed_bytes, int8->rounding.packed_bytes);
+    EXPECT_TRUE(int4->rounding.kinds.contains("self_attn.o_proj"));
+    EXPECT_TRUE(int4->rounding.kinds.contains("model.embed_tokens"));
+    EXPECT_EQ(int4->rounding.kinds.contains("experts.up_proj"), mixture);
+    EXPECT_TRUE(int4->rounding.worst_tensor.starts_with("model.layers.")) << "4 bits are worst";
+    EXPECT_GT(int4->rounding.worst_error, 0.05);
+    if (mixture) {
+      EXPECT_EQ(int4->layers.back().mixture.router.format(), WeightFormat::kBf16);
+      EXPECT_EQ(int4->layers.back().latent.key_up[0].format(), WeightFormat::kInt8);
+    }
+  }
+}
+
+TEST_F(WeightsTest, WeightsThatAreNotNumbersAreNotRounded) {
+  write({.config = tiny_model_config("llama2")});
+  std::string text = read("model.safetensors");
+  const std::uint32_t nan = 0x7FC00000;
+  std::memcpy(text.data() + text.size() - 4 * 1000, &nan, sizeof(nan));
+  std::ofstream(directory_.file("model.safetensors"), std::ios::binary) << text;
+  const auto weights = load(files_, WeightRounding::kInt4);
+  ASSERT_FALSE(weights.ok());
+  EXPECT_EQ(weights.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(weights.error().detail.find("': holds infinity or NaN, which int"), std::string::npos)
+      << weights.error().detail;
 }
 
 TEST_F(WeightsTest, AMissingTensorIsNamed) {

@@ -184,6 +184,7 @@ TemplateJson ApiService::model_json(std::string_view name) const {
   model["owned_by"] = "stemma";
   model["max_model_len"] = preparation_.context_tokens();
   if (is_adapter) model["parent"] = preparation_.model_name();
+  model["weights"] = preparation_.weights_json();
   return model;
 }
 

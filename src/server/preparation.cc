@@ -164,6 +164,13 @@ std::string Preparation::text_of(std::span<const TokenId> tokens) const {
   return model_.tokenizer().decode(tokens, /*skip_special_tokens=*/false);
 }
 
+TemplateJson Preparation::weights_json() const {
+  TemplateJson json;
+  json["format"] = model_.runner().compute_format();
+  if (!model_.runner().rounding().empty()) json["rounding"] = model_.runner().rounding().to_json();
+  return json;
+}
+
 std::int64_t Preparation::context_tokens() const {
   return model_.engine_options().kv.context_tokens_max;
 }

@@ -53,6 +53,8 @@ class Preparation {
   ApiResult<std::vector<TokenId>> bare_tokens(std::string_view text) const;
   std::string text_of(std::span<const TokenId> tokens) const;
   std::int64_t context_tokens() const;
+  // The formats that the model is computed from, and what rounding to them cost.
+  TemplateJson weights_json() const;
   const std::string& eviction_policy() const;
 
   // Where a caller's pages are found: the model's own namespace, where nothing is said. All of a

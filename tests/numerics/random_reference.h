@@ -40,6 +40,34 @@ inline ReferenceModel::Tensors reference_tensors(const ModelConfig& config, Weig
   return tensors;
 }
 
+// Rounds what is rounded when such a model is loaded, but for the heads of latent rows.
+inline void round_tensors(const ModelConfig& config, WeightRounding rounding,
+                          ReferenceModel::Tensors& tensors) {
+  ThreadPool pool(1);
+  for (const TensorSpec& tensor : needed_tensors(config)) {
+    if (tensor.shape.size() != 2) continue;
+    const bool embedding =
+        tensor.name == "model.embed_tokens.weight" || tensor.name == "lm_head.weight";
+    const bool router = tensor.name.ends_with("mlp.gate.weight");
+    const MatrixUse use = router      ? MatrixUse::kRouter
+                          : embedding ? MatrixUse::kEmbedding
+                                      : MatrixUse::kProjection;
+    const auto format = rounded_format(rounding, use);
+    if (!format.has_value()) continue;
+    ReferenceModel::Row& values = tensors[tensor.name];
+    const std::vector<float> stored(values.begin(), values.end());
+    RoundingError error;
+    const auto rounded = PackedWeights::quantise(
+        {stored.data(), WeightType::kF32, tensor.shape[0], tensor.shape[1]}, *format, pool, error);
+    ASSERT_TRUE(rounded.ok());
+    std::vector<float> row(static_cast<std::size_t>(rounded->k()));
+    for (std::int64_t i = 0; i < rounded->n(); ++i) {
+      rounded->unpack_row(i, row);
+      std::copy(row.begin(), row.end(), values.begin() + i * rounded->k());
+    }
+  }
+}
+
 inline ReferenceModel reference_of(const ModelConfig& config, ReferenceModel::Tensors tensors,
                                    WeightType type) {
   const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));

@@ -26,6 +26,7 @@ struct Setting {
   std::int64_t kv_bytes = std::int64_t{8} << 20;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
   double windowed_share = 0.5;
+  std::string weights = "auto";
 };
 
 class EngineBits : public testing::TestWithParam<std::string_view> {
@@ -40,6 +41,7 @@ class EngineBits : public testing::TestWithParam<std::string_view> {
     ServedModelOptions options = trial_options(directory_.path(), setting);
     options.kv_bytes = setting.kv_bytes;
     options.kv_layout = setting.kv_layout;
+    options.weights = setting.weights;
     options.windowed_share = setting.windowed_share;
     options.engine.scheduler.policy = setting.policy;
     ServedTrial trial = open_trial(options);
@@ -114,6 +116,27 @@ TEST_P(EngineBits, AfterEvictionAndPreemption) {
     EXPECT_GT(tight.totals.evicted_pages, 0);
   }
   expect_same_bits(plain, tight);
+}
+
+// Whole numbers are multiplied row by row: they are as transparent as the weights they stand for.
+TEST_P(EngineBits, RoundedWeights) {
+  const Outcome stored = run(kPlain);
+  for (const std::string weights : {"int8", "int4"}) {
+    SCOPED_TRACE(weights);
+    const Outcome plain = run({.cache = "none", .concurrency = 1, .weights = weights});
+    EXPECT_NE(plain.logits, stored.logits);  // they were really rounded
+    expect_same_bits(plain, run({.page_size = 1,
+                                 .chunk_tokens = 7,
+                                 .threads = 3,
+                                 .kv_layout = "page_first",
+                                 .weights = weights}));
+    expect_same_bits(plain, run({.chunk_tokens = 24,
+                                 .concurrency = 6,
+                                 .threads = 2,
+                                 .policy = SchedulePolicy::kLpm,
+                                 .weights = weights}));
+    expect_same_bits(plain, run({.page_size = 64, .concurrency = 16, .weights = weights}));
+  }
 }
 
 class WindowedEngineBits : public EngineBits {};
