@@ -17,6 +17,7 @@
 #include "device/simd_target.h"
 #include "engine/tier_serving_bench.h"
 #include "ghost/ghost_bench.h"
+#include "model/load_bench.h"
 #include "pool/host_copy_bench.h"
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
@@ -37,7 +38,7 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 13> kBenches = {{
+constexpr std::array<Bench, 14> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
@@ -46,6 +47,7 @@ constexpr std::array<Bench, 13> kBenches = {{
     {"attention", [] { return Lines(bench_attention()); }},
     {"attention", [] { return Lines(bench_sparse_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
+    {"load", [] { return bench_load(default_load_bench()); }},
     {"tier", [] { return bench_host_copies({}); }},
     {"tier", [] { return bench_disk({}); }},
     {"tier", [] { return bench_redis(); }},

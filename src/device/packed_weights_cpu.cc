@@ -176,7 +176,12 @@ struct Rounded {
 
 void round_with_scale(const Group& group, float scale, Rounded& out) {
   round_group(group.values, 1.0f / scale, out.codes);
-  for (std::int16_t& code : out.codes) code = std::clamp<std::int16_t>(code, -8, 7);
+  const hn::ScalableTag<std::int16_t> d16;
+  for (std::size_t i = 0; i < std::size(out.codes); i += hn::Lanes(d16)) {
+    const auto code = hn::LoadU(d16, out.codes + i);
+    const auto kept = hn::Min(hn::Max(code, hn::Set(d16, -8)), hn::Set(d16, 7));
+    hn::StoreU(kept, d16, out.codes + i);
+  }
   out.scale = scale;
   out.error = squared_error(group, out.codes, scale);
 }
@@ -206,12 +211,13 @@ void store_int8(const Rounded& rounded, std::int64_t column, std::byte* codes) {
 
 void store_int4(const Rounded& rounded, std::int64_t column, std::byte* codes) {
   for (std::int64_t first = 0; first < kGroup; first += 8) {
-    std::uint16_t words[2] = {};
-    for (std::int64_t i = 0; i < 8; ++i) {
-      const auto code = static_cast<unsigned>(rounded.codes[first + i]) & 0xFU;
-      words[i % 2] = static_cast<std::uint16_t>(words[i % 2] | code << (i / 2 * 4));
+    std::uint32_t words = 0;  // two of 16 bits, of the even inputs and of the odd ones
+    for (std::int64_t j = 0; j < 4; ++j) {
+      std::uint32_t pair = 0;
+      std::memcpy(&pair, rounded.codes + first + 2 * j, sizeof(pair));
+      words |= (pair & 0x000F000FU) << (4 * j);
     }
-    std::memcpy(codes + first / 2 * PackedWeights::kPanelColumns + column * 4, words,
+    std::memcpy(codes + first / 2 * PackedWeights::kPanelColumns + column * 4, &words,
                 sizeof(words));
   }
 }
