@@ -128,7 +128,7 @@ HWY_INLINE void multiply_step(const float* a, const T* b, Sums<kRows, kVectors>&
 
 // c = (first ? 0 : c) + a · b, + bias at the end
 template <typename T, int kStride, int kRows, int kVectors>
-void multiply_tile(const Tile<T>& tile) {
+HWY_NOINLINE void multiply_tile(const Tile<T>& tile) {
   Sums<kRows, kVectors> sums;
   STEMMA_UNROLL
   for (int row = 0; row < kRows; ++row) {

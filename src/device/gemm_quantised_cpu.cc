@@ -53,9 +53,8 @@ constexpr int kTileRows = 12;
 constexpr int kTileRows = 6;
 #endif
 constexpr int kTileVectors = 2;
-constexpr int kTileColumns = kTileVectors * kLanes;
 // So few rows can have tiles of twice the width.
-constexpr int kWideRows = kTileRows / 2;
+constexpr int kWideRows = kTileRows / 3;
 
 // How many groups ahead of their use codes are asked for: memory takes longer than few rows need
 // for one.
@@ -205,7 +204,7 @@ HWY_INLINE void add_group(const Tile& tile, const Sums<kRows, kVectors>& sums) {
 }
 
 template <class Codes, int kRows, int kVectors>
-void multiply_tile(const Tile& tile) {
+HWY_NOINLINE void multiply_tile(const Tile& tile) {
   Sums<kRows, kVectors> sums;
   STEMMA_UNROLL
   for (int row = 0; row < kRows; ++row) {
@@ -233,17 +232,17 @@ void multiply_tile(const Tile& tile) {
   add_group<kRows, kVectors>(tile, sums);
 }
 
-// The instance for `rows` <= kRows.
-template <class Codes, int kRows, int kVectors>
+// The instance for `rows` from kLeast to kRows.
+template <class Codes, int kLeast, int kRows, int kVectors>
 void multiply_rows(std::int64_t rows, const Tile& tile) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return multiply_rows<Codes, kRows - 1, kVectors>(rows, tile);
+  if constexpr (kRows > kLeast) {
+    if (rows < kRows) return multiply_rows<Codes, kLeast, kRows - 1, kVectors>(rows, tile);
   }
   multiply_tile<Codes, kRows, kVectors>(tile);
 }
 
 // A tile that reaches beyond the last column of C works on a copy that has room for it.
-template <class Codes, int kRows, int kVectors>
+template <class Codes, int kLeast, int kRows, int kVectors>
 void multiply_edge(std::int64_t rows, std::int64_t columns, Tile tile) {
   constexpr int kColumns = kVectors * kLanes;
   HWY_ALIGN float room[std::size_t{kRows} * kColumns] = {};
@@ -257,7 +256,7 @@ void multiply_edge(std::int64_t rows, std::int64_t columns, Tile tile) {
   }
   tile.c = room;
   tile.c_stride = kColumns;
-  multiply_rows<Codes, kRows, kVectors>(rows, tile);
+  multiply_rows<Codes, kLeast, kRows, kVectors>(rows, tile);
   for (std::int64_t row = 0; row < rows; ++row) {
     std::memcpy(c + row * c_stride, room + row * kColumns, column_bytes);
   }
@@ -345,9 +344,9 @@ struct Group {
   const float* bias_or_null = nullptr;
 };
 
-// All rows, in tiles of kRows x kVectors, against the codes that lie at `codes`, of which a panel's
-// scales are of Codes.
-template <class Codes, class From, int kRows, int kVectors>
+// All rows, in tiles of kLeast to kRows rows and kVectors, against the codes at `codes`: those of
+// the panel, or widened ones.
+template <class Codes, class From, int kLeast, int kRows, int kVectors>
 void multiply_group(const GemmTask& task, const Group& group, const std::byte* codes) {
   constexpr std::int64_t kColumns = kVectors * kLanes;
   constexpr std::int64_t kLoads = kPairs / From::kSteps;
@@ -377,9 +376,9 @@ void multiply_group(const GemmTask& task, const Group& group, const std::byte* c
       tile.a_scales = group.a_scales + row;
       tile.c = group.c + row * task.c_stride + column;
       if (column + kColumns <= group.columns) {
-        multiply_rows<From, kRows, kVectors>(rows, tile);
+        multiply_rows<From, kLeast, kRows, kVectors>(rows, tile);
       } else {
-        multiply_edge<From, kRows, kVectors>(rows, group.columns - column, tile);
+        multiply_edge<From, kLeast, kRows, kVectors>(rows, group.columns - column, tile);
       }
       tile.ahead.from += tile.ahead.step_bytes * kLoads;
     }
@@ -391,13 +390,13 @@ void multiply_any_rows(const GemmTask& task, const Group& group, Room& room) {
   const std::byte* const codes =
       group.panel + QuantisedPanel::codes_at(Codes::kFormat, group.index);
   if (task.rows <= kWideRows) {
-    return multiply_group<Codes, Codes, kWideRows, 2 * kTileVectors>(task, group, codes);
+    return multiply_group<Codes, Codes, 1, kWideRows, 2 * kTileVectors>(task, group, codes);
   }
   if (task.rows <= kTileRows) {
-    return multiply_group<Codes, Codes, kTileRows, kTileVectors>(task, group, codes);
+    return multiply_group<Codes, Codes, kWideRows + 1, kTileRows, kTileVectors>(task, group, codes);
   }
   widen_group<Codes>(codes, room.wide);
-  multiply_group<Codes, WideCodes, kTileRows, kTileVectors>(task, group, room.wide);
+  multiply_group<Codes, WideCodes, 1, kTileRows, kTileVectors>(task, group, room.wide);
 }
 
 // All rows of a task against one stretch of one panel.
