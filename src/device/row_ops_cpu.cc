@@ -178,21 +178,45 @@ void convert_to_f32(const void* values, WeightType type, float* out, std::int64_
   }
 }
 
-// The largest value first, then where it is. Comparisons with NaN are false, so NaN never replaces
-// anything.
-std::int64_t argmax(const float* x, std::int64_t n) {
-  V largest = hn::Set(kD, -std::numeric_limits<float>::infinity());
+// Where `wanted` is for the first time; n if nowhere.
+std::int64_t find(const float* x, std::int64_t n, float wanted) {
+  const V same = hn::Set(kD, wanted);
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const V values = hn::LoadU(kD, x + i);
-    largest = hn::IfThenElse(hn::Gt(values, largest), values, largest);
+    if (!hn::AllFalse(kD, hn::Eq(hn::LoadU(kD, x + i), same))) break;
+  }
+  return std::find(x + i, x + n, wanted) - x;
+}
+
+// The largest value first, in chains of vectors that take turns, then where it is. Comparisons with
+// NaN are false, so NaN never replaces anything.
+std::int64_t argmax(const float* x, std::int64_t n) {
+  constexpr std::int64_t kChains = 4;
+  V largest[kChains];
+  STEMMA_UNROLL
+  for (V& chain : largest) chain = hn::Set(kD, -std::numeric_limits<float>::infinity());
+  const auto raise = [&](V& chain, const float* from) {
+    const V values = hn::LoadU(kD, from);
+    chain = hn::IfThenElse(hn::Gt(values, chain), values, chain);
+  };
+  std::int64_t i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+    STEMMA_UNROLL
+    for (std::int64_t chain = 0; chain < kChains; ++chain) {
+      raise(largest[chain], x + i + chain * kLanes);
+    }
+  }
+  for (; i + kLanes <= n; i += kLanes) raise(largest[0], x + i);
+  STEMMA_UNROLL
+  for (std::int64_t chain = 1; chain < kChains; ++chain) {
+    largest[0] = hn::IfThenElse(hn::Gt(largest[chain], largest[0]), largest[chain], largest[0]);
   }
   HWY_ALIGN float lanes[kLanes];  // Highway's portable MaxOfLanes does not know minus infinity
-  hn::Store(largest, kD, lanes);
+  hn::Store(largest[0], kD, lanes);
   float best = *std::max_element(lanes, lanes + kLanes);
   for (; i < n; ++i) best = x[i] > best ? x[i] : best;
-  const float* const found = std::find(x, x + n, best);
-  return found == x + n ? 0 : found - x;
+  const std::int64_t found = find(x, n, best);
+  return found == n ? 0 : found;
 }
 
 }  // namespace

@@ -45,7 +45,18 @@ struct RowsWanted {
 // kOutOfMemory if it cannot be had.
 Result<Buffer> allocate_rows(std::span<const RowsWanted> wanted);
 
-// Calls operation(row) for each row in [0, rows), spread over the threads.
+// How much an operation on rows has to do, for how it is spread.
+struct RowWork {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;  // values of one row that it reads or writes
+};
+
+// Calls operation(row) for each row in [0, rows), spread over the threads as far as that is worth
+// it: threads that have nothing else to do take some microseconds to begin and to end together.
+void for_rows(ThreadPool& threads, const RowWork& work,
+              FunctionRef<void(std::int64_t row)> operation);
+
+// The same for rows of which nothing is known.
 void for_rows(ThreadPool& threads, std::int64_t rows,
               FunctionRef<void(std::int64_t row)> operation);
 

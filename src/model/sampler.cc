@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/prng.h"
+#include "device/row_ops.h"
 
 namespace stemma {
 namespace {
@@ -29,18 +30,11 @@ struct MoreLikely {
   }
 };
 
-// The first of the greatest; nothing if none is above minus infinity. NaN never compares as
-// greater.
+// The first of the greatest; nothing if none is above minus infinity.
 std::optional<TokenId> most_likely(std::span<const float> logits) {
-  float greatest = kImpossible;
-  std::optional<TokenId> top;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > greatest) {
-      greatest = logits[i];
-      top = static_cast<TokenId>(i);
-    }
-  }
-  return top;
+  const std::int64_t top = argmax(logits);
+  if (!(logits[static_cast<std::size_t>(top)] > kImpossible)) return std::nullopt;
+  return static_cast<TokenId>(top);
 }
 
 }  // namespace

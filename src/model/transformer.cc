@@ -13,6 +13,9 @@
 namespace stemma {
 namespace {
 
+// A cosine, or a value that comes from memory by itself, takes as long as so many others.
+constexpr std::int64_t kSlowValue = 16;
+
 // √hidden as the embeddings' own type has it.
 float embedding_scale(const ModelConfig& config, WeightType type) {
   const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
@@ -110,7 +113,7 @@ Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPools pools) {
 }
 
 void Transformer::embed(const KvBatch& batch) {
-  for_rows(threads_, batch.rows(), [&](std::int64_t row) {
+  for_rows(threads_, {batch.rows(), kSlowValue * config_.hidden}, [&](std::int64_t row) {
     const std::span<float> values = residual_.row(row);
     weights_.embeddings.unpack_row(batch.tokens[static_cast<std::size_t>(row)], values);
     if (!config_.scaled_embeddings) return;
@@ -121,7 +124,7 @@ void Transformer::embed(const KvBatch& batch) {
 void Transformer::compute_angles(const KvBatch& batch) {
   for (LayerGroup* group : {&full_, &windowed_}) {
     if (group->attention == nullptr) continue;
-    for_rows(threads_, batch.rows(), [&](std::int64_t row) {
+    for_rows(threads_, {batch.rows(), kSlowValue * config_.turned_dim()}, [&](std::int64_t row) {
       group->rope.angles(batch.positions[static_cast<std::size_t>(row)], group->cosines.row(row),
                          group->sines.row(row));
     });
@@ -173,7 +176,8 @@ void Transformer::write_queries_and_keys(const LayerWeights& layer, const Place&
   place.adapters.add(Projection::kQuery, branch_.read(rows), query_.write(rows));
   place.adapters.add(Projection::kKey, branch_.read(rows), key_.write(rows));
   place.adapters.add(Projection::kValue, branch_.read(rows), value_.write(rows));
-  for_rows(threads_, rows, [&](std::int64_t row) { turn_heads(layer, group, row); });
+  for_rows(threads_, {rows, config_.query_columns() + config_.kv_columns()},
+           [&](std::int64_t row) { turn_heads(layer, group, row); });
 }
 
 // What the output projection reads.
@@ -229,13 +233,13 @@ void Transformer::mlp(const LayerWeights& layer, const Place& place, std::int64_
 // Only the rows whose logits are wanted are normalised and projected.
 LogitsView Transformer::head(const KvBatch& batch) {
   const std::int64_t outputs = batch.outputs();
-  for_rows(threads_, outputs, [&](std::int64_t output) {
+  for_rows(threads_, {outputs, config_.hidden}, [&](std::int64_t output) {
     const std::int32_t row = batch.logit_rows[static_cast<std::size_t>(output)];
     rms_norm(residual_.row(row), weights_.final_norm, norm_epsilon_, branch_.row(output));
   });
   project(branch_, weights_.head(), {}, logits_, outputs);
   if (config_.logit_cap > 0) {
-    for_rows(threads_, outputs, [&](std::int64_t output) {
+    for_rows(threads_, {outputs, config_.vocab_tokens}, [&](std::int64_t output) {
       cap_by_tanh(logits_.row(output), static_cast<float>(config_.logit_cap));
     });
   }
@@ -243,13 +247,13 @@ LogitsView Transformer::head(const KvBatch& batch) {
 }
 
 void Transformer::normalise(std::span<const float> weight, std::int64_t rows) {
-  for_rows(threads_, rows, [&](std::int64_t row) {
+  for_rows(threads_, {rows, config_.hidden}, [&](std::int64_t row) {
     rms_norm(residual_.row(row), weight, norm_epsilon_, branch_.row(row));
   });
 }
 
 void Transformer::add_branch(const Rows& branch, std::span<const float> norm, std::int64_t rows) {
-  for_rows(threads_, rows, [&](std::int64_t row) {
+  for_rows(threads_, {rows, config_.hidden}, [&](std::int64_t row) {
     if (!norm.empty()) rms_norm(branch.row(row), norm, norm_epsilon_, branch.row(row));
     add_to(residual_.row(row), branch.row(row));
   });
