@@ -144,7 +144,7 @@ PageTableAssembly::PageTableAssembly(const Extent& extent) : page_size_(extent.p
 
 void PageTableAssembly::clear() {
   indptr_.assign(1, 0);
-  pages_.clear();
+  pages_used_ = 0;
   last_page_tokens_.clear();
 }
 
@@ -152,17 +152,19 @@ void PageTableAssembly::add(std::span<const PageId> pages, std::int64_t tokens) 
   const std::int64_t used = ceil_div(tokens, page_size_);
   STEMMA_CHECK_LE(used, static_cast<std::int64_t>(pages.size()));
   STEMMA_CHECK(last_page_tokens_.size() < last_page_tokens_.capacity(), "requests_max requests");
-  STEMMA_CHECK(pages_.size() + static_cast<std::size_t>(used) <= pages_.capacity(),
-               "pages_max pages");
-  pages_.insert(pages_.end(), pages.begin(), pages.begin() + used);
-  indptr_.push_back(static_cast<std::int32_t>(pages_.size()));
+  const std::size_t end = pages_used_ + static_cast<std::size_t>(used);
+  STEMMA_CHECK(end <= pages_.capacity(), "pages_max pages");
+  if (end > pages_.size()) pages_.resize(end);
+  std::copy_n(pages.begin(), used, pages_.begin() + static_cast<std::ptrdiff_t>(pages_used_));
+  pages_used_ = end;
+  indptr_.push_back(static_cast<std::int32_t>(end));
   const std::int64_t last = tokens == 0 ? 0 : tokens - (used - 1) * page_size_;
   last_page_tokens_.push_back(static_cast<std::int32_t>(last));
 }
 
 PageTableView PageTableAssembly::view() const {
   return {.indptr = indptr_,
-          .pages = pages_,
+          .pages = std::span(pages_).first(pages_used_),
           .last_page_tokens = last_page_tokens_,
           .page_size = page_size_};
 }

@@ -128,7 +128,9 @@ class PageTableAssembly {
  private:
   std::int64_t page_size_;
   std::vector<std::int32_t> indptr_;
+  // As long as any step has needed it, so that a step only copies into it.
   std::vector<PageId> pages_;
+  std::size_t pages_used_ = 0;  // of this step
   std::vector<std::int32_t> last_page_tokens_;
 };
 
