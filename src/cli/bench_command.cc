@@ -15,6 +15,8 @@
 #include "cli/bundled_model.h"
 #include "device/gemm_bench.h"
 #include "device/simd_target.h"
+#include "engine/engine_bench.h"
+#include "engine/step_bench.h"
 #include "engine/tier_serving_bench.h"
 #include "ghost/ghost_bench.h"
 #include "model/load_bench.h"
@@ -38,7 +40,7 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 14> kBenches = {{
+constexpr std::array<Bench, 16> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
@@ -48,6 +50,8 @@ constexpr std::array<Bench, 14> kBenches = {{
     {"attention", [] { return Lines(bench_sparse_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
     {"load", [] { return bench_load(default_load_bench()); }},
+    {"step", [] { return bench_step(default_step_bench()); }},
+    {"engine", [] { return bench_engine(default_engine_bench()); }},
     {"tier", [] { return bench_host_copies({}); }},
     {"tier", [] { return bench_disk({}); }},
     {"tier", [] { return bench_redis(); }},
