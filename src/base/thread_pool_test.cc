@@ -3,6 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+#include <atomic>
+#include <set>
+#include <thread>
 #include <vector>
 
 namespace stemma {
@@ -33,6 +40,72 @@ TEST(ThreadPool, ManyShortRunsNeverLoseAWakeUp) {
     EXPECT_EQ(sums[static_cast<std::size_t>(task)], 20'000 * task);
   }
 }
+
+TEST(ThreadPool, ARunDoesNotNeedItsWorkers) {
+  // More workers than any machine has cores for: most of them come too late for most runs.
+  ThreadPool pool(64);
+  std::atomic<std::int64_t> done = 0;
+  for (int round = 0; round < 200; ++round) {
+    pool.run(2, [&](std::int64_t, int) { done.fetch_add(1, std::memory_order_relaxed); });
+    ASSERT_EQ(done.load(), 2 * (round + 1));
+  }
+}
+
+TEST(ThreadPool, PinsNobodyUnlessAsked) {
+  EXPECT_FALSE(ThreadPool(2).pinned());
+}
+
+#if defined(__linux__)
+TEST(ThreadPool, PinsWorkersOnlyWhereEachThreadHasACpu) {
+  const int cpus = usable_cpus();
+  EXPECT_EQ(ThreadPool(1, ThreadPinning::kWorkers).pinned(), false);
+  EXPECT_EQ(ThreadPool(cpus + 1, ThreadPinning::kWorkers).pinned(), false);
+  EXPECT_EQ(ThreadPool(cpus, ThreadPinning::kWorkers).pinned(), cpus > 1);
+}
+
+TEST(ThreadPool, APinnedWorkerStaysOnItsCpu) {
+  const int cpus = usable_cpus();
+  ThreadPool pool(cpus, ThreadPinning::kWorkers);
+  if (!pool.pinned()) GTEST_SKIP() << "one CPU";
+  std::vector<std::set<int>> seen(static_cast<std::size_t>(cpus));
+  for (int round = 0; round < 1000; ++round) {
+    pool.run(64, [&](std::int64_t, int worker) {
+      seen[static_cast<std::size_t>(worker)].insert(sched_getcpu());
+    });
+  }
+  for (std::size_t worker = 1; worker < seen.size(); ++worker) {
+    EXPECT_LE(seen[worker].size(), 1u) << "worker " << worker;
+  }
+}
+
+// Threads that never rest take half of each CPU: workers and caller lose theirs amid tasks.
+TEST(ThreadPool, BesideOtherProgramsEachTaskRunsOnceAndTheCallerKeepsItsCpus) {
+  const int cpus = usable_cpus();
+  std::atomic<bool> enough = false;
+  std::vector<std::jthread> others;
+  for (int i = 0; i < cpus; ++i) {
+    others.emplace_back([&] {
+      while (!enough.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  ThreadPool pool(cpus, ThreadPinning::kWorkers);
+  std::vector<std::int64_t> sums(16, 0);
+  constexpr int kRounds = 100;
+  for (int round = 0; round < kRounds; ++round) {
+    pool.run(16, [&](std::int64_t task, int) {
+      volatile std::int64_t work = 0;
+      while (work < 20'000) work = work + 1;
+      sums[static_cast<std::size_t>(task)] += task;
+    });
+  }
+  enough.store(true);
+  for (std::int64_t task = 0; task < 16; ++task) {
+    EXPECT_EQ(sums[static_cast<std::size_t>(task)], kRounds * task);
+  }
+  EXPECT_EQ(usable_cpus(), cpus);
+}
+#endif
 
 }  // namespace
 }  // namespace stemma

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <iostream>
-#include <thread>
 
+#include "base/thread_pool.h"
 #include "cli/sizes.h"
 
 namespace stemma {
@@ -57,7 +57,12 @@ CLI::Option& ModelFlags::add_to(CLI::App& command) {
   command.add_option("--kv-dtype", kv_dtype_, "f32 f16 bf16 auto")->capture_default_str();
   command.add_option("--kv-layout", kv_layout_, "layer_first page_first")->capture_default_str();
   command.add_option("--attention", attention_, "cpu reference")->capture_default_str();
-  command.add_option("--threads", threads_, "0: one a core")->capture_default_str();
+  command.add_option("--threads", threads_, "0: one for each CPU that the process may use")
+      ->capture_default_str();
+  command
+      .add_option("--pin-threads", pin_threads_,
+                  "auto off; auto: each stays on a CPU of its own where there are as many of both")
+      ->capture_default_str();
   command.add_option("--concurrency", concurrency_, "requests computed at a time, at most")
       ->capture_default_str();
   command.add_option("--chunk-tokens", chunk_tokens_, "prompt tokens in one step, at most")
@@ -75,6 +80,10 @@ Status ModelFlags::check() const {
   STEMMA_RETURN_IF_ERROR(check_at_least("--concurrency", concurrency_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--chunk-tokens", chunk_tokens_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--context-tokens", context_tokens_, 0));
+  if (pin_threads_ != "auto" && pin_threads_ != "off") {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--pin-threads must be auto or off (got " + pin_threads_ + ")"};
+  }
   return check_at_least("--threads", threads_, 0);
 }
 
@@ -100,8 +109,8 @@ Result<ServedModelOptions> ModelFlags::options() const {
   options.windowed_share = windowed_share_;
   options.kv_layout = kv_layout_;
   options.attention = attention_;
-  options.threads =
-      threads_ != 0 ? threads_ : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options.threads = threads_ != 0 ? threads_ : usable_cpus();
+  options.pinning = pin_threads_ == "auto" ? ThreadPinning::kWorkers : ThreadPinning::kOff;
   KvCacheOptions& kv = options.engine.kv;
   kv.page_size = page_size_;
   kv.requests_max = concurrency_;

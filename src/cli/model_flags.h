@@ -47,6 +47,7 @@ class ModelFlags {
   std::string kv_layout_ = "layer_first";
   std::string attention_ = "cpu";
   int threads_ = 0;
+  std::string pin_threads_ = "auto";
   std::int64_t concurrency_ = 16;
   std::int64_t chunk_tokens_ = 512;
   std::vector<std::string> adapters_;  // NAME=DIR

@@ -65,7 +65,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
                  "--tier-codec " + options.tiers.codec +
                      ": sparse attention needs plain, for labels are the very bits of keys"};
   }
-  auto model = std::make_unique<ServedModel>(options.threads);
+  auto model = std::make_unique<ServedModel>(options.threads, options.pinning);
   model->engine_options_ = options.engine;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));
   STEMMA_RETURN_IF_ERROR(model->open_pools(options));

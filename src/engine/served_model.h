@@ -44,6 +44,7 @@ struct ServedModelOptions {
   AttentionDecorator decorate_attention;  // may be empty
   std::vector<AdapterSource> adapters;    // that requests may name
   int threads = 1;
+  ThreadPinning pinning = ThreadPinning::kWorkers;
   ServedTierOptions tiers;
   EngineOptions engine;  // kv.pages is computed; kv.context_tokens_max 0: the model's own
   ProgressCallback progress;
@@ -81,7 +82,7 @@ class ServedModel {
   // Where requests in it with this adapter are found; without a name, it itself.
   NamespaceDigest namespace_digest(std::string_view adapter) const;
 
-  explicit ServedModel(int threads) : threads_(threads) {}
+  ServedModel(int threads, ThreadPinning pinning) : threads_(threads, pinning) {}
 
  private:
   Status load_files(const ServedModelOptions& options);
