@@ -16,6 +16,8 @@
 #include "device/gemm_bench.h"
 #include "device/simd_target.h"
 #include "engine/engine_bench.h"
+#include "engine/miss_bench.h"
+#include "engine/neighbour_bench.h"
 #include "engine/step_bench.h"
 #include "engine/tier_serving_bench.h"
 #include "ghost/ghost_bench.h"
@@ -40,7 +42,7 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 16> kBenches = {{
+constexpr std::array<Bench, 18> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
@@ -52,6 +54,8 @@ constexpr std::array<Bench, 16> kBenches = {{
     {"load", [] { return bench_load(default_load_bench()); }},
     {"step", [] { return bench_step(default_step_bench()); }},
     {"engine", [] { return bench_engine(default_engine_bench()); }},
+    {"misses", [] { return bench_misses(default_miss_bench()); }},
+    {"neighbour", [] { return bench_neighbour(default_neighbour_bench()); }},
     {"tier", [] { return bench_host_copies({}); }},
     {"tier", [] { return bench_disk({}); }},
     {"tier", [] { return bench_redis(); }},
