@@ -3,7 +3,8 @@
 #   make demo    answers bundled prompts with the bundled model, cache on and cache off
 #   make test    every test
 #   make build   build/release only
-#   make bench   every benchmark, each figure beside its bound
+#   make bench   every benchmark, each figure beside its bound, then a table; BENCHES="gemm engine" for some,
+#                FLAGS="--runs 3 --write docs/PERFORMANCE.md" for the document
 #   make check   format, lint, sanitizers (what .ci/run adds to make test)
 
 # A compiler cache finds an object wherever the checkout lies.
@@ -28,7 +29,7 @@ build: configure
 	@cmake --build $(BUILD) --parallel $(JOBS)
 
 bench: build
-	@$(BUILD)/stemma bench
+	@tools/performance_tables.py --run $(BUILD)/stemma --out $(BUILD)/bench $(FLAGS) $(BENCHES)
 
 check: packages
 	@tools/check

@@ -113,6 +113,7 @@ function(stemma_repository_tests)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME tidy COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/tidy.py)
   add_test(NAME tidy_can_fail COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/tidy_test.py)
+  add_test(NAME performance_tables COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/performance_tables_test.py)
   add_test(NAME training_formats COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/train_model/formats_test.py)
   add_test(NAME test_models COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/make_test_models_test.py)
 
