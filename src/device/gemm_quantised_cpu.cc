@@ -392,8 +392,12 @@ void multiply_any_rows(const GemmTask& task, const Group& group, Room& room) {
   if (task.rows <= kWideRows) {
     return multiply_group<Codes, Codes, 1, kWideRows, 2 * kTileVectors>(task, group, codes);
   }
-  if (task.rows <= kTileRows) {
-    return multiply_group<Codes, Codes, kWideRows + 1, kTileRows, kTileVectors>(task, group, codes);
+  // More rows than these pay for a room where a load is of several steps.
+  if constexpr (Codes::kSteps == 1) {
+    if (task.rows <= kTileRows) {
+      return multiply_group<Codes, Codes, kWideRows + 1, kTileRows, kTileVectors>(task, group,
+                                                                                  codes);
+    }
   }
   widen_group<Codes>(codes, room.wide);
   multiply_group<Codes, WideCodes, 1, kTileRows, kTileVectors>(task, group, room.wide);
