@@ -144,10 +144,17 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(std::int64_t tasks, Task task) {
   const bool alone = workers_.empty() || tasks <= 1;
-  if (alone || (caller_is_displaced() && threads() == 2)) {
-    for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
-    return;
-  }
+  if (!alone && !(caller_is_displaced() && threads() == 2)) return spread(tasks, task);
+  for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
+}
+
+void ThreadPool::run_on_all(Task task) {
+  if (workers_.empty()) return task(0, 0);
+  bring_caller_home();
+  spread(threads(), task);
+}
+
+void ThreadPool::spread(std::int64_t tasks, Task task) {
   {
     const std::lock_guard lock(sleep_mutex_);
     tasks_ = tasks;
@@ -228,10 +235,14 @@ void ThreadPool::free_caller() {
 bool ThreadPool::caller_is_displaced() {
   if (!displaced_.load(std::memory_order_relaxed)) return false;
   if (std::chrono::steady_clock::now() < home_again_) return true;
-  displaced_.store(false, std::memory_order_release);
+  bring_caller_home();
+  return false;
+}
+
+void ThreadPool::bring_caller_home() {
+  if (!displaced_.exchange(false)) return;
   keep_to(this_thread(), only(seat_of(0).cpu));
   keep_to(this_thread(), caller_cpus_);
-  return false;
 }
 
 void ThreadPool::work(const std::stop_token& stop, int worker) {

@@ -59,8 +59,12 @@ class ThreadPool {
   bool pinned() const noexcept { return pinned_; }
 
   // Calls task(i, worker) once for each i in [0, tasks), spread over the threads, and returns when
-  // all are done. What they wrote is visible to the caller. Tasks must not call `run`.
+  // all are done. What they wrote is visible to the caller. Tasks must not call `run`, nor wait for
+  // each other: one thread may have to do them all.
   void run(std::int64_t tasks, Task task);
+
+  // The same with a task for each thread, all at once: these may wait for each other.
+  void run_on_all(Task task);
 
  private:
   // What threads know of each other where workers are pinned.
@@ -77,6 +81,7 @@ class ThreadPool {
   bool try_join();
   void leave();
   void drain(const Task& task, int worker);
+  void spread(std::int64_t tasks, Task task);
   void wait_for_workers();
   bool sleep_until_run(const std::stop_token& stop, std::uint64_t seen, int worker);
   void fetch_workers();
@@ -85,6 +90,7 @@ class ThreadPool {
   void go_home(int worker);
   void free_caller();
   bool caller_is_displaced();
+  void bring_caller_home();
 
   std::atomic<std::int64_t> next_task_{0};
   std::int64_t tasks_ = 0;

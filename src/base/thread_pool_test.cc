@@ -51,6 +51,20 @@ TEST(ThreadPool, ARunDoesNotNeedItsWorkers) {
   }
 }
 
+TEST(ThreadPool, TasksOfRunOnAllMayWaitForEachOther) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<int> met = 0;
+      pool.run_on_all([&](std::int64_t, int) {
+        met.fetch_add(1);
+        while (met.load() < threads) std::this_thread::yield();
+      });
+      ASSERT_EQ(met.load(), threads);
+    }
+  }
+}
+
 TEST(ThreadPool, PinsNobodyUnlessAsked) {
   EXPECT_FALSE(ThreadPool(2).pinned());
 }
@@ -99,6 +113,11 @@ TEST(ThreadPool, BesideOtherProgramsEachTaskRunsOnceAndTheCallerKeepsItsCpus) {
       sums[static_cast<std::size_t>(task)] += task;
     });
   }
+  std::atomic<int> met = 0;
+  pool.run_on_all([&](std::int64_t, int) {
+    met.fetch_add(1);
+    while (met.load() < cpus) std::this_thread::yield();
+  });
   enough.store(true);
   for (std::int64_t task = 0; task < 16; ++task) {
     EXPECT_EQ(sums[static_cast<std::size_t>(task)], kRounds * task);

@@ -53,8 +53,8 @@ double multiply_adds_per_s(double seconds) {
 double pool_multiply_adds_per_s(ThreadPool& pool, double seconds) {
   std::atomic<double> total{0};
   std::atomic<int> arrived{0};
-  pool.run(pool.threads(), [&](std::int64_t, int) {
-    // One task a thread: each waits until all have theirs.
+  pool.run_on_all([&](std::int64_t, int) {
+    // Each waits until all have theirs.
     arrived.fetch_add(1);
     while (arrived.load() < pool.threads()) std::this_thread::yield();
     total.fetch_add(multiply_adds_per_s(seconds));
