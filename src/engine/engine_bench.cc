@@ -197,7 +197,7 @@ class EngineBench {
 };
 
 Result<std::vector<BenchLine>> bench_with_threads(const EngineBenchOptions& options, int threads) {
-  ThreadPool pool(threads);
+  ThreadPool pool(threads, ThreadPinning::kWorkers);
   GeneratedEngineOptions engine;
   engine.model = options.model;
   engine.requests_max = options.decode_requests;
@@ -224,7 +224,7 @@ EngineBenchOptions default_engine_bench() {
 Result<std::vector<BenchLine>> bench_engine(const EngineBenchOptions& options) {
   STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> lines, bench_with_threads(options, 1));
   if (options.threads_max == 1) return lines;
-  ThreadPool pair(2);
+  ThreadPool pair(2, ThreadPinning::kWorkers);
   const double ratio_before = two_core_ratio(pair);
   STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> many,
                           bench_with_threads(options, options.threads_max));

@@ -67,6 +67,7 @@ Status Transformer::allocate_scratch() {
       RowsWanted{logits_, limits_.outputs_max, config_.vocab_tokens},
   };
   STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
+  scratch_.prefault(threads_);  // else the first requests pay for it
   return {};
 }
 
