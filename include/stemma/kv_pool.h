@@ -48,6 +48,14 @@ struct KvLayerView {
   std::int64_t label_page_stride = 0;
   std::int64_t label_token_stride = 0;
   std::int64_t label_head_stride = 0;
+
+  // Of pools of scaled dtypes; else null and 0. Elements of the row of K of (page, offset, head)
+  // are codes, to be multiplied by k_scales[page × scale_page_stride + offset + head ×
+  // scale_head_stride]; V likewise.
+  const float* k_scales = nullptr;
+  const float* v_scales = nullptr;
+  std::int64_t scale_page_stride = 0;
+  std::int64_t scale_head_stride = 0;
 };
 
 // New rows of K or V.   [rows, heads, head_dim], the last two dense, rows `row_stride` elements
@@ -76,8 +84,8 @@ struct PagePiece {
 
 // All that a page holds in one layer, whatever the pool's kind and layout: what is copied when the
 // page moves, between pools, to the host and to a store (pool/page_image). Pieces come in one order
-// in every pool of a kind (K, V; the latent rows; K, V, labels), so that the bytes of one pool mean
-// the same in another.
+// in every pool of a kind (K, V; the latent rows; K, V, labels; of scaled dtypes then the scales of
+// K and of V, or of the rows), so that the bytes of one pool mean the same in another.
 template <typename Byte>
 class LayerPieces {
  public:
@@ -104,10 +112,10 @@ class KvPool {
   virtual DeviceKind device() const = 0;
 
   // Writes row i of k and v to slots[i] of `layer`. Rows of the pool's dtype are copied; f32 rows
-  // are rounded to the pool's dtype (nearest, ties to even). Nothing is written unless everything
-  // is right: kInvalidArgument names what is not (layer, shape, dtype, device, a slot outside the
-  // pool). Slots of one call must differ. A pool of latent rows takes them as `k`, and a `v` of no
-  // rows.
+  // are rounded to the pool's dtype (nearest, ties to even). A pool of a scaled dtype takes rows of
+  // any other, and scales them (DType). Nothing is written unless everything is right:
+  // kInvalidArgument names what is not (layer, shape, dtype, device, a slot outside the pool).
+  // Slots of one call must differ. A pool of latent rows takes them as `k`, and a `v` of no rows.
   virtual Status store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
                        const KvRows& v) = 0;
   virtual Status store(std::int64_t layer, std::span<const std::int32_t> slots, const KvRows& k,
@@ -128,7 +136,7 @@ class KvPool {
   }
 
   // All of it as [2, layers, pages, page_size, heads, head_dim], whatever the layout in memory; the
-  // first extent is 1 in a pool of latent rows. Labels are not part of it.
+  // first extent is 1 in a pool of latent rows. Labels and scales are not part of it.
   virtual TensorView logical_view() = 0;
 };
 

@@ -18,14 +18,29 @@
 namespace stemma {
 
 // How one element is stored. Computation is always in f32.
-enum class DType : std::uint8_t { kF32, kF16, kBF16 };
+//
+// The last three are scaled: each row of one token and head has a scale of its own, an f32, and an
+// element is its code times that. The scale is m / c, m being the row's largest magnitude and c the
+// largest code, so that what a row becomes does not depend on other rows (I13); codes are nearest,
+// ties to even. How far an element x of a finite row may come back from what it was:
+//   kFp8E4M3  fp8 of 4 exponent and 3 mantissa bits, c = 448:    max(|x| / 16, m / 458,752)
+//   kFp8E5M2  fp8 of 5 exponent and 2 mantissa bits, c = 57,344: max(|x| / 8, m / 2^32)
+//   kInt8     -127 ... 127:                                      m / 254
+// and m / 2^23, or 2^-133 if that is more, for the rounding of the scale. A row with an infinity or
+// a NaN has a scale of NaN: all of it comes back as NaN.
+enum class DType : std::uint8_t { kF32, kF16, kBF16, kFp8E4M3, kFp8E5M2, kInt8 };
 
-std::string_view dtype_name(DType dtype);  // "f32", "f16", "bf16"
-// The inverse; nullopt for any other name.
+std::string_view dtype_name(DType dtype);  // "f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"
+// The inverse, and "fp8" for fp8_e4m3; nullopt for any other name.
 std::optional<DType> try_parse_dtype(std::string_view name);
-constexpr std::int64_t dtype_bytes(DType dtype) noexcept {
-  return dtype == DType::kF32 ? 4 : 2;
+constexpr bool is_scaled(DType dtype) noexcept {
+  return dtype >= DType::kFp8E4M3;
 }
+// Of an element; of scaled ones, of the code.
+constexpr std::int64_t dtype_bytes(DType dtype) noexcept {
+  return is_scaled(dtype) ? 1 : (dtype == DType::kF32 ? 4 : 2);
+}
+inline constexpr std::int64_t kScaleBytes = 4;
 
 // What one token's row of a layer holds.
 //   kMha   K and V, [heads, head_dim] each: multi-head attention (MHA, GQA, MQA)
@@ -45,7 +60,9 @@ std::string_view kv_kind_name(KvKind kind);  // "mha", "mla", "double_sparse"
 //   kPageFirst   [2, pages, layers, page_size, heads, head_dim]
 //                a page's layers lie together: best for moving pages
 // The first extent is that of K and V; kMla has one array instead, and the labels of kDoubleSparse
-// follow in an array of their own.
+// follow in an array of their own. So do the scales of scaled dtypes, [2, layers, pages, heads,
+// page_size] or with layers and pages swapped: codes then lie as aligned as other elements do,
+// whatever the page size, and the scales of a head's tokens side by side.
 enum class KvLayout : std::uint8_t { kLayerFirst, kPageFirst };
 
 std::string_view kv_layout_name(KvLayout layout);  // "layer_first", "page_first"
@@ -72,10 +89,17 @@ struct KvShape {
   std::int64_t token_elements() const noexcept {
     return kind == KvKind::kMla ? row_elements() : 2 * row_elements() + heads * label_channels;
   }
-  // Bytes of one page over all layers.
-  std::int64_t page_bytes() const noexcept {
-    return layers * page_size * token_elements() * dtype_bytes(dtype);
+  // Scales of everything that one token has in one layer.
+  std::int64_t token_scales() const noexcept {
+    if (!is_scaled(dtype)) return 0;
+    return kind == KvKind::kMla ? heads : 2 * heads;
   }
+  // Bytes of one token in one layer, its scales included.
+  std::int64_t token_bytes() const noexcept {
+    return token_elements() * dtype_bytes(dtype) + token_scales() * kScaleBytes;
+  }
+  // Bytes of one page over all layers.
+  std::int64_t page_bytes() const noexcept { return layers * page_size * token_bytes(); }
   std::int64_t total_bytes() const noexcept { return pages * page_bytes(); }
 
   friend bool operator==(const KvShape&, const KvShape&) = default;
@@ -83,7 +107,7 @@ struct KvShape {
 
 // kInvalidArgument naming the field, unless every extent but `layers` is at least 1, those of its
 // kind are right (kMla: one head, latent_dim below head_dim; kDoubleSparse: label_channels a
-// multiple of 8 below head_dim) and the bytes fit 63 bits.
+// multiple of 8 below head_dim, and no scaled dtype) and the bytes fit 63 bits.
 Status validate(const KvShape& shape);
 
 // The KV heads that one of `tp_size` tensor-parallel ranks holds.

@@ -22,6 +22,7 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/task_keys.h"
+#include "base/check.h"
 #include "device/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
@@ -385,6 +386,10 @@ void attend(const AttentionTask& task, const AttentionScratch& scratch) {
     case DType::kBF16:
       attend_as<BFloat16>(work);
       break;
+    case DType::kFp8E4M3:
+    case DType::kFp8E5M2:
+    case DType::kInt8:
+      STEMMA_CHECK(false, "attention reads elements as they are");
   }
   if (task.partials_or_null == nullptr) end_sums(work);
 }

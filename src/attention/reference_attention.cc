@@ -50,6 +50,7 @@ void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
     for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
       score += double{q[i]} * stored_element(layer.k, layer.dtype, row + i);
     }
+    score *= stored_scale(layer, layer.k_scales, table.slot(request, key), kv_head);
     score *= double{shape_.scale};
     const double cap = shape_.score_cap;
     weights_[static_cast<std::size_t>(key)] = cap > 0 ? cap * std::tanh(score / cap) : score;
@@ -60,9 +61,12 @@ void ReferenceAttention::attend(const KvLayerView& layer, std::int64_t request,
   for (std::int64_t key = first; key <= position; ++key) {
     const std::int64_t row = stored_row(layer, table.slot(request, key), kv_head);
     const double weight = std::exp(weights_[static_cast<std::size_t>(key)] - max);
+    const double scaled_weight =
+        weight * stored_scale(layer, layer.v_scales, table.slot(request, key), kv_head);
     total += weight;
     for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {
-      sums_[static_cast<std::size_t>(i)] += weight * stored_element(layer.v, layer.dtype, row + i);
+      sums_[static_cast<std::size_t>(i)] +=
+          scaled_weight * stored_element(layer.v, layer.dtype, row + i);
     }
   }
   for (std::int64_t i = 0; i < shape_.value_dim(); ++i) {

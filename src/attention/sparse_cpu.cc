@@ -319,6 +319,10 @@ void select(const SelectTask& task, const SelectScratch& scratch) {
     case DType::kBF16:
       score_tokens<BFloat16>(choice, ahead);
       break;
+    case DType::kFp8E4M3:
+    case DType::kFp8E5M2:
+    case DType::kInt8:
+      STEMMA_CHECK(false, "labels are the very elements of K");  // validate(KvShape)
   }
   clear_tail(choice);
   std::int64_t head = 0;

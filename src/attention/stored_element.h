@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/float16.h"
+#include "base/float8.h"
 #include "stemma/ids.h"
 #include "stemma/kv_pool.h"
 #include "stemma/kv_shape.h"
@@ -23,7 +24,15 @@ inline std::int64_t stored_row(const KvLayerView& layer, SlotId slot, std::int64
          slot.value() % layer.page_size * layer.token_stride + kv_head * layer.head_stride;
 }
 
-// Element i of K, V or labels that are stored as `dtype`.
+// The scale of such a row; 1 if the dtype is not scaled. `scales`: those of K or of V.
+inline double stored_scale(const KvLayerView& layer, const float* scales, SlotId slot,
+                           std::int64_t kv_head) {
+  if (scales == nullptr) return 1;
+  return scales[slot.value() / layer.page_size * layer.scale_page_stride +
+                slot.value() % layer.page_size + kv_head * layer.scale_head_stride];
+}
+
+// Element i of K, V or labels that are stored as `dtype`; of a scaled one, its code.
 inline double stored_element(const void* elements, DType dtype, std::int64_t i) {
   switch (dtype) {
     case DType::kF32:
@@ -32,6 +41,12 @@ inline double stored_element(const void* elements, DType dtype, std::int64_t i) 
       return to_float(static_cast<const Float16*>(elements)[i]);
     case DType::kBF16:
       return to_float(static_cast<const BFloat16*>(elements)[i]);
+    case DType::kFp8E4M3:
+      return to_float(static_cast<const Float8E4M3*>(elements)[i]);
+    case DType::kFp8E5M2:
+      return to_float(static_cast<const Float8E5M2*>(elements)[i]);
+    case DType::kInt8:
+      return static_cast<const std::int8_t*>(elements)[i];
   }
   return std::numeric_limits<double>::quiet_NaN();
 }

@@ -22,7 +22,24 @@ void delete_exported(ManagedTensorVersioned* self) {
 
 Type type_of(DType dtype) {
   Type type;
-  type.code = dtype == DType::kBF16 ? kTypeBfloat : kTypeFloat;
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+      type.code = kTypeFloat;
+      break;
+    case DType::kBF16:
+      type.code = kTypeBfloat;
+      break;
+    case DType::kFp8E4M3:
+      type.code = kTypeFloat8E4M3;
+      break;
+    case DType::kFp8E5M2:
+      type.code = kTypeFloat8E5M2;
+      break;
+    case DType::kInt8:
+      type.code = kTypeInt;
+      break;
+  }
   type.bits = static_cast<std::uint8_t>(8 * dtype_bytes(dtype));
   return type;
 }
@@ -40,6 +57,8 @@ Result<ManagedTensorVersioned*> export_view(const TensorView& view, DeviceKind d
   auto exported = std::make_unique<Exported>();
   exported->view = view;
   ManagedTensorVersioned& managed = exported->managed;
+  const bool is_float8 = view.dtype == DType::kFp8E4M3 || view.dtype == DType::kFp8E5M2;
+  if (is_float8) managed.version.minor = kMinorVersionFloat8;
   managed.owner_context = exported.get();
   managed.deleter = &delete_exported;
   managed.flags = access == Access::kReadOnly ? kFlagReadOnly : 0;

@@ -18,12 +18,16 @@ namespace stemma::dlpack {
 
 inline constexpr std::uint32_t kMajorVersion = 1;
 inline constexpr std::uint32_t kMinorVersion = 0;
+inline constexpr std::uint32_t kMinorVersionFloat8 = 1;  // where the codes of fp8 came in
 
 inline constexpr std::int32_t kDeviceCpu = 1;
 inline constexpr std::int32_t kDeviceCuda = 2;
 
+inline constexpr std::uint8_t kTypeInt = 0;
 inline constexpr std::uint8_t kTypeFloat = 2;
 inline constexpr std::uint8_t kTypeBfloat = 4;
+inline constexpr std::uint8_t kTypeFloat8E4M3 = 10;  // its "e4m3fn": finite, no infinity
+inline constexpr std::uint8_t kTypeFloat8E5M2 = 12;
 
 inline constexpr std::uint64_t kFlagReadOnly = 1;
 
@@ -67,8 +71,8 @@ static_assert(sizeof(Tensor) == 48 && sizeof(ManagedTensorVersioned) == 80,
 enum class Access : std::uint8_t { kReadWrite, kReadOnly };
 
 // A tensor that names the view's bytes. Whoever takes it calls its deleter once. The bytes are not
-// kept alive by it: their owner must outlive every reader.
-// kInvalidArgument if the view has no bytes or a wrong number of dimensions.
+// kept alive by it: their owner must outlive every reader. Elements of a scaled dtype are the
+// codes. kInvalidArgument if the view has no bytes or a wrong number of dimensions.
 Result<ManagedTensorVersioned*> export_view(const TensorView& view, DeviceKind device,
                                             Access access);
 

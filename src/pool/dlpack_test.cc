@@ -68,6 +68,26 @@ TEST(Dlpack, NamesEachDtype) {
   EXPECT_EQ(type_of(DType::kF16).bits, 16);
   EXPECT_EQ(type_of(DType::kBF16).code, kTypeBfloat);
   EXPECT_EQ(type_of(DType::kBF16).bits, 16);
+  EXPECT_EQ(type_of(DType::kInt8).code, kTypeInt);
+  EXPECT_EQ(type_of(DType::kInt8).bits, 8);
+  EXPECT_EQ(type_of(DType::kFp8E4M3).code, kTypeFloat8E4M3);
+  EXPECT_EQ(type_of(DType::kFp8E5M2).code, kTypeFloat8E5M2);
+  EXPECT_EQ(type_of(DType::kFp8E5M2).bits, 8);
+}
+
+// Readers of version 1.0 do not know the codes of fp8: they are told.
+TEST(Dlpack, NamesTheVersionThatItsTypeNeeds) {
+  std::vector<float> values(24);
+  const auto minor_of = [&](DType dtype) {
+    auto exported = export_view(view_of(values, dtype), DeviceKind::kCpu, Access::kReadOnly);
+    const std::uint32_t minor = (*exported)->version.minor;
+    (*exported)->deleter(*exported);
+    return minor;
+  };
+  EXPECT_EQ(minor_of(DType::kBF16), 0u);
+  EXPECT_EQ(minor_of(DType::kInt8), 0u);
+  EXPECT_EQ(minor_of(DType::kFp8E4M3), 1u);
+  EXPECT_EQ(minor_of(DType::kFp8E5M2), 1u);
 }
 
 TEST(Dlpack, RefusesAViewWithoutBytesOrDimensions) {

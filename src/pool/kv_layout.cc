@@ -18,4 +18,13 @@ KvStrides kv_strides(const KvShape& shape, KvLayout layout) {
   return strides;
 }
 
+KvStrides scale_strides(const KvShape& shape, KvLayout layout) {
+  KvShape rows = shape;
+  rows.head_dim = 1;
+  KvStrides strides = kv_strides(rows, layout);
+  strides.token = 1;
+  strides.head = shape.page_size;
+  return strides;
+}
+
 }  // namespace stemma

@@ -25,4 +25,8 @@ struct KvStrides {
 // REQUIRES: validate(shape) is ok.
 KvStrides kv_strides(const KvShape& shape, KvLayout layout);
 
+// The same of the scales [2, layers, pages, heads, page_size] of a shape of scaled dtype, in
+// scales. A head's lie side by side in a page, so that they are read in order.
+KvStrides scale_strides(const KvShape& shape, KvLayout layout);
+
 }  // namespace stemma

@@ -42,8 +42,10 @@ Result<KvLayout> parse_kv_layout(std::string_view name) {
 
 Result<DType> parse_kv_dtype(std::string_view name) {
   if (const auto dtype = try_parse_dtype(name)) return *dtype;
-  return Error{ErrorCode::kNotFound,
-               fmt::format("unknown KV dtype '{}' (known: f32, f16, bf16)", name), 0};
+  return Error{
+      ErrorCode::kNotFound,
+      fmt::format("unknown KV dtype '{}' (known: f32, f16, bf16, fp8_e4m3, fp8_e5m2, int8)", name),
+      0};
 }
 
 }  // namespace stemma

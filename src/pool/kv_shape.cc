@@ -10,7 +10,8 @@ namespace stemma {
 
 namespace {
 
-constexpr std::array kDTypes = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr std::array kDTypes = {DType::kF32,     DType::kF16,     DType::kBF16,
+                                DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8};
 constexpr std::array kLayouts = {KvLayout::kLayerFirst, KvLayout::kPageFirst};
 
 Error invalid(std::string detail) {
@@ -27,11 +28,18 @@ std::string_view dtype_name(DType dtype) {
       return "f16";
     case DType::kBF16:
       return "bf16";
+    case DType::kFp8E4M3:
+      return "fp8_e4m3";
+    case DType::kFp8E5M2:
+      return "fp8_e5m2";
+    case DType::kInt8:
+      return "int8";
   }
   return "unknown";
 }
 
 std::optional<DType> try_parse_dtype(std::string_view name) {
+  if (name == "fp8") return DType::kFp8E4M3;  // as elsewhere
   for (const DType dtype : kDTypes) {
     if (dtype_name(dtype) == name) return dtype;
   }
@@ -73,6 +81,11 @@ Status validate_labels(const KvShape& shape) {
     return invalid(
         fmt::format("KV shape: label_channels is {}, but only double_sparse has labels", channels));
   }
+  if (is_scaled(shape.dtype)) {
+    return invalid(
+        fmt::format("KV shape: {} is scaled, but double_sparse labels are the very elements of K",
+                    dtype_name(shape.dtype)));
+  }
   if (channels >= 1 && channels < shape.head_dim && channels % kLabelChannelsStep == 0) return {};
   return invalid(
       fmt::format("KV shape: label_channels must be a multiple of {} below head_dim = {} (got {})",
@@ -106,8 +119,10 @@ Status validate(const KvShape& shape) {
        {"page_size", shape.page_size},
        {"heads", shape.heads},
        {"head_dim", shape.head_dim}}};
-  // Labels are narrower than K: no kind has more than three rows of a head.
-  std::int64_t bytes = 3 * dtype_bytes(shape.dtype);
+  // Labels are narrower than K: no kind has more than three rows of a head. A scale has no more
+  // bytes than four codes, and there is at least one of them.
+  std::int64_t bytes =
+      3 * dtype_bytes(shape.dtype) + (is_scaled(shape.dtype) ? 2 * kScaleBytes : 0);
   for (const auto& [name, extent] : extents) {
     const std::int64_t least = name == "layers" ? 0 : 1;
     if (extent < least) {

@@ -61,6 +61,47 @@ TEST(KvShape, LabelsAreColumnsOfAHead) {
   EXPECT_THAT(validate(shape).error().detail, testing::HasSubstr("only double_sparse has labels"));
 }
 
+TEST(KvShape, CountsAScaleOfEachTokenAndHead) {
+  KvShape shape = kGood;
+  for (const DType dtype : {DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
+    shape.dtype = dtype;
+    EXPECT_TRUE(validate(shape).ok());
+    EXPECT_EQ(shape.token_bytes(), 2 * 5 * (8 + 4));
+    EXPECT_EQ(shape.page_bytes(), 2 * 4 * shape.token_bytes());
+  }
+  const KvShape latent = {.layers = 2,
+                          .pages = 3,
+                          .page_size = 4,
+                          .heads = 1,
+                          .head_dim = 24,
+                          .dtype = DType::kInt8,
+                          .kind = KvKind::kMla,
+                          .latent_dim = 16};
+  EXPECT_TRUE(validate(latent).ok());
+  EXPECT_EQ(latent.page_bytes(), 2 * 4 * (24 + 4));
+}
+
+// What quantised KV is for.
+TEST(KvShape, ScaledDtypesHoldMoreTokensInAsManyBytes) {
+  for (const std::int64_t head_dim : {64, 128}) {
+    KvShape shape = kGood;
+    shape.head_dim = head_dim;
+    const auto plain = static_cast<double>(shape.page_bytes());
+    shape.dtype = DType::kInt8;
+    EXPECT_GT(plain / static_cast<double>(shape.page_bytes()), head_dim == 64 ? 1.88 : 1.93);
+  }
+}
+
+TEST(KvShape, LabelsOfScaledElementsAreRefusedByName) {
+  KvShape shape = kGood;
+  shape.head_dim = 32;
+  shape.kind = KvKind::kDoubleSparse;
+  shape.label_channels = 8;
+  shape.dtype = DType::kFp8E5M2;
+  EXPECT_THAT(validate(shape).error().detail,
+              testing::HasSubstr("fp8_e5m2 is scaled, but double_sparse labels"));
+}
+
 TEST(KvShape, RefusesEachExtentBelowOneByName) {
   const std::vector<std::pair<std::string, std::int64_t KvShape::*>> extents = {
       {"layers", &KvShape::layers},
@@ -102,9 +143,11 @@ TEST(KvShape, DividesHeadsOverRanks) {
 }
 
 TEST(KvShape, NamesGoBothWays) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
     EXPECT_EQ(try_parse_dtype(dtype_name(dtype)), dtype);
   }
+  EXPECT_EQ(try_parse_dtype("fp8"), DType::kFp8E4M3);
   for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
     EXPECT_EQ(try_parse_kv_layout(kv_layout_name(layout)), layout);
   }

@@ -14,14 +14,13 @@ namespace stemma {
 namespace {
 
 constexpr std::array<std::string_view, 3> kNames = {"plain", "int8", "int4"};
-constexpr std::int64_t kScaleBytes = sizeof(float);
 
 std::int64_t rows_of(const KvShape& shape) {
   return shape.page_size * shape.token_elements() / shape.head_dim;
 }
 
 std::int64_t plain_layer_bytes(const KvShape& shape) {
-  return shape.page_size * shape.token_elements() * dtype_bytes(shape.dtype);
+  return shape.page_size * shape.token_bytes();
 }
 
 std::int64_t code_bytes(PageCodec codec, const KvShape& shape) {
@@ -120,6 +119,9 @@ auto with_element(DType dtype, Visit visit) {
     case DType::kBF16:
       return visit(BFloat16{});
     case DType::kF32:
+    case DType::kFp8E4M3:  // scaled ones have no codec, which encoded_layer_bytes has checked
+    case DType::kFp8E5M2:
+    case DType::kInt8:
       break;
   }
   return visit(float{});
@@ -146,6 +148,7 @@ std::optional<PageCodec> try_parse_page_codec(std::string_view name) {
 std::int64_t encoded_layer_bytes(PageCodec codec, const KvShape& shape) {
   if (codec == PageCodec::kPlain) return plain_layer_bytes(shape);
   STEMMA_CHECK(shape.kind != KvKind::kDoubleSparse, "labels are kept as they are");
+  STEMMA_CHECK(!is_scaled(shape.dtype), "codes are kept as they are");
   return rows_of(shape) * (kScaleBytes + code_bytes(codec, shape));
 }
 

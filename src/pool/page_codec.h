@@ -36,8 +36,8 @@ std::string_view page_codec_name(PageCodec codec);  // "plain", "int8", "int4"
 // The inverse; nullopt for any other name.
 std::optional<PageCodec> try_parse_page_codec(std::string_view name);
 
-// Bytes of one layer of a page of `shape`, encoded. REQUIRES: kPlain, or a kind without labels:
-// those must be the very elements of K, which a codec changes.
+// Bytes of one layer of a page of `shape`, encoded. REQUIRES: kPlain, or a dtype that is not scaled
+// already, and a kind without labels: those must be the very elements of K, which a codec changes.
 std::int64_t encoded_layer_bytes(PageCodec codec, const KvShape& shape);
 
 // Encodes one layer of a page. false: it holds an infinity or a NaN, for which there

@@ -29,7 +29,11 @@ Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvR
     return invalid(fmt::format("{} has a row stride of {}, below the {} elements of a row", side,
                                rows.row_stride, shape_.row_elements()));
   }
-  if (rows.dtype != shape_.dtype && rows.dtype != DType::kF32) {
+  if (is_scaled(shape_.dtype) && is_scaled(rows.dtype)) {
+    return invalid(fmt::format("{} is {} without scales, the pool takes f32, f16 or bf16", side,
+                               dtype_name(rows.dtype)));
+  }
+  if (!is_scaled(shape_.dtype) && rows.dtype != shape_.dtype && rows.dtype != DType::kF32) {
     return invalid(fmt::format("{} is {}, the pool takes {} or f32", side, dtype_name(rows.dtype),
                                dtype_name(shape_.dtype)));
   }
@@ -56,6 +60,10 @@ void RowArray::store(std::int64_t layer, std::span<const Slot> slots, const KvRo
   task.rows = rows.rows;
   task.row_elements = shape_.row_elements();
   task.row_stride = rows.row_stride;
+  task.scales = layer_scales(layer);
+  task.scale_page_stride = scale_strides_.page;
+  task.scale_head_stride = scale_strides_.head;
+  task.head_dim = shape_.head_dim;
   store_rows(task, slots.data());
 }
 

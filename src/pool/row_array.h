@@ -1,5 +1,5 @@
-// RowArray: rows of one width, one for each slot and layer of a pool. Pools are made of a few of
-// them: K and V, or latent rows.
+// RowArray: rows of one width, one for each slot and layer of a pool, and their scales, if their
+// dtype is scaled. Pools are made of a few of them: K and V, or latent rows.
 //
 // Thread:     as KvPool: disjoint slots may be stored at once.
 // Memory:     none of its own: a part of the pool's.
@@ -25,12 +25,22 @@ class RowArray {
   // `begin`. REQUIRES: validate(shape) is ok.
   RowArray(const KvShape& shape, KvLayout layout, std::byte* begin)
       : RowArray(shape, kv_strides(shape, layout), begin) {}
+  // Of a scaled dtype: the scales [layers, pages, heads, page_size], in `layout` too, begin at
+  // `scales`.
+  RowArray(const KvShape& shape, KvLayout layout, std::byte* begin, float* scales)
+      : shape_(shape),
+        strides_(kv_strides(shape, layout)),
+        scale_strides_(scale_strides(shape, layout)),
+        begin_(begin),
+        scales_(scales) {}
   // The same with heads and tokens in another order inside a page.
   RowArray(const KvShape& shape, const KvStrides& strides, std::byte* begin)
       : shape_(shape), strides_(strides), begin_(begin) {}
 
+  // Without scales.
   std::int64_t total_bytes() const noexcept { return strides_.side * dtype_bytes(shape_.dtype); }
   const KvStrides& strides() const noexcept { return strides_; }
+  const KvStrides& strides_of_scales() const noexcept { return scale_strides_; }
 
   // Where a layer's row of (page 0, offset 0, head 0) begins.
   std::byte* layer_begin(std::int64_t layer) const noexcept {
@@ -46,6 +56,19 @@ class RowArray {
             .bytes = shape_.page_size * shape_.row_elements() * element_bytes};
   }
 
+  // The scale of a layer's (page 0, offset 0, head 0); null if the dtype is not scaled.
+  float* layer_scales(std::int64_t layer) const noexcept {
+    return scales_ == nullptr ? nullptr : scales_ + layer * scale_strides_.layer;
+  }
+
+  // A layer's scales of every page. REQUIRES: the dtype is scaled.
+  template <typename Byte>
+  PagePiece<Byte> scale_piece(std::int64_t layer) const noexcept {
+    return {.page0 = reinterpret_cast<Byte*>(layer_scales(layer)),
+            .page_stride_bytes = scale_strides_.page * kScaleBytes,
+            .bytes = shape_.page_size * shape_.heads * kScaleBytes};
+  }
+
   // Whether `rows` can be stored to so many slots: kInvalidArgument names `side` and what is wrong.
   Status check(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
   // Row i goes to slots[i] of `layer`. REQUIRES: checked, and so are the slots and the layer; a
@@ -56,7 +79,9 @@ class RowArray {
  private:
   KvShape shape_;
   KvStrides strides_;
+  KvStrides scale_strides_;
   std::byte* begin_;
+  float* scales_ = nullptr;
 };
 
 // That `layer` is one of a pool of `shape`, and every slot; kInvalidArgument names what is not.

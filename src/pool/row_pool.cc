@@ -4,14 +4,21 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace stemma {
+
+namespace {
+
+constexpr std::int64_t kLineBytes = 64;
+
+}  // namespace
 
 Result<Buffer> RowPool::take_memory(const KvShape& shape, KvKind kind, ThreadPool& threads) {
   STEMMA_RETURN_IF_ERROR(validate(shape));
   STEMMA_CHECK(shape.kind == kind, "a shape of the pool's kind");
-  STEMMA_ASSIGN_OR_RETURN(Buffer buffer,
-                          Buffer::allocate(static_cast<std::size_t>(shape.total_bytes())));
+  const std::int64_t bytes = shape.total_bytes() + (is_scaled(shape.dtype) ? kLineBytes : 0);
+  STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(static_cast<std::size_t>(bytes)));
   buffer.prefault(threads);
   return buffer;
 }
@@ -20,8 +27,18 @@ RowPool::RowPool(const KvShape& shape, KvLayout layout, Buffer buffer)
     : shape_(shape),
       layout_(layout),
       buffer_(std::move(buffer)),
-      keys_(shape, layout, buffer_.bytes()),
-      values_(shape, layout, buffer_.bytes() + (is_latent() ? 0 : keys_.total_bytes())) {}
+      keys_(rows_of_side(0)),
+      values_(rows_of_side(is_latent() ? 0 : 1)) {}
+
+// The codes of both sides, or the elements, then the scales of both.
+RowArray RowPool::rows_of_side(std::int64_t side) {
+  const std::int64_t side_bytes = kv_strides(shape_, layout_).side * dtype_bytes(shape_.dtype);
+  std::byte* const begin = buffer_.bytes() + side * side_bytes;
+  if (!is_scaled(shape_.dtype)) return RowArray(shape_, layout_, begin);
+  const std::int64_t codes_bytes = round_up((is_latent() ? 1 : 2) * side_bytes, kLineBytes);
+  auto* const scales = reinterpret_cast<float*>(buffer_.bytes() + codes_bytes);
+  return RowArray(shape_, layout_, begin, scales + side * scale_strides(shape_, layout_).side);
+}
 
 std::byte* RowPool::behind_values() const noexcept {
   return values_.layer_begin(0) + values_.total_bytes();
@@ -61,6 +78,9 @@ LayerPieces<Byte> RowPool::pieces_of(std::int64_t layer) const {
   LayerPieces<Byte> pieces;
   pieces.push_back(keys_.piece<Byte>(layer));
   if (!is_latent()) pieces.push_back(values_.piece<Byte>(layer));
+  if (!is_scaled(shape_.dtype)) return pieces;
+  pieces.push_back(keys_.scale_piece<Byte>(layer));
+  if (!is_latent()) pieces.push_back(values_.scale_piece<Byte>(layer));
   return pieces;
 }
 
@@ -86,6 +106,10 @@ KvLayerView RowPool::layer_view(std::int64_t layer) const {
   view.page_stride = keys_.strides().page;
   view.token_stride = keys_.strides().token;
   view.head_stride = keys_.strides().head;
+  view.k_scales = keys_.layer_scales(layer);
+  view.v_scales = values_.layer_scales(layer);
+  view.scale_page_stride = keys_.strides_of_scales().page;
+  view.scale_head_stride = keys_.strides_of_scales().head;
   return view;
 }
 

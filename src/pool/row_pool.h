@@ -2,7 +2,9 @@
 // or latent rows as one that is both.
 //
 // Thread:     as KvPool: disjoint slots may be stored at once.
-// Memory:     one Buffer of shape.total_bytes(), its pages touched in create.
+// Memory:     one Buffer of shape.total_bytes(), its pages touched in create; scales of scaled
+// dtypes
+//             lie behind the codes and begin a cache line, for which there is one more.
 // Cost:       store is one pass over the rows of each array.
 // Not here:   what a kind adds (mha_pool, mla_pool, double_sparse_pool), free pages
 //             (PageAllocator), reading (attention/).
@@ -48,6 +50,7 @@ class RowPool : public KvPool {
 
  private:
   bool is_latent() const noexcept { return shape_.kind == KvKind::kMla; }
+  RowArray rows_of_side(std::int64_t side);
   template <typename Slot>
   Status store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
                        const KvRows& v);

@@ -31,6 +31,7 @@ double seconds_now() {
 struct StoreCase {
   std::int64_t page_size = 1;
   DType source = DType::kBF16;
+  DType pool = DType::kBF16;
 };
 
 // A pool, rows to store and the slots of every step.
@@ -60,9 +61,9 @@ Result<Stage> make_stage(const StoreCase& store_case, ThreadPool& threads) {
   KvShape shape;
   shape.layers = 1;
   shape.page_size = store_case.page_size;
-  shape.heads = kRowBytes / dtype_bytes(DType::kBF16) / kHeadDim;
+  shape.heads = kRowBytes / dtype_bytes(store_case.pool) / kHeadDim;
   shape.head_dim = kHeadDim;
-  shape.dtype = DType::kBF16;
+  shape.dtype = store_case.pool;
   shape.pages = 1;
   shape.pages = pool_bytes / shape.page_bytes();
   Stage stage;
@@ -122,7 +123,7 @@ BenchLine measure(const StoreCase& store_case, Stage& stage) {
                  {"row_bytes", std::to_string(kRowBytes)},
                  {"rows", std::to_string(kBatchRows)},
                  {"source", std::string(dtype_name(store_case.source))},
-                 {"pool", std::string(dtype_name(DType::kBF16))},
+                 {"pool", std::string(dtype_name(store_case.pool))},
                  {"slots", "random pages"},
                  {"working_set_bytes", std::to_string(stage.pool->shape().total_bytes())}};
   line.value = median(stores);
@@ -141,7 +142,10 @@ Result<std::vector<BenchLine>> bench_store() {
   std::vector<BenchLine> lines;
   ThreadPool threads(1);
   for (const StoreCase store_case :
-       {StoreCase{1, DType::kBF16}, StoreCase{16, DType::kBF16}, StoreCase{16, DType::kF32}}) {
+       {StoreCase{1, DType::kBF16, DType::kBF16}, StoreCase{16, DType::kBF16, DType::kBF16},
+        StoreCase{16, DType::kF32, DType::kBF16}, StoreCase{16, DType::kF32, DType::kInt8},
+        StoreCase{16, DType::kF32, DType::kFp8E4M3}, StoreCase{16, DType::kF32, DType::kFp8E5M2},
+        StoreCase{16, DType::kBF16, DType::kInt8}}) {
     STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(store_case, threads));
     lines.push_back(measure(store_case, stage));
   }

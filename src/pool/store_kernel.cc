@@ -31,13 +31,31 @@ std::int64_t row_bytes(const StoreTask& task) {
   return task.row_elements * dtype_bytes(task.target_dtype);
 }
 
+// Scaling a row takes longer than its lines take to be read.
 bool streams(const StoreTask& task) {
+  if (is_scaled(task.target_dtype)) return false;
   const bool whole_lines = row_bytes(task) % kLineBytes == 0 &&
                            reinterpret_cast<std::uintptr_t>(task.target) % kLineBytes == 0;
   return whole_lines && row_bytes(task) * task.rows >= kStreamBytes;
 }
 
-void store_row(const StoreTask& task, const std::byte* source, std::byte* target) {
+void store_scaled_row(const StoreTask& task, const std::byte* source, std::int64_t slot,
+                      std::byte* target) {
+  ScaledRow row;
+  row.source = source;
+  row.source_dtype = task.source_dtype;
+  row.heads = task.row_elements / task.head_dim;
+  row.head_dim = task.head_dim;
+  row.target_dtype = task.target_dtype;
+  row.codes = target;
+  row.scales = task.scales + slot / task.page_size * task.scale_page_stride + slot % task.page_size;
+  row.scale_stride = task.scale_head_stride;
+  scale_row(row);
+}
+
+void store_row(const StoreTask& task, const std::byte* source, std::int64_t slot,
+               std::byte* target) {
+  if (is_scaled(task.target_dtype)) return store_scaled_row(task, source, slot, target);
   if (task.source_dtype == task.target_dtype) {
     std::memcpy(target, source, static_cast<std::size_t>(row_bytes(task)));
     return;
@@ -76,7 +94,7 @@ void store_few_rows(const StoreTask& task, const Slot* slots) {
     if (row + ahead < task.rows) {
       prefetch_for_writing(place(task, slots[row + ahead]), row_bytes(task));
     }
-    store_row(task, source, place(task, slots[row]));
+    store_row(task, source, slots[row], place(task, slots[row]));
   }
 }
 

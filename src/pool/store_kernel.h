@@ -15,7 +15,9 @@
 namespace stemma {
 
 // The rows of K or V that one call stores. Slot s lies at element
-// (s / page_size) × page_stride + (s % page_size) × token_stride of `target`.
+// (s / page_size) × page_stride + (s % page_size) × token_stride of `target`; of a scaled dtype,
+// the scale of its head h at (s / page_size) × scale_page_stride + s % page_size + h ×
+// scale_head_stride of `scales`.
 struct StoreTask {
   std::byte* target = nullptr;
   DType target_dtype = DType::kF32;
@@ -24,10 +26,15 @@ struct StoreTask {
   std::int64_t token_stride = 0;
 
   const std::byte* source = nullptr;
-  DType source_dtype = DType::kF32;  // target_dtype or kF32
+  DType source_dtype = DType::kF32;  // target_dtype or kF32; if that is scaled, any that is not
   std::int64_t rows = 0;
   std::int64_t row_elements = 0;
   std::int64_t row_stride = 0;  // of the source, in elements
+
+  float* scales = nullptr;
+  std::int64_t scale_page_stride = 0;
+  std::int64_t scale_head_stride = 0;
+  std::int64_t head_dim = 0;  // of a row's heads, each of which has a scale
 };
 
 // Row i goes to slots[i].
@@ -38,6 +45,21 @@ void store_rows(const StoreTask& task, const std::int32_t* slots);
 // REQUIRES: the target dtype is kF16 or kBF16.
 void round_to_16_bits(const float* from, std::int64_t elements, DType target_dtype,
                       std::uint16_t* to);
+
+// A row whose heads get a scale each.
+struct ScaledRow {
+  const std::byte* source = nullptr;  // [heads, head_dim]
+  DType source_dtype = DType::kF32;   // one that is not scaled
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  DType target_dtype = DType::kInt8;  // one that is
+  std::byte* codes = nullptr;         // [heads, head_dim]
+  float* scales = nullptr;            // [heads], scale_stride apart
+  std::int64_t scale_stride = 0;
+};
+
+// Codes and scales as DType says; those of a row alike on every SIMD target.
+void scale_row(const ScaledRow& row);
 
 // Copies whole lines past the caches. end_streaming orders them before what follows.
 // REQUIRES: `bytes` is a multiple of 64 and `to` aligned to 64.

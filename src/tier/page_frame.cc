@@ -124,7 +124,7 @@ Status read_numbers(std::span<const std::byte> frame, PageFrameView& view) {
     *field.value = number;
   }
   const auto dtype = get<std::uint32_t>(frame, kDTypeAt);
-  if (dtype > static_cast<std::uint32_t>(DType::kBF16)) return corrupt("dtype", "is not known");
+  if (dtype > static_cast<std::uint32_t>(DType::kInt8)) return corrupt("dtype", "is not known");
   format.dtype = static_cast<DType>(dtype);
   view.generation = get<std::uint64_t>(frame, kGenerationAt);
   return {};
