@@ -33,6 +33,7 @@ struct AttentionCase {
   std::int64_t page_size = 16;
   int threads = 1;
   std::uint64_t placement_seed = 1;  // where pages lie
+  float value_magnitude = 1;         // by what V is multiplied
   // Sparse attention, with labels of 8 channels of each head.
   std::optional<SparseDial> dial = {};
   std::vector<SharedBegin> shared = {};

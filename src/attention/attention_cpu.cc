@@ -11,10 +11,11 @@
 //
 // Few queries read K and V as they lie (decode_scores-inl.h, decode_sums-inl.h); for many a
 // partition's rows are widened once and met by all of them (tile_scores-inl.h,
-// multiply_panels-inl.h).
+// multiply_panels-inl.h). Of a scaled dtype k and v are codes: a finished score is multiplied by
+// its key's scale, a weight, once summed, by its value's.
 //
-// and the partition's (value, max, sum) is folded into what the earlier ones gave. No step depends
-// on how many queries were computed together, on the page size or on where pages lie (I13). Keys
+// The partition's (value, max, sum) is folded into what the earlier ones gave. No step depends on
+// how many queries were computed together, on the page size or on where pages lie (I13). Keys
 // beyond the query's position are never multiplied into anything it keeps.
 #include <algorithm>
 #include <cstring>
@@ -22,7 +23,6 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/task_keys.h"
-#include "base/check.h"
 #include "device/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
@@ -32,6 +32,7 @@
 
 #include "attention/decode_scores-inl.h"
 #include "attention/decode_sums-inl.h"
+#include "attention/key_scales-inl.h"
 #include "attention/multiply_panels-inl.h"
 #include "attention/online_softmax-inl.h"
 #include "attention/pack_kv-inl.h"
@@ -204,17 +205,33 @@ void adjust_scores(const Work& work, const Part& part, std::int64_t query, float
   std::fill_n(scores, unseen, -std::numeric_limits<float>::infinity());
 }
 
+// Those of one head of the task; the next partition's are asked for.
+void gather_scales(const Work& work, const Part& part, std::int64_t head, SideScales& scales) {
+  const AttentionTask& task = work.task;
+  const std::int64_t first = (task.first_kv_head + head) * task.layer->scale_head_stride;
+  const std::int64_t partition = part.first_key / kPartitionKeys;
+  KeyScales::ask_for(task, partition + 1, task.layer->k_scales + first, head == 0);
+  KeyScales::ask_for(task, partition + 1, task.layer->v_scales + first, head == 0);
+  scales.k.gather(task, partition, task.layer->k_scales + first, work.factors.k_scale);
+  scales.v.gather(task, partition, task.layer->v_scales + first, work.factors.v_scale);
+}
+
 // Scores of one head become weights. Meanwhile memory brings one stretch of rows.
 void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
   const std::int64_t lines = kAheadKeysMax * part.row_bytes / kLineBytes / work.queries;
   PrefetchCursor cursor(prefetch);
   const std::int64_t end = end_query(work, part);
+  SideScales scales;
+  if (work.scaled) gather_scales(work, part, head, scales);
   for (std::int64_t query = first_query(work, part); query < end; ++query) {
     const std::int64_t place = head * work.queries + query;
-    adjust_scores(work, part, query, scores_of(work, place));
+    float* const scores = scores_of(work, place);
+    const std::int64_t keys = keys_seen(work, part, query);
+    if (work.scaled) scales.k.apply(scores, keys);
+    adjust_scores(work, part, query, scores);
     float* const max_and_sum = part.sums + place * work.partial + work.columns;
-    softmax_partition(scores_of(work, place), keys_seen(work, part, query), max_and_sum,
-                      max_and_sum + 1, cursor, lines);
+    softmax_partition(scores, keys, max_and_sum, max_and_sum + 1, cursor, lines);
+    if (work.scaled) scales.v.apply(scores, keys);
   }
 }
 
@@ -318,6 +335,17 @@ void ask_for_first_stretch(const Work& work, const Part& part) {
   PrefetchCursor(rows).step(rows.rows * ceil_div(rows.row_bytes, kLineBytes));
 }
 
+// The rest of the factor of codes, of sums that others merge.
+void finish_sums(const Work& work, const Part& part) {
+  const std::int64_t end = end_query(work, part);
+  for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
+    for (std::int64_t query = first_query(work, part); query < end; ++query) {
+      multiply_sums(part.sums + (head * work.queries + query) * work.partial, work.columns,
+                    work.factors.sum);
+    }
+  }
+}
+
 template <typename T>
 void attend_part(const Work& work, const Part& part) {
   if (decodes(work)) {
@@ -332,15 +360,14 @@ void merge_part(const Work& work, const Part& part) {
   for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
     for (std::int64_t query = first_query(work, part); query < end; ++query) {
       const std::int64_t place = (head * work.queries + query) * work.partial;
-      merge_sums(work.scratch.sums + place, part.sums + place, work.columns);
+      merge_sums(work.scratch.sums + place, part.sums + place, work.columns, work.factors.sum);
     }
   }
 }
 
 template <typename T>
-void attend_as(const Work& work) {
+void attend_partitions(const Work& work) {
   const AttentionTask& task = work.task;
-  scale_queries<T>(work);
   const KvLayerView& layer = *task.layer;
   Part part;
   part.head_bytes = layer.head_stride * work.element_bytes;
@@ -362,6 +389,7 @@ void attend_as(const Work& work) {
     if (task.partials_or_null != nullptr) {
       part.sums = task.partials_or_null + i * work.queries * work.partial;
       attend_part<T>(work, part);
+      if (work.factors.sum != 1) finish_sums(work, part);
     } else {
       part.sums = work.scratch.partition_sums;
       attend_part<T>(work, part);
@@ -371,27 +399,32 @@ void attend_as(const Work& work) {
   }
 }
 
+template <typename T>
+void attend_as(const AttentionTask& task, const AttentionScratch& scratch) {
+  const Work work = work_of<T>(task, scratch);
+  scale_queries<T>(work);
+  begin_sums(work);
+  attend_partitions<T>(work);
+  if (task.partials_or_null == nullptr) end_sums(work);
+}
+
 }  // namespace
 
 void attend(const AttentionTask& task, const AttentionScratch& scratch) {
-  const Work work = work_of(task, scratch);
-  begin_sums(work);
   switch (task.layer->dtype) {
     case DType::kF32:
-      attend_as<float>(work);
-      break;
+      return attend_as<float>(task, scratch);
     case DType::kF16:
-      attend_as<Float16>(work);
-      break;
+      return attend_as<Float16>(task, scratch);
     case DType::kBF16:
-      attend_as<BFloat16>(work);
-      break;
+      return attend_as<BFloat16>(task, scratch);
     case DType::kFp8E4M3:
+      return attend_as<Float8E4M3>(task, scratch);
     case DType::kFp8E5M2:
+      return attend_as<Float8E5M2>(task, scratch);
     case DType::kInt8:
-      STEMMA_CHECK(false, "attention reads elements as they are");
+      return attend_as<std::int8_t>(task, scratch);
   }
-  if (task.partials_or_null == nullptr) end_sums(work);
 }
 
 void merge_sections(const MergeTask& task) {

@@ -115,6 +115,7 @@ class AttentionWorld {
       queries_.push_back(random_values(3 * s + 1, tokens_[s] * query_floats()));
       keys_.push_back(random_values(3 * s + 2, tokens_[s] * kv_floats()));
       values_.push_back(random_values(3 * s + 3, tokens_[s] * kv_floats()));
+      for (float& value : values_.back()) value *= case_.value_magnitude;
       outputs_.emplace_back();
       done_.push_back(0);
     }

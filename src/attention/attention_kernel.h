@@ -39,7 +39,7 @@ inline constexpr std::int64_t kSlicePanels = 2;
 inline constexpr std::int64_t kQueryPadding = 8;
 
 // Queries and widened rows of K are padded with zeros to whole steps of every target.
-inline constexpr std::int64_t kPackedDims = 32;
+inline constexpr std::int64_t kPackedDims = 64;
 inline constexpr std::int64_t packed_dim(std::int64_t head_dim) {
   return round_up(head_dim, kPackedDims);
 }

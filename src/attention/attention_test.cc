@@ -62,7 +62,8 @@ TEST_P(AttentionOnTarget, EqualsTheReferenceForEveryNumberOfHeads) {
 }
 
 TEST_P(AttentionOnTarget, EqualsTheReferenceForEveryDtypeAndHeadDim) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
     for (const std::int64_t head_dim : {32, 40, 64, 72, 80, 96, 128, 256}) {
       SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << head_dim);
       AttentionCase test_case;

@@ -193,11 +193,11 @@ HWY_INLINE Floats score_heads_tile(const HeadKeys& part, std::int64_t key, const
 
 // scores[query][key] = q[query] · k[key] of kHeads heads, kQueries queries of each at a time; the
 // last ones may be queries that do not exist, whose scores are not written.
-//   q [heads, queries, packed_dim], scores [heads, queries, kPartitionKeys]
+//   q [heads, queries, packed head_dim], scores [heads, queries, kPartitionKeys]
 template <typename T, int kHeads, int kQueries>
 HWY_NOINLINE void score_row(const HeadKeys& part, const float* q, float* scores) {
   static_assert(kHeads * kQueries <= kTileScoreQueries);
-  const std::int64_t stride = packed_dim(part.head_dim);
+  const std::int64_t stride = RowVectors<T>::packed(part.head_dim);
   for (std::int64_t key = 0; key < part.keys; key += kTileKeys) {
     for (std::int64_t query = 0; query < part.queries; query += kQueries) {
       const float* const from = q + query * stride;

@@ -9,7 +9,9 @@
 //   weight[key]  = 2^(score − max), max and sum over the partition's keys <= its position
 //   value[dim]   = sum over those keys, in order, of weight[key] × k[key][dim]  one lane a dim
 //
-// and the partition's (value, max, sum) is folded into what the earlier ones of its section gave;
+// (of a scaled dtype k is codes: a finished score is multiplied by its key's scale, and so is a
+// weight, once summed), and the partition's (value, max, sum) is folded into what the earlier ones
+// of its section gave;
 // sections are merged left to right. No step depends on how many queries were computed together, on
 // the page size or on where pages lie (I13). Keys beyond the query's position are never multiplied
 // into anything it keeps.
@@ -17,7 +19,6 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/task_keys.h"
-#include "base/check.h"
 #include "device/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
@@ -25,6 +26,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "attention/key_scales-inl.h"
 #include "attention/latent_products-inl.h"
 #include "attention/latent_softmax-inl.h"
 #include "attention/widen_rows-inl.h"
@@ -79,7 +81,7 @@ struct Part {
 void pack_queries(const Work& work) {
   const AttentionTask& task = work.task;
   const AttentionShape& shape = *task.shape;
-  const float scale = shape.scale * kLog2E;
+  const float scale = shape.scale * kLog2E * code_factors(task.layer->dtype).query;
   float* const to = work.scratch.queries;
   std::fill_n(to, work.query_vectors * kLanes * work.head_dim, 0.0f);
   for (std::int64_t query = 0; query < work.queries; ++query) {
@@ -155,6 +157,14 @@ void score_part(const Work& work, const Part& part, RowPrefetch& prefetch) {
   }
 }
 
+template <bool kSome, bool kScaled>
+void weigh_vectors(const Work& work, const Part& part, const RowScales& scales) {
+  for (std::int64_t vector = 0; vector < work.query_vectors; ++vector) {
+    weigh_queries<kSome, kScaled>(work.scratch.scores, work.scores_stride, part.keys, scales,
+                                  work.state, vector * kLanes);
+  }
+}
+
 // Scores become weights.
 void weigh_part(const Work& work, const Part& part) {
   const bool all = all_see_all(work, part);
@@ -164,14 +174,19 @@ void weigh_part(const Work& work, const Part& part) {
       work.state.keys_seen[query] = static_cast<float>(std::max<std::int64_t>(0, seen));
     }
   }
-  for (std::int64_t vector = 0; vector < work.query_vectors; ++vector) {
-    float* const scores = work.scratch.scores;
-    if (all) {
-      weigh_queries<false>(scores, work.scores_stride, part.keys, work.state, vector * kLanes);
-    } else {
-      weigh_queries<true>(scores, work.scores_stride, part.keys, work.state, vector * kLanes);
-    }
+  RowScales scales;
+  if (!is_scaled(work.task.layer->dtype)) {
+    return all ? weigh_vectors<false, false>(work, part, scales)
+               : weigh_vectors<true, false>(work, part, scales);
   }
+  const std::int64_t partition = part.first_key / kPartitionKeys;
+  KeyScales::ask_for(work.task, partition + 1, work.task.layer->k_scales, true);
+  const CodeFactors factors = code_factors(work.task.layer->dtype);
+  scales.sides.k.gather(work.task, partition, work.task.layer->k_scales, factors.k_scale);
+  scales.sides.v.gather(work.task, partition, work.task.layer->v_scales, factors.v_scale);
+  scales.sum_factor = factors.sum;
+  return all ? weigh_vectors<false, true>(work, part, scales)
+             : weigh_vectors<true, true>(work, part, scales);
 }
 
 // The vectors of values from `vector` on, of all queries. Where not all see all keys, a tile has
@@ -304,9 +319,14 @@ void attend_latent(const AttentionTask& task, const AttentionScratch& scratch) {
       attend_as<BFloat16>(work);
       break;
     case DType::kFp8E4M3:
+      attend_as<Float8E4M3>(work);
+      break;
     case DType::kFp8E5M2:
+      attend_as<Float8E5M2>(work);
+      break;
     case DType::kInt8:
-      STEMMA_CHECK(false, "attention reads elements as they are");
+      attend_as<std::int8_t>(work);
+      break;
   }
   if (task.partials_or_null == nullptr) write_rows(work);
 }

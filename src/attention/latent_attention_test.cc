@@ -78,7 +78,8 @@ TEST_P(LatentAttention, EqualsTheReferenceForEveryNumberOfHeads) {
 }
 
 TEST_P(LatentAttention, EqualsTheReferenceForEveryDtypeRankAndRope) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
     for (const std::int64_t rank : {8, 32, 72, 512}) {
       for (const std::int64_t rope : {8, 64}) {
         SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << rank << " + " << rope);

@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "attention/attention_kernel.h"
+#include "attention/key_scales-inl.h"
 #include "attention/online_softmax-inl.h"
 #include "attention/pack_kv-inl.h"
 
@@ -44,11 +45,20 @@ struct QueryState {
   float* keys_seen;  // of the partition, where not all queries see all
 };
 
+// Scales of a partition's rows, as K and as V, and by what sums of codes are multiplied
+// (CodeFactors).
+struct RowScales {
+  SideScales sides;
+  float sum_factor = 1;
+};
+
 // One vector of queries, from `first` on: scores of `keys` keys become weights 2^(score − max), 0
-// for a key that a query does not see. kSome: not all see all.
-template <bool kSome>
+// for a key that a query does not see. kSome: not all see all. kScaled: each score is multiplied by
+// its key's scale first, and each weight, once summed, last.
+template <bool kSome, bool kScaled>
 HWY_INLINE void weigh_queries(float* HWY_RESTRICT scores, std::int64_t scores_stride,
-                              std::int64_t keys, const QueryState& state, std::int64_t first) {
+                              std::int64_t keys, const RowScales& scales, const QueryState& state,
+                              std::int64_t first) {
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr FloatTag d;
   const Floats lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -58,7 +68,12 @@ HWY_INLINE void weigh_queries(float* HWY_RESTRICT scores, std::int64_t scores_st
   scores += first;
   Floats largest = lowest;
   for (std::int64_t key = 0; key < keys; ++key) {
-    const Floats score = hn::LoadU(d, scores + key * scores_stride);
+    float* const place = scores + key * scores_stride;
+    Floats score = hn::LoadU(d, place);
+    if constexpr (kScaled) {
+      score = hn::Mul(score, hn::Set(d, scales.sides.k.of(key)));
+      hn::StoreU(score, d, place);
+    }
     largest = hn::Max(largest, kSome ? hn::IfThenElse(is_seen(key), score, lowest) : score);
   }
   Floats total = hn::Zero(d);
@@ -67,6 +82,7 @@ HWY_INLINE void weigh_queries(float* HWY_RESTRICT scores, std::int64_t scores_st
     Floats weight = exp2_negative(d, hn::Sub(hn::LoadU(d, place), largest));
     if (kSome) weight = hn::IfThenElseZero(is_seen(key), weight);
     total = hn::Add(total, weight);
+    if constexpr (kScaled) weight = hn::Mul(weight, hn::Set(d, scales.sides.v.of(key)));
     hn::StoreU(weight, d, place);
   }
   const Floats largest_before = hn::LoadU(d, state.largest + first);
@@ -77,7 +93,7 @@ HWY_INLINE void weigh_queries(float* HWY_RESTRICT scores, std::int64_t scores_st
   hn::StoreU(hn::Add(total_kept, hn::Mul(total, added)), d, state.totals + first);
   hn::StoreU(max, d, state.largest + first);
   hn::StoreU(kept, d, state.kept + first);
-  hn::StoreU(added, d, state.added + first);
+  hn::StoreU(hn::Mul(added, hn::Set(d, scales.sum_factor)), d, state.added + first);
 }
 
 }  // namespace

@@ -97,10 +97,22 @@ HWY_INLINE void clear_sums(float* sums, std::int64_t columns) {
   sums[columns + 1] = 0;
 }
 
-// into = into + from, both rescaled to the larger maximum. The order of calls is the left fold.
-// `columns` is padded_columns: maximum and sum of weights follow it.
+// Weighted values times a power of two; maximum and sum of weights stay.
+HWY_INLINE void multiply_sums(float* sums, std::int64_t columns, float factor) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto factors = hn::Set(d, factor);
+  for (std::int64_t i = 0; i < columns; i += lanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), factors), d, sums + i);
+  }
+}
+
+// into = into + from, both rescaled to the larger maximum, weighted values of `from` times
+// `factor`, a power of two, too. The order of calls is the left fold. `columns` is padded_columns:
+// maximum and sum of weights follow it.
 HWY_INLINE void merge_sums(float* HWY_RESTRICT into, const float* HWY_RESTRICT from,
-                           std::int64_t columns) {
+                           std::int64_t columns, float factor = 1) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -109,9 +121,10 @@ HWY_INLINE void merge_sums(float* HWY_RESTRICT into, const float* HWY_RESTRICT f
   const auto max = hn::Max(max_into, max_from);
   const auto scale_into = exp2_negative(d, hn::Sub(max_into, max));
   const auto scale_from = exp2_negative(d, hn::Sub(max_from, max));
+  const auto values_from = hn::Mul(scale_from, hn::Set(d, factor));
   for (std::int64_t i = 0; i < columns; i += lanes) {
     const auto kept = hn::Mul(hn::LoadU(d, into + i), scale_into);
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, from + i), scale_from, kept), d, into + i);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, from + i), values_from, kept), d, into + i);
   }
   const float kept = into[columns + 1] * hn::GetLane(scale_into);
   into[columns] = hn::GetLane(max);

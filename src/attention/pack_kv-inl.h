@@ -19,16 +19,13 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/row_prefetch.h"
-#include "base/float16.h"
-#include "device/load_f32-inl.h"
+#include "attention/widen_words-inl.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kLanes = static_cast<std::int64_t>(
-    hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<float>()));
 constexpr std::int64_t kPanelColumns = 2 * kLanes;
 constexpr std::int64_t kSliceColumns = kSlicePanels * kPanelColumns;
 static_assert(kPanelColumnsMax % kPanelColumns == 0 && kPartitionKeys % kSliceColumns == 0);
@@ -51,40 +48,9 @@ struct RowSource {
 // What stands for a key that does not exist: its scores are never used.
 alignas(64) constexpr float kZeroRow[256] = {};
 
-using FloatTag = hwy::HWY_NAMESPACE::ScalableTag<float>;
-using Floats = hwy::HWY_NAMESPACE::Vec<FloatTag>;
-
 // Dimensions in 16 bytes of a row.
 template <typename T>
 constexpr int kDimsInStep = static_cast<int>(16 / sizeof(T));
-
-using WordTag = hwy::HWY_NAMESPACE::ScalableTag<std::uint32_t>;
-using Words = hwy::HWY_NAMESPACE::Vec<WordTag>;
-
-// The elements of one word of every key, in memory's order: the low half comes first.
-HWY_INLINE void widen_words(Words words, const float*, Floats (&out)[1]) {
-  out[0] = hwy::HWY_NAMESPACE::BitCast(FloatTag(), words);
-}
-
-HWY_INLINE void widen_words(Words words, const BFloat16*, Floats (&out)[2]) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  out[0] = hn::BitCast(FloatTag(), hn::ShiftLeft<16>(words));
-  out[1] = hn::BitCast(FloatTag(), hn::And(words, hn::Set(WordTag(), 0xFFFF0000u)));
-}
-
-HWY_INLINE void widen_words(Words words, const Float16*, Floats (&out)[2]) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::RebindToSigned<WordTag> di;
-  const hn::Rebind<std::uint16_t, WordTag> d16;
-  const auto widen = [&](Words halves) HWY_ATTR {
-    HWY_ALIGN Float16 narrow[static_cast<std::size_t>(kLanes)];
-    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, halves)), d16,
-               reinterpret_cast<std::uint16_t*>(narrow));
-    return load_f32(FloatTag(), narrow);
-  };
-  out[0] = widen(hn::And(words, hn::Set(WordTag(), 0xFFFFu)));
-  out[1] = widen(hn::ShiftRight<16>(words));
-}
 
 #if HWY_TARGET == HWY_SCALAR
 
@@ -172,14 +138,15 @@ HWY_INLINE void load_words(const T* const* rows, std::int64_t dim, Words (&out)[
 // As many words as are best loaded together.
 constexpr int kWordsTogether = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 
-// Dimensions from `i` on of kLanes keys, one vector each.
-template <typename T>
-HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kDimsInStep<T>]) {
-  constexpr int kElements = kDimsInStep<T> / 4;
-  Words words[4];
+// Dimensions from `i` on of kLanes keys, one vector each, kWords words of a row.
+template <typename T, int kWords>
+HWY_INLINE void load_dims(const T* const* rows, std::int64_t i,
+                          Floats (&out)[std::size_t{kWords * kWordElements<T>}]) {
+  constexpr int kElements = kWordElements<T>;
+  Words words[std::size_t{kWords}];
   load_words(rows, i, words);
   STEMMA_UNROLL
-  for (int word = 0; word < 4; ++word) {
+  for (int word = 0; word < kWords; ++word) {
     Floats wide[std::size_t{kElements}];
     widen_words(words[word], rows[0], wide);
     STEMMA_UNROLL

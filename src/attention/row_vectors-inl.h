@@ -3,9 +3,10 @@
 // in order, and then the sum of the lanes in one fixed tree (sum_lanes.h says which). Whatever
 // computes a score does it in this order (I13).
 //
-// Rows of bf16 are taken 2 × kLanes dimensions at a time, the even ones and then the odd ones: one
-// load and no shuffle for two vectors. Others are taken as they lie. "Packed" order is that of the
-// vectors, padded with zeros to packed_dim.
+// Elements that share a word of 32 bits are taken apart together, bf16 in pairs (the even
+// dimensions and then the odd ones), codes in fours: one load and no shuffle for all their vectors.
+// f32 and f16 are taken as they lie. "Packed" order is that of the vectors, padded with zeros to
+// whole steps.
 //
 // Included by attention_cpu.cc after Highway, once for each SIMD target; never by anything else.
 #if defined(STEMMA_ATTENTION_ROW_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -22,6 +23,7 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/pack_kv-inl.h"
+#include "attention/widen_words-inl.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,14 +42,17 @@ HWY_INLINE void load_once([[maybe_unused]] Words& words) {
 
 template <typename T>
 struct RowVectors {
-  static constexpr bool kPairs = std::is_same_v<T, BFloat16>;
-  // Vectors that are loaded together, and the dimensions they hold.
-  static constexpr int kVectors = kPairs ? 2 : 1;
+  // Vectors that are loaded together, and the dimensions they hold: as many as elements share a
+  // word, but for f16, which are best converted side by side.
+  static constexpr int kVectors = std::is_same_v<T, Float16> ? 1 : kWordElements<T>;
   static constexpr std::int64_t kDims = kVectors * kLanes;
   static_assert(kPackedDims % kDims == 0);
 
+  // head_dim, padded to whole steps.
+  static constexpr std::int64_t packed(std::int64_t head_dim) { return round_up(head_dim, kDims); }
+
   static HWY_INLINE void load(const T* from, Floats (&out)[std::size_t{kVectors}]) {
-    if constexpr (kPairs) {
+    if constexpr (!std::is_same_v<T, Float16>) {
       Words words =
           hwy::HWY_NAMESPACE::LoadU(WordTag(), reinterpret_cast<const std::uint32_t*>(from));
       load_once(words);

@@ -18,6 +18,7 @@
 #include "attention/online_softmax-inl.h"
 #include "attention/row_vectors-inl.h"
 #include "attention/tile_scores-inl.h"
+#include "attention/widen_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
@@ -35,18 +36,24 @@ struct Work {
   std::int64_t columns = 0;  // head_dim, padded for the sums
   std::int64_t partial = 0;  // floats of one query's sums
   std::int64_t element_bytes = 0;
+  bool scaled = false;
+  CodeFactors factors = {};
 };
 
-inline Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
+// T: an element of K.
+template <typename T>
+Work work_of(const AttentionTask& task, const AttentionScratch& scratch) {
   Work work{task, scratch};
   work.group = task.shape->query_heads / task.shape->kv_heads;
   work.queries = task.rows * work.group;
   work.query_vectors = ceil_div(work.queries, kLanes);
   work.head_dim = task.shape->head_dim;
-  work.packed = packed_dim(work.head_dim);
+  work.packed = RowVectors<T>::packed(work.head_dim);
   work.columns = padded_columns(work.head_dim);
   work.partial = partial_floats(work.head_dim);
   work.element_bytes = dtype_bytes(task.layer->dtype);
+  work.scaled = is_scaled(task.layer->dtype);
+  work.factors = code_factors(task.layer->dtype);
   return work;
 }
 
@@ -80,7 +87,7 @@ inline float* scaled_queries(const Work& work, std::int64_t head) {
                        : work.scratch.queries + head * work.query_vectors * kLanes * work.packed;
 }
 
-// Queries times scale × log2 e, one after another.   [queries, packed_dim]
+// Queries times scale × log2 e, one after another.   [queries, packed head_dim]
 template <typename T>
 void scale_few_queries(const Work& work, std::int64_t head, float scale) {
   float* to = scaled_queries(work, head);
@@ -109,7 +116,7 @@ void scale_many_queries(const Work& work, std::int64_t head, float scale) {
 // Lanes and dimensions that stand for nothing are 0.
 template <typename T>
 void scale_queries(const Work& work) {
-  const float scale = work.task.shape->scale * kLog2E;
+  const float scale = work.task.shape->scale * kLog2E * work.factors.query;
   const std::int64_t heads = work.task.kv_heads;
   std::fill(work.scratch.queries, scaled_queries(work, heads), 0.0f);
   for (std::int64_t head = 0; head < heads; ++head) {

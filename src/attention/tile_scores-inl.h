@@ -208,7 +208,7 @@ void widen_keys(const RowSource& source, std::int64_t keys, float* to, RowPrefet
   namespace hn = hwy::HWY_NAMESPACE;
   using Row = RowVectors<T>;
   PrefetchCursor cursor(prefetch);
-  const std::int64_t packed = packed_dim(source.head_dim);
+  const std::int64_t packed = Row::packed(source.head_dim);
   const std::int64_t whole = round_down(source.head_dim, Row::kDims);
   const std::int64_t lines =
       ceil_div(source.head_dim * static_cast<std::int64_t>(sizeof(T)), 2 * kLineBytes);

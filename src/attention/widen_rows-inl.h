@@ -13,7 +13,6 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/pack_kv-inl.h"
-#include "device/load_f32-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {

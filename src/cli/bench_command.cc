@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attention/attention_bench.h"
+#include "attention/scaled_attention_bench.h"
 #include "attention/sparse_bench.h"
 #include "base/bench_line.h"
 #include "base/check.h"
@@ -42,13 +43,14 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 18> kBenches = {{
+constexpr std::array<Bench, 19> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
     {"ghost", [] { return Lines(bench_ghost()); }},
     {"store", [] { return Lines(bench_store()); }},
     {"attention", [] { return Lines(bench_attention()); }},
+    {"attention", [] { return Lines(bench_scaled_attention()); }},
     {"attention", [] { return Lines(bench_sparse_attention()); }},
     {"gemm", [] { return bench_gemm({}); }},
     {"load", [] { return bench_load(default_load_bench()); }},

@@ -69,6 +69,13 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
   model->engine_options_ = options.engine;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));
   STEMMA_RETURN_IF_ERROR(model->open_pools(options));
+  const DType dtype = model->pool_->shape().dtype;
+  if (options.tiers.codec != "plain" && is_scaled(dtype)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--tier-codec {}: --kv-dtype {} needs plain, for its pages are packed "
+                             "already",
+                             options.tiers.codec, dtype_name(dtype))};
+  }
   model->namespace_digest_ = digest_of(*model->runner_, *model->pool_, options.tiers.codec);
   STEMMA_RETURN_IF_ERROR(model->open_tiers(options));
   return model;

@@ -36,8 +36,9 @@ struct ServedModelOptions {
   // Windowed pages for each page of the other layers, where some have a window: more let more of
   // what is cached be gone on from, fewer leave room for more of it.
   double windowed_share = 0.5;
-  std::string kv_dtype = "auto";  // or f32, f16, bf16; auto: that of the weights
-  std::string weights = "auto";   // as the files have them; or int8, int4
+  // auto: that of the weights; or f32, f16, bf16, fp8_e4m3 (fp8), fp8_e5m2, int8.
+  std::string kv_dtype = "auto";
+  std::string weights = "auto";  // as the files have them; or int8, int4
   std::string kv_layout = "layer_first";
   std::string attention = "cpu";
   std::optional<SparseOptions> sparse;    // nothing: every row attends to everything

@@ -45,12 +45,26 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesApartThatCannotServeEachOther) {
   EXPECT_TRUE(seen.insert(digest()).second) << "page size";
   options_.kv_dtype = "bf16";
   EXPECT_TRUE(seen.insert(digest()).second) << "dtype";
+  for (const char* const dtype : {"fp8_e4m3", "fp8_e5m2", "int8"}) {
+    options_.kv_dtype = dtype;
+    EXPECT_TRUE(seen.insert(digest()).second) << dtype;
+  }
+  options_.kv_dtype = "fp8";
+  EXPECT_FALSE(seen.insert(digest()).second) << "another name of fp8_e4m3";
+  options_.kv_dtype = "bf16";
   options_.attention = "reference";
   EXPECT_TRUE(seen.insert(digest()).second) << "attention";
   // Neither room nor order of the pool changes what a page says.
   options_.kv_layout = "page_first";
   options_.kv_bytes *= 2;
   EXPECT_FALSE(seen.insert(digest()).second);
+}
+
+TEST_F(ServedModelTest, ACodecOverAScaledDtypeIsRefusedByName) {
+  options_.kv_dtype = "int8";
+  options_.tiers.codec = "int4";
+  EXPECT_EQ(error(),
+            "--tier-codec int4: --kv-dtype int8 needs plain, for its pages are packed already");
 }
 
 TEST_F(ServedModelTest, TheNamespaceTellsPagesOfOtherDialsAndChannelsApart) {
@@ -78,6 +92,8 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesOfOtherDialsAndChannelsApart) {
   calibration.channels.channels[7] = 8;
   ASSERT_TRUE(save_sparse_calibration(calibration, path).ok());
   EXPECT_TRUE(seen.insert(digest()).second) << "channels";
+  options_.kv_dtype = "int8";
+  EXPECT_THAT(error(), HasSubstr("int8 is scaled, but double_sparse labels"));
   options_.tiers.codec = "int8";
   EXPECT_THAT(error(), HasSubstr("--tier-codec int8: sparse attention needs plain"));
 }

@@ -330,7 +330,8 @@ TEST(KvPoolFactory, ParsesLayoutsAndDtypes) {
   EXPECT_EQ(parse_kv_layout("page_first").value(), KvLayout::kPageFirst);
   EXPECT_EQ(parse_kv_dtype("bf16").value(), DType::kBF16);
   EXPECT_THAT(parse_kv_layout("nhd").error().detail, testing::HasSubstr("layer_first, page_first"));
-  EXPECT_THAT(parse_kv_dtype("int4").error().detail, testing::HasSubstr("f32, f16, bf16"));
+  EXPECT_THAT(parse_kv_dtype("int4").error().detail,
+              testing::HasSubstr("f32, f16, bf16, fp8_e4m3, fp8_e5m2, int8"));
 }
 
 }  // namespace
