@@ -159,6 +159,7 @@ TEST_F(RestartTest, PagesOfAnotherModelOrFormatAreNotFoundAndNamed) {
   expect_same_answers(trial_.cold(prompts), trial_.generate(prompts, on_disk()));
   std::filesystem::rename(disk(), directory_.file("kept"));
   expect_foreign("--kv-dtype f16", "kv_dtype: bf16 -> f16");
+  expect_foreign("--kv-dtype int8", "kv_dtype: bf16 -> int8");
   expect_foreign("--page-size 8", "page_size: 16 -> 8");
   expect_foreign("--attention reference", "attention: cpu -> reference");
   trial_.config.rope.theta *= 2;

@@ -87,10 +87,10 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
   }
 
   ServedModelOptions options(const Setting& setting) const {
-    const KvShape shape = tiny_model_config(GetParam()).pool_shape();
-    const std::int64_t value_bytes = setting.kv_dtype == "f32" ? 4 : 2;
+    KvShape shape = tiny_model_config(GetParam()).pool_shape();
+    shape.dtype = try_parse_dtype(setting.kv_dtype).value_or(DType::kBF16);
     ServedModelOptions options = trial_options(model_.path(), setting);
-    options.kv_bytes = setting.kv_tokens * value_bytes * shape.layers * shape.token_elements();
+    options.kv_bytes = setting.kv_tokens * shape.layers * shape.token_bytes();
     options.kv_dtype = setting.kv_dtype;
     options.kv_layout = setting.kv_layout;
     options.tiers.codec = setting.tiers.codec;  // a part of the namespace
@@ -212,7 +212,7 @@ TEST_P(TiersBits, FromHostMemoryUnderEachWritePolicyAndPageSize) {
 }
 
 TEST_P(TiersBits, FromHostMemoryInEveryLayoutAndType) {
-  for (const char* const kv_dtype : {"f32", "f16", "bf16"}) {
+  for (const char* const kv_dtype : {"f32", "f16", "bf16", "fp8_e4m3", "int8"}) {
     const Outcome plain = cold(kv_dtype);
     for (const char* const layout : {"layer_first", "page_first"}) {
       for (const char* const host_layout : {"layer_first", "page_first"}) {
