@@ -60,12 +60,14 @@ constexpr int kWideRows = kTileRows / 3;
 // for one.
 constexpr std::int64_t kAheadGroups = 4;
 
-// Lanes of 32 bits: two neighbouring inputs of one output, or of one row, in 16 bits each.
+// Lanes of 32 bits: two neighbouring inputs of one output, or of one row, in 16 bits each. `zero`
+// is that, and stays it: one for a whole tile, for compilers with sanitizers take minutes over one
+// for each product.
 #if HWY_TARGET == HWY_SCALAR
 std::int32_t low_half(std::int32_t pair) {
   return static_cast<std::int16_t>(pair & 0xFFFF);
 }
-V32 add_dots(V32 sums, V32 a, V32 b) {
+V32 add_dots(V32 sums, V32 a, V32 b, V32& /*zero*/) {
   const std::int32_t x = hn::GetLane(a);
   const std::int32_t y = hn::GetLane(b);
   return hn::Add(sums, hn::Set(kD32, low_half(x) * low_half(y) + (x >> 16) * (y >> 16)));
@@ -86,11 +88,16 @@ V32 nibble_pairs(V32 words) {
 using D16 = hn::Repartition<std::int16_t, D32>;
 constexpr D16 kD16;
 
-HWY_INLINE V32 add_dots(V32 sums, V32 a, V32 b) {
-  V32 more = hn::Zero(kD32);
-  const V32 most =
-      hn::ReorderWidenMulAccumulate(kD32, hn::BitCast(kD16, a), hn::BitCast(kD16, b), sums, more);
+HWY_INLINE V32 add_dots(V32 sums, V32 a, V32 b, V32& zero) {
+  const auto a16 = hn::BitCast(kD16, a);
+  const auto b16 = hn::BitCast(kD16, b);
+#if HWY_ARCH_X86
+  return hn::ReorderWidenMulAccumulate(kD32, a16, b16, sums, zero);  // which leaves zero alone
+#else
+  V32 more = zero;
+  const V32 most = hn::ReorderWidenMulAccumulate(kD32, a16, b16, sums, more);
   return hn::RearrangeToOddPlusEven(most, more);
+#endif
 }
 HWY_INLINE V32 widen_pairs(const std::byte* codes) {
   const hn::Rebind<std::int8_t, D16> d8;
@@ -171,7 +178,7 @@ using Sums = V32[std::size_t{kRows}][std::size_t{kVectors}];
 
 template <class Codes, int kStep, int kRows, int kVectors>
 HWY_INLINE void multiply_pairs(const Vectors<kVectors>& loaded, const std::int32_t* a,
-                               Sums<kRows, kVectors>& sums) {
+                               Sums<kRows, kVectors>& sums, V32& zero) {
   Vectors<kVectors> weights;
   STEMMA_UNROLL
   for (int v = 0; v < kVectors; ++v) weights[v] = Codes::template pairs<kStep>(loaded[v]);
@@ -179,7 +186,8 @@ HWY_INLINE void multiply_pairs(const Vectors<kVectors>& loaded, const std::int32
   for (int row = 0; row < kRows; ++row) {
     const V32 pair = hn::Set(kD32, a[row * kPairs + kStep]);
     STEMMA_UNROLL
-    for (int v = 0; v < kVectors; ++v) sums[row][v] = add_dots(sums[row][v], weights[v], pair);
+    for (int v = 0; v < kVectors; ++v)
+      sums[row][v] = add_dots(sums[row][v], weights[v], pair, zero);
   }
 }
 
@@ -211,6 +219,7 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
     STEMMA_UNROLL
     for (int v = 0; v < kVectors; ++v) sums[row][v] = hn::Zero(kD32);
   }
+  V32 zero = hn::Zero(kD32);
   const std::int32_t* a = tile.a;
   const std::byte* codes = tile.codes;
   const std::byte* ahead = tile.ahead.from;
@@ -221,11 +230,11 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
     STEMMA_UNROLL
     for (int v = 0; v < kVectors; ++v) loaded[v] = Codes::load(codes + v * Codes::kVectorBytes);
     codes += kPanelVectors * Codes::kVectorBytes;
-    multiply_pairs<Codes, 0, kRows, kVectors>(loaded, a, sums);
+    multiply_pairs<Codes, 0, kRows, kVectors>(loaded, a, sums, zero);
     if constexpr (Codes::kSteps == 4) {
-      multiply_pairs<Codes, 1, kRows, kVectors>(loaded, a, sums);
-      multiply_pairs<Codes, 2, kRows, kVectors>(loaded, a, sums);
-      multiply_pairs<Codes, 3, kRows, kVectors>(loaded, a, sums);
+      multiply_pairs<Codes, 1, kRows, kVectors>(loaded, a, sums, zero);
+      multiply_pairs<Codes, 2, kRows, kVectors>(loaded, a, sums, zero);
+      multiply_pairs<Codes, 3, kRows, kVectors>(loaded, a, sums, zero);
     }
     a += Codes::kSteps;
   }
