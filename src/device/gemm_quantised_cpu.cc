@@ -47,7 +47,10 @@ constexpr int kPairs = static_cast<int>(kGroup) / 2;  // of inputs, in a group
 constexpr int kRowsMax = static_cast<int>(kGemmTaskRowsMax);
 
 // A tile's sums, a step's weights, an activation and a product fill the register file and no more.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+// Instrumented, they would take minutes to compile: small ones compute the same bits.
+#if defined(STEMMA_SANITIZED)
+constexpr int kTileRows = 3;
+#elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int kTileRows = 12;
 #else
 constexpr int kTileRows = 6;
@@ -91,7 +94,7 @@ constexpr D16 kD16;
 HWY_INLINE V32 add_dots(V32 sums, V32 a, V32 b, V32& zero) {
   const auto a16 = hn::BitCast(kD16, a);
   const auto b16 = hn::BitCast(kD16, b);
-#if HWY_ARCH_X86
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
   return hn::ReorderWidenMulAccumulate(kD32, a16, b16, sums, zero);  // which leaves zero alone
 #else
   V32 more = zero;
