@@ -151,7 +151,8 @@ class NeighbourBench {
     STEMMA_ASSIGN_OR_RETURN(const double rate, sample());
     const double seconds = seconds_of(CLOCK_MONOTONIC) - start;
     beside_.push_back(rate);
-    shares_.push_back(neighbour.cpu_s() / seconds / kCores);
+    // A burst that began in the sample may end after it: of a core no more than all.
+    shares_.push_back(std::min(neighbour.cpu_s() / seconds, 1.0) / kCores);
     return {};
   }
 
