@@ -151,8 +151,7 @@ describe("the page", { skip: noBrowser }, () => {
   test("shows who runs and who waits", async () => {
     const { page } = await browser.open(desk);
     // Long enough to be seen.
-    await page.route("**/v1/chat/completions", (route) => route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true }) }));
-    await page.fill("#length", "4096");
+    await page.route("**/v1/chat/completions", (route) => route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true, max_tokens: 16000 }) }));
     await page.fill("#question", "A very long story.");
     await page.press("#question", "Enter");
     await page.waitForFunction(() => /running/.test(document.getElementById("requests").textContent));

@@ -44,6 +44,25 @@ function showReceipt(item, receipt) {
   return line.textContent;
 }
 
+// Text that comes in pieces, drawn once a frame: an answer may come faster than a page can be laid out.
+function drawer(said) {
+  const list = $("messages");
+  let text = "";
+  let due = false;
+  const draw = () => {
+    due = false;
+    const at_end = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
+    said.textContent = text;
+    if (at_end) list.scrollTop = list.scrollHeight;
+  };
+  const add = (piece) => {
+    text += piece;
+    if (!due) requestAnimationFrame(draw);
+    due = true;
+  };
+  return { add, draw };
+}
+
 async function answer(parts, signal) {
   const response = await fetch("/v1/chat/completions", {
     method: "POST",
@@ -53,13 +72,15 @@ async function answer(parts, signal) {
   });
   if (!response.ok) throw new Error((await response.json()).error.message);
   let receipt = null;
-  for await (const event of events(response)) {
-    if (event.error !== undefined) throw new Error(event.error.message);
-    const list = $("messages");
-    const at_end = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
-    parts.said.textContent += event.choices?.[0]?.delta?.content ?? "";
-    if (at_end) list.scrollTop = list.scrollHeight;
-    receipt = event.cache_receipt ?? receipt;
+  const said = drawer(parts.said);
+  try {
+    for await (const event of events(response)) {
+      if (event.error !== undefined) throw new Error(event.error.message);
+      said.add(event.choices?.[0]?.delta?.content ?? "");
+      receipt = event.cache_receipt ?? receipt;
+    }
+  } finally {
+    said.draw();
   }
   return receipt;
 }
