@@ -157,14 +157,19 @@ Result<std::vector<Sample>> time_case(const AttentionBenchCase& bench_case, cons
   return samples;
 }
 
-double median_of(const std::vector<Sample>& samples, double Sample::*field) {
-  std::vector<double> values;
-  for (const Sample& sample : samples) values.push_back(sample.*field);
-  return median(values);
+std::vector<double> values_of(const std::vector<Sample>& samples, double Sample::*field) {
+  std::vector<double> values(samples.size());
+  std::transform(samples.begin(), samples.end(), values.begin(),
+                 [&](const Sample& sample) { return sample.*field; });
+  return values;
 }
 
-// A line against the tighter of the two bounds; `slack` is how much of its time the other would
-// take.
+double median_of(const std::vector<Sample>& samples, double Sample::*field) {
+  return median(values_of(samples, field));
+}
+
+// A line against the tighter of the two bounds; `other_bound` is how much of its time the other
+// would take.
 BenchLine line_of(const std::vector<Sample>& samples, double giga_operations, double giga_bytes) {
   const double seconds = median_of(samples, &Sample::seconds);
   const double read_gb_per_s = median_of(samples, &Sample::read_gb_per_s);
@@ -178,9 +183,7 @@ BenchLine line_of(const std::vector<Sample>& samples, double giga_operations, do
   line.bound = bound_by_reading ? read_gb_per_s : gflop_per_s;
   line.bound_name = bound_by_reading ? "read_bandwidth" : "fma_peak";
   line.ratio = line.value / line.bound;
-  std::vector<double> times;
-  for (const Sample& sample : samples) times.push_back(sample.seconds);
-  line.spread = spread(times);
+  line.spread = spread(values_of(samples, &Sample::seconds));
   line.params.emplace_back("other_bound",
                            fmt::format("{:.2f}", std::min(read_seconds, multiply_seconds) /
                                                      std::max(read_seconds, multiply_seconds)));

@@ -22,7 +22,8 @@ std::string kind_of(std::string_view tensor) {
       return std::isdigit(static_cast<unsigned char>(c)) != 0;
     });
     if (!number) {
-      kind = kind.empty() ? std::string(part) : std::string(part) + "." + kind;
+      if (!kind.empty()) kind.insert(0, ".");
+      kind.insert(0, part);
       ++parts;
     }
     tensor = tensor.substr(0, dot == std::string_view::npos ? 0 : dot);
