@@ -1,14 +1,13 @@
-// A group is split by its first request: those that share a partition with it form a run as long as
-// the shortest of what they share, and are split again behind it; the others are a group of their
-// own. Each split moves requests within their group only, so that in the end the rows of every run
-// lie together.
+// A group is sorted by the pages of its first partition: those that have the same ones form a run,
+// as long as the shortest of what they share, and are split again behind it. Each split moves
+// requests within their group only, so that in the end the rows of every run lie together.
 #include "attention/shared_prefixes.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "attention/attention_kernel.h"
-#include "base/check.h"
+#include "base/math.h"
 
 namespace stemma {
 
@@ -28,6 +27,32 @@ std::size_t same_pages(std::span<const PageId> a, std::span<const PageId> b, std
   while (page < end && a[page] == b[page]) ++page;
   return page;
 }
+
+// The pages of one partition, as an order of requests that have it in whole.
+class PartitionPages {
+ public:
+  PartitionPages(const PageTableView& table, std::int32_t partition)
+      : table_(table),
+        first_(static_cast<std::size_t>(partition * kPartitionKeys / table.page_size)),
+        end_(
+            static_cast<std::size_t>(ceil_div((partition + 1) * kPartitionKeys, table.page_size))) {
+  }
+
+  // Below 0, 0 or above 0, as memcmp.
+  int compare(std::int32_t a, std::int32_t b) const {
+    const std::span<const PageId> pages_a = table_.pages_of(a);
+    const std::span<const PageId> pages_b = table_.pages_of(b);
+    for (std::size_t page = first_; page < end_; ++page) {
+      if (pages_a[page] != pages_b[page]) return pages_a[page] < pages_b[page] ? -1 : 1;
+    }
+    return 0;
+  }
+
+ private:
+  const PageTableView& table_;
+  std::size_t first_;
+  std::size_t end_;
+};
 
 }  // namespace
 
@@ -80,25 +105,41 @@ void SharedPrefixes::add_group(const Group& group) {
 
 void SharedPrefixes::split(const Group& group, const PageTableView& table) {
   const auto begin = requests_.begin() + group.begin;
-  const auto end = requests_.begin() + group.end;
-  const std::int32_t leader = *begin;
-  std::int32_t shortest = whole_partitions(table, leader) - group.partitions;
-  const auto middle = std::partition(begin + 1, end, [&](std::int32_t request) {
-    const std::int32_t common = common_partitions(table, leader, request, group.partitions);
-    if (common > 0) shortest = std::min(shortest, common);
-    return common > 0;
-  });
-  const auto place = static_cast<std::int32_t>(middle - requests_.begin());
-  add_group({place, group.end, group.partitions, group.level});
-  const std::int32_t rows = place - group.begin;
+  const auto whole_end = std::partition(
+      begin, requests_.begin() + group.end,
+      [&](std::int32_t request) { return whole_partitions(table, request) > group.partitions; });
+  const PartitionPages pages(table, group.partitions);
+  std::sort(begin, whole_end,
+            [&](std::int32_t a, std::int32_t b) { return pages.compare(a, b) < 0; });
+  for (auto run = begin; run != whole_end;) {
+    const std::int32_t leader = *run;
+    const auto end = std::find_if(
+        run, whole_end, [&](std::int32_t request) { return pages.compare(leader, request) != 0; });
+    add_run(static_cast<std::int32_t>(run - requests_.begin()),
+            static_cast<std::int32_t>(end - requests_.begin()), group, table);
+    run = end;
+  }
+}
+
+// Those of requests_[begin, end), which share a partition behind what the group has in common.
+void SharedPrefixes::add_run(std::int32_t begin, std::int32_t end, const Group& group,
+                             const PageTableView& table) {
+  const std::int32_t rows = end - begin;
   if (rows < 2 || run_rows_ + rows > run_rows_max_) return;
   run_rows_ += rows;
-  runs_.push_back({group.begin, rows, group.partitions, shortest, group.level});
-  const std::int32_t partitions = group.partitions + shortest;
-  for (auto request = begin; request != middle; ++request) {
-    shares_[static_cast<std::size_t>(*request)].partitions = partitions;
+  const std::int32_t leader = requests_[static_cast<std::size_t>(begin)];
+  std::int32_t shortest = whole_partitions(table, leader) - group.partitions;
+  for (std::int32_t i = begin + 1; i < end; ++i) {
+    const std::int32_t request = requests_[static_cast<std::size_t>(i)];
+    shortest = std::min(shortest, common_partitions(table, leader, request, group.partitions));
   }
-  add_group({group.begin, place, partitions, group.level + 1});
+  runs_.push_back({begin, rows, group.partitions, shortest, group.level});
+  const std::int32_t partitions = group.partitions + shortest;
+  for (std::int32_t i = begin; i < end; ++i) {
+    shares_[static_cast<std::size_t>(requests_[static_cast<std::size_t>(i)])].partitions =
+        partitions;
+  }
+  add_group({begin, end, partitions, group.level + 1});
 }
 
 // Partitions behind `from` that both have in whole, on the same pages.

@@ -8,7 +8,8 @@
 //
 // Thread:     the thread that plans.
 // Memory:     arrays sized at construction; find does not allocate.
-// Cost:       O(requests + runs) comparisons of page ids, at memcmp speed.
+// Cost:       a sort of the requests by their first pages, for each level; comparisons of page ids
+//             at memcmp speed where they are shared.
 // Not here:   how runs are cut into units of work (attention_plan).
 #pragma once
 
@@ -68,6 +69,8 @@ class SharedPrefixes {
 
   void add_group(const Group& group);
   void split(const Group& group, const PageTableView& table);
+  void add_run(std::int32_t begin, std::int32_t end, const Group& group,
+               const PageTableView& table);
   std::int32_t common_partitions(const PageTableView& table, std::int32_t a, std::int32_t b,
                                  std::int32_t from) const;
   std::int32_t whole_partitions(const PageTableView& table, std::int32_t request) const;
