@@ -11,6 +11,7 @@
 
 #include "base/prng.h"
 #include "base/temp_directory.h"
+#include "engine/generated_engine.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
 #include "tier/memory_page_store.h"
@@ -256,20 +257,7 @@ class TierServingBench {
 
 TierServingBenchOptions default_tier_serving_bench() {
   TierServingBenchOptions options;
-  ModelConfig& model = options.model;
-  model.family = ModelFamily::kQwen2;
-  model.vocab_tokens = 151'936;
-  model.hidden = 896;
-  model.intermediate = 4864;
-  model.layers = 24;
-  model.query_heads = 14;
-  model.kv_heads = 2;
-  model.head_dim = 64;
-  model.context_tokens_max = 8192;
-  model.rope.theta = 1e6;
-  model.qkv_bias = true;
-  model.tied_embeddings = true;
-  model.weights_dtype = DType::kBF16;
+  options.model = half_billion_config();
   options.prefix_tokens = 4096;
   options.unshared_tokens = 256;
   options.pairs = 12;
