@@ -216,10 +216,8 @@ void gather_scales(const Work& work, const Part& part, std::int64_t head, SideSc
   scales.v.gather(task, partition, task.layer->v_scales + first, work.factors.v_scale);
 }
 
-// Scores of one head become weights. Meanwhile memory brings one stretch of rows.
-void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
-  const std::int64_t lines = kAheadKeysMax * part.row_bytes / kLineBytes / work.queries;
-  PrefetchCursor cursor(prefetch);
+// Scores of one head become weights.
+void weigh_keys(const Work& work, const Part& part, std::int64_t head) {
   const std::int64_t end = end_query(work, part);
   SideScales scales;
   if (work.scaled) gather_scales(work, part, head, scales);
@@ -230,7 +228,7 @@ void weigh_keys(const Work& work, const Part& part, std::int64_t head, RowPrefet
     if (work.scaled) scales.k.apply(scores, keys);
     adjust_scores(work, part, query, scores);
     float* const max_and_sum = part.sums + place * work.partial + work.columns;
-    softmax_partition(scores, keys, max_and_sum, max_and_sum + 1, cursor, lines);
+    softmax_partition(scores, keys, max_and_sum, max_and_sum + 1);
     if (work.scaled) scales.v.apply(scores, keys);
   }
 }
@@ -253,7 +251,7 @@ void attend_tile(const Work& work, const Part& part, std::int64_t head) {
   widen_keys<T>({k, part.offsets, work.head_dim}, part.keys, work.scratch.keys, prefetch_v);
   score_queries(work, part, head, prefetch_v);
   ask_again(rows_v);
-  weigh_keys(work, part, head, prefetch_v);
+  weigh_keys(work, part, head);
   const bool last_head = head + 1 == work.task.kv_heads;
   const RowPrefetch rows_k = {last_head ? part.k : k + part.head_bytes,
                               last_head ? part.next_offsets : part.offsets,
@@ -321,9 +319,8 @@ void attend_decode_row(const Work& work, const Part& part) {
   const DecodeRows k(k_rows, v_rows, pace);
   const DecodeRows v(v_rows, {part.k, part.next_offsets, part.next_keys}, pace);
   score_decode_row<T>(work, part, k);
-  RowPrefetch nothing;
   for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-    weigh_keys(work, part, head, nothing);
+    weigh_keys(work, part, head);
   }
   sum_decode_row<T>(work, part, v);
 }

@@ -16,7 +16,6 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/pack_kv-inl.h"
-#include "attention/row_prefetch.h"
 #include "attention/row_vectors-inl.h"
 #include "device/unroll.h"
 

@@ -15,7 +15,6 @@
 #include <limits>
 
 #include "attention/attention_kernel.h"
-#include "attention/row_prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
@@ -58,11 +57,10 @@ HWY_INLINE void cap_scores(float* HWY_RESTRICT scores, float cap) {
 
 // Turns the scores of the first `keys` of a partition into weights 2^(score − max), in place, and
 // notes max and the weights' sum. Lane l sums keys l, l + lanes, …; then the lanes are summed in
-// the target's fixed tree. Keys beyond add an exact 0. Asks for `lines` lines on the way, spread
-// over a full partition.
+// the target's fixed tree. Keys beyond add an exact 0.
 // REQUIRES: 1 <= keys <= kPartitionKeys; `scores` has kPartitionKeys places.
 HWY_INLINE void softmax_partition(float* HWY_RESTRICT scores, std::int64_t keys, float* max,
-                                  float* sum, PrefetchCursor& cursor, std::int64_t lines) {
+                                  float* sum) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -81,7 +79,6 @@ HWY_INLINE void softmax_partition(float* HWY_RESTRICT scores, std::int64_t keys,
   largest = hn::MaxOfLanes(d, largest);
   auto total = hn::Zero(d);
   for (std::int64_t i = 0; i < end; i += lanes) {
-    cursor.step(lines * lanes / kPartitionKeys);
     const auto weight = exp2_negative(d, hn::Sub(hn::LoadU(d, scores + i), largest));
     total = hn::Add(total, weight);
     hn::StoreU(weight, d, scores + i);

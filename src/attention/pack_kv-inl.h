@@ -1,9 +1,10 @@
-// Packing: rows of K and V, gathered through the page table and widened to f32 panels that the
+// Packing: rows of V, gathered through the page table and widened to f32 panels that the
 // multiplication reads in order. A slice of kSlicePanels panels is packed at a time, so that it is
 // still in the nearest cache when it is multiplied.
 //
-//   keys    [kSlicePanels, head_dim, columns]         transposed: a column is a key
 //   values  [kSlicePanels, kPartitionKeys, columns]   a column is a dimension
+//
+// And transposing: words of kLanes rows, a lane a row.
 //
 // Included by the kernel files after Highway, once for each SIMD target; never by anything else.
 #if defined(STEMMA_ATTENTION_PACK_KV_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -30,10 +31,8 @@ constexpr std::int64_t kPanelColumns = 2 * kLanes;
 constexpr std::int64_t kSliceColumns = kSlicePanels * kPanelColumns;
 static_assert(kPanelColumnsMax % kPanelColumns == 0 && kPartitionKeys % kSliceColumns == 0);
 
-// While a partition's K is packed and multiplied, its V is asked for, half in each; then the next K
-// likewise. Packing keys steps once for each 16 bytes of kLanes keys, packing values once for each
-// key of a slice.
-constexpr std::int64_t kPackKeysLines = std::max<std::int64_t>(1, kLanes / 8);
+// While V is packed, half of the rows that are read next are asked for; the rest while it is
+// multiplied.
 constexpr std::int64_t pack_values_lines(std::int64_t element_bytes) {
   return std::max<std::int64_t>(1, kLanes * element_bytes / 32);
 }
@@ -107,46 +106,16 @@ HWY_INLINE void load_words(const T* const* rows, std::int64_t dim, Words (&out)[
   transpose_words(out);
 }
 
-#if HWY_TARGET == HWY_AVX3
-// The same with 8 words: half the loads, three quarters of the shuffles.
-template <typename T>
-HWY_INLINE void load_words(const T* const* rows, std::int64_t dim, Words (&out)[8]) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::Full256<std::uint32_t> d256;
-  const auto half = [&](std::int64_t row) HWY_ATTR {
-    return hn::LoadU(d256, reinterpret_cast<const std::uint32_t*>(rows[row] + dim));
-  };
-  Words low[4];   // of rows 0 … 7: words 0 … 3 and 4 … 7 by turns, 16 bytes each
-  Words high[4];  // of rows 8 … 15
-  STEMMA_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    low[i] = hn::Combine(WordTag(), half(i + 4), half(i));
-    high[i] = hn::Combine(WordTag(), half(i + 12), half(i + 8));
-  }
-  transpose_words(low);
-  transpose_words(high);
-  STEMMA_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    out[i] = Words{_mm512_shuffle_i32x4(low[i].raw, high[i].raw, 0x88)};      // blocks 0 and 2
-    out[i + 4] = Words{_mm512_shuffle_i32x4(low[i].raw, high[i].raw, 0xDD)};  // blocks 1 and 3
-  }
-}
-#endif
-
 #endif  // HWY_SCALAR
 
-// As many words as are best loaded together.
-constexpr int kWordsTogether = HWY_TARGET == HWY_AVX3 ? 8 : 4;
-
-// Dimensions from `i` on of kLanes keys, one vector each, kWords words of a row.
-template <typename T, int kWords>
-HWY_INLINE void load_dims(const T* const* rows, std::int64_t i,
-                          Floats (&out)[std::size_t{kWords * kWordElements<T>}]) {
+// Dimensions from `i` on of kLanes rows, one vector each.
+template <typename T>
+HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kDimsInStep<T>]) {
   constexpr int kElements = kWordElements<T>;
-  Words words[std::size_t{kWords}];
+  Words words[4];
   load_words(rows, i, words);
   STEMMA_UNROLL
-  for (int word = 0; word < kWords; ++word) {
+  for (int word = 0; word < 4; ++word) {
     Floats wide[std::size_t{kElements}];
     widen_words(words[word], rows[0], wide);
     STEMMA_UNROLL

@@ -40,7 +40,6 @@ struct RowPrefetch {
   const std::int64_t* offsets = nullptr;
   std::int64_t rows = 0;
   std::int64_t row_bytes = 0;
-  const RowPrefetch* after_or_null = nullptr;  // what follows when all rows have been asked for
 
   // Where a cursor stands: the next line and the one after it, which the pair's other row has; how
   // many lines of the pair are left; which pair of the present kPrefetchRows comes next.
@@ -57,11 +56,8 @@ struct RowPrefetch {
   // Goes on to the next two rows; false when none is left. A last row that has no other is asked
   // for twice.
   STEMMA_KEEPS_REGISTERS bool advance() {
-    if (rows == 0) {
-      exhausted = after_or_null == nullptr || after_or_null->rows == 0;
-      if (exhausted) return false;
-      *this = RowPrefetch(*after_or_null);
-    }
+    exhausted = rows == 0;
+    if (exhausted) return false;
     const std::int64_t together = rows < kPrefetchRows ? rows : kPrefetchRows;
     const std::int64_t pairs = (together + 1) / 2;
     const std::int64_t other = next_pair + pairs < together ? next_pair + pairs : next_pair;
@@ -120,11 +116,6 @@ class PrefetchCursor {
 
   void step(std::int64_t lines) {
     for (; lines > 0; --lines) step();
-  }
-
-  // Of `lines` steps spread over `parts` parts of the work, those of part `part`.
-  void step_share(std::int64_t lines, std::int64_t part, std::int64_t parts) {
-    step(lines * (part + 1) / parts - lines * part / parts);
   }
 
  private:

@@ -62,7 +62,7 @@ HWY_INLINE void score_labels(const Choice& choice, const T* together_or_null, co
     if (together_or_null != nullptr) {
       load_dims_together(together_or_null, dims);
     } else {
-      load_dims<T, 4>(rows, i, dims);
+      load_dims(rows, i, dims);
     }
     STEMMA_UNROLL
     for (int dim = 0; dim < kDimsInStep<T>; ++dim) {

@@ -123,25 +123,22 @@ V32 load_words(const std::byte* from) {
 }
 
 // Where a tile's codes come from: kSteps pairs of inputs for a load of each vector.
-struct WideCodes {
+struct LoadedPairs {
   static constexpr int kSteps = 1;
-  static constexpr std::int64_t kVectorBytes = 4 * kLanes;
-  static V32 load(const std::byte* from) { return load_words(from); }
   template <int kStep>
   static V32 pairs(V32 loaded) {
     return loaded;
   }
 };
-struct Int8Codes {
+struct WideCodes : LoadedPairs {
+  static constexpr std::int64_t kVectorBytes = 4 * kLanes;
+  static V32 load(const std::byte* from) { return load_words(from); }
+};
+struct Int8Codes : LoadedPairs {
   using Scale = float;
   static constexpr WeightFormat kFormat = WeightFormat::kInt8;
-  static constexpr int kSteps = 1;
   static constexpr std::int64_t kVectorBytes = 2 * kLanes;
   static V32 load(const std::byte* from) { return widen_pairs(from); }
-  template <int kStep>
-  static V32 pairs(V32 loaded) {
-    return loaded;
-  }
 };
 struct Int4Codes {
   using Scale = BFloat16;
