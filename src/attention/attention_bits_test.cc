@@ -157,14 +157,11 @@ TEST_P(AttentionBits, DoNotDependOnWhatLiesBeforeTheWindow) {
   world.spoil(0, 100);
   world.take({{0, 150}});
   const Outputs expected = attend_all(test_case, {150}, {{{0, 150}}});
-  const auto row_floats = test_case.shape.query_heads * test_case.shape.head_dim;
-  const auto rows = [&](const Outputs& outputs, std::int64_t begin, std::int64_t end) {
-    return Outputs{
-        {outputs[0].begin() + begin * row_floats, outputs[0].begin() + end * row_floats}};
-  };
-  expect_same_bits(rows(world.outputs(), 0, 100), rows(expected, 0, 100));
-  expect_same_bits(rows(world.outputs(), 120, 150), rows(expected, 120, 150));
-  EXPECT_TRUE(std::isnan(rows(world.outputs(), 119, 120)[0][0]));
+  expect_same_bits(rows_of_first(test_case, world.outputs(), 0, 100),
+                   rows_of_first(test_case, expected, 0, 100));
+  expect_same_bits(rows_of_first(test_case, world.outputs(), 120, 150),
+                   rows_of_first(test_case, expected, 120, 150));
+  EXPECT_TRUE(std::isnan(rows_of_first(test_case, world.outputs(), 119, 120)[0][0]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, AttentionBits, testing::ValuesIn(tested_targets()),

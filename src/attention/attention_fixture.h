@@ -260,6 +260,13 @@ class AttentionWorld {
 // Of all sequences.
 using Outputs = std::vector<std::vector<float>>;
 
+// Those of rows [begin, end) of the first sequence.
+inline Outputs rows_of_first(const AttentionCase& test_case, const Outputs& outputs,
+                             std::int64_t begin, std::int64_t end) {
+  const std::int64_t floats = test_case.shape.query_heads * test_case.shape.head_dim;
+  return {{outputs[0].begin() + begin * floats, outputs[0].begin() + end * floats}};
+}
+
 inline void expect_same_bits(const Outputs& actual, const Outputs& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (std::size_t s = 0; s < actual.size(); ++s) {

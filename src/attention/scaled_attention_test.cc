@@ -124,14 +124,11 @@ TEST_P(ScaledAttention, BitsDoNotDependOnWhatLiesBeforeTheWindow) {
     world.spoil(0, 100);
     world.take({{0, 150}});
     const Outputs expected = attend_all(test_case, {150}, {{{0, 150}}});
-    const auto row_floats = test_case.shape.query_heads * test_case.shape.head_dim;
-    const auto rows = [&](const Outputs& outputs, std::int64_t begin, std::int64_t end) {
-      return Outputs{
-          {outputs[0].begin() + begin * row_floats, outputs[0].begin() + end * row_floats}};
-    };
-    expect_same_bits(rows(world.outputs(), 0, 100), rows(expected, 0, 100));
-    expect_same_bits(rows(world.outputs(), 120, 150), rows(expected, 120, 150));
-    const Outputs spoilt = rows(world.outputs(), 100, 120);
+    expect_same_bits(rows_of_first(test_case, world.outputs(), 0, 100),
+                     rows_of_first(test_case, expected, 0, 100));
+    expect_same_bits(rows_of_first(test_case, world.outputs(), 120, 150),
+                     rows_of_first(test_case, expected, 120, 150));
+    const Outputs spoilt = rows_of_first(test_case, world.outputs(), 100, 120);
     for (const float value : spoilt[0]) ASSERT_TRUE(std::isnan(value));
   }
 }

@@ -16,13 +16,13 @@
 #include "base/float16.h"
 #include "base/prng.h"
 #include "device/gemm.h"
+#include "device/gemm_fixture.h"
 #include "device/simd_target.h"
 
 namespace stemma {
 namespace {
 
 constexpr std::uint64_t kSeed = 20260719;
-constexpr float kGuard = -12345.5f;
 constexpr std::int64_t kGroup = PackedWeights::kGroupInputs;
 constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt4};
 
@@ -60,24 +60,6 @@ Values unpacked(const PackedWeights& w) {
                                                 static_cast<std::size_t>(w.k())));
   }
   return values;
-}
-
-Values product(const Values& a, std::int64_t rows, const PackedWeights& w,
-               std::span<const float> bias, ThreadPool& pool) {
-  Values c(static_cast<std::size_t>(rows * w.n()), kGuard);
-  gemm(ConstMatrixView{a.data(), rows, w.k(), w.k()}, w, bias,
-       MatrixView{c.data(), rows, w.n(), w.n()}, pool);
-  return c;
-}
-
-testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size()) return testing::AssertionFailure() << "sizes differ";
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) {
-      return testing::AssertionFailure() << "value " << i << ": " << a[i] << " and " << b[i];
-    }
-  }
-  return testing::AssertionSuccess();
 }
 
 // A row of activations as the product sees it.

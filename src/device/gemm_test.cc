@@ -15,13 +15,13 @@
 
 #include "base/float16.h"
 #include "base/prng.h"
+#include "device/gemm_fixture.h"
 #include "device/simd_target.h"
 
 namespace stemma {
 namespace {
 
 constexpr std::uint64_t kSeed = 20240607;
-constexpr float kGuard = -12345.5f;
 
 constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kF16, WeightType::kBf16};
 
@@ -72,25 +72,6 @@ PackedWeights packed(const Matrix& m, ThreadPool& pool) {
   Result<PackedWeights> weights = PackedWeights::pack(m.bytes.data(), m.type, m.n, m.k, pool);
   EXPECT_TRUE(weights.ok());
   return std::move(weights).value();
-}
-
-// The first `rows` rows of `a` [*, k] times `w`, dense.
-std::vector<float> product(const std::vector<float>& a, std::int64_t rows, const PackedWeights& w,
-                           std::span<const float> bias, ThreadPool& pool) {
-  std::vector<float> c(static_cast<std::size_t>(rows * w.n()), kGuard);
-  gemm(ConstMatrixView{a.data(), rows, w.k(), w.k()}, w, bias,
-       MatrixView{c.data(), rows, w.n(), w.n()}, pool);
-  return c;
-}
-
-testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size()) return testing::AssertionFailure() << "sizes differ";
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) {
-      return testing::AssertionFailure() << "value " << i << ": " << a[i] << " and " << b[i];
-    }
-  }
-  return testing::AssertionSuccess();
 }
 
 // Runs the test once with each SIMD target.

@@ -16,6 +16,7 @@
 #include "base/float16.h"
 #include "base/prng.h"
 #include "pool/kv_pool_factory.h"
+#include "pool/pool_fixture.h"
 #include "pool/store_kernel.h"
 
 namespace stemma {
@@ -67,30 +68,8 @@ float rounded(float value, DType dtype) {
   }
 }
 
-// Rows of f32, a little wider than they need to be.
-struct Rows {
-  Rows(const KvShape& shape, std::int64_t rows, Prng& prng)
-      : stride(shape.row_elements() + 4), values(static_cast<std::size_t>(rows * stride)) {
-    for (float& value : values) value = static_cast<float>(prng.unit() * 4 - 2);
-    view = {.elements = values.data(),
-            .dtype = DType::kF32,
-            .rows = rows,
-            .heads = shape.heads,
-            .head_dim = shape.head_dim,
-            .row_stride = stride};
-  }
-
-  float at(std::int64_t row, std::int64_t i) const {
-    return values[static_cast<std::size_t>(row * stride + i)];
-  }
-
-  std::int64_t stride;
-  std::vector<float> values;
-  KvRows view;
-};
-
 void expect_stored(MhaPool& pool, std::int64_t layer, std::span<const std::int64_t> slots,
-                   const Rows& k, const Rows& v) {
+                   const DrawnRows& k, const DrawnRows& v) {
   const KvShape& shape = pool.shape();
   const TensorView view = pool.logical_view();
   for (std::size_t row = 0; row < slots.size(); ++row) {
@@ -138,8 +117,8 @@ TEST(MhaPool, StoredRowsComeBackInEveryLayoutAndDtype) {
         const auto pool = make_pool(shape, layout);
         for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
           const std::vector<std::int64_t> slots = shuffled_slots(shape, prng);
-          const Rows k(shape, static_cast<std::int64_t>(slots.size()), prng);
-          const Rows v(shape, static_cast<std::int64_t>(slots.size()), prng);
+          const DrawnRows k(shape, static_cast<std::int64_t>(slots.size()), prng);
+          const DrawnRows v(shape, static_cast<std::int64_t>(slots.size()), prng);
           ASSERT_TRUE(
               pool->store(layer, std::span<const std::int64_t>(slots), k.view, v.view).ok());
           expect_stored(*pool, layer, slots, k, v);
@@ -181,8 +160,8 @@ TEST(MhaPool, ManyRowsAreStoredLikeFew) {
         .layers = 1, .pages = 300, .page_size = 2, .heads = 5, .head_dim = 224, .dtype = dtype};
     const auto pool = make_pool(shape, KvLayout::kLayerFirst);
     const std::vector<std::int64_t> slots = shuffled_slots(shape, prng);
-    const Rows k(shape, static_cast<std::int64_t>(slots.size()), prng);
-    const Rows v(shape, static_cast<std::int64_t>(slots.size()), prng);
+    const DrawnRows k(shape, static_cast<std::int64_t>(slots.size()), prng);
+    const DrawnRows v(shape, static_cast<std::int64_t>(slots.size()), prng);
     ASSERT_TRUE(pool->store(0, std::span<const std::int64_t>(slots), k.view, v.view).ok());
     expect_stored(*pool, 0, slots, k, v);
   }
@@ -194,8 +173,8 @@ TEST(MhaPool, SlotsOf32BitsStoreTheSameBytes) {
   const auto pool = make_pool(shape, KvLayout::kPageFirst);
   const std::vector<std::int64_t> slots = shuffled_slots(shape, prng);
   const std::vector<std::int32_t> narrow(slots.begin(), slots.end());
-  const Rows k(shape, static_cast<std::int64_t>(slots.size()), prng);
-  const Rows v(shape, static_cast<std::int64_t>(slots.size()), prng);
+  const DrawnRows k(shape, static_cast<std::int64_t>(slots.size()), prng);
+  const DrawnRows v(shape, static_cast<std::int64_t>(slots.size()), prng);
   ASSERT_TRUE(pool->store(1, std::span<const std::int32_t>(narrow), k.view, v.view).ok());
   expect_stored(*pool, 1, slots, k, v);
 }
@@ -269,8 +248,8 @@ TEST(MhaPool, RefusesWhatIsWrongByNameAndWritesNothing) {
   Prng prng(kSeed);
   const KvShape shape = small_shape(DType::kBF16);
   const auto pool = make_pool(shape, KvLayout::kLayerFirst);
-  const Rows k(shape, 2, prng);
-  const Rows v(shape, 2, prng);
+  const DrawnRows k(shape, 2, prng);
+  const DrawnRows v(shape, 2, prng);
   for (const Refusal& refusal : refusals()) {
     SCOPED_TRACE(refusal.named);
     std::int64_t layer = 0;

@@ -17,6 +17,7 @@
 #include "device/simd_target.h"
 #include "pool/kv_pool_factory.h"
 #include "pool/page_image.h"
+#include "pool/pool_fixture.h"
 #include "pool/store_kernel.h"
 
 namespace stemma {
@@ -87,30 +88,6 @@ bool same_scale(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<int>(a) == std::bit_cast<int>(b);
 }
 
-// Rows of f32, a little wider than they need to be.
-struct Rows {
-  Rows(const KvShape& shape, std::int64_t rows, Prng& prng)
-      : stride(shape.row_elements() + 4), values(static_cast<std::size_t>(rows * stride)) {
-    for (float& value : values) value = static_cast<float>(prng.unit() * 4 - 2);
-    view = {.elements = values.data(),
-            .dtype = DType::kF32,
-            .rows = rows,
-            .heads = shape.heads,
-            .head_dim = shape.head_dim,
-            .row_stride = stride};
-  }
-
-  std::span<const float> head(const KvShape& shape, std::size_t row, std::int64_t head) const {
-    const auto begin = static_cast<std::int64_t>(row) * stride + head * shape.head_dim;
-    return std::span(values).subspan(static_cast<std::size_t>(begin),
-                                     static_cast<std::size_t>(shape.head_dim));
-  }
-
-  std::int64_t stride;
-  std::vector<float> values;
-  KvRows view;
-};
-
 void expect_head(const KvLayerView& layer, bool values, std::int64_t slot, std::int64_t head,
                  const StoredHead& expected) {
   const std::int64_t page = slot / layer.page_size;
@@ -126,7 +103,7 @@ void expect_head(const KvLayerView& layer, bool values, std::int64_t slot, std::
 }
 
 void expect_stored(const KvPool& pool, std::int64_t layer, std::span<const std::int64_t> slots,
-                   const Rows& k, const Rows& v) {
+                   const DrawnRows& k, const DrawnRows& v) {
   const KvShape& shape = pool.shape();
   const KvLayerView view = pool.layer_view(layer);
   for (std::size_t row = 0; row < slots.size(); ++row) {
@@ -146,7 +123,8 @@ std::vector<std::int64_t> shuffled_slots(const KvShape& shape, Prng& prng) {
 }
 
 // The same rows in every layer.
-void fill(KvPool& pool, std::span<const std::int64_t> slots, const Rows& k, const Rows& v) {
+void fill(KvPool& pool, std::span<const std::int64_t> slots, const DrawnRows& k,
+          const DrawnRows& v) {
   const KvRows no_rows;
   for (std::int64_t layer = 0; layer < pool.shape().layers; ++layer) {
     const KvRows& values = pool.shape().kind == KvKind::kMla ? no_rows : v.view;
@@ -164,8 +142,8 @@ TEST(ScaledPool, RowsComeBackAsCodesAndScalesInEveryKindAndLayout) {
           const KvShape shape = small_shape(dtype, kind, page_size);
           const auto pool = make_pool(shape, layout);
           const std::vector<std::int64_t> slots = shuffled_slots(shape, prng);
-          const Rows k(shape, shape.slots(), prng);
-          const Rows v(shape, shape.slots(), prng);
+          const DrawnRows k(shape, shape.slots(), prng);
+          const DrawnRows v(shape, shape.slots(), prng);
           fill(*pool, slots, k, v);
           for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
             expect_stored(*pool, layer, slots, k, v);
@@ -186,8 +164,8 @@ TEST(ScaledPool, ScalesTravelInsideTheirPage) {
     const auto to = make_pool(shape, KvLayout::kPageFirst);
     std::vector<std::int64_t> slots(static_cast<std::size_t>(shape.slots()));
     std::iota(slots.begin(), slots.end(), 0);
-    const Rows k(shape, shape.slots(), prng);
-    const Rows v(shape, shape.slots(), prng);
+    const DrawnRows k(shape, shape.slots(), prng);
+    const DrawnRows v(shape, shape.slots(), prng);
     fill(*from, slots, k, v);
     EXPECT_EQ(static_cast<std::int64_t>(page_image_bytes(*from)), shape.page_bytes());
     std::vector<std::byte> image(page_image_bytes(*from));
@@ -231,7 +209,7 @@ void expect_stored_from(DType source, Element (*narrow)(float)) {
   const KvShape shape = small_shape(DType::kFp8E4M3);
   const auto pool = make_pool(shape);
   const std::vector<std::int64_t> slots = shuffled_slots(shape, prng);
-  Rows wide(shape, shape.slots(), prng);
+  DrawnRows wide(shape, shape.slots(), prng);
   std::vector<Element> narrow_values;
   for (float& value : wide.values) {
     narrow_values.push_back(narrow(value));
@@ -253,7 +231,7 @@ TEST(ScaledPool, RefusesCodesWithoutScalesByName) {
   Prng prng(kSeed);
   const KvShape shape = small_shape(DType::kInt8);
   const auto pool = make_pool(shape);
-  const Rows rows(shape, 1, prng);
+  const DrawnRows rows(shape, 1, prng);
   for (const DType dtype : kScaled) {
     KvRows codes = rows.view;
     codes.dtype = dtype;
@@ -273,7 +251,7 @@ TEST(ScaledPool, ARowOfZerosIsZeros) {
     const KvShape shape = small_shape(dtype);
     const auto pool = make_pool(shape);
     Prng prng(kSeed);
-    Rows rows(shape, 1, prng);
+    DrawnRows rows(shape, 1, prng);
     std::fill(rows.values.begin(), rows.values.end(), -0.0f);
     const std::vector<std::int64_t> slots = {4};
     ASSERT_TRUE(pool->store(0, std::span<const std::int64_t>(slots), rows.view, rows.view).ok());
@@ -289,7 +267,7 @@ TEST(ScaledPool, ARowThatIsNotFiniteComesBackAsNan) {
         const KvShape shape = small_shape(dtype);
         const auto pool = make_pool(shape);
         Prng prng(kSeed);
-        Rows rows(shape, 1, prng);
+        DrawnRows rows(shape, 1, prng);
         rows.values[static_cast<std::size_t>(shape.head_dim + at)] = wrong;
         const std::vector<std::int64_t> slots = {4};
         const std::span<const std::int64_t> one = slots;
@@ -319,7 +297,7 @@ StoredHead scale_one(DType dtype, std::span<const float> values) {
   return head;
 }
 
-// Rows of many widths and magnitudes, from below the least f32 that is normal to the largest.
+// DrawnRows of many widths and magnitudes, from below the least f32 that is normal to the largest.
 std::vector<std::vector<float>> drawn_rows() {
   Prng prng(kSeed);
   std::vector<std::vector<float>> rows;
