@@ -297,7 +297,7 @@ StoredHead scale_one(DType dtype, std::span<const float> values) {
   return head;
 }
 
-// DrawnRows of many widths and magnitudes, from below the least f32 that is normal to the largest.
+// Rows of many widths and magnitudes, from below the least f32 that is normal to the largest.
 std::vector<std::vector<float>> drawn_rows() {
   Prng prng(kSeed);
   std::vector<std::vector<float>> rows;
