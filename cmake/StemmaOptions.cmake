@@ -1,6 +1,7 @@
 # Build options and the flags that every target shares.
 option(STEMMA_TESTS "Build the tests" ON)
 option(STEMMA_FUZZ "Build the libFuzzer targets (clang only)" OFF)
+option(STEMMA_PYTHON "Build the Python package, where its headers are found" ON)
 option(STEMMA_ENABLE_CUDA "Build the CUDA rooms (needs nvcc)" OFF)
 set(STEMMA_SANITIZE "" CACHE STRING "Value of -fsanitize, for example address,undefined")
 

@@ -97,7 +97,8 @@ class KvCache {
 
   // The largest `tokens` for which reserve would succeed now, the context limit aside.
   std::int64_t reservable_tokens(const Sequence& sequence) const;
-
+  // Frees so many cached pages, or all that can be spared; how many. REQUIRES: no step in flight.
+  std::int64_t evict(std::int64_t pages);
   // Publishes the full pages of `computed`: every token of the sequence whose KV is in its pages
   // now, from the first on. Where others published the same tokens before, their pages are shared,
   // this sequence's are freed, and its row names the shared ones (I2). A cache that shares nothing
@@ -254,8 +255,7 @@ class KvCache {
   // contradiction, or nullopt. O(pages + tokens); allocates.
   std::optional<std::string> audit() const;
 
-  // The tree as text, for tests and people.
-  std::string draw() const { return prefix_->draw(); }
+  std::string draw() const { return prefix_->draw(); }  // the tree as text, for tests and people
 
  private:
   friend class Sequence;

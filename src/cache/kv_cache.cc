@@ -271,6 +271,11 @@ bool KvCache::can_get(std::int64_t pages) const {
          (windows_ == nullptr || pages <= windows_->pages().available_pages());
 }
 
+std::int64_t KvCache::evict(std::int64_t pages) {
+  STEMMA_CHECK_EQ(steps_in_flight_, 0);
+  return space_->evict(pages);
+}
+
 void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   STEMMA_CHECK(sequence.cache_ == this && !sequence.on_loan(), "the sequence began here");
   const auto computed_tokens = static_cast<std::int64_t>(computed.size());

@@ -117,6 +117,18 @@ TEST_F(KvCacheTest, ReserveTakesFreePagesThenEvictsExactlyWhatIsMissing) {
   audit();
 }
 
+TEST_F(KvCacheTest, EvictFreesWhatNobodyHoldsAheadOfNeed) {
+  open(4, 8);
+  publish(text(0, 12));
+  publish(text(500, 8));
+  Sequence holder = begin(text(500, 9));
+  EXPECT_EQ(kv_->evict(1), 1);
+  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 8) << "from the end of the coldest";
+  EXPECT_EQ(kv_->evict(100), 2);
+  EXPECT_EQ(kv_->probe(ns_, text(500, 9)), 8);
+  EXPECT_EQ(kv_->evicted_pages(), 3);
+}
+
 TEST_F(KvCacheTest, ReserveIsAllOrNothing) {
   open(4, 8);
   publish(text(0, 16));

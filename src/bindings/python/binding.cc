@@ -1,0 +1,123 @@
+#include "bindings/python/binding.h"
+
+#include <string_view>
+
+namespace stemma::python {
+
+namespace {
+
+// The exception class of an error, by the name of its code.
+py::object exception_of(const Error& error) {
+  const py::object errors = py::module_::import("stemma.errors");
+  const std::string_view code = error_code_name(error.code);
+  return errors.attr("error_of")(py::str(code.data(), code.size()), error.detail, error.sys_errno);
+}
+
+// torch's tensors have no buffer protocol; numpy's view of one does.
+py::object with_buffer(py::handle source) {
+  if (PyObject_CheckBuffer(source.ptr()) != 0 || !py::hasattr(source, "numpy")) {
+    return py::reinterpret_borrow<py::object>(source);
+  }
+  return source.attr("numpy")();
+}
+
+bool is_whole_number(const Py_buffer& buffer) {
+  const char* format = buffer.format == nullptr ? "B" : buffer.format;
+  if (*format == '<' || *format == '@' || *format == '=') ++format;
+  return (*format == 'i' || *format == 'l' || *format == 'q') && format[1] == '\0';
+}
+
+}  // namespace
+
+void fail(Error error) {
+  throw Failure(std::move(error));
+}
+
+void refuse(std::string detail) {
+  fail(Error{ErrorCode::kInvalidArgument, std::move(detail)});
+}
+
+void check(Status status) {
+  if (!status.ok()) fail(std::move(status).error());
+}
+
+void bind_errors(py::module_&) {
+  py::register_exception_translator([](std::exception_ptr raised) {
+    try {
+      if (raised) std::rethrow_exception(raised);
+    } catch (const Failure& failure) {
+      const py::object exception = exception_of(failure.error());
+      PyErr_SetObject(py::type::of(exception).ptr(), exception.ptr());
+    }
+  });
+}
+
+NumberText::NumberText(py::handle source, const char* what) : what_(what) {
+  const py::object object = with_buffer(source);
+  if (PyObject_CheckBuffer(object.ptr()) != 0) {
+    take_buffer(object);
+  } else {
+    take_sequence(object);
+  }
+}
+
+NumberText::~NumberText() {
+  if (has_buffer_) PyBuffer_Release(&buffer_);
+}
+
+void NumberText::take_buffer(py::handle source) {
+  if (PyObject_GetBuffer(source.ptr(), &buffer_, PyBUF_FORMAT | PyBUF_STRIDES) != 0) {
+    throw py::error_already_set();
+  }
+  has_buffer_ = true;
+  if (buffer_.ndim != 1 || !is_whole_number(buffer_)) {
+    PyBuffer_Release(&buffer_);
+    has_buffer_ = false;
+    refuse(std::string(what_) + ": a one-dimensional array of int32 or int64 is wanted");
+  }
+  const bool dense = buffer_.shape[0] <= 1 || buffer_.strides[0] == buffer_.itemsize;
+  if (dense && buffer_.itemsize == sizeof(std::int32_t)) {
+    numbers_ = {static_cast<const std::int32_t*>(buffer_.buf),
+                static_cast<std::size_t>(buffer_.shape[0])};
+  } else if (buffer_.itemsize == sizeof(std::int32_t)) {
+    copy_narrowed<std::int32_t>();
+  } else {
+    copy_narrowed<std::int64_t>();
+  }
+}
+
+template <typename Wide>
+void NumberText::copy_narrowed() {
+  copied_.resize(static_cast<std::size_t>(buffer_.shape[0]));
+  const char* at = static_cast<const char*>(buffer_.buf);
+  bool fits = true;
+  for (std::int32_t& number : copied_) {
+    const Wide wide = *reinterpret_cast<const Wide*>(at);
+    number = static_cast<std::int32_t>(wide);
+    fits &= number == wide;
+    at += buffer_.strides[0];
+  }
+  PyBuffer_Release(&buffer_);
+  has_buffer_ = false;
+  if (!fits) refuse(std::string(what_) + ": a number does not fit 32 bits");
+  numbers_ = copied_;
+}
+
+void NumberText::take_sequence(py::handle source) {
+  if (!py::isinstance<py::sequence>(source)) {
+    refuse(std::string(what_) + ": an array or a sequence of whole numbers is wanted");
+  }
+  const auto items = py::reinterpret_borrow<py::sequence>(source);
+  copied_.reserve(items.size());
+  for (const py::handle item : items) {
+    const long long number = PyLong_AsLongLong(item.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (number != static_cast<std::int32_t>(number)) {
+      refuse(std::string(what_) + ": a number does not fit 32 bits");
+    }
+    copied_.push_back(static_cast<std::int32_t>(number));
+  }
+  numbers_ = copied_;
+}
+
+}  // namespace stemma::python

@@ -1,0 +1,369 @@
+// stemma.Cache, Namespace, Sequence and PageList: the KvCache.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bindings/python/binding.h"
+#include "prefix/namespace_digest.h"
+#include "stemma/kv_cache.h"
+
+namespace stemma::python {
+
+namespace {
+
+// The KvCache behind a Cache, and whose turn it is.
+struct Core {
+  std::mutex mutex;
+  std::unique_ptr<KvCache> kv;
+  NamespaceId plain;  // of who names none
+};
+
+struct Cache {
+  std::unique_ptr<Core> core;
+};
+
+// A namespace that is open until nobody has it.
+class Namespace {
+ public:
+  Namespace(py::object cache, Core& core, NamespaceId id, const NamespaceDigest& digest)
+      : cache_(std::move(cache)), core_(core), id_(id), digest_(digest) {}
+  ~Namespace() {
+    in_turn(core_.mutex, false, [this] { core_.kv->close_namespace(id_); });
+  }
+  Namespace(const Namespace&) = delete;
+  Namespace& operator=(const Namespace&) = delete;
+
+  NamespaceId id_in(const Core& core) const {
+    if (&core != &core_) refuse("namespace: it is of another Cache");
+    return id_;
+  }
+  py::bytes digest() const {
+    return {reinterpret_cast<const char*>(digest_.bytes.data()), digest_.bytes.size()};
+  }
+
+ private:
+  py::object cache_;  // kept alive
+  Core& core_;
+  NamespaceId id_;
+  NamespaceDigest digest_;
+};
+
+// Page ids where they lie: in the row of a sequence.
+struct PageList {
+  py::object owner;
+  std::span<const PageId> pages;
+};
+
+// A request's hold on pages.
+class Hold {
+ public:
+  Hold(py::object cache, py::object ns_or_none, Core& core, Sequence sequence)
+      : cache_(std::move(cache)),
+        namespace_(std::move(ns_or_none)),
+        core_(core),
+        sequence_(std::move(sequence)) {}
+  ~Hold() { close(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  void close() {
+    in_turn(core_.mutex, false, [this] { sequence_.reset(); });
+  }
+
+  bool reserve(std::int64_t tokens) {
+    return in_turn(core_.mutex, tokens > kLongCallTokens, [&] {
+      check_open();
+      const std::int64_t tokens_max = core_.kv->options().context_tokens_max;
+      if (tokens < 0) refuse("tokens: must be at least 0");
+      if (tokens > tokens_max) {
+        fail({ErrorCode::kTooLarge, "tokens: " + std::to_string(tokens) +
+                                        " are more than context_tokens_max, " +
+                                        std::to_string(tokens_max)});
+      }
+      return core_.kv->reserve(sequence_, tokens);
+    });
+  }
+
+  void commit(const py::object& computed) {
+    const NumberText text(computed, "computed");
+    in_turn(core_.mutex, text.is_long(), [&] {
+      check_computed(text.size());
+      core_.kv->commit(sequence_, text.numbers());
+    });
+  }
+
+  void finish(const py::object& computed) {
+    const NumberText text(computed, "computed");
+    in_turn(core_.mutex, text.is_long(), [&] {
+      check_computed(text.size());
+      core_.kv->finish(std::move(sequence_), text.numbers());
+    });
+  }
+
+  // What `question` answers of the sequence, in turn.
+  template <typename Question>
+  auto ask(Question&& question) const {
+    return in_turn(core_.mutex, false, [&] {
+      check_open();
+      return question(sequence_);
+    });
+  }
+  bool valid() const {
+    return in_turn(core_.mutex, false, [this] { return sequence_.valid(); });
+  }
+
+ private:
+  void check_open() const {
+    if (!sequence_.valid()) refuse("the sequence holds nothing any more");
+  }
+  void check_computed(std::int64_t tokens) const {
+    check_open();
+    if (tokens > sequence_.capacity_tokens()) {
+      refuse("computed: " + std::to_string(tokens) + " tokens, and reserve made room for " +
+             std::to_string(sequence_.capacity_tokens()));
+    }
+  }
+
+  py::object cache_;      // kept alive
+  py::object namespace_;  // kept open
+  Core& core_;
+  Sequence sequence_;
+};
+
+Cache open_cache(std::int64_t pages, std::int64_t page_size, std::int64_t requests_max,
+                 std::int64_t context_tokens_max, const std::string& cache,
+                 const std::string& eviction) {
+  KvCacheOptions options;
+  options.pages = pages;
+  options.page_size = page_size;
+  options.requests_max = requests_max;
+  options.context_tokens_max = context_tokens_max;
+  options.cache = cache;
+  options.eviction = eviction;
+  Cache made{std::make_unique<Core>()};
+  made.core->kv = value_of(KvCache::open(options));
+  made.core->plain = *made.core->kv->try_open_namespace({});
+  return made;
+}
+
+// The digest of fields: texts, numbers and bytes, in the order of their names.
+NamespaceDigest digest_of(const py::dict& fields) {
+  NamespaceFields digest;
+  const auto names = py::reinterpret_steal<py::list>(PySequence_List(fields.ptr()));
+  names.attr("sort")();
+  for (const py::handle name : names) {
+    const auto field = name.cast<std::string>();
+    const py::object value = fields[name];
+    if (py::isinstance<py::bytes>(value)) {
+      const auto bytes = value.cast<std::string>();
+      digest.add(field, std::as_bytes(std::span(bytes)));
+    } else if (py::isinstance<py::str>(value)) {
+      digest.add(field, value.cast<std::string>());
+    } else if (py::isinstance<py::int_>(value)) {
+      digest.add(field, value.cast<std::int64_t>());
+    } else {
+      refuse(field + ": a text, a whole number or bytes are wanted");
+    }
+  }
+  return digest.finish();
+}
+
+std::unique_ptr<Namespace> open_namespace(const py::object& self, const py::kwargs& fields) {
+  Core& core = *self.cast<Cache&>().core;
+  const NamespaceDigest digest = digest_of(fields);
+  const std::optional<NamespaceId> id =
+      in_turn(core.mutex, false, [&] { return core.kv->try_open_namespace(digest); });
+  if (!id.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
+  return std::make_unique<Namespace>(self, core, *id, digest);
+}
+
+NamespaceId id_of(const Core& core, const py::object& ns_or_none) {
+  return ns_or_none.is_none() ? core.plain : ns_or_none.cast<Namespace&>().id_in(core);
+}
+
+std::unique_ptr<Hold> begin(const py::object& self, const py::object& tokens,
+                            const py::object& ns_or_none) {
+  Core& core = *self.cast<Cache&>().core;
+  const NumberText text(tokens, "tokens");
+  const NamespaceId ns = id_of(core, ns_or_none);
+  if (text.size() == 0) refuse("tokens: a prompt has at least one token");
+  std::optional<Sequence> sequence = in_turn(core.mutex, text.is_long(), [&] {
+    if (text.size() > core.kv->options().context_tokens_max) {
+      fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
+    }
+    return core.kv->begin(ns, text.numbers());
+  });
+  if (!sequence.has_value()) return nullptr;
+  return std::make_unique<Hold>(self, ns_or_none, core, std::move(*sequence));
+}
+
+std::int64_t probe(const py::object& self, const py::object& tokens, const py::object& ns_or_none) {
+  Core& core = *self.cast<Cache&>().core;
+  const NumberText text(tokens, "tokens");
+  const NamespaceId ns = id_of(core, ns_or_none);
+  if (text.size() == 0) refuse("tokens: a prompt has at least one token");
+  return in_turn(core.mutex, text.is_long(), [&] { return core.kv->probe(ns, text.numbers()); });
+}
+
+std::int64_t evict(Cache& self, std::int64_t pages) {
+  if (pages < 0) refuse("pages: must be at least 0");
+  return in_turn(self.core->mutex, true, [&] { return self.core->kv->evict(pages); });
+}
+
+void reset(Cache& self) {
+  in_turn(self.core->mutex, true, [&] {
+    if (self.core->kv->free_rows() != self.core->kv->options().requests_max) {
+      refuse("reset: a Sequence still holds pages");
+    }
+    self.core->kv->reset();
+  });
+}
+
+using Stats = std::array<std::pair<const char*, std::int64_t>, 10>;
+
+Stats stats_of(const KvCache& kv) {
+  const PrefixUsage usage = kv.usage();
+  return {{{"page_size", kv.page_size()},
+           {"total_pages", kv.total_pages()},
+           {"free_pages", kv.free_pages()},
+           {"available_pages", kv.available_pages()},
+           {"evicted_pages", kv.evicted_pages()},
+           {"cached_tokens", usage.total_tokens()},
+           {"evictable_tokens", usage.evictable_tokens},
+           {"locked_tokens", usage.locked_tokens},
+           {"free_rows", kv.free_rows()},
+           {"epoch", static_cast<std::int64_t>(kv.epoch())}}};
+}
+
+py::dict stats(Cache& self) {
+  const Stats numbers = in_turn(self.core->mutex, false, [&] { return stats_of(*self.core->kv); });
+  py::dict out;
+  for (const auto& [name, value] : numbers) out[name] = value;
+  return out;
+}
+
+void audit(Cache& self) {
+  const std::optional<std::string> contradiction =
+      in_turn(self.core->mutex, true, [&] { return self.core->kv->audit(); });
+  if (contradiction.has_value()) fail({ErrorCode::kInternal, *contradiction});
+}
+
+PageList pages_of(const py::object& self) {
+  const std::span<const PageId> pages =
+      self.cast<Hold&>().ask([](const Sequence& sequence) { return sequence.pages(); });
+  return {self, pages};
+}
+
+std::int32_t page_at(const PageList& list, std::int64_t at) {
+  const auto pages = std::ssize(list.pages);
+  if (at < 0) at += pages;
+  if (at < 0 || at >= pages) throw py::index_error("page list index out of range");
+  return list.pages[static_cast<std::size_t>(at)].value();
+}
+
+py::buffer_info buffer_of(const PageList& list) {
+  return {const_cast<std::int32_t*>(raw(list.pages).data()),
+          sizeof(std::int32_t),
+          py::format_descriptor<std::int32_t>::format(),
+          1,
+          {std::ssize(list.pages)},
+          {static_cast<py::ssize_t>(sizeof(std::int32_t))},
+          /*readonly=*/true};
+}
+
+void bind_page_list(py::module_& module) {
+  py::class_<PageList>(module, "PageList", py::buffer_protocol(),
+                       "Page ids of a Sequence, int32 [pages], where they lie: numpy.asarray(list) "
+                       "copies nothing.\n\nGood until the next reserve or commit of the sequence.")
+      .def_buffer(&buffer_of)
+      .def("__len__", [](const PageList& list) { return list.pages.size(); })
+      .def("__getitem__", &page_at, py::arg("index"))
+      .def(
+          "tolist",
+          [](const PageList& list) {
+            const auto ids = raw(list.pages);
+            return std::vector<std::int32_t>(ids.begin(), ids.end());
+          },
+          "A copy, as Python's whole numbers.");
+}
+
+void bind_sequence(py::module_& module) {
+  const auto property = [](auto question) {
+    return [question](const Hold& hold) { return hold.ask(question); };
+  };
+  py::class_<Hold>(
+      module, "Sequence",
+      "One request's hold on pages: a locked prefix that is shared, then a tail of its "
+      "own.\n\nMade by Cache.begin. Without finish, or after it, close gives all back; "
+      "`with` does so at the end.")
+      .def("reserve", &Hold::reserve, py::arg("tokens"),
+           "Makes room for positions 0 ... tokens-1, evicting exactly what is missing.\n\n"
+           "All or nothing: False, and nothing changed, if there are too few pages even so.")
+      .def("commit", &Hold::commit, py::arg("computed"),
+           "Publishes the full pages of `computed`, int32 [tokens]: every token of the sequence "
+           "whose KV is in its pages now, from the first on.\n\nWhere others published the same "
+           "before, their pages are shared and `pages` names them from now on.")
+      .def("finish", &Hold::finish, py::arg("computed"),
+           "As commit, then gives everything back. `computed` is int32 [tokens].")
+      .def("close", &Hold::close, "Gives everything back and publishes nothing. May be repeated.")
+      .def("__enter__", [](const py::object& self) { return self; })
+      .def("__exit__", [](Hold& hold, const py::args&) { hold.close(); })
+      .def_property_readonly("valid", &Hold::valid, "Whether it holds a row of the cache.")
+      .def_property_readonly("pages", &pages_of, "The pages of all tokens so far, a PageList.")
+      .def_property_readonly("cached_tokens",
+                             property([](const Sequence& s) { return s.cached_tokens(); }),
+                             "Tokens that begin found: they need not be computed. Whole pages.")
+      .def_property_readonly("published_tokens",
+                             property([](const Sequence& s) { return s.published_tokens(); }),
+                             "Tokens in pages that others can find.")
+      .def_property_readonly("capacity_tokens",
+                             property([](const Sequence& s) { return s.capacity_tokens(); }),
+                             "Tokens that the pages held have room for.");
+}
+
+void bind_namespace(py::module_& module) {
+  py::class_<Namespace>(
+      module, "Namespace",
+      "Texts that may share pages: prefixes of different namespaces never meet.\n\n"
+      "Open as long as somebody has it.")
+      .def_property_readonly("digest", &Namespace::digest, "SHA-256 of its fields, 32 bytes.");
+}
+
+}  // namespace
+
+void bind_cache(py::module_& module) {
+  bind_namespace(module);
+  bind_page_list(module);
+  bind_sequence(module);
+  py::class_<Cache> cache(
+      module, "Cache",
+      "Which token prefixes have KV pages: a radix tree over pages of `page_size` tokens.\n\n"
+      "It hands out page ids, 0 ... pages-1; the bytes of keys and values are yours, or a Pool's. "
+      "Any thread may call it; calls take turns.");
+  cache
+      .def(py::init(&open_cache), py::kw_only(), py::arg("pages"), py::arg("page_size") = 16,
+           py::arg("requests_max") = 16, py::arg("context_tokens_max") = 4096,
+           py::arg("cache") = "radix", py::arg("eviction") = "lru",
+           "pages: of KV in all; page_size: tokens a page; requests_max: sequences at a time; "
+           "context_tokens_max: of one sequence; cache: \"radix\" or \"none\"; eviction: \"lru\", "
+           "\"lfu\", \"fifo\", \"mru\", \"filo\", \"slru\", \"priority\", \"gdsf\", \"tlru\", "
+           "\"s3fifo\", \"hazard\".")
+      .def("namespace", &open_namespace,
+           "The namespace of these fields (str, int or bytes), say model=..., tenant=....")
+      .def("begin", &begin, py::arg("tokens"), py::arg("namespace") = py::none(),
+           "Looks `tokens`, int32 [tokens], up and holds what is cached of all but the last: a "
+           "Sequence, or None if requests_max are held.")
+      .def("probe", &probe, py::arg("tokens"), py::arg("namespace") = py::none(),
+           "Tokens that begin would find now. Changes nothing, not even recency.")
+      .def("evict", &evict, py::arg("pages"),
+           "Frees so many cached pages, the coldest first, or all that nobody holds; how many.")
+      .def("reset", &reset, "Forgets every published page. No Sequence may hold anything.")
+      .def("stats", &stats, "Pages, tokens and rows now, by name.")
+      .def("audit", &audit, "Checks every invariant; raises InternalError with the first breach.");
+}
+
+}  // namespace stemma::python

@@ -1,0 +1,216 @@
+// stemma._stemma.SlotIndex, SlotMatch and NumberList: what the adapters of other engines stand on.
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "bindings/python/binding.h"
+#include "bindings/python/slot_index.h"
+#include "prefix/namespace_digest.h"
+
+namespace stemma::python {
+
+namespace {
+
+// A SlotIndex, and whose turn it is.
+struct Core {
+  std::mutex mutex;
+  std::unique_ptr<SlotIndex> index;
+};
+
+struct Index {
+  std::unique_ptr<Core> core;
+};
+
+// A SlotIndex::Match that Python has.
+class Match {
+ public:
+  Match(py::object index, Core& core) : index_(std::move(index)), core_(core) {}
+  ~Match() {
+    in_turn(core_.mutex, false, [this] { core_.index->forget(match_); });
+  }
+  Match(const Match&) = delete;
+  Match& operator=(const Match&) = delete;
+
+  std::int64_t tokens() const noexcept { return match_.tokens; }
+  std::int64_t locks() const noexcept { return match_.locks; }
+  void lock() {
+    check(in_turn(core_.mutex, false, [this] { return core_.index->lock(match_); }));
+  }
+  void unlock() {
+    check(in_turn(core_.mutex, false, [this] { return core_.index->unlock(match_); }));
+  }
+  NumberList slots(std::int64_t first_token) const {
+    if (first_token < 0 || first_token > match_.tokens ||
+        first_token % core_.index->page_size() != 0) {
+      refuse("first_token: whole pages within the match are wanted");
+    }
+    NumberList out;
+    out.numbers.resize(static_cast<std::size_t>(match_.tokens - first_token));
+    check(in_turn(core_.mutex, false,
+                  [&] { return core_.index->read_slots(match_, first_token, out.numbers); }));
+    return out;
+  }
+
+  SlotIndex::Match& match() noexcept { return match_; }
+
+ private:
+  py::object index_;  // kept alive
+  Core& core_;
+  SlotIndex::Match match_;
+};
+
+Index open_index(std::int64_t page_size, std::int64_t tokens_max, const std::string& eviction,
+                 std::int64_t protected_hits) {
+  SlotIndexOptions options;
+  options.page_size = page_size;
+  options.tokens_max = tokens_max;
+  options.eviction = eviction;
+  options.slru_protected_hits = protected_hits;
+  Index made{std::make_unique<Core>()};
+  made.core->index = value_of(SlotIndex::open(options));
+  static_cast<void>(made.core->index->try_open_namespace({}));
+  return made;
+}
+
+std::int32_t open_namespace(Index& self, std::string_view extra_key, std::string_view salt) {
+  const NamespaceDigest digest =
+      NamespaceFields().add("extra_key", extra_key).add("cache_salt", salt).finish();
+  const auto ns = in_turn(self.core->mutex, false,
+                          [&] { return self.core->index->try_open_namespace(digest); });
+  if (!ns.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
+  return ns->value();
+}
+
+std::unique_ptr<Match> match(const py::object& self, const py::object& tokens, std::int32_t ns) {
+  Core& core = *self.cast<Index&>().core;
+  const NumberText text(tokens, "tokens");
+  auto out = std::make_unique<Match>(self, core);
+  in_turn(core.mutex, text.is_long(),
+          [&] { core.index->match(NamespaceId(ns), text.numbers(), out->match()); });
+  return out;
+}
+
+std::int64_t probe(const py::object& self, const py::object& tokens, std::int32_t ns) {
+  Core& core = *self.cast<Index&>().core;
+  const NumberText text(tokens, "tokens");
+  return in_turn(core.mutex, text.is_long(),
+                 [&] { return core.index->probe(NamespaceId(ns), text.numbers()); });
+}
+
+py::tuple insert(const py::object& self, const py::object& tokens, const py::object& slots,
+                 std::int32_t ns, std::int32_t priority) {
+  Core& core = *self.cast<Index&>().core;
+  const NumberText text(tokens, "tokens");
+  const NumberText places(slots, "slots");
+  if (places.size() < text.size()) refuse("slots: fewer than tokens");
+  auto out = std::make_unique<Match>(self, core);
+  const std::int64_t present = value_of(in_turn(core.mutex, text.is_long(), [&] {
+    return core.index->insert(NamespaceId(ns), text.numbers(), places.numbers(), priority,
+                              out->match());
+  }));
+  return py::make_tuple(present, std::move(out));
+}
+
+NumberList evict(Index& self, std::int64_t tokens) {
+  if (tokens < 0) refuse("tokens: must be at least 0");
+  NumberList out;
+  in_turn(self.core->mutex, tokens > kLongCallTokens,
+          [&] { self.core->index->evict(tokens, out.numbers); });
+  return out;
+}
+
+std::pair<std::int64_t, std::int64_t> usage(Index& self) {
+  const PrefixUsage usage =
+      in_turn(self.core->mutex, false, [&] { return self.core->index->usage(); });
+  return {usage.evictable_tokens, usage.locked_tokens};
+}
+
+void reset(Index& self) {
+  check(in_turn(self.core->mutex, true, [&] { return self.core->index->reset(); }));
+}
+
+void audit(Index& self) {
+  const auto contradiction =
+      in_turn(self.core->mutex, true, [&] { return self.core->index->audit(); });
+  if (contradiction.has_value()) fail({ErrorCode::kInternal, *contradiction});
+}
+
+// Nanoseconds that match, lock and unlock of `tokens` take in C++, on average: what bench_overhead
+// compares the same calls from Python with.
+double time_match(Index& self, const py::object& tokens, std::int64_t rounds) {
+  const NumberText text(tokens, "tokens");
+  if (rounds < 1) refuse("rounds: must be at least 1");
+  return in_turn(self.core->mutex, true, [&] {
+    SlotIndex& index = *self.core->index;
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < rounds; ++i) {
+      SlotIndex::Match found;
+      index.match(NamespaceId(0), text.numbers(), found);
+      check(index.lock(found));
+      check(index.unlock(found));
+      index.forget(found);
+    }
+    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - begin;
+    return time.count() / static_cast<double>(rounds);
+  });
+}
+
+py::buffer_info buffer_of(NumberList& list) {
+  return {list.numbers.data(),
+          sizeof(std::int32_t),
+          py::format_descriptor<std::int32_t>::format(),
+          1,
+          {std::ssize(list.numbers)},
+          {static_cast<py::ssize_t>(sizeof(std::int32_t))}};
+}
+
+void bind_match(py::module_& module) {
+  py::class_<NumberList>(module, "NumberList", py::buffer_protocol(),
+                         "int32 numbers: numpy.asarray(list) copies nothing.")
+      .def_buffer(&buffer_of)
+      .def("__len__", [](const NumberList& list) { return list.numbers.size(); });
+  py::class_<Match>(module, "SlotMatch", "A prefix that was found. Holds nothing until locked.")
+      .def_property_readonly("tokens", &Match::tokens, "Whole pages.")
+      .def_property_readonly("locks", &Match::locks, "How often it is locked.")
+      .def("lock", &Match::lock, "From now on it is not evicted. NotFoundError: it was before.")
+      .def("unlock", &Match::unlock, "Ends one lock.")
+      .def("slots", &Match::slots, py::arg("first_token") = 0,
+           "Its slots from `first_token` on, a NumberList [tokens - first_token].");
+}
+
+}  // namespace
+
+void bind_slots(py::module_& module) {
+  bind_match(module);
+  py::class_<Index>(module, "SlotIndex",
+                    "A prefix cache over slots that an engine hands out itself: which slots hold "
+                    "the KV of which tokens.")
+      .def(py::init(&open_index), py::kw_only(), py::arg("page_size") = 1,
+           py::arg("tokens_max") = SlotIndexOptions().tokens_max, py::arg("eviction") = "lru",
+           py::arg("protected_hits") = SlotIndexOptions().slru_protected_hits)
+      .def("namespace", &open_namespace, py::arg("extra_key"), py::arg("cache_salt"),
+           "The number of a namespace; 0 is that of who names none.")
+      .def("match", &match, py::arg("tokens"), py::arg("namespace") = 0,
+           "The longest prefix of `tokens`, int32 [tokens], in whole pages.")
+      .def("probe", &probe, py::arg("tokens"), py::arg("namespace") = 0,
+           "As match, but its length only. Changes nothing.")
+      .def("insert", &insert, py::arg("tokens"), py::arg("slots"), py::arg("namespace") = 0,
+           py::arg("priority") = 0,
+           "Takes the slots of what is not there yet of the whole pages of `tokens`; (tokens that "
+           "were there before, match of all).")
+      .def("evict", &evict, py::arg("tokens"),
+           "The slots, page by page, of the coldest pages: as many as hold `tokens`.")
+      .def("usage", &usage, "(evictable tokens, locked tokens)")
+      .def("slots",
+           [](Index& self) {
+             return NumberList{
+                 in_turn(self.core->mutex, false, [&] { return self.core->index->all_slots(); })};
+           })
+      .def("reset", &reset, "Forgets everything. Nothing may be locked.")
+      .def("audit", &audit, "Checks every invariant; raises InternalError with the first breach.")
+      .def("_time_match", &time_match, py::arg("tokens"), py::arg("rounds"))
+      .def_property_readonly("page_size",
+                             [](const Index& self) { return self.core->index->page_size(); });
+}
+
+}  // namespace stemma::python
