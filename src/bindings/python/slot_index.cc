@@ -42,6 +42,7 @@ Result<std::unique_ptr<SlotIndex>> SlotIndex::open(const SlotIndexOptions& optio
   tree_options.eviction = options.eviction;
   tree_options.namespaces_max = options.namespaces_max;
   tree_options.slru_protected_hits = options.slru_protected_hits;
+  tree_options.events_pages_max = options.events_pages_max;
   STEMMA_ASSIGN_OR_RETURN(index->tree_, RadixPrefixCache::open(tree_options));
   return index;
 }
@@ -192,6 +193,38 @@ void SlotIndex::evict(std::int64_t wanted_tokens, std::vector<std::int32_t>& slo
   gather(scratch_, std::span(slots).subspan(before));
   const auto page = static_cast<std::size_t>(page_size());
   for (const PageId id : scratch_) std::fill_n(&slots_[id.index() * page], page, kNoSlot);
+}
+
+Result<std::vector<TokenId>> SlotIndex::read_text(const Match& match) const {
+  if (!match.hold.valid()) return match.text;
+  std::vector<TokenId> text(static_cast<std::size_t>(match.tokens));
+  tree_->copy_tokens(match.hold, text);
+  return text;
+}
+
+Result<std::int64_t> SlotIndex::hot_tokens(Match& match, std::int32_t hits) {
+  if (match.hold.valid()) return tree_->hot_tokens(match.hold, hits);
+  STEMMA_RETURN_IF_ERROR(take_place(match));
+  const std::int64_t hot = tree_->hot_tokens(match.hold, hits);
+  rest(match);
+  return hot;
+}
+
+std::int64_t SlotIndex::lock_coldest(Match& out) {
+  settle();
+  auto leaf = tree_->try_lock_coldest();
+  if (!leaf.has_value()) return 0;
+  out.ns = leaf->lock.namespace_id();
+  out.tokens = leaf->lock.tokens();
+  out.hold = std::move(leaf->lock);
+  out.locks = 1;
+  ++locked_;
+  return leaf->own_tokens;
+}
+
+void SlotIndex::drain_events(PrefixEventSink& sink) {
+  settle();
+  tree_->drain_events(sink);
 }
 
 Status SlotIndex::reset() {

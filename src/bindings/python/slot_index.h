@@ -35,6 +35,7 @@ struct SlotIndexOptions {
   std::string eviction = "lru";                     // see KvCacheOptions::eviction
   std::int64_t namespaces_max = 1024;
   std::int64_t slru_protected_hits = 2;
+  std::int64_t events_pages_max = 0;  // see KvCacheOptions
 };
 
 class SlotIndex {
@@ -84,6 +85,17 @@ class SlotIndex {
   // The coldest whole pages until `wanted_tokens` are out or none is left that is not locked;
   // appends their slots, page by page. REQUIRES: wanted_tokens >= 0.
   void evict(std::int64_t wanted_tokens, std::vector<std::int32_t>& slots);
+
+  // For who copies prefixes to another tier: the tokens of a match, whether locked or not; how many
+  // of its tokens, from the first one on, `hits` matches have covered. kNotFound: evicted.
+  Result<std::vector<TokenId>> read_text(const Match& match) const;
+  Result<std::int64_t> hot_tokens(Match& match, std::int32_t hits);
+  // `out`, which is new, becomes the leaf that is evicted next, with all that it continues, and is
+  // locked. Returns its own tokens, at its end; 0, and nothing happened, where none can be evicted.
+  std::int64_t lock_coldest(Match& out);
+
+  // Hands over what began to be found and what stopped since the last call.
+  void drain_events(PrefixEventSink& sink);
 
   // Forgets everything. kInvalidArgument if something is locked.
   Status reset();

@@ -1,7 +1,13 @@
 // stemma._stemma.SlotIndex, SlotMatch and NumberList: what the adapters of other engines stand on.
+#include <pybind11/stl.h>
+
+#include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/python/binding.h"
 #include "bindings/python/slot_index.h"
@@ -33,6 +39,7 @@ class Match {
 
   std::int64_t tokens() const noexcept { return match_.tokens; }
   std::int64_t locks() const noexcept { return match_.locks; }
+  std::int32_t ns() const noexcept { return match_.ns.value(); }
   void lock() {
     check(in_turn(core_.mutex, false, [this] { return core_.index->lock(match_); }));
   }
@@ -51,6 +58,14 @@ class Match {
     return out;
   }
 
+  NumberList text() const {
+    return {value_of(in_turn(core_.mutex, false, [&] { return core_.index->read_text(match_); }))};
+  }
+  std::int64_t hot_tokens(std::int32_t hits) {
+    return value_of(
+        in_turn(core_.mutex, false, [&] { return core_.index->hot_tokens(match_, hits); }));
+  }
+
   SlotIndex::Match& match() noexcept { return match_; }
 
  private:
@@ -60,21 +75,26 @@ class Match {
 };
 
 Index open_index(std::int64_t page_size, std::int64_t tokens_max, const std::string& eviction,
-                 std::int64_t protected_hits) {
+                 std::int64_t protected_hits, std::int64_t events_pages_max) {
   SlotIndexOptions options;
   options.page_size = page_size;
   options.tokens_max = tokens_max;
   options.eviction = eviction;
   options.slru_protected_hits = protected_hits;
+  options.events_pages_max = events_pages_max;
   Index made{std::make_unique<Core>()};
   made.core->index = value_of(SlotIndex::open(options));
   static_cast<void>(made.core->index->try_open_namespace({}));
   return made;
 }
 
-std::int32_t open_namespace(Index& self, std::string_view extra_key, std::string_view salt) {
-  const NamespaceDigest digest =
-      NamespaceFields().add("extra_key", extra_key).add("cache_salt", salt).finish();
+// A field that is absent differs from one that is empty.
+std::int32_t open_namespace(Index& self, const std::optional<std::string>& extra_key,
+                            const std::optional<std::string>& cache_salt) {
+  NamespaceFields fields;
+  if (extra_key.has_value()) fields.add("extra_key", *extra_key);
+  if (cache_salt.has_value()) fields.add("cache_salt", *cache_salt);
+  const NamespaceDigest digest = fields.finish();
   const auto ns = in_turn(self.core->mutex, false,
                           [&] { return self.core->index->try_open_namespace(digest); });
   if (!ns.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
@@ -116,6 +136,54 @@ NumberList evict(Index& self, std::int64_t tokens) {
   NumberList out;
   in_turn(self.core->mutex, tokens > kLongCallTokens,
           [&] { self.core->index->evict(tokens, out.numbers); });
+  return out;
+}
+
+py::object lock_coldest(const py::object& self) {
+  Core& core = *self.cast<Index&>().core;
+  auto out = std::make_unique<Match>(self, core);
+  const std::int64_t own_tokens =
+      in_turn(core.mutex, false, [&] { return core.index->lock_coldest(out->match()); });
+  if (own_tokens == 0) return py::none();
+  return py::make_tuple(own_tokens, std::move(out));
+}
+
+// A PrefixEvent that outlives the call that hands it over.
+struct KeptEvent {
+  PrefixEvent::Kind kind;
+  std::vector<PageKey> keys;
+  std::optional<PageKey> parent;
+  std::vector<TokenId> tokens;
+};
+
+class KeptEvents final : public PrefixEventSink {
+ public:
+  void take(const PrefixEvent& event) override {
+    events.push_back({event.kind,
+                      {event.keys.begin(), event.keys.end()},
+                      event.parent,
+                      {event.tokens.begin(), event.tokens.end()}});
+  }
+  std::vector<KeptEvent> events;
+};
+
+py::bytes bytes_of(const PageKey& key) {
+  return {reinterpret_cast<const char*>(key.bytes.data()), key.bytes.size()};
+}
+
+py::list drain_events(Index& self) {
+  constexpr std::array kKinds = {"cleared", "stored", "removed"};
+  KeptEvents kept;
+  in_turn(self.core->mutex, true, [&] { self.core->index->drain_events(kept); });
+  py::list out;
+  for (const KeptEvent& event : kept.events) {
+    py::list keys;
+    for (const PageKey& key : event.keys) keys.append(bytes_of(key));
+    const py::object parent =
+        event.parent.has_value() ? py::object(bytes_of(*event.parent)) : py::none();
+    out.append(py::make_tuple(kKinds[static_cast<std::size_t>(event.kind)], keys, parent,
+                              NumberList{event.tokens}));
+  }
   return out;
 }
 
@@ -172,10 +240,14 @@ void bind_match(py::module_& module) {
   py::class_<Match>(module, "SlotMatch", "A prefix that was found. Holds nothing until locked.")
       .def_property_readonly("tokens", &Match::tokens, "Whole pages.")
       .def_property_readonly("locks", &Match::locks, "How often it is locked.")
+      .def_property_readonly("namespace", &Match::ns, "The number of its namespace.")
       .def("lock", &Match::lock, "From now on it is not evicted. NotFoundError: it was before.")
       .def("unlock", &Match::unlock, "Ends one lock.")
       .def("slots", &Match::slots, py::arg("first_token") = 0,
-           "Its slots from `first_token` on, a NumberList [tokens - first_token].");
+           "Its slots from `first_token` on, a NumberList [tokens - first_token].")
+      .def("text", &Match::text, "Its tokens, a NumberList [tokens].")
+      .def("hot_tokens", &Match::hot_tokens, py::arg("hits"),
+           "How many of its tokens, from the first one on, so many matches have covered.");
 }
 
 }  // namespace
@@ -187,9 +259,18 @@ void bind_slots(py::module_& module) {
                     "the KV of which tokens.")
       .def(py::init(&open_index), py::kw_only(), py::arg("page_size") = 1,
            py::arg("tokens_max") = SlotIndexOptions().tokens_max, py::arg("eviction") = "lru",
-           py::arg("protected_hits") = SlotIndexOptions().slru_protected_hits)
-      .def("namespace", &open_namespace, py::arg("extra_key"), py::arg("cache_salt"),
-           "The number of a namespace; 0 is that of who names none.")
+           py::arg("protected_hits") = SlotIndexOptions().slru_protected_hits,
+           py::arg("events_pages_max") = 0)
+      .def("namespace", &open_namespace, py::arg("extra_key") = py::none(),
+           py::arg("cache_salt") = py::none(),
+           "The number of a namespace. 0 is that of who names none.")
+      .def(
+          "lock_coldest", &lock_coldest,
+          "Locks the leaf that goes next: (its own tokens, match of all down to its end), or None.")
+      .def("drain_events", &drain_events,
+           "What changed since the last call: (\"cleared\", \"stored\" or \"removed\", keys of "
+           "pages, "
+           "key of the page before them or None, tokens).")
       .def("match", &match, py::arg("tokens"), py::arg("namespace") = 0,
            "The longest prefix of `tokens`, int32 [tokens], in whole pages.")
       .def("probe", &probe, py::arg("tokens"), py::arg("namespace") = 0,

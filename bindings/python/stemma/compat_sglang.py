@@ -1,0 +1,723 @@
+"""SGLang's prefix caches over Stemma's tree: RadixCache, HiRadixCache and ChunkCache, under SGLang's names.
+
+Importing this module where a `sglang` with pluggable caches is installed registers RadixCache as "stemma"
+(`--radix-cache-backend stemma`). Sizes are tokens; slots are int64 [tokens] on the device.
+
+A node is the end of a match. It holds nothing until it is locked, stays good when others split the tree, and is stale
+once it was evicted. Keys of bigrams are not cached here: stemma.UnsupportedError.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from typing import Any, NamedTuple, Optional
+
+import numpy
+import torch
+
+from . import _stemma
+from .compat_sglang_pools import (  # noqa: F401
+    HostSlotPool,
+    PagedTokenToKVPoolAllocator,
+    ReqToTokenPool,
+    TokenToKVPoolAllocator,
+    kv_to_page_indices,
+    kv_to_page_num,
+    page_align_floor,
+)
+from .errors import InvalidArgumentError, UnsupportedError
+
+TOKENS_MAX = 4 << 20  # in one tree, where no pool says how many there can be
+EVENT_PAGES_MAX = 1 << 16  # of changes kept until take_events
+
+
+class RadixKey:
+    """A text of tokens and the namespace it is in. `limit` hides what lies behind so many tokens, without a copy."""
+
+    __slots__ = ("token_ids", "extra_key", "is_bigram", "cache_salt", "limit")
+
+    def __init__(self, token_ids, extra_key=None, is_bigram=False, cache_salt=None, limit=None):
+        self.token_ids, self.extra_key, self.is_bigram = token_ids, extra_key, is_bigram
+        self.cache_salt, self.limit = cache_salt, limit
+
+    def raw(self):
+        """The tokens that can be seen."""
+        return self.token_ids if self.limit is None else self.token_ids[: self.limit]
+
+    def __len__(self) -> int:
+        seen = len(self.token_ids) if self.limit is None else min(self.limit, len(self.token_ids))
+        return max(0, seen - 1) if self.is_bigram else seen
+
+    def __iter__(self):
+        return iter(self.raw())
+
+    def _like(self, tokens) -> RadixKey:
+        return RadixKey(tokens, self.extra_key, self.is_bigram, self.cache_salt)
+
+    def __getitem__(self, at) -> RadixKey:
+        tokens, last = self.raw(), 1 if self.is_bigram else 0
+        if isinstance(at, slice):
+            first, end, step = at.indices(len(self))
+            if step != 1:
+                raise InvalidArgumentError("a key is sliced with step 1")
+            return self._like(tokens[first : max(first, end) + (last if end > first else 0)])
+        if not -len(self) <= at < len(self):
+            raise IndexError("key index out of range")
+        at %= len(self)
+        return self._like(tokens[at : at + 1 + last])
+
+    def page_aligned(self, page_size: int) -> RadixKey:
+        return self[: page_align_floor(len(self), page_size)]
+
+    def child_key(self, page_size: int):
+        """What a tree would look the first page up by."""
+        page = self.raw()[: page_size + (1 if self.is_bigram else 0)]
+        plain = page[0] if page_size == 1 and not self.is_bigram else tuple(page)
+        if self.extra_key is None and self.cache_salt is None:
+            return plain
+        return self.extra_key, self.cache_salt, plain
+
+    def match(self, other: RadixKey, page_size: int = 1) -> int:
+        """Tokens that both begin with, in whole pages. ValueError across namespaces."""
+        if (self.extra_key, self.cache_salt) != (other.extra_key, other.cache_salt):
+            raise InvalidArgumentError("keys of different namespaces are not compared")
+        length = min(len(self), len(other))
+        mine, theirs = (numpy.asarray(key.raw())[: length + self.is_bigram] for key in (self, other))
+        differing = numpy.flatnonzero(mine != theirs)
+        common = length if len(differing) == 0 else max(0, int(differing[0]) - self.is_bigram)
+        return page_align_floor(min(common, length), page_size)
+
+    def __repr__(self) -> str:
+        tokens = list(itertools.islice(self.raw(), 11))
+        shown = ", ".join(map(str, tokens[:10])) + (", ..." if len(tokens) > 10 else "")
+        return f"RadixKey([{shown}], extra_key={self.extra_key!r}, cache_salt={self.cache_salt!r})"
+
+
+class TreeNode:
+    """The end of a cached prefix, on the device (`value`), in host memory (`host_value`), or both."""
+
+    counter = 0
+
+    def __init__(self, id: Optional[int] = None, match=None, host_match=None, key=None):
+        if id is None:
+            id, TreeNode.counter = TreeNode.counter, TreeNode.counter + 1
+        self.id, self.key = id, key
+        self.value = self.host_value = None
+        self.hash_value: Optional[list[str]] = None
+        self.host_ref_counter = 0
+        self.last_access_time = self.creation_time = time.monotonic()
+        self.hit_count = self.priority = 0
+        self._match, self._host_match = match, host_match
+
+    @property
+    def lock_ref(self) -> int:
+        return 0 if self._match is None else self._match.locks
+
+    @property
+    def evicted(self) -> bool:
+        return self.value is None and (self._match is None or self._match.tokens == 0)
+
+    @property
+    def backuped(self) -> bool:
+        return self.host_value is not None or self._host_match is not None
+
+    def protect_host(self) -> None:
+        self.host_ref_counter += 1
+
+    def release_host(self) -> None:
+        if self.host_ref_counter == 0:
+            raise RuntimeError("release_host: the host copy is not protected")
+        self.host_ref_counter -= 1
+
+    def get_last_hash_value(self) -> Optional[str]:
+        return self.hash_value[-1] if self.hash_value else None
+
+    def __lt__(self, other: TreeNode) -> bool:
+        return self.last_access_time < other.last_access_time
+
+
+class _RootNode(TreeNode):
+    """Where every text begins: locked forever, and never evicted."""
+
+    lock_ref = 1
+    evicted = backuped = False
+
+
+# What of a leaf orders its eviction, smallest first; the names of `eviction_policy` give these to Stemma's own tree.
+
+
+class LRUStrategy:
+    def get_priority(self, node):
+        return node.last_access_time
+
+
+class LFUStrategy:
+    def get_priority(self, node):
+        return node.hit_count, node.last_access_time
+
+
+class FIFOStrategy:
+    def get_priority(self, node):
+        return node.creation_time
+
+
+class MRUStrategy:
+    def get_priority(self, node):
+        return -node.last_access_time
+
+
+class FILOStrategy:
+    def get_priority(self, node):
+        return -node.creation_time
+
+
+class PriorityStrategy:
+    def get_priority(self, node):
+        return node.priority, node.last_access_time
+
+
+class SLRUStrategy:
+    def __init__(self, protected_threshold: int = 2):
+        self.protected_threshold = protected_threshold
+
+    def get_priority(self, node):
+        return int(node.hit_count >= self.protected_threshold), node.last_access_time
+
+
+@dataclasses.dataclass
+class MatchPrefixParams:
+    key: RadixKey
+    cow_mamba: bool = False
+    req: Any = None
+
+
+@dataclasses.dataclass
+class InsertParams:
+    key: RadixKey
+    value: Optional[torch.Tensor] = None
+    prev_prefix_len: int = 0
+    chunked: bool = False
+    priority: int = 0
+
+
+@dataclasses.dataclass
+class EvictParams:
+    num_tokens: int = 0
+    swa_num_tokens: int = 0
+    mamba_num: int = 0
+
+
+@dataclasses.dataclass
+class InitLoadBackParams:
+    best_match_node: TreeNode
+    host_hit_length: int = 0
+    mem_quota: Optional[int] = None
+    req: Any = None
+
+
+@dataclasses.dataclass
+class InsertResult:
+    prefix_len: int
+    total_len: int = 0
+    last_device_node: Optional[TreeNode] = None
+
+
+@dataclasses.dataclass
+class EvictResult:
+    num_tokens_evicted: int = 0
+    swa_num_tokens_evicted: int = 0
+    mamba_num_evicted: int = 0
+
+
+@dataclasses.dataclass
+class IncLockRefResult:
+    delta: int = 0
+
+
+@dataclasses.dataclass
+class DecLockRefResult:
+    delta: int = 0
+
+
+class MatchResult(NamedTuple):
+    device_indices: torch.Tensor
+    last_device_node: Optional[TreeNode]
+    last_host_node: Optional[TreeNode]
+    best_match_node: Optional[TreeNode]
+    host_hit_length: int = 0
+    cache_protected_len: Optional[int] = None
+    full_kv_hit_length: int = 0
+
+
+@dataclasses.dataclass
+class BlockStored:
+    block_hashes: list[int]
+    parent_block_hash: Optional[int]
+    token_ids: list[int]
+    block_size: int
+    lora_id: Optional[int] = None
+    medium: str = "GPU"
+
+
+@dataclasses.dataclass
+class BlockRemoved:
+    block_hashes: list[int]
+    medium: str = "GPU"
+
+
+@dataclasses.dataclass
+class AllBlocksCleared:
+    pass
+
+
+@dataclasses.dataclass
+class CacheInitParams:
+    """What a cache is built from. `tokens_max`: in the tree at most; None: the allocator's size, or TOKENS_MAX."""
+
+    disable: bool = False
+    req_to_token_pool: Any = None
+    token_to_kv_pool_allocator: Any = None
+    page_size: int = 1
+    eviction_policy: str = "lru"
+    enable_kv_cache_events: bool = False
+    is_eagle: bool = False
+    tokens_max: Optional[int] = None
+
+
+def _event_hash(key: bytes) -> int:
+    """A page's 256-bit key as the 64 signed bits that events carry."""
+    return int.from_bytes(key[:8], "big", signed=True)
+
+
+def _tensor(numbers) -> torch.Tensor:
+    # numpy gives arrays without elements no memory that torch would take.
+    if len(numbers) == 0:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.from_numpy(numpy.asarray(numbers)).to(torch.int64)
+
+
+class _Requests:
+    """The two calls by which a request's slots become the cache's: the same for every cache."""
+
+    def _free(self, slots: torch.Tensor) -> None:
+        if self.token_to_kv_pool_allocator is not None and len(slots) > 0:
+            self.token_to_kv_pool_allocator.free(slots)
+
+    def _row(self, req, length: int) -> torch.Tensor:
+        return self.req_to_token_pool.req_to_token[req.req_pool_idx, :length].to(torch.int64)
+
+    def _committed(self, req) -> int:
+        return req.pop_committed_kv_cache() if hasattr(req, "pop_committed_kv_cache") else req.kv_committed_len
+
+    def _fill_ids(self, req):
+        return req.get_fill_ids() if hasattr(req, "get_fill_ids") else req.fill_ids
+
+    def cache_finished_req(self, req, is_insert: bool = True, **_) -> None:
+        """The request has ended: its whole pages stay in the tree, everything else of it is freed."""
+        length = self._committed(req)
+        slots = self._row(req, length)
+        protected = getattr(req, "cache_protected_len", 0)
+        if self.disable or not is_insert:
+            self._free(slots[protected:])
+        else:
+            tokens = (list(req.origin_input_ids) + list(req.output_ids))[:length]
+            key = RadixKey(tokens, getattr(req, "extra_key", None), cache_salt=getattr(req, "cache_salt", None))
+            result = self.insert(InsertParams(key=key, value=slots, priority=getattr(req, "priority", 0) or 0))
+            self._free(slots[protected : max(protected, result.prefix_len)])
+            self._free(slots[page_align_floor(length, self.page_size) :])
+        if getattr(req, "last_node", None) is not None:
+            self.dec_lock_ref(req.last_node)
+
+    def cache_unfinished_req(self, req, chunked: bool = False, **_) -> None:
+        """A chunk is computed: its whole pages go into the tree, and the row names the tree's slots from now on."""
+        tokens = self._fill_ids(req)
+        slots = self._row(req, len(tokens))
+        if self.disable or getattr(req, "skip_radix_cache_insert", False):
+            req.prefix_indices = slots
+            return
+        protected = getattr(req, "cache_protected_len", 0)
+        key = RadixKey(tokens, getattr(req, "extra_key", None), cache_salt=getattr(req, "cache_salt", None))
+        params = InsertParams(key=key, value=slots, chunked=chunked, priority=getattr(req, "priority", 0) or 0)
+        result = self.insert(params)
+        node = result.last_device_node
+        shared = self._slots_of(node)
+        self.inc_lock_ref(node)
+        self._free(slots[protected : max(protected, result.prefix_len)])
+        if len(shared) > protected:
+            where = (req.req_pool_idx, slice(protected, len(shared)))
+            self.req_to_token_pool.write(where, shared[protected:].to(torch.int32))
+        if getattr(req, "last_node", None) is not None:
+            self.dec_lock_ref(req.last_node)
+        req.cache_protected_len = len(shared)
+        req.prefix_indices = torch.cat([shared, slots[len(shared) :]])
+        req.last_node = node
+
+
+class RadixCache(_Requests):
+    """A prefix cache over slots that SGLang's allocator hands out."""
+
+    def __init__(self, params: CacheInitParams):
+        self.disable, self.page_size = params.disable, params.page_size
+        self.req_to_token_pool = params.req_to_token_pool
+        self.token_to_kv_pool_allocator = params.token_to_kv_pool_allocator
+        self.device = torch.device(getattr(self.token_to_kv_pool_allocator, "device", None) or "cpu")
+        self.eviction_policy = params.eviction_policy.lower()
+        self.enable_kv_cache_events = getattr(params, "enable_kv_cache_events", False)
+        tokens_max = getattr(params, "tokens_max", None)
+        if tokens_max is None:
+            size = getattr(self.token_to_kv_pool_allocator, "size", None)
+            tokens_max = size if isinstance(size, int) and size >= self.page_size else TOKENS_MAX
+        self._index = _stemma.SlotIndex(
+            page_size=self.page_size,
+            tokens_max=tokens_max,
+            eviction=self.eviction_policy,
+            events_pages_max=EVENT_PAGES_MAX if self.enable_kv_cache_events else 0,
+        )
+        self._namespaces = {(None, None): 0}
+        self.root_node = _RootNode()
+
+    @classmethod
+    def create_simulated(cls, disable=False, mock_allocator=None, page_size=1, enable_kv_cache_events=False):
+        """A cache without pools."""
+        return cls(
+            CacheInitParams(
+                disable=disable,
+                token_to_kv_pool_allocator=mock_allocator,
+                page_size=page_size,
+                enable_kv_cache_events=enable_kv_cache_events,
+                tokens_max=TOKENS_MAX,
+            )
+        )
+
+    def _namespace_of(self, key: RadixKey) -> int:
+        if key.is_bigram:
+            raise UnsupportedError("keys of bigrams are not cached")
+        name = key.extra_key, key.cache_salt
+        if name not in self._namespaces:
+            self._namespaces[name] = self._index.namespace(*name)
+        return self._namespaces[name]
+
+    def _node(self, match) -> TreeNode:
+        return TreeNode(match=match) if match.tokens > 0 else self.root_node
+
+    def _slots_of(self, node: TreeNode) -> torch.Tensor:
+        slots = _tensor(node._match.slots()) if node._match is not None else _tensor(())
+        return slots if self.device.type == "cpu" else slots.to(self.device, non_blocking=True)
+
+    def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
+        """The longest cached prefix of the key, in whole pages, and the node in which it ends."""
+        if self.disable:
+            return MatchResult(_tensor(()), self.root_node, self.root_node, self.root_node)
+        key = params.key
+        node = self._node(self._index.match(key.raw(), self._namespace_of(key)))
+        slots = self._slots_of(node)
+        return MatchResult(slots, node, node, node, full_kv_hit_length=len(slots))
+
+    def insert(self, params: InsertParams) -> InsertResult:
+        """Takes the slots of what is not cached yet of the whole pages of the key; the others stay the caller's."""
+        if self.disable:
+            return InsertResult(0)
+        key = params.key
+        tokens = key.raw()
+        slots = tokens if params.value is None else params.value.cpu()
+        prefix_len, match = self._index.insert(tokens, slots, self._namespace_of(key), params.priority or 0)
+        return InsertResult(prefix_len, match.tokens, self._node(match))
+
+    def evict(self, params: EvictParams) -> EvictResult:
+        """Frees the coldest whole pages: so many tokens, or all that nobody locks."""
+        if self.disable or params.num_tokens <= 0:
+            return EvictResult()
+        slots = _tensor(self._index.evict(params.num_tokens))
+        self._free(slots.to(self.device))
+        return EvictResult(len(slots))
+
+    evict_for_alloc = evict
+
+    def inc_lock_ref(self, node: TreeNode) -> IncLockRefResult:
+        """Locks all down to the node. `delta` is what became evictable: 0 or less."""
+        if self.disable or node is None or node is self.root_node:
+            return IncLockRefResult()
+        before = self.evictable_size()
+        node._match.lock()
+        return IncLockRefResult(self.evictable_size() - before)
+
+    def dec_lock_ref(self, node: TreeNode, params: Any = None) -> DecLockRefResult:
+        if self.disable or node is None or node is self.root_node:
+            return DecLockRefResult()
+        before = self.evictable_size()
+        node._match.unlock()
+        return DecLockRefResult(self.evictable_size() - before)
+
+    def reset(self) -> None:
+        """Forgets everything. No node may be locked."""
+        self._index.reset()
+
+    def evictable_size(self) -> int:
+        return self._index.usage()[0]
+
+    def protected_size(self) -> int:
+        return self._index.usage()[1]
+
+    full_evictable_size, full_protected_size = evictable_size, protected_size
+
+    def total_size(self) -> int:
+        return sum(self._index.usage())
+
+    def all_values_flatten(self) -> torch.Tensor:
+        """Every slot in the tree, in no order."""
+        return _tensor(self._index.slots())
+
+    def sanity_check(self) -> None:
+        """Checks every invariant of the tree; raises stemma.InternalError with the first breach."""
+        self._index.audit()
+
+    def take_events(self) -> list:
+        """What changed since the last call, a page an event. Empty where events were not asked for."""
+        events: list = []
+        for kind, keys, parent, tokens in self._index.drain_events():
+            hashes = [_event_hash(key) for key in keys]
+            if kind == "cleared":
+                events.append(AllBlocksCleared())
+            elif kind == "removed":
+                events.extend(BlockRemoved([one]) for one in hashes)
+            else:
+                texts = numpy.asarray(tokens).reshape(-1, self.page_size).tolist()
+                parents = [None if parent is None else _event_hash(parent), *hashes[:-1]]
+                events.extend(
+                    BlockStored([one], before, text, self.page_size)
+                    for one, before, text in zip(hashes, parents, texts)
+                )
+        return events
+
+    def is_backuped(self, node: TreeNode) -> bool:
+        return node.backuped
+
+    def is_root(self, node: TreeNode) -> bool:
+        return node is self.root_node
+
+    def root_node_handle(self, extra_key: Optional[str] = None) -> TreeNode:
+        return self.root_node
+
+    def supports_swa(self) -> bool:
+        return False
+
+    supports_mamba = is_chunk_cache = supports_fast_match_prefix = supports_streaming_session = supports_swa
+
+    def is_tree_cache(self) -> bool:
+        return True
+
+
+class ChunkCache(_Requests):
+    """Shares nothing: what a request computed is its own, and freed when it ends."""
+
+    disable = True
+
+    def __init__(self, params: CacheInitParams):
+        self.req_to_token_pool = params.req_to_token_pool
+        self.token_to_kv_pool_allocator = params.token_to_kv_pool_allocator
+        self.page_size = params.page_size
+
+    def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
+        return MatchResult(_tensor(()), None, None, None)
+
+    def insert(self, params: InsertParams) -> InsertResult:
+        return InsertResult(0)
+
+    def evict(self, params: EvictParams) -> EvictResult:
+        return EvictResult()
+
+    def inc_lock_ref(self, node: Any) -> IncLockRefResult:
+        return IncLockRefResult()
+
+    def dec_lock_ref(self, node: Any, params: Any = None) -> DecLockRefResult:
+        return DecLockRefResult()
+
+    def evictable_size(self) -> int:
+        return 0
+
+    protected_size = total_size = evictable_size
+
+    def reset(self) -> None:
+        pass
+
+    def is_chunk_cache(self) -> bool:
+        return True
+
+    def is_tree_cache(self) -> bool:
+        return False
+
+
+def evict_from_tree_cache(tree_cache, num_tokens: int) -> None:
+    """Makes room for `num_tokens`: evicts so many where fewer are free."""
+    if tree_cache is None or tree_cache.is_chunk_cache():
+        return
+    if tree_cache.token_to_kv_pool_allocator.available_size() < num_tokens:
+        tree_cache.evict(EvictParams(num_tokens))
+
+
+class HiRadixCache(RadixCache):
+    """A RadixCache with a second tree over host memory.
+
+    `host_pool` has `size` (tokens) and two copies: `backup(device_slots, host_slots)` and `load(host_slots,
+    device_slots)`, both int64 [tokens], done when they return. `write_policy` is "write_through" (what is inserted is
+    copied), "write_through_selective" (what was matched, too) or "write_back" (what is about to be evicted).
+    """
+
+    load_back_threshold = 10  # fewer tokens are computed rather than loaded
+
+    def __init__(self, params: CacheInitParams, host_pool, write_policy: str = "write_through_selective"):
+        if write_policy not in ("write_through", "write_through_selective", "write_back"):
+            raise InvalidArgumentError(f"write_policy: {write_policy!r} is none of SGLang's")
+        super().__init__(params)
+        self.host_pool, self.write_policy = host_pool, write_policy
+        self._host_slots = HostSlotPool(page_align_floor(host_pool.size, self.page_size), self.page_size)
+        self._host = _stemma.SlotIndex(page_size=self.page_size, tokens_max=self._host_slots.size)
+        self._host_namespaces = {0: 0}
+
+    def _namespace_of(self, key: RadixKey) -> int:
+        ns = super()._namespace_of(key)
+        if ns not in self._host_namespaces:
+            self._host_namespaces[ns] = self._host.namespace(key.extra_key, key.cache_salt)
+        return ns
+
+    def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
+        """As RadixCache; beyond the device's tokens, `host_hit_length` more are in host memory."""
+        result = super().match_prefix(params)
+        if self.disable:
+            return result
+        ns = self._namespace_of(params.key)
+        if self.write_policy == "write_through_selective" and result.last_device_node is not self.root_node:
+            self._back_up(result.last_device_node._match, ns, result.last_device_node._match.hot_tokens(1))
+        found = self._host.match(params.key.raw(), self._host_namespaces[ns])
+        device_tokens = len(result.device_indices)
+        last = result.last_device_node
+        if found.tokens > device_tokens:
+            node = TreeNode(match=last._match, host_match=found, key=ns)
+            more = found.tokens - device_tokens
+            return result._replace(
+                last_host_node=node, best_match_node=node, host_hit_length=more, full_kv_hit_length=found.tokens
+            )
+        if found.tokens > 0 and last is not self.root_node:
+            last._host_match = found if found.tokens == device_tokens else None
+        return result
+
+    def insert(self, params: InsertParams) -> InsertResult:
+        result = super().insert(params)
+        if not self.disable and self.write_policy == "write_through" and result.total_len > 0:
+            match = result.last_device_node._match
+            self._back_up(match, self._namespace_of(params.key), match.tokens)
+        return result
+
+    def _back_up(self, match, ns: int, tokens: int) -> int:
+        """Copies the first `tokens` of a match to host memory, as far as they are not there. How many that were."""
+        text = numpy.asarray(match.text())[:tokens]
+        held = self._host.match(text, self._host_namespaces[ns])
+        missing = len(text) - held.tokens
+        if missing == 0:
+            return 0
+        held.lock()  # making room must not take what is gone on from
+        host_slots = self._take_host(missing)
+        if host_slots is not None:
+            self.host_pool.backup(_tensor(match.slots(held.tokens))[:missing], host_slots)
+            places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), host_slots])
+            self._host.insert(text, places, self._host_namespaces[ns])
+        held.unlock()
+        return 0 if host_slots is None else missing
+
+    def _take_host(self, tokens: int):
+        missing = tokens - self._host_slots.available_size()
+        if missing > 0:
+            self.evict_host(missing)
+        return self._host_slots.alloc(tokens)
+
+    def evict(self, params: EvictParams) -> EvictResult:
+        """As RadixCache. With write_back, what goes is copied to host memory before, as far as there is room."""
+        if self.write_policy == "write_back" and not self.disable and params.num_tokens > 0:
+            self._back_up_coldest(params.num_tokens)
+        return super().evict(params)
+
+    def _back_up_coldest(self, tokens: int) -> None:
+        leaves = []
+        while tokens > 0 and (leaf := self._index.lock_coldest()) is not None:
+            leaves.append(leaf[1])
+            tokens -= leaf[0]
+        for match in leaves:
+            self._back_up(match, match.namespace, match.tokens)
+        for match in reversed(leaves):
+            match.unlock()
+
+    def evict_host(self, num_tokens: int) -> int:
+        """Frees the coldest host copies; how many tokens."""
+        slots = _tensor(self._host.evict(num_tokens))
+        self._host_slots.free(slots)
+        return len(slots)
+
+    def init_load_back(self, params: InitLoadBackParams):
+        """Brings what is in host memory of a match to the device: (its new slots, the node that it ends in now).
+
+        All or nothing: none where it is less than load_back_threshold or more than mem_quota or the pool has.
+        """
+        node = params.best_match_node
+        nothing = _tensor(()), TreeNode(match=node._match) if node._match is not None else self.root_node
+        if node._host_match is None or node.key is None:
+            return nothing
+        text = numpy.asarray(node._host_match.text())
+        held = self._index.match(text, node.key)
+        source = self._host.match(text, self._host_namespaces[node.key])
+        missing = source.tokens - held.tokens
+        too_many = params.mem_quota is not None and missing > params.mem_quota
+        if missing < self.load_back_threshold or too_many:
+            return nothing
+        held.lock()
+        source.lock()  # evicting from the device may copy down
+        slots = self._take_device(missing)
+        if slots is not None:
+            self.host_pool.load(_tensor(source.slots(held.tokens)), slots)
+            places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), slots.cpu()])
+            _, match = self._index.insert(text[: source.tokens], places, node.key)
+        held.unlock()
+        source.unlock()
+        return nothing if slots is None else (slots, TreeNode(match=match, host_match=source))
+
+    def _take_device(self, tokens: int):
+        slots = self.token_to_kv_pool_allocator.alloc(tokens)
+        if slots is None:
+            missing = tokens - self.token_to_kv_pool_allocator.available_size()
+            if missing > self.evictable_size():
+                return None
+            self.evict(EvictParams(missing))
+            slots = self.token_to_kv_pool_allocator.alloc(tokens)
+        return slots
+
+    def host_total_size(self) -> int:
+        return sum(self._host.usage())
+
+    def reset(self) -> None:
+        super().reset()
+        self._host.reset()
+        self._host_slots.clear()
+
+    def sanity_check(self) -> None:
+        super().sanity_check()
+        self._host.audit()
+
+    def check_hicache_events(self) -> None:
+        """Copies are done when they return: there is nothing to wait for. So also of the next four."""
+
+    writing_check = loading_check = flush_write_through_acks = shutdown = check_hicache_events
+
+    def ready_to_load_host_cache(self) -> int:
+        return -1
+
+
+def _register() -> None:
+    try:
+        from sglang.srt.mem_cache.registry import register_radix_cache_backend
+    except ImportError:
+        return
+    register_radix_cache_backend("stemma", lambda context: RadixCache(context.params))
+
+
+_register()

@@ -1,0 +1,260 @@
+"""SGLang's tables and allocators of slots, under SGLang's names. Slot 0 (or page 0) is nobody's: padding goes there.
+
+Freeing what is not taken raises stemma.InvalidArgumentError, always: a slot with two owners would serve one user's
+tokens to another.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .errors import InvalidArgumentError
+
+
+class ReqToTokenPool:
+    """A row of slots for each running request: `req_to_token`, int32 [size, max_context_len]."""
+
+    def __init__(self, size: int, max_context_len: int, device: str = "cpu", enable_memory_saver: bool = False):
+        self.size, self.max_context_len, self.device = size, max_context_len, device
+        self.req_to_token = torch.zeros((size, max_context_len), dtype=torch.int32, device=device)
+        self.clear()
+
+    def write(self, indices, values) -> None:
+        self.req_to_token[indices] = values
+
+    def available_size(self) -> int:
+        return len(self.free_slots)
+
+    def alloc(self, reqs) -> list[int] | None:
+        """Rows for `reqs`: a number, or requests, of which those with a row keep it. All or none."""
+        if isinstance(reqs, int):
+            return self._take(reqs)
+        new = [req for req in reqs if getattr(req, "req_pool_idx", None) is None]
+        for req in reqs:
+            if getattr(req, "req_pool_idx", None) is not None and getattr(req, "kv_committed_len", 1) <= 0:
+                raise InvalidArgumentError("a request that keeps its row has committed tokens")
+        rows = self._take(len(new))
+        if rows is None:
+            return None
+        for req, row in zip(new, rows):
+            req.req_pool_idx = row
+        return [req.req_pool_idx for req in reqs]
+
+    def _take(self, count: int) -> list[int] | None:
+        if count > len(self.free_slots):
+            return None
+        cut = len(self.free_slots) - count
+        rows, self.free_slots = self.free_slots[cut:][::-1], self.free_slots[:cut]
+        return rows
+
+    def free(self, rows) -> None:
+        """Gives back a row, several, or that of a request."""
+        if hasattr(rows, "req_pool_idx"):
+            request, rows = rows, rows.req_pool_idx
+            request.req_pool_idx = None
+        for row in [rows] if isinstance(rows, int) else list(rows):
+            if row in self.free_slots or not 0 <= row < self.size:
+                raise InvalidArgumentError(f"row {row} is not taken")
+            self.free_slots.append(row)
+
+    def clear(self) -> None:
+        self.free_slots = list(range(self.size - 1, -1, -1))
+
+
+class _Allocator:
+    """Units 1 ... n, whole pages or single slots: what both allocators have in common."""
+
+    def __init__(self, size, page_size, dtype, device, kvcache, need_sort):
+        self.size, self.page_size, self.dtype = size, page_size, dtype
+        self.device, self.need_sort, self._kvcache = device, need_sort, kvcache
+        self.clear()
+
+    def clear(self) -> None:
+        units = self.size // self.page_size
+        self.free_pages = torch.arange(1, units + 1, dtype=torch.int64, device=self.device)
+        self.release_pages = self.free_pages[:0]
+        self._taken = torch.zeros(units + 1, dtype=torch.bool, device=self.device)
+        self._group = None
+
+    def available_size(self) -> int:
+        return (len(self.free_pages) + len(self.release_pages)) * self.page_size
+
+    def get_kvcache(self):
+        return self._kvcache
+
+    def get_cpu_copy(self, indices):
+        return self._kvcache.get_cpu_copy(indices)
+
+    def load_cpu_copy(self, kv_cache_cpu, indices):
+        return self._kvcache.load_cpu_copy(kv_cache_cpu, indices)
+
+    def backup_state(self):
+        return self.free_pages.clone(), self.release_pages.clone(), self._taken.clone()
+
+    def restore_state(self, state) -> None:
+        self.free_pages, self.release_pages, self._taken = (part.clone() for part in state)
+
+    def merge_and_sort_free(self) -> None:
+        self.free_pages = torch.cat([self.free_pages, self.release_pages]).sort().values
+        self.release_pages = self.free_pages[:0]
+
+    def free_group_begin(self) -> None:
+        """Frees are kept until the end of the group, then made as one."""
+        if self._group is not None:
+            raise InvalidArgumentError("free groups do not nest")
+        self._group = []
+
+    def free_group_end(self) -> None:
+        group, self._group = self._group, None
+        if group:
+            self.free(torch.cat(group))
+
+    def _take_units(self, count: int):
+        if self.need_sort and count > len(self.free_pages):
+            self.merge_and_sort_free()
+        if count > len(self.free_pages):
+            return None
+        units, self.free_pages = self.free_pages[:count], self.free_pages[count:]
+        self._taken[units] = True
+        return units
+
+    def free(self, free_index: torch.Tensor) -> None:
+        """Gives slots back; with any slot of a page, the page."""
+        if free_index.numel() == 0:
+            return
+        if self._group is not None:
+            self._group.append(free_index)
+            return
+        units = self._units_of(free_index.to(torch.int64))
+        if not bool(self._taken[units].all()):
+            raise InvalidArgumentError("free: a slot is not taken, or is freed twice")
+        self._taken[units] = False
+        if self.need_sort:
+            self.release_pages = torch.cat([self.release_pages, units])
+        else:
+            self.free_pages = torch.cat([units, self.free_pages])
+
+
+class TokenToKVPoolAllocator(_Allocator):
+    """Single slots, 1 ... size."""
+
+    def __init__(self, size, dtype=torch.float16, device="cpu", kvcache=None, need_sort=False):
+        super().__init__(size, 1, dtype, device, kvcache, need_sort)
+
+    def alloc(self, need_size: int) -> torch.Tensor | None:
+        """int64 [need_size] slots; None if fewer are free."""
+        return self._take_units(need_size)
+
+    def _units_of(self, slots):
+        if len(slots.unique()) != len(slots):
+            raise InvalidArgumentError("free: a slot is freed twice")
+        return slots
+
+
+class PagedTokenToKVPoolAllocator(_Allocator):
+    """Whole pages, 1 ... size / page_size. A slot is page x page_size + offset."""
+
+    def __init__(self, size, page_size, dtype=torch.float16, device="cpu", kvcache=None, need_sort=False):
+        super().__init__(size, page_size, dtype, device, kvcache, need_sort)
+
+    def alloc(self, need_size: int) -> torch.Tensor | None:
+        """int64 [need_size] slots of whole pages; None if fewer are free."""
+        if need_size % self.page_size != 0:
+            raise InvalidArgumentError(f"alloc: {need_size} is not a multiple of page_size {self.page_size}")
+        pages = self._take_units(need_size // self.page_size)
+        if pages is None:
+            return None
+        return (pages[:, None] * self.page_size + torch.arange(self.page_size, device=self.device)).flatten()
+
+    def alloc_extend(self, prefix_lens, seq_lens, last_loc, extend_num_tokens: int) -> torch.Tensor | None:
+        """Slots for tokens prefix_lens[i] ... seq_lens[i]-1 of each request, whose last slot so far is last_loc[i].
+
+        The rest of the last page is filled first, then new pages. All or none.
+        """
+        prefixes, ends, lasts = prefix_lens.tolist(), seq_lens.tolist(), last_loc.tolist()
+        size = self.page_size
+        counts = [-(-end // size) - -(-prefix // size) for prefix, end in zip(prefixes, ends)]
+        if any(prefix % size != (last + 1) % size for prefix, last in zip(prefixes, lasts)):
+            raise InvalidArgumentError("alloc_extend: a last_loc is not where its prefix ends")
+        pages = self._take_units(sum(counts))
+        if pages is None:
+            return None
+        parts, at = [], 0
+        for prefix, end, last, count in zip(prefixes, ends, lasts, counts):
+            filled = min(-prefix % size, end - prefix)
+            parts.append(torch.arange(last + 1, last + 1 + filled, dtype=torch.int64, device=self.device))
+            whole = (pages[at : at + count, None] * size + torch.arange(size, device=self.device)).flatten()
+            parts.append(whole[: end - prefix - filled])
+            at += count
+        slots = torch.cat(parts)
+        if len(slots) != extend_num_tokens:
+            raise InvalidArgumentError(f"alloc_extend: {len(slots)} tokens, and not {extend_num_tokens}")
+        return slots
+
+    def alloc_decode(self, seq_lens, last_loc) -> torch.Tensor | None:
+        """One slot for the last token of each request: behind its last slot, or at the start of a new page."""
+        return self.alloc_extend(seq_lens - 1, seq_lens, last_loc, len(seq_lens))
+
+    def _units_of(self, slots):
+        return (slots // self.page_size).unique()
+
+
+class HostSlotPool:
+    """Slots 0 ... size-1 of host memory, given back lazily: a free keeps a chunk, merged when slots run short."""
+
+    def __init__(self, size: int, page_size: int = 1):
+        if size % page_size != 0:
+            raise InvalidArgumentError("size: whole pages are wanted")
+        self.size, self.page_size = size, page_size
+        self.clear()
+
+    def clear(self) -> None:
+        self.free_slots = torch.arange(self.size)
+        self.release_slots: list[torch.Tensor] = []
+        self._taken = torch.zeros(self.size, dtype=torch.bool)
+
+    def available_size(self) -> int:
+        return len(self.free_slots) + sum(len(chunk) for chunk in self.release_slots)
+
+    def _check(self, count: int) -> None:
+        if count % self.page_size != 0:
+            raise InvalidArgumentError(f"{count} slots are no whole pages of {self.page_size}")
+
+    def alloc(self, need_size: int) -> torch.Tensor | None:
+        """int64 [need_size] slots; None if fewer are free."""
+        self._check(need_size)
+        if need_size > self.available_size():
+            return None
+        if need_size > len(self.free_slots):
+            self.free_slots = torch.cat([self.free_slots, *self.release_slots])
+            self.release_slots = []
+        slots, self.free_slots = self.free_slots[:need_size], self.free_slots[need_size:]
+        taken = slots[self._taken[slots]]
+        if len(taken) > 0:
+            raise InvalidArgumentError(f"Double-alloc: slot {taken[0].item()}")
+        self._taken[slots] = True
+        return slots
+
+    def free(self, indices: torch.Tensor) -> int:
+        self._check(len(indices))
+        if len(indices) == 0:
+            return 0
+        free = indices[~self._taken[indices]]
+        if len(free) > 0:
+            raise InvalidArgumentError(f"Double-free: slot {free[0].item()}")
+        self._taken[indices] = False
+        self.release_slots.append(indices.clone())
+        return len(indices)
+
+
+def kv_to_page_indices(kv_indices: torch.Tensor, page_size: int) -> torch.Tensor:
+    """The pages of slots that lie page by page."""
+    return kv_indices[::page_size] // page_size
+
+
+def kv_to_page_num(num_kv_indices: int, page_size: int) -> int:
+    return -(-num_kv_indices // page_size)
+
+
+def page_align_floor(length: int, page_size: int) -> int:
+    return length // page_size * page_size

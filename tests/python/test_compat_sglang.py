@@ -1,0 +1,698 @@
+"""stemma.compat_sglang: SGLang's prefix caches, as its scheduler and its users know them."""
+
+import array
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import stemma  # noqa: E402
+from stemma import compat_sglang as sglang  # noqa: E402
+from stemma.compat_sglang import (  # noqa: E402
+    BlockRemoved,
+    BlockStored,
+    CacheInitParams,
+    ChunkCache,
+    EvictParams,
+    HiRadixCache,
+    InitLoadBackParams,
+    InsertParams,
+    MatchPrefixParams,
+    PagedTokenToKVPoolAllocator,
+    RadixCache,
+    RadixKey,
+    ReqToTokenPool,
+    TokenToKVPoolAllocator,
+    TreeNode,
+)
+
+
+def longs(*numbers):
+    return torch.tensor(numbers, dtype=torch.int64)
+
+
+def insert(cache, tokens, slots=None, extra_key=None, **more):
+    value = None if slots is None else longs(*slots)
+    return cache.insert(InsertParams(RadixKey(list(tokens), extra_key, **more), value))
+
+
+def match(cache, tokens, extra_key=None, **more):
+    return cache.match_prefix(MatchPrefixParams(RadixKey(list(tokens), extra_key, **more)))
+
+
+def found(cache, tokens, extra_key=None, **more):
+    return match(cache, tokens, extra_key, **more).device_indices.tolist()
+
+
+class Freed:
+    """An allocator that says what was freed."""
+
+    device = "cpu"
+
+    def __init__(self):
+        self.slots = []
+
+    def free(self, slots):
+        self.slots.extend(slots.tolist())
+
+
+# Keys.
+
+
+def test_a_key_is_its_tokens_and_its_namespace():
+    key = RadixKey([1, 2, 3], "tenant", cache_salt="salt")
+    assert len(key) == 3 and list(key) == [1, 2, 3] and (key.extra_key, key.cache_salt) == ("tenant", "salt")
+    assert len(RadixKey(array.array("q"))) == 0
+
+
+def test_a_key_is_indexed_as_keys():
+    key = RadixKey([10, 20, 30], "tenant")
+    assert list(key[0]) == [10] and list(key[-1]) == [30] and key[0].extra_key == "tenant"
+    for at in (3, 10, -4):
+        with pytest.raises(IndexError):
+            key[at]
+
+
+def test_a_key_is_sliced_in_its_namespace():
+    key = RadixKey([1, 2, 3, 4, 5], "tenant")
+    assert list(key[1:4]) == [2, 3, 4] and key[1:4].extra_key == "tenant"
+    assert len(key[2:2]) == 0
+    with pytest.raises(ValueError):
+        key[::2]
+
+
+def test_a_key_of_bigrams_has_one_less_and_keeps_both_tokens_of_the_last():
+    key = RadixKey([1, 2, 3, 4], is_bigram=True)
+    assert len(key) == 3 and list(key[0:2]) == [1, 2, 3] and len(key[0:2]) == 2
+    assert len(RadixKey([1], is_bigram=True)) == 0
+    assert RadixKey([1, 2, 3, 4], is_bigram=True).match(RadixKey([1, 2, 3, 9], is_bigram=True)) == 2
+
+
+def test_a_limit_hides_what_lies_behind():
+    key = RadixKey([1, 2, 3, 4], limit=2)
+    assert len(key) == 2 and list(key) == [1, 2]
+
+
+def test_keys_are_aligned_to_pages():
+    assert list(RadixKey(list(range(7))).page_aligned(4)) == [0, 1, 2, 3]
+    assert RadixKey([5, 6, 7]).child_key(1) == 5 and RadixKey([5, 6, 7]).child_key(2) == (5, 6)
+    assert RadixKey([5, 6], "a").child_key(2) != RadixKey([5, 6]).child_key(2)
+
+
+def test_keys_match_in_whole_pages_of_one_namespace():
+    one, other = RadixKey([1, 2, 3, 4, 5, 6]), RadixKey([1, 2, 3, 4, 9])
+    assert one.match(other) == 4 and one.match(other, page_size=3) == 3 and one.match(one, 4) == 4
+    with pytest.raises(ValueError):
+        one.match(RadixKey([1], "tenant"))
+
+
+def test_a_key_shows_ten_tokens():
+    assert "..." not in repr(RadixKey(list(range(10))))
+    shown = repr(RadixKey(list(range(100))))
+    assert "9, ..." in shown and "10" not in shown
+
+
+# Nodes and orders.
+
+
+def test_nodes_are_counted_unless_they_are_named():
+    TreeNode.counter = 0
+    assert [TreeNode().id, TreeNode().id, TreeNode(id=42).id, TreeNode().id] == [0, 1, 42, 2]
+
+
+@pytest.mark.parametrize("value", [None, longs(1)])
+@pytest.mark.parametrize("host_value", [None, longs(1)])
+def test_a_node_is_evicted_without_slots_and_backed_up_with_host_slots(value, host_value):
+    node = TreeNode()
+    node.value, node.host_value = value, host_value
+    assert (node.evicted, node.backuped) == (value is None, host_value is not None)
+
+
+def test_host_protection_is_balanced():
+    node = TreeNode()
+    node.protect_host()
+    node.release_host()
+    with pytest.raises(RuntimeError):
+        node.release_host()
+
+
+def test_the_last_hash_of_a_node():
+    node = TreeNode()
+    assert node.get_last_hash_value() is None
+    node.hash_value = ["hash1", "hash2", "hash3"]
+    assert node.get_last_hash_value() == "hash3"
+
+
+def test_nodes_are_ordered_by_their_last_use():
+    one, other = TreeNode(), TreeNode()
+    one.last_access_time, other.last_access_time = 1, 2
+    assert one < other and not other < one
+
+
+def test_strategies_rank_by_what_their_names_say():
+    node = types.SimpleNamespace(last_access_time=42.0, hit_count=5, creation_time=7.0, priority=2)
+    assert sglang.LRUStrategy().get_priority(node) == 42.0
+    assert sglang.FIFOStrategy().get_priority(node) == 7.0
+    node.last_access_time = 3.0
+    assert sglang.LFUStrategy().get_priority(node) == (5, 3.0)
+    node.last_access_time, node.creation_time = 5, 3
+    assert sglang.MRUStrategy().get_priority(node) == -5
+    assert sglang.FILOStrategy().get_priority(node) == -3
+    node.last_access_time = 4.0
+    assert sglang.PriorityStrategy().get_priority(node) == (2, 4.0)
+
+
+@pytest.mark.parametrize("hits, threshold, protected", [(1, 2, 0), (2, 2, 1), (100, 2, 1), (4, 5, 0), (5, 5, 1)])
+def test_slru_protects_from_its_threshold_on(hits, threshold, protected):
+    node = types.SimpleNamespace(last_access_time=5, hit_count=hits)
+    assert sglang.SLRUStrategy(threshold).get_priority(node) == (protected, 5)
+
+
+# The cache.
+
+
+@pytest.mark.parametrize("page_size", [1, 4])
+@pytest.mark.parametrize("disable", [False, True])
+def test_a_new_cache_is_empty(page_size, disable):
+    cache = RadixCache.create_simulated(disable=disable, page_size=page_size, enable_kv_cache_events=True)
+    assert cache.page_size == page_size and cache.total_size() == 0 and cache.root_node.lock_ref == 1
+
+
+def test_what_was_inserted_is_matched():
+    cache = RadixCache.create_simulated()
+    assert insert(cache, [1, 2, 3], [10, 20, 30]).prefix_len == 0
+    assert (cache.total_size(), cache.evictable_size(), cache.protected_size()) == (3, 3, 0)
+    assert found(cache, [1, 2, 3]) == [10, 20, 30] and found(cache, [1, 2]) == [10, 20]
+    result = match(cache, [1, 2, 3])
+    assert result.device_indices.dtype == torch.int64 and result.last_device_node is result.last_host_node
+    assert insert(cache, [1, 2, 3, 4], [11, 21, 31, 41]).prefix_len == 3
+    assert found(cache, [1, 2, 3, 4]) == [10, 20, 30, 41]
+
+
+def test_reset_forgets_all():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2, 3], [10, 20, 30])
+    cache.reset()
+    assert (cache.total_size(), cache.evictable_size(), cache.protected_size()) == (0, 0, 0)
+    assert found(cache, [1, 2, 3]) == []
+
+
+def test_a_disabled_cache_keeps_nothing():
+    cache = RadixCache.create_simulated(disable=True)
+    assert insert(cache, [1, 2, 3], [10, 20, 30]).prefix_len == 0
+    assert found(cache, [1, 2, 3]) == [] and cache.total_size() == 0
+
+
+def test_without_slots_tokens_stand_for_them():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2, 3])
+    assert found(cache, [1, 2, 3]) == [1, 2, 3]
+    insert(cache, [4, 5])
+    assert cache.total_size() == 5
+
+
+def test_namespaces_share_nothing():
+    cache = RadixCache.create_simulated()
+    for at, name in enumerate(("key1", "key2", None)):
+        insert(cache, [1, 2, 3], [at * 10 + 1, at * 10 + 2, at * 10 + 3], name)
+    assert found(cache, [1, 2, 3], "key1") == [1, 2, 3]
+    assert found(cache, [1, 2, 3], "key2") == [11, 12, 13]
+    assert found(cache, [1, 2, 3]) == [21, 22, 23]
+    assert found(cache, [1, 2, 3], "key3") == found(cache, [1, 2, 3], "") == []
+
+
+def test_the_fields_of_a_namespace_are_framed():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2], [10, 20], "bc", cache_salt="a")
+    assert found(cache, [1, 2], "c", cache_salt="ab") == []
+    assert found(cache, [1, 2], "bc", cache_salt="a") == [10, 20]
+
+
+def test_keys_of_bigrams_are_refused():
+    cache = RadixCache.create_simulated()
+    with pytest.raises(stemma.UnsupportedError):
+        match(cache, [1, 2, 3], is_bigram=True)
+
+
+def test_locks_move_tokens_between_the_sizes():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2, 3], [10, 20, 30])
+    node = match(cache, [1, 2, 3]).last_device_node
+    assert cache.inc_lock_ref(node).delta == -3
+    assert (cache.protected_size(), cache.evictable_size(), node.lock_ref) == (3, 0, 1)
+    assert cache.dec_lock_ref(node).delta == 3
+    assert (cache.protected_size(), cache.evictable_size(), node.lock_ref) == (0, 3, 0)
+    with pytest.raises(stemma.InvalidArgumentError):
+        cache.dec_lock_ref(node)
+
+
+def test_the_root_is_locked_without_effect():
+    cache = RadixCache.create_simulated()
+    node = match(cache, [1]).last_device_node
+    assert node is cache.root_node and cache.is_root(node)
+    assert cache.inc_lock_ref(node).delta == 0 and cache.dec_lock_ref(node).delta == 0
+
+
+def test_eviction_frees_slots():
+    freed = Freed()
+    cache = RadixCache.create_simulated(mock_allocator=freed)
+    insert(cache, [1, 2], [10, 20])
+    insert(cache, [3, 4], [30, 40])
+    assert cache.evict(EvictParams(2)).num_tokens_evicted == 2
+    assert sorted(freed.slots) == [10, 20] and cache.total_size() == 2
+    assert cache.evict(EvictParams(100)).num_tokens_evicted == 2
+    assert cache.evict(EvictParams(100)).num_tokens_evicted == 0
+
+
+def test_eviction_leaves_locked_paths():
+    cache = RadixCache.create_simulated(mock_allocator=Freed())
+    insert(cache, [1, 2, 3], [10, 20, 30])
+    insert(cache, [1, 2, 4], [10, 20, 40])
+    node = match(cache, [1, 2, 3]).last_device_node
+    cache.inc_lock_ref(node)
+    assert cache.evict(EvictParams(100)).num_tokens_evicted == 1
+    assert found(cache, [1, 2, 3]) == [10, 20, 30]
+    cache.dec_lock_ref(node)
+    assert cache.evict(EvictParams(100)).num_tokens_evicted == 3
+
+
+@pytest.mark.parametrize("policy, stays", [("lru", 1), ("mru", 2), ("fifo", 2), ("filo", 1), ("lfu", 1), ("slru", 1)])
+def test_eviction_orders_by_name(policy, stays):
+    cache = RadixCache(CacheInitParams(eviction_policy=policy, token_to_kv_pool_allocator=Freed(), tokens_max=64))
+    insert(cache, [1], [10])
+    insert(cache, [2], [20])
+    for _ in range(3):
+        match(cache, [1])
+    cache.evict(EvictParams(1))
+    assert found(cache, [stays]) == [stays * 10]
+
+
+def test_a_higher_priority_stays_longer():
+    cache = RadixCache(CacheInitParams(eviction_policy="priority", token_to_kv_pool_allocator=Freed(), tokens_max=64))
+    cache.insert(InsertParams(RadixKey([1]), longs(10), priority=5))
+    cache.insert(InsertParams(RadixKey([2]), longs(20), priority=1))
+    cache.evict(EvictParams(1))
+    assert found(cache, [1]) == [10] and found(cache, [2]) == []
+
+
+def test_an_unknown_order_is_refused():
+    with pytest.raises(stemma.NotFoundError):
+        RadixCache(CacheInitParams(eviction_policy="no such order", tokens_max=64))
+
+
+@pytest.mark.parametrize("page_size, tokens", [(1, 5), (2, 5), (4, 6)])
+def test_matches_are_whole_pages(page_size, tokens):
+    cache = RadixCache.create_simulated(page_size=page_size)
+    insert(cache, range(tokens), range(tokens))
+    length = len(found(cache, range(tokens)))
+    assert length > 0 and length % page_size == 0
+
+
+def test_all_slots_of_the_tree():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2], [10, 20])
+    insert(cache, [3, 4], [30, 40])
+    assert sorted(cache.all_values_flatten().tolist()) == [10, 20, 30, 40]
+    cache.evict(EvictParams(2))
+    assert sorted(cache.all_values_flatten().tolist()) == [30, 40]
+
+
+@pytest.mark.parametrize("page_size", [1, 2])
+def test_texts_part_where_they_differ(page_size):
+    cache = RadixCache.create_simulated(page_size=page_size)
+    one, other = [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 9, 10]
+    slots, others = [10 * t for t in one], [10 * t for t in other]
+    insert(cache, one, slots)
+    insert(cache, other, others)
+    assert cache.total_size() == 10
+    assert found(cache, [1, 2, 3, 4, 999, 1000]) == slots[:4]
+    assert cache.total_size() == 10
+    assert found(cache, one) == slots
+    assert found(cache, [1, 2, 3, 4, 5, 6, 777, 888]) == slots[:6]
+    assert found(cache, other) == slots[:2] + others[2:]
+    cache.sanity_check()
+
+
+def test_a_node_stays_good_when_others_split_the_tree():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2, 3, 4], [10, 20, 30, 40])
+    node = match(cache, [1, 2, 3, 4]).last_device_node
+    cache.inc_lock_ref(node)
+    insert(cache, [1, 2, 9], [10, 20, 90])
+    assert cache.protected_size() == 4
+    cache.dec_lock_ref(node)
+    assert cache.evictable_size() == 5
+
+
+def test_many_texts_of_one_begin_keep_it_once():
+    cache = RadixCache.create_simulated()
+    begin = list(range(1000))
+    for i in range(200):
+        insert(cache, begin + [100_000 + 10 * i + j for j in range(10)])
+    assert cache.total_size() == 1000 + 200 * 10
+
+
+# Events.
+
+
+@pytest.mark.parametrize("page_size", [1, 2])
+def test_what_is_stored_is_told_page_by_page(page_size):
+    cache = RadixCache.create_simulated(page_size=page_size, enable_kv_cache_events=True)
+    insert(cache, [1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
+    events = [event for event in cache.take_events() if isinstance(event, BlockStored)]
+    texts = {1: [[1], [2], [3], [4], [5]], 2: [[1, 2], [3, 4]]}
+    assert [event.token_ids for event in events] == texts[page_size]
+    assert all(event.block_size == page_size for event in events)
+    assert cache.take_events() == []
+
+
+def test_pages_name_the_page_before_them():
+    cache = RadixCache.create_simulated(page_size=4, enable_kv_cache_events=True)
+    insert(cache, [1, 2, 3, 4] * 2, range(8))
+    first, second = [event for event in cache.take_events() if isinstance(event, BlockStored)]
+    assert first.parent_block_hash is None and second.parent_block_hash == first.block_hashes[0]
+    assert first.block_hashes != second.block_hashes
+
+
+def test_a_split_makes_no_page_anew():
+    cache = RadixCache.create_simulated(page_size=2, enable_kv_cache_events=True)
+    insert(cache, [1, 2, 3, 4], range(4))
+    insert(cache, [1, 2, 5, 6], range(4))
+    events = [event for event in cache.take_events() if isinstance(event, BlockStored)]
+    assert [event.token_ids for event in events] == [[1, 2], [3, 4], [5, 6]]
+    assert events[1].parent_block_hash == events[2].parent_block_hash == events[0].block_hashes[0]
+
+
+def test_what_is_evicted_is_told_by_the_hash_it_was_stored_under():
+    cache = RadixCache.create_simulated(mock_allocator=Freed(), enable_kv_cache_events=True)
+    insert(cache, [1, 2, 3], [10, 20, 30])
+    stored = {h for event in cache.take_events() if isinstance(event, BlockStored) for h in event.block_hashes}
+    assert cache.evict(EvictParams(3)).num_tokens_evicted == 3
+    removed = {h for event in cache.take_events() if isinstance(event, BlockRemoved) for h in event.block_hashes}
+    assert removed == stored and len(stored) == 3
+
+
+def test_there_are_no_events_unless_asked_for():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2, 3])
+    assert cache.take_events() == []
+
+
+# Requests.
+
+
+class Served:
+    """A cache with its pools, and requests as SGLang's scheduler leads them."""
+
+    def __init__(self, kind=RadixCache, page_size=1, **more):
+        paged = page_size > 1
+        self.slots = PagedTokenToKVPoolAllocator(64, page_size) if paged else TokenToKVPoolAllocator(64)
+        self.rows = ReqToTokenPool(8, 32)
+        self.cache = kind(CacheInitParams(False, self.rows, self.slots, page_size), **more)
+
+    def begin(self, prompt):
+        result = match(self.cache, prompt[:-1])
+        shared = result.device_indices
+        self.cache.inc_lock_ref(result.last_device_node)
+        request = types.SimpleNamespace(
+            req_pool_idx=self.rows.alloc(1)[0],
+            origin_input_ids=list(prompt),
+            output_ids=[],
+            fill_ids=list(prompt),
+            kv_committed_len=len(prompt),
+            prefix_indices=shared,
+            cache_protected_len=len(shared),
+            last_node=result.last_device_node,
+        )
+        missing = -(-(len(prompt) - len(shared)) // self.cache.page_size) * self.cache.page_size
+        slots = torch.cat([shared, self.slots.alloc(missing)])[: len(prompt)]
+        self.rows.write((request.req_pool_idx, slice(0, len(prompt))), slots.to(torch.int32))
+        return request
+
+    def row(self, request):
+        return self.rows.req_to_token[request.req_pool_idx, : len(request.fill_ids)].tolist()
+
+    def check(self):
+        self.cache.sanity_check()
+        assert self.slots.available_size() + self.cache.total_size() == 64
+
+
+@pytest.mark.parametrize("shared", [[], [1, 2, 3]])
+def test_a_life_of_a_request_leaves_nothing_locked(shared):
+    served = Served()
+    if shared:
+        served.cache.insert(InsertParams(RadixKey(shared), served.slots.alloc(len(shared))))
+    request = served.begin([1, 2, 3, 40, 50])
+    served.cache.cache_unfinished_req(request)
+    assert request.cache_protected_len == len(request.prefix_indices) == 5
+    served.cache.cache_finished_req(request)
+    assert served.cache.root_node.lock_ref == 1
+    assert (served.cache.protected_size(), served.cache.evictable_size()) == (0, 5)
+    served.check()
+
+
+@pytest.mark.parametrize("shared", [[], [1, 2, 3]])
+def test_a_request_that_fails_leaves_only_what_was_there(shared):
+    served = Served()
+    if shared:
+        served.cache.insert(InsertParams(RadixKey(shared), served.slots.alloc(len(shared))))
+    request = served.begin([1, 2, 3, 40, 50])
+    assert served.cache.protected_size() == len(shared)
+    served.cache.cache_finished_req(request, is_insert=False)
+    assert (served.cache.protected_size(), served.cache.evictable_size()) == (0, len(shared))
+    served.check()
+
+
+def test_rounds_on_one_prefix_leave_nothing_locked():
+    served = Served()
+    for i in range(5):
+        request = served.begin([1, 2, 3, 40 + i])
+        served.cache.cache_unfinished_req(request)
+        served.cache.cache_finished_req(request)
+        assert served.cache.protected_size() == 0
+    served.check()
+
+
+def test_of_equal_requests_both_rows_end_on_the_trees_slots():
+    served = Served()
+    one, other = served.begin([1, 2, 3]), served.begin([1, 2, 3])
+    assert set(served.row(one)).isdisjoint(served.row(other))
+    served.cache.cache_unfinished_req(one)
+    served.cache.cache_unfinished_req(other)
+    assert served.row(one) == served.row(other) == one.prefix_indices.tolist()
+    assert served.slots.available_size() == 61
+    served.cache.cache_finished_req(one)
+    served.cache.cache_finished_req(other)
+    served.check()
+
+
+def test_a_part_of_a_page_stays_the_requests_until_it_ends():
+    served = Served(page_size=4)
+    request = served.begin(list(range(10)))
+    served.cache.cache_unfinished_req(request)
+    assert request.cache_protected_len == 8 and len(request.prefix_indices) == 10
+    assert served.cache.protected_size() == 8
+    served.cache.cache_finished_req(request)
+    served.check()
+
+
+def test_outputs_are_cached_too():
+    served = Served()
+    request = served.begin([1, 2, 3])
+    request.output_ids = [4, 5]
+    new = served.slots.alloc(1)
+    served.rows.write((request.req_pool_idx, slice(3, 4)), new.to(torch.int32))
+    request.kv_committed_len = 4
+    served.cache.cache_finished_req(request)
+    assert len(found(served.cache, [1, 2, 3, 4, 5])) == 4
+    served.check()
+
+
+def test_a_request_that_asks_for_it_is_not_cached():
+    served = Served()
+    request = served.begin([1, 2, 3])
+    request.skip_radix_cache_insert = True
+    served.cache.cache_unfinished_req(request)
+    assert served.cache.total_size() == 0 and request.prefix_indices.tolist() == served.row(request)
+
+
+def test_a_chunk_cache_shares_nothing():
+    freed = Freed()
+    rows = types.SimpleNamespace(req_to_token=torch.arange(20, dtype=torch.int32).reshape(4, 5))
+    cache = ChunkCache(CacheInitParams(req_to_token_pool=rows, token_to_kv_pool_allocator=freed))
+    result = match(cache, [1, 2])
+    assert result.device_indices.tolist() == [] and result.device_indices.dtype == torch.int64
+    assert result.last_device_node is result.last_host_node is result.best_match_node is None
+    assert insert(cache, [1, 2], [1, 2]).prefix_len == 0 and cache.evict(EvictParams(5)).num_tokens_evicted == 0
+    assert cache.inc_lock_ref(None).delta == cache.dec_lock_ref(None).delta == cache.protected_size() == 0
+    cache.cache_finished_req(types.SimpleNamespace(req_pool_idx=1, kv_committed_len=3))
+    assert freed.slots == [5, 6, 7]
+    request = types.SimpleNamespace(req_pool_idx=2, fill_ids=[0, 0, 0, 0])
+    cache.cache_unfinished_req(request)
+    rows.req_to_token.zero_()
+    assert request.prefix_indices.tolist() == [10, 11, 12, 13]
+
+
+def test_room_is_made_where_it_is_short():
+    served = Served()
+    served.cache.insert(InsertParams(RadixKey(list(range(60))), served.slots.alloc(60)))
+    sglang.evict_from_tree_cache(served.cache, 4)
+    assert served.cache.total_size() == 60
+    sglang.evict_from_tree_cache(served.cache, 6)
+    assert served.cache.total_size() == 54
+    sglang.evict_from_tree_cache(None, 6)
+    sglang.evict_from_tree_cache(ChunkCache(CacheInitParams()), 6)
+
+
+# Host memory below.
+
+
+class HostCopies:
+    """Bytes of the device and of the host: one number a slot."""
+
+    def __init__(self, size):
+        self.size = size
+        self.host, self.device = torch.zeros(size, dtype=torch.int64), torch.zeros(65, dtype=torch.int64)
+
+    def backup(self, device_slots, host_slots):
+        self.host[host_slots] = self.device[device_slots]
+
+    def load(self, host_slots, device_slots):
+        self.device[device_slots] = self.host[host_slots]
+
+
+class Tiered(Served):
+    def __init__(self, write_policy, host_tokens=64, page_size=1):
+        self.copies = HostCopies(host_tokens)
+        super().__init__(HiRadixCache, page_size, host_pool=self.copies, write_policy=write_policy)
+        self.cache.load_back_threshold = 1
+
+    def store(self, tokens):
+        """Computes a text: the byte of a token is the token."""
+        slots = self.slots.alloc(len(tokens))
+        self.copies.device[slots] = longs(*tokens)
+        self.cache.insert(InsertParams(RadixKey(list(tokens)), slots))
+
+    def drop_device(self):
+        self.cache.evict(EvictParams(1000))
+        self.copies.device.zero_()
+
+    def load_back(self, tokens, **more):
+        result = match(self.cache, tokens)
+        return self.cache.init_load_back(InitLoadBackParams(result.best_match_node, result.host_hit_length, **more))
+
+    def bytes(self, tokens):
+        return self.copies.device[match(self.cache, tokens).device_indices].tolist()
+
+
+@pytest.mark.parametrize("write_policy", ["write_through", "write_through_selective", "write_back"])
+@pytest.mark.parametrize("page_size", [1, 4])
+def test_what_left_the_device_comes_back_byte_for_byte(write_policy, page_size):
+    tiered, text = Tiered(write_policy, page_size=page_size), list(range(100, 112))
+    tiered.store(text)
+    match(tiered.cache, text)
+    tiered.drop_device()
+    result = match(tiered.cache, text)
+    assert len(result.device_indices) == 0 and result.host_hit_length == 12
+    assert result.best_match_node.backuped and result.best_match_node.evicted
+    slots, node = tiered.load_back(text)
+    assert len(slots) == 12 and tiered.bytes(text) == text
+    tiered.cache.inc_lock_ref(node)
+    assert tiered.cache.protected_size() == 12
+    tiered.cache.dec_lock_ref(node)
+    tiered.cache.check_hicache_events()
+    tiered.check()
+
+
+def test_selective_copies_what_was_used_again():
+    tiered = Tiered("write_through_selective")
+    tiered.store([1, 2, 3])
+    tiered.store([7, 8, 9])
+    match(tiered.cache, [1, 2, 3])
+    assert tiered.cache.host_total_size() == 3
+    tiered.drop_device()
+    assert match(tiered.cache, [1, 2, 3]).host_hit_length == 3
+    assert match(tiered.cache, [7, 8, 9]).host_hit_length == 0
+
+
+def test_write_back_copies_only_what_is_evicted():
+    tiered = Tiered("write_back")
+    tiered.store([1, 2, 3])
+    tiered.store([7, 8, 9])
+    assert tiered.cache.host_total_size() == 0
+    tiered.cache.evict(EvictParams(3))
+    assert tiered.cache.host_total_size() == 3
+    assert match(tiered.cache, [1, 2, 3]).host_hit_length == 3
+
+
+def test_the_device_and_the_host_have_each_a_part():
+    tiered, text = Tiered("write_through"), list(range(100, 112))
+    tiered.store(text)
+    tiered.cache.evict(EvictParams(8))
+    result = match(tiered.cache, text)
+    assert len(result.device_indices) == 4 and result.host_hit_length == 8 and result.full_kv_hit_length == 12
+    slots, _ = tiered.load_back(text)
+    assert len(slots) == 8 and tiered.bytes(text) == text
+    tiered.check()
+
+
+def test_host_memory_that_is_full_forgets_its_coldest():
+    tiered = Tiered("write_through", host_tokens=6)
+    for first in (100, 200, 300):
+        tiered.store(range(first, first + 3))
+    tiered.drop_device()
+    assert [match(tiered.cache, range(f, f + 3)).host_hit_length for f in (100, 200, 300)] == [0, 3, 3]
+    assert tiered.cache.host_total_size() == 6
+
+
+def test_too_little_and_too_much_are_not_loaded():
+    tiered, text = Tiered("write_through"), list(range(100, 112))
+    tiered.store(text)
+    tiered.drop_device()
+    assert len(tiered.load_back(text, mem_quota=11)[0]) == 0
+    tiered.cache.load_back_threshold = 13
+    assert len(tiered.load_back(text)[0]) == 0
+    tiered.cache.load_back_threshold = 12
+    assert len(tiered.load_back(text, mem_quota=12)[0]) == 12
+
+
+def test_loading_makes_room_on_the_device():
+    tiered, text = Tiered("write_through", host_tokens=128), list(range(100, 112))
+    tiered.store(text)
+    tiered.drop_device()
+    tiered.store(range(1000, 1060))
+    assert len(tiered.load_back(text)[0]) == 12 and tiered.bytes(text) == text
+    assert len(found(tiered.cache, range(1000, 1060))) == 52
+    tiered.check()
+
+
+def test_nothing_is_loaded_where_the_device_has_no_room():
+    tiered, text = Tiered("write_through"), list(range(100, 112))
+    tiered.store(text)
+    tiered.drop_device()
+    tiered.slots.alloc(60)
+    slots, node = tiered.load_back(text)
+    assert len(slots) == 0 and node is tiered.cache.root_node
+
+
+def test_host_copies_are_of_their_namespace():
+    tiered = Tiered("write_through")
+    slots = tiered.slots.alloc(3)
+    tiered.cache.insert(InsertParams(RadixKey([1, 2, 3], "a"), slots))
+    tiered.drop_device()
+    assert match(tiered.cache, [1, 2, 3], "a").host_hit_length == 3
+    assert match(tiered.cache, [1, 2, 3], "b").host_hit_length == match(tiered.cache, [1, 2, 3]).host_hit_length == 0
+
+
+def test_reset_forgets_both_tiers():
+    tiered = Tiered("write_through")
+    tiered.store([1, 2, 3])
+    tiered.cache.reset()
+    assert tiered.cache.total_size() == tiered.cache.host_total_size() == 0
+    assert match(tiered.cache, [1, 2, 3]).host_hit_length == 0
+
+
+def test_an_unknown_write_policy_is_refused():
+    with pytest.raises(stemma.InvalidArgumentError, match="write_policy"):
+        HiRadixCache(CacheInitParams(tokens_max=8), HostCopies(8), "write_around")
