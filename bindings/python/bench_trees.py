@@ -4,7 +4,7 @@ operation, at 1,000, 10,000 and 100,000 nodes. The reference is a radix tree in 
 
   PYTHONPATH=build/release/python python3 bindings/python/bench_trees.py [--nodes 1000 10000] [MODULE:FACTORY ...]
 
-FACTORY(page_size) gives another object with that contract to measure. The texts are 64 tokens behind a shared begin of 64.
+FACTORY(page_size) gives another object with that contract to measure. Texts are 64 tokens behind a shared begin of 64.
 """
 
 import argparse

@@ -235,7 +235,7 @@ class StemmaKVCachePool(BaseKVCachePool):
         return self._buffer[1, index]
 
     def store_kv(self, k: torch.Tensor, v: torch.Tensor, out_loc: torch.Tensor, layer_id: int) -> None:
-        """Writes row i of k and v, [tokens, kv_heads, head_dim] or [tokens, kv_heads * head_dim], to slot out_loc[i]."""
+        """Writes row i of k and v, [tokens, kv_heads, head_dim] or the last two as one, to slot out_loc[i]."""
         keys, values = self._rows[0, layer_id], self._rows[1, layer_id]
         where = out_loc.to(torch.int64)
         keys.index_copy_(0, where, k.reshape(-1, *keys.shape[1:]).to(keys.dtype))
