@@ -7,7 +7,7 @@ compat_minisgl, compat_sglang, compat_vllm and compat_lmcache stand in for the c
 from __future__ import annotations
 
 from . import errors
-from ._stemma import Cache, Namespace, PageList, Sequence, __version__
+from ._stemma import Cache, Namespace, PageList, Pool, Sequence, TensorPart, __version__
 from .errors import (
     CancelledError,
     CorruptError,
@@ -35,7 +35,9 @@ __all__ = [
     "NotFoundError",
     "OutOfMemoryError",
     "PageList",
+    "Pool",
     "Sequence",
+    "TensorPart",
     "TooLargeError",
     "UnsupportedError",
     "__version__",

@@ -113,5 +113,6 @@ struct NumberList {
 void bind_errors(py::module_& module);
 void bind_cache(py::module_& module);
 void bind_slots(py::module_& module);
+void bind_pools(py::module_& module);
 
 }  // namespace stemma::python

@@ -9,4 +9,5 @@ PYBIND11_MODULE(_stemma, module) {
   parts::bind_errors(module);
   parts::bind_cache(module);
   parts::bind_slots(module);
+  parts::bind_pools(module);
 }

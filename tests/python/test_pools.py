@@ -1,0 +1,146 @@
+"""stemma.Pool: the bytes of keys and values in numpy and torch, without a copy."""
+
+import gc
+import sys
+
+import numpy
+import pytest
+
+import stemma
+
+
+def pool_of(**more):
+    return stemma.Pool(**{"layers": 3, "pages": 5, "page_size": 4, "heads": 2, "head_dim": 8, **more})
+
+
+@pytest.mark.parametrize("layout", ["layer_first", "page_first"])
+def test_what_is_written_to_a_view_is_in_the_pool(layout):
+    pool = pool_of(layout=layout)
+    view = numpy.asarray(pool.view())
+    assert view.shape == (2, 3, 5, 4, 2, 8) and view.dtype == numpy.float32 and not view.flags.owndata
+    view[0, 1] = 7
+    view[1, 2, 4] = 9
+    assert (numpy.asarray(pool.k(1)) == 7).all() and not numpy.asarray(pool.v(1)).any()
+    assert (numpy.asarray(pool.v(2))[4] == 9).all() and not numpy.asarray(pool.k(0)).any()
+
+
+@pytest.mark.parametrize("layout", ["layer_first", "page_first"])
+def test_rows_are_stored_in_their_slots(layout):
+    pool, random = pool_of(layout=layout), numpy.random.default_rng(1)
+    k, v = (random.standard_normal((3, 2, 8), dtype=numpy.float32) for _ in range(2))
+    slots = numpy.array([0, 9, 19])
+    pool.store(1, slots, k, v)
+    pages, offsets = slots // 4, slots % 4
+    assert (numpy.asarray(pool.k(1))[pages, offsets] == k).all()
+    assert (numpy.asarray(pool.v(1))[pages, offsets] == v).all()
+    assert numpy.count_nonzero(numpy.asarray(pool.view())) == 2 * 3 * 16
+
+
+def test_rows_are_rounded_to_the_pools_dtype():
+    pool, k = pool_of(dtype="f16"), numpy.full((1, 2, 8), 1 / 3, dtype=numpy.float32)
+    pool.store(0, [5], k, k)
+    assert (numpy.asarray(pool.k(0))[1, 1] == numpy.float16(1 / 3)).all()
+
+
+def test_nothing_is_stored_unless_all_is_right():
+    pool, rows = pool_of(), numpy.ones((2, 2, 8), dtype=numpy.float32)
+    for wrong in (
+        lambda: pool.store(3, [0, 1], rows, rows),
+        lambda: pool.store(0, [0, 20], rows, rows),
+        lambda: pool.store(0, [0], rows, rows),
+        lambda: pool.store(0, [0, 1], rows[:, :1], rows),
+        lambda: pool.store(0, [0, 1], rows.astype(numpy.float64), rows),
+        lambda: pool.store(0, [0, 1], rows[:, :, ::-1], rows),
+        lambda: pool.store(0, [0, 1], rows),
+        lambda: pool.store(0, [0, 1], [1.0], rows),
+    ):
+        with pytest.raises(stemma.InvalidArgumentError):
+            wrong()
+    assert not numpy.asarray(pool.view()).any()
+
+
+def test_a_read_only_view_cannot_be_written():
+    view = numpy.asarray(pool_of().k(0, read_only=True))
+    assert not view.flags.writeable
+
+
+def test_a_view_keeps_the_pool_alive():
+    views = [take(pool_of(pages=5000).v(1)) for take in (numpy.asarray, numpy.from_dlpack)]
+    gc.collect()
+    assert not any(view.any() for view in views)
+    views[0][...] = 3
+    assert (views[0] == 3).all()
+
+
+def test_a_capsule_that_nobody_takes_is_given_back():
+    pool = pool_of()
+    owners = sys.getrefcount(pool)
+    capsules = [pool.k(0).__dlpack__(max_version=(1, 0)), pool.k(0).__dlpack__()]
+    assert ["dltensor_versioned" in repr(capsule) for capsule in capsules] == [True, False]
+    assert sys.getrefcount(pool) == owners + 2
+    capsules.clear()
+    assert sys.getrefcount(pool) == owners
+
+
+def test_read_only_needs_the_dlpack_that_can_say_so():
+    part = pool_of().k(0, read_only=True)
+    with pytest.raises(BufferError):
+        part.__dlpack__()
+    assert part.__dlpack__(max_version=(1, 0)) is not None
+    with pytest.raises(BufferError):
+        part.__dlpack__(max_version=(1, 0), copy=True)
+
+
+def test_numpy_takes_it_through_dlpack():
+    pool = pool_of(dtype="f16")
+    view = numpy.from_dlpack(pool.k(2))
+    numpy.asarray(pool.k(2))[1, 2, 1, 5] = 6
+    assert view[1, 2, 1, 5] == 6 and view.shape == (5, 4, 2, 8) and pool.k(2).__dlpack_device__() == (1, 0)
+
+
+@pytest.mark.parametrize("dtype, name", [("f32", "float32"), ("f16", "float16"), ("bf16", "bfloat16")])
+def test_torch_takes_it_through_dlpack(dtype, name):
+    torch = pytest.importorskip("torch")
+    pool = pool_of(dtype=dtype)
+    view = torch.from_dlpack(pool.view())
+    assert view.dtype == getattr(torch, name) and view.shape == (2, 3, 5, 4, 2, 8)
+    rows = torch.arange(32, dtype=view.dtype).reshape(2, 2, 8)
+    pool.store(0, torch.tensor([4, 6]), rows, rows)
+    assert torch.equal(view[0, 0, 1, [0, 2]], rows) and torch.equal(view[1, 0, 1, [0, 2]], rows)
+
+
+def test_bf16_has_no_buffer():
+    with pytest.raises(BufferError):
+        memoryview(pool_of(dtype="bf16").k(0))
+
+
+def test_latent_rows_have_no_values_of_their_own():
+    pool = pool_of(kind="mla", heads=1, head_dim=12, latent_dim=8)
+    assert numpy.asarray(pool.view()).shape == (1, 3, 5, 4, 1, 12)
+    pool.store(0, [3], numpy.ones((1, 1, 12), dtype=numpy.float32))
+    assert numpy.asarray(pool.k(0))[0, 3].all()
+    with pytest.raises(stemma.InvalidArgumentError, match="latent"):
+        pool.v(0)
+
+
+def test_codes_of_eight_bits_are_what_they_are():
+    pool = pool_of(dtype="int8")
+    rows = numpy.full((1, 2, 8), 2.5, dtype=numpy.float32)
+    pool.store(0, [0], rows, rows)
+    assert (numpy.asarray(pool.k(0))[0, 0] == 127).all()
+
+
+def test_a_wrong_shape_is_named():
+    with pytest.raises(stemma.InvalidArgumentError, match="page_size"):
+        pool_of(page_size=0)
+    with pytest.raises(stemma.NotFoundError):
+        pool_of(dtype="f64")
+    with pytest.raises(stemma.NotFoundError, match="kind"):
+        pool_of(kind="sparse")
+    with pytest.raises(stemma.InvalidArgumentError, match="layer"):
+        pool_of().k(3)
+
+
+def test_it_knows_its_bytes():
+    pool = pool_of()
+    assert pool.page_bytes == 3 * 4 * 2 * 2 * 8 * 4 and pool.total_bytes == 5 * pool.page_bytes
