@@ -7,7 +7,18 @@ compat_minisgl, compat_sglang, compat_vllm and compat_lmcache stand in for the c
 from __future__ import annotations
 
 from . import errors
-from ._stemma import Cache, Namespace, PageList, Pool, Sequence, TensorPart, __version__
+from ._stemma import (
+    Cache,
+    Namespace,
+    PageList,
+    PageStore,
+    Pool,
+    Sequence,
+    TensorPart,
+    __version__,
+    page_keys,
+    set_log_level,
+)
 from .errors import (
     CancelledError,
     CorruptError,
@@ -21,25 +32,36 @@ from .errors import (
     TooLargeError,
     UnsupportedError,
 )
+from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams
+from .replay import ReplayReport, replay
 
 __all__ = [
     "Cache",
     "CancelledError",
+    "CompletionOutput",
     "CorruptError",
     "DeadlineError",
     "Error",
     "InternalError",
     "InvalidArgumentError",
     "IoError",
+    "LLM",
     "Namespace",
     "NotFoundError",
     "OutOfMemoryError",
     "PageList",
+    "PageStore",
     "Pool",
+    "ReplayReport",
+    "RequestOutput",
+    "SamplingParams",
     "Sequence",
     "TensorPart",
     "TooLargeError",
     "UnsupportedError",
     "__version__",
     "errors",
+    "page_keys",
+    "replay",
+    "set_log_level",
 ]

@@ -114,5 +114,8 @@ void bind_errors(py::module_& module);
 void bind_cache(py::module_& module);
 void bind_slots(py::module_& module);
 void bind_pools(py::module_& module);
+void bind_llm(py::module_& module);
+void bind_replay(py::module_& module);
+void bind_stores(py::module_& module);
 
 }  // namespace stemma::python

@@ -1,0 +1,131 @@
+"""A connector of the shape of LMCache's RemoteConnector over a stemma.PageStore.
+
+Keys are anything whose str() (or to_string()) names it. Memory objects are what the backend's allocator gives: `tensor`,
+`metadata` (shape, dtype, fmt), `byte_array`. What is stored of one is its bytes behind a short header that says how long
+they are and what they are, so that one value is one read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from typing import Any, Optional
+
+import torch
+
+from . import _stemma
+
+try:
+    from lmcache.v1.storage_backend.connector.base_connector import RemoteConnector
+except ImportError:
+
+    class RemoteConnector:
+        """Stands for LMCache's, where that is not installed."""
+
+
+_HEADER = struct.Struct("<I")
+
+
+def _name(key: Any) -> str:
+    return key.to_string() if hasattr(key, "to_string") else str(key)
+
+
+class StemmaRemoteConnector(RemoteConnector):
+    """Stores chunks of KV. `backend` allocates what get returns: allocate(shape, dtype, fmt) -> memory object."""
+
+    def __init__(self, store: _stemma.PageStore, backend: Any):
+        self._store, self._backend = store, backend
+        self._names: dict[str, None] = {}  # that this process stored, in their order
+
+    async def exists(self, key: Any) -> bool:
+        return await asyncio.to_thread(self.exists_sync, key)
+
+    def exists_sync(self, key: Any) -> bool:
+        return self._store.exists([_name(key)]) == 1
+
+    async def get(self, key: Any) -> Optional[Any]:
+        """A memory object with the chunk; None: it is not there, or there is no memory for it."""
+        value = await asyncio.to_thread(self._store.get, _name(key))
+        return None if value is None else self._unpack(value)
+
+    async def put(self, key: Any, memory_obj: Any) -> None:
+        """Stores a chunk. Where there is no room it is not stored, as in any cache."""
+        value = self._pack(memory_obj)
+        if await asyncio.to_thread(self._store.put, _name(key), value):
+            self._names[_name(key)] = None
+
+    async def list(self) -> list[str]:
+        """Names that this process stored and that are still there."""
+        return [name for name in self._names if self._store.exists([name]) == 1]
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._store.close)
+
+    def support_ping(self) -> bool:
+        return True
+
+    async def ping(self) -> int:
+        """0: it answers."""
+        self._store.stats()
+        return 0
+
+    def support_batched_get(self) -> bool:
+        return True
+
+    support_batched_put = support_batched_contains = support_batched_async_contains = support_batched_get
+    support_batched_get_non_blocking = support_batched_get
+
+    async def batched_get(self, keys: list[Any]) -> list[Optional[Any]]:
+        """One entry a key, None where it is missing: positions are kept."""
+        values = await asyncio.to_thread(lambda: [self._store.get(_name(key)) for key in keys])
+        return [None if value is None else self._unpack(value) for value in values]
+
+    async def batched_get_non_blocking(self, lookup_id: str, keys: list[Any]) -> list[Any]:
+        """The chunks of the leading run that is there: none behind a gap, so that places are never mistaken."""
+        chunks: list[Any] = []
+        for chunk in await self.batched_get(keys):
+            if chunk is None:
+                break
+            chunks.append(chunk)
+        return chunks
+
+    async def batched_put(self, keys: list[Any], memory_objs: list[Any]) -> None:
+        for key, memory_obj in zip(keys, memory_objs):
+            await self.put(key, memory_obj)
+
+    def batched_contains(self, keys: list[Any]) -> int:
+        """How many keys, from the first one on, are there."""
+        return self._store.exists([_name(key) for key in keys])
+
+    async def batched_async_contains(self, lookup_id: str, keys: list[Any], pin: bool = False) -> int:
+        return await asyncio.to_thread(self.batched_contains, keys)
+
+    def remove_sync(self, key: Any) -> bool:
+        self._names.pop(_name(key), None)
+        return self._store.remove(_name(key))
+
+    def _pack(self, memory_obj: Any) -> bytes:
+        metadata = memory_obj.metadata
+        about = {"shape": list(metadata.shape), "dtype": str(metadata.dtype).removeprefix("torch.")}
+        fmt = getattr(metadata, "fmt", None)
+        about["fmt"] = getattr(fmt, "value", fmt)
+        header = json.dumps(about).encode()
+        tensor = memory_obj.tensor.contiguous().cpu()
+        return b"".join((_HEADER.pack(len(header)), header, tensor.view(torch.uint8).flatten().numpy()))
+
+    def _unpack(self, value: bytes) -> Optional[Any]:
+        (length,) = _HEADER.unpack_from(value)
+        about = json.loads(value[_HEADER.size : _HEADER.size + length])
+        shape, dtype = torch.Size(about["shape"]), getattr(torch, about["dtype"])
+        memory_obj = self._backend.allocate(shape, dtype, self._format(about["fmt"]))
+        if memory_obj is None:
+            return None
+        body = torch.frombuffer(bytearray(value[_HEADER.size + length :]), dtype=dtype)
+        memory_obj.tensor.copy_(body.view(shape))
+        return memory_obj
+
+    def _format(self, value: Any) -> Any:
+        """The backend's own name of a layout, where it has an enumeration of them."""
+        kinds = getattr(self._backend, "formats", None)
+        return value if kinds is None or value is None else kinds(value)

@@ -1,0 +1,238 @@
+"""A connector of the shape of vLLM's KVConnectorBase_V1 (version 1) over a stemma.PageStore.
+
+Whole pages of prompts are saved by their chained keys and loaded by whoever asks for the same tokens in the same
+namespace, in this process or, from a disk store, in a later one. The scheduler's half and the worker's half are one
+class; `role` says which is used, as in vLLM. KV caches are tensors of shape [2, pages, page_size, heads, head_dim] a
+layer (K and V first), or [pages, 2, page_size, heads, head_dim] with pages_first=True.
+
+A load that fails is reported by get_block_ids_with_load_errors, and its pages are then computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Optional
+
+import torch
+
+from . import _stemma
+from .errors import InvalidArgumentError
+
+try:
+    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
+except ImportError:
+
+    class KVConnectorMetadata:
+        """Stands for vLLM's, where that is not installed; so does the next."""
+
+    class KVConnectorBase_V1:
+        def __init__(self, vllm_config: Any = None, role: Any = None, kv_cache_config: Any = None):
+            self._connector_metadata: Optional[KVConnectorMetadata] = None
+
+        def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
+            self._connector_metadata = connector_metadata
+
+        def clear_connector_metadata(self) -> None:
+            self._connector_metadata = None
+
+        def _get_connector_metadata(self) -> KVConnectorMetadata:
+            return self._connector_metadata
+
+
+@dataclasses.dataclass
+class PageMoves:
+    """Pages of one request: keys and the engine's page ids, side by side."""
+
+    request_id: str
+    keys: list[bytes]
+    block_ids: list[int]
+
+
+@dataclasses.dataclass
+class StemmaConnectorMetadata(KVConnectorMetadata):
+    """What the scheduler tells the worker of one step."""
+
+    loads: list[PageMoves] = dataclasses.field(default_factory=list)
+    saves: list[PageMoves] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class _Seen:
+    """A request that the scheduler knows: its keys, its pages so far, and how many of these are saved."""
+
+    keys: list[bytes]
+    block_ids: list[int]
+    saved_pages: int
+    computed_tokens: int = 0
+
+
+class StemmaConnector(KVConnectorBase_V1):
+    """Options are read from kv_transfer_config.kv_connector_extra_config, or given here:
+
+    directory and bytes_max (a disk store), or store (a stemma.PageStore); value_bytes, of one page in one layer;
+    namespace, the digest (32 bytes) of all that makes pages valid: model, dtype, layout, tensor-parallel rank.
+    """
+
+    def __init__(self, vllm_config: Any = None, role: Any = None, kv_cache_config: Any = None, **options: Any):
+        # vLLM before its third argument takes two.
+        try:
+            super().__init__(vllm_config, role, kv_cache_config)
+        except TypeError:
+            super().__init__(vllm_config, role)
+        transfer = getattr(vllm_config, "kv_transfer_config", None)
+        options = {**(getattr(transfer, "kv_connector_extra_config", None) or {}), **options}
+        cache_config = getattr(vllm_config, "cache_config", None)
+        self._page_size = options.get("page_size") or getattr(cache_config, "block_size", None)
+        if not self._page_size:
+            raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
+        self._namespace = options.get("namespace", bytes(32))
+        self._pages_first = options.get("pages_first", False)
+        self._store = options.get("store") or _stemma.PageStore.disk(
+            options["directory"], value_bytes=options["value_bytes"], bytes_max=options["bytes_max"]
+        )
+        self._seen: dict[str, _Seen] = {}
+        self._hits: dict[str, int] = {}
+        self._to_load: list[PageMoves] = []
+        self._layers: dict[str, torch.Tensor] = {}
+        self._failed_blocks: set[int] = set()
+
+    # Of the scheduler.
+
+    def _keys_of(self, request: Any) -> list[bytes]:
+        return _stemma.page_keys(list(request.prompt_token_ids), self._page_size, self._namespace)
+
+    def _name(self, key: bytes, layer: str) -> bytes:
+        return key + layer.encode()
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+        """Tokens beyond num_computed_tokens that can be loaded: whole pages, and never the last token.
+
+        The pages are there once their end is: the last layer is saved last. Changes nothing that is seen outside.
+        """
+        keys = self._keys_of(request)
+        loadable = (len(request.prompt_token_ids) - 1) // self._page_size
+        first = num_computed_tokens // self._page_size
+        found = self._store.exists([self._marker(key) for key in keys[first:loadable]])
+        self._hits[request.request_id] = found * self._page_size
+        return found * self._page_size, False
+
+    def _marker(self, key: bytes) -> bytes:
+        return key + b"/whole"
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """The request has pages now: those of num_external_tokens, behind what it had computed, are to be loaded."""
+        keys, block_ids = self._keys_of(request), _block_ids(blocks)
+        count = num_external_tokens // self._page_size
+        had = getattr(request, "num_computed_tokens", 0) // self._page_size
+        if count > 0:
+            self._to_load.append(
+                PageMoves(request.request_id, keys[had : had + count], block_ids[had : had + count])
+            )
+        self._seen[request.request_id] = _Seen(keys, block_ids, saved_pages=had + count)
+
+    def build_connector_meta(self, scheduler_output: Any) -> StemmaConnectorMetadata:
+        """What is loaded before this step and saved after it: pages of prompts that the step completes."""
+        saves = []
+        for new in getattr(scheduler_output, "scheduled_new_reqs", []):
+            seen = self._seen.get(new.req_id)
+            if seen is not None:
+                seen.block_ids = _block_ids(new.block_ids)
+                seen.computed_tokens = new.num_computed_tokens
+        cached = getattr(scheduler_output, "scheduled_cached_reqs", None)
+        for i, request_id in enumerate(getattr(cached, "req_ids", [])):
+            seen = self._seen.get(request_id)
+            if seen is not None:
+                if cached.new_block_ids[i] is not None:
+                    seen.block_ids.extend(_block_ids(cached.new_block_ids[i]))
+                seen.computed_tokens = cached.num_computed_tokens[i]
+        for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
+            seen = self._seen.get(request_id)
+            if seen is None:
+                continue
+            whole = min((seen.computed_tokens + tokens) // self._page_size, len(seen.keys), len(seen.block_ids))
+            if whole > seen.saved_pages:
+                part = slice(seen.saved_pages, whole)
+                saves.append(PageMoves(request_id, seen.keys[part], seen.block_ids[part]))
+                seen.saved_pages = whole
+        loads, self._to_load = self._to_load, []
+        return StemmaConnectorMetadata(loads, saves)
+
+    def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, Optional[dict[str, Any]]]:
+        """Nothing of it is under way: its pages may be freed at once."""
+        self._seen.pop(request.request_id, None)
+        self._hits.pop(request.request_id, None)
+        return False, None
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        pass
+
+    def take_events(self) -> tuple:
+        return ()
+
+    # Of the worker.
+
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        self._layers = dict(kv_caches)
+
+    def _page(self, layer: torch.Tensor, block_id: int) -> torch.Tensor:
+        return layer[block_id] if self._pages_first else layer[:, block_id]
+
+    def start_load_kv(self, forward_context: Any = None, **_: Any) -> None:
+        """Copies what the metadata names into the caches. From the first page that fails on, none of its request."""
+        for load in self._get_connector_metadata().loads:
+            for at, (key, block_id) in enumerate(zip(load.keys, load.block_ids)):
+                if not all(self._load(name, key, block_id) for name in self._layers):
+                    self._failed_blocks.update(load.block_ids[at:])
+                    break
+
+    def _load(self, layer_name: str, key: bytes, block_id: int) -> bool:
+        page = self._page(self._layers[layer_name], block_id)
+        value = self._store.get(self._name(key, layer_name))
+        if value is None or len(value) != page.numel() * page.element_size():
+            return False
+        page.copy_(torch.frombuffer(bytearray(value), dtype=page.dtype).view(page.shape))
+        return True
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        """Loads are done when start_load_kv returns."""
+
+    def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any = None, **_: Any) -> None:
+        """Saves the pages that the metadata names, of one layer."""
+        for save in self._get_connector_metadata().saves:
+            for key, block_id in zip(save.keys, save.block_ids):
+                page = self._page(kv_layer, block_id).contiguous().cpu()
+                self._store.put(self._name(key, layer_name), page.view(torch.uint8).flatten().numpy())
+
+    def wait_for_save(self) -> None:
+        """Marks the pages of which every layer is saved: only these are found."""
+        for save in self._get_connector_metadata().saves:
+            for key in save.keys:
+                names = [self._name(key, name) for name in self._layers]
+                if self._store.exists(names) == len(names):
+                    self._store.put(self._marker(key), b"")
+
+    def get_finished(self, finished_req_ids: set[str]) -> tuple[Optional[set[str]], Optional[set[str]]]:
+        """Nothing is asynchronous."""
+        return None, None
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """Pages that were to be loaded and were not, since the last call."""
+        failed, self._failed_blocks = self._failed_blocks, set()
+        return failed
+
+    def handle_preemptions(self, preempted_req_ids: Any) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        self._store.close()
+
+
+def _block_ids(blocks: Any) -> list[int]:
+    """Page ids of the one group of caches, from whichever form vLLM hands them over in."""
+    if hasattr(blocks, "get_block_ids"):
+        blocks = blocks.get_block_ids()
+    if isinstance(blocks, tuple) or (blocks and isinstance(blocks[0], (list, tuple))):
+        if len(blocks) != 1:
+            raise InvalidArgumentError("one group of KV caches is wanted: hybrid models are not supported")
+        blocks = blocks[0]
+    return list(blocks)

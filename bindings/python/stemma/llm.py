@@ -1,0 +1,187 @@
+"""A model behind its cache, for lists of prompts: the form that offline engines of the ecosystem have."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Mapping, Optional, Sequence, Union
+
+from . import _stemma
+from .errors import InvalidArgumentError
+
+Prompt = Union[str, Sequence[int], Mapping[str, Any]]
+
+
+@dataclasses.dataclass
+class SamplingParams:
+    """What a request may say about its output. None: as the model's generation_config.json has it, else greedy.
+
+    temperature 0 takes the likeliest token; top_k 0 or -1 and top_p 1 cut nothing off. `stop` texts end the output
+    and are not part of it; `stop_token_ids` are. `n` outputs share one computation of the prompt. Without a `seed` the
+    same list of prompts gives the same outputs.
+    """
+
+    n: int = 1
+    max_tokens: int = 16
+    temperature: Optional[float] = None
+    top_p: Optional[float] = None
+    top_k: Optional[int] = None
+    min_p: Optional[float] = None
+    repetition_penalty: Optional[float] = None
+    presence_penalty: Optional[float] = None
+    frequency_penalty: Optional[float] = None
+    seed: Optional[int] = None
+    stop: Union[str, Sequence[str], None] = None
+    stop_token_ids: Optional[Sequence[int]] = None
+    ignore_eos: bool = False
+    logit_bias: Optional[Mapping[int, float]] = None
+
+    @classmethod
+    def of(cls, params: Union[SamplingParams, Mapping[str, Any], None]) -> SamplingParams:
+        """Itself, or made from a mapping; `max_new_tokens` is max_tokens too."""
+        if params is None:
+            return cls()
+        if isinstance(params, cls):
+            return params
+        fields = dict(params)
+        if "max_new_tokens" in fields:
+            fields["max_tokens"] = fields.pop("max_new_tokens")
+        unknown = fields.keys() - {field.name for field in dataclasses.fields(cls)}
+        if unknown:
+            raise InvalidArgumentError(f"sampling_params: {', '.join(sorted(unknown))}: not known here")
+        return cls(**fields)
+
+    def wish(self, tokens: Sequence[int]) -> dict[str, Any]:
+        """What the engine is asked for."""
+        wish = dataclasses.asdict(self)
+        stop = self.stop or []
+        wish["stop"] = [stop] if isinstance(stop, str) else list(stop)
+        wish["stop_token_ids"] = list(self.stop_token_ids or [])
+        wish["logit_bias"] = None if self.logit_bias is None else list(self.logit_bias.items())
+        wish["prompt_token_ids"] = tokens
+        return wish
+
+
+@dataclasses.dataclass
+class CompletionOutput:
+    """One output. finish_reason: "stop" or "length"."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    finish_reason: str
+
+
+@dataclasses.dataclass
+class RequestOutput:
+    """What came of one prompt. `num_cached_tokens` of it were found and not computed. Times are of the first output."""
+
+    request_id: str
+    prompt: Optional[str]
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    num_cached_tokens: int
+    ttft_us: int
+    total_us: int
+    finished: bool = True
+
+
+class LLM:
+    """A model's directory (config.json, model.safetensors, tokenizer.json) and a cache, on this machine's processor.
+
+    Options: kv_bytes (of keys and values, default 256 MiB), kv_dtype ("auto", "f32", "f16", "bf16", "fp8", "int8"),
+    weights ("auto", "int8", "int4"), threads, page_size (tokens), requests_max, context_tokens_max, cache ("radix",
+    "none"), eviction ("lru", ...), waiting_max, host_bytes, disk_directory and disk_bytes for tiers below.
+    """
+
+    _OPTIONS = {
+        "kv_bytes", "kv_dtype", "weights", "threads", "page_size", "requests_max", "context_tokens_max", "cache",
+        "eviction", "waiting_max", "host_bytes", "disk_directory", "disk_bytes",
+    }  # fmt: skip
+
+    def __init__(self, model: str, **options: Any):
+        unknown = options.keys() - self._OPTIONS
+        if unknown:
+            raise InvalidArgumentError(f"LLM: {', '.join(sorted(unknown))}: not known here")
+        self._engine = _stemma.Engine(str(model), options)
+        self._requests = 0
+
+    def generate(
+        self,
+        prompts: Union[Prompt, Sequence[Prompt]],
+        sampling_params: Union[SamplingParams, Mapping[str, Any], Sequence, None] = None,
+    ) -> list[RequestOutput]:
+        """Outputs of all prompts, in their order; they are computed together.
+
+        A prompt is a text, tokens, or a mapping with "prompt" or "prompt_token_ids". sampling_params are one for all,
+        or one for each prompt.
+        """
+        listed = _listed(prompts)
+        if isinstance(sampling_params, (list, tuple)):
+            if len(sampling_params) != len(listed):
+                raise InvalidArgumentError(f"sampling_params: {len(sampling_params)} for {len(listed)} prompts")
+            params = [SamplingParams.of(one) for one in sampling_params]
+        else:
+            params = [SamplingParams.of(sampling_params)] * len(listed)
+        texts, tokens = zip(*map(self._prompt, listed)) if listed else ((), ())
+        return self._run(texts, tokens, params)
+
+    def chat(
+        self,
+        messages: Sequence,
+        sampling_params: Union[SamplingParams, Mapping[str, Any], None] = None,
+    ) -> list[RequestOutput]:
+        """Answers to a conversation, a list of {"role", "content"}, or to several, by the model's own template."""
+        talks = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
+        tokens = [self._engine.encode_messages(json.dumps(talk)) for talk in talks]
+        return self._run([None] * len(talks), tokens, [SamplingParams.of(sampling_params)] * len(talks))
+
+    def _run(self, texts, tokens, params) -> list[RequestOutput]:
+        answers: list[list[dict[str, Any]]] = [[] for _ in tokens]
+        for output in self._engine.run([one.wish(ids) for one, ids in zip(params, tokens)]):
+            answers[output["prompt"]].append(output)
+        first, self._requests = self._requests, self._requests + len(answers)
+        return [
+            RequestOutput(
+                request_id=str(first + i),
+                prompt=text,
+                prompt_token_ids=list(ids),
+                outputs=[
+                    CompletionOutput(k, one["text"], one["token_ids"], one["finish_reason"])
+                    for k, one in enumerate(outputs)
+                ],
+                num_cached_tokens=outputs[0]["cached_tokens"],
+                ttft_us=outputs[0]["ttft_us"],
+                total_us=outputs[0]["total_us"],
+            )
+            for i, (text, ids, outputs) in enumerate(zip(texts, tokens, answers))
+        ]
+
+    def _prompt(self, prompt: Prompt) -> tuple[Optional[str], Sequence[int]]:
+        if isinstance(prompt, Mapping):
+            prompt = prompt["prompt_token_ids"] if "prompt_token_ids" in prompt else prompt["prompt"]
+        return (prompt, self._engine.encode(prompt)) if isinstance(prompt, str) else (None, prompt)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, with the special ones that the tokenizer puts around it."""
+        return self._engine.encode(text)
+
+    def stats(self) -> dict[str, int]:
+        """Steps, tokens, evicted pages and preemptions since it was opened."""
+        return self._engine.stats()
+
+    def close(self) -> None:
+        """Copies what is cached to the tiers below, if there are any, and gives the pool back. May be repeated."""
+        self._engine.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def _listed(prompts) -> list:
+    """Several prompts as a list; one alone, a text, a mapping or tokens, as a list of it."""
+    alone = isinstance(prompts, (str, Mapping)) or (len(prompts) > 0 and not hasattr(prompts[0], "__len__"))
+    return [prompts] if alone else list(prompts)

@@ -1,0 +1,318 @@
+// stemma._stemma.Engine: a model that answers lists of prompts, which stemma.LLM is made of.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/prng.h"
+#include "bindings/python/binding.h"
+#include "engine/served_model.h"
+#include "engine/text_generation.h"
+
+namespace stemma::python {
+
+namespace {
+
+// How long the end of an engine waits for pages on their way to lower tiers, at most.
+constexpr std::chrono::seconds kSettleTime(30);
+
+// What Python asks for in one prompt.
+struct Wish {
+  RequestSpec spec;
+  std::vector<std::string> stop;
+};
+
+// One output of one prompt, while it comes and when it is whole.
+struct Output {
+  RequestId request;
+  std::size_t prompt = 0;  // its place in the list
+  std::vector<TokenId> tokens;
+  std::string text;
+  TextGeneration stream;
+  FinishReason finish = FinishReason::kNone;
+  RequestStats stats;
+  Error error;
+};
+
+// A model, its engine, and whose turn it is.
+struct Core {
+  std::mutex mutex;
+  std::unique_ptr<ServedModel> model;
+  std::unique_ptr<Engine> engine;  // nullptr, as the model: closed
+  GenerationConfig generation;     // the model's, and its namespace: they outlive it
+  NamespaceDigest digest;
+
+  ~Core() { close(); }
+  void close() {
+    assume_role(engine_thread);
+    if (engine != nullptr && engine->idle()) engine->settle(kSettleTime);
+    engine.reset();
+    model.reset();
+  }
+  void check_open() const {
+    if (engine == nullptr) refuse("the engine is closed");
+  }
+};
+
+// A list of prompts on its way through the engine.
+class Run {
+ public:
+  Run(const ServedModel& model, Engine& engine) : model_(model), engine_(engine) {}
+
+  void submit(std::vector<Wish> wishes);
+  // Steps until everything has ended. Asks Python between steps whether it was interrupted.
+  void finish();
+  std::vector<Output> take() { return std::move(outputs_); }
+
+ private:
+  void take(const EngineEvent& event);
+  void end(Output& output, FinishReason reason, const RequestStats& stats);
+  void cancel_all();
+
+  const ServedModel& model_;
+  Engine& engine_;
+  std::vector<Output> outputs_;  // in the order of their requests
+  std::int64_t unfinished_ = 0;
+};
+
+void Run::submit(std::vector<Wish> wishes) {
+  for (std::size_t i = 0; i < wishes.size(); ++i) {
+    const std::int64_t copies = wishes[i].spec.copies;
+    const Result<RequestId> id = engine_.submit(std::move(wishes[i].spec));
+    if (!id.ok()) {
+      cancel_all();
+      fail({id.error().code, "prompt " + std::to_string(i) + ": " + id.error().detail});
+    }
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      outputs_.push_back({.request = RequestId(id->value() + copy),
+                          .prompt = i,
+                          .tokens = {},
+                          .text = {},
+                          .stream = TextGeneration(model_.tokenizer(), wishes[i].stop),
+                          .stats = {},
+                          .error = {}});
+    }
+  }
+  unfinished_ = std::ssize(outputs_);
+}
+
+// What was submitted before something was refused, or Python was interrupted.
+void Run::cancel_all() {
+  for (const Output& output : outputs_) {
+    if (output.finish == FinishReason::kNone) {
+      ignore_error(engine_.cancel(output.request), "it ends with the engine at the latest");
+    }
+  }
+  while (!engine_.idle()) static_cast<void>(engine_.step());
+}
+
+void Run::finish() {
+  while (unfinished_ > 0) {
+    for (const EngineEvent& event : engine_.step().events) take(event);
+    const py::gil_scoped_acquire python;
+    if (PyErr_CheckSignals() == 0) continue;
+    const py::error_already_set interrupted;
+    cancel_all();
+    throw interrupted;
+  }
+}
+
+void Run::take(const EngineEvent& event) {
+  const auto found = std::lower_bound(
+      outputs_.begin(), outputs_.end(), event.request,
+      [](const Output& output, RequestId request) { return output.request < request; });
+  if (found == outputs_.end() || found->request != event.request) return;
+  Output& output = *found;
+  if (output.finish != FinishReason::kNone) return;
+  if (event.token >= 0) {
+    output.tokens.push_back(event.token);
+    if (output.stream.push(event.token, output.text)) {
+      const std::optional<RequestStats> stats = engine_.stop(event.request);
+      return end(output, FinishReason::kStop, stats.value_or(event.stats));
+    }
+  }
+  if (event.finish == FinishReason::kNone) return;
+  output.stream.finish(output.text);
+  output.error = event.error;
+  end(output, event.finish, event.stats);
+}
+
+void Run::end(Output& output, FinishReason reason, const RequestStats& stats) {
+  output.finish = reason;
+  output.stats = stats;
+  --unfinished_;
+}
+
+class LocalEngine {
+ public:
+  explicit LocalEngine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+  LocalEngine(LocalEngine&&) = default;
+  ~LocalEngine() {
+    const py::gil_scoped_release others_run;
+    core_.reset();
+  }
+
+  std::vector<TokenId> encode(const std::string& text) const {
+    return in_turn(core_->mutex, true, [&] {
+      core_->check_open();
+      return value_of(core_->model->encode_text(text));
+    });
+  }
+  std::vector<TokenId> encode_messages(const std::string& json) const {
+    const TemplateJson messages = TemplateJson::parse(json, nullptr, /*allow_exceptions=*/false);
+    if (messages.is_discarded()) refuse("messages: not JSON");
+    return in_turn(core_->mutex, true, [&] {
+      core_->check_open();
+      return value_of(core_->model->encode_messages(messages));
+    });
+  }
+  py::list run(const py::list& prompts);
+  py::dict stats() const;
+  void close() {
+    in_turn(core_->mutex, true, [this] { core_->close(); });
+  }
+
+ private:
+  Wish wish_of(const py::dict& prompt, std::uint64_t seed) const;
+  SamplingParams sampling_of(const py::dict& prompt) const;
+
+  std::unique_ptr<Core> core_;
+};
+
+SamplingParams LocalEngine::sampling_of(const py::dict& prompt) const {
+  SamplingParams sampling = core_->generation.sampling_defaults();
+  const auto take = [&prompt](const char* name, auto& into) {
+    if (!prompt.contains(name) || prompt[name].is_none()) return;
+    into = prompt[name].cast<std::remove_reference_t<decltype(into)>>();
+  };
+  take("temperature", sampling.temperature);
+  take("top_k", sampling.top_k);
+  take("top_p", sampling.top_p);
+  take("min_p", sampling.min_p);
+  take("repetition_penalty", sampling.repetition_penalty);
+  take("presence_penalty", sampling.presence_penalty);
+  take("frequency_penalty", sampling.frequency_penalty);
+  take("logit_bias", sampling.logit_bias);
+  take("seed", sampling.seed);
+  sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // -1 is all elsewhere
+  return sampling;
+}
+
+Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
+  Wish wish;
+  const NumberText tokens(prompt["prompt_token_ids"], "prompt_token_ids");
+  wish.spec.prompt.assign(tokens.numbers().begin(), tokens.numbers().end());
+  wish.spec.sampling = sampling_of(prompt);
+  if (!wish.spec.sampling.seed.has_value()) wish.spec.sampling.seed = seed;
+  wish.spec.max_tokens = prompt["max_tokens"].cast<std::int64_t>();
+  wish.spec.copies = prompt["n"].cast<std::int64_t>();
+  wish.spec.stop_tokens = prompt["stop_token_ids"].cast<std::vector<TokenId>>();
+  if (!prompt["ignore_eos"].cast<bool>()) {
+    const auto& ends = core_->generation.eos_token_ids;
+    wish.spec.stop_tokens.insert(wish.spec.stop_tokens.end(), ends.begin(), ends.end());
+  }
+  wish.spec.namespace_digest = core_->digest;
+  wish.stop = prompt["stop"].cast<std::vector<std::string>>();
+  check(StopStrings::validate(wish.stop));
+  return wish;
+}
+
+py::dict to_python(const Output& output) {
+  py::dict out;
+  out["prompt"] = output.prompt;
+  out["token_ids"] = output.tokens;
+  out["text"] = output.text;
+  out["finish_reason"] = finish_reason_name(output.finish);
+  out["prompt_tokens"] = output.stats.prompt_tokens;
+  out["cached_tokens"] = output.stats.cached_tokens;
+  out["ttft_us"] = output.stats.ttft_us;
+  out["total_us"] = output.stats.total_us;
+  return out;
+}
+
+py::list LocalEngine::run(const py::list& prompts) {
+  std::vector<Wish> wishes;
+  for (const py::handle prompt : prompts) {
+    wishes.push_back(wish_of(prompt.cast<py::dict>(), mix64(wishes.size())));
+  }
+  const std::vector<Output> outputs = in_turn(core_->mutex, true, [&] {
+    core_->check_open();
+    assume_role(engine_thread);
+    Run run(*core_->model, *core_->engine);
+    run.submit(std::move(wishes));
+    run.finish();
+    return run.take();
+  });
+  py::list out;
+  for (const Output& output : outputs) {
+    if (output.finish == FinishReason::kFailed) fail(output.error);
+    out.append(to_python(output));
+  }
+  return out;
+}
+
+py::dict LocalEngine::stats() const {
+  const EngineTotals totals = in_turn(core_->mutex, false, [this] {
+    core_->check_open();
+    return core_->engine->totals();
+  });
+  py::dict out;
+  out["steps"] = totals.steps;
+  out["prompt_tokens"] = totals.prompt_tokens;
+  out["cached_tokens"] = totals.cached_tokens;
+  out["computed_prompt_tokens"] = totals.computed_prompt_tokens;
+  out["output_tokens"] = totals.output_tokens;
+  out["evicted_pages"] = totals.evicted_pages;
+  out["preemptions"] = totals.preemptions;
+  return out;
+}
+
+LocalEngine open_engine(const std::string& model, const py::dict& options) {
+  ServedModelOptions wanted;
+  wanted.directory = model;
+  const auto take = [&options](const char* name, auto& into) {
+    if (!options.contains(name)) return;
+    into = options[name].cast<std::remove_reference_t<decltype(into)>>();
+  };
+  take("kv_bytes", wanted.kv_bytes);
+  take("kv_dtype", wanted.kv_dtype);
+  take("weights", wanted.weights);
+  take("threads", wanted.threads);
+  take("page_size", wanted.engine.kv.page_size);
+  take("requests_max", wanted.engine.kv.requests_max);
+  wanted.engine.kv.context_tokens_max = 0;  // the model's own, unless said
+  take("context_tokens_max", wanted.engine.kv.context_tokens_max);
+  take("cache", wanted.engine.kv.cache);
+  take("eviction", wanted.engine.kv.eviction);
+  take("waiting_max", wanted.engine.scheduler.waiting_max);
+  wanted.engine.inbox_max = wanted.engine.scheduler.waiting_max;
+  take("host_bytes", wanted.tiers.host_bytes);
+  take("disk_directory", wanted.tiers.disk_directory);
+  take("disk_bytes", wanted.tiers.disk_bytes);
+  const py::gil_scoped_release others_run;
+  auto core = std::make_unique<Core>();
+  core->model = value_of(ServedModel::open(wanted));
+  core->engine = value_of(core->model->open_engine());
+  core->generation = core->model->generation();
+  core->digest = core->model->namespace_digest();
+  return LocalEngine(std::move(core));
+}
+
+}  // namespace
+
+void bind_llm(py::module_& module) {
+  py::class_<LocalEngine>(module, "Engine", "A model and its cache, on this machine's processor.")
+      .def(py::init(&open_engine), py::arg("model"), py::arg("options"))
+      .def("encode", &LocalEngine::encode, py::arg("text"))
+      .def("encode_messages", &LocalEngine::encode_messages, py::arg("json"))
+      .def("run", &LocalEngine::run, py::arg("prompts"))
+      .def("stats", &LocalEngine::stats)
+      .def("close", &LocalEngine::close);
+}
+
+}  // namespace stemma::python

@@ -1,0 +1,272 @@
+// stemma.PageStore and page_keys: pages by name, outside the memory of an engine.
+//
+// A value is stored as a frame (tier/page_frame), so that what comes back is what was put, or
+// nothing: its name stands where a page's tokens do, and its length goes before it.
+#include <pybind11/stl.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/digest.h"
+#include "bindings/python/binding.h"
+#include "prefix/namespace_digest.h"
+#include "prefix/page_key.h"
+#include "tier/disk_page_store.h"
+#include "tier/memory_page_store.h"
+#include "tier/page_frame.h"
+
+namespace stemma::python {
+
+namespace {
+
+constexpr std::int64_t kNameTokens = 8;  // a SHA-256
+constexpr std::size_t kLengthBytes = 8;  // before each value
+
+// Which page a name is.
+struct NamedPage {
+  std::array<TokenId, kNameTokens> tokens = {};
+  PageIdentity identity;
+};
+
+class Store {
+ public:
+  Store(std::unique_ptr<Clock> clock, std::unique_ptr<PageStore> pages, std::int64_t value_bytes,
+        std::int64_t deadline_us)
+      : clock_(std::move(clock)), pages_(std::move(pages)), deadline_us_(deadline_us) {
+    format_.layers = 1;
+    format_.layer_bytes = value_bytes + static_cast<std::int64_t>(kLengthBytes);
+    format_.page_size = kNameTokens;
+    format_.heads = 1;
+    format_.head_dim = 1;
+    digest_ = NamespaceFields().add("values", value_bytes).finish();
+  }
+
+  bool put(std::string_view name, std::span<const std::byte> value);
+  // The value; nullopt: there is none, or what is there is not it.
+  std::optional<std::string> get(std::string_view name);
+  std::int64_t exists(const std::vector<std::string>& names);
+  bool remove(std::string_view name);
+  void close() { pages_.reset(); }
+
+  PageStoreUsage usage() { return open_store().usage(); }
+  std::mutex& mutex() noexcept { return mutex_; }
+
+ private:
+  PageStore& open_store() const {
+    if (pages_ == nullptr) refuse("the store is closed");
+    return *pages_;
+  }
+  std::int64_t deadline() const { return clock_->now_us() + deadline_us_; }
+  void identify(std::string_view name, NamedPage& page);
+  std::span<std::byte> frame();
+  PageVerdict read(const NamedPage& page);
+
+  std::mutex mutex_;
+  std::unique_ptr<Clock> clock_;
+  std::unique_ptr<PageStore> pages_;  // nullptr: closed
+  std::int64_t deadline_us_;
+  PageFormat format_;
+  NamespaceDigest digest_;
+  PageKeyHasher hasher_;
+  Buffer frame_;
+};
+
+void Store::identify(std::string_view name, NamedPage& page) {
+  const Sha256Digest digest = sha256(std::as_bytes(std::span(name)));
+  static_assert(sizeof(digest) == sizeof(page.tokens));
+  std::memcpy(page.tokens.data(), digest.data(), digest.size());
+  page.identity.parent = PageKeyHasher::root(digest_);
+  page.identity.key = hasher_.next(page.identity.parent, page.tokens);
+  page.identity.namespace_digest = digest_;
+  page.identity.tokens = page.tokens;
+}
+
+std::span<std::byte> Store::frame() {
+  if (frame_.empty()) frame_ = value_of(Buffer::allocate(frame_bytes(format_)));
+  return {frame_.bytes(), frame_.size_bytes()};
+}
+
+bool Store::put(std::string_view name, std::span<const std::byte> value) {
+  PageStore& store = open_store();
+  if (value.size() + kLengthBytes > static_cast<std::size_t>(format_.layer_bytes)) return false;
+  NamedPage page;
+  identify(name, page);
+  const std::span<std::byte> out = frame();
+  const auto body =
+      out.subspan(frame_body_offset(format_), static_cast<std::size_t>(format_.layer_bytes));
+  const std::uint64_t length = value.size();
+  std::memcpy(body.data(), &length, kLengthBytes);
+  std::memcpy(body.data() + kLengthBytes, value.data(), value.size());
+  std::fill(body.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + value.size()), body.end(),
+            std::byte{0});
+  const std::array<std::uint32_t, 1> sums = {crc32c(body)};
+  encode_frame(format_, page.identity, sums, /*generation=*/1, out);
+  std::array<PageWrite, 1> writes = {{{.key = page.identity.key, .frame = out}}};
+  store.write(writes, deadline());
+  return writes[0].verdict == PageVerdict::kDone;
+}
+
+PageVerdict Store::read(const NamedPage& page) {
+  std::array<PageRead, 1> reads = {{{.key = page.identity.key, .frame = frame()}}};
+  open_store().read(reads, deadline());
+  return reads[0].verdict;
+}
+
+std::optional<std::string> Store::get(std::string_view name) {
+  NamedPage page;
+  identify(name, page);
+  if (read(page) != PageVerdict::kDone) return std::nullopt;
+  const Result<PageFrameView> view = check_frame(frame(), format_, page.identity);
+  if (!view.ok() || !check_body(*view).ok()) {
+    remove(name);
+    return std::nullopt;
+  }
+  std::uint64_t length = 0;
+  std::memcpy(&length, view->body.data(), kLengthBytes);
+  return std::string(reinterpret_cast<const char*>(view->body.data()) + kLengthBytes, length);
+}
+
+std::int64_t Store::exists(const std::vector<std::string>& names) {
+  std::vector<PageKey> keys;
+  for (const std::string& name : names) {
+    NamedPage page;
+    identify(name, page);
+    keys.push_back(page.identity.key);
+  }
+  return value_of(open_store().lookup(keys, deadline()));
+}
+
+bool Store::remove(std::string_view name) {
+  NamedPage page;
+  identify(name, page);
+  if (read(page) != PageVerdict::kDone) return false;
+  const std::array<PageRemoval, 1> removals = {{{.key = page.identity.key, .frame = frame()}}};
+  open_store().remove(removals, deadline());
+  return true;
+}
+
+void check_sizes(std::int64_t value_bytes, std::int64_t bytes_max) {
+  if (value_bytes < 1) refuse("value_bytes: must be at least 1");
+  if (bytes_max < 1) refuse("bytes_max: must be at least 1");
+}
+
+std::unique_ptr<Store> memory_store(std::int64_t value_bytes, std::int64_t bytes_max,
+                                    std::int64_t deadline_us) {
+  check_sizes(value_bytes, bytes_max);
+  return std::make_unique<Store>(std::make_unique<MonotonicClock>(),
+                                 std::make_unique<MemoryPageStore>(Tier::kHost, bytes_max),
+                                 value_bytes, deadline_us);
+}
+
+std::unique_ptr<Store> disk_store(const std::string& directory, std::int64_t value_bytes,
+                                  std::int64_t bytes_max, std::int64_t deadline_us) {
+  check_sizes(value_bytes, bytes_max);
+  const py::gil_scoped_release others_run;
+  auto clock = std::make_unique<MonotonicClock>();
+  auto pages = value_of(DiskPageStore::open(directory, *clock, {.bytes_max = bytes_max}));
+  return std::make_unique<Store>(std::move(clock), std::move(pages), value_bytes, deadline_us);
+}
+
+// A name, of bytes or text.
+std::string name_of(const py::handle name) {
+  return name.cast<std::string>();
+}
+
+bool put(Store& self, const py::object& name, const py::buffer& value) {
+  const std::string key = name_of(name);
+  Py_buffer bytes;
+  if (PyObject_GetBuffer(value.ptr(), &bytes, PyBUF_C_CONTIGUOUS) != 0) {
+    throw py::error_already_set();
+  }
+  struct Release {
+    Py_buffer& held;
+    ~Release() { PyBuffer_Release(&held); }
+  } const release{bytes};
+  const std::span held(static_cast<const std::byte*>(bytes.buf),
+                       static_cast<std::size_t>(bytes.len));
+  return in_turn(self.mutex(), true, [&] { return self.put(key, held); });
+}
+
+py::object get(Store& self, const py::object& name) {
+  const std::string key = name_of(name);
+  const auto value = in_turn(self.mutex(), true, [&] { return self.get(key); });
+  return value.has_value() ? py::object(py::bytes(*value)) : py::none();
+}
+
+std::int64_t exists(Store& self, const std::vector<py::object>& names) {
+  std::vector<std::string> keys;
+  for (const py::object& name : names) keys.push_back(name_of(name));
+  return in_turn(self.mutex(), true, [&] { return self.exists(keys); });
+}
+
+py::dict stats(Store& self) {
+  const PageStoreUsage usage = in_turn(self.mutex(), false, [&] { return self.usage(); });
+  py::dict out;
+  out["values"] = usage.pages;
+  out["bytes"] = usage.bytes;
+  out["bytes_max"] = usage.bytes_max;
+  return out;
+}
+
+py::list page_keys(const py::object& tokens, std::int64_t page_size, const py::bytes& digest) {
+  const NumberText text(tokens, "tokens");
+  const std::string_view root = digest;
+  NamespaceDigest ns;
+  if (page_size < 1) refuse("page_size: must be at least 1");
+  if (root.size() != ns.bytes.size()) refuse("digest: 32 bytes are wanted");
+  std::memcpy(ns.bytes.data(), root.data(), root.size());
+  PageKeyChain chain(ns);
+  py::list out;
+  for (std::int64_t at = 0; at + page_size <= text.size(); at += page_size) {
+    const PageKey key = chain.append(
+        text.numbers().subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(page_size)));
+    out.append(py::bytes(reinterpret_cast<const char*>(key.bytes.data()), key.bytes.size()));
+  }
+  return out;
+}
+
+}  // namespace
+
+void bind_stores(py::module_& module) {
+  py::class_<Store>(
+      module, "PageStore",
+      "Values of up to value_bytes by name, in memory or on a disk. What comes back is "
+      "what was put, or nothing. Any thread may call it; calls take turns.")
+      .def_static("memory", &memory_store, py::kw_only(), py::arg("value_bytes"),
+                  py::arg("bytes_max"), py::arg("deadline_us") = 2'000'000,
+                  "In this process; beyond bytes_max the value used longest ago goes.")
+      .def_static("disk", &disk_store, py::arg("directory"), py::kw_only(), py::arg("value_bytes"),
+                  py::arg("bytes_max"), py::arg("deadline_us") = 2'000'000,
+                  "In files of `directory`, found again after a restart, also after a crash.")
+      .def(
+          "put", &put, py::arg("name"), py::arg("value"),
+          "Stores a buffer's bytes under a name (str or bytes). True: it is stored, or was before; "
+          "False: no room, too long, or an error.")
+      .def("get", &get, py::arg("name"), "The bytes, or None.")
+      .def("exists", &exists, py::arg("names"),
+           "How many of `names`, from the first one on, seem to be there.")
+      .def(
+          "remove",
+          [](Store& self, const py::object& name) {
+            const std::string key = name_of(name);
+            return in_turn(self.mutex(), true, [&] { return self.remove(key); });
+          },
+          py::arg("name"), "Whether there was one.")
+      .def("stats", &stats, "values, bytes and bytes_max.")
+      .def(
+          "close", [](Store& self) { in_turn(self.mutex(), true, [&] { self.close(); }); },
+          "Ends its work with the files. May be repeated.");
+  module.def(
+      "page_keys", &page_keys, py::arg("tokens"), py::arg("page_size"), py::arg("digest"),
+      "The keys of the whole pages of `tokens`, 32 bytes each: chained, so that a key names a "
+      "namespace and all tokens up to the end of its page.");
+}
+
+}  // namespace stemma::python

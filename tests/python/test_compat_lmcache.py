@@ -1,0 +1,108 @@
+"""stemma.compat_lmcache keeps the contract of an LMCache remote connector, with a stand-in for LMCache's memory."""
+
+import asyncio
+import enum
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import stemma  # noqa: E402
+from stemma.compat_lmcache import StemmaRemoteConnector  # noqa: E402
+
+
+class Format(enum.Enum):
+    KV_2LTD = 1
+
+
+class Backend:
+    """Allocates chunks until it is told that there is no memory."""
+
+    formats, is_full = Format, False
+
+    def allocate(self, shape, dtype, fmt=None):
+        return None if self.is_full else chunk_of(torch.zeros(shape, dtype=dtype), fmt)
+
+
+def chunk_of(tensor, fmt=Format.KV_2LTD):
+    return types.SimpleNamespace(
+        tensor=tensor, metadata=types.SimpleNamespace(shape=tensor.shape, dtype=tensor.dtype, fmt=fmt)
+    )
+
+
+class Key:
+    def __init__(self, chunk_hash):
+        self.chunk_hash = chunk_hash
+
+    def to_string(self):
+        return f"vllm@model@2@0@{self.chunk_hash:x}@half"
+
+
+@pytest.fixture
+def backend():
+    return Backend()
+
+
+@pytest.fixture(params=["memory", "disk"])
+def connector(request, backend, tmp_path):
+    size = {"value_bytes": 8192, "bytes_max": 4 << 20}
+    make = stemma.PageStore.memory if request.param == "memory" else stemma.PageStore.disk
+    opened = make(**size) if request.param == "memory" else make(str(tmp_path), **size)
+    yield StemmaRemoteConnector(opened, backend)
+    opened.close()
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.uint8])
+def test_a_chunk_comes_back(connector, dtype):
+    chunk = chunk_of((torch.randn(2, 3, 16, 8) * 10).to(dtype))
+    assert run(connector.get(Key(1))) is None and not run(connector.exists(Key(1)))
+    run(connector.put(Key(1), chunk))
+    assert run(connector.exists(Key(1))) and connector.exists_sync(Key(1))
+    back = run(connector.get(Key(1)))
+    assert torch.equal(back.tensor, chunk.tensor) and back.tensor.dtype == dtype
+    assert back.metadata.shape == chunk.tensor.shape and back.metadata.fmt is Format.KV_2LTD
+
+
+def test_a_last_chunk_may_be_shorter(connector):
+    run(connector.put(Key(1), chunk_of(torch.ones(2, 3, 5, 8))))
+    assert run(connector.get(Key(1))).tensor.shape == (2, 3, 5, 8)
+
+
+def test_a_chunk_that_is_too_long_is_not_stored(connector):
+    run(connector.put(Key(1), chunk_of(torch.ones(8192))))
+    assert run(connector.get(Key(1))) is None
+
+
+def test_without_memory_nothing_comes_back(connector, backend):
+    run(connector.put(Key(1), chunk_of(torch.ones(4))))
+    backend.is_full = True
+    assert run(connector.get(Key(1))) is None
+
+
+def test_batches_keep_their_positions(connector):
+    run(connector.batched_put([Key(1), Key(2), Key(4)], [chunk_of(torch.full((4,), float(i))) for i in (1, 2, 4)]))
+    keys = [Key(i) for i in (1, 2, 3, 4)]
+    got = run(connector.batched_get(keys))
+    assert [None if one is None else one.tensor[0].item() for one in got] == [1, 2, None, 4]
+    assert len(run(connector.batched_get_non_blocking("lookup", keys))) == 2
+    assert connector.batched_contains(keys) == run(connector.batched_async_contains("lookup", keys)) == 2
+
+
+def test_what_was_stored_is_listed_and_can_be_removed(connector):
+    run(connector.put(Key(1), chunk_of(torch.ones(4))))
+    run(connector.put(Key(2), chunk_of(torch.ones(4))))
+    assert run(connector.list()) == [Key(1).to_string(), Key(2).to_string()]
+    assert connector.remove_sync(Key(1)) and not connector.remove_sync(Key(1))
+    assert run(connector.list()) == [Key(2).to_string()]
+
+
+def test_it_answers_until_it_is_closed(connector):
+    assert connector.support_ping() and run(connector.ping()) == 0
+    run(connector.close())
+    with pytest.raises(stemma.InvalidArgumentError, match="closed"):
+        run(connector.ping())

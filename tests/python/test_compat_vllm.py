@@ -1,0 +1,151 @@
+"""stemma.compat_vllm keeps the contract of a vLLM connector: driven as vLLM drives one, by a stand-in of it."""
+
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import stemma  # noqa: E402
+from stemma.compat_vllm import StemmaConnector  # noqa: E402
+
+PAGE, LAYERS, PAGES = 4, ["layer.0", "layer.1"], 16
+
+
+class Engine:
+    """As much of vLLM as a connector meets: pages of requests, caches of layers, and steps over them."""
+
+    def __init__(self, store, **options):
+        config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE))
+        self.scheduler = StemmaConnector(config, "scheduler", store=store, **options)
+        self.worker = StemmaConnector(config, "worker", store=store, **options)
+        self.caches = {name: torch.zeros((2, PAGES, PAGE, 2, 3)) for name in LAYERS}
+        self.worker.register_kv_caches(self.caches)
+        self.free = list(range(PAGES))
+
+    def admit(self, request_id, tokens):
+        request = types.SimpleNamespace(request_id=request_id, prompt_token_ids=tokens, num_computed_tokens=0)
+        found, is_async = self.scheduler.get_num_new_matched_tokens(request, 0)
+        assert not is_async
+        assert self.scheduler.get_num_new_matched_tokens(request, 0) == (found, False), "asking changes nothing"
+        request.pages = [self.free.pop(0) for _ in range(-(-len(tokens) // PAGE))]
+        self.scheduler.update_state_after_alloc(request, ([*request.pages],), found)
+        request.external = found
+        return request
+
+    def step(self, request, first, last):
+        """Loads, computes tokens first ... last-1 as numbers that say what they are, and saves."""
+        new = types.SimpleNamespace(req_id=request.request_id, block_ids=(request.pages,), num_computed_tokens=first)
+        is_new = first == request.external
+        cached = types.SimpleNamespace(req_ids=[], new_block_ids=[], num_computed_tokens=[])
+        if not is_new:
+            cached = types.SimpleNamespace(
+                req_ids=[request.request_id], new_block_ids=[None], num_computed_tokens=[first]
+            )
+        output = types.SimpleNamespace(
+            scheduled_new_reqs=[new] if is_new else [],
+            scheduled_cached_reqs=cached,
+            num_scheduled_tokens={request.request_id: last - first},
+        )
+        self.worker.bind_connector_metadata(self.scheduler.build_connector_meta(output))
+        self.worker.start_load_kv()
+        failed = self.worker.get_block_ids_with_load_errors()
+        for at, name in enumerate(LAYERS):
+            self.worker.wait_for_layer_load(name)
+            for token in range(first, last):
+                page = self.caches[name][:, request.pages[token // PAGE]]
+                page[:, token % PAGE] = 1000 * at + request.prompt_token_ids[token]
+            self.worker.save_kv_layer(name, self.caches[name], None)
+        self.worker.wait_for_save()
+        self.worker.clear_connector_metadata()
+        assert self.worker.get_finished(set()) == (None, None)
+        return failed
+
+    def holds(self, request, tokens):
+        return all(
+            (self.caches[name][:, request.pages[t // PAGE], t % PAGE] == 1000 * at + request.prompt_token_ids[t]).all()
+            for at, name in enumerate(LAYERS)
+            for t in range(tokens)
+        )
+
+
+@pytest.fixture
+def store():
+    return stemma.PageStore.memory(value_bytes=1 << 10, bytes_max=1 << 20)
+
+
+def test_what_one_engine_computed_another_loads(store):
+    first, tokens = Engine(store), list(range(100, 110))
+    request = first.admit("a", tokens)
+    assert request.external == 0
+    assert first.step(request, 0, 10) == set()
+    assert first.scheduler.request_finished(request, request.pages) == (False, None)
+
+    second = Engine(store)
+    request = second.admit("b", tokens[:9] + [7])
+    assert request.external == 8
+    second.step(request, 8, 10)
+    assert second.holds(request, 10)
+
+
+def test_the_last_token_is_always_computed(store):
+    engine = Engine(store)
+    engine.step(engine.admit("a", list(range(8))), 0, 8)
+    assert engine.admit("b", list(range(8))).external == 4
+    assert engine.admit("c", list(range(9))).external == 8
+
+
+def test_chunks_save_the_pages_that_they_fill(store):
+    engine, tokens = Engine(store), list(range(50, 62))
+    request = engine.admit("a", tokens)
+    engine.step(request, 0, 6)
+    assert Engine(store).admit("b", tokens).external == 4
+    engine.step(request, 6, 12)
+    assert Engine(store).admit("b", tokens + [1]).external == 12
+
+
+def test_a_page_that_is_lost_is_reported_with_all_behind_it(store):
+    engine, tokens = Engine(store), list(range(13))
+    engine.step(engine.admit("a", tokens), 0, 13)
+    other = Engine(store)
+    request = other.admit("b", tokens)
+    assert request.external == 12
+    key = stemma.page_keys(tokens, PAGE, bytes(32))[1]
+    assert store.remove(key + LAYERS[1].encode())
+    assert other.step(request, 12, 13) == set(request.pages[1:3])
+    assert other.worker.get_block_ids_with_load_errors() == set()
+
+
+def test_a_page_is_found_only_when_every_layer_is_saved(store):
+    engine, tokens = Engine(store), list(range(8))
+    save = engine.worker.save_kv_layer
+    engine.worker.save_kv_layer = lambda name, *more: save(name, *more) if name == LAYERS[0] else None
+    engine.step(engine.admit("a", tokens), 0, 8)
+    assert Engine(store).admit("b", tokens + [1]).external == 0
+
+
+def test_namespaces_share_nothing(store):
+    tokens = list(range(9))
+    engine = Engine(store, namespace=b"\1" * 32)
+    engine.step(engine.admit("a", tokens), 0, 9)
+    assert Engine(store).admit("b", tokens).external == 0
+    assert Engine(store, namespace=b"\1" * 32).admit("b", tokens).external == 8
+
+
+def test_a_disk_store_is_opened_from_the_configuration(tmp_path):
+    extra = {"directory": str(tmp_path), "value_bytes": 1024, "bytes_max": 4 << 20}
+    config = types.SimpleNamespace(
+        cache_config=types.SimpleNamespace(block_size=PAGE),
+        kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config=extra),
+    )
+    connector = StemmaConnector(config, "worker")
+    request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 9)
+    assert connector.get_num_new_matched_tokens(request, 0) == (0, False)
+    connector.shutdown()
+
+
+def test_hybrid_models_are_refused(store):
+    engine = Engine(store)
+    request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 8, num_computed_tokens=0)
+    with pytest.raises(stemma.InvalidArgumentError, match="hybrid"):
+        engine.scheduler.update_state_after_alloc(request, ([1, 2], [3, 4]), 0)

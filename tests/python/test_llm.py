@@ -1,0 +1,144 @@
+"""stemma.LLM answers lists of prompts, as offline engines of the ecosystem do, with the bundled model."""
+
+import pathlib
+import signal
+
+import pytest
+
+import stemma
+from stemma import LLM, SamplingParams
+
+MODEL = pathlib.Path(__file__).parents[2] / "models/scribe-3m"
+
+
+@pytest.fixture(scope="module")
+def llm():
+    with LLM(MODEL, kv_bytes=8 << 20, threads=1) as opened:
+        yield opened
+
+
+def texts(outputs):
+    return [one.text for output in outputs for one in output.outputs]
+
+
+def test_outputs_come_in_the_order_of_their_prompts(llm):
+    prompts = ["The page and", "Once upon a time", "In the beginning"]
+    outputs = llm.generate(prompts, SamplingParams(max_tokens=8))
+    assert [output.prompt for output in outputs] == prompts
+    assert all(len(output.outputs[0].token_ids) == 8 for output in outputs)
+    assert texts(outputs) == [llm.generate(p, {"max_tokens": 8})[0].outputs[0].text for p in prompts]
+    assert all(output.finished and output.outputs[0].finish_reason == "length" for output in outputs)
+
+
+def test_a_prompt_is_text_tokens_or_a_mapping(llm):
+    tokens = llm.encode("The page and")
+    forms = ["The page and", tokens, {"prompt": "The page and"}, {"prompt_token_ids": tokens}]
+    alone = [llm.generate(form, {"max_tokens": 6}) for form in forms]
+    assert len({texts(outputs)[0] for outputs in alone}) == 1
+    assert texts(llm.generate(forms, {"max_tokens": 6})) == texts(alone[0]) * 4
+    assert alone[1][0].prompt is None and alone[1][0].prompt_token_ids == tokens
+    assert llm.generate([]) == []
+
+
+def test_a_prompt_that_was_computed_is_found(llm):
+    prompt = " ".join(["cached"] * 60)
+    first = llm.generate(prompt, {"max_tokens": 4})[0]
+    again = llm.generate(prompt, {"max_tokens": 4})[0]
+    assert again.num_cached_tokens >= len(again.prompt_token_ids) - 17 > 0
+    assert again.num_cached_tokens > first.num_cached_tokens
+    assert again.outputs[0].token_ids == first.outputs[0].token_ids
+
+
+def test_several_outputs_share_their_prompt(llm):
+    params = SamplingParams(n=3, max_tokens=12, temperature=1.5, seed=7)
+    output = llm.generate("The page and", params)[0]
+    assert [one.index for one in output.outputs] == [0, 1, 2]
+    assert len({one.text for one in output.outputs}) > 1
+    assert texts([output]) == texts(llm.generate("The page and", params))
+
+
+def test_parameters_of_each_prompt(llm):
+    outputs = llm.generate(["The page", "The page"], [{"max_tokens": 2}, {"max_tokens": 5}])
+    assert [len(output.outputs[0].token_ids) for output in outputs] == [2, 5]
+    with pytest.raises(stemma.InvalidArgumentError, match="1 for 2 prompts"):
+        llm.generate(["a", "b"], [{}])
+
+
+def test_a_stop_text_ends_the_output_and_is_not_part_of_it(llm):
+    whole = llm.generate("Once upon a time", {"max_tokens": 12})[0].outputs[0].text
+    stop = whole.split()[2]
+    output = llm.generate("Once upon a time", {"max_tokens": 12, "stop": stop})[0].outputs[0]
+    assert output.finish_reason == "stop" and output.text == whole[: whole.index(stop)]
+
+
+def test_a_stop_token_ends_the_output(llm):
+    tokens = llm.generate("Once upon a time", {"max_tokens": 6})[0].outputs[0].token_ids
+    output = llm.generate("Once upon a time", {"max_tokens": 6, "stop_token_ids": [tokens[3]]})[0].outputs[0]
+    assert output.finish_reason == "stop" and len(output.token_ids) <= 4
+
+
+def test_a_bias_decides(llm):
+    output = llm.generate("Once upon a time", {"max_tokens": 3, "logit_bias": {42: 1000.0}})[0]
+    assert output.outputs[0].token_ids == [42, 42, 42]
+
+
+def test_a_conversation_is_answered_by_the_models_template(llm):
+    talk = [{"role": "user", "content": "Hello"}]
+    one = llm.chat(talk, {"max_tokens": 5})
+    assert len(one) == 1 and len(one[0].outputs[0].token_ids) == 5
+    assert texts(llm.chat([talk, talk], {"max_tokens": 5})) == texts(one) * 2
+
+
+@pytest.mark.parametrize(
+    "prompt, params, what",
+    [
+        ("a", {"max_tokens": 0}, "prompt 0: max_tokens"),
+        ("a", {"temperature": -1.0}, "temperature"),
+        ([1 << 20], {}, "vocabulary|token"),
+        ("a", {"no_such_field": 1}, "no_such_field"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_left_behind(llm, prompt, params, what):
+    with pytest.raises(stemma.InvalidArgumentError, match=what):
+        llm.generate(prompt, params)
+    assert len(llm.generate("The page and", {"max_tokens": 2})) == 1
+
+
+def test_max_new_tokens_is_max_tokens():
+    assert SamplingParams.of({"max_new_tokens": 3}).max_tokens == 3
+
+
+def test_an_interrupt_ends_a_run(llm):
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["The page and"] * 8, {"max_tokens": 400, "ignore_eos": True})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert len(llm.generate("The page and", {"max_tokens": 2})) == 1
+
+
+def test_a_disk_below_brings_prompts_back_in_the_next_life(tmp_path):
+    prompt, answers = " ".join(["kept"] * 60), []
+    for life in range(2):
+        with LLM(MODEL, kv_bytes=8 << 20, disk_directory=str(tmp_path), disk_bytes=64 << 20) as llm:
+            answers.append(llm.generate(prompt, {"max_tokens": 4})[0])
+    assert answers[0].num_cached_tokens == 0 < answers[1].num_cached_tokens
+    assert texts(answers[:1]) == texts(answers[1:])
+
+
+def test_a_closed_engine_says_so():
+    llm = LLM(MODEL, kv_bytes=8 << 20)
+    llm.close()
+    llm.close()
+    with pytest.raises(stemma.InvalidArgumentError, match="closed"):
+        llm.generate("a")
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(stemma.Error, match="config.json"):
+        LLM(tmp_path)
+    with pytest.raises(stemma.InvalidArgumentError, match="no_such_option"):
+        LLM(MODEL, no_such_option=1)

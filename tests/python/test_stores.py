@@ -1,0 +1,92 @@
+"""stemma.PageStore: what comes back is what was put, or nothing."""
+
+import numpy
+import pytest
+
+import stemma
+
+
+@pytest.fixture(params=["memory", "disk"])
+def store(request, tmp_path):
+    if request.param == "memory":
+        opened = stemma.PageStore.memory(value_bytes=5000, bytes_max=1 << 20)
+    else:
+        opened = stemma.PageStore.disk(str(tmp_path), value_bytes=5000, bytes_max=4 << 20)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("value", [b"", b"x", bytes(range(256)) * 19, b"y" * 5000])
+def test_a_value_comes_back(store, value):
+    assert store.get("name") is None
+    assert store.put("name", value)
+    assert store.get("name") == store.get(b"name") == value
+
+
+def test_buffers_are_values(store):
+    numbers = numpy.arange(100, dtype=numpy.float32)
+    assert store.put("numbers", numbers)
+    assert numpy.frombuffer(store.get("numbers"), numpy.float32).tolist() == numbers.tolist()
+
+
+def test_a_value_that_is_too_long_is_not_stored(store):
+    assert not store.put("name", b"y" * 5001)
+    assert store.get("name") is None
+
+
+def test_the_first_value_of_a_name_stays(store):
+    assert store.put("name", b"first") and store.put("name", b"second")
+    assert store.get("name") == b"first"
+
+
+def test_names_are_asked_for_from_the_first_on(store):
+    for name in ("a", "b", "d"):
+        store.put(name, b"1")
+    assert store.exists(["a", "b", "c", "d"]) == 2
+    assert store.exists(["c", "a"]) == 0 and store.exists([]) == 0
+
+
+def test_a_removed_value_is_gone(store):
+    store.put("name", b"1")
+    assert store.remove("name") and not store.remove("name")
+    assert store.get("name") is None
+    assert store.put("name", b"2") and store.get("name") == b"2"
+
+
+def test_what_is_full_forgets_the_oldest():
+    store = stemma.PageStore.memory(value_bytes=4000, bytes_max=10 * 8192)
+    for at in range(12):
+        assert store.put(str(at), b"x")
+    assert store.get("0") is None and store.get("11") == b"x" and store.stats()["values"] == 10
+
+
+def test_a_disk_store_is_found_again(tmp_path):
+    for life in range(2):
+        store = stemma.PageStore.disk(str(tmp_path), value_bytes=5000, bytes_max=4 << 20)
+        assert store.get("name") == (b"kept" if life == 1 else None)
+        store.put("name", b"kept")
+        store.close()
+
+
+def test_a_closed_store_says_so(store):
+    store.close()
+    with pytest.raises(stemma.InvalidArgumentError, match="closed"):
+        store.get("name")
+
+
+def test_wrong_sizes_are_named(tmp_path):
+    with pytest.raises(stemma.InvalidArgumentError, match="value_bytes"):
+        stemma.PageStore.memory(value_bytes=0, bytes_max=1)
+    with pytest.raises(stemma.InvalidArgumentError):
+        stemma.PageStore.disk(str(tmp_path), value_bytes=1, bytes_max=1)
+
+
+def test_a_key_names_all_tokens_up_to_its_page():
+    keys = stemma.page_keys(range(11), 4, bytes(32))
+    assert len(keys) == 2 and all(len(key) == 32 for key in keys)
+    assert stemma.page_keys(range(8), 4, bytes(32)) == keys
+    other = stemma.page_keys([9, *range(1, 8)], 4, bytes(32))
+    assert other[0] != keys[0] and other[1] != keys[1]
+    assert stemma.page_keys(range(8), 4, b"\1" + bytes(31))[0] != keys[0]
+    with pytest.raises(stemma.InvalidArgumentError, match="32 bytes"):
+        stemma.page_keys([1], 1, b"")
