@@ -299,10 +299,12 @@ void bind_pools(py::module_& module) {
           },
           py::arg("layer"), py::arg("read_only") = false,
           "V of a layer, [pages, page_size, heads, head_dim], a TensorPart.")
-      .def_property_readonly("total_bytes",
-                             [](const Pool& self) { return self.pool->shape().total_bytes(); })
-      .def_property_readonly("page_bytes",
-                             [](const Pool& self) { return self.pool->shape().page_bytes(); });
+      .def_property_readonly(
+          "total_bytes", [](const Pool& self) { return self.pool->shape().total_bytes(); },
+          "Of keys and values, scales included.")
+      .def_property_readonly(
+          "page_bytes", [](const Pool& self) { return self.pool->shape().page_bytes(); },
+          "Of one page in all layers.");
 }
 
 }  // namespace stemma::python
