@@ -229,6 +229,19 @@ def test_the_fields_of_a_namespace_are_framed():
     assert found(cache, [1, 2], "bc", cache_salt="a") == [10, 20]
 
 
+def test_there_may_be_more_namespaces_than_are_kept_open():
+    cache = RadixCache.create_simulated()
+    insert(cache, [5, 6], [50, 60])
+    for at in range(700):
+        insert(cache, [1, 2], [at, at + 1], cache_salt=str(at))
+    assert found(cache, [5, 6]) == [50, 60] and found(cache, [1, 2], cache_salt="3") == [3, 4]
+    for at in range(700, 3000):
+        insert(cache, [1, 2], [at, at + 1], cache_salt=str(at))
+    assert found(cache, [1, 2], cache_salt="2999") == [2999, 3000]
+    assert cache.total_size() > 500
+    cache.sanity_check()
+
+
 def test_keys_of_bigrams_are_refused():
     cache = RadixCache.create_simulated()
     with pytest.raises(stemma.UnsupportedError):
@@ -683,6 +696,14 @@ def test_host_copies_are_of_their_namespace():
     tiered.drop_device()
     assert match(tiered.cache, [1, 2, 3], "a").host_hit_length == 3
     assert match(tiered.cache, [1, 2, 3], "b").host_hit_length == match(tiered.cache, [1, 2, 3]).host_hit_length == 0
+
+
+def test_write_back_knows_the_namespace_of_what_goes():
+    tiered = Tiered("write_back")
+    for name in ("a", None, "b"):
+        tiered.cache.insert(InsertParams(RadixKey([1, 2, 3], name), tiered.slots.alloc(3)))
+    tiered.drop_device()
+    assert [match(tiered.cache, [1, 2, 3], name).host_hit_length for name in ("a", None, "b", "c")] == [3, 3, 3, 0]
 
 
 def test_reset_forgets_both_tiers():

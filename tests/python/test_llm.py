@@ -104,6 +104,12 @@ def test_what_is_wrong_is_named_and_nothing_is_left_behind(llm, prompt, params, 
     assert len(llm.generate("The page and", {"max_tokens": 2})) == 1
 
 
+def test_more_prompts_than_may_wait_are_answered():
+    with LLM(MODEL, kv_bytes=8 << 20, waiting_max=3) as llm:
+        outputs = llm.generate([[1, 2, at % 50] for at in range(20)], {"max_tokens": 2, "n": 2})
+    assert [len(output.outputs) for output in outputs] == [2] * 20
+
+
 def test_max_new_tokens_is_max_tokens():
     assert SamplingParams.of({"max_new_tokens": 3}).max_tokens == 3
 

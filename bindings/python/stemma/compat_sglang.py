@@ -29,6 +29,8 @@ from .compat_sglang_pools import (  # noqa: F401
 )
 from .errors import InvalidArgumentError, UnsupportedError
 
+NAMESPACES_OPEN_MAX = 256  # that a cache keeps open, the last used ones; what others cached stays
+
 TOKENS_MAX = 4 << 20  # in one tree, where no pool says how many there can be
 EVENT_PAGES_MAX = 1 << 16  # of changes kept until take_events
 
@@ -355,6 +357,30 @@ class _Requests:
         req.last_node = node
 
 
+class _Namespaces:
+    """The namespaces of one tree by (extra_key, cache_salt); the last used ones are kept open."""
+
+    def __init__(self, index: _stemma.SlotIndex):
+        self._index = index
+        self._open: dict[tuple, _stemma.SlotNamespace] = {}
+        self._names: dict[int, tuple] = {0: (None, None)}
+
+    def open(self, name: tuple) -> Optional[_stemma.SlotNamespace]:
+        if name == (None, None):
+            return None
+        if name in self._open:
+            self._open[name] = opened = self._open.pop(name)
+            return opened
+        while len(self._open) >= NAMESPACES_OPEN_MAX:
+            del self._open[next(iter(self._open))]
+        self._open[name] = opened = self._index.namespace(*name)
+        self._names[opened.number] = name  # a number is another's only when nothing is left of the first
+        return opened
+
+    def name_of(self, number: int) -> tuple:
+        return self._names[number]
+
+
 class RadixCache(_Requests):
     """A prefix cache over slots that SGLang's allocator hands out."""
 
@@ -375,7 +401,7 @@ class RadixCache(_Requests):
             eviction=self.eviction_policy,
             events_pages_max=EVENT_PAGES_MAX if self.enable_kv_cache_events else 0,
         )
-        self._namespaces = {(None, None): 0}
+        self._namespaces = _Namespaces(self._index)
         self.root_node = _RootNode()
 
     @classmethod
@@ -391,13 +417,10 @@ class RadixCache(_Requests):
             )
         )
 
-    def _namespace_of(self, key: RadixKey) -> int:
+    def _namespace_of(self, key: RadixKey) -> Optional[_stemma.SlotNamespace]:
         if key.is_bigram:
             raise UnsupportedError("keys of bigrams are not cached")
-        name = key.extra_key, key.cache_salt
-        if name not in self._namespaces:
-            self._namespaces[name] = self._index.namespace(*name)
-        return self._namespaces[name]
+        return self._namespaces.open((key.extra_key, key.cache_salt))
 
     def _node(self, match) -> TreeNode:
         return TreeNode(match=match) if match.tokens > 0 else self.root_node
@@ -574,23 +597,17 @@ class HiRadixCache(RadixCache):
         self.host_pool, self.write_policy = host_pool, write_policy
         self._host_slots = HostSlotPool(page_align_floor(host_pool.size, self.page_size), self.page_size)
         self._host = _stemma.SlotIndex(page_size=self.page_size, tokens_max=self._host_slots.size)
-        self._host_namespaces = {0: 0}
-
-    def _namespace_of(self, key: RadixKey) -> int:
-        ns = super()._namespace_of(key)
-        if ns not in self._host_namespaces:
-            self._host_namespaces[ns] = self._host.namespace(key.extra_key, key.cache_salt)
-        return ns
+        self._host_namespaces = _Namespaces(self._host)
 
     def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
         """As RadixCache; beyond the device's tokens, `host_hit_length` more are in host memory."""
         result = super().match_prefix(params)
         if self.disable:
             return result
-        ns = self._namespace_of(params.key)
+        ns = params.key.extra_key, params.key.cache_salt
         if self.write_policy == "write_through_selective" and result.last_device_node is not self.root_node:
             self._back_up(result.last_device_node._match, ns, result.last_device_node._match.hot_tokens(1))
-        found = self._host.match(params.key.raw(), self._host_namespaces[ns])
+        found = self._host.match(params.key.raw(), self._host_namespaces.open(ns))
         device_tokens = len(result.device_indices)
         last = result.last_device_node
         if found.tokens > device_tokens:
@@ -607,13 +624,14 @@ class HiRadixCache(RadixCache):
         result = super().insert(params)
         if not self.disable and self.write_policy == "write_through" and result.total_len > 0:
             match = result.last_device_node._match
-            self._back_up(match, self._namespace_of(params.key), match.tokens)
+            self._back_up(match, (params.key.extra_key, params.key.cache_salt), match.tokens)
         return result
 
-    def _back_up(self, match, ns: int, tokens: int) -> int:
+    def _back_up(self, match, ns: tuple, tokens: int) -> int:
         """Copies the first `tokens` of a match to host memory, as far as they are not there. How many that were."""
         text = numpy.asarray(match.text())[:tokens]
-        held = self._host.match(text, self._host_namespaces[ns])
+        host_namespace = self._host_namespaces.open(ns)
+        held = self._host.match(text, host_namespace)
         missing = len(text) - held.tokens
         if missing == 0:
             return 0
@@ -622,7 +640,7 @@ class HiRadixCache(RadixCache):
         if host_slots is not None:
             self.host_pool.backup(_tensor(match.slots(held.tokens))[:missing], host_slots)
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), host_slots])
-            self._host.insert(text, places, self._host_namespaces[ns])
+            self._host.insert(text, places, host_namespace)
         held.unlock()
         return 0 if host_slots is None else missing
 
@@ -644,7 +662,7 @@ class HiRadixCache(RadixCache):
             leaves.append(leaf[1])
             tokens -= leaf[0]
         for match in leaves:
-            self._back_up(match, match.namespace, match.tokens)
+            self._back_up(match, self._namespaces.name_of(match.namespace), match.tokens)
         for match in reversed(leaves):
             match.unlock()
 
@@ -664,8 +682,9 @@ class HiRadixCache(RadixCache):
         if node._host_match is None or node.key is None:
             return nothing
         text = numpy.asarray(node._host_match.text())
-        held = self._index.match(text, node.key)
-        source = self._host.match(text, self._host_namespaces[node.key])
+        namespace = self._namespaces.open(node.key)
+        held = self._index.match(text, namespace)
+        source = self._host.match(text, self._host_namespaces.open(node.key))
         missing = source.tokens - held.tokens
         too_many = params.mem_quota is not None and missing > params.mem_quota
         if missing < self.load_back_threshold or too_many:
@@ -676,7 +695,7 @@ class HiRadixCache(RadixCache):
         if slots is not None:
             self.host_pool.load(_tensor(source.slots(held.tokens)), slots)
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), slots.cpu()])
-            _, match = self._index.insert(text[: source.tokens], places, node.key)
+            _, match = self._index.insert(text[: source.tokens], places, namespace)
         held.unlock()
         source.unlock()
         return nothing if slots is None else (slots, TreeNode(match=match, host_match=source))

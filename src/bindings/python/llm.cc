@@ -64,12 +64,13 @@ class Run {
  public:
   Run(const ServedModel& model, Engine& engine) : model_(model), engine_(engine) {}
 
-  void submit(std::vector<Wish> wishes);
-  // Steps until everything has ended. Asks Python between steps whether it was interrupted.
-  void finish();
+  // Answers all of them. Asks Python between steps whether it was interrupted.
+  void answer(std::vector<Wish> wishes);
   std::vector<Output> take() { return std::move(outputs_); }
 
  private:
+  void submit_some(std::vector<Wish>& wishes);
+  void submit(Wish& wish);
   void take(const EngineEvent& event);
   void end(Output& output, FinishReason reason, const RequestStats& stats);
   void cancel_all();
@@ -77,28 +78,37 @@ class Run {
   const ServedModel& model_;
   Engine& engine_;
   std::vector<Output> outputs_;  // in the order of their requests
+  std::size_t submitted_ = 0;    // prompts
   std::int64_t unfinished_ = 0;
 };
 
-void Run::submit(std::vector<Wish> wishes) {
-  for (std::size_t i = 0; i < wishes.size(); ++i) {
-    const std::int64_t copies = wishes[i].spec.copies;
-    const Result<RequestId> id = engine_.submit(std::move(wishes[i].spec));
-    if (!id.ok()) {
-      cancel_all();
-      fail({id.error().code, "prompt " + std::to_string(i) + ": " + id.error().detail});
-    }
-    for (std::int64_t copy = 0; copy < copies; ++copy) {
-      outputs_.push_back({.request = RequestId(id->value() + copy),
-                          .prompt = i,
-                          .tokens = {},
-                          .text = {},
-                          .stream = TextGeneration(model_.tokenizer(), wishes[i].stop),
-                          .stats = {},
-                          .error = {}});
-    }
+// As many as may wait at a time.
+void Run::submit_some(std::vector<Wish>& wishes) {
+  const std::int64_t waiting_max = engine_.options().scheduler.waiting_max;
+  while (submitted_ < wishes.size() &&
+         (unfinished_ == 0 || unfinished_ + wishes[submitted_].spec.copies <= waiting_max)) {
+    submit(wishes[submitted_]);
   }
-  unfinished_ = std::ssize(outputs_);
+}
+
+void Run::submit(Wish& wish) {
+  const std::int64_t copies = wish.spec.copies;
+  const Result<RequestId> id = engine_.submit(std::move(wish.spec));
+  if (!id.ok()) {
+    cancel_all();
+    fail({id.error().code, "prompt " + std::to_string(submitted_) + ": " + id.error().detail});
+  }
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    outputs_.push_back({.request = RequestId(id->value() + copy),
+                        .prompt = submitted_,
+                        .tokens = {},
+                        .text = {},
+                        .stream = TextGeneration(model_.tokenizer(), wish.stop),
+                        .stats = {},
+                        .error = {}});
+  }
+  unfinished_ += copies;
+  ++submitted_;
 }
 
 // What was submitted before something was refused, or Python was interrupted.
@@ -111,8 +121,8 @@ void Run::cancel_all() {
   while (!engine_.idle()) static_cast<void>(engine_.step());
 }
 
-void Run::finish() {
-  while (unfinished_ > 0) {
+void Run::answer(std::vector<Wish> wishes) {
+  for (submit_some(wishes); unfinished_ > 0; submit_some(wishes)) {
     for (const EngineEvent& event : engine_.step().events) take(event);
     const py::gil_scoped_acquire python;
     if (PyErr_CheckSignals() == 0) continue;
@@ -244,8 +254,7 @@ py::list LocalEngine::run(const py::list& prompts) {
     core_->check_open();
     assume_role(engine_thread);
     Run run(*core_->model, *core_->engine);
-    run.submit(std::move(wishes));
-    run.finish();
+    run.answer(std::move(wishes));
     return run.take();
   });
   py::list out;
@@ -284,6 +293,7 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   take("weights", wanted.weights);
   take("threads", wanted.threads);
   take("page_size", wanted.engine.kv.page_size);
+  if (wanted.engine.kv.page_size < 1) refuse("page_size: must be at least 1");
   take("requests_max", wanted.engine.kv.requests_max);
   wanted.engine.kv.context_tokens_max = 0;  // the model's own, unless said
   take("context_tokens_max", wanted.engine.kv.context_tokens_max);

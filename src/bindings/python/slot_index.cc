@@ -52,6 +52,10 @@ std::optional<NamespaceId> SlotIndex::try_open_namespace(const NamespaceDigest& 
   return tree_->try_open_namespace(digest);
 }
 
+void SlotIndex::close_namespace(NamespaceId ns) {
+  tree_->close_namespace(ns);
+}
+
 std::span<const TokenId> SlotIndex::whole_pages(std::span<const TokenId> tokens) const noexcept {
   return tokens.first(static_cast<std::size_t>(round_down(std::ssize(tokens), page_size())));
 }
@@ -71,8 +75,15 @@ void SlotIndex::settle() {
   match->hold.reset();
 }
 
-void SlotIndex::keep(PrefixLock hold, NamespaceId ns, Match& out) {
+// The match keeps its namespace open, whose number would else be another's one day.
+void SlotIndex::name(NamespaceId ns, Match& out) {
+  const auto opened = tree_->try_open_namespace(tree_->digest(ns));
+  STEMMA_CHECK(opened == ns, "a namespace that is open or has pages keeps its number");
   out.ns = ns;
+}
+
+void SlotIndex::keep(PrefixLock hold, NamespaceId ns, Match& out) {
+  name(ns, out);
   out.tokens = hold.tokens();
   out.hold = std::move(hold);
   rest(out);
@@ -164,6 +175,7 @@ void SlotIndex::forget(Match& match) noexcept {
   if (match.locks > 0) --locked_;
   match.locks = 0;
   match.hold.reset();
+  if (match.ns.valid()) tree_->close_namespace(std::exchange(match.ns, NamespaceId()));
 }
 
 Status SlotIndex::read_slots(const Match& match, std::int64_t first_token,
@@ -214,7 +226,7 @@ std::int64_t SlotIndex::lock_coldest(Match& out) {
   settle();
   auto leaf = tree_->try_lock_coldest();
   if (!leaf.has_value()) return 0;
-  out.ns = leaf->lock.namespace_id();
+  name(leaf->lock.namespace_id(), out);
   out.tokens = leaf->lock.tokens();
   out.hold = std::move(leaf->lock);
   out.locks = 1;

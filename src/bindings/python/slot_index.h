@@ -55,10 +55,12 @@ class SlotIndex {
   SlotIndex(const SlotIndex&) = delete;
   SlotIndex& operator=(const SlotIndex&) = delete;
 
-  // See PrefixCache.
+  // See PrefixCache. A match keeps its namespace open until it is forgotten.
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest);
+  void close_namespace(NamespaceId ns);
 
   // `out`, which is new, becomes the longest prefix of `tokens` in whole pages. A use of it.
+  // REQUIRES, here and below: ns is open.
   void match(NamespaceId ns, std::span<const TokenId> tokens, Match& out);
   // The same length, without use or hold.
   std::int64_t probe(NamespaceId ns, std::span<const TokenId> tokens) const;
@@ -117,6 +119,7 @@ class SlotIndex {
   void rest(Match& match);
   void settle();
   Status take_place(Match& match);
+  void name(NamespaceId ns, Match& out);
   void keep(PrefixLock hold, NamespaceId ns, Match& out);
   void write_slots(std::span<const PageId> pages, std::span<const std::int32_t> slots);
   void gather(std::span<const PageId> pages, std::span<std::int32_t> out) const noexcept;

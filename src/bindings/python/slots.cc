@@ -27,6 +27,34 @@ struct Index {
   std::unique_ptr<Core> core;
 };
 
+// A namespace that is open until nobody has it.
+class SlotNamespace {
+ public:
+  SlotNamespace(py::object index, Core& core, NamespaceId id)
+      : index_(std::move(index)), core_(core), id_(id) {}
+  ~SlotNamespace() {
+    in_turn(core_.mutex, false, [this] { core_.index->close_namespace(id_); });
+  }
+  SlotNamespace(const SlotNamespace&) = delete;
+  SlotNamespace& operator=(const SlotNamespace&) = delete;
+
+  std::int32_t number() const noexcept { return id_.value(); }
+  NamespaceId id_in(const Core& core) const {
+    if (&core != &core_) refuse("namespace: it is of another SlotIndex");
+    return id_;
+  }
+
+ private:
+  py::object index_;  // kept alive
+  Core& core_;
+  NamespaceId id_;
+};
+
+// Of who names none: the first that was opened.
+NamespaceId id_of(const Core& core, const py::object& ns_or_none) {
+  return ns_or_none.is_none() ? NamespaceId(0) : ns_or_none.cast<SlotNamespace&>().id_in(core);
+}
+
 // A SlotIndex::Match that Python has.
 class Match {
  public:
@@ -89,44 +117,47 @@ Index open_index(std::int64_t page_size, std::int64_t tokens_max, const std::str
 }
 
 // A field that is absent differs from one that is empty.
-std::int32_t open_namespace(Index& self, const std::optional<std::string>& extra_key,
-                            const std::optional<std::string>& cache_salt) {
+std::unique_ptr<SlotNamespace> open_namespace(const py::object& self,
+                                              const std::optional<std::string>& extra_key,
+                                              const std::optional<std::string>& cache_salt) {
+  Core& core = *self.cast<Index&>().core;
   NamespaceFields fields;
   if (extra_key.has_value()) fields.add("extra_key", *extra_key);
   if (cache_salt.has_value()) fields.add("cache_salt", *cache_salt);
   const NamespaceDigest digest = fields.finish();
-  const auto ns = in_turn(self.core->mutex, false,
-                          [&] { return self.core->index->try_open_namespace(digest); });
+  const auto ns =
+      in_turn(core.mutex, false, [&] { return core.index->try_open_namespace(digest); });
   if (!ns.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
-  return ns->value();
+  return std::make_unique<SlotNamespace>(self, core, *ns);
 }
 
-std::unique_ptr<Match> match(const py::object& self, const py::object& tokens, std::int32_t ns) {
+std::unique_ptr<Match> match(const py::object& self, const py::object& tokens,
+                             const py::object& ns_or_none) {
   Core& core = *self.cast<Index&>().core;
+  const NamespaceId ns = id_of(core, ns_or_none);
   const NumberText text(tokens, "tokens");
   auto out = std::make_unique<Match>(self, core);
-  in_turn(core.mutex, text.is_long(),
-          [&] { core.index->match(NamespaceId(ns), text.numbers(), out->match()); });
+  in_turn(core.mutex, text.is_long(), [&] { core.index->match(ns, text.numbers(), out->match()); });
   return out;
 }
 
-std::int64_t probe(const py::object& self, const py::object& tokens, std::int32_t ns) {
+std::int64_t probe(const py::object& self, const py::object& tokens, const py::object& ns_or_none) {
   Core& core = *self.cast<Index&>().core;
+  const NamespaceId ns = id_of(core, ns_or_none);
   const NumberText text(tokens, "tokens");
-  return in_turn(core.mutex, text.is_long(),
-                 [&] { return core.index->probe(NamespaceId(ns), text.numbers()); });
+  return in_turn(core.mutex, text.is_long(), [&] { return core.index->probe(ns, text.numbers()); });
 }
 
 py::tuple insert(const py::object& self, const py::object& tokens, const py::object& slots,
-                 std::int32_t ns, std::int32_t priority) {
+                 const py::object& ns_or_none, std::int32_t priority) {
   Core& core = *self.cast<Index&>().core;
+  const NamespaceId ns = id_of(core, ns_or_none);
   const NumberText text(tokens, "tokens");
   const NumberText places(slots, "slots");
   if (places.size() < text.size()) refuse("slots: fewer than tokens");
   auto out = std::make_unique<Match>(self, core);
   const std::int64_t present = value_of(in_turn(core.mutex, text.is_long(), [&] {
-    return core.index->insert(NamespaceId(ns), text.numbers(), places.numbers(), priority,
-                              out->match());
+    return core.index->insert(ns, text.numbers(), places.numbers(), priority, out->match());
   }));
   return py::make_tuple(present, std::move(out));
 }
@@ -233,6 +264,8 @@ py::buffer_info buffer_of(NumberList& list) {
 }
 
 void bind_match(py::module_& module) {
+  py::class_<SlotNamespace>(module, "SlotNamespace", "Texts that may share slots.")
+      .def_property_readonly("number", &SlotNamespace::number, "As SlotMatch.namespace.");
   py::class_<NumberList>(module, "NumberList", py::buffer_protocol(),
                          "int32 numbers: numpy.asarray(list) copies nothing.")
       .def_buffer(&buffer_of)
@@ -263,7 +296,7 @@ void bind_slots(py::module_& module) {
            py::arg("events_pages_max") = 0)
       .def("namespace", &open_namespace, py::arg("extra_key") = py::none(),
            py::arg("cache_salt") = py::none(),
-           "The number of a namespace. 0 is that of who names none.")
+           "A SlotNamespace: open as long as somebody has it, or a match in it.")
       .def(
           "lock_coldest", &lock_coldest,
           "Locks the leaf that goes next: (its own tokens, match of all down to its end), or None.")
@@ -271,12 +304,12 @@ void bind_slots(py::module_& module) {
            "What changed since the last call: (\"cleared\", \"stored\" or \"removed\", keys of "
            "pages, "
            "key of the page before them or None, tokens).")
-      .def("match", &match, py::arg("tokens"), py::arg("namespace") = 0,
+      .def("match", &match, py::arg("tokens"), py::arg("namespace") = py::none(),
            "The longest prefix of `tokens`, int32 [tokens], in whole pages.")
-      .def("probe", &probe, py::arg("tokens"), py::arg("namespace") = 0,
+      .def("probe", &probe, py::arg("tokens"), py::arg("namespace") = py::none(),
            "As match, but its length only. Changes nothing.")
-      .def("insert", &insert, py::arg("tokens"), py::arg("slots"), py::arg("namespace") = 0,
-           py::arg("priority") = 0,
+      .def("insert", &insert, py::arg("tokens"), py::arg("slots"),
+           py::arg("namespace") = py::none(), py::arg("priority") = 0,
            "Takes the slots of what is not there yet of the whole pages of `tokens`; (tokens that "
            "were there before, match of all).")
       .def("evict", &evict, py::arg("tokens"),
