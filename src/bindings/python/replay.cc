@@ -38,6 +38,7 @@ py::list replay(const std::vector<std::string>& traces, const std::string& forma
   options.page_tokens = page_tokens;
   options.skip_bad = skip_bad;
   std::vector<Lane> lanes;
+  lanes.reserve(wanted.size());
   for (const auto& [policy, capacity_pages] : wanted) {
     lanes.push_back({policy, value_of(Replayer::open({policy, capacity_pages}))});
   }

@@ -22,8 +22,8 @@ Status check_options(const SlotIndexOptions& options) {
   if (options.tokens_max < options.page_size) {
     return Error{ErrorCode::kInvalidArgument, "tokens_max must be at least page_size"};
   }
-  if (options.tokens_max / options.page_size >= (std::int64_t{1} << 31)) {
-    return Error{ErrorCode::kTooLarge, "tokens_max: 2^31 pages at most"};
+  if (options.tokens_max / options.page_size >= (std::int64_t{1} << 30)) {
+    return Error{ErrorCode::kTooLarge, "tokens_max: fewer than 2^30 pages are wanted"};
   }
   return {};
 }

@@ -135,6 +135,7 @@ std::optional<std::string> Store::get(std::string_view name) {
 
 std::int64_t Store::exists(const std::vector<std::string>& names) {
   std::vector<PageKey> keys;
+  keys.reserve(names.size());
   for (const std::string& name : names) {
     NamedPage page;
     identify(name, page);
@@ -202,6 +203,7 @@ py::object get(Store& self, const py::object& name) {
 
 std::int64_t exists(Store& self, const std::vector<py::object>& names) {
   std::vector<std::string> keys;
+  keys.reserve(names.size());
   for (const py::object& name : names) keys.push_back(name_of(name));
   return in_turn(self.mutex(), true, [&] { return self.exists(keys); });
 }

@@ -1,0 +1,92 @@
+"""A wrong argument is an exception, whatever it is: it never ends the process."""
+
+import pathlib
+
+import pytest
+
+import stemma
+from stemma import _stemma
+
+MODEL = pathlib.Path(__file__).parents[2] / "models/scribe-3m"
+
+
+def cache_of(**more):
+    return stemma.Cache(**{"pages": 4, "page_size": 3, "context_tokens_max": 10, **more})
+
+
+def pool_of(**more):
+    return stemma.Pool(**{"layers": 1, "pages": 1, "page_size": 1, "heads": 1, "head_dim": 8, **more})
+
+
+def memory_of(**more):
+    return stemma.PageStore.memory(**{"value_bytes": 8, "bytes_max": 1 << 20, **more})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: cache_of(pages=2**40),
+        lambda: cache_of(pages=-1),
+        lambda: cache_of(page_size=2**62),
+        lambda: cache_of(context_tokens_max=2**62),
+        lambda: cache_of(requests_max=2**40),
+        lambda: cache_of(requests_max=0),
+        lambda: cache_of().begin(range(11)),
+        lambda: cache_of().begin([1]).reserve(-5),
+        lambda: cache_of().begin([1]).commit([1]),
+        lambda: cache_of().evict(-1),
+        lambda: cache_of().namespace(a=1.5),
+        lambda: _stemma.SlotIndex(page_size=0),
+        lambda: _stemma.SlotIndex(tokens_max=2**50),
+        lambda: _stemma.SlotIndex(tokens_max=2**31 - 1),
+        lambda: _stemma.SlotIndex(events_pages_max=-1),
+        lambda: _stemma.SlotIndex().match([1], _stemma.SlotIndex().namespace()),
+        lambda: _stemma.SlotIndex().insert([1, 2], [1]),
+        lambda: _stemma.SlotIndex().evict(-1),
+        lambda: _stemma.SlotIndex().match([]).slots(1),
+        lambda: _stemma.SlotIndex().match([]).unlock(),
+        lambda: pool_of(layers=2**40, pages=2**20),
+        lambda: pool_of(pages=2**40),
+        lambda: pool_of(layers=0).k(0),
+        lambda: pool_of(kind="mla", latent_dim=9),
+        lambda: pool_of().k(-1),
+        lambda: memory_of(value_bytes=0),
+        lambda: memory_of(value_bytes=2**62).put("a", b""),
+        lambda: memory_of(bytes_max=0),
+        lambda: stemma.page_keys([1], 0, bytes(32)),
+        lambda: stemma.LLM(MODEL, threads=0),
+        lambda: stemma.LLM(MODEL, kv_bytes=-1),
+        lambda: stemma.LLM(MODEL, page_size=0),
+        lambda: stemma.LLM(MODEL, page_size=2**40),
+        lambda: stemma.LLM(MODEL, requests_max=0),
+        lambda: stemma.LLM(MODEL, waiting_max=0),
+        lambda: stemma.LLM(MODEL, kv_dtype="x"),
+        lambda: stemma.replay("/dev/null", capacity_pages=2**40),
+        lambda: stemma.replay("/dev/null", capacity_pages=4, page_tokens=-1),
+        lambda: stemma.replay([], capacity_pages=4),
+    ],
+)
+def test_what_is_out_of_range_is_refused(wrong):
+    with pytest.raises(stemma.Error):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: cache_of(pages="4"),
+        lambda: cache_of(pages=2**70),
+        lambda: cache_of().begin(None),
+        lambda: cache_of().begin([1], "namespace"),
+        lambda: cache_of().begin(["a"]),
+        lambda: stemma.Sequence(),
+        lambda: _stemma.SlotIndex().match([1], 99),
+        lambda: memory_of().put("a", "text"),
+        lambda: memory_of().get(5),
+        lambda: stemma.LLM(MODEL, threads="many"),
+        lambda: _stemma.Engine(str(MODEL), {"kv_bytes": 8 << 20}).run([{}]),
+    ],
+)
+def test_what_is_of_a_wrong_type_is_refused(wrong):
+    with pytest.raises((TypeError, ValueError, RuntimeError, KeyError)):
+        wrong()
