@@ -242,3 +242,20 @@ def test_threads_take_turns(cache):
         thread.join()
     stats = cache.stats()
     assert stats["free_rows"] == 3 and stats["locked_tokens"] == 0
+
+
+def test_long_calls_let_other_threads_run():
+    cache = stemma.Cache(pages=9000, page_size=16, context_tokens_max=60_000)
+
+    def work(first):
+        for _ in range(5):
+            publish(cache, text(first, 40_000))
+            gc.collect()
+
+    threads = [threading.Thread(target=work, args=(at % 2,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cache.probe(text(0, 40_000)) == 39_984 and cache.stats()["locked_tokens"] == 0
+    cache.audit()

@@ -23,8 +23,8 @@ class Engine:
         self.worker.register_kv_caches(self.caches)
         self.free = list(range(PAGES))
 
-    def admit(self, request_id, tokens):
-        request = types.SimpleNamespace(request_id=request_id, prompt_token_ids=tokens, num_computed_tokens=0)
+    def admit(self, request_id, tokens, **more):
+        request = types.SimpleNamespace(request_id=request_id, prompt_token_ids=tokens, num_computed_tokens=0, **more)
         found, is_async = self.scheduler.get_num_new_matched_tokens(request, 0)
         assert not is_async
         assert self.scheduler.get_num_new_matched_tokens(request, 0) == (found, False), "asking changes nothing"
@@ -130,6 +130,38 @@ def test_namespaces_share_nothing(store):
     engine.step(engine.admit("a", tokens), 0, 9)
     assert Engine(store).admit("b", tokens).external == 0
     assert Engine(store, namespace=b"\1" * 32).admit("b", tokens).external == 8
+
+
+def test_salts_and_adapters_share_nothing(store):
+    tokens, engine = list(range(9)), Engine(store)
+    lora = types.SimpleNamespace(lora_name="poet", lora_path="adapters/poet")
+    engine.step(engine.admit("a", tokens, cache_salt="x", lora_request=lora), 0, 9)
+    assert Engine(store).admit("b", tokens).external == 0
+    assert Engine(store).admit("b", tokens, cache_salt="x").external == 0
+    assert Engine(store).admit("b", tokens, lora_request=lora).external == 0
+    assert Engine(store).admit("b", tokens, cache_salt="x", lora_request=lora).external == 8
+
+
+def test_prompts_with_images_are_not_cached(store):
+    tokens, engine = list(range(9)), Engine(store)
+    engine.step(engine.admit("a", tokens, mm_features=["image"]), 0, 9)
+    assert Engine(store).admit("b", tokens).external == 0 and store.stats()["values"] == 0
+
+
+def test_a_request_that_was_preempted_has_its_pages_anew(store):
+    engine, tokens = Engine(store), list(range(50, 62))
+    request = engine.admit("a", tokens)
+    engine.step(request, 0, 6)
+    request.pages = [9, 10, 11]
+    output = types.SimpleNamespace(
+        scheduled_new_reqs=[],
+        scheduled_cached_reqs=types.SimpleNamespace(
+            req_ids=["a"], new_block_ids=[([9, 10, 11],)], num_computed_tokens=[0], resumed_req_ids={"a"}
+        ),
+        num_scheduled_tokens={"a": 12},
+    )
+    (save,) = engine.scheduler.build_connector_meta(output).saves
+    assert save.block_ids == [10, 11]
 
 
 def test_a_disk_store_is_opened_from_the_configuration(tmp_path):

@@ -1,8 +1,8 @@
 """A connector of the shape of LMCache's RemoteConnector over a stemma.PageStore.
 
-Keys are anything whose str() (or to_string()) names it. Memory objects are what the backend's allocator gives: `tensor`,
-`metadata` (shape, dtype, fmt), `byte_array`. What is stored of one is its bytes behind a short header that says how long
-they are and what they are, so that one value is one read.
+Keys are anything whose to_string() or str() names it. Memory objects are what the backend's allocator gives: `tensor`
+and `metadata` (shape, dtype, fmt). What is stored of one is its bytes behind a short header that says what they are,
+so that one value is one read.
 """
 
 from __future__ import annotations

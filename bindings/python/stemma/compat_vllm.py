@@ -11,6 +11,8 @@ A load that fails is reported by get_block_ids_with_load_errors, and its pages a
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from typing import Any, Optional
 
 import torch
@@ -99,7 +101,11 @@ class StemmaConnector(KVConnectorBase_V1):
     # Of the scheduler.
 
     def _keys_of(self, request: Any) -> list[bytes]:
-        return _stemma.page_keys(list(request.prompt_token_ids), self._page_size, self._namespace)
+        """No keys for prompts with more than tokens in them: images are not part of a key."""
+        if getattr(request, "mm_features", None) or getattr(request, "mm_hashes", None):
+            return []
+        digest = _request_namespace(self._namespace, request)
+        return _stemma.page_keys(list(request.prompt_token_ids), self._page_size, digest)
 
     def _name(self, key: bytes, layer: str) -> bytes:
         return key + layer.encode()
@@ -143,7 +149,8 @@ class StemmaConnector(KVConnectorBase_V1):
             seen = self._seen.get(request_id)
             if seen is not None:
                 if cached.new_block_ids[i] is not None:
-                    seen.block_ids.extend(_block_ids(cached.new_block_ids[i]))
+                    new_ids = _block_ids(cached.new_block_ids[i])
+                    seen.block_ids = new_ids if _is_resumed(cached, i) else seen.block_ids + new_ids
                 seen.computed_tokens = cached.num_computed_tokens[i]
         for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             seen = self._seen.get(request_id)
@@ -225,6 +232,25 @@ class StemmaConnector(KVConnectorBase_V1):
 
     def shutdown(self) -> None:
         self._store.close()
+
+
+def _request_namespace(digest: bytes, request: Any) -> bytes:
+    """The namespace of a request: of its salt and its adapter too. Framed, so that no two lists of fields agree."""
+    lora = getattr(request, "lora_request", None)
+    fields = {"cache_salt": getattr(request, "cache_salt", None), "lora": getattr(lora, "lora_name", None)}
+    fields["lora_path"] = getattr(lora, "lora_path", None)
+    present = {name: value for name, value in fields.items() if value is not None}
+    if not present:
+        return digest
+    return hashlib.sha256(digest + json.dumps(present, sort_keys=True).encode()).digest()
+
+
+def _is_resumed(cached: Any, at: int) -> bool:
+    """Whether the request was preempted and has all its pages anew."""
+    if hasattr(cached, "resumed_req_ids"):
+        return cached.req_ids[at] in cached.resumed_req_ids
+    resumed = getattr(cached, "resumed_from_preemption", None)
+    return bool(resumed) and bool(resumed[at])
 
 
 def _block_ids(blocks: Any) -> list[int]:
