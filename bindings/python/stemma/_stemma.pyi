@@ -1,5 +1,7 @@
-from collections.abc import Buffer, Sequence as _Sequence
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, Optional, Union
+
+from typing_extensions import Buffer
 
 __version__: str
 

@@ -345,7 +345,8 @@ class _Requests:
         result = self.insert(params)
         node = result.last_device_node
         shared = self._slots_of(node)
-        self.inc_lock_ref(node)
+        if node is not self.root_node:
+            node._match.lock()  # where it was just found; inc_lock_ref would look at the sizes before
         self._free(slots[protected : max(protected, result.prefix_len)])
         if len(shared) > protected:
             where = (req.req_pool_idx, slice(protected, len(shared)))
