@@ -59,8 +59,8 @@ except ImportError:
         cuda_handle: BaseCacheHandle
 
 
-# Tokens that one cache can hold where nobody says how many there will be.
-TOKENS_MAX = 4 << 20
+# Pages that one cache can hold where nobody says how many there will be; each costs 62 bytes.
+PAGES_MAX = 1 << 20
 
 
 def _on(device: torch.device, numbers: _stemma.NumberList) -> torch.Tensor:
@@ -94,10 +94,11 @@ class StemmaCacheHandle(BaseCacheHandle):
 class StemmaPrefixCache(BasePrefixCache):
     """A prefix cache over slots that mini-SGLang's scheduler hands out."""
 
-    def __init__(self, device: torch.device | str, page_size: int | None = None, tokens_max: int = TOKENS_MAX):
+    def __init__(self, device: torch.device | str, page_size: int | None = None, tokens_max: int | None = None):
         super().__init__()
         self.device = torch.device(device)
         self.page_size = _context_page_size() if page_size is None else page_size
+        tokens_max = self.page_size * PAGES_MAX if tokens_max is None else tokens_max
         self._index = _stemma.SlotIndex(page_size=self.page_size, tokens_max=tokens_max)
         self._no_slots = torch.empty(0, dtype=torch.int32, device=self.device)
 
@@ -149,7 +150,7 @@ class StemmaPrefixCache(BasePrefixCache):
 class RadixCacheManager(StemmaPrefixCache):
     """The interface of mini-SGLang's first version: pairs and numbers instead of named results."""
 
-    def __init__(self, device: torch.device | str, page_size: int = 1, tokens_max: int = TOKENS_MAX):
+    def __init__(self, device: torch.device | str, page_size: int = 1, tokens_max: int | None = None):
         super().__init__(device, page_size, tokens_max)
 
     def match_prefix(self, input_ids: torch.Tensor) -> tuple[StemmaCacheHandle, torch.Tensor]:

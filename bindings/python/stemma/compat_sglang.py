@@ -31,7 +31,7 @@ from .errors import InvalidArgumentError, UnsupportedError
 
 NAMESPACES_OPEN_MAX = 256  # that a cache keeps open, the last used ones; what others cached stays
 
-TOKENS_MAX = 4 << 20  # in one tree, where no pool says how many there can be
+PAGES_MAX = 1 << 20  # in one tree, where no pool says how many there can be; each costs 62 bytes
 EVENT_PAGES_MAX = 1 << 16  # of changes kept until take_events
 
 
@@ -276,7 +276,7 @@ class AllBlocksCleared:
 
 @dataclasses.dataclass
 class CacheInitParams:
-    """What a cache is built from. `tokens_max`: in the tree at most; None: the allocator's size, or TOKENS_MAX."""
+    """What a cache is built from. `tokens_max`: in the tree at most; None: the allocator's size, or PAGES_MAX pages."""
 
     disable: bool = False
     req_to_token_pool: Any = None
@@ -395,7 +395,7 @@ class RadixCache(_Requests):
         tokens_max = getattr(params, "tokens_max", None)
         if tokens_max is None:
             size = getattr(self.token_to_kv_pool_allocator, "size", None)
-            tokens_max = size if isinstance(size, int) and size >= self.page_size else TOKENS_MAX
+            tokens_max = size if isinstance(size, int) and size >= self.page_size else self.page_size * PAGES_MAX
         self._index = _stemma.SlotIndex(
             page_size=self.page_size,
             tokens_max=tokens_max,
@@ -414,7 +414,7 @@ class RadixCache(_Requests):
                 token_to_kv_pool_allocator=mock_allocator,
                 page_size=page_size,
                 enable_kv_cache_events=enable_kv_cache_events,
-                tokens_max=TOKENS_MAX,
+                tokens_max=page_size * PAGES_MAX,
             )
         )
 

@@ -11,9 +11,10 @@
 // they look its tokens up again.
 //
 // Thread:     one at a time.
-// Memory:     that of the tree, reserved for tokens_max, and 4 bytes a token at the high-water
-// mark. Cost:       one walk down the tree a call; insert copies its new slots; evict O(slots
-// freed). Not here:   Python (slots.cc), KV bytes, free slots (the engine's).
+// Memory:     that of the tree, 62 bytes for each page of tokens_max, and 4 bytes a token at the
+//             high-water mark.
+// Cost:       one walk down the tree a call; insert copies its new slots; evict O(slots freed).
+// Not here:   Python (slots.cc), KV bytes, free slots (the engine's).
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ namespace stemma::python {
 
 struct SlotIndexOptions {
   std::int64_t page_size = 1;                       // tokens; matches are whole pages
-  std::int64_t tokens_max = std::int64_t{4} << 20;  // in the index, at most
+  std::int64_t tokens_max = std::int64_t{1} << 20;  // in the index, at most
   std::string eviction = "lru";                     // see KvCacheOptions::eviction
   std::int64_t namespaces_max = 1024;
   std::int64_t slru_protected_hits = 2;
