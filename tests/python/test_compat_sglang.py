@@ -23,6 +23,7 @@ from stemma.compat_sglang import (  # noqa: E402
     RadixCache,
     RadixKey,
     ReqToTokenPool,
+    StemmaHiCacheStorage,
     TokenToKVPoolAllocator,
     TreeNode,
 )
@@ -717,3 +718,69 @@ def test_reset_forgets_both_tiers():
 def test_an_unknown_write_policy_is_refused():
     with pytest.raises(stemma.InvalidArgumentError, match="write_policy"):
         HiRadixCache(CacheInitParams(tokens_max=8), HostCopies(8), "write_around")
+
+
+# Storage below host memory.
+
+
+class HostPages:
+    """A host pool as a storage sees it: pages of four slots, 2 x 3 numbers a slot."""
+
+    page_size = 4
+
+    def __init__(self):
+        self.slots = torch.arange(32 * 6, dtype=torch.float16).reshape(32, 6)
+
+    def get_data_page(self, index, flat=True):
+        return self.slots[index : index + 4].flatten()
+
+    def get_dummy_flat_data_page(self):
+        return torch.zeros(24, dtype=torch.float16)
+
+    def set_from_flat_data_page(self, index, page):
+        self.slots[index : index + 4] = page.view(4, 6)
+
+
+@pytest.fixture
+def storage():
+    made = StemmaHiCacheStorage(store=stemma.PageStore.memory(value_bytes=256, bytes_max=1 << 20), suffix="_m_0_1")
+    made.register_mem_pool_host(HostPages())
+    return made
+
+
+def test_pages_go_to_storage_and_come_back(storage):
+    pool, indices = storage._pool, torch.arange(12)
+    kept = pool.slots.clone()
+    assert storage.batch_set_v1(["h0", "h1", "h2"], indices) == [True] * 3
+    pool.slots.zero_()
+    assert storage.batch_get_v1(["h0", "h1", "h2"], indices) == [True] * 3
+    assert torch.equal(pool.slots[:12], kept[:12]) and not pool.slots[12:].any()
+
+
+def test_what_is_missing_leaves_its_page_as_it_is(storage):
+    storage.batch_set_v1(["h0", "h2"], torch.cat([torch.arange(4), torch.arange(8, 12)]))
+    storage._pool.slots.fill_(7)
+    assert storage.batch_get_v1(["h0", "h1", "h2"], torch.arange(12)) == [True, False, True]
+    assert (storage._pool.slots[4:8] == 7).all()
+    assert storage.batch_exists(["h0", "h1", "h2"]) == 1 and storage.exists("h2") and not storage.exists("h1")
+
+
+def test_a_page_of_another_length_is_not_taken(storage):
+    assert storage.set("h0", torch.zeros(8))
+    assert storage.get("h0", torch.zeros(9)) is None
+    assert storage.batch_get(["h0", "h1"], [torch.ones(8), torch.ones(8)])[0].tolist() == [0] * 8
+
+
+def test_suffixes_tell_ranks_apart(storage):
+    other = StemmaHiCacheStorage(store=storage._store, suffix="_m_1_2")
+    assert storage.batch_set(["h0"], [torch.zeros(8)]) and not other.exists("h0")
+    storage.clear()
+    assert not storage.exists("h0") and storage.get_stats()["values"] == 0
+
+
+def test_storage_is_opened_from_its_configuration(tmp_path):
+    extra = {"directory": str(tmp_path), "value_bytes": 256, "bytes_max": 4 << 20}
+    config = types.SimpleNamespace(extra_config=extra, model_name="m", tp_rank=0, tp_size=2)
+    storage = StemmaHiCacheStorage(config)
+    assert storage.set("h0", torch.ones(8)) and storage._name("h0") == "h0_m_0_2"
+    storage.close()

@@ -53,6 +53,14 @@ def test_a_removed_value_is_gone(store):
     assert store.put("name", b"2") and store.get("name") == b"2"
 
 
+def test_clearing_removes_all(store):
+    store.put("a", b"1")
+    store.put("b", b"2")
+    store.clear()
+    assert store.get("a") is store.get("b") is None and store.exists(["a"]) == 0
+    assert store.put("a", b"3") and store.get("a") == b"3"
+
+
 def test_what_is_full_forgets_the_oldest():
     store = stemma.PageStore.memory(value_bytes=4000, bytes_max=10 * 8192)
     for at in range(12):

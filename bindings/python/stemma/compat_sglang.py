@@ -732,6 +732,80 @@ class HiRadixCache(RadixCache):
         return -1
 
 
+class StemmaHiCacheStorage:
+    """SGLang's HiCacheStorage over a stemma.PageStore: pages of host memory by their hashes.
+
+    The store is given, or opened from storage_config.extra_config: directory, bytes_max and value_bytes (of a page, all
+    layers). Keys are of one model, format and rank: `suffix` tells those that share a store apart.
+    """
+
+    def __init__(self, storage_config: Any = None, store: Optional[_stemma.PageStore] = None, suffix: str = ""):
+        extra = getattr(storage_config, "extra_config", None) or {}
+        self._store = store or _stemma.PageStore.disk(
+            extra["directory"], value_bytes=extra["value_bytes"], bytes_max=extra["bytes_max"]
+        )
+        named = (getattr(storage_config, name, None) for name in ("model_name", "tp_rank", "tp_size"))
+        self._suffix = suffix or "".join(f"_{part}" for part in named if part is not None)
+        self._pool: Any = None
+
+    def register_mem_pool_host(self, mem_pool_host: Any) -> None:
+        self._pool = mem_pool_host
+
+    def _name(self, key: str) -> str:
+        return key + self._suffix
+
+    def get(self, key: str, target_location: Optional[torch.Tensor] = None, target_sizes: Any = None):
+        """The target, filled; None: there is no such page, or not of this length."""
+        value = self._store.get(self._name(key))
+        if value is None or len(value) != target_location.numel() * target_location.element_size():
+            return None
+        page = torch.frombuffer(bytearray(value), dtype=target_location.dtype)
+        return target_location.copy_(page.view(target_location.shape))
+
+    def batch_get(self, keys: list[str], target_locations: Any = None, target_sizes: Any = None) -> list:
+        return [self.get(key, target) for key, target in zip(keys, target_locations)]
+
+    def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
+        """Whether the page is stored now. What a key has already stays."""
+        page = value.contiguous().view(-1).view(torch.uint8)
+        return self._store.put(self._name(key), page.numpy())
+
+    def batch_set(self, keys: list[str], values: Any = None, *_: Any) -> bool:
+        return all([self.set(key, value) for key, value in zip(keys, values)])
+
+    def exists(self, key: str) -> bool:
+        return self._store.exists([self._name(key)]) == 1
+
+    def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:
+        """How many keys, from the first one on, are there."""
+        return self._store.exists([self._name(key) for key in keys])
+
+    def batch_get_v1(self, keys: list[str], host_indices: torch.Tensor, extra_info: Any = None) -> list[bool]:
+        """Fills the host pool's pages at host_indices, one page_size of them a key; whether each came."""
+        came = []
+        for key, index in zip(keys, host_indices[:: self._pool.page_size].tolist()):
+            page = self.get(key, self._pool.get_dummy_flat_data_page())
+            if page is not None:
+                self._pool.set_from_flat_data_page(index, page)
+            came.append(page is not None)
+        return came
+
+    def batch_set_v1(self, keys: list[str], host_indices: torch.Tensor, extra_info: Any = None) -> list[bool]:
+        """Stores the host pool's pages at host_indices; whether each is stored."""
+        places = host_indices[:: self._pool.page_size].tolist()
+        return [self.set(key, self._pool.get_data_page(index, flat=True)) for key, index in zip(keys, places)]
+
+    def clear(self) -> None:
+        """Removes every page of the store, of whichever suffix."""
+        self._store.clear()
+
+    def get_stats(self) -> dict[str, int]:
+        return self._store.stats()
+
+    def close(self) -> None:
+        self._store.close()
+
+
 def _register() -> None:
     try:
         from sglang.srt.mem_cache.registry import register_radix_cache_backend

@@ -53,6 +53,7 @@ class Store {
   std::optional<std::string> get(std::string_view name);
   std::int64_t exists(const std::vector<std::string>& names);
   bool remove(std::string_view name);
+  void clear() { check(open_store().purge({}, deadline()).status); }
   void close() { pages_.reset(); }
 
   PageStoreUsage usage() { return open_store().usage(); }
@@ -261,6 +262,9 @@ void bind_stores(py::module_& module) {
             return in_turn(self.mutex(), true, [&] { return self.remove(key); });
           },
           py::arg("name"), "Whether there was one.")
+      .def(
+          "clear", [](Store& self) { in_turn(self.mutex(), true, [&] { self.clear(); }); },
+          "Removes every value. None is found any more, also after a restart.")
       .def("stats", &stats, "values, bytes and bytes_max.")
       .def(
           "close", [](Store& self) { in_turn(self.mutex(), true, [&] { self.close(); }); },
