@@ -90,3 +90,16 @@ def test_what_is_out_of_range_is_refused(wrong):
 def test_what_is_of_a_wrong_type_is_refused(wrong):
     with pytest.raises((TypeError, ValueError, RuntimeError, KeyError)):
         wrong()
+
+
+@pytest.mark.parametrize(
+    "wrong, name",
+    [
+        (lambda: stemma.LLM(MODEL, kv_dtype="x"), "^kv_dtype: "),
+        (lambda: stemma.LLM(MODEL, threads=0), "^threads must be"),
+        (lambda: stemma.replay("/dev/null", capacity_pages=0), "^capacity_pages must be"),
+    ],
+)
+def test_an_argument_is_named_as_python_knows_it(wrong, name):
+    with pytest.raises(stemma.Error, match=name):
+        wrong()

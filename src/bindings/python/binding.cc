@@ -1,16 +1,29 @@
 #include "bindings/python/binding.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace stemma::python {
 
 namespace {
 
-// The exception class of an error, by the name of its code.
+// An error that names a flag of the command line, as the argument of Python: --kv-dtype: kv_dtype.
+std::string as_argument(std::string detail) {
+  if (!detail.starts_with("--")) return detail;
+  detail.erase(0, 2);
+  const auto name_end = detail.find_first_not_of("abcdefghijklmnopqrstuvwxyz-");
+  std::replace(detail.begin(),
+               detail.begin() + static_cast<std::ptrdiff_t>(std::min(name_end, detail.size())), '-',
+               '_');
+  return detail;
+}
+
+// The exception of an error, by the name of its code.
 py::object exception_of(const Error& error) {
   const py::object errors = py::module_::import("stemma.errors");
   const std::string_view code = error_code_name(error.code);
-  return errors.attr("error_of")(py::str(code.data(), code.size()), error.detail, error.sys_errno);
+  return errors.attr("error_of")(py::str(code.data(), code.size()), as_argument(error.detail),
+                                 error.sys_errno);
 }
 
 // torch's tensors have no buffer protocol; numpy's view of one does.
