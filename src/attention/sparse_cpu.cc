@@ -19,7 +19,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "attention/pack_kv-inl.h"
+#include "attention/transpose_words-inl.h"
 #include "attention/sparse_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();

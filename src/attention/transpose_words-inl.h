@@ -1,48 +1,24 @@
-// Packing: rows of V, gathered through the page table and widened to f32 panels that the
-// multiplication reads in order. A slice of kSlicePanels panels is packed at a time, so that it is
-// still in the nearest cache when it is multiplied.
-//
-//   values  [kSlicePanels, kPartitionKeys, columns]   a column is a dimension
-//
-// And transposing: words of kLanes rows, a lane a row.
+// Transposing: words of kLanes rows, a lane a row.
 //
 // Included by the kernel files after Highway, once for each SIMD target; never by anything else.
-#if defined(STEMMA_ATTENTION_PACK_KV_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef STEMMA_ATTENTION_PACK_KV_INL_H_
-#undef STEMMA_ATTENTION_PACK_KV_INL_H_
+#if defined(STEMMA_ATTENTION_TRANSPOSE_WORDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEMMA_ATTENTION_TRANSPOSE_WORDS_INL_H_
+#undef STEMMA_ATTENTION_TRANSPOSE_WORDS_INL_H_
 #else
-#define STEMMA_ATTENTION_PACK_KV_INL_H_
+#define STEMMA_ATTENTION_TRANSPOSE_WORDS_INL_H_
 #endif
 
 #include <hwy/highway.h>
 
-#include <algorithm>
+#include <cstdint>
 
 #include "attention/attention_kernel.h"
-#include "attention/row_prefetch.h"
 #include "attention/widen_words-inl.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
-
-constexpr std::int64_t kPanelColumns = 2 * kLanes;
-constexpr std::int64_t kSliceColumns = kSlicePanels * kPanelColumns;
-static_assert(kPanelColumnsMax % kPanelColumns == 0 && kPartitionKeys % kSliceColumns == 0);
-
-// While V is packed, half of the rows that are read next are asked for; the rest while it is
-// multiplied.
-constexpr std::int64_t pack_values_lines(std::int64_t element_bytes) {
-  return std::max<std::int64_t>(1, kLanes * element_bytes / 32);
-}
-
-// Rows of one KV head: row i begins at head + offsets[i].
-struct RowSource {
-  const std::byte* head = nullptr;
-  const std::int64_t* offsets = nullptr;
-  std::int64_t head_dim = 0;
-};
 
 // What stands for a key that does not exist: its scores are never used.
 alignas(64) constexpr float kZeroRow[256] = {};
@@ -121,33 +97,6 @@ HWY_INLINE void load_dims(const T* const* rows, std::int64_t i, Floats (&out)[kD
     STEMMA_UNROLL
     for (int element = 0; element < kElements; ++element) {
       out[word * kElements + element] = wide[element];
-    }
-  }
-}
-
-// One slice: dimensions from `first_column` on, of all keys. Columns beyond head_dim stay as they
-// are.
-template <typename T>
-void pack_values(const RowSource& source, std::int64_t keys, std::int64_t first_column,
-                 float* panels, RowPrefetch& prefetch) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<float> d;
-  const std::int64_t columns = std::min(kSliceColumns, source.head_dim - first_column);
-  const std::int64_t whole = round_down(columns, kLanes);
-  const auto place = [&](std::int64_t key, std::int64_t i) HWY_ATTR {
-    return panels + (i / kPanelColumns * kPartitionKeys + key) * kPanelColumns + i % kPanelColumns;
-  };
-  PrefetchCursor cursor(prefetch);
-  for (std::int64_t key = 0; key < keys; ++key) {
-    cursor.step(pack_values_lines(sizeof(T)));
-    const T* const row =
-        reinterpret_cast<const T*>(source.head + source.offsets[key]) + first_column;
-    for (std::int64_t i = 0; i < whole; i += kLanes) {
-      hn::StoreU(load_f32(d, row + i), d, place(key, i));
-    }
-    if (kLanes > 8 && whole < columns) {  // half a vector: head_dim is a multiple of 8
-      const hn::Half<decltype(d)> half;
-      hn::StoreU(load_f32(half, row + whole), half, place(key, whole));
     }
   }
 }
