@@ -33,6 +33,7 @@
 #include "attention/decode_sums-inl.h"
 #include "attention/key_scales-inl.h"
 #include "attention/online_softmax-inl.h"
+#include "attention/part-inl.h"
 #include "attention/row_vectors-inl.h"
 #include "attention/task_queries-inl.h"
 #include "attention/tile_rows-inl.h"
@@ -42,81 +43,9 @@ HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
 
-// One partition, for all KV heads of the task. Queries are counted over all heads: those of head h
-// begin at h × queries.
-struct Part {
-  const std::byte* k = nullptr;  // row of (page 0, offset 0, the task's first head)
-  const std::byte* v = nullptr;
-  const std::int64_t* offsets = nullptr;
-  const std::int64_t* next_offsets = nullptr;  // of the next partition
-  std::int64_t first_key = 0;
-  std::int64_t keys = 0;  // up to the last row's position
-  std::int64_t next_keys = 0;
-  std::int64_t head_bytes = 0;  // from one head's row to the next one's
-  std::int64_t row_bytes = 0;   // of one head
-  float* sums = nullptr;        // what the partition gives   [kv_heads × queries, partial]
-};
-
-// Keys of the partition that a query of a head sees; <= 0 if its row lies before it.
-std::int64_t keys_seen(const Work& work, const Part& part, std::int64_t query) {
-  const std::int64_t position = work.task.first_position + query / work.group;
-  return std::min(part.keys, position + 1 - part.first_key);
-}
-
-// A head's first query that reaches the partition.
-std::int64_t first_query(const Work& work, const Part& part) {
-  return work.group * std::max<std::int64_t>(0, part.first_key - work.task.first_position);
-}
-
-// A head's first query whose window lies behind the partition.
-std::int64_t end_query(const Work& work, const Part& part) {
-  const std::int64_t window = work.task.shape->window_tokens;
-  if (window == 0) return work.queries;
-  const std::int64_t rows = part.first_key + part.keys + window - 1 - work.task.first_position;
-  return std::clamp<std::int64_t>(rows * work.group, 0, work.queries);
-}
-
-// Keys of the partition that lie before a query's window.
-std::int64_t keys_unseen(const Work& work, const Part& part, std::int64_t query) {
-  const std::int64_t position = work.task.first_position + query / work.group;
-  return std::clamp<std::int64_t>(work.task.shape->first_seen(position) - part.first_key, 0,
-                                  part.keys);
-}
-
 float* scores_of(const Work& work, std::int64_t query) {
   return work.scratch.scores + query * kPartitionKeys;
 }
-
-// Where the rows of a partition begin, for tiles, and those of the next partition's K; behind the
-// last one, that of this. A key that does not exist has the row of the last one that does.
-struct PartRows {
-  PartRows(const Work& work, const Part& part) {
-    fill(part.k, part.offsets, part.keys, k);
-    fill(part.v, part.offsets, part.keys, v);
-    const bool ends = part.next_keys == 0;
-    fill(part.k, ends ? part.offsets : part.next_offsets, ends ? part.keys : part.next_keys,
-         next_k);
-    for (std::int64_t key = 0; key < kPlaces; ++key) {
-      const std::int64_t row = std::min(key, kPartitionKeys - 1);
-      widened_v[key] = reinterpret_cast<const std::byte*>(work.scratch.values +
-                                                          row * widened_row(work.head_dim));
-    }
-  }
-
-  static constexpr std::int64_t kPlaces = kPartitionKeys + kAskAgainKeys;
-  const std::byte* k[static_cast<std::size_t>(kPlaces)];
-  const std::byte* v[static_cast<std::size_t>(kPlaces)];
-  const std::byte* next_k[static_cast<std::size_t>(kPlaces)];
-  const std::byte* widened_v[static_cast<std::size_t>(kPlaces)];
-
- private:
-  static void fill(const std::byte* first, const std::int64_t* offsets, std::int64_t keys,
-                   const std::byte** to) {
-    for (std::int64_t key = 0; key < kPlaces; ++key) {
-      to[key] = first + offsets[std::min(key, keys - 1)];
-    }
-  }
-};
 
 // Scores of a panel of one head's queries, those from `vector` on, up to the last key that one of
 // them sees.
@@ -341,12 +270,31 @@ void score_decode_row(const Work& work, const Part& part, const DecodeRows& rows
   }
 }
 
+// A head's queries, some at a time; the first ones ask for what is read later.
+template <typename T>
+void sum_decode_head(const Work& work, const Part& part, std::int64_t head, std::int64_t key,
+                     ValueKeys& keys) {
+  keys.head_bytes = head * part.head_bytes;
+  keys.first_time_bytes = keys.head_bytes;
+  keys.again_bytes = keys.head_bytes;
+  for (std::int64_t query = 0; query < work.queries; query += keys.queries) {
+    keys.queries = std::min<std::int64_t>(kDecodeSumQueries, work.queries - query);
+    const std::int64_t place = head * work.queries + query;
+    const float* const weights = scores_of(work, place) + key;
+    float* const sums = part.sums + place * work.partial;
+    if (query == 0) {
+      sum_row<T, ValueAsks::kFar>(keys, weights, sums);
+    } else {
+      sum_row<T, ValueAsks::kNothing>(keys, weights, sums);
+    }
+  }
+}
+
 template <typename T>
 void sum_decode_row(const Work& work, const Part& part, const DecodeRows& rows) {
   const DecodePace pace = DecodePace::of(work.queries);
   ValueKeys keys;
   keys.head_dim = work.head_dim;
-  keys.queries = work.queries;
   for (std::int64_t key = 0; key < part.keys; key += pace.keys) {
     keys.begins = rows.begins + key;
     keys.first_time = rows.later + rows.first_time + key;
@@ -354,11 +302,7 @@ void sum_decode_row(const Work& work, const Part& part, const DecodeRows& rows) 
     keys.keys = std::min(pace.keys, part.keys - key);
     keys.first = key == 0;
     for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-      keys.head_bytes = head * part.head_bytes;
-      keys.first_time_bytes = keys.head_bytes;
-      keys.again_bytes = keys.head_bytes;
-      sum_row<T, ValueAsks::kFar>(keys, scores_of(work, head * work.queries) + key,
-                                  part.sums + head * work.queries * work.partial);
+      sum_decode_head<T>(work, part, head, key, keys);
     }
   }
 }

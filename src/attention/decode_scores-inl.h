@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "attention/attention_kernel.h"
+#include "attention/row_prefetch.h"
 #include "attention/row_vectors-inl.h"
 #include "attention/tile_rows-inl.h"
 #include "device/unroll.h"
@@ -29,7 +30,8 @@ constexpr std::int64_t kDecodeQueries = 8;
 // How a partition is read: so many keys, all KV heads of them, before the next ones; and how many
 // keys ahead of its use a row is asked for, the same bytes of it. Memory and arithmetic then
 // overlap, whatever the page size. Where there is little arithmetic, rows are best read nearly in
-// order; where there is more, K of one head stays in the nearest cache while it meets the next.
+// order; where there is more, K of one head stays in the nearest cache while it meets the next, and
+// narrow vectors, which read each line of V by halves, find it there a second time.
 //
 // Each row is asked for twice: processors drop some of what is asked for while memory is busy, and
 // a row that was dropped is asked for again in time.
@@ -39,7 +41,7 @@ struct DecodePace {
   std::int64_t again = 0;
 
   static DecodePace of(std::int64_t queries) {
-    return queries == 1 ? DecodePace{4, 16, 4} : DecodePace{32, 32, 20};
+    return queries == 1 ? DecodePace{4, 16, 4} : DecodePace{kManyRegisters ? 32 : 16, 32, 20};
   }
 };
 constexpr std::int64_t kAheadKeysMax = 32;
@@ -112,6 +114,14 @@ struct TileRows {
 template <int kQueries>
 using HeadSums = Floats[std::size_t{kQueries}][std::size_t{kTileKeys}];
 
+// Whether the step at `dim` begins a cache line, counted from the row's begin; steps of narrow
+// vectors share one.
+template <typename T>
+constexpr bool begins_line(std::int64_t dim) {
+  constexpr std::int64_t kLineDims = kLineBytes / static_cast<std::int64_t>(sizeof(T));
+  return RowVectors<T>::kDims >= kLineDims || dim % kLineDims == 0;
+}
+
 template <typename T, bool kAsks>
 HWY_INLINE void ask_for_step(const TileRows<T>& rows, std::int64_t dim) {
   STEMMA_UNROLL
@@ -128,24 +138,28 @@ HWY_INLINE void score_step(const TileRows<T>& rows, std::int64_t dim, std::int64
                            const float* q, std::int64_t q_stride, HeadSums<kQueries>& sums) {
   namespace hn = hwy::HWY_NAMESPACE;
   using Row = RowVectors<T>;
-  ask_for_step<T, kAsks>(rows, dim);
-  Floats keys[std::size_t{kTileKeys}][std::size_t{Row::kVectors}];
+  if (begins_line<T>(dim)) ask_for_step<T, kAsks>(rows, dim);
+  Floats left[std::size_t{kQueries}][std::size_t{Row::kVectors}];
   STEMMA_UNROLL
-  for (int key = 0; key < kTileKeys; ++key) {
-    if (dims == Row::kDims) {
-      Row::load(rows.now[key] + dim, keys[key]);
-    } else {
-      Row::load_some(rows.now[key] + dim, dims, keys[key]);
+  for (int query = 0; query < kQueries; ++query) {
+    STEMMA_UNROLL
+    for (int v = 0; v < Row::kVectors; ++v) {
+      left[query][v] = hn::LoadU(FloatTag(), q + query * q_stride + dim + v * kLanes);
     }
   }
   STEMMA_UNROLL
-  for (int v = 0; v < Row::kVectors; ++v) {
+  for (int key = 0; key < kTileKeys; ++key) {
+    Floats row[std::size_t{Row::kVectors}];
+    if (dims == Row::kDims) {
+      Row::load(rows.now[key] + dim, row);
+    } else {
+      Row::load_some(rows.now[key] + dim, dims, row);
+    }
     STEMMA_UNROLL
-    for (int query = 0; query < kQueries; ++query) {
-      const Floats left = hn::LoadU(FloatTag(), q + query * q_stride + dim + v * kLanes);
+    for (int v = 0; v < Row::kVectors; ++v) {
       STEMMA_UNROLL
-      for (int key = 0; key < kTileKeys; ++key) {
-        sums[query][key] = hn::MulAdd(left, keys[key][v], sums[query][key]);
+      for (int query = 0; query < kQueries; ++query) {
+        sums[query][key] = hn::MulAdd(left[query][v], row[v], sums[query][key]);
       }
     }
   }
@@ -172,7 +186,7 @@ template <typename T, int kQueries, bool kAsks>
 HWY_INLINE void score_code_step(const TileRows<T>& rows, std::int64_t dim, const float* q,
                                 std::int64_t q_stride, HeadSums<kQueries>& sums) {
   namespace hn = hwy::HWY_NAMESPACE;
-  ask_for_step<T, kAsks>(rows, dim);
+  if (begins_line<T>(dim)) ask_for_step<T, kAsks>(rows, dim);
   Words words[std::size_t{kTileKeys}];
   STEMMA_UNROLL
   for (int key = 0; key < kTileKeys; ++key) {

@@ -24,6 +24,9 @@ HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
 
+// Queries of a head that decode sums at once.
+constexpr std::int64_t kDecodeSumQueries = kManyRegisters ? 8 : 4;
+
 // Vectors of dimensions that are summed at once: a power of two, so many that sums, a row of V and
 // a weight fill the registers.
 constexpr int value_vectors(int queries) {
@@ -71,9 +74,11 @@ HWY_INLINE void sum_columns(const ValueKeys& part, std::int64_t column, const fl
     if (!part.first && query < part.queries) Part::load_sums(to + query * stride, sums[query]);
   }
   const std::int64_t from = part.head_bytes + column * kElementBytes;
+  const bool asks = kAsks != ValueAsks::kNothing &&
+                    (kRowBytes >= kLineBytes || column * kElementBytes % kLineBytes == 0);
   for (std::int64_t key = 0; key < part.keys; ++key) {
     STEMMA_UNROLL
-    for (std::int64_t i = 0; kAsks != ValueAsks::kNothing && i < kRowBytes; i += kLineBytes) {
+    for (std::int64_t i = 0; asks && i < kRowBytes; i += kLineBytes) {
       const std::int64_t line = column * kElementBytes + i;
       constexpr int kNearness = kAsks == ValueAsks::kNear ? 3 : 2;
       __builtin_prefetch(part.first_time[key] + part.first_time_bytes + line, 0, 2);
@@ -116,13 +121,10 @@ HWY_NOINLINE void sum_row(const ValueKeys& part, const float* weights, float* su
   }
 }
 
-// REQUIRES: at most as many queries as a tile has rows, or 8.
+// Of at most as many queries as a tile has rows.
 template <typename T, ValueAsks kAsks>
 void sum_row(const ValueKeys& part, const float* weights, float* sums) {
-  constexpr int kMost = std::max(kTileRows, 8);
-  if (part.queries > std::min(kTileRows, 8)) {
-    return sum_row<T, kMost, kAsks>(part, weights, sums);
-  }
+  if (part.queries > 8) return sum_row<T, kTileRows, kAsks>(part, weights, sums);
   if (part.queries > 4) return sum_row<T, std::min(kTileRows, 8), kAsks>(part, weights, sums);
   if (part.queries > 2) return sum_row<T, 4, kAsks>(part, weights, sums);
   if (part.queries > 1) return sum_row<T, 2, kAsks>(part, weights, sums);
