@@ -415,6 +415,11 @@ void KvCache::reset() {
   prefix_->reset();
 }
 
+std::int64_t KvCache::evict(std::int64_t pages) {
+  STEMMA_CHECK(pages >= 0 && steps_in_flight_ == 0, "what a step reads stays");
+  return space_->evict(pages);
+}
+
 std::int64_t KvCache::available_pages() const {
   return space_->available_pages();
 }

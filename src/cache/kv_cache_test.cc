@@ -377,6 +377,19 @@ TEST_F(KvCacheTest, RetentionIsWeighedAndLocksNothing) {
   EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 0);
 }
 
+TEST_F(KvCacheTest, EvictFreesTheColdestThatNobodyHoldsAndNoMoreThanThereAre) {
+  open(1, 8);
+  publish(text(1, 4));
+  publish(text(100, 4));
+  Sequence held = begin(text(100, 5));
+  EXPECT_EQ(kv_->evict(1), 1);
+  EXPECT_EQ(kv_->probe(ns_, text(1, 5)), 3);
+  EXPECT_EQ(kv_->evict(100), 3);
+  EXPECT_EQ(kv_->probe(ns_, text(100, 5)), 4);
+  EXPECT_EQ(kv_->evicted_pages(), 4);
+  EXPECT_EQ(kv_->free_pages(), 4);
+}
+
 TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
   open(4, 6);
   publish(text(0, 8));

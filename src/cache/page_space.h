@@ -50,6 +50,13 @@ class PageSpace {
     return *try_take(std::min(pages, available_pages()));
   }
 
+  // Frees the coldest that nobody holds, as many as there are, `pages` at most; how many.
+  std::int64_t evict(std::int64_t pages) {
+    const OwnedPages evicted = prefix_.evict(pages);
+    evicted_pages_ += evicted.pages();
+    return evicted.pages();
+  }
+
   std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }
   std::int64_t total_pages() const noexcept { return allocator_.total_pages(); }
   // Since construction.

@@ -27,8 +27,8 @@
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
 #include "server/server_bench.h"
-#include "tier/disk_bench.h"
-#include "tier/redis_bench.h"
+#include "store/disk_bench.h"
+#include "store/redis_bench.h"
 
 namespace stemma {
 
