@@ -18,7 +18,7 @@ import sys
 LINE_COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = {"header": 300, "source": 500, "test": 600}
-PUBLIC_HEADERS_MAX = 22
+PUBLIC_HEADERS_MAX = 24
 PUBLIC_COMMENT_SHARE_MIN = 0.35
 
 BANNED_WORDS = {"manager", "helper", "util", "utils", "info", "handler", "controller", "impl", "processor", "req",
@@ -46,7 +46,8 @@ BANNED_CALLS = [  # pattern, why, path prefixes where it is allowed
     (r"\bassert\s*\(", "STEMMA_CHECK is always on", ()),
     (r"\bstd::cout\b|\bprintf\s*\(", "only the command line prints", ("src/cli/", "tests/")),
     (r"\.detach\s*\(", "every thread has an owner that joins it", ()),
-    (r"\bcatch\s*\(\s*\.\.\.\s*\)", "catch what the library throws, by name", ("src/cli/main.cc",)),
+    (r"\bcatch\s*\(\s*\.\.\.\s*\)", "catch what the library throws, by name", 
+     ("src/cli/main.cc", "src/bindings/c_handles.h")),
 ]
 
 
