@@ -81,6 +81,9 @@ function(stemma_c_tests)
   target_compile_options(c_life PRIVATE -Wall -Wextra -Wpedantic -Werror)
   target_link_libraries(c_life PRIVATE $<IF:$<TARGET_EXISTS:core_shared>,core_shared,core_static>)
   add_test(NAME c_life COMMAND c_life)
+  # What is installed, from outside.
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME packaging COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/packaging/installed_test.py ${CMAKE_BINARY_DIR})
 endfunction()
 
 # Components of the installation: runtime (shared libraries), development (headers and what links them), command.
