@@ -1,6 +1,5 @@
 #include "prefix/child_table.h"
 
-#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -57,15 +56,14 @@ std::uint32_t ChildHash::operator()(NodeSlot parent, std::span<const TokenId> pa
 
 ChildTable::ChildTable(std::int64_t nodes_max) {
   STEMMA_CHECK(nodes_max >= 0 && nodes_max < std::int64_t{1} << 31, "node slots are 31 bits");
-  const auto entries = std::bit_ceil(static_cast<std::size_t>(nodes_max) * 2 + 2);
-  entries_ = UntouchedArray<Entry>(entries, Entry());
-  mask_ = entries - 1;
+  const auto nodes = static_cast<std::size_t>(nodes_max);
+  entries_ = UntouchedArray<Entry>(nodes + nodes / 2 + 2, Entry());
 }
 
 void ChildTable::insert(std::uint32_t hash, NodeSlot slot) {
-  STEMMA_CHECK_LT(static_cast<std::size_t>(count_) * 2, entries_.size());
+  STEMMA_CHECK_LT(static_cast<std::size_t>(count_) * 3, entries_.size() * 2);
   std::size_t i = home(hash);
-  while (entries_[i].slot.valid()) i = (i + 1) & mask_;
+  while (entries_[i].slot.valid()) i = next(i);
   entries_[i] = {hash, slot};
   ++count_;
 }
@@ -73,9 +71,8 @@ void ChildTable::insert(std::uint32_t hash, NodeSlot slot) {
 // Closes the gap: an entry behind it moves in unless that would put it before its home.
 void ChildTable::erase(std::uint32_t hash, NodeSlot slot) {
   std::size_t gap = find_entry(hash, slot);
-  for (std::size_t i = (gap + 1) & mask_; entries_[i].slot.valid(); i = (i + 1) & mask_) {
-    const std::size_t from_home = (i - home(entries_[i].hash)) & mask_;
-    if (from_home < ((i - gap) & mask_)) continue;
+  for (std::size_t i = next(gap); entries_[i].slot.valid(); i = next(i)) {
+    if (distance(home(entries_[i].hash), i) < distance(gap, i)) continue;
     entries_[gap] = entries_[i];
     gap = i;
   }
@@ -91,7 +88,7 @@ std::size_t ChildTable::find_entry(std::uint32_t hash, NodeSlot slot) const {
   std::size_t i = home(hash);
   while (entries_[i].slot != slot) {
     STEMMA_CHECK(entries_[i].slot.valid(), "every node but a root is in the table");
-    i = (i + 1) & mask_;
+    i = next(i);
   }
   return i;
 }
