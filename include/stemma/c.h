@@ -242,6 +242,14 @@ STEMMA_API stemma_status stemma_finish(stemma_sequence* sequence, const int32_t*
 // Gives everything back and publishes nothing: an aborted request. NULL is fine.
 STEMMA_API void stemma_release(stemma_sequence* sequence);
 
+// A second sequence with the first computed_tokens of this one, whose full pages are committed and
+// then shared. Where they end amid a page, copy page *from to *to before either goes on; else both
+// are -1. NO_ROW, NO_PAGES. REQUIRES: no step is in flight.
+STEMMA_API stemma_status stemma_fork(const stemma_sequence* sequence, int64_t computed_tokens,
+                                     stemma_sequence** fork, int32_t* from, int32_t* to);
+// Highest stays longest, under the eviction "priority".
+STEMMA_API stemma_status stemma_set_priority(stemma_sequence* sequence, int32_t priority);
+
 STEMMA_API int64_t stemma_cached_tokens(const stemma_sequence* sequence);     // that begin found
 STEMMA_API int64_t stemma_published_tokens(const stemma_sequence* sequence);  // in shared pages
 STEMMA_API int64_t stemma_capacity_tokens(const stemma_sequence* sequence);   // with a place

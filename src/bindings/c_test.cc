@@ -172,6 +172,39 @@ TEST_F(CTest, PagesFreedDuringAStepAreFreeWhenItRetires) {
   EXPECT_EQ(stats().free_pages, 4);
 }
 
+TEST_F(CTest, AForkSharesFullPagesAndHasALastPageOfItsOwn) {
+  open(cache_options(4));
+  stemma_sequence* const first = begin(text(1, 6));
+  ASSERT_EQ(stemma_reserve(first, 6), STEMMA_OK);
+  stemma_sequence* fork = nullptr;
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  EXPECT_EQ(stemma_fork(first, 6, &fork, &from, &to), STEMMA_INVALID_ARGUMENT);  // not committed
+  ASSERT_EQ(stemma_commit(first, text(1, 6).data(), 6), STEMMA_OK);
+  ASSERT_EQ(stemma_fork(first, 6, &fork, &from, &to), STEMMA_OK) << stemma_last_error();
+  EXPECT_EQ(stemma_pages(fork, nullptr)[0], stemma_pages(first, nullptr)[0]);
+  EXPECT_EQ(stemma_pages(first, nullptr)[1], from);
+  EXPECT_EQ(stemma_pages(fork, nullptr)[1], to);
+  EXPECT_NE(from, to);
+  stemma_sequence* third = nullptr;
+  EXPECT_EQ(stemma_fork(first, 6, &third, &from, &to), STEMMA_NO_ROW);
+  stemma_release(first);
+  stemma_release(fork);
+}
+
+TEST_F(CTest, WhatHasPriorityStaysUnderTheEvictionPriority) {
+  stemma_cache_options options = cache_options(4);
+  options.eviction = "priority";
+  open(options);
+  stemma_sequence* const sequence = begin(text(1, 9));
+  ASSERT_EQ(stemma_set_priority(sequence, 5), STEMMA_OK);
+  ASSERT_EQ(stemma_reserve(sequence, 9), STEMMA_OK);
+  ASSERT_EQ(stemma_finish(sequence, text(1, 9).data(), 9), STEMMA_OK);
+  publish(text(100, 8));
+  EXPECT_EQ(stemma_evict(cache_, 2, nullptr), STEMMA_OK);
+  EXPECT_EQ(probe(text(1, 9)), 8);
+}
+
 TEST_F(CTest, ClosingACacheReleasesWhatIsHeld) {
   open(cache_options(4));
   ASSERT_EQ(stemma_reserve(begin(text(1, 8)), 8), STEMMA_OK);
