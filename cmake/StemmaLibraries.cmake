@@ -84,6 +84,11 @@ function(stemma_c_tests)
   # What is installed, from outside.
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME packaging COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/packaging/installed_test.py ${CMAKE_BINARY_DIR})
+  # The C ABI is what it was (tests/golden/c_abi_*.txt).
+  add_test(NAME c_abi_can_fail COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/c_abi_test.py)
+  if(TARGET core_shared)
+    add_test(NAME c_abi COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/c_abi.py ${CMAKE_BINARY_DIR})
+  endif()
 endfunction()
 
 # Components of the installation: runtime (shared libraries), development (headers and what links them), command.
