@@ -126,8 +126,8 @@ typedef struct stemma_store stemma_store;
 // Both are of the library stemma_tiers. At most bytes_max in a directory of one engine at a time.
 STEMMA_API stemma_status stemma_disk_store_open(const char* directory, int64_t bytes_max,
                                                 stemma_store** store);
-// Redis or Valkey: "redis://host:6379", "redis+cluster://...", "redis+sentinel://...". Values are
-// sealed with `secret`, unless it is NULL.
+// Redis or Valkey: "redis://host:6379", "redis-cluster://a:1,b:2", "redis-sentinel://a:1/name".
+// Values are sealed with `secret`, unless it is NULL.
 STEMMA_API stemma_status stemma_remote_store_open(const char* url, const char* secret,
                                                   stemma_store** store);
 

@@ -130,9 +130,12 @@ stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tier
 void stemma_cache_close(stemma_cache* cache) {
   const std::unique_ptr<stemma_cache> closed(cache);
   if (closed == nullptr) return;
-  for (const std::int64_t id : closed->promotions) {
-    closed->kv->release_promotion(stemma::PromotionId(id), stemma::PromotionUse::kWaiting);
-  }
+  stemma::guarded([&] {
+    for (const std::int64_t id : closed->promotions) {
+      closed->kv->release_promotion(stemma::PromotionId(id), stemma::PromotionUse::kWaiting);
+    }
+    return STEMMA_OK;
+  });
 }
 
 stemma_status stemma_namespace_open(stemma_cache* cache, const uint8_t digest[32], int32_t* ns) {
