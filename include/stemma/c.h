@@ -150,6 +150,8 @@ typedef struct stemma_store_callbacks {
   void (*write)(void* context, stemma_stored_page* pages, size_t count, int64_t deadline_us);
   // Removes those of which it still has exactly these bytes.
   void (*remove)(void* context, stemma_stored_page* pages, size_t count, int64_t deadline_us);
+  // As stemma_purge: how many pages it removed; below 0: some are left, to be asked for again.
+  int64_t (*purge)(void* context, const uint8_t* families, size_t count, int64_t deadline_us);
   void (*close)(void* context);  // after the last call
 } stemma_store_callbacks;
 STEMMA_API stemma_status stemma_store_open(const stemma_store_callbacks* callbacks,
@@ -218,6 +220,10 @@ STEMMA_API stemma_status stemma_probe(const stemma_cache* cache, int32_t ns, con
                                       size_t count, int64_t* cached_tokens);
 // Evicts up to `pages` that nobody holds, coldest first. REQUIRES: no step is in flight.
 STEMMA_API stemma_status stemma_evict(stemma_cache* cache, int64_t pages, int64_t* evicted);
+
+// Nobody finds pages of namespaces whose digests begin with one of these, 8 bytes each, any more,
+// in any tier; of none at all where count is 0. REQUIRES: no step is in flight.
+STEMMA_API stemma_status stemma_purge(stemma_cache* cache, const uint8_t* families, size_t count);
 
 // Pages freed while a step is in flight stay as they are until it retires: for engines that compute
 // asynchronously. Steps retire in the order in which they began; at most 16 are in flight.

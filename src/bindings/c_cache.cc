@@ -189,6 +189,22 @@ stemma_status stemma_evict(stemma_cache* cache, int64_t pages, int64_t* evicted)
   });
 }
 
+stemma_status stemma_purge(stemma_cache* cache, const uint8_t* families, size_t count) {
+  return stemma::guarded([&] {
+    if (cache == nullptr || (families == nullptr && count != 0)) {
+      return stemma::refuse("a cache, and families");
+    }
+    if (cache->steps_in_flight > 0) return stemma::refuse("a step is in flight");
+    std::vector<stemma::NamespaceFamily> named(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::copy_n(families + i * named[i].bytes.size(), named[i].bytes.size(),
+                  named[i].bytes.begin());
+    }
+    const auto purged = cache->kv->purge(named);
+    return purged.ok() ? stemma_status{STEMMA_OK} : stemma::fail(purged.error());
+  });
+}
+
 stemma_status stemma_step_begin(stemma_cache* cache, int64_t* step) {
   return stemma::guarded([&] {
     if (cache == nullptr || step == nullptr) return stemma::refuse("cache and step are given");
@@ -225,6 +241,7 @@ stemma_status stemma_poll_transfers(stemma_cache* cache) {
 stemma_status stemma_wait_transfers(stemma_cache* cache, int64_t us) {
   return stemma::guarded([&] {
     if (cache == nullptr || us < 0) return stemma::refuse("a cache, and a time");
+    cache->kv->poll_transfers();  // which may begin some
     if (!cache->kv->transfers_underway()) return stemma_status{STEMMA_NOTHING};
     cache->kv->wait_transfers(std::chrono::microseconds(us));
     cache->kv->poll_transfers();

@@ -27,6 +27,7 @@ constexpr stemma_store_callbacks kNoCallbacks = {.struct_size = sizeof(stemma_st
                                                  .read = nullptr,
                                                  .write = nullptr,
                                                  .remove = nullptr,
+                                                 .purge = nullptr,
                                                  .close = nullptr};
 
 stemma_status read_tiers(const stemma_tiers_options* given, LowerTierOptions& plan, int& threads) {

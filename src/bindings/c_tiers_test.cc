@@ -35,6 +35,7 @@ class FrameMap {
                                               .read = read,
                                               .write = write,
                                               .remove = remove,
+                                              .purge = purge,
                                               .close = close};
     stemma_store* store = nullptr;
     EXPECT_EQ(stemma_store_open(&callbacks, &store), STEMMA_OK) << stemma_last_error();
@@ -87,6 +88,13 @@ class FrameMap {
   static void remove(void* context, stemma_stored_page* pages, std::size_t count, std::int64_t) {
     const std::lock_guard lock(of(context).mutex_);
     for (std::size_t i = 0; i < count; ++i) of(context).frames_.erase(key_of(pages[i].key));
+  }
+  static std::int64_t purge(void* context, const std::uint8_t*, std::size_t count, std::int64_t) {
+    const std::lock_guard lock(of(context).mutex_);
+    EXPECT_EQ(count, 1u);
+    const auto removed = static_cast<std::int64_t>(of(context).frames_.size());
+    of(context).frames_.clear();
+    return removed;
   }
   static void close(void* context) { ++of(context).closed_; }
 
@@ -146,6 +154,12 @@ class Engine {
       }
     }
     ASSERT_EQ(stemma_finish(sequence, tokens.data(), tokens.size()), STEMMA_OK);
+  }
+  // Of the one namespace there is. Returns when the store has confirmed it.
+  void purge() {
+    const std::array<std::uint8_t, 8> family = {1};
+    ASSERT_EQ(stemma_purge(cache_, family.data(), 1), STEMMA_OK) << stemma_last_error();
+    while (stemma_wait_transfers(cache_, 1'000'000) == STEMMA_OK) continue;
   }
   void settle() { EXPECT_EQ(stemma_settle(cache_, 60'000'000), STEMMA_OK); }
 
@@ -219,6 +233,17 @@ TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
   EXPECT_TRUE(next.metrics().contains("stemma_transfers_underway"));
+}
+
+TEST(CTiers, WhatWasPurgedIsFoundInNoTierAnyMore) {
+  FrameMap map;
+  Engine engine(map.open());
+  engine.compute(prompt());
+  engine.settle();
+  EXPECT_EQ(map.frames(), 6u);
+  engine.purge();
+  EXPECT_EQ(map.frames(), 0u);
+  EXPECT_EQ(engine.cached_after_promotion(prompt()), 0);
 }
 
 TEST(CTiers, FramesThatWereDamagedAreMisses) {

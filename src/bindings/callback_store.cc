@@ -80,9 +80,18 @@ void CallbackStore::remove(std::span<const PageRemoval> removals, std::int64_t d
   callbacks_.remove(callbacks_.context, pages.data(), pages.size(), deadline_us);
 }
 
-PurgeOutcome CallbackStore::purge(std::span<const NamespaceFamily>, std::int64_t) {
-  return {.pages = 0,
-          .status = Error{ErrorCode::kUnsupported, "the store " + name_ + " cannot be purged"}};
+PurgeOutcome CallbackStore::purge(std::span<const NamespaceFamily> namespaces,
+                                  std::int64_t deadline_us) {
+  static_assert(sizeof(NamespaceFamily) == 8);
+  if (callbacks_.purge == nullptr) {
+    return {.pages = 0,
+            .status = Error{ErrorCode::kUnsupported, "the store " + name_ + " cannot be purged"}};
+  }
+  const std::uint8_t* const families = namespaces.empty() ? nullptr : namespaces[0].bytes.data();
+  const std::int64_t removed =
+      callbacks_.purge(callbacks_.context, families, namespaces.size(), deadline_us);
+  if (removed >= 0) return {.pages = removed};
+  return {.pages = 0, .status = Error{ErrorCode::kIo, "the store " + name_ + " was not purged"}};
 }
 
 }  // namespace stemma

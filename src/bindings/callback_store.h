@@ -30,7 +30,7 @@ class CallbackStore final : public PageStore {
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
-  // kUnsupported: there is no callback for it.
+  // kUnsupported where there is no callback for it.
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
   PageStoreUsage usage() const override { return {}; }
