@@ -275,7 +275,9 @@ stemma_status stemma_promotion_release(stemma_cache* cache, int64_t promotion) {
   return stemma::guarded([&] {
     if (!stemma::is_promotion(cache, promotion)) return stemma::refuse("no such promotion");
     cache->kv->release_promotion(stemma::PromotionId(promotion), stemma::PromotionUse::kWaiting);
-    std::erase(cache->promotions, promotion);
+    // One hold of it: two requests of one text may have the same.
+    cache->promotions.erase(
+        std::find(cache->promotions.begin(), cache->promotions.end(), promotion));
     return stemma_status{STEMMA_OK};
   });
 }

@@ -183,6 +183,19 @@ class Engine {
     stemma_release(sequence);
     return cached;
   }
+  // Two requests ask for one text: each has a hold of its own on what brings it.
+  void promote_twice(const Text& tokens) {
+    std::array<std::int64_t, 2> holds = {-1, -1};
+    for (std::int64_t& hold : holds) {
+      ASSERT_EQ(stemma_promote(cache_, ns_, tokens.data(), tokens.size(), &hold), STEMMA_OK);
+    }
+    for (const std::int64_t hold : holds) {
+      EXPECT_GE(stemma_worth_waiting(cache_, hold), 0);
+      EXPECT_EQ(stemma_promotion_release(cache_, hold), STEMMA_OK);
+    }
+    EXPECT_EQ(stemma_promotion_release(cache_, holds[1]), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_worth_waiting(cache_, holds[1]), STEMMA_INVALID_ARGUMENT);
+  }
   std::map<std::string, std::int64_t> metrics() const {
     std::map<std::string, std::int64_t> numbers;
     const auto sink = [](void* context, const char* name, std::int64_t value) {
@@ -233,6 +246,17 @@ TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
   EXPECT_TRUE(next.metrics().contains("stemma_transfers_underway"));
+}
+
+TEST(CTiers, RequestsOfOneTextReleaseItEachForThemselves) {
+  FrameMap map;
+  {
+    Engine engine(map.open());
+    engine.compute(prompt());
+    engine.settle();
+  }
+  Engine next(map.open());
+  next.promote_twice(prompt());
 }
 
 TEST(CTiers, WhatWasPurgedIsFoundInNoTierAnyMore) {
