@@ -221,8 +221,8 @@ STEMMA_API stemma_status stemma_probe(const stemma_cache* cache, int32_t ns, con
 // Evicts up to `pages` that nobody holds, coldest first. REQUIRES: no step is in flight.
 STEMMA_API stemma_status stemma_evict(stemma_cache* cache, int64_t pages, int64_t* evicted);
 
-// Nobody finds pages of namespaces whose digests begin with one of these, 8 bytes each, any more,
-// in any tier; of none at all where count is 0. REQUIRES: no step is in flight.
+// In no tier does anybody find pages of namespaces any more whose digests begin with one of these,
+// 8 bytes each; where count is 0, of any namespace. REQUIRES: no step is in flight.
 STEMMA_API stemma_status stemma_purge(stemma_cache* cache, const uint8_t* families, size_t count);
 
 // Pages freed while a step is in flight stay as they are until it retires: for engines that compute
