@@ -1,6 +1,8 @@
 #include "prefix/child_table.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/prng.h"
@@ -12,6 +14,9 @@ namespace {
 // Words of 64 bits with about as many ones as zeros: digits of e and of the golden ratio.
 constexpr std::uint64_t kFirstKey = 0xB7E151628AED2A6Bu;
 constexpr std::uint64_t kSecondKey = 0x9E3779B97F4A7C15u;
+
+// Room that every table has from the beginning: 12 KiB.
+constexpr std::int64_t kNodesMin = 1024;
 
 std::uint64_t load64(const std::byte* bytes) {
   std::uint64_t word = 0;
@@ -54,17 +59,33 @@ std::uint32_t ChildHash::operator()(NodeSlot parent, std::span<const TokenId> pa
   return static_cast<std::uint32_t>(sum >> 32) & mask_;
 }
 
-ChildTable::ChildTable(std::int64_t nodes_max) {
+ChildTable::ChildTable(std::int64_t nodes_max) : nodes_max_(nodes_max) {
   STEMMA_CHECK(nodes_max >= 0 && nodes_max < std::int64_t{1} << 31, "node slots are 31 bits");
-  const auto nodes = static_cast<std::size_t>(nodes_max);
-  entries_ = UntouchedArray<Entry>(nodes + nodes / 2 + 2, Entry());
+  make_room(std::min(nodes_max, std::max(kNodesMin, nodes_max / 8)));
+}
+
+// Entries lie in the order of their hashes but for collisions, in any table: both are walked from
+// end to end.
+void ChildTable::make_room(std::int64_t nodes) {
+  const UntouchedArray<Entry> before = std::exchange(entries_, {});
+  const auto room = static_cast<std::size_t>(nodes);
+  entries_ = UntouchedArray<Entry>(room + room / 2 + 2, Entry());
+  room_ = nodes;
+  for (const Entry& entry : before) {
+    if (entry.slot.valid()) put(entry);
+  }
+}
+
+void ChildTable::put(const Entry& entry) {
+  std::size_t i = home(entry.hash);
+  while (entries_[i].slot.valid()) i = next(i);
+  entries_[i] = entry;
 }
 
 void ChildTable::insert(std::uint32_t hash, NodeSlot slot) {
-  STEMMA_CHECK_LT(static_cast<std::size_t>(count_) * 3, entries_.size() * 2);
-  std::size_t i = home(hash);
-  while (entries_[i].slot.valid()) i = next(i);
-  entries_[i] = {hash, slot};
+  STEMMA_CHECK_LT(count_, nodes_max_);
+  if (count_ == room_) make_room(std::min(nodes_max_, 2 * room_));
+  put({hash, slot});
   ++count_;
 }
 
