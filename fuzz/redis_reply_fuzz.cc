@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "tier/resp_reader.h"
+#include "store/resp_reader.h"
 
 namespace {
 

@@ -18,7 +18,7 @@ import sys
 LINE_COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = {"header": 300, "source": 500, "test": 600}
-PUBLIC_HEADERS_MAX = 22
+PUBLIC_HEADERS_MAX = 24
 PUBLIC_COMMENT_SHARE_MIN = 0.35
 
 BANNED_WORDS = {"manager", "helper", "util", "utils", "info", "handler", "controller", "impl", "processor", "req",
@@ -46,7 +46,8 @@ BANNED_CALLS = [  # pattern, why, path prefixes where it is allowed
     (r"\bassert\s*\(", "STEMMA_CHECK is always on", ()),
     (r"\bstd::cout\b|\bprintf\s*\(", "only the command line prints", ("src/cli/", "tests/")),
     (r"\.detach\s*\(", "every thread has an owner that joins it", ()),
-    (r"\bcatch\s*\(\s*\.\.\.\s*\)", "catch what the library throws, by name", ("src/cli/main.cc",)),
+    (r"\bcatch\s*\(\s*\.\.\.\s*\)", "catch what the library throws, by name", 
+     ("src/cli/main.cc", "src/bindings/c_handles.h")),
 ]
 
 
@@ -155,10 +156,15 @@ class Repository:
         for path in self.sources:
             self.check_includes(path, floors, owner)
 
+    @staticmethod
+    def room_of(name):
+        """The room of a file below src/: its folder, or the one folder that lies in another."""
+        return "bindings_python" if name.startswith("bindings/python/") else name.split("/")[0]
+
     def check_includes(self, path, floors, owner):
         parts = path.relative_to(self.root).parts
         if parts[0] == "src":
-            room = parts[1]
+            room = self.room_of("/".join(parts[1:]))
         elif parts[0] == "include":
             room = owner.get(path.stem)
             if room is None:
@@ -171,7 +177,7 @@ class Repository:
             if not match:
                 continue
             target = match.group(1)
-            included = owner.get(pathlib.Path(target).stem) if target.startswith("stemma/") else target.split("/")[0]
+            included = owner.get(pathlib.Path(target).stem) if target.startswith("stemma/") else self.room_of(target)
             if included == room or included is None:
                 continue
             if included not in floors or floors[included] >= floors[room]:

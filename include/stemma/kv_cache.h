@@ -97,8 +97,7 @@ class KvCache {
 
   // The largest `tokens` for which reserve would succeed now, the context limit aside.
   std::int64_t reservable_tokens(const Sequence& sequence) const;
-  // Frees so many cached pages, or all that can be spared; how many. REQUIRES: no step in flight.
-  std::int64_t evict(std::int64_t pages);
+
   // Publishes the full pages of `computed`: every token of the sequence whose KV is in its pages
   // now, from the first on. Where others published the same tokens before, their pages are shared,
   // this sequence's are freed, and its row names the shared ones (I2). A cache that shares nothing
@@ -233,14 +232,15 @@ class KvCache {
   void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
   std::vector<TenantQuota> quotas(Tier tier) const;  // REQUIRES: kDevice or kHost
 
+  // Evicts up to `pages`, coldest first; how many. REQUIRES: pages >= 0; no step is in flight.
+  std::int64_t evict(std::int64_t pages);
   // Forgets every published page. REQUIRES: no Sequence holds anything.
   void reset();
 
   // Pages that reserve could hand out now: free ones and those that eviction could free.
   std::int64_t available_pages() const;
   std::int64_t available_windowed_pages() const;  // REQUIRES: window_tokens is not 0
-  // Of these, those that are free now.
-  std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }
+  std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }  // of these
   std::int64_t free_rows() const;
   std::int64_t page_size() const noexcept { return options_.page_size; }
   std::int64_t total_pages() const noexcept { return options_.pages; }
@@ -255,7 +255,7 @@ class KvCache {
   // contradiction, or nullopt. O(pages + tokens); allocates.
   std::optional<std::string> audit() const;
 
-  std::string draw() const { return prefix_->draw(); }  // the tree as text, for tests and people
+  std::string draw() const { return prefix_->draw(); }  // the tree, for tests and people
 
  private:
   friend class Sequence;

@@ -9,10 +9,9 @@
 //   weight[key]  = 2^(score − max), max and sum over the partition's keys <= its position
 //   value[dim]   = sum over those keys, in order, of weight[key] × v[key][dim]   one lane a dim
 //
-// Few queries read K and V as they lie (decode_scores-inl.h, decode_sums-inl.h); for many a
-// partition's rows are widened once and met by all of them (tile_scores-inl.h,
-// multiply_panels-inl.h). Of a scaled dtype k and v are codes: a finished score is multiplied by
-// its key's scale, a weight, once summed, by its value's.
+// K and V are read as they lie (decode_scores-inl.h, decode_sums-inl.h); but of many queries K is
+// widened once and met by all of them (tile_scores-inl.h). Of a scaled dtype k and v are codes: a
+// finished score is multiplied by its key's scale, a weight, once summed, by its value's.
 //
 // The partition's (value, max, sum) is folded into what the earlier ones gave. No step depends on
 // how many queries were computed together, on the page size or on where pages lie (I13). Keys
@@ -33,76 +32,26 @@
 #include "attention/decode_scores-inl.h"
 #include "attention/decode_sums-inl.h"
 #include "attention/key_scales-inl.h"
-#include "attention/multiply_panels-inl.h"
 #include "attention/online_softmax-inl.h"
-#include "attention/pack_kv-inl.h"
+#include "attention/part-inl.h"
 #include "attention/row_vectors-inl.h"
 #include "attention/task_queries-inl.h"
+#include "attention/tile_rows-inl.h"
 #include "attention/tile_scores-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
 
-// One partition, for all KV heads of the task. Queries are counted over all heads: those of head h
-// begin at h × queries.
-struct Part {
-  const std::byte* k = nullptr;  // row of (page 0, offset 0, the task's first head)
-  const std::byte* v = nullptr;
-  const std::int64_t* offsets = nullptr;
-  const std::int64_t* next_offsets = nullptr;  // of the next partition
-  std::int64_t first_key = 0;
-  std::int64_t keys = 0;  // up to the last row's position
-  std::int64_t next_keys = 0;
-  std::int64_t head_bytes = 0;  // from one head's row to the next one's
-  std::int64_t row_bytes = 0;   // of one head
-  float* sums = nullptr;        // what the partition gives   [kv_heads × queries, partial]
-};
-
-// Keys of the partition that a query of a head sees; <= 0 if its row lies before it.
-std::int64_t keys_seen(const Work& work, const Part& part, std::int64_t query) {
-  const std::int64_t position = work.task.first_position + query / work.group;
-  return std::min(part.keys, position + 1 - part.first_key);
-}
-
-// A head's first query that reaches the partition.
-std::int64_t first_query(const Work& work, const Part& part) {
-  return work.group * std::max<std::int64_t>(0, part.first_key - work.task.first_position);
-}
-
-// A head's first query whose window lies behind the partition.
-std::int64_t end_query(const Work& work, const Part& part) {
-  const std::int64_t window = work.task.shape->window_tokens;
-  if (window == 0) return work.queries;
-  const std::int64_t rows = part.first_key + part.keys + window - 1 - work.task.first_position;
-  return std::clamp<std::int64_t>(rows * work.group, 0, work.queries);
-}
-
-// Keys of the partition that lie before a query's window.
-std::int64_t keys_unseen(const Work& work, const Part& part, std::int64_t query) {
-  const std::int64_t position = work.task.first_position + query / work.group;
-  return std::clamp<std::int64_t>(work.task.shape->first_seen(position) - part.first_key, 0,
-                                  part.keys);
-}
-
 float* scores_of(const Work& work, std::int64_t query) {
   return work.scratch.scores + query * kPartitionKeys;
-}
-
-// Lines of V that are asked for with each few leaves, so that half of them are while keys are
-// scored: the other half was while they were widened.
-std::int64_t score_lines(const Work& work, const Part& part) {
-  const std::int64_t lines = part.keys * ceil_div(part.row_bytes, 2 * kLineBytes);
-  const std::int64_t tiles = ceil_div<std::int64_t>(part.keys, kScoreKeys) *
-                             ceil_div<std::int64_t>(work.query_vectors, kPanelVectors);
-  return ceil_div(lines, tiles * kLanes / kLeavesTogether);
 }
 
 // Scores of a panel of one head's queries, those from `vector` on, up to the last key that one of
 // them sees.
 template <int kVectors>
-void score_panel(const Work& work, const Part& part, std::int64_t head, std::int64_t vector,
-                 RowPrefetch& prefetch) {
+void score_panel(const Work& work, const Part& part, const PartRows& rows, std::int64_t head,
+                 std::int64_t vector) {
   const std::int64_t first = vector * kLanes;
   const std::int64_t end = std::min(work.queries, first + kVectors * kLanes);
   const std::int64_t seen = keys_seen(work, part, end - 1);
@@ -111,12 +60,14 @@ void score_panel(const Work& work, const Part& part, std::int64_t head, std::int
   tile.row_vectors = work.packed / kLanes;
   tile.panel = scaled_queries(work, head) + first * work.packed;
   tile.scores_stride = kPanelColumnsMax;
-  tile.lines = score_lines(work, part);
+  tile.asked_bytes = head * part.head_bytes;
+  tile.asked_lines = vector == 0 ? ceil_div(part.row_bytes, kLineBytes) : 0;
   for (std::int64_t key = 0; key < seen;) {
     const std::int64_t keys = tile_keys(seen - key);
     tile.rows = work.scratch.keys + key * tile.row_stride;
     tile.scores = work.scratch.key_scores + key * kPanelColumnsMax;
-    score_tile<kVectors>(keys, tile, prefetch);
+    tile.asked_or_null = rows.v + key;
+    score_tile<kVectors>(keys, tile);
     key += keys;
   }
   for (std::int64_t key = 0; key < seen; key += kLanes) {
@@ -125,79 +76,109 @@ void score_panel(const Work& work, const Part& part, std::int64_t head, std::int
   }
 }
 
-void score_queries(const Work& work, const Part& part, std::int64_t head, RowPrefetch& prefetch) {
+void score_queries(const Work& work, const Part& part, const PartRows& rows, std::int64_t head) {
   std::int64_t vector = 0;
   for (; vector + kPanelVectors <= work.query_vectors; vector += kPanelVectors) {
-    score_panel<kPanelVectors>(work, part, head, vector, prefetch);
+    score_panel<kPanelVectors>(work, part, rows, head, vector);
   }
-  if (vector < work.query_vectors) score_panel<1>(work, part, head, vector, prefetch);
+  if (vector < work.query_vectors) score_panel<1>(work, part, rows, head, vector);
+}
+
+// A few queries of one head that follow each other, from `query` on.
+struct SumTile {
+  std::int64_t head = 0;
+  std::int64_t query = 0;
+  std::int64_t queries = 0;
+};
+
+struct KeyRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool first = false;  // sums begin there, and not where they are
+};
+
+// V of one head as it is read, and K of the next head, or of the next partition's first.
+struct HeadRows {
+  const std::byte* const* v = nullptr;
+  std::int64_t v_bytes = 0;  // from a row's begin
+  const std::byte* const* next_k = nullptr;
+  std::int64_t next_k_bytes = 0;
+};
+
+// Adds up V of some keys for all queries of a tile. The head's first tile asks for what is read
+// next.
+template <typename T>
+void sum_keys(const Work& work, const Part& part, const HeadRows& rows, const SumTile& tile,
+              const KeyRange& range) {
+  if (range.begin >= range.end) return;
+  ValueKeys keys;
+  keys.begins = rows.v + range.begin;
+  keys.first_time = rows.next_k + range.begin;
+  keys.again = rows.v + range.begin + kAskAgainKeys;
+  keys.keys = range.end - range.begin;
+  keys.first = range.first;
+  keys.head_bytes = rows.v_bytes;
+  keys.first_time_bytes = rows.next_k_bytes;
+  keys.again_bytes = rows.v_bytes;
+  keys.head_dim = work.head_dim;
+  keys.queries = tile.queries;
+  const std::int64_t place = tile.head * work.queries + tile.query;
+  const float* const weights = scores_of(work, place) + range.begin;
+  float* const sums = part.sums + place * work.partial;
+  if (tile.query == first_query(work, part)) {
+    sum_row<T, ValueAsks::kNear>(keys, weights, sums);
+  } else {
+    sum_row<T, ValueAsks::kNothing>(keys, weights, sums);
+  }
 }
 
 // Of a few rows with windows: what each sees before all of them see the same, what all see, and the
 // rest of each. A key outside a row's window never meets its sums, whatever its value.
-void sum_windows(const Work& work, const Part& part, std::int64_t query, std::int64_t rows,
-                 PanelProduct product, RowPrefetch& prefetch) {
-  const std::int64_t common_begin = keys_unseen(work, part, query + rows - 1);
-  const std::int64_t common_end = std::max(common_begin, keys_seen(work, part, query));
-  const auto sum_alone = [&](std::int64_t begin, std::int64_t end, std::int64_t row) {
-    PanelProduct one = product;
-    one.a += row * product.a_stride;
-    one.c += row * product.c_stride;
-    one.first_k = begin;
-    one.depth = end;
-    if (begin < end) multiply(1, one, prefetch);
-  };
-  product.continues = true;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::fill_n(product.c + row * product.c_stride, product.panels * kPanelColumns, 0.0f);
-    const std::int64_t seen = keys_seen(work, part, query + row);
-    sum_alone(keys_unseen(work, part, query + row), std::min(common_begin, seen), row);
+template <typename T>
+void sum_windows(const Work& work, const Part& part, const HeadRows& rows, const SumTile& tile) {
+  const std::int64_t last = tile.query + tile.queries - 1;
+  const std::int64_t common_begin = keys_unseen(work, part, last);
+  const std::int64_t common_end = std::max(common_begin, keys_seen(work, part, tile.query));
+  const auto one = [&](std::int64_t query) { return SumTile{tile.head, query, 1}; };
+  for (std::int64_t query = tile.query; query <= last; ++query) {
+    float* const sums = part.sums + (tile.head * work.queries + query) * work.partial;
+    std::fill_n(sums, work.columns, 0.0f);
+    const std::int64_t seen = keys_seen(work, part, query);
+    sum_keys<T>(work, part, rows, one(query),
+                {keys_unseen(work, part, query), std::min(common_begin, seen)});
   }
-  product.first_k = common_begin;
-  product.depth = common_end;
-  if (common_begin < common_end) multiply(rows, product, prefetch);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t seen = keys_seen(work, part, query + row);
-    sum_alone(std::max(common_end, keys_unseen(work, part, query + row)), seen, row);
+  sum_keys<T>(work, part, rows, tile, {common_begin, common_end});
+  for (std::int64_t query = tile.query; query <= last; ++query) {
+    const std::int64_t begin = std::max(common_end, keys_unseen(work, part, query));
+    sum_keys<T>(work, part, rows, one(query), {begin, keys_seen(work, part, query)});
   }
 }
 
-// The slice of dimensions from `first_column` on, for one head: all of a tile's rows up to the keys
-// that the first one sees, then the rest of each by itself.
-void sum_slice(const Work& work, const Part& part, std::int64_t head, std::int64_t first_column,
-               RowPrefetch& prefetch) {
-  PanelProduct product;
-  product.a_stride = kPartitionKeys;
-  product.b = work.scratch.values;
-  product.b_stride = kPartitionKeys * kPanelColumns;
-  product.c_stride = work.partial;
-  product.panels = ceil_div(std::min(kSliceColumns, work.head_dim - first_column), kPanelColumns);
+// One head: all of a tile's queries up to the keys that the first one sees, then the rest of each
+// by itself.
+template <typename T>
+void sum_queries(const Work& work, const Part& part, const HeadRows& rows, std::int64_t head) {
   const std::int64_t end = end_query(work, part);
   for (std::int64_t query = first_query(work, part); query < end;) {
-    const std::int64_t rows = tile_rows(end - query);
-    const std::int64_t common_keys = keys_seen(work, part, query);
-    product.a = scores_of(work, head * work.queries + query);
-    product.c = part.sums + (head * work.queries + query) * work.partial + first_column;
-    product.first_k = 0;
+    const SumTile tile = {head, query, tile_rows(end - query)};
+    query += tile.queries;
     if (work.task.shape->window_tokens > 0) {
-      sum_windows(work, part, query, rows, product, prefetch);
-      query += rows;
+      sum_windows<T>(work, part, rows, tile);
       continue;
     }
-    product.depth = common_keys;
-    multiply(rows, product, prefetch);
-    product.first_k = common_keys;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      product.depth = keys_seen(work, part, query + row);
-      if (product.depth > common_keys) multiply(1, product, prefetch);
-      product.a += product.a_stride;
-      product.c += product.c_stride;
+    const std::int64_t common = keys_seen(work, part, tile.query);
+    sum_keys<T>(work, part, rows, tile, {0, common, true});
+    for (std::int64_t one = tile.query; one < query; ++one) {
+      sum_keys<T>(work, part, rows, {head, one, 1}, {common, keys_seen(work, part, one)});
     }
-    query += rows;
   }
 }
 
-// Scores that weigh otherwise than as they are: capped, or of keys before the query's window.
+// Whether scores weigh otherwise than as they are: capped, or of keys before the query's window.
+bool adjusts(const Work& work, const Part& part, std::int64_t query) {
+  return work.task.shape->score_cap > 0 || keys_unseen(work, part, query) > 0;
+}
+
 void adjust_scores(const Work& work, const Part& part, std::int64_t query, float* scores) {
   const AttentionShape& shape = *work.task.shape;
   if (shape.score_cap > 0) cap_scores(scores, shape.score_cap * kLog2E);
@@ -217,51 +198,49 @@ void gather_scales(const Work& work, const Part& part, std::int64_t head, SideSc
 }
 
 // Scores of one head become weights.
-void weigh_keys(const Work& work, const Part& part, std::int64_t head) {
+template <bool kScaled>
+void weigh_keys_of(const Work& work, const Part& part, std::int64_t head) {
   const std::int64_t end = end_query(work, part);
   SideScales scales;
-  if (work.scaled) gather_scales(work, part, head, scales);
+  if (kScaled) gather_scales(work, part, head, scales);
+  const ScoreScales of_scores = {scales.k.begin(), scales.v.begin()};
   for (std::int64_t query = first_query(work, part); query < end; ++query) {
     const std::int64_t place = head * work.queries + query;
     float* const scores = scores_of(work, place);
     const std::int64_t keys = keys_seen(work, part, query);
-    if (work.scaled) scales.k.apply(scores, keys);
-    adjust_scores(work, part, query, scores);
     float* const max_and_sum = part.sums + place * work.partial + work.columns;
-    softmax_partition(scores, keys, max_and_sum, max_and_sum + 1);
-    if (work.scaled) scales.v.apply(scores, keys);
+    if (!adjusts(work, part, query)) {
+      softmax_partition<kScaled, kScaled>(scores, keys, of_scores, max_and_sum);
+      continue;
+    }
+    if (kScaled) scales.k.apply(scores, keys);
+    adjust_scores(work, part, query, scores);
+    softmax_partition<false, kScaled>(scores, keys, of_scores, max_and_sum);
   }
 }
 
-// Processors drop some of what is asked for while memory is busy: rows that are about to be read
-// are asked for once more.
-void ask_again(RowPrefetch rows) {
-  const std::int64_t lines =
-      round_up(rows.rows, std::int64_t{2}) * ceil_div(rows.row_bytes, kLineBytes);
-  PrefetchCursor(rows).step(lines);
+void weigh_keys(const Work& work, const Part& part, std::int64_t head) {
+  if (work.scaled) return weigh_keys_of<true>(work, part, head);
+  weigh_keys_of<false>(work, part, head);
 }
 
-// Many queries: a head's K and V are widened for all of them.
+// Many queries: a head's K is widened for all of them, and its V, if widening it costs much.
 template <typename T>
-void attend_tile(const Work& work, const Part& part, std::int64_t head) {
-  const std::byte* const k = part.k + head * part.head_bytes;
-  const std::byte* const v = part.v + head * part.head_bytes;
-  const RowPrefetch rows_v = {v, part.offsets, part.keys, part.row_bytes};
-  RowPrefetch prefetch_v = rows_v;
-  widen_keys<T>({k, part.offsets, work.head_dim}, part.keys, work.scratch.keys, prefetch_v);
-  score_queries(work, part, head, prefetch_v);
-  ask_again(rows_v);
-  weigh_keys(work, part, head);
+void attend_tile(const Work& work, const Part& part, const PartRows& rows, std::int64_t head) {
+  const std::int64_t head_bytes = head * part.head_bytes;
   const bool last_head = head + 1 == work.task.kv_heads;
-  const RowPrefetch rows_k = {last_head ? part.k : k + part.head_bytes,
-                              last_head ? part.next_offsets : part.offsets,
-                              last_head ? part.next_keys : part.keys, part.row_bytes};
-  RowPrefetch prefetch_k = rows_k;
-  const RowSource source = {v, part.offsets, work.head_dim};
-  for (std::int64_t column = 0; column < work.head_dim; column += kSliceColumns) {
-    pack_values<T>(source, part.keys, column, work.scratch.values, prefetch_k);
-    if (column + kSliceColumns >= work.head_dim) ask_again(rows_k);
-    sum_slice(work, part, head, column, prefetch_k);
+  widen_keys<T>(rows.k, head_bytes, work.head_dim, part.keys, work.scratch.keys);
+  score_queries(work, part, rows, head);
+  weigh_keys(work, part, head);
+  HeadRows values = {rows.v, head_bytes, last_head ? rows.next_k : rows.k,
+                     last_head ? 0 : head_bytes + part.head_bytes};
+  if constexpr (sizeof(T) == 1) {
+    widen_values<T>(rows.v, head_bytes, work.head_dim, part.keys, work.scratch.values);
+    values.v = rows.widened_v;
+    values.v_bytes = 0;
+    sum_queries<float>(work, part, values, head);
+  } else {
+    sum_queries<T>(work, part, values, head);
   }
 }
 
@@ -291,22 +270,39 @@ void score_decode_row(const Work& work, const Part& part, const DecodeRows& rows
   }
 }
 
+// A head's queries, some at a time; the first ones ask for what is read later.
+template <typename T>
+void sum_decode_head(const Work& work, const Part& part, std::int64_t head, std::int64_t key,
+                     ValueKeys& keys) {
+  keys.head_bytes = head * part.head_bytes;
+  keys.first_time_bytes = keys.head_bytes;
+  keys.again_bytes = keys.head_bytes;
+  for (std::int64_t query = 0; query < work.queries; query += keys.queries) {
+    keys.queries = std::min<std::int64_t>(kDecodeSumQueries, work.queries - query);
+    const std::int64_t place = head * work.queries + query;
+    const float* const weights = scores_of(work, place) + key;
+    float* const sums = part.sums + place * work.partial;
+    if (query == 0) {
+      sum_row<T, ValueAsks::kFar>(keys, weights, sums);
+    } else {
+      sum_row<T, ValueAsks::kNothing>(keys, weights, sums);
+    }
+  }
+}
+
 template <typename T>
 void sum_decode_row(const Work& work, const Part& part, const DecodeRows& rows) {
   const DecodePace pace = DecodePace::of(work.queries);
   ValueKeys keys;
   keys.head_dim = work.head_dim;
-  keys.queries = work.queries;
   for (std::int64_t key = 0; key < part.keys; key += pace.keys) {
     keys.begins = rows.begins + key;
-    keys.later = rows.later + key;
-    keys.first_time = rows.first_time;
+    keys.first_time = rows.later + rows.first_time + key;
+    keys.again = rows.later + key;
     keys.keys = std::min(pace.keys, part.keys - key);
     keys.first = key == 0;
     for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
-      keys.head_bytes = head * part.head_bytes;
-      sum_row<T>(keys, scores_of(work, head * work.queries) + key,
-                 part.sums + head * work.queries * work.partial);
+      sum_decode_head<T>(work, part, head, key, keys);
     }
   }
 }
@@ -348,7 +344,10 @@ void attend_part(const Work& work, const Part& part) {
   if (decodes(work)) {
     attend_decode_row<T>(work, part);
   } else {
-    for (std::int64_t head = 0; head < work.task.kv_heads; ++head) attend_tile<T>(work, part, head);
+    const PartRows rows(work, part);
+    for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
+      attend_tile<T>(work, part, rows, head);
+    }
   }
 }
 

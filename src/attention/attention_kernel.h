@@ -31,9 +31,8 @@ inline constexpr std::int64_t section_partitions(const AttentionShape& shape) {
 // Queries (rows × query heads of one KV head) that share one packing of K and V.
 inline constexpr std::int64_t kTileQueries = 96;
 
-// Columns that every target's panels divide, and panels that are packed together.
+// Columns that every target's panels divide: two vectors.
 inline constexpr std::int64_t kPanelColumnsMax = 32;
-inline constexpr std::int64_t kSlicePanels = 2;
 
 // Kernels may read this many queries beyond a task's last one, and ignore what comes of it.
 inline constexpr std::int64_t kQueryPadding = 8;
@@ -84,7 +83,7 @@ struct AttentionScratch {
   float* queries = nullptr;         // [queries + padding, packed_dim], scaled
   float* sums = nullptr;            // [queries, partial_floats]
   float* keys = nullptr;            // [kPartitionKeys, widened_row]
-  float* values = nullptr;          // [kSlicePanels, kPartitionKeys, kPanelColumnsMax]
+  float* values = nullptr;          // [kPartitionKeys, widened_row]
   float* scores = nullptr;          // [queries + kQueryPadding, kPartitionKeys]; of latent rows
                                     // [kPartitionKeys, latent_scores_stride]
   float* key_scores = nullptr;      // [kPartitionKeys, kPanelColumnsMax]

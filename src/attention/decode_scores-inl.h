@@ -15,8 +15,9 @@
 #include <cstring>
 
 #include "attention/attention_kernel.h"
-#include "attention/pack_kv-inl.h"
+#include "attention/row_prefetch.h"
 #include "attention/row_vectors-inl.h"
+#include "attention/tile_rows-inl.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,12 +27,11 @@ namespace {
 // The most queries of a KV head that are computed this way.
 constexpr std::int64_t kDecodeQueries = 8;
 
-constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON;
-
 // How a partition is read: so many keys, all KV heads of them, before the next ones; and how many
 // keys ahead of its use a row is asked for, the same bytes of it. Memory and arithmetic then
 // overlap, whatever the page size. Where there is little arithmetic, rows are best read nearly in
-// order; where there is more, K of one head stays in the nearest cache while it meets the next.
+// order; where there is more, K of one head stays in the nearest cache while it meets the next, and
+// narrow vectors, which read each line of V by halves, find it there a second time.
 //
 // Each row is asked for twice: processors drop some of what is asked for while memory is busy, and
 // a row that was dropped is asked for again in time.
@@ -41,7 +41,7 @@ struct DecodePace {
   std::int64_t again = 0;
 
   static DecodePace of(std::int64_t queries) {
-    return queries == 1 ? DecodePace{4, 16, 4} : DecodePace{32, 32, 20};
+    return queries == 1 ? DecodePace{4, 16, 4} : DecodePace{kManyRegisters ? 32 : 16, 32, 20};
   }
 };
 constexpr std::int64_t kAheadKeysMax = 32;
@@ -114,6 +114,23 @@ struct TileRows {
 template <int kQueries>
 using HeadSums = Floats[std::size_t{kQueries}][std::size_t{kTileKeys}];
 
+// Whether the step at `dim` begins a cache line, counted from the row's begin; steps of narrow
+// vectors share one.
+template <typename T>
+constexpr bool begins_line(std::int64_t dim) {
+  constexpr std::int64_t kLineDims = kLineBytes / static_cast<std::int64_t>(sizeof(T));
+  return RowVectors<T>::kDims >= kLineDims || dim % kLineDims == 0;
+}
+
+template <typename T, bool kAsks>
+HWY_INLINE void ask_for_step(const TileRows<T>& rows, std::int64_t dim) {
+  STEMMA_UNROLL
+  for (int key = 0; kAsks && key < kTileKeys; ++key) {
+    __builtin_prefetch(rows.ahead[key] + dim, 0, 2);
+    __builtin_prefetch(rows.again[key] + dim, 0, 2);
+  }
+}
+
 // sums[query][key] += q · k for one step of the rows: `dims` of the dimensions from `dim` on. q in
 // packed order, queries q_stride apart.
 template <typename T, int kQueries, bool kAsks>
@@ -121,29 +138,69 @@ HWY_INLINE void score_step(const TileRows<T>& rows, std::int64_t dim, std::int64
                            const float* q, std::int64_t q_stride, HeadSums<kQueries>& sums) {
   namespace hn = hwy::HWY_NAMESPACE;
   using Row = RowVectors<T>;
-  Floats keys[std::size_t{kTileKeys}][std::size_t{Row::kVectors}];
+  if (begins_line<T>(dim)) ask_for_step<T, kAsks>(rows, dim);
+  Floats left[std::size_t{kQueries}][std::size_t{Row::kVectors}];
   STEMMA_UNROLL
-  for (int key = 0; key < kTileKeys; ++key) {
-    if (kAsks) {
-      __builtin_prefetch(rows.ahead[key] + dim, 0, 2);
-      __builtin_prefetch(rows.again[key] + dim, 0, 2);
-    }
-    if (dims == Row::kDims) {
-      Row::load(rows.now[key] + dim, keys[key]);
-    } else {
-      Row::load_some(rows.now[key] + dim, dims, keys[key]);
+  for (int query = 0; query < kQueries; ++query) {
+    STEMMA_UNROLL
+    for (int v = 0; v < Row::kVectors; ++v) {
+      left[query][v] = hn::LoadU(FloatTag(), q + query * q_stride + dim + v * kLanes);
     }
   }
   STEMMA_UNROLL
-  for (int v = 0; v < Row::kVectors; ++v) {
+  for (int key = 0; key < kTileKeys; ++key) {
+    Floats row[std::size_t{Row::kVectors}];
+    if (dims == Row::kDims) {
+      Row::load(rows.now[key] + dim, row);
+    } else {
+      Row::load_some(rows.now[key] + dim, dims, row);
+    }
     STEMMA_UNROLL
-    for (int query = 0; query < kQueries; ++query) {
-      const Floats left = hn::LoadU(FloatTag(), q + query * q_stride + dim + v * kLanes);
+    for (int v = 0; v < Row::kVectors; ++v) {
       STEMMA_UNROLL
-      for (int key = 0; key < kTileKeys; ++key) {
-        sums[query][key] = hn::MulAdd(left, keys[key][v], sums[query][key]);
+      for (int query = 0; query < kQueries; ++query) {
+        sums[query][key] = hn::MulAdd(left[query][v], row[v], sums[query][key]);
       }
     }
+  }
+}
+
+// sums[query][key] += q · one vector of each key.
+template <int kQueries>
+HWY_INLINE void score_vector(const Floats (&keys)[std::size_t{kTileKeys}], const float* q,
+                             std::int64_t q_stride, HeadSums<kQueries>& sums) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  STEMMA_UNROLL
+  for (int query = 0; query < kQueries; ++query) {
+    const Floats left = hn::LoadU(FloatTag(), q + query * q_stride);
+    STEMMA_UNROLL
+    for (int key = 0; key < kTileKeys; ++key) {
+      sums[query][key] = hn::MulAdd(left, keys[key], sums[query][key]);
+    }
+  }
+}
+
+// The same of codes: all elements of a tile's words do not fit the registers, so they are taken
+// apart one after another.
+template <typename T, int kQueries, bool kAsks>
+HWY_INLINE void score_code_step(const TileRows<T>& rows, std::int64_t dim, const float* q,
+                                std::int64_t q_stride, HeadSums<kQueries>& sums) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  if (begins_line<T>(dim)) ask_for_step<T, kAsks>(rows, dim);
+  Words words[std::size_t{kTileKeys}];
+  STEMMA_UNROLL
+  for (int key = 0; key < kTileKeys; ++key) {
+    words[key] = hn::LoadU(WordTag(), reinterpret_cast<const std::uint32_t*>(rows.now[key] + dim));
+    load_once(words[key]);
+  }
+  STEMMA_UNROLL
+  for (int v = 0; v < RowVectors<T>::kVectors; ++v) {
+    Floats keys[std::size_t{kTileKeys}];
+    STEMMA_UNROLL
+    for (int key = 0; key < kTileKeys; ++key) {
+      keys[key] = widen_one(words[key], rows.now[key], v);
+    }
+    score_vector<kQueries>(keys, q + dim + v * kLanes, q_stride, sums);
   }
 }
 
@@ -158,7 +215,11 @@ HWY_INLINE void score_rows(const TileRows<T>& rows, std::int64_t head_dim, const
   }
   std::int64_t dim = 0;
   for (; dim + kDims <= head_dim; dim += kDims) {
-    score_step<T, kQueries, kAsks>(rows, dim, kDims, q, q_stride, sums);
+    if constexpr (sizeof(T) == 1) {
+      score_code_step<T, kQueries, kAsks>(rows, dim, q, q_stride, sums);
+    } else {
+      score_step<T, kQueries, kAsks>(rows, dim, kDims, q, q_stride, sums);
+    }
   }
   if (dim < head_dim) {
     score_step<T, kQueries, kAsks>(rows, dim, head_dim - dim, q, q_stride, sums);

@@ -74,6 +74,7 @@ class KeyScales {
     }
   }
 
+  const float* begin() const { return scales_; }
   float of(std::int64_t key) const { return scales_[key]; }
 
  private:

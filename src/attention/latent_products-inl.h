@@ -24,8 +24,8 @@
 #include <algorithm>
 
 #include "attention/attention_kernel.h"
-#include "attention/multiply_panels-inl.h"
 #include "attention/row_prefetch.h"
+#include "attention/tile_rows-inl.h"
 #include "attention/widen_rows-inl.h"
 #include "device/unroll.h"
 

@@ -17,7 +17,7 @@
 #include "attention/attention_kernel.h"
 #include "attention/key_scales-inl.h"
 #include "attention/online_softmax-inl.h"
-#include "attention/pack_kv-inl.h"
+#include "attention/widen_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {

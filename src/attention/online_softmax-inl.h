@@ -55,36 +55,53 @@ HWY_INLINE void cap_scores(float* HWY_RESTRICT scores, float cap) {
   }
 }
 
+// What the keys of a partition are multiplied by; null: 1. A score by its scale before it is
+// compared, a weight after it was added up.   [kPartitionKeys], aligned
+struct ScoreScales {
+  const float* k_or_null = nullptr;
+  const float* v_or_null = nullptr;
+};
+
 // Turns the scores of the first `keys` of a partition into weights 2^(score − max), in place, and
 // notes max and the weights' sum. Lane l sums keys l, l + lanes, …; then the lanes are summed in
 // the target's fixed tree. Keys beyond add an exact 0.
 // REQUIRES: 1 <= keys <= kPartitionKeys; `scores` has kPartitionKeys places.
-HWY_INLINE void softmax_partition(float* HWY_RESTRICT scores, std::int64_t keys, float* max,
-                                  float* sum) {
+template <bool kScalesK, bool kScalesV>
+HWY_INLINE void softmax_partition(float* HWY_RESTRICT scores, std::int64_t keys,
+                                  const ScoreScales& scales, float* max_and_sum) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   auto largest = lowest;
-  // Scores beyond the last key are made to weigh nothing, so that the rest needs no tail.
+  const auto score_at = [&](std::int64_t i) HWY_ATTR {
+    const auto score = hn::LoadU(d, scores + i);
+    return kScalesK ? hn::Mul(score, hn::Load(d, scales.k_or_null + i)) : score;
+  };
+  const std::int64_t whole = round_down(keys, lanes);
   const std::int64_t end = round_up(keys, lanes);
-  if (end != keys) {
-    float* const last = scores + end - lanes;
-    const auto seen = hn::FirstN(d, static_cast<std::size_t>(keys - (end - lanes)));
-    hn::StoreU(hn::IfThenElse(seen, hn::LoadU(d, last), lowest), d, last);
+  for (std::int64_t i = 0; i < whole; i += lanes) {
+    const auto score = score_at(i);
+    if (kScalesK) hn::StoreU(score, d, scores + i);
+    largest = hn::Max(largest, score);
   }
-  for (std::int64_t i = 0; i < end; i += lanes) {
-    largest = hn::Max(largest, hn::LoadU(d, scores + i));
+  // Scores beyond the last key are made to weigh nothing, so that the rest needs no tail.
+  if (whole != end) {
+    const auto seen = hn::FirstN(d, static_cast<std::size_t>(keys - whole));
+    const auto score = hn::IfThenElse(seen, score_at(whole), lowest);
+    hn::StoreU(score, d, scores + whole);
+    largest = hn::Max(largest, score);
   }
   largest = hn::MaxOfLanes(d, largest);
   auto total = hn::Zero(d);
   for (std::int64_t i = 0; i < end; i += lanes) {
     const auto weight = exp2_negative(d, hn::Sub(hn::LoadU(d, scores + i), largest));
     total = hn::Add(total, weight);
-    hn::StoreU(weight, d, scores + i);
+    const auto scaled = kScalesV ? hn::Mul(weight, hn::Load(d, scales.v_or_null + i)) : weight;
+    hn::StoreU(scaled, d, scores + i);
   }
-  *max = hn::GetLane(largest);
-  *sum = hn::GetLane(hn::SumOfLanes(d, total));
+  max_and_sum[0] = hn::GetLane(largest);
+  max_and_sum[1] = hn::GetLane(hn::SumOfLanes(d, total));
 }
 
 // An empty sum: merging a partition into it gives that partition's sums, bit for bit.

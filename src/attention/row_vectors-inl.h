@@ -22,7 +22,6 @@
 #include <type_traits>
 
 #include "attention/attention_kernel.h"
-#include "attention/pack_kv-inl.h"
 #include "attention/widen_words-inl.h"
 #include "device/unroll.h"
 

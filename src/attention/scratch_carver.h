@@ -51,7 +51,7 @@ inline AttentionScratch carve_attention_scratch(ScratchCarver& carver, std::int6
   scratch.queries = carver.take<float>((queries + padding) * packed_dim(head_dim));
   scratch.sums = carver.take<float>(queries * partial_floats(head_dim));
   scratch.keys = carver.take<float>(kPartitionKeys * widened_row(head_dim));
-  scratch.values = carver.take<float>(kSlicePanels * kPartitionKeys * kPanelColumnsMax);
+  scratch.values = carver.take<float>(kPartitionKeys * widened_row(head_dim));
   scratch.scores = carver.take<float>((queries + kQueryPadding) * kPartitionKeys);
   scratch.key_scores = carver.take<float>(kPartitionKeys * kPanelColumnsMax);
   scratch.partition_sums = carver.take<float>(queries * partial_floats(head_dim));

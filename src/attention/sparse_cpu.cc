@@ -19,8 +19,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "attention/pack_kv-inl.h"
 #include "attention/sparse_rows-inl.h"
+#include "attention/transpose_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {

@@ -13,9 +13,9 @@
 
 #include <algorithm>
 
-#include "attention/pack_kv-inl.h"
 #include "attention/row_prefetch.h"
 #include "attention/sparse_kernel.h"
+#include "attention/transpose_words-inl.h"
 #include "base/math.h"
 #include "device/unroll.h"
 

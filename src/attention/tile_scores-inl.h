@@ -20,9 +20,10 @@
 
 #include "attention/attention_kernel.h"
 #include "attention/decode_scores-inl.h"
-#include "attention/multiply_panels-inl.h"
 #include "attention/row_prefetch.h"
 #include "attention/row_vectors-inl.h"
+#include "attention/tile_rows-inl.h"
+#include "attention/transpose_words-inl.h"
 #include "device/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -69,6 +70,10 @@ inline QueryColumn column_of(std::int64_t query, std::int64_t query_vectors, std
   return {first * kLanes * packed + query - first * kLanes, vectors * kLanes};
 }
 
+// Rows that are about to be read are asked for once more, so many keys ahead: processors drop some
+// of what is asked for while memory is busy.
+constexpr std::int64_t kAskAgainKeys = 8;
+
 // One panel and a few keys.
 struct ScoreTile {
   const float* rows = nullptr;  // widened, in packed order, row_stride apart
@@ -77,7 +82,11 @@ struct ScoreTile {
   const float* panel = nullptr;
   float* scores = nullptr;  // [keys, columns], scores_stride apart
   std::int64_t scores_stride = 0;
-  std::int64_t lines = 0;  // asked for with each few leaves
+  // Rows that are asked for meanwhile, as many as there are keys, from byte asked_bytes on; null:
+  // none.
+  const std::byte* const* asked_or_null = nullptr;
+  std::int64_t asked_bytes = 0;
+  std::int64_t asked_lines = 0;  // of each
 };
 
 // Leaves that are walked together, so that they are folded in registers, and the most keys of a
@@ -146,14 +155,19 @@ HWY_INLINE void sum_leaves(const ScoreTile& tile, std::int64_t leaf,
 }
 
 template <int kKeys, int kVectors>
-HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
+HWY_NOINLINE void score_tile(const ScoreTile& tile) {
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr FloatTag d;
   constexpr std::int64_t kSums = kKeys * kVectors;
   HWY_ALIGN float waiting[static_cast<std::size_t>(std::max(kTreeLevels, 1) * kSums * kLanes)];
-  PrefetchCursor cursor(prefetch);
-  for (std::int64_t group = 0; group < kLanes / kLeavesTogether; ++group) {
-    cursor.step(tile.lines);
+  constexpr std::int64_t kGroups = kLanes / kLeavesTogether;
+  for (std::int64_t group = 0; group < kGroups; ++group) {
+    for (std::int64_t line = group; line < tile.asked_lines; line += kGroups) {
+      STEMMA_UNROLL
+      for (int key = 0; key < kKeys; ++key) {
+        __builtin_prefetch(tile.asked_or_null[key] + tile.asked_bytes + line * kLineBytes, 0, 2);
+      }
+    }
     LeafSums<kKeys, kVectors> leaves;
     sum_leaves<kKeys, kVectors>(tile, group * kLeavesTogether, leaves);
     auto& sums = leaves[0];
@@ -169,7 +183,7 @@ HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
         }
       }
     }
-    const bool root = (group + 1) * kLeavesTogether == kLanes;
+    const bool root = group + 1 == kGroups;
     float* const to = root ? tile.scores : level;
     const std::int64_t stride = root ? tile.scores_stride : kVectors * kLanes;
     STEMMA_UNROLL
@@ -183,38 +197,37 @@ HWY_NOINLINE void score_tile(const ScoreTile& tile, RowPrefetch& prefetch) {
 }
 
 template <int kVectors>
-void score_tile(std::int64_t keys, const ScoreTile& tile, RowPrefetch& prefetch) {
+void score_tile(std::int64_t keys, const ScoreTile& tile) {
   switch (keys) {
     case 1:
-      return score_tile<1, kVectors>(tile, prefetch);
+      return score_tile<1, kVectors>(tile);
     case 2:
-      if constexpr (kScoreKeys > 2) return score_tile<2, kVectors>(tile, prefetch);
+      if constexpr (kScoreKeys > 2) return score_tile<2, kVectors>(tile);
       break;
     case 4:
-      if constexpr (kScoreKeys > 4) return score_tile<4, kVectors>(tile, prefetch);
+      if constexpr (kScoreKeys > 4) return score_tile<4, kVectors>(tile);
       break;
     case 8:
-      if constexpr (kScoreKeys > 8) return score_tile<8, kVectors>(tile, prefetch);
+      if constexpr (kScoreKeys > 8) return score_tile<8, kVectors>(tile);
       break;
     default:
       break;
   }
-  score_tile<kScoreKeys, kVectors>(tile, prefetch);
+  score_tile<kScoreKeys, kVectors>(tile);
 }
 
-// Rows of K, widened and in packed order.   [keys, widened_row]
+// Rows of K, widened and in packed order: from byte head_bytes of the rows on. Each is asked for
+// once more before.   [keys, widened_row]
 template <typename T>
-void widen_keys(const RowSource& source, std::int64_t keys, float* to, RowPrefetch& prefetch) {
+void widen_keys(const std::byte* const* rows, std::int64_t head_bytes, std::int64_t head_dim,
+                std::int64_t keys, float* to) {
   namespace hn = hwy::HWY_NAMESPACE;
   using Row = RowVectors<T>;
-  PrefetchCursor cursor(prefetch);
-  const std::int64_t packed = Row::packed(source.head_dim);
-  const std::int64_t whole = round_down(source.head_dim, Row::kDims);
-  const std::int64_t lines =
-      ceil_div(source.head_dim * static_cast<std::int64_t>(sizeof(T)), 2 * kLineBytes);
-  for (std::int64_t key = 0; key < keys; ++key, to += widened_row(source.head_dim)) {
-    cursor.step(lines);
-    const T* const row = reinterpret_cast<const T*>(source.head + source.offsets[key]);
+  const std::int64_t packed = Row::packed(head_dim);
+  const std::int64_t whole = round_down(head_dim, Row::kDims);
+  for (std::int64_t key = 0; key < keys; ++key, to += widened_row(head_dim)) {
+    const T* const row = reinterpret_cast<const T*>(rows[key] + head_bytes);
+    const T* const again = reinterpret_cast<const T*>(rows[key + kAskAgainKeys] + head_bytes);
     Floats vectors[std::size_t{Row::kVectors}];
     const auto put = [&](std::int64_t dim) HWY_ATTR {
       STEMMA_UNROLL
@@ -224,15 +237,34 @@ void widen_keys(const RowSource& source, std::int64_t keys, float* to, RowPrefet
     };
     std::int64_t dim = 0;
     for (; dim < whole; dim += Row::kDims) {
+      __builtin_prefetch(again + dim, 0, 2);
       Row::load(row + dim, vectors);
       put(dim);
     }
-    if (dim < source.head_dim) {
-      Row::load_some(row + dim, source.head_dim - dim, vectors);
+    if (dim < head_dim) {
+      Row::load_some(row + dim, head_dim - dim, vectors);
       put(dim);
       dim += Row::kDims;
     }
     std::fill(to + dim, to + packed, 0.0f);
+  }
+}
+
+// Rows of V, widened, dimensions in their own order.   [keys, widened_row]
+template <typename T>
+void widen_values(const std::byte* const* rows, std::int64_t head_bytes, std::int64_t head_dim,
+                  std::int64_t keys, float* to) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const std::int64_t whole = round_down(head_dim, kLanes);
+  for (std::int64_t key = 0; key < keys; ++key, to += widened_row(head_dim)) {
+    const T* const row = reinterpret_cast<const T*>(rows[key] + head_bytes);
+    for (std::int64_t dim = 0; dim < whole; dim += kLanes) {
+      hn::StoreU(load_f32(FloatTag(), row + dim), FloatTag(), to + dim);
+    }
+    if (kLanes > 8 && whole < head_dim) {  // half a vector: head_dim is a multiple of 8
+      const hn::Half<FloatTag> half;
+      hn::StoreU(load_f32(half, row + whole), half, to + whole);
+    }
   }
 }
 

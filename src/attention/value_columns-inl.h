@@ -12,7 +12,6 @@
 
 #include <type_traits>
 
-#include "attention/pack_kv-inl.h"
 #include "attention/row_vectors-inl.h"
 #include "device/unroll.h"
 

@@ -12,11 +12,18 @@
 #include <hwy/highway.h>
 
 #include "attention/attention_kernel.h"
-#include "attention/pack_kv-inl.h"
+#include "attention/widen_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
+
+// Rows of one KV head: row i begins at head + offsets[i].
+struct RowSource {
+  const std::byte* head = nullptr;
+  const std::int64_t* offsets = nullptr;
+  std::int64_t head_dim = 0;
+};
 
 // A value that a loop copies into registers and writes back.
 template <typename T>

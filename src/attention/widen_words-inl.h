@@ -18,6 +18,7 @@
 #include "base/float16.h"
 #include "base/float8.h"
 #include "device/load_f32-inl.h"
+#include "device/unroll.h"
 #include "stemma/kv_shape.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -79,16 +80,18 @@ HWY_INLINE void widen_words(Words words, const Float16*, Floats (&out)[2]) {
   out[1] = widen(hn::ShiftRight<16>(words));
 }
 
-HWY_INLINE void widen_words(Words words, const std::int8_t*, Floats (&out)[4]) {
+// One of the elements of the words: the same as widen_words gives, for loops that have no registers
+// to hold all of them. REQUIRES: `element` is known when this is compiled.
+HWY_INLINE Floats widen_one(Words words, const std::int8_t*, int element) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<WordTag> di;
   const Words highest = hn::Set(WordTag(), 0xFF000000u);
   const auto widen = [&](Words code)
                          HWY_ATTR { return hn::ConvertTo(FloatTag(), hn::BitCast(di, code)); };
-  out[0] = widen(hn::ShiftLeft<24>(words));
-  out[1] = widen(hn::And(hn::ShiftLeft<16>(words), highest));
-  out[2] = widen(hn::And(hn::ShiftLeft<8>(words), highest));
-  out[3] = widen(hn::And(words, highest));
+  if (element == 0) return widen(hn::ShiftLeft<24>(words));
+  if (element == 1) return widen(hn::And(hn::ShiftLeft<16>(words), highest));
+  if (element == 2) return widen(hn::And(hn::ShiftLeft<8>(words), highest));
+  return widen(hn::And(words, highest));
 }
 
 // An fp8 whose exponent and mantissa lie where those of an f32 do is that f32 times a power of two,
@@ -110,7 +113,7 @@ struct Float8Bits {
 };
 
 template <typename Float8>
-HWY_INLINE void widen_float8(Words words, Floats (&out)[4]) {
+HWY_INLINE Floats widen_float8(Words words, int element) {
   namespace hn = hwy::HWY_NAMESPACE;
   using Bits = Float8Bits<Float8>;
   constexpr FloatTag d;
@@ -119,32 +122,32 @@ HWY_INLINE void widen_float8(Words words, Floats (&out)[4]) {
   const auto place = [&](Words highest) HWY_ATTR {
     return hn::BitCast(WordTag(), hn::ShiftRight<Bits::kDown>(hn::BitCast(di, highest)));
   };
-  out[0] = Bits::value(d, place(hn::ShiftLeft<24>(words)));
-  out[1] = Bits::value(d, place(hn::ShiftLeft<16>(words)));
-  out[2] = Bits::value(d, place(hn::ShiftLeft<8>(words)));
-  out[3] = Bits::value(d, place(words));
+  if (element == 0) return Bits::value(d, place(hn::ShiftLeft<24>(words)));
+  if (element == 1) return Bits::value(d, place(hn::ShiftLeft<16>(words)));
+  if (element == 2) return Bits::value(d, place(hn::ShiftLeft<8>(words)));
+  return Bits::value(d, place(words));
 #else
-  // Two at a time, in the halves of a word.
+  // Two at a time, in the halves of a word: the even elements' and the odd ones'.
   const hn::Repartition<std::int16_t, WordTag> d16;
   const auto halves = hn::BitCast(d16, words);
-  const auto place = [&](hn::Vec<decltype(d16)> highest) HWY_ATTR {
-    return hn::BitCast(WordTag(), hn::ShiftRight<Bits::kDown>(highest));
-  };
-  const Words even = place(hn::ShiftLeft<8>(halves));
-  const Words odd = place(halves);
-  out[0] = Bits::value(d, hn::ShiftLeft<16>(even));
-  out[1] = Bits::value(d, hn::ShiftLeft<16>(odd));
-  out[2] = Bits::value(d, even);
-  out[3] = Bits::value(d, odd);
+  const auto highest = element % 2 == 0 ? hn::ShiftLeft<8>(halves) : halves;
+  const Words placed = hn::BitCast(WordTag(), hn::ShiftRight<Bits::kDown>(highest));
+  return Bits::value(d, element < 2 ? hn::ShiftLeft<16>(placed) : placed);
 #endif
 }
 
-HWY_INLINE void widen_words(Words words, const Float8E4M3*, Floats (&out)[4]) {
-  widen_float8<Float8E4M3>(words, out);
+HWY_INLINE Floats widen_one(Words words, const Float8E4M3*, int element) {
+  return widen_float8<Float8E4M3>(words, element);
 }
 
-HWY_INLINE void widen_words(Words words, const Float8E5M2*, Floats (&out)[4]) {
-  widen_float8<Float8E5M2>(words, out);
+HWY_INLINE Floats widen_one(Words words, const Float8E5M2*, int element) {
+  return widen_float8<Float8E5M2>(words, element);
+}
+
+template <typename T>
+HWY_INLINE void widen_words(Words words, const T* type, Floats (&out)[4]) {
+  STEMMA_UNROLL
+  for (int element = 0; element < 4; ++element) out[element] = widen_one(words, type, element);
 }
 
 // Codes side by side, their signs in all bits above them.

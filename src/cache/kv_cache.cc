@@ -271,11 +271,6 @@ bool KvCache::can_get(std::int64_t pages) const {
          (windows_ == nullptr || pages <= windows_->pages().available_pages());
 }
 
-std::int64_t KvCache::evict(std::int64_t pages) {
-  STEMMA_CHECK_EQ(steps_in_flight_, 0);
-  return space_->evict(pages);
-}
-
 void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   STEMMA_CHECK(sequence.cache_ == this && !sequence.on_loan(), "the sequence began here");
   const auto computed_tokens = static_cast<std::int64_t>(computed.size());
@@ -418,6 +413,11 @@ void KvCache::reset() {
     poll_transfers();
   }
   prefix_->reset();
+}
+
+std::int64_t KvCache::evict(std::int64_t pages) {
+  STEMMA_CHECK(pages >= 0 && steps_in_flight_ == 0, "what a step reads stays");
+  return space_->evict(pages);
 }
 
 std::int64_t KvCache::available_pages() const {

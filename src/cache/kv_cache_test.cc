@@ -117,18 +117,6 @@ TEST_F(KvCacheTest, ReserveTakesFreePagesThenEvictsExactlyWhatIsMissing) {
   audit();
 }
 
-TEST_F(KvCacheTest, EvictFreesWhatNobodyHoldsAheadOfNeed) {
-  open(4, 8);
-  publish(text(0, 12));
-  publish(text(500, 8));
-  Sequence holder = begin(text(500, 9));
-  EXPECT_EQ(kv_->evict(1), 1);
-  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 8) << "from the end of the coldest";
-  EXPECT_EQ(kv_->evict(100), 2);
-  EXPECT_EQ(kv_->probe(ns_, text(500, 9)), 8);
-  EXPECT_EQ(kv_->evicted_pages(), 3);
-}
-
 TEST_F(KvCacheTest, ReserveIsAllOrNothing) {
   open(4, 8);
   publish(text(0, 16));
@@ -387,6 +375,19 @@ TEST_F(KvCacheTest, RetentionIsWeighedAndLocksNothing) {
   EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
   publish(text(300, 32));
   EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 0);
+}
+
+TEST_F(KvCacheTest, EvictFreesTheColdestThatNobodyHoldsAndNoMoreThanThereAre) {
+  open(1, 8);
+  publish(text(1, 4));
+  publish(text(100, 4));
+  Sequence held = begin(text(100, 5));
+  EXPECT_EQ(kv_->evict(1), 1);
+  EXPECT_EQ(kv_->probe(ns_, text(1, 5)), 3);
+  EXPECT_EQ(kv_->evict(100), 3);
+  EXPECT_EQ(kv_->probe(ns_, text(100, 5)), 4);
+  EXPECT_EQ(kv_->evicted_pages(), 4);
+  EXPECT_EQ(kv_->free_pages(), 4);
 }
 
 TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {

@@ -45,17 +45,16 @@ class PageSpace {
     return taken;
   }
 
-  // Frees so many pages that are cached, or all that can be spared; how many. REQUIRES: as
-  // try_take.
-  std::int64_t evict(std::int64_t pages) {
-    const std::int64_t evicted = prefix_.evict(pages).pages();
-    evicted_pages_ += evicted;
-    return evicted;
-  }
-
   // As many as there are, `pages` at most.
   OwnedPages take_up_to(std::int64_t pages) {
     return *try_take(std::min(pages, available_pages()));
+  }
+
+  // Frees the coldest that nobody holds, as many as there are, `pages` at most; how many.
+  std::int64_t evict(std::int64_t pages) {
+    const OwnedPages evicted = prefix_.evict(pages);
+    evicted_pages_ += evicted.pages();
+    return evicted.pages();
   }
 
   std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }

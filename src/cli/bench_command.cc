@@ -13,6 +13,8 @@
 #include "attention/sparse_bench.h"
 #include "base/bench_line.h"
 #include "base/check.h"
+#include "bindings/c_bench.h"
+#include "cache/memory_bench.h"
 #include "cli/bundled_model.h"
 #include "device/gemm_bench.h"
 #include "device/simd_target.h"
@@ -27,8 +29,8 @@
 #include "pool/store_bench.h"
 #include "prefix/prefix_bench.h"
 #include "server/server_bench.h"
-#include "tier/disk_bench.h"
-#include "tier/redis_bench.h"
+#include "store/disk_bench.h"
+#include "store/redis_bench.h"
 
 namespace stemma {
 
@@ -43,10 +45,12 @@ struct Bench {
 
 // All of one name are run.
 // Those of one name stand together.
-constexpr std::array<Bench, 19> kBenches = {{
+constexpr std::array<Bench, 21> kBenches = {{
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
     {"insert", [] { return Lines(bench_insert()); }},
+    {"c_abi", [] { return Lines(bench_c_abi()); }},
+    {"memory", [] { return bench_memory({}); }},
     {"ghost", [] { return Lines(bench_ghost()); }},
     {"store", [] { return Lines(bench_store()); }},
     {"attention", [] { return Lines(bench_attention()); }},

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "cli/sizes.h"
-#include "tier/disk_check.h"
-#include "tier/uring_files.h"
+#include "store/disk_check.h"
+#include "store/uring_files.h"
 
 namespace stemma {
 

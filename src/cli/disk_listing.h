@@ -3,7 +3,7 @@
 // Thread:     main.
 // Memory:     the index.
 // Cost:       reading the index.
-// Not here:   the listing (tier/disk_check).
+// Not here:   the listing (store/disk_check).
 #pragma once
 
 #include <string>

@@ -4,7 +4,7 @@
 // Thread:     main.
 // Memory:     the index.
 // Cost:       reading the directory whole.
-// Not here:   the check (tier/disk_check).
+// Not here:   the check (store/disk_check).
 #pragma once
 
 #include <string>

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "pool/kv_pool_factory.h"
-#include "tier/disk_page_store.h"
+#include "store/disk_page_store.h"
+#include "store/redis_page_store.h"
 #include "tier/guarded_store.h"
-#include "tier/redis_page_store.h"
 #include "tier/tier_stack.h"
 
 namespace stemma {

@@ -33,7 +33,7 @@ struct ServedTierOptions {
   std::string disk_directory;
   std::int64_t disk_bytes = std::int64_t{16} << 30;
 
-  // "redis://host:6379", ...; empty: none (tier/redis_url.h).
+  // "redis://host:6379", ...; empty: none (store/redis_url.h).
   std::string remote_url;
   // Values in the remote store are sealed with it; empty: they are not.
   std::string remote_secret;

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "pool/store_kernel.h"
-
 namespace stemma {
 
 namespace {
@@ -47,8 +45,7 @@ Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvR
   return {};
 }
 
-template <typename Slot>
-void RowArray::store(std::int64_t layer, std::span<const Slot> slots, const KvRows& rows) const {
+StoreTask RowArray::store_task(std::int64_t layer, const KvRows& rows) const {
   StoreTask task;
   task.target = layer_begin(layer);
   task.target_dtype = shape_.dtype;
@@ -64,7 +61,7 @@ void RowArray::store(std::int64_t layer, std::span<const Slot> slots, const KvRo
   task.scale_page_stride = scale_strides_.page;
   task.scale_head_stride = scale_strides_.head;
   task.head_dim = shape_.head_dim;
-  store_rows(task, slots.data());
+  return task;
 }
 
 template <typename Slot>
@@ -82,8 +79,6 @@ Status check_places(const KvShape& shape, std::int64_t layer, std::span<const Sl
   return {};
 }
 
-template void RowArray::store(std::int64_t, std::span<const std::int64_t>, const KvRows&) const;
-template void RowArray::store(std::int64_t, std::span<const std::int32_t>, const KvRows&) const;
 template Status check_places(const KvShape&, std::int64_t, std::span<const std::int64_t>);
 template Status check_places(const KvShape&, std::int64_t, std::span<const std::int32_t>);
 

@@ -1,10 +1,11 @@
 // RowArray: rows of one width, one for each slot and layer of a pool, and their scales, if their
 // dtype is scaled. Pools are made of a few of them: K and V, or latent rows.
 //
-// Thread:     as KvPool: disjoint slots may be stored at once.
+// Thread:     a value; as KvPool.
 // Memory:     none of its own: a part of the pool's.
-// Cost:       store is one pass over the rows.
-// Not here:   which arrays a kind of pool has (row_pool), strides (kv_layout).
+// Cost:       none worth noting.
+// Not here:   which arrays a kind of pool has (row_pool), strides (kv_layout), storing
+//             (store_kernel).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "pool/kv_layout.h"
+#include "pool/store_kernel.h"
 #include "stemma/kv_pool.h"
 #include "stemma/kv_shape.h"
 #include "stemma/result.h"
@@ -71,10 +73,9 @@ class RowArray {
 
   // Whether `rows` can be stored to so many slots: kInvalidArgument names `side` and what is wrong.
   Status check(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
-  // Row i goes to slots[i] of `layer`. REQUIRES: checked, and so are the slots and the layer; a
-  // token's heads lie side by side.
-  template <typename Slot>
-  void store(std::int64_t layer, std::span<const Slot> slots, const KvRows& rows) const;
+  // What stores `rows` into slots of `layer`. REQUIRES: checked, and so is the layer; a token's
+  // heads lie side by side.
+  StoreTask store_task(std::int64_t layer, const KvRows& rows) const;
 
  private:
   KvShape shape_;

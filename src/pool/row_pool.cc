@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "pool/store_kernel.h"
 
 namespace stemma {
 
@@ -65,8 +66,8 @@ Status RowPool::store_checked(std::int64_t layer, std::span<const Slot> slots, c
     return Error{ErrorCode::kInvalidArgument, "store: v has rows, but latent rows are k alone", 0};
   }
   STEMMA_RETURN_IF_ERROR(check_places(shape_, layer, slots));
-  keys_.store(layer, slots, k);
-  if (!is_latent()) values_.store(layer, slots, v);
+  const StoreTask sides[] = {keys_.store_task(layer, k), values_.store_task(layer, v)};
+  store_rows(std::span(sides).first(is_latent() ? 1 : 2), slots.data());
   return {};
 }
 

@@ -222,13 +222,21 @@ void round_all(const float* from, std::int64_t elements, DType target_dtype, std
   }
 }
 
-void stream_lines(const std::byte* from, std::int64_t bytes, std::byte* to) {
+// Rows by turns: while one waits for the address translation of its place, the others' lines are
+// written.
+void stream_lines(std::span<const StreamedRow> rows, std::int64_t bytes) {
   const hn::ScalableTag<std::uint8_t> d8;
+  constexpr std::int64_t kTurnBytes = 256;
   const auto step = static_cast<std::int64_t>(hn::Lanes(d8));
-  const auto* const source = reinterpret_cast<const std::uint8_t*>(from);
-  auto* const target = reinterpret_cast<std::uint8_t*>(to);
-  for (std::int64_t i = 0; i < bytes; i += step) {
-    hn::Stream(hn::LoadU(d8, source + i), d8, target + i);
+  for (std::int64_t begin = 0; begin < bytes; begin += kTurnBytes) {
+    const std::int64_t end = std::min(bytes, begin + kTurnBytes);
+    for (const StreamedRow& row : rows) {
+      const auto* const from = reinterpret_cast<const std::uint8_t*>(row.from);
+      auto* const to = reinterpret_cast<std::uint8_t*>(row.to);
+      for (std::int64_t i = begin; i < end; i += step) {
+        hn::Stream(hn::LoadU(d8, from + i), d8, to + i);
+      }
+    }
   }
 }
 
@@ -251,8 +259,8 @@ void scale_row(const ScaledRow& row) {
   HWY_DYNAMIC_DISPATCH(scale_all)(row);
 }
 
-void stream_bytes(const std::byte* from, std::int64_t bytes, std::byte* to) {
-  HWY_DYNAMIC_DISPATCH(stream_lines)(from, bytes, to);
+void stream_rows(std::span<const StreamedRow> rows, std::int64_t bytes) {
+  HWY_DYNAMIC_DISPATCH(stream_lines)(rows, bytes);
 }
 
 void end_streaming() {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "stemma/kv_shape.h"
 
@@ -37,9 +38,9 @@ struct StoreTask {
   std::int64_t head_dim = 0;  // of a row's heads, each of which has a scale
 };
 
-// Row i goes to slots[i].
-void store_rows(const StoreTask& task, const std::int64_t* slots);
-void store_rows(const StoreTask& task, const std::int32_t* slots);
+// Row i of each side goes to slots[i] there. REQUIRES: K alone or K and V, with as many rows.
+void store_rows(std::span<const StoreTask> sides, const std::int64_t* slots);
+void store_rows(std::span<const StoreTask> sides, const std::int32_t* slots);
 
 // f32 to 16 bits, bit for bit as to_bfloat16 and to_float16 (base/float16.h).
 // REQUIRES: the target dtype is kF16 or kBF16.
@@ -61,9 +62,16 @@ struct ScaledRow {
 // Codes and scales as DType says; those of a row alike on every SIMD target.
 void scale_row(const ScaledRow& row);
 
-// Copies whole lines past the caches. end_streaming orders them before what follows.
-// REQUIRES: `bytes` is a multiple of 64 and `to` aligned to 64.
-void stream_bytes(const std::byte* from, std::int64_t bytes, std::byte* to);
+// A row that is copied past the caches.
+struct StreamedRow {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+};
+
+// Copies whole lines past the caches, those of a few rows by turns. end_streaming orders them
+// before what follows. REQUIRES: `bytes`, those of each row, is a multiple of 64 and `to` aligned
+// to 64.
+void stream_rows(std::span<const StreamedRow> rows, std::int64_t bytes);
 void end_streaming();
 
 }  // namespace stemma

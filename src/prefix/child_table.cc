@@ -1,7 +1,8 @@
 #include "prefix/child_table.h"
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/prng.h"
@@ -13,6 +14,9 @@ namespace {
 // Words of 64 bits with about as many ones as zeros: digits of e and of the golden ratio.
 constexpr std::uint64_t kFirstKey = 0xB7E151628AED2A6Bu;
 constexpr std::uint64_t kSecondKey = 0x9E3779B97F4A7C15u;
+
+// Room that every table has from the beginning: 12 KiB.
+constexpr std::int64_t kNodesMin = 1024;
 
 std::uint64_t load64(const std::byte* bytes) {
   std::uint64_t word = 0;
@@ -55,27 +59,41 @@ std::uint32_t ChildHash::operator()(NodeSlot parent, std::span<const TokenId> pa
   return static_cast<std::uint32_t>(sum >> 32) & mask_;
 }
 
-ChildTable::ChildTable(std::int64_t nodes_max) {
+ChildTable::ChildTable(std::int64_t nodes_max) : nodes_max_(nodes_max) {
   STEMMA_CHECK(nodes_max >= 0 && nodes_max < std::int64_t{1} << 31, "node slots are 31 bits");
-  const auto entries = std::bit_ceil(static_cast<std::size_t>(nodes_max) * 2 + 2);
-  entries_ = UntouchedArray<Entry>(entries, Entry());
-  mask_ = entries - 1;
+  make_room(std::min(nodes_max, std::max(kNodesMin, nodes_max / 8)));
+}
+
+// Entries lie in the order of their hashes but for collisions, in any table: both are walked from
+// end to end.
+void ChildTable::make_room(std::int64_t nodes) {
+  const UntouchedArray<Entry> before = std::exchange(entries_, {});
+  const auto room = static_cast<std::size_t>(nodes);
+  entries_ = UntouchedArray<Entry>(room + room / 2 + 2, Entry());
+  room_ = nodes;
+  for (const Entry& entry : before) {
+    if (entry.slot.valid()) put(entry);
+  }
+}
+
+void ChildTable::put(const Entry& entry) {
+  std::size_t i = home(entry.hash);
+  while (entries_[i].slot.valid()) i = next(i);
+  entries_[i] = entry;
 }
 
 void ChildTable::insert(std::uint32_t hash, NodeSlot slot) {
-  STEMMA_CHECK_LT(static_cast<std::size_t>(count_) * 2, entries_.size());
-  std::size_t i = home(hash);
-  while (entries_[i].slot.valid()) i = (i + 1) & mask_;
-  entries_[i] = {hash, slot};
+  STEMMA_CHECK_LT(count_, nodes_max_);
+  if (count_ == room_) make_room(std::min(nodes_max_, 2 * room_));
+  put({hash, slot});
   ++count_;
 }
 
 // Closes the gap: an entry behind it moves in unless that would put it before its home.
 void ChildTable::erase(std::uint32_t hash, NodeSlot slot) {
   std::size_t gap = find_entry(hash, slot);
-  for (std::size_t i = (gap + 1) & mask_; entries_[i].slot.valid(); i = (i + 1) & mask_) {
-    const std::size_t from_home = (i - home(entries_[i].hash)) & mask_;
-    if (from_home < ((i - gap) & mask_)) continue;
+  for (std::size_t i = next(gap); entries_[i].slot.valid(); i = next(i)) {
+    if (distance(home(entries_[i].hash), i) < distance(gap, i)) continue;
     entries_[gap] = entries_[i];
     gap = i;
   }
@@ -91,7 +109,7 @@ std::size_t ChildTable::find_entry(std::uint32_t hash, NodeSlot slot) const {
   std::size_t i = home(hash);
   while (entries_[i].slot != slot) {
     STEMMA_CHECK(entries_[i].slot.valid(), "every node but a root is in the table");
-    i = (i + 1) & mask_;
+    i = next(i);
   }
   return i;
 }

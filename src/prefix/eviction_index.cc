@@ -6,11 +6,10 @@
 
 namespace stemma {
 
-EvictionIndex::EvictionIndex(std::int64_t nodes_max) {
+EvictionIndex::EvictionIndex(std::int64_t nodes_max)
+    : places_(static_cast<std::size_t>(nodes_max), -1) {
   STEMMA_CHECK(nodes_max >= 0 && nodes_max < std::int64_t{1} << 31, "node slots are 31 bits");
-  const auto nodes = static_cast<std::size_t>(nodes_max);
-  entries_ = UntouchedArray<Entry>(nodes + 3);
-  places_ = UntouchedArray<std::int32_t>(nodes, -1);
+  entries_ = UntouchedArray<Entry>(static_cast<std::size_t>(nodes_max) + 3);
 }
 
 void EvictionIndex::push(NodeSlot slot, const EvictionKey& key, NodeId id) {
@@ -21,7 +20,7 @@ void EvictionIndex::push(NodeSlot slot, const EvictionKey& key, NodeId id) {
 void EvictionIndex::remove(NodeSlot slot) {
   STEMMA_CHECK(contains(slot), "only an unlocked leaf leaves the index");
   const std::int64_t hole = places_[slot.index()];
-  places_[slot.index()] = -1;
+  places_.at(slot.index()) = -1;
   if (hole == 0) risen_.fill(NodeSlot());
   const Entry last = entries_[place(--count_)];
   if (hole == count_) return;
@@ -39,7 +38,7 @@ const EvictionKey& EvictionIndex::key(NodeSlot slot) const {
 
 void EvictionIndex::put(std::int64_t i, const Entry& entry) noexcept {
   entries_[place(i)] = entry;
-  places_[entry.slot.index()] = static_cast<std::int32_t>(i);
+  places_.at(entry.slot.index()) = static_cast<std::int32_t>(i);
 }
 
 void EvictionIndex::sift_up(std::int64_t i, const Entry& entry) noexcept {
@@ -82,7 +81,8 @@ std::optional<std::string> EvictionIndex::audit() const {
       return "index: a leaf is colder than the one above it";
     }
   }
-  const auto placed = std::count_if(places_.begin(), places_.end(), [](auto p) { return p >= 0; });
+  const auto written = places_.written();
+  const auto placed = std::count_if(written.begin(), written.end(), [](auto p) { return p >= 0; });
   if (placed != count_) return "index: more places than leaves";
   return std::nullopt;
 }

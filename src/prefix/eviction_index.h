@@ -4,7 +4,7 @@
 // lines. Places are kept per slot, outside the nodes, so that sifting touches two dense arrays.
 //
 // Thread:     engine thread only.
-// Memory:     36 bytes a node the tree may have; entries are touched up to the high-water mark.
+// Memory:     36 bytes a node the tree may have, touched up to the high-water marks.
 // Cost:       push, remove and pop O(log leaves).
 // Not here:   keys (eviction_order), which nodes are unlocked leaves (radix_prefix_cache).
 #pragma once
@@ -16,6 +16,7 @@
 #include <string>
 
 #include "prefix/eviction_order.h"
+#include "prefix/high_water_array.h"
 #include "prefix/radix_node.h"
 #include "prefix/untouched_array.h"
 
@@ -82,7 +83,7 @@ class EvictionIndex {
   std::int64_t count_ = 0;
   std::array<NodeSlot, kRisenDepths> risen_ = {};
   UntouchedArray<Entry> entries_;
-  UntouchedArray<std::int32_t> places_;  // by slot; −1: not in the index
+  HighWaterArray<std::int32_t> places_;  // by slot; −1: not in the index
 };
 
 }  // namespace stemma

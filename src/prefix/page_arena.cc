@@ -20,6 +20,9 @@ constexpr std::int64_t kBits = 64;
 // Tokens compared at once before the differing page is looked for: 4 KiB.
 constexpr std::int64_t kCompareTokens = 1024;
 
+// In pages of fewer tokens, headers are most of what a run takes, and lie far apart in it.
+constexpr std::int64_t kFewTokens = 8;
+
 // The class of a run of `pages`.
 std::size_t class_of(std::int32_t pages) {
   const auto n = static_cast<std::uint32_t>(pages);
@@ -51,7 +54,7 @@ PageArena::PageArena(std::int64_t pages_max, std::int64_t page_size)
   const auto units = static_cast<std::size_t>(units_);
   tokens_ = UntouchedArray<TokenId>(units * static_cast<std::size_t>(page_size));
   ids_ = UntouchedArray<PageId>(units);
-  runs_ = UntouchedArray<Run>(units);
+  runs_ = UntouchedArray<Run>(units, page_size < kFewTokens ? Backing::kSmall : Backing::kHuge);
   unused_ = UntouchedArray<std::uint64_t>(static_cast<std::size_t>(ceil_div(units_, kBits)), 0);
   if (units_ != 0) give_back(UnitId(0), static_cast<std::int32_t>(units_));
   used_pages_ = 0;

@@ -90,6 +90,26 @@ TEST(ChildTable, FindsExactlyWhatIsInIt) {
   }
 }
 
+TEST(ChildTable, GrowsWithItsNodesAndLosesNone) {
+  constexpr std::int32_t kNodes = 100'000;
+  ChildTable table(kNodes);
+  const std::int64_t first_bytes = table.reserved_bytes();
+  // Runs of 16 slots collide, also across the end of the table.
+  const auto hash_of = [](std::int32_t slot) {
+    return 0u - static_cast<std::uint32_t>(slot / 16) * 0x9E3779B9u;
+  };
+  for (std::int32_t slot = 0; slot < kNodes; ++slot) table.insert(hash_of(slot), NodeSlot(slot));
+  EXPECT_LT(first_bytes, table.reserved_bytes() / 4);
+  EXPECT_EQ(table.entries(), kNodes);
+  for (std::int32_t slot = 0; slot < kNodes; ++slot) {
+    const NodeSlot found = table.find(hash_of(slot), [&](NodeSlot s) { return s.value() == slot; });
+    ASSERT_EQ(found.value(), slot);
+  }
+  for (std::int32_t slot = 0; slot < kNodes; ++slot) table.erase(hash_of(slot), NodeSlot(slot));
+  EXPECT_EQ(table.entries(), 0);
+  EXPECT_FALSE(table.find(hash_of(0), [](NodeSlot) { return true; }).valid());
+}
+
 TEST(ChildTable, ReplaceKeepsTheHash) {
   ChildTable table(4);
   table.insert(9, NodeSlot(1));

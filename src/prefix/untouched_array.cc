@@ -23,12 +23,13 @@ std::size_t rounded_up(std::size_t bytes) {
 
 }  // namespace
 
-void* reserve_untouched(std::size_t bytes) {
+void* reserve_untouched(std::size_t bytes, Backing backing) {
   void* const memory =
       std::pmr::new_delete_resource()->allocate(rounded_up(bytes), alignment_of(bytes));
   // Advice: where it is not taken, small pages serve as well.
   if (alignment_of(bytes) == kHugePageBytes) {
-    static_cast<void>(madvise(memory, rounded_up(bytes), MADV_HUGEPAGE));
+    const int advice = backing == Backing::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+    static_cast<void>(madvise(memory, rounded_up(bytes), advice));
   }
   return memory;
 }

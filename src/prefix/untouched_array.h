@@ -6,7 +6,8 @@
 // three times as long).
 //
 // Thread:     as the elements.
-// Memory:     n elements of address space; backed in steps of 2 MiB where there are huge pages.
+// Memory:     n elements of address space; backed in steps of 2 MiB where there are huge pages, or
+//             of 4 KiB if that is asked for.
 // Cost:       construction O(1), or a write of every element where they are given a value.
 // Not here:   which elements were ever written: its owner knows.
 #pragma once
@@ -18,8 +19,12 @@
 
 namespace stemma {
 
+// How the operating system backs large arrays: a huge page at the first touch, or small ones, for
+// arrays of which only few places are ever touched.
+enum class Backing { kHuge, kSmall };
+
 // Memory for arrays: aligned to cache line pairs, or to huge pages if it is large.
-void* reserve_untouched(std::size_t bytes);
+void* reserve_untouched(std::size_t bytes, Backing backing = Backing::kHuge);
 // REQUIRES: `memory` came from reserve_untouched(bytes).
 void give_back_untouched(void* memory, std::size_t bytes) noexcept;
 
@@ -31,8 +36,8 @@ class UntouchedArray {
  public:
   UntouchedArray() noexcept = default;
   // Elements without a value: each is written before it is read.
-  explicit UntouchedArray(std::size_t count)
-      : elements_(static_cast<T*>(reserve_untouched(count * sizeof(T)))), count_(count) {}
+  explicit UntouchedArray(std::size_t count, Backing backing = Backing::kHuge)
+      : elements_(static_cast<T*>(reserve_untouched(count * sizeof(T), backing))), count_(count) {}
   // Elements of one value, all touched.
   UntouchedArray(std::size_t count, const T& value) : UntouchedArray(count) {
     std::fill_n(elements_, count, value);

@@ -12,7 +12,7 @@ WantedLeaves::WantedLeaves(std::int64_t nodes_max)
 void WantedLeaves::want(NodeSlot slot, std::int32_t pages, std::int64_t turn) {
   STEMMA_DCHECK(!contains(slot), "a leaf here is ranked by the wants it came with");
   any_ = true;
-  Want& want = wants_[slot.index()];
+  Want& want = wants_.at(slot.index());
   if (want.round != round_) want = {round_, 0, turn};
   want.pages = std::max(want.pages, pages);
   want.turn = std::min(want.turn, turn);
@@ -20,10 +20,10 @@ void WantedLeaves::want(NodeSlot slot, std::int32_t pages, std::int64_t turn) {
 
 void WantedLeaves::split(NodeSlot lower, NodeSlot upper, std::int32_t pages) {
   if (!any_) return;
-  Want& below = wants_[lower.index()];
-  wants_[upper.index()] = below;
-  wants_[upper.index()].pages = std::min(below.pages, pages);
-  below.pages -= std::min(below.pages, pages);
+  const Want whole = wants_[lower.index()];
+  const std::int32_t above = std::min(whole.pages, pages);
+  wants_.at(upper.index()) = {whole.round, above, whole.turn};
+  wants_.at(lower.index()).pages = whole.pages - above;
 }
 
 void WantedLeaves::add_leaf(NodeSlot slot, NodeId id) {

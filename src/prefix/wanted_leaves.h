@@ -6,7 +6,7 @@
 // first. Wants lapse together, and are then said again: none needs to be taken back alone.
 //
 // Thread:     engine thread only.
-// Memory:     52 bytes a node the tree may have, 20 of them touched at construction.
+// Memory:     52 bytes a node the tree may have, touched up to the high-water marks.
 // Cost:       marks O(1); a leaf in or out O(log wanted leaves).
 // Not here:   which nodes a text covers, and everybody else's order (radix_prefix_cache).
 #pragma once
@@ -16,8 +16,8 @@
 #include <string>
 
 #include "prefix/eviction_index.h"
+#include "prefix/high_water_array.h"
 #include "prefix/radix_node.h"
-#include "prefix/untouched_array.h"
 
 namespace stemma {
 
@@ -44,7 +44,7 @@ class WantedLeaves {
   void split(NodeSlot lower, NodeSlot upper, std::int32_t pages);
   // The node is gone. REQUIRES: not contains(slot).
   void forget(NodeSlot slot) noexcept {
-    if (any_) wants_[slot.index()] = {};
+    if (any_) wants_.at(slot.index()) = {};
   }
 
   // REQUIRES: not contains(slot); it is wanted.
@@ -68,7 +68,7 @@ class WantedLeaves {
 
   std::uint32_t round_ = 1;
   bool any_ = false;            // whether anything is wanted in this round
-  UntouchedArray<Want> wants_;  // by node
+  HighWaterArray<Want> wants_;  // by node
   EvictionIndex leaves_;        // by turn, the last first
 };
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/temp_directory.h"
 #include "program.h"
-#include "tier/disk_store_fixture.h"
+#include "store/disk_store_fixture.h"
 
 namespace stemma {
 namespace {

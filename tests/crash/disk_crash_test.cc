@@ -14,8 +14,8 @@
 #include "base/temp_directory.h"
 #include "crash/killing_files.h"
 #include "stemma/log.h"
-#include "tier/disk_store_fixture.h"
-#include "tier/uring_files.h"
+#include "store/disk_store_fixture.h"
+#include "store/uring_files.h"
 
 namespace stemma {
 namespace {

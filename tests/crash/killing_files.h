@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tier/disk_files.h"
+#include "store/disk_files.h"
 
 namespace stemma {
 

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "stemma/page_store.h"
-#include "tier/disk_page_store.h"
-#include "tier/simulated_disk.h"
+#include "store/disk_page_store.h"
+#include "store/simulated_disk.h"
 
 namespace stemma {
 

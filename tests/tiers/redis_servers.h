@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/temp_directory.h"
-#include "tier/child_process.h"
-#include "tier/redis_process.h"
+#include "store/child_process.h"
+#include "store/redis_process.h"
 
 namespace stemma {
 

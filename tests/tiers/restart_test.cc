@@ -12,9 +12,9 @@
 #include "engine/served_model.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
-#include "tier/child_process.h"
-#include "tier/disk_check.h"
-#include "tier/uring_files.h"
+#include "store/child_process.h"
+#include "store/disk_check.h"
+#include "store/uring_files.h"
 #include "tiers/program_trial.h"
 #include "transparency/engine_trial.h"
 

@@ -13,7 +13,7 @@
 #include "model/random_model.h"
 #include "pool/kv_pool_factory.h"
 #include "stemma/log.h"
-#include "tier/redis_process.h"
+#include "store/redis_process.h"
 #include "transparency/served_trial.h"
 
 namespace stemma {

@@ -16,7 +16,7 @@
 #include "model/random_model.h"
 #include "model/sparse_calibration.h"
 #include "stemma/log.h"
-#include "tier/redis_process.h"
+#include "store/redis_process.h"
 #include "transparency/served_trial.h"
 
 namespace stemma {

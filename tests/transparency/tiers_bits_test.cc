@@ -20,7 +20,7 @@
 #include "pool/kv_pool_factory.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
-#include "tier/redis_process.h"
+#include "store/redis_process.h"
 #include "transparency/late_tiers.h"
 #include "transparency/served_trial.h"
 

@@ -14,7 +14,7 @@
 #include "model/random_model.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
-#include "tier/redis_process.h"
+#include "store/redis_process.h"
 #include "transparency/served_trial.h"
 
 namespace stemma {

@@ -59,7 +59,7 @@ except ImportError:
         cuda_handle: BaseCacheHandle
 
 
-# Pages that one cache can hold where nobody says how many there will be; each costs 62 bytes.
+# Pages that one cache can hold where nobody says how many there will be; each costs 13 bytes when it opens.
 PAGES_MAX = 1 << 20
 
 

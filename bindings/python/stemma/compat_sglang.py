@@ -31,7 +31,7 @@ from .errors import InvalidArgumentError, UnsupportedError
 
 NAMESPACES_OPEN_MAX = 256  # that a cache keeps open, the last used ones; what others cached stays
 
-PAGES_MAX = 1 << 20  # in one tree, where no pool says how many there can be; each costs 62 bytes
+PAGES_MAX = 1 << 20  # in one tree, where no pool says how many there can be; each costs 13 bytes when it opens
 EVENT_PAGES_MAX = 1 << 16  # of changes kept until take_events
 
 

@@ -11,7 +11,7 @@
 // they look its tokens up again.
 //
 // Thread:     one at a time.
-// Memory:     that of the tree, 62 bytes for each page of tokens_max, and 4 bytes a token at the
+// Memory:     that of the tree, for the pages of tokens_max, and 4 bytes a token at the
 //             high-water mark.
 // Cost:       one walk down the tree a call; insert copies its new slots; evict O(slots freed).
 // Not here:   Python (slots.cc), KV bytes, free slots (the engine's).

@@ -18,7 +18,7 @@
 #include "bindings/python/binding.h"
 #include "prefix/namespace_digest.h"
 #include "prefix/page_key.h"
-#include "tier/disk_page_store.h"
+#include "store/disk_page_store.h"
 #include "tier/memory_page_store.h"
 #include "tier/page_frame.h"
 

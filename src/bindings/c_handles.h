@@ -1,0 +1,133 @@
+// Handles: what the opaque types of stemma/c.h are, and how an entry of it refuses, fails and never
+// throws.
+//
+// Thread:     as stemma/c.h says.
+// Memory:     a cache has its sequences' handles in one array, made when it is opened.
+// Cost:       guarded: nothing, unless something is thrown.
+// Not here:   what the entries do (c_*.cc).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "stemma/c.h"
+#include "stemma/kv_cache.h"
+#include "stemma/kv_pool.h"
+#include "stemma/lower_tiers.h"
+#include "stemma/page_store.h"
+
+struct stemma_pool {
+  std::unique_ptr<stemma::KvPool> pool;
+};
+
+struct stemma_store {
+  std::unique_ptr<stemma::PageStore> store;
+};
+
+struct stemma_tiers {
+  const stemma_pool* pool;
+  std::unique_ptr<stemma::LowerTiers> tiers;
+};
+
+struct stemma_sequence {
+  stemma_cache* cache = nullptr;
+  stemma::Sequence held;  // not valid: the handle is free
+};
+
+struct stemma_cache {
+  std::unique_ptr<stemma::KvCache> kv;
+  std::vector<std::int64_t> namespace_opens;  // by id: how often each is open
+  std::vector<std::int64_t> promotions;       // that are not released
+  std::int64_t last_step = 0;                 // begun
+  std::int64_t steps_in_flight = 0;
+  std::vector<stemma_sequence> sequences;  // after `kv`: they let go before it ends
+  std::vector<stemma_sequence*> unused;
+};
+
+namespace stemma {
+
+// Steps of one cache in flight, as PageAllocator bounds them.
+inline constexpr std::int64_t kCStepsInFlightMax = 16;
+
+// Keeps the line for stemma_last_error and gives the code.
+inline stemma_status fail(const Error& error) {
+  const auto status = static_cast<stemma_status>(-1 - static_cast<int>(error.code));
+  return stemma_set_last_error(status, to_string(error).c_str());
+}
+inline stemma_status refuse(const char* why) {
+  return fail({ErrorCode::kInvalidArgument, why});
+}
+
+// Whether it is a prompt that the cache can look up: in an open namespace, and not too long.
+stemma_status check_prompt(const stemma_cache* cache, std::int32_t ns, const std::int32_t* tokens,
+                           std::size_t count);
+
+// Runs an entry. What a library throws below it is an error like others.
+template <typename Entry>
+stemma_status guarded(const Entry& entry) noexcept {
+  try {
+    return entry();
+  } catch (const std::bad_alloc&) {
+    return stemma_set_last_error(STEMMA_OUT_OF_MEMORY, "out_of_memory: in a call of the C ABI");
+  } catch (const std::exception& error) {
+    return stemma_set_last_error(STEMMA_INTERNAL, error.what());
+  } catch (...) {
+    return stemma_set_last_error(STEMMA_INTERNAL, "internal: something unknown was thrown");
+  }
+}
+
+// More than any version of a struct has: a larger size was never set.
+inline constexpr std::size_t kCStructBytesMax = 4096;
+
+// Takes the fields that the caller's version of a struct has; the others of `known` stay.
+template <typename Struct>
+stemma_status read_struct(const Struct* given, Struct& known) {
+  if (given == nullptr) return refuse("options are NULL");
+  const std::size_t bytes = given->struct_size;
+  if (bytes < sizeof(std::size_t) || bytes > kCStructBytesMax) {
+    return refuse("struct_size is not set: call the init function first");
+  }
+  const auto* const begin = reinterpret_cast<const char*>(given);
+  if (bytes > sizeof(Struct) &&
+      std::any_of(begin + sizeof(Struct), begin + bytes, [](char byte) { return byte != 0; })) {
+    return fail({ErrorCode::kUnsupported, "a field that this library does not know is set"});
+  }
+  std::memcpy(&known, given, std::min(bytes, sizeof(Struct)));
+  return STEMMA_OK;
+}
+
+// The inverse: `out` has room for struct_size bytes; those beyond ours become 0.
+template <typename Struct>
+void write_struct(Struct known, Struct* out, std::size_t struct_size) {
+  if (out == nullptr || struct_size < sizeof(std::size_t) || struct_size > kCStructBytesMax) return;
+  known.struct_size = struct_size;
+  std::memset(static_cast<void*>(out), 0, struct_size);
+  std::memcpy(static_cast<void*>(out), &known, std::min(struct_size, sizeof(Struct)));
+}
+
+// As write_struct, of a struct whose size the caller has set.
+template <typename Struct>
+stemma_status fill_struct(const Struct& known, Struct* out) {
+  if (out == nullptr || out->struct_size < sizeof(std::size_t) ||
+      out->struct_size > kCStructBytesMax) {
+    return refuse("struct_size is not set");
+  }
+  write_struct(known, out, out->struct_size);
+  return STEMMA_OK;
+}
+
+// An enum of stemma/c.h, whose values are those of ours; false, unless 0 <= value <= last.
+template <typename Enum>
+bool read_enum(std::int32_t value, Enum last, Enum& out) {
+  if (value < 0 || value > static_cast<std::int32_t>(last)) return false;
+  out = static_cast<Enum>(value);
+  return true;
+}
+
+}  // namespace stemma

@@ -1,0 +1,109 @@
+// Page stores of callers and lower tiers of the C ABI.
+#include <span>
+#include <utility>
+
+#include "base/clock.h"
+#include "bindings/c_handles.h"
+#include "bindings/callback_store.h"
+#include "stemma/embed.h"
+#include "tier/guarded_store.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr stemma_tiers_options kTiersDefaults = {.struct_size = sizeof(stemma_tiers_options),
+                                                 .host_bytes = 0,
+                                                 .host_file = nullptr,
+                                                 .digest = nullptr,
+                                                 .codec = "plain",
+                                                 .layout = STEMMA_PAGE_FIRST,
+                                                 .threads = 1};
+
+constexpr stemma_store_callbacks kNoCallbacks = {.struct_size = sizeof(stemma_store_callbacks),
+                                                 .context = nullptr,
+                                                 .name = nullptr,
+                                                 .lookup = nullptr,
+                                                 .read = nullptr,
+                                                 .write = nullptr,
+                                                 .remove = nullptr,
+                                                 .purge = nullptr,
+                                                 .close = nullptr};
+
+stemma_status read_tiers(const stemma_tiers_options* given, LowerTierOptions& plan, int& threads) {
+  stemma_tiers_options options = kTiersDefaults;
+  if (const stemma_status status = read_struct(given, options); status != STEMMA_OK) return status;
+  if (!read_enum(options.layout, KvLayout::kPageFirst, plan.host_layout)) {
+    return refuse("layout is unknown");
+  }
+  if (options.threads < 1) return refuse("threads must be at least 1");
+  threads = options.threads;
+  plan.host_bytes = options.host_bytes;
+  if (options.host_file != nullptr) plan.host_file = options.host_file;
+  if (options.codec != nullptr) plan.codec = options.codec;
+  if (options.digest != nullptr) {
+    plan.digest.emplace();
+    std::copy_n(options.digest, plan.digest->bytes.size(), plan.digest->bytes.begin());
+  }
+  return STEMMA_OK;
+}
+
+std::vector<std::unique_ptr<PageStore>> take_stores(std::span<stemma_store* const> stores) {
+  std::vector<std::unique_ptr<PageStore>> taken;
+  for (stemma_store* const store : stores) {
+    const std::unique_ptr<stemma_store> handle(store);
+    if (handle != nullptr) taken.push_back(std::move(handle->store));
+  }
+  return taken;
+}
+
+}  // namespace
+
+}  // namespace stemma
+
+stemma_status stemma_store_open(const stemma_store_callbacks* callbacks, stemma_store** store) {
+  return stemma::guarded([&] {
+    static const stemma::MonotonicClock clock;
+    stemma_store_callbacks known = stemma::kNoCallbacks;
+    if (const auto status = stemma::read_struct(callbacks, known); status != STEMMA_OK) {
+      return status;
+    }
+    if (store == nullptr) return stemma::refuse("store is NULL");
+    auto opened = std::make_unique<stemma::GuardedStore>(
+        std::make_unique<stemma::CallbackStore>(known), clock);
+    *store = std::make_unique<stemma_store>(stemma_store{std::move(opened)}).release();
+    return stemma_status{STEMMA_OK};
+  });
+}
+
+void stemma_store_close(stemma_store* store) {
+  const std::unique_ptr<stemma_store> closed(store);
+}
+
+void stemma_tiers_options_init(stemma_tiers_options* options, size_t struct_size) {
+  stemma::write_struct(stemma::kTiersDefaults, options, struct_size);
+}
+
+stemma_status stemma_tiers_open(const stemma_tiers_options* options, stemma_pool* pool,
+                                stemma_store* const* stores, size_t stores_count,
+                                stemma_tiers** tiers) {
+  return stemma::guarded([&] {
+    if (stores == nullptr && stores_count != 0) return stemma::refuse("stores is NULL");
+    auto taken = stemma::take_stores(std::span(stores, stores_count));
+    if (pool == nullptr || tiers == nullptr) return stemma::refuse("pool and tiers are given");
+    stemma::LowerTierOptions plan;
+    int threads = 1;
+    if (const auto status = stemma::read_tiers(options, plan, threads); status != STEMMA_OK) {
+      return status;
+    }
+    auto opened = stemma::open_lower_tiers(plan, *pool->pool, std::move(taken), threads);
+    if (!opened.ok()) return stemma::fail(opened.error());
+    *tiers =
+        std::make_unique<stemma_tiers>(stemma_tiers{pool, std::move(opened).value()}).release();
+    return stemma_status{STEMMA_OK};
+  });
+}
+
+void stemma_tiers_close(stemma_tiers* tiers) {
+  const std::unique_ptr<stemma_tiers> closed(tiers);
+}

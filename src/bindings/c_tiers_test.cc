@@ -1,0 +1,352 @@
+// Covers lower tiers through the C ABI: pages go down to a store, come back into a cache that has
+// never seen them, and are the bytes that were stored. Stores are one that the test has written in
+// terms of the callbacks, and the disk's.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "bindings/c_handles.h"
+#include "stemma/c.h"
+
+namespace stemma {
+namespace {
+
+using Text = std::vector<std::int32_t>;
+
+constexpr std::int64_t kPageSize = 4;
+constexpr std::int64_t kPages = 16;
+
+// Frames by key, as a program of another language would keep them.
+class FrameMap {
+ public:
+  stemma_store* open() {
+    const stemma_store_callbacks callbacks = {.struct_size = sizeof(stemma_store_callbacks),
+                                              .context = this,
+                                              .name = "map",
+                                              .lookup = lookup,
+                                              .read = read,
+                                              .write = write,
+                                              .remove = remove,
+                                              .purge = purge,
+                                              .close = close};
+    stemma_store* store = nullptr;
+    EXPECT_EQ(stemma_store_open(&callbacks, &store), STEMMA_OK) << stemma_last_error();
+    return store;
+  }
+  std::size_t frames() {
+    const std::lock_guard lock(mutex_);
+    return frames_.size();
+  }
+  // One bit in the middle of each frame.
+  void damage() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [key, frame] : frames_) {
+      char& byte = frame[frame.size() / 2];
+      byte = static_cast<char>(byte ^ 1);
+    }
+  }
+  int closed() const { return closed_; }
+
+ private:
+  static FrameMap& of(void* context) { return *static_cast<FrameMap*>(context); }
+  static std::string key_of(const std::uint8_t* key) {
+    return {reinterpret_cast<const char*>(key), 32};
+  }
+  static std::int64_t lookup(void* context, const std::uint8_t* keys, std::size_t count,
+                             std::int64_t) {
+    const std::lock_guard lock(of(context).mutex_);
+    std::size_t found = 0;
+    while (found < count && of(context).frames_.contains(key_of(keys + 32 * found))) ++found;
+    return static_cast<std::int64_t>(found);
+  }
+  static void read(void* context, stemma_stored_page* pages, std::size_t count, std::int64_t) {
+    const std::lock_guard lock(of(context).mutex_);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto found = of(context).frames_.find(key_of(pages[i].key));
+      const bool there =
+          found != of(context).frames_.end() && found->second.size() == pages[i].frame_bytes;
+      if (there) std::memcpy(pages[i].frame, found->second.data(), pages[i].frame_bytes);
+      pages[i].verdict = there ? 0 : 1;
+    }
+  }
+  static void write(void* context, stemma_stored_page* pages, std::size_t count, std::int64_t) {
+    const std::lock_guard lock(of(context).mutex_);
+    for (std::size_t i = 0; i < count; ++i) {
+      of(context).frames_.try_emplace(
+          key_of(pages[i].key), static_cast<const char*>(pages[i].frame), pages[i].frame_bytes);
+      pages[i].verdict = 0;
+    }
+  }
+  static void remove(void* context, stemma_stored_page* pages, std::size_t count, std::int64_t) {
+    const std::lock_guard lock(of(context).mutex_);
+    for (std::size_t i = 0; i < count; ++i) of(context).frames_.erase(key_of(pages[i].key));
+  }
+  static std::int64_t purge(void* context, const std::uint8_t*, std::size_t count, std::int64_t) {
+    const std::lock_guard lock(of(context).mutex_);
+    EXPECT_EQ(count, 1u);
+    const auto removed = static_cast<std::int64_t>(of(context).frames_.size());
+    of(context).frames_.clear();
+    return removed;
+  }
+  static void close(void* context) { ++of(context).closed_; }
+
+  std::mutex mutex_;
+  std::map<std::string, std::string> frames_;
+  int closed_ = 0;
+};
+
+// An engine with a pool, tiers and a cache of its own.
+class Engine {
+ public:
+  explicit Engine(stemma_store* store) {
+    stemma_pool_options pool;
+    stemma_pool_options_init(&pool, sizeof(pool));
+    pool.layers = 2;
+    pool.pages = kPages;
+    pool.page_size = kPageSize;
+    pool.heads = 1;
+    pool.head_dim = 8;
+    pool.dtype = STEMMA_F32;
+    EXPECT_EQ(stemma_pool_open(&pool, &pool_), STEMMA_OK) << stemma_last_error();
+    stemma_tiers_options tiers;
+    stemma_tiers_options_init(&tiers, sizeof(tiers));
+    tiers.host_bytes = 1 << 20;
+    EXPECT_EQ(stemma_tiers_open(&tiers, pool_, &store, 1, &tiers_), STEMMA_OK)
+        << stemma_last_error();
+    stemma_cache_options cache;
+    stemma_cache_options_init(&cache, sizeof(cache));
+    cache.pages = kPages;
+    cache.page_size = kPageSize;
+    cache.context_tokens_max = kPages * kPageSize;
+    cache.write_policy = "write-through";
+    cache.load_wait_us = 60'000'000;
+    EXPECT_EQ(stemma_cache_open(&cache, tiers_, &cache_), STEMMA_OK) << stemma_last_error();
+    const std::array<std::uint8_t, 32> digest = {1};
+    EXPECT_EQ(stemma_namespace_open(cache_, digest.data(), &ns_), STEMMA_OK);
+  }
+  ~Engine() {
+    stemma_cache_close(cache_);
+    stemma_tiers_close(tiers_);
+    stemma_pool_close(pool_);
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Computes and publishes: the rows of a token are the token's number.
+  void compute(const Text& tokens) {
+    stemma_sequence* sequence = nullptr;
+    ASSERT_EQ(stemma_begin(cache_, ns_, tokens.data(), tokens.size(), &sequence), STEMMA_OK);
+    ASSERT_EQ(stemma_reserve(sequence, std::ssize(tokens)), STEMMA_OK);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const std::int64_t slot = slot_of(sequence, i);
+      const std::vector<float> row(8, static_cast<float>(tokens[i]));
+      for (std::int64_t layer = 0; layer < 2; ++layer) {
+        ASSERT_EQ(stemma_pool_store(pool_, layer, &slot, 1, row.data(), row.data(), STEMMA_F32, 8),
+                  STEMMA_OK);
+      }
+    }
+    ASSERT_EQ(stemma_finish(sequence, tokens.data(), tokens.size()), STEMMA_OK);
+  }
+  // Of the one namespace there is. Returns when the store has confirmed it.
+  void purge() {
+    const std::array<std::uint8_t, 8> family = {1};
+    ASSERT_EQ(stemma_purge(cache_, family.data(), 1), STEMMA_OK) << stemma_last_error();
+    while (stemma_wait_transfers(cache_, 1'000'000) == STEMMA_OK) continue;
+  }
+  void settle() { EXPECT_EQ(stemma_settle(cache_, 60'000'000), STEMMA_OK); }
+
+  // Brings up what tiers have, then tells how many tokens need no computing. They are right.
+  std::int64_t cached_after_promotion(const Text& tokens) {
+    std::int64_t promotion = -1;
+    if (stemma_promote(cache_, ns_, tokens.data(), tokens.size(), &promotion) == STEMMA_OK) {
+      while (stemma_worth_waiting(cache_, promotion) == 1) {
+        EXPECT_GE(stemma_wait_transfers(cache_, 1'000'000), STEMMA_OK);
+      }
+      EXPECT_EQ(stemma_promotion_release(cache_, promotion), STEMMA_OK);
+      EXPECT_EQ(stemma_promotion_release(cache_, promotion), STEMMA_INVALID_ARGUMENT);
+    }
+    stemma_sequence* sequence = nullptr;
+    EXPECT_EQ(stemma_begin(cache_, ns_, tokens.data(), tokens.size(), &sequence), STEMMA_OK);
+    const std::int64_t cached = stemma_cached_tokens(sequence);
+    for (std::int64_t i = 0; i < cached; ++i) {
+      expect_row(slot_of(sequence, static_cast<std::size_t>(i)),
+                 static_cast<float>(tokens[static_cast<std::size_t>(i)]));
+    }
+    stemma_release(sequence);
+    return cached;
+  }
+  // Two requests ask for one text: each has a hold of its own on what brings it.
+  void promote_twice(const Text& tokens) {
+    std::array<std::int64_t, 2> holds = {-1, -1};
+    for (std::int64_t& hold : holds) {
+      ASSERT_EQ(stemma_promote(cache_, ns_, tokens.data(), tokens.size(), &hold), STEMMA_OK);
+    }
+    for (const std::int64_t hold : holds) {
+      EXPECT_GE(stemma_worth_waiting(cache_, hold), 0);
+      EXPECT_EQ(stemma_promotion_release(cache_, hold), STEMMA_OK);
+    }
+    EXPECT_EQ(stemma_promotion_release(cache_, holds[1]), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_worth_waiting(cache_, holds[1]), STEMMA_INVALID_ARGUMENT);
+  }
+  std::map<std::string, std::int64_t> metrics() const {
+    std::map<std::string, std::int64_t> numbers;
+    const auto sink = [](void* context, const char* name, std::int64_t value) {
+      (*static_cast<std::map<std::string, std::int64_t>*>(context))[name] = value;
+    };
+    EXPECT_EQ(stemma_metrics(cache_, sink, &numbers), STEMMA_OK);
+    return numbers;
+  }
+
+ private:
+  static std::int64_t slot_of(const stemma_sequence* sequence, std::size_t position) {
+    const std::int32_t* const pages = stemma_pages(sequence, nullptr);
+    const auto page_size = static_cast<std::size_t>(kPageSize);
+    return pages[position / page_size] * kPageSize +
+           static_cast<std::int64_t>(position % page_size);
+  }
+  void expect_row(std::int64_t slot, float value) const {
+    stemma_layer layer;
+    layer.struct_size = sizeof(layer);
+    EXPECT_EQ(stemma_pool_layer(pool_, 1, &layer), STEMMA_OK);
+    const std::int64_t element =
+        slot / kPageSize * layer.page_stride + slot % kPageSize * layer.token_stride;
+    EXPECT_EQ(static_cast<const float*>(layer.k)[element], value);
+    EXPECT_EQ(static_cast<const float*>(layer.v)[element + 7], value);
+  }
+
+  stemma_pool* pool_ = nullptr;
+  stemma_tiers* tiers_ = nullptr;
+  stemma_cache* cache_ = nullptr;
+  std::int32_t ns_ = -1;
+};
+
+Text prompt() {
+  Text tokens(25);
+  std::iota(tokens.begin(), tokens.end(), 1);
+  return tokens;
+}
+
+TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
+  FrameMap map;
+  {
+    Engine engine(map.open());
+    engine.compute(prompt());
+    engine.settle();
+  }
+  EXPECT_EQ(map.frames(), 6u);
+  EXPECT_EQ(map.closed(), 1);
+  Engine next(map.open());
+  EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
+  EXPECT_TRUE(next.metrics().contains("stemma_transfers_underway"));
+}
+
+TEST(CTiers, RequestsOfOneTextReleaseItEachForThemselves) {
+  FrameMap map;
+  {
+    Engine engine(map.open());
+    engine.compute(prompt());
+    engine.settle();
+  }
+  Engine next(map.open());
+  next.promote_twice(prompt());
+}
+
+TEST(CTiers, WhatWasPurgedIsFoundInNoTierAnyMore) {
+  FrameMap map;
+  Engine engine(map.open());
+  engine.compute(prompt());
+  engine.settle();
+  EXPECT_EQ(map.frames(), 6u);
+  engine.purge();
+  EXPECT_EQ(map.frames(), 0u);
+  EXPECT_EQ(engine.cached_after_promotion(prompt()), 0);
+}
+
+TEST(CTiers, FramesThatWereDamagedAreMisses) {
+  FrameMap map;
+  {
+    Engine engine(map.open());
+    engine.compute(prompt());
+    engine.settle();
+  }
+  map.damage();
+  Engine next(map.open());
+  EXPECT_EQ(next.cached_after_promotion(prompt()), 0);
+}
+
+TEST(CTiers, AStoreWithoutFunctionsKeepsNothing) {
+  stemma_store_callbacks none = {};
+  none.struct_size = sizeof(none);
+  stemma_store* store = nullptr;
+  ASSERT_EQ(stemma_store_open(&none, &store), STEMMA_OK);
+  Engine engine(store);
+  engine.compute(prompt());
+  engine.settle();
+  EXPECT_EQ(engine.cached_after_promotion(prompt()), 24);  // where it was computed
+}
+
+TEST(CTiers, TheDiskKeepsPagesBeyondACache) {
+  TempDirectory directory;
+  const auto open = [&] {
+    stemma_store* store = nullptr;
+    EXPECT_EQ(stemma_disk_store_open(directory.path().c_str(), 1 << 26, &store), STEMMA_OK)
+        << stemma_last_error();
+    return store;
+  };
+  {
+    Engine engine(open());
+    engine.compute(prompt());
+    engine.settle();
+  }
+  Engine next(open());
+  EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
+}
+
+TEST(CTiers, WrongStoresAndTiersAreRefused) {
+  stemma_store* store = nullptr;
+  EXPECT_EQ(stemma_disk_store_open(nullptr, 1 << 26, &store), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_remote_store_open("ftp://host", nullptr, &store), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_remote_store_open("redis://127.0.0.1:1", nullptr, &store), STEMMA_OK);
+  stemma_tiers_options options;
+  stemma_tiers_options_init(&options, sizeof(options));
+  stemma_tiers* tiers = nullptr;
+  EXPECT_EQ(stemma_tiers_open(&options, nullptr, &store, 1, &tiers), STEMMA_INVALID_ARGUMENT);
+}
+
+TEST(CTiers, ACacheMustHaveThePagesOfThePoolAboveItsTiers) {
+  stemma_pool_options shape;
+  stemma_pool_options_init(&shape, sizeof(shape));
+  shape.layers = shape.heads = 1;
+  shape.pages = shape.head_dim = 8;
+  stemma_pool* pool = nullptr;
+  ASSERT_EQ(stemma_pool_open(&shape, &pool), STEMMA_OK);
+  stemma_tiers_options options;
+  stemma_tiers_options_init(&options, sizeof(options));
+  options.host_bytes = 1 << 20;
+  stemma_tiers* tiers = nullptr;
+  ASSERT_EQ(stemma_tiers_open(&options, pool, nullptr, 0, &tiers), STEMMA_OK);
+  stemma_cache_options cache_options;
+  stemma_cache_options_init(&cache_options, sizeof(cache_options));
+  cache_options.pages = 9;
+  stemma_cache* cache = nullptr;
+  EXPECT_EQ(stemma_cache_open(&cache_options, tiers, &cache), STEMMA_INVALID_ARGUMENT);
+  stemma_tiers_close(tiers);
+  stemma_pool_close(pool);
+}
+
+TEST(CGuard, WhatIsThrownBelowIsAnError) {
+  const auto entry = []() -> stemma_status { return std::string().at(1); };
+  EXPECT_EQ(guarded(entry), STEMMA_INTERNAL);
+  EXPECT_NE(std::string(stemma_last_error()), "");
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,52 @@
+#include "stemma/embed.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "pool/kv_pool_factory.h"
+#include "pool/page_codec.h"
+#include "prefix/namespace_digest.h"
+#include "tier/tier_stack.h"
+
+namespace stemma {
+
+Result<std::unique_ptr<KvPool>> open_kv_pool(const KvShape& shape, KvLayout layout, int threads) {
+  STEMMA_CHECK_GE(threads, 1);
+  if (shape.kind == KvKind::kDoubleSparse) {
+    return Error{ErrorCode::kUnsupported,
+                 "KV shape: double_sparse needs channels calibrated for a model"};
+  }
+  ThreadPool pool(threads);
+  return make_kv_pool(shape, layout, pool);
+}
+
+Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& options,
+                                                     KvPool& device,
+                                                     std::vector<std::unique_ptr<PageStore>> stores,
+                                                     int threads) {
+  STEMMA_CHECK_GE(threads, 1);
+  static const MonotonicClock clock;
+  const auto codec = try_parse_page_codec(options.codec);
+  if (!codec.has_value()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "codec must be plain, int8 or int4 (got " + options.codec + ")"};
+  }
+  ThreadPool pool(threads);
+  STEMMA_ASSIGN_OR_RETURN(auto stack, TierStack::open({.host_bytes = options.host_bytes,
+                                                       .host_layout = options.host_layout,
+                                                       .codec = *codec,
+                                                       .host_file = options.host_file},
+                                                      device, std::move(stores), pool, clock));
+  if (options.digest.has_value()) stack->describe(*options.digest, "");
+  return std::unique_ptr<LowerTiers>(std::move(stack));
+}
+
+NamespaceDigest namespace_digest(std::span<const NamespaceField> fields) {
+  NamespaceFields hashed;
+  for (const NamespaceField& field : fields) hashed.add(field.name, field.value);
+  return hashed.finish();
+}
+
+}  // namespace stemma

@@ -1,0 +1,214 @@
+// The reader holds no lock while the disk works, so the writer may meanwhile give a page's slot to
+// another page. It can do so only after it has taken the first one out of `pages_`; so a page that
+// is still there afterwards, with the same stamp, was whole while it was read.
+#include "store/disk_page_store.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "stemma/log.h"
+#include "store/uring_files.h"
+#include "tier/page_frame.h"
+
+namespace stemma {
+
+namespace {
+
+// For the last words of a store that is closed.
+constexpr std::int64_t kClosingUs = 5'000'000;
+
+// "k=v k=v" by k.
+std::map<std::string_view, std::string_view> fields_of(std::string_view description) {
+  std::map<std::string_view, std::string_view> fields;
+  while (!description.empty()) {
+    const std::string_view field = description.substr(0, description.find(' '));
+    description.remove_prefix(std::min(field.size() + 1, description.size()));
+    const std::size_t equals = field.find('=');
+    if (equals != std::string_view::npos) {
+      fields[field.substr(0, equals)] = field.substr(equals + 1);
+    }
+  }
+  return fields;
+}
+
+// What `now` has otherwise than `before`: "dtype: f16 -> bf16, ..."; and how many fields that are.
+std::pair<std::string, int> difference(std::string_view before, std::string_view now) {
+  const auto old_fields = fields_of(before);
+  const auto new_fields = fields_of(now);
+  std::string text;
+  int fields = 0;
+  const auto add = [&](std::string_view name, std::string_view from, std::string_view to) {
+    text += (fields++ == 0 ? "" : ", ") + std::string(name) + ": " + std::string(from) + " -> " +
+            std::string(to);
+  };
+  for (const auto& [name, value] : new_fields) {
+    const auto old = old_fields.find(name);
+    if (old == old_fields.end()) add(name, "(none)", value);
+    if (old != old_fields.end() && old->second != value) add(name, old->second, value);
+  }
+  for (const auto& [name, value] : old_fields) {
+    if (!new_fields.contains(name)) add(name, value, "(none)");
+  }
+  return {text, fields};
+}
+
+}  // namespace
+
+DiskPageStore::DiskPageStore(std::unique_ptr<DiskFiles> files, const Clock& clock,
+                             const DiskPageStoreOptions& options)
+    : files_(std::move(files)),
+      clock_(clock),
+      options_(options),
+      index_(*files_),
+      grow_again_us_(clock.now_us()) {}
+
+Result<std::unique_ptr<DiskPageStore>> DiskPageStore::open(const std::string& directory,
+                                                           const Clock& clock,
+                                                           const DiskPageStoreOptions& options) {
+  STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<UringFiles> files, UringFiles::open(directory, clock));
+  return open(std::unique_ptr<DiskFiles>(std::move(files)), clock, options);
+}
+
+DiskPageStore::~DiskPageStore() {
+  const bool hangs = files_->overdue(DiskLane::kWrite) > 0;
+  if (!changed_ || read_only_ || hangs || !index_.usable()) return;
+  ignore_error(rewrite(clock_.now_us() + kClosingUs), "the index is right without it");
+}
+
+void DiskPageStore::describe(const NamespaceDigest& digest, std::string_view description) {
+  const std::lock_guard lock(mutex_);
+  const DiskPages::Namespace* const named = pages_.describe_or_null(digest, description);
+  if (named != nullptr && named->pages == 0 && pages_.pages() > 0) report_difference(*named);
+}
+
+// Of the namespaces that have pages here, the one with the fewest other fields.
+void DiskPageStore::report_difference(const DiskPages::Namespace& described) const {
+  std::pair<std::string, int> nearest;
+  const DiskPages::Namespace* nearest_namespace = nullptr;
+  for (const auto& [digest, other] : pages_.namespaces()) {
+    if (other.pages == 0 || other.description.empty()) continue;
+    std::pair<std::string, int> found = difference(other.description, described.description);
+    if (nearest_namespace != nullptr && found.second >= nearest.second) continue;
+    nearest = std::move(found);
+    nearest_namespace = &other;
+  }
+  if (nearest_namespace == nullptr) return;
+  STEMMA_LOG(kWarning, "tier.disk.foreign_pages", kv("directory", files_->directory()),
+             kv("pages", nearest_namespace->pages), kv("differs", nearest.first));
+}
+
+Result<std::int64_t> DiskPageStore::lookup(std::span<const PageKey> keys, std::int64_t) {
+  const std::lock_guard lock(mutex_);
+  std::int64_t found = 0;
+  for (const PageKey& key : keys) {
+    if (pages_.find_or_null(key) == nullptr) break;
+    ++found;
+  }
+  for (std::int64_t i = found; i-- > 0;) {
+    pages_.touch(*pages_.find_or_null(keys[static_cast<std::size_t>(i)]));
+  }
+  changed_ |= found > 0;
+  return found;
+}
+
+void DiskPageStore::read(std::span<PageRead> reads, std::int64_t deadline_us) {
+  std::vector<Sought> sought;
+  std::vector<DiskRead> disk_reads;
+  {
+    const std::lock_guard lock(mutex_);
+    for (PageRead& read : reads) {
+      DiskPages::Page* const page = pages_.find_or_null(read.key);
+      read.verdict = PageVerdict::kMissing;
+      if (page == nullptr || std::ssize(read.frame) != page->slot_bytes) continue;
+      const SlotPlace place = slabs_.place_of(page->slot);
+      sought.push_back({&read, page->stamp});
+      disk_reads.push_back({place.file, place.offset_bytes, read.frame});
+    }
+    for (auto read = reads.rbegin(); read != reads.rend(); ++read) {
+      DiskPages::Page* const page = pages_.find_or_null(read->key);
+      if (page != nullptr) pages_.touch(*page);
+    }
+    changed_ |= !sought.empty();
+    reading_ = !sought.empty();
+  }
+  if (!sought.empty()) files_->read(DiskLane::kRead, disk_reads, deadline_us);
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < sought.size(); ++i) {
+    sought[i].read->verdict = judge(sought[i], disk_reads[i]);
+  }
+  reading_ = false;
+  close_retired();
+  for (const PageRead& read : reads) {
+    counters_.read_pages += read.verdict == PageVerdict::kDone ? 1 : 0;
+    counters_.missing_pages += read.verdict == PageVerdict::kMissing ? 1 : 0;
+    counters_.failed_reads += read.verdict == PageVerdict::kFailed ? 1 : 0;
+  }
+}
+
+PageVerdict DiskPageStore::judge(const Sought& sought, const DiskRead& read) {
+  DiskPages::Page* const page = pages_.find_or_null(sought.read->key);
+  // It went while it was read, and something else may lie there now.
+  if (page == nullptr || page->stamp != sought.stamp) return PageVerdict::kMissing;
+  switch (read.outcome) {
+    case DiskOutcome::kOverdue:
+      return PageVerdict::kFailed;
+    case DiskOutcome::kFailed:
+      drop(*page, /*reusable=*/false);
+      return PageVerdict::kFailed;
+    case DiskOutcome::kShort:
+      drop(*page, /*reusable=*/false);
+      return PageVerdict::kMissing;
+    case DiskOutcome::kDone:
+      break;
+  }
+  const Result<PageFrameView> view = read_frame(sought.read->frame);
+  if (view.ok() && view->identity.key == sought.read->key) return PageVerdict::kDone;
+  ++counters_.corrupt_pages;
+  drop(*page, /*reusable=*/true);
+  return PageVerdict::kMissing;
+}
+
+void DiskPageStore::drop(DiskPages::Page& page, bool reusable) {
+  dropped_.push_back({page.key, page.slot, reusable});
+  counters_.lost_slots += reusable ? 0 : 1;
+  pages_.erase(page);
+  changed_ = true;
+}
+
+void DiskPageStore::close_retired() {
+  if (reading_) return;
+  for (const DiskFileId file : retired_) files_->close(file);
+  retired_.clear();
+}
+
+PageStoreUsage DiskPageStore::usage() const {
+  const std::lock_guard lock(mutex_);
+  return {pages_.pages(), slabs_.bytes() + stray_bytes_ + index_bytes_, options_.bytes_max};
+}
+
+void DiskPageStore::visit_metrics(MetricVisitor& visitor) const {
+  const PageStoreUsage used = usage();
+  visitor.gauge("stemma_disk_pages", used.pages);
+  visitor.gauge("stemma_disk_bytes", used.bytes);
+  visitor.gauge("stemma_disk_bytes_max", used.bytes_max);
+  visitor.gauge("stemma_disk_read_only", read_only_ ? 1 : 0);
+  visitor.counter("stemma_disk_read_pages_total", counters_.read_pages);
+  visitor.counter("stemma_disk_missing_pages_total", counters_.missing_pages);
+  visitor.counter("stemma_disk_corrupt_pages_total", counters_.corrupt_pages);
+  visitor.counter("stemma_disk_failed_reads_total", counters_.failed_reads);
+  visitor.counter("stemma_disk_written_pages_total", counters_.written_pages);
+  visitor.counter("stemma_disk_refused_pages_total", counters_.refused_pages);
+  visitor.counter("stemma_disk_failed_writes_total", counters_.failed_writes);
+  visitor.counter("stemma_disk_evicted_pages_total", counters_.evicted_pages);
+  visitor.counter("stemma_disk_removed_pages_total", counters_.removed_pages);
+  visitor.counter("stemma_disk_kept_removals_total", counters_.kept_removals);
+  visitor.counter("stemma_disk_purged_pages_total", counters_.purged_pages);
+  visitor.counter("stemma_disk_lost_slots_total", counters_.lost_slots);
+  visitor.counter("stemma_disk_bad_index_cells_total", counters_.bad_index_cells);
+  visitor.counter("stemma_disk_index_rewrites_total", counters_.rewrites);
+  visitor.counter("stemma_disk_index_rebuilds_total", counters_.rebuilds);
+}
+
+}  // namespace stemma

@@ -1,0 +1,173 @@
+// What is in the index and what is in memory part only while a commit is under way or after one has
+// failed: then memory has less, and the slots in question are not used until the index has been
+// written anew from memory.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "stemma/log.h"
+#include "store/disk_page_store.h"
+#include "store/disk_store_sizes.h"
+
+namespace stemma {
+
+// Whether anything may be written now. While an operation that was given up is still out there,
+// nothing is: it could undo what comes after it.
+bool DiskPageStore::ready(std::int64_t deadline_us) {
+  if (read_only_ || files_->overdue(DiskLane::kWrite) > 0) return false;
+  if (index_.usable() && doubtful_.empty()) return true;
+  if (!compact(deadline_us).ok()) return false;
+  settle(std::exchange(doubtful_, {}), /*durable=*/true);
+  return true;
+}
+
+// Makes `cells` durable, and the removals of pages that were dropped since the last time.
+Status DiskPageStore::commit(const IndexCells& cells, std::int64_t deadline_us) {
+  std::vector<Dropped> dropped;
+  IndexCells all;
+  {
+    const std::lock_guard lock(mutex_);
+    dropped = std::exchange(dropped_, {});
+    changed_ = true;
+  }
+  std::vector<SlotRef> slots;
+  for (const Dropped& page : dropped) {
+    all.remove(page.key);
+    if (page.reusable) slots.push_back(page.slot);
+  }
+  all.add(cells);
+  Status done = append(all, deadline_us);
+  settle(slots, done.ok());
+  return done;
+}
+
+Status DiskPageStore::append(const IndexCells& cells, std::int64_t deadline_us) {
+  std::int64_t bytes_max = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    bytes_max = index_bytes_max(slabs_.slots());
+  }
+  const bool full = index_.file_bytes() + std::ssize(cells.bytes()) > bytes_max;
+  if (full) STEMMA_RETURN_IF_ERROR(compact(deadline_us));
+  Status done = index_.append(cells, deadline_us);
+  if (!done.ok() && done.error().sys_errno == ENOSPC && !index_.sync_failed() &&
+      drop_coldest_slab(deadline_us)) {
+    done = compact(deadline_us);
+    if (done.ok()) done = index_.append(cells, deadline_us);
+  }
+  if (index_.sync_failed()) become_read_only("index", done.error());
+  index_bytes_ = index_.file_bytes();
+  return done;
+}
+
+// Writes the index anew from memory; a full disk loses its coldest slab for it.
+Status DiskPageStore::compact(std::int64_t deadline_us) {
+  Status done = rewrite(deadline_us);
+  if (!done.ok() && done.error().sys_errno == ENOSPC && !index_.sync_failed() &&
+      drop_coldest_slab(deadline_us)) {
+    done = rewrite(deadline_us);
+  }
+  if (index_.sync_failed()) become_read_only("index", done.error());
+  return done;
+}
+
+Status DiskPageStore::rewrite(std::int64_t deadline_us) {
+  std::vector<IndexedPage> pages;
+  IndexCells descriptions;
+  {
+    const std::lock_guard lock(mutex_);
+    pages.reserve(static_cast<std::size_t>(pages_.pages()));
+    pages_.visit([&](const DiskPages::Page& page) {
+      pages.push_back({page.key, page.owner->digest, page.slot, page.generation, page.stored_at_s});
+    });
+    for (auto& [digest, named] : pages_.namespaces()) {
+      const bool room = std::ssize(descriptions.bytes()) < kDescriptionsBytesMax;
+      named.description_stored = named.pages > 0 && room;
+      if (named.description_stored) descriptions.describe(digest, named.description);
+    }
+    changed_ = false;
+  }
+  std::size_t next = 0;
+  bool described = false;
+  Status done = index_.rewrite(
+      [&](IndexCells& cells) {
+        if (!described) cells.add(descriptions);
+        described = true;
+        if (next == pages.size()) return false;
+        cells.put(pages[next++]);
+        return true;
+      },
+      deadline_us);
+  index_bytes_ = index_.file_bytes();
+  counters_.rewrites += done.ok() ? 1 : 0;
+  return done;
+}
+
+// Gives a full disk room: the slab of the coldest page goes, unless the call that runs has slots in
+// it. False if there is none.
+bool DiskPageStore::drop_coldest_slab(std::int64_t deadline_us) {
+  std::int32_t chosen = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, slab] : slabs_.slabs()) {
+      if (!slabs_of_call_.contains(number)) chosen = number;
+    }
+    bool found = false;
+    pages_.visit([&](const DiskPages::Page& page) {
+      if (found || slabs_of_call_.contains(page.slot.slab)) return;
+      found = true;
+      chosen = page.slot.slab;
+    });
+  }
+  if (chosen < 0) return false;
+  ignore_error(drop_slab(chosen, counters_.evicted_pages, deadline_us), "its bytes count on");
+  grow_again_us_ = clock_.now_us() + kGrowAgainUs;
+  return true;
+}
+
+// A slab's pages go without a word in the index: records of a slab that is not there say nothing.
+Status DiskPageStore::drop_slab(std::int32_t number, std::atomic<std::int64_t>& counter,
+                                std::int64_t deadline_us) {
+  std::string name;
+  std::int64_t bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const DiskSlabs::Slab& slab = slabs_.slabs().at(number);
+    name = slab.name.text();
+    bytes = slab.bytes();
+    for (DiskPages::Page* const page : pages_.pages_of_slab(number)) {
+      pages_.erase(*page);
+      ++counter;
+    }
+    std::erase_if(dropped_, [&](const Dropped& page) { return page.slot.slab == number; });
+    retired_.push_back(slabs_.take_out(number));
+    close_retired();
+    changed_ = true;
+  }
+  std::erase_if(doubtful_, [&](SlotRef slot) { return slot.slab == number; });
+  std::erase_if(purging_, [&](const Dropped& page) { return page.slot.slab == number; });
+  Status removed = files_->remove(name, deadline_us);
+  if (removed.ok()) return removed;
+  STEMMA_LOG(kWarning, "tier.disk.cannot_remove", kv("error", to_string(removed.error())));
+  const std::lock_guard lock(mutex_);
+  stray_bytes_ += bytes;
+  return removed;
+}
+
+void DiskPageStore::become_read_only(std::string_view what, const Error& error) {
+  if (read_only_.exchange(true)) return;
+  STEMMA_LOG(kError, "tier.disk.read_only", kv("directory", files_->directory()), kv("of", what),
+             kv("error", to_string(error)));
+}
+
+// Slots whose pages have gone: free again if the index durably does not name them, else in doubt.
+void DiskPageStore::settle(std::span<const SlotRef> slots, bool durable) {
+  if (!durable) {
+    doubtful_.insert(doubtful_.end(), slots.begin(), slots.end());
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  for (const SlotRef slot : slots) slabs_.give_back(slot);
+}
+
+}  // namespace stemma

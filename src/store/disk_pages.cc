@@ -1,0 +1,158 @@
+#include "store/disk_pages.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace stemma {
+
+namespace {
+
+// Descriptions without pages that are kept.
+constexpr std::size_t kNamespacesMax = 4096;
+
+}  // namespace
+
+DiskPages::Page* DiskPages::find_or_null(const PageKey& key) {
+  const auto found = pages_.find(key);
+  return found == pages_.end() ? nullptr : &found->second;
+}
+
+std::int64_t DiskPages::pages_of_size(std::int64_t slot_bytes) const {
+  const auto found = sizes_.find(slot_bytes);
+  return found == sizes_.end() ? 0 : found->second.pages;
+}
+
+void DiskPages::insert(const IndexedPage& page, std::int64_t slot_bytes, Warmth warmth) {
+  const auto [at, inserted] = pages_.try_emplace(page.key);
+  STEMMA_CHECK(inserted, "a key has one page");
+  Namespace& owner = namespaces_[page.namespace_digest];
+  owner.digest = page.namespace_digest;
+  ++owner.pages;
+  at->second = {.key = page.key,
+                .slot = page.slot,
+                .slot_bytes = slot_bytes,
+                .generation = page.generation,
+                .stored_at_s = page.stored_at_s,
+                .stamp = next_stamp_++,
+                .owner = &owner,
+                .warmth = warmth};
+  ++sizes_[slot_bytes].pages;
+  link(at->second);
+}
+
+void DiskPages::touch(Page& page) {
+  page.owner->current = true;
+  unlink(page);
+  page.warmth = Warmth::kUsed;
+  link(page);
+}
+
+void DiskPages::erase(Page& page) {
+  unlink(page);
+  --sizes_[page.slot_bytes].pages;
+  Namespace& owner = *page.owner;
+  if (--owner.pages == 0 && owner.description.empty()) {
+    namespaces_.erase(NamespaceDigest(owner.digest));
+  }
+  pages_.erase(PageKey(page.key));
+}
+
+DiskPages::Page* DiskPages::coldest_or_null(std::int64_t slot_bytes) {
+  const auto found = sizes_.find(slot_bytes);
+  if (found == sizes_.end()) return nullptr;
+  auto& queues = found->second.queues;
+  Queue& loaded = queues[static_cast<std::size_t>(Warmth::kLoaded)];
+  // A page of a namespace that was named meanwhile goes behind those of the others.
+  while (loaded.coldest != nullptr && loaded.coldest->owner->current) {
+    Page& page = *loaded.coldest;
+    unlink(page);
+    page.warmth = Warmth::kOld;
+    link(page);
+  }
+  for (const Queue& queue : queues) {
+    if (queue.coldest != nullptr) return queue.coldest;
+  }
+  return nullptr;
+}
+
+DiskPages::Namespace& DiskPages::make_current(const NamespaceDigest& digest) {
+  Namespace& named = namespaces_[digest];
+  named.digest = digest;
+  named.current = true;
+  return named;
+}
+
+DiskPages::Namespace* DiskPages::describe_or_null(const NamespaceDigest& digest,
+                                                  std::string_view description) {
+  if (!namespaces_.contains(digest) && namespaces_.size() >= kNamespacesMax) return nullptr;
+  Namespace& named = make_current(digest);
+  description = description.substr(0, kDescriptionBytesMax);
+  if (named.description != description) {
+    named.description = description;
+    named.description_stored = false;
+  }
+  return &named;
+}
+
+std::set<std::int32_t> DiskPages::slabs_in_use() const {
+  std::set<std::int32_t> slabs;
+  for (const auto& [key, page] : pages_) {
+    if (page.owner->current) slabs.insert(page.slot.slab);
+  }
+  return slabs;
+}
+
+std::vector<DiskPages::Page*> DiskPages::pages_of_slab(std::int32_t slab) {
+  std::vector<Page*> found;
+  for (auto& [key, page] : pages_) {
+    if (page.slot.slab == slab) found.push_back(&page);
+  }
+  return found;
+}
+
+// Many buckets are empty: looking at them costs too, and ends a call as pages do.
+std::size_t DiskPages::visit_owned(std::span<const NamespaceFamily> namespaces,
+                                   std::size_t first_bucket, std::int64_t pages_max,
+                                   FunctionRef<void(Page&)> visitor) {
+  constexpr std::size_t kBucketsMax = 1 << 16;
+  const std::size_t end = std::min(pages_.bucket_count(), first_bucket + kBucketsMax);
+  std::int64_t visited = 0;
+  std::size_t bucket = first_bucket;
+  for (; bucket < end && visited < pages_max; ++bucket) {
+    for (auto at = pages_.begin(bucket); at != pages_.end(bucket); ++at) {
+      if (!is_of_any(at->second.owner->digest, namespaces)) continue;
+      visitor(at->second);
+      ++visited;
+    }
+  }
+  return bucket == pages_.bucket_count() ? 0 : bucket;
+}
+
+void DiskPages::visit(FunctionRef<void(const Page&)> visitor) const {
+  for (const auto& [slot_bytes, size] : sizes_) {
+    for (const Queue& queue : size.queues) {
+      for (const Page* page = queue.coldest; page != nullptr; page = page->warmer) visitor(*page);
+    }
+  }
+}
+
+DiskPages::Queue& DiskPages::queue_of(const Page& page) {
+  return sizes_[page.slot_bytes].queues[static_cast<std::size_t>(page.warmth)];
+}
+
+void DiskPages::link(Page& page) {
+  Queue& queue = queue_of(page);
+  page.colder = queue.warmest;
+  page.warmer = nullptr;
+  (queue.warmest == nullptr ? queue.coldest : queue.warmest->warmer) = &page;
+  queue.warmest = &page;
+}
+
+void DiskPages::unlink(Page& page) {
+  Queue& queue = queue_of(page);
+  (page.colder == nullptr ? queue.coldest : page.colder->warmer) = page.warmer;
+  (page.warmer == nullptr ? queue.warmest : page.warmer->colder) = page.colder;
+}
+
+}  // namespace stemma

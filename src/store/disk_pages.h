@@ -1,0 +1,114 @@
+// DiskPages: which pages the disk holds, by key, and which of them goes first.
+//
+// Each size of slot has an order of its own, since only a page of the same size leaves a place that
+// can be used. In it, coldest first: pages of namespaces that nobody has named since the store was
+// opened (another model's), then the other pages that lay there at opening and were not used since,
+// then the used ones. A use of a chain of pages touches the last key first, so that a page is
+// colder than the pages before it, without which it is worth nothing.
+//
+// Thread:     one at a time (the store holds a mutex).
+// Memory:     about 200 bytes a page.
+// Cost:       O(1) an operation; slabs_in_use and pages_of_slab look at every page.
+// Not here:   files (disk_slabs, disk_index).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "stemma/prefix_cache.h"
+#include "store/disk_index.h"
+
+namespace stemma {
+
+class DiskPages {
+ public:
+  struct Namespace {
+    NamespaceDigest digest;
+    std::string description;
+    std::int64_t pages = 0;
+    bool current = false;  // named since the store was opened
+    bool description_stored = false;
+  };
+
+  // How recently a page was used, coarsely; the order inside each is exact.
+  enum class Warmth : std::uint8_t { kLoaded, kOld, kUsed };
+  static constexpr std::size_t kWarmths = 3;
+
+  struct Page {
+    PageKey key;
+    SlotRef slot;
+    std::int64_t slot_bytes = 0;
+    std::uint64_t generation = 0;
+    std::int64_t stored_at_s = 0;
+    std::uint64_t stamp = 0;  // no two pages of a store's life have the same
+    Namespace* owner = nullptr;
+    Warmth warmth = Warmth::kUsed;
+    Page* colder = nullptr;
+    Page* warmer = nullptr;
+  };
+
+  DiskPages() = default;
+  DiskPages(const DiskPages&) = delete;
+  DiskPages& operator=(const DiskPages&) = delete;
+
+  Page* find_or_null(const PageKey& key);
+  std::int64_t pages() const noexcept { return std::ssize(pages_); }
+  std::int64_t pages_of_size(std::int64_t slot_bytes) const;
+
+  // Warmest of its size. REQUIRES: its key is not there.
+  void insert(const IndexedPage& page, std::int64_t slot_bytes, Warmth warmth);
+  void touch(Page& page);
+  void erase(Page& page);
+
+  // The page of this size that goes first; null if there is none.
+  Page* coldest_or_null(std::int64_t slot_bytes);
+
+  // The namespace is of use now: its pages are nobody else's.
+  Namespace& make_current(const NamespaceDigest& digest);
+  // Bounded: where as many are known, a new one without pages is not.
+  Namespace* describe_or_null(const NamespaceDigest& digest, std::string_view description);
+  const std::map<NamespaceDigest, Namespace>& namespaces() const noexcept { return namespaces_; }
+  std::map<NamespaceDigest, Namespace>& namespaces() noexcept { return namespaces_; }
+
+  // The slabs that hold a page of a namespace that is current.
+  std::set<std::int32_t> slabs_in_use() const;
+  std::vector<Page*> pages_of_slab(std::int32_t slab);
+
+  // Calls visitor with pages of these namespaces until there were `pages_max` or the end. It goes
+  // through buckets of the map from `first_bucket` on; returns the bucket to go on from, 0 at the
+  // end. Until then nothing may be inserted; visitor must not erase.
+  std::size_t visit_owned(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket,
+                          std::int64_t pages_max, FunctionRef<void(Page&)> visitor);
+
+  // Coldest first within each size.
+  void visit(FunctionRef<void(const Page&)> visitor) const;
+
+ private:
+  struct Queue {
+    Page* coldest = nullptr;
+    Page* warmest = nullptr;
+  };
+  struct Size {
+    std::array<Queue, kWarmths> queues;
+    std::int64_t pages = 0;
+  };
+
+  Queue& queue_of(const Page& page);
+  void link(Page& page);
+  void unlink(Page& page);
+
+  std::unordered_map<PageKey, Page, PageKeyHash> pages_;
+  std::map<std::int64_t, Size> sizes_;  // by slot_bytes
+  std::map<NamespaceDigest, Namespace> namespaces_;
+  std::uint64_t next_stamp_ = 1;
+};
+
+}  // namespace stemma

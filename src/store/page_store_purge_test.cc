@@ -1,0 +1,180 @@
+// A purge: what it says is gone is found no more, by nobody, not after a crash, not where the index
+// is lost; what it did not get to it goes on with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "stemma/log.h"
+#include "store/disk_store_fixture.h"
+#include "tier/guarded_store.h"
+#include "tier/memory_page_store.h"
+
+namespace stemma {
+namespace {
+
+using ::testing::Each;
+
+// Of another namespace than small_format's pages.
+PageFormat other_format() {
+  PageFormat format = small_format();
+  format.dtype = DType::kBF16;
+  return format;
+}
+
+std::vector<NamespaceFamily> namespace_of(std::span<const TestPage> pages) {
+  return {family_of(pages.front().identity().namespace_digest)};
+}
+
+class DiskPurgeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_log_sink({});
+    ASSERT_TRUE(f.open());
+    ASSERT_THAT(f.put_all(ours), Each(PageVerdict::kDone));
+    ASSERT_THAT(f.put_all(others), Each(PageVerdict::kDone));
+  }
+  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces) {
+    return f.store->purge(namespaces, f.soon());
+  }
+  void expect_found(std::int64_t ours_found, std::int64_t others_found) {
+    EXPECT_EQ(f.count_right(ours), ours_found);
+    EXPECT_EQ(f.count_right(others), others_found);
+    EXPECT_EQ(f.store->usage().pages, ours_found + others_found);
+  }
+
+  DiskStoreFixture f{1};
+  std::vector<TestPage> ours = make_pages(small_format(), 1, 30);
+  std::vector<TestPage> others = make_pages(other_format(), 2, 20);
+};
+
+TEST_F(DiskPurgeTest, TakesTheNamespaceAndLeavesTheOthers) {
+  const PurgeOutcome outcome = purge(namespace_of(ours));
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.pages, 30);
+  expect_found(0, 20);
+  EXPECT_EQ(f.metric("purged_pages_total"), 30);
+  EXPECT_EQ(purge(namespace_of(ours)).pages, 0) << "there is nothing left";
+}
+
+TEST_F(DiskPurgeTest, LastsOverARestartAndACrash) {
+  EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
+  f.crash();
+  ASSERT_TRUE(f.open());
+  expect_found(0, 20);
+  ASSERT_TRUE(f.open());
+  expect_found(0, 20);
+}
+
+TEST_F(DiskPurgeTest, AnIndexThatIsLostDoesNotBringItBack) {
+  EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
+  f.store.reset();
+  auto files = f.disk.open();
+  ASSERT_TRUE(files->remove("index", f.soon()).ok());
+  files.reset();
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.metric("index_rebuilds_total"), 1);
+  expect_found(0, 20);
+}
+
+TEST_F(DiskPurgeTest, OfAllLeavesNoFileOfPages) {
+  const PurgeOutcome outcome = purge({});
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.pages, 50);
+  expect_found(0, 0);
+  f.crash();
+  ASSERT_TRUE(f.open());
+  expect_found(0, 0);
+  EXPECT_THAT(f.put_all(ours), Each(PageVerdict::kDone)) << "it is used afresh";
+  expect_found(30, 0);
+}
+
+TEST_F(DiskPurgeTest, TheSamePagesCanBeStoredAgain) {
+  EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
+  EXPECT_THAT(f.put_all(ours), Each(PageVerdict::kDone));
+  f.crash();
+  ASSERT_TRUE(f.open());
+  expect_found(30, 20);
+}
+
+// Whatever operation fails, what is left is found or is not, and asking again ends it.
+TEST_F(DiskPurgeTest, AfterAnErrorItIsAskedAgain) {
+  for (std::int64_t failing = 0; failing < 6; ++failing) {
+    SCOPED_TRACE(failing);
+    DiskStoreFixture fixture(static_cast<std::uint64_t>(failing) + 7);
+    ASSERT_TRUE(fixture.open());
+    fixture.put_all(ours);
+    fixture.put_all(others);
+    fixture.disk.faults.fail_at = fixture.disk.operations + failing;
+    PurgeOutcome outcome = fixture.store->purge(namespace_of(ours), fixture.soon());
+    EXPECT_EQ(fixture.count_right(ours), 0) << "nobody finds it meanwhile";
+    fixture.disk.faults = {};
+    if (fixture.store->read_only()) {  // only a restart makes it writable
+      ASSERT_TRUE(fixture.open());
+    }
+    outcome = fixture.store->purge(namespace_of(ours), fixture.soon());
+    EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+    fixture.crash();
+    ASSERT_TRUE(fixture.open());
+    EXPECT_EQ(fixture.count_right(ours), 0);
+    EXPECT_EQ(fixture.count_right(others), 20);
+  }
+}
+
+// The power goes at each operation of it in turn: what it confirmed is gone, nothing else is lost.
+TEST_F(DiskPurgeTest, ALossOfPowerAtAnyTimeLosesNothingElse) {
+  for (const bool all : {false, true}) {
+    for (std::int64_t at = 0; at < 24; ++at) {
+      SCOPED_TRACE(at);
+      DiskStoreFixture fixture(static_cast<std::uint64_t>(at) + 70);
+      ASSERT_TRUE(fixture.open());
+      fixture.put_all(ours);
+      fixture.put_all(others);
+      fixture.disk.faults.power_off_at = fixture.disk.operations + at;
+      const auto which = all ? std::vector<NamespaceFamily>() : namespace_of(ours);
+      const bool done = fixture.store->purge(which, fixture.soon()).status.ok();
+      fixture.disk.faults = {};
+      fixture.crash();
+      ASSERT_TRUE(fixture.open());
+      EXPECT_TRUE(!done || fixture.count_right(ours) == 0);
+      EXPECT_TRUE(all || fixture.count_right(others) == 20);
+      for (const TestPage& page : ours) EXPECT_NE(fixture.serve(page), Served::kWrong);
+    }
+  }
+}
+
+TEST_F(DiskPurgeTest, BeyondItsDeadlineItGoesOnWhenItIsAskedAgain) {
+  DiskStoreFixture fixture(9);
+  ASSERT_TRUE(fixture.open(32 << 20, 1 << 20));
+  const auto many = make_pages(small_format(), 3, 1500);
+  fixture.put_all(many);
+  const std::int64_t stored = fixture.store->usage().pages;
+  ASSERT_GT(stored, 1100);
+  fixture.disk.faults.latency_us = 1000;
+  PurgeOutcome outcome;
+  std::int64_t pages = 0;
+  for (int calls = 0; calls < 20; ++calls) {
+    outcome = fixture.store->purge(namespace_of(many), fixture.clock.now_us() + 600'000);
+    pages += outcome.pages;
+    if (outcome.status.ok()) break;
+    fixture.disk.let_go();  // what was given up ends
+  }
+  EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+  EXPECT_EQ(pages, stored);
+}
+
+TEST(MemoryPurge, TakesTheNamespaceOrAll) {
+  MemoryPageStore store(Tier::kDisk, 1 << 30);
+  const auto ours = make_pages(small_format(), 1, 3);
+  const auto others = make_pages(other_format(), 2, 2);
+  for (const TestPage& page : ours) put(store, page, 0);
+  for (const TestPage& page : others) put(store, page, 0);
+  EXPECT_EQ(store.purge(namespace_of(ours), 0).pages, 3);
+  EXPECT_EQ(serve(store, ours[0], 0), Served::kMiss);
+  EXPECT_EQ(serve(store, others[0], 0), Served::kRight);
+  EXPECT_EQ(store.purge({}, 0).pages, 2);
+  EXPECT_EQ(store.usage().bytes, 0);
+}
+
+}  // namespace
+}  // namespace stemma

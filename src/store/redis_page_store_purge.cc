@@ -1,0 +1,147 @@
+// SCAN tells every name that was there from its begin to its end, in pieces, some of them twice.
+// What is stored of these namespaces comes from elsewhere then: this engine waits. In a cluster
+// each server has its own names; where slots moved between servers meanwhile, names may have moved
+// past the scan, and it begins again.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "store/redis_page_store.h"
+#include "tier/page_frame.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::string_view kNamesAtOnce = "1000";
+constexpr std::size_t kKeyDigits = 2 * sizeof(PageKey);
+constexpr std::string_view kPeekEnd = "183";
+static_assert(kNamespacePeekBytes == 184, "GETRANGE names the last byte");
+
+bool is_answer(const RedisCommand& command, RespKind kind) {
+  return command.answered && command.reply.kind == kind;
+}
+
+// The next cursor and the names, moved out of a reply to SCAN.
+bool take_scan(RespReply& reply, std::string& cursor, std::vector<std::string>& names) {
+  if (reply.kind != RespKind::kArray || reply.items.size() != 2) return false;
+  if (reply.items[0].kind != RespKind::kBulk || reply.items[0].text.empty()) return false;
+  cursor = std::move(reply.items[0].text);
+  for (RespReply& item : reply.items[1].items) names.push_back(std::move(item.text));
+  return true;
+}
+
+}  // namespace
+
+PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
+                                   std::int64_t deadline_us) {
+  const LaneUse use(writer_);
+  deadline_us = limited(deadline_us);
+  const bool goes_on =
+      purge_or_none_.has_value() && std::ranges::equal(purge_or_none_->namespaces, namespaces);
+  if (!goes_on) {
+    purge_or_none_ = Purge();
+    purge_or_none_->namespaces.assign(namespaces.begin(), namespaces.end());
+  }
+  PurgeOutcome outcome;
+  if (purge_or_none_->servers.empty()) {
+    purge_or_none_->servers = writer_.servers.ask_primaries(deadline_us);
+    purge_or_none_->cursor = "0";
+    purge_or_none_->map_changes = writer_.servers.map_changes();
+    if (purge_or_none_->servers.empty()) outcome.status = purge_error(deadline_us);
+  }
+  while (outcome.status.ok() && !purge_or_none_->servers.empty()) {
+    outcome.status = purge_piece(deadline_us, outcome.pages);
+  }
+  if (outcome.status.ok()) {
+    const bool known = !writer_.servers.ask_primaries(deadline_us).empty();
+    const bool moved = purge_or_none_->map_changes != writer_.servers.map_changes();
+    purge_or_none_.reset();
+    if (!known || moved) outcome.status = purge_error(deadline_us);
+  }
+  count(pages_.purged, outcome.pages);
+  if (!outcome.status.ok()) count(pages_.purge_failed);
+  return outcome;
+}
+
+Error RedisPageStore::purge_error(std::int64_t deadline_us) const {
+  const bool is_late = clock_.now_us() >= deadline_us;
+  return {is_late ? ErrorCode::kDeadline : ErrorCode::kIo, where_ + ": values may be left"};
+}
+
+// One piece of one server. The cursor moves on only when all of it is done.
+Status RedisPageStore::purge_piece(std::int64_t deadline_us, std::int64_t& pages) {
+  Purge& purge = *purge_or_none_;
+  std::string cursor = purge.cursor;
+  STEMMA_ASSIGN_OR_RETURN(std::vector<std::string> names, scan(cursor, deadline_us));
+  if (!purge.namespaces.empty()) STEMMA_RETURN_IF_ERROR(keep_named(names, deadline_us));
+  STEMMA_RETURN_IF_ERROR(unlink(names, deadline_us, pages));
+  purge.cursor = std::move(cursor);
+  if (purge.cursor == "0") purge.servers.pop_back();
+  return {};
+}
+
+// Names of pages of ours, and no others: those of other secrets, and of descriptions, are longer.
+Result<std::vector<std::string>> RedisPageStore::scan(std::string& cursor,
+                                                      std::int64_t deadline_us) {
+  const std::string pattern = prefix_ + std::string(kKeyDigits, '?');
+  const std::string from = cursor;
+  RedisCommand command;
+  command.words = {"SCAN", from, "MATCH", pattern, "COUNT", kNamesAtOnce};
+  command.words_used = 6;
+  command.expects = RedisExpects::kArrayOrNil;
+  writer_.servers.run_at(purge_or_none_->servers.back(), {&command, 1}, deadline_us);
+  std::vector<std::string> names;
+  if (!command.answered || !take_scan(command.reply, cursor, names)) {
+    return purge_error(deadline_us);
+  }
+  return names;
+}
+
+// Of these names those whose values say that they are of the namespaces. What is no frame, or of
+// another version, is nobody's to find here.
+Status RedisPageStore::keep_named(std::vector<std::string>& names, std::int64_t deadline_us) {
+  std::vector<std::array<std::byte, kNamespacePeekBytes>> begins(names.size());
+  std::vector<RedisCommand> commands(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    commands[i].words = {"GETRANGE", names[i], "0", kPeekEnd};
+    commands[i].words_used = 4;
+    commands[i].expects = RedisExpects::kBulkOrNil;
+    commands[i].target.first = begins[i];
+  }
+  writer_.servers.run(commands, deadline_us);
+  const std::vector<NamespaceFamily>& wanted = purge_or_none_->namespaces;
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool wrong_type = is_answer(commands[i], RespKind::kError) &&
+                            redis_error_kind(commands[i].reply.text) == RedisErrorKind::kWrongType;
+    if (wrong_type) continue;
+    if (!is_answer(commands[i], RespKind::kBulk)) return purge_error(deadline_us);
+    const auto owner = peek_namespace(begins[i]);
+    const bool is_wanted = owner.has_value() && is_of_any(*owner, wanted);
+    if (is_wanted) kept.push_back(std::move(names[i]));
+  }
+  names = std::move(kept);
+  return {};
+}
+
+Status RedisPageStore::unlink(std::span<const std::string> names, std::int64_t deadline_us,
+                              std::int64_t& pages) {
+  std::vector<RedisCommand> commands(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    commands[i].words = {"UNLINK", names[i]};
+    commands[i].words_used = 2;
+    commands[i].expects = RedisExpects::kInteger;
+  }
+  writer_.servers.run(commands, deadline_us);
+  bool all = true;
+  for (const RedisCommand& command : commands) {
+    if (is_answer(command, RespKind::kInteger)) {
+      pages += command.reply.number;
+    } else {
+      all = false;
+    }
+  }
+  return all ? Status() : Status(purge_error(deadline_us));
+}
+
+}  // namespace stemma

@@ -1,0 +1,114 @@
+// A purge on a real redis-server: pages of the namespace go, sealed ones too; what is another's
+// stays; a server that is down keeps it open.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "store/redis_fixture.h"
+#include "store/redis_process.h"
+
+namespace stemma {
+namespace {
+
+class RedisPurgeTest : public RedisFixture {
+ protected:
+  void SetUp() override { start({.directory = directory_.path()}); }
+  // The same server again, if it is called again.
+  void start(const RedisProcess::Options& options) {
+    auto started = RedisProcess::start(options);
+    ASSERT_TRUE(started.ok()) << to_string(started.error());
+    server_ = std::make_unique<RedisProcess>(*std::move(started));
+  }
+  std::string cli(std::vector<std::string> words) {
+    words.insert(words.begin(), {"redis-cli", "-s", server_->socket_path()});
+    const auto printed = run_program(words, kLongUs);
+    EXPECT_TRUE(printed.ok()) << to_string(printed.error());
+    return printed.ok() ? *printed : "";
+  }
+  std::unique_ptr<RedisPageStore> open(const std::string& secret = "") {
+    RedisPageStoreOptions options = options_for(server_->unix_url());
+    options.secret = secret;
+    options.breaker.backoff_us = options.breaker.backoff_us_max = 1;
+    return open_store(options);
+  }
+  PurgeOutcome purge(RedisPageStore& store, std::uint8_t owner) {
+    const NamespaceFamily family = family_of(redis_test_owner(owner));
+    return store.purge({&family, 1}, deadline_us());
+  }
+
+  TempDirectory directory_;
+  std::unique_ptr<RedisProcess> server_;
+};
+
+// More names than one SCAN gives.
+TEST_F(RedisPurgeTest, TakesTheNamespaceAndLeavesTheOthers) {
+  const auto store = open();
+  const auto ours = write_owned(*store, 1, 2500);
+  const auto others = write_owned(*store, 2, 30);
+  const PurgeOutcome outcome = purge(*store, 1);
+  EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+  EXPECT_EQ(outcome.pages, 2500);
+  EXPECT_EQ(count_found(*store, ours), 0);
+  EXPECT_EQ(count_found(*store, others), 30);
+  EXPECT_EQ(metric(*store, "purged_pages_total"), 2500);
+  write_owned(*store, 1, 5);
+  EXPECT_EQ(purge(*store, 1).pages, 5) << "it begins again";
+}
+
+TEST_F(RedisPurgeTest, OfAllTakesEveryPageAndNothingElse) {
+  const auto store = open();
+  store->describe(redis_test_owner(1), "model=a");
+  write_owned(*store, 1, 10);
+  EXPECT_EQ(write(*store, 0, 5), "ddddd") << "no frames at all";
+  cli({"SET", "another:program", "x"});
+  cli({"LPUSH", value_name(77), "x"});
+  EXPECT_EQ(store->purge({}, deadline_us()).pages, 16);
+  EXPECT_EQ(cli({"DBSIZE"}), "2\n") << "the description, and what is not ours";
+}
+
+TEST_F(RedisPurgeTest, WhatIsNoFrameIsNobodys) {
+  const auto store = open();
+  EXPECT_EQ(write(*store, 0, 5), "ddddd");
+  cli({"LPUSH", value_name(77), "x"});
+  const PurgeOutcome outcome = purge(*store, 1);
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.pages, 0);
+  EXPECT_EQ(lookup(*store, 0, 5), 5);
+}
+
+TEST_F(RedisPurgeTest, SealedPagesGoToAndThoseOfAnotherSecretStay) {
+  const auto ours = open("our secret");
+  const auto theirs = open("another secret");
+  const auto plain = open();
+  const auto our_keys = write_owned(*ours, 1, 10);
+  const auto their_keys = write_owned(*theirs, 1, 10);
+  const auto plain_keys = write_owned(*plain, 1, 10);
+  EXPECT_EQ(purge(*ours, 1).pages, 10);
+  EXPECT_EQ(count_found(*ours, our_keys), 0);
+  EXPECT_EQ(plain->purge({}, deadline_us()).pages, 10);
+  EXPECT_EQ(count_found(*plain, plain_keys), 0);
+  EXPECT_EQ(count_found(*theirs, their_keys), 10);
+}
+
+TEST_F(RedisPurgeTest, AServerThatIsDownKeepsItOpen) {
+  const auto store = open();
+  write_owned(*store, 1, 10);
+  EXPECT_EQ(store->purge({}, clock_.now_us()).status.error().code, ErrorCode::kDeadline);
+  server_->process().kill();
+  EXPECT_FALSE(purge(*store, 1).status.ok());
+  EXPECT_EQ(metric(*store, "purge_failures_total"), 2);
+  server_.reset();
+  start({.directory = directory_.path()});
+  PurgeOutcome outcome;
+  for (int tries = 0; tries < 1000; ++tries) {  // a breaker may be open for a microsecond
+    outcome = purge(*store, 1);
+    if (outcome.status.ok()) break;
+  }
+  EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,250 @@
+#include "store/uring_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr char kLockName[] = "lock";
+constexpr unsigned kOwnerOnly = 0700;
+
+Error failure(const std::string& path, const std::string& what, int sys_errno) {
+  const ErrorCode code = sys_errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
+  return Error{code, path + ": cannot " + what, sys_errno};
+}
+
+// Takes and closes what ::opendir gave.
+class DirectoryListing {
+ public:
+  explicit DirectoryListing(const std::string& path) : stream_(::opendir(path.c_str())) {}
+  ~DirectoryListing() {
+    if (stream_ != nullptr) ::closedir(stream_);
+  }
+  DirectoryListing(const DirectoryListing&) = delete;
+  DirectoryListing& operator=(const DirectoryListing&) = delete;
+
+  bool open() const { return stream_ != nullptr; }
+  // Null at the end, and on an error, which leaves errno set.
+  const dirent* next() {
+    errno = 0;
+    return ::readdir(stream_);
+  }
+
+ private:
+  DIR* stream_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<UringFiles>> UringFiles::open(const std::string& directory,
+                                                     const Clock& clock,
+                                                     const UringFilesOptions& options) {
+  std::unique_ptr<UringFiles> files(new UringFiles(directory, options.exclusive));
+  STEMMA_RETURN_IF_ERROR(files->open_directory(options.exclusive && options.create));
+  STEMMA_ASSIGN_OR_RETURN(files->reads_, UringQueue::open(clock, options.queue));
+  STEMMA_ASSIGN_OR_RETURN(files->writes_, UringQueue::open(clock, options.queue));
+  return files;
+}
+
+Status UringFiles::open_directory(bool create) {
+  if (create && ::mkdir(directory_.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
+    return failure(directory_, "make the directory", errno);
+  }
+  directory_descriptor_ = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory_descriptor_ < 0 && errno == ENOTDIR) {
+    return Error{ErrorCode::kInvalidArgument, directory_ + ": not a directory"};
+  }
+  if (directory_descriptor_ < 0) return failure(directory_, "open", errno);
+  return exclusive_ ? lock(create) : Status();
+}
+
+Status UringFiles::lock(bool create) {
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0);
+  lock_descriptor_ = ::openat(directory_descriptor_, kLockName, flags, 0600);
+  if (lock_descriptor_ < 0 && errno == ENOENT) {
+    return Error{ErrorCode::kNotFound, directory_ + ": holds no disk tier"};
+  }
+  if (lock_descriptor_ < 0) return failure(join_path(directory_, kLockName), "open", errno);
+  if (::flock(lock_descriptor_, LOCK_EX | LOCK_NB) == 0) return {};
+  if (errno != EWOULDBLOCK) return failure(join_path(directory_, kLockName), "lock", errno);
+  return Error{ErrorCode::kInvalidArgument,
+               directory_ + ": another process uses this cache directory; each needs its own"};
+}
+
+UringFiles::~UringFiles() {
+  // The queues first: what is overdue may still be at work on the descriptors.
+  reads_.reset();
+  writes_.reset();
+  for (const int descriptor : descriptors_) {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  if (lock_descriptor_ >= 0) ::close(lock_descriptor_);
+  if (directory_descriptor_ >= 0) ::close(directory_descriptor_);
+}
+
+Result<std::vector<DiskEntry>> UringFiles::list() {
+  DirectoryListing listing(directory_);
+  if (!listing.open()) return failure(directory_, "list", errno);
+  std::vector<DiskEntry> entries;
+  while (const dirent* entry = listing.next()) {
+    struct stat status = {};
+    if (::fstatat(directory_descriptor_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+      continue;  // it has gone meanwhile
+    }
+    if (S_ISREG(status.st_mode)) entries.push_back({entry->d_name, status.st_size});
+  }
+  if (errno != 0 && errno != ENOENT) return failure(directory_, "list", errno);
+  std::ranges::sort(entries, {}, &DiskEntry::name);
+  return entries;
+}
+
+Result<DiskFileId> UringFiles::open(const std::string& name, DiskAccess access,
+                                    std::int64_t deadline_us) {
+  return open_with(name, exclusive_ ? O_RDWR : O_RDONLY, access, deadline_us);
+}
+
+Result<DiskFileId> UringFiles::create(const std::string& name, DiskAccess access,
+                                      std::int64_t deadline_us) {
+  return open_with(name, O_RDWR | O_CREAT | O_TRUNC, access, deadline_us);
+}
+
+Result<DiskFileId> UringFiles::open_with(const std::string& name, int flags, DiskAccess access,
+                                         std::int64_t deadline_us) {
+  UringCall open = {.kind = UringCall::Kind::kOpen,
+                    .descriptor = directory_descriptor_,
+                    .name = name,
+                    .flags = flags | O_CLOEXEC | O_NOFOLLOW};
+  if (access == DiskAccess::kDirect) open.flags |= O_DIRECT;
+  std::optional<int> answer = writes_->run(open, deadline_us);
+  if (answer == -EINVAL && access == DiskAccess::kDirect) {  // a file system without direct I/O
+    open.flags &= ~O_DIRECT;
+    answer = writes_->run(open, deadline_us);
+  }
+  const std::string path = join_path(directory_, name);
+  if (!answer.has_value()) return Error{ErrorCode::kDeadline, path + ": opening takes too long"};
+  if (*answer < 0) return failure(path, "open", -*answer);
+  return add_descriptor(*answer);
+}
+
+Status UringFiles::call(const UringCall& call, const std::string& what, std::int64_t deadline_us) {
+  const std::optional<int> answer = writes_->run(call, deadline_us);
+  const std::string path = call.name.empty() ? directory_ : join_path(directory_, call.name);
+  if (!answer.has_value()) return Error{ErrorCode::kDeadline, path + ": too long: to " + what};
+  if (*answer < 0) return failure(path, what, -*answer);
+  return {};
+}
+
+Status UringFiles::allocate(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us) {
+  return call(
+      {.kind = UringCall::Kind::kAllocate, .descriptor = descriptor_of(file), .bytes = bytes},
+      "allocate " + std::to_string(bytes) + " bytes", deadline_us);
+}
+
+Status UringFiles::rename(const std::string& from, const std::string& to,
+                          std::int64_t deadline_us) {
+  return call({.kind = UringCall::Kind::kRename,
+               .descriptor = directory_descriptor_,
+               .name = from,
+               .new_name = to},
+              "rename to " + to, deadline_us);
+}
+
+Status UringFiles::remove(const std::string& name, std::int64_t deadline_us) {
+  return call({.kind = UringCall::Kind::kRemove, .descriptor = directory_descriptor_, .name = name},
+              "remove", deadline_us);
+}
+
+Status UringFiles::sync(DiskFileId file, std::int64_t deadline_us) {
+  return call({.kind = UringCall::Kind::kSync,
+               .descriptor = descriptor_of(file),
+               .flags = IORING_FSYNC_DATASYNC},
+              "sync a file", deadline_us);
+}
+
+Status UringFiles::sync_directory(std::int64_t deadline_us) {
+  return call({.kind = UringCall::Kind::kSync, .descriptor = directory_descriptor_}, "sync",
+              deadline_us);
+}
+
+void UringFiles::write(std::span<DiskWrite> writes, std::int64_t deadline_us) {
+  std::vector<UringTransfer> transfers(writes.size());
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    transfers[i].descriptor = descriptor_of(writes[i].file);
+    transfers[i].offset_bytes = writes[i].offset_bytes;
+    transfers[i].source = writes[i].bytes;
+  }
+  writes_->run(transfers, deadline_us);
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    writes[i].outcome = transfers[i].outcome;
+    writes[i].sys_errno = transfers[i].sys_errno;
+  }
+}
+
+void UringFiles::read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) {
+  std::vector<UringTransfer> transfers(reads.size());
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    transfers[i].descriptor = descriptor_of(reads[i].file);
+    transfers[i].offset_bytes = reads[i].offset_bytes;
+    transfers[i].target = reads[i].bytes;
+  }
+  queue_of(lane).run(transfers, deadline_us);
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    reads[i].outcome = transfers[i].outcome;
+    reads[i].sys_errno = transfers[i].sys_errno;
+  }
+}
+
+std::int64_t UringFiles::overdue(DiskLane lane) {
+  return queue_of(lane).overdue();
+}
+
+void UringFiles::close(DiskFileId file) {
+  const std::lock_guard lock(mutex_);
+  int& descriptor = descriptors_[file.index()];
+  STEMMA_CHECK_GE(descriptor, 0);
+  ::close(descriptor);
+  descriptor = -1;
+}
+
+std::int64_t UringFiles::size_bytes(DiskFileId file) {
+  struct stat status = {};
+  if (::fstat(descriptor_of(file), &status) != 0) return 0;
+  return status.st_size;
+}
+
+std::int64_t UringFiles::wall_time_s() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  return time.tv_sec;
+}
+
+int UringFiles::descriptor_of(DiskFileId file) const {
+  const std::lock_guard lock(mutex_);
+  return descriptors_[file.index()];
+}
+
+DiskFileId UringFiles::add_descriptor(int descriptor) {
+  const std::lock_guard lock(mutex_);
+  const auto free = std::ranges::find(descriptors_, -1);
+  if (free == descriptors_.end()) {
+    descriptors_.push_back(descriptor);
+    return DiskFileId(static_cast<std::int32_t>(descriptors_.size()) - 1);
+  }
+  *free = descriptor;
+  return DiskFileId(static_cast<std::int32_t>(free - descriptors_.begin()));
+}
+
+}  // namespace stemma
