@@ -75,6 +75,8 @@ TEST(KvCacheOptions, WrongValuesAreNamed) {
   EXPECT_EQ(detail([](KvCacheOptions& o) { o.page_size = 0; }),
             "page_size must be at least 1 (got 0)");
   EXPECT_EQ(detail([](KvCacheOptions& o) { o.pages = 0; }), "pages must be at least 1 (got 0)");
+  EXPECT_EQ(detail([](KvCacheOptions& o) { o.pages = 1 << 30; }),
+            "pages must be at most 1073741823 (got 1073741824)");
   EXPECT_EQ(detail([](KvCacheOptions& o) { o.requests_max = 0; }),
             "requests_max must be at least 1 (got 0)");
   EXPECT_NE(detail([](KvCacheOptions& o) { o.cache = "x"; }).find("radix"), std::string::npos);

@@ -83,7 +83,7 @@ Status validate(const KvCacheOptions& options) {
   constexpr std::int64_t kIdsMax = std::int64_t{1} << 31;
   STEMMA_RETURN_IF_ERROR(at_least("page_size", options.page_size, 1));
   STEMMA_RETURN_IF_ERROR(at_least("pages", options.pages, 1));
-  STEMMA_RETURN_IF_ERROR(at_most("pages", options.pages, kIdsMax - 1));
+  STEMMA_RETURN_IF_ERROR(at_most("pages", options.pages, kIdsMax / 2 - 1));
   STEMMA_RETURN_IF_ERROR(at_least("requests_max", options.requests_max, 1));
   STEMMA_RETURN_IF_ERROR(at_most("requests_max", options.requests_max, 1 << 16));
   STEMMA_RETURN_IF_ERROR(at_least("context_tokens_max", options.context_tokens_max, 2));

@@ -49,9 +49,13 @@ NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool, const s
   return fields.finish();
 }
 
-}  // namespace
+Error below(std::string_view name, std::int64_t least, std::int64_t value) {
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{} must be at least {} (got {})", name, least, value)};
+}
 
-Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions& options) {
+// What is wrong before a model is loaded; the rest of the engine's options is checked with it.
+Status check(const ServedModelOptions& options) {
   if (options.threads < 1 || options.threads > 1024) {
     return Error{ErrorCode::kInvalidArgument,
                  "--threads must be from 1 to 1024 (got " + std::to_string(options.threads) + ")"};
@@ -65,6 +69,17 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
                  "--tier-codec " + options.tiers.codec +
                      ": sparse attention needs plain, for labels are the very bits of keys"};
   }
+  const KvCacheOptions& kv = options.engine.kv;
+  if (kv.page_size < 1) return below("page_size", 1, kv.page_size);
+  if (kv.context_tokens_max < 0) return below("context_tokens_max", 0, kv.context_tokens_max);
+  if (options.tiers.host_bytes < 0) return below("host_bytes", 0, options.tiers.host_bytes);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions& options) {
+  STEMMA_RETURN_IF_ERROR(check(options));
   auto model = std::make_unique<ServedModel>(options.threads, options.pinning);
   model->engine_options_ = options.engine;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));

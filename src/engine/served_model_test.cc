@@ -60,6 +60,17 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesApartThatCannotServeEachOther) {
   EXPECT_FALSE(seen.insert(digest()).second);
 }
 
+TEST_F(ServedModelTest, NumbersThatMakeNoSenseAreRefusedByName) {
+  options_.engine.kv.page_size = 0;
+  EXPECT_EQ(error(), "page_size must be at least 1 (got 0)");
+  options_.engine.kv.page_size = 16;
+  options_.engine.kv.context_tokens_max = -1;
+  EXPECT_EQ(error(), "context_tokens_max must be at least 0 (got -1)");
+  options_.engine.kv.context_tokens_max = 256;
+  options_.tiers.host_bytes = -4096;
+  EXPECT_EQ(error(), "host_bytes must be at least 0 (got -4096)");
+}
+
 TEST_F(ServedModelTest, ACodecOverAScaledDtypeIsRefusedByName) {
   options_.kv_dtype = "int8";
   options_.tiers.codec = "int4";
