@@ -60,6 +60,12 @@ stemma_status check_pool(const KvCacheOptions& options, const stemma_tiers* tier
   return refuse("pages and page_size must be those of the pool above the tiers");
 }
 
+// A time that may be added to a clock's: a year stands for any longer one.
+std::int64_t bounded_us(std::int64_t us) {
+  constexpr std::int64_t kYearUs = std::int64_t{365} * 24 * 3600 * 1'000'000;
+  return std::min(us, kYearUs);
+}
+
 bool is_open(const stemma_cache* cache, std::int32_t ns) {
   return ns >= 0 && ns < std::ssize(cache->namespace_opens) &&
          cache->namespace_opens[static_cast<std::size_t>(ns)] > 0;
@@ -243,7 +249,7 @@ stemma_status stemma_wait_transfers(stemma_cache* cache, int64_t us) {
     if (cache == nullptr || us < 0) return stemma::refuse("a cache, and a time");
     cache->kv->poll_transfers();  // which may begin some
     if (!cache->kv->transfers_underway()) return stemma_status{STEMMA_NOTHING};
-    cache->kv->wait_transfers(std::chrono::microseconds(us));
+    cache->kv->wait_transfers(std::chrono::microseconds(stemma::bounded_us(us)));
     cache->kv->poll_transfers();
     return stemma_status{STEMMA_OK};
   });
@@ -286,7 +292,7 @@ stemma_status stemma_settle(stemma_cache* cache, int64_t us_max) {
   return stemma::guarded([&] {
     if (cache == nullptr || us_max < 0) return stemma::refuse("a cache, and a time");
     if (cache->steps_in_flight > 0) return stemma::refuse("a step is in flight");
-    cache->kv->settle(stemma::MonotonicClock().now_us() + us_max);
+    cache->kv->settle(stemma::MonotonicClock().now_us() + stemma::bounded_us(us_max));
     return stemma_status{STEMMA_OK};
   });
 }
