@@ -20,7 +20,6 @@
 #else
 #define STEMMA_API
 #endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -31,8 +30,8 @@ extern "C" {
 STEMMA_API int32_t stemma_abi_version(void);
 STEMMA_API const char* stemma_version(void);  // "0.1.0"
 
-// What became of a call. Below 0: an error, with a line for people. Above 0: an ordinary outcome,
-// nothing has changed. Null handles, and numbers that make no sense, are INVALID_ARGUMENT.
+// What became of a call. Below 0: an error, with a line for people; INVALID_ARGUMENT are null
+// handles and numbers that make no sense, too. Above 0: an ordinary outcome, nothing has changed.
 typedef int32_t stemma_status;
 enum {
   STEMMA_OK = 0,
@@ -52,9 +51,9 @@ enum {
   STEMMA_INTERNAL = -10
 };
 STEMMA_API const char* stemma_status_name(stemma_status status);  // "no_pages", "io", ...
-// Of this thread's last call that failed, until its next one does; "" before the first.
+// Of this thread's last call that failed, "" before the first. Layers above this one may report
+// theirs in the same place, which returns `status`.
 STEMMA_API const char* stemma_last_error(void);
-// For layers above this one, to report errors of their own in the same place. Returns `status`.
 STEMMA_API stemma_status stemma_set_last_error(stemma_status status, const char* message);
 
 // Receives events of at least `level` (0 debug, 1 info, 2 warning, 3 error), a line each without
@@ -63,11 +62,9 @@ typedef void (*stemma_log_sink)(void* context, int32_t level, const char* line, 
 STEMMA_API void stemma_set_log(stemma_log_sink sink, void* context, int32_t level);
 
 // --- Pools: the bytes of keys and values (stemma/kv_pool.h).
-
 enum { STEMMA_F32, STEMMA_F16, STEMMA_BF16, STEMMA_FP8_E4M3, STEMMA_FP8_E5M2, STEMMA_INT8 };
 enum { STEMMA_MHA, STEMMA_MLA };                 // what a row is
 enum { STEMMA_LAYER_FIRST, STEMMA_PAGE_FIRST };  // order in memory
-
 typedef struct stemma_pool stemma_pool;
 typedef struct stemma_pool_options {
   size_t struct_size;
@@ -120,9 +117,7 @@ STEMMA_API stemma_status stemma_pool_store(stemma_pool* pool, int64_t layer, con
                                            int64_t row_stride);
 
 // --- Page stores: pages by key, outside the memory of the engine (stemma/page_store.h).
-
 typedef struct stemma_store stemma_store;
-
 // Both are of the library stemma_tiers. At most bytes_max in a directory of one engine at a time.
 STEMMA_API stemma_status stemma_disk_store_open(const char* directory, int64_t bytes_max,
                                                 stemma_store** store);
@@ -159,7 +154,6 @@ STEMMA_API stemma_status stemma_store_open(const stemma_store_callbacks* callbac
 STEMMA_API void stemma_store_close(stemma_store* store);
 
 // --- Tiers below a pool: host memory, then stores, nearest first (stemma/lower_tiers.h).
-
 typedef struct stemma_tiers stemma_tiers;
 typedef struct stemma_tiers_options {
   size_t struct_size;
@@ -178,7 +172,6 @@ STEMMA_API stemma_status stemma_tiers_open(const stemma_tiers_options* options, 
 STEMMA_API void stemma_tiers_close(stemma_tiers* tiers);
 
 // --- Caches: which prefixes have pages (stemma/kv_cache.h, stemma/options.h).
-
 typedef struct stemma_cache stemma_cache;
 typedef struct stemma_cache_options {
   size_t struct_size;
@@ -231,7 +224,6 @@ STEMMA_API stemma_status stemma_step_begin(stemma_cache* cache, int64_t* step);
 STEMMA_API stemma_status stemma_step_retire(stemma_cache* cache, int64_t step);
 
 // --- Sequences: one request's hold on pages.
-
 typedef struct stemma_sequence stemma_sequence;
 // Looks the prompt up, all but its last token at most, and holds what is found. NO_ROW.
 STEMMA_API stemma_status stemma_begin(stemma_cache* cache, int32_t ns, const int32_t* tokens,
@@ -263,6 +255,14 @@ STEMMA_API int64_t stemma_capacity_tokens(const stemma_sequence* sequence);   //
 // next reserve, commit or end of this sequence.
 STEMMA_API const int32_t* stemma_pages(const stemma_sequence* sequence, size_t* count);
 
+// Where a batch's keys and values lie, as kernels read it (stemma/page_table.h), of the first
+// tokens[i] of each sequence: [count + 1] begins in `pages`, pages, [count] tokens in each one's
+// last page. Valid until the next such call for the cache.
+STEMMA_API stemma_status stemma_batch_pages(stemma_cache* cache, stemma_sequence* const* sequences,
+                                            const int64_t* tokens, size_t count,
+                                            const int32_t** indptr, const int32_t** pages,
+                                            const int32_t** last_page_tokens);
+
 // --- Moving between tiers. Nothing happens where there are none.
 
 // Once between two steps: takes copies that have ended.
@@ -278,7 +278,6 @@ STEMMA_API stemma_status stemma_promotion_release(stemma_cache* cache, int64_t p
 STEMMA_API stemma_status stemma_settle(stemma_cache* cache, int64_t us_max);
 
 // --- Numbers.
-
 typedef struct stemma_stats {
   size_t struct_size;
   int64_t pages;            // in all

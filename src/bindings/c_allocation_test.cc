@@ -33,6 +33,10 @@ TEST(CAllocation, TheLifeOfARequestAllocatesNothing) {
     EXPECT_EQ(stemma_begin(cache, ns, tokens.data(), tokens.size(), &sequence), STEMMA_OK);
     EXPECT_EQ(stemma_reserve(sequence, 200), STEMMA_OK);
     EXPECT_EQ(stemma_commit(sequence, tokens.data(), 128), STEMMA_OK);
+    const std::int64_t computed = 200;
+    const std::int32_t* table[3] = {};
+    EXPECT_EQ(stemma_batch_pages(cache, &sequence, &computed, 1, &table[0], &table[1], &table[2]),
+              STEMMA_OK);
     if (life % 2 == 0) {
       EXPECT_EQ(stemma_finish(sequence, tokens.data(), 200), STEMMA_OK);
     } else {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/math.h"
 #include "bindings/c_handles.h"
 #include "stemma/metrics.h"
 #include "stemma/options.h"
@@ -128,6 +129,10 @@ stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tier
       sequence.cache = made.get();
       made->unused.push_back(&sequence);
     }
+    made->batch.emplace(stemma::PageTableAssembly::Extent{
+        .requests_max = plan.requests_max,
+        .pages_max = plan.requests_max * stemma::ceil_div(plan.context_tokens_max, plan.page_size),
+        .page_size = plan.page_size});
     *cache = made.release();
     return stemma_status{STEMMA_OK};
   });

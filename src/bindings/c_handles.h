@@ -14,8 +14,10 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <vector>
 
+#include "alloc/request_table.h"
 #include "stemma/c.h"
 #include "stemma/kv_cache.h"
 #include "stemma/kv_pool.h"
@@ -48,6 +50,7 @@ struct stemma_cache {
   std::int64_t steps_in_flight = 0;
   std::vector<stemma_sequence> sequences;  // after `kv`: they let go before it ends
   std::vector<stemma_sequence*> unused;
+  std::optional<stemma::PageTableAssembly> batch;  // the latest page table
 };
 
 namespace stemma {

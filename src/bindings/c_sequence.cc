@@ -42,6 +42,18 @@ stemma_status check_fork(const stemma_sequence* sequence, std::int64_t computed_
   return STEMMA_OK;
 }
 
+// Whether each is a sequence of the cache with room for its tokens.
+bool is_batch(const stemma_cache& cache, std::span<stemma_sequence* const> sequences,
+              const std::int64_t* tokens) {
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    if (!is_held(sequences[i]) || sequences[i]->cache != &cache || tokens[i] < 0 ||
+        tokens[i] > sequences[i]->held.capacity_tokens()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 stemma_sequence* take_handle(stemma_cache& cache, Sequence sequence) {
   stemma_sequence* const handle = cache.unused.back();
   cache.unused.pop_back();
@@ -153,4 +165,28 @@ const int32_t* stemma_pages(const stemma_sequence* sequence, size_t* count) {
                                                : std::span<const std::int32_t>();
   if (count != nullptr) *count = pages.size();
   return pages.data();
+}
+
+stemma_status stemma_batch_pages(stemma_cache* cache, stemma_sequence* const* sequences,
+                                 const int64_t* tokens, size_t count, const int32_t** indptr,
+                                 const int32_t** pages, const int32_t** last_page_tokens) {
+  return stemma::guarded([&] {
+    if (cache == nullptr || indptr == nullptr || pages == nullptr || last_page_tokens == nullptr ||
+        (count > 0 && (sequences == nullptr || tokens == nullptr))) {
+      return stemma::refuse("a cache, sequences, tokens, and places for three arrays");
+    }
+    if (count > cache->sequences.size()) return stemma::refuse("more than requests_max sequences");
+    if (!stemma::is_batch(*cache, std::span(sequences, count), tokens)) {
+      return stemma::refuse("sequences of this cache, with room for their tokens");
+    }
+    cache->batch->clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      cache->batch->add(sequences[i]->held.pages(), tokens[i]);
+    }
+    const stemma::PageTableView view = cache->batch->view();
+    *indptr = view.indptr.data();
+    *pages = stemma::raw(view.pages).data();
+    *last_page_tokens = view.last_page_tokens.data();
+    return stemma_status{STEMMA_OK};
+  });
 }

@@ -118,6 +118,38 @@ TEST_F(CTest, PagesAreReadWhereTheTableHasThem) {
   stemma_release(sequence);
 }
 
+TEST_F(CTest, ABatchHasOnePageTable) {
+  open(cache_options(16));
+  stemma_sequence* const both[] = {begin(text(1, 9)), begin(text(50, 4))};
+  ASSERT_EQ(stemma_reserve(both[0], 9), STEMMA_OK);
+  ASSERT_EQ(stemma_reserve(both[1], 4), STEMMA_OK);
+  const std::int64_t tokens[] = {9, 4};
+  const std::int32_t* indptr = nullptr;
+  const std::int32_t* pages = nullptr;
+  const std::int32_t* last = nullptr;
+  ASSERT_EQ(stemma_batch_pages(cache_, both, tokens, 2, &indptr, &pages, &last), STEMMA_OK);
+  EXPECT_EQ(std::vector(indptr, indptr + 3), (std::vector<std::int32_t>{0, 3, 4}));
+  EXPECT_EQ(std::vector(last, last + 2), (std::vector<std::int32_t>{1, 4}));
+  EXPECT_TRUE(std::equal(pages, pages + 3, stemma_pages(both[0], nullptr)));
+  EXPECT_EQ(pages[3], stemma_pages(both[1], nullptr)[0]);
+
+  // A step may compute less than there is room for, or nothing.
+  const std::int64_t fewer[] = {5, 0};
+  ASSERT_EQ(stemma_batch_pages(cache_, both, fewer, 2, &indptr, &pages, &last), STEMMA_OK);
+  EXPECT_EQ(std::vector(indptr, indptr + 3), (std::vector<std::int32_t>{0, 2, 2}));
+  EXPECT_EQ(std::vector(last, last + 2), (std::vector<std::int32_t>{1, 0}));
+  ASSERT_EQ(stemma_batch_pages(cache_, nullptr, nullptr, 0, &indptr, &pages, &last), STEMMA_OK);
+  EXPECT_EQ(indptr[0], 0);
+
+  const std::int64_t more[] = {13, 4};
+  EXPECT_EQ(stemma_batch_pages(cache_, both, more, 2, &indptr, &pages, &last),
+            STEMMA_INVALID_ARGUMENT);
+  stemma_sequence* const none[] = {both[0], nullptr};
+  EXPECT_EQ(stemma_batch_pages(cache_, none, tokens, 2, &indptr, &pages, &last),
+            STEMMA_INVALID_ARGUMENT);
+  for (stemma_sequence* const sequence : both) stemma_release(sequence);
+}
+
 TEST_F(CTest, OrdinaryOutcomesAreNoErrorsAndChangeNothing) {
   open(cache_options(4));
   stemma_sequence* const first = begin(text(1, 4));

@@ -49,6 +49,7 @@ TEST(HttpLimits, AConnectionThatSaysNothingIsClosed) {
 TEST(HttpLimits, ASlowHeadIsRefused) {
   HttpLimits limits;
   limits.header_us = 50'000;
+  limits.header_bytes_max = 64 << 20;  // more than is sent, however late the server gets a turn
   RunningServer running(answer_with_request, limits);
   RawClient client = running.client();
   const auto start = std::chrono::steady_clock::now();
