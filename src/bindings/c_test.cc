@@ -15,31 +15,10 @@
 #include <vector>
 
 #include "base/temp_directory.h"
+#include "bindings/c_fixture.h"
 
 namespace stemma {
 namespace {
-
-using Text = std::vector<std::int32_t>;
-
-constexpr std::int64_t kPageSize = 4;
-
-Text text(std::int32_t first, std::size_t count) {
-  Text tokens(count);
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
-
-stemma_pool_options pool_options(std::int64_t pages) {
-  stemma_pool_options options;
-  stemma_pool_options_init(&options, sizeof(options));
-  options.layers = 2;
-  options.pages = pages;
-  options.page_size = kPageSize;
-  options.heads = 1;
-  options.head_dim = 8;
-  options.dtype = STEMMA_F32;
-  return options;
-}
 
 stemma_cache_options cache_options(std::int64_t pages) {
   stemma_cache_options options;

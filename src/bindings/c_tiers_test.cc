@@ -8,20 +8,17 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/temp_directory.h"
+#include "bindings/c_fixture.h"
 #include "bindings/c_handles.h"
 #include "stemma/c.h"
 
 namespace stemma {
 namespace {
 
-using Text = std::vector<std::int32_t>;
-
-constexpr std::int64_t kPageSize = 4;
 constexpr std::int64_t kPages = 16;
 
 // Frames by key, as a program of another language would keep them.
@@ -107,14 +104,7 @@ class FrameMap {
 class Engine {
  public:
   explicit Engine(stemma_store* store) {
-    stemma_pool_options pool;
-    stemma_pool_options_init(&pool, sizeof(pool));
-    pool.layers = 2;
-    pool.pages = kPages;
-    pool.page_size = kPageSize;
-    pool.heads = 1;
-    pool.head_dim = 8;
-    pool.dtype = STEMMA_F32;
+    const stemma_pool_options pool = pool_options(kPages);
     EXPECT_EQ(stemma_pool_open(&pool, &pool_), STEMMA_OK) << stemma_last_error();
     stemma_tiers_options tiers;
     stemma_tiers_options_init(&tiers, sizeof(tiers));
@@ -229,9 +219,7 @@ class Engine {
 };
 
 Text prompt() {
-  Text tokens(25);
-  std::iota(tokens.begin(), tokens.end(), 1);
-  return tokens;
+  return text(1, 25);
 }
 
 TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
