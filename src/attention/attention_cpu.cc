@@ -235,6 +235,8 @@ void attend_tile(const Work& work, const Part& part, const PartRows& rows, std::
   HeadRows values = {rows.v, head_bytes, last_head ? rows.next_k : rows.k,
                      last_head ? 0 : head_bytes + part.head_bytes};
   if constexpr (sizeof(T) == 1) {
+    // What is asked for with each line of f32 lies four times as far in rows of codes: those of the
+    // heads after the next one are among it.
     widen_values<T>(rows.v, head_bytes, work.head_dim, part.keys, work.scratch.values);
     values.v = rows.widened_v;
     values.v_bytes = 0;
