@@ -6,8 +6,8 @@
 // when the copy is done, not when it is queued. There is no managed memory: a device's address is
 // never followed by the host.
 //
-// Two implementations have these declarations: cuda_runtime.cu (the CUDA runtime) and
-// simt_runtime.cc (an emulated GPU, for tests without one: simt.h). A program links one of them.
+// Two implementations have these declarations: cuda_device_native.cu (the CUDA runtime) and
+// simt_device.cc (an emulated GPU, for tests without one: simt.h). A program links one of them.
 //
 // Thread:     a stream is used by one thread at a time; everything else from any thread.
 // Memory:     what is allocated belongs to the caller and must not outlive the device; on a stream,

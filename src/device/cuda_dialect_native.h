@@ -20,22 +20,42 @@
 
 namespace stemma {
 
-STEMMA_ON_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
-STEMMA_ON_DEVICE int team_threads() { return static_cast<int>(blockDim.x); }
-STEMMA_ON_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % 32; }
-STEMMA_ON_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / 32; }
-STEMMA_ON_DEVICE std::int64_t team_x() { return blockIdx.x; }
-STEMMA_ON_DEVICE std::int64_t team_y() { return blockIdx.y; }
-STEMMA_ON_DEVICE std::int64_t team_z() { return blockIdx.z; }
-STEMMA_ON_DEVICE std::int64_t teams_x() { return gridDim.x; }
+STEMMA_ON_DEVICE int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+STEMMA_ON_DEVICE int team_threads() {
+  return static_cast<int>(blockDim.x);
+}
+STEMMA_ON_DEVICE int lane_index() {
+  return static_cast<int>(threadIdx.x) % 32;
+}
+STEMMA_ON_DEVICE int warp_index() {
+  return static_cast<int>(threadIdx.x) / 32;
+}
+STEMMA_ON_DEVICE std::int64_t team_x() {
+  return blockIdx.x;
+}
+STEMMA_ON_DEVICE std::int64_t team_y() {
+  return blockIdx.y;
+}
+STEMMA_ON_DEVICE std::int64_t team_z() {
+  return blockIdx.z;
+}
+STEMMA_ON_DEVICE std::int64_t teams_x() {
+  return gridDim.x;
+}
 
 STEMMA_ON_DEVICE std::byte* shared_memory() {
   extern __shared__ __align__(128) std::byte stemma_shared[];
   return stemma_shared;
 }
 
-STEMMA_ON_DEVICE void team_barrier() { __syncthreads(); }
-STEMMA_ON_DEVICE void warp_barrier() { __syncwarp(); }
+STEMMA_ON_DEVICE void team_barrier() {
+  __syncthreads();
+}
+STEMMA_ON_DEVICE void warp_barrier() {
+  __syncwarp();
+}
 template <typename T>
 STEMMA_ON_DEVICE T shuffle(T value, int lane) {
   return __shfl_sync(0xFFFFFFFFu, value, lane);
@@ -44,7 +64,9 @@ template <typename T>
 STEMMA_ON_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
 }
-STEMMA_ON_DEVICE bool any_lane(bool condition) { return __any_sync(0xFFFFFFFFu, condition) != 0; }
+STEMMA_ON_DEVICE bool any_lane(bool condition) {
+  return __any_sync(0xFFFFFFFFu, condition) != 0;
+}
 
 STEMMA_ON_DEVICE Words load_words(const void* from) {
   const uint4 v = *static_cast<const uint4*>(from);
@@ -59,18 +81,24 @@ STEMMA_ON_DEVICE void store_words(void* to, const Words& words) {
   *static_cast<uint4*>(to) = make_uint4(words.w[0], words.w[1], words.w[2], words.w[3]);
 }
 
-STEMMA_ON_DEVICE float widen(float value) { return value; }
+STEMMA_ON_DEVICE float widen(float value) {
+  return value;
+}
 STEMMA_ON_DEVICE float widen(BFloat16 value) {
   return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
 }
-STEMMA_ON_DEVICE float widen(Float16 value) { return __half2float(__ushort_as_half(value.bits)); }
+STEMMA_ON_DEVICE float widen(Float16 value) {
+  return __half2float(__ushort_as_half(value.bits));
+}
 STEMMA_ON_DEVICE float widen(Float8E4M3 value) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(value.bits, __NV_E4M3)));
 }
 STEMMA_ON_DEVICE float widen(Float8E5M2 value) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(value.bits, __NV_E5M2)));
 }
-STEMMA_ON_DEVICE float widen(std::int8_t value) { return static_cast<float>(value); }
+STEMMA_ON_DEVICE float widen(std::int8_t value) {
+  return static_cast<float>(value);
+}
 
 template <typename T>
 STEMMA_ON_DEVICE T narrow(float value);
@@ -120,11 +148,19 @@ STEMMA_ON_DEVICE float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-STEMMA_ON_DEVICE float reciprocal_root(float x) { return rsqrtf(x); }
-STEMMA_ON_DEVICE float word_as_float(std::uint32_t word) { return __uint_as_float(word); }
-STEMMA_ON_DEVICE std::uint32_t float_as_word(float value) { return __float_as_uint(value); }
+STEMMA_ON_DEVICE float reciprocal_root(float x) {
+  return rsqrtf(x);
+}
+STEMMA_ON_DEVICE float word_as_float(std::uint32_t word) {
+  return __uint_as_float(word);
+}
+STEMMA_ON_DEVICE std::uint32_t float_as_word(float value) {
+  return __float_as_uint(value);
+}
 // a × b + c, rounded once.
-STEMMA_ON_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+STEMMA_ON_DEVICE float fused(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
 
 STEMMA_ON_DEVICE unsigned shared_address(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -135,7 +171,9 @@ STEMMA_ON_DEVICE void copy_words_later(void* shared, const void* global, bool wa
                "l"(global), "r"(size_bytes)
                : "memory");
 }
-STEMMA_ON_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+STEMMA_ON_DEVICE void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 // Until at most kPending groups that this thread committed are still on their way.
 template <int kPending>
 STEMMA_ON_DEVICE void wait_copies() {

@@ -22,18 +22,40 @@
 
 namespace stemma {
 
-inline int thread_index() { return simt::here().thread; }
-inline int team_threads() { return simt::here().team_threads; }
-inline int lane_index() { return simt::here().thread % kWarpThreads; }
-inline int warp_index() { return simt::here().thread / kWarpThreads; }
-inline std::int64_t team_x() { return simt::here().team[0]; }
-inline std::int64_t team_y() { return simt::here().team[1]; }
-inline std::int64_t team_z() { return simt::here().team[2]; }
-inline std::int64_t teams_x() { return simt::here().teams_x; }
-inline std::byte* shared_memory() { return simt::here().shared; }
+inline int thread_index() {
+  return simt::here().thread;
+}
+inline int team_threads() {
+  return simt::here().team_threads;
+}
+inline int lane_index() {
+  return simt::here().thread % kWarpThreads;
+}
+inline int warp_index() {
+  return simt::here().thread / kWarpThreads;
+}
+inline std::int64_t team_x() {
+  return simt::here().team[0];
+}
+inline std::int64_t team_y() {
+  return simt::here().team[1];
+}
+inline std::int64_t team_z() {
+  return simt::here().team[2];
+}
+inline std::int64_t teams_x() {
+  return simt::here().teams_x;
+}
+inline std::byte* shared_memory() {
+  return simt::here().shared;
+}
 
-inline void team_barrier() { simt::wait_for_team(); }
-inline void warp_barrier() { simt::wait_for_warp(); }
+inline void team_barrier() {
+  simt::wait_for_team();
+}
+inline void warp_barrier() {
+  simt::wait_for_warp();
+}
 
 // What every lane of the warp has of `value`; valid until the lane's next exchange but one.
 template <typename T>
@@ -71,14 +93,20 @@ inline Words load_words(const void* from) {
   std::memcpy(&words, from, sizeof(words));
   return words;
 }
-inline Words load_words_once(const void* from) { return load_words(from); }
+inline Words load_words_once(const void* from) {
+  return load_words(from);
+}
 inline void store_words(void* to, const Words& words) {
   simt::check_aligned(to);
   std::memcpy(to, &words, sizeof(words));
 }
 
-inline float widen(float value) { return value; }
-inline float widen(std::int8_t value) { return static_cast<float>(value); }
+inline float widen(float value) {
+  return value;
+}
+inline float widen(std::int8_t value) {
+  return static_cast<float>(value);
+}
 template <typename T>
 float widen(T value) {
   return to_float(value);
@@ -117,16 +145,28 @@ std::uint32_t narrow_pair(float low, float high) {
          static_cast<std::uint32_t>(narrow<T>(high).bits) << 16;
 }
 
-inline float exp2_fast(float x) { return std::exp2(x); }
-inline float reciprocal_root(float x) { return 1.0f / std::sqrt(x); }
-inline float word_as_float(std::uint32_t word) { return std::bit_cast<float>(word); }
-inline std::uint32_t float_as_word(float value) { return std::bit_cast<std::uint32_t>(value); }
-inline float fused(float a, float b, float c) { return std::fma(a, b, c); }
+inline float exp2_fast(float x) {
+  return std::exp2(x);
+}
+inline float reciprocal_root(float x) {
+  return 1.0f / std::sqrt(x);
+}
+inline float word_as_float(std::uint32_t word) {
+  return std::bit_cast<float>(word);
+}
+inline std::uint32_t float_as_word(float value) {
+  return std::bit_cast<std::uint32_t>(value);
+}
+inline float fused(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
 
 inline void copy_words_later(void* shared, const void* global, bool wanted) {
   simt::copy_later(shared, wanted ? global : nullptr);
 }
-inline void commit_copies() { simt::commit_copies(); }
+inline void commit_copies() {
+  simt::commit_copies();
+}
 template <int kPending>
 void wait_copies() {
   simt::wait_copies(kPending);
@@ -202,9 +242,8 @@ template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
               void (*kernel)(Parameters...), Arguments... arguments) {
   if (shape.teams_x == 0 || shape.teams_y == 0 || shape.teams_z == 0) return {};
-  const simt::Grid grid = {{shape.teams_x, shape.teams_y, shape.teams_z},
-                           shape.threads,
-                           shape.shared_bytes};
+  const simt::Grid grid = {
+      {shape.teams_x, shape.teams_y, shape.teams_z}, shape.threads, shape.shared_bytes};
   return simt::queue_kernel(stream.raw(), name, grid,
                             [kernel, parameters = std::tuple<Parameters...>(arguments...)] {
                               std::apply(kernel, parameters);

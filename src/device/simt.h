@@ -66,8 +66,7 @@ void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64
 
 // Queues a kernel on an emulated stream. kInternal, as of the CUDA runtime, for a shape that a GPU
 // would refuse.
-Status queue_kernel(void* stream, const char* name, const Grid& grid,
-                    std::function<void()> kernel);
+Status queue_kernel(void* stream, const char* name, const Grid& grid, std::function<void()> kernel);
 // Queues other work of the device, for what is a library's on a GPU.
 Status queue_work(void* stream, std::function<void()> work);
 
