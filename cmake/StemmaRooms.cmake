@@ -129,7 +129,7 @@ function(stemma_repository_tests)
   endif()
 
   # A header that some source includes first is compiled by itself there; the others get a source of their own. Not the
-  # bodies that Highway includes once for each SIMD target (*-inl.h).
+  # bodies that another header includes (*-inl.h).
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include/stemma/*.h
        ${CMAKE_SOURCE_DIR}/src/*/*.h)
   list(FILTER headers EXCLUDE REGEX "-inl\\.h$")

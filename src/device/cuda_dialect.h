@@ -3,8 +3,8 @@
 // A kernel is a function template or function marked STEMMA_KERNEL in a file *.cu; functions that
 // it calls are marked STEMMA_ON_DEVICE. nvcc compiles the file for a GPU; a plain C++ compiler
 // compiles the very same file for the emulated one (simt.h), on which tests without a GPU run it.
-// Both see only what is declared here and in cuda_dialect_native.h / cuda_dialect_simt.h, which
-// have the same functions:
+// Both see only what is declared here and in cuda_dialect_native-inl.h / cuda_dialect_simt-inl.h,
+// which have the same functions:
 //
 //   thread_index()  team_threads()  lane_index()  warp_index()      within the team
 //   team_x() team_y() team_z()  teams_x()                           which team, of how many
@@ -60,9 +60,9 @@ struct alignas(16) Words {
 }  // namespace stemma
 
 #ifdef __CUDACC__
-#include "device/cuda_dialect_native.h"
+#include "device/cuda_dialect_native-inl.h"
 #else
-#include "device/cuda_dialect_simt.h"
+#include "device/cuda_dialect_simt-inl.h"
 #endif
 
 namespace stemma {

@@ -3,7 +3,7 @@
 // Thread:     see cuda_dialect.h.
 // Memory:     none.
 // Cost:       one instruction each, where a comment does not say otherwise.
-// Not here:   the emulated dialect (cuda_dialect_simt.h).
+// Not here:   the emulated dialect (cuda_dialect_simt-inl.h).
 #pragma once
 
 #include <cuda_bf16.h>

@@ -3,7 +3,7 @@
 // Thread:     see cuda_dialect.h.
 // Memory:     none.
 // Cost:       tens of nanoseconds where lanes or threads wait for each other.
-// Not here:   the dialect in CUDA C++ (cuda_dialect_native.h).
+// Not here:   the dialect in CUDA C++ (cuda_dialect_native-inl.h).
 #pragma once
 
 #include <algorithm>
