@@ -48,6 +48,9 @@ struct ModelRunnerOptions {
   std::vector<AdapterSource> adapters = {};    // AdapterId says which
   AttentionDecorator decorate_attention = {};  // may be empty
   WeightRounding weights = WeightRounding::kNone;
+  // Those that compute the model together, each a shard of it: no adapters and nothing sparse then.
+  // nullptr: this one alone. Must outlive the runner.
+  RankGroup* ranks = nullptr;
   ProgressCallback progress = {};  // may be empty
   Files* files = nullptr;          // nullptr: the operating system's; else used during load
 };
@@ -61,7 +64,8 @@ class ModelRunner final : public Runner {
   static Result<std::unique_ptr<ModelRunner>> load(const std::string& directory,
                                                    const ModelRunnerOptions& options,
                                                    ThreadPool& threads);
-  ModelRunner(Key, ModelConfig config, ModelWeights weights);  // for load
+  // For load. `own_config` is that of the shard.
+  ModelRunner(Key, ModelConfig config, ModelConfig own_config, ModelWeights weights);
 
   // kInvalidArgument for tokens outside the vocabulary, for adapters that there are not, and for
   // pools of another shape; kTooLarge
@@ -71,6 +75,7 @@ class ModelRunner final : public Runner {
   bool waits_by_layer() const override { return true; }
   std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
 
+  // Of the whole model.
   const ModelConfig& config() const noexcept { return config_; }
   std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
   // What rounding the weights cost; empty where none was rounded.
@@ -82,10 +87,11 @@ class ModelRunner final : public Runner {
   // Those of the calibration; none without sparse attention. A pool is made with them.
   const HeavyChannels& heavy_channels() const noexcept { return heavy_channels_; }
 
-  // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
+  // The extents that a pool for this model must have, of several ranks for this one's heads; pages,
+  // page_size and dtype are the caller's.
   KvShape pool_shape() const;
   // The same of the layers with a window; of no layers where the model has none.
-  KvShape windowed_pool_shape() const { return config_.windowed_pool_shape(); }
+  KvShape windowed_pool_shape() const { return own_config_.windowed_pool_shape(); }
 
   // Everything of the model that makes its pages valid, as (name, value): two runners with equal
   // fields write equal pages for equal tokens. Goes into the namespace, beside what the pool adds.
@@ -103,6 +109,7 @@ class ModelRunner final : public Runner {
   Status check_rows(const KvBatch& batch) const;
 
   ModelConfig config_;
+  ModelConfig own_config_;     // with the heads of this rank
   std::string config_digest_;  // of the whole text of config.json, in hexadecimal
   ModelWeights weights_;
   ModelRunnerOptions limits_;
