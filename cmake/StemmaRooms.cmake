@@ -52,6 +52,7 @@ function(stemma_ranks)
   add_library(stemma_ranks STATIC ${CMAKE_SOURCE_DIR}/src/device/${source})
   target_link_libraries(stemma_ranks PUBLIC stemma_device)
   if(STEMMA_MPI)
+    target_compile_definitions(stemma_ranks PRIVATE OMPI_SKIP_MPICXX)  # the C API alone
     target_link_libraries(stemma_ranks PRIVATE MPI::MPI_C)
   endif()
 endfunction()
