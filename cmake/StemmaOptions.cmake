@@ -18,10 +18,11 @@ endif()
 
 add_library(stemma_flags INTERFACE)
 target_include_directories(stemma_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
-target_compile_options(stemma_flags INTERFACE
-  -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+set(STEMMA_WARNINGS -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast -Wnon-virtual-dtor
+    -Woverloaded-virtual -Werror)
+target_compile_options(stemma_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${STEMMA_WARNINGS}>"
   # One arithmetic for every call site: a product and a sum are fused only where the source says so (I13).
-  -ffp-contract=off)
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off> "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--expt-relaxed-constexpr>")
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(stemma_flags INTERFACE -Wthread-safety)
 endif()

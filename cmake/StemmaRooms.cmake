@@ -21,9 +21,10 @@ function(stemma_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main|mpi_ranks)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main|/simt[a-z_]*|mpi_ranks)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  list(FILTER tests EXCLUDE REGEX "/mpi_ranks_test\\.cc$")  # stemma_ranks_tests
+  list(FILTER tests EXCLUDE REGEX "(_cuda_test|/mpi_ranks_test)\\.cc$")  # stemma_cuda_room, stemma_ranks_tests
+  set(ROOM_NAMES ${ROOM_DEPS})
   list(TRANSFORM ROOM_DEPS PREPEND stemma_)
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_cpu\\.cc$")
@@ -41,6 +42,7 @@ function(stemma_room name)
     target_compile_definitions(${name}_test PRIVATE STEMMA_SOURCE_DIR=".")
     stemma_add_test(${name} ${name}_test)
   endif()
+  stemma_cuda_room(${name} ${ROOM_NAMES})
 endfunction()
 
 # Ranks as processes (device/mpi_ranks): a library of its own, so that only programs that run ranks link MPI. Without MPI it
@@ -157,7 +159,7 @@ function(stemma_repository_tests)
   endif()
 
   # A header that some source includes first is compiled by itself there; the others get a source of their own. Not the
-  # bodies that Highway includes once for each SIMD target (*-inl.h).
+  # bodies that another header includes (*-inl.h).
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include/stemma/*.h
        ${CMAKE_SOURCE_DIR}/src/*/*.h)
   list(FILTER headers EXCLUDE REGEX "-inl\\.h$")

@@ -1,0 +1,174 @@
+// Streams, events, memory and graphs: what holds of a GPU, and what the emulated one adds to it.
+#include <numeric>
+
+#include "device/cuda_device.h"
+#include "device/cuda_fixture.h"
+#include "device/dialect_cuda_test.h"
+
+namespace stemma {
+namespace {
+
+using testing::Each;
+using testing::ElementsAreArray;
+
+class CudaDeviceTest : public CudaFixture {
+ protected:
+  CudaStream another_stream() {
+    auto made = device().make_stream();
+    EXPECT_TRUE(made.ok());
+    return std::move(made).value();
+  }
+  CudaEvent event() {
+    auto made = device().make_event();
+    EXPECT_TRUE(made.ok());
+    return std::move(made).value();
+  }
+};
+
+std::vector<std::int32_t> counted(std::size_t count) {
+  std::vector<std::int32_t> values(count);
+  std::iota(values.begin(), values.end(), 1);
+  return values;
+}
+
+TEST_F(CudaDeviceTest, WhatGoesInComesOut) {
+  const std::vector<std::int32_t> values = counted(1000);
+  const CudaMemory memory = upload(values);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.bytes()) % 256, 0u);
+  EXPECT_THAT(download<std::int32_t>(memory.bytes(), 1000), ElementsAreArray(values));
+}
+
+TEST_F(CudaDeviceTest, RowsThatLieApartAreCopiedAsOne) {
+  const std::vector<std::int32_t> values = counted(12);  // [3, 4]
+  PinnedMemory pinned = pinned_bytes(48);
+  std::memcpy(pinned.bytes(), values.data(), 48);
+  const CudaMemory memory = allocate<std::int32_t>(3 * 6);
+  // Two of each row's four, to rows of six.
+  ASSERT_TRUE(stream().copy_rows_in(memory.bytes(), pinned.bytes(), {8, 3, 24, 16}).ok());
+  EXPECT_THAT(download<std::int32_t>(memory.bytes(), 18),
+              ElementsAreArray({1, 2, -1, -1, -1, -1,  //
+                                5, 6, -1, -1, -1, -1,  //
+                                9, 10, -1, -1, -1, -1}));
+  PinnedMemory back = pinned_bytes(24);
+  ASSERT_TRUE(stream().copy_rows_out(back.bytes(), memory.bytes(), {8, 3, 8, 24}).ok());
+  ASSERT_TRUE(stream().synchronize().ok());
+  EXPECT_THAT(std::span(back.as<std::int32_t>(), 6), ElementsAreArray({1, 2, 5, 6, 9, 10}));
+}
+
+TEST_F(CudaDeviceTest, ACopyOfMemoryThatIsNotPinnedIsRefused) {
+  const CudaMemory memory = allocate<std::int32_t>(10);
+  std::vector<std::int32_t> pageable(10);
+  const Status in = stream().copy_in(memory.bytes(), pageable.data(), 40);
+  ASSERT_FALSE(in.ok());
+  EXPECT_EQ(in.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(stream().copy_out(pageable.data(), memory.bytes(), 40).ok());
+}
+
+TEST_F(CudaDeviceTest, AStreamThatWaitsForAnEventSeesWhatCameBeforeIt) {
+  CudaStream other = another_stream();
+  CudaEvent copied = event();
+  const std::vector<std::int32_t> values = counted(256);
+  const CudaMemory memory = upload(values);
+  const CudaMemory copy = allocate<std::int32_t>(256);
+  ASSERT_TRUE(stream().fill(memory.bytes(), 7, 1024).ok());
+  ASSERT_TRUE(stream().record(copied).ok());
+  ASSERT_TRUE(other.wait_for(copied).ok());
+  ASSERT_TRUE(other.copy(copy.bytes(), memory.bytes(), 1024).ok());
+  ASSERT_TRUE(other.synchronize().ok());
+  EXPECT_THAT(download<std::int32_t>(copy.bytes(), 256), Each(0x07070707));
+}
+
+TEST_F(CudaDeviceTest, AnEventIsDoneWhenWhatCameBeforeItIs) {
+  CudaEvent filled = event();
+  EXPECT_TRUE(filled.done().value()) << "it was never recorded";
+  const CudaMemory memory = allocate<std::int32_t>(256);
+  PinnedMemory pinned = pinned_bytes(1024);
+  ASSERT_TRUE(stream().fill(memory.bytes(), 3, 1024).ok());
+  ASSERT_TRUE(stream().copy_out(pinned.bytes(), memory.bytes(), 1024).ok());
+  ASSERT_TRUE(stream().record(filled).ok());
+  ASSERT_TRUE(filled.wait().ok());
+  EXPECT_TRUE(filled.done().value());
+  EXPECT_THAT(std::span(pinned.as<std::int32_t>(), 256), Each(0x03030303));
+}
+
+TEST_F(CudaDeviceTest, AskingAnEventAgainAndAgainComesToAnEnd) {
+  CudaEvent filled = event();
+  const CudaMemory memory = allocate<std::int32_t>(256);
+  ASSERT_TRUE(stream().fill(memory.bytes(), 3, 1024).ok());
+  ASSERT_TRUE(stream().record(filled).ok());
+  while (!filled.done().value()) {
+  }
+  SUCCEED();
+}
+
+TEST_F(CudaDeviceTest, AGraphDoesWhatWasRecordedEachTimeItIsReplayed) {
+  const CudaMemory out = allocate<std::int32_t>(2 * 64);
+  PinnedMemory counter = pinned_bytes(4);
+  ASSERT_TRUE(stream().begin_recording().ok());
+  ASSERT_TRUE(launch_places(stream(), 2, 64, out.as<std::int32_t>()).ok());
+  ASSERT_TRUE(stream().copy_in(out.bytes(), counter.bytes(), 4).ok());
+  auto graph = stream().end_recording();
+  ASSERT_TRUE(graph.ok()) << graph.error().detail;
+  EXPECT_EQ(download<std::int32_t>(out.bytes(), 1)[0], -1) << "recording does nothing";
+  for (int round = 1; round <= 3; ++round) {
+    *counter.as<std::int32_t>() = 40 + round;  // read when the copy is done
+    ASSERT_TRUE(stream().fill(out.bytes(), 0xFF, 512).ok());
+    ASSERT_TRUE(stream().replay(graph.value()).ok());
+    const auto values = download<std::int32_t>(out.bytes(), 128);
+    EXPECT_EQ(values[0], 40 + round);
+    EXPECT_EQ(values[65], 1001);
+  }
+}
+
+TEST_F(CudaDeviceTest, MemoryThatIsTooMuchIsRefusedWithItsSize) {
+  const auto memory = device().allocate(std::size_t{1} << 45, stream());
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_THAT(memory.error().detail, testing::HasSubstr("35184372088832"));
+}
+
+TEST_F(CudaDeviceTest, NoBytesAreNoMemory) {
+  const auto memory = device().allocate(0, stream());
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(memory.value().bytes(), nullptr);
+  EXPECT_TRUE(stream().copy(nullptr, nullptr, 0).ok());
+}
+
+TEST_F(CudaDeviceTest, ADeviceThatIsNotThereIsNotFound) {
+  const auto device = CudaDevice::open(1000);
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.error().code, ErrorCode::kNotFound);
+}
+
+#ifdef STEMMA_SIMT
+TEST_F(CudaDeviceTest, OnTheEmulatedGpuAMissingWaitShows) {
+  // A stream that should have waited reads what was there before, in some drawn order.
+  CudaStream other = another_stream();
+  const CudaMemory memory = allocate<std::int32_t>(1);
+  const CudaMemory copy = allocate<std::int32_t>(1);
+  ASSERT_TRUE(stream().synchronize().ok());
+  bool early = false;
+  for (int round = 0; round < 64 && !early; ++round) {
+    ASSERT_TRUE(stream().fill(memory.bytes(), 0xFF, 4).ok());
+    ASSERT_TRUE(stream().synchronize().ok());
+    ASSERT_TRUE(stream().fill(memory.bytes(), 0, 4).ok());
+    ASSERT_TRUE(other.copy(copy.bytes(), memory.bytes(), 4).ok());
+    ASSERT_TRUE(other.synchronize().ok());
+    early = download<std::int32_t>(copy.bytes(), 1)[0] == -1;
+  }
+  EXPECT_TRUE(early);
+}
+
+TEST_F(CudaDeviceTest, AHostBufferThatIsUsedAgainTooSoonShows) {
+  const CudaMemory memory = allocate<std::int32_t>(1);
+  PinnedMemory pinned = pinned_bytes(4);
+  *pinned.as<std::int32_t>() = 1;
+  ASSERT_TRUE(stream().synchronize().ok());
+  ASSERT_TRUE(stream().copy_in(memory.bytes(), pinned.bytes(), 4).ok());
+  *pinned.as<std::int32_t>() = 2;  // the copy has not been done yet
+  EXPECT_EQ(download<std::int32_t>(memory.bytes(), 1)[0], 2);
+}
+#endif
+
+}  // namespace
+}  // namespace stemma

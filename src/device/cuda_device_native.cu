@@ -1,0 +1,292 @@
+// The CUDA runtime behind the declarations of cuda_device.h. Errors of earlier, asynchronous work
+// may show in any call; each is reported where it shows.
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "device/cuda_device.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr int kCapabilityMin = 80;
+
+Status status_of(const char* what, cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  static_cast<void>(cudaGetLastError());  // not the next call's
+  const ErrorCode code =
+      error == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kInternal;
+  return Error{code, std::string(what) + ": " + cudaGetErrorString(error), 0};
+}
+
+cudaStream_t native_stream(const void* raw) {
+  return static_cast<cudaStream_t>(const_cast<void*>(raw));
+}
+cudaEvent_t native_event(const CudaEvent& event) {
+  return static_cast<cudaEvent_t>(event.raw());
+}
+
+// The runtime would copy pageable memory in its own time and order.
+Status check_pinned(const void* host) {
+  cudaPointerAttributes attributes = {};
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaPointerGetAttributes", cudaPointerGetAttributes(&attributes, host)));
+  if (attributes.type == cudaMemoryTypeHost) return {};
+  return Error{ErrorCode::kInvalidArgument, "a copy of host memory that is not pinned", 0};
+}
+
+Status copy_rows(void* to, const void* from, const CudaRows& rows, cudaMemcpyKind kind,
+                 void* stream) {
+  if (rows.rows == 0 || rows.row_bytes == 0) return {};
+  return status_of("cudaMemcpy2DAsync",
+                   cudaMemcpy2DAsync(to, rows.to_stride_bytes, from, rows.from_stride_bytes,
+                                     rows.row_bytes, rows.rows, kind, native_stream(stream)));
+}
+
+Result<CudaEvent> make_event_with(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  STEMMA_RETURN_IF_ERROR(status_of("cudaEventCreate", cudaEventCreateWithFlags(&event, flags)));
+  return CudaEvent(event);
+}
+
+}  // namespace
+
+namespace cuda_detail {
+
+void release_stream(void* raw) noexcept {
+  ignore_error(status_of("cudaStreamDestroy", cudaStreamDestroy(native_stream(raw))),
+               "nothing is left to be told");
+}
+
+void release_event(void* raw) noexcept {
+  ignore_error(status_of("cudaEventDestroy", cudaEventDestroy(static_cast<cudaEvent_t>(raw))),
+               "nothing is left to be told");
+}
+
+void release_graph(void* raw) noexcept {
+  ignore_error(
+      status_of("cudaGraphExecDestroy", cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw))),
+      "nothing is left to be told");
+}
+
+}  // namespace cuda_detail
+
+Result<bool> CudaEvent::done() const {
+  const cudaError_t error = cudaEventQuery(native_event(*this));
+  if (error == cudaErrorNotReady) return false;
+  STEMMA_RETURN_IF_ERROR(status_of("cudaEventQuery", error));
+  return true;
+}
+
+Status CudaEvent::wait() const {
+  return status_of("cudaEventSynchronize", cudaEventSynchronize(native_event(*this)));
+}
+
+Result<double> CudaEvent::milliseconds_since(const CudaEvent& start) const {
+  float milliseconds = 0;
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaEventElapsedTime",
+                cudaEventElapsedTime(&milliseconds, native_event(start), native_event(*this))));
+  return double{milliseconds};
+}
+
+Status CudaStream::copy_in(void* device, const void* pinned, std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
+  STEMMA_RETURN_IF_ERROR(check_pinned(pinned));
+  return status_of(
+      "cudaMemcpyAsync",
+      cudaMemcpyAsync(device, pinned, size_bytes, cudaMemcpyHostToDevice, native_stream(raw())));
+}
+
+Status CudaStream::copy_out(void* pinned, const void* device, std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
+  STEMMA_RETURN_IF_ERROR(check_pinned(pinned));
+  return status_of(
+      "cudaMemcpyAsync",
+      cudaMemcpyAsync(pinned, device, size_bytes, cudaMemcpyDeviceToHost, native_stream(raw())));
+}
+
+Status CudaStream::copy(void* to_device, const void* from_device, std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
+  return status_of("cudaMemcpyAsync",
+                   cudaMemcpyAsync(to_device, from_device, size_bytes, cudaMemcpyDeviceToDevice,
+                                   native_stream(raw())));
+}
+
+Status CudaStream::copy_rows_in(void* device, const void* pinned, const CudaRows& rows) {
+  STEMMA_RETURN_IF_ERROR(check_pinned(pinned));
+  return copy_rows(device, pinned, rows, cudaMemcpyHostToDevice, raw());
+}
+
+Status CudaStream::copy_rows_out(void* pinned, const void* device, const CudaRows& rows) {
+  STEMMA_RETURN_IF_ERROR(check_pinned(pinned));
+  return copy_rows(pinned, device, rows, cudaMemcpyDeviceToHost, raw());
+}
+
+Status CudaStream::fill(void* device, std::uint8_t value, std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
+  return status_of("cudaMemsetAsync",
+                   cudaMemsetAsync(device, value, size_bytes, native_stream(raw())));
+}
+
+Status CudaStream::record(CudaEvent& event) {
+  return status_of("cudaEventRecord", cudaEventRecord(native_event(event), native_stream(raw())));
+}
+
+Status CudaStream::wait_for(const CudaEvent& event) {
+  return status_of("cudaStreamWaitEvent",
+                   cudaStreamWaitEvent(native_stream(raw()), native_event(event), 0));
+}
+
+Status CudaStream::synchronize() {
+  return status_of("cudaStreamSynchronize", cudaStreamSynchronize(native_stream(raw())));
+}
+
+Status CudaStream::begin_recording() {
+  return status_of("cudaStreamBeginCapture",
+                   cudaStreamBeginCapture(native_stream(raw()), cudaStreamCaptureModeThreadLocal));
+}
+
+Result<CudaGraph> CudaStream::end_recording() {
+  cudaGraph_t graph = nullptr;
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaStreamEndCapture", cudaStreamEndCapture(native_stream(raw()), &graph)));
+  cudaGraphExec_t executable = nullptr;
+  const Status made =
+      status_of("cudaGraphInstantiate", cudaGraphInstantiate(&executable, graph, 0));
+  static_cast<void>(cudaGraphDestroy(graph));
+  STEMMA_RETURN_IF_ERROR(made);
+  return CudaGraph(executable);
+}
+
+Status CudaStream::replay(const CudaGraph& graph) {
+  STEMMA_CHECK(!graph.empty(), "a graph that was recorded");
+  return status_of("cudaGraphLaunch", cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.raw()),
+                                                      native_stream(raw())));
+}
+
+CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  bytes_ = std::exchange(other.bytes_, nullptr);
+  size_bytes_ = std::exchange(other.size_bytes_, 0);
+  stream_ = std::exchange(other.stream_, nullptr);
+  return *this;
+}
+
+void CudaMemory::release() noexcept {
+  if (bytes_ == nullptr) return;
+  ignore_error(status_of("cudaFreeAsync", cudaFreeAsync(bytes_, native_stream(stream_))),
+               "nothing is left to be told");
+  bytes_ = nullptr;
+  size_bytes_ = 0;
+}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  bytes_ = std::exchange(other.bytes_, nullptr);
+  size_bytes_ = std::exchange(other.size_bytes_, 0);
+  return *this;
+}
+
+void PinnedMemory::release() noexcept {
+  if (bytes_ == nullptr) return;
+  ignore_error(status_of("cudaFreeHost", cudaFreeHost(bytes_)), "nothing is left to be told");
+  bytes_ = nullptr;
+  size_bytes_ = 0;
+}
+
+int CudaDevice::count() noexcept {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess) return devices;
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
+  if (ordinal < 0 || ordinal >= count()) {
+    return Error{ErrorCode::kNotFound,
+                 "no GPU " + std::to_string(ordinal) + ": there are " + std::to_string(count()), 0};
+  }
+  STEMMA_RETURN_IF_ERROR(status_of("cudaSetDevice", cudaSetDevice(ordinal)));
+  cudaDeviceProp properties = {};
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, ordinal)));
+  CudaTraits traits;
+  traits.name = properties.name;
+  traits.capability = properties.major * 10 + properties.minor;
+  traits.multiprocessors = properties.multiProcessorCount;
+  traits.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
+  traits.l2_bytes = properties.l2CacheSize;
+  traits.team_shared_bytes_max = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin);
+  if (traits.capability < kCapabilityMin) {
+    return Error{ErrorCode::kUnsupported,
+                 traits.name + ": compute capability " + std::to_string(traits.capability / 10) +
+                     "." + std::to_string(traits.capability % 10) + " is below 8.0",
+                 0};
+  }
+  // Memory that was given back is kept for the next allocation: it is not the system's business.
+  cudaMemPool_t pool = nullptr;
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaDeviceGetDefaultMemPool", cudaDeviceGetDefaultMemPool(&pool, ordinal)));
+  std::uint64_t keep = UINT64_MAX;
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaMemPoolSetAttribute",
+                cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep)));
+  return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits)));
+}
+
+Result<CudaStream> CudaDevice::make_stream() {
+  STEMMA_RETURN_IF_ERROR(status_of("cudaSetDevice", cudaSetDevice(ordinal_)));
+  cudaStream_t stream = nullptr;
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+  return CudaStream(stream);
+}
+
+Result<CudaEvent> CudaDevice::make_event() {
+  return make_event_with(cudaEventDisableTiming);
+}
+
+Result<CudaEvent> CudaDevice::make_timer() {
+  return make_event_with(cudaEventDefault);
+}
+
+Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stream) {
+  if (size_bytes == 0) return CudaMemory();
+  void* bytes = nullptr;
+  const Status made = status_of("cudaMallocAsync",
+                                cudaMallocAsync(&bytes, size_bytes, native_stream(stream.raw())));
+  if (made.ok()) return CudaMemory(bytes, size_bytes, stream.raw());
+  if (made.error().code != ErrorCode::kOutOfMemory) return made.error();
+  return Error{ErrorCode::kOutOfMemory,
+               "cannot allocate " + std::to_string(size_bytes) + " bytes of GPU memory", 0};
+}
+
+Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
+  if (size_bytes == 0) return PinnedMemory();
+  void* bytes = nullptr;
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaHostAlloc", cudaHostAlloc(&bytes, size_bytes, cudaHostAllocPortable)));
+  std::memset(bytes, 0, size_bytes);
+  return PinnedMemory(bytes, size_bytes);
+}
+
+Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
+  return status_of("cudaHostRegister",
+                   cudaHostRegister(bytes, size_bytes, cudaHostRegisterPortable));
+}
+
+void CudaDevice::unpin(void* bytes) noexcept {
+  ignore_error(status_of("cudaHostUnregister", cudaHostUnregister(bytes)),
+               "nothing is left to be told");
+}
+
+}  // namespace stemma

@@ -1,0 +1,109 @@
+// The language of Stemma's kernels: CUDA C++ reduced to what two compilers understand.
+//
+// A kernel is a function template or function marked STEMMA_KERNEL in a file *.cu; functions that
+// it calls are marked STEMMA_ON_DEVICE. nvcc compiles the file for a GPU; a plain C++ compiler
+// compiles the very same file for the emulated one (simt.h), on which tests without a GPU run it.
+// Both see only what is declared here and in cuda_dialect_native-inl.h / cuda_dialect_simt-inl.h,
+// which have the same functions:
+//
+//   thread_index()  team_threads()  lane_index()  warp_index()      within the team
+//   team_x() team_y() team_z()  teams_x()                           which team, of how many
+//   shared_memory()                    the team's shared bytes, as many as launch was told
+//   team_barrier()  warp_barrier()     all threads of the team, of the warp, come here
+//   shuffle(value, lane)  shuffle_xor(value, mask)  any_lane(bool)  all lanes take part
+//   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
+//   widen(x)  narrow<T>(f32)  widen_pair(u32)  narrow_pair<T>(lo, hi)   stored types and f32
+//   exp2_fast(x)  reciprocal_root(x)
+//   copy_words_later(shared, global, wanted)  commit_copies()  wait_copies<N>()   cp.async of 16
+//                                      bytes, zeros where not wanted
+//   load_matrices(r, row)  load_matrices_transposed(r, row)         ldmatrix.x4
+//   multiply_add<T>(d, a, b)           mma.m16n8k16, T BFloat16 or Float16, sums in f32
+//   launch("name", stream, {.teams_x = …, .threads = …}, kernel, arguments…)   on the host
+//
+// A *team* is what CUDA calls a thread block (that word means three other things here); a warp has
+// 32 threads. Kernels take plain structs by value, use no atomic sums and no static shared arrays,
+// and do not rely on the order in which teams run. Every lane of a warp takes part in shuffles,
+// matrix loads and products.
+//
+// Thread:     launch as CudaStream.
+// Memory:     none.
+// Cost:       that of the instruction that is named.
+// Not here:   the emulation (simt.h), streams and memory (cuda_device.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/float16.h"
+#include "base/float8.h"
+#include "device/cuda_device.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+inline constexpr int kWarpThreads = 32;
+
+// How many teams run a kernel, and what each has.
+struct LaunchShape {
+  std::int64_t teams_x = 1;
+  std::int64_t teams_y = 1;
+  std::int64_t teams_z = 1;
+  int threads = kWarpThreads;  // of a team: whole warps, at most 1,024
+  std::size_t shared_bytes = 0;
+};
+
+// Sixteen bytes that are loaded and stored as one.
+struct alignas(16) Words {
+  std::uint32_t w[4];
+};
+
+}  // namespace stemma
+
+#ifdef __CUDACC__
+#include "device/cuda_dialect_native-inl.h"
+#else
+#include "device/cuda_dialect_simt-inl.h"
+#endif
+
+namespace stemma {
+
+// What both have, made of the above.
+
+STEMMA_ON_DEVICE float warp_sum(float value) {
+  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+
+STEMMA_ON_DEVICE float warp_max(float value) {
+  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
+    const float other = shuffle_xor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+// The sum over the team, in an order that depends on its size alone. `scratch`: shared, one float a
+// warp. All threads take part; the scratch may be used again after the next barrier.
+STEMMA_ON_DEVICE float team_sum(float value, float* scratch) {
+  value = warp_sum(value);
+  if (lane_index() == 0) scratch[warp_index()] = value;
+  team_barrier();
+  const int warps = team_threads() / kWarpThreads;
+  float total = 0;
+  for (int warp = 0; warp < warps; ++warp) total += scratch[warp];
+  return total;
+}
+
+STEMMA_ON_DEVICE float team_max(float value, float* scratch) {
+  value = warp_max(value);
+  if (lane_index() == 0) scratch[warp_index()] = value;
+  team_barrier();
+  const int warps = team_threads() / kWarpThreads;
+  float largest = scratch[0];
+  for (int warp = 1; warp < warps; ++warp) {
+    largest = scratch[warp] > largest ? scratch[warp] : largest;
+  }
+  return largest;
+}
+
+}  // namespace stemma

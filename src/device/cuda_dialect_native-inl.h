@@ -1,0 +1,246 @@
+// The dialect of kernels in CUDA C++. cuda_dialect.h says what each function is.
+//
+// Thread:     see cuda_dialect.h.
+// Memory:     none.
+// Cost:       one instruction each, where a comment does not say otherwise.
+// Not here:   the emulated dialect (cuda_dialect_simt-inl.h).
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cuda_runtime.h>
+
+#include <string>
+
+#define STEMMA_KERNEL __global__ void
+#define STEMMA_ON_DEVICE __device__ __forceinline__
+// The most threads a team of this kernel has, and how many teams a multiprocessor should hold.
+#define STEMMA_TEAM(threads, teams) __launch_bounds__(threads, teams)
+
+namespace stemma {
+
+STEMMA_ON_DEVICE int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+STEMMA_ON_DEVICE int team_threads() {
+  return static_cast<int>(blockDim.x);
+}
+STEMMA_ON_DEVICE int lane_index() {
+  return static_cast<int>(threadIdx.x) % 32;
+}
+STEMMA_ON_DEVICE int warp_index() {
+  return static_cast<int>(threadIdx.x) / 32;
+}
+STEMMA_ON_DEVICE std::int64_t team_x() {
+  return blockIdx.x;
+}
+STEMMA_ON_DEVICE std::int64_t team_y() {
+  return blockIdx.y;
+}
+STEMMA_ON_DEVICE std::int64_t team_z() {
+  return blockIdx.z;
+}
+STEMMA_ON_DEVICE std::int64_t teams_x() {
+  return gridDim.x;
+}
+
+STEMMA_ON_DEVICE std::byte* shared_memory() {
+  extern __shared__ __align__(128) std::byte stemma_shared[];
+  return stemma_shared;
+}
+
+STEMMA_ON_DEVICE void team_barrier() {
+  __syncthreads();
+}
+STEMMA_ON_DEVICE void warp_barrier() {
+  __syncwarp();
+}
+template <typename T>
+STEMMA_ON_DEVICE T shuffle(T value, int lane) {
+  return __shfl_sync(0xFFFFFFFFu, value, lane);
+}
+template <typename T>
+STEMMA_ON_DEVICE T shuffle_xor(T value, int mask) {
+  return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+}
+STEMMA_ON_DEVICE bool any_lane(bool condition) {
+  return __any_sync(0xFFFFFFFFu, condition) != 0;
+}
+
+STEMMA_ON_DEVICE Words load_words(const void* from) {
+  const uint4 v = *static_cast<const uint4*>(from);
+  return {{v.x, v.y, v.z, v.w}};
+}
+// Of memory that no kernel writes meanwhile and that is not read again soon.
+STEMMA_ON_DEVICE Words load_words_once(const void* from) {
+  const uint4 v = __ldcs(static_cast<const uint4*>(from));
+  return {{v.x, v.y, v.z, v.w}};
+}
+STEMMA_ON_DEVICE void store_words(void* to, const Words& words) {
+  *static_cast<uint4*>(to) = make_uint4(words.w[0], words.w[1], words.w[2], words.w[3]);
+}
+
+STEMMA_ON_DEVICE float widen(float value) {
+  return value;
+}
+STEMMA_ON_DEVICE float widen(BFloat16 value) {
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
+}
+STEMMA_ON_DEVICE float widen(Float16 value) {
+  return __half2float(__ushort_as_half(value.bits));
+}
+STEMMA_ON_DEVICE float widen(Float8E4M3 value) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(value.bits, __NV_E4M3)));
+}
+STEMMA_ON_DEVICE float widen(Float8E5M2 value) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(value.bits, __NV_E5M2)));
+}
+STEMMA_ON_DEVICE float widen(std::int8_t value) {
+  return static_cast<float>(value);
+}
+
+template <typename T>
+STEMMA_ON_DEVICE T narrow(float value);
+template <>
+STEMMA_ON_DEVICE float narrow<float>(float value) {
+  return value;
+}
+template <>
+STEMMA_ON_DEVICE BFloat16 narrow<BFloat16>(float value) {
+  return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
+}
+template <>
+STEMMA_ON_DEVICE Float16 narrow<Float16>(float value) {
+  return {__half_as_ushort(__float2half_rn(value))};
+}
+template <>
+STEMMA_ON_DEVICE Float8E4M3 narrow<Float8E4M3>(float value) {
+  return {__nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3)};
+}
+template <>
+STEMMA_ON_DEVICE Float8E5M2 narrow<Float8E5M2>(float value) {
+  return {__nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E5M2)};
+}
+// To -127 … 127, nearest, ties to even.
+template <>
+STEMMA_ON_DEVICE std::int8_t narrow<std::int8_t>(float value) {
+  return static_cast<std::int8_t>(__float2int_rn(fminf(fmaxf(value, -127.0f), 127.0f)));
+}
+
+// Two neighbours in one word, the first in the low half.
+template <typename T>
+STEMMA_ON_DEVICE std::uint32_t narrow_pair(float low, float high);
+template <>
+STEMMA_ON_DEVICE std::uint32_t narrow_pair<BFloat16>(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+template <>
+STEMMA_ON_DEVICE std::uint32_t narrow_pair<Float16>(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+// 2^x; results below the least normal number may be zero. Within 2 units in the last place.
+STEMMA_ON_DEVICE float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+STEMMA_ON_DEVICE float reciprocal_root(float x) {
+  return rsqrtf(x);
+}
+STEMMA_ON_DEVICE float word_as_float(std::uint32_t word) {
+  return __uint_as_float(word);
+}
+STEMMA_ON_DEVICE std::uint32_t float_as_word(float value) {
+  return __float_as_uint(value);
+}
+// a × b + c, rounded once.
+STEMMA_ON_DEVICE float fused(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+
+STEMMA_ON_DEVICE unsigned shared_address(const void* shared) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+STEMMA_ON_DEVICE void copy_words_later(void* shared, const void* global, bool wanted) {
+  const int size_bytes = wanted ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+               "l"(global), "r"(size_bytes)
+               : "memory");
+}
+STEMMA_ON_DEVICE void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Until at most kPending groups that this thread committed are still on their way.
+template <int kPending>
+STEMMA_ON_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Four 8 × 8 matrices of 16-bit elements: lane i names row i % 8 of matrix i / 8, 16 shared bytes.
+// Word j of lane i: row i / 4 of matrix j, columns 2 (i % 4) and the next.
+STEMMA_ON_DEVICE void load_matrices(std::uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+// The same, transposed: word j of lane i has rows 2 (i % 4) and the next of column i / 4.
+STEMMA_ON_DEVICE void load_matrices_transposed(std::uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// d += a b, a [16, 16], b [16, 8], d [16, 8], spread over the lanes as mma.m16n8k16 has them.
+template <typename T>
+STEMMA_ON_DEVICE void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],
+                                   const std::uint32_t (&b)[2]);
+template <>
+STEMMA_ON_DEVICE void multiply_add<BFloat16>(float (&d)[4], const std::uint32_t (&a)[4],
+                                             const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <>
+STEMMA_ON_DEVICE void multiply_add<Float16>(float (&d)[4], const std::uint32_t (&a)[4],
+                                            const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Queues a kernel. kInternal with the runtime's words if it cannot be launched.
+template <typename... Parameters, typename... Arguments>
+Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
+              void (*kernel)(Parameters...), Arguments... arguments) {
+  if (shape.teams_x == 0 || shape.teams_y == 0 || shape.teams_z == 0) return {};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.teams_x), static_cast<unsigned>(shape.teams_y),
+                        static_cast<unsigned>(shape.teams_z));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream.raw());
+  cudaError_t error = cudaSuccess;
+  if (shape.shared_bytes > 48 * 1024) {
+    error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shape.shared_bytes));
+  }
+  if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+  if (error == cudaSuccess) return {};
+  static_cast<void>(cudaGetLastError());  // not the next call's
+  return Error{ErrorCode::kInternal,
+               std::string("kernel ") + name + ": " + cudaGetErrorString(error), 0};
+}
+
+}  // namespace stemma

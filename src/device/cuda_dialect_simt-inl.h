@@ -1,0 +1,253 @@
+// The dialect of kernels on the emulated GPU (simt.h). cuda_dialect.h says what each function is.
+//
+// Thread:     see cuda_dialect.h.
+// Memory:     none.
+// Cost:       tens of nanoseconds where lanes or threads wait for each other.
+// Not here:   the dialect in CUDA C++ (cuda_dialect_native-inl.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "device/simt.h"
+
+#define STEMMA_KERNEL void
+#define STEMMA_ON_DEVICE inline
+#define STEMMA_TEAM(threads, teams)
+
+namespace stemma {
+
+inline int thread_index() {
+  return simt::here().thread;
+}
+inline int team_threads() {
+  return simt::here().team_threads;
+}
+inline int lane_index() {
+  return simt::here().thread % kWarpThreads;
+}
+inline int warp_index() {
+  return simt::here().thread / kWarpThreads;
+}
+inline std::int64_t team_x() {
+  return simt::here().team[0];
+}
+inline std::int64_t team_y() {
+  return simt::here().team[1];
+}
+inline std::int64_t team_z() {
+  return simt::here().team[2];
+}
+inline std::int64_t teams_x() {
+  return simt::here().teams_x;
+}
+inline std::byte* shared_memory() {
+  return simt::here().shared;
+}
+
+inline void team_barrier() {
+  simt::wait_for_team();
+}
+inline void warp_barrier() {
+  simt::wait_for_warp();
+}
+
+// What every lane of the warp has of `value`; valid until the lane's next exchange but one.
+template <typename T>
+const simt::Slot* exchange(const T& value) {
+  static_assert(sizeof(T) <= sizeof(simt::Slot));
+  simt::Slot* const slots = simt::exchange_slots();
+  std::memcpy(&slots[lane_index()], &value, sizeof(T));
+  simt::wait_for_warp();
+  return slots;
+}
+template <typename T>
+T slot_as(const simt::Slot& slot) {
+  T value;
+  std::memcpy(&value, &slot, sizeof(T));
+  return value;
+}
+
+template <typename T>
+T shuffle(T value, int lane) {
+  return slot_as<T>(exchange(value)[lane % kWarpThreads]);
+}
+template <typename T>
+T shuffle_xor(T value, int mask) {
+  return slot_as<T>(exchange(value)[lane_index() ^ mask]);
+}
+inline bool any_lane(bool condition) {
+  const simt::Slot* const slots = exchange(condition);
+  return std::any_of(slots, slots + kWarpThreads,
+                     [](const simt::Slot& slot) { return slot_as<bool>(slot); });
+}
+
+inline Words load_words(const void* from) {
+  simt::check_aligned(from);
+  Words words;
+  std::memcpy(&words, from, sizeof(words));
+  return words;
+}
+inline Words load_words_once(const void* from) {
+  return load_words(from);
+}
+inline void store_words(void* to, const Words& words) {
+  simt::check_aligned(to);
+  std::memcpy(to, &words, sizeof(words));
+}
+
+inline float widen(float value) {
+  return value;
+}
+inline float widen(std::int8_t value) {
+  return static_cast<float>(value);
+}
+template <typename T>
+float widen(T value) {
+  return to_float(value);
+}
+
+template <typename T>
+T narrow(float value);
+template <>
+inline float narrow<float>(float value) {
+  return value;
+}
+template <>
+inline BFloat16 narrow<BFloat16>(float value) {
+  return to_bfloat16(value);
+}
+template <>
+inline Float16 narrow<Float16>(float value) {
+  return to_float16(value);
+}
+template <>
+inline Float8E4M3 narrow<Float8E4M3>(float value) {
+  return std::isnan(value) ? Float8E4M3{0x7F} : to_float8<Float8E4M3>(value);
+}
+template <>
+inline Float8E5M2 narrow<Float8E5M2>(float value) {
+  return std::isnan(value) ? Float8E5M2{0x7F} : to_float8<Float8E5M2>(value);
+}
+template <>
+inline std::int8_t narrow<std::int8_t>(float value) {
+  return static_cast<std::int8_t>(std::nearbyint(std::fmin(std::fmax(value, -127.0f), 127.0f)));
+}
+
+template <typename T>
+std::uint32_t narrow_pair(float low, float high) {
+  return static_cast<std::uint32_t>(narrow<T>(low).bits) |
+         static_cast<std::uint32_t>(narrow<T>(high).bits) << 16;
+}
+
+inline float exp2_fast(float x) {
+  return std::exp2(x);
+}
+inline float reciprocal_root(float x) {
+  return 1.0f / std::sqrt(x);
+}
+inline float word_as_float(std::uint32_t word) {
+  return std::bit_cast<float>(word);
+}
+inline std::uint32_t float_as_word(float value) {
+  return std::bit_cast<std::uint32_t>(value);
+}
+inline float fused(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+
+inline void copy_words_later(void* shared, const void* global, bool wanted) {
+  simt::copy_later(shared, wanted ? global : nullptr);
+}
+inline void commit_copies() {
+  simt::commit_copies();
+}
+template <int kPending>
+void wait_copies() {
+  simt::wait_copies(kPending);
+}
+
+// Element `column` of the row that lane `lane` named.
+inline std::uint32_t matrix_element(const simt::Slot* rows, int lane, int column) {
+  const auto* const row = slot_as<const std::uint16_t*>(rows[lane]);
+  return row[column];
+}
+inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+  simt::check_aligned(row);
+  const simt::Slot* const rows = exchange(row);
+  const int line = lane_index() / 4;
+  const int column = lane_index() % 4 * 2;
+  for (int j = 0; j < 4; ++j) {
+    r[j] = matrix_element(rows, j * 8 + line, column) |
+           matrix_element(rows, j * 8 + line, column + 1) << 16;
+  }
+  simt::wait_for_warp();  // what the rows hold may change now
+}
+inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row) {
+  simt::check_aligned(row);
+  const simt::Slot* const rows = exchange(row);
+  const int column = lane_index() / 4;
+  const int line = lane_index() % 4 * 2;
+  for (int j = 0; j < 4; ++j) {
+    r[j] = matrix_element(rows, j * 8 + line, column) |
+           matrix_element(rows, j * 8 + line + 1, column) << 16;
+  }
+  simt::wait_for_warp();
+}
+
+// One lane's part of a and b.
+struct ProductPart {
+  std::uint32_t a[4];
+  std::uint32_t b[2];
+};
+template <typename T>
+float half_of(std::uint32_t word, int half) {
+  return to_float(T{static_cast<std::uint16_t>(word >> (16 * half))});
+}
+// a(row, k) and b(k, column) as the lanes hold them (PTX ISA, "Matrix fragments for mma.m16n8k16").
+template <typename T>
+float left_element(const simt::Slot* parts, int row, int k) {
+  const auto part = slot_as<ProductPart>(parts[row % 8 * 4 + k % 8 / 2]);
+  return half_of<T>(part.a[(row >= 8 ? 1 : 0) + (k >= 8 ? 2 : 0)], k % 2);
+}
+template <typename T>
+float right_element(const simt::Slot* parts, int k, int column) {
+  const auto part = slot_as<ProductPart>(parts[column * 4 + k % 8 / 2]);
+  return half_of<T>(part.b[k >= 8 ? 1 : 0], k % 2);
+}
+
+template <typename T>
+void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  ProductPart part;
+  std::copy(a, a + 4, part.a);
+  std::copy(b, b + 2, part.b);
+  const simt::Slot* const parts = exchange(part);
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane_index() / 4 + (i >= 2 ? 8 : 0);
+    const int column = lane_index() % 4 * 2 + i % 2;
+    float sum = d[i];
+    for (int k = 0; k < 16; ++k) {
+      sum = std::fma(left_element<T>(parts, row, k), right_element<T>(parts, k, column), sum);
+    }
+    d[i] = sum;
+  }
+}
+
+template <typename... Parameters, typename... Arguments>
+Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
+              void (*kernel)(Parameters...), Arguments... arguments) {
+  if (shape.teams_x == 0 || shape.teams_y == 0 || shape.teams_z == 0) return {};
+  const simt::Grid grid = {
+      {shape.teams_x, shape.teams_y, shape.teams_z}, shape.threads, shape.shared_bytes};
+  return simt::queue_kernel(stream.raw(), name, grid,
+                            [kernel, parameters = std::tuple<Parameters...>(arguments...)] {
+                              std::apply(kernel, parameters);
+                            });
+}
+
+}  // namespace stemma

@@ -1,0 +1,112 @@
+#include "device/cuda_dialect.h"
+#include "device/dialect_cuda_test.h"
+
+namespace stemma {
+
+namespace {
+
+STEMMA_KERNEL places(std::int32_t* out) {
+  const std::int64_t place = team_x() * team_threads() + thread_index();
+  out[place] = static_cast<std::int32_t>(1000 * team_x() + thread_index());
+}
+
+STEMMA_KERNEL team_sums(const float* in, float* out) {
+  auto* const scratch = reinterpret_cast<float*>(shared_memory());
+  const float value = in[thread_index()];
+  out[thread_index()] = team_sum(value, scratch);
+  team_barrier();
+  out[team_threads() + thread_index()] = team_max(value, scratch);
+}
+
+STEMMA_KERNEL reversal(const float* in, float* out) {
+  auto* const values = reinterpret_cast<float*>(shared_memory());
+  values[thread_index()] = in[thread_index()];
+  team_barrier();
+  out[thread_index()] = values[team_threads() - 1 - thread_index()];
+}
+
+// a and b lie in shared memory as they came, [16][16] and [16][8].
+template <typename T>
+STEMMA_KERNEL product(const T* a, const T* b, const float* c, float* d) {
+  auto* const a_rows = reinterpret_cast<T*>(shared_memory());
+  T* const b_rows = a_rows + 16 * 16;
+  const int lane = lane_index();
+  copy_words_later(a_rows + lane * 8, a + lane * 8, true);
+  copy_words_later(b_rows + lane % 16 * 8, b + lane % 16 * 8, true);
+  commit_copies();
+  wait_copies<0>();
+  team_barrier();
+  std::uint32_t left[4];
+  std::uint32_t right_four[4];
+  load_matrices(left, a_rows + lane % 16 * 16 + lane / 16 * 8);
+  load_matrices_transposed(right_four, b_rows + lane % 16 * 8);
+  const std::uint32_t right[2] = {right_four[0], right_four[1]};
+  const int row = lane / 4;
+  const int column = lane % 4 * 2;
+  float sums[4] = {c[row * 8 + column], c[row * 8 + column + 1], c[(row + 8) * 8 + column],
+                   c[(row + 8) * 8 + column + 1]};
+  multiply_add<T>(sums, left, right);
+  for (int i = 0; i < 4; ++i) d[(row + i / 2 * 8) * 8 + column + i % 2] = sums[i];
+}
+
+template <typename T>
+STEMMA_KERNEL narrowing(std::int64_t count, const float* in, T* out, float* back) {
+  const std::int64_t i = team_x() * team_threads() + thread_index();
+  if (i >= count) return;
+  out[i] = narrow<T>(in[i]);
+  back[i] = widen(out[i]);
+}
+
+STEMMA_KERNEL lost_thread() {
+  if (thread_index() != 5) team_barrier();
+}
+
+STEMMA_KERNEL overrun(std::int64_t count, float* out) {
+  if (thread_index() == 0) out[count] = 1;
+}
+
+}  // namespace
+
+Status launch_places(CudaStream& stream, std::int64_t teams, int threads, std::int32_t* out) {
+  return launch("places", stream, {.teams_x = teams, .threads = threads}, places, out);
+}
+
+Status launch_team_sums(CudaStream& stream, int threads, const float* in, float* out) {
+  return launch("team_sums", stream, {.threads = threads, .shared_bytes = 32 * sizeof(float)},
+                team_sums, in, out);
+}
+
+Status launch_reversal(CudaStream& stream, int threads, const float* in, float* out) {
+  const auto shared_bytes = static_cast<std::size_t>(threads) * sizeof(float);
+  return launch("reversal", stream, {.threads = threads, .shared_bytes = shared_bytes}, reversal,
+                in, out);
+}
+
+template <typename T>
+Status launch_product(CudaStream& stream, const T* a, const T* b, const float* c, float* d) {
+  return launch("product", stream, {.shared_bytes = 16 * 24 * sizeof(T)}, product<T>, a, b, c, d);
+}
+template Status launch_product(CudaStream&, const BFloat16*, const BFloat16*, const float*, float*);
+template Status launch_product(CudaStream&, const Float16*, const Float16*, const float*, float*);
+
+template <typename T>
+Status launch_narrowing(CudaStream& stream, std::int64_t count, const float* in, T* out,
+                        float* back) {
+  return launch("narrowing", stream, {.teams_x = (count + 127) / 128, .threads = 128}, narrowing<T>,
+                count, in, out, back);
+}
+template Status launch_narrowing(CudaStream&, std::int64_t, const float*, BFloat16*, float*);
+template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float16*, float*);
+template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float8E4M3*, float*);
+template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float8E5M2*, float*);
+template Status launch_narrowing(CudaStream&, std::int64_t, const float*, std::int8_t*, float*);
+
+Status launch_lost_thread(CudaStream& stream) {
+  return launch("lost_thread", stream, {.threads = 64}, lost_thread);
+}
+
+Status launch_overrun(CudaStream& stream, std::int64_t count, float* out) {
+  return launch("overrun", stream, {}, overrun, count, out);
+}
+
+}  // namespace stemma

@@ -1,0 +1,35 @@
+// Kernels that show what each function of the dialect does, for dialect_cuda_test.cc.
+//
+// Thread:     as launch.
+// Memory:     none.
+// Cost:       one team each, but for what says otherwise.
+// Not here:   the tests themselves.
+#pragma once
+
+#include <cstdint>
+
+#include "base/float16.h"
+#include "device/cuda_device.h"
+
+namespace stemma {
+
+// out[t] = 1,000 × team + thread, over all teams.
+Status launch_places(CudaStream& stream, std::int64_t teams, int threads, std::int32_t* out);
+// out[t] = the sum over the team's `threads` of in, by team_sum; then, behind them, by team_max.
+Status launch_team_sums(CudaStream& stream, int threads, const float* in, float* out);
+// out[t] = what thread (threads − 1 − t) put into shared memory before the barrier.
+Status launch_reversal(CudaStream& stream, int threads, const float* in, float* out);
+// d [16, 8] = a [16, 16] b [16, 8] + c, all row-major, through copies to shared memory and
+// load_matrices.
+template <typename T>
+Status launch_product(CudaStream& stream, const T* a, const T* b, const float* c, float* d);
+// out[i] = narrow(in[i]) as bytes, and back[i] = widen of it.
+template <typename T>
+Status launch_narrowing(CudaStream& stream, std::int64_t count, const float* in, T* out,
+                        float* back);
+// One thread of the team never comes to the barrier.
+Status launch_lost_thread(CudaStream& stream);
+// Writes one float behind `out`, which has room for `count`.
+Status launch_overrun(CudaStream& stream, std::int64_t count, float* out);
+
+}  // namespace stemma

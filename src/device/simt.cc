@@ -1,0 +1,255 @@
+// Teams run one after another, in a drawn order; the threads of one are fibers that give way only
+// where they wait, so that what they share needs no lock.
+#include "device/simt.h"
+
+#include <algorithm>
+#include <boost/context/fiber.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/prng.h"
+
+namespace stemma::simt {
+
+namespace {
+
+constexpr int kWarp = 32;
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+constexpr std::size_t kSharedAlignment = 128;
+constexpr std::size_t kGuardBytes = 256;
+constexpr std::byte kPoison{0xFF};
+constexpr std::byte kGuard{0xA5};
+
+// Sixteen bytes on their way to shared memory.
+struct Copy {
+  void* to;
+  const void* from_or_null;
+};
+
+void finish(const Copy& copy) {
+  if (copy.from_or_null == nullptr) {
+    std::memset(copy.to, 0, 16);
+  } else {
+    std::memcpy(copy.to, copy.from_or_null, 16);
+  }
+}
+
+template <typename T>
+void shuffle(std::vector<T>& order, Prng& prng) {
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1],
+              order[static_cast<std::size_t>(prng.below(static_cast<std::int64_t>(i)))]);
+  }
+}
+
+// Threads that wait for each other: all that are expected have come `rounds` times.
+struct Meeting {
+  int expected = 0;
+  int come = 0;
+  std::int64_t rounds = 0;
+};
+
+struct Warp {
+  Meeting meeting;
+  Slot slots[2][kWarp];
+};
+
+struct Thread {
+  boost::context::fiber context;
+  boost::context::fiber scheduler;  // where it gives way to, while it runs
+  Here place;
+  Warp* warp = nullptr;
+  const Meeting* waits_at = nullptr;  // nullptr: it can go on
+  std::int64_t waits_past = 0;        // for more rounds than these
+  std::int64_t exchanges = 0;
+  std::vector<Copy> uncommitted;
+  std::deque<std::vector<Copy>> groups;
+
+  bool done() const { return !context; }
+  bool can_run() const { return !done() && (waits_at == nullptr || waits_at->rounds > waits_past); }
+};
+
+// Executed by one thread at a time.
+thread_local Thread* running = nullptr;
+thread_local Meeting* team_meeting = nullptr;
+thread_local Prng* choices = nullptr;
+
+Thread& current() {
+  STEMMA_CHECK(running != nullptr, "only a kernel calls this");
+  return *running;
+}
+
+void meet(Meeting& meeting) {
+  if (++meeting.come == meeting.expected) {
+    meeting.come = 0;
+    ++meeting.rounds;
+    return;
+  }
+  Thread& self = current();
+  self.waits_at = &meeting;
+  self.waits_past = meeting.rounds;
+  self.scheduler = std::move(self.scheduler).resume();
+  self.waits_at = nullptr;
+}
+
+class Team {
+ public:
+  Team(const Grid& grid, const std::function<void()>& kernel, Prng& prng)
+      : grid_(grid),
+        kernel_(kernel),
+        prng_(prng),
+        stacks_(kStackBytes),
+        shared_(grid.shared_bytes + kSharedAlignment + kGuardBytes),
+        warps_(static_cast<std::size_t>(grid.threads / kWarp)),
+        order_(static_cast<std::size_t>(grid.threads)) {
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+  }
+
+  void run(const std::array<std::int64_t, 3>& team) {
+    begin(team);
+    team_meeting = &meeting_;
+    while (run_each_once()) {
+    }
+    team_meeting = nullptr;
+    for (const Thread& thread : threads_) {
+      STEMMA_CHECK(thread.done(),
+                   "threads of a team wait for each other: some do not reach the barrier");
+    }
+    check_guard();
+  }
+
+ private:
+  std::byte* shared() {
+    void* at = shared_.data();
+    std::size_t room = shared_.size();
+    return static_cast<std::byte*>(std::align(kSharedAlignment, grid_.shared_bytes, at, room));
+  }
+
+  void begin(const std::array<std::int64_t, 3>& team) {
+    std::fill(shared_.begin(), shared_.end(), kPoison);
+    std::memset(shared() + grid_.shared_bytes, static_cast<int>(kGuard), kGuardBytes);
+    meeting_ = {.expected = grid_.threads};
+    for (Warp& warp : warps_) warp.meeting = {.expected = kWarp};
+    threads_.clear();
+    threads_.resize(static_cast<std::size_t>(grid_.threads));
+    for (int i = 0; i < grid_.threads; ++i) {
+      Thread& thread = threads_[static_cast<std::size_t>(i)];
+      thread.place = {i, grid_.threads, team, grid_.teams[0], shared()};
+      thread.warp = &warps_[static_cast<std::size_t>(i / kWarp)];
+      thread.context = boost::context::fiber(std::allocator_arg, stacks_,
+                                             [this, &thread](boost::context::fiber&& scheduler) {
+                                               thread.scheduler = std::move(scheduler);
+                                               kernel_();
+                                               for (const auto& group : thread.groups)
+                                                 std::for_each(group.begin(), group.end(), finish);
+                                               return std::move(thread.scheduler);
+                                             });
+    }
+    shuffle(order_, prng_);
+  }
+
+  // Whether any thread could go on.
+  bool run_each_once() {
+    bool any = false;
+    for (const std::size_t i : order_) {
+      Thread& thread = threads_[i];
+      if (!thread.can_run()) continue;
+      any = true;
+      running = &thread;
+      thread.context = std::move(thread.context).resume();
+      running = nullptr;
+    }
+    return any;
+  }
+
+  void check_guard() {
+    const std::byte* const guard = shared() + grid_.shared_bytes;
+    for (std::size_t i = 0; i < kGuardBytes; ++i) {
+      STEMMA_CHECK(guard[i] == kGuard, "a kernel wrote behind its team's shared memory");
+    }
+  }
+
+  const Grid& grid_;
+  const std::function<void()>& kernel_;
+  Prng& prng_;
+  boost::context::pooled_fixedsize_stack stacks_;
+  std::vector<std::byte> shared_;
+  Meeting meeting_;
+  std::vector<Warp> warps_;
+  std::vector<Thread> threads_;
+  std::vector<std::size_t> order_;  // of the threads, drawn for each team
+};
+
+}  // namespace
+
+const Here& here() {
+  return current().place;
+}
+
+void wait_for_team() {
+  meet(*team_meeting);
+}
+
+void wait_for_warp() {
+  meet(current().warp->meeting);
+}
+
+Slot* exchange_slots() {
+  Thread& self = current();
+  return self.warp->slots[self.exchanges++ % 2];
+}
+
+void copy_later(void* shared, const void* global_or_null) {
+  check_aligned(shared);
+  check_aligned(global_or_null);
+  const Copy copy = {shared, global_or_null};
+  // A GPU may be early or late.
+  if (choices->below(2) == 0) {
+    finish(copy);
+  } else {
+    current().uncommitted.push_back(copy);
+  }
+}
+
+void commit_copies() {
+  current().groups.push_back(std::exchange(current().uncommitted, {}));
+}
+
+void wait_copies(int pending) {
+  auto& groups = current().groups;
+  while (groups.size() > static_cast<std::size_t>(pending)) {
+    std::for_each(groups.front().begin(), groups.front().end(), finish);
+    groups.pop_front();
+  }
+}
+
+void check_aligned(const void* address) {
+  STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(address) % 16 == 0,
+               "sixteen bytes are loaded and stored at multiples of sixteen");
+}
+
+void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64_t seed) {
+  STEMMA_CHECK(running == nullptr, "a kernel does not run another");
+  STEMMA_CHECK(grid.threads >= kWarp && grid.threads <= 1024 && grid.threads % kWarp == 0,
+               "a team has 1 to 32 whole warps");
+  Prng prng(seed);
+  choices = &prng;
+  Team team(grid, kernel, prng);
+  std::vector<std::int64_t> order(
+      static_cast<std::size_t>(grid.teams[0] * grid.teams[1] * grid.teams[2]));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  shuffle(order, prng);
+  for (const std::int64_t place : order) {
+    team.run({place % grid.teams[0], place / grid.teams[0] % grid.teams[1],
+              place / grid.teams[0] / grid.teams[1]});
+  }
+  choices = nullptr;
+}
+
+}  // namespace stemma::simt

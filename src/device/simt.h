@@ -1,0 +1,106 @@
+// Simt: an emulated GPU, so that the very kernels that nvcc compiles run, and are tested, where
+// there is none. It is slow and it is strict.
+//
+// Each thread of a team is a fiber, run in an order that is drawn anew for every team; it goes on
+// until it waits for its warp or its team. Shared memory and what is allocated begin as bytes of
+// 0xFF, not a number in any floating type. A copy to shared memory is done only when it is waited
+// for. Streams are done as late as anybody notices, in a drawn order that keeps only what events
+// and the order within a stream demand. While the host runs, the device's memory is not mapped
+// for it: following such an address ends the program. So does a deadlock (a barrier that some
+// threads do not reach), a misaligned access, a write behind an allocation and a host copy of
+// memory that is not pinned.
+//
+// Thread:     one thread at a time executes (it holds the machine's mutex); queueing from any.
+// Memory:     an arena of address space, of which only what was touched is there; stacks.
+// Cost:       about a thousand times that of the same arithmetic.
+// Not here:   time (events of it say 0), races that no drawn order shows (compute-sanitizer on a
+//             GPU: tools/gpu_check).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "stemma/result.h"
+
+namespace stemma::simt {
+
+// Where the running thread is.
+struct Here {
+  int thread = 0;
+  int team_threads = 0;
+  std::array<std::int64_t, 3> team = {};
+  std::int64_t teams_x = 0;
+  std::byte* shared = nullptr;
+};
+
+// What a lane shows the others.
+struct Slot {
+  alignas(8) std::byte bytes[32];
+};
+
+struct Grid {
+  std::array<std::int64_t, 3> teams = {1, 1, 1};
+  int threads = 32;
+  std::size_t shared_bytes = 0;
+};
+
+// For code of kernels. REQUIRES: called from a kernel.
+const Here& here();
+void wait_for_team();
+void wait_for_warp();
+// The warp's slots of the next exchange. A lane writes its own, waits for the warp, and reads the
+// others' until its next exchange but one.
+Slot* exchange_slots();
+// Sixteen bytes, done at wait_copies; zeros from nullptr.
+void copy_later(void* shared, const void* global_or_null);
+void commit_copies();
+void wait_copies(int pending);
+// Ends the program unless `address` is a multiple of 16.
+void check_aligned(const void* address);
+
+// Runs `kernel` once for every thread of every team. REQUIRES: not called from a kernel; threads
+// are whole warps, 32 … 1,024.
+void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64_t seed);
+
+// Queues a kernel on an emulated stream. kInternal, as of the CUDA runtime, for a shape that a GPU
+// would refuse.
+Status queue_kernel(void* stream, const char* name, const Grid& grid, std::function<void()> kernel);
+// Queues other work of the device, for what is a library's on a GPU.
+Status queue_work(void* stream, std::function<void()> work);
+
+// While one lives, CudaDevice::open finds one emulated GPU. At most one at a time.
+class Machine {
+ public:
+  struct Options {
+    std::uint64_t seed = 1;
+    std::size_t memory_bytes = std::size_t{1} << 30;
+    int multiprocessors = 4;
+    bool eager = false;  // do work when it is queued: for tests that look at speed, not at order
+  };
+  Machine() : Machine(Options{}) {}
+  explicit Machine(const Options& options);
+  // REQUIRES: all streams, events and memory were given back.
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // Kernels done so far.
+  std::int64_t kernels() const;
+  // The next `count` allocations fail, as if the memory were full.
+  void fail_allocations(int count);
+  // The kernel after `count` more fails, as a GPU that falls off the bus: so does all that follows.
+  void fail_after_kernels(std::int64_t count);
+};
+
+// Lets the host look at device memory while it lives: for tests.
+class Window {
+ public:
+  Window();
+  ~Window();
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+};
+
+}  // namespace stemma::simt

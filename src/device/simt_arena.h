@@ -1,0 +1,44 @@
+// SimtArena: the memory of an emulated GPU. The host may touch it only while it is open; what is
+// handed out begins as bytes of 0xFF and lies between guards that are looked at when it comes back.
+//
+// Thread:     one at a time.
+// Memory:     address space; what was touched is there until the end.
+// Cost:       allocate fills what it gives; open and close are a system call each.
+// Not here:   streams (simt_runtime.h), kernels (simt.h).
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+namespace stemma::simt {
+
+class SimtArena {
+ public:
+  explicit SimtArena(std::size_t size_bytes);
+  // REQUIRES: all that was allocated came back.
+  ~SimtArena();
+  SimtArena(const SimtArena&) = delete;
+  SimtArena& operator=(const SimtArena&) = delete;
+
+  // Aligned to 256 bytes; nullptr if there is no room. Opens and closes.
+  void* try_allocate(std::size_t size_bytes);
+  // REQUIRES: `bytes` came from try_allocate. Ends the program if a guard was written to.
+  void give_back(void* bytes);
+  bool empty() const { return pieces_.empty(); }
+
+  // Nested.
+  void open();
+  void close();
+
+ private:
+  std::size_t find_room(std::size_t size_bytes) const;
+  void check_guards(std::size_t begin, std::size_t size_bytes) const;
+
+  std::byte* memory_;
+  std::size_t size_bytes_;
+  std::size_t used_end_ = 0;  // nothing was handed out from here on
+  int opened_ = 0;
+  std::map<std::size_t, std::size_t> pieces_;  // where each begins, and its bytes without guards
+};
+
+}  // namespace stemma::simt

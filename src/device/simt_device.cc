@@ -1,0 +1,288 @@
+// The emulated GPU behind the declarations of cuda_device.h.
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "device/buffer.h"
+#include "device/cuda_device.h"
+#include "device/simt.h"
+#include "device/simt_runtime.h"
+
+namespace stemma {
+
+using simt::event_of;
+using simt::Runtime;
+using simt::runtime;
+using simt::stream_of;
+using Lock = std::lock_guard<std::mutex>;
+
+namespace {
+
+// A copy with the host, which must be pinned: over all that it spans.
+struct HostCopy {
+  const void* host;
+  std::size_t host_bytes;
+  std::function<void()> run;
+};
+
+Status queue_host_copy(void* raw, HostCopy copy) {
+  const Lock lock(runtime().mutex());
+  if (copy.host_bytes == 0) return {};
+  if (!runtime().is_pinned(copy.host, copy.host_bytes)) {
+    return Error{ErrorCode::kInvalidArgument, "a copy of host memory that is not pinned", 0};
+  }
+  return runtime().queue(stream_of(raw), {.run = std::move(copy.run), .host_or_null = copy.host});
+}
+
+std::function<void()> bytes_copied(void* to, const void* from, std::size_t size_bytes) {
+  return [=] { std::memcpy(to, from, size_bytes); };
+}
+
+std::function<void()> rows_copied(void* to, const void* from, const CudaRows& rows) {
+  return [=] {
+    for (std::size_t row = 0; row < rows.rows; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * rows.to_stride_bytes,
+                  static_cast<const std::byte*>(from) + row * rows.from_stride_bytes,
+                  rows.row_bytes);
+    }
+  };
+}
+
+std::size_t span_of(const CudaRows& rows, std::size_t stride_bytes) {
+  return rows.rows == 0 ? 0 : (rows.rows - 1) * stride_bytes + rows.row_bytes;
+}
+
+}  // namespace
+
+namespace cuda_detail {
+
+void release_stream(void* raw) noexcept {
+  const Lock lock(runtime().mutex());
+  runtime().release_stream(static_cast<simt::Stream*>(raw));
+}
+
+void release_event(void* raw) noexcept {
+  std::unique_ptr<simt::Event>(static_cast<simt::Event*>(raw)).reset();
+}
+
+void release_graph(void* raw) noexcept {
+  std::unique_ptr<simt::Graph>(static_cast<simt::Graph*>(raw)).reset();
+}
+
+}  // namespace cuda_detail
+
+Result<bool> CudaEvent::done() const {
+  const Lock lock(runtime().mutex());
+  runtime().let_time_pass();
+  if (runtime().failed()) return Runtime::broken();
+  return runtime().is_done(event_of(raw()).ticket);
+}
+
+Status CudaEvent::wait() const {
+  const Lock lock(runtime().mutex());
+  const std::uint64_t ticket = event_of(raw()).ticket;
+  runtime().run_until([&] { return runtime().is_done(ticket); });
+  if (runtime().failed()) return Runtime::broken();
+  return {};
+}
+
+Result<double> CudaEvent::milliseconds_since(const CudaEvent&) const {
+  return 0.0;
+}
+
+Status CudaStream::copy_in(void* device, const void* pinned, std::size_t size_bytes) {
+  return queue_host_copy(raw(), {pinned, size_bytes, bytes_copied(device, pinned, size_bytes)});
+}
+
+Status CudaStream::copy_out(void* pinned, const void* device, std::size_t size_bytes) {
+  return queue_host_copy(raw(), {pinned, size_bytes, bytes_copied(pinned, device, size_bytes)});
+}
+
+Status CudaStream::copy(void* to_device, const void* from_device, std::size_t size_bytes) {
+  return simt::queue_work(raw(), bytes_copied(to_device, from_device, size_bytes));
+}
+
+Status CudaStream::copy_rows_in(void* device, const void* pinned, const CudaRows& rows) {
+  return queue_host_copy(
+      raw(), {pinned, span_of(rows, rows.from_stride_bytes), rows_copied(device, pinned, rows)});
+}
+
+Status CudaStream::copy_rows_out(void* pinned, const void* device, const CudaRows& rows) {
+  return queue_host_copy(
+      raw(), {pinned, span_of(rows, rows.to_stride_bytes), rows_copied(pinned, device, rows)});
+}
+
+Status CudaStream::fill(void* device, std::uint8_t value, std::size_t size_bytes) {
+  return simt::queue_work(raw(), [=] { std::memset(device, value, size_bytes); });
+}
+
+Status CudaStream::record(CudaEvent& event) {
+  const Lock lock(runtime().mutex());
+  simt::Stream& stream = stream_of(raw());
+  if (stream.recording.has_value()) {
+    return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
+  }
+  const std::uint64_t ticket = runtime().next_ticket();
+  event_of(event.raw()).ticket = ticket;
+  return runtime().queue(stream, {.run = {}, .gives = ticket});
+}
+
+Status CudaStream::wait_for(const CudaEvent& event) {
+  const Lock lock(runtime().mutex());
+  simt::Stream& stream = stream_of(raw());
+  if (stream.recording.has_value()) {
+    return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
+  }
+  return runtime().queue(stream, {.run = {}, .waits_for = event_of(event.raw()).ticket});
+}
+
+Status CudaStream::synchronize() {
+  const Lock lock(runtime().mutex());
+  simt::Stream& stream = stream_of(raw());
+  if (stream.recording.has_value()) {
+    return Error{ErrorCode::kUnsupported, "synchronize while a stream records", 0};
+  }
+  runtime().run_until([&] { return stream.queue.empty(); });
+  if (runtime().failed()) return Runtime::broken();
+  return {};
+}
+
+Status CudaStream::begin_recording() {
+  const Lock lock(runtime().mutex());
+  simt::Stream& stream = stream_of(raw());
+  STEMMA_CHECK(!stream.recording.has_value(), "a stream records once at a time");
+  stream.recording.emplace();
+  return {};
+}
+
+Result<CudaGraph> CudaStream::end_recording() {
+  const Lock lock(runtime().mutex());
+  simt::Stream& stream = stream_of(raw());
+  STEMMA_CHECK(stream.recording.has_value(), "recording has begun");
+  auto graph = std::make_unique<simt::Graph>(simt::Graph{std::move(*stream.recording)});
+  stream.recording.reset();
+  return CudaGraph(graph.release());
+}
+
+Status CudaStream::replay(const CudaGraph& graph) {
+  STEMMA_CHECK(!graph.empty(), "a graph that was recorded");
+  const Lock lock(runtime().mutex());
+  for (const simt::Work& work : static_cast<simt::Graph*>(graph.raw())->works) {
+    STEMMA_RETURN_IF_ERROR(runtime().queue(stream_of(raw()), work));
+  }
+  return {};
+}
+
+CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  bytes_ = std::exchange(other.bytes_, nullptr);
+  size_bytes_ = std::exchange(other.size_bytes_, 0);
+  stream_ = std::exchange(other.stream_, nullptr);
+  return *this;
+}
+
+void CudaMemory::release() noexcept {
+  if (bytes_ == nullptr) return;
+  const Lock lock(runtime().mutex());
+  simt::Stream& stream = stream_of(stream_);
+  STEMMA_CHECK(!stream.recording.has_value(), "memory is given back while a stream records");
+  void* const bytes = std::exchange(bytes_, nullptr);
+  size_bytes_ = 0;
+  if (runtime().failed()) {
+    stream.queue.clear();
+    runtime().arena().give_back(bytes);
+    return;
+  }
+  ignore_error(runtime().queue(stream, {.run = [bytes] { runtime().arena().give_back(bytes); }}),
+               "a device that has failed was looked for above");
+}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  bytes_ = std::exchange(other.bytes_, nullptr);
+  size_bytes_ = std::exchange(other.size_bytes_, 0);
+  return *this;
+}
+
+void PinnedMemory::release() noexcept {
+  if (bytes_ == nullptr) return;
+  const Lock lock(runtime().mutex());
+  runtime().unpin(bytes_);
+  runtime().pinned_buffers.erase(bytes_);
+  bytes_ = nullptr;
+  size_bytes_ = 0;
+}
+
+int CudaDevice::count() noexcept {
+  return simt::has_runtime() ? 1 : 0;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
+  if (ordinal < 0 || ordinal >= count()) {
+    return Error{ErrorCode::kNotFound,
+                 "no GPU " + std::to_string(ordinal) + ": there are " + std::to_string(count()), 0};
+  }
+  CudaTraits traits;
+  traits.name = "emulated GPU";
+  traits.capability = 90;
+  traits.multiprocessors = runtime().options().multiprocessors;
+  traits.memory_bytes = static_cast<std::int64_t>(runtime().options().memory_bytes);
+  traits.l2_bytes = std::int64_t{1} << 20;
+  traits.team_shared_bytes_max = simt::kTeamSharedBytes;
+  traits.emulated = true;
+  return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits)));
+}
+
+Result<CudaStream> CudaDevice::make_stream() {
+  const Lock lock(runtime().mutex());
+  return CudaStream(runtime().make_stream());
+}
+
+Result<CudaEvent> CudaDevice::make_event() {
+  return CudaEvent(std::make_unique<simt::Event>().release());
+}
+
+Result<CudaEvent> CudaDevice::make_timer() {
+  return make_event();
+}
+
+Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stream) {
+  if (size_bytes == 0) return CudaMemory();
+  const Lock lock(runtime().mutex());
+  if (runtime().failed()) return Runtime::broken();
+  void* const bytes = runtime().try_allocate(size_bytes);
+  if (bytes == nullptr) {
+    return Error{ErrorCode::kOutOfMemory,
+                 "cannot allocate " + std::to_string(size_bytes) + " bytes of GPU memory", 0};
+  }
+  return CudaMemory(bytes, size_bytes, stream.raw());
+}
+
+Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
+  if (size_bytes == 0) return PinnedMemory();
+  STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(size_bytes));
+  const Lock lock(runtime().mutex());
+  void* const bytes = buffer.bytes();
+  runtime().pin(bytes, size_bytes);
+  runtime().pinned_buffers.emplace(bytes, std::move(buffer));
+  return PinnedMemory(bytes, size_bytes);
+}
+
+Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
+  const Lock lock(runtime().mutex());
+  runtime().pin(bytes, size_bytes);
+  return {};
+}
+
+void CudaDevice::unpin(void* bytes) noexcept {
+  const Lock lock(runtime().mutex());
+  runtime().unpin(bytes);
+}
+
+}  // namespace stemma

@@ -1,0 +1,183 @@
+#include "device/simt_runtime.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace stemma::simt {
+
+namespace {
+
+constexpr std::int64_t kTeamsYMax = 65535;  // and z
+
+std::unique_ptr<Runtime> the_runtime;  // while a Machine lives
+
+Error refused(const char* name, const std::string& why) {
+  return {ErrorCode::kInternal, std::string("kernel ") + name + ": " + why, 0};
+}
+
+}  // namespace
+
+Runtime::~Runtime() {
+  STEMMA_CHECK(streams_.empty() && pinned_.empty(), "the emulated GPU goes before its user");
+}
+
+void Runtime::release_stream(Stream* stream) {
+  STEMMA_CHECK(!stream->recording.has_value(), "a stream that records goes away");
+  run_until([&] { return stream->queue.empty(); });
+  std::erase_if(streams_, [&](const auto& one) { return one.get() == stream; });
+}
+
+Status Runtime::queue(Stream& stream, Work work) {
+  if (failed_) return broken();
+  if (stream.recording.has_value()) {
+    stream.recording->push_back(std::move(work));
+    return {};
+  }
+  stream.queue.push_back(std::move(work));
+  if (options_.eager) run_until([&] { return stream.queue.empty(); });
+  return {};
+}
+
+void Runtime::let_time_pass() {
+  arena_.open();
+  if (prng_.below(2) == 0) static_cast<void>(run_one());
+  arena_.close();
+}
+
+void Runtime::run_kernel(const Grid& grid, const std::function<void()>& kernel) {
+  if (kernels_left_.has_value() && (*kernels_left_)-- <= 0) failed_ = true;
+  if (failed_) return;
+  run_grid(grid, kernel, prng_());
+  ++kernels_;
+}
+
+void* Runtime::try_allocate(std::size_t size_bytes) {
+  if (allocations_to_fail_ > 0) {
+    --allocations_to_fail_;
+    return nullptr;
+  }
+  return arena_.try_allocate(size_bytes);
+}
+
+void Runtime::unpin(const void* bytes) {
+  const auto piece = pinned_.find(static_cast<const std::byte*>(bytes));
+  STEMMA_CHECK(piece != pinned_.end(), "only pinned memory is unpinned");
+  const std::byte* const end = piece->first + piece->second;
+  for (const auto& stream : streams_) {
+    for (const Work& work : stream->queue) {
+      STEMMA_CHECK(work.host_or_null < piece->first || work.host_or_null >= end,
+                   "pinned memory goes away while a copy names it");
+    }
+  }
+  pinned_.erase(piece);
+}
+
+bool Runtime::is_pinned(const void* bytes, std::size_t size_bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(bytes);
+  auto piece = pinned_.upper_bound(begin);
+  if (piece == pinned_.begin()) return false;
+  --piece;
+  return begin + size_bytes <= piece->first + piece->second;
+}
+
+bool Runtime::can_begin(const Stream& stream) const {
+  return !stream.queue.empty() && is_done(stream.queue.front().waits_for);
+}
+
+bool Runtime::run_one() {
+  std::vector<Stream*> ready;
+  for (const auto& stream : streams_) {
+    if (can_begin(*stream)) ready.push_back(stream.get());
+  }
+  if (ready.empty()) return false;
+  Stream& stream =
+      *ready[static_cast<std::size_t>(prng_.below(static_cast<std::int64_t>(ready.size())))];
+  const Work work = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  if (work.run && !failed_) work.run();
+  open_tickets_.erase(work.gives);
+  return true;
+}
+
+std::uint64_t Runtime::next_ticket() {
+  open_tickets_.insert(++last_ticket_);
+  return last_ticket_;
+}
+
+bool has_runtime() noexcept {
+  return the_runtime != nullptr;
+}
+
+Runtime& runtime() {
+  STEMMA_CHECK(the_runtime != nullptr, "there is an emulated GPU");
+  return *the_runtime;
+}
+
+Stream& stream_of(void* raw) {
+  STEMMA_CHECK(raw != nullptr, "a stream that was made");
+  return *static_cast<Stream*>(raw);
+}
+
+Event& event_of(void* raw) {
+  STEMMA_CHECK(raw != nullptr, "an event that was made");
+  return *static_cast<Event*>(raw);
+}
+
+Status queue_kernel(void* stream, const char* name, const Grid& grid,
+                    std::function<void()> kernel) {
+  if (grid.threads < 1 || grid.threads > 1024) {
+    return refused(name, "a team of " + std::to_string(grid.threads) + " threads");
+  }
+  if (grid.shared_bytes > static_cast<std::size_t>(kTeamSharedBytes)) {
+    return refused(name, std::to_string(grid.shared_bytes) + " shared bytes");
+  }
+  if (grid.teams[1] > kTeamsYMax || grid.teams[2] > kTeamsYMax || grid.teams[0] > INT32_MAX) {
+    return refused(name, "too many teams");
+  }
+  return queue_work(stream,
+                    [grid, kernel = std::move(kernel)] { runtime().run_kernel(grid, kernel); });
+}
+
+Status queue_work(void* stream, std::function<void()> work) {
+  const std::lock_guard lock(runtime().mutex());
+  return runtime().queue(stream_of(stream), {.run = std::move(work)});
+}
+
+Machine::Machine(const Options& options) {
+  STEMMA_CHECK(the_runtime == nullptr, "one emulated GPU at a time");
+  the_runtime = std::make_unique<Runtime>(options);
+}
+
+Machine::~Machine() {
+  the_runtime.reset();
+}
+
+std::int64_t Machine::kernels() const {
+  const std::lock_guard lock(runtime().mutex());
+  return runtime().kernels();
+}
+
+void Machine::fail_allocations(int count) {
+  const std::lock_guard lock(runtime().mutex());
+  runtime().fail_allocations(count);
+}
+
+void Machine::fail_after_kernels(std::int64_t count) {
+  const std::lock_guard lock(runtime().mutex());
+  runtime().fail_after_kernels(count);
+}
+
+Window::Window() {
+  const std::lock_guard lock(runtime().mutex());
+  runtime().arena().open();
+}
+
+Window::~Window() {
+  const std::lock_guard lock(runtime().mutex());
+  runtime().arena().close();
+}
+
+}  // namespace stemma::simt
