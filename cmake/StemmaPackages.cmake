@@ -15,6 +15,11 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(uring REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(zmq REQUIRED IMPORTED_TARGET libzmq)
 find_package(Boost 1.81 REQUIRED)  # headers only: Asio and Beast
+# Ranks as processes (--tensor-parallel); the build does without.
+find_package(MPI COMPONENTS C)
+if(MPI_C_FOUND AND NOT STEMMA_SANITIZE STREQUAL "thread")
+  set(STEMMA_MPI ON)
+endif()
 if(STEMMA_TESTS)
   find_package(GTest REQUIRED)
   find_package(rapidcheck REQUIRED)

@@ -21,9 +21,9 @@ function(stemma_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main|/simt[a-z_]*)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main|/simt[a-z_]*|mpi_ranks)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  list(FILTER tests EXCLUDE REGEX "_cuda_test\\.cc$")
+  list(FILTER tests EXCLUDE REGEX "(_cuda_test|/mpi_ranks_test)\\.cc$")  # stemma_cuda_room, stemma_ranks_tests
   set(ROOM_NAMES ${ROOM_DEPS})
   list(TRANSFORM ROOM_DEPS PREPEND stemma_)
   set(kernels ${sources})
@@ -43,6 +43,36 @@ function(stemma_room name)
     stemma_add_test(${name} ${name}_test)
   endif()
   stemma_cuda_room(${name} ${ROOM_NAMES})
+endfunction()
+
+# Ranks as processes (device/mpi_ranks): a library of its own, so that only programs that run ranks link MPI. Without MPI it
+# holds what says so.
+function(stemma_ranks)
+  set(source no_mpi_ranks.cc)
+  if(STEMMA_MPI)
+    set(source mpi_ranks.cc)
+  endif()
+  add_library(stemma_ranks STATIC ${CMAKE_SOURCE_DIR}/src/device/${source})
+  target_link_libraries(stemma_ranks PUBLIC stemma_device)
+  if(STEMMA_MPI)
+    target_compile_definitions(stemma_ranks PRIVATE OMPI_SKIP_MPICXX)  # the C API alone
+    target_link_libraries(stemma_ranks PRIVATE MPI::MPI_C)
+  endif()
+endfunction()
+
+# Ranks as processes: device/mpi_ranks_test.cc on two ranks, and tests/ranks, which starts the command so. Without mpirun both
+# say so and are skipped. Not of sanitized builds, which would report what MPI itself leaves behind.
+function(stemma_ranks_tests)
+  if(NOT STEMMA_TESTS OR NOT STEMMA_MPI OR STEMMA_SANITIZE)
+    return()
+  endif()
+  add_executable(ranks_test ${CMAKE_SOURCE_DIR}/src/device/mpi_ranks_test.cc)
+  target_link_libraries(ranks_test PRIVATE stemma_ranks GTest::gtest)
+  add_test(NAME ranks COMMAND ${CMAKE_SOURCE_DIR}/tests/ranks/run $<TARGET_FILE:ranks_test>)
+  set_tests_properties(ranks PROPERTIES SKIP_RETURN_CODE 77)
+  # Any user, machines of one core, containers without ptrace.
+  set_property(TEST ranks tests_ranks APPEND PROPERTY ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1
+               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none)
 endfunction()
 
 # The page that `stemma serve` shows in a browser (src/server/page/), as a source of the server. Nothing but CMake is needed.
@@ -72,7 +102,7 @@ function(stemma_whole_system_tests)
   endif()
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${CMAKE_SOURCE_DIR}/tests/*)
   if(STEMMA_SANITIZE)
-    list(FILTER folders EXCLUDE REGEX "/tests/server$")  # as stemma_client_tests
+    list(FILTER folders EXCLUDE REGEX "/tests/(server|ranks)$")  # as stemma_client_tests, stemma_ranks_tests
   endif()
   foreach(folder ${folders})
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)

@@ -37,6 +37,14 @@ struct LogitsView {
   }
 };
 
+// A page to be copied to another, in each pool; invalid ids: none.
+struct PageCopies {
+  PageId from;
+  PageId to;
+  PageId windowed_from;
+  PageId windowed_to;
+};
+
 // An adapter that a Runner can compute requests with.
 struct AdapterIdentity {
   std::string name;  // what requests call it
@@ -52,6 +60,10 @@ class Runner {
   // table, and gives logits for logit_rows. What a row gets does not depend on the rest of the
   // batch (I13). An error fails the requests of this batch; the engine goes on.
   virtual Result<LogitsView> forward(const KvBatch& batch, KvPools pools) = 0;
+
+  // Copies all of a page to another, wherever what forward wrote of it lies. As it is here: in
+  // `pools`, which are in host memory. REQUIRES: nobody writes `from`, and the caller owns `to`.
+  virtual Status copy_pages(KvPools pools, const PageCopies& copies);
 
   // Whether forward asks KvBatch::arriving before it reads a layer. Where it does not, a batch
   // names only pages that are whole.

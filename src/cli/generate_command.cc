@@ -9,6 +9,7 @@
 
 #include "cli/generation_run.h"
 #include "cli/logits_recorder.h"
+#include "cli/ranked_run.h"
 #include "cli/sizes.h"
 #include "model/stop_strings.h"
 
@@ -91,13 +92,23 @@ Result<std::optional<CaptureWriter>> GenerateCommand::open_capture() const {
 }
 
 Status GenerateCommand::run() {
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<PromptLine> prompts, read_prompts());
-  STEMMA_ASSIGN_OR_RETURN(ServedModelOptions options, model_options());
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, flags_.model.open_ranks());
+  Result<ServedModelOptions> options = model_options();
+  if (follows(ranks.get())) return follow(std::move(options), *ranks);
+  const Result<std::vector<PromptLine>> prompts = read_prompts();
+  if (!prompts.ok()) return told(ranks.get(), prompts.error());
+  if (!options.ok()) return told(ranks.get(), options.error());
+  options->ranks = ranks.get();
+  return answer(*prompts, std::move(options).value());
+}
+
+Status GenerateCommand::answer(const std::vector<PromptLine>& prompts,
+                               ServedModelOptions options) const {
   const auto requests = static_cast<std::int64_t>(prompts.size());
   options.engine.scheduler.waiting_max = std::max<std::int64_t>(requests, 1);
   options.engine.inbox_max = std::max<std::int64_t>(requests, 1);
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::open(options));
-  LogitsRecorder recorder(model->runner());
+  LogitsRecorder recorder(model->batch_runner());
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                           model->open_engine(flags_.logits.empty() ? nullptr : &recorder));
   STEMMA_ASSIGN_OR_RETURN(std::optional<CaptureWriter> capture, open_capture());

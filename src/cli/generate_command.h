@@ -44,6 +44,7 @@ class GenerateCommand final : public Command {
   Result<std::vector<PromptLine>> read_prompts() const;
   Result<ServedModelOptions> model_options() const;
   Result<std::optional<CaptureWriter>> open_capture() const;
+  Status answer(const std::vector<PromptLine>& prompts, ServedModelOptions options) const;
 
   GenerateFlags flags_;
   CLI::App* command_;

@@ -22,6 +22,9 @@ class LogitsRecorder final : public Runner {
   explicit LogitsRecorder(Runner& inner) : inner_(inner) {}
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+  Status copy_pages(KvPools pools, const PageCopies& copies) override {
+    return inner_.copy_pages(pools, copies);
+  }
   bool waits_by_layer() const override { return inner_.waits_by_layer(); }
   std::span<const AdapterIdentity> adapters() const override { return inner_.adapters(); }
 

@@ -7,6 +7,7 @@
 
 #include "base/thread_pool.h"
 #include "cli/sizes.h"
+#include "device/mpi_ranks.h"
 
 namespace stemma {
 
@@ -67,6 +68,13 @@ CLI::Option& ModelFlags::add_to(CLI::App& command) {
       .add_option("--pin-threads", pin_threads_,
                   "auto off; auto: each stays on a CPU of its own where there are as many of both")
       ->capture_default_str();
+  command
+      .add_option(
+          "--tensor-parallel", ranks_,
+          "N ranks that compute the model together, each its heads and its outputs of every "
+          "matrix; start it with mpirun -n N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command.add_option("--concurrency", concurrency_, "requests computed at a time, at most")
       ->capture_default_str();
   command.add_option("--chunk-tokens", chunk_tokens_, "prompt tokens in one step, at most")
@@ -101,6 +109,11 @@ Result<std::vector<AdapterSource>> ModelFlags::adapters() const {
     sources.push_back({adapter.substr(0, end), adapter.substr(end + 1)});
   }
   return sources;
+}
+
+Result<std::unique_ptr<RankGroup>> ModelFlags::open_ranks() const {
+  if (ranks_ == 1) return std::unique_ptr<RankGroup>();
+  return open_mpi_ranks(ranks_);
 }
 
 Result<ServedModelOptions> ModelFlags::options() const {

@@ -8,11 +8,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/sparse_flags.h"
 #include "cli/tier_flags.h"
+#include "device/rank_group.h"
 #include "engine/served_model.h"
 #include "stemma/result.h"
 
@@ -25,6 +27,10 @@ class ModelFlags {
   // What was said, with a line of progress while weights are read where somebody looks. Errors name
   // the flag.
   Result<ServedModelOptions> options() const;
+
+  // The other ranks of this model; nullptr where this process computes alone. Once in a process,
+  // and before it starts threads that look at signals.
+  Result<std::unique_ptr<RankGroup>> open_ranks() const;
 
   const std::string& directory() const noexcept { return directory_; }
   void set_directory(std::string directory) { directory_ = std::move(directory); }
@@ -48,6 +54,7 @@ class ModelFlags {
   std::string attention_ = "cpu";
   int threads_ = 0;
   std::string pin_threads_ = "auto";
+  int ranks_ = 1;
   std::int64_t concurrency_ = 16;
   std::int64_t chunk_tokens_ = 512;
   std::vector<std::string> adapters_;  // NAME=DIR

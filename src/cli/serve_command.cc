@@ -13,11 +13,10 @@
 
 #include "base/machine_entropy.h"
 #include "cli/bundled_model.h"
+#include "cli/ranked_run.h"
 #include "stemma/log.h"
 
 namespace stemma {
-
-namespace {
 
 // Signals that end a server, and the one by which it says that it has ended.
 class EndSignals {
@@ -42,6 +41,8 @@ class EndSignals {
   static constexpr int kEnded = SIGUSR1;
   sigset_t set_;
 };
+
+namespace {
 
 // Evicted pages that receipts can tell of: one MiB.
 constexpr std::int64_t kEvictedMarks = 1 << 16;
@@ -169,11 +170,21 @@ Result<ServerOptions> ServeCommand::server_options() const {
 Status ServeCommand::run() {
   const EndSignals signals;
   if (log_format_ == "json") set_log_format(LogFormat::kJson);
-  STEMMA_ASSIGN_OR_RETURN(const ServedModelOptions model_options, this->model_options());
-  STEMMA_ASSIGN_OR_RETURN(const ServerOptions options, server_options());
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, model_flags_.open_ranks());
+  Result<ServedModelOptions> model_options = this->model_options();
+  if (follows(ranks.get())) return follow(std::move(model_options), *ranks);
+  if (!model_options.ok()) return told(ranks.get(), model_options.error());
+  const Result<ServerOptions> options = server_options();
+  if (!options.ok()) return told(ranks.get(), options.error());
+  model_options->ranks = ranks.get();
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model,
-                          ServedModel::open(model_options));
-  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, *model));
+                          ServedModel::open(*model_options));
+  return serve(*model, *options, signals);
+}
+
+Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
+                           const EndSignals& signals) const {
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, served));
   std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_,
                            server->port())
             << std::endl;

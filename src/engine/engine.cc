@@ -18,7 +18,6 @@
 #include "engine/shadow_audit.h"
 #include "model/sampler.h"
 #include "model/token_logprobs.h"
-#include "pool/page_image.h"
 #include "sched/scheduler.h"
 
 namespace stemma {
@@ -315,9 +314,11 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
   while (Request* fork = scheduler_->fork_or_null(request)) {
     const std::optional<ForkedTail> tail = scheduler_->try_fork(request, *fork);
     if (!tail.has_value()) continue;
-    if (tail->from.valid()) copy_page(parts_.pools.full, tail->from, tail->to);
-    if (tail->windowed_from.valid()) {
-      copy_page(*parts_.pools.windowed, tail->windowed_from, tail->windowed_to);
+    const Status copied = parts_.runner.copy_pages(
+        parts_.pools, {tail->from, tail->to, tail->windowed_from, tail->windowed_to});
+    if (!copied.ok()) {
+      fail(*fork, copied.error());
+      continue;
     }
     extra_of(*fork).started_us = extra_of(request).started_us;
     extra_of(*fork).stop = PrefixStop::kTail;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/math.h"
 #include "engine/adapter_names.h"
+#include "engine/served_ranks.h"
 #include "pool/kv_pool_factory.h"
 #include "prefix/namespace_digest.h"
 
@@ -74,6 +76,7 @@ Status check(const ServedModelOptions& options) {
                  "--tier-codec " + options.tiers.codec +
                      ": sparse attention needs plain, for labels are the very bits of keys"};
   }
+  if (options.ranks != nullptr) STEMMA_RETURN_IF_ERROR(check_ranked(options));
   const KvCacheOptions& kv = options.engine.kv;
   if (kv.page_size < 1) return below("page_size", 1, kv.page_size);
   if (kv.context_tokens_max < 0) return below("context_tokens_max", 0, kv.context_tokens_max);
@@ -84,6 +87,19 @@ Status check(const ServedModelOptions& options) {
 }  // namespace
 
 Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions& options) {
+  Result<std::unique_ptr<ServedModel>> model = open_own(options);
+  if (options.ranks == nullptr) return model;
+  RankGroup& ranks = *options.ranks;
+  STEMMA_RETURN_IF_ERROR(agree(ranks, model.ok() ? Status() : Status(model.error())));
+  ServedModel& own = **model;
+  STEMMA_RETURN_IF_ERROR(
+      agree_on_terms(ranks, rank_terms(*own.runner_, *own.pool_, own.engine_options_)));
+  own.ranks_ = &ranks;
+  if (own.leads()) own.leader_ = std::make_unique<LeadingRunner>(*own.runner_, ranks);
+  return model;
+}
+
+Result<std::unique_ptr<ServedModel>> ServedModel::open_own(const ServedModelOptions& options) {
   STEMMA_RETURN_IF_ERROR(check(options));
   auto model = std::make_unique<ServedModel>(options.threads, options.pinning);
   model->engine_options_ = options.engine;
@@ -126,6 +142,7 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   runner_options.outputs_max = kv.requests_max;
   runner_options.requests_max = kv.requests_max;
   runner_options.context_tokens_max = kv.context_tokens_max;
+  runner_options.ranks = options.ranks;
   runner_options.progress = options.progress;
   STEMMA_ASSIGN_OR_RETURN(
       runner_, backend_of(options).load_model(options.directory, runner_options, threads_));
@@ -203,8 +220,18 @@ NamespaceDigest ServedModel::namespace_digest(std::string_view adapter) const {
   return found == nullptr ? namespace_digest_ : adapted(namespace_digest_, found->digest);
 }
 
+Runner& ServedModel::batch_runner() noexcept {
+  if (leader_ != nullptr) return *leader_;
+  return *runner_;
+}
+
+Status ServedModel::follow() {
+  return follow_leader(*runner_, {*pool_, windowed_pool_.get()}, *ranks_);
+}
+
 Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null) {
-  Runner& runner = runner_or_null != nullptr ? *runner_or_null : *runner_;
+  STEMMA_CHECK(leads(), "the engine is on rank 0");
+  Runner& runner = runner_or_null != nullptr ? *runner_or_null : batch_runner();
   const EngineParts parts = {.runner = runner,
                              .pools = {*pool_, windowed_pool_.get()},
                              .vocab_tokens = runner_->config().vocab_tokens,

@@ -21,6 +21,7 @@
 #include "engine/served_tiers.h"
 #include "model/device_backend.h"
 #include "model/generation_config.h"
+#include "model/leading_runner.h"
 #include "model/loaded_runner.h"
 #include "model/model_runner.h"
 #include "model/tokenizer.h"
@@ -51,18 +52,29 @@ struct ServedModelOptions {
   int threads = 1;
   ThreadPinning pinning = ThreadPinning::kWorkers;
   ServedTierOptions tiers;
+  // Ranks that serve it together: rank 0 has the engine, the others follow. kv_bytes and threads
+  // are each rank's own. nullptr: this process alone. Must outlive the model.
+  RankGroup* ranks = nullptr;
   EngineOptions engine;  // kv.pages is computed; kv.context_tokens_max 0: the model's own
   ProgressCallback progress;
 };
 
 class ServedModel {
  public:
-  // Errors are one line that names the file and the field, or the flag.
+  // Errors are one line that names the file and the field, or the flag. Of several ranks all open
+  // it, and all get an error if one has any.
   static Result<std::unique_ptr<ServedModel>> open(const ServedModelOptions& options);
 
   // An engine on this model; `runner` stands between it and the model if it is given (a recorder,
   // say). The engine must not outlive this; where there are lower tiers, one at a time may live.
+  // REQUIRES: not of several ranks, or on rank 0.
   Result<std::unique_ptr<Engine>> open_engine(Runner* runner_or_null = nullptr);
+
+  // Computes what the engine of rank 0 asks for, until the model of rank 0 is destroyed.
+  // REQUIRES: of several ranks, and not on rank 0.
+  Status follow();
+  // Whether others do not lead this rank.
+  bool leads() const noexcept { return ranks_ == nullptr || ranks_->rank() == 0; }
 
   // A conversation as the model's own template writes it, tokenised. The template's text gets no
   // second token of beginning. kUnsupported if the model has no template.
@@ -71,6 +83,8 @@ class ServedModel {
   // A plain text, with the special tokens that the tokenizer puts around one.
   Result<std::vector<TokenId>> encode_text(std::string_view text) const;
 
+  // What an engine is to compute its batches with: of several ranks, with all of them.
+  Runner& batch_runner() noexcept;
   LoadedRunner& runner() noexcept { return *runner_; }
   const LoadedRunner& runner() const noexcept { return *runner_; }
   std::int64_t vocab_tokens() const { return runner_->config().vocab_tokens; }
@@ -90,6 +104,7 @@ class ServedModel {
   ServedModel(int threads, ThreadPinning pinning) : threads_(threads, pinning) {}
 
  private:
+  static Result<std::unique_ptr<ServedModel>> open_own(const ServedModelOptions& options);
   Status load_files(const ServedModelOptions& options);
   Status open_pools(const ServedModelOptions& options);
   Status count_pages(const ServedModelOptions& options, KvShape& full, KvShape& windowed);
@@ -106,6 +121,8 @@ class ServedModel {
   std::unique_ptr<KvPool> windowed_pool_;  // nullptr: no layer has a window
   std::unique_ptr<LowerTiers> tiers_;      // nullptr: none
   NamespaceDigest namespace_digest_;
+  RankGroup* ranks_ = nullptr;             // nullptr: it computes alone
+  std::unique_ptr<LeadingRunner> leader_;  // on rank 0 of several
 };
 
 }  // namespace stemma

@@ -5,9 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/temp_directory.h"
+#include "device/thread_ranks_fixture.h"
 #include "model/random_model.h"
 #include "model/sparse_calibration.h"
 
@@ -58,6 +63,79 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesApartThatCannotServeEachOther) {
   options_.kv_layout = "page_first";
   options_.kv_bytes *= 2;
   EXPECT_FALSE(seen.insert(digest()).second);
+}
+
+// Opened by two ranks at once: what each has, or the error that each gets.
+class ServedRanks : public ServedModelTest {
+ protected:
+  // Each rank opens with what `change` makes of the options, and rank 0 computes one text.
+  std::vector<std::string> errors(
+      const std::function<void(int rank, ServedModelOptions& options)>& change) {
+    std::vector<std::string> errors(2);
+    ThreadRanks(2).run([&](RankGroup& ranks) {
+      ServedModelOptions options = options_;
+      options.ranks = &ranks;
+      change(ranks.rank(), options);
+      auto model = ServedModel::open(options);
+      const auto rank = static_cast<std::size_t>(ranks.rank());
+      errors[rank] = model.ok() ? "none" : model.error().detail;
+      if (!model.ok()) return;
+      digests_[rank] = (*model)->namespace_digest();
+      if (!(*model)->leads()) {
+        EXPECT_TRUE((*model)->follow().ok());
+      }
+    });
+    return errors;
+  }
+
+  std::array<NamespaceDigest, 2> digests_;
+};
+
+TEST_F(ServedRanks, EachHasANamespaceOfItsOwn) {
+  const NamespaceDigest alone = digest();
+  const auto both = errors([](int, ServedModelOptions&) {});
+  EXPECT_EQ(both, (std::vector<std::string>{"none", "none"}));
+  EXPECT_NE(digests_[0], digests_[1]);
+  EXPECT_NE(digests_[0], alone);
+  EXPECT_NE(digests_[1], alone);
+}
+
+TEST_F(ServedRanks, AllGetTheErrorOfOne) {
+  const auto less_room = errors([](int rank, ServedModelOptions& options) {
+    if (rank == 1) options.kv_bytes /= 2;
+  });
+  EXPECT_EQ(less_room[0],
+            "rank 1: --kv-bytes hold 64 pages and 0 windowed ones, on rank 0 128 and 0");
+  EXPECT_EQ(less_room[1], less_room[0]);
+  const auto no_room = errors([](int rank, ServedModelOptions& options) {
+    if (rank == 1) options.kv_bytes = 1;
+  });
+  EXPECT_THAT(no_room[0], HasSubstr("rank 1: kv_bytes must hold at least one page"));
+  EXPECT_EQ(no_room[1], no_room[0]);
+  const auto other = errors([](int rank, ServedModelOptions& options) {
+    if (rank == 1) options.weights = "int8";
+  });
+  EXPECT_EQ(other[0], "rank 1: its weights, flags or vector instructions are not those of rank 0");
+}
+
+TEST_F(ServedRanks, WhatSeveralCannotDoIsRefusedByItsFlag) {
+  const auto refused = [&](const std::function<void(ServedModelOptions & options)>& want) {
+    return errors([&](int, ServedModelOptions& options) { want(options); })[0];
+  };
+  EXPECT_EQ(refused([](auto& options) { options.tiers.host_bytes = 1 << 20; }),
+            "--tensor-parallel: not with --host-bytes yet");
+  EXPECT_EQ(refused([](auto& options) { options.tiers.disk_directory = "x"; }),
+            "--tensor-parallel: not with --disk yet");
+  EXPECT_EQ(refused([](auto& options) { options.tiers.remote_url = "redis://x:1"; }),
+            "--tensor-parallel: not with --remote yet");
+  EXPECT_EQ(refused([](auto& options) { options.engine.shadow_audit_percent = 1; }),
+            "--tensor-parallel: not with --shadow-audit yet");
+  EXPECT_EQ(refused([](auto& options) {
+              options.adapters = {{"a", "b"}};
+            }),
+            "--tensor-parallel: not with --adapter yet");
+  EXPECT_EQ(refused([](auto& options) { options.sparse = SparseOptions(); }),
+            "--tensor-parallel: not with --sparse-tokens yet");
 }
 
 TEST_F(ServedModelTest, NumbersThatMakeNoSenseAreRefusedByName) {

@@ -10,6 +10,7 @@
 // Not here:   weights (weights), tokenizer files, defaults for sampling (generation_config).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -117,6 +118,10 @@ struct ModelConfig {
   }
   std::int64_t value_columns() const noexcept {
     return query_heads * (latent.rank > 0 ? latent.value_dim : head_dim);
+  }
+  // The widest MLP of any layer.
+  std::int64_t widest_mlp() const noexcept {
+    return std::max({intermediate, mixture.width, mixture.shared_width});
   }
   // The part of a head that turns with the position.
   std::int64_t turned_dim() const noexcept { return latent.rank > 0 ? latent.rope_dim : head_dim; }

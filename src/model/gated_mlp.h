@@ -16,10 +16,12 @@
 #include "model/activation_rows.h"
 #include "model/adapter_pass.h"
 #include "model/config.h"
+#include "model/rank_rows.h"
 
 namespace stemma {
 
-// A bias that the model does not have is empty. All of it is empty where a layer has none.
+// A bias that the model does not have is empty. All of it is empty where a layer has none. A rank
+// of several has its part of the outputs of each: of `width`, of `hidden`.
 struct MlpWeights {
   PackedWeights gate;  // [width, hidden]
   PackedWeights up;    // [width, hidden]
@@ -38,11 +40,12 @@ struct MlpScratch {
 // How it differs from one layer to another, beside its weights.
 struct MlpKind {
   Activation activation = Activation::kSilu;
-  LayerAdapters adapters;  // where there are any, `in` has all rows of the batch
+  LayerAdapters adapters;     // where there are any, `in` has all rows of the batch
+  RankRows* peers = nullptr;  // nullptr: the weights are whole
 };
 
 // Writes out[row] for each row of `in`. `out` may be `in`.
-// REQUIRES: the scratch has room for in.rows rows of weights.gate.n() columns, and overlaps
+// REQUIRES: the scratch has room for in.rows rows of weights.down.k() columns, and overlaps
 // nothing.
 void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpScratch& scratch,
                const MatrixView& out, ThreadPool& threads, const MlpKind& kind = {});

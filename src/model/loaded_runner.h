@@ -22,6 +22,7 @@ namespace stemma {
 
 class LoadedRunner : public Runner {
  public:
+  // Of the whole model.
   virtual const ModelConfig& config() const noexcept = 0;
   virtual std::int64_t context_tokens_max() const noexcept = 0;
   // What rounding the weights cost; empty where none was rounded.
@@ -33,7 +34,8 @@ class LoadedRunner : public Runner {
   // Those of the calibration; none without sparse attention. A pool is made with them.
   virtual const HeavyChannels& heavy_channels() const noexcept = 0;
 
-  // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
+  // The extents that a pool for this model must have, of several ranks for this one's heads; pages,
+  // page_size and dtype are the caller's.
   virtual KvShape pool_shape() const = 0;
   // The same of the layers with a window; of no layers where the model has none.
   virtual KvShape windowed_pool_shape() const = 0;

@@ -19,7 +19,8 @@ Mixture::Mixture(Key, const MixtureParts& parts)
     : config_(parts.config),
       hidden_(parts.hidden),
       rows_max_(parts.rows_max),
-      threads_(parts.threads) {
+      threads_(parts.threads),
+      peers_(parts.peers) {
   STEMMA_CHECK(config_.experts > 0, "the model has mixtures");
 }
 
@@ -45,7 +46,8 @@ const Rows& Mixture::compute(const MixtureWeights& weights, const Rows& in, std:
   choose(weights, in, rows);
   sort_by_expert(rows);
   if (weights.shared.gate.n() > 0) {
-    gated_mlp(weights.shared, in.read(rows), scratch, sum_.write(rows), threads_);
+    gated_mlp(weights.shared, in.read(rows), scratch, sum_.write(rows), threads_,
+              {.adapters = {}, .peers = peers_});
   } else {
     std::fill_n(sum_.values, rows * hidden_, 0.0F);
   }
@@ -105,7 +107,8 @@ void Mixture::add_expert(const MlpWeights& expert, std::span<const Visit> visits
     const std::span<const float> row = in.row(visits[static_cast<std::size_t>(i)].row);
     std::copy(row.begin(), row.end(), gathered_.row(i).begin());
   });
-  gated_mlp(expert, gathered_.read(rows), scratch, gathered_.write(rows), threads_);
+  gated_mlp(expert, gathered_.read(rows), scratch, gathered_.write(rows), threads_,
+            {.adapters = {}, .peers = peers_});
   for_rows(threads_, rows, [&](std::int64_t i) {
     const Visit& visit = visits[static_cast<std::size_t>(i)];
     const std::span<const float> said = gathered_.row(i);

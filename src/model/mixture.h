@@ -39,6 +39,7 @@ struct MixtureParts {
   std::int64_t hidden = 0;
   std::int64_t rows_max = 0;
   ThreadPool& threads;
+  RankRows* peers = nullptr;  // with which the experts' matrices are shared out; nullptr: none
 };
 
 class Mixture {
@@ -72,6 +73,7 @@ class Mixture {
   std::int64_t hidden_;
   std::int64_t rows_max_;
   ThreadPool& threads_;
+  RankRows* peers_;
 
   Buffer scratch_;
   Rows scores_;      // [rows_max, experts]

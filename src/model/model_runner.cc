@@ -31,6 +31,22 @@ Status check_limit(std::string_view name, std::int64_t value) {
   return {};
 }
 
+Shard shard_of(const RankGroup* ranks) {
+  return ranks == nullptr ? Shard() : Shard{ranks->rank(), ranks->ranks()};
+}
+
+// What is not done by several ranks.
+Status check_ranks(const ModelRunnerOptions& options) {
+  if (options.ranks == nullptr) return {};
+  const auto refused = [](std::string_view flag) {
+    return Error{ErrorCode::kUnsupported,
+                 "--tensor-parallel: not with " + std::string(flag) + " yet"};
+  };
+  if (!options.adapters.empty()) return refused("--adapter");
+  if (options.sparse.has_value()) return refused("--sparse-tokens");
+  return {};
+}
+
 }  // namespace
 
 Status check_limits(const ModelRunnerOptions& options) {
@@ -69,11 +85,16 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   const std::string config_path = join_path(directory, "config.json");
   STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
   STEMMA_ASSIGN_OR_RETURN(ModelConfig config, parse_config(text, config_path));
+  STEMMA_RETURN_IF_ERROR(check_ranks(options));
+  const Shard shard = shard_of(options.ranks);
+  STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
-  STEMMA_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(config, weight_files, threads,
-                                                             {.rounding = options.weights,
-                                                              .progress = options.progress}));
-  auto runner = std::make_unique<ModelRunner>(Key{}, std::move(config), std::move(weights));
+  STEMMA_ASSIGN_OR_RETURN(
+      ModelWeights weights,
+      load_weights(config, weight_files, threads,
+                   {.rounding = options.weights, .shard = shard, .progress = options.progress}));
+  auto runner = std::make_unique<ModelRunner>(Key{}, std::move(config), std::move(own_config),
+                                              std::move(weights));
   runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
   if (options.sparse.has_value()) {
     STEMMA_RETURN_IF_ERROR(runner->load_channels(files, directory, *options.sparse));
@@ -83,8 +104,10 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   return runner;
 }
 
-ModelRunner::ModelRunner(Key, ModelConfig config, ModelWeights weights)
-    : config_(std::move(config)), weights_(std::move(weights)) {}
+ModelRunner::ModelRunner(Key, ModelConfig config, ModelConfig own_config, ModelWeights weights)
+    : config_(std::move(config)),
+      own_config_(std::move(own_config)),
+      weights_(std::move(weights)) {}
 
 Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
   limits_ = options;
@@ -94,7 +117,7 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   limits_.decorate_attention = {};
   limits_.outputs_max = std::min(options.outputs_max, options.rows_max);
   context_tokens_max_ = served_context_tokens(options, config_);
-  AttentionShape shape = attention_shape(config_);
+  AttentionShape shape = attention_shape(own_config_);
   const AttentionLimits limits = {limits_.rows_max, limits_.requests_max, context_tokens_max_};
   if (config_.pool_shape().layers > 0) {
     STEMMA_ASSIGN_OR_RETURN(attention_, make_full_attention(options, limits, threads));
@@ -106,13 +129,14 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   }
   STEMMA_ASSIGN_OR_RETURN(
       transformer_,
-      Transformer::create({.config = config_,
+      Transformer::create({.config = own_config_,
                            .weights = weights_,
                            .limits = {limits_.rows_max, limits_.outputs_max, limits_.requests_max},
                            .attention = attention_.get(),
                            .windowed_attention = windowed_attention_.get(),
                            .threads = threads,
-                           .adapters = adapters_}));
+                           .adapters = adapters_,
+                           .ranks = options.ranks}));
   return {};
 }
 
@@ -150,7 +174,7 @@ Status ModelRunner::load_channels(Files& files, const std::string& directory,
 
 Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
     const ModelRunnerOptions& options, const AttentionLimits& limits, ThreadPool& threads) const {
-  const AttentionShape shape = attention_shape(config_);
+  const AttentionShape shape = attention_shape(own_config_);
   Result<std::unique_ptr<Attention>> attention =
       options.sparse.has_value()
           ? make_sparse_attention(options.attention, shape, options.sparse->dial, limits, threads)
@@ -165,8 +189,8 @@ Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
   if (config_.windows.tokens > 0) {
     STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
     STEMMA_CHECK_EQ(batch.windowed_slots.size(), batch.tokens.size());
-    STEMMA_RETURN_IF_ERROR(check_pool("windowed pool", *pools.windowed,
-                                      config_.windowed_pool_shape(), batch.windowed_table));
+    STEMMA_RETURN_IF_ERROR(
+        check_pool("windowed pool", *pools.windowed, windowed_pool_shape(), batch.windowed_table));
   }
   return transformer_->forward(batch, pools);
 }
@@ -181,7 +205,7 @@ BatchLimits ModelRunner::batch_limits() const {
 }
 
 KvShape ModelRunner::pool_shape() const {
-  KvShape shape = config_.pool_shape();
+  KvShape shape = own_config_.pool_shape();
   if (limits_.sparse.has_value()) {
     shape.kind = KvKind::kDoubleSparse;
     shape.label_channels = heavy_channels_.channels_each;
@@ -202,6 +226,10 @@ std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields()
       {"attention", limits_.attention},
       {"arithmetic_revision", std::to_string(kArithmeticRevision)},
       {"simd_target", std::string(simd_target_name())}};
+  if (limits_.ranks != nullptr) {
+    fields.emplace_back("tensor_parallel_rank", std::to_string(limits_.ranks->rank()));
+    fields.emplace_back("tensor_parallel_ranks", std::to_string(limits_.ranks->ranks()));
+  }
   if (limits_.sparse.has_value()) {
     // What a sparse row leaves out changes all that later layers store.
     const std::span<const std::int32_t> channels = heavy_channels_.channels;

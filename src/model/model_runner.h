@@ -50,6 +50,9 @@ struct ModelRunnerOptions {
   std::vector<AdapterSource> adapters = {};    // AdapterId says which
   AttentionDecorator decorate_attention = {};  // may be empty
   WeightRounding weights = WeightRounding::kNone;
+  // Those that compute the model together, each a shard of it: no adapters and nothing sparse then.
+  // nullptr: this one alone. Must outlive the runner.
+  RankGroup* ranks = nullptr;
   ProgressCallback progress = {};  // may be empty
   Files* files = nullptr;          // nullptr: the operating system's; else used during load
 };
@@ -72,7 +75,8 @@ class ModelRunner final : public LoadedRunner {
   static Result<std::unique_ptr<ModelRunner>> load(const std::string& directory,
                                                    const ModelRunnerOptions& options,
                                                    ThreadPool& threads);
-  ModelRunner(Key, ModelConfig config, ModelWeights weights);  // for load
+  // For load. `own_config` is that of the shard.
+  ModelRunner(Key, ModelConfig config, ModelConfig own_config, ModelWeights weights);
 
   // kInvalidArgument for tokens outside the vocabulary, for adapters that there are not, and for
   // pools of another shape; kTooLarge
@@ -89,7 +93,7 @@ class ModelRunner final : public LoadedRunner {
   std::string weights_sha256() const override;
   const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
   KvShape pool_shape() const override;
-  KvShape windowed_pool_shape() const override { return config_.windowed_pool_shape(); }
+  KvShape windowed_pool_shape() const override { return own_config_.windowed_pool_shape(); }
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
 
  private:
@@ -103,6 +107,7 @@ class ModelRunner final : public LoadedRunner {
   BatchLimits batch_limits() const;
 
   ModelConfig config_;
+  ModelConfig own_config_;     // with the heads of this rank
   std::string config_digest_;  // of the whole text of config.json, in hexadecimal
   ModelWeights weights_;
   ModelRunnerOptions limits_;

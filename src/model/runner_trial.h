@@ -89,7 +89,8 @@ class RunnerTrial {
     std::int64_t output = 0;
     for (const Piece& piece : pieces) {
       Request& request = requests_[piece.request];
-      for (std::int64_t i = 0; i < piece.tokens; ++i) {
+      // Of several ranks only the first has logits.
+      for (std::int64_t i = 0; i < piece.tokens && output < logits->outputs; ++i) {
         const std::span<const float> row = logits->row(output++);
         request.logits.insert(request.logits.end(), row.begin(), row.end());
       }

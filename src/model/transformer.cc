@@ -27,6 +27,7 @@ float embedding_scale(const ModelConfig& config, WeightType type) {
 
 Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts& parts) {
   auto transformer = std::make_unique<Transformer>(Key{}, parts);
+  if (parts.ranks != nullptr) STEMMA_RETURN_IF_ERROR(transformer->make_peers(*parts.ranks));
   STEMMA_RETURN_IF_ERROR(transformer->allocate_scratch());
   STEMMA_RETURN_IF_ERROR(transformer->make_parts(parts.adapters));
   return transformer;
@@ -46,11 +47,23 @@ Transformer::Transformer(Key, const TransformerParts& parts)
           {},
           {}} {}
 
+Status Transformer::make_peers(RankGroup& ranks) {
+  const std::int64_t rows_max = limits_.rows_max;
+  const std::array gathered = {
+      GatheredExtent{rows_max, config_.value_columns() * ranks.ranks()},
+      GatheredExtent{rows_max, config_.hidden},
+      GatheredExtent{rows_max, config_.widest_mlp()},
+      GatheredExtent{limits_.outputs_max, config_.vocab_tokens},
+  };
+  STEMMA_ASSIGN_OR_RETURN(peers_, RankRows::create(ranks, threads_, gathered));
+  return {};
+}
+
 Status Transformer::allocate_scratch() {
   const std::int64_t rows_max = limits_.rows_max;
+  const int ranks = peers_ == nullptr ? 1 : peers_->shard().ranks;
+  const bool leads = peers_ == nullptr || peers_->shard().rank == 0;
   const std::int64_t value_columns = config_.latent.rank > 0 ? 0 : config_.kv_columns();
-  const std::int64_t inner =
-      std::max({config_.intermediate, config_.mixture.width, config_.mixture.shared_width});
   const std::array parts = {
       RowsWanted{residual_, rows_max, config_.hidden},
       RowsWanted{branch_, rows_max, config_.hidden},
@@ -58,13 +71,14 @@ Status Transformer::allocate_scratch() {
       RowsWanted{key_, rows_max, config_.kv_columns()},
       RowsWanted{value_, rows_max, value_columns},
       RowsWanted{attended_, rows_max, config_.attended_columns()},
-      RowsWanted{gate_, rows_max, inner},
-      RowsWanted{up_, rows_max, inner},
+      RowsWanted{gate_, rows_max, config_.widest_mlp()},
+      RowsWanted{up_, rows_max, config_.widest_mlp()},
       RowsWanted{full_.cosines, rows_max, config_.turned_dim() / 2},
       RowsWanted{full_.sines, rows_max, config_.turned_dim() / 2},
       RowsWanted{windowed_.cosines, rows_max, config_.turned_dim() / 2},
       RowsWanted{windowed_.sines, rows_max, config_.turned_dim() / 2},
-      RowsWanted{logits_, limits_.outputs_max, config_.vocab_tokens},
+      RowsWanted{logits_, limits_.outputs_max, leads ? config_.vocab_tokens : 0},
+      RowsWanted{values_, ranks > 1 ? rows_max : 0, config_.value_columns() * ranks},
   };
   STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
   scratch_.prefault(threads_);  // else the first requests pay for it
@@ -84,7 +98,8 @@ Status Transformer::make_parts(std::span<const Adapter> adapters) {
     STEMMA_ASSIGN_OR_RETURN(mixture_, Mixture::create({.config = config_.mixture,
                                                        .hidden = config_.hidden,
                                                        .rows_max = limits_.rows_max,
-                                                       .threads = threads_}));
+                                                       .threads = threads_,
+                                                       .peers = peers_.get()}));
   }
   if (!adapters.empty()) {
     STEMMA_ASSIGN_OR_RETURN(adapters_, AdapterPass::create({.adapters = adapters,
@@ -104,13 +119,19 @@ Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPools pools) {
   if (adapters_ != nullptr) adapters_->plan(batch);
   embed(batch);
   compute_angles(batch);
+  Status first_error;
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
     const Place place = place_of(i, batch, pools);
-    STEMMA_RETURN_IF_ERROR(attend(layer, batch, place));
+    const Status attended = attend(layer, batch, place);
+    if (!attended.ok() && peers_ == nullptr) return attended.error();
+    if (!attended.ok() && first_error.ok()) first_error = attended;
     mlp(layer, place, batch.rows());
   }
-  return head(batch);
+  const LogitsView logits = head(batch);
+  STEMMA_RETURN_IF_ERROR(first_error);
+  if (peers_ != nullptr) STEMMA_RETURN_IF_ERROR(peers_->status());
+  return logits;
 }
 
 void Transformer::embed(const KvBatch& batch) {
@@ -147,16 +168,22 @@ Status Transformer::attend(const LayerWeights& layer, const KvBatch& batch, cons
   const std::int64_t rows = batch.rows();
   normalise(layer.attention_norm, rows);
   write_queries_and_keys(layer, place, rows);
-  STEMMA_RETURN_IF_ERROR(store(place, rows));
+  const Status attended = attend_to_pool(batch, place);
+  if (!attended.ok() && peers_ == nullptr) return attended;
+  const Rows& values = attended_values(layer, place, rows);
+  project(values, layer.output, layer.output_bias, branch_, rows);
+  place.adapters.add(Projection::kOutput, values.read(rows), branch_.write(rows));
+  add_branch(branch_, layer.attention_branch_norm, rows);
+  return attended;
+}
+
+Status Transformer::attend_to_pool(const KvBatch& batch, const Place& place) {
+  STEMMA_RETURN_IF_ERROR(store(place, batch.rows()));
   const bool arriving = batch.arriving != nullptr && &place.group == &full_;
   if (arriving && !batch.arriving->wait(place.layer)) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
   place.group.attention->run(place.pool.layer_view(place.layer), query_.values, attended_.values);
-  const Rows& values = attended_values(layer, place, rows);
-  project(values, layer.output, layer.output_bias, branch_, rows);
-  place.adapters.add(Projection::kOutput, values.read(rows), branch_.write(rows));
-  add_branch(branch_, layer.attention_branch_norm, rows);
   return {};
 }
 
@@ -184,8 +211,12 @@ void Transformer::write_queries_and_keys(const LayerWeights& layer, const Place&
 // What the output projection reads.
 const Rows& Transformer::attended_values(const LayerWeights& layer, const Place& place,
                                          std::int64_t rows) {
-  return latent_ != nullptr ? latent_->values(layer.latent, attended_, rows, place.adapters)
-                            : attended_;
+  const Rows& own = latent_ != nullptr
+                        ? latent_->values(layer.latent, attended_, rows, place.adapters)
+                        : attended_;
+  if (peers_ == nullptr) return own;
+  peers_->gather(own, rows, values_.write(rows));
+  return values_;
 }
 
 // The heads of q and k of one row: normalised where the model does that, then turned to the row's
@@ -223,7 +254,7 @@ void Transformer::mlp(const LayerWeights& layer, const Place& place, std::int64_
   const MlpScratch scratch = {gate_, up_};
   if (layer.mixture.experts.empty()) {
     gated_mlp(layer.mlp, branch_.read(rows), scratch, branch_.write(rows), threads_,
-              {config_.activation, place.adapters});
+              {config_.activation, place.adapters, peers_.get()});
     add_branch(branch_, layer.mlp_branch_norm, rows);
   } else {
     add_branch(mixture_->compute(layer.mixture, branch_, rows, scratch), layer.mlp_branch_norm,
@@ -238,13 +269,18 @@ LogitsView Transformer::head(const KvBatch& batch) {
     const std::int32_t row = batch.logit_rows[static_cast<std::size_t>(output)];
     rms_norm(residual_.row(row), weights_.final_norm, norm_epsilon_, branch_.row(output));
   });
-  project(branch_, weights_.head(), {}, logits_, outputs);
+  if (outputs == 0) return {logits_.values, 0, config_.vocab_tokens};
+  const Rows own = peers_ == nullptr ? logits_ : peers_->own(config_.vocab_tokens);
+  gemm(branch_.read(outputs), weights_.head(), {}, own.write(outputs), threads_);
   if (config_.logit_cap > 0) {
-    for_rows(threads_, {outputs, config_.vocab_tokens}, [&](std::int64_t output) {
-      cap_by_tanh(logits_.row(output), static_cast<float>(config_.logit_cap));
+    for_rows(threads_, {outputs, own.columns}, [&](std::int64_t output) {
+      cap_by_tanh(own.row(output), static_cast<float>(config_.logit_cap));
     });
   }
-  return LogitsView{logits_.values, outputs, config_.vocab_tokens};
+  if (peers_ == nullptr) return {logits_.values, outputs, config_.vocab_tokens};
+  const MatrixView whole = {logits_.values, outputs, config_.vocab_tokens, config_.vocab_tokens};
+  peers_->gather_to_first(own, outputs, whole);
+  return {logits_.values, peers_->shard().rank == 0 ? outputs : 0, config_.vocab_tokens};
 }
 
 void Transformer::normalise(std::span<const float> weight, std::int64_t rows) {
@@ -265,7 +301,7 @@ void Transformer::project(const Rows& input, const PackedWeights& weights,
   if (rows == 0) {
     return;
   }
-  gemm(input.read(rows), weights, bias, output.write(rows), threads_);
+  cut_gemm(input.read(rows), weights, bias, output.write(rows), threads_, peers_.get());
 }
 
 }  // namespace stemma

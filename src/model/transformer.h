@@ -26,6 +26,7 @@
 #include "model/config.h"
 #include "model/latent_attention.h"
 #include "model/mixture.h"
+#include "model/rank_rows.h"
 #include "model/rope.h"
 #include "model/weights.h"
 #include "stemma/kv_batch.h"
@@ -43,7 +44,8 @@ struct TransformerLimits {
 };
 
 // What it computes with; everything must outlive it. Attentions have the model's shape and at least
-// these limits; of a group of layers that the model has none of, there is none.
+// these limits; of a group of layers that the model has none of, there is none. One rank of several
+// has the weights, the attentions and the config of its shard.
 struct TransformerParts {
   const ModelConfig& config;
   const ModelWeights& weights;
@@ -52,6 +54,7 @@ struct TransformerParts {
   Attention* windowed_attention;  // of those with a window
   ThreadPool& threads;
   std::span<const Adapter> adapters = {};  // of this model
+  RankGroup* ranks = nullptr;              // that compute it together; nullptr: this one alone
 };
 
 // What embeddings that are scaled are multiplied by: √hidden as their own type has it; else 1.
@@ -65,7 +68,9 @@ class Transformer {
   static Result<std::unique_ptr<Transformer>> create(const TransformerParts& parts);
   Transformer(Key, const TransformerParts& parts);  // for create
 
-  // Computes `batch` and gives the logits of its logit_rows, valid until the next call.
+  // Computes `batch` and gives the logits of its logit_rows, valid until the next call. Of several
+  // ranks all compute the same batch, and rank 0 alone has the logits: the others give none. A rank
+  // that cannot go on keeps the others company to the end, and then says why.
   // REQUIRES: the batch is within the limits, its tokens in the vocabulary, and the pools have the
   // model's shapes.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools);
@@ -88,6 +93,7 @@ class Transformer {
   };
 
   Status allocate_scratch();
+  Status make_peers(RankGroup& ranks);
   Status make_parts(std::span<const Adapter> adapters);
 
   void embed(const KvBatch& batch);
@@ -95,6 +101,7 @@ class Transformer {
   Place place_of(std::size_t layer, const KvBatch& batch, const KvPools& pools);
   Status attend(const LayerWeights& layer, const KvBatch& batch, const Place& place);
   void write_queries_and_keys(const LayerWeights& layer, const Place& place, std::int64_t rows);
+  Status attend_to_pool(const KvBatch& batch, const Place& place);
   const Rows& attended_values(const LayerWeights& layer, const Place& place, std::int64_t rows);
   Status store(const Place& place, std::int64_t rows);
   void turn_heads(const LayerWeights& layer, const LayerGroup& group, std::int64_t row);
@@ -125,7 +132,9 @@ class Transformer {
   Rows attended_;  // [rows_max, attended_columns]
   Rows gate_;      // [rows_max, the widest MLP]
   Rows up_;        // [rows_max, the widest MLP]
-  Rows logits_;    // [outputs_max, vocab_tokens]
+  Rows logits_;    // [outputs_max, vocab_tokens]; none on ranks that others lead
+  Rows values_;    // of all ranks' heads    [rows_max, value_columns]; none on a rank alone
+  std::unique_ptr<RankRows> peers_;          // nullptr: it computes alone
   std::unique_ptr<LatentAttention> latent_;  // nullptr where the model has none
   std::unique_ptr<Mixture> mixture_;         // nullptr where the model has none
   std::unique_ptr<AdapterPass> adapters_;    // nullptr: there are none

@@ -27,13 +27,19 @@ struct Wanted {
   Shape shape;
   std::variant<PackedWeights*, std::vector<float>*, HeadsTarget> target;
   MatrixUse use = MatrixUse::kProjection;  // of a matrix
+  bool is_cut = false;                     // a rank of several holds its shard of the outputs
 };
+
+Wanted cut(Wanted wanted) {
+  wanted.is_cut = true;
+  return wanted;
+}
 
 void want_mlp(const std::string& prefix, std::int64_t hidden, std::int64_t width, MlpWeights& mlp,
               std::vector<Wanted>& wanted) {
-  wanted.push_back({prefix + "gate_proj.weight", {width, hidden}, &mlp.gate});
-  wanted.push_back({prefix + "up_proj.weight", {width, hidden}, &mlp.up});
-  wanted.push_back({prefix + "down_proj.weight", {hidden, width}, &mlp.down});
+  wanted.push_back(cut({prefix + "gate_proj.weight", {width, hidden}, &mlp.gate}));
+  wanted.push_back(cut({prefix + "up_proj.weight", {width, hidden}, &mlp.up}));
+  wanted.push_back(cut({prefix + "down_proj.weight", {hidden, width}, &mlp.down}));
 }
 
 void want_mixture(const ModelConfig& config, const std::string& prefix, MixtureWeights& mixture,
@@ -61,9 +67,9 @@ void want_dense_mlp(const ModelConfig& config, const std::string& prefix, MlpWei
                     std::vector<Wanted>& wanted) {
   want_mlp(prefix, config.hidden, config.intermediate, mlp, wanted);
   if (config.mlp_bias) {
-    wanted.push_back({prefix + "gate_proj.bias", {config.intermediate}, &mlp.gate_bias});
-    wanted.push_back({prefix + "up_proj.bias", {config.intermediate}, &mlp.up_bias});
-    wanted.push_back({prefix + "down_proj.bias", {config.hidden}, &mlp.down_bias});
+    wanted.push_back(cut({prefix + "gate_proj.bias", {config.intermediate}, &mlp.gate_bias}));
+    wanted.push_back(cut({prefix + "up_proj.bias", {config.intermediate}, &mlp.up_bias}));
+    wanted.push_back(cut({prefix + "down_proj.bias", {config.hidden}, &mlp.down_bias}));
   }
 }
 
@@ -72,17 +78,17 @@ void want_attention(const ModelConfig& config, const std::string& attention, Lay
   const std::int64_t hidden = config.hidden;
   const std::int64_t query = config.query_columns();
   const std::int64_t kv = config.kv_columns();
-  wanted.push_back({attention + "q_proj.weight", {query, hidden}, &layer.query});
-  wanted.push_back({attention + "k_proj.weight", {kv, hidden}, &layer.key});
-  wanted.push_back({attention + "v_proj.weight", {kv, hidden}, &layer.value});
-  wanted.push_back({attention + "o_proj.weight", {hidden, query}, &layer.output});
+  wanted.push_back(cut({attention + "q_proj.weight", {query, hidden}, &layer.query}));
+  wanted.push_back(cut({attention + "k_proj.weight", {kv, hidden}, &layer.key}));
+  wanted.push_back(cut({attention + "v_proj.weight", {kv, hidden}, &layer.value}));
+  wanted.push_back(cut({attention + "o_proj.weight", {hidden, query}, &layer.output}));
   if (config.qkv_bias) {
-    wanted.push_back({attention + "q_proj.bias", {query}, &layer.query_bias});
-    wanted.push_back({attention + "k_proj.bias", {kv}, &layer.key_bias});
-    wanted.push_back({attention + "v_proj.bias", {kv}, &layer.value_bias});
+    wanted.push_back(cut({attention + "q_proj.bias", {query}, &layer.query_bias}));
+    wanted.push_back(cut({attention + "k_proj.bias", {kv}, &layer.key_bias}));
+    wanted.push_back(cut({attention + "v_proj.bias", {kv}, &layer.value_bias}));
   }
   if (config.output_bias) {
-    wanted.push_back({attention + "o_proj.bias", {hidden}, &layer.output_bias});
+    wanted.push_back(cut({attention + "o_proj.bias", {hidden}, &layer.output_bias}));
   }
   if (config.head_norms) {
     wanted.push_back({attention + "q_norm.weight", {config.head_dim}, &layer.query_norm});
@@ -97,21 +103,23 @@ void want_latent_attention(const ModelConfig& config, const std::string& attenti
   const std::int64_t hidden = config.hidden;
   const std::int64_t query = config.query_heads * shape.query_head_dim();
   if (shape.query_rank == 0) {
-    wanted.push_back({attention + "q_proj.weight", {query, hidden}, &latent.query_up});
+    wanted.push_back(cut({attention + "q_proj.weight", {query, hidden}, &latent.query_up}));
   } else {
     wanted.push_back(
         {attention + "q_a_proj.weight", {shape.query_rank, hidden}, &latent.query_down});
     wanted.push_back({attention + "q_a_layernorm.weight", {shape.query_rank}, &latent.query_norm});
-    wanted.push_back({attention + "q_b_proj.weight", {query, shape.query_rank}, &latent.query_up});
+    wanted.push_back(
+        cut({attention + "q_b_proj.weight", {query, shape.query_rank}, &latent.query_up}));
   }
   wanted.push_back(
       {attention + "kv_a_proj_with_mqa.weight", {shape.row_dim(), hidden}, &latent.latent_down});
   wanted.push_back({attention + "kv_a_layernorm.weight", {shape.rank}, &latent.latent_norm});
-  wanted.push_back({attention + "kv_b_proj.weight",
-                    {config.query_heads * (shape.plain_dim + shape.value_dim), shape.rank},
-                    HeadsTarget{&latent, shape},
-                    MatrixUse::kLatentHeads});
-  wanted.push_back({attention + "o_proj.weight", {hidden, config.value_columns()}, &layer.output});
+  wanted.push_back(cut({attention + "kv_b_proj.weight",
+                        {config.query_heads * (shape.plain_dim + shape.value_dim), shape.rank},
+                        HeadsTarget{&latent, shape},
+                        MatrixUse::kLatentHeads}));
+  wanted.push_back(
+      cut({attention + "o_proj.weight", {hidden, config.value_columns()}, &layer.output}));
   if (config.qkv_bias) {
     if (shape.query_rank > 0) {
       wanted.push_back({attention + "q_a_proj.bias", {shape.query_rank}, &latent.query_down_bias});
@@ -120,7 +128,7 @@ void want_latent_attention(const ModelConfig& config, const std::string& attenti
         {attention + "kv_a_proj_with_mqa.bias", {shape.row_dim()}, &latent.latent_down_bias});
   }
   if (config.output_bias) {
-    wanted.push_back({attention + "o_proj.bias", {hidden}, &layer.output_bias});
+    wanted.push_back(cut({attention + "o_proj.bias", {hidden}, &layer.output_bias}));
   }
 }
 
@@ -149,7 +157,7 @@ void want_layer(const ModelConfig& config, std::int64_t index, LayerWeights& lay
   }
 }
 
-// REQUIRES: weights.layers has its final size: the targets point into it.
+// Embeddings come first. REQUIRES: weights.layers has its final size: the targets point into it.
 std::vector<Wanted> want_all(const ModelConfig& config, ModelWeights& weights) {
   const Shape matrix = {config.vocab_tokens, config.hidden};
   std::vector<Wanted> wanted;
@@ -160,7 +168,20 @@ std::vector<Wanted> want_all(const ModelConfig& config, ModelWeights& weights) {
   }
   wanted.push_back({"model.norm.weight", {config.hidden}, &weights.final_norm});
   if (!config.tied_embeddings) {
-    wanted.push_back({"lm_head.weight", matrix, &weights.separate_head, MatrixUse::kEmbedding});
+    wanted.push_back(
+        cut({"lm_head.weight", matrix, &weights.separate_head, MatrixUse::kEmbedding}));
+  }
+  return wanted;
+}
+
+// A rank of several has its rows of the output matrix apart, for every rank has all embeddings.
+std::vector<Wanted> want_here(const ModelConfig& config, const Shard& shard,
+                              ModelWeights& weights) {
+  std::vector<Wanted> wanted = want_all(config, weights);
+  if (shard.ranks > 1 && config.tied_embeddings) {
+    Wanted head = cut(wanted.front());
+    head.target = &weights.separate_head;
+    wanted.push_back(std::move(head));
   }
   return wanted;
 }
@@ -215,19 +236,32 @@ std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes) 
 struct Arrived {
   const Wanted& wanted;
   const TensorEntry& tensor;
-  std::span<const std::byte> bytes;
+  std::int64_t outputs;              // that are held here
+  std::span<const std::byte> bytes;  // of these outputs
   const std::string& path;
 };
 
+// Of what was read as much as `shard` holds.
+Arrived held(const Wanted& wanted, const TensorEntry& tensor, std::span<const std::byte> bytes,
+             const Shard& shard, const std::string& path) {
+  const std::int64_t outputs = tensor.shape[0];
+  const OutputRange range = wanted.is_cut ? shard.range(outputs) : OutputRange{0, outputs};
+  const std::size_t output_bytes = bytes.size() / static_cast<std::size_t>(outputs);
+  return {wanted, tensor, range.outputs,
+          bytes.subspan(static_cast<std::size_t>(range.first) * output_bytes,
+                        static_cast<std::size_t>(range.outputs) * output_bytes),
+          path};
+}
+
 // One matrix or many, packed.
 Status place_matrices(const Arrived& arrived, const MatrixPacker& packer) {
-  const auto& [wanted, tensor, bytes, path] = arrived;
+  const auto& [wanted, tensor, outputs, bytes, path] = arrived;
   const WeightType type = *tensor.weight_type();
   if (const auto* heads = std::get_if<HeadsTarget>(&wanted.target)) {
     return split_heads(bytes, type, heads->config, packer, *heads->weights);
   }
   STEMMA_ASSIGN_OR_RETURN(*std::get<PackedWeights*>(wanted.target),
-                          packer.pack({bytes.data(), type, tensor.shape[0], tensor.shape[1]}));
+                          packer.pack({bytes.data(), type, outputs, tensor.shape[1]}));
   return {};
 }
 
@@ -254,9 +288,21 @@ Status place_rounded(const Arrived& arrived, WeightFormat format, ThreadPool& po
   }
   STEMMA_RETURN_IF_ERROR(placed);
   report.add(wanted.name, error);
-  report.stored_bytes += arrived.tensor.size_bytes;
+  report.stored_bytes += static_cast<std::int64_t>(arrived.bytes.size());
   report.packed_bytes += packed_bytes(wanted);
   return {};
+}
+
+Status place(const Arrived& arrived, WeightRounding rounding, ThreadPool& pool,
+             RoundingReport& report) {
+  const Wanted& wanted = arrived.wanted;
+  if (auto* const* const vector = std::get_if<std::vector<float>*>(&wanted.target)) {
+    **vector = to_floats(*arrived.tensor.weight_type(), arrived.bytes);
+    return {};
+  }
+  const auto format = rounded_format(rounding, wanted.use);
+  if (format.has_value()) return place_rounded(arrived, *format, pool, report);
+  return place_matrices(arrived, pool);
 }
 
 void add_format(const PackedWeights& matrix, std::string& formats) {
@@ -355,26 +401,19 @@ Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files,
                                   const WeightOptions& options) {
   ModelWeights weights;
   weights.layers.resize(static_cast<std::size_t>(config.layers));
-  std::unordered_map<std::string, Wanted> by_name;
-  for (Wanted& wanted : want_all(config, weights)) {
+  std::unordered_multimap<std::string, Wanted> by_name;
+  for (Wanted& wanted : want_here(config, options.shard, weights)) {
     STEMMA_RETURN_IF_ERROR(check_wanted(wanted, config, files));
     std::string name = wanted.name;
     by_name.emplace(std::move(name), std::move(wanted));
   }
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
-    const auto found = by_name.find(tensor.name);
-    if (found != by_name.end()) {
-      const Wanted& wanted = found->second;
-      const Arrived arrived = {wanted, tensor, bytes, files.path_of(tensor)};
-      const auto format = rounded_format(options.rounding, wanted.use);
-      if (std::holds_alternative<std::vector<float>*>(wanted.target)) {
-        *std::get<std::vector<float>*>(wanted.target) = to_floats(*tensor.weight_type(), bytes);
-      } else if (format.has_value()) {
-        STEMMA_RETURN_IF_ERROR(place_rounded(arrived, *format, pool, weights.rounding));
-      } else {
-        STEMMA_RETURN_IF_ERROR(place_matrices(arrived, pool));
-      }
+    const auto [first, end] = by_name.equal_range(tensor.name);
+    for (auto found = first; found != end; ++found) {
+      const Arrived arrived =
+          held(found->second, tensor, bytes, options.shard, files.path_of(tensor));
+      STEMMA_RETURN_IF_ERROR(place(arrived, options.rounding, pool, weights.rounding));
     }
     loaded.done_bytes += tensor.size_bytes;
     if (options.progress) options.progress(loaded);

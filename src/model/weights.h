@@ -7,8 +7,10 @@
 //
 // Thread:     loaded by one thread; immutable afterwards.
 // Memory:     each matrix once, packed; while loading, one tensor more. Tied embeddings are not
-// stored twice. Cost:       one read of the files. Not here:   file formats (weight_files,
-// safetensors), the computation (transformer).
+//             stored twice, but for a rank's rows of them that are outputs too.
+// Cost:       one read of the files, by every rank.
+// Not here:   file formats (weight_files, safetensors), who holds what (shard), the computation
+//             (transformer).
 #pragma once
 
 #include <cstdint>
@@ -23,13 +25,15 @@
 #include "model/gated_mlp.h"
 #include "model/latent_attention.h"
 #include "model/mixture.h"
+#include "model/shard.h"
 #include "model/weight_files.h"
 #include "model/weight_rounding.h"
 #include "stemma/result.h"
 
 namespace stemma {
 
-// One transformer layer. A bias that the model does not have is empty.
+// One transformer layer. A bias that the model does not have is empty. Of several ranks each has
+// its part of the outputs of every matrix and bias that is cut (shard).
 struct LayerWeights {
   std::vector<float> attention_norm;  // [hidden]
   PackedWeights query;                // [query_heads × head_dim, hidden]
@@ -54,7 +58,7 @@ struct ModelWeights {
   PackedWeights embeddings;  // [vocab_tokens, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;  // [hidden]
-  PackedWeights separate_head;    // [vocab_tokens, hidden]; empty where embeddings are tied
+  PackedWeights separate_head;    // [vocab_tokens, hidden]; empty where `embeddings` serve as it
   Sha256Digest digest = {};       // of every byte of the files
   RoundingReport rounding;        // empty where nothing was rounded
 
@@ -89,12 +93,13 @@ using ProgressCallback = std::function<void(const LoadProgress&)>;
 
 struct WeightOptions {
   WeightRounding rounding = WeightRounding::kNone;
+  Shard shard = {};                // what of them is kept
   ProgressCallback progress = {};  // may be empty
 };
 
-// Reads all of `files`. Before that, every tensor that `config` needs must be there with its shape
-// and a weight type; the error names the tensor with expected and found shape. What rounding cost
-// is logged once.
+// Reads all of `files`, and keeps what `shard` holds: all outputs of the matrices, or a rank's.
+// Before that, every tensor that `config` needs must be there with its shape and a weight type; the
+// error names the tensor with expected and found shape. What rounding cost is logged once.
 Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files, ThreadPool& pool,
                                   const WeightOptions& options);
 

@@ -39,12 +39,13 @@ inline std::string read_all(std::FILE* file) {
   return text;
 }
 
-// `arguments` go through the shell: quote what needs it.
-inline ProgramRun run_stemma(const std::string& arguments) {
+// `arguments` go through the shell: quote what needs it. `launcher` starts the program, if there is
+// one.
+inline ProgramRun run_stemma(const std::string& arguments, const std::string& launcher = {}) {
   ProgramRun run;
   const std::string errors = std::string(std::tmpnam(nullptr)) + ".stderr";
   const std::string command =
-      std::string(STEMMA_BINARY_DIR) + "/stemma " + arguments + " 2>" + errors;
+      launcher + " " + std::string(STEMMA_BINARY_DIR) + "/stemma " + arguments + " 2>" + errors;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return run;
   run.out = read_all(pipe);

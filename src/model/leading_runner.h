@@ -1,0 +1,50 @@
+// LeadingRunner: the Runner of several ranks, as the engine on rank 0 sees it. follow_leader: what
+// the other ranks do meanwhile.
+//
+// The engine, its scheduler and its cache are on rank 0 alone: page ids mean the same in the pools
+// of all ranks, each of which holds its own heads of every page. Each step is told to all; all
+// compute it, and then agree on how it went, so that what fails on one rank fails the step.
+//
+// Thread:     the engine's; on other ranks the one that follows.
+// Memory:     one message.
+// Cost:       two broadcasts and one gather a step, beside what its layers gather.
+// Not here:   what of a model a rank computes (ModelRunner), how ranks talk (device/rank_group).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "device/rank_group.h"
+#include "stemma/result.h"
+#include "stemma/runner.h"
+
+namespace stemma {
+
+class LeadingRunner final : public Runner {
+ public:
+  // `own` computes this rank's part. Both must outlive this. REQUIRES: ranks.rank() == 0, and all
+  // other ranks follow, with runners that take the same batches and pools of as many pages.
+  LeadingRunner(Runner& own, RankGroup& ranks) : own_(own), ranks_(ranks) {}
+  // Lets the others go.
+  ~LeadingRunner() override;
+  LeadingRunner(const LeadingRunner&) = delete;
+  LeadingRunner& operator=(const LeadingRunner&) = delete;
+
+  // An error of another rank names it.
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+  Status copy_pages(KvPools pools, const PageCopies& copies) override;
+  std::span<const AdapterIdentity> adapters() const override { return own_.adapters(); }
+
+ private:
+  Runner& own_;
+  RankGroup& ranks_;
+  std::vector<std::int64_t> words_;
+};
+
+// Does on this rank's `pools` with `own` what rank 0 tells, until it lets go. An error only where
+// rank 0 cannot be heard any more: what goes wrong in a step is told to rank 0.
+// REQUIRES: ranks.rank() > 0.
+Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks);
+
+}  // namespace stemma

@@ -1,0 +1,209 @@
+// LeadingRunner: what rank 0 is asked for all ranks compute and copy, an error on any of them is
+// that of the step and not of the next one, and the others are let go in the end.
+#include "model/leading_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "device/thread_ranks_fixture.h"
+#include "model/batch_message.h"
+#include "model/model_runner.h"
+#include "model/random_model.h"
+#include "model/runner_trial.h"
+#include "pool/kv_pool_factory.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kPages = 12;
+constexpr std::int64_t kPageSize = 4;
+
+// A batch of one text of `tokens` tokens on the first pages of a pool.
+class OneText {
+ public:
+  explicit OneText(std::int64_t tokens) : tokens_(random_tokens(tokens, 200, 1)) {
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      positions_.push_back(static_cast<std::int32_t>(i));
+      slots_.push_back(SlotId(i));
+      if (i % kPageSize == 0) pages_.push_back(PageId(static_cast<std::int32_t>(i / kPageSize)));
+    }
+    row_indptr_ = {0, static_cast<std::int32_t>(tokens)};
+    indptr_ = {0, static_cast<std::int32_t>(pages_.size())};
+    last_ = {static_cast<std::int32_t>((tokens - 1) % kPageSize + 1)};
+    outputs_ = {static_cast<std::int32_t>(tokens - 1)};
+  }
+  KvBatch batch() const {
+    return {.tokens = tokens_,
+            .positions = positions_,
+            .write_slots = slots_,
+            .row_indptr = row_indptr_,
+            .requests = ids_,
+            .page_table = {indptr_, pages_, last_, kPageSize},
+            .logit_rows = outputs_};
+  }
+
+ private:
+  std::vector<TokenId> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<SlotId> slots_;
+  std::vector<std::int32_t> row_indptr_;
+  std::vector<RequestId> ids_ = {RequestId(7)};
+  std::vector<std::int32_t> indptr_;
+  std::vector<PageId> pages_;
+  std::vector<std::int32_t> last_;
+  std::vector<std::int32_t> outputs_;
+};
+
+// One rank: a runner of the model and a pool.
+class Rank {
+ public:
+  Rank(const std::string& path, RankGroup* ranks_or_null, std::int64_t pages = kPages)
+      : runner_(
+            std::move(ModelRunner::load(path, {.rows_max = 64, .ranks = ranks_or_null}, threads_))
+                .value()) {
+    KvShape shape = runner_->pool_shape();
+    shape.pages = pages;
+    shape.page_size = kPageSize;
+    pool_ = std::move(make_kv_pool(shape, KvLayout::kPageFirst, threads_)).value();
+  }
+  ModelRunner& runner() { return *runner_; }
+  KvPools pools() { return {*pool_}; }
+  // The bytes of a page.
+  std::vector<std::byte> page(std::int64_t page) const {
+    std::vector<std::byte> bytes;
+    const KvPool& pool = *pool_;
+    for (std::int64_t layer = 0; layer < pool.shape().layers; ++layer) {
+      for (const auto& piece : pool.layer_pieces(layer)) {
+        const std::byte* const from = piece.of(PageId(static_cast<std::int32_t>(page)));
+        bytes.insert(bytes.end(), from, from + piece.bytes);
+      }
+    }
+    return bytes;
+  }
+
+ private:
+  ThreadPool threads_{1};
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<KvPool> pool_;
+};
+
+class LeadingRunnerTest : public testing::Test {
+ protected:
+  LeadingRunnerTest() {
+    const Status written =
+        write_random_model(directory_.path(), {.config = tiny_model_config("llama3")});
+    STEMMA_CHECK(written.ok(), "the temporary directory can be written");
+  }
+
+  // Rank 0 does `lead`; rank 1, of a pool of `pages`, follows, and `after` looks at it then.
+  void run(const std::function<void(Runner& leader, Rank& rank)>& lead,
+           const std::function<void(Rank& rank)>& after = {}, std::int64_t pages = kPages) {
+    ThreadRanks(2).run([&](RankGroup& ranks) {
+      Rank rank(directory_.path(), &ranks, ranks.rank() == 0 ? kPages : pages);
+      if (ranks.rank() == 0) {
+        LeadingRunner leader(rank.runner(), ranks);
+        lead(leader, rank);
+        return;
+      }
+      EXPECT_TRUE(follow_leader(rank.runner(), rank.pools(), ranks).ok());
+      if (after) after(rank);
+    });
+  }
+
+  TempDirectory directory_;
+};
+
+TEST_F(LeadingRunnerTest, LogitsAreThoseOfTheModelAlone) {
+  const OneText text(30);
+  Rank alone(directory_.path(), nullptr);
+  const auto expected = alone.runner().forward(text.batch(), alone.pools());
+  ASSERT_TRUE(expected.ok());
+  run([&](Runner& leader, Rank& rank) {
+    for (int step = 0; step < 3; ++step) {
+      const auto logits = leader.forward(text.batch(), rank.pools());
+      ASSERT_TRUE(logits.ok()) << to_string(logits.error());
+      ASSERT_EQ(logits->outputs, 1);
+      EXPECT_EQ(std::memcmp(logits->logits, expected->logits,
+                            static_cast<std::size_t>(expected->vocab_tokens) * sizeof(float)),
+                0);
+    }
+  });
+}
+
+TEST_F(LeadingRunnerTest, PagesAreCopiedOnEveryRank) {
+  const OneText text(10);
+  const auto expect_copied = [](Rank& rank) { EXPECT_EQ(rank.page(9), rank.page(2)); };
+  run(
+      [&](Runner& leader, Rank& rank) {
+        ASSERT_TRUE(leader.forward(text.batch(), rank.pools()).ok());
+        ASSERT_TRUE(leader.copy_pages(rank.pools(), {PageId(2), PageId(9), {}, {}}).ok());
+        expect_copied(rank);
+      },
+      expect_copied);
+}
+
+// The text needs pages that rank 1 does not have: nobody waits, and what fits is computed after.
+TEST_F(LeadingRunnerTest, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
+  const OneText too_long(30);
+  const OneText fits(6);
+  run(
+      [&](Runner& leader, Rank& rank) {
+        const auto failed = leader.forward(too_long.batch(), rank.pools());
+        ASSERT_FALSE(failed.ok());
+        EXPECT_EQ(failed.error().detail.substr(0, 8), "rank 1: ");
+        EXPECT_TRUE(leader.forward(fits.batch(), rank.pools()).ok());
+      },
+      {}, 3);
+}
+
+TEST_F(LeadingRunnerTest, ABatchThatNobodyTakesIsAnErrorOnAll) {
+  const OneText text(20);
+  KvBatch batch = text.batch();
+  const std::vector<TokenId> wrong(batch.tokens.size(), 5'000);
+  batch.tokens = wrong;
+  run([&](Runner& leader, Rank& rank) {
+    const auto failed = leader.forward(batch, rank.pools());
+    ASSERT_FALSE(failed.ok());
+    EXPECT_EQ(failed.error().detail, "batch: token 5000 of row 0 is outside the vocabulary of 291");
+  });
+}
+
+TEST(BatchMessage, EveryArrayComesBack) {
+  const OneText text(11);
+  KvBatch sent = text.batch();
+  const std::vector<AdapterId> adapters = {AdapterId(3)};
+  sent.adapters = adapters;
+  sent.windowed_slots = sent.write_slots;
+  sent.windowed_table = sent.page_table;
+  std::vector<std::int64_t> words;
+  write_batch(sent, words);
+  const auto got = read_batch(words);
+  ASSERT_TRUE(got.ok());
+  const auto same = [](auto a, auto b) { return std::ranges::equal(a, b); };
+  EXPECT_TRUE(same(got->tokens, sent.tokens) && same(got->positions, sent.positions));
+  EXPECT_TRUE(same(got->write_slots, sent.write_slots) && same(got->row_indptr, sent.row_indptr));
+  EXPECT_TRUE(same(got->requests, sent.requests) && same(got->adapters, sent.adapters));
+  EXPECT_TRUE(same(got->logit_rows, sent.logit_rows));
+  EXPECT_TRUE(same(got->page_table.indptr, sent.page_table.indptr));
+  EXPECT_TRUE(same(got->page_table.pages, sent.page_table.pages));
+  EXPECT_TRUE(same(got->windowed_table.last_page_tokens, sent.windowed_table.last_page_tokens));
+  EXPECT_EQ(got->page_table.page_size, kPageSize);
+}
+
+TEST(BatchMessage, WhatIsCutOffIsNoBatch) {
+  std::vector<std::int64_t> words;
+  write_batch(OneText(11).batch(), words);
+  for (std::size_t length = 0; length < words.size(); ++length) {
+    EXPECT_FALSE(read_batch(std::span(words).first(length)).ok()) << length;
+  }
+}
+
+}  // namespace
+}  // namespace stemma

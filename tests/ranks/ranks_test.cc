@@ -1,0 +1,108 @@
+// Ranks as processes: `stemma generate` under mpirun answers with two ranks as it does alone, and
+// what is wrong on any rank ends all of them with one line of rank 0.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "cli/program.h"
+#include "model/random_model.h"
+
+namespace stemma {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kTwoRanks = "timeout 120 mpirun -n 2 --oversubscribe";
+
+class Ranks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun >/dev/null 2>&1") != 0) {
+      GTEST_SKIP() << "no mpirun (Debian: openmpi-bin)";
+    }
+    if (run_stemma("generate --model x --prompt a --tensor-parallel 2").err.find("no MPI") !=
+        std::string::npos) {
+      GTEST_SKIP() << "this build has no MPI (Debian: libopenmpi-dev)";
+    }
+  }
+
+  // The token ids of each answer.
+  static std::vector<std::vector<int>> answers(const std::string& arguments,
+                                               const std::string& launcher = {}) {
+    const ProgramRun run = run_stemma("generate --json --threads 1 " + arguments, launcher);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    std::vector<std::vector<int>> ids;
+    for (const nlohmann::json& line : run.lines()) {
+      if (line.contains("token_ids")) ids.push_back(line["token_ids"].get<std::vector<int>>());
+    }
+    return ids;
+  }
+};
+
+TEST_F(Ranks, TwoAnswerAsOneDoes) {
+  const std::string model = "--model models/scribe-3m --max-tokens 60 --ignore-eos ";
+  const std::string prompts = "--prompt 'And it came to pass' --temperature 0.8 --seed 4";
+  const auto alone = answers(model + prompts);
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(alone[0].size(), 60U);
+  EXPECT_EQ(answers(model + prompts + " --tensor-parallel 2", kTwoRanks), alone);
+}
+
+TEST_F(Ranks, TwoAnswerAsOneDoesWhereRequestsShareBatchesPrefixesAndChunks) {
+  TempDirectory directory;
+  const std::string file = directory.file("prompts.jsonl");
+  std::string lines;
+  for (int i = 0; i < 6; ++i) {
+    lines += R"({"prompt": "In the beginning God created the heaven and the earth. )" +
+             std::string(static_cast<std::size_t>(i % 3), 'A') + "\"}\n";
+  }
+  ASSERT_TRUE(write_file(file, lines).ok());
+  const std::string arguments =
+      "--model models/scribe-3m --max-tokens 20 --chunk-tokens 7 "
+      "--concurrency 3 --page-size 4 --weights int8 --kv-dtype int8 "
+      "--prompts " +
+      file;
+  const auto alone = answers(arguments);
+  ASSERT_EQ(alone.size(), 6U);
+  EXPECT_EQ(answers(arguments + " --tensor-parallel 2", kTwoRanks), alone);
+}
+
+TEST_F(Ranks, ARankWithLessRoomEndsAllWithTheNumbers) {
+  const std::string wanted =
+      std::string(STEMMA_BINARY_DIR) +
+      "/stemma generate --model models/scribe-3m --prompt a --tensor-parallel 2";
+  const ProgramRun run =
+      run_stemma("generate --model models/scribe-3m --prompt a --tensor-parallel 2 --kv-bytes 1MiB",
+                 "timeout 120 mpirun --oversubscribe -n 1 " + wanted + " : -n 1");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("stemma: invalid_argument: rank 1: --kv-bytes hold 102 pages"));
+}
+
+TEST_F(Ranks, WhatSeveralCannotDoIsRefusedByName) {
+  const ProgramRun run = run_stemma(
+      "generate --model models/scribe-3m --prompt a --tensor-parallel 2 --host-bytes 1MiB",
+      kTwoRanks);
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("--tensor-parallel: not with --host-bytes yet"));
+}
+
+TEST_F(Ranks, AnErrorBeforeTheModelIsOpenedEndsAll) {
+  const ProgramRun run = run_stemma(
+      "generate --model models/scribe-3m --prompts no-such-file --tensor-parallel 2", kTwoRanks);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("stemma: not_found: no-such-file"));
+}
+
+TEST_F(Ranks, FewerThanWantedAreRefused) {
+  const ProgramRun run =
+      run_stemma("generate --model models/scribe-3m --prompt a --tensor-parallel 2");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--tensor-parallel 2: there are 1 ranks; start it with mpirun"));
+}
+
+}  // namespace
+}  // namespace stemma
