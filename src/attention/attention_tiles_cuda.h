@@ -1,0 +1,221 @@
+// What the kernels of attention read and write: where the rows of an item's keys lie, their tiles
+// in shared memory, queries and outputs.
+//
+// Included by *_cuda.cu alone.
+//
+// Thread:     code of kernels; all threads of the team take part in copies.
+// Memory:     shared memory of the team.
+// Cost:       a few instructions for each 16 bytes.
+// Not here:   what is computed of them (attention_products_cuda).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attention/attention_work_cuda.h"
+#include "device/cuda_dialect.h"
+
+namespace stemma {
+
+inline constexpr int kPieceBytes = 16;
+
+// ---- Where things are.
+
+STEMMA_ON_DEVICE const AttentionHeader& header_of(const AttentionParams& params) {
+  return *reinterpret_cast<const AttentionHeader*>(params.image);
+}
+template <typename T>
+STEMMA_ON_DEVICE const T* array_of(const AttentionParams& params, std::int32_t at) {
+  return reinterpret_cast<const T*>(params.image + static_cast<std::int64_t>(at) * kPieceBytes);
+}
+
+// The row of the batch and the query head of a pair of an item; row −1: the item has no such pair.
+struct Pair {
+  std::int32_t row;
+  std::int32_t head;
+};
+STEMMA_ON_DEVICE Pair pair_of(const AttentionParams& params, const AttentionItem& item,
+                              std::int32_t kv_head, std::int32_t i) {
+  if (i >= item.pairs) return {-1, 0};
+  const std::int32_t group = params.query_heads / params.kv_heads;
+  const std::int32_t pair = item.first_pair + i;
+  std::int32_t row = item.first_row + pair / group;
+  if (item.run != 0) row = array_of<std::int32_t>(params, header_of(params).shared_rows_at)[row];
+  return {row, kv_head * group + pair % group};
+}
+STEMMA_ON_DEVICE const AttentionRow& row_of(const AttentionParams& params, std::int32_t row) {
+  return array_of<AttentionRow>(params, header_of(params).rows_at)[row];
+}
+// −1, before every key, where there is no pair.
+STEMMA_ON_DEVICE std::int32_t position_of(const AttentionParams& params, const Pair& pair) {
+  return pair.row < 0 ? -1 : row_of(params, pair.row).position;
+}
+
+// Where a key's rows lie; page −1: there is no such key.
+struct KeyPlace {
+  std::int32_t page;
+  std::int32_t within;
+  std::int32_t kv_head;
+};
+STEMMA_ON_DEVICE KeyPlace place_of(const AttentionParams& params, const AttentionItem& item,
+                                   std::int32_t kv_head, std::int32_t key) {
+  if (key >= item.keys) return {-1, 0, kv_head};
+  const auto size = static_cast<std::uint32_t>(params.page_size);
+  const std::uint32_t page = static_cast<std::uint32_t>(key) / size;
+  const auto* const table = array_of<std::int32_t>(params, header_of(params).table_at);
+  return {table[item.table_begin + static_cast<std::int32_t>(page)],
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(key) - page * size), kv_head};
+}
+// From k or v, in bytes; below 0: no such key.
+STEMMA_ON_DEVICE std::int64_t offset_of(const AttentionParams& params, const KeyPlace& place) {
+  if (place.page < 0) return -1;
+  return place.page * params.page_stride + place.within * params.token_stride +
+         place.kv_head * params.head_stride;
+}
+STEMMA_ON_DEVICE float scale_of(const AttentionParams& params, const float* scales,
+                                const KeyPlace& place) {
+  if (place.page < 0) return 0;
+  return scales[place.page * params.scale_page_stride + place.within +
+                place.kv_head * params.scale_head_stride];
+}
+
+// ---- Tiles in shared memory: rows of kPieces pieces of 16 bytes, a multiple of 8. Pieces are
+// permuted within a row so that the same piece of 8 rows lies in different banks.
+
+template <int kPieces>
+STEMMA_ON_DEVICE int piece_at(int row, int piece) {
+  return (row * kPieces + (piece ^ (row & 7))) * kPieceBytes;
+}
+
+// Begins to copy a tile's rows of 16-bit elements; zeros where there is no key and beyond the row.
+template <int kPieces, int kThreads>
+STEMMA_ON_DEVICE void copy_tile(std::byte* tile, const std::byte* rows, const std::int64_t* offsets,
+                                int wanted_pieces) {
+  for (int i = thread_index(); i < kCudaTileKeys * kPieces; i += kThreads) {
+    const int row = i / kPieces;
+    const int piece = i % kPieces;
+    const std::int64_t offset = offsets[row];
+    const bool wanted = offset >= 0 && piece < wanted_pieces;
+    copy_words_later(tile + piece_at<kPieces>(row, piece),
+                     wanted ? rows + offset + piece * kPieceBytes : rows, wanted);
+  }
+}
+// The same of rows of codes, which lie in the tile as they come.
+template <int kPieces, int kThreads>
+STEMMA_ON_DEVICE void copy_codes(std::byte* tile, const std::byte* rows,
+                                 const std::int64_t* offsets, int wanted_pieces) {
+  for (int i = thread_index(); i < kCudaTileKeys * kPieces; i += kThreads) {
+    const int piece = i % kPieces;
+    const std::int64_t offset = offsets[i / kPieces];
+    const bool wanted = offset >= 0 && piece < wanted_pieces;
+    copy_words_later(tile + i * kPieceBytes, wanted ? rows + offset + piece * kPieceBytes : rows,
+                     wanted);
+  }
+}
+
+template <typename Code>
+STEMMA_ON_DEVICE float widen_code(std::uint32_t word, int i) {
+  return widen(Code{static_cast<std::uint8_t>(word >> (8 * i))});
+}
+template <>
+STEMMA_ON_DEVICE float widen_code<std::int8_t>(std::uint32_t word, int i) {
+  return widen(static_cast<std::int8_t>(static_cast<std::uint8_t>(word >> (8 * i))));
+}
+
+// Codes become bf16, times their row's scale where there are `scales`.
+template <typename Code, int kPieces, int kThreads>
+STEMMA_ON_DEVICE void widen_tile_of(std::byte* tile, const std::byte* codes, const float* scales) {
+  constexpr int kCodePieces = kPieces / 2;
+  for (int i = thread_index(); i < kCudaTileKeys * kCodePieces; i += kThreads) {
+    const int row = i / kCodePieces;
+    const int piece = i % kCodePieces;
+    const Words from = load_words(codes + i * kPieceBytes);
+    const float scale = scales == nullptr ? 1.0f : scales[row];
+    for (int half = 0; half < 2; ++half) {
+      Words to;
+      for (int w = 0; w < 4; ++w) {
+        const std::uint32_t word = from.w[2 * half + w / 2];
+        const int first = 2 * (w % 2);
+        to.w[w] = narrow_pair<BFloat16>(widen_code<Code>(word, first) * scale,
+                                        widen_code<Code>(word, first + 1) * scale);
+      }
+      store_words(tile + piece_at<kPieces>(row, 2 * piece + half), to);
+    }
+  }
+}
+template <int kPieces, int kThreads>
+STEMMA_ON_DEVICE void widen_tile(DType dtype, std::byte* tile, const std::byte* codes,
+                                 const float* scales) {
+  switch (dtype) {
+    case DType::kFp8E4M3:
+      return widen_tile_of<Float8E4M3, kPieces, kThreads>(tile, codes, scales);
+    case DType::kFp8E5M2:
+      return widen_tile_of<Float8E5M2, kPieces, kThreads>(tile, codes, scales);
+    default:
+      return widen_tile_of<std::int8_t, kPieces, kThreads>(tile, codes, scales);
+  }
+}
+
+// ---- Queries and outputs, in the type that the caller has them.
+
+STEMMA_ON_DEVICE float query_element(const AttentionParams& params, std::int64_t i) {
+  switch (params.row_dtype) {
+    case DType::kF32:
+      return static_cast<const float*>(params.q)[i];
+    case DType::kF16:
+      return widen(static_cast<const Float16*>(params.q)[i]);
+    default:
+      return widen(static_cast<const BFloat16*>(params.q)[i]);
+  }
+}
+template <typename T>
+constexpr DType kDTypeOf = DType::kBF16;
+template <>
+constexpr DType kDTypeOf<Float16> = DType::kF16;
+
+// The queries of an item's pairs, as operands; zeros beyond them.
+template <typename T, int kPairs, int kPieces, int kThreads>
+STEMMA_ON_DEVICE void load_queries(const AttentionParams& params, const AttentionItem& item,
+                                   std::int32_t kv_head, std::byte* tile) {
+  for (int i = thread_index(); i < kPairs * kPieces; i += kThreads) {
+    const int piece = i % kPieces;
+    const Pair pair = pair_of(params, item, kv_head, i / kPieces);
+    Words words = {};
+    if (pair.row >= 0 && piece * 8 < params.head_dim) {
+      const std::int64_t first =
+          (static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head) * params.head_dim +
+          piece * 8;
+      if (params.row_dtype == kDTypeOf<T>) {
+        words = load_words(static_cast<const std::uint16_t*>(params.q) + first);
+      } else {
+        for (int w = 0; w < 4; ++w) {
+          words.w[w] = narrow_pair<T>(query_element(params, first + 2 * w),
+                                      query_element(params, first + 2 * w + 1));
+        }
+      }
+    }
+    store_words(tile + piece_at<kPieces>(i / kPieces, piece), words);
+  }
+}
+
+// Two neighbouring outputs, from an even one on.
+STEMMA_ON_DEVICE void store_outputs(const AttentionParams& params, const Pair& pair, int column,
+                                    float first, float second) {
+  const std::int64_t at =
+      (static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head) * params.value_dim +
+      column;
+  switch (params.row_dtype) {
+    case DType::kF32:
+      static_cast<float*>(params.out)[at] = first;
+      static_cast<float*>(params.out)[at + 1] = second;
+      return;
+    case DType::kF16:
+      static_cast<std::uint32_t*>(params.out)[at / 2] = narrow_pair<Float16>(first, second);
+      return;
+    default:
+      static_cast<std::uint32_t*>(params.out)[at / 2] = narrow_pair<BFloat16>(first, second);
+      return;
+  }
+}
+
+}  // namespace stemma

@@ -1,0 +1,110 @@
+// What the kernels of attention read: a batch cut into work (the image that a plan uploads), and
+// where the layer, the queries and the outputs lie.
+//
+// The image is one piece of memory: an AttentionHeader, then the arrays that it names. A *pair* is
+// a row of the batch and one of the query heads that share a KV head; pairs are counted row by row.
+// An item is some pairs of rows that follow each other, and some tiles of keys that all of them
+// read; it is computed for every KV head.
+//
+// Thread:     values.
+// Memory:     of the device; owned by CudaAttention.
+// Cost:       none.
+// Not here:   how a batch is cut (cuda_attention_plan).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stemma/kv_shape.h"
+
+namespace stemma {
+
+// Keys that are multiplied at once, and that a partition has. Part of the arithmetic. A query of
+// latent rows has so many sums that its partitions are longer.
+inline constexpr int kCudaTileKeys = 64;
+inline constexpr int kCudaPartitionTiles = 8;
+inline constexpr int kCudaLatentPartitionTiles = 32;
+
+// Lists of items, by the kernel that computes them.
+enum AttentionList : int {
+  kSinglePairs = 0,  // at most 16 pairs: decode
+  kSharedPairs = 1,  // at most 64: few rows of a request, rows of several requests, latent rows
+  kChunkPairs = 2,   // at most 128, all keys: chunks of prompts
+};
+inline constexpr int kAttentionLists = 3;
+inline constexpr int kListPairs[kAttentionLists] = {16, 64, 128};
+
+struct AttentionItem {
+  std::int32_t table_begin = 0;  // where the request's pages begin in the table
+  std::int32_t keys = 0;         // that exist, of those that its last row sees
+  std::int32_t first_row = 0;    // of the batch; of a run, in the shared rows
+  std::int32_t first_pair = 0;   // counted from that row's first
+  std::int32_t pairs = 0;
+  std::int32_t first_tile = 0;
+  std::int32_t end_tile = 0;
+  std::int32_t run = 0;  // 1: rows of several requests
+};
+
+// A row of the batch. What its items give is folded into sums, in the order of their keys: the item
+// whose first partition is p goes to the sum max(0, p − split_at) of them. A row of one sum is done
+// by its item; one of more by merge_sums.
+struct AttentionRow {
+  std::int32_t position = 0;
+  std::int32_t first_sum = 0;
+  std::int32_t sums = 1;
+  std::int32_t split_at = 0;
+};
+
+// Offsets from the begin of the image, in sixteen bytes.
+struct AttentionHeader {
+  std::int32_t items[kAttentionLists] = {};  // how many
+  std::int32_t merged_rows = 0;              // how many
+  std::int32_t items_at[kAttentionLists] = {};
+  std::int32_t rows_at = 0;         // AttentionRow   [rows]
+  std::int32_t shared_rows_at = 0;  // std::int32_t: rows of the batch that runs have
+  std::int32_t merged_rows_at = 0;  // std::int32_t: rows of the batch
+  std::int32_t table_at = 0;        // std::int32_t: pages; below 0: none
+  std::int32_t unused = 0;
+};
+
+struct AttentionParams {
+  const std::byte* image = nullptr;
+
+  // The layer; strides in bytes.
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  std::int64_t page_stride = 0;
+  std::int64_t token_stride = 0;
+  std::int64_t head_stride = 0;
+  const float* k_scales = nullptr;
+  const float* v_scales = nullptr;
+  std::int64_t scale_page_stride = 0;  // in scales
+  std::int64_t scale_head_stride = 0;
+  DType kv_dtype = DType::kBF16;
+  std::int32_t page_size = 0;
+
+  // The shape.
+  std::int32_t query_heads = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t head_dim = 0;
+  std::int32_t value_dim = 0;
+  bool latent = false;
+  std::uint32_t window = 0;  // keys that a query sees at most
+  float scale = 0;
+  float score_cap = 0;
+
+  const void* q = nullptr;
+  void* out = nullptr;
+  DType row_dtype = DType::kBF16;
+
+  // Sums of partitions, not yet divided: of sum i and query head h, value_dim values at
+  // sum_values[(i × query_heads + h) × value_dim], and the largest score (in base 2) and the sum of
+  // the weights at sum_weights[(i × query_heads + h) × 2].
+  float* sum_values = nullptr;
+  float* sum_weights = nullptr;
+  // Of kChunkPairs, where a chunk's rows begin anew at each partition; else nullptr. Sums of
+  // partitions, as the team's lanes hold them.
+  float* chunk_sums = nullptr;
+};
+
+}  // namespace stemma

@@ -1,0 +1,355 @@
+// A team walks its items one after another without a pause: while a tile is computed, the next
+// ones are on their way to shared memory, whatever item they belong to.
+//
+// Tiles of K and of V take turns in two slots each. K of tile t + 2 is asked for when all warps
+// have multiplied K of tile t; V of tile t + 1 when they have added V of tile t − 1: three tiles
+// are always on their way. Where rows of a tile lie is looked up three tiles ahead.
+#include "attention/attention_products_cuda.h"
+#include "attention/attention_tiles_cuda.h"
+#include "attention/split_attention_cuda.h"
+
+namespace stemma {
+namespace {
+
+template <typename T, int kDim_, int kRows_, int kRowWarps_>
+struct Form {
+  using Operand = T;
+  static constexpr int kDim = kDim_;
+  static constexpr int kRows = kRows_;  // of 16 pairs, of a warp
+  static constexpr int kKeys = 1;       // of 16 keys of a tile, of a warp
+  static constexpr int kRowWarps = kRowWarps_;
+  static constexpr int kPairs = 16 * kRows * kRowWarps;
+  static constexpr int kThreads = 4 * kWarpThreads * kRowWarps;
+  static constexpr int kPieces = kDim / 8;
+  static constexpr int kColumns = kDim / 64;  // of 16 columns, of a warp
+  static constexpr int kTileBytes = kCudaTileKeys * kDim * 2;
+  static constexpr int kQueryBytes = kPairs * kDim * 2;
+  static constexpr int kWeightBytes = kPairs * kCudaTileKeys * 2;
+  static constexpr int kLargestBytes = 4 * kPairs * 4;
+  static constexpr int kSharedBytes =
+      4 * kTileBytes + kQueryBytes + kWeightBytes + kLargestBytes + 2 * kCudaTileKeys * 8;
+};
+
+// Where a team is in its work: item and tile.
+struct Cursor {
+  AttentionItem item;
+  std::int64_t work;
+  std::int32_t kv_head;
+  std::int32_t tile;
+  bool live;
+};
+
+STEMMA_ON_DEVICE void load_item(Cursor& at, const AttentionParams& params, int list) {
+  const AttentionHeader& header = header_of(params);
+  at.live = at.work < static_cast<std::int64_t>(header.items[list]) * params.kv_heads;
+  if (!at.live) return;
+  at.item = array_of<AttentionItem>(params, header.items_at[list])[at.work / params.kv_heads];
+  at.kv_head = static_cast<std::int32_t>(at.work % params.kv_heads);
+  at.tile = at.item.first_tile;
+}
+STEMMA_ON_DEVICE void advance(Cursor& at, const AttentionParams& params, int list) {
+  if (!at.live || ++at.tile < at.item.end_tile) return;
+  at.work += teams_x();
+  load_item(at, params, list);
+}
+STEMMA_ON_DEVICE KeyPlace look_up(const Cursor& at, const AttentionParams& params) {
+  if (!at.live || thread_index() >= kCudaTileKeys) return {-1, 0, 0};
+  return place_of(params, at.item, at.kv_head, at.tile * kCudaTileKeys + thread_index());
+}
+
+template <typename F>
+struct Team {
+  std::byte* keys;    // two tiles
+  std::byte* values;  // two tiles
+  std::byte* queries;
+  std::byte* weights;
+  float* largest;         // [4 key warps, pairs]
+  std::int64_t* offsets;  // [2, tile keys]
+};
+template <typename F>
+STEMMA_ON_DEVICE Team<F> team_of(std::byte* shared) {
+  Team<F> team;
+  team.keys = shared;
+  team.values = team.keys + 2 * F::kTileBytes;
+  team.queries = team.values + 2 * F::kTileBytes;
+  team.weights = team.queries + F::kQueryBytes;
+  team.largest = reinterpret_cast<float*>(team.weights + F::kWeightBytes);
+  team.offsets = reinterpret_cast<std::int64_t*>(team.weights + F::kWeightBytes + F::kLargestBytes);
+  return team;
+}
+
+template <typename F>
+STEMMA_ON_DEVICE void set_offset(const Team<F>& team, const AttentionParams& params, int step,
+                                 const KeyPlace& place) {
+  if (thread_index() < kCudaTileKeys) {
+    team.offsets[step % 2 * kCudaTileKeys + thread_index()] = offset_of(params, place);
+  }
+}
+template <typename F>
+STEMMA_ON_DEVICE void ask(std::byte* slots, const Team<F>& team, const std::byte* rows,
+                          const AttentionParams& params, int step) {
+  copy_tile<F::kPieces, F::kThreads>(slots + step % 2 * F::kTileBytes, rows,
+                                     team.offsets + step % 2 * kCudaTileKeys, params.head_dim / 8);
+  commit_copies();
+}
+
+// What a warp has of its pairs: sums over the partition so far.
+template <typename F>
+struct Sums {
+  float o[F::kRows][2 * F::kColumns][4];
+  float weights[F::kRows][4];
+  float largest[F::kRows][2];
+};
+template <typename F>
+STEMMA_ON_DEVICE void clear(Sums<F>& sums) {
+  STEMMA_UNROLLED
+  for (int r = 0; r < F::kRows; ++r) {
+    STEMMA_UNROLLED
+    for (int i = 0; i < 4; ++i) {
+      sums.weights[r][i] = 0;
+      STEMMA_UNROLLED
+      for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][i] = 0;
+    }
+    sums.largest[r][0] = sums.largest[r][1] = minus_infinity();
+  }
+}
+
+// The largest scores over all of the tile's keys; sums are rebased, scores become weights.
+template <typename F>
+STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, Sums<F>& sums,
+                            const float (&s)[F::kRows][2][4]) {
+  const int key_warp = warp_index() % 4;
+  const int first = warp_index() / 4 * 16 * F::kRows + lane_index() / 4;
+  const float factor = score_factor(params);
+  STEMMA_UNROLLED
+  for (int r = 0; r < F::kRows; ++r) {
+    STEMMA_UNROLLED
+    for (int half = 0; half < 2; ++half) {
+      const int row = first + 16 * r + 8 * half;
+      float most = team.largest[row];
+      for (int w = 1; w < 4; ++w) most = larger(most, team.largest[w * F::kPairs + row]);
+      const float now = larger(sums.largest[r][half], most * factor);
+      const Rebase base = rebase(sums.largest[r][half], now);
+      sums.largest[r][half] = now;
+      STEMMA_UNROLLED
+      for (int i = 0; i < 2; ++i) {
+        sums.weights[r][2 * half + i] *= base.kept;
+        STEMMA_UNROLLED
+        for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][2 * half + i] *= base.kept;
+      }
+      STEMMA_UNROLLED
+      for (int n = 0; n < 2; ++n) {
+        const std::uint32_t pair =
+            narrow_pair<typename F::Operand>(weight_of(s[r][n][2 * half], factor, base.taken),
+                                             weight_of(s[r][n][2 * half + 1], factor, base.taken));
+        std::byte* const piece = team.weights + piece_at<8>(row, 2 * key_warp + n);
+        reinterpret_cast<std::uint32_t*>(piece)[lane_index() % 4] = pair;
+      }
+    }
+  }
+}
+
+template <typename F>
+STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::byte* v) {
+  const int lane = lane_index();
+  const int first = warp_index() / 4 * 16 * F::kRows;
+  STEMMA_UNROLLED
+  for (int step = 0; step < kCudaTileKeys / 16; ++step) {
+    std::uint32_t w[F::kRows][4];
+    STEMMA_UNROLLED
+    for (int r = 0; r < F::kRows; ++r) {
+      load_matrices(w[r],
+                    team.weights + piece_at<8>(first + 16 * r + lane % 16, 2 * step + lane / 16));
+    }
+    add_values<F>(sums.o, w, v, 16 * step, warp_index() % 4 * 2 * F::kColumns);
+    add_weights<F>(sums.weights, w);
+  }
+}
+
+// What the item has of the row's partitions so far, one after another, is kept in its sum.
+struct Kept {
+  float largest;
+  float weights;
+};
+
+template <typename F>
+STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, Sums<F>& sums,
+                              Kept (&kept)[F::kRows][2], int r, int half) {
+  const int first = warp_index() / 4 * 16 * F::kRows + lane_index() / 4;
+  const Pair pair = pair_of(params, at.item, at.kv_head, first + 16 * r + 8 * half);
+  if (pair.row < 0) return;
+  const AttentionRow& row = row_of(params, pair.row);
+  const std::int32_t begin = at.item.first_tile / kCudaPartitionTiles;
+  const std::int32_t place = begin > row.split_at ? begin - row.split_at : 0;
+  const std::int64_t sum =
+      static_cast<std::int64_t>(row.first_sum + place) * params.query_heads + pair.head;
+  float* const values = params.sum_values + sum * params.value_dim;
+  const bool fresh = at.tile / kCudaPartitionTiles == begin;
+  const bool last = at.tile + 1 == at.item.end_tile;
+  const Fold folding = fold_of(kept[r][half].largest, sums.largest[r][half]);
+  float weights = sums.weights[r][2 * half];
+  if (!fresh) weights = fold(folding, kept[r][half].weights, weights);
+  kept[r][half] = {fresh ? sums.largest[r][half] : folding.largest, weights};
+  const float inverse = inverse_of(weights);
+  STEMMA_UNROLLED
+  for (int n = 0; n < 2 * F::kColumns; ++n) {
+    const int column = warp_index() % 4 * 16 * F::kColumns + 8 * n + lane_index() % 4 * 2;
+    if (column >= params.value_dim) continue;
+    float x = sums.o[r][n][2 * half];
+    float y = sums.o[r][n][2 * half + 1];
+    if (!fresh) {
+      x = fold(folding, values[column], x);
+      y = fold(folding, values[column + 1], y);
+    }
+    if (last && row.sums == 1) {
+      store_outputs(params, pair, column, output_of(x, inverse), output_of(y, inverse));
+    } else {
+      values[column] = x;
+      values[column + 1] = y;
+    }
+  }
+  if (last && row.sums > 1 && warp_index() % 4 == 0 && lane_index() % 4 == 0) {
+    params.sum_weights[2 * sum] = kept[r][half].largest;
+    params.sum_weights[2 * sum + 1] = weights;
+  }
+}
+
+template <typename F>
+STEMMA_KERNEL STEMMA_TEAM(F::kThreads, 1) walk_items(AttentionParams params, int list) {
+  using T = typename F::Operand;
+  const Team<F> team = team_of<F>(shared_memory());
+  Cursor now;
+  now.work = team_x();
+  load_item(now, params, list);
+  if (!now.live) return;
+  Cursor ahead = now;
+  for (int step = 0; step < 2; ++step) {
+    set_offset(team, params, step, look_up(ahead, params));
+    advance(ahead, params, list);
+  }
+  KeyPlace place = look_up(ahead, params);
+  team_barrier();
+  ask(team.keys, team, params.k, params, 0);
+  ask(team.values, team, params.v, params, 0);
+  ask(team.keys, team, params.k, params, 1);
+
+  const int row_warp = warp_index() / 4;
+  const int key_warp = warp_index() % 4;
+  Sums<F> sums;
+  Kept kept[F::kRows][2] = {};
+  std::int32_t positions[F::kRows][2] = {};
+  clear(sums);
+  for (int step = 0; now.live; ++step) {
+    wait_copies<2>();
+    team_barrier();
+    ask(team.values, team, params.v, params, step + 1);
+    set_offset(team, params, step, place);  // of step + 2
+    advance(ahead, params, list);
+    place = look_up(ahead, params);
+    if (now.tile == now.item.first_tile) {
+      load_queries<T, F::kPairs, F::kPieces, F::kThreads>(params, now.item, now.kv_head,
+                                                          team.queries);
+      for (int i = 0; i < 2 * F::kRows; ++i) {
+        const int pair = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
+        positions[i / 2][i % 2] = position_of(params, pair_of(params, now.item, now.kv_head, pair));
+      }
+      team_barrier();
+    }
+    float s[F::kRows][2][4] = {};
+    multiply_keys<F>(s, team.queries, row_warp * 16 * F::kRows,
+                     team.keys + step % 2 * F::kTileBytes, 16 * key_warp);
+    finish_scores<F, false>(params, s, nullptr, 0);
+    hide_keys<F>(s, positions, now.tile * kCudaTileKeys + 16 * key_warp, params.window);
+    float largest[F::kRows][2];
+    largest_scores<F>(largest, s);
+    for (int i = 0; i < 2 * F::kRows; ++i) {
+      const int row = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
+      if (lane_index() % 4 == 0) team.largest[key_warp * F::kPairs + row] = largest[i / 2][i % 2];
+    }
+    team_barrier();
+    ask(team.keys, team, params.k, params, step + 2);
+    weigh(team, params, sums, s);
+    wait_copies<3>();
+    team_barrier();
+    add_tile(team, sums, team.values + step % 2 * F::kTileBytes);
+    if ((now.tile + 1) % kCudaPartitionTiles == 0 || now.tile + 1 == now.item.end_tile) {
+      STEMMA_UNROLLED
+      for (int r = 0; r < F::kRows; ++r) {
+        end_row(params, now, sums, kept, r, 0);
+        end_row(params, now, sums, kept, r, 1);
+      }
+      clear(sums);
+    }
+    advance(now, params, list);
+  }
+  wait_copies<0>();
+}
+
+// A warp has a row and a query head.
+STEMMA_KERNEL merge_rows(AttentionParams params) {
+  const AttentionHeader& header = header_of(params);
+  const std::int32_t head = static_cast<std::int32_t>(team_y()) * 4 + warp_index();
+  if (team_x() >= header.merged_rows || head >= params.query_heads) return;
+  const Pair pair = {array_of<std::int32_t>(params, header.merged_rows_at)[team_x()], head};
+  const AttentionRow& row = row_of(params, pair.row);
+  const std::int64_t first = static_cast<std::int64_t>(row.first_sum) * params.query_heads + head;
+  for (int column = 2 * lane_index(); column < params.value_dim; column += 2 * kWarpThreads) {
+    const float* values = params.sum_values + first * params.value_dim + column;
+    const float* scales = params.sum_weights + 2 * first;
+    Kept kept = {scales[0], scales[1]};
+    float x = values[0];
+    float y = values[1];
+    for (int i = 1; i < row.sums; ++i) {
+      values += static_cast<std::int64_t>(params.query_heads) * params.value_dim;
+      scales += 2 * static_cast<std::int64_t>(params.query_heads);
+      const Fold folding = fold_of(kept.largest, scales[0]);
+      kept = {folding.largest, fold(folding, kept.weights, scales[1])};
+      x = fold(folding, x, values[0]);
+      y = fold(folding, y, values[1]);
+    }
+    const float inverse = inverse_of(kept.weights);
+    store_outputs(params, pair, column, output_of(x, inverse), output_of(y, inverse));
+  }
+}
+
+template <typename F>
+Status launch_form(CudaStream& stream, const AttentionParams& params, int list,
+                   std::int64_t teams) {
+  return launch("split_attention", stream,
+                {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes},
+                walk_items<F>, params, list);
+}
+
+template <typename T, int kDim>
+Status launch_list(CudaStream& stream, const AttentionParams& params, AttentionList list,
+                   std::int64_t teams) {
+  if (list == kSinglePairs) return launch_form<Form<T, kDim, 1, 1>>(stream, params, list, teams);
+  return launch_form<Form<T, kDim, 2, 2>>(stream, params, list, teams);
+}
+
+template <typename T>
+Status launch_type(CudaStream& stream, const AttentionParams& params, AttentionList list,
+                   std::int64_t teams) {
+  if (params.head_dim <= 64) return launch_list<T, 64>(stream, params, list, teams);
+  if (params.head_dim <= 128) return launch_list<T, 128>(stream, params, list, teams);
+  return launch_list<T, 256>(stream, params, list, teams);
+}
+
+}  // namespace
+
+Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
+                       std::int64_t teams) {
+  if (params.head_dim > 256 || params.latent || dtype_bytes(params.kv_dtype) != 2) {
+    return Error{ErrorCode::kUnsupported, "split attention: rows up to 256 of f16 or bf16", 0};
+  }
+  if (params.kv_dtype == DType::kF16) return launch_type<Float16>(stream, params, list, teams);
+  return launch_type<BFloat16>(stream, params, list, teams);
+}
+
+Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_t rows) {
+  return launch("merge_sums", stream,
+                {.teams_x = rows, .teams_y = (params.query_heads + 3) / 4, .threads = 128},
+                merge_rows, params);
+}
+
+}  // namespace stemma

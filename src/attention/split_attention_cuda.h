@@ -1,0 +1,24 @@
+// Split attention: items of at most 16 or 64 pairs on tensor cores, a team at a time, over the
+// partitions that each has; and the merge of what partitions gave.
+//
+// Thread:     as CudaStream.
+// Memory:     of the device, named by the parameters; shared memory of the team.
+// Cost:       reading each item's keys and values once a KV head.
+// Not here:   how a batch is cut (cuda_attention_plan).
+#pragma once
+
+#include "attention/attention_work_cuda.h"
+#include "device/cuda_device.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// The items of kSinglePairs or kSharedPairs, by `teams` teams. kUnsupported names a pool's type or
+// a row that there is no kernel for.
+Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
+                       std::int64_t teams);
+
+// The outputs of rows that have several sums. `rows`: at least as many as the image has.
+Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_t rows);
+
+}  // namespace stemma
