@@ -18,7 +18,6 @@
 #include "engine/shadow_audit.h"
 #include "model/sampler.h"
 #include "model/token_logprobs.h"
-#include "pool/page_image.h"
 #include "sched/scheduler.h"
 
 namespace stemma {
@@ -36,6 +35,14 @@ std::int64_t ghost_space_of(const NamespaceDigest& digest) {
   std::array<std::int64_t, 2> words;
   std::memcpy(words.data(), digest.bytes.data(), sizeof words);
   return words[0] ^ words[1];
+}
+
+// What a fork goes on writing to.
+Status copy_tail(const KvPools& pools, const ForkedTail& tail) {
+  Status done;
+  if (tail.from.valid()) done = pools.full.copy_page(tail.from, tail.to);
+  if (!done.ok() || !tail.windowed_from.valid()) return done;
+  return pools.windowed->copy_page(tail.windowed_from, tail.windowed_to);
 }
 
 }  // namespace
@@ -315,13 +322,10 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
   while (Request* fork = scheduler_->fork_or_null(request)) {
     const std::optional<ForkedTail> tail = scheduler_->try_fork(request, *fork);
     if (!tail.has_value()) continue;
-    if (tail->from.valid()) copy_page(parts_.pools.full, tail->from, tail->to);
-    if (tail->windowed_from.valid()) {
-      copy_page(*parts_.pools.windowed, tail->windowed_from, tail->windowed_to);
-    }
     extra_of(*fork).started_us = extra_of(request).started_us;
     extra_of(*fork).stop = PrefixStop::kTail;
-    accept_logits(*fork, logits);
+    const Status copied = copy_tail(parts_.pools, *tail);
+    copied.ok() ? accept_logits(*fork, logits) : fail(*fork, copied.error());
   }
 }
 
