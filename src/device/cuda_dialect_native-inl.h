@@ -15,6 +15,8 @@
 
 #define STEMMA_KERNEL __global__ void
 #define STEMMA_ON_DEVICE __device__ __forceinline__
+// Before a loop of constant length, so that the arrays that it walks are registers.
+#define STEMMA_UNROLLED _Pragma("unroll")
 // The most threads a team of this kernel has, and how many teams a multiprocessor should hold.
 #define STEMMA_TEAM(threads, teams) __launch_bounds__(threads, teams)
 

@@ -18,6 +18,7 @@
 
 #define STEMMA_KERNEL void
 #define STEMMA_ON_DEVICE inline
+#define STEMMA_UNROLLED
 #define STEMMA_TEAM(threads, teams)
 
 namespace stemma {

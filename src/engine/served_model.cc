@@ -21,8 +21,12 @@ Result<DType> kv_dtype(const std::string& name, const ModelConfig& config) {
   return parsed;
 }
 
+DeviceBackend& backend_of(const ServedModelOptions& options) {
+  return options.backend != nullptr ? *options.backend : cpu_backend();
+}
+
 // The same fields for people: what to look at where two namespaces differ.
-std::string description_of(const ModelRunner& runner, const KvPool& pool,
+std::string description_of(const LoadedRunner& runner, const KvPool& pool,
                            const std::string& codec) {
   std::string text;
   for (const auto& [name, value] : runner.namespace_fields()) {
@@ -34,7 +38,8 @@ std::string description_of(const ModelRunner& runner, const KvPool& pool,
   return text + " page_size=" + std::to_string(pool.shape().page_size);
 }
 
-NamespaceDigest digest_of(const ModelRunner& runner, const KvPool& pool, const std::string& codec) {
+NamespaceDigest digest_of(const LoadedRunner& runner, const KvPool& pool,
+                          const std::string& codec) {
   NamespaceFields fields;
   for (const auto& [name, value] : runner.namespace_fields()) {
     fields.add(name, std::string_view(value));
@@ -122,7 +127,8 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   runner_options.requests_max = kv.requests_max;
   runner_options.context_tokens_max = kv.context_tokens_max;
   runner_options.progress = options.progress;
-  STEMMA_ASSIGN_OR_RETURN(runner_, ModelRunner::load(options.directory, runner_options, threads_));
+  STEMMA_ASSIGN_OR_RETURN(
+      runner_, backend_of(options).load_model(options.directory, runner_options, threads_));
   kv.context_tokens_max = runner_->context_tokens_max();
   STEMMA_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::load(options.directory));
   STEMMA_ASSIGN_OR_RETURN(chat_template_, load_chat_template(options.directory));
@@ -142,10 +148,13 @@ Status ServedModel::open_pools(const ServedModelOptions& options) {
   kv.windowed_pages = windowed.pages;
   STEMMA_RETURN_IF_ERROR(validate(engine_options_));
   STEMMA_ASSIGN_OR_RETURN(const KvLayout layout, parse_kv_layout(options.kv_layout));
-  STEMMA_ASSIGN_OR_RETURN(pool_, make_kv_pool(full, layout, threads_, runner_->heavy_channels()));
-  if (windowed.pages == 0) return {};
-  STEMMA_ASSIGN_OR_RETURN(windowed_pool_, make_kv_pool(windowed, layout, threads_));
-  return {};
+  STEMMA_ASSIGN_OR_RETURN(
+      pool_, backend_of(options).make_pool(full, layout, threads_, runner_->heavy_channels()));
+  if (windowed.pages > 0) {
+    STEMMA_ASSIGN_OR_RETURN(windowed_pool_,
+                            backend_of(options).make_pool(windowed, layout, threads_, {}));
+  }
+  return runner_->prepare_for({*pool_, windowed_pool_.get()});
 }
 
 // kv_bytes over both pools. Where every layer has a window a page of the other pool has no bytes,

@@ -19,7 +19,9 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "engine/served_tiers.h"
+#include "model/device_backend.h"
 #include "model/generation_config.h"
+#include "model/loaded_runner.h"
 #include "model/model_runner.h"
 #include "model/tokenizer.h"
 #include "stemma/engine.h"
@@ -32,6 +34,8 @@ namespace stemma {
 
 struct ServedModelOptions {
   std::string directory;
+  // What it is computed on; nullptr: CPUs. Must outlive the model.
+  DeviceBackend* backend = nullptr;
   std::int64_t kv_bytes = std::int64_t{256} << 20;  // of keys and values, all layers
   // Windowed pages for each page of the other layers, where some have a window: more let more of
   // what is cached be gone on from, fewer leave room for more of it.
@@ -67,8 +71,8 @@ class ServedModel {
   // A plain text, with the special tokens that the tokenizer puts around one.
   Result<std::vector<TokenId>> encode_text(std::string_view text) const;
 
-  ModelRunner& runner() noexcept { return *runner_; }
-  const ModelRunner& runner() const noexcept { return *runner_; }
+  LoadedRunner& runner() noexcept { return *runner_; }
+  const LoadedRunner& runner() const noexcept { return *runner_; }
   std::int64_t vocab_tokens() const { return runner_->config().vocab_tokens; }
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   const GenerationConfig& generation() const noexcept { return generation_; }
@@ -94,7 +98,7 @@ class ServedModel {
   MonotonicClock clock_;
   ThreadPool threads_;
   EngineOptions engine_options_;
-  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<LoadedRunner> runner_;
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_template_;
   GenerationConfig generation_;

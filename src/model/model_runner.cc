@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <span>
 #include <string_view>
 
@@ -23,11 +22,6 @@ constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
 // Bounds that keep the products of scratch sizes within 63 bits.
 constexpr std::int64_t kLimitMax = std::int64_t{1} << 20;
 
-Error too_large(std::string_view what, std::int64_t got, std::int64_t limit) {
-  return Error{ErrorCode::kTooLarge, "batch: " + std::to_string(got) + " " + std::string(what) +
-                                         "; at most " + std::to_string(limit) + " fit"};
-}
-
 Status check_limit(std::string_view name, std::int64_t value) {
   if (value < 1 || value > kLimitMax) {
     return Error{ErrorCode::kInvalidArgument, std::string(name) + ": must be from 1 to " +
@@ -37,33 +31,18 @@ Status check_limit(std::string_view name, std::int64_t value) {
   return {};
 }
 
-std::string hex_of(double value) {
-  // Every bit counts: two configurations that differ in the last place are two namespaces.
-  char text[64];
-  const int length = std::snprintf(text, sizeof(text), "%a", value);
-  return std::string(text, static_cast<std::size_t>(length));
+}  // namespace
+
+Status check_limits(const ModelRunnerOptions& options) {
+  STEMMA_RETURN_IF_ERROR(check_limit("rows_max", options.rows_max));
+  STEMMA_RETURN_IF_ERROR(check_limit("outputs_max", options.outputs_max));
+  return check_limit("requests_max", options.requests_max);
 }
 
-std::string rope_text(const RopeConfig& rope) {
-  return std::string(rope_scaling_name(rope.scaling)) + " theta=" + hex_of(rope.theta) +
-         " factor=" + hex_of(rope.factor) + " low=" + hex_of(rope.low_frequency_factor) +
-         " high=" + hex_of(rope.high_frequency_factor) +
-         " original=" + std::to_string(rope.original_context_tokens) +
-         " turns=" + hex_of(rope.fast_turns) + "," + hex_of(rope.slow_turns) +
-         " factors=" + hex_of(vector_length(rope)) + "," + hex_of(score_factor(rope));
-}
-
-Status check_pool(const std::string& name, const KvPool& pool, KvShape expected,
-                  const PageTableView& table) {
-  expected.pages = pool.shape().pages;
-  expected.page_size = table.page_size;
-  expected.dtype = pool.shape().dtype;
-  if (pool.shape() == expected) return {};
-  return Error{
-      ErrorCode::kInvalidArgument,
-      name +
-          ": its kind, layers, heads, head_dim, latent_dim, label_channels or page_size are not "
-          "those of the model and the batch"};
+std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config) {
+  return options.context_tokens_max <= 0
+             ? config.context_tokens_max
+             : std::min(options.context_tokens_max, config.context_tokens_max);
 }
 
 AttentionShape attention_shape(const ModelConfig& config) {
@@ -81,14 +60,10 @@ AttentionShape attention_shape(const ModelConfig& config) {
   return shape;
 }
 
-}  // namespace
-
 Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& directory,
                                                        const ModelRunnerOptions& options,
                                                        ThreadPool& threads) {
-  STEMMA_RETURN_IF_ERROR(check_limit("rows_max", options.rows_max));
-  STEMMA_RETURN_IF_ERROR(check_limit("outputs_max", options.outputs_max));
-  STEMMA_RETURN_IF_ERROR(check_limit("requests_max", options.requests_max));
+  STEMMA_RETURN_IF_ERROR(check_limits(options));
   PosixFiles system_files;
   Files& files = options.files != nullptr ? *options.files : system_files;
   const std::string config_path = join_path(directory, "config.json");
@@ -118,9 +93,7 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   limits_.progress = {};
   limits_.decorate_attention = {};
   limits_.outputs_max = std::min(options.outputs_max, options.rows_max);
-  context_tokens_max_ = options.context_tokens_max <= 0
-                            ? config_.context_tokens_max
-                            : std::min(options.context_tokens_max, config_.context_tokens_max);
+  context_tokens_max_ = served_context_tokens(options, config_);
   AttentionShape shape = attention_shape(config_);
   const AttentionLimits limits = {limits_.rows_max, limits_.requests_max, context_tokens_max_};
   if (config_.pool_shape().layers > 0) {
@@ -187,7 +160,7 @@ Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
 }
 
 Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
-  STEMMA_RETURN_IF_ERROR(check_extents(batch));
+  STEMMA_RETURN_IF_ERROR(check_batch(batch, batch_limits()));
   STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, pool_shape(), batch.page_table));
   if (config_.windows.tokens > 0) {
     STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
@@ -195,54 +168,16 @@ Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
     STEMMA_RETURN_IF_ERROR(check_pool("windowed pool", *pools.windowed,
                                       config_.windowed_pool_shape(), batch.windowed_table));
   }
-  STEMMA_RETURN_IF_ERROR(check_rows(batch));
   return transformer_->forward(batch, pools);
 }
 
-Status ModelRunner::check_extents(const KvBatch& batch) const {
-  STEMMA_CHECK_EQ(batch.positions.size(), batch.tokens.size());
-  STEMMA_CHECK_EQ(batch.write_slots.size(), batch.tokens.size());
-  STEMMA_CHECK_EQ(batch.row_indptr.size(), batch.page_table.last_page_tokens.size() + 1);
-  if (!batch.adapters.empty()) {
-    STEMMA_CHECK_EQ(batch.row_indptr.size(), batch.adapters.size() + 1);
-  }
-  if (batch.rows() > limits_.rows_max) {
-    return too_large("rows", batch.rows(), limits_.rows_max);
-  }
-  if (batch.outputs() > limits_.outputs_max) {
-    return too_large("logit rows", batch.outputs(), limits_.outputs_max);
-  }
-  if (batch.page_table.requests() > limits_.requests_max) {
-    return too_large("requests", batch.page_table.requests(), limits_.requests_max);
-  }
-  return {};
-}
-
-Status ModelRunner::check_rows(const KvBatch& batch) const {
-  for (std::size_t row = 0; row < batch.tokens.size(); ++row) {
-    if (batch.tokens[row] < 0 || batch.tokens[row] >= config_.vocab_tokens) {
-      return Error{ErrorCode::kInvalidArgument,
-                   "batch: token " + std::to_string(batch.tokens[row]) + " of row " +
-                       std::to_string(row) + " is outside the vocabulary of " +
-                       std::to_string(config_.vocab_tokens)};
-    }
-    if (batch.positions[row] < 0 || batch.positions[row] >= context_tokens_max_) {
-      return too_large("tokens in a request", std::int64_t{batch.positions[row]} + 1,
-                       context_tokens_max_);
-    }
-  }
-  const auto adapters = static_cast<std::int64_t>(adapters_.size());
-  for (const AdapterId adapter : batch.adapters) {
-    if (adapter.value() >= adapters) {
-      return Error{ErrorCode::kInvalidArgument, "batch: adapter " +
-                                                    std::to_string(adapter.value()) +
-                                                    " is not one of " + std::to_string(adapters)};
-    }
-  }
-  for (const std::int32_t row : batch.logit_rows) {
-    STEMMA_CHECK(row >= 0 && row < batch.rows(), "logits are wanted of rows of the batch");
-  }
-  return {};
+BatchLimits ModelRunner::batch_limits() const {
+  return {.rows_max = limits_.rows_max,
+          .outputs_max = limits_.outputs_max,
+          .requests_max = limits_.requests_max,
+          .context_tokens_max = context_tokens_max_,
+          .vocab_tokens = config_.vocab_tokens,
+          .adapters = static_cast<std::int64_t>(adapters_.size())};
 }
 
 KvShape ModelRunner::pool_shape() const {

@@ -19,7 +19,9 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "model/adapter.h"
+#include "model/batch_check.h"
 #include "model/config.h"
+#include "model/loaded_runner.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 #include "pool/heavy_channels.h"
@@ -52,7 +54,16 @@ struct ModelRunnerOptions {
   Files* files = nullptr;          // nullptr: the operating system's; else used during load
 };
 
-class ModelRunner final : public Runner {
+// kInvalidArgument, naming the field, unless the limits of batches can be had.
+Status check_limits(const ModelRunnerOptions& options);
+
+// The context that a runner with these options serves.
+std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config);
+
+// What attention computes in the model's layers without a window.
+AttentionShape attention_shape(const ModelConfig& config);
+
+class ModelRunner final : public LoadedRunner {
   struct Key {};
 
  public:
@@ -71,25 +82,15 @@ class ModelRunner final : public Runner {
   bool waits_by_layer() const override { return true; }
   std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
 
-  const ModelConfig& config() const noexcept { return config_; }
-  std::int64_t context_tokens_max() const noexcept { return context_tokens_max_; }
-  // What rounding the weights cost; empty where none was rounded.
-  const RoundingReport& rounding() const noexcept { return weights_.rounding; }
-  // The formats that matrices are computed from: "bf16", "int8+int4".
-  std::string compute_format() const { return weights_.compute_format(); }
-  // In hexadecimal, of every byte of the weights' files.
-  std::string weights_sha256() const;
-  // Those of the calibration; none without sparse attention. A pool is made with them.
-  const HeavyChannels& heavy_channels() const noexcept { return heavy_channels_; }
-
-  // The extents that a pool for this model must have; pages, page_size and dtype are the caller's.
-  KvShape pool_shape() const;
-  // The same of the layers with a window; of no layers where the model has none.
-  KvShape windowed_pool_shape() const { return config_.windowed_pool_shape(); }
-
-  // Everything of the model that makes its pages valid, as (name, value): two runners with equal
-  // fields write equal pages for equal tokens. Goes into the namespace, beside what the pool adds.
-  std::vector<std::pair<std::string, std::string>> namespace_fields() const;
+  const ModelConfig& config() const noexcept override { return config_; }
+  std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
+  const RoundingReport& rounding() const noexcept override { return weights_.rounding; }
+  std::string compute_format() const override { return weights_.compute_format(); }
+  std::string weights_sha256() const override;
+  const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
+  KvShape pool_shape() const override;
+  KvShape windowed_pool_shape() const override { return config_.windowed_pool_shape(); }
+  std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
 
  private:
   Status load_adapters(Files& files, const std::vector<AdapterSource>& sources,
@@ -99,8 +100,7 @@ class ModelRunner final : public Runner {
   Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
                                                          const AttentionLimits& limits,
                                                          ThreadPool& threads) const;
-  Status check_extents(const KvBatch& batch) const;
-  Status check_rows(const KvBatch& batch) const;
+  BatchLimits batch_limits() const;
 
   ModelConfig config_;
   std::string config_digest_;  // of the whole text of config.json, in hexadecimal

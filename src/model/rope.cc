@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 
 #include "base/check.h"
@@ -66,6 +67,13 @@ double yarn_length(const RopeConfig& config, double strength) {
   return config.factor <= 1.0 ? 1.0 : 0.1 * strength * std::log(config.factor) + 1.0;
 }
 
+std::string hex_of(double value) {
+  // Every bit counts: two configurations that differ in the last place are two namespaces.
+  char text[64];
+  const int length = std::snprintf(text, sizeof(text), "%a", value);
+  return std::string(text, static_cast<std::size_t>(length));
+}
+
 }  // namespace
 
 double vector_length(const RopeConfig& config) {
@@ -85,6 +93,15 @@ double score_factor(const RopeConfig& config) {
   }
   const double length = yarn_length(config, config.mscale_all_dim);
   return length * length;
+}
+
+std::string rope_text(const RopeConfig& rope) {
+  return std::string(rope_scaling_name(rope.scaling)) + " theta=" + hex_of(rope.theta) +
+         " factor=" + hex_of(rope.factor) + " low=" + hex_of(rope.low_frequency_factor) +
+         " high=" + hex_of(rope.high_frequency_factor) +
+         " original=" + std::to_string(rope.original_context_tokens) +
+         " turns=" + hex_of(rope.fast_turns) + "," + hex_of(rope.slow_turns) +
+         " factors=" + hex_of(vector_length(rope)) + "," + hex_of(score_factor(rope));
 }
 
 Rope::Rope(const RopeConfig& config, std::int64_t head_dim)

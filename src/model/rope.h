@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "model/config.h"
@@ -23,6 +24,9 @@ namespace stemma {
 // What YaRN multiplies turned vectors by, and what the scores of latent attention: 1 without YaRN.
 double vector_length(const RopeConfig& config);
 double score_factor(const RopeConfig& config);
+
+// All of it, in words that differ where a bit of a setting does.
+std::string rope_text(const RopeConfig& config);
 
 class Rope {
  public:

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "base/prng.h"
-#include "model/model_runner.h"
+#include "model/loaded_runner.h"
 #include "pool/kv_pool_factory.h"
 #include "stemma/ids.h"
 #include "stemma/kv_batch.h"
@@ -37,7 +37,7 @@ class RunnerTrial {
 
   // Pages of `pool` are handed out in an order that `seed` decides. Both must outlive this. Layers
   // with a window get a pool like it, of which no page is ever given back.
-  RunnerTrial(ModelRunner& runner, KvPool& pool, std::uint64_t seed = 1)
+  RunnerTrial(LoadedRunner& runner, KvPool& pool, std::uint64_t seed = 1)
       : runner_(runner), pool_(pool), windowed_(make_windowed_pool(runner, pool)) {
     for (const PageId page : id_range(PageId(0), pool.shape().pages)) {
       free_pages_.push_back(page);
@@ -126,7 +126,8 @@ class RunnerTrial {
     AdapterId adapter;
   };
 
-  static std::unique_ptr<KvPool> make_windowed_pool(const ModelRunner& runner, const KvPool& like) {
+  static std::unique_ptr<KvPool> make_windowed_pool(const LoadedRunner& runner,
+                                                    const KvPool& like) {
     KvShape shape = runner.windowed_pool_shape();
     if (shape.layers == 0) return nullptr;
     shape.pages = like.shape().pages;
@@ -169,7 +170,7 @@ class RunnerTrial {
     adapters_.push_back(request.adapter);
   }
 
-  ModelRunner& runner_;
+  LoadedRunner& runner_;
   KvPool& pool_;
   std::unique_ptr<KvPool> windowed_;  // nullptr: none
   std::vector<PageId> free_pages_;

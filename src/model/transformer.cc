@@ -16,14 +16,14 @@ namespace {
 // A cosine, or a value that comes from memory by itself, takes as long as so many others.
 constexpr std::int64_t kSlowValue = 16;
 
-// √hidden as the embeddings' own type has it.
+}  // namespace
+
 float embedding_scale(const ModelConfig& config, WeightType type) {
+  if (!config.scaled_embeddings) return 1.0f;
   const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
   if (type == WeightType::kBf16) return to_float(to_bfloat16(root));
   return type == WeightType::kF16 ? to_float(to_float16(root)) : root;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts& parts) {
   auto transformer = std::make_unique<Transformer>(Key{}, parts);

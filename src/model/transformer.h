@@ -54,6 +54,9 @@ struct TransformerParts {
   std::span<const Adapter> adapters = {};  // of this model
 };
 
+// What embeddings that are scaled are multiplied by: √hidden as their own type has it; else 1.
+float embedding_scale(const ModelConfig& config, WeightType type);
+
 class Transformer {
   struct Key {};
 

@@ -314,6 +314,15 @@ std::vector<TensorSpec> needed_tensors(const ModelConfig& config) {
   return needed;
 }
 
+Status check_tensors(const ModelConfig& config, const WeightFiles& files) {
+  ModelWeights unused;
+  unused.layers.resize(static_cast<std::size_t>(config.layers));
+  for (const Wanted& wanted : want_all(config, unused)) {
+    STEMMA_RETURN_IF_ERROR(check_wanted(wanted, config, files));
+  }
+  return {};
+}
+
 namespace {
 
 // Norms whose files say by how much they differ from 1.

@@ -76,6 +76,10 @@ struct TensorSpec {
 // Every tensor that `config` needs, in the order of the computation.
 std::vector<TensorSpec> needed_tensors(const ModelConfig& config);
 
+// Whether every one of them is in `files` with its shape and a weight type; the error names the
+// tensor with expected and found shape.
+Status check_tensors(const ModelConfig& config, const WeightFiles& files);
+
 // How far a load has come, in bytes of weights.
 struct LoadProgress {
   std::int64_t done_bytes = 0;

@@ -1,0 +1,40 @@
+// Products on a GPU in a fixed order: y = x wᵀ, each value summed over k from front to back.
+//
+// A value of y has the same bits whatever m is, wherever its row lies and whichever tile computes
+// it: all tiles walk k in steps of 16 (of 16-bit types, on tensor cores) or 1 (of f32), with one
+// running sum in f32, and what they read behind the last element is zero (I13).
+//
+// Thread:     as CudaStream.
+// Memory:     none.
+// Cost:       of few rows the time to read w; of many about two thirds of what mma.sync can do.
+// Not here:   biases (whoever reads y adds them), the vendor's products (cuda_gemm.h).
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda_device.h"
+#include "device/weight_type.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// All addresses are the device's; rows are dense, one behind the other.
+struct CudaGemmParams {
+  const void* x = nullptr;  // [m, k], of `type`
+  const void* w = nullptr;  // [n, k], of `type`
+  void* y = nullptr;        // [m, n], of `type`, or f32
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  WeightType type = WeightType::kBf16;
+  bool f32_out = false;
+};
+
+// kInvalidArgument unless the extents are positive (m may be 0) and, of 16-bit types, k is a
+// multiple of 8 and x and w are aligned to 16 bytes.
+Status check_gemm(const CudaGemmParams& params);
+
+// Queues the product. Errors are those of check_gemm and launch.
+Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params);
+
+}  // namespace stemma

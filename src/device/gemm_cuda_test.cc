@@ -1,0 +1,199 @@
+// Products on a GPU: against sums in double, on ragged shapes, over poisoned outputs, and that a
+// row's bits depend on that row alone.
+#include "device/gemm_cuda.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/float16.h"
+#include "base/prng.h"
+#include "device/cuda_fixture.h"
+#include "device/cuda_gemm.h"
+
+namespace stemma {
+namespace {
+
+struct Extents {
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+template <typename T>
+struct Stored;
+template <>
+struct Stored<float> {
+  static constexpr WeightType kType = WeightType::kF32;
+  static float from(float value) { return value; }
+};
+template <>
+struct Stored<BFloat16> {
+  static constexpr WeightType kType = WeightType::kBf16;
+  static BFloat16 from(float value) { return to_bfloat16(value); }
+};
+template <>
+struct Stored<Float16> {
+  static constexpr WeightType kType = WeightType::kF16;
+  static Float16 from(float value) { return to_float16(value); }
+};
+float widened(float value) {
+  return value;
+}
+template <typename T>
+float widened(T value) {
+  return to_float(value);
+}
+
+template <typename T>
+std::vector<T> random_values(std::int64_t count, std::uint64_t seed) {
+  Prng random(seed);
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (T& value : values) {
+    value = Stored<T>::from(static_cast<float>(random.below(2001) - 1000) / 1000.0f);
+  }
+  return values;
+}
+
+template <typename T>
+class GemmCudaTest : public CudaFixture {
+ protected:
+  // y of these operands, in f32.
+  std::vector<float> product(const std::vector<T>& x, const std::vector<T>& w,
+                             const Extents& extents) {
+    const CudaMemory device_x = this->upload(x);
+    const CudaMemory device_w = this->upload(w);
+    const auto count = static_cast<std::size_t>(extents.m * extents.n);
+    const CudaMemory y = this->template allocate<float>(count);
+    const CudaGemmParams params = {.x = device_x.bytes(),
+                                   .w = device_w.bytes(),
+                                   .y = y.bytes(),
+                                   .m = extents.m,
+                                   .n = extents.n,
+                                   .k = extents.k,
+                                   .type = Stored<T>::kType,
+                                   .f32_out = true};
+    const Status queued = ordered_gemm(this->stream(), params);
+    EXPECT_TRUE(queued.ok()) << queued.error().detail;
+    return this->template download<float>(y.bytes(), count);
+  }
+
+  // Roundings of a sum of k products in f32, each at most the sum of magnitudes × 2^-24, and as
+  // much again where tensor cores add several products at once with fewer bits.
+  void expect_product(const std::vector<T>& x, const std::vector<T>& w, const Extents& extents,
+                      const std::vector<float>& y) {
+    for (std::int64_t row = 0; row < extents.m; ++row) {
+      for (std::int64_t column = 0; column < extents.n; ++column) {
+        double sum = 0;
+        double magnitude = 0;
+        for (std::int64_t i = 0; i < extents.k; ++i) {
+          const double a = widened(x[static_cast<std::size_t>(row * extents.k + i)]);
+          const double b = widened(w[static_cast<std::size_t>(column * extents.k + i)]);
+          sum += a * b;
+          magnitude += std::abs(a * b);
+        }
+        const double bound = magnitude * static_cast<double>(extents.k) * std::ldexp(1.0, -23);
+        ASSERT_NEAR(y[static_cast<std::size_t>(row * extents.n + column)], sum, bound)
+            << "row " << row << " column " << column;
+      }
+    }
+  }
+};
+using Types = testing::Types<float, BFloat16, Float16>;
+TYPED_TEST_SUITE(GemmCudaTest, Types);
+
+TYPED_TEST(GemmCudaTest, RaggedProductsAreThoseOfDouble) {
+  for (const Extents& extents : {Extents{1, 1, 8}, Extents{3, 33, 72}, Extents{16, 32, 64},
+                                 Extents{17, 65, 136}, Extents{130, 67, 200}}) {
+    SCOPED_TRACE(testing::Message() << extents.m << " x " << extents.n << " x " << extents.k);
+    const auto x = random_values<TypeParam>(extents.m * extents.k, 1);
+    const auto w = random_values<TypeParam>(extents.n * extents.k, 2);
+    this->expect_product(x, w, extents, this->product(x, w, extents));
+  }
+}
+
+TYPED_TEST(GemmCudaTest, ARowHasTheSameBitsInEveryBatch) {
+  const Extents all = {131, 70, 152};
+  const auto x = random_values<TypeParam>(all.m * all.k, 3);
+  const auto w = random_values<TypeParam>(all.n * all.k, 4);
+  const std::vector<float> together = this->product(x, w, all);
+  for (const auto& [first, rows] : {std::pair{0, 1}, {5, 16}, {7, 40}, {130, 1}}) {
+    const auto begin = x.begin() + first * all.k;
+    const std::vector<TypeParam> part(begin, begin + rows * all.k);
+    const std::vector<float> alone = this->product(part, w, {rows, all.n, all.k});
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + first * all.n,
+                           [](float a, float b) {
+                             return std::bit_cast<std::uint32_t>(a) ==
+                                    std::bit_cast<std::uint32_t>(b);
+                           }))
+        << rows << " rows from " << first;
+  }
+}
+
+class GemmCudaTypesTest : public CudaFixture {};
+
+TEST_F(GemmCudaTypesTest, AnOutputOfTheWeightsTypeIsTheRoundedSum) {
+  const Extents extents = {5, 19, 64};
+  const CudaMemory x = upload(random_values<BFloat16>(extents.m * extents.k, 5));
+  const CudaMemory w = upload(random_values<BFloat16>(extents.n * extents.k, 6));
+  const auto count = static_cast<std::size_t>(extents.m * extents.n);
+  const CudaMemory exact = allocate<float>(count);
+  const CudaMemory rounded = allocate<BFloat16>(count);
+  CudaGemmParams params = {.x = x.bytes(),
+                           .w = w.bytes(),
+                           .y = exact.bytes(),
+                           .m = extents.m,
+                           .n = extents.n,
+                           .k = extents.k,
+                           .type = WeightType::kBf16,
+                           .f32_out = true};
+  ASSERT_TRUE(ordered_gemm(stream(), params).ok());
+  params.y = rounded.bytes();
+  params.f32_out = false;
+  ASSERT_TRUE(ordered_gemm(stream(), params).ok());
+  const auto sums = download<float>(exact.bytes(), count);
+  const auto values = download<BFloat16>(rounded.bytes(), count);
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(values[i].bits, to_bfloat16(sums[i]).bits) << i;
+  }
+}
+
+// Of 16-bit types an operand's roundings, of all of them a different order of f32 sums.
+TEST_F(GemmCudaTypesTest, TheLibraryComputesTheSameProducts) {
+  const Extents extents = {9, 40, 128};
+  const CudaMemory x = upload(random_values<Float16>(extents.m * extents.k, 7));
+  const CudaMemory w = upload(random_values<Float16>(extents.n * extents.k, 8));
+  const auto count = static_cast<std::size_t>(extents.m * extents.n);
+  const CudaMemory ordered = allocate<float>(count);
+  const CudaMemory library = allocate<float>(count);
+  CudaGemmParams params = {.x = x.bytes(),
+                           .w = w.bytes(),
+                           .y = ordered.bytes(),
+                           .m = extents.m,
+                           .n = extents.n,
+                           .k = extents.k,
+                           .type = WeightType::kF16,
+                           .f32_out = true};
+  ASSERT_TRUE(make_ordered_gemm(stream())->multiply(params).ok());
+  auto gemm = make_library_gemm(device(), stream());
+  ASSERT_TRUE(gemm.ok()) << gemm.error().detail;
+  params.y = library.bytes();
+  ASSERT_TRUE((*gemm)->multiply(params).ok());
+  const auto a = download<float>(ordered.bytes(), count);
+  const auto b = download<float>(library.bytes(), count);
+  for (std::size_t i = 0; i < count; ++i) EXPECT_NEAR(a[i], b[i], 1e-3) << i;
+}
+
+TEST_F(GemmCudaTypesTest, WhatTensorCoresCannotReadIsRefused) {
+  CudaGemmParams params = {.m = 1, .n = 1, .k = 12, .type = WeightType::kBf16};
+  EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
+  params.k = 16;
+  params.x = reinterpret_cast<const void*>(std::uintptr_t{8});
+  EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
+  params.x = nullptr;
+  params.n = 0;
+  EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,39 @@
+// Batch check: whether a runner can compute a batch, asked before anything of it is stored.
+//
+// Thread:     pure functions.
+// Memory:     none.
+// Cost:       one look at each row.
+// Not here:   who computes it (model_runner, and runners of other devices).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "stemma/kv_batch.h"
+#include "stemma/kv_pool.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// The largest batch that a runner can be given, and what may stand in it.
+struct BatchLimits {
+  std::int64_t rows_max = 0;
+  std::int64_t outputs_max = 0;
+  std::int64_t requests_max = 0;
+  std::int64_t context_tokens_max = 0;
+  std::int64_t vocab_tokens = 0;
+  std::int64_t adapters = 0;
+  std::int64_t sampled_tokens = 0;  // a token -(i + 1) with i below it stands for one not yet known
+};
+
+// kTooLarge for more rows, outputs or requests than fit, and for positions beyond the context;
+// kInvalidArgument for tokens outside the vocabulary and adapters that there are not.
+// REQUIRES: the batch's arrays have the lengths that KvBatch says.
+Status check_batch(const KvBatch& batch, const BatchLimits& limits);
+
+// kInvalidArgument, naming `name`, unless `pool` has the extents of `expected`, whose pages and
+// dtype are the pool's own and whose page_size is the table's.
+Status check_pool(const std::string& name, const KvPool& pool, KvShape expected,
+                  const PageTableView& table);
+
+}  // namespace stemma
