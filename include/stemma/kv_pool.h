@@ -138,6 +138,10 @@ class KvPool {
   // All of it as [2, layers, pages, page_size, heads, head_dim], whatever the layout in memory; the
   // first extent is 1 in a pool of latent rows. Labels and scales are not part of it.
   virtual TensorView logical_view() = 0;
+
+  // Copies all of a page to another of this pool. REQUIRES: nobody writes `from`, and the caller
+  // owns `to` (I6). Only devices other than the CPU can fail.
+  virtual Status copy_page(PageId from, PageId to) = 0;
 };
 
 }  // namespace stemma

@@ -62,7 +62,7 @@ class Runner {
   virtual Result<LogitsView> forward(const KvBatch& batch, KvPools pools) = 0;
 
   // Copies all of a page to another, wherever what forward wrote of it lies. As it is here: in
-  // `pools`, which are in host memory. REQUIRES: nobody writes `from`, and the caller owns `to`.
+  // `pools` alone. REQUIRES: nobody writes `from`, and the caller owns `to`.
   virtual Status copy_pages(KvPools pools, const PageCopies& copies);
 
   // Whether forward asks KvBatch::arriving before it reads a layer. Where it does not, a batch

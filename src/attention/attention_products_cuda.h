@@ -102,22 +102,17 @@ STEMMA_ON_DEVICE float capped(const AttentionParams& params, float x) {
   return params.score_cap * kLog2Of_e * (1.0f - 2.0f / (power + 1.0f));
 }
 
-// Codes' scales and the cap, for keys from `first` on of the tile.
-template <typename F, bool kScaled>
-STEMMA_ON_DEVICE void finish_scores(const AttentionParams& params,
-                                    float (&s)[F::kRows][2 * F::kKeys][4], const float* scales,
-                                    int first) {
+// Where the model caps its scores.
+template <typename F>
+STEMMA_ON_DEVICE void cap_scores(const AttentionParams& params,
+                                 float (&s)[F::kRows][2 * F::kKeys][4]) {
+  if (params.score_cap <= 0) return;
   STEMMA_UNROLLED
-  for (int n = 0; n < 2 * F::kKeys; ++n) {
+  for (int r = 0; r < F::kRows; ++r) {
     STEMMA_UNROLLED
-    for (int i = 0; i < 4; ++i) {
-      const int key = first + 8 * n + lane_index() % 4 * 2 + i % 2;
-      const float scale = kScaled ? scales[key] : 1.0f;
+    for (int n = 0; n < 2 * F::kKeys; ++n) {
       STEMMA_UNROLLED
-      for (int r = 0; r < F::kRows; ++r) {
-        if constexpr (kScaled) s[r][n][i] *= scale;
-        if (params.score_cap > 0) s[r][n][i] = capped(params, s[r][n][i]);
-      }
+      for (int i = 0; i < 4; ++i) s[r][n][i] = capped(params, s[r][n][i]);
     }
   }
 }

@@ -72,12 +72,6 @@ STEMMA_ON_DEVICE std::int64_t offset_of(const AttentionParams& params, const Key
   return place.page * params.page_stride + place.within * params.token_stride +
          place.kv_head * params.head_stride;
 }
-STEMMA_ON_DEVICE float scale_of(const AttentionParams& params, const float* scales,
-                                const KeyPlace& place) {
-  if (place.page < 0) return 0;
-  return scales[place.page * params.scale_page_stride + place.within +
-                place.kv_head * params.scale_head_stride];
-}
 
 // ---- Tiles in shared memory: rows of kPieces pieces of 16 bytes, a multiple of 8. Pieces are
 // permuted within a row so that the same piece of 8 rows lies in different banks.
@@ -98,61 +92,6 @@ STEMMA_ON_DEVICE void copy_tile(std::byte* tile, const std::byte* rows, const st
     const bool wanted = offset >= 0 && piece < wanted_pieces;
     copy_words_later(tile + piece_at<kPieces>(row, piece),
                      wanted ? rows + offset + piece * kPieceBytes : rows, wanted);
-  }
-}
-// The same of rows of codes, which lie in the tile as they come.
-template <int kPieces, int kThreads>
-STEMMA_ON_DEVICE void copy_codes(std::byte* tile, const std::byte* rows,
-                                 const std::int64_t* offsets, int wanted_pieces) {
-  for (int i = thread_index(); i < kCudaTileKeys * kPieces; i += kThreads) {
-    const int piece = i % kPieces;
-    const std::int64_t offset = offsets[i / kPieces];
-    const bool wanted = offset >= 0 && piece < wanted_pieces;
-    copy_words_later(tile + i * kPieceBytes, wanted ? rows + offset + piece * kPieceBytes : rows,
-                     wanted);
-  }
-}
-
-template <typename Code>
-STEMMA_ON_DEVICE float widen_code(std::uint32_t word, int i) {
-  return widen(Code{static_cast<std::uint8_t>(word >> (8 * i))});
-}
-template <>
-STEMMA_ON_DEVICE float widen_code<std::int8_t>(std::uint32_t word, int i) {
-  return widen(static_cast<std::int8_t>(static_cast<std::uint8_t>(word >> (8 * i))));
-}
-
-// Codes become bf16, times their row's scale where there are `scales`.
-template <typename Code, int kPieces, int kThreads>
-STEMMA_ON_DEVICE void widen_tile_of(std::byte* tile, const std::byte* codes, const float* scales) {
-  constexpr int kCodePieces = kPieces / 2;
-  for (int i = thread_index(); i < kCudaTileKeys * kCodePieces; i += kThreads) {
-    const int row = i / kCodePieces;
-    const int piece = i % kCodePieces;
-    const Words from = load_words(codes + i * kPieceBytes);
-    const float scale = scales == nullptr ? 1.0f : scales[row];
-    for (int half = 0; half < 2; ++half) {
-      Words to;
-      for (int w = 0; w < 4; ++w) {
-        const std::uint32_t word = from.w[2 * half + w / 2];
-        const int first = 2 * (w % 2);
-        to.w[w] = narrow_pair<BFloat16>(widen_code<Code>(word, first) * scale,
-                                        widen_code<Code>(word, first + 1) * scale);
-      }
-      store_words(tile + piece_at<kPieces>(row, 2 * piece + half), to);
-    }
-  }
-}
-template <int kPieces, int kThreads>
-STEMMA_ON_DEVICE void widen_tile(DType dtype, std::byte* tile, const std::byte* codes,
-                                 const float* scales) {
-  switch (dtype) {
-    case DType::kFp8E4M3:
-      return widen_tile_of<Float8E4M3, kPieces, kThreads>(tile, codes, scales);
-    case DType::kFp8E5M2:
-      return widen_tile_of<Float8E5M2, kPieces, kThreads>(tile, codes, scales);
-    default:
-      return widen_tile_of<std::int8_t, kPieces, kThreads>(tile, codes, scales);
   }
 }
 

@@ -7,9 +7,9 @@
 // read; it is computed for every KV head.
 //
 // Thread:     values.
-// Memory:     of the device; owned by CudaAttention.
+// Memory:     of the device; owned by whoever launches.
 // Cost:       none.
-// Not here:   how a batch is cut (cuda_attention_plan).
+// Not here:   how a batch is cut.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,17 @@
 
 namespace stemma {
 
-// Keys that are multiplied at once, and that a partition has. Part of the arithmetic. A query of
-// latent rows has so many sums that its partitions are longer.
+// Keys that are multiplied at once, and tiles that a partition has. Part of the arithmetic.
 inline constexpr int kCudaTileKeys = 64;
 inline constexpr int kCudaPartitionTiles = 8;
-inline constexpr int kCudaLatentPartitionTiles = 32;
 
 // Lists of items, by the kernel that computes them.
 enum AttentionList : int {
   kSinglePairs = 0,  // at most 16 pairs: decode
-  kSharedPairs = 1,  // at most 64: few rows of a request, rows of several requests, latent rows
-  kChunkPairs = 2,   // at most 128, all keys: chunks of prompts
+  kSharedPairs = 1,  // at most 64: rows of a request, rows of several requests
 };
-inline constexpr int kAttentionLists = 3;
-inline constexpr int kListPairs[kAttentionLists] = {16, 64, 128};
+inline constexpr int kAttentionLists = 2;
+inline constexpr int kListPairs[kAttentionLists] = {16, 64};
 
 struct AttentionItem {
   std::int32_t table_begin = 0;  // where the request's pages begin in the table
@@ -64,7 +61,6 @@ struct AttentionHeader {
   std::int32_t shared_rows_at = 0;  // std::int32_t: rows of the batch that runs have
   std::int32_t merged_rows_at = 0;  // std::int32_t: rows of the batch
   std::int32_t table_at = 0;        // std::int32_t: pages; below 0: none
-  std::int32_t unused = 0;
 };
 
 struct AttentionParams {
@@ -76,10 +72,6 @@ struct AttentionParams {
   std::int64_t page_stride = 0;
   std::int64_t token_stride = 0;
   std::int64_t head_stride = 0;
-  const float* k_scales = nullptr;
-  const float* v_scales = nullptr;
-  std::int64_t scale_page_stride = 0;  // in scales
-  std::int64_t scale_head_stride = 0;
   DType kv_dtype = DType::kBF16;
   std::int32_t page_size = 0;
 
@@ -88,7 +80,6 @@ struct AttentionParams {
   std::int32_t kv_heads = 0;
   std::int32_t head_dim = 0;
   std::int32_t value_dim = 0;
-  bool latent = false;
   std::uint32_t window = 0;  // keys that a query sees at most
   float scale = 0;
   float score_cap = 0;
@@ -102,9 +93,6 @@ struct AttentionParams {
   // the weights at sum_weights[(i × query_heads + h) × 2].
   float* sum_values = nullptr;
   float* sum_weights = nullptr;
-  // Of kChunkPairs, where a chunk's rows begin anew at each partition; else nullptr. Sums of
-  // partitions, as the team's lanes hold them.
-  float* chunk_sums = nullptr;
 };
 
 }  // namespace stemma

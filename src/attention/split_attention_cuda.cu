@@ -258,7 +258,7 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, 1) walk_items(AttentionParams params, int
     float s[F::kRows][2][4] = {};
     multiply_keys<F>(s, team.queries, row_warp * 16 * F::kRows,
                      team.keys + step % 2 * F::kTileBytes, 16 * key_warp);
-    finish_scores<F, false>(params, s, nullptr, 0);
+    cap_scores<F>(params, s);
     hide_keys<F>(s, positions, now.tile * kCudaTileKeys + 16 * key_warp, params.window);
     float largest[F::kRows][2];
     largest_scores<F>(largest, s);
@@ -339,8 +339,9 @@ Status launch_type(CudaStream& stream, const AttentionParams& params, AttentionL
 
 Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
                        std::int64_t teams) {
-  if (params.head_dim > 256 || params.latent || dtype_bytes(params.kv_dtype) != 2) {
-    return Error{ErrorCode::kUnsupported, "split attention: rows up to 256 of f16 or bf16", 0};
+  if (params.head_dim > 256 || params.head_dim % 8 != 0 || dtype_bytes(params.kv_dtype) != 2) {
+    return Error{ErrorCode::kUnsupported,
+                 "split attention: f16 or bf16, head_dim a multiple of 8 up to 256", 0};
   }
   if (params.kv_dtype == DType::kF16) return launch_type<Float16>(stream, params, list, teams);
   return launch_type<BFloat16>(stream, params, list, teams);

@@ -4,7 +4,7 @@
 // Thread:     as CudaStream.
 // Memory:     of the device, named by the parameters; shared memory of the team.
 // Cost:       reading each item's keys and values once a KV head.
-// Not here:   how a batch is cut (cuda_attention_plan).
+// Not here:   how a batch is cut.
 #pragma once
 
 #include "attention/attention_work_cuda.h"

@@ -1,15 +1,13 @@
 #include "stemma/runner.h"
 
-#include "pool/page_image.h"
-
 namespace stemma {
 
 Status Runner::copy_pages(KvPools pools, const PageCopies& copies) {
-  if (copies.from.valid()) copy_page(pools.full, copies.from, copies.to);
-  if (copies.windowed_from.valid()) {
-    copy_page(*pools.windowed, copies.windowed_from, copies.windowed_to);
+  if (copies.from.valid()) {
+    STEMMA_RETURN_IF_ERROR(pools.full.copy_page(copies.from, copies.to));
   }
-  return {};
+  if (!copies.windowed_from.valid()) return {};
+  return pools.windowed->copy_page(copies.windowed_from, copies.windowed_to);
 }
 
 }  // namespace stemma

@@ -4,25 +4,6 @@
 
 namespace stemma {
 
-namespace {
-
-// Labels as rows of a pool by themselves: as many, of fewer columns.
-KvShape label_rows(const KvShape& shape) {
-  KvShape rows = shape;
-  rows.head_dim = shape.label_channels;
-  return rows;
-}
-
-// A page's labels lie head by head, so that those of one head are read in order.
-KvStrides label_strides(const KvShape& shape, KvLayout layout) {
-  KvStrides strides = kv_strides(label_rows(shape), layout);
-  strides.token = shape.label_channels;
-  strides.head = shape.page_size * shape.label_channels;
-  return strides;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<DoubleSparsePool>> DoubleSparsePool::create(const KvShape& shape,
                                                                    KvLayout layout,
                                                                    HeavyChannels channels,
@@ -35,9 +16,7 @@ Result<std::unique_ptr<DoubleSparsePool>> DoubleSparsePool::create(const KvShape
 
 DoubleSparsePool::DoubleSparsePool(const KvShape& shape, KvLayout layout, HeavyChannels channels,
                                    Buffer buffer)
-    : RowPool(shape, layout, std::move(buffer)),
-      channels_(std::move(channels)),
-      labels_(label_rows(shape), label_strides(shape, layout), behind_values()) {}
+    : RowPool(shape, layout, std::move(buffer)), channels_(std::move(channels)) {}
 
 Status DoubleSparsePool::store(std::int64_t layer, std::span<const std::int64_t> slots,
                                const KvRows& k, const KvRows& v) {
@@ -73,36 +52,21 @@ void DoubleSparsePool::gather_label(std::int64_t layer, std::int64_t slot) {
     return reinterpret_cast<Element*>(rows.layer_begin(layer)) + page * rows.strides().page +
            offset * rows.strides().token;
   };
-  const Element* key = row_of(keys());
-  Element* label = row_of(labels_);
+  const RowArray& keys = arrays().keys();
+  const RowArray& labels = arrays().labels();
+  const Element* key = row_of(keys);
+  Element* label = row_of(labels);
   const std::int32_t* channel = channels_.of_layer(layer).data();
   for (std::int64_t head = 0; head < shape().heads; ++head) {
     for (std::int64_t i = 0; i < shape().label_channels; ++i) label[i] = key[*channel++];
-    key += keys().strides().head;
-    label += labels_.strides().head;
+    key += keys.strides().head;
+    label += labels.strides().head;
   }
-}
-
-LayerPieces<const std::byte> DoubleSparsePool::layer_pieces(std::int64_t layer) const {
-  LayerPieces<const std::byte> pieces = RowPool::layer_pieces(layer);
-  pieces.push_back(labels_.piece<const std::byte>(layer));
-  return pieces;
-}
-
-LayerPieces<std::byte> DoubleSparsePool::layer_pieces(std::int64_t layer) {
-  LayerPieces<std::byte> pieces = RowPool::layer_pieces(layer);
-  pieces.push_back(labels_.piece<std::byte>(layer));
-  return pieces;
 }
 
 KvLayerView DoubleSparsePool::layer_view(std::int64_t layer) const {
   KvLayerView view = RowPool::layer_view(layer);
-  view.labels = labels_.layer_begin(layer);
   view.heavy_channels = channels_.of_layer(layer).data();
-  view.label_channels = shape().label_channels;
-  view.label_page_stride = labels_.strides().page;
-  view.label_token_stride = labels_.strides().token;
-  view.label_head_stride = labels_.strides().head;
   return view;
 }
 

@@ -37,8 +37,6 @@ class DoubleSparsePool final : public RowPool {
                const KvRows& v) override;
 
   KvLayerView layer_view(std::int64_t layer) const override;
-  LayerPieces<const std::byte> layer_pieces(std::int64_t layer) const override;
-  LayerPieces<std::byte> layer_pieces(std::int64_t layer) override;
 
  private:
   DoubleSparsePool(const KvShape& shape, KvLayout layout, HeavyChannels channels, Buffer buffer);
@@ -49,7 +47,6 @@ class DoubleSparsePool final : public RowPool {
   void gather_label(std::int64_t layer, std::int64_t slot);
 
   HeavyChannels channels_;
-  RowArray labels_;  // right behind the values
 };
 
 }  // namespace stemma

@@ -1,7 +1,5 @@
 #include "pool/page_image.h"
 
-#include <cstring>
-
 #include "base/check.h"
 #include "base/crc32c.h"
 
@@ -87,14 +85,6 @@ std::uint32_t copy_layer_in(const std::byte* from, const PageLayer<std::byte>& t
     if (next != nullptr) next += piece.bytes;
   }
   return sum;
-}
-
-void copy_page(KvPool& pool, PageId from, PageId to) {
-  for (std::int64_t layer = 0; layer < pool.shape().layers; ++layer) {
-    for (const PagePiece<std::byte>& piece : pool.layer_pieces(layer)) {
-      std::memcpy(piece.of(to), piece.of(from), static_cast<std::size_t>(piece.bytes));
-    }
-  }
 }
 
 }  // namespace stemma

@@ -45,10 +45,6 @@ void copy_page_out(const KvPool& pool, PageId page, LayerRange layers, std::span
                                                        std::span<const std::byte> image,
                                                        std::span<const std::uint32_t> sums);
 
-// Copies all of a page to another of the same pool. REQUIRES: the pool is in host memory; nobody
-// writes `from`, and the caller owns `to` (I6).
-void copy_page(KvPool& pool, PageId from, PageId to);
-
 // One layer of one page of a pool, to be read or to be written.
 template <typename Byte>
 struct PageLayer {

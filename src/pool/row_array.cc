@@ -13,9 +13,16 @@ Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, "store: " + std::move(detail), 0};
 }
 
+// A GPU's rows are 16-bit activations, whatever the pool's dtype; the CPU's are f32.
+bool takes(DType pool, DType rows, DeviceKind device) {
+  if (rows == pool || rows == DType::kF32) return true;
+  return device == DeviceKind::kCuda && !is_scaled(rows);
+}
+
 }  // namespace
 
-Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvRows& rows) const {
+Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvRows& rows,
+                       DeviceKind device) const {
   if (rows.rows != slot_count) {
     return invalid(fmt::format("{} has {} rows for {} slots", side, rows.rows, slot_count));
   }
@@ -31,13 +38,13 @@ Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvR
     return invalid(fmt::format("{} is {} without scales, the pool takes f32, f16 or bf16", side,
                                dtype_name(rows.dtype)));
   }
-  if (!is_scaled(shape_.dtype) && rows.dtype != shape_.dtype && rows.dtype != DType::kF32) {
+  if (!is_scaled(shape_.dtype) && !takes(shape_.dtype, rows.dtype, device)) {
     return invalid(fmt::format("{} is {}, the pool takes {} or f32", side, dtype_name(rows.dtype),
                                dtype_name(shape_.dtype)));
   }
-  if (rows.device != DeviceKind::kCpu) {
+  if (rows.device != device) {
     return invalid(fmt::format("{} is on {}, the pool on {}", side, device_kind_name(rows.device),
-                               device_kind_name(DeviceKind::kCpu)));
+                               device_kind_name(device)));
   }
   if (rows.elements == nullptr && rows.rows > 0) {
     return invalid(fmt::format("{} has rows but no elements", side));

@@ -71,8 +71,10 @@ class RowArray {
             .bytes = shape_.page_size * shape_.heads * kScaleBytes};
   }
 
-  // Whether `rows` can be stored to so many slots: kInvalidArgument names `side` and what is wrong.
-  Status check(std::string_view side, std::int64_t slot_count, const KvRows& rows) const;
+  // Whether `rows` can be stored to so many slots of a pool on `device`: kInvalidArgument names
+  // `side` and what is wrong.
+  Status check(std::string_view side, std::int64_t slot_count, const KvRows& rows,
+               DeviceKind device) const;
   // What stores `rows` into slots of `layer`. REQUIRES: checked, and so is the layer; a token's
   // heads lie side by side.
   StoreTask store_task(std::int64_t layer, const KvRows& rows) const;

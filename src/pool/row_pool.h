@@ -1,13 +1,10 @@
-// RowPool: what pools in host memory have alike: K and V as two row arrays, one behind the other,
-// or latent rows as one that is both.
+// RowPool: what pools in host memory have alike: their memory and the arrays in it.
 //
 // Thread:     as KvPool: disjoint slots may be stored at once.
-// Memory:     one Buffer of shape.total_bytes(), its pages touched in create; scales of scaled
-// dtypes
-//             lie behind the codes and begin a cache line, for which there is one more.
+// Memory:     one Buffer of PoolArrays::total_bytes, its pages touched in create.
 // Cost:       store is one pass over the rows of each array.
-// Not here:   what a kind adds (mha_pool, mla_pool, double_sparse_pool), free pages
-//             (PageAllocator), reading (attention/).
+// Not here:   where arrays lie (pool_arrays), what a kind adds (mha_pool, mla_pool,
+//             double_sparse_pool), free pages (PageAllocator), reading (attention/).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +13,7 @@
 
 #include "base/thread_pool.h"
 #include "device/buffer.h"
-#include "pool/row_array.h"
+#include "pool/pool_arrays.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
 
@@ -24,8 +21,8 @@ namespace stemma {
 
 class RowPool : public KvPool {
  public:
-  const KvShape& shape() const override { return shape_; }
-  KvLayout layout() const override { return layout_; }
+  const KvShape& shape() const override { return arrays_.shape(); }
+  KvLayout layout() const override { return arrays_.layout(); }
   DeviceKind device() const override { return DeviceKind::kCpu; }
 
   Status store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
@@ -33,10 +30,16 @@ class RowPool : public KvPool {
   Status store(std::int64_t layer, std::span<const std::int32_t> slots, const KvRows& k,
                const KvRows& v) override;
 
-  KvLayerView layer_view(std::int64_t layer) const override;
-  LayerPieces<const std::byte> layer_pieces(std::int64_t layer) const override;
-  LayerPieces<std::byte> layer_pieces(std::int64_t layer) override;
-  TensorView logical_view() override;
+  KvLayerView layer_view(std::int64_t layer) const override { return arrays_.layer_view(layer); }
+  LayerPieces<const std::byte> layer_pieces(std::int64_t layer) const override {
+    return arrays_.layer_pieces<const std::byte>(layer);
+  }
+  LayerPieces<std::byte> layer_pieces(std::int64_t layer) override {
+    return arrays_.layer_pieces<std::byte>(layer);
+  }
+  TensorView logical_view() override { return arrays_.logical_view(); }
+
+  Status copy_page(PageId from, PageId to) override;
 
  protected:
   // Zeroed memory for a pool of `shape`. kInvalidArgument as validate(shape); kOutOfMemory.
@@ -44,24 +47,15 @@ class RowPool : public KvPool {
   static Result<Buffer> take_memory(const KvShape& shape, KvKind kind, ThreadPool& threads);
   RowPool(const KvShape& shape, KvLayout layout, Buffer buffer);
 
-  const RowArray& keys() const noexcept { return keys_; }
-  // Where the memory begins that K and V leave over.
-  std::byte* behind_values() const noexcept;
+  const PoolArrays& arrays() const noexcept { return arrays_; }
 
  private:
-  bool is_latent() const noexcept { return shape_.kind == KvKind::kMla; }
-  RowArray rows_of_side(std::int64_t side);
   template <typename Slot>
   Status store_checked(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
                        const KvRows& v);
-  template <typename Byte>
-  LayerPieces<Byte> pieces_of(std::int64_t layer) const;
 
-  KvShape shape_;
-  KvLayout layout_;
   Buffer buffer_;
-  RowArray keys_;
-  RowArray values_;  // right behind the keys; of latent rows the keys themselves
+  PoolArrays arrays_;
 };
 
 }  // namespace stemma

@@ -1,0 +1,153 @@
+#include "pool/cuda_pool.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace stemma {
+
+Result<std::unique_ptr<CudaPool>> CudaPool::create(CudaDevice& device, const KvShape& shape,
+                                                   KvLayout layout, HeavyChannels channels) {
+  STEMMA_RETURN_IF_ERROR(validate(shape));
+  if (shape.kind == KvKind::kDoubleSparse) {
+    STEMMA_RETURN_IF_ERROR(validate_heavy_channels(channels, shape));
+  }
+  auto pool = std::make_unique<CudaPool>(Key(), device, shape, layout);
+  STEMMA_RETURN_IF_ERROR(pool->allocate(std::move(channels)));
+  return pool;
+}
+
+CudaPool::CudaPool(Key, CudaDevice& device, const KvShape& shape, KvLayout layout)
+    : device_(device), arrays_(shape, layout, nullptr) {}
+
+Status CudaPool::allocate(HeavyChannels channels) {
+  const auto bytes = static_cast<std::size_t>(PoolArrays::total_bytes(shape()));
+  STEMMA_ASSIGN_OR_RETURN(stream_, device_.make_stream());
+  STEMMA_ASSIGN_OR_RETURN(used_, device_.make_event());
+  STEMMA_ASSIGN_OR_RETURN(memory_, device_.allocate(bytes, stream_));
+  arrays_ = PoolArrays(shape(), layout(), memory_.bytes());
+  STEMMA_RETURN_IF_ERROR(stream_.fill(memory_.bytes(), 0, bytes));
+  if (shape().kind != KvKind::kDoubleSparse) return stream_.synchronize();
+  const std::size_t channel_bytes = channels.channels.size() * sizeof(std::int32_t);
+  STEMMA_ASSIGN_OR_RETURN(channels_, device_.allocate(channel_bytes, stream_));
+  STEMMA_ASSIGN_OR_RETURN(const PinnedMemory pinned, device_.allocate_pinned(channel_bytes));
+  if (channel_bytes > 0) std::memcpy(pinned.bytes(), channels.channels.data(), channel_bytes);
+  STEMMA_RETURN_IF_ERROR(stream_.copy_in(channels_.bytes(), pinned.bytes(), channel_bytes));
+  return stream_.synchronize();
+}
+
+Status CudaPool::store_on(CudaStream& stream, std::int64_t layer, const DeviceSlots& slots,
+                          const KvRows& k, const KvRows& v) {
+  STEMMA_RETURN_IF_ERROR(arrays_.check_rows(layer, slots.count, k, v, DeviceKind::kCuda));
+  if (!arrays_.is_latent() && v.dtype != k.dtype) {
+    return Error{ErrorCode::kInvalidArgument, "store: k and v are of different dtypes", 0};
+  }
+  const auto source = [](const KvRows& rows) {
+    return StoreSource{static_cast<const std::byte*>(rows.elements), rows.row_stride};
+  };
+  return store_rows_on(stream, {.target = store_target(layer),
+                                .slots = slots,
+                                .source_dtype = k.dtype,
+                                .k = source(k),
+                                .v = arrays_.is_latent() ? StoreSource{} : source(v)});
+}
+
+StoreTarget CudaPool::store_target(std::int64_t layer) const {
+  const KvLayerView view = layer_view(layer);
+  StoreTarget target;
+  target.k = arrays_.keys().layer_begin(layer);
+  if (!arrays_.is_latent()) target.v = arrays_.values().layer_begin(layer);
+  target.dtype = view.dtype;
+  target.page_size = static_cast<std::int32_t>(view.page_size);
+  target.heads = static_cast<std::int32_t>(view.heads);
+  target.head_dim = static_cast<std::int32_t>(view.head_dim);
+  target.slots = shape().slots();
+  target.page_stride = view.page_stride;
+  target.token_stride = view.token_stride;
+  target.k_scales = arrays_.keys().layer_scales(layer);
+  target.v_scales = arrays_.values().layer_scales(layer);
+  target.scale_page_stride = view.scale_page_stride;
+  target.scale_head_stride = view.scale_head_stride;
+  if (view.labels == nullptr) return target;
+  target.labels = arrays_.labels().layer_begin(layer);
+  target.heavy_channels = view.heavy_channels;
+  target.label_channels = static_cast<std::int32_t>(view.label_channels);
+  target.label_page_stride = view.label_page_stride;
+  target.label_token_stride = view.label_token_stride;
+  target.label_head_stride = view.label_head_stride;
+  return target;
+}
+
+Status CudaPool::store(std::int64_t layer, std::span<const std::int64_t> slots, const KvRows& k,
+                       const KvRows& v) {
+  return store_from_host(layer, slots, k, v);
+}
+
+Status CudaPool::store(std::int64_t layer, std::span<const std::int32_t> slots, const KvRows& k,
+                       const KvRows& v) {
+  return store_from_host(layer, slots, k, v);
+}
+
+template <typename Slot>
+Status CudaPool::store_from_host(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
+                                 const KvRows& v) {
+  const auto count = static_cast<std::int64_t>(slots.size());
+  STEMMA_RETURN_IF_ERROR(arrays_.check_rows(layer, count, k, v, DeviceKind::kCuda));
+  STEMMA_RETURN_IF_ERROR(check_places(shape(), layer, slots));
+  if (slots.empty()) return {};
+  const std::lock_guard lock(mutex_);
+  STEMMA_RETURN_IF_ERROR(upload_slots(slots));
+  DeviceSlots places;
+  places.count = count;
+  if constexpr (sizeof(Slot) == sizeof(std::int32_t)) {
+    places.narrow = device_slots_.as<std::int32_t>();
+  } else {
+    places.wide = device_slots_.as<std::int64_t>();
+  }
+  STEMMA_RETURN_IF_ERROR(wait_for_use(stream_));
+  STEMMA_RETURN_IF_ERROR(store_on(stream_, layer, places, k, v));
+  return stream_.synchronize();
+}
+
+template <typename Slot>
+Status CudaPool::upload_slots(std::span<const Slot> slots) {
+  const std::size_t bytes = slots.size_bytes();
+  if (pinned_slots_.size_bytes() < bytes) {
+    STEMMA_ASSIGN_OR_RETURN(pinned_slots_, device_.allocate_pinned(2 * bytes));
+    STEMMA_ASSIGN_OR_RETURN(device_slots_, device_.allocate(2 * bytes, stream_));
+  }
+  std::memcpy(pinned_slots_.bytes(), slots.data(), bytes);
+  return stream_.copy_in(device_slots_.bytes(), pinned_slots_.bytes(), bytes);
+}
+
+Status CudaPool::record_use(CudaStream& stream) {
+  return stream.record(used_);
+}
+
+Status CudaPool::copy_page_on(CudaStream& stream, PageId from, PageId to) {
+  for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
+    for (const PagePiece<std::byte>& piece : layer_pieces(layer)) {
+      STEMMA_RETURN_IF_ERROR(
+          stream.copy(piece.of(to), piece.of(from), static_cast<std::size_t>(piece.bytes)));
+    }
+  }
+  return {};
+}
+
+Status CudaPool::copy_page(PageId from, PageId to) {
+  const std::lock_guard lock(mutex_);
+  STEMMA_RETURN_IF_ERROR(wait_for_use(stream_));
+  STEMMA_RETURN_IF_ERROR(copy_page_on(stream_, from, to));
+  return stream_.synchronize();
+}
+
+KvLayerView CudaPool::layer_view(std::int64_t layer) const {
+  KvLayerView view = arrays_.layer_view(layer);
+  if (view.labels != nullptr) {
+    view.heavy_channels = channels_.as<std::int32_t>() + layer * view.heads * view.label_channels;
+  }
+  return view;
+}
+
+}  // namespace stemma

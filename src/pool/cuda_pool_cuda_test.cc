@@ -1,0 +1,253 @@
+// CudaPool: whatever is stored, every byte of the pool is that of the pool in host memory of the
+// same shape and layout to which the same was stored.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/float16.h"
+#include "base/prng.h"
+#include "device/cuda_fixture.h"
+#include "pool/cuda_pool.h"
+#include "pool/kv_pool_factory.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::uint64_t kSeed = 20261123;
+constexpr std::array kLayouts = {KvLayout::kLayerFirst, KvLayout::kPageFirst};
+
+KvShape shape_of(KvKind kind, DType dtype, std::int64_t page_size, std::int64_t head_dim) {
+  KvShape shape = {.layers = 2,
+                   .pages = 4,
+                   .page_size = page_size,
+                   .heads = kind == KvKind::kMla ? 1 : 3,
+                   .head_dim = head_dim,
+                   .dtype = dtype,
+                   .kind = kind};
+  if (kind == KvKind::kMla) shape.latent_dim = head_dim - 2;
+  if (kind == KvKind::kDoubleSparse) shape.label_channels = 8;
+  return shape;
+}
+
+HeavyChannels drawn_channels(const KvShape& shape, Prng& prng) {
+  HeavyChannels heavy = {shape.layers, shape.heads, shape.label_channels, {}};
+  if (shape.kind != KvKind::kDoubleSparse) return {};
+  std::vector<std::int32_t> all(static_cast<std::size_t>(shape.head_dim));
+  std::iota(all.begin(), all.end(), 0);
+  for (std::int64_t head = 0; head < shape.layers * shape.heads; ++head) {
+    std::shuffle(all.begin(), all.end(), prng);
+    std::sort(all.begin(), all.begin() + shape.label_channels);
+    heavy.channels.insert(heavy.channels.end(), all.begin(), all.begin() + shape.label_channels);
+    std::sort(all.begin(), all.end());
+  }
+  return heavy;
+}
+
+// Numbers of every size, zeros, and now and then one that is not finite.
+float drawn_value(Prng& prng) {
+  if (prng.below(40) == 0) return 0.0f;
+  if (prng.below(400) == 0) return -std::numeric_limits<float>::infinity();
+  if (prng.below(400) == 0) return std::numeric_limits<float>::quiet_NaN();
+  const auto power = static_cast<int>(prng.below(40)) - 30;
+  return std::ldexp(static_cast<float>(prng.unit() * 2 - 1), power);
+}
+
+// Rows of one side in a dtype that is not scaled, on the host.
+struct Side {
+  std::vector<std::byte> bytes;
+  KvRows rows;
+};
+
+Side drawn_side(const KvShape& shape, DType dtype, std::int64_t count, Prng& prng) {
+  Side side;
+  const std::int64_t stride = shape.row_elements() + prng.below(3) * 8;
+  const std::int64_t each = dtype_bytes(dtype);
+  side.bytes.resize(static_cast<std::size_t>(count * stride * each));
+  for (std::int64_t i = 0; i < count * stride; ++i) {
+    const float value = drawn_value(prng);
+    std::byte* const to = side.bytes.data() + i * each;
+    if (dtype == DType::kF32) std::memcpy(to, &value, 4);
+    if (dtype == DType::kF32) continue;
+    const std::uint16_t bits =
+        dtype == DType::kF16 ? to_float16(value).bits : to_bfloat16(value).bits;
+    std::memcpy(to, &bits, 2);
+  }
+  side.rows = {.elements = side.bytes.data(),
+               .dtype = dtype,
+               .rows = count,
+               .heads = shape.heads,
+               .head_dim = shape.head_dim,
+               .row_stride = stride};
+  return side;
+}
+
+class CudaPools : public CudaFixture {
+ protected:
+  // The two pools, of the same bytes.
+  void make_pools(const KvShape& shape, KvLayout layout) {
+    ThreadPool threads(1);
+    const HeavyChannels heavy = drawn_channels(shape, prng_);
+    auto host = make_kv_pool(shape, layout, threads, heavy);
+    auto cuda = CudaPool::create(device(), shape, layout, heavy);
+    ASSERT_TRUE(host.ok());
+    ASSERT_TRUE(cuda.ok()) << cuda.error().detail;
+    host_ = std::move(host).value();
+    cuda_ = std::move(cuda).value();
+  }
+  void TearDown() override {
+    cuda_.reset();
+    CudaFixture::TearDown();
+  }
+
+  // The rows, on the device.
+  KvRows on_device(const Side& side, CudaMemory& memory) {
+    memory = upload(side.bytes);
+    KvRows rows = side.rows;
+    rows.elements = memory.bytes();
+    rows.device = DeviceKind::kCuda;
+    return rows;
+  }
+
+  template <typename Slot>
+  void store_in_both(std::int64_t layer, DType dtype, std::int64_t count) {
+    const KvShape& shape = host_->shape();
+    std::vector<Slot> slots(static_cast<std::size_t>(shape.slots()));
+    std::iota(slots.begin(), slots.end(), Slot{0});
+    std::shuffle(slots.begin(), slots.end(), prng_);
+    slots.resize(static_cast<std::size_t>(count));
+    const bool latent = shape.kind == KvKind::kMla;
+    const Side k = drawn_side(shape, dtype, count, prng_);
+    const Side v = latent ? Side{} : drawn_side(shape, dtype, count, prng_);
+    ASSERT_TRUE(host_->store(layer, std::span<const Slot>(slots), k.rows, v.rows).ok());
+    CudaMemory k_memory;
+    CudaMemory v_memory;
+    const KvRows k_rows = on_device(k, k_memory);
+    const KvRows v_rows = latent ? KvRows{} : on_device(v, v_memory);
+    const Status stored = cuda_->store(layer, std::span<const Slot>(slots), k_rows, v_rows);
+    ASSERT_TRUE(stored.ok()) << stored.error().detail;
+  }
+
+  void expect_equal_bytes() {
+    for (std::int64_t layer = 0; layer < host_->shape().layers; ++layer) {
+      const auto pieces = cuda_->layer_pieces(layer);
+      const PagePiece<std::byte>* there = pieces.begin();
+      for (const auto& here : host_->layer_pieces(layer)) {
+        for (const PageId page : id_range(PageId(0), host_->shape().pages)) {
+          const auto bytes = static_cast<std::size_t>(here.bytes);
+          const auto got = download<std::byte>(there->of(page), bytes);
+          ASSERT_EQ(std::memcmp(got.data(), here.of(page), bytes), 0)
+              << "layer " << layer << ", page " << page.value();
+        }
+        ++there;
+      }
+    }
+  }
+
+  void check_shape(const KvShape& shape, DType rows) {
+    for (const KvLayout layout : kLayouts) {
+      SCOPED_TRACE(std::string(kv_layout_name(layout)) + " " +
+                   std::string(dtype_name(shape.dtype)) + " from " + std::string(dtype_name(rows)) +
+                   ", page size " + std::to_string(shape.page_size) + ", head_dim " +
+                   std::to_string(shape.head_dim));
+      make_pools(shape, layout);
+      store_in_both<std::int32_t>(0, rows, shape.slots());
+      store_in_both<std::int64_t>(1, rows, 1 + prng_.below(shape.slots()));
+      expect_equal_bytes();
+    }
+  }
+
+  Prng prng_{kSeed};
+  std::unique_ptr<KvPool> host_;
+  std::unique_ptr<CudaPool> cuda_;
+};
+
+TEST_F(CudaPools, RowsOfThePoolsDtypeAreCopied) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const KvKind kind : {KvKind::kMha, KvKind::kMla, KvKind::kDoubleSparse}) {
+      check_shape(shape_of(kind, dtype, 3, 24), dtype);
+      check_shape(shape_of(kind, dtype, 1, 19), dtype);
+    }
+  }
+  check_shape(shape_of(KvKind::kMha, DType::kBF16, 16, 128), DType::kBF16);
+  check_shape(shape_of(KvKind::kMla, DType::kBF16, 64, 72), DType::kBF16);
+}
+
+TEST_F(CudaPools, RowsOfF32AreRoundedAsTheCpuRoundsThem) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const KvKind kind : {KvKind::kMha, KvKind::kMla, KvKind::kDoubleSparse}) {
+      check_shape(shape_of(kind, dtype, 3, 40), DType::kF32);
+      check_shape(shape_of(kind, dtype, 16, 19), DType::kF32);
+    }
+  }
+}
+
+TEST_F(CudaPools, ScaledRowsHaveTheCpusCodesAndScales) {
+  for (const DType dtype : {DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
+    for (const DType rows : {DType::kF32, DType::kF16, DType::kBF16}) {
+      check_shape(shape_of(KvKind::kMha, dtype, 3, 19), rows);
+      check_shape(shape_of(KvKind::kMla, dtype, 16, 72), rows);
+    }
+    check_shape(shape_of(KvKind::kMha, dtype, 1, 128), DType::kBF16);
+  }
+}
+
+TEST_F(CudaPools, RowsWithoutASlotAreLeftOut) {
+  const KvShape shape = shape_of(KvKind::kDoubleSparse, DType::kBF16, 3, 24);
+  make_pools(shape, KvLayout::kLayerFirst);
+  const std::vector<std::int64_t> slots = {-1, shape.slots(), std::int64_t{1} << 40, -7};
+  const CudaMemory places = upload(slots);
+  const Side side = drawn_side(shape, DType::kBF16, std::ssize(slots), prng_);
+  CudaMemory memory;
+  const KvRows rows = on_device(side, memory);
+  const DeviceSlots named = {.wide = places.as<std::int64_t>(), .count = std::ssize(slots)};
+  ASSERT_TRUE(cuda_->store_on(stream(), 0, named, rows, rows).ok());
+  ASSERT_TRUE(stream().synchronize().ok());
+  expect_equal_bytes();  // of a pool that nothing was stored to
+}
+
+TEST_F(CudaPools, WhatIsWrongIsRefusedWithItsName) {
+  const KvShape shape = shape_of(KvKind::kMha, DType::kBF16, 3, 24);
+  make_pools(shape, KvLayout::kLayerFirst);
+  const Side side = drawn_side(shape, DType::kBF16, 2, prng_);
+  CudaMemory memory;
+  const KvRows rows = on_device(side, memory);
+  const auto refused = [&](std::int64_t layer, std::vector<std::int64_t> slots, const KvRows& k) {
+    const Status stored = cuda_->store(layer, std::span<const std::int64_t>(slots), k, rows);
+    return stored.ok() ? std::string() : stored.error().detail;
+  };
+  EXPECT_THAT(refused(2, {0, 1}, rows), testing::HasSubstr("layer 2"));
+  EXPECT_THAT(refused(0, {0, 12}, rows), testing::HasSubstr("slots[1] = 12"));
+  EXPECT_THAT(refused(0, {0}, rows), testing::HasSubstr("2 rows for 1 slots"));
+  EXPECT_THAT(refused(0, {0, 1}, side.rows), testing::HasSubstr("k is on cpu, the pool on cuda"));
+  expect_equal_bytes();
+}
+
+TEST_F(CudaPools, APageIsCopiedAfterWhatComputes) {
+  const KvShape shape = shape_of(KvKind::kMha, DType::kInt8, 3, 19);
+  make_pools(shape, KvLayout::kPageFirst);
+  store_in_both<std::int32_t>(1, DType::kF32, shape.slots());
+  const Side side = drawn_side(shape, DType::kF32, 3, prng_);
+  const std::vector<std::int64_t> slots = {3, 4, 5};
+  ASSERT_TRUE(host_->store(0, std::span<const std::int64_t>(slots), side.rows, side.rows).ok());
+  CudaMemory memory;
+  const KvRows rows = on_device(side, memory);
+  const CudaMemory places = upload(slots);
+  ASSERT_TRUE(
+      cuda_->store_on(stream(), 0, {.wide = places.as<std::int64_t>(), .count = 3}, rows, rows)
+          .ok());
+  ASSERT_TRUE(cuda_->record_use(stream()).ok());
+  ASSERT_TRUE(host_->copy_page(PageId(1), PageId(2)).ok());
+  ASSERT_TRUE(cuda_->copy_page(PageId(1), PageId(2)).ok());
+  expect_equal_bytes();
+}
+
+}  // namespace
+}  // namespace stemma
