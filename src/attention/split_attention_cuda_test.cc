@@ -294,7 +294,7 @@ std::vector<SplitCase> split_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(OnTensorCores, SplitAttention, testing::ValuesIn(split_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& instance) { return instance.param.name; });
 
 class SplitAttentionRefuses : public CudaFixture {};
 
