@@ -234,7 +234,7 @@ class CudaDevice {
  private:
   CudaDevice(int ordinal, CudaTraits traits) : ordinal_(ordinal), traits_(std::move(traits)) {}
 
-  int ordinal_;
+  [[maybe_unused]] int ordinal_;  // of the runtime; an emulated GPU has no number
   CudaTraits traits_;
 };
 

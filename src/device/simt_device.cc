@@ -103,6 +103,7 @@ Status CudaStream::copy_out(void* pinned, const void* device, std::size_t size_b
 }
 
 Status CudaStream::copy(void* to_device, const void* from_device, std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
   return simt::queue_work(raw(), bytes_copied(to_device, from_device, size_bytes));
 }
 
@@ -117,6 +118,7 @@ Status CudaStream::copy_rows_out(void* pinned, const void* device, const CudaRow
 }
 
 Status CudaStream::fill(void* device, std::uint8_t value, std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
   return simt::queue_work(raw(), [=] { std::memset(device, value, size_bytes); });
 }
 
