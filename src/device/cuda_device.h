@@ -59,9 +59,53 @@ class Handle {
   void* raw_ = nullptr;
 };
 
+// Bytes of the runtime with one owner; Release gives them back. `stream`: that they came from, if
+// they came from one.
+template <void (*Release)(void* bytes, void* stream) noexcept>
+class Memory {
+ public:
+  Memory() = default;
+  Memory(void* bytes, std::size_t size_bytes, void* stream = nullptr) noexcept
+      : bytes_(bytes), size_bytes_(size_bytes), stream_(stream) {}
+  ~Memory() { release(); }
+  Memory(Memory&& other) noexcept { *this = std::move(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    if (this != &other) {
+      release();
+      bytes_ = std::exchange(other.bytes_, nullptr);
+      size_bytes_ = std::exchange(other.size_bytes_, 0);
+      stream_ = std::exchange(other.stream_, nullptr);
+    }
+    return *this;
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Leaves this empty.
+  void release() noexcept {
+    if (bytes_ != nullptr) Release(bytes_, stream_);
+    bytes_ = nullptr;
+    size_bytes_ = 0;
+  }
+
+  std::byte* bytes() const noexcept { return static_cast<std::byte*>(bytes_); }
+  template <typename T>
+  T* as() const noexcept {
+    return static_cast<T*>(bytes_);
+  }
+  std::size_t size_bytes() const noexcept { return size_bytes_; }
+
+ private:
+  void* bytes_ = nullptr;
+  std::size_t size_bytes_ = 0;
+  void* stream_ = nullptr;
+};
+
 void release_stream(void* raw) noexcept;
 void release_event(void* raw) noexcept;
 void release_graph(void* raw) noexcept;
+void release_memory(void* bytes, void* stream) noexcept;
+void release_pinned(void* bytes, void* stream) noexcept;
 }  // namespace cuda_detail
 
 // What a device is, read once.
@@ -152,62 +196,13 @@ class CudaStream {
   cuda_detail::Handle<cuda_detail::release_stream> handle_;
 };
 
-// Memory of a device, aligned to 256 bytes. Move-only; given back on the stream it came from, which
-// must outlive it.
-class CudaMemory {
- public:
-  CudaMemory() = default;
-  CudaMemory(void* bytes, std::size_t size_bytes, void* stream) noexcept
-      : bytes_(bytes), size_bytes_(size_bytes), stream_(stream) {}
-  ~CudaMemory() { release(); }
-  CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
-  CudaMemory& operator=(CudaMemory&& other) noexcept;
-  CudaMemory(const CudaMemory&) = delete;
-  CudaMemory& operator=(const CudaMemory&) = delete;
+// Memory of a device, aligned to 256 bytes. Its addresses are the device's, its contents undefined
+// at first. Released by queueing that on the stream it came from, which must outlive it.
+using CudaMemory = cuda_detail::Memory<cuda_detail::release_memory>;
 
-  // Queues giving it back, and leaves this empty.
-  void release() noexcept;
-
-  // An address of the device. The contents are undefined at first.
-  std::byte* bytes() const noexcept { return static_cast<std::byte*>(bytes_); }
-  template <typename T>
-  T* as() const noexcept {
-    return static_cast<T*>(bytes_);
-  }
-  std::size_t size_bytes() const noexcept { return size_bytes_; }
-
- private:
-  void* bytes_ = nullptr;
-  std::size_t size_bytes_ = 0;
-  void* stream_ = nullptr;
-};
-
-// Host memory that copies of a device can use. Move-only. Zeroed at first.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  PinnedMemory(void* bytes, std::size_t size_bytes) noexcept
-      : bytes_(bytes), size_bytes_(size_bytes) {}
-  ~PinnedMemory() { release(); }
-  PinnedMemory(PinnedMemory&& other) noexcept { *this = std::move(other); }
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-
-  // REQUIRES: no copy that names it is queued.
-  void release() noexcept;
-
-  std::byte* bytes() const noexcept { return static_cast<std::byte*>(bytes_); }
-  template <typename T>
-  T* as() const noexcept {
-    return static_cast<T*>(bytes_);
-  }
-  std::size_t size_bytes() const noexcept { return size_bytes_; }
-
- private:
-  void* bytes_ = nullptr;
-  std::size_t size_bytes_ = 0;
-};
+// Host memory that copies of a device can use. Zeroed at first. Released when no copy that names it
+// is queued.
+using PinnedMemory = cuda_detail::Memory<cuda_detail::release_pinned>;
 
 class CudaDevice {
  public:

@@ -74,6 +74,15 @@ void release_graph(void* raw) noexcept {
       "nothing is left to be told");
 }
 
+void release_memory(void* bytes, void* stream) noexcept {
+  ignore_error(status_of("cudaFreeAsync", cudaFreeAsync(bytes, native_stream(stream))),
+               "nothing is left to be told");
+}
+
+void release_pinned(void* bytes, void*) noexcept {
+  ignore_error(status_of("cudaFreeHost", cudaFreeHost(bytes)), "nothing is left to be told");
+}
+
 }  // namespace cuda_detail
 
 Result<bool> CudaEvent::done() const {
@@ -168,38 +177,6 @@ Status CudaStream::replay(const CudaGraph& graph) {
   STEMMA_CHECK(!graph.empty(), "a graph that was recorded");
   return status_of("cudaGraphLaunch", cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.raw()),
                                                       native_stream(raw())));
-}
-
-CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  bytes_ = std::exchange(other.bytes_, nullptr);
-  size_bytes_ = std::exchange(other.size_bytes_, 0);
-  stream_ = std::exchange(other.stream_, nullptr);
-  return *this;
-}
-
-void CudaMemory::release() noexcept {
-  if (bytes_ == nullptr) return;
-  ignore_error(status_of("cudaFreeAsync", cudaFreeAsync(bytes_, native_stream(stream_))),
-               "nothing is left to be told");
-  bytes_ = nullptr;
-  size_bytes_ = 0;
-}
-
-PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  bytes_ = std::exchange(other.bytes_, nullptr);
-  size_bytes_ = std::exchange(other.size_bytes_, 0);
-  return *this;
-}
-
-void PinnedMemory::release() noexcept {
-  if (bytes_ == nullptr) return;
-  ignore_error(status_of("cudaFreeHost", cudaFreeHost(bytes_)), "nothing is left to be told");
-  bytes_ = nullptr;
-  size_bytes_ = 0;
 }
 
 int CudaDevice::count() noexcept {

@@ -73,6 +73,25 @@ void release_graph(void* raw) noexcept {
   std::unique_ptr<simt::Graph>(static_cast<simt::Graph*>(raw)).reset();
 }
 
+void release_memory(void* bytes, void* raw) noexcept {
+  const Lock lock(runtime().mutex());
+  simt::Stream& stream = stream_of(raw);
+  STEMMA_CHECK(!stream.recording.has_value(), "memory is given back while a stream records");
+  if (runtime().failed()) {
+    stream.queue.clear();
+    runtime().arena().give_back(bytes);
+    return;
+  }
+  ignore_error(runtime().queue(stream, {.run = [bytes] { runtime().arena().give_back(bytes); }}),
+               "a device that has failed was looked for above");
+}
+
+void release_pinned(void* bytes, void*) noexcept {
+  const Lock lock(runtime().mutex());
+  runtime().unpin(bytes);
+  runtime().pinned_buffers.erase(bytes);
+}
+
 }  // namespace cuda_detail
 
 Result<bool> CudaEvent::done() const {
@@ -177,48 +196,6 @@ Status CudaStream::replay(const CudaGraph& graph) {
     STEMMA_RETURN_IF_ERROR(runtime().queue(stream_of(raw()), work));
   }
   return {};
-}
-
-CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  bytes_ = std::exchange(other.bytes_, nullptr);
-  size_bytes_ = std::exchange(other.size_bytes_, 0);
-  stream_ = std::exchange(other.stream_, nullptr);
-  return *this;
-}
-
-void CudaMemory::release() noexcept {
-  if (bytes_ == nullptr) return;
-  const Lock lock(runtime().mutex());
-  simt::Stream& stream = stream_of(stream_);
-  STEMMA_CHECK(!stream.recording.has_value(), "memory is given back while a stream records");
-  void* const bytes = std::exchange(bytes_, nullptr);
-  size_bytes_ = 0;
-  if (runtime().failed()) {
-    stream.queue.clear();
-    runtime().arena().give_back(bytes);
-    return;
-  }
-  ignore_error(runtime().queue(stream, {.run = [bytes] { runtime().arena().give_back(bytes); }}),
-               "a device that has failed was looked for above");
-}
-
-PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  bytes_ = std::exchange(other.bytes_, nullptr);
-  size_bytes_ = std::exchange(other.size_bytes_, 0);
-  return *this;
-}
-
-void PinnedMemory::release() noexcept {
-  if (bytes_ == nullptr) return;
-  const Lock lock(runtime().mutex());
-  runtime().unpin(bytes_);
-  runtime().pinned_buffers.erase(bytes_);
-  bytes_ = nullptr;
-  size_bytes_ = 0;
 }
 
 int CudaDevice::count() noexcept {

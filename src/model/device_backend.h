@@ -4,7 +4,7 @@
 // Thread:     as what it makes.
 // Memory:     that of what it makes.
 // Cost:       load_model reads every weight once.
-// Not here:   backends of devices that need a library of their own (cuda/).
+// Not here:   backends of devices that need a library of their own.
 #pragma once
 
 #include <memory>
