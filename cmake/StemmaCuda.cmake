@@ -100,3 +100,16 @@ function(stemma_cuda_room name)
     stemma_cuda_test(${name} cuda ${ARGN})
   endif()
 endfunction()
+
+# GPUs as what a program computes on (cuda/open_cuda_backend): a library of its own, so that only programs that can use one
+# link CUDA. Without CUDA it holds what says so.
+function(stemma_gpu)
+  set(source no_cuda_backend.cc)
+  set(libraries)
+  if(STEMMA_ENABLE_CUDA)
+    set(source open_cuda_backend.cc)
+    stemma_cuda_libraries(cuda libraries cuda attention tier pool device)
+  endif()
+  add_library(stemma_gpu STATIC ${CMAKE_SOURCE_DIR}/src/cuda/${source})
+  target_link_libraries(stemma_gpu PUBLIC stemma_cuda ${libraries})
+endfunction()
