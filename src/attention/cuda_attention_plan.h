@@ -52,11 +52,14 @@ class CudaAttentionPlan {
   std::span<const AttentionRow> rows() const { return rows_; }
   std::span<const std::int32_t> merged_rows() const { return merged_rows_; }
 
-  // Bytes of the largest image, and of that which was cut last.
+  // The list that has items of so many rows. REQUIRES: no more than one item has.
+  AttentionList list_of_rows(std::int32_t rows) const;
+
+  // Bytes of the largest image.
   std::int64_t image_bytes_max() const;
-  std::int64_t image_bytes() const;
-  // Writes it. REQUIRES: image_bytes() of room, aligned to 16; `batch` is the one that was cut.
-  void write(const KvBatch& batch, std::byte* image) const;
+  // Writes the image; how many bytes it has.
+  // REQUIRES: image_bytes_max() of room, aligned to 16; `batch` is the one that was cut last.
+  std::int64_t write(const KvBatch& batch, std::byte* image) const;
 
  private:
   // Rows of one request that are computed together.
@@ -78,18 +81,15 @@ class CudaAttentionPlan {
   Status check(const KvBatch& batch) const;
   void gather_parts(const KvBatch& batch);
   void add_parts(const KvBatch& batch, std::int32_t request);
-  AttentionList list_of(const Part& part) const;
   void split_parts();
   std::int32_t most_splits() const;
   void add_items(const Part& part, std::int32_t table_begin);
-  void add_rows(const Part& part, const KvBatch& batch);
-  AttentionHeader header(std::int64_t pages) const;
+  void add_rows(const Part& part, const KvBatch& batch, std::int32_t& sums);
 
   AttentionShape shape_;
   std::int32_t group_;  // query heads of a KV head
   CudaPlanLimits limits_;
   std::int64_t items_max_;  // of one list
-  std::int64_t pages_ = 0;  // of the batch's table
   std::vector<Part> parts_;
   std::vector<AttentionItem> items_[kAttentionLists];
   std::vector<AttentionRow> rows_;

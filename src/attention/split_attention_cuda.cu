@@ -28,6 +28,8 @@ struct Form {
   static constexpr int kLargestBytes = 4 * kPairs * 4;
   static constexpr int kSharedBytes =
       4 * kTileBytes + kQueryBytes + kWeightBytes + kLargestBytes + 2 * kCudaTileKeys * 8;
+  // That a multiprocessor of 65,536 registers and 228 KB of shared memory should hold.
+  static constexpr int kResidents = kRowWarps > 1 || kDim > 128 ? 1 : (kDim > 64 ? 3 : 4);
 };
 
 // Where a team is in its work: item and tile.
@@ -215,7 +217,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
 }
 
 template <typename F>
-STEMMA_KERNEL STEMMA_TEAM(F::kThreads, 1) walk_items(AttentionParams params, int list) {
+STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams params, int list) {
   using T = typename F::Operand;
   const Team<F> team = team_of<F>(shared_memory());
   Cursor now;
@@ -345,6 +347,22 @@ Status split_attention(CudaStream& stream, const AttentionParams& params, Attent
   }
   if (params.kv_dtype == DType::kF16) return launch_type<Float16>(stream, params, list, teams);
   return launch_type<BFloat16>(stream, params, list, teams);
+}
+
+std::int64_t split_attention_residents(std::int64_t head_dim, AttentionList list,
+                                       std::int64_t team_shared_bytes_max) {
+  constexpr std::int64_t kReservedBytes = 1024;  // of each team, by the runtime
+  const auto of = [&](auto form) {
+    using F = decltype(form);
+    const std::int64_t fit =
+        (team_shared_bytes_max + kReservedBytes) / (F::kSharedBytes + kReservedBytes);
+    return fit < F::kResidents ? fit : std::int64_t{F::kResidents};
+  };
+  using T = BFloat16;
+  const bool single = list == kSinglePairs;
+  if (head_dim <= 64) return single ? of(Form<T, 64, 1, 1>()) : of(Form<T, 64, 2, 2>());
+  if (head_dim <= 128) return single ? of(Form<T, 128, 1, 1>()) : of(Form<T, 128, 2, 2>());
+  return single ? of(Form<T, 256, 1, 1>()) : of(Form<T, 256, 2, 2>());
 }
 
 Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_t rows) {
