@@ -114,6 +114,7 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
 }
 
 Result<LogitsView> CudaRunner::forward(const KvBatch& batch, KvPools pools) {
+  STEMMA_CHECK_EQ(in_flight_, 0);
   STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(), batch, pools, CudaWanted::kLogits));
   STEMMA_ASSIGN_OR_RETURN(const CudaOutcome outcome, wait());
   return outcome.logits;

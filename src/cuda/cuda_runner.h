@@ -81,7 +81,7 @@ class CudaRunner final : public LoadedRunner {
   // but one. REQUIRES: there is such a step.
   Result<CudaOutcome> wait();
 
-  // Queues a step and waits for it. kInvalidArgument for tokens outside the vocabulary, for pools
+  // Queues a step and waits for it. REQUIRES: no other step is queued. kInvalidArgument for tokens outside the vocabulary, for pools
   // of another shape or device and slots outside of them; kTooLarge for batches and positions
   // beyond the limits: nothing is stored then. kCorrupt if a page that was still arriving turned
   // out to be wrong.
