@@ -101,6 +101,7 @@ function(stemma_whole_system_tests)
     return()
   endif()
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${CMAKE_SOURCE_DIR}/tests/*)
+  list(FILTER folders EXCLUDE REGEX "/tests/gpu$")  # stemma_gpu_tests
   if(STEMMA_SANITIZE)
     list(FILTER folders EXCLUDE REGEX "/tests/(server|ranks)$")  # as stemma_client_tests, stemma_ranks_tests
   endif()

@@ -81,10 +81,10 @@ class CudaRunner final : public LoadedRunner {
   // but one. REQUIRES: there is such a step.
   Result<CudaOutcome> wait();
 
-  // Queues a step and waits for it. REQUIRES: no other step is queued. kInvalidArgument for tokens outside the vocabulary, for pools
-  // of another shape or device and slots outside of them; kTooLarge for batches and positions
-  // beyond the limits: nothing is stored then. kCorrupt if a page that was still arriving turned
-  // out to be wrong.
+  // Queues a step and waits for it. REQUIRES: no other step is queued. kInvalidArgument for tokens
+  // outside the vocabulary, for pools of another shape or device and slots outside of them;
+  // kTooLarge for batches and positions beyond the limits: nothing is stored then. kCorrupt if a
+  // page that was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
 
