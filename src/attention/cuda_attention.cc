@@ -3,24 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
 
+#include "attention/chunk_attention_cuda.h"
 #include "attention/split_attention_cuda.h"
 
 namespace stemma {
 
 namespace {
 
-// So many times as many items as multiprocessors keep a GPU busy.
-constexpr std::int64_t kBusyItems = 4;
+constexpr AttentionList kLists[] = {kSinglePairs, kSharedPairs, kChunkPairs};
+static_assert(std::size(kLists) == kAttentionLists);
 
 Error unsupported(std::string detail) {
   return Error{ErrorCode::kUnsupported, std::move(detail), 0};
 }
 Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
+}
+
+// Teams of a list's kernel that a multiprocessor holds at once.
+std::int64_t residents_of(const AttentionShape& shape, const CudaTraits& traits,
+                          AttentionList list) {
+  if (list == kChunkPairs) {
+    return chunk_attention_residents(shape.head_dim, traits.team_shared_bytes_max);
+  }
+  return split_attention_residents(shape.head_dim, list, traits.team_shared_bytes_max);
 }
 
 // Bytes of what a row's items leave of one partition.
@@ -42,7 +53,7 @@ Status check_support(const AttentionShape& shape, const CudaAttentionOptions& op
         fmt::format("attention: rows of f32, f16 or bf16 (got {})", dtype_name(options.row_dtype)));
   }
   for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
-    if (split_attention_residents(shape.head_dim, list, traits.team_shared_bytes_max) < 1) {
+    if (residents_of(shape, traits, list) < 1) {
       return unsupported(fmt::format("attention: head_dim {} needs more shared memory than {} has",
                                      shape.head_dim, traits.name));
     }
@@ -61,7 +72,8 @@ CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& l
                                  ? std::min(options.table_pages_max, table_pages)
                                  : table_pages,
           .sums_max = std::max(sums, limits.rows_max),
-          .busy_items = kBusyItems * traits.multiprocessors};
+          .busy_items = traits.multiprocessors,
+          .chunks = residents_of(shape, traits, kChunkPairs) > 0};
 }
 
 // Kernels count in 32 bits: sixteenths of an image's bytes, sums.
@@ -90,7 +102,7 @@ Result<std::unique_ptr<CudaAttention>> CudaAttention::create(CudaDevice& device,
   const CudaPlanLimits plan = plan_limits(shape, limits, options, device.traits());
   auto attention = std::make_unique<CudaAttention>(Key(), device.traits(), shape, options, plan);
   STEMMA_RETURN_IF_ERROR(check_extent(plan, attention->plan_.image_bytes_max()));
-  STEMMA_RETURN_IF_ERROR(attention->allocate(device, stream, plan.sums_max));
+  STEMMA_RETURN_IF_ERROR(attention->allocate(device, stream, plan));
   return attention;
 }
 
@@ -105,9 +117,10 @@ CudaAttention::~CudaAttention() {
   }
 }
 
-Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream, std::int64_t sums) {
+Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
+                               const CudaPlanLimits& limits) {
   const auto image_bytes = static_cast<std::size_t>(plan_.image_bytes_max());
-  const auto pairs = static_cast<std::size_t>(sums * shape_.query_heads);
+  const auto pairs = static_cast<std::size_t>(limits.sums_max * shape_.query_heads);
   const auto value_dim = static_cast<std::size_t>(shape_.value_dim());
   for (Image& image : images_) {
     STEMMA_ASSIGN_OR_RETURN(image.pinned, device.allocate_pinned(image_bytes));
@@ -116,17 +129,19 @@ Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream, std::int6
   STEMMA_ASSIGN_OR_RETURN(image_, device.allocate(image_bytes, stream));
   STEMMA_ASSIGN_OR_RETURN(sum_values_, device.allocate(pairs * value_dim * sizeof(float), stream));
   STEMMA_ASSIGN_OR_RETURN(sum_weights_, device.allocate(2 * pairs * sizeof(float), stream));
+  const auto chunk_bytes = static_cast<std::size_t>(resident_teams(kChunkPairs) *
+                                                    chunk_attention_team_bytes(shape_.head_dim));
+  STEMMA_ASSIGN_OR_RETURN(chunk_sums_, device.allocate(chunk_bytes, stream));
   return {};
 }
 
 std::int64_t CudaAttention::resident_teams(AttentionList list) const {
-  return traits_.multiprocessors *
-         split_attention_residents(shape_.head_dim, list, traits_.team_shared_bytes_max);
+  return traits_.multiprocessors * residents_of(shape_, traits_, list);
 }
 
 Status CudaAttention::plan(CudaStream& stream, const KvBatch& batch) {
   STEMMA_RETURN_IF_ERROR(plan_.cut(batch));
-  for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
+  for (const AttentionList list : kLists) {
     const auto items = static_cast<std::int64_t>(plan_.items(list).size());
     launches_.teams[list] = std::min(items * shape_.kv_heads, resident_teams(list));
   }
@@ -192,7 +207,8 @@ AttentionParams CudaAttention::params_of(const KvLayerView& layer, const void* q
           .out = out,
           .row_dtype = options_.row_dtype,
           .sum_values = sum_values_.as<float>(),
-          .sum_weights = sum_weights_.as<float>()};
+          .sum_weights = sum_weights_.as<float>(),
+          .chunk_sums = chunk_sums_.bytes()};
 }
 
 Status CudaAttention::run(CudaStream& stream, const KvLayerView& layer, const void* q, void* out) {
@@ -201,6 +217,9 @@ Status CudaAttention::run(CudaStream& stream, const KvLayerView& layer, const vo
   for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
     if (launches_.teams[list] == 0) continue;
     STEMMA_RETURN_IF_ERROR(split_attention(stream, params, list, launches_.teams[list]));
+  }
+  if (launches_.teams[kChunkPairs] > 0) {
+    STEMMA_RETURN_IF_ERROR(chunk_attention(stream, params, launches_.teams[kChunkPairs]));
   }
   if (launches_.merged_rows == 0) return {};
   return merge_sums(stream, params, launches_.merged_rows);

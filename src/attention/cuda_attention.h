@@ -17,7 +17,8 @@
 // Memory:     of the device and pinned, sized at creation; plan and run allocate nothing.
 // Cost:       decode is bound by reading K and V once, prefill by 4 × head_dim operations a query,
 //             key and head.
-// Not here:   the kernels (split_attention_cuda), how a batch is cut (cuda_attention_plan), writing
+// Not here:   the kernels (split_attention_cuda, chunk_attention_cuda), how a batch is cut
+// (cuda_attention_plan), writing
 //             K and V (CudaPool), sparse attention (on a CPU only).
 #pragma once
 
@@ -98,7 +99,7 @@ class CudaAttention {
     std::int64_t merged_rows = 0;
   };
 
-  Status allocate(CudaDevice& device, CudaStream& stream, std::int64_t sums);
+  Status allocate(CudaDevice& device, CudaStream& stream, const CudaPlanLimits& limits);
   Status upload(CudaStream& stream, const KvBatch& batch);
   std::int64_t resident_teams(AttentionList list) const;
   Status check_layer(const KvLayerView& layer) const;
@@ -113,6 +114,7 @@ class CudaAttention {
   CudaMemory image_;  // of the device: what kernels read
   CudaMemory sum_values_;
   CudaMemory sum_weights_;
+  CudaMemory chunk_sums_;
   Launches launches_;  // of the batch that was planned last
 };
 

@@ -218,8 +218,12 @@ std::vector<CudaCase> batch_cases() {
   add("three_query_heads_each", world(6, 2, 64));
   add("many_query_heads", world(20, 1, 32));
   add("more_query_heads_than_an_item_has", world(71, 1, 32)).tokens = {12, 5};
+  add("more_query_heads_than_any_item_has", world(130, 1, 32)).tokens = {9, 5};
   add("head_dim_128", world(4, 1, 128)).tokens = {70, 5};
   add("head_dim_256", world(2, 1, 256)).tokens = {70, 5};
+  CudaCase& partitions = add("three_partitions", world(2, 1, 64));
+  partitions.tokens = {1100};
+  partitions.rows_max = 1100;
   CudaCase& window = add("window", world(4, 2, 64));
   window.world.shape.window_tokens = 37;
   window.tokens = {70, 600};

@@ -81,7 +81,7 @@ CudaAttentionPlan::CudaAttentionPlan(const AttentionShape& shape, const CudaPlan
     : shape_(shape),
       group_(static_cast<std::int32_t>(shape.query_heads / shape.kv_heads)),
       limits_(limits) {
-  const std::int64_t pieces = ceil_div(group_, kListPairs[kSharedPairs]);
+  const std::int64_t pieces = ceil_div(group_, pairs_max());
   items_max_ = (limits.batch.rows_max + limits.sums_max) * pieces;
   const auto rows = static_cast<std::size_t>(limits.batch.rows_max);
   parts_.reserve(rows);
@@ -138,7 +138,7 @@ void CudaAttentionPlan::gather_parts(const KvBatch& batch) {
 void CudaAttentionPlan::add_parts(const KvBatch& batch, std::int32_t request) {
   const auto i = static_cast<std::size_t>(request);
   const std::int32_t end = batch.row_indptr[i + 1];
-  const std::int32_t rows_max = std::max(kListPairs[kSharedPairs] / group_, 1);
+  const std::int32_t rows_max = std::max(pairs_max() / group_, 1);
   for (std::int32_t row = batch.row_indptr[i]; row < end; row += rows_max) {
     const std::int32_t rows = std::min(rows_max, end - row);
     const auto position = [&](std::int32_t at) {
@@ -154,17 +154,18 @@ void CudaAttentionPlan::add_parts(const KvBatch& batch, std::int32_t request) {
 }
 
 AttentionList CudaAttentionPlan::list_of_rows(std::int32_t rows) const {
-  return rows * group_ <= kListPairs[kSinglePairs] ? kSinglePairs : kSharedPairs;
+  const std::int32_t pairs = rows * group_;
+  if (pairs <= kListPairs[kSinglePairs]) return kSinglePairs;
+  return pairs <= kListPairs[kSharedPairs] || !limits_.chunks ? kSharedPairs : kChunkPairs;
 }
 
 void CudaAttentionPlan::split_parts() {
-  const auto whole =
-      static_cast<std::int64_t>(std::count_if(parts_.begin(), parts_.end(), [&](const Part& part) {
-        return list_of_rows(part.rows) == kSharedPairs;
-      }));
-  const bool busy = whole * shape_.kv_heads >= limits_.busy_items;
+  std::int64_t whole[kAttentionLists] = {};
+  for (const Part& part : parts_) whole[list_of_rows(part.rows)] += shape_.kv_heads;
   for (Part& part : parts_) {
-    part.splits = busy && list_of_rows(part.rows) == kSharedPairs ? 1 : part.partitions();
+    const AttentionList list = list_of_rows(part.rows);
+    const bool busy = list != kSinglePairs && whole[list] >= limits_.busy_items;
+    part.splits = busy ? 1 : part.partitions();
   }
   const std::int32_t most = most_splits();
   for (Part& part : parts_) part.splits = std::min(part.splits, most);

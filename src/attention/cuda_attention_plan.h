@@ -3,10 +3,10 @@
 //
 // Rows of a request are cut into parts of as many rows as their query heads fill an item, and a
 // part's walk over its keys into items at the bounds of partitions: of few pairs always; of many
-// only where a batch has too few items to keep a GPU busy. Each item of a walk but the first has
-// one partition, so that all merges are one left fold over a row's partitions: how a batch is cut
-// changes who computes what, never the result (I13). Where sums would take more room than there
-// is, the first items of walks get longer.
+// only where a batch has too few of their list to keep a GPU busy. Each item of a walk but the
+// first has one partition, so that all merges are one left fold over a row's partitions: how a
+// batch is cut changes who computes what, never the result (I13). Where sums would take more room
+// than there is, the first items of walks get longer.
 //
 // Thread:     the thread that plans.
 // Memory:     arrays sized at construction; cut and write do not allocate.
@@ -31,6 +31,7 @@ struct CudaPlanLimits {
   std::int64_t table_pages_max = 0;
   std::int64_t sums_max = 0;    // at least batch.rows_max
   std::int64_t busy_items = 0;  // items of every KV head that keep the GPU busy
+  bool chunks = true;           // whether there is a kernel for kChunkPairs
 };
 
 class CudaAttentionPlan {
@@ -52,7 +53,7 @@ class CudaAttentionPlan {
   std::span<const AttentionRow> rows() const { return rows_; }
   std::span<const std::int32_t> merged_rows() const { return merged_rows_; }
 
-  // The list that has items of so many rows. REQUIRES: no more than one item has.
+  // The list that items of so many rows are in. REQUIRES: one row, or no more than one item has.
   AttentionList list_of_rows(std::int32_t rows) const;
 
   // Bytes of the largest image.
@@ -79,6 +80,7 @@ class CudaAttentionPlan {
   };
 
   Status check(const KvBatch& batch) const;
+  std::int32_t pairs_max() const { return kListPairs[limits_.chunks ? kChunkPairs : kSharedPairs]; }
   void gather_parts(const KvBatch& batch);
   void add_parts(const KvBatch& batch, std::int32_t request);
   void split_parts();

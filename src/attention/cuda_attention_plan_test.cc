@@ -19,6 +19,7 @@ namespace {
 using testing::ElementsAre;
 
 constexpr AttentionShape kShape = {.query_heads = 8, .kv_heads = 2, .head_dim = 64, .scale = 1};
+constexpr AttentionList kLists[] = {kSinglePairs, kSharedPairs, kChunkPairs};
 constexpr std::int32_t kPartitionKeys = kCudaTileKeys * kCudaPartitionTiles;
 
 CudaPlanLimits limits_with(std::int64_t sums_max) {
@@ -38,7 +39,7 @@ CudaAttentionPlan plan_of(const AttentionShape& shape, const PlannedBatch& batch
 // How often each (row, query head of its KV head, tile) is computed.
 std::map<std::tuple<int, int, int>, int> coverage(const CudaAttentionPlan& plan, int group) {
   std::map<std::tuple<int, int, int>, int> counts;
-  for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
+  for (const AttentionList list : kLists) {
     for (const AttentionItem& item : plan.items(list)) {
       EXPECT_LE(item.pairs, kListPairs[list]);
       for (int pair = item.first_pair; pair < item.first_pair + item.pairs; ++pair) {
@@ -79,7 +80,7 @@ void expect_folded(const AttentionShape& shape, const CudaAttentionPlan& plan,
     const AttentionRow& row = plan.rows()[i];
     std::map<std::int32_t, std::int32_t> ends;  // of the tiles of each sum
     bool leaves_sums = row.sums > 1;
-    for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
+    for (const AttentionList list : kLists) {
       for (const AttentionItem& item : plan.items(list)) {
         const auto in_item = static_cast<std::int32_t>(i) - item.first_row;
         if (in_item < 0 || in_item * group >= item.first_pair + item.pairs) continue;
@@ -122,13 +123,34 @@ TEST(CudaAttentionPlan, MergesNothingWhereOnePartitionIsAll) {
 
 TEST(CudaAttentionPlan, SplitsChunksOnlyWhereItemsAreFew) {
   PlannedBatch few;
-  few.add(1200, 32);
-  EXPECT_EQ(plan_of(kShape, few).items(kSharedPairs).size(), 2u * 3u);
+  few.add(1200, 64);
+  EXPECT_EQ(plan_of(kShape, few).items(kChunkPairs).size(), 2u * 3u);
   PlannedBatch many;
-  many.add(1200, 64);
+  many.add(1200, 128);
   const CudaAttentionPlan plan = plan_of(kShape, many);
-  EXPECT_EQ(plan.items(kSharedPairs).size(), 4u);
+  EXPECT_EQ(plan.items(kChunkPairs).size(), 4u);
   EXPECT_TRUE(plan.merged_rows().empty());
+}
+
+TEST(CudaAttentionPlan, GivesWhatIsLeftOfAChunkToSmallerItems) {
+  PlannedBatch batch;
+  batch.add(100, 32 + 16);
+  batch.add(100, 32 + 4);
+  const CudaAttentionPlan plan = plan_of(kShape, batch);
+  EXPECT_EQ(plan.items(kChunkPairs).size(), 2u);
+  EXPECT_EQ(plan.items(kSharedPairs).size(), 1u);
+  EXPECT_EQ(plan.items(kSinglePairs).size(), 1u);
+}
+
+TEST(CudaAttentionPlan, HasNoItemsOfChunksWhereThereIsNoKernelForThem) {
+  CudaPlanLimits limits = limits_with(6000);
+  limits.chunks = false;
+  CudaAttentionPlan plan(kShape, limits);
+  PlannedBatch batch;
+  batch.add(300, 40);
+  ASSERT_TRUE(plan.cut(batch.view()).ok());
+  EXPECT_TRUE(plan.items(kChunkPairs).empty());
+  expect_covered(kShape, batch, plan);
 }
 
 TEST(CudaAttentionPlan, BeginsWhereAWindowDoes) {
@@ -156,8 +178,8 @@ TEST(CudaAttentionPlan, CoversRandomBatches) {
   Prng prng(seed);
   for (int round = 0; round < 60; ++round) {
     AttentionShape shape = kShape;
-    constexpr std::int64_t kGroups[] = {1, 3, 4, 16, 71};
-    shape.query_heads = 2 * kGroups[prng.below(5)];
+    constexpr std::int64_t kGroups[] = {1, 3, 4, 16, 71, 130};
+    shape.query_heads = 2 * kGroups[prng.below(6)];
     shape.window_tokens = prng.below(3) == 0 ? 1 + prng.below(900) : 0;
     const std::int64_t sums_max = 600 + prng.below(1500);
     PlannedBatch batch;
@@ -183,7 +205,7 @@ std::vector<T> array_at(const std::vector<std::byte>& image, std::int32_t at, st
 TEST(CudaAttentionPlan, WritesAnImageOfRowsItemsAndPages) {
   PlannedBatch batch;
   batch.add(700, 1);
-  batch.add(30, 20);
+  batch.add(50, 36);
   const CudaAttentionPlan plan = plan_of(kShape, batch);
   std::vector<std::byte> image(static_cast<std::size_t>(plan.image_bytes_max()));
   const std::int64_t bytes = plan.write(batch.view(), image.data());
@@ -191,14 +213,14 @@ TEST(CudaAttentionPlan, WritesAnImageOfRowsItemsAndPages) {
   AttentionHeader header;
   std::memcpy(&header, image.data(), sizeof(header));
   EXPECT_EQ(header.items[kSinglePairs], 3);  // the last rows of the chunk are few, too
-  EXPECT_EQ(header.items[kSharedPairs], 1);
-  const auto chunk = array_at<AttentionItem>(image, header.items_at[kSharedPairs], 1)[0];
+  EXPECT_EQ(header.items[kChunkPairs], 1);
+  const auto chunk = array_at<AttentionItem>(image, header.items_at[kChunkPairs], 1)[0];
   EXPECT_EQ(chunk.first_row, 1);
-  EXPECT_EQ(chunk.pairs, 64);
+  EXPECT_EQ(chunk.pairs, 128);
   EXPECT_EQ(chunk.table_begin, 700);
-  EXPECT_EQ(array_at<AttentionRow>(image, header.rows_at, 21)[20].position, 29);
+  EXPECT_EQ(array_at<AttentionRow>(image, header.rows_at, 37)[36].position, 49);
   EXPECT_EQ(array_at<std::int32_t>(image, header.merged_rows_at, 1)[0], 0);
-  EXPECT_EQ(array_at<PageId>(image, header.table_at, 730), batch.pages);
+  EXPECT_EQ(array_at<PageId>(image, header.table_at, 750), batch.pages);
 }
 
 TEST(CudaAttentionPlan, RefusesWhatIsBeyondItsLimits) {
