@@ -6,6 +6,7 @@
 #   simt*.cc      only for the emulated one
 #   x_cuda_test.cc, x_cuda_test.cu  tests of both: ROOM_simt_test, always, and ROOM_cuda_test, which is skipped where there is
 #                 no GPU; of rooms without kernels too, which use those of others
+#   x_cuda_bench.cc  what ROOM_cuda_bench measures, on a GPU alone
 #
 # Classes of the host (cuda_*.cc) are in the room's own library; what they need of a GPU is linked by the program.
 set(STEMMA_CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CACHE STRING "What kernels are compiled for")
@@ -78,6 +79,19 @@ function(stemma_cuda_test name flavour)
   stemma_add_test(${name}_${flavour} ${program})
 endfunction()
 
+# ROOM_cuda_bench: what a room measures on a GPU (src/device/cuda_bench.h). Part of gpu_tests, so that it is built with them.
+function(stemma_cuda_bench name)
+  file(GLOB benches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_cuda_bench.cc)
+  if(NOT benches)
+    return()
+  endif()
+  set(cli ${CMAKE_SOURCE_DIR}/src/cli)
+  stemma_cuda_libraries(cuda libraries ${name} ${ARGN})
+  add_executable(${name}_cuda_bench ${benches} ${cli}/cuda_bench_main.cc ${cli}/bench_output.cc)
+  target_link_libraries(${name}_cuda_bench PRIVATE stemma_${name} ${libraries} nlohmann_json::nlohmann_json)
+  add_dependencies(gpu_tests ${name}_cuda_bench)
+endfunction()
+
 # Called by stemma_room for every room, with the rooms that it depends on.
 function(stemma_cuda_room name)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
@@ -99,5 +113,6 @@ function(stemma_cuda_room name)
       target_link_libraries(stemma_${name}_cuda PUBLIC stemma_${name} CUDA::cudart_static CUDA::cublas)
     endif()
     stemma_cuda_test(${name} cuda ${ARGN})
+    stemma_cuda_bench(${name} ${ARGN})
   endif()
 endfunction()

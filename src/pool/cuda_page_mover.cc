@@ -16,68 +16,6 @@ namespace {
 constexpr std::int64_t kLayerBytesMax = std::int64_t{1} << 30;
 constexpr std::size_t kHostPageBytes = 4096;
 constexpr std::size_t kTurns = 2;
-constexpr std::int64_t kPitchMax = INT32_MAX;
-
-PoolPiece piece_of(const PagePiece<std::byte>& first, const PagePiece<std::byte>& second) {
-  return {.begin = first.page0,
-          .layer_stride_bytes = second.page0 - first.page0,
-          .page_stride_bytes = first.page_stride_bytes,
-          .bytes = first.bytes};
-}
-
-// Pieces of all layers; images, sums and lists are each call's.
-PageCopy whole_copy(CudaPool& pool) {
-  PageCopy copy;
-  if (pool.shape().layers == 0) return copy;
-  const auto first = pool.layer_pieces(0);
-  const auto second = pool.layer_pieces(std::min<std::int64_t>(1, pool.shape().layers - 1));
-  const PagePiece<std::byte>* next = second.begin();
-  for (const auto& piece : first) copy.pieces[copy.piece_count++] = piece_of(piece, *next++);
-  copy.zeros_sum = sum_of_zeros(static_cast<std::size_t>(layer_bytes_of(copy)));
-  return copy;
-}
-
-PageImages images_of(HostPool& host) {
-  const bool page_first = host.layout() == KvLayout::kPageFirst;
-  return {.begin = host.memory().data(),
-          .layer_stride_bytes = page_first ? host.layer_bytes() : host.pages() * host.layer_bytes(),
-          .page_stride_bytes = page_first ? host.page_bytes() : host.layer_bytes()};
-}
-
-// The piece of `pair` in the first layer of a copy, on both sides.
-struct PiecePlace {
-  std::byte* pool;
-  std::byte* image;
-};
-
-PiecePlace place_of(const PageCopy& copy, const PagePair& pair, int piece, std::int64_t before) {
-  const PoolPiece& in_pool = copy.pieces[piece];
-  const PageImages& images = copy.images;
-  return {in_pool.begin + copy.first_layer * in_pool.layer_stride_bytes +
-              pair.pool * in_pool.page_stride_bytes,
-          images.begin + copy.first_layer * images.layer_stride_bytes +
-              pair.image * images.page_stride_bytes + before};
-}
-
-// Calls queue(place, rows) for a page's pieces, every piece in all layers of the copy: as one copy
-// of rows where they are not too far apart for one.
-template <typename Queue>
-Status for_pieces(const PageCopy& copy, const PagePair& pair, Queue queue) {
-  std::int64_t before = 0;
-  for (int i = 0; i < copy.piece_count; ++i) {
-    const PoolPiece& piece = copy.pieces[i];
-    const std::int64_t farther = std::max(piece.layer_stride_bytes, copy.images.layer_stride_bytes);
-    const std::int64_t rows = farther <= kPitchMax ? copy.layers : 1;
-    PageCopy part = copy;
-    for (; part.first_layer < copy.first_layer + copy.layers; part.first_layer += rows) {
-      const CudaRows shape = {.row_bytes = static_cast<std::size_t>(piece.bytes),
-                              .rows = static_cast<std::size_t>(rows)};
-      STEMMA_RETURN_IF_ERROR(queue(place_of(part, pair, i, before), shape, piece));
-    }
-    before += piece.bytes;
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -111,8 +49,7 @@ Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostP
 }
 
 CudaPageMover::CudaPageMover(Key, CudaPool& pool, HostPool& host)
-    : pool_(pool), host_(host), whole_(whole_copy(pool)) {
-  by_engines_ = layer_bytes_of(whole_) >= kEnginePieceBytes * whole_.piece_count;
+    : pool_(pool), host_(host), whole_(pages_of(pool)), way_(best_way(whole_)) {
   const std::int64_t page_bytes = std::max<std::int64_t>(host.page_bytes(), 1);
   backup_pages_ = static_cast<std::size_t>(std::max<std::int64_t>(kBackupBytes / page_bytes, 1));
 }
@@ -169,42 +106,6 @@ PageCopy CudaPageMover::copy_of(const Batch& batch, const PageImages& images) co
   return copy;
 }
 
-Status CudaPageMover::queue_out(const Batch& batch) {
-  const PageCopy copy = copy_of(batch, images_of(host_));
-  if (!by_engines_) return copy_pages_out(down_.stream, copy);
-  STEMMA_RETURN_IF_ERROR(sum_pages(down_.stream, copy));
-  for (const PagePair& pair : batch.pairs) STEMMA_RETURN_IF_ERROR(queue_pieces_out(copy, pair));
-  return {};
-}
-
-Status CudaPageMover::queue_in(CudaStream& stream, const Batch& batch, const PageImages& images) {
-  const PageCopy copy = copy_of(batch, images);
-  if (!by_engines_) return copy_pages_in(stream, copy);
-  for (const PagePair& pair : batch.pairs) {
-    STEMMA_RETURN_IF_ERROR(queue_pieces_in(stream, copy, pair));
-  }
-  return sum_pages(stream, copy);
-}
-
-Status CudaPageMover::queue_pieces_out(const PageCopy& copy, const PagePair& pair) {
-  return for_pieces(copy, pair, [&](const PiecePlace& at, CudaRows rows, const PoolPiece& piece) {
-    if (rows.rows == 1) return down_.stream.copy_out(at.image, at.pool, rows.row_bytes);
-    rows.to_stride_bytes = static_cast<std::size_t>(copy.images.layer_stride_bytes);
-    rows.from_stride_bytes = static_cast<std::size_t>(piece.layer_stride_bytes);
-    return down_.stream.copy_rows_out(at.image, at.pool, rows);
-  });
-}
-
-Status CudaPageMover::queue_pieces_in(CudaStream& stream, const PageCopy& copy,
-                                      const PagePair& pair) {
-  return for_pieces(copy, pair, [&](const PiecePlace& at, CudaRows rows, const PoolPiece& piece) {
-    if (rows.rows == 1) return stream.copy_in(at.pool, at.image, rows.row_bytes);
-    rows.to_stride_bytes = static_cast<std::size_t>(piece.layer_stride_bytes);
-    rows.from_stride_bytes = static_cast<std::size_t>(copy.images.layer_stride_bytes);
-    return stream.copy_rows_in(at.pool, at.image, rows);
-  });
-}
-
 void CudaPageMover::check_move(PageId device_page) const {
   STEMMA_CHECK(device_page.valid() && device_page.value() < pool_.shape().pages, "a device page");
 }
@@ -251,7 +152,8 @@ Status CudaPageMover::queue_backup(std::span<const PageMove> moves, std::size_t 
   for (const PageMove& move : moves) *pair++ = {move.from.value(), move.to.value()};
   STEMMA_RETURN_IF_ERROR(down_.stream.copy_in(const_cast<PagePair*>(batch.device_pairs),
                                               batch.pairs.data(), batch.pairs.size_bytes()));
-  STEMMA_RETURN_IF_ERROR(queue_out(batch));
+  STEMMA_RETURN_IF_ERROR(
+      queue_pages_out(down_.stream, copy_of(batch, images_of(host_)), batch.pairs, way_));
   return down_.stream.record(down_.events[turn]);
 }
 
@@ -318,7 +220,8 @@ Status CudaPageMover::queue_layer(std::int64_t layer) {
                        .device_pairs = up_.pairs.as<PagePair>(),
                        .sums = layer_sums(layer),
                        .layers = {layer, layer + 1}};
-  STEMMA_RETURN_IF_ERROR(queue_in(up_.stream, batch, images_of(host_)));
+  STEMMA_RETURN_IF_ERROR(
+      queue_pages_in(up_.stream, copy_of(batch, images_of(host_)), batch.pairs, way_));
   return up_.stream.record(up_.events[static_cast<std::size_t>(layer)]);
 }
 
@@ -355,7 +258,8 @@ MoveVerdict CudaPageMover::copy_page_in(std::span<const std::byte> image,
   Status queued = pool_.cuda_device().use_in_thread();
   if (queued.ok()) queued = in_.stream.copy_in(in_.pairs.bytes(), pair, sizeof(PagePair));
   if (queued.ok()) {
-    queued = queue_in(in_.stream, batch, {staging_.bytes(), host_.layer_bytes(), 0});
+    const PageImages images = {staging_.bytes(), host_.layer_bytes(), 0};
+    queued = queue_pages_in(in_.stream, copy_of(batch, images), batch.pairs, way_);
   }
   const Status done = in_.stream.synchronize();
   if (!queued.ok() || !done.ok()) return MoveVerdict::kCancelled;

@@ -1,10 +1,7 @@
 // CudaPageMover: pages between a CudaPool and a host pool whose memory is pinned for it.
 //
-// Pieces below kEnginePieceBytes are gathered and scattered by kernels that reach into the pinned
-// memory themselves (page_copy_cuda): one launch moves any number of pages, and a layer's sums come
-// with it. Larger ones are worth a copy each, which the copy engines do without any of the device's
-// threads, and are summed on the device, before they leave and after they came. To be measured; on
-// the order of what a copy costs to begin (1 to 2 µs) against a piece's time on the link.
+// Small pieces are gathered and scattered by kernels that reach into the pinned memory themselves,
+// large ones are copied by engines (cuda_page_copy).
 //
 // Sums are the device's, both ways. Down, that of the bytes before they cross the link, up, that of
 // the bytes behind it, compared with the one kept: what goes wrong on the link, in host memory, on
@@ -21,10 +18,10 @@
 //                                                     Invariants: I5, I6, I8 (docs/INVARIANTS.md).
 // Memory:     pinned, a page, 8 bytes a page of the pool and 4 a sum of what is on its way.
 // Cost:       each byte crosses the link once; sums beside it.
-// Not here:   kernels (page_copy_cuda), encoded pages: a host pool with a codec is refused.
+// Not here:   how copies are queued (cuda_page_copy), encoded pages: a host pool with a codec is
+// refused.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,8 +30,8 @@
 #include <vector>
 
 #include "device/cuda_device.h"
+#include "pool/cuda_page_copy.h"
 #include "pool/cuda_pool.h"
-#include "pool/page_copy_cuda.h"
 #include "pool/page_mover.h"
 #include "stemma/result.h"
 
@@ -44,8 +41,6 @@ class CudaPageMover final : public PageMover {
   struct Key {};
 
  public:
-  // From this size on a piece is copied by itself.
-  static constexpr std::int64_t kEnginePieceBytes = std::int64_t{256} << 10;
   // What a backup queues before it asks whether to go on, where a page is not more.
   static constexpr std::int64_t kBackupBytes = std::int64_t{4} << 20;
   // Layers that a promotion queues ahead of the one that arrives next.
@@ -96,11 +91,6 @@ class CudaPageMover final : public PageMover {
   Status open_all();
   Status upload_tables();
   PageCopy copy_of(const Batch& batch, const PageImages& images) const;
-  Status queue_out(const Batch& batch);
-  Status queue_in(CudaStream& stream, const Batch& batch, const PageImages& images);
-  Status queue_pieces_out(const PageCopy& copy, const PagePair& pair);
-  Status queue_pieces_in(CudaStream& stream, const PageCopy& copy, const PagePair& pair);
-
   Batch backup_batch(std::span<const PageMove> moves, std::size_t turn);
   Status queue_backup(std::span<const PageMove> moves, std::size_t turn);
   void seal_backup(std::span<PageMove> moves, std::size_t turn);
@@ -112,11 +102,11 @@ class CudaPageMover final : public PageMover {
 
   CudaPool& pool_;
   HostPool& host_;
-  bool by_engines_ = false;  // which of the two ways
   std::size_t backup_pages_ = 1;
   Pin pin_;
   PageCopy whole_;  // what every copy has in common
-  Lane down_;       // two batches, in turns
+  CopyWay way_;
+  Lane down_;  // two batches, in turns
   Lane up_;
   CudaMemory tables_;                // of the stream of down_
   std::vector<std::size_t> listed_;  // moves of the promotion, by their place among up_'s pairs
