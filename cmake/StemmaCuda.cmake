@@ -5,7 +5,8 @@
 #   x_native.cu   only for a GPU: what calls the CUDA runtime and its libraries
 #   simt*.cc      only for the emulated one
 #   x_cuda_test.cc, x_cuda_test.cu  tests of both: ROOM_simt_test, always, and ROOM_cuda_test, which is skipped where there is
-#                 no GPU
+#                 no GPU; of rooms without kernels too, which use those of others
+#   x_cuda_bench.cc  what ROOM_cuda_bench measures, on a GPU alone
 #
 # Classes of the host (cuda_*.cc) are in the room's own library; what they need of a GPU is linked by the program.
 set(STEMMA_CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CACHE STRING "What kernels are compiled for")
@@ -68,7 +69,7 @@ function(stemma_cuda_test name flavour)
   set(program ${name}_${flavour}_test)
   stemma_cuda_libraries(${flavour} libraries ${name} ${ARGN})
   add_executable(${program} ${tests} ${kernels})
-  target_link_libraries(${program} PRIVATE ${libraries} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
+  target_link_libraries(${program} PRIVATE stemma_${name} ${libraries} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
   target_compile_definitions(${program} PRIVATE STEMMA_SOURCE_DIR=".")
   if(flavour STREQUAL "simt")
     target_compile_definitions(${program} PRIVATE STEMMA_SIMT=1)
@@ -78,26 +79,41 @@ function(stemma_cuda_test name flavour)
   stemma_add_test(${name}_${flavour} ${program})
 endfunction()
 
+# ROOM_cuda_bench: what a room measures on a GPU (src/device/cuda_bench.h). Part of gpu_tests, so that it is built with them.
+function(stemma_cuda_bench name)
+  file(GLOB benches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_cuda_bench.cc)
+  if(NOT benches)
+    return()
+  endif()
+  set(cli ${CMAKE_SOURCE_DIR}/src/cli)
+  stemma_cuda_libraries(cuda libraries ${name} ${ARGN})
+  add_executable(${name}_cuda_bench ${benches} ${cli}/cuda_bench_main.cc ${cli}/bench_output.cc)
+  target_link_libraries(${name}_cuda_bench PRIVATE stemma_${name} ${libraries} nlohmann_json::nlohmann_json)
+  add_dependencies(gpu_tests ${name}_cuda_bench)
+endfunction()
+
 # Called by stemma_room for every room, with the rooms that it depends on.
 function(stemma_cuda_room name)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
   file(GLOB emulation CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/simt*.cc)
   list(FILTER kernels EXCLUDE REGEX "_test\\.cu$")
-  if(NOT kernels AND NOT emulation)
-    return()
-  endif()
   if(STEMMA_TESTS)
-    set(shared ${kernels})
-    list(FILTER shared EXCLUDE REGEX "_native\\.cu$")
-    stemma_simt_sources(${name} sources ${shared})
-    add_library(stemma_${name}_simt STATIC ${emulation} ${sources})
-    target_link_libraries(stemma_${name}_simt PUBLIC stemma_${name} Boost::context)
+    if(kernels OR emulation)
+      set(shared ${kernels})
+      list(FILTER shared EXCLUDE REGEX "_native\\.cu$")
+      stemma_simt_sources(${name} sources ${shared})
+      add_library(stemma_${name}_simt STATIC ${emulation} ${sources})
+      target_link_libraries(stemma_${name}_simt PUBLIC stemma_${name} Boost::context)
+    endif()
     stemma_cuda_test(${name} simt ${ARGN})
   endif()
   if(STEMMA_ENABLE_CUDA)
-    add_library(stemma_${name}_cuda STATIC ${kernels})
-    target_link_libraries(stemma_${name}_cuda PUBLIC stemma_${name} CUDA::cudart_static CUDA::cublas)
+    if(kernels)
+      add_library(stemma_${name}_cuda STATIC ${kernels})
+      target_link_libraries(stemma_${name}_cuda PUBLIC stemma_${name} CUDA::cudart_static CUDA::cublas)
+    endif()
     stemma_cuda_test(${name} cuda ${ARGN})
+    stemma_cuda_bench(${name} ${ARGN})
   endif()
 endfunction()
 

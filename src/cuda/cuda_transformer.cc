@@ -169,7 +169,7 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
       multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
   STEMMA_RETURN_IF_ERROR(turn_and_store(step, places, layer, place));
   const bool arriving = step.arriving != nullptr && &place.group == &step.full;
-  if (arriving && !step.arriving->wait(place.layer)) {
+  if (arriving && !step.arriving->wait_on(stream_, place.layer)) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
