@@ -19,6 +19,16 @@ namespace stemma {
 
 inline constexpr int kPieceBytes = 16;
 
+// Teams that a multiprocessor holds at once of those that it should: by their shared memory, one
+// team being allowed so much.
+inline std::int64_t residents(std::int64_t shared_bytes, std::int64_t wanted,
+                              std::int64_t team_shared_bytes_max) {
+  constexpr std::int64_t kReservedBytes = 1024;  // of each team, by the runtime
+  const std::int64_t fit =
+      (team_shared_bytes_max + kReservedBytes) / (shared_bytes + kReservedBytes);
+  return fit < wanted ? fit : wanted;
+}
+
 // ---- Where things are.
 
 STEMMA_ON_DEVICE const AttentionHeader& header_of(const AttentionParams& params) {
@@ -45,6 +55,13 @@ STEMMA_ON_DEVICE Pair pair_of(const AttentionParams& params, const AttentionItem
 }
 STEMMA_ON_DEVICE const AttentionRow& row_of(const AttentionParams& params, std::int32_t row) {
   return array_of<AttentionRow>(params, header_of(params).rows_at)[row];
+}
+// The sum that an item's last partition of the row leaves; row `sum` of params.sum_values.
+STEMMA_ON_DEVICE std::int64_t sum_of(const AttentionParams& params, const AttentionItem& item,
+                                     const AttentionRow& row, const Pair& pair) {
+  const std::int32_t begin = item.first_tile / kCudaPartitionTiles;
+  const std::int32_t place = begin > row.split_at ? begin - row.split_at : 0;
+  return static_cast<std::int64_t>(row.first_sum + place) * params.query_heads + pair.head;
 }
 // −1, before every key, where there is no pair.
 STEMMA_ON_DEVICE std::int32_t position_of(const AttentionParams& params, const Pair& pair) {
@@ -85,7 +102,7 @@ STEMMA_ON_DEVICE int piece_at(int row, int piece) {
 template <int kPieces, int kThreads>
 STEMMA_ON_DEVICE void copy_tile(std::byte* tile, const std::byte* rows, const std::int64_t* offsets,
                                 int wanted_pieces) {
-  for (int i = thread_index(); i < kCudaTileKeys * kPieces; i += kThreads) {
+  for (int i = afresh(thread_index()); i < kCudaTileKeys * kPieces; i += kThreads) {
     const int row = i / kPieces;
     const int piece = i % kPieces;
     const std::int64_t offset = offsets[row];

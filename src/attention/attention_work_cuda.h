@@ -27,9 +27,10 @@ inline constexpr int kCudaPartitionTiles = 8;
 enum AttentionList : int {
   kSinglePairs = 0,  // at most 16 pairs: decode
   kSharedPairs = 1,  // at most 64: rows of a request, rows of several requests
+  kChunkPairs = 2,   // at most 128: rows of long chunks
 };
-inline constexpr int kAttentionLists = 2;
-inline constexpr int kListPairs[kAttentionLists] = {16, 64};
+inline constexpr int kAttentionLists = 3;
+inline constexpr int kListPairs[kAttentionLists] = {16, 64, 128};
 
 struct AttentionItem {
   std::int32_t table_begin = 0;  // where the request's pages begin in the table
@@ -93,6 +94,9 @@ struct AttentionParams {
   // the weights at sum_weights[(i × query_heads + h) × 2].
   float* sum_values = nullptr;
   float* sum_weights = nullptr;
+
+  // What teams of chunk_attention have of partitions before: chunk_attention_team_bytes each.
+  std::byte* chunk_sums = nullptr;
 };
 
 }  // namespace stemma

@@ -28,6 +28,8 @@ struct Form {
   static constexpr int kLargestBytes = 4 * kPairs * 4;
   static constexpr int kSharedBytes =
       4 * kTileBytes + kQueryBytes + kWeightBytes + kLargestBytes + 2 * kCudaTileKeys * 8;
+  // That a multiprocessor of 65,536 registers and 228 KB of shared memory should hold.
+  static constexpr int kResidents = kRowWarps > 1 || kDim > 128 ? 1 : (kDim > 64 ? 3 : 5);
 };
 
 // Where a team is in its work: item and tile.
@@ -93,27 +95,6 @@ STEMMA_ON_DEVICE void ask(std::byte* slots, const Team<F>& team, const std::byte
   commit_copies();
 }
 
-// What a warp has of its pairs: sums over the partition so far.
-template <typename F>
-struct Sums {
-  float o[F::kRows][2 * F::kColumns][4];
-  float weights[F::kRows][4];
-  float largest[F::kRows][2];
-};
-template <typename F>
-STEMMA_ON_DEVICE void clear(Sums<F>& sums) {
-  STEMMA_UNROLLED
-  for (int r = 0; r < F::kRows; ++r) {
-    STEMMA_UNROLLED
-    for (int i = 0; i < 4; ++i) {
-      sums.weights[r][i] = 0;
-      STEMMA_UNROLLED
-      for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][i] = 0;
-    }
-    sums.largest[r][0] = sums.largest[r][1] = minus_infinity();
-  }
-}
-
 // The largest scores over all of the tile's keys; sums are rebased, scores become weights.
 template <typename F>
 STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, Sums<F>& sums,
@@ -123,29 +104,23 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, 
   const float factor = score_factor(params);
   STEMMA_UNROLLED
   for (int r = 0; r < F::kRows; ++r) {
+    float kept[2];
     STEMMA_UNROLLED
     for (int half = 0; half < 2; ++half) {
       const int row = first + 16 * r + 8 * half;
       float most = team.largest[row];
       for (int w = 1; w < 4; ++w) most = larger(most, team.largest[w * F::kPairs + row]);
-      const float now = larger(sums.largest[r][half], most * factor);
-      const Rebase base = rebase(sums.largest[r][half], now);
-      sums.largest[r][half] = now;
-      STEMMA_UNROLLED
-      for (int i = 0; i < 2; ++i) {
-        sums.weights[r][2 * half + i] *= base.kept;
-        STEMMA_UNROLLED
-        for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][2 * half + i] *= base.kept;
-      }
+      const float taken = raise(sums, r, half, most * factor, kept[half]);
       STEMMA_UNROLLED
       for (int n = 0; n < 2; ++n) {
         const std::uint32_t pair =
-            narrow_pair<typename F::Operand>(weight_of(s[r][n][2 * half], factor, base.taken),
-                                             weight_of(s[r][n][2 * half + 1], factor, base.taken));
+            narrow_pair<typename F::Operand>(weight_of(s[r][n][2 * half], factor, taken),
+                                             weight_of(s[r][n][2 * half + 1], factor, taken));
         std::byte* const piece = team.weights + piece_at<8>(row, 2 * key_warp + n);
         reinterpret_cast<std::uint32_t*>(piece)[lane_index() % 4] = pair;
       }
     }
+    keep(sums, r, kept);
   }
 }
 
@@ -179,12 +154,9 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
   const Pair pair = pair_of(params, at.item, at.kv_head, first + 16 * r + 8 * half);
   if (pair.row < 0) return;
   const AttentionRow& row = row_of(params, pair.row);
-  const std::int32_t begin = at.item.first_tile / kCudaPartitionTiles;
-  const std::int32_t place = begin > row.split_at ? begin - row.split_at : 0;
-  const std::int64_t sum =
-      static_cast<std::int64_t>(row.first_sum + place) * params.query_heads + pair.head;
+  const std::int64_t sum = sum_of(params, at.item, row, pair);
   float* const values = params.sum_values + sum * params.value_dim;
-  const bool fresh = at.tile / kCudaPartitionTiles == begin;
+  const bool fresh = at.tile / kCudaPartitionTiles == at.item.first_tile / kCudaPartitionTiles;
   const bool last = at.tile + 1 == at.item.end_tile;
   const Fold folding = fold_of(kept[r][half].largest, sums.largest[r][half]);
   float weights = sums.weights[r][2 * half];
@@ -215,7 +187,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
 }
 
 template <typename F>
-STEMMA_KERNEL STEMMA_TEAM(F::kThreads, 1) walk_items(AttentionParams params, int list) {
+STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams params, int list) {
   using T = typename F::Operand;
   const Team<F> team = team_of<F>(shared_memory());
   Cursor now;
@@ -345,6 +317,19 @@ Status split_attention(CudaStream& stream, const AttentionParams& params, Attent
   }
   if (params.kv_dtype == DType::kF16) return launch_type<Float16>(stream, params, list, teams);
   return launch_type<BFloat16>(stream, params, list, teams);
+}
+
+std::int64_t split_attention_residents(std::int64_t head_dim, AttentionList list,
+                                       std::int64_t team_shared_bytes_max) {
+  const auto of = [&](auto form) {
+    using F = decltype(form);
+    return residents(F::kSharedBytes, F::kResidents, team_shared_bytes_max);
+  };
+  using T = BFloat16;
+  const bool single = list == kSinglePairs;
+  if (head_dim <= 64) return single ? of(Form<T, 64, 1, 1>()) : of(Form<T, 64, 2, 2>());
+  if (head_dim <= 128) return single ? of(Form<T, 128, 1, 1>()) : of(Form<T, 128, 2, 2>());
+  return single ? of(Form<T, 256, 1, 1>()) : of(Form<T, 256, 2, 2>());
 }
 
 Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_t rows) {
