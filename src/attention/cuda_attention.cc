@@ -26,12 +26,11 @@ Error invalid(std::string detail) {
 }
 
 // Teams of a list's kernel that a multiprocessor holds at once.
-std::int64_t residents_of(const AttentionShape& shape, const CudaTraits& traits,
+std::int64_t residents_of(const AttentionShape& shape, DType dtype, const CudaTraits& traits,
                           AttentionList list) {
-  if (list == kChunkPairs) {
-    return chunk_attention_residents(shape.head_dim, traits.team_shared_bytes_max);
-  }
-  return split_attention_residents(shape.head_dim, list, traits.team_shared_bytes_max);
+  const std::int64_t bytes = traits.team_shared_bytes_max;
+  if (list == kChunkPairs) return chunk_attention_residents(dtype, shape.head_dim, bytes);
+  return split_attention_residents(dtype, shape.head_dim, list, bytes);
 }
 
 // Bytes of what a row's items leave of one partition.
@@ -44,8 +43,8 @@ std::int64_t sum_bytes(const AttentionShape& shape) {
 Status check_support(const AttentionShape& shape, const CudaAttentionOptions& options,
                      const CudaTraits& traits) {
   if (shape.latent_dim > 0) return unsupported("attention on a GPU: no latent rows");
-  if (dtype_bytes(options.kv_dtype) != 2) {
-    return unsupported(fmt::format("attention on a GPU: pools of f16 or bf16 (got {})",
+  if (!are_on_tensor_cores(options.kv_dtype, shape.head_dim)) {
+    return unsupported(fmt::format("attention on a GPU: no rows of {} {}", shape.head_dim,
                                    dtype_name(options.kv_dtype)));
   }
   if (is_scaled(options.row_dtype)) {
@@ -53,7 +52,7 @@ Status check_support(const AttentionShape& shape, const CudaAttentionOptions& op
         fmt::format("attention: rows of f32, f16 or bf16 (got {})", dtype_name(options.row_dtype)));
   }
   for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
-    if (residents_of(shape, traits, list) < 1) {
+    if (residents_of(shape, options.kv_dtype, traits, list) < 1) {
       return unsupported(fmt::format("attention: head_dim {} needs more shared memory than {} has",
                                      shape.head_dim, traits.name));
     }
@@ -73,7 +72,7 @@ CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& l
                                  : table_pages,
           .sums_max = std::max(sums, limits.rows_max),
           .busy_items = traits.multiprocessors,
-          .chunks = residents_of(shape, traits, kChunkPairs) > 0};
+          .chunks = residents_of(shape, options.kv_dtype, traits, kChunkPairs) > 0};
 }
 
 // Kernels count in 32 bits: sixteenths of an image's bytes, sums.
@@ -136,7 +135,7 @@ Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
 }
 
 std::int64_t CudaAttention::resident_teams(AttentionList list) const {
-  return traits_.multiprocessors * residents_of(shape_, traits_, list);
+  return traits_.multiprocessors * residents_of(shape_, options_.kv_dtype, traits_, list);
 }
 
 Status CudaAttention::plan(CudaStream& stream, const KvBatch& batch) {
@@ -196,6 +195,10 @@ AttentionParams CudaAttention::params_of(const KvLayerView& layer, const void* q
           .head_stride = layer.head_stride * element,
           .kv_dtype = layer.dtype,
           .page_size = static_cast<std::int32_t>(layer.page_size),
+          .k_scales = layer.k_scales,
+          .v_scales = layer.v_scales,
+          .scale_page_stride = layer.scale_page_stride,
+          .scale_head_stride = layer.scale_head_stride,
           .query_heads = static_cast<std::int32_t>(shape_.query_heads),
           .kv_heads = static_cast<std::int32_t>(shape_.kv_heads),
           .head_dim = static_cast<std::int32_t>(shape_.head_dim),
