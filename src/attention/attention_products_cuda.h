@@ -229,6 +229,10 @@ STEMMA_ON_DEVICE void keep(Sums<F>& sums, int r, const float (&kept)[2]) {
 
 // ---- Sums of partitions, folded left to right.
 
+struct Kept {
+  float largest;
+  float weights;
+};
 struct Fold {
   float largest;
   float kept;   // of the sum so far

@@ -63,6 +63,10 @@ STEMMA_ON_DEVICE std::int64_t sum_of(const AttentionParams& params, const Attent
   const std::int32_t place = begin > row.split_at ? begin - row.split_at : 0;
   return static_cast<std::int64_t>(row.first_sum + place) * params.query_heads + pair.head;
 }
+// Whether a tile of an item is in its first partition: there are no sums to go on from.
+STEMMA_ON_DEVICE bool is_first_partition(const AttentionItem& item, int tile) {
+  return tile / kCudaPartitionTiles == item.first_tile / kCudaPartitionTiles;
+}
 // −1, before every key, where there is no pair.
 STEMMA_ON_DEVICE std::int32_t position_of(const AttentionParams& params, const Pair& pair) {
   return pair.row < 0 ? -1 : row_of(params, pair.row).position;

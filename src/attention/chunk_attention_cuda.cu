@@ -238,8 +238,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Chunk& chunk,
 template <typename F>
 STEMMA_ON_DEVICE void end_partition(const AttentionParams& params, const Chunk& chunk,
                                     const Team<F>& team, Sums<F>& sums, int tile) {
-  const int first = chunk.item.first_tile / kCudaPartitionTiles;
-  if (tile / kCudaPartitionTiles > first) fold_kept(team, sums);
+  if (!is_first_partition(chunk.item, tile)) fold_kept(team, sums);
   if (tile + 1 < chunk.item.end_tile) {
     keep_sums(team, sums);
   } else {

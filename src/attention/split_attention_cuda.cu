@@ -118,11 +118,6 @@ STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::by
 }
 
 // What the item has of the row's partitions so far, one after another, is kept in its sum.
-struct Kept {
-  float largest;
-  float weights;
-};
-
 template <typename F>
 STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, Sums<F>& sums,
                               Kept (&kept)[F::kRows][2], int r, int half) {
@@ -132,7 +127,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
   const AttentionRow& row = row_of(params, pair.row);
   const std::int64_t sum = sum_of(params, at.item, row, pair);
   float* const values = params.sum_values + sum * params.value_dim;
-  const bool fresh = at.tile / kCudaPartitionTiles == at.item.first_tile / kCudaPartitionTiles;
+  const bool fresh = is_first_partition(at.item, at.tile);
   const bool last = at.tile + 1 == at.item.end_tile;
   const Fold folding = fold_of(kept[r][half].largest, sums.largest[r][half]);
   float weights = sums.weights[r][2 * half];
