@@ -290,7 +290,7 @@ std::vector<std::pair<std::string, std::string>> CudaRunner::namespace_fields() 
           {"arithmetic_revision", std::to_string(kArithmeticRevision)},
           {"device", traits.name},
           {"capability", std::to_string(traits.capability)},
-          {"products", options_.deterministic ? "ordered" : "library"},
+          {"products", gemm_->name()},
           {"deterministic", options_.deterministic ? "yes" : "no"}};
 }
 
