@@ -14,24 +14,17 @@ namespace {
 
 constexpr int kChunkBytes = 128;
 
-template <typename T, int kDim_, int kRows_>
-struct Form {
-  using Operand = T;
-  static constexpr int kDim = kDim_;
+template <typename T, int kDim, bool kScaled, int kRows_>
+struct Form : TileForm<T, kDim, kScaled, kListPairs[kChunkPairs] / (16 * kRows_) * kWarpThreads> {
   static constexpr int kRows = kRows_;  // of 16 pairs, of a warp
   static constexpr int kKeys = kCudaTileKeys / 16;
   static constexpr int kPairs = kListPairs[kChunkPairs];
-  static constexpr int kWarps = kPairs / (16 * kRows);
-  static constexpr int kThreads = kWarps * kWarpThreads;
-  static constexpr int kPieces = kDim / 8;
   static constexpr int kColumns = kDim / 16;  // of 16 columns
-  static constexpr int kTileBytes = kCudaTileKeys * kDim * 2;
   static constexpr int kQueryBytes = kPairs * kDim * 2;
-  static constexpr int kSharedBytes =
-      4 * kTileBytes + kQueryBytes + 2 * kCudaTileKeys * 8 + kChunkBytes;
+  static constexpr int kSharedBytes = Form::kTilesBytes + kQueryBytes + kChunkBytes;
   // Pieces of a thread in the memory of its team: its sums; of each of its rows the largest score
   // and the sum of the weights.
-  static constexpr int kPieceStride = kThreads * kPieceBytes;
+  static constexpr int kPieceStride = Form::kThreads * kPieceBytes;
   static constexpr int kSumPieces = kRows * 2 * kColumns;
   static constexpr int kTeamBytes = (kSumPieces + kRows) * kPieceStride;
   // That a multiprocessor of 65,536 registers and 228 KB of shared memory should hold.
@@ -52,21 +45,17 @@ static_assert(sizeof(Chunk) <= kChunkBytes);
 
 template <typename F>
 struct Team {
-  std::byte* keys;    // two tiles
-  std::byte* values;  // two tiles
+  Tiles<F> tiles;
   std::byte* queries;
-  std::int64_t* offsets;  // [2, tile keys]
   Chunk* chunk;
   std::byte* kept;  // of the device
 };
 template <typename F>
 STEMMA_ON_DEVICE Team<F> team_of(const AttentionParams& params) {
   Team<F> team;
-  team.keys = shared_memory();
-  team.values = team.keys + 2 * F::kTileBytes;
-  team.queries = team.values + 2 * F::kTileBytes;
-  team.offsets = reinterpret_cast<std::int64_t*>(team.queries + F::kQueryBytes);
-  team.chunk = reinterpret_cast<Chunk*>(team.offsets + 2 * kCudaTileKeys);
+  team.tiles = tiles_of<F>(shared_memory());
+  team.queries = shared_memory() + F::kTilesBytes;
+  team.chunk = reinterpret_cast<Chunk*>(team.queries + F::kQueryBytes);
   team.kept = params.chunk_sums + team_x() * F::kTeamBytes;
   return team;
 }
@@ -95,18 +84,9 @@ STEMMA_ON_DEVICE KeyPlace look_up(const AttentionParams& params, const Chunk& ch
                   (chunk.item.first_tile + step) * kCudaTileKeys + thread_index());
 }
 template <typename F>
-STEMMA_ON_DEVICE void set_offset(const Team<F>& team, const AttentionParams& params, int step,
-                                 const KeyPlace& place) {
-  if (thread_index() < kCudaTileKeys) {
-    team.offsets[step % 2 * kCudaTileKeys + thread_index()] = offset_of(params, place);
-  }
-}
-template <typename F>
 STEMMA_ON_DEVICE void ask(const Team<F>& team, const AttentionParams& params, int step) {
-  const std::int64_t* const offsets = team.offsets + step % 2 * kCudaTileKeys;
-  const int slot = step % 2 * F::kTileBytes;
-  copy_tile<F::kPieces, F::kThreads>(team.keys + slot, params.k, offsets, params.head_dim / 8);
-  copy_tile<F::kPieces, F::kThreads>(team.values + slot, params.v, offsets, params.head_dim / 8);
+  copy_keys(team.tiles, params, step);
+  copy_values(team.tiles, params, step);
   commit_copies();
 }
 
@@ -148,9 +128,9 @@ STEMMA_ON_DEVICE void rebase_sums(Sums<F>& sums, float factor,
 template <typename F>
 STEMMA_ON_DEVICE void add_tile(const AttentionParams& params, const Chunk& chunk,
                                const Team<F>& team, Sums<F>& sums, int step) {
-  const int slot = step % 2 * F::kTileBytes;
   float s[F::kRows][2 * F::kKeys][4] = {};
-  multiply_keys<F>(s, team.queries, warp_index() * 16 * F::kRows, team.keys + slot, 0);
+  multiply_keys<F>(s, team.queries, warp_index() * 16 * F::kRows, team.tiles.key_tile(step), 0);
+  scale_scores<F>(s, team.tiles.key_scales(step));
   cap_scores<F>(params, s);
   hide<F>(params, chunk, s, (chunk.item.first_tile + step) * kCudaTileKeys);
   const float factor = score_factor(params);
@@ -167,7 +147,7 @@ STEMMA_ON_DEVICE void add_tile(const AttentionParams& params, const Chunk& chunk
           weight_of(pair[2 * half], factor, taken[i / 4][half]),
           weight_of(pair[2 * half + 1], factor, taken[i / 4][half]));
     }
-    add_values<F>(sums.o, weights, team.values + slot, 16 * n, 0);
+    add_values<F>(sums.o, weights, team.tiles.value_tile(step), 16 * n, 0);
     add_weights<F>(sums.weights, weights);
   }
 }
@@ -258,8 +238,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Chunk& chunk,
 template <typename F>
 STEMMA_ON_DEVICE void end_partition(const AttentionParams& params, const Chunk& chunk,
                                     const Team<F>& team, Sums<F>& sums, int tile) {
-  const int first = chunk.item.first_tile / kCudaPartitionTiles;
-  if (tile / kCudaPartitionTiles > first) fold_kept(team, sums);
+  if (!is_first_partition(chunk.item, tile)) fold_kept(team, sums);
   if (tile + 1 < chunk.item.end_tile) {
     keep_sums(team, sums);
   } else {
@@ -275,8 +254,13 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team<F>& team, s
   load_chunk<F>(*team.chunk, params, work);
   team_barrier();
   const Chunk& chunk = *team.chunk;
-  set_offset(team, params, 0, look_up(params, chunk, 0));
-  set_offset(team, params, 1, look_up(params, chunk, 1));
+  RowScales scales = {};
+  for (int step = 0; step < 2; ++step) {
+    const KeyPlace place = look_up(params, chunk, step);
+    set_offset(team.tiles, params, step, place);
+    if (step > 0) set_scales(team.tiles, step - 1, scales);
+    scales = load_scales<F>(params, place);
+  }
   KeyPlace place = look_up(params, chunk, 2);
   load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(
       params, chunk.item, chunk.kv_head, team.queries);
@@ -288,7 +272,14 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team<F>& team, s
     wait_copies<0>();
     team_barrier();
     if (step + 1 < chunk.tiles()) ask(team, params, step + 1);
-    set_offset(team, params, step, place);  // of step + 2
+    if (F::kScaled) {
+      widen_keys(team.tiles, params, step);
+      widen_values(team.tiles, params, step);
+      team_barrier();
+    }
+    set_offset(team.tiles, params, step + 2, place);
+    set_scales(team.tiles, step + 1, scales);
+    scales = load_scales<F>(params, place);
     place = look_up(params, chunk, step + 3);
     const int tile = chunk.item.first_tile + step;
     if (tile * kCudaTileKeys <= chunk.last_position()) add_tile(params, chunk, team, sums, step);
@@ -312,44 +303,47 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_chunks(AttentionParam
   }
 }
 
-template <typename T>
-Status launch_type(CudaStream& stream, const AttentionParams& params, std::int64_t teams) {
-  const auto launch_form = [&](auto form) {
-    using F = decltype(form);
-    return launch("chunk_attention", stream,
-                  {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes},
-                  walk_chunks<F>, params);
-  };
-  if (params.head_dim <= 64) return launch_form(Form<T, 64, 2>());
-  if (params.head_dim <= 128) return launch_form(Form<T, 128, 2>());
-  return launch_form(Form<T, 256, 1>());
+// Calls with a value of the form for rows of that type and extent.
+template <typename T, bool kScaled, typename Call>
+auto with_dim(std::int64_t head_dim, const Call& call) {
+  if (head_dim <= 64) return call(Form<T, 64, kScaled, 2>());
+  if (head_dim <= 128) return call(Form<T, 128, kScaled, 2>());
+  return call(Form<T, 256, kScaled, 1>());
+}
+template <typename Call>
+auto with_form(DType dtype, std::int64_t head_dim, const Call& call) {
+  if (is_scaled(dtype)) return with_dim<BFloat16, true>(head_dim, call);
+  if (dtype == DType::kF16) return with_dim<Float16, false>(head_dim, call);
+  return with_dim<BFloat16, false>(head_dim, call);
 }
 
 }  // namespace
 
 Status chunk_attention(CudaStream& stream, const AttentionParams& params, std::int64_t teams) {
-  if (params.head_dim > 256 || params.head_dim % 8 != 0 || dtype_bytes(params.kv_dtype) != 2) {
-    return Error{ErrorCode::kUnsupported,
-                 "chunk attention: f16 or bf16, head_dim a multiple of 8 up to 256", 0};
+  if (!are_on_tensor_cores(params.kv_dtype, params.head_dim)) {
+    return Error{ErrorCode::kUnsupported, "chunk attention: rows that there is no kernel for", 0};
   }
-  if (params.kv_dtype == DType::kF16) return launch_type<Float16>(stream, params, teams);
-  return launch_type<BFloat16>(stream, params, teams);
+  return with_form(params.kv_dtype, params.head_dim, [&](auto form) {
+    using F = decltype(form);
+    return launch("chunk_attention", stream,
+                  {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes},
+                  walk_chunks<F>, params);
+  });
 }
 
-std::int64_t chunk_attention_residents(std::int64_t head_dim, std::int64_t team_shared_bytes_max) {
-  const auto of = [&](auto form) {
+std::int64_t chunk_attention_residents(DType dtype, std::int64_t head_dim,
+                                       std::int64_t team_shared_bytes_max) {
+  return with_form(dtype, head_dim, [&](auto form) {
     using F = decltype(form);
     return residents(F::kSharedBytes, F::kResidents, team_shared_bytes_max);
-  };
-  if (head_dim <= 64) return of(Form<BFloat16, 64, 2>());
-  if (head_dim <= 128) return of(Form<BFloat16, 128, 2>());
-  return of(Form<BFloat16, 256, 1>());
+  });
 }
 
 std::int64_t chunk_attention_team_bytes(std::int64_t head_dim) {
-  if (head_dim <= 64) return Form<BFloat16, 64, 2>::kTeamBytes;
-  if (head_dim <= 128) return Form<BFloat16, 128, 2>::kTeamBytes;
-  return Form<BFloat16, 256, 1>::kTeamBytes;
+  return with_form(DType::kBF16, head_dim, [](auto form) {
+    using F = decltype(form);
+    return std::int64_t{F::kTeamBytes};
+  });
 }
 
 }  // namespace stemma

@@ -20,7 +20,8 @@ Status chunk_attention(CudaStream& stream, const AttentionParams& params, std::i
 
 // Teams that a multiprocessor holds at once, one team being allowed so much shared memory; 0 if it
 // needs more.
-std::int64_t chunk_attention_residents(std::int64_t head_dim, std::int64_t team_shared_bytes_max);
+std::int64_t chunk_attention_residents(DType dtype, std::int64_t head_dim,
+                                       std::int64_t team_shared_bytes_max);
 
 // Of params.chunk_sums, for one team.
 std::int64_t chunk_attention_team_bytes(std::int64_t head_dim);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attention/chunk_attention_cuda.h"
+#include "attention/plain_attention_cuda.h"
 #include "attention/split_attention_cuda.h"
 
 namespace stemma {
@@ -25,13 +26,25 @@ Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
 }
 
-// Teams of a list's kernel that a multiprocessor holds at once.
-std::int64_t residents_of(const AttentionShape& shape, const CudaTraits& traits,
+// Teams of a list's kernel that a multiprocessor holds at once; 0 if there is no kernel.
+std::int64_t residents_of(const AttentionShape& shape, DType dtype, const CudaTraits& traits,
                           AttentionList list) {
-  if (list == kChunkPairs) {
-    return chunk_attention_residents(shape.head_dim, traits.team_shared_bytes_max);
+  const std::int64_t bytes = traits.team_shared_bytes_max;
+  if (dtype == DType::kF32) {
+    return list == kSinglePairs ? plain_attention_residents(shape.head_dim, bytes) : 0;
   }
-  return split_attention_residents(shape.head_dim, list, traits.team_shared_bytes_max);
+  if (list == kChunkPairs) return chunk_attention_residents(dtype, shape.head_dim, bytes);
+  return split_attention_residents(dtype, shape.head_dim, list, bytes);
+}
+
+// The last of the lists that there are kernels for, one after another.
+AttentionList last_list(const AttentionShape& shape, DType dtype, const CudaTraits& traits) {
+  AttentionList last = kSinglePairs;
+  for (const AttentionList list : {kSharedPairs, kChunkPairs}) {
+    if (residents_of(shape, dtype, traits, list) == 0) break;
+    last = list;
+  }
+  return last;
 }
 
 // Bytes of what a row's items leave of one partition.
@@ -44,19 +57,17 @@ std::int64_t sum_bytes(const AttentionShape& shape) {
 Status check_support(const AttentionShape& shape, const CudaAttentionOptions& options,
                      const CudaTraits& traits) {
   if (shape.latent_dim > 0) return unsupported("attention on a GPU: no latent rows");
-  if (dtype_bytes(options.kv_dtype) != 2) {
-    return unsupported(fmt::format("attention on a GPU: pools of f16 or bf16 (got {})",
+  if (options.kv_dtype != DType::kF32 && !are_on_tensor_cores(options.kv_dtype, shape.head_dim)) {
+    return unsupported(fmt::format("attention on a GPU: no rows of {} {}", shape.head_dim,
                                    dtype_name(options.kv_dtype)));
   }
   if (is_scaled(options.row_dtype)) {
     return invalid(
         fmt::format("attention: rows of f32, f16 or bf16 (got {})", dtype_name(options.row_dtype)));
   }
-  for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
-    if (residents_of(shape, traits, list) < 1) {
-      return unsupported(fmt::format("attention: head_dim {} needs more shared memory than {} has",
-                                     shape.head_dim, traits.name));
-    }
+  if (residents_of(shape, options.kv_dtype, traits, kSinglePairs) == 0) {
+    return unsupported(fmt::format("attention: head_dim {} needs more shared memory than {} has",
+                                   shape.head_dim, traits.name));
   }
   return {};
 }
@@ -73,7 +84,7 @@ CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& l
                                  : table_pages,
           .sums_max = std::max(sums, limits.rows_max),
           .busy_items = traits.multiprocessors,
-          .chunks = residents_of(shape, traits, kChunkPairs) > 0};
+          .last_list = last_list(shape, options.kv_dtype, traits)};
 }
 
 // Kernels count in 32 bits: sixteenths of an image's bytes, sums.
@@ -136,7 +147,7 @@ Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
 }
 
 std::int64_t CudaAttention::resident_teams(AttentionList list) const {
-  return traits_.multiprocessors * residents_of(shape_, traits_, list);
+  return traits_.multiprocessors * residents_of(shape_, options_.kv_dtype, traits_, list);
 }
 
 Status CudaAttention::plan(CudaStream& stream, const KvBatch& batch) {
@@ -196,6 +207,10 @@ AttentionParams CudaAttention::params_of(const KvLayerView& layer, const void* q
           .head_stride = layer.head_stride * element,
           .kv_dtype = layer.dtype,
           .page_size = static_cast<std::int32_t>(layer.page_size),
+          .k_scales = layer.k_scales,
+          .v_scales = layer.v_scales,
+          .scale_page_stride = layer.scale_page_stride,
+          .scale_head_stride = layer.scale_head_stride,
           .query_heads = static_cast<std::int32_t>(shape_.query_heads),
           .kv_heads = static_cast<std::int32_t>(shape_.kv_heads),
           .head_dim = static_cast<std::int32_t>(shape_.head_dim),
@@ -211,15 +226,20 @@ AttentionParams CudaAttention::params_of(const KvLayerView& layer, const void* q
           .chunk_sums = chunk_sums_.bytes()};
 }
 
+Status CudaAttention::launch(CudaStream& stream, const AttentionParams& params,
+                             AttentionList list) const {
+  const std::int64_t teams = launches_.teams[list];
+  if (params.kv_dtype == DType::kF32) return plain_attention(stream, params, teams);
+  if (list == kChunkPairs) return chunk_attention(stream, params, teams);
+  return split_attention(stream, params, list, teams);
+}
+
 Status CudaAttention::run(CudaStream& stream, const KvLayerView& layer, const void* q, void* out) {
   STEMMA_RETURN_IF_ERROR(check_layer(layer));
   const AttentionParams params = params_of(layer, q, out);
-  for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
+  for (const AttentionList list : kLists) {
     if (launches_.teams[list] == 0) continue;
-    STEMMA_RETURN_IF_ERROR(split_attention(stream, params, list, launches_.teams[list]));
-  }
-  if (launches_.teams[kChunkPairs] > 0) {
-    STEMMA_RETURN_IF_ERROR(chunk_attention(stream, params, launches_.teams[kChunkPairs]));
+    STEMMA_RETURN_IF_ERROR(launch(stream, params, list));
   }
   if (launches_.merged_rows == 0) return {};
   return merge_sums(stream, params, launches_.merged_rows);

@@ -7,8 +7,10 @@
 // depends on its own position and tokens only, never on the batch, how a prompt was cut, or with
 // whom it was computed (I13).
 //
-// Operands of products are of the pool's type, f16 or bf16. Weights are rounded to it before they
-// meet V, and their sum is one of the rounded ones. Sums are f32.
+// Operands of products are of the pool's type, f16 or bf16; codes of scaled pools are widened to
+// bf16, those of K exactly, those of V times their row's scale. Weights are rounded to the
+// operands' type before they meet V, and their sum is one of the rounded ones. Sums are f32. Pools
+// of f32 are computed in f32 throughout.
 //
 // An infinite or NaN element of V makes NaN of rows of its own request before it that meet it in
 // one tile; other requests never see it.
@@ -17,8 +19,8 @@
 // Memory:     of the device and pinned, sized at creation; plan and run allocate nothing.
 // Cost:       decode is bound by reading K and V once, prefill by 4 × head_dim operations a query,
 //             key and head.
-// Not here:   the kernels (split_attention_cuda, chunk_attention_cuda), how a batch is cut
-// (cuda_attention_plan), writing
+// Not here:   the kernels (split_attention_cuda, chunk_attention_cuda, plain_attention_cuda), how a
+// batch is cut (cuda_attention_plan), writing
 //             K and V (CudaPool), sparse attention (on a CPU only).
 #pragma once
 
@@ -52,7 +54,7 @@ class CudaAttention {
 
  public:
   // kInvalidArgument or kUnsupported name what is wrong with the shape, the limits or the options;
-  // kOutOfMemory. Supported: pools of f16 and bf16, head_dim a multiple of 8 up to 256, no latent
+  // kOutOfMemory. Supported: head_dim a multiple of 8 up to 256, of scaled pools of 16; no latent
   // rows. `device` must outlive it; memory belongs to `stream`, which must outlive it too.
   static Result<std::unique_ptr<CudaAttention>> create(CudaDevice& device, CudaStream& stream,
                                                        const AttentionShape& shape,
@@ -103,6 +105,7 @@ class CudaAttention {
   Status upload(CudaStream& stream, const KvBatch& batch);
   std::int64_t resident_teams(AttentionList list) const;
   Status check_layer(const KvLayerView& layer) const;
+  Status launch(CudaStream& stream, const AttentionParams& params, AttentionList list) const;
   AttentionParams params_of(const KvLayerView& layer, const void* q, void* out) const;
 
   AttentionShape shape_;

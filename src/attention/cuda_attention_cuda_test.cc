@@ -31,10 +31,20 @@ double half_of_last_place(DType dtype) {
   return dtype == DType::kF32 ? 0x1p-24 : (dtype == DType::kBF16 ? 0x1p-9 : 0x1p-12);
 }
 
-// Each weight is rounded to the pool's type by up to half of its last place, and so is their sum,
-// which is one of the rounded ones; the output is rounded to the rows' type. Values are at most 2.
+// What is multiplied: elements of the pool, codes as bf16.
+DType operand_of(DType dtype) {
+  return is_scaled(dtype) ? DType::kBF16 : dtype;
+}
+
+// Each weight is rounded to the operands' type by up to half of its last place, and so is their
+// sum, which is one of the rounded ones, and an element of V that is a code times its scale; the
+// output is rounded to the rows' type. Values are at most 2.
 double tolerance(const CudaCase& c) {
-  return 2 * (2 * half_of_last_place(c.world.dtype) + half_of_last_place(c.row_dtype)) + 1e-5;
+  // Powers within 2^-22 of their exponent's, sums of up to 600 roundings.
+  if (c.world.dtype == DType::kF32) return 4 * half_of_last_place(c.row_dtype) + 5e-5;
+  const double operand = half_of_last_place(operand_of(c.world.dtype));
+  const double roundings = is_scaled(c.world.dtype) ? 3 : 2;
+  return 2 * (roundings * operand + half_of_last_place(c.row_dtype)) + 1e-5;
 }
 
 float rounded(DType dtype, float value) {
@@ -92,7 +102,7 @@ class CudaAttentionFixture : public CudaFixture {
 
   // A layer of a pool of the host on the device: all from its first row to its last.
   struct DeviceLayer {
-    CudaMemory k, v;
+    CudaMemory k, v, k_scales, v_scales;
     KvLayerView view;
   };
   DeviceLayer upload_layer(const KvLayerView& host) {
@@ -106,6 +116,14 @@ class CudaAttentionFixture : public CudaFixture {
     layer.view = host;
     layer.view.k = layer.k.bytes();
     layer.view.v = layer.v.bytes();
+    if (!is_scaled(host.dtype)) return layer;
+    const auto scales =
+        static_cast<std::size_t>((host.pages - 1) * host.scale_page_stride +
+                                 (host.heads - 1) * host.scale_head_stride + host.page_size);
+    layer.k_scales = upload(std::span(host.k_scales, scales));
+    layer.v_scales = upload(std::span(host.v_scales, scales));
+    layer.view.k_scales = layer.k_scales.as<float>();
+    layer.view.v_scales = layer.v_scales.as<float>();
     return layer;
   }
 
@@ -134,7 +152,7 @@ class CudaAttentionFixture : public CudaFixture {
     auto reference = make_attention("reference", c.world.shape, limits_of(c), threads);
     EXPECT_TRUE(reference.ok());
     std::vector<float> q = world.queries();
-    for (float& value : q) value = rounded(c.world.dtype, rounded(c.row_dtype, value));
+    for (float& value : q) value = rounded(operand_of(c.world.dtype), rounded(c.row_dtype, value));
     std::vector<float> out(outputs(c, world.batch()));
     reference.value()->plan(world.batch());
     reference.value()->run(world.layer(), q.data(), out.data());
@@ -221,6 +239,28 @@ std::vector<CudaCase> batch_cases() {
   add("more_query_heads_than_any_item_has", world(130, 1, 32)).tokens = {9, 5};
   add("head_dim_128", world(4, 1, 128)).tokens = {70, 5};
   add("head_dim_256", world(2, 1, 256)).tokens = {70, 5};
+  CudaCase& plain = add("pool_of_f32", world(4, 2, 64));
+  plain.row_dtype = plain.world.dtype = DType::kF32;
+  plain.tokens = {70, 5, 530};
+  add("pool_of_f32_and_rows_of_bf16", world(20, 1, 32)).world.dtype = DType::kF32;
+  add("pool_of_f32_with_head_dim_80", world(3, 1, 80)).world.dtype = DType::kF32;
+  add("pool_of_f32_with_head_dim_256", world(2, 1, 256)).world.dtype = DType::kF32;
+  CudaCase& plain_window = add("pool_of_f32_with_a_window", world(4, 2, 64));
+  plain_window.world.dtype = DType::kF32;
+  plain_window.world.shape.window_tokens = 37;
+  plain_window.world.shape.score_cap = 5;
+  plain_window.tokens = {70, 600};
+  for (const DType dtype : {DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
+    CudaCase& codes = add("codes_of_" + std::string(dtype_name(dtype)), world(4, 2, 64));
+    codes.world.dtype = dtype;
+    codes.tokens = {70, 5, 530};
+  }
+  CudaCase& pages = add("codes_by_page", world(4, 1, 128));
+  pages.world.dtype = DType::kFp8E4M3;
+  pages.world.layout = KvLayout::kPageFirst;
+  pages.world.page_size = 3;
+  add("codes_of_head_dim_80", world(4, 2, 80)).world.dtype = DType::kInt8;
+  add("codes_of_head_dim_256", world(2, 1, 256)).world.dtype = DType::kInt8;
   CudaCase& partitions = add("three_partitions", world(2, 1, 64));
   partitions.tokens = {1100};
   partitions.rows_max = 1100;
@@ -344,9 +384,6 @@ TEST_F(CudaAttentionTest, RefusesWhatItHasNoKernelsFor) {
   };
   const CudaAttentionOptions options = {.page_size = 16};
   CudaAttentionOptions other = options;
-  other.kv_dtype = DType::kInt8;
-  EXPECT_EQ(code(c.world.shape, other), ErrorCode::kUnsupported);
-  other = options;
   other.row_dtype = DType::kInt8;
   EXPECT_EQ(code(c.world.shape, other), ErrorCode::kInvalidArgument);
   other = options;
@@ -355,6 +392,11 @@ TEST_F(CudaAttentionTest, RefusesWhatItHasNoKernelsFor) {
   AttentionShape shape = c.world.shape;
   shape.query_heads = 3;
   EXPECT_EQ(code(shape, options), ErrorCode::kInvalidArgument);
+  shape = c.world.shape;
+  shape.head_dim = 72;  // codes of a row are not whole pieces of 16 bytes
+  other = options;
+  other.kv_dtype = DType::kInt8;
+  EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
 }
 
 TEST_F(CudaAttentionTest, RefusesBatchesAndLayersOtherThanAgreed) {

@@ -154,9 +154,10 @@ void CudaAttentionPlan::add_parts(const KvBatch& batch, std::int32_t request) {
 }
 
 AttentionList CudaAttentionPlan::list_of_rows(std::int32_t rows) const {
-  const std::int32_t pairs = rows * group_;
-  if (pairs <= kListPairs[kSinglePairs]) return kSinglePairs;
-  return pairs <= kListPairs[kSharedPairs] || !limits_.chunks ? kSharedPairs : kChunkPairs;
+  for (const AttentionList list : {kSinglePairs, kSharedPairs}) {
+    if (rows * group_ <= kListPairs[list] || list == limits_.last_list) return list;
+  }
+  return kChunkPairs;
 }
 
 void CudaAttentionPlan::split_parts() {

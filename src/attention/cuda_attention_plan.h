@@ -29,9 +29,9 @@ struct CudaPlanLimits {
   AttentionLimits batch;
   std::int64_t page_size = 0;
   std::int64_t table_pages_max = 0;
-  std::int64_t sums_max = 0;    // at least batch.rows_max
-  std::int64_t busy_items = 0;  // items of every KV head that keep the GPU busy
-  bool chunks = true;           // whether there is a kernel for kChunkPairs
+  std::int64_t sums_max = 0;              // at least batch.rows_max
+  std::int64_t busy_items = 0;            // items of every KV head that keep the GPU busy
+  AttentionList last_list = kChunkPairs;  // the last list that there is a kernel for
 };
 
 class CudaAttentionPlan {
@@ -80,7 +80,7 @@ class CudaAttentionPlan {
   };
 
   Status check(const KvBatch& batch) const;
-  std::int32_t pairs_max() const { return kListPairs[limits_.chunks ? kChunkPairs : kSharedPairs]; }
+  std::int32_t pairs_max() const { return kListPairs[limits_.last_list]; }
   void gather_parts(const KvBatch& batch);
   void add_parts(const KvBatch& batch, std::int32_t request);
   void split_parts();

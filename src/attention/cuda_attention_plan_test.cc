@@ -142,15 +142,19 @@ TEST(CudaAttentionPlan, GivesWhatIsLeftOfAChunkToSmallerItems) {
   EXPECT_EQ(plan.items(kSinglePairs).size(), 1u);
 }
 
-TEST(CudaAttentionPlan, HasNoItemsOfChunksWhereThereIsNoKernelForThem) {
+TEST(CudaAttentionPlan, HasNoItemsThatThereIsNoKernelFor) {
   CudaPlanLimits limits = limits_with(6000);
-  limits.chunks = false;
-  CudaAttentionPlan plan(kShape, limits);
   PlannedBatch batch;
   batch.add(300, 40);
-  ASSERT_TRUE(plan.cut(batch.view()).ok());
-  EXPECT_TRUE(plan.items(kChunkPairs).empty());
-  expect_covered(kShape, batch, plan);
+  for (const AttentionList last : {kSinglePairs, kSharedPairs}) {
+    limits.last_list = last;
+    CudaAttentionPlan plan(kShape, limits);
+    ASSERT_TRUE(plan.cut(batch.view()).ok());
+    for (int list = last + 1; list < kAttentionLists; ++list) {
+      EXPECT_TRUE(plan.items(static_cast<AttentionList>(list)).empty());
+    }
+    expect_covered(kShape, batch, plan);
+  }
 }
 
 TEST(CudaAttentionPlan, BeginsWhereAWindowDoes) {

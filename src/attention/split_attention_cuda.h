@@ -22,7 +22,7 @@ Status split_attention(CudaStream& stream, const AttentionParams& params, Attent
 
 // Teams of that kernel that a multiprocessor holds at once, one team being allowed so much shared
 // memory; 0 if it needs more.
-std::int64_t split_attention_residents(std::int64_t head_dim, AttentionList list,
+std::int64_t split_attention_residents(DType dtype, std::int64_t head_dim, AttentionList list,
                                        std::int64_t team_shared_bytes_max);
 
 // The outputs of rows that have several sums. `rows`: at least as many as the image has.
