@@ -6,6 +6,7 @@
 // Sums of a partition are in registers; what they are folded into waits, for most of the time, in
 // memory of the device that the team's threads have to themselves, small enough to stay in L2.
 #include "attention/attention_products_cuda.h"
+#include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "attention/chunk_attention_cuda.h"
 

@@ -5,6 +5,7 @@
 // There is one tile of K and one of V: the next of K is on its way while V is summed, that of V
 // while scores are computed.
 #include "attention/attention_products_cuda.h"
+#include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "attention/plain_attention_cuda.h"
 

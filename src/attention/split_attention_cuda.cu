@@ -5,6 +5,7 @@
 // have multiplied K of tile t; V of tile t + 1 when they have added V of tile t − 1: three tiles
 // are always on their way. Where rows of a tile lie is looked up three tiles ahead.
 #include "attention/attention_products_cuda.h"
+#include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "attention/split_attention_cuda.h"
 
@@ -157,24 +158,24 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
   }
 }
 
+// What is looked up ahead of what is computed: where the rows of step + 2 lie, and what codes of
+// step + 1 are multiplied by.
+struct Ahead {
+  Cursor at;
+  KeyPlace place;
+  RowScales scales;
+};
 template <typename F>
-STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams params, int list) {
-  using T = typename F::Operand;
-  const Team<F> team = team_of<F>(shared_memory());
-  Cursor now;
-  now.work = team_x();
-  load_item(now, params, list);
-  if (!now.live) return;
-  Cursor ahead = now;
-  RowScales scales = {};
+STEMMA_ON_DEVICE void begin(Ahead& ahead, const Team<F>& team, const AttentionParams& params,
+                            int list) {
   for (int step = 0; step < 2; ++step) {
-    const KeyPlace place = look_up(ahead, params);
+    const KeyPlace place = look_up(ahead.at, params);
     set_offset(team.tiles, params, step, place);
-    if (step > 0) set_scales(team.tiles, step - 1, scales);
-    scales = load_scales<F>(params, place);
-    advance(ahead, params, list);
+    if (step > 0) set_scales(team.tiles, step - 1, ahead.scales);
+    ahead.scales = load_scales<F>(params, place);
+    advance(ahead.at, params, list);
   }
-  KeyPlace place = look_up(ahead, params);
+  ahead.place = look_up(ahead.at, params);
   team_barrier();
   copy_keys(team.tiles, params, 0);
   commit_copies();
@@ -182,9 +183,59 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
   commit_copies();
   copy_keys(team.tiles, params, 1);
   commit_copies();
+}
+template <typename F>
+STEMMA_ON_DEVICE void look_ahead(Ahead& ahead, const Team<F>& team, const AttentionParams& params,
+                                 int list, int step) {
+  set_offset(team.tiles, params, step + 2, ahead.place);
+  set_scales(team.tiles, step + 1, ahead.scales);
+  ahead.scales = load_scales<F>(params, ahead.place);
+  advance(ahead.at, params, list);
+  ahead.place = look_up(ahead.at, params);
+}
 
+template <typename F>
+STEMMA_ON_DEVICE void begin_item(const Cursor& now, const Team<F>& team,
+                                 const AttentionParams& params,
+                                 std::int32_t (&positions)[F::kRows][2]) {
+  load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(params, now.item,
+                                                                        now.kv_head, team.queries);
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    const int pair = warp_index() / 4 * 16 * F::kRows + 8 * i + lane_index() / 4;
+    positions[i / 2][i % 2] = position_of(params, pair_of(params, now.item, now.kv_head, pair));
+  }
+  team_barrier();
+}
+
+// The warp's scores, and the largest of them in shared memory.
+template <typename F>
+STEMMA_ON_DEVICE void score(const Cursor& now, const Team<F>& team, const AttentionParams& params,
+                            int step, const std::int32_t (&positions)[F::kRows][2],
+                            float (&s)[F::kRows][2][4]) {
   const int row_warp = warp_index() / 4;
   const int key_warp = warp_index() % 4;
+  multiply_keys<F>(s, team.queries, row_warp * 16 * F::kRows, team.tiles.key_tile(step),
+                   16 * key_warp);
+  scale_scores<F>(s, team.tiles.key_scales(step) + 16 * key_warp);
+  cap_scores<F>(params, s);
+  hide_keys<F>(s, positions, now.tile * kCudaTileKeys + 16 * key_warp, params.window);
+  float largest[F::kRows][2];
+  largest_scores<F>(largest, s);
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    const int row = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
+    if (lane_index() % 4 == 0) team.largest[key_warp * F::kPairs + row] = largest[i / 2][i % 2];
+  }
+}
+
+template <typename F>
+STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams params, int list) {
+  const Team<F> team = team_of<F>(shared_memory());
+  Cursor now;
+  now.work = team_x();
+  load_item(now, params, list);
+  if (!now.live) return;
+  Ahead ahead = {now, {}, {}};
+  begin(ahead, team, params, list);
   Sums<F> sums;
   Kept kept[F::kRows][2] = {};
   std::int32_t positions[F::kRows][2] = {};
@@ -195,32 +246,10 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
     team_barrier();
     copy_values(team.tiles, params, step + 1);
     commit_copies();
-    set_offset(team.tiles, params, step + 2, place);
-    set_scales(team.tiles, step + 1, scales);
-    scales = load_scales<F>(params, place);
-    advance(ahead, params, list);
-    place = look_up(ahead, params);
-    if (now.tile == now.item.first_tile) {
-      load_queries<T, F::kPairs, F::kPieces, F::kThreads>(params, now.item, now.kv_head,
-                                                          team.queries);
-      for (int i = 0; i < 2 * F::kRows; ++i) {
-        const int pair = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
-        positions[i / 2][i % 2] = position_of(params, pair_of(params, now.item, now.kv_head, pair));
-      }
-      team_barrier();
-    }
+    look_ahead(ahead, team, params, list, step);
+    if (now.tile == now.item.first_tile) begin_item(now, team, params, positions);
     float s[F::kRows][2][4] = {};
-    multiply_keys<F>(s, team.queries, row_warp * 16 * F::kRows, team.tiles.key_tile(step),
-                     16 * key_warp);
-    scale_scores<F>(s, team.tiles.key_scales(step) + 16 * key_warp);
-    cap_scores<F>(params, s);
-    hide_keys<F>(s, positions, now.tile * kCudaTileKeys + 16 * key_warp, params.window);
-    float largest[F::kRows][2];
-    largest_scores<F>(largest, s);
-    for (int i = 0; i < 2 * F::kRows; ++i) {
-      const int row = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
-      if (lane_index() % 4 == 0) team.largest[key_warp * F::kPairs + row] = largest[i / 2][i % 2];
-    }
+    score(now, team, params, step, positions, s);
     team_barrier();
     copy_keys(team.tiles, params, step + 2);
     commit_copies();
@@ -231,10 +260,7 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
     add_tile(team, sums, team.tiles.value_tile(step));
     if ((now.tile + 1) % kCudaPartitionTiles == 0 || now.tile + 1 == now.item.end_tile) {
       STEMMA_UNROLLED
-      for (int r = 0; r < F::kRows; ++r) {
-        end_row(params, now, sums, kept, r, 0);
-        end_row(params, now, sums, kept, r, 1);
-      }
+      for (int i = 0; i < 2 * F::kRows; ++i) end_row(params, now, sums, kept, i / 2, i % 2);
       clear(sums);
     }
     advance(now, params, list);

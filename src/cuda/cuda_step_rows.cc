@@ -63,11 +63,4 @@ Status CudaStepRows::upload(CudaStream& stream, const KvBatch& batch, std::int64
   return stream.record(image.copied);
 }
 
-Status CudaStepRows::wait() const {
-  for (const Image& image : images_) {
-    if (image.copied.raw() != nullptr) STEMMA_RETURN_IF_ERROR(image.copied.wait());
-  }
-  return {};
-}
-
 }  // namespace stemma

@@ -41,9 +41,6 @@ class CudaStepRows {
 
   const StepPlaces& places() const noexcept { return places_; }
 
-  // Waits for the copies that are queued.
-  Status wait() const;
-
  private:
   struct Image {
     PinnedMemory pinned;

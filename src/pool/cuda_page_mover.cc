@@ -31,7 +31,8 @@ Status CudaPageMover::Pin::pin(CudaDevice& device, std::span<std::byte> memory) 
   return {};
 }
 
-Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostPool& host) {
+Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostPool& host,
+                                                           const Options& options) {
   if (host.codec() != PageCodec::kPlain) {
     return Error{ErrorCode::kUnsupported,
                  "codec " + std::string(page_codec_name(host.codec())) +
@@ -43,25 +44,28 @@ Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostP
   }
   STEMMA_CHECK_EQ(pool.shape().layers, host.layers());
   STEMMA_CHECK_EQ(pool.layer_bytes(), host.layer_bytes());
-  auto mover = std::make_unique<CudaPageMover>(Key(), pool, host);
+  auto mover = std::make_unique<CudaPageMover>(Key(), pool, host, options);
   STEMMA_RETURN_IF_ERROR(mover->open_all());
   return mover;
 }
 
-CudaPageMover::CudaPageMover(Key, CudaPool& pool, HostPool& host)
-    : pool_(pool), host_(host), whole_(pages_of(pool)), way_(best_way(whole_)) {
-  const std::int64_t page_bytes = std::max<std::int64_t>(host.page_bytes(), 1);
-  backup_pages_ = static_cast<std::size_t>(std::max<std::int64_t>(kBackupBytes / page_bytes, 1));
+CudaPageMover::CudaPageMover(Key, CudaPool& pool, HostPool& host, const Options& options)
+    : pool_(pool), host_(host), options_(options), whole_(pages_of(pool)), way_(best_way(whole_)) {
+  const std::int64_t pages = options.backup_bytes / std::max<std::int64_t>(host.page_bytes(), 1);
+  backup_pages_ = static_cast<std::size_t>(std::clamp<std::int64_t>(pages, 1, pool.shape().pages));
 }
 
 Status CudaPageMover::open_all() {
   const auto pages = static_cast<std::size_t>(pool_.shape().pages);
   const auto layers = static_cast<std::size_t>(pool_.shape().layers);
   STEMMA_RETURN_IF_ERROR(pin_.pin(pool_.cuda_device(), host_.memory()));
-  backup_pages_ = std::min(backup_pages_, pages);
   const std::size_t turn_pages = kTurns * backup_pages_;
   STEMMA_RETURN_IF_ERROR(open_lane(down_, turn_pages, turn_pages * layers, kTurns));
-  STEMMA_RETURN_IF_ERROR(open_lane(up_, pages, kLayersAhead * pages, layers));
+  // Layers ahead of as many pages as there are; of fewer pages more layers, but not more bytes.
+  const auto sums = static_cast<std::size_t>(
+      std::max(kLayersAheadMin * pool_.shape().pages,
+               options_.promote_bytes / std::max<std::int64_t>(host_.layer_bytes(), 1)));
+  STEMMA_RETURN_IF_ERROR(open_lane(up_, pages, std::min(sums, layers * pages), layers));
   STEMMA_RETURN_IF_ERROR(open_lane(in_, 1, layers, 0));
   listed_.reserve(pages);
   STEMMA_ASSIGN_OR_RETURN(
@@ -175,7 +179,7 @@ void CudaPageMover::promote(std::span<PageMove> moves, GoOn go_on, LayerArrivals
   std::int64_t queued = 0;
   std::int64_t settled = 0;
   do {
-    while (going && queued < std::min(settled + kLayersAhead, layers)) {
+    while (going && queued < std::min(settled + layers_ahead_, layers)) {
       going = go_on() && queue_layer(queued).ok();
       if (going) arrivals.queued(queued++);
     }
@@ -208,11 +212,20 @@ Status CudaPageMover::list_promotion(std::span<PageMove> moves) {
     pairs[listed_.size()] = {move.to.value(), move.from.value()};
     listed_.push_back(i);
   }
+  layers_ahead_ = layers_ahead(std::ssize(listed_));
   return up_.stream.copy_in(up_.pairs.bytes(), pairs, listed_.size() * sizeof(PagePair));
 }
 
+// The fewer pages there are the more.
+std::int64_t CudaPageMover::layers_ahead(std::int64_t pages) const {
+  const std::int64_t bytes = std::max<std::int64_t>(pages * host_.layer_bytes(), 1);
+  const std::int64_t layers = std::max(options_.promote_bytes / bytes, kLayersAheadMin);
+  return std::clamp<std::int64_t>(layers, 1, std::max<std::int64_t>(host_.layers(), 1));
+}
+
+// Of as many layers as are queued ahead.
 std::uint32_t* CudaPageMover::layer_sums(std::int64_t layer) {
-  return up_.sums.as<std::uint32_t>() + layer % kLayersAhead * pool_.shape().pages;
+  return up_.sums.as<std::uint32_t>() + layer % layers_ahead_ * std::ssize(listed_);
 }
 
 Status CudaPageMover::queue_layer(std::int64_t layer) {

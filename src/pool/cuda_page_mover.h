@@ -10,9 +10,9 @@
 // the device, a kernel: --shadow-audit looks for that), or what goes wrong between a register and
 // the device's memory behind the last one, which has codes of its own.
 //
-// A promotion queues a few layers ahead, records an event behind each, and compares each layer's
-// sums when its event has come; until then it has not arrived. Every call has waited for all that
-// it queued when it returns: the pages it names are then nobody's but their owner's (I6).
+// A promotion queues layers ahead, records an event behind each, and compares each layer's sums
+// when its event has come; until then it has not arrived. Every call has waited for all that it
+// queued when it returns: the pages it names are then nobody's but their owner's (I6).
 //
 // Thread:     as PageMover: streams of their own for what goes down, up, and in.
 //                                                     Invariants: I5, I6, I8 (docs/INVARIANTS.md).
@@ -41,15 +41,23 @@ class CudaPageMover final : public PageMover {
   struct Key {};
 
  public:
-  // What a backup queues before it asks whether to go on, where a page is not more.
-  static constexpr std::int64_t kBackupBytes = std::int64_t{4} << 20;
-  // Layers that a promotion queues ahead of the one that arrives next.
-  static constexpr std::int64_t kLayersAhead = 4;
+  // Limits of what is queued and not yet known to have come, or gone.
+  struct Options {
+    // Of a backup, twice; a page, if that is more. It asks as often whether to go on.
+    std::int64_t backup_bytes = std::int64_t{4} << 20;
+    // Of a promotion; kLayersAheadMin layers, if that is more.
+    std::int64_t promote_bytes = std::int64_t{64} << 20;
+  };
+  static constexpr std::int64_t kLayersAheadMin = 4;
 
   // Both must outlive it; the memory of `host` is pinned meanwhile. kUnsupported if `host` has a
   // codec; kOutOfMemory.
-  static Result<std::unique_ptr<CudaPageMover>> open(CudaPool& pool, HostPool& host);
-  CudaPageMover(Key, CudaPool& pool, HostPool& host);  // for open
+  static Result<std::unique_ptr<CudaPageMover>> open(CudaPool& pool, HostPool& host,
+                                                     const Options& options);
+  static Result<std::unique_ptr<CudaPageMover>> open(CudaPool& pool, HostPool& host) {
+    return open(pool, host, Options());
+  }
+  CudaPageMover(Key, CudaPool& pool, HostPool& host, const Options& options);  // for open
 
   void back_up(std::span<PageMove> moves, GoOn go_on) override;
   void promote(std::span<PageMove> moves, GoOn go_on, LayerArrivals& arrivals) override;
@@ -97,11 +105,13 @@ class CudaPageMover final : public PageMover {
   Status list_promotion(std::span<PageMove> moves);
   Status queue_layer(std::int64_t layer);
   bool settle_layer(std::span<PageMove> moves, std::int64_t layer);
+  std::int64_t layers_ahead(std::int64_t pages) const;
   std::uint32_t* layer_sums(std::int64_t layer);
   void check_move(PageId device_page) const;
 
   CudaPool& pool_;
   HostPool& host_;
+  Options options_;
   std::size_t backup_pages_ = 1;
   Pin pin_;
   PageCopy whole_;  // what every copy has in common
@@ -110,6 +120,7 @@ class CudaPageMover final : public PageMover {
   Lane up_;
   CudaMemory tables_;                // of the stream of down_
   std::vector<std::size_t> listed_;  // moves of the promotion, by their place among up_'s pairs
+  std::int64_t layers_ahead_ = 0;    // of the promotion
   std::mutex in_mutex_;              // of what follows
   Lane in_;
   PinnedMemory staging_;  // a page
