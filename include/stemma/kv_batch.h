@@ -17,6 +17,8 @@
 
 namespace stemma {
 
+class CudaStream;  // device/cuda_device.h
+
 // Pages of a batch that are still on their way up from a lower tier while it is computed.
 class LayerGate {
  public:
@@ -25,6 +27,14 @@ class LayerGate {
   // Waits until every page of the batch holds `layer`, and what is there was verified. False if a
   // page turned out to be wrong or will not come: nothing computed from this batch will be used.
   [[nodiscard]] virtual bool wait(std::int64_t layer) = 0;
+
+  // For runners that queue their work: what is queued on `stream` from here on begins when every
+  // page of the batch holds `layer`. That it is right need not have been verified by then, but will
+  // have been before anything computed from this batch is used. False as `wait`.
+  [[nodiscard]] virtual bool wait_on(CudaStream& stream, std::int64_t layer) {
+    static_cast<void>(stream);
+    return wait(layer);
+  }
 };
 
 // Rows are tokens to compute now, request by request, in token order. A request's rows are the last

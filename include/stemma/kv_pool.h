@@ -8,12 +8,14 @@
 //             stored is not.
 // Memory:     all of it at construction; nothing is given back before destruction.
 // Cost:       store moves each byte once, at memcpy speed for rows of 2 KiB.
-// Not here:   free pages (PageAllocator), copies between tiers (tier/), attention (attention/).
+// Not here:   free pages (PageAllocator), when pages move between tiers (cache/), attention
+//             (attention/).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -22,6 +24,9 @@
 #include "stemma/result.h"
 
 namespace stemma {
+
+class HostPool;   // pool/host_pool.h
+class PageMover;  // pool/page_mover.h
 
 // One layer of a pool as kernels read it. The row of K of (page, offset, head) begins at element
 // page × page_stride + offset × token_stride + head × head_stride of `k`; V likewise. Rows of K
@@ -142,6 +147,10 @@ class KvPool {
   // Copies all of a page to another of this pool. REQUIRES: nobody writes `from`, and the caller
   // owns `to` (I6). Only devices other than the CPU can fail.
   virtual Status copy_page(PageId from, PageId to) = 0;
+
+  // What moves pages between this pool and `host`. Both must outlive it, and `host` has one at a
+  // time. kUnsupported names what this pool's device cannot do; kOutOfMemory.
+  virtual Result<std::unique_ptr<PageMover>> make_mover(HostPool& host) = 0;
 };
 
 }  // namespace stemma

@@ -35,6 +35,13 @@ class Loans final : public LayerGate {
     for (const Loan& loan : loans_) there = transfers_.wait_layer(*loan.job, layer) && there;
     return there;
   }
+  bool wait_on(CudaStream& stream, std::int64_t layer) override {
+    bool there = true;
+    for (const Loan& loan : loans_) {
+      there = transfers_.wait_layer_on(*loan.job, stream, layer) && there;
+    }
+    return there;
+  }
 
   // Whether a copy has not ended yet.
   bool underway() const {

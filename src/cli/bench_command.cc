@@ -1,11 +1,7 @@
 #include "cli/bench_command.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <iostream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "attention/attention_bench.h"
@@ -15,6 +11,7 @@
 #include "base/check.h"
 #include "bindings/c_bench.h"
 #include "cache/memory_bench.h"
+#include "cli/bench_output.h"
 #include "cli/bundled_model.h"
 #include "device/gemm_bench.h"
 #include "device/simd_target.h"
@@ -68,31 +65,6 @@ constexpr std::array<Bench, 21> kBenches = {{
     {"tier", [] { return bench_tier_serving(default_tier_serving_bench()); }},
     {"server", [] { return bench_server(find_bundled_model()); }},
 }};
-
-void print_json(const BenchLine& line) {
-  nlohmann::ordered_json object;
-  object["bench"] = line.bench;
-  object["params"] = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : line.params) object["params"][name] = value;
-  object["value"] = line.value;
-  object["unit"] = line.unit;
-  object["bound"] = line.bound;
-  object["bound_name"] = line.bound_name;
-  object["ratio"] = line.ratio;
-  object["repeats"] = line.repeats;
-  object["spread"] = line.spread;
-  std::cout << object.dump() << std::endl;
-}
-
-void print_text(const BenchLine& line) {
-  std::string params;
-  for (const auto& [name, value] : line.params) params += fmt::format(" {}={}", name, value);
-  std::cout << fmt::format(
-                   "{:<10}{:>12.4g} {:<9} {:>6.1f}% of {} {:.4g} (spread {:.0f}%, {} runs){}",
-                   line.bench, line.value, line.unit, 100 * line.ratio, line.bound_name, line.bound,
-                   100 * line.spread, line.repeats, params)
-            << std::endl;
-}
 
 std::vector<std::string> known_names() {
   std::vector<std::string> names;

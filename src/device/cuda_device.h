@@ -200,8 +200,8 @@ class CudaStream {
 // at first. Released by queueing that on the stream it came from, which must outlive it.
 using CudaMemory = cuda_detail::Memory<cuda_detail::release_memory>;
 
-// Host memory that copies of a device can use. Zeroed at first. Released when no copy that names it
-// is queued.
+// Host memory that copies of a device can use, and kernels too, at the same address, over the link.
+// Zeroed at first. Released when nothing that names it is queued.
 using PinnedMemory = cuda_detail::Memory<cuda_detail::release_pinned>;
 
 class CudaDevice {
@@ -213,6 +213,10 @@ class CudaDevice {
 
   const CudaTraits& traits() const noexcept { return traits_; }
 
+  // What the calling thread does is this device's from now on. For threads other than the one that
+  // opened it, before they queue anything; cheap.
+  Status use_in_thread();
+
   Result<CudaStream> make_stream();
   Result<CudaEvent> make_event();
   Result<CudaEvent> make_timer();  // an event that knows the time
@@ -222,7 +226,8 @@ class CudaDevice {
   Result<CudaMemory> allocate(std::size_t size_bytes, CudaStream& stream);
   Result<PinnedMemory> allocate_pinned(std::size_t size_bytes);
 
-  // Lets copies use host memory that somebody else owns, until unpin. REQUIRES: whole pages.
+  // Lets copies and kernels use host memory that somebody else owns, until unpin. REQUIRES: whole
+  // pages.
   Status pin(void* bytes, std::size_t size_bytes);
   void unpin(void* bytes) noexcept;
 

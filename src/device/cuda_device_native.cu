@@ -220,8 +220,12 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits)));
 }
 
+Status CudaDevice::use_in_thread() {
+  return status_of("cudaSetDevice", cudaSetDevice(ordinal_));
+}
+
 Result<CudaStream> CudaDevice::make_stream() {
-  STEMMA_RETURN_IF_ERROR(status_of("cudaSetDevice", cudaSetDevice(ordinal_)));
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   cudaStream_t stream = nullptr;
   STEMMA_RETURN_IF_ERROR(
       status_of("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
@@ -251,14 +255,13 @@ Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
   if (size_bytes == 0) return PinnedMemory();
   void* bytes = nullptr;
   STEMMA_RETURN_IF_ERROR(
-      status_of("cudaHostAlloc", cudaHostAlloc(&bytes, size_bytes, cudaHostAllocPortable)));
+      status_of("cudaHostAlloc", cudaHostAlloc(&bytes, size_bytes, cudaHostAllocMapped)));
   std::memset(bytes, 0, size_bytes);
   return PinnedMemory(bytes, size_bytes);
 }
 
 Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
-  return status_of("cudaHostRegister",
-                   cudaHostRegister(bytes, size_bytes, cudaHostRegisterPortable));
+  return status_of("cudaHostRegister", cudaHostRegister(bytes, size_bytes, cudaHostRegisterMapped));
 }
 
 void CudaDevice::unpin(void* bytes) noexcept {

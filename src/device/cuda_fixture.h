@@ -100,6 +100,9 @@ class CudaFixture : public testing::Test {
     return std::move(pinned).value();
   }
 
+#ifdef STEMMA_SIMT
+  simt::Machine& machine() { return *machine_; }
+#endif
   CudaDevice& device() { return *device_; }
   CudaStream& stream() { return stream_; }
 

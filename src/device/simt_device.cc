@@ -218,6 +218,10 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits)));
 }
 
+Status CudaDevice::use_in_thread() {
+  return {};
+}
+
 Result<CudaStream> CudaDevice::make_stream() {
   const Lock lock(runtime().mutex());
   return CudaStream(runtime().make_stream());

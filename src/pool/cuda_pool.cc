@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pool/cuda_page_mover.h"
 
 namespace stemma {
 
@@ -148,6 +149,11 @@ KvLayerView CudaPool::layer_view(std::int64_t layer) const {
     view.heavy_channels = channels_.as<std::int32_t>() + layer * view.heads * view.label_channels;
   }
   return view;
+}
+
+Result<std::unique_ptr<PageMover>> CudaPool::make_mover(HostPool& host) {
+  STEMMA_ASSIGN_OR_RETURN(auto mover, CudaPageMover::open(*this, host));
+  return std::unique_ptr<PageMover>(std::move(mover));
 }
 
 }  // namespace stemma

@@ -241,9 +241,15 @@ MoveVerdict HostPool::write_image(PageId page, const PageKey& key, std::span<con
     const std::uint32_t sum = copy_crc32c(from, layer_begin(page, layer));
     if (sum != sums[static_cast<std::size_t>(layer)]) return MoveVerdict::kCorrupt;
   }
+  seal(page, key, sums);
+  return MoveVerdict::kDone;
+}
+
+void HostPool::seal(PageId page, const PageKey& key, std::span<const std::uint32_t> sums) {
+  check_page(page);
+  STEMMA_CHECK_EQ(sums.size(), static_cast<std::size_t>(layers()));
   std::copy(sums.begin(), sums.end(), sums_of(page).begin());
   memory_.seals.as<Seal>()[page.index()] = {.key = key, .sealed = true};
-  return MoveVerdict::kDone;
 }
 
 MoveVerdict HostPool::read_image(PageId page, const PageKey& key, std::span<std::byte> image,

@@ -16,7 +16,7 @@
 // Cost:       backup and promote: a copy of the same bytes; sums included.
 // Not here:   which pages are free (alloc/page_allocator), when pages move (cache/tiering), on
 // which
-//             thread (tier/transfer_engine), devices other than the CPU.
+//             thread (tier/transfer_engine), copies to and from other devices (page_mover).
 #pragma once
 
 #include <cstddef>
@@ -109,8 +109,19 @@ class HostPool {
   // Afterwards the page holds nothing.
   void forget(PageId page);
 
-  // The bytes of a layer of a page as they lie here, for tests that damage them.
+  // For movers, which copy bytes by themselves.
+
+  // The bytes of a layer of a page as they lie here, whoever owns it.
   std::span<std::byte> layer_image(PageId page, std::int64_t layer);
+  // All images, page-aligned and mapped in whole pages.
+  std::span<std::byte> memory() { return {memory_.images.bytes(), memory_.images.size_bytes()}; }
+  // The sums of the layers of a page. They mean something as long as it holds something.
+  std::span<const std::uint32_t> layer_sums(PageId page) const {
+    check_page(page);
+    return sums_of(page);
+  }
+  // The page holds what has that key and these sums. REQUIRES: its images were written.
+  void seal(PageId page, const PageKey& key, std::span<const std::uint32_t> sums);
 
  private:
   // Whose bytes a page holds.

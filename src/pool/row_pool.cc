@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pool/cpu_page_mover.h"
 #include "pool/store_kernel.h"
 
 namespace stemma {
@@ -49,6 +50,10 @@ Status RowPool::copy_page(PageId from, PageId to) {
     }
   }
   return {};
+}
+
+Result<std::unique_ptr<PageMover>> RowPool::make_mover(HostPool& host) {
+  return std::unique_ptr<PageMover>(std::make_unique<CpuPageMover>(*this, host));
 }
 
 }  // namespace stemma

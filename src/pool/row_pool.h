@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/thread_pool.h"
@@ -40,6 +41,7 @@ class RowPool : public KvPool {
   TensorView logical_view() override { return arrays_.logical_view(); }
 
   Status copy_page(PageId from, PageId to) override;
+  Result<std::unique_ptr<PageMover>> make_mover(HostPool& host) override;
 
  protected:
   // Zeroed memory for a pool of `shape`. kInvalidArgument as validate(shape); kOutOfMemory.

@@ -34,14 +34,22 @@ void write_verdicts(Transfer& job, std::span<const PageMove> moves) {
   for (std::size_t i = 0; i < moves.size(); ++i) job.verdicts[i] = verdict_of(moves[i].verdict);
 }
 
-bool all_done(std::span<const PageMove> moves) {
-  return std::all_of(moves.begin(), moves.end(),
-                     [](const PageMove& move) { return move.verdict == MoveVerdict::kDone; });
-}
-
 bool is_cancelled(const Transfer& job) {
   return job.cancelled.load(std::memory_order_relaxed);
 }
+
+// Tells those who wait for layers of a job.
+class JobArrivals final : public LayerArrivals {
+ public:
+  explicit JobArrivals(Transfer& job) : job_(job) {}
+  void queued(std::int64_t layer) override { job_.queue(static_cast<std::int32_t>(layer + 1)); }
+  void arrived(std::int64_t layer, bool right) override {
+    right ? job_.arrive(static_cast<std::int32_t>(layer + 1)) : job_.spoil();
+  }
+
+ private:
+  Transfer& job_;
+};
 
 }  // namespace
 
@@ -60,6 +68,10 @@ PageFormat page_format(const KvPool& pool, PageCodec codec) {
 
 Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
   auto work = std::make_unique<PageWork>(Key(), std::move(parts));
+  for (Pools& pools : work->pools_) {
+    if (pools.device == nullptr) continue;
+    STEMMA_ASSIGN_OR_RETURN(pools.mover, pools.device->make_mover(*pools.host));
+  }
   for (std::size_t lane = 2; lane < transfer_lanes(work->parts_.stores.size()); ++lane) {
     const std::size_t wanted_bytes = lane % 2 == 0 ? kLoadBytes : kStoreBytes;
     Staging& staging = work->staging_.emplace_back();
@@ -68,7 +80,6 @@ Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
       if (pools.device == nullptr) continue;
       const std::size_t frame_size = frame_bytes(pools.format);
       bytes = std::max(bytes, std::max<std::size_t>(wanted_bytes / frame_size, 1) * frame_size);
-      staging.coders.emplace_back(pools.host->codec(), pools.device->shape());
     }
     STEMMA_ASSIGN_OR_RETURN(staging.frames, Buffer::allocate(bytes));
   }
@@ -77,7 +88,7 @@ Result<std::unique_ptr<PageWork>> PageWork::open(Parts parts) {
 
 PageWork::PageWork(Key, Parts parts) : parts_(std::move(parts)) {
   const auto pools = [](KvPool& device, HostPool& host) {
-    return Pools{&device, &host, page_format(device, host.codec())};
+    return Pools{&device, &host, page_format(device, host.codec()), nullptr};
   };
   pools_[0] = pools(parts_.device, parts_.host);
   const WindowedPools& windowed = parts_.windowed;
@@ -125,27 +136,24 @@ void PageWork::run(Transfer& job) {
 
 void PageWork::back_up(Transfer& job) {
   read_moves(job, down_);
-  const Pools& pools = pools_of(job);
-  pools.host->backup(*pools.device, down_, [&] { return !is_cancelled(job); });
+  pools_of(job).mover->back_up(down_, [&] { return !is_cancelled(job); });
   write_verdicts(job, down_);
 }
 
-// Layers of a page that has none arrive with the first call.
 void PageWork::promote(Transfer& job) {
   read_moves(job, up_);
-  const Pools& pools = pools_of(job);
-  const std::int64_t layers = pools.format.layers;
-  std::int64_t layer = 0;
-  do {
-    const LayerRange next = {layer, std::min(layer + 1, layers)};
-    pools.host->promote(*pools.device, up_, next, [&] { return !is_cancelled(job); });
-    if (all_done(up_)) {
-      job.arrive(static_cast<std::int32_t>(layer + 1));
-    } else {
-      job.spoil();
-    }
-  } while (++layer < layers);
+  JobArrivals arrivals(job);
+  pools_of(job).mover->promote(
+      up_, [&] { return !is_cancelled(job); }, arrivals);
   write_verdicts(job, up_);
+}
+
+// Events of a layer are those of the job that the mover promotes now: of an earlier one, which has
+// ended since, they are later than they need be.
+bool PageWork::wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) {
+  if (!job.wait_queued(layer)) return false;
+  if (job.has_arrived(layer)) return true;
+  return pools_of(job).mover->try_wait_on(stream, layer) || job.wait_layer(layer);
 }
 
 // What a store is asked in one call, one after another.
@@ -160,15 +168,15 @@ void PageWork::in_batches(Transfer& job, BatchWork work) {
 // A page that is wrong in host memory is not handed on.
 void PageWork::store_batch(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
-  const auto& [device, host, format] = pools_of(job);
+  const PageFormat& format = pools_of(job).format;
   staging.writes.clear();
   staging.sums.resize(static_cast<std::size_t>(format.layers));
   for (std::size_t page = first; page < end; ++page) {
     const std::span<std::byte> to = frame(job, page - first);
     const auto body = to.subspan(frame_body_offset(format),
                                  static_cast<std::size_t>(format.layers * format.layer_bytes));
-    job.verdicts[page] =
-        verdict_of(host->read_image(job.from[page], job.keys[page], body, staging.sums));
+    job.verdicts[page] = verdict_of(
+        pools_of(job).host->read_image(job.from[page], job.keys[page], body, staging.sums));
     if (job.verdicts[page] != PageVerdict::kDone) break;
     const PageIdentity identity = identity_of(job, page);
     encode_frame(format, identity, staging.sums,
@@ -214,16 +222,14 @@ void PageWork::load_batch(Transfer& job, std::size_t first, std::size_t end) {
 // The frame is exactly the page asked for, and its body is whole, or nothing of it is used.
 PageVerdict PageWork::take_up(const Transfer& job, std::size_t page,
                               std::span<const std::byte> frame) {
-  const auto& [device, host, format] = pools_of(job);
-  const auto found = check_frame(frame, format, identity_of(job, page));
+  const Pools& pools = pools_of(job);
+  const auto found = check_frame(frame, pools.format, identity_of(job, page));
   if (!found.ok()) return PageVerdict::kCorrupt;
   if (job.kind == TransferKind::kFetch) {
     return verdict_of(
-        host->write_image(job.to[page], job.keys[page], found->body, found->layer_sums));
+        pools.host->write_image(job.to[page], job.keys[page], found->body, found->layer_sums));
   }
-  LayerCoder& coder = staging_of(job).coders[static_cast<std::size_t>(job.group)];
-  const bool right = coder.try_copy_page_in(found->body, found->layer_sums, *device, job.to[page]);
-  return right ? PageVerdict::kDone : PageVerdict::kCorrupt;
+  return verdict_of(pools.mover->copy_page_in(found->body, found->layer_sums, job.to[page]));
 }
 
 void PageWork::look_up(Transfer& job) {

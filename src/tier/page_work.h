@@ -5,7 +5,7 @@
 //                                                    Invariants: I5, I6, I8 (docs/INVARIANTS.md).
 // Memory:     frames for kLoadBytes and kStoreBytes, or one page, a store, from the opening on.
 // Cost:       one copy between device and host; through a store one more, to or from a frame.
-// Not here:   which pages move (cache/), devices other than the CPU.
+// Not here:   which pages move (cache/), how a device's pages are copied (pool/page_mover).
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "device/buffer.h"
 #include "pool/host_pool.h"
-#include "pool/layer_coder.h"
+#include "pool/page_mover.h"
 #include "prefix/page_key.h"
 #include "stemma/kv_pool.h"
 #include "stemma/page_store.h"
@@ -39,7 +39,7 @@ class PageWork final : public TransferWork {
     KvPool* device = nullptr;  // nullptr: there are none
     HostPool* host = nullptr;
   };
-  // Everything must outlive it; device pools are in host memory.
+  // Everything must outlive it.
   struct Parts {
     KvPool& device;
     HostPool& host;
@@ -52,11 +52,12 @@ class PageWork final : public TransferWork {
   static constexpr std::size_t kLoadBytes = std::size_t{4} << 20;
   static constexpr std::size_t kStoreBytes = std::size_t{16} << 20;
 
-  // kOutOfMemory if the staging frames cannot be had.
+  // kOutOfMemory if the staging frames cannot be had; as KvPool::make_mover.
   static Result<std::unique_ptr<PageWork>> open(Parts parts);
   PageWork(Key, Parts parts);  // for open
 
   void run(Transfer& job) override;
+  bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) override;
 
  private:
   // A device pool, the host pool below it, and what becomes of their pages in stores.
@@ -64,6 +65,7 @@ class PageWork final : public TransferWork {
     KvPool* device = nullptr;
     HostPool* host = nullptr;
     PageFormat format = {};
+    std::unique_ptr<PageMover> mover;
   };
   // What one lane of a store works with.
   struct Staging {
@@ -71,7 +73,6 @@ class PageWork final : public TransferWork {
     std::vector<PageRead> reads;
     std::vector<PageWrite> writes;
     std::vector<std::uint32_t> sums;
-    std::vector<LayerCoder> coders;  // by LayerGroup
     PageKeyHasher hasher;
   };
 

@@ -97,18 +97,31 @@ struct Transfer {
   // Of kPromote: a layer of the pages may be read as soon as it has come, by one who asks first.
 
   // The lane: the first `layers` layers of every page are there and right.
-  void arrive(std::int32_t layers) noexcept { set_arrived(layers); }
+  void arrive(std::int32_t layers) noexcept {
+    set_layers(arrived_layers_, layers);
+    queue(layers);
+  }
+  // The lane: the copies of the first `layers` layers are queued on the device.
+  void queue(std::int32_t layers) noexcept {
+    const std::int32_t before = queued_layers_.load(std::memory_order_relaxed);
+    if (before != kSpoiled && before < layers) set_layers(queued_layers_, layers);
+  }
   // The lane: not all of them will be.
-  void spoil() noexcept { set_arrived(kSpoiled); }
+  void spoil() noexcept {
+    set_layers(arrived_layers_, kSpoiled);
+    set_layers(queued_layers_, kSpoiled);
+  }
   // Any thread while the job is with its lane: waits until `layer` has come; false if it is
   // spoiled.
   [[nodiscard]] bool wait_layer(std::int64_t layer) const noexcept {
-    std::int32_t arrived = arrived_layers_.load(std::memory_order_acquire);
-    while (arrived != kSpoiled && arrived <= layer) {
-      arrived_layers_.wait(arrived, std::memory_order_acquire);
-      arrived = arrived_layers_.load(std::memory_order_acquire);
-    }
-    return arrived != kSpoiled;
+    return wait_layers(arrived_layers_, layer);
+  }
+  // The same until its copies are queued, or it has come.
+  [[nodiscard]] bool wait_queued(std::int64_t layer) const noexcept {
+    return wait_layers(queued_layers_, layer);
+  }
+  bool has_arrived(std::int64_t layer) const noexcept {
+    return arrived_layers_.load(std::memory_order_acquire) > layer;
   }
 
   std::int64_t pages() const noexcept { return static_cast<std::int64_t>(keys.size()); }
@@ -140,14 +153,26 @@ struct Transfer {
     cancelled.store(false, std::memory_order_relaxed);
     target_.store(Target::kUntouched, std::memory_order_relaxed);
     arrived_layers_.store(0, std::memory_order_relaxed);
+    queued_layers_.store(0, std::memory_order_relaxed);
   }
 
  private:
   static constexpr std::int32_t kSpoiled = -1;
 
-  void set_arrived(std::int32_t layers) noexcept {
-    arrived_layers_.store(layers, std::memory_order_release);
-    arrived_layers_.notify_all();
+  using Layers = std::atomic<std::int32_t>;
+
+  static void set_layers(Layers& layers, std::int32_t value) noexcept {
+    layers.store(value, std::memory_order_release);
+    layers.notify_all();
+  }
+  // False if they are spoiled.
+  static bool wait_layers(const Layers& layers, std::int64_t layer) noexcept {
+    std::int32_t there = layers.load(std::memory_order_acquire);
+    while (there != kSpoiled && there <= layer) {
+      layers.wait(there, std::memory_order_acquire);
+      there = layers.load(std::memory_order_acquire);
+    }
+    return there != kSpoiled;
   }
 
   enum class Target : std::uint8_t { kUntouched, kWriting, kWithdrawn };
@@ -157,7 +182,8 @@ struct Transfer {
   }
 
   std::atomic<Target> target_ = Target::kUntouched;
-  std::atomic<std::int32_t> arrived_layers_ = 0;
+  Layers arrived_layers_ = 0;
+  Layers queued_layers_ = 0;
 };
 
 }  // namespace stemma

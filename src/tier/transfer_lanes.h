@@ -20,12 +20,20 @@
 
 namespace stemma {
 
+class CudaStream;
+
 // Moves the bytes of one job and sets its verdicts. Lanes call it for different lanes at once, for
 // one lane one job at a time.
 class TransferWork {
  public:
   virtual ~TransferWork() = default;
   virtual void run(Transfer& job) = 0;
+  // Any thread: as Transfer::wait_layer, but for what is queued on `stream` from here on, which
+  // begins when the layer has come; its sums may not have been compared by then.
+  virtual bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) {
+    static_cast<void>(stream);
+    return job.wait_layer(layer);
+  }
 };
 
 class TransferLanes {
@@ -40,6 +48,11 @@ class TransferLanes {
   virtual void wait_done(std::chrono::microseconds time) = 0;
   // Waits until `layer` of the pages of a kPromote that was posted has come; false if it will not.
   virtual bool wait_layer(Transfer& job, std::int64_t layer) = 0;
+  // The same for what is queued on `stream` from here on (TransferWork::wait_layer_on).
+  virtual bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) {
+    static_cast<void>(stream);
+    return wait_layer(job, layer);
+  }
   // Ends every job that was posted, then all threads: jobs that have not begun see `cancelled`. All
   // can be taken afterwards; nothing may be posted.
   virtual void stop() = 0;
@@ -61,6 +74,9 @@ class ThreadLanes final : public TransferLanes {
   Transfer* try_take_done_or_null() override;
   void wait_done(std::chrono::microseconds time) override;
   bool wait_layer(Transfer& job, std::int64_t layer) override { return job.wait_layer(layer); }
+  bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) override {
+    return work_.wait_layer_on(job, stream, layer);
+  }
   void stop() override;
 
  private:

@@ -132,6 +132,9 @@ class TransferEngine {
   Transfer* only_job_or_null(TransferKind kind, std::int64_t cookie) const;
   // See TransferLanes.
   bool wait_layer(Transfer& job, std::int64_t layer) { return lanes_.wait_layer(job, layer); }
+  bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) {
+    return lanes_.wait_layer_on(job, stream, layer);
+  }
   // Pages that tickets underway own (I1): of a kind, and of those meant for a request, by cookie.
   std::int64_t target_pages(TransferKind kind) const;
   std::int64_t promised_pages(std::int64_t cookie) const;

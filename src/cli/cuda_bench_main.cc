@@ -1,0 +1,32 @@
+// ROOM_cuda_bench [--json]: measures what the room has for a GPU. Without one it says "not run".
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include "cli/bench_output.h"
+#include "device/cuda_bench.h"
+
+namespace {
+
+int failed(const stemma::Error& error) {
+  std::cerr << error.detail << std::endl;
+  return EXIT_FAILURE;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool json = argc > 1 && std::string_view(argv[1]) == "--json";
+  if (stemma::CudaDevice::count() == 0) {
+    std::cout << "not run: there is no GPU here" << std::endl;
+    return EXIT_SUCCESS;
+  }
+  const auto device = stemma::CudaDevice::open(0);
+  if (!device.ok()) return failed(device.error());
+  const auto lines = stemma::run_cuda_benches(**device);
+  if (!lines.ok()) return failed(lines.error());
+  for (const stemma::BenchLine& line : *lines) {
+    json ? stemma::print_json(line) : stemma::print_text(line);
+  }
+  return EXIT_SUCCESS;
+}

@@ -1,0 +1,283 @@
+#include "pool/cuda_page_mover.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "pool/sum_tables.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::int64_t kLayerBytesMax = std::int64_t{1} << 30;
+constexpr std::size_t kHostPageBytes = 4096;
+constexpr std::size_t kTurns = 2;
+
+}  // namespace
+
+CudaPageMover::Pin::~Pin() {
+  if (bytes_ != nullptr) device_->unpin(bytes_);
+}
+
+Status CudaPageMover::Pin::pin(CudaDevice& device, std::span<std::byte> memory) {
+  if (memory.empty()) return {};
+  STEMMA_RETURN_IF_ERROR(device.pin(memory.data(), round_up(memory.size(), kHostPageBytes)));
+  device_ = &device;
+  bytes_ = memory.data();
+  return {};
+}
+
+Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostPool& host,
+                                                           const Options& options) {
+  if (host.codec() != PageCodec::kPlain) {
+    return Error{ErrorCode::kUnsupported,
+                 "codec " + std::string(page_codec_name(host.codec())) +
+                     ": pages of a GPU are kept below it as they are",
+                 0};
+  }
+  if (pool.layer_bytes() >= kLayerBytesMax) {
+    return Error{ErrorCode::kUnsupported, "a layer of a page of a GiB and more", 0};
+  }
+  STEMMA_CHECK_EQ(pool.shape().layers, host.layers());
+  STEMMA_CHECK_EQ(pool.layer_bytes(), host.layer_bytes());
+  auto mover = std::make_unique<CudaPageMover>(Key(), pool, host, options);
+  STEMMA_RETURN_IF_ERROR(mover->open_all());
+  return mover;
+}
+
+CudaPageMover::CudaPageMover(Key, CudaPool& pool, HostPool& host, const Options& options)
+    : pool_(pool), host_(host), options_(options), whole_(pages_of(pool)), way_(best_way(whole_)) {
+  const std::int64_t pages = options.backup_bytes / std::max<std::int64_t>(host.page_bytes(), 1);
+  backup_pages_ = static_cast<std::size_t>(std::clamp<std::int64_t>(pages, 1, pool.shape().pages));
+}
+
+Status CudaPageMover::open_all() {
+  const auto pages = static_cast<std::size_t>(pool_.shape().pages);
+  const auto layers = static_cast<std::size_t>(pool_.shape().layers);
+  STEMMA_RETURN_IF_ERROR(pin_.pin(pool_.cuda_device(), host_.memory()));
+  const std::size_t turn_pages = kTurns * backup_pages_;
+  STEMMA_RETURN_IF_ERROR(open_lane(down_, turn_pages, turn_pages * layers, kTurns));
+  // Layers ahead of as many pages as there are; of fewer pages more layers, but not more bytes.
+  const auto sums = static_cast<std::size_t>(
+      std::max(kLayersAheadMin * pool_.shape().pages,
+               options_.promote_bytes / std::max<std::int64_t>(host_.layer_bytes(), 1)));
+  STEMMA_RETURN_IF_ERROR(open_lane(up_, pages, std::min(sums, layers * pages), layers));
+  STEMMA_RETURN_IF_ERROR(open_lane(in_, 1, layers, 0));
+  listed_.reserve(pages);
+  STEMMA_ASSIGN_OR_RETURN(
+      staging_, pool_.cuda_device().allocate_pinned(static_cast<std::size_t>(host_.page_bytes())));
+  return upload_tables();
+}
+
+Status CudaPageMover::open_lane(Lane& lane, std::size_t pairs, std::size_t sums,
+                                std::size_t events) {
+  CudaDevice& device = pool_.cuda_device();
+  STEMMA_ASSIGN_OR_RETURN(lane.stream, device.make_stream());
+  STEMMA_ASSIGN_OR_RETURN(lane.pairs, device.allocate(pairs * sizeof(PagePair), lane.stream));
+  STEMMA_ASSIGN_OR_RETURN(lane.host_pairs, device.allocate_pinned(pairs * sizeof(PagePair)));
+  STEMMA_ASSIGN_OR_RETURN(lane.sums, device.allocate_pinned(sums * sizeof(std::uint32_t)));
+  for (std::size_t i = 0; i < events; ++i) {
+    STEMMA_ASSIGN_OR_RETURN(CudaEvent event, device.make_event());
+    lane.events.push_back(std::move(event));
+  }
+  return {};
+}
+
+Status CudaPageMover::upload_tables() {
+  CudaDevice& device = pool_.cuda_device();
+  const std::vector<std::uint32_t> tables = make_sum_tables();
+  const std::size_t bytes = tables.size() * sizeof(std::uint32_t);
+  STEMMA_ASSIGN_OR_RETURN(tables_, device.allocate(bytes, down_.stream));
+  STEMMA_ASSIGN_OR_RETURN(const PinnedMemory pinned, device.allocate_pinned(bytes));
+  std::memcpy(pinned.bytes(), tables.data(), bytes);
+  STEMMA_RETURN_IF_ERROR(down_.stream.copy_in(tables_.bytes(), pinned.bytes(), bytes));
+  whole_.tables = tables_.as<std::uint32_t>();
+  return down_.stream.synchronize();
+}
+
+PageCopy CudaPageMover::copy_of(const Batch& batch, const PageImages& images) const {
+  PageCopy copy = whole_;
+  copy.images = images;
+  copy.pages = batch.device_pairs;
+  copy.count = static_cast<std::int64_t>(batch.pairs.size());
+  copy.first_layer = batch.layers.first;
+  copy.layers = batch.layers.layers();
+  copy.sums = batch.sums;
+  return copy;
+}
+
+void CudaPageMover::check_move(PageId device_page) const {
+  STEMMA_CHECK(device_page.valid() && device_page.value() < pool_.shape().pages, "a device page");
+}
+
+// While one batch is copied, the next one is queued and the one before is sealed.
+void CudaPageMover::back_up(std::span<PageMove> moves, GoOn go_on) {
+  for (const PageMove& move : moves) {
+    STEMMA_CHECK(move.verdict == MoveVerdict::kUntried, "a page is backed up once");
+    check_move(move.from);
+    host_.forget(move.to);
+  }
+  std::span<PageMove> rest = moves;
+  std::span<PageMove> queued;
+  std::size_t turn = 0;
+  bool going = pool_.cuda_device().use_in_thread().ok() && pool_.wait_for_use(down_.stream).ok();
+  while (going && !rest.empty() && go_on()) {
+    const std::span<PageMove> next = rest.first(std::min(backup_pages_, rest.size()));
+    going = queue_backup(next, turn).ok();
+    seal_backup(queued, 1 - turn);
+    queued = going ? next : std::span<PageMove>();
+    rest = rest.subspan(next.size());
+    turn = 1 - turn;
+  }
+  seal_backup(queued, 1 - turn);
+  ignore_error(down_.stream.synchronize(), "what is not sealed is cancelled");
+  for (PageMove& move : moves) {
+    if (move.verdict == MoveVerdict::kUntried) move.verdict = MoveVerdict::kCancelled;
+  }
+}
+
+CudaPageMover::Batch CudaPageMover::backup_batch(std::span<const PageMove> moves,
+                                                 std::size_t turn) {
+  const std::size_t first = turn * backup_pages_;
+  auto* const sums = down_.sums.as<std::uint32_t>();
+  return {.pairs = {down_.host_pairs.as<PagePair>() + first, moves.size()},
+          .device_pairs = down_.pairs.as<PagePair>() + first,
+          .sums = sums + first * static_cast<std::size_t>(host_.layers()),
+          .layers = {0, host_.layers()}};
+}
+
+Status CudaPageMover::queue_backup(std::span<const PageMove> moves, std::size_t turn) {
+  const Batch batch = backup_batch(moves, turn);
+  PagePair* pair = down_.host_pairs.as<PagePair>() + turn * backup_pages_;
+  for (const PageMove& move : moves) *pair++ = {move.from.value(), move.to.value()};
+  STEMMA_RETURN_IF_ERROR(down_.stream.copy_in(const_cast<PagePair*>(batch.device_pairs),
+                                              batch.pairs.data(), batch.pairs.size_bytes()));
+  STEMMA_RETURN_IF_ERROR(
+      queue_pages_out(down_.stream, copy_of(batch, images_of(host_)), batch.pairs, way_));
+  return down_.stream.record(down_.events[turn]);
+}
+
+// What the batch of that turn has copied answers for its keys, if it has.
+void CudaPageMover::seal_backup(std::span<PageMove> moves, std::size_t turn) {
+  if (moves.empty() || !down_.events[turn].wait().ok()) return;
+  const auto layers = static_cast<std::size_t>(host_.layers());
+  const std::uint32_t* sums = backup_batch(moves, turn).sums;
+  for (PageMove& move : moves) {
+    host_.seal(move.to, move.key, {sums, layers});
+    move.verdict = MoveVerdict::kDone;
+    sums += layers;
+  }
+}
+
+void CudaPageMover::promote(std::span<PageMove> moves, GoOn go_on, LayerArrivals& arrivals) {
+  bool going = pool_.cuda_device().use_in_thread().ok() && list_promotion(moves).ok();
+  const std::int64_t layers = host_.layers();
+  std::int64_t queued = 0;
+  std::int64_t settled = 0;
+  do {
+    while (going && queued < std::min(settled + layers_ahead_, layers)) {
+      going = go_on() && queue_layer(queued).ok();
+      if (going) arrivals.queued(queued++);
+    }
+    const bool there = layers == 0 ? going : settled < queued && settle_layer(moves, settled);
+    going = going && there;
+    const bool right = std::all_of(moves.begin(), moves.end(), [](const PageMove& move) {
+      return move.verdict == MoveVerdict::kUntried;
+    });
+    arrivals.arrived(settled, there && right);
+  } while (++settled < layers);
+  ignore_error(up_.stream.synchronize(), "what did not come is cancelled");
+  for (PageMove& move : moves) {
+    if (move.verdict != MoveVerdict::kUntried) continue;
+    move.verdict = going ? MoveVerdict::kDone : MoveVerdict::kCancelled;
+  }
+}
+
+Status CudaPageMover::list_promotion(std::span<PageMove> moves) {
+  STEMMA_CHECK_LE(std::ssize(moves), pool_.shape().pages);  // targets differ
+  auto* const pairs = up_.host_pairs.as<PagePair>();
+  listed_.clear();
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    PageMove& move = moves[i];
+    STEMMA_CHECK(move.verdict == MoveVerdict::kUntried, "a page is promoted once");
+    check_move(move.to);
+    if (!host_.holds(move.from, move.key)) {
+      move.verdict = MoveVerdict::kStale;
+      continue;
+    }
+    pairs[listed_.size()] = {move.to.value(), move.from.value()};
+    listed_.push_back(i);
+  }
+  layers_ahead_ = layers_ahead(std::ssize(listed_));
+  return up_.stream.copy_in(up_.pairs.bytes(), pairs, listed_.size() * sizeof(PagePair));
+}
+
+// The fewer pages there are the more.
+std::int64_t CudaPageMover::layers_ahead(std::int64_t pages) const {
+  const std::int64_t bytes = std::max<std::int64_t>(pages * host_.layer_bytes(), 1);
+  const std::int64_t layers = std::max(options_.promote_bytes / bytes, kLayersAheadMin);
+  return std::clamp<std::int64_t>(layers, 1, std::max<std::int64_t>(host_.layers(), 1));
+}
+
+// Of as many layers as are queued ahead.
+std::uint32_t* CudaPageMover::layer_sums(std::int64_t layer) {
+  return up_.sums.as<std::uint32_t>() + layer % layers_ahead_ * std::ssize(listed_);
+}
+
+Status CudaPageMover::queue_layer(std::int64_t layer) {
+  const Batch batch = {.pairs = {up_.host_pairs.as<PagePair>(), listed_.size()},
+                       .device_pairs = up_.pairs.as<PagePair>(),
+                       .sums = layer_sums(layer),
+                       .layers = {layer, layer + 1}};
+  STEMMA_RETURN_IF_ERROR(
+      queue_pages_in(up_.stream, copy_of(batch, images_of(host_)), batch.pairs, way_));
+  return up_.stream.record(up_.events[static_cast<std::size_t>(layer)]);
+}
+
+// Waits for it. False if the device has failed.
+bool CudaPageMover::settle_layer(std::span<PageMove> moves, std::int64_t layer) {
+  if (!up_.events[static_cast<std::size_t>(layer)].wait().ok()) return false;
+  const std::uint32_t* const sums = layer_sums(layer);
+  for (std::size_t i = 0; i < listed_.size(); ++i) {
+    PageMove& move = moves[listed_[i]];
+    const bool right = sums[i] == host_.layer_sums(move.from)[static_cast<std::size_t>(layer)];
+    if (!right) move.verdict = MoveVerdict::kCorrupt;
+  }
+  return true;
+}
+
+bool CudaPageMover::try_wait_on(CudaStream& stream, std::int64_t layer) {
+  return stream.wait_for(up_.events[static_cast<std::size_t>(layer)]).ok();
+}
+
+MoveVerdict CudaPageMover::copy_page_in(std::span<const std::byte> image,
+                                        std::span<const std::uint32_t> sums, PageId page) {
+  check_move(page);
+  STEMMA_CHECK_EQ(image.size(), static_cast<std::size_t>(host_.page_bytes()));
+  STEMMA_CHECK_EQ(sums.size(), static_cast<std::size_t>(host_.layers()));
+  if (image.empty()) return MoveVerdict::kDone;
+  const std::lock_guard lock(in_mutex_);
+  std::memcpy(staging_.bytes(), image.data(), image.size());
+  auto* const pair = in_.host_pairs.as<PagePair>();
+  *pair = {page.value(), 0};
+  const Batch batch = {.pairs = {pair, 1},
+                       .device_pairs = in_.pairs.as<PagePair>(),
+                       .sums = in_.sums.as<std::uint32_t>(),
+                       .layers = {0, host_.layers()}};
+  Status queued = pool_.cuda_device().use_in_thread();
+  if (queued.ok()) queued = in_.stream.copy_in(in_.pairs.bytes(), pair, sizeof(PagePair));
+  if (queued.ok()) {
+    const PageImages images = {staging_.bytes(), host_.layer_bytes(), 0};
+    queued = queue_pages_in(in_.stream, copy_of(batch, images), batch.pairs, way_);
+  }
+  const Status done = in_.stream.synchronize();
+  if (!queued.ok() || !done.ok()) return MoveVerdict::kCancelled;
+  const bool right = std::equal(sums.begin(), sums.end(), batch.sums);
+  return right ? MoveVerdict::kDone : MoveVerdict::kCorrupt;
+}
+
+}  // namespace stemma

@@ -1,0 +1,129 @@
+// CudaPageMover: pages between a CudaPool and a host pool whose memory is pinned for it.
+//
+// Small pieces are gathered and scattered by kernels that reach into the pinned memory themselves,
+// large ones are copied by engines (cuda_page_copy).
+//
+// Sums are the device's, both ways. Down, that of the bytes before they cross the link, up, that of
+// the bytes behind it, compared with the one kept: what goes wrong on the link, in host memory, on
+// disks or in a store lies between the two and is found. Sums by the host would make right what the
+// link had made wrong on the way down. Not found is what was wrong before the first sum (memory of
+// the device, a kernel: --shadow-audit looks for that), or what goes wrong between a register and
+// the device's memory behind the last one, which has codes of its own.
+//
+// A promotion queues layers ahead, records an event behind each, and compares each layer's sums
+// when its event has come; until then it has not arrived. Every call has waited for all that it
+// queued when it returns: the pages it names are then nobody's but their owner's (I6).
+//
+// Thread:     as PageMover: streams of their own for what goes down, up, and in.
+//                                                     Invariants: I5, I6, I8 (docs/INVARIANTS.md).
+// Memory:     pinned, a page, 8 bytes a page of the pool and 4 a sum of what is on its way.
+// Cost:       each byte crosses the link once; sums beside it.
+// Not here:   how copies are queued (cuda_page_copy), encoded pages: a host pool with a codec is
+// refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "device/cuda_device.h"
+#include "pool/cuda_page_copy.h"
+#include "pool/cuda_pool.h"
+#include "pool/page_mover.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class CudaPageMover final : public PageMover {
+  struct Key {};
+
+ public:
+  // Limits of what is queued and not yet known to have come, or gone.
+  struct Options {
+    // Of a backup, twice; a page, if that is more. It asks as often whether to go on.
+    std::int64_t backup_bytes = std::int64_t{4} << 20;
+    // Of a promotion; kLayersAheadMin layers, if that is more.
+    std::int64_t promote_bytes = std::int64_t{64} << 20;
+  };
+  static constexpr std::int64_t kLayersAheadMin = 4;
+
+  // Both must outlive it; the memory of `host` is pinned meanwhile. kUnsupported if `host` has a
+  // codec; kOutOfMemory.
+  static Result<std::unique_ptr<CudaPageMover>> open(CudaPool& pool, HostPool& host,
+                                                     const Options& options);
+  static Result<std::unique_ptr<CudaPageMover>> open(CudaPool& pool, HostPool& host) {
+    return open(pool, host, Options());
+  }
+  CudaPageMover(Key, CudaPool& pool, HostPool& host, const Options& options);  // for open
+
+  void back_up(std::span<PageMove> moves, GoOn go_on) override;
+  void promote(std::span<PageMove> moves, GoOn go_on, LayerArrivals& arrivals) override;
+  [[nodiscard]] bool try_wait_on(CudaStream& stream, std::int64_t layer) override;
+  [[nodiscard]] MoveVerdict copy_page_in(std::span<const std::byte> image,
+                                         std::span<const std::uint32_t> sums, PageId page) override;
+
+ private:
+  // Pins memory while it lives.
+  class Pin {
+   public:
+    Pin() = default;
+    ~Pin();
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    Status pin(CudaDevice& device, std::span<std::byte> memory);
+
+   private:
+    CudaDevice* device_ = nullptr;
+    std::byte* bytes_ = nullptr;
+  };
+  // A stream, and what its kernels are told and say.
+  struct Lane {
+    CudaStream stream;
+    CudaMemory pairs;
+    PinnedMemory host_pairs;
+    PinnedMemory sums;
+    std::vector<CudaEvent> events;
+  };
+  // Pages of a lane's list that move together.
+  struct Batch {
+    std::span<const PagePair> pairs;  // in pinned memory
+    const PagePair* device_pairs = nullptr;
+    std::uint32_t* sums = nullptr;
+    LayerRange layers;
+  };
+
+  Status open_lane(Lane& lane, std::size_t pairs, std::size_t sums, std::size_t events);
+  Status open_all();
+  Status upload_tables();
+  PageCopy copy_of(const Batch& batch, const PageImages& images) const;
+  Batch backup_batch(std::span<const PageMove> moves, std::size_t turn);
+  Status queue_backup(std::span<const PageMove> moves, std::size_t turn);
+  void seal_backup(std::span<PageMove> moves, std::size_t turn);
+  Status list_promotion(std::span<PageMove> moves);
+  Status queue_layer(std::int64_t layer);
+  bool settle_layer(std::span<PageMove> moves, std::int64_t layer);
+  std::int64_t layers_ahead(std::int64_t pages) const;
+  std::uint32_t* layer_sums(std::int64_t layer);
+  void check_move(PageId device_page) const;
+
+  CudaPool& pool_;
+  HostPool& host_;
+  Options options_;
+  std::size_t backup_pages_ = 1;
+  Pin pin_;
+  PageCopy whole_;  // what every copy has in common
+  CopyWay way_;
+  Lane down_;  // two batches, in turns
+  Lane up_;
+  CudaMemory tables_;                // of the stream of down_
+  std::vector<std::size_t> listed_;  // moves of the promotion, by their place among up_'s pairs
+  std::int64_t layers_ahead_ = 0;    // of the promotion
+  std::mutex in_mutex_;              // of what follows
+  Lane in_;
+  PinnedMemory staging_;  // a page
+};
+
+}  // namespace stemma

@@ -1,0 +1,70 @@
+#include "pool/sum_tables.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/crc32c.h"
+
+namespace stemma {
+
+namespace {
+
+constexpr std::uint32_t kOne = 0x80000000;  // x^0, reflected
+
+std::uint32_t times_x(std::uint32_t state) {
+  return (state >> 1) ^ ((state & 1) != 0 ? kSumPolynomial : 0);
+}
+
+// The polynomial has a one below x^32, so whatever has the top bit set was reduced last.
+std::uint32_t divided_by_x(std::uint32_t state) {
+  return (state & kOne) != 0 ? ((state ^ kSumPolynomial) << 1) | 1 : state << 1;
+}
+
+std::uint32_t followed_by_zeros(std::uint32_t state, int bytes) {
+  for (int bit = 0; bit < 8 * bytes; ++bit) state = times_x(state);
+  return state;
+}
+
+// What each byte leaves, `bits` being what each of its bits leaves.
+void write_sums_of_bits(const std::array<std::uint32_t, 8>& bits, std::uint32_t* table) {
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    table[byte] = 0;
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      if ((byte >> bit & 1) != 0) table[byte] ^= bits[bit];
+    }
+  }
+}
+
+}  // namespace
+
+// A byte that was added to a state of zero leaves itself, eight bits on.
+std::vector<std::uint32_t> make_sum_tables() {
+  std::vector<std::uint32_t> tables(kSumTableWords);
+  std::array<std::uint32_t, 8> bits = {};
+  for (unsigned bit = 0; bit < 8; ++bit) {
+    bits[bit] = followed_by_zeros(1u << bit, kSumStrideBytes - kSumWordBytes + 1);
+  }
+  for (int place = kSumWordBytes - 1; place >= 0; --place) {
+    write_sums_of_bits(bits, tables.data() + place * 256);
+    for (std::uint32_t& bit : bits) bit = followed_by_zeros(bit, 1);
+  }
+  std::uint32_t weight = kOne;
+  for (int thread = 0; thread < kSumThreads; ++thread) {
+    tables[static_cast<std::size_t>(kSumAdvanceWords + thread)] = weight;
+    for (int bit = 0; bit < 8 * kSumWordBytes; ++bit) weight = divided_by_x(weight);
+  }
+  return tables;
+}
+
+std::uint32_t sum_of_zeros(std::size_t size_bytes) {
+  static constexpr std::array<std::byte, 4096> kZeros = {};
+  std::uint32_t sum = 0;
+  while (size_bytes > 0) {
+    const std::size_t some = std::min(size_bytes, kZeros.size());
+    sum = crc32c({kZeros.data(), some}, sum);
+    size_bytes -= some;
+  }
+  return sum;
+}
+
+}  // namespace stemma

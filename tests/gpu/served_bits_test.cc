@@ -1,0 +1,86 @@
+// A whole model served on a GPU: the tokens and the logits of a request are equal bit for bit
+// whatever was cached, however its prompt was chunked, whoever shared its batch and whatever was
+// evicted and computed again, where products are deterministic (I13).
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/temp_directory.h"
+#include "cuda/cuda_backend.h"
+#include "device/cuda_fixture.h"
+#include "model/random_model.h"
+#include "transparency/served_trial.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::size_t kRequests = 6;  // an emulated GPU takes its time
+
+// How a run differs from the plainest one.
+struct Setting {
+  std::string cache = "radix";
+  std::int64_t page_size = 16;
+  std::int64_t chunk_tokens = 512;
+  std::int64_t concurrency = 4;
+  int threads = 1;
+  std::int64_t kv_bytes = std::int64_t{8} << 20;
+};
+
+class ServedBits : public CudaFixture {
+ protected:
+  void write_model(std::string_view name) {
+    config_ = tiny_model_config(name);
+    ASSERT_TRUE(
+        write_random_model(directory_.path(), {.config = config_, .type = WeightType::kBf16}).ok());
+  }
+
+  Outcome run(const Setting& setting) {
+    const auto backend = make_cuda_backend(device(), {.deterministic = true});
+    ServedModelOptions options = trial_options(directory_.path(), setting);
+    options.backend = backend.get();
+    options.kv_dtype = "bf16";
+    options.kv_bytes = setting.kv_bytes;
+    ServedTrial trial = open_trial(options);
+    TrialRequests requests;
+    requests.prompts.resize(kRequests);
+    return run_trial(*trial.engine, *trial.recorder, requests);
+  }
+
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  TempDirectory directory_;
+  ModelConfig config_;
+};
+
+class ServedFamilies : public ServedBits, public testing::WithParamInterface<std::string_view> {};
+
+TEST_P(ServedFamilies, BitsAreThoseOfAnEmptyCacheAndOneRequestAtATime) {
+  write_model(GetParam());
+  const Outcome plain = run({.cache = "none", .concurrency = 1});
+  ASSERT_EQ(plain.tokens.size(), kRequests);
+  EXPECT_EQ(plain.cached_tokens, 0);
+  const Outcome cached = run({});
+  EXPECT_GT(cached.cached_tokens, 0);
+  expect_same_bits(plain, cached);
+  const Outcome chunked = run({.page_size = 4, .chunk_tokens = 24, .concurrency = 6});
+  EXPECT_GT(chunked.cached_tokens, 0);
+  expect_same_bits(plain, chunked);
+}
+
+TEST_F(ServedBits, SurviveEviction) {
+  write_model("llama3");
+  const Outcome plain = run({.cache = "none"});
+  const std::int64_t token_bytes = 2 * config().layers * config().pool_shape().token_elements();
+  const Outcome tight = run({.page_size = 4, .kv_bytes = 220 * token_bytes});
+  EXPECT_GT(tight.totals.evicted_pages, 0);
+  expect_same_bits(plain, tight);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, ServedFamilies, testing::Values("llama3", "gemma3"),
+                         [](const auto& family) { return std::string(family.param); });
+
+}  // namespace
+}  // namespace stemma
