@@ -84,7 +84,8 @@ CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& l
                                  : table_pages,
           .sums_max = std::max(sums, limits.rows_max),
           .busy_items = traits.multiprocessors,
-          .last_list = last_list(shape, options.kv_dtype, traits)};
+          .last_list = last_list(shape, options.kv_dtype, traits),
+          .share_prefixes = options.share_prefixes && shape.window_tokens == 0};
 }
 
 // Kernels count in 32 bits: sixteenths of an image's bytes, sums.
@@ -168,8 +169,11 @@ Status CudaAttention::plan_decode(CudaStream& stream, const KvBatch& batch,
   }
   STEMMA_RETURN_IF_ERROR(plan_.cut(batch));
   launches_ = {.merged_rows = bucket_rows};
-  const AttentionList list = plan_.list_of_rows(1);
-  launches_.teams[list] = resident_teams(list);
+  for (const AttentionList list : {plan_.list_of_rows(1), plan_.list_of_runs()}) {
+    if (list == plan_.list_of_rows(1) || plan_.shares_prefixes()) {
+      launches_.teams[list] = resident_teams(list);
+    }
+  }
   return upload(stream, batch);
 }
 

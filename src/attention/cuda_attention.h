@@ -42,6 +42,7 @@ struct CudaAttentionOptions {
   DType row_dtype = DType::kBF16;  // of q and out: f32, bf16 or f16
   DType kv_dtype = DType::kBF16;   // of the pool
   std::int64_t page_size = 0;
+  bool share_prefixes = true;  // compute what decode rows have in common together
   // Pages that the table of one batch may name; 0: as many as the limits allow. Worth a limit where
   // pages are small: the table takes 4 bytes each, three times.
   std::int64_t table_pages_max = 0;

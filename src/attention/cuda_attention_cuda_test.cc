@@ -23,6 +23,7 @@ struct CudaCase {
   std::vector<std::int64_t> tokens = {70, 5, 530};
   DType row_dtype = DType::kBF16;
   std::int64_t rows_max = 1000;  // of a step
+  bool share_prefixes = true;
   std::int64_t sums_bytes_max = std::int64_t{1} << 20;
 };
 
@@ -95,6 +96,7 @@ class CudaAttentionFixture : public CudaFixture {
                                            {.row_dtype = c.row_dtype,
                                             .kv_dtype = c.world.dtype,
                                             .page_size = c.world.page_size,
+                                            .share_prefixes = c.share_prefixes,
                                             .sums_bytes_max = c.sums_bytes_max});
     EXPECT_TRUE(attention.ok()) << attention.error().detail;
     return attention.ok() ? std::move(attention).value() : nullptr;
@@ -301,11 +303,38 @@ TEST_F(CudaAttentionTest, HasTheSameBitsWhereThereIsLittleRoomForSums) {
   expect_same_bits(decode(0), roomy);
 }
 
+// Five sequences, of which four begin alike, three of them for longer, and one row of each to
+// decode.
+CudaCase shared_case(DType dtype, std::int64_t query_heads) {
+  CudaCase c;
+  c.world.shape = {.query_heads = query_heads, .kv_heads = 1, .head_dim = 64, .scale = 0.125f};
+  c.world.dtype = dtype;
+  c.tokens = {1100, 1030, 1300, 530, 40};
+  c.world.shared = {{1, 0, 1024}, {2, 0, 1024}, {3, 0, 512}};
+  return c;
+}
+
+TEST_F(CudaAttentionTest, HasTheSameBitsWhetherRowsThatShareABeginAreComputedTogether) {
+  for (const DType dtype : {DType::kBF16, DType::kInt8, DType::kF32}) {
+    for (const std::int64_t query_heads : {2, 9, 20}) {
+      CudaCase c = shared_case(dtype, query_heads);
+      AttentionWorld world(c.world, c.tokens);
+      world.prepare({{0, 1099}, {1, 1029}, {2, 1299}, {3, 529}, {4, 39}});
+      world.prepare({{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}});
+      const Outputs together = {attend(c, *make(c), world)};
+      c.share_prefixes = false;
+      SCOPED_TRACE(testing::Message() << dtype_name(dtype) << ", " << query_heads << " heads");
+      expect_same_bits(together, {attend(c, *make(c), world)});
+    }
+  }
+}
+
 TEST_F(CudaAttentionTest, ComputesLaterBatchesOfABucketFromOneRecording) {
   CudaCase c = plain();
   c.tokens = {530, 40, 700};
+  c.world.shared = {{2, 0, 512}};
   AttentionWorld world(c.world, c.tokens);
-  world.prepare({{0, 505}, {1, 10}, {2, 660}});
+  world.prepare({{0, 520}, {1, 10}, {2, 660}});
   const auto attention = make(c);
   constexpr std::size_t kBucketRows = 3;
   const std::size_t row = static_cast<std::size_t>(4 * 64);
