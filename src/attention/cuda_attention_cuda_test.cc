@@ -114,17 +114,20 @@ class CudaAttentionFixture : public CudaFixture {
         dtype_bytes(host.dtype));
     DeviceLayer layer;
     layer.k = upload(std::span(static_cast<const std::byte*>(host.k), bytes));
-    layer.v = upload(std::span(static_cast<const std::byte*>(host.v), bytes));
     layer.view = host;
-    layer.view.k = layer.k.bytes();
-    layer.view.v = layer.v.bytes();
+    layer.view.k = layer.view.v = layer.k.bytes();
+    if (host.v != host.k) {
+      layer.v = upload(std::span(static_cast<const std::byte*>(host.v), bytes));
+      layer.view.v = layer.v.bytes();
+    }
     if (!is_scaled(host.dtype)) return layer;
     const auto scales =
         static_cast<std::size_t>((host.pages - 1) * host.scale_page_stride +
                                  (host.heads - 1) * host.scale_head_stride + host.page_size);
     layer.k_scales = upload(std::span(host.k_scales, scales));
-    layer.v_scales = upload(std::span(host.v_scales, scales));
     layer.view.k_scales = layer.k_scales.as<float>();
+    if (host.v_scales == nullptr) return layer;  // latent rows
+    layer.v_scales = upload(std::span(host.v_scales, scales));
     layer.view.v_scales = layer.v_scales.as<float>();
     return layer;
   }
@@ -263,6 +266,20 @@ std::vector<CudaCase> batch_cases() {
   pages.world.page_size = 3;
   add("codes_of_head_dim_80", world(4, 2, 80)).world.dtype = DType::kInt8;
   add("codes_of_head_dim_256", world(2, 1, 256)).world.dtype = DType::kInt8;
+  const auto add_latent = [&](const std::string& name, std::int64_t query_heads,
+                              std::int64_t head_dim, std::int64_t latent_dim) -> CudaCase& {
+    CudaCase& c = add(name, world(query_heads, 1, head_dim));
+    c.world.shape.latent_dim = latent_dim;
+    return c;
+  };
+  add_latent("latent_rows", 4, 96, 64).tokens = {70, 5, 530};
+  add_latent("latent_rows_of_f32", 4, 96, 64).world.dtype = DType::kF32;
+  add_latent("latent_rows_of_int8", 4, 96, 64).world.dtype = DType::kInt8;
+  add_latent("long_latent_rows", 4, 576, 512).tokens = {70, 5};
+  CudaCase& latent_heads = add_latent("long_latent_rows_of_many_heads", 70, 576, 512);
+  latent_heads.tokens = {4, 2};
+  latent_heads.world.dtype = DType::kF16;
+  add_latent("latent_rows_of_320", 20, 320, 256).tokens = {20};
   CudaCase& partitions = add("three_partitions", world(2, 1, 64));
   partitions.tokens = {1100};
   partitions.rows_max = 1100;
@@ -425,6 +442,8 @@ TEST_F(CudaAttentionTest, RefusesWhatItHasNoKernelsFor) {
   shape.head_dim = 72;  // codes of a row are not whole pieces of 16 bytes
   other = options;
   other.kv_dtype = DType::kInt8;
+  EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
+  shape = {.query_heads = 4, .kv_heads = 1, .head_dim = 576, .scale = 1, .latent_dim = 512};
   EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
 }
 

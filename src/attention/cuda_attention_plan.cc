@@ -167,7 +167,10 @@ AttentionList CudaAttentionPlan::list_of_rows(std::int32_t rows) const {
 
 void CudaAttentionPlan::split_parts() {
   std::int64_t whole[kAttentionLists] = {};
-  for (const Part& part : parts_) whole[list_of_rows(part.rows)] += shape_.kv_heads;
+  for (const Part& part : parts_) {
+    const AttentionList list = list_of_rows(part.rows);
+    whole[list] += shape_.kv_heads * ceil_div(part.rows * group_, kListPairs[list]);
+  }
   for (Part& part : parts_) {
     const AttentionList list = list_of_rows(part.rows);
     const bool busy = list != kSinglePairs && whole[list] >= limits_.busy_items;
