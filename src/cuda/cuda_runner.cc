@@ -106,7 +106,7 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
   const std::size_t logits_bytes = sizeof(float) * static_cast<std::size_t>(config_.vocab_tokens);
   for (Pending& pending : pending_) {
     STEMMA_ASSIGN_OR_RETURN(pending.logits, device_.allocate_pinned(outputs * logits_bytes));
-    STEMMA_ASSIGN_OR_RETURN(pending.top_tokens,
+    STEMMA_ASSIGN_OR_RETURN(pending.tokens,
                             device_.allocate_pinned(outputs * sizeof(std::int32_t)));
     STEMMA_ASSIGN_OR_RETURN(pending.done, device_.make_event());
   }
@@ -114,16 +114,16 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
 }
 
 Result<LogitsView> CudaRunner::forward(const KvBatch& batch, KvPools pools) {
-  STEMMA_CHECK_EQ(in_flight_, 0);
-  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(), batch, pools, CudaWanted::kLogits));
-  STEMMA_ASSIGN_OR_RETURN(const CudaOutcome outcome, wait());
-  return outcome.logits;
+  STEMMA_CHECK(in_flight_ == 0, "nothing is queued");
+  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(), batch, pools, {}));
+  STEMMA_ASSIGN_OR_RETURN(const StepOutputs outputs, wait());
+  return outputs.logits;
 }
 
-Status CudaRunner::queue(const KvBatch& batch, KvPools pools, CudaWanted wanted) {
+Status CudaRunner::queue(const KvBatch& batch, KvPools pools, const StepWish& wish) {
   BatchLimits limits = batch_limits();
   limits.sampled_tokens = outputs_before_;
-  return queue_within(limits, batch, pools, wanted);
+  return queue_within(limits, batch, pools, wish);
 }
 
 BatchLimits CudaRunner::batch_limits() const {
@@ -135,12 +135,12 @@ BatchLimits CudaRunner::batch_limits() const {
 }
 
 Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
-                                CudaWanted wanted) {
-  STEMMA_CHECK_LE(in_flight_ + 1, kStepsInFlight);
+                                const StepWish& wish) {
+  STEMMA_CHECK(in_flight_ < pending_.size(), "at most one step was not waited for");
   STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
   STEMMA_RETURN_IF_ERROR(check_places(batch, pools));
   STEMMA_RETURN_IF_ERROR(use_pools(pools));
-  const Status queued = queue_step(batch, wanted);
+  const Status queued = queue_step(batch, wish);
   // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
   if (!queued.ok()) drain();
   return queued;
@@ -205,7 +205,7 @@ std::int64_t CudaRunner::bucket_of(const KvBatch& batch) const {
   return one_row_each && batch.arriving == nullptr ? graphs_.bucket_of(rows) : 0;
 }
 
-Status CudaRunner::queue_step(const KvBatch& batch, CudaWanted wanted) {
+Status CudaRunner::queue_step(const KvBatch& batch, const StepWish& wish) {
   if (batch.rows() > 0) {
     const std::int64_t bucket = bucket_of(batch);
     STEMMA_RETURN_IF_ERROR(rows_.upload(stream_, batch, bucket));
@@ -222,7 +222,7 @@ Status CudaRunner::queue_step(const KvBatch& batch, CudaWanted wanted) {
       if (group->pool != nullptr) STEMMA_RETURN_IF_ERROR(group->pool->record_use(stream_));
     }
   }
-  return queue_outcome(batch.outputs(), wanted);
+  return queue_outcome(batch.outputs(), wish.logits);
 }
 
 Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
@@ -235,12 +235,12 @@ Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
   return {};
 }
 
-Status CudaRunner::queue_outcome(std::int64_t outputs, CudaWanted wanted) {
+Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
   Pending& pending = pending_[next_];
   const auto count = static_cast<std::size_t>(outputs);
   pending.outputs = outputs;
-  pending.has_logits = wanted == CudaWanted::kLogits;
-  STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.top_tokens.bytes(), transformer_->sampled(),
+  pending.has_logits = logits_wanted;
+  STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.tokens.bytes(), transformer_->sampled(),
                                           count * sizeof(std::int32_t)));
   if (pending.has_logits) {
     const auto columns = static_cast<std::size_t>(config_.vocab_tokens);
@@ -254,18 +254,16 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, CudaWanted wanted) {
   return {};
 }
 
-Result<CudaOutcome> CudaRunner::wait() {
-  STEMMA_CHECK(in_flight_ > 0, "a step was queued");
-  const std::size_t steps = pending_.size();
-  const Pending& pending = pending_[(next_ + steps - static_cast<std::size_t>(in_flight_)) % steps];
+Result<StepOutputs> CudaRunner::wait() {
+  STEMMA_CHECK(in_flight_ > 0, "a step is queued");
+  const Pending& pending = pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
   --in_flight_;
   STEMMA_RETURN_IF_ERROR(pending.done.wait());
-  CudaOutcome outcome;
-  outcome.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
+  StepOutputs outputs;
+  outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
                     config_.vocab_tokens};
-  outcome.top_tokens = {pending.top_tokens.as<std::int32_t>(),
-                        static_cast<std::size_t>(pending.outputs)};
-  return outcome;
+  outputs.tokens = {pending.tokens.as<TokenId>(), static_cast<std::size_t>(pending.outputs)};
+  return outputs;
 }
 
 void CudaRunner::drain() {

@@ -48,16 +48,6 @@ struct CudaRunnerOptions {
   bool graphs = true;  // decode steps are recorded
 };
 
-// What is copied to the host of a step's outputs.
-enum class CudaWanted : std::uint8_t { kLogits, kTopTokens };
-
-// What came of a step, in host memory.
-struct CudaOutcome {
-  LogitsView logits;  // no outputs unless they were wanted
-  // Of each output the token with the largest logit; -1 if no logit is a number.
-  std::span<const std::int32_t> top_tokens;
-};
-
 class CudaRunner final : public LoadedRunner {
   struct Key {};
 
@@ -72,16 +62,13 @@ class CudaRunner final : public LoadedRunner {
   // Waits for what is queued.
   ~CudaRunner() override;
 
-  // Queues a step. Errors are those of forward; nothing is queued, or nothing any more, after one.
-  // A token -(i + 1) stands for the top token of output i of the step queued before.
-  // REQUIRES: fewer than kStepsInFlight steps are queued and not waited for.
-  static constexpr int kStepsInFlight = 2;
-  Status queue(const KvBatch& batch, KvPools pools, CudaWanted wanted = CudaWanted::kLogits);
-  // Waits for the oldest step that was not waited for. What it gives is valid until the next queue
-  // but one. REQUIRES: there is such a step.
-  Result<CudaOutcome> wait();
+  // As Runner. Errors are those of forward; they wait for what is queued. Outputs are valid until
+  // the next queue but one.
+  bool queues() const override { return true; }
+  Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
+  Result<StepOutputs> wait() override;
 
-  // Queues a step and waits for it. REQUIRES: no other step is queued. kInvalidArgument for tokens
+  // Queues a step and waits for it. REQUIRES: no other one is queued. kInvalidArgument for tokens
   // outside the vocabulary, for pools of another shape or device and slots outside of them;
   // kTooLarge for batches and positions beyond the limits: nothing is stored then. kCorrupt if a
   // page that was still arriving turned out to be wrong.
@@ -119,7 +106,7 @@ class CudaRunner final : public LoadedRunner {
   // Of a step, on its way to the host.
   struct Pending {
     PinnedMemory logits;
-    PinnedMemory top_tokens;
+    PinnedMemory tokens;
     CudaEvent done;
     std::int64_t outputs = 0;
     bool has_logits = false;
@@ -128,14 +115,14 @@ class CudaRunner final : public LoadedRunner {
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
   BatchLimits batch_limits() const;
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
-                      CudaWanted wanted);
+                      const StepWish& wish);
   Status use_pools(const KvPools& pools);
   Status use_pool(const char* name, KvPool& pool, Group& group, std::int64_t window_tokens);
   Status check_places(const KvBatch& batch, const KvPools& pools) const;
   std::int64_t bucket_of(const KvBatch& batch) const;
-  Status queue_step(const KvBatch& batch, CudaWanted wanted);
+  Status queue_step(const KvBatch& batch, const StepWish& wish);
   Status plan(const KvBatch& batch, std::int64_t bucket);
-  Status queue_outcome(std::int64_t outputs, CudaWanted wanted);
+  Status queue_outcome(std::int64_t outputs, bool logits_wanted);
   void drain();
 
   CudaDevice& device_;
@@ -154,9 +141,9 @@ class CudaRunner final : public LoadedRunner {
   Group full_;
   Group windowed_;
   CudaGraphs graphs_;
-  std::array<Pending, kStepsInFlight> pending_;
+  std::array<Pending, 2> pending_;
   std::size_t next_ = 0;             // of pending_
-  int in_flight_ = 0;                // steps queued and not waited for
+  std::size_t in_flight_ = 0;        // steps queued and not waited for
   std::int64_t outputs_before_ = 0;  // of the step queued last
 };
 

@@ -239,7 +239,7 @@ class Session {
         tokens_max_(options.context_tokens + std::ssize(options.decode_requests) *
                                                  (options.samples + 1) * options.decode_steps),
         rows_(requests_, tokens_max_),
-        top_tokens_(static_cast<std::size_t>(requests_)) {}
+        likeliest_(static_cast<std::size_t>(requests_)) {}
 
   // The contexts of all requests, as many as fit at a time; samples are steps but the first.
   Result<Samples> prefill(Bounds& bounds) {
@@ -251,7 +251,7 @@ class Session {
       const std::vector<TokenId> tokens = random_tokens(requests * options_.context_tokens);
       const KvBatch batch = rows_.next(first, requests, tokens);
       const double begin = seconds_now();
-      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, CudaWanted::kTopTokens));
+      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, {.logits = false}));
       STEMMA_RETURN_IF_ERROR(take_tokens(first, requests));
       const double seconds = seconds_now() - begin;
       if (first == 0) continue;
@@ -288,11 +288,11 @@ class Session {
 
   // Waits for a step, and keeps what it chose.
   Status take_tokens(std::int64_t first, std::int64_t requests) {
-    STEMMA_ASSIGN_OR_RETURN(const CudaOutcome outcome, runner_->wait());
+    STEMMA_ASSIGN_OR_RETURN(const StepOutputs outputs, runner_->wait());
     for (std::int64_t i = 0; i < requests; ++i) {
-      const TokenId token = outcome.top_tokens[static_cast<std::size_t>(i)];
+      const TokenId token = outputs.tokens[static_cast<std::size_t>(i)];
       if (token < 0) return Error{ErrorCode::kInternal, "logits that are no numbers"};
-      top_tokens_[static_cast<std::size_t>(first + i)] = token;
+      likeliest_[static_cast<std::size_t>(first + i)] = token;
     }
     return {};
   }
@@ -301,10 +301,10 @@ class Session {
     const auto count = static_cast<std::size_t>(requests);
     std::vector<TokenId> chosen(count);  // by the step before, on the device
     for (std::size_t i = 0; i < count; ++i) chosen[i] = -static_cast<TokenId>(i) - 1;
-    const std::vector<TokenId> known(top_tokens_.begin(), top_tokens_.begin() + requests);
+    const std::vector<TokenId> known(likeliest_.begin(), likeliest_.begin() + requests);
     for (int step = 0; step < options_.decode_steps; ++step) {
       const KvBatch batch = rows_.next(0, requests, step == 0 ? known : chosen);
-      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, CudaWanted::kTopTokens));
+      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, {.logits = false}));
       if (step > 0) STEMMA_RETURN_IF_ERROR(take_tokens(0, requests));
     }
     return take_tokens(0, requests);
@@ -327,7 +327,7 @@ class Session {
   std::unique_ptr<CudaPool> pool_;
   std::unique_ptr<CudaRunner> runner_;
   Requests rows_;
-  std::vector<TokenId> top_tokens_;  // of each request's last step
+  std::vector<TokenId> likeliest_;  // of each request's last step
   Prng random_{2};
 };
 

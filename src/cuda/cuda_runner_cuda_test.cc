@@ -51,25 +51,32 @@ double relative_distance(const std::vector<float>& expected, const std::vector<f
   return std::sqrt(differences / squares);
 }
 
-// What the GPU rounds and the CPU does not, each by at most a unit of the type and independently,
-// so that the distance stays below the unit times the root of their number. With 16-bit weights
-// these are eight rows a layer (two norms, q, weights of attention, what it gives, gate, up, their
-// product) and one before the head; with f32 weights attention's operands q and weights, and what
-// that changes in K and V.
-double distance_allowed(WeightType type, std::int64_t layers) {
-  const double unit = type == WeightType::kBf16 ? std::ldexp(1.0, -8) : std::ldexp(1.0, -11);
-  const std::int64_t roundings = type == WeightType::kF32 ? 4 * layers : 8 * layers + 1;
-  return unit * std::sqrt(static_cast<double>(roundings));
+// What the GPU rounds and the CPU does not, each by at most a unit and independently, so that the
+// distance stays below the unit times the root of their number. Of 16-bit weights these are eight
+// rows a layer (two norms, q, weights of attention, what it gives, gate, up, their product) and one
+// before the head. Of f32 weights they are attention's operands q and weights, and what that
+// changes in K and V. With f32 pools too nothing is: sums of up to 160 terms are added in another
+// order.
+double distance_allowed(WeightType type, DType dtype, std::int64_t layers) {
+  const double operand = dtype == DType::kF16 ? std::ldexp(1.0, -11) : std::ldexp(1.0, -8);
+  const double sums = std::ldexp(std::sqrt(160.0), -24);
+  const double unit = dtype == DType::kF32 ? sums : operand;
+  const bool many = type != WeightType::kF32 || dtype == DType::kF32;
+  return unit * std::sqrt(static_cast<double>(many ? 8 * layers + 1 : 4 * layers));
 }
 
 TEST_P(CudaFamilies, LogitsAreThoseOfTheCpu) {
-  for (const WeightType type : {WeightType::kF32, WeightType::kBf16, WeightType::kF16}) {
-    const DType dtype = type == WeightType::kBf16 ? DType::kBF16 : DType::kF16;
+  const std::pair<WeightType, DType> cases[] = {{WeightType::kF32, DType::kF32},
+                                                {WeightType::kF32, DType::kF16},
+                                                {WeightType::kBf16, DType::kBF16},
+                                                {WeightType::kF16, DType::kF16}};
+  for (const auto& [type, dtype] : cases) {
     write_model(GetParam(), type);
     const auto tokens = prompt(60, 3);
     const double distance =
         relative_distance(logits_of_cpu(dtype, tokens), logits_alone({.dtype = dtype}, tokens, 60));
-    EXPECT_LT(distance, distance_allowed(type, config().layers)) << weight_type_name(type);
+    EXPECT_LT(distance, distance_allowed(type, dtype, config().layers))
+        << weight_type_name(type) << " " << dtype_name(dtype);
   }
 }
 
@@ -90,6 +97,22 @@ INSTANTIATE_TEST_SUITE_P(Dense, CudaFamilies,
                          ::testing::Values("llama2", "llama3", "llama_bias", "qwen2", "qwen2_yarn",
                                            "qwen3", "mistral", "gemma2", "gemma3"),
                          [](const auto& family) { return std::string(family.param); });
+
+// Of scaled pools, where a value that differs by a rounding may get another code: as much again.
+TEST_F(CudaRunnerTest, ScaledPoolsKeepWhatTheCpuKeeps) {
+  for (const DType dtype : {DType::kInt8, DType::kFp8E4M3}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    write_model("gemma3", WeightType::kF32);
+    const auto tokens = prompt(60, 3);
+    const auto whole = logits_alone({.dtype = dtype}, tokens, 60);
+    EXPECT_LT(relative_distance(logits_of_cpu(dtype, tokens), whole),
+              2 * distance_allowed(WeightType::kF32, dtype, config().layers));
+    const CudaBench decoding = bench({.page_size = 4, .dtype = dtype, .seed = 5});
+    ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(tokens), 55}}}).ok());
+    ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
+    expect_same_bits(whole, decoding.trial->logits(0));
+  }
+}
 
 // Uneven pieces, so that prefill and single tokens mix.
 TEST_F(CudaRunnerTest, BitsDoNotDependOnTheBatch) {
@@ -159,7 +182,7 @@ TEST_F(CudaRunnerTest, TheVendorsProductsAreNearThoseOfTheCpu) {
   const auto tokens = prompt(40, 13);
   const auto got = logits_alone({.options = {.deterministic = false}}, tokens, 40);
   EXPECT_LT(relative_distance(logits_of_cpu(DType::kBF16, tokens), got),
-            distance_allowed(WeightType::kBf16, config().layers));
+            distance_allowed(WeightType::kBf16, DType::kBF16, config().layers));
 }
 
 }  // namespace

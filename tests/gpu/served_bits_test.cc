@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/temp_directory.h"
 #include "cuda/cuda_backend.h"
@@ -49,6 +51,7 @@ class ServedBits : public CudaFixture {
   }
 
   const ModelConfig& config() const { return config_; }
+  std::string directory() const { return directory_.path(); }
 
  private:
   TempDirectory directory_;
@@ -77,6 +80,38 @@ TEST_F(ServedBits, SurviveEviction) {
   const Outcome tight = run({.page_size = 4, .kv_bytes = 220 * token_bytes});
   EXPECT_GT(tight.totals.evicted_pages, 0);
   expect_same_bits(plain, tight);
+}
+
+// Without a recorder between them the engine queues steps of the runner, and plans the next one
+// meanwhile.
+TEST_F(ServedBits, StepsThatAreQueuedGiveTheSameTokens) {
+  write_model("llama3");
+  const Outcome plain = run({.cache = "none"});
+  const auto backend = make_cuda_backend(device(), {.deterministic = true});
+  ServedModelOptions options = trial_options(directory(), Setting());
+  options.backend = backend.get();
+  options.kv_dtype = "bf16";
+  const auto model = opened_for_trial(ServedModel::open(options));
+  ASSERT_TRUE(model->runner().queues());
+  const auto engine = opened_for_trial(model->open_engine());
+  std::vector<std::vector<TokenId>> tokens(kRequests);
+  const auto prompts = shared_prompts();
+  for (std::size_t i = 0; i < kRequests; ++i) {
+    RequestSpec spec;
+    spec.prompt = prompts[i];
+    spec.max_tokens = TrialRequests().max_tokens;
+    const auto id = engine->submit(std::move(spec));
+    ASSERT_TRUE(id.ok());
+    ASSERT_EQ(id->index(), i);
+  }
+  while (!engine->idle()) {
+    for (const EngineEvent& event : engine->step().events) {
+      ASSERT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
+      if (event.token >= 0) tokens[event.request.index()].push_back(event.token);
+    }
+  }
+  EXPECT_EQ(tokens, plain.tokens);
+  EXPECT_EQ(engine->audit(), std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, ServedFamilies, testing::Values("llama3", "gemma3"),
