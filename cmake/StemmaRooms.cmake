@@ -39,9 +39,7 @@ function(stemma_room name)
   endif()
   if(STEMMA_TESTS AND tests)
     add_executable(${name}_test ${tests})
-    # The standard library first: else what libgtest asks of it may be found in a copy that an object of some room has,
-    # with which comes all that this object needs.
-    target_link_libraries(${name}_test PRIVATE stdc++ stemma_${name} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
+    target_link_libraries(${name}_test PRIVATE stemma_${name} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
     target_compile_definitions(${name}_test PRIVATE STEMMA_SOURCE_DIR=".")
     stemma_add_test(${name} ${name}_test)
   endif()

@@ -229,7 +229,7 @@ std::vector<CudaCase> batch_cases() {
     cases.push_back({.name = name, .world = std::move(c), .tokens = {70, 5, 130}});
     return cases.back();
   };
-  add("grouped_heads", world(4, 2, 64)).tokens = {70, 5, 530};
+  add("grouped_heads", world(4, 2, 64)).tokens = {70, 530};
   add("rows_of_f32", world(4, 2, 64)).row_dtype = DType::kF32;
   CudaCase& half = add("rows_and_pool_of_f16", world(4, 2, 64));
   half.row_dtype = half.world.dtype = DType::kF16;
@@ -246,7 +246,7 @@ std::vector<CudaCase> batch_cases() {
   add("head_dim_256", world(2, 1, 256)).tokens = {70, 5};
   CudaCase& plain = add("pool_of_f32", world(4, 2, 64));
   plain.row_dtype = plain.world.dtype = DType::kF32;
-  plain.tokens = {70, 5, 530};
+  plain.tokens = {5, 530};
   add("pool_of_f32_and_rows_of_bf16", world(20, 1, 32)).world.dtype = DType::kF32;
   add("pool_of_f32_with_head_dim_80", world(3, 1, 80)).world.dtype = DType::kF32;
   add("pool_of_f32_with_head_dim_256", world(2, 1, 256)).world.dtype = DType::kF32;
@@ -258,7 +258,7 @@ std::vector<CudaCase> batch_cases() {
   for (const DType dtype : {DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
     CudaCase& codes = add("codes_of_" + std::string(dtype_name(dtype)), world(4, 2, 64));
     codes.world.dtype = dtype;
-    codes.tokens = {70, 5, 530};
+    if (dtype == DType::kFp8E4M3) codes.tokens = {70, 530};
   }
   CudaCase& pages = add("codes_by_page", world(4, 1, 128));
   pages.world.dtype = DType::kFp8E4M3;
@@ -266,20 +266,6 @@ std::vector<CudaCase> batch_cases() {
   pages.world.page_size = 3;
   add("codes_of_head_dim_80", world(4, 2, 80)).world.dtype = DType::kInt8;
   add("codes_of_head_dim_256", world(2, 1, 256)).world.dtype = DType::kInt8;
-  const auto add_latent = [&](const std::string& name, std::int64_t query_heads,
-                              std::int64_t head_dim, std::int64_t latent_dim) -> CudaCase& {
-    CudaCase& c = add(name, world(query_heads, 1, head_dim));
-    c.world.shape.latent_dim = latent_dim;
-    return c;
-  };
-  add_latent("latent_rows", 4, 96, 64).tokens = {70, 5, 530};
-  add_latent("latent_rows_of_f32", 4, 96, 64).world.dtype = DType::kF32;
-  add_latent("latent_rows_of_int8", 4, 96, 64).world.dtype = DType::kInt8;
-  add_latent("long_latent_rows", 4, 576, 512).tokens = {70, 5};
-  CudaCase& latent_heads = add_latent("long_latent_rows_of_many_heads", 70, 576, 512);
-  latent_heads.tokens = {4, 2};
-  latent_heads.world.dtype = DType::kF16;
-  add_latent("latent_rows_of_320", 20, 320, 256).tokens = {20};
   CudaCase& partitions = add("three_partitions", world(2, 1, 64));
   partitions.tokens = {1100};
   partitions.rows_max = 1100;
@@ -290,7 +276,37 @@ std::vector<CudaCase> batch_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(OnTensorCores, CudaAttentionOfABatch, testing::ValuesIn(batch_cases()),
+INSTANTIATE_TEST_SUITE_P(KeysAndValues, CudaAttentionOfABatch, testing::ValuesIn(batch_cases()),
+                         [](const auto& instance) { return instance.param.name; });
+
+std::vector<CudaCase> latent_cases() {
+  std::vector<CudaCase> cases;
+  const auto add = [&](const std::string& name, std::int64_t query_heads, std::int64_t head_dim,
+                       std::int64_t latent_dim) -> CudaCase& {
+    CudaCase c;
+    c.name = name;
+    c.tokens = {70, 5};
+    c.world.shape = {.query_heads = query_heads,
+                     .kv_heads = 1,
+                     .head_dim = head_dim,
+                     .scale = 0.125f,
+                     .latent_dim = latent_dim};
+    c.world.dtype = DType::kBF16;
+    cases.push_back(c);
+    return cases.back();
+  };
+  add("of_96", 4, 96, 64);
+  add("of_f32", 4, 96, 64).world.dtype = DType::kF32;
+  add("of_int8", 4, 96, 64).world.dtype = DType::kInt8;
+  add("of_576", 4, 576, 512);
+  CudaCase& heads = add("of_576_and_many_heads", 70, 576, 512);
+  heads.tokens = {3};
+  heads.world.dtype = DType::kF16;
+  add("of_320", 20, 320, 256).tokens = {9};
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(LatentRows, CudaAttentionOfABatch, testing::ValuesIn(latent_cases()),
                          [](const auto& instance) { return instance.param.name; });
 
 class CudaAttentionTest : public CudaAttentionFixture {
