@@ -20,8 +20,8 @@
 // Cost:       decode is bound by reading K and V once, prefill by 4 × head_dim operations a query,
 //             key and head.
 // Not here:   the kernels (split_attention_cuda, chunk_attention_cuda, plain_attention_cuda), how a
-// batch is cut (cuda_attention_plan), writing
-//             K and V (CudaPool), sparse attention (on a CPU only).
+//             batch is cut (cuda_attention_plan), writing K and V (CudaPool), sparse attention (on
+//             a CPU only).
 #pragma once
 
 #include <array>
