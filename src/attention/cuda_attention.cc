@@ -56,8 +56,8 @@ std::int64_t sum_bytes(const AttentionShape& shape) {
 
 Status check_support(const AttentionShape& shape, const CudaAttentionOptions& options,
                      const CudaTraits& traits) {
-  if (shape.latent_dim > 0) return unsupported("attention on a GPU: no latent rows");
-  if (options.kv_dtype != DType::kF32 && !are_on_tensor_cores(options.kv_dtype, shape.head_dim)) {
+  const bool plain = options.kv_dtype == DType::kF32 && shape.head_dim <= kPlainDimMax;
+  if (!plain && !has_tensor_kernel(options.kv_dtype, shape.head_dim, shape.value_dim())) {
     return unsupported(fmt::format("attention on a GPU: no rows of {} {}", shape.head_dim,
                                    dtype_name(options.kv_dtype)));
   }
@@ -212,7 +212,7 @@ AttentionParams CudaAttention::params_of(const KvLayerView& layer, const void* q
           .kv_dtype = layer.dtype,
           .page_size = static_cast<std::int32_t>(layer.page_size),
           .k_scales = layer.k_scales,
-          .v_scales = layer.v_scales,
+          .v_scales = shape_.latent_dim > 0 ? layer.k_scales : layer.v_scales,
           .scale_page_stride = layer.scale_page_stride,
           .scale_head_stride = layer.scale_head_stride,
           .query_heads = static_cast<std::int32_t>(shape_.query_heads),

@@ -23,18 +23,36 @@ namespace {
 
 using Call = FunctionRef<Status()>;
 
-constexpr std::int64_t kHeadDim = 128;
-constexpr std::int64_t kQueryHeads = 32;
-
 struct Case {
   std::string phase;
+  std::int64_t query_heads = 32;
   std::int64_t kv_heads = 8;
   std::int64_t page_size = 64;
+  std::int64_t head_dim = 128;
+  std::int64_t latent_dim = 0;
   DType dtype = DType::kBF16;
   std::int64_t requests = 1;
   std::int64_t tokens = 1;  // of each
   std::int64_t rows = 1;    // of them computed, the last ones
   std::int64_t shared_tokens = 0;
+
+  AttentionShape shape() const {
+    return {.query_heads = query_heads,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .scale = 1 / std::sqrt(static_cast<float>(head_dim)),
+            .latent_dim = latent_dim};
+  }
+  KvShape pool() const {
+    return {.layers = 1,
+            .pages = requests * ceil_div(tokens, page_size),
+            .page_size = page_size,
+            .heads = kv_heads,
+            .head_dim = head_dim,
+            .dtype = dtype,
+            .kind = latent_dim > 0 ? KvKind::kMla : KvKind::kMha,
+            .latent_dim = latent_dim};
+  }
 };
 
 // A stream and its clock.
@@ -147,43 +165,35 @@ struct Stage {
 };
 
 Status fill_pool(CudaPool& pool, CudaStream& stream, const RandomBytes& random) {
+  const int rows = pool.shape().kind == KvKind::kMla ? 1 : 2;
   int number = 0;
   for (const PagePiece<std::byte>& piece : pool.layer_pieces(0)) {
     const auto bytes = static_cast<std::size_t>(pool.shape().pages * piece.bytes);
-    // The first two pieces are K and V, what follows are scales: floats of about 0.05.
-    STEMMA_RETURN_IF_ERROR(number++ < 2 ? random.fill(stream, piece.page0, bytes)
-                                        : stream.fill(piece.page0, 0x3D, bytes));
+    // What follows K and V are scales: floats of about 0.05.
+    STEMMA_RETURN_IF_ERROR(number++ < rows ? random.fill(stream, piece.page0, bytes)
+                                           : stream.fill(piece.page0, 0x3D, bytes));
   }
   return {};
 }
 
 Result<Stage> make_stage(CudaDevice& device, Timer& timer, const Case& c) {
-  const std::int64_t pages = c.requests * ceil_div(c.tokens, c.page_size);
-  const AttentionShape shape = {.query_heads = kQueryHeads,
-                                .kv_heads = c.kv_heads,
-                                .head_dim = kHeadDim,
-                                .scale = 1 / std::sqrt(static_cast<float>(kHeadDim))};
+  const AttentionShape shape = c.shape();
   const AttentionLimits limits = {
       .rows_max = c.requests * c.rows, .requests_max = c.requests, .context_tokens_max = c.tokens};
   Stage stage;
-  STEMMA_ASSIGN_OR_RETURN(stage.pool, CudaPool::create(device,
-                                                       {.layers = 1,
-                                                        .pages = pages,
-                                                        .page_size = c.page_size,
-                                                        .heads = c.kv_heads,
-                                                        .head_dim = kHeadDim,
-                                                        .dtype = c.dtype},
-                                                       KvLayout::kLayerFirst));
+  STEMMA_ASSIGN_OR_RETURN(stage.pool, CudaPool::create(device, c.pool(), KvLayout::kLayerFirst));
   STEMMA_ASSIGN_OR_RETURN(stage.attention,
                           CudaAttention::create(device, timer.stream, shape, limits,
                                                 {.kv_dtype = c.dtype, .page_size = c.page_size}));
-  const auto row_bytes = static_cast<std::size_t>(c.requests * c.rows * kQueryHeads * kHeadDim * 2);
-  STEMMA_ASSIGN_OR_RETURN(stage.q, device.allocate(row_bytes, timer.stream));
-  STEMMA_ASSIGN_OR_RETURN(stage.out, device.allocate(row_bytes, timer.stream));
+  const std::int64_t heads = c.requests * c.rows * shape.query_heads;
+  const auto q_bytes = static_cast<std::size_t>(heads * shape.head_dim * 2);
+  const auto out_bytes = static_cast<std::size_t>(heads * shape.value_dim() * 2);
+  STEMMA_ASSIGN_OR_RETURN(stage.q, device.allocate(q_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(stage.out, device.allocate(out_bytes, timer.stream));
   STEMMA_ASSIGN_OR_RETURN(const RandomBytes elements, RandomBytes::create(device, DType::kBF16));
   STEMMA_ASSIGN_OR_RETURN(const RandomBytes codes, RandomBytes::create(device, c.dtype));
   STEMMA_RETURN_IF_ERROR(fill_pool(*stage.pool, timer.stream, codes));
-  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, stage.q.bytes(), row_bytes));
+  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, stage.q.bytes(), q_bytes));
   STEMMA_RETURN_IF_ERROR(stage.attention->plan(timer.stream, Requests(c).view()));
   STEMMA_RETURN_IF_ERROR(timer.stream.synchronize());
   return stage;
@@ -215,7 +225,7 @@ Result<BenchLine> measure(Timer& timer, const CudaAttentionBenchOptions& options
   line.params = {{"phase", c.phase},
                  {"batch", std::to_string(c.requests)},
                  {"context", std::to_string(c.tokens)},
-                 {"heads", std::to_string(kQueryHeads) + "/" + std::to_string(c.kv_heads)},
+                 {"heads", std::to_string(c.query_heads) + "/" + std::to_string(c.kv_heads)},
                  {"page_size", std::to_string(c.page_size)},
                  {"dtype", std::string(dtype_name(c.dtype))}};
   line.value = median(values);
@@ -269,6 +279,12 @@ Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
   cases.push_back(plain);
   cases.back().phase = "decode_shared";
   cases.back().shared_tokens = std::max<std::int64_t>(options.context_tokens - 512, 0);
+  cases.push_back(plain);
+  cases.back().phase = "decode_latent";
+  cases.back().query_heads = 128;
+  cases.back().kv_heads = 1;
+  cases.back().head_dim = 576;
+  cases.back().latent_dim = 512;
   std::vector<BenchLine> lines;
   for (const Case& c : cases) {
     STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_decode_case(device, options, c));
@@ -301,7 +317,7 @@ Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
     const auto seen = static_cast<double>(c.tokens * (c.tokens + 1) / 2);
     const auto extent = static_cast<double>(n);
     const Measured measured = {
-        .amount = 4.0 * static_cast<double>(kHeadDim * kQueryHeads) * seen * 1e-3,
+        .amount = 4.0 * static_cast<double>(c.head_dim * c.query_heads) * seen * 1e-3,
         .bound_amount = 2.0 * extent * extent * extent * 1e-3};
     STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(timer, options, c, measured, run, multiply));
     line.unit = "tflop/s";

@@ -31,7 +31,8 @@ struct CudaAttentionBenchOptions {
 
 // Lines "cuda_attention", phase "decode": 32 query heads over 8 and over 4 KV heads of 128, bf16 on
 // pages of 1, 16 and 64 tokens, fp8 on pages of 64; "decode_shared": all but the last 512 tokens
-// are one begin of all requests, counted as if each read its own.
+// are one begin of all requests, counted as if each read its own; "decode_latent": 128 query heads
+// over latent rows of 576, of which 512 are values.
 Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
                                                  const CudaAttentionBenchOptions& options);
 

@@ -17,16 +17,17 @@ constexpr CudaAttentionBenchOptions kSmall = {.requests = 2,
                                               .runs = 1,
                                               .samples = 1};
 
-TEST_F(CudaAttentionBenchTest, DecodeHasALineForEachGroupPageSizeDtypeAndForSharedBegins) {
+TEST_F(CudaAttentionBenchTest, DecodeHasALineForEachKindOfRowsAndForSharedBegins) {
   const auto lines = bench_cuda_decode(device(), kSmall);
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
-  ASSERT_EQ(lines->size(), 8u);
+  ASSERT_EQ(lines->size(), 9u);
   for (const BenchLine& line : *lines) {
     EXPECT_EQ(line.bench, "cuda_attention");
     EXPECT_EQ(line.bound_name, "read_bandwidth");
   }
   EXPECT_EQ((*lines)[0].params[0].second, "decode");
   EXPECT_EQ((*lines)[7].params[0].second, "decode_shared");
+  EXPECT_EQ((*lines)[8].params[0].second, "decode_latent");
 }
 
 TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroup) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -82,7 +83,7 @@ CudaAttentionPlan::CudaAttentionPlan(const AttentionShape& shape, const CudaPlan
       group_(static_cast<std::int32_t>(shape.query_heads / shape.kv_heads)),
       limits_(limits),
       shared_(limits.batch.requests_max, limits.sums_max, kPartitionKeys) {
-  const std::int64_t pieces = ceil_div(group_, pairs_max());
+  const std::int64_t pieces = ceil_div(group_, kListPairs[list_of_runs()]);  // of a row, at most
   items_max_ = (limits.batch.rows_max + limits.sums_max) * pieces;
   const auto rows = static_cast<std::size_t>(limits.batch.rows_max);
   parts_.reserve(rows);
@@ -167,10 +168,16 @@ AttentionList CudaAttentionPlan::list_of_rows(std::int32_t rows) const {
 
 void CudaAttentionPlan::split_parts() {
   std::int64_t whole[kAttentionLists] = {};
-  for (const Part& part : parts_) whole[list_of_rows(part.rows)] += shape_.kv_heads;
+  for (const Part& part : parts_) {
+    const AttentionList list = list_of_rows(part.rows);
+    whole[list] += shape_.kv_heads * ceil_div(part.rows * group_, kListPairs[list]);
+  }
+  // Decode rows are of different lengths: only many of them keep all teams busy to the end.
+  const std::int64_t enough[] = {std::numeric_limits<std::int64_t>::max(), 4 * limits_.busy_items,
+                                 limits_.busy_items};
   for (Part& part : parts_) {
     const AttentionList list = list_of_rows(part.rows);
-    const bool busy = list != kSinglePairs && whole[list] >= limits_.busy_items;
+    const bool busy = whole[list] >= enough[list];
     part.splits = busy && part.shared == 0 ? 1 : part.partitions();
   }
   const std::int32_t most = most_splits();

@@ -1,7 +1,5 @@
 // CudaAttentionPlan: every row, query head and tile is computed once, sums are folded from left to
 // right in the room that there is, and the image says all of it.
-#include "attention/cuda_attention_plan.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "attention/cuda_attention_plan.h"
 #include "attention/planned_batch.h"
 #include "base/prng.h"
 
