@@ -21,7 +21,8 @@ function(stemma_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main|/simt[a-z_]*|mpi_ranks|_cuda_bench|/cuda_bench_main)\\.cc$")
+  set(elsewhere "_test|_fuzz|/main|/simt[a-z_]*|mpi_ranks|(open|no)_cuda_backend|_cuda_bench|/cuda_[a-z_]+")
+  list(FILTER sources EXCLUDE REGEX "(${elsewhere})\\.cc$")  # other targets have these
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER tests EXCLUDE REGEX "(_cuda_test|/mpi_ranks_test)\\.cc$")  # stemma_cuda_room, stemma_ranks_tests
   set(ROOM_NAMES ${ROOM_DEPS})
@@ -101,6 +102,7 @@ function(stemma_whole_system_tests)
     return()
   endif()
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${CMAKE_SOURCE_DIR}/tests/*)
+  list(FILTER folders EXCLUDE REGEX "/tests/gpu$")  # stemma_gpu_tests
   if(STEMMA_SANITIZE)
     list(FILTER folders EXCLUDE REGEX "/tests/(server|ranks)$")  # as stemma_client_tests, stemma_ranks_tests
   endif()

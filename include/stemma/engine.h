@@ -47,6 +47,8 @@ class Request;
 class Sampler;
 class Scheduler;
 class ShadowAudit;
+class StepQueue;
+struct ComputedStep;
 
 // Of RequestSpec::logprobs and ::copies.
 inline constexpr std::int64_t kLogprobsMax = 20;
@@ -141,7 +143,8 @@ class Engine {
   void wait_for_work(std::chrono::microseconds time);
 
   // Takes messages in, computes one batch if there is work, reports. A failure of the Runner fails
-  // the requests of its batch and nothing else.
+  // the requests of its batch and nothing else. Where the Runner queues steps, the next one may be
+  // under way when this returns; messages are then taken in when it is done.
   StepReport step();
 
   // Ends a request now: with kStop as a stop token would, what it computed stays in the cache; with
@@ -238,17 +241,26 @@ class Engine {
   void admit(InboxMessage message) STEMMA_REQUIRES_ROLE(engine_thread);
   void admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry)
       STEMMA_REQUIRES_ROLE(engine_thread);
+  // A step: taken in and planned, started, with the next one behind it where that can be known,
+  // and when it is done, its tokens.
+  void begin_step() STEMMA_REQUIRES_ROLE(engine_thread);
+  void end_step(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
+  bool is_plain(const Request& request) const;
+  bool want_logits(std::span<Request* const> outputs) const;
+  bool start_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_step(const ComputedStep& step, StepReport& report)
+      STEMMA_REQUIRES_ROLE(engine_thread);
+  Status check_outputs(const ComputedStep& step, std::int64_t outputs) const;
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
   void note_prefix_stop(const Request& request, Extra& extra);
   PrefixStop prefix_stop(const Request& request) const;
   std::int64_t ago_us(const PrefixEndReport& report) const;
   std::optional<std::int64_t> saved_us(std::int64_t cached_tokens) const;
   void note_found() STEMMA_REQUIRES_ROLE(engine_thread);
-  void run_batch(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
   bool audit_cached(bool computed) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
-  void accept_tokens(const LogitsView& logits) STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_tokens(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_logits(Request& request, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void fork_off(Request& request, std::span<const float> logits)
@@ -280,6 +292,7 @@ class Engine {
   std::size_t logprob_rows_used_ = 0;
   std::atomic<std::int64_t> next_id_ = 0;
   std::unique_ptr<LoadCosts> costs_;  // of computing
+  std::unique_ptr<StepQueue> steps_;  // uses all of the above: ends first
   EngineTotals totals_;
 };
 

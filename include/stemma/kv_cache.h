@@ -9,8 +9,7 @@
 // Thread:     engine thread only.            Invariants: I1, I2, I3, I5 (docs/INVARIANTS.md).
 // Memory:     request table, page states and tree nodes, sized from KvCacheOptions; nothing is
 //             allocated in steady state.
-// Cost:       begin O(prompt); reserve O(pages got + evicted x log leaves); commit and finish
-//             O(tokens since the last commit).
+// Cost:       begin O(prompt); reserve O(pages got + evicted x log leaves); commit O(new tokens).
 // Not here:   KV bytes (KvPool), who runs next (sched/), copies between tiers (tier/).
 #pragma once
 
@@ -58,8 +57,7 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> open(const KvCacheOptions& options,
                                                const Clock* clock_or_null = nullptr,
                                                LowerTiers* tiers_or_null = nullptr);
-  // REQUIRES: every Sequence of this cache holds nothing.
-  ~KvCache();
+  ~KvCache();  // REQUIRES: every Sequence of this cache holds nothing.
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
@@ -234,6 +232,8 @@ class KvCache {
 
   // Evicts up to `pages`, coldest first; how many. REQUIRES: pages >= 0; no step is in flight.
   std::int64_t evict(std::int64_t pages);
+  // The same until `pages` are free, or will be once the steps in flight have retired.
+  void keep_free(std::int64_t pages);
   // Forgets every published page. REQUIRES: no Sequence holds anything.
   void reset();
 

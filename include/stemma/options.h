@@ -158,6 +158,10 @@ struct EngineOptions {
   // Submitted or cancelled, not yet seen by the engine thread; one more is refused.
   std::int64_t inbox_max = 1024;
 
+  // Where the runner queues steps, one is planned while the one before it is computed, as far as
+  // nothing is to be decided: tokens are the same.
+  bool plan_ahead = true;
+
   // Of so many pages used, one is watched to tell what other capacities and policies would hit
   // (Engine::cache_advice): 20 is within a point and costs nothing that shows; 1 watches all; 0
   // watches nothing.

@@ -1,7 +1,7 @@
 // Runner: whatever computes a batch. A transformer, a timing model, or a test that stamps what it
 // writes.
 //
-// Thread:     forward is called by the engine thread, one batch at a time.
+// Thread:     called by the engine thread.
 // Memory:     the runner's own, sized at construction.
 // Cost:       the whole cost of serving.
 // Not here:   which requests run (sched/), sampling (the engine).
@@ -37,6 +37,14 @@ struct LogitsView {
   }
 };
 
+// What a queued step gave.
+struct StepOutputs {
+  LogitsView logits;  // of no outputs unless they were wanted
+  // Of each output the token with the largest logit, of equal ones the first; -1 if none is a
+  // number above minus infinity.    [outputs]
+  std::span<const TokenId> likeliest = {};
+};
+
 // A page to be copied to another, in each pool; invalid ids: none.
 struct PageCopies {
   PageId from;
@@ -60,6 +68,20 @@ class Runner {
   // table, and gives logits for logit_rows. What a row gets does not depend on the rest of the
   // batch (I13). An error fails the requests of this batch; the engine goes on.
   virtual Result<LogitsView> forward(const KvBatch& batch, KvPools pools) = 0;
+
+  // Whether steps can be queued, so that one is planned while the one before it is computed.
+  // Forward is then called only while none is.
+  virtual bool queues() const { return false; }
+
+  // Begins to compute `batch` behind what is queued, as forward would, and returns; `batch` may be
+  // gone then. A token below 0 stands for the likeliest token of an output of the step queued
+  // before this one: -1 for output 0, -2 for output 1. An error means that nothing was queued.
+  // REQUIRES: queues(); at most one step is queued that was not waited for.
+  virtual Status queue(const KvBatch& batch, KvPools pools, bool logits_wanted);
+  // Waits for the step that was queued first, of those that were not waited for. What it gives is
+  // valid until the next call of queue or wait. Whoever gets an error uses nothing of a step that
+  // was queued behind it. REQUIRES: there is one.
+  virtual Result<StepOutputs> wait();
 
   // Copies all of a page to another, wherever what forward wrote of it lies. As it is here: in
   // `pools` alone. REQUIRES: nobody writes `from`, and the caller owns `to`.

@@ -57,6 +57,10 @@ struct AttentionLimits {
   std::int64_t context_tokens_max = 0;
 };
 
+// kInvalidArgument names what is wrong with them.
+Status validate(const AttentionShape& shape);
+Status validate(const AttentionLimits& limits);
+
 class Attention {
  public:
   virtual ~Attention() = default;

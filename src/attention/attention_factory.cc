@@ -24,7 +24,14 @@ Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
 }
 
-Status check_shape(const AttentionShape& shape) {
+Error unknown(std::string_view name) {
+  return Error{ErrorCode::kNotFound,
+               fmt::format("unknown attention '{}' (known: {})", name, fmt::join(kNames, ", ")), 0};
+}
+
+}  // namespace
+
+Status validate(const AttentionShape& shape) {
   if (shape.kv_heads < 1 || shape.query_heads < 1 || shape.query_heads % shape.kv_heads != 0) {
     return invalid(fmt::format("attention: {} query heads are not a multiple of {} KV heads",
                                shape.query_heads, shape.kv_heads));
@@ -51,19 +58,12 @@ Status check_shape(const AttentionShape& shape) {
   return {};
 }
 
-Status check_limits(const AttentionLimits& limits) {
+Status validate(const AttentionLimits& limits) {
   if (limits.rows_max >= 1 && limits.requests_max >= 1 && limits.context_tokens_max >= 1) return {};
   return invalid(
       fmt::format("attention: limits must be at least 1 (rows {}, requests {}, context tokens {})",
                   limits.rows_max, limits.requests_max, limits.context_tokens_max));
 }
-
-Error unknown(std::string_view name) {
-  return Error{ErrorCode::kNotFound,
-               fmt::format("unknown attention '{}' (known: {})", name, fmt::join(kNames, ", ")), 0};
-}
-
-}  // namespace
 
 std::span<const std::string_view> attention_names() {
   return kNames;
@@ -73,8 +73,8 @@ Result<std::unique_ptr<Attention>> make_attention(std::string_view name,
                                                   const AttentionShape& shape,
                                                   const AttentionLimits& limits,
                                                   ThreadPool& threads) {
-  STEMMA_RETURN_IF_ERROR(check_shape(shape));
-  STEMMA_RETURN_IF_ERROR(check_limits(limits));
+  STEMMA_RETURN_IF_ERROR(validate(shape));
+  STEMMA_RETURN_IF_ERROR(validate(limits));
   if (name == "cpu") {
     STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Attention> attention,
                             CpuAttention::create(shape, limits, threads));
@@ -91,8 +91,8 @@ Result<std::unique_ptr<Attention>> make_sparse_attention(std::string_view name,
                                                          const SparseDial& dial,
                                                          const AttentionLimits& limits,
                                                          ThreadPool& threads) {
-  STEMMA_RETURN_IF_ERROR(check_shape(shape));
-  STEMMA_RETURN_IF_ERROR(check_limits(limits));
+  STEMMA_RETURN_IF_ERROR(validate(shape));
+  STEMMA_RETURN_IF_ERROR(validate(limits));
   STEMMA_RETURN_IF_ERROR(validate(dial));
   if (shape.latent_dim != 0 || shape.window_tokens != 0 || shape.score_cap > 0) {
     return invalid("attention: sparse rows have no latent rows, window or capped scores");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/attention_kernel.h"
+#include "attention/planned_batch.h"
 #include "base/prng.h"
 
 namespace stemma {
@@ -17,41 +18,6 @@ namespace {
 constexpr AttentionShape kShape = {.query_heads = 8, .kv_heads = 2, .head_dim = 64, .scale = 1};
 constexpr AttentionLimits kLimits = {
     .rows_max = 600, .requests_max = 8, .context_tokens_max = 5000};
-
-// A batch whose requests have these many tokens, the last `rows` of them to compute. Pages of 1.
-struct PlannedBatch {
-  // The first `shared` of them lie on the first pages that there are, the others on pages of their
-  // own.
-  void add(std::int64_t tokens, std::int64_t rows, std::int64_t shared = 0) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      positions.push_back(static_cast<std::int32_t>(tokens - rows + i));
-    }
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      pages.emplace_back(static_cast<std::int32_t>(i < shared ? i : next_page++));
-    }
-    indptr.push_back(static_cast<std::int32_t>(pages.size()));
-    last_page_tokens.push_back(1);
-    row_indptr.push_back(static_cast<std::int32_t>(positions.size()));
-    tokens_ids.resize(positions.size());
-  }
-
-  KvBatch view() const {
-    KvBatch batch;
-    batch.tokens = tokens_ids;
-    batch.positions = positions;
-    batch.row_indptr = row_indptr;
-    batch.page_table = {indptr, pages, last_page_tokens, 1};
-    return batch;
-  }
-
-  std::int64_t next_page = 10000;
-  std::vector<TokenId> tokens_ids;
-  std::vector<std::int32_t> positions;
-  std::vector<std::int32_t> row_indptr = {0};
-  std::vector<std::int32_t> indptr = {0};
-  std::vector<std::int32_t> last_page_tokens;
-  std::vector<PageId> pages;
-};
 
 // How often each (row, KV head, partition) is computed.
 std::map<std::tuple<int, int, int>, int> coverage(const AttentionPlan& plan) {

@@ -27,7 +27,7 @@ inline constexpr float kLog2Of_e = 1.44269504088896340736f;
 template <typename F>
 STEMMA_ON_DEVICE void multiply_keys(float (&s)[F::kRows][2 * F::kKeys][4], const std::byte* q,
                                     int first, const std::byte* k, int key) {
-  const int lane = lane_index();
+  const int lane = afresh(lane_index());
   STEMMA_UNROLLED
   for (int step = 0; step < F::kPieces / 2; ++step) {
     std::uint32_t a[F::kRows][4];
@@ -57,7 +57,7 @@ template <typename F>
 STEMMA_ON_DEVICE void add_values(float (&o)[F::kRows][2 * F::kColumns][4],
                                  const std::uint32_t (&weights)[F::kRows][4], const std::byte* v,
                                  int key, int first) {
-  const int lane = lane_index();
+  const int lane = afresh(lane_index());
   STEMMA_UNROLLED
   for (int n = 0; n < F::kColumns; ++n) {
     std::uint32_t b[4];
@@ -100,6 +100,22 @@ STEMMA_ON_DEVICE float score_factor(const AttentionParams& params) {
 STEMMA_ON_DEVICE float capped(const AttentionParams& params, float x) {
   const float power = exp2_fast(x * (params.scale / params.score_cap) * (2 * kLog2Of_e));
   return params.score_cap * kLog2Of_e * (1.0f - 2.0f / (power + 1.0f));
+}
+
+// Where K is codes: a score is one of codes, times the scale of its key. `scales`: of the warp's
+// keys.
+template <typename F>
+STEMMA_ON_DEVICE void scale_scores(float (&s)[F::kRows][2 * F::kKeys][4], const float* scales) {
+  if (!F::kScaled) return;
+  STEMMA_UNROLLED
+  for (int n = 0; n < 2 * F::kKeys; ++n) {
+    const float* const pair = scales + 8 * n + lane_index() % 4 * 2;
+    STEMMA_UNROLLED
+    for (int r = 0; r < F::kRows; ++r) {
+      STEMMA_UNROLLED
+      for (int i = 0; i < 4; ++i) s[r][n][i] *= pair[i % 2];
+    }
+  }
 }
 
 // Where the model caps its scores.
@@ -169,8 +185,54 @@ STEMMA_ON_DEVICE float weight_of(float score, float factor, float taken) {
   return exp2_fast(fused(score, factor, -taken));
 }
 
+// ---- Sums of a partition so far, of a warp's 16 F::kRows queries and 16 F::kColumns columns.
+
+template <typename F>
+struct Sums {
+  float o[F::kRows][2 * F::kColumns][4];
+  float weights[F::kRows][4];
+  float largest[F::kRows][2];
+};
+template <typename F>
+STEMMA_ON_DEVICE void clear(Sums<F>& sums) {
+  STEMMA_UNROLLED
+  for (int r = 0; r < F::kRows; ++r) {
+    STEMMA_UNROLLED
+    for (int i = 0; i < 4; ++i) {
+      sums.weights[r][i] = 0;
+      STEMMA_UNROLLED
+      for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][i] = 0;
+    }
+    sums.largest[r][0] = sums.largest[r][1] = minus_infinity();
+  }
+}
+
+// The largest score of a row becomes `most` if that is larger. What powers are taken of what
+// remains after is subtracted; `kept`: what the row's sums are to be multiplied by.
+template <typename F>
+STEMMA_ON_DEVICE float raise(Sums<F>& sums, int r, int half, float most, float& kept) {
+  const float now = larger(sums.largest[r][half], most);
+  const Rebase base = rebase(sums.largest[r][half], now);
+  sums.largest[r][half] = now;
+  kept = base.kept;
+  return base.taken;
+}
+template <typename F>
+STEMMA_ON_DEVICE void keep(Sums<F>& sums, int r, const float (&kept)[2]) {
+  STEMMA_UNROLLED
+  for (int i = 0; i < 4; ++i) {
+    sums.weights[r][i] *= kept[i / 2];
+    STEMMA_UNROLLED
+    for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][i] *= kept[i / 2];
+  }
+}
+
 // ---- Sums of partitions, folded left to right.
 
+struct Kept {
+  float largest;
+  float weights;
+};
 struct Fold {
   float largest;
   float kept;   // of the sum so far

@@ -1,116 +1,190 @@
-// What the kernels of attention read and write: where the rows of an item's keys lie, their tiles
-// in shared memory, queries and outputs.
+// Tiles of keys and values in shared memory: how they get there from where their rows lie, and
+// codes of scaled pools widened.
 //
 // Included by *_cuda.cu alone.
 //
 // Thread:     code of kernels; all threads of the team take part in copies.
 // Memory:     shared memory of the team.
-// Cost:       a few instructions for each 16 bytes.
-// Not here:   what is computed of them (attention_products_cuda).
+// Cost:       a few instructions for each 16 bytes; for 16 codes about fifty.
+// Not here:   where rows lie (attention_rows_cuda), what is computed of them
+//             (attention_products_cuda).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "attention/attention_work_cuda.h"
+#include "attention/attention_rows_cuda.h"
 #include "device/cuda_dialect.h"
 
 namespace stemma {
 
-inline constexpr int kPieceBytes = 16;
-
-// ---- Where things are.
-
-STEMMA_ON_DEVICE const AttentionHeader& header_of(const AttentionParams& params) {
-  return *reinterpret_cast<const AttentionHeader*>(params.image);
-}
-template <typename T>
-STEMMA_ON_DEVICE const T* array_of(const AttentionParams& params, std::int32_t at) {
-  return reinterpret_cast<const T*>(params.image + static_cast<std::int64_t>(at) * kPieceBytes);
-}
-
-// The row of the batch and the query head of a pair of an item; row −1: the item has no such pair.
-struct Pair {
-  std::int32_t row;
-  std::int32_t head;
-};
-STEMMA_ON_DEVICE Pair pair_of(const AttentionParams& params, const AttentionItem& item,
-                              std::int32_t kv_head, std::int32_t i) {
-  if (i >= item.pairs) return {-1, 0};
-  const std::int32_t group = params.query_heads / params.kv_heads;
-  const std::int32_t pair = item.first_pair + i;
-  std::int32_t row = item.first_row + pair / group;
-  if (item.run != 0) row = array_of<std::int32_t>(params, header_of(params).shared_rows_at)[row];
-  return {row, kv_head * group + pair % group};
-}
-STEMMA_ON_DEVICE const AttentionRow& row_of(const AttentionParams& params, std::int32_t row) {
-  return array_of<AttentionRow>(params, header_of(params).rows_at)[row];
-}
-// −1, before every key, where there is no pair.
-STEMMA_ON_DEVICE std::int32_t position_of(const AttentionParams& params, const Pair& pair) {
-  return pair.row < 0 ? -1 : row_of(params, pair.row).position;
-}
-
-// Where a key's rows lie; page −1: there is no such key.
-struct KeyPlace {
-  std::int32_t page;
-  std::int32_t within;
-  std::int32_t kv_head;
-};
-STEMMA_ON_DEVICE KeyPlace place_of(const AttentionParams& params, const AttentionItem& item,
-                                   std::int32_t kv_head, std::int32_t key) {
-  if (key >= item.keys) return {-1, 0, kv_head};
-  const auto size = static_cast<std::uint32_t>(params.page_size);
-  const std::uint32_t page = static_cast<std::uint32_t>(key) / size;
-  const auto* const table = array_of<std::int32_t>(params, header_of(params).table_at);
-  return {table[item.table_begin + static_cast<std::int32_t>(page)],
-          static_cast<std::int32_t>(static_cast<std::uint32_t>(key) - page * size), kv_head};
-}
-// From k or v, in bytes; below 0: no such key.
-STEMMA_ON_DEVICE std::int64_t offset_of(const AttentionParams& params, const KeyPlace& place) {
-  if (place.page < 0) return -1;
-  return place.page * params.page_stride + place.within * params.token_stride +
-         place.kv_head * params.head_stride;
+// Teams that a multiprocessor holds at once of those that it should: by their shared memory, one
+// team being allowed so much.
+inline std::int64_t residents(std::int64_t shared_bytes, std::int64_t wanted,
+                              std::int64_t team_shared_bytes_max) {
+  constexpr std::int64_t kReservedBytes = 1024;  // of each team, by the runtime
+  const std::int64_t fit =
+      (team_shared_bytes_max + kReservedBytes) / (shared_bytes + kReservedBytes);
+  return fit < wanted ? fit : wanted;
 }
 
 // ---- Tiles in shared memory: rows of kPieces pieces of 16 bytes, a multiple of 8. Pieces are
 // permuted within a row so that the same piece of 8 rows lies in different banks.
+
+// What a team has of tiles. K and V are on their way to two slots each, as tiles; as rows of codes
+// where the pool is of a scaled dtype, to be widened to one tile each when they are there.
+template <typename T, int kDim_, bool kScaled_, int kThreads_>
+struct TileForm {
+  using Operand = T;
+  static constexpr int kDim = kDim_;
+  static constexpr bool kScaled = kScaled_;
+  static constexpr int kThreads = kThreads_;
+  static constexpr int kPieces = kDim / 8;
+  static constexpr int kTileBytes = kCudaTileKeys * kDim * 2;
+  static constexpr int kSlotBytes = kScaled ? kTileBytes / 2 : kTileBytes;
+  static constexpr int kScaleBytes = kScaled ? 4 * kCudaTileKeys * 4 : 0;
+  static constexpr int kTilesBytes = 4 * kTileBytes + 2 * kCudaTileKeys * 8 + kScaleBytes;
+};
+
+template <typename F>
+struct Tiles {
+  std::byte* keys;        // two slots
+  std::byte* values;      // two slots
+  std::byte* wide;        // of codes: a tile of K and one of V
+  std::int64_t* offsets;  // [2, tile keys]
+  float* scales;          // of codes: [2, K and V, tile keys]
+
+  STEMMA_ON_DEVICE std::byte* key_tile(int step) const {
+    return F::kScaled ? wide : keys + step % 2 * F::kTileBytes;
+  }
+  STEMMA_ON_DEVICE std::byte* value_tile(int step) const {
+    return F::kScaled ? wide + F::kTileBytes : values + step % 2 * F::kTileBytes;
+  }
+  STEMMA_ON_DEVICE float* key_scales(int step) const {
+    return scales + step % 2 * 2 * kCudaTileKeys;
+  }
+  STEMMA_ON_DEVICE float* value_scales(int step) const { return key_scales(step) + kCudaTileKeys; }
+};
+template <typename F>
+STEMMA_ON_DEVICE Tiles<F> tiles_of(std::byte* shared) {
+  Tiles<F> tiles;
+  tiles.keys = shared;
+  tiles.values = tiles.keys + 2 * F::kSlotBytes;
+  tiles.wide = tiles.values + 2 * F::kSlotBytes;
+  tiles.offsets = reinterpret_cast<std::int64_t*>(shared + 4 * F::kTileBytes);
+  tiles.scales = reinterpret_cast<float*>(tiles.offsets + 2 * kCudaTileKeys);
+  return tiles;
+}
+
+// Where the key that the thread looks after lies, and what its codes are multiplied by.
+template <typename F>
+STEMMA_ON_DEVICE void set_offset(const Tiles<F>& tiles, const AttentionParams& params, int step,
+                                 const KeyPlace& place) {
+  if (thread_index() < kCudaTileKeys) {
+    tiles.offsets[step % 2 * kCudaTileKeys + thread_index()] = offset_of(params, place);
+  }
+}
+template <typename F>
+STEMMA_ON_DEVICE RowScales load_scales(const AttentionParams& params, const KeyPlace& place) {
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return {0, 0};
+  return scales_of(params, place);
+}
+template <typename F>
+STEMMA_ON_DEVICE void set_scales(const Tiles<F>& tiles, int step, const RowScales& scales) {
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return;
+  tiles.key_scales(step)[thread_index()] = scales.key;
+  tiles.value_scales(step)[thread_index()] = scales.value;
+}
 
 template <int kPieces>
 STEMMA_ON_DEVICE int piece_at(int row, int piece) {
   return (row * kPieces + (piece ^ (row & 7))) * kPieceBytes;
 }
 
-// Begins to copy a tile's rows of 16-bit elements; zeros where there is no key and beyond the row.
-template <int kPieces, int kThreads>
-STEMMA_ON_DEVICE void copy_tile(std::byte* tile, const std::byte* rows, const std::int64_t* offsets,
-                                int wanted_pieces) {
-  for (int i = thread_index(); i < kCudaTileKeys * kPieces; i += kThreads) {
+// Begins to copy a tile's rows: elements to their places in a tile, codes one row after another.
+// Zeros where there is no key and beyond the row.
+template <typename F>
+STEMMA_ON_DEVICE void copy_rows(std::byte* slot, const std::byte* rows, const std::int64_t* offsets,
+                                int head_dim) {
+  constexpr int kPieces = F::kSlotBytes / (kCudaTileKeys * kPieceBytes);  // of a row
+  const int wanted_pieces = F::kScaled ? head_dim / 16 : head_dim / 8;
+  for (int i = afresh(thread_index()); i < kCudaTileKeys * kPieces; i += F::kThreads) {
     const int row = i / kPieces;
     const int piece = i % kPieces;
     const std::int64_t offset = offsets[row];
     const bool wanted = offset >= 0 && piece < wanted_pieces;
-    copy_words_later(tile + piece_at<kPieces>(row, piece),
-                     wanted ? rows + offset + piece * kPieceBytes : rows, wanted);
+    const int at = F::kScaled ? i * kPieceBytes : piece_at<F::kPieces>(row, piece);
+    copy_words_later(slot + at, wanted ? rows + offset + piece * kPieceBytes : rows, wanted);
   }
 }
-
-// ---- Queries and outputs, in the type that the caller has them.
-
-STEMMA_ON_DEVICE float query_element(const AttentionParams& params, std::int64_t i) {
-  switch (params.row_dtype) {
-    case DType::kF32:
-      return static_cast<const float*>(params.q)[i];
-    case DType::kF16:
-      return widen(static_cast<const Float16*>(params.q)[i]);
-    default:
-      return widen(static_cast<const BFloat16*>(params.q)[i]);
-  }
+template <typename F>
+STEMMA_ON_DEVICE void copy_keys(const Tiles<F>& tiles, const AttentionParams& params, int step) {
+  copy_rows<F>(tiles.keys + step % 2 * F::kSlotBytes, params.k,
+               tiles.offsets + step % 2 * kCudaTileKeys, params.head_dim);
 }
-template <typename T>
-constexpr DType kDTypeOf = DType::kBF16;
+template <typename F>
+STEMMA_ON_DEVICE void copy_values(const Tiles<F>& tiles, const AttentionParams& params, int step) {
+  copy_rows<F>(tiles.values + step % 2 * F::kSlotBytes, params.v,
+               tiles.offsets + step % 2 * kCudaTileKeys, params.head_dim);
+}
+
+template <typename Code>
+STEMMA_ON_DEVICE float widen_code(std::uint32_t word, int i) {
+  return widen(Code{static_cast<std::uint8_t>(word >> (8 * i))});
+}
 template <>
-constexpr DType kDTypeOf<Float16> = DType::kF16;
+STEMMA_ON_DEVICE float widen_code<std::int8_t>(std::uint32_t word, int i) {
+  return widen(static_cast<std::int8_t>(static_cast<std::uint8_t>(word >> (8 * i))));
+}
+
+// Codes become bf16, which is exact; times their row's scale where there are `scales`, rounded.
+// Each thread widens what it copied: its own copies are all that must have been waited for.
+template <typename F, typename Code>
+STEMMA_ON_DEVICE void widen_codes(std::byte* tile, const std::byte* slot, const float* scales) {
+  constexpr int kPieces = F::kPieces / 2;
+  for (int i = afresh(thread_index()); i < kCudaTileKeys * kPieces; i += F::kThreads) {
+    const int row = i / kPieces;
+    const int piece = i % kPieces;
+    const Words from = load_words(slot + i * kPieceBytes);
+    const float scale = scales == nullptr ? 1.0f : scales[row];
+    STEMMA_UNROLLED
+    for (int half = 0; half < 2; ++half) {
+      Words to;
+      STEMMA_UNROLLED
+      for (int w = 0; w < 4; ++w) {
+        const std::uint32_t word = from.w[2 * half + w / 2];
+        const int first = 2 * (w % 2);
+        to.w[w] = narrow_pair<BFloat16>(widen_code<Code>(word, first) * scale,
+                                        widen_code<Code>(word, first + 1) * scale);
+      }
+      store_words(tile + piece_at<F::kPieces>(row, 2 * piece + half), to);
+    }
+  }
+}
+template <typename F>
+STEMMA_ON_DEVICE void widen_rows(DType dtype, std::byte* tile, const std::byte* slot,
+                                 const float* scales) {
+  switch (dtype) {
+    case DType::kFp8E4M3:
+      return widen_codes<F, Float8E4M3>(tile, slot, scales);
+    case DType::kFp8E5M2:
+      return widen_codes<F, Float8E5M2>(tile, slot, scales);
+    default:
+      return widen_codes<F, std::int8_t>(tile, slot, scales);
+  }
+}
+template <typename F>
+STEMMA_ON_DEVICE void widen_keys(const Tiles<F>& tiles, const AttentionParams& params, int step) {
+  if (!F::kScaled) return;
+  widen_rows<F>(params.kv_dtype, tiles.key_tile(step), tiles.keys + step % 2 * F::kSlotBytes,
+                nullptr);
+}
+template <typename F>
+STEMMA_ON_DEVICE void widen_values(const Tiles<F>& tiles, const AttentionParams& params, int step) {
+  if (!F::kScaled) return;
+  widen_rows<F>(params.kv_dtype, tiles.value_tile(step), tiles.values + step % 2 * F::kSlotBytes,
+                tiles.value_scales(step));
+}
 
 // The queries of an item's pairs, as operands; zeros beyond them.
 template <typename T, int kPairs, int kPieces, int kThreads>
@@ -134,26 +208,6 @@ STEMMA_ON_DEVICE void load_queries(const AttentionParams& params, const Attentio
       }
     }
     store_words(tile + piece_at<kPieces>(i / kPieces, piece), words);
-  }
-}
-
-// Two neighbouring outputs, from an even one on.
-STEMMA_ON_DEVICE void store_outputs(const AttentionParams& params, const Pair& pair, int column,
-                                    float first, float second) {
-  const std::int64_t at =
-      (static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head) * params.value_dim +
-      column;
-  switch (params.row_dtype) {
-    case DType::kF32:
-      static_cast<float*>(params.out)[at] = first;
-      static_cast<float*>(params.out)[at + 1] = second;
-      return;
-    case DType::kF16:
-      static_cast<std::uint32_t*>(params.out)[at / 2] = narrow_pair<Float16>(first, second);
-      return;
-    default:
-      static_cast<std::uint32_t*>(params.out)[at / 2] = narrow_pair<BFloat16>(first, second);
-      return;
   }
 }
 

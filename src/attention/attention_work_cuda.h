@@ -27,9 +27,16 @@ inline constexpr int kCudaPartitionTiles = 8;
 enum AttentionList : int {
   kSinglePairs = 0,  // at most 16 pairs: decode
   kSharedPairs = 1,  // at most 64: rows of a request, rows of several requests
+  kChunkPairs = 2,   // at most 128: rows of long chunks
 };
-inline constexpr int kAttentionLists = 2;
-inline constexpr int kListPairs[kAttentionLists] = {16, 64};
+inline constexpr int kAttentionLists = 3;
+inline constexpr int kListPairs[kAttentionLists] = {16, 64, 128};
+
+// Whether rows of a pool are multiplied on tensor cores: 16 bytes of them at a time.
+constexpr bool are_on_tensor_cores(DType kv_dtype, std::int64_t head_dim) {
+  return kv_dtype != DType::kF32 && head_dim > 0 && head_dim <= 256 &&
+         head_dim % (is_scaled(kv_dtype) ? 16 : 8) == 0;
+}
 
 struct AttentionItem {
   std::int32_t table_begin = 0;  // where the request's pages begin in the table
@@ -74,6 +81,11 @@ struct AttentionParams {
   std::int64_t head_stride = 0;
   DType kv_dtype = DType::kBF16;
   std::int32_t page_size = 0;
+  // Of codes: what those of a row are multiplied by, strides in floats (KvLayerView).
+  const float* k_scales = nullptr;
+  const float* v_scales = nullptr;
+  std::int64_t scale_page_stride = 0;
+  std::int64_t scale_head_stride = 0;
 
   // The shape.
   std::int32_t query_heads = 0;
@@ -93,6 +105,9 @@ struct AttentionParams {
   // the weights at sum_weights[(i × query_heads + h) × 2].
   float* sum_values = nullptr;
   float* sum_weights = nullptr;
+
+  // What teams of chunk_attention have of partitions before: chunk_attention_team_bytes each.
+  std::byte* chunk_sums = nullptr;
 };
 
 }  // namespace stemma

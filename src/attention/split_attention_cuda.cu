@@ -5,29 +5,27 @@
 // have multiplied K of tile t; V of tile t + 1 when they have added V of tile t − 1: three tiles
 // are always on their way. Where rows of a tile lie is looked up three tiles ahead.
 #include "attention/attention_products_cuda.h"
+#include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "attention/split_attention_cuda.h"
 
 namespace stemma {
 namespace {
 
-template <typename T, int kDim_, int kRows_, int kRowWarps_>
-struct Form {
-  using Operand = T;
-  static constexpr int kDim = kDim_;
+template <typename T, int kDim, bool kScaled, int kRows_, int kRowWarps_>
+struct Form : TileForm<T, kDim, kScaled, 4 * kWarpThreads * kRowWarps_> {
   static constexpr int kRows = kRows_;  // of 16 pairs, of a warp
   static constexpr int kKeys = 1;       // of 16 keys of a tile, of a warp
   static constexpr int kRowWarps = kRowWarps_;
   static constexpr int kPairs = 16 * kRows * kRowWarps;
-  static constexpr int kThreads = 4 * kWarpThreads * kRowWarps;
-  static constexpr int kPieces = kDim / 8;
   static constexpr int kColumns = kDim / 64;  // of 16 columns, of a warp
-  static constexpr int kTileBytes = kCudaTileKeys * kDim * 2;
   static constexpr int kQueryBytes = kPairs * kDim * 2;
   static constexpr int kWeightBytes = kPairs * kCudaTileKeys * 2;
   static constexpr int kLargestBytes = 4 * kPairs * 4;
   static constexpr int kSharedBytes =
-      4 * kTileBytes + kQueryBytes + kWeightBytes + kLargestBytes + 2 * kCudaTileKeys * 8;
+      Form::kTilesBytes + kQueryBytes + kWeightBytes + kLargestBytes;
+  // That a multiprocessor of 65,536 registers and 228 KB of shared memory should hold.
+  static constexpr int kResidents = kRowWarps > 1 || kDim > 128 ? 1 : (kDim > 64 ? 3 : 5);
 };
 
 // Where a team is in its work: item and tile.
@@ -59,59 +57,19 @@ STEMMA_ON_DEVICE KeyPlace look_up(const Cursor& at, const AttentionParams& param
 
 template <typename F>
 struct Team {
-  std::byte* keys;    // two tiles
-  std::byte* values;  // two tiles
+  Tiles<F> tiles;
   std::byte* queries;
   std::byte* weights;
-  float* largest;         // [4 key warps, pairs]
-  std::int64_t* offsets;  // [2, tile keys]
+  float* largest;  // [4 key warps, pairs]
 };
 template <typename F>
 STEMMA_ON_DEVICE Team<F> team_of(std::byte* shared) {
   Team<F> team;
-  team.keys = shared;
-  team.values = team.keys + 2 * F::kTileBytes;
-  team.queries = team.values + 2 * F::kTileBytes;
+  team.tiles = tiles_of<F>(shared);
+  team.queries = shared + F::kTilesBytes;
   team.weights = team.queries + F::kQueryBytes;
   team.largest = reinterpret_cast<float*>(team.weights + F::kWeightBytes);
-  team.offsets = reinterpret_cast<std::int64_t*>(team.weights + F::kWeightBytes + F::kLargestBytes);
   return team;
-}
-
-template <typename F>
-STEMMA_ON_DEVICE void set_offset(const Team<F>& team, const AttentionParams& params, int step,
-                                 const KeyPlace& place) {
-  if (thread_index() < kCudaTileKeys) {
-    team.offsets[step % 2 * kCudaTileKeys + thread_index()] = offset_of(params, place);
-  }
-}
-template <typename F>
-STEMMA_ON_DEVICE void ask(std::byte* slots, const Team<F>& team, const std::byte* rows,
-                          const AttentionParams& params, int step) {
-  copy_tile<F::kPieces, F::kThreads>(slots + step % 2 * F::kTileBytes, rows,
-                                     team.offsets + step % 2 * kCudaTileKeys, params.head_dim / 8);
-  commit_copies();
-}
-
-// What a warp has of its pairs: sums over the partition so far.
-template <typename F>
-struct Sums {
-  float o[F::kRows][2 * F::kColumns][4];
-  float weights[F::kRows][4];
-  float largest[F::kRows][2];
-};
-template <typename F>
-STEMMA_ON_DEVICE void clear(Sums<F>& sums) {
-  STEMMA_UNROLLED
-  for (int r = 0; r < F::kRows; ++r) {
-    STEMMA_UNROLLED
-    for (int i = 0; i < 4; ++i) {
-      sums.weights[r][i] = 0;
-      STEMMA_UNROLLED
-      for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][i] = 0;
-    }
-    sums.largest[r][0] = sums.largest[r][1] = minus_infinity();
-  }
 }
 
 // The largest scores over all of the tile's keys; sums are rebased, scores become weights.
@@ -123,29 +81,23 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, 
   const float factor = score_factor(params);
   STEMMA_UNROLLED
   for (int r = 0; r < F::kRows; ++r) {
+    float kept[2];
     STEMMA_UNROLLED
     for (int half = 0; half < 2; ++half) {
       const int row = first + 16 * r + 8 * half;
       float most = team.largest[row];
       for (int w = 1; w < 4; ++w) most = larger(most, team.largest[w * F::kPairs + row]);
-      const float now = larger(sums.largest[r][half], most * factor);
-      const Rebase base = rebase(sums.largest[r][half], now);
-      sums.largest[r][half] = now;
-      STEMMA_UNROLLED
-      for (int i = 0; i < 2; ++i) {
-        sums.weights[r][2 * half + i] *= base.kept;
-        STEMMA_UNROLLED
-        for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][2 * half + i] *= base.kept;
-      }
+      const float taken = raise(sums, r, half, most * factor, kept[half]);
       STEMMA_UNROLLED
       for (int n = 0; n < 2; ++n) {
         const std::uint32_t pair =
-            narrow_pair<typename F::Operand>(weight_of(s[r][n][2 * half], factor, base.taken),
-                                             weight_of(s[r][n][2 * half + 1], factor, base.taken));
+            narrow_pair<typename F::Operand>(weight_of(s[r][n][2 * half], factor, taken),
+                                             weight_of(s[r][n][2 * half + 1], factor, taken));
         std::byte* const piece = team.weights + piece_at<8>(row, 2 * key_warp + n);
         reinterpret_cast<std::uint32_t*>(piece)[lane_index() % 4] = pair;
       }
     }
+    keep(sums, r, kept);
   }
 }
 
@@ -167,11 +119,6 @@ STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::by
 }
 
 // What the item has of the row's partitions so far, one after another, is kept in its sum.
-struct Kept {
-  float largest;
-  float weights;
-};
-
 template <typename F>
 STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, Sums<F>& sums,
                               Kept (&kept)[F::kRows][2], int r, int half) {
@@ -179,12 +126,9 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
   const Pair pair = pair_of(params, at.item, at.kv_head, first + 16 * r + 8 * half);
   if (pair.row < 0) return;
   const AttentionRow& row = row_of(params, pair.row);
-  const std::int32_t begin = at.item.first_tile / kCudaPartitionTiles;
-  const std::int32_t place = begin > row.split_at ? begin - row.split_at : 0;
-  const std::int64_t sum =
-      static_cast<std::int64_t>(row.first_sum + place) * params.query_heads + pair.head;
+  const std::int64_t sum = sum_of(params, at.item, row, pair);
   float* const values = params.sum_values + sum * params.value_dim;
-  const bool fresh = at.tile / kCudaPartitionTiles == begin;
+  const bool fresh = is_first_partition(at.item, at.tile);
   const bool last = at.tile + 1 == at.item.end_tile;
   const Fold folding = fold_of(kept[r][half].largest, sums.largest[r][half]);
   float weights = sums.weights[r][2 * half];
@@ -214,70 +158,109 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
   }
 }
 
+// What is looked up ahead of what is computed: where the rows of step + 2 lie, and what codes of
+// step + 1 are multiplied by.
+struct Ahead {
+  Cursor at;
+  KeyPlace place;
+  RowScales scales;
+};
 template <typename F>
-STEMMA_KERNEL STEMMA_TEAM(F::kThreads, 1) walk_items(AttentionParams params, int list) {
-  using T = typename F::Operand;
+STEMMA_ON_DEVICE void begin(Ahead& ahead, const Team<F>& team, const AttentionParams& params,
+                            int list) {
+  for (int step = 0; step < 2; ++step) {
+    const KeyPlace place = look_up(ahead.at, params);
+    set_offset(team.tiles, params, step, place);
+    if (step > 0) set_scales(team.tiles, step - 1, ahead.scales);
+    ahead.scales = load_scales<F>(params, place);
+    advance(ahead.at, params, list);
+  }
+  ahead.place = look_up(ahead.at, params);
+  team_barrier();
+  copy_keys(team.tiles, params, 0);
+  commit_copies();
+  copy_values(team.tiles, params, 0);
+  commit_copies();
+  copy_keys(team.tiles, params, 1);
+  commit_copies();
+}
+template <typename F>
+STEMMA_ON_DEVICE void look_ahead(Ahead& ahead, const Team<F>& team, const AttentionParams& params,
+                                 int list, int step) {
+  set_offset(team.tiles, params, step + 2, ahead.place);
+  set_scales(team.tiles, step + 1, ahead.scales);
+  ahead.scales = load_scales<F>(params, ahead.place);
+  advance(ahead.at, params, list);
+  ahead.place = look_up(ahead.at, params);
+}
+
+template <typename F>
+STEMMA_ON_DEVICE void begin_item(const Cursor& now, const Team<F>& team,
+                                 const AttentionParams& params,
+                                 std::int32_t (&positions)[F::kRows][2]) {
+  load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(params, now.item,
+                                                                        now.kv_head, team.queries);
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    const int pair = warp_index() / 4 * 16 * F::kRows + 8 * i + lane_index() / 4;
+    positions[i / 2][i % 2] = position_of(params, pair_of(params, now.item, now.kv_head, pair));
+  }
+  team_barrier();
+}
+
+// The warp's scores, and the largest of them in shared memory.
+template <typename F>
+STEMMA_ON_DEVICE void score(const Cursor& now, const Team<F>& team, const AttentionParams& params,
+                            int step, const std::int32_t (&positions)[F::kRows][2],
+                            float (&s)[F::kRows][2][4]) {
+  const int row_warp = warp_index() / 4;
+  const int key_warp = warp_index() % 4;
+  multiply_keys<F>(s, team.queries, row_warp * 16 * F::kRows, team.tiles.key_tile(step),
+                   16 * key_warp);
+  scale_scores<F>(s, team.tiles.key_scales(step) + 16 * key_warp);
+  cap_scores<F>(params, s);
+  hide_keys<F>(s, positions, now.tile * kCudaTileKeys + 16 * key_warp, params.window);
+  float largest[F::kRows][2];
+  largest_scores<F>(largest, s);
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    const int row = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
+    if (lane_index() % 4 == 0) team.largest[key_warp * F::kPairs + row] = largest[i / 2][i % 2];
+  }
+}
+
+template <typename F>
+STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams params, int list) {
   const Team<F> team = team_of<F>(shared_memory());
   Cursor now;
   now.work = team_x();
   load_item(now, params, list);
   if (!now.live) return;
-  Cursor ahead = now;
-  for (int step = 0; step < 2; ++step) {
-    set_offset(team, params, step, look_up(ahead, params));
-    advance(ahead, params, list);
-  }
-  KeyPlace place = look_up(ahead, params);
-  team_barrier();
-  ask(team.keys, team, params.k, params, 0);
-  ask(team.values, team, params.v, params, 0);
-  ask(team.keys, team, params.k, params, 1);
-
-  const int row_warp = warp_index() / 4;
-  const int key_warp = warp_index() % 4;
+  Ahead ahead = {now, {}, {}};
+  begin(ahead, team, params, list);
   Sums<F> sums;
   Kept kept[F::kRows][2] = {};
   std::int32_t positions[F::kRows][2] = {};
   clear(sums);
   for (int step = 0; now.live; ++step) {
     wait_copies<2>();
+    widen_keys(team.tiles, params, step);
     team_barrier();
-    ask(team.values, team, params.v, params, step + 1);
-    set_offset(team, params, step, place);  // of step + 2
-    advance(ahead, params, list);
-    place = look_up(ahead, params);
-    if (now.tile == now.item.first_tile) {
-      load_queries<T, F::kPairs, F::kPieces, F::kThreads>(params, now.item, now.kv_head,
-                                                          team.queries);
-      for (int i = 0; i < 2 * F::kRows; ++i) {
-        const int pair = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
-        positions[i / 2][i % 2] = position_of(params, pair_of(params, now.item, now.kv_head, pair));
-      }
-      team_barrier();
-    }
+    copy_values(team.tiles, params, step + 1);
+    commit_copies();
+    look_ahead(ahead, team, params, list, step);
+    if (now.tile == now.item.first_tile) begin_item(now, team, params, positions);
     float s[F::kRows][2][4] = {};
-    multiply_keys<F>(s, team.queries, row_warp * 16 * F::kRows,
-                     team.keys + step % 2 * F::kTileBytes, 16 * key_warp);
-    cap_scores<F>(params, s);
-    hide_keys<F>(s, positions, now.tile * kCudaTileKeys + 16 * key_warp, params.window);
-    float largest[F::kRows][2];
-    largest_scores<F>(largest, s);
-    for (int i = 0; i < 2 * F::kRows; ++i) {
-      const int row = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
-      if (lane_index() % 4 == 0) team.largest[key_warp * F::kPairs + row] = largest[i / 2][i % 2];
-    }
+    score(now, team, params, step, positions, s);
     team_barrier();
-    ask(team.keys, team, params.k, params, step + 2);
+    copy_keys(team.tiles, params, step + 2);
+    commit_copies();
     weigh(team, params, sums, s);
     wait_copies<3>();
+    widen_values(team.tiles, params, step);
     team_barrier();
-    add_tile(team, sums, team.values + step % 2 * F::kTileBytes);
+    add_tile(team, sums, team.tiles.value_tile(step));
     if ((now.tile + 1) % kCudaPartitionTiles == 0 || now.tile + 1 == now.item.end_tile) {
       STEMMA_UNROLLED
-      for (int r = 0; r < F::kRows; ++r) {
-        end_row(params, now, sums, kept, r, 0);
-        end_row(params, now, sums, kept, r, 1);
-      }
+      for (int i = 0; i < 2 * F::kRows; ++i) end_row(params, now, sums, kept, i / 2, i % 2);
       clear(sums);
     }
     advance(now, params, list);
@@ -320,31 +303,43 @@ Status launch_form(CudaStream& stream, const AttentionParams& params, int list,
                 walk_items<F>, params, list);
 }
 
-template <typename T, int kDim>
-Status launch_list(CudaStream& stream, const AttentionParams& params, AttentionList list,
-                   std::int64_t teams) {
-  if (list == kSinglePairs) return launch_form<Form<T, kDim, 1, 1>>(stream, params, list, teams);
-  return launch_form<Form<T, kDim, 2, 2>>(stream, params, list, teams);
+// Calls with a value of the form for rows of that type and extent.
+template <typename T, bool kScaled, int kDim, typename Call>
+auto with_list(AttentionList list, const Call& call) {
+  if (list == kSinglePairs) return call(Form<T, kDim, kScaled, 1, 1>());
+  return call(Form<T, kDim, kScaled, 2, 2>());
 }
-
-template <typename T>
-Status launch_type(CudaStream& stream, const AttentionParams& params, AttentionList list,
-                   std::int64_t teams) {
-  if (params.head_dim <= 64) return launch_list<T, 64>(stream, params, list, teams);
-  if (params.head_dim <= 128) return launch_list<T, 128>(stream, params, list, teams);
-  return launch_list<T, 256>(stream, params, list, teams);
+template <typename T, bool kScaled, typename Call>
+auto with_dim(std::int64_t head_dim, AttentionList list, const Call& call) {
+  if (head_dim <= 64) return with_list<T, kScaled, 64>(list, call);
+  if (head_dim <= 128) return with_list<T, kScaled, 128>(list, call);
+  return with_list<T, kScaled, 256>(list, call);
+}
+template <typename Call>
+auto with_form(DType dtype, std::int64_t head_dim, AttentionList list, const Call& call) {
+  if (is_scaled(dtype)) return with_dim<BFloat16, true>(head_dim, list, call);
+  if (dtype == DType::kF16) return with_dim<Float16, false>(head_dim, list, call);
+  return with_dim<BFloat16, false>(head_dim, list, call);
 }
 
 }  // namespace
 
 Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
                        std::int64_t teams) {
-  if (params.head_dim > 256 || params.head_dim % 8 != 0 || dtype_bytes(params.kv_dtype) != 2) {
-    return Error{ErrorCode::kUnsupported,
-                 "split attention: f16 or bf16, head_dim a multiple of 8 up to 256", 0};
+  if (!are_on_tensor_cores(params.kv_dtype, params.head_dim)) {
+    return Error{ErrorCode::kUnsupported, "split attention: rows that there is no kernel for", 0};
   }
-  if (params.kv_dtype == DType::kF16) return launch_type<Float16>(stream, params, list, teams);
-  return launch_type<BFloat16>(stream, params, list, teams);
+  return with_form(params.kv_dtype, params.head_dim, list, [&](auto form) {
+    return launch_form<decltype(form)>(stream, params, list, teams);
+  });
+}
+
+std::int64_t split_attention_residents(DType dtype, std::int64_t head_dim, AttentionList list,
+                                       std::int64_t team_shared_bytes_max) {
+  return with_form(dtype, head_dim, list, [&](auto form) {
+    using F = decltype(form);
+    return residents(F::kSharedBytes, F::kResidents, team_shared_bytes_max);
+  });
 }
 
 Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_t rows) {

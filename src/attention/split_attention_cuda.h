@@ -7,6 +7,8 @@
 // Not here:   how a batch is cut.
 #pragma once
 
+#include <cstdint>
+
 #include "attention/attention_work_cuda.h"
 #include "device/cuda_device.h"
 #include "stemma/result.h"
@@ -17,6 +19,11 @@ namespace stemma {
 // a row that there is no kernel for.
 Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
                        std::int64_t teams);
+
+// Teams of that kernel that a multiprocessor holds at once, one team being allowed so much shared
+// memory; 0 if it needs more.
+std::int64_t split_attention_residents(DType dtype, std::int64_t head_dim, AttentionList list,
+                                       std::int64_t team_shared_bytes_max);
 
 // The outputs of rows that have several sums. `rows`: at least as many as the image has.
 Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_t rows);

@@ -303,7 +303,7 @@ TEST_F(SplitAttentionRefuses, RowsThatThereIsNoKernelFor) {
   params.head_dim = 264;
   EXPECT_EQ(split_attention(stream(), params, kSinglePairs, 1).error().code,
             ErrorCode::kUnsupported);
-  params.head_dim = 64;
+  params.head_dim = 72;
   params.kv_dtype = DType::kInt8;
   EXPECT_EQ(split_attention(stream(), params, kSinglePairs, 1).error().code,
             ErrorCode::kUnsupported);

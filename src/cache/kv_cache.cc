@@ -420,6 +420,11 @@ std::int64_t KvCache::evict(std::int64_t pages) {
   return space_->evict(pages);
 }
 
+void KvCache::keep_free(std::int64_t pages) {
+  const std::int64_t missing = pages - allocator_.free_pages() - allocator_.retiring_pages();
+  if (missing > 0) space_->evict(missing);
+}
+
 std::int64_t KvCache::available_pages() const {
   return space_->available_pages();
 }

@@ -105,8 +105,9 @@ LayerGate* KvCache::arriving_or_null() {
 }
 
 void KvCache::await_lent() {
+  if (tiering_ == nullptr || tiering_->loans().empty()) return;
   STEMMA_CHECK_EQ(steps_in_flight_, 0);
-  if (tiering_ != nullptr && !tiering_->loans().empty()) tiering_->end_loans(kNap);
+  tiering_->end_loans(kNap);
 }
 
 bool KvCache::end_loan(Sequence& sequence, std::span<const TokenId> tokens) {

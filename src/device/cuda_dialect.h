@@ -14,6 +14,7 @@
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
 //   widen(x)  narrow<T>(f32)  widen_pair(u32)  narrow_pair<T>(lo, hi)   stored types and f32
 //   exp2_fast(x)  reciprocal_root(x)
+//   afresh(i)                          i, of which the compiler keeps nothing over a loop
 //   copy_words_later(shared, global, wanted)  commit_copies()  wait_copies<N>()   cp.async of 16
 //                                      bytes, zeros where not wanted
 //   load_matrices(r, row)  load_matrices_transposed(r, row)         ldmatrix.x4

@@ -164,6 +164,12 @@ STEMMA_ON_DEVICE float fused(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }
 
+// The same value, computed again where it is used instead of kept in a register over a loop.
+STEMMA_ON_DEVICE int afresh(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 STEMMA_ON_DEVICE unsigned shared_address(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }

@@ -162,6 +162,10 @@ inline float fused(float a, float b, float c) {
   return std::fma(a, b, c);
 }
 
+inline int afresh(int value) {
+  return value;
+}
+
 inline void copy_words_later(void* shared, const void* global, bool wanted) {
   simt::copy_later(shared, wanted ? global : nullptr);
 }

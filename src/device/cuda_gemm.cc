@@ -7,6 +7,8 @@ class OrderedGemm final : public CudaGemm {
  public:
   explicit OrderedGemm(CudaStream& stream) : stream_(stream) {}
 
+  std::string name() const override { return "ordered"; }
+
   Status multiply(const CudaGemmParams& params) override { return ordered_gemm(stream_, params); }
 
  private:

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "device/cuda_device.h"
 #include "device/gemm_cuda.h"
@@ -19,6 +20,10 @@ namespace stemma {
 class CudaGemm {
  public:
   virtual ~CudaGemm() = default;
+
+  // "ordered", or the library with its version: what a product's bits depend on besides the device,
+  // and, of a library, the shape.
+  virtual std::string name() const = 0;
 
   // Queues the product on the stream that it was made for. Errors are those of check_gemm, and the
   // library's. May be recorded.

@@ -50,6 +50,12 @@ class LibraryGemm final : public CudaGemm {
     return status_of(status);
   }
 
+  std::string name() const override {
+    int version = 0;
+    static_cast<void>(cublasGetVersion(handle_, &version));
+    return "cublas " + std::to_string(version);
+  }
+
   Status multiply(const CudaGemmParams& p) override {
     const Status checked = check_gemm(p);
     if (!checked.ok() || p.m == 0) return checked;

@@ -16,6 +16,7 @@
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
 #include "engine/shadow_audit.h"
+#include "engine/step_queue.h"
 #include "model/sampler.h"
 #include "model/token_logprobs.h"
 #include "sched/scheduler.h"
@@ -26,9 +27,6 @@ namespace {
 // How long a step sleeps, at most, that has nothing to compute until pages have come up: messages
 // wait as long.
 constexpr std::chrono::microseconds kTransferNap(500);
-
-// Prompt tokens of a step from which the cost of computing is learned.
-constexpr std::int64_t kLearnFromTokens = 8;
 
 // For statistics a part of the digest suffices: what a family has in common, and what it has not.
 std::int64_t ghost_space_of(const NamespaceDigest& digest) {
@@ -119,7 +117,9 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   assume_role(engine_thread);
   costs_ = std::make_unique<LoadCosts>();
+  steps_ = std::make_unique<StepQueue>(parts_.runner, parts_.pools, *kv_, parts_.clock);
   if (parts.lower_tiers != nullptr) scheduler_->guess_pace();
+  if (options.plan_ahead && parts.runner.queues()) scheduler_->allow_ahead();
   if (options.kv.tiers.load_by_layer && parts.runner.waits_by_layer()) scheduler_->allow_loans();
   // A step's events: one for each request in the batch, one for each message taken in.
   events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
@@ -136,13 +136,12 @@ StepReport Engine::step() {
   assume_role(engine_thread);
   events_.clear();
   logprob_rows_used_ = 0;
-  kv_->poll_transfers();
-  drain_inbox();
   StepReport report;
-  const bool planned = scheduler_->plan_step();
-  if (planned) run_batch(report);
-  const bool audited = audit_cached(planned);
-  if (!planned && !audited && !scheduler_->idle() && kv_->transfers_underway()) {
+  if (steps_->empty()) begin_step();
+  const bool computes = !steps_->empty();
+  if (computes) end_step(report);
+  const bool audited = steps_->empty() && audit_cached(computes);
+  if (!computes && !audited && !scheduler_->idle() && kv_->transfers_underway()) {
     kv_->wait_transfers(kTransferNap);
   }
   if (const auto held_back = scheduler_->held_back()) {
@@ -150,6 +149,15 @@ StepReport Engine::step() {
   }
   report.events = events_;
   return report;
+}
+
+// What has happened since the last step, and a batch if there is work.
+void Engine::begin_step() {
+  kv_->poll_transfers();
+  drain_inbox();
+  if (!scheduler_->plan_step()) return;
+  note_started();
+  steps_->start(scheduler_->batch(), want_logits(scheduler_->outputs()));
 }
 
 // Computes a page of the cache again if that is due; false if there was nothing to do.
@@ -222,149 +230,6 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.evicted_ago_us = 0;
   extra.siblings = spec.siblings;
   extra.differing_field = {};
-}
-
-void Engine::note_started() {
-  for (const Request* request : scheduler_->scheduled()) {
-    Extra& extra = extra_of(*request);
-    if (extra.started_us < 0) {
-      extra.started_us = parts_.clock.now_us();
-      note_prefix_stop(*request, extra);
-      if (ghosts_or_null_ != nullptr) {
-        const auto prompt_tokens = static_cast<std::size_t>(request->prompt_tokens);
-        ghosts_or_null_->look_up(extra.ghost_space,
-                                 std::span<const TokenId>(request->tokens).first(prompt_tokens),
-                                 extra.started_us);
-      }
-    }
-  }
-}
-
-void Engine::run_batch(StepReport& report) {
-  const KvBatch batch = scheduler_->batch();
-  note_started();
-  const std::int64_t started_us = parts_.clock.now_us();
-  const std::int64_t step = kv_->begin_step();
-  const Result<LogitsView> logits = parts_.runner.forward(batch, parts_.pools);
-  kv_->retire_step(step);
-  ++totals_.steps;
-  if (!scheduler_->settle_loans()) return;
-  report.computed_tokens = batch.rows();
-  report.requests = static_cast<std::int64_t>(batch.requests.size());
-  if (!logits.ok()) {
-    return fail_batch(logits.error());
-  }
-  if (logits->outputs != batch.outputs() || logits->vocab_tokens != parts_.vocab_tokens) {
-    return fail_batch(
-        {ErrorCode::kInternal,
-         fmt::format("the model gave {} x {} logits instead of {} x {}", logits->outputs,
-                     logits->vocab_tokens, batch.outputs(), parts_.vocab_tokens)});
-  }
-  note_found();
-  note_computed(parts_.clock.now_us() - started_us);
-  scheduler_->complete_step();
-  accept_tokens(*logits);
-}
-
-// What requests share that computed for the first time: pages that were on loan are the tree's by
-// now, and what the step computed is not yet.
-void Engine::note_found() {
-  if (audit_or_null_ == nullptr) return;
-  for (const Request* request : scheduler_->scheduled()) {
-    const bool first_time = request->computed_prompt_tokens == 0 && request->preemptions == 0;
-    if (first_time) audit_or_null_->note_admitted(*request);
-  }
-}
-
-// What a step costs that computes prompts for the most part: of others little could be learned.
-void Engine::note_computed(std::int64_t us) {
-  std::int64_t prompt_tokens = 0;
-  std::int64_t tokens = 0;
-  std::int64_t positions = 0;
-  for (const Request* request : scheduler_->scheduled()) {
-    tokens += request->scheduled_tokens;
-    if (request->state() != RequestState::kPrefilling) continue;
-    prompt_tokens += request->scheduled_tokens;
-    positions += request->scheduled_tokens * request->computed_tokens;
-  }
-  if (prompt_tokens < kLearnFromTokens || 2 * prompt_tokens < tokens) return;
-  kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
-  costs_->computed(positions / prompt_tokens, prompt_tokens, us);
-  scheduler_->note_pace(tokens, us);
-}
-
-// Nothing of this step is published: its pages go back with their sequences.
-void Engine::fail_batch(const Error& error) {
-  for (Request* request : scheduler_->scheduled()) {
-    fail(*request, error);
-  }
-}
-
-void Engine::accept_tokens(const LogitsView& logits) {
-  const auto outputs = scheduler_->outputs();
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const std::span<const float> row = logits.row(static_cast<std::int64_t>(i));
-    fork_off(*outputs[i], row);
-    accept_logits(*outputs[i], row);
-  }
-}
-
-// The first output of all copies comes from the same logits.
-void Engine::fork_off(Request& request, std::span<const float> logits) {
-  while (Request* fork = scheduler_->fork_or_null(request)) {
-    const std::optional<ForkedTail> tail = scheduler_->try_fork(request, *fork);
-    if (!tail.has_value()) continue;
-    const Status copied = parts_.runner.copy_pages(
-        parts_.pools, {tail->from, tail->to, tail->windowed_from, tail->windowed_to});
-    if (!copied.ok()) {
-      fail(*fork, copied.error());
-      continue;
-    }
-    extra_of(*fork).started_us = extra_of(request).started_us;
-    extra_of(*fork).stop = PrefixStop::kTail;
-    accept_logits(*fork, logits);
-  }
-}
-
-void Engine::accept_logits(Request& request, std::span<const float> logits) {
-  const SamplingHistory history = {.tokens = request.tokens,
-                                   .prompt_tokens = request.prompt_tokens};
-  const auto token = sampler_->try_sample(logits, extra_of(request).sampling, history);
-  if (!token.has_value()) {
-    return fail(request, {ErrorCode::kInternal, "the model gave logits of which none is a number"});
-  }
-  accept_token(request, *token);
-  events_.back().logprobs = logprobs_of(request, logits, *token);
-}
-
-// The request may have ended: what the engine knows of it stays until the next is admitted.
-std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
-                                                  std::span<const float> logits, TokenId token) {
-  const auto wanted = extra_of(request).logprobs;
-  if (!wanted.has_value()) return {};
-  if (logprob_rows_used_ == logprob_rows_.size()) logprob_rows_.emplace_back();
-  const auto out =
-      std::span(logprob_rows_[logprob_rows_used_++]).first(1 + static_cast<std::size_t>(*wanted));
-  token_logprobs(logits, token, out);
-  return out;
-}
-
-void Engine::accept_token(Request& request, TokenId token) {
-  request.tokens.push_back(token);
-  Extra& extra = extra_of(request);
-  const bool is_first = extra.first_token_us < 0;
-  if (is_first) extra.first_token_us = parts_.clock.now_us();
-  const FinishReason reason = finish_reason(request, token);
-  if (reason == FinishReason::kNone) {
-    events_.push_back({.request = request.id,
-                       .token = token,
-                       .stats = is_first ? stats_of(request) : RequestStats(),
-                       .error = {}});
-    return;
-  }
-  finish(request);
-  events_.push_back(end_event(request, reason));
-  events_.back().token = token;
 }
 
 FinishReason Engine::finish_reason(const Request& request, TokenId token) const {
@@ -465,12 +330,13 @@ void Engine::set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
 }
 
 Result<PurgeId> Engine::purge(std::span<const NamespaceFamily> families) {
+  if (!steps_->empty()) steps_->await_first();
   return kv_->purge(families);
 }
 
 bool Engine::idle() const {
   const bool audits = audit_or_null_ != nullptr && audit_or_null_->waits();
-  return scheduler_->idle() && inbox_->empty() && !audits;
+  return scheduler_->idle() && inbox_->empty() && !audits && steps_->empty();
 }
 
 EngineTotals Engine::totals() const {

@@ -11,6 +11,7 @@
 
 #include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "base/prng.h"
@@ -28,6 +29,7 @@ class HashModel final : public Runner {
   std::span<const AdapterIdentity> adapters() const override { return has_adapters; }
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
+    if (std::exchange(fails_next, false)) return Error{ErrorCode::kInternal, "out of order"};
     if (fails_without_outputs && batch.outputs() == 0) {
       return Error{ErrorCode::kInternal, "out of order"};
     }
@@ -56,6 +58,7 @@ class HashModel final : public Runner {
 
   std::vector<AdapterIdentity> has_adapters;
   bool fails_without_outputs = false;
+  bool fails_next = false;
   std::int64_t miscomputed_position = -1;  // whose row comes out wrong
   std::int64_t computed_rows = 0;
   std::map<RequestId, std::vector<PageId>> pages_of;  // as they were in its last step

@@ -2,6 +2,14 @@
 
 namespace stemma {
 
+Status Runner::queue(const KvBatch&, KvPools, bool) {
+  return Error{ErrorCode::kUnsupported, "this runner queues no steps"};
+}
+
+Result<StepOutputs> Runner::wait() {
+  return Error{ErrorCode::kUnsupported, "this runner queues no steps"};
+}
+
 Status Runner::copy_pages(KvPools pools, const PageCopies& copies) {
   if (copies.from.valid()) {
     STEMMA_RETURN_IF_ERROR(pools.full.copy_page(copies.from, copies.to));

@@ -38,7 +38,11 @@ class RunnerTrial {
   // Pages of `pool` are handed out in an order that `seed` decides. Both must outlive this. Layers
   // with a window get a pool like it, of which no page is ever given back.
   RunnerTrial(LoadedRunner& runner, KvPool& pool, std::uint64_t seed = 1)
-      : runner_(runner), pool_(pool), windowed_(make_windowed_pool(runner, pool)) {
+      : RunnerTrial(runner, pool, make_windowed_pool(runner, pool), seed) {}
+  // The same with a pool like it for these layers, where the host's memory will not do.
+  RunnerTrial(LoadedRunner& runner, KvPool& pool, std::unique_ptr<KvPool> windowed_or_null,
+              std::uint64_t seed)
+      : runner_(runner), pool_(pool), windowed_(std::move(windowed_or_null)) {
     for (const PageId page : id_range(PageId(0), pool.shape().pages)) {
       free_pages_.push_back(page);
     }

@@ -215,23 +215,6 @@ Status check_wanted(const Wanted& wanted, const ModelConfig& config, const Weigh
   return {};
 }
 
-// Exact: every weight type converts to f32 without rounding.
-std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes) {
-  const std::size_t element_bytes = weight_type_bytes(type);
-  std::vector<float> values(bytes.size() / element_bytes);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::byte* element = bytes.data() + i * element_bytes;
-    std::uint16_t half = 0;
-    if (type == WeightType::kF32) {
-      std::memcpy(&values[i], element, sizeof(float));
-      continue;
-    }
-    std::memcpy(&half, element, sizeof(half));
-    values[i] = type == WeightType::kBf16 ? to_float(BFloat16{half}) : to_float(Float16{half});
-  }
-  return values;
-}
-
 // A tensor that was read, and where it goes.
 struct Arrived {
   const Wanted& wanted;
@@ -330,6 +313,22 @@ void add_latent_formats(const LatentWeights& latent, std::string& formats) {
 }
 
 }  // namespace
+
+std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes) {
+  const std::size_t element_bytes = weight_type_bytes(type);
+  std::vector<float> values(bytes.size() / element_bytes);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::byte* element = bytes.data() + i * element_bytes;
+    std::uint16_t half = 0;
+    if (type == WeightType::kF32) {
+      std::memcpy(&values[i], element, sizeof(float));
+      continue;
+    }
+    std::memcpy(&half, element, sizeof(half));
+    values[i] = type == WeightType::kBf16 ? to_float(BFloat16{half}) : to_float(Float16{half});
+  }
+  return values;
+}
 
 std::string ModelWeights::compute_format() const {
   std::string formats;

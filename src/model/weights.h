@@ -13,8 +13,10 @@
 //             (transformer).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -83,6 +85,9 @@ std::vector<TensorSpec> needed_tensors(const ModelConfig& config);
 // Whether every one of them is in `files` with its shape and a weight type; the error names the
 // tensor with expected and found shape.
 Status check_tensors(const ModelConfig& config, const WeightFiles& files);
+
+// The numbers that `bytes` are. Exact: every weight type becomes f32 without rounding.
+std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes);
 
 // How far a load has come, in bytes of weights.
 struct LoadProgress {

@@ -96,7 +96,26 @@ void BatchBuilder::add_output(Request& request) {
   STEMMA_CHECK(request.state() == RequestState::kRunning, "only a running request decodes");
   STEMMA_CHECK_EQ(request.remaining_tokens(), 1);
   STEMMA_CHECK_GE(tokens_left(), 1);
-  lay_out(request, 1);
+  lay_out(request, request.computed_tokens, 1);
+  request.scheduled_tokens = 1;
+}
+
+bool BatchBuilder::try_add_ahead(Request& request, std::int64_t tokens_max) {
+  const std::int64_t first = request.computed_tokens + request.scheduled_tokens;
+  const std::int64_t known = request.total_tokens() - first;
+  const std::int64_t new_tokens =
+      std::min({std::max<std::int64_t>(known, 1), tokens_max, tokens_left()});
+  if (new_tokens < 1 || !kv_.reserve(request.sequence, first + new_tokens)) return false;
+  lay_out(request, first, new_tokens);
+  request.ahead_tokens = new_tokens;
+  return true;
+}
+
+void BatchBuilder::forget(const Request& request) {
+  for (std::vector<Request*>* const list : {&scheduled_, &outputs_}) {
+    const auto found = std::find(list->begin(), list->end(), &request);
+    if (found != list->end()) *found = nullptr;
+  }
 }
 
 std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) {
@@ -110,7 +129,8 @@ std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) 
   }
   const bool reserved = kv_.reserve(request.sequence, request.computed_tokens + chunk);
   STEMMA_CHECK(reserved, "the chunk was cut to what can be reserved");
-  lay_out(request, chunk);
+  lay_out(request, request.computed_tokens, chunk);
+  request.scheduled_tokens = chunk;
   return chunk;
 }
 
@@ -179,7 +199,9 @@ void BatchBuilder::borrow_arriving(Request& request) {
 bool BatchBuilder::settle_loans() {
   kv_.await_lent();
   bool whole = true;
-  for (Request* request : scheduled_) whole = return_loan(*request) && whole;
+  for (Request* request : scheduled_) {
+    if (request != nullptr) whole = return_loan(*request) && whole;
+  }
   return whole;
 }
 
@@ -246,11 +268,14 @@ bool BatchBuilder::windows_suffice(const Request& request,
   return wanted <= kv_.available_windowed_pages();
 }
 
-void BatchBuilder::lay_out(Request& request, std::int64_t new_tokens) {
-  const std::int64_t first = request.computed_tokens;
+void BatchBuilder::lay_out(Request& request, std::int64_t first, std::int64_t new_tokens) {
   const std::int64_t end = first + new_tokens;
   const auto begin = request.tokens.begin();
-  tokens_.insert(tokens_.end(), begin + first, begin + end);
+  if (first == request.total_tokens()) {
+    tokens_.push_back(static_cast<TokenId>(-(request.output_place + 1)));
+  } else {
+    tokens_.insert(tokens_.end(), begin + first, begin + end);
+  }
   for (std::int64_t position = first; position < end; ++position) {
     positions_.push_back(static_cast<std::int32_t>(position));
   }
@@ -263,9 +288,9 @@ void BatchBuilder::lay_out(Request& request, std::int64_t new_tokens) {
   adapters_.push_back(request.adapter);
   page_table_.add(request.sequence.pages(), end);
   if (kv_.options().window_tokens > 0) lay_out_window(request, first, end);
-  request.scheduled_tokens = new_tokens;
   scheduled_.push_back(&request);
-  if (end == request.total_tokens()) {
+  if (end >= request.total_tokens()) {
+    request.output_place = std::ssize(outputs_);
     logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
     outputs_.push_back(&request);
   }

@@ -49,6 +49,14 @@ class BatchBuilder {
   // be had allow. Returns how many; none is an ordinary outcome.
   std::int64_t add_chunk(Request& request, std::int64_t tokens_max);
 
+  // Adds what a request in flight computes after the step that is being computed, of which this is
+  // not the builder: its next output, whose token stands as that step's output (Runner::queue), or
+  // more of its prompt, `tokens_max` at most. False, and nothing is added, if there is no room.
+  [[nodiscard]] bool try_add_ahead(Request& request, std::int64_t tokens_max);
+
+  // `request` has ended, or will not go on: what the step computes of it is nobody's.
+  void forget(const Request& request);
+
   // Admits a request from the queue, with its first chunk, or says why not and changes nothing.
   // `in_flight`: all that hold pages, those admitted in this step included.
   // REQUIRES: request.in_queue().
@@ -70,7 +78,8 @@ class BatchBuilder {
 
   // The step so far; valid until the next clear.
   KvBatch batch() const;
-  // The requests of the batch, and those of them that get a token, as batch() orders them.
+  // The requests of the batch, and those of them that get a token, as batch() orders them; nullptr
+  // where one was forgotten.
   std::span<Request* const> scheduled() const { return scheduled_; }
   std::span<Request* const> outputs() const { return outputs_; }
 
@@ -90,7 +99,7 @@ class BatchBuilder {
   bool return_loan(Request& request);
   static void note_cached(Request& request, std::int64_t more_tokens);
   void adopt_published(Request& request);
-  void lay_out(Request& request, std::int64_t new_tokens);
+  void lay_out(Request& request, std::int64_t first, std::int64_t new_tokens);
   void lay_out_window(const Request& request, std::int64_t first, std::int64_t end);
 
   KvCache& kv_;

@@ -61,6 +61,8 @@ class Request {
   Sequence sequence;                  // valid in kPrefilling and kRunning
   std::int64_t computed_tokens = 0;   // tokens whose KV is in the sequence's pages
   std::int64_t scheduled_tokens = 0;  // of those computed in this step
+  std::int64_t ahead_tokens = 0;      // in the step that was planned while this one is computed
+  std::int64_t output_place = 0;      // among the outputs of the step that was planned last
 
   // For reports. A preempted request computes some of its prompt again.
   std::int64_t cached_tokens = 0;           // found when it was first admitted

@@ -33,7 +33,7 @@ Scheduler::Scheduler(KvCache& kv, const SchedulerOptions& options)
     : kv_(kv),
       options_(options),
       policy_(effective_policy(options.policy, kv.shares())),
-      builder_(kv, options),
+      builder_(std::make_unique<BatchBuilder>(kv, options)),
       order_({.policy = policy_,
               .priority_rule = options.priority_rule,
               .seed = options.seed,
@@ -85,8 +85,9 @@ Request* Scheduler::find_or_null(RequestId id) {
 }
 
 bool Scheduler::plan_step() {
-  builder_.clear(step_tokens());
+  builder_->clear(step_tokens());
   held_back_.reset();
+  ended_since_plan_ = false;
   keep_for_waiting();
   const std::int64_t preemptions = totals_.preemptions;
   reserve_for_running();
@@ -98,10 +99,10 @@ bool Scheduler::plan_step() {
   }
   unstick_prefills();
   prefetch_waiting();
-  STEMMA_CHECK(!builder_.empty() || idle() || !in_flight_.empty() || kv_.transfers_underway() ||
+  STEMMA_CHECK(!builder_->empty() || idle() || !in_flight_.empty() || kv_.transfers_underway() ||
                    held_back_ == Admission::kWaitingForTier,
                "I12: the queue moves on");
-  return !builder_.empty();
+  return !builder_->empty();
 }
 
 void Scheduler::guess_pace() {
@@ -176,7 +177,7 @@ void Scheduler::add_running() {
   for (Request* request : in_flight_) {
     const bool has_room = request->sequence.capacity_tokens() >= request->total_tokens();
     if (request->state() == RequestState::kRunning && has_room) {
-      builder_.add_output(*request);
+      builder_->add_output(*request);
     }
   }
 }
@@ -215,7 +216,7 @@ QueueEntry Scheduler::entry_of(Request& request) {
 void Scheduler::continue_prefills() {
   for (Request* request : in_flight_) {
     if (request->state() == RequestState::kPrefilling) {
-      builder_.add_chunk(*request, chunk_limit(*request));
+      builder_->add_chunk(*request, chunk_limit(*request));
     }
   }
 }
@@ -231,7 +232,7 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
     }
   }
   const ChunkLimit limit = {.continuation_tokens = request.remaining_tokens(),
-                            .budget_tokens = builder_.tokens_left(),
+                            .budget_tokens = builder_->tokens_left(),
                             .page_size = kv_.page_size()};
   const auto shortened = shortest_uncached_chunk_limit(limit, shorter_);
   return std::min(shortened.value_or(options_.chunk_tokens_max), options_.chunk_tokens_max);
@@ -243,15 +244,15 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
 // if that holds the pages that it lacks, nothing is brought up any more.
 void Scheduler::admit_waiting() {
   for (Request* request : waiting_) {
-    Admission admission = builder_.try_add(*request, in_flight_);
+    Admission admission = builder_->try_add(*request, in_flight_);
     if (admission == Admission::kNoPages && held_back_ != Admission::kWaitingForTier) {
       kv_.give_up_promotions(PromotionUse::kWaiting, request->promotion);
-      admission = builder_.try_add(*request, in_flight_);
+      admission = builder_->try_add(*request, in_flight_);
     }
     if (admission == Admission::kNoPages && in_flight_.empty() &&
         held_back_ != Admission::kWaitingForTier) {
       kv_.give_up_promotions(PromotionUse::kWaiting);
-      admission = builder_.try_add(*request, in_flight_);
+      admission = builder_->try_add(*request, in_flight_);
     }
     if (admission == Admission::kAdmitted) {
       enter_flight(*request);
@@ -268,15 +269,15 @@ void Scheduler::admit_waiting() {
 // Nothing can compute: prompts hold each other's pages. The one that stays last fits alone, once
 // nothing is brought up any more: not even what it asked for itself, of which it may use a part.
 void Scheduler::unstick_prefills() {
-  if (builder_.empty() && in_flight() > 0) {
+  if (builder_->empty() && in_flight() > 0) {
     kv_.give_up_promotions(PromotionUse::kWaiting);
     continue_prefills();
   }
-  while (builder_.empty() && in_flight() > 1) {
+  while (builder_->empty() && in_flight() > 1) {
     preempt(victim());
     continue_prefills();
   }
-  if (builder_.empty() && in_flight() == 1) {
+  if (builder_->empty() && in_flight() == 1) {
     kv_.give_up_promotions(PromotionUse::kComputing);
     continue_prefills();
   }
@@ -366,7 +367,7 @@ std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
   --request.forks_waiting;
   fork.fork_of = RequestId();
   queue_changed_ = true;
-  if (!builder_.has_room(fork, request.sequence.published_tokens(), in_flight_))
+  if (!builder_->has_room(fork, request.sequence.published_tokens(), in_flight_))
     return std::nullopt;
   std::optional<ForkedSequence> forked = kv_.try_fork(request.sequence, request.prompt_tokens);
   if (!forked.has_value()) return std::nullopt;
@@ -406,13 +407,16 @@ void Scheduler::enter_flight(Request& request) {
 }
 
 bool Scheduler::settle_loans() {
-  if (builder_.settle_loans()) return true;
-  for (Request* request : builder_.scheduled()) request->scheduled_tokens = 0;
+  if (builder_->settle_loans()) return true;
+  for (Request* request : builder_->scheduled()) {
+    if (request != nullptr) request->scheduled_tokens = 0;
+  }
   return false;
 }
 
 void Scheduler::complete_step() {
-  for (Request* request : builder_.scheduled()) {
+  for (Request* request : builder_->scheduled()) {
+    if (request == nullptr) continue;
     const std::int64_t first = request->computed_tokens;
     request->computed_tokens += std::exchange(request->scheduled_tokens, 0);
     const std::int64_t prompt_end = std::min(request->computed_tokens, request->prompt_tokens);
@@ -453,7 +457,10 @@ void Scheduler::end(Request& request, RequestState state) {
   if (request.fork_of.valid()) --find_or_null(request.fork_of)->forks_waiting;
   std::erase(request.in_queue() ? waiting_ : in_flight_, &request);
   request.become(state);
-  request.scheduled_tokens = 0;
+  builder_->forget(request);
+  if (ahead_ != nullptr) ahead_->forget(request);
+  ended_since_plan_ = true;
+  request.scheduled_tokens = request.ahead_tokens = 0;
   free_.push_back(request.slot);
 }
 

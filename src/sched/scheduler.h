@@ -4,6 +4,7 @@
 //   plan_step      running requests first, then prompts already begun, then the queue in order
 //   complete_step  the step's tokens have KV: publish, move on
 //   finish/cancel/fail   the end of one request
+//   plan_ahead     while a step is computed: the one behind it, of those that are in flight
 //
 // Under pressure the running request with the fewest generated tokens (of these, the one that
 // arrived last) gives its pages up and waits again; what it computed is published, so that it comes
@@ -18,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,10 +70,11 @@ class Scheduler {
   // Fills the next step. False if there is nothing to compute. REQUIRES: the last step was
   // completed or its requests have ended.
   bool plan_step() STEMMA_REQUIRES_ROLE(engine_thread);
-  KvBatch batch() const { return builder_.batch(); }
-  // The requests of the step, and those of them that get a token, in the order of batch().
-  std::span<Request* const> scheduled() const { return builder_.scheduled(); }
-  std::span<Request* const> outputs() const { return builder_.outputs(); }
+  KvBatch batch() const { return builder_->batch(); }
+  // The requests of the step, and those of them that get a token, in the order of batch(); nullptr
+  // where one has ended since.
+  std::span<Request* const> scheduled() const { return builder_->scheduled(); }
+  std::span<Request* const> outputs() const { return builder_->outputs(); }
   // Why the queue was not taken in further, nullopt if nothing was turned away.
   std::optional<Admission> held_back() const noexcept { return held_back_; }
 
@@ -83,7 +86,7 @@ class Scheduler {
   void note_pace(std::int64_t tokens, std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
 
   // Lets steps name pages that are still arriving, for runners that wait by layer.
-  void allow_loans() STEMMA_REQUIRES_ROLE(engine_thread) { builder_.allow_loans(); }
+  void allow_loans() STEMMA_REQUIRES_ROLE(engine_thread) { builder_->allow_loans(); }
   // The step has retired: what it named and was still arriving is taken in. False if a page turned
   // out to be wrong: the step is void, as if it had not been planned, and its requests are planned
   // anew.
@@ -92,6 +95,19 @@ class Scheduler {
   // The KV of the whole step is in its pages. Publishes; a prompt that is done starts running.
   // The caller then appends a token to each of outputs(). REQUIRES: settle_loans.
   void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
+
+  // Lets plan_ahead plan. Takes memory for a second step.
+  void allow_ahead();
+  // Fills the step behind the one that is being computed, with what those that are in flight
+  // compute next: as plan_step would once that is complete, if nobody came, ended or ran out of
+  // pages until then. False, and nothing is planned, where more is to be decided than that. Makes
+  // room for the step after it. REQUIRES: a step is being computed, that is not on loan.
+  bool plan_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
+  KvBatch batch_ahead() const { return ahead_->batch(); }
+  std::span<Request* const> outputs_ahead() const { return ahead_->outputs(); }
+  // The step is complete, its tokens appended: the one planned ahead takes its place.
+  // REQUIRES: plan_ahead gave true.
+  void enter_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
 
   // Whether another request in flight has, or is computing, the page of `request` that begins with
   // `first_token`, and all before it. O(requests in flight).
@@ -135,6 +151,9 @@ class Scheduler {
   void continue_prefills() STEMMA_REQUIRES_ROLE(engine_thread);
   void admit_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
   void unstick_prefills() STEMMA_REQUIRES_ROLE(engine_thread);
+  bool decides_nothing() const;
+  bool add_all_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
+  void drop_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   std::int64_t chunk_limit(const Request& request);
   Request& victim() const;
   void preempt(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -154,7 +173,8 @@ class Scheduler {
   KvCache& kv_;
   SchedulerOptions options_;
   SchedulePolicy policy_;
-  BatchBuilder builder_;
+  std::unique_ptr<BatchBuilder> builder_;
+  std::unique_ptr<BatchBuilder> ahead_;  // nullptr: nothing is planned ahead
   QueueOrder order_;
   std::vector<Request> requests_;      // the slab
   std::vector<std::int32_t> free_;     // places of the slab
@@ -163,6 +183,7 @@ class Scheduler {
   std::vector<QueueEntry> entries_;    // scratch of order_queue
   std::vector<std::int64_t> shorter_;  // scratch of chunk_limit
   bool queue_changed_ = false;
+  bool ended_since_plan_ = false;
   std::uint64_t ordered_epoch_ = 0;
   std::int64_t next_arrival_ = 0;
   std::int64_t wants_ = 0;  // said to the cache and not forgotten

@@ -71,8 +71,10 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps, std::optional<Sim
       shares_prng_(mix64(seed + 3)),
       quotas_prng_(mix64(seed + 4)),
       pools_prng_(mix64(seed + 5)),
+      queues_(mix64(seed + 6) % 2 == 0),
       plan_(draw_plan(prng_)),
       model_(clock_, plan_.token_us, seed),
+      late_(model_, kStampVocab, seed),
       texts_({.families = plan_.families,
               .conversations = plan_.conversations,
               .namespaces = plan_.namespaces,
@@ -83,6 +85,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps, std::optional<Sim
   plan_.shares_in_4 = pick<std::int64_t>(shares_prng_, {0, 3, 4});
   draw_pools(plan_, wished, pools_prng_);
   model_.set_wrong_audits(plan_.wrong_audits);
+  late_.computes_early = false;  // else a step fails before its events do
   running = {seed, steps, 0, to_string(plan_)};
   std::signal(SIGABRT, name_running);
   make_pools();
@@ -107,7 +110,8 @@ void Simulation::make_pools() {
 }
 
 void Simulation::open_engine() {
-  auto engine = Engine::open(plan_.engine, {.runner = model_,
+  Runner& runner = queues_ ? static_cast<Runner&>(late_) : model_;
+  auto engine = Engine::open(plan_.engine, {.runner = runner,
                                             .pools = {*pool_, windowed_pool_.get()},
                                             .vocab_tokens = kStampVocab,
                                             .clock = clock_,
@@ -118,6 +122,7 @@ void Simulation::open_engine() {
 
 void Simulation::close_engine() {
   AddUp add_up(tally_);
+  tally_["sim_steps_queued_behind"] += std::exchange(late_.queued_behind, 0);
   engine_->visit_metrics(add_up);
   if (plan_.engine.kv.tiers.write_policy == WritePolicy::kWriteBack) {
     tally_["sim_written_back_pages"] +=

@@ -29,6 +29,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "engine/late_runner.h"
 #include "sim/simulated_texts.h"
 #include "sim/simulated_tiers.h"
 #include "sim/simulation_plan.h"
@@ -175,9 +176,11 @@ class Simulation {
   Prng shares_prng_;  // who goes on from what everybody shares
   Prng quotas_prng_;  // whose quota changes, and when
   Prng pools_prng_;   // what the model keeps
+  bool queues_;       // whether steps are planned while others are computed
   SimulationPlan plan_;
   FakeClock clock_;
   TimedModel model_;
+  LateRunner late_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<KvPool> windowed_pool_;  // nullptr: no layer has a window
   std::unique_ptr<SimulatedTiers> tiers_or_null_;

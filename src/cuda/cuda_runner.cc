@@ -1,0 +1,295 @@
+#include "cuda/cuda_runner.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "model/rope.h"
+#include "model/weight_files.h"
+#include "stemma/version.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
+
+// What only a CPU does.
+Status check_options(const ModelRunnerOptions& options) {
+  const auto refused = [](std::string_view flag) {
+    return Error{ErrorCode::kUnsupported, std::string(flag) + " is not for a GPU yet"};
+  };
+  if (options.weights == WeightRounding::kInt8) return refused("--weights int8");
+  if (options.weights == WeightRounding::kInt4) return refused("--weights int4");
+  if (options.sparse.has_value()) return refused("--sparse-tokens");
+  if (!options.adapters.empty()) return refused("--adapter");
+  if (options.ranks != nullptr) return refused("--tensor-parallel");
+  if (options.decorate_attention) return refused("calibration");
+  if (options.attention != "cpu") return refused("--attention " + options.attention);
+  return check_limits(options);
+}
+
+DType row_dtype(WeightType type) {
+  if (type == WeightType::kF32) return DType::kF32;
+  return type == WeightType::kF16 ? DType::kF16 : DType::kBF16;
+}
+
+Status check_slots(std::span<const SlotId> slots, const KvPool& pool) {
+  for (const SlotId slot : slots) {
+    if (slot.value() < 0 || slot.value() >= pool.shape().slots()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "batch: slot " + std::to_string(slot.value()) + " is outside the pool"};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
+                                                     const std::string& directory,
+                                                     const ModelRunnerOptions& options,
+                                                     const CudaRunnerOptions& cuda_options,
+                                                     ThreadPool& threads) {
+  STEMMA_RETURN_IF_ERROR(check_options(options));
+  PosixFiles system_files;
+  Files& files = options.files != nullptr ? *options.files : system_files;
+  const std::string config_path = join_path(directory, "config.json");
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
+  STEMMA_ASSIGN_OR_RETURN(ModelConfig config, parse_config(text, config_path));
+  STEMMA_RETURN_IF_ERROR(check_computable(config, config_path));
+  STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
+  auto runner = std::make_unique<CudaRunner>(Key(), device, std::move(config), cuda_options);
+  runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
+  STEMMA_ASSIGN_OR_RETURN(runner->stream_, device.make_stream());
+  STEMMA_ASSIGN_OR_RETURN(runner->weights_,
+                          load_cuda_weights(runner->config_, weight_files, device, runner->stream_,
+                                            threads, options.progress));
+  STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
+  return runner;
+}
+
+CudaRunner::CudaRunner(Key, CudaDevice& device, ModelConfig config,
+                       const CudaRunnerOptions& options)
+    : device_(device), config_(std::move(config)), options_(options), graphs_(0) {}
+
+CudaRunner::~CudaRunner() {
+  if (stream_.raw() != nullptr) drain();
+}
+
+Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
+  limits_.rows_max = options.rows_max;
+  limits_.outputs_max = std::min(options.outputs_max, options.rows_max);
+  limits_.requests_max = options.requests_max;
+  context_tokens_max_ = served_context_tokens(options, config_);
+  if (options_.deterministic) {
+    gemm_ = make_ordered_gemm(stream_);
+  } else {
+    STEMMA_ASSIGN_OR_RETURN(gemm_, make_library_gemm(device_, stream_));
+  }
+  STEMMA_ASSIGN_OR_RETURN(
+      transformer_, CudaTransformer::create(
+                        {.config = config_,
+                         .weights = weights_,
+                         .limits = {limits_.rows_max, limits_.outputs_max, context_tokens_max_},
+                         .device = device_,
+                         .stream = stream_,
+                         .gemm = *gemm_,
+                         .threads = threads}));
+  STEMMA_ASSIGN_OR_RETURN(rows_, CudaStepRows::create(device_, stream_, limits_.rows_max));
+  if (options_.graphs) {
+    graphs_ = CudaGraphs(std::min(limits_.outputs_max, limits_.requests_max));
+  }
+  const auto outputs = static_cast<std::size_t>(limits_.outputs_max);
+  const std::size_t logits_bytes = sizeof(float) * static_cast<std::size_t>(config_.vocab_tokens);
+  for (Pending& pending : pending_) {
+    STEMMA_ASSIGN_OR_RETURN(pending.logits, device_.allocate_pinned(outputs * logits_bytes));
+    STEMMA_ASSIGN_OR_RETURN(pending.likeliest,
+                            device_.allocate_pinned(outputs * sizeof(std::int32_t)));
+    STEMMA_ASSIGN_OR_RETURN(pending.done, device_.make_event());
+  }
+  return {};
+}
+
+Result<LogitsView> CudaRunner::forward(const KvBatch& batch, KvPools pools) {
+  STEMMA_CHECK(in_flight_ == 0, "nothing is queued");
+  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(), batch, pools, true));
+  STEMMA_ASSIGN_OR_RETURN(const StepOutputs outputs, wait());
+  return outputs.logits;
+}
+
+Status CudaRunner::queue(const KvBatch& batch, KvPools pools, bool logits_wanted) {
+  BatchLimits limits = batch_limits();
+  limits.sampled_tokens = outputs_before_;
+  return queue_within(limits, batch, pools, logits_wanted);
+}
+
+BatchLimits CudaRunner::batch_limits() const {
+  return {.rows_max = limits_.rows_max,
+          .outputs_max = limits_.outputs_max,
+          .requests_max = limits_.requests_max,
+          .context_tokens_max = context_tokens_max_,
+          .vocab_tokens = config_.vocab_tokens};
+}
+
+Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
+                                bool logits_wanted) {
+  STEMMA_CHECK(in_flight_ < pending_.size(), "at most one step was not waited for");
+  STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
+  STEMMA_RETURN_IF_ERROR(check_places(batch, pools));
+  STEMMA_RETURN_IF_ERROR(use_pools(pools));
+  const Status queued = queue_step(batch, logits_wanted);
+  // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
+  if (!queued.ok()) drain();
+  return queued;
+}
+
+Status CudaRunner::check_places(const KvBatch& batch, const KvPools& pools) const {
+  STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, pool_shape(), batch.page_table));
+  STEMMA_RETURN_IF_ERROR(check_slots(batch.write_slots, pools.full));
+  if (config_.windows.tokens == 0) return {};
+  STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
+  STEMMA_CHECK_EQ(batch.windowed_slots.size(), batch.tokens.size());
+  STEMMA_RETURN_IF_ERROR(
+      check_pool("windowed pool", *pools.windowed, windowed_pool_shape(), batch.windowed_table));
+  return check_slots(batch.windowed_slots, *pools.windowed);
+}
+
+Status CudaRunner::prepare_for(KvPools pools) {
+  return use_pools(pools);
+}
+
+Status CudaRunner::use_pools(const KvPools& pools) {
+  STEMMA_RETURN_IF_ERROR(use_pool("pool", pools.full, full_, 0));
+  if (config_.windows.tokens == 0) return {};
+  return use_pool("windowed pool", *pools.windowed, windowed_, config_.windows.tokens);
+}
+
+Status CudaRunner::use_pool(const char* name, KvPool& pool, Group& group,
+                            std::int64_t window_tokens) {
+  auto* const own = dynamic_cast<CudaPool*>(&pool);
+  if (own == nullptr || &own->cuda_device() != &device_) {
+    return Error{ErrorCode::kInvalidArgument, std::string(name) + ": not one of this GPU"};
+  }
+  group.pool = own;
+  const KvShape& shape = own->shape();
+  if (shape.layers == 0) return {};
+  const PoolTerms terms = {own->layer_view(0).k, shape, own->layout()};
+  if (terms == group.terms) return {};
+  if (shape.slots() > std::numeric_limits<std::int32_t>::max()) {
+    return Error{ErrorCode::kUnsupported, std::string(name) + ": more than 2^31 tokens"};
+  }
+  STEMMA_RETURN_IF_ERROR(stream_.synchronize());
+  graphs_.clear();
+  AttentionShape attention = attention_shape(config_);
+  attention.window_tokens = window_tokens;
+  STEMMA_ASSIGN_OR_RETURN(
+      group.attention,
+      CudaAttention::create(device_, stream_, attention,
+                            {limits_.rows_max, limits_.requests_max, context_tokens_max_},
+                            {.row_dtype = row_dtype(weights_.type),
+                             .kv_dtype = shape.dtype,
+                             .page_size = shape.page_size}));
+  group.terms = terms;
+  return {};
+}
+
+// The rows of the graph that computes `batch`, or 0.
+std::int64_t CudaRunner::bucket_of(const KvBatch& batch) const {
+  const std::int64_t rows = batch.rows();
+  const bool one_row_each = rows == batch.page_table.requests() &&
+                            std::adjacent_find(batch.row_indptr.begin(), batch.row_indptr.end()) ==
+                                batch.row_indptr.end();
+  return one_row_each && batch.arriving == nullptr ? graphs_.bucket_of(rows) : 0;
+}
+
+Status CudaRunner::queue_step(const KvBatch& batch, bool logits_wanted) {
+  if (batch.rows() > 0) {
+    const std::int64_t bucket = bucket_of(batch);
+    STEMMA_RETURN_IF_ERROR(rows_.upload(stream_, batch, bucket));
+    STEMMA_RETURN_IF_ERROR(plan(batch, bucket));
+    CudaStep step = {.rows = batch.rows(),
+                     .outputs = batch.outputs(),
+                     .full = {full_.pool, full_.attention.get()},
+                     .windowed = {windowed_.pool, windowed_.attention.get()},
+                     .arriving = batch.arriving};
+    if (bucket > 0) step.rows = step.outputs = bucket;
+    const auto queue_rows = [&] { return transformer_->run(step, rows_.places()); };
+    STEMMA_RETURN_IF_ERROR(bucket > 0 ? graphs_.run(stream_, bucket, queue_rows) : queue_rows());
+    for (const Group* group : {&full_, &windowed_}) {
+      if (group->pool != nullptr) STEMMA_RETURN_IF_ERROR(group->pool->record_use(stream_));
+    }
+  }
+  return queue_outcome(batch.outputs(), logits_wanted);
+}
+
+Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
+  for (const Group* group : {&full_, &windowed_}) {
+    if (group->attention == nullptr) continue;
+    CudaAttention& attention = *group->attention;
+    STEMMA_RETURN_IF_ERROR(bucket > 0 ? attention.plan_decode(stream_, batch, bucket)
+                                      : attention.plan(stream_, batch));
+  }
+  return {};
+}
+
+Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
+  Pending& pending = pending_[next_];
+  const auto count = static_cast<std::size_t>(outputs);
+  pending.outputs = outputs;
+  pending.has_logits = logits_wanted;
+  STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.likeliest.bytes(), transformer_->sampled(),
+                                          count * sizeof(std::int32_t)));
+  if (pending.has_logits) {
+    const auto columns = static_cast<std::size_t>(config_.vocab_tokens);
+    STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.logits.bytes(), transformer_->logits(),
+                                            count * columns * sizeof(float)));
+  }
+  STEMMA_RETURN_IF_ERROR(stream_.record(pending.done));
+  next_ = (next_ + 1) % pending_.size();
+  ++in_flight_;
+  outputs_before_ = outputs;
+  return {};
+}
+
+Result<StepOutputs> CudaRunner::wait() {
+  STEMMA_CHECK(in_flight_ > 0, "a step is queued");
+  const Pending& pending = pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
+  --in_flight_;
+  STEMMA_RETURN_IF_ERROR(pending.done.wait());
+  StepOutputs outputs;
+  outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
+                    config_.vocab_tokens};
+  outputs.likeliest = {pending.likeliest.as<TokenId>(), static_cast<std::size_t>(pending.outputs)};
+  return outputs;
+}
+
+void CudaRunner::drain() {
+  ignore_error(stream_.synchronize(), "a device that failed computes nothing any more");
+}
+
+std::string CudaRunner::compute_format() const {
+  return std::string(weight_type_name(weights_.type));
+}
+
+std::string CudaRunner::weights_sha256() const {
+  return to_hex(weights_.digest);
+}
+
+std::vector<std::pair<std::string, std::string>> CudaRunner::namespace_fields() const {
+  const CudaTraits& traits = device_.traits();
+  return {{"weights_sha256", weights_sha256()},
+          {"config_sha256", config_digest_},
+          {"compute_format", compute_format()},
+          {"rope", rope_text(config_.rope)},
+          {"attention", "cuda"},
+          {"arithmetic_revision", std::to_string(kArithmeticRevision)},
+          {"device", traits.name},
+          {"capability", std::to_string(traits.capability)},
+          {"products", gemm_->name()},
+          {"deterministic", options_.deterministic ? "yes" : "no"}};
+}
+
+}  // namespace stemma

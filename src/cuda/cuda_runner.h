@@ -1,0 +1,150 @@
+// CudaRunner: a dense model on a GPU, computing batches over CudaPools.
+//
+// A step is queued, and waited for later: between the two the host has time for the next one, whose
+// tokens may be those that the step before chose on the device. Decode steps are recorded as graphs
+// (cuda_graphs).
+//
+// Thread:     load, queue, wait, forward and prepare_for by one thread at a time (the engine
+//             thread); work on the GPU is queued on one stream of its own.
+//                                                        Invariants: I6, I13 (docs/INVARIANTS.md).
+// Memory:     on the device the weights and scratch for the largest batch; pinned, two steps' rows
+//             and logits.
+// Cost:       load reads every weight once; queue takes the host a few microseconds an operation,
+//             or for a recorded step all in all.
+// Not here:   the computation (cuda_transformer), pools (cuda_backend makes them), sampling (the
+//             engine).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/cuda_attention.h"
+#include "base/thread_pool.h"
+#include "cuda/cuda_graphs.h"
+#include "cuda/cuda_step_rows.h"
+#include "cuda/cuda_transformer.h"
+#include "cuda/cuda_weights.h"
+#include "device/cuda_device.h"
+#include "device/cuda_gemm.h"
+#include "model/batch_check.h"
+#include "model/loaded_runner.h"
+#include "model/model_runner.h"
+#include "pool/cuda_pool.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+struct CudaRunnerOptions {
+  // Every row's bits depend on that row alone, whatever the batch and however its text was cut
+  // (I13). Otherwise products are the vendor's, whose order of additions depends on the batch.
+  bool deterministic = false;
+  bool graphs = true;  // decode steps are recorded
+};
+
+class CudaRunner final : public LoadedRunner {
+  struct Key {};
+
+ public:
+  // Loads the model of `directory`. Errors are one line that names the file and the field, or the
+  // flag that it cannot do. The device must outlive the runner.
+  static Result<std::unique_ptr<CudaRunner>> load(CudaDevice& device, const std::string& directory,
+                                                  const ModelRunnerOptions& options,
+                                                  const CudaRunnerOptions& cuda_options,
+                                                  ThreadPool& threads);
+  CudaRunner(Key, CudaDevice& device, ModelConfig config, const CudaRunnerOptions& options);
+  // Waits for what is queued.
+  ~CudaRunner() override;
+
+  // As Runner. Errors are those of forward; they wait for what is queued. Outputs are valid until
+  // the next queue but one.
+  bool queues() const override { return true; }
+  Status queue(const KvBatch& batch, KvPools pools, bool logits_wanted) override;
+  Result<StepOutputs> wait() override;
+
+  // Queues a step and waits for it. REQUIRES: no other one is queued. kInvalidArgument for tokens
+  // outside the vocabulary, for pools of another shape or device and slots outside of them;
+  // kTooLarge for batches and positions beyond the limits: nothing is stored then. kCorrupt if a
+  // page that was still arriving turned out to be wrong.
+  Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+  bool waits_by_layer() const override { return true; }
+
+  const ModelConfig& config() const noexcept override { return config_; }
+  std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
+  const RoundingReport& rounding() const noexcept override { return rounding_; }
+  std::string compute_format() const override;
+  std::string weights_sha256() const override;
+  const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
+  KvShape pool_shape() const override { return config_.pool_shape(); }
+  KvShape windowed_pool_shape() const override { return config_.windowed_pool_shape(); }
+  std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
+
+  // The dtype and page size of the pools, which attention is made for. Waits for what is queued
+  // where they are others than before.
+  Status prepare_for(KvPools pools) override;
+
+ private:
+  // What is recorded depends on.
+  struct PoolTerms {
+    const void* first = nullptr;  // address
+    KvShape shape;
+    KvLayout layout = KvLayout::kLayerFirst;
+    friend bool operator==(const PoolTerms&, const PoolTerms&) = default;
+  };
+  // The layers without a window, or those with one.
+  struct Group {
+    CudaPool* pool = nullptr;  // of the step that is being queued
+    PoolTerms terms;           // that `attention` was made for
+    std::unique_ptr<CudaAttention> attention;
+  };
+  // Of a step, on its way to the host.
+  struct Pending {
+    PinnedMemory logits;
+    PinnedMemory likeliest;
+    CudaEvent done;
+    std::int64_t outputs = 0;
+    bool has_logits = false;
+  };
+
+  Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
+  BatchLimits batch_limits() const;
+  Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
+                      bool logits_wanted);
+  Status use_pools(const KvPools& pools);
+  Status use_pool(const char* name, KvPool& pool, Group& group, std::int64_t window_tokens);
+  Status check_places(const KvBatch& batch, const KvPools& pools) const;
+  std::int64_t bucket_of(const KvBatch& batch) const;
+  Status queue_step(const KvBatch& batch, bool logits_wanted);
+  Status plan(const KvBatch& batch, std::int64_t bucket);
+  Status queue_outcome(std::int64_t outputs, bool logits_wanted);
+  void drain();
+
+  CudaDevice& device_;
+  CudaStream stream_;  // all memory is given back on it
+  ModelConfig config_;
+  CudaRunnerOptions options_;
+  std::string config_digest_;  // of the whole text of config.json, in hexadecimal
+  ModelRunnerOptions limits_;
+  std::int64_t context_tokens_max_ = 0;
+  RoundingReport rounding_;       // nothing is rounded
+  HeavyChannels heavy_channels_;  // nothing is sparse
+  CudaWeights weights_;
+  std::unique_ptr<CudaGemm> gemm_;
+  std::unique_ptr<CudaTransformer> transformer_;
+  CudaStepRows rows_;
+  Group full_;
+  Group windowed_;
+  CudaGraphs graphs_;
+  std::array<Pending, 2> pending_;
+  std::size_t next_ = 0;             // of pending_
+  std::size_t in_flight_ = 0;        // steps queued and not waited for
+  std::int64_t outputs_before_ = 0;  // of the step queued last
+};
+
+}  // namespace stemma

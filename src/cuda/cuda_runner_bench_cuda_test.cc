@@ -1,0 +1,46 @@
+// The benchmark of a model's steps runs, in a shape that takes no time, and says what it measured.
+#include "cuda/cuda_runner_bench.h"
+#include "device/cuda_fixture.h"
+#include "model/tiny_config.h"
+#include "model/weights.h"
+
+namespace stemma {
+namespace {
+
+using CudaRunnerBenchTest = CudaFixture;
+
+TEST_F(CudaRunnerBenchTest, EveryWayHasALineForPrefillAndForEachNumberOfRequests) {
+  CudaRunnerBenchOptions options;
+  options.model = tiny_model_config("llama3");
+  options.decode_requests = {1, 3};
+  options.context_tokens = 20;
+  options.step_tokens = 40;
+  options.decode_steps = 2;
+  options.samples = 1;
+  options.read_bytes = 64 << 10;
+  const auto lines = bench_cuda_runner(device(), options);
+  ASSERT_TRUE(lines.ok()) << to_string(lines.error());
+  ASSERT_EQ(lines->size(), 9u);
+  for (const BenchLine& line : *lines) {
+    EXPECT_EQ(line.bench, "cuda_step");
+    EXPECT_GT(line.value, 0);
+    EXPECT_GT(line.bound, 0);
+  }
+  EXPECT_EQ((*lines)[0].bound_name, "library_products");
+  EXPECT_EQ((*lines)[2].bound_name, "read_bandwidth");
+  EXPECT_EQ((*lines)[2].params[1].second, "3");
+  EXPECT_EQ((*lines)[8].params[2].second, "ordered");
+}
+
+TEST(CudaRunnerBenchOptions, TheDefaultIsAModelOfEightBillionParameters) {
+  double parameters = 0;
+  for (const TensorSpec& tensor : needed_tensors(default_cuda_runner_bench().model)) {
+    double elements = 1;
+    for (const std::int64_t extent : tensor.shape) elements *= static_cast<double>(extent);
+    parameters += elements;
+  }
+  EXPECT_NEAR(parameters, 8.03e9, 0.005e9);
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,189 @@
+// CudaRunner: logits near those of the CPU for every dense family, and bits that depend on nothing
+// but a row's own text where products are deterministic: not on chunks, batches, pages, layouts or
+// graphs (I13).
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cuda/cuda_runner.h"
+#include "cuda/cuda_runner_fixture.h"
+#include "model/model_runner.h"
+#include "pool/kv_pool_factory.h"
+
+namespace stemma {
+namespace {
+
+void expect_same_bits(const std::vector<float>& expected, const std::vector<float>& got) {
+  ASSERT_EQ(expected.size(), got.size());
+  EXPECT_EQ(std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)), 0);
+}
+
+class CudaRunnerTest : public CudaRunnerFixture {
+ protected:
+  // As logits_alone, on the CPU.
+  std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens) {
+    auto runner = ModelRunner::load(directory(), {.rows_max = 128, .outputs_max = 128}, threads());
+    STEMMA_CHECK(runner.ok(), "the model loads");
+    KvShape shape = (*runner)->pool_shape();
+    shape.page_size = 16;
+    shape.pages = 12;
+    shape.dtype = dtype;
+    auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads());
+    STEMMA_CHECK(pool.ok(), "the pool fits");
+    RunnerTrial trial(**runner, **pool);
+    EXPECT_TRUE(trial.finish(trial.add(tokens), std::ssize(tokens)).ok());
+    return trial.logits(0);
+  }
+};
+
+class CudaFamilies : public CudaRunnerTest,
+                     public ::testing::WithParamInterface<std::string_view> {};
+
+// How far logits lie apart: the root of the mean square, as a share of the logits' own.
+double relative_distance(const std::vector<float>& expected, const std::vector<float>& got) {
+  EXPECT_EQ(expected.size(), got.size());
+  double squares = 0;
+  double differences = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    squares += double{expected[i]} * expected[i];
+    differences += (double{got[i]} - expected[i]) * (double{got[i]} - expected[i]);
+  }
+  return std::sqrt(differences / squares);
+}
+
+// What the GPU rounds and the CPU does not, each by at most a unit and independently, so that the
+// distance stays below the unit times the root of their number. Of 16-bit weights these are eight
+// rows a layer (two norms, q, weights of attention, what it gives, gate, up, their product) and one
+// before the head. Of f32 weights they are attention's operands q and weights, and what that
+// changes in K and V. With f32 pools too nothing is: sums of up to 160 terms are added in another
+// order.
+double distance_allowed(WeightType type, DType dtype, std::int64_t layers) {
+  const double operand = dtype == DType::kF16 ? std::ldexp(1.0, -11) : std::ldexp(1.0, -8);
+  const double sums = std::ldexp(std::sqrt(160.0), -24);
+  const double unit = dtype == DType::kF32 ? sums : operand;
+  const bool many = type != WeightType::kF32 || dtype == DType::kF32;
+  return unit * std::sqrt(static_cast<double>(many ? 8 * layers + 1 : 4 * layers));
+}
+
+TEST_P(CudaFamilies, LogitsAreThoseOfTheCpu) {
+  const std::pair<WeightType, DType> cases[] = {{WeightType::kF32, DType::kF32},
+                                                {WeightType::kF32, DType::kF16},
+                                                {WeightType::kBf16, DType::kBF16},
+                                                {WeightType::kF16, DType::kF16}};
+  for (const auto& [type, dtype] : cases) {
+    write_model(GetParam(), type);
+    const auto tokens = prompt(60, 3);
+    const double distance =
+        relative_distance(logits_of_cpu(dtype, tokens), logits_alone({.dtype = dtype}, tokens, 60));
+    EXPECT_LT(distance, distance_allowed(type, dtype, config().layers))
+        << weight_type_name(type) << " " << dtype_name(dtype);
+  }
+}
+
+// A prompt as a whole, and then its last tokens one by one, of which most are graphs.
+TEST_P(CudaFamilies, BitsDoNotDependOnChunksPagesOrLayouts) {
+  write_model(GetParam());
+  const auto tokens = prompt(60, 4);
+  const auto expected = logits_alone({}, tokens, 60);
+  for (const float value : expected) ASSERT_TRUE(std::isfinite(value));
+  expect_same_bits(expected, logits_alone({.layout = KvLayout::kPageFirst}, tokens, 19));
+  const CudaBench decoding = bench({.page_size = 1, .seed = 5});
+  ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(tokens), 55}}}).ok());
+  ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
+  expect_same_bits(expected, decoding.trial->logits(0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, CudaFamilies,
+                         ::testing::Values("llama2", "llama3", "llama_bias", "qwen2", "qwen2_yarn",
+                                           "qwen3", "mistral", "gemma2", "gemma3"),
+                         [](const auto& family) { return std::string(family.param); });
+
+// Of scaled pools, where a value that differs by a rounding may get another code: as much again.
+TEST_F(CudaRunnerTest, ScaledPoolsKeepWhatTheCpuKeeps) {
+  for (const DType dtype : {DType::kInt8, DType::kFp8E4M3}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    write_model("gemma3", WeightType::kF32);
+    const auto tokens = prompt(60, 3);
+    const auto whole = logits_alone({.dtype = dtype}, tokens, 60);
+    EXPECT_LT(relative_distance(logits_of_cpu(dtype, tokens), whole),
+              2 * distance_allowed(WeightType::kF32, dtype, config().layers));
+    const CudaBench decoding = bench({.page_size = 4, .dtype = dtype, .seed = 5});
+    ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(tokens), 55}}}).ok());
+    ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
+    expect_same_bits(whole, decoding.trial->logits(0));
+  }
+}
+
+// Uneven pieces, so that prefill and single tokens mix.
+TEST_F(CudaRunnerTest, BitsDoNotDependOnTheBatch) {
+  write_model("qwen3");
+  std::vector<std::vector<TokenId>> prompts;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    prompts.push_back(prompt(static_cast<std::int64_t>(3 + 7 * i), 100 + i));
+  }
+  const CudaBench together = bench();
+  RunnerTrial& trial = *together.trial;
+  for (const auto& tokens : prompts) trial.add(tokens);
+  for (std::size_t round = 0;; ++round) {
+    std::vector<RunnerTrial::Piece> pieces;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const auto wanted = static_cast<std::int64_t>(1 + (round + i) % 3 * 5);
+      const std::int64_t left = trial.remaining_tokens(i);
+      if (left > 0) pieces.push_back({i, std::min(wanted, left)});
+    }
+    if (pieces.empty()) break;
+    ASSERT_TRUE(trial.step(pieces).ok());
+  }
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_same_bits(logits_alone({}, prompts[i], 64), trial.logits(i));
+  }
+}
+
+// Batches of three, which graphs of four rows compute, and then of two.
+TEST_F(CudaRunnerTest, GraphsGiveTheBitsOfStepsAsTheyAre) {
+  write_model("gemma3");
+  const auto decoded = [&](bool graphs) {
+    const CudaBench decoding = bench({.options = {.deterministic = true, .graphs = graphs}});
+    RunnerTrial& trial = *decoding.trial;
+    for (std::uint64_t i = 0; i < 3; ++i) trial.add(prompt(12 + std::int64_t(i), 20 + i));
+    EXPECT_TRUE(trial.step({{{0, 6}, {1, 2}, {2, 3}}}).ok());
+    for (int step = 0; step < 6; ++step) {
+      EXPECT_TRUE(trial.step({{{0, 1}, {1, 1}, {2, 1}}}).ok());
+    }
+    for (int step = 0; step < 4; ++step) EXPECT_TRUE(trial.step({{{1, 1}, {2, 1}}}).ok());
+    std::vector<float> logits;
+    for (std::size_t i = 0; i < 3; ++i) {
+      logits.insert(logits.end(), trial.logits(i).begin(), trial.logits(i).end());
+    }
+    return logits;
+  };
+  expect_same_bits(decoded(false), decoded(true));
+}
+
+// Other pools are other addresses, which a graph must not remember.
+TEST_F(CudaRunnerTest, GraphsAreForgottenWithThePoolsTheyWereRecordedFor) {
+  write_model("llama3");
+  const auto tokens = prompt(24, 9);
+  const auto expected = logits_alone({}, tokens, 24);
+  const CudaBench first = bench();
+  ASSERT_TRUE(first.trial->finish(first.trial->add(tokens), 4).ok());
+  for (const std::int64_t page_size : {16, 4}) {
+    const CudaBench other = bench({.page_size = page_size});
+    RunnerTrial trial(*first.runner, *other.pool, nullptr, 3);
+    ASSERT_TRUE(trial.step({{{trial.add(tokens), 12}}}).ok());
+    ASSERT_TRUE(trial.finish(0, 1).ok());
+    expect_same_bits(expected, trial.logits(0));
+  }
+}
+
+TEST_F(CudaRunnerTest, TheVendorsProductsAreNearThoseOfTheCpu) {
+  write_model("llama3");
+  const auto tokens = prompt(40, 13);
+  const auto got = logits_alone({.options = {.deterministic = false}}, tokens, 40);
+  EXPECT_LT(relative_distance(logits_of_cpu(DType::kBF16, tokens), got),
+            distance_allowed(WeightType::kBf16, DType::kBF16, config().layers));
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,110 @@
+// CudaRunnerFixture: a tiny random model on disk, runners of it on the GPU of the tests, and what
+// they compute.
+//
+// Thread:     a test's.
+// Memory:     the model's, on disk and on the GPU.
+// Cost:       on the emulated GPU about a millisecond a row and layer.
+// Not here:   what is expected of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "base/temp_directory.h"
+#include "cuda/cuda_runner.h"
+#include "device/cuda_fixture.h"
+#include "model/random_model.h"
+#include "model/runner_trial.h"
+#include "pool/cuda_pool.h"
+
+namespace stemma {
+
+// How one run of the same requests may differ from another.
+struct CudaVariant {
+  std::int64_t page_size = 16;
+  KvLayout layout = KvLayout::kLayerFirst;
+  DType dtype = DType::kBF16;
+  CudaRunnerOptions options = {.deterministic = true};
+  std::int64_t tokens = 160;  // that the pools hold
+  std::uint64_t seed = 1;     // of the order of pages
+};
+
+// A runner with its pools and requests.
+struct CudaBench {
+  std::unique_ptr<CudaRunner> runner;
+  std::unique_ptr<CudaPool> pool;
+  std::unique_ptr<RunnerTrial> trial;  // has the windowed pool
+};
+
+class CudaRunnerFixture : public CudaFixture {
+ protected:
+  // Writes the model that `load` loads.
+  void write_model(std::string_view name, WeightType type = WeightType::kBf16) {
+    config_ = tiny_model_config(name);
+    directory_.emplace();
+    ASSERT_TRUE(write_random_model(directory_->path(), {.config = config_, .type = type}).ok());
+  }
+
+  const ModelConfig& config() const { return config_; }
+  std::string directory() const { return directory_->path(); }
+  ThreadPool& threads() { return threads_; }
+
+  Result<std::unique_ptr<CudaRunner>> try_load(const ModelRunnerOptions& options,
+                                               const CudaRunnerOptions& cuda_options) {
+    return CudaRunner::load(device(), directory(), options, cuda_options, threads_);
+  }
+
+  // REQUIRES: the model was written and fits.
+  CudaBench bench(const CudaVariant& variant = {}) {
+    CudaBench bench;
+    auto runner =
+        try_load({.rows_max = 128, .outputs_max = 128, .requests_max = 16}, variant.options);
+    STEMMA_CHECK(runner.ok(), "the model loads");
+    bench.runner = std::move(runner).value();
+    bench.pool = pool_of(bench.runner->pool_shape(), variant);
+    std::unique_ptr<KvPool> windowed;
+    const KvShape windowed_shape = bench.runner->windowed_pool_shape();
+    if (windowed_shape.layers > 0) windowed = pool_of(windowed_shape, variant);
+    bench.trial = std::make_unique<RunnerTrial>(*bench.runner, *bench.pool, std::move(windowed),
+                                                variant.seed);
+    return bench;
+  }
+
+  // The logits of every token of one request, computed alone, `chunk_tokens` at a time.
+  std::vector<float> logits_alone(const CudaVariant& variant, const std::vector<TokenId>& tokens,
+                                  std::int64_t chunk_tokens) {
+    const CudaBench alone = bench(variant);
+    const std::size_t request = alone.trial->add(tokens);
+    const Status finished = alone.trial->finish(request, chunk_tokens);
+    EXPECT_TRUE(finished.ok()) << to_string(finished.error());
+    return alone.trial->logits(request);
+  }
+
+  std::vector<TokenId> prompt(std::int64_t tokens, std::uint64_t seed) const {
+    return random_tokens(tokens, config_.vocab_tokens, seed);
+  }
+
+ private:
+  std::unique_ptr<CudaPool> pool_of(KvShape shape, const CudaVariant& variant) {
+    shape.page_size = variant.page_size;
+    shape.pages = ceil_div(variant.tokens, variant.page_size) + 2;
+    shape.dtype = variant.dtype;
+    auto pool = CudaPool::create(device(), shape, variant.layout);
+    STEMMA_CHECK(pool.ok(), "the pool fits");
+    return std::move(pool).value();
+  }
+
+  std::optional<TempDirectory> directory_;
+  ModelConfig config_;
+  ThreadPool threads_{2};
+};
+
+}  // namespace stemma

@@ -1,0 +1,66 @@
+// Five arrays of rows_max, one behind the other, on the host as on the device.
+#include "cuda/cuda_step_rows.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/check.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kArrays = 5;
+
+// Fills an array up to its length with `rest`.
+template <typename From>
+void write(std::span<std::int32_t> to, std::span<const From> from, std::int32_t rest) {
+  const auto narrow = [](From value) {
+    if constexpr (std::is_integral_v<From>) {
+      return static_cast<std::int32_t>(value);
+    } else {
+      return static_cast<std::int32_t>(value.value());
+    }
+  };
+  const auto end = std::transform(from.begin(), from.end(), to.begin(), narrow);
+  std::fill(end, to.end(), rest);
+}
+
+}  // namespace
+
+Result<CudaStepRows> CudaStepRows::create(CudaDevice& device, CudaStream& stream,
+                                          std::int64_t rows_max) {
+  CudaStepRows rows;
+  rows.rows_max_ = rows_max;
+  const auto bytes = static_cast<std::size_t>(kArrays * rows_max) * sizeof(std::int32_t);
+  for (Image& image : rows.images_) {
+    STEMMA_ASSIGN_OR_RETURN(image.pinned, device.allocate_pinned(bytes));
+    STEMMA_ASSIGN_OR_RETURN(image.copied, device.make_event());
+  }
+  STEMMA_ASSIGN_OR_RETURN(rows.memory_, device.allocate(bytes, stream));
+  const auto* first = rows.memory_.as<const std::int32_t>();
+  rows.places_ = {first, first + rows_max, first + 2 * rows_max, first + 3 * rows_max,
+                  first + 4 * rows_max};
+  return rows;
+}
+
+Status CudaStepRows::upload(CudaStream& stream, const KvBatch& batch, std::int64_t filled_rows) {
+  const std::int64_t rows = std::max(batch.rows(), filled_rows);
+  STEMMA_CHECK_LE(rows, rows_max_);
+  Image& image = images_[next_];
+  next_ = 1 - next_;
+  STEMMA_RETURN_IF_ERROR(image.copied.wait());
+  auto* const first = image.pinned.as<std::int32_t>();
+  const auto array = [&](std::int64_t index) {
+    return std::span(first + index * rows_max_, static_cast<std::size_t>(rows));
+  };
+  write(array(0), batch.tokens, 0);
+  write(array(1), batch.positions, 0);
+  write(array(2), batch.write_slots, -1);
+  write(array(3), batch.windowed_slots, -1);
+  write(array(4), batch.logit_rows, 0);
+  STEMMA_RETURN_IF_ERROR(
+      stream.copy_in(memory_.bytes(), image.pinned.bytes(), memory_.size_bytes()));
+  return stream.record(image.copied);
+}
+
+}  // namespace stemma

@@ -1,0 +1,292 @@
+// CudaRunner, step by step: steps that are queued before the one before is done, pages that arrive
+// while a batch is computed, copies of pages, and what is refused.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "cuda/cuda_backend.h"
+#include "cuda/cuda_runner_fixture.h"
+#include "model/model_runner.h"
+#include "pool/kv_pool_factory.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kPageSize = 16;
+
+// One request, whose pages are those of a pool from the first on, token by token.
+class OneRequest {
+ public:
+  // The batch of the next `tokens`; logits of the last row are wanted.
+  KvBatch next(std::vector<TokenId> tokens) {
+    tokens_ = std::move(tokens);
+    const std::int64_t rows = std::ssize(tokens_);
+    positions_.resize(tokens_.size());
+    std::iota(positions_.begin(), positions_.end(), static_cast<std::int32_t>(computed_));
+    slots_.clear();
+    for (const std::int32_t position : positions_) slots_.emplace_back(position);
+    computed_ += rows;
+    pages_.clear();
+    for (const PageId page : id_range(PageId(0), ceil_div(computed_, kPageSize))) {
+      pages_.push_back(page);
+    }
+    row_indptr_ = {0, static_cast<std::int32_t>(rows)};
+    indptr_ = {0, static_cast<std::int32_t>(pages_.size())};
+    last_page_tokens_ = {
+        static_cast<std::int32_t>(computed_ - (std::ssize(pages_) - 1) * kPageSize)};
+    logit_rows_ = {static_cast<std::int32_t>(rows - 1)};
+    return {.tokens = tokens_,
+            .positions = positions_,
+            .write_slots = slots_,
+            .row_indptr = row_indptr_,
+            .requests = ids_,
+            .page_table = {indptr_, pages_, last_page_tokens_, kPageSize},
+            .logit_rows = logit_rows_};
+  }
+
+ private:
+  std::int64_t computed_ = 0;
+  std::vector<TokenId> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<SlotId> slots_;
+  std::vector<std::int32_t> row_indptr_;
+  std::vector<RequestId> ids_ = {RequestId(0)};
+  std::vector<std::int32_t> indptr_;
+  std::vector<PageId> pages_;
+  std::vector<std::int32_t> last_page_tokens_;
+  std::vector<std::int32_t> logit_rows_;
+};
+
+class CudaStepsTest : public CudaRunnerFixture {
+ protected:
+  std::string error_of(const ModelRunnerOptions& options) {
+    const auto runner = try_load(options, {});
+    EXPECT_FALSE(runner.ok());
+    return runner.ok() ? "" : to_string(runner.error());
+  }
+
+  std::vector<std::byte> page_bytes(const CudaPool& pool, PageId page) {
+    std::vector<std::byte> bytes;
+    for (std::int64_t layer = 0; layer < pool.shape().layers; ++layer) {
+      for (const auto& piece : pool.layer_pieces(layer)) {
+        const auto part =
+            download<std::byte>(piece.of(page), static_cast<std::size_t>(piece.bytes));
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      }
+    }
+    return bytes;
+  }
+};
+
+TokenId top_of(std::span<const float> logits) {
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// Greedy decoding, by a host that waits for each step.
+std::vector<TokenId> generated(const CudaBench& bench, const std::vector<TokenId>& prompt,
+                               int tokens) {
+  OneRequest request;
+  std::vector<TokenId> next = prompt;
+  std::vector<TokenId> found;
+  for (int i = 0; i < tokens; ++i) {
+    const auto logits = bench.runner->forward(request.next(next), {*bench.pool});
+    EXPECT_TRUE(logits.ok()) << to_string(logits.error());
+    if (!logits.ok()) break;
+    next = {top_of(logits->row(0))};
+    found.push_back(next[0]);
+  }
+  return found;
+}
+
+TEST_F(CudaStepsTest, AStepTakesTheTokenThatTheOneBeforeWillHaveChosen) {
+  write_model("qwen2");
+  constexpr int kTokens = 7;
+  const auto start = prompt(21, 1);
+  const auto expected = generated(bench(), start, kTokens);
+  for (const bool wanted : {false, true}) {
+    const CudaBench ahead = bench();
+    CudaRunner& runner = *ahead.runner;
+    OneRequest request;
+    std::vector<TokenId> found;
+    ASSERT_TRUE(runner.queue(request.next(start), {*ahead.pool}, wanted).ok());
+    for (int i = 0; i < kTokens; ++i) {
+      if (i + 1 < kTokens) {
+        ASSERT_TRUE(runner.queue(request.next({-1}), {*ahead.pool}, wanted).ok());
+      }
+      const auto outputs = runner.wait();
+      ASSERT_TRUE(outputs.ok());
+      ASSERT_EQ(outputs->likeliest.size(), 1u);
+      found.push_back(outputs->likeliest[0]);
+      ASSERT_EQ(outputs->logits.outputs, wanted ? 1 : 0);
+      if (wanted) {
+        EXPECT_EQ(found.back(), top_of(outputs->logits.row(0)));
+      }
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST_F(CudaStepsTest, ATokenThatNoStepHasChosenIsRefused) {
+  write_model("llama2");
+  const CudaBench alone = bench();
+  OneRequest request;
+  EXPECT_EQ(to_string(alone.runner->queue(request.next({-1}), {*alone.pool}, true).error()),
+            "invalid_argument: batch: token -1 of row 0 is outside the vocabulary of 291");
+  OneRequest other;
+  ASSERT_TRUE(alone.runner->queue(other.next({5, 6}), {*alone.pool}, true).ok());
+  ASSERT_TRUE(alone.runner->wait().ok());
+  EXPECT_FALSE(alone.runner->queue(other.next({-2}), {*alone.pool}, true).ok());
+  EXPECT_FALSE(alone.runner->forward(OneRequest().next({-1}), {*alone.pool}).ok());
+}
+
+TEST_F(CudaStepsTest, ABatchWithoutOutputsOrRowsHasNoLogits) {
+  write_model("llama2");
+  const CudaBench alone = bench();
+  OneRequest request;
+  KvBatch batch = request.next({1, 2, 3});
+  batch.logit_rows = {};
+  const auto logits = alone.runner->forward(batch, {*alone.pool});
+  ASSERT_TRUE(logits.ok());
+  EXPECT_EQ(logits->outputs, 0);
+  const std::int32_t none[] = {0};
+  KvBatch empty;
+  empty.row_indptr = empty.page_table.indptr = none;
+  empty.page_table.page_size = kPageSize;
+  const auto nothing = alone.runner->forward(empty, {*alone.pool});
+  ASSERT_TRUE(nothing.ok()) << to_string(nothing.error());
+  EXPECT_EQ(nothing->outputs, 0);
+}
+
+// Says whether each layer is there, and remembers which were asked for.
+class Gate final : public LayerGate {
+ public:
+  explicit Gate(std::int64_t wrong_layer) : wrong_layer_(wrong_layer) {}
+  bool wait(std::int64_t layer) override {
+    asked.push_back(layer);
+    return layer != wrong_layer_;
+  }
+  std::vector<std::int64_t> asked;
+
+ private:
+  std::int64_t wrong_layer_;
+};
+
+TEST_F(CudaStepsTest, EachLayerIsAskedForAndAWrongOneFailsTheBatchAlone) {
+  write_model("qwen3");
+  const auto start = prompt(20, 2);
+  const auto expected = generated(bench(), start, 1);
+  const CudaBench alone = bench();
+  EXPECT_TRUE(alone.runner->waits_by_layer());
+  Gate wrong(1);
+  OneRequest failing;
+  KvBatch batch = failing.next(start);
+  batch.arriving = &wrong;
+  EXPECT_EQ(alone.runner->forward(batch, {*alone.pool}).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(wrong.asked, (std::vector<std::int64_t>{0, 1}));
+  Gate right(-1);
+  OneRequest request;
+  batch = request.next(start);
+  batch.arriving = &right;
+  const auto logits = alone.runner->forward(batch, {*alone.pool});
+  ASSERT_TRUE(logits.ok());
+  EXPECT_EQ(right.asked, (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(top_of(logits->row(0)), expected[0]);
+}
+
+TEST_F(CudaStepsTest, ACopiedPageHoldsWhatWasComputed) {
+  write_model("llama3");
+  const CudaBench alone = bench();
+  OneRequest request;
+  ASSERT_TRUE(alone.runner->queue(request.next(prompt(30, 3)), {*alone.pool}, true).ok());
+  PageCopies copies;
+  copies.from = PageId(1);
+  copies.to = PageId(4);
+  ASSERT_TRUE(alone.runner->copy_pages({*alone.pool}, copies).ok());
+  ASSERT_TRUE(alone.runner->wait().ok());
+  const auto copied = page_bytes(*alone.pool, PageId(4));
+  EXPECT_EQ(copied, page_bytes(*alone.pool, PageId(1)));
+  EXPECT_NE(copied, page_bytes(*alone.pool, PageId(3)));
+}
+
+TEST_F(CudaStepsTest, BatchesThatDoNotFitAreRefused) {
+  write_model("llama2");
+  const CudaBench alone = bench();
+  const auto error_of_batch = [&](const KvBatch& batch, KvPool& pool) {
+    const auto logits = alone.runner->forward(batch, {pool});
+    return logits.ok() ? "" : to_string(logits.error());
+  };
+  OneRequest request;
+  EXPECT_EQ(error_of_batch(request.next({1, 291}), *alone.pool),
+            "invalid_argument: batch: token 291 of row 1 is outside the vocabulary of 291");
+  EXPECT_EQ(error_of_batch(OneRequest().next(std::vector<TokenId>(129, 1)), *alone.pool),
+            "too_large: batch: 129 rows; at most 128 fit");
+  const SlotId outside[] = {SlotId(alone.pool->shape().slots())};
+  OneRequest one;
+  KvBatch batch = one.next({1});
+  batch.write_slots = outside;
+  EXPECT_EQ(error_of_batch(batch, *alone.pool),
+            "invalid_argument: batch: slot 192 is outside the pool");
+  const auto host_pool = make_kv_pool(alone.pool->shape(), KvLayout::kLayerFirst, threads());
+  ASSERT_TRUE(host_pool.ok());
+  OneRequest other;
+  EXPECT_EQ(error_of_batch(other.next({1}), **host_pool),
+            "invalid_argument: pool: not one of this GPU");
+}
+
+TEST_F(CudaStepsTest, WhatAGpuCannotDoIsRefusedByItsFlag) {
+  write_model("llama2");
+  EXPECT_EQ(error_of({.weights = WeightRounding::kInt8}),
+            "unsupported: --weights int8 is not for a GPU yet");
+  EXPECT_EQ(error_of({.sparse = SparseOptions()}),
+            "unsupported: --sparse-tokens is not for a GPU yet");
+  EXPECT_EQ(error_of({.adapters = {{}}}), "unsupported: --adapter is not for a GPU yet");
+  EXPECT_EQ(error_of({.attention = "reference"}),
+            "unsupported: --attention reference is not for a GPU yet");
+  EXPECT_EQ(error_of({.rows_max = 0}),
+            "invalid_argument: rows_max: must be from 1 to 1048576 (got 0)");
+  write_model("deepseek_v2");
+  EXPECT_EQ(error_of({}),
+            "unsupported: " + directory() + "/config.json: latent attention is not for a GPU yet");
+}
+
+TEST_F(CudaStepsTest, NamespaceFieldsTellWhatChangesBits) {
+  write_model("llama2");
+  const auto fields_of = [&](bool deterministic) {
+    const auto runner = try_load({}, {.deterministic = deterministic});
+    STEMMA_CHECK(runner.ok(), "the model loads");
+    return (*runner)->namespace_fields();
+  };
+  EXPECT_EQ(fields_of(true), fields_of(true));
+  EXPECT_NE(fields_of(true), fields_of(false));
+  const auto on_cpu = ModelRunner::load(directory(), {}, threads());
+  ASSERT_TRUE(on_cpu.ok());
+  EXPECT_EQ(fields_of(true)[0], (*on_cpu)->namespace_fields()[0]);  // the same weights
+  EXPECT_NE(fields_of(true), (*on_cpu)->namespace_fields());
+}
+
+TEST_F(CudaStepsTest, ABackendMakesARunnerAndItsPools) {
+  write_model("gemma2");
+  const auto backend = make_cuda_backend(device(), {.deterministic = true});
+  EXPECT_EQ(backend->kind(), DeviceKind::kCuda);
+  const auto runner = backend->load_model(directory(), {}, threads());
+  ASSERT_TRUE(runner.ok()) << to_string(runner.error());
+  KvShape full = (*runner)->pool_shape();
+  KvShape windowed = (*runner)->windowed_pool_shape();
+  EXPECT_EQ(full.layers, 1);
+  EXPECT_EQ(windowed.layers, 2);
+  full.pages = windowed.pages = full.page_size = windowed.page_size = 16;
+  full.dtype = windowed.dtype = DType::kBF16;
+  const auto pool = backend->make_pool(full, KvLayout::kPageFirst, threads(), {});
+  const auto windowed_pool = backend->make_pool(windowed, KvLayout::kPageFirst, threads(), {});
+  ASSERT_TRUE(pool.ok() && windowed_pool.ok());
+  EXPECT_EQ((*pool)->device(), DeviceKind::kCuda);
+  EXPECT_TRUE((*runner)->prepare_for({**pool, windowed_pool->get()}).ok());
+}
+
+TEST_F(CudaStepsTest, ABackendOpensTheDeviceThatItIsTold) {
+  EXPECT_TRUE(make_cuda_backend(0, {}).ok());
+  EXPECT_EQ(make_cuda_backend(CudaDevice::count(), {}).error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace stemma

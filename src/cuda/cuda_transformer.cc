@@ -1,0 +1,264 @@
+#include "cuda/cuda_transformer.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "cuda/turn_cuda.h"
+#include "model/rope.h"
+#include "model/transformer.h"
+
+namespace stemma {
+namespace {
+
+// The plain type of a pool's elements. REQUIRES: they are not scaled.
+WeightType plain_type(DType dtype) {
+  if (dtype == DType::kF32) return WeightType::kF32;
+  return dtype == DType::kF16 ? WeightType::kF16 : WeightType::kBf16;
+}
+
+TurnTarget target_of(const StoreTarget& layer) {
+  return {.k = layer.k,
+          .v = layer.v,
+          .type = plain_type(layer.dtype),
+          .slots = layer.slots,
+          .page_size = layer.page_size,
+          .page_stride = layer.page_stride,
+          .token_stride = layer.token_stride};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
+    const CudaTransformerParts& parts) {
+  auto transformer = std::make_unique<CudaTransformer>(Key(), parts);
+  STEMMA_RETURN_IF_ERROR(transformer->allocate());
+  STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
+  return transformer;
+}
+
+CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
+    : config_(parts.config),
+      weights_(parts.weights),
+      limits_(parts.limits),
+      device_(parts.device),
+      stream_(parts.stream),
+      gemm_(parts.gemm),
+      qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()) {}
+
+Status CudaTransformer::allocate() {
+  const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
+  constexpr std::int64_t kFloat = sizeof(float);
+  const std::int64_t rows = limits_.rows_max;
+  const std::int64_t outputs = limits_.outputs_max;
+  STEMMA_RETURN_IF_ERROR(allocate_rows(residual_, rows, config_.hidden * kFloat));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(normed_, rows, config_.hidden * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, config_.query_columns() * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * config_.intermediate * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, config_.intermediate * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
+  return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
+}
+
+Status CudaTransformer::allocate_rows(CudaMemory& memory, std::int64_t rows,
+                                      std::int64_t row_bytes) {
+  STEMMA_ASSIGN_OR_RETURN(memory,
+                          device_.allocate(static_cast<std::size_t>(rows * row_bytes), stream_));
+  return {};
+}
+
+Status CudaTransformer::upload_angles(ThreadPool& threads) {
+  STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device_, stream_, threads));
+  STEMMA_RETURN_IF_ERROR(upload_angles_of(config_.rope, threads, upload, angles_));
+  if (config_.windowed_rope.has_value()) {
+    STEMMA_RETURN_IF_ERROR(
+        upload_angles_of(*config_.windowed_rope, threads, upload, windowed_angles_));
+  }
+  return stream_.synchronize();
+}
+
+Status CudaTransformer::upload_angles_of(const RopeConfig& config, ThreadPool& threads,
+                                         CudaUpload& upload, CudaMemory& angles) {
+  constexpr std::int64_t kTaskPositions = 256;
+  const Rope rope(config, config_.head_dim);
+  const auto pairs = static_cast<std::size_t>(config_.head_dim / 2);
+  std::vector<float> table(static_cast<std::size_t>(limits_.context_tokens_max) * 2 * pairs);
+  threads.run(ceil_div(limits_.context_tokens_max, kTaskPositions), [&](std::int64_t task, int) {
+    std::vector<float> cosines(pairs);
+    std::vector<float> sines(pairs);
+    const std::int64_t end = std::min((task + 1) * kTaskPositions, limits_.context_tokens_max);
+    for (std::int64_t position = task * kTaskPositions; position < end; ++position) {
+      rope.angles(position, cosines, sines);
+      float* const row = &table[static_cast<std::size_t>(position) * 2 * pairs];
+      for (std::size_t pair = 0; pair < pairs; ++pair) {
+        row[2 * pair] = cosines[pair];
+        row[2 * pair + 1] = sines[pair];
+      }
+    }
+  });
+  const auto bytes = std::as_bytes(std::span(table));
+  STEMMA_ASSIGN_OR_RETURN(angles, device_.allocate(bytes.size(), stream_));
+  return upload.write(angles.bytes(), bytes);
+}
+
+Status CudaTransformer::run(const CudaStep& step, const StepPlaces& places) {
+  STEMMA_CHECK_LE(step.rows, limits_.rows_max);
+  STEMMA_CHECK_LE(step.outputs, limits_.outputs_max);
+  STEMMA_RETURN_IF_ERROR(embed(step, places));
+  Branch before;  // what the layer before gave, and nobody has added yet
+  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+    const CudaLayerWeights& layer = weights_.layers[i];
+    NormRows norm = norm_of(before, layer.attention_norm);
+    norm.rows = step.rows;
+    STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
+    STEMMA_RETURN_IF_ERROR(attend(step, places, layer, place_of(i, step, places)));
+    norm = norm_of({branch_.as<float>(), layer.output_bias, layer.attention_branch_norm},
+                   layer.mlp_norm);
+    norm.rows = step.rows;
+    STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
+    STEMMA_RETURN_IF_ERROR(mlp(step, layer));
+    before = {branch_.as<float>(), layer.down_bias, layer.mlp_branch_norm};
+  }
+  return head(step, places, before);
+}
+
+Status CudaTransformer::embed(const CudaStep& step, const StepPlaces& places) {
+  return embed_rows(stream_, {.tokens = places.tokens,
+                              .sampled = sampled_.as<std::int32_t>(),
+                              .embeddings = weights_.embeddings,
+                              .residual = residual_.as<float>(),
+                              .rows = step.rows,
+                              .hidden = config_.hidden,
+                              .vocab_tokens = config_.vocab_tokens,
+                              .scale = embedding_scale(config_, weights_.type),
+                              .type = weights_.type});
+}
+
+CudaTransformer::Place CudaTransformer::place_of(std::size_t layer, const CudaStep& step,
+                                                 const StepPlaces& places) const {
+  const auto index = static_cast<std::int64_t>(layer);
+  const std::int64_t in_group = config_.windows.place(index);
+  if (!config_.windows.at_layer(index)) {
+    return {step.full, angles_.as<float>(), places.slots, in_group};
+  }
+  const CudaMemory& angles = config_.windowed_rope.has_value() ? windowed_angles_ : angles_;
+  return {step.windowed, angles.as<float>(), places.windowed_slots, in_group};
+}
+
+NormRows CudaTransformer::norm_of(const Branch& branch, const float* norm) const {
+  return {.residual = residual_.as<float>(),
+          .branch = branch.rows,
+          .bias = branch.bias,
+          .branch_norm = branch.norm,
+          .norm = norm,
+          .out = normed_.bytes(),
+          .hidden = config_.hidden,
+          .epsilon = static_cast<float>(config_.norm_epsilon),
+          .type = weights_.type};
+}
+
+Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
+                               const CudaLayerWeights& layer, const Place& place) {
+  STEMMA_RETURN_IF_ERROR(
+      multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
+  STEMMA_RETURN_IF_ERROR(turn_and_store(step, places, layer, place));
+  const bool arriving = step.arriving != nullptr && &place.group == &step.full;
+  if (arriving && !step.arriving->wait_on(stream_, place.layer)) {
+    return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
+  }
+  STEMMA_RETURN_IF_ERROR(place.group.attention->run(
+      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended_.bytes()));
+  return multiply(
+      {attended_.bytes(), layer.output, branch_, config_.hidden, config_.query_columns(), true},
+      step.rows);
+}
+
+// The rows that attention compares and the pool keeps.
+Status CudaTransformer::turn_and_store(const CudaStep& step, const StepPlaces& places,
+                                       const CudaLayerWeights& layer, const Place& place) {
+  const CudaPool& pool = *place.group.pool;
+  const bool scaled = is_scaled(pool.shape().dtype);
+  STEMMA_RETURN_IF_ERROR(turn_rows(
+      stream_, {.qkv = qkv_.as<float>(),
+                .bias = layer.qkv_bias,
+                .query_norm = layer.query_norm,
+                .key_norm = layer.key_norm,
+                .angles = place.angles,
+                .positions = places.positions,
+                .query = query_.bytes(),
+                .query_type = weights_.type,
+                .rows = step.rows,
+                .query_heads = config_.query_heads,
+                .kv_heads = config_.kv_heads,
+                .head_dim = config_.head_dim,
+                .epsilon = static_cast<float>(config_.norm_epsilon),
+                .target = scaled ? TurnTarget() : target_of(pool.store_target(place.layer)),
+                .slots = place.slots}));
+  return scaled ? store_scaled(step, place) : Status();
+}
+
+Status CudaTransformer::store_scaled(const CudaStep& step, const Place& place) {
+  const auto rows_from = [&](std::int64_t column) {
+    return KvRows{.elements = qkv_.as<float>() + column,
+                  .dtype = DType::kF32,
+                  .device = DeviceKind::kCuda,
+                  .rows = step.rows,
+                  .heads = config_.kv_heads,
+                  .head_dim = config_.head_dim,
+                  .row_stride = qkv_columns_};
+  };
+  const DeviceSlots slots = {.narrow = place.slots, .count = step.rows};
+  const std::int64_t keys = config_.query_columns();
+  return place.group.pool->store_on(stream_, place.layer, slots, rows_from(keys),
+                                    rows_from(keys + config_.kv_columns()));
+}
+
+Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
+  const std::int64_t width = config_.intermediate;
+  STEMMA_RETURN_IF_ERROR(multiply(
+      {normed_.bytes(), layer.gate_up, gate_up_, 2 * width, config_.hidden, false}, step.rows));
+  STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
+                                             .bias = layer.gate_up_bias,
+                                             .out = gated_.bytes(),
+                                             .rows = step.rows,
+                                             .width = width,
+                                             .gelu = config_.activation == Activation::kGeluTanh,
+                                             .type = weights_.type}));
+  return multiply({gated_.bytes(), layer.down, branch_, config_.hidden, width, true}, step.rows);
+}
+
+// Only the rows whose logits are wanted are normalised and projected.
+Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, const Branch& branch) {
+  NormRows norm = norm_of(branch, weights_.final_norm);
+  norm.chosen = places.logit_rows;
+  norm.rows = step.outputs;
+  norm.keep = false;
+  STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
+  STEMMA_RETURN_IF_ERROR(multiply(
+      {normed_.bytes(), weights_.head, logits_, config_.vocab_tokens, config_.hidden, true},
+      step.outputs));
+  return top_rows(stream_, {.logits = logits_.as<float>(),
+                            .tokens = sampled_.as<std::int32_t>(),
+                            .rows = step.outputs,
+                            .columns = config_.vocab_tokens,
+                            .cap = static_cast<float>(config_.logit_cap)});
+}
+
+Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
+  return gemm_.multiply({.x = product.x,
+                         .w = product.w,
+                         .y = product.y.bytes(),
+                         .m = rows,
+                         .n = product.outputs,
+                         .k = product.inputs,
+                         .type = weights_.type,
+                         .f32_out = product.f32_out});
+}
+
+}  // namespace stemma

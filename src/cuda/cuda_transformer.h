@@ -1,0 +1,152 @@
+// CudaTransformer: the computation of a dense decoder-only model over one batch of rows, queued on
+// a stream of a GPU.
+//
+// Each layer: norm, q k v in one product, RoPE and what else heads need, store K and V, attention
+// over the pool, output projection, norm, gated MLP. A branch is added to the residual stream by
+// the norm that follows it. The residual stream, q, k and v before they are turned, what branches
+// give, and logits are f32; what products and attention read is of the weights' type. Every
+// operation but the vendor's products gives a row bits that depend on that row alone (I13).
+//
+// Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
+// Memory:     on the device, at creation: scratch for the largest batch, logits for the largest
+//             number of outputs, the angles of every position.
+// Cost:       decode is bound by reading the weights and K and V once.
+// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention), which
+//             rows these are (cuda_step_rows).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "attention/cuda_attention.h"
+#include "base/thread_pool.h"
+#include "cuda/cuda_step_rows.h"
+#include "cuda/cuda_upload.h"
+#include "cuda/cuda_weights.h"
+#include "cuda/rows_cuda.h"
+#include "device/cuda_device.h"
+#include "device/cuda_gemm.h"
+#include "model/config.h"
+#include "pool/cuda_pool.h"
+#include "stemma/kv_batch.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// The largest batch that run will be given, and the positions in it.
+struct CudaTransformerLimits {
+  std::int64_t rows_max = 0;
+  std::int64_t outputs_max = 0;
+  std::int64_t context_tokens_max = 0;
+};
+
+// What it computes with; everything but the threads must outlive it.
+struct CudaTransformerParts {
+  const ModelConfig& config;
+  const CudaWeights& weights;
+  CudaTransformerLimits limits;
+  CudaDevice& device;
+  CudaStream& stream;
+  CudaGemm& gemm;  // of `stream`
+  ThreadPool& threads;
+};
+
+// What layers with a window, and those without, each have of their own.
+struct CudaLayerGroup {
+  CudaPool* pool = nullptr;  // nullptr: there are no such layers
+  CudaAttention* attention = nullptr;
+};
+
+// One batch, whose rows lie on the device and for which the attentions were planned.
+struct CudaStep {
+  std::int64_t rows = 0;
+  std::int64_t outputs = 0;
+  CudaLayerGroup full;
+  CudaLayerGroup windowed;
+  LayerGate* arriving = nullptr;  // see KvBatch
+};
+
+class CudaTransformer {
+  struct Key {};
+
+ public:
+  // kOutOfMemory if the scratch cannot be had. Waits until the angles are on the device.
+  static Result<std::unique_ptr<CudaTransformer>> create(const CudaTransformerParts& parts);
+  CudaTransformer(Key, const CudaTransformerParts& parts);  // for create
+
+  // Queues `step`, of the rows that lie at `places`; waits for pages that are still arriving, layer
+  // by layer. kCorrupt if one of them turned out to be wrong. May be recorded if none is arriving.
+  // REQUIRES: the step is within the limits; the pools have the model's shapes.
+  Status run(const CudaStep& step, const StepPlaces& places);
+
+  // On the device, of the step that was queued last.
+  const float* logits() const noexcept { return logits_.as<float>(); }  // [outputs, vocab_tokens]
+  // Of each output the token with the largest logit; -1 if no logit is a number. The next step's
+  // tokens can be these: embed_rows.                                   [outputs]
+  const std::int32_t* sampled() const noexcept { return sampled_.as<std::int32_t>(); }
+
+ private:
+  // What a norm adds to the residual stream before it.
+  struct Branch {
+    const float* rows = nullptr;  // nullptr: nothing
+    const float* bias = nullptr;
+    const float* norm = nullptr;
+  };
+  struct Product {
+    const std::byte* x;
+    const std::byte* w;
+    CudaMemory& y;
+    std::int64_t outputs;
+    std::int64_t inputs;
+    bool f32_out;
+  };
+  // One layer's part of a step.
+  struct Place {
+    const CudaLayerGroup& group;
+    const float* angles;
+    const std::int32_t* slots;
+    std::int64_t layer;  // of the pool
+  };
+
+  Status allocate();
+  Status allocate_rows(CudaMemory& memory, std::int64_t rows, std::int64_t row_bytes);
+  Status upload_angles(ThreadPool& threads);
+  Status upload_angles_of(const RopeConfig& rope, ThreadPool& threads, CudaUpload& upload,
+                          CudaMemory& angles);
+
+  Status embed(const CudaStep& step, const StepPlaces& places);
+  Place place_of(std::size_t layer, const CudaStep& step, const StepPlaces& places) const;
+  NormRows norm_of(const Branch& branch, const float* norm) const;
+  Status attend(const CudaStep& step, const StepPlaces& places, const CudaLayerWeights& layer,
+                const Place& place);
+  Status turn_and_store(const CudaStep& step, const StepPlaces& places,
+                        const CudaLayerWeights& layer, const Place& place);
+  Status store_scaled(const CudaStep& step, const Place& place);
+  Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
+  Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
+  Status multiply(const Product& product, std::int64_t rows);
+
+  const ModelConfig& config_;
+  const CudaWeights& weights_;
+  CudaTransformerLimits limits_;
+  CudaDevice& device_;
+  CudaStream& stream_;
+  CudaGemm& gemm_;
+  std::int64_t qkv_columns_;
+
+  CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
+  CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
+  CudaMemory branch_;           // f32, what a branch gives      [rows_max, hidden]
+  CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim]
+  CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
+  CudaMemory attended_;         //                               [rows_max, query_heads, head_dim]
+  CudaMemory gate_up_;          //                               [rows_max, 2, intermediate]
+  CudaMemory gated_;            //                               [rows_max, intermediate]
+  CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
+  CudaMemory sampled_;          // i32                           [outputs_max]
+  CudaMemory angles_;           // f32      [context_tokens_max, head_dim / 2, 2]
+  CudaMemory windowed_angles_;  // where layers with a window have another RoPE; else none
+};
+
+}  // namespace stemma

@@ -1,0 +1,189 @@
+// The same code lays the tensors out twice: first to count the bytes, then to place them.
+#include "cuda/cuda_weights.h"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "cuda/cuda_upload.h"
+
+namespace stemma {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Where a tensor goes.
+struct Target {
+  std::byte* place = nullptr;
+  bool is_matrix = false;
+  float added = 0;  // to each value of a vector
+};
+
+class Layout {
+ public:
+  // `begin`: of all memory; nullptr: it is only counted. `type`: that of matrices.
+  Layout(const WeightFiles& files, WeightType type, std::byte* begin)
+      : files_(files), type_(type), begin_(begin) {}
+
+  // The named tensors one behind the other.
+  std::byte* matrix(const Names& names) {
+    return place(names, {.is_matrix = true}, weight_type_bytes(type_));
+  }
+  float* vector(const Names& names, float added = 0) {
+    return reinterpret_cast<float*>(place(names, {.added = added}, sizeof(float)));
+  }
+
+  std::size_t bytes() const { return end_; }
+  const std::unordered_map<std::string, Target>& targets() const { return targets_; }
+
+ private:
+  std::byte* place(const Names& names, Target target, std::size_t element_bytes) {
+    constexpr std::size_t kAlignment = 256;
+    end_ = round_up(end_, kAlignment);
+    const std::size_t first = end_;
+    for (const std::string& name : names) {
+      if (begin_ != nullptr) target.place = begin_ + end_;
+      targets_.emplace(name, target);
+      std::size_t bytes = element_bytes;
+      for (const std::int64_t extent : files_.find_or_null(name)->shape) {
+        bytes *= static_cast<std::size_t>(extent);
+      }
+      end_ += bytes;
+    }
+    return begin_ == nullptr ? nullptr : begin_ + first;
+  }
+
+  const WeightFiles& files_;
+  WeightType type_;
+  std::byte* begin_;
+  std::size_t end_ = 0;
+  std::unordered_map<std::string, Target> targets_;
+};
+
+void place_attention(const ModelConfig& config, const std::string& prefix, float norm_added,
+                     Layout& layout, CudaLayerWeights& layer) {
+  layer.qkv =
+      layout.matrix({prefix + "q_proj.weight", prefix + "k_proj.weight", prefix + "v_proj.weight"});
+  layer.output = layout.matrix({prefix + "o_proj.weight"});
+  if (config.qkv_bias) {
+    layer.qkv_bias =
+        layout.vector({prefix + "q_proj.bias", prefix + "k_proj.bias", prefix + "v_proj.bias"});
+  }
+  if (config.output_bias) layer.output_bias = layout.vector({prefix + "o_proj.bias"});
+  if (config.head_norms) {
+    layer.query_norm = layout.vector({prefix + "q_norm.weight"}, norm_added);
+    layer.key_norm = layout.vector({prefix + "k_norm.weight"}, norm_added);
+  }
+}
+
+void place_mlp(const ModelConfig& config, const std::string& prefix, Layout& layout,
+               CudaLayerWeights& layer) {
+  layer.gate_up = layout.matrix({prefix + "gate_proj.weight", prefix + "up_proj.weight"});
+  layer.down = layout.matrix({prefix + "down_proj.weight"});
+  if (!config.mlp_bias) return;
+  layer.gate_up_bias = layout.vector({prefix + "gate_proj.bias", prefix + "up_proj.bias"});
+  layer.down_bias = layout.vector({prefix + "down_proj.bias"});
+}
+
+void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
+                 CudaLayerWeights& layer) {
+  const std::string prefix = "model.layers." + std::to_string(index) + ".";
+  const float added = config.norms_add_one ? 1.0f : 0.0f;
+  const auto norm = [&](const char* name) {
+    return layout.vector({prefix + name + ".weight"}, added);
+  };
+  layer.attention_norm = norm("input_layernorm");
+  place_attention(config, prefix + "self_attn.", added, layout, layer);
+  if (config.branch_norms) {
+    layer.attention_branch_norm = norm("post_attention_layernorm");
+    layer.mlp_norm = norm("pre_feedforward_layernorm");
+    layer.mlp_branch_norm = norm("post_feedforward_layernorm");
+  } else {
+    layer.mlp_norm = norm("post_attention_layernorm");
+  }
+  place_mlp(config, prefix + "mlp.", layout, layer);
+}
+
+void place_all(const ModelConfig& config, Layout& layout, CudaWeights& weights) {
+  weights.embeddings = layout.matrix({"model.embed_tokens.weight"});
+  weights.layers.resize(static_cast<std::size_t>(config.layers));
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    place_layer(config, i, layout, weights.layers[i]);
+  }
+  weights.final_norm = layout.vector({"model.norm.weight"}, config.norms_add_one ? 1.0f : 0.0f);
+  weights.head = config.tied_embeddings ? weights.embeddings : layout.matrix({"lm_head.weight"});
+}
+
+// The one type of all matrices.
+Result<WeightType> matrix_type(const ModelConfig& config, const WeightFiles& files) {
+  std::optional<WeightType> type;
+  for (const TensorSpec& needed : needed_tensors(config)) {
+    if (needed.shape.size() != 2) continue;
+    const TensorEntry& tensor = *files.find_or_null(needed.name);
+    if (!type.has_value()) type = tensor.weight_type();
+    if (type == tensor.weight_type()) continue;
+    return Error{ErrorCode::kUnsupported, files.path_of(tensor) + ": tensor '" + needed.name +
+                                              "' is " + tensor.dtype + ", others " +
+                                              std::string(weight_type_name(*type)) +
+                                              ": a GPU computes matrices of one type"};
+  }
+  STEMMA_CHECK(type.has_value(), "every model has embeddings");
+  return *type;
+}
+
+// Tensors that the model does not need are left out, but are in the digest.
+Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, CudaUpload& upload,
+                                    ThreadPool& threads, const ProgressCallback& progress) {
+  LoadProgress loaded{0, files.total_bytes()};
+  const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
+    const auto found = layout.targets().find(tensor.name);
+    if (found != layout.targets().end()) {
+      const Target& target = found->second;
+      STEMMA_RETURN_IF_ERROR(target.is_matrix
+                                 ? upload.write(target.place, bytes)
+                                 : upload.write_floats(reinterpret_cast<float*>(target.place),
+                                                       *tensor.weight_type(), bytes, target.added));
+    }
+    loaded.done_bytes += tensor.size_bytes;
+    if (progress) progress(loaded);
+    return {};
+  };
+  return files.read_all(threads, visit);
+}
+
+}  // namespace
+
+Status check_computable(const ModelConfig& config, std::string_view config_path) {
+  const auto refused = [&](std::string_view what) {
+    return Error{ErrorCode::kUnsupported,
+                 std::string(config_path) + ": " + std::string(what) + " is not for a GPU yet"};
+  };
+  if (config.latent.rank > 0) return refused("latent attention");
+  if (config.mixture.experts > 0) return refused("a mixture of experts");
+  if (config.hidden % 8 != 0) return refused("hidden_size that is no multiple of 8");
+  if (config.intermediate % 8 != 0) return refused("intermediate_size that is no multiple of 8");
+  return {};
+}
+
+Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
+                                      CudaDevice& device, CudaStream& stream, ThreadPool& threads,
+                                      const ProgressCallback& progress) {
+  STEMMA_RETURN_IF_ERROR(check_tensors(config, files));
+  CudaWeights weights;
+  STEMMA_ASSIGN_OR_RETURN(weights.type, matrix_type(config, files));
+  Layout counted(files, weights.type, nullptr);
+  place_all(config, counted, weights);
+  STEMMA_ASSIGN_OR_RETURN(weights.memory, device.allocate(counted.bytes(), stream));
+  Layout placed(files, weights.type, weights.memory.bytes());
+  place_all(config, placed, weights);
+  STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device, stream, threads));
+  STEMMA_ASSIGN_OR_RETURN(weights.digest, read_to_device(placed, files, upload, threads, progress));
+  STEMMA_RETURN_IF_ERROR(stream.synchronize());
+  return weights;
+}
+
+}  // namespace stemma

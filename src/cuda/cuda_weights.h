@@ -1,0 +1,68 @@
+// CudaWeights: the tensors of a dense model in the memory of a GPU, as its kernels want them: what
+// one product can compute at once lies in one matrix.
+//
+// Matrices keep the type of the files, one for all of them; vectors (norms, biases) become f32,
+// exactly, and norms that files store as what differs from 1 have it added.
+//
+// Thread:     loaded by one thread; immutable afterwards.
+// Memory:     every tensor once, in one piece on the device; while loading what weight_files and
+//             cuda_upload need.
+// Cost:       one read of the files.
+// Not here:   file formats (weight_files), the computation (cuda_transformer), mixtures, latent
+//             attention, rounded weights, parts of a model.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/thread_pool.h"
+#include "device/cuda_device.h"
+#include "device/weight_type.h"
+#include "model/config.h"
+#include "model/weight_files.h"
+#include "model/weights.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// One layer: addresses of the device, aligned to 256 bytes. What the model does not have is null.
+struct CudaLayerWeights {
+  const float* attention_norm = nullptr;         // [hidden]
+  const std::byte* qkv = nullptr;                // [(query_heads + 2 kv_heads) × head_dim, hidden]
+  const float* qkv_bias = nullptr;               // [(query_heads + 2 kv_heads) × head_dim]
+  const float* query_norm = nullptr;             // [head_dim]
+  const float* key_norm = nullptr;               // [head_dim]
+  const std::byte* output = nullptr;             // [hidden, query_heads × head_dim]
+  const float* output_bias = nullptr;            // [hidden]
+  const float* attention_branch_norm = nullptr;  // [hidden]
+  const float* mlp_norm = nullptr;               // [hidden]
+  const std::byte* gate_up = nullptr;            // [2, intermediate, hidden]
+  const float* gate_up_bias = nullptr;           // [2, intermediate]
+  const std::byte* down = nullptr;               // [hidden, intermediate]
+  const float* down_bias = nullptr;              // [hidden]
+  const float* mlp_branch_norm = nullptr;        // [hidden]
+};
+
+struct CudaWeights {
+  const std::byte* embeddings = nullptr;  // [vocab_tokens, hidden]
+  std::vector<CudaLayerWeights> layers;
+  const float* final_norm = nullptr;  // [hidden]
+  const std::byte* head = nullptr;    // [vocab_tokens, hidden]; the embeddings where they are tied
+  WeightType type = WeightType::kBf16;
+  Sha256Digest digest = {};  // of every byte of the files, as that of ModelWeights
+  CudaMemory memory;         // where all of it lies
+};
+
+// kUnsupported, naming what of `config`, read from `config_path`, a GPU does not compute yet.
+Status check_computable(const ModelConfig& config, std::string_view config_path);
+
+// Reads all of `files` to the device and waits until everything is there. kNotFound and
+// kInvalidArgument as check_tensors; kUnsupported for matrices of several types. Memory belongs to
+// `stream`. REQUIRES: check_computable is ok; the device and `stream` outlive what it gives.
+Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
+                                      CudaDevice& device, CudaStream& stream, ThreadPool& threads,
+                                      const ProgressCallback& progress);
+
+}  // namespace stemma

@@ -1,0 +1,168 @@
+// CudaWeights: tensors where kernels look for them, with the bytes of the files; the digest is that
+// of the CPU's loader; what a GPU cannot hold is refused by name.
+#include <cstring>
+#include <string>
+
+#include "base/float16.h"
+#include "base/temp_directory.h"
+#include "cuda/cuda_weights.h"
+#include "device/cuda_fixture.h"
+#include "model/random_model.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::uint64_t kSeed = 5;
+
+class CudaWeightsTest : public CudaFixture {
+ protected:
+  void TearDown() override {
+    weights_ = {};
+    CudaFixture::TearDown();
+  }
+
+  // A random model on disk and on the device.
+  const CudaWeights& load(const ModelConfig& config, WeightType type) {
+    const Status written =
+        write_random_model(directory_.path(), {.config = config, .type = type, .seed = kSeed});
+    EXPECT_TRUE(written.ok());
+    auto files = WeightFiles::open(files_, directory_.path());
+    EXPECT_TRUE(files.ok());
+    auto weights = load_cuda_weights(config, *files, device(), stream(), threads_, {});
+    EXPECT_TRUE(weights.ok()) << to_string(weights.error());
+    weights_ = std::move(weights).value();
+    return weights_;
+  }
+
+  std::vector<float> values_of(const ModelConfig& config, const std::string& name) const {
+    for (const TensorSpec& tensor : needed_tensors(config)) {
+      if (tensor.name == name) return random_weights(config, tensor, kSeed);
+    }
+    ADD_FAILURE() << name;
+    return {};
+  }
+
+  std::string directory() const { return directory_.path(); }
+  Files& files() { return files_; }
+  ThreadPool& threads() { return threads_; }
+
+ private:
+  TempDirectory directory_;
+  PosixFiles files_;
+  ThreadPool threads_{2};
+  CudaWeights weights_;
+};
+
+std::vector<float> one_behind_the_other(const std::vector<std::vector<float>>& parts) {
+  std::vector<float> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+TEST_F(CudaWeightsTest, WhatOneProductComputesLiesInOneMatrix) {
+  const ModelConfig config = tiny_model_config("qwen2");
+  const CudaWeights& weights = load(config, WeightType::kF32);
+  ASSERT_EQ(weights.layers.size(), 2u);
+  const std::string attention = "model.layers.1.self_attn.";
+  const auto qkv = one_behind_the_other({values_of(config, attention + "q_proj.weight"),
+                                         values_of(config, attention + "k_proj.weight"),
+                                         values_of(config, attention + "v_proj.weight")});
+  EXPECT_EQ(download<float>(weights.layers[1].qkv, qkv.size()), qkv);
+  const auto bias = one_behind_the_other({values_of(config, attention + "q_proj.bias"),
+                                          values_of(config, attention + "k_proj.bias"),
+                                          values_of(config, attention + "v_proj.bias")});
+  EXPECT_EQ(download<float>(weights.layers[1].qkv_bias, bias.size()), bias);
+  const std::string mlp = "model.layers.0.mlp.";
+  const auto gate_up = one_behind_the_other(
+      {values_of(config, mlp + "gate_proj.weight"), values_of(config, mlp + "up_proj.weight")});
+  EXPECT_EQ(download<float>(weights.layers[0].gate_up, gate_up.size()), gate_up);
+  EXPECT_EQ(weights.head, weights.embeddings);
+}
+
+TEST_F(CudaWeightsTest, MatricesKeepTheirTypeAndVectorsBecomeF32) {
+  const ModelConfig config = tiny_model_config("llama_bias");
+  const CudaWeights& weights = load(config, WeightType::kBf16);
+  EXPECT_EQ(weights.type, WeightType::kBf16);
+  const auto down = values_of(config, "model.layers.1.mlp.down_proj.weight");
+  const auto found = download<BFloat16>(weights.layers[1].down, down.size());
+  for (std::size_t i = 0; i < down.size(); ++i) {
+    ASSERT_EQ(found[i].bits, to_bfloat16(down[i]).bits) << i;
+  }
+  const auto bias = values_of(config, "model.layers.1.mlp.down_proj.bias");
+  const auto found_bias = download<float>(weights.layers[1].down_bias, bias.size());
+  for (std::size_t i = 0; i < bias.size(); ++i) {
+    ASSERT_EQ(found_bias[i], to_float(to_bfloat16(bias[i]))) << i;
+  }
+  EXPECT_NE(weights.head, weights.embeddings);
+}
+
+TEST_F(CudaWeightsTest, NormsThatAddOneHaveItAdded) {
+  const ModelConfig config = tiny_model_config("gemma3");
+  const CudaWeights& weights = load(config, WeightType::kF32);
+  const auto expect_norm = [&](const float* found, const std::string& name) {
+    auto expected = values_of(config, name);
+    for (float& value : expected) value += 1.0f;
+    EXPECT_EQ(download<float>(found, expected.size()), expected) << name;
+  };
+  const CudaLayerWeights& layer = weights.layers[2];
+  const std::string prefix = "model.layers.2.";
+  expect_norm(layer.attention_norm, prefix + "input_layernorm.weight");
+  expect_norm(layer.attention_branch_norm, prefix + "post_attention_layernorm.weight");
+  expect_norm(layer.mlp_norm, prefix + "pre_feedforward_layernorm.weight");
+  expect_norm(layer.mlp_branch_norm, prefix + "post_feedforward_layernorm.weight");
+  expect_norm(layer.key_norm, prefix + "self_attn.k_norm.weight");
+  expect_norm(weights.final_norm, "model.norm.weight");
+}
+
+TEST_F(CudaWeightsTest, TheDigestIsThatOfTheCpu) {
+  const ModelConfig config = tiny_model_config("llama3");
+  const CudaWeights& weights = load(config, WeightType::kF16);
+  auto opened = WeightFiles::open(files(), directory());
+  ASSERT_TRUE(opened.ok());
+  const auto expected = load_weights(config, *opened, threads(), {});
+  ASSERT_TRUE(expected.ok());
+  EXPECT_EQ(weights.digest, expected->digest);
+}
+
+TEST_F(CudaWeightsTest, MatricesOfSeveralTypesAreRefusedByName) {
+  const ModelConfig config = tiny_model_config("llama3");
+  TempDirectory mixed;
+  std::vector<TensorValues> bf16;
+  std::vector<TensorValues> f32;
+  for (const TensorSpec& tensor : needed_tensors(config)) {
+    const bool other = tensor.name == "model.layers.0.mlp.up_proj.weight";
+    (other ? f32 : bf16).push_back({tensor, random_weights(config, tensor, kSeed)});
+  }
+  ASSERT_TRUE(write_safetensors(mixed.file("a.safetensors"), bf16, WeightType::kBf16).ok());
+  ASSERT_TRUE(write_safetensors(mixed.file("b.safetensors"), f32, WeightType::kF32).ok());
+  std::string index = R"({"weight_map": {)";
+  for (const auto* part : {&bf16, &f32}) {
+    for (const TensorValues& tensor : *part) {
+      index += "\"" + tensor.spec.name + "\": \"" + (part == &bf16 ? "a" : "b") + ".safetensors\"" +
+               (part == &f32 ? "}}" : ", ");
+    }
+  }
+  ASSERT_TRUE(write_file(mixed.file("model.safetensors.index.json"), index).ok());
+  auto opened = WeightFiles::open(files(), mixed.path());
+  ASSERT_TRUE(opened.ok()) << to_string(opened.error());
+  const auto weights = load_cuda_weights(config, *opened, device(), stream(), threads(), {});
+  ASSERT_FALSE(weights.ok());
+  EXPECT_EQ(to_string(weights.error()),
+            "unsupported: " + mixed.file("b.safetensors") +
+                ": tensor 'model.layers.0.mlp.up_proj.weight' is F32, others bf16: a GPU computes "
+                "matrices of one type");
+}
+
+TEST_F(CudaWeightsTest, MixturesAndLatentAttentionAreRefusedByName) {
+  const auto refused = [](std::string_view name) {
+    return to_string(check_computable(tiny_model_config(name), "m/config.json").error());
+  };
+  EXPECT_EQ(refused("qwen3_moe"),
+            "unsupported: m/config.json: a mixture of experts is not for a GPU yet");
+  EXPECT_EQ(refused("deepseek_v2"),
+            "unsupported: m/config.json: latent attention is not for a GPU yet");
+  EXPECT_TRUE(check_computable(tiny_model_config("gemma2"), "m/config.json").ok());
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,11 @@
+// In the place of open_cuda_backend.cc where the build has no CUDA.
+#include "cuda/open_cuda_backend.h"
+
+namespace stemma {
+
+Result<std::unique_ptr<DeviceBackend>> open_cuda_backend(int, const CudaRunnerOptions&) {
+  return Error{ErrorCode::kUnsupported,
+               "--device cuda: this build has no CUDA (STEMMA_ENABLE_CUDA)"};
+}
+
+}  // namespace stemma

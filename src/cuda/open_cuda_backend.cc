@@ -1,0 +1,10 @@
+#include "cuda/open_cuda_backend.h"
+
+namespace stemma {
+
+Result<std::unique_ptr<DeviceBackend>> open_cuda_backend(int ordinal,
+                                                         const CudaRunnerOptions& options) {
+  return make_cuda_backend(ordinal, options);
+}
+
+}  // namespace stemma

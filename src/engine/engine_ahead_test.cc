@@ -1,0 +1,310 @@
+// Covers steps that are planned while the one before them is computed: the same tokens as without,
+// whoever comes, ends, is cancelled or fails meanwhile; and when nothing is planned ahead.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/prng.h"
+#include "base/thread_pool.h"
+#include "engine/hash_model.h"
+#include "engine/late_runner.h"
+#include "pool/kv_pool_factory.h"
+#include "stemma/engine.h"
+
+namespace stemma {
+namespace {
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  FinishReason finish = FinishReason::kNone;
+  std::string error;
+
+  bool operator==(const Answer&) const = default;
+};
+
+class EngineAhead : public ::testing::Test {
+ protected:
+  EngineAhead() {
+    options_.kv.page_size = 4;
+    options_.kv.pages = 64;
+    options_.kv.requests_max = 4;
+    options_.kv.context_tokens_max = 100;
+    options_.scheduler.step_tokens_max = 24;
+    options_.scheduler.chunk_tokens_max = 16;
+    options_.scheduler.waiting_max = 64;
+    options_.inbox_max = 128;
+  }
+
+  void open(bool queues, std::uint64_t seed = 1) {
+    ThreadPool threads(1);
+    engine_.reset();
+    const KvShape shape = {.layers = HashModel::kLayers,
+                           .pages = options_.kv.pages,
+                           .page_size = options_.kv.page_size,
+                           .heads = 1,
+                           .head_dim = HashModel::kHeadDim,
+                           .dtype = DType::kF32};
+    model_ = HashModel();
+    late_ = std::make_unique<LateRunner>(model_, HashModel::kVocab, seed);
+    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
+    Runner& runner = queues ? static_cast<Runner&>(*late_) : model_;
+    auto engine = Engine::open(
+        options_,
+        {.runner = runner, .pools = {*pool_}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
+    ASSERT_TRUE(engine.ok()) << to_string(engine.error());
+    engine_ = std::move(engine).value();
+    answers_.clear();
+  }
+
+  static RequestSpec spec(std::int64_t prompt_tokens, std::int64_t max_tokens) {
+    RequestSpec out;
+    for (std::int64_t i = 0; i < prompt_tokens; ++i) {
+      out.prompt.push_back(static_cast<TokenId>(i * 7 % 60));
+    }
+    out.max_tokens = max_tokens;
+    return out;
+  }
+
+  // One of several texts that begin alike, of any length, some of which want more than the
+  // likeliest token.
+  static RequestSpec drawn_spec(Prng& prng) {
+    RequestSpec out = spec(1 + prng.below(60), 1 + prng.below(30));
+    const auto differs_at = static_cast<std::size_t>(prng.below(80));
+    if (differs_at < out.prompt.size()) out.prompt[differs_at] = 61;
+    if (prng.below(3) == 0) out.stop_tokens = {5, 17, 33};
+    if (prng.below(16) == 0) out.logprobs = 2;
+    if (prng.below(16) == 0) out.copies = 2;
+    return out;
+  }
+
+  RequestId submit(RequestSpec spec) {
+    const auto id = engine_->submit(std::move(spec));
+    EXPECT_TRUE(id.ok()) << to_string(id.error());
+    return id.ok() ? *id : RequestId();
+  }
+
+  void step() {
+    clock_.advance_us(10);
+    for (const EngineEvent& event : engine_->step().events) {
+      Answer& answer = answers_[event.request];
+      EXPECT_EQ(answer.finish, FinishReason::kNone) << "nothing comes after the end";
+      if (event.token >= 0) answer.tokens.push_back(event.token);
+      answer.finish = event.finish;
+      answer.error = event.error.detail;
+    }
+    EXPECT_EQ(engine_->audit().value_or(""), "");
+  }
+
+  void run() {
+    for (int left = 5'000; left > 0 && !engine_->idle(); --left) step();
+    EXPECT_TRUE(engine_->idle());
+    EXPECT_EQ(engine_->kv().usage().locked_tokens, 0);
+  }
+
+  // The answers to `requests` drawn requests, of which some come while others run.
+  std::map<RequestId, Answer> answers_to(std::int64_t requests, std::uint64_t seed) {
+    Prng prng(seed);
+    for (std::int64_t i = 0; i < requests; ++i) {
+      submit(drawn_spec(prng));
+      for (std::int64_t steps = prng.below(12); steps > 0; --steps) step();
+    }
+    run();
+    return answers_;
+  }
+
+  EngineOptions options_;
+  FakeClock clock_;
+  HashModel model_;
+  std::unique_ptr<LateRunner> late_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<Engine> engine_;
+  std::map<RequestId, Answer> answers_;
+};
+
+TEST_F(EngineAhead, StepsOfOneRequestFollowEachOtherWithoutAPause) {
+  open(true);
+  submit(spec(10, 20));
+  run();
+  EXPECT_EQ(engine_->totals().steps, 20);
+  EXPECT_EQ(late_->queued_behind, 19);
+}
+
+TEST_F(EngineAhead, ChunksOfAPromptFollowEachOtherWithoutAPause) {
+  open(true);
+  submit(spec(60, 2));
+  run();
+  EXPECT_EQ(engine_->totals().steps, 5);  // 16, 16, 16, 12, an output
+  EXPECT_EQ(late_->queued_behind, 4);
+}
+
+TEST_F(EngineAhead, TokensAreThoseOfStepsOneByOne) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    open(false);
+    const auto wanted = answers_to(40, seed);
+    open(true, seed);
+    EXPECT_EQ(answers_to(40, seed), wanted) << "seed " << seed;
+    EXPECT_GT(late_->queued_behind, engine_->totals().steps / 8);
+  }
+}
+
+TEST_F(EngineAhead, TokensAreTheSameWherePagesAreShort) {
+  options_.kv.pages = 26;
+  for (const char* cache : {"radix", "none"}) {
+    options_.kv.cache = cache;
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      open(false);
+      const auto wanted = answers_to(40, seed);
+      open(true, seed);
+      EXPECT_EQ(answers_to(40, seed), wanted) << cache << ", seed " << seed;
+      EXPECT_GT(late_->queued_behind, 0);
+    }
+  }
+}
+
+// The pool is full of what is cached: pages are evicted a step before they are needed.
+TEST_F(EngineAhead, AFullCacheMakesNoPause) {
+  options_.kv.pages = 32;
+  open(true);
+  for (TokenId first = 0; first < 8; ++first) {
+    RequestSpec filling = spec(30, 1);
+    filling.prompt[0] = first;
+    submit(filling);
+    run();
+  }
+  const std::int64_t before = engine_->totals().steps;
+  const std::int64_t behind = late_->queued_behind;
+  RequestSpec fresh = spec(9, 60);
+  fresh.prompt[0] = 50;
+  submit(fresh);
+  run();
+  EXPECT_GT(engine_->totals().evicted_pages, 0);
+  EXPECT_EQ(engine_->totals().steps - before, 60);
+  EXPECT_EQ(late_->queued_behind - behind, 59);
+}
+
+// What the step behind it computes of a request that has ended is nobody's, and its pages are given
+// to others only after it.
+TEST_F(EngineAhead, AStopTokenEndsARequestThatIsComputedFurther) {
+  open(false);
+  const RequestId whole = submit(spec(10, 12));
+  run();
+  const std::vector<TokenId> tokens = answers_[whole].tokens;
+  open(true);
+  RequestSpec stopped = spec(10, 12);
+  stopped.stop_tokens = {tokens[4]};
+  const RequestId id = submit(stopped);
+  const RequestId other = submit(spec(20, 12));
+  run();
+  const auto first = std::find(tokens.begin(), tokens.end(), tokens[4]);
+  EXPECT_THAT(answers_[id].tokens, ::testing::ElementsAreArray(tokens.begin(), first + 1));
+  EXPECT_EQ(answers_[id].finish, FinishReason::kStop);
+  EXPECT_EQ(answers_[other].tokens.size(), 12u);
+}
+
+TEST_F(EngineAhead, ARequestMayEndBetweenStepsWhileItIsComputed) {
+  for (const FinishReason reason : {FinishReason::kStop, FinishReason::kCancelled}) {
+    open(true);
+    const RequestId id = submit(spec(10, 50));
+    const RequestId other = submit(spec(21, 12));
+    step();
+    step();
+    ASSERT_TRUE(engine_->stop(id, reason).has_value());
+    const RequestId next = submit(spec(10, 50));  // may get its place
+    run();
+    EXPECT_EQ(answers_[id].tokens.size(), 2u);
+    EXPECT_EQ(answers_[other].tokens.size(), 12u);
+    EXPECT_EQ(answers_[next].tokens.size(), 50u);
+  }
+}
+
+TEST_F(EngineAhead, ACancelTakesEffectAStepLaterAtMost) {
+  open(true);
+  const RequestId id = submit(spec(10, 50));
+  step();
+  step();
+  ASSERT_TRUE(engine_->cancel(id).ok());
+  step();
+  step();
+  EXPECT_EQ(answers_[id].finish, FinishReason::kCancelled);
+  EXPECT_LE(answers_[id].tokens.size(), 3u);
+}
+
+TEST_F(EngineAhead, AStepThatFailsTakesItsRequestsOutOfTheOneBehindIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    open(true, seed);
+    const RequestId id = submit(spec(9, 20));
+    step();
+    step();
+    model_.fails_next = true;
+    run();
+    EXPECT_EQ(answers_[id].finish, FinishReason::kFailed);
+    EXPECT_EQ(answers_[id].error, "out of order");
+    const RequestId again = submit(spec(9, 20));
+    run();
+    EXPECT_EQ(answers_[again].finish, FinishReason::kLength);
+  }
+}
+
+TEST_F(EngineAhead, AStepThatIsNotTakenFailsItsRequestsAlone) {
+  std::int64_t failed = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    open(false);
+    const auto wanted = answers_to(20, seed);
+    open(true, seed);
+    late_->refused_permille = 30;
+    for (const auto& [id, answer] : answers_to(20, seed)) {
+      if (answer.finish == FinishReason::kFailed) {
+        EXPECT_EQ(answer.error, "no room");
+        ++failed;
+      } else if (wanted.at(id).finish == answer.finish) {
+        EXPECT_EQ(wanted.at(id), answer);
+      }
+    }
+  }
+  EXPECT_GT(failed, 0);
+}
+
+TEST_F(EngineAhead, WhoWantsMoreThanTheLikeliestTokenIsAnsweredStepByStep) {
+  open(true);
+  RequestSpec drawn = spec(10, 20);
+  drawn.sampling.temperature = 1;
+  drawn.sampling.seed = 3;
+  submit(drawn);
+  run();
+  EXPECT_EQ(late_->queued_behind, 0);
+}
+
+TEST_F(EngineAhead, WhatIsPurgedWhileAStepIsComputedIsFoundNoMore) {
+  open(true);
+  const RequestId id = submit(spec(30, 20));
+  step();
+  step();
+  ASSERT_TRUE(engine_->purge({}).ok());
+  run();
+  EXPECT_EQ(answers_[id].tokens.size(), 20u);
+  EXPECT_EQ(engine_->kv().usage().evictable_tokens, 0);
+}
+
+TEST_F(EngineAhead, AnEngineThatGoesWaitsForItsStep) {
+  open(true);
+  submit(spec(10, 50));
+  step();
+  step();
+  engine_.reset();
+  EXPECT_EQ(model_.computed_rows, 10 + 2);
+}
+
+TEST_F(EngineAhead, NothingIsPlannedAheadWhereThatIsNotWished) {
+  options_.plan_ahead = false;
+  open(true);
+  submit(spec(10, 20));
+  run();
+  EXPECT_EQ(late_->queued_behind, 0);
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,219 @@
+// What a step is from its batch to its tokens. Where the runner queues steps, the next one is
+// planned and queued while one is computed; else a step is computed as it is started.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "cache/load_costs.h"
+#include "engine/engine_ghosts.h"
+#include "engine/inbox.h"
+#include "engine/shadow_audit.h"
+#include "engine/step_queue.h"
+#include "model/sampler.h"
+#include "model/token_logprobs.h"
+#include "sched/scheduler.h"
+#include "stemma/engine.h"
+
+namespace stemma {
+namespace {
+
+// Prompt tokens of a step from which the cost of computing is learned.
+constexpr std::int64_t kLearnFromTokens = 8;
+
+Error no_token() {
+  return {ErrorCode::kInternal, "the model gave logits of which none is a number"};
+}
+
+}  // namespace
+
+void Engine::note_started() {
+  for (const Request* request : scheduler_->scheduled()) {
+    Extra& extra = extra_of(*request);
+    if (extra.started_us < 0) {
+      extra.started_us = parts_.clock.now_us();
+      note_prefix_stop(*request, extra);
+      if (ghosts_or_null_ != nullptr) {
+        const auto prompt_tokens = static_cast<std::size_t>(request->prompt_tokens);
+        ghosts_or_null_->look_up(extra.ghost_space,
+                                 std::span<const TokenId>(request->tokens).first(prompt_tokens),
+                                 extra.started_us);
+      }
+    }
+  }
+}
+
+// Whether the token comes from nothing but the largest logit.
+bool Engine::is_plain(const Request& request) const {
+  const Extra& extra = extra_of(request);
+  const SamplingParams& sampling = extra.sampling;
+  return sampling.temperature == 0 && sampling.repetition_penalty == 1 &&
+         sampling.presence_penalty == 0 && sampling.frequency_penalty == 0 &&
+         sampling.logit_bias.empty() && !extra.logprobs.has_value() && request.forks_waiting == 0;
+}
+
+bool Engine::want_logits(std::span<Request* const> outputs) const {
+  return !std::all_of(outputs.begin(), outputs.end(),
+                      [&](const Request* request) { return is_plain(*request); });
+}
+
+// The step behind the one in flight, if all that it computes is known by now. False if not.
+bool Engine::start_ahead() {
+  const bool audits = audit_or_null_ != nullptr && audit_or_null_->waits();
+  if (!steps_->can_follow() || !inbox_->empty() || audits ||
+      scheduler_->batch().arriving != nullptr || !scheduler_->plan_ahead()) {
+    return false;
+  }
+  steps_->start(scheduler_->batch_ahead(), want_logits(scheduler_->outputs_ahead()));
+  return true;
+}
+
+void Engine::end_step(StepReport& report) {
+  const bool follows = start_ahead();
+  accept_step(steps_->take_first(), report);
+  if (follows) scheduler_->enter_ahead();
+}
+
+void Engine::accept_step(const ComputedStep& step, StepReport& report) {
+  ++totals_.steps;
+  if (!scheduler_->settle_loans()) return;
+  const KvBatch batch = scheduler_->batch();
+  report.computed_tokens = batch.rows();
+  report.requests = static_cast<std::int64_t>(batch.requests.size());
+  if (!step.outputs.ok()) return fail_batch(step.outputs.error());
+  const Status complete = check_outputs(step, batch.outputs());
+  if (!complete.ok()) return fail_batch(complete.error());
+  note_found();
+  note_computed(step.us);
+  scheduler_->complete_step();
+  accept_tokens(step);
+}
+
+// Whether the runner gave what was asked for.
+Status Engine::check_outputs(const ComputedStep& step, std::int64_t outputs) const {
+  const StepOutputs& given = *step.outputs;
+  if (!step.has_logits) {
+    if (std::ssize(given.likeliest) == outputs) return {};
+    return Error{ErrorCode::kInternal, fmt::format("the model gave {} tokens instead of {}",
+                                                   given.likeliest.size(), outputs)};
+  }
+  const LogitsView& logits = given.logits;
+  if (logits.outputs == outputs && logits.vocab_tokens == parts_.vocab_tokens) return {};
+  return Error{ErrorCode::kInternal,
+               fmt::format("the model gave {} x {} logits instead of {} x {}", logits.outputs,
+                           logits.vocab_tokens, outputs, parts_.vocab_tokens)};
+}
+
+// What requests share that computed for the first time: pages that were on loan are the tree's by
+// now, and what the step computed is not yet.
+void Engine::note_found() {
+  if (audit_or_null_ == nullptr) return;
+  for (const Request* request : scheduler_->scheduled()) {
+    if (request == nullptr) continue;
+    const bool first_time = request->computed_prompt_tokens == 0 && request->preemptions == 0;
+    if (first_time) audit_or_null_->note_admitted(*request);
+  }
+}
+
+// What a step costs that computes prompts for the most part: of others little could be learned.
+void Engine::note_computed(std::int64_t us) {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t tokens = 0;
+  std::int64_t positions = 0;
+  for (const Request* request : scheduler_->scheduled()) {
+    if (request == nullptr) continue;
+    tokens += request->scheduled_tokens;
+    if (request->state() != RequestState::kPrefilling) continue;
+    prompt_tokens += request->scheduled_tokens;
+    positions += request->scheduled_tokens * request->computed_tokens;
+  }
+  if (prompt_tokens < kLearnFromTokens || 2 * prompt_tokens < tokens) return;
+  kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
+  costs_->computed(positions / prompt_tokens, prompt_tokens, us);
+  scheduler_->note_pace(tokens, us);
+}
+
+// Nothing of this step is published: its pages go back with their sequences.
+void Engine::fail_batch(const Error& error) {
+  for (Request* request : scheduler_->scheduled()) {
+    if (request != nullptr) fail(*request, error);
+  }
+}
+
+void Engine::accept_tokens(const ComputedStep& step) {
+  const StepOutputs& given = *step.outputs;
+  const auto outputs = scheduler_->outputs();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] == nullptr) continue;
+    if (step.has_logits) {
+      const std::span<const float> row = given.logits.row(static_cast<std::int64_t>(i));
+      fork_off(*outputs[i], row);
+      accept_logits(*outputs[i], row);
+    } else if (given.likeliest[i] >= 0 && given.likeliest[i] < parts_.vocab_tokens) {
+      accept_token(*outputs[i], given.likeliest[i]);
+    } else {
+      fail(*outputs[i], no_token());
+    }
+  }
+}
+
+// The first output of all copies comes from the same logits.
+void Engine::fork_off(Request& request, std::span<const float> logits) {
+  while (Request* fork = scheduler_->fork_or_null(request)) {
+    const std::optional<ForkedTail> tail = scheduler_->try_fork(request, *fork);
+    if (!tail.has_value()) continue;
+    const Status copied = parts_.runner.copy_pages(
+        parts_.pools, {tail->from, tail->to, tail->windowed_from, tail->windowed_to});
+    if (!copied.ok()) {
+      fail(*fork, copied.error());
+      continue;
+    }
+    extra_of(*fork).started_us = extra_of(request).started_us;
+    extra_of(*fork).stop = PrefixStop::kTail;
+    accept_logits(*fork, logits);
+  }
+}
+
+void Engine::accept_logits(Request& request, std::span<const float> logits) {
+  const SamplingHistory history = {.tokens = request.tokens,
+                                   .prompt_tokens = request.prompt_tokens};
+  const auto token = sampler_->try_sample(logits, extra_of(request).sampling, history);
+  if (!token.has_value()) {
+    return fail(request, no_token());
+  }
+  accept_token(request, *token);
+  events_.back().logprobs = logprobs_of(request, logits, *token);
+}
+
+// The request may have ended: what the engine knows of it stays until the next is admitted.
+std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
+                                                  std::span<const float> logits, TokenId token) {
+  const auto wanted = extra_of(request).logprobs;
+  if (!wanted.has_value()) return {};
+  if (logprob_rows_used_ == logprob_rows_.size()) logprob_rows_.emplace_back();
+  const auto out =
+      std::span(logprob_rows_[logprob_rows_used_++]).first(1 + static_cast<std::size_t>(*wanted));
+  token_logprobs(logits, token, out);
+  return out;
+}
+
+void Engine::accept_token(Request& request, TokenId token) {
+  request.tokens.push_back(token);
+  Extra& extra = extra_of(request);
+  const bool is_first = extra.first_token_us < 0;
+  if (is_first) extra.first_token_us = parts_.clock.now_us();
+  const FinishReason reason = finish_reason(request, token);
+  if (reason == FinishReason::kNone) {
+    events_.push_back({.request = request.id,
+                       .token = token,
+                       .stats = is_first ? stats_of(request) : RequestStats(),
+                       .error = {}});
+    return;
+  }
+  finish(request);
+  events_.push_back(end_event(request, reason));
+  events_.back().token = token;
+}
+
+}  // namespace stemma

@@ -1,0 +1,121 @@
+// A whole model served on a GPU: the tokens and the logits of a request are equal bit for bit
+// whatever was cached, however its prompt was chunked, whoever shared its batch and whatever was
+// evicted and computed again, where products are deterministic (I13).
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "cuda/cuda_backend.h"
+#include "device/cuda_fixture.h"
+#include "model/random_model.h"
+#include "transparency/served_trial.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::size_t kRequests = 6;  // an emulated GPU takes its time
+
+// How a run differs from the plainest one.
+struct Setting {
+  std::string cache = "radix";
+  std::int64_t page_size = 16;
+  std::int64_t chunk_tokens = 512;
+  std::int64_t concurrency = 4;
+  int threads = 1;
+  std::int64_t kv_bytes = std::int64_t{8} << 20;
+};
+
+class ServedBits : public CudaFixture {
+ protected:
+  void write_model(std::string_view name) {
+    config_ = tiny_model_config(name);
+    ASSERT_TRUE(
+        write_random_model(directory_.path(), {.config = config_, .type = WeightType::kBf16}).ok());
+  }
+
+  Outcome run(const Setting& setting) {
+    const auto backend = make_cuda_backend(device(), {.deterministic = true});
+    ServedModelOptions options = trial_options(directory_.path(), setting);
+    options.backend = backend.get();
+    options.kv_dtype = "bf16";
+    options.kv_bytes = setting.kv_bytes;
+    ServedTrial trial = open_trial(options);
+    TrialRequests requests;
+    requests.prompts.resize(kRequests);
+    return run_trial(*trial.engine, *trial.recorder, requests);
+  }
+
+  const ModelConfig& config() const { return config_; }
+  std::string directory() const { return directory_.path(); }
+
+ private:
+  TempDirectory directory_;
+  ModelConfig config_;
+};
+
+class ServedFamilies : public ServedBits, public testing::WithParamInterface<std::string_view> {};
+
+TEST_P(ServedFamilies, BitsAreThoseOfAnEmptyCacheAndOneRequestAtATime) {
+  write_model(GetParam());
+  const Outcome plain = run({.cache = "none", .concurrency = 1});
+  ASSERT_EQ(plain.tokens.size(), kRequests);
+  EXPECT_EQ(plain.cached_tokens, 0);
+  const Outcome cached = run({});
+  EXPECT_GT(cached.cached_tokens, 0);
+  expect_same_bits(plain, cached);
+  const Outcome chunked = run({.page_size = 4, .chunk_tokens = 24, .concurrency = 6});
+  EXPECT_GT(chunked.cached_tokens, 0);
+  expect_same_bits(plain, chunked);
+}
+
+TEST_F(ServedBits, SurviveEviction) {
+  write_model("llama3");
+  const Outcome plain = run({.cache = "none"});
+  const std::int64_t token_bytes = 2 * config().layers * config().pool_shape().token_elements();
+  const Outcome tight = run({.page_size = 4, .kv_bytes = 220 * token_bytes});
+  EXPECT_GT(tight.totals.evicted_pages, 0);
+  expect_same_bits(plain, tight);
+}
+
+// Without a recorder between them the engine queues steps of the runner, and plans the next one
+// meanwhile.
+TEST_F(ServedBits, StepsThatAreQueuedGiveTheSameTokens) {
+  write_model("llama3");
+  const Outcome plain = run({.cache = "none"});
+  const auto backend = make_cuda_backend(device(), {.deterministic = true});
+  ServedModelOptions options = trial_options(directory(), Setting());
+  options.backend = backend.get();
+  options.kv_dtype = "bf16";
+  const auto model = opened_for_trial(ServedModel::open(options));
+  ASSERT_TRUE(model->runner().queues());
+  const auto engine = opened_for_trial(model->open_engine());
+  std::vector<std::vector<TokenId>> tokens(kRequests);
+  const auto prompts = shared_prompts();
+  for (std::size_t i = 0; i < kRequests; ++i) {
+    RequestSpec spec;
+    spec.prompt = prompts[i];
+    spec.max_tokens = TrialRequests().max_tokens;
+    const auto id = engine->submit(std::move(spec));
+    ASSERT_TRUE(id.ok());
+    ASSERT_EQ(id->index(), i);
+  }
+  while (!engine->idle()) {
+    for (const EngineEvent& event : engine->step().events) {
+      ASSERT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
+      if (event.token >= 0) tokens[event.request.index()].push_back(event.token);
+    }
+  }
+  EXPECT_EQ(tokens, plain.tokens);
+  EXPECT_EQ(engine->audit(), std::nullopt);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, ServedFamilies, testing::Values("llama3", "gemma3"),
+                         [](const auto& family) { return std::string(family.param); });
+
+}  // namespace
+}  // namespace stemma
