@@ -19,21 +19,22 @@ PageLayer<Byte> one_piece(std::span<Byte> layer) {
   return page;
 }
 
-// Of groups behind which others come: only whether they came right.
+// Passes on what the copies of a group say: of one that others come behind nothing (null), and
+// never that a layer is right where something else is not.
 class GroupArrivals final : public LayerArrivals {
  public:
-  explicit GroupArrivals(LayerArrivals* last_or_null, bool right_so_far)
-      : last_(last_or_null), right_so_far_(right_so_far) {}
+  GroupArrivals(LayerArrivals* last_or_null, bool rest_is_right)
+      : last_(last_or_null), rest_is_right_(rest_is_right) {}
   void queued(std::int64_t layer) override {
     if (last_ != nullptr) last_->queued(layer);
   }
   void arrived(std::int64_t layer, bool right) override {
-    if (last_ != nullptr) last_->arrived(layer, right && right_so_far_);
+    if (last_ != nullptr) last_->arrived(layer, right && rest_is_right_);
   }
 
  private:
   LayerArrivals* last_;
-  bool right_so_far_;
+  bool rest_is_right_;
 };
 
 }  // namespace
