@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -33,12 +32,7 @@ Status CudaPageMover::Pin::pin(CudaDevice& device, std::span<std::byte> memory) 
 
 Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostPool& host,
                                                            const Options& options) {
-  if (host.codec() != PageCodec::kPlain) {
-    return Error{ErrorCode::kUnsupported,
-                 "codec " + std::string(page_codec_name(host.codec())) +
-                     ": pages of a GPU are kept below it as they are",
-                 0};
-  }
+  STEMMA_CHECK(host.codec() == PageCodec::kPlain, "pages as the device has them");
   if (pool.layer_bytes() >= kLayerBytesMax) {
     return Error{ErrorCode::kUnsupported, "a layer of a page of a GiB and more", 0};
   }
