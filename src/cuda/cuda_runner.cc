@@ -137,6 +137,7 @@ BatchLimits CudaRunner::batch_limits() const {
 Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
                                 const StepWish& wish) {
   STEMMA_CHECK(in_flight_ < pending_.size(), "at most one step was not waited for");
+  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());  // it may be another than the one that loaded
   STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
   STEMMA_RETURN_IF_ERROR(check_places(batch, pools));
   STEMMA_RETURN_IF_ERROR(use_pools(pools));
@@ -158,6 +159,7 @@ Status CudaRunner::check_places(const KvBatch& batch, const KvPools& pools) cons
 }
 
 Status CudaRunner::prepare_for(KvPools pools) {
+  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
   return use_pools(pools);
 }
 

@@ -62,8 +62,8 @@ class CudaRunner final : public LoadedRunner {
   // Waits for what is queued.
   ~CudaRunner() override;
 
-  // As Runner. Errors are those of forward; they wait for what is queued. Outputs are valid until
-  // the next queue but one.
+  // As Runner. Errors are those of forward; when queue returns one, nothing is being computed any
+  // more. Outputs are valid until the next queue but one.
   bool queues() const override { return true; }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
@@ -90,7 +90,7 @@ class CudaRunner final : public LoadedRunner {
   Status prepare_for(KvPools pools) override;
 
  private:
-  // What is recorded depends on.
+  // What attention and graphs are made for.
   struct PoolTerms {
     const void* first = nullptr;  // address
     KvShape shape;
@@ -100,7 +100,7 @@ class CudaRunner final : public LoadedRunner {
   // The layers without a window, or those with one.
   struct Group {
     CudaPool* pool = nullptr;  // of the step that is being queued
-    PoolTerms terms;           // that `attention` was made for
+    PoolTerms terms;
     std::unique_ptr<CudaAttention> attention;
   };
   // Of a step, on its way to the host.

@@ -249,6 +249,31 @@ TEST_F(CudaStepsTest, WhatAGpuCannotDoIsRefusedByItsFlag) {
             "unsupported: " + directory() + "/config.json: latent attention is not for a GPU yet");
 }
 
+#ifdef STEMMA_SIMT
+TEST_F(CudaStepsTest, MemoryThatCannotBeHadIsAnErrorAndNothingMore) {
+  write_model("llama2");
+  machine().fail_allocations(1);
+  EXPECT_EQ(try_load({}, {}).error().code, ErrorCode::kOutOfMemory);
+  const CudaBench alone = bench();
+  machine().fail_allocations(1);  // of what attention needs for this pool
+  OneRequest request;
+  const KvBatch batch = request.next({1, 2, 3});
+  EXPECT_EQ(alone.runner->forward(batch, {*alone.pool}).error().code, ErrorCode::kOutOfMemory);
+  EXPECT_TRUE(alone.runner->forward(batch, {*alone.pool}).ok());
+}
+
+TEST_F(CudaStepsTest, AGpuThatFailsAmidAStepFailsItAndThoseBehindIt) {
+  write_model("llama2");
+  const CudaBench alone = bench();
+  OneRequest request;
+  ASSERT_TRUE(alone.runner->forward(request.next({1, 2, 3}), {*alone.pool}).ok());
+  machine().fail_after_kernels(5);
+  EXPECT_EQ(alone.runner->forward(request.next({4}), {*alone.pool}).error().code,
+            ErrorCode::kInternal);
+  EXPECT_FALSE(alone.runner->forward(request.next({5}), {*alone.pool}).ok());
+}
+#endif
+
 TEST_F(CudaStepsTest, NamespaceFieldsTellWhatChangesBits) {
   write_model("llama2");
   const auto fields_of = [&](bool deterministic) {

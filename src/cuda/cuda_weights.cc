@@ -166,6 +166,9 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
   if (config.mixture.experts > 0) return refused("a mixture of experts");
   if (config.hidden % 8 != 0) return refused("hidden_size that is no multiple of 8");
   if (config.intermediate % 8 != 0) return refused("intermediate_size that is no multiple of 8");
+  if (config.head_dim % 8 != 0 || config.head_dim > 256) {
+    return refused("head_dim that is no multiple of 8 up to 256");
+  }
   return {};
 }
 

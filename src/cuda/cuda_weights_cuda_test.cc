@@ -153,7 +153,7 @@ TEST_F(CudaWeightsTest, MatricesOfSeveralTypesAreRefusedByName) {
                 "matrices of one type");
 }
 
-TEST_F(CudaWeightsTest, MixturesAndLatentAttentionAreRefusedByName) {
+TEST_F(CudaWeightsTest, WhatIsNotComputedIsRefusedByName) {
   const auto refused = [](std::string_view name) {
     return to_string(check_computable(tiny_model_config(name), "m/config.json").error());
   };
@@ -161,7 +161,12 @@ TEST_F(CudaWeightsTest, MixturesAndLatentAttentionAreRefusedByName) {
             "unsupported: m/config.json: a mixture of experts is not for a GPU yet");
   EXPECT_EQ(refused("deepseek_v2"),
             "unsupported: m/config.json: latent attention is not for a GPU yet");
-  EXPECT_TRUE(check_computable(tiny_model_config("gemma2"), "m/config.json").ok());
+  ModelConfig config = tiny_model_config("gemma2");
+  EXPECT_TRUE(check_computable(config, "m/config.json").ok());
+  config.head_dim = 288;
+  EXPECT_EQ(to_string(check_computable(config, "m/config.json").error()),
+            "unsupported: m/config.json: head_dim that is no multiple of 8 up to 256 is not for a "
+            "GPU yet");
 }
 
 }  // namespace
