@@ -122,22 +122,12 @@ CudaAttention::CudaAttention(Key, const CudaTraits& traits, const AttentionShape
                              const CudaAttentionOptions& options, const CudaPlanLimits& limits)
     : shape_(shape), options_(options), traits_(traits), plan_(shape, limits) {}
 
-CudaAttention::~CudaAttention() {
-  for (const Image& image : images_) {
-    // A device that has failed copies nothing any more.
-    if (image.copied.raw() != nullptr) static_cast<void>(image.copied.wait());
-  }
-}
-
 Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
                                const CudaPlanLimits& limits) {
   const auto image_bytes = static_cast<std::size_t>(plan_.image_bytes_max());
   const auto pairs = static_cast<std::size_t>(limits.sums_max * shape_.query_heads);
   const auto value_dim = static_cast<std::size_t>(shape_.value_dim());
-  for (Image& image : images_) {
-    STEMMA_ASSIGN_OR_RETURN(image.pinned, device.allocate_pinned(image_bytes));
-    STEMMA_ASSIGN_OR_RETURN(image.copied, device.make_event());
-  }
+  STEMMA_ASSIGN_OR_RETURN(images_, PinnedTurns::create(device, image_bytes));
   STEMMA_ASSIGN_OR_RETURN(image_, device.allocate(image_bytes, stream));
   STEMMA_ASSIGN_OR_RETURN(sum_values_, device.allocate(pairs * value_dim * sizeof(float), stream));
   STEMMA_ASSIGN_OR_RETURN(sum_weights_, device.allocate(2 * pairs * sizeof(float), stream));
@@ -179,13 +169,9 @@ Status CudaAttention::plan_decode(CudaStream& stream, const KvBatch& batch,
 
 // Launches that were queued before read the image of the device first: it is one stream.
 Status CudaAttention::upload(CudaStream& stream, const KvBatch& batch) {
-  Image& image = images_[next_image_];
-  next_image_ = (next_image_ + 1) % images_.size();
-  STEMMA_RETURN_IF_ERROR(image.copied.wait());
-  const std::int64_t bytes = plan_.write(batch, image.pinned.bytes());
-  STEMMA_RETURN_IF_ERROR(
-      stream.copy_in(image_.bytes(), image.pinned.bytes(), static_cast<std::size_t>(bytes)));
-  return stream.record(image.copied);
+  STEMMA_ASSIGN_OR_RETURN(std::byte* const image, images_.begin());
+  const std::int64_t bytes = plan_.write(batch, image);
+  return images_.copy_in(stream, image_.bytes(), static_cast<std::size_t>(bytes));
 }
 
 Status CudaAttention::check_layer(const KvLayerView& layer) const {

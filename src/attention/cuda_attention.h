@@ -24,7 +24,6 @@
 //             a CPU only).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,6 +31,7 @@
 #include "attention/attention.h"
 #include "attention/cuda_attention_plan.h"
 #include "device/cuda_device.h"
+#include "device/cuda_pinned_turns.h"
 #include "stemma/kv_batch.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
@@ -50,6 +50,7 @@ struct CudaAttentionOptions {
   std::int64_t sums_bytes_max = std::int64_t{256} << 20;
 };
 
+// Its end waits for the copies of its plans.
 class CudaAttention {
   struct Key {};
 
@@ -64,8 +65,6 @@ class CudaAttention {
                                                        const CudaAttentionOptions& options);
   CudaAttention(Key, const CudaTraits& traits, const AttentionShape& shape,
                 const CudaAttentionOptions& options, const CudaPlanLimits& limits);  // for create
-  // Waits for the copies of its plans.
-  ~CudaAttention();
   CudaAttention(const CudaAttention&) = delete;
   CudaAttention& operator=(const CudaAttention&) = delete;
 
@@ -92,11 +91,6 @@ class CudaAttention {
   const AttentionShape& shape() const noexcept { return shape_; }
 
  private:
-  // Pinned memory that a plan was written to, and its copy to the device.
-  struct Image {
-    PinnedMemory pinned;
-    CudaEvent copied;
-  };
   // What runs queue.
   struct Launches {
     std::int64_t teams[kAttentionLists] = {};
@@ -114,8 +108,7 @@ class CudaAttention {
   CudaAttentionOptions options_;
   CudaTraits traits_;
   CudaAttentionPlan plan_;
-  std::array<Image, 2> images_;
-  std::size_t next_image_ = 0;
+  PinnedTurns images_;
   CudaMemory image_;  // of the device: what kernels read
   CudaMemory sum_values_;
   CudaMemory sum_weights_;

@@ -99,6 +99,7 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
                          .gemm = *gemm_,
                          .threads = threads}));
   STEMMA_ASSIGN_OR_RETURN(rows_, CudaStepRows::create(device_, stream_, limits_.rows_max));
+  STEMMA_ASSIGN_OR_RETURN(sampler_, CudaSampler::create(device_, stream_, limits_.outputs_max));
   if (options_.graphs) {
     graphs_ = CudaGraphs(std::min(limits_.outputs_max, limits_.requests_max));
   }
@@ -224,6 +225,10 @@ Status CudaRunner::queue_step(const KvBatch& batch, const StepWish& wish) {
       if (group->pool != nullptr) STEMMA_RETURN_IF_ERROR(group->pool->record_use(stream_));
     }
   }
+  STEMMA_RETURN_IF_ERROR(sampler_.draw(stream_, wish.choices,
+                                       {.logits = transformer_->logits(),
+                                        .tokens = transformer_->sampled(),
+                                        .columns = config_.vocab_tokens}));
   return queue_outcome(batch.outputs(), wish.logits);
 }
 

@@ -28,6 +28,7 @@
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
 #include "cuda/cuda_graphs.h"
+#include "cuda/cuda_sampler.h"
 #include "cuda/cuda_step_rows.h"
 #include "cuda/cuda_transformer.h"
 #include "cuda/cuda_weights.h"
@@ -65,6 +66,7 @@ class CudaRunner final : public LoadedRunner {
   // As Runner. Errors are those of forward; when queue returns one, nothing is being computed any
   // more. Outputs are valid until the next queue but one.
   bool queues() const override { return true; }
+  bool draws() const override { return true; }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 
@@ -138,6 +140,7 @@ class CudaRunner final : public LoadedRunner {
   std::unique_ptr<CudaGemm> gemm_;
   std::unique_ptr<CudaTransformer> transformer_;
   CudaStepRows rows_;
+  CudaSampler sampler_;
   Group full_;
   Group windowed_;
   CudaGraphs graphs_;

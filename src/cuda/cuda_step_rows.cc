@@ -33,10 +33,7 @@ Result<CudaStepRows> CudaStepRows::create(CudaDevice& device, CudaStream& stream
   CudaStepRows rows;
   rows.rows_max_ = rows_max;
   const auto bytes = static_cast<std::size_t>(kArrays * rows_max) * sizeof(std::int32_t);
-  for (Image& image : rows.images_) {
-    STEMMA_ASSIGN_OR_RETURN(image.pinned, device.allocate_pinned(bytes));
-    STEMMA_ASSIGN_OR_RETURN(image.copied, device.make_event());
-  }
+  STEMMA_ASSIGN_OR_RETURN(rows.images_, PinnedTurns::create(device, bytes));
   STEMMA_ASSIGN_OR_RETURN(rows.memory_, device.allocate(bytes, stream));
   const auto* first = rows.memory_.as<const std::int32_t>();
   rows.places_ = {first, first + rows_max, first + 2 * rows_max, first + 3 * rows_max,
@@ -47,10 +44,8 @@ Result<CudaStepRows> CudaStepRows::create(CudaDevice& device, CudaStream& stream
 Status CudaStepRows::upload(CudaStream& stream, const KvBatch& batch, std::int64_t filled_rows) {
   const std::int64_t rows = std::max(batch.rows(), filled_rows);
   STEMMA_CHECK_LE(rows, rows_max_);
-  Image& image = images_[next_];
-  next_ = 1 - next_;
-  STEMMA_RETURN_IF_ERROR(image.copied.wait());
-  auto* const first = image.pinned.as<std::int32_t>();
+  STEMMA_ASSIGN_OR_RETURN(std::byte* const image, images_.begin());
+  auto* const first = reinterpret_cast<std::int32_t*>(image);
   const auto array = [&](std::int64_t index) {
     return std::span(first + index * rows_max_, static_cast<std::size_t>(rows));
   };
@@ -59,9 +54,7 @@ Status CudaStepRows::upload(CudaStream& stream, const KvBatch& batch, std::int64
   write(array(2), batch.write_slots, -1);
   write(array(3), batch.windowed_slots, -1);
   write(array(4), batch.logit_rows, 0);
-  STEMMA_RETURN_IF_ERROR(
-      stream.copy_in(memory_.bytes(), image.pinned.bytes(), memory_.size_bytes()));
-  return stream.record(image.copied);
+  return images_.copy_in(stream, memory_.bytes(), memory_.size_bytes());
 }
 
 }  // namespace stemma

@@ -8,11 +8,11 @@
 // Not here:   page tables (CudaAttention has its own).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "device/cuda_device.h"
+#include "device/cuda_pinned_turns.h"
 #include "stemma/kv_batch.h"
 #include "stemma/result.h"
 
@@ -42,14 +42,8 @@ class CudaStepRows {
   const StepPlaces& places() const noexcept { return places_; }
 
  private:
-  struct Image {
-    PinnedMemory pinned;
-    CudaEvent copied;
-  };
-
   std::int64_t rows_max_ = 0;
-  std::array<Image, 2> images_;
-  std::size_t next_ = 0;
+  PinnedTurns images_;
   CudaMemory memory_;
   StepPlaces places_;
 };

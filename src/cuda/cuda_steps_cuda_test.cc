@@ -7,6 +7,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_runner_fixture.h"
 #include "model/model_runner.h"
+#include "model/sampler.h"
 #include "pool/kv_pool_factory.h"
 
 namespace stemma {
@@ -123,6 +124,36 @@ TEST_F(CudaStepsTest, AStepTakesTheTokenThatTheOneBeforeWillHaveChosen) {
       }
     }
     EXPECT_EQ(found, expected);
+  }
+}
+
+// Some steps draw, some take the largest logit; those that are recorded, too.
+TEST_F(CudaStepsTest, AStepDrawsTheTokensThatTheSamplerWouldFromItsLogits) {
+  write_model("qwen2");
+  const CudaBench ahead = bench();
+  CudaRunner& runner = *ahead.runner;
+  ASSERT_TRUE(runner.draws());
+  Sampler sampler(runner.config().vocab_tokens);
+  constexpr std::size_t kTokens = 9;
+  std::vector<TokenChoice> choices;
+  for (std::size_t i = 0; i < kTokens; ++i) {
+    SamplingParams params;
+    params.seed = 5;
+    params.temperature = i % 3 == 2 ? 0 : 2;
+    params.top_k = i % 2 == 0 ? 0 : 50;
+    params.top_p = i < 4 ? 1.0f : 0.9f;
+    choices.push_back(choice_of(params, static_cast<std::int64_t>(i)));
+  }
+  OneRequest request;
+  ASSERT_TRUE(runner.queue(request.next(prompt(21, 1)), {*ahead.pool}, {{&choices[0], 1}}).ok());
+  for (std::size_t i = 0; i < kTokens; ++i) {
+    if (i + 1 < kTokens) {
+      const StepWish wish = {{&choices[i + 1], 1}};
+      ASSERT_TRUE(runner.queue(request.next({-1}), {*ahead.pool}, wish).ok());
+    }
+    const auto outputs = runner.wait();
+    ASSERT_TRUE(outputs.ok());
+    EXPECT_EQ(outputs->tokens[0], sampler.try_choose(outputs->logits.row(0), choices[i])) << i;
   }
 }
 

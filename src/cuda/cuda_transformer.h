@@ -82,9 +82,9 @@ class CudaTransformer {
 
   // On the device, of the step that was queued last.
   const float* logits() const noexcept { return logits_.as<float>(); }  // [outputs, vocab_tokens]
-  // Of each output the token with the largest logit; -1 if no logit is a number. The next step's
-  // tokens can be these: embed_rows.                                   [outputs]
-  const std::int32_t* sampled() const noexcept { return sampled_.as<std::int32_t>(); }
+  // Of each output the token with the largest logit; -1 if no logit is a number. Others may be put
+  // in their place. The next step's tokens can be these: embed_rows.     [outputs]
+  std::int32_t* sampled() noexcept { return sampled_.as<std::int32_t>(); }
 
  private:
   // What a norm adds to the residual stream before it.

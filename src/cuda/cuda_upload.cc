@@ -12,31 +12,17 @@ namespace stemma {
 
 Result<CudaUpload> CudaUpload::open(CudaDevice& device, CudaStream& stream, ThreadPool& threads) {
   CudaUpload upload(stream, threads);
-  for (Chunk& chunk : upload.chunks_) {
-    STEMMA_ASSIGN_OR_RETURN(chunk.pinned, device.allocate_pinned(kChunkBytes));
-    STEMMA_ASSIGN_OR_RETURN(chunk.copied, device.make_event());
-  }
+  STEMMA_ASSIGN_OR_RETURN(upload.chunks_, PinnedTurns::create(device, kChunkBytes));
   return upload;
-}
-
-CudaUpload::~CudaUpload() {
-  for (const Chunk& chunk : chunks_) {
-    if (chunk.copied.raw() != nullptr) {
-      ignore_error(chunk.copied.wait(), "a device that failed copies nothing any more");
-    }
-  }
 }
 
 Status CudaUpload::write(void* device, std::span<const std::byte> bytes) {
   auto* to = static_cast<std::byte*>(device);
   while (!bytes.empty()) {
     const std::size_t taken = std::min(bytes.size(), kChunkBytes);
-    Chunk& chunk = chunks_[next_];
-    next_ = 1 - next_;
-    STEMMA_RETURN_IF_ERROR(chunk.copied.wait());
-    fill(chunk.pinned.bytes(), bytes.first(taken));
-    STEMMA_RETURN_IF_ERROR(stream_->copy_in(to, chunk.pinned.bytes(), taken));
-    STEMMA_RETURN_IF_ERROR(stream_->record(chunk.copied));
+    STEMMA_ASSIGN_OR_RETURN(std::byte* const chunk, chunks_.begin());
+    fill(chunk, bytes.first(taken));
+    STEMMA_RETURN_IF_ERROR(chunks_.copy_in(*stream_, to, taken));
     to += taken;
     bytes = bytes.subspan(taken);
   }

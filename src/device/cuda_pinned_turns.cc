@@ -1,0 +1,34 @@
+#include "device/cuda_pinned_turns.h"
+
+namespace stemma {
+
+Result<PinnedTurns> PinnedTurns::create(CudaDevice& device, std::size_t size_bytes) {
+  PinnedTurns turns;
+  for (Piece& piece : turns.pieces_) {
+    STEMMA_ASSIGN_OR_RETURN(piece.pinned, device.allocate_pinned(size_bytes));
+    STEMMA_ASSIGN_OR_RETURN(piece.copied, device.make_event());
+  }
+  return turns;
+}
+
+PinnedTurns::~PinnedTurns() {
+  for (const Piece& piece : pieces_) {
+    if (piece.copied.raw() == nullptr) continue;
+    ignore_error(piece.copied.wait(), "a device that failed copies nothing any more");
+  }
+}
+
+Result<std::byte*> PinnedTurns::begin() {
+  const Piece& piece = pieces_[next_];
+  STEMMA_RETURN_IF_ERROR(piece.copied.wait());
+  return piece.pinned.bytes();
+}
+
+Status PinnedTurns::copy_in(CudaStream& stream, void* device, std::size_t size_bytes) {
+  Piece& piece = pieces_[next_];
+  STEMMA_RETURN_IF_ERROR(stream.copy_in(device, piece.pinned.bytes(), size_bytes));
+  next_ = 1 - next_;
+  return stream.record(piece.copied);
+}
+
+}  // namespace stemma
