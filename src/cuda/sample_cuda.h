@@ -5,12 +5,13 @@
 // from the host (sampling_unit). With temperature 0 or top_k 1 the token is exactly top_rows'.
 //
 // Weights exp((logit - largest) / temperature) are made in double and rounded to whole numbers, the
-// largest one's being 2^45 (2^(63 - b) where `columns` has b > 18 binary digits). Whatever is
-// summed, compared and drawn after that is exact, so that the order of sums does not matter and a
-// row's token depends on its logits, its parameters and its unit alone (I13). A token's interval of
-// the unit, and what top_p compares, is thereby off by at most columns × 2^-46 + 2^-44 of the most
-// likely token's weight. Ranks go by the logits; where (largest - logit) / temperature differ by
-// less than 2^-47, by the lower id.
+// largest one's being 2^45. Whatever is summed, compared and drawn after that is exact, so that the
+// order of sums does not matter and a row's token depends on its logits, its parameters and its
+// unit alone (I13). A token's interval of the unit, and what top_p compares, is thereby off by at
+// most columns × 2^-46 + 2^-44 of the most likely token's weight. (From 2^18 columns on, which have
+// b binary digits, the largest weight is 2^(63 - b) and the bound columns × 2^(b - 64) + 2^-44.)
+// Ranks go by the logits; where (largest - logit) / temperature differ by less than 2^-47, by the
+// lower id.
 //
 // Thread:     as CudaStream. May be recorded: what the rows say is read when they are done.
 // Memory:     none but a team's 37 KiB; addresses are the device's.
@@ -43,7 +44,7 @@ struct SampleRows {
   const RowSampling* sampling = nullptr;  // [rows]
   std::int32_t* tokens = nullptr;         // [rows]
   std::int64_t rows = 0;
-  std::int64_t columns = 0;  // fastest in multiples of 4, with logits aligned to 16 bytes
+  std::int64_t columns = 0;  // up to 2^30; fastest in fours, from 16 aligned bytes on
 };
 Status sample_rows(CudaStream& stream, const SampleRows& params);
 
