@@ -111,7 +111,7 @@ STEMMA_ON_DEVICE float query_element(const AttentionParams& params, std::int64_t
 template <typename T>
 constexpr DType kDTypeOf = DType::kBF16;
 template <>
-constexpr DType kDTypeOf<Float16> = DType::kF16;
+inline constexpr DType kDTypeOf<Float16> = DType::kF16;
 
 // Two neighbouring outputs, from an even one on.
 STEMMA_ON_DEVICE void store_outputs(const AttentionParams& params, const Pair& pair, int column,
