@@ -7,8 +7,7 @@
 #   x_cuda_test.cc, x_cuda_test.cu  tests of both: ROOM_simt_test, always, and ROOM_cuda_test, which is skipped where there is
 #                 no GPU; of rooms without kernels too, which use those of others
 #   x_cuda_bench.cc  what ROOM_cuda_bench measures, on a GPU alone
-#
-# Classes of the host (cuda_*.cc) are in the room's own library; what they need of a GPU is linked by the program.
+#   cuda_*.cc     classes of the host, in both: a room's own library asks for nothing of a GPU
 set(STEMMA_CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CACHE STRING "What kernels are compiled for")
 
 if(STEMMA_ENABLE_CUDA)
@@ -50,7 +49,7 @@ function(stemma_cuda_libraries flavour variable)
   set(libraries)
   foreach(room ${ARGN})
     if(TARGET stemma_${room}_${flavour})
-      # Whole: objects of the room's own library, further back, ask for what is in them.
+      # Whole: rooms of one flavour ask each other, in any order.
       list(APPEND libraries stemma_${room} "$<LINK_LIBRARY:WHOLE_ARCHIVE,stemma_${room}_${flavour}>")
     endif()
   endforeach()
@@ -92,24 +91,41 @@ function(stemma_cuda_bench name)
   add_dependencies(gpu_tests ${name}_cuda_bench)
 endfunction()
 
+# Objects of a room's classes of the host, compiled once for both flavours.
+function(stemma_cuda_host name variable)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/cuda_*.cc)
+  list(FILTER sources EXCLUDE REGEX "(_test|/cuda_bench_main)\\.cc$")
+  set(objects)
+  if(sources)
+    add_library(stemma_${name}_cuda_host OBJECT ${sources})
+    target_link_libraries(stemma_${name}_cuda_host PUBLIC stemma_${name})
+    set(objects $<TARGET_OBJECTS:stemma_${name}_cuda_host>)
+  endif()
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()
+
 # Called by stemma_room for every room, with the rooms that it depends on.
 function(stemma_cuda_room name)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
   file(GLOB emulation CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/simt*.cc)
   list(FILTER kernels EXCLUDE REGEX "_test\\.cu$")
+  if(NOT STEMMA_TESTS AND NOT STEMMA_ENABLE_CUDA)
+    return()
+  endif()
+  stemma_cuda_host(${name} host)
   if(STEMMA_TESTS)
     if(kernels OR emulation)
       set(shared ${kernels})
       list(FILTER shared EXCLUDE REGEX "_native\\.cu$")
       stemma_simt_sources(${name} sources ${shared})
-      add_library(stemma_${name}_simt STATIC ${emulation} ${sources})
+      add_library(stemma_${name}_simt STATIC ${emulation} ${sources} ${host})
       target_link_libraries(stemma_${name}_simt PUBLIC stemma_${name} Boost::context)
     endif()
     stemma_cuda_test(${name} simt ${ARGN})
   endif()
   if(STEMMA_ENABLE_CUDA)
     if(kernels)
-      add_library(stemma_${name}_cuda STATIC ${kernels})
+      add_library(stemma_${name}_cuda STATIC ${kernels} ${host})
       target_link_libraries(stemma_${name}_cuda PUBLIC stemma_${name} CUDA::cudart_static CUDA::cublas)
     endif()
     stemma_cuda_test(${name} cuda ${ARGN})

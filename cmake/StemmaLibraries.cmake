@@ -9,11 +9,11 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Objects of rooms that belong to a component, as a list for add_library. Benchmarks stay out, and what needs a GPU's runtime.
+# Objects of rooms that belong to a component, as a list for add_library. Benchmarks stay out.
 function(stemma_component_objects variable)
   set(objects)
   foreach(room ${ARGN})
-    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:stemma_${room}>,EXCLUDE,_bench\\.cc|/cuda_[a-z_]+\\.cc>")
+    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:stemma_${room}>,EXCLUDE,_bench\\.cc>")
   endforeach()
   set(${variable} ${objects} PARENT_SCOPE)
 endfunction()

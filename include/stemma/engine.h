@@ -206,6 +206,7 @@ class Engine {
     SamplingParams sampling;
     std::vector<TokenId> stop_tokens;
     std::optional<std::int64_t> logprobs;
+    bool has_copies = false;  // it is one of them
     std::vector<SiblingNamespace> siblings;
     std::int64_t ghost_space = 0;  // of its namespace
     std::int64_t submitted_us = 0;
@@ -236,7 +237,6 @@ class Engine {
   AdapterId adapter_of(const RequestSpec& spec) const;
   void enter_adapter(RequestSpec& spec) const;
   Status check(const RequestSpec& spec) const;
-  Status check_extent(const RequestSpec& spec) const;
   void drain_inbox() STEMMA_REQUIRES_ROLE(engine_thread);
   void admit(InboxMessage message) STEMMA_REQUIRES_ROLE(engine_thread);
   void admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry)
@@ -245,16 +245,14 @@ class Engine {
   // and when it is done, its tokens.
   void begin_step() STEMMA_REQUIRES_ROLE(engine_thread);
   void end_step(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
-  bool is_plain(const Request& request) const;
-  bool want_logits(std::span<Request* const> outputs) const;
+  bool chooses_here(const Request& request) const;
+  void start_step(const KvBatch& batch, std::span<Request* const> outputs);
   bool start_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_step(const ComputedStep& step, StepReport& report)
       STEMMA_REQUIRES_ROLE(engine_thread);
-  Status check_outputs(const ComputedStep& step, std::int64_t outputs) const;
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
   void note_prefix_stop(const Request& request, Extra& extra);
   PrefixStop prefix_stop(const Request& request) const;
-  std::int64_t ago_us(const PrefixEndReport& report) const;
   std::optional<std::int64_t> saved_us(std::int64_t cached_tokens) const;
   void note_found() STEMMA_REQUIRES_ROLE(engine_thread);
   void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -262,6 +260,8 @@ class Engine {
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_tokens(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_logits(Request& request, std::span<const float> logits)
+      STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_chosen(Request& request, std::optional<TokenId> token, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void fork_off(Request& request, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
@@ -286,6 +286,7 @@ class Engine {
   std::unique_ptr<EngineGhosts> ghosts_or_null_;
   std::unique_ptr<ShadowAudit> audit_or_null_;
   std::vector<Extra> extras_;
+  std::vector<TokenChoice> choices_;  // of the step that is started
   std::vector<EngineEvent> events_;
   // Of this step's events: the first logprob_rows_used_ of rows that stay where they are.
   std::deque<std::array<TokenLogprob, 1 + kLogprobsMax>> logprob_rows_;

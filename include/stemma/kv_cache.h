@@ -149,8 +149,8 @@ class KvCache {
   // REQUIRES: it holds only what begin found.
   std::int64_t lend(Sequence& sequence, std::span<const TokenId> tokens, PromotionId id);
   LayerGate* arriving_or_null();  // nullptr: nothing is lent
-  // The step is over: waits until everything lent has come or failed. REQUIRES: it has retired.
-  void await_lent();
+  // The step has retired: waits for all that was lent. False: it may have read what came wrong.
+  [[nodiscard]] bool await_lent();
   // The sequence holds what it had on loan. False if that is not whole: it then holds only what is
   // published of `tokens`, and what was computed from it must not be used. REQUIRES: await_lent.
   [[nodiscard]] bool end_loan(Sequence& sequence, std::span<const TokenId> tokens);

@@ -37,12 +37,26 @@ struct LogitsView {
   }
 };
 
+// How the token of an output is chosen from its logits: SamplingParams without bias and penalties.
+struct TokenChoice {
+  float temperature = 0;  // 0: the largest logit, of equal ones the first
+  std::int64_t top_k = 0;
+  float top_p = 1;
+  float min_p = 0;
+  double unit = 0;  // the random number, in [0, 1)
+};
+
+// What a queued step is to give.
+struct StepWish {
+  std::span<const TokenChoice> choices = {};  // [outputs]; none: of all the largest logit
+  bool logits = true;
+};
+
 // What a queued step gave.
 struct StepOutputs {
   LogitsView logits;  // of no outputs unless they were wanted
-  // Of each output the token with the largest logit, of equal ones the first; -1 if none is a
-  // number above minus infinity.    [outputs]
-  std::span<const TokenId> likeliest = {};
+  // Of each output the token that was chosen; -1 if no logit is a number above minus infinity.
+  std::span<const TokenId> tokens = {};
 };
 
 // A page to be copied to another, in each pool; invalid ids: none.
@@ -72,12 +86,15 @@ class Runner {
   // Whether steps can be queued, so that one is planned while the one before it is computed.
   // Forward is then called only while none is.
   virtual bool queues() const { return false; }
+  // Whether they can choose tokens by a temperature other than 0.
+  virtual bool draws() const { return false; }
 
-  // Begins to compute `batch` behind what is queued, as forward would, and returns; `batch` may be
-  // gone then. A token below 0 stands for the likeliest token of an output of the step queued
+  // Begins to compute `batch` behind what is queued, as forward would, and returns; `batch` and
+  // `wish` may be gone then. A token below 0 stands for the token of an output of the step queued
   // before this one: -1 for output 0, -2 for output 1. An error means that nothing was queued.
-  // REQUIRES: queues(); at most one step is queued that was not waited for.
-  virtual Status queue(const KvBatch& batch, KvPools pools, bool logits_wanted);
+  // REQUIRES: queues(), and draws() for what is drawn; at most one step is queued that was not
+  // waited for.
+  virtual Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish);
   // Waits for the step that was queued first, of those that were not waited for. What it gives is
   // valid until the next call of queue or wait. Whoever gets an error uses nothing of a step that
   // was queued behind it. REQUIRES: there is one.

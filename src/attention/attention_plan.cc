@@ -41,7 +41,8 @@ AttentionPlan::AttentionPlan(const AttentionShape& shape, const AttentionLimits&
       section_(section_partitions(shape)),
       sections_max_(ceil_div(limits.context_tokens_max, section_ * kPartitionKeys)),
       shares_(shape.latent_dim == 0 && shape.window_tokens == 0),
-      shared_(limits.requests_max, shares_ ? kRunRowsPerRequest * limits.requests_max : 0) {
+      shared_(limits.requests_max, shares_ ? kRunRowsPerRequest * limits.requests_max : 0,
+              kPartitionKeys) {
   const std::int64_t run_tiles_max = shares_ ? kRunRowsPerRequest * limits.requests_max : 0;
   const std::int64_t tiles_max = limits.rows_max / tile_rows_ + limits.requests_max + run_tiles_max;
   // A split walk has at most one unit more than its cost in units.

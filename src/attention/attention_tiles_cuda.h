@@ -31,19 +31,26 @@ inline std::int64_t residents(std::int64_t shared_bytes, std::int64_t wanted,
 // ---- Tiles in shared memory: rows of kPieces pieces of 16 bytes, a multiple of 8. Pieces are
 // permuted within a row so that the same piece of 8 rows lies in different banks.
 
+// What rows of a pool are: K and V; codes of both; rows of which V is the first columns, and too
+// long for a tile of their own for it.
+enum class RowKind { kPlain, kCodes, kLatent };
+
 // What a team has of tiles. K and V are on their way to two slots each, as tiles; as rows of codes
-// where the pool is of a scaled dtype, to be widened to one tile each when they are there.
-template <typename T, int kDim_, bool kScaled_, int kThreads_>
+// where the pool is of a scaled dtype, to be widened to one tile each when they are there. Latent
+// rows have two slots.
+template <typename T, int kDim_, RowKind kKind, int kThreads_>
 struct TileForm {
   using Operand = T;
   static constexpr int kDim = kDim_;
-  static constexpr bool kScaled = kScaled_;
+  static constexpr bool kScaled = kKind == RowKind::kCodes;
+  static constexpr bool kLatent = kKind == RowKind::kLatent;
   static constexpr int kThreads = kThreads_;
   static constexpr int kPieces = kDim / 8;
   static constexpr int kTileBytes = kCudaTileKeys * kDim * 2;
   static constexpr int kSlotBytes = kScaled ? kTileBytes / 2 : kTileBytes;
+  static constexpr int kSlotsBytes = (kLatent ? 2 : 4) * kTileBytes;
   static constexpr int kScaleBytes = kScaled ? 4 * kCudaTileKeys * 4 : 0;
-  static constexpr int kTilesBytes = 4 * kTileBytes + 2 * kCudaTileKeys * 8 + kScaleBytes;
+  static constexpr int kTilesBytes = kSlotsBytes + 2 * kCudaTileKeys * 8 + kScaleBytes;
 };
 
 template <typename F>
@@ -58,6 +65,7 @@ struct Tiles {
     return F::kScaled ? wide : keys + step % 2 * F::kTileBytes;
   }
   STEMMA_ON_DEVICE std::byte* value_tile(int step) const {
+    if (F::kLatent) return key_tile(step);
     return F::kScaled ? wide + F::kTileBytes : values + step % 2 * F::kTileBytes;
   }
   STEMMA_ON_DEVICE float* key_scales(int step) const {
@@ -71,7 +79,7 @@ STEMMA_ON_DEVICE Tiles<F> tiles_of(std::byte* shared) {
   tiles.keys = shared;
   tiles.values = tiles.keys + 2 * F::kSlotBytes;
   tiles.wide = tiles.values + 2 * F::kSlotBytes;
-  tiles.offsets = reinterpret_cast<std::int64_t*>(shared + 4 * F::kTileBytes);
+  tiles.offsets = reinterpret_cast<std::int64_t*>(shared + F::kSlotsBytes);
   tiles.scales = reinterpret_cast<float*>(tiles.offsets + 2 * kCudaTileKeys);
   return tiles;
 }

@@ -32,10 +32,19 @@ enum AttentionList : int {
 inline constexpr int kAttentionLists = 3;
 inline constexpr int kListPairs[kAttentionLists] = {16, 64, 128};
 
-// Whether rows of a pool are multiplied on tensor cores: 16 bytes of them at a time.
-constexpr bool are_on_tensor_cores(DType kv_dtype, std::int64_t head_dim) {
-  return kv_dtype != DType::kF32 && head_dim > 0 && head_dim <= 256 &&
-         head_dim % (is_scaled(kv_dtype) ? 16 : 8) == 0;
+// Columns of rows of K and V, and of latent rows and their values, that there are kernels for.
+inline constexpr std::int64_t kPlainDimMax = 256;
+inline constexpr std::int64_t kLatentDimMax = 576;
+inline constexpr std::int64_t kLatentValueDimMax = 512;
+
+// Whether rows of a pool are multiplied on tensor cores, 16 bytes of them at a time. Those of more
+// than kPlainDimMax columns must be latent rows, of elements.
+constexpr bool has_tensor_kernel(DType kv_dtype, std::int64_t head_dim, std::int64_t value_dim) {
+  const std::int64_t piece = is_scaled(kv_dtype) ? 16 : 8;
+  if (kv_dtype == DType::kF32 || head_dim < 1 || head_dim % piece != 0) return false;
+  if (head_dim <= kPlainDimMax) return true;
+  return !is_scaled(kv_dtype) && head_dim <= kLatentDimMax && value_dim < head_dim &&
+         value_dim <= kLatentValueDimMax;
 }
 
 struct AttentionItem {

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kChunkBytes = 128;
 
-template <typename T, int kDim, bool kScaled, int kRows_>
-struct Form : TileForm<T, kDim, kScaled, kListPairs[kChunkPairs] / (16 * kRows_) * kWarpThreads> {
+template <typename T, int kDim, RowKind kKind, int kRows_>
+struct Form : TileForm<T, kDim, kKind, kListPairs[kChunkPairs] / (16 * kRows_) * kWarpThreads> {
   static constexpr int kRows = kRows_;  // of 16 pairs, of a warp
   static constexpr int kKeys = kCudaTileKeys / 16;
   static constexpr int kPairs = kListPairs[kChunkPairs];
@@ -305,23 +305,24 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_chunks(AttentionParam
 }
 
 // Calls with a value of the form for rows of that type and extent.
-template <typename T, bool kScaled, typename Call>
+template <typename T, RowKind kKind, typename Call>
 auto with_dim(std::int64_t head_dim, const Call& call) {
-  if (head_dim <= 64) return call(Form<T, 64, kScaled, 2>());
-  if (head_dim <= 128) return call(Form<T, 128, kScaled, 2>());
-  return call(Form<T, 256, kScaled, 1>());
+  if (head_dim <= 64) return call(Form<T, 64, kKind, 2>());
+  if (head_dim <= 128) return call(Form<T, 128, kKind, 2>());
+  return call(Form<T, 256, kKind, 1>());
 }
 template <typename Call>
 auto with_form(DType dtype, std::int64_t head_dim, const Call& call) {
-  if (is_scaled(dtype)) return with_dim<BFloat16, true>(head_dim, call);
-  if (dtype == DType::kF16) return with_dim<Float16, false>(head_dim, call);
-  return with_dim<BFloat16, false>(head_dim, call);
+  if (is_scaled(dtype)) return with_dim<BFloat16, RowKind::kCodes>(head_dim, call);
+  if (dtype == DType::kF16) return with_dim<Float16, RowKind::kPlain>(head_dim, call);
+  return with_dim<BFloat16, RowKind::kPlain>(head_dim, call);
 }
 
 }  // namespace
 
 Status chunk_attention(CudaStream& stream, const AttentionParams& params, std::int64_t teams) {
-  if (!are_on_tensor_cores(params.kv_dtype, params.head_dim)) {
+  if (!has_tensor_kernel(params.kv_dtype, params.head_dim, params.value_dim) ||
+      params.head_dim > kPlainDimMax) {
     return Error{ErrorCode::kUnsupported, "chunk attention: rows that there is no kernel for", 0};
   }
   return with_form(params.kv_dtype, params.head_dim, [&](auto form) {
@@ -334,6 +335,7 @@ Status chunk_attention(CudaStream& stream, const AttentionParams& params, std::i
 
 std::int64_t chunk_attention_residents(DType dtype, std::int64_t head_dim,
                                        std::int64_t team_shared_bytes_max) {
+  if (head_dim > kPlainDimMax) return 0;
   return with_form(dtype, head_dim, [&](auto form) {
     using F = decltype(form);
     return residents(F::kSharedBytes, F::kResidents, team_shared_bytes_max);

@@ -56,8 +56,8 @@ std::int64_t sum_bytes(const AttentionShape& shape) {
 
 Status check_support(const AttentionShape& shape, const CudaAttentionOptions& options,
                      const CudaTraits& traits) {
-  if (shape.latent_dim > 0) return unsupported("attention on a GPU: no latent rows");
-  if (options.kv_dtype != DType::kF32 && !are_on_tensor_cores(options.kv_dtype, shape.head_dim)) {
+  const bool plain = options.kv_dtype == DType::kF32 && shape.head_dim <= kPlainDimMax;
+  if (!plain && !has_tensor_kernel(options.kv_dtype, shape.head_dim, shape.value_dim())) {
     return unsupported(fmt::format("attention on a GPU: no rows of {} {}", shape.head_dim,
                                    dtype_name(options.kv_dtype)));
   }
@@ -84,7 +84,8 @@ CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& l
                                  : table_pages,
           .sums_max = std::max(sums, limits.rows_max),
           .busy_items = traits.multiprocessors,
-          .last_list = last_list(shape, options.kv_dtype, traits)};
+          .last_list = last_list(shape, options.kv_dtype, traits),
+          .share_prefixes = options.share_prefixes && shape.window_tokens == 0};
 }
 
 // Kernels count in 32 bits: sixteenths of an image's bytes, sums.
@@ -168,8 +169,11 @@ Status CudaAttention::plan_decode(CudaStream& stream, const KvBatch& batch,
   }
   STEMMA_RETURN_IF_ERROR(plan_.cut(batch));
   launches_ = {.merged_rows = bucket_rows};
-  const AttentionList list = plan_.list_of_rows(1);
-  launches_.teams[list] = resident_teams(list);
+  for (const AttentionList list : {plan_.list_of_rows(1), plan_.list_of_runs()}) {
+    if (list == plan_.list_of_rows(1) || plan_.shares_prefixes()) {
+      launches_.teams[list] = resident_teams(list);
+    }
+  }
   return upload(stream, batch);
 }
 
@@ -208,7 +212,7 @@ AttentionParams CudaAttention::params_of(const KvLayerView& layer, const void* q
           .kv_dtype = layer.dtype,
           .page_size = static_cast<std::int32_t>(layer.page_size),
           .k_scales = layer.k_scales,
-          .v_scales = layer.v_scales,
+          .v_scales = shape_.latent_dim > 0 ? layer.k_scales : layer.v_scales,
           .scale_page_stride = layer.scale_page_stride,
           .scale_head_stride = layer.scale_head_stride,
           .query_heads = static_cast<std::int32_t>(shape_.query_heads),

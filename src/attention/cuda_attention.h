@@ -20,8 +20,8 @@
 // Cost:       decode is bound by reading K and V once, prefill by 4 × head_dim operations a query,
 //             key and head.
 // Not here:   the kernels (split_attention_cuda, chunk_attention_cuda, plain_attention_cuda), how a
-// batch is cut (cuda_attention_plan), writing
-//             K and V (CudaPool), sparse attention (on a CPU only).
+//             batch is cut (cuda_attention_plan), writing K and V (CudaPool), sparse attention (on
+//             a CPU only).
 #pragma once
 
 #include <array>
@@ -42,6 +42,7 @@ struct CudaAttentionOptions {
   DType row_dtype = DType::kBF16;  // of q and out: f32, bf16 or f16
   DType kv_dtype = DType::kBF16;   // of the pool
   std::int64_t page_size = 0;
+  bool share_prefixes = true;  // compute what decode rows have in common together
   // Pages that the table of one batch may name; 0: as many as the limits allow. Worth a limit where
   // pages are small: the table takes 4 bytes each, three times.
   std::int64_t table_pages_max = 0;
@@ -54,8 +55,9 @@ class CudaAttention {
 
  public:
   // kInvalidArgument or kUnsupported name what is wrong with the shape, the limits or the options;
-  // kOutOfMemory. Supported: head_dim a multiple of 8 up to 256, of scaled pools of 16; no latent
-  // rows. `device` must outlive it; memory belongs to `stream`, which must outlive it too.
+  // kOutOfMemory. Supported: head_dim a multiple of 8 up to 256, of scaled pools of 16; of
+  // latent rows of f16 and bf16 up to 576, with values up to 512. `device` must outlive it; memory
+  // belongs to `stream`, which must outlive it too.
   static Result<std::unique_ptr<CudaAttention>> create(CudaDevice& device, CudaStream& stream,
                                                        const AttentionShape& shape,
                                                        const AttentionLimits& limits,

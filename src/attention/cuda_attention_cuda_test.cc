@@ -23,6 +23,7 @@ struct CudaCase {
   std::vector<std::int64_t> tokens = {70, 5, 530};
   DType row_dtype = DType::kBF16;
   std::int64_t rows_max = 1000;  // of a step
+  bool share_prefixes = true;
   std::int64_t sums_bytes_max = std::int64_t{1} << 20;
 };
 
@@ -95,6 +96,7 @@ class CudaAttentionFixture : public CudaFixture {
                                            {.row_dtype = c.row_dtype,
                                             .kv_dtype = c.world.dtype,
                                             .page_size = c.world.page_size,
+                                            .share_prefixes = c.share_prefixes,
                                             .sums_bytes_max = c.sums_bytes_max});
     EXPECT_TRUE(attention.ok()) << attention.error().detail;
     return attention.ok() ? std::move(attention).value() : nullptr;
@@ -112,17 +114,20 @@ class CudaAttentionFixture : public CudaFixture {
         dtype_bytes(host.dtype));
     DeviceLayer layer;
     layer.k = upload(std::span(static_cast<const std::byte*>(host.k), bytes));
-    layer.v = upload(std::span(static_cast<const std::byte*>(host.v), bytes));
     layer.view = host;
-    layer.view.k = layer.k.bytes();
-    layer.view.v = layer.v.bytes();
+    layer.view.k = layer.view.v = layer.k.bytes();
+    if (host.v != host.k) {
+      layer.v = upload(std::span(static_cast<const std::byte*>(host.v), bytes));
+      layer.view.v = layer.v.bytes();
+    }
     if (!is_scaled(host.dtype)) return layer;
     const auto scales =
         static_cast<std::size_t>((host.pages - 1) * host.scale_page_stride +
                                  (host.heads - 1) * host.scale_head_stride + host.page_size);
     layer.k_scales = upload(std::span(host.k_scales, scales));
-    layer.v_scales = upload(std::span(host.v_scales, scales));
     layer.view.k_scales = layer.k_scales.as<float>();
+    if (host.v_scales == nullptr) return layer;  // latent rows
+    layer.v_scales = upload(std::span(host.v_scales, scales));
     layer.view.v_scales = layer.v_scales.as<float>();
     return layer;
   }
@@ -224,7 +229,7 @@ std::vector<CudaCase> batch_cases() {
     cases.push_back({.name = name, .world = std::move(c), .tokens = {70, 5, 130}});
     return cases.back();
   };
-  add("grouped_heads", world(4, 2, 64)).tokens = {70, 5, 530};
+  add("grouped_heads", world(4, 2, 64)).tokens = {70, 530};
   add("rows_of_f32", world(4, 2, 64)).row_dtype = DType::kF32;
   CudaCase& half = add("rows_and_pool_of_f16", world(4, 2, 64));
   half.row_dtype = half.world.dtype = DType::kF16;
@@ -241,7 +246,7 @@ std::vector<CudaCase> batch_cases() {
   add("head_dim_256", world(2, 1, 256)).tokens = {70, 5};
   CudaCase& plain = add("pool_of_f32", world(4, 2, 64));
   plain.row_dtype = plain.world.dtype = DType::kF32;
-  plain.tokens = {70, 5, 530};
+  plain.tokens = {5, 530};
   add("pool_of_f32_and_rows_of_bf16", world(20, 1, 32)).world.dtype = DType::kF32;
   add("pool_of_f32_with_head_dim_80", world(3, 1, 80)).world.dtype = DType::kF32;
   add("pool_of_f32_with_head_dim_256", world(2, 1, 256)).world.dtype = DType::kF32;
@@ -253,7 +258,7 @@ std::vector<CudaCase> batch_cases() {
   for (const DType dtype : {DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
     CudaCase& codes = add("codes_of_" + std::string(dtype_name(dtype)), world(4, 2, 64));
     codes.world.dtype = dtype;
-    codes.tokens = {70, 5, 530};
+    if (dtype == DType::kFp8E4M3) codes.tokens = {70, 530};
   }
   CudaCase& pages = add("codes_by_page", world(4, 1, 128));
   pages.world.dtype = DType::kFp8E4M3;
@@ -271,7 +276,37 @@ std::vector<CudaCase> batch_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(OnTensorCores, CudaAttentionOfABatch, testing::ValuesIn(batch_cases()),
+INSTANTIATE_TEST_SUITE_P(KeysAndValues, CudaAttentionOfABatch, testing::ValuesIn(batch_cases()),
+                         [](const auto& instance) { return instance.param.name; });
+
+std::vector<CudaCase> latent_cases() {
+  std::vector<CudaCase> cases;
+  const auto add = [&](const std::string& name, std::int64_t query_heads, std::int64_t head_dim,
+                       std::int64_t latent_dim) -> CudaCase& {
+    CudaCase c;
+    c.name = name;
+    c.tokens = {70, 5};
+    c.world.shape = {.query_heads = query_heads,
+                     .kv_heads = 1,
+                     .head_dim = head_dim,
+                     .scale = 0.125f,
+                     .latent_dim = latent_dim};
+    c.world.dtype = DType::kBF16;
+    cases.push_back(c);
+    return cases.back();
+  };
+  add("of_96", 4, 96, 64);
+  add("of_f32", 4, 96, 64).world.dtype = DType::kF32;
+  add("of_int8", 4, 96, 64).world.dtype = DType::kInt8;
+  add("of_576", 4, 576, 512);
+  CudaCase& heads = add("of_576_and_many_heads", 70, 576, 512);
+  heads.tokens = {3};
+  heads.world.dtype = DType::kF16;
+  add("of_320", 20, 320, 256).tokens = {9};
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(LatentRows, CudaAttentionOfABatch, testing::ValuesIn(latent_cases()),
                          [](const auto& instance) { return instance.param.name; });
 
 class CudaAttentionTest : public CudaAttentionFixture {
@@ -301,11 +336,38 @@ TEST_F(CudaAttentionTest, HasTheSameBitsWhereThereIsLittleRoomForSums) {
   expect_same_bits(decode(0), roomy);
 }
 
+// Five sequences, of which four begin alike, three of them for longer, and one row of each to
+// decode.
+CudaCase shared_case(DType dtype, std::int64_t query_heads) {
+  CudaCase c;
+  c.world.shape = {.query_heads = query_heads, .kv_heads = 1, .head_dim = 64, .scale = 0.125f};
+  c.world.dtype = dtype;
+  c.tokens = {1100, 1030, 1300, 530, 40};
+  c.world.shared = {{1, 0, 1024}, {2, 0, 1024}, {3, 0, 512}};
+  return c;
+}
+
+TEST_F(CudaAttentionTest, HasTheSameBitsWhetherRowsThatShareABeginAreComputedTogether) {
+  for (const DType dtype : {DType::kBF16, DType::kInt8, DType::kF32}) {
+    for (const std::int64_t query_heads : {2, 9, 20}) {
+      CudaCase c = shared_case(dtype, query_heads);
+      AttentionWorld world(c.world, c.tokens);
+      world.prepare({{0, 1099}, {1, 1029}, {2, 1299}, {3, 529}, {4, 39}});
+      world.prepare({{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}});
+      const Outputs together = {attend(c, *make(c), world)};
+      c.share_prefixes = false;
+      SCOPED_TRACE(testing::Message() << dtype_name(dtype) << ", " << query_heads << " heads");
+      expect_same_bits(together, {attend(c, *make(c), world)});
+    }
+  }
+}
+
 TEST_F(CudaAttentionTest, ComputesLaterBatchesOfABucketFromOneRecording) {
   CudaCase c = plain();
   c.tokens = {530, 40, 700};
+  c.world.shared = {{2, 0, 512}};
   AttentionWorld world(c.world, c.tokens);
-  world.prepare({{0, 505}, {1, 10}, {2, 660}});
+  world.prepare({{0, 520}, {1, 10}, {2, 660}});
   const auto attention = make(c);
   constexpr std::size_t kBucketRows = 3;
   const std::size_t row = static_cast<std::size_t>(4 * 64);
@@ -396,6 +458,8 @@ TEST_F(CudaAttentionTest, RefusesWhatItHasNoKernelsFor) {
   shape.head_dim = 72;  // codes of a row are not whole pieces of 16 bytes
   other = options;
   other.kv_dtype = DType::kInt8;
+  EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
+  shape = {.query_heads = 4, .kv_heads = 1, .head_dim = 576, .scale = 1, .latent_dim = 512};
   EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -80,8 +81,9 @@ std::int64_t CudaAttentionPlan::table_pages(const AttentionLimits& limits, std::
 CudaAttentionPlan::CudaAttentionPlan(const AttentionShape& shape, const CudaPlanLimits& limits)
     : shape_(shape),
       group_(static_cast<std::int32_t>(shape.query_heads / shape.kv_heads)),
-      limits_(limits) {
-  const std::int64_t pieces = ceil_div(group_, pairs_max());
+      limits_(limits),
+      shared_(limits.batch.requests_max, limits.sums_max, kPartitionKeys) {
+  const std::int64_t pieces = ceil_div(group_, kListPairs[list_of_runs()]);  // of a row, at most
   items_max_ = (limits.batch.rows_max + limits.sums_max) * pieces;
   const auto rows = static_cast<std::size_t>(limits.batch.rows_max);
   parts_.reserve(rows);
@@ -117,6 +119,8 @@ Status CudaAttentionPlan::cut(const KvBatch& batch) {
   for (auto& items : items_) items.clear();
   rows_.clear();
   merged_rows_.clear();
+  shares_ = limits_.share_prefixes;
+  if (shares_) shared_.find(batch, limits_.batch.context_tokens_max);
   gather_parts(batch);
   split_parts();
   std::int32_t sums = 0;
@@ -124,6 +128,7 @@ Status CudaAttentionPlan::cut(const KvBatch& batch) {
     add_items(part, table.indptr[static_cast<std::size_t>(part.request)]);
     add_rows(part, batch, sums);
   }
+  if (shares_) add_runs(batch);
   for (auto& items : items_) sort_items(items);
   return {};
 }
@@ -149,7 +154,8 @@ void CudaAttentionPlan::add_parts(const KvBatch& batch, std::int32_t request) {
                       .first_row = row,
                       .rows = rows,
                       .keys = position(row + rows - 1) + 1,
-                      .first_tile = static_cast<std::int32_t>(first_seen / kCudaTileKeys)});
+                      .first_tile = static_cast<std::int32_t>(first_seen / kCudaTileKeys),
+                      .shared = shares_ ? shared_.share_of(request).partitions : 0});
   }
 }
 
@@ -162,14 +168,30 @@ AttentionList CudaAttentionPlan::list_of_rows(std::int32_t rows) const {
 
 void CudaAttentionPlan::split_parts() {
   std::int64_t whole[kAttentionLists] = {};
-  for (const Part& part : parts_) whole[list_of_rows(part.rows)] += shape_.kv_heads;
+  for (const Part& part : parts_) {
+    const AttentionList list = list_of_rows(part.rows);
+    whole[list] += shape_.kv_heads * ceil_div(part.rows * group_, kListPairs[list]);
+  }
+  // Decode rows are of different lengths: only many of them keep all teams busy to the end.
+  const std::int64_t enough[] = {std::numeric_limits<std::int64_t>::max(), 4 * limits_.busy_items,
+                                 limits_.busy_items};
   for (Part& part : parts_) {
     const AttentionList list = list_of_rows(part.rows);
-    const bool busy = list != kSinglePairs && whole[list] >= limits_.busy_items;
-    part.splits = busy ? 1 : part.partitions();
+    const bool busy = whole[list] >= enough[list];
+    part.splits = busy && part.shared == 0 ? 1 : part.partitions();
   }
   const std::int32_t most = most_splits();
+  if (std::any_of(parts_.begin(), parts_.end(),
+                  [&](const Part& part) { return part.shared > 0 && part.splits > most; })) {
+    leave_shared_partitions();
+  }
   for (Part& part : parts_) part.splits = std::min(part.splits, most);
+}
+
+// There is no room for the sums of all their partitions.
+void CudaAttentionPlan::leave_shared_partitions() {
+  shares_ = false;
+  for (Part& part : parts_) part.shared = 0;
 }
 
 // The most items of one walk, so that there is room for the sums of all.
@@ -199,6 +221,10 @@ void CudaAttentionPlan::add_items(const Part& part, std::int32_t table_begin) {
                         .first_tile = part.first_tile};
   std::int32_t partitions = part.partitions() - part.splits + 1;  // of the first one
   std::int32_t partition = part.first_partition();
+  if (part.shared > 0) {
+    partition = part.shared;
+    item.first_tile = partition * kCudaPartitionTiles;
+  }
   for (; item.first_tile < part.end_tile(); item.first_tile = item.end_tile) {
     partition += partitions;
     partitions = 1;
@@ -206,6 +232,29 @@ void CudaAttentionPlan::add_items(const Part& part, std::int32_t table_begin) {
     for (item.first_pair = 0; item.first_pair < pairs; item.first_pair += kListPairs[list]) {
       item.pairs = std::min(pairs - item.first_pair, std::int32_t{kListPairs[list]});
       items_[list].push_back(item);
+    }
+  }
+}
+
+// Each partition of a run is an item, of as many of its rows as there are pairs in one.
+void CudaAttentionPlan::add_runs(const KvBatch& batch) {
+  const std::span<const std::int32_t> indptr = shape_.table(batch).indptr;
+  for (const SharedRun& run : shared_.runs()) {
+    const std::int32_t pairs = run.rows * group_;
+    const AttentionList list = pairs <= kListPairs[kSinglePairs] ? kSinglePairs : list_of_runs();
+    const auto leader = static_cast<std::size_t>(shared_.request_of(run.first_row));
+    for (std::int32_t partition = run.first_partition;
+         partition < run.first_partition + run.partitions; ++partition) {
+      AttentionItem item = {.table_begin = indptr[leader],
+                            .keys = static_cast<std::int32_t>((partition + 1) * kPartitionKeys),
+                            .first_row = run.first_row,
+                            .first_tile = partition * kCudaPartitionTiles,
+                            .end_tile = (partition + 1) * kCudaPartitionTiles,
+                            .run = 1};
+      for (; item.first_pair < pairs; item.first_pair += kListPairs[list]) {
+        item.pairs = std::min(pairs - item.first_pair, std::int32_t{kListPairs[list]});
+        items_[list].push_back(item);
+      }
     }
   }
 }
@@ -226,7 +275,7 @@ std::int64_t CudaAttentionPlan::image_bytes_max() const {
   return array_bytes<AttentionHeader>(1) +
          kAttentionLists * array_bytes<AttentionItem>(items_max_) +
          array_bytes<AttentionRow>(limits_.batch.rows_max) +
-         array_bytes<std::int32_t>(limits_.batch.rows_max) +
+         2 * array_bytes<std::int32_t>(limits_.batch.rows_max) +
          array_bytes<std::int32_t>(limits_.table_pages_max);
 }
 
@@ -239,6 +288,7 @@ std::int64_t CudaAttentionPlan::write(const KvBatch& batch, std::byte* image) co
   }
   header.merged_rows = static_cast<std::int32_t>(merged_rows_.size());
   header.rows_at = writer.append(std::span<const AttentionRow>(rows_));
+  header.shared_rows_at = writer.append(shared_rows());
   header.merged_rows_at = writer.append(std::span<const std::int32_t>(merged_rows_));
   header.table_at = writer.append(raw(shape_.table(batch).pages));
   std::memcpy(image, &header, sizeof(header));

@@ -21,6 +21,7 @@
 
 #include "attention/attention.h"
 #include "attention/attention_work_cuda.h"
+#include "attention/shared_prefixes.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -32,6 +33,7 @@ struct CudaPlanLimits {
   std::int64_t sums_max = 0;              // at least batch.rows_max
   std::int64_t busy_items = 0;            // items of every KV head that keep the GPU busy
   AttentionList last_list = kChunkPairs;  // the last list that there is a kernel for
+  bool share_prefixes = false;            // of shapes without a window
 };
 
 class CudaAttentionPlan {
@@ -52,9 +54,18 @@ class CudaAttentionPlan {
   std::span<const AttentionItem> items(AttentionList list) const { return items_[list]; }
   std::span<const AttentionRow> rows() const { return rows_; }
   std::span<const std::int32_t> merged_rows() const { return merged_rows_; }
+  // Rows of the batch that items of runs name.
+  std::span<const std::int32_t> shared_rows() const { return shared_.rows(); }
 
-  // The list that items of so many rows are in. REQUIRES: one row, or no more than one item has.
+  // The list that items of so many rows of a request are in. REQUIRES: one row, or no more than one
+  // item has.
   AttentionList list_of_rows(std::int32_t rows) const;
+  // The list that has items of rows of several requests; may be another one if they are few.
+  AttentionList list_of_runs() const {
+    return limits_.last_list < kSharedPairs ? limits_.last_list : kSharedPairs;
+  }
+
+  bool shares_prefixes() const noexcept { return limits_.share_prefixes; }
 
   // Bytes of the largest image.
   std::int64_t image_bytes_max() const;
@@ -70,7 +81,8 @@ class CudaAttentionPlan {
     std::int32_t rows = 0;
     std::int32_t keys = 0;  // that its last row sees, from position 0 on
     std::int32_t first_tile = 0;
-    std::int32_t splits = 1;  // items that its walk is cut into
+    std::int32_t shared = 0;  // partitions that runs have, from the first on
+    std::int32_t splits = 1;  // sums that its walk is cut into
 
     std::int32_t end_tile() const;
     std::int32_t first_partition() const { return first_tile / kCudaPartitionTiles; }
@@ -84,6 +96,8 @@ class CudaAttentionPlan {
   void gather_parts(const KvBatch& batch);
   void add_parts(const KvBatch& batch, std::int32_t request);
   void split_parts();
+  void leave_shared_partitions();
+  void add_runs(const KvBatch& batch);
   std::int32_t most_splits() const;
   void add_items(const Part& part, std::int32_t table_begin);
   void add_rows(const Part& part, const KvBatch& batch, std::int32_t& sums);
@@ -92,6 +106,8 @@ class CudaAttentionPlan {
   std::int32_t group_;  // query heads of a KV head
   CudaPlanLimits limits_;
   std::int64_t items_max_;  // of one list
+  SharedPrefixes shared_;
+  bool shares_ = false;  // runs are computed together
   std::vector<Part> parts_;
   std::vector<AttentionItem> items_[kAttentionLists];
   std::vector<AttentionRow> rows_;

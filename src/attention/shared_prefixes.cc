@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "attention/attention_kernel.h"
 #include "base/math.h"
 
 namespace stemma {
@@ -31,11 +30,11 @@ std::size_t same_pages(std::span<const PageId> a, std::span<const PageId> b, std
 // The pages of one partition, as an order of requests that have it in whole.
 class PartitionPages {
  public:
-  PartitionPages(const PageTableView& table, std::int32_t partition)
+  PartitionPages(const PageTableView& table, std::int64_t partition_keys, std::int32_t partition)
       : table_(table),
-        first_(static_cast<std::size_t>(partition * kPartitionKeys / table.page_size)),
+        first_(static_cast<std::size_t>(partition * partition_keys / table.page_size)),
         end_(
-            static_cast<std::size_t>(ceil_div((partition + 1) * kPartitionKeys, table.page_size))) {
+            static_cast<std::size_t>(ceil_div((partition + 1) * partition_keys, table.page_size))) {
   }
 
   // Below 0, 0 or above 0, as memcmp.
@@ -56,8 +55,9 @@ class PartitionPages {
 
 }  // namespace
 
-SharedPrefixes::SharedPrefixes(std::int64_t requests_max, std::int64_t run_rows_max)
-    : run_rows_max_(run_rows_max) {
+SharedPrefixes::SharedPrefixes(std::int64_t requests_max, std::int64_t run_rows_max,
+                               std::int64_t partition_keys)
+    : run_rows_max_(run_rows_max), partition_keys_(partition_keys) {
   const auto count = static_cast<std::size_t>(requests_max);
   requests_.reserve(count);
   rows_.reserve(count);
@@ -108,7 +108,7 @@ void SharedPrefixes::split(const Group& group, const PageTableView& table) {
   const auto whole_end = std::partition(
       begin, requests_.begin() + group.end,
       [&](std::int32_t request) { return whole_partitions(table, request) > group.partitions; });
-  const PartitionPages pages(table, group.partitions);
+  const PartitionPages pages(table, partition_keys_, group.partitions);
   std::sort(begin, whole_end,
             [&](std::int32_t a, std::int32_t b) { return pages.compare(a, b) < 0; });
   for (auto run = begin; run != whole_end;) {
@@ -145,19 +145,19 @@ void SharedPrefixes::add_run(std::int32_t begin, std::int32_t end, const Group& 
 // Partitions behind `from` that both have in whole, on the same pages.
 std::int32_t SharedPrefixes::common_partitions(const PageTableView& table, std::int32_t a,
                                                std::int32_t b, std::int32_t from) const {
-  const std::int64_t first_page = from * kPartitionKeys / table.page_size;
+  const std::int64_t first_page = from * partition_keys_ / table.page_size;
   const std::size_t same =
       same_pages(table.pages_of(a), table.pages_of(b), static_cast<std::size_t>(first_page));
   const auto keys = static_cast<std::int64_t>(same) * table.page_size;
   const std::int64_t whole = std::min<std::int64_t>(
-      {keys / kPartitionKeys, whole_partitions(table, a), whole_partitions(table, b)});
+      {keys / partition_keys_, whole_partitions(table, a), whole_partitions(table, b)});
   return static_cast<std::int32_t>(std::max<std::int64_t>(whole - from, 0));
 }
 
 // All that lie before its last key, which is always the row's own to compute.
 std::int32_t SharedPrefixes::whole_partitions(const PageTableView& table,
                                               std::int32_t request) const {
-  return static_cast<std::int32_t>((table.tokens_of(request) - 1) / kPartitionKeys);
+  return static_cast<std::int32_t>((table.tokens_of(request) - 1) / partition_keys_);
 }
 
 }  // namespace stemma

@@ -33,8 +33,8 @@ struct SharedRun {
 class SharedPrefixes {
  public:
   // The most requests that find will be given, and the most rows that all runs together may have:
-  // beyond that, rows are left to themselves.
-  SharedPrefixes(std::int64_t requests_max, std::int64_t run_rows_max);
+  // beyond that, rows are left to themselves. `partition_keys`: of those who compute the runs.
+  SharedPrefixes(std::int64_t requests_max, std::int64_t run_rows_max, std::int64_t partition_keys);
 
   // Looks at requests of one row that sees at most `keys_max` keys.
   // REQUIRES: the batch's page table names pages for all their positions.
@@ -76,6 +76,7 @@ class SharedPrefixes {
   std::int32_t whole_partitions(const PageTableView& table, std::int32_t request) const;
 
   std::int64_t run_rows_max_;
+  std::int64_t partition_keys_;
   std::int64_t run_rows_ = 0;
   std::vector<std::int32_t> requests_;
   std::vector<std::int32_t> rows_;

@@ -59,7 +59,7 @@ TEST(SharedPrefixes, AreATreeOfRuns) {
   requests.add({1, 2, 3, 4, 7, 8});
   requests.add({1, 2, 3, 9, 10});
   requests.add({11, 12});
-  SharedPrefixes shared(4, 32);
+  SharedPrefixes shared(4, 32, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 2u);
   EXPECT_EQ(members(shared, shared.runs()[0]), (std::vector<int>{0, 1, 2}));
@@ -80,7 +80,7 @@ TEST(SharedPrefixes, EndBeforeTheLastKey) {
   Requests requests(kPartitionKeys);
   requests.add({1, 2});
   requests.add({1, 2, 3});
-  SharedPrefixes shared(2, 16);
+  SharedPrefixes shared(2, 16, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 1u);
   EXPECT_EQ(shared.runs()[0].partitions, 1);
@@ -92,7 +92,7 @@ TEST(SharedPrefixes, AreCutOnBordersOfPartitions) {
   requests.add({1, 2, 3, 4});
   requests.add({1, 2, 3, 5});
   requests.add({1, 2, 6, 7});
-  SharedPrefixes shared(3, 16);
+  SharedPrefixes shared(3, 16, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 1u);
   EXPECT_EQ(members(shared, shared.runs()[0]), (std::vector<int>{0, 1}));
@@ -104,7 +104,7 @@ TEST(SharedPrefixes, HaveRequestsOfOneRowWithinTheBoundOnly) {
   requests.add({1, 2, 3});
   requests.add({1, 2, 4}, 5);
   requests.add({1, 2, 3, 4, 5});
-  SharedPrefixes shared(3, 16);
+  SharedPrefixes shared(3, 16, kPartitionKeys);
   shared.find(requests.batch(), 4 * kPartitionKeys);
   EXPECT_TRUE(shared.runs().empty());
 }
@@ -112,7 +112,7 @@ TEST(SharedPrefixes, HaveRequestsOfOneRowWithinTheBoundOnly) {
 TEST(SharedPrefixes, LeaveRowsBeyondTheirBoundToThemselves) {
   Requests requests(kPartitionKeys);
   for (int i = 0; i < 4; ++i) requests.add({1, 2 + i / 2, 10 + i});
-  SharedPrefixes shared(4, 4);
+  SharedPrefixes shared(4, 4, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 1u);
   EXPECT_EQ(shared.runs()[0].rows, 4);
@@ -145,7 +145,7 @@ TEST(SharedPrefixes, AreWhatPageTablesHaveInCommon) {
       tables.push_back(table);
       requests.add(table);
     }
-    SharedPrefixes shared(12, 12 * 12);
+    SharedPrefixes shared(12, 12 * 12, kPartitionKeys);
     shared.find(requests.batch(), kAnyKeys);
     const KvBatch batch = requests.batch();
     std::map<int, int> reached;

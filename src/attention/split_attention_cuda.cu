@@ -3,7 +3,9 @@
 //
 // Tiles of K and of V take turns in two slots each. K of tile t + 2 is asked for when all warps
 // have multiplied K of tile t; V of tile t + 1 when they have added V of tile t − 1: three tiles
-// are always on their way. Where rows of a tile lie is looked up three tiles ahead.
+// are always on their way. Latent rows, whose tiles are K and V, have two slots: the next tile is
+// asked for when all warps are done with the one before. Where rows of a tile lie is looked up
+// three tiles ahead.
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
@@ -12,13 +14,14 @@
 namespace stemma {
 namespace {
 
-template <typename T, int kDim, bool kScaled, int kRows_, int kRowWarps_>
-struct Form : TileForm<T, kDim, kScaled, 4 * kWarpThreads * kRowWarps_> {
+template <typename T, int kDim, RowKind kKind, int kRows_, int kRowWarps_>
+struct Form : TileForm<T, kDim, kKind, 4 * kWarpThreads * kRowWarps_> {
   static constexpr int kRows = kRows_;  // of 16 pairs, of a warp
   static constexpr int kKeys = 1;       // of 16 keys of a tile, of a warp
   static constexpr int kRowWarps = kRowWarps_;
   static constexpr int kPairs = 16 * kRows * kRowWarps;
-  static constexpr int kColumns = kDim / 64;  // of 16 columns, of a warp
+  // Of 16 columns, of a warp.
+  static constexpr int kColumns = (Form::kLatent ? int{kLatentValueDimMax} : kDim) / 64;
   static constexpr int kQueryBytes = kPairs * kDim * 2;
   static constexpr int kWeightBytes = kPairs * kCudaTileKeys * 2;
   static constexpr int kLargestBytes = 4 * kPairs * 4;
@@ -179,6 +182,7 @@ STEMMA_ON_DEVICE void begin(Ahead& ahead, const Team<F>& team, const AttentionPa
   team_barrier();
   copy_keys(team.tiles, params, 0);
   commit_copies();
+  if (F::kLatent) return;
   copy_values(team.tiles, params, 0);
   commit_copies();
   copy_keys(team.tiles, params, 1);
@@ -241,20 +245,23 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
   std::int32_t positions[F::kRows][2] = {};
   clear(sums);
   for (int step = 0; now.live; ++step) {
-    wait_copies<2>();
+    wait_copies<F::kLatent ? 0 : 2>();
     widen_keys(team.tiles, params, step);
     team_barrier();
-    copy_values(team.tiles, params, step + 1);
+    F::kLatent ? copy_keys(team.tiles, params, step + 1)
+               : copy_values(team.tiles, params, step + 1);
     commit_copies();
     look_ahead(ahead, team, params, list, step);
     if (now.tile == now.item.first_tile) begin_item(now, team, params, positions);
     float s[F::kRows][2][4] = {};
     score(now, team, params, step, positions, s);
     team_barrier();
-    copy_keys(team.tiles, params, step + 2);
-    commit_copies();
+    if (!F::kLatent) {
+      copy_keys(team.tiles, params, step + 2);
+      commit_copies();
+    }
     weigh(team, params, sums, s);
-    wait_copies<3>();
+    if (!F::kLatent) wait_copies<3>();
     widen_values(team.tiles, params, step);
     team_barrier();
     add_tile(team, sums, team.tiles.value_tile(step));
@@ -304,29 +311,34 @@ Status launch_form(CudaStream& stream, const AttentionParams& params, int list,
 }
 
 // Calls with a value of the form for rows of that type and extent.
-template <typename T, bool kScaled, int kDim, typename Call>
+template <typename T, RowKind kKind, int kDim, typename Call>
 auto with_list(AttentionList list, const Call& call) {
-  if (list == kSinglePairs) return call(Form<T, kDim, kScaled, 1, 1>());
-  return call(Form<T, kDim, kScaled, 2, 2>());
+  if (list == kSinglePairs) return call(Form<T, kDim, kKind, 1, 1>());
+  return call(Form<T, kDim, kKind, 2, 2>());
 }
-template <typename T, bool kScaled, typename Call>
+template <typename T, RowKind kKind, typename Call>
 auto with_dim(std::int64_t head_dim, AttentionList list, const Call& call) {
-  if (head_dim <= 64) return with_list<T, kScaled, 64>(list, call);
-  if (head_dim <= 128) return with_list<T, kScaled, 128>(list, call);
-  return with_list<T, kScaled, 256>(list, call);
+  if (head_dim <= 64) return with_list<T, kKind, 64>(list, call);
+  if (head_dim <= 128) return with_list<T, kKind, 128>(list, call);
+  return with_list<T, kKind, int{kPlainDimMax}>(list, call);
+}
+template <typename T, typename Call>
+auto with_elements(std::int64_t head_dim, AttentionList list, const Call& call) {
+  if (head_dim <= kPlainDimMax) return with_dim<T, RowKind::kPlain>(head_dim, list, call);
+  return with_list<T, RowKind::kLatent, int{kLatentDimMax}>(list, call);
 }
 template <typename Call>
 auto with_form(DType dtype, std::int64_t head_dim, AttentionList list, const Call& call) {
-  if (is_scaled(dtype)) return with_dim<BFloat16, true>(head_dim, list, call);
-  if (dtype == DType::kF16) return with_dim<Float16, false>(head_dim, list, call);
-  return with_dim<BFloat16, false>(head_dim, list, call);
+  if (is_scaled(dtype)) return with_dim<BFloat16, RowKind::kCodes>(head_dim, list, call);
+  if (dtype == DType::kF16) return with_elements<Float16>(head_dim, list, call);
+  return with_elements<BFloat16>(head_dim, list, call);
 }
 
 }  // namespace
 
 Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
                        std::int64_t teams) {
-  if (!are_on_tensor_cores(params.kv_dtype, params.head_dim)) {
+  if (!has_tensor_kernel(params.kv_dtype, params.head_dim, params.value_dim)) {
     return Error{ErrorCode::kUnsupported, "split attention: rows that there is no kernel for", 0};
   }
   return with_form(params.kv_dtype, params.head_dim, list, [&](auto form) {

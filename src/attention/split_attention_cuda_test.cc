@@ -300,10 +300,10 @@ class SplitAttentionRefuses : public CudaFixture {};
 
 TEST_F(SplitAttentionRefuses, RowsThatThereIsNoKernelFor) {
   AttentionParams params;
-  params.head_dim = 264;
+  params.head_dim = params.value_dim = 264;
   EXPECT_EQ(split_attention(stream(), params, kSinglePairs, 1).error().code,
             ErrorCode::kUnsupported);
-  params.head_dim = 72;
+  params.head_dim = params.value_dim = 72;
   params.kv_dtype = DType::kInt8;
   EXPECT_EQ(split_attention(stream(), params, kSinglePairs, 1).error().code,
             ErrorCode::kUnsupported);

@@ -104,10 +104,10 @@ LayerGate* KvCache::arriving_or_null() {
   return tiering_ == nullptr || tiering_->loans().empty() ? nullptr : &tiering_->loans();
 }
 
-void KvCache::await_lent() {
-  if (tiering_ == nullptr || tiering_->loans().empty()) return;
+bool KvCache::await_lent() {
+  if (tiering_ == nullptr || tiering_->loans().empty()) return true;
   STEMMA_CHECK_EQ(steps_in_flight_, 0);
-  tiering_->end_loans(kNap);
+  return tiering_->end_loans(kNap);
 }
 
 bool KvCache::end_loan(Sequence& sequence, std::span<const TokenId> tokens) {

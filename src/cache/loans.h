@@ -31,16 +31,30 @@ class Loans final : public LayerGate {
   bool empty() const noexcept { return loans_.empty(); }
 
   bool wait(std::int64_t layer) override {
+    asked_layers_ = std::max(asked_layers_, layer + 1);
     bool there = true;
     for (const Loan& loan : loans_) there = transfers_.wait_layer(*loan.job, layer) && there;
     return there;
   }
   bool wait_on(CudaStream& stream, std::int64_t layer) override {
+    asked_layers_ = std::max(asked_layers_, layer + 1);
     bool there = true;
     for (const Loan& loan : loans_) {
       there = transfers_.wait_layer_on(*loan.job, stream, layer) && there;
     }
     return there;
+  }
+
+  // The step has retired. Whether all that it asked for came right: what was lent may be found in
+  // the tree all the same, where others brought it, and then it is not what was read. Waits for the
+  // copies. REQUIRES: none was taken back since.
+  [[nodiscard]] bool settle() {
+    if (asked_layers_ == 0) return true;
+    bool right = true;
+    for (const Loan& loan : loans_) {
+      right = transfers_.wait_layer(*loan.job, asked_layers_ - 1) && right;
+    }
+    return right;
   }
 
   // Whether a copy has not ended yet.
@@ -50,7 +64,10 @@ class Loans final : public LayerGate {
     });
   }
   // The step is over.
-  void clear() { loans_.clear(); }
+  void clear() {
+    loans_.clear();
+    asked_layers_ = 0;
+  }
 
  private:
   struct Loan {
@@ -60,6 +77,7 @@ class Loans final : public LayerGate {
 
   TransferEngine& transfers_;
   std::vector<Loan> loans_;
+  std::int64_t asked_layers_ = 0;  // by the step
 };
 
 }  // namespace stemma

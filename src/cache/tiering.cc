@@ -154,12 +154,14 @@ bool Tiering::settle_more() {
   return false;
 }
 
-void Tiering::end_loans(std::chrono::microseconds nap) {
+bool Tiering::end_loans(std::chrono::microseconds nap) {
+  const bool right = loans_.settle();
   while (loans_.underway()) {
     wait_landed(nap);
     poll();
   }
   loans_.clear();
+  return right;
 }
 
 void Tiering::load_host() {

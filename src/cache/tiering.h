@@ -97,9 +97,9 @@ class Tiering {
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   Promotions& promotions() noexcept { return promotions_; }
   Loans& loans() noexcept { return loans_; }
-  // Waits until the copies that pages were lent of have ended, and takes them.
-  // REQUIRES: no step is in flight.
-  void end_loans(std::chrono::microseconds nap);
+  // Waits until the copies that pages were lent of have ended, and takes them. False if a step has
+  // read of them what came wrong. REQUIRES: no step is in flight.
+  [[nodiscard]] bool end_loans(std::chrono::microseconds nap);
   LoadCosts& costs() noexcept { return costs_; }
 
   // The last page of `text`, whole pages, is wrong: nobody finds it any more in any tier, nor what

@@ -107,6 +107,8 @@ Status GenerateCommand::answer(const std::vector<PromptLine>& prompts,
   const auto requests = static_cast<std::int64_t>(prompts.size());
   options.engine.scheduler.waiting_max = std::max<std::int64_t>(requests, 1);
   options.engine.inbox_max = std::max<std::int64_t>(requests, 1);
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceBackend> device, flags_.model.open_device());
+  options.backend = device.get();
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::open(options));
   LogitsRecorder recorder(model->batch_runner());
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,

@@ -32,6 +32,7 @@ Status check_at_least(std::string_view flag, std::int64_t value, std::int64_t le
 CLI::Option& ModelFlags::add_to(CLI::App& command) {
   CLI::Option* const model = command.add_option(
       "--model", directory_, "directory of config.json, *.safetensors, tokenizer.json");
+  device_flags_.add_to(command);
   command.add_option("--cache", cache_, "radix or none")->capture_default_str();
   command
       .add_option("--eviction", eviction_,
@@ -95,6 +96,9 @@ Status ModelFlags::check() const {
   if (pin_threads_ != "auto" && pin_threads_ != "off") {
     return Error{ErrorCode::kInvalidArgument,
                  "--pin-threads must be auto or off (got " + pin_threads_ + ")"};
+  }
+  if (ranks_ > 1 && !device_flags_.is_cpu()) {
+    return Error{ErrorCode::kUnsupported, "--tensor-parallel: not with --device cuda yet"};
   }
   return check_at_least("--threads", threads_, 0);
 }

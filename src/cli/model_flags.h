@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/device_flags.h"
 #include "cli/sparse_flags.h"
 #include "cli/tier_flags.h"
 #include "device/rank_group.h"
@@ -31,6 +32,9 @@ class ModelFlags {
   // The other ranks of this model; nullptr where this process computes alone. Once in a process,
   // and before it starts threads that look at signals.
   Result<std::unique_ptr<RankGroup>> open_ranks() const;
+
+  // What the model is computed on; nullptr: CPUs. It must outlive the model.
+  Result<std::unique_ptr<DeviceBackend>> open_device() const { return device_flags_.open(); }
 
   const std::string& directory() const noexcept { return directory_; }
   void set_directory(std::string directory) { directory_ = std::move(directory); }
@@ -58,6 +62,7 @@ class ModelFlags {
   std::int64_t concurrency_ = 16;
   std::int64_t chunk_tokens_ = 512;
   std::vector<std::string> adapters_;  // NAME=DIR
+  DeviceFlags device_flags_;
   SparseFlags sparse_flags_;
   TierFlags tier_flags_;
 };

@@ -176,6 +176,8 @@ Status ServeCommand::run() {
   if (!model_options.ok()) return told(ranks.get(), model_options.error());
   const Result<ServerOptions> options = server_options();
   if (!options.ok()) return told(ranks.get(), options.error());
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceBackend> device, model_flags_.open_device());
+  model_options->backend = device.get();
   model_options->ranks = ranks.get();
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model,
                           ServedModel::open(*model_options));

@@ -106,7 +106,7 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
   const std::size_t logits_bytes = sizeof(float) * static_cast<std::size_t>(config_.vocab_tokens);
   for (Pending& pending : pending_) {
     STEMMA_ASSIGN_OR_RETURN(pending.logits, device_.allocate_pinned(outputs * logits_bytes));
-    STEMMA_ASSIGN_OR_RETURN(pending.likeliest,
+    STEMMA_ASSIGN_OR_RETURN(pending.tokens,
                             device_.allocate_pinned(outputs * sizeof(std::int32_t)));
     STEMMA_ASSIGN_OR_RETURN(pending.done, device_.make_event());
   }
@@ -115,15 +115,15 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
 
 Result<LogitsView> CudaRunner::forward(const KvBatch& batch, KvPools pools) {
   STEMMA_CHECK(in_flight_ == 0, "nothing is queued");
-  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(), batch, pools, true));
+  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(), batch, pools, {}));
   STEMMA_ASSIGN_OR_RETURN(const StepOutputs outputs, wait());
   return outputs.logits;
 }
 
-Status CudaRunner::queue(const KvBatch& batch, KvPools pools, bool logits_wanted) {
+Status CudaRunner::queue(const KvBatch& batch, KvPools pools, const StepWish& wish) {
   BatchLimits limits = batch_limits();
   limits.sampled_tokens = outputs_before_;
-  return queue_within(limits, batch, pools, logits_wanted);
+  return queue_within(limits, batch, pools, wish);
 }
 
 BatchLimits CudaRunner::batch_limits() const {
@@ -135,13 +135,13 @@ BatchLimits CudaRunner::batch_limits() const {
 }
 
 Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
-                                bool logits_wanted) {
+                                const StepWish& wish) {
   STEMMA_CHECK(in_flight_ < pending_.size(), "at most one step was not waited for");
   STEMMA_RETURN_IF_ERROR(device_.use_in_thread());  // it may be another than the one that loaded
   STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
   STEMMA_RETURN_IF_ERROR(check_places(batch, pools));
   STEMMA_RETURN_IF_ERROR(use_pools(pools));
-  const Status queued = queue_step(batch, logits_wanted);
+  const Status queued = queue_step(batch, wish);
   // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
   if (!queued.ok()) drain();
   return queued;
@@ -207,7 +207,7 @@ std::int64_t CudaRunner::bucket_of(const KvBatch& batch) const {
   return one_row_each && batch.arriving == nullptr ? graphs_.bucket_of(rows) : 0;
 }
 
-Status CudaRunner::queue_step(const KvBatch& batch, bool logits_wanted) {
+Status CudaRunner::queue_step(const KvBatch& batch, const StepWish& wish) {
   if (batch.rows() > 0) {
     const std::int64_t bucket = bucket_of(batch);
     STEMMA_RETURN_IF_ERROR(rows_.upload(stream_, batch, bucket));
@@ -224,7 +224,7 @@ Status CudaRunner::queue_step(const KvBatch& batch, bool logits_wanted) {
       if (group->pool != nullptr) STEMMA_RETURN_IF_ERROR(group->pool->record_use(stream_));
     }
   }
-  return queue_outcome(batch.outputs(), logits_wanted);
+  return queue_outcome(batch.outputs(), wish.logits);
 }
 
 Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
@@ -242,7 +242,7 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
   const auto count = static_cast<std::size_t>(outputs);
   pending.outputs = outputs;
   pending.has_logits = logits_wanted;
-  STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.likeliest.bytes(), transformer_->sampled(),
+  STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.tokens.bytes(), transformer_->sampled(),
                                           count * sizeof(std::int32_t)));
   if (pending.has_logits) {
     const auto columns = static_cast<std::size_t>(config_.vocab_tokens);
@@ -264,7 +264,7 @@ Result<StepOutputs> CudaRunner::wait() {
   StepOutputs outputs;
   outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
                     config_.vocab_tokens};
-  outputs.likeliest = {pending.likeliest.as<TokenId>(), static_cast<std::size_t>(pending.outputs)};
+  outputs.tokens = {pending.tokens.as<TokenId>(), static_cast<std::size_t>(pending.outputs)};
   return outputs;
 }
 

@@ -65,7 +65,7 @@ class CudaRunner final : public LoadedRunner {
   // As Runner. Errors are those of forward; when queue returns one, nothing is being computed any
   // more. Outputs are valid until the next queue but one.
   bool queues() const override { return true; }
-  Status queue(const KvBatch& batch, KvPools pools, bool logits_wanted) override;
+  Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 
   // Queues a step and waits for it. REQUIRES: no other one is queued. kInvalidArgument for tokens
@@ -106,7 +106,7 @@ class CudaRunner final : public LoadedRunner {
   // Of a step, on its way to the host.
   struct Pending {
     PinnedMemory logits;
-    PinnedMemory likeliest;
+    PinnedMemory tokens;
     CudaEvent done;
     std::int64_t outputs = 0;
     bool has_logits = false;
@@ -115,12 +115,12 @@ class CudaRunner final : public LoadedRunner {
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
   BatchLimits batch_limits() const;
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
-                      bool logits_wanted);
+                      const StepWish& wish);
   Status use_pools(const KvPools& pools);
   Status use_pool(const char* name, KvPool& pool, Group& group, std::int64_t window_tokens);
   Status check_places(const KvBatch& batch, const KvPools& pools) const;
   std::int64_t bucket_of(const KvBatch& batch) const;
-  Status queue_step(const KvBatch& batch, bool logits_wanted);
+  Status queue_step(const KvBatch& batch, const StepWish& wish);
   Status plan(const KvBatch& batch, std::int64_t bucket);
   Status queue_outcome(std::int64_t outputs, bool logits_wanted);
   void drain();

@@ -251,7 +251,7 @@ class Session {
       const std::vector<TokenId> tokens = random_tokens(requests * options_.context_tokens);
       const KvBatch batch = rows_.next(first, requests, tokens);
       const double begin = seconds_now();
-      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, false));
+      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, {.logits = false}));
       STEMMA_RETURN_IF_ERROR(take_tokens(first, requests));
       const double seconds = seconds_now() - begin;
       if (first == 0) continue;
@@ -290,7 +290,7 @@ class Session {
   Status take_tokens(std::int64_t first, std::int64_t requests) {
     STEMMA_ASSIGN_OR_RETURN(const StepOutputs outputs, runner_->wait());
     for (std::int64_t i = 0; i < requests; ++i) {
-      const TokenId token = outputs.likeliest[static_cast<std::size_t>(i)];
+      const TokenId token = outputs.tokens[static_cast<std::size_t>(i)];
       if (token < 0) return Error{ErrorCode::kInternal, "logits that are no numbers"};
       likeliest_[static_cast<std::size_t>(first + i)] = token;
     }
@@ -304,7 +304,7 @@ class Session {
     const std::vector<TokenId> known(likeliest_.begin(), likeliest_.begin() + requests);
     for (int step = 0; step < options_.decode_steps; ++step) {
       const KvBatch batch = rows_.next(0, requests, step == 0 ? known : chosen);
-      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, false));
+      STEMMA_RETURN_IF_ERROR(runner_->queue(batch, {*pool_}, {.logits = false}));
       if (step > 0) STEMMA_RETURN_IF_ERROR(take_tokens(0, requests));
     }
     return take_tokens(0, requests);

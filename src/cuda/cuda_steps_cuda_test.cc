@@ -108,15 +108,15 @@ TEST_F(CudaStepsTest, AStepTakesTheTokenThatTheOneBeforeWillHaveChosen) {
     CudaRunner& runner = *ahead.runner;
     OneRequest request;
     std::vector<TokenId> found;
-    ASSERT_TRUE(runner.queue(request.next(start), {*ahead.pool}, wanted).ok());
+    ASSERT_TRUE(runner.queue(request.next(start), {*ahead.pool}, {.logits = wanted}).ok());
     for (int i = 0; i < kTokens; ++i) {
       if (i + 1 < kTokens) {
-        ASSERT_TRUE(runner.queue(request.next({-1}), {*ahead.pool}, wanted).ok());
+        ASSERT_TRUE(runner.queue(request.next({-1}), {*ahead.pool}, {.logits = wanted}).ok());
       }
       const auto outputs = runner.wait();
       ASSERT_TRUE(outputs.ok());
-      ASSERT_EQ(outputs->likeliest.size(), 1u);
-      found.push_back(outputs->likeliest[0]);
+      ASSERT_EQ(outputs->tokens.size(), 1u);
+      found.push_back(outputs->tokens[0]);
       ASSERT_EQ(outputs->logits.outputs, wanted ? 1 : 0);
       if (wanted) {
         EXPECT_EQ(found.back(), top_of(outputs->logits.row(0)));
@@ -130,12 +130,12 @@ TEST_F(CudaStepsTest, ATokenThatNoStepHasChosenIsRefused) {
   write_model("llama2");
   const CudaBench alone = bench();
   OneRequest request;
-  EXPECT_EQ(to_string(alone.runner->queue(request.next({-1}), {*alone.pool}, true).error()),
+  EXPECT_EQ(to_string(alone.runner->queue(request.next({-1}), {*alone.pool}, {}).error()),
             "invalid_argument: batch: token -1 of row 0 is outside the vocabulary of 291");
   OneRequest other;
-  ASSERT_TRUE(alone.runner->queue(other.next({5, 6}), {*alone.pool}, true).ok());
+  ASSERT_TRUE(alone.runner->queue(other.next({5, 6}), {*alone.pool}, {}).ok());
   ASSERT_TRUE(alone.runner->wait().ok());
-  EXPECT_FALSE(alone.runner->queue(other.next({-2}), {*alone.pool}, true).ok());
+  EXPECT_FALSE(alone.runner->queue(other.next({-2}), {*alone.pool}, {}).ok());
   EXPECT_FALSE(alone.runner->forward(OneRequest().next({-1}), {*alone.pool}).ok());
 }
 
@@ -197,7 +197,7 @@ TEST_F(CudaStepsTest, ACopiedPageHoldsWhatWasComputed) {
   write_model("llama3");
   const CudaBench alone = bench();
   OneRequest request;
-  ASSERT_TRUE(alone.runner->queue(request.next(prompt(30, 3)), {*alone.pool}, true).ok());
+  ASSERT_TRUE(alone.runner->queue(request.next(prompt(30, 3)), {*alone.pool}, {}).ok());
   PageCopies copies;
   copies.from = PageId(1);
   copies.to = PageId(4);

@@ -218,8 +218,11 @@ class CudaDevice {
   Status use_in_thread();
 
   Result<CudaStream> make_stream();
+  // Where multiprocessors become free its kernels go first, before those of other streams.
+  Result<CudaStream> make_urgent_stream();
   Result<CudaEvent> make_event();
-  Result<CudaEvent> make_timer();  // an event that knows the time
+  Result<CudaEvent> make_timer();    // an event that knows the time
+  Result<CudaEvent> make_sleeper();  // who waits for it leaves the core to others
 
   // Memory that may be used by work queued on `stream` from now on; by that of other streams after
   // an event. kOutOfMemory.

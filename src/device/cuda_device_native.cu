@@ -232,12 +232,28 @@ Result<CudaStream> CudaDevice::make_stream() {
   return CudaStream(stream);
 }
 
+Result<CudaStream> CudaDevice::make_urgent_stream() {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
+  int least = 0;
+  int greatest = 0;
+  STEMMA_RETURN_IF_ERROR(status_of("cudaDeviceGetStreamPriorityRange",
+                                   cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+  cudaStream_t stream = nullptr;
+  STEMMA_RETURN_IF_ERROR(status_of(
+      "cudaStreamCreate", cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest)));
+  return CudaStream(stream);
+}
+
 Result<CudaEvent> CudaDevice::make_event() {
   return make_event_with(cudaEventDisableTiming);
 }
 
 Result<CudaEvent> CudaDevice::make_timer() {
   return make_event_with(cudaEventDefault);
+}
+
+Result<CudaEvent> CudaDevice::make_sleeper() {
+  return make_event_with(cudaEventDisableTiming | cudaEventBlockingSync);
 }
 
 Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stream) {

@@ -13,7 +13,8 @@
 //   shuffle(value, lane)  shuffle_xor(value, mask)  any_lane(bool)  all lanes take part
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
 //   widen(x)  narrow<T>(f32)  widen_pair(u32)  narrow_pair<T>(lo, hi)   stored types and f32
-//   exp2_fast(x)  reciprocal_root(x)
+//   exp2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)  double_as_word(x)
+//   add_shared(to, n)                  whole numbers that many threads add to at once
 //   afresh(i)                          i, of which the compiler keeps nothing over a loop
 //   copy_words_later(shared, global, wanted)  commit_copies()  wait_copies<N>()   cp.async of 16
 //                                      bytes, zeros where not wanted
@@ -22,9 +23,9 @@
 //   launch("name", stream, {.teams_x = …, .threads = …}, kernel, arguments…)   on the host
 //
 // A *team* is what CUDA calls a thread block (that word means three other things here); a warp has
-// 32 threads. Kernels take plain structs by value, use no atomic sums and no static shared arrays,
-// and do not rely on the order in which teams run. Every lane of a warp takes part in shuffles,
-// matrix loads and products.
+// 32 threads. Kernels take plain structs by value, use no atomic sums but of whole numbers (their
+// order does not show) and no static shared arrays, and do not rely on the order in which teams
+// run. Every lane of a warp takes part in shuffles, matrix loads and products.
 //
 // Thread:     launch as CudaStream.
 // Memory:     none.

@@ -163,6 +163,21 @@ STEMMA_ON_DEVICE std::uint32_t float_as_word(float value) {
 STEMMA_ON_DEVICE float fused(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }
+STEMMA_ON_DEVICE double fused(double a, double b, double c) {
+  return __fma_rn(a, b, c);
+}
+// e^x, within a unit in the last place. Tens of instructions.
+STEMMA_ON_DEVICE double exp_wide(double x) {
+  return exp(x);
+}
+STEMMA_ON_DEVICE std::uint64_t double_as_word(double value) {
+  return static_cast<std::uint64_t>(__double_as_longlong(value));
+}
+
+// Adds to a number in shared memory that other threads add to meanwhile; what it was before.
+STEMMA_ON_DEVICE std::uint32_t add_shared(std::uint32_t* to, std::uint32_t value) {
+  return atomicAdd(to, value);
+}
 
 // The same value, computed again where it is used instead of kept in a register over a loop.
 STEMMA_ON_DEVICE int afresh(int value) {

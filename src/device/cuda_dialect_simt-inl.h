@@ -161,6 +161,21 @@ inline std::uint32_t float_as_word(float value) {
 inline float fused(float a, float b, float c) {
   return std::fma(a, b, c);
 }
+inline double fused(double a, double b, double c) {
+  return std::fma(a, b, c);
+}
+inline double exp_wide(double x) {
+  return std::exp(x);
+}
+inline std::uint64_t double_as_word(double value) {
+  return std::bit_cast<std::uint64_t>(value);
+}
+
+inline std::uint32_t add_shared(std::uint32_t* to, std::uint32_t value) {
+  const std::uint32_t before = *to;  // threads give way only where they wait
+  *to = before + value;
+  return before;
+}
 
 inline int afresh(int value) {
   return value;

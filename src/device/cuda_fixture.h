@@ -61,7 +61,7 @@ class CudaFixture : public testing::Test {
   CudaMemory upload(std::span<const T> values) {
     CudaMemory memory = allocate<T>(values.size());
     PinnedMemory pinned = pinned_bytes(values.size_bytes());
-    std::memcpy(pinned.bytes(), values.data(), values.size_bytes());
+    if (!values.empty()) std::memcpy(pinned.bytes(), values.data(), values.size_bytes());
     EXPECT_TRUE(stream_.copy_in(memory.bytes(), pinned.bytes(), values.size_bytes()).ok());
     EXPECT_TRUE(stream_.synchronize().ok());
     return memory;

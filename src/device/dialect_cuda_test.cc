@@ -1,6 +1,7 @@
 // What kernels are written in, on both kinds of GPU.
 #include "device/dialect_cuda_test.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -154,6 +155,38 @@ TEST_F(Dialect, WholeNumbersOfEightBitsAreNearestAndEven) {
                   .ok());
   EXPECT_THAT(download<std::int8_t>(out.bytes(), values.size()),
               ElementsAreArray({0, 2, 2, 0, -2, 126, 127, 127, -127}));
+}
+
+// Sorted by what the counter was, each thread begins where the one before it ended.
+TEST_F(Dialect, ThreadsThatAddToOneNumberAddOneAfterTheOther) {
+  constexpr std::uint32_t kThreads = 256;
+  const CudaMemory out = allocate<std::uint32_t>(kThreads + 1);
+  ASSERT_TRUE(launch_tickets(stream(), kThreads, out.as<std::uint32_t>()).ok());
+  const auto tickets = download<std::uint32_t>(out.bytes(), kThreads + 1);
+  std::vector<std::uint32_t> order(kThreads);
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return tickets[a] < tickets[b]; });
+  std::uint32_t reached = 0;
+  for (const std::uint32_t thread : order) {
+    EXPECT_EQ(tickets[thread], reached);
+    reached += thread + 1;
+  }
+  EXPECT_EQ(tickets[kThreads], reached);
+}
+
+TEST_F(Dialect, AnExponentialOfDoubleIsThatOfTheHostButForItsLastPlace) {
+  std::vector<double> values = {0, -1, 1, -745, 700, -0x1p-60};
+  for (int i = 0; i < 200; ++i) values.push_back(-0.173 * i);
+  const CudaMemory in = upload(values);
+  const CudaMemory out = allocate<double>(values.size());
+  ASSERT_TRUE(launch_exponentials(stream(), static_cast<std::int64_t>(values.size()),
+                                  in.as<double>(), out.as<double>())
+                  .ok());
+  const auto got = download<double>(out.bytes(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_DOUBLE_EQ(got[i], std::exp(values[i])) << values[i];  // four units
+  }
 }
 
 #ifdef STEMMA_SIMT

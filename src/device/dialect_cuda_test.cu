@@ -57,6 +57,19 @@ STEMMA_KERNEL narrowing(std::int64_t count, const float* in, T* out, float* back
   back[i] = widen(out[i]);
 }
 
+STEMMA_KERNEL tickets_of(std::uint32_t* tickets) {
+  auto* const counter = reinterpret_cast<std::uint32_t*>(shared_memory());
+  if (thread_index() == 0) *counter = 0;
+  team_barrier();
+  tickets[thread_index()] = add_shared(counter, static_cast<std::uint32_t>(thread_index() + 1));
+  team_barrier();
+  if (thread_index() == 0) tickets[team_threads()] = *counter;
+}
+
+STEMMA_KERNEL exponentials(std::int64_t count, const double* in, double* out) {
+  for (std::int64_t i = thread_index(); i < count; i += team_threads()) out[i] = exp_wide(in[i]);
+}
+
 STEMMA_KERNEL lost_thread() {
   if (thread_index() != 5) team_barrier();
 }
@@ -100,6 +113,15 @@ template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float1
 template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float8E4M3*, float*);
 template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float8E5M2*, float*);
 template Status launch_narrowing(CudaStream&, std::int64_t, const float*, std::int8_t*, float*);
+
+Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets) {
+  return launch("tickets", stream, {.threads = threads, .shared_bytes = sizeof(std::uint32_t)},
+                tickets_of, tickets);
+}
+
+Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out) {
+  return launch("exponentials", stream, {}, exponentials, count, in, out);
+}
 
 Status launch_lost_thread(CudaStream& stream) {
   return launch("lost_thread", stream, {.threads = 64}, lost_thread);

@@ -27,6 +27,11 @@ Status launch_product(CudaStream& stream, const T* a, const T* b, const float* c
 template <typename T>
 Status launch_narrowing(CudaStream& stream, std::int64_t count, const float* in, T* out,
                         float* back);
+// tickets[t] = what a shared counter was before thread t of `threads` added t + 1 to it; behind
+// them what it was in the end.
+Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets);
+// out[i] = e^in[i] in double.
+Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out);
 // One thread of the team never comes to the barrier.
 Status launch_lost_thread(CudaStream& stream);
 // Writes one float behind `out`, which has room for `count`.

@@ -227,11 +227,20 @@ Result<CudaStream> CudaDevice::make_stream() {
   return CudaStream(runtime().make_stream());
 }
 
+// Orders are drawn, whatever is urgent.
+Result<CudaStream> CudaDevice::make_urgent_stream() {
+  return make_stream();
+}
+
 Result<CudaEvent> CudaDevice::make_event() {
   return CudaEvent(std::make_unique<simt::Event>().release());
 }
 
 Result<CudaEvent> CudaDevice::make_timer() {
+  return make_event();
+}
+
+Result<CudaEvent> CudaDevice::make_sleeper() {
   return make_event();
 }
 

@@ -123,6 +123,7 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
   if (options.kv.tiers.load_by_layer && parts.runner.waits_by_layer()) scheduler_->allow_loans();
   // A step's events: one for each request in the batch, one for each message taken in.
   events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
+  choices_.reserve(static_cast<std::size_t>(options.kv.requests_max));
   logprob_rows_.resize(static_cast<std::size_t>(options.kv.requests_max));
 }
 
@@ -157,7 +158,7 @@ void Engine::begin_step() {
   drain_inbox();
   if (!scheduler_->plan_step()) return;
   note_started();
-  steps_->start(scheduler_->batch(), want_logits(scheduler_->outputs()));
+  start_step(scheduler_->batch(), scheduler_->outputs());
 }
 
 // Computes a page of the cache again if that is due; false if there was nothing to do.
@@ -222,6 +223,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.sampling.seed = entry.seed;
   extra.stop_tokens = spec.stop_tokens;
   extra.logprobs = spec.logprobs;
+  extra.has_copies = spec.copies > 1;
   extra.submitted_us = entry.submitted_us;
   extra.ghost_space = ghost_space;
   extra.started_us = -1;

@@ -77,7 +77,19 @@ class EngineAhead : public ::testing::Test {
     if (differs_at < out.prompt.size()) out.prompt[differs_at] = 61;
     if (prng.below(3) == 0) out.stop_tokens = {5, 17, 33};
     if (prng.below(16) == 0) out.logprobs = 2;
+    if (prng.below(2) == 0) out.sampling = drawn_sampling(prng);
     if (prng.below(16) == 0) out.copies = 2;
+    return out;
+  }
+
+  static SamplingParams drawn_sampling(Prng& prng) {
+    SamplingParams out;
+    out.temperature = 0.5f + static_cast<float>(prng.below(40)) / 10;
+    out.seed = prng();
+    if (prng.below(3) == 0) out.top_k = 1 + prng.below(70);
+    if (prng.below(3) == 0) out.top_p = 0.5f;
+    if (prng.below(3) == 0) out.min_p = 0.1f;
+    if (prng.below(8) == 0) out.frequency_penalty = 1;
     return out;
   }
 
@@ -268,14 +280,29 @@ TEST_F(EngineAhead, AStepThatIsNotTakenFailsItsRequestsAlone) {
   EXPECT_GT(failed, 0);
 }
 
-TEST_F(EngineAhead, WhoWantsMoreThanTheLikeliestTokenIsAnsweredStepByStep) {
+TEST_F(EngineAhead, TokensThatTheRunnerDrawsMakeNoPause) {
   open(true);
   RequestSpec drawn = spec(10, 20);
   drawn.sampling.temperature = 1;
   drawn.sampling.seed = 3;
+  drawn.logprobs = 1;
   submit(drawn);
   run();
-  EXPECT_EQ(late_->queued_behind, 0);
+  EXPECT_EQ(late_->queued_behind, 19);
+}
+
+TEST_F(EngineAhead, TokensThatTheEngineDrawsAreWaitedFor) {
+  RequestSpec penalised = spec(10, 20);
+  penalised.sampling.presence_penalty = 1;
+  RequestSpec drawn = spec(10, 20);
+  drawn.sampling.temperature = 1;
+  for (const auto& [wanted, can_draw] : {std::pair(penalised, true), std::pair(drawn, false)}) {
+    open(true);
+    late_->can_draw = can_draw;
+    submit(wanted);
+    run();
+    EXPECT_EQ(late_->queued_behind, 0);
+  }
 }
 
 TEST_F(EngineAhead, WhatIsPurgedWhileAStepIsComputedIsFoundNoMore) {

@@ -33,6 +33,10 @@ PrefixStop stop_of(PrefixEnd end) {
   return PrefixStop::kCold;
 }
 
+std::int64_t ago_us(const PrefixEndReport& report, const Clock& clock) {
+  return report.end == PrefixEnd::kEvicted ? clock.now_us() - report.evicted_us : 0;
+}
+
 }  // namespace
 
 std::string_view prefix_stop_name(PrefixStop stop) {
@@ -67,7 +71,7 @@ void Engine::note_prefix_stop(const Request& request, Extra& extra) {
   const auto report =
       kv_->why_ends(request.ns, std::span<const TokenId>(request.tokens).first(prompt));
   extra.stop = stop_of(report.end);
-  extra.evicted_ago_us = ago_us(report);
+  extra.evicted_ago_us = ago_us(report, parts_.clock);
   if (extra.stop != PrefixStop::kCold) return;
   if (scheduler_->is_computed_beside(request, report.matched_tokens)) {
     extra.stop = PrefixStop::kInFlight;
@@ -80,10 +84,6 @@ void Engine::note_prefix_stop(const Request& request, Extra& extra) {
     extra.differing_field = sibling.field;
     return;
   }
-}
-
-std::int64_t Engine::ago_us(const PrefixEndReport& report) const {
-  return report.end == PrefixEnd::kEvicted ? parts_.clock.now_us() - report.evicted_us : 0;
 }
 
 // What was on its way when the request began is known only later.
@@ -157,7 +157,7 @@ std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
   const PrefixEndReport report = kv_->why_ends(*ns, tokens);
   CacheExplanation explanation = {.nearest = kv_->nearest(*ns, tokens, next_tokens_max),
                                   .stop = stop_of(report.end),
-                                  .evicted_ago_us = ago_us(report),
+                                  .evicted_ago_us = ago_us(report, parts_.clock),
                                   .host_tokens = kv_->probe_host(*ns, tokens),
                                   .store_tokens = kv_->probe_stores(*ns, tokens),
                                   .saved_us = saved_us(report.matched_tokens)};

@@ -22,8 +22,20 @@ namespace {
 // Prompt tokens of a step from which the cost of computing is learned.
 constexpr std::int64_t kLearnFromTokens = 8;
 
-Error no_token() {
-  return {ErrorCode::kInternal, "the model gave logits of which none is a number"};
+// Whether the runner gave what was asked for.
+Status check_outputs(const ComputedStep& step, std::int64_t outputs, std::int64_t vocab_tokens) {
+  const StepOutputs& given = *step.outputs;
+  if (step.has_tokens && std::ssize(given.tokens) != outputs) {
+    return Error{ErrorCode::kInternal, fmt::format("the model gave {} tokens instead of {}",
+                                                   given.tokens.size(), outputs)};
+  }
+  const LogitsView& logits = given.logits;
+  if (!step.has_logits || (logits.outputs == outputs && logits.vocab_tokens == vocab_tokens)) {
+    return {};
+  }
+  return Error{ErrorCode::kInternal,
+               fmt::format("the model gave {} x {} logits instead of {} x {}", logits.outputs,
+                           logits.vocab_tokens, outputs, vocab_tokens)};
 }
 
 }  // namespace
@@ -44,18 +56,31 @@ void Engine::note_started() {
   }
 }
 
-// Whether the token comes from nothing but the largest logit.
-bool Engine::is_plain(const Request& request) const {
+// Whether the request's tokens are chosen from logits here, all of them: what is chosen elsewhere
+// may differ in the last bit of a sum.
+bool Engine::chooses_here(const Request& request) const {
   const Extra& extra = extra_of(request);
   const SamplingParams& sampling = extra.sampling;
-  return sampling.temperature == 0 && sampling.repetition_penalty == 1 &&
-         sampling.presence_penalty == 0 && sampling.frequency_penalty == 0 &&
-         sampling.logit_bias.empty() && !extra.logprobs.has_value() && request.forks_waiting == 0;
+  return (sampling.temperature != 0 && !parts_.runner.draws()) ||
+         sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
+         sampling.frequency_penalty != 0 || !sampling.logit_bias.empty() || extra.has_copies;
 }
 
-bool Engine::want_logits(std::span<Request* const> outputs) const {
-  return !std::all_of(outputs.begin(), outputs.end(),
-                      [&](const Request* request) { return is_plain(*request); });
+void Engine::start_step(const KvBatch& batch, std::span<Request* const> outputs) {
+  choices_.clear();
+  bool wants_logits = false;
+  bool tokens_are_sure = true;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Request& request = *outputs[i];
+    const bool here = chooses_here(request);
+    const std::int64_t tokens = batch.positions[static_cast<std::size_t>(batch.logit_rows[i])] + 1;
+    choices_.push_back(here
+                           ? TokenChoice()
+                           : choice_of(extra_of(request).sampling, tokens - request.prompt_tokens));
+    tokens_are_sure = tokens_are_sure && !here;
+    wants_logits = wants_logits || here || extra_of(request).logprobs.has_value();
+  }
+  steps_->start(batch, {choices_, wants_logits}, tokens_are_sure);
 }
 
 // The step behind the one in flight, if all that it computes is known by now. False if not.
@@ -65,7 +90,7 @@ bool Engine::start_ahead() {
       scheduler_->batch().arriving != nullptr || !scheduler_->plan_ahead()) {
     return false;
   }
-  steps_->start(scheduler_->batch_ahead(), want_logits(scheduler_->outputs_ahead()));
+  start_step(scheduler_->batch_ahead(), scheduler_->outputs_ahead());
   return true;
 }
 
@@ -82,27 +107,12 @@ void Engine::accept_step(const ComputedStep& step, StepReport& report) {
   report.computed_tokens = batch.rows();
   report.requests = static_cast<std::int64_t>(batch.requests.size());
   if (!step.outputs.ok()) return fail_batch(step.outputs.error());
-  const Status complete = check_outputs(step, batch.outputs());
+  const Status complete = check_outputs(step, batch.outputs(), parts_.vocab_tokens);
   if (!complete.ok()) return fail_batch(complete.error());
   note_found();
   note_computed(step.us);
   scheduler_->complete_step();
   accept_tokens(step);
-}
-
-// Whether the runner gave what was asked for.
-Status Engine::check_outputs(const ComputedStep& step, std::int64_t outputs) const {
-  const StepOutputs& given = *step.outputs;
-  if (!step.has_logits) {
-    if (std::ssize(given.likeliest) == outputs) return {};
-    return Error{ErrorCode::kInternal, fmt::format("the model gave {} tokens instead of {}",
-                                                   given.likeliest.size(), outputs)};
-  }
-  const LogitsView& logits = given.logits;
-  if (logits.outputs == outputs && logits.vocab_tokens == parts_.vocab_tokens) return {};
-  return Error{ErrorCode::kInternal,
-               fmt::format("the model gave {} x {} logits instead of {} x {}", logits.outputs,
-                           logits.vocab_tokens, outputs, parts_.vocab_tokens)};
 }
 
 // What requests share that computed for the first time: pages that were on loan are the tree's by
@@ -146,14 +156,16 @@ void Engine::accept_tokens(const ComputedStep& step) {
   const auto outputs = scheduler_->outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] == nullptr) continue;
-    if (step.has_logits) {
-      const std::span<const float> row = given.logits.row(static_cast<std::int64_t>(i));
-      fork_off(*outputs[i], row);
-      accept_logits(*outputs[i], row);
-    } else if (given.likeliest[i] >= 0 && given.likeliest[i] < parts_.vocab_tokens) {
-      accept_token(*outputs[i], given.likeliest[i]);
+    Request& request = *outputs[i];
+    const std::span<const float> row =
+        step.has_logits ? given.logits.row(static_cast<std::int64_t>(i)) : std::span<const float>();
+    if (step.has_tokens && !chooses_here(request)) {
+      const TokenId token = given.tokens[i];
+      const bool is_one = token >= 0 && token < parts_.vocab_tokens;
+      accept_chosen(request, is_one ? std::optional(token) : std::nullopt, row);
     } else {
-      fail(*outputs[i], no_token());
+      fork_off(request, row);
+      accept_logits(request, row);
     }
   }
 }
@@ -178,9 +190,14 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
 void Engine::accept_logits(Request& request, std::span<const float> logits) {
   const SamplingHistory history = {.tokens = request.tokens,
                                    .prompt_tokens = request.prompt_tokens};
-  const auto token = sampler_->try_sample(logits, extra_of(request).sampling, history);
+  accept_chosen(request, sampler_->try_sample(logits, extra_of(request).sampling, history), logits);
+}
+
+// `logits`: empty where nobody wants to see them.
+void Engine::accept_chosen(Request& request, std::optional<TokenId> token,
+                           std::span<const float> logits) {
   if (!token.has_value()) {
-    return fail(request, no_token());
+    return fail(request, {ErrorCode::kInternal, "the model gave logits of which none is a number"});
   }
   accept_token(request, *token);
   events_.back().logprobs = logprobs_of(request, logits, *token);

@@ -13,6 +13,35 @@
 #include "stemma/engine.h"
 
 namespace stemma {
+namespace {
+
+// Whether the request could run if it were alone.
+Status check_extent(const RequestSpec& spec, const KvCacheOptions& kv) {
+  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  const std::int64_t context = kv.context_tokens_max;
+  if (spec.max_tokens < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("max_tokens must be at least 1 (got {})", spec.max_tokens)};
+  }
+  if (spec.max_tokens > context || prompt + spec.max_tokens > context) {
+    return Error{
+        ErrorCode::kTooLarge,
+        fmt::format("prompt of {} tokens and max_tokens {} exceed the context of {} tokens", prompt,
+                    spec.max_tokens, context)};
+  }
+  // The last output token is never an input: it needs no place.
+  const std::int64_t pool_tokens = kv.pages * kv.page_size;
+  if (prompt + spec.max_tokens - 1 > pool_tokens) {
+    return Error{
+        ErrorCode::kTooLarge,
+        fmt::format("prompt of {} tokens and max_tokens {} exceed the KV pool of {} tokens "
+                    "({} pages of {})",
+                    prompt, spec.max_tokens, pool_tokens, kv.pages, kv.page_size)};
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<RequestId> Engine::submit(RequestSpec spec) {
   STEMMA_RETURN_IF_ERROR(check(spec));
@@ -97,34 +126,7 @@ Status Engine::check(const RequestSpec& spec) const {
                              "prompt's {} (got {})",
                              options_.kv.page_size, spec.prompt.size(), shared)};
   }
-  return check_extent(spec);
-}
-
-// Whether the request could run if it were alone.
-Status Engine::check_extent(const RequestSpec& spec) const {
-  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
-  const std::int64_t context = options_.kv.context_tokens_max;
-  if (spec.max_tokens < 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("max_tokens must be at least 1 (got {})", spec.max_tokens)};
-  }
-  if (spec.max_tokens > context || prompt + spec.max_tokens > context) {
-    return Error{
-        ErrorCode::kTooLarge,
-        fmt::format("prompt of {} tokens and max_tokens {} exceed the context of {} tokens", prompt,
-                    spec.max_tokens, context)};
-  }
-  // The last output token is never an input: it needs no place.
-  const std::int64_t pool_tokens = options_.kv.pages * options_.kv.page_size;
-  if (prompt + spec.max_tokens - 1 > pool_tokens) {
-    return Error{
-        ErrorCode::kTooLarge,
-        fmt::format("prompt of {} tokens and max_tokens {} exceed the KV pool of {} tokens "
-                    "({} pages of {})",
-                    prompt, spec.max_tokens, pool_tokens, options_.kv.pages,
-                    options_.kv.page_size)};
-  }
-  return {};
+  return check_extent(spec, options_.kv);
 }
 
 Status Engine::cancel(RequestId id) {

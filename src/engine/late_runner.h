@@ -30,6 +30,7 @@ class LateRunner final : public Runner {
       : below_(below), sampler_(vocab_tokens), prng_(seed) {}
 
   bool queues() const override { return true; }
+  bool draws() const override { return can_draw; }
   bool waits_by_layer() const override { return below_.waits_by_layer(); }
   std::span<const AdapterIdentity> adapters() const override { return below_.adapters(); }
 
@@ -43,12 +44,16 @@ class LateRunner final : public Runner {
     return below_.copy_pages(pools, copies);
   }
 
-  Status queue(const KvBatch& batch, KvPools pools, bool logits_wanted) override {
+  Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override {
     STEMMA_CHECK(steps_.size() < 2, "at most one step was not waited for");
     if (prng_.below(1000) < refused_permille) return Error{ErrorCode::kInternal, "no room"};
     KvBatch whole = batch;
     whole.arriving = nullptr;
-    steps_.push_back({.arriving = batch.arriving, .pools = pools, .logits_wanted = logits_wanted});
+    STEMMA_CHECK(std::ssize(wish.choices) == batch.outputs(), "a choice for each output");
+    steps_.push_back({.arriving = batch.arriving,
+                      .pools = pools,
+                      .choices = {wish.choices.begin(), wish.choices.end()},
+                      .logits_wanted = wish.logits});
     write_batch(whole, steps_.back().batch);
     steps_.back().behind = steps_.size() == 2;
     queued_behind += steps_.back().behind ? 1 : 0;
@@ -62,12 +67,13 @@ class LateRunner final : public Runner {
     steps_.pop_front();
     if (!steps_.empty() && computes_early && prng_.below(2) == 0) compute(steps_.front());
     STEMMA_RETURN_IF_ERROR(given_->status);
-    StepOutputs outputs = {.logits = {}, .likeliest = given_->likeliest};
+    StepOutputs outputs = {.logits = {}, .tokens = given_->chosen};
     if (given_->logits_wanted) outputs.logits = given_->logits;
     outputs.logits.logits = given_->logits_values.data();
     return outputs;
   }
 
+  bool can_draw = true;
   bool computes_early = true;         // now and then, a step that nobody waits for yet
   std::int64_t refused_permille = 0;  // of steps that are queued
   std::int64_t queued_behind = 0;     // steps, another that was not waited for
@@ -77,13 +83,14 @@ class LateRunner final : public Runner {
     std::vector<std::int64_t> batch = {};
     LayerGate* arriving;
     KvPools pools;
+    std::vector<TokenChoice> choices = {};
     bool logits_wanted;
     bool behind = false;  // one that was not waited for
     bool computed = false;
     Status status = {};
     LogitsView logits = {};
     std::vector<float> logits_values = {};
-    std::vector<TokenId> likeliest = {};
+    std::vector<TokenId> chosen = {};
   };
 
   void compute(Step& step) {
@@ -101,21 +108,21 @@ class LateRunner final : public Runner {
     batch.arriving = step.arriving;
     std::vector<TokenId> tokens(batch.tokens.begin(), batch.tokens.end());
     for (TokenId& token : tokens) {
-      if (token < 0) token = likeliest_.at(static_cast<std::size_t>(-token - 1));
+      if (token < 0) token = chosen_.at(static_cast<std::size_t>(-token - 1));
     }
     batch.tokens = tokens;
     const Result<LogitsView> logits = below_.forward(batch, step.pools);
-    likeliest_.assign(static_cast<std::size_t>(batch.outputs()), 0);
+    chosen_.assign(static_cast<std::size_t>(batch.outputs()), 0);
     STEMMA_RETURN_IF_ERROR(logits);
     step.logits = *logits;
     const float* const values = logits->logits;
     step.logits_values.assign(values, values + logits->outputs * logits->vocab_tokens);
     for (std::int64_t i = 0; i < logits->outputs; ++i) {
-      likeliest_[static_cast<std::size_t>(i)] =
-          sampler_.try_sample(logits->row(i), {}, {}).value_or(-1);
+      const auto output = static_cast<std::size_t>(i);
+      chosen_[output] = sampler_.try_choose(logits->row(i), step.choices[output]).value_or(-1);
     }
-    step.likeliest = likeliest_;
-    for (TokenId& token : likeliest_) token = std::max(token, 0);  // nobody will look at it
+    step.chosen = chosen_;
+    for (TokenId& token : chosen_) token = std::max(token, 0);  // nobody will look at it
     return {};
   }
 
@@ -123,9 +130,9 @@ class LateRunner final : public Runner {
   Sampler sampler_;
   Prng prng_;
   std::deque<Step> steps_;
-  Status last_;                     // of the step computed last
-  std::vector<TokenId> likeliest_;  // of the step computed last
-  std::optional<Step> given_;       // by the last wait
+  Status last_;                  // of the step computed last
+  std::vector<TokenId> chosen_;  // by the step computed last
+  std::optional<Step> given_;    // by the last wait
 };
 
 }  // namespace stemma

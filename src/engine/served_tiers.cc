@@ -64,11 +64,6 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
     return Error{ErrorCode::kInvalidArgument,
                  "--tier-codec must be plain, int8 or int4 (got " + options.codec + ")"};
   }
-  if (*codec != PageCodec::kPlain && device.device() == DeviceKind::kCuda) {
-    return Error{
-        ErrorCode::kUnsupported,
-        "--tier-codec: pages of a GPU are kept below it as they are (got " + options.codec + ")"};
-  }
   std::int64_t page_bytes = device.shape().page_bytes();
   if (windowed_or_null != nullptr) page_bytes += windowed_or_null->shape().page_bytes();
   const TierStack::Options stack = {.host_bytes = options.host_bytes > 0

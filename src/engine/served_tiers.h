@@ -27,7 +27,6 @@ struct ServedTierOptions {
 
   // "plain", or "int8", "int4": pages below the device take half or a quarter of the room, and come
   // back a little different. What is answered then depends on what was cached where (page_codec).
-  // Not below a GPU.
   std::string codec = "plain";
 
   // Directory of the disk tier; empty: none.

@@ -12,18 +12,20 @@ StepQueue::~StepQueue() {
 }
 
 bool StepQueue::can_follow() const noexcept {
-  return steps_[0].has_value() && !steps_[0]->outputs.has_value() && !steps_[0]->has_logits &&
+  return steps_[0].has_value() && !steps_[0]->outputs.has_value() && steps_[0]->tokens_are_sure &&
          !steps_[1].has_value();
 }
 
-void StepQueue::start(const KvBatch& batch, bool logits_wanted) {
+void StepQueue::start(const KvBatch& batch, const StepWish& wish, bool tokens_are_sure) {
   STEMMA_CHECK(empty() || can_follow(), "two steps at most");
   Step& step = steps_[empty() ? 0 : 1].emplace();
   step.started_us = clock_.now_us();
   step.number = kv_.begin_step();
   if (runner_.queues()) {
-    step.has_logits = logits_wanted;
-    const Status queued = runner_.queue(batch, pools_, logits_wanted);
+    step.has_logits = wish.logits;
+    step.has_tokens = true;
+    step.tokens_are_sure = tokens_are_sure;
+    const Status queued = runner_.queue(batch, pools_, wish);
     if (!queued.ok()) step.outputs = queued.error();
     return;
   }
@@ -44,7 +46,7 @@ ComputedStep StepQueue::take_first() {
   Step step = *std::exchange(steps_[0], std::exchange(steps_[1], std::nullopt));
   const std::int64_t now_us = clock_.now_us();
   const std::int64_t from_us = std::max(step.started_us, std::exchange(last_end_us_, now_us));
-  return {std::move(*step.outputs), step.has_logits, now_us - from_us};
+  return {std::move(*step.outputs), step.has_logits, step.has_tokens, now_us - from_us};
 }
 
 }  // namespace stemma

@@ -23,8 +23,9 @@ namespace stemma {
 
 struct ComputedStep {
   Result<StepOutputs> outputs;
-  bool has_logits = true;  // else tokens alone were asked for
-  std::int64_t us = 0;     // since it was started, or since the one before it was done
+  bool has_logits = true;
+  bool has_tokens = false;  // chosen by the runner
+  std::int64_t us = 0;      // since it was started, or since the one before it was done
 };
 
 class StepQueue {
@@ -42,8 +43,10 @@ class StepQueue {
   // stand for its outputs.
   bool can_follow() const noexcept;
 
-  // Without logits the Runner gives tokens, if it queues steps. REQUIRES: empty() or can_follow().
-  void start(const KvBatch& batch, bool logits_wanted);
+  // A Runner that queues no steps gives logits alone, whatever is wished for. `tokens_are_sure`:
+  // the ones that the Runner chooses are those that the outputs get. REQUIRES: empty() or
+  // can_follow().
+  void start(const KvBatch& batch, const StepWish& wish, bool tokens_are_sure);
   // Waits for the first step; afterwards nothing reads or writes pages for it. REQUIRES: !empty().
   void await_first();
   // The same, and takes it from the queue. What it has is valid until the next call here.
@@ -54,6 +57,8 @@ class StepQueue {
     std::int64_t number = 0;  // of the cache
     std::int64_t started_us = 0;
     bool has_logits = true;
+    bool has_tokens = false;
+    bool tokens_are_sure = false;
     std::optional<Result<StepOutputs>> outputs = {};  // nullopt: not waited for, if it was queued
     bool retired = false;
   };

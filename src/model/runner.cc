@@ -2,7 +2,7 @@
 
 namespace stemma {
 
-Status Runner::queue(const KvBatch&, KvPools, bool) {
+Status Runner::queue(const KvBatch&, KvPools, const StepWish&) {
   return Error{ErrorCode::kUnsupported, "this runner queues no steps"};
 }
 

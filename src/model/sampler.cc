@@ -71,6 +71,17 @@ double sampling_unit(std::uint64_t seed, std::int64_t output_position) {
   return static_cast<double>(mix64(mixed) >> 11) * 0x1.0p-53;
 }
 
+TokenChoice choice_of(const SamplingParams& params, std::int64_t output_position) {
+  TokenChoice choice = {.temperature = params.temperature,
+                        .top_k = params.top_k,
+                        .top_p = params.top_p,
+                        .min_p = params.min_p};
+  if (params.temperature == 0) return choice;
+  STEMMA_CHECK(params.seed.has_value(), "a request that samples has a seed");
+  choice.unit = sampling_unit(*params.seed, output_position);
+  return choice;
+}
+
 Sampler::Sampler(std::int64_t vocab_tokens) {
   STEMMA_CHECK_GE(vocab_tokens, 1);
   const auto size = static_cast<std::size_t>(vocab_tokens);
@@ -84,18 +95,21 @@ Sampler::Sampler(std::int64_t vocab_tokens) {
 std::optional<TokenId> Sampler::try_sample(std::span<const float> logits,
                                            const SamplingParams& params,
                                            const SamplingHistory& history) {
-  STEMMA_CHECK_EQ(logits.size(), logits_.size());
   STEMMA_CHECK(history.prompt_tokens >= 0 && history.output_position() >= 0,
                "the prompt is the first part of a request's tokens");
-  const std::span<const float> wanted = adjusted(logits, params, history);
-  const std::optional<TokenId> top = most_likely(wanted);
-  if (!top || params.temperature == 0 || params.top_k == 1) return top;
-  if (std::isinf(wanted[static_cast<std::size_t>(*top)])) return top;
-  STEMMA_CHECK(params.seed.has_value(), "a request that samples has a seed");
-  weigh(wanted, *top, params.temperature);
-  const double unit = sampling_unit(*params.seed, history.output_position());
-  const bool every_rank = params.top_k == 0 && params.top_p == 1;
-  return every_rank ? draw_unordered(params.min_p, unit) : draw_ordered(params, unit);
+  return try_choose(adjusted(logits, params, history),
+                    choice_of(params, history.output_position()));
+}
+
+std::optional<TokenId> Sampler::try_choose(std::span<const float> logits,
+                                           const TokenChoice& choice) {
+  STEMMA_CHECK_EQ(logits.size(), logits_.size());
+  const std::optional<TokenId> top = most_likely(logits);
+  if (!top || choice.temperature == 0 || choice.top_k == 1) return top;
+  if (std::isinf(logits[static_cast<std::size_t>(*top)])) return top;
+  weigh(logits, *top, choice.temperature);
+  const bool every_rank = choice.top_k == 0 && choice.top_p == 1;
+  return every_rank ? draw_unordered(choice.min_p, choice.unit) : draw_ordered(choice);
 }
 
 std::span<const float> Sampler::adjusted(std::span<const float> logits,
@@ -165,11 +179,11 @@ TokenId Sampler::draw_unordered(double min_weight, double unit) const {
 }
 
 // Inverse of the distribution function over the kept tokens, most likely first.
-TokenId Sampler::draw_ordered(const SamplingParams& params, double unit) {
-  const bool all = params.top_k == 0;
+TokenId Sampler::draw_ordered(const TokenChoice& choice) {
+  const bool all = choice.top_k == 0;
   double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   const std::span<TokenId> ranked =
-      all ? gather_for_top_p(params.top_p, total) : gather_top_k(params.top_k);
+      all ? gather_for_top_p(choice.top_p, total) : gather_top_k(choice.top_k);
   std::sort(ranked.begin(), ranked.end(), MoreLikely{weights_});
   const auto weight_at = [&](std::size_t rank) {
     return weights_[static_cast<std::size_t>(ranked[rank])];
@@ -180,13 +194,13 @@ TokenId Sampler::draw_ordered(const SamplingParams& params, double unit) {
   }
   double kept_weight = 0;
   std::size_t kept = 0;
-  while (kept < ranked.size() && weight_at(kept) >= params.min_p && weight_at(kept) > 0) {
-    if (params.top_p < 1 && kept_weight >= params.top_p * total) break;
+  while (kept < ranked.size() && weight_at(kept) >= choice.min_p && weight_at(kept) > 0) {
+    if (choice.top_p < 1 && kept_weight >= choice.top_p * total) break;
     kept_weight += weight_at(kept);
     ++kept;
   }
   STEMMA_CHECK_GE(kept, std::size_t{1});  // the most likely token has weight 1
-  const double target = unit * kept_weight;
+  const double target = choice.unit * kept_weight;
   double reached = 0;
   for (std::size_t i = 0; i < kept; ++i) {
     reached += weight_at(i);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "stemma/ids.h"
+#include "stemma/runner.h"
 #include "stemma/sampling.h"
 
 namespace stemma {
@@ -39,6 +40,10 @@ struct SamplingHistory {
 // The random number in [0, 1) of an output position.
 double sampling_unit(std::uint64_t seed, std::int64_t output_position);
 
+// What is left of `params` where there is neither bias nor penalty, for the output of that number.
+// REQUIRES: it has a seed if the temperature is not 0.
+TokenChoice choice_of(const SamplingParams& params, std::int64_t output_position);
+
 class Sampler {
  public:
   // REQUIRES: vocab_tokens >= 1.
@@ -51,6 +56,8 @@ class Sampler {
   // history.tokens.size(); its tokens are in the vocabulary.
   std::optional<TokenId> try_sample(std::span<const float> logits, const SamplingParams& params,
                                     const SamplingHistory& history);
+  // The same without bias and penalties. REQUIRES: as try_sample.
+  std::optional<TokenId> try_choose(std::span<const float> logits, const TokenChoice& choice);
 
  private:
   // The logits with bias and penalties: `logits` itself where there are none, else logits_.
@@ -60,7 +67,7 @@ class Sampler {
   // Fills weights_ with exp((logit - max) / temperature): the most likely token has 1.
   void weigh(std::span<const float> logits, TokenId top, float temperature);
   TokenId draw_unordered(double min_weight, double unit) const;
-  TokenId draw_ordered(const SamplingParams& params, double unit);
+  TokenId draw_ordered(const TokenChoice& choice);
   // Candidates, in no order: the k most likely tokens; those without which top_p cannot be reached.
   std::span<TokenId> gather_top_k(std::int64_t top_k);
   std::span<TokenId> gather_for_top_p(float top_p, double total_weight);

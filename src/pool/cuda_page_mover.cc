@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -33,12 +32,7 @@ Status CudaPageMover::Pin::pin(CudaDevice& device, std::span<std::byte> memory) 
 
 Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostPool& host,
                                                            const Options& options) {
-  if (host.codec() != PageCodec::kPlain) {
-    return Error{ErrorCode::kUnsupported,
-                 "codec " + std::string(page_codec_name(host.codec())) +
-                     ": pages of a GPU are kept below it as they are",
-                 0};
-  }
+  STEMMA_CHECK(host.codec() == PageCodec::kPlain, "pages as the device has them");
   if (pool.layer_bytes() >= kLayerBytesMax) {
     return Error{ErrorCode::kUnsupported, "a layer of a page of a GiB and more", 0};
   }
@@ -58,7 +52,11 @@ CudaPageMover::CudaPageMover(Key, CudaPool& pool, HostPool& host, const Options&
 Status CudaPageMover::open_all() {
   const auto pages = static_cast<std::size_t>(pool_.shape().pages);
   const auto layers = static_cast<std::size_t>(pool_.shape().layers);
-  STEMMA_RETURN_IF_ERROR(pin_.pin(pool_.cuda_device(), host_.memory()));
+  CudaDevice& device = pool_.cuda_device();
+  STEMMA_RETURN_IF_ERROR(pin_.pin(device, host_.memory()));
+  STEMMA_ASSIGN_OR_RETURN(down_.stream, device.make_stream());
+  STEMMA_ASSIGN_OR_RETURN(up_.stream, device.make_urgent_stream());  // who computes waits for it
+  STEMMA_ASSIGN_OR_RETURN(in_.stream, device.make_urgent_stream());
   const std::size_t turn_pages = kTurns * backup_pages_;
   STEMMA_RETURN_IF_ERROR(open_lane(down_, turn_pages, turn_pages * layers, kTurns));
   // Layers ahead of as many pages as there are; of fewer pages more layers, but not more bytes.
@@ -68,20 +66,19 @@ Status CudaPageMover::open_all() {
   STEMMA_RETURN_IF_ERROR(open_lane(up_, pages, std::min(sums, layers * pages), layers));
   STEMMA_RETURN_IF_ERROR(open_lane(in_, 1, layers, 0));
   listed_.reserve(pages);
-  STEMMA_ASSIGN_OR_RETURN(
-      staging_, pool_.cuda_device().allocate_pinned(static_cast<std::size_t>(host_.page_bytes())));
+  STEMMA_ASSIGN_OR_RETURN(staging_,
+                          device.allocate_pinned(static_cast<std::size_t>(host_.page_bytes())));
   return upload_tables();
 }
 
 Status CudaPageMover::open_lane(Lane& lane, std::size_t pairs, std::size_t sums,
                                 std::size_t events) {
   CudaDevice& device = pool_.cuda_device();
-  STEMMA_ASSIGN_OR_RETURN(lane.stream, device.make_stream());
   STEMMA_ASSIGN_OR_RETURN(lane.pairs, device.allocate(pairs * sizeof(PagePair), lane.stream));
   STEMMA_ASSIGN_OR_RETURN(lane.host_pairs, device.allocate_pinned(pairs * sizeof(PagePair)));
   STEMMA_ASSIGN_OR_RETURN(lane.sums, device.allocate_pinned(sums * sizeof(std::uint32_t)));
   for (std::size_t i = 0; i < events; ++i) {
-    STEMMA_ASSIGN_OR_RETURN(CudaEvent event, device.make_event());
+    STEMMA_ASSIGN_OR_RETURN(CudaEvent event, device.make_sleeper());
     lane.events.push_back(std::move(event));
   }
   return {};

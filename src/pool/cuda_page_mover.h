@@ -18,8 +18,8 @@
 //                                                     Invariants: I5, I6, I8 (docs/INVARIANTS.md).
 // Memory:     pinned, a page, 8 bytes a page of the pool and 4 a sum of what is on its way.
 // Cost:       each byte crosses the link once; sums beside it.
-// Not here:   how copies are queued (cuda_page_copy), encoded pages: a host pool with a codec is
-// refused.
+// Not here:   how copies are queued (cuda_page_copy), pages that are encoded below the device
+//             (cuda_coded_mover).
 #pragma once
 
 #include <cstddef>
@@ -50,8 +50,8 @@ class CudaPageMover final : public PageMover {
   };
   static constexpr std::int64_t kLayersAheadMin = 4;
 
-  // Both must outlive it; the memory of `host` is pinned meanwhile. kUnsupported if `host` has a
-  // codec; kOutOfMemory.
+  // Both must outlive it; the memory of `host` is pinned meanwhile. kOutOfMemory; kUnsupported if a
+  // layer of a page has a GiB. REQUIRES: `host` has no codec and the layers of `pool`.
   static Result<std::unique_ptr<CudaPageMover>> open(CudaPool& pool, HostPool& host,
                                                      const Options& options);
   static Result<std::unique_ptr<CudaPageMover>> open(CudaPool& pool, HostPool& host) {

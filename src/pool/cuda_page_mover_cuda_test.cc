@@ -11,7 +11,6 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using enum MoveVerdict;
 
 constexpr auto kAlways = [] { return true; };
@@ -350,22 +349,6 @@ TEST_F(CudaPageMoverTest, HostMemoryMayHaveAnotherMoverLater) {
   std::vector<PageMove> up = all_up();
   promote(up);
   EXPECT_THAT(verdicts(up), Each(kDone));
-}
-
-TEST_F(CudaPageMoverTest, EncodedPagesAreRefusedByName) {
-  make(small_shape());
-  ThreadPool threads(1);
-  HostPoolOptions options;
-  options.pages = 2;
-  options.layers = 3;
-  options.layer_bytes = cuda_->layer_bytes();
-  options.codec = PageCodec::kInt8;
-  options.device_shape = small_shape();
-  const auto coded = HostPool::create(options, threads).value();
-  const auto refused = cuda_->make_mover(*coded);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(refused.error().detail, HasSubstr("codec int8"));
 }
 
 #ifdef STEMMA_SIMT

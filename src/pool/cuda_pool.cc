@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pool/cuda_coded_mover.h"
 #include "pool/cuda_page_mover.h"
 
 namespace stemma {
@@ -152,6 +153,10 @@ KvLayerView CudaPool::layer_view(std::int64_t layer) const {
 }
 
 Result<std::unique_ptr<PageMover>> CudaPool::make_mover(HostPool& host) {
+  if (host.codec() != PageCodec::kPlain) {
+    STEMMA_ASSIGN_OR_RETURN(auto coded, CudaCodedMover::open(*this, host));
+    return std::unique_ptr<PageMover>(std::move(coded));
+  }
   STEMMA_ASSIGN_OR_RETURN(auto mover, CudaPageMover::open(*this, host));
   return std::unique_ptr<PageMover>(std::move(mover));
 }

@@ -71,7 +71,7 @@ class CudaPool final : public KvPool {
   Status copy_page_on(CudaStream& stream, PageId from, PageId to);
   // As KvPool: after what computes by now, and waits until it is done.
   Status copy_page(PageId from, PageId to) override;
-  // Pins the memory of `host` while the mover lives. kUnsupported where it has a codec.
+  // Pins the memory of `host` while the mover lives, or, where it has a codec, some of its own.
   Result<std::unique_ptr<PageMover>> make_mover(HostPool& host) override;
 
   KvLayerView layer_view(std::int64_t layer) const override;

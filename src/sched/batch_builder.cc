@@ -197,8 +197,7 @@ void BatchBuilder::borrow_arriving(Request& request) {
 }
 
 bool BatchBuilder::settle_loans() {
-  kv_.await_lent();
-  bool whole = true;
+  bool whole = kv_.await_lent();
   for (Request* request : scheduled_) {
     if (request != nullptr) whole = return_loan(*request) && whole;
   }

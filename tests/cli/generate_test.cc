@@ -142,6 +142,9 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
       {"--prompt a --concurrency 0", "--concurrency must be at least 1"},
       {"--prompt a --shadow-audit 101", "--shadow-audit must be from 0 to 100"},
       {"--prompt a --shadow-audit -1", "--shadow-audit must be from 0 to 100"},
+      {"--prompt a --device gpu", "--device must be cpu, cuda or cuda:N (got gpu)"},
+      {"--prompt a --device cuda:x", "--device must be cpu, cuda or cuda:N (got cuda:x)"},
+      {"--prompt a --device cuda:77", "cuda"},  // which nobody has
       {"--prompt a --bogus", "--bogus"},
   };
   for (const auto& c : cases) {

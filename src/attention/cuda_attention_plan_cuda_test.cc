@@ -1,7 +1,5 @@
 // CudaAttentionPlan: every row, query head and tile is computed once, sums are folded from left to
 // right in the room that there is, and the image says all of it.
-#include "attention/cuda_attention_plan.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "attention/cuda_attention_plan.h"
 #include "attention/planned_batch.h"
 #include "base/prng.h"
 
@@ -31,9 +30,17 @@ CudaPlanLimits limits_with(std::int64_t sums_max) {
 }
 CudaAttentionPlan plan_of(const AttentionShape& shape, const PlannedBatch& batch,
                           std::int64_t sums_max = 6000) {
-  CudaAttentionPlan plan(shape, limits_with(sums_max));
+  CudaPlanLimits limits = limits_with(sums_max);
+  limits.share_prefixes = shape.window_tokens == 0;
+  CudaAttentionPlan plan(shape, limits);
   EXPECT_TRUE(plan.cut(batch.view()).ok());
   return plan;
+}
+
+// The row of the batch that a pair of an item is of.
+int row_of(const CudaAttentionPlan& plan, const AttentionItem& item, int pair, int group) {
+  const int row = item.first_row + pair / group;
+  return item.run == 0 ? row : plan.shared_rows()[static_cast<std::size_t>(row)];
 }
 
 // How often each (row, query head of its KV head, tile) is computed.
@@ -44,7 +51,7 @@ std::map<std::tuple<int, int, int>, int> coverage(const CudaAttentionPlan& plan,
       EXPECT_LE(item.pairs, kListPairs[list]);
       for (int pair = item.first_pair; pair < item.first_pair + item.pairs; ++pair) {
         for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
-          ++counts[{item.first_row + pair / group, pair % group, tile}];
+          ++counts[{row_of(plan, item, pair, group), pair % group, tile}];
         }
       }
     }
@@ -82,8 +89,11 @@ void expect_folded(const AttentionShape& shape, const CudaAttentionPlan& plan,
     bool leaves_sums = row.sums > 1;
     for (const AttentionList list : kLists) {
       for (const AttentionItem& item : plan.items(list)) {
-        const auto in_item = static_cast<std::int32_t>(i) - item.first_row;
-        if (in_item < 0 || in_item * group >= item.first_pair + item.pairs) continue;
+        bool has_row = false;
+        for (int pair = item.first_pair; pair < item.first_pair + item.pairs; ++pair) {
+          has_row = has_row || row_of(plan, item, pair, group) == static_cast<int>(i);
+        }
+        if (!has_row) continue;
         const std::int32_t partition = item.first_tile / kCudaPartitionTiles;
         const std::int32_t sum = std::max(0, partition - row.split_at);
         EXPECT_LT(sum, row.sums);
@@ -168,6 +178,32 @@ TEST(CudaAttentionPlan, BeginsWhereAWindowDoes) {
   expect_covered(shape, batch, plan);
 }
 
+TEST(CudaAttentionPlan, ComputesWhatDecodeRowsShareTogether) {
+  PlannedBatch batch;
+  for (int i = 0; i < 20; ++i) batch.add(2 * kPartitionKeys + 10, 1, 2 * kPartitionKeys);
+  CudaPlanLimits limits = limits_with(6000);
+  limits.batch.requests_max = 20;
+  limits.share_prefixes = true;
+  CudaAttentionPlan plan(kShape, limits);
+  ASSERT_TRUE(plan.cut(batch.view()).ok());
+  EXPECT_EQ(plan.items(kSharedPairs).size(), 2u * 2u);  // partitions, of 16 and of 4 rows
+  EXPECT_EQ(plan.items(kSinglePairs).size(), 20u);
+  expect_covered(kShape, batch, plan);
+  expect_folded(kShape, plan, 6000);
+}
+
+TEST(CudaAttentionPlan, SharesNothingWithoutRoomForTheSums) {
+  PlannedBatch batch;
+  for (int i = 0; i < 2; ++i) batch.add(2 * kPartitionKeys + 10, 1, 2 * kPartitionKeys);
+  batch.add(2000, 597);
+  const CudaAttentionPlan plan = plan_of(kShape, batch, 600);
+  for (const AttentionList list : kLists) {
+    for (const AttentionItem& item : plan.items(list)) EXPECT_EQ(item.run, 0);
+  }
+  expect_covered(kShape, batch, plan);
+  expect_folded(kShape, plan, 600);
+}
+
 TEST(CudaAttentionPlan, GivesLongerItemsToWalksThatThereIsNoRoomToSplit) {
   PlannedBatch batch;
   for (int i = 0; i < 3; ++i) batch.add(2000, 200);
@@ -190,7 +226,7 @@ TEST(CudaAttentionPlan, CoversRandomBatches) {
     for (std::int64_t requests = 1 + prng.below(8); requests > 0; --requests) {
       const std::int64_t tokens = 1 + prng.below(3000);
       const std::int64_t rows = prng.below(2) == 0 ? 1 : 1 + prng.below(75);
-      batch.add(tokens, std::min(tokens, rows));
+      batch.add(tokens, std::min(tokens, rows), std::min(tokens, 512 * prng.below(4)));
     }
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round);
     const CudaAttentionPlan plan = plan_of(shape, batch, sums_max);

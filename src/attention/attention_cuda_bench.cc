@@ -1,0 +1,17 @@
+// attention_cuda_bench: decode and prefill.
+#include <iterator>
+#include <utility>
+
+#include "attention/cuda_attention_bench.h"
+#include "device/cuda_bench.h"
+
+namespace stemma {
+
+Result<std::vector<BenchLine>> run_cuda_benches(CudaDevice& device) {
+  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> lines, bench_cuda_decode(device, {}));
+  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> prefill, bench_cuda_prefill(device, {}));
+  std::move(prefill.begin(), prefill.end(), std::back_inserter(lines));
+  return lines;
+}
+
+}  // namespace stemma

@@ -1,0 +1,330 @@
+#include "attention/cuda_attention_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "attention/cuda_attention.h"
+#include "attention/read_pass_cuda.h"
+#include "base/float16.h"
+#include "base/function_ref.h"
+#include "base/math.h"
+#include "base/prng.h"
+#include "device/cuda_gemm.h"
+#include "pool/cuda_pool.h"
+
+namespace stemma {
+
+namespace {
+
+using Call = FunctionRef<Status()>;
+
+struct Case {
+  std::string phase;
+  std::int64_t query_heads = 32;
+  std::int64_t kv_heads = 8;
+  std::int64_t page_size = 64;
+  std::int64_t head_dim = 128;
+  std::int64_t latent_dim = 0;
+  DType dtype = DType::kBF16;
+  std::int64_t requests = 1;
+  std::int64_t tokens = 1;  // of each
+  std::int64_t rows = 1;    // of them computed, the last ones
+  std::int64_t shared_tokens = 0;
+
+  AttentionShape shape() const {
+    return {.query_heads = query_heads,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .scale = 1 / std::sqrt(static_cast<float>(head_dim)),
+            .latent_dim = latent_dim};
+  }
+  KvShape pool() const {
+    return {.layers = 1,
+            .pages = requests * ceil_div(tokens, page_size),
+            .page_size = page_size,
+            .heads = kv_heads,
+            .head_dim = head_dim,
+            .dtype = dtype,
+            .kind = latent_dim > 0 ? KvKind::kMla : KvKind::kMha,
+            .latent_dim = latent_dim};
+  }
+};
+
+// A stream and its clock.
+struct Timer {
+  CudaStream stream;
+  CudaEvent start;
+  CudaEvent end;
+
+  // Seconds of one of `calls` calls queued one behind another.
+  Result<double> seconds(int calls, Call call) {
+    STEMMA_RETURN_IF_ERROR(stream.record(start));
+    for (int i = 0; i < calls; ++i) STEMMA_RETURN_IF_ERROR(call());
+    STEMMA_RETURN_IF_ERROR(stream.record(end));
+    STEMMA_RETURN_IF_ERROR(end.wait());
+    STEMMA_ASSIGN_OR_RETURN(const double ms, end.milliseconds_since(start));
+    return ms * 1e-3 / calls;
+  }
+};
+
+Result<Timer> make_timer(CudaDevice& device) {
+  Timer timer;
+  STEMMA_ASSIGN_OR_RETURN(timer.stream, device.make_stream());
+  STEMMA_ASSIGN_OR_RETURN(timer.start, device.make_timer());
+  STEMMA_ASSIGN_OR_RETURN(timer.end, device.make_timer());
+  return timer;
+}
+
+// Random elements, or codes none of which is a NaN, that fill memory again and again.
+class RandomBytes {
+ public:
+  static Result<RandomBytes> create(CudaDevice& device, DType dtype) {
+    constexpr std::size_t kBytes = std::size_t{4} << 20;
+    RandomBytes random;
+    STEMMA_ASSIGN_OR_RETURN(random.pinned_, device.allocate_pinned(kBytes));
+    Prng prng(1);
+    if (is_scaled(dtype)) {
+      for (std::size_t i = 0; i < kBytes; ++i) {
+        random.pinned_.bytes()[i] = static_cast<std::byte>(prng.below(256) & 0xF7);
+      }
+    } else {
+      for (std::size_t i = 0; i < kBytes / 2; ++i) {
+        random.pinned_.as<BFloat16>()[i] = to_bfloat16(static_cast<float>(prng.unit() * 2 - 1));
+      }
+    }
+    return random;
+  }
+  Status fill(CudaStream& stream, void* device, std::size_t size_bytes) const {
+    for (std::size_t at = 0; at < size_bytes; at += pinned_.size_bytes()) {
+      STEMMA_RETURN_IF_ERROR(stream.copy_in(static_cast<std::byte*>(device) + at, pinned_.bytes(),
+                                            std::min(pinned_.size_bytes(), size_bytes - at)));
+    }
+    return {};
+  }
+
+ private:
+  PinnedMemory pinned_;
+};
+
+// The requests of a case as a runner would see them.
+struct Requests {
+  explicit Requests(const Case& c) : page_size(c.page_size) {
+    const std::int64_t pages_each = ceil_div(c.tokens, c.page_size);
+    const std::int64_t shared = c.shared_tokens / c.page_size;
+    std::vector<std::int32_t> order(static_cast<std::size_t>(c.requests * pages_each));
+    std::iota(order.begin(), order.end(), 0);
+    Prng prng(2);
+    std::shuffle(order.begin(), order.end(), prng);
+    for (std::int64_t request = 0; request < c.requests; ++request) {
+      for (std::int64_t i = 0; i < pages_each; ++i) {
+        pages.emplace_back(
+            order[static_cast<std::size_t>(i < shared ? i : request * pages_each + i)]);
+      }
+      for (std::int64_t i = c.tokens - c.rows; i < c.tokens; ++i) {
+        positions.push_back(static_cast<std::int32_t>(i));
+      }
+      indptr.push_back(static_cast<std::int32_t>(pages.size()));
+      row_indptr.push_back(static_cast<std::int32_t>(positions.size()));
+      last_page_tokens.push_back(
+          static_cast<std::int32_t>(c.tokens - (pages_each - 1) * c.page_size));
+    }
+    tokens.resize(positions.size());
+  }
+  KvBatch view() const {
+    KvBatch batch;
+    batch.tokens = tokens;
+    batch.positions = positions;
+    batch.row_indptr = row_indptr;
+    batch.page_table = {indptr, pages, last_page_tokens, page_size};
+    return batch;
+  }
+
+  std::int64_t page_size;
+  std::vector<TokenId> tokens;
+  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> row_indptr = {0};
+  std::vector<std::int32_t> indptr = {0};
+  std::vector<std::int32_t> last_page_tokens;
+  std::vector<PageId> pages;
+};
+
+// A planned batch, ready to run.
+struct Stage {
+  std::unique_ptr<CudaPool> pool;
+  std::unique_ptr<CudaAttention> attention;
+  CudaMemory q, out;
+
+  Status run(CudaStream& stream) {
+    return attention->run(stream, pool->layer_view(0), q.bytes(), out.bytes());
+  }
+};
+
+Status fill_pool(CudaPool& pool, CudaStream& stream, const RandomBytes& random) {
+  const int rows = pool.shape().kind == KvKind::kMla ? 1 : 2;
+  int number = 0;
+  for (const PagePiece<std::byte>& piece : pool.layer_pieces(0)) {
+    const auto bytes = static_cast<std::size_t>(pool.shape().pages * piece.bytes);
+    // What follows K and V are scales: floats of about 0.05.
+    STEMMA_RETURN_IF_ERROR(number++ < rows ? random.fill(stream, piece.page0, bytes)
+                                           : stream.fill(piece.page0, 0x3D, bytes));
+  }
+  return {};
+}
+
+Result<Stage> make_stage(CudaDevice& device, Timer& timer, const Case& c) {
+  const AttentionShape shape = c.shape();
+  const AttentionLimits limits = {
+      .rows_max = c.requests * c.rows, .requests_max = c.requests, .context_tokens_max = c.tokens};
+  Stage stage;
+  STEMMA_ASSIGN_OR_RETURN(stage.pool, CudaPool::create(device, c.pool(), KvLayout::kLayerFirst));
+  STEMMA_ASSIGN_OR_RETURN(stage.attention,
+                          CudaAttention::create(device, timer.stream, shape, limits,
+                                                {.kv_dtype = c.dtype, .page_size = c.page_size}));
+  const std::int64_t heads = c.requests * c.rows * shape.query_heads;
+  const auto q_bytes = static_cast<std::size_t>(heads * shape.head_dim * 2);
+  const auto out_bytes = static_cast<std::size_t>(heads * shape.value_dim() * 2);
+  STEMMA_ASSIGN_OR_RETURN(stage.q, device.allocate(q_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(stage.out, device.allocate(out_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(const RandomBytes elements, RandomBytes::create(device, DType::kBF16));
+  STEMMA_ASSIGN_OR_RETURN(const RandomBytes codes, RandomBytes::create(device, c.dtype));
+  STEMMA_RETURN_IF_ERROR(fill_pool(*stage.pool, timer.stream, codes));
+  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, stage.q.bytes(), q_bytes));
+  STEMMA_RETURN_IF_ERROR(stage.attention->plan(timer.stream, Requests(c).view()));
+  STEMMA_RETURN_IF_ERROR(timer.stream.synchronize());
+  return stage;
+}
+
+double rate(double amount, double seconds) {
+  return seconds > 0 ? amount / seconds * 1e-9 : 0;
+}
+
+// `amount` of a run, and of a call of what bounds it, each a second, in billions.
+struct Measured {
+  double amount = 0;
+  double bound_amount = 0;
+};
+
+Result<BenchLine> measure(Timer& timer, const CudaAttentionBenchOptions& options, const Case& c,
+                          const Measured& measured, Call run, Call bound) {
+  std::vector<double> values, bounds;
+  STEMMA_RETURN_IF_ERROR(run());  // the first call of a kernel loads it
+  STEMMA_RETURN_IF_ERROR(bound());
+  for (int sample = 0; sample < options.samples; ++sample) {
+    STEMMA_ASSIGN_OR_RETURN(const double seconds, timer.seconds(options.runs, run));
+    STEMMA_ASSIGN_OR_RETURN(const double bound_seconds, timer.seconds(options.runs, bound));
+    values.push_back(rate(measured.amount, seconds));
+    bounds.push_back(rate(measured.bound_amount, bound_seconds));
+  }
+  BenchLine line;
+  line.bench = "cuda_attention";
+  line.params = {{"phase", c.phase},
+                 {"batch", std::to_string(c.requests)},
+                 {"context", std::to_string(c.tokens)},
+                 {"heads", std::to_string(c.query_heads) + "/" + std::to_string(c.kv_heads)},
+                 {"page_size", std::to_string(c.page_size)},
+                 {"dtype", std::string(dtype_name(c.dtype))}};
+  line.value = median(values);
+  line.bound = median(bounds);
+  line.ratio = line.bound > 0 ? line.value / line.bound : 0;
+  line.repeats = options.samples;
+  line.spread = line.value > 0 ? spread(values) : 0;
+  return line;
+}
+
+Result<BenchLine> bench_decode_case(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                    const Case& c) {
+  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
+  STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
+  const KvShape& shape = stage.pool->shape();
+  const std::int64_t teams = 2 * device.traits().multiprocessors;
+  STEMMA_ASSIGN_OR_RETURN(
+      const CudaMemory words,
+      device.allocate(static_cast<std::size_t>(read_pass_words(teams)) * 4, timer.stream));
+  const PagePiece<std::byte> keys = *stage.pool->layer_pieces(0).begin();
+  const std::int64_t key_bytes = shape.pages * keys.bytes;
+  const auto run = [&] { return stage.run(timer.stream); };
+  const auto read = [&] {
+    return read_pass(timer.stream, keys.page0, key_bytes, words.as<std::uint32_t>(), teams);
+  };
+  const Measured measured = {
+      .amount = static_cast<double>(c.requests * c.tokens * shape.token_bytes()),
+      .bound_amount = static_cast<double>(key_bytes)};
+  STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(timer, options, c, measured, run, read));
+  line.unit = "gb/s";
+  line.bound_name = "read_bandwidth";
+  return line;
+}
+
+}  // namespace
+
+Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
+                                                 const CudaAttentionBenchOptions& options) {
+  const Case plain = {
+      .phase = "decode", .requests = options.requests, .tokens = options.context_tokens};
+  std::vector<Case> cases;
+  for (const std::int64_t kv_heads : {8, 4}) {
+    for (const std::int64_t page_size : {1, 16, 64}) {
+      cases.push_back(plain);
+      cases.back().kv_heads = kv_heads;
+      cases.back().page_size = page_size;
+    }
+  }
+  cases.push_back(plain);
+  cases.back().dtype = DType::kFp8E4M3;
+  cases.push_back(plain);
+  cases.back().phase = "decode_shared";
+  cases.back().shared_tokens = std::max<std::int64_t>(options.context_tokens - 512, 0);
+  cases.push_back(plain);
+  cases.back().phase = "decode_latent";
+  cases.back().query_heads = 128;
+  cases.back().kv_heads = 1;
+  cases.back().head_dim = 576;
+  cases.back().latent_dim = 512;
+  std::vector<BenchLine> lines;
+  for (const Case& c : cases) {
+    STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_decode_case(device, options, c));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
+                                                  const CudaAttentionBenchOptions& options) {
+  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
+  STEMMA_ASSIGN_OR_RETURN(const auto gemm, make_library_gemm(device, timer.stream));
+  const std::int64_t n = options.gemm_extent;
+  const auto matrix_bytes = static_cast<std::size_t>(n * n * 2);
+  STEMMA_ASSIGN_OR_RETURN(const CudaMemory x, device.allocate(matrix_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(const CudaMemory y, device.allocate(matrix_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(const RandomBytes elements, RandomBytes::create(device, DType::kBF16));
+  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, x.bytes(), matrix_bytes));
+  const auto multiply = [&] {
+    return gemm->multiply({.x = x.bytes(), .w = x.bytes(), .y = y.bytes(), .m = n, .n = n, .k = n});
+  };
+  std::vector<BenchLine> lines;
+  for (const std::int64_t kv_heads : {8, 4}) {
+    const Case c = {.phase = "prefill",
+                    .kv_heads = kv_heads,
+                    .tokens = options.prefill_tokens,
+                    .rows = options.prefill_tokens};
+    STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
+    const auto run = [&] { return stage.run(timer.stream); };
+    const auto seen = static_cast<double>(c.tokens * (c.tokens + 1) / 2);
+    const auto extent = static_cast<double>(n);
+    const Measured measured = {
+        .amount = 4.0 * static_cast<double>(c.head_dim * c.query_heads) * seen * 1e-3,
+        .bound_amount = 2.0 * extent * extent * extent * 1e-3};
+    STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(timer, options, c, measured, run, multiply));
+    line.unit = "tflop/s";
+    line.bound_name = "dense_product";
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace stemma

@@ -1,0 +1,43 @@
+// Cuda attention bench: decode against the bandwidth at which the device reads, prefill against the
+// rate of the largest dense product of bf16 by the vendor's library.
+//
+// Times are the device's own, of runs queued one behind another; what is measured and what bounds
+// it take turns. Keys and values are random, on pages in a random order.
+//
+// Thread:     one thread.
+// Memory:     of the device: a layer of the largest case, about 2 GiB, and the product's matrices.
+// Cost:       a few seconds on a GPU.
+// Not here:   how lines are printed (cli/).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bench_line.h"
+#include "device/cuda_device.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// How much is measured.
+struct CudaAttentionBenchOptions {
+  std::int64_t requests = 64;          // of a decode step
+  std::int64_t context_tokens = 8192;  // of each
+  std::int64_t prefill_tokens = 8192;
+  std::int64_t gemm_extent = 8192;  // the three extents of the dense product
+  int runs = 10;                    // of a sample
+  int samples = 9;
+};
+
+// Lines "cuda_attention", phase "decode": 32 query heads over 8 and over 4 KV heads of 128, bf16 on
+// pages of 1, 16 and 64 tokens, fp8 on pages of 64; "decode_shared": all but the last 512 tokens
+// are one begin of all requests, counted as if each read its own; "decode_latent": 128 query heads
+// over latent rows of 576, of which 512 are values.
+Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
+                                                 const CudaAttentionBenchOptions& options);
+
+// Phase "prefill": one request, its whole prompt; operations of keys that rows see.
+Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
+                                                  const CudaAttentionBenchOptions& options);
+
+}  // namespace stemma

@@ -1,0 +1,42 @@
+// The benchmarks of attention on a GPU run, in a shape that takes no time, and say what they
+// measured.
+#include <string>
+
+#include "attention/cuda_attention_bench.h"
+#include "device/cuda_fixture.h"
+
+namespace stemma {
+namespace {
+
+using CudaAttentionBenchTest = CudaFixture;
+
+constexpr CudaAttentionBenchOptions kSmall = {.requests = 2,
+                                              .context_tokens = 70,
+                                              .prefill_tokens = 40,
+                                              .gemm_extent = 64,
+                                              .runs = 1,
+                                              .samples = 1};
+
+TEST_F(CudaAttentionBenchTest, DecodeHasALineForEachKindOfRowsAndForSharedBegins) {
+  const auto lines = bench_cuda_decode(device(), kSmall);
+  ASSERT_TRUE(lines.ok()) << lines.error().detail;
+  ASSERT_EQ(lines->size(), 9u);
+  for (const BenchLine& line : *lines) {
+    EXPECT_EQ(line.bench, "cuda_attention");
+    EXPECT_EQ(line.bound_name, "read_bandwidth");
+  }
+  EXPECT_EQ((*lines)[0].params[0].second, "decode");
+  EXPECT_EQ((*lines)[7].params[0].second, "decode_shared");
+  EXPECT_EQ((*lines)[8].params[0].second, "decode_latent");
+}
+
+TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroup) {
+  const auto lines = bench_cuda_prefill(device(), kSmall);
+  ASSERT_TRUE(lines.ok()) << lines.error().detail;
+  ASSERT_EQ(lines->size(), 2u);
+  EXPECT_EQ((*lines)[0].bound_name, "dense_product");
+  EXPECT_EQ((*lines)[0].unit, "tflop/s");
+}
+
+}  // namespace
+}  // namespace stemma
