@@ -7,12 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "attention/read_pass_cuda.h"
 #include "base/math.h"
 #include "base/prng.h"
 #include "base/thread_pool.h"
 #include "cuda/cuda_runner.h"
 #include "device/cuda_gemm.h"
-#include "device/read_cuda.h"
 #include "model/generated_files.h"
 #include "model/weights.h"
 #include "pool/cuda_pool.h"
@@ -118,7 +118,7 @@ class Bounds {
     Bounds bounds(device, options);
     STEMMA_ASSIGN_OR_RETURN(bounds.stream_, device.make_stream());
     STEMMA_RETURN_IF_ERROR(bounds.take(bounds.area_, options.read_bytes));
-    STEMMA_RETURN_IF_ERROR(bounds.take(bounds.sums_, 4 * bounds.teams()));
+    STEMMA_RETURN_IF_ERROR(bounds.take(bounds.sums_, 4 * read_pass_words(bounds.teams())));
     const std::int64_t inputs = options.model.hidden;
     const std::int64_t outputs = 2 * options.model.intermediate;
     STEMMA_RETURN_IF_ERROR(bounds.take(bounds.x_, 2 * options.step_tokens * inputs));
@@ -129,9 +129,10 @@ class Bounds {
 
   Result<double> read_bytes_per_s() {
     constexpr int kPasses = 4;
-    const ReadBytes read = {area_.bytes(), options_.read_bytes, sums_.as<std::uint32_t>(), teams()};
-    STEMMA_ASSIGN_OR_RETURN(const double seconds,
-                            seconds_of(kPasses, [&] { return read_bytes(stream_, read); }));
+    STEMMA_ASSIGN_OR_RETURN(const double seconds, seconds_of(kPasses, [&] {
+                              return read_pass(stream_, area_.bytes(), options_.read_bytes,
+                                               sums_.as<std::uint32_t>(), teams());
+                            }));
     return static_cast<double>(options_.read_bytes) / seconds;
   }
 

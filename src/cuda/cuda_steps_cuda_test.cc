@@ -101,8 +101,8 @@ std::vector<TokenId> generated(const CudaBench& bench, const std::vector<TokenId
 
 TEST_F(CudaStepsTest, AStepTakesTheTokenThatTheOneBeforeWillHaveChosen) {
   write_model("qwen2");
-  constexpr int kTokens = 7;
-  const auto start = prompt(21, 1);
+  constexpr int kTokens = 5;
+  const auto start = prompt(9, 1);
   const auto expected = generated(bench(), start, kTokens);
   for (const bool wanted : {false, true}) {
     const CudaBench ahead = bench();
@@ -204,7 +204,7 @@ class Gate final : public LayerGate {
 
 TEST_F(CudaStepsTest, EachLayerIsAskedForAndAWrongOneFailsTheBatchAlone) {
   write_model("qwen3");
-  const auto start = prompt(20, 2);
+  const auto start = prompt(7, 2);
   const auto expected = generated(bench(), start, 1);
   const CudaBench alone = bench();
   EXPECT_TRUE(alone.runner->waits_by_layer());
@@ -228,7 +228,7 @@ TEST_F(CudaStepsTest, ACopiedPageHoldsWhatWasComputed) {
   write_model("llama3");
   const CudaBench alone = bench();
   OneRequest request;
-  ASSERT_TRUE(alone.runner->queue(request.next(prompt(30, 3)), {*alone.pool}, {}).ok());
+  ASSERT_TRUE(alone.runner->queue(request.next(prompt(20, 3)), {*alone.pool}, {}).ok());
   PageCopies copies;
   copies.from = PageId(1);
   copies.to = PageId(4);
