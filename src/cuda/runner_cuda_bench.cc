@@ -1,11 +1,19 @@
-// cuda_cuda_bench: a model's steps.
+// cuda_cuda_bench: a model's steps, and the drawing of their tokens.
+#include <iterator>
+#include <utility>
+
 #include "cuda/cuda_runner_bench.h"
+#include "cuda/cuda_sample_bench.h"
 #include "device/cuda_bench.h"
 
 namespace stemma {
 
 Result<std::vector<BenchLine>> run_cuda_benches(CudaDevice& device) {
-  return bench_cuda_runner(device, default_cuda_runner_bench());
+  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> lines,
+                          bench_cuda_runner(device, default_cuda_runner_bench()));
+  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> sampling, bench_cuda_sampling(device, {}));
+  std::move(sampling.begin(), sampling.end(), std::back_inserter(lines));
+  return lines;
 }
 
 }  // namespace stemma

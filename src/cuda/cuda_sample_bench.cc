@@ -1,25 +1,18 @@
-// cuda_cuda_bench: what drawing the tokens of a decode step takes, beside reading its logits once
-// for the largest (top_rows). Both over the same logits again and again, which the caches of a
-// large GPU hold as they hold what a product has just written.
+#include "cuda/cuda_sample_bench.h"
+
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
 
 #include "base/prng.h"
 #include "cuda/rows_cuda.h"
 #include "cuda/sample_cuda.h"
-#include "device/cuda_bench.h"
 
 namespace stemma {
 
 namespace {
-
-constexpr std::int64_t kVocab = 128256;
-constexpr std::int64_t kRowsMax = 256;
-constexpr int kCalls = 20;  // in a sample
-constexpr int kSamples = 15;
 
 struct Case {
   const char* rules;
@@ -34,6 +27,8 @@ constexpr std::array<Case, 5> kCases = {{
 }};
 
 struct Stage {
+  std::int64_t rows_max = 0;
+  std::int64_t columns = 0;
   CudaStream stream;
   CudaEvent start;
   CudaEvent end;
@@ -47,7 +42,7 @@ struct Stage {
 Status fill_logits(Stage& stage) {
   Prng random(1);
   auto* const logits = stage.pinned.as<float>();
-  for (std::int64_t i = 0; i < kRowsMax * kVocab; ++i) {
+  for (std::int64_t i = 0; i < stage.rows_max * stage.columns; ++i) {
     const std::uint64_t bits = random();
     std::uint64_t sum = 0;
     for (int part = 0; part < 4; ++part) sum += bits >> (16 * part) & 0xFFFF;
@@ -58,18 +53,21 @@ Status fill_logits(Stage& stage) {
   return stage.stream.synchronize();
 }
 
-Result<Stage> make_stage(CudaDevice& device) {
+Result<Stage> make_stage(CudaDevice& device, const CudaSampleBenchOptions& options) {
   Stage stage;
+  stage.rows_max = *std::max_element(options.rows.begin(), options.rows.end());
+  stage.columns = options.columns;
+  const auto rows = static_cast<std::size_t>(stage.rows_max);
   STEMMA_ASSIGN_OR_RETURN(stage.stream, device.make_stream());
   STEMMA_ASSIGN_OR_RETURN(stage.start, device.make_timer());
   STEMMA_ASSIGN_OR_RETURN(stage.end, device.make_timer());
-  constexpr std::size_t kLogitBytes = kRowsMax * kVocab * sizeof(float);
-  STEMMA_ASSIGN_OR_RETURN(stage.logits, device.allocate(kLogitBytes, stage.stream));
+  const std::size_t logit_bytes = rows * static_cast<std::size_t>(stage.columns) * sizeof(float);
+  STEMMA_ASSIGN_OR_RETURN(stage.logits, device.allocate(logit_bytes, stage.stream));
   STEMMA_ASSIGN_OR_RETURN(stage.sampling,
-                          device.allocate(kRowsMax * sizeof(RowSampling), stage.stream));
-  STEMMA_ASSIGN_OR_RETURN(stage.tokens,
-                          device.allocate(kRowsMax * sizeof(std::int32_t), stage.stream));
-  STEMMA_ASSIGN_OR_RETURN(stage.pinned, device.allocate_pinned(kLogitBytes));
+                          device.allocate(rows * sizeof(RowSampling), stage.stream));
+  STEMMA_ASSIGN_OR_RETURN(stage.tokens, device.allocate(rows * sizeof(std::int32_t), stage.stream));
+  STEMMA_ASSIGN_OR_RETURN(
+      stage.pinned, device.allocate_pinned(std::max(logit_bytes, rows * sizeof(RowSampling))));
   STEMMA_RETURN_IF_ERROR(fill_logits(stage));
   return stage;
 }
@@ -77,12 +75,12 @@ Result<Stage> make_stage(CudaDevice& device) {
 Status set_rules(Stage& stage, const RowSampling& sampling) {
   Prng random(2);
   auto* const rows = stage.pinned.as<RowSampling>();
-  for (std::int64_t i = 0; i < kRowsMax; ++i) {
+  for (std::int64_t i = 0; i < stage.rows_max; ++i) {
     rows[i] = sampling;
     rows[i].unit = random.unit();
   }
   STEMMA_RETURN_IF_ERROR(
-      stage.stream.copy_in(stage.sampling.bytes(), rows, kRowsMax * sizeof(RowSampling)));
+      stage.stream.copy_in(stage.sampling.bytes(), rows, stage.sampling.size_bytes()));
   return stage.stream.synchronize();
 }
 
@@ -91,59 +89,62 @@ Status draw(Stage& stage, std::int64_t rows) {
                                     .sampling = stage.sampling.as<RowSampling>(),
                                     .tokens = stage.tokens.as<std::int32_t>(),
                                     .rows = rows,
-                                    .columns = kVocab});
+                                    .columns = stage.columns});
 }
 
 Status read_once(Stage& stage, std::int64_t rows) {
   return top_rows(stage.stream, {.logits = stage.logits.as<float>(),
                                  .tokens = stage.tokens.as<std::int32_t>(),
                                  .rows = rows,
-                                 .columns = kVocab});
+                                 .columns = stage.columns});
 }
 
 // Microseconds of one of several calls.
-Result<double> call_us(Stage& stage, std::int64_t rows, Status (*call)(Stage&, std::int64_t)) {
+Result<double> call_us(Stage& stage, std::int64_t rows, int calls,
+                       Status (*call)(Stage&, std::int64_t)) {
   STEMMA_RETURN_IF_ERROR(stage.stream.record(stage.start));
-  for (int i = 0; i < kCalls; ++i) STEMMA_RETURN_IF_ERROR(call(stage, rows));
+  for (int i = 0; i < calls; ++i) STEMMA_RETURN_IF_ERROR(call(stage, rows));
   STEMMA_RETURN_IF_ERROR(stage.stream.record(stage.end));
   STEMMA_RETURN_IF_ERROR(stage.end.wait());
   STEMMA_ASSIGN_OR_RETURN(const double ms, stage.end.milliseconds_since(stage.start));
-  return ms * 1000 / kCalls;
+  return ms * 1000 / calls;
 }
 
-Result<BenchLine> bench_case(Stage& stage, std::int64_t rows, const Case& what) {
+Result<BenchLine> bench_case(Stage& stage, std::int64_t rows, const Case& what,
+                             const CudaSampleBenchOptions& options) {
   STEMMA_RETURN_IF_ERROR(set_rules(stage, what.sampling));
   STEMMA_RETURN_IF_ERROR(draw(stage, rows));  // the first call of a kernel loads it
   STEMMA_RETURN_IF_ERROR(read_once(stage, rows));
-  std::array<double, kSamples> values = {};
-  std::array<double, kSamples> bounds = {};
-  for (std::size_t i = 0; i < kSamples; ++i) {
-    STEMMA_ASSIGN_OR_RETURN(values[i], call_us(stage, rows, draw));
-    STEMMA_ASSIGN_OR_RETURN(bounds[i], call_us(stage, rows, read_once));
+  std::vector<double> values(static_cast<std::size_t>(options.samples));
+  std::vector<double> bounds(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    STEMMA_ASSIGN_OR_RETURN(values[i], call_us(stage, rows, options.calls, draw));
+    STEMMA_ASSIGN_OR_RETURN(bounds[i], call_us(stage, rows, options.calls, read_once));
   }
   BenchLine line;
   line.bench = "cuda_sample";
   line.params = {{"rules", what.rules},
                  {"rows", std::to_string(rows)},
-                 {"vocab_tokens", std::to_string(kVocab)}};
+                 {"vocab_tokens", std::to_string(stage.columns)}};
   line.value = median(values);
   line.unit = "us";
   line.bound = median(bounds);
   line.bound_name = "top_rows";
   line.ratio = line.value > 0 ? line.bound / line.value : 0;
-  line.repeats = kSamples;
+  line.repeats = options.samples;
   line.spread = line.value > 0 ? spread(values) : 0;
   return line;
 }
 
 }  // namespace
 
-Result<std::vector<BenchLine>> run_cuda_benches(CudaDevice& device) {
-  STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device));
+Result<std::vector<BenchLine>> bench_cuda_sampling(CudaDevice& device,
+                                                   const CudaSampleBenchOptions& options) {
+  STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, options));
   std::vector<BenchLine> lines;
-  for (const std::int64_t rows : {1, 16, 64, 128, 256}) {
+  for (const std::int64_t rows : options.rows) {
     for (const Case& what : kCases) {
-      STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_case(stage, rows, what));
+      STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_case(stage, rows, what, options));
       lines.push_back(std::move(line));
     }
   }
