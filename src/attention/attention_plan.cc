@@ -142,7 +142,7 @@ void AttentionPlan::add_rows(const KvBatch& batch, std::int64_t keys_max) {
       const std::int64_t position = tokens - (end - row);
       tile.first_partition = shape_.first_seen(position) / kPartitionKeys;
       if (shares_) {
-        const SharedPrefixes::Share& share = shared_.share_of(request);
+        const SharedBegins::Share& share = shared_.share_of(request);
         tile.first_partition = std::max<std::int64_t>(tile.first_partition, share.partitions);
         tile.place = share.place;
       }

@@ -3,13 +3,13 @@
 // A unit is some rows of one request, some KV heads and all partitions that they see. Only where a
 // batch has fewer units than threads can use is a decode row's walk over its partitions cut too,
 // between sections; its parts are then merged in order. Rows of several requests that read the same
-// pages are computed together as far as they do (SharedPrefixes), so that these are read once; each
+// pages are computed together as far as they do (SharedBegins), so that these are read once; each
 // row's own part goes on from the sums that they left. All merges are one left fold over a row's
 // partitions: how a batch is cut changes who computes what, never the result (I13).
 //
 // Thread:     the thread that plans.
 // Memory:     arrays sized at construction; cut does not allocate.
-// Cost:       O(units log units) a step, for all layers, and what SharedPrefixes costs.
+// Cost:       O(units log units) a step, for all layers, and what SharedBegins costs.
 // Not here:   the arithmetic (attention_kernel), scratch memory (cpu_attention).
 #pragma once
 
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "attention/shared_prefixes.h"
+#include "attention/shared_begins.h"
 
 namespace stemma {
 
@@ -103,7 +103,7 @@ class AttentionPlan {
   std::int64_t section_;  // partitions of one
   std::int64_t sections_max_;
   bool shares_;  // whether runs are looked for
-  SharedPrefixes shared_;
+  SharedBegins shared_;
   std::vector<Tile> tiles_;               // of the level that is being cut
   std::vector<std::int32_t> level_ends_;  // in units_
   std::vector<AttentionUnit> units_;

@@ -21,7 +21,7 @@
 
 #include "attention/attention.h"
 #include "attention/attention_work_cuda.h"
-#include "attention/shared_prefixes.h"
+#include "attention/shared_begins.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -106,7 +106,7 @@ class CudaAttentionPlan {
   std::int32_t group_;  // query heads of a KV head
   CudaPlanLimits limits_;
   std::int64_t items_max_;  // of one list
-  SharedPrefixes shared_;
+  SharedBegins shared_;
   bool shares_ = false;  // runs are computed together
   std::vector<Part> parts_;
   std::vector<AttentionItem> items_[kAttentionLists];

@@ -1,4 +1,4 @@
-// SharedPrefixes: which rows of a batch read the same pages at the begin of their contexts, and how
+// SharedBegins: which rows of a batch read the same pages at the begin of their contexts, and how
 // far: a tree of runs of partitions, found from the page table alone.
 //
 // Of requests that compute one row, those whose tables begin with the same pages form a run, from
@@ -21,7 +21,7 @@
 
 namespace stemma {
 
-// Rows `first_row` … of SharedPrefixes::rows, all of which see all keys of the partitions.
+// Rows `first_row` … of SharedBegins::rows, all of which see all keys of the partitions.
 struct SharedRun {
   std::int32_t first_row = 0;
   std::int32_t rows = 0;
@@ -30,11 +30,11 @@ struct SharedRun {
   std::int32_t level = 0;  // runs of its rows that come before it
 };
 
-class SharedPrefixes {
+class SharedBegins {
  public:
   // The most requests that find will be given, and the most rows that all runs together may have:
   // beyond that, rows are left to themselves. `partition_keys`: of those who compute the runs.
-  SharedPrefixes(std::int64_t requests_max, std::int64_t run_rows_max, std::int64_t partition_keys);
+  SharedBegins(std::int64_t requests_max, std::int64_t run_rows_max, std::int64_t partition_keys);
 
   // Looks at requests of one row that sees at most `keys_max` keys.
   // REQUIRES: the batch's page table names pages for all their positions.

@@ -1,7 +1,7 @@
 // A group is sorted by the pages of its first partition: those that have the same ones form a run,
 // as long as the shortest of what they share, and are split again behind it. Each split moves
 // requests within their group only, so that in the end the rows of every run lie together.
-#include "attention/shared_prefixes.h"
+#include "attention/shared_begins.h"
 
 #include <algorithm>
 #include <cstring>
@@ -55,7 +55,7 @@ class PartitionPages {
 
 }  // namespace
 
-SharedPrefixes::SharedPrefixes(std::int64_t requests_max, std::int64_t run_rows_max,
+SharedBegins::SharedBegins(std::int64_t requests_max, std::int64_t run_rows_max,
                                std::int64_t partition_keys)
     : run_rows_max_(run_rows_max), partition_keys_(partition_keys) {
   const auto count = static_cast<std::size_t>(requests_max);
@@ -66,7 +66,7 @@ SharedPrefixes::SharedPrefixes(std::int64_t requests_max, std::int64_t run_rows_
   runs_.reserve(static_cast<std::size_t>(run_rows_max / 2));
 }
 
-void SharedPrefixes::find(const KvBatch& batch, std::int64_t keys_max) {
+void SharedBegins::find(const KvBatch& batch, std::int64_t keys_max) {
   const PageTableView& table = batch.page_table;
   requests_.clear();
   rows_.clear();
@@ -99,11 +99,11 @@ void SharedPrefixes::find(const KvBatch& batch, std::int64_t keys_max) {
   }
 }
 
-void SharedPrefixes::add_group(const Group& group) {
+void SharedBegins::add_group(const Group& group) {
   if (group.end - group.begin >= 2) groups_.push_back(group);
 }
 
-void SharedPrefixes::split(const Group& group, const PageTableView& table) {
+void SharedBegins::split(const Group& group, const PageTableView& table) {
   const auto begin = requests_.begin() + group.begin;
   const auto whole_end = std::partition(
       begin, requests_.begin() + group.end,
@@ -122,7 +122,7 @@ void SharedPrefixes::split(const Group& group, const PageTableView& table) {
 }
 
 // Those of requests_[begin, end), which share a partition behind what the group has in common.
-void SharedPrefixes::add_run(std::int32_t begin, std::int32_t end, const Group& group,
+void SharedBegins::add_run(std::int32_t begin, std::int32_t end, const Group& group,
                              const PageTableView& table) {
   const std::int32_t rows = end - begin;
   if (rows < 2 || run_rows_ + rows > run_rows_max_) return;
@@ -143,7 +143,7 @@ void SharedPrefixes::add_run(std::int32_t begin, std::int32_t end, const Group& 
 }
 
 // Partitions behind `from` that both have in whole, on the same pages.
-std::int32_t SharedPrefixes::common_partitions(const PageTableView& table, std::int32_t a,
+std::int32_t SharedBegins::common_partitions(const PageTableView& table, std::int32_t a,
                                                std::int32_t b, std::int32_t from) const {
   const std::int64_t first_page = from * partition_keys_ / table.page_size;
   const std::size_t same =
@@ -155,7 +155,7 @@ std::int32_t SharedPrefixes::common_partitions(const PageTableView& table, std::
 }
 
 // All that lie before its last key, which is always the row's own to compute.
-std::int32_t SharedPrefixes::whole_partitions(const PageTableView& table,
+std::int32_t SharedBegins::whole_partitions(const PageTableView& table,
                                               std::int32_t request) const {
   return static_cast<std::int32_t>((table.tokens_of(request) - 1) / partition_keys_);
 }

@@ -1,5 +1,5 @@
-// SharedPrefixes: runs of rows that read the same pages, found from page tables alone.
-#include "attention/shared_prefixes.h"
+// SharedBegins: runs of rows that read the same pages, found from page tables alone.
+#include "attention/shared_begins.h"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ struct Requests {
 constexpr std::int64_t kAnyKeys = 1 << 20;
 
 // Requests of the run's rows, sorted.
-std::vector<int> members(const SharedPrefixes& shared, const SharedRun& run) {
+std::vector<int> members(const SharedBegins& shared, const SharedRun& run) {
   std::vector<int> requests;
   for (int i = 0; i < run.rows; ++i) requests.push_back(shared.request_of(run.first_row + i));
   std::sort(requests.begin(), requests.end());
@@ -53,13 +53,13 @@ std::vector<int> members(const SharedPrefixes& shared, const SharedRun& run) {
 //  1 ─ 2 ─ 3 ┼ 4 ─ 7 ─ 8     request 1         pages of one partition each
 //            └ 9 ─ 10        request 2
 //  11 ─ 12                   request 3
-TEST(SharedPrefixes, AreATreeOfRuns) {
+TEST(SharedBegins, AreATreeOfRuns) {
   Requests requests(kPartitionKeys);
   requests.add({1, 2, 3, 4, 5, 6});
   requests.add({1, 2, 3, 4, 7, 8});
   requests.add({1, 2, 3, 9, 10});
   requests.add({11, 12});
-  SharedPrefixes shared(4, 32, kPartitionKeys);
+  SharedBegins shared(4, 32, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 2u);
   EXPECT_EQ(members(shared, shared.runs()[0]), (std::vector<int>{0, 1, 2}));
@@ -76,43 +76,43 @@ TEST(SharedPrefixes, AreATreeOfRuns) {
 }
 
 // The last key of a row is its own: a page that two requests end with is not shared in whole.
-TEST(SharedPrefixes, EndBeforeTheLastKey) {
+TEST(SharedBegins, EndBeforeTheLastKey) {
   Requests requests(kPartitionKeys);
   requests.add({1, 2});
   requests.add({1, 2, 3});
-  SharedPrefixes shared(2, 16, kPartitionKeys);
+  SharedBegins shared(2, 16, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 1u);
   EXPECT_EQ(shared.runs()[0].partitions, 1);
 }
 
 // Pages of 48 tokens: three of them, 144 tokens, have one partition in whole.
-TEST(SharedPrefixes, AreCutOnBordersOfPartitions) {
+TEST(SharedBegins, AreCutOnBordersOfPartitions) {
   Requests requests(48);
   requests.add({1, 2, 3, 4});
   requests.add({1, 2, 3, 5});
   requests.add({1, 2, 6, 7});
-  SharedPrefixes shared(3, 16, kPartitionKeys);
+  SharedBegins shared(3, 16, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 1u);
   EXPECT_EQ(members(shared, shared.runs()[0]), (std::vector<int>{0, 1}));
   EXPECT_EQ(shared.runs()[0].partitions, 1);
 }
 
-TEST(SharedPrefixes, HaveRequestsOfOneRowWithinTheBoundOnly) {
+TEST(SharedBegins, HaveRequestsOfOneRowWithinTheBoundOnly) {
   Requests requests(kPartitionKeys);
   requests.add({1, 2, 3});
   requests.add({1, 2, 4}, 5);
   requests.add({1, 2, 3, 4, 5});
-  SharedPrefixes shared(3, 16, kPartitionKeys);
+  SharedBegins shared(3, 16, kPartitionKeys);
   shared.find(requests.batch(), 4 * kPartitionKeys);
   EXPECT_TRUE(shared.runs().empty());
 }
 
-TEST(SharedPrefixes, LeaveRowsBeyondTheirBoundToThemselves) {
+TEST(SharedBegins, LeaveRowsBeyondTheirBoundToThemselves) {
   Requests requests(kPartitionKeys);
   for (int i = 0; i < 4; ++i) requests.add({1, 2 + i / 2, 10 + i});
-  SharedPrefixes shared(4, 4, kPartitionKeys);
+  SharedBegins shared(4, 4, kPartitionKeys);
   shared.find(requests.batch(), kAnyKeys);
   ASSERT_EQ(shared.runs().size(), 1u);
   EXPECT_EQ(shared.runs()[0].rows, 4);
@@ -120,7 +120,7 @@ TEST(SharedPrefixes, LeaveRowsBeyondTheirBoundToThemselves) {
 
 // Every row's runs follow each other without a hole, have the same pages as the row, and none could
 // be longer.
-TEST(SharedPrefixes, AreWhatPageTablesHaveInCommon) {
+TEST(SharedBegins, AreWhatPageTablesHaveInCommon) {
   constexpr std::uint64_t kSeed = 11;
   SCOPED_TRACE(kSeed);
   Prng prng(kSeed);
@@ -145,7 +145,7 @@ TEST(SharedPrefixes, AreWhatPageTablesHaveInCommon) {
       tables.push_back(table);
       requests.add(table);
     }
-    SharedPrefixes shared(12, 12 * 12, kPartitionKeys);
+    SharedBegins shared(12, 12 * 12, kPartitionKeys);
     shared.find(requests.batch(), kAnyKeys);
     const KvBatch batch = requests.batch();
     std::map<int, int> reached;
