@@ -18,7 +18,7 @@ bool StepQueue::can_follow() const noexcept {
 
 void StepQueue::start(const KvBatch& batch, const StepWish& wish, bool tokens_are_sure) {
   STEMMA_CHECK(empty() || can_follow(), "two steps at most");
-  Step& step = steps_[empty() ? 0 : 1].emplace();
+  StartedStep& step = steps_[empty() ? 0 : 1].emplace();
   step.started_us = clock_.now_us();
   step.number = kv_.begin_step();
   if (runner_.queues()) {
@@ -34,7 +34,7 @@ void StepQueue::start(const KvBatch& batch, const StepWish& wish, bool tokens_ar
 }
 
 void StepQueue::await_first() {
-  Step& step = *steps_[0];
+  StartedStep& step = *steps_[0];
   if (step.retired) return;
   if (!step.outputs.has_value()) step.outputs = runner_.wait();
   kv_.retire_step(step.number);
@@ -43,7 +43,7 @@ void StepQueue::await_first() {
 
 ComputedStep StepQueue::take_first() {
   await_first();
-  Step step = *std::exchange(steps_[0], std::exchange(steps_[1], std::nullopt));
+  StartedStep step = *std::exchange(steps_[0], std::exchange(steps_[1], std::nullopt));
   const std::int64_t now_us = clock_.now_us();
   const std::int64_t from_us = std::max(step.started_us, std::exchange(last_end_us_, now_us));
   return {std::move(*step.outputs), step.has_logits, step.has_tokens, now_us - from_us};

@@ -28,6 +28,17 @@ struct ComputedStep {
   std::int64_t us = 0;      // since it was started, or since the one before it was done
 };
 
+// A step that was started.
+struct StartedStep {
+  std::int64_t number = 0;  // of the cache
+  std::int64_t started_us = 0;
+  bool has_logits = true;
+  bool has_tokens = false;
+  bool tokens_are_sure = false;
+  std::optional<Result<StepOutputs>> outputs = {};  // nullopt: not waited for, if it was queued
+  bool retired = false;
+};
+
 class StepQueue {
  public:
   // All must outlive it.
@@ -53,21 +64,11 @@ class StepQueue {
   ComputedStep take_first();
 
  private:
-  struct Step {
-    std::int64_t number = 0;  // of the cache
-    std::int64_t started_us = 0;
-    bool has_logits = true;
-    bool has_tokens = false;
-    bool tokens_are_sure = false;
-    std::optional<Result<StepOutputs>> outputs = {};  // nullopt: not waited for, if it was queued
-    bool retired = false;
-  };
-
   Runner& runner_;
   KvPools pools_;
   KvCache& kv_;
   const Clock& clock_;
-  std::array<std::optional<Step>, 2> steps_;
+  std::array<std::optional<StartedStep>, 2> steps_;
   std::int64_t last_end_us_ = 0;
 };
 
