@@ -56,6 +56,14 @@ function(stemma_cuda_libraries flavour variable)
   set(${variable} ${libraries} PARENT_SCOPE)
 endfunction()
 
+# Fibers and sanitizers together are slow: of these tests a sanitized build runs every fourth, a mix of all. The programs
+# themselves run all.
+function(stemma_shard_sanitized test)
+  if(STEMMA_SANITIZE)
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=0)
+  endif()
+endfunction()
+
 function(stemma_cuda_test name flavour)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_cuda_test.cc)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_cuda_test.cu)
@@ -76,6 +84,7 @@ function(stemma_cuda_test name flavour)
     add_dependencies(gpu_tests ${program})
   endif()
   stemma_add_test(${name}_${flavour} ${program})
+  stemma_shard_sanitized(${name}_${flavour})
 endfunction()
 
 # ROOM_cuda_bench: what a room measures on a GPU (src/device/cuda_bench.h). Part of gpu_tests, so that it is built with them.
@@ -165,4 +174,5 @@ function(stemma_gpu_tests)
   target_link_libraries(tests_gpu PRIVATE ${libraries} stemma_cli GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
   target_compile_definitions(tests_gpu PRIVATE STEMMA_SOURCE_DIR=".")
   stemma_add_test(tests_gpu tests_gpu)
+  stemma_shard_sanitized(tests_gpu)
 endfunction()
