@@ -51,6 +51,16 @@ Result<std::int64_t> compute(ServedModel& model, const std::vector<PromptLine>& 
   return tokens;
 }
 
+// Lets a Tap look at the attention of layers without a window; those with one have no labels.
+template <typename Tap, typename Sums>
+AttentionDecorator tap_into(Sums& sums) {
+  return [&sums](std::unique_ptr<Attention> attention,
+                 const AttentionShape& shape) -> std::unique_ptr<Attention> {
+    if (shape.window_tokens > 0) return attention;
+    return std::make_unique<Tap>(std::move(attention), shape, sums);
+  };
+}
+
 }  // namespace
 
 CalibrateCommand::CalibrateCommand(CLI::App& app)
@@ -119,10 +129,7 @@ Status CalibrateCommand::calibrate(const std::vector<PromptLine>& prompts) {
   }
   ChannelSums sums(config.layers, config.kv_heads, config.head_dim);
   ServedModelOptions options = model_options();
-  options.decorate_attention = [&sums](std::unique_ptr<Attention> attention,
-                                       const AttentionShape& shape) {
-    return std::make_unique<ChannelTap>(std::move(attention), shape, sums);
-  };
+  options.decorate_attention = tap_into<ChannelTap>(sums);
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::open(options));
   STEMMA_ASSIGN_OR_RETURN(tokens_, compute(*model, prompts, prompts_));
   SparseCalibration calibration;
@@ -138,10 +145,7 @@ Result<RecallSums> CalibrateCommand::measure(const std::vector<PromptLine>& prom
   for (const std::int64_t share : kShares) sums.shares.push_back({{0, 1, share}});
   ServedModelOptions options = model_options();
   options.sparse = SparseOptions{SparseDial(), path()};
-  options.decorate_attention = [&sums](std::unique_ptr<Attention> attention,
-                                       const AttentionShape& shape) {
-    return std::make_unique<RecallTap>(std::move(attention), shape, sums);
-  };
+  options.decorate_attention = tap_into<RecallTap>(sums);
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::open(options));
   STEMMA_RETURN_IF_ERROR(compute(*model, prompts, prompts_));
   return sums;

@@ -3,34 +3,14 @@
 // graphs (I13).
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "cuda/cuda_runner.h"
 #include "cuda/cuda_runner_fixture.h"
-#include "model/model_runner.h"
-#include "pool/kv_pool_factory.h"
 
 namespace stemma {
 namespace {
 
 constexpr std::int64_t kTokens = 52;  // longer than the windows of all families
-
-void expect_same_bits(const std::vector<float>& expected, const std::vector<float>& got) {
-  ASSERT_EQ(expected.size(), got.size());
-  EXPECT_EQ(std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)), 0);
-}
-
-// How far logits lie apart: the root of the mean square, as a share of the logits' own.
-double relative_distance(const std::vector<float>& expected, const std::vector<float>& got) {
-  EXPECT_EQ(expected.size(), got.size());
-  double squares = 0;
-  double differences = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    squares += double{expected[i]} * expected[i];
-    differences += (double{got[i]} - expected[i]) * (double{got[i]} - expected[i]);
-  }
-  return std::sqrt(differences / squares);
-}
 
 // What the GPU rounds and the CPU does not, each by at most a unit and independently, so that the
 // distance stays below the unit times the root of their number. Of 16-bit weights these are eight
@@ -48,21 +28,6 @@ double distance_allowed(WeightType type, DType dtype, std::int64_t layers) {
 
 class CudaRunnerTest : public CudaRunnerFixture {
  protected:
-  // As logits_alone, on the CPU.
-  std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens) {
-    auto runner = ModelRunner::load(directory(), {.rows_max = 128, .outputs_max = 128}, threads());
-    STEMMA_CHECK(runner.ok(), "the model loads");
-    KvShape shape = (*runner)->pool_shape();
-    shape.page_size = 16;
-    shape.pages = 12;
-    shape.dtype = dtype;
-    auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads());
-    STEMMA_CHECK(pool.ok(), "the pool fits");
-    RunnerTrial trial(**runner, **pool);
-    EXPECT_TRUE(trial.finish(trial.add(tokens), std::ssize(tokens)).ok());
-    return trial.logits(0);
-  }
-
   void expect_logits_of_cpu(std::string_view name, WeightType type, DType dtype) {
     write_model(name, type);
     const auto tokens = prompt(kTokens, 3);
@@ -103,22 +68,6 @@ INSTANTIATE_TEST_SUITE_P(Dense, CudaFamilies,
                          ::testing::Values("llama2", "llama3", "llama_bias", "qwen2", "qwen2_yarn",
                                            "qwen3", "mistral", "gemma2", "gemma3"),
                          [](const auto& family) { return std::string(family.param); });
-
-// Of scaled pools, where a value that differs by a rounding may get another code: as much again.
-TEST_F(CudaRunnerTest, ScaledPoolsKeepWhatTheCpuKeeps) {
-  for (const DType dtype : {DType::kInt8, DType::kFp8E4M3}) {
-    SCOPED_TRACE(dtype_name(dtype));
-    write_model("qwen2", WeightType::kF32);
-    const auto tokens = prompt(30, 3);
-    const auto whole = logits_alone({.dtype = dtype}, tokens, 30);
-    EXPECT_LT(relative_distance(logits_of_cpu(dtype, tokens), whole),
-              2 * distance_allowed(WeightType::kF32, dtype, config().layers));
-    const CudaBench decoding = bench({.page_size = 4, .dtype = dtype, .seed = 5});
-    ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(tokens), 26}}}).ok());
-    ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
-    expect_same_bits(whole, decoding.trial->logits(0));
-  }
-}
 
 // Uneven pieces, so that prefill and single tokens mix.
 TEST_F(CudaRunnerTest, BitsDoNotDependOnTheBatch) {

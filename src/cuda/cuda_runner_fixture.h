@@ -9,6 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,11 +25,30 @@
 #include "base/temp_directory.h"
 #include "cuda/cuda_runner.h"
 #include "device/cuda_fixture.h"
+#include "model/model_runner.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
 #include "pool/cuda_pool.h"
+#include "pool/kv_pool_factory.h"
 
 namespace stemma {
+
+inline void expect_same_bits(const std::vector<float>& expected, const std::vector<float>& got) {
+  ASSERT_EQ(expected.size(), got.size());
+  EXPECT_EQ(std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)), 0);
+}
+
+// How far logits lie apart: the root of the mean square, as a share of the logits' own.
+inline double relative_distance(const std::vector<float>& expected, const std::vector<float>& got) {
+  EXPECT_EQ(expected.size(), got.size());
+  double squares = 0;
+  double differences = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    squares += double{expected[i]} * expected[i];
+    differences += (double{got[i]} - expected[i]) * (double{got[i]} - expected[i]);
+  }
+  return std::sqrt(differences / squares);
+}
 
 // How one run of the same requests may differ from another.
 struct CudaVariant {
@@ -86,6 +109,24 @@ class CudaRunnerFixture : public CudaFixture {
     const Status finished = alone.trial->finish(request, chunk_tokens);
     EXPECT_TRUE(finished.ok()) << to_string(finished.error());
     return alone.trial->logits(request);
+  }
+
+  // The same of a whole text on the CPU, with an attention of the test's or its own.
+  std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens,
+                                   const AttentionDecorator& decorate_attention = {}) {
+    auto runner = ModelRunner::load(
+        directory(),
+        {.rows_max = 128, .outputs_max = 128, .decorate_attention = decorate_attention}, threads());
+    STEMMA_CHECK(runner.ok(), "the model loads");
+    KvShape shape = (*runner)->pool_shape();
+    shape.page_size = 16;
+    shape.pages = 12;
+    shape.dtype = dtype;
+    auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads());
+    STEMMA_CHECK(pool.ok(), "the pool fits");
+    RunnerTrial trial(**runner, **pool);
+    EXPECT_TRUE(trial.finish(trial.add(tokens), std::ssize(tokens)).ok());
+    return trial.logits(0);
   }
 
   std::vector<TokenId> prompt(std::int64_t tokens, std::uint64_t seed) const {

@@ -126,6 +126,9 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
     shape.window_tokens = config_.windows.tokens;
     STEMMA_ASSIGN_OR_RETURN(windowed_attention_,
                             make_attention(options.attention, shape, limits, threads));
+    if (options.decorate_attention) {
+      windowed_attention_ = options.decorate_attention(std::move(windowed_attention_), shape);
+    }
   }
   STEMMA_ASSIGN_OR_RETURN(
       transformer_,

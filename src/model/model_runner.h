@@ -36,7 +36,8 @@ struct SparseOptions {
   std::string calibration;  // its file; empty: kSparseCalibrationFile in the model's directory
 };
 
-// Puts something around a model's attention, to look at what passes.
+// Puts something around a model's attention, to look at what passes, or in its place: around that
+// of the layers without a window, and around that of those with one, whose shape says so.
 using AttentionDecorator = std::function<std::unique_ptr<Attention>(
     std::unique_ptr<Attention> attention, const AttentionShape& shape)>;
 
