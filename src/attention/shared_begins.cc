@@ -56,7 +56,7 @@ class PartitionPages {
 }  // namespace
 
 SharedBegins::SharedBegins(std::int64_t requests_max, std::int64_t run_rows_max,
-                               std::int64_t partition_keys)
+                           std::int64_t partition_keys)
     : run_rows_max_(run_rows_max), partition_keys_(partition_keys) {
   const auto count = static_cast<std::size_t>(requests_max);
   requests_.reserve(count);
@@ -123,7 +123,7 @@ void SharedBegins::split(const Group& group, const PageTableView& table) {
 
 // Those of requests_[begin, end), which share a partition behind what the group has in common.
 void SharedBegins::add_run(std::int32_t begin, std::int32_t end, const Group& group,
-                             const PageTableView& table) {
+                           const PageTableView& table) {
   const std::int32_t rows = end - begin;
   if (rows < 2 || run_rows_ + rows > run_rows_max_) return;
   run_rows_ += rows;
@@ -144,7 +144,7 @@ void SharedBegins::add_run(std::int32_t begin, std::int32_t end, const Group& gr
 
 // Partitions behind `from` that both have in whole, on the same pages.
 std::int32_t SharedBegins::common_partitions(const PageTableView& table, std::int32_t a,
-                                               std::int32_t b, std::int32_t from) const {
+                                             std::int32_t b, std::int32_t from) const {
   const std::int64_t first_page = from * partition_keys_ / table.page_size;
   const std::size_t same =
       same_pages(table.pages_of(a), table.pages_of(b), static_cast<std::size_t>(first_page));
@@ -156,7 +156,7 @@ std::int32_t SharedBegins::common_partitions(const PageTableView& table, std::in
 
 // All that lie before its last key, which is always the row's own to compute.
 std::int32_t SharedBegins::whole_partitions(const PageTableView& table,
-                                              std::int32_t request) const {
+                                            std::int32_t request) const {
   return static_cast<std::int32_t>((table.tokens_of(request) - 1) / partition_keys_);
 }
 
