@@ -9,10 +9,8 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
-#include "base/thread_pool.h"
 #include "engine/hash_model.h"
 #include "engine/late_runner.h"
-#include "pool/kv_pool_factory.h"
 #include "stemma/engine.h"
 
 namespace stemma {
@@ -40,17 +38,10 @@ class EngineAhead : public ::testing::Test {
   }
 
   void open(bool queues, std::uint64_t seed = 1) {
-    ThreadPool threads(1);
     engine_.reset();
-    const KvShape shape = {.layers = HashModel::kLayers,
-                           .pages = options_.kv.pages,
-                           .page_size = options_.kv.page_size,
-                           .heads = 1,
-                           .head_dim = HashModel::kHeadDim,
-                           .dtype = DType::kF32};
     model_ = HashModel();
     late_ = std::make_unique<LateRunner>(model_, HashModel::kVocab, seed);
-    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
+    pool_ = HashModel::make_pool(options_.kv);
     Runner& runner = queues ? static_cast<Runner&>(*late_) : model_;
     auto engine = Engine::open(
         options_,

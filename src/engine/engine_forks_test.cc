@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/thread_pool.h"
 #include "engine/hash_model.h"
-#include "pool/kv_pool_factory.h"
 #include "stemma/engine.h"
 
 namespace stemma {
@@ -34,15 +32,8 @@ class EngineForks : public ::testing::Test {
   }
 
   void open() {
-    ThreadPool threads(1);
-    const KvShape shape = {.layers = HashModel::kLayers,
-                           .pages = options_.kv.pages,
-                           .page_size = options_.kv.page_size,
-                           .heads = 1,
-                           .head_dim = HashModel::kHeadDim,
-                           .dtype = DType::kF32};
     model_ = HashModel();
-    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
+    pool_ = HashModel::make_pool(options_.kv);
     auto engine = Engine::open(
         options_,
         {.runner = model_, .pools = {*pool_}, .vocab_tokens = HashModel::kVocab, .clock = clock_});

@@ -11,11 +11,15 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/prng.h"
+#include "base/thread_pool.h"
+#include "pool/kv_pool_factory.h"
 #include "stemma/kv_pool.h"
+#include "stemma/options.h"
 #include "stemma/runner.h"
 
 namespace stemma {
@@ -25,6 +29,18 @@ class HashModel final : public Runner {
   static constexpr std::int64_t kVocab = 64;
   static constexpr std::int64_t kLayers = 2;
   static constexpr std::int64_t kHeadDim = 4;
+
+  // A pool of its shape, with the pages of an engine with these options.
+  static std::unique_ptr<KvPool> make_pool(const KvCacheOptions& options) {
+    ThreadPool threads(1);
+    const KvShape shape = {.layers = kLayers,
+                           .pages = options.pages,
+                           .page_size = options.page_size,
+                           .heads = 1,
+                           .head_dim = kHeadDim,
+                           .dtype = DType::kF32};
+    return std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
+  }
 
   std::span<const AdapterIdentity> adapters() const override { return has_adapters; }
 

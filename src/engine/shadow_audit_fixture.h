@@ -20,7 +20,6 @@
 #include "base/prng.h"
 #include "base/thread_pool.h"
 #include "engine/hash_model.h"
-#include "pool/kv_pool_factory.h"
 #include "stemma/engine.h"
 #include "stemma/log.h"
 #include "tier/memory_page_store.h"
@@ -106,7 +105,7 @@ class ShadowAuditFixture : public ::testing::Test {
       store_ = store.get();
       stores.push_back(std::move(store));
     }
-    pool_ = new_pool();
+    pool_ = HashModel::make_pool(options_.kv);
     const std::int64_t page_bytes = pool_->shape().layers * pool_->layer_bytes();
     auto stack = TierStack::open({.host_bytes = host_pages * page_bytes}, *pool_, std::move(stores),
                                  threads_, clock_);
@@ -118,7 +117,7 @@ class ShadowAuditFixture : public ::testing::Test {
 
   void open() {
     engine_.reset();
-    if (pool_ == nullptr) pool_ = new_pool();
+    if (pool_ == nullptr) pool_ = HashModel::make_pool(options_.kv);
     auto engine = Engine::open(options_, {.runner = model_,
                                           .pools = {*pool_},
                                           .vocab_tokens = HashModel::kVocab,
@@ -173,7 +172,7 @@ class ShadowAuditFixture : public ::testing::Test {
     EngineOptions options = options_;
     options.kv.cache = "none";
     options.shadow_audit_percent = 0;
-    const auto pool = new_pool();
+    const auto pool = HashModel::make_pool(options_.kv);
     const auto engine = Engine::open(
         options,
         {.runner = model, .pools = {*pool}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
@@ -227,18 +226,6 @@ class ShadowAuditFixture : public ::testing::Test {
   MemoryPageStore* store_ = nullptr;
   std::vector<std::string> log_;
 
- private:
-  std::unique_ptr<KvPool> new_pool() {
-    const KvShape shape = {.layers = HashModel::kLayers,
-                           .pages = options_.kv.pages,
-                           .page_size = options_.kv.page_size,
-                           .heads = 1,
-                           .head_dim = HashModel::kHeadDim,
-                           .dtype = DType::kF32};
-    return std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads_)).value();
-  }
-
- protected:
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<TierStack> stack_;
   std::unique_ptr<HeldTiers> tiers_;

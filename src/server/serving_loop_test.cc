@@ -11,9 +11,7 @@
 #include <set>
 
 #include "base/clock.h"
-#include "base/thread_pool.h"
 #include "engine/hash_model.h"
-#include "pool/kv_pool_factory.h"
 
 namespace stemma {
 namespace {
@@ -117,15 +115,8 @@ class ServingLoopTest : public ::testing::Test {
     loop_.reset();
     updates_ = std::make_unique<Updates>();
     model_ = std::make_unique<SteppedModel>();
-    ThreadPool threads(1);
-    const KvShape shape = {.layers = HashModel::kLayers,
-                           .pages = options_.kv.pages,
-                           .page_size = options_.kv.page_size,
-                           .heads = 1,
-                           .head_dim = HashModel::kHeadDim,
-                           .dtype = DType::kF32};
     engine_.reset();
-    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
+    pool_ = HashModel::make_pool(options_.kv);
     auto engine = Engine::open(
         options_,
         {.runner = *model_, .pools = {*pool_}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
