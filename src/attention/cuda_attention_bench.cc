@@ -314,7 +314,7 @@ Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                     .rows = options.prefill_tokens};
     STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
     const auto run = [&] { return stage.run(timer.stream); };
-    const auto seen = static_cast<double>(c.tokens * (c.tokens + 1) / 2);
+    const double seen = 0.5 * static_cast<double>(c.tokens * (c.tokens + 1));
     const auto extent = static_cast<double>(n);
     const Measured measured = {
         .amount = 4.0 * static_cast<double>(c.head_dim * c.query_heads) * seen * 1e-3,

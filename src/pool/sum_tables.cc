@@ -49,8 +49,8 @@ std::vector<std::uint32_t> make_sum_tables() {
     for (std::uint32_t& bit : bits) bit = followed_by_zeros(bit, 1);
   }
   std::uint32_t weight = kOne;
-  for (int thread = 0; thread < kSumThreads; ++thread) {
-    tables[static_cast<std::size_t>(kSumAdvanceWords + thread)] = weight;
+  for (std::size_t thread = 0; thread < kSumThreads; ++thread) {
+    tables[kSumAdvanceWords + thread] = weight;
     for (int bit = 0; bit < 8 * kSumWordBytes; ++bit) weight = divided_by_x(weight);
   }
   return tables;
