@@ -97,7 +97,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
                                               std::move(weights));
   runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
   if (options.sparse.has_value()) {
-    STEMMA_RETURN_IF_ERROR(runner->load_channels(files, directory, *options.sparse));
+    STEMMA_ASSIGN_OR_RETURN(runner->heavy_channels_,
+                            load_heavy_channels(files, directory, options.sparse->calibration,
+                                                runner->config_, runner->weights_sha256()));
   }
   STEMMA_RETURN_IF_ERROR(runner->load_adapters(files, options.adapters, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
@@ -156,22 +158,6 @@ Status ModelRunner::load_adapters(Files& files, const std::vector<AdapterSource>
     adapter_identities_.push_back({adapter.name, adapter.digest});
     adapters_.push_back(std::move(adapter));
   }
-  return {};
-}
-
-Status ModelRunner::load_channels(Files& files, const std::string& directory,
-                                  const SparseOptions& sparse) {
-  if (config_.latent.rank > 0 || config_.windows.tokens > 0 || config_.score_cap > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 join_path(directory, "config.json") +
-                     ": sparse attention is not for latent rows, windows or capped scores"};
-  }
-  const std::string path = !sparse.calibration.empty()
-                               ? sparse.calibration
-                               : join_path(directory, std::string(kSparseCalibrationFile));
-  STEMMA_ASSIGN_OR_RETURN(SparseCalibration calibration, load_sparse_calibration(files, path));
-  STEMMA_RETURN_IF_ERROR(check_sparse_calibration(calibration, path, config_, weights_sha256()));
-  heavy_channels_ = std::move(calibration.channels);
   return {};
 }
 
@@ -234,12 +220,9 @@ std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields()
     fields.emplace_back("tensor_parallel_ranks", std::to_string(limits_.ranks->ranks()));
   }
   if (limits_.sparse.has_value()) {
-    // What a sparse row leaves out changes all that later layers store.
-    const std::span<const std::int32_t> channels = heavy_channels_.channels;
-    fields.emplace_back("sparse_channels", std::to_string(heavy_channels_.channels_each));
-    fields.emplace_back("sparse_channels_sha256", to_hex(sha256(std::as_bytes(channels))));
-    fields.emplace_back("sparse_dense_tokens", std::to_string(limits_.sparse->dial.dense_tokens));
-    fields.emplace_back("sparse_kept", kept_text(limits_.sparse->dial));
+    for (auto& field : sparse_namespace_fields(heavy_channels_, limits_.sparse->dial)) {
+      fields.push_back(std::move(field));
+    }
   }
   return fields;
 }
