@@ -28,6 +28,7 @@
 #include "model/model_runner.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
+#include "model/sparse_calibration.h"
 #include "pool/cuda_pool.h"
 #include "pool/kv_pool_factory.h"
 
@@ -56,8 +57,9 @@ struct CudaVariant {
   KvLayout layout = KvLayout::kLayerFirst;
   DType dtype = DType::kBF16;
   CudaRunnerOptions options = {.deterministic = true};
-  std::int64_t tokens = 160;  // that the pools hold
-  std::uint64_t seed = 1;     // of the order of pages
+  std::int64_t tokens = 160;            // that the pools hold
+  std::uint64_t seed = 1;               // of the order of pages
+  std::optional<SparseDial> dial = {};  // after write_calibration
 };
 
 // A runner with its pools and requests.
@@ -76,6 +78,22 @@ class CudaRunnerFixture : public CudaFixture {
     ASSERT_TRUE(write_random_model(directory_->path(), {.config = config_, .type = type}).ok());
   }
 
+  // Files heavy channels of the model that was written: 8 of each head, from its first on, every
+  // `step`th.
+  void write_calibration(std::int32_t step = 1) {
+    const auto runner = ModelRunner::load(directory(), {}, threads());
+    ASSERT_TRUE(runner.ok());
+    SparseCalibration calibration = {(*runner)->weights_sha256(), config_.head_dim, {}};
+    calibration.channels = {config_.layers, config_.kv_heads, 8, {}};
+    for (std::int64_t head = 0; head < config_.layers * config_.kv_heads; ++head) {
+      for (std::int32_t i = 0; i < 8; ++i) {
+        calibration.channels.channels.push_back(static_cast<std::int32_t>(head) + step * i);
+      }
+    }
+    const std::string path = directory_->file(std::string(kSparseCalibrationFile));
+    ASSERT_TRUE(save_sparse_calibration(calibration, path).ok());
+  }
+
   const ModelConfig& config() const { return config_; }
   std::string directory() const { return directory_->path(); }
   ThreadPool& threads() { return threads_; }
@@ -88,11 +106,14 @@ class CudaRunnerFixture : public CudaFixture {
   // REQUIRES: the model was written and fits.
   CudaBench bench(const CudaVariant& variant = {}) {
     CudaBench bench;
-    auto runner =
-        try_load({.rows_max = 128, .outputs_max = 128, .requests_max = 16}, variant.options);
+    auto runner = try_load({.rows_max = 128,
+                            .outputs_max = 128,
+                            .requests_max = 16,
+                            .sparse = sparse_options(variant.dial)},
+                           variant.options);
     STEMMA_CHECK(runner.ok(), "the model loads");
     bench.runner = std::move(runner).value();
-    bench.pool = pool_of(bench.runner->pool_shape(), variant);
+    bench.pool = pool_of(bench.runner->pool_shape(), variant, bench.runner->heavy_channels());
     std::unique_ptr<KvPool> windowed;
     const KvShape windowed_shape = bench.runner->windowed_pool_shape();
     if (windowed_shape.layers > 0) windowed = pool_of(windowed_shape, variant);
@@ -113,16 +134,20 @@ class CudaRunnerFixture : public CudaFixture {
 
   // The same of a whole text on the CPU, with an attention of the test's or its own.
   std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens,
-                                   const AttentionDecorator& decorate_attention = {}) {
-    auto runner = ModelRunner::load(
-        directory(),
-        {.rows_max = 128, .outputs_max = 128, .decorate_attention = decorate_attention}, threads());
+                                   const AttentionDecorator& decorate_attention = {},
+                                   const std::optional<SparseDial>& dial = {}) {
+    auto runner = ModelRunner::load(directory(),
+                                    {.rows_max = 128,
+                                     .outputs_max = 128,
+                                     .sparse = sparse_options(dial),
+                                     .decorate_attention = decorate_attention},
+                                    threads());
     STEMMA_CHECK(runner.ok(), "the model loads");
     KvShape shape = (*runner)->pool_shape();
     shape.page_size = 16;
     shape.pages = 12;
     shape.dtype = dtype;
-    auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads());
+    auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads(), (*runner)->heavy_channels());
     STEMMA_CHECK(pool.ok(), "the pool fits");
     RunnerTrial trial(**runner, **pool);
     EXPECT_TRUE(trial.finish(trial.add(tokens), std::ssize(tokens)).ok());
@@ -134,11 +159,17 @@ class CudaRunnerFixture : public CudaFixture {
   }
 
  private:
-  std::unique_ptr<CudaPool> pool_of(KvShape shape, const CudaVariant& variant) {
+  static std::optional<SparseOptions> sparse_options(const std::optional<SparseDial>& dial) {
+    if (!dial.has_value()) return std::nullopt;
+    return SparseOptions{*dial, ""};
+  }
+
+  std::unique_ptr<CudaPool> pool_of(KvShape shape, const CudaVariant& variant,
+                                    const HeavyChannels& channels = {}) {
     shape.page_size = variant.page_size;
     shape.pages = ceil_div(variant.tokens, variant.page_size) + 2;
     shape.dtype = variant.dtype;
-    auto pool = CudaPool::create(device(), shape, variant.layout);
+    auto pool = CudaPool::create(device(), shape, variant.layout, channels);
     STEMMA_CHECK(pool.ok(), "the pool fits");
     return std::move(pool).value();
   }

@@ -122,7 +122,7 @@ class CudaTransformer {
                 const Place& place);
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
-  Status store_scaled(const CudaStep& step, const Place& place);
+  Status store_by_pool(const CudaStep& step, const Place& place);
   Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
