@@ -112,9 +112,11 @@ class KvCache {
   // Of layers that look back over a window only, lets go what computing the token at
   // `computed_tokens`, and later ones, will not read. REQUIRES: all before it are computed.
   void advance(Sequence& sequence, std::int64_t computed_tokens);
-  // The windowed pages of a sequence, in the places of pages(): invalid ids before its window.
+  // The windowed pages of a sequence, in the places of pages(): invalid ids before its window, and
+  // before that of the token at `first_token`, from which it will be computed.
   // REQUIRES: window_tokens is not 0; out.size() == sequence.pages().size().
-  void copy_windowed(const Sequence& sequence, std::span<PageId> out) const;
+  void copy_windowed(const Sequence& sequence, std::int64_t first_token,
+                     std::span<PageId> out) const;
 
   // As commit, but of the first `publish_tokens_max` tokens at most; then tells the eviction policy
   // what the request was, and gives everything back.
@@ -122,9 +124,11 @@ class KvCache {
               std::int64_t publish_tokens_max = std::numeric_limits<std::int64_t>::max());
 
   // Lower tiers. Everything here does nothing, and finds nothing, where there are none.
-  // Takes transfers that have ended, publishes what they brought. Between steps.
-  void poll_transfers();
+  // Takes transfers that have ended, publishes what they brought; whether there were any.
+  // REQUIRES: no step is in flight, or nothing is promoting.
+  bool poll_transfers();
   bool transfers_underway() const;
+  bool promoting() const;  // whether some bring pages to the device
   bool pages_arriving(std::int64_t within_us) const;  // by a promotion, the last not longer ago
   // Waits until a transfer has ended or the time is over; poll_transfers then takes it.
   void wait_transfers(std::chrono::microseconds time);
