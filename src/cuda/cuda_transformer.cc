@@ -37,6 +37,15 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
   auto transformer = std::make_unique<CudaTransformer>(Key(), parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate());
   STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
+  if (parts.config.mixture.experts > 0) {
+    STEMMA_ASSIGN_OR_RETURN(transformer->mixture_,
+                            CudaMixture::create({.config = parts.config.mixture,
+                                                 .hidden = parts.config.hidden,
+                                                 .rows_max = parts.limits.rows_max,
+                                                 .type = parts.weights.type,
+                                                 .device = parts.device,
+                                                 .stream = parts.stream}));
+  }
   return transformer;
 }
 
@@ -54,14 +63,15 @@ Status CudaTransformer::allocate() {
   constexpr std::int64_t kFloat = sizeof(float);
   const std::int64_t rows = limits_.rows_max;
   const std::int64_t outputs = limits_.outputs_max;
+  const std::int64_t width = std::max(config_.intermediate, config_.mixture.shared_width);
   STEMMA_RETURN_IF_ERROR(allocate_rows(residual_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(normed_, rows, config_.hidden * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * config_.intermediate * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, config_.intermediate * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * width * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
 }
@@ -220,17 +230,34 @@ Status CudaTransformer::store_scaled(const CudaStep& step, const Place& place) {
 }
 
 Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
-  const std::int64_t width = config_.intermediate;
+  const CudaMixtureWeights& mixture = layer.mixture;
+  if (mixture.router == nullptr) {
+    return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
+                     step.rows);
+  }
+  const bool shared = mixture.shared_gate_up != nullptr;
+  if (shared) {
+    STEMMA_RETURN_IF_ERROR(gated_mlp(
+        {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
+        step.rows));
+  }
+  return mixture_->add(
+      mixture,
+      {.in = normed_.bytes(), .out = branch_.as<float>(), .rows = step.rows, .from_zero = !shared});
+}
+
+// What an MLP says to the rows that were normalised last.
+Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
   STEMMA_RETURN_IF_ERROR(multiply(
-      {normed_.bytes(), layer.gate_up, gate_up_, 2 * width, config_.hidden, false}, step.rows));
+      {normed_.bytes(), mlp.gate_up, gate_up_, 2 * mlp.width, config_.hidden, false}, rows));
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
-                                             .bias = layer.gate_up_bias,
+                                             .bias = mlp.gate_up_bias,
                                              .out = gated_.bytes(),
-                                             .rows = step.rows,
-                                             .width = width,
+                                             .rows = rows,
+                                             .width = mlp.width,
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
-  return multiply({gated_.bytes(), layer.down, branch_, config_.hidden, width, true}, step.rows);
+  return multiply({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows);
 }
 
 // Only the rows whose logits are wanted are normalised and projected.
