@@ -56,7 +56,10 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       device_(parts.device),
       stream_(parts.stream),
       gemm_(parts.gemm),
-      qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()) {}
+      peers_(parts.peers),
+      qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()),
+      attended_columns_(parts.config.query_columns() *
+                        (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
 
 Status CudaTransformer::allocate() {
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
@@ -69,8 +72,8 @@ Status CudaTransformer::allocate() {
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * width * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, attended_columns_ * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * own_columns(width) * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
@@ -183,9 +186,10 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
-      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended_.bytes()));
-  return multiply(
-      {attended_.bytes(), layer.output, branch_, config_.hidden, config_.query_columns(), true},
+      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), part_of(attended_)));
+  STEMMA_RETURN_IF_ERROR(gather(attended_, step.rows, attended_columns_));
+  return multiply_cut(
+      {attended_.bytes(), layer.output, branch_, config_.hidden, attended_columns_, true},
       step.rows);
 }
 
@@ -248,16 +252,18 @@ Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer)
 
 // What an MLP says to the rows that were normalised last.
 Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
-  STEMMA_RETURN_IF_ERROR(multiply(
-      {normed_.bytes(), mlp.gate_up, gate_up_, 2 * mlp.width, config_.hidden, false}, rows));
+  const std::int64_t own = own_columns(mlp.width);
+  STEMMA_RETURN_IF_ERROR(
+      multiply({normed_.bytes(), mlp.gate_up, gate_up_, 2 * own, config_.hidden, false}, rows));
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
                                              .bias = mlp.gate_up_bias,
-                                             .out = gated_.bytes(),
+                                             .out = part_of(gated_),
                                              .rows = rows,
-                                             .width = mlp.width,
+                                             .width = own,
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
-  return multiply({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows);
+  STEMMA_RETURN_IF_ERROR(gather(gated_, rows, mlp.width));
+  return multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows);
 }
 
 // Only the rows whose logits are wanted are normalised and projected.
@@ -267,7 +273,7 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
   norm.rows = step.outputs;
   norm.keep = false;
   STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-  STEMMA_RETURN_IF_ERROR(multiply(
+  STEMMA_RETURN_IF_ERROR(multiply_cut(
       {normed_.bytes(), weights_.head, logits_, config_.vocab_tokens, config_.hidden, true},
       step.outputs));
   return top_rows(stream_, {.logits = logits_.as<float>(),
@@ -286,6 +292,33 @@ Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
                          .k = product.inputs,
                          .type = weights_.type,
                          .f32_out = product.f32_out});
+}
+
+Status CudaTransformer::multiply_cut(const Product& product, std::int64_t rows) {
+  if (peers_ == nullptr) return multiply(product, rows);
+  STEMMA_RETURN_IF_ERROR(gemm_.multiply({.x = product.x,
+                                         .w = product.w,
+                                         .y = peers_->own(),
+                                         .m = rows,
+                                         .n = peers_->own_columns(product.outputs),
+                                         .k = product.inputs,
+                                         .type = weights_.type,
+                                         .f32_out = true}));
+  return peers_->gather({rows, product.outputs, sizeof(float)}, product.y.bytes());
+}
+
+std::int64_t CudaTransformer::own_columns(std::int64_t columns) const {
+  return peers_ == nullptr ? columns : peers_->own_columns(columns);
+}
+
+std::byte* CudaTransformer::part_of(const CudaMemory& whole) const {
+  return peers_ == nullptr ? whole.bytes() : peers_->own();
+}
+
+Status CudaTransformer::gather(const CudaMemory& whole, std::int64_t rows, std::int64_t columns) {
+  if (peers_ == nullptr) return {};
+  const auto element_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
+  return peers_->gather({rows, columns, element_bytes}, whole.bytes());
 }
 
 }  // namespace stemma

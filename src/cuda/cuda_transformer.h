@@ -23,6 +23,7 @@
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
 #include "cuda/cuda_mixture.h"
+#include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_step_rows.h"
 #include "cuda/cuda_upload.h"
 #include "cuda/cuda_weights.h"
@@ -43,7 +44,8 @@ struct CudaTransformerLimits {
   std::int64_t context_tokens_max = 0;
 };
 
-// What it computes with; everything but the threads must outlive it.
+// What it computes with; everything but the threads must outlive it. One rank of several has the
+// weights and the config of its shard.
 struct CudaTransformerParts {
   const ModelConfig& config;
   const CudaWeights& weights;
@@ -52,6 +54,7 @@ struct CudaTransformerParts {
   CudaStream& stream;
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
+  CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -78,7 +81,8 @@ class CudaTransformer {
   CudaTransformer(Key, const CudaTransformerParts& parts);  // for create
 
   // Queues `step`, of the rows that lie at `places`; waits for pages that are still arriving, layer
-  // by layer. kCorrupt if one of them turned out to be wrong. May be recorded if none is arriving.
+  // by layer. kCorrupt if one of them turned out to be wrong. May be recorded if none is arriving
+  // and ranks can be. Of several ranks all queue the same step; after an error one gathers no more.
   // REQUIRES: the step is within the limits; the pools have the model's shapes.
   Status run(const CudaStep& step, const StepPlaces& places);
 
@@ -135,6 +139,13 @@ class CudaTransformer {
   Status gated_mlp(const GatedMlp& mlp, std::int64_t rows);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
+  // The same with all outputs of all ranks, each of which computes its own. REQUIRES: f32_out.
+  Status multiply_cut(const Product& product, std::int64_t rows);
+  // How many of a matrix's outputs are this rank's.
+  std::int64_t own_columns(std::int64_t columns) const;
+  // Where this rank's columns of rows go that are gathered to `whole`: there, if it is alone.
+  std::byte* part_of(const CudaMemory& whole) const;
+  Status gather(const CudaMemory& whole, std::int64_t rows, std::int64_t columns);
 
   const ModelConfig& config_;
   const CudaWeights& weights_;
@@ -142,16 +153,18 @@ class CudaTransformer {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaGemm& gemm_;
+  CudaRankRows* peers_;  // nullptr: it computes alone
   std::int64_t qkv_columns_;
+  std::int64_t attended_columns_;  // of all ranks
 
   CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
   CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
   CudaMemory branch_;           // f32, what a branch gives      [rows_max, hidden]
   CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim]
   CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
-  CudaMemory attended_;         //                               [rows_max, query_heads, head_dim]
-  CudaMemory gate_up_;          // of the widest MLP             [rows_max, 2, width]
-  CudaMemory gated_;            //                               [rows_max, width]
+  CudaMemory attended_;         // of all ranks                  [rows_max, query_heads, head_dim]
+  CudaMemory gate_up_;          // of the widest MLP, this rank's part       [rows_max, 2, width]
+  CudaMemory gated_;            // of all ranks                  [rows_max, width]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]
   CudaMemory angles_;           // f32      [context_tokens_max, head_dim / 2, 2]
