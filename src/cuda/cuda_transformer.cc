@@ -37,6 +37,15 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
   auto transformer = std::make_unique<CudaTransformer>(Key(), parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate());
   STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
+  if (parts.config.mixture.experts > 0) {
+    STEMMA_ASSIGN_OR_RETURN(transformer->mixture_,
+                            CudaMixture::create({.config = parts.config.mixture,
+                                                 .hidden = parts.config.hidden,
+                                                 .rows_max = parts.limits.rows_max,
+                                                 .type = parts.weights.type,
+                                                 .device = parts.device,
+                                                 .stream = parts.stream}));
+  }
   return transformer;
 }
 
@@ -50,23 +59,22 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       peers_(parts.peers),
       qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()),
       attended_columns_(parts.config.query_columns() *
-                        (peers_ == nullptr ? 1 : peers_->shard().ranks)),
-      mlp_columns_(peers_ == nullptr ? parts.config.intermediate
-                                     : peers_->own_columns(parts.config.intermediate)) {}
+                        (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
 
 Status CudaTransformer::allocate() {
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
   constexpr std::int64_t kFloat = sizeof(float);
   const std::int64_t rows = limits_.rows_max;
   const std::int64_t outputs = limits_.outputs_max;
+  const std::int64_t width = std::max(config_.intermediate, config_.mixture.shared_width);
   STEMMA_RETURN_IF_ERROR(allocate_rows(residual_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(normed_, rows, config_.hidden * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, attended_columns_ * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * mlp_columns_ * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, config_.intermediate * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * own_columns(width) * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
 }
@@ -226,20 +234,36 @@ Status CudaTransformer::store_scaled(const CudaStep& step, const Place& place) {
 }
 
 Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
-  const std::int64_t width = config_.intermediate;
+  const CudaMixtureWeights& mixture = layer.mixture;
+  if (mixture.router == nullptr) {
+    return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
+                     step.rows);
+  }
+  const bool shared = mixture.shared_gate_up != nullptr;
+  if (shared) {
+    STEMMA_RETURN_IF_ERROR(gated_mlp(
+        {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
+        step.rows));
+  }
+  return mixture_->add(
+      mixture,
+      {.in = normed_.bytes(), .out = branch_.as<float>(), .rows = step.rows, .from_zero = !shared});
+}
+
+// What an MLP says to the rows that were normalised last.
+Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
+  const std::int64_t own = own_columns(mlp.width);
   STEMMA_RETURN_IF_ERROR(
-      multiply({normed_.bytes(), layer.gate_up, gate_up_, 2 * mlp_columns_, config_.hidden, false},
-               step.rows));
+      multiply({normed_.bytes(), mlp.gate_up, gate_up_, 2 * own, config_.hidden, false}, rows));
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
-                                             .bias = layer.gate_up_bias,
+                                             .bias = mlp.gate_up_bias,
                                              .out = part_of(gated_),
-                                             .rows = step.rows,
-                                             .width = mlp_columns_,
+                                             .rows = rows,
+                                             .width = own,
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
-  STEMMA_RETURN_IF_ERROR(gather(gated_, step.rows, width));
-  return multiply_cut({gated_.bytes(), layer.down, branch_, config_.hidden, width, true},
-                      step.rows);
+  STEMMA_RETURN_IF_ERROR(gather(gated_, rows, mlp.width));
+  return multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows);
 }
 
 // Only the rows whose logits are wanted are normalised and projected.
@@ -281,6 +305,10 @@ Status CudaTransformer::multiply_cut(const Product& product, std::int64_t rows) 
                                          .type = weights_.type,
                                          .f32_out = true}));
   return peers_->gather({rows, product.outputs, sizeof(float)}, product.y.bytes());
+}
+
+std::int64_t CudaTransformer::own_columns(std::int64_t columns) const {
+  return peers_ == nullptr ? columns : peers_->own_columns(columns);
 }
 
 std::byte* CudaTransformer::part_of(const CudaMemory& whole) const {
