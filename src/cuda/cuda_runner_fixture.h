@@ -73,7 +73,10 @@ class CudaRunnerFixture : public CudaFixture {
  protected:
   // Writes the model that `load` loads.
   void write_model(std::string_view name, WeightType type = WeightType::kBf16) {
-    config_ = tiny_model_config(name);
+    write_model(tiny_model_config(name), type);
+  }
+  void write_model(const ModelConfig& config, WeightType type) {
+    config_ = config;
     directory_.emplace();
     ASSERT_TRUE(write_random_model(directory_->path(), {.config = config_, .type = type}).ok());
   }

@@ -37,6 +37,15 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
   auto transformer = std::make_unique<CudaTransformer>(Key(), parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate());
   STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
+  if (parts.config.mixture.experts > 0) {
+    STEMMA_ASSIGN_OR_RETURN(transformer->mixture_,
+                            CudaMixture::create({.config = parts.config.mixture,
+                                                 .hidden = parts.config.hidden,
+                                                 .rows_max = parts.limits.rows_max,
+                                                 .type = parts.weights.type,
+                                                 .device = parts.device,
+                                                 .stream = parts.stream}));
+  }
   return transformer;
 }
 
@@ -47,21 +56,25 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       device_(parts.device),
       stream_(parts.stream),
       gemm_(parts.gemm),
-      qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()) {}
+      peers_(parts.peers),
+      qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()),
+      attended_columns_(parts.config.query_columns() *
+                        (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
 
 Status CudaTransformer::allocate() {
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
   constexpr std::int64_t kFloat = sizeof(float);
   const std::int64_t rows = limits_.rows_max;
   const std::int64_t outputs = limits_.outputs_max;
+  const std::int64_t width = std::max(config_.intermediate, config_.mixture.shared_width);
   STEMMA_RETURN_IF_ERROR(allocate_rows(residual_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(normed_, rows, config_.hidden * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * config_.intermediate * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, config_.intermediate * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, attended_columns_ * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * own_columns(width) * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
 }
@@ -173,9 +186,10 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
-      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended_.bytes()));
-  return multiply(
-      {attended_.bytes(), layer.output, branch_, config_.hidden, config_.query_columns(), true},
+      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), part_of(attended_)));
+  STEMMA_RETURN_IF_ERROR(gather(attended_, step.rows, attended_columns_));
+  return multiply_cut(
+      {attended_.bytes(), layer.output, branch_, config_.hidden, attended_columns_, true},
       step.rows);
 }
 
@@ -221,17 +235,36 @@ Status CudaTransformer::store_by_pool(const CudaStep& step, const Place& place) 
 }
 
 Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
-  const std::int64_t width = config_.intermediate;
-  STEMMA_RETURN_IF_ERROR(multiply(
-      {normed_.bytes(), layer.gate_up, gate_up_, 2 * width, config_.hidden, false}, step.rows));
+  const CudaMixtureWeights& mixture = layer.mixture;
+  if (mixture.router == nullptr) {
+    return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
+                     step.rows);
+  }
+  const bool shared = mixture.shared_gate_up != nullptr;
+  if (shared) {
+    STEMMA_RETURN_IF_ERROR(gated_mlp(
+        {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
+        step.rows));
+  }
+  return mixture_->add(
+      mixture,
+      {.in = normed_.bytes(), .out = branch_.as<float>(), .rows = step.rows, .from_zero = !shared});
+}
+
+// What an MLP says to the rows that were normalised last.
+Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
+  const std::int64_t own = own_columns(mlp.width);
+  STEMMA_RETURN_IF_ERROR(
+      multiply({normed_.bytes(), mlp.gate_up, gate_up_, 2 * own, config_.hidden, false}, rows));
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
-                                             .bias = layer.gate_up_bias,
-                                             .out = gated_.bytes(),
-                                             .rows = step.rows,
-                                             .width = width,
+                                             .bias = mlp.gate_up_bias,
+                                             .out = part_of(gated_),
+                                             .rows = rows,
+                                             .width = own,
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
-  return multiply({gated_.bytes(), layer.down, branch_, config_.hidden, width, true}, step.rows);
+  STEMMA_RETURN_IF_ERROR(gather(gated_, rows, mlp.width));
+  return multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows);
 }
 
 // Only the rows whose logits are wanted are normalised and projected.
@@ -241,7 +274,7 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
   norm.rows = step.outputs;
   norm.keep = false;
   STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-  STEMMA_RETURN_IF_ERROR(multiply(
+  STEMMA_RETURN_IF_ERROR(multiply_cut(
       {normed_.bytes(), weights_.head, logits_, config_.vocab_tokens, config_.hidden, true},
       step.outputs));
   return top_rows(stream_, {.logits = logits_.as<float>(),
@@ -260,6 +293,33 @@ Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
                          .k = product.inputs,
                          .type = weights_.type,
                          .f32_out = product.f32_out});
+}
+
+Status CudaTransformer::multiply_cut(const Product& product, std::int64_t rows) {
+  if (peers_ == nullptr) return multiply(product, rows);
+  STEMMA_RETURN_IF_ERROR(gemm_.multiply({.x = product.x,
+                                         .w = product.w,
+                                         .y = peers_->own(),
+                                         .m = rows,
+                                         .n = peers_->own_columns(product.outputs),
+                                         .k = product.inputs,
+                                         .type = weights_.type,
+                                         .f32_out = true}));
+  return peers_->gather({rows, product.outputs, sizeof(float)}, product.y.bytes());
+}
+
+std::int64_t CudaTransformer::own_columns(std::int64_t columns) const {
+  return peers_ == nullptr ? columns : peers_->own_columns(columns);
+}
+
+std::byte* CudaTransformer::part_of(const CudaMemory& whole) const {
+  return peers_ == nullptr ? whole.bytes() : peers_->own();
+}
+
+Status CudaTransformer::gather(const CudaMemory& whole, std::int64_t rows, std::int64_t columns) {
+  if (peers_ == nullptr) return {};
+  const auto element_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
+  return peers_->gather({rows, columns, element_bytes}, whole.bytes());
 }
 
 }  // namespace stemma

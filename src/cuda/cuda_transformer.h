@@ -1,18 +1,19 @@
-// CudaTransformer: the computation of a dense decoder-only model over one batch of rows, queued on
-// a stream of a GPU.
+// CudaTransformer: the computation of a decoder-only model over one batch of rows, queued on a
+// stream of a GPU.
 //
 // Each layer: norm, q k v in one product, RoPE and what else heads need, store K and V, attention
-// over the pool, output projection, norm, gated MLP. A branch is added to the residual stream by
-// the norm that follows it. The residual stream, q, k and v before they are turned, what branches
-// give, and logits are f32; what products and attention read is of the weights' type. Every
-// operation but the vendor's products gives a row bits that depend on that row alone (I13).
+// over the pool, output projection, norm, gated MLP or a mixture of experts. A branch is added to
+// the residual stream by the norm that follows it. The residual stream, q, k and v before they are
+// turned, what branches give, and logits are f32; what products and attention read is of the
+// weights' type. Every operation but the vendor's products gives a row bits that depend on that row
+// alone (I13).
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation: scratch for the largest batch, logits for the largest
 //             number of outputs, the angles of every position.
 // Cost:       decode is bound by reading the weights and K and V once.
-// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention), which
-//             rows these are (cuda_step_rows).
+// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention),
+//             mixtures (CudaMixture), which rows these are (cuda_step_rows).
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,8 @@
 
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_mixture.h"
+#include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_step_rows.h"
 #include "cuda/cuda_upload.h"
 #include "cuda/cuda_weights.h"
@@ -41,7 +44,8 @@ struct CudaTransformerLimits {
   std::int64_t context_tokens_max = 0;
 };
 
-// What it computes with; everything but the threads must outlive it.
+// What it computes with; everything but the threads must outlive it. One rank of several has the
+// weights and the config of its shard.
 struct CudaTransformerParts {
   const ModelConfig& config;
   const CudaWeights& weights;
@@ -50,6 +54,7 @@ struct CudaTransformerParts {
   CudaStream& stream;
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
+  CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -76,7 +81,8 @@ class CudaTransformer {
   CudaTransformer(Key, const CudaTransformerParts& parts);  // for create
 
   // Queues `step`, of the rows that lie at `places`; waits for pages that are still arriving, layer
-  // by layer. kCorrupt if one of them turned out to be wrong. May be recorded if none is arriving.
+  // by layer. kCorrupt if one of them turned out to be wrong. May be recorded if none is arriving
+  // and ranks can be. Of several ranks all queue the same step; after an error one gathers no more.
   // REQUIRES: the step is within the limits; the pools have the model's shapes.
   Status run(const CudaStep& step, const StepPlaces& places);
 
@@ -101,6 +107,12 @@ class CudaTransformer {
     std::int64_t inputs;
     bool f32_out;
   };
+  struct GatedMlp {
+    const std::byte* gate_up;
+    const float* gate_up_bias;
+    const std::byte* down;
+    std::int64_t width;
+  };
   // One layer's part of a step.
   struct Place {
     const CudaLayerGroup& group;
@@ -124,8 +136,16 @@ class CudaTransformer {
                         const CudaLayerWeights& layer, const Place& place);
   Status store_by_pool(const CudaStep& step, const Place& place);
   Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
+  Status gated_mlp(const GatedMlp& mlp, std::int64_t rows);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
+  // The same with all outputs of all ranks, each of which computes its own. REQUIRES: f32_out.
+  Status multiply_cut(const Product& product, std::int64_t rows);
+  // How many of a matrix's outputs are this rank's.
+  std::int64_t own_columns(std::int64_t columns) const;
+  // Where this rank's columns of rows go that are gathered to `whole`: there, if it is alone.
+  std::byte* part_of(const CudaMemory& whole) const;
+  Status gather(const CudaMemory& whole, std::int64_t rows, std::int64_t columns);
 
   const ModelConfig& config_;
   const CudaWeights& weights_;
@@ -133,20 +153,23 @@ class CudaTransformer {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaGemm& gemm_;
+  CudaRankRows* peers_;  // nullptr: it computes alone
   std::int64_t qkv_columns_;
+  std::int64_t attended_columns_;  // of all ranks
 
   CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
   CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
   CudaMemory branch_;           // f32, what a branch gives      [rows_max, hidden]
   CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim]
   CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
-  CudaMemory attended_;         //                               [rows_max, query_heads, head_dim]
-  CudaMemory gate_up_;          //                               [rows_max, 2, intermediate]
-  CudaMemory gated_;            //                               [rows_max, intermediate]
+  CudaMemory attended_;         // of all ranks                  [rows_max, query_heads, head_dim]
+  CudaMemory gate_up_;          // of the widest MLP, this rank's part       [rows_max, 2, width]
+  CudaMemory gated_;            // of all ranks                  [rows_max, width]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]
   CudaMemory angles_;           // f32      [context_tokens_max, head_dim / 2, 2]
   CudaMemory windowed_angles_;  // where layers with a window have another RoPE; else none
+  std::unique_ptr<CudaMixture> mixture_;  // nullptr: all layers are dense
 };
 
 }  // namespace stemma

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "cuda/cuda_upload.h"
+#include "cuda/expert_choice_cuda.h"
 
 namespace stemma {
 namespace {
@@ -20,14 +21,16 @@ using Names = std::vector<std::string>;
 struct Target {
   std::byte* place = nullptr;
   bool is_matrix = false;
-  float added = 0;  // to each value of a vector
+  bool is_cut = false;    // a rank of several holds its shard of the first extent
+  float added = 0;        // to each value of a vector
+  OutputRange held = {};  // of the first extent
 };
 
 class Layout {
  public:
   // `begin`: of all memory; nullptr: it is only counted. `type`: that of matrices.
-  Layout(const WeightFiles& files, WeightType type, std::byte* begin)
-      : files_(files), type_(type), begin_(begin) {}
+  Layout(const WeightFiles& files, WeightType type, const Shard& shard, std::byte* begin)
+      : files_(files), type_(type), shard_(shard), begin_(begin) {}
 
   // The named tensors one behind the other.
   std::byte* matrix(const Names& names) {
@@ -35,6 +38,13 @@ class Layout {
   }
   float* vector(const Names& names, float added = 0) {
     return reinterpret_cast<float*>(place(names, {.added = added}, sizeof(float)));
+  }
+  // The same of what the shard holds of each.
+  std::byte* cut_matrix(const Names& names) {
+    return place(names, {.is_matrix = true, .is_cut = true}, weight_type_bytes(type_));
+  }
+  float* cut_vector(const Names& names) {
+    return reinterpret_cast<float*>(place(names, {.is_cut = true}, sizeof(float)));
   }
 
   std::size_t bytes() const { return end_; }
@@ -46,12 +56,12 @@ class Layout {
     end_ = round_up(end_, kAlignment);
     const std::size_t first = end_;
     for (const std::string& name : names) {
+      const std::vector<std::int64_t>& shape = files_.find_or_null(name)->shape;
       if (begin_ != nullptr) target.place = begin_ + end_;
+      target.held = target.is_cut ? shard_.range(shape[0]) : OutputRange{0, shape[0]};
       targets_.emplace(name, target);
-      std::size_t bytes = element_bytes;
-      for (const std::int64_t extent : files_.find_or_null(name)->shape) {
-        bytes *= static_cast<std::size_t>(extent);
-      }
+      std::size_t bytes = element_bytes * static_cast<std::size_t>(target.held.outputs);
+      for (std::size_t i = 1; i < shape.size(); ++i) bytes *= static_cast<std::size_t>(shape[i]);
       end_ += bytes;
     }
     return begin_ == nullptr ? nullptr : begin_ + first;
@@ -59,6 +69,7 @@ class Layout {
 
   const WeightFiles& files_;
   WeightType type_;
+  Shard shard_;
   std::byte* begin_;
   std::size_t end_ = 0;
   std::unordered_map<std::string, Target> targets_;
@@ -66,12 +77,12 @@ class Layout {
 
 void place_attention(const ModelConfig& config, const std::string& prefix, float norm_added,
                      Layout& layout, CudaLayerWeights& layer) {
-  layer.qkv =
-      layout.matrix({prefix + "q_proj.weight", prefix + "k_proj.weight", prefix + "v_proj.weight"});
-  layer.output = layout.matrix({prefix + "o_proj.weight"});
+  layer.qkv = layout.cut_matrix(
+      {prefix + "q_proj.weight", prefix + "k_proj.weight", prefix + "v_proj.weight"});
+  layer.output = layout.cut_matrix({prefix + "o_proj.weight"});
   if (config.qkv_bias) {
     layer.qkv_bias =
-        layout.vector({prefix + "q_proj.bias", prefix + "k_proj.bias", prefix + "v_proj.bias"});
+        layout.cut_vector({prefix + "q_proj.bias", prefix + "k_proj.bias", prefix + "v_proj.bias"});
   }
   if (config.output_bias) layer.output_bias = layout.vector({prefix + "o_proj.bias"});
   if (config.head_norms) {
@@ -80,13 +91,37 @@ void place_attention(const ModelConfig& config, const std::string& prefix, float
   }
 }
 
+Names gate_up_of(const std::string& prefix) {
+  return {prefix + "gate_proj.weight", prefix + "up_proj.weight"};
+}
+
 void place_mlp(const ModelConfig& config, const std::string& prefix, Layout& layout,
                CudaLayerWeights& layer) {
-  layer.gate_up = layout.matrix({prefix + "gate_proj.weight", prefix + "up_proj.weight"});
-  layer.down = layout.matrix({prefix + "down_proj.weight"});
+  layer.gate_up = layout.cut_matrix(gate_up_of(prefix));
+  layer.down = layout.cut_matrix({prefix + "down_proj.weight"});
   if (!config.mlp_bias) return;
-  layer.gate_up_bias = layout.vector({prefix + "gate_proj.bias", prefix + "up_proj.bias"});
+  layer.gate_up_bias = layout.cut_vector({prefix + "gate_proj.bias", prefix + "up_proj.bias"});
   layer.down_bias = layout.vector({prefix + "down_proj.bias"});
+}
+
+void place_mixture(const MixtureConfig& config, const std::string& prefix, Layout& layout,
+                   CudaMixtureWeights& mixture) {
+  mixture.router = layout.matrix({prefix + "gate.weight"});
+  if (config.choice == MixtureConfig::Choice::kCorrectedGroups) {
+    mixture.correction = layout.vector({prefix + "gate.e_score_correction_bias"});
+  }
+  Names gate_up;
+  Names down;
+  for (std::int64_t expert = 0; expert < config.experts; ++expert) {
+    const std::string own = prefix + "experts." + std::to_string(expert) + ".";
+    for (std::string& name : gate_up_of(own)) gate_up.push_back(std::move(name));
+    down.push_back(own + "down_proj.weight");
+  }
+  mixture.gate_up = layout.matrix(gate_up);
+  mixture.down = layout.matrix(down);
+  if (config.shared_width == 0) return;
+  mixture.shared_gate_up = layout.matrix(gate_up_of(prefix + "shared_experts."));
+  mixture.shared_down = layout.matrix({prefix + "shared_experts.down_proj.weight"});
 }
 
 void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
@@ -105,17 +140,36 @@ void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
   } else {
     layer.mlp_norm = norm("post_attention_layernorm");
   }
-  place_mlp(config, prefix + "mlp.", layout, layer);
+  if (config.mixture.at_layer(static_cast<std::int64_t>(index))) {
+    place_mixture(config.mixture, prefix + "mlp.", layout, layer.mixture);
+  } else {
+    place_mlp(config, prefix + "mlp.", layout, layer);
+  }
 }
 
-void place_all(const ModelConfig& config, Layout& layout, CudaWeights& weights) {
+void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
+               CudaWeights& weights) {
   weights.embeddings = layout.matrix({"model.embed_tokens.weight"});
   weights.layers.resize(static_cast<std::size_t>(config.layers));
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     place_layer(config, i, layout, weights.layers[i]);
   }
   weights.final_norm = layout.vector({"model.norm.weight"}, config.norms_add_one ? 1.0f : 0.0f);
-  weights.head = config.tied_embeddings ? weights.embeddings : layout.matrix({"lm_head.weight"});
+  if (!config.tied_embeddings) {
+    weights.head = layout.cut_matrix({"lm_head.weight"});
+  } else if (weights.embeddings != nullptr) {
+    const std::int64_t first = shard.range(config.vocab_tokens).first * config.hidden;
+    weights.head =
+        weights.embeddings + static_cast<std::size_t>(first) * weight_type_bytes(weights.type);
+  }
+}
+
+// The bytes that the shard holds of a tensor.
+std::span<const std::byte> held_bytes(const Target& target, const TensorEntry& tensor,
+                                      std::span<const std::byte> bytes) {
+  const std::size_t output_bytes = bytes.size() / static_cast<std::size_t>(tensor.shape[0]);
+  return bytes.subspan(static_cast<std::size_t>(target.held.first) * output_bytes,
+                       static_cast<std::size_t>(target.held.outputs) * output_bytes);
 }
 
 // The one type of all matrices.
@@ -143,10 +197,11 @@ Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, Cu
     const auto found = layout.targets().find(tensor.name);
     if (found != layout.targets().end()) {
       const Target& target = found->second;
+      const std::span<const std::byte> held = held_bytes(target, tensor, bytes);
       STEMMA_RETURN_IF_ERROR(target.is_matrix
-                                 ? upload.write(target.place, bytes)
+                                 ? upload.write(target.place, held)
                                  : upload.write_floats(reinterpret_cast<float*>(target.place),
-                                                       *tensor.weight_type(), bytes, target.added));
+                                                       *tensor.weight_type(), held, target.added));
     }
     loaded.done_bytes += tensor.size_bytes;
     if (progress) progress(loaded);
@@ -163,7 +218,15 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
                  std::string(config_path) + ": " + std::string(what) + " is not for a GPU yet"};
   };
   if (config.latent.rank > 0) return refused("latent attention");
-  if (config.mixture.experts > 0) return refused("a mixture of experts");
+  if (config.mixture.experts > 0 && config.mixture.width % 8 != 0) {
+    return refused("moe_intermediate_size that is no multiple of 8");
+  }
+  if (config.mixture.shared_width % 8 != 0) {
+    return refused("a width of shared experts that is no multiple of 8");
+  }
+  if (config.mixture.experts_per_token > kRowExpertsMax) {
+    return refused("num_experts_per_tok above " + std::to_string(kRowExpertsMax));
+  }
   if (config.hidden % 8 != 0) return refused("hidden_size that is no multiple of 8");
   if (config.intermediate % 8 != 0) return refused("intermediate_size that is no multiple of 8");
   if (config.head_dim % 8 != 0 || config.head_dim > 256) {
@@ -174,15 +237,15 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
 
 Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
                                       CudaDevice& device, CudaStream& stream, ThreadPool& threads,
-                                      const ProgressCallback& progress) {
+                                      const ProgressCallback& progress, const Shard& shard) {
   STEMMA_RETURN_IF_ERROR(check_tensors(config, files));
   CudaWeights weights;
   STEMMA_ASSIGN_OR_RETURN(weights.type, matrix_type(config, files));
-  Layout counted(files, weights.type, nullptr);
-  place_all(config, counted, weights);
+  Layout counted(files, weights.type, shard, nullptr);
+  place_all(config, shard, counted, weights);
   STEMMA_ASSIGN_OR_RETURN(weights.memory, device.allocate(counted.bytes(), stream));
-  Layout placed(files, weights.type, weights.memory.bytes());
-  place_all(config, placed, weights);
+  Layout placed(files, weights.type, shard, weights.memory.bytes());
+  place_all(config, shard, placed, weights);
   STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device, stream, threads));
   STEMMA_ASSIGN_OR_RETURN(weights.digest, read_to_device(placed, files, upload, threads, progress));
   STEMMA_RETURN_IF_ERROR(stream.synchronize());
