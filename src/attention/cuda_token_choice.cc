@@ -17,7 +17,7 @@ constexpr std::int64_t kFloat = sizeof(float);
 struct RowRoom {
   RowRoom(const AttentionShape& shape, const TokenChoiceLimits& limits)
       : spans(ceil_div<std::int64_t>(limits.context_tokens_max, kSpanTokens)),
-        guesses(limits.context_tokens_max),
+        guesses(round_up<std::int64_t>(limits.context_tokens_max, 4)),
         chosen(limits.dial.tokens_kept(limits.context_tokens_max)),
         span_bytes(2 * shape.query_heads * spans * kFloat),
         guess_bytes(shape.kv_heads * guesses * kFloat),

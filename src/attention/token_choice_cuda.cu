@@ -26,8 +26,22 @@ STEMMA_ON_DEVICE Chooser chooser_of(std::byte* shared) {
   return chooser;
 }
 
+constexpr std::uint32_t kKeyBits = 0x7FFFFFFFu;
 STEMMA_ON_DEVICE std::uint32_t key_of(const float* guesses, int token) {
-  return float_as_word(guesses[token]) & 0x7FFFFFFFu;
+  return float_as_word(guesses[token]) & kKeyBits;
+}
+// Calls with the keys of tokens [begin, end), of which each of `threads` has four at a time.
+// `begin` is a multiple of 4.
+template <typename Call>
+STEMMA_ON_DEVICE void for_keys(const float* guesses, int begin, int end, int thread, int threads,
+                               const Call& call) {
+  for (int first = begin + 4 * thread; first < end; first += 4 * threads) {
+    const Words words = load_words(guesses + first);
+    STEMMA_UNROLLED
+    for (int i = 0; i < 4; ++i) {
+      if (first + i < end) call(words.w[i] & kKeyBits);
+    }
+  }
 }
 
 // The largest keys have the highest bins: which bin has the `wanted`-th key, and its place there.
@@ -68,11 +82,10 @@ STEMMA_ON_DEVICE LeastKey find_least(const Chooser& chooser, const float* guesse
     const int shift = kShifts[round];
     for (int i = thread_index(); i < kBins; i += kThreads) chooser.bins[i] = 0;
     team_barrier();
-    for (int token = thread_index(); token < tokens; token += kThreads) {
-      const std::uint32_t key = key_of(guesses, token);
+    for_keys(guesses, 0, tokens, thread_index(), kThreads, [&](std::uint32_t key) {
       const std::uint32_t bin = (key >> shift) - (least.key << (before - shift));
       if (key >> before == least.key && bin > 0) add_shared(&chooser.bins[bin], 1);
-    }
+    });
     team_barrier();
     find_bin(chooser, least.equals);
     team_barrier();
@@ -87,11 +100,10 @@ STEMMA_ON_DEVICE void count_chosen(const Chooser& chooser, const float* guesses,
                                    std::uint32_t least) {
   std::uint32_t above = 0;
   std::uint32_t equal = 0;
-  for (int token = begin + lane_index(); token < end; token += kWarpThreads) {
-    const std::uint32_t key = key_of(guesses, token);
+  for_keys(guesses, begin, end, lane_index(), kWarpThreads, [&](std::uint32_t key) {
     above += key > least ? 1 : 0;
     equal += key == least ? 1 : 0;
-  }
+  });
   for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
     above += shuffle_xor(above, mask);
     equal += shuffle_xor(equal, mask);
@@ -114,7 +126,7 @@ STEMMA_ON_DEVICE void write_chosen(const Chooser& chooser, const AttentionParams
                                    const ChoosingRow& row, const float* guesses,
                                    std::int32_t* chosen) {
   const LeastKey least = find_least(chooser, guesses, row.tokens, row.kept_tokens);
-  const int each = (row.tokens + kThreads - 1) / kThreads * kWarpThreads;
+  const int each = (row.tokens + 4 * kThreads - 1) / (4 * kThreads) * (4 * kWarpThreads);
   const int begin = warp_index() * each;
   const int end = begin + each < row.tokens ? begin + each : row.tokens;
   count_chosen(chooser, guesses, begin, end, least.key);

@@ -23,7 +23,7 @@ namespace stemma {
 struct TokenChoiceParams {
   AttentionParams attention;       // the image, shape, page size and wave; where choices go
   const float* guesses = nullptr;  // [wave_choices, kv_heads, guesses_max]
-  std::int64_t guesses_max = 0;
+  std::int64_t guesses_max = 0;    // a multiple of 4
 };
 
 // The choices of a wave, by `teams` teams. A wave that the image does not have is no error.

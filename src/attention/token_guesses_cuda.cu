@@ -369,7 +369,10 @@ STEMMA_KERNEL STEMMA_TEAM(kThreads, kGuessingTeams)
   const std::int64_t works =
       choices > 0 ? static_cast<std::int64_t>(choices) * head_parts * params.spans_max : 0;
   for (std::int64_t work = team_x(); work < works; work += teams_x()) {
-    const Part part = part_of(params, extent, work, choices, head_parts);
+    // The second pass begins where the first one ended, and ends where the third one begins: with
+    // labels that are still in L2.
+    const std::int64_t place = kPass == Pass::kTotals ? works - 1 - work : work;
+    const Part part = part_of(params, extent, place, choices, head_parts);
     if (part.span * kSpanTokens >= part.row.tokens) continue;
     team_barrier();  // what is in shared memory has been read
     find_tokens(params, part, team);
