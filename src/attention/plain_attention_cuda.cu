@@ -267,11 +267,13 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team& team, cons
 template <typename F>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, F::kResidents) walk_plain_items(AttentionParams params) {
   const Team team = team_of<F>(shared_memory());
-  const ItemSpan span = F::kChosen ? chosen_items_of(params) : items_of(params, kSinglePairs);
-  const std::int64_t total = static_cast<std::int64_t>(span.count) * params.kv_heads;
+  const auto span = [&] {
+    return F::kChosen ? chosen_items_of(params) : items_of(params, kSinglePairs);
+  };
+  const std::int64_t total = static_cast<std::int64_t>(span().count) * params.kv_heads;
   for (std::int64_t i = team_x(); i < total; i += teams_x()) {
     walk<F>(params, team,
-            {span.items[i / params.kv_heads], static_cast<std::int32_t>(i % params.kv_heads)});
+            {span().items[i / params.kv_heads], static_cast<std::int32_t>(i % params.kv_heads)});
   }
 }
 

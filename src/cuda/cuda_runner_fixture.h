@@ -25,10 +25,10 @@
 #include "base/temp_directory.h"
 #include "cuda/cuda_runner.h"
 #include "device/cuda_fixture.h"
+#include "model/calibration_fixture.h"
 #include "model/model_runner.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
-#include "model/sparse_calibration.h"
 #include "pool/cuda_pool.h"
 #include "pool/kv_pool_factory.h"
 
@@ -81,20 +81,11 @@ class CudaRunnerFixture : public CudaFixture {
     ASSERT_TRUE(write_random_model(directory_->path(), {.config = config_, .type = type}).ok());
   }
 
-  // Files heavy channels of the model that was written: 8 of each head, from its first on, every
-  // `step`th.
+  // Heavy channels of the model that was written, every `step`th.
   void write_calibration(std::int32_t step = 1) {
     const auto runner = ModelRunner::load(directory(), {}, threads());
     ASSERT_TRUE(runner.ok());
-    SparseCalibration calibration = {(*runner)->weights_sha256(), config_.head_dim, {}};
-    calibration.channels = {config_.layers, config_.kv_heads, 8, {}};
-    for (std::int64_t head = 0; head < config_.layers * config_.kv_heads; ++head) {
-      for (std::int32_t i = 0; i < 8; ++i) {
-        calibration.channels.channels.push_back(static_cast<std::int32_t>(head) + step * i);
-      }
-    }
-    const std::string path = directory_->file(std::string(kSparseCalibrationFile));
-    ASSERT_TRUE(save_sparse_calibration(calibration, path).ok());
+    ASSERT_TRUE(save_calibration_of(**runner, directory(), step).ok());
   }
 
   const ModelConfig& config() const { return config_; }
