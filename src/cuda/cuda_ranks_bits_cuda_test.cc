@@ -282,6 +282,29 @@ TEST_F(CudaRanksBits, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
   expect_error_of_one_is_of_all(directory(), Exchange::kStaged);
 }
 
+#ifdef STEMMA_SIMT
+// The emulated GPU is one, of both ranks: it is lost in the middle of a step.
+TEST_F(CudaRanksBits, AGpuThatIsLostEndsTheStepOnAllAndNobodyWaits) {
+  write_for_ranks("llama2", 2, WeightType::kBf16);
+  const OneText text(10);
+  ThreadRanks(2).run([&](RankGroup& group) {
+    Rank rank(directory(), {}, &group);
+    if (group.rank() > 0) {
+      EXPECT_TRUE(follow_leader(rank.runner(), rank.pools(), group).ok());
+      return;
+    }
+    LeadingRunner leader(rank.runner(), group);
+    ASSERT_TRUE(leader.forward(text.batch(), rank.pools()).ok());
+    machine().fail_after_kernels(25);
+    for (int step = 0; step < 2; ++step) {
+      const auto failed = leader.forward(text.batch(), rank.pools());
+      ASSERT_FALSE(failed.ok());
+      EXPECT_THAT(failed.error().detail, testing::HasSubstr("the emulated GPU has failed"));
+    }
+  });
+}
+#endif
+
 #ifndef STEMMA_SIMT
 TEST_F(CudaRanksBits, OverNcclToo) {
   if (CudaDevice::count() < 2) {
