@@ -155,7 +155,8 @@ Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch,
   STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));  // which all ranks find alike
   const std::size_t next_before = next_;
   const std::size_t in_flight_before = in_flight_;
-  const Status queued = conclude(queue_here(batch, pools, wish));
+  Pending* const before = in_flight_ > 0 ? &first_pending() : nullptr;
+  const Status queued = conclude(queue_here(batch, pools, wish), before);
   if (queued.ok()) return {};
   // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
   drain();
@@ -172,15 +173,21 @@ Status CudaRunner::queue_here(const KvBatch& batch, const KvPools& pools, const 
   return queue_step(batch, wish);
 }
 
-// What became of a step on all ranks.
-Status CudaRunner::conclude(const Status& queued) {
+// What became of a step on all ranks. `before`: the one before it, which all have queued: it comes
+// to its end before what others wait for is given up.
+Status CudaRunner::conclude(const Status& queued, Pending* before_or_null) {
   if (peers_ == nullptr) return queued;
-  CudaRanks& ranks = peers_->ranks();
-  const Status concluded = ranks.conclude(queued);
+  const Status concluded = peers_->ranks().conclude(queued);
   if (concluded.ok()) return {};
+  if (before_or_null != nullptr) before_or_null->failed = await(*before_or_null);
   graphs_.clear();
-  ranks.start_over();
+  peers_->ranks().start_over();
   return concluded;
+}
+
+Status CudaRunner::await(const Pending& pending) {
+  STEMMA_RETURN_IF_ERROR(pending.failed);
+  return peers_ == nullptr ? pending.done.wait() : peers_->ranks().wait(pending.done);
 }
 
 Status CudaRunner::check_slots(const KvBatch& batch, const KvPools& pools) const {
@@ -282,6 +289,7 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
   const auto count = static_cast<std::size_t>(outputs);
   pending.outputs = outputs;
   pending.has_logits = logits_wanted;
+  pending.failed = Status();
   STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.tokens.bytes(), transformer_->sampled(),
                                           count * sizeof(std::int32_t)));
   if (pending.has_logits) {
@@ -298,10 +306,9 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
 
 Result<StepOutputs> CudaRunner::wait() {
   STEMMA_CHECK(in_flight_ > 0, "a step is queued");
-  const Pending& pending = pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
+  const Pending& pending = first_pending();
   --in_flight_;
-  STEMMA_RETURN_IF_ERROR(peers_ == nullptr ? pending.done.wait()
-                                           : peers_->ranks().wait(pending.done));
+  STEMMA_RETURN_IF_ERROR(await(pending));
   StepOutputs outputs;
   outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
                     config_.vocab_tokens};

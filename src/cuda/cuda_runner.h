@@ -4,8 +4,8 @@
 // tokens may be those that the step before chose on the device. Decode steps are recorded as graphs
 // (cuda_graphs).
 //
-// Of several ranks each computes its shard on its own GPU (docs/decisions/0012). Steps are not
-// queued ahead then, and rank 0 alone has logits. A rank that cannot go on says so to the others
+// Of several ranks each computes its shard on its own GPU (docs/decisions/0012), and chooses the
+// same tokens; forward gives logits to rank 0 alone. A rank that cannot go on says so to the others
 // before anybody waits: all drop the step.
 //
 // Thread:     load, queue, wait, forward and prepare_for by one thread at a time (the engine
@@ -70,10 +70,10 @@ class CudaRunner final : public LoadedRunner {
   // Waits for what is queued.
   ~CudaRunner() override;
 
-  // As Runner. Errors are those of forward; when queue returns one, nothing is being computed any
-  // more. Outputs are valid until the next queue but one.
-  bool queues() const override { return peers_ == nullptr; }
-  bool draws() const override { return peers_ == nullptr; }
+  // As Runner. Errors are those of forward, of several ranks the same on all; when queue returns
+  // one, nothing is being computed any more. Outputs are valid until the next queue but one.
+  bool queues() const override { return true; }
+  bool draws() const override { return true; }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 
@@ -120,6 +120,7 @@ class CudaRunner final : public LoadedRunner {
     CudaEvent done;
     std::int64_t outputs = 0;
     bool has_logits = false;
+    Status failed;  // what is known of it before it was waited for
   };
 
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
@@ -128,7 +129,12 @@ class CudaRunner final : public LoadedRunner {
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
                       const StepWish& wish);
   Status queue_here(const KvBatch& batch, const KvPools& pools, const StepWish& wish);
-  Status conclude(const Status& queued);
+  Status conclude(const Status& queued, Pending* before_or_null);
+  Status await(const Pending& pending);
+  // The step that was queued first, of those that were not waited for.
+  Pending& first_pending() {
+    return pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
+  }
   Status use_pools(const KvPools& pools);
   Status use_pool(const char* name, KvPool& pool, Group& group, std::int64_t window_tokens);
   Status check_slots(const KvBatch& batch, const KvPools& pools) const;

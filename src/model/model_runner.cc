@@ -10,7 +10,6 @@
 #include "base/digest.h"
 #include "device/simd_target.h"
 #include "model/config_file.h"
-#include "model/json_text.h"
 #include "model/rope.h"
 #include "model/sparse_calibration.h"
 #include "model/weight_files.h"
@@ -105,7 +104,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   if (options.sparse.has_value()) {
     STEMMA_RETURN_IF_ERROR(runner->load_channels(files, directory, *options.sparse));
   }
-  STEMMA_RETURN_IF_ERROR(runner->load_adapters(files, options.adapters, threads));
+  STEMMA_ASSIGN_OR_RETURN(runner->adapters_,
+                          load_adapters(files, options.adapters, runner->config_, threads));
+  runner->adapter_identities_ = identities_of(runner->adapters_);
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -146,22 +147,6 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
                            .threads = threads,
                            .adapters = adapters_,
                            .ranks = options.ranks}));
-  return {};
-}
-
-Status ModelRunner::load_adapters(Files& files, const std::vector<AdapterSource>& sources,
-                                  ThreadPool& threads) {
-  for (const AdapterSource& source : sources) {
-    const auto has_name = [&](const Adapter& adapter) { return adapter.name == source.name; };
-    if (source.name.empty() || std::any_of(adapters_.begin(), adapters_.end(), has_name)) {
-      return Error{ErrorCode::kInvalidArgument, source.directory +
-                                                    ": adapters need names, each its own (got '" +
-                                                    printable(source.name) + "')"};
-    }
-    STEMMA_ASSIGN_OR_RETURN(Adapter adapter, load_adapter(files, source, config_, threads));
-    adapter_identities_.push_back({adapter.name, adapter.digest});
-    adapters_.push_back(std::move(adapter));
-  }
   return {};
 }
 

@@ -102,8 +102,6 @@ class ModelRunner final : public LoadedRunner {
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
 
  private:
-  Status load_adapters(Files& files, const std::vector<AdapterSource>& sources,
-                       ThreadPool& threads);
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
   Status load_channels(Files& files, const std::string& directory, const SparseOptions& sparse);
   Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
