@@ -204,8 +204,9 @@ TEST_P(CudaRanksFamilies, TwoRanksComputeAndStoreWhatOneDoes) {
   expect_ranks_equal_one(2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dense, CudaRanksFamilies,
-                         ::testing::Values("llama2", "llama_bias", "qwen2", "qwen3", "gemma3"),
+INSTANTIATE_TEST_SUITE_P(Models, CudaRanksFamilies,
+                         ::testing::Values("llama2", "llama_bias", "qwen2", "qwen3", "qwen3_moe",
+                                           "gemma3"),
                          [](const auto& family) { return std::string(family.param); });
 
 TEST_F(CudaRanksBits, FourRanksComputeAndStoreWhatOneDoes) {
@@ -336,8 +337,9 @@ TEST_F(CudaRanksBits, WhatSeveralCannotComputeIsRefusedWithTheNumbers) {
     config.intermediate = intermediate;
     return check_cut(config, {0, ranks}).error().detail;
   };
-  EXPECT_EQ(refused("qwen3_moe", 2),
-            "--tensor-parallel 2: a mixture of experts is not for several GPUs yet");
+  EXPECT_EQ(refused("qwen3_moe", 5, 320),
+            "--tensor-parallel 5: the model's moe_intermediate_size of 96 does not divide into "
+            "multiples of 8 over 5 GPUs");
   EXPECT_EQ(refused("deepseek_v2", 2),
             "--tensor-parallel 2: latent attention is not for several GPUs yet");
   EXPECT_EQ(refused("llama2", 3),

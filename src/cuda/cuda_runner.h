@@ -1,4 +1,4 @@
-// CudaRunner: a dense model on a GPU, computing batches over CudaPools.
+// CudaRunner: a model on a GPU, computing batches over CudaPools.
 //
 // A step is queued, and waited for later: between the two the host has time for the next one, whose
 // tokens may be those that the step before chose on the device. Decode steps are recorded as graphs

@@ -44,7 +44,8 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
                                                  .rows_max = parts.limits.rows_max,
                                                  .type = parts.weights.type,
                                                  .device = parts.device,
-                                                 .stream = parts.stream}));
+                                                 .stream = parts.stream,
+                                                 .peers = parts.peers}));
   }
   return transformer;
 }

@@ -117,11 +117,11 @@ void place_mixture(const MixtureConfig& config, const std::string& prefix, Layou
     for (std::string& name : gate_up_of(own)) gate_up.push_back(std::move(name));
     down.push_back(own + "down_proj.weight");
   }
-  mixture.gate_up = layout.matrix(gate_up);
-  mixture.down = layout.matrix(down);
+  mixture.gate_up = layout.cut_matrix(gate_up);
+  mixture.down = layout.cut_matrix(down);
   if (config.shared_width == 0) return;
-  mixture.shared_gate_up = layout.matrix(gate_up_of(prefix + "shared_experts."));
-  mixture.shared_down = layout.matrix({prefix + "shared_experts.down_proj.weight"});
+  mixture.shared_gate_up = layout.cut_matrix(gate_up_of(prefix + "shared_experts."));
+  mixture.shared_down = layout.cut_matrix({prefix + "shared_experts.down_proj.weight"});
 }
 
 void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,

@@ -41,7 +41,7 @@ struct CudaMixtureWeights {
 };
 
 // One layer: addresses of the device, aligned to 256 bytes. What the model does not have is null.
-// Heads, outputs of matrices and intermediate are those of the shard; q k and v, gate and up have
+// Heads, outputs of matrices and widths of MLPs are those of the shard; q k and v, gate and up have
 // biases of these, other biases are whole.
 struct CudaLayerWeights {
   const float* attention_norm = nullptr;         // [hidden]

@@ -69,9 +69,8 @@ constexpr int kAddThreads = 128;
 STEMMA_KERNEL STEMMA_TEAM(kAddThreads, 8) add_kernel(const AddExperts p) {
   const std::int64_t column = kRowStep * (team_y() * kAddThreads + thread_index());
   if (column >= p.hidden) return;
-  float* const out = p.out + team_x() * p.hidden + column;
   float sums[kRowStep] = {};
-  if (!p.from_zero) load_values(out, sums);
+  if (p.before != nullptr) load_values(p.before + team_x() * p.before_stride + column, sums);
   for (std::int64_t i = 0; i < p.row_experts; ++i) {
     const std::int64_t visit = team_x() * p.row_experts + i;
     float said[kRowStep];
@@ -79,7 +78,7 @@ STEMMA_KERNEL STEMMA_TEAM(kAddThreads, 8) add_kernel(const AddExperts p) {
     STEMMA_UNROLLED
     for (int j = 0; j < kRowStep; ++j) sums[j] += p.weights[visit] * said[j];
   }
-  store_values(out, sums);
+  store_values(p.out + team_x() * p.hidden + column, sums);
 }
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) {
