@@ -141,12 +141,14 @@ Status CudaRunner::prepare_ranks(RankGroup& ranks) {
 }
 
 Status CudaRunner::prepare_pending() {
+  const auto rows = static_cast<std::size_t>(limits_.rows_max);
   const auto outputs = static_cast<std::size_t>(limits_.outputs_max);
   const std::size_t logits_bytes = sizeof(float) * static_cast<std::size_t>(config_.vocab_tokens);
   for (Pending& pending : pending_) {
     STEMMA_ASSIGN_OR_RETURN(pending.logits, device_.allocate_pinned(outputs * logits_bytes));
     STEMMA_ASSIGN_OR_RETURN(pending.tokens,
                             device_.allocate_pinned(outputs * sizeof(std::int32_t)));
+    STEMMA_ASSIGN_OR_RETURN(pending.broken, device_.allocate_pinned(rows * sizeof(std::int32_t)));
     STEMMA_ASSIGN_OR_RETURN(pending.done, device_.make_event());
   }
   return {};
@@ -288,7 +290,7 @@ Status CudaRunner::queue_step(const KvBatch& batch, const StepWish& wish) {
                                        {.logits = transformer_->logits(),
                                         .tokens = transformer_->sampled(),
                                         .columns = config_.vocab_tokens}));
-  return queue_outcome(batch.outputs(), wish.logits);
+  return queue_outcome(batch, wish.logits);
 }
 
 Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
@@ -301,14 +303,18 @@ Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
   return {};
 }
 
-Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
+Status CudaRunner::queue_outcome(const KvBatch& batch, bool logits_wanted) {
   Pending& pending = pending_[next_];
-  const auto count = static_cast<std::size_t>(outputs);
-  pending.outputs = outputs;
+  const auto count = static_cast<std::size_t>(batch.outputs());
+  const auto rows = static_cast<std::size_t>(batch.rows());
+  pending.rows = batch.rows();
+  pending.outputs = batch.outputs();
   pending.has_logits = logits_wanted;
   pending.failed = Status();
   STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.tokens.bytes(), transformer_->sampled(),
                                           count * sizeof(std::int32_t)));
+  STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.broken.bytes(), transformer_->broken(),
+                                          rows * sizeof(std::int32_t)));
   if (pending.has_logits) {
     const auto columns = static_cast<std::size_t>(config_.vocab_tokens);
     STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.logits.bytes(), transformer_->logits(),
@@ -317,7 +323,7 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
   STEMMA_RETURN_IF_ERROR(stream_.record(pending.done));
   next_ = (next_ + 1) % pending_.size();
   ++in_flight_;
-  outputs_before_ = outputs;
+  outputs_before_ = batch.outputs();
   return {};
 }
 
@@ -330,6 +336,7 @@ Result<StepOutputs> CudaRunner::wait() {
   outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
                     config_.vocab_tokens};
   outputs.tokens = {pending.tokens.as<TokenId>(), static_cast<std::size_t>(pending.outputs)};
+  outputs.broken_rows = {pending.broken.as<std::int32_t>(), static_cast<std::size_t>(pending.rows)};
   return outputs;
 }
 

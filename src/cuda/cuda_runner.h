@@ -119,7 +119,9 @@ class CudaRunner final : public LoadedRunner {
   struct Pending {
     PinnedMemory logits;
     PinnedMemory tokens;
+    PinnedMemory broken;
     CudaEvent done;
+    std::int64_t rows = 0;
     std::int64_t outputs = 0;
     bool has_logits = false;
     Status failed;  // what is known of it before it was waited for
@@ -145,7 +147,7 @@ class CudaRunner final : public LoadedRunner {
   std::int64_t bucket_of(const KvBatch& batch) const;
   Status queue_step(const KvBatch& batch, const StepWish& wish);
   Status plan(const KvBatch& batch, std::int64_t bucket);
-  Status queue_outcome(std::int64_t outputs, bool logits_wanted);
+  Status queue_outcome(const KvBatch& batch, bool logits_wanted);
   void drain();
 
   CudaDevice& device_;

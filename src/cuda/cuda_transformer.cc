@@ -78,6 +78,7 @@ Status CudaTransformer::allocate() {
   STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * own_columns(width) * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(broken_, rows, sizeof(std::int32_t)));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
 }
 
@@ -328,8 +329,15 @@ Status CudaTransformer::adapt_branch(const AdaptedLayer& adapted, Projection pro
                         products);
 }
 
-// Only the rows whose logits are wanted are normalised and projected.
+// Only the rows whose logits are wanted are normalised and projected. A row that stored what is no
+// number has met it itself, in the same layer: so it shows in the end, and so do rows before it
+// that tiles of keys made it meet.
 Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, const Branch& branch) {
+  STEMMA_RETURN_IF_ERROR(find_broken_rows(stream_, {.residual = residual_.as<float>(),
+                                                    .branch = branch.rows,
+                                                    .broken = broken_.as<std::int32_t>(),
+                                                    .rows = step.rows,
+                                                    .hidden = config_.hidden}));
   NormRows norm = norm_of(branch, weights_.final_norm);
   norm.chosen = places.logit_rows;
   norm.rows = step.outputs;

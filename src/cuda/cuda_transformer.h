@@ -93,6 +93,8 @@ class CudaTransformer {
   // Of each output the token with the largest logit; -1 if no logit is a number. Others may be put
   // in their place. The next step's tokens can be these: embed_rows.     [outputs]
   std::int32_t* sampled() noexcept { return sampled_.as<std::int32_t>(); }
+  // See StepOutputs.                                                         [rows]
+  const std::int32_t* broken() const noexcept { return broken_.as<std::int32_t>(); }
 
  private:
   // What a norm adds to the residual stream before it.
@@ -181,6 +183,7 @@ class CudaTransformer {
   CudaMemory gated_;            // of all ranks                  [rows_max, width]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]
+  CudaMemory broken_;           // i32                           [rows_max]
   CudaMemory angles_;           // f32      [context_tokens_max, head_dim / 2, 2]
   CudaMemory windowed_angles_;  // where layers with a window have another RoPE; else none
   std::unique_ptr<CudaMixture> mixture_;  // nullptr: all layers are dense
