@@ -22,9 +22,9 @@ Status check_options(const ModelRunnerOptions& options) {
   if (options.weights == WeightRounding::kInt8) return refused("--weights int8");
   if (options.weights == WeightRounding::kInt4) return refused("--weights int4");
   if (options.sparse.has_value()) return refused("--sparse-tokens");
-  if (!options.adapters.empty()) return refused("--adapter");
   if (options.decorate_attention) return refused("calibration");
   if (options.attention != "cpu") return refused("--attention " + options.attention);
+  STEMMA_RETURN_IF_ERROR(check_ranks(options));
   return check_limits(options);
 }
 
@@ -70,6 +70,9 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   STEMMA_ASSIGN_OR_RETURN(runner->weights_,
                           load_cuda_weights(runner->config_, weight_files, device, runner->stream_,
                                             threads, options.progress, shard));
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Adapter> adapters,
+                          load_adapters(files, options.adapters, runner->config_, threads));
+  STEMMA_RETURN_IF_ERROR(runner->prepare_adapters(adapters, options.rows_max, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -80,6 +83,19 @@ CudaRunner::CudaRunner(Key, CudaDevice& device, ModelConfig config,
 
 CudaRunner::~CudaRunner() {
   if (stream_.raw() != nullptr) drain();
+}
+
+Status CudaRunner::prepare_adapters(std::span<const Adapter> adapters, std::int64_t rows_max,
+                                    ThreadPool& threads) {
+  adapter_identities_ = identities_of(adapters);
+  if (adapters.empty()) return {};
+  STEMMA_ASSIGN_OR_RETURN(adapters_, CudaAdapters::create({.adapters = adapters,
+                                                           .rows_max = rows_max,
+                                                           .type = weights_.type,
+                                                           .device = device_,
+                                                           .stream = stream_,
+                                                           .threads = threads}));
+  return {};
 }
 
 Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
@@ -102,7 +118,8 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
                          .stream = stream_,
                          .gemm = *gemm_,
                          .threads = threads,
-                         .peers = peers_.get()}));
+                         .peers = peers_.get(),
+                         .adapters = adapters_.get()}));
   STEMMA_ASSIGN_OR_RETURN(rows_, CudaStepRows::create(device_, stream_, limits_.rows_max));
   STEMMA_ASSIGN_OR_RETURN(sampler_, CudaSampler::create(device_, stream_, limits_.outputs_max));
   if (options_.graphs && (peers_ == nullptr || peers_->ranks().records())) {

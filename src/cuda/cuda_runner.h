@@ -31,6 +31,7 @@
 
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_adapters.h"
 #include "cuda/cuda_graphs.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_sampler.h"
@@ -83,6 +84,7 @@ class CudaRunner final : public LoadedRunner {
   // page that was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
+  std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
 
   const ModelConfig& config() const noexcept override { return config_; }
   std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
@@ -124,6 +126,8 @@ class CudaRunner final : public LoadedRunner {
   };
 
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
+  Status prepare_adapters(std::span<const Adapter> adapters, std::int64_t rows_max,
+                          ThreadPool& threads);
   Status prepare_ranks(RankGroup& ranks);
   Status prepare_pending();
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
@@ -157,6 +161,8 @@ class CudaRunner final : public LoadedRunner {
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;
   std::unique_ptr<CudaRankRows> peers_;  // nullptr: it computes alone
+  std::vector<AdapterIdentity> adapter_identities_;
+  std::unique_ptr<CudaAdapters> adapters_;  // nullptr: there are none
   std::unique_ptr<CudaTransformer> transformer_;
   CudaStepRows rows_;
   CudaSampler sampler_;

@@ -270,7 +270,6 @@ TEST_F(CudaStepsTest, WhatAGpuCannotDoIsRefusedByItsFlag) {
             "unsupported: --weights int8 is not for a GPU yet");
   EXPECT_EQ(error_of({.sparse = SparseOptions()}),
             "unsupported: --sparse-tokens is not for a GPU yet");
-  EXPECT_EQ(error_of({.adapters = {{}}}), "unsupported: --adapter is not for a GPU yet");
   EXPECT_EQ(error_of({.attention = "reference"}),
             "unsupported: --attention reference is not for a GPU yet");
   EXPECT_EQ(error_of({.rows_max = 0}),

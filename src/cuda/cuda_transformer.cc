@@ -58,6 +58,7 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       stream_(parts.stream),
       gemm_(parts.gemm),
       peers_(parts.peers),
+      adapters_(parts.adapters),
       qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()),
       attended_columns_(parts.config.query_columns() *
                         (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
@@ -131,12 +132,13 @@ Status CudaTransformer::run(const CudaStep& step, const StepPlaces& places) {
     NormRows norm = norm_of(before, layer.attention_norm);
     norm.rows = step.rows;
     STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-    STEMMA_RETURN_IF_ERROR(attend(step, places, layer, place_of(i, step, places)));
+    const Place place = place_of(i, step, places);
+    STEMMA_RETURN_IF_ERROR(attend(step, places, layer, place));
     norm = norm_of({branch_.as<float>(), layer.output_bias, layer.attention_branch_norm},
                    layer.mlp_norm);
     norm.rows = step.rows;
     STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-    STEMMA_RETURN_IF_ERROR(mlp(step, layer));
+    STEMMA_RETURN_IF_ERROR(mlp(step, layer, place.adapted));
     before = {branch_.as<float>(), layer.down_bias, layer.mlp_branch_norm};
   }
   return head(step, places, before);
@@ -158,11 +160,12 @@ CudaTransformer::Place CudaTransformer::place_of(std::size_t layer, const CudaSt
                                                  const StepPlaces& places) const {
   const auto index = static_cast<std::int64_t>(layer);
   const std::int64_t in_group = config_.windows.place(index);
+  const AdaptedLayer adapted = {index, places.adapters};
   if (!config_.windows.at_layer(index)) {
-    return {step.full, angles_.as<float>(), places.slots, in_group};
+    return {step.full, angles_.as<float>(), places.slots, in_group, adapted};
   }
   const CudaMemory& angles = config_.windowed_rope.has_value() ? windowed_angles_ : angles_;
-  return {step.windowed, angles.as<float>(), places.windowed_slots, in_group};
+  return {step.windowed, angles.as<float>(), places.windowed_slots, in_group, adapted};
 }
 
 NormRows CudaTransformer::norm_of(const Branch& branch, const float* norm) const {
@@ -181,6 +184,7 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
                                const CudaLayerWeights& layer, const Place& place) {
   STEMMA_RETURN_IF_ERROR(
       multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
+  STEMMA_RETURN_IF_ERROR(adapt_heads(place.adapted, step.rows));
   STEMMA_RETURN_IF_ERROR(turn_and_store(step, places, layer, place));
   const bool arriving = step.arriving != nullptr && &place.group == &step.full;
   if (arriving && !step.arriving->wait_on(stream_, place.layer)) {
@@ -189,9 +193,10 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
       stream_, place.group.pool->layer_view(place.layer), query_.bytes(), part_of(attended_)));
   STEMMA_RETURN_IF_ERROR(gather(attended_, step.rows, attended_columns_));
-  return multiply_cut(
+  STEMMA_RETURN_IF_ERROR(multiply_cut(
       {attended_.bytes(), layer.output, branch_, config_.hidden, attended_columns_, true},
-      step.rows);
+      step.rows));
+  return adapt_branch(place.adapted, Projection::kOutput, attended_, attended_columns_, step.rows);
 }
 
 // The rows that attention compares and the pool keeps.
@@ -234,17 +239,18 @@ Status CudaTransformer::store_scaled(const CudaStep& step, const Place& place) {
                                     rows_from(keys + config_.kv_columns()));
 }
 
-Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
+Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer,
+                            const AdaptedLayer& adapted) {
   const CudaMixtureWeights& mixture = layer.mixture;
   if (mixture.router == nullptr) {
     return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
-                     step.rows);
+                     &adapted, step.rows);
   }
   const bool shared = mixture.shared_gate_up != nullptr;
   if (shared) {
     STEMMA_RETURN_IF_ERROR(gated_mlp(
         {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
-        step.rows));
+        nullptr, step.rows));
   }
   return mixture_->add(
       mixture,
@@ -252,10 +258,14 @@ Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer)
 }
 
 // What an MLP says to the rows that were normalised last.
-Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
+Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null,
+                                  std::int64_t rows) {
   const std::int64_t own = own_columns(mlp.width);
   STEMMA_RETURN_IF_ERROR(
       multiply({normed_.bytes(), mlp.gate_up, gate_up_, 2 * own, config_.hidden, false}, rows));
+  if (adapted_or_null != nullptr) {
+    STEMMA_RETURN_IF_ERROR(adapt_gates(*adapted_or_null, own, rows));
+  }
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
                                              .bias = mlp.gate_up_bias,
                                              .out = part_of(gated_),
@@ -264,7 +274,58 @@ Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
   STEMMA_RETURN_IF_ERROR(gather(gated_, rows, mlp.width));
-  return multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows);
+  STEMMA_RETURN_IF_ERROR(
+      multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows));
+  if (adapted_or_null == nullptr) return {};
+  return adapt_branch(*adapted_or_null, Projection::kDown, gated_, mlp.width, rows);
+}
+
+Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  float* const query = qkv_.as<float>();
+  float* const key = query + config_.query_columns();
+  const auto bytes_of = [](float* values) { return reinterpret_cast<std::byte*>(values); };
+  const AdaptedProduct products[] = {
+      {Projection::kQuery, bytes_of(query), config_.query_columns()},
+      {Projection::kKey, bytes_of(key), config_.kv_columns()},
+      {Projection::kValue, bytes_of(key + config_.kv_columns()), config_.kv_columns()}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = normed_.bytes(),
+                         .inputs = config_.hidden,
+                         .rows = rows,
+                         .y_stride = qkv_columns_,
+                         .row_adapters = adapted.row_adapters},
+                        products);
+}
+
+// What adapters add is rounded to the weights' type once more: a row without one keeps its bits.
+Status CudaTransformer::adapt_gates(const AdaptedLayer& adapted, std::int64_t width,
+                                    std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  const std::size_t up = static_cast<std::size_t>(width) * weight_type_bytes(weights_.type);
+  const AdaptedProduct products[] = {{Projection::kGate, gate_up_.bytes(), width},
+                                     {Projection::kUp, gate_up_.bytes() + up, width}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = normed_.bytes(),
+                         .inputs = config_.hidden,
+                         .rows = rows,
+                         .y_stride = 2 * width,
+                         .f32_out = false,
+                         .row_adapters = adapted.row_adapters},
+                        products);
+}
+
+Status CudaTransformer::adapt_branch(const AdaptedLayer& adapted, Projection projection,
+                                     const CudaMemory& x, std::int64_t inputs, std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  const AdaptedProduct products[] = {{projection, branch_.bytes(), config_.hidden}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = x.bytes(),
+                         .inputs = inputs,
+                         .rows = rows,
+                         .y_stride = config_.hidden,
+                         .row_adapters = adapted.row_adapters},
+                        products);
 }
 
 // Only the rows whose logits are wanted are normalised and projected.

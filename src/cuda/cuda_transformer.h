@@ -22,6 +22,7 @@
 
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_adapters.h"
 #include "cuda/cuda_mixture.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_step_rows.h"
@@ -55,6 +56,7 @@ struct CudaTransformerParts {
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
+  CudaAdapters* adapters = nullptr;  // that rows may have, of no rank but one; nullptr: none
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -113,12 +115,18 @@ class CudaTransformer {
     const std::byte* down;
     std::int64_t width;
   };
+  // Whose products adapters change.
+  struct AdaptedLayer {
+    std::int64_t layer;  // of the model
+    const std::int32_t* row_adapters;
+  };
   // One layer's part of a step.
   struct Place {
     const CudaLayerGroup& group;
     const float* angles;
     const std::int32_t* slots;
     std::int64_t layer;  // of the pool
+    AdaptedLayer adapted;
   };
 
   Status allocate();
@@ -135,8 +143,13 @@ class CudaTransformer {
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
   Status store_scaled(const CudaStep& step, const Place& place);
-  Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
-  Status gated_mlp(const GatedMlp& mlp, std::int64_t rows);
+  Status mlp(const CudaStep& step, const CudaLayerWeights& layer, const AdaptedLayer& adapted);
+  Status gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null, std::int64_t rows);
+  Status adapt_heads(const AdaptedLayer& adapted, std::int64_t rows);
+  Status adapt_gates(const AdaptedLayer& adapted, std::int64_t width, std::int64_t rows);
+  // What a layer's half gives, of `inputs` columns of `x`.
+  Status adapt_branch(const AdaptedLayer& adapted, Projection projection, const CudaMemory& x,
+                      std::int64_t inputs, std::int64_t rows);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
   // The same with all outputs of all ranks, each of which computes its own. REQUIRES: f32_out.
@@ -153,7 +166,8 @@ class CudaTransformer {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaGemm& gemm_;
-  CudaRankRows* peers_;  // nullptr: it computes alone
+  CudaRankRows* peers_;     // nullptr: it computes alone
+  CudaAdapters* adapters_;  // nullptr: there are none
   std::int64_t qkv_columns_;
   std::int64_t attended_columns_;  // of all ranks
 

@@ -34,7 +34,14 @@ Shard shard_of(const RankGroup* ranks) {
   return ranks == nullptr ? Shard() : Shard{ranks->rank(), ranks->ranks()};
 }
 
-// What is not done by several ranks.
+}  // namespace
+
+Status check_limits(const ModelRunnerOptions& options) {
+  STEMMA_RETURN_IF_ERROR(check_limit("rows_max", options.rows_max));
+  STEMMA_RETURN_IF_ERROR(check_limit("outputs_max", options.outputs_max));
+  return check_limit("requests_max", options.requests_max);
+}
+
 Status check_ranks(const ModelRunnerOptions& options) {
   if (options.ranks == nullptr) return {};
   const auto refused = [](std::string_view flag) {
@@ -44,14 +51,6 @@ Status check_ranks(const ModelRunnerOptions& options) {
   if (!options.adapters.empty()) return refused("--adapter");
   if (options.sparse.has_value()) return refused("--sparse-tokens");
   return {};
-}
-
-}  // namespace
-
-Status check_limits(const ModelRunnerOptions& options) {
-  STEMMA_RETURN_IF_ERROR(check_limit("rows_max", options.rows_max));
-  STEMMA_RETURN_IF_ERROR(check_limit("outputs_max", options.outputs_max));
-  return check_limit("requests_max", options.requests_max);
 }
 
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config) {
@@ -65,7 +64,8 @@ BatchLimits batch_limits(const LoadedRunner& runner, const ModelRunnerOptions& o
           .outputs_max = options.outputs_max,
           .requests_max = options.requests_max,
           .context_tokens_max = runner.context_tokens_max(),
-          .vocab_tokens = runner.config().vocab_tokens};
+          .vocab_tokens = runner.config().vocab_tokens,
+          .adapters = std::ssize(runner.adapters())};
 }
 
 AttentionShape attention_shape(const ModelConfig& config) {
@@ -178,9 +178,7 @@ Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
 }
 
 Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
-  BatchLimits limits = batch_limits(*this, limits_);
-  limits.adapters = std::ssize(adapters_);
-  STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
+  STEMMA_RETURN_IF_ERROR(check_batch(batch, batch_limits(*this, limits_)));
   STEMMA_RETURN_IF_ERROR(check_pools(batch, pools, *this));
   return transformer_->forward(batch, pools);
 }
