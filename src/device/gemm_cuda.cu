@@ -7,22 +7,27 @@ namespace stemma {
 namespace {
 
 // Rows of a tile of x and of y, of which there are no more than m.
-template <typename Shape>
-struct CopiedRows {
-  std::int64_t row0;
-  std::int64_t m;
-  STEMMA_ON_DEVICE std::int64_t operator()(int i) const {
-    const std::int64_t row = row0 + copied_row<Shape>(i);
-    return row < m ? row : -1;
-  }
-};
-struct StoredRows {
+struct TileRows {
   std::int64_t row0;
   std::int64_t m;
   STEMMA_ON_DEVICE std::int64_t operator()(int row) const {
     return row0 + row < m ? row0 + row : -1;
   }
 };
+
+// The rows of x that the thread copies, found once.
+template <typename Shape>
+struct CopiedRows {
+  std::int64_t rows[Shape::kCopiedRows];
+  STEMMA_ON_DEVICE std::int64_t operator()(int i) const { return rows[i]; }
+};
+template <typename Shape>
+STEMMA_ON_DEVICE CopiedRows<Shape> copied_rows(const TileRows& all) {
+  CopiedRows<Shape> copied;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) copied.rows[i] = all(copied_row<Shape>(i));
+  return copied;
+}
 
 // The slice of k that the team sums over, and rows of w from column0 on.
 template <typename T>
@@ -40,16 +45,17 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const std::int64_t row0 = team_x() * Shape::kRows;
   const std::int64_t column0 = team_y() * Shape::kColumns;
   TileSums<Shape> sums = {};
-  sum_tile<T, Shape>(operands_of<T>(p, slice_columns, column0), CopiedRows<Shape>{row0, p.m}, sums);
+  sum_tile<T, Shape>(operands_of<T>(p, slice_columns, column0), copied_rows<Shape>({row0, p.m}),
+                     sums);
   Y* const y = static_cast<Y*>(p.y) + team_z() * p.m * p.n;
-  store_tile<Y, Shape>(sums, StoredRows{row0, p.m}, y, p.n, column0);
+  store_tile<Y, Shape>(sums, TileRows{row0, p.m}, y, p.n, column0);
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2)
     plain_gemm_kernel(const CudaGemmParams p, std::int64_t slice_columns) {
   const std::int64_t row0 = team_x() * kPlainTile;
   const std::int64_t column0 = team_y() * kPlainTile;
-  const StoredRows rows = {row0, p.m};
+  const TileRows rows = {row0, p.m};
   float sums[4][4] = {};
   sum_plain_tile(operands_of<float>(p, slice_columns, column0), rows(plain_copied_row()), sums);
   float* const y = static_cast<float*>(p.y) + team_z() * p.m * p.n;
