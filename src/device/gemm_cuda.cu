@@ -61,8 +61,8 @@ STEMMA_ON_DEVICE void fetch_piece(const CudaGemmParams& p, std::int64_t row0, st
     const std::int64_t from_row = of_x ? row0 + row : column0 + (row - Shape::kRows);
     const bool wanted = from_row < (of_x ? p.m : p.n) && column < p.k;
     const T* const from = static_cast<const T*>(of_x ? p.x : p.w);
-    copy_words_later(stage + word_place(row, word), wanted ? from + from_row * p.k + column : from,
-                     wanted);
+    copy_words_later(stage + word_place(row, word),
+                     wanted ? from + from_row * (of_x ? p.x_stride : p.k) + column : from, wanted);
   }
 }
 
@@ -101,8 +101,8 @@ template <typename Y>
 STEMMA_ON_DEVICE void store_two(const CudaGemmParams& p, std::int64_t row, std::int64_t column,
                                 float first, float second) {
   if (row >= p.m || column >= p.n) return;
-  Y* const to = static_cast<Y*>(p.y) + row * p.n + column;
-  if (p.n % 2 == 0) {
+  Y* const to = static_cast<Y*>(p.y) + row * p.y_stride + column;
+  if ((p.n | p.y_stride | p.y_step) % 2 == 0) {
     *reinterpret_cast<Two<Y>*>(to) = {narrow<Y>(first), narrow<Y>(second)};
     return;
   }
@@ -127,8 +127,19 @@ STEMMA_ON_DEVICE void store_sums(const CudaGemmParams& p, std::int64_t row0, std
   }
 }
 
+// The team's own product of those that are computed at once.
+template <typename T, typename Y>
+STEMMA_ON_DEVICE CudaGemmParams product_of(const CudaGemmParams& all) {
+  CudaGemmParams own = all;
+  own.x = static_cast<const T*>(all.x) + team_z() * all.x_step;
+  own.w = static_cast<const T*>(all.w) + team_z() * all.w_step;
+  own.y = static_cast<Y*>(all.y) + team_z() * all.y_step;
+  return own;
+}
+
 template <typename T, typename Y, typename Shape>
-STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) gemm_kernel(const CudaGemmParams p) {
+STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) gemm_kernel(const CudaGemmParams all) {
+  const CudaGemmParams p = product_of<T, Y>(all);
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
   const std::int64_t row0 = team_x() * Shape::kRows;
   const std::int64_t column0 = team_y() * Shape::kColumns;
@@ -163,17 +174,18 @@ constexpr int kPlainK = 16;
 constexpr int kPlainStride = kPlainTile + 4;  // of a column in shared memory
 
 // Sixteen columns of 64 rows of `from`, transposed.
-STEMMA_ON_DEVICE void fetch_plain(const float* from, std::int64_t row0, std::int64_t rows,
-                                  std::int64_t k0, std::int64_t k, float* to) {
+STEMMA_ON_DEVICE void fetch_plain(const float* from, std::int64_t stride, std::int64_t row0,
+                                  std::int64_t rows, std::int64_t k0, std::int64_t k, float* to) {
   const int row = thread_index() / 4;
   for (int i = 0; i < 4; ++i) {
     const int column = thread_index() % 4 * 4 + i;
     const bool wanted = row0 + row < rows && k0 + column < k;
-    to[column * kPlainStride + row] = wanted ? from[(row0 + row) * k + k0 + column] : 0.0f;
+    to[column * kPlainStride + row] = wanted ? from[(row0 + row) * stride + k0 + column] : 0.0f;
   }
 }
 
-STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_gemm_kernel(const CudaGemmParams p) {
+STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_gemm_kernel(const CudaGemmParams all) {
+  const CudaGemmParams p = product_of<float, float>(all);
   float* const x = reinterpret_cast<float*>(shared_memory());
   float* const w = x + kPlainK * kPlainStride;
   const std::int64_t row0 = team_x() * kPlainTile;
@@ -183,8 +195,8 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_gemm_kernel(const CudaGemmPara
   float sums[4][4] = {};
   for (std::int64_t k0 = 0; k0 < p.k; k0 += kPlainK) {
     team_barrier();
-    fetch_plain(static_cast<const float*>(p.x), row0, p.m, k0, p.k, x);
-    fetch_plain(static_cast<const float*>(p.w), column0, p.n, k0, p.k, w);
+    fetch_plain(static_cast<const float*>(p.x), p.x_stride, row0, p.m, k0, p.k, x);
+    fetch_plain(static_cast<const float*>(p.w), p.k, column0, p.n, k0, p.k, w);
     team_barrier();
     for (int k = 0; k < kPlainK; ++k) {
       STEMMA_UNROLLED
@@ -201,7 +213,8 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_gemm_kernel(const CudaGemmPara
     for (int j = 0; j < 4; ++j) {
       const std::int64_t row = row0 + down + i;
       const std::int64_t column = column0 + across + j;
-      if (row < p.m && column < p.n) static_cast<float*>(p.y)[row * p.n + column] = sums[i][j];
+      if (row >= p.m || column >= p.n) continue;
+      static_cast<float*>(p.y)[row * p.y_stride + column] = sums[i][j];
     }
   }
 }
@@ -214,6 +227,7 @@ template <typename T, typename Y, typename Shape>
 Status launch_tiles(CudaStream& stream, const CudaGemmParams& p) {
   const LaunchShape shape = {.teams_x = pieces_of(p.m, Shape::kRows),
                              .teams_y = pieces_of(p.n, Shape::kColumns),
+                             .teams_z = p.products,
                              .threads = Shape::kThreads,
                              .shared_bytes = Shape::kSharedBytes};
   return launch("gemm", stream, shape, gemm_kernel<T, Y, Shape>, p);
@@ -232,26 +246,41 @@ bool aligned(const void* address) {
 
 }  // namespace
 
-Status check_gemm(const CudaGemmParams& p) {
+CudaGemmParams with_strides(const CudaGemmParams& params) {
+  CudaGemmParams p = params;
+  if (p.x_stride == 0) p.x_stride = p.k;
+  if (p.y_stride == 0) p.y_stride = p.n;
+  return p;
+}
+
+Status check_gemm(const CudaGemmParams& params) {
+  const CudaGemmParams p = with_strides(params);
   if (p.m < 0 || p.n < 1 || p.k < 1) {
     return Error{ErrorCode::kInvalidArgument, "gemm: extents must be positive", 0};
+  }
+  constexpr std::int64_t kProductsMax = 65'535;  // teams along z
+  if (p.x_stride < p.k || p.y_stride < p.n || p.products < 1 || p.products > kProductsMax) {
+    return Error{ErrorCode::kInvalidArgument, "gemm: rows overlap, or products are too many", 0};
   }
   if (p.type == WeightType::kF32) return {};
   if (p.k % kWordElements != 0) {
     return Error{ErrorCode::kInvalidArgument, "gemm: k must be a multiple of 8", 0};
   }
-  if (!aligned(p.x) || !aligned(p.w)) {
+  const bool whole_words = (p.x_stride | p.x_step | p.w_step) % kWordElements == 0;
+  if (!aligned(p.x) || !aligned(p.w) || !whole_words) {
     return Error{ErrorCode::kInvalidArgument, "gemm: x and w must be aligned to 16 bytes", 0};
   }
   return {};
 }
 
-Status ordered_gemm(CudaStream& stream, const CudaGemmParams& p) {
+Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params) {
+  const CudaGemmParams p = with_strides(params);
   const Status checked = check_gemm(p);
   if (!checked.ok() || p.m == 0) return checked;
   if (p.type == WeightType::kF32) {
     const LaunchShape shape = {.teams_x = pieces_of(p.m, kPlainTile),
                                .teams_y = pieces_of(p.n, kPlainTile),
+                               .teams_z = p.products,
                                .threads = kPlainThreads,
                                .shared_bytes = 2 * kPlainK * kPlainStride * sizeof(float)};
     return launch("plain_gemm", stream, shape, plain_gemm_kernel, p);
