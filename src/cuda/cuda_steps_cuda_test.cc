@@ -275,9 +275,9 @@ TEST_F(CudaStepsTest, WhatAGpuCannotDoIsRefusedByItsFlag) {
             "unsupported: --attention reference is not for a GPU yet");
   EXPECT_EQ(error_of({.rows_max = 0}),
             "invalid_argument: rows_max: must be from 1 to 1048576 (got 0)");
-  write_model("deepseek_v2");
-  EXPECT_EQ(error_of({}),
-            "unsupported: " + directory() + "/config.json: latent attention is not for a GPU yet");
+  write_model("qwen3_moe");
+  EXPECT_EQ(error_of({}), "unsupported: " + directory() +
+                              "/config.json: a mixture of experts is not for a GPU yet");
 }
 
 #ifdef STEMMA_SIMT

@@ -1,18 +1,19 @@
-// CudaTransformer: the computation of a dense decoder-only model over one batch of rows, queued on
-// a stream of a GPU.
+// CudaTransformer: the computation of a decoder-only model without mixtures over one batch of rows,
+// queued on a stream of a GPU.
 //
-// Each layer: norm, q k v in one product, RoPE and what else heads need, store K and V, attention
-// over the pool, output projection, norm, gated MLP. A branch is added to the residual stream by
-// the norm that follows it. The residual stream, q, k and v before they are turned, what branches
-// give, and logits are f32; what products and attention read is of the weights' type. Every
-// operation but the vendor's products gives a row bits that depend on that row alone (I13).
+// Each layer: norm, q k v in one product, RoPE and what else heads need (or the rows of latent
+// attention, cuda_latent), store K and V, attention over the pool, output projection, norm, gated
+// MLP. A branch is added to the residual stream by the norm that follows it. The residual stream,
+// q, k and v before they are turned, what branches give, and logits are f32; what products and
+// attention read is of the weights' type. Every operation but the vendor's products gives a row
+// bits that depend on that row alone (I13).
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation: scratch for the largest batch, logits for the largest
 //             number of outputs, the angles of every position.
 // Cost:       decode is bound by reading the weights and K and V once.
-// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention), which
-//             rows these are (cuda_step_rows).
+// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention), what
+//             surrounds latent attention (cuda_latent), which rows these are (cuda_step_rows).
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,7 @@
 
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_latent.h"
 #include "cuda/cuda_step_rows.h"
 #include "cuda/cuda_upload.h"
 #include "cuda/cuda_weights.h"
@@ -120,9 +122,14 @@ class CudaTransformer {
   NormRows norm_of(const Branch& branch, const float* norm) const;
   Status attend(const CudaStep& step, const StepPlaces& places, const CudaLayerWeights& layer,
                 const Place& place);
+  Status write_queries_and_keys(const CudaStep& step, const StepPlaces& places,
+                                const CudaLayerWeights& layer, const Place& place);
+  Status write_latent_rows(const CudaStep& step, const StepPlaces& places,
+                           const CudaLayerWeights& layer, const Place& place);
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
   Status store_scaled(const CudaStep& step, const Place& place);
+  Status project(const CudaStep& step, const CudaLayerWeights& layer);
   Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
@@ -138,15 +145,16 @@ class CudaTransformer {
   CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
   CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
   CudaMemory branch_;           // f32, what a branch gives      [rows_max, hidden]
-  CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim]
+  CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim], or none
   CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
-  CudaMemory attended_;         //                               [rows_max, query_heads, head_dim]
+  CudaMemory attended_;         //                               [rows_max, attended_columns]
   CudaMemory gate_up_;          //                               [rows_max, 2, intermediate]
   CudaMemory gated_;            //                               [rows_max, intermediate]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]
-  CudaMemory angles_;           // f32      [context_tokens_max, head_dim / 2, 2]
+  CudaMemory angles_;           // f32      [context_tokens_max, turned_dim / 2, 2]
   CudaMemory windowed_angles_;  // where layers with a window have another RoPE; else none
+  std::unique_ptr<CudaLatent> latent_;  // nullptr where the model has none; instead of qkv_
 };
 
 }  // namespace stemma

@@ -1,5 +1,5 @@
-// CudaWeights: the tensors of a dense model in the memory of a GPU, as its kernels want them: what
-// one product can compute at once lies in one matrix.
+// CudaWeights: the tensors of a model without mixtures in the memory of a GPU, as its kernels want
+// them: what one product can compute at once lies in one matrix.
 //
 // Matrices keep the type of the files, one for all of them; vectors (norms, biases) become f32,
 // exactly, and norms that files store as what differs from 1 have it added.
@@ -8,8 +8,8 @@
 // Memory:     every tensor once, in one piece on the device; while loading what weight_files and
 //             cuda_upload need.
 // Cost:       one read of the files.
-// Not here:   file formats (weight_files), the computation (cuda_transformer), mixtures, latent
-//             attention, rounded weights, parts of a model.
+// Not here:   file formats (weight_files), the computation (cuda_transformer), mixtures, rounded
+//             weights, parts of a model.
 #pragma once
 
 #include <string>
@@ -18,6 +18,7 @@
 
 #include "base/digest.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_latent.h"
 #include "device/cuda_device.h"
 #include "device/weight_type.h"
 #include "model/config.h"
@@ -34,7 +35,7 @@ struct CudaLayerWeights {
   const float* qkv_bias = nullptr;               // [(query_heads + 2 kv_heads) × head_dim]
   const float* query_norm = nullptr;             // [head_dim]
   const float* key_norm = nullptr;               // [head_dim]
-  const std::byte* output = nullptr;             // [hidden, query_heads × head_dim]
+  const std::byte* output = nullptr;             // [hidden, value_columns]
   const float* output_bias = nullptr;            // [hidden]
   const float* attention_branch_norm = nullptr;  // [hidden]
   const float* mlp_norm = nullptr;               // [hidden]
@@ -43,6 +44,7 @@ struct CudaLayerWeights {
   const std::byte* down = nullptr;               // [hidden, intermediate]
   const float* down_bias = nullptr;              // [hidden]
   const float* mlp_branch_norm = nullptr;        // [hidden]
+  CudaLatentWeights latent;  // with latent attention, instead of what is of q and k
 };
 
 struct CudaWeights {
