@@ -84,8 +84,7 @@ class KvCache {
 
   // A sequence with the first `computed_tokens` tokens of `sequence`, which has KV of them and has
   // published their full pages: those are shared. nullopt, and nothing changed, if there is no row
-  // or no page for what is left, or nothing is shared here. REQUIRES: not on loan; no step is in
-  // flight.
+  // or no page for the rest, or nothing is shared here. REQUIRES: not on loan, no step in flight.
   std::optional<ForkedSequence> try_fork(const Sequence& sequence, std::int64_t computed_tokens);
 
   // Makes room for positions 0 … tokens-1: free pages first, then exactly the missing ones evicted.
@@ -112,9 +111,10 @@ class KvCache {
   // Of layers that look back over a window only, lets go what computing the token at
   // `computed_tokens`, and later ones, will not read. REQUIRES: all before it are computed.
   void advance(Sequence& sequence, std::int64_t computed_tokens);
-  // The windowed pages of a sequence, in the places of pages(): invalid ids before its window.
-  // REQUIRES: window_tokens is not 0; out.size() == sequence.pages().size().
-  void copy_windowed(const Sequence& sequence, std::span<PageId> out) const;
+  // The windowed pages of a sequence, in the places of pages(): invalid ids where `first_token`,
+  // and later ones, look back no more. REQUIRES: window_tokens > 0; out.size() is pages().size().
+  void copy_windowed(const Sequence& sequence, std::int64_t first_token,
+                     std::span<PageId> out) const;
 
   // As commit, but of the first `publish_tokens_max` tokens at most; then tells the eviction policy
   // what the request was, and gives everything back.
@@ -122,9 +122,10 @@ class KvCache {
               std::int64_t publish_tokens_max = std::numeric_limits<std::int64_t>::max());
 
   // Lower tiers. Everything here does nothing, and finds nothing, where there are none.
-  // Takes transfers that have ended, publishes what they brought. Between steps.
-  void poll_transfers();
+  // Takes what has ended, publishes what came; whether there was any. Promoting: between steps.
+  bool poll_transfers();
   bool transfers_underway() const;
+  bool promoting() const;                             // whether some bring pages to the device
   bool pages_arriving(std::int64_t within_us) const;  // by a promotion, the last not longer ago
   // Waits until a transfer has ended or the time is over; poll_transfers then takes it.
   void wait_transfers(std::chrono::microseconds time);
@@ -218,9 +219,8 @@ class KvCache {
   // Nobody finds a page of these namespaces any more, nor of any where none is named: neither on
   // the device nor in host memory from now on, nor in a page store from when it has confirmed it;
   // until then it is not asked for any, nor given any. What holds such pages reads on and publishes
-  // nothing any more, nor does what has begun in these namespaces and holds none; what begins from
-  // now on uses them afresh. kTooLarge, and nothing happened: too many purges are pending.
-  // REQUIRES: no step is in flight.
+  // nothing any more, nor does what has begun in these namespaces and holds none; what begins now
+  // uses them afresh. kTooLarge: too many purges are pending. REQUIRES: no step is in flight.
   Result<PurgeId> purge(std::span<const NamespaceFamily> namespaces);
   // What became of it; nullopt if too many have been asked for since.
   std::optional<PurgeReport> purge_report(PurgeId id) const;

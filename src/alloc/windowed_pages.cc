@@ -45,6 +45,13 @@ bool WindowedPages::try_take(std::span<PageId> pages) {
   return true;
 }
 
+void WindowedPages::keep_free(std::int64_t pages) {
+  while (allocator_.free_pages() + allocator_.retiring_pages() < pages &&
+         idle_[0].count + idle_[1].count > 0) {
+    evict_one();
+  }
+}
+
 // REQUIRES: so many are available.
 OwnedPages WindowedPages::make_room(std::int64_t pages) {
   while (allocator_.free_pages() < pages) evict_one();

@@ -58,6 +58,10 @@ class WindowedPages {
   // evicted, all or none as in try_hang.
   [[nodiscard]] bool try_take(std::span<PageId> pages);
 
+  // Evicts what nobody holds until as many pages are free, or will be once the steps in flight have
+  // retired; as many as there are.
+  void keep_free(std::int64_t pages);
+
   // One more holder. REQUIRES: a page hangs on `carrier`.
   void hold(PageId carrier);
   // One less. Without `likely` it stays as likely as it was. REQUIRES: it is held.

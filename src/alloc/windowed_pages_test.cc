@@ -136,6 +136,27 @@ TEST_F(WindowedPagesTest, DuringAStepNothingBecomesFree) {
   pages_.let_go(ids[3], Return::kLikely);
 }
 
+// What is evicted while a step runs is free after it, for the step behind it.
+TEST_F(WindowedPagesTest, PagesAreKeptFreeAStepAhead) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(4, ids);
+  pages_.let_go(ids[0], Return::kLikely);
+  pages_.let_go(ids[1], Return::kUnlikely);
+  const std::int64_t step = carriers_.begin_step();
+  pages_.begin_step();
+  pages_.keep_free(1);
+  EXPECT_FALSE(pages_.of(ids[1]).valid());
+  EXPECT_TRUE(pages_.of(ids[0]).valid()) << "one is enough";
+  pages_.keep_free(3);
+  EXPECT_FALSE(pages_.of(ids[0]).valid()) << "as many as there are";
+  EXPECT_EQ(pages_.available_pages(), 0);
+  carriers_.retire_step(step);
+  pages_.retire_step();
+  EXPECT_EQ(pages_.free_pages(), 2);
+  pages_.let_go(ids[2], Return::kLikely);
+  pages_.let_go(ids[3], Return::kLikely);
+}
+
 // A copy that reads them keeps them, as likely as they were.
 TEST_F(WindowedPagesTest, WhatACopyReadsStaysUntilItHasEnded) {
   std::vector<PageId> ids;

@@ -84,12 +84,8 @@ BenchBatch make_inputs(const AttentionBenchCase& bench_case, const KvShape& shap
   inputs.requests = bench_case.decode ? shape.slots() / bench_case.context_tokens : 1;
   if (bench_case.sharing_requests > 0) inputs.requests = bench_case.sharing_requests;
   inputs.page_size = shape.page_size;
+  inputs.shared_tokens = bench_case.shared_tokens;
   inputs.fill(shape.pages, bench_case.scattered);
-  const std::int64_t pages_each = inputs.context_tokens / shape.page_size;
-  const std::int64_t shared_pages = bench_case.shared_tokens / shape.page_size;
-  for (std::int64_t request = 1; request < inputs.requests; ++request) {
-    std::copy_n(inputs.pages.begin(), shared_pages, inputs.pages.begin() + request * pages_each);
-  }
   return inputs;
 }
 

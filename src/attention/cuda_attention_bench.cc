@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 
+#include "attention/bench_batch.h"
 #include "attention/cuda_attention.h"
 #include "attention/read_pass_cuda.h"
 #include "base/float16.h"
@@ -112,46 +112,16 @@ class RandomBytes {
 };
 
 // The requests of a case as a runner would see them.
-struct Requests {
-  explicit Requests(const Case& c) : page_size(c.page_size) {
-    const std::int64_t pages_each = ceil_div(c.tokens, c.page_size);
-    const std::int64_t shared = c.shared_tokens / c.page_size;
-    std::vector<std::int32_t> order(static_cast<std::size_t>(c.requests * pages_each));
-    std::iota(order.begin(), order.end(), 0);
-    Prng prng(2);
-    std::shuffle(order.begin(), order.end(), prng);
-    for (std::int64_t request = 0; request < c.requests; ++request) {
-      for (std::int64_t i = 0; i < pages_each; ++i) {
-        pages.emplace_back(
-            order[static_cast<std::size_t>(i < shared ? i : request * pages_each + i)]);
-      }
-      for (std::int64_t i = c.tokens - c.rows; i < c.tokens; ++i) {
-        positions.push_back(static_cast<std::int32_t>(i));
-      }
-      indptr.push_back(static_cast<std::int32_t>(pages.size()));
-      row_indptr.push_back(static_cast<std::int32_t>(positions.size()));
-      last_page_tokens.push_back(
-          static_cast<std::int32_t>(c.tokens - (pages_each - 1) * c.page_size));
-    }
-    tokens.resize(positions.size());
-  }
-  KvBatch view() const {
-    KvBatch batch;
-    batch.tokens = tokens;
-    batch.positions = positions;
-    batch.row_indptr = row_indptr;
-    batch.page_table = {indptr, pages, last_page_tokens, page_size};
-    return batch;
-  }
-
-  std::int64_t page_size;
-  std::vector<TokenId> tokens;
-  std::vector<std::int32_t> positions;
-  std::vector<std::int32_t> row_indptr = {0};
-  std::vector<std::int32_t> indptr = {0};
-  std::vector<std::int32_t> last_page_tokens;
-  std::vector<PageId> pages;
-};
+BenchBatch batch_of(const Case& c) {
+  BenchBatch batch;
+  batch.requests = c.requests;
+  batch.rows_each = c.rows;
+  batch.context_tokens = c.tokens;
+  batch.page_size = c.page_size;
+  batch.shared_tokens = c.shared_tokens;
+  batch.fill(c.pool().pages, true);
+  return batch;
+}
 
 // A planned batch, ready to run.
 struct Stage {
@@ -194,7 +164,7 @@ Result<Stage> make_stage(CudaDevice& device, Timer& timer, const Case& c) {
   STEMMA_ASSIGN_OR_RETURN(const RandomBytes codes, RandomBytes::create(device, c.dtype));
   STEMMA_RETURN_IF_ERROR(fill_pool(*stage.pool, timer.stream, codes));
   STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, stage.q.bytes(), q_bytes));
-  STEMMA_RETURN_IF_ERROR(stage.attention->plan(timer.stream, Requests(c).view()));
+  STEMMA_RETURN_IF_ERROR(stage.attention->plan(timer.stream, batch_of(c).view()));
   STEMMA_RETURN_IF_ERROR(timer.stream.synchronize());
   return stage;
 }

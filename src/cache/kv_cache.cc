@@ -319,8 +319,9 @@ void KvCache::advance(Sequence& sequence, std::int64_t computed_tokens) {
                     computed_tokens);
 }
 
-void KvCache::copy_windowed(const Sequence& sequence, std::span<PageId> out) const {
-  windows_->copy_held(sequence.window_, sequence.pages(), out);
+void KvCache::copy_windowed(const Sequence& sequence, std::int64_t first_token,
+                            std::span<PageId> out) const {
+  windows_->copy_held(sequence.window_, sequence.pages(), first_token, out);
 }
 
 // `held` is one of the sequence's locks; `tokens`, whole pages, are all that its namespace is to
@@ -423,6 +424,7 @@ std::int64_t KvCache::evict(std::int64_t pages) {
 void KvCache::keep_free(std::int64_t pages) {
   const std::int64_t missing = pages - allocator_.free_pages() - allocator_.retiring_pages();
   if (missing > 0) space_->evict(missing);
+  if (windows_ != nullptr) windows_->pages().keep_free(pages);
 }
 
 std::int64_t KvCache::available_pages() const {

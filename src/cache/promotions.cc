@@ -94,6 +94,12 @@ void Promotions::give_up_namespaces(std::span<const NamespaceFamily> namespaces)
   }
 }
 
+bool Promotions::brings_to(Tier target) const {
+  return std::any_of(places_.begin(), places_.end(), [&](const Place& place) {
+    return place.promotion.active() && place.target == target;
+  });
+}
+
 void Promotions::landed(TransferTicket ticket) {
   for (Place& place : places_) {
     if (place.promotion.active() && place.promotion.cookie() == ticket.cookie) {

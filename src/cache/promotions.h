@@ -54,6 +54,9 @@ class Promotions {
   // Gives up every text of these namespaces; of all where none is named.
   void give_up_namespaces(std::span<const NamespaceFamily> namespaces);
 
+  // Whether any text is being brought to `target`, or its last pieces wait to be published.
+  bool brings_to(Tier target) const;
+
   void landed(TransferTicket ticket);
   void advance();
   // See Tiering.

@@ -94,8 +94,10 @@ std::int64_t Tiering::back_up(const PrefixLock& held, std::int64_t end_tokens) {
   return lacking + backups_.back_up_window(held, end_tokens);
 }
 
-void Tiering::poll() {
+bool Tiering::poll() {
+  bool landed = false;
   while (auto ticket = transfers_.try_take_landed()) {
+    landed = true;
     const TransferKind kind = ticket->job().kind;
     if (kind == TransferKind::kBackup || kind == TransferKind::kStore) {
       backups_.landed(std::move(*ticket));
@@ -112,6 +114,7 @@ void Tiering::poll() {
   removals_.advance();
   purges_.advance();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
+  return landed;
 }
 
 bool Tiering::pages_arriving(std::int64_t since_us) const {

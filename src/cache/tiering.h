@@ -68,8 +68,9 @@ class Tiering {
     if (options_.write_policy != WritePolicy::kWriteBack) backups_.back_up_window(held, end_tokens);
   }
 
-  // Takes what has ended. REQUIRES: no step is in flight.
-  void poll();
+  // Takes what has ended; whether there was anything. REQUIRES: no step is in flight, or nothing is
+  // brought to the device.
+  bool poll();
   bool underway() const noexcept { return transfers() > 0; }
   std::int64_t transfers() const noexcept { return transfers_.underway(); }
   template <typename Visit>

@@ -80,8 +80,9 @@ void Windows::put_back(const SequenceWindow& window, std::span<const PageId> row
 }
 
 void Windows::copy_held(const SequenceWindow& window, std::span<const PageId> row,
-                        std::span<PageId> out) const {
-  const auto begin = std::min(static_cast<std::size_t>(window.begin_page), row.size());
+                        std::int64_t first_token, std::span<PageId> out) const {
+  const std::int64_t first_page = std::max(window.begin_page, span_.first_page(first_token));
+  const auto begin = std::min(static_cast<std::size_t>(first_page), row.size());
   std::fill_n(out.begin(), begin, PageId());
   for (std::size_t i = begin; i < row.size(); ++i) out[i] = pages_.of(row[i]);
 }

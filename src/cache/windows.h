@@ -58,9 +58,10 @@ class Windows {
   void take_off(std::span<const PageId> unpublished);
   void put_back(const SequenceWindow& window, std::span<const PageId> row, std::int64_t first_page);
 
-  // The windowed pages of a row as a page table has them: an invalid id where none is held.
+  // The windowed pages of a row as a page table has them, for tokens from `first_token` on: an
+  // invalid id where none is held, or looked back to.
   void copy_held(const SequenceWindow& window, std::span<const PageId> row,
-                 std::span<PageId> out) const;
+                 std::int64_t first_token, std::span<PageId> out) const;
 
   // Room for the pages of the longest text.
   std::span<PageId> row_scratch() noexcept { return found_; }

@@ -11,13 +11,13 @@
 
 #include "base/file.h"
 #include "cli/bundled_model.h"
+#include "model/config_file.h"
 #include "model/sparse_calibration.h"
 
 namespace stemma {
 
 namespace {
 
-constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
 constexpr std::int64_t kChunkTokens = 512;
 constexpr std::array<std::int64_t, 3> kShares = {4, 8, 16};
 
@@ -119,9 +119,8 @@ Status CalibrateCommand::run() {
 
 Status CalibrateCommand::calibrate(const std::vector<PromptLine>& prompts) {
   PosixFiles files;
-  const std::string config_path = join_path(model_, "config.json");
-  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
-  STEMMA_ASSIGN_OR_RETURN(const ModelConfig config, parse_config(text, config_path));
+  STEMMA_ASSIGN_OR_RETURN(const ConfigFile file, load_config(files, model_));
+  const ModelConfig& config = file.config;
   if (channels_ >= config.head_dim) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--channels must be below the model's head_dim, {} (got {})",

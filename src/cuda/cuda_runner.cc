@@ -5,16 +5,14 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/digest.h"
 #include "base/file.h"
+#include "model/config_file.h"
 #include "model/rope.h"
 #include "model/weight_files.h"
 #include "stemma/version.h"
 
 namespace stemma {
 namespace {
-
-constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
 
 // What only a CPU does.
 Status check_options(const ModelRunnerOptions& options) {
@@ -36,7 +34,7 @@ DType row_dtype(WeightType type) {
   return type == WeightType::kF16 ? DType::kF16 : DType::kBF16;
 }
 
-Status check_slots(std::span<const SlotId> slots, const KvPool& pool) {
+Status check_slots_within(std::span<const SlotId> slots, const KvPool& pool) {
   for (const SlotId slot : slots) {
     if (slot.value() < 0 || slot.value() >= pool.shape().slots()) {
       return Error{ErrorCode::kInvalidArgument,
@@ -56,13 +54,11 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   STEMMA_RETURN_IF_ERROR(check_options(options));
   PosixFiles system_files;
   Files& files = options.files != nullptr ? *options.files : system_files;
-  const std::string config_path = join_path(directory, "config.json");
-  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
-  STEMMA_ASSIGN_OR_RETURN(ModelConfig config, parse_config(text, config_path));
-  STEMMA_RETURN_IF_ERROR(check_computable(config, config_path));
+  STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
+  STEMMA_RETURN_IF_ERROR(check_computable(file.config, file.path));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
-  auto runner = std::make_unique<CudaRunner>(Key(), device, std::move(config), cuda_options);
-  runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
+  auto runner = std::make_unique<CudaRunner>(Key(), device, std::move(file.config), cuda_options);
+  runner->config_digest_ = std::move(file.sha256);
   STEMMA_ASSIGN_OR_RETURN(runner->stream_, device.make_stream());
   STEMMA_ASSIGN_OR_RETURN(runner->weights_,
                           load_cuda_weights(runner->config_, weight_files, device, runner->stream_,
@@ -116,23 +112,15 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
 
 Result<LogitsView> CudaRunner::forward(const KvBatch& batch, KvPools pools) {
   STEMMA_CHECK(in_flight_ == 0, "nothing is queued");
-  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(), batch, pools, {}));
+  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(*this, limits_), batch, pools, {}));
   STEMMA_ASSIGN_OR_RETURN(const StepOutputs outputs, wait());
   return outputs.logits;
 }
 
 Status CudaRunner::queue(const KvBatch& batch, KvPools pools, const StepWish& wish) {
-  BatchLimits limits = batch_limits();
+  BatchLimits limits = batch_limits(*this, limits_);
   limits.sampled_tokens = outputs_before_;
   return queue_within(limits, batch, pools, wish);
-}
-
-BatchLimits CudaRunner::batch_limits() const {
-  return {.rows_max = limits_.rows_max,
-          .outputs_max = limits_.outputs_max,
-          .requests_max = limits_.requests_max,
-          .context_tokens_max = context_tokens_max_,
-          .vocab_tokens = config_.vocab_tokens};
 }
 
 Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
@@ -140,7 +128,8 @@ Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch,
   STEMMA_CHECK(in_flight_ < pending_.size(), "at most one step was not waited for");
   STEMMA_RETURN_IF_ERROR(device_.use_in_thread());  // it may be another than the one that loaded
   STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
-  STEMMA_RETURN_IF_ERROR(check_places(batch, pools));
+  STEMMA_RETURN_IF_ERROR(check_pools(batch, pools, *this));
+  STEMMA_RETURN_IF_ERROR(check_slots(batch, pools));
   STEMMA_RETURN_IF_ERROR(use_pools(pools));
   const Status queued = queue_step(batch, wish);
   // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
@@ -148,15 +137,10 @@ Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch,
   return queued;
 }
 
-Status CudaRunner::check_places(const KvBatch& batch, const KvPools& pools) const {
-  STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, pool_shape(), batch.page_table));
-  STEMMA_RETURN_IF_ERROR(check_slots(batch.write_slots, pools.full));
+Status CudaRunner::check_slots(const KvBatch& batch, const KvPools& pools) const {
+  STEMMA_RETURN_IF_ERROR(check_slots_within(batch.write_slots, pools.full));
   if (config_.windows.tokens == 0) return {};
-  STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
-  STEMMA_CHECK_EQ(batch.windowed_slots.size(), batch.tokens.size());
-  STEMMA_RETURN_IF_ERROR(
-      check_pool("windowed pool", *pools.windowed, windowed_pool_shape(), batch.windowed_table));
-  return check_slots(batch.windowed_slots, *pools.windowed);
+  return check_slots_within(batch.windowed_slots, *pools.windowed);
 }
 
 Status CudaRunner::prepare_for(KvPools pools) {

@@ -115,12 +115,11 @@ class CudaRunner final : public LoadedRunner {
   };
 
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
-  BatchLimits batch_limits() const;
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
                       const StepWish& wish);
   Status use_pools(const KvPools& pools);
   Status use_pool(const char* name, KvPool& pool, Group& group, std::int64_t window_tokens);
-  Status check_places(const KvBatch& batch, const KvPools& pools) const;
+  Status check_slots(const KvBatch& batch, const KvPools& pools) const;
   std::int64_t bucket_of(const KvBatch& batch) const;
   Status queue_step(const KvBatch& batch, const StepWish& wish);
   Status plan(const KvBatch& batch, std::int64_t bucket);

@@ -9,9 +9,13 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "base/thread_pool.h"
 #include "engine/hash_model.h"
+#include "engine/held_tiers.h"
 #include "engine/late_runner.h"
+#include "prefix/tree_listing.h"
 #include "stemma/engine.h"
+#include "tier/tier_stack.h"
 
 namespace stemma {
 namespace {
@@ -43,12 +47,26 @@ class EngineAhead : public ::testing::Test {
     late_ = std::make_unique<LateRunner>(model_, HashModel::kVocab, seed);
     pool_ = HashModel::make_pool(options_.kv);
     Runner& runner = queues ? static_cast<Runner&>(*late_) : model_;
-    auto engine = Engine::open(
-        options_,
-        {.runner = runner, .pools = {*pool_}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
+    if (host_pages_ > 0) open_tiers();
+    auto engine = Engine::open(options_, {.runner = runner,
+                                          .pools = {*pool_},
+                                          .vocab_tokens = HashModel::kVocab,
+                                          .clock = clock_,
+                                          .lower_tiers = tiers_.get()});
     ASSERT_TRUE(engine.ok()) << to_string(engine.error());
     engine_ = std::move(engine).value();
     answers_.clear();
+  }
+
+  void open_tiers() {
+    tiers_.reset();
+    auto stack =
+        TierStack::open({.host_bytes = host_pages_ * pool_->shape().layers * pool_->layer_bytes()},
+                        *pool_, {}, threads_, clock_);
+    ASSERT_TRUE(stack.ok()) << to_string(stack.error());
+    stack_ = std::move(stack).value();
+    tiers_ = std::make_unique<HeldTiers>(*stack_);
+    options_.kv.tiers.write_policy = WritePolicy::kWriteThrough;
   }
 
   static RequestSpec spec(std::int64_t prompt_tokens, std::int64_t max_tokens) {
@@ -105,6 +123,7 @@ class EngineAhead : public ::testing::Test {
   void run() {
     for (int left = 5'000; left > 0 && !engine_->idle(); --left) step();
     EXPECT_TRUE(engine_->idle());
+    if (engine_->kv().transfers_underway()) return;
     EXPECT_EQ(engine_->kv().usage().locked_tokens, 0);
   }
 
@@ -120,10 +139,14 @@ class EngineAhead : public ::testing::Test {
   }
 
   EngineOptions options_;
-  FakeClock clock_;
+  SharedFakeClock clock_;
+  ThreadPool threads_{1};
   HashModel model_;
   std::unique_ptr<LateRunner> late_;
   std::unique_ptr<KvPool> pool_;
+  std::int64_t host_pages_ = 0;  // of tiers below
+  std::unique_ptr<TierStack> stack_;
+  std::unique_ptr<HeldTiers> tiers_;  // nullptr: none
   std::unique_ptr<Engine> engine_;
   std::map<RequestId, Answer> answers_;
 };
@@ -187,6 +210,57 @@ TEST_F(EngineAhead, AFullCacheMakesNoPause) {
   EXPECT_GT(engine_->totals().evicted_pages, 0);
   EXPECT_EQ(engine_->totals().steps - before, 60);
   EXPECT_EQ(late_->queued_behind - behind, 59);
+}
+
+TEST_F(EngineAhead, PagesThatAreCopiedDownMakeNoPause) {
+  host_pages_ = 64;
+  open(true);
+  tiers_->holds = true;
+  submit(spec(60, 20));
+  run();
+  EXPECT_TRUE(engine_->kv().transfers_underway());
+  EXPECT_EQ(late_->queued_behind, engine_->totals().steps - 1);
+  tiers_->holds = false;
+}
+
+TEST_F(EngineAhead, WhatHasBeenCopiedDownIsTakenWhileAStepIsComputed) {
+  host_pages_ = 64;
+  open(true);
+  tiers_->holds = true;
+  submit(spec(60, 40));
+  for (int i = 0; i < 6; ++i) step();
+  tiers_->holds = false;
+  EXPECT_TRUE(engine_->kv().list_nodes(Tier::kHost, 10).nodes.empty());
+  tiers_->wait_copied();
+  step();
+  EXPECT_FALSE(engine_->kv().list_nodes(Tier::kHost, 10).nodes.empty());
+  run();
+  EXPECT_EQ(late_->queued_behind, engine_->totals().steps - 1);
+}
+
+// A copy holds what it reads: who waits for these pages gets them when it has landed.
+TEST_F(EngineAhead, PagesThatACopyLetsGoAreForWhoWaits) {
+  host_pages_ = 64;
+  options_.kv.pages = 32;
+  open(true);
+  tiers_->holds = true;
+  submit(spec(60, 1));
+  run();
+  RequestSpec running = spec(8, 60);
+  running.prompt[0] = 61;
+  const RequestId other = submit(running);
+  for (int i = 0; i < 4; ++i) step();
+  RequestSpec waits = spec(60, 2);
+  waits.prompt[0] = 62;
+  const RequestId waiting = submit(waits);
+  for (int i = 0; i < 8; ++i) step();
+  EXPECT_TRUE(answers_[waiting].tokens.empty()) << "there is no page for it";
+  tiers_->holds = false;
+  tiers_->wait_copied();
+  for (int i = 0; i < 6; ++i) step();
+  EXPECT_FALSE(answers_[waiting].tokens.empty());
+  EXPECT_EQ(answers_[other].finish, FinishReason::kNone);
+  run();
 }
 
 // What the step behind it computes of a request that has ended is nobody's, and its pages are given

@@ -87,9 +87,12 @@ void Engine::start_step(const KvBatch& batch, std::span<Request* const> outputs)
 bool Engine::start_ahead() {
   const bool audits = audit_or_null_ != nullptr && audit_or_null_->waits();
   if (!steps_->can_follow() || !inbox_->empty() || audits ||
-      scheduler_->batch().arriving != nullptr || !scheduler_->plan_ahead()) {
+      scheduler_->batch().arriving != nullptr || kv_->promoting()) {
     return false;
   }
+  // What is copied down is taken meanwhile. It may leave room for who waits.
+  const bool landed = kv_->poll_transfers();
+  if ((landed && scheduler_->waiting() > 0) || !scheduler_->plan_ahead()) return false;
   start_step(scheduler_->batch_ahead(), scheduler_->outputs_ahead());
   return true;
 }

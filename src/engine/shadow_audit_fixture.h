@@ -9,69 +9,22 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/prng.h"
 #include "base/thread_pool.h"
 #include "engine/hash_model.h"
+#include "engine/held_tiers.h"
 #include "stemma/engine.h"
 #include "stemma/log.h"
 #include "tier/memory_page_store.h"
 #include "tier/tier_stack.h"
 
 namespace stemma {
-
-// Stands still until it is moved; lanes may look at it meanwhile.
-class SharedFakeClock final : public Clock {
- public:
-  std::int64_t now_us() const override { return now_us_; }
-  void advance_us(std::int64_t delta_us) { now_us_ += delta_us; }
-
- private:
-  std::atomic<std::int64_t> now_us_ = 0;
-};
-
-// Lower tiers of which a test says when copies down have landed.
-class HeldTiers final : public LowerTiers {
- public:
-  explicit HeldTiers(LowerTiers& inner) : inner_(inner) {}
-  std::int64_t host_pages() const override { return inner_.host_pages(); }
-  std::span<PageStore* const> stores() const override { return inner_.stores(); }
-  std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) override {
-    return std::make_unique<Lanes>(*this, inner_.open_lanes(jobs_max));
-  }
-
-  bool holds = false;
-
- private:
-  class Lanes final : public TransferLanes {
-   public:
-    Lanes(const HeldTiers& owner, std::unique_ptr<TransferLanes> inner)
-        : owner_(owner), inner_(std::move(inner)) {}
-    void post(Transfer& job) override { inner_->post(job); }
-    Transfer* try_take_done_or_null() override {
-      if (owner_.holds) return nullptr;
-      return inner_->try_take_done_or_null();
-    }
-    void wait_done(std::chrono::microseconds time) override { inner_->wait_done(time); }
-    bool wait_layer(Transfer& job, std::int64_t layer) override {
-      return inner_->wait_layer(job, layer);
-    }
-    void stop() override { inner_->stop(); }
-
-   private:
-    const HeldTiers& owner_;
-    std::unique_ptr<TransferLanes> inner_;
-  };
-
-  LowerTiers& inner_;
-};
 
 class ShadowAuditFixture : public ::testing::Test {
  protected:

@@ -1,5 +1,6 @@
 #include "model/batch_check.h"
 
+#include <string>
 #include <string_view>
 
 #include "base/check.h"
@@ -42,6 +43,20 @@ Status check_adapters(const KvBatch& batch, std::int64_t adapters) {
   return {};
 }
 
+// `expected` leaves pages, page_size and dtype open.
+Status check_pool(std::string_view name, const KvPool& pool, KvShape expected,
+                  const PageTableView& table) {
+  expected.pages = pool.shape().pages;
+  expected.page_size = table.page_size;
+  expected.dtype = pool.shape().dtype;
+  if (pool.shape() == expected) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      std::string(name) +
+          ": its kind, layers, heads, head_dim, latent_dim, label_channels or page_size are not "
+          "those of the model and the batch"};
+}
+
 }  // namespace
 
 Status check_batch(const KvBatch& batch, const BatchLimits& limits) {
@@ -65,17 +80,13 @@ Status check_batch(const KvBatch& batch, const BatchLimits& limits) {
   return {};
 }
 
-Status check_pool(const std::string& name, const KvPool& pool, KvShape expected,
-                  const PageTableView& table) {
-  expected.pages = pool.shape().pages;
-  expected.page_size = table.page_size;
-  expected.dtype = pool.shape().dtype;
-  if (pool.shape() == expected) return {};
-  return Error{
-      ErrorCode::kInvalidArgument,
-      name +
-          ": its kind, layers, heads, head_dim, latent_dim, label_channels or page_size are not "
-          "those of the model and the batch"};
+Status check_pools(const KvBatch& batch, const KvPools& pools, const LoadedRunner& runner) {
+  STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, runner.pool_shape(), batch.page_table));
+  if (runner.config().windows.tokens == 0) return {};
+  STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
+  STEMMA_CHECK_EQ(batch.windowed_slots.size(), batch.tokens.size());
+  return check_pool("windowed pool", *pools.windowed, runner.windowed_pool_shape(),
+                    batch.windowed_table);
 }
 
 }  // namespace stemma

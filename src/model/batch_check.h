@@ -7,11 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
+#include "model/loaded_runner.h"
 #include "stemma/kv_batch.h"
-#include "stemma/kv_pool.h"
 #include "stemma/result.h"
+#include "stemma/runner.h"
 
 namespace stemma {
 
@@ -31,9 +31,9 @@ struct BatchLimits {
 // REQUIRES: the batch's arrays have the lengths that KvBatch says.
 Status check_batch(const KvBatch& batch, const BatchLimits& limits);
 
-// kInvalidArgument, naming `name`, unless `pool` has the extents of `expected`, whose pages and
-// dtype are the pool's own and whose page_size is the table's.
-Status check_pool(const std::string& name, const KvPool& pool, KvShape expected,
-                  const PageTableView& table);
+// kInvalidArgument, naming the pool, unless the pools have the extents that `runner` says, with the
+// page_size of the batch's tables; how many pages of which dtype is their own affair.
+// REQUIRES: a model with windows has a pool for them, and the batch a slot there for each row.
+Status check_pools(const KvBatch& batch, const KvPools& pools, const LoadedRunner& runner);
 
 }  // namespace stemma

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "device/simd_target.h"
+#include "model/config_file.h"
 #include "model/json_text.h"
 #include "model/rope.h"
 #include "model/sparse_calibration.h"
@@ -18,7 +19,6 @@
 namespace stemma {
 namespace {
 
-constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
 // Bounds that keep the products of scratch sizes within 63 bits.
 constexpr std::int64_t kLimitMax = std::int64_t{1} << 20;
 
@@ -61,6 +61,14 @@ std::int64_t served_context_tokens(const ModelRunnerOptions& options, const Mode
              : std::min(options.context_tokens_max, config.context_tokens_max);
 }
 
+BatchLimits batch_limits(const LoadedRunner& runner, const ModelRunnerOptions& options) {
+  return {.rows_max = options.rows_max,
+          .outputs_max = options.outputs_max,
+          .requests_max = options.requests_max,
+          .context_tokens_max = runner.context_tokens_max(),
+          .vocab_tokens = runner.config().vocab_tokens};
+}
+
 AttentionShape attention_shape(const ModelConfig& config) {
   const bool latent = config.latent.rank > 0;
   const std::int64_t dim = latent ? config.latent.query_head_dim() : config.head_dim;
@@ -82,20 +90,18 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   STEMMA_RETURN_IF_ERROR(check_limits(options));
   PosixFiles system_files;
   Files& files = options.files != nullptr ? *options.files : system_files;
-  const std::string config_path = join_path(directory, "config.json");
-  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
-  STEMMA_ASSIGN_OR_RETURN(ModelConfig config, parse_config(text, config_path));
+  STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
   STEMMA_RETURN_IF_ERROR(check_ranks(options));
   const Shard shard = shard_of(options.ranks);
-  STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(config, shard));
+  STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
   STEMMA_ASSIGN_OR_RETURN(
       ModelWeights weights,
-      load_weights(config, weight_files, threads,
+      load_weights(file.config, weight_files, threads,
                    {.rounding = options.weights, .shard = shard, .progress = options.progress}));
-  auto runner = std::make_unique<ModelRunner>(Key{}, std::move(config), std::move(own_config),
+  auto runner = std::make_unique<ModelRunner>(Key{}, std::move(file.config), std::move(own_config),
                                               std::move(weights));
-  runner->config_digest_ = to_hex(sha256(std::as_bytes(std::span(text))));
+  runner->config_digest_ = std::move(file.sha256);
   if (options.sparse.has_value()) {
     STEMMA_RETURN_IF_ERROR(runner->load_channels(files, directory, *options.sparse));
   }
@@ -187,24 +193,11 @@ Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
 }
 
 Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
-  STEMMA_RETURN_IF_ERROR(check_batch(batch, batch_limits()));
-  STEMMA_RETURN_IF_ERROR(check_pool("pool", pools.full, pool_shape(), batch.page_table));
-  if (config_.windows.tokens > 0) {
-    STEMMA_CHECK(pools.windowed != nullptr, "a model with windows has a pool for them");
-    STEMMA_CHECK_EQ(batch.windowed_slots.size(), batch.tokens.size());
-    STEMMA_RETURN_IF_ERROR(
-        check_pool("windowed pool", *pools.windowed, windowed_pool_shape(), batch.windowed_table));
-  }
+  BatchLimits limits = batch_limits(*this, limits_);
+  limits.adapters = std::ssize(adapters_);
+  STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
+  STEMMA_RETURN_IF_ERROR(check_pools(batch, pools, *this));
   return transformer_->forward(batch, pools);
-}
-
-BatchLimits ModelRunner::batch_limits() const {
-  return {.rows_max = limits_.rows_max,
-          .outputs_max = limits_.outputs_max,
-          .requests_max = limits_.requests_max,
-          .context_tokens_max = context_tokens_max_,
-          .vocab_tokens = config_.vocab_tokens,
-          .adapters = static_cast<std::int64_t>(adapters_.size())};
 }
 
 KvShape ModelRunner::pool_shape() const {

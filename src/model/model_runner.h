@@ -1,9 +1,11 @@
 // ModelRunner: a model loaded from its directory, computing batches for the engine.
 //
 // Thread:     load and forward by one thread at a time (the engine thread); work is spread over the
-// ThreadPool. Memory:     the weights, and scratch for the largest batch; forward does not allocate
-// on the heap. Cost:       load reads every weight once; forward is the cost of serving. Not here:
-// tokenizer, chat template and sampler (their own files of this folder), requests (sched/).
+//             ThreadPool.
+// Memory:     the weights, and scratch for the largest batch; forward does not allocate on the
+// heap. Cost:       load reads every weight once; forward is the cost of serving. Not here:
+// tokenizer, chat template and sampler (their own files of this folder), requests
+//             (sched/).
 #pragma once
 
 #include <cstdint>
@@ -64,6 +66,9 @@ Status check_limits(const ModelRunnerOptions& options);
 // The context that a runner with these options serves.
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config);
 
+// What a batch for `runner`, made with these options, can hold; no adapters and no sampled tokens.
+BatchLimits batch_limits(const LoadedRunner& runner, const ModelRunnerOptions& options);
+
 // What attention computes in the model's layers without a window.
 AttentionShape attention_shape(const ModelConfig& config);
 
@@ -80,9 +85,8 @@ class ModelRunner final : public LoadedRunner {
   ModelRunner(Key, ModelConfig config, ModelConfig own_config, ModelWeights weights);
 
   // kInvalidArgument for tokens outside the vocabulary, for adapters that there are not, and for
-  // pools of another shape; kTooLarge
-  // for batches and positions beyond the limits: nothing is stored then. kCorrupt if a page that
-  // was still arriving turned out to be wrong.
+  // pools of another shape; kTooLarge for batches and positions beyond the limits: nothing is
+  // stored then. kCorrupt if a page that was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
   std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
@@ -105,7 +109,6 @@ class ModelRunner final : public LoadedRunner {
   Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
                                                          const AttentionLimits& limits,
                                                          ThreadPool& threads) const;
-  BatchLimits batch_limits() const;
 
   ModelConfig config_;
   ModelConfig own_config_;     // with the heads of this rank

@@ -5,6 +5,7 @@
 #include "pool/cuda_coded_mover.h"
 #include "pool/cuda_pool_fixture.h"
 #include "pool/page_codec.h"
+#include "pool/page_moves_fixture.h"
 
 namespace stemma {
 namespace {
@@ -13,23 +14,9 @@ using testing::Each;
 using testing::ElementsAre;
 using enum MoveVerdict;
 
-constexpr auto kAlways = [] { return true; };
-
 KvShape shape() {
   return {
       .layers = 3, .pages = 4, .page_size = 5, .heads = 2, .head_dim = 15, .dtype = DType::kBF16};
-}
-
-PageKey key_of(std::int32_t number) {
-  PageKey key;
-  key.bytes[3] = static_cast<std::uint8_t>(number + 1);
-  return key;
-}
-
-std::vector<MoveVerdict> verdicts(std::span<const PageMove> moves) {
-  std::vector<MoveVerdict> all;
-  for (const PageMove& move : moves) all.push_back(move.verdict);
-  return all;
 }
 
 class Heard final : public LayerArrivals {

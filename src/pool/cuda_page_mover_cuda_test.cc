@@ -5,6 +5,7 @@
 #include "base/crc32c.h"
 #include "pool/cuda_page_mover.h"
 #include "pool/cuda_pool_fixture.h"
+#include "pool/page_moves_fixture.h"
 
 namespace stemma {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 using enum MoveVerdict;
-
-constexpr auto kAlways = [] { return true; };
 
 KvShape small_shape() {
   return {
@@ -24,38 +23,6 @@ KvShape small_shape() {
 KvShape large_shape() {
   return {
       .layers = 2, .pages = 6, .page_size = 64, .heads = 8, .head_dim = 256, .dtype = DType::kBF16};
-}
-
-PageKey key_of(std::size_t number) {
-  PageKey key;
-  key.bytes[0] = static_cast<std::uint8_t>(number);
-  key.bytes[31] = 9;
-  return key;
-}
-
-// Page i of `pages` goes to targets[i], by a key of its own.
-std::vector<PageMove> moves_between(const std::vector<std::int32_t>& pages,
-                                    const std::vector<std::int32_t>& targets) {
-  std::vector<PageMove> moves;
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    moves.push_back({PageId(pages[i]), PageId(targets[i]), key_of(i + 1)});
-  }
-  return moves;
-}
-
-std::vector<PageMove> moves_back(std::span<const PageMove> moves,
-                                 const std::vector<std::int32_t>& targets) {
-  std::vector<PageMove> back;
-  for (std::size_t i = 0; i < moves.size(); ++i) {
-    back.push_back({moves[i].to, PageId(targets[i]), moves[i].key});
-  }
-  return back;
-}
-
-std::vector<MoveVerdict> verdicts(std::span<const PageMove> moves) {
-  std::vector<MoveVerdict> all;
-  for (const PageMove& move : moves) all.push_back(move.verdict);
-  return all;
 }
 
 // What a promotion says as it goes.

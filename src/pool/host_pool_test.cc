@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/crc32c.h"
 #include "base/heap_counter.h"
+#include "pool/page_moves_fixture.h"
 #include "pool/pool_fixture.h"
 #include "stemma/log.h"
 
@@ -23,7 +23,6 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20260303;
 constexpr KvLayout kLayouts[] = {KvLayout::kLayerFirst, KvLayout::kPageFirst};
-constexpr auto kAlways = [] { return true; };
 
 KvShape small_shape(std::int64_t page_size = 16) {
   return {.layers = 3,
@@ -40,13 +39,6 @@ KvShape large_shape() {
       .layers = 4, .pages = 4, .page_size = 64, .heads = 8, .head_dim = 256, .dtype = DType::kBF16};
 }
 
-PageKey key_of(std::int64_t number) {
-  PageKey key;
-  key.bytes[0] = static_cast<std::uint8_t>(number);
-  key.bytes[31] = static_cast<std::uint8_t>(number >> 8);
-  return key;
-}
-
 std::unique_ptr<HostPool> make_host(const KvPool& device, std::int64_t pages, KvLayout layout) {
   ThreadPool threads(1);
   HostPoolOptions options;
@@ -57,33 +49,6 @@ std::unique_ptr<HostPool> make_host(const KvPool& device, std::int64_t pages, Kv
   auto host = HostPool::create(options, threads);
   EXPECT_TRUE(host.ok());
   return std::move(host).value();
-}
-
-// Page i of `pages` goes to targets[i], by a key of its own.
-std::vector<PageMove> moves_between(std::vector<std::int32_t> pages,
-                                    std::vector<std::int32_t> targets) {
-  std::vector<PageMove> moves;
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    moves.push_back(
-        {PageId(pages[i]), PageId(targets[i]), key_of(static_cast<std::int64_t>(i) + 1)});
-  }
-  return moves;
-}
-
-// What went to the host by `moves`, on the way to `targets`.
-std::vector<PageMove> moves_back(std::span<const PageMove> moves,
-                                 std::vector<std::int32_t> targets) {
-  std::vector<PageMove> back;
-  for (std::size_t i = 0; i < moves.size(); ++i) {
-    back.push_back({moves[i].to, PageId(targets[i]), moves[i].key});
-  }
-  return back;
-}
-
-std::vector<MoveVerdict> verdicts(std::span<const PageMove> moves) {
-  std::vector<MoveVerdict> all;
-  for (const PageMove& move : moves) all.push_back(move.verdict);
-  return all;
 }
 
 std::vector<std::vector<std::byte>> all_images(const KvPool& pool) {

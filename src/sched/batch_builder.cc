@@ -297,7 +297,7 @@ void BatchBuilder::lay_out(Request& request, std::int64_t first, std::int64_t ne
 
 void BatchBuilder::lay_out_window(const Request& request, std::int64_t first, std::int64_t end) {
   windowed_row_.resize(request.sequence.pages().size());
-  kv_.copy_windowed(request.sequence, windowed_row_);
+  kv_.copy_windowed(request.sequence, first, windowed_row_);
   const std::size_t slots = windowed_slots_.size();
   windowed_slots_.resize(slots + static_cast<std::size_t>(end - first));
   write_slots(windowed_row_, kv_.page_size(), first, std::span(windowed_slots_).subspan(slots));

@@ -34,13 +34,12 @@ bool Scheduler::plan_ahead() {
   return !ahead_->empty();
 }
 
-// Nobody can be admitted who could not be a step ago, nobody is to be forked off, no pages are on
-// their way, and no window lets pages go.
+// Nobody can be admitted who could not be a step ago, nobody is to be forked off, and no
+// pages are brought up.
 bool Scheduler::decides_nothing() const {
-  if (kv_.options().window_tokens > 0) return false;
   const bool full = held_back_ == Admission::kNoPages || held_back_ == Admission::kNoRow;
   if (!waiting_.empty() && (queue_changed_ || ended_since_plan_ || !full)) return false;
-  if (kv_.transfers_underway()) return false;
+  if (kv_.promoting()) return false;
   return std::none_of(in_flight_.begin(), in_flight_.end(), [](const Request* request) {
     return request->forks_waiting > 0 || request->promotion.valid();
   });

@@ -177,7 +177,7 @@ class World {
   std::size_t windowed_slot(const Live& live, std::int64_t position) const {
     const std::int64_t page_size = kv_->page_size();
     std::vector<PageId> row(live.sequence.pages().size());
-    kv_->copy_windowed(live.sequence, row);
+    kv_->copy_windowed(live.sequence, live.computed, row);
     const PageId page = row[static_cast<std::size_t>(position / page_size)];
     return static_cast<std::size_t>(page.value() * page_size + position % page_size);
   }

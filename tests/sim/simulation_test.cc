@@ -80,7 +80,8 @@ constexpr const char* kWindowedMarks[] = {"stemma_windowed_evicted_pages_total",
                                           "sim_failed",
                                           "sim_purges_of_running",
                                           "sim_quotas",
-                                          "sim_restarts_in_flight"};
+                                          "sim_restarts_in_flight",
+                                          "sim_steps_queued_behind"};
 
 constexpr const char* kEveryKindMarks[] = {"stemma_host_loaded_pages_total",
                                            "stemma_disk_loaded_pages_total",
