@@ -70,7 +70,7 @@ Status CudaLatent::allocate(CudaDevice& device) {
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_down_, latent_.query_rank * row_bytes));
   STEMMA_RETURN_IF_ERROR(
       allocate_rows(heads_, config_.query_heads * latent_.query_head_dim() * row_bytes));
-  return allocate_rows(values_, config_.value_columns() * row_bytes);
+  return allocate_rows(attended_, config_.attended_columns() * row_bytes);
 }
 
 Status CudaLatent::write_rows(const CudaLatentWeights& weights, const CudaLatentRows& rows) {
@@ -110,7 +110,7 @@ Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLat
                                    .n = heads * latent_.query_head_dim(),
                                    .k = has_rank ? latent_.query_rank : config_.hidden}));
   STEMMA_RETURN_IF_ERROR(multiply({.x = heads_.bytes(),
-                                   .w = weights.key_up,
+                                   .w = weights.heads_up,
                                    .y = rows.query,
                                    .m = rows.rows,
                                    .n = latent_.rank,
@@ -143,11 +143,13 @@ KvRows CudaLatent::stored_rows(std::int64_t rows) const {
           .row_stride = down_columns_};
 }
 
-Status CudaLatent::write_values(const CudaLatentWeights& weights, const std::byte* attended,
-                                std::int64_t rows) {
-  return multiply({.x = attended,
-                   .w = weights.value_up,
-                   .y = values_.bytes(),
+Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t rows,
+                                std::byte* values) {
+  const std::int64_t keys = config_.query_heads * latent_.rank * latent_.plain_dim;
+  const std::int64_t key_bytes = keys * static_cast<std::int64_t>(weight_type_bytes(type_));
+  return multiply({.x = attended_.bytes(),
+                   .w = weights.heads_up + key_bytes,
+                   .y = values,
                    .m = rows,
                    .n = latent_.value_dim,
                    .k = latent_.rank,

@@ -40,12 +40,11 @@ struct CudaLatentWeights {
   const float* query_norm = nullptr;    // [query_rank]
   const float* latent_norm = nullptr;   // [rank]
   const std::byte* query_up = nullptr;  // [query_heads × query_head_dim, query_rank or hidden]
-  const std::byte* key_up = nullptr;    // W_UKᵀ of each head       [query_heads, rank, plain_dim]
-  const std::byte* value_up = nullptr;  // W_UV of each head        [query_heads, value_dim, rank]
+  // W_UKᵀ of each head, then W_UV of each.
+  const std::byte* heads_up = nullptr;  // [query_heads, rank, plain_dim], [.., value_dim, rank]
 };
 
-// The file's matrix [heads × (plain_dim + value_dim), rank], row-major, as key_up and behind it
-// value_up.
+// The file's matrix [heads × (plain_dim + value_dim), rank], row-major, as heads_up has them.
 std::vector<std::byte> parted_heads(std::span<const std::byte> matrix, WeightType type,
                                     const LatentConfig& config, ThreadPool& threads);
 
@@ -85,10 +84,11 @@ class CudaLatent {
   // Where write_rows without a target leaves the rows that the pool keeps.
   KvRows stored_rows(std::int64_t rows) const;
 
-  // Queues values(), from what attention gave.    attended: [rows, query_heads, rank]
-  Status write_values(const CudaLatentWeights& weights, const std::byte* attended,
-                      std::int64_t rows);
-  const CudaMemory& values() const noexcept { return values_; }  // [rows, query_heads, value_dim]
+  // Where attention puts what it gives.    [rows_max, query_heads, rank]
+  std::byte* attended() const noexcept { return attended_.bytes(); }
+
+  // Queues the heads' values, from what attention gave.    values: [rows, query_heads, value_dim]
+  Status write_values(const CudaLatentWeights& weights, std::int64_t rows, std::byte* values);
 
  private:
   Status allocate(CudaDevice& device);
@@ -106,7 +106,7 @@ class CudaLatent {
   CudaMemory down_;        // f32                 [rows_max, query_rank + rank + rope_dim]
   CudaMemory query_down_;  //                     [rows_max, query_rank]
   CudaMemory heads_;       // before they turn    [rows_max, query_heads, query_head_dim]
-  CudaMemory values_;      //                     [rows_max, query_heads, value_dim]
+  CudaMemory attended_;    //                     [rows_max, query_heads, rank]
 };
 
 }  // namespace stemma

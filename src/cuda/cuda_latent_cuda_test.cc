@@ -132,6 +132,9 @@ class CudaLatentTest : public CudaFixture, public ::testing::WithParamInterface<
     for (const float value : values) narrow.push_back(to_bfloat16(value));
     return upload(narrow);
   }
+  CudaMemory poisoned(WeightType type, std::int64_t count) {
+    return allocate<std::byte>(static_cast<std::size_t>(count) * weight_type_bytes(type));
+  }
   Values download_as(WeightType type, const CudaMemory& memory, std::int64_t count) {
     const auto values = static_cast<std::size_t>(count);
     if (type == WeightType::kF32) return download<float>(memory.bytes(), values);
@@ -158,17 +161,12 @@ class CudaLatentTest : public CudaFixture, public ::testing::WithParamInterface<
     const CudaMemory query_norm = upload(layer_.query_norm);
     const CudaMemory latent_norm = upload(layer_.latent_norm);
     const CudaMemory query_up = upload_as(type, layer_.query_up);
-    const std::int64_t key_elements =
-        config.query_heads * config.latent.rank * config.latent.plain_dim;
-    const CudaLatentWeights weights = {
-        .down = down.bytes(),
-        .down_bias = down_bias.as<float>(),
-        .query_norm = query_norm.as<float>(),
-        .latent_norm = latent_norm.as<float>(),
-        .query_up = query_up.bytes(),
-        .key_up = heads_up.bytes(),
-        .value_up =
-            heads_up.bytes() + key_elements * static_cast<std::int64_t>(weight_type_bytes(type))};
+    const CudaLatentWeights weights = {.down = down.bytes(),
+                                       .down_bias = down_bias.as<float>(),
+                                       .query_norm = query_norm.as<float>(),
+                                       .latent_norm = latent_norm.as<float>(),
+                                       .query_up = query_up.bytes(),
+                                       .heads_up = heads_up.bytes()};
     const CudaMemory normed = rows_of(layer_.hidden, config.hidden);
     const CudaMemory attended = rows_of(layer_.attended, config.attended_columns());
     const CudaMemory angles = upload(angle_table());
@@ -177,8 +175,7 @@ class CudaLatentTest : public CudaFixture, public ::testing::WithParamInterface<
       places.push_back(static_cast<std::int32_t>(row));
     }
     const CudaMemory positions = upload(places);
-    const CudaMemory query =
-        upload_as(type, Values(static_cast<std::size_t>(count * config.query_columns()), NAN));
+    const CudaMemory query = poisoned(type, count * config.query_columns());
     const auto gemm = make_ordered_gemm(stream());
     auto latent = CudaLatent::create({.config = config,
                                       .type = type,
@@ -194,11 +191,13 @@ class CudaLatentTest : public CudaFixture, public ::testing::WithParamInterface<
                                            .query = query.bytes(),
                                            .rows = count})
                     .ok());
-    EXPECT_TRUE((*latent)->write_values(weights, attended.bytes(), count).ok());
+    EXPECT_TRUE(stream().copy((*latent)->attended(), attended.bytes(), attended.size_bytes()).ok());
+    const CudaMemory values = poisoned(type, count * config.value_columns());
+    EXPECT_TRUE((*latent)->write_values(weights, count, values.bytes()).ok());
     Computed computed;
     computed.queries = download_as(type, query, count * config.query_columns());
     computed.kept = download_kept((*latent)->stored_rows(count));
-    computed.values = download_as(type, (*latent)->values(), count * config.value_columns());
+    computed.values = download_as(type, values, count * config.value_columns());
     return computed;
   }
 

@@ -23,10 +23,13 @@ Status check_options(const ModelRunnerOptions& options) {
   if (options.weights == WeightRounding::kInt4) return refused("--weights int4");
   if (options.sparse.has_value()) return refused("--sparse-tokens");
   if (!options.adapters.empty()) return refused("--adapter");
-  if (options.ranks != nullptr) return refused("--tensor-parallel");
   if (options.decorate_attention) return refused("calibration");
   if (options.attention != "cpu") return refused("--attention " + options.attention);
   return check_limits(options);
+}
+
+Shard shard_of(const RankGroup* ranks_or_null) {
+  return ranks_or_null == nullptr ? Shard() : Shard{ranks_or_null->rank(), ranks_or_null->ranks()};
 }
 
 DType row_dtype(WeightType type) {
@@ -56,13 +59,17 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   Files& files = options.files != nullptr ? *options.files : system_files;
   STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
   STEMMA_RETURN_IF_ERROR(check_computable(file.config, file.path));
+  const Shard shard = shard_of(options.ranks);
+  STEMMA_RETURN_IF_ERROR(check_cut(file.config, shard));
+  STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
   auto runner = std::make_unique<CudaRunner>(Key(), device, std::move(file.config), cuda_options);
+  runner->own_config_ = std::move(own_config);
   runner->config_digest_ = std::move(file.sha256);
   STEMMA_ASSIGN_OR_RETURN(runner->stream_, device.make_stream());
   STEMMA_ASSIGN_OR_RETURN(runner->weights_,
                           load_cuda_weights(runner->config_, weight_files, device, runner->stream_,
-                                            threads, options.progress));
+                                            threads, options.progress, shard));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -85,20 +92,38 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
   } else {
     STEMMA_ASSIGN_OR_RETURN(gemm_, make_library_gemm(device_, stream_));
   }
+  if (options.ranks != nullptr) STEMMA_RETURN_IF_ERROR(prepare_ranks(*options.ranks));
   STEMMA_ASSIGN_OR_RETURN(
       transformer_, CudaTransformer::create(
-                        {.config = config_,
+                        {.config = own_config_,
                          .weights = weights_,
                          .limits = {limits_.rows_max, limits_.outputs_max, context_tokens_max_},
                          .device = device_,
                          .stream = stream_,
                          .gemm = *gemm_,
-                         .threads = threads}));
+                         .threads = threads,
+                         .peers = peers_.get()}));
   STEMMA_ASSIGN_OR_RETURN(rows_, CudaStepRows::create(device_, stream_, limits_.rows_max));
   STEMMA_ASSIGN_OR_RETURN(sampler_, CudaSampler::create(device_, stream_, limits_.outputs_max));
-  if (options_.graphs) {
+  if (options_.graphs && (peers_ == nullptr || peers_->ranks().records())) {
     graphs_ = CudaGraphs(std::min(limits_.outputs_max, limits_.requests_max));
   }
+  return prepare_pending();
+}
+
+Status CudaRunner::prepare_ranks(RankGroup& ranks) {
+  STEMMA_ASSIGN_OR_RETURN(peers_, CudaRankRows::create({.config = config_,
+                                                        .type = weights_.type,
+                                                        .rows_max = limits_.rows_max,
+                                                        .outputs_max = limits_.outputs_max,
+                                                        .device = device_,
+                                                        .stream = stream_,
+                                                        .group = ranks,
+                                                        .staged = options_.staged_ranks}));
+  return {};
+}
+
+Status CudaRunner::prepare_pending() {
   const auto outputs = static_cast<std::size_t>(limits_.outputs_max);
   const std::size_t logits_bytes = sizeof(float) * static_cast<std::size_t>(config_.vocab_tokens);
   for (Pending& pending : pending_) {
@@ -112,7 +137,8 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
 
 Result<LogitsView> CudaRunner::forward(const KvBatch& batch, KvPools pools) {
   STEMMA_CHECK(in_flight_ == 0, "nothing is queued");
-  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(*this, limits_), batch, pools, {}));
+  const StepWish wish = {.logits = peers_ == nullptr || peers_->shard().rank == 0};
+  STEMMA_RETURN_IF_ERROR(queue_within(batch_limits(*this, limits_), batch, pools, wish));
   STEMMA_ASSIGN_OR_RETURN(const StepOutputs outputs, wait());
   return outputs.logits;
 }
@@ -126,15 +152,35 @@ Status CudaRunner::queue(const KvBatch& batch, KvPools pools, const StepWish& wi
 Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
                                 const StepWish& wish) {
   STEMMA_CHECK(in_flight_ < pending_.size(), "at most one step was not waited for");
+  STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));  // which all ranks find alike
+  const std::size_t next_before = next_;
+  const std::size_t in_flight_before = in_flight_;
+  const Status queued = conclude(queue_here(batch, pools, wish));
+  if (queued.ok()) return {};
+  // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
+  drain();
+  next_ = next_before;
+  in_flight_ = in_flight_before;
+  return queued;
+}
+
+Status CudaRunner::queue_here(const KvBatch& batch, const KvPools& pools, const StepWish& wish) {
   STEMMA_RETURN_IF_ERROR(device_.use_in_thread());  // it may be another than the one that loaded
-  STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
   STEMMA_RETURN_IF_ERROR(check_pools(batch, pools, *this));
   STEMMA_RETURN_IF_ERROR(check_slots(batch, pools));
   STEMMA_RETURN_IF_ERROR(use_pools(pools));
-  const Status queued = queue_step(batch, wish);
-  // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
-  if (!queued.ok()) drain();
-  return queued;
+  return queue_step(batch, wish);
+}
+
+// What became of a step on all ranks.
+Status CudaRunner::conclude(const Status& queued) {
+  if (peers_ == nullptr) return queued;
+  CudaRanks& ranks = peers_->ranks();
+  const Status concluded = ranks.conclude(queued);
+  if (concluded.ok()) return {};
+  graphs_.clear();
+  ranks.start_over();
+  return concluded;
 }
 
 Status CudaRunner::check_slots(const KvBatch& batch, const KvPools& pools) const {
@@ -146,6 +192,11 @@ Status CudaRunner::check_slots(const KvBatch& batch, const KvPools& pools) const
 Status CudaRunner::prepare_for(KvPools pools) {
   STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
   return use_pools(pools);
+}
+
+Status CudaRunner::meet_ranks() {
+  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
+  return peers_ == nullptr ? Status() : peers_->ranks().meet();
 }
 
 Status CudaRunner::use_pools(const KvPools& pools) {
@@ -170,7 +221,7 @@ Status CudaRunner::use_pool(const char* name, KvPool& pool, Group& group,
   }
   STEMMA_RETURN_IF_ERROR(stream_.synchronize());
   graphs_.clear();
-  AttentionShape attention = attention_shape(config_);
+  AttentionShape attention = attention_shape(own_config_);
   attention.window_tokens = window_tokens;
   STEMMA_ASSIGN_OR_RETURN(
       group.attention,
@@ -249,7 +300,8 @@ Result<StepOutputs> CudaRunner::wait() {
   STEMMA_CHECK(in_flight_ > 0, "a step is queued");
   const Pending& pending = pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
   --in_flight_;
-  STEMMA_RETURN_IF_ERROR(pending.done.wait());
+  STEMMA_RETURN_IF_ERROR(peers_ == nullptr ? pending.done.wait()
+                                           : peers_->ranks().wait(pending.done));
   StepOutputs outputs;
   outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
                     config_.vocab_tokens};
@@ -271,16 +323,22 @@ std::string CudaRunner::weights_sha256() const {
 
 std::vector<std::pair<std::string, std::string>> CudaRunner::namespace_fields() const {
   const CudaTraits& traits = device_.traits();
-  return {{"weights_sha256", weights_sha256()},
-          {"config_sha256", config_digest_},
-          {"compute_format", compute_format()},
-          {"rope", rope_text(config_.rope)},
-          {"attention", "cuda"},
-          {"arithmetic_revision", std::to_string(kArithmeticRevision)},
-          {"device", traits.name},
-          {"capability", std::to_string(traits.capability)},
-          {"products", gemm_->name()},
-          {"deterministic", options_.deterministic ? "yes" : "no"}};
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"weights_sha256", weights_sha256()},
+      {"config_sha256", config_digest_},
+      {"compute_format", compute_format()},
+      {"rope", rope_text(config_.rope)},
+      {"attention", "cuda"},
+      {"arithmetic_revision", std::to_string(kArithmeticRevision)},
+      {"device", traits.name},
+      {"capability", std::to_string(traits.capability)},
+      {"products", gemm_->name()},
+      {"deterministic", options_.deterministic ? "yes" : "no"}};
+  if (peers_ != nullptr) {
+    fields.emplace_back("tensor_parallel_rank", std::to_string(peers_->shard().rank));
+    fields.emplace_back("tensor_parallel_ranks", std::to_string(peers_->shard().ranks));
+  }
+  return fields;
 }
 
 }  // namespace stemma

@@ -4,6 +4,10 @@
 // tokens may be those that the step before chose on the device. Decode steps are recorded as graphs
 // (cuda_graphs).
 //
+// Of several ranks each computes its shard on its own GPU (docs/decisions/0012). Steps are not
+// queued ahead then, and rank 0 alone has logits. A rank that cannot go on says so to the others
+// before anybody waits: all drop the step.
+//
 // Thread:     load, queue, wait, forward and prepare_for by one thread at a time (the engine
 //             thread); work on the GPU is queued on one stream of its own.
 //                                                        Invariants: I6, I13 (docs/INVARIANTS.md).
@@ -28,6 +32,7 @@
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
 #include "cuda/cuda_graphs.h"
+#include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_sampler.h"
 #include "cuda/cuda_step_rows.h"
 #include "cuda/cuda_transformer.h"
@@ -46,7 +51,9 @@ struct CudaRunnerOptions {
   // Every row's bits depend on that row alone, whatever the batch and however its text was cut
   // (I13). Otherwise products are the vendor's, whose order of additions depends on the batch.
   bool deterministic = false;
-  bool graphs = true;  // decode steps are recorded
+  bool graphs = true;  // decode steps are recorded, of ranks over NCCL too
+  // Ranks exchange rows through the host, even where there is NCCL: for ranks that share a GPU.
+  bool staged_ranks = false;
 };
 
 class CudaRunner final : public LoadedRunner {
@@ -65,8 +72,8 @@ class CudaRunner final : public LoadedRunner {
 
   // As Runner. Errors are those of forward; when queue returns one, nothing is being computed any
   // more. Outputs are valid until the next queue but one.
-  bool queues() const override { return true; }
-  bool draws() const override { return true; }
+  bool queues() const override { return peers_ == nullptr; }
+  bool draws() const override { return peers_ == nullptr; }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 
@@ -83,13 +90,14 @@ class CudaRunner final : public LoadedRunner {
   std::string compute_format() const override;
   std::string weights_sha256() const override;
   const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
-  KvShape pool_shape() const override { return config_.pool_shape(); }
-  KvShape windowed_pool_shape() const override { return config_.windowed_pool_shape(); }
+  KvShape pool_shape() const override { return own_config_.pool_shape(); }
+  KvShape windowed_pool_shape() const override { return own_config_.windowed_pool_shape(); }
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
 
   // The dtype and page size of the pools, which attention is made for. Waits for what is queued
   // where they are others than before.
   Status prepare_for(KvPools pools) override;
+  Status meet_ranks() override;
 
  private:
   // What attention and graphs are made for.
@@ -115,8 +123,12 @@ class CudaRunner final : public LoadedRunner {
   };
 
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
+  Status prepare_ranks(RankGroup& ranks);
+  Status prepare_pending();
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
                       const StepWish& wish);
+  Status queue_here(const KvBatch& batch, const KvPools& pools, const StepWish& wish);
+  Status conclude(const Status& queued);
   Status use_pools(const KvPools& pools);
   Status use_pool(const char* name, KvPool& pool, Group& group, std::int64_t window_tokens);
   Status check_slots(const KvBatch& batch, const KvPools& pools) const;
@@ -129,6 +141,7 @@ class CudaRunner final : public LoadedRunner {
   CudaDevice& device_;
   CudaStream stream_;  // all memory is given back on it
   ModelConfig config_;
+  ModelConfig own_config_;  // with the heads of this rank
   CudaRunnerOptions options_;
   std::string config_digest_;  // of the whole text of config.json, in hexadecimal
   ModelRunnerOptions limits_;
@@ -137,6 +150,7 @@ class CudaRunner final : public LoadedRunner {
   HeavyChannels heavy_channels_;  // nothing is sparse
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;
+  std::unique_ptr<CudaRankRows> peers_;  // nullptr: it computes alone
   std::unique_ptr<CudaTransformer> transformer_;
   CudaStepRows rows_;
   CudaSampler sampler_;

@@ -56,9 +56,14 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       device_(parts.device),
       stream_(parts.stream),
       gemm_(parts.gemm),
+      peers_(parts.peers),
       qkv_columns_(parts.config.latent.rank > 0
                        ? 0
-                       : parts.config.query_columns() + 2 * parts.config.kv_columns()) {}
+                       : parts.config.query_columns() + 2 * parts.config.kv_columns()),
+      value_columns_(parts.config.value_columns() *
+                     (peers_ == nullptr ? 1 : peers_->shard().ranks)),
+      mlp_columns_(peers_ == nullptr ? parts.config.intermediate
+                                     : peers_->own_columns(parts.config.intermediate)) {}
 
 Status CudaTransformer::allocate() {
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
@@ -70,8 +75,8 @@ Status CudaTransformer::allocate() {
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, config_.attended_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * config_.intermediate * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(values_, rows, value_columns_ * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * mlp_columns_ * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, config_.intermediate * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
@@ -181,9 +186,15 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
   if (arriving && !step.arriving->wait_on(stream_, place.layer)) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
+  std::byte* const attended = latent_ != nullptr ? latent_->attended() : part_of(values_);
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
-      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended_.bytes()));
-  return project(step, layer);
+      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended));
+  if (latent_ != nullptr) {
+    STEMMA_RETURN_IF_ERROR(latent_->write_values(layer.latent, step.rows, part_of(values_)));
+  }
+  STEMMA_RETURN_IF_ERROR(gather(values_, step.rows, value_columns_));
+  return multiply_cut(
+      {values_.bytes(), layer.output, branch_, config_.hidden, value_columns_, true}, step.rows);
 }
 
 // The rows that attention compares and the pool keeps.
@@ -251,28 +262,21 @@ Status CudaTransformer::store_scaled(const CudaStep& step, const Place& place) {
                                     rows_from(keys + config_.kv_columns()));
 }
 
-Status CudaTransformer::project(const CudaStep& step, const CudaLayerWeights& layer) {
-  if (latent_ != nullptr) {
-    STEMMA_RETURN_IF_ERROR(latent_->write_values(layer.latent, attended_.bytes(), step.rows));
-  }
-  const CudaMemory& values = latent_ != nullptr ? latent_->values() : attended_;
-  return multiply(
-      {values.bytes(), layer.output, branch_, config_.hidden, config_.value_columns(), true},
-      step.rows);
-}
-
 Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
   const std::int64_t width = config_.intermediate;
-  STEMMA_RETURN_IF_ERROR(multiply(
-      {normed_.bytes(), layer.gate_up, gate_up_, 2 * width, config_.hidden, false}, step.rows));
+  STEMMA_RETURN_IF_ERROR(
+      multiply({normed_.bytes(), layer.gate_up, gate_up_, 2 * mlp_columns_, config_.hidden, false},
+               step.rows));
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
                                              .bias = layer.gate_up_bias,
-                                             .out = gated_.bytes(),
+                                             .out = part_of(gated_),
                                              .rows = step.rows,
-                                             .width = width,
+                                             .width = mlp_columns_,
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
-  return multiply({gated_.bytes(), layer.down, branch_, config_.hidden, width, true}, step.rows);
+  STEMMA_RETURN_IF_ERROR(gather(gated_, step.rows, width));
+  return multiply_cut({gated_.bytes(), layer.down, branch_, config_.hidden, width, true},
+                      step.rows);
 }
 
 // Only the rows whose logits are wanted are normalised and projected.
@@ -282,7 +286,7 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
   norm.rows = step.outputs;
   norm.keep = false;
   STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-  STEMMA_RETURN_IF_ERROR(multiply(
+  STEMMA_RETURN_IF_ERROR(multiply_cut(
       {normed_.bytes(), weights_.head, logits_, config_.vocab_tokens, config_.hidden, true},
       step.outputs));
   return top_rows(stream_, {.logits = logits_.as<float>(),
@@ -301,6 +305,29 @@ Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
                          .k = product.inputs,
                          .type = weights_.type,
                          .f32_out = product.f32_out});
+}
+
+Status CudaTransformer::multiply_cut(const Product& product, std::int64_t rows) {
+  if (peers_ == nullptr) return multiply(product, rows);
+  STEMMA_RETURN_IF_ERROR(gemm_.multiply({.x = product.x,
+                                         .w = product.w,
+                                         .y = peers_->own(),
+                                         .m = rows,
+                                         .n = peers_->own_columns(product.outputs),
+                                         .k = product.inputs,
+                                         .type = weights_.type,
+                                         .f32_out = true}));
+  return peers_->gather({rows, product.outputs, sizeof(float)}, product.y.bytes());
+}
+
+std::byte* CudaTransformer::part_of(const CudaMemory& whole) const {
+  return peers_ == nullptr ? whole.bytes() : peers_->own();
+}
+
+Status CudaTransformer::gather(const CudaMemory& whole, std::int64_t rows, std::int64_t columns) {
+  if (peers_ == nullptr) return {};
+  const auto element_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
+  return peers_->gather({rows, columns, element_bytes}, whole.bytes());
 }
 
 }  // namespace stemma

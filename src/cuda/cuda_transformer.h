@@ -23,6 +23,7 @@
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
 #include "cuda/cuda_latent.h"
+#include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_step_rows.h"
 #include "cuda/cuda_upload.h"
 #include "cuda/cuda_weights.h"
@@ -43,7 +44,8 @@ struct CudaTransformerLimits {
   std::int64_t context_tokens_max = 0;
 };
 
-// What it computes with; everything but the threads must outlive it.
+// What it computes with; everything but the threads must outlive it. One rank of several has the
+// weights and the config of its shard.
 struct CudaTransformerParts {
   const ModelConfig& config;
   const CudaWeights& weights;
@@ -52,6 +54,7 @@ struct CudaTransformerParts {
   CudaStream& stream;
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
+  CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -78,7 +81,8 @@ class CudaTransformer {
   CudaTransformer(Key, const CudaTransformerParts& parts);  // for create
 
   // Queues `step`, of the rows that lie at `places`; waits for pages that are still arriving, layer
-  // by layer. kCorrupt if one of them turned out to be wrong. May be recorded if none is arriving.
+  // by layer. kCorrupt if one of them turned out to be wrong. May be recorded if none is arriving
+  // and ranks can be. Of several ranks all queue the same step; after an error one gathers no more.
   // REQUIRES: the step is within the limits; the pools have the model's shapes.
   Status run(const CudaStep& step, const StepPlaces& places);
 
@@ -129,10 +133,14 @@ class CudaTransformer {
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
   Status store_scaled(const CudaStep& step, const Place& place);
-  Status project(const CudaStep& step, const CudaLayerWeights& layer);
   Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
+  // The same with all outputs of all ranks, each of which computes its own. REQUIRES: f32_out.
+  Status multiply_cut(const Product& product, std::int64_t rows);
+  // Where this rank's columns of rows go that are gathered to `whole`: there, if it is alone.
+  std::byte* part_of(const CudaMemory& whole) const;
+  Status gather(const CudaMemory& whole, std::int64_t rows, std::int64_t columns);
 
   const ModelConfig& config_;
   const CudaWeights& weights_;
@@ -140,15 +148,18 @@ class CudaTransformer {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaGemm& gemm_;
+  CudaRankRows* peers_;  // nullptr: it computes alone
   std::int64_t qkv_columns_;
+  std::int64_t value_columns_;  // that the output projection reads, of all ranks
+  std::int64_t mlp_columns_;    // of this one
 
   CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
   CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
   CudaMemory branch_;           // f32, what a branch gives      [rows_max, hidden]
   CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim], or none
   CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
-  CudaMemory attended_;         //                               [rows_max, attended_columns]
-  CudaMemory gate_up_;          //                               [rows_max, 2, intermediate]
+  CudaMemory values_;           // of all ranks                  [rows_max, value_columns]
+  CudaMemory gate_up_;          //                               [rows_max, 2, mlp_columns]
   CudaMemory gated_;            //                               [rows_max, intermediate]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]

@@ -21,29 +21,38 @@ using Names = std::vector<std::string>;
 struct Target {
   std::byte* place = nullptr;
   bool is_matrix = false;
+  bool is_cut = false;       // a rank of several holds its shard of the first extent
   bool is_of_heads = false;  // see parted_heads
   float added = 0;           // to each value of a vector
+  OutputRange held = {};     // of the first extent
 };
 
 class Layout {
  public:
   // `begin`: of all memory; nullptr: it is only counted. `type`: that of matrices.
-  Layout(const WeightFiles& files, WeightType type, std::byte* begin)
-      : files_(files), type_(type), begin_(begin) {}
+  Layout(const WeightFiles& files, WeightType type, const Shard& shard, std::byte* begin)
+      : files_(files), type_(type), shard_(shard), begin_(begin) {}
 
   // The named tensors one behind the other.
   std::byte* matrix(const Names& names) {
     return place(names, {.is_matrix = true}, weight_type_bytes(type_));
   }
-  std::byte* matrix_of_heads(const std::string& name) {
-    return place({name}, {.is_matrix = true, .is_of_heads = true}, weight_type_bytes(type_));
-  }
   float* vector(const Names& names, float added = 0) {
     return reinterpret_cast<float*>(place(names, {.added = added}, sizeof(float)));
   }
+  // The same of what the shard holds of each.
+  std::byte* cut_matrix(const Names& names) {
+    return place(names, {.is_matrix = true, .is_cut = true}, weight_type_bytes(type_));
+  }
+  std::byte* cut_heads(const std::string& name) {
+    return place({name}, {.is_matrix = true, .is_cut = true, .is_of_heads = true},
+                 weight_type_bytes(type_));
+  }
+  float* cut_vector(const Names& names) {
+    return reinterpret_cast<float*>(place(names, {.is_cut = true}, sizeof(float)));
+  }
 
   std::size_t bytes() const { return end_; }
-  WeightType type() const { return type_; }
   const std::unordered_map<std::string, Target>& targets() const { return targets_; }
 
  private:
@@ -52,12 +61,12 @@ class Layout {
     end_ = round_up(end_, kAlignment);
     const std::size_t first = end_;
     for (const std::string& name : names) {
+      const std::vector<std::int64_t>& shape = files_.find_or_null(name)->shape;
       if (begin_ != nullptr) target.place = begin_ + end_;
+      target.held = target.is_cut ? shard_.range(shape[0]) : OutputRange{0, shape[0]};
       targets_.emplace(name, target);
-      std::size_t bytes = element_bytes;
-      for (const std::int64_t extent : files_.find_or_null(name)->shape) {
-        bytes *= static_cast<std::size_t>(extent);
-      }
+      std::size_t bytes = element_bytes * static_cast<std::size_t>(target.held.outputs);
+      for (std::size_t i = 1; i < shape.size(); ++i) bytes *= static_cast<std::size_t>(shape[i]);
       end_ += bytes;
     }
     return begin_ == nullptr ? nullptr : begin_ + first;
@@ -65,6 +74,7 @@ class Layout {
 
   const WeightFiles& files_;
   WeightType type_;
+  Shard shard_;
   std::byte* begin_;
   std::size_t end_ = 0;
   std::unordered_map<std::string, Target> targets_;
@@ -72,8 +82,7 @@ class Layout {
 
 void place_latent(const ModelConfig& config, const std::string& prefix, Layout& layout,
                   CudaLatentWeights& latent) {
-  const LatentConfig& shape = config.latent;
-  const bool has_rank = shape.query_rank > 0;
+  const bool has_rank = config.latent.query_rank > 0;
   const auto down = [&](const char* kind) {
     Names names;
     if (has_rank) names.push_back(prefix + "q_a_proj." + kind);
@@ -84,20 +93,17 @@ void place_latent(const ModelConfig& config, const std::string& prefix, Layout& 
   if (config.qkv_bias) latent.down_bias = layout.vector(down("bias"));
   if (has_rank) latent.query_norm = layout.vector({prefix + "q_a_layernorm.weight"});
   latent.latent_norm = layout.vector({prefix + "kv_a_layernorm.weight"});
-  latent.query_up = layout.matrix({prefix + (has_rank ? "q_b_proj.weight" : "q_proj.weight")});
-  latent.key_up = layout.matrix_of_heads(prefix + "kv_b_proj.weight");
-  if (latent.key_up == nullptr) return;
-  latent.value_up = latent.key_up + config.query_heads * shape.rank * shape.plain_dim *
-                                        static_cast<std::int64_t>(weight_type_bytes(layout.type()));
+  latent.query_up = layout.cut_matrix({prefix + (has_rank ? "q_b_proj.weight" : "q_proj.weight")});
+  latent.heads_up = layout.cut_heads(prefix + "kv_b_proj.weight");
 }
 
 void place_heads(const ModelConfig& config, const std::string& prefix, float norm_added,
                  Layout& layout, CudaLayerWeights& layer) {
-  layer.qkv =
-      layout.matrix({prefix + "q_proj.weight", prefix + "k_proj.weight", prefix + "v_proj.weight"});
+  layer.qkv = layout.cut_matrix(
+      {prefix + "q_proj.weight", prefix + "k_proj.weight", prefix + "v_proj.weight"});
   if (config.qkv_bias) {
     layer.qkv_bias =
-        layout.vector({prefix + "q_proj.bias", prefix + "k_proj.bias", prefix + "v_proj.bias"});
+        layout.cut_vector({prefix + "q_proj.bias", prefix + "k_proj.bias", prefix + "v_proj.bias"});
   }
   if (config.head_norms) {
     layer.query_norm = layout.vector({prefix + "q_norm.weight"}, norm_added);
@@ -112,16 +118,16 @@ void place_attention(const ModelConfig& config, const std::string& prefix, float
   } else {
     place_heads(config, prefix, norm_added, layout, layer);
   }
-  layer.output = layout.matrix({prefix + "o_proj.weight"});
+  layer.output = layout.cut_matrix({prefix + "o_proj.weight"});
   if (config.output_bias) layer.output_bias = layout.vector({prefix + "o_proj.bias"});
 }
 
 void place_mlp(const ModelConfig& config, const std::string& prefix, Layout& layout,
                CudaLayerWeights& layer) {
-  layer.gate_up = layout.matrix({prefix + "gate_proj.weight", prefix + "up_proj.weight"});
-  layer.down = layout.matrix({prefix + "down_proj.weight"});
+  layer.gate_up = layout.cut_matrix({prefix + "gate_proj.weight", prefix + "up_proj.weight"});
+  layer.down = layout.cut_matrix({prefix + "down_proj.weight"});
   if (!config.mlp_bias) return;
-  layer.gate_up_bias = layout.vector({prefix + "gate_proj.bias", prefix + "up_proj.bias"});
+  layer.gate_up_bias = layout.cut_vector({prefix + "gate_proj.bias", prefix + "up_proj.bias"});
   layer.down_bias = layout.vector({prefix + "down_proj.bias"});
 }
 
@@ -144,14 +150,29 @@ void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
   place_mlp(config, prefix + "mlp.", layout, layer);
 }
 
-void place_all(const ModelConfig& config, Layout& layout, CudaWeights& weights) {
+void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
+               CudaWeights& weights) {
   weights.embeddings = layout.matrix({"model.embed_tokens.weight"});
   weights.layers.resize(static_cast<std::size_t>(config.layers));
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     place_layer(config, i, layout, weights.layers[i]);
   }
   weights.final_norm = layout.vector({"model.norm.weight"}, config.norms_add_one ? 1.0f : 0.0f);
-  weights.head = config.tied_embeddings ? weights.embeddings : layout.matrix({"lm_head.weight"});
+  if (!config.tied_embeddings) {
+    weights.head = layout.cut_matrix({"lm_head.weight"});
+  } else if (weights.embeddings != nullptr) {
+    const std::int64_t first = shard.range(config.vocab_tokens).first * config.hidden;
+    weights.head =
+        weights.embeddings + static_cast<std::size_t>(first) * weight_type_bytes(weights.type);
+  }
+}
+
+// The bytes that the shard holds of a tensor.
+std::span<const std::byte> held_bytes(const Target& target, const TensorEntry& tensor,
+                                      std::span<const std::byte> bytes) {
+  const std::size_t output_bytes = bytes.size() / static_cast<std::size_t>(tensor.shape[0]);
+  return bytes.subspan(static_cast<std::size_t>(target.held.first) * output_bytes,
+                       static_cast<std::size_t>(target.held.outputs) * output_bytes);
 }
 
 // The one type of all matrices.
@@ -188,7 +209,8 @@ Result<Sha256Digest> read_to_device(const ModelConfig& config, const Layout& lay
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
     const auto found = layout.targets().find(tensor.name);
     if (found != layout.targets().end()) {
-      STEMMA_RETURN_IF_ERROR(upload_tensor(found->second, *tensor.weight_type(), bytes,
+      const std::span<const std::byte> held = held_bytes(found->second, tensor, bytes);
+      STEMMA_RETURN_IF_ERROR(upload_tensor(found->second, *tensor.weight_type(), held,
                                            config.latent, upload, threads));
     }
     loaded.done_bytes += tensor.size_bytes;
@@ -232,15 +254,15 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
 
 Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
                                       CudaDevice& device, CudaStream& stream, ThreadPool& threads,
-                                      const ProgressCallback& progress) {
+                                      const ProgressCallback& progress, const Shard& shard) {
   STEMMA_RETURN_IF_ERROR(check_tensors(config, files));
   CudaWeights weights;
   STEMMA_ASSIGN_OR_RETURN(weights.type, matrix_type(config, files));
-  Layout counted(files, weights.type, nullptr);
-  place_all(config, counted, weights);
+  Layout counted(files, weights.type, shard, nullptr);
+  place_all(config, shard, counted, weights);
   STEMMA_ASSIGN_OR_RETURN(weights.memory, device.allocate(counted.bytes(), stream));
-  Layout placed(files, weights.type, weights.memory.bytes());
-  place_all(config, placed, weights);
+  Layout placed(files, weights.type, shard, weights.memory.bytes());
+  place_all(config, shard, placed, weights);
   STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device, stream, threads));
   STEMMA_ASSIGN_OR_RETURN(weights.digest,
                           read_to_device(config, placed, files, upload, threads, progress));

@@ -2,14 +2,15 @@
 // them: what one product can compute at once lies in one matrix.
 //
 // Matrices keep the type of the files, one for all of them; vectors (norms, biases) become f32,
-// exactly, and norms that files store as what differs from 1 have it added.
+// exactly, and norms that files store as what differs from 1 have it added. A rank of several has
+// its outputs of every matrix alone, and what is added to them before ranks gather (model/shard).
 //
 // Thread:     loaded by one thread; immutable afterwards.
 // Memory:     every tensor once, in one piece on the device; while loading what weight_files and
 //             cuda_upload need.
 // Cost:       one read of the files.
 // Not here:   file formats (weight_files), the computation (cuda_transformer), mixtures, rounded
-//             weights, parts of a model.
+//             weights.
 #pragma once
 
 #include <string>
@@ -22,6 +23,7 @@
 #include "device/cuda_device.h"
 #include "device/weight_type.h"
 #include "model/config.h"
+#include "model/shard.h"
 #include "model/weight_files.h"
 #include "model/weights.h"
 #include "stemma/result.h"
@@ -29,6 +31,8 @@
 namespace stemma {
 
 // One layer: addresses of the device, aligned to 256 bytes. What the model does not have is null.
+// Heads, outputs of matrices and intermediate are those of the shard; q k and v, gate and up have
+// biases of these, other biases are whole.
 struct CudaLayerWeights {
   const float* attention_norm = nullptr;         // [hidden]
   const std::byte* qkv = nullptr;                // [(query_heads + 2 kv_heads) × head_dim, hidden]
@@ -51,7 +55,8 @@ struct CudaWeights {
   const std::byte* embeddings = nullptr;  // [vocab_tokens, hidden]
   std::vector<CudaLayerWeights> layers;
   const float* final_norm = nullptr;  // [hidden]
-  const std::byte* head = nullptr;    // [vocab_tokens, hidden]; the embeddings where they are tied
+  // [vocab_tokens, hidden]; the embeddings where they are tied, of several ranks their part.
+  const std::byte* head = nullptr;
   WeightType type = WeightType::kBf16;
   Sha256Digest digest = {};  // of every byte of the files, as that of ModelWeights
   CudaMemory memory;         // where all of it lies
@@ -60,11 +65,12 @@ struct CudaWeights {
 // kUnsupported, naming what of `config`, read from `config_path`, a GPU does not compute yet.
 Status check_computable(const ModelConfig& config, std::string_view config_path);
 
-// Reads all of `files` to the device and waits until everything is there. kNotFound and
-// kInvalidArgument as check_tensors; kUnsupported for matrices of several types. Memory belongs to
-// `stream`. REQUIRES: check_computable is ok; the device and `stream` outlive what it gives.
+// Reads all of `files`, what `shard` holds of them to the device, and waits until everything is
+// there. kNotFound and kInvalidArgument as check_tensors; kUnsupported for matrices of several
+// types. Memory belongs to `stream`. REQUIRES: check_computable and check_cut are ok; the device
+// and `stream` outlive what it gives.
 Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
                                       CudaDevice& device, CudaStream& stream, ThreadPool& threads,
-                                      const ProgressCallback& progress);
+                                      const ProgressCallback& progress, const Shard& shard = {});
 
 }  // namespace stemma

@@ -205,8 +205,9 @@ TEST_F(CudaWeightsTest, HeadsOfLatentAttentionArePartedAndTheirKeysTransposed) {
   const auto plain_dim = static_cast<std::size_t>(config.latent.plain_dim);
   const auto value_dim = static_cast<std::size_t>(config.latent.value_dim);
   const auto heads = static_cast<std::size_t>(config.query_heads);
-  const auto keys = download<float>(latent.key_up, heads * rank * plain_dim);
-  const auto values = download<float>(latent.value_up, heads * rank * value_dim);
+  const auto found = download<float>(latent.heads_up, up.size());
+  const float* const keys = found.data();
+  const float* const values = keys + heads * rank * plain_dim;
   for (std::size_t head = 0; head < heads; ++head) {
     const float* const own = &up[head * (plain_dim + value_dim) * rank];
     for (std::size_t i = 0; i < rank; ++i) {

@@ -94,6 +94,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions&
   ServedModel& own = **model;
   STEMMA_RETURN_IF_ERROR(
       agree_on_terms(ranks, rank_terms(*own.runner_, *own.pool_, own.engine_options_)));
+  STEMMA_RETURN_IF_ERROR(own.runner_->meet_ranks());
   own.ranks_ = &ranks;
   if (own.leads()) own.leader_ = std::make_unique<LeadingRunner>(*own.runner_, ranks);
   return model;

@@ -47,6 +47,10 @@ class LoadedRunner : public Runner {
   // Takes what computing with these pools needs, so that the first batch neither waits for it nor
   // fails for it.
   virtual Status prepare_for([[maybe_unused]] KvPools pools) { return {}; }
+
+  // Of several ranks: meets the others. All call it once, when all have prepared and before the
+  // first batch. An error is the same on each.
+  virtual Status meet_ranks() { return {}; }
 };
 
 }  // namespace stemma

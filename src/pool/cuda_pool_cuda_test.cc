@@ -186,16 +186,20 @@ TEST_F(CudaPools, RowsOfF32AreRoundedAsTheCpuRoundsThem) {
       check_shape(shape_of(kind, dtype, 3, 40), DType::kF32);
       check_shape(shape_of(kind, dtype, 16, 19), DType::kF32);
     }
+    check_shape(shape_of(KvKind::kMla, dtype, 2, 280), DType::kF32);
   }
 }
 
+// Rows of whole accesses of 16 bytes, and others.
 TEST_F(CudaPools, ScaledRowsHaveTheCpusCodesAndScales) {
   for (const DType dtype : {DType::kFp8E4M3, DType::kFp8E5M2, DType::kInt8}) {
     for (const DType rows : {DType::kF32, DType::kF16, DType::kBF16}) {
       check_shape(shape_of(KvKind::kMha, dtype, 3, 19), rows);
+      check_shape(shape_of(KvKind::kMha, dtype, 2, 48), rows);
       check_shape(shape_of(KvKind::kMla, dtype, 16, 72), rows);
     }
     check_shape(shape_of(KvKind::kMha, dtype, 1, 128), DType::kBF16);
+    check_shape(shape_of(KvKind::kMla, dtype, 2, 304), DType::kBF16);
   }
 }
 

@@ -1,14 +1,16 @@
 // A team's threads are cut into parts of 8, 16 or 32 lanes, each of which takes a row: as many
 // lanes as leave few of them idle at its end. All that a lane loads is on its way before it stores.
 #include "device/cuda_dialect.h"
+#include "pool/row_elements_cuda.h"
 #include "pool/store_cuda.h"
 
 namespace stemma {
 namespace {
 
 constexpr int kTeamThreads = 256;
-constexpr int kInFlight = 4;        // loads of a lane
-constexpr int kScaledElements = 8;  // of a lane at a time
+constexpr int kInFlight = 4;         // loads of a lane
+constexpr int kRoundedElements = 8;  // of a lane at a time: 16 bytes of a plain type
+constexpr int kScaledElements = 16;  // the same of codes
 
 // What a kernel is told.
 struct StoreParams {
@@ -118,9 +120,9 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int ele
       part, params.lanes);
 }
 
-// Rows of another dtype, through f32.
-template <typename Source, typename Target>
-STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) convert_rows(StoreParams params) {
+// Rows of f32, rounded, a Unit of a lane at a time.
+template <typename Target, typename Unit>
+STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) round_rows(StoreParams params) {
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params.lanes);
   if (part.row >= params.call.slots.count) return;
@@ -129,19 +131,22 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) convert_rows(StoreParams params) {
   const StoreSource& source = part.of_values ? params.call.v : params.call.k;
   const Place place = place_of(target, slot);
   const auto* const from =
-      reinterpret_cast<const Source*>(source.elements) + part.row * source.row_stride;
+      reinterpret_cast<const float*>(source.elements) + part.row * source.row_stride;
   auto* const to = reinterpret_cast<Target*>(part.of_values ? target.v : target.k) +
                    place.page * target.page_stride + place.offset * target.token_stride;
-  const int elements = target.heads * target.head_dim;
-  for (int begin = part.lane; begin < elements; begin += kInFlight * params.lanes) {
-    float held[kInFlight];
-    for (int i = 0; i < kInFlight; ++i) {
-      const int at = begin + i * params.lanes;
-      held[i] = at < elements ? widen(from[at]) : 0.0f;
+  const int units = target.heads * target.head_dim / Unit::kElements;
+  for (int begin = part.lane; begin < units; begin += Unit::kAtOnce * params.lanes) {
+    float held[Unit::kAtOnce][Unit::kElements];
+    for (int i = 0; i < Unit::kAtOnce; ++i) {
+      const int unit = begin + i * params.lanes;
+      if (unit < units) load_elements<Unit>(from + unit * Unit::kElements, held[i]);
     }
-    for (int i = 0; i < kInFlight; ++i) {
-      const int at = begin + i * params.lanes;
-      if (at < elements) to[at] = rounded<Target>(held[i]);
+    for (int i = 0; i < Unit::kAtOnce; ++i) {
+      const int unit = begin + i * params.lanes;
+      if (unit >= units) break;
+      Target out[Unit::kElements];
+      for (int e = 0; e < Unit::kElements; ++e) out[e] = rounded<Target>(held[i][e]);
+      store_elements<Unit>(to + unit * Unit::kElements, out);
     }
   }
 }
@@ -162,17 +167,15 @@ struct CodeLimits<Float8E5M2> {
 };
 
 // The largest magnitude of a row of one head, as bits, over the lanes that share it.
-template <typename Source>
-STEMMA_ON_DEVICE std::uint32_t largest_bits(const Source* from, int head_dim, int lane, int lanes,
-                                            bool wanted) {
+template <typename Source, typename Unit>
+STEMMA_ON_DEVICE std::uint32_t largest_bits(const Source* from, int units, int lane, int lanes) {
   std::uint32_t largest = 0;
-  if (wanted) {
-    for (int begin = lane; begin < head_dim; begin += kScaledElements * lanes) {
-      for (int i = 0; i < kScaledElements; ++i) {
-        const int at = begin + i * lanes;
-        const std::uint32_t bits = at < head_dim ? float_as_word(widen(from[at])) & 0x7FFFFFFFu : 0;
-        largest = bits > largest ? bits : largest;
-      }
+  for (int unit = lane; unit < units; unit += lanes) {
+    float values[Unit::kElements];
+    load_elements<Unit>(from + unit * Unit::kElements, values);
+    for (int e = 0; e < Unit::kElements; ++e) {
+      const std::uint32_t bits = float_as_word(values[e]) & 0x7FFFFFFFu;
+      largest = bits > largest ? bits : largest;
     }
   }
   for (int mask = lanes / 2; mask > 0; mask /= 2) {
@@ -182,8 +185,9 @@ STEMMA_ON_DEVICE std::uint32_t largest_bits(const Source* from, int head_dim, in
   return largest;
 }
 
-// A part of a warp takes a head of a row of K or of V. A team's z is the head.
-template <typename Source, typename Code>
+// A part of a warp takes a head of a row of K or of V, a Unit of a lane at a time. A team's z is
+// the head. What is read a second time is in the cache.
+template <typename Source, typename Code, typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params.lanes);
@@ -192,9 +196,11 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
   const bool wanted = slot >= 0 && slot < target.slots;
   const StoreSource& source = part.of_values ? params.call.v : params.call.k;
   const std::int64_t head = team_z();
+  const int units = target.head_dim / Unit::kElements;
   const auto* const from = reinterpret_cast<const Source*>(source.elements) +
                            (is_row ? part.row : 0) * source.row_stride + head * target.head_dim;
-  const std::uint32_t bits = largest_bits(from, target.head_dim, part.lane, params.lanes, wanted);
+  const std::uint32_t bits =
+      largest_bits<Source, Unit>(from, wanted ? units : 0, part.lane, params.lanes);
   if (!wanted) return;
   const Place place = place_of(target, slot);
   auto* const codes = reinterpret_cast<Code*>(part.of_values ? target.v : target.k) +
@@ -208,8 +214,13 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
         scale;
   }
   const bool some = scale > 0;
-  for (int at = part.lane; at < target.head_dim; at += params.lanes) {
-    codes[at] = some ? narrow<Code>(widen(from[at]) / scale) : Code{};
+  for (int unit = part.lane; unit < units; unit += params.lanes) {
+    float values[Unit::kElements];
+    load_elements<Unit>(from + unit * Unit::kElements, values);
+    Code out[Unit::kElements];
+    for (int e = 0; e < Unit::kElements; ++e)
+      out[e] = some ? narrow<Code>(values[e] / scale) : Code{};
+    store_elements<Unit>(codes + unit * Unit::kElements, out);
   }
 }
 
@@ -250,79 +261,102 @@ LaunchShape shape_for(const StoreParams& params) {
           .threads = kTeamThreads};
 }
 
-// Whether rows of both sides lie on multiples of `bytes`, and are as long.
+// Whether rows of both sides, of the pool and of the source, lie on multiples of `bytes`.
 bool is_aligned(const StoreCall& call, std::int64_t bytes) {
   const StoreTarget& target = call.target;
-  const std::int64_t element_bytes = dtype_bytes(target.dtype);
   const auto off = [&](const void* address) {
     return reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(bytes) != 0;
   };
-  const auto apart = [&](std::int64_t elements) { return elements * element_bytes % bytes != 0; };
+  const auto apart = [&](std::int64_t elements, DType dtype) {
+    return elements * dtype_bytes(dtype) % bytes != 0;
+  };
   return !off(target.k) && !off(target.v) && !off(call.k.elements) && !off(call.v.elements) &&
-         !apart(target.page_stride) && !apart(target.token_stride) && !apart(call.k.row_stride) &&
-         !apart(call.v.row_stride) &&
-         !apart(static_cast<std::int64_t>(target.heads) * target.head_dim);
+         !apart(target.page_stride, target.dtype) && !apart(target.token_stride, target.dtype) &&
+         !apart(call.k.row_stride, call.source_dtype) &&
+         !apart(call.v.row_stride, call.source_dtype);
+}
+
+std::int64_t row_elements(const StoreTarget& target) {
+  return static_cast<std::int64_t>(target.heads) * target.head_dim;
 }
 
 template <typename Unit>
 Status launch_copy(CudaStream& stream, StoreParams params) {
   const StoreTarget& target = params.call.target;
   const auto element_bytes = static_cast<int>(dtype_bytes(target.dtype));
-  const std::int64_t bytes =
-      static_cast<std::int64_t>(target.heads) * target.head_dim * element_bytes;
+  const std::int64_t bytes = row_elements(target) * element_bytes;
   params.lanes = lanes_for(bytes / static_cast<std::int64_t>(sizeof(Unit)));
   return launch("store_copy", stream, shape_for(params), copy_rows<Unit>, params, element_bytes);
 }
 
 Status copy_elements(CudaStream& stream, const StoreParams& params) {
-  if (is_aligned(params.call, 16)) return launch_copy<Words>(stream, params);
-  if (is_aligned(params.call, 4)) return launch_copy<std::uint32_t>(stream, params);
+  const StoreTarget& target = params.call.target;
+  const auto fits = [&](std::int64_t bytes) {
+    return row_elements(target) * dtype_bytes(target.dtype) % bytes == 0 &&
+           is_aligned(params.call, bytes);
+  };
+  if (fits(16)) return launch_copy<Words>(stream, params);
+  if (fits(4)) return launch_copy<std::uint32_t>(stream, params);
   return launch_copy<std::uint16_t>(stream, params);
 }
 
-template <typename Source, typename Code>
-Status scale_to(CudaStream& stream, StoreParams params) {
-  params.lanes = lanes_for((params.call.target.head_dim + kScaledElements - 1) / kScaledElements);
-  LaunchShape shape = shape_for(params);
-  shape.teams_z = params.call.target.heads;
-  return launch("store_scaled", stream, shape, scale_rows<Source, Code>, params);
+template <typename Target, typename Unit>
+Status launch_round(CudaStream& stream, StoreParams params) {
+  params.lanes = lanes_for(row_elements(params.call.target) / Unit::kElements);
+  return launch("store_rounded", stream, shape_for(params), round_rows<Target, Unit>, params);
 }
 
-// Rows of Source to a pool of any other dtype.
+template <typename Target>
+Status round_to(CudaStream& stream, const StoreParams& params) {
+  using Wide = RowUnit<kRoundedElements>;
+  const bool wide = row_elements(params.call.target) % Wide::kElements == 0 &&
+                    is_aligned(params.call, sizeof(Words));
+  return wide ? launch_round<Target, Wide>(stream, params)
+              : launch_round<Target, RowUnit<1>>(stream, params);
+}
+
+template <typename Source, typename Code, typename Unit>
+Status launch_scale(CudaStream& stream, StoreParams params) {
+  params.lanes = lanes_for(params.call.target.head_dim / Unit::kElements);
+  LaunchShape shape = shape_for(params);
+  shape.teams_z = params.call.target.heads;
+  return launch("store_scaled", stream, shape, scale_rows<Source, Code, Unit>, params);
+}
+
+template <typename Source, typename Code>
+Status scale_to(CudaStream& stream, const StoreParams& params) {
+  using Wide = RowUnit<kScaledElements>;
+  const bool wide =
+      params.call.target.head_dim % Wide::kElements == 0 && is_aligned(params.call, sizeof(Words));
+  return wide ? launch_scale<Source, Code, Wide>(stream, params)
+              : launch_scale<Source, Code, RowUnit<1>>(stream, params);
+}
+
+// Rows of Source to a pool of codes.
 template <typename Source>
-Status convert_from(CudaStream& stream, StoreParams params) {
-  const StoreTarget& target = params.call.target;
-  params.lanes = lanes_for(static_cast<std::int64_t>(target.heads) * target.head_dim);
-  switch (target.dtype) {
-    case DType::kF32:
-      return launch("store_f32", stream, shape_for(params), convert_rows<Source, float>, params);
-    case DType::kF16:
-      return launch("store_f16", stream, shape_for(params), convert_rows<Source, Float16>, params);
-    case DType::kBF16:
-      return launch("store_bf16", stream, shape_for(params), convert_rows<Source, BFloat16>,
-                    params);
+Status scale_from(CudaStream& stream, const StoreParams& params) {
+  switch (params.call.target.dtype) {
     case DType::kFp8E4M3:
       return scale_to<Source, Float8E4M3>(stream, params);
     case DType::kFp8E5M2:
       return scale_to<Source, Float8E5M2>(stream, params);
-    case DType::kInt8:
+    default:
       return scale_to<Source, std::int8_t>(stream, params);
   }
-  return Error{ErrorCode::kInvalidArgument, "store: no such dtype", 0};
 }
 
 Status store_values(CudaStream& stream, const StoreParams& params) {
-  if (params.call.source_dtype == params.call.target.dtype) return copy_elements(stream, params);
-  switch (params.call.source_dtype) {
-    case DType::kF32:
-      return convert_from<float>(stream, params);
-    case DType::kF16:
-      return convert_from<Float16>(stream, params);
-    case DType::kBF16:
-      return convert_from<BFloat16>(stream, params);
-    default:
-      return Error{ErrorCode::kInvalidArgument, "store: rows are codes without scales", 0};
+  const DType source = params.call.source_dtype;
+  const DType target = params.call.target.dtype;
+  if (source == target) return copy_elements(stream, params);
+  if (is_scaled(target)) {
+    if (source == DType::kF32) return scale_from<float>(stream, params);
+    return source == DType::kF16 ? scale_from<Float16>(stream, params)
+                                 : scale_from<BFloat16>(stream, params);
   }
+  if (source == DType::kF32 && target == DType::kF16) return round_to<Float16>(stream, params);
+  if (source == DType::kF32 && target == DType::kBF16) return round_to<BFloat16>(stream, params);
+  return Error{ErrorCode::kInvalidArgument, "store: rows of 16 bits to a pool of another dtype", 0};
 }
 
 }  // namespace

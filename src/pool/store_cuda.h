@@ -72,7 +72,7 @@ struct StoreCall {
 };
 
 // Queues it. REQUIRES: slots that are in the pool differ. kInvalidArgument for a source dtype that
-// is scaled.
+// is scaled, or of 16 bits and not the plain pool's.
 Status store_rows_on(CudaStream& stream, const StoreCall& call);
 
 }  // namespace stemma

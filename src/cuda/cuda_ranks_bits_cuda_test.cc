@@ -1,0 +1,286 @@
+// Ranks on GPUs: what several of them compute and store together is what one does, bit for bit
+// (I13); a rank that cannot go on is the step's error, and what heads do not divide is refused.
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/cuda_rank_rows.h"
+#include "cuda/cuda_runner_fixture.h"
+#include "device/thread_ranks_fixture.h"
+#include "model/leading_runner.h"
+#include "model/shard.h"
+
+namespace stemma {
+namespace {
+
+constexpr CudaRunnerOptions kStaged = {.deterministic = true, .staged_ranks = true};
+
+// The elements of a layer, on the host.
+struct LayerRows {
+  KvLayerView view;
+  std::vector<std::byte> k;
+  std::vector<std::byte> v;
+  std::vector<float> k_scales;
+  std::vector<float> v_scales;
+
+  // K and V of one head, page by page, with what they are scaled by.
+  std::vector<std::byte> head(std::int64_t head) const {
+    std::vector<std::byte> bytes;
+    const auto element = static_cast<std::size_t>(dtype_bytes(view.dtype));
+    const auto append = [&](const void* from, std::int64_t at, std::int64_t elements,
+                            std::size_t element_bytes) {
+      const auto* const begin =
+          static_cast<const std::byte*>(from) + static_cast<std::size_t>(at) * element_bytes;
+      bytes.insert(bytes.end(), begin, begin + static_cast<std::size_t>(elements) * element_bytes);
+    };
+    for (std::int64_t token = 0; token < view.pages * view.page_size; ++token) {
+      const std::int64_t page = token / view.page_size;
+      const std::int64_t offset = token % view.page_size;
+      const std::int64_t at =
+          page * view.page_stride + offset * view.token_stride + head * view.head_stride;
+      append(k.data(), at, view.head_dim, element);
+      append(v.data(), at, view.value_dim, element);
+      if (k_scales.empty()) continue;
+      const std::int64_t scale =
+          page * view.scale_page_stride + offset + head * view.scale_head_stride;
+      append(k_scales.data(), scale, 1, sizeof(float));
+      append(v_scales.data(), scale, 1, sizeof(float));
+    }
+    return bytes;
+  }
+};
+
+// What a rank computed, and what lies in its pools.
+struct Computed {
+  std::vector<std::vector<float>> logits;  // of each request
+  std::vector<LayerRows> layers;
+};
+
+// One rank: a device of its own, a runner and pools.
+class Rank {
+ public:
+  Rank(const std::string& directory, DType dtype, RankGroup* group_or_null, std::int64_t pages = 16)
+      : device_(std::move(CudaDevice::open(0)).value()),
+        stream_(std::move(device_->make_stream()).value()) {
+    auto runner = CudaRunner::load(*device_, directory,
+                                   {.rows_max = 64,
+                                    .outputs_max = 64,
+                                    .requests_max = 8,
+                                    .context_tokens_max = 64,
+                                    .ranks = group_or_null},
+                                   kStaged, threads_);
+    STEMMA_CHECK(runner.ok(), "the model loads");
+    runner_ = std::move(runner).value();
+    STEMMA_CHECK(runner_->meet_ranks().ok(), "ranks meet");
+    pool_ = pool_of(runner_->pool_shape(), dtype, pages);
+    const KvShape windowed = runner_->windowed_pool_shape();
+    if (windowed.layers > 0) windowed_ = pool_of(windowed, dtype, pages);
+  }
+
+  CudaRunner& runner() { return *runner_; }
+  KvPools pools() { return {*pool_, windowed_.get()}; }
+
+  // A text as a whole, then two in uneven pieces that share batches, the last tokens one by one.
+  Computed compute(std::int64_t vocab_tokens) {
+    const CudaPool* const windowed = windowed_.get();
+    RunnerTrial trial(*runner_, *pool_, std::move(windowed_), 5);
+    trial.add(random_tokens(26, vocab_tokens, 3));
+    STEMMA_CHECK(trial.finish(0, 26).ok(), "the text is computed");
+    for (std::uint64_t i = 1; i <= 2; ++i) {
+      trial.add(random_tokens(static_cast<std::int64_t>(9 + 4 * i), vocab_tokens, 100 + i));
+    }
+    for (const auto& [first, second] : {std::pair{7, 5}, {1, 9}, {3, 1}, {1, 1}, {1, 1}}) {
+      const std::array pieces = {RunnerTrial::Piece{1, first}, RunnerTrial::Piece{2, second}};
+      STEMMA_CHECK(trial.step(pieces).ok(), "the batch is computed");
+    }
+    Computed computed;
+    for (std::size_t i = 0; i < 3; ++i) computed.logits.push_back(trial.logits(i));
+    for (const CudaPool* pool : {const_cast<const CudaPool*>(pool_.get()), windowed}) {
+      if (pool != nullptr) download(*pool, computed.layers);
+    }
+    return computed;
+  }
+
+ private:
+  std::unique_ptr<CudaPool> pool_of(KvShape shape, DType dtype, std::int64_t pages) {
+    shape.page_size = 4;
+    shape.pages = pages;
+    shape.dtype = dtype;
+    auto pool = CudaPool::create(*device_, shape, KvLayout::kLayerFirst);
+    STEMMA_CHECK(pool.ok(), "the pool fits");
+    return std::move(pool).value();
+  }
+
+  template <typename T>
+  std::vector<T> download(const void* from, std::int64_t count) {
+    if (from == nullptr) return {};
+    const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
+    const PinnedMemory pinned = std::move(device_->allocate_pinned(bytes)).value();
+    EXPECT_TRUE(stream_.copy_out(pinned.bytes(), from, bytes).ok());
+    EXPECT_TRUE(stream_.synchronize().ok());
+    std::vector<T> values(static_cast<std::size_t>(count));
+    std::memcpy(values.data(), pinned.bytes(), bytes);
+    return values;
+  }
+
+  void download(const CudaPool& pool, std::vector<LayerRows>& layers) {
+    EXPECT_TRUE(pool.wait_for_use(stream_).ok());
+    for (std::int64_t layer = 0; layer < pool.shape().layers; ++layer) {
+      const KvLayerView view = pool.layer_view(layer);
+      const std::int64_t bytes = view.pages * view.page_stride * dtype_bytes(view.dtype);
+      const std::int64_t scales = view.pages * view.scale_page_stride;
+      layers.push_back({view, download<std::byte>(view.k, bytes),
+                        download<std::byte>(view.v, bytes), download<float>(view.k_scales, scales),
+                        download<float>(view.v_scales, scales)});
+    }
+  }
+
+  ThreadPool threads_{1};
+  std::unique_ptr<CudaDevice> device_;
+  CudaStream stream_;
+  std::unique_ptr<CudaRunner> runner_;
+  std::unique_ptr<CudaPool> pool_;
+  std::unique_ptr<CudaPool> windowed_;  // until it computes
+};
+
+class CudaRanksBits : public CudaRunnerFixture {
+ protected:
+  // A family's model with heads that divide over `ranks`.
+  void write_for_ranks(std::string_view name, int ranks, WeightType type) {
+    ModelConfig config = tiny_model_config(name);
+    if (!config_of_shard(config, {0, ranks}).ok()) config.query_heads = config.kv_heads = 4;
+    write_model(config, type);
+  }
+
+  void expect_ranks_equal_one(int ranks, DType dtype = DType::kBF16) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    const Computed expected = Rank(directory(), dtype, nullptr).compute(config().vocab_tokens);
+    std::vector<Computed> computed(static_cast<std::size_t>(ranks));
+    ThreadRanks(ranks).run([&](RankGroup& group) {
+      computed[static_cast<std::size_t>(group.rank())] =
+          Rank(directory(), dtype, &group).compute(config().vocab_tokens);
+    });
+    for (std::size_t i = 0; i < expected.logits.size(); ++i) {
+      SCOPED_TRACE("text " + std::to_string(i));
+      expect_same_bits(expected.logits[i], computed[0].logits[i]);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      expect_same_heads(expected, computed[static_cast<std::size_t>(rank)], rank);
+    }
+  }
+
+ private:
+  // Each of a rank's heads lies in its pool as in that of one rank.
+  static void expect_same_heads(const Computed& one, const Computed& part, int rank) {
+    ASSERT_EQ(one.layers.size(), part.layers.size());
+    for (std::size_t layer = 0; layer < part.layers.size(); ++layer) {
+      const std::int64_t heads = part.layers[layer].view.heads;
+      for (std::int64_t head = 0; head < heads; ++head) {
+        EXPECT_TRUE(one.layers[layer].head(rank * heads + head) == part.layers[layer].head(head))
+            << "rank " << rank << " layer " << layer << " head " << head;
+      }
+    }
+  }
+};
+
+class CudaRanksFamilies : public CudaRanksBits,
+                          public ::testing::WithParamInterface<std::string_view> {};
+
+TEST_P(CudaRanksFamilies, TwoRanksComputeAndStoreWhatOneDoes) {
+  write_for_ranks(GetParam(), 2, WeightType::kBf16);
+  expect_ranks_equal_one(2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, CudaRanksFamilies,
+                         ::testing::Values("llama2", "llama_bias", "qwen2", "qwen3", "gemma3"),
+                         [](const auto& family) { return std::string(family.param); });
+
+TEST_F(CudaRanksBits, FourRanksComputeAndStoreWhatOneDoes) {
+  write_for_ranks("llama2", 4, WeightType::kBf16);
+  expect_ranks_equal_one(4);
+}
+
+TEST_F(CudaRanksBits, OtherTypesOfWeightsAndPools) {
+  write_for_ranks("qwen3", 2, WeightType::kF32);
+  expect_ranks_equal_one(2, DType::kF32);
+  write_for_ranks("qwen3", 2, WeightType::kF16);
+  expect_ranks_equal_one(2, DType::kInt8);
+}
+
+// A text of `tokens` tokens on the first pages of a pool.
+class OneText {
+ public:
+  explicit OneText(std::int64_t tokens) : tokens_(random_tokens(tokens, 200, 1)) {
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      positions_.push_back(static_cast<std::int32_t>(i));
+      slots_.push_back(SlotId(i));
+      if (i % 4 == 0) pages_.push_back(PageId(static_cast<std::int32_t>(i / 4)));
+    }
+    row_indptr_ = {0, static_cast<std::int32_t>(tokens)};
+    indptr_ = {0, static_cast<std::int32_t>(pages_.size())};
+    last_ = {static_cast<std::int32_t>((tokens - 1) % 4 + 1)};
+    outputs_ = {static_cast<std::int32_t>(tokens - 1)};
+  }
+  KvBatch batch() const {
+    return {.tokens = tokens_,
+            .positions = positions_,
+            .write_slots = slots_,
+            .row_indptr = row_indptr_,
+            .requests = ids_,
+            .page_table = {indptr_, pages_, last_, 4},
+            .logit_rows = outputs_};
+  }
+
+ private:
+  std::vector<TokenId> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<SlotId> slots_;
+  std::vector<std::int32_t> row_indptr_;
+  std::vector<RequestId> ids_ = {RequestId(7)};
+  std::vector<std::int32_t> indptr_;
+  std::vector<PageId> pages_;
+  std::vector<std::int32_t> last_;
+  std::vector<std::int32_t> outputs_;
+};
+
+// The text needs pages that rank 1 does not have.
+TEST_F(CudaRanksBits, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
+  write_for_ranks("llama2", 2, WeightType::kBf16);
+  const OneText too_long(30);
+  const OneText fits(6);
+  ThreadRanks(2).run([&](RankGroup& group) {
+    Rank rank(directory(), DType::kBF16, &group, group.rank() == 0 ? 16 : 3);
+    if (group.rank() > 0) {
+      EXPECT_TRUE(follow_leader(rank.runner(), rank.pools(), group).ok());
+      return;
+    }
+    LeadingRunner leader(rank.runner(), group);
+    const auto failed = leader.forward(too_long.batch(), rank.pools());
+    ASSERT_FALSE(failed.ok());
+    EXPECT_EQ(failed.error().detail, "rank 1: batch: slot 12 is outside the pool");
+    const auto logits = leader.forward(fits.batch(), rank.pools());
+    ASSERT_TRUE(logits.ok()) << to_string(logits.error());
+    EXPECT_EQ(logits->outputs, 1);
+  });
+}
+
+TEST_F(CudaRanksBits, WhatSeveralCannotComputeIsRefusedWithTheNumbers) {
+  const auto refused = [](std::string_view name, int ranks, std::int64_t intermediate = 160) {
+    ModelConfig config = tiny_model_config(name);
+    config.intermediate = intermediate;
+    return check_cut(config, {0, ranks}).error().detail;
+  };
+  EXPECT_EQ(refused("qwen3_moe", 2),
+            "--tensor-parallel 2: a mixture of experts is not for several GPUs yet");
+  EXPECT_EQ(refused("deepseek_v2", 2),
+            "--tensor-parallel 2: latent attention is not for several GPUs yet");
+  EXPECT_EQ(refused("llama2", 3),
+            "--tensor-parallel 3: the model's intermediate_size of 160 does not divide into "
+            "multiples of 8 over 3 GPUs");
+}
+
+}  // namespace
+}  // namespace stemma

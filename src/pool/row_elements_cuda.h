@@ -1,0 +1,82 @@
+// Elements of rows as store kernels move them: several neighbours in accesses of 16 bytes, or one.
+//
+// Thread:     a lane.
+// Memory:     registers.
+// Cost:       that of the accesses.
+// Not here:   rounding and codes (device/cuda_dialect), which lane has what (store_cuda).
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda_dialect.h"
+
+namespace stemma {
+
+STEMMA_ON_DEVICE std::uint32_t element_bits(float value) {
+  return float_as_word(value);
+}
+STEMMA_ON_DEVICE std::uint32_t element_bits(std::int8_t value) {
+  return static_cast<std::uint8_t>(value);
+}
+template <typename Element>
+STEMMA_ON_DEVICE std::uint32_t element_bits(Element value) {
+  return value.bits;
+}
+
+// Element `i` of words that hold elements of Source, widened.
+template <typename Source>
+STEMMA_ON_DEVICE float widened(const Words& words, int i) {
+  return widen(Source{static_cast<std::uint16_t>(words.w[i / 2] >> (16 * (i % 2)))});
+}
+template <>
+STEMMA_ON_DEVICE float widened<float>(const Words& words, int i) {
+  return word_as_float(words.w[i]);
+}
+
+// How many elements a lane moves at a time.
+template <int kCount>
+struct RowUnit {
+  static constexpr int kElements = kCount;
+  static constexpr int kAtOnce = kCount == 1 ? 4 : 2;  // on their way
+};
+
+// REQUIRES: of more elements than one `from` is aligned to 16 bytes, and they fill such accesses.
+template <typename Unit, typename Source>
+STEMMA_ON_DEVICE void load_elements(const Source* from, float* to) {
+  if constexpr (Unit::kElements == 1) {
+    to[0] = widen(*from);
+  } else {
+    constexpr int kAnAccess = static_cast<int>(sizeof(Words) / sizeof(Source));
+    static_assert(Unit::kElements % kAnAccess == 0);
+    for (int first = 0; first < Unit::kElements; first += kAnAccess) {
+      const Words words = load_words(from + first);
+      for (int i = 0; i < kAnAccess; ++i) to[first + i] = widened<Source>(words, i);
+    }
+  }
+}
+
+// REQUIRES: as load_elements, of `to`.
+template <typename Unit, typename Target>
+STEMMA_ON_DEVICE void store_elements(Target* to, const Target* from) {
+  if constexpr (Unit::kElements == 1) {
+    *to = from[0];
+  } else {
+    constexpr int kAnAccess = static_cast<int>(sizeof(Words) / sizeof(Target));
+    constexpr int kAWord = kAnAccess / 4;
+    constexpr int kElementBits = 32 / kAWord;
+    static_assert(Unit::kElements % kAnAccess == 0);
+    for (int first = 0; first < Unit::kElements; first += kAnAccess) {
+      Words words;
+      for (int word = 0; word < 4; ++word) {
+        std::uint32_t bits = 0;
+        for (int i = 0; i < kAWord; ++i) {
+          bits |= element_bits(from[first + word * kAWord + i]) << (i * kElementBits);
+        }
+        words.w[word] = bits;
+      }
+      store_words(to + first, words);
+    }
+  }
+}
+
+}  // namespace stemma
