@@ -33,7 +33,7 @@ std::int64_t CudaRankRows::largest_part_bytes(const CudaRankRowsParts& parts) co
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(parts.type));
   constexpr std::int64_t kFloat = sizeof(float);
   const ModelConfig& config = parts.config;
-  return std::max({part_bytes({parts.rows_max, config.query_columns(), row_bytes}),
+  return std::max({part_bytes({parts.rows_max, config.value_columns(), row_bytes}),
                    part_bytes({parts.rows_max, config.hidden, kFloat}),
                    part_bytes({parts.rows_max, config.intermediate, row_bytes}),
                    part_bytes({parts.outputs_max, config.vocab_tokens, kFloat})});
@@ -71,8 +71,7 @@ Status check_cut(const ModelConfig& config, const Shard& shard) {
     return Error{ErrorCode::kUnsupported,
                  flag + std::string(what) + " is not for several GPUs yet"};
   };
-  if (config.latent.rank > 0) return refused("latent attention");
-  if (config.mixture.experts > 0) return refused("a mixture of experts");
+  if (config.mixture.at_any_layer()) return refused("a mixture of experts");
   if (config.intermediate % (8 * shard.ranks) != 0) {
     return Error{ErrorCode::kUnsupported, flag + "the model's intermediate_size of " +
                                               std::to_string(config.intermediate) +

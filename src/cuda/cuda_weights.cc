@@ -240,9 +240,7 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
     return Error{ErrorCode::kUnsupported,
                  std::string(config_path) + ": " + std::string(what) + " is not for a GPU yet"};
   };
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    if (config.mixture.at_layer(layer)) return refused("a mixture of experts");
-  }
+  if (config.mixture.at_any_layer()) return refused("a mixture of experts");
   if (config.hidden % 8 != 0) return refused("hidden_size that is no multiple of 8");
   if (config.intermediate % 8 != 0) return refused("intermediate_size that is no multiple of 8");
   if (config.latent.rank > 0) return check_latent(config.latent, config.query_heads, refused);
