@@ -34,7 +34,7 @@ void DeviceFlags::add_to(CLI::App& command) {
                    "CPU gives them always; products are slower");
 }
 
-Result<std::unique_ptr<DeviceBackend>> DeviceFlags::open() const {
+Result<std::unique_ptr<DeviceBackend>> DeviceFlags::open(const RankGroup* ranks_or_null) const {
   if (is_cpu()) return std::unique_ptr<DeviceBackend>();
   const std::optional<int> ordinal = ordinal_of(device_);
   if (!ordinal.has_value()) {
@@ -43,7 +43,11 @@ Result<std::unique_ptr<DeviceBackend>> DeviceFlags::open() const {
   }
   CudaRunnerOptions options;
   options.deterministic = deterministic_;
-  return open_cuda_backend(*ordinal, options);
+  if (ranks_or_null == nullptr) return open_cuda_backend(*ordinal, options);
+  if (device_ == kCuda) return open_cuda_backend(*ranks_or_null, options);
+  return Error{ErrorCode::kInvalidArgument,
+               "--device " + device_ +
+                   ": with --tensor-parallel every rank takes the GPU of its own number; say cuda"};
 }
 
 }  // namespace stemma

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "device/rank_group.h"
 #include "model/device_backend.h"
 #include "stemma/result.h"
 
@@ -18,12 +19,14 @@ namespace stemma {
 class DeviceFlags {
  public:
   void add_to(CLI::App& command);
-  // The device that was said; nullptr: CPUs. kInvalidArgument names the flag, kUnsupported says
-  // that the build has no such devices, kNotFound that the machine has not.
-  Result<std::unique_ptr<DeviceBackend>> open() const;
-  bool is_cpu() const noexcept { return device_ == "cpu"; }
+  // The device that was said, of several ranks this one's; nullptr: CPUs. kInvalidArgument names
+  // the flag, kUnsupported says that the build has no such devices, kNotFound that the machine has
+  // not, or not enough.
+  Result<std::unique_ptr<DeviceBackend>> open(const RankGroup* ranks_or_null) const;
 
  private:
+  bool is_cpu() const noexcept { return device_ == "cpu"; }
+
   std::string device_ = "cpu";
   bool deterministic_ = false;
 };

@@ -22,9 +22,9 @@ Status check_options(const ModelRunnerOptions& options) {
   if (options.weights == WeightRounding::kInt8) return refused("--weights int8");
   if (options.weights == WeightRounding::kInt4) return refused("--weights int4");
   if (options.sparse.has_value()) return refused("--sparse-tokens");
-  if (!options.adapters.empty()) return refused("--adapter");
   if (options.decorate_attention) return refused("calibration");
   if (options.attention != "cpu") return refused("--attention " + options.attention);
+  STEMMA_RETURN_IF_ERROR(check_ranks(options));
   return check_limits(options);
 }
 
@@ -70,6 +70,9 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   STEMMA_ASSIGN_OR_RETURN(runner->weights_,
                           load_cuda_weights(runner->config_, weight_files, device, runner->stream_,
                                             threads, options.progress, shard));
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Adapter> adapters,
+                          load_adapters(files, options.adapters, runner->config_, threads));
+  STEMMA_RETURN_IF_ERROR(runner->prepare_adapters(adapters, options.rows_max, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -80,6 +83,19 @@ CudaRunner::CudaRunner(Key, CudaDevice& device, ModelConfig config,
 
 CudaRunner::~CudaRunner() {
   if (stream_.raw() != nullptr) drain();
+}
+
+Status CudaRunner::prepare_adapters(std::span<const Adapter> adapters, std::int64_t rows_max,
+                                    ThreadPool& threads) {
+  adapter_identities_ = identities_of(adapters);
+  if (adapters.empty()) return {};
+  STEMMA_ASSIGN_OR_RETURN(adapters_, CudaAdapters::create({.adapters = adapters,
+                                                           .rows_max = rows_max,
+                                                           .type = weights_.type,
+                                                           .device = device_,
+                                                           .stream = stream_,
+                                                           .threads = threads}));
+  return {};
 }
 
 Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
@@ -102,7 +118,8 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
                          .stream = stream_,
                          .gemm = *gemm_,
                          .threads = threads,
-                         .peers = peers_.get()}));
+                         .peers = peers_.get(),
+                         .adapters = adapters_.get()}));
   STEMMA_ASSIGN_OR_RETURN(rows_, CudaStepRows::create(device_, stream_, limits_.rows_max));
   STEMMA_ASSIGN_OR_RETURN(sampler_, CudaSampler::create(device_, stream_, limits_.outputs_max));
   if (options_.graphs && (peers_ == nullptr || peers_->ranks().records())) {
@@ -155,7 +172,8 @@ Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch,
   STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));  // which all ranks find alike
   const std::size_t next_before = next_;
   const std::size_t in_flight_before = in_flight_;
-  const Status queued = conclude(queue_here(batch, pools, wish));
+  Pending* const before = in_flight_ > 0 ? &first_pending() : nullptr;
+  const Status queued = conclude(queue_here(batch, pools, wish), before);
   if (queued.ok()) return {};
   // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
   drain();
@@ -172,15 +190,21 @@ Status CudaRunner::queue_here(const KvBatch& batch, const KvPools& pools, const 
   return queue_step(batch, wish);
 }
 
-// What became of a step on all ranks.
-Status CudaRunner::conclude(const Status& queued) {
+// What became of a step on all ranks. `before`: the one before it, which all have queued: it comes
+// to its end before what others wait for is given up.
+Status CudaRunner::conclude(const Status& queued, Pending* before_or_null) {
   if (peers_ == nullptr) return queued;
-  CudaRanks& ranks = peers_->ranks();
-  const Status concluded = ranks.conclude(queued);
+  const Status concluded = peers_->ranks().conclude(queued);
   if (concluded.ok()) return {};
+  if (before_or_null != nullptr) before_or_null->failed = await(*before_or_null);
   graphs_.clear();
-  ranks.start_over();
+  peers_->ranks().start_over();
   return concluded;
+}
+
+Status CudaRunner::await(const Pending& pending) {
+  STEMMA_RETURN_IF_ERROR(pending.failed);
+  return peers_ == nullptr ? pending.done.wait() : peers_->ranks().wait(pending.done);
 }
 
 Status CudaRunner::check_slots(const KvBatch& batch, const KvPools& pools) const {
@@ -282,6 +306,7 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
   const auto count = static_cast<std::size_t>(outputs);
   pending.outputs = outputs;
   pending.has_logits = logits_wanted;
+  pending.failed = Status();
   STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.tokens.bytes(), transformer_->sampled(),
                                           count * sizeof(std::int32_t)));
   if (pending.has_logits) {
@@ -298,10 +323,9 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
 
 Result<StepOutputs> CudaRunner::wait() {
   STEMMA_CHECK(in_flight_ > 0, "a step is queued");
-  const Pending& pending = pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
+  const Pending& pending = first_pending();
   --in_flight_;
-  STEMMA_RETURN_IF_ERROR(peers_ == nullptr ? pending.done.wait()
-                                           : peers_->ranks().wait(pending.done));
+  STEMMA_RETURN_IF_ERROR(await(pending));
   StepOutputs outputs;
   outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
                     config_.vocab_tokens};

@@ -65,6 +65,7 @@ struct CudaVariant {
   CudaRunnerOptions options = {.deterministic = true};
   std::int64_t tokens = 160;  // that the pools hold
   std::uint64_t seed = 1;     // of the order of pages
+  std::vector<AdapterSource> adapters = {};
 };
 
 // A runner with its pools and requests.
@@ -98,8 +99,9 @@ class CudaRunnerFixture : public CudaFixture {
   // REQUIRES: the model was written and fits.
   CudaBench bench(const CudaVariant& variant = {}) {
     CudaBench bench;
-    auto runner =
-        try_load({.rows_max = 128, .outputs_max = 128, .requests_max = 16}, variant.options);
+    auto runner = try_load(
+        {.rows_max = 128, .outputs_max = 128, .requests_max = 16, .adapters = variant.adapters},
+        variant.options);
     STEMMA_CHECK(runner.ok(), "the model loads");
     bench.runner = std::move(runner).value();
     bench.pool = pool_of(bench.runner->pool_shape(), variant);
@@ -124,9 +126,13 @@ class CudaRunnerFixture : public CudaFixture {
   // The same of a whole text on the CPU, with an attention of the test's or its own.
   std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens,
                                    const AttentionDecorator& decorate_attention = {}) {
-    auto runner = ModelRunner::load(
-        directory(),
-        {.rows_max = 128, .outputs_max = 128, .decorate_attention = decorate_attention}, threads());
+    return logits_of_cpu(dtype, tokens, {.decorate_attention = decorate_attention}, AdapterId());
+  }
+  // The same, loaded with these options, whose limits are the fixture's.
+  std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens,
+                                   ModelRunnerOptions options, AdapterId adapter) {
+    options.rows_max = options.outputs_max = 128;
+    auto runner = ModelRunner::load(directory(), options, threads());
     STEMMA_CHECK(runner.ok(), "the model loads");
     KvShape shape = (*runner)->pool_shape();
     shape.page_size = 16;
@@ -135,7 +141,7 @@ class CudaRunnerFixture : public CudaFixture {
     auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads());
     STEMMA_CHECK(pool.ok(), "the pool fits");
     RunnerTrial trial(**runner, **pool);
-    EXPECT_TRUE(trial.finish(trial.add(tokens), std::ssize(tokens)).ok());
+    EXPECT_TRUE(trial.finish(trial.add(tokens, adapter), std::ssize(tokens)).ok());
     return trial.logits(0);
   }
 

@@ -46,6 +46,16 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
                                                 .gemm = parts.gemm}));
   }
   STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
+  if (parts.config.mixture.experts > 0) {
+    STEMMA_ASSIGN_OR_RETURN(transformer->mixture_,
+                            CudaMixture::create({.config = parts.config.mixture,
+                                                 .hidden = parts.config.hidden,
+                                                 .rows_max = parts.limits.rows_max,
+                                                 .type = parts.weights.type,
+                                                 .device = parts.device,
+                                                 .stream = parts.stream,
+                                                 .peers = parts.peers}));
+  }
   return transformer;
 }
 
@@ -57,27 +67,27 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       stream_(parts.stream),
       gemm_(parts.gemm),
       peers_(parts.peers),
+      adapters_(parts.adapters),
       qkv_columns_(parts.config.latent.rank > 0
                        ? 0
                        : parts.config.query_columns() + 2 * parts.config.kv_columns()),
       value_columns_(parts.config.value_columns() *
-                     (peers_ == nullptr ? 1 : peers_->shard().ranks)),
-      mlp_columns_(peers_ == nullptr ? parts.config.intermediate
-                                     : peers_->own_columns(parts.config.intermediate)) {}
+                     (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
 
 Status CudaTransformer::allocate() {
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
   constexpr std::int64_t kFloat = sizeof(float);
   const std::int64_t rows = limits_.rows_max;
   const std::int64_t outputs = limits_.outputs_max;
+  const std::int64_t width = std::max(config_.intermediate, config_.mixture.shared_width);
   STEMMA_RETURN_IF_ERROR(allocate_rows(residual_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(normed_, rows, config_.hidden * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(values_, rows, value_columns_ * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * mlp_columns_ * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, config_.intermediate * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * own_columns(width) * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
 }
@@ -133,12 +143,13 @@ Status CudaTransformer::run(const CudaStep& step, const StepPlaces& places) {
     NormRows norm = norm_of(before, layer.attention_norm);
     norm.rows = step.rows;
     STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-    STEMMA_RETURN_IF_ERROR(attend(step, places, layer, place_of(i, step, places)));
+    const Place place = place_of(i, step, places);
+    STEMMA_RETURN_IF_ERROR(attend(step, places, layer, place));
     norm = norm_of({branch_.as<float>(), layer.output_bias, layer.attention_branch_norm},
                    layer.mlp_norm);
     norm.rows = step.rows;
     STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-    STEMMA_RETURN_IF_ERROR(mlp(step, layer));
+    STEMMA_RETURN_IF_ERROR(mlp(step, layer, place.adapted));
     before = {branch_.as<float>(), layer.down_bias, layer.mlp_branch_norm};
   }
   return head(step, places, before);
@@ -160,11 +171,12 @@ CudaTransformer::Place CudaTransformer::place_of(std::size_t layer, const CudaSt
                                                  const StepPlaces& places) const {
   const auto index = static_cast<std::int64_t>(layer);
   const std::int64_t in_group = config_.windows.place(index);
+  const AdaptedLayer adapted = {index, places.adapters};
   if (!config_.windows.at_layer(index)) {
-    return {step.full, angles_.as<float>(), places.slots, in_group};
+    return {step.full, angles_.as<float>(), places.slots, in_group, adapted};
   }
   const CudaMemory& angles = config_.windowed_rope.has_value() ? windowed_angles_ : angles_;
-  return {step.windowed, angles.as<float>(), places.windowed_slots, in_group};
+  return {step.windowed, angles.as<float>(), places.windowed_slots, in_group, adapted};
 }
 
 NormRows CudaTransformer::norm_of(const Branch& branch, const float* norm) const {
@@ -193,8 +205,9 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
     STEMMA_RETURN_IF_ERROR(latent_->write_values(layer.latent, step.rows, part_of(values_)));
   }
   STEMMA_RETURN_IF_ERROR(gather(values_, step.rows, value_columns_));
-  return multiply_cut(
-      {values_.bytes(), layer.output, branch_, config_.hidden, value_columns_, true}, step.rows);
+  STEMMA_RETURN_IF_ERROR(multiply_cut(
+      {values_.bytes(), layer.output, branch_, config_.hidden, value_columns_, true}, step.rows));
+  return adapt_branch(place.adapted, Projection::kOutput, values_, value_columns_, step.rows);
 }
 
 // The rows that attention compares and the pool keeps.
@@ -203,6 +216,7 @@ Status CudaTransformer::write_queries_and_keys(const CudaStep& step, const StepP
   if (latent_ != nullptr) return write_latent_rows(step, places, layer, place);
   STEMMA_RETURN_IF_ERROR(
       multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
+  STEMMA_RETURN_IF_ERROR(adapt_heads(place.adapted, step.rows));
   return turn_and_store(step, places, layer, place);
 }
 
@@ -262,21 +276,93 @@ Status CudaTransformer::store_scaled(const CudaStep& step, const Place& place) {
                                     rows_from(keys + config_.kv_columns()));
 }
 
-Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
-  const std::int64_t width = config_.intermediate;
+Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer,
+                            const AdaptedLayer& adapted) {
+  const CudaMixtureWeights& mixture = layer.mixture;
+  if (mixture.router == nullptr) {
+    return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
+                     &adapted, step.rows);
+  }
+  const bool shared = mixture.shared_gate_up != nullptr;
+  if (shared) {
+    STEMMA_RETURN_IF_ERROR(gated_mlp(
+        {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
+        nullptr, step.rows));
+  }
+  return mixture_->add(
+      mixture,
+      {.in = normed_.bytes(), .out = branch_.as<float>(), .rows = step.rows, .from_zero = !shared});
+}
+
+// What an MLP says to the rows that were normalised last.
+Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null,
+                                  std::int64_t rows) {
+  const std::int64_t own = own_columns(mlp.width);
   STEMMA_RETURN_IF_ERROR(
-      multiply({normed_.bytes(), layer.gate_up, gate_up_, 2 * mlp_columns_, config_.hidden, false},
-               step.rows));
+      multiply({normed_.bytes(), mlp.gate_up, gate_up_, 2 * own, config_.hidden, false}, rows));
+  if (adapted_or_null != nullptr) {
+    STEMMA_RETURN_IF_ERROR(adapt_gates(*adapted_or_null, own, rows));
+  }
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
-                                             .bias = layer.gate_up_bias,
+                                             .bias = mlp.gate_up_bias,
                                              .out = part_of(gated_),
-                                             .rows = step.rows,
-                                             .width = mlp_columns_,
+                                             .rows = rows,
+                                             .width = own,
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
-  STEMMA_RETURN_IF_ERROR(gather(gated_, step.rows, width));
-  return multiply_cut({gated_.bytes(), layer.down, branch_, config_.hidden, width, true},
-                      step.rows);
+  STEMMA_RETURN_IF_ERROR(gather(gated_, rows, mlp.width));
+  STEMMA_RETURN_IF_ERROR(
+      multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows));
+  if (adapted_or_null == nullptr) return {};
+  return adapt_branch(*adapted_or_null, Projection::kDown, gated_, mlp.width, rows);
+}
+
+Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  float* const query = qkv_.as<float>();
+  float* const key = query + config_.query_columns();
+  const auto bytes_of = [](float* values) { return reinterpret_cast<std::byte*>(values); };
+  const AdaptedProduct products[] = {
+      {Projection::kQuery, bytes_of(query), config_.query_columns()},
+      {Projection::kKey, bytes_of(key), config_.kv_columns()},
+      {Projection::kValue, bytes_of(key + config_.kv_columns()), config_.kv_columns()}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = normed_.bytes(),
+                         .inputs = config_.hidden,
+                         .rows = rows,
+                         .y_stride = qkv_columns_,
+                         .row_adapters = adapted.row_adapters},
+                        products);
+}
+
+// What adapters add is rounded to the weights' type once more: a row without one keeps its bits.
+Status CudaTransformer::adapt_gates(const AdaptedLayer& adapted, std::int64_t width,
+                                    std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  const std::size_t up = static_cast<std::size_t>(width) * weight_type_bytes(weights_.type);
+  const AdaptedProduct products[] = {{Projection::kGate, gate_up_.bytes(), width},
+                                     {Projection::kUp, gate_up_.bytes() + up, width}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = normed_.bytes(),
+                         .inputs = config_.hidden,
+                         .rows = rows,
+                         .y_stride = 2 * width,
+                         .f32_out = false,
+                         .row_adapters = adapted.row_adapters},
+                        products);
+}
+
+Status CudaTransformer::adapt_branch(const AdaptedLayer& adapted, Projection projection,
+                                     const CudaMemory& x, std::int64_t inputs, std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  const AdaptedProduct products[] = {{projection, branch_.bytes(), config_.hidden}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = x.bytes(),
+                         .inputs = inputs,
+                         .rows = rows,
+                         .y_stride = config_.hidden,
+                         .row_adapters = adapted.row_adapters},
+                        products);
 }
 
 // Only the rows whose logits are wanted are normalised and projected.
@@ -318,6 +404,10 @@ Status CudaTransformer::multiply_cut(const Product& product, std::int64_t rows) 
                                          .type = weights_.type,
                                          .f32_out = true}));
   return peers_->gather({rows, product.outputs, sizeof(float)}, product.y.bytes());
+}
+
+std::int64_t CudaTransformer::own_columns(std::int64_t columns) const {
+  return peers_ == nullptr ? columns : peers_->own_columns(columns);
 }
 
 std::byte* CudaTransformer::part_of(const CudaMemory& whole) const {

@@ -1,19 +1,20 @@
-// CudaTransformer: the computation of a decoder-only model without mixtures over one batch of rows,
-// queued on a stream of a GPU.
+// CudaTransformer: the computation of a decoder-only model over one batch of rows, queued on a
+// stream of a GPU.
 //
 // Each layer: norm, q k v in one product, RoPE and what else heads need (or the rows of latent
-// attention, cuda_latent), store K and V, attention over the pool, output projection, norm, gated
-// MLP. A branch is added to the residual stream by the norm that follows it. The residual stream,
-// q, k and v before they are turned, what branches give, and logits are f32; what products and
-// attention read is of the weights' type. Every operation but the vendor's products gives a row
-// bits that depend on that row alone (I13).
+// attention), store K and V, attention over the pool, output projection, norm, gated MLP or a
+// mixture of experts. A branch is added to the residual stream by the norm that follows it. The
+// residual stream, q, k and v before they are turned, what branches give, and logits are f32; what
+// products and attention read is of the weights' type. Every operation but the vendor's products
+// gives a row bits that depend on that row alone (I13).
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation: scratch for the largest batch, logits for the largest
 //             number of outputs, the angles of every position.
 // Cost:       decode is bound by reading the weights and K and V once.
 // Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention), what
-//             surrounds latent attention (cuda_latent), which rows these are (cuda_step_rows).
+//             surrounds latent attention (CudaLatent), mixtures (CudaMixture), which rows these are
+//             (cuda_step_rows).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,9 @@
 
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_adapters.h"
 #include "cuda/cuda_latent.h"
+#include "cuda/cuda_mixture.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_step_rows.h"
 #include "cuda/cuda_upload.h"
@@ -55,6 +58,7 @@ struct CudaTransformerParts {
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
+  CudaAdapters* adapters = nullptr;  // that rows may have, of no rank but one; nullptr: none
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -107,12 +111,24 @@ class CudaTransformer {
     std::int64_t inputs;
     bool f32_out;
   };
+  struct GatedMlp {
+    const std::byte* gate_up;
+    const float* gate_up_bias;
+    const std::byte* down;
+    std::int64_t width;
+  };
+  // Whose products adapters change.
+  struct AdaptedLayer {
+    std::int64_t layer;  // of the model
+    const std::int32_t* row_adapters;
+  };
   // One layer's part of a step.
   struct Place {
     const CudaLayerGroup& group;
     const float* angles;
     const std::int32_t* slots;
     std::int64_t layer;  // of the pool
+    AdaptedLayer adapted;
   };
 
   Status allocate();
@@ -133,11 +149,19 @@ class CudaTransformer {
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
   Status store_scaled(const CudaStep& step, const Place& place);
-  Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
+  Status mlp(const CudaStep& step, const CudaLayerWeights& layer, const AdaptedLayer& adapted);
+  Status gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null, std::int64_t rows);
+  Status adapt_heads(const AdaptedLayer& adapted, std::int64_t rows);
+  Status adapt_gates(const AdaptedLayer& adapted, std::int64_t width, std::int64_t rows);
+  // What a layer's half gives, of `inputs` columns of `x`.
+  Status adapt_branch(const AdaptedLayer& adapted, Projection projection, const CudaMemory& x,
+                      std::int64_t inputs, std::int64_t rows);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
   // The same with all outputs of all ranks, each of which computes its own. REQUIRES: f32_out.
   Status multiply_cut(const Product& product, std::int64_t rows);
+  // How many of a matrix's outputs are this rank's.
+  std::int64_t own_columns(std::int64_t columns) const;
   // Where this rank's columns of rows go that are gathered to `whole`: there, if it is alone.
   std::byte* part_of(const CudaMemory& whole) const;
   Status gather(const CudaMemory& whole, std::int64_t rows, std::int64_t columns);
@@ -148,10 +172,10 @@ class CudaTransformer {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaGemm& gemm_;
-  CudaRankRows* peers_;  // nullptr: it computes alone
+  CudaRankRows* peers_;     // nullptr: it computes alone
+  CudaAdapters* adapters_;  // nullptr: there are none
   std::int64_t qkv_columns_;
   std::int64_t value_columns_;  // that the output projection reads, of all ranks
-  std::int64_t mlp_columns_;    // of this one
 
   CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
   CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
@@ -159,13 +183,14 @@ class CudaTransformer {
   CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim], or none
   CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
   CudaMemory values_;           // of all ranks                  [rows_max, value_columns]
-  CudaMemory gate_up_;          //                               [rows_max, 2, mlp_columns]
-  CudaMemory gated_;            //                               [rows_max, intermediate]
+  CudaMemory gate_up_;          // of the widest MLP, this rank's part       [rows_max, 2, width]
+  CudaMemory gated_;            // of all ranks                  [rows_max, width]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]
   CudaMemory angles_;           // f32      [context_tokens_max, turned_dim / 2, 2]
   CudaMemory windowed_angles_;  // where layers with a window have another RoPE; else none
-  std::unique_ptr<CudaLatent> latent_;  // nullptr where the model has none; instead of qkv_
+  std::unique_ptr<CudaLatent> latent_;    // nullptr where the model has none; instead of qkv_
+  std::unique_ptr<CudaMixture> mixture_;  // nullptr: all layers are dense
 };
 
 }  // namespace stemma

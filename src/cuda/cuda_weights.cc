@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "cuda/cuda_upload.h"
+#include "cuda/expert_choice_cuda.h"
 
 namespace stemma {
 namespace {
@@ -122,13 +123,37 @@ void place_attention(const ModelConfig& config, const std::string& prefix, float
   if (config.output_bias) layer.output_bias = layout.vector({prefix + "o_proj.bias"});
 }
 
+Names gate_up_of(const std::string& prefix) {
+  return {prefix + "gate_proj.weight", prefix + "up_proj.weight"};
+}
+
 void place_mlp(const ModelConfig& config, const std::string& prefix, Layout& layout,
                CudaLayerWeights& layer) {
-  layer.gate_up = layout.cut_matrix({prefix + "gate_proj.weight", prefix + "up_proj.weight"});
+  layer.gate_up = layout.cut_matrix(gate_up_of(prefix));
   layer.down = layout.cut_matrix({prefix + "down_proj.weight"});
   if (!config.mlp_bias) return;
   layer.gate_up_bias = layout.cut_vector({prefix + "gate_proj.bias", prefix + "up_proj.bias"});
   layer.down_bias = layout.vector({prefix + "down_proj.bias"});
+}
+
+void place_mixture(const MixtureConfig& config, const std::string& prefix, Layout& layout,
+                   CudaMixtureWeights& mixture) {
+  mixture.router = layout.matrix({prefix + "gate.weight"});
+  if (config.choice == MixtureConfig::Choice::kCorrectedGroups) {
+    mixture.correction = layout.vector({prefix + "gate.e_score_correction_bias"});
+  }
+  Names gate_up;
+  Names down;
+  for (std::int64_t expert = 0; expert < config.experts; ++expert) {
+    const std::string own = prefix + "experts." + std::to_string(expert) + ".";
+    for (std::string& name : gate_up_of(own)) gate_up.push_back(std::move(name));
+    down.push_back(own + "down_proj.weight");
+  }
+  mixture.gate_up = layout.cut_matrix(gate_up);
+  mixture.down = layout.cut_matrix(down);
+  if (config.shared_width == 0) return;
+  mixture.shared_gate_up = layout.cut_matrix(gate_up_of(prefix + "shared_experts."));
+  mixture.shared_down = layout.cut_matrix({prefix + "shared_experts.down_proj.weight"});
 }
 
 void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
@@ -147,7 +172,11 @@ void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
   } else {
     layer.mlp_norm = norm("post_attention_layernorm");
   }
-  place_mlp(config, prefix + "mlp.", layout, layer);
+  if (config.mixture.at_layer(static_cast<std::int64_t>(index))) {
+    place_mixture(config.mixture, prefix + "mlp.", layout, layer.mixture);
+  } else {
+    place_mlp(config, prefix + "mlp.", layout, layer);
+  }
 }
 
 void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
@@ -240,7 +269,15 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
     return Error{ErrorCode::kUnsupported,
                  std::string(config_path) + ": " + std::string(what) + " is not for a GPU yet"};
   };
-  if (config.mixture.at_any_layer()) return refused("a mixture of experts");
+  if (config.mixture.experts > 0 && config.mixture.width % 8 != 0) {
+    return refused("moe_intermediate_size that is no multiple of 8");
+  }
+  if (config.mixture.shared_width % 8 != 0) {
+    return refused("a width of shared experts that is no multiple of 8");
+  }
+  if (config.mixture.experts_per_token > kRowExpertsMax) {
+    return refused("num_experts_per_tok above " + std::to_string(kRowExpertsMax));
+  }
   if (config.hidden % 8 != 0) return refused("hidden_size that is no multiple of 8");
   if (config.intermediate % 8 != 0) return refused("intermediate_size that is no multiple of 8");
   if (config.latent.rank > 0) return check_latent(config.latent, config.query_heads, refused);

@@ -1,5 +1,6 @@
-// CudaWeights: the tensors of a model without mixtures in the memory of a GPU, as its kernels want
-// them: what one product can compute at once lies in one matrix.
+// CudaWeights: the tensors of a model in the memory of a GPU, as its kernels want them: what one
+// product can compute at once lies in one matrix, and the matrices of all experts of a mixture one
+// behind the other.
 //
 // Matrices keep the type of the files, one for all of them; vectors (norms, biases) become f32,
 // exactly, and norms that files store as what differs from 1 have it added. A rank of several has
@@ -9,8 +10,7 @@
 // Memory:     every tensor once, in one piece on the device; while loading what weight_files and
 //             cuda_upload need.
 // Cost:       one read of the files.
-// Not here:   file formats (weight_files), the computation (cuda_transformer), mixtures, rounded
-//             weights.
+// Not here:   file formats (weight_files), the computation (cuda_transformer), rounded weights.
 #pragma once
 
 #include <string>
@@ -30,8 +30,18 @@
 
 namespace stemma {
 
+// The second half of a layer that is a mixture; null where the layer is dense.
+struct CudaMixtureWeights {
+  const std::byte* router = nullptr;          // [experts, hidden]
+  const float* correction = nullptr;          // [experts] where the choice is corrected
+  const std::byte* gate_up = nullptr;         // [experts, 2, width, hidden]
+  const std::byte* down = nullptr;            // [experts, hidden, width]
+  const std::byte* shared_gate_up = nullptr;  // [2, shared_width, hidden]
+  const std::byte* shared_down = nullptr;     // [hidden, shared_width]
+};
+
 // One layer: addresses of the device, aligned to 256 bytes. What the model does not have is null.
-// Heads, outputs of matrices and intermediate are those of the shard; q k and v, gate and up have
+// Heads, outputs of matrices and widths of MLPs are those of the shard; q k and v, gate and up have
 // biases of these, other biases are whole.
 struct CudaLayerWeights {
   const float* attention_norm = nullptr;         // [hidden]
@@ -48,7 +58,8 @@ struct CudaLayerWeights {
   const std::byte* down = nullptr;               // [hidden, intermediate]
   const float* down_bias = nullptr;              // [hidden]
   const float* mlp_branch_norm = nullptr;        // [hidden]
-  CudaLatentWeights latent;  // with latent attention, instead of what is of q and k
+  CudaLatentWeights latent;    // with latent attention, instead of what is of q and k
+  CudaMixtureWeights mixture;  // instead of gate_up and down
 };
 
 struct CudaWeights {

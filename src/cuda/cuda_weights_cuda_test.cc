@@ -154,13 +154,9 @@ TEST_F(CudaWeightsTest, MatricesOfSeveralTypesAreRefusedByName) {
 }
 
 TEST_F(CudaWeightsTest, WhatIsNotComputedIsRefusedByName) {
-  const auto refused = [](std::string_view name) {
-    return to_string(check_computable(tiny_model_config(name), "m/config.json").error());
-  };
-  EXPECT_EQ(refused("qwen3_moe"),
-            "unsupported: m/config.json: a mixture of experts is not for a GPU yet");
   ModelConfig config = tiny_model_config("gemma2");
   EXPECT_TRUE(check_computable(config, "m/config.json").ok());
+  EXPECT_TRUE(check_computable(tiny_model_config("qwen3_moe"), "m/config.json").ok());
   config.head_dim = 288;
   EXPECT_EQ(to_string(check_computable(config, "m/config.json").error()),
             "unsupported: m/config.json: head_dim that is no multiple of 8 up to 256 is not for a "
@@ -169,7 +165,6 @@ TEST_F(CudaWeightsTest, WhatIsNotComputedIsRefusedByName) {
 
 TEST_F(CudaWeightsTest, LatentRowsThatThereAreNoKernelsForAreRefusedByName) {
   ModelConfig config = tiny_model_config("deepseek_v3");
-  config.mixture = {};
   EXPECT_TRUE(check_computable(config, "m/config.json").ok());
   const auto refused = [&](auto change) {
     ModelConfig other = config;
@@ -220,6 +215,71 @@ TEST_F(CudaWeightsTest, HeadsOfLatentAttentionArePartedAndTheirKeysTransposed) {
       }
     }
   }
+}
+
+TEST_F(CudaWeightsTest, MixturesThatKernelsCannotComputeAreRefusedByName) {
+  ModelConfig config = tiny_model_config("qwen3_moe");
+  const auto refused = [&] { return to_string(check_computable(config, "c").error()); };
+  config.mixture.width = 100;
+  EXPECT_EQ(refused(),
+            "unsupported: c: moe_intermediate_size that is no multiple of 8 is not for a GPU yet");
+  config.mixture.width = 96;
+  config.mixture.shared_width = 20;
+  EXPECT_EQ(refused(),
+            "unsupported: c: a width of shared experts that is no multiple of 8 is not "
+            "for a GPU yet");
+  config.mixture.shared_width = 0;
+  config.mixture.experts = config.mixture.experts_per_token = 40;
+  EXPECT_EQ(refused(), "unsupported: c: num_experts_per_tok above 32 is not for a GPU yet");
+}
+
+TEST_F(CudaWeightsTest, ExpertsLieOneBehindTheOther) {
+  const ModelConfig config = tiny_model_config("qwen3_moe");
+  const CudaWeights& weights = load(config, WeightType::kF32);
+  const std::string mlp = "model.layers.2.mlp.";
+  std::vector<std::vector<float>> gate_up;
+  std::vector<std::vector<float>> down;
+  for (int expert = 0; expert < 8; ++expert) {
+    const std::string own = mlp + "experts." + std::to_string(expert) + ".";
+    gate_up.push_back(values_of(config, own + "gate_proj.weight"));
+    gate_up.push_back(values_of(config, own + "up_proj.weight"));
+    down.push_back(values_of(config, own + "down_proj.weight"));
+  }
+  const CudaLayerWeights& layer = weights.layers[2];
+  const auto expect = [&](const std::byte* found, const std::vector<float>& expected) {
+    EXPECT_EQ(download<float>(found, expected.size()), expected);
+  };
+  expect(layer.mixture.gate_up, one_behind_the_other(gate_up));
+  expect(layer.mixture.down, one_behind_the_other(down));
+  expect(layer.mixture.router, values_of(config, mlp + "gate.weight"));
+  EXPECT_EQ(layer.mixture.correction, nullptr);
+  EXPECT_EQ(layer.mixture.shared_gate_up, nullptr);
+  EXPECT_EQ(layer.gate_up, nullptr);
+  EXPECT_EQ(weights.layers[1].mixture.router, nullptr);  // a dense layer
+  EXPECT_NE(weights.layers[1].gate_up, nullptr);
+}
+
+TEST_F(CudaWeightsTest, SharedExpertsAndACorrectionAreBesideTheExperts) {
+  ModelConfig config = tiny_model_config("qwen3_moe");
+  config.mixture.choice = MixtureConfig::Choice::kCorrectedGroups;
+  config.mixture.shared_width = 24;
+  const CudaWeights& weights = load(config, WeightType::kF16);
+  const std::string mlp = "model.layers.0.mlp.";
+  const CudaMixtureWeights& mixture = weights.layers[0].mixture;
+  auto correction = values_of(config, mlp + "gate.e_score_correction_bias");
+  for (float& value : correction) value = to_float(to_float16(value));
+  EXPECT_EQ(download<float>(mixture.correction, correction.size()), correction);
+  const auto expect = [&](const std::byte* found, const std::vector<float>& expected) {
+    const auto values = download<Float16>(found, expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(values[i].bits, to_float16(expected[i]).bits) << i;
+    }
+  };
+  const std::string shared = mlp + "shared_experts.";
+  expect(mixture.shared_gate_up,
+         one_behind_the_other({values_of(config, shared + "gate_proj.weight"),
+                               values_of(config, shared + "up_proj.weight")}));
+  expect(mixture.shared_down, values_of(config, shared + "down_proj.weight"));
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Products on a GPU in a fixed order: y = x wᵀ, each value summed over k from front to back.
 //
 // A value of y has the same bits whatever m is, wherever its row lies and whichever tile computes
-// it: all tiles walk k in steps of 16 (of 16-bit types, on tensor cores) or 1 (of f32), with one
-// running sum in f32, and what they read behind the last element is zero (I13).
+// it (gemm_tiles_cuda.h; I13).
 //
 // Thread:     as CudaStream.
 // Memory:     none.
@@ -49,5 +48,12 @@ Status check_gemm(const CudaGemmParams& params);
 
 // Queues the product. Errors are those of check_gemm and launch.
 Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params);
+
+// Queues the product in slices of k, for one whose n and m are too small for all multiprocessors: y
+// is [slices, m, n], of which slice i sums over slice_columns columns from i × slice_columns on;
+// whoever reads them adds them in that order. kInvalidArgument also unless slice_columns is a
+// multiple of 8, y is f32 and there is one product.
+Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& params,
+                           std::int64_t slice_columns);
 
 }  // namespace stemma

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/float16.h"
+#include "base/math.h"
 #include "base/prng.h"
 #include "device/cuda_fixture.h"
 #include "device/cuda_gemm.h"
@@ -58,12 +59,13 @@ std::vector<T> random_values(std::int64_t count, std::uint64_t seed) {
 template <typename T>
 class GemmCudaTest : public CudaFixture {
  protected:
-  // y of these operands, in f32.
+  // y of these operands, in f32; in slices if they have columns.
   std::vector<float> product(const std::vector<T>& x, const std::vector<T>& w,
-                             const Extents& extents) {
+                             const Extents& extents, std::int64_t slice_columns = 0) {
     const CudaMemory device_x = this->upload(x);
     const CudaMemory device_w = this->upload(w);
-    const auto count = static_cast<std::size_t>(extents.m * extents.n);
+    const std::int64_t slices = slice_columns == 0 ? 1 : ceil_div(extents.k, slice_columns);
+    const auto count = static_cast<std::size_t>(slices * extents.m * extents.n);
     const CudaMemory y = this->template allocate<float>(count);
     const CudaGemmParams params = {.x = device_x.bytes(),
                                    .w = device_w.bytes(),
@@ -73,7 +75,9 @@ class GemmCudaTest : public CudaFixture {
                                    .k = extents.k,
                                    .type = Stored<T>::kType,
                                    .f32_out = true};
-    const Status queued = ordered_gemm(this->stream(), params);
+    const Status queued = slice_columns == 0
+                              ? ordered_gemm(this->stream(), params)
+                              : ordered_gemm_slices(this->stream(), params, slice_columns);
     EXPECT_TRUE(queued.ok()) << queued.error().detail;
     return this->template download<float>(y.bytes(), count);
   }
@@ -178,6 +182,32 @@ TYPED_TEST(GemmCudaTest, ProductsAtOnceHaveTheBitsOfEachAlone) {
   }
 }
 
+// 152 columns in slices of 64: two whole ones and a shorter one.
+TYPED_TEST(GemmCudaTest, ASliceIsTheProductOfItsColumns) {
+  const Extents all = {19, 35, 152};
+  constexpr std::int64_t kSlice = 64;
+  const auto x = random_values<TypeParam>(all.m * all.k, 9);
+  const auto w = random_values<TypeParam>(all.n * all.k, 10);
+  const std::vector<float> slices = this->product(x, w, all, kSlice);
+  for (std::int64_t slice = 0; slice < 3; ++slice) {
+    const std::int64_t begin = slice * kSlice;
+    const std::int64_t columns = std::min(kSlice, all.k - begin);
+    const auto columns_of = [&](const std::vector<TypeParam>& matrix) {
+      std::vector<TypeParam> part;
+      for (auto row = matrix.begin() + begin; row < matrix.end(); row += all.k) {
+        part.insert(part.end(), row, row + columns);
+        if (matrix.end() - row <= all.k) break;
+      }
+      return part;
+    };
+    const auto expected = this->product(columns_of(x), columns_of(w), {all.m, all.n, columns});
+    EXPECT_EQ(std::vector<float>(slices.begin() + slice * all.m * all.n,
+                                 slices.begin() + (slice + 1) * all.m * all.n),
+              expected)
+        << "slice " << slice;
+  }
+}
+
 class GemmCudaTypesTest : public CudaFixture {};
 
 TEST_F(GemmCudaTypesTest, AnOutputOfTheWeightsTypeIsTheRoundedSum) {
@@ -245,6 +275,9 @@ TEST_F(GemmCudaTypesTest, WhatTensorCoresCannotReadIsRefused) {
   params.x_stride = 8;  // rows of 16 overlap
   EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
   params.x_stride = 0;
+  EXPECT_EQ(ordered_gemm_slices(stream(), params, 16).error().code, ErrorCode::kInvalidArgument);
+  params.f32_out = true;
+  EXPECT_EQ(ordered_gemm_slices(stream(), params, 12).error().code, ErrorCode::kInvalidArgument);
   params.n = 0;
   EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
 }

@@ -11,7 +11,6 @@
 // Not here:   the choice itself (mixture), the rest of config.json (config).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,7 +43,6 @@ struct MixtureConfig {
   bool at_layer(std::int64_t layer) const {
     return experts > 0 && layers[static_cast<std::size_t>(layer)];
   }
-  bool at_any_layer() const { return std::ranges::find(layers, true) != layers.end(); }
 
   friend bool operator==(const MixtureConfig&, const MixtureConfig&) = default;
 };

@@ -1,0 +1,55 @@
+// Adapted rows: kernels that add to each row of a product what the adapter of its request makes of
+// the same input, scale × B (A x). Rows with different adapters and with none mix freely.
+//
+// All sums are f32, in an order that depends on the row and its adapter alone (I13). Rows without
+// an adapter are neither read nor written.
+//
+// Thread:     as CudaStream.
+// Memory:     none; addresses are the device's, aligned to 16 bytes.
+// Cost:       two launches; a row reads A and B of its adapter, from L2 but for the first.
+// Not here:   where adapters lie (cuda_adapters), the products (CudaGemm).
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda_device.h"
+#include "device/weight_type.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// What one adapter has for one matrix.
+struct DeviceLowRank {
+  const float* down = nullptr;  // A   [rank, inputs]
+  const float* up = nullptr;    // B   [outputs, rank]
+  std::int32_t rank = 0;        // 0: it leaves the matrix as it is
+  float scale = 1;
+};
+
+// A matrix whose product is changed.
+struct AdaptedMatrix {
+  const DeviceLowRank* changes = nullptr;  // [adapters]
+  void* y = nullptr;                       // the product: row i begins y_stride values behind i - 1
+  std::int64_t outputs = 0;
+};
+
+// Of one input: the queries, the keys and the values.
+inline constexpr int kAdaptedMatricesMax = 3;
+
+struct AdaptRows {
+  const std::int32_t* adapters = nullptr;  // [rows]; -1: none
+  const void* x = nullptr;                 // [rows, inputs], of `type`
+  AdaptedMatrix matrices[kAdaptedMatricesMax] = {};
+  std::int64_t matrices_count = 0;
+  float* inner = nullptr;  // scratch  [rows, matrices_count, rank_max]
+  std::int64_t rows = 0;
+  std::int64_t inputs = 0;    // a multiple of 8
+  std::int64_t rank_max = 0;  // of all changes
+  std::int64_t y_stride = 0;
+  WeightType type = WeightType::kBf16;
+  bool f32_out = true;  // y is f32, else of `type`
+};
+// kInvalidArgument for extents that there are not; launch's errors.
+Status adapt_rows(CudaStream& stream, const AdaptRows& params);
+
+}  // namespace stemma

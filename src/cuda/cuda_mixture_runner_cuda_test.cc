@@ -1,0 +1,121 @@
+// CudaRunner of mixtures: logits near those of the CPU, and bits that depend on nothing but a row's
+// own text where products are deterministic (I13).
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/cuda_runner.h"
+#include "cuda/cuda_runner_fixture.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kTokens = 40;
+
+class CudaMixtureRunnerTest : public CudaRunnerFixture {
+ protected:
+  // The distance of each row's logits from the CPU's, ascending.
+  std::vector<double> row_distances(WeightType type, DType dtype, const CudaVariant& variant = {}) {
+    write_model("qwen3_moe", type);
+    const auto tokens = prompt(kTokens, 3);
+    CudaVariant own = variant;
+    own.dtype = dtype;
+    const auto got = logits_alone(own, tokens, kTokens);
+    const auto expected = logits_of_cpu(dtype, tokens);
+    std::vector<double> distances;
+    for (std::int64_t row = 0; row < kTokens; ++row) {
+      distances.push_back(relative_distance(row_of(expected, row), row_of(got, row)));
+    }
+    std::sort(distances.begin(), distances.end());
+    return distances;
+  }
+
+ private:
+  std::vector<float> row_of(const std::vector<float>& logits, std::int64_t row) const {
+    const auto begin = logits.begin() + row * config().vocab_tokens;
+    return {begin, begin + config().vocab_tokens};
+  }
+};
+
+// Sums of up to 160 terms in another order, in nine products a layer and the head; no two scores of
+// these texts are so near to each other.
+TEST_F(CudaMixtureRunnerTest, LogitsAreThoseOfTheCpu) {
+  const auto distances = row_distances(WeightType::kF32, DType::kF32);
+  EXPECT_LT(distances.back(), std::ldexp(std::sqrt(160.0 * (9 * 3 + 1)), -24));
+}
+
+// What goes to a product is rounded to 16 bits, eight rows a layer and one before the head, each by
+// at most a unit and independently; where that moves two scores past each other, a row goes to
+// another expert than on the CPU. That takes scores within a few of 256 parts of each other: fewer
+// than one row in ten over two mixtures.
+TEST_F(CudaMixtureRunnerTest, Of16BitsRowsAreThoseOfTheCpuButWhereScoresAreNear) {
+  const double allowed = std::sqrt(8.0 * 3 + 1);
+  for (const bool deterministic : {true, false}) {
+    const auto bf16 = row_distances(WeightType::kBf16, DType::kBF16,
+                                    {.options = {.deterministic = deterministic}});
+    EXPECT_LT(bf16[kTokens * 9 / 10], allowed * std::ldexp(1.0, -8));
+  }
+  const auto f16 = row_distances(WeightType::kF16, DType::kF16);
+  EXPECT_LT(f16[kTokens * 9 / 10], allowed * std::ldexp(1.0, -11));
+}
+
+// A prompt as a whole, in chunks, and its last tokens one by one, of which most are graphs.
+TEST_F(CudaMixtureRunnerTest, BitsDoNotDependOnChunksPagesOrLayouts) {
+  write_model("qwen3_moe");
+  const auto tokens = prompt(kTokens, 4);
+  const auto expected = logits_alone({}, tokens, kTokens);
+  for (const float value : expected) ASSERT_TRUE(std::isfinite(value));
+  expect_same_bits(expected, logits_alone({.layout = KvLayout::kPageFirst}, tokens, 11));
+  const CudaBench decoding = bench({.page_size = 1, .seed = 5});
+  ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(tokens), kTokens - 4}}}).ok());
+  ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
+  expect_same_bits(expected, decoding.trial->logits(0));
+}
+
+// Uneven pieces, so that prefill and single tokens mix, and tiles of 16 and of 64 visits.
+TEST_F(CudaMixtureRunnerTest, BitsDoNotDependOnTheBatch) {
+  write_model("qwen3_moe");
+  std::vector<std::vector<TokenId>> prompts;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    prompts.push_back(prompt(static_cast<std::int64_t>(5 + 18 * i), 100 + i));
+  }
+  const CudaBench together = bench();
+  RunnerTrial& trial = *together.trial;
+  for (const auto& tokens : prompts) trial.add(tokens);
+  for (std::size_t round = 0;; ++round) {
+    std::vector<RunnerTrial::Piece> pieces;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const auto wanted = static_cast<std::int64_t>(1 + (round + i) % 2 * 19);
+      const std::int64_t left = trial.remaining_tokens(i);
+      if (left > 0) pieces.push_back({i, std::min(wanted, left)});
+    }
+    if (pieces.empty()) break;
+    ASSERT_TRUE(trial.step(pieces).ok());
+  }
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_same_bits(logits_alone({}, prompts[i], 64), trial.logits(i));
+  }
+}
+
+// Three requests in graphs of four rows: the row for which there is none disturbs nobody.
+TEST_F(CudaMixtureRunnerTest, GraphsGiveTheBitsOfStepsAsTheyAre) {
+  write_model("qwen3_moe");
+  const auto decoded = [&](bool graphs) {
+    const CudaBench decoding = bench({.options = {.deterministic = true, .graphs = graphs}});
+    RunnerTrial& trial = *decoding.trial;
+    for (std::uint64_t i = 0; i < 3; ++i) trial.add(prompt(9, 20 + i));
+    EXPECT_TRUE(trial.step({{{0, 6}, {1, 5}, {2, 5}}}).ok());
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_TRUE(trial.step({{{0, 1}, {1, 1}, {2, 1}}}).ok());
+    }
+    std::vector<float> logits;
+    for (std::size_t i = 0; i < 3; ++i) {
+      logits.insert(logits.end(), trial.logits(i).begin(), trial.logits(i).end());
+    }
+    return logits;
+  };
+  expect_same_bits(decoded(false), decoded(true));
+}
+
+}  // namespace
+}  // namespace stemma

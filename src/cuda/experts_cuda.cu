@@ -1,0 +1,150 @@
+// A team computes a tile of visits of one expert. Neighbouring teams are of the same visits and
+// other columns, so that the rows of x stay in the cache while an expert's matrix streams through,
+// and the next tile of the same expert finds that there.
+#include "cuda/experts_cuda.h"
+#include "cuda/row_words.h"
+#include "device/cuda_dialect.h"
+#include "device/gemm_tiles_cuda.h"
+
+namespace stemma {
+namespace {
+
+// Where the sorted visit `visit` of the tile lies.
+STEMMA_ON_DEVICE std::int32_t row_of(const std::int32_t* rows, const ExpertTile& tile, int visit) {
+  if (visit >= tile.visits) return -1;
+  return rows != nullptr ? rows[tile.first + visit] : tile.first + visit;
+}
+
+// The rows of x that the thread copies, looked up once.
+template <typename Shape>
+struct VisitedRows {
+  std::int32_t rows[Shape::kCopiedRows];
+  STEMMA_ON_DEVICE std::int64_t operator()(int i) const { return rows[i]; }
+};
+template <typename Shape>
+STEMMA_ON_DEVICE VisitedRows<Shape> visited_rows(const ExpertProduct& p, const ExpertTile& tile) {
+  VisitedRows<Shape> visited;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) {
+    visited.rows[i] = row_of(p.x_rows, tile, copied_row<Shape>(i));
+  }
+  return visited;
+}
+
+struct SaidRows {
+  const std::int32_t* rows;
+  const ExpertTile& tile;
+  STEMMA_ON_DEVICE std::int64_t operator()(int visit) const { return row_of(rows, tile, visit); }
+};
+
+template <typename T>
+STEMMA_ON_DEVICE TileOperands<T> operands_of(const ExpertProduct& p, const ExpertTile& tile,
+                                             std::int64_t column0) {
+  const T* const w = static_cast<const T*>(p.w) + (tile.expert * p.n + column0) * p.k;
+  return {static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k, p.k};
+}
+
+template <typename T, typename Y, typename Shape>
+STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) experts_kernel(const ExpertProduct p) {
+  const ExpertTile tile = p.tiles[team_y()];
+  if (tile.expert < 0) return;
+  const std::int64_t column0 = team_x() * Shape::kColumns;
+  TileSums<Shape> sums = {};
+  sum_tile<T, Shape>(operands_of<T>(p, tile, column0), visited_rows<Shape>(p, tile), sums);
+  store_tile<Y, Shape>(sums, SaidRows{p.y_rows, tile}, dense_target<Y>(p.y, p.n), column0);
+}
+
+STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_experts_kernel(const ExpertProduct p) {
+  const ExpertTile tile = p.tiles[team_y()];
+  if (tile.expert < 0) return;
+  const std::int64_t column0 = team_x() * kPlainTile;
+  float sums[4][4] = {};
+  sum_plain_tile(operands_of<float>(p, tile, column0), row_of(p.x_rows, tile, plain_copied_row()),
+                 sums);
+  store_plain_tile(sums, SaidRows{p.y_rows, tile}, dense_target<float>(p.y, p.n), column0);
+}
+
+constexpr int kAddThreads = 128;
+
+STEMMA_KERNEL STEMMA_TEAM(kAddThreads, 8) add_kernel(const AddExperts p) {
+  const std::int64_t column = kRowStep * (team_y() * kAddThreads + thread_index());
+  if (column >= p.hidden) return;
+  float sums[kRowStep] = {};
+  if (p.before != nullptr) load_values(p.before + team_x() * p.before_stride + column, sums);
+  for (std::int64_t i = 0; i < p.row_experts; ++i) {
+    const std::int64_t visit = team_x() * p.row_experts + i;
+    float said[kRowStep];
+    load_values(p.said + visit * p.hidden + column, said);
+    STEMMA_UNROLLED
+    for (int j = 0; j < kRowStep; ++j) sums[j] += p.weights[visit] * said[j];
+  }
+  store_values(p.out + team_x() * p.hidden + column, sums);
+}
+
+std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) {
+  return (whole + piece - 1) / piece;
+}
+
+template <typename T, typename Y, typename Shape>
+Status launch_tiles(CudaStream& stream, const ExpertProduct& p) {
+  const LaunchShape shape = {.teams_x = pieces_of(p.n, Shape::kColumns),
+                             .teams_y = p.tiles_count,
+                             .threads = Shape::kThreads,
+                             .shared_bytes = Shape::kSharedBytes};
+  return launch("multiply_experts", stream, shape, experts_kernel<T, Y, Shape>, p);
+}
+
+Status wrong(const char* what) {
+  return Error{ErrorCode::kInvalidArgument, what, 0};
+}
+
+template <typename T, typename Y>
+Status launch_typed(CudaStream& stream, const ExpertProduct& p) {
+  if (p.tile_visits == FewRows::kRows) return launch_tiles<T, Y, FewRows>(stream, p);
+  if (p.tile_visits == SomeRows::kRows) return launch_tiles<T, Y, SomeRows>(stream, p);
+  if (p.tile_visits == ManyRows::kRows) return launch_tiles<T, Y, ManyRows>(stream, p);
+  return wrong("multiply_experts: there are no tiles of this height");
+}
+
+Status launch_plain(CudaStream& stream, const ExpertProduct& p) {
+  if (p.tile_visits != kPlainTile) return wrong("multiply_experts: of f32 tiles are 64 high");
+  const LaunchShape shape = {.teams_x = pieces_of(p.n, kPlainTile),
+                             .teams_y = p.tiles_count,
+                             .threads = kPlainThreads,
+                             .shared_bytes = kPlainSharedBytes};
+  return launch("multiply_experts", stream, shape, plain_experts_kernel, p);
+}
+
+}  // namespace
+
+std::int64_t expert_tile_visits(std::int64_t visits, std::int64_t experts, WeightType type) {
+  if (type == WeightType::kF32) return kPlainTile;
+  // So that most experts have one tile: of a Poisson distribution few have twice the mean of 8, or
+  // a third more than that of 48.
+  if (visits <= 8 * experts) return FewRows::kRows;
+  return visits <= 48 * experts ? SomeRows::kRows : ManyRows::kRows;
+}
+
+Status multiply_experts(CudaStream& stream, const ExpertProduct& p) {
+  constexpr std::int64_t kTeamsMax = 65535;  // in y and z
+  if (p.n < 1 || p.k < 1 || p.k % kWordElements != 0 || p.tiles_count > kTeamsMax) {
+    return wrong("multiply_experts: extents");
+  }
+  if (p.type == WeightType::kF32) return launch_plain(stream, p);
+  if (p.type == WeightType::kBf16) {
+    return p.f32_out ? launch_typed<BFloat16, float>(stream, p)
+                     : launch_typed<BFloat16, BFloat16>(stream, p);
+  }
+  return p.f32_out ? launch_typed<Float16, float>(stream, p)
+                   : launch_typed<Float16, Float16>(stream, p);
+}
+
+Status add_experts(CudaStream& stream, const AddExperts& p) {
+  if (p.hidden < 1 || p.hidden % kRowStep != 0) return wrong("add_experts: hidden");
+  const LaunchShape shape = {.teams_x = p.rows,
+                             .teams_y = pieces_of(p.hidden, kAddThreads * kRowStep),
+                             .threads = kAddThreads};
+  return launch("add_experts", stream, shape, add_kernel, p);
+}
+
+}  // namespace stemma

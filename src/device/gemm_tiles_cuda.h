@@ -1,0 +1,281 @@
+// Tiles of products: a team multiplies some rows of x with some rows of w, both of which lie in
+// device memory, in an order that only k decides.
+//
+// All tiles walk k in steps of 16 (of 16-bit types, on tensor cores) or 1 (of f32), with one
+// running sum in f32, and what they read behind the last element is zero: a value has the same bits
+// whichever tile computes it, and wherever in it.
+//
+// x and w come through shared memory in pieces of 64 columns, several of them on their way at a
+// time. A piece's row has eight words of 16 bytes, of which word c of row r lies at c ^ (r % 8), so
+// that the eight rows that a matrix load reads lie in different banks.
+//
+// Included by *_cuda.cu alone.
+//
+// Thread:     code of kernels; all threads of the team take part.
+// Memory:     shared memory of the team: kSharedBytes of its shape.
+// Cost:       of few rows the time to read w; of many about two thirds of what mma.sync can do.
+// Not here:   which rows there are and where results go (gemm_cuda, cuda/experts_cuda).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda_dialect.h"
+
+namespace stemma {
+
+inline constexpr int kTileK = 64;
+inline constexpr int kWordElements = 8;
+inline constexpr int kRowWords = kTileK / kWordElements;
+
+// How a tile of y is spread over a team.
+template <int kM, int kN, int kWarpsDown, int kWarpsAcross, int kStagesWanted, int kTeamsWanted>
+struct GemmTile {
+  static constexpr int kRows = kM;
+  static constexpr int kColumns = kN;
+  static constexpr int kAcross = kWarpsAcross;
+  static constexpr int kThreads = kWarpsDown * kWarpsAcross * kWarpThreads;
+  static constexpr int kWarpRows = kM / kWarpsDown;
+  static constexpr int kWarpColumns = kN / kWarpsAcross;
+  static constexpr int kDown16 = kWarpRows / 16;
+  static constexpr int kAcross16 = kWarpColumns / 16;
+  static constexpr int kStages = kStagesWanted;
+  static constexpr int kTeams = kTeamsWanted;
+  static constexpr int kStageWords = (kM + kN) * kRowWords;
+  static constexpr std::size_t kSharedBytes = std::size_t{16} * kStageWords * kStages;
+  static constexpr int kStepRows = kThreads / kRowWords;  // that the team copies at a time
+  static constexpr int kCopiedRows = kM / kStepRows;      // of x, by one thread
+  static_assert(kM % kStepRows == 0 && kN % kStepRows == 0);
+  static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0);
+};
+// Of few rows w streams through: small tiles on all multiprocessors, long queues of copies.
+using FewRows = GemmTile<16, 32, 1, 2, 8, 4>;
+using SomeRows = GemmTile<64, 64, 2, 2, 4, 3>;
+using ManyRows = GemmTile<128, 128, 2, 4, 4, 1>;
+
+// What a thread has of a tile's sums.
+template <typename Shape>
+using TileSums = float[Shape::kDown16][2 * Shape::kAcross16][4];
+
+// What a tile reads: `k` columns of rows of x, which the caller names, and of the tile's rows of w,
+// of which there are w_rows.
+template <typename T>
+struct TileOperands {
+  const T* x;
+  const T* w;
+  std::int64_t w_rows;
+  std::int64_t k;
+  std::int64_t x_stride;  // elements from one row of x to the next
+  std::int64_t w_stride;
+};
+
+STEMMA_ON_DEVICE int word_place(int row, int word) {
+  return row * kRowWords + (word ^ (row & 7));
+}
+
+// The tile's row of x that the thread's copy `i` is of.
+template <typename Shape>
+STEMMA_ON_DEVICE int copied_row(int i) {
+  return thread_index() / kRowWords + i * Shape::kStepRows;
+}
+
+// Begins the copies of piece `piece` of the tile's rows of x and of w to `stage`. A thread copies
+// the same word of every kStepRows-th row. x_rows(i): where the row of its copy i lies in x; below
+// 0: nowhere.
+template <typename T, typename Shape, typename Rows>
+STEMMA_ON_DEVICE void fetch_piece(const TileOperands<T>& from, const Rows& x_rows,
+                                  std::int64_t piece, Words* stage) {
+  const int word = thread_index() % kRowWords;
+  const std::int64_t column = piece * kTileK + word * kWordElements;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) {
+    const std::int64_t row = x_rows(i);
+    const bool wanted = row >= 0 && column < from.k;
+    copy_words_later(stage + word_place(copied_row<Shape>(i), word),
+                     wanted ? from.x + row * from.x_stride + column : from.x, wanted);
+  }
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kColumns / Shape::kStepRows; ++i) {
+    const int row = copied_row<Shape>(i);
+    const bool wanted = row < from.w_rows && column < from.k;
+    copy_words_later(stage + word_place(Shape::kRows + row, word),
+                     wanted ? from.w + row * from.w_stride + column : from.w, wanted);
+  }
+}
+
+// Adds the products of one piece to the warp's part of the tile.
+template <typename T, typename Shape>
+STEMMA_ON_DEVICE void add_piece(const Words* stage, TileSums<Shape>& sums) {
+  const int lane = lane_index();
+  const int x_row = warp_index() / Shape::kAcross * Shape::kWarpRows + lane % 16;
+  const int w_row =
+      Shape::kRows + warp_index() % Shape::kAcross * Shape::kWarpColumns + lane % 8 + lane / 16 * 8;
+  STEMMA_UNROLLED
+  for (int step = 0; step < kTileK / 16; ++step) {
+    std::uint32_t x[Shape::kDown16][4];
+    STEMMA_UNROLLED
+    for (int i = 0; i < Shape::kDown16; ++i) {
+      load_matrices(x[i], stage + word_place(x_row + 16 * i, 2 * step + lane / 16));
+    }
+    STEMMA_UNROLLED
+    for (int j = 0; j < Shape::kAcross16; ++j) {
+      std::uint32_t w[4];
+      load_matrices(w, stage + word_place(w_row + 16 * j, 2 * step + lane / 8 % 2));
+      const std::uint32_t left[2] = {w[0], w[1]};
+      const std::uint32_t right[2] = {w[2], w[3]};
+      STEMMA_UNROLLED
+      for (int i = 0; i < Shape::kDown16; ++i) {
+        multiply_add<T>(sums[i][2 * j], x[i], left);
+        multiply_add<T>(sums[i][2 * j + 1], x[i], right);
+      }
+    }
+  }
+}
+
+// Adds all of a tile's products to `sums`. x_rows: see fetch_piece.
+template <typename T, typename Shape, typename Rows>
+STEMMA_ON_DEVICE void sum_tile(const TileOperands<T>& from, const Rows& x_rows,
+                               TileSums<Shape>& sums) {
+  Words* const stages = reinterpret_cast<Words*>(shared_memory());
+  const std::int64_t pieces = (from.k + kTileK - 1) / kTileK;
+  for (int piece = 0; piece < Shape::kStages - 1; ++piece) {
+    if (piece < pieces) {
+      fetch_piece<T, Shape>(from, x_rows, piece, stages + piece * Shape::kStageWords);
+    }
+    commit_copies();
+  }
+  int stage = 0;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    wait_copies<Shape::kStages - 2>();
+    team_barrier();  // all copies of this piece are there, and nobody reads the one before it
+    const std::int64_t next = piece + Shape::kStages - 1;
+    const int next_stage = stage == 0 ? Shape::kStages - 1 : stage - 1;
+    if (next < pieces) {
+      fetch_piece<T, Shape>(from, x_rows, next, stages + next_stage * Shape::kStageWords);
+    }
+    commit_copies();
+    add_piece<T, Shape>(stages + stage * Shape::kStageWords, sums);
+    stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
+  }
+}
+
+template <typename Y>
+struct alignas(2 * sizeof(Y)) Two {
+  Y first;
+  Y second;
+};
+
+// Where tiles go: rows of `n` values.
+template <typename Y>
+struct TileTarget {
+  Y* y;
+  std::int64_t n;
+  std::int64_t stride;  // elements from one row to the next
+  bool in_pairs;        // n is even, and every row is aligned to two values
+};
+template <typename Y>
+STEMMA_ON_DEVICE TileTarget<Y> dense_target(void* y, std::int64_t n) {
+  return {static_cast<Y*>(y), n, n, n % 2 == 0};
+}
+
+// Two neighbours of a row, of which the second may lie outside.
+template <typename Y>
+STEMMA_ON_DEVICE void store_two(const TileTarget<Y>& to, std::int64_t row, std::int64_t column,
+                                float first, float second) {
+  if (column >= to.n) return;
+  Y* const at = to.y + row * to.stride + column;
+  if (to.in_pairs) {
+    *reinterpret_cast<Two<Y>*>(at) = {narrow<Y>(first), narrow<Y>(second)};
+    return;
+  }
+  at[0] = narrow<Y>(first);
+  if (column + 1 < to.n) at[1] = narrow<Y>(second);
+}
+
+// Writes the tile to columns from column0 on. y_rows(row): where the tile's row `row` goes; below
+// 0: nowhere.
+template <typename Y, typename Shape, typename Rows>
+STEMMA_ON_DEVICE void store_tile(const TileSums<Shape>& sums, const Rows& y_rows,
+                                 const TileTarget<Y>& to, std::int64_t column0) {
+  const int first = warp_index() / Shape::kAcross * Shape::kWarpRows + lane_index() / 4;
+  const std::int64_t column =
+      column0 + warp_index() % Shape::kAcross * Shape::kWarpColumns + lane_index() % 4 * 2;
+  STEMMA_UNROLLED
+  for (int half = 0; half < 2 * Shape::kDown16; ++half) {
+    const std::int64_t row = y_rows(first + 8 * half);
+    if (row < 0) continue;
+    STEMMA_UNROLLED
+    for (int j = 0; j < 2 * Shape::kAcross16; ++j) {
+      const float(&four)[4] = sums[half / 2][j];
+      store_two(to, row, column + 8 * j, four[half % 2 * 2], four[half % 2 * 2 + 1]);
+    }
+  }
+}
+
+// ---- f32: 16 × 16 threads, each with 4 × 4 values of a 64 × 64 tile.
+
+inline constexpr int kPlainTile = 64;
+inline constexpr int kPlainThreads = 256;
+inline constexpr int kPlainK = 16;
+inline constexpr int kPlainStride = kPlainTile + 4;  // of a column in shared memory
+inline constexpr std::size_t kPlainSharedBytes = 2 * kPlainK * kPlainStride * sizeof(float);
+
+// The tile's row, of x or of w, that the thread copies.
+STEMMA_ON_DEVICE int plain_copied_row() {
+  return thread_index() / 4;
+}
+
+// Columns from k0 on of the `k` that `row` has, zeros where there is none, transposed.
+STEMMA_ON_DEVICE void fetch_plain(const float* row_or_null, std::int64_t k0, std::int64_t k,
+                                  float* to) {
+  for (int i = 0; i < 4; ++i) {
+    const int column = thread_index() % 4 * 4 + i;
+    const bool wanted = row_or_null != nullptr && k0 + column < k;
+    to[column * kPlainStride + plain_copied_row()] = wanted ? row_or_null[k0 + column] : 0.0f;
+  }
+}
+
+// Adds all of a tile's products to `sums`. x_row: where the row that the thread copies lies in x;
+// below 0: nowhere.
+STEMMA_ON_DEVICE void sum_plain_tile(const TileOperands<float>& from, std::int64_t x_row,
+                                     float (&sums)[4][4]) {
+  float* const x = reinterpret_cast<float*>(shared_memory());
+  float* const w = x + kPlainK * kPlainStride;
+  const int copied = plain_copied_row();
+  const float* const own_x = x_row >= 0 ? from.x + x_row * from.x_stride : nullptr;
+  const float* const own_w = copied < from.w_rows ? from.w + copied * from.w_stride : nullptr;
+  const int down = thread_index() / 16 * 4;
+  const int across = thread_index() % 16 * 4;
+  for (std::int64_t k0 = 0; k0 < from.k; k0 += kPlainK) {
+    team_barrier();
+    fetch_plain(own_x, k0, from.k, x);
+    fetch_plain(own_w, k0, from.k, w);
+    team_barrier();
+    for (int k = 0; k < kPlainK; ++k) {
+      STEMMA_UNROLLED
+      for (int i = 0; i < 4; ++i) {
+        STEMMA_UNROLLED
+        for (int j = 0; j < 4; ++j) {
+          sums[i][j] =
+              fused(x[k * kPlainStride + down + i], w[k * kPlainStride + across + j], sums[i][j]);
+        }
+      }
+    }
+  }
+}
+
+// As store_tile.
+template <typename Rows>
+STEMMA_ON_DEVICE void store_plain_tile(const float (&sums)[4][4], const Rows& y_rows,
+                                       const TileTarget<float>& to, std::int64_t column0) {
+  const std::int64_t first_column = column0 + thread_index() % 16 * 4;
+  for (int i = 0; i < 4; ++i) {
+    const std::int64_t row = y_rows(thread_index() / 16 * 4 + i);
+    for (int j = 0; j < 4; ++j) {
+      const std::int64_t column = first_column + j;
+      if (row >= 0 && column < to.n) to.y[row * to.stride + column] = sums[i][j];
+    }
+  }
+}
+
+}  // namespace stemma
