@@ -160,7 +160,7 @@ class CudaRanksBits : public CudaRunnerFixture {
  protected:
   // A family's model with heads that divide over `ranks`.
   void write_for_ranks(std::string_view name, int ranks, WeightType type) {
-    ModelConfig config = dense_config(name);
+    ModelConfig config = tiny_model_config(name);
     if (!config_of_shard(config, {0, ranks}).ok()) config.query_heads = config.kv_heads = 4;
     write_model(config, type);
   }

@@ -143,7 +143,7 @@ TEST_F(CudaScaledPoolsTest, BitsDoNotDependOnChunksOrPages) {
        {std::pair("qwen2", DType::kInt8), std::pair("gemma3", DType::kFp8E4M3),
         std::pair("deepseek_v3", DType::kInt8)}) {
     SCOPED_TRACE(name);
-    write_model(dense_config(name), WeightType::kF32);
+    write_model(name, WeightType::kF32);
     const auto tokens = prompt(30, 3);
     const auto whole = logits_alone({.dtype = dtype}, tokens, 30);
     const CudaBench decoding = bench({.page_size = 4, .dtype = dtype, .seed = 5});
