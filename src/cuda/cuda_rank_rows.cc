@@ -33,7 +33,7 @@ std::int64_t CudaRankRows::largest_part_bytes(const CudaRankRowsParts& parts) co
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(parts.type));
   constexpr std::int64_t kFloat = sizeof(float);
   const ModelConfig& config = parts.config;
-  return std::max({part_bytes({parts.rows_max, config.query_columns(), row_bytes}),
+  return std::max({part_bytes({parts.rows_max, config.value_columns(), row_bytes}),
                    part_bytes({parts.rows_max, config.hidden, kFloat}),
                    part_bytes({parts.rows_max, config.intermediate, row_bytes}),
                    part_bytes({parts.rows_max, config.mixture.shared_width, row_bytes}),
@@ -70,11 +70,6 @@ Status CudaRankRows::gather(const Extent& extent, void* whole) {
 Status check_cut(const ModelConfig& config, const Shard& shard) {
   if (shard.ranks == 1) return {};
   const std::string flag = "--tensor-parallel " + std::to_string(shard.ranks) + ": ";
-  const auto refused = [&](std::string_view what) {
-    return Error{ErrorCode::kUnsupported,
-                 flag + std::string(what) + " is not for several GPUs yet"};
-  };
-  if (config.latent.rank > 0) return refused("latent attention");
   struct Cut {
     std::string_view name;
     std::int64_t columns;

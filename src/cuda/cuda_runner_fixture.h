@@ -50,6 +50,13 @@ inline double relative_distance(const std::vector<float>& expected, const std::v
   return std::sqrt(differences / squares);
 }
 
+// A tiny model of that name, of which every layer is dense.
+inline ModelConfig dense_config(std::string_view name) {
+  ModelConfig config = tiny_model_config(name);
+  config.mixture.layers.assign(config.mixture.layers.size(), false);
+  return config;
+}
+
 // How one run of the same requests may differ from another.
 struct CudaVariant {
   std::int64_t page_size = 16;

@@ -316,9 +316,12 @@ TEST_F(CudaStepsTest, WhatAGpuCannotDoIsRefusedByItsFlag) {
             "unsupported: --attention reference is not for a GPU yet");
   EXPECT_EQ(error_of({.rows_max = 0}),
             "invalid_argument: rows_max: must be from 1 to 1048576 (got 0)");
-  write_model("deepseek_v2");
+  ModelConfig latent = tiny_model_config("deepseek_v2");
+  latent.latent.plain_dim = 20;
+  write_model(latent, WeightType::kBf16);
   EXPECT_EQ(error_of({}),
-            "unsupported: " + directory() + "/config.json: latent attention is not for a GPU yet");
+            "unsupported: " + directory() +
+                "/config.json: qk_nope_head_dim that is no multiple of 8 is not for a GPU yet");
 }
 
 #ifdef STEMMA_SIMT

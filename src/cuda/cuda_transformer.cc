@@ -36,6 +36,15 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
     const CudaTransformerParts& parts) {
   auto transformer = std::make_unique<CudaTransformer>(Key(), parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate());
+  if (parts.config.latent.rank > 0) {
+    STEMMA_ASSIGN_OR_RETURN(transformer->latent_,
+                            CudaLatent::create({.config = parts.config,
+                                                .type = parts.weights.type,
+                                                .rows_max = parts.limits.rows_max,
+                                                .device = parts.device,
+                                                .stream = parts.stream,
+                                                .gemm = parts.gemm}));
+  }
   STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
   if (parts.config.mixture.experts > 0) {
     STEMMA_ASSIGN_OR_RETURN(transformer->mixture_,
@@ -59,9 +68,11 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       gemm_(parts.gemm),
       peers_(parts.peers),
       adapters_(parts.adapters),
-      qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()),
-      attended_columns_(parts.config.query_columns() *
-                        (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
+      qkv_columns_(parts.config.latent.rank > 0
+                       ? 0
+                       : parts.config.query_columns() + 2 * parts.config.kv_columns()),
+      value_columns_(parts.config.value_columns() *
+                     (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
 
 Status CudaTransformer::allocate() {
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
@@ -74,7 +85,7 @@ Status CudaTransformer::allocate() {
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, attended_columns_ * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(values_, rows, value_columns_ * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * own_columns(width) * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
@@ -102,8 +113,8 @@ Status CudaTransformer::upload_angles(ThreadPool& threads) {
 Status CudaTransformer::upload_angles_of(const RopeConfig& config, ThreadPool& threads,
                                          CudaUpload& upload, CudaMemory& angles) {
   constexpr std::int64_t kTaskPositions = 256;
-  const Rope rope(config, config_.head_dim);
-  const auto pairs = static_cast<std::size_t>(config_.head_dim / 2);
+  const Rope rope(config, config_.turned_dim());
+  const auto pairs = static_cast<std::size_t>(config_.turned_dim() / 2);
   std::vector<float> table(static_cast<std::size_t>(limits_.context_tokens_max) * 2 * pairs);
   threads.run(ceil_div(limits_.context_tokens_max, kTaskPositions), [&](std::int64_t task, int) {
     std::vector<float> cosines(pairs);
@@ -183,24 +194,50 @@ NormRows CudaTransformer::norm_of(const Branch& branch, const float* norm) const
 
 Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
                                const CudaLayerWeights& layer, const Place& place) {
-  STEMMA_RETURN_IF_ERROR(
-      multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
-  STEMMA_RETURN_IF_ERROR(adapt_heads(place.adapted, step.rows));
-  STEMMA_RETURN_IF_ERROR(turn_and_store(step, places, layer, place));
+  STEMMA_RETURN_IF_ERROR(write_queries_and_keys(step, places, layer, place));
   const bool arriving = step.arriving != nullptr && &place.group == &step.full;
   if (arriving && !step.arriving->wait_on(stream_, place.layer)) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
+  std::byte* const attended = latent_ != nullptr ? latent_->attended() : part_of(values_);
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
-      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), part_of(attended_)));
-  STEMMA_RETURN_IF_ERROR(gather(attended_, step.rows, attended_columns_));
+      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended));
+  if (latent_ != nullptr) {
+    STEMMA_RETURN_IF_ERROR(latent_->write_values(layer.latent, step.rows, part_of(values_)));
+  }
+  STEMMA_RETURN_IF_ERROR(gather(values_, step.rows, value_columns_));
   STEMMA_RETURN_IF_ERROR(multiply_cut(
-      {attended_.bytes(), layer.output, branch_, config_.hidden, attended_columns_, true},
-      step.rows));
-  return adapt_branch(place.adapted, Projection::kOutput, attended_, attended_columns_, step.rows);
+      {values_.bytes(), layer.output, branch_, config_.hidden, value_columns_, true}, step.rows));
+  return adapt_branch(place.adapted, Projection::kOutput, values_, value_columns_, step.rows);
 }
 
 // The rows that attention compares and the pool keeps.
+Status CudaTransformer::write_queries_and_keys(const CudaStep& step, const StepPlaces& places,
+                                               const CudaLayerWeights& layer, const Place& place) {
+  if (latent_ != nullptr) return write_latent_rows(step, places, layer, place);
+  STEMMA_RETURN_IF_ERROR(
+      multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
+  STEMMA_RETURN_IF_ERROR(adapt_heads(place.adapted, step.rows));
+  return turn_and_store(step, places, layer, place);
+}
+
+Status CudaTransformer::write_latent_rows(const CudaStep& step, const StepPlaces& places,
+                                          const CudaLayerWeights& layer, const Place& place) {
+  CudaPool& pool = *place.group.pool;
+  const bool scaled = is_scaled(pool.shape().dtype);
+  STEMMA_RETURN_IF_ERROR(latent_->write_rows(
+      layer.latent, {.normed = normed_.bytes(),
+                     .angles = place.angles,
+                     .positions = places.positions,
+                     .target = scaled ? TurnTarget() : target_of(pool.store_target(place.layer)),
+                     .slots = place.slots,
+                     .query = query_.bytes(),
+                     .rows = step.rows}));
+  if (!scaled) return {};
+  return pool.store_on(stream_, place.layer, {.narrow = place.slots, .count = step.rows},
+                       latent_->stored_rows(step.rows), KvRows());
+}
+
 Status CudaTransformer::turn_and_store(const CudaStep& step, const StepPlaces& places,
                                        const CudaLayerWeights& layer, const Place& place) {
   const CudaPool& pool = *place.group.pool;

@@ -1,19 +1,20 @@
 // CudaTransformer: the computation of a decoder-only model over one batch of rows, queued on a
 // stream of a GPU.
 //
-// Each layer: norm, q k v in one product, RoPE and what else heads need, store K and V, attention
-// over the pool, output projection, norm, gated MLP or a mixture of experts. A branch is added to
-// the residual stream by the norm that follows it. The residual stream, q, k and v before they are
-// turned, what branches give, and logits are f32; what products and attention read is of the
-// weights' type. Every operation but the vendor's products gives a row bits that depend on that row
-// alone (I13).
+// Each layer: norm, q k v in one product, RoPE and what else heads need (or the rows of latent
+// attention), store K and V, attention over the pool, output projection, norm, gated MLP or a
+// mixture of experts. A branch is added to the residual stream by the norm that follows it. The
+// residual stream, q, k and v before they are turned, what branches give, and logits are f32; what
+// products and attention read is of the weights' type. Every operation but the vendor's products
+// gives a row bits that depend on that row alone (I13).
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation: scratch for the largest batch, logits for the largest
 //             number of outputs, the angles of every position.
 // Cost:       decode is bound by reading the weights and K and V once.
-// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention),
-//             mixtures (CudaMixture), which rows these are (cuda_step_rows).
+// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention), what
+//             surrounds latent attention (CudaLatent), mixtures (CudaMixture), which rows these are
+//             (cuda_step_rows).
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
 #include "cuda/cuda_adapters.h"
+#include "cuda/cuda_latent.h"
 #include "cuda/cuda_mixture.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_step_rows.h"
@@ -142,6 +144,10 @@ class CudaTransformer {
   NormRows norm_of(const Branch& branch, const float* norm) const;
   Status attend(const CudaStep& step, const StepPlaces& places, const CudaLayerWeights& layer,
                 const Place& place);
+  Status write_queries_and_keys(const CudaStep& step, const StepPlaces& places,
+                                const CudaLayerWeights& layer, const Place& place);
+  Status write_latent_rows(const CudaStep& step, const StepPlaces& places,
+                           const CudaLayerWeights& layer, const Place& place);
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
   Status store_scaled(const CudaStep& step, const Place& place);
@@ -171,21 +177,22 @@ class CudaTransformer {
   CudaRankRows* peers_;     // nullptr: it computes alone
   CudaAdapters* adapters_;  // nullptr: there are none
   std::int64_t qkv_columns_;
-  std::int64_t attended_columns_;  // of all ranks
+  std::int64_t value_columns_;  // that the output projection reads, of all ranks
 
   CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
   CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
   CudaMemory branch_;           // f32, what a branch gives      [rows_max, hidden]
-  CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim]
+  CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim], or none
   CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
-  CudaMemory attended_;         // of all ranks                  [rows_max, query_heads, head_dim]
+  CudaMemory values_;           // of all ranks                  [rows_max, value_columns]
   CudaMemory gate_up_;          // of the widest MLP, this rank's part       [rows_max, 2, width]
   CudaMemory gated_;            // of all ranks                  [rows_max, width]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]
   CudaMemory broken_;           // i32                           [rows_max]
-  CudaMemory angles_;           // f32      [context_tokens_max, head_dim / 2, 2]
+  CudaMemory angles_;           // f32      [context_tokens_max, turned_dim / 2, 2]
   CudaMemory windowed_angles_;  // where layers with a window have another RoPE; else none
+  std::unique_ptr<CudaLatent> latent_;    // nullptr where the model has none; instead of qkv_
   std::unique_ptr<CudaMixture> mixture_;  // nullptr: all layers are dense
 };
 
