@@ -172,7 +172,7 @@ function(stemma_gpu)
     set(source open_cuda_backend.cc)
     stemma_cuda_libraries(cuda libraries cuda attention tier pool device)
   endif()
-  add_library(stemma_gpu STATIC ${CMAKE_SOURCE_DIR}/src/cuda/${source})
+  add_library(stemma_gpu STATIC ${CMAKE_SOURCE_DIR}/src/cuda/${source} ${CMAKE_SOURCE_DIR}/src/cuda/named_backend.cc)
   target_link_libraries(stemma_gpu PUBLIC stemma_cuda ${libraries})
 endfunction()
 

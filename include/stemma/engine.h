@@ -241,8 +241,7 @@ class Engine {
   void admit(InboxMessage message) STEMMA_REQUIRES_ROLE(engine_thread);
   void admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry)
       STEMMA_REQUIRES_ROLE(engine_thread);
-  // A step: taken in and planned, started, with the next one behind it where that can be known,
-  // and when it is done, its tokens.
+  // A step: planned, started, perhaps with the next one behind it, and when done, its tokens.
   void begin_step() STEMMA_REQUIRES_ROLE(engine_thread);
   void end_step(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   bool chooses_here(const Request& request) const;
@@ -258,6 +257,7 @@ class Engine {
   void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
   bool audit_cached(bool computed) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
+  void fail_broken(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_tokens(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_logits(Request& request, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);

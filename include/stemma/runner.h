@@ -57,6 +57,9 @@ struct StepOutputs {
   LogitsView logits;  // of no outputs unless they were wanted
   // Of each output the token that was chosen; -1 if no logit is a number above minus infinity.
   std::span<const TokenId> tokens = {};
+  // Of each row of the batch, 1 where what was computed of it is infinite or no number: what such a
+  // request stored in this step, of rows before too, nobody may read. Empty: rows spoil no others.
+  std::span<const std::int32_t> broken_rows = {};
 };
 
 // A page to be copied to another, in each pool; invalid ids: none.

@@ -32,25 +32,25 @@ inline std::int64_t residents(std::int64_t shared_bytes, std::int64_t wanted,
 // permuted within a row so that the same piece of 8 rows lies in different banks.
 
 // What rows of a pool are: K and V; codes of both; rows of which V is the first columns, and too
-// long for a tile of their own for it; K and V of keys that were chosen.
-enum class RowKind { kPlain, kCodes, kLatent, kChosen };
+// long for a tile of their own for it; codes of those; K and V of keys that were chosen.
+enum class RowKind { kPlain, kCodes, kLatent, kLatentCodes, kChosen };
 
 // What a team has of tiles. K and V are on their way to two slots each, as tiles; as rows of codes
 // where the pool is of a scaled dtype, to be widened to one tile each when they are there. Latent
-// rows have two slots.
+// rows have two slots; codes of them one tile, to be widened to K and then to V.
 template <typename T, int kDim_, RowKind kKind, int kThreads_>
 struct TileForm {
   using Operand = T;
   static constexpr int kDim = kDim_;
-  static constexpr bool kScaled = kKind == RowKind::kCodes;
-  static constexpr bool kLatent = kKind == RowKind::kLatent;
+  static constexpr bool kScaled = kKind == RowKind::kCodes || kKind == RowKind::kLatentCodes;
+  static constexpr bool kLatent = kKind == RowKind::kLatent || kKind == RowKind::kLatentCodes;
   static constexpr bool kChosen = kKind == RowKind::kChosen;
   static constexpr int kThreads = kThreads_;
   static constexpr int kPieces = kDim / 8;
   static constexpr int kTileBytes = kCudaTileKeys * kDim * 2;
   static constexpr int kSlotBytes = kScaled ? kTileBytes / 2 : kTileBytes;
   static constexpr int kSlotsBytes = (kLatent ? 2 : 4) * kTileBytes;
-  static constexpr int kScaleBytes = kScaled ? 4 * kCudaTileKeys * 4 : 0;
+  static constexpr int kScaleBytes = kScaled ? (kLatent ? 2 : 4) * kCudaTileKeys * 4 : 0;
   static constexpr int kTilesBytes = kSlotsBytes + 2 * kCudaTileKeys * 8 + kScaleBytes;
 };
 
@@ -60,7 +60,7 @@ struct Tiles {
   std::byte* values;      // two slots
   std::byte* wide;        // of codes: a tile of K and one of V
   std::int64_t* offsets;  // [2, tile keys]
-  float* scales;          // of codes: [2, K and V, tile keys]
+  float* scales;          // of codes: [2, K and V, tile keys]; of latent ones [2, tile keys]
 
   STEMMA_ON_DEVICE std::byte* key_tile(int step) const {
     return F::kScaled ? wide : keys + step % 2 * F::kTileBytes;
@@ -70,16 +70,22 @@ struct Tiles {
     return F::kScaled ? wide + F::kTileBytes : values + step % 2 * F::kTileBytes;
   }
   STEMMA_ON_DEVICE float* key_scales(int step) const {
-    return scales + step % 2 * 2 * kCudaTileKeys;
+    return scales + step % 2 * (F::kLatent ? 1 : 2) * kCudaTileKeys;
   }
-  STEMMA_ON_DEVICE float* value_scales(int step) const { return key_scales(step) + kCudaTileKeys; }
+  STEMMA_ON_DEVICE float* value_scales(int step) const {
+    return key_scales(step) + (F::kLatent ? 0 : kCudaTileKeys);
+  }
+  // Where V is on its way to.
+  STEMMA_ON_DEVICE std::byte* value_slot(int step) const {
+    return (F::kLatent ? keys : values) + step % 2 * F::kSlotBytes;
+  }
 };
 template <typename F>
 STEMMA_ON_DEVICE Tiles<F> tiles_of(std::byte* shared) {
   Tiles<F> tiles;
   tiles.keys = shared;
   tiles.values = tiles.keys + 2 * F::kSlotBytes;
-  tiles.wide = tiles.values + 2 * F::kSlotBytes;
+  tiles.wide = tiles.keys + (F::kLatent ? 2 : 4) * F::kSlotBytes;
   tiles.offsets = reinterpret_cast<std::int64_t*>(shared + F::kSlotsBytes);
   tiles.scales = reinterpret_cast<float*>(tiles.offsets + 2 * kCudaTileKeys);
   return tiles;
@@ -133,8 +139,8 @@ STEMMA_ON_DEVICE void copy_keys(const Tiles<F>& tiles, const AttentionParams& pa
 }
 template <typename F>
 STEMMA_ON_DEVICE void copy_values(const Tiles<F>& tiles, const AttentionParams& params, int step) {
-  copy_rows<F>(tiles.values + step % 2 * F::kSlotBytes, params.v,
-               tiles.offsets + step % 2 * kCudaTileKeys, params.head_dim);
+  copy_rows<F>(tiles.value_slot(step), params.v, tiles.offsets + step % 2 * kCudaTileKeys,
+               params.head_dim);
 }
 
 template <typename Code>
@@ -191,7 +197,7 @@ STEMMA_ON_DEVICE void widen_keys(const Tiles<F>& tiles, const AttentionParams& p
 template <typename F>
 STEMMA_ON_DEVICE void widen_values(const Tiles<F>& tiles, const AttentionParams& params, int step) {
   if (!F::kScaled) return;
-  widen_rows<F>(params.kv_dtype, tiles.value_tile(step), tiles.values + step % 2 * F::kSlotBytes,
+  widen_rows<F>(params.kv_dtype, tiles.value_tile(step), tiles.value_slot(step),
                 tiles.value_scales(step));
 }
 

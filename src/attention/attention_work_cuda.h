@@ -38,14 +38,18 @@ inline constexpr std::int64_t kPlainDimMax = 256;
 inline constexpr std::int64_t kLatentDimMax = 576;
 inline constexpr std::int64_t kLatentValueDimMax = 512;
 
-// Whether rows of a pool are multiplied on tensor cores, 16 bytes of them at a time. Those of more
-// than kPlainDimMax columns must be latent rows, of elements.
-constexpr bool has_tensor_kernel(DType kv_dtype, std::int64_t head_dim, std::int64_t value_dim) {
-  const std::int64_t piece = is_scaled(kv_dtype) ? 16 : 8;
-  if (kv_dtype == DType::kF32 || head_dim < 1 || head_dim % piece != 0) return false;
+// Whether there are kernels for rows of a pool. Those of more than kPlainDimMax columns must be
+// latent rows.
+constexpr bool has_kernel_of_rows(std::int64_t head_dim, std::int64_t value_dim) {
+  if (head_dim < 1 || head_dim % 8 != 0) return false;
   if (head_dim <= kPlainDimMax) return true;
-  return !is_scaled(kv_dtype) && head_dim <= kLatentDimMax && value_dim < head_dim &&
-         value_dim <= kLatentValueDimMax;
+  return head_dim <= kLatentDimMax && value_dim < head_dim && value_dim <= kLatentValueDimMax;
+}
+
+// Whether they are multiplied on tensor cores, 16 bytes of them at a time.
+constexpr bool has_tensor_kernel(DType kv_dtype, std::int64_t head_dim, std::int64_t value_dim) {
+  if (kv_dtype == DType::kF32 || (is_scaled(kv_dtype) && head_dim % 16 != 0)) return false;
+  return has_kernel_of_rows(head_dim, value_dim);
 }
 
 struct AttentionItem {

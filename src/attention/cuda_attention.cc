@@ -57,7 +57,8 @@ std::int64_t sum_bytes(const AttentionShape& shape) {
 
 Status check_support(const AttentionShape& shape, const CudaAttentionOptions& options,
                      const CudaTraits& traits) {
-  const bool plain = options.kv_dtype == DType::kF32 && shape.head_dim <= kPlainDimMax;
+  const bool plain =
+      options.kv_dtype == DType::kF32 && has_kernel_of_rows(shape.head_dim, shape.value_dim());
   if (!plain && !has_tensor_kernel(options.kv_dtype, shape.head_dim, shape.value_dim())) {
     return unsupported(fmt::format("attention on a GPU: no rows of {} {}", shape.head_dim,
                                    dtype_name(options.kv_dtype)));

@@ -70,9 +70,9 @@ class CudaAttention {
  public:
   // kInvalidArgument or kUnsupported name what is wrong with the shape, the limits or the options;
   // kOutOfMemory. Supported: head_dim a multiple of 8 up to 256, of scaled pools of 16; of
-  // latent rows of f16 and bf16 up to 576, with values up to 512; with a dial none of scaled pools,
-  // latent rows, windows and capped scores. `device` must outlive it; memory belongs to `stream`,
-  // which must outlive it too.
+  // latent rows up to 576, with values up to 512; with a dial none of scaled pools, latent rows,
+  // windows and capped scores. `device` must outlive it; memory belongs to `stream`, which must
+  // outlive it too.
   static Result<std::unique_ptr<CudaAttention>> create(CudaDevice& device, CudaStream& stream,
                                                        const AttentionShape& shape,
                                                        const AttentionLimits& limits,

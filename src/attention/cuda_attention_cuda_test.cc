@@ -133,6 +133,13 @@ std::vector<CudaCase> latent_cases() {
   heads.tokens = {3};
   heads.world.dtype = DType::kF16;
   add("of_320", 20, 320, 256).tokens = {9};
+  add("of_f32_and_576", 4, 576, 512).world.dtype = DType::kF32;
+  add("of_f32_and_320", 9, 320, 264).world.dtype = DType::kF32;
+  add("of_int8_and_576", 4, 576, 512).world.dtype = DType::kInt8;
+  add("of_e4m3_and_320", 4, 320, 256).world.dtype = DType::kFp8E4M3;
+  CudaCase& codes = add("of_e5m2_and_576_and_many_heads", 70, 576, 512);
+  codes.tokens = {3};
+  codes.world.dtype = DType::kFp8E5M2;
   return cases;
 }
 
@@ -289,8 +296,13 @@ TEST_F(CudaAttentionTest, RefusesWhatItHasNoKernelsFor) {
   other = options;
   other.kv_dtype = DType::kInt8;
   EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
-  shape = {.query_heads = 4, .kv_heads = 1, .head_dim = 576, .scale = 1, .latent_dim = 512};
-  EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
+  for (const DType dtype : {DType::kInt8, DType::kF32, DType::kBF16}) {
+    other.kv_dtype = dtype;
+    shape = {.query_heads = 4, .kv_heads = 1, .head_dim = 592, .scale = 1, .latent_dim = 512};
+    EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
+    shape = {.query_heads = 4, .kv_heads = 1, .head_dim = 576, .scale = 1, .latent_dim = 528};
+    EXPECT_EQ(code(shape, other), ErrorCode::kUnsupported);
+  }
 }
 
 TEST_F(CudaAttentionTest, RefusesBatchesAndLayersOtherThanAgreed) {

@@ -3,7 +3,7 @@
 // on its keys alone.
 //
 // There is one tile of K and one of V: the next of K is on its way while V is summed, that of V
-// while scores are computed.
+// while scores are computed. Latent rows too long for two have one, and wait for it.
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
@@ -18,22 +18,24 @@ constexpr int kPairs = kListPairs[kSinglePairs];
 constexpr int kWarpPairs = kPairs / kWarps;
 constexpr int kLaneKeys = kCudaTileKeys / kWarpThreads;
 
-template <int kDim, bool kChosen_>
+template <int kDim, RowKind kKind = RowKind::kPlain>
 struct Form {
-  static constexpr bool kChosen = kChosen_;
+  static constexpr bool kChosen = kKind == RowKind::kChosen;
+  static constexpr bool kLatent = kKind == RowKind::kLatent;
   static constexpr int kPieces = kDim / 4;
-  static constexpr int kColumns = kDim / 64;  // pairs of columns, of a lane
+  // Pairs of columns, of a lane.
+  static constexpr int kColumns = (kLatent ? int{kLatentValueDimMax} : kDim) / 64;
   static constexpr int kTileBytes = kCudaTileKeys * kDim * 4;
   static constexpr int kQueryBytes = kPairs * kDim * 4;
   static constexpr int kWeightBytes = kPairs * kCudaTileKeys * 4;
   static constexpr int kSharedBytes =
-      2 * kTileBytes + kQueryBytes + kWeightBytes + 2 * kCudaTileKeys * 8;
+      (kLatent ? 1 : 2) * kTileBytes + kQueryBytes + kWeightBytes + 2 * kCudaTileKeys * 8;
   static constexpr int kResidents = kDim > 128 ? 1 : (kDim > 64 ? 2 : 4);
 };
 
 struct Team {
   std::byte* keys;
-  std::byte* values;
+  std::byte* values;      // of latent rows the same
   std::byte* queries;     // [pairs, dim]
   float* weights;         // [pairs, tile keys]
   std::int64_t* offsets;  // [2, tile keys]
@@ -42,7 +44,7 @@ template <typename F>
 STEMMA_ON_DEVICE Team team_of(std::byte* shared) {
   Team team;
   team.keys = shared;
-  team.values = team.keys + F::kTileBytes;
+  team.values = F::kLatent ? team.keys : team.keys + F::kTileBytes;
   team.queries = team.values + F::kTileBytes;
   team.weights = reinterpret_cast<float*>(team.queries + F::kQueryBytes);
   team.offsets = reinterpret_cast<std::int64_t*>(team.queries + F::kQueryBytes + F::kWeightBytes);
@@ -241,19 +243,23 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team& team, cons
     set_offset<F>(team, params, work, tile + 1);
     wait_copies<0>();
     team_barrier();
-    copy_rows<F>(team.values, params.v, team, params, tile);
+    if (!F::kLatent) copy_rows<F>(team.values, params.v, team, params, tile);
     float s[kWarpPairs][kLaneKeys] = {};
     multiply_rows<F>(s, team);
     team_barrier();
-    copy_rows<F>(team.keys, params.k, team, params, tile + 1);
+    if (!F::kLatent) copy_rows<F>(team.keys, params.k, team, params, tile + 1);
     STEMMA_UNROLLED
     for (int p = 0; p < kWarpPairs; ++p) {
       weigh<F>(params, team.weights + (warp_index() * kWarpPairs + p) * kCudaTileKeys, sums[p],
                s[p], positions[p], tile);
     }
-    wait_copies<1>();
+    if (!F::kLatent) wait_copies<1>();
     team_barrier();
     add_rows<F>(team, sums);
+    if (F::kLatent) {
+      team_barrier();  // all warps have added V
+      copy_rows<F>(team.keys, params.k, team, params, tile + 1);
+    }
     if ((tile + 1) % kCudaPartitionTiles != 0 && tile + 1 != work.item.end_tile) continue;
     STEMMA_UNROLLED
     for (int p = 0; p < kWarpPairs; ++p) {
@@ -277,22 +283,25 @@ STEMMA_KERNEL STEMMA_TEAM(kThreads, F::kResidents) walk_plain_items(AttentionPar
   }
 }
 
-template <bool kChosen, typename Call>
+template <RowKind kKind, typename Call>
 auto with_dim(std::int64_t head_dim, const Call& call) {
-  if (head_dim <= 64) return call(Form<64, kChosen>());
-  if (head_dim <= 128) return call(Form<128, kChosen>());
-  return call(Form<256, kChosen>());
+  if (head_dim <= 64) return call(Form<64, kKind>());
+  if (head_dim <= 128) return call(Form<128, kKind>());
+  return call(Form<256, kKind>());
 }
 template <typename Call>
 auto with_form(std::int64_t head_dim, AttentionList list, const Call& call) {
-  return list == kChosenPairs ? with_dim<true>(head_dim, call) : with_dim<false>(head_dim, call);
+  if (list == kChosenPairs) return with_dim<RowKind::kChosen>(head_dim, call);
+  if (head_dim <= kPlainDimMax) return with_dim<RowKind::kPlain>(head_dim, call);
+  return call(Form<int{kLatentDimMax}, RowKind::kLatent>());
 }
 
 }  // namespace
 
 Status plain_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
                        std::int64_t teams) {
-  if (params.kv_dtype != DType::kF32 || params.head_dim > 256 || params.head_dim % 8 != 0) {
+  if (params.kv_dtype != DType::kF32 || !has_kernel_of_rows(params.head_dim, params.value_dim) ||
+      (list == kChosenPairs && params.head_dim > kPlainDimMax)) {
     return Error{ErrorCode::kUnsupported, "plain attention: rows that there is no kernel for", 0};
   }
   return with_form(params.head_dim, list, [&](auto form) {

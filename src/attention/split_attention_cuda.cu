@@ -4,8 +4,9 @@
 // Tiles of K and of V take turns in two slots each. K of tile t + 2 is asked for when all warps
 // have multiplied K of tile t; V of tile t + 1 when they have added V of tile t − 1: three tiles
 // are always on their way. Latent rows, whose tiles are K and V, have two slots: the next tile is
-// asked for when all warps are done with the one before. Where rows of a tile lie is looked up
-// three tiles ahead.
+// asked for when all warps are done with the one before; codes of them are widened twice to the
+// same tile, to K and, when all warps have multiplied that, to V. Where rows of a tile lie is
+// looked up three tiles ahead.
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
@@ -251,6 +252,7 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
   clear(sums);
   for (int step = 0; now.live; ++step) {
     wait_copies<F::kLatent ? 0 : 2>();
+    if (F::kLatent && F::kScaled) team_barrier();  // V of the step before lies where K will
     widen_keys(team.tiles, params, step);
     team_barrier();
     F::kLatent ? copy_keys(team.tiles, params, step + 1)
@@ -337,6 +339,9 @@ auto with_elements(std::int64_t head_dim, AttentionList list, const Call& call) 
 }
 template <typename Call>
 auto with_form(DType dtype, std::int64_t head_dim, AttentionList list, const Call& call) {
+  if (is_scaled(dtype) && head_dim > kPlainDimMax) {
+    return with_list<BFloat16, RowKind::kLatentCodes, int{kLatentDimMax}>(list, call);
+  }
   if (is_scaled(dtype)) return with_dim<BFloat16, RowKind::kCodes>(head_dim, list, call);
   if (dtype == DType::kF16) return with_elements<Float16>(head_dim, list, call);
   return with_elements<BFloat16>(head_dim, list, call);

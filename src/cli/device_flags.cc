@@ -1,30 +1,8 @@
 #include "cli/device_flags.h"
 
-#include <charconv>
-#include <optional>
-#include <string_view>
-
-#include "cuda/open_cuda_backend.h"
+#include "cuda/named_backend.h"
 
 namespace stemma {
-
-namespace {
-
-constexpr std::string_view kCuda = "cuda";
-
-// N of "cuda:N", 0 of "cuda"; nullopt for anything else.
-std::optional<int> ordinal_of(std::string_view device) {
-  if (device == kCuda) return 0;
-  if (!device.starts_with(kCuda) || device.size() < kCuda.size() + 2) return std::nullopt;
-  const std::string_view digits = device.substr(kCuda.size() + 1);
-  int ordinal = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [read, error] = std::from_chars(digits.data(), end, ordinal);
-  const bool whole = error == std::errc() && read == end && ordinal >= 0;
-  return whole && device[kCuda.size()] == ':' ? std::optional(ordinal) : std::nullopt;
-}
-
-}  // namespace
 
 void DeviceFlags::add_to(CLI::App& command) {
   command.add_option("--device", device_, "cpu, cuda or cuda:N, the GPU of that number")
@@ -34,16 +12,10 @@ void DeviceFlags::add_to(CLI::App& command) {
                    "CPU gives them always; products are slower");
 }
 
-Result<std::unique_ptr<DeviceBackend>> DeviceFlags::open() const {
-  if (is_cpu()) return std::unique_ptr<DeviceBackend>();
-  const std::optional<int> ordinal = ordinal_of(device_);
-  if (!ordinal.has_value()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--device must be cpu, cuda or cuda:N (got " + device_ + ")"};
-  }
+Result<std::unique_ptr<DeviceBackend>> DeviceFlags::open(const RankGroup* ranks_or_null) const {
   CudaRunnerOptions options;
   options.deterministic = deterministic_;
-  return open_cuda_backend(*ordinal, options);
+  return open_named_backend(device_, options, ranks_or_null);
 }
 
 }  // namespace stemma

@@ -3,13 +3,14 @@
 // Thread:     the main thread.
 // Memory:     a few strings.
 // Cost:       none.
-// Not here:   what they open (model/device_backend, cuda/open_cuda_backend).
+// Not here:   what they open (model/device_backend, cuda/named_backend).
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
+#include "device/rank_group.h"
 #include "model/device_backend.h"
 #include "stemma/result.h"
 
@@ -18,10 +19,9 @@ namespace stemma {
 class DeviceFlags {
  public:
   void add_to(CLI::App& command);
-  // The device that was said; nullptr: CPUs. kInvalidArgument names the flag, kUnsupported says
-  // that the build has no such devices, kNotFound that the machine has not.
-  Result<std::unique_ptr<DeviceBackend>> open() const;
-  bool is_cpu() const noexcept { return device_ == "cpu"; }
+  // The device that was said, of several ranks this one's; nullptr: CPUs. Errors are those of
+  // open_named_backend.
+  Result<std::unique_ptr<DeviceBackend>> open(const RankGroup* ranks_or_null) const;
 
  private:
   std::string device_ = "cpu";

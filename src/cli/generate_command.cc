@@ -94,11 +94,14 @@ Result<std::optional<CaptureWriter>> GenerateCommand::open_capture() const {
 Status GenerateCommand::run() {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, flags_.model.open_ranks());
   Result<ServedModelOptions> options = model_options();
-  if (follows(ranks.get())) return follow(std::move(options), *ranks);
+  const auto device = flags_.model.open_device(ranks.get());
+  if (follows(ranks.get())) return follow(std::move(options), device, *ranks);
   const Result<std::vector<PromptLine>> prompts = read_prompts();
   if (!prompts.ok()) return told(ranks.get(), prompts.error());
   if (!options.ok()) return told(ranks.get(), options.error());
+  if (!device.ok()) return told(ranks.get(), device.error());
   options->ranks = ranks.get();
+  options->backend = device->get();
   return answer(*prompts, std::move(options).value());
 }
 
@@ -107,8 +110,6 @@ Status GenerateCommand::answer(const std::vector<PromptLine>& prompts,
   const auto requests = static_cast<std::int64_t>(prompts.size());
   options.engine.scheduler.waiting_max = std::max<std::int64_t>(requests, 1);
   options.engine.inbox_max = std::max<std::int64_t>(requests, 1);
-  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceBackend> device, flags_.model.open_device());
-  options.backend = device.get();
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::open(options));
   LogitsRecorder recorder(model->batch_runner());
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,

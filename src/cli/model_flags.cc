@@ -73,7 +73,7 @@ CLI::Option& ModelFlags::add_to(CLI::App& command) {
       .add_option(
           "--tensor-parallel", ranks_,
           "N ranks that compute the model together, each its heads and its outputs of every "
-          "matrix; start it with mpirun -n N")
+          "matrix; start it with mpirun -n N. With --device cuda each takes the GPU of its number")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command.add_option("--concurrency", concurrency_, "requests computed at a time, at most")
@@ -96,9 +96,6 @@ Status ModelFlags::check() const {
   if (pin_threads_ != "auto" && pin_threads_ != "off") {
     return Error{ErrorCode::kInvalidArgument,
                  "--pin-threads must be auto or off (got " + pin_threads_ + ")"};
-  }
-  if (ranks_ > 1 && !device_flags_.is_cpu()) {
-    return Error{ErrorCode::kUnsupported, "--tensor-parallel: not with --device cuda yet"};
   }
   return check_at_least("--threads", threads_, 0);
 }

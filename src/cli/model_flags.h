@@ -33,8 +33,11 @@ class ModelFlags {
   // and before it starts threads that look at signals.
   Result<std::unique_ptr<RankGroup>> open_ranks() const;
 
-  // What the model is computed on; nullptr: CPUs. It must outlive the model.
-  Result<std::unique_ptr<DeviceBackend>> open_device() const { return device_flags_.open(); }
+  // What the model is computed on, of several ranks by this one; nullptr: CPUs. It must outlive the
+  // model.
+  Result<std::unique_ptr<DeviceBackend>> open_device(const RankGroup* ranks_or_null) const {
+    return device_flags_.open(ranks_or_null);
+  }
 
   const std::string& directory() const noexcept { return directory_; }
   void set_directory(std::string directory) { directory_ = std::move(directory); }

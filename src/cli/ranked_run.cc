@@ -8,12 +8,14 @@ bool follows(const RankGroup* ranks_or_null) {
   return ranks_or_null != nullptr && ranks_or_null->rank() > 0;
 }
 
-Status follow(Result<ServedModelOptions> options, RankGroup& ranks) {
-  if (!options.ok()) {
-    told(&ranks, options.error());
+Status follow(Result<ServedModelOptions> options,
+              const Result<std::unique_ptr<DeviceBackend>>& device, RankGroup& ranks) {
+  if (!options.ok() || !device.ok()) {
+    told(&ranks, options.ok() ? device.error() : options.error());
     return {};
   }
   options->ranks = &ranks;
+  options->backend = device->get();
   options->progress = {};
   const auto model = ServedModel::open(*options);
   return model.ok() ? (*model)->follow() : Status();

@@ -172,12 +172,13 @@ Status ServeCommand::run() {
   if (log_format_ == "json") set_log_format(LogFormat::kJson);
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, model_flags_.open_ranks());
   Result<ServedModelOptions> model_options = this->model_options();
-  if (follows(ranks.get())) return follow(std::move(model_options), *ranks);
+  const auto device = model_flags_.open_device(ranks.get());
+  if (follows(ranks.get())) return follow(std::move(model_options), device, *ranks);
   if (!model_options.ok()) return told(ranks.get(), model_options.error());
   const Result<ServerOptions> options = server_options();
   if (!options.ok()) return told(ranks.get(), options.error());
-  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceBackend> device, model_flags_.open_device());
-  model_options->backend = device.get();
+  if (!device.ok()) return told(ranks.get(), device.error());
+  model_options->backend = device->get();
   model_options->ranks = ranks.get();
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model,
                           ServedModel::open(*model_options));

@@ -53,4 +53,15 @@ Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(int ordinal,
   return backend;
 }
 
+Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(const RankGroup& ranks,
+                                                         const CudaRunnerOptions& options) {
+  const int devices = CudaDevice::count();
+  if (devices < ranks.ranks()) {
+    return Error{ErrorCode::kNotFound, "--tensor-parallel " + std::to_string(ranks.ranks()) +
+                                           ": every rank takes a GPU of its own, and there are " +
+                                           std::to_string(devices)};
+  }
+  return make_cuda_backend(ranks.rank(), options);
+}
+
 }  // namespace stemma

@@ -10,6 +10,7 @@
 
 #include "cuda/cuda_runner.h"
 #include "device/cuda_device.h"
+#include "device/rank_group.h"
 #include "model/device_backend.h"
 #include "stemma/result.h"
 
@@ -21,6 +22,11 @@ std::unique_ptr<DeviceBackend> make_cuda_backend(CudaDevice& device,
 
 // The same over a device that it opens and keeps. Errors are those of CudaDevice::open.
 Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(int ordinal,
+                                                         const CudaRunnerOptions& options);
+
+// The same for a rank of several, each of which takes the GPU of its own number. kNotFound, with
+// both numbers, where there are fewer GPUs than ranks.
+Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(const RankGroup& ranks,
                                                          const CudaRunnerOptions& options);
 
 }  // namespace stemma

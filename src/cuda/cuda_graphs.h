@@ -30,7 +30,7 @@ class CudaGraphs {
   // are those of queue_step and of recording. REQUIRES: bucket_of gave `bucket`.
   Status run(CudaStream& stream, std::int64_t bucket, FunctionRef<Status()> queue_step);
 
-  // Forgets what was recorded. REQUIRES: none of it is queued.
+  // Forgets what was recorded; what is queued of it is computed still.
   void clear();
 
  private:

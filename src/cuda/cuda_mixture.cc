@@ -27,7 +27,10 @@ CudaMixture::CudaMixture(Key, const CudaMixtureParts& parts)
       rows_max_(parts.rows_max),
       type_(parts.type),
       device_(parts.device),
-      stream_(parts.stream) {
+      stream_(parts.stream),
+      peers_(parts.peers),
+      own_width_(peers_ == nullptr ? config_.width : peers_->own_columns(config_.width)),
+      own_hidden_(peers_ == nullptr ? hidden_ : peers_->own_columns(hidden_)) {
   STEMMA_CHECK(config_.experts > 0, "the model has mixtures");
 }
 
@@ -47,9 +50,9 @@ Status CudaMixture::allocate() {
   STEMMA_RETURN_IF_ERROR(take(sorted_, visits, sizeof(std::int32_t)));
   STEMMA_RETURN_IF_ERROR(take(sorted_rows_, visits, sizeof(std::int32_t)));
   STEMMA_RETURN_IF_ERROR(take(tiles_, tiles, sizeof(ExpertTile)));
-  STEMMA_RETURN_IF_ERROR(take(gate_up_, visits * 2 * config_.width, element_bytes));
+  STEMMA_RETURN_IF_ERROR(take(gate_up_, visits * 2 * own_width_, element_bytes));
   STEMMA_RETURN_IF_ERROR(take(gated_, visits * config_.width, element_bytes));
-  return take(said_, visits * hidden_, sizeof(float));
+  return take(said_, visits * own_hidden_, sizeof(float));
 }
 
 std::int64_t CudaMixture::slices() const {
@@ -69,13 +72,7 @@ Status CudaMixture::add(const CudaMixtureWeights& weights, const MixtureRows& ro
   const Tiles tiles = tiles_of(rows.rows);
   STEMMA_RETURN_IF_ERROR(choose(weights, rows, tiles));
   STEMMA_RETURN_IF_ERROR(compute(weights, rows, tiles));
-  return add_experts(stream_, {.said = said_.as<float>(),
-                               .weights = weights_.as<float>(),
-                               .out = rows.out,
-                               .rows = rows.rows,
-                               .row_experts = config_.experts_per_token,
-                               .hidden = hidden_,
-                               .from_zero = rows.from_zero});
+  return sum(rows);
 }
 
 Status CudaMixture::choose(const CudaMixtureWeights& weights, const MixtureRows& rows,
@@ -123,24 +120,48 @@ Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows
                            .tiles = tiles_.as<ExpertTile>(),
                            .tiles_count = tiles.count,
                            .tile_visits = tiles.tile_visits,
-                           .n = 2 * config_.width,
+                           .n = 2 * own_width_,
                            .k = hidden_,
                            .type = type_};
   STEMMA_RETURN_IF_ERROR(multiply_experts(stream_, product));
-  STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
-                                             .out = gated_.bytes(),
-                                             .rows = tiles.visits,
-                                             .width = config_.width,
-                                             .type = type_}));
+  STEMMA_RETURN_IF_ERROR(gate(tiles));
   product.x = gated_.bytes();
   product.w = weights.down;
   product.y = said_.bytes();
   product.x_rows = nullptr;
   product.y_rows = sorted_.as<std::int32_t>();
-  product.n = hidden_;
+  product.n = own_hidden_;
   product.k = config_.width;
   product.f32_out = true;
   return multiply_experts(stream_, product);
+}
+
+// What is between the two products, of all ranks.
+Status CudaMixture::gate(const Tiles& tiles) {
+  STEMMA_RETURN_IF_ERROR(
+      gate_rows(stream_, {.gate_up = gate_up_.bytes(),
+                          .out = peers_ == nullptr ? gated_.bytes() : peers_->own(),
+                          .rows = tiles.visits,
+                          .width = own_width_,
+                          .type = type_}));
+  if (peers_ == nullptr) return {};
+  const auto element_bytes = static_cast<std::int64_t>(weight_type_bytes(type_));
+  return peers_->gather({tiles.visits, config_.width, element_bytes}, gated_.bytes());
+}
+
+Status CudaMixture::sum(const MixtureRows& rows) {
+  const std::int64_t first = peers_ == nullptr ? 0 : peers_->shard().range(hidden_).first;
+  STEMMA_RETURN_IF_ERROR(add_experts(
+      stream_, {.said = said_.as<float>(),
+                .weights = weights_.as<float>(),
+                .before = rows.from_zero ? nullptr : rows.out + first,
+                .out = peers_ == nullptr ? rows.out : reinterpret_cast<float*>(peers_->own()),
+                .rows = rows.rows,
+                .row_experts = config_.experts_per_token,
+                .hidden = own_hidden_,
+                .before_stride = hidden_}));
+  return peers_ == nullptr ? Status()
+                           : peers_->gather({rows.rows, hidden_, sizeof(float)}, rows.out);
 }
 
 }  // namespace stemma

@@ -9,6 +9,9 @@
 // elsewhere when its batch changes. Scores are therefore always sums in one order
 // (ordered_gemm_slices), and products over experts have no other kind (experts_cuda).
 //
+// Of several ranks each has its outputs of every expert's matrices; they all choose alike, gather
+// what is between the two products, and then the sums (docs/decisions/0012).
+//
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation, for the largest batch: of each visit (row × expert of
 //             that row) the gates, what is between, and hidden f32 of what the expert says.
@@ -22,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_weights.h"
 #include "cuda/expert_choice_cuda.h"
 #include "device/cuda_device.h"
@@ -39,6 +43,7 @@ struct CudaMixtureParts {
   WeightType type = WeightType::kBf16;
   CudaDevice& device;
   CudaStream& stream;
+  CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
 };
 
 struct MixtureRows {
@@ -74,6 +79,8 @@ class CudaMixture {
   std::int64_t slices() const;
   Status choose(const CudaMixtureWeights& weights, const MixtureRows& rows, const Tiles& tiles);
   Status compute(const CudaMixtureWeights& weights, const MixtureRows& rows, const Tiles& tiles);
+  Status gate(const Tiles& tiles);
+  Status sum(const MixtureRows& rows);
 
   const MixtureConfig& config_;
   std::int64_t hidden_;
@@ -81,6 +88,9 @@ class CudaMixture {
   WeightType type_;
   CudaDevice& device_;
   CudaStream& stream_;
+  CudaRankRows* peers_;
+  std::int64_t own_width_;   // outputs of gate and of up that are this rank's
+  std::int64_t own_hidden_;  // and of down
 
   CudaMemory scores_;       // f32                           [slices, rows_max, experts]
   CudaMemory chosen_;       // i32, ascending                [visits_max]
@@ -88,9 +98,9 @@ class CudaMixture {
   CudaMemory sorted_;       // i32: visits, by expert        [visits_max]
   CudaMemory sorted_rows_;  // i32: their rows               [visits_max]
   CudaMemory tiles_;        // ExpertTile                    [most tiles of any batch]
-  CudaMemory gate_up_;      // of sorted visits              [visits_max, 2, width]
+  CudaMemory gate_up_;      // of sorted visits              [visits_max, 2, own_width]
   CudaMemory gated_;        // of sorted visits              [visits_max, width]
-  CudaMemory said_;         // f32, of visits                [visits_max, hidden]
+  CudaMemory said_;         // f32, of visits                [visits_max, own_hidden]
 };
 
 }  // namespace stemma

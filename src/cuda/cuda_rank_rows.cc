@@ -33,9 +33,12 @@ std::int64_t CudaRankRows::largest_part_bytes(const CudaRankRowsParts& parts) co
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(parts.type));
   constexpr std::int64_t kFloat = sizeof(float);
   const ModelConfig& config = parts.config;
-  return std::max({part_bytes({parts.rows_max, config.query_columns(), row_bytes}),
+  return std::max({part_bytes({parts.rows_max, config.value_columns(), row_bytes}),
                    part_bytes({parts.rows_max, config.hidden, kFloat}),
                    part_bytes({parts.rows_max, config.intermediate, row_bytes}),
+                   part_bytes({parts.rows_max, config.mixture.shared_width, row_bytes}),
+                   part_bytes({parts.rows_max * config.mixture.experts_per_token,
+                               config.mixture.width, row_bytes}),
                    part_bytes({parts.outputs_max, config.vocab_tokens, kFloat})});
 }
 
@@ -67,15 +70,18 @@ Status CudaRankRows::gather(const Extent& extent, void* whole) {
 Status check_cut(const ModelConfig& config, const Shard& shard) {
   if (shard.ranks == 1) return {};
   const std::string flag = "--tensor-parallel " + std::to_string(shard.ranks) + ": ";
-  const auto refused = [&](std::string_view what) {
-    return Error{ErrorCode::kUnsupported,
-                 flag + std::string(what) + " is not for several GPUs yet"};
+  struct Cut {
+    std::string_view name;
+    std::int64_t columns;
   };
-  if (config.latent.rank > 0) return refused("latent attention");
-  if (config.mixture.experts > 0) return refused("a mixture of experts");
-  if (config.intermediate % (8 * shard.ranks) != 0) {
-    return Error{ErrorCode::kUnsupported, flag + "the model's intermediate_size of " +
-                                              std::to_string(config.intermediate) +
+  const bool mixed = config.mixture.experts > 0;
+  for (const Cut& cut : {Cut{"intermediate_size", config.intermediate},
+                         Cut{"moe_intermediate_size", config.mixture.width},
+                         Cut{"width of shared experts", config.mixture.shared_width},
+                         Cut{"hidden_size", mixed ? config.hidden : 0}}) {
+    if (cut.columns % (8 * shard.ranks) == 0) continue;
+    return Error{ErrorCode::kUnsupported, flag + "the model's " + std::string(cut.name) + " of " +
+                                              std::to_string(cut.columns) +
                                               " does not divide into multiples of 8 over " +
                                               std::to_string(shard.ranks) + " GPUs"};
   }

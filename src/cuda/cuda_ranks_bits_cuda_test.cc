@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda/cuda_backend.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_runner_fixture.h"
 #include "device/thread_ranks_fixture.h"
@@ -16,7 +17,8 @@
 namespace stemma {
 namespace {
 
-constexpr CudaRunnerOptions kStaged = {.deterministic = true, .staged_ranks = true};
+// How ranks exchange rows: through the host, on one GPU, or over NCCL, each on its own.
+enum class Exchange { kStaged, kNccl };
 
 // The elements of a layer, on the host.
 struct LayerRows {
@@ -59,25 +61,33 @@ struct Computed {
   std::vector<LayerRows> layers;
 };
 
+struct RankSetting {
+  DType dtype = DType::kBF16;
+  Exchange exchange = Exchange::kStaged;
+  std::int64_t pages = 16;
+};
+
 // One rank: a device of its own, a runner and pools.
 class Rank {
  public:
-  Rank(const std::string& directory, DType dtype, RankGroup* group_or_null, std::int64_t pages = 16)
-      : device_(std::move(CudaDevice::open(0)).value()),
-        stream_(std::move(device_->make_stream()).value()) {
+  Rank(const std::string& directory, const RankSetting& setting, RankGroup* group_or_null) {
+    const bool nccl = setting.exchange == Exchange::kNccl;
+    const int ordinal = nccl && group_or_null != nullptr ? group_or_null->rank() : 0;
+    device_ = std::move(CudaDevice::open(ordinal)).value();
+    stream_ = std::move(device_->make_stream()).value();
     auto runner = CudaRunner::load(*device_, directory,
                                    {.rows_max = 64,
                                     .outputs_max = 64,
                                     .requests_max = 8,
                                     .context_tokens_max = 64,
                                     .ranks = group_or_null},
-                                   kStaged, threads_);
+                                   {.deterministic = true, .staged_ranks = !nccl}, threads_);
     STEMMA_CHECK(runner.ok(), "the model loads");
     runner_ = std::move(runner).value();
     STEMMA_CHECK(runner_->meet_ranks().ok(), "ranks meet");
-    pool_ = pool_of(runner_->pool_shape(), dtype, pages);
+    pool_ = pool_of(runner_->pool_shape(), setting);
     const KvShape windowed = runner_->windowed_pool_shape();
-    if (windowed.layers > 0) windowed_ = pool_of(windowed, dtype, pages);
+    if (windowed.layers > 0) windowed_ = pool_of(windowed, setting);
   }
 
   CudaRunner& runner() { return *runner_; }
@@ -105,10 +115,10 @@ class Rank {
   }
 
  private:
-  std::unique_ptr<CudaPool> pool_of(KvShape shape, DType dtype, std::int64_t pages) {
+  std::unique_ptr<CudaPool> pool_of(KvShape shape, const RankSetting& setting) {
     shape.page_size = 4;
-    shape.pages = pages;
-    shape.dtype = dtype;
+    shape.pages = setting.pages;
+    shape.dtype = setting.dtype;
     auto pool = CudaPool::create(*device_, shape, KvLayout::kLayerFirst);
     STEMMA_CHECK(pool.ok(), "the pool fits");
     return std::move(pool).value();
@@ -155,13 +165,13 @@ class CudaRanksBits : public CudaRunnerFixture {
     write_model(config, type);
   }
 
-  void expect_ranks_equal_one(int ranks, DType dtype = DType::kBF16) {
+  void expect_ranks_equal_one(int ranks, const RankSetting& setting = {}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
-    const Computed expected = Rank(directory(), dtype, nullptr).compute(config().vocab_tokens);
+    const Computed expected = Rank(directory(), setting, nullptr).compute(config().vocab_tokens);
     std::vector<Computed> computed(static_cast<std::size_t>(ranks));
     ThreadRanks(ranks).run([&](RankGroup& group) {
       computed[static_cast<std::size_t>(group.rank())] =
-          Rank(directory(), dtype, &group).compute(config().vocab_tokens);
+          Rank(directory(), setting, &group).compute(config().vocab_tokens);
     });
     for (std::size_t i = 0; i < expected.logits.size(); ++i) {
       SCOPED_TRACE("text " + std::to_string(i));
@@ -173,13 +183,14 @@ class CudaRanksBits : public CudaRunnerFixture {
   }
 
  private:
-  // Each of a rank's heads lies in its pool as in that of one rank.
+  // Each of a rank's heads lies in its pool as in that of one rank; latent rows are every rank's.
   static void expect_same_heads(const Computed& one, const Computed& part, int rank) {
     ASSERT_EQ(one.layers.size(), part.layers.size());
     for (std::size_t layer = 0; layer < part.layers.size(); ++layer) {
       const std::int64_t heads = part.layers[layer].view.heads;
+      const std::int64_t first = heads == one.layers[layer].view.heads ? 0 : rank * heads;
       for (std::int64_t head = 0; head < heads; ++head) {
-        EXPECT_TRUE(one.layers[layer].head(rank * heads + head) == part.layers[layer].head(head))
+        EXPECT_TRUE(one.layers[layer].head(first + head) == part.layers[layer].head(head))
             << "rank " << rank << " layer " << layer << " head " << head;
       }
     }
@@ -194,8 +205,9 @@ TEST_P(CudaRanksFamilies, TwoRanksComputeAndStoreWhatOneDoes) {
   expect_ranks_equal_one(2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dense, CudaRanksFamilies,
-                         ::testing::Values("llama2", "llama_bias", "qwen2", "qwen3", "gemma3"),
+INSTANTIATE_TEST_SUITE_P(Models, CudaRanksFamilies,
+                         ::testing::Values("llama2", "llama_bias", "qwen2", "qwen3", "qwen3_moe",
+                                           "gemma3", "deepseek_v2_lite", "deepseek_v3"),
                          [](const auto& family) { return std::string(family.param); });
 
 TEST_F(CudaRanksBits, FourRanksComputeAndStoreWhatOneDoes) {
@@ -205,9 +217,9 @@ TEST_F(CudaRanksBits, FourRanksComputeAndStoreWhatOneDoes) {
 
 TEST_F(CudaRanksBits, OtherTypesOfWeightsAndPools) {
   write_for_ranks("qwen3", 2, WeightType::kF32);
-  expect_ranks_equal_one(2, DType::kF32);
+  expect_ranks_equal_one(2, {.dtype = DType::kF32});
   write_for_ranks("qwen3", 2, WeightType::kF16);
-  expect_ranks_equal_one(2, DType::kInt8);
+  expect_ranks_equal_one(2, {.dtype = DType::kInt8});
 }
 
 // A text of `tokens` tokens on the first pages of a pool.
@@ -247,12 +259,12 @@ class OneText {
 };
 
 // The text needs pages that rank 1 does not have.
-TEST_F(CudaRanksBits, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
-  write_for_ranks("llama2", 2, WeightType::kBf16);
+void expect_error_of_one_is_of_all(const std::string& directory, Exchange exchange) {
   const OneText too_long(30);
   const OneText fits(6);
   ThreadRanks(2).run([&](RankGroup& group) {
-    Rank rank(directory(), DType::kBF16, &group, group.rank() == 0 ? 16 : 3);
+    const std::int64_t pages = group.rank() == 0 ? 16 : 3;
+    Rank rank(directory, {.exchange = exchange, .pages = pages}, &group);
     if (group.rank() > 0) {
       EXPECT_TRUE(follow_leader(rank.runner(), rank.pools(), group).ok());
       return;
@@ -267,16 +279,68 @@ TEST_F(CudaRanksBits, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
   });
 }
 
+TEST_F(CudaRanksBits, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
+  write_for_ranks("llama2", 2, WeightType::kBf16);
+  expect_error_of_one_is_of_all(directory(), Exchange::kStaged);
+}
+
+#ifdef STEMMA_SIMT
+// The emulated GPU is one, of both ranks: it is lost in the middle of a step.
+TEST_F(CudaRanksBits, AGpuThatIsLostEndsTheStepOnAllAndNobodyWaits) {
+  write_for_ranks("llama2", 2, WeightType::kBf16);
+  const OneText text(10);
+  ThreadRanks(2).run([&](RankGroup& group) {
+    Rank rank(directory(), {}, &group);
+    if (group.rank() > 0) {
+      EXPECT_TRUE(follow_leader(rank.runner(), rank.pools(), group).ok());
+      return;
+    }
+    LeadingRunner leader(rank.runner(), group);
+    ASSERT_TRUE(leader.forward(text.batch(), rank.pools()).ok());
+    machine().fail_after_kernels(25);
+    for (int step = 0; step < 2; ++step) {
+      const auto failed = leader.forward(text.batch(), rank.pools());
+      ASSERT_FALSE(failed.ok());
+      EXPECT_THAT(failed.error().detail, testing::HasSubstr("the emulated GPU has failed"));
+    }
+  });
+}
+#endif
+
+#ifndef STEMMA_SIMT
+TEST_F(CudaRanksBits, OverNcclToo) {
+  if (CudaDevice::count() < 2) {
+    GTEST_SKIP() << "not run: 2 GPUs are needed, there are " << CudaDevice::count();
+  }
+  for (const std::string_view name : {"llama2", "gemma3"}) {
+    SCOPED_TRACE(name);
+    write_for_ranks(name, 2, WeightType::kBf16);
+    expect_ranks_equal_one(2, {.exchange = Exchange::kNccl});
+  }
+  expect_error_of_one_is_of_all(directory(), Exchange::kNccl);
+}
+#endif
+
+TEST_F(CudaRanksBits, MoreRanksThanGpusAreRefusedWithBothNumbers) {
+  const int devices = CudaDevice::count();
+  ThreadRanks(devices + 1).run([&](RankGroup& group) {
+    const auto backend = make_cuda_backend(group, CudaRunnerOptions());
+    ASSERT_FALSE(backend.ok());
+    EXPECT_EQ(backend.error().detail, "--tensor-parallel " + std::to_string(devices + 1) +
+                                          ": every rank takes a GPU of its own, and there are " +
+                                          std::to_string(devices));
+  });
+}
+
 TEST_F(CudaRanksBits, WhatSeveralCannotComputeIsRefusedWithTheNumbers) {
   const auto refused = [](std::string_view name, int ranks, std::int64_t intermediate = 160) {
     ModelConfig config = tiny_model_config(name);
     config.intermediate = intermediate;
     return check_cut(config, {0, ranks}).error().detail;
   };
-  EXPECT_EQ(refused("qwen3_moe", 2),
-            "--tensor-parallel 2: a mixture of experts is not for several GPUs yet");
-  EXPECT_EQ(refused("deepseek_v2", 2),
-            "--tensor-parallel 2: latent attention is not for several GPUs yet");
+  EXPECT_EQ(refused("qwen3_moe", 5, 320),
+            "--tensor-parallel 5: the model's moe_intermediate_size of 96 does not divide into "
+            "multiples of 8 over 5 GPUs");
   EXPECT_EQ(refused("llama2", 3),
             "--tensor-parallel 3: the model's intermediate_size of 160 does not divide into "
             "multiples of 8 over 3 GPUs");

@@ -22,12 +22,9 @@ Status check_options(const ModelRunnerOptions& options) {
   };
   if (options.weights == WeightRounding::kInt8) return refused("--weights int8");
   if (options.weights == WeightRounding::kInt4) return refused("--weights int4");
-  if (options.ranks != nullptr && options.sparse.has_value()) {
-    return Error{ErrorCode::kUnsupported, "--tensor-parallel: not with --sparse-tokens yet"};
-  }
-  if (!options.adapters.empty()) return refused("--adapter");
   if (options.decorate_attention) return refused("calibration");
   if (options.attention != "cpu") return refused("--attention " + options.attention);
+  STEMMA_RETURN_IF_ERROR(check_ranks(options));
   return check_limits(options);
 }
 
@@ -78,6 +75,9 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
                             load_heavy_channels(files, directory, options.sparse->calibration,
                                                 runner->config_, runner->weights_sha256()));
   }
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Adapter> adapters,
+                          load_adapters(files, options.adapters, runner->config_, threads));
+  STEMMA_RETURN_IF_ERROR(runner->prepare_adapters(adapters, options.rows_max, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -88,6 +88,19 @@ CudaRunner::CudaRunner(Key, CudaDevice& device, ModelConfig config,
 
 CudaRunner::~CudaRunner() {
   if (stream_.raw() != nullptr) drain();
+}
+
+Status CudaRunner::prepare_adapters(std::span<const Adapter> adapters, std::int64_t rows_max,
+                                    ThreadPool& threads) {
+  adapter_identities_ = identities_of(adapters);
+  if (adapters.empty()) return {};
+  STEMMA_ASSIGN_OR_RETURN(adapters_, CudaAdapters::create({.adapters = adapters,
+                                                           .rows_max = rows_max,
+                                                           .type = weights_.type,
+                                                           .device = device_,
+                                                           .stream = stream_,
+                                                           .threads = threads}));
+  return {};
 }
 
 Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
@@ -111,7 +124,8 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
                          .stream = stream_,
                          .gemm = *gemm_,
                          .threads = threads,
-                         .peers = peers_.get()}));
+                         .peers = peers_.get(),
+                         .adapters = adapters_.get()}));
   STEMMA_ASSIGN_OR_RETURN(rows_, CudaStepRows::create(device_, stream_, limits_.rows_max));
   STEMMA_ASSIGN_OR_RETURN(sampler_, CudaSampler::create(device_, stream_, limits_.outputs_max));
   if (options_.graphs && (peers_ == nullptr || peers_->ranks().records())) {
@@ -133,12 +147,14 @@ Status CudaRunner::prepare_ranks(RankGroup& ranks) {
 }
 
 Status CudaRunner::prepare_pending() {
+  const auto rows = static_cast<std::size_t>(limits_.rows_max);
   const auto outputs = static_cast<std::size_t>(limits_.outputs_max);
   const std::size_t logits_bytes = sizeof(float) * static_cast<std::size_t>(config_.vocab_tokens);
   for (Pending& pending : pending_) {
     STEMMA_ASSIGN_OR_RETURN(pending.logits, device_.allocate_pinned(outputs * logits_bytes));
     STEMMA_ASSIGN_OR_RETURN(pending.tokens,
                             device_.allocate_pinned(outputs * sizeof(std::int32_t)));
+    STEMMA_ASSIGN_OR_RETURN(pending.broken, device_.allocate_pinned(rows * sizeof(std::int32_t)));
     STEMMA_ASSIGN_OR_RETURN(pending.done, device_.make_event());
   }
   return {};
@@ -164,7 +180,8 @@ Status CudaRunner::queue_within(const BatchLimits& limits, const KvBatch& batch,
   STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));  // which all ranks find alike
   const std::size_t next_before = next_;
   const std::size_t in_flight_before = in_flight_;
-  const Status queued = conclude(queue_here(batch, pools, wish));
+  Pending* const before = in_flight_ > 0 ? &first_pending() : nullptr;
+  const Status queued = conclude(queue_here(batch, pools, wish), before);
   if (queued.ok()) return {};
   // Pages of a batch that failed go to others, who must not meet what is queued of it (I6).
   drain();
@@ -181,15 +198,21 @@ Status CudaRunner::queue_here(const KvBatch& batch, const KvPools& pools, const 
   return queue_step(batch, wish);
 }
 
-// What became of a step on all ranks.
-Status CudaRunner::conclude(const Status& queued) {
+// What became of a step on all ranks. `before`: the one before it, which all have queued: it comes
+// to its end before what others wait for is given up.
+Status CudaRunner::conclude(const Status& queued, Pending* before_or_null) {
   if (peers_ == nullptr) return queued;
-  CudaRanks& ranks = peers_->ranks();
-  const Status concluded = ranks.conclude(queued);
+  const Status concluded = peers_->ranks().conclude(queued);
   if (concluded.ok()) return {};
+  if (before_or_null != nullptr) before_or_null->failed = await(*before_or_null);
   graphs_.clear();
-  ranks.start_over();
+  peers_->ranks().start_over();
   return concluded;
+}
+
+Status CudaRunner::await(const Pending& pending) {
+  STEMMA_RETURN_IF_ERROR(pending.failed);
+  return peers_ == nullptr ? pending.done.wait() : peers_->ranks().wait(pending.done);
 }
 
 Status CudaRunner::check_slots(const KvBatch& batch, const KvPools& pools) const {
@@ -274,7 +297,7 @@ Status CudaRunner::queue_step(const KvBatch& batch, const StepWish& wish) {
                                        {.logits = transformer_->logits(),
                                         .tokens = transformer_->sampled(),
                                         .columns = config_.vocab_tokens}));
-  return queue_outcome(batch.outputs(), wish.logits);
+  return queue_outcome(batch, wish.logits);
 }
 
 Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
@@ -287,13 +310,18 @@ Status CudaRunner::plan(const KvBatch& batch, std::int64_t bucket) {
   return {};
 }
 
-Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
+Status CudaRunner::queue_outcome(const KvBatch& batch, bool logits_wanted) {
   Pending& pending = pending_[next_];
-  const auto count = static_cast<std::size_t>(outputs);
-  pending.outputs = outputs;
+  const auto count = static_cast<std::size_t>(batch.outputs());
+  const auto rows = static_cast<std::size_t>(batch.rows());
+  pending.rows = batch.rows();
+  pending.outputs = batch.outputs();
   pending.has_logits = logits_wanted;
+  pending.failed = Status();
   STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.tokens.bytes(), transformer_->sampled(),
                                           count * sizeof(std::int32_t)));
+  STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.broken.bytes(), transformer_->broken(),
+                                          rows * sizeof(std::int32_t)));
   if (pending.has_logits) {
     const auto columns = static_cast<std::size_t>(config_.vocab_tokens);
     STEMMA_RETURN_IF_ERROR(stream_.copy_out(pending.logits.bytes(), transformer_->logits(),
@@ -302,20 +330,20 @@ Status CudaRunner::queue_outcome(std::int64_t outputs, bool logits_wanted) {
   STEMMA_RETURN_IF_ERROR(stream_.record(pending.done));
   next_ = (next_ + 1) % pending_.size();
   ++in_flight_;
-  outputs_before_ = outputs;
+  outputs_before_ = batch.outputs();
   return {};
 }
 
 Result<StepOutputs> CudaRunner::wait() {
   STEMMA_CHECK(in_flight_ > 0, "a step is queued");
-  const Pending& pending = pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
+  const Pending& pending = first_pending();
   --in_flight_;
-  STEMMA_RETURN_IF_ERROR(peers_ == nullptr ? pending.done.wait()
-                                           : peers_->ranks().wait(pending.done));
+  STEMMA_RETURN_IF_ERROR(await(pending));
   StepOutputs outputs;
   outputs.logits = {pending.logits.as<float>(), pending.has_logits ? pending.outputs : 0,
                     config_.vocab_tokens};
   outputs.tokens = {pending.tokens.as<TokenId>(), static_cast<std::size_t>(pending.outputs)};
+  outputs.broken_rows = {pending.broken.as<std::int32_t>(), static_cast<std::size_t>(pending.rows)};
   return outputs;
 }
 

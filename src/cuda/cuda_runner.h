@@ -1,11 +1,11 @@
-// CudaRunner: a dense model on a GPU, computing batches over CudaPools.
+// CudaRunner: a model on a GPU, computing batches over CudaPools.
 //
 // A step is queued, and waited for later: between the two the host has time for the next one, whose
 // tokens may be those that the step before chose on the device. Decode steps are recorded as graphs
 // (cuda_graphs).
 //
-// Of several ranks each computes its shard on its own GPU (docs/decisions/0012). Steps are not
-// queued ahead then, and rank 0 alone has logits. A rank that cannot go on says so to the others
+// Of several ranks each computes its shard on its own GPU (docs/decisions/0012), and chooses the
+// same tokens; forward gives logits to rank 0 alone. A rank that cannot go on says so to the others
 // before anybody waits: all drop the step.
 //
 // Thread:     load, queue, wait, forward and prepare_for by one thread at a time (the engine
@@ -31,6 +31,7 @@
 
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_adapters.h"
 #include "cuda/cuda_graphs.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_sampler.h"
@@ -70,10 +71,10 @@ class CudaRunner final : public LoadedRunner {
   // Waits for what is queued.
   ~CudaRunner() override;
 
-  // As Runner. Errors are those of forward; when queue returns one, nothing is being computed any
-  // more. Outputs are valid until the next queue but one.
-  bool queues() const override { return peers_ == nullptr; }
-  bool draws() const override { return peers_ == nullptr; }
+  // As Runner. Errors are those of forward, of several ranks the same on all; when queue returns
+  // one, nothing is being computed any more. Outputs are valid until the next queue but one.
+  bool queues() const override { return true; }
+  bool draws() const override { return true; }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 
@@ -83,6 +84,7 @@ class CudaRunner final : public LoadedRunner {
   // page that was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
+  std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
 
   const ModelConfig& config() const noexcept override { return config_; }
   std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
@@ -117,25 +119,35 @@ class CudaRunner final : public LoadedRunner {
   struct Pending {
     PinnedMemory logits;
     PinnedMemory tokens;
+    PinnedMemory broken;
     CudaEvent done;
+    std::int64_t rows = 0;
     std::int64_t outputs = 0;
     bool has_logits = false;
+    Status failed;  // what is known of it before it was waited for
   };
 
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
+  Status prepare_adapters(std::span<const Adapter> adapters, std::int64_t rows_max,
+                          ThreadPool& threads);
   Status prepare_ranks(RankGroup& ranks);
   Status prepare_pending();
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
                       const StepWish& wish);
   Status queue_here(const KvBatch& batch, const KvPools& pools, const StepWish& wish);
-  Status conclude(const Status& queued);
+  Status conclude(const Status& queued, Pending* before_or_null);
+  Status await(const Pending& pending);
+  // The step that was queued first, of those that were not waited for.
+  Pending& first_pending() {
+    return pending_[(next_ + pending_.size() - in_flight_) % pending_.size()];
+  }
   Status use_pools(const KvPools& pools);
   Status use_pool(const char* name, KvPool& pool, Group& group, std::int64_t window_tokens);
   Status check_slots(const KvBatch& batch, const KvPools& pools) const;
   std::int64_t bucket_of(const KvBatch& batch) const;
   Status queue_step(const KvBatch& batch, const StepWish& wish);
   Status plan(const KvBatch& batch, std::int64_t bucket);
-  Status queue_outcome(std::int64_t outputs, bool logits_wanted);
+  Status queue_outcome(const KvBatch& batch, bool logits_wanted);
   void drain();
 
   CudaDevice& device_;
@@ -151,6 +163,8 @@ class CudaRunner final : public LoadedRunner {
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;
   std::unique_ptr<CudaRankRows> peers_;  // nullptr: it computes alone
+  std::vector<AdapterIdentity> adapter_identities_;
+  std::unique_ptr<CudaAdapters> adapters_;  // nullptr: there are none
   std::unique_ptr<CudaTransformer> transformer_;
   CudaStepRows rows_;
   CudaSampler sampler_;

@@ -51,14 +51,22 @@ inline double relative_distance(const std::vector<float>& expected, const std::v
   return std::sqrt(differences / squares);
 }
 
+// A tiny model of that name, of which every layer is dense.
+inline ModelConfig dense_config(std::string_view name) {
+  ModelConfig config = tiny_model_config(name);
+  config.mixture.layers.assign(config.mixture.layers.size(), false);
+  return config;
+}
+
 // How one run of the same requests may differ from another.
 struct CudaVariant {
   std::int64_t page_size = 16;
   KvLayout layout = KvLayout::kLayerFirst;
   DType dtype = DType::kBF16;
   CudaRunnerOptions options = {.deterministic = true};
-  std::int64_t tokens = 160;            // that the pools hold
-  std::uint64_t seed = 1;               // of the order of pages
+  std::int64_t tokens = 160;  // that the pools hold
+  std::uint64_t seed = 1;     // of the order of pages
+  std::vector<AdapterSource> adapters = {};
   std::optional<SparseDial> dial = {};  // after write_calibration
 };
 
@@ -97,13 +105,19 @@ class CudaRunnerFixture : public CudaFixture {
     return CudaRunner::load(device(), directory(), options, cuda_options, threads_);
   }
 
+  static std::optional<SparseOptions> sparse_options(const std::optional<SparseDial>& dial) {
+    if (!dial.has_value()) return std::nullopt;
+    return SparseOptions{*dial, ""};
+  }
+
   // REQUIRES: the model was written and fits.
   CudaBench bench(const CudaVariant& variant = {}) {
     CudaBench bench;
     auto runner = try_load({.rows_max = 128,
                             .outputs_max = 128,
                             .requests_max = 16,
-                            .sparse = sparse_options(variant.dial)},
+                            .sparse = sparse_options(variant.dial),
+                            .adapters = variant.adapters},
                            variant.options);
     STEMMA_CHECK(runner.ok(), "the model loads");
     bench.runner = std::move(runner).value();
@@ -128,14 +142,14 @@ class CudaRunnerFixture : public CudaFixture {
 
   // The same of a whole text on the CPU, with an attention of the test's or its own.
   std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens,
-                                   const AttentionDecorator& decorate_attention = {},
-                                   const std::optional<SparseDial>& dial = {}) {
-    auto runner = ModelRunner::load(directory(),
-                                    {.rows_max = 128,
-                                     .outputs_max = 128,
-                                     .sparse = sparse_options(dial),
-                                     .decorate_attention = decorate_attention},
-                                    threads());
+                                   const AttentionDecorator& decorate_attention = {}) {
+    return logits_of_cpu(dtype, tokens, {.decorate_attention = decorate_attention}, AdapterId());
+  }
+  // The same, loaded with these options, whose limits are the fixture's.
+  std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens,
+                                   ModelRunnerOptions options, AdapterId adapter) {
+    options.rows_max = options.outputs_max = 128;
+    auto runner = ModelRunner::load(directory(), options, threads());
     STEMMA_CHECK(runner.ok(), "the model loads");
     KvShape shape = (*runner)->pool_shape();
     shape.page_size = 16;
@@ -144,7 +158,7 @@ class CudaRunnerFixture : public CudaFixture {
     auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads(), (*runner)->heavy_channels());
     STEMMA_CHECK(pool.ok(), "the pool fits");
     RunnerTrial trial(**runner, **pool);
-    EXPECT_TRUE(trial.finish(trial.add(tokens), std::ssize(tokens)).ok());
+    EXPECT_TRUE(trial.finish(trial.add(tokens, adapter), std::ssize(tokens)).ok());
     return trial.logits(0);
   }
 
@@ -153,11 +167,6 @@ class CudaRunnerFixture : public CudaFixture {
   }
 
  private:
-  static std::optional<SparseOptions> sparse_options(const std::optional<SparseDial>& dial) {
-    if (!dial.has_value()) return std::nullopt;
-    return SparseOptions{*dial, ""};
-  }
-
   std::unique_ptr<CudaPool> pool_of(KvShape shape, const CudaVariant& variant,
                                     const HeavyChannels& channels = {}) {
     shape.page_size = variant.page_size;

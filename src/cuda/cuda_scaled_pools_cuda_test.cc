@@ -41,7 +41,7 @@ class OperandAttention final : public Attention {
       const std::int64_t position =
           batch_.positions[static_cast<std::size_t>(i / shape_.query_heads)];
       const Head head = {layer, i % shape_.query_heads / group, position};
-      attend(head, q + i * shape_.head_dim, out + i * shape_.head_dim);
+      attend(head, q + i * shape_.head_dim, out + i * shape_.value_dim());
     }
   }
 
@@ -74,7 +74,7 @@ class OperandAttention final : public Attention {
       scores.push_back(score(head, key, q));
     }
     const double most = *std::max_element(scores.begin(), scores.end());
-    std::vector<double> sums(static_cast<std::size_t>(shape_.head_dim));
+    std::vector<double> sums(static_cast<std::size_t>(shape_.value_dim()));
     double total = 0;
     for (std::size_t i = 0; i < scores.size(); ++i) {
       const double weight = operand(std::exp(scores[i] - most));
@@ -87,7 +87,8 @@ class OperandAttention final : public Attention {
   void add_values(const Head& head, std::int64_t key, double weight, std::span<double> sums) const {
     const KvLayerView& layer = head.layer;
     std::int64_t at = stored_row(layer, slot(key), head.kv_head);
-    const double scale = stored_scale(layer, layer.v_scales, slot(key), head.kv_head);
+    const float* const scales = shape_.latent_dim > 0 ? layer.k_scales : layer.v_scales;
+    const double scale = stored_scale(layer, scales, slot(key), head.kv_head);
     for (double& sum : sums) {
       sum += weight * operand(scale * stored_element(layer.v, layer.dtype, at++));
     }
@@ -105,7 +106,7 @@ std::unique_ptr<Attention> with_operands(std::unique_ptr<Attention> /*exact*/,
 class CudaScaledPoolsTest : public CudaRunnerFixture {
  protected:
   double distance(const char* name, DType dtype, std::uint64_t seed) {
-    write_model(name, WeightType::kF32);
+    write_model(dense_config(name), WeightType::kF32);
     const auto tokens = prompt(kTokens, seed);
     return relative_distance(logits_of_cpu(dtype, tokens, with_operands),
                              logits_alone({.dtype = dtype}, tokens, kTokens));
@@ -133,11 +134,14 @@ TEST_F(CudaScaledPoolsTest, LogitsAreThoseOfACpuThatRoundsTheSameOperands) {
   EXPECT_LT(distance("gemma2", DType::kFp8E4M3, 3), kAllowed);
   EXPECT_LT(distance("qwen3", DType::kFp8E4M3, 3), kAllowed);
   EXPECT_LT(distance("qwen2", DType::kInt8, 3), kAllowed);
+  EXPECT_LT(distance("deepseek_v2", DType::kInt8, 3), kAllowed);
+  EXPECT_LT(distance("deepseek_v3", DType::kFp8E4M3, 3), kAllowed);
 }
 
 TEST_F(CudaScaledPoolsTest, BitsDoNotDependOnChunksOrPages) {
   for (const auto& [name, dtype] :
-       {std::pair("qwen2", DType::kInt8), std::pair("gemma3", DType::kFp8E4M3)}) {
+       {std::pair("qwen2", DType::kInt8), std::pair("gemma3", DType::kFp8E4M3),
+        std::pair("deepseek_v3", DType::kInt8)}) {
     SCOPED_TRACE(name);
     write_model(name, WeightType::kF32);
     const auto tokens = prompt(30, 3);

@@ -40,7 +40,10 @@ TEST_F(CudaSparseRunnerTest, LogitsAreThoseOfTheCpusSparseAttention) {
     const auto got = logits_alone({.dtype = DType::kF32, .dial = kQuarter}, tokens, kTokens);
     const double allowed =
         std::ldexp(std::sqrt(160.0), -24) * std::sqrt(static_cast<double>(8 * config().layers + 1));
-    EXPECT_LT(relative_distance(logits_of_cpu(DType::kF32, tokens, {}, kQuarter), got), allowed);
+    EXPECT_LT(
+        relative_distance(
+            logits_of_cpu(DType::kF32, tokens, {.sparse = sparse_options(kQuarter)}, {}), got),
+        allowed);
     EXPECT_GT(relative_distance(logits_of_cpu(DType::kF32, tokens), got), 100 * allowed);
   }
 }

@@ -1,4 +1,4 @@
-// Five arrays of rows_max, one behind the other, on the host as on the device.
+// Six arrays of rows_max, one behind the other, on the host as on the device.
 #include "cuda/cuda_step_rows.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace stemma {
 namespace {
 
-constexpr std::int64_t kArrays = 5;
+constexpr std::int64_t kArrays = 6;
 
 // Fills an array up to its length with `rest`.
 template <typename From>
@@ -26,6 +26,18 @@ void write(std::span<std::int32_t> to, std::span<const From> from, std::int32_t 
   std::fill(end, to.end(), rest);
 }
 
+// Each row has that of its request.
+void write_adapters(std::span<std::int32_t> to, const KvBatch& batch) {
+  std::fill(to.begin(), to.end(), -1);
+  for (std::size_t request = 0; request < batch.adapters.size(); ++request) {
+    const AdapterId adapter = batch.adapters[request];
+    if (!adapter.valid()) continue;
+    const std::int32_t first = batch.row_indptr[request];
+    const std::int32_t rows = batch.row_indptr[request + 1] - first;
+    std::fill_n(to.begin() + first, rows, static_cast<std::int32_t>(adapter.value()));
+  }
+}
+
 }  // namespace
 
 Result<CudaStepRows> CudaStepRows::create(CudaDevice& device, CudaStream& stream,
@@ -36,8 +48,12 @@ Result<CudaStepRows> CudaStepRows::create(CudaDevice& device, CudaStream& stream
   STEMMA_ASSIGN_OR_RETURN(rows.images_, PinnedTurns::create(device, bytes));
   STEMMA_ASSIGN_OR_RETURN(rows.memory_, device.allocate(bytes, stream));
   const auto* first = rows.memory_.as<const std::int32_t>();
-  rows.places_ = {first, first + rows_max, first + 2 * rows_max, first + 3 * rows_max,
-                  first + 4 * rows_max};
+  rows.places_ = {first,
+                  first + rows_max,
+                  first + 2 * rows_max,
+                  first + 3 * rows_max,
+                  first + 4 * rows_max,
+                  first + 5 * rows_max};
   return rows;
 }
 
@@ -54,6 +70,7 @@ Status CudaStepRows::upload(CudaStream& stream, const KvBatch& batch, std::int64
   write(array(2), batch.write_slots, -1);
   write(array(3), batch.windowed_slots, -1);
   write(array(4), batch.logit_rows, 0);
+  write_adapters(array(5), batch);
   return images_.copy_in(stream, memory_.bytes(), memory_.size_bytes());
 }
 

@@ -2,7 +2,7 @@
 // so that a recorded graph finds the rows of whatever step it computes.
 //
 // Thread:     as the stream.
-// Memory:     20 bytes a row on the device; twice that pinned: a step can be written while the copy
+// Memory:     24 bytes a row on the device; twice that pinned: a step can be written while the copy
 //             of the one before is still queued.
 // Cost:       one copy a step.
 // Not here:   page tables (CudaAttention has its own).
@@ -25,6 +25,7 @@ struct StepPlaces {
   const std::int32_t* slots = nullptr;           // [rows]
   const std::int32_t* windowed_slots = nullptr;  // [rows]
   const std::int32_t* logit_rows = nullptr;      // [outputs]
+  const std::int32_t* adapters = nullptr;        // [rows]; -1: none
 };
 
 class CudaStepRows {

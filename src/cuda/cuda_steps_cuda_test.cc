@@ -2,6 +2,8 @@
 // while a batch is computed, copies of pages, and what is refused.
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "cuda/cuda_backend.h"
@@ -60,6 +62,24 @@ class OneRequest {
 
 class CudaStepsTest : public CudaRunnerFixture {
  protected:
+  // The embedding of `token` becomes infinite. REQUIRES: the model was written in bf16.
+  void break_embedding(TokenId token) {
+    const std::string path = directory() + "/model.safetensors";
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    std::uint64_t header_bytes = 0;
+    file.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
+    std::string header(header_bytes, ' ');
+    file.read(header.data(), static_cast<std::streamsize>(header_bytes));
+    const auto tensor = nlohmann::json::parse(header).at("model.embed_tokens.weight");
+    const std::uint64_t row = static_cast<std::uint64_t>(token * config().hidden) * 2;
+    file.seekp(static_cast<std::streamoff>(sizeof(header_bytes) + header_bytes +
+                                           tensor.at("data_offsets").at(0).get<std::uint64_t>() +
+                                           row));
+    const std::uint16_t infinity = 0x7F80;
+    file.write(reinterpret_cast<const char*>(&infinity), sizeof(infinity));
+    ASSERT_TRUE(file.good());
+  }
+
   std::string error_of(const ModelRunnerOptions& options) {
     const auto runner = try_load(options, {});
     EXPECT_FALSE(runner.ok());
@@ -170,6 +190,28 @@ TEST_F(CudaStepsTest, ATokenThatNoStepHasChosenIsRefused) {
   EXPECT_FALSE(alone.runner->forward(OneRequest().next({-1}), {*alone.pool}).ok());
 }
 
+// Whoever sees such a row is broken as well, and so may be rows before it that share its tile.
+TEST_F(CudaStepsTest, RowsThatComeToNothingAreNamed) {
+  constexpr TokenId kBroken = 7;
+  write_model("llama3");
+  break_embedding(kBroken);
+  const CudaBench alone = bench();
+  OneRequest request;
+  const auto broken_of = [&](const std::vector<TokenId>& tokens) {
+    EXPECT_TRUE(alone.runner->queue(request.next(tokens), {*alone.pool}, {}).ok());
+    const auto outputs = alone.runner->wait();
+    EXPECT_TRUE(outputs.ok());
+    return std::vector(outputs->broken_rows.begin(), outputs->broken_rows.end());
+  };
+  EXPECT_EQ(broken_of({3, 4, 5, 6, 8}), std::vector(5, 0));
+  EXPECT_EQ(broken_of({9}), std::vector(1, 0)) << "of a recorded step";
+  const auto broken = broken_of({10, 11, kBroken, 12});
+  ASSERT_EQ(broken.size(), 4u);
+  EXPECT_EQ(broken[2], 1);
+  EXPECT_EQ(broken[3], 1);
+  EXPECT_EQ(broken_of({13}), std::vector(1, 1));
+}
+
 TEST_F(CudaStepsTest, ABatchWithoutOutputsOrRowsHasNoLogits) {
   write_model("llama2");
   const CudaBench alone = bench();
@@ -268,14 +310,16 @@ TEST_F(CudaStepsTest, WhatAGpuCannotDoIsRefusedByItsFlag) {
   write_model("llama2");
   EXPECT_EQ(error_of({.weights = WeightRounding::kInt8}),
             "unsupported: --weights int8 is not for a GPU yet");
-  EXPECT_EQ(error_of({.adapters = {{}}}), "unsupported: --adapter is not for a GPU yet");
   EXPECT_EQ(error_of({.attention = "reference"}),
             "unsupported: --attention reference is not for a GPU yet");
   EXPECT_EQ(error_of({.rows_max = 0}),
             "invalid_argument: rows_max: must be from 1 to 1048576 (got 0)");
-  write_model("deepseek_v2");
+  ModelConfig latent = tiny_model_config("deepseek_v2");
+  latent.latent.plain_dim = 20;
+  write_model(latent, WeightType::kBf16);
   EXPECT_EQ(error_of({}),
-            "unsupported: " + directory() + "/config.json: latent attention is not for a GPU yet");
+            "unsupported: " + directory() +
+                "/config.json: qk_nope_head_dim that is no multiple of 8 is not for a GPU yet");
 }
 
 #ifdef STEMMA_SIMT

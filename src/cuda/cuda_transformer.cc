@@ -36,6 +36,15 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
     const CudaTransformerParts& parts) {
   auto transformer = std::make_unique<CudaTransformer>(Key(), parts);
   STEMMA_RETURN_IF_ERROR(transformer->allocate());
+  if (parts.config.latent.rank > 0) {
+    STEMMA_ASSIGN_OR_RETURN(transformer->latent_,
+                            CudaLatent::create({.config = parts.config,
+                                                .type = parts.weights.type,
+                                                .rows_max = parts.limits.rows_max,
+                                                .device = parts.device,
+                                                .stream = parts.stream,
+                                                .gemm = parts.gemm}));
+  }
   STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
   if (parts.config.mixture.experts > 0) {
     STEMMA_ASSIGN_OR_RETURN(transformer->mixture_,
@@ -44,7 +53,8 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
                                                  .rows_max = parts.limits.rows_max,
                                                  .type = parts.weights.type,
                                                  .device = parts.device,
-                                                 .stream = parts.stream}));
+                                                 .stream = parts.stream,
+                                                 .peers = parts.peers}));
   }
   return transformer;
 }
@@ -57,9 +67,12 @@ CudaTransformer::CudaTransformer(Key, const CudaTransformerParts& parts)
       stream_(parts.stream),
       gemm_(parts.gemm),
       peers_(parts.peers),
-      qkv_columns_(parts.config.query_columns() + 2 * parts.config.kv_columns()),
-      attended_columns_(parts.config.query_columns() *
-                        (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
+      adapters_(parts.adapters),
+      qkv_columns_(parts.config.latent.rank > 0
+                       ? 0
+                       : parts.config.query_columns() + 2 * parts.config.kv_columns()),
+      value_columns_(parts.config.value_columns() *
+                     (peers_ == nullptr ? 1 : peers_->shard().ranks)) {}
 
 Status CudaTransformer::allocate() {
   const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(weights_.type));
@@ -72,10 +85,11 @@ Status CudaTransformer::allocate() {
   STEMMA_RETURN_IF_ERROR(allocate_rows(branch_, rows, config_.hidden * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(qkv_, rows, qkv_columns_ * kFloat));
   STEMMA_RETURN_IF_ERROR(allocate_rows(query_, rows, config_.query_columns() * row_bytes));
-  STEMMA_RETURN_IF_ERROR(allocate_rows(attended_, rows, attended_columns_ * row_bytes));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(values_, rows, value_columns_ * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(gate_up_, rows, 2 * own_columns(width) * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(gated_, rows, width * row_bytes));
   STEMMA_RETURN_IF_ERROR(allocate_rows(logits_, outputs, config_.vocab_tokens * kFloat));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(broken_, rows, sizeof(std::int32_t)));
   return allocate_rows(sampled_, outputs, sizeof(std::int32_t));
 }
 
@@ -99,8 +113,8 @@ Status CudaTransformer::upload_angles(ThreadPool& threads) {
 Status CudaTransformer::upload_angles_of(const RopeConfig& config, ThreadPool& threads,
                                          CudaUpload& upload, CudaMemory& angles) {
   constexpr std::int64_t kTaskPositions = 256;
-  const Rope rope(config, config_.head_dim);
-  const auto pairs = static_cast<std::size_t>(config_.head_dim / 2);
+  const Rope rope(config, config_.turned_dim());
+  const auto pairs = static_cast<std::size_t>(config_.turned_dim() / 2);
   std::vector<float> table(static_cast<std::size_t>(limits_.context_tokens_max) * 2 * pairs);
   threads.run(ceil_div(limits_.context_tokens_max, kTaskPositions), [&](std::int64_t task, int) {
     std::vector<float> cosines(pairs);
@@ -130,12 +144,13 @@ Status CudaTransformer::run(const CudaStep& step, const StepPlaces& places) {
     NormRows norm = norm_of(before, layer.attention_norm);
     norm.rows = step.rows;
     STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-    STEMMA_RETURN_IF_ERROR(attend(step, places, layer, place_of(i, step, places)));
+    const Place place = place_of(i, step, places);
+    STEMMA_RETURN_IF_ERROR(attend(step, places, layer, place));
     norm = norm_of({branch_.as<float>(), layer.output_bias, layer.attention_branch_norm},
                    layer.mlp_norm);
     norm.rows = step.rows;
     STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-    STEMMA_RETURN_IF_ERROR(mlp(step, layer));
+    STEMMA_RETURN_IF_ERROR(mlp(step, layer, place.adapted));
     before = {branch_.as<float>(), layer.down_bias, layer.mlp_branch_norm};
   }
   return head(step, places, before);
@@ -157,11 +172,12 @@ CudaTransformer::Place CudaTransformer::place_of(std::size_t layer, const CudaSt
                                                  const StepPlaces& places) const {
   const auto index = static_cast<std::int64_t>(layer);
   const std::int64_t in_group = config_.windows.place(index);
+  const AdaptedLayer adapted = {index, places.adapters};
   if (!config_.windows.at_layer(index)) {
-    return {step.full, angles_.as<float>(), places.slots, in_group};
+    return {step.full, angles_.as<float>(), places.slots, in_group, adapted};
   }
   const CudaMemory& angles = config_.windowed_rope.has_value() ? windowed_angles_ : angles_;
-  return {step.windowed, angles.as<float>(), places.windowed_slots, in_group};
+  return {step.windowed, angles.as<float>(), places.windowed_slots, in_group, adapted};
 }
 
 NormRows CudaTransformer::norm_of(const Branch& branch, const float* norm) const {
@@ -178,22 +194,50 @@ NormRows CudaTransformer::norm_of(const Branch& branch, const float* norm) const
 
 Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
                                const CudaLayerWeights& layer, const Place& place) {
-  STEMMA_RETURN_IF_ERROR(
-      multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
-  STEMMA_RETURN_IF_ERROR(turn_and_store(step, places, layer, place));
+  STEMMA_RETURN_IF_ERROR(write_queries_and_keys(step, places, layer, place));
   const bool arriving = step.arriving != nullptr && &place.group == &step.full;
   if (arriving && !step.arriving->wait_on(stream_, place.layer)) {
     return Error{ErrorCode::kCorrupt, "batch: a page that was still arriving is wrong"};
   }
+  std::byte* const attended = latent_ != nullptr ? latent_->attended() : part_of(values_);
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
-      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), part_of(attended_)));
-  STEMMA_RETURN_IF_ERROR(gather(attended_, step.rows, attended_columns_));
-  return multiply_cut(
-      {attended_.bytes(), layer.output, branch_, config_.hidden, attended_columns_, true},
-      step.rows);
+      stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended));
+  if (latent_ != nullptr) {
+    STEMMA_RETURN_IF_ERROR(latent_->write_values(layer.latent, step.rows, part_of(values_)));
+  }
+  STEMMA_RETURN_IF_ERROR(gather(values_, step.rows, value_columns_));
+  STEMMA_RETURN_IF_ERROR(multiply_cut(
+      {values_.bytes(), layer.output, branch_, config_.hidden, value_columns_, true}, step.rows));
+  return adapt_branch(place.adapted, Projection::kOutput, values_, value_columns_, step.rows);
 }
 
 // The rows that attention compares and the pool keeps.
+Status CudaTransformer::write_queries_and_keys(const CudaStep& step, const StepPlaces& places,
+                                               const CudaLayerWeights& layer, const Place& place) {
+  if (latent_ != nullptr) return write_latent_rows(step, places, layer, place);
+  STEMMA_RETURN_IF_ERROR(
+      multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
+  STEMMA_RETURN_IF_ERROR(adapt_heads(place.adapted, step.rows));
+  return turn_and_store(step, places, layer, place);
+}
+
+Status CudaTransformer::write_latent_rows(const CudaStep& step, const StepPlaces& places,
+                                          const CudaLayerWeights& layer, const Place& place) {
+  CudaPool& pool = *place.group.pool;
+  const bool scaled = is_scaled(pool.shape().dtype);
+  STEMMA_RETURN_IF_ERROR(latent_->write_rows(
+      layer.latent, {.normed = normed_.bytes(),
+                     .angles = place.angles,
+                     .positions = places.positions,
+                     .target = scaled ? TurnTarget() : target_of(pool.store_target(place.layer)),
+                     .slots = place.slots,
+                     .query = query_.bytes(),
+                     .rows = step.rows}));
+  if (!scaled) return {};
+  return pool.store_on(stream_, place.layer, {.narrow = place.slots, .count = step.rows},
+                       latent_->stored_rows(step.rows), KvRows());
+}
+
 Status CudaTransformer::turn_and_store(const CudaStep& step, const StepPlaces& places,
                                        const CudaLayerWeights& layer, const Place& place) {
   const CudaPool& pool = *place.group.pool;
@@ -234,17 +278,18 @@ Status CudaTransformer::store_by_pool(const CudaStep& step, const Place& place) 
                                     rows_from(keys + config_.kv_columns()));
 }
 
-Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer) {
+Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer,
+                            const AdaptedLayer& adapted) {
   const CudaMixtureWeights& mixture = layer.mixture;
   if (mixture.router == nullptr) {
     return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
-                     step.rows);
+                     &adapted, step.rows);
   }
   const bool shared = mixture.shared_gate_up != nullptr;
   if (shared) {
     STEMMA_RETURN_IF_ERROR(gated_mlp(
         {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
-        step.rows));
+        nullptr, step.rows));
   }
   return mixture_->add(
       mixture,
@@ -252,10 +297,14 @@ Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer)
 }
 
 // What an MLP says to the rows that were normalised last.
-Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
+Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null,
+                                  std::int64_t rows) {
   const std::int64_t own = own_columns(mlp.width);
   STEMMA_RETURN_IF_ERROR(
       multiply({normed_.bytes(), mlp.gate_up, gate_up_, 2 * own, config_.hidden, false}, rows));
+  if (adapted_or_null != nullptr) {
+    STEMMA_RETURN_IF_ERROR(adapt_gates(*adapted_or_null, own, rows));
+  }
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
                                              .bias = mlp.gate_up_bias,
                                              .out = part_of(gated_),
@@ -264,11 +313,69 @@ Status CudaTransformer::gated_mlp(const GatedMlp& mlp, std::int64_t rows) {
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
   STEMMA_RETURN_IF_ERROR(gather(gated_, rows, mlp.width));
-  return multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows);
+  STEMMA_RETURN_IF_ERROR(
+      multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows));
+  if (adapted_or_null == nullptr) return {};
+  return adapt_branch(*adapted_or_null, Projection::kDown, gated_, mlp.width, rows);
 }
 
-// Only the rows whose logits are wanted are normalised and projected.
+Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  float* const query = qkv_.as<float>();
+  float* const key = query + config_.query_columns();
+  const auto bytes_of = [](float* values) { return reinterpret_cast<std::byte*>(values); };
+  const AdaptedProduct products[] = {
+      {Projection::kQuery, bytes_of(query), config_.query_columns()},
+      {Projection::kKey, bytes_of(key), config_.kv_columns()},
+      {Projection::kValue, bytes_of(key + config_.kv_columns()), config_.kv_columns()}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = normed_.bytes(),
+                         .inputs = config_.hidden,
+                         .rows = rows,
+                         .y_stride = qkv_columns_,
+                         .row_adapters = adapted.row_adapters},
+                        products);
+}
+
+// What adapters add is rounded to the weights' type once more: a row without one keeps its bits.
+Status CudaTransformer::adapt_gates(const AdaptedLayer& adapted, std::int64_t width,
+                                    std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  const std::size_t up = static_cast<std::size_t>(width) * weight_type_bytes(weights_.type);
+  const AdaptedProduct products[] = {{Projection::kGate, gate_up_.bytes(), width},
+                                     {Projection::kUp, gate_up_.bytes() + up, width}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = normed_.bytes(),
+                         .inputs = config_.hidden,
+                         .rows = rows,
+                         .y_stride = 2 * width,
+                         .f32_out = false,
+                         .row_adapters = adapted.row_adapters},
+                        products);
+}
+
+Status CudaTransformer::adapt_branch(const AdaptedLayer& adapted, Projection projection,
+                                     const CudaMemory& x, std::int64_t inputs, std::int64_t rows) {
+  if (adapters_ == nullptr) return {};
+  const AdaptedProduct products[] = {{projection, branch_.bytes(), config_.hidden}};
+  return adapters_->add({.layer = adapted.layer,
+                         .x = x.bytes(),
+                         .inputs = inputs,
+                         .rows = rows,
+                         .y_stride = config_.hidden,
+                         .row_adapters = adapted.row_adapters},
+                        products);
+}
+
+// Only the rows whose logits are wanted are normalised and projected. A row that stored what is no
+// number has met it itself, in the same layer: so it shows in the end, and so do rows before it
+// that tiles of keys made it meet.
 Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, const Branch& branch) {
+  STEMMA_RETURN_IF_ERROR(find_broken_rows(stream_, {.residual = residual_.as<float>(),
+                                                    .branch = branch.rows,
+                                                    .broken = broken_.as<std::int32_t>(),
+                                                    .rows = step.rows,
+                                                    .hidden = config_.hidden}));
   NormRows norm = norm_of(branch, weights_.final_norm);
   norm.chosen = places.logit_rows;
   norm.rows = step.outputs;

@@ -1,19 +1,20 @@
 // CudaTransformer: the computation of a decoder-only model over one batch of rows, queued on a
 // stream of a GPU.
 //
-// Each layer: norm, q k v in one product, RoPE and what else heads need, store K and V, attention
-// over the pool, output projection, norm, gated MLP or a mixture of experts. A branch is added to
-// the residual stream by the norm that follows it. The residual stream, q, k and v before they are
-// turned, what branches give, and logits are f32; what products and attention read is of the
-// weights' type. Every operation but the vendor's products gives a row bits that depend on that row
-// alone (I13).
+// Each layer: norm, q k v in one product, RoPE and what else heads need (or the rows of latent
+// attention), store K and V, attention over the pool, output projection, norm, gated MLP or a
+// mixture of experts. A branch is added to the residual stream by the norm that follows it. The
+// residual stream, q, k and v before they are turned, what branches give, and logits are f32; what
+// products and attention read is of the weights' type. Every operation but the vendor's products
+// gives a row bits that depend on that row alone (I13).
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation: scratch for the largest batch, logits for the largest
 //             number of outputs, the angles of every position.
 // Cost:       decode is bound by reading the weights and K and V once.
-// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention),
-//             mixtures (CudaMixture), which rows these are (cuda_step_rows).
+// Not here:   kernels (rows_cuda, turn_cuda), products (CudaGemm), attention (CudaAttention), what
+//             surrounds latent attention (CudaLatent), mixtures (CudaMixture), which rows these are
+//             (cuda_step_rows).
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,8 @@
 
 #include "attention/cuda_attention.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_adapters.h"
+#include "cuda/cuda_latent.h"
 #include "cuda/cuda_mixture.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_step_rows.h"
@@ -55,6 +58,7 @@ struct CudaTransformerParts {
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
+  CudaAdapters* adapters = nullptr;  // that rows may have, of no rank but one; nullptr: none
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -91,6 +95,8 @@ class CudaTransformer {
   // Of each output the token with the largest logit; -1 if no logit is a number. Others may be put
   // in their place. The next step's tokens can be these: embed_rows.     [outputs]
   std::int32_t* sampled() noexcept { return sampled_.as<std::int32_t>(); }
+  // See StepOutputs.                                                         [rows]
+  const std::int32_t* broken() const noexcept { return broken_.as<std::int32_t>(); }
 
  private:
   // What a norm adds to the residual stream before it.
@@ -113,12 +119,18 @@ class CudaTransformer {
     const std::byte* down;
     std::int64_t width;
   };
+  // Whose products adapters change.
+  struct AdaptedLayer {
+    std::int64_t layer;  // of the model
+    const std::int32_t* row_adapters;
+  };
   // One layer's part of a step.
   struct Place {
     const CudaLayerGroup& group;
     const float* angles;
     const std::int32_t* slots;
     std::int64_t layer;  // of the pool
+    AdaptedLayer adapted;
   };
 
   Status allocate();
@@ -132,11 +144,20 @@ class CudaTransformer {
   NormRows norm_of(const Branch& branch, const float* norm) const;
   Status attend(const CudaStep& step, const StepPlaces& places, const CudaLayerWeights& layer,
                 const Place& place);
+  Status write_queries_and_keys(const CudaStep& step, const StepPlaces& places,
+                                const CudaLayerWeights& layer, const Place& place);
+  Status write_latent_rows(const CudaStep& step, const StepPlaces& places,
+                           const CudaLayerWeights& layer, const Place& place);
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
   Status store_by_pool(const CudaStep& step, const Place& place);
-  Status mlp(const CudaStep& step, const CudaLayerWeights& layer);
-  Status gated_mlp(const GatedMlp& mlp, std::int64_t rows);
+  Status mlp(const CudaStep& step, const CudaLayerWeights& layer, const AdaptedLayer& adapted);
+  Status gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null, std::int64_t rows);
+  Status adapt_heads(const AdaptedLayer& adapted, std::int64_t rows);
+  Status adapt_gates(const AdaptedLayer& adapted, std::int64_t width, std::int64_t rows);
+  // What a layer's half gives, of `inputs` columns of `x`.
+  Status adapt_branch(const AdaptedLayer& adapted, Projection projection, const CudaMemory& x,
+                      std::int64_t inputs, std::int64_t rows);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
   // The same with all outputs of all ranks, each of which computes its own. REQUIRES: f32_out.
@@ -153,22 +174,25 @@ class CudaTransformer {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaGemm& gemm_;
-  CudaRankRows* peers_;  // nullptr: it computes alone
+  CudaRankRows* peers_;     // nullptr: it computes alone
+  CudaAdapters* adapters_;  // nullptr: there are none
   std::int64_t qkv_columns_;
-  std::int64_t attended_columns_;  // of all ranks
+  std::int64_t value_columns_;  // that the output projection reads, of all ranks
 
   CudaMemory residual_;         // f32, what layers add to       [rows_max, hidden]
   CudaMemory normed_;           // what a branch reads           [rows_max, hidden]
   CudaMemory branch_;           // f32, what a branch gives      [rows_max, hidden]
-  CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim]
+  CudaMemory qkv_;              // f32      [rows_max, query_heads + 2 kv_heads, head_dim], or none
   CudaMemory query_;            // turned                        [rows_max, query_heads, head_dim]
-  CudaMemory attended_;         // of all ranks                  [rows_max, query_heads, head_dim]
+  CudaMemory values_;           // of all ranks                  [rows_max, value_columns]
   CudaMemory gate_up_;          // of the widest MLP, this rank's part       [rows_max, 2, width]
   CudaMemory gated_;            // of all ranks                  [rows_max, width]
   CudaMemory logits_;           // f32                           [outputs_max, vocab_tokens]
   CudaMemory sampled_;          // i32                           [outputs_max]
-  CudaMemory angles_;           // f32      [context_tokens_max, head_dim / 2, 2]
+  CudaMemory broken_;           // i32                           [rows_max]
+  CudaMemory angles_;           // f32      [context_tokens_max, turned_dim / 2, 2]
   CudaMemory windowed_angles_;  // where layers with a window have another RoPE; else none
+  std::unique_ptr<CudaLatent> latent_;    // nullptr where the model has none; instead of qkv_
   std::unique_ptr<CudaMixture> mixture_;  // nullptr: all layers are dense
 };
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "attention/attention_work_cuda.h"
 #include "base/check.h"
 #include "base/math.h"
 #include "cuda/cuda_upload.h"
@@ -21,9 +22,10 @@ using Names = std::vector<std::string>;
 struct Target {
   std::byte* place = nullptr;
   bool is_matrix = false;
-  bool is_cut = false;    // a rank of several holds its shard of the first extent
-  float added = 0;        // to each value of a vector
-  OutputRange held = {};  // of the first extent
+  bool is_cut = false;       // a rank of several holds its shard of the first extent
+  bool is_of_heads = false;  // see parted_heads
+  float added = 0;           // to each value of a vector
+  OutputRange held = {};     // of the first extent
 };
 
 class Layout {
@@ -42,6 +44,10 @@ class Layout {
   // The same of what the shard holds of each.
   std::byte* cut_matrix(const Names& names) {
     return place(names, {.is_matrix = true, .is_cut = true}, weight_type_bytes(type_));
+  }
+  std::byte* cut_heads(const std::string& name) {
+    return place({name}, {.is_matrix = true, .is_cut = true, .is_of_heads = true},
+                 weight_type_bytes(type_));
   }
   float* cut_vector(const Names& names) {
     return reinterpret_cast<float*>(place(names, {.is_cut = true}, sizeof(float)));
@@ -75,20 +81,46 @@ class Layout {
   std::unordered_map<std::string, Target> targets_;
 };
 
-void place_attention(const ModelConfig& config, const std::string& prefix, float norm_added,
-                     Layout& layout, CudaLayerWeights& layer) {
+void place_latent(const ModelConfig& config, const std::string& prefix, Layout& layout,
+                  CudaLatentWeights& latent) {
+  const bool has_rank = config.latent.query_rank > 0;
+  const auto down = [&](const char* kind) {
+    Names names;
+    if (has_rank) names.push_back(prefix + "q_a_proj." + kind);
+    names.push_back(prefix + "kv_a_proj_with_mqa." + kind);
+    return names;
+  };
+  latent.down = layout.matrix(down("weight"));
+  if (config.qkv_bias) latent.down_bias = layout.vector(down("bias"));
+  if (has_rank) latent.query_norm = layout.vector({prefix + "q_a_layernorm.weight"});
+  latent.latent_norm = layout.vector({prefix + "kv_a_layernorm.weight"});
+  latent.query_up = layout.cut_matrix({prefix + (has_rank ? "q_b_proj.weight" : "q_proj.weight")});
+  latent.heads_up = layout.cut_heads(prefix + "kv_b_proj.weight");
+}
+
+void place_heads(const ModelConfig& config, const std::string& prefix, float norm_added,
+                 Layout& layout, CudaLayerWeights& layer) {
   layer.qkv = layout.cut_matrix(
       {prefix + "q_proj.weight", prefix + "k_proj.weight", prefix + "v_proj.weight"});
-  layer.output = layout.cut_matrix({prefix + "o_proj.weight"});
   if (config.qkv_bias) {
     layer.qkv_bias =
         layout.cut_vector({prefix + "q_proj.bias", prefix + "k_proj.bias", prefix + "v_proj.bias"});
   }
-  if (config.output_bias) layer.output_bias = layout.vector({prefix + "o_proj.bias"});
   if (config.head_norms) {
     layer.query_norm = layout.vector({prefix + "q_norm.weight"}, norm_added);
     layer.key_norm = layout.vector({prefix + "k_norm.weight"}, norm_added);
   }
+}
+
+void place_attention(const ModelConfig& config, const std::string& prefix, float norm_added,
+                     Layout& layout, CudaLayerWeights& layer) {
+  if (config.latent.rank > 0) {
+    place_latent(config, prefix, layout, layer.latent);
+  } else {
+    place_heads(config, prefix, norm_added, layout, layer);
+  }
+  layer.output = layout.cut_matrix({prefix + "o_proj.weight"});
+  if (config.output_bias) layer.output_bias = layout.vector({prefix + "o_proj.bias"});
 }
 
 Names gate_up_of(const std::string& prefix) {
@@ -117,11 +149,11 @@ void place_mixture(const MixtureConfig& config, const std::string& prefix, Layou
     for (std::string& name : gate_up_of(own)) gate_up.push_back(std::move(name));
     down.push_back(own + "down_proj.weight");
   }
-  mixture.gate_up = layout.matrix(gate_up);
-  mixture.down = layout.matrix(down);
+  mixture.gate_up = layout.cut_matrix(gate_up);
+  mixture.down = layout.cut_matrix(down);
   if (config.shared_width == 0) return;
-  mixture.shared_gate_up = layout.matrix(gate_up_of(prefix + "shared_experts."));
-  mixture.shared_down = layout.matrix({prefix + "shared_experts.down_proj.weight"});
+  mixture.shared_gate_up = layout.cut_matrix(gate_up_of(prefix + "shared_experts."));
+  mixture.shared_down = layout.cut_matrix({prefix + "shared_experts.down_proj.weight"});
 }
 
 void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
@@ -189,25 +221,45 @@ Result<WeightType> matrix_type(const ModelConfig& config, const WeightFiles& fil
   return *type;
 }
 
+Status upload_tensor(const Target& target, WeightType type, std::span<const std::byte> bytes,
+                     const LatentConfig& latent, CudaUpload& upload, ThreadPool& threads) {
+  if (target.is_of_heads) {
+    return upload.write(target.place, parted_heads(bytes, type, latent, threads));
+  }
+  if (target.is_matrix) return upload.write(target.place, bytes);
+  return upload.write_floats(reinterpret_cast<float*>(target.place), type, bytes, target.added);
+}
+
 // Tensors that the model does not need are left out, but are in the digest.
-Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, CudaUpload& upload,
-                                    ThreadPool& threads, const ProgressCallback& progress) {
+Result<Sha256Digest> read_to_device(const ModelConfig& config, const Layout& layout,
+                                    WeightFiles& files, CudaUpload& upload, ThreadPool& threads,
+                                    const ProgressCallback& progress) {
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
     const auto found = layout.targets().find(tensor.name);
     if (found != layout.targets().end()) {
-      const Target& target = found->second;
-      const std::span<const std::byte> held = held_bytes(target, tensor, bytes);
-      STEMMA_RETURN_IF_ERROR(target.is_matrix
-                                 ? upload.write(target.place, held)
-                                 : upload.write_floats(reinterpret_cast<float*>(target.place),
-                                                       *tensor.weight_type(), held, target.added));
+      const std::span<const std::byte> held = held_bytes(found->second, tensor, bytes);
+      STEMMA_RETURN_IF_ERROR(upload_tensor(found->second, *tensor.weight_type(), held,
+                                           config.latent, upload, threads));
     }
     loaded.done_bytes += tensor.size_bytes;
     if (progress) progress(loaded);
     return {};
   };
   return files.read_all(threads, visit);
+}
+
+// Rows of 16 bytes, and latent rows that there are kernels for. The configuration has seen to the
+// ranks of latent rows and to rope_dim.
+template <typename Refused>
+Status check_latent(const LatentConfig& latent, std::int64_t heads, const Refused& refused) {
+  if (latent.query_rank % 8 != 0) return refused("q_lora_rank that is no multiple of 8");
+  if (latent.plain_dim % 8 != 0) return refused("qk_nope_head_dim that is no multiple of 8");
+  if (heads * latent.value_dim % 8 != 0) {
+    return refused("v_head_dim of which all heads' are no multiple of 8");
+  }
+  if (has_tensor_kernel(DType::kBF16, latent.row_dim(), latent.rank)) return {};
+  return refused("a latent row of more than 576 columns, 512 of them kv_lora_rank,");
 }
 
 }  // namespace
@@ -217,7 +269,6 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
     return Error{ErrorCode::kUnsupported,
                  std::string(config_path) + ": " + std::string(what) + " is not for a GPU yet"};
   };
-  if (config.latent.rank > 0) return refused("latent attention");
   if (config.mixture.experts > 0 && config.mixture.width % 8 != 0) {
     return refused("moe_intermediate_size that is no multiple of 8");
   }
@@ -229,7 +280,8 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
   }
   if (config.hidden % 8 != 0) return refused("hidden_size that is no multiple of 8");
   if (config.intermediate % 8 != 0) return refused("intermediate_size that is no multiple of 8");
-  if (config.head_dim % 8 != 0 || config.head_dim > 256) {
+  if (config.latent.rank > 0) return check_latent(config.latent, config.query_heads, refused);
+  if (config.head_dim % 8 != 0 || config.head_dim > kPlainDimMax) {
     return refused("head_dim that is no multiple of 8 up to 256");
   }
   return {};
@@ -247,7 +299,8 @@ Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& fi
   Layout placed(files, weights.type, shard, weights.memory.bytes());
   place_all(config, shard, placed, weights);
   STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device, stream, threads));
-  STEMMA_ASSIGN_OR_RETURN(weights.digest, read_to_device(placed, files, upload, threads, progress));
+  STEMMA_ASSIGN_OR_RETURN(weights.digest,
+                          read_to_device(config, placed, files, upload, threads, progress));
   STEMMA_RETURN_IF_ERROR(stream.synchronize());
   return weights;
 }

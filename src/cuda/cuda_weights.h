@@ -10,8 +10,7 @@
 // Memory:     every tensor once, in one piece on the device; while loading what weight_files and
 //             cuda_upload need.
 // Cost:       one read of the files.
-// Not here:   file formats (weight_files), the computation (cuda_transformer), latent attention,
-//             rounded weights.
+// Not here:   file formats (weight_files), the computation (cuda_transformer), rounded weights.
 #pragma once
 
 #include <string>
@@ -20,6 +19,7 @@
 
 #include "base/digest.h"
 #include "base/thread_pool.h"
+#include "cuda/cuda_latent.h"
 #include "device/cuda_device.h"
 #include "device/weight_type.h"
 #include "model/config.h"
@@ -41,7 +41,7 @@ struct CudaMixtureWeights {
 };
 
 // One layer: addresses of the device, aligned to 256 bytes. What the model does not have is null.
-// Heads, outputs of matrices and intermediate are those of the shard; q k and v, gate and up have
+// Heads, outputs of matrices and widths of MLPs are those of the shard; q k and v, gate and up have
 // biases of these, other biases are whole.
 struct CudaLayerWeights {
   const float* attention_norm = nullptr;         // [hidden]
@@ -49,7 +49,7 @@ struct CudaLayerWeights {
   const float* qkv_bias = nullptr;               // [(query_heads + 2 kv_heads) × head_dim]
   const float* query_norm = nullptr;             // [head_dim]
   const float* key_norm = nullptr;               // [head_dim]
-  const std::byte* output = nullptr;             // [hidden, query_heads × head_dim]
+  const std::byte* output = nullptr;             // [hidden, value_columns]
   const float* output_bias = nullptr;            // [hidden]
   const float* attention_branch_norm = nullptr;  // [hidden]
   const float* mlp_norm = nullptr;               // [hidden]
@@ -58,7 +58,8 @@ struct CudaLayerWeights {
   const std::byte* down = nullptr;               // [hidden, intermediate]
   const float* down_bias = nullptr;              // [hidden]
   const float* mlp_branch_norm = nullptr;        // [hidden]
-  CudaMixtureWeights mixture;                    // instead of gate_up and down
+  CudaLatentWeights latent;    // with latent attention, instead of what is of q and k
+  CudaMixtureWeights mixture;  // instead of gate_up and down
 };
 
 struct CudaWeights {

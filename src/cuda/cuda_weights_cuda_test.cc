@@ -154,11 +154,6 @@ TEST_F(CudaWeightsTest, MatricesOfSeveralTypesAreRefusedByName) {
 }
 
 TEST_F(CudaWeightsTest, WhatIsNotComputedIsRefusedByName) {
-  const auto refused = [](std::string_view name) {
-    return to_string(check_computable(tiny_model_config(name), "m/config.json").error());
-  };
-  EXPECT_EQ(refused("deepseek_v2"),
-            "unsupported: m/config.json: latent attention is not for a GPU yet");
   ModelConfig config = tiny_model_config("gemma2");
   EXPECT_TRUE(check_computable(config, "m/config.json").ok());
   EXPECT_TRUE(check_computable(tiny_model_config("qwen3_moe"), "m/config.json").ok());
@@ -166,6 +161,60 @@ TEST_F(CudaWeightsTest, WhatIsNotComputedIsRefusedByName) {
   EXPECT_EQ(to_string(check_computable(config, "m/config.json").error()),
             "unsupported: m/config.json: head_dim that is no multiple of 8 up to 256 is not for a "
             "GPU yet");
+}
+
+TEST_F(CudaWeightsTest, LatentRowsThatThereAreNoKernelsForAreRefusedByName) {
+  ModelConfig config = tiny_model_config("deepseek_v3");
+  EXPECT_TRUE(check_computable(config, "m/config.json").ok());
+  const auto refused = [&](auto change) {
+    ModelConfig other = config;
+    change(other);
+    const Status checked = check_computable(other, "m/config.json");
+    return checked.ok() ? "" : to_string(checked.error());
+  };
+  const std::string begin = "unsupported: m/config.json: ";
+  EXPECT_EQ(refused([](ModelConfig& other) { other.latent.query_rank = 44; }),
+            begin + "q_lora_rank that is no multiple of 8 is not for a GPU yet");
+  EXPECT_EQ(refused([](ModelConfig& other) { other.latent.plain_dim = 20; }),
+            begin + "qk_nope_head_dim that is no multiple of 8 is not for a GPU yet");
+  EXPECT_EQ(refused([](ModelConfig& other) { other.latent.value_dim = 21; }),
+            begin + "v_head_dim of which all heads' are no multiple of 8 is not for a GPU yet");
+  EXPECT_EQ(refused([](ModelConfig& other) { other.latent.rank = 576; }),
+            begin +
+                "a latent row of more than 576 columns, 512 of them kv_lora_rank, is not for a "
+                "GPU yet");
+}
+
+TEST_F(CudaWeightsTest, HeadsOfLatentAttentionArePartedAndTheirKeysTransposed) {
+  ModelConfig config = tiny_model_config("deepseek_v3");
+  config.mixture.layers = {false, false, false};
+  const CudaWeights& weights = load(config, WeightType::kF32);
+  const CudaLatentWeights& latent = weights.layers[2].latent;
+  const std::string attention = "model.layers.2.self_attn.";
+  const auto down =
+      one_behind_the_other({values_of(config, attention + "q_a_proj.weight"),
+                            values_of(config, attention + "kv_a_proj_with_mqa.weight")});
+  EXPECT_EQ(download<float>(latent.down, down.size()), down);
+  const auto up = values_of(config, attention + "kv_b_proj.weight");
+  const auto rank = static_cast<std::size_t>(config.latent.rank);
+  const auto plain_dim = static_cast<std::size_t>(config.latent.plain_dim);
+  const auto value_dim = static_cast<std::size_t>(config.latent.value_dim);
+  const auto heads = static_cast<std::size_t>(config.query_heads);
+  const auto found = download<float>(latent.heads_up, up.size());
+  const float* const keys = found.data();
+  const float* const values = keys + heads * rank * plain_dim;
+  for (std::size_t head = 0; head < heads; ++head) {
+    const float* const own = &up[head * (plain_dim + value_dim) * rank];
+    for (std::size_t i = 0; i < rank; ++i) {
+      for (std::size_t j = 0; j < plain_dim; ++j) {
+        ASSERT_EQ(keys[(head * rank + i) * plain_dim + j], own[j * rank + i]) << head;
+      }
+      for (std::size_t j = 0; j < value_dim; ++j) {
+        ASSERT_EQ(values[(head * value_dim + j) * rank + i], own[(plain_dim + j) * rank + i])
+            << head;
+      }
+    }
+  }
 }
 
 TEST_F(CudaWeightsTest, MixturesThatKernelsCannotComputeAreRefusedByName) {

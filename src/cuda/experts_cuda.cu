@@ -41,7 +41,7 @@ template <typename T>
 STEMMA_ON_DEVICE TileOperands<T> operands_of(const ExpertProduct& p, const ExpertTile& tile,
                                              std::int64_t column0) {
   const T* const w = static_cast<const T*>(p.w) + (tile.expert * p.n + column0) * p.k;
-  return {static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k};
+  return {static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k, p.k};
 }
 
 template <typename T, typename Y, typename Shape>
@@ -51,7 +51,7 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) experts_kernel(const E
   const std::int64_t column0 = team_x() * Shape::kColumns;
   TileSums<Shape> sums = {};
   sum_tile<T, Shape>(operands_of<T>(p, tile, column0), visited_rows<Shape>(p, tile), sums);
-  store_tile<Y, Shape>(sums, SaidRows{p.y_rows, tile}, static_cast<Y*>(p.y), p.n, column0);
+  store_tile<Y, Shape>(sums, SaidRows{p.y_rows, tile}, dense_target<Y>(p.y, p.n), column0);
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_experts_kernel(const ExpertProduct p) {
@@ -61,7 +61,7 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_experts_kernel(const ExpertPro
   float sums[4][4] = {};
   sum_plain_tile(operands_of<float>(p, tile, column0), row_of(p.x_rows, tile, plain_copied_row()),
                  sums);
-  store_plain_tile(sums, SaidRows{p.y_rows, tile}, static_cast<float*>(p.y), p.n, column0);
+  store_plain_tile(sums, SaidRows{p.y_rows, tile}, dense_target<float>(p.y, p.n), column0);
 }
 
 constexpr int kAddThreads = 128;
@@ -69,9 +69,8 @@ constexpr int kAddThreads = 128;
 STEMMA_KERNEL STEMMA_TEAM(kAddThreads, 8) add_kernel(const AddExperts p) {
   const std::int64_t column = kRowStep * (team_y() * kAddThreads + thread_index());
   if (column >= p.hidden) return;
-  float* const out = p.out + team_x() * p.hidden + column;
   float sums[kRowStep] = {};
-  if (!p.from_zero) load_values(out, sums);
+  if (p.before != nullptr) load_values(p.before + team_x() * p.before_stride + column, sums);
   for (std::int64_t i = 0; i < p.row_experts; ++i) {
     const std::int64_t visit = team_x() * p.row_experts + i;
     float said[kRowStep];
@@ -79,7 +78,7 @@ STEMMA_KERNEL STEMMA_TEAM(kAddThreads, 8) add_kernel(const AddExperts p) {
     STEMMA_UNROLLED
     for (int j = 0; j < kRowStep; ++j) sums[j] += p.weights[visit] * said[j];
   }
-  store_values(out, sums);
+  store_values(p.out + team_x() * p.hidden + column, sums);
 }
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) {

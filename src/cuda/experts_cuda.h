@@ -43,15 +43,16 @@ Status multiply_experts(CudaStream& stream, const ExpertProduct& params);
 // The height of tiles for so many visits of so many experts.
 std::int64_t expert_tile_visits(std::int64_t visits, std::int64_t experts, WeightType type);
 
-// out[row] (+)= Σ weights[visit] × said[visit] over the row's visits, in their order.
+// out[row] = before[row] + Σ weights[visit] × said[visit] over the row's visits, in their order.
 struct AddExperts {
   const float* said = nullptr;     // [rows, row_experts, hidden]
   const float* weights = nullptr;  // [rows, row_experts]
+  const float* before = nullptr;   // [rows, hidden]; nullptr: zeros. May be `out`
   float* out = nullptr;            // [rows, hidden]
   std::int64_t rows = 0;
   std::int64_t row_experts = 0;
-  std::int64_t hidden = 0;  // a multiple of 8
-  bool from_zero = false;   // else the sum begins with what is in `out`
+  std::int64_t hidden = 0;         // a multiple of 8
+  std::int64_t before_stride = 0;  // values from one row to the next
 };
 Status add_experts(CudaStream& stream, const AddExperts& params);
 

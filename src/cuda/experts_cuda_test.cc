@@ -156,23 +156,25 @@ TEST_F(AddExpertsCudaTest, WordsAreAddedInTheOrderOfTheExperts) {
   constexpr std::int64_t kAdded = 3;
   const auto said = random_values<float>(2 * kAdded * kColumns, 14);
   const auto weights = random_values<float>(2 * kAdded, 15);
-  const auto before = random_values<float>(2 * kColumns, 16);
+  const auto before = random_values<float>(2 * (kColumns + 8), 16);  // rows of more columns
   const CudaMemory device_said = upload(said);
   const CudaMemory device_weights = upload(weights);
+  const CudaMemory device_before = upload(before);
   for (const bool from_zero : {true, false}) {
-    const CudaMemory out = from_zero ? allocate<float>(before.size()) : upload(before);
+    const CudaMemory out = allocate<float>(2 * kColumns);
     ASSERT_TRUE(add_experts(stream(), {.said = device_said.as<float>(),
                                        .weights = device_weights.as<float>(),
+                                       .before = from_zero ? nullptr : device_before.as<float>(),
                                        .out = out.as<float>(),
                                        .rows = 2,
                                        .row_experts = kAdded,
                                        .hidden = kColumns,
-                                       .from_zero = from_zero})
+                                       .before_stride = kColumns + 8})
                     .ok());
-    const auto sums = download<float>(out.bytes(), before.size());
+    const auto sums = download<float>(out.bytes(), 2 * kColumns);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const std::size_t row = i / kColumns;
-      float sum = from_zero ? 0.0f : before[i];
+      float sum = from_zero ? 0.0f : before[i + 8 * row];
       for (std::size_t visit = row * kAdded; visit < (row + 1) * kAdded; ++visit) {
         sum += weights[visit] * said[visit * kColumns + i % kColumns];
       }

@@ -17,5 +17,9 @@ namespace stemma {
 // kUnsupported where the build has no CUDA, kNotFound where the machine has no such GPU.
 Result<std::unique_ptr<DeviceBackend>> open_cuda_backend(int ordinal,
                                                          const CudaRunnerOptions& options);
+// That of a rank of several, each of which takes the GPU of its own number; kNotFound too where
+// there are fewer GPUs than ranks.
+Result<std::unique_ptr<DeviceBackend>> open_cuda_backend(const RankGroup& ranks,
+                                                         const CudaRunnerOptions& options);
 
 }  // namespace stemma

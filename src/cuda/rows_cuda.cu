@@ -10,6 +10,7 @@ namespace {
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr int kRowThreadsMax = 512;
 constexpr int kWarpsMax = 32;  // of any team here
+constexpr std::uint32_t kExponent = 0x7F800000u;
 
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) embed_kernel(const EmbedRows p) {
@@ -164,6 +165,27 @@ STEMMA_KERNEL STEMMA_TEAM(kTopThreads, 1) top_kernel(const TopRows p) {
   p.tokens[team_x()] = top.place;
 }
 
+STEMMA_ON_DEVICE bool has_broken(const float* from) {
+  float values[kRowStep];
+  load_values(from, values);
+  bool broken = false;
+  STEMMA_UNROLLED
+  for (const float value : values) broken |= (float_as_word(value) & kExponent) == kExponent;
+  return broken;
+}
+
+STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) broken_kernel(const FindBrokenRows p) {
+  const std::int64_t row = team_x();
+  bool broken = false;
+  for (std::int64_t i = kRowStep * thread_index(); i < p.hidden; i += kRowStep * team_threads()) {
+    broken |= has_broken(p.residual + row * p.hidden + i);
+    broken |= has_broken(p.branch + row * p.hidden + i);
+  }
+  float* const scratch = reinterpret_cast<float*>(shared_memory());
+  const float any = team_max(broken ? 1.0f : 0.0f, scratch);
+  if (thread_index() == 0) p.broken[row] = any > 0 ? 1 : 0;
+}
+
 // Whole warps, as many as take a row of `width` values in one go, at most kRowThreadsMax.
 int threads_of(std::int64_t width) {
   const std::int64_t wanted = (width + kRowStep - 1) / kRowStep;
@@ -211,6 +233,14 @@ Status norm_rows(CudaStream& stream, const NormRows& p) {
     return launch("norm_rows", stream, shape, norm_kernel<BFloat16>, p);
   }
   return launch("norm_rows", stream, shape, norm_kernel<Float16>, p);
+}
+
+Status find_broken_rows(CudaStream& stream, const FindBrokenRows& p) {
+  if (p.hidden < 1 || p.hidden % kRowStep != 0) return wrong("find_broken_rows: hidden");
+  const LaunchShape shape = {.teams_x = p.rows,
+                             .threads = threads_of(p.hidden),
+                             .shared_bytes = kWarpsMax * sizeof(float)};
+  return launch("find_broken_rows", stream, shape, broken_kernel, p);
 }
 
 Status gate_rows(CudaStream& stream, const GateRows& p) {

@@ -51,6 +51,16 @@ struct NormRows {
 };
 Status norm_rows(CudaStream& stream, const NormRows& params);
 
+// broken[row]: whether a value of residual[row] or branch[row] is infinite or no number, 1 or 0.
+struct FindBrokenRows {
+  const float* residual = nullptr;  // [rows, hidden]
+  const float* branch = nullptr;    // [rows, hidden]
+  std::int32_t* broken = nullptr;   // [rows]
+  std::int64_t rows = 0;
+  std::int64_t hidden = 0;  // a multiple of 8
+};
+Status find_broken_rows(CudaStream& stream, const FindBrokenRows& params);
+
 // out[row] = activation(gate + gate_bias) × (up + up_bias).
 struct GateRows {
   const void* gate_up = nullptr;  // [rows, 2, width], of `type`

@@ -187,7 +187,8 @@ class CudaStream {
   // other stream's event in between.
   Status begin_recording();
   Result<CudaGraph> end_recording();
-  // Queues what was recorded. The graph and all memory that it names must live until it is done.
+  // Queues what was recorded. The graph may be gone then; all memory that it names must live until
+  // it is done.
   Status replay(const CudaGraph& graph);
 
   void* raw() const noexcept { return handle_.raw(); }

@@ -7,16 +7,7 @@ namespace stemma {
 namespace {
 
 // Rows of a tile of x and of y, of which there are no more than m.
-template <typename Shape>
-struct CopiedRows {
-  std::int64_t row0;
-  std::int64_t m;
-  STEMMA_ON_DEVICE std::int64_t operator()(int i) const {
-    const std::int64_t row = row0 + copied_row<Shape>(i);
-    return row < m ? row : -1;
-  }
-};
-struct StoredRows {
+struct TileRows {
   std::int64_t row0;
   std::int64_t m;
   STEMMA_ON_DEVICE std::int64_t operator()(int row) const {
@@ -24,14 +15,38 @@ struct StoredRows {
   }
 };
 
-// The slice of k that the team sums over, and rows of w from column0 on.
+// The rows of x that the thread copies, found once.
+template <typename Shape>
+struct CopiedRows {
+  std::int64_t rows[Shape::kCopiedRows];
+  STEMMA_ON_DEVICE std::int64_t operator()(int i) const { return rows[i]; }
+};
+template <typename Shape>
+STEMMA_ON_DEVICE CopiedRows<Shape> copied_rows(const TileRows& all) {
+  CopiedRows<Shape> copied;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) copied.rows[i] = all(copied_row<Shape>(i));
+  return copied;
+}
+
+// The team's product of those that are computed at once, and rows of its w from column0 on. A
+// slice of k is one of them, too; slice_columns 0: they are not slices.
 template <typename T>
 STEMMA_ON_DEVICE TileOperands<T> operands_of(const CudaGemmParams& p, std::int64_t slice_columns,
                                              std::int64_t column0) {
-  const std::int64_t begin = team_z() * slice_columns;
-  const std::int64_t left = p.k - begin;
-  return {static_cast<const T*>(p.x) + begin, static_cast<const T*>(p.w) + column0 * p.k + begin,
-          p.n - column0, left < slice_columns ? left : slice_columns, p.k};
+  const std::int64_t left = p.k - team_z() * slice_columns;
+  const bool is_whole = slice_columns == 0 || left < slice_columns;
+  return {static_cast<const T*>(p.x) + team_z() * p.x_step,
+          static_cast<const T*>(p.w) + team_z() * p.w_step + column0 * p.k,
+          p.n - column0,
+          is_whole ? left : slice_columns,
+          p.x_stride,
+          p.k};
+}
+template <typename Y>
+STEMMA_ON_DEVICE TileTarget<Y> target_of(const CudaGemmParams& p) {
+  return {static_cast<Y*>(p.y) + team_z() * p.y_step, p.n, p.y_stride,
+          (p.n | p.y_stride | p.y_step) % 2 == 0};
 }
 
 template <typename T, typename Y, typename Shape>
@@ -40,20 +55,19 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const std::int64_t row0 = team_x() * Shape::kRows;
   const std::int64_t column0 = team_y() * Shape::kColumns;
   TileSums<Shape> sums = {};
-  sum_tile<T, Shape>(operands_of<T>(p, slice_columns, column0), CopiedRows<Shape>{row0, p.m}, sums);
-  Y* const y = static_cast<Y*>(p.y) + team_z() * p.m * p.n;
-  store_tile<Y, Shape>(sums, StoredRows{row0, p.m}, y, p.n, column0);
+  sum_tile<T, Shape>(operands_of<T>(p, slice_columns, column0), copied_rows<Shape>({row0, p.m}),
+                     sums);
+  store_tile<Y, Shape>(sums, TileRows{row0, p.m}, target_of<Y>(p), column0);
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2)
     plain_gemm_kernel(const CudaGemmParams p, std::int64_t slice_columns) {
   const std::int64_t row0 = team_x() * kPlainTile;
   const std::int64_t column0 = team_y() * kPlainTile;
-  const StoredRows rows = {row0, p.m};
+  const TileRows rows = {row0, p.m};
   float sums[4][4] = {};
   sum_plain_tile(operands_of<float>(p, slice_columns, column0), rows(plain_copied_row()), sums);
-  float* const y = static_cast<float*>(p.y) + team_z() * p.m * p.n;
-  store_plain_tile(sums, rows, y, p.n, column0);
+  store_plain_tile(sums, rows, target_of<float>(p), column0);
 }
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) {
@@ -64,7 +78,7 @@ template <typename T, typename Y, typename Shape>
 Status launch_tiles(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
   const LaunchShape shape = {.teams_x = pieces_of(p.m, Shape::kRows),
                              .teams_y = pieces_of(p.n, Shape::kColumns),
-                             .teams_z = pieces_of(p.k, slice_columns),
+                             .teams_z = p.products,
                              .threads = Shape::kThreads,
                              .shared_bytes = Shape::kSharedBytes};
   return launch("gemm", stream, shape, gemm_kernel<T, Y, Shape>, p, slice_columns);
@@ -81,11 +95,11 @@ bool aligned(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
 }
 
-Status launch_slices(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
+Status launch_products(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
   if (p.type == WeightType::kF32) {
     const LaunchShape shape = {.teams_x = pieces_of(p.m, kPlainTile),
                                .teams_y = pieces_of(p.n, kPlainTile),
-                               .teams_z = pieces_of(p.k, slice_columns),
+                               .teams_z = p.products,
                                .threads = kPlainThreads,
                                .shared_bytes = kPlainSharedBytes};
     return launch("plain_gemm", stream, shape, plain_gemm_kernel, p, slice_columns);
@@ -100,35 +114,54 @@ Status launch_slices(CudaStream& stream, const CudaGemmParams& p, std::int64_t s
 
 }  // namespace
 
-Status check_gemm(const CudaGemmParams& p) {
+CudaGemmParams with_strides(const CudaGemmParams& params) {
+  CudaGemmParams p = params;
+  if (p.x_stride == 0) p.x_stride = p.k;
+  if (p.y_stride == 0) p.y_stride = p.n;
+  return p;
+}
+
+Status check_gemm(const CudaGemmParams& params) {
+  const CudaGemmParams p = with_strides(params);
   if (p.m < 0 || p.n < 1 || p.k < 1) {
     return Error{ErrorCode::kInvalidArgument, "gemm: extents must be positive", 0};
+  }
+  constexpr std::int64_t kProductsMax = 65'535;  // teams along z
+  if (p.x_stride < p.k || p.y_stride < p.n || p.products < 1 || p.products > kProductsMax) {
+    return Error{ErrorCode::kInvalidArgument, "gemm: rows overlap, or products are too many", 0};
   }
   if (p.type == WeightType::kF32) return {};
   if (p.k % kWordElements != 0) {
     return Error{ErrorCode::kInvalidArgument, "gemm: k must be a multiple of 8", 0};
   }
-  if (!aligned(p.x) || !aligned(p.w)) {
+  const bool whole_words = (p.x_stride | p.x_step | p.w_step) % kWordElements == 0;
+  if (!aligned(p.x) || !aligned(p.w) || !whole_words) {
     return Error{ErrorCode::kInvalidArgument, "gemm: x and w must be aligned to 16 bytes", 0};
   }
   return {};
 }
 
-Status ordered_gemm(CudaStream& stream, const CudaGemmParams& p) {
+Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params) {
+  const CudaGemmParams p = with_strides(params);
   const Status checked = check_gemm(p);
   if (!checked.ok() || p.m == 0) return checked;
-  return launch_slices(stream, p, p.k);
+  return launch_products(stream, p, 0);
 }
 
-Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& p,
+Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& params,
                            std::int64_t slice_columns) {
+  CudaGemmParams p = with_strides(params);
   const Status checked = check_gemm(p);
   if (!checked.ok() || p.m == 0) return checked;
-  if (slice_columns < kWordElements || slice_columns % kWordElements != 0 || !p.f32_out) {
+  if (slice_columns < kWordElements || slice_columns % kWordElements != 0 || !p.f32_out ||
+      p.products > 1) {
     return Error{ErrorCode::kInvalidArgument,
-                 "gemm: slices are a multiple of 8 columns, their sums f32", 0};
+                 "gemm: slices are a multiple of 8 columns of one product, their sums f32", 0};
   }
-  return launch_slices(stream, p, slice_columns);
+  p.products = pieces_of(p.k, slice_columns);
+  p.x_step = p.w_step = slice_columns;
+  p.y_step = p.m * p.y_stride;
+  return launch_products(stream, p, slice_columns);
 }
 
 }  // namespace stemma

@@ -17,7 +17,7 @@
 
 namespace stemma {
 
-// All addresses are the device's; rows are dense, one behind the other.
+// All addresses are the device's; strides and steps are in elements.
 struct CudaGemmParams {
   const void* x = nullptr;  // [m, k], of `type`
   const void* w = nullptr;  // [n, k], of `type`
@@ -27,10 +27,23 @@ struct CudaGemmParams {
   std::int64_t k = 0;
   WeightType type = WeightType::kBf16;
   bool f32_out = false;
+
+  // From one row of x and of y to the next; 0: rows are dense. Rows of w are.
+  std::int64_t x_stride = 0;
+  std::int64_t y_stride = 0;
+  // Products of these extents that are computed at once, up to 65,535, and from one's x, w and y to
+  // the next one's.
+  std::int64_t products = 1;
+  std::int64_t x_step = 0;
+  std::int64_t w_step = 0;
+  std::int64_t y_step = 0;
 };
 
-// kInvalidArgument unless the extents are positive (m may be 0) and, of 16-bit types, k is a
-// multiple of 8 and x and w are aligned to 16 bytes.
+// The same with strides where there were zeros.
+CudaGemmParams with_strides(const CudaGemmParams& params);
+
+// kInvalidArgument unless the extents are positive (m may be 0), rows do not overlap, and, of
+// 16-bit types, k is a multiple of 8 and every row of x and w is aligned to 16 bytes.
 Status check_gemm(const CudaGemmParams& params);
 
 // Queues the product. Errors are those of check_gemm and launch.
@@ -39,7 +52,7 @@ Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params);
 // Queues the product in slices of k, for one whose n and m are too small for all multiprocessors: y
 // is [slices, m, n], of which slice i sums over slice_columns columns from i × slice_columns on;
 // whoever reads them adds them in that order. kInvalidArgument also unless slice_columns is a
-// multiple of 8 and y is f32.
+// multiple of 8, y is f32 and there is one product.
 Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& params,
                            std::int64_t slice_columns);
 

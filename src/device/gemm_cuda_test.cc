@@ -134,6 +134,54 @@ TYPED_TEST(GemmCudaTest, ARowHasTheSameBitsInEveryBatch) {
   }
 }
 
+// Heads of rows that lie side by side: what is between them stays as it was.
+TYPED_TEST(GemmCudaTest, ProductsAtOnceHaveTheBitsOfEachAlone) {
+  constexpr Extents kExtents = {18, 34, 40};
+  constexpr std::int64_t kProducts = 3;
+  constexpr std::int64_t kInputs = kExtents.k + 8;  // from one product's columns to the next's
+  constexpr std::int64_t kOutputs = kExtents.n + 3;
+  const auto x = random_values<TypeParam>(kExtents.m * kProducts * kInputs, 5);
+  const auto w = random_values<TypeParam>(kProducts * kExtents.n * kExtents.k, 6);
+  const CudaMemory device_x = this->upload(x);
+  const CudaMemory device_w = this->upload(w);
+  const auto count = static_cast<std::size_t>(kExtents.m * kProducts * kOutputs);
+  const CudaMemory y = this->template allocate<float>(count);
+  ASSERT_TRUE(ordered_gemm(this->stream(), {.x = device_x.bytes(),
+                                            .w = device_w.bytes(),
+                                            .y = y.bytes(),
+                                            .m = kExtents.m,
+                                            .n = kExtents.n,
+                                            .k = kExtents.k,
+                                            .type = Stored<TypeParam>::kType,
+                                            .f32_out = true,
+                                            .x_stride = kProducts * kInputs,
+                                            .y_stride = kProducts * kOutputs,
+                                            .products = kProducts,
+                                            .x_step = kInputs,
+                                            .w_step = kExtents.n * kExtents.k,
+                                            .y_step = kOutputs})
+                  .ok());
+  const auto together = this->template download<float>(y.bytes(), count);
+  for (std::int64_t product = 0; product < kProducts; ++product) {
+    std::vector<TypeParam> own_x;
+    for (std::int64_t row = 0; row < kExtents.m; ++row) {
+      const auto begin = x.begin() + (row * kProducts + product) * kInputs;
+      own_x.insert(own_x.end(), begin, begin + kExtents.k);
+    }
+    const auto own_w = w.begin() + product * kExtents.n * kExtents.k;
+    const auto alone = this->product(own_x, {own_w, own_w + kExtents.n * kExtents.k}, kExtents);
+    for (std::int64_t row = 0; row < kExtents.m; ++row) {
+      const float* const outputs =
+          &together[static_cast<std::size_t>((row * kProducts + product) * kOutputs)];
+      const float* const expected = &alone[static_cast<std::size_t>(row * kExtents.n)];
+      ASSERT_TRUE(std::equal(expected, expected + kExtents.n, outputs));
+      for (std::int64_t i = kExtents.n; i < kOutputs; ++i) {
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(outputs[i]), 0xFFFFFFFFu);
+      }
+    }
+  }
+}
+
 // 152 columns in slices of 64: two whole ones and a shorter one.
 TYPED_TEST(GemmCudaTest, ASliceIsTheProductOfItsColumns) {
   const Extents all = {19, 35, 152};
@@ -221,6 +269,12 @@ TEST_F(GemmCudaTypesTest, WhatTensorCoresCannotReadIsRefused) {
   params.x = reinterpret_cast<const void*>(std::uintptr_t{8});
   EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
   params.x = nullptr;
+  params.x_step = 20;
+  EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
+  params.x_step = 0;
+  params.x_stride = 8;  // rows of 16 overlap
+  EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
+  params.x_stride = 0;
   EXPECT_EQ(ordered_gemm_slices(stream(), params, 16).error().code, ErrorCode::kInvalidArgument);
   params.f32_out = true;
   EXPECT_EQ(ordered_gemm_slices(stream(), params, 12).error().code, ErrorCode::kInvalidArgument);

@@ -65,7 +65,8 @@ struct TileOperands {
   const T* w;
   std::int64_t w_rows;
   std::int64_t k;
-  std::int64_t stride;  // elements from one row to the next, of both
+  std::int64_t x_stride;  // elements from one row of x to the next
+  std::int64_t w_stride;
 };
 
 STEMMA_ON_DEVICE int word_place(int row, int word) {
@@ -91,14 +92,14 @@ STEMMA_ON_DEVICE void fetch_piece(const TileOperands<T>& from, const Rows& x_row
     const std::int64_t row = x_rows(i);
     const bool wanted = row >= 0 && column < from.k;
     copy_words_later(stage + word_place(copied_row<Shape>(i), word),
-                     wanted ? from.x + row * from.stride + column : from.x, wanted);
+                     wanted ? from.x + row * from.x_stride + column : from.x, wanted);
   }
   STEMMA_UNROLLED
   for (int i = 0; i < Shape::kColumns / Shape::kStepRows; ++i) {
     const int row = copied_row<Shape>(i);
     const bool wanted = row < from.w_rows && column < from.k;
     copy_words_later(stage + word_place(Shape::kRows + row, word),
-                     wanted ? from.w + row * from.stride + column : from.w, wanted);
+                     wanted ? from.w + row * from.w_stride + column : from.w, wanted);
   }
 }
 
@@ -164,24 +165,38 @@ struct alignas(2 * sizeof(Y)) Two {
   Y second;
 };
 
-// Two neighbours of a row of y of `n` columns, of which the second may lie outside.
+// Where tiles go: rows of `n` values.
 template <typename Y>
-STEMMA_ON_DEVICE void store_two(Y* row, std::int64_t n, std::int64_t column, float first,
-                                float second) {
-  if (column >= n) return;
-  if (n % 2 == 0) {
-    *reinterpret_cast<Two<Y>*>(row + column) = {narrow<Y>(first), narrow<Y>(second)};
-    return;
-  }
-  row[column] = narrow<Y>(first);
-  if (column + 1 < n) row[column + 1] = narrow<Y>(second);
+struct TileTarget {
+  Y* y;
+  std::int64_t n;
+  std::int64_t stride;  // elements from one row to the next
+  bool in_pairs;        // n is even, and every row is aligned to two values
+};
+template <typename Y>
+STEMMA_ON_DEVICE TileTarget<Y> dense_target(void* y, std::int64_t n) {
+  return {static_cast<Y*>(y), n, n, n % 2 == 0};
 }
 
-// Writes the tile to columns from column0 on of y [.., n]. y_rows(row): where the tile's row `row`
-// goes; below 0: nowhere.
+// Two neighbours of a row, of which the second may lie outside.
+template <typename Y>
+STEMMA_ON_DEVICE void store_two(const TileTarget<Y>& to, std::int64_t row, std::int64_t column,
+                                float first, float second) {
+  if (column >= to.n) return;
+  Y* const at = to.y + row * to.stride + column;
+  if (to.in_pairs) {
+    *reinterpret_cast<Two<Y>*>(at) = {narrow<Y>(first), narrow<Y>(second)};
+    return;
+  }
+  at[0] = narrow<Y>(first);
+  if (column + 1 < to.n) at[1] = narrow<Y>(second);
+}
+
+// Writes the tile to columns from column0 on. y_rows(row): where the tile's row `row` goes; below
+// 0: nowhere.
 template <typename Y, typename Shape, typename Rows>
-STEMMA_ON_DEVICE void store_tile(const TileSums<Shape>& sums, const Rows& y_rows, Y* y,
-                                 std::int64_t n, std::int64_t column0) {
+STEMMA_ON_DEVICE void store_tile(const TileSums<Shape>& sums, const Rows& y_rows,
+                                 const TileTarget<Y>& to, std::int64_t column0) {
   const int first = warp_index() / Shape::kAcross * Shape::kWarpRows + lane_index() / 4;
   const std::int64_t column =
       column0 + warp_index() % Shape::kAcross * Shape::kWarpColumns + lane_index() % 4 * 2;
@@ -192,7 +207,7 @@ STEMMA_ON_DEVICE void store_tile(const TileSums<Shape>& sums, const Rows& y_rows
     STEMMA_UNROLLED
     for (int j = 0; j < 2 * Shape::kAcross16; ++j) {
       const float(&four)[4] = sums[half / 2][j];
-      store_two(y + row * n, n, column + 8 * j, four[half % 2 * 2], four[half % 2 * 2 + 1]);
+      store_two(to, row, column + 8 * j, four[half % 2 * 2], four[half % 2 * 2 + 1]);
     }
   }
 }
@@ -210,14 +225,13 @@ STEMMA_ON_DEVICE int plain_copied_row() {
   return thread_index() / 4;
 }
 
-// Columns from k0 on of `row`, zeros where it is below 0, transposed.
-STEMMA_ON_DEVICE void fetch_plain(const TileOperands<float>& from, const float* matrix,
-                                  std::int64_t row, std::int64_t k0, float* to) {
+// Columns from k0 on of the `k` that `row` has, zeros where there is none, transposed.
+STEMMA_ON_DEVICE void fetch_plain(const float* row_or_null, std::int64_t k0, std::int64_t k,
+                                  float* to) {
   for (int i = 0; i < 4; ++i) {
     const int column = thread_index() % 4 * 4 + i;
-    const bool wanted = row >= 0 && k0 + column < from.k;
-    to[column * kPlainStride + plain_copied_row()] =
-        wanted ? matrix[row * from.stride + k0 + column] : 0.0f;
+    const bool wanted = row_or_null != nullptr && k0 + column < k;
+    to[column * kPlainStride + plain_copied_row()] = wanted ? row_or_null[k0 + column] : 0.0f;
   }
 }
 
@@ -227,13 +241,15 @@ STEMMA_ON_DEVICE void sum_plain_tile(const TileOperands<float>& from, std::int64
                                      float (&sums)[4][4]) {
   float* const x = reinterpret_cast<float*>(shared_memory());
   float* const w = x + kPlainK * kPlainStride;
-  const std::int64_t w_row = plain_copied_row() < from.w_rows ? plain_copied_row() : -1;
+  const int copied = plain_copied_row();
+  const float* const own_x = x_row >= 0 ? from.x + x_row * from.x_stride : nullptr;
+  const float* const own_w = copied < from.w_rows ? from.w + copied * from.w_stride : nullptr;
   const int down = thread_index() / 16 * 4;
   const int across = thread_index() % 16 * 4;
   for (std::int64_t k0 = 0; k0 < from.k; k0 += kPlainK) {
     team_barrier();
-    fetch_plain(from, from.x, x_row, k0, x);
-    fetch_plain(from, from.w, w_row, k0, w);
+    fetch_plain(own_x, k0, from.k, x);
+    fetch_plain(own_w, k0, from.k, w);
     team_barrier();
     for (int k = 0; k < kPlainK; ++k) {
       STEMMA_UNROLLED
@@ -250,14 +266,14 @@ STEMMA_ON_DEVICE void sum_plain_tile(const TileOperands<float>& from, std::int64
 
 // As store_tile.
 template <typename Rows>
-STEMMA_ON_DEVICE void store_plain_tile(const float (&sums)[4][4], const Rows& y_rows, float* y,
-                                       std::int64_t n, std::int64_t column0) {
+STEMMA_ON_DEVICE void store_plain_tile(const float (&sums)[4][4], const Rows& y_rows,
+                                       const TileTarget<float>& to, std::int64_t column0) {
   const std::int64_t first_column = column0 + thread_index() % 16 * 4;
   for (int i = 0; i < 4; ++i) {
     const std::int64_t row = y_rows(thread_index() / 16 * 4 + i);
     for (int j = 0; j < 4; ++j) {
       const std::int64_t column = first_column + j;
-      if (row >= 0 && column < n) y[row * n + column] = sums[i][j];
+      if (row >= 0 && column < to.n) to.y[row * to.stride + column] = sums[i][j];
     }
   }
 }

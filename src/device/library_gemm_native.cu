@@ -56,7 +56,8 @@ class LibraryGemm final : public CudaGemm {
     return "cublas " + std::to_string(version);
   }
 
-  Status multiply(const CudaGemmParams& p) override {
+  Status multiply(const CudaGemmParams& params) override {
+    const CudaGemmParams p = with_strides(params);
     const Status checked = check_gemm(p);
     if (!checked.ok() || p.m == 0) return checked;
     const float one = 1;
@@ -66,9 +67,17 @@ class LibraryGemm final : public CudaGemm {
     const int k = static_cast<int>(p.k);
     const auto type = data_type(p.type);
     const auto out_type = p.f32_out ? CUDA_R_32F : type;
-    return status_of(cublasGemmEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, n, m, k, &one, p.w, type, k,
-                                  p.x, type, k, &zero, p.y, out_type, n, CUBLAS_COMPUTE_32F,
-                                  CUBLAS_GEMM_DEFAULT));
+    const int x_stride = static_cast<int>(p.x_stride);
+    const int y_stride = static_cast<int>(p.y_stride);
+    if (p.products == 1) {
+      return status_of(cublasGemmEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, n, m, k, &one, p.w, type, k,
+                                    p.x, type, x_stride, &zero, p.y, out_type, y_stride,
+                                    CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    }
+    return status_of(cublasGemmStridedBatchedEx(
+        handle_, CUBLAS_OP_T, CUBLAS_OP_N, n, m, k, &one, p.w, type, k, p.w_step, p.x, type,
+        x_stride, p.x_step, &zero, p.y, out_type, y_stride, p.y_step, static_cast<int>(p.products),
+        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   }
 
  private:

@@ -4,6 +4,8 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,6 +24,13 @@ Status status_of(const char* call, ncclResult_t result) {
   if (result == ncclSuccess || result == ncclInProgress) return {};
   return Error{ErrorCode::kInternal,
                std::string("ranks: ") + call + ": " + ncclGetErrorString(result)};
+}
+
+// Queueing talks to no other rank, one of which may have failed: what ranks are to tell each other
+// they do when they meet. Who has set these knows why.
+void keep_queueing_local() {
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
 }
 
 class NcclRanks final : public CudaRanks {
@@ -105,6 +114,8 @@ class NcclRanks final : public CudaRanks {
 }  // namespace
 
 std::unique_ptr<CudaRanks> make_nccl_ranks(CudaStream& stream, RankGroup& group) {
+  static std::once_flag once;
+  std::call_once(once, keep_queueing_local);
   return std::make_unique<NcclRanks>(stream, group);
 }
 

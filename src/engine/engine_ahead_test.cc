@@ -345,6 +345,29 @@ TEST_F(EngineAhead, AStepThatIsNotTakenFailsItsRequestsAlone) {
   EXPECT_GT(failed, 0);
 }
 
+// Rows before the broken one may be wrong as well: nothing of its step is for the cache.
+TEST_F(EngineAhead, ARequestWithABrokenRowEndsAndPublishesNothingOfItsStep) {
+  open(true);
+  late_->breaking = 62;
+  RequestSpec broken = spec(40, 4);
+  broken.prompt[30] = 62;
+  const RequestId ends = submit(broken);
+  const RequestId goes_on = submit(spec(7, 30));
+  for (int i = 0; i < 5; ++i) step();
+  late_->breaking = -1;
+  run();
+  EXPECT_EQ(answers_[ends].finish, FinishReason::kFailed);
+  EXPECT_EQ(answers_[ends].error, "the model computed values that are no numbers");
+  EXPECT_TRUE(answers_[ends].tokens.empty());
+  EXPECT_EQ(answers_[goes_on].finish, FinishReason::kLength);
+  RequestSpec again = spec(40, 1);
+  again.prompt[39] = 61;
+  submit(again);
+  const std::int64_t cached_before = engine_->totals().cached_tokens;
+  run();
+  EXPECT_EQ(engine_->totals().cached_tokens - cached_before, 16) << "of the step before";
+}
+
 TEST_F(EngineAhead, TokensThatTheRunnerDrawsMakeNoPause) {
   open(true);
   RequestSpec drawn = spec(10, 20);

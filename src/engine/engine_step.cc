@@ -23,11 +23,22 @@ namespace {
 constexpr std::int64_t kLearnFromTokens = 8;
 
 // Whether the runner gave what was asked for.
-Status check_outputs(const ComputedStep& step, std::int64_t outputs, std::int64_t vocab_tokens) {
+struct StepExtent {
+  std::int64_t rows = 0;
+  std::int64_t outputs = 0;
+  std::int64_t vocab_tokens = 0;
+};
+Status check_outputs(const ComputedStep& step, const StepExtent& extent) {
   const StepOutputs& given = *step.outputs;
+  const std::int64_t outputs = extent.outputs;
+  const std::int64_t vocab_tokens = extent.vocab_tokens;
   if (step.has_tokens && std::ssize(given.tokens) != outputs) {
     return Error{ErrorCode::kInternal, fmt::format("the model gave {} tokens instead of {}",
                                                    given.tokens.size(), outputs)};
+  }
+  if (!given.broken_rows.empty() && std::ssize(given.broken_rows) != extent.rows) {
+    return Error{ErrorCode::kInternal, fmt::format("the model looked at {} rows instead of {}",
+                                                   given.broken_rows.size(), extent.rows)};
   }
   const LogitsView& logits = given.logits;
   if (!step.has_logits || (logits.outputs == outputs && logits.vocab_tokens == vocab_tokens)) {
@@ -110,8 +121,9 @@ void Engine::accept_step(const ComputedStep& step, StepReport& report) {
   report.computed_tokens = batch.rows();
   report.requests = static_cast<std::int64_t>(batch.requests.size());
   if (!step.outputs.ok()) return fail_batch(step.outputs.error());
-  const Status complete = check_outputs(step, batch.outputs(), parts_.vocab_tokens);
+  const Status complete = check_outputs(step, {batch.rows(), batch.outputs(), parts_.vocab_tokens});
   if (!complete.ok()) return fail_batch(complete.error());
+  fail_broken(step);
   note_found();
   note_computed(step.us);
   scheduler_->complete_step();
@@ -151,6 +163,25 @@ void Engine::note_computed(std::int64_t us) {
 void Engine::fail_batch(const Error& error) {
   for (Request* request : scheduler_->scheduled()) {
     if (request != nullptr) fail(*request, error);
+  }
+}
+
+// Nor is anything of this step of a request of which a row came to nothing: rows before it may
+// have.
+void Engine::fail_broken(const ComputedStep& step) {
+  const std::span<const std::int32_t> broken_rows = step.outputs->broken_rows;
+  if (broken_rows.empty()) return;
+  const KvBatch batch = scheduler_->batch();
+  const auto requests = scheduler_->scheduled();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i] == nullptr) continue;
+    const auto rows = broken_rows.subspan(
+        static_cast<std::size_t>(batch.row_indptr[i]),
+        static_cast<std::size_t>(batch.row_indptr[i + 1] - batch.row_indptr[i]));
+    if (std::all_of(rows.begin(), rows.end(), [](std::int32_t broken) { return broken == 0; })) {
+      continue;
+    }
+    fail(*requests[i], {ErrorCode::kInternal, "the model computed values that are no numbers"});
   }
 }
 

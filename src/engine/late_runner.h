@@ -67,7 +67,7 @@ class LateRunner final : public Runner {
     steps_.pop_front();
     if (!steps_.empty() && computes_early && prng_.below(2) == 0) compute(steps_.front());
     STEMMA_RETURN_IF_ERROR(given_->status);
-    StepOutputs outputs = {.logits = {}, .tokens = given_->chosen};
+    StepOutputs outputs = {.logits = {}, .tokens = given_->chosen, .broken_rows = given_->broken};
     if (given_->logits_wanted) outputs.logits = given_->logits;
     outputs.logits.logits = given_->logits_values.data();
     return outputs;
@@ -77,6 +77,7 @@ class LateRunner final : public Runner {
   bool computes_early = true;         // now and then, a step that nobody waits for yet
   std::int64_t refused_permille = 0;  // of steps that are queued
   std::int64_t queued_behind = 0;     // steps, another that was not waited for
+  TokenId breaking = -1;              // what is computed of this token is no number
 
  private:
   struct Step {
@@ -91,6 +92,7 @@ class LateRunner final : public Runner {
     LogitsView logits = {};
     std::vector<float> logits_values = {};
     std::vector<TokenId> chosen = {};
+    std::vector<std::int32_t> broken = {};
   };
 
   void compute(Step& step) {
@@ -111,6 +113,7 @@ class LateRunner final : public Runner {
       if (token < 0) token = chosen_.at(static_cast<std::size_t>(-token - 1));
     }
     batch.tokens = tokens;
+    for (const TokenId token : tokens) step.broken.push_back(token == breaking ? 1 : 0);
     const Result<LogitsView> logits = below_.forward(batch, step.pools);
     chosen_.assign(static_cast<std::size_t>(batch.outputs()), 0);
     STEMMA_RETURN_IF_ERROR(logits);

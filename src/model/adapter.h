@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "device/packed_weights.h"
 #include "model/config.h"
 #include "stemma/result.h"
+#include "stemma/runner.h"
 
 namespace stemma {
 
@@ -114,5 +116,10 @@ struct AdapterSource {
 // Errors are one line that names the file and the field or the tensor.
 Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const ModelConfig& config,
                              ThreadPool& pool);
+
+// All of `sources`, by AdapterId. kInvalidArgument for one without a name of its own.
+Result<std::vector<Adapter>> load_adapters(Files& files, std::span<const AdapterSource> sources,
+                                           const ModelConfig& config, ThreadPool& pool);
+std::vector<AdapterIdentity> identities_of(std::span<const Adapter> adapters);
 
 }  // namespace stemma

@@ -1,6 +1,8 @@
 // Every step is two broadcasts: what it is and how many words say it, and these words.
 #include "model/leading_runner.h"
 
+#include <bit>
+#include <cstddef>
 #include <span>
 
 #include "base/check.h"
@@ -10,27 +12,47 @@ namespace stemma {
 
 namespace {
 
-enum class Step : std::int64_t { kEnd, kForward, kCopyPages };
+enum class Step : std::int64_t { kEnd, kForward, kQueue, kWait, kCopyPages };
 
 struct StepHead {
   Step step = Step::kEnd;
   std::int64_t words = 0;
+  std::int64_t choices = 0;  // of kQueue, behind the batch
 };
 
-Status tell(RankGroup& ranks, Step step, std::span<std::int64_t> words) {
-  StepHead head = {step, static_cast<std::int64_t>(words.size())};
+Status tell(RankGroup& ranks, Step step, std::span<std::int64_t> words, std::int64_t choices = 0) {
+  StepHead head = {step, static_cast<std::int64_t>(words.size()), choices};
   STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
   return words.empty() ? Status() : ranks.broadcast(std::as_writable_bytes(words));
 }
 
-Result<Step> hear(RankGroup& ranks, std::vector<std::int64_t>& words) {
+Result<StepHead> hear(RankGroup& ranks, std::vector<std::int64_t>& words) {
   StepHead head;
   STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
   words.resize(static_cast<std::size_t>(head.words));
   if (head.words > 0) {
     STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(words))));
   }
-  return head.step;
+  return head;
+}
+
+constexpr std::size_t kChoiceWords = 5;
+
+void append_choice(const TokenChoice& choice, std::vector<std::int64_t>& words) {
+  for (const double value :
+       {double{choice.temperature}, double{choice.top_p}, double{choice.min_p}, choice.unit}) {
+    words.push_back(std::bit_cast<std::int64_t>(value));
+  }
+  words.push_back(choice.top_k);
+}
+
+TokenChoice read_choice(std::span<const std::int64_t> words) {
+  const auto number = [&](std::size_t i) { return std::bit_cast<double>(words[i]); };
+  return {.temperature = static_cast<float>(number(0)),
+          .top_k = words[4],
+          .top_p = static_cast<float>(number(1)),
+          .min_p = static_cast<float>(number(2)),
+          .unit = number(3)};
 }
 
 PageId page_of(std::int64_t word) {
@@ -48,6 +70,22 @@ Status compute(Runner& own, const KvPools& pools, std::span<const std::int64_t> 
   return computed.ok() ? Status() : Status(computed.error());
 }
 
+Status queue_step(Runner& own, const KvPools& pools, std::span<const std::int64_t> words,
+                  std::size_t choice_count) {
+  const std::size_t batch_words = words.size() - kChoiceWords * choice_count;
+  STEMMA_ASSIGN_OR_RETURN(const KvBatch batch, read_batch(words.first(batch_words)));
+  std::vector<TokenChoice> choices;
+  for (std::size_t at = batch_words; at < words.size(); at += kChoiceWords) {
+    choices.push_back(read_choice(words.subspan(at, kChoiceWords)));
+  }
+  return own.queue(batch, pools, {.choices = choices, .logits = false});
+}
+
+Status await_step(Runner& own) {
+  const Result<StepOutputs> outputs = own.wait();
+  return outputs.ok() ? Status() : Status(outputs.error());
+}
+
 }  // namespace
 
 LeadingRunner::~LeadingRunner() {
@@ -62,6 +100,20 @@ Result<LogitsView> LeadingRunner::forward(const KvBatch& batch, KvPools pools) {
   return logits;
 }
 
+Status LeadingRunner::queue(const KvBatch& batch, KvPools pools, const StepWish& wish) {
+  write_batch(batch, words_);
+  for (const TokenChoice& choice : wish.choices) append_choice(choice, words_);
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kQueue, words_, std::ssize(wish.choices)));
+  return own_.queue(batch, pools, wish);
+}
+
+Result<StepOutputs> LeadingRunner::wait() {
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kWait, {}));
+  Result<StepOutputs> outputs = own_.wait();
+  STEMMA_RETURN_IF_ERROR(agree(ranks_, outputs.ok() ? Status() : Status(outputs.error())));
+  return outputs;
+}
+
 Status LeadingRunner::copy_pages(KvPools pools, const PageCopies& copies) {
   words_ = {copies.from.value(), copies.to.value(), copies.windowed_from.value(),
             copies.windowed_to.value()};
@@ -74,14 +126,19 @@ Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks) {
   std::vector<std::int64_t> words;
   Status copied;  // told with the next step
   for (;;) {
-    STEMMA_ASSIGN_OR_RETURN(const Step step, hear(ranks, words));
-    if (step == Step::kEnd) return {};
-    if (step == Step::kCopyPages) {
+    STEMMA_ASSIGN_OR_RETURN(const StepHead head, hear(ranks, words));
+    if (head.step == Step::kEnd) return {};
+    if (head.step == Step::kCopyPages) {
       const Status now = own.copy_pages(pools, read_copies(words));
       if (copied.ok()) copied = now;
       continue;
     }
-    const Status computed = compute(own, pools, words);
+    if (head.step == Step::kQueue) {
+      ignore_error(queue_step(own, pools, words, static_cast<std::size_t>(head.choices)),
+                   "rank 0 has the same");
+      continue;
+    }
+    const Status computed = head.step == Step::kWait ? await_step(own) : compute(own, pools, words);
     ignore_error(agree(ranks, copied.ok() ? computed : copied), "rank 0 says it to its requests");
     copied = Status();
   }

@@ -3,11 +3,13 @@
 //
 // The engine, its scheduler and its cache are on rank 0 alone: page ids mean the same in the pools
 // of all ranks, each of which holds its own heads of every page. Each step is told to all; all
-// compute it, and then agree on how it went, so that what fails on one rank fails the step.
+// compute it, and then agree on how it went, so that what fails on one rank fails the step. Where
+// their runners queue steps, all queue them, and choose the same tokens.
 //
 // Thread:     the engine's; on other ranks the one that follows.
 // Memory:     one message.
-// Cost:       two broadcasts and one gather a step, beside what its layers gather.
+// Cost:       two broadcasts and one gather a step, one broadcast more if it is queued, beside what
+//             its layers gather.
 // Not here:   what of a model a rank computes (ModelRunner), how ranks talk (device/rank_group).
 #pragma once
 
@@ -24,7 +26,8 @@ namespace stemma {
 class LeadingRunner final : public Runner {
  public:
   // `own` computes this rank's part. Both must outlive this. REQUIRES: ranks.rank() == 0, and all
-  // other ranks follow, with runners that take the same batches and pools of as many pages.
+  // other ranks follow, with runners that take the same batches and pools of as many pages; a queue
+  // of theirs gives an error on all ranks or on none.
   LeadingRunner(Runner& own, RankGroup& ranks) : own_(own), ranks_(ranks) {}
   // Lets the others go.
   ~LeadingRunner() override;
@@ -33,6 +36,10 @@ class LeadingRunner final : public Runner {
 
   // An error of another rank names it.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
+  bool queues() const override { return own_.queues(); }
+  bool draws() const override { return own_.draws(); }
+  Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
+  Result<StepOutputs> wait() override;
   Status copy_pages(KvPools pools, const PageCopies& copies) override;
   std::span<const AdapterIdentity> adapters() const override { return own_.adapters(); }
 

@@ -1,5 +1,5 @@
-// LeadingRunner: what rank 0 is asked for all ranks compute and copy, an error on any of them is
-// that of the step and not of the next one, and the others are let go in the end.
+// LeadingRunner: what rank 0 is asked for all ranks compute, queue and copy, an error on any of
+// them is that of the step and not of the next one, and the others are let go in the end.
 #include "model/leading_runner.h"
 
 #include <gtest/gtest.h>
@@ -172,6 +172,65 @@ TEST_F(LeadingRunnerTest, ABatchThatNobodyTakesIsAnErrorOnAll) {
     const auto failed = leader.forward(batch, rank.pools());
     ASSERT_FALSE(failed.ok());
     EXPECT_EQ(failed.error().detail, "batch: token 5000 of row 0 is outside the vocabulary of 291");
+  });
+}
+
+// Keeps what it is to queue, and computes nothing.
+class QueueingRunner final : public Runner {
+ public:
+  explicit QueueingRunner(std::string error_of_wait) : error_of_wait_(std::move(error_of_wait)) {}
+
+  Result<LogitsView> forward(const KvBatch&, KvPools) override { return LogitsView(); }
+  bool queues() const override { return true; }
+  bool draws() const override { return true; }
+  Status queue(const KvBatch& batch, KvPools, const StepWish& wish) override {
+    std::string text = wish.logits ? "logits of" : "no logits of";
+    for (const TokenId token : batch.tokens) text += " " + std::to_string(token);
+    for (const TokenChoice& choice : wish.choices) {
+      text += " t" + std::to_string(choice.temperature) + " k" + std::to_string(choice.top_k) +
+              " p" + std::to_string(choice.top_p) + " m" + std::to_string(choice.min_p) + " u" +
+              std::to_string(choice.unit);
+    }
+    queued.push_back(text);
+    return {};
+  }
+  Result<StepOutputs> wait() override {
+    ++waits;
+    if (waits == 1 && !error_of_wait_.empty()) return Error{ErrorCode::kInternal, error_of_wait_};
+    return StepOutputs();
+  }
+
+  std::vector<std::string> queued;
+  int waits = 0;
+
+ private:
+  std::string error_of_wait_;
+};
+
+TEST_F(LeadingRunnerTest, WhatIsQueuedAndChosenIsToldToAllAndWaitedForByAll) {
+  const OneText text(2);
+  ThreadRanks(2).run([&](RankGroup& ranks) {
+    Rank rank(directory_.path(), nullptr);
+    QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
+    if (ranks.rank() > 0) {
+      EXPECT_TRUE(follow_leader(own, rank.pools(), ranks).ok());
+    } else {
+      LeadingRunner leader(own, ranks);
+      EXPECT_TRUE(leader.queues() && leader.draws());
+      const std::vector<TokenChoice> choices = {
+          {.temperature = 0.5f, .top_k = 7, .top_p = 0.25f, .min_p = 0.125f, .unit = 0.75}};
+      KvBatch batch = text.batch();
+      const std::vector<TokenId> tokens = {3, -1};
+      batch.tokens = tokens;
+      EXPECT_TRUE(leader.queue(batch, rank.pools(), {.choices = choices}).ok());
+      EXPECT_TRUE(leader.queue(batch, rank.pools(), {.logits = false}).ok());
+      EXPECT_EQ(leader.wait().error().detail, "rank 1: lost");
+      EXPECT_TRUE(leader.wait().ok());
+    }
+    EXPECT_EQ(own.waits, 2);
+    const std::string first = "logits of 3 -1 t0.500000 k7 p0.250000 m0.125000 u0.750000";
+    EXPECT_EQ(own.queued, (std::vector<std::string>{ranks.rank() == 0 ? first : "no " + first,
+                                                    "no logits of 3 -1"}));
   });
 }
 

@@ -10,7 +10,6 @@
 #include "base/digest.h"
 #include "device/simd_target.h"
 #include "model/config_file.h"
-#include "model/json_text.h"
 #include "model/rope.h"
 #include "model/sparse_calibration.h"
 #include "model/weight_files.h"
@@ -35,7 +34,14 @@ Shard shard_of(const RankGroup* ranks) {
   return ranks == nullptr ? Shard() : Shard{ranks->rank(), ranks->ranks()};
 }
 
-// What is not done by several ranks.
+}  // namespace
+
+Status check_limits(const ModelRunnerOptions& options) {
+  STEMMA_RETURN_IF_ERROR(check_limit("rows_max", options.rows_max));
+  STEMMA_RETURN_IF_ERROR(check_limit("outputs_max", options.outputs_max));
+  return check_limit("requests_max", options.requests_max);
+}
+
 Status check_ranks(const ModelRunnerOptions& options) {
   if (options.ranks == nullptr) return {};
   const auto refused = [](std::string_view flag) {
@@ -45,14 +51,6 @@ Status check_ranks(const ModelRunnerOptions& options) {
   if (!options.adapters.empty()) return refused("--adapter");
   if (options.sparse.has_value()) return refused("--sparse-tokens");
   return {};
-}
-
-}  // namespace
-
-Status check_limits(const ModelRunnerOptions& options) {
-  STEMMA_RETURN_IF_ERROR(check_limit("rows_max", options.rows_max));
-  STEMMA_RETURN_IF_ERROR(check_limit("outputs_max", options.outputs_max));
-  return check_limit("requests_max", options.requests_max);
 }
 
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config) {
@@ -66,7 +64,8 @@ BatchLimits batch_limits(const LoadedRunner& runner, const ModelRunnerOptions& o
           .outputs_max = options.outputs_max,
           .requests_max = options.requests_max,
           .context_tokens_max = runner.context_tokens_max(),
-          .vocab_tokens = runner.config().vocab_tokens};
+          .vocab_tokens = runner.config().vocab_tokens,
+          .adapters = std::ssize(runner.adapters())};
 }
 
 AttentionShape attention_shape(const ModelConfig& config) {
@@ -107,7 +106,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
                             load_heavy_channels(files, directory, options.sparse->calibration,
                                                 runner->config_, runner->weights_sha256()));
   }
-  STEMMA_RETURN_IF_ERROR(runner->load_adapters(files, options.adapters, threads));
+  STEMMA_ASSIGN_OR_RETURN(runner->adapters_,
+                          load_adapters(files, options.adapters, runner->config_, threads));
+  runner->adapter_identities_ = identities_of(runner->adapters_);
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
 }
@@ -151,22 +152,6 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   return {};
 }
 
-Status ModelRunner::load_adapters(Files& files, const std::vector<AdapterSource>& sources,
-                                  ThreadPool& threads) {
-  for (const AdapterSource& source : sources) {
-    const auto has_name = [&](const Adapter& adapter) { return adapter.name == source.name; };
-    if (source.name.empty() || std::any_of(adapters_.begin(), adapters_.end(), has_name)) {
-      return Error{ErrorCode::kInvalidArgument, source.directory +
-                                                    ": adapters need names, each its own (got '" +
-                                                    printable(source.name) + "')"};
-    }
-    STEMMA_ASSIGN_OR_RETURN(Adapter adapter, load_adapter(files, source, config_, threads));
-    adapter_identities_.push_back({adapter.name, adapter.digest});
-    adapters_.push_back(std::move(adapter));
-  }
-  return {};
-}
-
 Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
     const ModelRunnerOptions& options, const AttentionLimits& limits, ThreadPool& threads) const {
   const AttentionShape shape = attention_shape(own_config_);
@@ -179,9 +164,7 @@ Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
 }
 
 Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {
-  BatchLimits limits = batch_limits(*this, limits_);
-  limits.adapters = std::ssize(adapters_);
-  STEMMA_RETURN_IF_ERROR(check_batch(batch, limits));
+  STEMMA_RETURN_IF_ERROR(check_batch(batch, batch_limits(*this, limits_)));
   STEMMA_RETURN_IF_ERROR(check_pools(batch, pools, *this));
   return transformer_->forward(batch, pools);
 }

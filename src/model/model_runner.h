@@ -63,10 +63,13 @@ struct ModelRunnerOptions {
 // kInvalidArgument, naming the field, unless the limits of batches can be had.
 Status check_limits(const ModelRunnerOptions& options);
 
+// kUnsupported, naming the flag, for what several ranks do not do.
+Status check_ranks(const ModelRunnerOptions& options);
+
 // The context that a runner with these options serves.
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config);
 
-// What a batch for `runner`, made with these options, can hold; no adapters and no sampled tokens.
+// What a batch for `runner`, made with these options, can hold; no sampled tokens.
 BatchLimits batch_limits(const LoadedRunner& runner, const ModelRunnerOptions& options);
 
 // What attention computes in the model's layers without a window.
@@ -102,8 +105,6 @@ class ModelRunner final : public LoadedRunner {
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
 
  private:
-  Status load_adapters(Files& files, const std::vector<AdapterSource>& sources,
-                       ThreadPool& threads);
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
   Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
                                                          const AttentionLimits& limits,

@@ -112,25 +112,7 @@ TEST_F(ServedBits, StepsThatAreQueuedGiveTheSameTokens) {
   options.kv_dtype = "bf16";
   const auto model = opened_for_trial(ServedModel::open(options));
   ASSERT_TRUE(model->runner().queues());
-  const auto engine = opened_for_trial(model->open_engine());
-  std::vector<std::vector<TokenId>> tokens(kRequests);
-  const auto prompts = shared_prompts();
-  for (std::size_t i = 0; i < kRequests; ++i) {
-    RequestSpec spec;
-    spec.prompt = prompts[i];
-    spec.max_tokens = TrialRequests().max_tokens;
-    const auto id = engine->submit(std::move(spec));
-    ASSERT_TRUE(id.ok());
-    ASSERT_EQ(id->index(), i);
-  }
-  while (!engine->idle()) {
-    for (const EngineEvent& event : engine->step().events) {
-      ASSERT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
-      if (event.token >= 0) tokens[event.request.index()].push_back(event.token);
-    }
-  }
-  EXPECT_EQ(tokens, plain.tokens);
-  EXPECT_EQ(engine->audit(), std::nullopt);
+  EXPECT_EQ(tokens_of_queued_steps(*model, kRequests), plain.tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, ServedFamilies, testing::Values("llama3", "gemma3"),

@@ -97,6 +97,7 @@ def test_what_is_of_a_wrong_type_is_refused(wrong):
     [
         (lambda: stemma.LLM(MODEL, kv_dtype="x"), "^kv_dtype: "),
         (lambda: stemma.LLM(MODEL, threads=0), "^threads must be"),
+        (lambda: stemma.LLM(MODEL, device="gpu"), "^device must be cpu, cuda or cuda:N"),
         (lambda: stemma.replay("/dev/null", capacity_pages=0), "^capacity_pages must be"),
     ],
 )

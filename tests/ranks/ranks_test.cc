@@ -90,6 +90,27 @@ TEST_F(Ranks, WhatSeveralCannotDoIsRefusedByName) {
   EXPECT_THAT(run.err, HasSubstr("--tensor-parallel: not with --host-bytes yet"));
 }
 
+TEST_F(Ranks, AGpuOfANumberIsRefusedForEveryRankTakesItsOwn) {
+  const ProgramRun run =
+      run_stemma("generate --model models/scribe-3m --prompt a --tensor-parallel 2 --device cuda:1",
+                 kTwoRanks);
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("stemma: invalid_argument: --device cuda:1: with "
+                                 "--tensor-parallel every rank takes the GPU of its own number"));
+}
+
+// Of which it is shown none.
+TEST_F(Ranks, MoreRanksThanGpusAreRefused) {
+  const ProgramRun run =
+      run_stemma("generate --model models/scribe-3m --prompt a --tensor-parallel 2 --device cuda",
+                 "CUDA_VISIBLE_DEVICES= " + std::string(kTwoRanks));
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_TRUE(run.err.find("--tensor-parallel 2: every rank takes a GPU of its own, and there are "
+                           "0") != std::string::npos ||
+              run.err.find("--device cuda: this build has no CUDA") != std::string::npos)
+      << run.err;
+}
+
 TEST_F(Ranks, AnErrorBeforeTheModelIsOpenedEndsAll) {
   const ProgramRun run = run_stemma(
       "generate --model models/scribe-3m --prompts no-such-file --tensor-parallel 2", kTwoRanks);

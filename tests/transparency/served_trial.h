@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "cli/logits_recorder.h"
@@ -59,9 +60,35 @@ auto opened_for_trial(Result<Opened> opened) {
 inline ServedTrial open_trial(const ServedModelOptions& options) {
   ServedTrial trial;
   trial.model = opened_for_trial(ServedModel::open(options));
-  trial.recorder = std::make_unique<LogitsRecorder>(trial.model->runner());
+  trial.recorder = std::make_unique<LogitsRecorder>(trial.model->batch_runner());
   trial.engine = opened_for_trial(trial.model->open_engine(trial.recorder.get()));
   return trial;
+}
+
+// The output tokens of the first `requests` prompts of a trial, over an engine with nothing between
+// it and the model, which queues steps where the model's runner does.
+inline std::vector<std::vector<TokenId>> tokens_of_queued_steps(ServedModel& model,
+                                                                std::size_t requests,
+                                                                float temperature = 0) {
+  const auto engine = opened_for_trial(model.open_engine());
+  std::vector<std::vector<TokenId>> tokens(requests);
+  const auto prompts = shared_prompts();
+  for (std::size_t i = 0; i < requests; ++i) {
+    RequestSpec spec;
+    spec.prompt = prompts[i];
+    spec.max_tokens = TrialRequests().max_tokens;
+    spec.sampling.temperature = temperature;
+    const auto id = engine->submit(std::move(spec));
+    STEMMA_CHECK(id.ok() && id->index() == i, "a trial's requests are right");
+  }
+  while (!engine->idle()) {
+    for (const EngineEvent& event : engine->step().events) {
+      EXPECT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
+      if (event.token >= 0) tokens[event.request.index()].push_back(event.token);
+    }
+  }
+  EXPECT_EQ(engine->audit(), std::nullopt);
+  return tokens;
 }
 
 }  // namespace stemma

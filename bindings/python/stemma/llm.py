@@ -87,16 +87,17 @@ class RequestOutput:
 
 
 class LLM:
-    """A model's directory (config.json, model.safetensors, tokenizer.json) and a cache, on this machine's processor.
+    """A model's directory (config.json, model.safetensors, tokenizer.json) and a cache.
 
     Options: kv_bytes (of keys and values, default 256 MiB), kv_dtype ("auto", "f32", "f16", "bf16", "fp8", "int8"),
     weights ("auto", "int8", "int4"), threads, page_size (tokens), requests_max, context_tokens_max, cache ("radix",
-    "none"), eviction ("lru", ...), waiting_max, host_bytes, disk_directory and disk_bytes for tiers below.
+    "none"), eviction ("lru", ...), waiting_max, host_bytes, disk_directory and disk_bytes for tiers below; device ("cpu",
+    "cuda", "cuda:N"; GPUs only in a build with CUDA) and deterministic (on a GPU, as --deterministic).
     """
 
     _OPTIONS = {
         "kv_bytes", "kv_dtype", "weights", "threads", "page_size", "requests_max", "context_tokens_max", "cache",
-        "eviction", "waiting_max", "host_bytes", "disk_directory", "disk_bytes",
+        "eviction", "waiting_max", "host_bytes", "disk_directory", "disk_bytes", "device", "deterministic",
     }  # fmt: skip
 
     def __init__(self, model: str, **options: Any):

@@ -11,6 +11,7 @@
 
 #include "base/prng.h"
 #include "bindings/python/binding.h"
+#include "cuda/named_backend.h"
 #include "engine/served_model.h"
 #include "engine/text_generation.h"
 
@@ -42,6 +43,7 @@ struct Output {
 // A model, its engine, and whose turn it is.
 struct Core {
   std::mutex mutex;
+  std::unique_ptr<DeviceBackend> backend;  // nullptr: CPUs
   std::unique_ptr<ServedModel> model;
   std::unique_ptr<Engine> engine;  // nullptr, as the model: closed
   GenerationConfig generation;     // the model's, and its namespace: they outlive it
@@ -304,8 +306,14 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   take("host_bytes", wanted.tiers.host_bytes);
   take("disk_directory", wanted.tiers.disk_directory);
   take("disk_bytes", wanted.tiers.disk_bytes);
+  std::string device = "cpu";
+  CudaRunnerOptions on_gpu;
+  take("device", device);
+  take("deterministic", on_gpu.deterministic);
   const py::gil_scoped_release others_run;
   auto core = std::make_unique<Core>();
+  core->backend = value_of(open_named_backend(device, on_gpu));
+  wanted.backend = core->backend.get();
   core->model = value_of(ServedModel::open(wanted));
   core->engine = value_of(core->model->open_engine());
   core->generation = core->model->generation();
@@ -316,7 +324,7 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
 }  // namespace
 
 void bind_llm(py::module_& module) {
-  py::class_<LocalEngine>(module, "Engine", "A model and its cache, on this machine's processor.")
+  py::class_<LocalEngine>(module, "Engine", "A model and its cache.")
       .def(py::init(&open_engine), py::arg("model"), py::arg("options"))
       .def("encode", &LocalEngine::encode, py::arg("text"))
       .def("encode_messages", &LocalEngine::encode_messages, py::arg("json"))

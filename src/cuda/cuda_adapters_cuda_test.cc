@@ -1,0 +1,120 @@
+// Adapters on a GPU: logits near those of the CPU, bits that depend on a row and its adapter alone,
+// and models without an adapter's changes as they are without adapters.
+#include <cmath>
+
+#include "cuda/cuda_adapters.h"
+#include "cuda/cuda_runner_fixture.h"
+#include "model/random_adapter.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kTokens = 40;
+
+class CudaAdaptersTest : public CudaRunnerFixture {
+ protected:
+  // The model, and two adapters of it: of all that can be changed, and of two matrices a layer.
+  void write_all(std::string_view name, WeightType type) {
+    write_model(name, type);
+    write_adapter(all_, {.config = config(), .rank = 4, .alpha = 2, .seed = 11});
+    write_adapter(some_, {.config = config(),
+                          .targets = {"v_proj", "down_proj"},
+                          .rank = 6,
+                          .alpha = 2,
+                          .type = WeightType::kBf16,
+                          .seed = 12});
+  }
+  static void write_adapter(const TempDirectory& directory, const RandomAdapterOptions& options) {
+    ASSERT_TRUE(write_random_adapter(directory.path(), options).ok());
+  }
+  std::vector<AdapterSource> sources() const {
+    return {{"all", all_.path()}, {"some", some_.path()}};
+  }
+
+  CudaBench adapted(CudaVariant variant = {}) {
+    variant.adapters = sources();
+    return bench(variant);
+  }
+  std::vector<float> adapted_alone(const CudaVariant& variant, const std::vector<TokenId>& tokens,
+                                   AdapterId adapter, std::int64_t chunk_tokens) {
+    const CudaBench alone = adapted(variant);
+    EXPECT_TRUE(alone.trial->finish(alone.trial->add(tokens, adapter), chunk_tokens).ok());
+    return alone.trial->logits(0);
+  }
+
+  // As cuda_runner_cuda_test allows, and two roundings more a layer: what is added to gate and up.
+  // Changes are about as large as what they change: larger ones would carry roundings further.
+  double distance_allowed(WeightType type) const {
+    const double sums = std::ldexp(std::sqrt(160.0), -24);
+    const double unit = type == WeightType::kF32 ? sums : std::ldexp(1.0, -8);
+    return unit * std::sqrt(static_cast<double>(10 * config().layers + 1));
+  }
+
+  void expect_logits_of_cpu(std::string_view name, WeightType type, DType dtype) {
+    write_all(name, type);
+    const auto tokens = prompt(kTokens, 3);
+    const auto plain = logits_of_cpu(dtype, tokens);
+    for (const AdapterId adapter : {AdapterId(0), AdapterId(1)}) {
+      SCOPED_TRACE(adapter.value());
+      const auto expected = logits_of_cpu(dtype, tokens, {.adapters = sources()}, adapter);
+      const auto got = adapted_alone({.dtype = dtype}, tokens, adapter, kTokens);
+      EXPECT_LT(relative_distance(expected, got), distance_allowed(type));
+      EXPECT_GT(relative_distance(plain, got), 4 * distance_allowed(type)) << "it changes a lot";
+    }
+  }
+
+  TempDirectory all_;
+  TempDirectory some_;
+};
+
+TEST_F(CudaAdaptersTest, LogitsAreThoseOfTheCpu) {
+  expect_logits_of_cpu("llama3", WeightType::kF32, DType::kF32);
+  expect_logits_of_cpu("qwen2", WeightType::kBf16, DType::kBF16);
+  expect_logits_of_cpu("gemma2", WeightType::kF32, DType::kF32);
+}
+
+TEST_F(CudaAdaptersTest, WithoutAnAdapterBitsAreThoseOfAModelWithoutThem) {
+  write_all("qwen3", WeightType::kBf16);
+  const auto tokens = prompt(kTokens, 4);
+  expect_same_bits(logits_alone({}, tokens, 16), adapted_alone({}, tokens, AdapterId(), 16));
+}
+
+// Prompts in pieces and then single tokens, of which graphs are made, with both adapters and none.
+TEST_F(CudaAdaptersTest, BitsDoNotDependOnWhoSharesTheBatch) {
+  write_all("qwen2", WeightType::kBf16);
+  const AdapterId adapters[] = {AdapterId(1), AdapterId(), AdapterId(0), AdapterId(1)};
+  const CudaBench together = adapted({.page_size = 4, .seed = 9});
+  RunnerTrial& trial = *together.trial;
+  for (std::uint64_t i = 0; i < 4; ++i) trial.add(prompt(20, 30 + i), adapters[i]);
+  ASSERT_TRUE(trial.step({{{0, 7}, {1, 1}, {2, 11}}}).ok());
+  ASSERT_TRUE(trial.step({{{3, 16}, {2, 5}, {1, 15}, {0, 9}}}).ok());
+  for (int step = 0; step < 4; ++step) {
+    ASSERT_TRUE(trial.step({{{0, 1}, {1, 1}, {2, 1}, {3, 1}}}).ok());
+  }
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    SCOPED_TRACE(i);
+    const std::vector<float>& got = trial.logits(i);
+    auto expected = adapted_alone({}, prompt(20, 30 + i), adapters[i], 20);
+    expected.resize(got.size());
+    expect_same_bits(expected, got);
+  }
+}
+
+TEST_F(CudaAdaptersTest, ChangesOfLatentAttentionAreRefusedByTheirAdapter) {
+  const ModelConfig latent = tiny_model_config("deepseek_v2");
+  write_adapter(all_, {.config = latent});
+  PosixFiles files;
+  auto loaded = load_adapter(files, {"wit", all_.path()}, latent, threads());
+  ASSERT_TRUE(loaded.ok());
+  const auto created = CudaAdapters::create({.adapters = {&*loaded, 1},
+                                             .rows_max = 8,
+                                             .device = device(),
+                                             .stream = stream(),
+                                             .threads = threads()});
+  ASSERT_FALSE(created.ok());
+  EXPECT_EQ(to_string(created.error()),
+            "unsupported: --adapter wit: changes of latent attention are not for a GPU yet");
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,169 @@
+#include "cuda/cuda_latent.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace stemma {
+namespace {
+
+// `from` [rows, columns] to `to` [columns, rows].
+template <typename Element>
+void transpose(const std::byte* from, std::byte* to, std::size_t rows, std::size_t columns) {
+  for (std::size_t column = 0; column < columns; ++column) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      std::memcpy(to + (column * rows + row) * sizeof(Element),
+                  from + (row * columns + column) * sizeof(Element), sizeof(Element));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> parted_heads(std::span<const std::byte> matrix, WeightType type,
+                                    const LatentConfig& config, ThreadPool& threads) {
+  const auto rank = static_cast<std::size_t>(config.rank);
+  const auto plain_dim = static_cast<std::size_t>(config.plain_dim);
+  const std::size_t element_bytes = weight_type_bytes(type);
+  const std::size_t key_bytes = plain_dim * rank * element_bytes;
+  const std::size_t value_bytes = static_cast<std::size_t>(config.value_dim) * rank * element_bytes;
+  const std::size_t heads = matrix.size() / (key_bytes + value_bytes);
+  std::vector<std::byte> parted(matrix.size());
+  std::byte* const values = parted.data() + heads * key_bytes;
+  threads.run(static_cast<std::int64_t>(heads), [&](std::int64_t task, int) {
+    const auto head = static_cast<std::size_t>(task);
+    const std::byte* const from = matrix.data() + head * (key_bytes + value_bytes);
+    std::byte* const key = parted.data() + head * key_bytes;
+    type == WeightType::kF32 ? transpose<std::uint32_t>(from, key, plain_dim, rank)
+                             : transpose<std::uint16_t>(from, key, plain_dim, rank);
+    std::memcpy(values + head * value_bytes, from + key_bytes, value_bytes);
+  });
+  return parted;
+}
+
+Result<std::unique_ptr<CudaLatent>> CudaLatent::create(const CudaLatentParts& parts) {
+  auto latent = std::make_unique<CudaLatent>(Key(), parts);
+  STEMMA_RETURN_IF_ERROR(latent->allocate(parts.device));
+  return latent;
+}
+
+CudaLatent::CudaLatent(Key, const CudaLatentParts& parts)
+    : config_(parts.config),
+      latent_(parts.config.latent),
+      type_(parts.type),
+      rows_max_(parts.rows_max),
+      down_columns_(latent_.query_rank + latent_.row_dim()),
+      stream_(parts.stream),
+      gemm_(parts.gemm) {
+  STEMMA_CHECK(latent_.rank > 0, "the model has latent attention");
+}
+
+Status CudaLatent::allocate(CudaDevice& device) {
+  const auto row_bytes = static_cast<std::int64_t>(weight_type_bytes(type_));
+  constexpr std::int64_t kFloat = sizeof(float);
+  const auto allocate_rows = [&](CudaMemory& memory, std::int64_t bytes) -> Status {
+    STEMMA_ASSIGN_OR_RETURN(memory,
+                            device.allocate(static_cast<std::size_t>(rows_max_ * bytes), stream_));
+    return {};
+  };
+  STEMMA_RETURN_IF_ERROR(allocate_rows(down_, down_columns_ * kFloat));
+  STEMMA_RETURN_IF_ERROR(allocate_rows(query_down_, latent_.query_rank * row_bytes));
+  STEMMA_RETURN_IF_ERROR(
+      allocate_rows(heads_, config_.query_heads * latent_.query_head_dim() * row_bytes));
+  return allocate_rows(attended_, config_.attended_columns() * row_bytes);
+}
+
+Status CudaLatent::write_rows(const CudaLatentWeights& weights, const CudaLatentRows& rows) {
+  STEMMA_CHECK_LE(rows.rows, rows_max_);
+  STEMMA_RETURN_IF_ERROR(multiply({.x = rows.normed,
+                                   .w = weights.down,
+                                   .y = down_.bytes(),
+                                   .m = rows.rows,
+                                   .n = down_columns_,
+                                   .k = config_.hidden,
+                                   .f32_out = true}));
+  STEMMA_RETURN_IF_ERROR(latent_rows(stream_, {.down = down_.as<float>(),
+                                               .bias = weights.down_bias,
+                                               .query_norm = weights.query_norm,
+                                               .latent_norm = weights.latent_norm,
+                                               .angles = rows.angles,
+                                               .positions = rows.positions,
+                                               .query = query_down_.bytes(),
+                                               .query_type = type_,
+                                               .rows = rows.rows,
+                                               .query_rank = latent_.query_rank,
+                                               .rank = latent_.rank,
+                                               .rope_dim = latent_.rope_dim,
+                                               .epsilon = static_cast<float>(config_.norm_epsilon),
+                                               .target = rows.target,
+                                               .slots = rows.slots}));
+  return write_queries(weights, rows);
+}
+
+Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLatentRows& rows) {
+  const bool has_rank = latent_.query_rank > 0;
+  const std::int64_t heads = config_.query_heads;
+  STEMMA_RETURN_IF_ERROR(multiply({.x = has_rank ? query_down_.bytes() : rows.normed,
+                                   .w = weights.query_up,
+                                   .y = heads_.bytes(),
+                                   .m = rows.rows,
+                                   .n = heads * latent_.query_head_dim(),
+                                   .k = has_rank ? latent_.query_rank : config_.hidden}));
+  STEMMA_RETURN_IF_ERROR(multiply({.x = heads_.bytes(),
+                                   .w = weights.heads_up,
+                                   .y = rows.query,
+                                   .m = rows.rows,
+                                   .n = latent_.rank,
+                                   .k = latent_.plain_dim,
+                                   .x_stride = heads * latent_.query_head_dim(),
+                                   .y_stride = heads * latent_.row_dim(),
+                                   .products = heads,
+                                   .x_step = latent_.query_head_dim(),
+                                   .w_step = latent_.rank * latent_.plain_dim,
+                                   .y_step = latent_.row_dim()}));
+  return turn_latent_queries(stream_, {.heads = heads_.bytes(),
+                                       .angles = rows.angles,
+                                       .positions = rows.positions,
+                                       .query = rows.query,
+                                       .rows = rows.rows,
+                                       .query_heads = heads,
+                                       .plain_dim = latent_.plain_dim,
+                                       .rope_dim = latent_.rope_dim,
+                                       .rank = latent_.rank,
+                                       .type = type_});
+}
+
+KvRows CudaLatent::stored_rows(std::int64_t rows) const {
+  return {.elements = down_.as<float>() + latent_.query_rank,
+          .dtype = DType::kF32,
+          .device = DeviceKind::kCuda,
+          .rows = rows,
+          .heads = 1,
+          .head_dim = latent_.row_dim(),
+          .row_stride = down_columns_};
+}
+
+Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t rows,
+                                std::byte* values) {
+  const std::int64_t keys = config_.query_heads * latent_.rank * latent_.plain_dim;
+  const std::int64_t key_bytes = keys * static_cast<std::int64_t>(weight_type_bytes(type_));
+  return multiply({.x = attended_.bytes(),
+                   .w = weights.heads_up + key_bytes,
+                   .y = values,
+                   .m = rows,
+                   .n = latent_.value_dim,
+                   .k = latent_.rank,
+                   .x_stride = config_.attended_columns(),
+                   .y_stride = config_.value_columns(),
+                   .products = config_.query_heads,
+                   .x_step = latent_.rank,
+                   .w_step = latent_.value_dim * latent_.rank,
+                   .y_step = latent_.value_dim});
+}
+
+Status CudaLatent::multiply(CudaGemmParams params) {
+  params.type = type_;
+  return gemm_.multiply(params);
+}
+
+}  // namespace stemma
