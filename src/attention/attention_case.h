@@ -6,6 +6,7 @@
 // Not here:   computing them (attention_fixture).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,6 +35,7 @@ struct AttentionCase {
   int threads = 1;
   std::uint64_t placement_seed = 1;  // where pages lie
   float value_magnitude = 1;         // by what V is multiplied
+  bool whole = false;                // Q, K and V are -1, 0 and 1, so that sums are exact
   // Sparse attention, with labels of 8 channels of each head.
   std::optional<SparseDial> dial = {};
   std::vector<SharedBegin> shared = {};
@@ -47,11 +49,15 @@ struct StepRows {
 };
 using Step = std::vector<StepRows>;
 
-// Values of −2 … 2 that depend on the seed alone.
-inline std::vector<float> random_values(std::uint64_t seed, std::int64_t count) {
+// Values of −2 … 2 that depend on the seed alone; whole ones are −1, 0 and 1.
+inline std::vector<float> random_values(std::uint64_t seed, std::int64_t count,
+                                        bool whole = false) {
   Prng prng(seed);
   std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(prng.unit() * 4 - 2);
+  for (float& value : values) {
+    value = static_cast<float>(prng.unit() * 4 - 2);
+    if (whole) value = std::round(value / 2);
+  }
   return values;
 }
 

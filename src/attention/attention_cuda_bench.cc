@@ -1,4 +1,4 @@
-// attention_cuda_bench: decode and prefill.
+// attention_cuda_bench: decode, sparse decode and prefill.
 #include <iterator>
 #include <utility>
 
@@ -9,8 +9,10 @@ namespace stemma {
 
 Result<std::vector<BenchLine>> run_cuda_benches(CudaDevice& device) {
   STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> lines, bench_cuda_decode(device, {}));
-  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> prefill, bench_cuda_prefill(device, {}));
-  std::move(prefill.begin(), prefill.end(), std::back_inserter(lines));
+  for (const auto bench : {bench_cuda_sparse, bench_cuda_prefill}) {
+    STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> more, bench(device, {}));
+    std::move(more.begin(), more.end(), std::back_inserter(lines));
+  }
   return lines;
 }
 

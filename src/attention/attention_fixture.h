@@ -112,9 +112,9 @@ class AttentionWorld {
 
   void make_sequences() {
     for (std::size_t s = 0; s < tokens_.size(); ++s) {
-      queries_.push_back(random_values(3 * s + 1, tokens_[s] * query_floats()));
-      keys_.push_back(random_values(3 * s + 2, tokens_[s] * kv_floats()));
-      values_.push_back(random_values(3 * s + 3, tokens_[s] * kv_floats()));
+      queries_.push_back(random_values(3 * s + 1, tokens_[s] * query_floats(), case_.whole));
+      keys_.push_back(random_values(3 * s + 2, tokens_[s] * kv_floats(), case_.whole));
+      values_.push_back(random_values(3 * s + 3, tokens_[s] * kv_floats(), case_.whole));
       for (float& value : values_.back()) value *= case_.value_magnitude;
       outputs_.emplace_back();
       done_.push_back(0);

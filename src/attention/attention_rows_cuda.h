@@ -29,6 +29,33 @@ STEMMA_ON_DEVICE const T* array_of(const AttentionParams& params, std::int32_t a
   return reinterpret_cast<const T*>(params.image + static_cast<std::int64_t>(at) * kPieceBytes);
 }
 
+// The items of a list, and those of kChosenPairs of the wave.
+struct ItemSpan {
+  const AttentionItem* items;
+  std::int32_t count;
+};
+STEMMA_ON_DEVICE ItemSpan items_of(const AttentionParams& params, int list) {
+  const AttentionHeader& header = header_of(params);
+  return {array_of<AttentionItem>(params, header.items_at[list]), header.items[list]};
+}
+STEMMA_ON_DEVICE ItemSpan chosen_items_of(const AttentionParams& params) {
+  const AttentionHeader& header = header_of(params);
+  if (params.wave * params.wave_choices >= header.choices) return {nullptr, 0};
+  const auto* const begins = array_of<std::int32_t>(params, header.waves_at) + params.wave;
+  return {array_of<AttentionItem>(params, header.items_at[kChosenPairs]) + begins[0],
+          begins[1] - begins[0]};
+}
+
+// Choices that the wave has.
+STEMMA_ON_DEVICE std::int32_t choices_of(const AttentionParams& params) {
+  const std::int32_t left = header_of(params).choices - params.wave * params.wave_choices;
+  return left < params.wave_choices ? left : params.wave_choices;
+}
+STEMMA_ON_DEVICE ChoosingRow choosing_row_of(const AttentionParams& params, std::int32_t choice) {
+  return array_of<ChoosingRow>(
+      params, header_of(params).choices_at)[params.wave * params.wave_choices + choice];
+}
+
 // The row of the batch and the query head of a pair of an item; row −1: the item has no such pair.
 struct Pair {
   std::int32_t row;
@@ -76,6 +103,18 @@ STEMMA_ON_DEVICE KeyPlace place_of(const AttentionParams& params, const Attentio
   const auto* const table = array_of<std::int32_t>(params, header_of(params).table_at);
   return {table[item.table_begin + static_cast<std::int32_t>(page)],
           static_cast<std::int32_t>(static_cast<std::uint32_t>(key) - page * size), kv_head};
+}
+// The same of a key of a choice.
+STEMMA_ON_DEVICE KeyPlace chosen_place_of(const AttentionParams& params, const AttentionItem& item,
+                                          std::int32_t kv_head, std::int32_t key) {
+  if (key >= item.keys) return {-1, 0, kv_head};
+  const std::int64_t choice = item.choice - params.wave * params.wave_choices;
+  const std::int32_t slot =
+      params.chosen[(choice * params.kv_heads + kv_head) * params.chosen_max + key];
+  const auto size = static_cast<std::uint32_t>(params.page_size);
+  const std::uint32_t page = static_cast<std::uint32_t>(slot) / size;
+  return {static_cast<std::int32_t>(page),
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(slot) - page * size), kv_head};
 }
 // From k or v, in bytes; below 0: no such key.
 STEMMA_ON_DEVICE std::int64_t offset_of(const AttentionParams& params, const KeyPlace& place) {

@@ -32,8 +32,8 @@ inline std::int64_t residents(std::int64_t shared_bytes, std::int64_t wanted,
 // permuted within a row so that the same piece of 8 rows lies in different banks.
 
 // What rows of a pool are: K and V; codes of both; rows of which V is the first columns, and too
-// long for a tile of their own for it; codes of those.
-enum class RowKind { kPlain, kCodes, kLatent, kLatentCodes };
+// long for a tile of their own for it; codes of those; K and V of keys that were chosen.
+enum class RowKind { kPlain, kCodes, kLatent, kLatentCodes, kChosen };
 
 // What a team has of tiles. K and V are on their way to two slots each, as tiles; as rows of codes
 // where the pool is of a scaled dtype, to be widened to one tile each when they are there. Latent
@@ -44,6 +44,7 @@ struct TileForm {
   static constexpr int kDim = kDim_;
   static constexpr bool kScaled = kKind == RowKind::kCodes || kKind == RowKind::kLatentCodes;
   static constexpr bool kLatent = kKind == RowKind::kLatent || kKind == RowKind::kLatentCodes;
+  static constexpr bool kChosen = kKind == RowKind::kChosen;
   static constexpr int kThreads = kThreads_;
   static constexpr int kPieces = kDim / 8;
   static constexpr int kTileBytes = kCudaTileKeys * kDim * 2;

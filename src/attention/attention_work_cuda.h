@@ -28,9 +28,10 @@ enum AttentionList : int {
   kSinglePairs = 0,  // at most 16 pairs: decode
   kSharedPairs = 1,  // at most 64: rows of a request, rows of several requests
   kChunkPairs = 2,   // at most 128: rows of long chunks
+  kChosenPairs = 3,  // at most 16, of one row that attends to tokens that were chosen for it
 };
-inline constexpr int kAttentionLists = 3;
-inline constexpr int kListPairs[kAttentionLists] = {16, 64, 128};
+inline constexpr int kAttentionLists = 4;
+inline constexpr int kListPairs[kAttentionLists] = {16, 64, 128, 16};
 
 // Columns of rows of K and V, and of latent rows and their values, that there are kernels for.
 inline constexpr std::int64_t kPlainDimMax = 256;
@@ -60,13 +61,24 @@ struct AttentionItem {
   std::int32_t first_tile = 0;
   std::int32_t end_tile = 0;
   std::int32_t run = 0;  // 1: rows of several requests
+  std::int32_t choice =
+      0;  // of kChosenPairs: its row's, of the batch's; keys count what was chosen
+};
+
+// A row of the batch that attends to a choice of its tokens. Choices are made and used in waves of
+// AttentionParams::wave_choices, one wave after another, for which there is memory at once.
+struct ChoosingRow {
+  std::int32_t row = 0;          // of the batch
+  std::int32_t table_begin = 0;  // where the request's pages begin in the table
+  std::int32_t tokens = 0;       // that it sees
+  std::int32_t kept_tokens = 0;  // that it attends to
 };
 
 // A row of the batch. What its items give is folded into sums, in the order of their keys: the item
 // whose first partition is p goes to the sum max(0, p − split_at) of them. A row of one sum is done
 // by its item; one of more by merge_sums.
 struct AttentionRow {
-  std::int32_t position = 0;
+  std::int32_t position = 0;  // of a row with a choice: of the last that was chosen, in the choice
   std::int32_t first_sum = 0;
   std::int32_t sums = 1;
   std::int32_t split_at = 0;
@@ -81,6 +93,10 @@ struct AttentionHeader {
   std::int32_t shared_rows_at = 0;  // std::int32_t: rows of the batch that runs have
   std::int32_t merged_rows_at = 0;  // std::int32_t: rows of the batch
   std::int32_t table_at = 0;        // std::int32_t: pages; below 0: none
+  std::int32_t choices = 0;         // how many
+  std::int32_t choices_at = 0;      // ChoosingRow
+  std::int32_t waves_at = 0;  // std::int32_t: where the items of kChosenPairs of each wave begin,
+                              // and where those of the last end
 };
 
 struct AttentionParams {
@@ -121,6 +137,13 @@ struct AttentionParams {
 
   // What teams of chunk_attention have of partitions before: chunk_attention_team_bytes each.
   std::byte* chunk_sums = nullptr;
+
+  // The choices of a wave: of its choice i and KV head h, the slots of the tokens that were chosen,
+  // in the order of their positions, at chosen[(i × kv_heads + h) × chosen_max].
+  std::int32_t* chosen = nullptr;
+  std::int32_t chosen_max = 0;
+  std::int32_t wave = 0;
+  std::int32_t wave_choices = 0;  // of a wave, at most
 };
 
 }  // namespace stemma

@@ -16,7 +16,7 @@ namespace stemma {
 
 namespace {
 
-constexpr AttentionList kLists[] = {kSinglePairs, kSharedPairs, kChunkPairs};
+constexpr AttentionList kLists[] = {kSinglePairs, kSharedPairs, kChunkPairs, kChosenPairs};
 static_assert(std::size(kLists) == kAttentionLists);
 
 Error unsupported(std::string detail) {
@@ -31,7 +31,8 @@ std::int64_t residents_of(const AttentionShape& shape, DType dtype, const CudaTr
                           AttentionList list) {
   const std::int64_t bytes = traits.team_shared_bytes_max;
   if (dtype == DType::kF32) {
-    return list == kSinglePairs ? plain_attention_residents(shape.head_dim, bytes) : 0;
+    const bool single = list == kSinglePairs || list == kChosenPairs;
+    return single ? plain_attention_residents(shape.head_dim, bytes) : 0;
   }
   if (list == kChunkPairs) return chunk_attention_residents(dtype, shape.head_dim, bytes);
   return split_attention_residents(dtype, shape.head_dim, list, bytes);
@@ -62,6 +63,11 @@ Status check_support(const AttentionShape& shape, const CudaAttentionOptions& op
     return unsupported(fmt::format("attention on a GPU: no rows of {} {}", shape.head_dim,
                                    dtype_name(options.kv_dtype)));
   }
+  if (options.dial.has_value() && (is_scaled(options.kv_dtype) || shape.latent_dim != 0 ||
+                                   shape.window_tokens != 0 || shape.score_cap > 0)) {
+    return unsupported(
+        "attention: sparse rows have no scaled or latent rows, window or capped scores");
+  }
   if (is_scaled(options.row_dtype)) {
     return invalid(
         fmt::format("attention: rows of f32, f16 or bf16 (got {})", dtype_name(options.row_dtype)));
@@ -73,9 +79,24 @@ Status check_support(const AttentionShape& shape, const CudaAttentionOptions& op
   return {};
 }
 
+TokenChoiceLimits choice_limits(const AttentionLimits& limits,
+                                const CudaAttentionOptions& options) {
+  return {.dial = options.dial.value_or(SparseDial()),
+          .rows_max = limits.rows_max,
+          .context_tokens_max = limits.context_tokens_max,
+          .bytes_max = options.choice_bytes_max};
+}
+
+// 0 if the dial makes no row sparse.
+std::int64_t wave_rows(const AttentionShape& shape, const TokenChoiceLimits& limits) {
+  if (limits.dial.dense_up_to() >= limits.context_tokens_max) return 0;
+  return CudaTokenChoice::wave_rows(shape, limits);
+}
+
 CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& limits,
                            const CudaAttentionOptions& options, const CudaTraits& traits) {
   const std::int64_t table_pages = CudaAttentionPlan::table_pages(limits, options.page_size);
+  const TokenChoiceLimits choice = choice_limits(limits, options);
   const std::int64_t sums =
       std::min(CudaAttentionPlan::sums_wanted(limits), options.sums_bytes_max / sum_bytes(shape));
   return {.batch = limits,
@@ -86,7 +107,9 @@ CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& l
           .sums_max = std::max(sums, limits.rows_max),
           .busy_items = traits.multiprocessors,
           .last_list = last_list(shape, options.kv_dtype, traits),
-          .share_prefixes = options.share_prefixes && shape.window_tokens == 0};
+          .share_prefixes = options.share_prefixes && shape.window_tokens == 0,
+          .dial = choice.dial,
+          .wave_choices = wave_rows(shape, choice)};
 }
 
 // Kernels count in 32 bits: sixteenths of an image's bytes, sums.
@@ -111,6 +134,7 @@ Result<std::unique_ptr<CudaAttention>> CudaAttention::create(CudaDevice& device,
     return invalid(fmt::format("attention: pages of {} tokens, {} at most, {} bytes of sums",
                                options.page_size, options.table_pages_max, options.sums_bytes_max));
   }
+  if (options.dial.has_value()) STEMMA_RETURN_IF_ERROR(validate(*options.dial));
   STEMMA_RETURN_IF_ERROR(check_support(shape, options, device.traits()));
   const CudaPlanLimits plan = plan_limits(shape, limits, options, device.traits());
   auto attention = std::make_unique<CudaAttention>(Key(), device.traits(), shape, options, plan);
@@ -135,6 +159,10 @@ Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
   const auto chunk_bytes = static_cast<std::size_t>(resident_teams(kChunkPairs) *
                                                     chunk_attention_team_bytes(shape_.head_dim));
   STEMMA_ASSIGN_OR_RETURN(chunk_sums_, device.allocate(chunk_bytes, stream));
+  wave_rows_ = limits.wave_choices;
+  if (wave_rows_ == 0) return {};
+  STEMMA_ASSIGN_OR_RETURN(choice_, CudaTokenChoice::create(device, stream, shape_,
+                                                           choice_limits(limits.batch, options_)));
   return {};
 }
 
@@ -149,6 +177,8 @@ Status CudaAttention::plan(CudaStream& stream, const KvBatch& batch) {
     launches_.teams[list] = std::min(items * shape_.kv_heads, resident_teams(list));
   }
   launches_.merged_rows = static_cast<std::int64_t>(plan_.merged_rows().size());
+  const auto choices = static_cast<std::int64_t>(plan_.choices().size());
+  launches_.waves = choices > 0 ? ceil_div(choices, wave_rows_) : 0;
   return upload(stream, batch);
 }
 
@@ -165,6 +195,10 @@ Status CudaAttention::plan_decode(CudaStream& stream, const KvBatch& batch,
       launches_.teams[list] = resident_teams(list);
     }
   }
+  if (wave_rows_ > 0) {
+    launches_.teams[kChosenPairs] = resident_teams(kChosenPairs);
+    launches_.waves = ceil_div(bucket_rows, wave_rows_);
+  }
   return upload(stream, batch);
 }
 
@@ -176,6 +210,11 @@ Status CudaAttention::upload(CudaStream& stream, const KvBatch& batch) {
 }
 
 Status CudaAttention::check_layer(const KvLayerView& layer) const {
+  constexpr std::int64_t kSlotsMax = std::numeric_limits<std::int32_t>::max();
+  if (options_.dial.has_value() &&
+      (layer.labels == nullptr || layer.pages * layer.page_size > kSlotsMax)) {
+    return invalid("attention: sparse rows need a layer with labels, of less than 2^31 tokens");
+  }
   if (layer.dtype == options_.kv_dtype && layer.page_size == options_.page_size &&
       layer.heads == shape_.kv_heads && layer.head_dim == shape_.head_dim &&
       layer.value_dim == shape_.value_dim()) {
@@ -220,18 +259,30 @@ AttentionParams CudaAttention::params_of(const KvLayerView& layer, const void* q
 Status CudaAttention::launch(CudaStream& stream, const AttentionParams& params,
                              AttentionList list) const {
   const std::int64_t teams = launches_.teams[list];
-  if (params.kv_dtype == DType::kF32) return plain_attention(stream, params, teams);
+  if (params.kv_dtype == DType::kF32) return plain_attention(stream, params, list, teams);
   if (list == kChunkPairs) return chunk_attention(stream, params, teams);
   return split_attention(stream, params, list, teams);
+}
+
+// Each wave's choices are attended to before those of the next one take their place.
+Status CudaAttention::launch_waves(CudaStream& stream, AttentionParams params,
+                                   const KvLayerView& layer) const {
+  for (std::int64_t wave = 0; wave < launches_.waves; ++wave) {
+    choice_.place(params, wave);
+    STEMMA_RETURN_IF_ERROR(choice_.choose(stream, params, layer));
+    STEMMA_RETURN_IF_ERROR(launch(stream, params, kChosenPairs));
+  }
+  return {};
 }
 
 Status CudaAttention::run(CudaStream& stream, const KvLayerView& layer, const void* q, void* out) {
   STEMMA_RETURN_IF_ERROR(check_layer(layer));
   const AttentionParams params = params_of(layer, q, out);
   for (const AttentionList list : kLists) {
-    if (launches_.teams[list] == 0) continue;
+    if (launches_.teams[list] == 0 || list == kChosenPairs) continue;
     STEMMA_RETURN_IF_ERROR(launch(stream, params, list));
   }
+  STEMMA_RETURN_IF_ERROR(launch_waves(stream, params, layer));
   if (launches_.merged_rows == 0) return {};
   return merge_sums(stream, params, launches_.merged_rows);
 }

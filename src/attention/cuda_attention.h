@@ -12,24 +12,33 @@
 // operands' type before they meet V, and their sum is one of the rounded ones. Sums are f32. Pools
 // of f32 are computed in f32 throughout.
 //
+// With a dial, rows far into their context attend to tokens that are chosen for them by their
+// labels, as those of SparseAttention do (attention/sparse_kernel.h), in partitions of the chosen
+// ones: a row that keeps everything gets the bits of a dense one. Queries that choose are not
+// rounded to the operands' type.
+//
 // An infinite or NaN element of V makes NaN of rows of its own request before it that meet it in
 // one tile; other requests never see it.
 //
 // Thread:     one batch at a time, one stream: plan and the runs after it in its order.
 // Memory:     of the device and pinned, sized at creation; plan and run allocate nothing.
 // Cost:       decode is bound by reading K and V once, prefill by 4 × head_dim operations a query,
-//             key and head.
+//             key and head; sparse rows by reading labels three times and K and V of what is
+//             chosen.
 // Not here:   the kernels (split_attention_cuda, chunk_attention_cuda, plain_attention_cuda), how a
-//             batch is cut (cuda_attention_plan), writing K and V (CudaPool), sparse attention (on
-//             a CPU only).
+//             batch is cut (cuda_attention_plan), how tokens are chosen (cuda_token_choice),
+//             writing K and V and labels (CudaPool).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "attention/attention.h"
 #include "attention/cuda_attention_plan.h"
+#include "attention/cuda_token_choice.h"
+#include "attention/sparse_dial.h"
 #include "device/cuda_device.h"
 #include "device/cuda_pinned_turns.h"
 #include "stemma/kv_batch.h"
@@ -48,6 +57,10 @@ struct CudaAttentionOptions {
   std::int64_t table_pages_max = 0;
   // Bytes of the device for sums of partitions. Where a batch would need more, it is split less.
   std::int64_t sums_bytes_max = std::int64_t{256} << 20;
+  // Makes rows sparse; layers must then be those of a pool with labels.
+  std::optional<SparseDial> dial = {};
+  // Bytes of the device for choices that are made at once. One row may take more.
+  std::int64_t choice_bytes_max = std::int64_t{256} << 20;
 };
 
 // Its end waits for the copies of its plans.
@@ -57,8 +70,9 @@ class CudaAttention {
  public:
   // kInvalidArgument or kUnsupported name what is wrong with the shape, the limits or the options;
   // kOutOfMemory. Supported: head_dim a multiple of 8 up to 256, of scaled pools of 16; of
-  // latent rows up to 576, with values up to 512. `device` must outlive it; memory
-  // belongs to `stream`, which must outlive it too.
+  // latent rows up to 576, with values up to 512; with a dial none of scaled pools, latent rows,
+  // windows and capped scores. `device` must outlive it; memory belongs to `stream`, which must
+  // outlive it too.
   static Result<std::unique_ptr<CudaAttention>> create(CudaDevice& device, CudaStream& stream,
                                                        const AttentionShape& shape,
                                                        const AttentionLimits& limits,
@@ -95,6 +109,7 @@ class CudaAttention {
   struct Launches {
     std::int64_t teams[kAttentionLists] = {};
     std::int64_t merged_rows = 0;
+    std::int64_t waves = 0;  // of choices
   };
 
   Status allocate(CudaDevice& device, CudaStream& stream, const CudaPlanLimits& limits);
@@ -102,6 +117,7 @@ class CudaAttention {
   std::int64_t resident_teams(AttentionList list) const;
   Status check_layer(const KvLayerView& layer) const;
   Status launch(CudaStream& stream, const AttentionParams& params, AttentionList list) const;
+  Status launch_waves(CudaStream& stream, AttentionParams params, const KvLayerView& layer) const;
   AttentionParams params_of(const KvLayerView& layer, const void* q, void* out) const;
 
   AttentionShape shape_;
@@ -113,6 +129,8 @@ class CudaAttention {
   CudaMemory sum_values_;
   CudaMemory sum_weights_;
   CudaMemory chunk_sums_;
+  std::int64_t wave_rows_ = 0;  // 0: nothing is ever sparse
+  CudaTokenChoice choice_;
   Launches launches_;  // of the batch that was planned last
 };
 

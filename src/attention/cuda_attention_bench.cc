@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,8 @@ struct Case {
   std::int64_t tokens = 1;  // of each
   std::int64_t rows = 1;    // of them computed, the last ones
   std::int64_t shared_tokens = 0;
+  std::int64_t label_channels = 0;
+  std::optional<SparseDial> dial = {};
 
   AttentionShape shape() const {
     return {.query_heads = query_heads,
@@ -50,8 +53,18 @@ struct Case {
             .heads = kv_heads,
             .head_dim = head_dim,
             .dtype = dtype,
-            .kind = latent_dim > 0 ? KvKind::kMla : KvKind::kMha,
-            .latent_dim = latent_dim};
+            .kind = label_channels > 0 ? KvKind::kDoubleSparse
+                                       : (latent_dim > 0 ? KvKind::kMla : KvKind::kMha),
+            .latent_dim = latent_dim,
+            .label_channels = label_channels};
+  }
+  // The first ones.
+  HeavyChannels channels() const {
+    HeavyChannels channels = {1, kv_heads, label_channels, {}};
+    for (std::int64_t i = 0; i < kv_heads * label_channels; ++i) {
+      channels.channels.push_back(static_cast<std::int32_t>(i % label_channels));
+    }
+    return channels;
   }
 };
 
@@ -135,26 +148,36 @@ struct Stage {
 };
 
 Status fill_pool(CudaPool& pool, CudaStream& stream, const RandomBytes& random) {
-  const int rows = pool.shape().kind == KvKind::kMla ? 1 : 2;
+  const int rows = pool.shape().kind == KvKind::kMla ? 1 : (is_scaled(pool.shape().dtype) ? 2 : 3);
   int number = 0;
   for (const PagePiece<std::byte>& piece : pool.layer_pieces(0)) {
     const auto bytes = static_cast<std::size_t>(pool.shape().pages * piece.bytes);
-    // What follows K and V are scales: floats of about 0.05.
+    // What follows K and V are scales, floats of about 0.05, or labels.
     STEMMA_RETURN_IF_ERROR(number++ < rows ? random.fill(stream, piece.page0, bytes)
                                            : stream.fill(piece.page0, 0x3D, bytes));
   }
   return {};
 }
 
-Result<Stage> make_stage(CudaDevice& device, Timer& timer, const Case& c) {
-  const AttentionShape shape = c.shape();
+// Planned for the case's batch.
+Result<std::unique_ptr<CudaAttention>> make_planned(CudaDevice& device, Timer& timer,
+                                                    const Case& c) {
   const AttentionLimits limits = {
       .rows_max = c.requests * c.rows, .requests_max = c.requests, .context_tokens_max = c.tokens};
+  STEMMA_ASSIGN_OR_RETURN(
+      auto attention,
+      CudaAttention::create(device, timer.stream, c.shape(), limits,
+                            {.kv_dtype = c.dtype, .page_size = c.page_size, .dial = c.dial}));
+  STEMMA_RETURN_IF_ERROR(attention->plan(timer.stream, batch_of(c).view()));
+  return attention;
+}
+
+Result<Stage> make_stage(CudaDevice& device, Timer& timer, const Case& c) {
+  const AttentionShape shape = c.shape();
   Stage stage;
-  STEMMA_ASSIGN_OR_RETURN(stage.pool, CudaPool::create(device, c.pool(), KvLayout::kLayerFirst));
-  STEMMA_ASSIGN_OR_RETURN(stage.attention,
-                          CudaAttention::create(device, timer.stream, shape, limits,
-                                                {.kv_dtype = c.dtype, .page_size = c.page_size}));
+  STEMMA_ASSIGN_OR_RETURN(stage.pool,
+                          CudaPool::create(device, c.pool(), KvLayout::kLayerFirst, c.channels()));
+  STEMMA_ASSIGN_OR_RETURN(stage.attention, make_planned(device, timer, c));
   const std::int64_t heads = c.requests * c.rows * shape.query_heads;
   const auto q_bytes = static_cast<std::size_t>(heads * shape.head_dim * 2);
   const auto out_bytes = static_cast<std::size_t>(heads * shape.value_dim() * 2);
@@ -164,7 +187,6 @@ Result<Stage> make_stage(CudaDevice& device, Timer& timer, const Case& c) {
   STEMMA_ASSIGN_OR_RETURN(const RandomBytes codes, RandomBytes::create(device, c.dtype));
   STEMMA_RETURN_IF_ERROR(fill_pool(*stage.pool, timer.stream, codes));
   STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, stage.q.bytes(), q_bytes));
-  STEMMA_RETURN_IF_ERROR(stage.attention->plan(timer.stream, batch_of(c).view()));
   STEMMA_RETURN_IF_ERROR(timer.stream.synchronize());
   return stage;
 }
@@ -206,28 +228,72 @@ Result<BenchLine> measure(Timer& timer, const CudaAttentionBenchOptions& options
   return line;
 }
 
-Result<BenchLine> bench_decode_case(CudaDevice& device, const CudaAttentionBenchOptions& options,
-                                    const Case& c) {
-  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
-  STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
-  const KvShape& shape = stage.pool->shape();
+// `bytes` of a run against the rate at which all of K is read.
+Result<BenchLine> measure_bytes(CudaDevice& device, Timer& timer,
+                                const CudaAttentionBenchOptions& options, const Case& c,
+                                Stage& stage, double bytes) {
   const std::int64_t teams = 2 * device.traits().multiprocessors;
   STEMMA_ASSIGN_OR_RETURN(
       const CudaMemory words,
       device.allocate(static_cast<std::size_t>(read_pass_words(teams)) * 4, timer.stream));
   const PagePiece<std::byte> keys = *stage.pool->layer_pieces(0).begin();
-  const std::int64_t key_bytes = shape.pages * keys.bytes;
+  const std::int64_t key_bytes = stage.pool->shape().pages * keys.bytes;
   const auto run = [&] { return stage.run(timer.stream); };
   const auto read = [&] {
     return read_pass(timer.stream, keys.page0, key_bytes, words.as<std::uint32_t>(), teams);
   };
-  const Measured measured = {
-      .amount = static_cast<double>(c.requests * c.tokens * shape.token_bytes()),
-      .bound_amount = static_cast<double>(key_bytes)};
+  const Measured measured = {.amount = bytes, .bound_amount = static_cast<double>(key_bytes)};
   STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(timer, options, c, measured, run, read));
   line.unit = "gb/s";
   line.bound_name = "read_bandwidth";
   return line;
+}
+
+Result<BenchLine> bench_decode_case(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                    const Case& c) {
+  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
+  STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
+  const auto bytes = static_cast<double>(c.requests * c.tokens * stage.pool->shape().token_bytes());
+  return measure_bytes(device, timer, options, c, stage, bytes);
+}
+
+// Bytes of K and V of so many tokens, of all requests.
+double bytes_of_tokens(const Case& c, std::int64_t tokens) {
+  return static_cast<double>(c.requests * tokens * 2 * c.kv_heads * c.head_dim *
+                             dtype_bytes(c.dtype));
+}
+
+// What sparse rows must read at least against read bandwidth; and how much faster they are than
+// dense ones over the same pages, against how much less they read.
+Status bench_sparse_case(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                         const Case& c, std::vector<BenchLine>& lines) {
+  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
+  STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
+  const double dense_bytes = bytes_of_tokens(c, c.tokens);
+  const double label_bytes = static_cast<double>(c.requests * c.tokens * c.kv_heads *
+                                                 c.label_channels * dtype_bytes(c.dtype));
+  const double sparse_bytes = label_bytes + bytes_of_tokens(c, c.dial->tokens_kept(c.tokens));
+  STEMMA_ASSIGN_OR_RETURN(BenchLine line,
+                          measure_bytes(device, timer, options, c, stage, sparse_bytes));
+  lines.push_back(std::move(line));
+  Case plain = c;
+  plain.phase = "sparse_gain";
+  plain.dial = std::nullopt;
+  STEMMA_ASSIGN_OR_RETURN(const auto dense, make_planned(device, timer, plain));
+  const auto run = [&] { return stage.run(timer.stream); };
+  const auto run_dense = [&] {
+    return dense->run(timer.stream, stage.pool->layer_view(0), stage.q.bytes(), stage.out.bytes());
+  };
+  STEMMA_ASSIGN_OR_RETURN(
+      BenchLine gain,
+      measure(timer, options, plain, {.amount = 1, .bound_amount = 1}, run, run_dense));
+  gain.value = gain.ratio;  // runs a second against dense runs a second
+  gain.unit = "x dense";
+  gain.bound = dense_bytes / sparse_bytes;
+  gain.bound_name = "bytes_ratio";
+  gain.ratio = gain.value / gain.bound;
+  lines.push_back(std::move(gain));
+  return {};
 }
 
 }  // namespace
@@ -259,6 +325,20 @@ Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
   for (const Case& c : cases) {
     STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_decode_case(device, options, c));
     lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
+                                                 const CudaAttentionBenchOptions& options) {
+  std::vector<BenchLine> lines;
+  for (const std::int64_t requests : {options.sparse_requests, std::int64_t{1}}) {
+    const Case c = {.phase = "decode_sparse",
+                    .requests = requests,
+                    .tokens = options.sparse_context_tokens,
+                    .label_channels = 8,
+                    .dial = SparseDial{.dense_tokens = 0, .kept_tokens = 1, .kept_of = 8}};
+    STEMMA_RETURN_IF_ERROR(bench_sparse_case(device, options, c, lines));
   }
   return lines;
 }

@@ -24,6 +24,8 @@ struct CudaAttentionBenchOptions {
   std::int64_t requests = 64;          // of a decode step
   std::int64_t context_tokens = 8192;  // of each
   std::int64_t prefill_tokens = 8192;
+  std::int64_t sparse_requests = 32;
+  std::int64_t sparse_context_tokens = 16384;
   std::int64_t gemm_extent = 8192;  // the three extents of the dense product
   int runs = 10;                    // of a sample
   int samples = 9;
@@ -34,6 +36,13 @@ struct CudaAttentionBenchOptions {
 // are one begin of all requests, counted as if each read its own; "decode_latent": 128 query heads
 // over latent rows of 576, of which 512 are values.
 Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
+                                                 const CudaAttentionBenchOptions& options);
+
+// Of sparse rows that keep 1 of 8 tokens, labels of 8 channels, 32 query heads over 8, bf16 on
+// pages of 64, of many requests and of one: phase "decode_sparse", the bytes of labels and of K and
+// V of what is kept; phase "sparse_gain", times as fast as dense rows over the same pages, bound by
+// how many times fewer bytes that is.
+Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
                                                  const CudaAttentionBenchOptions& options);
 
 // Phase "prefill": one request, its whole prompt; operations of keys that rows see.

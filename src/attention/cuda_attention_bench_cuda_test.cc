@@ -13,6 +13,8 @@ using CudaAttentionBenchTest = CudaFixture;
 constexpr CudaAttentionBenchOptions kSmall = {.requests = 2,
                                               .context_tokens = 70,
                                               .prefill_tokens = 40,
+                                              .sparse_requests = 2,
+                                              .sparse_context_tokens = 70,
                                               .gemm_extent = 64,
                                               .runs = 1,
                                               .samples = 1};
@@ -28,6 +30,17 @@ TEST_F(CudaAttentionBenchTest, DecodeHasALineForEachKindOfRowsAndForSharedBegins
   EXPECT_EQ((*lines)[0].params[0].second, "decode");
   EXPECT_EQ((*lines)[7].params[0].second, "decode_shared");
   EXPECT_EQ((*lines)[8].params[0].second, "decode_latent");
+}
+
+TEST_F(CudaAttentionBenchTest, SparseRowsHaveLinesOfBytesAndOfWhatTheyGain) {
+  const auto lines = bench_cuda_sparse(device(), kSmall);
+  ASSERT_TRUE(lines.ok()) << lines.error().detail;
+  ASSERT_EQ(lines->size(), 4u);
+  EXPECT_EQ((*lines)[0].params[0].second, "decode_sparse");
+  EXPECT_EQ((*lines)[0].unit, "gb/s");
+  EXPECT_EQ((*lines)[1].params[0].second, "sparse_gain");
+  // 70 tokens of 512 bytes against 70 labels of 16 and 9 tokens.
+  EXPECT_DOUBLE_EQ((*lines)[1].bound, 70.0 * 512 / (70 * 16 + 9 * 512));
 }
 
 TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroup) {

@@ -49,7 +49,7 @@ class ImageWriter {
 };
 
 // Teams take items in turn: the long ones first. What reads the same keys stays together.
-void sort_items(std::vector<AttentionItem>& items) {
+void sort_items(std::span<AttentionItem> items) {
   std::sort(items.begin(), items.end(), [](const AttentionItem& a, const AttentionItem& b) {
     const std::int32_t tiles_a = a.end_tile - a.first_tile;
     const std::int32_t tiles_b = b.end_tile - b.first_tile;
@@ -83,13 +83,26 @@ CudaAttentionPlan::CudaAttentionPlan(const AttentionShape& shape, const CudaPlan
       group_(static_cast<std::int32_t>(shape.query_heads / shape.kv_heads)),
       limits_(limits),
       shared_(limits.batch.requests_max, limits.sums_max, kPartitionKeys) {
-  const std::int64_t pieces = ceil_div(group_, kListPairs[list_of_runs()]);  // of a row, at most
-  items_max_ = (limits.batch.rows_max + limits.sums_max) * pieces;
   const auto rows = static_cast<std::size_t>(limits.batch.rows_max);
   parts_.reserve(rows);
   rows_.reserve(rows);
   merged_rows_.reserve(rows);
-  for (auto& items : items_) items.reserve(static_cast<std::size_t>(items_max_));
+  for (int list = 0; list < kAttentionLists; ++list) {
+    items_[list].reserve(static_cast<std::size_t>(items_max(static_cast<AttentionList>(list))));
+  }
+  wave_items_.reserve(rows + 1);
+  if (may_choose()) choices_.reserve(rows);
+}
+
+bool CudaAttentionPlan::may_choose() const {
+  return limits_.dial.dense_up_to() < limits_.batch.context_tokens_max;
+}
+
+std::int64_t CudaAttentionPlan::items_max(AttentionList list) const {
+  if (list == kChosenPairs && !may_choose()) return 0;
+  const AttentionList pairs_of = list == kChosenPairs ? kChosenPairs : list_of_runs();
+  const std::int64_t pieces = ceil_div(group_, kListPairs[pairs_of]);  // of a row, at most
+  return (limits_.batch.rows_max + limits_.sums_max) * pieces;
 }
 
 Status CudaAttentionPlan::check(const KvBatch& batch) const {
@@ -119,8 +132,12 @@ Status CudaAttentionPlan::cut(const KvBatch& batch) {
   for (auto& items : items_) items.clear();
   rows_.clear();
   merged_rows_.clear();
+  choices_.clear();
+  wave_items_.clear();
   shares_ = limits_.share_prefixes;
-  if (shares_) shared_.find(batch, limits_.batch.context_tokens_max);
+  if (shares_) {
+    shared_.find(batch, std::min(limits_.batch.context_tokens_max, limits_.dial.dense_up_to()));
+  }
   gather_parts(batch);
   split_parts();
   std::int32_t sums = 0;
@@ -129,8 +146,20 @@ Status CudaAttentionPlan::cut(const KvBatch& batch) {
     add_rows(part, batch, sums);
   }
   if (shares_) add_runs(batch);
-  for (auto& items : items_) sort_items(items);
+  for (const AttentionList list : {kSinglePairs, kSharedPairs, kChunkPairs}) {
+    sort_items(items_[list]);
+  }
+  sort_waves();
   return {};
+}
+
+void CudaAttentionPlan::sort_waves() {
+  const std::span<AttentionItem> items = items_[kChosenPairs];
+  wave_items_.push_back(static_cast<std::int32_t>(items.size()));
+  for (std::size_t wave = 1; wave < wave_items_.size(); ++wave) {
+    const auto begin = static_cast<std::size_t>(wave_items_[wave - 1]);
+    sort_items(items.subspan(begin, static_cast<std::size_t>(wave_items_[wave]) - begin));
+  }
 }
 
 void CudaAttentionPlan::gather_parts(const KvBatch& batch) {
@@ -142,13 +171,16 @@ void CudaAttentionPlan::gather_parts(const KvBatch& batch) {
 // As many rows as have the pairs of one item; a row with more query heads than that by itself.
 void CudaAttentionPlan::add_parts(const KvBatch& batch, std::int32_t request) {
   const auto i = static_cast<std::size_t>(request);
-  const std::int32_t end = batch.row_indptr[i + 1];
+  const auto position = [&](std::int32_t row) {
+    return batch.positions[static_cast<std::size_t>(row)];
+  };
+  std::int32_t end = batch.row_indptr[i + 1];
   const std::int32_t rows_max = std::max(pairs_max() / group_, 1);
-  for (std::int32_t row = batch.row_indptr[i]; row < end; row += rows_max) {
+  const std::int64_t dense_up_to = limits_.dial.dense_up_to();
+  const std::int32_t begin = batch.row_indptr[i];
+  while (end > begin && position(end - 1) >= dense_up_to) --end;
+  for (std::int32_t row = begin; row < end; row += rows_max) {
     const std::int32_t rows = std::min(rows_max, end - row);
-    const auto position = [&](std::int32_t at) {
-      return batch.positions[static_cast<std::size_t>(at)];
-    };
     const std::int64_t first_seen = shape_.first_seen(position(row));
     parts_.push_back({.request = request,
                       .first_row = row,
@@ -156,6 +188,26 @@ void CudaAttentionPlan::add_parts(const KvBatch& batch, std::int32_t request) {
                       .keys = position(row + rows - 1) + 1,
                       .first_tile = static_cast<std::int32_t>(first_seen / kCudaTileKeys),
                       .shared = shares_ ? shared_.share_of(request).partitions : 0});
+  }
+  add_choices(batch, request, end);
+}
+
+// The rows of the request from `first_row` on.
+void CudaAttentionPlan::add_choices(const KvBatch& batch, std::int32_t request,
+                                    std::int32_t first_row) {
+  const auto i = static_cast<std::size_t>(request);
+  for (std::int32_t row = first_row; row < batch.row_indptr[i + 1]; ++row) {
+    const std::int32_t tokens = batch.positions[static_cast<std::size_t>(row)] + 1;
+    const auto kept = static_cast<std::int32_t>(limits_.dial.tokens_kept(tokens));
+    parts_.push_back({.request = request,
+                      .first_row = row,
+                      .rows = 1,
+                      .keys = kept,
+                      .choice = static_cast<std::int32_t>(choices_.size())});
+    choices_.push_back({.row = row,
+                        .table_begin = batch.page_table.indptr[i],
+                        .tokens = tokens,
+                        .kept_tokens = kept});
   }
 }
 
@@ -169,14 +221,15 @@ AttentionList CudaAttentionPlan::list_of_rows(std::int32_t rows) const {
 void CudaAttentionPlan::split_parts() {
   std::int64_t whole[kAttentionLists] = {};
   for (const Part& part : parts_) {
-    const AttentionList list = list_of_rows(part.rows);
+    const AttentionList list = list_of(part);
     whole[list] += shape_.kv_heads * ceil_div(part.rows * group_, kListPairs[list]);
   }
   // Decode rows are of different lengths: only many of them keep all teams busy to the end.
-  const std::int64_t enough[] = {std::numeric_limits<std::int64_t>::max(), 4 * limits_.busy_items,
-                                 limits_.busy_items};
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t enough[kAttentionLists] = {kNever, 4 * limits_.busy_items, limits_.busy_items,
+                                                kNever};
   for (Part& part : parts_) {
-    const AttentionList list = list_of_rows(part.rows);
+    const AttentionList list = list_of(part);
     const bool busy = whole[list] >= enough[list];
     part.splits = busy && part.shared == 0 ? 1 : part.partitions();
   }
@@ -214,11 +267,15 @@ std::int32_t CudaAttentionPlan::most_splits() const {
 
 void CudaAttentionPlan::add_items(const Part& part, std::int32_t table_begin) {
   const std::int32_t pairs = part.rows * group_;
-  const AttentionList list = list_of_rows(part.rows);
+  const AttentionList list = list_of(part);
   AttentionItem item = {.table_begin = table_begin,
                         .keys = part.keys,
                         .first_row = part.first_row,
-                        .first_tile = part.first_tile};
+                        .first_tile = part.first_tile,
+                        .choice = std::max(part.choice, 0)};
+  if (part.choice >= 0 && part.choice % limits_.wave_choices == 0) {
+    wave_items_.push_back(static_cast<std::int32_t>(items_[list].size()));
+  }
   std::int32_t partitions = part.partitions() - part.splits + 1;  // of the first one
   std::int32_t partition = part.first_partition();
   if (part.shared > 0) {
@@ -263,7 +320,8 @@ void CudaAttentionPlan::add_runs(const KvBatch& batch) {
 void CudaAttentionPlan::add_rows(const Part& part, const KvBatch& batch, std::int32_t& sums) {
   for (std::int32_t row = part.first_row; row < part.first_row + part.rows; ++row) {
     if (part.splits > 1) merged_rows_.push_back(row);
-    rows_.push_back({.position = batch.positions[static_cast<std::size_t>(row)],
+    rows_.push_back({.position = part.choice < 0 ? batch.positions[static_cast<std::size_t>(row)]
+                                                 : part.keys - 1,
                      .first_sum = sums,
                      .sums = part.splits,
                      .split_at = part.first_partition() + part.partitions() - part.splits});
@@ -272,11 +330,15 @@ void CudaAttentionPlan::add_rows(const Part& part, const KvBatch& batch, std::in
 }
 
 std::int64_t CudaAttentionPlan::image_bytes_max() const {
-  return array_bytes<AttentionHeader>(1) +
-         kAttentionLists * array_bytes<AttentionItem>(items_max_) +
-         array_bytes<AttentionRow>(limits_.batch.rows_max) +
-         2 * array_bytes<std::int32_t>(limits_.batch.rows_max) +
-         array_bytes<std::int32_t>(limits_.table_pages_max);
+  const std::int64_t rows = limits_.batch.rows_max;
+  std::int64_t bytes = array_bytes<AttentionHeader>(1) + array_bytes<AttentionRow>(rows) +
+                       2 * array_bytes<std::int32_t>(rows) +
+                       array_bytes<std::int32_t>(limits_.table_pages_max);
+  for (int list = 0; list < kAttentionLists; ++list) {
+    bytes += array_bytes<AttentionItem>(items_max(static_cast<AttentionList>(list)));
+  }
+  const std::int64_t choices = may_choose() ? rows : 0;
+  return bytes + array_bytes<ChoosingRow>(choices) + array_bytes<std::int32_t>(choices + 1);
 }
 
 std::int64_t CudaAttentionPlan::write(const KvBatch& batch, std::byte* image) const {
@@ -291,6 +353,9 @@ std::int64_t CudaAttentionPlan::write(const KvBatch& batch, std::byte* image) co
   header.shared_rows_at = writer.append(shared_rows());
   header.merged_rows_at = writer.append(std::span<const std::int32_t>(merged_rows_));
   header.table_at = writer.append(raw(shape_.table(batch).pages));
+  header.choices = static_cast<std::int32_t>(choices_.size());
+  header.choices_at = writer.append(std::span<const ChoosingRow>(choices_));
+  header.waves_at = writer.append(std::span<const std::int32_t>(wave_items_));
   std::memcpy(image, &header, sizeof(header));
   return writer.size_bytes();
 }

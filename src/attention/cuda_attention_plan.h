@@ -8,6 +8,10 @@
 // batch is cut changes who computes what, never the result (I13). Where sums would take more room
 // than there is, the first items of walks get longer.
 //
+// A row that the dial makes sparse is cut by itself, into partitions of what is chosen for it, and
+// has a choice; choices of a batch are counted in the order of its rows and belong to waves of so
+// many.
+//
 // Thread:     the thread that plans.
 // Memory:     arrays sized at construction; cut and write do not allocate.
 // Cost:       O(items log items) a step, for all layers, and a copy of the page table.
@@ -22,6 +26,7 @@
 #include "attention/attention.h"
 #include "attention/attention_work_cuda.h"
 #include "attention/shared_begins.h"
+#include "attention/sparse_dial.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -34,6 +39,8 @@ struct CudaPlanLimits {
   std::int64_t busy_items = 0;            // items of every KV head that keep the GPU busy
   AttentionList last_list = kChunkPairs;  // the last list that there is a kernel for
   bool share_prefixes = false;            // of shapes without a window
+  SparseDial dial = {};                   // by default nothing is sparse; else without windows
+  std::int64_t wave_choices = 0;          // of a wave; at least 1 where something may be sparse
 };
 
 class CudaAttentionPlan {
@@ -54,6 +61,9 @@ class CudaAttentionPlan {
   std::span<const AttentionItem> items(AttentionList list) const { return items_[list]; }
   std::span<const AttentionRow> rows() const { return rows_; }
   std::span<const std::int32_t> merged_rows() const { return merged_rows_; }
+  std::span<const ChoosingRow> choices() const { return choices_; }
+  // Where the items of kChosenPairs of each wave begin, and where those of the last end.
+  std::span<const std::int32_t> wave_items() const { return wave_items_; }
   // Rows of the batch that items of runs name.
   std::span<const std::int32_t> shared_rows() const { return shared_.rows(); }
 
@@ -79,7 +89,8 @@ class CudaAttentionPlan {
     std::int32_t request = 0;
     std::int32_t first_row = 0;
     std::int32_t rows = 0;
-    std::int32_t keys = 0;  // that its last row sees, from position 0 on
+    std::int32_t keys = 0;  // that its last row sees, from position 0 on; or those of its choice
+    std::int32_t choice = -1;
     std::int32_t first_tile = 0;
     std::int32_t shared = 0;  // partitions that runs have, from the first on
     std::int32_t splits = 1;  // sums that its walk is cut into
@@ -93,25 +104,33 @@ class CudaAttentionPlan {
 
   Status check(const KvBatch& batch) const;
   std::int32_t pairs_max() const { return kListPairs[limits_.last_list]; }
+  bool may_choose() const;
+  std::int64_t items_max(AttentionList list) const;
+  AttentionList list_of(const Part& part) const {
+    return part.choice < 0 ? list_of_rows(part.rows) : kChosenPairs;
+  }
   void gather_parts(const KvBatch& batch);
   void add_parts(const KvBatch& batch, std::int32_t request);
+  void add_choices(const KvBatch& batch, std::int32_t request, std::int32_t first_row);
   void split_parts();
   void leave_shared_partitions();
   void add_runs(const KvBatch& batch);
   std::int32_t most_splits() const;
   void add_items(const Part& part, std::int32_t table_begin);
   void add_rows(const Part& part, const KvBatch& batch, std::int32_t& sums);
+  void sort_waves();
 
   AttentionShape shape_;
   std::int32_t group_;  // query heads of a KV head
   CudaPlanLimits limits_;
-  std::int64_t items_max_;  // of one list
   SharedBegins shared_;
   bool shares_ = false;  // runs are computed together
   std::vector<Part> parts_;
   std::vector<AttentionItem> items_[kAttentionLists];
   std::vector<AttentionRow> rows_;
   std::vector<std::int32_t> merged_rows_;
+  std::vector<ChoosingRow> choices_;
+  std::vector<std::int32_t> wave_items_;
 };
 
 }  // namespace stemma

@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 
 constexpr AttentionShape kShape = {.query_heads = 8, .kv_heads = 2, .head_dim = 64, .scale = 1};
-constexpr AttentionList kLists[] = {kSinglePairs, kSharedPairs, kChunkPairs};
+constexpr AttentionList kLists[] = {kSinglePairs, kSharedPairs, kChunkPairs, kChosenPairs};
 constexpr std::int32_t kPartitionKeys = kCudaTileKeys * kCudaPartitionTiles;
 
 CudaPlanLimits limits_with(std::int64_t sums_max) {
@@ -29,9 +29,11 @@ CudaPlanLimits limits_with(std::int64_t sums_max) {
           .busy_items = 8};
 }
 CudaAttentionPlan plan_of(const AttentionShape& shape, const PlannedBatch& batch,
-                          std::int64_t sums_max = 6000) {
+                          std::int64_t sums_max = 6000, const SparseDial& dial = {}) {
   CudaPlanLimits limits = limits_with(sums_max);
   limits.share_prefixes = shape.window_tokens == 0;
+  limits.dial = dial;
+  limits.wave_choices = 3;
   CudaAttentionPlan plan(shape, limits);
   EXPECT_TRUE(plan.cut(batch.view()).ok());
   return plan;
@@ -59,16 +61,17 @@ std::map<std::tuple<int, int, int>, int> coverage(const CudaAttentionPlan& plan,
   return counts;
 }
 
-// Every tile that a row sees is computed once for each head; further ones at most once.
+// Every tile that a row sees, or of its choice, is computed once for each head; further ones at
+// most once.
 void expect_covered(const AttentionShape& shape, const PlannedBatch& batch,
-                    const CudaAttentionPlan& plan) {
+                    const CudaAttentionPlan& plan, const SparseDial& dial = {}) {
   const auto group = static_cast<int>(shape.query_heads / shape.kv_heads);
   auto counts = coverage(plan, group);
   for (std::size_t row = 0; row < batch.positions.size(); ++row) {
     const std::int32_t position = batch.positions[row];
     for (int head = 0; head < group; ++head) {
       for (auto tile = static_cast<int>(shape.first_seen(position) / kCudaTileKeys);
-           tile <= position / kCudaTileKeys; ++tile) {
+           tile <= (dial.tokens_kept(position + 1) - 1) / kCudaTileKeys; ++tile) {
         EXPECT_EQ((counts[{static_cast<int>(row), head, tile}]), 1)
             << "row " << row << ", head " << head << ", tile " << tile;
       }
@@ -211,6 +214,56 @@ TEST(CudaAttentionPlan, GivesLongerItemsToWalksThatThereIsNoRoomToSplit) {
   EXPECT_TRUE(plan.merged_rows().empty());
   expect_covered(kShape, batch, plan);
   expect_folded(kShape, plan, 600);
+}
+
+TEST(CudaAttentionPlan, CutsSparseRowsByThemselvesIntoPartitionsOfTheirChoices) {
+  PlannedBatch batch;
+  batch.add(60, 1);
+  batch.add(1202, 4);  // two dense rows, then two sparse ones
+  batch.add(4000, 1);
+  batch.add(1300, 1);
+  const SparseDial dial = {.dense_tokens = 1200, .kept_tokens = 1, .kept_of = 2};
+  const CudaAttentionPlan plan = plan_of(kShape, batch, 6000, dial);
+  ASSERT_EQ(plan.choices().size(), 4u);
+  const ChoosingRow& row = plan.choices()[2];
+  EXPECT_EQ(row.row, 5);
+  EXPECT_EQ(row.table_begin, 60 + 1202);
+  EXPECT_EQ(row.tokens, 4000);
+  EXPECT_EQ(row.kept_tokens, 2000);
+  EXPECT_EQ(plan.rows()[5].position, 1999);
+  EXPECT_EQ(plan.rows()[2].position, 1199);
+  // Of 601, 601 and 2000 kept tokens, and, in a wave of its own, of 650.
+  EXPECT_THAT(plan.wave_items(), ElementsAre(0, 2 + 2 + 4, 2 + 2 + 4 + 2));
+  for (const AttentionItem& item : plan.items(kChosenPairs)) {
+    EXPECT_EQ(item.first_row, plan.choices()[static_cast<std::size_t>(item.choice)].row);
+    EXPECT_EQ(item.keys, plan.choices()[static_cast<std::size_t>(item.choice)].kept_tokens);
+  }
+  EXPECT_THAT(plan.merged_rows(), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST(CudaAttentionPlan, CoversRandomBatchesOfSparseRows) {
+  const auto seed = static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  Prng prng(seed);
+  for (int round = 0; round < 40; ++round) {
+    AttentionShape shape = kShape;
+    constexpr std::int64_t kGroups[] = {1, 4, 16, 71};
+    shape.query_heads = 2 * kGroups[prng.below(4)];
+    const std::int64_t sums_max = 600 + prng.below(1500);
+    const SparseDial dial = {
+        .dense_tokens = prng.below(2000), .kept_tokens = 1 + prng.below(3), .kept_of = 4};
+    PlannedBatch batch;
+    for (std::int64_t requests = 1 + prng.below(8); requests > 0; --requests) {
+      const std::int64_t tokens = 1 + prng.below(3000);
+      const std::int64_t rows = prng.below(2) == 0 ? 1 : 1 + prng.below(75);
+      batch.add(tokens, std::min(tokens, rows), std::min(tokens, 512 * prng.below(4)));
+    }
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round);
+    const CudaAttentionPlan plan = plan_of(shape, batch, sums_max, dial);
+    expect_covered(shape, batch, plan, dial);
+    expect_folded(shape, plan, sums_max);
+    std::vector<std::byte> image(static_cast<std::size_t>(plan.image_bytes_max()));
+    EXPECT_LE(plan.write(batch.view(), image.data()), plan.image_bytes_max());
+  }
 }
 
 TEST(CudaAttentionPlan, CoversRandomBatches) {

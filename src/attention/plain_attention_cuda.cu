@@ -18,9 +18,10 @@ constexpr int kPairs = kListPairs[kSinglePairs];
 constexpr int kWarpPairs = kPairs / kWarps;
 constexpr int kLaneKeys = kCudaTileKeys / kWarpThreads;
 
-template <int kDim, bool kIsLatent = false>
+template <int kDim, RowKind kKind = RowKind::kPlain>
 struct Form {
-  static constexpr bool kLatent = kIsLatent;
+  static constexpr bool kChosen = kKind == RowKind::kChosen;
+  static constexpr bool kLatent = kKind == RowKind::kLatent;
   static constexpr int kPieces = kDim / 4;
   // Pairs of columns, of a lane.
   static constexpr int kColumns = (kLatent ? int{kLatentValueDimMax} : kDim) / 64;
@@ -55,11 +56,13 @@ struct Work {
   std::int32_t kv_head;
 };
 
+template <typename F>
 STEMMA_ON_DEVICE void set_offset(const Team& team, const AttentionParams& params, const Work& work,
                                  int tile) {
   if (thread_index() >= kCudaTileKeys) return;
-  const KeyPlace place =
-      place_of(params, work.item, work.kv_head, tile * kCudaTileKeys + thread_index());
+  const std::int32_t key = tile * kCudaTileKeys + thread_index();
+  const KeyPlace place = F::kChosen ? chosen_place_of(params, work.item, work.kv_head, key)
+                                    : place_of(params, work.item, work.kv_head, key);
   team.offsets[tile % 2 * kCudaTileKeys + thread_index()] = offset_of(params, place);
 }
 template <typename F>
@@ -223,7 +226,7 @@ STEMMA_ON_DEVICE void end_pair(const AttentionParams& params, const Work& work, 
 template <typename F>
 STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team& team, const Work& work) {
   team_barrier();  // the item before has been read
-  set_offset(team, params, work, work.item.first_tile);
+  set_offset<F>(team, params, work, work.item.first_tile);
   load_queries<F>(team, params, work);
   std::int32_t positions[kWarpPairs];
   PairSums<F> sums[kWarpPairs];
@@ -237,7 +240,7 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team& team, cons
   team_barrier();
   copy_rows<F>(team.keys, params.k, team, params, work.item.first_tile);
   for (int tile = work.item.first_tile; tile < work.item.end_tile; ++tile) {
-    set_offset(team, params, work, tile + 1);
+    set_offset<F>(team, params, work, tile + 1);
     wait_copies<0>();
     team_barrier();
     if (!F::kLatent) copy_rows<F>(team.values, params.v, team, params, tile);
@@ -270,31 +273,38 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team& team, cons
 template <typename F>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, F::kResidents) walk_plain_items(AttentionParams params) {
   const Team team = team_of<F>(shared_memory());
-  const AttentionHeader& header = header_of(params);
-  const auto* const items = array_of<AttentionItem>(params, header.items_at[kSinglePairs]);
-  const std::int64_t total =
-      static_cast<std::int64_t>(header.items[kSinglePairs]) * params.kv_heads;
+  const auto span = [&] {
+    return F::kChosen ? chosen_items_of(params) : items_of(params, kSinglePairs);
+  };
+  const std::int64_t total = static_cast<std::int64_t>(span().count) * params.kv_heads;
   for (std::int64_t i = team_x(); i < total; i += teams_x()) {
     walk<F>(params, team,
-            {items[i / params.kv_heads], static_cast<std::int32_t>(i % params.kv_heads)});
+            {span().items[i / params.kv_heads], static_cast<std::int32_t>(i % params.kv_heads)});
   }
 }
 
+template <RowKind kKind, typename Call>
+auto with_dim(std::int64_t head_dim, const Call& call) {
+  if (head_dim <= 64) return call(Form<64, kKind>());
+  if (head_dim <= 128) return call(Form<128, kKind>());
+  return call(Form<256, kKind>());
+}
 template <typename Call>
-auto with_form(std::int64_t head_dim, const Call& call) {
-  if (head_dim <= 64) return call(Form<64>());
-  if (head_dim <= 128) return call(Form<128>());
-  if (head_dim <= kPlainDimMax) return call(Form<256>());
-  return call(Form<int{kLatentDimMax}, true>());
+auto with_form(std::int64_t head_dim, AttentionList list, const Call& call) {
+  if (list == kChosenPairs) return with_dim<RowKind::kChosen>(head_dim, call);
+  if (head_dim <= kPlainDimMax) return with_dim<RowKind::kPlain>(head_dim, call);
+  return call(Form<int{kLatentDimMax}, RowKind::kLatent>());
 }
 
 }  // namespace
 
-Status plain_attention(CudaStream& stream, const AttentionParams& params, std::int64_t teams) {
-  if (params.kv_dtype != DType::kF32 || !has_kernel_of_rows(params.head_dim, params.value_dim)) {
+Status plain_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
+                       std::int64_t teams) {
+  if (params.kv_dtype != DType::kF32 || !has_kernel_of_rows(params.head_dim, params.value_dim) ||
+      (list == kChosenPairs && params.head_dim > kPlainDimMax)) {
     return Error{ErrorCode::kUnsupported, "plain attention: rows that there is no kernel for", 0};
   }
-  return with_form(params.head_dim, [&](auto form) {
+  return with_form(params.head_dim, list, [&](auto form) {
     using F = decltype(form);
     return launch("plain_attention", stream,
                   {.teams_x = teams, .threads = kThreads, .shared_bytes = F::kSharedBytes},
@@ -303,7 +313,7 @@ Status plain_attention(CudaStream& stream, const AttentionParams& params, std::i
 }
 
 std::int64_t plain_attention_residents(std::int64_t head_dim, std::int64_t team_shared_bytes_max) {
-  return with_form(head_dim, [&](auto form) {
+  return with_form(head_dim, kSinglePairs, [&](auto form) {
     using F = decltype(form);
     return residents(F::kSharedBytes, F::kResidents, team_shared_bytes_max);
   });

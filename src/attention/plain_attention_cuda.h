@@ -16,11 +16,13 @@
 
 namespace stemma {
 
-// The items of kSinglePairs, by `teams` teams. kUnsupported names rows that there is no kernel for.
-Status plain_attention(CudaStream& stream, const AttentionParams& params, std::int64_t teams);
+// The items of kSinglePairs, or those of kChosenPairs of a wave, by `teams` teams. kUnsupported
+// names rows that there is no kernel for.
+Status plain_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
+                       std::int64_t teams);
 
-// Teams that a multiprocessor holds at once, one team being allowed so much shared memory; 0 if it
-// needs more.
+// Teams of either that a multiprocessor holds at once, one team being allowed so much shared
+// memory; 0 if it needs more.
 std::int64_t plain_attention_residents(std::int64_t head_dim, std::int64_t team_shared_bytes_max);
 
 }  // namespace stemma

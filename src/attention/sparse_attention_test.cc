@@ -8,6 +8,7 @@
 
 #include "attention/attention_fixture.h"
 #include "attention/attention_steps.h"
+#include "attention/choice_fixture.h"
 #include "attention/reference_sparse_attention.h"
 #include "device/simd_target.h"
 
@@ -59,40 +60,6 @@ TEST_P(SparseOnTarget, EqualsTheReference) {
     }
   }
 }
-
-// What one KV head's choice is worth, by the guesses of the reference.
-void expect_best_choice(const std::vector<double>& guesses, std::span<const std::int32_t> chosen) {
-  std::vector<bool> in(guesses.size());
-  double least = 1e9;
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    ASSERT_TRUE(chosen[i] >= 0 && chosen[i] < std::ssize(guesses));
-    ASSERT_TRUE(i == 0 || chosen[i - 1] < chosen[i]);
-    in[static_cast<std::size_t>(chosen[i])] = true;
-    least = std::min(least, guesses[static_cast<std::size_t>(chosen[i])]);
-  }
-  for (std::size_t token = 0; token < guesses.size(); ++token) {
-    ASSERT_TRUE(in[token] || guesses[token] <= least * (1 + 1e-4)) << token;
-  }
-}
-
-// Memory for one choice.
-struct ChoiceMemory {
-  explicit ChoiceMemory(std::int64_t tokens) {
-    const auto padded = static_cast<std::size_t>(padded_tokens(tokens));
-    queries.resize(4 * 64);
-    scores.resize(4 * padded);
-    candidates.resize(padded);
-    bins.resize(2 * kSelectBins);
-    chosen.resize(padded);
-  }
-  SelectScratch scratch() {
-    return {queries.data(), scores.data(), candidates.data(), bins.data(), chosen.data()};
-  }
-
-  std::vector<float> queries, scores;
-  std::vector<std::uint32_t> candidates, bins;
-  std::vector<std::int32_t> chosen;
-};
 
 // From sharp to flat scores, whose guesses fill other bins.
 TEST_P(SparseOnTarget, ChoosesTheLargestGuesses) {

@@ -41,22 +41,27 @@ struct Cursor {
   bool live;
 };
 
+template <typename F>
 STEMMA_ON_DEVICE void load_item(Cursor& at, const AttentionParams& params, int list) {
-  const AttentionHeader& header = header_of(params);
-  at.live = at.work < static_cast<std::int64_t>(header.items[list]) * params.kv_heads;
+  const ItemSpan span = F::kChosen ? chosen_items_of(params) : items_of(params, list);
+  at.live = at.work < static_cast<std::int64_t>(span.count) * params.kv_heads;
   if (!at.live) return;
-  at.item = array_of<AttentionItem>(params, header.items_at[list])[at.work / params.kv_heads];
+  at.item = span.items[at.work / params.kv_heads];
   at.kv_head = static_cast<std::int32_t>(at.work % params.kv_heads);
   at.tile = at.item.first_tile;
 }
+template <typename F>
 STEMMA_ON_DEVICE void advance(Cursor& at, const AttentionParams& params, int list) {
   if (!at.live || ++at.tile < at.item.end_tile) return;
   at.work += teams_x();
-  load_item(at, params, list);
+  load_item<F>(at, params, list);
 }
+template <typename F>
 STEMMA_ON_DEVICE KeyPlace look_up(const Cursor& at, const AttentionParams& params) {
   if (!at.live || thread_index() >= kCudaTileKeys) return {-1, 0, 0};
-  return place_of(params, at.item, at.kv_head, at.tile * kCudaTileKeys + thread_index());
+  const std::int32_t key = at.tile * kCudaTileKeys + thread_index();
+  return F::kChosen ? chosen_place_of(params, at.item, at.kv_head, key)
+                    : place_of(params, at.item, at.kv_head, key);
 }
 
 template <typename F>
@@ -173,13 +178,13 @@ template <typename F>
 STEMMA_ON_DEVICE void begin(Ahead& ahead, const Team<F>& team, const AttentionParams& params,
                             int list) {
   for (int step = 0; step < 2; ++step) {
-    const KeyPlace place = look_up(ahead.at, params);
+    const KeyPlace place = look_up<F>(ahead.at, params);
     set_offset(team.tiles, params, step, place);
     if (step > 0) set_scales(team.tiles, step - 1, ahead.scales);
     ahead.scales = load_scales<F>(params, place);
-    advance(ahead.at, params, list);
+    advance<F>(ahead.at, params, list);
   }
-  ahead.place = look_up(ahead.at, params);
+  ahead.place = look_up<F>(ahead.at, params);
   team_barrier();
   copy_keys(team.tiles, params, 0);
   commit_copies();
@@ -195,8 +200,8 @@ STEMMA_ON_DEVICE void look_ahead(Ahead& ahead, const Team<F>& team, const Attent
   set_offset(team.tiles, params, step + 2, ahead.place);
   set_scales(team.tiles, step + 1, ahead.scales);
   ahead.scales = load_scales<F>(params, ahead.place);
-  advance(ahead.at, params, list);
-  ahead.place = look_up(ahead.at, params);
+  advance<F>(ahead.at, params, list);
+  ahead.place = look_up<F>(ahead.at, params);
 }
 
 template <typename F>
@@ -237,7 +242,7 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
   const Team<F> team = team_of<F>(shared_memory());
   Cursor now;
   now.work = team_x();
-  load_item(now, params, list);
+  load_item<F>(now, params, list);
   if (!now.live) return;
   Ahead ahead = {now, {}, {}};
   begin(ahead, team, params, list);
@@ -272,7 +277,7 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
       for (int i = 0; i < 2 * F::kRows; ++i) end_row(params, now, sums, kept, i / 2, i % 2);
       clear(sums);
     }
-    advance(now, params, list);
+    advance<F>(now, params, list);
   }
   wait_copies<0>();
 }
@@ -315,6 +320,9 @@ Status launch_form(CudaStream& stream, const AttentionParams& params, int list,
 // Calls with a value of the form for rows of that type and extent.
 template <typename T, RowKind kKind, int kDim, typename Call>
 auto with_list(AttentionList list, const Call& call) {
+  if constexpr (kKind == RowKind::kPlain) {
+    if (list == kChosenPairs) return call(Form<T, kDim, RowKind::kChosen, 1, 1>());
+  }
   if (list == kSinglePairs) return call(Form<T, kDim, kKind, 1, 1>());
   return call(Form<T, kDim, kKind, 2, 2>());
 }
@@ -343,7 +351,9 @@ auto with_form(DType dtype, std::int64_t head_dim, AttentionList list, const Cal
 
 Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
                        std::int64_t teams) {
-  if (!has_tensor_kernel(params.kv_dtype, params.head_dim, params.value_dim)) {
+  const bool plain = !is_scaled(params.kv_dtype) && params.head_dim <= kPlainDimMax;
+  if (!has_tensor_kernel(params.kv_dtype, params.head_dim, params.value_dim) ||
+      (list == kChosenPairs && !plain)) {
     return Error{ErrorCode::kUnsupported, "split attention: rows that there is no kernel for", 0};
   }
   return with_form(params.kv_dtype, params.head_dim, list, [&](auto form) {

@@ -15,8 +15,9 @@
 
 namespace stemma {
 
-// The items of kSinglePairs or kSharedPairs, by `teams` teams. kUnsupported names a pool's type or
-// a row that there is no kernel for.
+// The items of kSinglePairs or kSharedPairs, or those of kChosenPairs of a wave, by `teams` teams.
+// kUnsupported names a pool's type or a row that there is no kernel for; codes and latent rows have
+// no kChosenPairs.
 Status split_attention(CudaStream& stream, const AttentionParams& params, AttentionList list,
                        std::int64_t teams);
 

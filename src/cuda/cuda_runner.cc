@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "model/config_file.h"
 #include "model/rope.h"
+#include "model/sparse_calibration.h"
 #include "model/weight_files.h"
 #include "stemma/version.h"
 
@@ -21,7 +22,6 @@ Status check_options(const ModelRunnerOptions& options) {
   };
   if (options.weights == WeightRounding::kInt8) return refused("--weights int8");
   if (options.weights == WeightRounding::kInt4) return refused("--weights int4");
-  if (options.sparse.has_value()) return refused("--sparse-tokens");
   if (options.decorate_attention) return refused("calibration");
   if (options.attention != "cpu") return refused("--attention " + options.attention);
   STEMMA_RETURN_IF_ERROR(check_ranks(options));
@@ -70,6 +70,11 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   STEMMA_ASSIGN_OR_RETURN(runner->weights_,
                           load_cuda_weights(runner->config_, weight_files, device, runner->stream_,
                                             threads, options.progress, shard));
+  if (options.sparse.has_value()) {
+    STEMMA_ASSIGN_OR_RETURN(runner->heavy_channels_,
+                            load_heavy_channels(files, directory, options.sparse->calibration,
+                                                runner->config_, runner->weights_sha256()));
+  }
   STEMMA_ASSIGN_OR_RETURN(const std::vector<Adapter> adapters,
                           load_adapters(files, options.adapters, runner->config_, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare_adapters(adapters, options.rows_max, threads));
@@ -102,6 +107,7 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
   limits_.rows_max = options.rows_max;
   limits_.outputs_max = std::min(options.outputs_max, options.rows_max);
   limits_.requests_max = options.requests_max;
+  limits_.sparse = options.sparse;
   context_tokens_max_ = served_context_tokens(options, config_);
   if (options_.deterministic) {
     gemm_ = make_ordered_gemm(stream_);
@@ -249,13 +255,14 @@ Status CudaRunner::use_pool(const char* name, KvPool& pool, Group& group,
   graphs_.clear();
   AttentionShape attention = attention_shape(own_config_);
   attention.window_tokens = window_tokens;
+  CudaAttentionOptions attention_options = {
+      .row_dtype = row_dtype(weights_.type), .kv_dtype = shape.dtype, .page_size = shape.page_size};
+  if (limits_.sparse.has_value()) attention_options.dial = limits_.sparse->dial;
   STEMMA_ASSIGN_OR_RETURN(
       group.attention,
       CudaAttention::create(device_, stream_, attention,
                             {limits_.rows_max, limits_.requests_max, context_tokens_max_},
-                            {.row_dtype = row_dtype(weights_.type),
-                             .kv_dtype = shape.dtype,
-                             .page_size = shape.page_size}));
+                            attention_options));
   group.terms = terms;
   return {};
 }
@@ -352,6 +359,15 @@ std::string CudaRunner::weights_sha256() const {
   return to_hex(weights_.digest);
 }
 
+KvShape CudaRunner::pool_shape() const {
+  KvShape shape = own_config_.pool_shape();
+  if (limits_.sparse.has_value()) {
+    shape.kind = KvKind::kDoubleSparse;
+    shape.label_channels = heavy_channels_.channels_each;
+  }
+  return shape;
+}
+
 std::vector<std::pair<std::string, std::string>> CudaRunner::namespace_fields() const {
   const CudaTraits& traits = device_.traits();
   std::vector<std::pair<std::string, std::string>> fields = {
@@ -365,6 +381,11 @@ std::vector<std::pair<std::string, std::string>> CudaRunner::namespace_fields() 
       {"capability", std::to_string(traits.capability)},
       {"products", gemm_->name()},
       {"deterministic", options_.deterministic ? "yes" : "no"}};
+  if (limits_.sparse.has_value()) {
+    for (auto& field : sparse_namespace_fields(heavy_channels_, limits_.sparse->dial)) {
+      fields.push_back(std::move(field));
+    }
+  }
   if (peers_ != nullptr) {
     fields.emplace_back("tensor_parallel_rank", std::to_string(peers_->shard().rank));
     fields.emplace_back("tensor_parallel_ranks", std::to_string(peers_->shard().ranks));

@@ -92,7 +92,7 @@ class CudaRunner final : public LoadedRunner {
   std::string compute_format() const override;
   std::string weights_sha256() const override;
   const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
-  KvShape pool_shape() const override { return own_config_.pool_shape(); }
+  KvShape pool_shape() const override;
   KvShape windowed_pool_shape() const override { return own_config_.windowed_pool_shape(); }
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
 
@@ -159,7 +159,7 @@ class CudaRunner final : public LoadedRunner {
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
   RoundingReport rounding_;       // nothing is rounded
-  HeavyChannels heavy_channels_;  // nothing is sparse
+  HeavyChannels heavy_channels_;  // none without sparse attention
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;
   std::unique_ptr<CudaRankRows> peers_;  // nullptr: it computes alone

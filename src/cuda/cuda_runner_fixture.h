@@ -25,6 +25,7 @@
 #include "base/temp_directory.h"
 #include "cuda/cuda_runner.h"
 #include "device/cuda_fixture.h"
+#include "model/calibration_fixture.h"
 #include "model/model_runner.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
@@ -66,6 +67,7 @@ struct CudaVariant {
   std::int64_t tokens = 160;  // that the pools hold
   std::uint64_t seed = 1;     // of the order of pages
   std::vector<AdapterSource> adapters = {};
+  std::optional<SparseDial> dial = {};  // after write_calibration
 };
 
 // A runner with its pools and requests.
@@ -87,6 +89,13 @@ class CudaRunnerFixture : public CudaFixture {
     ASSERT_TRUE(write_random_model(directory_->path(), {.config = config_, .type = type}).ok());
   }
 
+  // Heavy channels of the model that was written, every `step`th.
+  void write_calibration(std::int32_t step = 1) {
+    const auto runner = ModelRunner::load(directory(), {}, threads());
+    ASSERT_TRUE(runner.ok());
+    ASSERT_TRUE(save_calibration_of(**runner, directory(), step).ok());
+  }
+
   const ModelConfig& config() const { return config_; }
   std::string directory() const { return directory_->path(); }
   ThreadPool& threads() { return threads_; }
@@ -96,15 +105,23 @@ class CudaRunnerFixture : public CudaFixture {
     return CudaRunner::load(device(), directory(), options, cuda_options, threads_);
   }
 
+  static std::optional<SparseOptions> sparse_options(const std::optional<SparseDial>& dial) {
+    if (!dial.has_value()) return std::nullopt;
+    return SparseOptions{*dial, ""};
+  }
+
   // REQUIRES: the model was written and fits.
   CudaBench bench(const CudaVariant& variant = {}) {
     CudaBench bench;
-    auto runner = try_load(
-        {.rows_max = 128, .outputs_max = 128, .requests_max = 16, .adapters = variant.adapters},
-        variant.options);
+    auto runner = try_load({.rows_max = 128,
+                            .outputs_max = 128,
+                            .requests_max = 16,
+                            .sparse = sparse_options(variant.dial),
+                            .adapters = variant.adapters},
+                           variant.options);
     STEMMA_CHECK(runner.ok(), "the model loads");
     bench.runner = std::move(runner).value();
-    bench.pool = pool_of(bench.runner->pool_shape(), variant);
+    bench.pool = pool_of(bench.runner->pool_shape(), variant, bench.runner->heavy_channels());
     std::unique_ptr<KvPool> windowed;
     const KvShape windowed_shape = bench.runner->windowed_pool_shape();
     if (windowed_shape.layers > 0) windowed = pool_of(windowed_shape, variant);
@@ -138,7 +155,7 @@ class CudaRunnerFixture : public CudaFixture {
     shape.page_size = 16;
     shape.pages = 12;
     shape.dtype = dtype;
-    auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads());
+    auto pool = make_kv_pool(shape, KvLayout::kLayerFirst, threads(), (*runner)->heavy_channels());
     STEMMA_CHECK(pool.ok(), "the pool fits");
     RunnerTrial trial(**runner, **pool);
     EXPECT_TRUE(trial.finish(trial.add(tokens, adapter), std::ssize(tokens)).ok());
@@ -150,11 +167,12 @@ class CudaRunnerFixture : public CudaFixture {
   }
 
  private:
-  std::unique_ptr<CudaPool> pool_of(KvShape shape, const CudaVariant& variant) {
+  std::unique_ptr<CudaPool> pool_of(KvShape shape, const CudaVariant& variant,
+                                    const HeavyChannels& channels = {}) {
     shape.page_size = variant.page_size;
     shape.pages = ceil_div(variant.tokens, variant.page_size) + 2;
     shape.dtype = variant.dtype;
-    auto pool = CudaPool::create(device(), shape, variant.layout);
+    auto pool = CudaPool::create(device(), shape, variant.layout, channels);
     STEMMA_CHECK(pool.ok(), "the pool fits");
     return std::move(pool).value();
   }

@@ -241,7 +241,8 @@ Status CudaTransformer::write_latent_rows(const CudaStep& step, const StepPlaces
 Status CudaTransformer::turn_and_store(const CudaStep& step, const StepPlaces& places,
                                        const CudaLayerWeights& layer, const Place& place) {
   const CudaPool& pool = *place.group.pool;
-  const bool scaled = is_scaled(pool.shape().dtype);
+  // Scales and labels are the pool's affair.
+  const bool plain = !is_scaled(pool.shape().dtype) && pool.shape().kind != KvKind::kDoubleSparse;
   STEMMA_RETURN_IF_ERROR(turn_rows(
       stream_, {.qkv = qkv_.as<float>(),
                 .bias = layer.qkv_bias,
@@ -256,12 +257,12 @@ Status CudaTransformer::turn_and_store(const CudaStep& step, const StepPlaces& p
                 .kv_heads = config_.kv_heads,
                 .head_dim = config_.head_dim,
                 .epsilon = static_cast<float>(config_.norm_epsilon),
-                .target = scaled ? TurnTarget() : target_of(pool.store_target(place.layer)),
+                .target = plain ? target_of(pool.store_target(place.layer)) : TurnTarget(),
                 .slots = place.slots}));
-  return scaled ? store_scaled(step, place) : Status();
+  return plain ? Status() : store_by_pool(step, place);
 }
 
-Status CudaTransformer::store_scaled(const CudaStep& step, const Place& place) {
+Status CudaTransformer::store_by_pool(const CudaStep& step, const Place& place) {
   const auto rows_from = [&](std::int64_t column) {
     return KvRows{.elements = qkv_.as<float>() + column,
                   .dtype = DType::kF32,

@@ -150,7 +150,7 @@ class CudaTransformer {
                            const CudaLayerWeights& layer, const Place& place);
   Status turn_and_store(const CudaStep& step, const StepPlaces& places,
                         const CudaLayerWeights& layer, const Place& place);
-  Status store_scaled(const CudaStep& step, const Place& place);
+  Status store_by_pool(const CudaStep& step, const Place& place);
   Status mlp(const CudaStep& step, const CudaLayerWeights& layer, const AdaptedLayer& adapted);
   Status gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null, std::int64_t rows);
   Status adapt_heads(const AdaptedLayer& adapted, std::int64_t rows);

@@ -11,6 +11,7 @@
 //   shared_memory()                    the team's shared bytes, as many as launch was told
 //   team_barrier()  warp_barrier()     all threads of the team, of the warp, come here
 //   shuffle(value, lane)  shuffle_xor(value, mask)  any_lane(bool)  all lanes take part
+//   lanes_where(bool)  ones_in(u32)    a bit for each lane where it is true; bits that are set
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
 //   widen(x)  narrow<T>(f32)  widen_pair(u32)  narrow_pair<T>(lo, hi)   stored types and f32
 //   exp2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)  double_as_word(x)

@@ -17,6 +17,8 @@
 #define STEMMA_ON_DEVICE __device__ __forceinline__
 // Before a loop of constant length, so that the arrays that it walks are registers.
 #define STEMMA_UNROLLED _Pragma("unroll")
+// Before a loop that is to stay one, so that fewer registers do.
+#define STEMMA_ROLLED _Pragma("unroll 1")
 // The most threads a team of this kernel has, and how many teams a multiprocessor should hold.
 #define STEMMA_TEAM(threads, teams) __launch_bounds__(threads, teams)
 
@@ -68,6 +70,12 @@ STEMMA_ON_DEVICE T shuffle_xor(T value, int mask) {
 }
 STEMMA_ON_DEVICE bool any_lane(bool condition) {
   return __any_sync(0xFFFFFFFFu, condition) != 0;
+}
+STEMMA_ON_DEVICE std::uint32_t lanes_where(bool condition) {
+  return __ballot_sync(0xFFFFFFFFu, condition);
+}
+STEMMA_ON_DEVICE int ones_in(std::uint32_t word) {
+  return __popc(word);
 }
 
 STEMMA_ON_DEVICE Words load_words(const void* from) {

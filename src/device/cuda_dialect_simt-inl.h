@@ -19,6 +19,7 @@
 #define STEMMA_KERNEL void
 #define STEMMA_ON_DEVICE inline
 #define STEMMA_UNROLLED
+#define STEMMA_ROLLED
 #define STEMMA_TEAM(threads, teams)
 
 namespace stemma {
@@ -86,6 +87,17 @@ inline bool any_lane(bool condition) {
   const simt::Slot* const slots = exchange(condition);
   return std::any_of(slots, slots + kWarpThreads,
                      [](const simt::Slot& slot) { return slot_as<bool>(slot); });
+}
+inline std::uint32_t lanes_where(bool condition) {
+  const simt::Slot* const slots = exchange(condition);
+  std::uint32_t lanes = 0;
+  for (int lane = 0; lane < kWarpThreads; ++lane) {
+    lanes |= static_cast<std::uint32_t>(slot_as<bool>(slots[lane])) << lane;
+  }
+  return lanes;
+}
+inline int ones_in(std::uint32_t word) {
+  return std::popcount(word);
 }
 
 inline Words load_words(const void* from) {

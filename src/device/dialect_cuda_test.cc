@@ -175,6 +175,23 @@ TEST_F(Dialect, ThreadsThatAddToOneNumberAddOneAfterTheOther) {
   EXPECT_EQ(tickets[kThreads], reached);
 }
 
+TEST_F(Dialect, ALaneCountsThoseBeforeItThatAreTrue) {
+  constexpr std::size_t kThreads = 96;
+  Prng prng(static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()));
+  std::vector<float> values(kThreads);
+  for (float& value : values) value = static_cast<float>(prng.unit() * 4 - 2);
+  std::fill_n(values.begin() + 32, 32, 1.0f);
+  const CudaMemory in = upload(values);
+  const CudaMemory out = allocate<std::int32_t>(kThreads);
+  ASSERT_TRUE(launch_ranks(stream(), kThreads, in.as<float>(), out.as<std::int32_t>()).ok());
+  const auto places = download<std::int32_t>(out.bytes(), kThreads);
+  std::int32_t before = 0;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    if (i % 32 == 0) before = 0;
+    EXPECT_EQ(places[i], values[i] > 0 ? before++ : -1) << i;
+  }
+}
+
 TEST_F(Dialect, AnExponentialOfDoubleIsThatOfTheHostButForItsLastPlace) {
   std::vector<double> values = {0, -1, 1, -745, 700, -0x1p-60};
   for (int i = 0; i < 200; ++i) values.push_back(-0.173 * i);

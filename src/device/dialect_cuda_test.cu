@@ -66,6 +66,12 @@ STEMMA_KERNEL tickets_of(std::uint32_t* tickets) {
   if (thread_index() == 0) tickets[team_threads()] = *counter;
 }
 
+STEMMA_KERNEL ranks(const float* in, std::int32_t* places) {
+  const bool above = in[thread_index()] > 0;
+  const std::uint32_t before = lanes_where(above) & ((std::uint32_t{1} << lane_index()) - 1);
+  places[thread_index()] = above ? ones_in(before) : -1;
+}
+
 STEMMA_KERNEL exponentials(std::int64_t count, const double* in, double* out) {
   for (std::int64_t i = thread_index(); i < count; i += team_threads()) out[i] = exp_wide(in[i]);
 }
@@ -117,6 +123,10 @@ template Status launch_narrowing(CudaStream&, std::int64_t, const float*, std::i
 Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets) {
   return launch("tickets", stream, {.threads = threads, .shared_bytes = sizeof(std::uint32_t)},
                 tickets_of, tickets);
+}
+
+Status launch_ranks(CudaStream& stream, int threads, const float* in, std::int32_t* places) {
+  return launch("ranks", stream, {.threads = threads}, ranks, in, places);
 }
 
 Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out) {

@@ -30,6 +30,8 @@ Status launch_narrowing(CudaStream& stream, std::int64_t count, const float* in,
 // tickets[t] = what a shared counter was before thread t of `threads` added t + 1 to it; behind
 // them what it was in the end.
 Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets);
+// places[t] = how many lanes before thread t's have a number above 0, or −1 if its own is not.
+Status launch_ranks(CudaStream& stream, int threads, const float* in, std::int32_t* places);
 // out[i] = e^in[i] in double.
 Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out);
 // One thread of the team never comes to the barrier.

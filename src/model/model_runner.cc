@@ -102,7 +102,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
                                               std::move(weights));
   runner->config_digest_ = std::move(file.sha256);
   if (options.sparse.has_value()) {
-    STEMMA_RETURN_IF_ERROR(runner->load_channels(files, directory, *options.sparse));
+    STEMMA_ASSIGN_OR_RETURN(runner->heavy_channels_,
+                            load_heavy_channels(files, directory, options.sparse->calibration,
+                                                runner->config_, runner->weights_sha256()));
   }
   STEMMA_ASSIGN_OR_RETURN(runner->adapters_,
                           load_adapters(files, options.adapters, runner->config_, threads));
@@ -150,22 +152,6 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
   return {};
 }
 
-Status ModelRunner::load_channels(Files& files, const std::string& directory,
-                                  const SparseOptions& sparse) {
-  if (config_.latent.rank > 0 || config_.windows.tokens > 0 || config_.score_cap > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 join_path(directory, "config.json") +
-                     ": sparse attention is not for latent rows, windows or capped scores"};
-  }
-  const std::string path = !sparse.calibration.empty()
-                               ? sparse.calibration
-                               : join_path(directory, std::string(kSparseCalibrationFile));
-  STEMMA_ASSIGN_OR_RETURN(SparseCalibration calibration, load_sparse_calibration(files, path));
-  STEMMA_RETURN_IF_ERROR(check_sparse_calibration(calibration, path, config_, weights_sha256()));
-  heavy_channels_ = std::move(calibration.channels);
-  return {};
-}
-
 Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
     const ModelRunnerOptions& options, const AttentionLimits& limits, ThreadPool& threads) const {
   const AttentionShape shape = attention_shape(own_config_);
@@ -210,12 +196,9 @@ std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields()
     fields.emplace_back("tensor_parallel_ranks", std::to_string(limits_.ranks->ranks()));
   }
   if (limits_.sparse.has_value()) {
-    // What a sparse row leaves out changes all that later layers store.
-    const std::span<const std::int32_t> channels = heavy_channels_.channels;
-    fields.emplace_back("sparse_channels", std::to_string(heavy_channels_.channels_each));
-    fields.emplace_back("sparse_channels_sha256", to_hex(sha256(std::as_bytes(channels))));
-    fields.emplace_back("sparse_dense_tokens", std::to_string(limits_.sparse->dial.dense_tokens));
-    fields.emplace_back("sparse_kept", kept_text(limits_.sparse->dial));
+    for (auto& field : sparse_namespace_fields(heavy_channels_, limits_.sparse->dial)) {
+      fields.push_back(std::move(field));
+    }
   }
   return fields;
 }

@@ -106,7 +106,6 @@ class ModelRunner final : public LoadedRunner {
 
  private:
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
-  Status load_channels(Files& files, const std::string& directory, const SparseOptions& sparse);
   Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
                                                          const AttentionLimits& limits,
                                                          ThreadPool& threads) const;

@@ -7,10 +7,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/digest.h"
 #include "model/json_text.h"
 
 namespace stemma {
@@ -148,6 +150,30 @@ Status check_sparse_calibration(const SparseCalibration& calibration, std::strin
     return refuse("weights_sha256", printable(calibration.weights_sha256), weights_sha256);
   }
   return {};
+}
+
+Result<HeavyChannels> load_heavy_channels(Files& files, const std::string& directory,
+                                          const std::string& path, const ModelConfig& config,
+                                          std::string_view weights_sha256) {
+  if (config.latent.rank > 0 || config.windows.tokens > 0 || config.score_cap > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 join_path(directory, "config.json") +
+                     ": sparse attention is not for latent rows, windows or capped scores"};
+  }
+  const std::string file =
+      path.empty() ? join_path(directory, std::string(kSparseCalibrationFile)) : path;
+  STEMMA_ASSIGN_OR_RETURN(SparseCalibration calibration, load_sparse_calibration(files, file));
+  STEMMA_RETURN_IF_ERROR(check_sparse_calibration(calibration, file, config, weights_sha256));
+  return std::move(calibration.channels);
+}
+
+std::vector<std::pair<std::string, std::string>> sparse_namespace_fields(
+    const HeavyChannels& channels, const SparseDial& dial) {
+  const auto bytes = std::as_bytes(std::span(channels.channels));
+  return {{"sparse_channels", std::to_string(channels.channels_each)},
+          {"sparse_channels_sha256", to_hex(sha256(bytes))},
+          {"sparse_dense_tokens", std::to_string(dial.dense_tokens)},
+          {"sparse_kept", kept_text(dial)}};
 }
 
 }  // namespace stemma

@@ -15,7 +15,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "attention/sparse_dial.h"
 #include "base/file.h"
 #include "model/config.h"
 #include "pool/heavy_channels.h"
@@ -50,5 +53,17 @@ Status save_sparse_calibration(const SparseCalibration& calibration, const std::
 // extents and weights.
 Status check_sparse_calibration(const SparseCalibration& calibration, std::string_view file_name,
                                 const ModelConfig& config, std::string_view weights_sha256);
+
+// The heavy channels of a model in `directory`, of the file at `path`, or, where that is empty, of
+// kSparseCalibrationFile there. kUnsupported names config.json if the model has what sparse
+// attention has not; else as loading and checking.
+Result<HeavyChannels> load_heavy_channels(Files& files, const std::string& directory,
+                                          const std::string& path, const ModelConfig& config,
+                                          std::string_view weights_sha256);
+
+// What of sparse attention makes pages valid, as (name, value): what a sparse row leaves out
+// changes all that later layers store.
+std::vector<std::pair<std::string, std::string>> sparse_namespace_fields(
+    const HeavyChannels& channels, const SparseDial& dial);
 
 }  // namespace stemma

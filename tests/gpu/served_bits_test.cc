@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "base/temp_directory.h"
 #include "cuda/cuda_backend.h"
 #include "device/cuda_fixture.h"
+#include "model/calibration_fixture.h"
+#include "model/model_runner.h"
 #include "model/random_model.h"
 #include "transparency/served_trial.h"
 
@@ -28,6 +31,7 @@ struct Setting {
   std::int64_t concurrency = 4;
   int threads = 1;
   std::int64_t kv_bytes = std::int64_t{8} << 20;
+  std::optional<SparseDial> dial = {};
 };
 
 class ServedBits : public CudaFixture {
@@ -44,6 +48,7 @@ class ServedBits : public CudaFixture {
     options.backend = backend.get();
     options.kv_dtype = "bf16";
     options.kv_bytes = setting.kv_bytes;
+    if (setting.dial.has_value()) options.sparse = SparseOptions{*setting.dial, ""};
     ServedTrial trial = open_trial(options);
     TrialRequests requests;
     requests.prompts.resize(kRequests);
@@ -71,6 +76,20 @@ TEST_P(ServedFamilies, BitsAreThoseOfAnEmptyCacheAndOneRequestAtATime) {
   const Outcome chunked = run({.page_size = 4, .chunk_tokens = 24, .concurrency = 6});
   EXPECT_GT(chunked.cached_tokens, 0);
   expect_same_bits(plain, chunked);
+}
+
+TEST_F(ServedBits, OfSparseRowsAreThoseOfAnEmptyCacheToo) {
+  write_model("llama2");
+  ThreadPool threads(1);
+  const auto runner = ModelRunner::load(directory(), {}, threads);
+  ASSERT_TRUE(runner.ok());
+  ASSERT_TRUE(save_calibration_of(**runner, directory()).ok());
+  const SparseDial quarter = {.dense_tokens = 32, .kept_tokens = 1, .kept_of = 4};
+  const Outcome cold = run({.cache = "none", .concurrency = 1, .dial = quarter});
+  const Outcome warm = run({.page_size = 4, .chunk_tokens = 33, .dial = quarter});
+  EXPECT_GT(warm.cached_tokens, 0);
+  expect_same_bits(cold, warm);
+  EXPECT_NE(cold.logits, run({.cache = "none", .concurrency = 1}).logits);
 }
 
 TEST_F(ServedBits, SurviveEviction) {

@@ -1,0 +1,213 @@
+// CudaAttentionFixture: sequences with known K, V and Q, planned and computed by CudaAttention on
+// the GPU of the tests, and what a reference gives.
+//
+// Thread:     a test's.
+// Memory:     small pools of the host, copied to the GPU for each batch.
+// Cost:       on the emulated GPU milliseconds a row.
+// Not here:   what is expected (the tests), the sequences (attention_fixture).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/attention_fixture.h"
+#include "attention/cuda_attention.h"
+#include "base/float16.h"
+#include "device/cuda_fixture.h"
+
+namespace stemma {
+
+struct CudaCase {
+  std::string name;
+  AttentionCase world;
+  std::vector<std::int64_t> tokens = {70, 5, 530};
+  DType row_dtype = DType::kBF16;
+  std::int64_t rows_max = 1000;  // of a step
+  bool share_prefixes = true;
+  std::int64_t sums_bytes_max = std::int64_t{1} << 20;
+  std::int64_t choice_bytes_max = std::int64_t{1} << 22;
+};
+
+// 2^-p is half of the last place of a number of this type near 1.
+inline double half_of_last_place(DType dtype) {
+  return dtype == DType::kF32 ? 0x1p-24 : (dtype == DType::kBF16 ? 0x1p-9 : 0x1p-12);
+}
+
+// What is multiplied: elements of the pool, codes as bf16.
+inline DType operand_of(DType dtype) {
+  return is_scaled(dtype) ? DType::kBF16 : dtype;
+}
+
+// Each weight is rounded to the operands' type by up to half of its last place, and so is their
+// sum, which is one of the rounded ones, and an element of V that is a code times its scale; the
+// output is rounded to the rows' type. Values are at most 2.
+inline double tolerance(const CudaCase& c) {
+  // Powers within 2^-22 of their exponent's, sums of up to 600 roundings.
+  if (c.world.dtype == DType::kF32) return 4 * half_of_last_place(c.row_dtype) + 5e-5;
+  const double operand = half_of_last_place(operand_of(c.world.dtype));
+  const double roundings = is_scaled(c.world.dtype) ? 3 : 2;
+  return 2 * (roundings * operand + half_of_last_place(c.row_dtype)) + 1e-5;
+}
+
+inline float rounded(DType dtype, float value) {
+  if (dtype == DType::kF32) return value;
+  return dtype == DType::kBF16 ? to_float(to_bfloat16(value)) : to_float(to_float16(value));
+}
+
+inline std::vector<std::byte> as_rows(DType dtype, const std::vector<float>& values) {
+  const auto size = static_cast<std::size_t>(dtype_bytes(dtype));
+  std::vector<std::byte> bytes(values.size() * size);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kF32) {
+      std::memcpy(&bytes[i * size], &values[i], size);
+    } else {
+      const std::uint16_t bits =
+          dtype == DType::kBF16 ? to_bfloat16(values[i]).bits : to_float16(values[i]).bits;
+      std::memcpy(&bytes[i * size], &bits, size);
+    }
+  }
+  return bytes;
+}
+
+inline std::vector<float> from_rows(DType dtype, const std::vector<std::byte>& bytes) {
+  const auto size = static_cast<std::size_t>(dtype_bytes(dtype));
+  std::vector<float> values(bytes.size() / size);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kF32) {
+      std::memcpy(&values[i], &bytes[i * size], size);
+    } else {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, &bytes[i * size], size);
+      values[i] = dtype == DType::kBF16 ? to_float(BFloat16{bits}) : to_float(Float16{bits});
+    }
+  }
+  return values;
+}
+
+class CudaAttentionFixture : public CudaFixture {
+ protected:
+  static AttentionLimits limits_of(const CudaCase& c) {
+    return {.rows_max = c.rows_max,
+            .requests_max = static_cast<std::int64_t>(c.tokens.size()),
+            .context_tokens_max = *std::max_element(c.tokens.begin(), c.tokens.end())};
+  }
+
+  std::unique_ptr<CudaAttention> make(const CudaCase& c) {
+    auto attention = CudaAttention::create(device(), stream(), c.world.shape, limits_of(c),
+                                           {.row_dtype = c.row_dtype,
+                                            .kv_dtype = c.world.dtype,
+                                            .page_size = c.world.page_size,
+                                            .share_prefixes = c.share_prefixes,
+                                            .sums_bytes_max = c.sums_bytes_max,
+                                            .dial = c.world.dial,
+                                            .choice_bytes_max = c.choice_bytes_max});
+    EXPECT_TRUE(attention.ok()) << attention.error().detail;
+    return attention.ok() ? std::move(attention).value() : nullptr;
+  }
+
+  // A layer of a pool of the host on the device: all from its first row to its last.
+  struct DeviceLayer {
+    CudaMemory k, v, k_scales, v_scales, labels, heavy_channels;
+    KvLayerView view;
+  };
+  DeviceLayer upload_layer(const KvLayerView& host) {
+    const auto bytes = static_cast<std::size_t>(
+        ((host.pages - 1) * host.page_stride + (host.page_size - 1) * host.token_stride +
+         (host.heads - 1) * host.head_stride + host.head_dim) *
+        dtype_bytes(host.dtype));
+    DeviceLayer layer;
+    layer.k = upload(std::span(static_cast<const std::byte*>(host.k), bytes));
+    layer.view = host;
+    layer.view.k = layer.view.v = layer.k.bytes();
+    if (host.v != host.k) {
+      layer.v = upload(std::span(static_cast<const std::byte*>(host.v), bytes));
+      layer.view.v = layer.v.bytes();
+    }
+    if (host.labels != nullptr) upload_labels(host, layer);
+    if (!is_scaled(host.dtype)) return layer;
+    const auto scales =
+        static_cast<std::size_t>((host.pages - 1) * host.scale_page_stride +
+                                 (host.heads - 1) * host.scale_head_stride + host.page_size);
+    layer.k_scales = upload(std::span(host.k_scales, scales));
+    layer.view.k_scales = layer.k_scales.as<float>();
+    if (host.v_scales == nullptr) return layer;  // latent rows
+    layer.v_scales = upload(std::span(host.v_scales, scales));
+    layer.view.v_scales = layer.v_scales.as<float>();
+    return layer;
+  }
+
+  void upload_labels(const KvLayerView& host, DeviceLayer& layer) {
+    const auto bytes =
+        static_cast<std::size_t>(((host.pages - 1) * host.label_page_stride +
+                                  (host.page_size - 1) * host.label_token_stride +
+                                  (host.heads - 1) * host.label_head_stride + host.label_channels) *
+                                 dtype_bytes(host.dtype));
+    layer.labels = upload(std::span(static_cast<const std::byte*>(host.labels), bytes));
+    layer.view.labels = layer.labels.bytes();
+    layer.heavy_channels = upload(
+        std::span(host.heavy_channels, static_cast<std::size_t>(host.heads * host.label_channels)));
+    layer.view.heavy_channels = layer.heavy_channels.as<std::int32_t>();
+  }
+
+  static std::size_t outputs(const CudaCase& c, const KvBatch& batch) {
+    return static_cast<std::size_t>(batch.rows() * c.world.shape.query_heads *
+                                    c.world.shape.value_dim());
+  }
+
+  // Outputs of all of a batch, computed on the device.
+  std::vector<float> attend(const CudaCase& c, CudaAttention& attention,
+                            const AttentionWorld& world) {
+    const KvBatch batch = world.batch();
+    const std::size_t bytes =
+        outputs(c, batch) * static_cast<std::size_t>(dtype_bytes(c.row_dtype));
+    const DeviceLayer layer = upload_layer(world.layer());
+    const CudaMemory q = upload(as_rows(c.row_dtype, world.queries()));
+    const CudaMemory out = allocate<std::byte>(bytes);
+    EXPECT_TRUE(attention.plan(stream(), batch).ok());
+    EXPECT_TRUE(attention.run(stream(), layer.view, q.bytes(), out.bytes()).ok());
+    return from_rows(c.row_dtype, download<std::byte>(out.bytes(), bytes));
+  }
+
+  // The same by the reference, with queries as the kernels multiply them.
+  static std::vector<float> expected(const CudaCase& c, const AttentionWorld& world) {
+    ThreadPool threads(1);
+    auto reference = make_attention("reference", c.world.shape, limits_of(c), threads);
+    EXPECT_TRUE(reference.ok());
+    std::vector<float> q = world.queries();
+    for (float& value : q) value = rounded(operand_of(c.world.dtype), rounded(c.row_dtype, value));
+    std::vector<float> out(outputs(c, world.batch()));
+    reference.value()->plan(world.batch());
+    reference.value()->run(world.layer(), q.data(), out.data());
+    return out;
+  }
+
+  // Of all sequences, computed in `steps`.
+  Outputs attend_all_on_device(const CudaCase& c, const std::vector<Step>& steps) {
+    AttentionWorld world(c.world, c.tokens);
+    const auto attention = make(c);
+    Outputs collected(c.tokens.size());
+    for (const Step& step : steps) {
+      world.prepare(step);
+      const std::vector<float> out = attend(c, *attention, world);
+      auto from = out.begin();
+      for (const StepRows& part : step) {
+        const auto count = static_cast<std::ptrdiff_t>(part.rows * c.world.shape.query_heads *
+                                                       c.world.shape.value_dim());
+        collected[part.sequence].insert(collected[part.sequence].end(), from, from + count);
+        from += count;
+      }
+    }
+    return collected;
+  }
+};
+
+}  // namespace stemma
