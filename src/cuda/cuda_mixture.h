@@ -4,10 +4,11 @@
 // what the shared experts say. The host learns nothing of the choice, so that all of it can be
 // recorded.
 //
-// A row's bits depend on that row alone (I13), whichever CudaGemm computes the rest: a choice
+// What a row is given depends on that row alone (I13), beside the vendor's products too: a choice
 // jumps where two scores meet, so that even scores that differ in their last bit could send a row
 // elsewhere when its batch changes. Scores are therefore always sums in one order
-// (ordered_gemm_slices), and products over experts have no other kind (experts_cuda).
+// (ordered_gemm_slices), and products over experts have no other kind (experts_cuda). What the
+// vendor's products did to the row before is still in it.
 //
 // Of several ranks each has its outputs of every expert's matrices; they all choose alike, gather
 // what is between the two products, and then the sums (docs/decisions/0012).
