@@ -8,8 +8,7 @@
 // Memory:     of the device, sized at creation.
 // Cost:       four kernels a wave.
 // Not here:   the kernels (token_guesses_cuda, token_choice_cuda), which rows are sparse
-// (cuda_attention_plan),
-//             attention to what was chosen (cuda_attention).
+//             (cuda_attention_plan), attention to what was chosen (cuda_attention).
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 // Memory:     on the device every A and B in f32, whatever their files have, and rank f32 a row.
 // Cost:       creation copies every adapter once; add two launches, which rows without an adapter
 //             leave at once.
-// Not here:   files (model/adapter), kernels (adapted_rows_cuda), which request has which
-// (engine/).
+// Not here:   files (model/adapter), kernels (adapted_rows_cuda), which request has which adapter
+//             (engine/).
 #pragma once
 
 #include <array>

@@ -154,6 +154,7 @@ class Stage {
       }
       sorted.insert(sorted.end(), own.begin(), own.end());
     }
+    rows.reserve(sorted.size());
     for (const std::int32_t visit : sorted) {
       rows.push_back(visit / static_cast<std::int32_t>(options_.row_experts));
     }

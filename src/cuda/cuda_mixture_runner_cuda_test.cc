@@ -58,43 +58,19 @@ TEST_F(CudaMixtureRunnerTest, Of16BitsRowsAreThoseOfTheCpuButWhereScoresAreNear)
   EXPECT_LT(f16[kTokens * 9 / 10], allowed * std::ldexp(1.0, -11));
 }
 
-// A prompt as a whole, in chunks, and its last tokens one by one, of which most are graphs.
 TEST_F(CudaMixtureRunnerTest, BitsDoNotDependOnChunksPagesOrLayouts) {
   write_model("qwen3_moe");
-  const auto tokens = prompt(kTokens, 4);
-  const auto expected = logits_alone({}, tokens, kTokens);
-  for (const float value : expected) ASSERT_TRUE(std::isfinite(value));
-  expect_same_bits(expected, logits_alone({.layout = KvLayout::kPageFirst}, tokens, 11));
-  const CudaBench decoding = bench({.page_size = 1, .seed = 5});
-  ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(tokens), kTokens - 4}}}).ok());
-  ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
-  expect_same_bits(expected, decoding.trial->logits(0));
+  expect_same_bits_however_cut(kTokens, 11);
 }
 
-// Uneven pieces, so that prefill and single tokens mix, and tiles of 16 and of 64 visits.
+// Tiles of 16 and of 64 visits.
 TEST_F(CudaMixtureRunnerTest, BitsDoNotDependOnTheBatch) {
   write_model("qwen3_moe");
   std::vector<std::vector<TokenId>> prompts;
   for (std::uint64_t i = 0; i < 3; ++i) {
     prompts.push_back(prompt(static_cast<std::int64_t>(5 + 18 * i), 100 + i));
   }
-  const CudaBench together = bench();
-  RunnerTrial& trial = *together.trial;
-  for (const auto& tokens : prompts) trial.add(tokens);
-  for (std::size_t round = 0;; ++round) {
-    std::vector<RunnerTrial::Piece> pieces;
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
-      const auto wanted = static_cast<std::int64_t>(1 + (round + i) % 2 * 19);
-      const std::int64_t left = trial.remaining_tokens(i);
-      if (left > 0) pieces.push_back({i, std::min(wanted, left)});
-    }
-    if (pieces.empty()) break;
-    ASSERT_TRUE(trial.step(pieces).ok());
-  }
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    SCOPED_TRACE(i);
-    expect_same_bits(logits_alone({}, prompts[i], 64), trial.logits(i));
-  }
+  expect_same_bits_in_a_batch(prompts, 2, 19);
 }
 
 // Three requests in graphs of four rows: the row for which there is none disturbs nobody.

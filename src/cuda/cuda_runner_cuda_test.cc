@@ -51,17 +51,9 @@ TEST_F(CudaRunnerTest, OtherTypesOfWeightsAndPoolsGiveTheLogitsOfTheCpuToo) {
   expect_logits_of_cpu("qwen2", WeightType::kF16, DType::kF16);
 }
 
-// A prompt as a whole, and then its last tokens one by one, of which most are graphs.
 TEST_P(CudaFamilies, BitsDoNotDependOnChunksPagesOrLayouts) {
   write_model(GetParam());
-  const auto tokens = prompt(kTokens, 4);
-  const auto expected = logits_alone({}, tokens, kTokens);
-  for (const float value : expected) ASSERT_TRUE(std::isfinite(value));
-  expect_same_bits(expected, logits_alone({.layout = KvLayout::kPageFirst}, tokens, 19));
-  const CudaBench decoding = bench({.page_size = 1, .seed = 5});
-  ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(tokens), kTokens - 4}}}).ok());
-  ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
-  expect_same_bits(expected, decoding.trial->logits(0));
+  expect_same_bits_however_cut(kTokens, 19);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, CudaFamilies,
@@ -69,30 +61,13 @@ INSTANTIATE_TEST_SUITE_P(Dense, CudaFamilies,
                                            "qwen3", "mistral", "gemma2", "gemma3"),
                          [](const auto& family) { return std::string(family.param); });
 
-// Uneven pieces, so that prefill and single tokens mix.
 TEST_F(CudaRunnerTest, BitsDoNotDependOnTheBatch) {
   write_model("qwen3");
   std::vector<std::vector<TokenId>> prompts;
   for (std::uint64_t i = 0; i < 4; ++i) {
     prompts.push_back(prompt(static_cast<std::int64_t>(3 + 5 * i), 100 + i));
   }
-  const CudaBench together = bench();
-  RunnerTrial& trial = *together.trial;
-  for (const auto& tokens : prompts) trial.add(tokens);
-  for (std::size_t round = 0;; ++round) {
-    std::vector<RunnerTrial::Piece> pieces;
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
-      const auto wanted = static_cast<std::int64_t>(1 + (round + i) % 3 * 5);
-      const std::int64_t left = trial.remaining_tokens(i);
-      if (left > 0) pieces.push_back({i, std::min(wanted, left)});
-    }
-    if (pieces.empty()) break;
-    ASSERT_TRUE(trial.step(pieces).ok());
-  }
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    SCOPED_TRACE(i);
-    expect_same_bits(logits_alone({}, prompts[i], 64), trial.logits(i));
-  }
+  expect_same_bits_in_a_batch(prompts, 3, 5);
 }
 
 // Batches of three, which graphs of four rows compute, and then of two.

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -160,6 +161,42 @@ class CudaRunnerFixture : public CudaFixture {
     RunnerTrial trial(**runner, **pool);
     EXPECT_TRUE(trial.finish(trial.add(tokens, adapter), std::ssize(tokens)).ok());
     return trial.logits(0);
+  }
+
+  // The bits of a prompt as a whole are those of its chunks in other layouts, and, its last tokens
+  // being computed one by one, most of them as graphs, those over single-token pages (I13).
+  void expect_same_bits_however_cut(std::int64_t tokens, std::int64_t chunk_tokens) {
+    const auto text = prompt(tokens, 4);
+    const auto expected = logits_alone({}, text, tokens);
+    for (const float value : expected) ASSERT_TRUE(std::isfinite(value));
+    expect_same_bits(expected, logits_alone({.layout = KvLayout::kPageFirst}, text, chunk_tokens));
+    const CudaBench decoding = bench({.page_size = 1, .seed = 5});
+    ASSERT_TRUE(decoding.trial->step({{{decoding.trial->add(text), tokens - 4}}}).ok());
+    ASSERT_TRUE(decoding.trial->finish(0, 1).ok());
+    expect_same_bits(expected, decoding.trial->logits(0));
+  }
+
+  // The bits of each prompt alone are those it has among the others, in uneven pieces, so that
+  // prefill and single tokens mix: 1, 1 + `more`, … tokens, in turns of `turns`.
+  void expect_same_bits_in_a_batch(const std::vector<std::vector<TokenId>>& prompts,
+                                   std::size_t turns, std::size_t more) {
+    const CudaBench together = bench();
+    RunnerTrial& trial = *together.trial;
+    for (const auto& tokens : prompts) trial.add(tokens);
+    for (std::size_t round = 0;; ++round) {
+      std::vector<RunnerTrial::Piece> pieces;
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        const auto wanted = static_cast<std::int64_t>(1 + (round + i) % turns * more);
+        const std::int64_t left = trial.remaining_tokens(i);
+        if (left > 0) pieces.push_back({i, std::min(wanted, left)});
+      }
+      if (pieces.empty()) break;
+      ASSERT_TRUE(trial.step(pieces).ok());
+    }
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      SCOPED_TRACE(i);
+      expect_same_bits(logits_alone({}, prompts[i], 64), trial.logits(i));
+    }
   }
 
   std::vector<TokenId> prompt(std::int64_t tokens, std::uint64_t seed) const {
