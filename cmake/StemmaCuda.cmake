@@ -59,11 +59,11 @@ function(stemma_cuda_libraries flavour variable)
   set(${variable} ${libraries} PARENT_SCOPE)
 endfunction()
 
-# Fibers and sanitizers together are slow: of these tests a sanitized build runs every fourth, a mix of all. The programs
+# Fibers and sanitizers together are slow: of these tests a sanitized build runs every sixth, a mix of all. The programs
 # themselves run all.
 function(stemma_shard_sanitized test)
   if(STEMMA_SANITIZE)
-    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=0)
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=6 GTEST_SHARD_INDEX=0)
   endif()
 endfunction()
 
