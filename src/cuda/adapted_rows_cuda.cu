@@ -1,7 +1,7 @@
 // First A x of every row, a warp an element; then B of that, a thread an output.
 #include "cuda/adapted_rows_cuda.h"
-#include "cuda/row_words.h"
 #include "device/cuda_dialect.h"
+#include "device/row_words.h"
 
 namespace stemma {
 namespace {

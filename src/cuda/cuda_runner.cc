@@ -28,10 +28,6 @@ Status check_options(const ModelRunnerOptions& options) {
   return check_limits(options);
 }
 
-Shard shard_of(const RankGroup* ranks_or_null) {
-  return ranks_or_null == nullptr ? Shard() : Shard{ranks_or_null->rank(), ranks_or_null->ranks()};
-}
-
 DType row_dtype(WeightType type) {
   if (type == WeightType::kF32) return DType::kF32;
   return type == WeightType::kF16 ? DType::kF16 : DType::kBF16;
@@ -59,7 +55,7 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   Files& files = options.files != nullptr ? *options.files : system_files;
   STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
   STEMMA_RETURN_IF_ERROR(check_computable(file.config, file.path));
-  const Shard shard = shard_of(options.ranks);
+  const Shard shard = Shard::of(options.ranks);
   STEMMA_RETURN_IF_ERROR(check_cut(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));

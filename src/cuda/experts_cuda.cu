@@ -2,9 +2,9 @@
 // other columns, so that the rows of x stay in the cache while an expert's matrix streams through,
 // and the next tile of the same expert finds that there.
 #include "cuda/experts_cuda.h"
-#include "cuda/row_words.h"
 #include "device/cuda_dialect.h"
 #include "device/gemm_tiles_cuda.h"
+#include "device/row_words.h"
 
 namespace stemma {
 namespace {

@@ -1,8 +1,8 @@
 // A thread takes eight neighbouring values at a time, so that every access to memory has 16 bytes.
 // A row's values are read twice, the second time from a cache, and never kept: ranks have no limit.
 #include "cuda/latent_rows_cuda.h"
-#include "cuda/row_words.h"
 #include "device/cuda_dialect.h"
+#include "device/row_words.h"
 
 namespace stemma {
 namespace {

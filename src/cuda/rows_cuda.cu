@@ -1,8 +1,8 @@
 // Row kernels. A thread takes eight neighbouring values at a time, so that every access to memory
 // has 16 bytes.
-#include "cuda/row_words.h"
 #include "cuda/rows_cuda.h"
 #include "device/cuda_dialect.h"
+#include "device/row_words.h"
 
 namespace stemma {
 namespace {

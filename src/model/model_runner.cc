@@ -30,10 +30,6 @@ Status check_limit(std::string_view name, std::int64_t value) {
   return {};
 }
 
-Shard shard_of(const RankGroup* ranks) {
-  return ranks == nullptr ? Shard() : Shard{ranks->rank(), ranks->ranks()};
-}
-
 }  // namespace
 
 Status check_limits(const ModelRunnerOptions& options) {
@@ -91,7 +87,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   Files& files = options.files != nullptr ? *options.files : system_files;
   STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
   STEMMA_RETURN_IF_ERROR(check_ranks(options));
-  const Shard shard = shard_of(options.ranks);
+  const Shard shard = Shard::of(options.ranks);
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
   STEMMA_ASSIGN_OR_RETURN(

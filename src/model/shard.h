@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/math.h"
+#include "device/rank_group.h"
 #include "model/config.h"
 #include "stemma/result.h"
 
@@ -28,6 +29,12 @@ struct OutputRange {
 struct Shard {
   int rank = 0;
   int ranks = 1;  // 1: it holds everything
+
+  // That of this one of several ranks; nullptr: one alone.
+  static Shard of(const RankGroup* ranks_or_null) {
+    if (ranks_or_null == nullptr) return {};
+    return {ranks_or_null->rank(), ranks_or_null->ranks()};
+  }
 
   // The part of `outputs` that `of_rank` holds.
   OutputRange range(std::int64_t outputs, int of_rank) const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "device/cuda_dialect.h"
+#include "device/row_words.h"
 
 namespace stemma {
 
@@ -21,16 +22,6 @@ STEMMA_ON_DEVICE std::uint32_t element_bits(std::int8_t value) {
 template <typename Element>
 STEMMA_ON_DEVICE std::uint32_t element_bits(Element value) {
   return value.bits;
-}
-
-// Element `i` of words that hold elements of Source, widened.
-template <typename Source>
-STEMMA_ON_DEVICE float widened(const Words& words, int i) {
-  return widen(Source{static_cast<std::uint16_t>(words.w[i / 2] >> (16 * (i % 2)))});
-}
-template <>
-STEMMA_ON_DEVICE float widened<float>(const Words& words, int i) {
-  return word_as_float(words.w[i]);
 }
 
 // How many elements a lane moves at a time.
@@ -46,11 +37,11 @@ STEMMA_ON_DEVICE void load_elements(const Source* from, float* to) {
   if constexpr (Unit::kElements == 1) {
     to[0] = widen(*from);
   } else {
-    constexpr int kAnAccess = static_cast<int>(sizeof(Words) / sizeof(Source));
-    static_assert(Unit::kElements % kAnAccess == 0);
-    for (int first = 0; first < Unit::kElements; first += kAnAccess) {
-      const Words words = load_words(from + first);
-      for (int i = 0; i < kAnAccess; ++i) to[first + i] = widened<Source>(words, i);
+    static_assert(Unit::kElements % kRowStep == 0);
+    for (int first = 0; first < Unit::kElements; first += kRowStep) {
+      float values[kRowStep];
+      load_values(from + first, values);
+      for (int i = 0; i < kRowStep; ++i) to[first + i] = values[i];
     }
   }
 }

@@ -366,7 +366,9 @@ Status store_rows_on(CudaStream& stream, const StoreCall& call) {
   if (is_scaled(call.source_dtype)) {
     return Error{ErrorCode::kInvalidArgument, "store: rows are codes without scales", 0};
   }
-  STEMMA_RETURN_IF_ERROR(store_values(stream, {.call = call}));
+  StoreParams params;
+  params.call = call;
+  STEMMA_RETURN_IF_ERROR(store_values(stream, params));
   if (call.target.labels == nullptr) return {};
   const std::int64_t labels = call.slots.count * call.target.heads * call.target.label_channels;
   const LaunchShape shape = {.teams_x = (labels + kTeamThreads - 1) / kTeamThreads,

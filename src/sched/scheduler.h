@@ -101,7 +101,8 @@ class Scheduler {
   // Fills the step behind the one that is being computed, with what those that are in flight
   // compute next: as plan_step would once that is complete, if nobody came, ended or ran out of
   // pages until then. False, and nothing is planned, where more is to be decided than that. Makes
-  // room for the step after it. REQUIRES: a step is being computed, that is not on loan.
+  // room for the step after it. REQUIRES: a step is being computed, that is not on loan; the cache
+  // is not promoting.
   bool plan_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   KvBatch batch_ahead() const { return ahead_->batch(); }
   std::span<Request* const> outputs_ahead() const { return ahead_->outputs(); }

@@ -34,12 +34,11 @@ bool Scheduler::plan_ahead() {
   return !ahead_->empty();
 }
 
-// Nobody can be admitted who could not be a step ago, nobody is to be forked off, and no
-// pages are brought up.
+// Nobody can be admitted who could not be a step ago, and nobody is to be forked off or has
+// pages on their way.
 bool Scheduler::decides_nothing() const {
   const bool full = held_back_ == Admission::kNoPages || held_back_ == Admission::kNoRow;
   if (!waiting_.empty() && (queue_changed_ || ended_since_plan_ || !full)) return false;
-  if (kv_.promoting()) return false;
   return std::none_of(in_flight_.begin(), in_flight_.end(), [](const Request* request) {
     return request->forks_waiting > 0 || request->promotion.valid();
   });
