@@ -50,7 +50,7 @@ STEMMA_ON_DEVICE std::int64_t teams_x() {
 }
 
 STEMMA_ON_DEVICE std::byte* shared_memory() {
-  extern __shared__ __align__(128) std::byte stemma_shared[];
+  extern __shared__ __align__(1024) std::byte stemma_shared[];
   return stemma_shared;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "device/simt.h"
+#include "device/simt_warpgroup.h"
 
 #define STEMMA_KERNEL void
 #define STEMMA_ON_DEVICE inline
@@ -111,6 +112,7 @@ inline Words load_words_once(const void* from) {
 }
 inline void store_words(void* to, const Words& words) {
   simt::check_aligned(to);
+  simt::note_store(to);
   std::memcpy(to, &words, sizeof(words));
 }
 
