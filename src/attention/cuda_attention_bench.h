@@ -45,7 +45,8 @@ Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
 Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
                                                  const CudaAttentionBenchOptions& options);
 
-// Phase "prefill": one request, its whole prompt; operations of keys that rows see.
+// Phase "prefill": one request, its whole prompt; operations of keys that rows see. On a GPU of
+// compute capability 9.0 each beside "prefill_hopper", the same by products of warpgroups.
 Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                                                   const CudaAttentionBenchOptions& options);
 

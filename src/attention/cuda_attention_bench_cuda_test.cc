@@ -43,10 +43,13 @@ TEST_F(CudaAttentionBenchTest, SparseRowsHaveLinesOfBytesAndOfWhatTheyGain) {
   EXPECT_DOUBLE_EQ((*lines)[1].bound, 70.0 * 512 / (70 * 16 + 9 * 512));
 }
 
-TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroup) {
+TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroupAndKernel) {
   const auto lines = bench_cuda_prefill(device(), kSmall);
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
-  ASSERT_EQ(lines->size(), 2u);
+  const std::size_t kernels = device().traits().capability == 90 ? 2 : 1;
+  ASSERT_EQ(lines->size(), 2 * kernels);
+  EXPECT_EQ((*lines)[0].params[0].second, "prefill");
+  EXPECT_EQ((*lines)[kernels - 1].params[0].second, kernels == 2 ? "prefill_hopper" : "prefill");
   EXPECT_EQ((*lines)[0].bound_name, "dense_product");
   EXPECT_EQ((*lines)[0].unit, "tflop/s");
 }

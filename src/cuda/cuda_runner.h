@@ -55,6 +55,8 @@ struct CudaRunnerOptions {
   bool graphs = true;  // decode steps are recorded, of ranks over NCCL too
   // Ranks exchange rows through the host, even where there is NCCL: for ranks that share a GPU.
   bool staged_ranks = false;
+  // As CudaAttentionOptions: attention of long chunks by products of warpgroups.
+  bool hopper_chunks = false;
 };
 
 class CudaRunner final : public LoadedRunner {
