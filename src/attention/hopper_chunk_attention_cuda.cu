@@ -1,8 +1,9 @@
 // Two warpgroups have 64 pairs each. What they multiply at once is a *stage*: K of a tile, whose
 // scores are asked for, and V of the tile before, whose weights are there; while the values are
 // summed, the scores become weights. All threads copy, two stages ahead, into a ring of four. A
-// stage is full when every warp's copies are there, and free when every warp's products are done:
-// two barriers of the ring's each, so that one group may be half a tile before the other.
+// stage is full when every warp has said that its copies are there; it says so when its products
+// of the stage two before are done, so that what is copied next is free. One group may be half a
+// tile before the other.
 //
 // Queries are registers, for products that read both operands from shared memory wait for it.
 // Sums of partitions before lie in shared memory, where the item's queries were at first.
@@ -42,7 +43,7 @@ struct Form {
   static constexpr int kOffsetBytes = kStages * kCudaTileKeys * 8;
   static constexpr int kSharedBytes = kStages * kStageBytes + kOnesBytes + kKeptBytes +
                                       kOffsetBytes + kChunkBytes +
-                                      2 * kStages * static_cast<int>(sizeof(SharedBarrier));
+                                      kStages * static_cast<int>(sizeof(SharedBarrier));
   // Two would have to do with 128 registers a thread, for which products wait for each other.
   static constexpr int kResidents = 1;
 };
@@ -55,7 +56,6 @@ struct Team {
   std::int64_t* offsets;  // [stages, tile keys]
   Chunk* chunk;
   SharedBarrier* full;
-  SharedBarrier* free;
 
   STEMMA_ON_DEVICE std::byte* keys(int stage) const {
     return stages + stage % kStages * F::kStageBytes;
@@ -75,7 +75,6 @@ STEMMA_ON_DEVICE Team<F> team_of() {
   team.chunk = reinterpret_cast<Chunk*>(team.kept + F::kKeptBytes + F::kOffsetBytes);
   team.full =
       reinterpret_cast<SharedBarrier*>(team.kept + F::kKeptBytes + F::kOffsetBytes + kChunkBytes);
-  team.free = team.full + kStages;
   return team;
 }
 
@@ -83,7 +82,7 @@ STEMMA_ON_DEVICE Team<F> team_of() {
 template <typename F>
 STEMMA_ON_DEVICE void prepare(const Team<F>& team) {
   if (thread_index() == 0) {
-    for (int i = 0; i < 2 * kStages; ++i) begin_barrier(team.full + i, F::kWarps);
+    for (int i = 0; i < kStages; ++i) begin_barrier(team.full + i, F::kWarps);
   }
   const std::uint32_t one = narrow_pair<typename F::Operand>(1.0f, 1.0f);
   if (thread_index() < F::kOnesBytes / kPieceBytes) {
@@ -146,7 +145,6 @@ template <typename F>
 STEMMA_ON_DEVICE void ask(const Team<F>& team, const AttentionParams& params, const Walk& walk,
                           int step) {
   const int stage = walk.first_stage + step;
-  if (step <= walk.tiles) wait_for(&team.free[stage % kStages], (stage / kStages & 1) ^ 1);
   if (step < walk.tiles) {
     copy_tile<F>(team.keys(stage), params.k, team.tile_offsets(step), params.head_dim);
   }
@@ -168,10 +166,6 @@ template <typename F>
 STEMMA_ON_DEVICE void wait_full(const Team<F>& team, const Walk& walk, int step) {
   const int stage = walk.first_stage + step;
   wait_for(&team.full[stage % kStages], stage / kStages & 1);
-}
-template <typename F>
-STEMMA_ON_DEVICE void leave(const Team<F>& team, const Walk& walk, int step) {
-  if (lane_index() == 0) arrive(&team.free[(walk.first_stage + step) % kStages]);
 }
 
 // What all threads do in each step while products are on their way.
@@ -315,7 +309,6 @@ STEMMA_ON_DEVICE void begin_walk(const AttentionParams& params, const Team<F>& t
   feed(team, params, walk, 0, place);
   wait_products<0>();
   settle(s[0]);
-  leave(team, walk, 0);
   pass_on(team, walk, 1);
   const Raised raised = weigh<F>(params, *team.chunk, s, group.sums.largest[0], 0);
   group.sums.largest[0][0] = raised.largest[0];
@@ -346,7 +339,6 @@ STEMMA_ON_DEVICE void go_on(const AttentionParams& params, const Team<F>& team, 
   const Raised raised = weigh<F>(params, *team.chunk, s, before, step);
   wait_products<0>();
   settle_sums(group);
-  leave(team, walk, step);
   if (begins) {
     end_partition(team, group, tile);
   } else if (any_lane(raised.kept[0] != 1.0f || raised.kept[1] != 1.0f)) {
@@ -370,7 +362,6 @@ STEMMA_ON_DEVICE void end_walk(const AttentionParams& params, const Team<F>& tea
   feed(team, params, walk, step, place);
   wait_products<0>();
   settle_sums(group);
-  leave(team, walk, step);
   pass_on(team, walk, step + 1);
   const int tile = team.chunk->item.first_tile + step;
   gather(group);
@@ -430,7 +421,6 @@ STEMMA_ON_DEVICE int walk_item(const AttentionParams& params, const Team<F>& tea
   for (; step <= walk.tiles; ++step) {  // what other rows see
     wait_full(team, walk, step);
     feed(team, params, walk, step, place);
-    leave(team, walk, step);
     pass_on(team, walk, step + 1);
   }
   return first_stage + walk.tiles + 1;
