@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "base/prng.h"
 #include "device/simt_warpgroup.h"
 
@@ -25,6 +26,7 @@ constexpr int kWarp = 32;
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kGuardBytes = 256;
+constexpr std::int64_t kPauseRoundsMax = 200;
 constexpr std::byte kPoison{0xFF};
 constexpr std::byte kGuard{0xA5};
 
@@ -209,14 +211,32 @@ class Team {
                                              });
     }
     shuffle(order_, prng_);
+    pause_ = {};
   }
 
   // Whether any thread could go on.
   bool run_each_once() {
+    draw_pause();
+    if (run_those_not_paused()) return true;
+    pause_ = {};  // they wait for those that pause
+    return run_those_not_paused();
+  }
+
+  // No warp is as fast as the others for long: for some rounds one, or four together, pause.
+  void draw_pause() {
+    if (--pause_.rounds > 0) return;
+    const std::size_t threads = prng_.below(2) == 0 ? kWarp : kGroupLanes;
+    const auto groups = static_cast<std::int64_t>(ceil_div(threads_.size(), threads));
+    const auto group = static_cast<std::size_t>(prng_.below(groups));
+    const bool any = prng_.below(2) == 0;
+    pause_ = {group * threads, any ? threads : 0, 1 + prng_.below(kPauseRoundsMax)};
+  }
+
+  bool run_those_not_paused() {
     bool any = false;
     for (const std::size_t i : order_) {
       Thread& thread = threads_[i];
-      if (!thread.can_run()) continue;
+      if (!thread.can_run() || i - pause_.begin < pause_.threads) continue;
       any = true;
       running = &thread;
       thread.context = std::move(thread.context).resume();
@@ -242,6 +262,13 @@ class Team {
   std::vector<Warp> warps_;
   std::vector<Thread> threads_;
   std::vector<std::size_t> order_;  // of the threads, drawn for each team
+  // Threads that do not go on for some rounds.
+  struct Pause {
+    std::size_t begin = 0;
+    std::size_t threads = 0;
+    std::int64_t rounds = 0;
+  };
+  Pause pause_;
 };
 
 }  // namespace
