@@ -88,9 +88,6 @@ STEMMA_ON_DEVICE void add_weights(float (&total)[F::kRows][4],
 STEMMA_ON_DEVICE float minus_infinity() {
   return word_as_float(0xFF800000u);
 }
-STEMMA_ON_DEVICE float larger(float a, float b) {
-  return a > b ? a : b;
-}
 
 // What q k is multiplied by to become a score in base 2.
 STEMMA_ON_DEVICE float score_factor(const AttentionParams& params) {

@@ -112,31 +112,47 @@ STEMMA_ON_DEVICE int own_tiles_of(const Chunk& chunk) {
 
 // ---- The ring.
 
+// Below 0, and of whole pieces, where there is no key.
 template <typename F>
 STEMMA_ON_DEVICE void set_offset(const Team<F>& team, const AttentionParams& params, int step,
                                  const KeyPlace& place) {
   if (thread_index() >= kCudaTileKeys) return;
-  team.tile_offsets(step)[thread_index()] = offset_of(params, place);
+  const std::int64_t offset = offset_of(params, place);
+  team.tile_offsets(step)[thread_index()] = offset < 0 ? -kPieceBytes : offset;
 }
 
-// Begins to copy a tile's rows: zeros where there is no key and beyond the row. A thread has the
-// same piece of rows that lie whole eights apart, so that their places do too.
+// What a thread copies of a tile: one piece of rows that lie whole eights apart, so that their
+// places in shared memory do too.
 template <typename F>
-STEMMA_ON_DEVICE void copy_tile(std::byte* slot, const std::byte* rows, const std::int64_t* offsets,
-                                int head_dim) {
-  constexpr int kApart = F::kThreads / F::kPieces;
+struct Share {
+  static constexpr int kApart = F::kThreads / F::kPieces;
+  static constexpr int kRows = kCudaTileKeys / kApart;
   static_assert(kApart % 8 == 0 && kCudaTileKeys % kApart == 0);
+
+  int row;
+  int piece_bytes;
+  int place;
+  bool inside;  // of the rows' extent
+};
+template <typename F>
+STEMMA_ON_DEVICE Share<F> share_of(int head_dim) {
   const int thread = afresh(thread_index());
   const int row = thread / F::kPieces;
   const int piece = thread % F::kPieces;
-  const bool inside = piece * 8 < head_dim;
-  const std::byte* const from = rows + piece * kPieceBytes;
-  std::byte* const to = slot + panel_piece_at<kCudaTileKeys>(row, piece);
+  return {row, piece * kPieceBytes, panel_piece_at<kCudaTileKeys>(row, piece),
+          piece * 8 < head_dim};
+}
+// Begins to copy a tile's rows: zeros where there is no key and beyond the row, of which nothing is
+// read.
+template <typename F>
+STEMMA_ON_DEVICE void copy_tile(std::byte* slot, const std::byte* rows, const std::int64_t* offsets,
+                                const Share<F>& share) {
   STEMMA_UNROLLED
-  for (int i = 0; i < kCudaTileKeys / kApart; ++i) {
-    const std::int64_t offset = offsets[row + i * kApart];
-    const bool wanted = inside && offset >= 0;
-    copy_words_later(to + i * kApart * kPanelRowBytes, wanted ? from + offset : rows, wanted);
+  for (int i = 0; i < Share<F>::kRows; ++i) {
+    const int apart = i * Share<F>::kApart;
+    const std::int64_t offset = offsets[share.row + apart];
+    copy_words_later(slot + share.place + apart * kPanelRowBytes, rows + share.piece_bytes + offset,
+                     share.inside && static_cast<std::int32_t>(offset >> 32) >= 0);
   }
 }
 
@@ -145,11 +161,12 @@ template <typename F>
 STEMMA_ON_DEVICE void ask(const Team<F>& team, const AttentionParams& params, const Walk& walk,
                           int step) {
   const int stage = walk.first_stage + step;
+  const Share<F> share = share_of<F>(params.head_dim);
   if (step < walk.tiles) {
-    copy_tile<F>(team.keys(stage), params.k, team.tile_offsets(step), params.head_dim);
+    copy_tile<F>(team.keys(stage), params.k, team.tile_offsets(step), share);
   }
   if (step > 0 && step <= walk.tiles) {
-    copy_tile<F>(team.values(stage), params.v, team.tile_offsets(step - 1), params.head_dim);
+    copy_tile<F>(team.values(stage), params.v, team.tile_offsets(step - 1), share);
   }
   commit_copies();
 }

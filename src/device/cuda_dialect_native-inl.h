@@ -167,6 +167,10 @@ STEMMA_ON_DEVICE float word_as_float(std::uint32_t word) {
 STEMMA_ON_DEVICE std::uint32_t float_as_word(float value) {
   return __float_as_uint(value);
 }
+// Of a number and a NaN the number.
+STEMMA_ON_DEVICE float larger(float a, float b) {
+  return fmaxf(a, b);
+}
 // a × b + c, rounded once.
 STEMMA_ON_DEVICE float fused(float a, float b, float c) {
   return __fmaf_rn(a, b, c);

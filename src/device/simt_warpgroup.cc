@@ -69,6 +69,11 @@ std::vector<std::uint32_t> pieces_of(const GroupProduct& lane) {
   return pieces;
 }
 
+// In [rows or columns, depth].
+std::size_t place_of(int line, int k) {
+  return static_cast<std::size_t>(line) * kDepth + static_cast<std::size_t>(k);
+}
+
 std::size_t sums_of(const GroupProduct& lane) {
   return static_cast<std::size_t>(lane.columns / 2);
 }
@@ -198,7 +203,7 @@ std::vector<float> Warpgroup::left_of(const Product& product) const {
   std::vector<float> left(std::size_t{kRows} * kDepth);
   for (int row = 0; row < kRows; ++row) {
     for (int k = 0; k < kDepth; ++k) {
-      float& x = left[static_cast<std::size_t>(row * kDepth + k)];
+      float& x = left[place_of(row, k)];
       if (first.left_registers == nullptr) {
         x = element(first, Descriptor(first.left).in_rows(row, k));
         continue;
@@ -216,11 +221,10 @@ std::vector<float> Warpgroup::left_of(const Product& product) const {
 
 // [columns, depth].
 std::vector<float> Warpgroup::right_of(const GroupProduct& lane) const {
-  std::vector<float> right(static_cast<std::size_t>(lane.columns * kDepth));
+  std::vector<float> right(place_of(lane.columns, 0));
   for (int column = 0; column < lane.columns; ++column) {
     for (int k = 0; k < kDepth; ++k) {
-      right[static_cast<std::size_t>(column * kDepth + k)] =
-          element(lane, right_address(lane, column, k));
+      right[place_of(column, k)] = element(lane, right_address(lane, column, k));
     }
   }
   return right;
