@@ -317,6 +317,31 @@ Result<BenchLine> bench_prefill_case(CudaDevice& device, Timer& timer,
   return line;
 }
 
+// Over 8 and over 4 KV heads.
+Result<std::vector<BenchLine>> bench_prefill(CudaDevice& device,
+                                             const CudaAttentionBenchOptions& options, Case c) {
+  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
+  STEMMA_ASSIGN_OR_RETURN(const auto gemm, make_library_gemm(device, timer.stream));
+  const std::int64_t n = options.gemm_extent;
+  const auto matrix_bytes = static_cast<std::size_t>(n * n * 2);
+  STEMMA_ASSIGN_OR_RETURN(const CudaMemory x, device.allocate(matrix_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(const CudaMemory y, device.allocate(matrix_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(const RandomBytes elements, RandomBytes::create(device, DType::kBF16));
+  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, x.bytes(), matrix_bytes));
+  const auto multiply = [&] {
+    return gemm->multiply({.x = x.bytes(), .w = x.bytes(), .y = y.bytes(), .m = n, .n = n, .k = n});
+  };
+  c.tokens = c.rows = options.prefill_tokens;
+  std::vector<BenchLine> lines;
+  for (const std::int64_t kv_heads : {8, 4}) {
+    c.kv_heads = kv_heads;
+    STEMMA_ASSIGN_OR_RETURN(BenchLine line,
+                            bench_prefill_case(device, timer, options, c, multiply));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 }  // namespace
 
 Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
@@ -366,33 +391,16 @@ Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
 
 Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                                                   const CudaAttentionBenchOptions& options) {
-  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
-  STEMMA_ASSIGN_OR_RETURN(const auto gemm, make_library_gemm(device, timer.stream));
-  const std::int64_t n = options.gemm_extent;
-  const auto matrix_bytes = static_cast<std::size_t>(n * n * 2);
-  STEMMA_ASSIGN_OR_RETURN(const CudaMemory x, device.allocate(matrix_bytes, timer.stream));
-  STEMMA_ASSIGN_OR_RETURN(const CudaMemory y, device.allocate(matrix_bytes, timer.stream));
-  STEMMA_ASSIGN_OR_RETURN(const RandomBytes elements, RandomBytes::create(device, DType::kBF16));
-  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, x.bytes(), matrix_bytes));
-  const auto multiply = [&] {
-    return gemm->multiply({.x = x.bytes(), .w = x.bytes(), .y = y.bytes(), .m = n, .n = n, .k = n});
-  };
-  std::vector<BenchLine> lines;
-  for (const std::int64_t kv_heads : {8, 4}) {
-    Case c = {.phase = "prefill",
-              .kv_heads = kv_heads,
-              .tokens = options.prefill_tokens,
-              .rows = options.prefill_tokens};
-    STEMMA_ASSIGN_OR_RETURN(BenchLine line,
-                            bench_prefill_case(device, timer, options, c, multiply));
-    lines.push_back(std::move(line));
-    if (!has_hopper_chunk_kernel(device.traits().capability, c.dtype, c.head_dim)) continue;
-    c.phase = "prefill_hopper";
-    c.hopper_chunks = true;
-    STEMMA_ASSIGN_OR_RETURN(line, bench_prefill_case(device, timer, options, c, multiply));
-    lines.push_back(std::move(line));
+  return bench_prefill(device, options, {.phase = "prefill"});
+}
+
+Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
+                                                         const CudaAttentionBenchOptions& options) {
+  const Case c = {.phase = "prefill_hopper", .hopper_chunks = true};
+  if (!has_hopper_chunk_kernel(device.traits().capability, c.dtype, c.head_dim)) {
+    return std::vector<BenchLine>();
   }
-  return lines;
+  return bench_prefill(device, options, c);
 }
 
 }  // namespace stemma

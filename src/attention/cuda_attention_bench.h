@@ -45,9 +45,12 @@ Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
 Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
                                                  const CudaAttentionBenchOptions& options);
 
-// Phase "prefill": one request, its whole prompt; operations of keys that rows see. On a GPU of
-// compute capability 9.0 each beside "prefill_hopper", the same by products of warpgroups.
+// Phase "prefill": one request, its whole prompt; operations of keys that rows see.
 Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                                                   const CudaAttentionBenchOptions& options);
+
+// Phase "prefill_hopper": the same by products of warpgroups. No lines where the GPU has none.
+Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
+                                                         const CudaAttentionBenchOptions& options);
 
 }  // namespace stemma

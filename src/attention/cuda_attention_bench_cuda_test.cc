@@ -43,15 +43,25 @@ TEST_F(CudaAttentionBenchTest, SparseRowsHaveLinesOfBytesAndOfWhatTheyGain) {
   EXPECT_DOUBLE_EQ((*lines)[1].bound, 70.0 * 512 / (70 * 16 + 9 * 512));
 }
 
-TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroupAndKernel) {
+TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroup) {
   const auto lines = bench_cuda_prefill(device(), kSmall);
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
-  const std::size_t kernels = device().traits().capability == 90 ? 2 : 1;
-  ASSERT_EQ(lines->size(), 2 * kernels);
+  ASSERT_EQ(lines->size(), 2u);
   EXPECT_EQ((*lines)[0].params[0].second, "prefill");
-  EXPECT_EQ((*lines)[kernels - 1].params[0].second, kernels == 2 ? "prefill_hopper" : "prefill");
   EXPECT_EQ((*lines)[0].bound_name, "dense_product");
   EXPECT_EQ((*lines)[0].unit, "tflop/s");
+}
+
+TEST_F(CudaAttentionBenchTest, HopperPrefillHasTheSameLinesWhereTheGpuHasItsProducts) {
+  const auto lines = bench_cuda_hopper_prefill(device(), kSmall);
+  ASSERT_TRUE(lines.ok()) << lines.error().detail;
+  if (device().traits().capability != 90) {
+    EXPECT_TRUE(lines->empty());
+    return;
+  }
+  ASSERT_EQ(lines->size(), 2u);
+  EXPECT_EQ((*lines)[0].params[0].second, "prefill_hopper");
+  EXPECT_EQ((*lines)[0].bound_name, "dense_product");
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST_F(CudaRunnerTest, TheVendorsProductsAreNearThoseOfTheCpu) {
 }
 
 // Where the GPU has none, both are the same products.
-TEST_F(CudaRunnerTest, LongChunksByProductsOfWarpgroupsAreNearThoseOfWarps) {
+TEST_F(CudaRunnerTest, HopperChunksGiveLogitsNearThoseOfOthers) {
   write_model("llama3");
   const auto tokens = prompt(100, 17);
   const auto got =

@@ -52,7 +52,7 @@ struct GroupShape {
   bool adds;
 };
 
-class GroupProducts : public HopperDialect, public testing::WithParamInterface<GroupShape> {
+class HopperProducts : public HopperDialect, public testing::WithParamInterface<GroupShape> {
  protected:
   template <typename T>
   void check() {
@@ -87,7 +87,7 @@ class GroupProducts : public HopperDialect, public testing::WithParamInterface<G
   }
 };
 
-TEST_P(GroupProducts, AreThoseOfTheMatrices) {
+TEST_P(HopperProducts, AreThoseOfTheMatrices) {
   check<BFloat16>();
   check<Float16>();
 }
@@ -111,7 +111,7 @@ std::string name_of(const GroupShape& shape) {
          std::to_string(shape.columns) + (shape.adds ? "_added" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, GroupProducts, testing::ValuesIn(group_shapes()),
+INSTANTIATE_TEST_SUITE_P(Shapes, HopperProducts, testing::ValuesIn(group_shapes()),
                          [](const auto& instance) { return name_of(instance.param); });
 
 TEST_F(HopperDialect, BarriersHandPlacesOverPhaseByPhase) {
@@ -122,7 +122,7 @@ TEST_F(HopperDialect, BarriersHandPlacesOverPhaseByPhase) {
   EXPECT_THAT(download<std::int32_t>(out.bytes(), kThreads), Each(kPhases * (kPhases + 1) / 2));
 }
 
-class GroupFaults : public HopperDialect {
+class HopperFaults : public HopperDialect {
  protected:
   Status run(GroupFault fault) {
     const CudaMemory words = upload(std::vector<std::uint32_t>(4));
@@ -132,12 +132,12 @@ class GroupFaults : public HopperDialect {
   }
 };
 
-TEST_F(GroupFaults, AreNoneWhereAllIsDoneInOrder) {
+TEST_F(HopperFaults, AreNoneWhereAllIsDoneInOrder) {
   EXPECT_TRUE(run(GroupFault::kNone).ok());
 }
 
 #ifdef STEMMA_SIMT
-TEST_F(GroupFaults, EndTheProgram) {
+TEST_F(HopperFaults, EndTheProgram) {
   const std::vector<std::pair<GroupFault, std::string>> faults = {
       {GroupFault::kWritesNotFenced, "written and not fenced"},
       {GroupFault::kCopiesFencedTooEarly, "written and not fenced"},
