@@ -276,7 +276,7 @@ STEMMA_ON_DEVICE Raised weigh(const AttentionParams& params, const Chunk& chunk,
   float taken[2];
   STEMMA_UNROLLED
   for (int half = 0; half < 2; ++half) {
-    raised.largest[half] = larger(before[half], largest[0][half] * factor);
+    raised.largest[half] = larger_of(before[half], largest[0][half] * factor);
     const Rebase base = rebase(before[half], raised.largest[half]);
     raised.kept[half] = base.kept;
     taken[half] = base.taken;

@@ -168,7 +168,7 @@ STEMMA_ON_DEVICE std::uint32_t float_as_word(float value) {
   return __float_as_uint(value);
 }
 // Of a number and a NaN the number.
-STEMMA_ON_DEVICE float larger(float a, float b) {
+STEMMA_ON_DEVICE float larger_of(float a, float b) {
   return fmaxf(a, b);
 }
 // a × b + c, rounded once.

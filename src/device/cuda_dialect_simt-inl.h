@@ -172,7 +172,7 @@ inline float word_as_float(std::uint32_t word) {
 inline std::uint32_t float_as_word(float value) {
   return std::bit_cast<std::uint32_t>(value);
 }
-inline float larger(float a, float b) {
+inline float larger_of(float a, float b) {
   return std::fmax(a, b);
 }
 inline float fused(float a, float b, float c) {
