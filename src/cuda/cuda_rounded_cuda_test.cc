@@ -163,22 +163,5 @@ TEST_F(CudaRoundedTest, AWeightThatIsNoNumberIsRefusedByName) {
                 "cannot");
 }
 
-// A rank's outputs begin with a strip.
-TEST_F(CudaRoundedTest, TiedEmbeddingsThatRanksCannotCutAreRefusedByTheFlag) {
-  ModelConfig tied = tiny_model_config("qwen2");
-  tied.vocab_tokens = 260;  // 130 on each of two ranks
-  write_model(tied, WeightType::kBf16);
-  PosixFiles files;
-  auto opened = WeightFiles::open(files, directory());
-  ASSERT_TRUE(opened.ok());
-  const WeightOptions second = {.rounding = WeightRounding::kInt4, .shard = {1, 2}};
-  const auto weights = load_cuda_weights(tied, *opened, device(), stream(), threads(), second);
-  ASSERT_FALSE(weights.ok());
-  EXPECT_EQ(
-      to_string(weights.error()),
-      "unsupported: --weights int4: tied embeddings of 260 tokens do not divide into multiples "
-      "of 8 over 2 GPUs");
-}
-
 }  // namespace
 }  // namespace stemma

@@ -64,7 +64,7 @@ class Layout {
   }
 
   std::size_t bytes() const { return end_; }
-  const std::unordered_map<std::string, Target>& targets() const { return targets_; }
+  const std::unordered_multimap<std::string, Target>& targets() const { return targets_; }
 
  private:
   std::byte* place(const Names& names, Target target) {
@@ -101,7 +101,7 @@ class Layout {
   Shard shard_;
   std::byte* begin_;
   std::size_t end_ = 0;
-  std::unordered_map<std::string, Target> targets_;
+  std::unordered_multimap<std::string, Target> targets_;
 };
 
 void place_latent(const ModelConfig& config, const std::string& prefix, Layout& layout,
@@ -204,17 +204,20 @@ void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
 
 void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
                CudaWeights& weights) {
-  weights.embeddings = layout.matrix({"model.embed_tokens.weight"}, MatrixUse::kEmbedding);
+  const std::string embeddings = "model.embed_tokens.weight";
+  weights.embeddings = layout.matrix({embeddings}, MatrixUse::kEmbedding);
   weights.layers.resize(static_cast<std::size_t>(config.layers));
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     place_layer(config, i, layout, weights.layers[i]);
   }
   weights.final_norm = layout.vector({"model.norm.weight"}, config.norms_add_one ? 1.0f : 0.0f);
-  if (!config.tied_embeddings) {
-    weights.head = layout.cut_matrix({"lm_head.weight"}, MatrixUse::kEmbedding);
+  const std::int64_t first = shard.range(config.vocab_tokens).first;
+  const int bits = rounded_bits(weights.rounding, MatrixUse::kEmbedding);
+  const bool within_a_strip = bits != 0 && first % RoundedStrips::kOutputs != 0;
+  if (!config.tied_embeddings || within_a_strip) {
+    weights.head = layout.cut_matrix({config.tied_embeddings ? embeddings : "lm_head.weight"},
+                                     MatrixUse::kEmbedding);
   } else if (weights.embeddings != nullptr) {
-    const std::int64_t first = shard.range(config.vocab_tokens).first;
-    const int bits = rounded_bits(weights.rounding, MatrixUse::kEmbedding);
     weights.head = weights.embeddings +
                    (bits != 0 ? RoundedStrips::matrix_bytes(bits, first, config.hidden)
                               : first * config.hidden *
@@ -334,8 +337,8 @@ Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, co
                                     const ProgressCallback& progress, RoundingReport& report) {
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
-    const auto found = layout.targets().find(tensor.name);
-    if (found != layout.targets().end()) {
+    const auto [first, end] = layout.targets().equal_range(tensor.name);
+    for (auto found = first; found != end; ++found) {
       const Arrived arrived = {found->second, tensor, held_bytes(found->second, tensor, bytes)};
       const Status uploaded = upload_tensor(arrived, ways, report);
       if (!uploaded.ok() && uploaded.error().code == ErrorCode::kUnsupported) {
@@ -349,19 +352,6 @@ Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, co
     return {};
   };
   return files.read_all(ways.threads, visit);
-}
-
-// Where embeddings are tied a rank's part of them begins with a strip.
-Status check_strips(const ModelConfig& config, const WeightOptions& options) {
-  const std::int64_t first = options.shard.range(config.vocab_tokens).first;
-  const bool rounded = options.rounding != WeightRounding::kNone;
-  if (!rounded || !config.tied_embeddings || first % RoundedStrips::kOutputs == 0) return {};
-  const char* const format = options.rounding == WeightRounding::kInt8 ? "int8" : "int4";
-  return Error{ErrorCode::kUnsupported, std::string("--weights ") + format +
-                                            ": tied embeddings of " +
-                                            std::to_string(config.vocab_tokens) +
-                                            " tokens do not divide into multiples of 8 over " +
-                                            std::to_string(options.shard.ranks) + " GPUs"};
 }
 
 // Rows of 16 bytes, and latent rows that there are kernels for. The configuration has seen to the
@@ -405,7 +395,6 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
 Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
                                       CudaDevice& device, CudaStream& stream, ThreadPool& threads,
                                       const WeightOptions& options) {
-  STEMMA_RETURN_IF_ERROR(check_strips(config, options));
   STEMMA_RETURN_IF_ERROR(check_tensors(config, files));
   CudaWeights weights;
   weights.rounding = options.rounding;

@@ -70,7 +70,8 @@ struct CudaWeights {
   const std::byte* embeddings = nullptr;  // [vocab_tokens, hidden]
   std::vector<CudaLayerWeights> layers;
   const float* final_norm = nullptr;  // [hidden]
-  // [vocab_tokens, hidden]; the embeddings where they are tied, of several ranks their part.
+  // [vocab_tokens, hidden]; the embeddings where they are tied, of several ranks their part, or a
+  // copy of that where it begins within a strip.
   const std::byte* head = nullptr;
   WeightType type = WeightType::kBf16;  // of the files, and of the rows that products read
   WeightRounding rounding = WeightRounding::kNone;
@@ -87,9 +88,8 @@ std::string compute_format_of(const ModelConfig& config, const CudaWeights& weig
 
 // Reads all of `files`, what the shard holds of them to the device, and waits until everything is
 // there. kNotFound and kInvalidArgument as check_tensors; kUnsupported for matrices of several
-// types, for those that cannot be rounded and for tied embeddings of which a rank's part, rounded,
-// does not begin with a strip. Memory belongs to `stream`. REQUIRES: check_computable and check_cut
-// are ok; the device and `stream` outlive what it gives.
+// types and for those that cannot be rounded. Memory belongs to `stream`. REQUIRES:
+// check_computable and check_cut are ok; the device and `stream` outlive what it gives.
 Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
                                       CudaDevice& device, CudaStream& stream, ThreadPool& threads,
                                       const WeightOptions& options = {});
