@@ -153,31 +153,64 @@ STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows
 
 // ---- Warps that share the inputs out.
 
-// The thread's values of the tile: outputs thread_index() + i × kThreads, row after row.
+// The thread's values of the tile: neighbours of one row, one or four.
 template <typename Shape>
-using OwnValues = float[Shape::kRows * Shape::kOutputs / Shape::kThreads];
+inline constexpr int kOwnValues = Shape::kRows * Shape::kOutputs / Shape::kThreads;
+template <typename Shape>
+using OwnValues = float[kOwnValues<Shape>];
+
+// The first of the thread's outputs, and their row.
+template <typename Shape>
+STEMMA_ON_DEVICE int first_output() {
+  return thread_index() * kOwnValues<Shape> % Shape::kOutputs;
+}
+template <typename Shape>
+STEMMA_ON_DEVICE int values_row() {
+  return thread_index() * kOwnValues<Shape> / Shape::kOutputs;
+}
+
+STEMMA_ON_DEVICE void load_own(const float* from, float (&values)[1]) {
+  values[0] = *from;
+}
+STEMMA_ON_DEVICE void load_own(const float* from, float (&values)[4]) {
+  const Words words = load_words(from);
+  STEMMA_UNROLLED
+  for (int i = 0; i < 4; ++i) values[i] = word_as_float(words.w[i]);
+}
+// The scales of outputs from `output` on of a group of 4 bits.
+STEMMA_ON_DEVICE void load_scales(const std::byte* group, int output, float (&scales)[1]) {
+  scales[0] = int4_scale(group, output);
+}
+STEMMA_ON_DEVICE void load_scales(const std::byte* group, int output, float (&scales)[4]) {
+  const std::byte* const from = group + RoundedStrips::code_bytes(4) + 2 * output;
+  const TwoWords words = *reinterpret_cast<const TwoWords*>(from);
+  STEMMA_UNROLLED
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t word = words.w[i / 2];
+    scales[i] = word_as_float(i % 2 == 0 ? word << 16 : word & 0xFFFF0000u);
+  }
+}
 
 // Adds the sums of a stage's groups, of which there are `groups`, in order. `rows`: of the tile.
 template <int kBits, typename Shape>
 STEMMA_ON_DEVICE void add_groups(const Words* stage, const float* group_sums, int groups, int rows,
                                  OwnValues<Shape>& sums) {
-  constexpr int kValues = Shape::kRows * Shape::kOutputs / Shape::kThreads;
+  const int row = values_row<Shape>();
+  const int output = first_output<Shape>();
+  if (row >= rows) return;
   STEMMA_UNROLLED
-  for (int i = 0; i < kValues; ++i) {
-    const int place = thread_index() + i * Shape::kThreads;
-    const int output = place % Shape::kOutputs;
-    const int row = place / Shape::kOutputs;
-    if (row >= rows) continue;
+  for (int group = 0; group < Shape::kSplits; ++group) {
+    if (group >= groups) break;
+    float own[kOwnValues<Shape>];
+    float scales[kOwnValues<Shape>] = {};
+    load_own(group_sums + (group * Shape::kRows + row) * Shape::kSumsStride + output, own);
+    if constexpr (kBits == 4) {
+      load_scales(staged_group<4, Shape>(stage, output / RoundedStrips::kOutputs, group),
+                  output % RoundedStrips::kOutputs, scales);
+    }
     STEMMA_UNROLLED
-    for (int group = 0; group < Shape::kSplits; ++group) {
-      if (group >= groups) break;
-      float scale = 1;
-      if constexpr (kBits == 4) {
-        scale = int4_scale(staged_group<4, Shape>(stage, output / RoundedStrips::kOutputs, group),
-                           output % RoundedStrips::kOutputs);
-      }
-      const float own = group_sums[(group * Shape::kRows + row) * Shape::kSumsStride + output];
-      sums[i] = with_group<kBits>(sums[i], own, scale);
+    for (int i = 0; i < kOwnValues<Shape>; ++i) {
+      sums[i] = with_group<kBits>(sums[i], own[i], scales[i]);
     }
   }
 }
@@ -185,15 +218,14 @@ STEMMA_ON_DEVICE void add_groups(const Words* stage, const float* group_sums, in
 template <int kBits, typename T, typename Shape, typename Rows>
 STEMMA_ON_DEVICE void store_own(const RoundedOperands<T>& from, const OwnValues<Shape>& sums,
                                 int rows, const Rows& y_rows, const RoundedTarget& to) {
-  constexpr int kValues = Shape::kRows * Shape::kOutputs / Shape::kThreads;
+  const int row = values_row<Shape>();
+  if (row >= rows) return;
+  const std::int64_t y_row = y_rows(row);
   STEMMA_UNROLLED
-  for (int i = 0; i < kValues; ++i) {
-    const int place = thread_index() + i * Shape::kThreads;
-    const int output = place % Shape::kOutputs;
-    const int row = place / Shape::kOutputs;
-    if (row >= rows) continue;
+  for (int i = 0; i < kOwnValues<Shape>; ++i) {
+    const int output = first_output<Shape>() + i;
     const float scale = kBits == 8 ? int8_scale(from, output) : 1.0f;
-    store_rounded<T>(to, y_rows(row), output, sums[i] * scale);
+    store_rounded<T>(to, y_row, output, sums[i] * scale);
   }
 }
 
