@@ -33,27 +33,31 @@ struct CodeConstants<Float16> {
   static constexpr std::uint32_t kEights = 0x64086408u;  // 1032
 };
 
+// kOnes in a register, of whose value the compiler does not know: with two constants in it an
+// instruction that puts codes behind ones would become two. `inputs`: as many as no matrix has
+// 2^62.
+template <typename T>
+STEMMA_ON_DEVICE std::uint32_t ones_of(std::int64_t inputs) {
+  return CodeConstants<T>::kOnes + static_cast<std::uint32_t>(inputs >> 62);
+}
+
 // Two codes of 4 bits, at bits 0 and 16.
 template <typename T>
-STEMMA_ON_DEVICE std::uint32_t widen_int4(std::uint32_t codes) {
-  return subtract_pairs<T>((codes & 0x000F000Fu) | CodeConstants<T>::kOnes,
-                           CodeConstants<T>::kEights);
+STEMMA_ON_DEVICE std::uint32_t widen_int4(std::uint32_t codes, std::uint32_t ones) {
+  return subtract_pairs<T>((codes & 0x000F000Fu) | ones, CodeConstants<T>::kEights);
 }
 
 // The same of 8 bits. Seven of them are what a bf16 has behind its first one: what the eighth takes
 // off is taken off by itself.
 template <typename T>
-STEMMA_ON_DEVICE std::uint32_t widen_int8(std::uint32_t codes);
+STEMMA_ON_DEVICE std::uint32_t widen_int8(std::uint32_t codes, std::uint32_t ones);
 template <>
-STEMMA_ON_DEVICE std::uint32_t widen_int8<BFloat16>(std::uint32_t codes) {
-  constexpr std::uint32_t kOnes = CodeConstants<BFloat16>::kOnes;
-  return subtract_pairs<BFloat16>((codes & 0x007F007Fu) | kOnes, (codes & 0x00800080u) | kOnes);
+STEMMA_ON_DEVICE std::uint32_t widen_int8<BFloat16>(std::uint32_t codes, std::uint32_t ones) {
+  return subtract_pairs<BFloat16>((codes & 0x007F007Fu) | ones, (codes & 0x00800080u) | ones);
 }
 template <>
-STEMMA_ON_DEVICE std::uint32_t widen_int8<Float16>(std::uint32_t codes) {
-  constexpr std::uint32_t kOnes = CodeConstants<Float16>::kOnes;
-  return subtract_pairs<Float16>(((codes & 0x00FF00FFu) ^ 0x00800080u) | kOnes,
-                                 0x64806480u);  // 1152
+STEMMA_ON_DEVICE std::uint32_t widen_int8<Float16>(std::uint32_t codes, std::uint32_t ones) {
+  return subtract_pairs<Float16>(((codes & 0x00FF00FFu) | ones) ^ 0x00800080u, 0x64806480u);
 }
 
 // Of 32 bits, that a thread has of a group's codes of one output.
@@ -64,14 +68,14 @@ inline constexpr std::size_t kCodeWords = std::size_t{kBits} / 2;
 // of the first eight inputs, two of the others.
 template <typename T, int kBits>
 STEMMA_ON_DEVICE void widen_step(const std::uint32_t (&codes)[kCodeWords<kBits>], int step,
-                                 std::uint32_t& first, std::uint32_t& second) {
+                                 std::uint32_t ones, std::uint32_t& first, std::uint32_t& second) {
   if constexpr (kBits == 8) {
-    first = widen_int8<T>(codes[step]);
-    second = widen_int8<T>(codes[step] >> 8);
+    first = widen_int8<T>(codes[step], ones);
+    second = widen_int8<T>(codes[step] >> 8, ones);
   } else {
     const std::uint32_t own = codes[step / 2] >> (8 * (step % 2));
-    first = widen_int4<T>(own);
-    second = widen_int4<T>(own >> 4);
+    first = widen_int4<T>(own, ones);
+    second = widen_int4<T>(own >> 4, ones);
   }
 }
 

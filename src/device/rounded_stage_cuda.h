@@ -96,39 +96,71 @@ STEMMA_ON_DEVICE const std::byte* staged_group(const Words* stage, int strip, in
       stage + Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kBits));
 }
 
-// Begins the copies of the groups from `group` on. x_rows(i): where the row of the thread's copy i
-// lies in x; below 0: nowhere. What there is not stays as it was: nobody sees what comes of it.
+// What the thread copies to each stage, and from where the next time: words of x and of codes, of
+// which some there are not. Those stay as they were: nobody sees what comes of them.
+template <int kBits, typename T, typename Shape>
+struct RoundedCopies {
+  static constexpr int kGroupWords = Shape::group_words(kBits);
+  static constexpr int kStripWords = Shape::kSplits * kGroupWords;
+  static constexpr int kWords = Shape::kStrips * kStripWords;
+  static constexpr std::size_t kCodes = std::size_t{kWords + Shape::kThreads - 1} / Shape::kThreads;
+
+  const T* x[Shape::kCopiedRows];
+  int places[Shape::kCopiedRows];  // of them in a stage
+  std::uint32_t rows;              // bit i: x[i] is one
+  const std::byte* codes[kCodes];
+  int inputs[kCodes];  // of the stage, before the group of codes[i]; INT32_MAX: there is none
+  int left;            // inputs from the next stage on
+};
+
+// x_rows(i): where the row of the thread's copy i lies in x; below 0: nowhere.
 template <int kBits, typename T, typename Shape, typename Rows>
-STEMMA_ON_DEVICE void fetch_rounded(const RoundedOperands<T>& from, const Rows& x_rows,
-                                    std::int64_t group, Words* stage) {
+STEMMA_ON_DEVICE RoundedCopies<kBits, T, Shape> copies_of(const RoundedOperands<T>& from,
+                                                          const Rows& x_rows) {
+  using Copies = RoundedCopies<kBits, T, Shape>;
+  Copies copies;
   const int word = thread_index() % Shape::kXRowWords;
-  const std::int64_t column = group * RoundedStrips::kGroup + word * kWordElements;
+  copies.rows = 0;
+  copies.left = static_cast<int>(from.k);
   STEMMA_UNROLLED
   for (int i = 0; i < Shape::kCopiedRows; ++i) {
     const std::int64_t row = x_rows(i);
-    if (row < 0) continue;
-    const bool wanted = column < from.k;
-    const int place = x_place<Shape>(word / kRowWords, rounded_row<Shape>(i), word % kRowWords);
-    copy_words_later(stage + place, wanted ? from.x + row * from.x_stride + column : from.x,
-                     wanted);
+    copies.x[i] = from.x + (row >= 0 ? row : 0) * from.x_stride + word * kWordElements;
+    copies.places[i] = x_place<Shape>(word / kRowWords, rounded_row<Shape>(i), word % kRowWords);
+    copies.rows |= row >= 0 ? 1u << i : 0u;
   }
-  constexpr int kGroupWords = Shape::group_words(kBits);
-  constexpr int kStripWords = Shape::kSplits * kGroupWords;
-  constexpr int kWords = Shape::kStrips * kStripWords;
-  const std::int64_t left = (RoundedStrips::groups(from.k) - group) * kGroupWords;
-  const std::int64_t begin =
-      RoundedStrips::begin_bytes(kBits) + group * RoundedStrips::group_bytes(kBits);
   STEMMA_UNROLLED
-  for (int first = 0; first < kWords; first += Shape::kThreads) {
-    const int place = first + thread_index();
-    const int strip = place / kStripWords;
-    const int own = place % kStripWords;
-    const bool wanted =
-        place < kWords && own < left && strip * RoundedStrips::kOutputs < from.outputs;
-    if (!wanted) continue;
-    copy_words_later(stage + Shape::kXWords + place,
-                     strip_of<kBits>(from, strip) + begin + 16 * own, true);
+  for (int i = 0; i < int{Copies::kCodes}; ++i) {
+    const int place = i * Shape::kThreads + thread_index();
+    const int strip = place / Copies::kStripWords;
+    const int own = place % Copies::kStripWords;
+    const bool wanted = place < Copies::kWords && strip * RoundedStrips::kOutputs < from.outputs;
+    copies.codes[i] = strip_of<kBits>(from, strip) + RoundedStrips::begin_bytes(kBits) + 16 * own;
+    copies.inputs[i] = wanted ? own / Copies::kGroupWords * RoundedStrips::kGroup : INT32_MAX;
   }
+  return copies;
+}
+
+// Begins the copies of the next stage.
+template <int kBits, typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kBits, T, Shape>& copies, Words* stage) {
+  using Copies = RoundedCopies<kBits, T, Shape>;
+  constexpr int kInputs = Shape::kSplits * RoundedStrips::kGroup;
+  const bool wanted = thread_index() % Shape::kXRowWords * kWordElements < copies.left;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) {
+    if ((copies.rows >> i & 1) != 0) {
+      copy_words_later(stage + copies.places[i], copies.x[i], wanted);
+    }
+    copies.x[i] += kInputs;
+  }
+  STEMMA_UNROLLED
+  for (int i = 0; i < int{Copies::kCodes}; ++i) {
+    Words* const to = stage + Shape::kXWords + i * Shape::kThreads + thread_index();
+    if (copies.inputs[i] < copies.left) copy_words_later(to, copies.codes[i], true);
+    copies.codes[i] += Shape::kSplits * RoundedStrips::group_bytes(kBits);
+  }
+  copies.left -= kInputs;
 }
 
 // What a warp has of a group's sums, and a thread of these: of outputs lane / 4 and 8 more, of rows
@@ -160,9 +192,10 @@ STEMMA_ON_DEVICE void load_rows(const Words* x, int step, std::uint32_t (&rows)[
   }
 }
 
-// The sums of group `group` of a stage.
+// The sums of group `group` of a stage. `ones`: see ones_of.
 template <int kBits, typename T, typename Shape>
-STEMMA_ON_DEVICE void sum_group(const Words* stage, int group, GroupSums<Shape>& sums) {
+STEMMA_ON_DEVICE void sum_group(const Words* stage, int group, std::uint32_t ones,
+                                GroupSums<Shape>& sums) {
   std::uint32_t codes[Shape::kOutputs16][2][kCodeWords<kBits>];
   const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
   STEMMA_UNROLLED
@@ -176,8 +209,8 @@ STEMMA_ON_DEVICE void sum_group(const Words* stage, int group, GroupSums<Shape>&
     STEMMA_UNROLLED
     for (int i = 0; i < Shape::kOutputs16; ++i) {
       std::uint32_t w[4];
-      widen_step<T, kBits>(codes[i][0], step, w[0], w[2]);
-      widen_step<T, kBits>(codes[i][1], step, w[1], w[3]);
+      widen_step<T, kBits>(codes[i][0], step, ones, w[0], w[2]);
+      widen_step<T, kBits>(codes[i][1], step, ones, w[1], w[3]);
       STEMMA_UNROLLED
       for (int j = 0; j < Shape::kRows8; ++j) {
         const int half = Shape::kRows8 == 1 ? step % 2 * 2 : j % 2 * 2;

@@ -121,10 +121,12 @@ STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows
   constexpr int kStages = Shape::stages(kBits);
   constexpr int kStageWords = Shape::stage_words(kBits);
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
+  auto copies = copies_of<kBits, T, Shape>(from, x_rows);
+  const std::uint32_t ones = ones_of<T>(from.k);
   const std::int64_t groups = RoundedStrips::groups(from.k);
   for (int group = 0; group < kStages - 1; ++group) {
     if (group < groups) {
-      fetch_rounded<kBits, T, Shape>(from, x_rows, group, stages + group * kStageWords);
+      fetch_stage(copies, stages + group * kStageWords);
     }
     commit_copies();
   }
@@ -136,11 +138,11 @@ STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows
     const std::int64_t next = group + kStages - 1;
     const int next_stage = stage == 0 ? kStages - 1 : stage - 1;
     if (next < groups) {
-      fetch_rounded<kBits, T, Shape>(from, x_rows, next, stages + next_stage * kStageWords);
+      fetch_stage(copies, stages + next_stage * kStageWords);
     }
     commit_copies();
     GroupSums<Shape> own = {};
-    sum_group<kBits, T, Shape>(stages + stage * kStageWords, 0, own);
+    sum_group<kBits, T, Shape>(stages + stage * kStageWords, 0, ones, own);
     add_group<kBits, Shape>(stages + stage * kStageWords, own, sums);
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
@@ -240,12 +242,14 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
   constexpr int kGroupValues = Shape::kRows * Shape::kSumsStride;
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
   float* const group_sums = reinterpret_cast<float*>(shared_memory() + Shape::sums_at(kBits));
+  auto copies = copies_of<kBits, T, Shape>(from, x_rows);
+  const std::uint32_t ones = ones_of<T>(from.k);
   const std::int64_t groups = RoundedStrips::groups(from.k);
   const std::int64_t pieces = (groups + kSplits - 1) / kSplits;
   const int split = warp_index() / Shape::kPlaneWarps;
   for (int piece = 0; piece < kStages - 2; ++piece) {
     if (piece < pieces) {
-      fetch_rounded<kBits, T, Shape>(from, x_rows, piece * kSplits, stages + piece * kStageWords);
+      fetch_stage(copies, stages + piece * kStageWords);
     }
     commit_copies();
   }
@@ -257,15 +261,14 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
     wait_copies<kStages - 3>();
     team_barrier();  // copies of this piece and sums of the one before are there
     if (piece + kStages - 2 < pieces) {
-      fetch_rounded<kBits, T, Shape>(from, x_rows, (piece + kStages - 2) * kSplits,
-                                     stages + next * kStageWords);
+      fetch_stage(copies, stages + next * kStageWords);
     }
     commit_copies();
     float* const own_half = group_sums + piece % 2 * kSplits * kGroupValues;
     float* const other_half = group_sums + (1 - piece % 2) * kSplits * kGroupValues;
     if (piece * kSplits + split < groups) {
       GroupSums<Shape> own = {};
-      sum_group<kBits, T, Shape>(stages + stage * kStageWords, split, own);
+      sum_group<kBits, T, Shape>(stages + stage * kStageWords, split, ones, own);
       stage_sums<Shape>(own, own_half + split * kGroupValues);
     }
     if (piece > 0) {
