@@ -5,7 +5,6 @@
 #include <string>
 
 #include "cuda/cuda_runner_fixture.h"
-#include "device/rounded_strips.h"
 
 namespace stemma {
 namespace {
@@ -13,23 +12,34 @@ namespace {
 constexpr std::int64_t kTokens = 40;
 constexpr WeightRounding kRoundings[] = {WeightRounding::kInt8, WeightRounding::kInt4};
 
-// What one of the two rounds and the other does not, each independently, so that the distance stays
-// below the unit times the root of their number. Of 16-bit weights the GPU rounds, each by at most
-// a unit of its type, `rows` a layer and one before the head; what the CPU rounds is 256 times
-// less. Of f32 weights and pools it is the CPU: what meets rounded weights, four rows a layer and
-// one before the head, to multiples of 1/32767 of the largest of 64, which is at most 8 times their
-// root mean square; a uniform error of one multiple has a root mean square of 1/√12.
-double distance_allowed(WeightType type, double rows, std::int64_t layers) {
-  if (type == WeightType::kF32) {
-    return 8 / (32767 * std::sqrt(12.0)) * std::sqrt(static_cast<double>(4 * layers + 1));
-  }
-  return 0x1p-8 * std::sqrt(rows * static_cast<double>(layers) + 1);
+// Rows of a layer that one of the two rounds and the other does not, before products.
+struct RoundedRows {
+  int on_gpu;  // of 16-bit weights
+  int on_cpu;
+};
+
+// Each is rounded independently, so that the distance stays below the unit times the root of their
+// number, with one more before the head. Of 16-bit weights the GPU rounds, each by at most a unit
+// of their type; what the CPU rounds is 256 times less. Of f32 weights and pools it is the CPU:
+// what meets rounded weights becomes multiples of 1/32767 of the largest of 64, which is at most 8
+// times their root mean square; a uniform error of one multiple has a root mean square of 1/√12.
+double distance_allowed(WeightType type, const RoundedRows& rows, std::int64_t layers) {
+  const bool by_cpu = type == WeightType::kF32;
+  const double unit = by_cpu ? 8 / (32767 * std::sqrt(12.0)) : 0x1p-8;
+  const int each = by_cpu ? rows.on_cpu : rows.on_gpu;
+  return unit * std::sqrt(static_cast<double>(each * layers + 1));
 }
+
+// The GPU's are two norms, q, weights of attention, what it gives, gate, up and their product; the
+// CPU's what q, k and v, the output, gate and up, and down are made of.
+constexpr RoundedRows kHeadsRows = {8, 4};
+// The same with the compressed q, its heads and values.
+constexpr RoundedRows kLatentRows = {11, 7};
 
 class CudaRoundedTest : public CudaRunnerFixture {
  protected:
-  // Of f32 and of bf16. `rows`: see distance_allowed.
-  void expect_logits_of_cpu(const ModelConfig& config, double rows) {
+  // Of f32 and of bf16.
+  void expect_logits_of_cpu(const ModelConfig& config, const RoundedRows& rows) {
     for (const WeightRounding rounding : kRoundings) {
       round_weights(rounding);
       for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
@@ -48,31 +58,30 @@ class CudaRoundedTest : public CudaRunnerFixture {
 class CudaRoundedFamilies : public CudaRoundedTest,
                             public ::testing::WithParamInterface<std::string_view> {};
 
-// Eight rows a layer: two norms, q, weights of attention, what it gives, gate, up, their product.
 TEST_P(CudaRoundedFamilies, LogitsAreThoseOfTheCpuOfTheSameCodes) {
-  expect_logits_of_cpu(tiny_model_config(GetParam()), 8);
+  expect_logits_of_cpu(tiny_model_config(GetParam()), kHeadsRows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, CudaRoundedFamilies,
                          ::testing::Values("llama3", "llama_bias", "qwen2", "qwen3", "gemma3"),
                          [](const auto& family) { return std::string(family.param); });
 
-// Eleven rows a layer: also the compressed q, its heads and values.
 TEST_F(CudaRoundedTest, LogitsOfLatentAttentionAreThoseOfTheCpuToo) {
-  expect_logits_of_cpu(dense_config("deepseek_v2"), 11);
-  expect_logits_of_cpu(dense_config("deepseek_v3"), 11);
+  expect_logits_of_cpu(dense_config("deepseek_v2"), kLatentRows);
+  expect_logits_of_cpu(dense_config("deepseek_v3"), kLatentRows);
 }
 
 // What a layer of experts gives is compared where no score is near another one: with f32.
 TEST_F(CudaRoundedTest, LogitsOfMixturesAreThoseOfTheCpuToo) {
   for (const WeightRounding rounding : kRoundings) {
     round_weights(rounding);
-    for (const char* const name : {"qwen3_moe", "deepseek_v3"}) {
+    for (const auto& [name, rows] :
+         {std::pair{"qwen3_moe", kHeadsRows}, {"deepseek_v3", kLatentRows}}) {
       write_model(name, WeightType::kF32);
       const auto tokens = prompt(kTokens, 3);
       const auto got = logits_alone({.dtype = DType::kF32}, tokens, kTokens);
       EXPECT_LT(relative_distance(logits_of_cpu(DType::kF32, tokens), got),
-                distance_allowed(WeightType::kF32, 0, config().layers))
+                distance_allowed(WeightType::kF32, rows, config().layers))
           << name;
     }
   }
