@@ -75,6 +75,10 @@ class CudaRunner final : public LoadedRunner {
   // one, nothing is being computed any more. Outputs are valid until the next queue but one.
   bool queues() const override { return true; }
   bool draws() const override { return true; }
+  // Products with rounded weights do always.
+  bool repeats_bits() const override {
+    return options_.deterministic || weights_.rounding != WeightRounding::kNone;
+  }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 

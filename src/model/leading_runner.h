@@ -38,6 +38,7 @@ class LeadingRunner final : public Runner {
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool queues() const override { return own_.queues(); }
   bool draws() const override { return own_.draws(); }
+  bool repeats_bits() const override { return own_.repeats_bits(); }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
   Status copy_pages(KvPools pools, const PageCopies& copies) override;
