@@ -71,6 +71,8 @@ TEST_F(CudaAdaptersTest, LogitsAreThoseOfTheCpu) {
   expect_logits_of_cpu("llama3", WeightType::kF32, DType::kF32);
   expect_logits_of_cpu("qwen2", WeightType::kBf16, DType::kBF16);
   expect_logits_of_cpu("gemma2", WeightType::kF32, DType::kF32);
+  round_weights(WeightRounding::kInt4);
+  expect_logits_of_cpu("llama3", WeightType::kBf16, DType::kBF16);
 }
 
 TEST_F(CudaAdaptersTest, WithoutAnAdapterBitsAreThoseOfAModelWithoutThem) {

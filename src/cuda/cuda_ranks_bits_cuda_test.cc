@@ -68,6 +68,7 @@ struct RankSetting {
   DType dtype = DType::kBF16;
   Exchange exchange = Exchange::kStaged;
   std::int64_t pages = 16;
+  WeightRounding weights = WeightRounding::kNone;
 };
 
 // One rank: a device of its own, a runner and pools.
@@ -83,6 +84,7 @@ class Rank {
                                     .outputs_max = 64,
                                     .requests_max = 8,
                                     .context_tokens_max = 64,
+                                    .weights = setting.weights,
                                     .ranks = group_or_null},
                                    {.deterministic = true, .staged_ranks = !nccl}, threads_);
     STEMMA_CHECK(runner.ok(), "the model loads");
@@ -223,6 +225,17 @@ TEST_F(CudaRanksBits, OtherTypesOfWeightsAndPools) {
   expect_ranks_equal_one(2, {.dtype = DType::kF32});
   write_for_ranks("qwen3", 2, WeightType::kF16);
   expect_ranks_equal_one(2, {.dtype = DType::kInt8});
+}
+
+// Scales are an output's own, so that a rank's are those of one alone.
+TEST_F(CudaRanksBits, RoundedWeightsAreCutAsOthersAre) {
+  for (const std::string_view name : {"qwen2", "qwen3_moe", "deepseek_v3"}) {
+    SCOPED_TRACE(name);
+    write_for_ranks(name, 2, WeightType::kBf16);
+    expect_ranks_equal_one(2, {.weights = WeightRounding::kInt4});
+  }
+  write_for_ranks("llama_bias", 2, WeightType::kF32);
+  expect_ranks_equal_one(2, {.dtype = DType::kF32, .weights = WeightRounding::kInt8});
 }
 
 // The first `tokens` tokens of a text, as a batch.

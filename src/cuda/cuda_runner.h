@@ -77,7 +77,10 @@ class CudaRunner final : public LoadedRunner {
   // one, nothing is being computed any more. Outputs are valid until the next queue but one.
   bool queues() const override { return true; }
   bool draws() const override { return true; }
-  bool repeats_bits() const override { return options_.deterministic; }
+  // Products with rounded weights do always.
+  bool repeats_bits() const override {
+    return options_.deterministic || weights_.rounding != WeightRounding::kNone;
+  }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 
@@ -91,7 +94,7 @@ class CudaRunner final : public LoadedRunner {
 
   const ModelConfig& config() const noexcept override { return config_; }
   std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
-  const RoundingReport& rounding() const noexcept override { return rounding_; }
+  const RoundingReport& rounding() const noexcept override { return weights_.rounding_report; }
   std::string compute_format() const override;
   std::string weights_sha256() const override;
   const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
@@ -161,7 +164,6 @@ class CudaRunner final : public LoadedRunner {
   std::string config_digest_;  // of the whole text of config.json, in hexadecimal
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
-  RoundingReport rounding_;       // nothing is rounded
   HeavyChannels heavy_channels_;  // none without sparse attention
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;

@@ -13,7 +13,9 @@
 #include "base/thread_pool.h"
 #include "cuda/cuda_runner.h"
 #include "device/cuda_gemm.h"
+#include "device/rounded_strips.h"
 #include "model/generated_files.h"
+#include "model/weight_rounding.h"
 #include "model/weights.h"
 #include "pool/cuda_pool.h"
 
@@ -33,10 +35,15 @@ struct Way {
   const char* products;
   const char* graphs;
   CudaRunnerOptions options;
+  const char* weights = "bf16";
+  WeightRounding rounding = WeightRounding::kNone;
 };
+constexpr CudaRunnerOptions kRecorded = {.deterministic = true, .graphs = true};
 constexpr Way kWays[] = {{"library", "yes", {.deterministic = false, .graphs = true}},
                          {"library", "no", {.deterministic = false, .graphs = false}},
-                         {"ordered", "yes", {.deterministic = true, .graphs = true}}};
+                         {"ordered", "yes", kRecorded},
+                         {"ordered", "yes", kRecorded, "int8", WeightRounding::kInt8},
+                         {"ordered", "yes", kRecorded, "int4", WeightRounding::kInt4}};
 
 // Requests whose tokens nobody reads, their pages scattered over the pool.
 class Requests {
@@ -191,15 +198,21 @@ struct WeightCount {
   double per_token = 0;
 };
 
-WeightCount count_weights(const ModelConfig& config) {
+WeightCount count_weights(const ModelConfig& config, WeightRounding rounding) {
   constexpr double kBf16Bytes = 2;
   WeightCount count;
   for (const TensorSpec& tensor : needed_tensors(config)) {
     if (tensor.shape.size() != 2) continue;
     const auto weights = static_cast<double>(tensor.shape[0] * tensor.shape[1]);
     const bool looked_up = tensor.name == "model.embed_tokens.weight" && !config.tied_embeddings;
-    if (!looked_up) count.read_bytes += weights * kBf16Bytes;
-    if (tensor.shape[0] != config.vocab_tokens) count.per_token += weights;
+    const bool is_head = tensor.shape[0] == config.vocab_tokens;
+    const int bits =
+        rounded_bits(rounding, is_head ? MatrixUse::kEmbedding : MatrixUse::kProjection);
+    const double bytes = bits == 0 ? weights * kBf16Bytes
+                                   : static_cast<double>(RoundedStrips::matrix_bytes(
+                                         bits, tensor.shape[0], tensor.shape[1]));
+    if (!looked_up) count.read_bytes += bytes;
+    if (!is_head) count.per_token += weights;
   }
   return count;
 }
@@ -215,13 +228,14 @@ class Session {
   static Result<std::unique_ptr<Session>> open(CudaDevice& device, const Way& way,
                                                const CudaRunnerBenchOptions& options) {
     GeneratedFiles files(options.model);
-    auto session = std::make_unique<Session>(options);
+    auto session = std::make_unique<Session>(options, way.rounding);
     ThreadPool threads(usable_cpus());
     ModelRunnerOptions limits;
     limits.rows_max = options.step_tokens;
     limits.requests_max = limits.outputs_max = session->requests_;
     limits.context_tokens_max = session->tokens_max_;
     limits.files = &files;
+    limits.weights = way.rounding;
     STEMMA_ASSIGN_OR_RETURN(session->runner_,
                             CudaRunner::load(device, "made-up", limits, way.options, threads));
     KvShape shape = session->runner_->pool_shape();
@@ -233,8 +247,9 @@ class Session {
     return session;
   }
 
-  explicit Session(const CudaRunnerBenchOptions& options)
+  Session(const CudaRunnerBenchOptions& options, WeightRounding rounding)
       : options_(options),
+        weights_(count_weights(options.model, rounding)),
         requests_(
             *std::max_element(options.decode_requests.begin(), options.decode_requests.end())),
         tokens_max_(options.context_tokens + std::ssize(options.decode_requests) *
@@ -244,7 +259,7 @@ class Session {
 
   // The contexts of all requests, as many as fit at a time; samples are steps but the first.
   Result<Samples> prefill(Bounds& bounds) {
-    const double operations = 2 * count_weights(options_.model).per_token;
+    const double operations = 2 * weights_.per_token;
     const std::int64_t at_once = options_.step_tokens / options_.context_tokens;
     Samples samples;
     for (std::int64_t first = 0; first < requests_; first += at_once) {
@@ -318,11 +333,11 @@ class Session {
       tokens += static_cast<double>(rows_.computed_tokens(request)) - options_.decode_steps / 2.0;
     }
     const KvShape& shape = pool_->shape();
-    return count_weights(options_.model).read_bytes +
-           tokens * static_cast<double>(shape.layers * shape.token_bytes());
+    return weights_.read_bytes + tokens * static_cast<double>(shape.layers * shape.token_bytes());
   }
 
   const CudaRunnerBenchOptions& options_;
+  WeightCount weights_;
   std::int64_t requests_;
   std::int64_t tokens_max_;  // of one
   std::unique_ptr<CudaPool> pool_;
@@ -339,7 +354,8 @@ BenchLine line_of(const Way& way, std::string phase, std::int64_t requests,
   line.params = {{"phase", std::move(phase)},
                  {"requests", std::to_string(requests)},
                  {"products", way.products},
-                 {"graphs", way.graphs}};
+                 {"graphs", way.graphs},
+                 {"weights", way.weights}};
   line.value = median(samples.values);
   line.unit = "tokens/s";
   line.bound = median(samples.bounds);

@@ -24,7 +24,7 @@
 namespace stemma {
 
 struct CudaRunnerBenchOptions {
-  ModelConfig model;                                       // dense; weights are bf16
+  ModelConfig model;                                       // dense; its files have bf16
   std::vector<std::int64_t> decode_requests = {1, 8, 64};  // decoding at once
   std::int64_t context_tokens = 1024;                      // of each before it decodes
   std::int64_t step_tokens = 2048;                         // of a prefill step, at least a context
@@ -36,9 +36,10 @@ struct CudaRunnerBenchOptions {
 // The shape of Llama-3.1-8B: 8.03 billion parameters.
 CudaRunnerBenchOptions default_cuda_runner_bench();
 
-// For products of the library, recorded and not, and for ordered ones: a line of phase=prefill, and
-// one of phase=decode for each number of requests, in tokens a second. Two operations are counted
-// for each weight that a token is multiplied with, none for attention. kOutOfMemory.
+// For products of the library, recorded and not, and for ordered ones, with weights as they are, of
+// 8 bits and of 4: a line of phase=prefill, and one of phase=decode for each number of requests, in
+// tokens a second. Two operations are counted for each weight that a token is multiplied with, none
+// for attention. kOutOfMemory.
 Result<std::vector<BenchLine>> bench_cuda_runner(CudaDevice& device,
                                                  const CudaRunnerBenchOptions& options);
 

@@ -20,7 +20,7 @@ TEST_F(CudaRunnerBenchTest, EveryWayHasALineForPrefillAndForEachNumberOfRequests
   options.read_bytes = 64 << 10;
   const auto lines = bench_cuda_runner(device(), options);
   ASSERT_TRUE(lines.ok()) << to_string(lines.error());
-  ASSERT_EQ(lines->size(), 9u);
+  ASSERT_EQ(lines->size(), 15u);
   for (const BenchLine& line : *lines) {
     EXPECT_EQ(line.bench, "cuda_step");
     EXPECT_GT(line.value, 0);
@@ -30,6 +30,8 @@ TEST_F(CudaRunnerBenchTest, EveryWayHasALineForPrefillAndForEachNumberOfRequests
   EXPECT_EQ((*lines)[2].bound_name, "read_bandwidth");
   EXPECT_EQ((*lines)[2].params[1].second, "3");
   EXPECT_EQ((*lines)[8].params[2].second, "ordered");
+  EXPECT_EQ((*lines)[8].params[4].second, "bf16");
+  EXPECT_EQ((*lines)[14].params[4].second, "int4");
 }
 
 TEST(CudaRunnerBenchOptions, TheDefaultIsAModelOfEightBillionParameters) {

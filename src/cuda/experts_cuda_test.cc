@@ -9,6 +9,7 @@
 #include "base/prng.h"
 #include "device/cuda_fixture.h"
 #include "device/gemm_cuda.h"
+#include "device/rounded_strips.h"
 
 namespace stemma {
 namespace {
@@ -87,11 +88,11 @@ class ExpertsCudaTest : public CudaFixture {
   std::vector<float> multiply(std::int64_t tile_visits) {
     const auto tiles = tiles_of(tile_visits);
     const CudaMemory x = upload(x_);
-    const CudaMemory w = upload(w_);
+    const CudaMemory w = bits_ == 0 ? upload(w_) : upload(strips_);
     const CudaMemory rows = upload(rows_);
     const CudaMemory places = upload(places_);
     const CudaMemory device_tiles = upload(tiles);
-    const std::size_t count = rows_.size() * kOutputs;
+    const std::size_t count = rows_.size() * static_cast<std::size_t>(outputs_);
     const CudaMemory y = this->template allocate<float>(count);
     const Status queued = multiply_experts(stream(), {.x = x.bytes(),
                                                       .w = w.bytes(),
@@ -101,10 +102,11 @@ class ExpertsCudaTest : public CudaFixture {
                                                       .tiles = device_tiles.as<ExpertTile>(),
                                                       .tiles_count = std::ssize(tiles),
                                                       .tile_visits = tile_visits,
-                                                      .n = kOutputs,
+                                                      .n = outputs_,
                                                       .k = kInputs,
                                                       .type = Stored<T>::kType,
-                                                      .f32_out = true});
+                                                      .f32_out = true,
+                                                      .code_bits = bits_});
     EXPECT_TRUE(queued.ok()) << queued.error().detail;
     return this->template download<float>(y.bytes(), count);
   }
@@ -112,19 +114,50 @@ class ExpertsCudaTest : public CudaFixture {
   // One visit's product by itself.
   std::vector<float> alone(std::size_t visit) {
     const CudaMemory x = upload(rows_of(x_, rows_[visit] * kInputs, kInputs));
+    const std::int64_t strips = RoundedStrips::matrix_bytes(bits_, outputs_, kInputs);
     const CudaMemory w =
-        upload(rows_of(w_, experts_[visit] * kOutputs * kInputs, kOutputs * kInputs));
-    const CudaMemory y = this->template allocate<float>(kOutputs);
+        bits_ == 0 ? upload(rows_of(w_, experts_[visit] * kOutputs * kInputs, kOutputs * kInputs))
+                   : upload(rows_of(strips_, experts_[visit] * strips, strips));
+    const auto count = static_cast<std::size_t>(outputs_);
+    const CudaMemory y = this->template allocate<float>(count);
     EXPECT_TRUE(ordered_gemm(stream(), {.x = x.bytes(),
                                         .w = w.bytes(),
                                         .y = y.bytes(),
                                         .m = 1,
-                                        .n = kOutputs,
+                                        .n = outputs_,
                                         .k = kInputs,
                                         .type = Stored<T>::kType,
-                                        .f32_out = true})
+                                        .f32_out = true,
+                                        .code_bits = bits_})
                     .ok());
-    return this->template download<float>(y.bytes(), kOutputs);
+    return this->template download<float>(y.bytes(), count);
+  }
+
+  // Matrices of 40 outputs each, rounded.
+  void round_experts(WeightFormat format) {
+    bits_ = code_bits(format);
+    outputs_ = 40;
+    const auto values = random_values<float>(kExperts * outputs_ * kInputs, 17);
+    ThreadPool threads(1);
+    RoundingError unused;
+    const auto packed = PackedWeights::quantise(
+        {values.data(), WeightType::kF32, kExperts * outputs_, kInputs}, format, threads, unused);
+    ASSERT_TRUE(packed.ok());
+    strips_ = strips_of(*packed, threads);
+  }
+
+  void expect_bits_alone() {
+    const auto columns = static_cast<std::size_t>(outputs_);
+    std::vector<float> expected(rows_.size() * columns);
+    for (std::size_t visit = 0; visit < rows_.size(); ++visit) {
+      const std::vector<float> own = alone(visit);
+      std::copy(own.begin(), own.end(), expected.begin() + places_[visit] * outputs_);
+    }
+    for (const std::int64_t tile_visits : Stored<T>::kTiles) {
+      const std::vector<float> got = multiply(tile_visits);
+      EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+          << "tiles of " << tile_visits;
+    }
   }
 
   std::vector<std::int32_t> rows_;
@@ -132,20 +165,21 @@ class ExpertsCudaTest : public CudaFixture {
   std::vector<std::int32_t> places_;
   std::vector<T> x_;
   std::vector<T> w_;
+  int bits_ = 0;  // of codes in strips_, instead of w_
+  std::int64_t outputs_ = kOutputs;
+  std::vector<std::byte> strips_;
 };
 using Types = testing::Types<float, BFloat16, Float16>;
 TYPED_TEST_SUITE(ExpertsCudaTest, Types);
 
 TYPED_TEST(ExpertsCudaTest, EveryVisitHasTheBitsOfItsProductAlone) {
-  std::vector<float> expected(this->rows_.size() * kOutputs);
-  for (std::size_t visit = 0; visit < this->rows_.size(); ++visit) {
-    const std::vector<float> own = this->alone(visit);
-    std::copy(own.begin(), own.end(), expected.begin() + this->places_[visit] * kOutputs);
-  }
-  for (const std::int64_t tile_visits : Stored<TypeParam>::kTiles) {
-    const std::vector<float> got = this->multiply(tile_visits);
-    EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
-        << "tiles of " << tile_visits;
+  this->expect_bits_alone();
+}
+
+TYPED_TEST(ExpertsCudaTest, OfRoundedExpertsToo) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    this->round_experts(format);
+    this->expect_bits_alone();
   }
 }
 
@@ -184,6 +218,9 @@ TEST_F(AddExpertsCudaTest, WordsAreAddedInTheOrderOfTheExperts) {
 }
 
 TEST_F(AddExpertsCudaTest, ShapesThatThereAreNoKernelsForAreRefused) {
+  const ExpertProduct split = {
+      .tiles_count = 1, .tile_visits = 16, .n = 12, .k = 8, .code_bits = 8};
+  EXPECT_EQ(multiply_experts(stream(), split).error().code, ErrorCode::kInvalidArgument);
   ExpertProduct product = {.tiles_count = 1, .tile_visits = 32, .n = 8, .k = 8};
   EXPECT_EQ(multiply_experts(stream(), product).error().code, ErrorCode::kInvalidArgument);
   product.tile_visits = 16;

@@ -3,12 +3,14 @@
 // exponential (2e-6 of the magnitude); rows of 16 bits by one rounding more.
 #include "cuda/rows_cuda.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "base/float16.h"
 #include "cuda/rows_fixture.h"
 #include "device/cuda_fixture.h"
+#include "device/rounded_strips.h"
 
 namespace stemma {
 namespace {
@@ -52,6 +54,41 @@ TEST_F(RowsCudaTest, AnEmbeddingIsWidenedAndScaled) {
     EXPECT_EQ(rows[static_cast<std::size_t>(i)],
               1.5f * to_float(table[static_cast<std::size_t>(from)]));
   }
+}
+
+TEST_F(RowsCudaTest, ARoundedEmbeddingIsWhatItIsOnACpu) {
+  constexpr std::int64_t kHidden = 136;
+  constexpr std::int64_t kTokens = 19;
+  ThreadPool threads(1);
+  RoundingError unused;
+  const auto table = random_floats(kTokens * kHidden, 1);
+  const auto packed = PackedWeights::quantise({table.data(), WeightType::kF32, kTokens, kHidden},
+                                              WeightFormat::kInt8, threads, unused);
+  ASSERT_TRUE(packed.ok());
+  const CudaMemory embeddings = upload(strips_of(*packed, threads));
+  const CudaMemory tokens = upload(std::vector<std::int32_t>{7, -1, 18});
+  const CudaMemory sampled = upload(std::vector<std::int32_t>{3});
+  const CudaMemory residual = allocate<float>(3 * kHidden);
+  EmbedRows params = {.tokens = tokens.as<std::int32_t>(),
+                      .sampled = sampled.as<std::int32_t>(),
+                      .embeddings = embeddings.bytes(),
+                      .residual = residual.as<float>(),
+                      .rows = 3,
+                      .hidden = kHidden,
+                      .vocab_tokens = kTokens,
+                      .scale = 11.3f,
+                      .code_bits = 8};
+  ASSERT_TRUE(embed_rows(stream(), params).ok());
+  const auto rows = download<float>(residual.bytes(), 3 * kHidden);
+  std::vector<float> expected(kHidden);
+  for (std::size_t row = 0; row < 3; ++row) {
+    packed->unpack_row(std::array{7, 3, 18}[row], expected);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(rows[row * expected.size() + i], expected[i] * 11.3f) << row << " " << i;
+    }
+  }
+  params.code_bits = 4;
+  EXPECT_EQ(embed_rows(stream(), params).error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST_F(RowsCudaTest, ABranchIsNormalisedAddedAndTheSumNormalised) {

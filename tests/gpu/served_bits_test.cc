@@ -32,6 +32,7 @@ struct Setting {
   int threads = 1;
   std::int64_t kv_bytes = std::int64_t{8} << 20;
   std::optional<SparseDial> dial = {};
+  std::string weights = "auto";
   double shadow_audit_percent = 0;
 };
 
@@ -49,6 +50,7 @@ class ServedBits : public CudaFixture {
     options.backend = backend.get();
     options.kv_dtype = "bf16";
     options.kv_bytes = setting.kv_bytes;
+    options.weights = setting.weights;
     options.engine.shadow_audit_percent = setting.shadow_audit_percent;
     if (setting.dial.has_value()) options.sparse = SparseOptions{*setting.dial, ""};
     ServedTrial trial = open_trial(options);
@@ -89,6 +91,15 @@ TEST_F(ServedBits, OfSparseRowsAreThoseOfAnEmptyCacheToo) {
   const SparseDial quarter = {.dense_tokens = 32, .kept_tokens = 1, .kept_of = 4};
   const Outcome cold = run({.cache = "none", .concurrency = 1, .dial = quarter});
   const Outcome warm = run({.page_size = 4, .chunk_tokens = 33, .dial = quarter});
+  EXPECT_GT(warm.cached_tokens, 0);
+  expect_same_bits(cold, warm);
+  EXPECT_NE(cold.logits, run({.cache = "none", .concurrency = 1}).logits);
+}
+
+TEST_F(ServedBits, OfRoundedWeightsAreThoseOfAnEmptyCacheToo) {
+  write_model("llama3");
+  const Outcome cold = run({.cache = "none", .concurrency = 1, .weights = "int4"});
+  const Outcome warm = run({.page_size = 4, .chunk_tokens = 33, .weights = "int4"});
   EXPECT_GT(warm.cached_tokens, 0);
   expect_same_bits(cold, warm);
   EXPECT_NE(cold.logits, run({.cache = "none", .concurrency = 1}).logits);

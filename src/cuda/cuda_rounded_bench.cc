@@ -1,0 +1,227 @@
+#include "cuda/cuda_rounded_bench.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "attention/read_pass_cuda.h"
+#include "base/float16.h"
+#include "base/function_ref.h"
+#include "base/prng.h"
+#include "device/cuda_gemm.h"
+#include "device/rounded_strips.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::size_t kLayers = 2;
+
+// One product of a layer, and its weights of both layers.
+struct Matrix {
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+  std::array<CudaMemory, kLayers> weights;
+};
+using Layers = std::array<Matrix, 4>;
+
+struct Samples {
+  std::vector<double> us;
+  std::vector<double> read_us;
+  std::vector<double> library_us;
+};
+
+class Stage {
+ public:
+  Stage(CudaDevice& device, const CudaRoundedBenchOptions& options)
+      : device_(device),
+        options_(options),
+        rows_max_(*std::max_element(options.rows.begin(), options.rows.end())) {}
+
+  Status prepare() {
+    const std::int64_t columns_max = std::max(2 * options_.intermediate, options_.qkv_columns);
+    STEMMA_ASSIGN_OR_RETURN(stream_, device_.make_stream());
+    STEMMA_ASSIGN_OR_RETURN(start_, device_.make_timer());
+    STEMMA_ASSIGN_OR_RETURN(end_, device_.make_timer());
+    STEMMA_RETURN_IF_ERROR(take(in_, rows_max_ * columns_max, random_row(options_.hidden)));
+    STEMMA_RETURN_IF_ERROR(allocate(out_, 2 * rows_max_ * columns_max));
+    STEMMA_RETURN_IF_ERROR(take(area_, options_.read_bytes / 2, random_row(options_.hidden)));
+    STEMMA_RETURN_IF_ERROR(allocate(sums_, 4 * read_pass_words(teams())));
+    STEMMA_RETURN_IF_ERROR(make_layers(0, plain_));
+    ordered_ = make_ordered_gemm(stream_);
+    STEMMA_ASSIGN_OR_RETURN(library_, make_library_gemm(device_, stream_));
+    return stream_.synchronize();
+  }
+
+  // Of codes of `bits` bits, or of bf16.
+  Status make_layers(int bits, Layers& layers) {
+    const std::int64_t hidden = options_.hidden;
+    const std::array<std::pair<std::int64_t, std::int64_t>, 4> shapes = {
+        {{options_.qkv_columns, hidden},
+         {hidden, hidden},
+         {2 * options_.intermediate, hidden},
+         {hidden, options_.intermediate}}};
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const auto& [outputs, inputs] = shapes[i];
+      layers[i].outputs = outputs;
+      layers[i].inputs = inputs;
+      for (CudaMemory& weights : layers[i].weights) {
+        const std::vector<std::byte> first = bits == 0 ? random_row(inputs) : strip(bits, inputs);
+        const std::int64_t bytes =
+            bits == 0 ? 2 * outputs * inputs : RoundedStrips::matrix_bytes(bits, outputs, inputs);
+        STEMMA_RETURN_IF_ERROR(take(weights, bytes / 2, first));
+      }
+    }
+    return stream_.synchronize();
+  }
+
+  Result<Samples> measure(const Layers& layers, int bits, std::int64_t rows) {
+    double bytes = 0;
+    for (const Matrix& matrix : layers) {
+      bytes += static_cast<double>(matrix.weights[0].size_bytes());
+    }
+    Samples samples;
+    for (int i = 0; i < options_.samples; ++i) {
+      STEMMA_ASSIGN_OR_RETURN(samples.us.emplace_back(), call_us(options_.calls, [&](int call) {
+                                return multiply(*ordered_, layers, bits, rows, call);
+                              }));
+      STEMMA_ASSIGN_OR_RETURN(const double read_us, call_us(2, [&](int) {
+                                return read_pass(stream_, area_.bytes(), options_.read_bytes,
+                                                 sums_.as<std::uint32_t>(), teams());
+                              }));
+      samples.read_us.push_back(read_us * bytes / static_cast<double>(options_.read_bytes));
+      STEMMA_ASSIGN_OR_RETURN(const double library_us, call_us(2, [&](int call) {
+                                return multiply(*library_, plain_, 0, rows_max_, call);
+                              }));
+      samples.library_us.push_back(library_us * static_cast<double>(rows) /
+                                   static_cast<double>(rows_max_));
+    }
+    return samples;
+  }
+
+  const Layers& plain() const { return plain_; }
+
+ private:
+  std::int64_t teams() const { return 4 * device_.traits().multiprocessors; }
+
+  std::vector<std::byte> random_row(std::int64_t values) {
+    std::vector<BFloat16> row(static_cast<std::size_t>(values));
+    for (BFloat16& value : row) value = to_bfloat16(static_cast<float>(random_.unit() - 0.5));
+    const auto bytes = std::as_bytes(std::span(row));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  // Random codes, and scales that are small numbers.
+  std::vector<std::byte> strip(int bits, std::int64_t inputs) {
+    std::vector<std::byte> bytes(
+        static_cast<std::size_t>(RoundedStrips::strip_bytes(bits, inputs)));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_.below(256));
+    constexpr std::byte kSmall{0x3C};
+    std::fill_n(bytes.begin(), RoundedStrips::begin_bytes(bits), kSmall);
+    if (bits == 8) return bytes;
+    for (auto group = bytes.begin(); group != bytes.end();
+         group += RoundedStrips::group_bytes(bits)) {
+      std::fill_n(group + RoundedStrips::code_bytes(bits), 2 * RoundedStrips::kOutputs, kSmall);
+    }
+    return bytes;
+  }
+
+  Status allocate(CudaMemory& memory, std::int64_t bytes) {
+    STEMMA_ASSIGN_OR_RETURN(memory, device_.allocate(static_cast<std::size_t>(bytes), stream_));
+    return {};
+  }
+
+  // Room for `count` values of 16 bits, of which `first` are the first, and again and again.
+  Status take(CudaMemory& memory, std::int64_t count, const std::vector<std::byte>& first) {
+    const auto bytes = static_cast<std::size_t>(count) * 2;
+    STEMMA_RETURN_IF_ERROR(allocate(memory, 2 * count));
+    STEMMA_ASSIGN_OR_RETURN(const PinnedMemory pinned, device_.allocate_pinned(first.size()));
+    std::memcpy(pinned.bytes(), first.data(), first.size());
+    std::size_t done = std::min(bytes, first.size());
+    STEMMA_RETURN_IF_ERROR(stream_.copy_in(memory.bytes(), pinned.bytes(), done));
+    for (; done < bytes; done += std::min(done, bytes - done)) {
+      STEMMA_RETURN_IF_ERROR(
+          stream_.copy(memory.bytes() + done, memory.bytes(), std::min(done, bytes - done)));
+    }
+    return stream_.synchronize();
+  }
+
+  Status multiply(CudaGemm& gemm, const Layers& layers, int bits, std::int64_t rows, int call) {
+    for (const Matrix& matrix : layers) {
+      STEMMA_RETURN_IF_ERROR(
+          gemm.multiply({.x = in_.bytes(),
+                         .w = matrix.weights[static_cast<std::size_t>(call) % kLayers].bytes(),
+                         .y = out_.bytes(),
+                         .m = rows,
+                         .n = matrix.outputs,
+                         .k = matrix.inputs,
+                         .code_bits = bits}));
+    }
+    return {};
+  }
+
+  // Microseconds of one of several calls, the first of which does not count.
+  Result<double> call_us(int calls, FunctionRef<Status(int)> call) {
+    STEMMA_RETURN_IF_ERROR(call(1));
+    STEMMA_RETURN_IF_ERROR(stream_.record(start_));
+    for (int i = 0; i < calls; ++i) STEMMA_RETURN_IF_ERROR(call(i));
+    STEMMA_RETURN_IF_ERROR(stream_.record(end_));
+    STEMMA_RETURN_IF_ERROR(end_.wait());
+    STEMMA_ASSIGN_OR_RETURN(const double ms, end_.milliseconds_since(start_));
+    return ms * 1000 / calls;
+  }
+
+  CudaDevice& device_;
+  const CudaRoundedBenchOptions& options_;
+  std::int64_t rows_max_;
+  Prng random_{1};
+  CudaStream stream_;
+  CudaEvent start_;
+  CudaEvent end_;
+  Layers plain_;
+  CudaMemory in_;
+  CudaMemory out_;
+  CudaMemory area_;
+  CudaMemory sums_;
+  std::unique_ptr<CudaGemm> ordered_;
+  std::unique_ptr<CudaGemm> library_;
+};
+
+BenchLine line_of(const char* weights, std::int64_t rows, const Samples& samples) {
+  const double read_us = median(samples.read_us);
+  const double library_us = median(samples.library_us);
+  BenchLine line;
+  line.bench = "cuda_rounded";
+  line.params = {{"weights", weights}, {"rows", std::to_string(rows)}};
+  line.value = median(samples.us);
+  line.unit = "us";
+  line.bound = std::max(read_us, library_us);
+  line.bound_name = read_us >= library_us ? "read_bandwidth" : "library_products";
+  line.ratio = line.value > 0 ? line.bound / line.value : 0;
+  line.repeats = static_cast<int>(samples.us.size());
+  line.spread = line.value > 0 ? spread(samples.us) : 0;
+  return line;
+}
+
+}  // namespace
+
+Result<std::vector<BenchLine>> bench_cuda_rounded(CudaDevice& device,
+                                                  const CudaRoundedBenchOptions& options) {
+  Stage stage(device, options);
+  STEMMA_RETURN_IF_ERROR(stage.prepare());
+  std::vector<BenchLine> lines;
+  for (const auto& [weights, bits] : {std::pair{"bf16", 0}, {"int8", 8}, {"int4", 4}}) {
+    Layers rounded;
+    if (bits != 0) STEMMA_RETURN_IF_ERROR(stage.make_layers(bits, rounded));
+    for (const std::int64_t rows : options.rows) {
+      STEMMA_ASSIGN_OR_RETURN(const Samples samples,
+                              stage.measure(bits == 0 ? stage.plain() : rounded, bits, rows));
+      lines.push_back(line_of(weights, rows, samples));
+    }
+  }
+  return lines;
+}
+
+}  // namespace stemma

@@ -1,0 +1,242 @@
+// What products with rounded weights have in shared memory: groups of 64 inputs of some rows of x
+// and of some strips (rounded_strips.h), copied ahead, and what a warp makes of a group of them.
+//
+// Codes are the left side of tensor cores' products, 16 outputs of 16 inputs, so that 8 rows of x
+// are as many as there must be. They come as codes and become T in registers.
+//
+// Included by *_cuda.cu alone.
+//
+// Thread:     code of kernels; all threads of the team take part.
+// Memory:     shared memory of the team.
+// Cost:       see rounded_tiles_cuda.h.
+// Not here:   in what order groups are added (rounded_tiles_cuda.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda_dialect.h"
+#include "device/gemm_tiles_cuda.h"
+#include "device/rounded_codes_cuda.h"
+#include "device/rounded_strips.h"
+
+namespace stemma {
+
+// How a tile is spread over a team.
+template <int kM, int kN, int kWarpsDown, int kWarpsAcross, int kSplitsWanted, int kInt8Stages,
+          int kInt4Stages, int kTeamsWanted>
+struct RoundedTile {
+  static constexpr int kRows = kM;
+  static constexpr int kOutputs = kN;
+  static constexpr int kAcross = kWarpsAcross;
+  static constexpr int kPlaneWarps = kWarpsDown * kWarpsAcross;  // that have the same groups
+  static constexpr int kSplits = kSplitsWanted;                  // groups of a stage
+  static constexpr int kThreads = kPlaneWarps * kSplits * kWarpThreads;
+  static constexpr int kTeams = kTeamsWanted;
+  static constexpr int kWarpRows = kM / kWarpsDown;
+  static constexpr int kWarpOutputs = kN / kWarpsAcross;
+  static constexpr int kRows8 = kWarpRows / 8;
+  static constexpr int kOutputs16 = kWarpOutputs / 16;
+  static constexpr int kStrips = kN / RoundedStrips::kOutputs;
+  static constexpr int kXRowWords = kRowWords * kSplits;
+  static constexpr int kXWords = kM * kXRowWords;
+  static constexpr int kStepRows = kThreads / kXRowWords;  // of x, that the team copies at a time
+  static constexpr int kCopiedRows = kM / kStepRows;       // by one thread
+  static constexpr int kSumsStride = kN + 4;               // f32 of a row of sums in shared memory
+  static constexpr int kSumsBytes = 4 * kM * kSumsStride;
+
+  static constexpr int stages(int bits) { return bits == 8 ? kInt8Stages : kInt4Stages; }
+  static constexpr int group_words(int bits) { return RoundedStrips::group_bytes(bits) / 16; }
+  static constexpr int stage_words(int bits) {
+    return kXWords + kStrips * kSplits * group_words(bits);
+  }
+  static constexpr int sums_at(int bits) { return 16 * stages(bits) * stage_words(bits); }
+  static constexpr std::size_t shared_bytes(int bits) {
+    if (kSplits > 1) return static_cast<std::size_t>(sums_at(bits) + 2 * kSplits * kSumsBytes);
+    return static_cast<std::size_t>(sums_at(bits) > kSumsBytes ? sums_at(bits) : kSumsBytes);
+  }
+  static_assert(kM % kStepRows == 0 && kThreads % kXRowWords == 0);
+  static_assert(kWarpOutputs % 16 == 0 && (kWarpRows == 8 || kWarpRows % 16 == 0));
+};
+using FewRounded = RoundedTile<8, 32, 1, 1, 8, 6, 5, 1>;
+using Rounded16 = RoundedTile<16, 64, 1, 2, 4, 5, 6, 1>;
+using SomeRounded = RoundedTile<64, 64, 2, 2, 1, 5, 5, 3>;
+using ManyRounded = RoundedTile<128, 128, 2, 4, 1, 5, 5, 1>;
+
+// What a tile reads: rows of x, which the caller names, and strips from the tile's first on.
+template <typename T>
+struct RoundedOperands {
+  const T* x;
+  const std::byte* strips;
+  std::int64_t outputs;  // from the tile's first on
+  std::int64_t k;
+  std::int64_t x_stride;  // elements from one row of x to the next
+};
+template <int kBits, typename T>
+STEMMA_ON_DEVICE const std::byte* strip_of(const RoundedOperands<T>& from, std::int64_t strip) {
+  return from.strips + strip * RoundedStrips::strip_bytes(kBits, from.k);
+}
+
+// Where word `word` of row `row` lies in a group of x.
+template <typename Shape>
+STEMMA_ON_DEVICE int x_place(int group, int row, int word) {
+  return group * Shape::kRows * kRowWords + word_place(row, word);
+}
+
+// The tile's row of x that the thread's copy `i` is of.
+template <typename Shape>
+STEMMA_ON_DEVICE int rounded_row(int i) {
+  return thread_index() / Shape::kXRowWords + i * Shape::kStepRows;
+}
+
+// The strip's group in a stage.
+template <int kBits, typename Shape>
+STEMMA_ON_DEVICE const std::byte* staged_group(const Words* stage, int strip, int group) {
+  return reinterpret_cast<const std::byte*>(
+      stage + Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kBits));
+}
+
+// What the thread copies to each stage, and from where the next time: words of x and of codes, of
+// which some there are not. Those stay as they were: nobody sees what comes of them.
+template <int kBits, typename T, typename Shape>
+struct RoundedCopies {
+  static constexpr int kGroupWords = Shape::group_words(kBits);
+  static constexpr int kStripWords = Shape::kSplits * kGroupWords;
+  static constexpr int kWords = Shape::kStrips * kStripWords;
+  static constexpr std::size_t kCodes = std::size_t{kWords + Shape::kThreads - 1} / Shape::kThreads;
+
+  const T* x[Shape::kCopiedRows];
+  int places[Shape::kCopiedRows];  // of them in a stage
+  std::uint32_t rows;              // bit i: x[i] is one
+  const std::byte* codes[kCodes];
+  int inputs[kCodes];  // of the stage, before the group of codes[i]; INT32_MAX: there is none
+  int left;            // inputs from the next stage on
+};
+
+// x_rows(i): where the row of the thread's copy i lies in x; below 0: nowhere.
+template <int kBits, typename T, typename Shape, typename Rows>
+STEMMA_ON_DEVICE RoundedCopies<kBits, T, Shape> copies_of(const RoundedOperands<T>& from,
+                                                          const Rows& x_rows) {
+  using Copies = RoundedCopies<kBits, T, Shape>;
+  Copies copies;
+  const int word = thread_index() % Shape::kXRowWords;
+  copies.rows = 0;
+  copies.left = static_cast<int>(from.k);
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) {
+    const std::int64_t row = x_rows(i);
+    copies.x[i] = from.x + (row >= 0 ? row : 0) * from.x_stride + word * kWordElements;
+    copies.places[i] = x_place<Shape>(word / kRowWords, rounded_row<Shape>(i), word % kRowWords);
+    copies.rows |= row >= 0 ? 1u << i : 0u;
+  }
+  STEMMA_UNROLLED
+  for (int i = 0; i < int{Copies::kCodes}; ++i) {
+    const int place = i * Shape::kThreads + thread_index();
+    const int strip = place / Copies::kStripWords;
+    const int own = place % Copies::kStripWords;
+    const bool wanted = place < Copies::kWords && strip * RoundedStrips::kOutputs < from.outputs;
+    copies.codes[i] = strip_of<kBits>(from, strip) + RoundedStrips::begin_bytes(kBits) + 16 * own;
+    copies.inputs[i] = wanted ? own / Copies::kGroupWords * RoundedStrips::kGroup : INT32_MAX;
+  }
+  return copies;
+}
+
+// Begins the copies of the next stage.
+template <int kBits, typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kBits, T, Shape>& copies, Words* stage) {
+  using Copies = RoundedCopies<kBits, T, Shape>;
+  constexpr int kInputs = Shape::kSplits * RoundedStrips::kGroup;
+  const bool wanted = thread_index() % Shape::kXRowWords * kWordElements < copies.left;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) {
+    if ((copies.rows >> i & 1) != 0) {
+      copy_words_later(stage + copies.places[i], copies.x[i], wanted);
+    }
+    copies.x[i] += kInputs;
+  }
+  STEMMA_UNROLLED
+  for (int i = 0; i < int{Copies::kCodes}; ++i) {
+    Words* const to = stage + Shape::kXWords + i * Shape::kThreads + thread_index();
+    if (copies.inputs[i] < copies.left) copy_words_later(to, copies.codes[i], true);
+    copies.codes[i] += Shape::kSplits * RoundedStrips::group_bytes(kBits);
+  }
+  copies.left -= kInputs;
+}
+
+// What a warp has of a group's sums, and a thread of these: of outputs lane / 4 and 8 more, of rows
+// 2 (lane % 4) and the next.
+template <typename Shape>
+using GroupSums = float[Shape::kOutputs16][Shape::kRows8][4];
+
+template <typename Shape>
+STEMMA_ON_DEVICE int own_row() {
+  return warp_index() % Shape::kPlaneWarps / Shape::kAcross * Shape::kWarpRows;
+}
+template <typename Shape>
+STEMMA_ON_DEVICE int own_output() {
+  return warp_index() % Shape::kAcross * Shape::kWarpOutputs;
+}
+
+// Step `step` of the warp's rows of x. Of 8 rows two steps are loaded at once, in even ones.
+template <typename Shape>
+STEMMA_ON_DEVICE void load_rows(const Words* x, int step, std::uint32_t (&rows)[Shape::kRows8][4]) {
+  const int lane = lane_index();
+  if constexpr (Shape::kRows8 == 1) {
+    if (step % 2 == 0) load_matrices(rows[0], x + word_place(lane % 8, 2 * step + lane / 8));
+  } else {
+    STEMMA_UNROLLED
+    for (int j = 0; j < Shape::kRows8; j += 2) {
+      const int row = own_row<Shape>() + 8 * j + lane % 8 + lane / 16 * 8;
+      load_matrices(rows[j], x + word_place(row, 2 * step + lane / 8 % 2));
+    }
+  }
+}
+
+// The sums of group `group` of a stage. `ones`: see ones_of.
+template <int kBits, typename T, typename Shape>
+STEMMA_ON_DEVICE void sum_group(const Words* stage, int group, std::uint32_t ones,
+                                GroupSums<Shape>& sums) {
+  std::uint32_t codes[Shape::kOutputs16][2][kCodeWords<kBits>];
+  const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
+  STEMMA_UNROLLED
+  for (int i = 0; i < 2 * Shape::kOutputs16; ++i) {
+    load_codes<kBits>(staged_group<kBits, Shape>(stage, strip + i, group), codes[i / 2][i % 2]);
+  }
+  std::uint32_t rows[Shape::kRows8][4];
+  STEMMA_UNROLLED
+  for (int step = 0; step < RoundedStrips::kGroup / 16; ++step) {
+    load_rows<Shape>(stage + x_place<Shape>(group, 0, 0), step, rows);
+    STEMMA_UNROLLED
+    for (int i = 0; i < Shape::kOutputs16; ++i) {
+      std::uint32_t w[4];
+      widen_step<T, kBits>(codes[i][0], step, ones, w[0], w[2]);
+      widen_step<T, kBits>(codes[i][1], step, ones, w[1], w[3]);
+      STEMMA_UNROLLED
+      for (int j = 0; j < Shape::kRows8; ++j) {
+        const int half = Shape::kRows8 == 1 ? step % 2 * 2 : j % 2 * 2;
+        const std::uint32_t x[2] = {rows[j / 2 * 2][half], rows[j / 2 * 2][half + 1]};
+        multiply_add<T>(sums[i][j], w, x);
+      }
+    }
+  }
+}
+
+// The place of value `i` of the thread's group sums [.., kRows8, 4] in rows of sums.
+template <typename Shape>
+STEMMA_ON_DEVICE int sum_place(int i, int j, int value) {
+  const int row = own_row<Shape>() + 8 * j + lane_index() % 4 * 2 + value % 2;
+  return row * Shape::kSumsStride + own_output<Shape>() + 16 * i + lane_index() / 4 + value / 2 * 8;
+}
+template <typename Shape>
+STEMMA_ON_DEVICE void stage_sums(const GroupSums<Shape>& sums, float* to) {
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kOutputs16; ++i) {
+    STEMMA_UNROLLED
+    for (int j = 0; j < Shape::kRows8; ++j) {
+      STEMMA_UNROLLED
+      for (int value = 0; value < 4; ++value) to[sum_place<Shape>(i, j, value)] = sums[i][j][value];
+    }
+  }
+}
+
+}  // namespace stemma
