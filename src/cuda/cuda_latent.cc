@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "device/rounded_strips.h"
 
 namespace stemma {
 namespace {
@@ -51,6 +52,7 @@ CudaLatent::CudaLatent(Key, const CudaLatentParts& parts)
     : config_(parts.config),
       latent_(parts.config.latent),
       type_(parts.type),
+      rounding_(parts.rounding),
       rows_max_(parts.rows_max),
       down_columns_(latent_.query_rank + latent_.row_dim()),
       stream_(parts.stream),
@@ -81,7 +83,8 @@ Status CudaLatent::write_rows(const CudaLatentWeights& weights, const CudaLatent
                                    .m = rows.rows,
                                    .n = down_columns_,
                                    .k = config_.hidden,
-                                   .f32_out = true}));
+                                   .f32_out = true},
+                                  MatrixUse::kProjection));
   STEMMA_RETURN_IF_ERROR(latent_rows(stream_, {.down = down_.as<float>(),
                                                .bias = weights.down_bias,
                                                .query_norm = weights.query_norm,
@@ -108,7 +111,8 @@ Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLat
                                    .y = heads_.bytes(),
                                    .m = rows.rows,
                                    .n = heads * latent_.query_head_dim(),
-                                   .k = has_rank ? latent_.query_rank : config_.hidden}));
+                                   .k = has_rank ? latent_.query_rank : config_.hidden},
+                                  MatrixUse::kProjection));
   STEMMA_RETURN_IF_ERROR(multiply({.x = heads_.bytes(),
                                    .w = weights.heads_up,
                                    .y = rows.query,
@@ -120,7 +124,8 @@ Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLat
                                    .products = heads,
                                    .x_step = latent_.query_head_dim(),
                                    .w_step = latent_.rank * latent_.plain_dim,
-                                   .y_step = latent_.row_dim()}));
+                                   .y_step = latent_.row_dim()},
+                                  MatrixUse::kLatentHeads));
   return turn_latent_queries(stream_, {.heads = heads_.bytes(),
                                        .angles = rows.angles,
                                        .positions = rows.positions,
@@ -145,10 +150,13 @@ KvRows CudaLatent::stored_rows(std::int64_t rows) const {
 
 Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t rows,
                                 std::byte* values) {
-  const std::int64_t keys = config_.query_heads * latent_.rank * latent_.plain_dim;
-  const std::int64_t key_bytes = keys * static_cast<std::int64_t>(weight_type_bytes(type_));
+  const int bits = rounded_bits(rounding_, MatrixUse::kLatentHeads);
+  const std::int64_t head_bytes =
+      bits != 0
+          ? RoundedStrips::matrix_bytes(bits, latent_.rank, latent_.plain_dim)
+          : latent_.rank * latent_.plain_dim * static_cast<std::int64_t>(weight_type_bytes(type_));
   return multiply({.x = attended_.bytes(),
-                   .w = weights.heads_up + key_bytes,
+                   .w = weights.heads_up + config_.query_heads * head_bytes,
                    .y = values,
                    .m = rows,
                    .n = latent_.value_dim,
@@ -158,11 +166,13 @@ Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t r
                    .products = config_.query_heads,
                    .x_step = latent_.rank,
                    .w_step = latent_.value_dim * latent_.rank,
-                   .y_step = latent_.value_dim});
+                   .y_step = latent_.value_dim},
+                  MatrixUse::kLatentHeads);
 }
 
-Status CudaLatent::multiply(CudaGemmParams params) {
+Status CudaLatent::multiply(CudaGemmParams params, MatrixUse use) {
   params.type = type_;
+  params.code_bits = rounded_bits(rounding_, use);
   return gemm_.multiply(params);
 }
 

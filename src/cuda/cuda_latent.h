@@ -26,6 +26,7 @@
 #include "device/cuda_gemm.h"
 #include "device/weight_type.h"
 #include "model/config.h"
+#include "model/weight_rounding.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
 
@@ -40,7 +41,7 @@ struct CudaLatentWeights {
   const float* query_norm = nullptr;    // [query_rank]
   const float* latent_norm = nullptr;   // [rank]
   const std::byte* query_up = nullptr;  // [query_heads × query_head_dim, query_rank or hidden]
-  // W_UKᵀ of each head, then W_UV of each.
+  // W_UKᵀ of each head, then W_UV of each. As all matrices in strips where they are rounded.
   const std::byte* heads_up = nullptr;  // [query_heads, rank, plain_dim], [.., value_dim, rank]
 };
 
@@ -51,7 +52,8 @@ std::vector<std::byte> parted_heads(std::span<const std::byte> matrix, WeightTyp
 // Everything but the threads must outlive it.
 struct CudaLatentParts {
   const ModelConfig& config;
-  WeightType type;  // of weights and of the rows that products read
+  WeightType type;  // of weights in the files, and of the rows that products read
+  WeightRounding rounding = WeightRounding::kNone;
   std::int64_t rows_max = 0;
   CudaDevice& device;
   CudaStream& stream;
@@ -93,11 +95,12 @@ class CudaLatent {
  private:
   Status allocate(CudaDevice& device);
   Status write_queries(const CudaLatentWeights& weights, const CudaLatentRows& rows);
-  Status multiply(CudaGemmParams params);
+  Status multiply(CudaGemmParams params, MatrixUse use);
 
   const ModelConfig& config_;
   const LatentConfig& latent_;
   WeightType type_;
+  WeightRounding rounding_;
   std::int64_t rows_max_;
   std::int64_t down_columns_;
   CudaStream& stream_;

@@ -26,6 +26,7 @@ CudaMixture::CudaMixture(Key, const CudaMixtureParts& parts)
       hidden_(parts.hidden),
       rows_max_(parts.rows_max),
       type_(parts.type),
+      code_bits_(rounded_bits(parts.rounding, MatrixUse::kProjection)),
       device_(parts.device),
       stream_(parts.stream),
       peers_(parts.peers),
@@ -122,7 +123,8 @@ Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows
                            .tile_visits = tiles.tile_visits,
                            .n = 2 * own_width_,
                            .k = hidden_,
-                           .type = type_};
+                           .type = type_,
+                           .code_bits = code_bits_};
   STEMMA_RETURN_IF_ERROR(multiply_experts(stream_, product));
   STEMMA_RETURN_IF_ERROR(gate(tiles));
   product.x = gated_.bytes();

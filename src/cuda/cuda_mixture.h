@@ -32,6 +32,7 @@
 #include "device/cuda_device.h"
 #include "device/weight_type.h"
 #include "model/mixture_config.h"
+#include "model/weight_rounding.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -42,6 +43,7 @@ struct CudaMixtureParts {
   std::int64_t hidden = 0;
   std::int64_t rows_max = 0;
   WeightType type = WeightType::kBf16;
+  WeightRounding rounding = WeightRounding::kNone;  // of experts: routers stay as they are
   CudaDevice& device;
   CudaStream& stream;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
@@ -87,6 +89,7 @@ class CudaMixture {
   std::int64_t hidden_;
   std::int64_t rows_max_;
   WeightType type_;
+  int code_bits_;  // of experts
   CudaDevice& device_;
   CudaStream& stream_;
   CudaRankRows* peers_;

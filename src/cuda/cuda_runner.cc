@@ -20,8 +20,6 @@ Status check_options(const ModelRunnerOptions& options) {
   const auto refused = [](std::string_view flag) {
     return Error{ErrorCode::kUnsupported, std::string(flag) + " is not for a GPU yet"};
   };
-  if (options.weights == WeightRounding::kInt8) return refused("--weights int8");
-  if (options.weights == WeightRounding::kInt4) return refused("--weights int4");
   if (options.decorate_attention) return refused("calibration");
   if (options.attention != "cpu") return refused("--attention " + options.attention);
   STEMMA_RETURN_IF_ERROR(check_ranks(options));
@@ -65,7 +63,7 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   STEMMA_ASSIGN_OR_RETURN(runner->stream_, device.make_stream());
   STEMMA_ASSIGN_OR_RETURN(runner->weights_,
                           load_cuda_weights(runner->config_, weight_files, device, runner->stream_,
-                                            threads, options.progress, shard));
+                                            threads, {options.weights, shard, options.progress}));
   if (options.sparse.has_value()) {
     STEMMA_ASSIGN_OR_RETURN(runner->heavy_channels_,
                             load_heavy_channels(files, directory, options.sparse->calibration,
@@ -348,7 +346,7 @@ void CudaRunner::drain() {
 }
 
 std::string CudaRunner::compute_format() const {
-  return std::string(weight_type_name(weights_.type));
+  return compute_format_of(config_, weights_);
 }
 
 std::string CudaRunner::weights_sha256() const {

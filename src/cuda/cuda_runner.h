@@ -89,7 +89,7 @@ class CudaRunner final : public LoadedRunner {
 
   const ModelConfig& config() const noexcept override { return config_; }
   std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
-  const RoundingReport& rounding() const noexcept override { return rounding_; }
+  const RoundingReport& rounding() const noexcept override { return weights_.rounding_report; }
   std::string compute_format() const override;
   std::string weights_sha256() const override;
   const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
@@ -159,7 +159,6 @@ class CudaRunner final : public LoadedRunner {
   std::string config_digest_;  // of the whole text of config.json, in hexadecimal
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
-  RoundingReport rounding_;       // nothing is rounded
   HeavyChannels heavy_channels_;  // none without sparse attention
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;

@@ -97,6 +97,9 @@ class CudaRunnerFixture : public CudaFixture {
     ASSERT_TRUE(save_calibration_of(**runner, directory(), step).ok());
   }
 
+  // What runners do to weights from now on.
+  void round_weights(WeightRounding rounding) { rounding_ = rounding; }
+
   const ModelConfig& config() const { return config_; }
   std::string directory() const { return directory_->path(); }
   ThreadPool& threads() { return threads_; }
@@ -118,7 +121,8 @@ class CudaRunnerFixture : public CudaFixture {
                             .outputs_max = 128,
                             .requests_max = 16,
                             .sparse = sparse_options(variant.dial),
-                            .adapters = variant.adapters},
+                            .adapters = variant.adapters,
+                            .weights = rounding_},
                            variant.options);
     STEMMA_CHECK(runner.ok(), "the model loads");
     bench.runner = std::move(runner).value();
@@ -150,6 +154,7 @@ class CudaRunnerFixture : public CudaFixture {
   std::vector<float> logits_of_cpu(DType dtype, const std::vector<TokenId>& tokens,
                                    ModelRunnerOptions options, AdapterId adapter) {
     options.rows_max = options.outputs_max = 128;
+    options.weights = rounding_;
     auto runner = ModelRunner::load(directory(), options, threads());
     STEMMA_CHECK(runner.ok(), "the model loads");
     KvShape shape = (*runner)->pool_shape();
@@ -216,6 +221,7 @@ class CudaRunnerFixture : public CudaFixture {
 
   std::optional<TempDirectory> directory_;
   ModelConfig config_;
+  WeightRounding rounding_ = WeightRounding::kNone;
   ThreadPool threads_{2};
 };
 

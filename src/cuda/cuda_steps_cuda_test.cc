@@ -266,8 +266,6 @@ TEST_F(CudaStepsTest, BatchesThatDoNotFitAreRefused) {
 
 TEST_F(CudaStepsTest, WhatAGpuCannotDoIsRefusedByItsFlag) {
   write_model("llama2");
-  EXPECT_EQ(error_of({.weights = WeightRounding::kInt8}),
-            "unsupported: --weights int8 is not for a GPU yet");
   EXPECT_EQ(error_of({.attention = "reference"}),
             "unsupported: --attention reference is not for a GPU yet");
   EXPECT_EQ(error_of({.rows_max = 0}),

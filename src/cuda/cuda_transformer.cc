@@ -40,6 +40,7 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
     STEMMA_ASSIGN_OR_RETURN(transformer->latent_,
                             CudaLatent::create({.config = parts.config,
                                                 .type = parts.weights.type,
+                                                .rounding = parts.weights.rounding,
                                                 .rows_max = parts.limits.rows_max,
                                                 .device = parts.device,
                                                 .stream = parts.stream,
@@ -52,6 +53,7 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
                                                  .hidden = parts.config.hidden,
                                                  .rows_max = parts.limits.rows_max,
                                                  .type = parts.weights.type,
+                                                 .rounding = parts.weights.rounding,
                                                  .device = parts.device,
                                                  .stream = parts.stream,
                                                  .peers = parts.peers}));
@@ -165,7 +167,8 @@ Status CudaTransformer::embed(const CudaStep& step, const StepPlaces& places) {
                               .hidden = config_.hidden,
                               .vocab_tokens = config_.vocab_tokens,
                               .scale = embedding_scale(config_, weights_.type),
-                              .type = weights_.type});
+                              .type = weights_.type,
+                              .code_bits = rounded_bits(weights_.rounding, MatrixUse::kEmbedding)});
 }
 
 CudaTransformer::Place CudaTransformer::place_of(std::size_t layer, const CudaStep& step,
@@ -381,9 +384,10 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
   norm.rows = step.outputs;
   norm.keep = false;
   STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-  STEMMA_RETURN_IF_ERROR(multiply_cut(
-      {normed_.bytes(), weights_.head, logits_, config_.vocab_tokens, config_.hidden, true},
-      step.outputs));
+  STEMMA_RETURN_IF_ERROR(
+      multiply_cut({normed_.bytes(), weights_.head, logits_, config_.vocab_tokens, config_.hidden,
+                    true, MatrixUse::kEmbedding},
+                   step.outputs));
   return top_rows(stream_, {.logits = logits_.as<float>(),
                             .tokens = sampled_.as<std::int32_t>(),
                             .rows = step.outputs,
@@ -399,19 +403,22 @@ Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
                          .n = product.outputs,
                          .k = product.inputs,
                          .type = weights_.type,
-                         .f32_out = product.f32_out});
+                         .f32_out = product.f32_out,
+                         .code_bits = rounded_bits(weights_.rounding, product.use)});
 }
 
 Status CudaTransformer::multiply_cut(const Product& product, std::int64_t rows) {
   if (peers_ == nullptr) return multiply(product, rows);
-  STEMMA_RETURN_IF_ERROR(gemm_.multiply({.x = product.x,
-                                         .w = product.w,
-                                         .y = peers_->own(),
-                                         .m = rows,
-                                         .n = peers_->own_columns(product.outputs),
-                                         .k = product.inputs,
-                                         .type = weights_.type,
-                                         .f32_out = true}));
+  STEMMA_RETURN_IF_ERROR(
+      gemm_.multiply({.x = product.x,
+                      .w = product.w,
+                      .y = peers_->own(),
+                      .m = rows,
+                      .n = peers_->own_columns(product.outputs),
+                      .k = product.inputs,
+                      .type = weights_.type,
+                      .f32_out = true,
+                      .code_bits = rounded_bits(weights_.rounding, product.use)}));
   return peers_->gather({rows, product.outputs, sizeof(float)}, product.y.bytes());
 }
 

@@ -112,6 +112,7 @@ class CudaTransformer {
     std::int64_t outputs;
     std::int64_t inputs;
     bool f32_out;
+    MatrixUse use = MatrixUse::kProjection;
   };
   struct GatedMlp {
     const std::byte* gate_up;

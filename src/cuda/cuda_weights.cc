@@ -12,6 +12,8 @@
 #include "base/math.h"
 #include "cuda/cuda_upload.h"
 #include "cuda/expert_choice_cuda.h"
+#include "device/packed_weights.h"
+#include "device/rounded_strips.h"
 
 namespace stemma {
 namespace {
@@ -22,42 +24,50 @@ using Names = std::vector<std::string>;
 struct Target {
   std::byte* place = nullptr;
   bool is_matrix = false;
-  bool is_cut = false;       // a rank of several holds its shard of the first extent
-  bool is_of_heads = false;  // see parted_heads
-  float added = 0;           // to each value of a vector
-  OutputRange held = {};     // of the first extent
+  MatrixUse use = MatrixUse::kProjection;  // of a matrix
+  bool is_cut = false;                     // a rank of several holds its shard of the first extent
+  bool is_of_heads = false;                // see parted_heads
+  float added = 0;                         // to each value of a vector
+  OutputRange held = {};                   // of the first extent
 };
 
 class Layout {
  public:
   // `begin`: of all memory; nullptr: it is only counted. `type`: that of matrices.
-  Layout(const WeightFiles& files, WeightType type, const Shard& shard, std::byte* begin)
-      : files_(files), type_(type), shard_(shard), begin_(begin) {}
+  Layout(const ModelConfig& config, const WeightFiles& files, WeightType type,
+         const WeightOptions& options, std::byte* begin)
+      : latent_(config.latent),
+        files_(files),
+        type_(type),
+        rounding_(options.rounding),
+        shard_(options.shard),
+        begin_(begin) {}
 
   // The named tensors one behind the other.
-  std::byte* matrix(const Names& names) {
-    return place(names, {.is_matrix = true}, weight_type_bytes(type_));
+  std::byte* matrix(const Names& names, MatrixUse use = MatrixUse::kProjection) {
+    return place(names, {.is_matrix = true, .use = use});
   }
   float* vector(const Names& names, float added = 0) {
-    return reinterpret_cast<float*>(place(names, {.added = added}, sizeof(float)));
+    return reinterpret_cast<float*>(place(names, {.added = added}));
   }
   // The same of what the shard holds of each.
-  std::byte* cut_matrix(const Names& names) {
-    return place(names, {.is_matrix = true, .is_cut = true}, weight_type_bytes(type_));
+  std::byte* cut_matrix(const Names& names, MatrixUse use = MatrixUse::kProjection) {
+    return place(names, {.is_matrix = true, .use = use, .is_cut = true});
   }
   std::byte* cut_heads(const std::string& name) {
-    return place({name}, {.is_matrix = true, .is_cut = true, .is_of_heads = true},
-                 weight_type_bytes(type_));
+    return place(
+        {name},
+        {.is_matrix = true, .use = MatrixUse::kLatentHeads, .is_cut = true, .is_of_heads = true});
   }
   float* cut_vector(const Names& names) {
-    return reinterpret_cast<float*>(place(names, {.is_cut = true}, sizeof(float)));
+    return reinterpret_cast<float*>(place(names, {.is_cut = true}));
   }
 
   std::size_t bytes() const { return end_; }
   const std::unordered_map<std::string, Target>& targets() const { return targets_; }
 
  private:
-  std::byte* place(const Names& names, Target target, std::size_t element_bytes) {
+  std::byte* place(const Names& names, Target target) {
     constexpr std::size_t kAlignment = 256;
     end_ = round_up(end_, kAlignment);
     const std::size_t first = end_;
@@ -66,15 +76,28 @@ class Layout {
       if (begin_ != nullptr) target.place = begin_ + end_;
       target.held = target.is_cut ? shard_.range(shape[0]) : OutputRange{0, shape[0]};
       targets_.emplace(name, target);
-      std::size_t bytes = element_bytes * static_cast<std::size_t>(target.held.outputs);
-      for (std::size_t i = 1; i < shape.size(); ++i) bytes *= static_cast<std::size_t>(shape[i]);
-      end_ += bytes;
+      end_ += static_cast<std::size_t>(bytes_of(target, shape));
     }
     return begin_ == nullptr ? nullptr : begin_ + first;
   }
 
+  std::int64_t bytes_of(const Target& target, const std::vector<std::int64_t>& shape) const {
+    const std::int64_t outputs = target.held.outputs;
+    if (!target.is_matrix) return outputs * static_cast<std::int64_t>(sizeof(float));
+    const int bits = rounded_bits(rounding_, target.use);
+    if (bits == 0) {
+      return outputs * shape[1] * static_cast<std::int64_t>(weight_type_bytes(type_));
+    }
+    if (!target.is_of_heads) return RoundedStrips::matrix_bytes(bits, outputs, shape[1]);
+    const std::int64_t heads = outputs / (latent_.plain_dim + latent_.value_dim);
+    return heads * (RoundedStrips::matrix_bytes(bits, latent_.rank, latent_.plain_dim) +
+                    RoundedStrips::matrix_bytes(bits, latent_.value_dim, latent_.rank));
+  }
+
+  const LatentConfig& latent_;
   const WeightFiles& files_;
   WeightType type_;
+  WeightRounding rounding_;
   Shard shard_;
   std::byte* begin_;
   std::size_t end_ = 0;
@@ -138,7 +161,7 @@ void place_mlp(const ModelConfig& config, const std::string& prefix, Layout& lay
 
 void place_mixture(const MixtureConfig& config, const std::string& prefix, Layout& layout,
                    CudaMixtureWeights& mixture) {
-  mixture.router = layout.matrix({prefix + "gate.weight"});
+  mixture.router = layout.matrix({prefix + "gate.weight"}, MatrixUse::kRouter);
   if (config.choice == MixtureConfig::Choice::kCorrectedGroups) {
     mixture.correction = layout.vector({prefix + "gate.e_score_correction_bias"});
   }
@@ -181,18 +204,21 @@ void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
 
 void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
                CudaWeights& weights) {
-  weights.embeddings = layout.matrix({"model.embed_tokens.weight"});
+  weights.embeddings = layout.matrix({"model.embed_tokens.weight"}, MatrixUse::kEmbedding);
   weights.layers.resize(static_cast<std::size_t>(config.layers));
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     place_layer(config, i, layout, weights.layers[i]);
   }
   weights.final_norm = layout.vector({"model.norm.weight"}, config.norms_add_one ? 1.0f : 0.0f);
   if (!config.tied_embeddings) {
-    weights.head = layout.cut_matrix({"lm_head.weight"});
+    weights.head = layout.cut_matrix({"lm_head.weight"}, MatrixUse::kEmbedding);
   } else if (weights.embeddings != nullptr) {
-    const std::int64_t first = shard.range(config.vocab_tokens).first * config.hidden;
-    weights.head =
-        weights.embeddings + static_cast<std::size_t>(first) * weight_type_bytes(weights.type);
+    const std::int64_t first = shard.range(config.vocab_tokens).first;
+    const int bits = rounded_bits(weights.rounding, MatrixUse::kEmbedding);
+    weights.head = weights.embeddings +
+                   (bits != 0 ? RoundedStrips::matrix_bytes(bits, first, config.hidden)
+                              : first * config.hidden *
+                                    static_cast<std::int64_t>(weight_type_bytes(weights.type)));
   }
 }
 
@@ -221,32 +247,121 @@ Result<WeightType> matrix_type(const ModelConfig& config, const WeightFiles& fil
   return *type;
 }
 
-Status upload_tensor(const Target& target, WeightType type, std::span<const std::byte> bytes,
-                     const LatentConfig& latent, CudaUpload& upload, ThreadPool& threads) {
-  if (target.is_of_heads) {
-    return upload.write(target.place, parted_heads(bytes, type, latent, threads));
+// A tensor that was read, as much of it as the shard holds.
+struct Arrived {
+  const Target& target;
+  const TensorEntry& tensor;
+  std::span<const std::byte> bytes;
+
+  WeightType type() const { return *tensor.weight_type(); }
+};
+
+// Where tensors go, and with what.
+struct Ways {
+  const LatentConfig& latent;
+  WeightRounding rounding;
+  CudaUpload& upload;
+  ThreadPool& threads;
+};
+
+// The codes and scales of one matrix behind those of others.
+Status append_strips(const StoredMatrix& matrix, WeightFormat format, ThreadPool& threads,
+                     RoundingError& error, std::vector<std::byte>& strips) {
+  STEMMA_ASSIGN_OR_RETURN(const PackedWeights packed,
+                          PackedWeights::quantise(matrix, format, threads, error));
+  std::vector<std::byte> own = strips_of(packed, threads);
+  if (strips.empty()) {
+    strips = std::move(own);
+  } else {
+    strips.insert(strips.end(), own.begin(), own.end());
   }
-  if (target.is_matrix) return upload.write(target.place, bytes);
-  return upload.write_floats(reinterpret_cast<float*>(target.place), type, bytes, target.added);
+  return {};
+}
+
+// The same of all heads' keys, then of all their values, each a matrix of its own.
+Status append_heads(const StoredMatrix& parted, WeightFormat format, const Ways& ways,
+                    RoundingError& error, std::vector<std::byte>& strips) {
+  const LatentConfig& latent = ways.latent;
+  const std::int64_t heads = parted.n / (latent.plain_dim + latent.value_dim);
+  const auto* from = static_cast<const std::byte*>(parted.weights);
+  for (std::int64_t i = 0; i < 2 * heads; ++i) {
+    const std::int64_t n = i < heads ? latent.rank : latent.value_dim;
+    const std::int64_t k = i < heads ? latent.plain_dim : latent.rank;
+    STEMMA_RETURN_IF_ERROR(
+        append_strips({from, parted.type, n, k}, format, ways.threads, error, strips));
+    from += n * k * static_cast<std::int64_t>(weight_type_bytes(parted.type));
+  }
+  return {};
+}
+
+// Rounds as a CPU does.
+Status upload_rounded(const Arrived& arrived, std::span<const std::byte> bytes, const Ways& ways,
+                      RoundingReport& report) {
+  const Target& target = arrived.target;
+  const WeightFormat format = *rounded_format(ways.rounding, target.use);
+  const StoredMatrix matrix = {bytes.data(), arrived.type(), target.held.outputs,
+                               arrived.tensor.shape[1]};
+  RoundingError error;
+  std::vector<std::byte> strips;
+  STEMMA_RETURN_IF_ERROR(target.is_of_heads
+                             ? append_heads(matrix, format, ways, error, strips)
+                             : append_strips(matrix, format, ways.threads, error, strips));
+  STEMMA_RETURN_IF_ERROR(ways.upload.write(target.place, strips));
+  report.add(arrived.tensor.name, error);
+  report.stored_bytes += std::ssize(bytes);
+  report.packed_bytes += std::ssize(strips);
+  return {};
+}
+
+Status upload_tensor(const Arrived& arrived, const Ways& ways, RoundingReport& report) {
+  const Target& target = arrived.target;
+  if (!target.is_matrix) {
+    return ways.upload.write_floats(reinterpret_cast<float*>(target.place), arrived.type(),
+                                    arrived.bytes, target.added);
+  }
+  std::span<const std::byte> bytes = arrived.bytes;
+  std::vector<std::byte> parted;
+  if (target.is_of_heads) {
+    parted = parted_heads(bytes, arrived.type(), ways.latent, ways.threads);
+    bytes = parted;
+  }
+  if (rounded_bits(ways.rounding, target.use) == 0) return ways.upload.write(target.place, bytes);
+  return upload_rounded(arrived, bytes, ways, report);
 }
 
 // Tensors that the model does not need are left out, but are in the digest.
-Result<Sha256Digest> read_to_device(const ModelConfig& config, const Layout& layout,
-                                    WeightFiles& files, CudaUpload& upload, ThreadPool& threads,
-                                    const ProgressCallback& progress) {
+Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, const Ways& ways,
+                                    const ProgressCallback& progress, RoundingReport& report) {
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
     const auto found = layout.targets().find(tensor.name);
     if (found != layout.targets().end()) {
-      const std::span<const std::byte> held = held_bytes(found->second, tensor, bytes);
-      STEMMA_RETURN_IF_ERROR(upload_tensor(found->second, *tensor.weight_type(), held,
-                                           config.latent, upload, threads));
+      const Arrived arrived = {found->second, tensor, held_bytes(found->second, tensor, bytes)};
+      const Status uploaded = upload_tensor(arrived, ways, report);
+      if (!uploaded.ok() && uploaded.error().code == ErrorCode::kUnsupported) {
+        return Error{ErrorCode::kUnsupported, files.path_of(tensor) + ": tensor '" + tensor.name +
+                                                  "': " + uploaded.error().detail};
+      }
+      STEMMA_RETURN_IF_ERROR(uploaded);
     }
     loaded.done_bytes += tensor.size_bytes;
     if (progress) progress(loaded);
     return {};
   };
-  return files.read_all(threads, visit);
+  return files.read_all(ways.threads, visit);
+}
+
+// Where embeddings are tied a rank's part of them begins with a strip.
+Status check_strips(const ModelConfig& config, const WeightOptions& options) {
+  const std::int64_t first = options.shard.range(config.vocab_tokens).first;
+  const bool rounded = options.rounding != WeightRounding::kNone;
+  if (!rounded || !config.tied_embeddings || first % RoundedStrips::kOutputs == 0) return {};
+  const char* const format = options.rounding == WeightRounding::kInt8 ? "int8" : "int4";
+  return Error{ErrorCode::kUnsupported, std::string("--weights ") + format +
+                                            ": tied embeddings of " +
+                                            std::to_string(config.vocab_tokens) +
+                                            " tokens do not divide into multiples of 8 over " +
+                                            std::to_string(options.shard.ranks) + " GPUs"};
 }
 
 // Rows of 16 bytes, and latent rows that there are kernels for. The configuration has seen to the
@@ -289,20 +404,33 @@ Status check_computable(const ModelConfig& config, std::string_view config_path)
 
 Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
                                       CudaDevice& device, CudaStream& stream, ThreadPool& threads,
-                                      const ProgressCallback& progress, const Shard& shard) {
+                                      const WeightOptions& options) {
+  STEMMA_RETURN_IF_ERROR(check_strips(config, options));
   STEMMA_RETURN_IF_ERROR(check_tensors(config, files));
   CudaWeights weights;
+  weights.rounding = options.rounding;
   STEMMA_ASSIGN_OR_RETURN(weights.type, matrix_type(config, files));
-  Layout counted(files, weights.type, shard, nullptr);
-  place_all(config, shard, counted, weights);
+  Layout counted(config, files, weights.type, options, nullptr);
+  place_all(config, options.shard, counted, weights);
   STEMMA_ASSIGN_OR_RETURN(weights.memory, device.allocate(counted.bytes(), stream));
-  Layout placed(files, weights.type, shard, weights.memory.bytes());
-  place_all(config, shard, placed, weights);
+  Layout placed(config, files, weights.type, options, weights.memory.bytes());
+  place_all(config, options.shard, placed, weights);
   STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device, stream, threads));
-  STEMMA_ASSIGN_OR_RETURN(weights.digest,
-                          read_to_device(config, placed, files, upload, threads, progress));
+  STEMMA_ASSIGN_OR_RETURN(
+      weights.digest,
+      read_to_device(placed, files, {config.latent, options.rounding, upload, threads},
+                     options.progress, weights.rounding_report));
   STEMMA_RETURN_IF_ERROR(stream.synchronize());
+  log_rounding(weights.rounding_report, compute_format_of(config, weights));
   return weights;
+}
+
+std::string compute_format_of(const ModelConfig& config, const CudaWeights& weights) {
+  const std::string type(weight_type_name(weights.type));
+  if (weights.rounding == WeightRounding::kNone) return type;
+  std::string formats = weights.rounding == WeightRounding::kInt8 ? "int8" : "int8+int4";
+  if (config.mixture.experts > 0) formats += "+" + type;  // routers
+  return formats;
 }
 
 }  // namespace stemma

@@ -2,15 +2,18 @@
 // product can compute at once lies in one matrix, and the matrices of all experts of a mixture one
 // behind the other.
 //
-// Matrices keep the type of the files, one for all of them; vectors (norms, biases) become f32,
-// exactly, and norms that files store as what differs from 1 have it added. A rank of several has
-// its outputs of every matrix alone, and what is added to them before ranks gather (model/shard).
+// Matrices keep the type of the files, one for all of them, or are rounded while they are read, as
+// a CPU rounds them: codes and scales in strips (device/rounded_strips.h). Vectors (norms, biases)
+// become f32, exactly, and norms that files store as what differs from 1 have it added. A rank of
+// several has its outputs of every matrix alone, and what is added to them before ranks gather
+// (model/shard).
 //
 // Thread:     loaded by one thread; immutable afterwards.
 // Memory:     every tensor once, in one piece on the device; while loading what weight_files and
-//             cuda_upload need.
-// Cost:       one read of the files.
-// Not here:   file formats (weight_files), the computation (cuda_transformer), rounded weights.
+//             cuda_upload need, and of rounded weights one tensor's codes twice on the host.
+// Cost:       one read of the files; rounding what it costs a CPU.
+// Not here:   file formats (weight_files), the computation (cuda_transformer), how weights are
+//             rounded (device/packed_weights).
 #pragma once
 
 #include <string>
@@ -25,6 +28,7 @@
 #include "model/config.h"
 #include "model/shard.h"
 #include "model/weight_files.h"
+#include "model/weight_rounding.h"
 #include "model/weights.h"
 #include "stemma/result.h"
 
@@ -68,7 +72,9 @@ struct CudaWeights {
   const float* final_norm = nullptr;  // [hidden]
   // [vocab_tokens, hidden]; the embeddings where they are tied, of several ranks their part.
   const std::byte* head = nullptr;
-  WeightType type = WeightType::kBf16;
+  WeightType type = WeightType::kBf16;  // of the files, and of the rows that products read
+  WeightRounding rounding = WeightRounding::kNone;
+  RoundingReport rounding_report;
   Sha256Digest digest = {};  // of every byte of the files, as that of ModelWeights
   CudaMemory memory;         // where all of it lies
 };
@@ -76,12 +82,16 @@ struct CudaWeights {
 // kUnsupported, naming what of `config`, read from `config_path`, a GPU does not compute yet.
 Status check_computable(const ModelConfig& config, std::string_view config_path);
 
-// Reads all of `files`, what `shard` holds of them to the device, and waits until everything is
+// The formats of all matrices: "bf16", "int8+int4"; as ModelWeights names them.
+std::string compute_format_of(const ModelConfig& config, const CudaWeights& weights);
+
+// Reads all of `files`, what the shard holds of them to the device, and waits until everything is
 // there. kNotFound and kInvalidArgument as check_tensors; kUnsupported for matrices of several
-// types. Memory belongs to `stream`. REQUIRES: check_computable and check_cut are ok; the device
-// and `stream` outlive what it gives.
+// types, for those that cannot be rounded and for tied embeddings of which a rank's part, rounded,
+// does not begin with a strip. Memory belongs to `stream`. REQUIRES: check_computable and check_cut
+// are ok; the device and `stream` outlive what it gives.
 Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& files,
                                       CudaDevice& device, CudaStream& stream, ThreadPool& threads,
-                                      const ProgressCallback& progress, const Shard& shard = {});
+                                      const WeightOptions& options = {});
 
 }  // namespace stemma

@@ -2,6 +2,7 @@
 // has 16 bytes.
 #include "cuda/rows_cuda.h"
 #include "device/cuda_dialect.h"
+#include "device/rounded_codes_cuda.h"
 #include "device/row_words.h"
 
 namespace stemma {
@@ -24,6 +25,24 @@ STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) embed_kernel(const EmbedRows p) {
     load_values(from + i, values);
     STEMMA_UNROLLED
     for (float& value : values) value = known ? value * p.scale : 0.0f;
+    store_values(p.residual + row * p.hidden + i, values);
+  }
+}
+
+// Codes become what they are on a CPU, code × scale.
+STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) rounded_embed_kernel(const EmbedRows p) {
+  const std::int64_t row = team_x();
+  std::int32_t token = p.tokens[row];
+  if (token < 0) token = p.sampled[-(token + 1)];
+  const bool known = token >= 0 && token < p.vocab_tokens;  // a row without a token: zeros
+  const auto* const strips = static_cast<const std::byte*>(p.embeddings);
+  const float scale = known ? scale_of(strips, p.hidden, token) : 0.0f;
+  for (std::int64_t i = kRowStep * thread_index(); i < p.hidden; i += kRowStep * team_threads()) {
+    float values[kRowStep];
+    STEMMA_UNROLLED
+    for (int j = 0; j < kRowStep; ++j) {
+      values[j] = known ? code_at<8>(strips, p.hidden, token, i + j) * scale * p.scale : 0.0f;
+    }
     store_values(p.residual + row * p.hidden + i, values);
   }
 }
@@ -213,6 +232,10 @@ Status launch_gate(CudaStream& stream, const GateRows& p) {
 Status embed_rows(CudaStream& stream, const EmbedRows& p) {
   if (p.hidden < 1 || p.hidden % kRowStep != 0) return wrong("embed_rows: hidden");
   const LaunchShape shape = {.teams_x = p.rows, .threads = threads_of(p.hidden)};
+  if (p.code_bits != 0) {
+    if (p.code_bits != 8) return wrong("embed_rows: codes of embeddings have 8 bits");
+    return launch("embed_rows", stream, shape, rounded_embed_kernel, p);
+  }
   if (p.type == WeightType::kF32)
     return launch("embed_rows", stream, shape, embed_kernel<float>, p);
   if (p.type == WeightType::kBf16) {

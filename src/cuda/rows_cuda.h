@@ -23,13 +23,14 @@ namespace stemma {
 struct EmbedRows {
   const std::int32_t* tokens = nullptr;   // [rows]
   const std::int32_t* sampled = nullptr;  // of the step before; nullptr: no token is below 0
-  const void* embeddings = nullptr;       // [vocab_tokens, hidden], of `type`
+  const void* embeddings = nullptr;       // [vocab_tokens, hidden], of `type`, or in strips
   float* residual = nullptr;              // [rows, hidden]
   std::int64_t rows = 0;
   std::int64_t hidden = 0;  // a multiple of 8
   std::int64_t vocab_tokens = 0;
   float scale = 1;
   WeightType type = WeightType::kBf16;
+  int code_bits = 0;  // of embeddings in strips (device/rounded_strips.h): 8
 };
 Status embed_rows(CudaStream& stream, const EmbedRows& params);
 

@@ -152,6 +152,22 @@ STEMMA_ON_DEVICE std::uint32_t narrow_pair<Float16>(float low, float high) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
+// The first of `a` minus the first of `b`, and the second minus the second, each rounded once.
+template <typename T>
+STEMMA_ON_DEVICE std::uint32_t subtract_pairs(std::uint32_t a, std::uint32_t b);
+template <>
+STEMMA_ON_DEVICE std::uint32_t subtract_pairs<BFloat16>(std::uint32_t a, std::uint32_t b) {
+  const __nv_bfloat162 difference = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&a),
+                                            *reinterpret_cast<const __nv_bfloat162*>(&b));
+  return *reinterpret_cast<const std::uint32_t*>(&difference);
+}
+template <>
+STEMMA_ON_DEVICE std::uint32_t subtract_pairs<Float16>(std::uint32_t a, std::uint32_t b) {
+  const __half2 difference =
+      __hsub2(*reinterpret_cast<const __half2*>(&a), *reinterpret_cast<const __half2*>(&b));
+  return *reinterpret_cast<const std::uint32_t*>(&difference);
+}
+
 // 2^x; results below the least normal number may be zero. Within 2 units in the last place.
 STEMMA_ON_DEVICE float exp2_fast(float x) {
   float y;

@@ -158,6 +158,14 @@ std::uint32_t narrow_pair(float low, float high) {
          static_cast<std::uint32_t>(narrow<T>(high).bits) << 16;
 }
 
+template <typename T>
+std::uint32_t subtract_pairs(std::uint32_t a, std::uint32_t b) {
+  const auto half = [](std::uint32_t word, int i) {
+    return to_float(T{static_cast<std::uint16_t>(word >> (16 * i))});
+  };
+  return narrow_pair<T>(half(a, 0) - half(b, 0), half(a, 1) - half(b, 1));
+}
+
 inline float exp2_fast(float x) {
   return std::exp2(x);
 }

@@ -1,6 +1,6 @@
 // CudaGemm: products of matrices on a GPU, y = x wᵀ, in one of two ways: ordered (gemm_cuda.h: a
 // row's bits depend on that row alone), or by the vendor's library, which is faster and chooses its
-// order by the shape.
+// order by the shape. Products with rounded weights are ordered ones in both (rounded_gemm_cuda.h).
 //
 // Thread:     as the stream it was made for.
 // Memory:     ordered none; the library's workspace, fixed, on the device.

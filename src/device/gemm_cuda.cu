@@ -2,18 +2,10 @@
 #include "device/cuda_dialect.h"
 #include "device/gemm_cuda.h"
 #include "device/gemm_tiles_cuda.h"
+#include "device/rounded_gemm_cuda.h"
 
 namespace stemma {
 namespace {
-
-// Rows of a tile of x and of y, of which there are no more than m.
-struct TileRows {
-  std::int64_t row0;
-  std::int64_t m;
-  STEMMA_ON_DEVICE std::int64_t operator()(int row) const {
-    return row0 + row < m ? row0 + row : -1;
-  }
-};
 
 // The rows of x that the thread copies, found once.
 template <typename Shape>
@@ -142,6 +134,7 @@ Status check_gemm(const CudaGemmParams& params) {
 }
 
 Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params) {
+  if (params.code_bits != 0) return rounded_gemm(stream, params);
   const CudaGemmParams p = with_strides(params);
   const Status checked = check_gemm(p);
   if (!checked.ok() || p.m == 0) return checked;
@@ -154,7 +147,7 @@ Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& params,
   const Status checked = check_gemm(p);
   if (!checked.ok() || p.m == 0) return checked;
   if (slice_columns < kWordElements || slice_columns % kWordElements != 0 || !p.f32_out ||
-      p.products > 1) {
+      p.products > 1 || p.code_bits != 0) {
     return Error{ErrorCode::kInvalidArgument,
                  "gemm: slices are a multiple of 8 columns of one product, their sums f32", 0};
   }

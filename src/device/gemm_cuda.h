@@ -27,12 +27,14 @@ struct CudaGemmParams {
   std::int64_t k = 0;
   WeightType type = WeightType::kBf16;
   bool f32_out = false;
+  // Of w, where it is codes and scales in strips (rounded_strips.h): 8 or 4; 0: it is of `type`.
+  int code_bits = 0;
 
   // From one row of x and of y to the next; 0: rows are dense. Rows of w are.
   std::int64_t x_stride = 0;
   std::int64_t y_stride = 0;
   // Products of these extents that are computed at once, up to 65,535, and from one's x, w and y to
-  // the next one's.
+  // the next one's. Strips of one lie behind those of the one before: w_step is not read.
   std::int64_t products = 1;
   std::int64_t x_step = 0;
   std::int64_t w_step = 0;
@@ -46,13 +48,14 @@ CudaGemmParams with_strides(const CudaGemmParams& params);
 // 16-bit types, k is a multiple of 8 and every row of x and w is aligned to 16 bytes.
 Status check_gemm(const CudaGemmParams& params);
 
-// Queues the product. Errors are those of check_gemm and launch.
+// Queues the product; that of rounded weights is rounded_gemm's. Errors are those of check_gemm and
+// launch.
 Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params);
 
 // Queues the product in slices of k, for one whose n and m are too small for all multiprocessors: y
 // is [slices, m, n], of which slice i sums over slice_columns columns from i × slice_columns on;
 // whoever reads them adds them in that order. kInvalidArgument also unless slice_columns is a
-// multiple of 8, y is f32 and there is one product.
+// multiple of 8, y is f32, w is not rounded and there is one product.
 Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& params,
                            std::int64_t slice_columns);
 

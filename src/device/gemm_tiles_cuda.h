@@ -14,7 +14,8 @@
 // Thread:     code of kernels; all threads of the team take part.
 // Memory:     shared memory of the team: kSharedBytes of its shape.
 // Cost:       of few rows the time to read w; of many about two thirds of what mma.sync can do.
-// Not here:   which rows there are and where results go (gemm_cuda, cuda/experts_cuda).
+// Not here:   which rows there are and where results go (gemm_cuda, cuda/experts_cuda), rounded
+//             weights (rounded_tiles_cuda.h).
 #pragma once
 
 #include <cstddef>
@@ -159,6 +160,15 @@ STEMMA_ON_DEVICE void sum_tile(const TileOperands<T>& from, const Rows& x_rows,
   }
 }
 
+// Rows of a tile of x and of y, of which there are no more than m.
+struct TileRows {
+  std::int64_t row0;
+  std::int64_t m;
+  STEMMA_ON_DEVICE std::int64_t operator()(int row) const {
+    return row0 + row < m ? row0 + row : -1;
+  }
+};
+
 template <typename Y>
 struct alignas(2 * sizeof(Y)) Two {
   Y first;
@@ -235,6 +245,22 @@ STEMMA_ON_DEVICE void fetch_plain(const float* row_or_null, std::int64_t k0, std
   }
 }
 
+// Adds the products of kPlainK inputs that lie in shared memory.
+STEMMA_ON_DEVICE void add_plain(const float* x, const float* w, float (&sums)[4][4]) {
+  const int down = thread_index() / 16 * 4;
+  const int across = thread_index() % 16 * 4;
+  for (int k = 0; k < kPlainK; ++k) {
+    STEMMA_UNROLLED
+    for (int i = 0; i < 4; ++i) {
+      STEMMA_UNROLLED
+      for (int j = 0; j < 4; ++j) {
+        sums[i][j] =
+            fused(x[k * kPlainStride + down + i], w[k * kPlainStride + across + j], sums[i][j]);
+      }
+    }
+  }
+}
+
 // Adds all of a tile's products to `sums`. x_row: where the row that the thread copies lies in x;
 // below 0: nowhere.
 STEMMA_ON_DEVICE void sum_plain_tile(const TileOperands<float>& from, std::int64_t x_row,
@@ -244,23 +270,12 @@ STEMMA_ON_DEVICE void sum_plain_tile(const TileOperands<float>& from, std::int64
   const int copied = plain_copied_row();
   const float* const own_x = x_row >= 0 ? from.x + x_row * from.x_stride : nullptr;
   const float* const own_w = copied < from.w_rows ? from.w + copied * from.w_stride : nullptr;
-  const int down = thread_index() / 16 * 4;
-  const int across = thread_index() % 16 * 4;
   for (std::int64_t k0 = 0; k0 < from.k; k0 += kPlainK) {
     team_barrier();
     fetch_plain(own_x, k0, from.k, x);
     fetch_plain(own_w, k0, from.k, w);
     team_barrier();
-    for (int k = 0; k < kPlainK; ++k) {
-      STEMMA_UNROLLED
-      for (int i = 0; i < 4; ++i) {
-        STEMMA_UNROLLED
-        for (int j = 0; j < 4; ++j) {
-          sums[i][j] =
-              fused(x[k * kPlainStride + down + i], w[k * kPlainStride + across + j], sums[i][j]);
-        }
-      }
-    }
+    add_plain(x, w, sums);
   }
 }
 

@@ -1,11 +1,13 @@
-// The vendor's products. To a library that counts columns first, a dense [rows, columns] matrix of
-// ours is [columns, rows]: yᵀ = w xᵀ, with w transposed.
+// The vendor's products; those with rounded weights, which it does not have, are ordered ones. To a
+// library that counts columns first, a dense [rows, columns] matrix of ours is [columns, rows]:
+// yᵀ = w xᵀ, with w transposed.
 #include <cublas_v2.h>
 
 #include <string>
 #include <utility>
 
 #include "device/cuda_gemm.h"
+#include "device/rounded_gemm_cuda.h"
 
 namespace stemma {
 namespace {
@@ -34,6 +36,7 @@ class LibraryGemm final : public CudaGemm {
   LibraryGemm& operator=(const LibraryGemm&) = delete;
 
   Status prepare(CudaDevice& device, CudaStream& stream) {
+    stream_ = &stream;
     Result<CudaMemory> workspace = device.allocate(kWorkspaceBytes, stream);
     if (!workspace.ok()) return workspace.error();
     workspace_ = std::move(workspace).value();
@@ -57,6 +60,7 @@ class LibraryGemm final : public CudaGemm {
   }
 
   Status multiply(const CudaGemmParams& params) override {
+    if (params.code_bits != 0) return rounded_gemm(*stream_, params);
     const CudaGemmParams p = with_strides(params);
     const Status checked = check_gemm(p);
     if (!checked.ok() || p.m == 0) return checked;
@@ -81,6 +85,7 @@ class LibraryGemm final : public CudaGemm {
   }
 
  private:
+  CudaStream* stream_ = nullptr;
   cublasHandle_t handle_ = nullptr;
   CudaMemory workspace_;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "stemma/log.h"
+
 namespace stemma {
 
 namespace {
@@ -47,6 +49,12 @@ std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse us
   return narrow ? WeightFormat::kInt4 : WeightFormat::kInt8;
 }
 
+int rounded_bits(WeightRounding rounding, MatrixUse use) {
+  const auto format = rounded_format(rounding, use);
+  if (!format.has_value()) return 0;
+  return *format == WeightFormat::kInt8 ? 8 : 4;
+}
+
 Result<PackedWeights> MatrixPacker::pack(const StoredMatrix& matrix) const {
   if (format_.has_value()) {
     return PackedWeights::quantise(matrix, *format_, pool_, *error_or_null_);
@@ -77,6 +85,14 @@ nlohmann::ordered_json RoundingReport::to_json() const {
   json["packed_bytes"] = packed_bytes;
   for (const auto& [kind, error] : kinds) json["kinds"][kind] = error.relative();
   return json;
+}
+
+void log_rounding(const RoundingReport& report, const std::string& formats) {
+  if (report.empty()) return;
+  STEMMA_LOG(kInfo, "model.weights.rounded", kv("format", formats),
+             kv("relative_error", report.total().relative()),
+             kv("worst_tensor", report.worst_tensor), kv("worst_error", report.worst_error),
+             kv("stored_bytes", report.stored_bytes), kv("packed_bytes", report.packed_bytes));
 }
 
 }  // namespace stemma

@@ -36,6 +36,8 @@ enum class MatrixUse : std::uint8_t { kProjection, kEmbedding, kLatentHeads, kRo
 
 // The format that such a matrix is rounded to; nothing where it stays as it is.
 std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse use);
+// The bits of its codes: 8 or 4; 0 where it stays as it is.
+int rounded_bits(WeightRounding rounding, MatrixUse use);
 
 // Packs the matrices of one tensor: as they are, or rounded.
 class MatrixPacker {
@@ -69,5 +71,8 @@ struct RoundingReport {
   // {"relative_error", "worst_tensor", "worst_error", "stored_bytes", "packed_bytes", "kinds"}
   nlohmann::ordered_json to_json() const;
 };
+
+// Writes it to the log, if anything was rounded. `formats`: of the model's matrices.
+void log_rounding(const RoundingReport& report, const std::string& formats);
 
 }  // namespace stemma

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/float16.h"
-#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -385,15 +384,6 @@ void add_one_to_norms(ModelWeights& weights) {
   add_one(weights.final_norm);
 }
 
-void log_rounding(const ModelWeights& weights) {
-  const RoundingReport& report = weights.rounding;
-  if (report.empty()) return;
-  STEMMA_LOG(kInfo, "model.weights.rounded", kv("format", weights.compute_format()),
-             kv("relative_error", report.total().relative()),
-             kv("worst_tensor", report.worst_tensor), kv("worst_error", report.worst_error),
-             kv("stored_bytes", report.stored_bytes), kv("packed_bytes", report.packed_bytes));
-}
-
 }  // namespace
 
 Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files, ThreadPool& pool,
@@ -420,7 +410,7 @@ Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files,
   };
   STEMMA_ASSIGN_OR_RETURN(weights.digest, files.read_all(pool, visit));
   if (config.norms_add_one) add_one_to_norms(weights);
-  log_rounding(weights);
+  log_rounding(weights.rounding, weights.compute_format());
   return weights;
 }
 

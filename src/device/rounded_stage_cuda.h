@@ -1,0 +1,209 @@
+// What products with rounded weights have in shared memory: groups of 64 inputs of some rows of x
+// and of some strips (rounded_strips.h), copied ahead, and what a warp makes of a group of them.
+//
+// Codes are the left side of tensor cores' products, 16 outputs of 16 inputs, so that 8 rows of x
+// are as many as there must be. They come as codes and become T in registers.
+//
+// Included by *_cuda.cu alone.
+//
+// Thread:     code of kernels; all threads of the team take part.
+// Memory:     shared memory of the team.
+// Cost:       see rounded_tiles_cuda.h.
+// Not here:   in what order groups are added (rounded_tiles_cuda.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda_dialect.h"
+#include "device/gemm_tiles_cuda.h"
+#include "device/rounded_codes_cuda.h"
+#include "device/rounded_strips.h"
+
+namespace stemma {
+
+// How a tile is spread over a team.
+template <int kM, int kN, int kWarpsDown, int kWarpsAcross, int kSplitsWanted, int kInt8Stages,
+          int kInt4Stages, int kTeamsWanted>
+struct RoundedTile {
+  static constexpr int kRows = kM;
+  static constexpr int kOutputs = kN;
+  static constexpr int kAcross = kWarpsAcross;
+  static constexpr int kPlaneWarps = kWarpsDown * kWarpsAcross;  // that have the same groups
+  static constexpr int kSplits = kSplitsWanted;                  // groups of a stage
+  static constexpr int kThreads = kPlaneWarps * kSplits * kWarpThreads;
+  static constexpr int kTeams = kTeamsWanted;
+  static constexpr int kWarpRows = kM / kWarpsDown;
+  static constexpr int kWarpOutputs = kN / kWarpsAcross;
+  static constexpr int kRows8 = kWarpRows / 8;
+  static constexpr int kOutputs16 = kWarpOutputs / 16;
+  static constexpr int kStrips = kN / RoundedStrips::kOutputs;
+  static constexpr int kXRowWords = kRowWords * kSplits;
+  static constexpr int kXWords = kM * kXRowWords;
+  static constexpr int kStepRows = kThreads / kXRowWords;  // of x, that the team copies at a time
+  static constexpr int kCopiedRows = kM / kStepRows;       // by one thread
+  static constexpr int kSumsStride = kN + 4;               // f32 of a row of sums in shared memory
+  static constexpr int kSumsBytes = 4 * kM * kSumsStride;
+
+  static constexpr int stages(int bits) { return bits == 8 ? kInt8Stages : kInt4Stages; }
+  static constexpr int group_words(int bits) { return RoundedStrips::group_bytes(bits) / 16; }
+  static constexpr int stage_words(int bits) {
+    return kXWords + kStrips * kSplits * group_words(bits);
+  }
+  static constexpr int sums_at(int bits) { return 16 * stages(bits) * stage_words(bits); }
+  static constexpr std::size_t shared_bytes(int bits) {
+    if (kSplits > 1) return static_cast<std::size_t>(sums_at(bits) + 2 * kSplits * kSumsBytes);
+    return static_cast<std::size_t>(sums_at(bits) > kSumsBytes ? sums_at(bits) : kSumsBytes);
+  }
+  static_assert(kM % kStepRows == 0 && kThreads % kXRowWords == 0);
+  static_assert(kWarpOutputs % 16 == 0 && (kWarpRows == 8 || kWarpRows % 16 == 0));
+};
+using FewRounded = RoundedTile<8, 32, 1, 1, 8, 6, 5, 1>;
+using Rounded16 = RoundedTile<16, 64, 1, 2, 4, 5, 6, 1>;
+using SomeRounded = RoundedTile<64, 64, 2, 2, 1, 5, 5, 3>;
+using ManyRounded = RoundedTile<128, 128, 2, 4, 1, 5, 5, 1>;
+
+// What a tile reads: rows of x, which the caller names, and strips from the tile's first on.
+template <typename T>
+struct RoundedOperands {
+  const T* x;
+  const std::byte* strips;
+  std::int64_t outputs;  // from the tile's first on
+  std::int64_t k;
+  std::int64_t x_stride;  // elements from one row of x to the next
+};
+template <int kBits, typename T>
+STEMMA_ON_DEVICE const std::byte* strip_of(const RoundedOperands<T>& from, std::int64_t strip) {
+  return from.strips + strip * RoundedStrips::strip_bytes(kBits, from.k);
+}
+
+// Where word `word` of row `row` lies in a group of x.
+template <typename Shape>
+STEMMA_ON_DEVICE int x_place(int group, int row, int word) {
+  return group * Shape::kRows * kRowWords + word_place(row, word);
+}
+
+// The tile's row of x that the thread's copy `i` is of.
+template <typename Shape>
+STEMMA_ON_DEVICE int rounded_row(int i) {
+  return thread_index() / Shape::kXRowWords + i * Shape::kStepRows;
+}
+
+// The strip's group in a stage.
+template <int kBits, typename Shape>
+STEMMA_ON_DEVICE const std::byte* staged_group(const Words* stage, int strip, int group) {
+  return reinterpret_cast<const std::byte*>(
+      stage + Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kBits));
+}
+
+// Begins the copies of the groups from `group` on. x_rows(i): where the row of the thread's copy i
+// lies in x; below 0: nowhere. What there is not stays as it was: nobody sees what comes of it.
+template <int kBits, typename T, typename Shape, typename Rows>
+STEMMA_ON_DEVICE void fetch_rounded(const RoundedOperands<T>& from, const Rows& x_rows,
+                                    std::int64_t group, Words* stage) {
+  const int word = thread_index() % Shape::kXRowWords;
+  const std::int64_t column = group * RoundedStrips::kGroup + word * kWordElements;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) {
+    const std::int64_t row = x_rows(i);
+    if (row < 0) continue;
+    const bool wanted = column < from.k;
+    const int place = x_place<Shape>(word / kRowWords, rounded_row<Shape>(i), word % kRowWords);
+    copy_words_later(stage + place, wanted ? from.x + row * from.x_stride + column : from.x,
+                     wanted);
+  }
+  constexpr int kGroupWords = Shape::group_words(kBits);
+  constexpr int kStripWords = Shape::kSplits * kGroupWords;
+  constexpr int kWords = Shape::kStrips * kStripWords;
+  const std::int64_t left = (RoundedStrips::groups(from.k) - group) * kGroupWords;
+  const std::int64_t begin =
+      RoundedStrips::begin_bytes(kBits) + group * RoundedStrips::group_bytes(kBits);
+  STEMMA_UNROLLED
+  for (int first = 0; first < kWords; first += Shape::kThreads) {
+    const int place = first + thread_index();
+    const int strip = place / kStripWords;
+    const int own = place % kStripWords;
+    const bool wanted =
+        place < kWords && own < left && strip * RoundedStrips::kOutputs < from.outputs;
+    if (!wanted) continue;
+    copy_words_later(stage + Shape::kXWords + place,
+                     strip_of<kBits>(from, strip) + begin + 16 * own, true);
+  }
+}
+
+// What a warp has of a group's sums, and a thread of these: of outputs lane / 4 and 8 more, of rows
+// 2 (lane % 4) and the next.
+template <typename Shape>
+using GroupSums = float[Shape::kOutputs16][Shape::kRows8][4];
+
+template <typename Shape>
+STEMMA_ON_DEVICE int own_row() {
+  return warp_index() % Shape::kPlaneWarps / Shape::kAcross * Shape::kWarpRows;
+}
+template <typename Shape>
+STEMMA_ON_DEVICE int own_output() {
+  return warp_index() % Shape::kAcross * Shape::kWarpOutputs;
+}
+
+// Step `step` of the warp's rows of x. Of 8 rows two steps are loaded at once, in even ones.
+template <typename Shape>
+STEMMA_ON_DEVICE void load_rows(const Words* x, int step, std::uint32_t (&rows)[Shape::kRows8][4]) {
+  const int lane = lane_index();
+  if constexpr (Shape::kRows8 == 1) {
+    if (step % 2 == 0) load_matrices(rows[0], x + word_place(lane % 8, 2 * step + lane / 8));
+  } else {
+    STEMMA_UNROLLED
+    for (int j = 0; j < Shape::kRows8; j += 2) {
+      const int row = own_row<Shape>() + 8 * j + lane % 8 + lane / 16 * 8;
+      load_matrices(rows[j], x + word_place(row, 2 * step + lane / 8 % 2));
+    }
+  }
+}
+
+// The sums of group `group` of a stage.
+template <int kBits, typename T, typename Shape>
+STEMMA_ON_DEVICE void sum_group(const Words* stage, int group, GroupSums<Shape>& sums) {
+  std::uint32_t codes[Shape::kOutputs16][2][kCodeWords<kBits>];
+  const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
+  STEMMA_UNROLLED
+  for (int i = 0; i < 2 * Shape::kOutputs16; ++i) {
+    load_codes<kBits>(staged_group<kBits, Shape>(stage, strip + i, group), codes[i / 2][i % 2]);
+  }
+  std::uint32_t rows[Shape::kRows8][4];
+  STEMMA_UNROLLED
+  for (int step = 0; step < RoundedStrips::kGroup / 16; ++step) {
+    load_rows<Shape>(stage + x_place<Shape>(group, 0, 0), step, rows);
+    STEMMA_UNROLLED
+    for (int i = 0; i < Shape::kOutputs16; ++i) {
+      std::uint32_t w[4];
+      widen_step<T, kBits>(codes[i][0], step, w[0], w[2]);
+      widen_step<T, kBits>(codes[i][1], step, w[1], w[3]);
+      STEMMA_UNROLLED
+      for (int j = 0; j < Shape::kRows8; ++j) {
+        const int half = Shape::kRows8 == 1 ? step % 2 * 2 : j % 2 * 2;
+        const std::uint32_t x[2] = {rows[j / 2 * 2][half], rows[j / 2 * 2][half + 1]};
+        multiply_add<T>(sums[i][j], w, x);
+      }
+    }
+  }
+}
+
+// The place of value `i` of the thread's group sums [.., kRows8, 4] in rows of sums.
+template <typename Shape>
+STEMMA_ON_DEVICE int sum_place(int i, int j, int value) {
+  const int row = own_row<Shape>() + 8 * j + lane_index() % 4 * 2 + value % 2;
+  return row * Shape::kSumsStride + own_output<Shape>() + 16 * i + lane_index() / 4 + value / 2 * 8;
+}
+template <typename Shape>
+STEMMA_ON_DEVICE void stage_sums(const GroupSums<Shape>& sums, float* to) {
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kOutputs16; ++i) {
+    STEMMA_UNROLLED
+    for (int j = 0; j < Shape::kRows8; ++j) {
+      STEMMA_UNROLLED
+      for (int value = 0; value < 4; ++value) to[sum_place<Shape>(i, j, value)] = sums[i][j][value];
+    }
+  }
+}
+
+}  // namespace stemma

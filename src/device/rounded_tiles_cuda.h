@@ -1,0 +1,264 @@
+// Tiles of products with rounded weights: a team multiplies some rows of x with some outputs of w,
+// whose codes and scales lie in strips (rounded_strips.h).
+//
+// Codes are whole numbers of at most 8 bits, which are exact in T: tensor cores multiply them with
+// x. A group of 64 inputs is summed from zero, in steps of 16; what it comes to is added to the
+// value's sum, times the group's scale if codes have 4 bits, by one f32 operation, group after
+// group. Codes of 8 bits have their one scale in the end. So it is in all tiles: a value has the
+// same bits whichever computes it, and wherever in it.
+//
+// Two kinds of tiles. Of few rows a team's warps share the inputs out: each takes one of kSplits
+// groups of all its outputs, so that few outputs keep many warps busy; the groups' sums meet in
+// shared memory, where they are added in order while the next ones are computed. Of more rows each
+// warp has rows and outputs of its own, and their sums in registers.
+//
+// Included by *_cuda.cu alone.
+//
+// Thread:     code of kernels; all threads of the team take part.
+// Memory:     shared memory of the team: shared_bytes of its shape.
+// Cost:       of few rows the time to read the codes; of many that of gemm_tiles_cuda.h, and about
+//             an instruction and a half for each code and kRows rows.
+// Not here:   which rows there are (rounded_gemm_cuda, cuda/experts_cuda), f32
+// (rounded_plain_cuda).
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda_dialect.h"
+#include "device/gemm_tiles_cuda.h"
+#include "device/rounded_codes_cuda.h"
+#include "device/rounded_stage_cuda.h"
+#include "device/rounded_strips.h"
+
+namespace stemma {
+
+// Where a tile goes: rows of `n` values, the tile's first output in column column0.
+struct RoundedTarget {
+  void* y;
+  bool f32_out;   // else of T
+  bool in_pairs;  // n and the stride are even, and every row is aligned to two values
+  std::int64_t n;
+  std::int64_t stride;
+  std::int64_t column0;
+};
+template <typename T>
+STEMMA_ON_DEVICE void store_rounded(const RoundedTarget& to, std::int64_t row, int output,
+                                    float value) {
+  if (to.column0 + output >= to.n) return;
+  const std::int64_t place = row * to.stride + to.column0 + output;
+  if (to.f32_out) {
+    static_cast<float*>(to.y)[place] = value;
+  } else {
+    static_cast<T*>(to.y)[place] = narrow<T>(value);
+  }
+}
+
+// The scale of one of a tile's outputs of 8 bits; of one behind the last any.
+template <typename T>
+STEMMA_ON_DEVICE float int8_scale(const RoundedOperands<T>& from, int output) {
+  if (output >= from.outputs) return 0;
+  return scale_of(from.strips, from.k, output);
+}
+
+// ---- Warps that have rows and outputs of their own.
+
+template <int kBits, typename Shape>
+STEMMA_ON_DEVICE void add_group(const Words* stage, const GroupSums<Shape>& group,
+                                GroupSums<Shape>& sums) {
+  const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kOutputs16; ++i) {
+    float scales[2] = {};
+    if constexpr (kBits == 4) {
+      STEMMA_UNROLLED
+      for (int half = 0; half < 2; ++half) {
+        scales[half] =
+            int4_scale(staged_group<4, Shape>(stage, strip + 2 * i + half, 0), lane_index() / 4);
+      }
+    }
+    STEMMA_UNROLLED
+    for (int j = 0; j < Shape::kRows8; ++j) {
+      STEMMA_UNROLLED
+      for (int value = 0; value < 4; ++value) {
+        sums[i][j][value] =
+            with_group<kBits>(sums[i][j][value], group[i][j][value], scales[value / 2]);
+      }
+    }
+  }
+}
+
+// Writes the tile, whose sums lie in shared memory, two neighbours of a row at a time. y_rows(row):
+// where the tile's row `row` goes; below 0: nowhere.
+template <int kBits, typename T, typename Shape, typename Rows>
+STEMMA_ON_DEVICE void store_sums(const RoundedOperands<T>& from, const float* sums,
+                                 const Rows& y_rows, const RoundedTarget& to) {
+  for (int pair = thread_index(); pair < Shape::kRows * Shape::kOutputs / 2;
+       pair += Shape::kThreads) {
+    const int output = pair % (Shape::kOutputs / 2) * 2;
+    const int tile_row = pair / (Shape::kOutputs / 2);
+    const std::int64_t row = y_rows(tile_row);
+    if (row < 0 || to.column0 + output >= to.n) continue;
+    float values[2];
+    STEMMA_UNROLLED
+    for (int i = 0; i < 2; ++i) {
+      values[i] = sums[tile_row * Shape::kSumsStride + output + i];
+      if constexpr (kBits == 8) values[i] *= int8_scale(from, output + i);
+    }
+    const std::int64_t column = to.column0 + output;
+    if (to.f32_out) {
+      store_two(TileTarget<float>{static_cast<float*>(to.y), to.n, to.stride, to.in_pairs}, row,
+                column, values[0], values[1]);
+    } else {
+      store_two(TileTarget<T>{static_cast<T*>(to.y), to.n, to.stride, to.in_pairs}, row, column,
+                values[0], values[1]);
+    }
+  }
+}
+
+template <int kBits, typename T, typename Shape, typename XRows, typename YRows>
+STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows& x_rows,
+                                     const YRows& y_rows, const RoundedTarget& to) {
+  constexpr int kStages = Shape::stages(kBits);
+  constexpr int kStageWords = Shape::stage_words(kBits);
+  Words* const stages = reinterpret_cast<Words*>(shared_memory());
+  const std::int64_t groups = RoundedStrips::groups(from.k);
+  for (int group = 0; group < kStages - 1; ++group) {
+    if (group < groups) {
+      fetch_rounded<kBits, T, Shape>(from, x_rows, group, stages + group * kStageWords);
+    }
+    commit_copies();
+  }
+  GroupSums<Shape> sums = {};
+  int stage = 0;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    wait_copies<kStages - 2>();
+    team_barrier();  // all copies of this group are there, and nobody reads the one before it
+    const std::int64_t next = group + kStages - 1;
+    const int next_stage = stage == 0 ? kStages - 1 : stage - 1;
+    if (next < groups) {
+      fetch_rounded<kBits, T, Shape>(from, x_rows, next, stages + next_stage * kStageWords);
+    }
+    commit_copies();
+    GroupSums<Shape> own = {};
+    sum_group<kBits, T, Shape>(stages + stage * kStageWords, 0, own);
+    add_group<kBits, Shape>(stages + stage * kStageWords, own, sums);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+  }
+  team_barrier();  // nobody reads what was copied any more
+  float* const rows = reinterpret_cast<float*>(shared_memory());
+  stage_sums<Shape>(sums, rows);
+  team_barrier();
+  store_sums<kBits, T, Shape>(from, rows, y_rows, to);
+}
+
+// ---- Warps that share the inputs out.
+
+// The thread's values of the tile: outputs thread_index() + i × kThreads, row after row.
+template <typename Shape>
+using OwnValues = float[Shape::kRows * Shape::kOutputs / Shape::kThreads];
+
+// Adds the sums of a stage's groups, of which there are `groups`, in order. `rows`: of the tile.
+template <int kBits, typename Shape>
+STEMMA_ON_DEVICE void add_groups(const Words* stage, const float* group_sums, int groups, int rows,
+                                 OwnValues<Shape>& sums) {
+  constexpr int kValues = Shape::kRows * Shape::kOutputs / Shape::kThreads;
+  STEMMA_UNROLLED
+  for (int i = 0; i < kValues; ++i) {
+    const int place = thread_index() + i * Shape::kThreads;
+    const int output = place % Shape::kOutputs;
+    const int row = place / Shape::kOutputs;
+    if (row >= rows) continue;
+    STEMMA_UNROLLED
+    for (int group = 0; group < Shape::kSplits; ++group) {
+      if (group >= groups) break;
+      float scale = 1;
+      if constexpr (kBits == 4) {
+        scale = int4_scale(staged_group<4, Shape>(stage, output / RoundedStrips::kOutputs, group),
+                           output % RoundedStrips::kOutputs);
+      }
+      const float own = group_sums[(group * Shape::kRows + row) * Shape::kSumsStride + output];
+      sums[i] = with_group<kBits>(sums[i], own, scale);
+    }
+  }
+}
+
+template <int kBits, typename T, typename Shape, typename Rows>
+STEMMA_ON_DEVICE void store_own(const RoundedOperands<T>& from, const OwnValues<Shape>& sums,
+                                int rows, const Rows& y_rows, const RoundedTarget& to) {
+  constexpr int kValues = Shape::kRows * Shape::kOutputs / Shape::kThreads;
+  STEMMA_UNROLLED
+  for (int i = 0; i < kValues; ++i) {
+    const int place = thread_index() + i * Shape::kThreads;
+    const int output = place % Shape::kOutputs;
+    const int row = place / Shape::kOutputs;
+    if (row >= rows) continue;
+    const float scale = kBits == 8 ? int8_scale(from, output) : 1.0f;
+    store_rounded<T>(to, y_rows(row), output, sums[i] * scale);
+  }
+}
+
+// A stage's sums are added, and its scales read, while the next one's are made: so a stage is free
+// for copies one turn later than it would be.
+template <int kBits, typename T, typename Shape, typename XRows, typename YRows>
+STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows& x_rows, int rows,
+                                     const YRows& y_rows, const RoundedTarget& to) {
+  constexpr int kStages = Shape::stages(kBits);
+  constexpr int kStageWords = Shape::stage_words(kBits);
+  constexpr int kSplits = Shape::kSplits;
+  constexpr int kGroupValues = Shape::kRows * Shape::kSumsStride;
+  Words* const stages = reinterpret_cast<Words*>(shared_memory());
+  float* const group_sums = reinterpret_cast<float*>(shared_memory() + Shape::sums_at(kBits));
+  const std::int64_t groups = RoundedStrips::groups(from.k);
+  const std::int64_t pieces = (groups + kSplits - 1) / kSplits;
+  const int split = warp_index() / Shape::kPlaneWarps;
+  for (int piece = 0; piece < kStages - 2; ++piece) {
+    if (piece < pieces) {
+      fetch_rounded<kBits, T, Shape>(from, x_rows, piece * kSplits, stages + piece * kStageWords);
+    }
+    commit_copies();
+  }
+  OwnValues<Shape> sums = {};
+  int stage = 0;
+  int before = kStages - 1;  // the stage of the piece before
+  int next = kStages - 2;    // the one that was read two pieces ago
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    wait_copies<kStages - 3>();
+    team_barrier();  // copies of this piece and sums of the one before are there
+    if (piece + kStages - 2 < pieces) {
+      fetch_rounded<kBits, T, Shape>(from, x_rows, (piece + kStages - 2) * kSplits,
+                                     stages + next * kStageWords);
+    }
+    commit_copies();
+    float* const own_half = group_sums + piece % 2 * kSplits * kGroupValues;
+    float* const other_half = group_sums + (1 - piece % 2) * kSplits * kGroupValues;
+    if (piece * kSplits + split < groups) {
+      GroupSums<Shape> own = {};
+      sum_group<kBits, T, Shape>(stages + stage * kStageWords, split, own);
+      stage_sums<Shape>(own, own_half + split * kGroupValues);
+    }
+    if (piece > 0) {
+      add_groups<kBits, Shape>(stages + before * kStageWords, other_half, kSplits, rows, sums);
+    }
+    next = before;
+    before = stage;
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+  }
+  team_barrier();
+  add_groups<kBits, Shape>(stages + before * kStageWords,
+                           group_sums + (pieces - 1) % 2 * kSplits * kGroupValues,
+                           static_cast<int>(groups - (pieces - 1) * kSplits), rows, sums);
+  store_own<kBits, T, Shape>(from, sums, rows, y_rows, to);
+}
+
+// The tile, of which there are `rows` rows.
+template <int kBits, typename T, typename Shape, typename XRows, typename YRows>
+STEMMA_ON_DEVICE void multiply_rounded(const RoundedOperands<T>& from, const XRows& x_rows,
+                                       int rows, const YRows& y_rows, const RoundedTarget& to) {
+  if constexpr (Shape::kSplits > 1) {
+    multiply_split<kBits, T, Shape>(from, x_rows, rows, y_rows, to);
+  } else {
+    multiply_whole<kBits, T, Shape>(from, x_rows, y_rows, to);
+  }
+}
+
+}  // namespace stemma
