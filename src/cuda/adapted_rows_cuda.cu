@@ -1,4 +1,4 @@
-// First A x of every row, a warp an element; then B of that, a thread an output.
+// First A x of every row and head, a warp an element; then B of that, a thread an output.
 #include "cuda/adapted_rows_cuda.h"
 #include "device/cuda_dialect.h"
 #include "device/row_words.h"
@@ -8,15 +8,27 @@ namespace {
 
 constexpr int kThreads = 128;
 
-STEMMA_ON_DEVICE DeviceLowRank change_of(const AdaptRows& p, const AdaptedMatrix& matrix,
-                                         std::int64_t row) {
-  const std::int32_t adapter = p.adapters[row];
-  return adapter < 0 ? DeviceLowRank() : matrix.changes[adapter];
-}
+// What a team computes: a matrix of a row's head. The adapter's A and B are the head's.
+struct Place {
+  std::int64_t row;
+  std::int64_t head;
+  AdaptedMatrix matrix;
+  DeviceLowRank change;
+  float* inner;
+};
 
-// Of row x and matrix y of the teams.
-STEMMA_ON_DEVICE float* inner_of(const AdaptRows& p, std::int64_t row, std::int64_t matrix) {
-  return p.inner + (row * p.matrices_count + matrix) * p.rank_max;
+STEMMA_ON_DEVICE Place place_of(const AdaptRows& p) {
+  Place place;
+  place.row = team_x();
+  place.head = team_y() / p.matrices_count;
+  place.matrix = p.matrices[team_y() % p.matrices_count];
+  place.inner = p.inner + (place.row * p.heads * p.matrices_count + team_y()) * p.rank_max;
+  const std::int32_t adapter = p.adapters[place.row];
+  if (adapter < 0) return place;
+  place.change = place.matrix.changes[adapter];
+  place.change.down += place.head * place.change.down_head_stride;
+  place.change.up += place.head * place.change.up_head_stride;
+  return place;
 }
 
 template <typename T>
@@ -35,28 +47,25 @@ STEMMA_ON_DEVICE float product_of(const T* x, const float* down, std::int64_t in
 
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) inner_kernel(const AdaptRows p) {
-  const std::int64_t row = team_x();
-  const DeviceLowRank change = change_of(p, p.matrices[team_y()], row);
-  const T* const x = static_cast<const T*>(p.x) + row * p.inputs;
-  float* const inner = inner_of(p, row, team_y());
-  for (int r = warp_index(); r < change.rank; r += kThreads / kWarpThreads) {
-    const float sum = product_of(x, change.down + r * p.inputs, p.inputs);
-    if (lane_index() == 0) inner[r] = sum * change.scale;
+  const Place place = place_of(p);
+  const T* const x =
+      static_cast<const T*>(p.x) + place.row * p.x_stride + place.head * p.x_head_stride;
+  for (int r = warp_index(); r < place.change.rank; r += kThreads / kWarpThreads) {
+    const float sum = product_of(x, place.change.down + r * p.inputs, p.inputs);
+    if (lane_index() == 0) place.inner[r] = sum * place.change.scale;
   }
 }
 
 template <typename Y>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) outer_kernel(const AdaptRows p) {
-  const std::int64_t row = team_x();
-  const AdaptedMatrix& matrix = p.matrices[team_y()];
-  const DeviceLowRank change = change_of(p, matrix, row);
+  const Place place = place_of(p);
   const std::int64_t output = team_z() * kThreads + thread_index();
-  if (change.rank == 0 || output >= matrix.outputs) return;
-  const float* const inner = inner_of(p, row, team_y());
-  const float* const up = change.up + output * change.rank;
+  if (place.change.rank == 0 || output >= place.matrix.outputs) return;
+  const float* const up = place.change.up + output * place.change.rank;
   float sum = 0;
-  for (int r = 0; r < change.rank; ++r) sum = fused(up[r], inner[r], sum);
-  Y& y = static_cast<Y*>(matrix.y)[row * p.y_stride + output];
+  for (int r = 0; r < place.change.rank; ++r) sum = fused(up[r], place.inner[r], sum);
+  Y& y = static_cast<Y*>(
+      place.matrix.y)[place.row * p.y_stride + place.head * p.y_head_stride + output];
   y = narrow<Y>(widen(y) + sum);
 }
 
@@ -71,7 +80,9 @@ Status launch_typed(CudaStream& stream, const AdaptRows& p, const LaunchShape& i
 }  // namespace
 
 Status adapt_rows(CudaStream& stream, const AdaptRows& p) {
-  if (p.inputs % kRowStep != 0 || p.matrices_count < 1 || p.matrices_count > kAdaptedMatricesMax ||
+  const bool aligned =
+      p.inputs % kRowStep == 0 && p.x_stride % kRowStep == 0 && p.x_head_stride % kRowStep == 0;
+  if (!aligned || p.matrices_count < 1 || p.matrices_count > kAdaptedMatricesMax || p.heads < 1 ||
       p.rank_max < 1) {
     return Error{ErrorCode::kInvalidArgument, "adapt_rows: extents", 0};
   }
@@ -80,9 +91,10 @@ Status adapt_rows(CudaStream& stream, const AdaptRows& p) {
   for (const AdaptedMatrix& matrix : p.matrices) {
     outputs = matrix.outputs > outputs ? matrix.outputs : outputs;
   }
-  const LaunchShape inner = {.teams_x = p.rows, .teams_y = p.matrices_count, .threads = kThreads};
+  const std::int64_t products = p.heads * p.matrices_count;
+  const LaunchShape inner = {.teams_x = p.rows, .teams_y = products, .threads = kThreads};
   const LaunchShape outer = {.teams_x = p.rows,
-                             .teams_y = p.matrices_count,
+                             .teams_y = products,
                              .teams_z = (outputs + kThreads - 1) / kThreads,
                              .threads = kThreads};
   if (p.type == WeightType::kF32) return launch_typed<float>(stream, p, inner, outer);

@@ -1,5 +1,6 @@
 // Adapted rows: kernels that add to each row of a product what the adapter of its request makes of
-// the same input, scale × B (A x). Rows with different adapters and with none mix freely.
+// the same input, scale × B (A x). Rows with different adapters and with none mix freely. A product
+// may be one of each head, whose inputs and outputs lie side by side.
 //
 // All sums are f32, in an order that depends on the row and its adapter alone (I13). Rows without
 // an adapter are neither read nor written.
@@ -24,12 +25,15 @@ struct DeviceLowRank {
   const float* up = nullptr;    // B   [outputs, rank]
   std::int32_t rank = 0;        // 0: it leaves the matrix as it is
   float scale = 1;
+  // From one head's A to the next one's, and of B; 0: all heads have the same.
+  std::int64_t down_head_stride = 0;
+  std::int64_t up_head_stride = 0;
 };
 
 // A matrix whose product is changed.
 struct AdaptedMatrix {
   const DeviceLowRank* changes = nullptr;  // [adapters]
-  void* y = nullptr;                       // the product: row i begins y_stride values behind i - 1
+  void* y = nullptr;                       // the product, of its first row and head
   std::int64_t outputs = 0;
 };
 
@@ -38,14 +42,19 @@ inline constexpr int kAdaptedMatricesMax = 3;
 
 struct AdaptRows {
   const std::int32_t* adapters = nullptr;  // [rows]; -1: none
-  const void* x = nullptr;                 // [rows, inputs], of `type`
+  const void* x = nullptr;                 // [rows, heads, inputs], of `type`
   AdaptedMatrix matrices[kAdaptedMatricesMax] = {};
   std::int64_t matrices_count = 0;
-  float* inner = nullptr;  // scratch  [rows, matrices_count, rank_max]
+  float* inner = nullptr;  // scratch  [rows, heads, matrices_count, rank_max]
   std::int64_t rows = 0;
-  std::int64_t inputs = 0;    // a multiple of 8
+  std::int64_t heads = 1;
+  std::int64_t inputs = 0;    // of a head; a multiple of 8, as strides of x are
   std::int64_t rank_max = 0;  // of all changes
+  // In values: from row to row, and from head to head.
+  std::int64_t x_stride = 0;
+  std::int64_t x_head_stride = 0;
   std::int64_t y_stride = 0;
+  std::int64_t y_head_stride = 0;
   WeightType type = WeightType::kBf16;
   bool f32_out = true;  // y is f32, else of `type`
 };

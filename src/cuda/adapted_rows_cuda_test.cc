@@ -60,6 +60,7 @@ class AdaptedRowsTest : public CudaFixture {
                       .rows = rows,
                       .inputs = kInputs,
                       .rank_max = 24,
+                      .x_stride = kInputs,
                       .y_stride = kStride,
                       .type = type,
                       .f32_out = sizeof(Y) == 4};
@@ -169,6 +170,70 @@ TEST_F(AdaptedRowsTest, ARowsBitsAreThoseItHasAlone) {
         adapted(part(x, kInputs), part(y, kStride), {kAdapters[static_cast<std::size_t>(row)]},
                 WeightType::kF32);
     EXPECT_EQ(alone, part(together, kStride)) << "row " << row;
+  }
+}
+
+// Heads that share A, or B: each gets what a call of its own would give it.
+TEST_F(AdaptedRowsTest, HeadsAreProductsOfTheirOwn) {
+  constexpr std::int64_t kHeads = 3;
+  constexpr std::int64_t kRank = 5;
+  constexpr std::int64_t kIn = 24;
+  constexpr std::int64_t kOut = 40;
+  const std::int64_t rows = std::ssize(kAdapters);
+  const auto x = upload(random_floats(rows * kHeads * (kIn + 8), prng_));
+  const std::vector<float> y = random_floats(rows * kHeads * kOut, prng_);
+  for (const bool shares_down : {false, true}) {
+    std::vector<CudaMemory> kept;
+    std::vector<DeviceLowRank> changes;
+    for (const float scale : {0.5f, 2.0f}) {
+      const auto down = random_floats(kRank * kIn * (shares_down ? 1 : kHeads), prng_);
+      const auto up = random_floats(kOut * kRank * (shares_down ? kHeads : 1), prng_);
+      kept.push_back(upload(down));
+      kept.push_back(upload(up));
+      changes.push_back({.down = kept[kept.size() - 2].as<float>(),
+                         .up = kept.back().as<float>(),
+                         .rank = kRank,
+                         .scale = scale,
+                         .down_head_stride = shares_down ? 0 : kRank * kIn,
+                         .up_head_stride = shares_down ? kOut * kRank : 0});
+    }
+    const CudaMemory adapters = upload(kAdapters);
+    const CudaMemory inner = allocate<float>(kAdapters.size() * kHeads * kRank);
+    AdaptRows call = {.adapters = adapters.as<std::int32_t>(),
+                      .x = x.bytes(),
+                      .matrices_count = 1,
+                      .inner = inner.as<float>(),
+                      .rows = rows,
+                      .heads = kHeads,
+                      .inputs = kIn,
+                      .rank_max = kRank,
+                      .x_stride = kHeads * (kIn + 8),
+                      .x_head_stride = kIn + 8,
+                      .y_stride = kHeads * kOut,
+                      .y_head_stride = kOut,
+                      .type = WeightType::kF32};
+    const CudaMemory together = upload(y);
+    const CudaMemory all = upload(changes);
+    call.matrices[0] = {all.as<DeviceLowRank>(), together.bytes(), kOut};
+    ASSERT_TRUE(adapt_rows(stream(), call).ok());
+    const CudaMemory apart = upload(y);
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      std::vector<DeviceLowRank> own = changes;
+      for (DeviceLowRank& change : own) {
+        change.down += head * change.down_head_stride;
+        change.up += head * change.up_head_stride;
+      }
+      const CudaMemory device_own = upload(own);
+      AdaptRows alone = call;
+      alone.heads = 1;
+      alone.x = x.as<float>() + head * (kIn + 8);
+      alone.matrices[0] = {device_own.as<DeviceLowRank>(), apart.as<float>() + head * kOut, kOut};
+      ASSERT_TRUE(adapt_rows(stream(), alone).ok());
+      ASSERT_TRUE(stream().synchronize().ok());
+    }
+    const auto got = download<float>(together.bytes(), y.size());
+    EXPECT_EQ(got, download<float>(apart.bytes(), y.size()));
+    EXPECT_NE(got, y);
   }
 }
 

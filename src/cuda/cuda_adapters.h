@@ -2,7 +2,8 @@
 // the products of a layer.
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
-// Memory:     on the device every A and B in f32, whatever their files have, and rank f32 a row.
+// Memory:     on the device every A and B in f32, whatever their files have, and rank f32 a row and
+//             product.
 // Cost:       creation copies every adapter once; add two launches, which rows without an adapter
 //             leave at once.
 // Not here:   files (model/adapter), kernels (adapted_rows_cuda), which request has which adapter
@@ -22,6 +23,7 @@
 #include "device/cuda_device.h"
 #include "device/weight_type.h"
 #include "model/adapter.h"
+#include "model/adapter_pass.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -35,6 +37,12 @@ struct CudaAdaptersParts {
   ThreadPool& threads;
 };
 
+// Whose products adapters change.
+struct AdaptedLayer {
+  std::int64_t layer = 0;                      // of the model
+  const std::int32_t* row_adapters = nullptr;  // on the device, [rows]; -1: none
+};
+
 // A product of the layer, and whose it is.
 struct AdaptedProduct {
   Projection projection = Projection::kQuery;
@@ -44,31 +52,65 @@ struct AdaptedProduct {
 
 // Products of the same input.
 struct AdaptedProducts {
-  std::int64_t layer = 0;
+  AdaptedLayer of;
   const std::byte* x = nullptr;  // [rows, inputs]
   std::int64_t inputs = 0;
   std::int64_t rows = 0;
-  std::int64_t y_stride = 0;                   // of their rows, in values
-  bool f32_out = true;                         // else of the rows' type
-  const std::int32_t* row_adapters = nullptr;  // on the device, [rows]; -1: none
+  std::int64_t y_stride = 0;  // of their rows, in values
+  bool f32_out = true;        // else of the rows' type
+};
+
+// A product of each head of latent attention: from its query to the latent row's columns, or from
+// those to its value. Strides in values of the rows' type.
+struct AdaptedHeads {
+  AdaptedLayer of;
+  LatentSide side = LatentSide::kKey;
+  const std::byte* x = nullptr;  // of the first row and head
+  std::byte* y = nullptr;
+  std::int64_t heads = 0;
+  std::int64_t inputs = 0;  // of a head
+  std::int64_t outputs = 0;
+  std::int64_t rows = 0;
+  std::int64_t x_stride = 0;
+  std::int64_t x_head_stride = 0;
+  std::int64_t y_stride = 0;
+  std::int64_t y_head_stride = 0;
 };
 
 class CudaAdapters {
   struct Key {};
 
  public:
-  // Waits until everything is on the device; the adapters may be gone then. kOutOfMemory, and
-  // kUnsupported for a change of latent attention. Device and stream must outlive it.
+  // Waits until everything is on the device; the adapters may be gone then. kOutOfMemory. Device
+  // and stream must outlive it.
   static Result<std::unique_ptr<CudaAdapters>> create(const CudaAdaptersParts& parts);
   explicit CudaAdapters(Key, CudaStream& stream, WeightType type) : stream_(stream), type_(type) {}
 
   // Queues what adapters add to `products`, at most three of them. May be recorded.
   // REQUIRES: rows.rows <= rows_max; each of row_adapters is -1 or one of the adapters.
   Status add(const AdaptedProducts& rows, std::span<const AdaptedProduct> products);
+  // The same of heads. REQUIRES: they are the model's.
+  Status add_of_heads(const AdaptedHeads& heads);
 
  private:
+  // What can be changed of a layer: its projections, and keys and values of latent attention.
+  static constexpr std::size_t kPlaces = kProjections + 2;
   // Of one layer: the changes of all adapters, on the device; nullptr where none changes it.
-  using LayerChanges = std::array<const DeviceLowRank*, kProjections>;
+  using LayerChanges = std::array<const DeviceLowRank*, kPlaces>;
+
+  // What an adapter has for one of them: A and B of each head, or one for all; or nothing.
+  struct Change {
+    std::span<const PackedWeights> down;
+    std::span<const PackedWeights> up;
+  };
+  static constexpr std::size_t place_of(LatentSide side) {
+    return kProjections + static_cast<std::size_t>(side);
+  }
+  static Change change_of(const Adapter::Layer& layer, std::size_t place);
+  // Calls visit(layer, place, adapter, change) for every change of every adapter, in the order in
+  // which they lie on the device.
+  template <typename Visit>
+  static void for_each_change(std::span<const Adapter> adapters, const Visit& visit);
 
   Status take_memory(const CudaAdaptersParts& parts);
   Status upload(const CudaAdaptersParts& parts);
@@ -79,8 +121,8 @@ class CudaAdapters {
   std::int64_t rank_max_ = 0;
   std::vector<LayerChanges> layers_;
   CudaMemory matrices_;
-  CudaMemory changes_;  // DeviceLowRank  [layers, kProjections, adapters]
-  CudaMemory inner_;    // f32            [rows_max, kAdaptedMatricesMax, rank_max]
+  CudaMemory changes_;  // DeviceLowRank  [layers, kPlaces, adapters]
+  CudaMemory inner_;    // f32            [rows_max, products of one input, rank_max]
 };
 
 }  // namespace stemma

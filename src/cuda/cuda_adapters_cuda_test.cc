@@ -18,7 +18,7 @@ class CudaAdaptersTest : public CudaRunnerFixture {
     write_model(name, type);
     write_adapter(all_, {.config = config(), .rank = 4, .alpha = 2, .seed = 11});
     write_adapter(some_, {.config = config(),
-                          .targets = {"v_proj", "down_proj"},
+                          .targets = targets_,
                           .rank = 6,
                           .alpha = 2,
                           .type = WeightType::kBf16,
@@ -63,8 +63,30 @@ class CudaAdaptersTest : public CudaRunnerFixture {
     }
   }
 
+  // Prompts in pieces and then single tokens, of which graphs are made, with both adapters and
+  // none.
+  void expect_bits_alone() {
+    const AdapterId adapters[] = {AdapterId(1), AdapterId(), AdapterId(0), AdapterId(1)};
+    const CudaBench together = adapted({.page_size = 4, .seed = 9});
+    RunnerTrial& trial = *together.trial;
+    for (std::uint64_t i = 0; i < 4; ++i) trial.add(prompt(20, 30 + i), adapters[i]);
+    ASSERT_TRUE(trial.step({{{0, 7}, {1, 1}, {2, 11}}}).ok());
+    ASSERT_TRUE(trial.step({{{3, 16}, {2, 5}, {1, 15}, {0, 9}}}).ok());
+    for (int step = 0; step < 4; ++step) {
+      ASSERT_TRUE(trial.step({{{0, 1}, {1, 1}, {2, 1}, {3, 1}}}).ok());
+    }
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      SCOPED_TRACE(i);
+      const std::vector<float>& got = trial.logits(i);
+      auto expected = adapted_alone({}, prompt(20, 30 + i), adapters[i], 20);
+      expected.resize(got.size());
+      expect_same_bits(expected, got);
+    }
+  }
+
   TempDirectory all_;
   TempDirectory some_;
+  std::vector<std::string> targets_ = {"v_proj", "down_proj"};  // of some_
 };
 
 TEST_F(CudaAdaptersTest, LogitsAreThoseOfTheCpu) {
@@ -81,41 +103,24 @@ TEST_F(CudaAdaptersTest, WithoutAnAdapterBitsAreThoseOfAModelWithoutThem) {
   expect_same_bits(logits_alone({}, tokens, 16), adapted_alone({}, tokens, AdapterId(), 16));
 }
 
-// Prompts in pieces and then single tokens, of which graphs are made, with both adapters and none.
 TEST_F(CudaAdaptersTest, BitsDoNotDependOnWhoSharesTheBatch) {
   write_all("qwen2", WeightType::kBf16);
-  const AdapterId adapters[] = {AdapterId(1), AdapterId(), AdapterId(0), AdapterId(1)};
-  const CudaBench together = adapted({.page_size = 4, .seed = 9});
-  RunnerTrial& trial = *together.trial;
-  for (std::uint64_t i = 0; i < 4; ++i) trial.add(prompt(20, 30 + i), adapters[i]);
-  ASSERT_TRUE(trial.step({{{0, 7}, {1, 1}, {2, 11}}}).ok());
-  ASSERT_TRUE(trial.step({{{3, 16}, {2, 5}, {1, 15}, {0, 9}}}).ok());
-  for (int step = 0; step < 4; ++step) {
-    ASSERT_TRUE(trial.step({{{0, 1}, {1, 1}, {2, 1}, {3, 1}}}).ok());
-  }
-  for (std::uint64_t i = 0; i < 4; ++i) {
-    SCOPED_TRACE(i);
-    const std::vector<float>& got = trial.logits(i);
-    auto expected = adapted_alone({}, prompt(20, 30 + i), adapters[i], 20);
-    expected.resize(got.size());
-    expect_same_bits(expected, got);
-  }
+  expect_bits_alone();
 }
 
-TEST_F(CudaAdaptersTest, ChangesOfLatentAttentionAreRefusedByTheirAdapter) {
-  const ModelConfig latent = tiny_model_config("deepseek_v2");
-  write_adapter(all_, {.config = latent});
-  PosixFiles files;
-  auto loaded = load_adapter(files, {"wit", all_.path()}, latent, threads());
-  ASSERT_TRUE(loaded.ok());
-  const auto created = CudaAdapters::create({.adapters = {&*loaded, 1},
-                                             .rows_max = 8,
-                                             .device = device(),
-                                             .stream = stream(),
-                                             .threads = threads()});
-  ASSERT_FALSE(created.ok());
-  EXPECT_EQ(to_string(created.error()),
-            "unsupported: --adapter wit: changes of latent attention are not for a GPU yet");
+// Changes of W_UK and W_UV are absorbed as these are. One model compresses q, the other does not.
+TEST_F(CudaAdaptersTest, LatentAttentionIsChangedAsOnTheCpu) {
+  targets_ = {"kv_b_proj", "kv_a_proj_with_mqa", "q_proj"};
+  expect_logits_of_cpu("deepseek_v2_lite", WeightType::kF32, DType::kF32);
+  targets_ = {"kv_b_proj", "kv_a_proj_with_mqa", "q_b_proj"};
+  expect_logits_of_cpu("deepseek_v3", WeightType::kF32, DType::kF32);
+  expect_logits_of_cpu("deepseek_v3", WeightType::kBf16, DType::kBF16);
+}
+
+TEST_F(CudaAdaptersTest, LatentBitsDoNotDependOnWhoSharesTheBatch) {
+  targets_ = {"kv_b_proj", "q_a_proj"};
+  write_all("deepseek_v3", WeightType::kBf16);
+  expect_bits_alone();
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ CudaLatent::CudaLatent(Key, const CudaLatentParts& parts)
       rows_max_(parts.rows_max),
       down_columns_(latent_.query_rank + latent_.row_dim()),
       stream_(parts.stream),
-      gemm_(parts.gemm) {
+      gemm_(parts.gemm),
+      adapters_or_null_(parts.adapters) {
   STEMMA_CHECK(latent_.rank > 0, "the model has latent attention");
 }
 
@@ -85,6 +86,7 @@ Status CudaLatent::write_rows(const CudaLatentWeights& weights, const CudaLatent
                                    .k = config_.hidden,
                                    .f32_out = true},
                                   MatrixUse::kProjection));
+  STEMMA_RETURN_IF_ERROR(adapt_down(rows));
   STEMMA_RETURN_IF_ERROR(latent_rows(stream_, {.down = down_.as<float>(),
                                                .bias = weights.down_bias,
                                                .query_norm = weights.query_norm,
@@ -113,6 +115,7 @@ Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLat
                                    .n = heads * latent_.query_head_dim(),
                                    .k = has_rank ? latent_.query_rank : config_.hidden},
                                   MatrixUse::kProjection));
+  STEMMA_RETURN_IF_ERROR(adapt_heads(rows));
   STEMMA_RETURN_IF_ERROR(multiply({.x = heads_.bytes(),
                                    .w = weights.heads_up,
                                    .y = rows.query,
@@ -126,6 +129,7 @@ Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLat
                                    .w_step = latent_.rank * latent_.plain_dim,
                                    .y_step = latent_.row_dim()},
                                   MatrixUse::kLatentHeads));
+  STEMMA_RETURN_IF_ERROR(adapt_absorbed(rows));
   return turn_latent_queries(stream_, {.heads = heads_.bytes(),
                                        .angles = rows.angles,
                                        .positions = rows.positions,
@@ -148,26 +152,86 @@ KvRows CudaLatent::stored_rows(std::int64_t rows) const {
           .row_stride = down_columns_};
 }
 
+// The compressed q and the latent row, before they are normalised.
+Status CudaLatent::adapt_down(const CudaLatentRows& rows) {
+  if (adapters_or_null_ == nullptr) return {};
+  std::byte* const latent = reinterpret_cast<std::byte*>(down_.as<float>() + latent_.query_rank);
+  const AdaptedProduct products[] = {{Projection::kLatentDown, latent, latent_.row_dim()},
+                                     {Projection::kQueryDown, down_.bytes(), latent_.query_rank}};
+  return adapters_or_null_->add({.of = rows.adapted,
+                                 .x = rows.normed,
+                                 .inputs = config_.hidden,
+                                 .rows = rows.rows,
+                                 .y_stride = down_columns_},
+                                std::span(products).first(latent_.query_rank > 0 ? 2 : 1));
+}
+
+Status CudaLatent::adapt_heads(const CudaLatentRows& rows) {
+  if (adapters_or_null_ == nullptr) return {};
+  const bool has_rank = latent_.query_rank > 0;
+  const std::int64_t columns = config_.query_heads * latent_.query_head_dim();
+  const AdaptedProduct product = {has_rank ? Projection::kQueryUp : Projection::kQuery,
+                                  heads_.bytes(), columns};
+  return adapters_or_null_->add({.of = rows.adapted,
+                                 .x = has_rank ? query_down_.bytes() : rows.normed,
+                                 .inputs = has_rank ? latent_.query_rank : config_.hidden,
+                                 .rows = rows.rows,
+                                 .y_stride = columns,
+                                 .f32_out = false},
+                                {&product, 1});
+}
+
+// W_UK as the adapter has it, absorbed: what it adds to each head's query in the latent columns.
+Status CudaLatent::adapt_absorbed(const CudaLatentRows& rows) {
+  if (adapters_or_null_ == nullptr) return {};
+  const std::int64_t heads = config_.query_heads;
+  return adapters_or_null_->add_of_heads({.of = rows.adapted,
+                                          .side = LatentSide::kKey,
+                                          .x = heads_.bytes(),
+                                          .y = rows.query,
+                                          .heads = heads,
+                                          .inputs = latent_.plain_dim,
+                                          .outputs = latent_.rank,
+                                          .rows = rows.rows,
+                                          .x_stride = heads * latent_.query_head_dim(),
+                                          .x_head_stride = latent_.query_head_dim(),
+                                          .y_stride = heads * latent_.row_dim(),
+                                          .y_head_stride = latent_.row_dim()});
+}
+
 Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t rows,
-                                std::byte* values) {
+                                std::byte* values, const AdaptedLayer& adapted) {
   const int bits = rounded_bits(rounding_, MatrixUse::kLatentHeads);
   const std::int64_t head_bytes =
       bits != 0
           ? RoundedStrips::matrix_bytes(bits, latent_.rank, latent_.plain_dim)
           : latent_.rank * latent_.plain_dim * static_cast<std::int64_t>(weight_type_bytes(type_));
-  return multiply({.x = attended_.bytes(),
-                   .w = weights.heads_up + config_.query_heads * head_bytes,
-                   .y = values,
-                   .m = rows,
-                   .n = latent_.value_dim,
-                   .k = latent_.rank,
-                   .x_stride = config_.attended_columns(),
-                   .y_stride = config_.value_columns(),
-                   .products = config_.query_heads,
-                   .x_step = latent_.rank,
-                   .w_step = latent_.value_dim * latent_.rank,
-                   .y_step = latent_.value_dim},
-                  MatrixUse::kLatentHeads);
+  STEMMA_RETURN_IF_ERROR(multiply({.x = attended_.bytes(),
+                                   .w = weights.heads_up + config_.query_heads * head_bytes,
+                                   .y = values,
+                                   .m = rows,
+                                   .n = latent_.value_dim,
+                                   .k = latent_.rank,
+                                   .x_stride = config_.attended_columns(),
+                                   .y_stride = config_.value_columns(),
+                                   .products = config_.query_heads,
+                                   .x_step = latent_.rank,
+                                   .w_step = latent_.value_dim * latent_.rank,
+                                   .y_step = latent_.value_dim},
+                                  MatrixUse::kLatentHeads));
+  if (adapters_or_null_ == nullptr) return {};
+  return adapters_or_null_->add_of_heads({.of = adapted,
+                                          .side = LatentSide::kValue,
+                                          .x = attended_.bytes(),
+                                          .y = values,
+                                          .heads = config_.query_heads,
+                                          .inputs = latent_.rank,
+                                          .outputs = latent_.value_dim,
+                                          .rows = rows,
+                                          .x_stride = config_.attended_columns(),
+                                          .x_head_stride = latent_.rank,
+                                          .y_stride = config_.value_columns(),
+                                          .y_head_stride = latent_.value_dim});
 }
 
 Status CudaLatent::multiply(CudaGemmParams params, MatrixUse use) {

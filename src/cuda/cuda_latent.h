@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "cuda/cuda_adapters.h"
 #include "cuda/latent_rows_cuda.h"
 #include "device/cuda_device.h"
 #include "device/cuda_gemm.h"
@@ -57,7 +58,8 @@ struct CudaLatentParts {
   std::int64_t rows_max = 0;
   CudaDevice& device;
   CudaStream& stream;
-  CudaGemm& gemm;  // of `stream`
+  CudaGemm& gemm;                    // of `stream`
+  CudaAdapters* adapters = nullptr;  // nullptr: there are none
 };
 
 // Rows of a step on their way through one layer; addresses of the device.
@@ -69,6 +71,7 @@ struct CudaLatentRows {
   const std::int32_t* slots = nullptr;      // [rows]
   std::byte* query = nullptr;               // [rows, query_heads, row_dim], of the weights' type
   std::int64_t rows = 0;
+  AdaptedLayer adapted = {};
 };
 
 class CudaLatent {
@@ -90,11 +93,15 @@ class CudaLatent {
   std::byte* attended() const noexcept { return attended_.bytes(); }
 
   // Queues the heads' values, from what attention gave.    values: [rows, query_heads, value_dim]
-  Status write_values(const CudaLatentWeights& weights, std::int64_t rows, std::byte* values);
+  Status write_values(const CudaLatentWeights& weights, std::int64_t rows, std::byte* values,
+                      const AdaptedLayer& adapted = {});
 
  private:
   Status allocate(CudaDevice& device);
   Status write_queries(const CudaLatentWeights& weights, const CudaLatentRows& rows);
+  Status adapt_down(const CudaLatentRows& rows);
+  Status adapt_heads(const CudaLatentRows& rows);
+  Status adapt_absorbed(const CudaLatentRows& rows);
   Status multiply(CudaGemmParams params, MatrixUse use);
 
   const ModelConfig& config_;
@@ -105,6 +112,7 @@ class CudaLatent {
   std::int64_t down_columns_;
   CudaStream& stream_;
   CudaGemm& gemm_;
+  CudaAdapters* adapters_or_null_;
 
   CudaMemory down_;        // f32                 [rows_max, query_rank + rank + rope_dim]
   CudaMemory query_down_;  //                     [rows_max, query_rank]

@@ -44,7 +44,8 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
                                                 .rows_max = parts.limits.rows_max,
                                                 .device = parts.device,
                                                 .stream = parts.stream,
-                                                .gemm = parts.gemm}));
+                                                .gemm = parts.gemm,
+                                                .adapters = parts.adapters}));
   }
   STEMMA_RETURN_IF_ERROR(transformer->upload_angles(parts.threads));
   if (parts.config.mixture.experts > 0) {
@@ -206,7 +207,8 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
   STEMMA_RETURN_IF_ERROR(place.group.attention->run(
       stream_, place.group.pool->layer_view(place.layer), query_.bytes(), attended));
   if (latent_ != nullptr) {
-    STEMMA_RETURN_IF_ERROR(latent_->write_values(layer.latent, step.rows, part_of(values_)));
+    STEMMA_RETURN_IF_ERROR(
+        latent_->write_values(layer.latent, step.rows, part_of(values_), place.adapted));
   }
   STEMMA_RETURN_IF_ERROR(gather(values_, step.rows, value_columns_));
   STEMMA_RETURN_IF_ERROR(multiply_cut(
@@ -235,7 +237,8 @@ Status CudaTransformer::write_latent_rows(const CudaStep& step, const StepPlaces
                      .target = scaled ? TurnTarget() : target_of(pool.store_target(place.layer)),
                      .slots = place.slots,
                      .query = query_.bytes(),
-                     .rows = step.rows}));
+                     .rows = step.rows,
+                     .adapted = place.adapted}));
   if (!scaled) return {};
   return pool.store_on(stream_, place.layer, {.narrow = place.slots, .count = step.rows},
                        latent_->stored_rows(step.rows), KvRows());
@@ -331,12 +334,11 @@ Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t ro
       {Projection::kQuery, bytes_of(query), config_.query_columns()},
       {Projection::kKey, bytes_of(key), config_.kv_columns()},
       {Projection::kValue, bytes_of(key + config_.kv_columns()), config_.kv_columns()}};
-  return adapters_->add({.layer = adapted.layer,
+  return adapters_->add({.of = adapted,
                          .x = normed_.bytes(),
                          .inputs = config_.hidden,
                          .rows = rows,
-                         .y_stride = qkv_columns_,
-                         .row_adapters = adapted.row_adapters},
+                         .y_stride = qkv_columns_},
                         products);
 }
 
@@ -347,13 +349,12 @@ Status CudaTransformer::adapt_gates(const AdaptedLayer& adapted, std::int64_t wi
   const std::size_t up = static_cast<std::size_t>(width) * weight_type_bytes(weights_.type);
   const AdaptedProduct products[] = {{Projection::kGate, gate_up_.bytes(), width},
                                      {Projection::kUp, gate_up_.bytes() + up, width}};
-  return adapters_->add({.layer = adapted.layer,
+  return adapters_->add({.of = adapted,
                          .x = normed_.bytes(),
                          .inputs = config_.hidden,
                          .rows = rows,
                          .y_stride = 2 * width,
-                         .f32_out = false,
-                         .row_adapters = adapted.row_adapters},
+                         .f32_out = false},
                         products);
 }
 
@@ -361,13 +362,9 @@ Status CudaTransformer::adapt_branch(const AdaptedLayer& adapted, Projection pro
                                      const CudaMemory& x, std::int64_t inputs, std::int64_t rows) {
   if (adapters_ == nullptr) return {};
   const AdaptedProduct products[] = {{projection, branch_.bytes(), config_.hidden}};
-  return adapters_->add({.layer = adapted.layer,
-                         .x = x.bytes(),
-                         .inputs = inputs,
-                         .rows = rows,
-                         .y_stride = config_.hidden,
-                         .row_adapters = adapted.row_adapters},
-                        products);
+  return adapters_->add(
+      {.of = adapted, .x = x.bytes(), .inputs = inputs, .rows = rows, .y_stride = config_.hidden},
+      products);
 }
 
 // Only the rows whose logits are wanted are normalised and projected. A row that stored what is no

@@ -120,11 +120,6 @@ class CudaTransformer {
     const std::byte* down;
     std::int64_t width;
   };
-  // Whose products adapters change.
-  struct AdaptedLayer {
-    std::int64_t layer;  // of the model
-    const std::int32_t* row_adapters;
-  };
   // One layer's part of a step.
   struct Place {
     const CudaLayerGroup& group;
