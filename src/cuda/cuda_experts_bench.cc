@@ -12,6 +12,7 @@
 #include "base/prng.h"
 #include "cuda/cuda_mixture.h"
 #include "cuda/experts_cuda.h"
+#include "cuda/product_samples.h"
 #include "device/cuda_gemm.h"
 
 namespace stemma {
@@ -25,12 +26,6 @@ struct Visits {
   std::int64_t tiles_count = 0;
   std::int64_t tile_visits = 0;
   std::int64_t touched = 0;  // experts
-};
-
-struct Samples {
-  std::vector<double> us;
-  std::vector<double> read_us;
-  std::vector<double> library_us;
 };
 
 class Stage {
@@ -71,7 +66,7 @@ class Stage {
     return stream_.synchronize();
   }
 
-  Result<Samples> products(std::int64_t rows) {
+  Result<ProductSamples> products(std::int64_t rows) {
     std::vector<Visits> calls(static_cast<std::size_t>(options_.calls));
     double touched = 0;
     for (Visits& visits : calls) {
@@ -82,7 +77,7 @@ class Stage {
                    [&](int call) { return multiply(calls[static_cast<std::size_t>(call)]); });
   }
 
-  Result<Samples> mixture(std::int64_t rows) {
+  Result<ProductSamples> mixture(std::int64_t rows) {
     const auto experts = static_cast<double>(options_.experts);
     const double missed = 1 - static_cast<double>(options_.row_experts) / experts;
     const double touched = experts * (1 - std::pow(missed, static_cast<double>(rows)));
@@ -221,11 +216,11 @@ class Stage {
     return ms * 1000 / calls;
   }
 
-  Result<Samples> measure(std::int64_t rows, double touched, FunctionRef<Status(int)> call) {
+  Result<ProductSamples> measure(std::int64_t rows, double touched, FunctionRef<Status(int)> call) {
     const double expert_bytes =
         3.0 * sizeof(BFloat16) * static_cast<double>(options_.width * options_.hidden);
     const double share = touched * expert_bytes / static_cast<double>(options_.read_bytes);
-    Samples samples;
+    ProductSamples samples;
     for (int i = 0; i < options_.samples; ++i) {
       STEMMA_ASSIGN_OR_RETURN(samples.us.emplace_back(), call_us(options_.calls, call));
       STEMMA_ASSIGN_OR_RETURN(const double read_us, call_us(2, [&](int) {
@@ -260,26 +255,6 @@ class Stage {
   std::unique_ptr<CudaMixture> mixture_;
 };
 
-BenchLine line_of(const char* part, std::int64_t rows, const Samples& samples,
-                  const CudaExpertsBenchOptions& options) {
-  const double read_us = median(samples.read_us);
-  const double library_us = median(samples.library_us);
-  BenchLine line;
-  line.bench = "cuda_experts";
-  line.params = {
-      {"part", part},
-      {"rows", std::to_string(rows)},
-      {"experts", std::to_string(options.row_experts) + "/" + std::to_string(options.experts)}};
-  line.value = median(samples.us);
-  line.unit = "us";
-  line.bound = std::max(read_us, library_us);
-  line.bound_name = read_us >= library_us ? "read_bandwidth" : "library_products";
-  line.ratio = line.value > 0 ? line.bound / line.value : 0;
-  line.repeats = static_cast<int>(samples.us.size());
-  line.spread = line.value > 0 ? spread(samples.us) : 0;
-  return line;
-}
-
 }  // namespace
 
 Result<std::vector<BenchLine>> bench_cuda_experts(CudaDevice& device,
@@ -287,11 +262,18 @@ Result<std::vector<BenchLine>> bench_cuda_experts(CudaDevice& device,
   Stage stage(device, options);
   STEMMA_RETURN_IF_ERROR(stage.prepare());
   std::vector<BenchLine> lines;
+  const auto add_line = [&](const char* part, std::int64_t rows, const ProductSamples& samples) {
+    const std::string experts =
+        std::to_string(options.row_experts) + "/" + std::to_string(options.experts);
+    lines.push_back(line_of("cuda_experts",
+                            {{"part", part}, {"rows", std::to_string(rows)}, {"experts", experts}},
+                            samples));
+  };
   for (const std::int64_t rows : options.rows) {
-    STEMMA_ASSIGN_OR_RETURN(const Samples products, stage.products(rows));
-    lines.push_back(line_of("products", rows, products, options));
-    STEMMA_ASSIGN_OR_RETURN(const Samples mixture, stage.mixture(rows));
-    lines.push_back(line_of("mixture", rows, mixture, options));
+    STEMMA_ASSIGN_OR_RETURN(const ProductSamples products, stage.products(rows));
+    add_line("products", rows, products);
+    STEMMA_ASSIGN_OR_RETURN(const ProductSamples mixture, stage.mixture(rows));
+    add_line("mixture", rows, mixture);
   }
   return lines;
 }

@@ -11,6 +11,7 @@
 #include "base/float16.h"
 #include "base/function_ref.h"
 #include "base/prng.h"
+#include "cuda/product_samples.h"
 #include "device/cuda_gemm.h"
 #include "device/rounded_strips.h"
 
@@ -26,12 +27,6 @@ struct Matrix {
   std::array<CudaMemory, kLayers> weights;
 };
 using Layers = std::array<Matrix, 4>;
-
-struct Samples {
-  std::vector<double> us;
-  std::vector<double> read_us;
-  std::vector<double> library_us;
-};
 
 class Stage {
  public:
@@ -77,12 +72,12 @@ class Stage {
     return stream_.synchronize();
   }
 
-  Result<Samples> measure(const Layers& layers, int bits, std::int64_t rows) {
+  Result<ProductSamples> measure(const Layers& layers, int bits, std::int64_t rows) {
     double bytes = 0;
     for (const Matrix& matrix : layers) {
       bytes += static_cast<double>(matrix.weights[0].size_bytes());
     }
-    Samples samples;
+    ProductSamples samples;
     for (int i = 0; i < options_.samples; ++i) {
       STEMMA_ASSIGN_OR_RETURN(samples.us.emplace_back(), call_us(options_.calls, [&](int call) {
                                 return multiply(*ordered_, layers, bits, rows, call);
@@ -189,22 +184,6 @@ class Stage {
   std::unique_ptr<CudaGemm> library_;
 };
 
-BenchLine line_of(const char* weights, std::int64_t rows, const Samples& samples) {
-  const double read_us = median(samples.read_us);
-  const double library_us = median(samples.library_us);
-  BenchLine line;
-  line.bench = "cuda_rounded";
-  line.params = {{"weights", weights}, {"rows", std::to_string(rows)}};
-  line.value = median(samples.us);
-  line.unit = "us";
-  line.bound = std::max(read_us, library_us);
-  line.bound_name = read_us >= library_us ? "read_bandwidth" : "library_products";
-  line.ratio = line.value > 0 ? line.bound / line.value : 0;
-  line.repeats = static_cast<int>(samples.us.size());
-  line.spread = line.value > 0 ? spread(samples.us) : 0;
-  return line;
-}
-
 }  // namespace
 
 Result<std::vector<BenchLine>> bench_cuda_rounded(CudaDevice& device,
@@ -216,9 +195,10 @@ Result<std::vector<BenchLine>> bench_cuda_rounded(CudaDevice& device,
     Layers rounded;
     if (bits != 0) STEMMA_RETURN_IF_ERROR(stage.make_layers(bits, rounded));
     for (const std::int64_t rows : options.rows) {
-      STEMMA_ASSIGN_OR_RETURN(const Samples samples,
+      STEMMA_ASSIGN_OR_RETURN(const ProductSamples samples,
                               stage.measure(bits == 0 ? stage.plain() : rounded, bits, rows));
-      lines.push_back(line_of(weights, rows, samples));
+      lines.push_back(
+          line_of("cuda_rounded", {{"weights", weights}, {"rows", std::to_string(rows)}}, samples));
     }
   }
   return lines;
