@@ -1,4 +1,3 @@
-// Every step is two broadcasts: what it is and how many words say it, and these words.
 #include "model/leading_runner.h"
 
 #include <bit>
@@ -6,35 +5,12 @@
 #include <span>
 
 #include "base/check.h"
+#include "device/rank_message.h"
 #include "model/batch_message.h"
 
 namespace stemma {
 
 namespace {
-
-enum class Step : std::int64_t { kEnd, kForward, kQueue, kWait, kCopyPages };
-
-struct StepHead {
-  Step step = Step::kEnd;
-  std::int64_t words = 0;
-  std::int64_t choices = 0;  // of kQueue, behind the batch
-};
-
-Status tell(RankGroup& ranks, Step step, std::span<std::int64_t> words, std::int64_t choices = 0) {
-  StepHead head = {step, static_cast<std::int64_t>(words.size()), choices};
-  STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
-  return words.empty() ? Status() : ranks.broadcast(std::as_writable_bytes(words));
-}
-
-Result<StepHead> hear(RankGroup& ranks, std::vector<std::int64_t>& words) {
-  StepHead head;
-  STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
-  words.resize(static_cast<std::size_t>(head.words));
-  if (head.words > 0) {
-    STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(words))));
-  }
-  return head;
-}
 
 constexpr std::size_t kChoiceWords = 5;
 
@@ -89,12 +65,12 @@ Status await_step(Runner& own) {
 }  // namespace
 
 LeadingRunner::~LeadingRunner() {
-  ignore_error(tell(ranks_, Step::kEnd, {}), "ranks that cannot be reached have gone");
+  ignore_error(tell(ranks_, RankTask::kEnd, {}), "ranks that cannot be reached have gone");
 }
 
 Result<LogitsView> LeadingRunner::forward(const KvBatch& batch, KvPools pools) {
   write_batch(batch, words_);
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kForward, words_));
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, RankTask::kForward, words_));
   Result<LogitsView> logits = own_.forward(batch, pools);
   STEMMA_RETURN_IF_ERROR(agree(ranks_, logits.ok() ? Status() : Status(logits.error())));
   return logits;
@@ -103,12 +79,12 @@ Result<LogitsView> LeadingRunner::forward(const KvBatch& batch, KvPools pools) {
 Status LeadingRunner::queue(const KvBatch& batch, KvPools pools, const StepWish& wish) {
   write_batch(batch, words_);
   for (const TokenChoice& choice : wish.choices) append_choice(choice, words_);
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kQueue, words_, std::ssize(wish.choices)));
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, RankTask::kQueue, words_, std::ssize(wish.choices)));
   return own_.queue(batch, pools, wish);
 }
 
 Result<StepOutputs> LeadingRunner::wait() {
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kWait, {}));
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, RankTask::kWait, {}));
   Result<StepOutputs> outputs = own_.wait();
   STEMMA_RETURN_IF_ERROR(agree(ranks_, outputs.ok() ? Status() : Status(outputs.error())));
   return outputs;
@@ -117,30 +93,44 @@ Result<StepOutputs> LeadingRunner::wait() {
 Status LeadingRunner::copy_pages(KvPools pools, const PageCopies& copies) {
   words_ = {copies.from.value(), copies.to.value(), copies.windowed_from.value(),
             copies.windowed_to.value()};
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kCopyPages, words_));
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, RankTask::kCopyPages, words_));
   return own_.copy_pages(pools, copies);
 }
 
-Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks) {
+Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, RankListener* listener_or_null) {
   STEMMA_CHECK(ranks.rank() > 0, "rank 0 leads");
   std::vector<std::int64_t> words;
   Status copied;  // told with the next step
   for (;;) {
-    STEMMA_ASSIGN_OR_RETURN(const StepHead head, hear(ranks, words));
-    if (head.step == Step::kEnd) return {};
-    if (head.step == Step::kCopyPages) {
-      const Status now = own.copy_pages(pools, read_copies(words));
-      if (copied.ok()) copied = now;
-      continue;
+    STEMMA_ASSIGN_OR_RETURN(const RankMessage message, hear(ranks, words));
+    switch (message.task) {
+      case RankTask::kEnd:
+        return {};
+      case RankTask::kForward:
+      case RankTask::kWait: {
+        const bool waits = message.task == RankTask::kWait;
+        const Status computed = waits ? await_step(own) : compute(own, pools, words);
+        ignore_error(agree(ranks, copied.ok() ? computed : copied),
+                     "rank 0 says it to its requests");
+        copied = Status();
+        break;
+      }
+      case RankTask::kQueue:
+        ignore_error(queue_step(own, pools, words, static_cast<std::size_t>(message.choices)),
+                     "rank 0 has the same");
+        break;
+      case RankTask::kCopyPages: {
+        const Status now = own.copy_pages(pools, read_copies(words));
+        if (copied.ok()) copied = now;
+        break;
+      }
+      case RankTask::kOpenLanes:
+      case RankTask::kTransfer:
+      case RankTask::kReport:
+        STEMMA_CHECK(listener_or_null != nullptr, "all ranks have lower tiers, or none");
+        STEMMA_RETURN_IF_ERROR(listener_or_null->told(message.task, words));
+        break;
     }
-    if (head.step == Step::kQueue) {
-      ignore_error(queue_step(own, pools, words, static_cast<std::size_t>(head.choices)),
-                   "rank 0 has the same");
-      continue;
-    }
-    const Status computed = head.step == Step::kWait ? await_step(own) : compute(own, pools, words);
-    ignore_error(agree(ranks, copied.ok() ? computed : copied), "rank 0 says it to its requests");
-    copied = Status();
   }
 }
 

@@ -10,7 +10,8 @@
 // Memory:     one message.
 // Cost:       two broadcasts and one gather a step, one broadcast more if it is queued, beside what
 //             its layers gather.
-// Not here:   what of a model a rank computes (ModelRunner), how ranks talk (device/rank_group).
+// Not here:   what of a model a rank computes (ModelRunner), how ranks talk (device/rank_group),
+//             tiers below the pools (tier/rank_transfers).
 #pragma once
 
 #include <array>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "device/rank_group.h"
+#include "device/rank_message.h"
 #include "stemma/result.h"
 #include "stemma/runner.h"
 
@@ -50,8 +52,10 @@ class LeadingRunner final : public Runner {
 };
 
 // Does on this rank's `pools` with `own` what rank 0 tells, until it lets go. An error only where
-// rank 0 cannot be heard any more: what goes wrong in a step is told to rank 0.
-// REQUIRES: ranks.rank() > 0.
-Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks);
+// rank 0 cannot be heard any more: what goes wrong in a step is told to rank 0. What is told of
+// lower tiers `listener_or_null` does. REQUIRES: ranks.rank() > 0; a listener where rank 0 has
+// tiers.
+Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks,
+                     RankListener* listener_or_null = nullptr);
 
 }  // namespace stemma
