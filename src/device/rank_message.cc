@@ -13,8 +13,8 @@ struct Head {
 
 }  // namespace
 
-Status tell(RankGroup& ranks, RankTask task, std::span<std::int64_t> words, std::int64_t choices) {
-  Head head = {{task, choices}, static_cast<std::int64_t>(words.size())};
+Status tell(RankGroup& ranks, const RankMessage& message, std::span<std::int64_t> words) {
+  Head head = {message, static_cast<std::int64_t>(words.size())};
   STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
   return words.empty() ? Status() : ranks.broadcast(std::as_writable_bytes(words));
 }

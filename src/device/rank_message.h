@@ -26,16 +26,18 @@ enum class RankTask : std::int64_t {
   kOpenLanes,
   kTransfer,
   kReport,
+  kLayers,
+  kLookup,
 };
 
 struct RankMessage {
   RankTask task = RankTask::kEnd;
-  std::int64_t choices = 0;  // of kQueue, behind the batch
+  std::int64_t choices = 0;   // of kQueue, behind the batch
+  std::int64_t arriving = 0;  // 1: pages of the batch may still be arriving
 };
 
 // Rank 0: all others hear it next. REQUIRES: they listen.
-Status tell(RankGroup& ranks, RankTask task, std::span<std::int64_t> words,
-            std::int64_t choices = 0);
+Status tell(RankGroup& ranks, const RankMessage& message, std::span<std::int64_t> words);
 // The other ranks: waits for what rank 0 tells next.
 Result<RankMessage> hear(RankGroup& ranks, std::vector<std::int64_t>& words);
 

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "device/thread_ranks_fixture.h"
 #include "engine/hash_model.h"
+#include "engine/held_tiers.h"
 #include "engine/late_runner.h"
 #include "model/leading_runner.h"
 #include "stemma/engine.h"
@@ -68,7 +68,12 @@ class RankedHashModel final : public Runner {
  public:
   explicit RankedHashModel(RankGroup& ranks) : ranks_(ranks) {}
 
+  bool waits_by_layer() const override { return true; }
+
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
+    for (std::int64_t layer = 0; batch.arriving != nullptr && layer < HashModel::kLayers; ++layer) {
+      EXPECT_TRUE(batch.arriving->wait(layer)) << "the others compute the step to its end";
+    }
     const auto own = model_.forward(part_of(batch, ranks_.rank(), tokens_), pools);
     const auto values = values_of(*own);
     std::vector<float> all(kRanks * values.size());
@@ -207,7 +212,7 @@ class RankedTiers : public testing::TestWithParam<Setting> {
       Runner& runner = GetParam().queued ? static_cast<Runner&>(late) : model;
       if (ranks.rank() > 0) {
         RankTransfers transfers(*rank.stack, ranks, clock_);
-        EXPECT_TRUE(follow_leader(runner, {*rank.pool}, ranks, &transfers).ok());
+        EXPECT_TRUE(follow_leader(runner, {*rank.pool}, ranks, {&transfers, &transfers}).ok());
         return;
       }
       LeadingRunner leader(runner, ranks);
@@ -296,7 +301,7 @@ class RankedTiers : public testing::TestWithParam<Setting> {
   std::int64_t count(const std::string& name) const { return Count(*engine_).of.at(name); }
 
   EngineOptions options_;
-  MonotonicClock clock_;
+  SharedFakeClock clock_;  // stands still: whatever a tier has is worth waiting for
   std::array<Rank, kRanks> ranks_;
   std::unique_ptr<Engine> engine_;
   std::map<Tokens, Tokens> cold_;
@@ -308,6 +313,7 @@ TEST_P(RankedTiers, AnswerAsIfNothingWereCached) {
     ask_often(100);
     EXPECT_GT(count("stemma_host_loaded_pages_total"), 0);
     EXPECT_GT(count("stemma_disk_loaded_pages_total"), 0);
+    EXPECT_GT(count("stemma_lent_pages_total"), 0) << "steps begin before pages are whole";
   });
 }
 
@@ -324,6 +330,7 @@ TEST_P(RankedTiers, BitsThatFlipInOneRanksHostMemoryAreNeverServed) {
       }
     }
     EXPECT_GT(count("stemma_host_load_corrupt_pages_total"), 0);
+    EXPECT_GT(count("stemma_void_loans_total"), 0);
   });
 }
 

@@ -251,7 +251,7 @@ Status ServedModel::follow() {
   const KvPools pools = {*pool_, windowed_pool_.get()};
   if (tiers_ == nullptr) return follow_leader(*runner_, pools, *ranks_);
   RankTransfers transfers(*tiers_, *ranks_, clock_);
-  return follow_leader(*runner_, pools, *ranks_, &transfers);
+  return follow_leader(*runner_, pools, *ranks_, {&transfers, &transfers});
 }
 
 Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null) {

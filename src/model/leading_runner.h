@@ -40,22 +40,45 @@ class LeadingRunner final : public Runner {
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool queues() const override { return own_.queues(); }
   bool draws() const override { return own_.draws(); }
+  bool waits_by_layer() const override { return own_.waits_by_layer(); }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
   Status copy_pages(KvPools pools, const PageCopies& copies) override;
   std::span<const AdapterIdentity> adapters() const override { return own_.adapters(); }
 
  private:
+  // A step is computed to its end whatever arrives, as the other ranks do: whether all came right
+  // they are asked when it has retired (TransferLanes::came_right).
+  class PatientGate final : public LayerGate {
+   public:
+    bool wait(std::int64_t layer) override {
+      static_cast<void>(inner->wait(layer));
+      return true;
+    }
+    bool wait_on(CudaStream& stream, std::int64_t layer) override {
+      static_cast<void>(inner->wait_on(stream, layer));
+      return true;
+    }
+    LayerGate* inner = nullptr;
+  };
+
+  KvBatch write(const KvBatch& batch);
+
   Runner& own_;
   RankGroup& ranks_;
+  PatientGate gate_;  // of the batch that is computed
   std::vector<std::int64_t> words_;
+};
+
+// What a rank that follows has below its pools.
+struct FollowedTiers {
+  RankListener* listener = nullptr;  // nullptr: none
+  LayerGate* arriving = nullptr;     // for steps whose pages may still be arriving
 };
 
 // Does on this rank's `pools` with `own` what rank 0 tells, until it lets go. An error only where
 // rank 0 cannot be heard any more: what goes wrong in a step is told to rank 0. What is told of
-// lower tiers `listener_or_null` does. REQUIRES: ranks.rank() > 0; a listener where rank 0 has
-// tiers.
-Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks,
-                     RankListener* listener_or_null = nullptr);
+// lower tiers their listener does. REQUIRES: ranks.rank() > 0; a listener where rank 0 has tiers.
+Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const FollowedTiers& tiers = {});
 
 }  // namespace stemma

@@ -28,13 +28,13 @@ LeadingLanes::LeadingLanes(RankTransfers& own, RankGroup& ranks, const Clock& cl
   done_.reserve(posted_.size());
   words_ = {jobs_max};
   own_.open(jobs_max);
-  reach(tell(ranks_, RankTask::kOpenLanes, words_));
+  reach(tell(ranks_, {RankTask::kOpenLanes}, words_));
 }
 
 // Does `task` of `words_` here as well. Which ranks heard of what, once one cannot be reached, is
 // not known: nothing more is begun anywhere.
 void LeadingLanes::tell_all(RankTask task) {
-  if (!lost()) reach(tell(ranks_, task, words_));
+  if (!lost()) reach(tell(ranks_, {task}, words_));
   if (!lost()) reach(own_.told(task, words_));
 }
 
@@ -126,6 +126,16 @@ void LeadingLanes::lose_ended() {
     fail_transfer(*posted.job);
     land(posted.job->place);
   }
+}
+
+bool LeadingLanes::came_right(Transfer& job, std::int64_t layer) {
+  words_ = {job.place, layer};
+  tell_all(RankTask::kLayers);
+  bool right = !lost();
+  for (int rank = 0; right && rank < ranks_.ranks(); ++rank) {
+    right = own_.reports_of(rank).front() != 0;
+  }
+  return right;
 }
 
 void LeadingLanes::stop() {

@@ -13,8 +13,7 @@
 //                                                 (docs/INVARIANTS.md).
 // Memory:     a pointer a job; messages.
 // Cost:       two broadcasts a job; two and a gather a question.
-// Not here:   a rank's part (rank_transfers). Layers of a job that has not ended: a step over ranks
-//             names pages that have come.
+// Not here:   a rank's part (rank_transfers), steps (model/leading_runner).
 #pragma once
 
 #include <chrono>
@@ -37,7 +36,15 @@ class LeadingLanes final : public TransferLanes {
   void post(Transfer& job) override;
   Transfer* try_take_done_or_null() override;
   void wait_done(std::chrono::microseconds time) override;
-  bool wait_layer(Transfer&, std::int64_t) override { return false; }
+  // Of this rank's part: every rank's step waits for that of its own.
+  bool wait_layer(Transfer& job, std::int64_t layer) override {
+    return own_.wait_layer(job.place, layer);
+  }
+  bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) override {
+    return own_.wait_layer_on(job.place, stream, layer);
+  }
+  // Of all ranks' parts.
+  bool came_right(Transfer& job, std::int64_t layer) override;
   void stop() override;
 
  private:

@@ -19,22 +19,22 @@
 
 namespace stemma {
 
-// A store that every rank has, as rank 0 sees it: numbers are those of its own, and what there is,
-// all are asked, which is a job (TransferKind::kLookup) and never done here.
+// A store that every rank has, as rank 0 sees it: numbers are those of its own; it has what all
+// have. Of stores that answer from memory all are asked at once, of others by a job.
 class LeadingStore final : public PageStore {
  public:
-  // `own` is rank 0's, and must outlive it.
-  explicit LeadingStore(PageStore& own) : own_(own) {}
+  // The store of that number, `own` being rank 0's. All must outlive it.
+  LeadingStore(PageStore& own, std::size_t number, RankTransfers& transfers, RankGroup& ranks)
+      : own_(own), number_(number), transfers_(transfers), ranks_(ranks) {}
 
   Tier tier() const override { return own_.tier(); }
   std::string_view name() const override { return own_.name(); }
   void describe(const NamespaceDigest& digest, std::string_view description) override {
     own_.describe(digest, description);
   }
-  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t deadline_us) override {
-    return own_.lookup(keys, deadline_us);
-  }
-  bool lookup_is_local() const override { return false; }
+  // The engine's thread. REQUIRES: lookup_is_local().
+  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t deadline_us) override;
+  bool lookup_is_local() const override { return own_.lookup_is_local(); }
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override {
     own_.read(reads, deadline_us);
   }
@@ -53,19 +53,17 @@ class LeadingStore final : public PageStore {
 
  private:
   PageStore& own_;
+  std::size_t number_;
+  RankTransfers& transfers_;
+  RankGroup& ranks_;
+  std::vector<std::int64_t> words_;
 };
 
 class LeadingTiers final : public LowerTiers {
  public:
   // `own` are rank 0's. All must outlive it. REQUIRES: those of the other ranks have as many pages
   // and the same stores; ranks.rank() == 0.
-  LeadingTiers(LowerTiers& own, RankGroup& ranks, const Clock& clock)
-      : own_(own), ranks_(ranks), clock_(clock), transfers_(own, ranks, clock) {
-    for (PageStore* const store : own.stores()) {
-      stores_.push_back(std::make_unique<LeadingStore>(*store));
-      store_list_.push_back(stores_.back().get());
-    }
-  }
+  LeadingTiers(LowerTiers& own, RankGroup& ranks, const Clock& clock);
 
   std::int64_t host_pages() const override { return own_.host_pages(); }
   std::int64_t host_windowed_pages() const override { return own_.host_windowed_pages(); }

@@ -1,6 +1,7 @@
 #include "tier/rank_transfers.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -27,6 +28,23 @@ void TransferQuestion::read(std::span<const std::int64_t> words) {
   STEMMA_CHECK_EQ(told, cancelled.size());
 }
 
+void write_lookup(std::size_t store, std::span<const PageKey> keys,
+                  std::vector<std::int64_t>& words) {
+  words.assign(1 + keys.size_bytes() / sizeof(std::int64_t), 0);
+  words[0] = static_cast<std::int64_t>(store);
+  if (!keys.empty()) std::memcpy(&words[1], keys.data(), keys.size_bytes());
+}
+
+std::int64_t RankTransfers::look_up(std::span<const std::int64_t> words) {
+  std::vector<PageKey> keys((words.size() - 1) * sizeof(std::int64_t) / sizeof(PageKey));
+  if (!keys.empty()) {
+    std::memcpy(static_cast<void*>(keys.data()), &words[1], keys.size() * sizeof(PageKey));
+  }
+  PageStore& store = *tiers_.stores()[static_cast<std::size_t>(words[0])];
+  const auto found = store.lookup(keys, clock_.now_us());
+  return found.ok() ? *found : -1;
+}
+
 const RankTransfers::Part& RankTransfers::part_of(std::int64_t place) const {
   STEMMA_CHECK(0 <= place && place < std::ssize(parts_), "a job of these lanes");
   return *parts_[static_cast<std::size_t>(place)];
@@ -46,6 +64,12 @@ Status RankTransfers::told(RankTask task, std::span<const std::int64_t> words) {
       return {};
     case RankTask::kReport:
       return report(words);
+    case RankTask::kLayers:
+      reports_ = {wait_layer(words[0], words[1]) ? 1 : 0};
+      return gather_reports();
+    case RankTask::kLookup:
+      reports_ = {look_up(words)};
+      return gather_reports();
     default:
       return Error{ErrorCode::kInternal, "ranks: that is no task of transfers"};
   }
@@ -66,6 +90,27 @@ void RankTransfers::begin(std::span<const std::int64_t> words) {
   if (ranks_.rank() > 0) part.job.digest = of_rank(part.job.digest, ranks_.rank());
   part.underway = true;
   lanes_->post(part.job);
+}
+
+// Those of layers that look back over everything: other layers' pages come before they are named.
+template <typename Visit>
+void RankTransfers::for_each_promoted(Visit visit) {
+  for (const auto& part : parts_) {
+    const Transfer& job = part->job;
+    const bool arrives = part->underway && job.kind == TransferKind::kPromote;
+    if (arrives && job.group == LayerGroup::kFull) visit(job.place);
+  }
+}
+
+bool RankTransfers::wait(std::int64_t layer) {
+  for_each_promoted([&](std::int64_t place) { static_cast<void>(wait_layer(place, layer)); });
+  return true;
+}
+
+bool RankTransfers::wait_on(CudaStream& stream, std::int64_t layer) {
+  for_each_promoted(
+      [&](std::int64_t place) { static_cast<void>(wait_layer_on(place, stream, layer)); });
+  return true;
 }
 
 void RankTransfers::cancel(std::int64_t place) {
@@ -92,6 +137,10 @@ Status RankTransfers::report(std::span<const std::int64_t> words) {
   for (const std::int64_t place : question_.asked) {
     append_report(job(place), ended(place), reports_);
   }
+  return gather_reports();
+}
+
+Status RankTransfers::gather_reports() {
   if (ranks_.rank() == 0) {
     all_reports_.resize(reports_.size() * static_cast<std::size_t>(ranks_.ranks()));
   }

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "device/rank_group.h"
 #include "device/rank_message.h"
+#include "stemma/kv_batch.h"
 #include "stemma/lower_tiers.h"
 #include "tier/transfer.h"
 #include "tier/transfer_lanes.h"
@@ -37,7 +38,12 @@ struct TransferQuestion {
   void read(std::span<const std::int64_t> words);
 };
 
-class RankTransfers final : public RankListener {
+// A question of how many of the keys, from the first on, a store of each rank has; -1 is the answer
+// of one that cannot say.
+void write_lookup(std::size_t store, std::span<const PageKey> keys,
+                  std::vector<std::int64_t>& words);
+
+class RankTransfers final : public RankListener, public LayerGate {
  public:
   // `tiers` are this rank's. All must outlive it.
   RankTransfers(LowerTiers& tiers, RankGroup& ranks, const Clock& clock)
@@ -49,17 +55,30 @@ class RankTransfers final : public RankListener {
   // Does what rank 0 tells of transfers, on rank 0 itself too.
   Status told(RankTask task, std::span<const std::int64_t> words) override;
 
+  // For a step of a rank that follows: waits until `layer` of all that is being promoted here has
+  // come, or will not: the step is computed whatever comes, and rank 0 asks afterwards.
+  bool wait(std::int64_t layer) override;
+  bool wait_on(CudaStream& stream, std::int64_t layer) override;
+
   // Opens its lanes for as many jobs; on other ranks than 0 that is told.
   void open(std::int64_t jobs_max);
 
-  // What a rank reported on the jobs of the last question, one after another. REQUIRES: this is
-  // rank 0, and all could be reached.
+  // What a rank reported on the jobs of the last question, one after another, or in one word
+  // whether layers came right, or how many pages its store has. REQUIRES: this is rank 0, and all
+  // could be reached.
   std::span<const std::int64_t> reports_of(int rank) const;
 
   // This rank's part of a job, and whether it has ended as far as take_ended has seen. It stays
   // until another job has its place.
   const Transfer& job(std::int64_t place) const { return part_of(place).job; }
   bool has_ended(std::int64_t place) const { return !part_of(place).underway; }
+  // As TransferLanes, of this rank's part.
+  bool wait_layer(std::int64_t place, std::int64_t layer) {
+    return lanes_->wait_layer(part_of(place).job, layer);
+  }
+  bool wait_layer_on(std::int64_t place, CudaStream& stream, std::int64_t layer) {
+    return lanes_->wait_layer_on(part_of(place).job, stream, layer);
+  }
   // Nobody needs what it brings.
   void cancel(std::int64_t place);
   // Looks which parts have ended, if need be waiting for one until the time is over.
@@ -76,6 +95,10 @@ class RankTransfers final : public RankListener {
 
   void begin(std::span<const std::int64_t> words);
   Status report(std::span<const std::int64_t> words);
+  std::int64_t look_up(std::span<const std::int64_t> words);
+  Status gather_reports();
+  template <typename Visit>
+  void for_each_promoted(Visit visit);
   const Part& part_of(std::int64_t place) const;
   Part& part_of(std::int64_t place);
 

@@ -36,6 +36,7 @@ struct Setting {
   std::string cache = "radix";
   ServedTierOptions tiers = {};
   WritePolicy policy = WritePolicy::kWriteThrough;
+  bool by_layer = true;
 };
 
 // So few that other_prompts() push everything out.
@@ -92,6 +93,7 @@ class RankedTiersBits : public testing::TestWithParam<std::string_view> {
     options.engine.kv.tiers = {.write_policy = setting.policy,
                                .demote_ahead_pages = 160 / setting.page_size + 1,
                                .load_wait_us = kLongUs,
+                               .load_by_layer = setting.by_layer,
                                .store_deadline_us = kLongUs};
     return options;
   }
@@ -174,6 +176,20 @@ TEST_P(RankedTiersBits, FromHostMemoryOfEightBits) {
   Setting tiered = small(setting);
   tiered.tiers = in_host();
   expect_back_from_host(tiered, plain);
+}
+
+// Steps that begin before pages are whole: each rank waits for the layers of its own.
+TEST_P(RankedTiersBits, FromHostMemoryLayerByLayer) {
+  if (config_.windows.tokens > 0) GTEST_SKIP() << "windowed pages are whole when they are named";
+  const Outcome plain = cold();
+  for (const bool by_layer : {true, false}) {
+    const Setting setting =
+        small({.page_size = 4, .concurrency = 2, .tiers = in_host(), .by_layer = by_layer});
+    together(setting, [&](ServedTrial& trial) {
+      expect_same_bits(plain, come_back(trial).second);
+      EXPECT_EQ(metric_of(*trial.engine, "stemma_lent_pages_total") > 0, by_layer);
+    });
+  }
 }
 
 TEST_P(RankedTiersBits, FromDiskAfterARestartOfAll) {
