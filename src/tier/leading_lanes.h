@@ -38,10 +38,10 @@ class LeadingLanes final : public TransferLanes {
   void wait_done(std::chrono::microseconds time) override;
   // Of this rank's part: every rank's step waits for that of its own.
   bool wait_layer(Transfer& job, std::int64_t layer) override {
-    return own_.wait_layer(job.place, layer);
+    return !lost() && own_.wait_layer(job.place, layer);
   }
   bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) override {
-    return own_.wait_layer_on(job.place, stream, layer);
+    return !lost() && own_.wait_layer_on(job.place, stream, layer);
   }
   // Of all ranks' parts.
   bool came_right(Transfer& job, std::int64_t layer) override;

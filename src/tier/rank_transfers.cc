@@ -36,12 +36,12 @@ void write_lookup(std::size_t store, std::span<const PageKey> keys,
 }
 
 std::int64_t RankTransfers::look_up(std::span<const std::int64_t> words) {
-  std::vector<PageKey> keys((words.size() - 1) * sizeof(std::int64_t) / sizeof(PageKey));
-  if (!keys.empty()) {
-    std::memcpy(static_cast<void*>(keys.data()), &words[1], keys.size() * sizeof(PageKey));
+  keys_.resize((words.size() - 1) * sizeof(std::int64_t) / sizeof(PageKey));
+  if (!keys_.empty()) {
+    std::memcpy(static_cast<void*>(keys_.data()), &words[1], keys_.size() * sizeof(PageKey));
   }
   PageStore& store = *tiers_.stores()[static_cast<std::size_t>(words[0])];
-  const auto found = store.lookup(keys, clock_.now_us());
+  const auto found = store.lookup(keys_, clock_.now_us());
   return found.ok() ? *found : -1;
 }
 

@@ -108,6 +108,7 @@ class RankTransfers final : public RankListener, public LayerGate {
   std::vector<std::unique_ptr<Part>> parts_;  // by the place of a job
   std::unique_ptr<TransferLanes> lanes_;      // nullptr: none are open
   TransferQuestion question_;
+  std::vector<PageKey> keys_;              // that are looked up
   std::vector<std::int64_t> reports_;      // this rank's
   std::vector<std::int64_t> all_reports_;  // on rank 0, of each rank
 };
