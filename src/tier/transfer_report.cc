@@ -111,7 +111,7 @@ void merge_report(std::span<const std::int64_t> words, int rank, Transfer& whole
   whole.ended_us = std::max(whole.ended_us, whole.started_us + report.us);
   if (whole.kind == TransferKind::kPurge) merge_purge(report, rank, whole);
   static_assert(sizeof(PageVerdict) == 1);
-  const auto* const verdicts = reinterpret_cast<const std::byte*>(&words[kReportWords]);
+  const auto verdicts = std::as_bytes(words.subspan(kReportWords));
   for (std::size_t page = 0; page < whole.verdicts.size(); ++page) {
     const auto verdict = static_cast<PageVerdict>(verdicts[page]);
     if (badness(verdict) > badness(whole.verdicts[page])) whole.verdicts[page] = verdict;
