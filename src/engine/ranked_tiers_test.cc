@@ -131,11 +131,11 @@ class FaultyStore final : public PageStore {
     inner_.read(reads, deadline_us);
     for (PageRead& read : reads) {
       if (read.verdict != PageVerdict::kDone || !draws()) continue;
-      const std::int64_t kind = prng_.below(3);
+      const std::int64_t kind = draw(3);
       if (kind == 0) read.verdict = PageVerdict::kMissing;
       if (kind == 1) read.verdict = PageVerdict::kFailed;
       if (kind < 2) continue;
-      const auto byte = static_cast<std::size_t>(prng_.below(std::ssize(read.frame)));
+      const auto byte = static_cast<std::size_t>(draw(std::ssize(read.frame)));
       read.frame[byte] ^= std::byte{8};
     }
   }
@@ -158,10 +158,11 @@ class FaultyStore final : public PageStore {
   std::atomic<int> faults_percent = 0;
 
  private:
-  // The reading lane and the writing one may ask at once.
-  bool draws() {
+  bool draws() { return draw(100) < faults_percent; }
+  // The reading lane, the writing one and the engine may ask at once.
+  std::int64_t draw(std::int64_t limit) {
     const std::lock_guard lock(mutex_);
-    return prng_.below(100) < faults_percent;
+    return prng_.below(limit);
   }
 
   MemoryPageStore inner_{Tier::kDisk, std::int64_t{1} << 20};
