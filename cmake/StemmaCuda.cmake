@@ -2,6 +2,7 @@
 #
 #   x.cu          kernels: compiled for a GPU into stemma_ROOM_cuda, where STEMMA_ENABLE_CUDA says so, and always, by the C++
 #                 compiler for the emulated GPU, into stemma_ROOM_simt
+#   hopper_x.cu   kernels of instructions that compute capability 9.0 alone has: for a GPU, compiled for sm_90a alone
 #   x_native.cu   only for a GPU: what calls the CUDA runtime and its libraries
 #   simt*.cc      only for the emulated one
 #   x_cuda_test.cc, x_cuda_test.cu  tests of both: ROOM_simt_test, always, and ROOM_cuda_test, which is skipped where there is
@@ -26,9 +27,8 @@ if(STEMMA_ENABLE_CUDA)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
   find_package(CUDAToolkit REQUIRED)
-  # GPUs that talk to each other (device/nccl_ranks); the build does without.
+  # GPUs that talk to each other (device/nccl_ranks); the build does without. The library is loaded when it is needed.
   find_path(STEMMA_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-  find_library(STEMMA_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
   add_custom_target(gpu_tests)  # every ROOM_cuda_test
 endif()
 if(STEMMA_TESTS)
@@ -77,6 +77,9 @@ function(stemma_cuda_test name flavour)
     stemma_simt_sources(${name} kernels ${kernels})
   endif()
   set(program ${name}_${flavour}_test)
+  if(flavour STREQUAL "cuda")
+    stemma_hopper_objects(${program} kernels ${kernels})
+  endif()
   stemma_cuda_libraries(${flavour} libraries ${name} ${ARGN})
   add_executable(${program} ${tests} ${kernels})
   target_link_libraries(${program} PRIVATE stemma_${name} ${libraries} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
@@ -116,6 +119,22 @@ function(stemma_cuda_host name variable)
   set(${variable} ${objects} PARENT_SCOPE)
 endfunction()
 
+# Of `kernels`, for nvcc: those of Hopper alone become objects of their own, for its architecture. CMake knows no name for that.
+function(stemma_hopper_objects target variable)
+  set(hopper ${ARGN})
+  list(FILTER hopper INCLUDE REGEX "/hopper_[a-z_]+\\.cu$")
+  set(sources ${ARGN})
+  if(hopper)
+    list(REMOVE_ITEM sources ${hopper})
+    add_library(${target}_hopper OBJECT ${hopper})
+    target_link_libraries(${target}_hopper PRIVATE stemma_flags)
+    set_target_properties(${target}_hopper PROPERTIES CUDA_ARCHITECTURES OFF)
+    target_compile_options(${target}_hopper PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a>")
+    list(APPEND sources $<TARGET_OBJECTS:${target}_hopper>)
+  endif()
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
 # Called by stemma_room for every room, with the rooms that it depends on.
 function(stemma_cuda_room name)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
@@ -137,7 +156,8 @@ function(stemma_cuda_room name)
   endif()
   if(STEMMA_ENABLE_CUDA)
     if(kernels)
-      add_library(stemma_${name}_cuda STATIC ${kernels} ${host})
+      stemma_hopper_objects(stemma_${name}_cuda objects ${kernels})
+      add_library(stemma_${name}_cuda STATIC ${objects} ${host})
       target_link_libraries(stemma_${name}_cuda PUBLIC stemma_${name} CUDA::cudart_static CUDA::cublas)
     endif()
     stemma_cuda_test(${name} cuda ${ARGN})
@@ -154,10 +174,10 @@ function(stemma_nccl)
   if(NOT TARGET stemma_device_cuda)
     return()
   endif()
-  if(STEMMA_NCCL_INCLUDE AND STEMMA_NCCL_LIBRARY)
+  if(STEMMA_NCCL_INCLUDE)
     target_sources(stemma_device_cuda PRIVATE ${folder}/nccl_ranks.cc)
     target_include_directories(stemma_device_cuda SYSTEM PRIVATE ${STEMMA_NCCL_INCLUDE})
-    target_link_libraries(stemma_device_cuda PUBLIC ${STEMMA_NCCL_LIBRARY})
+    target_link_libraries(stemma_device_cuda PUBLIC ${CMAKE_DL_LIBS})
   else()
     target_sources(stemma_device_cuda PRIVATE ${folder}/no_nccl_ranks.cc)
   endif()

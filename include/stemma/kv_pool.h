@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -147,6 +148,10 @@ class KvPool {
   // Copies all of a page to another of this pool. REQUIRES: nobody writes `from`, and the caller
   // owns `to` (I6). Only devices other than the CPU can fail.
   virtual Status copy_page(PageId from, PageId to) = 0;
+
+  // The first layer in which the bits of two pages differ; nullopt: in none. REQUIRES: nobody
+  // writes them. Only devices other than the CPU can fail.
+  virtual Result<std::optional<std::int64_t>> first_different_layer(PageId a, PageId b) = 0;
 
   // What moves pages between this pool and `host`. Both must outlive it, and `host` has one at a
   // time. kUnsupported names what this pool's device cannot do; kOutOfMemory.

@@ -103,6 +103,10 @@ class Runner {
   // was queued behind it. REQUIRES: there is one.
   virtual Result<StepOutputs> wait();
 
+  // Whether a row gets the same bits in whatever batch, so that what is computed again can be
+  // compared. Where it does not, I13 holds within the bounds that the runner states.
+  virtual bool repeats_bits() const { return true; }
+
   // Copies all of a page to another, wherever what forward wrote of it lies. As it is here: in
   // `pools` alone. REQUIRES: nobody writes `from`, and the caller owns `to`.
   virtual Status copy_pages(KvPools pools, const PageCopies& copies);

@@ -1,19 +1,16 @@
 // attention_cuda_bench: decode, sparse decode and prefill.
-#include <iterator>
-#include <utility>
-
 #include "attention/cuda_attention_bench.h"
 #include "device/cuda_bench.h"
 
 namespace stemma {
 
-Result<std::vector<BenchLine>> run_cuda_benches(CudaDevice& device) {
-  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> lines, bench_cuda_decode(device, {}));
-  for (const auto bench : {bench_cuda_sparse, bench_cuda_prefill}) {
-    STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> more, bench(device, {}));
-    std::move(more.begin(), more.end(), std::back_inserter(lines));
-  }
-  return lines;
+std::span<const CudaBenchmark> cuda_benches() {
+  static constexpr CudaBenchmark kBenches[] = {
+      [](CudaDevice& device) { return bench_cuda_decode(device, {}); },
+      [](CudaDevice& device) { return bench_cuda_sparse(device, {}); },
+      [](CudaDevice& device) { return bench_cuda_prefill(device, {}); },
+      [](CudaDevice& device) { return bench_cuda_hopper_prefill(device, {}); }};
+  return kBenches;
 }
 
 }  // namespace stemma

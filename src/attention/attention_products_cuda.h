@@ -88,9 +88,6 @@ STEMMA_ON_DEVICE void add_weights(float (&total)[F::kRows][4],
 STEMMA_ON_DEVICE float minus_infinity() {
   return word_as_float(0xFF800000u);
 }
-STEMMA_ON_DEVICE float larger(float a, float b) {
-  return a > b ? a : b;
-}
 
 // What q k is multiplied by to become a score in base 2.
 STEMMA_ON_DEVICE float score_factor(const AttentionParams& params) {
@@ -160,13 +157,13 @@ STEMMA_ON_DEVICE void largest_scores(float (&largest)[F::kRows][2],
   for (int r = 0; r < F::kRows; ++r) {
     STEMMA_UNROLLED
     for (int half = 0; half < 2; ++half) {
-      float most = larger(s[r][0][2 * half], s[r][0][2 * half + 1]);
+      float most = larger_of(s[r][0][2 * half], s[r][0][2 * half + 1]);
       STEMMA_UNROLLED
       for (int n = 1; n < 2 * F::kKeys; ++n) {
-        most = larger(most, larger(s[r][n][2 * half], s[r][n][2 * half + 1]));
+        most = larger_of(most, larger_of(s[r][n][2 * half], s[r][n][2 * half + 1]));
       }
-      most = larger(most, shuffle_xor(most, 1));
-      largest[r][half] = larger(most, shuffle_xor(most, 2));
+      most = larger_of(most, shuffle_xor(most, 1));
+      largest[r][half] = larger_of(most, shuffle_xor(most, 2));
     }
   }
 }
@@ -211,7 +208,7 @@ STEMMA_ON_DEVICE void clear(Sums<F>& sums) {
 // remains after is subtracted; `kept`: what the row's sums are to be multiplied by.
 template <typename F>
 STEMMA_ON_DEVICE float raise(Sums<F>& sums, int r, int half, float most, float& kept) {
-  const float now = larger(sums.largest[r][half], most);
+  const float now = larger_of(sums.largest[r][half], most);
   const Rebase base = rebase(sums.largest[r][half], now);
   sums.largest[r][half] = now;
   kept = base.kept;
@@ -239,7 +236,7 @@ struct Fold {
   float added;  // of the partition's
 };
 STEMMA_ON_DEVICE Fold fold_of(float largest, float next) {
-  const float now = larger(largest, next);
+  const float now = larger_of(largest, next);
   const float taken = now == minus_infinity() ? 0.0f : now;
   return {now, exp2_fast(largest - taken), exp2_fast(next - taken)};
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attention/chunk_attention_cuda.h"
+#include "attention/hopper_chunk_attention_cuda.h"
 #include "attention/plain_attention_cuda.h"
 #include "attention/split_attention_cuda.h"
 
@@ -156,8 +157,9 @@ Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
   STEMMA_ASSIGN_OR_RETURN(image_, device.allocate(image_bytes, stream));
   STEMMA_ASSIGN_OR_RETURN(sum_values_, device.allocate(pairs * value_dim * sizeof(float), stream));
   STEMMA_ASSIGN_OR_RETURN(sum_weights_, device.allocate(2 * pairs * sizeof(float), stream));
-  const auto chunk_bytes = static_cast<std::size_t>(resident_teams(kChunkPairs) *
-                                                    chunk_attention_team_bytes(shape_.head_dim));
+  const std::int64_t team_bytes =
+      has_hopper_chunks() ? 0 : chunk_attention_team_bytes(shape_.head_dim);
+  const auto chunk_bytes = static_cast<std::size_t>(resident_teams(kChunkPairs) * team_bytes);
   STEMMA_ASSIGN_OR_RETURN(chunk_sums_, device.allocate(chunk_bytes, stream));
   wave_rows_ = limits.wave_choices;
   if (wave_rows_ == 0) return {};
@@ -166,7 +168,17 @@ Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
   return {};
 }
 
+bool CudaAttention::has_hopper_chunks() const noexcept {
+  return options_.hopper_chunks &&
+         has_hopper_chunk_kernel(traits_.capability, options_.kv_dtype, shape_.head_dim);
+}
+
 std::int64_t CudaAttention::resident_teams(AttentionList list) const {
+  if (list == kChunkPairs && has_hopper_chunks()) {
+    return traits_.multiprocessors *
+           hopper_chunk_attention_residents(options_.kv_dtype, shape_.head_dim,
+                                            traits_.team_shared_bytes_max);
+  }
   return traits_.multiprocessors * residents_of(shape_, options_.kv_dtype, traits_, list);
 }
 
@@ -260,7 +272,10 @@ Status CudaAttention::launch(CudaStream& stream, const AttentionParams& params,
                              AttentionList list) const {
   const std::int64_t teams = launches_.teams[list];
   if (params.kv_dtype == DType::kF32) return plain_attention(stream, params, list, teams);
-  if (list == kChunkPairs) return chunk_attention(stream, params, teams);
+  if (list == kChunkPairs) {
+    return has_hopper_chunks() ? hopper_chunk_attention(stream, params, teams)
+                               : chunk_attention(stream, params, teams);
+  }
   return split_attention(stream, params, list, teams);
 }
 

@@ -25,9 +25,9 @@
 // Cost:       decode is bound by reading K and V once, prefill by 4 × head_dim operations a query,
 //             key and head; sparse rows by reading labels three times and K and V of what is
 //             chosen.
-// Not here:   the kernels (split_attention_cuda, chunk_attention_cuda, plain_attention_cuda), how a
-//             batch is cut (cuda_attention_plan), how tokens are chosen (cuda_token_choice),
-//             writing K and V and labels (CudaPool).
+// Not here:   the kernels (split_attention_cuda, chunk_attention_cuda, hopper_chunk_attention_cuda,
+//             plain_attention_cuda), how a batch is cut (cuda_attention_plan), how tokens are
+//             chosen (cuda_token_choice), writing K and V and labels (CudaPool).
 #pragma once
 
 #include <cstddef>
@@ -61,6 +61,9 @@ struct CudaAttentionOptions {
   std::optional<SparseDial> dial = {};
   // Bytes of the device for choices that are made at once. One row may take more.
   std::int64_t choice_bytes_max = std::int64_t{256} << 20;
+  // Rows of long chunks by products of warpgroups, where the device and the rows allow it
+  // (has_hopper_chunk_kernel). Off until it has been measured, and its bits compared, on a GPU.
+  bool hopper_chunks = false;
 };
 
 // Its end waits for the copies of its plans.
@@ -103,6 +106,8 @@ class CudaAttention {
   Status run(CudaStream& stream, const KvLayerView& layer, const void* q, void* out);
 
   const AttentionShape& shape() const noexcept { return shape_; }
+  // Whether rows of long chunks are computed by products of warpgroups.
+  bool has_hopper_chunks() const noexcept;
 
  private:
   // What runs queue.

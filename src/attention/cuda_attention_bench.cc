@@ -10,6 +10,7 @@
 
 #include "attention/bench_batch.h"
 #include "attention/cuda_attention.h"
+#include "attention/hopper_chunk_attention_cuda.h"
 #include "attention/read_pass_cuda.h"
 #include "base/float16.h"
 #include "base/function_ref.h"
@@ -38,6 +39,7 @@ struct Case {
   std::int64_t shared_tokens = 0;
   std::int64_t label_channels = 0;
   std::optional<SparseDial> dial = {};
+  bool hopper_chunks = false;
 
   AttentionShape shape() const {
     return {.query_heads = query_heads,
@@ -164,10 +166,12 @@ Result<std::unique_ptr<CudaAttention>> make_planned(CudaDevice& device, Timer& t
                                                     const Case& c) {
   const AttentionLimits limits = {
       .rows_max = c.requests * c.rows, .requests_max = c.requests, .context_tokens_max = c.tokens};
-  STEMMA_ASSIGN_OR_RETURN(
-      auto attention,
-      CudaAttention::create(device, timer.stream, c.shape(), limits,
-                            {.kv_dtype = c.dtype, .page_size = c.page_size, .dial = c.dial}));
+  STEMMA_ASSIGN_OR_RETURN(auto attention,
+                          CudaAttention::create(device, timer.stream, c.shape(), limits,
+                                                {.kv_dtype = c.dtype,
+                                                 .page_size = c.page_size,
+                                                 .dial = c.dial,
+                                                 .hopper_chunks = c.hopper_chunks}));
   STEMMA_RETURN_IF_ERROR(attention->plan(timer.stream, batch_of(c).view()));
   return attention;
 }
@@ -296,6 +300,48 @@ Status bench_sparse_case(CudaDevice& device, const CudaAttentionBenchOptions& op
   return {};
 }
 
+// Operations of keys that rows see against those of a dense product.
+Result<BenchLine> bench_prefill_case(CudaDevice& device, Timer& timer,
+                                     const CudaAttentionBenchOptions& options, const Case& c,
+                                     Call multiply) {
+  STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
+  const auto run = [&] { return stage.run(timer.stream); };
+  const double seen = 0.5 * static_cast<double>(c.tokens * (c.tokens + 1));
+  const auto extent = static_cast<double>(options.gemm_extent);
+  const Measured measured = {
+      .amount = 4.0 * static_cast<double>(c.head_dim * c.query_heads) * seen * 1e-3,
+      .bound_amount = 2.0 * extent * extent * extent * 1e-3};
+  STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(timer, options, c, measured, run, multiply));
+  line.unit = "tflop/s";
+  line.bound_name = "dense_product";
+  return line;
+}
+
+// Over 8 and over 4 KV heads.
+Result<std::vector<BenchLine>> bench_prefill(CudaDevice& device,
+                                             const CudaAttentionBenchOptions& options, Case c) {
+  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
+  STEMMA_ASSIGN_OR_RETURN(const auto gemm, make_library_gemm(device, timer.stream));
+  const std::int64_t n = options.gemm_extent;
+  const auto matrix_bytes = static_cast<std::size_t>(n * n * 2);
+  STEMMA_ASSIGN_OR_RETURN(const CudaMemory x, device.allocate(matrix_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(const CudaMemory y, device.allocate(matrix_bytes, timer.stream));
+  STEMMA_ASSIGN_OR_RETURN(const RandomBytes elements, RandomBytes::create(device, DType::kBF16));
+  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, x.bytes(), matrix_bytes));
+  const auto multiply = [&] {
+    return gemm->multiply({.x = x.bytes(), .w = x.bytes(), .y = y.bytes(), .m = n, .n = n, .k = n});
+  };
+  c.tokens = c.rows = options.prefill_tokens;
+  std::vector<BenchLine> lines;
+  for (const std::int64_t kv_heads : {8, 4}) {
+    c.kv_heads = kv_heads;
+    STEMMA_ASSIGN_OR_RETURN(BenchLine line,
+                            bench_prefill_case(device, timer, options, c, multiply));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 }  // namespace
 
 Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
@@ -345,36 +391,16 @@ Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
 
 Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                                                   const CudaAttentionBenchOptions& options) {
-  STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
-  STEMMA_ASSIGN_OR_RETURN(const auto gemm, make_library_gemm(device, timer.stream));
-  const std::int64_t n = options.gemm_extent;
-  const auto matrix_bytes = static_cast<std::size_t>(n * n * 2);
-  STEMMA_ASSIGN_OR_RETURN(const CudaMemory x, device.allocate(matrix_bytes, timer.stream));
-  STEMMA_ASSIGN_OR_RETURN(const CudaMemory y, device.allocate(matrix_bytes, timer.stream));
-  STEMMA_ASSIGN_OR_RETURN(const RandomBytes elements, RandomBytes::create(device, DType::kBF16));
-  STEMMA_RETURN_IF_ERROR(elements.fill(timer.stream, x.bytes(), matrix_bytes));
-  const auto multiply = [&] {
-    return gemm->multiply({.x = x.bytes(), .w = x.bytes(), .y = y.bytes(), .m = n, .n = n, .k = n});
-  };
-  std::vector<BenchLine> lines;
-  for (const std::int64_t kv_heads : {8, 4}) {
-    const Case c = {.phase = "prefill",
-                    .kv_heads = kv_heads,
-                    .tokens = options.prefill_tokens,
-                    .rows = options.prefill_tokens};
-    STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
-    const auto run = [&] { return stage.run(timer.stream); };
-    const double seen = 0.5 * static_cast<double>(c.tokens * (c.tokens + 1));
-    const auto extent = static_cast<double>(n);
-    const Measured measured = {
-        .amount = 4.0 * static_cast<double>(c.head_dim * c.query_heads) * seen * 1e-3,
-        .bound_amount = 2.0 * extent * extent * extent * 1e-3};
-    STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(timer, options, c, measured, run, multiply));
-    line.unit = "tflop/s";
-    line.bound_name = "dense_product";
-    lines.push_back(std::move(line));
+  return bench_prefill(device, options, {.phase = "prefill"});
+}
+
+Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
+                                                         const CudaAttentionBenchOptions& options) {
+  const Case c = {.phase = "prefill_hopper", .hopper_chunks = true};
+  if (!has_hopper_chunk_kernel(device.traits().capability, c.dtype, c.head_dim)) {
+    return std::vector<BenchLine>();
   }
-  return lines;
+  return bench_prefill(device, options, c);
 }
 
 }  // namespace stemma

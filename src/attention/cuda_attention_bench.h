@@ -49,4 +49,8 @@ Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
 Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                                                   const CudaAttentionBenchOptions& options);
 
+// Phase "prefill_hopper": the same by products of warpgroups. No lines where the GPU has none.
+Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
+                                                         const CudaAttentionBenchOptions& options);
+
 }  // namespace stemma

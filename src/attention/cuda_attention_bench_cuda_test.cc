@@ -47,8 +47,21 @@ TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroup) {
   const auto lines = bench_cuda_prefill(device(), kSmall);
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
   ASSERT_EQ(lines->size(), 2u);
+  EXPECT_EQ((*lines)[0].params[0].second, "prefill");
   EXPECT_EQ((*lines)[0].bound_name, "dense_product");
   EXPECT_EQ((*lines)[0].unit, "tflop/s");
+}
+
+TEST_F(CudaAttentionBenchTest, HopperPrefillHasTheSameLinesWhereTheGpuHasItsProducts) {
+  const auto lines = bench_cuda_hopper_prefill(device(), kSmall);
+  ASSERT_TRUE(lines.ok()) << lines.error().detail;
+  if (device().traits().capability != 90) {
+    EXPECT_TRUE(lines->empty());
+    return;
+  }
+  ASSERT_EQ(lines->size(), 2u);
+  EXPECT_EQ((*lines)[0].params[0].second, "prefill_hopper");
+  EXPECT_EQ((*lines)[0].bound_name, "dense_product");
 }
 
 }  // namespace

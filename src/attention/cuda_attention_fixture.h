@@ -35,6 +35,7 @@ struct CudaCase {
   bool share_prefixes = true;
   std::int64_t sums_bytes_max = std::int64_t{1} << 20;
   std::int64_t choice_bytes_max = std::int64_t{1} << 22;
+  bool hopper_chunks = false;
 };
 
 // 2^-p is half of the last place of a number of this type near 1.
@@ -109,7 +110,8 @@ class CudaAttentionFixture : public CudaFixture {
                                             .share_prefixes = c.share_prefixes,
                                             .sums_bytes_max = c.sums_bytes_max,
                                             .dial = c.world.dial,
-                                            .choice_bytes_max = c.choice_bytes_max});
+                                            .choice_bytes_max = c.choice_bytes_max,
+                                            .hopper_chunks = c.hopper_chunks});
     EXPECT_TRUE(attention.ok()) << attention.error().detail;
     return attention.ok() ? std::move(attention).value() : nullptr;
   }

@@ -150,9 +150,9 @@ STEMMA_ON_DEVICE void weigh(const AttentionParams& params, float* weights, PairS
     if (params.score_cap > 0) s[i] = capped(params, s[i]);
     const std::int32_t key = tile * kCudaTileKeys + lane_index() + kWarpThreads * i;
     if (static_cast<std::uint32_t>(position - key) >= params.window) s[i] = minus_infinity();
-    most = larger(most, s[i]);
+    most = larger_of(most, s[i]);
   }
-  const float now = larger(sums.largest, warp_max(most) * factor);
+  const float now = larger_of(sums.largest, warp_max(most) * factor);
   const Rebase base = rebase(sums.largest, now);
   sums.largest = now;
   float total = 0;

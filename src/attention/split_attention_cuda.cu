@@ -95,7 +95,7 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, 
     for (int half = 0; half < 2; ++half) {
       const int row = first + 16 * r + 8 * half;
       float most = team.largest[row];
-      for (int w = 1; w < 4; ++w) most = larger(most, team.largest[w * F::kPairs + row]);
+      for (int w = 1; w < 4; ++w) most = larger_of(most, team.largest[w * F::kPairs + row]);
       const float taken = raise(sums, r, half, most * factor, kept[half]);
       STEMMA_UNROLLED
       for (int n = 0; n < 2; ++n) {

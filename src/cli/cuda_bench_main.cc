@@ -23,10 +23,17 @@ int main(int argc, char** argv) {
   }
   const auto device = stemma::CudaDevice::open(0);
   if (!device.ok()) return failed(device.error());
-  const auto lines = stemma::run_cuda_benches(**device);
-  if (!lines.ok()) return failed(lines.error());
-  for (const stemma::BenchLine& line : *lines) {
-    json ? stemma::print_json(line) : stemma::print_text(line);
+  int status = EXIT_SUCCESS;
+  for (const stemma::CudaBenchmark bench : stemma::cuda_benches()) {
+    const auto lines = bench(**device);
+    if (!lines.ok()) {
+      status = failed(lines.error());
+      continue;
+    }
+    for (const stemma::BenchLine& line : *lines) {
+      json ? stemma::print_json(line) : stemma::print_text(line);
+    }
+    std::cout.flush();
   }
-  return EXIT_SUCCESS;
+  return status;
 }

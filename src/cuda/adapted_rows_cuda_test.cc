@@ -8,16 +8,11 @@
 
 #include "base/float16.h"
 #include "base/prng.h"
+#include "cuda/rows_fixture.h"
 #include "device/cuda_fixture.h"
 
 namespace stemma {
 namespace {
-
-std::vector<float> random_floats(std::int64_t count, Prng& prng) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(prng.unit() * 2 - 1);
-  return values;
-}
 
 // What an adapter has for a matrix, on the host and on the device.
 struct Change {

@@ -12,10 +12,13 @@
 #include "cuda/cuda_runner_fixture.h"
 #include "device/thread_ranks_fixture.h"
 #include "model/leading_runner.h"
+#include "model/one_request.h"
 #include "model/shard.h"
 
 namespace stemma {
 namespace {
+
+constexpr std::int64_t kPageSize = 4;
 
 // How ranks exchange rows: through the host, on one GPU, or over NCCL, each on its own.
 enum class Exchange { kStaged, kNccl };
@@ -116,7 +119,7 @@ class Rank {
 
  private:
   std::unique_ptr<CudaPool> pool_of(KvShape shape, const RankSetting& setting) {
-    shape.page_size = 4;
+    shape.page_size = kPageSize;
     shape.pages = setting.pages;
     shape.dtype = setting.dtype;
     auto pool = CudaPool::create(*device_, shape, KvLayout::kLayerFirst);
@@ -222,46 +225,15 @@ TEST_F(CudaRanksBits, OtherTypesOfWeightsAndPools) {
   expect_ranks_equal_one(2, {.dtype = DType::kInt8});
 }
 
-// A text of `tokens` tokens on the first pages of a pool.
-class OneText {
- public:
-  explicit OneText(std::int64_t tokens) : tokens_(random_tokens(tokens, 200, 1)) {
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      positions_.push_back(static_cast<std::int32_t>(i));
-      slots_.push_back(SlotId(i));
-      if (i % 4 == 0) pages_.push_back(PageId(static_cast<std::int32_t>(i / 4)));
-    }
-    row_indptr_ = {0, static_cast<std::int32_t>(tokens)};
-    indptr_ = {0, static_cast<std::int32_t>(pages_.size())};
-    last_ = {static_cast<std::int32_t>((tokens - 1) % 4 + 1)};
-    outputs_ = {static_cast<std::int32_t>(tokens - 1)};
-  }
-  KvBatch batch() const {
-    return {.tokens = tokens_,
-            .positions = positions_,
-            .write_slots = slots_,
-            .row_indptr = row_indptr_,
-            .requests = ids_,
-            .page_table = {indptr_, pages_, last_, 4},
-            .logit_rows = outputs_};
-  }
-
- private:
-  std::vector<TokenId> tokens_;
-  std::vector<std::int32_t> positions_;
-  std::vector<SlotId> slots_;
-  std::vector<std::int32_t> row_indptr_;
-  std::vector<RequestId> ids_ = {RequestId(7)};
-  std::vector<std::int32_t> indptr_;
-  std::vector<PageId> pages_;
-  std::vector<std::int32_t> last_;
-  std::vector<std::int32_t> outputs_;
-};
+// The first `tokens` tokens of a text, as a batch.
+OneRequest text_of(std::int64_t tokens) {
+  return OneRequest(kPageSize, random_tokens(tokens, 200, 1));
+}
 
 // The text needs pages that rank 1 does not have.
 void expect_error_of_one_is_of_all(const std::string& directory, Exchange exchange) {
-  const OneText too_long(30);
-  const OneText fits(6);
+  const OneRequest too_long = text_of(30);
+  const OneRequest fits = text_of(6);
   ThreadRanks(2).run([&](RankGroup& group) {
     const std::int64_t pages = group.rank() == 0 ? 16 : 3;
     Rank rank(directory, {.exchange = exchange, .pages = pages}, &group);
@@ -288,7 +260,7 @@ TEST_F(CudaRanksBits, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
 // The emulated GPU is one, of both ranks: it is lost in the middle of a step.
 TEST_F(CudaRanksBits, AGpuThatIsLostEndsTheStepOnAllAndNobodyWaits) {
   write_for_ranks("llama2", 2, WeightType::kBf16);
-  const OneText text(10);
+  const OneRequest text = text_of(10);
   ThreadRanks(2).run([&](RankGroup& group) {
     Rank rank(directory(), {}, &group);
     if (group.rank() > 0) {

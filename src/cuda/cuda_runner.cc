@@ -251,8 +251,10 @@ Status CudaRunner::use_pool(const char* name, KvPool& pool, Group& group,
   graphs_.clear();
   AttentionShape attention = attention_shape(own_config_);
   attention.window_tokens = window_tokens;
-  CudaAttentionOptions attention_options = {
-      .row_dtype = row_dtype(weights_.type), .kv_dtype = shape.dtype, .page_size = shape.page_size};
+  CudaAttentionOptions attention_options = {.row_dtype = row_dtype(weights_.type),
+                                            .kv_dtype = shape.dtype,
+                                            .page_size = shape.page_size,
+                                            .hopper_chunks = options_.hopper_chunks};
   if (limits_.sparse.has_value()) attention_options.dial = limits_.sparse->dial;
   STEMMA_ASSIGN_OR_RETURN(
       group.attention,

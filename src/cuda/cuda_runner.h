@@ -55,6 +55,8 @@ struct CudaRunnerOptions {
   bool graphs = true;  // decode steps are recorded, of ranks over NCCL too
   // Ranks exchange rows through the host, even where there is NCCL: for ranks that share a GPU.
   bool staged_ranks = false;
+  // As CudaAttentionOptions: attention of long chunks by products of warpgroups.
+  bool hopper_chunks = false;
 };
 
 class CudaRunner final : public LoadedRunner {
@@ -75,6 +77,7 @@ class CudaRunner final : public LoadedRunner {
   // one, nothing is being computed any more. Outputs are valid until the next queue but one.
   bool queues() const override { return true; }
   bool draws() const override { return true; }
+  bool repeats_bits() const override { return options_.deterministic; }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
 

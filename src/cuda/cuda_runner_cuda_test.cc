@@ -115,5 +115,15 @@ TEST_F(CudaRunnerTest, TheVendorsProductsAreNearThoseOfTheCpu) {
             distance_allowed(WeightType::kBf16, DType::kBF16, config().layers));
 }
 
+// Where the GPU has none, both are the same products.
+TEST_F(CudaRunnerTest, HopperChunksGiveLogitsNearThoseOfOthers) {
+  write_model("llama3");
+  const auto tokens = prompt(100, 17);
+  const auto got =
+      logits_alone({.options = {.deterministic = true, .hopper_chunks = true}}, tokens, 100);
+  EXPECT_LT(relative_distance(logits_alone({}, tokens, 100), got),
+            distance_allowed(WeightType::kBf16, DType::kBF16, config().layers));
+}
+
 }  // namespace
 }  // namespace stemma

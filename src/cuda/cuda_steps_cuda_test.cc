@@ -9,6 +9,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_runner_fixture.h"
 #include "model/model_runner.h"
+#include "model/one_request.h"
 #include "model/sampler.h"
 #include "pool/kv_pool_factory.h"
 
@@ -16,49 +17,6 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kPageSize = 16;
-
-// One request, whose pages are those of a pool from the first on, token by token.
-class OneRequest {
- public:
-  // The batch of the next `tokens`; logits of the last row are wanted.
-  KvBatch next(std::vector<TokenId> tokens) {
-    tokens_ = std::move(tokens);
-    const std::int64_t rows = std::ssize(tokens_);
-    positions_.resize(tokens_.size());
-    std::iota(positions_.begin(), positions_.end(), static_cast<std::int32_t>(computed_));
-    slots_.clear();
-    for (const std::int32_t position : positions_) slots_.emplace_back(position);
-    computed_ += rows;
-    pages_.clear();
-    for (const PageId page : id_range(PageId(0), ceil_div(computed_, kPageSize))) {
-      pages_.push_back(page);
-    }
-    row_indptr_ = {0, static_cast<std::int32_t>(rows)};
-    indptr_ = {0, static_cast<std::int32_t>(pages_.size())};
-    last_page_tokens_ = {
-        static_cast<std::int32_t>(computed_ - (std::ssize(pages_) - 1) * kPageSize)};
-    logit_rows_ = {static_cast<std::int32_t>(rows - 1)};
-    return {.tokens = tokens_,
-            .positions = positions_,
-            .write_slots = slots_,
-            .row_indptr = row_indptr_,
-            .requests = ids_,
-            .page_table = {indptr_, pages_, last_page_tokens_, kPageSize},
-            .logit_rows = logit_rows_};
-  }
-
- private:
-  std::int64_t computed_ = 0;
-  std::vector<TokenId> tokens_;
-  std::vector<std::int32_t> positions_;
-  std::vector<SlotId> slots_;
-  std::vector<std::int32_t> row_indptr_;
-  std::vector<RequestId> ids_ = {RequestId(0)};
-  std::vector<std::int32_t> indptr_;
-  std::vector<PageId> pages_;
-  std::vector<std::int32_t> last_page_tokens_;
-  std::vector<std::int32_t> logit_rows_;
-};
 
 class CudaStepsTest : public CudaRunnerFixture {
  protected:
@@ -106,7 +64,7 @@ TokenId top_of(std::span<const float> logits) {
 // Greedy decoding, by a host that waits for each step.
 std::vector<TokenId> generated(const CudaBench& bench, const std::vector<TokenId>& prompt,
                                int tokens) {
-  OneRequest request;
+  OneRequest request(kPageSize);
   std::vector<TokenId> next = prompt;
   std::vector<TokenId> found;
   for (int i = 0; i < tokens; ++i) {
@@ -127,7 +85,7 @@ TEST_F(CudaStepsTest, AStepTakesTheTokenThatTheOneBeforeWillHaveChosen) {
   for (const bool wanted : {false, true}) {
     const CudaBench ahead = bench();
     CudaRunner& runner = *ahead.runner;
-    OneRequest request;
+    OneRequest request(kPageSize);
     std::vector<TokenId> found;
     ASSERT_TRUE(runner.queue(request.next(start), {*ahead.pool}, {.logits = wanted}).ok());
     for (int i = 0; i < kTokens; ++i) {
@@ -164,7 +122,7 @@ TEST_F(CudaStepsTest, AStepDrawsTheTokensThatTheSamplerWouldFromItsLogits) {
     params.top_p = i < 4 ? 1.0f : 0.9f;
     choices.push_back(choice_of(params, static_cast<std::int64_t>(i)));
   }
-  OneRequest request;
+  OneRequest request(kPageSize);
   ASSERT_TRUE(runner.queue(request.next(prompt(21, 1)), {*ahead.pool}, {{&choices[0], 1}}).ok());
   for (std::size_t i = 0; i < kTokens; ++i) {
     if (i + 1 < kTokens) {
@@ -180,14 +138,14 @@ TEST_F(CudaStepsTest, AStepDrawsTheTokensThatTheSamplerWouldFromItsLogits) {
 TEST_F(CudaStepsTest, ATokenThatNoStepHasChosenIsRefused) {
   write_model("llama2");
   const CudaBench alone = bench();
-  OneRequest request;
+  OneRequest request(kPageSize);
   EXPECT_EQ(to_string(alone.runner->queue(request.next({-1}), {*alone.pool}, {}).error()),
             "invalid_argument: batch: token -1 of row 0 is outside the vocabulary of 291");
-  OneRequest other;
+  OneRequest other(kPageSize);
   ASSERT_TRUE(alone.runner->queue(other.next({5, 6}), {*alone.pool}, {}).ok());
   ASSERT_TRUE(alone.runner->wait().ok());
   EXPECT_FALSE(alone.runner->queue(other.next({-2}), {*alone.pool}, {}).ok());
-  EXPECT_FALSE(alone.runner->forward(OneRequest().next({-1}), {*alone.pool}).ok());
+  EXPECT_FALSE(alone.runner->forward(OneRequest(kPageSize).next({-1}), {*alone.pool}).ok());
 }
 
 // Whoever sees such a row is broken as well, and so may be rows before it that share its tile.
@@ -196,7 +154,7 @@ TEST_F(CudaStepsTest, RowsThatComeToNothingAreNamed) {
   write_model("llama3");
   break_embedding(kBroken);
   const CudaBench alone = bench();
-  OneRequest request;
+  OneRequest request(kPageSize);
   const auto broken_of = [&](const std::vector<TokenId>& tokens) {
     EXPECT_TRUE(alone.runner->queue(request.next(tokens), {*alone.pool}, {}).ok());
     const auto outputs = alone.runner->wait();
@@ -215,7 +173,7 @@ TEST_F(CudaStepsTest, RowsThatComeToNothingAreNamed) {
 TEST_F(CudaStepsTest, ABatchWithoutOutputsOrRowsHasNoLogits) {
   write_model("llama2");
   const CudaBench alone = bench();
-  OneRequest request;
+  OneRequest request(kPageSize);
   KvBatch batch = request.next({1, 2, 3});
   batch.logit_rows = {};
   const auto logits = alone.runner->forward(batch, {*alone.pool});
@@ -251,13 +209,13 @@ TEST_F(CudaStepsTest, EachLayerIsAskedForAndAWrongOneFailsTheBatchAlone) {
   const CudaBench alone = bench();
   EXPECT_TRUE(alone.runner->waits_by_layer());
   Gate wrong(1);
-  OneRequest failing;
+  OneRequest failing(kPageSize);
   KvBatch batch = failing.next(start);
   batch.arriving = &wrong;
   EXPECT_EQ(alone.runner->forward(batch, {*alone.pool}).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(wrong.asked, (std::vector<std::int64_t>{0, 1}));
   Gate right(-1);
-  OneRequest request;
+  OneRequest request(kPageSize);
   batch = request.next(start);
   batch.arriving = &right;
   const auto logits = alone.runner->forward(batch, {*alone.pool});
@@ -269,7 +227,7 @@ TEST_F(CudaStepsTest, EachLayerIsAskedForAndAWrongOneFailsTheBatchAlone) {
 TEST_F(CudaStepsTest, ACopiedPageHoldsWhatWasComputed) {
   write_model("llama3");
   const CudaBench alone = bench();
-  OneRequest request;
+  OneRequest request(kPageSize);
   ASSERT_TRUE(alone.runner->queue(request.next(prompt(20, 3)), {*alone.pool}, {}).ok());
   PageCopies copies;
   copies.from = PageId(1);
@@ -288,20 +246,20 @@ TEST_F(CudaStepsTest, BatchesThatDoNotFitAreRefused) {
     const auto logits = alone.runner->forward(batch, {pool});
     return logits.ok() ? "" : to_string(logits.error());
   };
-  OneRequest request;
+  OneRequest request(kPageSize);
   EXPECT_EQ(error_of_batch(request.next({1, 291}), *alone.pool),
             "invalid_argument: batch: token 291 of row 1 is outside the vocabulary of 291");
-  EXPECT_EQ(error_of_batch(OneRequest().next(std::vector<TokenId>(129, 1)), *alone.pool),
+  EXPECT_EQ(error_of_batch(OneRequest(kPageSize).next(std::vector<TokenId>(129, 1)), *alone.pool),
             "too_large: batch: 129 rows; at most 128 fit");
   const SlotId outside[] = {SlotId(alone.pool->shape().slots())};
-  OneRequest one;
+  OneRequest one(kPageSize);
   KvBatch batch = one.next({1});
   batch.write_slots = outside;
   EXPECT_EQ(error_of_batch(batch, *alone.pool),
             "invalid_argument: batch: slot 192 is outside the pool");
   const auto host_pool = make_kv_pool(alone.pool->shape(), KvLayout::kLayerFirst, threads());
   ASSERT_TRUE(host_pool.ok());
-  OneRequest other;
+  OneRequest other(kPageSize);
   EXPECT_EQ(error_of_batch(other.next({1}), **host_pool),
             "invalid_argument: pool: not one of this GPU");
 }
@@ -329,7 +287,7 @@ TEST_F(CudaStepsTest, MemoryThatCannotBeHadIsAnErrorAndNothingMore) {
   EXPECT_EQ(try_load({}, {}).error().code, ErrorCode::kOutOfMemory);
   const CudaBench alone = bench();
   machine().fail_allocations(1);  // of what attention needs for this pool
-  OneRequest request;
+  OneRequest request(kPageSize);
   const KvBatch batch = request.next({1, 2, 3});
   EXPECT_EQ(alone.runner->forward(batch, {*alone.pool}).error().code, ErrorCode::kOutOfMemory);
   EXPECT_TRUE(alone.runner->forward(batch, {*alone.pool}).ok());
@@ -338,7 +296,7 @@ TEST_F(CudaStepsTest, MemoryThatCannotBeHadIsAnErrorAndNothingMore) {
 TEST_F(CudaStepsTest, AGpuThatFailsAmidAStepFailsItAndThoseBehindIt) {
   write_model("llama2");
   const CudaBench alone = bench();
-  OneRequest request;
+  OneRequest request(kPageSize);
   ASSERT_TRUE(alone.runner->forward(request.next({1, 2, 3}), {*alone.pool}).ok());
   machine().fail_after_kernels(5);
   EXPECT_EQ(alone.runner->forward(request.next({4}), {*alone.pool}).error().code,

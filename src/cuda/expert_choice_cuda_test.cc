@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/prng.h"
+#include "cuda/rows_fixture.h"
 #include "device/cuda_fixture.h"
 #include "model/expert_choice.h"
 
@@ -26,12 +27,6 @@ MixtureConfig config_of(Choice choice, std::int64_t experts, std::int64_t row_ex
   config.experts = experts;
   config.experts_per_token = row_experts;
   return config;
-}
-
-std::vector<float> random_floats(std::int64_t count, Prng& random, double reach) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(reach * (2 * random.unit() - 1));
-  return values;
 }
 
 Shares cpu_choice(const MixtureConfig& config, const std::vector<float>& scores,

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/float16.h"
-#include "base/prng.h"
+#include "cuda/rows_fixture.h"
 #include "device/cuda_fixture.h"
 
 namespace stemma {
@@ -19,13 +19,6 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
-  Prng random(seed + static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()));
-  std::vector<float> values(at(count));
-  for (float& value : values) value = static_cast<float>(random.below(20001) - 10000) / 5000.0f;
-  return values;
-}
-
 struct Extents {
   std::int64_t rows;
   std::int64_t query_rank;
@@ -35,14 +28,6 @@ struct Extents {
   std::int64_t kept() const { return rank + rope_dim; }
   std::int64_t all() const { return query_rank + kept(); }
 };
-
-std::vector<double> normed(std::vector<double> x, const std::vector<float>& norm) {
-  double squares = 0;
-  for (const double value : x) squares += value * value;
-  const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + kEpsilon);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= scale * norm[i];
-  return x;
-}
 
 // Neighbours of x, turned by the angles at a position.
 std::vector<double> turned(const std::vector<double>& x, const float* angles) {
@@ -58,11 +43,11 @@ class LatentRowsCudaTest : public CudaFixture {
  protected:
   void prepare(const Extents& extents, bool has_bias) {
     extents_ = extents;
-    down_ = random_floats(extents.rows * extents.all(), 1);
-    bias_ = has_bias ? random_floats(extents.all(), 2) : std::vector<float>();
-    query_norm_ = random_floats(extents.query_rank, 3);
-    latent_norm_ = random_floats(extents.rank, 4);
-    angles_ = random_floats(kPositions * extents.rope_dim, 5);
+    down_ = random_floats(extents.rows * extents.all(), 1, 2.0);
+    bias_ = has_bias ? random_floats(extents.all(), 2, 2.0) : std::vector<float>();
+    query_norm_ = random_floats(extents.query_rank, 3, 2.0);
+    latent_norm_ = random_floats(extents.rank, 4, 2.0);
+    angles_ = random_floats(kPositions * extents.rope_dim, 5, 2.0);
     positions_.clear();
     for (std::int64_t row = 0; row < extents.rows; ++row) {
       positions_.push_back(static_cast<std::int32_t>(row * 17 % kPositions));
@@ -78,12 +63,12 @@ class LatentRowsCudaTest : public CudaFixture {
     return x;
   }
   std::vector<double> expected_query(std::int64_t row) const {
-    return normed(part(row, 0, extents_.query_rank), query_norm_);
+    return normed(part(row, 0, extents_.query_rank), query_norm_, kEpsilon);
   }
   // What the pool keeps.
   std::vector<double> expected_row(std::int64_t row) const {
     const Extents& e = extents_;
-    auto kept = normed(part(row, e.query_rank, e.rank), latent_norm_);
+    auto kept = normed(part(row, e.query_rank, e.rank), latent_norm_, kEpsilon);
     const auto rope = turned(part(row, e.query_rank + e.rank, e.rope_dim),
                              &angles_[at(positions_[at(row)] * e.rope_dim)]);
     kept.insert(kept.end(), rope.begin(), rope.end());
@@ -202,8 +187,8 @@ TEST_F(LatentRowsCudaTest, TheTurnedPartsOfQueriesAreWrittenBehindTheOthers) {
   constexpr std::int64_t kPlain = 8;
   constexpr std::int64_t kRope = 16;
   constexpr std::int64_t kRank = 24;
-  const auto heads = random_floats(kRows * kHeads * (kPlain + kRope), 6);
-  const auto angles = random_floats(kPositions * kRope, 7);
+  const auto heads = random_floats(kRows * kHeads * (kPlain + kRope), 6, 2.0);
+  const auto angles = random_floats(kPositions * kRope, 7, 2.0);
   const std::vector<std::int32_t> positions = {3, 49};
   const CudaMemory device_heads = upload(heads);
   const CudaMemory device_angles = upload(angles);

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/float16.h"
-#include "base/prng.h"
+#include "cuda/rows_fixture.h"
 #include "device/cuda_fixture.h"
 
 namespace stemma {
@@ -15,29 +15,9 @@ namespace {
 
 constexpr double kBf16Rounding = 1.0 / 256;
 
-std::vector<float> random_floats(std::int64_t count, std::uint64_t seed, float scale = 1.0f) {
-  Prng random(seed);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) {
-    value = scale * static_cast<float>(random.below(20001) - 10000) / 10000.0f;
-  }
-  return values;
-}
-
 std::vector<BFloat16> rounded(const std::vector<float>& values) {
   std::vector<BFloat16> result;
   for (const float value : values) result.push_back(to_bfloat16(value));
-  return result;
-}
-
-// x / rms(x) × weight, in double.
-std::vector<double> normed(const std::vector<double>& x, const std::vector<float>& weight,
-                           double epsilon) {
-  double squares = 0;
-  for (const double value : x) squares += value * value;
-  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + epsilon);
-  std::vector<double> result;
-  for (std::size_t i = 0; i < x.size(); ++i) result.push_back(x[i] * scale * weight[i]);
   return result;
 }
 

@@ -1,7 +1,4 @@
 // cuda_cuda_bench: a model's steps, the experts of a mixture, and the drawing of tokens.
-#include <iterator>
-#include <utility>
-
 #include "cuda/cuda_experts_bench.h"
 #include "cuda/cuda_runner_bench.h"
 #include "cuda/cuda_sample_bench.h"
@@ -9,14 +6,12 @@
 
 namespace stemma {
 
-Result<std::vector<BenchLine>> run_cuda_benches(CudaDevice& device) {
-  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> lines,
-                          bench_cuda_runner(device, default_cuda_runner_bench()));
-  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> experts, bench_cuda_experts(device, {}));
-  std::move(experts.begin(), experts.end(), std::back_inserter(lines));
-  STEMMA_ASSIGN_OR_RETURN(std::vector<BenchLine> sampling, bench_cuda_sampling(device, {}));
-  std::move(sampling.begin(), sampling.end(), std::back_inserter(lines));
-  return lines;
+std::span<const CudaBenchmark> cuda_benches() {
+  static constexpr CudaBenchmark kBenches[] = {
+      [](CudaDevice& device) { return bench_cuda_runner(device, default_cuda_runner_bench()); },
+      [](CudaDevice& device) { return bench_cuda_experts(device, {}); },
+      [](CudaDevice& device) { return bench_cuda_sampling(device, {}); }};
+  return kBenches;
 }
 
 }  // namespace stemma

@@ -6,18 +6,11 @@
 #include <cmath>
 
 #include "base/float16.h"
-#include "base/prng.h"
+#include "cuda/rows_fixture.h"
 #include "device/cuda_fixture.h"
 
 namespace stemma {
 namespace {
-
-std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
-  Prng random(seed);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(random.below(20001) - 10000) / 5000.0f;
-  return values;
-}
 
 struct Heads {
   std::int64_t rows;
@@ -35,11 +28,11 @@ class TurnCudaTest : public CudaFixture {
 
   void prepare(const Heads& heads) {
     heads_ = heads;
-    qkv_ = random_floats(heads.rows * heads.all() * heads.head_dim, 1);
-    bias_ = random_floats(heads.all() * heads.head_dim, 2);
-    query_norm_ = random_floats(heads.head_dim, 3);
-    key_norm_ = random_floats(heads.head_dim, 4);
-    angles_ = random_floats(kPositions * heads.head_dim, 5);
+    qkv_ = random_floats(heads.rows * heads.all() * heads.head_dim, 1, 2.0);
+    bias_ = random_floats(heads.all() * heads.head_dim, 2, 2.0);
+    query_norm_ = random_floats(heads.head_dim, 3, 2.0);
+    key_norm_ = random_floats(heads.head_dim, 4, 2.0);
+    angles_ = random_floats(kPositions * heads.head_dim, 5, 2.0);
     for (std::int64_t row = 0; row < heads.rows; ++row) {
       positions_.push_back(static_cast<std::int32_t>(row * 17 % kPositions));
     }
@@ -54,11 +47,8 @@ class TurnCudaTest : public CudaFixture {
                   bias_[at(head * dim + i)]);
     }
     if (head >= heads_.query_heads + heads_.kv_heads) return x;
-    double squares = 0;
-    for (const double value : x) squares += value * value;
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(dim) + kEpsilon);
     const auto& norm = head < heads_.query_heads ? query_norm_ : key_norm_;
-    for (std::int64_t i = 0; i < dim; ++i) x[at(i)] *= scale * norm[at(i)];
+    x = normed(x, norm, kEpsilon);
     std::vector<double> turned = x;
     for (std::int64_t i = 0; i < dim / 2; ++i) {
       const double cosine = angles_[at(positions_[at(row)] * dim + 2 * i)];

@@ -6,6 +6,7 @@
 // Not here:   what is measured (the room's *_cuda_bench.cc), main (cli/cuda_bench_main.cc).
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/bench_line.h"
@@ -14,7 +15,10 @@
 
 namespace stemma {
 
-// Defined by the room, once.
-Result<std::vector<BenchLine>> run_cuda_benches(CudaDevice& device);
+using CudaBenchmark = Result<std::vector<BenchLine>> (*)(CudaDevice& device);
+
+// Defined by the room, once: its benchmarks in the order in which they run, each printed when it is
+// done. What a kernel that fails leaves behind no later one gets over: the newest go last.
+std::span<const CudaBenchmark> cuda_benches();
 
 }  // namespace stemma

@@ -14,7 +14,8 @@
 //   lanes_where(bool)  ones_in(u32)    a bit for each lane where it is true; bits that are set
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
 //   widen(x)  narrow<T>(f32)  widen_pair(u32)  narrow_pair<T>(lo, hi)   stored types and f32
-//   exp2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)  double_as_word(x)
+//   exp2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)  larger_of(a, b)
+//   double_as_word(x)
 //   add_shared(to, n)                  whole numbers that many threads add to at once
 //   afresh(i)                          i, of which the compiler keeps nothing over a loop
 //   copy_words_later(shared, global, wanted)  commit_copies()  wait_copies<N>()   cp.async of 16

@@ -50,7 +50,7 @@ STEMMA_ON_DEVICE std::int64_t teams_x() {
 }
 
 STEMMA_ON_DEVICE std::byte* shared_memory() {
-  extern __shared__ __align__(128) std::byte stemma_shared[];
+  extern __shared__ __align__(1024) std::byte stemma_shared[];
   return stemma_shared;
 }
 
@@ -166,6 +166,10 @@ STEMMA_ON_DEVICE float word_as_float(std::uint32_t word) {
 }
 STEMMA_ON_DEVICE std::uint32_t float_as_word(float value) {
   return __float_as_uint(value);
+}
+// Of a number and a NaN the number.
+STEMMA_ON_DEVICE float larger_of(float a, float b) {
+  return fmaxf(a, b);
 }
 // a × b + c, rounded once.
 STEMMA_ON_DEVICE float fused(float a, float b, float c) {

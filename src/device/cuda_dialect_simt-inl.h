@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "device/simt.h"
+#include "device/simt_warpgroup.h"
 
 #define STEMMA_KERNEL void
 #define STEMMA_ON_DEVICE inline
@@ -111,6 +112,7 @@ inline Words load_words_once(const void* from) {
 }
 inline void store_words(void* to, const Words& words) {
   simt::check_aligned(to);
+  simt::note_store(to);
   std::memcpy(to, &words, sizeof(words));
 }
 
@@ -169,6 +171,9 @@ inline float word_as_float(std::uint32_t word) {
 }
 inline std::uint32_t float_as_word(float value) {
   return std::bit_cast<std::uint32_t>(value);
+}
+inline float larger_of(float a, float b) {
+  return std::fmax(a, b);
 }
 inline float fused(float a, float b, float c) {
   return std::fma(a, b, c);

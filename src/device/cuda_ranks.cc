@@ -20,7 +20,6 @@ class StagedRanks final : public CudaRanks {
   }
 
   bool records() const override { return false; }
-  Status meet() override { return {}; }
 
   // What all have been told of a failure is kept for conclude, where they need not be told again.
   Status all_gather(const void* own, void* all, std::size_t part_bytes) override {
@@ -41,6 +40,9 @@ class StagedRanks final : public CudaRanks {
 
   Status wait(const CudaEvent& event) override { return event.wait(); }
 
+ protected:
+  Status meet_alike() override { return {}; }
+
  private:
   // The stream is done then, and with it the copy of what was gathered before.
   Status read(const void* own, std::size_t part_bytes) {
@@ -55,6 +57,18 @@ class StagedRanks final : public CudaRanks {
 };
 
 }  // namespace
+
+Status CudaRanks::meet() {
+  const std::byte own{records()};
+  std::byte leading = own;
+  STEMMA_RETURN_IF_ERROR(group_.broadcast({&leading, 1}));
+  Status alike;
+  if (own != leading) {
+    alike = Error{ErrorCode::kUnsupported, "NCCL is found on this rank or on rank 0, not on both"};
+  }
+  STEMMA_RETURN_IF_ERROR(agree(group_, alike));
+  return meet_alike();
+}
 
 Result<std::unique_ptr<CudaRanks>> make_staged_ranks(CudaDevice& device, CudaStream& stream,
                                                      RankGroup& group, std::size_t part_bytes_max) {

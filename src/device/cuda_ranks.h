@@ -37,8 +37,8 @@ class CudaRanks {
   virtual bool records() const = 0;
 
   // Meets the other ranks. Before the first gather, by all ranks, none of which may fail before.
-  // An error is the same on each.
-  virtual Status meet() = 0;
+  // An error is the same on each: kUnsupported where some have NCCL and some have not.
+  Status meet();
 
   // Queues: every rank gives `part_bytes` at `own`; behind that `all` has those of all, one behind
   // the other in the order of ranks. Both are the device's. An error is this rank's alone, or, of
@@ -60,6 +60,8 @@ class CudaRanks {
   virtual Status wait(const CudaEvent& event) = 0;
 
  protected:
+  // The same once it is known that all ranks are of one implementation.
+  virtual Status meet_alike() = 0;
   RankGroup& group() const { return group_; }
 
  private:
@@ -70,8 +72,8 @@ class CudaRanks {
 Result<std::unique_ptr<CudaRanks>> make_staged_ranks(CudaDevice& device, CudaStream& stream,
                                                      RankGroup& group, std::size_t part_bytes_max);
 
-// Over NCCL; nullptr where the build has none. Each rank must have a GPU of its own. The same must
-// outlive it.
+// Over NCCL; nullptr where build or machine have none. Each rank must have a GPU of its own. The
+// same must outlive it.
 std::unique_ptr<CudaRanks> make_nccl_ranks(CudaStream& stream, RankGroup& group);
 
 }  // namespace stemma

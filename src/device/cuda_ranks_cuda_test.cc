@@ -169,6 +169,38 @@ void expect_replayed(RankDevice& own, CudaRanks& ranks) {
   }
 }
 
+// Of another implementation than staged ranks, as a rank has it that finds NCCL.
+class OtherRanks final : public CudaRanks {
+ public:
+  explicit OtherRanks(RankGroup& group) : CudaRanks(group) {}
+  bool records() const override { return true; }
+  Status all_gather(const void*, void*, std::size_t) override { return {}; }
+  Status conclude(const Status& own) override { return own; }
+  void start_over() override {}
+  Status wait(const CudaEvent& event) override { return event.wait(); }
+
+ protected:
+  Status meet_alike() override {
+    ADD_FAILURE() << "nobody is met who does not answer";
+    return {};
+  }
+};
+
+TEST_F(CudaRanksTest, RanksOfWhichSomeHaveNcclRefuseToMeet) {
+  for (const int other : {0, 1}) {
+    ThreadRanks(2).run([&](RankGroup& group) {
+      RankDevice own(0, kValues, group.ranks());
+      auto ranks = make_staged_ranks(own.device(), own.stream(), group, own.part_bytes());
+      ASSERT_TRUE(ranks.ok());
+      if (group.rank() == other) *ranks = std::make_unique<OtherRanks>(group);
+      const Status met = (*ranks)->meet();
+      ASSERT_FALSE(met.ok());
+      EXPECT_EQ(met.error().code, ErrorCode::kUnsupported);
+      EXPECT_NE(met.error().detail.find("NCCL is found"), std::string::npos);
+    });
+  }
+}
+
 class NcclRanksTest : public CudaFixture {
  protected:
   // Ranks with a GPU each; skipped where there are fewer.

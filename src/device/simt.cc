@@ -7,13 +7,16 @@
 #include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "base/prng.h"
+#include "device/simt_warpgroup.h"
 
 namespace stemma::simt {
 
@@ -21,8 +24,9 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
-constexpr std::size_t kSharedAlignment = 128;
+constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kGuardBytes = 256;
+constexpr std::int64_t kPauseRoundsMax = 200;
 constexpr std::byte kPoison{0xFF};
 constexpr std::byte kGuard{0xA5};
 
@@ -30,9 +34,11 @@ constexpr std::byte kGuard{0xA5};
 struct Copy {
   void* to;
   const void* from_or_null;
+  bool done = false;
 };
 
 void finish(const Copy& copy) {
+  if (copy.done) return;
   if (copy.from_or_null == nullptr) {
     std::memset(copy.to, 0, 16);
   } else {
@@ -60,6 +66,14 @@ struct Warp {
   Slot slots[2][kWarp];
 };
 
+// Four warps, and what they multiply together.
+struct Group {
+  explicit Group(SharedTrace& trace) : products(trace) {}
+
+  Meeting meeting = {.expected = kGroupLanes};
+  Warpgroup products;
+};
+
 struct Thread {
   boost::context::fiber context;
   boost::context::fiber scheduler;  // where it gives way to, while it runs
@@ -70,6 +84,8 @@ struct Thread {
   std::int64_t exchanges = 0;
   std::vector<Copy> uncommitted;
   std::deque<std::vector<Copy>> groups;
+  std::vector<const void*> unfenced;  // sixteen shared bytes each that it wrote
+  bool registers_fenced = false;
 
   bool done() const { return !context; }
   bool can_run() const { return !done() && (waits_at == nullptr || waits_at->rounds > waits_past); }
@@ -79,23 +95,57 @@ struct Thread {
 thread_local Thread* running = nullptr;
 thread_local Meeting* team_meeting = nullptr;
 thread_local Prng* choices = nullptr;
+// What a team has besides.
+struct TeamParts {
+  SharedTrace trace;
+  std::deque<Group> groups;
+  std::map<const void*, Meeting> barriers;
+};
+thread_local TeamParts* parts = nullptr;
 
 Thread& current() {
   STEMMA_CHECK(running != nullptr, "only a kernel calls this");
   return *running;
 }
 
-void meet(Meeting& meeting) {
-  if (++meeting.come == meeting.expected) {
-    meeting.come = 0;
-    ++meeting.rounds;
-    return;
-  }
+// Whether the round is over.
+bool come_to(Meeting& meeting) {
+  if (++meeting.come < meeting.expected) return false;
+  meeting.come = 0;
+  ++meeting.rounds;
+  return true;
+}
+
+// Until the round that goes on now is over.
+void wait_at(const Meeting& meeting) {
   Thread& self = current();
   self.waits_at = &meeting;
   self.waits_past = meeting.rounds;
   self.scheduler = std::move(self.scheduler).resume();
   self.waits_at = nullptr;
+}
+
+void meet(Meeting& meeting) {
+  if (!come_to(meeting)) wait_at(meeting);
+}
+
+// The last one to come does `work`, before the others go on.
+template <typename Work>
+void meet_and(Meeting& meeting, const Work& work) {
+  if (meeting.come + 1 == meeting.expected) work();
+  meet(meeting);
+}
+
+Group& group_of(const Thread& thread) {
+  const auto group = static_cast<std::size_t>(thread.place.thread / kGroupLanes);
+  STEMMA_CHECK(group < parts->groups.size(), "a warpgroup has four warps");
+  return parts->groups[group];
+}
+
+Meeting& barrier_at(const void* barrier) {
+  const auto found = parts->barriers.find(barrier);
+  STEMMA_CHECK(found != parts->barriers.end(), "a barrier is begun before it is used");
+  return found->second;
 }
 
 class Team {
@@ -114,14 +164,19 @@ class Team {
   void run(const std::array<std::int64_t, 3>& team) {
     begin(team);
     team_meeting = &meeting_;
+    parts = &parts_;
     while (run_each_once()) {
     }
     team_meeting = nullptr;
+    parts = nullptr;
     for (const Thread& thread : threads_) {
       STEMMA_CHECK(thread.done(),
                    "threads of a team wait for each other: some do not reach the barrier");
     }
     check_guard();
+    for (const Group& group : parts_.groups) {
+      STEMMA_CHECK(group.products.idle(), "a kernel ends before its products");
+    }
   }
 
  private:
@@ -136,6 +191,10 @@ class Team {
     std::memset(shared() + grid_.shared_bytes, static_cast<int>(kGuard), kGuardBytes);
     meeting_ = {.expected = grid_.threads};
     for (Warp& warp : warps_) warp.meeting = {.expected = kWarp};
+    parts_.trace.begin(shared(), grid_.shared_bytes);
+    parts_.barriers.clear();
+    parts_.groups.clear();
+    for (int i = 0; i < grid_.threads / kGroupLanes; ++i) parts_.groups.emplace_back(parts_.trace);
     threads_.clear();
     threads_.resize(static_cast<std::size_t>(grid_.threads));
     for (int i = 0; i < grid_.threads; ++i) {
@@ -152,14 +211,32 @@ class Team {
                                              });
     }
     shuffle(order_, prng_);
+    pause_ = {};
   }
 
   // Whether any thread could go on.
   bool run_each_once() {
+    draw_pause();
+    if (run_those_not_paused()) return true;
+    pause_ = {};  // they wait for those that pause
+    return run_those_not_paused();
+  }
+
+  // No warp is as fast as the others for long: for some rounds one, or four together, pause.
+  void draw_pause() {
+    if (--pause_.rounds > 0) return;
+    const std::size_t threads = prng_.below(2) == 0 ? kWarp : kGroupLanes;
+    const auto groups = static_cast<std::int64_t>(ceil_div(threads_.size(), threads));
+    const auto group = static_cast<std::size_t>(prng_.below(groups));
+    const bool any = prng_.below(2) == 0;
+    pause_ = {group * threads, any ? threads : 0, 1 + prng_.below(kPauseRoundsMax)};
+  }
+
+  bool run_those_not_paused() {
     bool any = false;
     for (const std::size_t i : order_) {
       Thread& thread = threads_[i];
-      if (!thread.can_run()) continue;
+      if (!thread.can_run() || i - pause_.begin < pause_.threads) continue;
       any = true;
       running = &thread;
       thread.context = std::move(thread.context).resume();
@@ -181,9 +258,17 @@ class Team {
   boost::context::pooled_fixedsize_stack stacks_;
   std::vector<std::byte> shared_;
   Meeting meeting_;
+  TeamParts parts_;
   std::vector<Warp> warps_;
   std::vector<Thread> threads_;
   std::vector<std::size_t> order_;  // of the threads, drawn for each team
+  // Threads that do not go on for some rounds.
+  struct Pause {
+    std::size_t begin = 0;
+    std::size_t threads = 0;
+    std::int64_t rounds = 0;
+  };
+  Pause pause_;
 };
 
 }  // namespace
@@ -208,13 +293,11 @@ Slot* exchange_slots() {
 void copy_later(void* shared, const void* global_or_null) {
   check_aligned(shared);
   check_aligned(global_or_null);
-  const Copy copy = {shared, global_or_null};
+  parts->trace.write(shared);
   // A GPU may be early or late.
-  if (choices->below(2) == 0) {
-    finish(copy);
-  } else {
-    current().uncommitted.push_back(copy);
-  }
+  const bool early = choices->below(2) == 0;
+  if (early) finish({shared, global_or_null});
+  current().uncommitted.push_back({shared, global_or_null, early});
 }
 
 void commit_copies() {
@@ -224,7 +307,10 @@ void commit_copies() {
 void wait_copies(int pending) {
   auto& groups = current().groups;
   while (groups.size() > static_cast<std::size_t>(pending)) {
-    std::for_each(groups.front().begin(), groups.front().end(), finish);
+    for (const Copy& copy : groups.front()) {
+      finish(copy);
+      current().unfenced.push_back(copy.to);
+    }
     groups.pop_front();
   }
 }
@@ -232,6 +318,70 @@ void wait_copies(int pending) {
 void check_aligned(const void* address) {
   STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(address) % 16 == 0,
                "sixteen bytes are loaded and stored at multiples of sixteen");
+}
+
+std::uint32_t shared_address(const void* shared) {
+  return parts->trace.address_of(shared);
+}
+
+void note_store(const void* address) {
+  if (!parts->trace.has(address)) return;
+  parts->trace.write(address);
+  current().unfenced.push_back(address);
+}
+
+// Copies that were not waited for stay unfenced.
+void fence_shared_writes() {
+  for (const void* const address : std::exchange(current().unfenced, {})) {
+    parts->trace.fence(address);
+  }
+}
+
+void multiply_group(const GroupProduct& product) {
+  Thread& self = current();
+  STEMMA_CHECK(self.registers_fenced, "products begin with a fence of registers");
+  Group& group = group_of(self);
+  group.products.set(self.place.thread % kGroupLanes, product);
+  meet_and(group.meeting, [&] { group.products.issue(); });
+}
+
+void fence_registers() {
+  Thread& self = current();
+  meet(group_of(self).meeting);
+  self.registers_fenced = true;
+}
+
+void commit_products() {
+  Group& group = group_of(current());
+  meet_and(group.meeting, [&] { group.products.commit(); });
+}
+
+// Registers may be touched from now on.
+void wait_products(int pending) {
+  Thread& self = current();
+  Group& group = group_of(self);
+  meet_and(group.meeting, [&] { group.products.wait(pending); });
+  self.registers_fenced = false;
+}
+
+void check_settled(const float* sums) {
+  STEMMA_CHECK(!group_of(current()).products.sums_at(sums),
+               "sums are used before their products are waited for");
+}
+
+void begin_barrier(const void* barrier, int arrivals) {
+  static_cast<void>(shared_address(barrier));
+  parts->barriers[barrier] = {.expected = arrivals};
+}
+
+void arrive(const void* barrier) {
+  static_cast<void>(come_to(barrier_at(barrier)));
+}
+
+// A phase's parity is that of the phases before it.
+void wait_for(const void* barrier, int parity) {
+  const Meeting& meeting = barrier_at(barrier);
+  if (meeting.rounds % 2 == parity) wait_at(meeting);
 }
 
 void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64_t seed) {

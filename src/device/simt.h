@@ -2,13 +2,14 @@
 // there is none. It is slow and it is strict.
 //
 // Each thread of a team is a fiber, run in an order that is drawn anew for every team; it goes on
-// until it waits for its warp or its team. Shared memory and what is allocated begin as bytes of
-// 0xFF, not a number in any floating type. A copy to shared memory is done only when it is waited
-// for. Streams are done as late as anybody notices, in a drawn order that keeps only what events
-// and the order within a stream demand. While the host runs, the device's memory is not mapped
-// for it: following such an address ends the program. So does a deadlock (a barrier that some
-// threads do not reach), a misaligned access, a write behind an allocation and a host copy of
-// memory that is not pinned.
+// until it waits for others, and at times a drawn warp, or four, let the others go ahead. Shared
+// memory and what is allocated begin as bytes of 0xFF, not a number in any floating type. A copy to
+// shared memory is done only when it is waited for. Streams are done as late as anybody notices, in
+// a drawn order that keeps only what events and the order within a stream demand. While the host
+// runs, the device's memory is not mapped for it: following such an address ends the program. So
+// does a deadlock (a barrier that some threads do not reach), a misaligned access, a write behind
+// an allocation and a host copy of memory that is not pinned. What it checks of products of
+// warpgroups: simt_warpgroup.h.
 //
 // Thread:     one thread at a time executes (it holds the machine's mutex); queueing from any.
 // Memory:     an arena of address space, of which only what was touched is there; stacks.

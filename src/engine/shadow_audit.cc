@@ -1,7 +1,6 @@
 #include "engine/shadow_audit.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -17,22 +16,13 @@ constexpr std::uint64_t kSeedSalt = 0x5AD0A0D17;
 
 }  // namespace
 
-std::optional<std::int64_t> first_different_layer(const KvPool& pool, PageId a, PageId b) {
-  for (std::int64_t layer = 0; layer < pool.shape().layers; ++layer) {
-    for (const auto& piece : pool.layer_pieces(layer)) {
-      const auto bytes = static_cast<std::size_t>(piece.bytes);
-      if (std::memcmp(piece.of(a), piece.of(b), bytes) != 0) return layer;
-    }
-  }
-  return std::nullopt;
-}
-
 Result<std::unique_ptr<ShadowAudit>> ShadowAudit::open(const EngineOptions& options,
                                                        const EngineParts& parts, KvCache& kv) {
   if (options.shadow_audit_percent == 0) return std::unique_ptr<ShadowAudit>();
-  if (parts.pools.full.device() != DeviceKind::kCpu) {
+  if (!parts.runner.repeats_bits()) {
     return Error{ErrorCode::kUnsupported,
-                 "shadow_audit_percent: pages are compared in host memory only"};
+                 "shadow_audit_percent: the runner's bits depend on the batch; deterministic "
+                 "products are needed"};
   }
   return std::make_unique<ShadowAudit>(Key(), options, parts, kv);
 }
@@ -136,7 +126,10 @@ ShadowAudit::Verdict ShadowAudit::compute(const Hit& hit, const AuditHold& hold,
   }
   pages_[static_cast<std::size_t>(page)] = cached;
   if (!computed) return {};
-  return {.computed = true, .layer = first_different_layer(parts_.pools.full, cached, scratch)};
+  const auto layer = parts_.pools.full.first_different_layer(cached, scratch);
+  if (layer.ok()) return {.computed = true, .layer = *layer};
+  warn(hit, layer.error());
+  return {};
 }
 
 bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t end) {
@@ -164,9 +157,13 @@ bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t 
   const auto logits = parts_.runner.forward(batch, parts_.pools);
   kv_.retire_step(step);
   if (logits.ok()) return true;
-  STEMMA_LOG(kWarning, "engine.shadow_audit_failed", kv("request", hit.request.value()),
-             kv("error", to_string(logits.error())));
+  warn(hit, logits.error());
   return false;
+}
+
+void ShadowAudit::warn(const Hit& hit, const Error& error) const {
+  STEMMA_LOG(kWarning, "engine.shadow_audit_failed", kv("request", hit.request.value()),
+             kv("error", to_string(error)));
 }
 
 void ShadowAudit::report(const Hit& hit, std::int64_t page, std::int64_t layer) const {

@@ -1,11 +1,12 @@
 // ShadowAudit: computes pages again that requests found in the cache, and compares the bits.
 //
 // Every tier checks its bytes against sums (I8); what was computed wrong, or has changed in the
-// device's memory since, has the right sums. On a CPU a page has one right content (I13), so the
-// last page of a hit can be computed again behind the pages before it, and must come out equal. If
-// it does not, the first page of the hit that is wrong is looked for, and quarantined in every tier
-// with all that goes on from it. (What was computed from a wrong page comes out equal behind it:
-// such a page is found by a hit that ends with it, one that changed later by any hit through it.)
+// device's memory since, has the right sums. On a CPU, and on a GPU whose products are
+// deterministic, a page has one right content (I13), so the last page of a hit can be computed
+// again behind the pages before it, and must come out equal. If it does not, the first page of the
+// hit that is wrong is looked for, and quarantined in every tier with all that goes on from it.
+// (What was computed from a wrong page comes out equal behind it: such a page is found by a hit
+// that ends with it, one that changed later by any hit through it.)
 //
 // A hit that was drawn waits as a text, holding nothing, until a step computes nothing else; but
 // not longer than for kStepsApart steps. Then its pages are locked and a free page is borrowed, all
@@ -16,7 +17,8 @@
 // Cost:       one page of prefill an audit: where batches are small, about what a decode step
 //             costs, so that one in kStepsApart steps costs 6% at most.
 // Not here:   what a Runner is told of whose rows these are (nobody's: an invalid RequestId),
-//             quarantine (KvCache), who must compute anew (Scheduler), pools of other devices.
+//             how pages are compared (KvPool), quarantine (KvCache), who must compute anew
+//             (Scheduler).
 #pragma once
 
 #include <array>
@@ -35,10 +37,6 @@
 
 namespace stemma {
 
-// The first layer in which two pages of a pool in host memory differ; nullopt: their bits are
-// equal.
-std::optional<std::int64_t> first_different_layer(const KvPool& pool, PageId a, PageId b);
-
 class ShadowAudit {
   struct Key {};
 
@@ -48,8 +46,8 @@ class ShadowAudit {
   // Steps from one audit to the next while there is something else to compute.
   static constexpr std::int64_t kStepsApart = 16;
 
-  // nullptr where options.shadow_audit_percent is 0; kUnsupported for a pool that is not in host
-  // memory. `parts` and `kv` must outlive it.
+  // nullptr where options.shadow_audit_percent is 0; kUnsupported for a runner whose bits depend on
+  // the batch. `parts` and `kv` must outlive it.
   static Result<std::unique_ptr<ShadowAudit>> open(const EngineOptions& options,
                                                    const EngineParts& parts, KvCache& kv);
   ShadowAudit(Key, const EngineOptions& options, const EngineParts& parts,
@@ -97,6 +95,7 @@ class ShadowAudit {
   Verdict compute(const Hit& hit, const AuditHold& hold, std::int64_t page);
   bool compute_rows(const Hit& hit, std::int64_t first, std::int64_t end);
   void report(const Hit& hit, std::int64_t page, std::int64_t layer) const;
+  void warn(const Hit& hit, const Error& error) const;
 
   EngineParts parts_;
   KvCache& kv_;

@@ -29,6 +29,21 @@ TEST_F(ShadowAuditTest, PercentsThatAreNoneAreRefused) {
   }
 }
 
+TEST_F(ShadowAuditTest, ARunnerWhoseBitsDependOnTheBatchIsRefused) {
+  class Vague final : public Runner {
+   public:
+    Result<LogitsView> forward(const KvBatch&, KvPools) override { return LogitsView(); }
+    bool repeats_bits() const override { return false; }
+  } vague;
+  pool_ = HashModel::make_pool(options_.kv);
+  const auto engine = Engine::open(
+      options_,
+      {.runner = vague, .pools = {*pool_}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(engine.error().detail, testing::HasSubstr("depend on the batch"));
+}
+
 TEST_F(ShadowAuditTest, AHitIsComputedAgainAndItsPageIsRight) {
   open();
   ask(text(1, 30), 3);

@@ -41,6 +41,7 @@ class LeadingRunner final : public Runner {
   bool queues() const override { return own_.queues(); }
   bool draws() const override { return own_.draws(); }
   bool waits_by_layer() const override { return own_.waits_by_layer(); }
+  bool repeats_bits() const override { return own_.repeats_bits(); }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
   Status copy_pages(KvPools pools, const PageCopies& copies) override;

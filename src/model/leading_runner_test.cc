@@ -15,6 +15,7 @@
 #include "device/thread_ranks_fixture.h"
 #include "model/batch_message.h"
 #include "model/model_runner.h"
+#include "model/one_request.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
 #include "pool/kv_pool_factory.h"
@@ -25,41 +26,10 @@ namespace {
 constexpr std::int64_t kPages = 12;
 constexpr std::int64_t kPageSize = 4;
 
-// A batch of one text of `tokens` tokens on the first pages of a pool.
-class OneText {
- public:
-  explicit OneText(std::int64_t tokens) : tokens_(random_tokens(tokens, 200, 1)) {
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      positions_.push_back(static_cast<std::int32_t>(i));
-      slots_.push_back(SlotId(i));
-      if (i % kPageSize == 0) pages_.push_back(PageId(static_cast<std::int32_t>(i / kPageSize)));
-    }
-    row_indptr_ = {0, static_cast<std::int32_t>(tokens)};
-    indptr_ = {0, static_cast<std::int32_t>(pages_.size())};
-    last_ = {static_cast<std::int32_t>((tokens - 1) % kPageSize + 1)};
-    outputs_ = {static_cast<std::int32_t>(tokens - 1)};
-  }
-  KvBatch batch() const {
-    return {.tokens = tokens_,
-            .positions = positions_,
-            .write_slots = slots_,
-            .row_indptr = row_indptr_,
-            .requests = ids_,
-            .page_table = {indptr_, pages_, last_, kPageSize},
-            .logit_rows = outputs_};
-  }
-
- private:
-  std::vector<TokenId> tokens_;
-  std::vector<std::int32_t> positions_;
-  std::vector<SlotId> slots_;
-  std::vector<std::int32_t> row_indptr_;
-  std::vector<RequestId> ids_ = {RequestId(7)};
-  std::vector<std::int32_t> indptr_;
-  std::vector<PageId> pages_;
-  std::vector<std::int32_t> last_;
-  std::vector<std::int32_t> outputs_;
-};
+// The first `tokens` tokens of a text, as a batch.
+OneRequest text_of(std::int64_t tokens) {
+  return OneRequest(kPageSize, random_tokens(tokens, 200, 1));
+}
 
 // One rank: a runner of the model and a pool.
 class Rank {
@@ -121,7 +91,7 @@ class LeadingRunnerTest : public testing::Test {
 };
 
 TEST_F(LeadingRunnerTest, LogitsAreThoseOfTheModelAlone) {
-  const OneText text(30);
+  const OneRequest text = text_of(30);
   Rank alone(directory_.path(), nullptr);
   const auto expected = alone.runner().forward(text.batch(), alone.pools());
   ASSERT_TRUE(expected.ok());
@@ -138,7 +108,7 @@ TEST_F(LeadingRunnerTest, LogitsAreThoseOfTheModelAlone) {
 }
 
 TEST_F(LeadingRunnerTest, PagesAreCopiedOnEveryRank) {
-  const OneText text(10);
+  const OneRequest text = text_of(10);
   const auto expect_copied = [](Rank& rank) { EXPECT_EQ(rank.page(9), rank.page(2)); };
   run(
       [&](Runner& leader, Rank& rank) {
@@ -151,8 +121,8 @@ TEST_F(LeadingRunnerTest, PagesAreCopiedOnEveryRank) {
 
 // The text needs pages that rank 1 does not have: nobody waits, and what fits is computed after.
 TEST_F(LeadingRunnerTest, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
-  const OneText too_long(30);
-  const OneText fits(6);
+  const OneRequest too_long = text_of(30);
+  const OneRequest fits = text_of(6);
   run(
       [&](Runner& leader, Rank& rank) {
         const auto failed = leader.forward(too_long.batch(), rank.pools());
@@ -164,7 +134,7 @@ TEST_F(LeadingRunnerTest, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed)
 }
 
 TEST_F(LeadingRunnerTest, ABatchThatNobodyTakesIsAnErrorOnAll) {
-  const OneText text(20);
+  const OneRequest text = text_of(20);
   KvBatch batch = text.batch();
   const std::vector<TokenId> wrong(batch.tokens.size(), 5'000);
   batch.tokens = wrong;
@@ -208,7 +178,7 @@ class QueueingRunner final : public Runner {
 };
 
 TEST_F(LeadingRunnerTest, WhatIsQueuedAndChosenIsToldToAllAndWaitedForByAll) {
-  const OneText text(2);
+  const OneRequest text = text_of(2);
   ThreadRanks(2).run([&](RankGroup& ranks) {
     Rank rank(directory_.path(), nullptr);
     QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
@@ -235,7 +205,7 @@ TEST_F(LeadingRunnerTest, WhatIsQueuedAndChosenIsToldToAllAndWaitedForByAll) {
 }
 
 TEST(BatchMessage, EveryArrayComesBack) {
-  const OneText text(11);
+  const OneRequest text = text_of(11);
   KvBatch sent = text.batch();
   const std::vector<AdapterId> adapters = {AdapterId(3)};
   sent.adapters = adapters;
@@ -258,7 +228,7 @@ TEST(BatchMessage, EveryArrayComesBack) {
 
 TEST(BatchMessage, WhatIsCutOffIsNoBatch) {
   std::vector<std::int64_t> words;
-  write_batch(OneText(11).batch(), words);
+  write_batch(text_of(11).batch(), words);
   for (std::size_t length = 0; length < words.size(); ++length) {
     EXPECT_FALSE(read_batch(std::span(words).first(length)).ok()) << length;
   }

@@ -144,6 +144,39 @@ Status CudaPool::copy_page(PageId from, PageId to) {
   return stream_.synchronize();
 }
 
+// All pieces of the page, one behind the other.
+Status CudaPool::copy_image_on(CudaStream& stream, PageId page, std::byte* image) {
+  for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
+    for (const PagePiece<std::byte>& piece : layer_pieces(layer)) {
+      const auto bytes = static_cast<std::size_t>(piece.bytes);
+      STEMMA_RETURN_IF_ERROR(stream.copy_out(image, piece.of(page), bytes));
+      image += bytes;
+    }
+  }
+  return {};
+}
+
+Result<std::optional<std::int64_t>> CudaPool::first_different_layer(PageId a, PageId b) {
+  const auto bytes = static_cast<std::size_t>(layer_bytes());
+  const std::size_t image_bytes = bytes * static_cast<std::size_t>(shape().layers);
+  const std::lock_guard lock(mutex_);
+  if (compared_.size_bytes() == 0) {
+    STEMMA_ASSIGN_OR_RETURN(compared_, device_.allocate_pinned(2 * image_bytes));
+  }
+  const std::byte* first = compared_.bytes();
+  const std::byte* second = first + image_bytes;
+  STEMMA_RETURN_IF_ERROR(wait_for_use(stream_));
+  STEMMA_RETURN_IF_ERROR(copy_image_on(stream_, a, compared_.bytes()));
+  STEMMA_RETURN_IF_ERROR(copy_image_on(stream_, b, compared_.bytes() + image_bytes));
+  STEMMA_RETURN_IF_ERROR(stream_.synchronize());
+  for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
+    if (std::memcmp(first, second, bytes) != 0) return std::optional(layer);
+    first += bytes;
+    second += bytes;
+  }
+  return std::optional<std::int64_t>();
+}
+
 KvLayerView CudaPool::layer_view(std::int64_t layer) const {
   KvLayerView view = arrays_.layer_view(layer);
   if (view.labels != nullptr) {

@@ -11,7 +11,7 @@
 // Thread:     store_on, copy_page_on and record_use as their stream; the rest from any.
 //                                                    Invariants: I5, I6 (docs/INVARIANTS.md).
 // Memory:     shape.total_bytes() on the device, zeroed; channels of labelled pools; a few KiB of
-//             pinned host memory.
+//             pinned host memory, and two pages' once pages were compared.
 // Cost:       what is queued, a few microseconds; what waits says so.
 // Not here:   kernels (store_cuda), copies between tiers.
 #pragma once
@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "device/cuda_device.h"
@@ -71,6 +72,8 @@ class CudaPool final : public KvPool {
   Status copy_page_on(CudaStream& stream, PageId from, PageId to);
   // As KvPool: after what computes by now, and waits until it is done.
   Status copy_page(PageId from, PageId to) override;
+  // As KvPool: both pages are copied to pinned memory, which stays.
+  Result<std::optional<std::int64_t>> first_different_layer(PageId a, PageId b) override;
   // Pins the memory of `host` while the mover lives, or, where it has a codec, some of its own.
   Result<std::unique_ptr<PageMover>> make_mover(HostPool& host) override;
 
@@ -90,6 +93,7 @@ class CudaPool final : public KvPool {
                          const KvRows& v);
   template <typename Slot>
   Status upload_slots(std::span<const Slot> slots);
+  Status copy_image_on(CudaStream& stream, PageId page, std::byte* image);
 
   CudaDevice& device_;
   CudaStream stream_;  // of what waits; all memory is given back on it
@@ -101,6 +105,7 @@ class CudaPool final : public KvPool {
   std::mutex mutex_;  // of the stream and what follows
   PinnedMemory pinned_slots_;
   CudaMemory device_slots_;
+  PinnedMemory compared_;  // two images, once pages were compared   [2, layers, layer]
 };
 
 }  // namespace stemma

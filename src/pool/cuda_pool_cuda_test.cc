@@ -151,6 +151,16 @@ class CudaPools : public CudaFixture {
     }
   }
 
+  void flip_last_bit(const PagePiece<std::byte>& piece, PageId page) {
+    std::byte* const last = piece.of(page) + piece.bytes - 1;
+    const PinnedMemory pinned = pinned_bytes(1);
+    ASSERT_TRUE(stream().copy_out(pinned.bytes(), last, 1).ok());
+    ASSERT_TRUE(stream().synchronize().ok());
+    *pinned.bytes() ^= std::byte{1};
+    ASSERT_TRUE(stream().copy_in(last, pinned.bytes(), 1).ok());
+    ASSERT_TRUE(stream().synchronize().ok());
+  }
+
   void check_shape(const KvShape& shape, DType rows) {
     for (const KvLayout layout : kLayouts) {
       SCOPED_TRACE(std::string(kv_layout_name(layout)) + " " +
@@ -251,6 +261,24 @@ TEST_F(CudaPools, APageIsCopiedAfterWhatComputes) {
   ASSERT_TRUE(host_->copy_page(PageId(1), PageId(2)).ok());
   ASSERT_TRUE(cuda_->copy_page(PageId(1), PageId(2)).ok());
   expect_equal_bytes();
+}
+
+TEST_F(CudaPools, PagesDifferInTheFirstLayerOfWhichABitDoes) {
+  for (const KvLayout layout : kLayouts) {
+    const KvShape shape = shape_of(KvKind::kDoubleSparse, DType::kBF16, 3, 16);
+    make_pools(shape, layout);
+    store_in_both<std::int32_t>(1, DType::kF32, shape.slots());
+    ASSERT_TRUE(cuda_->copy_page(PageId(1), PageId(2)).ok());
+    EXPECT_EQ(*cuda_->first_different_layer(PageId(1), PageId(2)), std::nullopt);
+    EXPECT_EQ(*cuda_->first_different_layer(PageId(1), PageId(3)), 1);
+    const auto pieces = cuda_->layer_pieces(0);
+    for (const PagePiece<std::byte>& piece : pieces) {
+      flip_last_bit(piece, PageId(2));
+      EXPECT_EQ(*cuda_->first_different_layer(PageId(1), PageId(2)), 0);
+      flip_last_bit(piece, PageId(2));
+      EXPECT_EQ(*cuda_->first_different_layer(PageId(1), PageId(2)), std::nullopt);
+    }
+  }
 }
 
 }  // namespace

@@ -152,6 +152,25 @@ TEST(MhaPool, PiecesAreThePagesBytesInEveryLayout) {
   }
 }
 
+TEST(MhaPool, PagesDifferInTheFirstLayerOfWhichABitDoes) {
+  for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
+    const auto pool = make_pool(small_shape(DType::kBF16), layout);
+    KvPool& same = *pool;
+    EXPECT_EQ(*same.first_different_layer(PageId(0), PageId(1)), std::nullopt);
+    for (std::int64_t layer = pool->shape().layers - 1; layer >= 0; --layer) {
+      for (const PagePiece<std::byte>& piece : same.layer_pieces(layer)) {
+        std::byte& last = piece.of(PageId(1))[piece.bytes - 1];
+        last ^= std::byte{1};
+        EXPECT_EQ(*same.first_different_layer(PageId(0), PageId(1)), layer);
+        last ^= std::byte{1};
+        EXPECT_EQ(*same.first_different_layer(PageId(0), PageId(1)), std::nullopt);
+      }
+      *same.layer_pieces(layer).begin()->of(PageId(1)) ^= std::byte{1};
+      EXPECT_EQ(*same.first_different_layer(PageId(0), PageId(1)), layer);
+    }
+  }
+}
+
 // Enough rows, of whole cache lines, to go past the caches.
 TEST(MhaPool, ManyRowsAreStoredLikeFew) {
   Prng prng(kSeed);

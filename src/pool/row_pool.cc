@@ -52,6 +52,16 @@ Status RowPool::copy_page(PageId from, PageId to) {
   return {};
 }
 
+Result<std::optional<std::int64_t>> RowPool::first_different_layer(PageId a, PageId b) {
+  for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
+    for (const PagePiece<std::byte>& piece : layer_pieces(layer)) {
+      const auto bytes = static_cast<std::size_t>(piece.bytes);
+      if (std::memcmp(piece.of(a), piece.of(b), bytes) != 0) return std::optional(layer);
+    }
+  }
+  return std::optional<std::int64_t>();
+}
+
 Result<std::unique_ptr<PageMover>> RowPool::make_mover(HostPool& host) {
   return std::unique_ptr<PageMover>(std::make_unique<CpuPageMover>(*this, host));
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/thread_pool.h"
@@ -41,6 +42,7 @@ class RowPool : public KvPool {
   TensorView logical_view() override { return arrays_.logical_view(); }
 
   Status copy_page(PageId from, PageId to) override;
+  Result<std::optional<std::int64_t>> first_different_layer(PageId a, PageId b) override;
   Result<std::unique_ptr<PageMover>> make_mover(HostPool& host) override;
 
  protected:

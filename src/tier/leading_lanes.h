@@ -1,5 +1,5 @@
 // LeadingLanes: lanes over several ranks, as the cache on rank 0 sees them: a job that is posted
-// begins on every rank, and has ended when every rank's part of it has (docs/decisions/0016).
+// begins on every rank, and has ended when every rank's part of it has (docs/decisions/0017).
 //
 // An error on any rank is the job's. Where ranks cannot be reached any more, everything fails that
 // is underway or is posted; no step is computed then either, so that pages that a rank may still

@@ -1,4 +1,4 @@
-// RankTransfers: one rank's part of the transfers that rank 0 begins (docs/decisions/0016).
+// RankTransfers: one rank's part of the transfers that rank 0 begins (docs/decisions/0017).
 //
 // Rank 0 decides what moves. Page ids, of the device and of host memory, mean the same on every
 // rank, each of which has its own heads of a page: so a rank does a job as it is told, on lanes of

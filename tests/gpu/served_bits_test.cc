@@ -32,6 +32,7 @@ struct Setting {
   int threads = 1;
   std::int64_t kv_bytes = std::int64_t{8} << 20;
   std::optional<SparseDial> dial = {};
+  double shadow_audit_percent = 0;
 };
 
 class ServedBits : public CudaFixture {
@@ -48,6 +49,7 @@ class ServedBits : public CudaFixture {
     options.backend = backend.get();
     options.kv_dtype = "bf16";
     options.kv_bytes = setting.kv_bytes;
+    options.engine.shadow_audit_percent = setting.shadow_audit_percent;
     if (setting.dial.has_value()) options.sparse = SparseOptions{*setting.dial, ""};
     ServedTrial trial = open_trial(options);
     TrialRequests requests;
@@ -99,6 +101,60 @@ TEST_F(ServedBits, SurviveEviction) {
   const Outcome tight = run({.page_size = 4, .kv_bytes = 220 * token_bytes});
   EXPECT_GT(tight.totals.evicted_pages, 0);
   expect_same_bits(plain, tight);
+}
+
+TEST_F(ServedBits, PagesThatAreComputedAgainComeOutEqual) {
+  write_model("llama3");
+  const Outcome plain = run({});
+  const Outcome audited = run({.shadow_audit_percent = 100});
+  expect_same_bits(plain, audited);
+  EXPECT_GT(audited.totals.shadow_audits, 0);
+  EXPECT_EQ(audited.totals.shadow_audit_mismatches, 0);
+}
+
+// All pages become as the last one is, behind the cache's back.
+TEST_F(ServedBits, APageThatChangedIsFoundAndNobodySeesItAgain) {
+  write_model("llama3");
+  const auto backend = make_cuda_backend(device(), {.deterministic = true});
+  ServedModelOptions options = trial_options(directory(), Setting());
+  options.backend = backend.get();
+  options.kv_bytes = Setting().kv_bytes;
+  options.engine.shadow_audit_percent = 100;
+  const auto model = opened_for_trial(ServedModel::open(options));
+  const auto engine = opened_for_trial(model->open_engine());
+  const auto ask = [&] {
+    RequestSpec spec;
+    spec.prompt = shared_prompts().front();
+    spec.max_tokens = 4;
+    EXPECT_TRUE(engine->submit(std::move(spec)).ok());
+    std::vector<TokenId> tokens;
+    while (!engine->idle()) {
+      for (const EngineEvent& event : engine->step().events) tokens.push_back(event.token);
+    }
+    return tokens;
+  };
+  const std::vector<TokenId> right = ask();
+  KvPool& pool = model->pool();
+  const PageId last(static_cast<std::int32_t>(pool.shape().pages - 1));
+  for (const PageId page : id_range(PageId(0), pool.shape().pages - 1)) {
+    ASSERT_TRUE(pool.copy_page(last, page).ok());
+  }
+  ask();
+  EXPECT_EQ(engine->totals().shadow_audit_mismatches, 1);
+  EXPECT_EQ(ask(), right);
+}
+
+TEST_F(ServedBits, AuditsNeedProductsThatRepeat) {
+  write_model("llama3");
+  const auto backend = make_cuda_backend(device(), {});
+  ServedModelOptions options = trial_options(directory(), Setting());
+  options.backend = backend.get();
+  options.kv_bytes = Setting().kv_bytes;
+  options.engine.shadow_audit_percent = 1;
+  const auto model = opened_for_trial(ServedModel::open(options));
+  const auto engine = model->open_engine();
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kUnsupported);
 }
 
 // Without a recorder between them the engine queues steps of the runner, and plans the next one

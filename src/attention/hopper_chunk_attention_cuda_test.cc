@@ -1,0 +1,142 @@
+// Chunks by products of warpgroups, on a GPU that has them and on the emulated one: against plain
+// loops in double, and against the bits that the kernels of single warps give.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/attention_steps.h"
+#include "attention/cuda_attention.h"
+#include "attention/cuda_attention_fixture.h"
+
+namespace stemma {
+namespace {
+
+class HopperChunkAttention : public CudaAttentionFixture,
+                             public testing::WithParamInterface<CudaCase> {
+ protected:
+  void SetUp() override {
+    CudaAttentionFixture::SetUp();
+    if (!IsSkipped() && device().traits().capability != 90) {
+      GTEST_SKIP() << "products of warpgroups are of compute capability 9.0";
+    }
+  }
+
+  // All rows of a sequence after the other, as long a chunk as there is.
+  static std::vector<Step> whole_sequences() {
+    std::vector<Step> steps;
+    for (std::size_t s = 0; s < GetParam().tokens.size(); ++s) {
+      steps.push_back({{s, GetParam().tokens[s]}});
+    }
+    return steps;
+  }
+  // First some rows, then the rest: a chunk that begins within a tile.
+  static std::vector<Step> two_chunks() {
+    std::vector<Step> steps;
+    for (std::size_t s = 0; s < GetParam().tokens.size(); ++s) {
+      const std::int64_t first = GetParam().tokens[s] * 2 / 7 + 1;
+      steps.push_back({{s, first}});
+      steps.push_back({{s, GetParam().tokens[s] - first}});
+    }
+    return steps;
+  }
+
+  static CudaCase with_hopper_chunks() {
+    CudaCase c = GetParam();
+    c.hopper_chunks = true;
+    return c;
+  }
+};
+
+TEST_P(HopperChunkAttention, IsThatOfTheReference) {
+  const CudaCase c = with_hopper_chunks();
+  AttentionWorld world(c.world, c.tokens);
+  const auto attention = make(c);
+  ASSERT_TRUE(attention->has_hopper_chunks());
+  for (const Step& step : two_chunks()) {
+    world.prepare(step);
+    const std::vector<float> actual = attend(c, *attention, world);
+    const std::vector<float> wanted = expected(c, world);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_NEAR(actual[i], wanted[i], tolerance(c)) << "output " << i;
+    }
+  }
+}
+
+// On a GPU this says whether both kinds of products add in the same order.
+TEST_P(HopperChunkAttention, HasTheBitsOfTheOtherKernelOfChunks) {
+  expect_same_bits(attend_all_on_device(with_hopper_chunks(), whole_sequences()),
+                   attend_all_on_device(GetParam(), whole_sequences()));
+}
+
+TEST_P(HopperChunkAttention, HasBitsThatDoNotDependOnWhereChunksBegin) {
+  const CudaCase c = with_hopper_chunks();
+  expect_same_bits(attend_all_on_device(c, two_chunks()),
+                   attend_all_on_device(c, whole_sequences()));
+}
+
+// Single rows are never computed by warpgroups: I13 stands or falls with this.
+TEST_P(HopperChunkAttention, HasTheBitsOfRowsOneByOne) {
+  const CudaCase c = with_hopper_chunks();
+  expect_same_bits(attend_all_on_device(c, whole_sequences()),
+                   attend_all_on_device(c, one_by_one(c.tokens)));
+}
+
+std::vector<CudaCase> hopper_cases() {
+  const auto world = [](std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head_dim) {
+    AttentionCase c;
+    c.shape = {
+        .query_heads = query_heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.125f};
+    c.dtype = DType::kBF16;
+    return c;
+  };
+  std::vector<CudaCase> cases;
+  const auto add = [&](const std::string& name, AttentionCase c,
+                       std::vector<std::int64_t> tokens) -> CudaCase& {
+    cases.push_back({.name = name, .world = std::move(c), .tokens = std::move(tokens)});
+    return cases.back();
+  };
+  add("head_dim_64", world(4, 2, 64), {70, 150});
+  add("head_dim_128", world(4, 1, 128), {70, 131});
+  CudaCase& half = add("rows_and_pool_of_f16", world(4, 2, 128), {90});
+  half.row_dtype = half.world.dtype = DType::kF16;
+  add("rows_of_f32", world(8, 2, 64), {40}).row_dtype = DType::kF32;
+  add("pages_of_one", world(4, 1, 64), {100}).world.page_size = 1;
+  add("pages_by_page", world(4, 1, 64), {100}).world.layout = KvLayout::kPageFirst;
+  add("as_many_kv_heads", world(2, 2, 64), {300});
+  add("three_query_heads_each", world(6, 2, 64), {60});
+  add("more_query_heads_than_an_item_has", world(71, 1, 64), {7});
+  add("more_query_heads_than_any_item_has", world(130, 1, 64), {5});
+  add("head_dim_32", world(8, 1, 32), {50});
+  add("head_dim_80", world(8, 1, 80), {50});
+  add("three_partitions", world(2, 1, 64), {1100}).rows_max = 1100;
+  add("partitions_of_head_dim_128", world(1, 1, 128), {700});
+  CudaCase& window = add("window", world(4, 1, 64), {600});
+  window.world.shape.window_tokens = 37;
+  add("capped_scores", world(4, 1, 64), {90}).world.shape.score_cap = 5;
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, HopperChunkAttention, testing::ValuesIn(hopper_cases()),
+                         [](const auto& instance) { return instance.param.name; });
+
+using HopperChunks = CudaAttentionFixture;
+
+TEST_F(HopperChunks, AreNotTheDefault) {
+  EXPECT_FALSE(make(CudaCase())->has_hopper_chunks());
+}
+
+TEST_F(HopperChunks, LeaveRowsThatTheyHaveNoKernelForToOthers) {
+  CudaCase c;
+  c.hopper_chunks = true;
+  c.world.dtype = DType::kInt8;
+  EXPECT_FALSE(make(c)->has_hopper_chunks());
+  c.world.dtype = DType::kBF16;
+  c.world.shape.head_dim = 256;
+  EXPECT_FALSE(make(c)->has_hopper_chunks());
+}
+
+}  // namespace
+}  // namespace stemma
