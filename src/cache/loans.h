@@ -52,7 +52,7 @@ class Loans final : public LayerGate {
     if (asked_layers_ == 0) return true;
     bool right = true;
     for (const Loan& loan : loans_) {
-      right = transfers_.wait_layer(*loan.job, asked_layers_ - 1) && right;
+      right = transfers_.came_right(*loan.job, asked_layers_ - 1) && right;
     }
     return right;
   }

@@ -88,16 +88,29 @@ Status check(const ServedModelOptions& options) {
 
 Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions& options) {
   Result<std::unique_ptr<ServedModel>> model = open_own(options);
-  if (options.ranks == nullptr) return model;
-  RankGroup& ranks = *options.ranks;
-  STEMMA_RETURN_IF_ERROR(agree(ranks, model.ok() ? Status() : Status(model.error())));
-  ServedModel& own = **model;
-  STEMMA_RETURN_IF_ERROR(
-      agree_on_terms(ranks, rank_terms(*own.runner_, *own.pool_, own.engine_options_)));
-  STEMMA_RETURN_IF_ERROR(own.runner_->meet_ranks());
-  own.ranks_ = &ranks;
-  if (own.leads()) own.leader_ = std::make_unique<LeadingRunner>(*own.runner_, ranks);
+  if (options.ranks != nullptr) {
+    STEMMA_RETURN_IF_ERROR(agree(*options.ranks, model.ok() ? Status() : Status(model.error())));
+    STEMMA_RETURN_IF_ERROR((*model)->join(*options.ranks, options.tiers.codec));
+  }
+  if (model.ok()) (*model)->describe_tiers();
   return model;
+}
+
+// Pages of all ranks are found by rank 0's namespace; in stores each rank has its own (I7).
+Status ServedModel::join(RankGroup& ranks, std::string_view tier_codec) {
+  STEMMA_RETURN_IF_ERROR(agree_on_terms(ranks, rank_terms({.runner = *runner_,
+                                                           .pool = *pool_,
+                                                           .tiers_or_null = tiers_.get(),
+                                                           .options = engine_options_,
+                                                           .tier_codec = tier_codec})));
+  STEMMA_ASSIGN_OR_RETURN(const NamespaceDigest first, leading_namespace(ranks, namespace_digest_));
+  if (ranks.rank() > 0) namespace_digest_ = of_rank(first, ranks.rank());
+  STEMMA_RETURN_IF_ERROR(runner_->meet_ranks());
+  ranks_ = &ranks;
+  if (!leads()) return {};
+  leader_ = std::make_unique<LeadingRunner>(*runner_, ranks);
+  if (tiers_ != nullptr) leading_tiers_ = std::make_unique<LeadingTiers>(*tiers_, ranks, clock_);
+  return {};
 }
 
 Result<std::unique_ptr<ServedModel>> ServedModel::open_own(const ServedModelOptions& options) {
@@ -119,16 +132,24 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open_own(const ServedModelOpti
 }
 
 Status ServedModel::open_tiers(const ServedModelOptions& options) {
-  STEMMA_ASSIGN_OR_RETURN(
-      tiers_, open_served_tiers(options.tiers, *pool_, windowed_pool_.get(), threads_, clock_));
-  if (tiers_ == nullptr) return {};
-  const std::string description = description_of(*runner_, *pool_, options.tiers.codec);
-  tiers_->describe(namespace_digest_, description);
+  ServedTierOptions tiers = options.tiers;
+  if (options.ranks != nullptr) {
+    tiers.rank = options.ranks->rank();
+    tiers.ranks = options.ranks->ranks();
+  }
+  STEMMA_ASSIGN_OR_RETURN(tiers_,
+                          open_served_tiers(tiers, *pool_, windowed_pool_.get(), threads_, clock_));
+  description_ = description_of(*runner_, *pool_, options.tiers.codec);
+  return {};
+}
+
+void ServedModel::describe_tiers() {
+  if (tiers_ == nullptr) return;
+  tiers_->describe(namespace_digest_, description_);
   for (const AdapterIdentity& adapter : runner_->adapters()) {
     tiers_->describe(adapted(namespace_digest_, adapter.digest),
-                     description + " adapter_sha256=" + to_hex(adapter.digest));
+                     description_ + " adapter_sha256=" + to_hex(adapter.digest));
   }
-  return {};
 }
 
 Status ServedModel::load_files(const ServedModelOptions& options) {
@@ -227,17 +248,21 @@ Runner& ServedModel::batch_runner() noexcept {
 }
 
 Status ServedModel::follow() {
-  return follow_leader(*runner_, {*pool_, windowed_pool_.get()}, *ranks_);
+  const KvPools pools = {*pool_, windowed_pool_.get()};
+  if (tiers_ == nullptr) return follow_leader(*runner_, pools, *ranks_);
+  RankTransfers transfers(*tiers_, *ranks_, clock_);
+  return follow_leader(*runner_, pools, *ranks_, {&transfers, &transfers});
 }
 
 Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null) {
   STEMMA_CHECK(leads(), "the engine is on rank 0");
   Runner& runner = runner_or_null != nullptr ? *runner_or_null : batch_runner();
-  const EngineParts parts = {.runner = runner,
-                             .pools = {*pool_, windowed_pool_.get()},
-                             .vocab_tokens = runner_->config().vocab_tokens,
-                             .clock = clock_,
-                             .lower_tiers = tiers_.get()};
+  const EngineParts parts = {
+      .runner = runner,
+      .pools = {*pool_, windowed_pool_.get()},
+      .vocab_tokens = runner_->config().vocab_tokens,
+      .clock = clock_,
+      .lower_tiers = leading_tiers_ != nullptr ? leading_tiers_.get() : tiers_.get()};
   return Engine::open(engine_options_, parts);
 }
 

@@ -30,6 +30,7 @@
 #include "stemma/options.h"
 #include "stemma/result.h"
 #include "template/chat_template.h"
+#include "tier/leading_tiers.h"
 
 namespace stemma {
 
@@ -109,6 +110,8 @@ class ServedModel {
   Status open_pools(const ServedModelOptions& options);
   Status count_pages(const ServedModelOptions& options, KvShape& full, KvShape& windowed);
   Status open_tiers(const ServedModelOptions& options);
+  Status join(RankGroup& ranks, std::string_view tier_codec);
+  void describe_tiers();
 
   MonotonicClock clock_;
   ThreadPool threads_;
@@ -119,10 +122,12 @@ class ServedModel {
   GenerationConfig generation_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<KvPool> windowed_pool_;  // nullptr: no layer has a window
-  std::unique_ptr<LowerTiers> tiers_;      // nullptr: none
+  std::string description_;                // of the namespace, for people
+  std::unique_ptr<LowerTiers> tiers_;      // this rank's; nullptr: none
   NamespaceDigest namespace_digest_;
-  RankGroup* ranks_ = nullptr;             // nullptr: it computes alone
-  std::unique_ptr<LeadingRunner> leader_;  // on rank 0 of several
+  RankGroup* ranks_ = nullptr;                   // nullptr: it computes alone
+  std::unique_ptr<LeadingRunner> leader_;        // on rank 0 of several
+  std::unique_ptr<LeadingTiers> leading_tiers_;  // likewise, where there are tiers
 };
 
 }  // namespace stemma

@@ -118,16 +118,34 @@ TEST_F(ServedRanks, AllGetTheErrorOfOne) {
   EXPECT_EQ(other[0], "rank 1: its weights, flags or vector instructions are not those of rank 0");
 }
 
+TEST_F(ServedRanks, TiersThatDifferEndAllWithWhatDiffers) {
+  const auto less_memory = errors([](int rank, ServedModelOptions& options) {
+    options.tiers.host_bytes = rank == 1 ? 1 << 19 : 1 << 20;
+  });
+  EXPECT_EQ(less_memory[0],
+            "rank 1: there is host memory for 64 pages and 0 windowed ones, on rank 0 for 128 and "
+            "0");
+  EXPECT_EQ(less_memory[1], less_memory[0]);
+  const auto no_store = errors([](int rank, ServedModelOptions& options) {
+    options.tiers.host_bytes = 1 << 20;
+    if (rank == 0) options.tiers.remote_url = "redis://127.0.0.1:1";
+  });
+  EXPECT_EQ(no_store[0],
+            "rank 1: its weights, flags or vector instructions are not those of rank 0");
+  const auto other_codec = errors([](int rank, ServedModelOptions& options) {
+    options.kv_dtype = "bf16";
+    options.tiers.remote_url = "redis://127.0.0.1:1";
+    if (rank == 0) options.tiers.codec = "int8";
+  });
+  EXPECT_EQ(other_codec[1], no_store[0]);
+}
+
 TEST_F(ServedRanks, WhatSeveralCannotDoIsRefusedByItsFlag) {
   const auto refused = [&](const std::function<void(ServedModelOptions & options)>& want) {
     return errors([&](int, ServedModelOptions& options) { want(options); })[0];
   };
-  EXPECT_EQ(refused([](auto& options) { options.tiers.host_bytes = 1 << 20; }),
-            "--tensor-parallel: not with --host-bytes yet");
-  EXPECT_EQ(refused([](auto& options) { options.tiers.disk_directory = "x"; }),
-            "--tensor-parallel: not with --disk yet");
-  EXPECT_EQ(refused([](auto& options) { options.tiers.remote_url = "redis://x:1"; }),
-            "--tensor-parallel: not with --remote yet");
+  EXPECT_EQ(refused([](auto& options) { options.tiers.host_file = "x"; }),
+            "--tensor-parallel: not with --host-file yet");
   EXPECT_EQ(refused([](auto& options) { options.engine.shadow_audit_percent = 1; }),
             "--tensor-parallel: not with --shadow-audit yet");
   EXPECT_EQ(refused([](auto& options) {

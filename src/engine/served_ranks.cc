@@ -20,22 +20,39 @@ Status compare(const RankTerms& own, const RankTerms& first) {
                  fmt::format("--kv-bytes hold {} pages and {} windowed ones, on rank 0 {} and {}",
                              own.pages, own.windowed_pages, first.pages, first.windowed_pages)};
   }
+  if (own.host_pages != first.host_pages || own.host_windowed_pages != first.host_windowed_pages) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("there is host memory for {} pages and {} windowed ones, on rank 0 "
+                             "for {} and {}",
+                             own.host_pages, own.host_windowed_pages, first.host_pages,
+                             first.host_windowed_pages)};
+  }
   return {};
 }
 
 }  // namespace
 
-RankTerms rank_terms(const LoadedRunner& runner, const KvPool& pool, const EngineOptions& options) {
+RankTerms rank_terms(const RankParts& parts) {
+  const EngineOptions& options = parts.options;
   NamespaceFields fields;
-  for (const auto& [name, value] : runner.namespace_fields()) {
+  for (const auto& [name, value] : parts.runner.namespace_fields()) {
     if (name != "tensor_parallel_rank") fields.add(name, std::string_view(value));
   }
-  fields.add("kv_dtype", dtype_name(pool.shape().dtype));
-  fields.add("page_size", pool.shape().page_size);
+  fields.add("kv_dtype", dtype_name(parts.pool.shape().dtype));
+  fields.add("page_size", parts.pool.shape().page_size);
   fields.add("step_tokens_max", options.scheduler.step_tokens_max);
   fields.add("requests_max", options.kv.requests_max);
   fields.add("context_tokens_max", options.kv.context_tokens_max);
-  return {options.kv.pages, options.kv.windowed_pages, fields.finish()};
+  fields.add("tier_codec", parts.tier_codec);
+  RankTerms terms = {.pages = options.kv.pages, .windowed_pages = options.kv.windowed_pages};
+  if (parts.tiers_or_null != nullptr) {
+    const LowerTiers& tiers = *parts.tiers_or_null;
+    for (const PageStore* const store : tiers.stores()) fields.add("store", store->name());
+    terms.host_pages = tiers.host_pages();
+    terms.host_windowed_pages = tiers.host_windowed_pages();
+  }
+  terms.digest = fields.finish();
+  return terms;
 }
 
 Status agree_on_terms(RankGroup& ranks, const RankTerms& own) {
@@ -44,16 +61,17 @@ Status agree_on_terms(RankGroup& ranks, const RankTerms& own) {
   return agree(ranks, compare(own, first));
 }
 
+Result<NamespaceDigest> leading_namespace(RankGroup& ranks, const NamespaceDigest& own) {
+  NamespaceDigest first = own;
+  STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&first, 1))));
+  return first;
+}
+
 Status check_ranked(const ServedModelOptions& options) {
   const auto refused = [](std::string_view flag) {
     return Error{ErrorCode::kUnsupported, fmt::format("--tensor-parallel: not with {} yet", flag)};
   };
-  const ServedTierOptions& tiers = options.tiers;
-  if (!tiers.disk_directory.empty()) return refused("--disk");
-  if (!tiers.remote_url.empty()) return refused("--remote");
-  if (!tiers.host_file.empty()) return refused("--host-file");
-  if (tiers.host_bytes > 0) return refused("--host-bytes");
-  if (tiers.codec != "plain") return refused("--tier-codec");
+  if (!options.tiers.host_file.empty()) return refused("--host-file");
   if (options.engine.shadow_audit_percent > 0) return refused("--shadow-audit");
   return {};
 }

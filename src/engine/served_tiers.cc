@@ -1,6 +1,9 @@
 #include "engine/served_tiers.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,6 +22,20 @@ Error named(std::string_view flag, const Error& error) {
 
 using Stores = std::vector<std::unique_ptr<PageStore>>;
 
+// What the rank's frames are kept under; empty where there is one rank.
+std::string rank_name(const ServedTierOptions& options) {
+  if (options.ranks == 1) return {};
+  return "rank" + std::to_string(options.rank) + "of" + std::to_string(options.ranks);
+}
+
+Result<std::string> disk_directory(const ServedTierOptions& options) {
+  if (options.ranks == 1) return options.disk_directory;
+  std::error_code error;
+  std::filesystem::create_directory(options.disk_directory, error);
+  if (!error) return options.disk_directory + "/" + rank_name(options);
+  return Error{ErrorCode::kIo, options.disk_directory + ": " + error.message(), error.value()};
+}
+
 Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock) {
   Stores stores;
   if (!options.disk_directory.empty()) {
@@ -27,8 +44,9 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
                                                     std::to_string(kDiskBytesMin) + " (got " +
                                                     std::to_string(options.disk_bytes) + ")"};
     }
-    auto disk =
-        DiskPageStore::open(options.disk_directory, clock, {.bytes_max = options.disk_bytes});
+    const auto directory = disk_directory(options);
+    if (!directory.ok()) return named("--disk", directory.error());
+    auto disk = DiskPageStore::open(*directory, clock, {.bytes_max = options.disk_bytes});
     if (!disk.ok()) return named("--disk", disk.error());
     stores.push_back(std::make_unique<GuardedStore>(std::move(disk).value(), clock));
   }
@@ -36,6 +54,7 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
     RedisPageStoreOptions remote;
     remote.url = options.remote_url;
     remote.secret = options.remote_secret;
+    remote.part = rank_name(options);
     auto store = RedisPageStore::open(remote, clock);
     if (!store.ok()) return named("--remote", store.error());
     stores.push_back(std::move(store).value());

@@ -37,6 +37,11 @@ struct ServedTierOptions {
   std::string remote_url;
   // Values in the remote store are sealed with it; empty: they are not.
   std::string remote_secret;
+
+  // Which of how many ranks keeps its part of each page here. In stores every rank's frames lie by
+  // themselves, on disk in a directory "rank1of2" below that one.
+  int rank = 0;
+  int ranks = 1;
 };
 
 // What pages pass through on their way to stores where no host memory was asked for.

@@ -1,4 +1,3 @@
-// Every step is two broadcasts: what it is and how many words say it, and these words.
 #include "model/leading_runner.h"
 
 #include <bit>
@@ -6,35 +5,12 @@
 #include <span>
 
 #include "base/check.h"
+#include "device/rank_message.h"
 #include "model/batch_message.h"
 
 namespace stemma {
 
 namespace {
-
-enum class Step : std::int64_t { kEnd, kForward, kQueue, kWait, kCopyPages };
-
-struct StepHead {
-  Step step = Step::kEnd;
-  std::int64_t words = 0;
-  std::int64_t choices = 0;  // of kQueue, behind the batch
-};
-
-Status tell(RankGroup& ranks, Step step, std::span<std::int64_t> words, std::int64_t choices = 0) {
-  StepHead head = {step, static_cast<std::int64_t>(words.size()), choices};
-  STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
-  return words.empty() ? Status() : ranks.broadcast(std::as_writable_bytes(words));
-}
-
-Result<StepHead> hear(RankGroup& ranks, std::vector<std::int64_t>& words) {
-  StepHead head;
-  STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&head, 1))));
-  words.resize(static_cast<std::size_t>(head.words));
-  if (head.words > 0) {
-    STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(words))));
-  }
-  return head;
-}
 
 constexpr std::size_t kChoiceWords = 5;
 
@@ -64,16 +40,24 @@ PageCopies read_copies(std::span<const std::int64_t> words) {
   return {page_of(words[0]), page_of(words[1]), page_of(words[2]), page_of(words[3])};
 }
 
-Status compute(Runner& own, const KvPools& pools, std::span<const std::int64_t> words) {
-  STEMMA_ASSIGN_OR_RETURN(const KvBatch batch, read_batch(words));
+// The batch that was told, whose pages may arrive at `gate_or_null`.
+Result<KvBatch> told_batch(std::span<const std::int64_t> words, LayerGate* gate_or_null) {
+  STEMMA_ASSIGN_OR_RETURN(KvBatch batch, read_batch(words));
+  batch.arriving = gate_or_null;
+  return batch;
+}
+
+Status compute(Runner& own, const KvPools& pools, std::span<const std::int64_t> words,
+               LayerGate* gate_or_null) {
+  STEMMA_ASSIGN_OR_RETURN(const KvBatch batch, told_batch(words, gate_or_null));
   const Result<LogitsView> computed = own.forward(batch, pools);
   return computed.ok() ? Status() : Status(computed.error());
 }
 
 Status queue_step(Runner& own, const KvPools& pools, std::span<const std::int64_t> words,
-                  std::size_t choice_count) {
+                  std::size_t choice_count, LayerGate* gate_or_null) {
   const std::size_t batch_words = words.size() - kChoiceWords * choice_count;
-  STEMMA_ASSIGN_OR_RETURN(const KvBatch batch, read_batch(words.first(batch_words)));
+  STEMMA_ASSIGN_OR_RETURN(const KvBatch batch, told_batch(words.first(batch_words), gate_or_null));
   std::vector<TokenChoice> choices;
   for (std::size_t at = batch_words; at < words.size(); at += kChoiceWords) {
     choices.push_back(read_choice(words.subspan(at, kChoiceWords)));
@@ -89,26 +73,41 @@ Status await_step(Runner& own) {
 }  // namespace
 
 LeadingRunner::~LeadingRunner() {
-  ignore_error(tell(ranks_, Step::kEnd, {}), "ranks that cannot be reached have gone");
+  ignore_error(tell(ranks_, {RankTask::kEnd}, {}), "ranks that cannot be reached have gone");
+}
+
+// `batch` for this rank, and in words_ for the others.
+KvBatch LeadingRunner::write(const KvBatch& batch) {
+  KvBatch whole = batch;
+  whole.arriving = nullptr;
+  write_batch(whole, words_);
+  if (batch.arriving == nullptr) return whole;
+  gate_.inner = batch.arriving;
+  whole.arriving = &gate_;
+  return whole;
 }
 
 Result<LogitsView> LeadingRunner::forward(const KvBatch& batch, KvPools pools) {
-  write_batch(batch, words_);
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kForward, words_));
-  Result<LogitsView> logits = own_.forward(batch, pools);
+  const KvBatch own = write(batch);
+  const std::int64_t arriving = own.arriving != nullptr ? 1 : 0;
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, {.task = RankTask::kForward, .arriving = arriving}, words_));
+  Result<LogitsView> logits = own_.forward(own, pools);
   STEMMA_RETURN_IF_ERROR(agree(ranks_, logits.ok() ? Status() : Status(logits.error())));
   return logits;
 }
 
 Status LeadingRunner::queue(const KvBatch& batch, KvPools pools, const StepWish& wish) {
-  write_batch(batch, words_);
+  const KvBatch own = write(batch);
   for (const TokenChoice& choice : wish.choices) append_choice(choice, words_);
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kQueue, words_, std::ssize(wish.choices)));
-  return own_.queue(batch, pools, wish);
+  const RankMessage message = {.task = RankTask::kQueue,
+                               .choices = std::ssize(wish.choices),
+                               .arriving = own.arriving != nullptr ? 1 : 0};
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, message, words_));
+  return own_.queue(own, pools, wish);
 }
 
 Result<StepOutputs> LeadingRunner::wait() {
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kWait, {}));
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, {RankTask::kWait}, {}));
   Result<StepOutputs> outputs = own_.wait();
   STEMMA_RETURN_IF_ERROR(agree(ranks_, outputs.ok() ? Status() : Status(outputs.error())));
   return outputs;
@@ -117,30 +116,48 @@ Result<StepOutputs> LeadingRunner::wait() {
 Status LeadingRunner::copy_pages(KvPools pools, const PageCopies& copies) {
   words_ = {copies.from.value(), copies.to.value(), copies.windowed_from.value(),
             copies.windowed_to.value()};
-  STEMMA_RETURN_IF_ERROR(tell(ranks_, Step::kCopyPages, words_));
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, {RankTask::kCopyPages}, words_));
   return own_.copy_pages(pools, copies);
 }
 
-Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks) {
+Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const FollowedTiers& tiers) {
   STEMMA_CHECK(ranks.rank() > 0, "rank 0 leads");
   std::vector<std::int64_t> words;
   Status copied;  // told with the next step
   for (;;) {
-    STEMMA_ASSIGN_OR_RETURN(const StepHead head, hear(ranks, words));
-    if (head.step == Step::kEnd) return {};
-    if (head.step == Step::kCopyPages) {
-      const Status now = own.copy_pages(pools, read_copies(words));
-      if (copied.ok()) copied = now;
-      continue;
+    STEMMA_ASSIGN_OR_RETURN(const RankMessage message, hear(ranks, words));
+    LayerGate* const gate_or_null = message.arriving != 0 ? tiers.arriving : nullptr;
+    switch (message.task) {
+      case RankTask::kEnd:
+        return {};
+      case RankTask::kForward:
+      case RankTask::kWait: {
+        const bool waits = message.task == RankTask::kWait;
+        const Status computed = waits ? await_step(own) : compute(own, pools, words, gate_or_null);
+        ignore_error(agree(ranks, copied.ok() ? computed : copied),
+                     "rank 0 says it to its requests");
+        copied = Status();
+        break;
+      }
+      case RankTask::kQueue:
+        ignore_error(
+            queue_step(own, pools, words, static_cast<std::size_t>(message.choices), gate_or_null),
+            "rank 0 has the same");
+        break;
+      case RankTask::kCopyPages: {
+        const Status now = own.copy_pages(pools, read_copies(words));
+        if (copied.ok()) copied = now;
+        break;
+      }
+      case RankTask::kOpenLanes:
+      case RankTask::kTransfer:
+      case RankTask::kReport:
+      case RankTask::kLayers:
+      case RankTask::kLookup:
+        STEMMA_CHECK(tiers.listener != nullptr, "all ranks have lower tiers, or none");
+        STEMMA_RETURN_IF_ERROR(tiers.listener->told(message.task, words));
+        break;
     }
-    if (head.step == Step::kQueue) {
-      ignore_error(queue_step(own, pools, words, static_cast<std::size_t>(head.choices)),
-                   "rank 0 has the same");
-      continue;
-    }
-    const Status computed = head.step == Step::kWait ? await_step(own) : compute(own, pools, words);
-    ignore_error(agree(ranks, copied.ok() ? computed : copied), "rank 0 says it to its requests");
-    copied = Status();
   }
 }
 

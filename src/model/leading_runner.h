@@ -10,7 +10,8 @@
 // Memory:     one message.
 // Cost:       two broadcasts and one gather a step, one broadcast more if it is queued, beside what
 //             its layers gather.
-// Not here:   what of a model a rank computes (ModelRunner), how ranks talk (device/rank_group).
+// Not here:   what of a model a rank computes (ModelRunner), how ranks talk (device/rank_group),
+//             tiers below the pools (tier/rank_transfers).
 #pragma once
 
 #include <array>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "device/rank_group.h"
+#include "device/rank_message.h"
 #include "stemma/result.h"
 #include "stemma/runner.h"
 
@@ -38,6 +40,7 @@ class LeadingRunner final : public Runner {
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool queues() const override { return own_.queues(); }
   bool draws() const override { return own_.draws(); }
+  bool waits_by_layer() const override { return own_.waits_by_layer(); }
   bool repeats_bits() const override { return own_.repeats_bits(); }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
@@ -45,14 +48,38 @@ class LeadingRunner final : public Runner {
   std::span<const AdapterIdentity> adapters() const override { return own_.adapters(); }
 
  private:
+  // A step is computed to its end whatever arrives, as the other ranks do: whether all came right
+  // they are asked when it has retired (TransferLanes::came_right).
+  class PatientGate final : public LayerGate {
+   public:
+    bool wait(std::int64_t layer) override {
+      static_cast<void>(inner->wait(layer));
+      return true;
+    }
+    bool wait_on(CudaStream& stream, std::int64_t layer) override {
+      static_cast<void>(inner->wait_on(stream, layer));
+      return true;
+    }
+    LayerGate* inner = nullptr;
+  };
+
+  KvBatch write(const KvBatch& batch);
+
   Runner& own_;
   RankGroup& ranks_;
+  PatientGate gate_;  // of the batch that is computed
   std::vector<std::int64_t> words_;
 };
 
+// What a rank that follows has below its pools.
+struct FollowedTiers {
+  RankListener* listener = nullptr;  // nullptr: none
+  LayerGate* arriving = nullptr;     // for steps whose pages may still be arriving
+};
+
 // Does on this rank's `pools` with `own` what rank 0 tells, until it lets go. An error only where
-// rank 0 cannot be heard any more: what goes wrong in a step is told to rank 0.
-// REQUIRES: ranks.rank() > 0.
-Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks);
+// rank 0 cannot be heard any more: what goes wrong in a step is told to rank 0. What is told of
+// lower tiers their listener does. REQUIRES: ranks.rank() > 0; a listener where rank 0 has tiers.
+Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const FollowedTiers& tiers = {});
 
 }  // namespace stemma

@@ -17,6 +17,12 @@ std::array<std::byte, 8> little_endian(std::uint64_t value) {
   return bytes;
 }
 
+NamespaceDigest in_family_of(const NamespaceDigest& other, NamespaceDigest digest) {
+  const NamespaceFamily family = family_of(other);
+  std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
+  return digest;
+}
+
 }  // namespace
 
 NamespaceFields::NamespaceFields() {
@@ -45,13 +51,17 @@ NamespaceDigest NamespaceFields::finish() {
 }
 
 NamespaceDigest adapted(const NamespaceDigest& plain, const Sha256Digest& adapter) {
-  NamespaceDigest digest = NamespaceFields()
-                               .add("without adapter", std::as_bytes(std::span(plain.bytes)))
-                               .add("adapter_sha256", adapter)
-                               .finish();
-  const NamespaceFamily family = family_of(plain);
-  std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
-  return digest;
+  return in_family_of(plain, NamespaceFields()
+                                 .add("without adapter", std::as_bytes(std::span(plain.bytes)))
+                                 .add("adapter_sha256", adapter)
+                                 .finish());
+}
+
+NamespaceDigest of_rank(const NamespaceDigest& first, std::int64_t rank) {
+  return in_family_of(first, NamespaceFields()
+                                 .add("of rank 0", std::as_bytes(std::span(first.bytes)))
+                                 .add("rank", rank)
+                                 .finish());
 }
 
 // The name of the format comes first, so that a later one never gives the digests of this one.

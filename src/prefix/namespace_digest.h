@@ -51,4 +51,8 @@ class NamespaceFields {
 // another for every adapter, of the same family.
 NamespaceDigest adapted(const NamespaceDigest& plain, const Sha256Digest& adapter);
 
+// The namespace of what rank `rank` of several has, its own heads, of what rank 0 has in `first`:
+// another for every rank, of the same family.
+NamespaceDigest of_rank(const NamespaceDigest& first, std::int64_t rank);
+
 }  // namespace stemma

@@ -77,6 +77,7 @@ RedisPageStore::RedisPageStore(const RedisPageStoreOptions& options, const Redis
               options.secret),
       writer_({url, options.connect_us_max, options.refresh_us, options.breaker}, counters_, clock,
               options.secret) {
+  if (!options.part.empty()) prefix_ += options.part + ":";
   if (reader_.seal) prefix_ += reader_.seal->fingerprint() + ":";
 }
 

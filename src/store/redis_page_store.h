@@ -66,6 +66,8 @@ struct RedisPageStoreOptions {
   BreakerOptions breaker;  // one a server and lane
   // Values are sealed with it; empty: they are not.
   std::string secret;
+  // Part of the name of every value: engines with other parts, or none, keep to their own values.
+  std::string part;
 };
 
 class RedisPageStore final : public PageStore {

@@ -53,6 +53,9 @@ class TransferLanes {
     static_cast<void>(stream);
     return wait_layer(job, layer);
   }
+  // Once nobody reads the pages any more, though the job may not have been taken back: whether all
+  // layers up to `layer` came right. Waits for them.
+  virtual bool came_right(Transfer& job, std::int64_t layer) { return wait_layer(job, layer); }
   // Ends every job that was posted, then all threads: jobs that have not begun see `cancelled`. All
   // can be taken afterwards; nothing may be posted.
   virtual void stop() = 0;

@@ -135,6 +135,7 @@ class TransferEngine {
   bool wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) {
     return lanes_.wait_layer_on(job, stream, layer);
   }
+  bool came_right(Transfer& job, std::int64_t layer) { return lanes_.came_right(job, layer); }
   // Pages that tickets underway own (I1): of a kind, and of those meant for a request, by cookie.
   std::int64_t target_pages(TransferKind kind) const;
   std::int64_t promised_pages(std::int64_t cookie) const;

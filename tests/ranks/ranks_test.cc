@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -30,14 +31,18 @@ class Ranks : public testing::Test {
     }
   }
 
-  // The token ids of each answer.
+  // The token ids of each answer; the prompts' tokens that came from tiers below the device.
   static std::vector<std::vector<int>> answers(const std::string& arguments,
-                                               const std::string& launcher = {}) {
+                                               const std::string& launcher = {},
+                                               std::int64_t* brought_or_null = nullptr) {
     const ProgramRun run = run_stemma("generate --json --threads 1 " + arguments, launcher);
     EXPECT_EQ(run.exit_code, 0) << run.err;
     std::vector<std::vector<int>> ids;
     for (const nlohmann::json& line : run.lines()) {
       if (line.contains("token_ids")) ids.push_back(line["token_ids"].get<std::vector<int>>());
+      if (brought_or_null == nullptr || !line.contains("summary")) continue;
+      const nlohmann::json& tiers = line["summary"]["tiers"];
+      *brought_or_null = tiers["host"].get<int>() + tiers["disk"].get<int>();
     }
     return ids;
   }
@@ -71,6 +76,45 @@ TEST_F(Ranks, TwoAnswerAsOneDoesWhereRequestsShareBatchesPrefixesAndChunks) {
   EXPECT_EQ(answers(arguments + " --tensor-parallel 2", kTwoRanks), alone);
 }
 
+// Six texts, twice, one at a time: the device keeps two of them, the host memory of both ranks all.
+TEST_F(Ranks, WhatTheDevicesDroppedComesBackFromBothRanksHostMemory) {
+  const TempDirectory directory;
+  const std::string file = directory.file("prompts.jsonl");
+  std::string lines;
+  for (int i = 0; i < 12; ++i) {
+    lines += R"({"prompt": ")" + std::string(1, static_cast<char>('A' + i % 6)) +
+             " In the beginning God created the heaven and the earth. And the earth was without "
+             "form, and void; and darkness was upon the face of the deep.\"}\n";
+  }
+  ASSERT_TRUE(write_file(file, lines).ok());
+  const std::string arguments =
+      "--model models/scribe-3m --max-tokens 12 --page-size 4 "
+      "--context-tokens 96 --concurrency 1 --prompts " +
+      file;
+  const auto alone = answers(arguments);
+  ASSERT_EQ(alone.size(), 12U);
+  const std::string tiers =
+      " --kv-bytes 80KiB --host-bytes 16MiB --write-policy write-through --load-wait-ms 60000";
+  std::int64_t from_host = 0;
+  const auto ranked = answers(arguments + tiers + " --tensor-parallel 2", kTwoRanks, &from_host);
+  EXPECT_EQ(ranked, alone);
+  EXPECT_GT(from_host, 0);
+}
+
+TEST_F(Ranks, WhatBothStoredOnDiskIsFoundAgainByTheNextTwo) {
+  const TempDirectory directory;
+  const std::string prompt =
+      "--model models/scribe-3m --max-tokens 12 --page-size 4 --prompt 'In the beginning God "
+      "created the heaven and the earth.'";
+  const auto alone = answers(prompt);
+  const std::string ranked = prompt + " --tensor-parallel 2 --load-wait-ms 60000 --disk " +
+                             directory.file("pages") + " --write-policy write-through";
+  EXPECT_EQ(answers(ranked, kTwoRanks), alone);
+  std::int64_t brought = 0;
+  EXPECT_EQ(answers(ranked, kTwoRanks, &brought), alone);
+  EXPECT_GT(brought, 0);
+}
+
 TEST_F(Ranks, ARankWithLessRoomEndsAllWithTheNumbers) {
   const std::string wanted =
       std::string(STEMMA_BINARY_DIR) +
@@ -84,10 +128,11 @@ TEST_F(Ranks, ARankWithLessRoomEndsAllWithTheNumbers) {
 
 TEST_F(Ranks, WhatSeveralCannotDoIsRefusedByName) {
   const ProgramRun run = run_stemma(
-      "generate --model models/scribe-3m --prompt a --tensor-parallel 2 --host-bytes 1MiB",
+      "generate --model models/scribe-3m --prompt a --tensor-parallel 2 --host-bytes 1MiB "
+      "--host-file x",
       kTwoRanks);
   EXPECT_NE(run.exit_code, 0);
-  EXPECT_THAT(run.err, HasSubstr("--tensor-parallel: not with --host-bytes yet"));
+  EXPECT_THAT(run.err, HasSubstr("--tensor-parallel: not with --host-file yet"));
 }
 
 TEST_F(Ranks, AGpuOfANumberIsRefusedForEveryRankTakesItsOwn) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -66,10 +67,11 @@ inline ServedTrial open_trial(const ServedModelOptions& options) {
 }
 
 // The output tokens of the first `requests` prompts of a trial, over an engine with nothing between
-// it and the model, which queues steps where the model's runner does.
-inline std::vector<std::vector<TokenId>> tokens_of_queued_steps(ServedModel& model,
-                                                                std::size_t requests,
-                                                                float temperature = 0) {
+// it and the model, which queues steps where the model's runner does. Adds to `brought_or_null`
+// what came from lower tiers; what can be copied to them is there afterwards.
+inline std::vector<std::vector<TokenId>> tokens_of_queued_steps(
+    ServedModel& model, std::size_t requests, float temperature = 0,
+    BroughtTokens* brought_or_null = nullptr) {
   const auto engine = opened_for_trial(model.open_engine());
   std::vector<std::vector<TokenId>> tokens(requests);
   const auto prompts = shared_prompts();
@@ -85,8 +87,10 @@ inline std::vector<std::vector<TokenId>> tokens_of_queued_steps(ServedModel& mod
     for (const EngineEvent& event : engine->step().events) {
       EXPECT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
       if (event.token >= 0) tokens[event.request.index()].push_back(event.token);
+      if (brought_or_null != nullptr) *brought_or_null += event.stats.brought;
     }
   }
+  if (brought_or_null != nullptr) engine->settle(std::chrono::hours(1));
   EXPECT_EQ(engine->audit(), std::nullopt);
   return tokens;
 }

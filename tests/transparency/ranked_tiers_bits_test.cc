@@ -1,0 +1,302 @@
+// I13 over the tiers of two ranks: the tokens and the logits of a request are those of one rank
+// without tiers, bit for bit, wherever its pages were: in the host memory of both, on disk over a
+// restart of both, in a real redis-server; where windowed pages go along, and where a request
+// forks. Each case counts that pages came from the tier that it is about.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "device/thread_ranks_fixture.h"
+#include "model/random_model.h"
+#include "sim/metric_of.h"
+#include "stemma/log.h"
+#include "store/redis_process.h"
+#include "transparency/served_trial.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kLongUs = 60'000'000;
+constexpr std::chrono::seconds kLong(60);
+constexpr int kRanks = 2;
+
+struct Setting {
+  std::int64_t page_size = 16;
+  std::int64_t chunk_tokens = 512;
+  std::int64_t concurrency = 3;
+  int threads = 1;
+  std::int64_t kv_tokens = 4096;
+  std::string kv_dtype = "auto";
+  std::string cache = "radix";
+  ServedTierOptions tiers = {};
+  WritePolicy policy = WritePolicy::kWriteThrough;
+  bool by_layer = true;
+};
+
+// So few that other_prompts() push everything out.
+Setting small(Setting setting) {
+  setting.kv_tokens = 448;
+  return setting;
+}
+
+ServedTierOptions in_host() {
+  ServedTierOptions tiers;
+  tiers.host_bytes = std::int64_t{16} << 20;
+  return tiers;
+}
+
+ServedTierOptions on_disk(const std::string& directory) {
+  ServedTierOptions tiers;
+  tiers.disk_directory = directory;
+  return tiers;
+}
+
+ServedTierOptions on_remote(const std::string& url) {
+  ServedTierOptions tiers;
+  tiers.remote_url = url;
+  return tiers;
+}
+
+// Texts that share nothing with anything.
+std::vector<std::vector<TokenId>> other_prompts() {
+  Prng prng(12);
+  std::vector<std::vector<TokenId>> prompts;
+  for (int i = 0; i < 16; ++i) prompts.push_back(random_tokens(prng, 100));
+  return prompts;
+}
+
+class RankedTiersBits : public testing::TestWithParam<std::string_view> {
+ protected:
+  using Work = std::function<void(ServedTrial& trial)>;
+
+  void SetUp() override {
+    set_log_level(LogLevel::kWarning);
+    ASSERT_TRUE(
+        write_random_model(model_.path(), {.config = config_, .type = WeightType::kBf16}).ok());
+  }
+
+  // Of each of `ranks`.
+  ServedModelOptions options(const Setting& setting, int ranks) const {
+    KvShape shape = config_.pool_shape();
+    shape.dtype = try_parse_dtype(setting.kv_dtype).value_or(DType::kBF16);
+    if (shape.kind != KvKind::kMla) shape.heads /= ranks;
+    ServedModelOptions options = trial_options(model_.path(), setting);
+    options.kv_bytes = setting.kv_tokens * config_.layers * shape.token_bytes();
+    options.kv_dtype = setting.kv_dtype;
+    options.tiers = setting.tiers;
+    options.engine.kv.tiers = {.write_policy = setting.policy,
+                               .demote_ahead_pages = 160 / setting.page_size + 1,
+                               .load_wait_us = kLongUs,
+                               .load_by_layer = setting.by_layer,
+                               .store_deadline_us = kLongUs};
+    return options;
+  }
+
+  // What an engine alone does, with nothing cached, one request at a time.
+  void alone(const Work& work, const Setting& setting = {}) const {
+    Setting plain = {.concurrency = 1, .kv_dtype = setting.kv_dtype, .cache = "none"};
+    plain.tiers.codec = setting.tiers.codec;
+    ServedTrial trial = open_trial(options(plain, 1));
+    work(trial);
+  }
+  Outcome cold(const Setting& setting = {}) const {
+    Outcome outcome;
+    alone([&](ServedTrial& trial) { outcome = trial.run(); }, setting);
+    return outcome;
+  }
+
+  // What an engine over two ranks does. All of them have ended when this returns.
+  void together(const Setting& setting, const Work& work) const {
+    ThreadRanks(kRanks).run([&](RankGroup& ranks) {
+      ServedModelOptions own = options(setting, kRanks);
+      own.ranks = &ranks;
+      if (ranks.rank() == 0) {
+        ServedTrial trial = open_trial(own);
+        work(trial);
+        return;
+      }
+      const auto model = opened_for_trial(ServedModel::open(own));
+      EXPECT_TRUE(model->follow().ok());
+    });
+  }
+  // The prompts, which are to get what an engine alone gives; what can be copied to stores is there
+  // afterwards. How many pages came from stores, of whatever layers.
+  std::int64_t run_and_close(const Setting& setting, const Outcome& plain) const {
+    std::int64_t loaded = 0;
+    together(setting, [&](ServedTrial& trial) {
+      expect_same_bits(plain, trial.run());
+      trial.engine->settle(kLong);
+      for (const char* const tier : {"disk", "remote", "windowed"}) {
+        const std::string name = "stemma_" + std::string(tier) + "_loaded_pages_total";
+        const bool counted = tier != std::string_view("windowed") || config_.windows.tokens > 0;
+        if (counted) loaded += metric_of(*trial.engine, name);
+      }
+    });
+    return loaded;
+  }
+  // The prompts, others that push them out, the prompts again.
+  static std::pair<Outcome, Outcome> come_back(ServedTrial& trial) {
+    Outcome first = trial.run();
+    trial.engine->settle(kLong);
+    trial.run({.prompts = other_prompts()});
+    trial.engine->settle(kLong);
+    return {std::move(first), trial.run()};
+  }
+  void expect_back_from_host(const Setting& setting, const Outcome& plain) const {
+    together(setting, [&](ServedTrial& trial) {
+      const auto [first, second] = come_back(trial);
+      EXPECT_GT(second.totals.evicted_pages, 0);
+      EXPECT_GT(second.brought.host, 0);
+      expect_same_bits(plain, first);
+      expect_same_bits(plain, second);
+    });
+  }
+
+  TempDirectory model_;
+  ModelConfig config_ = tiny_model_config(GetParam());
+};
+
+constexpr WritePolicy kPolicies[] = {WritePolicy::kWriteThrough,
+                                     WritePolicy::kWriteThroughSelective, WritePolicy::kWriteBack};
+
+TEST_P(RankedTiersBits, FromHostMemoryUnderEachWritePolicyAndPageSize) {
+  const Outcome plain = cold();
+  for (const WritePolicy policy : kPolicies) {
+    for (const std::int64_t page_size : {4, 16}) {
+      SCOPED_TRACE(testing::Message() << write_policy_name(policy) << ", page size " << page_size);
+      expect_back_from_host(small({.page_size = page_size, .tiers = in_host(), .policy = policy}),
+                            plain);
+    }
+  }
+}
+
+TEST_P(RankedTiersBits, FromHostMemoryOfEightBits) {
+  const Setting setting = {.page_size = 4, .chunk_tokens = 9, .kv_dtype = "int8"};
+  const Outcome plain = cold(setting);
+  Setting tiered = small(setting);
+  tiered.tiers = in_host();
+  expect_back_from_host(tiered, plain);
+}
+
+// Steps that begin before pages are whole: each rank waits for the layers of its own.
+TEST_P(RankedTiersBits, FromHostMemoryLayerByLayer) {
+  const Outcome plain = cold();
+  for (const bool by_layer : {true, false}) {
+    const Setting setting =
+        small({.page_size = 4, .concurrency = 2, .tiers = in_host(), .by_layer = by_layer});
+    together(setting, [&](ServedTrial& trial) {
+      expect_same_bits(plain, come_back(trial).second);
+      const bool lends = by_layer && config_.windows.tokens == 0;
+      EXPECT_EQ(metric_of(*trial.engine, "stemma_lent_pages_total") > 0, lends);
+    });
+  }
+}
+
+TEST_P(RankedTiersBits, FromDiskAfterARestartOfAll) {
+  const Outcome plain = cold();
+  const TempDirectory directory;
+  const Setting setting = {.page_size = 4, .tiers = on_disk(directory.file("disk"))};
+  EXPECT_EQ(run_and_close(setting, plain), 0);
+  EXPECT_GT(run_and_close(setting, plain), 0);
+}
+
+// What one rank lost is nobody's: it is computed, and stored anew.
+TEST_P(RankedTiersBits, ADiskThatOneRankLostIsAMissAndFillsAgain) {
+  const Outcome plain = cold();
+  const TempDirectory directory;
+  const Setting setting = {.page_size = 4, .tiers = on_disk(directory.file("disk"))};
+  EXPECT_EQ(run_and_close(setting, plain), 0);
+  std::filesystem::remove_all(directory.file("disk") + "/rank1of2");
+  EXPECT_EQ(run_and_close(setting, plain), 0);
+  EXPECT_GT(run_and_close(setting, plain), 0);
+}
+
+TEST_P(RankedTiersBits, AnotherRanksDiskIsNeverTakenForItsOwn) {
+  const Outcome plain = cold();
+  const TempDirectory directory;
+  const Setting setting = {.page_size = 4, .tiers = on_disk(directory.file("disk"))};
+  EXPECT_EQ(run_and_close(setting, plain), 0);
+  std::filesystem::remove_all(directory.file("disk") + "/rank1of2");
+  std::filesystem::copy(directory.file("disk") + "/rank0of2", directory.file("disk") + "/rank1of2",
+                        std::filesystem::copy_options::recursive);
+  together(setting, [&](ServedTrial& trial) {
+    const Outcome outcome = trial.run();
+    EXPECT_EQ(outcome.brought.disk, 0);
+    expect_same_bits(plain, outcome);
+    EXPECT_GT(metric_of(*trial.engine, "stemma_disk_load_corrupt_pages_total"), 0);
+  });
+}
+
+TEST_P(RankedTiersBits, FromARedisServerThatBothShare) {
+  const Outcome plain = cold();
+  const TempDirectory directory;
+  const auto server = RedisProcess::start({.directory = directory.path()});
+  ASSERT_TRUE(server.ok()) << to_string(server.error());
+  const Setting setting = {.page_size = 4, .tiers = on_remote(server->unix_url())};
+  EXPECT_EQ(run_and_close(setting, plain), 0);
+  EXPECT_GT(run_and_close(setting, plain), 0);
+}
+
+// Requests that fork while pages come and go: copies of pages and of tiers are told in one order.
+TEST_P(RankedTiersBits, ForksAnswerAsTheyDoAlone) {
+  using Answers = std::vector<std::vector<TokenId>>;
+  const auto ask = [](ServedTrial& trial) {
+    Answers answers;
+    const auto prompts = shared_prompts();
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t i = 0; i < 4; ++i) {
+        RequestSpec spec;
+        spec.prompt = prompts[i];
+        spec.max_tokens = 6;
+        spec.copies = 3;
+        spec.sampling.temperature = 0.9f;
+        spec.sampling.seed = 5 + i;
+        spec.namespace_digest = trial.model->namespace_digest();
+        const auto first = trial.engine->submit(std::move(spec));
+        STEMMA_CHECK(first.ok(), "the request is right");
+        Answers copies(3);
+        while (!trial.engine->idle()) {
+          for (const EngineEvent& event : trial.engine->step().events) {
+            EXPECT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
+            const std::size_t copy = event.request.index() - first->index();
+            if (event.token >= 0) copies[copy].push_back(event.token);
+          }
+        }
+        answers.insert(answers.end(), copies.begin(), copies.end());
+      }
+      trial.engine->settle(kLong);
+      trial.run({.prompts = other_prompts()});
+    }
+    return answers;
+  };
+  Answers expected;
+  alone([&](ServedTrial& trial) { expected = ask(trial); });
+  together(small({.page_size = 4, .tiers = in_host()}), [&](ServedTrial& trial) {
+    EXPECT_EQ(ask(trial), expected);
+    EXPECT_GT(metric_of(*trial.engine, "stemma_host_loaded_pages_total"), 0);
+  });
+}
+
+// Nobody waits for what is under way when the engine goes, and nothing of it is left behind.
+TEST_P(RankedTiersBits, EndingWithCopiesUnderWayEndsThemOnAllRanks) {
+  const TempDirectory directory;
+  Setting setting = small({.page_size = 4, .tiers = on_disk(directory.file("disk"))});
+  setting.tiers.host_bytes = std::int64_t{1} << 20;
+  const Outcome plain = cold();
+  for (int life = 0; life < 6; ++life) {
+    together(setting, [&](ServedTrial& trial) { expect_same_bits(plain, trial.run()); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RankedTiersBits,
+                         testing::Values("llama3", "deepseek_v2", "gemma3"),
+                         [](const auto& family) { return std::string(family.param); });
+
+}  // namespace
+}  // namespace stemma
