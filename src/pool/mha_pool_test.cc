@@ -10,8 +10,8 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <string>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/float16.h"
