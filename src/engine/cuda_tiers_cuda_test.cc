@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "engine/hash_model.h"
+#include "engine/hash_prompts.h"
 #include "pool/cuda_pool_fixture.h"
 #include "stemma/engine.h"
 #include "tier/memory_page_store.h"
@@ -151,23 +152,6 @@ class CudaTieredEngine : public CudaPoolFixture {
     engine_ = std::move(engine).value();
   }
 
-  static RequestId submit(Engine& engine, const Tokens& prompt) {
-    RequestSpec spec;
-    spec.prompt = prompt;
-    spec.max_tokens = 6;
-    const auto id = engine.submit(std::move(spec));
-    EXPECT_TRUE(id.ok()) << id.error().detail;
-    return *id;
-  }
-  static void run(Engine& engine, std::map<RequestId, Tokens>& answers) {
-    for (int left = 100'000; left > 0 && !engine.idle() && !HasFailure(); --left) {
-      for (const EngineEvent& event : engine.step().events) {
-        if (event.token >= 0) answers[event.request].push_back(event.token);
-      }
-      ASSERT_EQ(engine.audit(), std::nullopt);
-    }
-    EXPECT_TRUE(engine.idle());
-  }
   // What an engine without a cache answers, on the host.
   const Tokens& cold(const Tokens& prompt) {
     const auto [known, is_new] = cold_.try_emplace(prompt);
@@ -180,25 +164,14 @@ class CudaTieredEngine : public CudaPoolFixture {
         options,
         {.runner = model, .pools = {*pool}, .vocab_tokens = HashModel::kVocab, .clock = clock_});
     std::map<RequestId, Tokens> answers;
-    const RequestId id = submit(**engine, prompt);
-    run(**engine, answers);
+    const RequestId id = submit_prompt(**engine, prompt);
+    finish_prompts(**engine, answers);
     return known->second = answers[id];
   }
 
   // Up to three prompts at once, each a beginning of one of seven texts, and some more.
   void ask_some() {
-    std::map<RequestId, Tokens> answers;
-    std::map<RequestId, Tokens> prompts;
-    for (std::int64_t left = 1 + prng_.below(3); left > 0; --left) {
-      Prng text(static_cast<std::uint64_t>(1 + prng_.below(7)));
-      Tokens prompt;
-      for (std::int64_t i = 8 + prng_.below(80); i > 0; --i) {
-        prompt.push_back(static_cast<TokenId>(text.below(64)));
-      }
-      prompts[submit(*engine_, prompt)] = prompt;
-    }
-    run(*engine_, answers);
-    for (const auto& [id, prompt] : prompts) ASSERT_EQ(answers[id], cold(prompt));
+    ask_drawn_prompts(*engine_, prng_, [this](const Tokens& prompt) { return cold(prompt); });
   }
   std::int64_t count(const std::string& name) const { return Count(*engine_).of.at(name); }
 
