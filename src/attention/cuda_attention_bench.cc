@@ -16,6 +16,7 @@
 #include "base/function_ref.h"
 #include "base/math.h"
 #include "base/prng.h"
+#include "device/cuda_clock.h"
 #include "device/cuda_gemm.h"
 #include "pool/cuda_pool.h"
 
@@ -73,25 +74,18 @@ struct Case {
 // A stream and its clock.
 struct Timer {
   CudaStream stream;
-  CudaEvent start;
-  CudaEvent end;
+  CudaClock clock;
 
   // Seconds of one of `calls` calls queued one behind another.
   Result<double> seconds(int calls, Call call) {
-    STEMMA_RETURN_IF_ERROR(stream.record(start));
-    for (int i = 0; i < calls; ++i) STEMMA_RETURN_IF_ERROR(call());
-    STEMMA_RETURN_IF_ERROR(stream.record(end));
-    STEMMA_RETURN_IF_ERROR(end.wait());
-    STEMMA_ASSIGN_OR_RETURN(const double ms, end.milliseconds_since(start));
-    return ms * 1e-3 / calls;
+    return clock.seconds(stream, calls, [&](int) { return call(); });
   }
 };
 
 Result<Timer> make_timer(CudaDevice& device) {
   Timer timer;
   STEMMA_ASSIGN_OR_RETURN(timer.stream, device.make_stream());
-  STEMMA_ASSIGN_OR_RETURN(timer.start, device.make_timer());
-  STEMMA_ASSIGN_OR_RETURN(timer.end, device.make_timer());
+  STEMMA_ASSIGN_OR_RETURN(timer.clock, CudaClock::create(device));
   return timer;
 }
 

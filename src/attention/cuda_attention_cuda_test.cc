@@ -32,11 +32,7 @@ TEST_P(CudaAttentionOfABatch, IsThatOfTheReference) {
   const auto attention = make(c);
   for (const Step& step : mixed_steps()) {
     world.prepare(step);
-    const std::vector<float> actual = attend(c, *attention, world);
-    const std::vector<float> wanted = expected(c, world);
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      ASSERT_NEAR(actual[i], wanted[i], tolerance(c)) << "output " << i << ", seed " << seed();
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_reference(c, *attention, world));
   }
 }
 
@@ -47,13 +43,7 @@ TEST_P(CudaAttentionOfABatch, HasBitsThatDoNotDependOnHowItsRowsAreCut) {
 }
 
 std::vector<CudaCase> batch_cases() {
-  const auto world = [](std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head_dim) {
-    AttentionCase c;
-    c.shape = {
-        .query_heads = query_heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.125f};
-    c.dtype = DType::kBF16;
-    return c;
-  };
+  const auto& world = bf16_world;
   std::vector<CudaCase> cases;
   const auto add = [&](const std::string& name, AttentionCase c) -> CudaCase& {
     cases.push_back({.name = name, .world = std::move(c), .tokens = {70, 5, 130}});

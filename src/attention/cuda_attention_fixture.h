@@ -94,6 +94,16 @@ inline std::vector<float> from_rows(DType dtype, const std::vector<std::byte>& b
   return values;
 }
 
+// Rows and pool of bf16.
+inline AttentionCase bf16_world(std::int64_t query_heads, std::int64_t kv_heads,
+                                std::int64_t head_dim) {
+  AttentionCase c;
+  c.shape = {
+      .query_heads = query_heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.125f};
+  c.dtype = DType::kBF16;
+  return c;
+}
+
 class CudaAttentionFixture : public CudaFixture {
  protected:
   static AttentionLimits limits_of(const CudaCase& c) {
@@ -190,6 +200,16 @@ class CudaAttentionFixture : public CudaFixture {
     reference.value()->plan(world.batch());
     reference.value()->run(world.layer(), q.data(), out.data());
     return out;
+  }
+
+  // What the attention gives for the world's batch is near what the reference does.
+  void expect_reference(const CudaCase& c, CudaAttention& attention, AttentionWorld& world) {
+    const std::vector<float> actual = attend(c, attention, world);
+    const std::vector<float> wanted = expected(c, world);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_NEAR(actual[i], wanted[i], tolerance(c))
+          << "output " << i << ", seed " << testing::UnitTest::GetInstance()->random_seed();
+    }
   }
 
   // Of all sequences, computed in `steps`.

@@ -57,11 +57,7 @@ TEST_P(HopperChunkAttention, IsThatOfTheReference) {
   ASSERT_TRUE(attention->has_hopper_chunks());
   for (const Step& step : two_chunks()) {
     world.prepare(step);
-    const std::vector<float> actual = attend(c, *attention, world);
-    const std::vector<float> wanted = expected(c, world);
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      ASSERT_NEAR(actual[i], wanted[i], tolerance(c)) << "output " << i;
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_reference(c, *attention, world));
   }
 }
 
@@ -85,13 +81,7 @@ TEST_P(HopperChunkAttention, HasTheBitsOfRowsOneByOne) {
 }
 
 std::vector<CudaCase> hopper_cases() {
-  const auto world = [](std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head_dim) {
-    AttentionCase c;
-    c.shape = {
-        .query_heads = query_heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.125f};
-    c.dtype = DType::kBF16;
-    return c;
-  };
+  const auto& world = bf16_world;
   std::vector<CudaCase> cases;
   const auto add = [&](const std::string& name, AttentionCase c,
                        std::vector<std::int64_t> tokens) -> CudaCase& {

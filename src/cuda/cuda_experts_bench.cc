@@ -13,6 +13,7 @@
 #include "cuda/cuda_mixture.h"
 #include "cuda/experts_cuda.h"
 #include "cuda/product_samples.h"
+#include "device/cuda_clock.h"
 #include "device/cuda_gemm.h"
 
 namespace stemma {
@@ -39,8 +40,7 @@ class Stage {
     const std::int64_t visits = rows_max_ * options_.row_experts;
     const std::int64_t matrix = options_.experts * options_.width * options_.hidden;
     STEMMA_ASSIGN_OR_RETURN(stream_, device_.make_stream());
-    STEMMA_ASSIGN_OR_RETURN(start_, device_.make_timer());
-    STEMMA_ASSIGN_OR_RETURN(end_, device_.make_timer());
+    STEMMA_ASSIGN_OR_RETURN(clock_, CudaClock::create(device_));
     STEMMA_ASSIGN_OR_RETURN(random_, device_.allocate_pinned(kRandomBytes));
     for (std::size_t i = 0; i < kRandomBytes / sizeof(BFloat16); ++i) {
       random_.as<BFloat16>()[i] = to_bfloat16(static_cast<float>(prng_.unit() - 0.5));
@@ -208,12 +208,8 @@ class Stage {
   // Microseconds of one of several calls, the first of which does not count.
   Result<double> call_us(int calls, FunctionRef<Status(int)> call) {
     STEMMA_RETURN_IF_ERROR(call(0));
-    STEMMA_RETURN_IF_ERROR(stream_.record(start_));
-    for (int i = 0; i < calls; ++i) STEMMA_RETURN_IF_ERROR(call(i));
-    STEMMA_RETURN_IF_ERROR(stream_.record(end_));
-    STEMMA_RETURN_IF_ERROR(end_.wait());
-    STEMMA_ASSIGN_OR_RETURN(const double ms, end_.milliseconds_since(start_));
-    return ms * 1000 / calls;
+    STEMMA_ASSIGN_OR_RETURN(const double seconds, clock_.seconds(stream_, calls, call));
+    return seconds * 1e6;
   }
 
   Result<ProductSamples> measure(std::int64_t rows, double touched, FunctionRef<Status(int)> call) {
@@ -240,8 +236,7 @@ class Stage {
   Prng prng_{1};
   MixtureConfig config_;
   CudaStream stream_;
-  CudaEvent start_;
-  CudaEvent end_;
+  CudaClock clock_;
   PinnedMemory random_;
   CudaMemory gate_up_;
   CudaMemory down_;

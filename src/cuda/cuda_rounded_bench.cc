@@ -12,6 +12,7 @@
 #include "base/function_ref.h"
 #include "base/prng.h"
 #include "cuda/product_samples.h"
+#include "device/cuda_clock.h"
 #include "device/cuda_gemm.h"
 #include "device/rounded_strips.h"
 
@@ -38,8 +39,7 @@ class Stage {
   Status prepare() {
     const std::int64_t columns_max = std::max(2 * options_.intermediate, options_.qkv_columns);
     STEMMA_ASSIGN_OR_RETURN(stream_, device_.make_stream());
-    STEMMA_ASSIGN_OR_RETURN(start_, device_.make_timer());
-    STEMMA_ASSIGN_OR_RETURN(end_, device_.make_timer());
+    STEMMA_ASSIGN_OR_RETURN(clock_, CudaClock::create(device_));
     STEMMA_RETURN_IF_ERROR(take(in_, rows_max_ * columns_max, random_row(options_.hidden)));
     STEMMA_RETURN_IF_ERROR(allocate(out_, 2 * rows_max_ * columns_max));
     STEMMA_RETURN_IF_ERROR(take(area_, options_.read_bytes / 2, random_row(options_.hidden)));
@@ -160,12 +160,8 @@ class Stage {
   // Microseconds of one of several calls, the first of which does not count.
   Result<double> call_us(int calls, FunctionRef<Status(int)> call) {
     STEMMA_RETURN_IF_ERROR(call(1));
-    STEMMA_RETURN_IF_ERROR(stream_.record(start_));
-    for (int i = 0; i < calls; ++i) STEMMA_RETURN_IF_ERROR(call(i));
-    STEMMA_RETURN_IF_ERROR(stream_.record(end_));
-    STEMMA_RETURN_IF_ERROR(end_.wait());
-    STEMMA_ASSIGN_OR_RETURN(const double ms, end_.milliseconds_since(start_));
-    return ms * 1000 / calls;
+    STEMMA_ASSIGN_OR_RETURN(const double seconds, clock_.seconds(stream_, calls, call));
+    return seconds * 1e6;
   }
 
   CudaDevice& device_;
@@ -173,8 +169,7 @@ class Stage {
   std::int64_t rows_max_;
   Prng random_{1};
   CudaStream stream_;
-  CudaEvent start_;
-  CudaEvent end_;
+  CudaClock clock_;
   Layers plain_;
   CudaMemory in_;
   CudaMemory out_;

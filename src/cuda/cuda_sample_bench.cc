@@ -9,6 +9,7 @@
 #include "base/prng.h"
 #include "cuda/rows_cuda.h"
 #include "cuda/sample_cuda.h"
+#include "device/cuda_clock.h"
 
 namespace stemma {
 
@@ -30,8 +31,7 @@ struct Stage {
   std::int64_t rows_max = 0;
   std::int64_t columns = 0;
   CudaStream stream;
-  CudaEvent start;
-  CudaEvent end;
+  CudaClock clock;
   CudaMemory logits;
   CudaMemory sampling;
   CudaMemory tokens;
@@ -59,8 +59,7 @@ Result<Stage> make_stage(CudaDevice& device, const CudaSampleBenchOptions& optio
   stage.columns = options.columns;
   const auto rows = static_cast<std::size_t>(stage.rows_max);
   STEMMA_ASSIGN_OR_RETURN(stage.stream, device.make_stream());
-  STEMMA_ASSIGN_OR_RETURN(stage.start, device.make_timer());
-  STEMMA_ASSIGN_OR_RETURN(stage.end, device.make_timer());
+  STEMMA_ASSIGN_OR_RETURN(stage.clock, CudaClock::create(device));
   const std::size_t logit_bytes = rows * static_cast<std::size_t>(stage.columns) * sizeof(float);
   STEMMA_ASSIGN_OR_RETURN(stage.logits, device.allocate(logit_bytes, stage.stream));
   STEMMA_ASSIGN_OR_RETURN(stage.sampling,
@@ -102,12 +101,10 @@ Status read_once(Stage& stage, std::int64_t rows) {
 // Microseconds of one of several calls.
 Result<double> call_us(Stage& stage, std::int64_t rows, int calls,
                        Status (*call)(Stage&, std::int64_t)) {
-  STEMMA_RETURN_IF_ERROR(stage.stream.record(stage.start));
-  for (int i = 0; i < calls; ++i) STEMMA_RETURN_IF_ERROR(call(stage, rows));
-  STEMMA_RETURN_IF_ERROR(stage.stream.record(stage.end));
-  STEMMA_RETURN_IF_ERROR(stage.end.wait());
-  STEMMA_ASSIGN_OR_RETURN(const double ms, stage.end.milliseconds_since(stage.start));
-  return ms * 1000 / calls;
+  STEMMA_ASSIGN_OR_RETURN(const double seconds, stage.clock.seconds(stage.stream, calls, [&](int) {
+    return call(stage, rows);
+  }));
+  return seconds * 1e6;
 }
 
 Result<BenchLine> bench_case(Stage& stage, std::int64_t rows, const Case& what,

@@ -1,4 +1,5 @@
 // Products in a fixed order: a team computes a tile of y, or of one slice of its sums.
+#include "device/copied_rows_cuda.h"
 #include "device/cuda_dialect.h"
 #include "device/gemm_cuda.h"
 #include "device/gemm_tiles_cuda.h"
@@ -7,12 +8,7 @@
 namespace stemma {
 namespace {
 
-// The rows of x that the thread copies, found once.
-template <typename Shape>
-struct CopiedRows {
-  std::int64_t rows[Shape::kCopiedRows];
-  STEMMA_ON_DEVICE std::int64_t operator()(int i) const { return rows[i]; }
-};
+// Of the thread, found once.
 template <typename Shape>
 STEMMA_ON_DEVICE CopiedRows<Shape> copied_rows(const TileRows& all) {
   CopiedRows<Shape> copied;

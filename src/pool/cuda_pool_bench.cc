@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/function_ref.h"
 #include "base/prng.h"
+#include "device/cuda_clock.h"
 #include "pool/cuda_page_copy.h"
 #include "pool/cuda_page_mover.h"
 #include "pool/cuda_pool.h"
@@ -48,27 +49,23 @@ BenchLine line_of(std::string bench, std::span<const double> values, std::span<c
 // A stream and its clock.
 struct Timer {
   CudaStream stream;
-  CudaEvent start;
-  CudaEvent end;
+  CudaClock clock;
 };
 
 Result<Timer> make_timer(CudaDevice& device) {
   Timer timer;
   STEMMA_ASSIGN_OR_RETURN(timer.stream, device.make_stream());
-  STEMMA_ASSIGN_OR_RETURN(timer.start, device.make_timer());
-  STEMMA_ASSIGN_OR_RETURN(timer.end, device.make_timer());
+  STEMMA_ASSIGN_OR_RETURN(timer.clock, CudaClock::create(device));
   return timer;
 }
 
 // Bytes a second of `calls` calls of so many bytes each, the first being `first`.
 Result<double> call_rate(Timer& timer, std::int64_t bytes, std::int64_t first, std::int64_t calls,
                          Call call) {
-  STEMMA_RETURN_IF_ERROR(timer.stream.record(timer.start));
-  for (std::int64_t i = first; i < first + calls; ++i) STEMMA_RETURN_IF_ERROR(call(i));
-  STEMMA_RETURN_IF_ERROR(timer.stream.record(timer.end));
-  STEMMA_RETURN_IF_ERROR(timer.end.wait());
-  STEMMA_ASSIGN_OR_RETURN(const double ms, timer.end.milliseconds_since(timer.start));
-  return rate(bytes * calls, ms * 1e-3);
+  STEMMA_ASSIGN_OR_RETURN(const double seconds,
+                          timer.clock.seconds(timer.stream, static_cast<int>(calls),
+                                              [&](int i) { return call(first + i); }));
+  return rate(bytes, seconds);
 }
 
 // Samples of what is measured and of what bounds it, in turns.

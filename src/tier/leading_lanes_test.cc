@@ -19,6 +19,7 @@
 #include "prefix/namespace_digest.h"
 #include "prefix/page_key.h"
 #include "tier/leading_tiers.h"
+#include "tier/map_store_fixture.h"
 #include "tier/page_work.h"
 #include "tier/transfer_message.h"
 
@@ -44,56 +45,22 @@ KvShape shape() {
           .dtype = DType::kBF16};
 }
 
-// Frames in a map; calls wait while the test says so.
-class GatedStore final : public PageStore {
+// Calls wait while the test says so.
+class GatedStore final : public MapStore {
  public:
-  using Frames = std::map<PageKey, std::vector<std::byte>>;
-
-  Tier tier() const override { return Tier::kDisk; }
-  std::string_view name() const override { return "gated"; }
-  void describe(const NamespaceDigest&, std::string_view) override {}
-  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t) override {
-    if (broken) return Error{ErrorCode::kIo, "broken"};
-    std::int64_t found = 0;
-    while (found < std::ssize(keys) && frames.contains(keys[static_cast<std::size_t>(found)])) {
-      ++found;
-    }
-    return found;
-  }
-  bool lookup_is_local() const override { return true; }
-  void read(std::span<PageRead> reads, std::int64_t) override {
+  void read(std::span<PageRead> reads, std::int64_t deadline_us) override {
     closed.wait(true);
-    for (PageRead& read : reads) {
-      read.verdict = frames.contains(read.key) ? kDone : PageVerdict::kMissing;
-      if (read.verdict == kDone) std::ranges::copy(frames.at(read.key), read.frame.begin());
-    }
+    MapStore::read(reads, deadline_us);
   }
-  void write(std::span<PageWrite> writes, std::int64_t) override {
+  void write(std::span<PageWrite> writes, std::int64_t deadline_us) override {
     closed.wait(true);
-    for (PageWrite& write : writes) {
-      write.verdict = write.key == refused ? PageVerdict::kRefused : kDone;
-      if (write.verdict == kDone) frames[write.key].assign(write.frame.begin(), write.frame.end());
-    }
+    MapStore::write(writes, deadline_us);
   }
-  void remove(std::span<const PageRemoval> removals, std::int64_t) override {
-    for (const PageRemoval& removal : removals) frames.erase(removal.key);
-  }
-  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces, std::int64_t) override {
-    if (broken) return {.status = Error{ErrorCode::kIo, "broken"}};
-    purged.assign(namespaces.begin(), namespaces.end());
-    return {.pages = std::ssize(std::exchange(frames, {}))};
-  }
-  PageStoreUsage usage() const override { return {}; }
-  void visit_metrics(MetricVisitor&) const override {}
   void open() {
     closed = false;
     closed.notify_all();
   }
 
-  Frames frames;
-  std::vector<NamespaceFamily> purged;
-  PageKey refused;
-  bool broken = false;
   std::atomic<bool> closed = false;
 };
 

@@ -12,6 +12,7 @@
 
 #include "pool/pool_fixture.h"
 #include "prefix/page_key.h"
+#include "tier/map_store_fixture.h"
 
 namespace stemma {
 namespace {
@@ -41,57 +42,28 @@ KvShape large_shape() {
           .dtype = DType::kBF16};
 }
 
-// Frames in a map that the test may look at and change, and what it was asked for.
-class OpenStore final : public PageStore {
+// Says what it was asked for.
+class OpenStore final : public MapStore {
  public:
-  Tier tier() const override { return Tier::kDisk; }
-  std::string_view name() const override { return "open"; }
-  void describe(const NamespaceDigest&, std::string_view) override {}
-  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t) override {
-    if (broken) return Error{ErrorCode::kIo, "broken"};
-    std::int64_t found = 0;
-    while (found < std::ssize(keys) && frames.contains(keys[static_cast<std::size_t>(found)])) {
-      ++found;
-    }
-    return found;
-  }
-  bool lookup_is_local() const override { return true; }
-  void read(std::span<PageRead> reads, std::int64_t) override {
+  void read(std::span<PageRead> reads, std::int64_t deadline_us) override {
     calls.push_back(std::ssize(reads));
-    for (PageRead& read : reads) {
-      read.verdict = frames.contains(read.key) ? kDone : kMissing;
-      if (read.verdict == kDone) std::ranges::copy(frames.at(read.key), read.frame.begin());
-    }
+    MapStore::read(reads, deadline_us);
     during_call();
   }
-  void write(std::span<PageWrite> writes, std::int64_t) override {
+  void write(std::span<PageWrite> writes, std::int64_t deadline_us) override {
     calls.push_back(std::ssize(writes));
-    for (PageWrite& write : writes) {
-      write.verdict = write.key == refused ? PageVerdict::kRefused : kDone;
-      if (write.verdict == kDone) frames[write.key].assign(write.frame.begin(), write.frame.end());
-    }
+    MapStore::write(writes, deadline_us);
     during_call();
   }
-  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces, std::int64_t) override {
-    if (broken) return {.status = Error{ErrorCode::kIo, "broken"}};
-    purged.assign(namespaces.begin(), namespaces.end());
-    return {.pages = static_cast<std::int64_t>(std::exchange(frames, {}).size())};
-  }
-  void remove(std::span<const PageRemoval> removals, std::int64_t) override {
+  void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     for (const PageRemoval& removal : removals) {
       EXPECT_TRUE(std::ranges::equal(frames.at(removal.key), removal.frame)) << "as it was read";
-      frames.erase(removal.key);
     }
+    MapStore::remove(removals, deadline_us);
   }
-  PageStoreUsage usage() const override { return {}; }
-  void visit_metrics(MetricVisitor&) const override {}
 
-  std::map<PageKey, std::vector<std::byte>> frames;
-  std::vector<std::int64_t> calls;      // pages of each read and write
-  std::vector<NamespaceFamily> purged;  // named by the last purge
+  std::vector<std::int64_t> calls;  // pages of each read and write
   std::function<void()> during_call = [] {};
-  PageKey refused;
-  bool broken = false;
 };
 
 // A device pool, host memory and two stores; a text as long as the device pool.

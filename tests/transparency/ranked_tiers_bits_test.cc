@@ -18,12 +18,11 @@
 #include "stemma/log.h"
 #include "store/redis_process.h"
 #include "transparency/served_trial.h"
+#include "transparency/tier_settings.h"
 
 namespace stemma {
 namespace {
 
-constexpr std::int64_t kLongUs = 60'000'000;
-constexpr std::chrono::seconds kLong(60);
 constexpr int kRanks = 2;
 
 struct Setting {
@@ -41,34 +40,8 @@ struct Setting {
 
 // So few that other_prompts() push everything out.
 Setting small(Setting setting) {
-  setting.kv_tokens = 448;
+  setting.kv_tokens = kSmallTokens;
   return setting;
-}
-
-ServedTierOptions in_host() {
-  ServedTierOptions tiers;
-  tiers.host_bytes = std::int64_t{16} << 20;
-  return tiers;
-}
-
-ServedTierOptions on_disk(const std::string& directory) {
-  ServedTierOptions tiers;
-  tiers.disk_directory = directory;
-  return tiers;
-}
-
-ServedTierOptions on_remote(const std::string& url) {
-  ServedTierOptions tiers;
-  tiers.remote_url = url;
-  return tiers;
-}
-
-// Texts that share nothing with anything.
-std::vector<std::vector<TokenId>> other_prompts() {
-  Prng prng(12);
-  std::vector<std::vector<TokenId>> prompts;
-  for (int i = 0; i < 16; ++i) prompts.push_back(random_tokens(prng, 100));
-  return prompts;
 }
 
 class RankedTiersBits : public testing::TestWithParam<std::string_view> {
@@ -162,15 +135,12 @@ class RankedTiersBits : public testing::TestWithParam<std::string_view> {
   ModelConfig config_ = tiny_model_config(GetParam());
 };
 
-constexpr WritePolicy kPolicies[] = {WritePolicy::kWriteThrough,
-                                     WritePolicy::kWriteThroughSelective, WritePolicy::kWriteBack};
-
 TEST_P(RankedTiersBits, FromHostMemoryUnderEachWritePolicyAndPageSize) {
   const Outcome plain = cold();
   for (const WritePolicy policy : kPolicies) {
     for (const std::int64_t page_size : {4, 16}) {
       SCOPED_TRACE(testing::Message() << write_policy_name(policy) << ", page size " << page_size);
-      expect_back_from_host(small({.page_size = page_size, .tiers = in_host(), .policy = policy}),
+      expect_back_from_host(small({.page_size = page_size, .tiers = host_only(), .policy = policy}),
                             plain);
     }
   }
@@ -180,7 +150,7 @@ TEST_P(RankedTiersBits, FromHostMemoryOfEightBits) {
   const Setting setting = {.page_size = 4, .chunk_tokens = 9, .kv_dtype = "int8"};
   const Outcome plain = cold(setting);
   Setting tiered = small(setting);
-  tiered.tiers = in_host();
+  tiered.tiers = host_only();
   expect_back_from_host(tiered, plain);
 }
 
@@ -189,7 +159,7 @@ TEST_P(RankedTiersBits, FromHostMemoryLayerByLayer) {
   const Outcome plain = cold();
   for (const bool by_layer : {true, false}) {
     const Setting setting =
-        small({.page_size = 4, .concurrency = 2, .tiers = in_host(), .by_layer = by_layer});
+        small({.page_size = 4, .concurrency = 2, .tiers = host_only(), .by_layer = by_layer});
     together(setting, [&](ServedTrial& trial) {
       expect_same_bits(plain, come_back(trial).second);
       const bool lends = by_layer && config_.windows.tokens == 0;
@@ -277,7 +247,7 @@ TEST_P(RankedTiersBits, ForksAnswerAsTheyDoAlone) {
   };
   Answers expected;
   alone([&](ServedTrial& trial) { expected = ask(trial); });
-  together(small({.page_size = 4, .tiers = in_host()}), [&](ServedTrial& trial) {
+  together(small({.page_size = 4, .tiers = host_only()}), [&](ServedTrial& trial) {
     EXPECT_EQ(ask(trial), expected);
     EXPECT_GT(metric_of(*trial.engine, "stemma_host_loaded_pages_total"), 0);
   });

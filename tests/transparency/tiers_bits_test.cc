@@ -23,12 +23,10 @@
 #include "store/redis_process.h"
 #include "transparency/late_tiers.h"
 #include "transparency/served_trial.h"
+#include "transparency/tier_settings.h"
 
 namespace stemma {
 namespace {
-
-constexpr std::int64_t kLongUs = 60'000'000;
-constexpr std::chrono::seconds kLong(60);
 
 struct Setting {
   std::int64_t page_size = 16;
@@ -68,14 +66,6 @@ struct Serving {
         before_step);
   }
 };
-
-// Enough texts that share nothing with anything to push all others out of a small device.
-std::vector<std::vector<TokenId>> other_prompts() {
-  Prng prng(12);
-  std::vector<std::vector<TokenId>> prompts;
-  for (int i = 0; i < 16; ++i) prompts.push_back(random_tokens(prng, 100));
-  return prompts;
-}
 
 class TiersBits : public testing::TestWithParam<std::string_view> {
  protected:
@@ -161,31 +151,9 @@ class TiersBits : public testing::TestWithParam<std::string_view> {
 
 // Small enough that other_prompts() push everything out.
 Setting small(Setting setting) {
-  setting.kv_tokens = 448;
+  setting.kv_tokens = kSmallTokens;
   return setting;
 }
-
-ServedTierOptions host_only(const std::string& layout = "page_first") {
-  ServedTierOptions tiers;
-  tiers.host_bytes = std::int64_t{16} << 20;
-  tiers.host_layout = layout;
-  return tiers;
-}
-
-ServedTierOptions on_disk(const std::string& directory) {
-  ServedTierOptions tiers;
-  tiers.disk_directory = directory;
-  return tiers;
-}
-
-ServedTierOptions on_remote(const std::string& url) {
-  ServedTierOptions tiers;
-  tiers.remote_url = url;
-  return tiers;
-}
-
-constexpr WritePolicy kPolicies[] = {WritePolicy::kWriteThrough,
-                                     WritePolicy::kWriteThroughSelective, WritePolicy::kWriteBack};
 
 // As many pages as make room for the next request's, copied ahead where that is the policy.
 TierOptions moves_of(WritePolicy policy, std::int64_t page_size) {

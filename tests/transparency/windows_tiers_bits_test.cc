@@ -16,12 +16,10 @@
 #include "stemma/log.h"
 #include "store/redis_process.h"
 #include "transparency/served_trial.h"
+#include "transparency/tier_settings.h"
 
 namespace stemma {
 namespace {
-
-constexpr std::int64_t kLongUs = 60'000'000;
-constexpr std::chrono::seconds kLong(60);
 
 struct Setting {
   std::int64_t page_size = 4;
