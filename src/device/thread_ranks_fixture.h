@@ -2,15 +2,18 @@
 //
 // Thread:     run is called by one thread; each rank has a thread of its own.
 // Memory:     a pointer a rank.
-// Cost:       two barriers a call.
+// Cost:       two meetings a call, asleep: who spins keeps the rank that it waits for from the
+//             processor, where there are fewer of these than ranks.
 // Not here:   ranks as processes (mpi_ranks).
 #pragma once
 
-#include <barrier>
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -73,12 +76,36 @@ class ThreadRanks {
     int rank_;
   };
 
+  // Where all of them wait for the last.
+  class Meeting {
+   public:
+    explicit Meeting(int members) : members_(members) {}
+    void arrive_and_wait() {
+      std::unique_lock lock(mutex_);
+      const std::int64_t number = held_;
+      if (++here_ < members_) {
+        ended_.wait(lock, [&] { return held_ != number; });
+        return;
+      }
+      here_ = 0;
+      ++held_;
+      ended_.notify_all();
+    }
+
+   private:
+    const int members_;
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    int here_ = 0;
+    std::int64_t held_ = 0;
+  };
+
   void give(int rank, std::span<const std::byte> bytes) {
     given_[static_cast<std::size_t>(rank)] = bytes;
     meeting_.arrive_and_wait();
   }
 
-  std::barrier<> meeting_;
+  Meeting meeting_;
   std::vector<std::span<const std::byte>> given_;  // by rank, between two meetings
   std::vector<Member> members_;
 };

@@ -22,7 +22,7 @@ namespace stemma {
 
 class CudaStream;
 
-// Told how far a promotion is, layer by layer and in their order.
+// Told how far a promotion is, layer by layer, all of them and in their order.
 class LayerArrivals {
  public:
   virtual ~LayerArrivals() = default;
@@ -30,7 +30,7 @@ class LayerArrivals {
   // Of devices that copy by themselves: the copies of `layer` of every page are queued, and
   // try_wait_on may name it.
   virtual void queued(std::int64_t layer) = 0;
-  // `layer` is in every page; whether it, and those before, have come right.
+  // Nothing more is written to `layer` of any page; whether it, and those before, have come right.
   virtual void arrived(std::int64_t layer, bool right) = 0;
 };
 

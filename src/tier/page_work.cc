@@ -44,7 +44,8 @@ class JobArrivals final : public LayerArrivals {
   explicit JobArrivals(Transfer& job) : job_(job) {}
   void queued(std::int64_t layer) override { job_.queue(static_cast<std::int32_t>(layer + 1)); }
   void arrived(std::int64_t layer, bool right) override {
-    right ? job_.arrive(static_cast<std::int32_t>(layer + 1)) : job_.spoil();
+    if (!right) job_.spoil();
+    job_.arrive(static_cast<std::int32_t>(layer + 1));
   }
 
  private:
@@ -151,9 +152,9 @@ void PageWork::promote(Transfer& job) {
 // Events of a layer are those of the job that the mover promotes now: of an earlier one, which has
 // ended since, they are later than they need be.
 bool PageWork::wait_layer_on(Transfer& job, CudaStream& stream, std::int64_t layer) {
-  if (!job.wait_queued(layer)) return false;
-  if (job.has_arrived(layer)) return true;
-  return pools_of(job).mover->try_wait_on(stream, layer) || job.wait_layer(layer);
+  job.wait_queued(layer);
+  const bool waits = !job.has_arrived(layer) && pools_of(job).mover->try_wait_on(stream, layer);
+  return waits ? !job.is_spoilt() : job.wait_layer(layer);
 }
 
 // What a store is asked in one call, one after another.

@@ -96,33 +96,31 @@ struct Transfer {
 
   // Of kPromote: a layer of the pages may be read as soon as it has come, by one who asks first.
 
-  // The lane: the first `layers` layers of every page are there and right.
+  // The lane: nothing more is written to the first `layers` layers of any page. They are right,
+  // unless the job was spoilt before.
   void arrive(std::int32_t layers) noexcept {
     set_layers(arrived_layers_, layers);
     queue(layers);
   }
   // The lane: the copies of the first `layers` layers are queued on the device.
   void queue(std::int32_t layers) noexcept {
-    const std::int32_t before = queued_layers_.load(std::memory_order_relaxed);
-    if (before != kSpoiled && before < layers) set_layers(queued_layers_, layers);
+    if (queued_layers_.load(std::memory_order_relaxed) < layers) set_layers(queued_layers_, layers);
   }
-  // The lane: not all of them will be.
-  void spoil() noexcept {
-    set_layers(arrived_layers_, kSpoiled);
-    set_layers(queued_layers_, kSpoiled);
-  }
-  // Any thread while the job is with its lane: waits until `layer` has come; false if it is
-  // spoiled.
+  // The lane: not all that has come, or will, is right. Layers are waited for as before: of several
+  // ranks all compute a step to its end, and none may read what is still being written.
+  void spoil() noexcept { spoilt_.store(true, std::memory_order_release); }
+  // Any thread while the job is with its lane: waits until `layer` has come; false if something
+  // is spoilt.
   [[nodiscard]] bool wait_layer(std::int64_t layer) const noexcept {
-    return wait_layers(arrived_layers_, layer);
+    wait_layers(arrived_layers_, layer);
+    return !is_spoilt();
   }
   // The same until its copies are queued, or it has come.
-  [[nodiscard]] bool wait_queued(std::int64_t layer) const noexcept {
-    return wait_layers(queued_layers_, layer);
-  }
+  void wait_queued(std::int64_t layer) const noexcept { wait_layers(queued_layers_, layer); }
   bool has_arrived(std::int64_t layer) const noexcept {
     return arrived_layers_.load(std::memory_order_acquire) > layer;
   }
+  bool is_spoilt() const noexcept { return spoilt_.load(std::memory_order_acquire); }
 
   std::int64_t pages() const noexcept { return static_cast<std::int64_t>(keys.size()); }
 
@@ -154,25 +152,22 @@ struct Transfer {
     target_.store(Target::kUntouched, std::memory_order_relaxed);
     arrived_layers_.store(0, std::memory_order_relaxed);
     queued_layers_.store(0, std::memory_order_relaxed);
+    spoilt_.store(false, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr std::int32_t kSpoiled = -1;
-
   using Layers = std::atomic<std::int32_t>;
 
   static void set_layers(Layers& layers, std::int32_t value) noexcept {
     layers.store(value, std::memory_order_release);
     layers.notify_all();
   }
-  // False if they are spoiled.
-  static bool wait_layers(const Layers& layers, std::int64_t layer) noexcept {
+  static void wait_layers(const Layers& layers, std::int64_t layer) noexcept {
     std::int32_t there = layers.load(std::memory_order_acquire);
-    while (there != kSpoiled && there <= layer) {
+    while (there <= layer) {
       layers.wait(there, std::memory_order_acquire);
       there = layers.load(std::memory_order_acquire);
     }
-    return there != kSpoiled;
   }
 
   enum class Target : std::uint8_t { kUntouched, kWriting, kWithdrawn };
@@ -184,6 +179,7 @@ struct Transfer {
   std::atomic<Target> target_ = Target::kUntouched;
   Layers arrived_layers_ = 0;
   Layers queued_layers_ = 0;
+  std::atomic<bool> spoilt_ = false;
 };
 
 }  // namespace stemma
