@@ -28,6 +28,10 @@ class HeldWindowedPages {
 
   void reset() noexcept;
   std::span<const PageId> carriers() const noexcept { return carriers_; }
+  // Whether it holds some of `pages`.
+  bool is_of(const WindowedPages& pages) const noexcept {
+    return pages_ == &pages && !carriers_.empty();
+  }
   // Adds its holds to those of each page, if they are of `pages`: for audits.
   void count(const WindowedPages& pages, std::span<std::int32_t> holders) const;
 

@@ -88,7 +88,7 @@ bool Backups::covers(const PrefixLock& held, std::int64_t tokens) {
   const std::int64_t page_size = parts_.device.page_size();
   if (underway_end(held, host_ns, matched / page_size) * page_size < tokens) return false;
   if (parts_.device_windowed_or_null == nullptr) return true;
-  const PageRange window = missing_window(held, host_ns, tokens);
+  const PageStretch window = missing_window(held, host_ns, tokens);
   return window.first == window.end;
 }
 
@@ -97,6 +97,7 @@ void Backups::landed(TransferTicket ticket) {
   if (ticket.job().kind == TransferKind::kBackup) {
     full ? landed_backup(std::move(ticket)) : landed_window_backup(std::move(ticket));
   } else {
+    --store_jobs_[static_cast<std::size_t>(ticket.job().store)];
     full ? landed_store(std::move(ticket)) : landed_window_store(std::move(ticket));
   }
 }
@@ -125,64 +126,7 @@ void Backups::landed_backup(TransferTicket ticket) {
   PrefixLock published = tree.insert(text, std::move(anchor), std::move(arrived), {});
   const std::int64_t first_page = job.first_page;
   ticket.reset();
-  if (!parts_.stores.empty()) store(std::move(published), first_page);
-}
-
-void Backups::store(PrefixLock held, std::int64_t first_page) {
-  text_of(parts_.host.tree(), held);
-  for (std::size_t store = 0; store < parts_.stores.size(); ++store) {
-    store_in(static_cast<int>(store), held, first_page);
-  }
-}
-
-// A store that answers from memory says where it ends, which may be before what is new: pages above
-// may have been lost, or never stored.
-void Backups::store_in(int store, const PrefixLock& held, std::int64_t first_page) {
-  RadixPrefixCache& tree = parts_.host.tree();
-  const std::int64_t end_page = held.tokens() / tree.page_size();
-  auto ticket = parts_.transfers.try_open(TransferKind::kStore, store);
-  const NamespaceDigest& digest = tree.digest(held.namespace_id());
-  if (!ticket.has_value() || !parts_.purges.usable(store, digest)) {
-    parts_.counters.unstored += end_page - first_page;
-    return;
-  }
-  Transfer& job = ticket->job();
-  job.digest = digest;
-  job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
-  PageStore& target = *parts_.stores[static_cast<std::size_t>(store)];
-  if (target.lookup_is_local()) {
-    fill_text(job, held, text_, tree.page_size(), 0);
-    const auto found = target.lookup(job.keys, job.deadline_us);
-    first_page = found.ok() ? *found : end_page;
-  }
-  if (first_page >= end_page) return;
-  fill_text(job, held, text_, tree.page_size(), first_page);
-  if (parts_.removals.usable_pages(job.parent, job.keys) < job.pages()) {  // not yet
-    parts_.counters.unstored += job.pages();
-    return;
-  }
-  job.from.resize(job.keys.size());
-  held.copy_pages(first_page, job.from);
-  ticket->source = tree.share(held);
-  parts_.transfers.submit(std::move(*ticket));
-}
-
-void Backups::landed_store(TransferTicket ticket) {
-  const Transfer& job = ticket.job();
-  std::int64_t wrong_page = -1;
-  for (std::size_t i = 0; i < job.verdicts.size(); ++i) {
-    const bool stored = job.verdicts[i] == PageVerdict::kDone;
-    ++(stored ? parts_.counters.stored : parts_.counters.unstored);
-    if (job.verdicts[i] != PageVerdict::kCorrupt) continue;
-    ++parts_.counters.of(&TierCounters::corrupt, Tier::kHost);
-    if (wrong_page < 0) wrong_page = job.first_page + static_cast<std::int64_t>(i);
-  }
-  if (wrong_page < 0) return;
-  RadixPrefixCache& tree = parts_.host.tree();
-  const NamespaceId ns = ticket.source.namespace_id();
-  text_of(tree, ticket.source);
-  ticket.reset();
-  if (tree.try_discard(ns, text_, wrong_page * tree.page_size())) ++parts_.counters.quarantined;
+  store(published, first_page);
 }
 
 }  // namespace stemma

@@ -4,14 +4,20 @@
 // only then it is published, parents before children (I6, I11). Where host memory is short its
 // coldest pages go; where that does not suffice the rest stays unbacked and is counted.
 //
+// A store is given so many jobs at once. What comes meanwhile it is owed: the tree of host memory
+// remembers it (prefix/page_debts), and poll by poll the oldest goes next. A page that is evicted
+// before its turn is not stored.
+//
 // Thread:     engine thread only.             Invariants: I6, I10, I11 (docs/INVARIANTS.md).
-// Memory:     scratch for one text.
+// Memory:     scratch for one text; a number a store.
 // Cost:       O(tokens) to find what is missing, once a use of what is hot; the copies run
-//             elsewhere.
+//             elsewhere. What is owed costs a poll nothing until it can go, then what a copy down
+//             costs.
 // Not here:   what deserves a copy (tiering), copying (tier/).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,13 +42,19 @@ class Backups {
     HostTier& host;
     TransferEngine& transfers;
     std::span<PageStore* const> stores;
+    std::int64_t store_jobs_max;  // at once, of one store; at least 1
     const Clock& clock;
     const TierOptions& options;
     TierCounters& counters;
     Removals& removals;
     Purges& purges;
   };
-  explicit Backups(const Parts& parts) : parts_(parts) {}
+  explicit Backups(const Parts& parts) : parts_(parts), store_jobs_(parts.stores.size()) {}
+
+  // To how many the tree of host memory has to be able to owe pages.
+  static std::int64_t creditors(std::int64_t stores, bool windows) {
+    return windows ? 2 * stores : stores;
+  }
 
   // Begins to copy what host memory lacks of the first `end_tokens` of what is held on the device,
   // as far as there is room; how many pages it lacked. REQUIRES: end_tokens is a multiple of
@@ -52,8 +64,11 @@ class Backups {
   // have, the others. REQUIRES: some layers have a window.
   std::int64_t back_up_window(const PrefixLock& held, std::int64_t end_tokens);
 
-  // Begins to copy what page stores lack of what is held in host memory, from `first_page` on.
-  void store(PrefixLock held, std::int64_t first_page);
+  // Begins to copy what page stores lack of what is held in host memory, from `first_page` on; at
+  // once or when it is its turn.
+  void store(const PrefixLock& held, std::int64_t first_page);
+  // The same of what has been owed longest, as far as stores can be given more now. Once a poll.
+  void store_owed();
 
   // Publishes what arrived. REQUIRES: a ticket of kBackup or kStore.
   void landed(TransferTicket ticket);
@@ -63,27 +78,30 @@ class Backups {
   bool covers(const PrefixLock& held, std::int64_t tokens);
 
  private:
-  // Pages of a text.
-  struct PageRange {
-    std::int64_t first = 0;
-    std::int64_t end = 0;
-  };
-
-  PageRange missing_window(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens);
+  PageStretch missing_window(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens);
   bool window_underway(NamespaceId host_ns, const PageKey& key) const;
   void landed_window_backup(TransferTicket ticket);
-  void store_window(const PrefixLock& held, PageRange pages);
-  void store_window_in(int store, const PrefixLock& held, PageRange pages);
+  void store_window(const PrefixLock& held, PageStretch pages);
+  void store_window_in(int store, const PrefixLock& held, PageStretch pages);
+  void store_owed_window_in(int store, const PrefixLock& held, PageStretch pages);
   void landed_window_store(TransferTicket ticket);
   void landed_backup(TransferTicket ticket);
   void landed_store(TransferTicket ticket);
-  void store_in(int store, const PrefixLock& held, std::int64_t first_page);
+  void store_in(int store, const PrefixLock& held, PageStretch pages);
+  bool try_store_owed(int store, LayerGroup group);
+  bool can_store(int store) const;
+  bool can_store_now(int store, LayerGroup group, const PrefixLock& held, const PageStretch& pages);
+  std::int64_t creditor_of(int store, LayerGroup group) const;
+  std::optional<TransferTicket> try_open_store(int store, const PrefixLock& held,
+                                               std::int64_t pages);
+  void submit_store(TransferTicket ticket);
   std::int64_t underway_end(const PrefixLock& held, NamespaceId host_ns, std::int64_t first_page);
   PageKey key_of(const PrefixLock& held, std::int64_t page);
   std::span<const PageKey> keys_from(const PrefixLock& held, std::int64_t first_page);
   std::span<const TokenId> text_of(RadixPrefixCache& tree, const PrefixLock& held);
 
   Parts parts_;
+  std::vector<std::int64_t> store_jobs_;  // under way, by store
   std::vector<TokenId> text_;
   std::vector<PageKey> keys_;
   std::vector<PageId> row_;       // of what is held

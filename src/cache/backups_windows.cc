@@ -34,8 +34,8 @@ bool Backups::window_underway(NamespaceId host_ns, const PageKey& key) const {
 // nothing where both together are not the whole window, for that could not be gone on from. One
 // page more than the window, if it is there: whoever asks for this very text computes its last
 // token again. Afterwards row_ and text_ are those of `held`.
-Backups::PageRange Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
-                                           std::int64_t end_tokens) {
+PageStretch Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
+                                    std::int64_t end_tokens) {
   const WindowedPages* const windowed = parts_.device_windowed_or_null;
   const std::int64_t page_size = parts_.device.page_size();
   const std::int64_t end = end_tokens / page_size;
@@ -107,12 +107,12 @@ void Backups::landed_window_backup(TransferTicket ticket) {
       ++parts_.counters.windowed_backed_up;
     }
   }
-  const PageRange landed = {job.first_page, std::min(end, std::ssize(host_row_))};
+  const PageStretch landed = {job.first_page, std::min(end, std::ssize(host_row_))};
   ticket.reset();
   if (landed.first < landed.end) store_window(below, landed);
 }
 
-void Backups::store_window(const PrefixLock& held, PageRange pages) {
+void Backups::store_window(const PrefixLock& held, PageStretch pages) {
   RadixPrefixCache& tree = parts_.host.tree();
   text_of(tree, held);
   copy_row(held, tree.page_size(), host_row_);
@@ -124,25 +124,38 @@ void Backups::store_window(const PrefixLock& held, PageRange pages) {
     if (!windowed.of(host_row_[at(page)]).valid()) return;
   }
   if (pages.first == pages.end) return;
-  for (std::size_t store = 0; store < parts_.stores.size(); ++store) {
-    store_window_in(static_cast<int>(store), held, pages);
+  for (int store = 0; store < std::ssize(parts_.stores); ++store) {
+    if (!can_store_now(store, LayerGroup::kWindowed, held, pages)) continue;
+    store_window_in(store, held, pages);
   }
 }
 
-// What a store has already it takes for stored.
-void Backups::store_window_in(int store, const PrefixLock& held, PageRange pages) {
+// Of what was owed some may have lost its windowed page: what is left goes piece by piece.
+void Backups::store_owed_window_in(int store, const PrefixLock& held, PageStretch pages) {
+  RadixPrefixCache& tree = parts_.host.tree();
+  const WindowedPages& windowed = *parts_.host.windowed_or_null();
+  text_of(tree, held);
+  copy_row(held, tree.page_size(), host_row_);
+  const auto is_there = [&](std::int64_t page) { return windowed.of(host_row_[at(page)]).valid(); };
+  PageStretch piece = pages;
+  while (piece.first < pages.end && !is_there(piece.first)) ++piece.first;
+  piece.end = piece.first;
+  while (piece.end < pages.end && is_there(piece.end)) ++piece.end;
+  if (piece.end < pages.end) {
+    tree.owe(held, {piece.end, pages.end}, creditor_of(store, LayerGroup::kWindowed));
+  }
+  if (!piece.empty()) store_window_in(store, held, piece);
+}
+
+// What a store has already it takes for stored. REQUIRES: can_store; text_ and host_row_ are those
+// of `held`.
+void Backups::store_window_in(int store, const PrefixLock& held, PageStretch pages) {
   RadixPrefixCache& tree = parts_.host.tree();
   WindowedPages& windowed = *parts_.host.windowed_or_null();
-  const NamespaceDigest& digest = tree.digest(held.namespace_id());
-  auto ticket = parts_.transfers.try_open(TransferKind::kStore, store);
-  if (!ticket.has_value() || !parts_.purges.usable(store, digest)) {
-    parts_.counters.unstored += pages.end - pages.first;
-    return;
-  }
+  auto ticket = try_open_store(store, held, pages.pages());
+  if (!ticket.has_value()) return;
   Transfer& job = ticket->job();
   job.group = LayerGroup::kWindowed;
-  job.digest = digest;
-  job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
   fill_text(job, held, std::span(text_).first(at(pages.end * tree.page_size())), tree.page_size(),
             pages.first);
   const std::vector<PageId> carriers(host_row_.begin() + pages.first,
@@ -150,7 +163,7 @@ void Backups::store_window_in(int store, const PrefixLock& held, PageRange pages
   for (const PageId carrier : carriers) job.from.push_back(windowed.of(carrier));
   ticket->source = tree.share(held);
   ticket->windowed_source = HeldWindowedPages(windowed, carriers);
-  parts_.transfers.submit(std::move(*ticket));
+  submit_store(std::move(*ticket));
 }
 
 // What is wrong in host memory goes, and nothing else with it: its text can still be found.

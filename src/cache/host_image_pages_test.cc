@@ -48,7 +48,7 @@ class Life {
                                KvLayout::kLayerFirst)) {
     KvCacheOptions options;
     options.page_size = kPageSize;
-    tier = HostTier::open(options, pages, clock_).value();
+    tier = HostTier::open(options, {.pages = pages}, clock_).value();
     ThreadPool threads(1);
     HostPoolOptions pool;
     pool.pages = pages;

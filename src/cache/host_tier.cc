@@ -6,13 +6,14 @@
 
 namespace stemma {
 
-Result<std::unique_ptr<HostTier>> HostTier::open(const KvCacheOptions& options, std::int64_t pages,
-                                                 const Clock& clock, std::int64_t windowed_pages) {
-  auto tier = std::make_unique<HostTier>(Key(), pages, windowed_pages);
+Result<std::unique_ptr<HostTier>> HostTier::open(const KvCacheOptions& options,
+                                                 const Extent& extent, const Clock& clock) {
+  auto tier = std::make_unique<HostTier>(Key(), extent.pages, extent.windowed_pages);
   PrefixCacheOptions tree{tier->allocator_};
   tree.page_size = options.page_size;
   tree.eviction = options.tiers.host_eviction;
   tree.clock = &clock;
+  tree.creditors = extent.creditors;
   STEMMA_ASSIGN_OR_RETURN(tier->tree_, RadixPrefixCache::open(tree));
   tier->space_ = std::make_unique<PageSpace>(tier->allocator_, *tier->tree_);
   return tier;

@@ -26,10 +26,13 @@ class HostTier {
   struct Key {};
 
  public:
-  // `windowed_pages`: of the layers with a window; 0 where there are none.
-  static Result<std::unique_ptr<HostTier>> open(const KvCacheOptions& options, std::int64_t pages,
-                                                const Clock& clock,
-                                                std::int64_t windowed_pages = 0);
+  struct Extent {
+    std::int64_t pages = 0;
+    std::int64_t windowed_pages = 0;  // of the layers with a window; 0 where there are none
+    std::int64_t creditors = 0;       // to whom its pages may be owed
+  };
+  static Result<std::unique_ptr<HostTier>> open(const KvCacheOptions& options, const Extent& extent,
+                                                const Clock& clock);
   HostTier(Key, std::int64_t pages, std::int64_t windowed_pages);  // for open
 
   // Follows the device tree: `device_ns` means `digest` from now on, and is closed as often as it

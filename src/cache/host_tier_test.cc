@@ -22,7 +22,7 @@ class HostTierTest : public ::testing::Test {
   HostTierTest() {
     KvCacheOptions options;
     options.page_size = 1;
-    host = HostTier::open(options, 8, clock).value();
+    host = HostTier::open(options, {.pages = 8}, clock).value();
   }
 
   void publish(NamespaceId ns, std::vector<TokenId> tokens) {

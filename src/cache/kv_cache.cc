@@ -409,7 +409,7 @@ void KvCache::retire_step(std::int64_t step) {
 void KvCache::reset() {
   STEMMA_CHECK_EQ(free_rows(), rows_->rows());
   give_up_promotions(PromotionUse::kComputing);
-  while (transfers_underway()) {
+  while (tiering_ != nullptr && tiering_->holds_device()) {
     wait_transfers(std::chrono::milliseconds(10));
     poll_transfers();
   }

@@ -169,6 +169,7 @@ class Promotion {
   bool look_for_window(int store, std::int64_t first_page, std::int64_t end_page);
   void landed_window_lookup(const Transfer& job);
   void ask_for_window();
+  bool is_room_coming() const;
   bool ask_for_window_piece(std::int64_t end_page, bool from_host);
   void landed_window(TransferTicket& ticket);
   void hang_windows();

@@ -152,8 +152,18 @@ void Promotion::ask_for_window() {
   }
 }
 
-// False if there is no ticket now. Without room, or with a page that is nowhere any more, what is
-// left is given up: a window with a gap is none.
+// Whether copies down hold windowed pages of the target, which they soon let go.
+bool Promotion::is_room_coming() const {
+  bool coming = false;
+  parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
+    const bool down = ticket.job().kind == TransferKind::kBackup;
+    coming = coming || (down && ticket.windowed_source.is_of(target_windows()));
+  });
+  return coming;
+}
+
+// False if there is no ticket now, or room only soon. Without room, or with a page that is nowhere
+// any more, what is left is given up: a window with a gap is none.
 bool Promotion::ask_for_window_piece(std::int64_t end_page, bool from_host) {
   const TransferKind kind = from_host                  ? TransferKind::kPromote
                             : target_ == Tier::kDevice ? TransferKind::kLoad
@@ -166,7 +176,7 @@ bool Promotion::ask_for_window_piece(std::int64_t end_page, bool from_host) {
   if (!ticket.has_value()) return false;
   ticket->windowed_target = TakenWindowedPages::try_take(target_windows(), end_page - window_next_);
   if (ticket->windowed_target.empty()) {
-    window_end_ = window_next_;
+    if (!is_room_coming()) window_end_ = window_next_;
     return false;
   }
   Transfer& job = ticket->job();

@@ -20,12 +20,20 @@ constexpr int kColdLeavesMax = 8;
 
 constexpr TransferLimits kLimits;
 
+// Of one store at once: a slow one leaves the others their part.
+std::int64_t store_jobs_max(std::int64_t stores) {
+  return std::max<std::int64_t>(kLimits.writes_max / std::max<std::int64_t>(stores, 1), 1);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, LowerTiers& lower,
                                                const Device& device, const Clock& clock) {
-  STEMMA_ASSIGN_OR_RETURN(
-      auto host, HostTier::open(options, lower.host_pages(), clock, lower.host_windowed_pages()));
+  const HostTier::Extent extent = {
+      .pages = lower.host_pages(),
+      .windowed_pages = lower.host_windowed_pages(),
+      .creditors = Backups::creditors(std::ssize(lower.stores()), lower.host_windowed_pages() > 0)};
+  STEMMA_ASSIGN_OR_RETURN(auto host, HostTier::open(options, extent, clock));
   std::unique_ptr<Tiering> tiering(new Tiering(options, lower, device, std::move(host), clock));
   tiering->load_host();
   return tiering;
@@ -49,6 +57,7 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                 .host = *host_,
                 .transfers = transfers_,
                 .stores = stores_,
+                .store_jobs_max = store_jobs_max(std::ssize(stores_)),
                 .clock = clock,
                 .options = options_,
                 .counters = counters_,
@@ -110,11 +119,23 @@ bool Tiering::poll() {
       promotions_.landed(std::move(*ticket));
     }
   }
+  backups_.store_owed();
   promotions_.advance();
   removals_.advance();
   purges_.advance();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
   return landed;
+}
+
+bool Tiering::holds_device() const {
+  bool found = false;
+  transfers_.for_each_underway([&](const TransferTicket& ticket) {
+    const TransferKind kind = ticket.job().kind;
+    const bool below = kind == TransferKind::kStore || kind == TransferKind::kRemove ||
+                       kind == TransferKind::kPurge;
+    found = found || !below;
+  });
+  return found;
 }
 
 bool Tiering::pages_arriving(std::int64_t since_us) const {
@@ -299,7 +320,9 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
     visitor.counter("stemma_windowed_loaded_pages_total", counters_.windowed_loaded);
   }
   visitor.counter("stemma_stored_pages_total", counters_.stored);
-  visitor.counter("stemma_unstored_pages_total", counters_.unstored);
+  visitor.counter("stemma_unstored_pages_total",
+                  counters_.unstored + host_->tree().debts().written_off_pages());
+  visitor.gauge("stemma_owed_pages", host_->tree().debts().owed_pages());
   visitor.counter("stemma_host_loaded_pages_total", of(counters_.loaded, Tier::kHost));
   visitor.counter("stemma_disk_loaded_pages_total", of(counters_.loaded, Tier::kDisk));
   visitor.counter("stemma_remote_loaded_pages_total", of(counters_.loaded, Tier::kRemote));

@@ -77,6 +77,8 @@ class Tiering {
   void for_each_underway(Visit&& visit) const {
     transfers_.for_each_underway(visit);
   }
+  // Whether any of them holds something on the device.
+  bool holds_device() const;
   // Whether pages are being brought up, and some came at `since_us` or later.
   bool pages_arriving(std::int64_t since_us) const;
   void wait_landed(std::chrono::microseconds time) { transfers_.wait_landed(time); }

@@ -30,6 +30,10 @@ Status check_options(const PrefixCacheOptions& options) {
                  std::string("events_pages_max: must be 0 to 16777216 (got ") +
                      std::to_string(options.events_pages_max) + ")"};
   }
+  if (options.creditors < 0 || options.creditors > 256) {
+    return Error{ErrorCode::kInvalidArgument, std::string("creditors: must be 0 to 256 (got ") +
+                                                  std::to_string(options.creditors) + ")"};
+  }
   const auto order = EvictionOrder::make(options.eviction, options.slru_protected_hits);
   if (!order.ok()) return order.error();
   return {};

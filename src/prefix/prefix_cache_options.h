@@ -29,6 +29,7 @@ struct PrefixCacheOptions {
   const Clock* clock = nullptr;  // of policies that know ages; outlives the cache; absent: its own
   std::int64_t evicted_marks = 0;     // evicted pages that why_ends remembers, about; 0: none
   std::int64_t events_pages_max = 0;  // pages of changes that are kept until drained; 0: none are
+  std::int64_t creditors = 0;         // to whom pages may be owed; 0: to nobody
 };
 
 // An error that names the first option out of its range.

@@ -27,6 +27,7 @@ struct FixtureOptions {
   int hash_bits = 32;
   const Clock* clock = nullptr;
   std::int64_t events_pages_max = 0;
+  std::int64_t creditors = 0;
 };
 
 // first, first + 1, … : `count` tokens.
@@ -68,6 +69,7 @@ class PrefixFixture {
     cache_options.clock = options.clock;
     cache_options.namespaces_max = 4;
     cache_options.events_pages_max = options.events_pages_max;
+    cache_options.creditors = options.creditors;
     cache = RadixPrefixCache::open(cache_options).value();
     ns = *cache->try_open_namespace(digest_of(0));
   }

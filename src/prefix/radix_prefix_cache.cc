@@ -56,6 +56,7 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
       wanted_(nodes_max_of(options)),
       quotas_(nodes_max_of(options)),
       parked_(nodes_max_of(options)),
+      debts_(nodes_max_of(options), options.creditors),
       path_(order.keyed() ? 0 : static_cast<std::size_t>(options.allocator.total_pages())),
       namespaces_(options.namespaces_max),
       log_or_null_(
@@ -197,6 +198,7 @@ NodeSlot RadixPrefixCache::split(NodeSlot node, std::int64_t pages) {
   const NodeSlot upper = tree_.split(node, pages);
   wanted_.split(node, upper, static_cast<std::int32_t>(pages));
   if (quotas_.any()) quotas_.place(upper, node);
+  if (debts_.any()) debts_.split(node, upper, pages);
   return upper;
 }
 

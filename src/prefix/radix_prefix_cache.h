@@ -15,6 +15,7 @@
 #include "prefix/eviction_index.h"
 #include "prefix/eviction_order.h"
 #include "prefix/namespace_registry.h"
+#include "prefix/page_debts.h"
 #include "prefix/page_key.h"
 #include "prefix/page_policy.h"
 #include "prefix/parked_leaves.h"
@@ -94,6 +95,21 @@ class RadixPrefixCache final : public PrefixCache {
   // below it. Nothing, and false, if any of them is locked. O(nodes): for pages found to be wrong.
   // REQUIRES: kept is a multiple of page_size and less than tokens.size().
   bool try_discard(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t kept);
+
+  // Pages that somebody could not take yet (radix_prefix_cache_debts).
+
+  // From now on these pages of what is held are owed to the creditor, until it takes them or they
+  // go. Holds nothing. O(nodes held). REQUIRES: creditor < PrefixCacheOptions::creditors; they are
+  // held.
+  void owe(const PrefixLock& held, const PageStretch& pages, std::int64_t creditor);
+  struct OwedText {
+    PrefixLock lock;    // to the end of the node where the pages end
+    PageStretch pages;  // of the text; at least one
+  };
+  // What has been owed longest, with what is owed before it: owed no more. No use of it. nullopt if
+  // nothing is owed. O(nodes held).
+  std::optional<OwedText> try_take_owed(std::int64_t creditor);
+  const PageDebts& debts() const noexcept { return debts_; }
 
   // What a namespace stands for. REQUIRES: it was opened here.
   const NamespaceDigest& digest(NamespaceId ns) const { return namespaces_.digest(ns); }
@@ -221,6 +237,7 @@ class RadixPrefixCache final : public PrefixCache {
   void take_back(NodeSlot leaf, std::span<PageId> ids) {
     if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
     if (quotas_.any()) quotas_.count(leaf, -std::ssize(ids));
+    if (debts_.any()) debts_.cut(leaf, tree_.node(leaf).chain.pages - std::ssize(ids));
     tree_.shrink(leaf, ids);
   }
   void log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
@@ -237,6 +254,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::optional<std::string> audit_keys() const;
   std::optional<std::string> audit_index() const;
   std::optional<std::string> audit_quotas() const;
+  std::optional<std::string> audit_debts() const;
   void draw_below(NodeSlot root, const std::vector<std::vector<NodeSlot>>& children,
                   std::string& out) const;
 
@@ -247,7 +265,8 @@ class RadixPrefixCache final : public PrefixCache {
   std::unique_ptr<PagePolicy> policy_;  // of any other; else none
   WantedLeaves wanted_;                 // leaves that neither of them has
   TenantQuotas quotas_;
-  ParkedLeaves parked_;          // the same: leaves of tenants within their quotas
+  ParkedLeaves parked_;  // the same: leaves of tenants within their quotas
+  PageDebts debts_;
   UntouchedArray<PageId> path_;  // scratch of complete and announce, for one path
   NamespaceRegistry namespaces_;
   std::vector<NodeSlot> roots_;  // by namespace

@@ -48,6 +48,7 @@ std::optional<std::string> RadixPrefixCache::audit() const {
   if (auto fault = audit_locks()) return fault;
   if (auto fault = audit_index()) return fault;
   if (auto fault = audit_quotas()) return fault;
+  if (auto fault = audit_debts()) return fault;
   if (auto fault = audit_keys()) return fault;
   if (tree_.arena().used_pages() > allocator_.released_pages()) {
     return "the tree holds pages that nobody gave it (I1)";

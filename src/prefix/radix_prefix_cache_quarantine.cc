@@ -75,6 +75,7 @@ std::int64_t RadixPrefixCache::hide(std::span<const NodeSlot> nodes) {
       drop_leaf(*slot);
     } else {
       if (log_or_null_ != nullptr) log_removed(*slot, tree_.node(*slot).chain.pages);
+      if (debts_.any()) debts_.cut(*slot, 0);
       tree_.unlink(*slot);
     }
   }

@@ -29,7 +29,8 @@ class SimulatedLanes final : public TransferLanes {
  public:
   struct Options {
     std::int64_t job_us_max = 200;
-    std::int64_t hang_percent = 0;  // of the jobs of stores: end at their deadline
+    std::int64_t store_job_us_max = 0;  // of the jobs of stores; 0: as of others
+    std::int64_t hang_percent = 0;      // of the jobs of stores: end at their deadline
     std::uint64_t seed = 1;
   };
   // Jobs, over all lanes that were ever opened.
@@ -54,8 +55,10 @@ class SimulatedLanes final : public TransferLanes {
     const std::size_t lane = transfer_lane(job);
     std::int64_t& free_us = lane_free_us_[lane];
     const std::int64_t begin_us = std::max(free_us, clock_.now_us());
-    free_us = begin_us + prng_.below(options_.job_us_max + 1);
-    if (lane >= 2 && prng_.below(100) < options_.hang_percent) {
+    const bool of_store = lane >= 2;
+    const bool slow = of_store && options_.store_job_us_max > 0;
+    free_us = begin_us + prng_.below((slow ? options_.store_job_us_max : options_.job_us_max) + 1);
+    if (of_store && prng_.below(100) < options_.hang_percent) {
       free_us = std::max(begin_us, job.deadline_us);
       ++counts_.hung;
     }

@@ -29,6 +29,14 @@ inline RequestStats answer(StampHarness& harness, std::uint64_t seed, std::int64
   return harness.outcome(id).stats;
 }
 
+// Steps while copies to host memory end, not those of a store that takes far longer.
+inline void settle_host(StampHarness& harness) {
+  for (int i = 0; i < 10; ++i) {
+    harness.clock().advance_us(400);
+    harness.engine().step();
+  }
+}
+
 // Steps until copies in flight have ended.
 inline void settle(StampHarness& harness) {
   for (int i = 0; i < 1000; ++i) {

@@ -69,6 +69,28 @@ TEST_P(EveryStore, WhatWasStoredIsFoundAfterARestart) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, EveryStore, ::testing::Values(Tier::kDisk, Tier::kRemote));
 
+// Far more comes at once than a store is given at once; then nobody comes any more.
+TEST(Tiers, ASlowStoreHasEverythingInTheEnd) {
+  SimulatedTierOptions tiers = tiers_of(2048, {Tier::kDisk, Tier::kRemote});
+  tiers.lanes.store_job_us_max = 20'000;
+  StampHarness harness(tiered_options(4, 320), KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 25; ++seed) {
+    answer(harness, seed, 130);
+    settle_host(harness);
+  }
+  EXPECT_GT(harness.metric("stemma_owed_pages"), 0);
+  harness.engine().settle(std::chrono::hours(1));
+  EXPECT_EQ(harness.metric("stemma_owed_pages"), 0);
+  EXPECT_EQ(harness.metric("stemma_unstored_pages_total"), 0);
+  harness.tiers().set_lanes({});
+  harness.restart();
+  for (std::uint64_t seed = 1; seed < 25; ++seed) {
+    const RequestStats stats = answer(harness, seed, 130);
+    EXPECT_EQ(stats.cached_tokens, 128) << seed;
+    EXPECT_EQ(stats.brought.disk, 128) << seed;
+  }
+}
+
 TEST(Tiers, WriteThroughSelectiveCopiesWhatWasUsedTwice) {
   EngineOptions options = tiered_options(4, 320);
   options.kv.tiers.write_policy = WritePolicy::kWriteThroughSelective;

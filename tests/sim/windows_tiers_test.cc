@@ -49,18 +49,66 @@ INSTANTIATE_TEST_SUITE_P(PagesAndWindows, EveryWindowBelow,
 
 class EveryStoreBelow : public ::testing::TestWithParam<Tier> {};
 
-TEST_P(EveryStoreBelow, WhatWasStoredIsGoneOnFromAfterARestart) {
-  SimulatedTierOptions tiers = tiers_of(128, {GetParam()});
-  tiers.faults.lookup_is_local = GetParam() == Tier::kDisk;
+// The disk says from memory what it has.
+SimulatedTierOptions store_below(std::int64_t host_pages, Tier store) {
+  SimulatedTierOptions tiers = tiers_of(host_pages, {store});
+  tiers.faults.lookup_is_local = store == Tier::kDisk;
+  return tiers;
+}
+
+EngineOptions stored_at_once() {
   EngineOptions options = windowed_options(4, 16);
   options.kv.tiers.write_policy = WritePolicy::kWriteThrough;
-  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  return options;
+}
+
+TEST_P(EveryStoreBelow, WhatWasStoredIsGoneOnFromAfterARestart) {
+  const SimulatedTierOptions tiers = store_below(128, GetParam());
+  StampHarness harness(stored_at_once(), KvLayout::kLayerFirst, &tiers);
   answer(harness, 1, 130);
   settle(harness);
   harness.restart();
   const RequestStats stats = answer(harness, 1, 130);
   EXPECT_EQ(stats.cached_tokens, 128);
   EXPECT_EQ(GetParam() == Tier::kDisk ? stats.brought.disk : stats.brought.remote, 128);
+}
+
+// The device has windowed pages for one request, and those of the one before are still copied down.
+TEST_P(EveryStoreBelow, AWindowComesThoughCopiesDownHoldTheRoom) {
+  const SimulatedTierOptions tiers = store_below(2048, GetParam());
+  StampHarness harness(stored_at_once(), KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 25; ++seed) {
+    answer(harness, seed, 130);
+    settle(harness);
+  }
+  harness.engine().settle(std::chrono::hours(1));
+  harness.restart();
+  for (std::uint64_t seed = 1; seed < 25; ++seed) {
+    EXPECT_EQ(answer(harness, seed, 130).cached_tokens, 128) << "text " << seed;
+  }
+}
+
+// Far more comes at once than a store is given at once; then nobody comes any more.
+TEST_P(EveryStoreBelow, ASlowOneHasEveryWindowInTheEnd) {
+  SimulatedTierOptions tiers = store_below(2048, GetParam());
+  tiers.lanes.store_job_us_max = 20'000;
+  StampHarness harness(stored_at_once(), KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 25; ++seed) {
+    answer(harness, seed, 130);
+    settle_host(harness);
+  }
+  EXPECT_GT(harness.metric("stemma_owed_pages"), 0);
+  harness.engine().settle(std::chrono::hours(1));
+  EXPECT_EQ(harness.metric("stemma_owed_pages"), 0);
+  EXPECT_EQ(harness.metric("stemma_unstored_pages_total"), 0);
+  const std::int64_t windowed = harness.metric("stemma_windowed_backed_up_pages_total");
+  EXPECT_GE(windowed, 24);
+  EXPECT_GE(harness.metric("stemma_stored_pages_total"),
+            harness.metric("stemma_backed_up_pages_total") + windowed);
+  harness.tiers().set_lanes({});
+  harness.restart();
+  for (std::uint64_t seed = 1; seed < 25; ++seed) answer(harness, seed, 130);
+  EXPECT_GT(harness.metric("stemma_windowed_loaded_pages_total"), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, EveryStoreBelow, ::testing::Values(Tier::kDisk, Tier::kRemote));

@@ -97,7 +97,8 @@ TEST_F(RestartTest, TheSecondRunFindsWhatTheFirstStored) {
 // Kills the program after a random number of its answers and a random time more, of which the
 // longest is what eight answers take here. Each page that its index names is whole then; the next
 // run opens the directory by itself and answers as ever. Most cycles go on with the directory of
-// the one before, some begin anew.
+// the one before, some begin anew. On a busy machine kills may come late: it goes on until as many
+// as half of the cycles were in the middle of an answer.
 TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
   const char* const wish = std::getenv("STEMMA_SEED");
   const std::uint64_t seed = wish != nullptr ? std::strtoull(wish, nullptr, 10) : 20'241;
@@ -115,8 +116,9 @@ TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
   const std::int64_t answer_us = 1 + whole_run_us(prompts.front()) / kAnswers;
   std::int64_t from_disk = 0;
   int killed_in_the_middle = 0;
-  for (int cycle = 0; cycle < cycles; ++cycle) {
+  for (int cycle = 0; cycle < cycles || killed_in_the_middle <= cycles / 2; ++cycle) {
     SCOPED_TRACE(testing::Message() << "cycle " << cycle);
+    ASSERT_LT(cycle, 4 * cycles) << "kills come too late";
     if (prng.below(4) == 0) std::filesystem::remove_all(disk());
     const auto text = static_cast<std::size_t>(prng.below(kTexts));
     auto program = start_on_disk(prompts[text]);
@@ -138,7 +140,6 @@ TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
     from_disk += again.brought.disk;
     if (HasFailure()) return;
   }
-  EXPECT_GT(killed_in_the_middle, cycles / 2);
   EXPECT_GT(from_disk, 0);
 }
 
