@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -110,6 +111,12 @@ class Runner {
   // Copies all of a page to another, wherever what forward wrote of it lies. As it is here: in
   // `pools` alone. REQUIRES: nobody writes `from`, and the caller owns `to`.
   virtual Status copy_pages(KvPools pools, const PageCopies& copies);
+
+  // The first layer in which two pages of the full pool differ in any bit, wherever what forward
+  // wrote of them lies; nullopt: none. As it is here: in `pools` alone. REQUIRES: nobody writes
+  // them, and no step is queued.
+  virtual Result<std::optional<std::int64_t>> first_different_layer(KvPools pools, PageId a,
+                                                                    PageId b);
 
   // Whether forward asks KvBatch::arriving before it reads a layer. Where it does not, a batch
   // names only pages that are whole.

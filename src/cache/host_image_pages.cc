@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cache/job_text.h"
 #include "prefix/page_key.h"
 #include "stemma/log.h"
 
@@ -17,7 +18,8 @@ namespace {
 // Pages come one by one; those that continue each other are published together.
 class ImageLoad {
  public:
-  ImageLoad(HostTier& host, const HostImage& image) : host_(host), image_(image) {}
+  ImageLoad(HostTier& host, const HostImage& image, HostImageRanks* ranks_or_null)
+      : host_(host), image_(image), ranks_(ranks_or_null) {}
 
   // False if it is left out.
   bool take(const PageFrameView& frame) {
@@ -35,6 +37,7 @@ class ImageLoad {
         MoveVerdict::kDone) {
       return false;
     }
+    if (ranks_ != nullptr) note(page, to);
     run_.append(std::move(target));
     text_.insert(text_.end(), page.tokens.begin(), page.tokens.end());
     last_ = std::ssize(pages_);
@@ -46,6 +49,7 @@ class ImageLoad {
 
   // Publishes what has come.
   void end() {
+    if (ranks_ != nullptr && !run_.empty()) keep_what_all_have();
     if (!run_.empty()) {
       host_.tree().insert(text_, std::move(held_), std::move(run_), {}).reset();
     }
@@ -54,6 +58,9 @@ class ImageLoad {
     if (name_.valid()) host_.tree().close_namespace(std::exchange(name_, NamespaceId()));
   }
 
+  // Pages that were taken, and that another rank did not have.
+  std::int64_t lacked_pages() const { return lacked_pages_; }
+
  private:
   // A page that came.
   struct Page {
@@ -61,6 +68,28 @@ class ImageLoad {
     std::int64_t ordinal = 0;
     NamespaceDigest namespace_digest;
   };
+
+  // What other ranks are to bring of the run.
+  void note(const PageIdentity& page, PageId to) {
+    if (run_.empty()) {
+      others_.clear();
+      others_.digest = page.namespace_digest;
+      others_.first_page = page.ordinal;
+      others_.parent = page.parent;
+    }
+    others_.keys.push_back(page.key);
+    others_.tokens.insert(others_.tokens.end(), page.tokens.begin(), page.tokens.end());
+    others_.to.push_back(to);
+  }
+
+  // The pages beyond are as if they had not come: what continues them finds no parent.
+  void keep_what_all_have() {
+    const std::int64_t lacked = run_.pages() - ranks_->load(others_);
+    lacked_pages_ += lacked;
+    OwnedPages common = run_.take_front(run_.pages() - lacked);
+    run_ = std::move(common);
+    text_.resize(text_.size() - static_cast<std::size_t>(lacked * host_.tree().page_size()));
+  }
 
   // -1: it is the first of a text. nullopt: the page that it continues has not come.
   std::optional<std::int64_t> try_find_parent(const PageIdentity& page) const {
@@ -106,6 +135,9 @@ class ImageLoad {
 
   HostTier& host_;
   const HostImage& image_;
+  HostImageRanks* ranks_;  // nullptr: there are no others
+  Transfer others_;        // their part of the run
+  std::int64_t lacked_pages_ = 0;
   PageKeyHasher hasher_;
   std::vector<Page> pages_;
   std::vector<TokenId> tokens_;  // [pages_, page_size]
@@ -121,10 +153,9 @@ class ImageLoad {
 // Writes texts, and of each what no text before it had.
 class ImageSave {
  public:
-  ImageSave(HostTier& host, const HostImage& image, HostImageWriter& writer)
-      : tree_(host.tree()), image_(image), writer_(writer) {
-    sums_.resize(static_cast<std::size_t>(image.label.format.layers));
-  }
+  ImageSave(HostTier& host, const HostImage& image, HostImageWriter& writer,
+            HostImageRanks* ranks_or_null)
+      : tree_(host.tree()), image_(image), writer_(writer), ranks_(ranks_or_null) {}
 
   Status write(const PrefixLock& held) {
     const std::int64_t page_size = tree_.page_size();
@@ -137,6 +168,7 @@ class ImageSave {
     tree_.copy_tokens(held, text_);
     const auto is_written = [this](const PageKey& key) { return written_.contains(key); };
     const auto first = std::ranges::partition_point(keys_, is_written) - keys_.begin();
+    if (ranks_ != nullptr) tell_others(held, first);
     for (auto page = static_cast<std::size_t>(first); page < pages; ++page) {
       STEMMA_ASSIGN_OR_RETURN(const bool right, write_page(held.namespace_id(), page));
       if (!right) break;  // what continues it is worth nothing
@@ -146,42 +178,46 @@ class ImageSave {
   std::int64_t written_pages() const { return std::ssize(written_); }
 
  private:
+  // They write at the same time.
+  void tell_others(const PrefixLock& held, std::int64_t first_page) {
+    if (first_page == std::ssize(keys_)) return;
+    others_.digest = tree_.digest(held.namespace_id());
+    fill_text(others_, held, text_, tree_.page_size(), first_page);
+    others_.from.assign(ids_.begin() + first_page, ids_.end());
+    ranks_->save(others_);
+  }
+
   // False if the page is wrong in host memory.
   Result<bool> write_page(NamespaceId ns, std::size_t page) {
-    const PageFormat& format = image_.label.format;
     const NamespaceDigest& digest = tree_.digest(ns);
-    const auto size = static_cast<std::size_t>(format.page_size);
-    const std::span<std::byte> frame = writer_.next_frame();
-    const auto body = frame.subspan(frame_body_offset(format),
-                                    static_cast<std::size_t>(format.layers * format.layer_bytes));
-    if (image_.pages.read_image(ids_[page], keys_[page], body, sums_) != MoveVerdict::kDone) {
-      return false;
-    }
-    encode_frame(format,
-                 {.key = keys_[page],
-                  .parent = page == 0 ? PageKeyHasher::root(digest) : keys_[page - 1],
-                  .namespace_digest = digest,
-                  .ordinal = static_cast<std::int64_t>(page),
-                  .tokens = std::span(text_).subspan(page * size, size)},
-                 sums_, static_cast<std::uint64_t>(written_.size()), frame);
-    STEMMA_RETURN_IF_ERROR(writer_.keep());
-    written_.insert(keys_[page]);
-    return true;
+    const auto size = static_cast<std::size_t>(tree_.page_size());
+    STEMMA_ASSIGN_OR_RETURN(
+        const bool right,
+        writer_.write_page(image_.pages, ids_[page],
+                           {.key = keys_[page],
+                            .parent = page == 0 ? PageKeyHasher::root(digest) : keys_[page - 1],
+                            .namespace_digest = digest,
+                            .ordinal = static_cast<std::int64_t>(page),
+                            .tokens = std::span(text_).subspan(page * size, size)}));
+    if (right) written_.insert(keys_[page]);
+    return right;
   }
 
   RadixPrefixCache& tree_;
   const HostImage& image_;
   HostImageWriter& writer_;
+  HostImageRanks* ranks_;  // nullptr: there are no others
+  Transfer others_;        // what they write
   std::unordered_set<PageKey, PageKeyHash> written_;
   std::vector<PageKey> keys_;
   std::vector<PageId> ids_;
   std::vector<TokenId> text_;
-  std::vector<std::uint32_t> sums_;
 };
 
 }  // namespace
 
-HostImageCounts load_host_image(HostTier& host, const HostImage& image) {
+HostImageCounts load_host_image(HostTier& host, const HostImage& image,
+                                HostImageRanks* ranks_or_null) {
   HostImageCounts counts;
   PosixFiles files;
   const auto reader = HostImageReader::open(files, image.path, image.label);
@@ -190,26 +226,32 @@ HostImageCounts load_host_image(HostTier& host, const HostImage& image) {
     STEMMA_LOG(kWarning, "tier.host_file.ignored", kv("error", to_string(reader.error())));
     return counts;
   }
-  ImageLoad load(host, image);
+  if (ranks_or_null != nullptr && !ranks_or_null->begin_load()) return counts;
+  ImageLoad load(host, image, ranks_or_null);
   while (const auto frame = (*reader)->try_next()) {
     ++(load.take(*frame) ? counts.loaded : counts.left_out);
   }
   load.end();
-  counts.left_out += (*reader)->bad_frames();
+  if (ranks_or_null != nullptr) ranks_or_null->end_load();
+  counts.loaded -= load.lacked_pages();
+  counts.left_out += load.lacked_pages() + (*reader)->bad_frames();
   STEMMA_LOG(kInfo, "tier.host_file.open", kv("path", image.path), kv("pages", counts.loaded),
              kv("left_out", counts.left_out));
   return counts;
 }
 
 // A leaf that has had its turn stays locked, so that the next one comes to the fore.
-Result<std::int64_t> save_host_image(HostTier& host, const HostImage& image) {
+Result<std::int64_t> save_host_image(HostTier& host, const HostImage& image,
+                                     HostImageRanks* ranks_or_null) {
   STEMMA_ASSIGN_OR_RETURN(const auto writer, HostImageWriter::open(image.path, image.label));
-  ImageSave save(host, image, *writer);
+  if (ranks_or_null != nullptr) ranks_or_null->begin_save();
+  ImageSave save(host, image, *writer, ranks_or_null);
   std::vector<PrefixLock> passed;
   while (auto cold = host.tree().try_lock_coldest()) {
     STEMMA_RETURN_IF_ERROR(save.write(cold->lock));
     passed.push_back(std::move(cold->lock));
   }
+  if (ranks_or_null != nullptr) STEMMA_RETURN_IF_ERROR(ranks_or_null->end_save());
   STEMMA_RETURN_IF_ERROR(writer->finish());
   return save.written_pages();
 }

@@ -6,7 +6,9 @@
 //
 // Thread:     engine thread only.                   Invariants: I7, I8, I11 (docs/INVARIANTS.md).
 // Memory:     while it runs, about 150 bytes and the tokens of each page.
-// Cost:       a copy of each page, and the file's time.
+// Cost:       a copy of each page, and the file's time; of several ranks a message and an answer
+// for
+//             each stretch of a text that comes, after another's.
 // Not here:   the file (tier/host_image_file), when it is written (tiering).
 #pragma once
 
@@ -15,6 +17,7 @@
 #include "cache/host_tier.h"
 #include "stemma/result.h"
 #include "tier/host_image_file.h"
+#include "tier/host_image_ranks.h"
 
 namespace stemma {
 
@@ -26,9 +29,13 @@ struct HostImageCounts {
 // Fills a host tier that nobody has used yet. A page comes in only if its tokens and the page that
 // it continues make its key, and its bytes their sums. A file that is not there, or another
 // model's, gives nothing; the latter is logged.
-HostImageCounts load_host_image(HostTier& host, const HostImage& image);
+// With `ranks_or_null`, a page comes in only if every rank has its part of it.
+HostImageCounts load_host_image(HostTier& host, const HostImage& image,
+                                HostImageRanks* ranks_or_null = nullptr);
 
-// Writes every page that nobody holds; how many that were.
-Result<std::int64_t> save_host_image(HostTier& host, const HostImage& image);
+// Writes every page that nobody holds; how many that were. With `ranks_or_null` every rank writes
+// its part of them; an error of any of them is one.
+Result<std::int64_t> save_host_image(HostTier& host, const HostImage& image,
+                                     HostImageRanks* ranks_or_null = nullptr);
 
 }  // namespace stemma

@@ -46,6 +46,7 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
       device_(device),
       stores_(lower.stores()),
       host_image_(lower.host_image_or_null()),
+      host_image_ranks_(lower.host_image_ranks_or_null()),
       host_(std::move(host)),
       lanes_(lower.open_lanes(kLimits.total())),
       transfers_(kLimits, *lanes_),
@@ -190,7 +191,7 @@ bool Tiering::end_loans(std::chrono::microseconds nap) {
 
 void Tiering::load_host() {
   if (host_image_ == nullptr) return;
-  const HostImageCounts counts = load_host_image(*host_, *host_image_);
+  const HostImageCounts counts = load_host_image(*host_, *host_image_, host_image_ranks_);
   counters_.host_file_loaded = counts.loaded;
   counters_.host_file_left_out = counts.left_out;
 }
@@ -198,7 +199,7 @@ void Tiering::load_host() {
 // What cannot be written is computed again in the next life.
 void Tiering::save_host() {
   if (host_image_ == nullptr) return;
-  const Result<std::int64_t> saved = save_host_image(*host_, *host_image_);
+  const Result<std::int64_t> saved = save_host_image(*host_, *host_image_, host_image_ranks_);
   counters_.host_file_saved = saved.ok() ? *saved : 0;
   if (saved.ok()) {
     STEMMA_LOG(kInfo, "tier.host_file.saved", kv("path", host_image_->path), kv("pages", *saved));
@@ -297,7 +298,9 @@ PurgeId Tiering::purge(std::span<const NamespaceFamily> namespaces) {
 // It is as old as this life, and has what is purged. The end of this life writes a new one.
 void Tiering::forget_host_file() {
   if (host_image_ == nullptr) return;
-  const Status gone = remove_host_image(host_image_->path);
+  Status gone = remove_host_image(host_image_->path);
+  const Status others = host_image_ranks_ == nullptr ? Status() : host_image_ranks_->remove();
+  if (gone.ok()) gone = others;
   if (gone.ok()) return;
   STEMMA_LOG(kWarning, "tier.host_file.not_removed", kv("error", to_string(gone.error())));
 }

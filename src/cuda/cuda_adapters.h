@@ -2,8 +2,8 @@
 // the products of a layer.
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
-// Memory:     on the device every A and B in f32, whatever their files have, and rank f32 a row and
-//             product.
+// Memory:     on the device every A and B in f32, whatever their files have, of several ranks what
+//             each holds of B; and rank f32 a row and product.
 // Cost:       creation copies every adapter once; add two launches, which rows without an adapter
 //             leave at once.
 // Not here:   files (model/adapter), kernels (adapted_rows_cuda), which request has which adapter

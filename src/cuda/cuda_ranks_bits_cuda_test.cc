@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "device/thread_ranks_fixture.h"
 #include "model/leading_runner.h"
 #include "model/one_request.h"
+#include "model/random_adapter.h"
 #include "model/shard.h"
 
 namespace stemma {
@@ -69,6 +71,8 @@ struct RankSetting {
   Exchange exchange = Exchange::kStaged;
   std::int64_t pages = 16;
   WeightRounding weights = WeightRounding::kNone;
+  std::optional<SparseDial> dial = std::nullopt;  // after write_calibration
+  std::vector<AdapterSource> adapters = {};       // none, or two
 };
 
 // One rank: a device of its own, a runner and pools.
@@ -84,6 +88,8 @@ class Rank {
                                     .outputs_max = 64,
                                     .requests_max = 8,
                                     .context_tokens_max = 64,
+                                    .sparse = sparse_options(setting),
+                                    .adapters = setting.adapters,
                                     .weights = setting.weights,
                                     .ranks = group_or_null},
                                    {.deterministic = true, .staged_ranks = !nccl}, threads_);
@@ -99,13 +105,16 @@ class Rank {
   KvPools pools() { return {*pool_, windowed_.get()}; }
 
   // A text as a whole, then two in uneven pieces that share batches, the last tokens one by one.
+  // Where there are adapters, the first and the last text have one each.
   Computed compute(std::int64_t vocab_tokens) {
     const CudaPool* const windowed = windowed_.get();
     RunnerTrial trial(*runner_, *pool_, std::move(windowed_), 5);
-    trial.add(random_tokens(26, vocab_tokens, 3));
+    const bool adapted = !runner_->adapters().empty();
+    trial.add(random_tokens(26, vocab_tokens, 3), adapted ? AdapterId(0) : AdapterId());
     STEMMA_CHECK(trial.finish(0, 26).ok(), "the text is computed");
     for (std::uint64_t i = 1; i <= 2; ++i) {
-      trial.add(random_tokens(static_cast<std::int64_t>(9 + 4 * i), vocab_tokens, 100 + i));
+      trial.add(random_tokens(static_cast<std::int64_t>(9 + 4 * i), vocab_tokens, 100 + i),
+                adapted && i == 2 ? AdapterId(1) : AdapterId());
     }
     for (const auto& [first, second] : {std::pair{7, 5}, {1, 9}, {3, 1}, {1, 1}, {1, 1}}) {
       const std::array pieces = {RunnerTrial::Piece{1, first}, RunnerTrial::Piece{2, second}};
@@ -120,11 +129,18 @@ class Rank {
   }
 
  private:
+  static std::optional<SparseOptions> sparse_options(const RankSetting& setting) {
+    if (!setting.dial.has_value()) return std::nullopt;
+    return SparseOptions{*setting.dial, ""};
+  }
+
   std::unique_ptr<CudaPool> pool_of(KvShape shape, const RankSetting& setting) {
     shape.page_size = kPageSize;
     shape.pages = setting.pages;
     shape.dtype = setting.dtype;
-    auto pool = CudaPool::create(*device_, shape, KvLayout::kLayerFirst);
+    HeavyChannels channels;
+    if (shape.kind == KvKind::kDoubleSparse) channels = runner_->heavy_channels();
+    auto pool = CudaPool::create(*device_, shape, KvLayout::kLayerFirst, channels);
     STEMMA_CHECK(pool.ok(), "the pool fits");
     return std::move(pool).value();
   }
@@ -187,7 +203,20 @@ class CudaRanksBits : public CudaRunnerFixture {
     }
   }
 
+  // Two adapters of the model that was written: of all that can be changed, and of some of it.
+  std::vector<AdapterSource> write_adapters(const std::vector<std::string>& some) {
+    const auto write = [&](const TempDirectory& to, const RandomAdapterOptions& options) {
+      ASSERT_TRUE(write_random_adapter(to.path(), options).ok());
+    };
+    write(all_, {.config = config(), .rank = 3, .alpha = 2, .seed = 5});
+    write(some_, {.config = config(), .targets = some, .rank = 6, .type = WeightType::kBf16});
+    return {{"all", all_.path()}, {"some", some_.path()}};
+  }
+
  private:
+  TempDirectory all_;
+  TempDirectory some_;
+
   // Each of a rank's heads lies in its pool as in that of one rank; latent rows are every rank's.
   static void expect_same_heads(const Computed& one, const Computed& part, int rank) {
     ASSERT_EQ(one.layers.size(), part.layers.size());
@@ -227,6 +256,16 @@ TEST_F(CudaRanksBits, OtherTypesOfWeightsAndPools) {
   expect_ranks_equal_one(2, {.dtype = DType::kInt8});
 }
 
+// Which tokens a row attends to every KV head chooses by itself.
+TEST_F(CudaRanksBits, SparseAttentionChoosesAsOneRankDoes) {
+  const SparseDial quarter = {.dense_tokens = 8, .kept_tokens = 1, .kept_of = 4};
+  for (const int ranks : {2, 4}) {
+    write_for_ranks("llama2", ranks, WeightType::kBf16);
+    write_calibration();
+    expect_ranks_equal_one(ranks, {.dial = quarter});
+  }
+}
+
 // Scales are an output's own, so that a rank's are those of one alone.
 TEST_F(CudaRanksBits, RoundedWeightsAreCutAsOthersAre) {
   for (const std::string_view name : {"qwen2", "qwen3_moe", "deepseek_v3"}) {
@@ -236,6 +275,24 @@ TEST_F(CudaRanksBits, RoundedWeightsAreCutAsOthersAre) {
   }
   write_for_ranks("llama_bias", 2, WeightType::kF32);
   expect_ranks_equal_one(2, {.dtype = DType::kF32, .weights = WeightRounding::kInt8});
+}
+
+// Of a mixture's experts nothing can be changed, but what lies around them. Latent attention is
+// changed as it is absorbed.
+TEST_F(CudaRanksBits, AdaptersChangeWhatSeveralComputeAsTheyDoOnOne) {
+  for (const std::string_view name : {"llama2", "qwen3_moe"}) {
+    SCOPED_TRACE(name);
+    write_for_ranks(name, 2, WeightType::kBf16);
+    expect_ranks_equal_one(2, {.adapters = write_adapters({"o_proj", "down_proj"})});
+  }
+  for (const std::string_view name : {"deepseek_v2_lite", "deepseek_v3"}) {
+    SCOPED_TRACE(name);
+    write_for_ranks(name, 2, WeightType::kF32);
+    expect_ranks_equal_one(2, {.dtype = DType::kF32, .adapters = write_adapters({"kv_b_proj"})});
+  }
+  write_for_ranks("llama2", 4, WeightType::kBf16);
+  expect_ranks_equal_one(
+      4, {.weights = WeightRounding::kInt8, .adapters = write_adapters({"v_proj"})});
 }
 
 // The first `tokens` tokens of a text, as a batch.

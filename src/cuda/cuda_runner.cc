@@ -22,7 +22,6 @@ Status check_options(const ModelRunnerOptions& options) {
   };
   if (options.decorate_attention) return refused("calibration");
   if (options.attention != "cpu") return refused("--attention " + options.attention);
-  STEMMA_RETURN_IF_ERROR(check_ranks(options));
   return check_limits(options);
 }
 
@@ -68,9 +67,12 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
     STEMMA_ASSIGN_OR_RETURN(runner->heavy_channels_,
                             load_heavy_channels(files, directory, options.sparse->calibration,
                                                 runner->config_, runner->weights_sha256()));
+    const std::int64_t own_heads = runner->own_config_.kv_heads;
+    runner->own_heavy_channels_ =
+        runner->heavy_channels_.of_heads(shard.rank * own_heads, own_heads);
   }
   STEMMA_ASSIGN_OR_RETURN(const std::vector<Adapter> adapters,
-                          load_adapters(files, options.adapters, runner->config_, threads));
+                          load_adapters(files, options.adapters, runner->config_, threads, shard));
   STEMMA_RETURN_IF_ERROR(runner->prepare_adapters(adapters, options.rows_max, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
@@ -359,7 +361,7 @@ KvShape CudaRunner::pool_shape() const {
   KvShape shape = own_config_.pool_shape();
   if (limits_.sparse.has_value()) {
     shape.kind = KvKind::kDoubleSparse;
-    shape.label_channels = heavy_channels_.channels_each;
+    shape.label_channels = own_heavy_channels_.channels_each;
   }
   return shape;
 }

@@ -97,7 +97,7 @@ class CudaRunner final : public LoadedRunner {
   const RoundingReport& rounding() const noexcept override { return weights_.rounding_report; }
   std::string compute_format() const override;
   std::string weights_sha256() const override;
-  const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
+  const HeavyChannels& heavy_channels() const noexcept override { return own_heavy_channels_; }
   KvShape pool_shape() const override;
   KvShape windowed_pool_shape() const override { return own_config_.windowed_pool_shape(); }
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
@@ -164,7 +164,8 @@ class CudaRunner final : public LoadedRunner {
   std::string config_digest_;  // of the whole text of config.json, in hexadecimal
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
-  HeavyChannels heavy_channels_;  // none without sparse attention
+  HeavyChannels heavy_channels_;      // of all heads; none without sparse attention
+  HeavyChannels own_heavy_channels_;  // of this rank's
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;
   std::unique_ptr<CudaRankRows> peers_;  // nullptr: it computes alone

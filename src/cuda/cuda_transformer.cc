@@ -211,17 +211,22 @@ Status CudaTransformer::attend(const CudaStep& step, const StepPlaces& places,
         latent_->write_values(layer.latent, step.rows, part_of(values_), place.adapted));
   }
   STEMMA_RETURN_IF_ERROR(gather(values_, step.rows, value_columns_));
-  STEMMA_RETURN_IF_ERROR(multiply_cut(
-      {values_.bytes(), layer.output, branch_, config_.hidden, value_columns_, true}, step.rows));
-  return adapt_branch(place.adapted, Projection::kOutput, values_, value_columns_, step.rows);
+  return multiply_cut({.x = values_.bytes(),
+                       .w = layer.output,
+                       .whole = branch_,
+                       .outputs = config_.hidden,
+                       .inputs = value_columns_,
+                       .adapted_or_null = &place.adapted,
+                       .projection = Projection::kOutput},
+                      step.rows);
 }
 
 // The rows that attention compares and the pool keeps.
 Status CudaTransformer::write_queries_and_keys(const CudaStep& step, const StepPlaces& places,
                                                const CudaLayerWeights& layer, const Place& place) {
   if (latent_ != nullptr) return write_latent_rows(step, places, layer, place);
-  STEMMA_RETURN_IF_ERROR(
-      multiply({normed_.bytes(), layer.qkv, qkv_, qkv_columns_, config_.hidden, true}, step.rows));
+  STEMMA_RETURN_IF_ERROR(multiply(
+      {normed_.bytes(), layer.qkv, qkv_.bytes(), qkv_columns_, config_.hidden, true}, step.rows));
   STEMMA_RETURN_IF_ERROR(adapt_heads(place.adapted, step.rows));
   return turn_and_store(step, places, layer, place);
 }
@@ -306,8 +311,8 @@ Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer,
 Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null,
                                   std::int64_t rows) {
   const std::int64_t own = own_columns(mlp.width);
-  STEMMA_RETURN_IF_ERROR(
-      multiply({normed_.bytes(), mlp.gate_up, gate_up_, 2 * own, config_.hidden, false}, rows));
+  STEMMA_RETURN_IF_ERROR(multiply(
+      {normed_.bytes(), mlp.gate_up, gate_up_.bytes(), 2 * own, config_.hidden, false}, rows));
   if (adapted_or_null != nullptr) {
     STEMMA_RETURN_IF_ERROR(adapt_gates(*adapted_or_null, own, rows));
   }
@@ -319,10 +324,14 @@ Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapt
                                              .gelu = config_.activation == Activation::kGeluTanh,
                                              .type = weights_.type}));
   STEMMA_RETURN_IF_ERROR(gather(gated_, rows, mlp.width));
-  STEMMA_RETURN_IF_ERROR(
-      multiply_cut({gated_.bytes(), mlp.down, branch_, config_.hidden, mlp.width, true}, rows));
-  if (adapted_or_null == nullptr) return {};
-  return adapt_branch(*adapted_or_null, Projection::kDown, gated_, mlp.width, rows);
+  return multiply_cut({.x = gated_.bytes(),
+                       .w = mlp.down,
+                       .whole = branch_,
+                       .outputs = config_.hidden,
+                       .inputs = mlp.width,
+                       .adapted_or_null = adapted_or_null,
+                       .projection = Projection::kDown},
+                      rows);
 }
 
 Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t rows) {
@@ -358,13 +367,17 @@ Status CudaTransformer::adapt_gates(const AdaptedLayer& adapted, std::int64_t wi
                         products);
 }
 
-Status CudaTransformer::adapt_branch(const AdaptedLayer& adapted, Projection projection,
-                                     const CudaMemory& x, std::int64_t inputs, std::int64_t rows) {
-  if (adapters_ == nullptr) return {};
-  const AdaptedProduct products[] = {{projection, branch_.bytes(), config_.hidden}};
-  return adapters_->add(
-      {.of = adapted, .x = x.bytes(), .inputs = inputs, .rows = rows, .y_stride = config_.hidden},
-      products);
+// Of its outputs those of this rank, before the ranks gather them.
+Status CudaTransformer::adapt_part(const CutProduct& product, std::int64_t rows) {
+  if (adapters_ == nullptr || product.adapted_or_null == nullptr) return {};
+  const std::int64_t own = own_columns(product.outputs);
+  const AdaptedProduct part = {product.projection, part_of(product.whole), own};
+  return adapters_->add({.of = *product.adapted_or_null,
+                         .x = product.x,
+                         .inputs = product.inputs,
+                         .rows = rows,
+                         .y_stride = own},
+                        {&part, 1});
 }
 
 // Only the rows whose logits are wanted are normalised and projected. A row that stored what is no
@@ -381,10 +394,13 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
   norm.rows = step.outputs;
   norm.keep = false;
   STEMMA_RETURN_IF_ERROR(norm_rows(stream_, norm));
-  STEMMA_RETURN_IF_ERROR(
-      multiply_cut({normed_.bytes(), weights_.head, logits_, config_.vocab_tokens, config_.hidden,
-                    true, MatrixUse::kEmbedding},
-                   step.outputs));
+  STEMMA_RETURN_IF_ERROR(multiply_cut({.x = normed_.bytes(),
+                                       .w = weights_.head,
+                                       .whole = logits_,
+                                       .outputs = config_.vocab_tokens,
+                                       .inputs = config_.hidden,
+                                       .use = MatrixUse::kEmbedding},
+                                      step.outputs));
   return top_rows(stream_, {.logits = logits_.as<float>(),
                             .tokens = sampled_.as<std::int32_t>(),
                             .rows = step.outputs,
@@ -395,7 +411,7 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
 Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
   return gemm_.multiply({.x = product.x,
                          .w = product.w,
-                         .y = product.y.bytes(),
+                         .y = product.y,
                          .m = rows,
                          .n = product.outputs,
                          .k = product.inputs,
@@ -404,19 +420,18 @@ Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
                          .code_bits = rounded_bits(weights_.rounding, product.use)});
 }
 
-Status CudaTransformer::multiply_cut(const Product& product, std::int64_t rows) {
-  if (peers_ == nullptr) return multiply(product, rows);
-  STEMMA_RETURN_IF_ERROR(
-      gemm_.multiply({.x = product.x,
-                      .w = product.w,
-                      .y = peers_->own(),
-                      .m = rows,
-                      .n = peers_->own_columns(product.outputs),
-                      .k = product.inputs,
-                      .type = weights_.type,
-                      .f32_out = true,
-                      .code_bits = rounded_bits(weights_.rounding, product.use)}));
-  return peers_->gather({rows, product.outputs, sizeof(float)}, product.y.bytes());
+Status CudaTransformer::multiply_cut(const CutProduct& product, std::int64_t rows) {
+  STEMMA_RETURN_IF_ERROR(multiply({.x = product.x,
+                                   .w = product.w,
+                                   .y = part_of(product.whole),
+                                   .outputs = own_columns(product.outputs),
+                                   .inputs = product.inputs,
+                                   .f32_out = true,
+                                   .use = product.use},
+                                  rows));
+  STEMMA_RETURN_IF_ERROR(adapt_part(product, rows));
+  if (peers_ == nullptr) return {};
+  return peers_->gather({rows, product.outputs, sizeof(float)}, product.whole.bytes());
 }
 
 std::int64_t CudaTransformer::own_columns(std::int64_t columns) const {

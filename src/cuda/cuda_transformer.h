@@ -58,7 +58,7 @@ struct CudaTransformerParts {
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
-  CudaAdapters* adapters = nullptr;  // that rows may have, of no rank but one; nullptr: none
+  CudaAdapters* adapters = nullptr;  // that rows may have, of the shard; nullptr: none
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -108,11 +108,23 @@ class CudaTransformer {
   struct Product {
     const std::byte* x;
     const std::byte* w;
-    CudaMemory& y;
+    std::byte* y;
     std::int64_t outputs;
     std::int64_t inputs;
     bool f32_out;
     MatrixUse use = MatrixUse::kProjection;
+  };
+  // One in f32 with all outputs of all ranks, each of which computes its own, and what adapters add
+  // to them.
+  struct CutProduct {
+    const std::byte* x;
+    const std::byte* w;
+    const CudaMemory& whole;
+    std::int64_t outputs;
+    std::int64_t inputs;
+    MatrixUse use = MatrixUse::kProjection;
+    const AdaptedLayer* adapted_or_null = nullptr;
+    Projection projection = Projection::kOutput;
   };
   struct GatedMlp {
     const std::byte* gate_up;
@@ -151,13 +163,10 @@ class CudaTransformer {
   Status gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null, std::int64_t rows);
   Status adapt_heads(const AdaptedLayer& adapted, std::int64_t rows);
   Status adapt_gates(const AdaptedLayer& adapted, std::int64_t width, std::int64_t rows);
-  // What a layer's half gives, of `inputs` columns of `x`.
-  Status adapt_branch(const AdaptedLayer& adapted, Projection projection, const CudaMemory& x,
-                      std::int64_t inputs, std::int64_t rows);
+  Status adapt_part(const CutProduct& product, std::int64_t rows);
   Status head(const CudaStep& step, const StepPlaces& places, const Branch& branch);
   Status multiply(const Product& product, std::int64_t rows);
-  // The same with all outputs of all ranks, each of which computes its own. REQUIRES: f32_out.
-  Status multiply_cut(const Product& product, std::int64_t rows);
+  Status multiply_cut(const CutProduct& product, std::int64_t rows);
   // How many of a matrix's outputs are this rank's.
   std::int64_t own_columns(std::int64_t columns) const;
   // Where this rank's columns of rows go that are gathered to `whole`: there, if it is alone.

@@ -22,12 +22,15 @@ enum class RankTask : std::int64_t {
   kQueue,
   kWait,
   kCopyPages,
+  kComparePages,
   // Of transfers (tier/rank_transfers).
   kOpenLanes,
   kTransfer,
   kReport,
   kLayers,
   kLookup,
+  // Of the files that host memory survives in (tier/rank_host_image).
+  kHostFile,
 };
 
 struct RankMessage {

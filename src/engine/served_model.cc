@@ -76,7 +76,6 @@ Status check(const ServedModelOptions& options) {
                  "--tier-codec " + options.tiers.codec +
                      ": sparse attention needs plain, for labels are the very bits of keys"};
   }
-  if (options.ranks != nullptr) STEMMA_RETURN_IF_ERROR(check_ranked(options));
   const KvCacheOptions& kv = options.engine.kv;
   if (kv.page_size < 1) return below("page_size", 1, kv.page_size);
   if (kv.context_tokens_max < 0) return below("context_tokens_max", 0, kv.context_tokens_max);
@@ -103,10 +102,10 @@ Status ServedModel::join(RankGroup& ranks, std::string_view tier_codec) {
                                                            .tiers_or_null = tiers_.get(),
                                                            .options = engine_options_,
                                                            .tier_codec = tier_codec})));
-  STEMMA_ASSIGN_OR_RETURN(const NamespaceDigest first, leading_namespace(ranks, namespace_digest_));
-  if (ranks.rank() > 0) namespace_digest_ = of_rank(first, ranks.rank());
-  STEMMA_RETURN_IF_ERROR(runner_->meet_ranks());
+  STEMMA_ASSIGN_OR_RETURN(leading_digest_, leading_namespace(ranks, leading_digest_));
   ranks_ = &ranks;
+  namespace_digest_ = own_part(leading_digest_);
+  STEMMA_RETURN_IF_ERROR(runner_->meet_ranks());
   if (!leads()) return {};
   leader_ = std::make_unique<LeadingRunner>(*runner_, ranks);
   if (tiers_ != nullptr) leading_tiers_ = std::make_unique<LeadingTiers>(*tiers_, ranks, clock_);
@@ -126,7 +125,8 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open_own(const ServedModelOpti
                              "already",
                              options.tiers.codec, dtype_name(dtype))};
   }
-  model->namespace_digest_ = digest_of(*model->runner_, *model->pool_, options.tiers.codec);
+  model->leading_digest_ = digest_of(*model->runner_, *model->pool_, options.tiers.codec);
+  model->namespace_digest_ = model->leading_digest_;
   STEMMA_RETURN_IF_ERROR(model->open_tiers(options));
   return model;
 }
@@ -147,7 +147,7 @@ void ServedModel::describe_tiers() {
   if (tiers_ == nullptr) return;
   tiers_->describe(namespace_digest_, description_);
   for (const AdapterIdentity& adapter : runner_->adapters()) {
-    tiers_->describe(adapted(namespace_digest_, adapter.digest),
+    tiers_->describe(namespace_digest(adapter.name),
                      description_ + " adapter_sha256=" + to_hex(adapter.digest));
   }
 }
@@ -239,7 +239,11 @@ const AdapterIdentity* ServedModel::find_adapter_or_null(std::string_view name) 
 
 NamespaceDigest ServedModel::namespace_digest(std::string_view adapter) const {
   const AdapterIdentity* const found = find_adapter_or_null(adapter);
-  return found == nullptr ? namespace_digest_ : adapted(namespace_digest_, found->digest);
+  return found == nullptr ? namespace_digest_ : own_part(adapted(leading_digest_, found->digest));
+}
+
+NamespaceDigest ServedModel::own_part(const NamespaceDigest& leading) const {
+  return leads() ? leading : of_rank(leading, ranks_->rank());
 }
 
 Runner& ServedModel::batch_runner() noexcept {

@@ -97,7 +97,7 @@ class ServedModel {
   // The adapter that requests call so, or nullptr.
   const AdapterIdentity* find_adapter_or_null(std::string_view name) const;
   // Of the model, its formats and its arithmetic: a request of a tenant adds to it, and the engine
-  // the request's adapter.
+  // the request's adapter. On a rank that others lead, that of its part.
   const NamespaceDigest& namespace_digest() const noexcept { return namespace_digest_; }
   // Where requests in it with this adapter are found; without a name, it itself.
   NamespaceDigest namespace_digest(std::string_view adapter) const;
@@ -112,6 +112,8 @@ class ServedModel {
   Status open_tiers(const ServedModelOptions& options);
   Status join(RankGroup& ranks, std::string_view tier_codec);
   void describe_tiers();
+  // The namespace of what this rank has of pages that rank 0 finds in `leading`.
+  NamespaceDigest own_part(const NamespaceDigest& leading) const;
 
   MonotonicClock clock_;
   ThreadPool threads_;
@@ -121,10 +123,11 @@ class ServedModel {
   std::optional<ChatTemplate> chat_template_;
   GenerationConfig generation_;
   std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<KvPool> windowed_pool_;  // nullptr: no layer has a window
-  std::string description_;                // of the namespace, for people
-  std::unique_ptr<LowerTiers> tiers_;      // this rank's; nullptr: none
-  NamespaceDigest namespace_digest_;
+  std::unique_ptr<KvPool> windowed_pool_;        // nullptr: no layer has a window
+  std::string description_;                      // of the namespace, for people
+  std::unique_ptr<LowerTiers> tiers_;            // this rank's; nullptr: none
+  NamespaceDigest leading_digest_;               // rank 0's
+  NamespaceDigest namespace_digest_;             // of this rank's part
   RankGroup* ranks_ = nullptr;                   // nullptr: it computes alone
   std::unique_ptr<LeadingRunner> leader_;        // on rank 0 of several
   std::unique_ptr<LeadingTiers> leading_tiers_;  // likewise, where there are tiers

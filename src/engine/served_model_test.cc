@@ -13,6 +13,7 @@
 
 #include "base/temp_directory.h"
 #include "device/thread_ranks_fixture.h"
+#include "model/random_adapter.h"
 #include "model/random_model.h"
 #include "model/sparse_calibration.h"
 
@@ -138,22 +139,41 @@ TEST_F(ServedRanks, TiersThatDifferEndAllWithWhatDiffers) {
     if (rank == 0) options.tiers.codec = "int8";
   });
   EXPECT_EQ(other_codec[1], no_store[0]);
+  const TempDirectory directory;
+  const auto no_file = errors([&](int rank, ServedModelOptions& options) {
+    options.tiers.host_bytes = 1 << 20;
+    if (rank == 0) options.tiers.host_file = directory.file("host");
+  });
+  EXPECT_EQ(no_file[1], no_store[0]);
 }
 
-TEST_F(ServedRanks, WhatSeveralCannotDoIsRefusedByItsFlag) {
-  const auto refused = [&](const std::function<void(ServedModelOptions & options)>& want) {
-    return errors([&](int, ServedModelOptions& options) { want(options); })[0];
+TEST_F(ServedRanks, AdaptersThatDifferEndAll) {
+  const TempDirectory one;
+  const TempDirectory other;
+  const RandomAdapterOptions adapter = {.config = tiny_model_config("llama2"), .seed = 1};
+  RandomAdapterOptions another = adapter;
+  another.seed = 2;
+  ASSERT_TRUE(write_random_adapter(one.path(), adapter).ok());
+  ASSERT_TRUE(write_random_adapter(other.path(), another).ok());
+  using Sources = std::vector<AdapterSource>;
+  const auto errors_with = [&](const Sources& of_first, const Sources& of_second) {
+    return errors([&](int rank, ServedModelOptions& options) {
+      options.adapters = rank == 0 ? of_first : of_second;
+    });
   };
-  EXPECT_EQ(refused([](auto& options) { options.tiers.host_file = "x"; }),
-            "--tensor-parallel: not with --host-file yet");
-  EXPECT_EQ(refused([](auto& options) { options.engine.shadow_audit_percent = 1; }),
-            "--tensor-parallel: not with --shadow-audit yet");
-  EXPECT_EQ(refused([](auto& options) {
-              options.adapters = {{"a", "b"}};
-            }),
-            "--tensor-parallel: not with --adapter yet");
-  EXPECT_EQ(refused([](auto& options) { options.sparse = SparseOptions(); }),
-            "--tensor-parallel: not with --sparse-tokens yet");
+  const Sources both = {{"a", one.path()}, {"b", other.path()}};
+  EXPECT_EQ(errors_with(both, both), (std::vector<std::string>{"none", "none"}));
+  const std::vector<std::string> differ(
+      2, "rank 1: its adapters are not those of rank 0: other names, files or another order");
+  EXPECT_EQ(errors_with(both, {both[1], both[0]}), differ) << "another order";
+  EXPECT_EQ(errors_with(both, {both[0]}), differ) << "one is missing";
+  EXPECT_EQ(errors_with({both[0]}, {{"a", other.path()}}), differ) << "another of that name";
+  EXPECT_EQ(errors_with({both[0]}, {{"c", one.path()}}), differ) << "another name";
+  // One that a rank alone cannot read.
+  const auto unread = errors_with(both, {both[0], {"b", directory_.path()}});
+  EXPECT_THAT(unread[0], testing::AllOf(testing::StartsWith("rank 1: "),
+                                        HasSubstr(std::string(kAdapterConfigFile))));
+  EXPECT_EQ(unread[1], unread[0]);
 }
 
 TEST_F(ServedModelTest, NumbersThatMakeNoSenseAreRefusedByName) {

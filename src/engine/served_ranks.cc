@@ -15,6 +15,10 @@ Status compare(const RankTerms& own, const RankTerms& first) {
     return Error{ErrorCode::kInvalidArgument,
                  "its weights, flags or vector instructions are not those of rank 0"};
   }
+  if (own.adapters != first.adapters) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "its adapters are not those of rank 0: other names, files or another order"};
+  }
   if (own.pages != first.pages || own.windowed_pages != first.windowed_pages) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--kv-bytes hold {} pages and {} windowed ones, on rank 0 {} and {}",
@@ -48,10 +52,15 @@ RankTerms rank_terms(const RankParts& parts) {
   if (parts.tiers_or_null != nullptr) {
     const LowerTiers& tiers = *parts.tiers_or_null;
     for (const PageStore* const store : tiers.stores()) fields.add("store", store->name());
+    fields.add("host_file", tiers.host_image_or_null() == nullptr ? 0 : 1);
     terms.host_pages = tiers.host_pages();
     terms.host_windowed_pages = tiers.host_windowed_pages();
   }
   terms.digest = fields.finish();
+  for (const AdapterIdentity& adapter : parts.runner.adapters()) {
+    fields.add("adapter", std::string_view(adapter.name)).add("digest", adapter.digest);
+  }
+  terms.adapters = fields.finish();
   return terms;
 }
 
@@ -65,15 +74,6 @@ Result<NamespaceDigest> leading_namespace(RankGroup& ranks, const NamespaceDiges
   NamespaceDigest first = own;
   STEMMA_RETURN_IF_ERROR(ranks.broadcast(std::as_writable_bytes(std::span(&first, 1))));
   return first;
-}
-
-Status check_ranked(const ServedModelOptions& options) {
-  const auto refused = [](std::string_view flag) {
-    return Error{ErrorCode::kUnsupported, fmt::format("--tensor-parallel: not with {} yet", flag)};
-  };
-  if (!options.tiers.host_file.empty()) return refused("--host-file");
-  if (options.engine.shadow_audit_percent > 0) return refused("--shadow-audit");
-  return {};
 }
 
 }  // namespace stemma

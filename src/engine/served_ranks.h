@@ -23,7 +23,8 @@ struct RankTerms {
   std::int64_t windowed_pages = 0;
   std::int64_t host_pages = 0;  // below these; 0: there are no lower tiers
   std::int64_t host_windowed_pages = 0;
-  NamespaceDigest digest = {};  // of the model, formats, arithmetic, stores, limits of a batch
+  NamespaceDigest digest = {};    // of the model, formats, arithmetic, stores, limits of a batch
+  NamespaceDigest adapters = {};  // of what they compute and how they are called, in their order
 };
 
 // What a rank has.
@@ -43,8 +44,5 @@ Status agree_on_terms(RankGroup& ranks, const RankTerms& own);
 
 // Rank 0's namespace: what pages of all ranks are found in.
 Result<NamespaceDigest> leading_namespace(RankGroup& ranks, const NamespaceDigest& own);
-
-// What an engine of several ranks cannot do yet, by its flag.
-Status check_ranked(const ServedModelOptions& options);
 
 }  // namespace stemma

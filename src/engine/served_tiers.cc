@@ -36,6 +36,11 @@ Result<std::string> disk_directory(const ServedTierOptions& options) {
   return Error{ErrorCode::kIo, options.disk_directory + ": " + error.message(), error.value()};
 }
 
+std::string host_file(const ServedTierOptions& options) {
+  if (options.ranks == 1 || options.host_file.empty()) return options.host_file;
+  return options.host_file + "." + rank_name(options);
+}
+
 Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock) {
   Stores stores;
   if (!options.disk_directory.empty()) {
@@ -90,7 +95,7 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
                                                       : std::max(kPassThroughBytes, 8 * page_bytes),
                                     .host_layout = *layout,
                                     .codec = *codec,
-                                    .host_file = options.host_file};
+                                    .host_file = host_file(options)};
   auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock, windowed_or_null);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
   return std::unique_ptr<LowerTiers>(std::move(tiers).value());

@@ -39,7 +39,8 @@ struct ServedTierOptions {
   std::string remote_secret;
 
   // Which of how many ranks keeps its part of each page here. In stores every rank's frames lie by
-  // themselves, on disk in a directory "rank1of2" below that one.
+  // themselves, on disk in a directory "rank1of2" below that one; a rank's host_file ends in
+  // ".rank1of2".
   int rank = 0;
   int ranks = 1;
 };

@@ -126,7 +126,7 @@ ShadowAudit::Verdict ShadowAudit::compute(const Hit& hit, const AuditHold& hold,
   }
   pages_[static_cast<std::size_t>(page)] = cached;
   if (!computed) return {};
-  const auto layer = parts_.pools.full.first_different_layer(cached, scratch);
+  const auto layer = parts_.runner.first_different_layer(parts_.pools, cached, scratch);
   if (layer.ok()) return {.computed = true, .layer = *layer};
   warn(hit, layer.error());
   return {};

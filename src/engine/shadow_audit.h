@@ -17,7 +17,7 @@
 // Cost:       one page of prefill an audit: where batches are small, about what a decode step
 //             costs, so that one in kStepsApart steps costs 6% at most.
 // Not here:   what a Runner is told of whose rows these are (nobody's: an invalid RequestId),
-//             how pages are compared (KvPool), quarantine (KvCache), who must compute anew
+//             how pages are compared (Runner, KvPool), quarantine (KvCache), who must compute anew
 //             (Scheduler).
 #pragma once
 

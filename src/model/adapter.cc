@@ -62,6 +62,13 @@ std::optional<AdaptableMatrix> try_adaptable(const TensorSpec& tensor) {
   return matrix;
 }
 
+// Of the matrix, and so of B. What makes latent rows is whole on every rank.
+OutputRange held_outputs(const AdaptableMatrix& matrix, const Shard& shard) {
+  const bool is_whole =
+      matrix.projection == Projection::kQueryDown || matrix.projection == Projection::kLatentDown;
+  return is_whole ? OutputRange{0, matrix.outputs} : shard.range(matrix.outputs);
+}
+
 // "q_proj k_proj ...": the last parts of what can be changed, for errors.
 std::string known_names(const std::vector<AdaptableMatrix>& matrices) {
   std::vector<std::string> names;
@@ -112,6 +119,16 @@ struct Wanted {
   Place place;
 };
 
+// `place` gets these rows of the tensor alone.
+Place of_rows(const OutputRange& rows, const Shape& shape, Place place) {
+  return [=](Bytes bytes, WeightType type) {
+    const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(shape[0]);
+    return place(bytes.subspan(static_cast<std::size_t>(rows.first) * row_bytes,
+                               static_cast<std::size_t>(rows.outputs) * row_bytes),
+                 type);
+  };
+}
+
 class AdapterLoader {
  public:
   struct Parts {
@@ -120,13 +137,15 @@ class AdapterLoader {
     const LatentConfig& latent;
     WeightFiles& files;
     ThreadPool& pool;
+    Shard shard;
   };
   explicit AdapterLoader(const Parts& parts)
       : config_(parts.config),
         config_path_(parts.config_path),
         latent_(parts.latent),
         files_(parts.files),
-        pool_(parts.pool) {}
+        pool_(parts.pool),
+        shard_(parts.shard) {}
 
   Status want(const std::vector<AdaptableMatrix>& matrices, Adapter& adapter) {
     for (const AdaptableMatrix& matrix : matrices) {
@@ -141,17 +160,8 @@ class AdapterLoader {
                      config_path_ + ": target_modules: leaves out '" + matrix.path +
                          "', of which " + std::string(kAdapterWeightsFile) + " has tensors"};
       }
-      Adapter::Layer& layer = adapter.layers[static_cast<std::size_t>(matrix.layer)];
-      const Shape down_shape = {config_.rank, matrix.inputs};
-      const Shape up_shape = {matrix.outputs, config_.rank};
-      if (matrix.projection == Projection::kLatentUp) {
-        STEMMA_RETURN_IF_ERROR(want_one(down, {down_shape, into_latent(layer.latent, down_shape)}));
-        STEMMA_RETURN_IF_ERROR(want_one(up, {up_shape, into_heads(layer.latent)}));
-        continue;
-      }
-      LowRank& change = layer.changes[static_cast<std::size_t>(matrix.projection)];
-      STEMMA_RETURN_IF_ERROR(want_one(down, {down_shape, into(change.down, down_shape)}));
-      STEMMA_RETURN_IF_ERROR(want_one(up, {up_shape, into(change.up, up_shape)}));
+      STEMMA_RETURN_IF_ERROR(
+          want_both(matrix, adapter.layers[static_cast<std::size_t>(matrix.layer)]));
     }
     if (!wanted_.empty()) return {};
     return Error{ErrorCode::kInvalidArgument,
@@ -186,6 +196,22 @@ class AdapterLoader {
   }
 
  private:
+  // A and B of `matrix`.
+  Status want_both(const AdaptableMatrix& matrix, Adapter::Layer& layer) {
+    const Shape down = {config_.rank, matrix.inputs};
+    const Shape up = {matrix.outputs, config_.rank};
+    const OutputRange held = held_outputs(matrix, shard_);
+    const auto want_places = [&](const Place& place_down, const Place& place_up) -> Status {
+      STEMMA_RETURN_IF_ERROR(want_one(adapter_down_name(matrix.path), {down, place_down}));
+      return want_one(adapter_up_name(matrix.path), {up, of_rows(held, up, place_up)});
+    };
+    if (matrix.projection == Projection::kLatentUp) {
+      return want_places(into_latent(layer.latent, down), into_heads(layer.latent));
+    }
+    LowRank& change = layer.changes[static_cast<std::size_t>(matrix.projection)];
+    return want_places(into(change.down, down), into(change.up, {held.outputs, config_.rank}));
+  }
+
   Place into(PackedWeights& target, const Shape& shape) {
     return [this, &target, shape](Bytes bytes, WeightType type) -> Status {
       STEMMA_ASSIGN_OR_RETURN(target,
@@ -204,7 +230,8 @@ class AdapterLoader {
     };
   }
 
-  // B, cut into heads as W is, with the adapter's rank in the place of the latent row's.
+  // B's rows of heads, cut into these as W is, with the adapter's rank in the place of the latent
+  // row's.
   Place into_heads(LatentChange& target) {
     return [this, &target](Bytes bytes, WeightType type) -> Status {
       LatentConfig cut = latent_;
@@ -250,6 +277,7 @@ class AdapterLoader {
   const LatentConfig& latent_;
   WeightFiles& files_;
   ThreadPool& pool_;
+  Shard shard_;
   std::unordered_map<std::string, Wanted> wanted_;
 };
 
@@ -272,7 +300,7 @@ std::string adapter_up_name(std::string_view path) {
 }
 
 Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const ModelConfig& config,
-                             ThreadPool& pool) {
+                             ThreadPool& pool, const Shard& shard) {
   const std::string config_path = join_path(source.directory, std::string(kAdapterConfigFile));
   STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, config_path, kConfigBytesMax));
   STEMMA_ASSIGN_OR_RETURN(const AdapterConfig parsed, parse_adapter_config(text, config_path));
@@ -286,14 +314,15 @@ Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const Mo
   adapter.rank = parsed.rank;
   adapter.scale = parsed.scale;
   adapter.layers.resize(static_cast<std::size_t>(config.layers));
-  AdapterLoader loader({parsed, config_path, config.latent, weights, pool});
+  AdapterLoader loader({parsed, config_path, config.latent, weights, pool, shard});
   STEMMA_RETURN_IF_ERROR(loader.want(matrices, adapter));
   STEMMA_ASSIGN_OR_RETURN(adapter.digest, loader.read(matrices));
   return adapter;
 }
 
 Result<std::vector<Adapter>> load_adapters(Files& files, std::span<const AdapterSource> sources,
-                                           const ModelConfig& config, ThreadPool& pool) {
+                                           const ModelConfig& config, ThreadPool& pool,
+                                           const Shard& shard) {
   std::vector<Adapter> adapters;
   for (const AdapterSource& source : sources) {
     const auto has_name = [&](const Adapter& adapter) { return adapter.name == source.name; };
@@ -302,7 +331,7 @@ Result<std::vector<Adapter>> load_adapters(Files& files, std::span<const Adapter
                                                     ": adapters need names, each its own (got '" +
                                                     printable(source.name) + "')"};
     }
-    STEMMA_ASSIGN_OR_RETURN(Adapter adapter, load_adapter(files, source, config, pool));
+    STEMMA_ASSIGN_OR_RETURN(Adapter adapter, load_adapter(files, source, config, pool, shard));
     adapters.push_back(std::move(adapter));
   }
   return adapters;

@@ -8,9 +8,11 @@
 // adapter of another model, or of matrices that this build leaves as they are (embeddings,
 // experts), is refused by the file and the tensor.
 //
+// A rank of several has A whole, and of B the outputs that it has of W (shard).
+//
 // Thread:     loaded by one thread; immutable afterwards.
 // Memory:     its matrices, packed in their own type: A with its rank rounded up to a panel.
-// Cost:       one read of the file.
+// Cost:       one read of the file, by every rank.
 // Not here:   what it adds to a batch (adapter_pass), who asks for it (engine/).
 #pragma once
 
@@ -27,6 +29,7 @@
 #include "base/thread_pool.h"
 #include "device/packed_weights.h"
 #include "model/config.h"
+#include "model/shard.h"
 #include "stemma/result.h"
 #include "stemma/runner.h"
 
@@ -52,7 +55,7 @@ inline constexpr std::size_t kProjections = 10;  // without kLatentUp
 // What an adapter has for one of them; empty where it leaves it as it is.
 struct LowRank {
   PackedWeights down;  // A   [rank, in]
-  PackedWeights up;    // B   [out, rank]
+  PackedWeights up;    // B   [out, rank], of the outputs that are held here
 
   bool empty() const noexcept { return up.n() == 0; }
 };
@@ -63,7 +66,7 @@ struct LowRank {
 struct LatentChange {
   PackedWeights latent_down;            // A                  [rank, latent rank]
   PackedWeights latent_up;              // Aᵀ                 [latent rank, rank]
-  std::vector<PackedWeights> key_down;  // of each head B_Kᵀ  [rank, plain_dim]
+  std::vector<PackedWeights> key_down;  // of each head B_Kᵀ  [rank, plain_dim], of those held here
   std::vector<PackedWeights> value_up;  // of each head B_V   [value_dim, rank]
 
   bool empty() const noexcept { return latent_up.n() == 0; }
@@ -77,7 +80,7 @@ struct Adapter {
 
   std::string name;  // what requests call it
   // Of the scale and of names, types, shapes and bytes of its tensors: equal for adapters that
-  // compute the same from the same files, wherever they lie and in whatever order.
+  // compute the same from the same files, wherever they lie and in whatever order; on every rank.
   Sha256Digest digest = {};
   std::int64_t rank = 0;
   float scale = 1;
@@ -113,13 +116,15 @@ struct AdapterSource {
   std::string directory;  // of its two files
 };
 
-// Errors are one line that names the file and the field or the tensor.
+// Keeps what `shard` holds. Errors are one line that names the file and the field or the tensor.
+// REQUIRES: config_of_shard(config, shard) is ok.
 Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const ModelConfig& config,
-                             ThreadPool& pool);
+                             ThreadPool& pool, const Shard& shard = {});
 
 // All of `sources`, by AdapterId. kInvalidArgument for one without a name of its own.
 Result<std::vector<Adapter>> load_adapters(Files& files, std::span<const AdapterSource> sources,
-                                           const ModelConfig& config, ThreadPool& pool);
+                                           const ModelConfig& config, ThreadPool& pool,
+                                           const Shard& shard = {});
 std::vector<AdapterIdentity> identities_of(std::span<const Adapter> adapters);
 
 }  // namespace stemma

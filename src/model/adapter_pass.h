@@ -50,7 +50,8 @@ class AdapterPass {
   void plan(const KvBatch& batch);
 
   // Adds to each row of `out` [rows, outputs] what the adapter of its request makes of the same row
-  // of `in` [rows, inputs]. REQUIRES: all rows of the batch, in its order; they do not overlap.
+  // of `in` [rows, inputs]. REQUIRES: all rows of the batch, in its order, and the outputs that are
+  // held here (shard); they do not overlap.
   void add(std::int64_t layer, Projection projection, const ConstMatrixView& in,
            const MatrixView& out);
 

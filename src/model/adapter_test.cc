@@ -44,6 +44,9 @@ class AdapterTest : public testing::Test {
     EXPECT_TRUE(adapter.ok()) << to_string(adapter.error());
     return adapter.ok() ? std::move(adapter).value() : Adapter();
   }
+  Result<Adapter> load_part(const Shard& shard) {
+    return load_adapter(files_, {"wit", directory_.path()}, written_.config, threads_, shard);
+  }
   std::string load_error() {
     const auto adapter = load(files_);
     return adapter.ok() ? "none" : to_string(adapter.error());
@@ -99,6 +102,49 @@ TEST_F(AdapterTest, HoldsTheTwoMatricesOfEachThatItChanges) {
   const auto tensors = random_adapter_tensors(written_);
   EXPECT_EQ(tensors[5].spec.name, "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight");
   EXPECT_TRUE(std::equal(row.begin(), row.end(), tensors[5].values.begin() + 15));
+}
+
+// Of B a rank has its outputs of the matrix; A it has whole, and B of what makes latent rows.
+TEST_F(AdapterTest, ARankHoldsItsOutputs) {
+  const auto expect_rows = [](const PackedWeights& whole, const PackedWeights& part,
+                              std::int64_t first) {
+    std::vector<float> expected(static_cast<std::size_t>(whole.k()));
+    std::vector<float> row(static_cast<std::size_t>(part.k()));
+    for (std::int64_t i = 0; i < part.n(); ++i) {
+      whole.unpack_row(first + i, expected);
+      part.unpack_row(i, row);
+      ASSERT_EQ(row, expected) << "row " << i;
+    }
+  };
+  write({.config = tiny_model_config("deepseek_v3"), .rank = 3});
+  const Adapter whole = load();
+  for (const int rank : {0, 1}) {
+    const auto part = load_part({.rank = rank, .ranks = 2});
+    ASSERT_TRUE(part.ok()) << to_string(part.error());
+    EXPECT_EQ(part->digest, whole.digest);
+    for (const Projection projection : {Projection::kQueryDown, Projection::kQueryUp,
+                                        Projection::kLatentDown, Projection::kOutput}) {
+      SCOPED_TRACE(static_cast<int>(projection));
+      const LowRank& all = whole.at(1, projection);
+      const LowRank& own = part->at(1, projection);
+      const bool is_cut = projection == Projection::kQueryUp || projection == Projection::kOutput;
+      ASSERT_EQ(own.down.n(), 3);
+      ASSERT_EQ(own.up.n(), all.up.n() / (is_cut ? 2 : 1));
+      expect_rows(all.down, own.down, 0);
+      expect_rows(all.up, own.up, is_cut ? rank * own.up.n() : 0);
+    }
+    const LatentChange& all = whole.layers[1].latent;
+    const LatentChange& own = part->layers[1].latent;
+    ASSERT_EQ(own.key_down.size(), all.key_down.size() / 2);
+    ASSERT_EQ(own.value_up.size(), all.value_up.size() / 2);
+    for (std::size_t head = 0; head < own.key_down.size(); ++head) {
+      const std::size_t same = head + static_cast<std::size_t>(rank) * own.key_down.size();
+      expect_rows(all.key_down[same], own.key_down[head], 0);
+      expect_rows(all.value_up[same], own.value_up[head], 0);
+    }
+    expect_rows(all.latent_down, own.latent_down, 0);
+    expect_rows(all.latent_up, own.latent_up, 0);
+  }
 }
 
 TEST_F(AdapterTest, EveryFamilySaysWhichOfItsMatricesCanBeChanged) {

@@ -24,8 +24,9 @@ void gated_mlp(const MlpWeights& weights, const ConstMatrixView& in, const MlpSc
            [&](std::int64_t row) { multiply(gate.row(row), up.row(row), gate.row(row)); });
   const Rows inner = {kind.peers == nullptr ? gate.values : up.values, width};
   if (kind.peers != nullptr) kind.peers->gather(gate, in.rows, inner.write(in.rows));
-  cut_gemm(inner.read(in.rows), weights.down, weights.down_bias, out, threads, kind.peers);
-  kind.adapters.add(Projection::kDown, inner.read(in.rows), out);
+  multiply_cut(inner.read(in.rows),
+               {weights.down, weights.down_bias, kind.adapters, Projection::kDown}, out, threads,
+               kind.peers);
 }
 
 }  // namespace stemma

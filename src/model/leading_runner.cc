@@ -1,18 +1,22 @@
 #include "model/leading_runner.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <limits>
 #include <span>
 
 #include "base/check.h"
 #include "device/rank_message.h"
 #include "model/batch_message.h"
+#include "stemma/log.h"
 
 namespace stemma {
 
 namespace {
 
 constexpr std::size_t kChoiceWords = 5;
+constexpr std::int64_t kNoLayer = std::numeric_limits<std::int64_t>::max();
 
 void append_choice(const TokenChoice& choice, std::vector<std::int64_t>& words) {
   for (const double value :
@@ -63,6 +67,21 @@ Status queue_step(Runner& own, const KvPools& pools, std::span<const std::int64_
     choices.push_back(read_choice(words.subspan(at, kChoiceWords)));
   }
   return own.queue(batch, pools, {.choices = choices, .logits = false});
+}
+
+// The first layer in which the two pages of `words` differ on each rank, or kNoLayer. An error is
+// the same on all.
+Result<std::vector<std::int64_t>> compare_pages(Runner& own, const KvPools& pools,
+                                                std::span<const std::int64_t> words,
+                                                RankGroup& ranks) {
+  STEMMA_CHECK_EQ(words.size(), std::size_t{2});
+  const auto compared = own.first_different_layer(pools, page_of(words[0]), page_of(words[1]));
+  STEMMA_RETURN_IF_ERROR(agree(ranks, compared.ok() ? Status() : Status(compared.error())));
+  const std::int64_t layer = compared->value_or(kNoLayer);
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(ranks.ranks()));
+  STEMMA_RETURN_IF_ERROR(ranks.all_gather(std::as_bytes(std::span(&layer, 1)),
+                                          std::as_writable_bytes(std::span(layers))));
+  return layers;
 }
 
 Status await_step(Runner& own) {
@@ -120,6 +139,20 @@ Status LeadingRunner::copy_pages(KvPools pools, const PageCopies& copies) {
   return own_.copy_pages(pools, copies);
 }
 
+Result<std::optional<std::int64_t>> LeadingRunner::first_different_layer(KvPools pools, PageId a,
+                                                                         PageId b) {
+  words_ = {a.value(), b.value()};
+  STEMMA_RETURN_IF_ERROR(tell(ranks_, {RankTask::kComparePages}, words_));
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<std::int64_t> layers,
+                          compare_pages(own_, pools, words_, ranks_));
+  for (std::size_t rank = 0; rank < layers.size(); ++rank) {
+    if (layers[rank] == kNoLayer) continue;
+    STEMMA_LOG(kWarning, "ranks.pages_differ", kv("rank", rank), kv("layer", layers[rank]));
+  }
+  const std::int64_t first = *std::min_element(layers.begin(), layers.end());
+  return first == kNoLayer ? std::nullopt : std::optional(first);
+}
+
 Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const FollowedTiers& tiers) {
   STEMMA_CHECK(ranks.rank() > 0, "rank 0 leads");
   std::vector<std::int64_t> words;
@@ -149,11 +182,17 @@ Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const Followe
         if (copied.ok()) copied = now;
         break;
       }
+      case RankTask::kComparePages: {
+        const auto layers = compare_pages(own, pools, words, ranks);
+        ignore_error(layers.ok() ? Status() : Status(layers.error()), "rank 0 has the same");
+        break;
+      }
       case RankTask::kOpenLanes:
       case RankTask::kTransfer:
       case RankTask::kReport:
       case RankTask::kLayers:
       case RankTask::kLookup:
+      case RankTask::kHostFile:
         STEMMA_CHECK(tiers.listener != nullptr, "all ranks have lower tiers, or none");
         STEMMA_RETURN_IF_ERROR(tiers.listener->told(message.task, words));
         break;

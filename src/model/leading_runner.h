@@ -4,7 +4,8 @@
 // The engine, its scheduler and its cache are on rank 0 alone: page ids mean the same in the pools
 // of all ranks, each of which holds its own heads of every page. Each step is told to all; all
 // compute it, and then agree on how it went, so that what fails on one rank fails the step. Where
-// their runners queue steps, all queue them, and choose the same tokens.
+// their runners queue steps, all queue them, and choose the same tokens. Two pages differ where
+// they do on any rank.
 //
 // Thread:     the engine's; on other ranks the one that follows.
 // Memory:     one message.
@@ -16,6 +17,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "device/rank_group.h"
@@ -45,6 +47,9 @@ class LeadingRunner final : public Runner {
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
   Status copy_pages(KvPools pools, const PageCopies& copies) override;
+  // Which ranks' parts differ is in the log.
+  Result<std::optional<std::int64_t>> first_different_layer(KvPools pools, PageId a,
+                                                            PageId b) override;
   std::span<const AdapterIdentity> adapters() const override { return own_.adapters(); }
 
  private:

@@ -119,6 +119,33 @@ TEST_F(LeadingRunnerTest, PagesAreCopiedOnEveryRank) {
       expect_copied);
 }
 
+// One bit of page 3 and one of page 7, on rank 1 alone.
+TEST_F(LeadingRunnerTest, PagesDifferWhereTheyDoOnAnyRank) {
+  const auto flip = [](Rank& rank, std::int32_t page, std::int64_t layer) {
+    const auto pieces = rank.pools().full.layer_pieces(layer);
+    *pieces.begin()->of(PageId(page)) ^= std::byte{1};
+  };
+  using Layer = std::optional<std::int64_t>;
+  ThreadRanks(2).run([&](RankGroup& ranks) {
+    Rank rank(directory_.path(), &ranks);
+    if (ranks.rank() > 0) {
+      flip(rank, 3, 1);
+      flip(rank, 7, 1);
+      EXPECT_TRUE(follow_leader(rank.runner(), rank.pools(), ranks).ok());
+      return;
+    }
+    flip(rank, 7, 0);
+    LeadingRunner leader(rank.runner(), ranks);
+    const auto compared = [&](std::int32_t a, std::int32_t b) {
+      return leader.first_different_layer(rank.pools(), PageId(a), PageId(b)).value();
+    };
+    EXPECT_EQ(compared(1, 2), Layer());
+    EXPECT_EQ(compared(3, 2), Layer(1));
+    EXPECT_EQ(compared(2, 7), Layer(0)) << "the first of all ranks";
+    EXPECT_EQ(compared(2, 1), Layer());
+  });
+}
+
 // The text needs pages that rank 1 does not have: nobody waits, and what fits is computed after.
 TEST_F(LeadingRunnerTest, AnErrorOfAnotherRankIsTheStepsAndTheNextOneIsComputed) {
   const OneRequest too_long = text_of(30);
@@ -148,7 +175,7 @@ TEST_F(LeadingRunnerTest, ABatchThatNobodyTakesIsAnErrorOnAll) {
 // Keeps what it is to queue, and computes nothing.
 class QueueingRunner final : public Runner {
  public:
-  explicit QueueingRunner(std::string error_of_wait) : error_of_wait_(std::move(error_of_wait)) {}
+  explicit QueueingRunner(std::string error) : error_(std::move(error)) {}
 
   Result<LogitsView> forward(const KvBatch&, KvPools) override { return LogitsView(); }
   bool queues() const override { return true; }
@@ -166,16 +193,37 @@ class QueueingRunner final : public Runner {
   }
   Result<StepOutputs> wait() override {
     ++waits;
-    if (waits == 1 && !error_of_wait_.empty()) return Error{ErrorCode::kInternal, error_of_wait_};
+    if (waits == 1 && !error_.empty()) return Error{ErrorCode::kInternal, error_};
     return StepOutputs();
+  }
+
+  Result<std::optional<std::int64_t>> first_different_layer(KvPools, PageId, PageId) override {
+    if (!error_.empty()) return Error{ErrorCode::kInternal, error_};
+    return std::optional<std::int64_t>();
   }
 
   std::vector<std::string> queued;
   int waits = 0;
 
  private:
-  std::string error_of_wait_;
+  std::string error_;
 };
+
+TEST_F(LeadingRunnerTest, PagesThatARankCannotCompareAreAnErrorThatNamesIt) {
+  ThreadRanks(2).run([&](RankGroup& ranks) {
+    Rank rank(directory_.path(), nullptr);
+    QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
+    if (ranks.rank() > 0) {
+      EXPECT_TRUE(follow_leader(own, rank.pools(), ranks).ok());
+      return;
+    }
+    LeadingRunner leader(own, ranks);
+    const auto compared = leader.first_different_layer(rank.pools(), PageId(0), PageId(1));
+    ASSERT_FALSE(compared.ok());
+    EXPECT_EQ(compared.error().detail, "rank 1: lost");
+    EXPECT_TRUE(leader.copy_pages(rank.pools(), {PageId(0), PageId(1), {}, {}}).ok());
+  });
+}
 
 TEST_F(LeadingRunnerTest, WhatIsQueuedAndChosenIsToldToAllAndWaitedForByAll) {
   const OneRequest text = text_of(2);

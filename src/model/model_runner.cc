@@ -38,17 +38,6 @@ Status check_limits(const ModelRunnerOptions& options) {
   return check_limit("requests_max", options.requests_max);
 }
 
-Status check_ranks(const ModelRunnerOptions& options) {
-  if (options.ranks == nullptr) return {};
-  const auto refused = [](std::string_view flag) {
-    return Error{ErrorCode::kUnsupported,
-                 "--tensor-parallel: not with " + std::string(flag) + " yet"};
-  };
-  if (!options.adapters.empty()) return refused("--adapter");
-  if (options.sparse.has_value()) return refused("--sparse-tokens");
-  return {};
-}
-
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config) {
   return options.context_tokens_max <= 0
              ? config.context_tokens_max
@@ -86,7 +75,6 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   PosixFiles system_files;
   Files& files = options.files != nullptr ? *options.files : system_files;
   STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
-  STEMMA_RETURN_IF_ERROR(check_ranks(options));
   const Shard shard = Shard::of(options.ranks);
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
@@ -101,9 +89,12 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
     STEMMA_ASSIGN_OR_RETURN(runner->heavy_channels_,
                             load_heavy_channels(files, directory, options.sparse->calibration,
                                                 runner->config_, runner->weights_sha256()));
+    const std::int64_t own_heads = runner->own_config_.kv_heads;
+    runner->own_heavy_channels_ =
+        runner->heavy_channels_.of_heads(shard.rank * own_heads, own_heads);
   }
   STEMMA_ASSIGN_OR_RETURN(runner->adapters_,
-                          load_adapters(files, options.adapters, runner->config_, threads));
+                          load_adapters(files, options.adapters, runner->config_, threads, shard));
   runner->adapter_identities_ = identities_of(runner->adapters_);
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
   return runner;
@@ -169,7 +160,7 @@ KvShape ModelRunner::pool_shape() const {
   KvShape shape = own_config_.pool_shape();
   if (limits_.sparse.has_value()) {
     shape.kind = KvKind::kDoubleSparse;
-    shape.label_channels = heavy_channels_.channels_each;
+    shape.label_channels = own_heavy_channels_.channels_each;
   }
   return shape;
 }

@@ -53,7 +53,7 @@ struct ModelRunnerOptions {
   std::vector<AdapterSource> adapters = {};    // AdapterId says which
   AttentionDecorator decorate_attention = {};  // may be empty
   WeightRounding weights = WeightRounding::kNone;
-  // Those that compute the model together, each a shard of it: no adapters and nothing sparse then.
+  // Those that compute the model together, each a shard of it: nothing sparse then.
   // nullptr: this one alone. Must outlive the runner.
   RankGroup* ranks = nullptr;
   ProgressCallback progress = {};  // may be empty
@@ -62,9 +62,6 @@ struct ModelRunnerOptions {
 
 // kInvalidArgument, naming the field, unless the limits of batches can be had.
 Status check_limits(const ModelRunnerOptions& options);
-
-// kUnsupported, naming the flag, for what several ranks do not do.
-Status check_ranks(const ModelRunnerOptions& options);
 
 // The context that a runner with these options serves.
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config);
@@ -99,7 +96,7 @@ class ModelRunner final : public LoadedRunner {
   const RoundingReport& rounding() const noexcept override { return weights_.rounding; }
   std::string compute_format() const override { return weights_.compute_format(); }
   std::string weights_sha256() const override;
-  const HeavyChannels& heavy_channels() const noexcept override { return heavy_channels_; }
+  const HeavyChannels& heavy_channels() const noexcept override { return own_heavy_channels_; }
   KvShape pool_shape() const override;
   KvShape windowed_pool_shape() const override { return own_config_.windowed_pool_shape(); }
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
@@ -116,7 +113,8 @@ class ModelRunner final : public LoadedRunner {
   ModelWeights weights_;
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
-  HeavyChannels heavy_channels_;
+  HeavyChannels heavy_channels_;      // of all heads; none without sparse attention
+  HeavyChannels own_heavy_channels_;  // of this rank's
   std::vector<Adapter> adapters_;
   std::vector<AdapterIdentity> adapter_identities_;
   std::unique_ptr<Attention> attention_;           // nullptr: all layers have a window

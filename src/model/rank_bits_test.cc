@@ -1,16 +1,19 @@
 // Ranks: what several of them compute and store together is what one does, bit for bit (I13), for
-// every family whose heads divide, every format, chunk and batch.
+// every family whose heads divide, every format, chunk and batch, with adapters and without.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/temp_directory.h"
 #include "device/thread_ranks_fixture.h"
+#include "model/calibration_fixture.h"
 #include "model/model_runner.h"
+#include "model/random_adapter.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
 #include "model/shard.h"
@@ -19,27 +22,53 @@
 namespace stemma {
 namespace {
 
-struct Formats {
+struct Setting {
   WeightType weights = WeightType::kBf16;
   WeightRounding rounding = WeightRounding::kNone;
   DType kv = DType::kBF16;
+  std::optional<SparseDial> dial = std::nullopt;
+  bool adapted = false;  // two of four texts
+};
+
+// A model on disk, and two adapters of it: of all that can be changed, and of what ranks gather.
+struct ModelFiles {
+  ModelFiles(const ModelConfig& config, WeightType type) {
+    STEMMA_CHECK(write_random_model(model.path(), {.config = config, .type = type}).ok(),
+                 "written");
+    write_adapter(all, {.config = config, .rank = 3, .type = type, .seed = 5});
+    write_adapter(some, {.config = config, .targets = {"o_proj", "down_proj"}, .rank = 17});
+  }
+  static void write_adapter(const TempDirectory& directory, const RandomAdapterOptions& options) {
+    STEMMA_CHECK(write_random_adapter(directory.path(), options).ok(), "written");
+  }
+  std::vector<AdapterSource> adapters() const {
+    return {{"all", all.path()}, {"some", some.path()}};
+  }
+
+  TempDirectory model;
+  TempDirectory all;
+  TempDirectory some;
 };
 
 // One rank's runner and pool; alone without a group.
 class Rank {
  public:
-  Rank(const std::string& path, const Formats& formats, RankGroup* group_or_null)
+  Rank(const ModelFiles& files, const Setting& setting, RankGroup* group_or_null)
       : threads_(group_or_null == nullptr ? 1 : 2) {
-    const ModelRunnerOptions options = {
-        .rows_max = 256, .outputs_max = 256, .weights = formats.rounding, .ranks = group_or_null};
-    auto runner = ModelRunner::load(path, options, threads_);
+    ModelRunnerOptions options = {
+        .rows_max = 256, .outputs_max = 256, .weights = setting.rounding, .ranks = group_or_null};
+    if (setting.adapted) options.adapters = files.adapters();
+    if (setting.dial.has_value()) options.sparse = SparseOptions{*setting.dial, ""};
+    auto runner = ModelRunner::load(files.model.path(), options, threads_);
     STEMMA_CHECK(runner.ok(), "the model loads");
     runner_ = std::move(runner).value();
     KvShape shape = runner_->pool_shape();
     shape.page_size = 16;
     shape.pages = 40;
-    shape.dtype = formats.kv;
-    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads_)).value();
+    shape.dtype = setting.kv;
+    pool_ =
+        std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads_, runner_->heavy_channels()))
+            .value();
   }
 
   ModelRunner& runner() { return *runner_; }
@@ -51,7 +80,8 @@ class Rank {
   std::unique_ptr<KvPool> pool_;
 };
 
-// What is computed: a text as a whole, then three texts in uneven pieces that share batches.
+// What is computed: a text as a whole, then three texts in uneven pieces that share batches. Where
+// there are adapters, each of them changes one of the three.
 struct Outcome {
   std::vector<std::vector<float>> logits;
   std::unique_ptr<Rank> rank;  // whose pool they lie in
@@ -61,8 +91,11 @@ Outcome compute(std::unique_ptr<Rank> rank, std::int64_t vocab_tokens) {
   RunnerTrial trial(rank->runner(), rank->pool(), 5);
   const std::size_t whole = trial.add(random_tokens(70, vocab_tokens, 3));
   STEMMA_CHECK(trial.finish(whole, 70).ok(), "the text is computed");
+  const bool adapted = !rank->runner().adapters().empty();
   for (std::uint64_t i = 1; i <= 3; ++i) {
-    trial.add(random_tokens(static_cast<std::int64_t>(20 + 13 * i), vocab_tokens, 100 + i));
+    const AdapterId adapter = adapted && i > 1 ? AdapterId(static_cast<int>(i) - 2) : AdapterId();
+    trial.add(random_tokens(static_cast<std::int64_t>(20 + 13 * i), vocab_tokens, 100 + i),
+              adapter);
   }
   for (std::int64_t round = 0;; ++round) {
     std::vector<RunnerTrial::Piece> pieces;
@@ -118,17 +151,19 @@ void expect_same_pages(KvPool& one, KvPool& part, int rank) {
   }
 }
 
-void expect_ranks_equal_one(const ModelConfig& config, int ranks, const Formats& formats = {}) {
+void expect_ranks_equal_one(const ModelConfig& config, int ranks, const Setting& setting = {}) {
   SCOPED_TRACE(std::to_string(ranks) + " ranks");
-  TempDirectory directory;
-  ASSERT_TRUE(
-      write_random_model(directory.path(), {.config = config, .type = formats.weights}).ok());
+  const ModelFiles files(config, setting.weights);
+  if (setting.dial.has_value()) {
+    Rank dense(files, {.weights = setting.weights}, nullptr);
+    ASSERT_TRUE(save_calibration_of(dense.runner(), files.model.path()).ok());
+  }
   const Outcome expected =
-      compute(std::make_unique<Rank>(directory.path(), formats, nullptr), config.vocab_tokens);
+      compute(std::make_unique<Rank>(files, setting, nullptr), config.vocab_tokens);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   ThreadRanks(ranks).run([&](RankGroup& group) {
     outcomes[static_cast<std::size_t>(group.rank())] =
-        compute(std::make_unique<Rank>(directory.path(), formats, &group), config.vocab_tokens);
+        compute(std::make_unique<Rank>(files, setting, &group), config.vocab_tokens);
   });
   for (std::size_t i = 0; i < expected.logits.size(); ++i) {
     SCOPED_TRACE("text " + std::to_string(i));
@@ -148,15 +183,24 @@ bool divides(const ModelConfig& config, int ranks) {
   return config_of_shard(config, {.rank = 0, .ranks = ranks}).ok();
 }
 
-class RankBits : public ::testing::TestWithParam<std::string_view> {};
+class RankBits : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  RankBits() : config_(tiny_model_config(GetParam())) {
+    if (divides(config_, 2)) return;
+    config_.query_heads = config_.kv_heads = 4;  // one KV head: the same family with four
+  }
+
+  ModelConfig config_;
+};
 
 TEST_P(RankBits, SeveralRanksComputeAndStoreWhatOneDoes) {
-  ModelConfig config = tiny_model_config(GetParam());
-  if (!divides(config, 2)) {  // one KV head: the same family with four
-    config.query_heads = config.kv_heads = 4;
-  }
-  expect_ranks_equal_one(config, 2);
-  if (divides(config, 4)) expect_ranks_equal_one(config, 4);
+  expect_ranks_equal_one(config_, 2);
+  if (divides(config_, 4)) expect_ranks_equal_one(config_, 4);
+}
+
+TEST_P(RankBits, AdaptersChangeWhatSeveralComputeAsTheyDoOnOne) {
+  expect_ranks_equal_one(config_, 2, {.adapted = true});
+  if (divides(config_, 4)) expect_ranks_equal_one(config_, 4, {.adapted = true});
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RankBits, ::testing::ValuesIn(tiny_model_names()),
@@ -167,10 +211,10 @@ TEST(RankBitsOfFormats, EveryFormatOfWeights) {
     SCOPED_TRACE(name);
     const ModelConfig config = tiny_model_config(name);
     for (const WeightType type : {WeightType::kF32, WeightType::kF16}) {
-      expect_ranks_equal_one(config, 2, {.weights = type});
+      expect_ranks_equal_one(config, 2, {.weights = type, .adapted = true});
     }
     for (const WeightRounding rounding : {WeightRounding::kInt8, WeightRounding::kInt4}) {
-      expect_ranks_equal_one(config, 2, {.rounding = rounding});
+      expect_ranks_equal_one(config, 2, {.rounding = rounding, .adapted = true});
     }
   }
 }
@@ -183,6 +227,22 @@ TEST(RankBitsOfFormats, EveryFormatOfKeysAndValues) {
   }
 }
 
+// Which tokens a row attends to every KV head chooses by itself.
+TEST(RankBitsOfFormats, SparseAttention) {
+  for (const std::string_view name : {"llama2", "qwen3"}) {
+    SCOPED_TRACE(name);
+    ModelConfig config = tiny_model_config(name);
+    config.query_heads = config.kv_heads = 4;
+    const SparseDial quarter = {.dense_tokens = 16, .kept_tokens = 1, .kept_of = 4};
+    const SparseDial eight = {.dense_tokens = 8, .kept_tokens = 8, .kept_of = 0};
+    for (const SparseDial& dial : {quarter, eight}) {
+      expect_ranks_equal_one(config, 2, {.dial = dial});
+      expect_ranks_equal_one(config, 4, {.dial = dial});
+    }
+    expect_ranks_equal_one(config, 2, {.kv = DType::kF32, .dial = quarter});
+  }
+}
+
 // Widths of which no rank has as much as another.
 TEST(RankBitsOfFormats, OutputsThatDoNotDivide) {
   ModelConfig config = tiny_model_config("llama2");
@@ -190,6 +250,7 @@ TEST(RankBitsOfFormats, OutputsThatDoNotDivide) {
   config.intermediate = 159;
   config.hidden = 66;
   expect_ranks_equal_one(config, 4);
+  expect_ranks_equal_one(config, 4, {.adapted = true});
 }
 
 TEST(Shard, PartsCoverAllOutputsOnceAndDifferByOneAtMost) {

@@ -66,11 +66,15 @@ void RankRows::place(std::int64_t rows, const MatrixView& whole) {
   });
 }
 
-void cut_gemm(const ConstMatrixView& a, const PackedWeights& w, std::span<const float> bias,
-              const MatrixView& c, ThreadPool& threads, RankRows* peers_or_null) {
-  if (peers_or_null == nullptr) return gemm(a, w, bias, c, threads);
+void multiply_cut(const ConstMatrixView& a, const CutProduct& product, const MatrixView& c,
+                  ThreadPool& threads, RankRows* peers_or_null) {
+  const auto multiply = [&](const MatrixView& out) {
+    gemm(a, product.weights, product.bias, out, threads);
+    product.adapters.add(product.projection, a, out);
+  };
+  if (peers_or_null == nullptr) return multiply(c);
   const Rows own = peers_or_null->own(c.columns);
-  gemm(a, w, bias, own.write(c.rows), threads);
+  multiply(own.write(c.rows));
   peers_or_null->gather(own, c.rows, c);
 }
 

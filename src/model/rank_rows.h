@@ -7,7 +7,8 @@
 // Memory:     two buffers for the largest rows, at construction; nothing allocates later.
 // Cost:       each gather moves every value once between ranks, and once within this one where
 //             there is more than one row.
-// Not here:   which outputs are whose (shard), how ranks talk (device/rank_group).
+// Not here:   which outputs are whose (shard), how ranks talk (device/rank_group), what adapters
+//             make of a row (adapter_pass).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "device/packed_weights.h"
 #include "device/rank_group.h"
 #include "model/activation_rows.h"
+#include "model/adapter_pass.h"
 #include "model/shard.h"
 #include "stemma/result.h"
 
@@ -68,9 +70,17 @@ class RankRows {
   float* all_ = nullptr;  // the parts of all ranks, each [rows, its columns]
 };
 
-// Writes all columns of c = a · wᵀ + bias, where `w` and `bias` have this rank's outputs: the bits
-// that the whole matrix would give. Without `peers` they have all outputs. REQUIRES: as gemm.
-void cut_gemm(const ConstMatrixView& a, const PackedWeights& w, std::span<const float> bias,
-              const MatrixView& c, ThreadPool& threads, RankRows* peers_or_null);
+// A product with a matrix of which a rank of several has some outputs, and what adapters add.
+struct CutProduct {
+  const PackedWeights& weights;
+  std::span<const float> bias;
+  LayerAdapters adapters = {};  // where there are any, rows are all of the batch
+  Projection projection = Projection::kOutput;
+};
+
+// Writes all columns of c = a · weightsᵀ + bias, and adds to each row what its adapter makes of it:
+// the bits that the whole matrix would give. Without `peers` it has all outputs. REQUIRES: as gemm.
+void multiply_cut(const ConstMatrixView& a, const CutProduct& product, const MatrixView& c,
+                  ThreadPool& threads, RankRows* peers_or_null);
 
 }  // namespace stemma

@@ -171,8 +171,7 @@ Status Transformer::attend(const LayerWeights& layer, const KvBatch& batch, cons
   const Status attended = attend_to_pool(batch, place);
   if (!attended.ok() && peers_ == nullptr) return attended;
   const Rows& values = attended_values(layer, place, rows);
-  project(values, layer.output, layer.output_bias, branch_, rows);
-  place.adapters.add(Projection::kOutput, values.read(rows), branch_.write(rows));
+  project_output(layer, place, values, rows);
   add_branch(branch_, layer.attention_branch_norm, rows);
   return attended;
 }
@@ -296,12 +295,12 @@ void Transformer::add_branch(const Rows& branch, std::span<const float> norm, st
   });
 }
 
-void Transformer::project(const Rows& input, const PackedWeights& weights,
-                          std::span<const float> bias, const Rows& output, std::int64_t rows) {
-  if (rows == 0) {
-    return;
-  }
-  cut_gemm(input.read(rows), weights, bias, output.write(rows), threads_, peers_.get());
+void Transformer::project_output(const LayerWeights& layer, const Place& place, const Rows& values,
+                                 std::int64_t rows) {
+  if (rows == 0) return;
+  multiply_cut(values.read(rows),
+               {layer.output, layer.output_bias, place.adapters, Projection::kOutput},
+               branch_.write(rows), threads_, peers_.get());
 }
 
 }  // namespace stemma

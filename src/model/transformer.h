@@ -111,8 +111,8 @@ class Transformer {
   void normalise(std::span<const float> weight, std::int64_t rows);
   // `norm`: of what the branch gives, where the model has one; else empty.
   void add_branch(const Rows& branch, std::span<const float> norm, std::int64_t rows);
-  void project(const Rows& input, const PackedWeights& weights, std::span<const float> bias,
-               const Rows& output, std::int64_t rows);
+  void project_output(const LayerWeights& layer, const Place& place, const Rows& values,
+                      std::int64_t rows);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
+
 namespace stemma {
 
 namespace {
@@ -25,6 +27,17 @@ Status check_head(std::span<const std::int32_t> head, std::int64_t place, const 
 }
 
 }  // namespace
+
+HeavyChannels HeavyChannels::of_heads(std::int64_t first, std::int64_t count) const {
+  STEMMA_CHECK(0 <= first && 0 <= count && first + count <= heads, "heads that it has");
+  HeavyChannels part = {layers, count, channels_each, {}};
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const auto here = of_layer(layer).subspan(static_cast<std::size_t>(first * channels_each),
+                                              static_cast<std::size_t>(count * channels_each));
+    part.channels.insert(part.channels.end(), here.begin(), here.end());
+  }
+  return part;
+}
 
 Status validate_heavy_channels(const HeavyChannels& channels, const KvShape& shape) {
   if (channels.layers != shape.layers || channels.heads != shape.heads ||

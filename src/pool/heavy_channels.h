@@ -29,6 +29,9 @@ struct HeavyChannels {
     return std::span(channels).subspan(static_cast<std::size_t>(layer) * each, each);
   }
 
+  // Those of `count` heads of every layer, from `first` on. REQUIRES: it has these heads.
+  HeavyChannels of_heads(std::int64_t first, std::int64_t count) const;
+
   friend bool operator==(const HeavyChannels&, const HeavyChannels&) = default;
 };
 

@@ -119,15 +119,29 @@ Status HostImageReader::read_header() {
 
 std::optional<PageFrameView> HostImageReader::try_next() {
   while (next_ < frames_) {
-    if (next_ >= piece_end_) read_piece();
-    if (next_ >= piece_end_) continue;  // nothing of it could be read
-    const auto frame = piece_.as<std::byte>().subspan(
-        static_cast<std::size_t>(next_++ - piece_first_) * frame_bytes_, frame_bytes_);
-    const auto view = read_frame(frame);
-    if (view.ok() && check_frame(frame, label_.format, view->identity).ok()) return *view;
+    const auto in_memory = [this] { return piece_first_ <= next_ && next_ < piece_end_; };
+    if (!in_memory()) read_piece();
+    if (!in_memory()) continue;  // nothing of it could be read
+    if (const auto view = checked(next_++)) return view;
     ++bad_frames_;
   }
   return std::nullopt;
+}
+
+std::optional<PageFrameView> HostImageReader::try_read(std::int64_t frame) {
+  STEMMA_CHECK(0 <= frame && frame < next_, "a frame that was given");
+  const bool in_memory = piece_first_ <= frame && frame < piece_end_;
+  if (!in_memory && !read_frames(frame, 1)) return std::nullopt;
+  return checked(frame);
+}
+
+// Of the piece in memory.
+std::optional<PageFrameView> HostImageReader::checked(std::int64_t frame) const {
+  const auto bytes = piece_.as<const std::byte>().subspan(
+      static_cast<std::size_t>(frame - piece_first_) * frame_bytes_, frame_bytes_);
+  const auto view = read_frame(bytes);
+  if (!view.ok() || !check_frame(bytes, label_.format, view->identity).ok()) return std::nullopt;
+  return *view;
 }
 
 // Where a piece cannot be read as a whole, its frames are read one by one.
@@ -158,7 +172,7 @@ Status remove_host_image(const std::string& path) {
 Result<std::unique_ptr<HostImageWriter>> HostImageWriter::open(const std::string& path,
                                                                const HostImageLabel& label) {
   const std::size_t bytes = frame_bytes(label.format);
-  std::unique_ptr<HostImageWriter> writer(new HostImageWriter(path, bytes));
+  std::unique_ptr<HostImageWriter> writer(new HostImageWriter(path, label.format));
   STEMMA_ASSIGN_OR_RETURN(writer->staged_, Buffer::allocate(piece_frames(bytes) * bytes));
   STEMMA_RETURN_IF_ERROR(writer->create());
   STEMMA_RETURN_IF_ERROR(writer->put_header(label));
@@ -210,6 +224,17 @@ std::span<std::byte> HostImageWriter::next_frame() {
 Status HostImageWriter::keep() {
   staged_bytes_ += frame_bytes_;
   return staged_bytes_ + frame_bytes_ > staged_.size_bytes() ? write_staged() : Status();
+}
+
+Result<bool> HostImageWriter::write_page(HostPool& pages, PageId from, const PageIdentity& page) {
+  const std::span<std::byte> frame = next_frame();
+  const auto body = frame.subspan(frame_body_offset(format_),
+                                  static_cast<std::size_t>(format_.layers * format_.layer_bytes));
+  if (pages.read_image(from, page.key, body, sums_) != MoveVerdict::kDone) return false;
+  encode_frame(format_, page, sums_, pages_, frame);
+  STEMMA_RETURN_IF_ERROR(keep());
+  ++pages_;
+  return true;
 }
 
 Status HostImageWriter::write_staged() {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "device/buffer.h"
@@ -50,6 +51,10 @@ class HostImageReader {
   // The next frame whose header is whole and says a page of this format; until the next call.
   // Nothing at the end. The body has not been looked at.
   std::optional<PageFrameView> try_next();
+  // The number of the frame that try_next gave last.
+  std::int64_t given_frame() const noexcept { return next_ - 1; }
+  // One that try_next gave before, as it would; it goes on from where it was.
+  std::optional<PageFrameView> try_read(std::int64_t frame);
   // Frames that try_next passed over, one that is cut off included.
   std::int64_t bad_frames() const noexcept { return bad_frames_; }
 
@@ -59,6 +64,7 @@ class HostImageReader {
   Status read_header();
   void read_piece();
   bool read_frames(std::int64_t first, std::int64_t frames);
+  std::optional<PageFrameView> checked(std::int64_t frame) const;
 
   std::unique_ptr<ReadableFile> file_;
   HostImageLabel label_;
@@ -87,12 +93,17 @@ class HostImageWriter {
   // Where the next frame is to be made; keep takes what lies there then.
   std::span<std::byte> next_frame();
   Status keep();
+  // Both, of a page of host memory: false if it is wrong there, and is not kept.
+  Result<bool> write_page(HostPool& pages, PageId from, const PageIdentity& page);
   // Makes the file durable, then gives it its name.
   Status finish();
 
  private:
-  HostImageWriter(std::string path, std::size_t frame_bytes)
-      : path_(std::move(path)), frame_bytes_(frame_bytes) {}
+  HostImageWriter(std::string path, const PageFormat& format)
+      : path_(std::move(path)),
+        format_(format),
+        frame_bytes_(frame_bytes(format)),
+        sums_(static_cast<std::size_t>(format.layers)) {}
   std::string new_path() const { return path_ + ".new"; }
   Status create();
   Status put_header(const HostImageLabel& label);
@@ -100,7 +111,10 @@ class HostImageWriter {
   Status write_out(std::span<const std::byte> bytes);
 
   std::string path_;
+  PageFormat format_;
   std::size_t frame_bytes_;
+  std::vector<std::uint32_t> sums_;  // of a page
+  std::uint64_t pages_ = 0;          // that write_page kept
   int descriptor_ = -1;
   Buffer staged_;
   std::size_t staged_bytes_ = 0;

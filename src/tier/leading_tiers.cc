@@ -6,7 +6,7 @@
 namespace stemma {
 
 LeadingTiers::LeadingTiers(LowerTiers& own, RankGroup& ranks, const Clock& clock)
-    : own_(own), ranks_(ranks), clock_(clock), transfers_(own, ranks, clock) {
+    : own_(own), ranks_(ranks), clock_(clock), transfers_(own, ranks, clock), host_files_(ranks) {
   for (PageStore* const store : own.stores()) {
     stores_.push_back(std::make_unique<LeadingStore>(*store, stores_.size(), transfers_, ranks));
     store_list_.push_back(stores_.back().get());

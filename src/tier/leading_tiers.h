@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stemma/lower_tiers.h"
+#include "tier/leading_host_image.h"
 #include "tier/leading_lanes.h"
 #include "tier/rank_transfers.h"
 
@@ -71,6 +72,8 @@ class LeadingTiers final : public LowerTiers {
   std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) override {
     return std::make_unique<LeadingLanes>(transfers_, ranks_, clock_, jobs_max);
   }
+  const HostImage* host_image_or_null() const override { return own_.host_image_or_null(); }
+  HostImageRanks* host_image_ranks_or_null() override { return &host_files_; }
   void describe(const NamespaceDigest& digest, std::string_view description) override {
     own_.describe(digest, description);
   }
@@ -80,6 +83,7 @@ class LeadingTiers final : public LowerTiers {
   RankGroup& ranks_;
   const Clock& clock_;
   RankTransfers transfers_;
+  LeadingHostImage host_files_;
   std::vector<std::unique_ptr<LeadingStore>> stores_;
   std::vector<PageStore*> store_list_;
 };

@@ -70,9 +70,21 @@ Status RankTransfers::told(RankTask task, std::span<const std::int64_t> words) {
     case RankTask::kLookup:
       reports_ = {look_up(words)};
       return gather_reports();
+    case RankTask::kHostFile:
+      return use_host_file(words);
     default:
       return Error{ErrorCode::kInternal, "ranks: that is no task of transfers"};
   }
+}
+
+Status RankTransfers::use_host_file(std::span<const std::int64_t> words) {
+  Transfer pages;
+  const HostFileTask task = read_host_file(words, pages);
+  pages.digest = of_rank(pages.digest, ranks_.rank());
+  const auto answer = host_file_.told(tiers_.host_image_or_null(), task, pages);
+  if (!answer.has_value()) return {};
+  reports_ = {*answer};
+  return gather_reports();
 }
 
 void RankTransfers::open(std::int64_t jobs_max) {

@@ -23,6 +23,7 @@
 #include "device/rank_message.h"
 #include "stemma/kv_batch.h"
 #include "stemma/lower_tiers.h"
+#include "tier/rank_host_image.h"
 #include "tier/transfer.h"
 #include "tier/transfer_lanes.h"
 
@@ -52,7 +53,8 @@ class RankTransfers final : public RankListener, public LayerGate {
   RankTransfers(const RankTransfers&) = delete;
   RankTransfers& operator=(const RankTransfers&) = delete;
 
-  // Does what rank 0 tells of transfers, on rank 0 itself too.
+  // Does what rank 0 tells of transfers, on rank 0 itself too; of the file of its host memory, on
+  // the others.
   Status told(RankTask task, std::span<const std::int64_t> words) override;
 
   // For a step of a rank that follows: waits until `layer` of all that is being promoted here has
@@ -96,6 +98,7 @@ class RankTransfers final : public RankListener, public LayerGate {
   void begin(std::span<const std::int64_t> words);
   Status report(std::span<const std::int64_t> words);
   std::int64_t look_up(std::span<const std::int64_t> words);
+  Status use_host_file(std::span<const std::int64_t> words);
   Status gather_reports();
   template <typename Visit>
   void for_each_promoted(Visit visit);
@@ -107,6 +110,7 @@ class RankTransfers final : public RankListener, public LayerGate {
   const Clock& clock_;
   std::vector<std::unique_ptr<Part>> parts_;  // by the place of a job
   std::unique_ptr<TransferLanes> lanes_;      // nullptr: none are open
+  RankHostImage host_file_;
   TransferQuestion question_;
   std::vector<PageKey> keys_;              // that are looked up
   std::vector<std::int64_t> reports_;      // this rank's

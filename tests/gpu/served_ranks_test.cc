@@ -1,6 +1,7 @@
 // A whole model served by ranks on GPUs: tokens and logits are those of one rank, bit for bit
 // (I13), with prefixes that requests share and prompts in chunks, step by step and queued ahead,
-// and with what comes back from every rank's own host memory and disk.
+// with adapters, and with what comes back from every rank's own host memory and disk. Shadow audits
+// compare the pages of all.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,8 +14,8 @@
 #include "cuda/cuda_backend.h"
 #include "device/cuda_fixture.h"
 #include "device/thread_ranks_fixture.h"
-#include "model/random_model.h"
 #include "sim/metric_of.h"
+#include "transparency/adapted_model.h"
 #include "transparency/served_trial.h"
 
 namespace stemma {
@@ -33,6 +34,8 @@ struct Setting {
   int threads = 1;
   std::int64_t kv_bytes = std::int64_t{1} << 20;
   ServedTierOptions tiers = {};
+  std::vector<std::string> adapters = {};  // of AdaptedModel
+  double audit_percent = 0;
 };
 
 // Of the keys and values of one rank of two: a head in each of two layers.
@@ -45,12 +48,6 @@ std::vector<TokenId> random_prompt(std::int64_t tokens) {
 
 class ServedRanksOnGpus : public CudaFixture {
  protected:
-  ServedRanksOnGpus() {
-    const RandomModelOptions model = {.config = tiny_model_config("llama2"),
-                                      .type = WeightType::kBf16};
-    STEMMA_CHECK(write_random_model(directory_.path(), model).ok(), "the model can be written");
-  }
-
   // Opens the model on a device of its own, and does `lead` with it; a rank that others lead
   // follows.
   void serve(RankGroup* group_or_null,
@@ -58,7 +55,9 @@ class ServedRanksOnGpus : public CudaFixture {
              const Setting& setting = {}) {
     const auto device = opened_for_trial(CudaDevice::open(0));
     const auto backend = make_cuda_backend(*device, {.deterministic = true, .staged_ranks = true});
-    ServedModelOptions options = trial_options(directory_.path(), setting);
+    ServedModelOptions options = trial_options(model_.path(), setting);
+    options.adapters = model_.sources(setting.adapters);
+    options.engine.shadow_audit_percent = setting.audit_percent;
     options.backend = backend.get();
     options.ranks = group_or_null;
     options.kv_dtype = "bf16";
@@ -69,11 +68,16 @@ class ServedRanksOnGpus : public CudaFixture {
     options.engine.kv.tiers.store_deadline_us = std::chrono::microseconds(kLong).count();
     if (group_or_null == nullptr || group_or_null->rank() == 0) return lead(options);
     const auto model = opened_for_trial(ServedModel::open(options));
+    followers_pool_or_null_ = &model->pool();
     EXPECT_TRUE(model->follow().ok());
+    followers_pool_or_null_ = nullptr;
   }
 
+  // Rank 1's, while rank 0 leads.
+  KvPool* followers_pool_or_null_ = nullptr;
+
  private:
-  TempDirectory directory_;
+  AdaptedModel model_{tiny_model_config("llama2")};
 };
 
 TEST_F(ServedRanksOnGpus, TwoServeTheBitsOfOne) {
@@ -129,6 +133,63 @@ TEST_F(ServedRanksOnGpus, WhatBothDroppedComesBackFromHostMemoryAndAfterARestart
     };
     ThreadRanks(2).run([&](RankGroup& group) { serve(&group, lead, setting); });
   }
+}
+
+// By turns with different adapters and with none, cold and then from what both have, host memory
+// too.
+TEST_F(ServedRanksOnGpus, RequestsWithAdaptersGetTheBitsOfOneHoweverTheirPagesCameBack) {
+  TrialRequests requests;
+  requests.prompts.resize(kRequests);
+  requests.adapters = {"a", "", "b"};
+  Setting setting;
+  setting.adapters = {"a", "b"};
+  Outcome alone;
+  const auto cold = [&](const ServedModelOptions& options) {
+    alone = open_trial(options).run(requests);
+  };
+  serve(nullptr, cold, setting);
+  setting.kv_bytes = 330 * kTokenBytes;
+  setting.tiers.host_bytes = std::int64_t{1} << 20;
+  const auto lead = [&](const ServedModelOptions& options) {
+    ServedTrial trial = open_trial(options);
+    expect_same_bits(alone, trial.run(requests));
+    trial.engine->settle(kLong);
+    const Outcome back = trial.run(requests);
+    EXPECT_GT(back.cached_tokens, 0);
+    EXPECT_GT(back.brought.host, 0);
+    expect_same_bits(alone, back);
+  };
+  ThreadRanks(2).run([&](RankGroup& group) { serve(&group, lead, setting); });
+}
+
+// All pages of one rank become as its last one is, behind the cache's back.
+TEST_F(ServedRanksOnGpus, APageThatChangedOnOneRankIsFoundAndNobodySeesItAgain) {
+  TrialRequests requests;
+  requests.prompts.resize(2);
+  Outcome alone;
+  serve(nullptr,
+        [&](const ServedModelOptions& options) { alone = open_trial(options).run(requests); });
+  const auto lead = [&](const ServedModelOptions& options) {
+    ServedTrial trial = open_trial(options);
+    expect_same_bits(alone, trial.run(requests));
+    EXPECT_GT(trial.engine->totals().shadow_audits, 0);
+    EXPECT_EQ(trial.engine->totals().shadow_audit_mismatches, 0);
+    std::int64_t found = 0;
+    for (KvPool* const pool : {followers_pool_or_null_, &trial.model->pool()}) {
+      const PageId last(static_cast<std::int32_t>(pool->shape().pages - 1));
+      for (const PageId page : id_range(PageId(0), pool->shape().pages - 1)) {
+        ASSERT_TRUE(pool->copy_page(last, page).ok());
+      }
+      trial.run({.prompts = {requests.prompts[0]}, .max_tokens = 1});
+      EXPECT_EQ(trial.engine->totals().shadow_audit_mismatches, ++found);
+      expect_same_bits(alone, trial.run(requests));
+      EXPECT_EQ(trial.engine->totals().shadow_audit_mismatches, found);
+    }
+  };
+  Setting setting;
+  setting.kv_bytes = 600 * kTokenBytes;
+  setting.audit_percent = 100;
+  ThreadRanks(2).run([&](RankGroup& group) { serve(&group, lead, setting); });
 }
 
 TEST_F(ServedRanksOnGpus, TiersAreReadAndWrittenBetweenStepsThatAreQueuedAhead) {

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/temp_directory.h"
 #include "cli/program.h"
+#include "model/random_adapter.h"
 #include "model/random_model.h"
 
 namespace stemma {
@@ -115,6 +117,45 @@ TEST_F(Ranks, WhatBothStoredOnDiskIsFoundAgainByTheNextTwo) {
   EXPECT_GT(brought, 0);
 }
 
+// Requests with either adapter and with none in one batch, their pages in namespaces of their own
+// on both ranks' disks. Whatever is found is audited.
+TEST_F(Ranks, TwoAnswerWithAdaptersAsOneDoesAndFindTheirPagesAgain) {
+  const TempDirectory directory;
+  const TempDirectory one;
+  const TempDirectory other;
+  const ModelConfig config = tiny_model_config("llama3");
+  ASSERT_TRUE(write_random_model(directory.path(), {.config = config}).ok());
+  ASSERT_TRUE(write_random_adapter(one.path(), {.config = config, .seed = 2}).ok());
+  ASSERT_TRUE(write_random_adapter(other.path(), {.config = config, .seed = 3}).ok());
+  const std::string file = directory.file("prompts.jsonl");
+  std::string lines;
+  for (const char* const adapter : {"one", "", "other", "one"}) {
+    lines += R"({"prompt": "And it came to pass in those days", "adapter": ")" +
+             std::string(adapter) + "\"}\n";
+  }
+  ASSERT_TRUE(write_file(file, lines).ok());
+  const std::string arguments = "--model " + directory.path() + " --adapter one=" + one.path() +
+                                " other=" + other.path() +
+                                " --context-tokens 256 --max-tokens 12 --ignore-eos --page-size 4 "
+                                "--prompts " +
+                                file;
+  const auto alone = answers(arguments);
+  ASSERT_EQ(alone.size(), 4U);
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_NE(alone[0], alone[2]);
+  const std::string pages = directory.file("pages");
+  const std::string ranked = arguments + " --tensor-parallel 2 --load-wait-ms 60000 --disk " +
+                             pages + " --write-policy write-through --shadow-audit 100";
+  EXPECT_EQ(answers(ranked, kTwoRanks), alone);
+  std::int64_t brought = 0;
+  EXPECT_EQ(answers(ranked, kTwoRanks, &brought), alone);
+  EXPECT_GT(brought, 0);
+  for (const char* const rank : {"/rank0of2", "/rank1of2"}) {
+    const ProgramRun listed = run_stemma("inspect " + pages + rank);
+    EXPECT_THAT(listed.out, HasSubstr(" adapter_sha256=")) << "a rank says whose pages these are";
+  }
+}
+
 TEST_F(Ranks, ARankWithLessRoomEndsAllWithTheNumbers) {
   const std::string wanted =
       std::string(STEMMA_BINARY_DIR) +
@@ -126,13 +167,46 @@ TEST_F(Ranks, ARankWithLessRoomEndsAllWithTheNumbers) {
   EXPECT_THAT(run.err, HasSubstr("stemma: invalid_argument: rank 1: --kv-bytes hold 102 pages"));
 }
 
-TEST_F(Ranks, WhatSeveralCannotDoIsRefusedByName) {
-  const ProgramRun run = run_stemma(
-      "generate --model models/scribe-3m --prompt a --tensor-parallel 2 --host-bytes 1MiB "
-      "--host-file x",
-      kTwoRanks);
-  EXPECT_NE(run.exit_code, 0);
-  EXPECT_THAT(run.err, HasSubstr("--tensor-parallel: not with --host-file yet"));
+TEST_F(Ranks, WhatBothHadInHostMemoryTheNextTwoHaveFromTheirFiles) {
+  const TempDirectory directory;
+  const std::string prompt =
+      "--model models/scribe-3m --max-tokens 12 --page-size 4 --prompt 'In the beginning God "
+      "created the heaven and the earth.'";
+  const auto alone = answers(prompt);
+  const std::string ranked = prompt +
+                             " --tensor-parallel 2 --load-wait-ms 60000 --host-bytes 4MiB "
+                             "--host-file " +
+                             directory.file("host") + " --write-policy write-through";
+  std::int64_t brought = 0;
+  EXPECT_EQ(answers(ranked, kTwoRanks, &brought), alone);
+  EXPECT_EQ(brought, 0);
+  EXPECT_EQ(answers(ranked, kTwoRanks, &brought), alone);
+  EXPECT_GT(brought, 0);
+  // One alone has other pages.
+  std::filesystem::rename(directory.file("host") + ".rank0of2", directory.file("host"));
+  const ProgramRun one = run_stemma("generate --json --threads 1 " + prompt +
+                                    " --host-bytes 4MiB --host-file " + directory.file("host"));
+  EXPECT_EQ(one.exit_code, 0);
+  EXPECT_THAT(one.err, HasSubstr("pages of another model or format"));
+}
+
+TEST_F(Ranks, TwoAnswerAsOneDoesWhereAttentionIsSparse) {
+  const std::string prompt =
+      "--model models/scribe-3m --max-tokens 40 --ignore-eos --sparse-tokens 16 --dense-tokens 8 "
+      "--prompt 'In the beginning God created the heaven and the earth.'";
+  const auto alone = answers(prompt);
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(answers(prompt + " --tensor-parallel 2", kTwoRanks), alone);
+}
+
+TEST_F(Ranks, AnAdapterThatOneRankCannotReadEndsAll) {
+  const std::string command = "generate --model models/scribe-3m --prompt a --tensor-parallel 2";
+  const ProgramRun run =
+      run_stemma(command + " --adapter x=/nonexistent", "timeout 120 mpirun --oversubscribe -n 1 " +
+                                                            std::string(STEMMA_BINARY_DIR) +
+                                                            "/stemma " + command + " : -n 1");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("stemma: not_found: rank 1: /nonexistent/adapter_config.json"));
 }
 
 TEST_F(Ranks, AGpuOfANumberIsRefusedForEveryRankTakesItsOwn) {

@@ -11,7 +11,7 @@
 #include "base/temp_directory.h"
 #include "cli/logits_recorder.h"
 #include "engine/served_model.h"
-#include "model/random_adapter.h"
+#include "transparency/adapted_model.h"
 #include "transparency/served_trial.h"
 
 namespace stemma {
@@ -32,34 +32,11 @@ struct Setting {
 
 class AdapterBits : public testing::TestWithParam<std::string_view> {
  protected:
-  void SetUp() override {
-    const ModelConfig config = tiny_model_config(GetParam());
-    ASSERT_TRUE(
-        write_random_model(model_.path(), {.config = config, .type = WeightType::kBf16}).ok());
-    const RandomAdapterOptions a = {.config = config, .rank = 3, .alpha = 6, .seed = 5};
-    RandomAdapterOptions again = a;
-    again.reversed = true;
-    const RandomAdapterOptions b = {.config = config,
-                                    .targets = {"o_proj", "down_proj"},
-                                    .rank = 12,
-                                    .type = WeightType::kBf16,
-                                    .seed = 6};
-    ASSERT_TRUE(write_random_adapter(directory("a"), a).ok());
-    ASSERT_TRUE(write_random_adapter(directory("again"), again).ok());
-    ASSERT_TRUE(write_random_adapter(directory("b"), b).ok());
-  }
-
   static bool windowed() { return tiny_model_config(GetParam()).windows.tokens > 0; }
-
-  std::string directory(const std::string& name) const {
-    return (name == "a" ? a_ : name == "b" ? b_ : again_).path();
-  }
 
   ServedModelOptions options(const Setting& setting) const {
     ServedModelOptions options = trial_options(model_.path(), setting);
-    for (const std::string& name : setting.loaded) {
-      options.adapters.push_back({name, directory(name)});
-    }
+    options.adapters = model_.sources(setting.loaded);
     options.kv_bytes = setting.kv_bytes;
     options.engine.shadow_audit_percent = setting.audit_percent;
     if (!setting.disk.empty()) {
@@ -81,10 +58,7 @@ class AdapterBits : public testing::TestWithParam<std::string_view> {
     return outcome;
   }
 
-  TempDirectory model_;
-  TempDirectory a_;
-  TempDirectory b_;
-  TempDirectory again_;
+  AdaptedModel model_{tiny_model_config(GetParam())};
   TempDirectory disk_;
 };
 

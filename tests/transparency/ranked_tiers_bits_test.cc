@@ -8,15 +8,18 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/flip_bit.h"
 #include "base/temp_directory.h"
-#include "device/thread_ranks_fixture.h"
+#include "model/calibration_fixture.h"
 #include "model/random_model.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "store/redis_process.h"
+#include "transparency/ranked_trial.h"
 #include "transparency/served_trial.h"
 #include "transparency/tier_settings.h"
 
@@ -36,6 +39,7 @@ struct Setting {
   ServedTierOptions tiers = {};
   WritePolicy policy = WritePolicy::kWriteThrough;
   bool by_layer = true;
+  std::optional<SparseDial> dial = std::nullopt;  // after a calibration
 };
 
 // So few that other_prompts() push everything out.
@@ -63,6 +67,7 @@ class RankedTiersBits : public testing::TestWithParam<std::string_view> {
     options.kv_bytes = setting.kv_tokens * config_.layers * shape.token_bytes();
     options.kv_dtype = setting.kv_dtype;
     options.tiers = setting.tiers;
+    if (setting.dial.has_value()) options.sparse = SparseOptions{*setting.dial, ""};
     options.engine.kv.tiers = {.write_policy = setting.policy,
                                .demote_ahead_pages = 160 / setting.page_size + 1,
                                .load_wait_us = kLongUs,
@@ -75,6 +80,7 @@ class RankedTiersBits : public testing::TestWithParam<std::string_view> {
   void alone(const Work& work, const Setting& setting = {}) const {
     Setting plain = {.concurrency = 1, .kv_dtype = setting.kv_dtype, .cache = "none"};
     plain.tiers.codec = setting.tiers.codec;
+    plain.dial = setting.dial;
     ServedTrial trial = open_trial(options(plain, 1));
     work(trial);
   }
@@ -86,17 +92,7 @@ class RankedTiersBits : public testing::TestWithParam<std::string_view> {
 
   // What an engine over two ranks does. All of them have ended when this returns.
   void together(const Setting& setting, const Work& work) const {
-    ThreadRanks(kRanks).run([&](RankGroup& ranks) {
-      ServedModelOptions own = options(setting, kRanks);
-      own.ranks = &ranks;
-      if (ranks.rank() == 0) {
-        ServedTrial trial = open_trial(own);
-        work(trial);
-        return;
-      }
-      const auto model = opened_for_trial(ServedModel::open(own));
-      EXPECT_TRUE(model->follow().ok());
-    });
+    serve_on_ranks(kRanks, options(setting, kRanks), work);
   }
   // The prompts, which are to get what an engine alone gives; what can be copied to stores is there
   // afterwards. How many pages came from stores, of whatever layers.
@@ -154,6 +150,19 @@ TEST_P(RankedTiersBits, FromHostMemoryOfEightBits) {
   expect_back_from_host(tiered, plain);
 }
 
+// Labels go where their keys go; each rank chooses tokens for its own heads.
+TEST_P(RankedTiersBits, FromHostMemoryWithSparseAttention) {
+  if (config_.windows.tokens > 0 || config_.latent.rank > 0) {
+    GTEST_SKIP() << "sparse attention is not for windows or latent rows";
+  }
+  const auto dense = opened_for_trial(ServedModel::open(options({}, 1)));
+  ASSERT_TRUE(save_calibration_of(dense->runner(), model_.path()).ok());
+  const SparseDial quarter = {.dense_tokens = 16, .kept_tokens = 1, .kept_of = 4};
+  Setting setting = small({.page_size = 4, .tiers = host_only(), .dial = quarter});
+  const Outcome plain = cold(setting);
+  expect_back_from_host(setting, plain);
+}
+
 // Steps that begin before pages are whole: each rank waits for the layers of its own.
 TEST_P(RankedTiersBits, FromHostMemoryLayerByLayer) {
   const Outcome plain = cold();
@@ -201,6 +210,43 @@ TEST_P(RankedTiersBits, AnotherRanksDiskIsNeverTakenForItsOwn) {
     expect_same_bits(plain, outcome);
     EXPECT_GT(metric_of(*trial.engine, "stemma_disk_load_corrupt_pages_total"), 0);
   });
+}
+
+// What one life saved in the files of both ranks the next one has; what one of them lost, cannot
+// read or took from the other costs time alone.
+TEST_P(RankedTiersBits, FromTheFilesOfBothHostMemoriesAfterARestart) {
+  if (config_.windows.tokens > 0) GTEST_SKIP() << "--host-file: not for layers with a window";
+  const Outcome plain = cold();
+  const TempDirectory directory;
+  Setting setting = {.page_size = 4, .tiers = host_only()};
+  setting.tiers.host_file = directory.file("host");
+  const auto live = [&] {
+    std::int64_t loaded = 0;
+    together(setting, [&](ServedTrial& trial) {
+      loaded = metric_of(*trial.engine, "stemma_host_file_loaded_pages_total");
+      const Outcome outcome = trial.run();
+      expect_same_bits(plain, outcome);
+      EXPECT_EQ(outcome.brought.host > 0, loaded > 0);
+      trial.engine->settle(kLong);
+      EXPECT_GT(metric_of(*trial.engine, "stemma_host_file_saved_pages"), 0);
+    });
+    return loaded;
+  };
+  const std::string own = setting.tiers.host_file + ".rank1of2";
+  EXPECT_EQ(live(), 0);
+  const std::int64_t all = live();
+  EXPECT_GT(all, 0);
+  std::filesystem::remove(own);
+  EXPECT_EQ(live(), 0) << "one of them lost its own";
+  EXPECT_EQ(live(), all) << "it was written anew";
+  std::filesystem::copy_file(setting.tiers.host_file + ".rank0of2", own,
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(live(), 0) << "one of them has the other's";
+  flip_bit(own, std::filesystem::file_size(own) / 2);
+  EXPECT_LT(live(), all);
+  std::filesystem::resize_file(own, std::filesystem::file_size(own) / 2);
+  EXPECT_LT(live(), all);
+  EXPECT_EQ(live(), all);
 }
 
 TEST_P(RankedTiersBits, FromARedisServerThatBothShare) {
