@@ -157,9 +157,8 @@ class Stage {
     return {};
   }
 
-  // Microseconds of one of several calls, the first of which does not count.
+  // Microseconds of one of several calls.
   Result<double> call_us(int calls, FunctionRef<Status(int)> call) {
-    STEMMA_RETURN_IF_ERROR(call(1));
     STEMMA_ASSIGN_OR_RETURN(const double seconds, clock_.seconds(stream_, calls, call));
     return seconds * 1e6;
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attention/read_pass_cuda.h"
+#include "base/float16.h"
 #include "base/math.h"
 #include "base/prng.h"
 #include "base/thread_pool.h"
@@ -39,6 +40,7 @@ struct Way {
   WeightRounding rounding = WeightRounding::kNone;
 };
 constexpr CudaRunnerOptions kRecorded = {.deterministic = true, .graphs = true};
+// By CudaRunnerWay.
 constexpr Way kWays[] = {{"library", "yes", {.deterministic = false, .graphs = true}},
                          {"library", "no", {.deterministic = false, .graphs = false}},
                          {"ordered", "yes", kRecorded},
@@ -131,6 +133,7 @@ class Bounds {
     STEMMA_RETURN_IF_ERROR(bounds.take(bounds.x_, 2 * options.step_tokens * inputs));
     STEMMA_RETURN_IF_ERROR(bounds.take(bounds.w_, 2 * outputs * inputs));
     STEMMA_RETURN_IF_ERROR(bounds.take(bounds.y_, 2 * options.step_tokens * outputs));
+    STEMMA_RETURN_IF_ERROR(bounds.draw_numbers());
     return bounds;
   }
 
@@ -170,6 +173,25 @@ class Bounds {
     const auto bytes = static_cast<std::size_t>(size_bytes);
     STEMMA_ASSIGN_OR_RETURN(memory, device_.allocate(bytes, stream_));
     return stream_.fill(memory.bytes(), kSmall, bytes);
+  }
+
+  // Products of numbers that are all alike take less power, and less time.
+  Status draw_numbers() {
+    constexpr std::size_t kDrawn = std::size_t{1} << 19;
+    STEMMA_ASSIGN_OR_RETURN(const PinnedMemory numbers,
+                            device_.allocate_pinned(kDrawn * sizeof(BFloat16)));
+    Prng random(3);
+    for (std::size_t i = 0; i < kDrawn; ++i) {
+      numbers.as<BFloat16>()[i] = to_bfloat16(static_cast<float>(random.unit() - 0.5));
+    }
+    for (const CudaMemory* memory : {&x_, &w_}) {
+      for (std::size_t at = 0; at < memory->size_bytes(); at += numbers.size_bytes()) {
+        STEMMA_RETURN_IF_ERROR(
+            stream_.copy_in(memory->bytes() + at, numbers.bytes(),
+                            std::min(numbers.size_bytes(), memory->size_bytes() - at)));
+      }
+    }
+    return stream_.synchronize();
   }
 
   // Of one of `times` calls, the first of which does not count.
@@ -365,9 +387,10 @@ BenchLine line_of(const Way& way, std::string phase, std::int64_t requests,
   return line;
 }
 
-Status bench_way(CudaDevice& device, const Way& way, const CudaRunnerBenchOptions& options,
-                 Bounds& bounds, Lines& lines) {
+Result<Lines> bench_way(CudaDevice& device, const Way& way, const CudaRunnerBenchOptions& options) {
+  STEMMA_ASSIGN_OR_RETURN(Bounds bounds, Bounds::create(device, options));
   STEMMA_ASSIGN_OR_RETURN(const auto session, Session::open(device, way, options));
+  Lines lines;
   STEMMA_ASSIGN_OR_RETURN(const Samples prefill, session->prefill(bounds));
   lines.push_back(line_of(way, "prefill", options.step_tokens / options.context_tokens, prefill));
   lines.back().bound_name = "library_products";
@@ -376,7 +399,7 @@ Status bench_way(CudaDevice& device, const Way& way, const CudaRunnerBenchOption
     lines.push_back(line_of(way, "decode", requests, decode));
     lines.back().bound_name = "read_bandwidth";
   }
-  return {};
+  return lines;
 }
 
 }  // namespace
@@ -399,13 +422,9 @@ CudaRunnerBenchOptions default_cuda_runner_bench() {
   return options;
 }
 
-Result<Lines> bench_cuda_runner(CudaDevice& device, const CudaRunnerBenchOptions& options) {
-  STEMMA_ASSIGN_OR_RETURN(Bounds bounds, Bounds::create(device, options));
-  Lines lines;
-  for (const Way& way : kWays) {
-    STEMMA_RETURN_IF_ERROR(bench_way(device, way, options, bounds, lines));
-  }
-  return lines;
+Result<Lines> bench_cuda_runner(CudaDevice& device, const CudaRunnerBenchOptions& options,
+                                CudaRunnerWay way) {
+  return bench_way(device, kWays[static_cast<std::size_t>(way)], options);
 }
 
 }  // namespace stemma

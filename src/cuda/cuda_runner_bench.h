@@ -36,11 +36,15 @@ struct CudaRunnerBenchOptions {
 // The shape of Llama-3.1-8B: 8.03 billion parameters.
 CudaRunnerBenchOptions default_cuda_runner_bench();
 
-// For products of the library, recorded and not, and for ordered ones, with weights as they are, of
-// 8 bits and of 4: a line of phase=prefill, and one of phase=decode for each number of requests, in
-// tokens a second. Two operations are counted for each weight that a token is multiplied with, none
-// for attention. kOutOfMemory.
+// Ways of computing: products of the library, in recorded steps and in others; ordered ones in
+// recorded steps, with weights as they are, of 8 bits and of 4.
+enum class CudaRunnerWay { kLibrary, kLibraryUnrecorded, kOrdered, kInt8, kInt4 };
+
+// A line of phase=prefill, and one of phase=decode for each number of requests, in tokens a second.
+// Two operations are counted for each weight that a token is multiplied with, none for attention.
+// kOutOfMemory.
 Result<std::vector<BenchLine>> bench_cuda_runner(CudaDevice& device,
-                                                 const CudaRunnerBenchOptions& options);
+                                                 const CudaRunnerBenchOptions& options,
+                                                 CudaRunnerWay way);
 
 }  // namespace stemma

@@ -1,4 +1,6 @@
 // The benchmark of a model's steps runs, in a shape that takes no time, and says what it measured.
+#include <tuple>
+
 #include "cuda/cuda_runner_bench.h"
 #include "device/cuda_fixture.h"
 #include "model/tiny_config.h"
@@ -18,20 +20,27 @@ TEST_F(CudaRunnerBenchTest, EveryWayHasALineForPrefillAndForEachNumberOfRequests
   options.decode_steps = 2;
   options.samples = 1;
   options.read_bytes = 64 << 10;
-  const auto lines = bench_cuda_runner(device(), options);
-  ASSERT_TRUE(lines.ok()) << to_string(lines.error());
-  ASSERT_EQ(lines->size(), 15u);
-  for (const BenchLine& line : *lines) {
-    EXPECT_EQ(line.bench, "cuda_step");
-    EXPECT_GT(line.value, 0);
-    EXPECT_GT(line.bound, 0);
+  using enum CudaRunnerWay;
+  for (const auto& [way, products, weights] : {std::tuple{kLibrary, "library", "bf16"},
+                                               {kLibraryUnrecorded, "library", "bf16"},
+                                               {kOrdered, "ordered", "bf16"},
+                                               {kInt8, "ordered", "int8"},
+                                               {kInt4, "ordered", "int4"}}) {
+    const auto lines = bench_cuda_runner(device(), options, way);
+    ASSERT_TRUE(lines.ok()) << to_string(lines.error());
+    ASSERT_EQ(lines->size(), 3u);
+    for (const BenchLine& line : *lines) {
+      EXPECT_EQ(line.bench, "cuda_step");
+      EXPECT_GT(line.value, 0);
+      EXPECT_GT(line.bound, 0);
+      EXPECT_EQ(line.params[2].second, products);
+      EXPECT_EQ(line.params[3].second, way == kLibraryUnrecorded ? "no" : "yes");
+      EXPECT_EQ(line.params[4].second, weights);
+    }
+    EXPECT_EQ((*lines)[0].bound_name, "library_products");
+    EXPECT_EQ((*lines)[2].bound_name, "read_bandwidth");
+    EXPECT_EQ((*lines)[2].params[1].second, "3");
   }
-  EXPECT_EQ((*lines)[0].bound_name, "library_products");
-  EXPECT_EQ((*lines)[2].bound_name, "read_bandwidth");
-  EXPECT_EQ((*lines)[2].params[1].second, "3");
-  EXPECT_EQ((*lines)[8].params[2].second, "ordered");
-  EXPECT_EQ((*lines)[8].params[4].second, "bf16");
-  EXPECT_EQ((*lines)[14].params[4].second, "int4");
 }
 
 TEST(CudaRunnerBenchOptions, TheDefaultIsAModelOfEightBillionParameters) {

@@ -7,13 +7,25 @@
 #include "device/cuda_bench.h"
 
 namespace stemma {
+namespace {
+
+template <CudaRunnerWay kWay>
+Result<std::vector<BenchLine>> bench_steps(CudaDevice& device) {
+  return bench_cuda_runner(device, default_cuda_runner_bench(), kWay);
+}
+
+}  // namespace
 
 std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
-      [](CudaDevice& device) { return bench_cuda_runner(device, default_cuda_runner_bench()); },
+      bench_steps<CudaRunnerWay::kLibrary>,
+      bench_steps<CudaRunnerWay::kOrdered>,
       [](CudaDevice& device) { return bench_cuda_rounded(device, {}); },
       [](CudaDevice& device) { return bench_cuda_experts(device, {}); },
-      [](CudaDevice& device) { return bench_cuda_sampling(device, {}); }};
+      [](CudaDevice& device) { return bench_cuda_sampling(device, {}); },
+      bench_steps<CudaRunnerWay::kInt8>,
+      bench_steps<CudaRunnerWay::kInt4>,
+      bench_steps<CudaRunnerWay::kLibraryUnrecorded>};
   return kBenches;
 }
 

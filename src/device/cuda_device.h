@@ -49,6 +49,8 @@ class Handle {
   Handle& operator=(const Handle&) = delete;
 
   void* raw() const noexcept { return raw_; }
+  // Whoever made it has it again: nothing is given back here.
+  void let_go() noexcept { raw_ = nullptr; }
 
  private:
   void reset() noexcept {
@@ -194,7 +196,22 @@ class CudaStream {
   void* raw() const noexcept { return handle_.raw(); }
 
  private:
+  friend class BorrowedStream;
   cuda_detail::Handle<cuda_detail::release_stream> handle_;
+};
+
+// A stream that somebody else made and will destroy: a cudaStream_t of an engine.
+class BorrowedStream {
+ public:
+  explicit BorrowedStream(void* raw) noexcept : stream_(raw) {}
+  ~BorrowedStream() { stream_.handle_.let_go(); }
+  BorrowedStream(const BorrowedStream&) = delete;
+  BorrowedStream& operator=(const BorrowedStream&) = delete;
+
+  CudaStream& get() noexcept { return stream_; }
+
+ private:
+  CudaStream stream_;
 };
 
 // Memory of a device, aligned to 256 bytes. Its addresses are the device's, its contents undefined
@@ -213,6 +230,7 @@ class CudaDevice {
   static Result<std::unique_ptr<CudaDevice>> open(int ordinal);
 
   const CudaTraits& traits() const noexcept { return traits_; }
+  int ordinal() const noexcept { return ordinal_; }
 
   // What the calling thread does is this device's from now on. For threads other than the one that
   // opened it, before they queue anything; cheap.
@@ -238,7 +256,7 @@ class CudaDevice {
  private:
   CudaDevice(int ordinal, CudaTraits traits) : ordinal_(ordinal), traits_(std::move(traits)) {}
 
-  [[maybe_unused]] int ordinal_;  // of the runtime; an emulated GPU has no number
+  int ordinal_;
   CudaTraits traits_;
 };
 

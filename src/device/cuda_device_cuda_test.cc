@@ -1,6 +1,7 @@
 // Streams, events, memory and graphs: what holds of a GPU, and what the emulated one adds to it.
 #include <numeric>
 
+#include "device/buffer.h"
 #include "device/cuda_device.h"
 #include "device/cuda_fixture.h"
 #include "device/dialect_cuda_test.h"
@@ -53,6 +54,28 @@ TEST_F(CudaDeviceTest, RowsThatLieApartAreCopiedAsOne) {
   ASSERT_TRUE(stream().copy_rows_out(back.bytes(), memory.bytes(), {8, 3, 8, 24}).ok());
   ASSERT_TRUE(stream().synchronize().ok());
   EXPECT_THAT(std::span(back.as<std::int32_t>(), 6), ElementsAreArray({1, 2, 5, 6, 9, 10}));
+}
+
+TEST_F(CudaDeviceTest, RowsThatOverlapAreRefused) {
+  const CudaMemory memory = allocate<std::int32_t>(10);
+  PinnedMemory pinned = pinned_bytes(40);
+  EXPECT_FALSE(stream().copy_rows_in(memory.bytes(), pinned.bytes(), {8, 3, 8, 4}).ok());
+  EXPECT_FALSE(stream().copy_rows_out(pinned.bytes(), memory.bytes(), {8, 3, 4, 8}).ok());
+  EXPECT_TRUE(stream().copy_rows_in(memory.bytes(), nullptr, {}).ok()) << "there are none";
+}
+
+TEST_F(CudaDeviceTest, HostMemoryIsPinnedOnceAtATime) {
+  auto buffer = Buffer::allocate(8192);
+  ASSERT_TRUE(buffer.ok());
+  const CudaMemory memory = allocate<std::int32_t>(1);
+  ASSERT_TRUE(device().pin(buffer->bytes(), 8192).ok());
+  EXPECT_TRUE(stream().copy_in(memory.bytes(), buffer->bytes() + 4096, 4).ok());
+  EXPECT_FALSE(device().pin(buffer->bytes() + 4096, 4096).ok());
+  ASSERT_TRUE(stream().synchronize().ok());
+  device().unpin(buffer->bytes());
+  EXPECT_FALSE(stream().copy_in(memory.bytes(), buffer->bytes(), 4).ok());
+  ASSERT_TRUE(device().pin(buffer->bytes() + 4096, 4096).ok());
+  device().unpin(buffer->bytes() + 4096);
 }
 
 TEST_F(CudaDeviceTest, ACopyOfMemoryThatIsNotPinnedIsRefused) {
@@ -167,6 +190,13 @@ TEST_F(CudaDeviceTest, AHostBufferThatIsUsedAgainTooSoonShows) {
   ASSERT_TRUE(stream().copy_in(memory.bytes(), pinned.bytes(), 4).ok());
   *pinned.as<std::int32_t>() = 2;  // the copy has not been done yet
   EXPECT_EQ(download<std::int32_t>(memory.bytes(), 1)[0], 2);
+}
+
+TEST_F(CudaDeviceTest, MemoryWhileAStreamRecordsEndsTheProgram) {
+  ASSERT_TRUE(stream().begin_recording().ok());
+  EXPECT_DEATH(static_cast<void>(device().allocate(16, stream())), "while a stream records");
+  EXPECT_DEATH(static_cast<void>(device().allocate_pinned(16)), "by a thread that records");
+  ASSERT_TRUE(stream().end_recording().ok());
 }
 #endif
 

@@ -42,7 +42,6 @@ Status check_pinned(const void* host) {
 
 Status copy_rows(void* to, const void* from, const CudaRows& rows, cudaMemcpyKind kind,
                  void* stream) {
-  if (rows.rows == 0 || rows.row_bytes == 0) return {};
   return status_of("cudaMemcpy2DAsync",
                    cudaMemcpy2DAsync(to, rows.to_stride_bytes, from, rows.from_stride_bytes,
                                      rows.row_bytes, rows.rows, kind, native_stream(stream)));
@@ -128,11 +127,13 @@ Status CudaStream::copy(void* to_device, const void* from_device, std::size_t si
 }
 
 Status CudaStream::copy_rows_in(void* device, const void* pinned, const CudaRows& rows) {
+  if (rows.rows == 0 || rows.row_bytes == 0) return {};
   STEMMA_RETURN_IF_ERROR(check_pinned(pinned));
   return copy_rows(device, pinned, rows, cudaMemcpyHostToDevice, raw());
 }
 
 Status CudaStream::copy_rows_out(void* pinned, const void* device, const CudaRows& rows) {
+  if (rows.rows == 0 || rows.row_bytes == 0) return {};
   STEMMA_RETURN_IF_ERROR(check_pinned(pinned));
   return copy_rows(pinned, device, rows, cudaMemcpyDeviceToHost, raw());
 }
@@ -245,26 +246,32 @@ Result<CudaStream> CudaDevice::make_urgent_stream() {
 }
 
 Result<CudaEvent> CudaDevice::make_event() {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   return make_event_with(cudaEventDisableTiming);
 }
 
 Result<CudaEvent> CudaDevice::make_timer() {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   return make_event_with(cudaEventDefault);
 }
 
 Result<CudaEvent> CudaDevice::make_sleeper() {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   return make_event_with(cudaEventDisableTiming | cudaEventBlockingSync);
 }
 
 Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stream) {
   if (size_bytes == 0) return CudaMemory();
+  const auto too_much = [&] {
+    return Error{ErrorCode::kOutOfMemory,
+                 "cannot allocate " + std::to_string(size_bytes) + " bytes of GPU memory", 0};
+  };
+  if (size_bytes > static_cast<std::size_t>(traits_.memory_bytes)) return too_much();
   void* bytes = nullptr;
   const Status made = status_of("cudaMallocAsync",
                                 cudaMallocAsync(&bytes, size_bytes, native_stream(stream.raw())));
   if (made.ok()) return CudaMemory(bytes, size_bytes, stream.raw());
-  if (made.error().code != ErrorCode::kOutOfMemory) return made.error();
-  return Error{ErrorCode::kOutOfMemory,
-               "cannot allocate " + std::to_string(size_bytes) + " bytes of GPU memory", 0};
+  return made.error().code == ErrorCode::kOutOfMemory ? too_much() : made.error();
 }
 
 Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {

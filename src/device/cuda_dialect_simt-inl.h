@@ -53,20 +53,20 @@ inline std::byte* shared_memory() {
   return simt::here().shared;
 }
 
-inline void team_barrier() {
-  simt::wait_for_team();
+inline void team_barrier(STEMMA_SITE) {
+  simt::wait_for_team(site);
 }
-inline void warp_barrier() {
-  simt::wait_for_warp();
+inline void warp_barrier(STEMMA_SITE) {
+  simt::wait_for_warp(site);
 }
 
 // What every lane of the warp has of `value`; valid until the lane's next exchange but one.
 template <typename T>
-const simt::Slot* exchange(const T& value) {
+const simt::Slot* of_all_lanes(const T& value, const simt::Site& site) {
   static_assert(sizeof(T) <= sizeof(simt::Slot));
   simt::Slot* const slots = simt::exchange_slots();
   std::memcpy(&slots[lane_index()], &value, sizeof(T));
-  simt::wait_for_warp();
+  simt::wait_for_warp(site);
   return slots;
 }
 template <typename T>
@@ -77,20 +77,20 @@ T slot_as(const simt::Slot& slot) {
 }
 
 template <typename T>
-T shuffle(T value, int lane) {
-  return slot_as<T>(exchange(value)[lane % kWarpThreads]);
+T shuffle(T value, int lane, STEMMA_SITE) {
+  return slot_as<T>(of_all_lanes(value, site)[lane % kWarpThreads]);
 }
 template <typename T>
-T shuffle_xor(T value, int mask) {
-  return slot_as<T>(exchange(value)[lane_index() ^ mask]);
+T shuffle_xor(T value, int mask, STEMMA_SITE) {
+  return slot_as<T>(of_all_lanes(value, site)[lane_index() ^ mask]);
 }
-inline bool any_lane(bool condition) {
-  const simt::Slot* const slots = exchange(condition);
+inline bool any_lane(bool condition, STEMMA_SITE) {
+  const simt::Slot* const slots = of_all_lanes(condition, site);
   return std::any_of(slots, slots + kWarpThreads,
                      [](const simt::Slot& slot) { return slot_as<bool>(slot); });
 }
-inline std::uint32_t lanes_where(bool condition) {
-  const simt::Slot* const slots = exchange(condition);
+inline std::uint32_t lanes_where(bool condition, STEMMA_SITE) {
+  const simt::Slot* const slots = of_all_lanes(condition, site);
   std::uint32_t lanes = 0;
   for (int lane = 0; lane < kWarpThreads; ++lane) {
     lanes |= static_cast<std::uint32_t>(slot_as<bool>(slots[lane])) << lane;
@@ -133,13 +133,14 @@ template <>
 inline float narrow<float>(float value) {
   return value;
 }
+// A GPU has one NaN of each type to give.
 template <>
 inline BFloat16 narrow<BFloat16>(float value) {
-  return to_bfloat16(value);
+  return std::isnan(value) ? BFloat16{0x7FFF} : to_bfloat16(value);
 }
 template <>
 inline Float16 narrow<Float16>(float value) {
-  return to_float16(value);
+  return std::isnan(value) ? Float16{0x7FFF} : to_float16(value);
 }
 template <>
 inline Float8E4M3 narrow<Float8E4M3>(float value) {
@@ -222,27 +223,27 @@ inline std::uint32_t matrix_element(const simt::Slot* rows, int lane, int column
   const auto* const row = slot_as<const std::uint16_t*>(rows[lane]);
   return row[column];
 }
-inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
-  simt::check_aligned(row);
-  const simt::Slot* const rows = exchange(row);
+inline void load_matrices(std::uint32_t (&r)[4], const void* row, STEMMA_SITE) {
+  simt::check_matrix_row(row);
+  const simt::Slot* const rows = of_all_lanes(row, site);
   const int line = lane_index() / 4;
   const int column = lane_index() % 4 * 2;
   for (int j = 0; j < 4; ++j) {
     r[j] = matrix_element(rows, j * 8 + line, column) |
            matrix_element(rows, j * 8 + line, column + 1) << 16;
   }
-  simt::wait_for_warp();  // what the rows hold may change now
+  simt::wait_for_warp(site);  // what the rows hold may change now
 }
-inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row) {
-  simt::check_aligned(row);
-  const simt::Slot* const rows = exchange(row);
+inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row, STEMMA_SITE) {
+  simt::check_matrix_row(row);
+  const simt::Slot* const rows = of_all_lanes(row, site);
   const int column = lane_index() / 4;
   const int line = lane_index() % 4 * 2;
   for (int j = 0; j < 4; ++j) {
     r[j] = matrix_element(rows, j * 8 + line, column) |
            matrix_element(rows, j * 8 + line + 1, column) << 16;
   }
-  simt::wait_for_warp();
+  simt::wait_for_warp(site);
 }
 
 // One lane's part of a and b.
@@ -267,11 +268,12 @@ float right_element(const simt::Slot* parts, int k, int column) {
 }
 
 template <typename T>
-void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                  STEMMA_SITE) {
   ProductPart part;
   std::copy(a, a + 4, part.a);
   std::copy(b, b + 2, part.b);
-  const simt::Slot* const parts = exchange(part);
+  const simt::Slot* const parts = of_all_lanes(part, site);
   for (int i = 0; i < 4; ++i) {
     const int row = lane_index() / 4 + (i >= 2 ? 8 : 0);
     const int column = lane_index() % 4 * 2 + i % 2;

@@ -218,6 +218,16 @@ TEST_F(EmulatedGpuDeath, ABarrierThatAThreadMissesEndsTheProgram) {
       "wait for each other");
 }
 
+TEST_F(EmulatedGpuDeath, LanesThatMeetAtDifferentPlacesEndTheProgram) {
+  const CudaMemory out = allocate<float>(32);
+  EXPECT_DEATH(
+      {
+        ignore_error(launch_parted_warp(stream(), out.as<float>()), "it is queued");
+        ignore_error(stream().synchronize(), "it does not come back");
+      },
+      "at different places");
+}
+
 TEST_F(EmulatedGpuDeath, AWriteBehindAnAllocationIsFoundWhenItGoesBack) {
   EXPECT_DEATH(
       {
@@ -226,7 +236,35 @@ TEST_F(EmulatedGpuDeath, AWriteBehindAnAllocationIsFoundWhenItGoesBack) {
         out.release();
         ignore_error(stream().synchronize(), "it does not come back");
       },
-      "beside an allocation");
+      "beside an allocation|use-after-poison");
+}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+TEST_F(EmulatedGpuDeath, AReadBehindAnAllocationIsFoundByTheAddressSanitizer) {
+  const CudaMemory in = allocate<float>(10);
+  const CudaMemory out = allocate<float>(1);
+  EXPECT_DEATH(
+      {
+        ignore_error(launch_overread(stream(), 10, in.as<float>(), out.as<float>()),
+                     "it is queued");
+        ignore_error(stream().synchronize(), "it does not come back");
+      },
+      "use-after-poison");
+}
+#endif
+#endif
+
+TEST_F(EmulatedGpuDeath, MatricesThatAreNotInSharedMemoryEndTheProgram) {
+  const CudaMemory rows = allocate<float>(128);
+  const CudaMemory out = allocate<std::uint32_t>(32);
+  EXPECT_DEATH(
+      {
+        ignore_error(launch_far_matrix(stream(), rows.as<float>(), out.as<std::uint32_t>()),
+                     "it is queued");
+        ignore_error(stream().synchronize(), "it does not come back");
+      },
+      "an address of the team's shared memory");
 }
 
 TEST_F(EmulatedGpuDeath, TheHostCannotFollowAnAddressOfTheDevice) {

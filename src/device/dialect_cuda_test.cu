@@ -80,8 +80,27 @@ STEMMA_KERNEL lost_thread() {
   if (thread_index() != 5) team_barrier();
 }
 
+STEMMA_KERNEL parted_warp(float* out) {
+  const float value = static_cast<float>(thread_index());
+  if (thread_index() < 7) {
+    out[thread_index()] = shuffle(value, 3);
+  } else {
+    out[thread_index()] = shuffle(value, 4);
+  }
+}
+
 STEMMA_KERNEL overrun(std::int64_t count, float* out) {
   if (thread_index() == 0) out[count] = 1;
+}
+
+STEMMA_KERNEL overread(std::int64_t count, const float* in, float* out) {
+  if (thread_index() == 0) *out = in[count];
+}
+
+STEMMA_KERNEL far_matrix(const float* rows, std::uint32_t* out) {
+  std::uint32_t words[4];
+  load_matrices(words, rows + lane_index() * 4);
+  out[lane_index()] = words[0];
 }
 
 }  // namespace
@@ -137,8 +156,20 @@ Status launch_lost_thread(CudaStream& stream) {
   return launch("lost_thread", stream, {.threads = 64}, lost_thread);
 }
 
+Status launch_parted_warp(CudaStream& stream, float* out) {
+  return launch("parted_warp", stream, {}, parted_warp, out);
+}
+
 Status launch_overrun(CudaStream& stream, std::int64_t count, float* out) {
   return launch("overrun", stream, {}, overrun, count, out);
+}
+
+Status launch_overread(CudaStream& stream, std::int64_t count, const float* in, float* out) {
+  return launch("overread", stream, {}, overread, count, in, out);
+}
+
+Status launch_far_matrix(CudaStream& stream, const float* rows, std::uint32_t* out) {
+  return launch("far_matrix", stream, {.shared_bytes = 16}, far_matrix, rows, out);
 }
 
 }  // namespace stemma

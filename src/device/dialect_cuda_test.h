@@ -36,7 +36,13 @@ Status launch_ranks(CudaStream& stream, int threads, const float* in, std::int32
 Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out);
 // One thread of the team never comes to the barrier.
 Status launch_lost_thread(CudaStream& stream);
+// Lanes of a warp exchange numbers, some at one place of the code and some at another.
+Status launch_parted_warp(CudaStream& stream, float* out);
 // Writes one float behind `out`, which has room for `count`.
 Status launch_overrun(CudaStream& stream, std::int64_t count, float* out);
+// Reads one float behind `in`, which has `count`.
+Status launch_overread(CudaStream& stream, std::int64_t count, const float* in, float* out);
+// A matrix load of rows that are not in shared memory.
+Status launch_far_matrix(CudaStream& stream, const float* rows, std::uint32_t* out);
 
 }  // namespace stemma

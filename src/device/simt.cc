@@ -2,6 +2,8 @@
 // where they wait, so that what they share needs no lock.
 #include "device/simt.h"
 
+#include <sanitizer/asan_interface.h>
+
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <boost/context/pooled_fixedsize_stack.hpp>
@@ -59,6 +61,7 @@ struct Meeting {
   int expected = 0;
   int come = 0;
   std::int64_t rounds = 0;
+  Site site = {};  // of the first that came
 };
 
 struct Warp {
@@ -129,6 +132,15 @@ void meet(Meeting& meeting) {
   if (!come_to(meeting)) wait_at(meeting);
 }
 
+// Elsewhere a GPU may wait for ever, or take one for the other.
+void meet_at(const Site& site, Meeting& meeting) {
+  if (meeting.come == 0) meeting.site = site;
+  STEMMA_CHECK(meeting.site.line() == site.line() && meeting.site.column() == site.column() &&
+                   std::strcmp(meeting.site.file_name(), site.file_name()) == 0,
+               "threads meet at different places of the code");
+  meet(meeting);
+}
+
 // The last one to come does `work`, before the others go on.
 template <typename Work>
 void meet_and(Meeting& meeting, const Work& work) {
@@ -160,6 +172,9 @@ class Team {
         order_(static_cast<std::size_t>(grid.threads)) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
   }
+  ~Team() { ASAN_UNPOISON_MEMORY_REGION(shared_.data(), shared_.size()); }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
 
   void run(const std::array<std::int64_t, 3>& team) {
     begin(team);
@@ -187,8 +202,10 @@ class Team {
   }
 
   void begin(const std::array<std::int64_t, 3>& team) {
+    ASAN_UNPOISON_MEMORY_REGION(shared_.data(), shared_.size());
     std::fill(shared_.begin(), shared_.end(), kPoison);
     std::memset(shared() + grid_.shared_bytes, static_cast<int>(kGuard), kGuardBytes);
+    ASAN_POISON_MEMORY_REGION(shared() + grid_.shared_bytes, kGuardBytes);
     meeting_ = {.expected = grid_.threads};
     for (Warp& warp : warps_) warp.meeting = {.expected = kWarp};
     parts_.trace.begin(shared(), grid_.shared_bytes);
@@ -247,6 +264,7 @@ class Team {
 
   void check_guard() {
     const std::byte* const guard = shared() + grid_.shared_bytes;
+    ASAN_UNPOISON_MEMORY_REGION(guard, kGuardBytes);
     for (std::size_t i = 0; i < kGuardBytes; ++i) {
       STEMMA_CHECK(guard[i] == kGuard, "a kernel wrote behind its team's shared memory");
     }
@@ -277,12 +295,12 @@ const Here& here() {
   return current().place;
 }
 
-void wait_for_team() {
-  meet(*team_meeting);
+void wait_for_team(const Site& site) {
+  meet_at(site, *team_meeting);
 }
 
-void wait_for_warp() {
-  meet(current().warp->meeting);
+void wait_for_warp(const Site& site) {
+  meet_at(site, current().warp->meeting);
 }
 
 Slot* exchange_slots() {
@@ -318,6 +336,11 @@ void wait_copies(int pending) {
 void check_aligned(const void* address) {
   STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(address) % 16 == 0,
                "sixteen bytes are loaded and stored at multiples of sixteen");
+}
+
+void check_matrix_row(const void* address) {
+  check_aligned(address);
+  static_cast<void>(shared_address(address));
 }
 
 std::uint32_t shared_address(const void* shared) {

@@ -7,9 +7,10 @@
 // shared memory is done only when it is waited for. Streams are done as late as anybody notices, in
 // a drawn order that keeps only what events and the order within a stream demand. While the host
 // runs, the device's memory is not mapped for it: following such an address ends the program. So
-// does a deadlock (a barrier that some threads do not reach), a misaligned access, a write behind
-// an allocation and a host copy of memory that is not pinned. What it checks of products of
-// warpgroups: simt_warpgroup.h.
+// does a deadlock (a barrier that some threads do not reach), threads that meet at different places
+// of the code, a misaligned access, a write behind an allocation (a read too: simt_arena.h) and
+// memory asked for while a stream records. A host copy of memory that is not pinned is refused. Of
+// products of warpgroups: simt_warpgroup.h.
 //
 // Thread:     one thread at a time executes (it holds the machine's mutex); queueing from any.
 // Memory:     an arena of address space, of which only what was touched is there; stacks.
@@ -22,10 +23,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <source_location>
 
 #include "stemma/result.h"
 
 namespace stemma::simt {
+
+// Where in a kernel threads wait for each other: all that meet must have come to the same place.
+using Site = std::source_location;
+#define STEMMA_SITE const simt::Site& site = simt::Site::current()
 
 // Where the running thread is.
 struct Here {
@@ -49,8 +55,8 @@ struct Grid {
 
 // For code of kernels. REQUIRES: called from a kernel.
 const Here& here();
-void wait_for_team();
-void wait_for_warp();
+void wait_for_team(const Site& site);
+void wait_for_warp(const Site& site);
 // The warp's slots of the next exchange. A lane writes its own, waits for the warp, and reads the
 // others' until its next exchange but one.
 Slot* exchange_slots();
@@ -60,6 +66,8 @@ void commit_copies();
 void wait_copies(int pending);
 // Ends the program unless `address` is a multiple of 16.
 void check_aligned(const void* address);
+// The same unless it is sixteen bytes of the team's shared memory.
+void check_matrix_row(const void* address);
 
 // Runs `kernel` once for every thread of every team. REQUIRES: not called from a kernel; threads
 // are whole warps, 32 … 1,024.

@@ -1,5 +1,6 @@
 #include "device/simt_arena.h"
 
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -30,6 +31,7 @@ SimtArena::SimtArena(std::size_t size_bytes)
 
 SimtArena::~SimtArena() {
   STEMMA_CHECK(pieces_.empty(), "device memory outlives the emulated GPU");
+  ASAN_UNPOISON_MEMORY_REGION(memory_, used_end_);
   STEMMA_CHECK_EQ(munmap(memory_, size_bytes_), 0);
 }
 
@@ -51,9 +53,12 @@ void* SimtArena::try_allocate(std::size_t size_bytes) {
   const int opened = std::exchange(opened_, 0);
   open();  // up to the new end
   opened_ = opened + 1;
+  ASAN_UNPOISON_MEMORY_REGION(memory_ + begin - kGuardBytes, size_bytes + 2 * kGuardBytes);
   std::memset(memory_ + begin - kGuardBytes, static_cast<int>(kGuard), kGuardBytes);
   std::memset(memory_ + begin, kPoison, size_bytes);
   std::memset(memory_ + begin + size_bytes, static_cast<int>(kGuard), kGuardBytes);
+  ASAN_POISON_MEMORY_REGION(memory_ + begin - kGuardBytes, kGuardBytes);
+  ASAN_POISON_MEMORY_REGION(memory_ + begin + size_bytes, kGuardBytes);
   close();
   pieces_.emplace(begin, size_bytes);
   return memory_ + begin;
@@ -64,8 +69,10 @@ void SimtArena::give_back(void* bytes) {
   const auto piece = pieces_.find(begin);
   STEMMA_CHECK(piece != pieces_.end(), "only what was allocated comes back");
   open();
+  ASAN_UNPOISON_MEMORY_REGION(memory_ + begin - kGuardBytes, piece->second + 2 * kGuardBytes);
   check_guards(begin, piece->second);
   std::memset(memory_ + begin, kPoison, piece->second);
+  ASAN_POISON_MEMORY_REGION(memory_ + begin, piece->second);
   close();
   pieces_.erase(piece);
 }

@@ -1,5 +1,6 @@
 // SimtArena: the memory of an emulated GPU. The host may touch it only while it is open; what is
 // handed out begins as bytes of 0xFF and lies between guards that are looked at when it comes back.
+// With the address sanitizer reading beside it, or after it came back, ends the program too.
 //
 // Thread:     one at a time.
 // Memory:     address space; what was touched is there until the end.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -54,6 +55,15 @@ std::function<void()> rows_copied(void* to, const void* from, const CudaRows& ro
 
 std::size_t span_of(const CudaRows& rows, std::size_t stride_bytes) {
   return rows.rows == 0 ? 0 : (rows.rows - 1) * stride_bytes + rows.row_bytes;
+}
+
+// The runtime wants rows that do not overlap, and no farther apart than it can say.
+Status check_strides(const CudaRows& rows) {
+  for (const std::size_t stride : {rows.to_stride_bytes, rows.from_stride_bytes}) {
+    if (rows.rows == 0 || (stride >= rows.row_bytes && stride <= INT32_MAX)) continue;
+    return Error{ErrorCode::kInternal, "rows " + std::to_string(stride) + " bytes apart", 0};
+  }
+  return {};
 }
 
 }  // namespace
@@ -127,11 +137,13 @@ Status CudaStream::copy(void* to_device, const void* from_device, std::size_t si
 }
 
 Status CudaStream::copy_rows_in(void* device, const void* pinned, const CudaRows& rows) {
+  STEMMA_RETURN_IF_ERROR(check_strides(rows));
   return queue_host_copy(
       raw(), {pinned, span_of(rows, rows.from_stride_bytes), rows_copied(device, pinned, rows)});
 }
 
 Status CudaStream::copy_rows_out(void* pinned, const void* device, const CudaRows& rows) {
+  STEMMA_RETURN_IF_ERROR(check_strides(rows));
   return queue_host_copy(
       raw(), {pinned, span_of(rows, rows.to_stride_bytes), rows_copied(pinned, device, rows)});
 }
@@ -177,6 +189,7 @@ Status CudaStream::begin_recording() {
   simt::Stream& stream = stream_of(raw());
   STEMMA_CHECK(!stream.recording.has_value(), "a stream records once at a time");
   stream.recording.emplace();
+  stream.recorder = std::this_thread::get_id();
   return {};
 }
 
@@ -248,6 +261,8 @@ Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stre
   if (size_bytes == 0) return CudaMemory();
   const Lock lock(runtime().mutex());
   if (runtime().failed()) return Runtime::broken();
+  STEMMA_CHECK(!stream_of(stream.raw()).recording.has_value(),
+               "memory is allocated while a stream records");
   void* const bytes = runtime().try_allocate(size_bytes);
   if (bytes == nullptr) {
     return Error{ErrorCode::kOutOfMemory,
@@ -268,6 +283,9 @@ Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
 
 Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
   const Lock lock(runtime().mutex());
+  if (runtime().is_partly_pinned(bytes, size_bytes)) {
+    return Error{ErrorCode::kInternal, "host memory that is pinned already", 0};
+  }
   runtime().pin(bytes, size_bytes);
   return {};
 }

@@ -1,6 +1,7 @@
 #include "device/simt_runtime.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -62,7 +63,20 @@ void* Runtime::try_allocate(std::size_t size_bytes) {
   return arena_.try_allocate(size_bytes);
 }
 
+void Runtime::check_not_recording() const {
+  for (const auto& stream : streams_) {
+    STEMMA_CHECK(!stream->recording.has_value() || stream->recorder != std::this_thread::get_id(),
+                 "host memory is pinned or unpinned by a thread that records");
+  }
+}
+
+void Runtime::pin(const void* bytes, std::size_t size_bytes) {
+  check_not_recording();
+  pinned_.emplace(static_cast<const std::byte*>(bytes), size_bytes);
+}
+
 void Runtime::unpin(const void* bytes) {
+  check_not_recording();
   const auto piece = pinned_.find(static_cast<const std::byte*>(bytes));
   STEMMA_CHECK(piece != pinned_.end(), "only pinned memory is unpinned");
   const std::byte* const end = piece->first + piece->second;
@@ -81,6 +95,14 @@ bool Runtime::is_pinned(const void* bytes, std::size_t size_bytes) const {
   if (piece == pinned_.begin()) return false;
   --piece;
   return begin + size_bytes <= piece->first + piece->second;
+}
+
+bool Runtime::is_partly_pinned(const void* bytes, std::size_t size_bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(bytes);
+  const auto behind = pinned_.lower_bound(begin + size_bytes);
+  if (behind == pinned_.begin()) return false;
+  const auto& [last, last_bytes] = *std::prev(behind);
+  return last + last_bytes > begin;
 }
 
 bool Runtime::can_begin(const Stream& stream) const {

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -44,6 +45,7 @@ struct Work {
 struct Stream {
   std::deque<Work> queue;
   std::optional<std::vector<Work>> recording;
+  std::thread::id recorder;
 };
 
 struct Event {
@@ -88,11 +90,12 @@ class Runtime {
   void* try_allocate(std::size_t size_bytes);
   SimtArena& arena() { return arena_; }
 
-  void pin(const void* bytes, std::size_t size_bytes) {
-    pinned_.emplace(static_cast<const std::byte*>(bytes), size_bytes);
-  }
+  // Host memory is pinned, and no longer: not by a thread that records, which ends a GPU's
+  // recording.
+  void pin(const void* bytes, std::size_t size_bytes);
   void unpin(const void* bytes);
   bool is_pinned(const void* bytes, std::size_t size_bytes) const;
+  bool is_partly_pinned(const void* bytes, std::size_t size_bytes) const;
 
   std::map<void*, Buffer> pinned_buffers;
 
@@ -103,6 +106,7 @@ class Runtime {
   void fail_after_kernels(std::int64_t count) { kernels_left_ = count; }
 
  private:
+  void check_not_recording() const;
   bool can_begin(const Stream& stream) const;
   bool run_one();
 
