@@ -1,7 +1,8 @@
-# What engines of others link: two libraries, installed and packaged.
+# What engines of others link: two libraries, three in a build with CUDA, installed and packaged.
 #
 #   stemma::core   libstemma        pools, caches, host memory; C++ and C. Needs libcrypto and Highway
 #   stemma::tiers  libstemma_tiers  page stores on disk and in Redis. Needs stemma::core and liburing
+#   stemma::cuda   libstemma_cuda   pools on a GPU. Needs stemma::core; the shared one has CUDA's runtime in it
 #
 # Each is built shared and static, or only as BUILD_SHARED_LIBS says where it is set. A shared one exports the C ABI under the
 # symbol version STEMMA_<abi>, which stays, and what the public C++ headers declare under STEMMA_CXX_<version>, which is
@@ -67,8 +68,34 @@ function(stemma_libraries)
     endif()
     list(APPEND installed core_${kind} tiers_${kind})
   endforeach()
+  stemma_cuda_component(${kinds})
   stemma_install(${installed})
   stemma_c_tests()
+endfunction()
+
+# The component cuda: of the rooms of a GPU what pools need, without products of matrices.
+function(stemma_cuda_component)
+  if(NOT STEMMA_ENABLE_CUDA)
+    return()
+  endif()
+  set(c_pool $<TARGET_OBJECTS:stemma_bindings_cuda_host>)
+  set(c_options $<FILTER:$<TARGET_OBJECTS:stemma_bindings>,INCLUDE,bindings/c_pool_options\\.cc>)  # libstemma hides its own
+  set(pools)
+  foreach(objects device_cuda device_cuda_host pool_cuda pool_cuda_host)
+    list(APPEND pools "$<FILTER:$<TARGET_OBJECTS:stemma_${objects}>,EXCLUDE,_bench\\.cc|gemm|rank>")
+  endforeach()
+  foreach(kind ${ARGN})
+    if(kind STREQUAL "shared")
+      stemma_component_library(cuda_shared SHARED stemma_cuda OBJECTS ${c_pool} ${c_options} NEEDS core_shared
+                               PRIVATE stemma_pool_cuda stemma_device_cuda)
+    else()
+      stemma_component_library(cuda_static STATIC stemma_cuda OBJECTS ${c_pool} ${pools} NEEDS core_static CUDA::cudart_static)
+      # The archive of the room cuda is called so too.
+      set_target_properties(cuda_static PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/component)
+    endif()
+    stemma_install_targets(stemmaCuda cuda_${kind})
+    add_dependencies(gpu_tests core_${kind} tiers_${kind} cuda_${kind})
+  endforeach()
 endfunction()
 
 # tests/c/: programs in C99 that link what an engine links. They run as tests.
@@ -91,25 +118,40 @@ function(stemma_c_tests)
   endif()
 endfunction()
 
+# Libraries, and EXPORTTargets.cmake, from which find_package has them.
+function(stemma_install_targets export)
+  install(TARGETS ${ARGN} EXPORT ${export}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+endfunction()
+
 # Components of the installation: runtime (shared libraries), development (headers and what links them), command.
 function(stemma_install)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/stemma)
-  install(TARGETS ${ARGN} EXPORT stemma
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development
-          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-  install(EXPORT stemma NAMESPACE stemma:: FILE stemmaTargets.cmake DESTINATION ${package_dir} COMPONENT development)
+  stemma_install_targets(stemma ${ARGN})
+  set(exports stemma)
+  if(STEMMA_ENABLE_CUDA)
+    list(APPEND exports stemmaCuda)  # apart: what it names, only engines with a GPU look for
+  endif()
+  foreach(export ${exports})
+    install(EXPORT ${export} NAMESPACE stemma:: FILE ${export}Targets.cmake DESTINATION ${package_dir} COMPONENT development)
+  endforeach()
   configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/stemmaConfig.cmake.in ${CMAKE_BINARY_DIR}/stemmaConfig.cmake
                                 INSTALL_DESTINATION ${package_dir})
   write_basic_package_version_file(${CMAKE_BINARY_DIR}/stemmaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${CMAKE_BINARY_DIR}/stemmaConfig.cmake ${CMAKE_BINARY_DIR}/stemmaConfigVersion.cmake
           DESTINATION ${package_dir} COMPONENT development)
   file(RELATIVE_PATH STEMMA_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)  # so that an installation can be moved
-  foreach(name stemma stemma-tiers)
+  set(pkg_configs stemma stemma-tiers)
+  if(TARGET cuda_shared)
+    list(APPEND pkg_configs stemma-cuda)
+  endif()
+  foreach(name ${pkg_configs})
     configure_file(${CMAKE_SOURCE_DIR}/cmake/${name}.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
     install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
   endforeach()
   # The headers of engines and models are not among them.
-  set(headers c device embed ids kv_batch kv_cache kv_pool kv_shape log lower_tiers metrics options page_allocator
+  set(headers c c_cuda c_loans cuda_pool device embed ids kv_batch kv_cache kv_pool kv_shape log lower_tiers metrics options page_allocator
       page_store page_table prefix_cache result sequence thread_role version)
   list(TRANSFORM headers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/include/stemma/\\1.h")
   install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stemma COMPONENT development)

@@ -21,7 +21,7 @@ function(stemma_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
-  set(elsewhere "_test|_fuzz|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|named_backend|_cuda_bench|/cuda_[a-z_]+")
+  set(elsewhere "_test|_fuzz|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|no_cuda_pool|named_backend|_cuda_bench|/cuda_[a-z_]+")
   list(FILTER sources EXCLUDE REGEX "(${elsewhere})\\.cc$")  # other targets have these
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER tests EXCLUDE REGEX "(_cuda_test|/mpi_ranks_test)\\.cc$")  # stemma_cuda_room, stemma_ranks_tests

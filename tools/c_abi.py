@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The C ABI as text, compared with what it was: tests/golden/c_abi_<STEMMA_ABI_VERSION>.txt.
 
-  tools/c_abi.py BUILD_FOLDER           fails if functions, constants, types, structs (sizes, offsets) of stemma/c.h or the
-                                        exported symbols of the shared libraries are not those of the golden file
+  tools/c_abi.py BUILD_FOLDER           fails if functions, constants, types, structs (sizes, offsets) of stemma/c.h,
+                                        c_loans.h and c_cuda.h or the exported symbols of the shared libraries are not those of the
+                                        golden file; where there is no CUDA, those of libstemma_cuda.so are what they were
   tools/c_abi.py BUILD_FOLDER --write   writes the golden file; refuses what programs that are built already would notice,
                                         unless STEMMA_ABI_VERSION was raised
 
@@ -16,7 +17,9 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
+HEADERS = ("c.h", "c_loans.h", "c_cuda.h")
 LIBRARIES = ("libstemma.so", "libstemma_tiers.so")
+CUDA_LIBRARY = "libstemma_cuda.so"  # not in every build
 
 
 def one_line(text):
@@ -89,8 +92,8 @@ def layout(header, code):
                                                                 text=True).stdout.splitlines())
 
 
-def exports(build):
-    for name in LIBRARIES:
+def exports(build, libraries):
+    for name in libraries:
         listed = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", build / name], check=True,
                                 capture_output=True, text=True).stdout
         for symbol in sorted(re.findall(r" T (stemma_\S+)", listed)):
@@ -98,8 +101,20 @@ def exports(build):
             yield f"export {bare}", f"{name} {version.lstrip('@')}"
 
 
+def whole_header(folder):
+    """All headers of the C ABI as one."""
+    return "".join((folder / name).read_text().replace('#include "stemma/c.h"', "") for name in HEADERS)
+
+
+def of_library(golden_folder, version, library):
+    """What the golden file says that a library exports."""
+    path = golden_folder / f"c_abi_{version}.txt"
+    facts = from_text(path.read_text()) if path.exists() else {}
+    return {key: text for key, text in facts.items() if text.startswith(library + " ")}
+
+
 def describe(header):
-    """What stemma/c.h declares: key to text."""
+    """What the headers declare: key to text."""
     code = declarations(header)
     return {**dict(functions(code)), **dict(types(code)), **layout(header, code)}
 
@@ -146,10 +161,15 @@ def compare(golden_folder, version, now, write):
 
 
 def main():
-    header = (SOURCE / "include/stemma/c.h").read_text()
+    header = whole_header(SOURCE / "include/stemma")
     build = pathlib.Path(sys.argv[1])
-    now = {**describe(header), **dict(exports(build))}
-    wrong = unexported(now) or compare(SOURCE / "tests/golden", version_of(header), now, "--write" in sys.argv[2:])
+    golden = SOURCE / "tests/golden"
+    if (build / CUDA_LIBRARY).exists():
+        cuda = dict(exports(build, (CUDA_LIBRARY,)))
+    else:
+        cuda = of_library(golden, version_of(header), CUDA_LIBRARY)
+    now = {**describe(header), **dict(exports(build, LIBRARIES)), **cuda}
+    wrong = unexported(now) or compare(golden, version_of(header), now, "--write" in sys.argv[2:])
     print("\n".join(wrong or [f"c_abi: {len(now)} facts, as they were"]))
     return 1 if wrong else 0
 

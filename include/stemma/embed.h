@@ -7,7 +7,8 @@
 // Thread:     any; what is opened says its own.
 // Memory:     what is opened holds.
 // Cost:       touching that memory, on `threads` threads; reading a disk store's index.
-// Not here:   what a cache does (KvCache), languages other than C++ (stemma/c.h).
+// Not here:   what a cache does (KvCache), pools on a GPU (stemma/cuda_pool.h), languages other
+//             than C++ (stemma/c.h).
 #pragma once
 
 #include <cstddef>

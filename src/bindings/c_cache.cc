@@ -72,11 +72,6 @@ bool is_open(const stemma_cache* cache, std::int32_t ns) {
          cache->namespace_opens[static_cast<std::size_t>(ns)] > 0;
 }
 
-bool is_promotion(const stemma_cache* cache, std::int64_t id) {
-  return cache != nullptr && std::find(cache->promotions.begin(), cache->promotions.end(), id) !=
-                                 cache->promotions.end();
-}
-
 // Hands numbers on with names that end in a zero.
 class SinkVisitor final : public MetricVisitor {
  public:
@@ -123,6 +118,7 @@ stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tier
     if (!opened.ok()) return stemma::fail(opened.error());
     auto made = std::make_unique<stemma_cache>();
     made->kv = std::move(opened).value();
+    if (tiers != nullptr) made->pool_or_null = tiers->pool;
     made->sequences = std::vector<stemma_sequence>(static_cast<std::size_t>(plan.requests_max));
     made->promotions.reserve(static_cast<std::size_t>(plan.tiers.promotions_max));
     for (stemma_sequence& sequence : made->sequences) {
@@ -142,6 +138,7 @@ void stemma_cache_close(stemma_cache* cache) {
   const std::unique_ptr<stemma_cache> closed(cache);
   if (closed == nullptr) return;
   stemma::guarded([&] {
+    closed->loans.close(*closed->kv);
     for (const std::int64_t id : closed->promotions) {
       closed->kv->release_promotion(stemma::PromotionId(id), stemma::PromotionUse::kWaiting);
     }
@@ -206,6 +203,7 @@ stemma_status stemma_purge(stemma_cache* cache, const uint8_t* families, size_t 
       return stemma::refuse("a cache, and families");
     }
     if (cache->steps_in_flight > 0) return stemma::refuse("a step is in flight");
+    if (stemma::is_lending(*cache)) return stemma::refuse_loan();
     std::vector<stemma::NamespaceFamily> named(count);
     for (std::size_t i = 0; i < count; ++i) {
       std::copy_n(families + i * named[i].bytes.size(), named[i].bytes.size(),
@@ -244,6 +242,7 @@ stemma_status stemma_step_retire(stemma_cache* cache, int64_t step) {
 stemma_status stemma_poll_transfers(stemma_cache* cache) {
   return stemma::guarded([&] {
     if (cache == nullptr) return stemma::refuse("cache is NULL");
+    if (stemma::is_lending(*cache)) return stemma::refuse_loan();
     cache->kv->poll_transfers();
     return stemma_status{STEMMA_OK};
   });
@@ -252,6 +251,7 @@ stemma_status stemma_poll_transfers(stemma_cache* cache) {
 stemma_status stemma_wait_transfers(stemma_cache* cache, int64_t us) {
   return stemma::guarded([&] {
     if (cache == nullptr || us < 0) return stemma::refuse("a cache, and a time");
+    if (stemma::is_lending(*cache)) return stemma::refuse_loan();
     cache->kv->poll_transfers();  // which may begin some
     if (!cache->kv->transfers_underway()) return stemma_status{STEMMA_NOTHING};
     cache->kv->wait_transfers(std::chrono::microseconds(stemma::bounded_us(us)));
@@ -285,7 +285,7 @@ int32_t stemma_worth_waiting(const stemma_cache* cache, int64_t promotion) {
 stemma_status stemma_promotion_release(stemma_cache* cache, int64_t promotion) {
   return stemma::guarded([&] {
     if (!stemma::is_promotion(cache, promotion)) return stemma::refuse("no such promotion");
-    cache->kv->release_promotion(stemma::PromotionId(promotion), stemma::PromotionUse::kWaiting);
+    cache->loans.release(*cache->kv, stemma::PromotionId(promotion));
     // One hold of it: two requests of one text may have the same.
     cache->promotions.erase(
         std::find(cache->promotions.begin(), cache->promotions.end(), promotion));
@@ -297,6 +297,7 @@ stemma_status stemma_settle(stemma_cache* cache, int64_t us_max) {
   return stemma::guarded([&] {
     if (cache == nullptr || us_max < 0) return stemma::refuse("a cache, and a time");
     if (cache->steps_in_flight > 0) return stemma::refuse("a step is in flight");
+    if (stemma::is_lending(*cache)) return stemma::refuse_loan();
     cache->kv->settle(stemma::MonotonicClock().now_us() + stemma::bounded_us(us_max));
     return stemma_status{STEMMA_OK};
   });

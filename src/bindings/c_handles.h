@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "alloc/request_table.h"
+#include "bindings/loan_book.h"
 #include "stemma/c.h"
 #include "stemma/kv_cache.h"
 #include "stemma/kv_pool.h"
@@ -48,6 +49,8 @@ struct stemma_cache {
   std::vector<std::int64_t> promotions;       // that are not released
   std::int64_t last_step = 0;                 // begun
   std::int64_t steps_in_flight = 0;
+  const stemma_pool* pool_or_null = nullptr;  // above the tiers
+  stemma::LoanBook loans;
   std::vector<stemma_sequence> sequences;  // after `kv`: they let go before it ends
   std::vector<stemma_sequence*> unused;
   std::optional<stemma::PageTableAssembly> batch;  // the latest page table
@@ -65,6 +68,23 @@ inline stemma_status fail(const Error& error) {
 }
 inline stemma_status refuse(const char* why) {
   return fail({ErrorCode::kInvalidArgument, why});
+}
+
+inline bool has_layer(const stemma_pool* pool_or_null, std::int64_t layer) {
+  return pool_or_null != nullptr && layer >= 0 && layer < pool_or_null->pool->shape().layers;
+}
+
+inline bool is_promotion(const stemma_cache* cache, std::int64_t id) {
+  return cache != nullptr && std::find(cache->promotions.begin(), cache->promotions.end(), id) !=
+                                 cache->promotions.end();
+}
+
+// What may not happen while pages are lent (stemma/c_loans.h).
+inline bool is_lending(const stemma_cache& cache) {
+  return cache.kv->arriving_or_null() != nullptr;
+}
+inline stemma_status refuse_loan() {
+  return refuse("pages are lent: stemma_end_loans comes first");
 }
 
 // Whether it is a prompt that the cache can look up: in an open namespace, and not too long.

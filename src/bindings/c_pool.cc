@@ -4,67 +4,18 @@
 #include <utility>
 
 #include "bindings/c_handles.h"
+#include "bindings/c_pool_options.h"
 #include "stemma/embed.h"
 #include "stemma/options.h"
 
-namespace stemma {
-
-namespace {
-
-constexpr stemma_pool_options kPoolDefaults = {.struct_size = sizeof(stemma_pool_options),
-                                               .layers = 0,
-                                               .pages = 0,
-                                               .page_size = 16,
-                                               .heads = 0,
-                                               .head_dim = 0,
-                                               .latent_dim = 0,
-                                               .dtype = STEMMA_BF16,
-                                               .kind = STEMMA_MHA,
-                                               .layout = STEMMA_LAYER_FIRST,
-                                               .threads = 1};
-
-struct PoolPlan {
-  KvShape shape;
-  KvLayout layout = KvLayout::kLayerFirst;
-  int threads = 1;
-};
-
-stemma_status read_pool(const stemma_pool_options* given, PoolPlan& plan) {
-  stemma_pool_options options = kPoolDefaults;
-  if (const stemma_status status = read_struct(given, options); status != STEMMA_OK) return status;
-  if (!read_enum(options.dtype, DType::kInt8, plan.shape.dtype)) return refuse("dtype is unknown");
-  if (!read_enum(options.kind, KvKind::kMla, plan.shape.kind)) return refuse("kind is unknown");
-  if (!read_enum(options.layout, KvLayout::kPageFirst, plan.layout)) {
-    return refuse("layout is unknown");
-  }
-  if (options.threads < 1) return refuse("threads must be at least 1");
-  if (options.layers < 1) return refuse("layers must be at least 1");
-  plan.threads = options.threads;
-  plan.shape.layers = options.layers;
-  plan.shape.pages = options.pages;
-  plan.shape.page_size = options.page_size;
-  plan.shape.heads = options.heads;
-  plan.shape.head_dim = options.head_dim;
-  plan.shape.latent_dim = options.latent_dim;
-  return STEMMA_OK;
-}
-
-bool has_layer(const stemma_pool* pool, std::int64_t layer) {
-  return pool != nullptr && layer >= 0 && layer < pool->pool->shape().layers;
-}
-
-}  // namespace
-
-}  // namespace stemma
-
 void stemma_pool_options_init(stemma_pool_options* options, size_t struct_size) {
-  stemma::write_struct(stemma::kPoolDefaults, options, struct_size);
+  stemma::write_struct(stemma::kCPoolDefaults, options, struct_size);
 }
 
 stemma_status stemma_pages_for_bytes(const stemma_pool_options* options, int64_t bytes,
                                      int64_t* pages) {
   return stemma::guarded([&] {
-    stemma::PoolPlan plan;
+    stemma::CPoolPlan plan;
     if (const auto status = stemma::read_pool(options, plan); status != STEMMA_OK) return status;
     if (pages == nullptr) return stemma::refuse("pages is NULL");
     plan.shape.pages = 1;
@@ -80,7 +31,7 @@ stemma_status stemma_pages_for_bytes(const stemma_pool_options* options, int64_t
 
 stemma_status stemma_pool_open(const stemma_pool_options* options, stemma_pool** pool) {
   return stemma::guarded([&] {
-    stemma::PoolPlan plan;
+    stemma::CPoolPlan plan;
     if (const auto status = stemma::read_pool(options, plan); status != STEMMA_OK) return status;
     if (pool == nullptr) return stemma::refuse("pool is NULL");
     auto opened = stemma::open_kv_pool(plan.shape, plan.layout, plan.threads);

@@ -21,6 +21,7 @@ bool is_text(const std::int32_t* tokens, std::size_t count) {
 stemma_status check_computed(const stemma_sequence* sequence, const std::int32_t* tokens,
                              std::size_t count) {
   if (!is_held(sequence) || !is_text(tokens, count)) return refuse("no sequence, or no tokens");
+  if (sequence->held.on_loan()) return refuse_loan();
   if (static_cast<std::int64_t>(count) > sequence->held.capacity_tokens()) {
     return refuse("more tokens than the sequence has reserved room for");
   }
@@ -30,6 +31,7 @@ stemma_status check_computed(const stemma_sequence* sequence, const std::int32_t
 // What a fork asks of the tokens that are shared.
 stemma_status check_fork(const stemma_sequence* sequence, std::int64_t computed_tokens) {
   if (!is_held(sequence)) return refuse("no sequence");
+  if (sequence->held.on_loan()) return refuse_loan();
   const KvCache& kv = *sequence->cache->kv;
   if (!kv.shares()) return fail({ErrorCode::kUnsupported, "the cache \"none\" shares no pages"});
   if (computed_tokens < 0 || computed_tokens > sequence->held.capacity_tokens()) {
@@ -62,6 +64,7 @@ stemma_sequence* take_handle(stemma_cache& cache, Sequence sequence) {
 }
 
 void give_back(stemma_sequence& sequence) {
+  sequence.cache->loans.forget(sequence.held);
   sequence.held.reset();
   sequence.cache->unused.push_back(&sequence);
 }

@@ -19,8 +19,6 @@
 namespace stemma {
 namespace {
 
-constexpr std::int64_t kPages = 16;
-
 // Frames by key, as a program of another language would keep them.
 class FrameMap {
  public:
@@ -100,46 +98,28 @@ class FrameMap {
   int closed_ = 0;
 };
 
+stemma_pool* open_pool() {
+  const stemma_pool_options options = pool_options(TieredLife::kTieredPages);
+  stemma_pool* pool = nullptr;
+  EXPECT_EQ(stemma_pool_open(&options, &pool), STEMMA_OK) << stemma_last_error();
+  return pool;
+}
+
 // An engine with a pool, tiers and a cache of its own.
 class Engine {
  public:
-  explicit Engine(stemma_store* store) {
-    const stemma_pool_options pool = pool_options(kPages);
-    EXPECT_EQ(stemma_pool_open(&pool, &pool_), STEMMA_OK) << stemma_last_error();
-    stemma_tiers_options tiers;
-    stemma_tiers_options_init(&tiers, sizeof(tiers));
-    tiers.host_bytes = 1 << 20;
-    EXPECT_EQ(stemma_tiers_open(&tiers, pool_, &store, 1, &tiers_), STEMMA_OK)
-        << stemma_last_error();
-    stemma_cache_options cache;
-    stemma_cache_options_init(&cache, sizeof(cache));
-    cache.pages = kPages;
-    cache.page_size = kPageSize;
-    cache.context_tokens_max = kPages * kPageSize;
-    cache.write_policy = "write-through";
-    cache.load_wait_us = 60'000'000;
-    EXPECT_EQ(stemma_cache_open(&cache, tiers_, &cache_), STEMMA_OK) << stemma_last_error();
-    const std::array<std::uint8_t, 32> digest = {1};
-    EXPECT_EQ(stemma_namespace_open(cache_, digest.data(), &ns_), STEMMA_OK);
-  }
-  ~Engine() {
-    stemma_cache_close(cache_);
-    stemma_tiers_close(tiers_);
-    stemma_pool_close(pool_);
-  }
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
+  explicit Engine(stemma_store* store) : life_(open_pool(), store) {}
 
   // Computes and publishes: the rows of a token are the token's number.
   void compute(const Text& tokens) {
-    stemma_sequence* sequence = nullptr;
-    ASSERT_EQ(stemma_begin(cache_, ns_, tokens.data(), tokens.size(), &sequence), STEMMA_OK);
+    stemma_sequence* const sequence = life_.begin(tokens);
     ASSERT_EQ(stemma_reserve(sequence, std::ssize(tokens)), STEMMA_OK);
+    const std::vector<std::int64_t> slots = TieredLife::slots_of(sequence, tokens.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const std::int64_t slot = slot_of(sequence, i);
       const std::vector<float> row(8, static_cast<float>(tokens[i]));
       for (std::int64_t layer = 0; layer < 2; ++layer) {
-        ASSERT_EQ(stemma_pool_store(pool_, layer, &slot, 1, row.data(), row.data(), STEMMA_F32, 8),
+        ASSERT_EQ(stemma_pool_store(life_.pool(), layer, &slots[i], 1, row.data(), row.data(),
+                                    STEMMA_F32, 8),
                   STEMMA_OK);
       }
     }
@@ -148,74 +128,55 @@ class Engine {
   // Of the one namespace there is. Returns when the store has confirmed it.
   void purge() {
     const std::array<std::uint8_t, 8> family = {1};
-    ASSERT_EQ(stemma_purge(cache_, family.data(), 1), STEMMA_OK) << stemma_last_error();
-    while (stemma_wait_transfers(cache_, 1'000'000) == STEMMA_OK) continue;
+    ASSERT_EQ(stemma_purge(life_.cache(), family.data(), 1), STEMMA_OK) << stemma_last_error();
+    while (stemma_wait_transfers(life_.cache(), 1'000'000) == STEMMA_OK) continue;
   }
-  void settle() { EXPECT_EQ(stemma_settle(cache_, INT64_MAX), STEMMA_OK); }
+  void settle() { life_.settle(); }
 
   // Brings up what tiers have, then tells how many tokens need no computing. They are right.
   std::int64_t cached_after_promotion(const Text& tokens) {
-    std::int64_t promotion = -1;
-    if (stemma_promote(cache_, ns_, tokens.data(), tokens.size(), &promotion) == STEMMA_OK) {
-      while (stemma_worth_waiting(cache_, promotion) == 1) {
-        EXPECT_GE(stemma_wait_transfers(cache_, 1'000'000), STEMMA_OK);
-      }
-      EXPECT_EQ(stemma_promotion_release(cache_, promotion), STEMMA_OK);
-      EXPECT_EQ(stemma_promotion_release(cache_, promotion), STEMMA_INVALID_ARGUMENT);
+    const std::int64_t promotion = life_.promote(tokens);
+    if (promotion >= 0) {
+      life_.wait_for(promotion);
+      EXPECT_EQ(stemma_promotion_release(life_.cache(), promotion), STEMMA_INVALID_ARGUMENT);
     }
-    stemma_sequence* sequence = nullptr;
-    EXPECT_EQ(stemma_begin(cache_, ns_, tokens.data(), tokens.size(), &sequence), STEMMA_OK);
+    stemma_sequence* const sequence = life_.begin(tokens);
     const std::int64_t cached = stemma_cached_tokens(sequence);
-    for (std::int64_t i = 0; i < cached; ++i) {
-      expect_row(slot_of(sequence, static_cast<std::size_t>(i)),
-                 static_cast<float>(tokens[static_cast<std::size_t>(i)]));
+    const auto slots = TieredLife::slots_of(sequence, static_cast<std::size_t>(cached));
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      expect_row(slots[i], static_cast<float>(tokens[i]));
     }
     stemma_release(sequence);
     return cached;
   }
   // Two requests ask for one text: each has a hold of its own on what brings it.
   void promote_twice(const Text& tokens) {
-    std::array<std::int64_t, 2> holds = {-1, -1};
-    for (std::int64_t& hold : holds) {
-      ASSERT_EQ(stemma_promote(cache_, ns_, tokens.data(), tokens.size(), &hold), STEMMA_OK);
-    }
+    const std::array<std::int64_t, 2> holds = {life_.promote(tokens), life_.promote(tokens)};
     for (const std::int64_t hold : holds) {
-      EXPECT_GE(stemma_worth_waiting(cache_, hold), 0);
-      EXPECT_EQ(stemma_promotion_release(cache_, hold), STEMMA_OK);
+      EXPECT_GE(stemma_worth_waiting(life_.cache(), hold), 0);
+      EXPECT_EQ(stemma_promotion_release(life_.cache(), hold), STEMMA_OK);
     }
-    EXPECT_EQ(stemma_promotion_release(cache_, holds[1]), STEMMA_INVALID_ARGUMENT);
-    EXPECT_EQ(stemma_worth_waiting(cache_, holds[1]), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_promotion_release(life_.cache(), holds[1]), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_worth_waiting(life_.cache(), holds[1]), STEMMA_INVALID_ARGUMENT);
   }
   std::map<std::string, std::int64_t> metrics() const {
     std::map<std::string, std::int64_t> numbers;
     const auto sink = [](void* context, const char* name, std::int64_t value) {
       (*static_cast<std::map<std::string, std::int64_t>*>(context))[name] = value;
     };
-    EXPECT_EQ(stemma_metrics(cache_, sink, &numbers), STEMMA_OK);
+    EXPECT_EQ(stemma_metrics(life_.cache(), sink, &numbers), STEMMA_OK);
     return numbers;
   }
 
  private:
-  static std::int64_t slot_of(const stemma_sequence* sequence, std::size_t position) {
-    const std::int32_t* const pages = stemma_pages(sequence, nullptr);
-    const auto page_size = static_cast<std::size_t>(kPageSize);
-    return pages[position / page_size] * kPageSize +
-           static_cast<std::int64_t>(position % page_size);
-  }
   void expect_row(std::int64_t slot, float value) const {
-    stemma_layer layer;
-    layer.struct_size = sizeof(layer);
-    EXPECT_EQ(stemma_pool_layer(pool_, 1, &layer), STEMMA_OK);
-    const std::int64_t element =
-        slot / kPageSize * layer.page_stride + slot % kPageSize * layer.token_stride;
+    const stemma_layer layer = life_.layer(1);
+    const std::int64_t element = TieredLife::element_of(layer, slot);
     EXPECT_EQ(static_cast<const float*>(layer.k)[element], value);
     EXPECT_EQ(static_cast<const float*>(layer.v)[element + 7], value);
   }
 
-  stemma_pool* pool_ = nullptr;
-  stemma_tiers* tiers_ = nullptr;
-  stemma_cache* cache_ = nullptr;
-  std::int32_t ns_ = -1;
+  TieredLife life_;
 };
 
 Text prompt() {

@@ -1,8 +1,6 @@
 #include "cuda/named_backend.h"
 
 #include <charconv>
-#include <optional>
-#include <string_view>
 
 #include "cuda/open_cuda_backend.h"
 
@@ -26,15 +24,21 @@ std::optional<int> ordinal_of(std::string_view device) {
 
 }  // namespace
 
+Result<std::optional<int>> parse_device(std::string_view name) {
+  if (name == "cpu") return std::optional<int>();
+  const std::optional<int> ordinal = ordinal_of(name);
+  if (ordinal.has_value()) return ordinal;
+  return Error{ErrorCode::kInvalidArgument,
+               "device must be cpu, cuda or cuda:N (got " + std::string(name) + ")"};
+}
+
 Result<std::unique_ptr<DeviceBackend>> open_named_backend(const std::string& name,
                                                           const CudaRunnerOptions& options,
                                                           const RankGroup* ranks_or_null) {
-  if (name == "cpu") return std::unique_ptr<DeviceBackend>();
-  const std::optional<int> ordinal = ordinal_of(name);
-  if (!ordinal.has_value()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--device must be cpu, cuda or cuda:N (got " + name + ")"};
-  }
+  const Result<std::optional<int>> named = parse_device(name);
+  if (!named.ok()) return Error{named.error().code, "--" + named.error().detail, 0};
+  const std::optional<int> ordinal = *named;
+  if (!ordinal.has_value()) return std::unique_ptr<DeviceBackend>();
   if (ranks_or_null == nullptr) return open_cuda_backend(*ordinal, options);
   if (name == kCuda) return open_cuda_backend(*ranks_or_null, options);
   return Error{ErrorCode::kInvalidArgument,

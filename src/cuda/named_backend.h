@@ -8,7 +8,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "cuda/cuda_backend.h"
 #include "device/rank_group.h"
@@ -16,6 +18,9 @@
 #include "stemma/result.h"
 
 namespace stemma {
+
+// The number of a GPU; nullopt: CPUs. kInvalidArgument for another name.
+Result<std::optional<int>> parse_device(std::string_view name);
 
 // nullptr: CPUs. kInvalidArgument for another name, and for one GPU that all ranks are to take;
 // kUnsupported where the build has no such devices; kNotFound where the machine has not, or not

@@ -20,6 +20,13 @@ Result<std::unique_ptr<CudaPool>> CudaPool::create(CudaDevice& device, const KvS
   return pool;
 }
 
+Result<std::unique_ptr<CudaPool>> CudaPool::create(std::unique_ptr<CudaDevice> device,
+                                                   const KvShape& shape, KvLayout layout) {
+  STEMMA_ASSIGN_OR_RETURN(auto pool, create(*device, shape, layout));
+  pool->owned_device_ = std::move(device);
+  return pool;
+}
+
 CudaPool::CudaPool(Key, CudaDevice& device, const KvShape& shape, KvLayout layout)
     : device_(device), arrays_(shape, layout, nullptr) {}
 

@@ -27,12 +27,13 @@
 #include "pool/heavy_channels.h"
 #include "pool/pool_arrays.h"
 #include "pool/store_cuda.h"
+#include "stemma/cuda_pool.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
 
 namespace stemma {
 
-class CudaPool final : public KvPool {
+class CudaPool final : public CudaKvPool {
   struct Key {};
 
  public:
@@ -40,7 +41,19 @@ class CudaPool final : public KvPool {
   // validate_heavy_channels; kOutOfMemory. The device must outlive the pool.
   static Result<std::unique_ptr<CudaPool>> create(CudaDevice& device, const KvShape& shape,
                                                   KvLayout layout, HeavyChannels channels = {});
+  // The same of a device that the pool keeps.
+  static Result<std::unique_ptr<CudaPool>> create(std::unique_ptr<CudaDevice> device,
+                                                  const KvShape& shape, KvLayout layout);
   CudaPool(Key, CudaDevice& device, const KvShape& shape, KvLayout layout);  // for create
+
+  // As CudaKvPool, of streams of the caller's.
+  int ordinal() const override { return device_.ordinal(); }
+  Status store_on(void* stream, std::int64_t layer, std::span<const std::int64_t> slots,
+                  const KvRows& k, const KvRows& v) override;
+  Status store_on(void* stream, std::int64_t layer, std::span<const std::int32_t> slots,
+                  const KvRows& k, const KvRows& v) override;
+  Status copy_page_on(void* stream, PageId from, PageId to) override;
+  Status record_use(void* stream) override;
 
   const KvShape& shape() const override { return arrays_.shape(); }
   KvLayout layout() const override { return arrays_.layout(); }
@@ -89,12 +102,16 @@ class CudaPool final : public KvPool {
  private:
   Status allocate(HeavyChannels channels);
   template <typename Slot>
+  Status store_on_borrowed(void* stream, std::int64_t layer, std::span<const Slot> slots,
+                           const KvRows& k, const KvRows& v);
+  template <typename Slot>
   Status store_from_host(std::int64_t layer, std::span<const Slot> slots, const KvRows& k,
                          const KvRows& v);
   template <typename Slot>
   Status upload_slots(std::span<const Slot> slots);
   Status copy_image_on(CudaStream& stream, PageId page, std::byte* image);
 
+  std::unique_ptr<CudaDevice> owned_device_;  // nullptr: somebody else's
   CudaDevice& device_;
   CudaStream stream_;  // of what waits; all memory is given back on it
   CudaMemory memory_;

@@ -90,7 +90,9 @@ class Installed(unittest.TestCase):
 
     def test_nothing_is_exported_but_the_api(self):
         cpp = "STEMMA_CXX_" + said_version()
-        for name in ("libstemma.so", "libstemma_tiers.so"):
+        for name in ("libstemma.so", "libstemma_tiers.so", "libstemma_cuda.so"):
+            if name == "libstemma_cuda.so" and not library(name).exists():
+                continue  # a build without CUDA
             symbols = run("nm", "-D", "--defined-only", "--with-symbol-versions", self.require(name)).splitlines()
             for symbol in (line.split()[-1] for line in symbols):
                 bare, _, version = symbol.partition("@")
@@ -99,6 +101,9 @@ class Installed(unittest.TestCase):
                     continue
                 self.assertTrue(re.fullmatch(r"STEMMA_\d+", version) if bare.startswith("stemma_") else version == cpp,
                                 symbol)
+
+    def test_a_gpu_needs_no_library_of_cuda(self):
+        self.assertEqual(needed(self.require("libstemma_cuda.so")) - SYSTEM, {"libstemma.so"})
 
     def test_libraries_that_share_a_process_share_their_log_and_errors(self):
         undefined = run("nm", "-D", "--undefined-only", self.require("libstemma_tiers.so"))
@@ -139,6 +144,36 @@ class Installed(unittest.TestCase):
                                                "find_package(stemma COMPONENTS wings)\n"
                                                "if(stemma_FOUND)\n  message(FATAL_ERROR wings)\nendif()\n")
         run("cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+
+    def test_without_cuda_there_is_no_component_of_it(self):
+        if library("libstemma_cuda.so").exists() or library("libstemma_cuda.a").exists():
+            self.skipTest("a build with CUDA")
+        folder = WORK / "no_cuda"
+        folder.mkdir()
+        (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES CXX)\n"
+                                               "find_package(stemma COMPONENTS core cuda)\n"
+                                               "if(stemma_FOUND)\n  message(FATAL_ERROR cuda)\nendif()\n")
+        run("cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+
+    def test_an_engine_links_the_pools_of_a_gpu(self):
+        """The example of docs/EMBEDDING.md, shared and static; where there is no GPU it says so."""
+        if not library("libstemma_cuda.so").exists() and not library("libstemma_cuda.a").exists():
+            self.skipTest("a build without CUDA")
+        text = (SOURCE / "docs/EMBEDDING.md").read_text()
+        folder = WORK / "gpu_engine"
+        folder.mkdir()
+        (folder / "main.cc").write_text(re.search(r"```cpp\n(.*?)```", text, re.S).group(1))
+        (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES CXX)\n"
+                                               "find_package(stemma REQUIRED COMPONENTS core cuda)\n"
+                                               "add_compile_options(-Wall -Wextra -Werror)\n"
+                                               "add_executable(gpu_engine main.cc)\n"
+                                               "target_link_libraries(gpu_engine PRIVATE stemma::cuda)\n")
+        for kind, static in (("shared", "OFF"), ("static", "ON")):
+            run("cmake", "-S", folder, "-B", folder / kind, f"-DCMAKE_PREFIX_PATH={PREFIX};/usr/local/cuda",
+                f"-DSTEMMA_USE_STATIC_LIBS={static}")
+            run("cmake", "--build", folder / kind)
+            said = run(folder / kind / "gpu_engine")
+            self.assertTrue(said == "" or "no GPU 0" in said, said)
 
     def test_the_example_builds_through_pkg_config(self):
         self.require("libstemma.so")

@@ -176,6 +176,21 @@ def test_a_disk_store_is_opened_from_the_configuration(tmp_path):
     connector.shutdown()
 
 
+def test_scheduler_and_worker_of_different_processes_share_redis(redis):
+    stores = [stemma.PageStore.remote(redis, value_bytes=1024, secret="vllm") for _ in range(2)]
+    first = Engine(stores[0])
+    first.worker._store = stores[1]
+    tokens = list(range(50, 59))
+    first.step(first.admit("a", tokens), 0, 9)
+    extra = {"remote": redis, "secret": "vllm", "value_bytes": 1024}
+    config = types.SimpleNamespace(
+        cache_config=types.SimpleNamespace(block_size=PAGE),
+        kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config=extra),
+    )
+    request = types.SimpleNamespace(request_id="b", prompt_token_ids=tokens)
+    assert StemmaConnector(config, "scheduler").get_num_new_matched_tokens(request, 0) == (8, False)
+
+
 def test_hybrid_models_are_refused(store):
     engine = Engine(store)
     request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 8, num_computed_tokens=0)

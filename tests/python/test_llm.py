@@ -1,8 +1,11 @@
 """stemma.LLM answers lists of prompts, as offline engines of the ecosystem do, with the bundled model."""
 
+import json
 import pathlib
 import signal
+import struct
 
+import numpy
 import pytest
 
 import stemma
@@ -148,3 +151,42 @@ def test_what_is_no_model_is_refused(tmp_path):
         LLM(tmp_path)
     with pytest.raises(stemma.InvalidArgumentError, match="no_such_option"):
         LLM(MODEL, no_such_option=1)
+
+
+def write_adapter(folder, seed, size=0.4):
+    """A LoRA adapter of q_proj, in PEFT's files."""
+    config = json.loads((MODEL / "config.json").read_text())
+    random, rank, hidden = numpy.random.default_rng(seed), 2, config["hidden_size"]
+    head_dim = config.get("head_dim") or hidden // config["num_attention_heads"]
+    tensors = {}
+    for layer in range(config["num_hidden_layers"]):
+        name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_"
+        tensors[name + "A.weight"] = random.standard_normal((rank, hidden)).astype(numpy.float32)
+        outputs = config["num_attention_heads"] * head_dim
+        tensors[name + "B.weight"] = (size * random.standard_normal((outputs, rank))).astype(numpy.float32)
+    header, body = {}, b""
+    for name, tensor in tensors.items():
+        header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": [len(body), len(body) + tensor.nbytes]}
+        body += tensor.tobytes()
+    text = json.dumps(header).encode()
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+    about = {"peft_type": "LORA", "r": rank, "lora_alpha": 2, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(about))
+    return folder
+
+
+def test_prompts_are_computed_with_the_adapters_that_they_name(tmp_path):
+    adapters = {name: write_adapter(tmp_path / name, seed) for seed, name in enumerate(("red", "blue"))}
+    prompt = " ".join(["The page and"] * 20)
+    with LLM(MODEL, kv_bytes=8 << 20, threads=1, adapters=adapters) as llm:
+        plain, red, blue = (texts(llm.generate(prompt, {"max_tokens": 12}, adapter=name)) for name in (None, "red", "blue"))
+        assert len({*plain, *red, *blue}) == 3
+        mixed = [{"prompt": prompt, "adapter": "blue"}, prompt, {"prompt": prompt, "adapter": None}]
+        outputs = llm.generate(mixed, {"max_tokens": 12}, adapter="red")
+        assert texts(outputs) == blue + red + plain
+        assert all(output.num_cached_tokens > 0 for output in outputs)
+        with pytest.raises(stemma.Error, match="green"):
+            llm.generate(prompt, adapter="green")
+    with pytest.raises(stemma.Error, match="nowhere"):
+        LLM(MODEL, adapters={"red": tmp_path / "nowhere"})

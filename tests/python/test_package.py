@@ -32,7 +32,7 @@ def test_all_names_are_there_and_typed():
 
 
 def test_what_users_call_says_what_it_does():
-    for kind in (stemma.Cache, stemma.Sequence, stemma.Pool, stemma.PageStore):
+    for kind in (stemma.Cache, stemma.Sequence, stemma.Pool, stemma.PageStore, stemma.Tiers, stemma.Promotion):
         for name in public(dir(kind)):
             assert getattr(kind, name).__doc__, f"{kind.__name__}.{name}"
 

@@ -6,10 +6,13 @@ import pytest
 import stemma
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=["memory", "disk", "remote"])
 def store(request, tmp_path):
     if request.param == "memory":
         opened = stemma.PageStore.memory(value_bytes=5000, bytes_max=1 << 20)
+    elif request.param == "remote":
+        opened = stemma.PageStore.remote(request.getfixturevalue("redis"), value_bytes=5000, secret="of tests")
+        opened.clear()
     else:
         opened = stemma.PageStore.disk(str(tmp_path), value_bytes=5000, bytes_max=4 << 20)
     yield opened
@@ -74,6 +77,23 @@ def test_a_disk_store_is_found_again(tmp_path):
         assert store.get("name") == (b"kept" if life == 1 else None)
         store.put("name", b"kept")
         store.close()
+
+
+def test_a_remote_store_is_everybodys(redis):
+    mine, yours = (stemma.PageStore.remote(redis, value_bytes=100, secret="ours") for _ in range(2))
+    assert mine.put("name", b"shared") and yours.get("name") == b"shared"
+    assert stemma.PageStore.remote(redis, value_bytes=100, secret="another").get("name") is None
+    other_size = stemma.PageStore.remote(redis, value_bytes=200, secret="ours")
+    assert other_size.get("name") is None
+    other_size.clear()
+    assert yours.get("name") == b"shared"
+
+
+def test_a_server_that_is_down_is_a_miss():
+    store = stemma.PageStore.remote("redis://127.0.0.1:1", value_bytes=100, deadline_us=100_000)
+    assert store.get("name") is None and not store.put("name", b"1")
+    with pytest.raises(stemma.Error):
+        stemma.PageStore.remote("ftp://127.0.0.1", value_bytes=100)
 
 
 def test_a_closed_store_says_so(store):

@@ -27,6 +27,7 @@ from .compat_sglang_pools import (  # noqa: F401
     kv_to_page_num,
     page_align_floor,
 )
+from ._stores import open_store
 from .errors import InvalidArgumentError, UnsupportedError
 
 NAMESPACES_OPEN_MAX = 256  # that a cache keeps open, the last used ones; what others cached stays
@@ -735,15 +736,13 @@ class HiRadixCache(RadixCache):
 class StemmaHiCacheStorage:
     """SGLang's HiCacheStorage over a stemma.PageStore: pages of host memory by their hashes.
 
-    The store is given, or opened from storage_config.extra_config: directory, bytes_max and value_bytes (of a page, all
-    layers). Keys are of one model, format and rank: `suffix` tells those that share a store apart.
+    The store is given, or opened from storage_config.extra_config: directory and bytes_max, or remote and secret, and
+    value_bytes (of a page, all layers). Keys are of one model, format and rank: `suffix` tells those that share a store apart.
     """
 
     def __init__(self, storage_config: Any = None, store: Optional[_stemma.PageStore] = None, suffix: str = ""):
         extra = getattr(storage_config, "extra_config", None) or {}
-        self._store = store or _stemma.PageStore.disk(
-            extra["directory"], value_bytes=extra["value_bytes"], bytes_max=extra["bytes_max"]
-        )
+        self._store = store or open_store(extra)
         named = (getattr(storage_config, name, None) for name in ("model_name", "tp_rank", "tp_size"))
         self._suffix = suffix or "".join(f"_{part}" for part in named if part is not None)
         self._pool: Any = None

@@ -18,6 +18,7 @@ from typing import Any, Optional
 import torch
 
 from . import _stemma
+from ._stores import open_store
 from .errors import InvalidArgumentError
 
 try:
@@ -71,7 +72,8 @@ class _Seen:
 class StemmaConnector(KVConnectorBase_V1):
     """Options are read from kv_transfer_config.kv_connector_extra_config, or given here:
 
-    directory and bytes_max (a disk store), or store (a stemma.PageStore); value_bytes, of one page in one layer;
+    directory and bytes_max (a disk), remote and secret (Redis), or store (a stemma.PageStore); value_bytes, of one page in
+    one layer;
     namespace, the digest (32 bytes) of all that makes pages valid: model, dtype, layout, tensor-parallel rank.
     """
 
@@ -89,9 +91,7 @@ class StemmaConnector(KVConnectorBase_V1):
             raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
         self._namespace = options.get("namespace", bytes(32))
         self._pages_first = options.get("pages_first", False)
-        self._store = options.get("store") or _stemma.PageStore.disk(
-            options["directory"], value_bytes=options["value_bytes"], bytes_max=options["bytes_max"]
-        )
+        self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
         self._hits: dict[str, int] = {}
         self._to_load: list[PageMoves] = []

@@ -92,18 +92,22 @@ class LLM:
     Options: kv_bytes (of keys and values, default 256 MiB), kv_dtype ("auto", "f32", "f16", "bf16", "fp8", "int8"),
     weights ("auto", "int8", "int4"), threads, page_size (tokens), requests_max, context_tokens_max, cache ("radix",
     "none"), eviction ("lru", ...), waiting_max, host_bytes, disk_directory and disk_bytes for tiers below; device ("cpu",
-    "cuda", "cuda:N"; GPUs only in a build with CUDA) and deterministic (on a GPU, as --deterministic).
+    "cuda", "cuda:N"; GPUs only in a build with CUDA) and deterministic (on a GPU, as --deterministic); adapters, a mapping
+    of names to directories of LoRA adapters (PEFT's adapter_config.json and adapter_model.safetensors).
     """
 
     _OPTIONS = {
         "kv_bytes", "kv_dtype", "weights", "threads", "page_size", "requests_max", "context_tokens_max", "cache",
         "eviction", "waiting_max", "host_bytes", "disk_directory", "disk_bytes", "device", "deterministic",
+        "adapters",
     }  # fmt: skip
 
     def __init__(self, model: str, **options: Any):
         unknown = options.keys() - self._OPTIONS
         if unknown:
             raise InvalidArgumentError(f"LLM: {', '.join(sorted(unknown))}: not known here")
+        if "adapters" in options:
+            options["adapters"] = {name: str(directory) for name, directory in options["adapters"].items()}
         self._engine = _stemma.Engine(str(model), options)
         self._requests = 0
 
@@ -111,11 +115,12 @@ class LLM:
         self,
         prompts: Union[Prompt, Sequence[Prompt]],
         sampling_params: Union[SamplingParams, Mapping[str, Any], Sequence, None] = None,
+        adapter: Optional[str] = None,
     ) -> list[RequestOutput]:
         """Outputs of all prompts, in their order; they are computed together.
 
-        A prompt is a text, tokens, or a mapping with "prompt" or "prompt_token_ids". sampling_params are one for all,
-        or one for each prompt.
+        A prompt is a text, tokens, or a mapping with "prompt" or "prompt_token_ids", and "adapter" where it is to be
+        computed with another one than `adapter`. sampling_params are one for all, or one for each prompt.
         """
         listed = _listed(prompts)
         if isinstance(sampling_params, (list, tuple)):
@@ -125,21 +130,25 @@ class LLM:
         else:
             params = [SamplingParams.of(sampling_params)] * len(listed)
         texts, tokens = zip(*map(self._prompt, listed)) if listed else ((), ())
-        return self._run(texts, tokens, params)
+        adapters = [prompt.get("adapter", adapter) if isinstance(prompt, Mapping) else adapter for prompt in listed]
+        return self._run(texts, tokens, params, adapters)
 
     def chat(
         self,
         messages: Sequence,
         sampling_params: Union[SamplingParams, Mapping[str, Any], None] = None,
+        adapter: Optional[str] = None,
     ) -> list[RequestOutput]:
         """Answers to a conversation, a list of {"role", "content"}, or to several, by the model's own template."""
         talks = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
         tokens = [self._engine.encode_messages(json.dumps(talk)) for talk in talks]
-        return self._run([None] * len(talks), tokens, [SamplingParams.of(sampling_params)] * len(talks))
+        params = [SamplingParams.of(sampling_params)] * len(talks)
+        return self._run([None] * len(talks), tokens, params, [adapter] * len(talks))
 
-    def _run(self, texts, tokens, params) -> list[RequestOutput]:
+    def _run(self, texts, tokens, params, adapters) -> list[RequestOutput]:
         answers: list[list[dict[str, Any]]] = [[] for _ in tokens]
-        for output in self._engine.run([one.wish(ids) for one, ids in zip(params, tokens)]):
+        wishes = [{**one.wish(ids), "adapter": name or ""} for one, ids, name in zip(params, tokens, adapters)]
+        for output in self._engine.run(wishes):
             answers[output["prompt"]].append(output)
         first, self._requests = self._requests, self._requests + len(answers)
         return [

@@ -114,6 +114,7 @@ void bind_errors(py::module_& module);
 void bind_cache(py::module_& module);
 void bind_slots(py::module_& module);
 void bind_pools(py::module_& module);
+void bind_tiers(py::module_& module);
 void bind_llm(py::module_& module);
 void bind_replay(py::module_& module);
 void bind_stores(py::module_& module);

@@ -8,23 +8,12 @@
 #include <utility>
 
 #include "bindings/python/binding.h"
+#include "bindings/python/objects.h"
 #include "prefix/namespace_digest.h"
-#include "stemma/kv_cache.h"
 
 namespace stemma::python {
 
 namespace {
-
-// The KvCache behind a Cache, and whose turn it is.
-struct Core {
-  std::mutex mutex;
-  std::unique_ptr<KvCache> kv;
-  NamespaceId plain;  // of who names none
-};
-
-struct Cache {
-  std::unique_ptr<Core> core;
-};
 
 // A namespace that is open until nobody has it.
 class Namespace {
@@ -71,7 +60,19 @@ class Hold {
   Hold& operator=(const Hold&) = delete;
 
   void close() {
-    in_turn(core_.mutex, false, [this] { sequence_.reset(); });
+    in_turn(core_.mutex, false, [this] {
+      core_.loans.forget(sequence_);
+      sequence_.reset();
+    });
+  }
+
+  std::int64_t lend(const py::object& tokens, const Promotion& promotion) {
+    const NumberText text(tokens, "tokens");
+    return in_turn(core_.mutex, text.is_long(), [&] {
+      check_open();
+      const PromotionId id = promotion.id_in(core_);
+      return value_of(core_.loans.lend(*core_.kv, sequence_, text.numbers(), id));
+    });
   }
 
   bool reserve(std::int64_t tokens) {
@@ -120,8 +121,13 @@ class Hold {
   void check_open() const {
     if (!sequence_.valid()) refuse("the sequence holds nothing any more");
   }
+  void check_not_lent() const {
+    if (sequence_.on_loan())
+      refuse("the sequence names pages on loan: Cache.end_loans comes first");
+  }
   void check_computed(std::int64_t tokens) const {
     check_open();
+    check_not_lent();
     if (tokens > sequence_.capacity_tokens()) {
       refuse("computed: " + std::to_string(tokens) + " tokens, and reserve made room for " +
              std::to_string(sequence_.capacity_tokens()));
@@ -134,9 +140,38 @@ class Hold {
   Sequence sequence_;
 };
 
+// Where the cache has pages that the pool has not, a copy would go beyond its end.
+void check_pool(const KvCacheOptions& options, const Tiers& tiers) {
+  const KvShape& shape = tiers.pool.cast<const Pool&>().pool->shape();
+  if (shape.pages != options.pages || shape.page_size != options.page_size) {
+    refuse("pages, page_size: must be those of the pool above the tiers");
+  }
+  if (tiers.taken) refuse("tiers: another Cache has them");
+}
+
+Cache open_over(const KvCacheOptions& options, const py::object& tiers_or_none) {
+  Cache made{std::make_unique<Core>()};
+  LowerTiers* lower = nullptr;
+  if (!tiers_or_none.is_none()) {
+    auto& tiers = tiers_or_none.cast<Tiers&>();
+    check_pool(options, tiers);
+    lower = tiers.tiers.get();
+  }
+  made.core->kv = value_of(KvCache::open(options, nullptr, lower));
+  made.core->plain = *made.core->kv->try_open_namespace({});
+  made.core->tiers_or_none = tiers_or_none;
+  if (lower == nullptr) return made;
+  auto& tiers = tiers_or_none.cast<Tiers&>();
+  tiers.taken = true;
+  made.core->pool_or_null = &tiers.pool.cast<const Pool&>();
+  return made;
+}
+
 Cache open_cache(std::int64_t pages, std::int64_t page_size, std::int64_t requests_max,
                  std::int64_t context_tokens_max, const std::string& cache,
-                 const std::string& eviction) {
+                 const std::string& eviction, const py::object& tiers_or_none,
+                 const std::string& write_policy, const std::string& host_eviction,
+                 std::int64_t load_wait_us) {
   KvCacheOptions options;
   options.pages = pages;
   options.page_size = page_size;
@@ -144,10 +179,10 @@ Cache open_cache(std::int64_t pages, std::int64_t page_size, std::int64_t reques
   options.context_tokens_max = context_tokens_max;
   options.cache = cache;
   options.eviction = eviction;
-  Cache made{std::make_unique<Core>()};
-  made.core->kv = value_of(KvCache::open(options));
-  made.core->plain = *made.core->kv->try_open_namespace({});
-  return made;
+  options.tiers.write_policy = value_of(parse_write_policy(write_policy));
+  options.tiers.host_eviction = host_eviction;
+  options.tiers.load_wait_us = load_wait_us;
+  return open_over(options, tiers_or_none);
 }
 
 // The digest of fields: texts, numbers and bytes, in the order of their names.
@@ -181,10 +216,6 @@ std::unique_ptr<Namespace> open_namespace(const py::object& self, const py::kwar
   return std::make_unique<Namespace>(self, core, *id, digest);
 }
 
-NamespaceId id_of(const Core& core, const py::object& ns_or_none) {
-  return ns_or_none.is_none() ? core.plain : ns_or_none.cast<Namespace&>().id_in(core);
-}
-
 std::unique_ptr<Hold> begin(const py::object& self, const py::object& tokens,
                             const py::object& ns_or_none) {
   Core& core = *self.cast<Cache&>().core;
@@ -211,7 +242,10 @@ std::int64_t probe(const py::object& self, const py::object& tokens, const py::o
 
 std::int64_t evict(Cache& self, std::int64_t pages) {
   if (pages < 0) refuse("pages: must be at least 0");
-  return in_turn(self.core->mutex, true, [&] { return self.core->kv->evict(pages); });
+  return in_turn(self.core->mutex, true, [&] {
+    check_no_step(*self.core);
+    return self.core->kv->evict(pages);
+  });
 }
 
 void reset(Cache& self) {
@@ -219,6 +253,8 @@ void reset(Cache& self) {
     if (self.core->kv->free_rows() != self.core->kv->options().requests_max) {
       refuse("reset: a Sequence still holds pages");
     }
+    check_no_step(*self.core);
+    check_no_loan(*self.core);
     self.core->kv->reset();
   });
 }
@@ -303,6 +339,12 @@ void bind_sequence(py::module_& module) {
       .def("reserve", &Hold::reserve, py::arg("tokens"),
            "Makes room for positions 0 ... tokens-1, evicting exactly what is missing.\n\n"
            "All or nothing: False, and nothing changed, if there are too few pages even so.")
+      .def("lend", &Hold::lend, py::arg("tokens"), py::arg("promotion"),
+           "Names pages of `tokens`, its whole prompt, that a Promotion is still copying up from "
+           "host memory, right behind what begin found, until Cache.end_loans: Cache.wait_layer "
+           "says "
+           "when a layer of them may be read. Returns the tokens that the sequence then has pages "
+           "of; no more than before if there is nothing to lend.")
       .def("commit", &Hold::commit, py::arg("computed"),
            "Publishes the full pages of `computed`, int32 [tokens]: every token of the sequence "
            "whose KV is in its pages now, from the first on.\n\nWhere others published the same "
@@ -335,6 +377,14 @@ void bind_namespace(py::module_& module) {
 
 }  // namespace
 
+NamespaceId id_of(const Core& core, const py::object& ns_or_none) {
+  return ns_or_none.is_none() ? core.plain : ns_or_none.cast<Namespace&>().id_in(core);
+}
+
+void check_no_step(const Core& core) {
+  if (core.steps_in_flight > 0) refuse("a step is in flight");
+}
+
 void bind_cache(py::module_& module) {
   bind_namespace(module);
   bind_page_list(module);
@@ -347,11 +397,15 @@ void bind_cache(py::module_& module) {
   cache
       .def(py::init(&open_cache), py::kw_only(), py::arg("pages"), py::arg("page_size") = 16,
            py::arg("requests_max") = 16, py::arg("context_tokens_max") = 4096,
-           py::arg("cache") = "radix", py::arg("eviction") = "lru",
+           py::arg("cache") = "radix", py::arg("eviction") = "lru", py::arg("tiers") = py::none(),
+           py::arg("write_policy") = "write-through-selective", py::arg("host_eviction") = "lru",
+           py::arg("load_wait_us") = 40'000,
            "pages: of KV in all; page_size: tokens a page; requests_max: sequences at a time; "
            "context_tokens_max: of one sequence; cache: \"radix\" or \"none\"; eviction: \"lru\", "
            "\"lfu\", \"fifo\", \"mru\", \"filo\", \"slru\", \"priority\", \"gdsf\", \"tlru\", "
-           "\"s3fifo\", \"hazard\".")
+           "\"s3fifo\", \"hazard\". With Tiers: write_policy, when pages go down, "
+           "\"write-through\", \"write-through-selective\" (those used twice) or \"write-back\"; "
+           "host_eviction, as eviction; load_wait_us: how long waiting for pages is worth it.")
       .def("namespace", &open_namespace,
            "The namespace of these fields (str, int or bytes), say model=..., tenant=....")
       .def("begin", &begin, py::arg("tokens"), py::arg("namespace") = py::none(),
@@ -364,6 +418,7 @@ void bind_cache(py::module_& module) {
       .def("reset", &reset, "Forgets every published page. No Sequence may hold anything.")
       .def("stats", &stats, "Pages, tokens and rows now, by name.")
       .def("audit", &audit, "Checks every invariant; raises InternalError with the first breach.");
+  bind_transfers(module, cache);
 }
 
 }  // namespace stemma::python

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -228,6 +229,7 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
     const auto& ends = core_->generation.eos_token_ids;
     wish.spec.stop_tokens.insert(wish.spec.stop_tokens.end(), ends.begin(), ends.end());
   }
+  wish.spec.adapter = prompt["adapter"].cast<std::string>();
   wish.spec.namespace_digest = core_->digest;
   wish.stop = prompt["stop"].cast<std::vector<std::string>>();
   check(StopStrings::validate(wish.stop));
@@ -283,6 +285,12 @@ py::dict LocalEngine::stats() const {
   return out;
 }
 
+// Directories by the name that requests call them.
+std::map<std::string, std::string> adapters_of(const py::dict& options) {
+  if (!options.contains("adapters")) return {};
+  return options["adapters"].cast<std::map<std::string, std::string>>();
+}
+
 LocalEngine open_engine(const std::string& model, const py::dict& options) {
   ServedModelOptions wanted;
   wanted.directory = model;
@@ -306,6 +314,9 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   take("host_bytes", wanted.tiers.host_bytes);
   take("disk_directory", wanted.tiers.disk_directory);
   take("disk_bytes", wanted.tiers.disk_bytes);
+  for (const auto& [name, directory] : adapters_of(options)) {
+    wanted.adapters.push_back({name, directory});
+  }
   std::string device = "cpu";
   CudaRunnerOptions on_gpu;
   take("device", device);

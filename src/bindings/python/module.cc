@@ -29,9 +29,10 @@ PYBIND11_MODULE(_stemma, module) {
              "Events below this level are not written to standard error: \"debug\", \"info\", "
              "\"warning\" (at first) or \"error\".");
   parts::bind_errors(module);
+  parts::bind_pools(module);
+  parts::bind_tiers(module);
   parts::bind_cache(module);
   parts::bind_slots(module);
-  parts::bind_pools(module);
   parts::bind_llm(module);
   parts::bind_replay(module);
   parts::bind_stores(module);

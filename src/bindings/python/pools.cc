@@ -9,6 +9,8 @@
 
 #include "base/thread_pool.h"
 #include "bindings/python/binding.h"
+#include "bindings/python/objects.h"
+#include "cuda/named_backend.h"
 #include "pool/dlpack.h"
 #include "pool/kv_pool_factory.h"
 #include "stemma/kv_pool.h"
@@ -27,16 +29,13 @@ struct ManagedTensor {
 };
 static_assert(sizeof(ManagedTensor) == 64, "the layout that other libraries were compiled with");
 
-struct Pool {
-  std::unique_ptr<KvPool> pool;
-};
-
 // A part of a pool, or all of it.
 struct TensorPart {
   py::object owner;
   TensorView view;
   DeviceKind device = DeviceKind::kCpu;
   Access access = Access::kReadWrite;
+  std::int32_t ordinal = 0;  // of the GPU
 };
 
 // A tensor that another library has: keeps the pool alive until that calls its deleter.
@@ -67,6 +66,7 @@ Lent<Managed>* lend(const TensorPart& part) {
   auto lent = std::make_unique<Lent<Managed>>();
   lent->inner = value_of(dlpack::export_view(part.view, part.device, part.access));
   lent->managed.tensor = lent->inner->tensor;
+  lent->managed.tensor.device.id = part.ordinal;
   lent->managed.owner_context = lent.get();
   lent->managed.deleter = &Lent<Managed>::give_back;
   lent->owner = part.owner.inc_ref().ptr();
@@ -127,9 +127,13 @@ py::buffer_info buffer_of(const TensorPart& part) {
 
 // pybind11 wants an answer that cannot fail: what can is found out first.
 int get_buffer(PyObject* part, Py_buffer* out, int flags) {
-  if (py::handle(part).cast<const TensorPart&>().view.dtype == DType::kBF16) {
+  const auto& asked = py::handle(part).cast<const TensorPart&>();
+  const char* why = nullptr;
+  if (asked.view.dtype == DType::kBF16) why = "the buffer protocol knows no bf16: use DLPack";
+  if (asked.device != DeviceKind::kCpu) why = "it lies on a GPU: use DLPack";
+  if (why != nullptr) {
     out->obj = nullptr;
-    PyErr_SetString(PyExc_BufferError, "the buffer protocol knows no bf16: use DLPack");
+    PyErr_SetString(PyExc_BufferError, why);
     return -1;
   }
   return py::detail::pybind11_getbuffer(part, out, flags);
@@ -144,7 +148,7 @@ KvKind parse_kind(const std::string& name) {
 
 Pool open_pool(std::int64_t layers, std::int64_t pages, std::int64_t page_size, std::int64_t heads,
                std::int64_t head_dim, const std::string& dtype, const std::string& layout,
-               const std::string& kind, std::int64_t latent_dim) {
+               const std::string& kind, std::int64_t latent_dim, const std::string& device) {
   KvShape shape;
   shape.layers = layers;
   shape.pages = pages;
@@ -156,15 +160,32 @@ Pool open_pool(std::int64_t layers, std::int64_t pages, std::int64_t page_size, 
   shape.latent_dim = latent_dim;
   check(validate(shape));
   const KvLayout order = value_of(parse_kv_layout(layout));
+  const std::optional<int> gpu = value_of(parse_device(device));
   const py::gil_scoped_release others_run;
+  if (gpu.has_value()) {
+    auto opened = value_of(open_cuda_pool(shape, order, *gpu));
+    CudaKvPool* const on_gpu = opened.get();
+    return {std::move(opened), on_gpu};
+  }
   ThreadPool threads(1);
   return {value_of(make_kv_pool(shape, order, threads))};
+}
+
+// A stream that Python names by its number, torch's `cuda_stream`; 0 is CUDA's default one.
+void* stream_of(std::uintptr_t number) {
+  return reinterpret_cast<void*>(number);
+}
+
+CudaKvPool& on_gpu(const Pool& self) {
+  if (self.gpu_or_null == nullptr) refuse("the pool is on no GPU");
+  return *self.gpu_or_null;
 }
 
 TensorPart whole(const py::object& self, bool read_only) {
   KvPool& pool = *self.cast<Pool&>().pool;
   const Access access = read_only ? Access::kReadOnly : Access::kReadWrite;
-  return {self, pool.logical_view(), pool.device(), access};
+  const CudaKvPool* const gpu = self.cast<Pool&>().gpu_or_null;
+  return {self, pool.logical_view(), pool.device(), access, gpu == nullptr ? 0 : gpu->ordinal()};
 }
 
 // K (0) or V (1) of a layer, [pages, page_size, heads, head_dim].
@@ -191,22 +212,54 @@ DType dtype_of(const dlpack::Type& type) {
   refuse("rows: of f32, f16 or bf16 are wanted");
 }
 
-// Rows of K or V that lie in another library's tensor, [rows, heads, head_dim].
-class RowText {
+// A tensor of another library, where it lies. Of a GPU: what is queued on `stream` from here on
+// finds it whole.
+class LentTensor {
  public:
-  RowText(const py::object& source, const KvShape& shape) {
-    if (!py::hasattr(source, "__dlpack__")) refuse("rows: a tensor of numpy or torch is wanted");
-    capsule_ = source.attr("__dlpack__")();
+  LentTensor(const py::object& source, const CudaKvPool* gpu_or_null, std::uintptr_t stream,
+             const char* what)
+      : what_(what) {
+    if (!py::hasattr(source, "__dlpack__"))
+      refuse(what_ + ": a tensor of numpy or torch is wanted");
+    // DLPack calls the default stream 1.
+    const bool on_gpu = gpu_or_null != nullptr;
+    capsule_ = on_gpu ? source.attr("__dlpack__")(py::arg("stream") = stream == 0 ? 1 : stream)
+                      : source.attr("__dlpack__")();
     auto* const managed =
         static_cast<ManagedTensor*>(PyCapsule_GetPointer(capsule_.ptr(), "dltensor"));
     if (managed == nullptr) throw py::error_already_set();
-    read(managed->tensor, shape);
+    tensor_ = &managed->tensor;
+    const std::int32_t wanted = on_gpu ? dlpack::kDeviceCuda : dlpack::kDeviceCpu;
+    if (tensor_->device.type != wanted ||
+        (on_gpu && tensor_->device.id != gpu_or_null->ordinal())) {
+      refuse(what_ +
+             (on_gpu ? ": of the pool's GPU are wanted" : ": of the CPU's memory are wanted"));
+    }
+  }
+  const dlpack::Tensor& tensor() const noexcept { return *tensor_; }
+  const std::byte* elements() const noexcept {
+    return static_cast<const std::byte*>(tensor_->elements) + tensor_->byte_offset;
+  }
+
+ private:
+  std::string what_;
+  py::object capsule_;  // keeps the tensor, and gives it back
+  const dlpack::Tensor* tensor_ = nullptr;
+};
+
+// Rows of K or V that lie in another library's tensor, [rows, heads, head_dim].
+class RowText {
+ public:
+  RowText(const py::object& source, const Pool& pool, std::uintptr_t stream)
+      : lent_(source, pool.gpu_or_null, stream, "rows") {
+    read(pool.pool->shape());
+    rows_.device = pool.pool->device();
   }
   const KvRows& rows() const noexcept { return rows_; }
 
  private:
-  void read(const dlpack::Tensor& tensor, const KvShape& shape) {
-    if (tensor.device.type != dlpack::kDeviceCpu) refuse("rows: of the CPU's memory are wanted");
+  void read(const KvShape& shape) {
+    const dlpack::Tensor& tensor = lent_.tensor();
     const std::int64_t* const extent = tensor.shape;
     if (tensor.dims != 3 || extent[1] != shape.heads || extent[2] != shape.head_dim) {
       refuse("rows: [rows, " + std::to_string(shape.heads) + ", " + std::to_string(shape.head_dim) +
@@ -217,7 +270,7 @@ class RowText {
     const bool rows_dense = stride == nullptr || shape.row_elements() == 1 ||
                             (stride[2] == 1 && (shape.heads == 1 || stride[1] == shape.head_dim));
     if (!rows_dense) refuse("rows: each must lie in one piece");
-    rows_.elements = static_cast<const std::byte*>(tensor.elements) + tensor.byte_offset;
+    rows_.elements = lent_.elements();
     rows_.dtype = dtype_of(tensor.type);
     rows_.rows = extent[0];
     rows_.heads = shape.heads;
@@ -225,20 +278,54 @@ class RowText {
     rows_.row_stride = stride == nullptr ? dense : stride[0];
   }
 
-  py::object capsule_;  // keeps the tensor, and gives it back
+  LentTensor lent_;
   KvRows rows_;
 };
 
+// Slots that lie on the pool's GPU, as 32 or 64 bits.
+Status store_on_gpu(CudaKvPool& pool, std::uintptr_t stream, std::int64_t layer,
+                    const LentTensor& slots, const KvRows& k, const KvRows& v) {
+  const dlpack::Tensor& tensor = slots.tensor();
+  const bool dense = tensor.strides == nullptr || tensor.strides[0] == 1;
+  if (tensor.dims != 1 || !dense || tensor.type.code != dlpack::kTypeInt ||
+      (tensor.type.bits != 32 && tensor.type.bits != 64)) {
+    refuse("slots: int32 or int64 [rows] in one piece are wanted");
+  }
+  const auto count = static_cast<std::size_t>(tensor.shape[0]);
+  if (tensor.type.bits == 32) {
+    const auto* const narrow = reinterpret_cast<const std::int32_t*>(slots.elements());
+    return pool.store_on(stream_of(stream), layer, std::span(narrow, count), k, v);
+  }
+  const auto* const wide = reinterpret_cast<const std::int64_t*>(slots.elements());
+  return pool.store_on(stream_of(stream), layer, std::span(wide, count), k, v);
+}
+
 void store(Pool& self, std::int64_t layer, const py::object& slots, const py::object& k,
-           const py::object& v_or_none) {
-  const NumberText places(slots, "slots");
-  const RowText keys(k, self.pool->shape());
+           const py::object& v_or_none, std::uintptr_t stream) {
+  const RowText keys(k, self, stream);
   std::optional<RowText> values;
-  if (!v_or_none.is_none()) values.emplace(v_or_none, self.pool->shape());
+  if (!v_or_none.is_none()) values.emplace(v_or_none, self, stream);
   const KvRows no_rows;
   const KvRows& v = values.has_value() ? values->rows() : no_rows;
+  if (self.gpu_or_null != nullptr) {
+    const LentTensor places(slots, self.gpu_or_null, stream, "slots");
+    check(store_on_gpu(*self.gpu_or_null, stream, layer, places, keys.rows(), v));
+    return;
+  }
+  const NumberText places(slots, "slots");
   const py::gil_scoped_release others_run;
   check(self.pool->store(layer, places.numbers(), keys.rows(), v));
+}
+
+void copy_page(Pool& self, std::int32_t from, std::int32_t to, std::uintptr_t stream) {
+  for (const std::int32_t page : {from, to}) {
+    if (page < 0 || page >= self.pool->shape().pages) refuse("the pool has no such page");
+  }
+  if (self.gpu_or_null != nullptr) {
+    check(self.gpu_or_null->copy_page_on(stream_of(stream), PageId(from), PageId(to)));
+  } else {
+    check(self.pool->copy_page(PageId(from), PageId(to)));
+  }
 }
 
 void bind_tensor_part(py::module_& module) {
@@ -252,7 +339,7 @@ void bind_tensor_part(py::module_& module) {
       .def("__dlpack_device__",
            [](const TensorPart& part) {
              const bool on_cpu = part.device == DeviceKind::kCpu;
-             return std::pair(on_cpu ? dlpack::kDeviceCpu : dlpack::kDeviceCuda, 0);
+             return std::pair(on_cpu ? dlpack::kDeviceCpu : dlpack::kDeviceCuda, part.ordinal);
            })
       .def_property_readonly("dtype",
                              [](const TensorPart& part) { return dtype_name(part.view.dtype); })
@@ -275,13 +362,26 @@ void bind_pools(py::module_& module) {
       .def(py::init(&open_pool), py::kw_only(), py::arg("layers"), py::arg("pages"),
            py::arg("page_size"), py::arg("heads"), py::arg("head_dim"), py::arg("dtype") = "f32",
            py::arg("layout") = "layer_first", py::arg("kind") = "mha", py::arg("latent_dim") = 0,
+           py::arg("device") = "cpu",
            "heads: of K and V; dtype: \"f32\", \"f16\", \"bf16\", \"fp8_e4m3\", \"fp8_e5m2\", "
            "\"int8\"; layout: \"layer_first\" or \"page_first\"; kind: \"mha\", or \"mla\" with "
-           "latent_dim columns of a row that are V too.")
+           "latent_dim columns of a row that are V too; device: \"cpu\", \"cuda\" or \"cuda:N\".")
       .def("store", &store, py::arg("layer"), py::arg("slots"), py::arg("k"),
-           py::arg("v") = py::none(),
+           py::arg("v") = py::none(), py::arg("stream") = 0,
            "Writes row i of k and v, [rows, heads, head_dim] of f32, f16 or bf16, to slot "
-           "slots[i] = page * page_size + offset. Nothing is written unless all is right.")
+           "slots[i] = page * page_size + offset. Nothing is written unless all is right.\n\n"
+           "Of a pool on a GPU all three lie there, and it is queued on `stream` "
+           "(torch.cuda.current_stream().cuda_stream); slots outside the pool are left out.")
+      .def("copy_page", &copy_page, py::arg("from_page"), py::arg("to_page"), py::arg("stream") = 0,
+           "Copies all of a page; on a GPU it is queued on `stream`.")
+      .def(
+          "record_use",
+          [](Pool& self, std::uintptr_t stream) {
+            check(on_gpu(self).record_use(stream_of(stream)));
+          },
+          py::arg("stream"),
+          "What is queued on `stream` by now uses the pool, which is on a GPU: pages go down to "
+          "Tiers after it. Once a step, before commit or finish; the last call counts.")
       .def("view", &whole, py::arg("read_only") = false,
            "All of it, [2, layers, pages, page_size, heads, head_dim], a TensorPart; the first "
            "extent is 1 for \"mla\". Of 8-bit dtypes the codes.")

@@ -18,6 +18,7 @@
 #include "bindings/python/binding.h"
 #include "prefix/namespace_digest.h"
 #include "prefix/page_key.h"
+#include "stemma/embed.h"
 #include "store/disk_page_store.h"
 #include "tier/memory_page_store.h"
 #include "tier/page_frame.h"
@@ -53,7 +54,10 @@ class Store {
   std::optional<std::string> get(std::string_view name);
   std::int64_t exists(const std::vector<std::string>& names);
   bool remove(std::string_view name);
-  void clear() { check(open_store().purge({}, deadline()).status); }
+  void clear() {
+    const std::array families = {family_of(digest_)};  // others may have pages there
+    check(open_store().purge(families, deadline()).status);
+  }
   void close() { pages_.reset(); }
 
   PageStoreUsage usage() { return open_store().usage(); }
@@ -131,6 +135,7 @@ std::optional<std::string> Store::get(std::string_view name) {
   }
   std::uint64_t length = 0;
   std::memcpy(&length, view->body.data(), kLengthBytes);
+  if (length > view->body.size() - kLengthBytes) return std::nullopt;  // whoever wrote it is not us
   return std::string(reinterpret_cast<const char*>(view->body.data()) + kLengthBytes, length);
 }
 
@@ -174,6 +179,14 @@ std::unique_ptr<Store> disk_store(const std::string& directory, std::int64_t val
   auto clock = std::make_unique<MonotonicClock>();
   auto pages = value_of(DiskPageStore::open(directory, *clock, {.bytes_max = bytes_max}));
   return std::make_unique<Store>(std::move(clock), std::move(pages), value_bytes, deadline_us);
+}
+
+std::unique_ptr<Store> remote_store(const std::string& url, std::int64_t value_bytes,
+                                    const std::string& secret, std::int64_t deadline_us) {
+  check_sizes(value_bytes, 1);
+  auto pages = value_of(open_remote_store(url, secret));
+  return std::make_unique<Store>(std::make_unique<MonotonicClock>(), std::move(pages), value_bytes,
+                                 deadline_us);
 }
 
 // A name, of bytes or text.
@@ -240,7 +253,7 @@ py::list page_keys(const py::object& tokens, std::int64_t page_size, const py::b
 void bind_stores(py::module_& module) {
   py::class_<Store>(
       module, "PageStore",
-      "Values of up to value_bytes by name, in memory or on a disk. What comes back is "
+      "Values of up to value_bytes by name, in memory, on a disk or in Redis. What comes back is "
       "what was put, or nothing. Any thread may call it; calls take turns.")
       .def_static("memory", &memory_store, py::kw_only(), py::arg("value_bytes"),
                   py::arg("bytes_max"), py::arg("deadline_us") = 2'000'000,
@@ -248,6 +261,12 @@ void bind_stores(py::module_& module) {
       .def_static("disk", &disk_store, py::arg("directory"), py::kw_only(), py::arg("value_bytes"),
                   py::arg("bytes_max"), py::arg("deadline_us") = 2'000'000,
                   "In files of `directory`, found again after a restart, also after a crash.")
+      .def_static(
+          "remote", &remote_store, py::arg("url"), py::kw_only(), py::arg("value_bytes"),
+          py::arg("secret") = "", py::arg("deadline_us") = 2'000'000,
+          "In Redis or Valkey, \"redis://host:6379\", a cluster or sentinels, for every "
+          "process with the same value_bytes. Values are sealed with `secret`, unless it is "
+          "empty. A server that is down is a miss.")
       .def(
           "put", &put, py::arg("name"), py::arg("value"),
           "Stores a buffer's bytes under a name (str or bytes). True: it is stored, or was before; "

@@ -1,0 +1,121 @@
+// Covers stemma/c_loans.h: a step begins before its pages have come, reads each layer when it is
+// there, and is told whether all of it was right.
+#include "stemma/c_loans.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "bindings/c_fixture.h"
+
+namespace stemma {
+namespace {
+
+Text prompt() {
+  return text(1, 25);
+}
+
+// A prompt of six pages and a token, which host memory alone has: rows of a token are its number.
+class CLoans : public testing::Test {
+ protected:
+  void SetUp() override {
+    const stemma_pool_options options = pool_options(TieredLife::kTieredPages);
+    stemma_pool* pool = nullptr;
+    ASSERT_EQ(stemma_pool_open(&options, &pool), STEMMA_OK);
+    life_.emplace(pool);
+    stemma_sequence* const sequence = life_->begin(prompt());
+    ASSERT_EQ(stemma_reserve(sequence, 25), STEMMA_OK);
+    const std::vector<std::int64_t> slots = TieredLife::slots_of(sequence, 25);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const std::vector<float> row(8, static_cast<float>(i + 1));
+      for (std::int64_t layer = 0; layer < 2; ++layer) {
+        ASSERT_EQ(
+            stemma_pool_store(pool, layer, &slots[i], 1, row.data(), row.data(), STEMMA_F32, 8),
+            STEMMA_OK);
+      }
+    }
+    ASSERT_EQ(stemma_finish(sequence, prompt().data(), 25), STEMMA_OK);
+    life_->lose_the_device(6);
+    promotion_ = life_->promote(prompt());
+    sequence_ = life_->begin(prompt());
+  }
+
+  stemma_status lend(const Text& tokens) {
+    return stemma_lend(sequence_, tokens.data(), tokens.size(), promotion_, &named_);
+  }
+  stemma_cache* cache() { return life_->cache(); }
+
+  std::optional<TieredLife> life_;
+  std::int64_t promotion_ = -1;
+  stemma_sequence* sequence_ = nullptr;
+  std::int64_t named_ = -1;
+  std::int32_t whole_ = -1;
+};
+
+TEST_F(CLoans, EachLayerIsThereWhenItWasWaitedFor) {
+  ASSERT_EQ(lend(prompt()), STEMMA_OK);
+  ASSERT_EQ(named_, 24);
+  ASSERT_EQ(stemma_reserve(sequence_, 25), STEMMA_OK);
+  std::int64_t step = 0;
+  ASSERT_EQ(stemma_step_begin(cache(), &step), STEMMA_OK);
+  for (std::int64_t index = 0; index < 2; ++index) {
+    ASSERT_EQ(stemma_wait_layer(cache(), index), 1);
+    const stemma_layer layer = life_->layer(index);
+    const std::vector<std::int64_t> slots = TieredLife::slots_of(sequence_, 24);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const std::int64_t element = TieredLife::element_of(layer, slots[i]);
+      EXPECT_EQ(static_cast<const float*>(layer.v)[element], static_cast<float>(i + 1));
+    }
+  }
+  EXPECT_EQ(stemma_end_loans(cache(), &whole_), STEMMA_INVALID_ARGUMENT) << "a step is in flight";
+  ASSERT_EQ(stemma_step_retire(cache(), step), STEMMA_OK);
+  ASSERT_EQ(stemma_end_loans(cache(), &whole_), STEMMA_OK);
+  EXPECT_EQ(whole_, 1);
+  EXPECT_EQ(stemma_published_tokens(sequence_), 24);
+  EXPECT_EQ(stemma_finish(sequence_, prompt().data(), 25), STEMMA_OK);
+  EXPECT_EQ(stemma_promotion_release(cache(), promotion_), STEMMA_OK);
+}
+
+TEST_F(CLoans, WhileTheyLastNothingElseHappensToTheSequenceOrTheCopies) {
+  ASSERT_EQ(lend(prompt()), STEMMA_OK);
+  stemma_sequence* fork = nullptr;
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  EXPECT_EQ(lend(prompt()), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_commit(sequence_, prompt().data(), 24), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_finish(sequence_, prompt().data(), 24), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_fork(sequence_, 0, &fork, &from, &to), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_poll_transfers(cache()), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_wait_transfers(cache(), 1), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_settle(cache(), 1), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_purge(cache(), nullptr, 0), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_wait_layer(cache(), 2), STEMMA_INVALID_ARGUMENT);
+  stemma_release(sequence_);
+}
+
+TEST_F(CLoans, WhatGoesAwayMeanwhileIsForgotten) {
+  ASSERT_EQ(lend(prompt()), STEMMA_OK);
+  EXPECT_EQ(stemma_promotion_release(cache(), promotion_), STEMMA_OK);
+  stemma_release(sequence_);
+  ASSERT_EQ(stemma_end_loans(cache(), &whole_), STEMMA_OK);
+  EXPECT_EQ(whole_, 1);
+  EXPECT_EQ(stemma_poll_transfers(cache()), STEMMA_OK);
+}
+
+TEST_F(CLoans, OnlyTheTextThatIsComingIsLent) {
+  EXPECT_EQ(lend(text(50, 25)), STEMMA_OK);
+  EXPECT_EQ(named_, 0);
+  EXPECT_EQ(lend({}), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(lend(text(1, 65)), STEMMA_TOO_LARGE);
+  ASSERT_EQ(stemma_reserve(sequence_, 4), STEMMA_OK);
+  EXPECT_EQ(lend(prompt()), STEMMA_INVALID_ARGUMENT) << "it holds more than begin found";
+  EXPECT_EQ(stemma_promotion_release(cache(), promotion_), STEMMA_OK);
+  EXPECT_EQ(lend(prompt()), STEMMA_INVALID_ARGUMENT) << "the promotion was released";
+  EXPECT_EQ(stemma_wait_layer(cache(), 0), 1) << "nothing is lent";
+  EXPECT_EQ(stemma_end_loans(cache(), &whole_), STEMMA_OK);
+  EXPECT_EQ(whole_, 1);
+  stemma_release(sequence_);
+}
+
+}  // namespace
+}  // namespace stemma
