@@ -65,8 +65,9 @@ struct CudaVariant {
   KvLayout layout = KvLayout::kLayerFirst;
   DType dtype = DType::kBF16;
   CudaRunnerOptions options = {.deterministic = true};
-  std::int64_t tokens = 160;  // that the pools hold
-  std::uint64_t seed = 1;     // of the order of pages
+  std::int64_t tokens = 160;      // that the pools hold
+  std::int64_t pages_before = 0;  // those of the requests
+  std::uint64_t seed = 1;         // of the order of pages
   std::vector<AdapterSource> adapters = {};
   std::optional<SparseDial> dial = {};  // after write_calibration
 };
@@ -131,7 +132,7 @@ class CudaRunnerFixture : public CudaFixture {
     const KvShape windowed_shape = bench.runner->windowed_pool_shape();
     if (windowed_shape.layers > 0) windowed = pool_of(windowed_shape, variant);
     bench.trial = std::make_unique<RunnerTrial>(*bench.runner, *bench.pool, std::move(windowed),
-                                                variant.seed);
+                                                variant.seed, variant.pages_before);
     return bench;
   }
 
@@ -212,7 +213,7 @@ class CudaRunnerFixture : public CudaFixture {
   std::unique_ptr<CudaPool> pool_of(KvShape shape, const CudaVariant& variant,
                                     const HeavyChannels& channels = {}) {
     shape.page_size = variant.page_size;
-    shape.pages = ceil_div(variant.tokens, variant.page_size) + 2;
+    shape.pages = variant.pages_before + ceil_div(variant.tokens, variant.page_size) + 2;
     shape.dtype = variant.dtype;
     auto pool = CudaPool::create(device(), shape, variant.layout, channels);
     STEMMA_CHECK(pool.ok(), "the pool fits");

@@ -192,6 +192,31 @@ TEST_F(CudaDeviceTest, AHostBufferThatIsUsedAgainTooSoonShows) {
   EXPECT_EQ(download<std::int32_t>(memory.bytes(), 1)[0], 2);
 }
 
+class VastMemory : public CudaDeviceTest {
+ protected:
+  simt::Machine::Options machine_options() const override {
+    return {.memory_bytes = std::size_t{64} << 30};
+  }
+};
+
+// More than this machine has.
+TEST_F(VastMemory, OfManyGiBIsThereWhereItIsTouched) {
+  constexpr std::size_t kBytes = (std::size_t{40} << 30) + 12;
+  auto memory = device().allocate(kBytes, stream());
+  ASSERT_TRUE(memory.ok());
+  std::byte* const last = memory.value().bytes() + kBytes - 4;
+  std::byte* const middle = memory.value().bytes() + kBytes / 2 / 4 * 4;
+  EXPECT_EQ(download<std::int32_t>(last, 1)[0], -1);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(stream().fill(memory.value().bytes(), 0, kBytes).ok());
+    for (std::byte* const at : {memory.value().bytes(), middle, last}) {
+      EXPECT_EQ(download<std::int32_t>(at, 1)[0], 0);
+      ASSERT_TRUE(stream().fill(at, 7, 4).ok());
+      EXPECT_EQ(download<std::int32_t>(at, 1)[0], 0x07070707);
+    }
+  }
+}
+
 TEST_F(CudaDeviceTest, MemoryWhileAStreamRecordsEndsTheProgram) {
   ASSERT_TRUE(stream().begin_recording().ok());
   EXPECT_DEATH(static_cast<void>(device().allocate(16, stream())), "while a stream records");

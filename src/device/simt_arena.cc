@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -18,11 +19,39 @@ constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kGuardBytes = 1024;  // on both sides; a multiple of the alignment
 constexpr int kPoison = 0xFF;
 constexpr std::byte kGuard{0xA5};
+constexpr std::size_t kPageBytes = 4096;  // of the system
+constexpr std::size_t kEndBytes = 16 * kPageBytes;
+
+bool is_vast(std::size_t size_bytes) {
+  return size_bytes >= SimtArena::kVastBytes;
+}
+
+// Zeros, without touching the pages between the ends.
+void clear_vast(std::byte* bytes, std::size_t size_bytes) {
+  std::byte* const end = bytes + size_bytes;
+  const auto aligned = [](std::byte* at) {
+    return at + (kPageBytes - reinterpret_cast<std::uintptr_t>(at) % kPageBytes) % kPageBytes;
+  };
+  std::byte* const whole = aligned(bytes);
+  std::byte* const whole_end = aligned(end) - (aligned(end) == end ? 0 : kPageBytes);
+  std::memset(bytes, 0, static_cast<std::size_t>(whole - bytes));
+  STEMMA_CHECK_EQ(madvise(whole, static_cast<std::size_t>(whole_end - whole), MADV_DONTNEED), 0);
+  std::memset(whole_end, 0, static_cast<std::size_t>(end - whole_end));
+}
+
+void poison(std::byte* bytes, std::size_t size_bytes) {
+  if (!is_vast(size_bytes)) {
+    std::memset(bytes, kPoison, size_bytes);
+    return;
+  }
+  clear_vast(bytes, size_bytes);
+  std::memset(bytes, kPoison, kEndBytes);
+  std::memset(bytes + size_bytes - kEndBytes, kPoison, kEndBytes);
+}
 
 }  // namespace
 
-SimtArena::SimtArena(std::size_t size_bytes)
-    : size_bytes_(round_up(size_bytes, std::size_t{4096})) {
+SimtArena::SimtArena(std::size_t size_bytes) : size_bytes_(round_up(size_bytes, kPageBytes)) {
   void* const mapping =
       mmap(nullptr, size_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   STEMMA_CHECK(mapping != MAP_FAILED, "address space for an emulated GPU");
@@ -49,13 +78,13 @@ std::size_t SimtArena::find_room(std::size_t size_bytes) const {
 void* SimtArena::try_allocate(std::size_t size_bytes) {
   const std::size_t begin = find_room(size_bytes);
   if (begin == size_bytes_) return nullptr;
-  used_end_ = std::max(used_end_, round_up(begin + size_bytes + kGuardBytes, std::size_t{4096}));
+  used_end_ = std::max(used_end_, round_up(begin + size_bytes + kGuardBytes, kPageBytes));
   const int opened = std::exchange(opened_, 0);
   open();  // up to the new end
   opened_ = opened + 1;
   ASAN_UNPOISON_MEMORY_REGION(memory_ + begin - kGuardBytes, size_bytes + 2 * kGuardBytes);
   std::memset(memory_ + begin - kGuardBytes, static_cast<int>(kGuard), kGuardBytes);
-  std::memset(memory_ + begin, kPoison, size_bytes);
+  poison(memory_ + begin, size_bytes);
   std::memset(memory_ + begin + size_bytes, static_cast<int>(kGuard), kGuardBytes);
   ASAN_POISON_MEMORY_REGION(memory_ + begin - kGuardBytes, kGuardBytes);
   ASAN_POISON_MEMORY_REGION(memory_ + begin + size_bytes, kGuardBytes);
@@ -71,10 +100,18 @@ void SimtArena::give_back(void* bytes) {
   open();
   ASAN_UNPOISON_MEMORY_REGION(memory_ + begin - kGuardBytes, piece->second + 2 * kGuardBytes);
   check_guards(begin, piece->second);
-  std::memset(memory_ + begin, kPoison, piece->second);
-  ASAN_POISON_MEMORY_REGION(memory_ + begin, piece->second);
+  poison(memory_ + begin, piece->second);
+  if (!is_vast(piece->second)) ASAN_POISON_MEMORY_REGION(memory_ + begin, piece->second);
   close();
   pieces_.erase(piece);
+}
+
+void SimtArena::fill(void* bytes, int value, std::size_t size_bytes) {
+  if (value == 0 && is_vast(size_bytes)) {
+    clear_vast(static_cast<std::byte*>(bytes), size_bytes);
+  } else {
+    std::memset(bytes, value, size_bytes);
+  }
 }
 
 void SimtArena::check_guards(std::size_t begin, std::size_t size_bytes) const {

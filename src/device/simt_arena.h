@@ -2,9 +2,13 @@
 // handed out begins as bytes of 0xFF and lies between guards that are looked at when it comes back.
 // With the address sanitizer reading beside it, or after it came back, ends the program too.
 //
+// Pools of many GiB are address space alone where nobody touches them: pieces that are kVastBytes
+// or more begin as zeros but for their ends, and reading one that came back is not found.
+//
 // Thread:     one at a time.
 // Memory:     address space; what was touched is there until the end.
-// Cost:       allocate fills what it gives; open and close are a system call each.
+// Cost:       allocate fills what it gives; open and close are a system call each. Filling what is
+//             vast with zeros costs a system call.
 // Not here:   streams (simt_runtime.h), kernels (simt.h).
 #pragma once
 
@@ -15,6 +19,8 @@ namespace stemma::simt {
 
 class SimtArena {
  public:
+  static constexpr std::size_t kVastBytes = std::size_t{256} << 20;
+
   explicit SimtArena(std::size_t size_bytes);
   // REQUIRES: all that was allocated came back.
   ~SimtArena();
@@ -26,6 +32,9 @@ class SimtArena {
   // REQUIRES: `bytes` came from try_allocate. Ends the program if a guard was written to.
   void give_back(void* bytes);
   bool empty() const { return pieces_.empty(); }
+
+  // As memset. REQUIRES: it is open, and the bytes are of one piece.
+  static void fill(void* bytes, int value, std::size_t size_bytes);
 
   // Nested.
   void open();

@@ -150,7 +150,7 @@ Status CudaStream::copy_rows_out(void* pinned, const void* device, const CudaRow
 
 Status CudaStream::fill(void* device, std::uint8_t value, std::size_t size_bytes) {
   if (size_bytes == 0) return {};
-  return simt::queue_work(raw(), [=] { std::memset(device, value, size_bytes); });
+  return simt::queue_work(raw(), [=] { simt::SimtArena::fill(device, value, size_bytes); });
 }
 
 Status CudaStream::record(CudaEvent& event) {

@@ -39,12 +39,13 @@ class RunnerTrial {
   // with a window get a pool like it, of which no page is ever given back.
   RunnerTrial(LoadedRunner& runner, KvPool& pool, std::uint64_t seed = 1)
       : RunnerTrial(runner, pool, make_windowed_pool(runner, pool), seed) {}
-  // The same with a pool like it for these layers, where the host's memory will not do.
+  // The same with a pool like it for these layers, where the host's memory will not do. Pages
+  // before `first_page` are nobody's.
   RunnerTrial(LoadedRunner& runner, KvPool& pool, std::unique_ptr<KvPool> windowed_or_null,
-              std::uint64_t seed)
+              std::uint64_t seed, std::int64_t first_page = 0)
       : runner_(runner), pool_(pool), windowed_(std::move(windowed_or_null)) {
-    for (const PageId page : id_range(PageId(0), pool.shape().pages)) {
-      free_pages_.push_back(page);
+    for (std::int64_t page = first_page; page < pool.shape().pages; ++page) {
+      free_pages_.push_back(PageId(static_cast<std::int32_t>(page)));
     }
     Prng random(seed);
     for (std::size_t i = free_pages_.size(); i > 1; --i) {
