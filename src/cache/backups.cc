@@ -60,7 +60,11 @@ std::int64_t Backups::back_up(const PrefixLock& held, std::int64_t end_tokens) {
   const std::int64_t missing = end_tokens / page_size - first_page;
   if (missing <= 0) return 0;
   auto ticket = parts_.transfers.try_open(TransferKind::kBackup);
-  OwnedPages target = ticket.has_value() ? parts_.host.space().take_up_to(missing) : OwnedPages();
+  if (!ticket.has_value()) {
+    parts_.device.owe(held, {first_page, end_tokens / page_size}, kHost);
+    return missing;
+  }
+  OwnedPages target = parts_.host.space().take_up_to(missing);
   parts_.counters.unbacked += missing - target.pages();
   if (target.empty()) return missing;
   Transfer& job = ticket->job();
@@ -78,6 +82,22 @@ std::int64_t Backups::back_up(const PrefixLock& held, std::int64_t end_tokens) {
   ticket->target = std::move(target);
   parts_.transfers.submit(std::move(*ticket));
   return missing;
+}
+
+// Each step leaves less that is owed. What came down meanwhile with a text that goes on from it is
+// not copied again.
+void Backups::back_up_owed() {
+  RadixPrefixCache& tree = parts_.device;
+  while (tree.debts().any() && parts_.transfers.can_open(TransferKind::kBackup)) {
+    const auto owed = tree.try_take_owed(kHost);
+    back_up(owed->lock, owed->pages.end * tree.page_size());
+  }
+}
+
+void Backups::give_up_owed() {
+  while (const auto owed = parts_.device.try_take_owed(kHost)) {
+    parts_.counters.unbacked += owed->pages.pages();
+  }
 }
 
 bool Backups::covers(const PrefixLock& held, std::int64_t tokens) {

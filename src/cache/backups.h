@@ -4,9 +4,9 @@
 // only then it is published, parents before children (I6, I11). Where host memory is short its
 // coldest pages go; where that does not suffice the rest stays unbacked and is counted.
 //
-// A store is given so many jobs at once. What comes meanwhile it is owed: the tree of host memory
-// remembers it (prefix/page_debts), and poll by poll the oldest goes next. A page that is evicted
-// before its turn is not stored.
+// Host memory is given so many jobs at once, and so is each store. What comes meanwhile they are
+// owed: the tree above remembers it (prefix/page_debts), and poll by poll the oldest goes next. A
+// page that is evicted before its turn is not copied.
 //
 // Thread:     engine thread only.             Invariants: I6, I10, I11 (docs/INVARIANTS.md).
 // Memory:     scratch for one text; a number a store.
@@ -51,18 +51,26 @@ class Backups {
   };
   explicit Backups(const Parts& parts) : parts_(parts), store_jobs_(parts.stores.size()) {}
 
-  // To how many the tree of host memory has to be able to owe pages.
+  // To how many the tree of the device has to be able to owe pages: to host memory.
+  static constexpr std::int64_t kDeviceCreditors = 1;
+  // And the tree of host memory.
   static std::int64_t creditors(std::int64_t stores, bool windows) {
     return windows ? 2 * stores : stores;
   }
 
   // Begins to copy what host memory lacks of the first `end_tokens` of what is held on the device,
-  // as far as there is room; how many pages it lacked. REQUIRES: end_tokens is a multiple of
-  // page_size and not more than is held.
+  // as far as there is room, at once or when it is its turn; how many pages it lacked. REQUIRES:
+  // end_tokens is a multiple of page_size and not more than is held.
   std::int64_t back_up(const PrefixLock& held, std::int64_t end_tokens);
   // The same of the windowed pages that going on from there reads, where host memory has, or will
   // have, the others. REQUIRES: some layers have a window.
   std::int64_t back_up_window(const PrefixLock& held, std::int64_t end_tokens);
+
+  // The same of what host memory has been owed longest, as far as it can be given more now. Once a
+  // poll. Windowed pages are not owed: by then the window has mostly moved on.
+  void back_up_owed();
+  // It is owed nothing any more: what it was stays unbacked.
+  void give_up_owed();
 
   // Begins to copy what page stores lack of what is held in host memory, from `first_page` on; at
   // once or when it is its turn.
@@ -99,6 +107,8 @@ class Backups {
   PageKey key_of(const PrefixLock& held, std::int64_t page);
   std::span<const PageKey> keys_from(const PrefixLock& held, std::int64_t first_page);
   std::span<const TokenId> text_of(RadixPrefixCache& tree, const PrefixLock& held);
+
+  static constexpr std::int64_t kHost = 0;  // of the device's creditors
 
   Parts parts_;
   std::vector<std::int64_t> store_jobs_;  // under way, by store

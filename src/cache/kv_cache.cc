@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/math.h"
+#include "cache/backups.h"
 #include "cache/grafts.h"
 #include "cache/page_space.h"
 #include "cache/tiering.h"
@@ -37,7 +38,8 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                            .hash_seed = std::nullopt,
                                            .clock = &cache->clock_,
                                            .evicted_marks = options.evicted_marks,
-                                           .events_pages_max = options.events_pages_max}));
+                                           .events_pages_max = options.events_pages_max,
+                                           .creditors = Backups::kDeviceCreditors}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
   if (tiers_or_null != nullptr) {
     STEMMA_RETURN_IF_ERROR(cache->open_tiering(*tiers_or_null));
@@ -409,6 +411,7 @@ void KvCache::retire_step(std::int64_t step) {
 void KvCache::reset() {
   STEMMA_CHECK_EQ(free_rows(), rows_->rows());
   give_up_promotions(PromotionUse::kComputing);
+  if (tiering_ != nullptr) tiering_->give_up_owed();
   while (tiering_ != nullptr && tiering_->holds_device()) {
     wait_transfers(std::chrono::milliseconds(10));
     poll_transfers();

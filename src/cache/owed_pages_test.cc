@@ -1,5 +1,6 @@
-// Pages that a page store cannot be given at once: they go when it can, the oldest first, without
-// anybody touching them again, and hold no host memory until then. Lanes end jobs when a test says.
+// Pages that host memory or a page store cannot be given at once: they go when it can, the oldest
+// first, without anybody touching them again, and hold nothing until then. Lanes end jobs when a
+// test says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kTicketsMax = TransferLimits().writes_max;
+constexpr std::int64_t kDownMax = TransferLimits().down_max;
 
 // A map that has to be asked over a network.
 class FarStore final : public MapStore {
@@ -80,14 +82,23 @@ class OwedPages : public ::testing::Test {
     EXPECT_EQ(kv->audit(), std::nullopt);
   }
 
-  // `pages` pages of a text, computed, published and copied to host memory.
-  void publish(TokenId first, std::int64_t pages) {
+  // `pages` pages of a text, computed and published.
+  void compute(TokenId first, std::int64_t pages) {
     std::vector<TokenId> tokens;
     for (TokenId i = 0; i < pages; ++i) tokens.push_back(1000 * first + i);
     auto sequence = kv->begin(ns, tokens);
     ASSERT_TRUE(kv->reserve(*sequence, pages));
     kv->finish(std::move(*sequence), tokens);
-    end_jobs([](const Transfer& job) { return job.kind == TransferKind::kBackup; });
+  }
+  // And copied to host memory.
+  void publish(TokenId first, std::int64_t pages) {
+    compute(first, pages);
+    end_backups();
+  }
+
+  // The copies to host memory that are under way end well.
+  std::int64_t end_backups() {
+    return end_jobs([](const Transfer& job) { return job.kind == TransferKind::kBackup; });
   }
 
   // The jobs of a store that are under way end well.
@@ -122,6 +133,9 @@ class OwedPages : public ::testing::Test {
     return values.of.at(name);
   }
   std::int64_t owed() const { return metric("stemma_owed_pages"); }
+  std::int64_t owed_backups() const { return metric("stemma_owed_backup_pages"); }
+  std::int64_t backed_up() const { return metric("stemma_backed_up_pages_total"); }
+  std::int64_t unbacked() const { return metric("stemma_unbacked_pages_total"); }
   std::int64_t stored() const { return metric("stemma_stored_pages_total"); }
   std::int64_t unstored() const { return metric("stemma_unstored_pages_total"); }
 
@@ -179,7 +193,7 @@ TEST_F(OwedPages, HoldNoHostMemoryAndAreCountedWhereTheyAreEvicted) {
   for (TokenId text = 0; text < 2 * kTicketsMax; ++text) publish(text, 1);
   EXPECT_EQ(metric("stemma_host_locked_pages"), kTicketsMax) << "those under way";
   for (TokenId text = 100; text < 100 + kTicketsMax; ++text) publish(text, 1);
-  EXPECT_EQ(metric("stemma_unbacked_pages_total"), 0);
+  EXPECT_EQ(unbacked(), 0);
   EXPECT_EQ(unstored(), kTicketsMax);
   EXPECT_EQ(owed(), kTicketsMax);
   end_stores();
@@ -220,6 +234,54 @@ TEST_F(OwedPages, AResetOfTheDeviceWaitsForNoStore) {
   EXPECT_EQ(owed(), 5);
   end_stores();
   EXPECT_EQ(end_stores(), 5);
+}
+
+// As many requests as a batch has may end in one step.
+TEST_F(OwedPages, OfTheDeviceGoDownInTheirTurn) {
+  open(256, 0);
+  for (TokenId text = 0; text < 2 * kDownMax + 3; ++text) compute(text, 2);
+  EXPECT_EQ(owed_backups(), 2 * (kDownMax + 3));
+  EXPECT_EQ(kv->usage().locked_tokens, 2 * kDownMax) << "what is owed can be evicted";
+  EXPECT_EQ(end_backups(), kDownMax);
+  EXPECT_EQ(tiers->lanes().posted.front()->tokens.front(), 1000 * kDownMax) << "the oldest";
+  EXPECT_EQ(end_backups(), kDownMax);
+  EXPECT_EQ(end_backups(), 3);
+  EXPECT_EQ(backed_up(), 2 * (2 * kDownMax + 3));
+  EXPECT_EQ(owed_backups(), 0);
+  EXPECT_EQ(unbacked(), 0);
+  EXPECT_FALSE(kv->transfers_underway());
+}
+
+TEST_F(OwedPages, OfTheDeviceGoWithATextThatGoesOnFromThem) {
+  open(256, 0);
+  for (TokenId text = 0; text < kDownMax; ++text) compute(text, 1);
+  for (std::int64_t pages = 1; pages <= 5; ++pages) compute(50, pages);
+  EXPECT_EQ(owed_backups(), 5);
+  EXPECT_EQ(end_backups(), kDownMax);
+  ASSERT_EQ(tiers->lanes().posted.size(), 1u);
+  EXPECT_EQ(tiers->lanes().posted[0]->pages(), 5);
+  EXPECT_EQ(end_backups(), 1);
+  EXPECT_EQ(backed_up(), kDownMax + 5);
+}
+
+TEST_F(OwedPages, OfTheDeviceAreCountedWhereTheyAreEvicted) {
+  open(256, 0);
+  for (TokenId text = 0; text < kDownMax + 4; ++text) compute(text, 3);
+  EXPECT_EQ(kv->evict(256), 3 * 4);
+  EXPECT_EQ(owed_backups(), 0);
+  EXPECT_EQ(unbacked(), 3 * 4);
+  EXPECT_EQ(end_backups(), kDownMax);
+  EXPECT_EQ(end_backups(), 0);
+}
+
+TEST_F(OwedPages, OfTheDeviceAreGivenUpWithItsPages) {
+  open(256, 0);
+  for (TokenId text = 0; text < kDownMax + 4; ++text) compute(text, 1);
+  tiers->lanes().ends_when_waited_for = true;
+  kv->reset();
+  EXPECT_EQ(backed_up(), kDownMax);
+  EXPECT_EQ(unbacked(), 4);
+  EXPECT_EQ(owed_backups(), 0);
 }
 
 }  // namespace

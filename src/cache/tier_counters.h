@@ -16,7 +16,7 @@ namespace stemma {
 // Pages, unless said otherwise.
 struct TierCounters {
   std::int64_t backed_up = 0;                // device -> host
-  std::int64_t unbacked = 0;                 // not copied: no room in host memory, or no ticket
+  std::int64_t unbacked = 0;                 // not copied: no room in host memory, or wrong
   std::int64_t stored = 0;                   // host -> page stores
   std::int64_t unstored = 0;                 // not stored: refused or failed
   std::array<std::int64_t, 4> loaded = {};   // by tier they came from; published above it

@@ -120,6 +120,7 @@ bool Tiering::poll() {
       promotions_.landed(std::move(*ticket));
     }
   }
+  backups_.back_up_owed();
   backups_.store_owed();
   promotions_.advance();
   removals_.advance();
@@ -315,7 +316,9 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
                 host_->tree().usage().locked_tokens / host_->tree().page_size());
   visitor.gauge("stemma_host_arriving_pages", host_->allocator().owned_pages());
   visitor.counter("stemma_backed_up_pages_total", counters_.backed_up);
-  visitor.counter("stemma_unbacked_pages_total", counters_.unbacked);
+  visitor.counter("stemma_unbacked_pages_total",
+                  counters_.unbacked + device_.tree.debts().written_off_pages());
+  visitor.gauge("stemma_owed_backup_pages", device_.tree.debts().owed_pages());
   if (const WindowedPages* const windowed = host_->windowed_or_null(); windowed != nullptr) {
     visitor.gauge("stemma_host_windowed_pages", windowed->total_pages());
     visitor.gauge("stemma_host_windowed_free_pages", windowed->free_pages());

@@ -77,6 +77,8 @@ class Tiering {
   void for_each_underway(Visit&& visit) const {
     transfers_.for_each_underway(visit);
   }
+  // Host memory is owed nothing of the device any more.
+  void give_up_owed() { backups_.give_up_owed(); }
   // Whether any of them holds something on the device.
   bool holds_device() const;
   // Whether pages are being brought up, and some came at `since_us` or later.

@@ -21,7 +21,9 @@ class HeldLanes final : public TransferLanes {
     done.pop_front();
     return job;
   }
-  void wait_done(std::chrono::microseconds) override {}
+  void wait_done(std::chrono::microseconds) override {
+    while (ends_when_waited_for && !posted.empty()) end_next(PageVerdict::kDone);
+  }
   bool wait_layer(Transfer&, std::int64_t) override { return false; }
   void stop() override {
     while (!posted.empty()) end_next();
@@ -37,6 +39,7 @@ class HeldLanes final : public TransferLanes {
     end_next();
   }
 
+  bool ends_when_waited_for = false;
   std::deque<Transfer*> posted;
   std::deque<Transfer*> done;
 };

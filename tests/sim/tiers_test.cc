@@ -91,6 +91,22 @@ TEST(Tiers, ASlowStoreHasEverythingInTheEnd) {
   }
 }
 
+// More requests end at once than host memory is given copies at once; then nobody comes any more.
+TEST(Tiers, WhatABatchComputedIsInHostMemoryInTheEnd) {
+  EngineOptions options = tiered_options(4, 4800);
+  options.kv.requests_max = 32;
+  SimulatedTierOptions tiers = tiers_of(2048);
+  tiers.lanes.job_us_max = 20'000;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed <= 32; ++seed) harness.submit(some_tokens(seed, 130), 4);
+  harness.run();
+  EXPECT_GT(harness.metric("stemma_owed_backup_pages"), 0);
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_owed_backup_pages"), 0);
+  EXPECT_EQ(harness.metric("stemma_unbacked_pages_total"), 0);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 32 * 33);
+}
+
 TEST(Tiers, WriteThroughSelectiveCopiesWhatWasUsedTwice) {
   EngineOptions options = tiered_options(4, 320);
   options.kv.tiers.write_policy = WritePolicy::kWriteThroughSelective;
