@@ -265,7 +265,8 @@ STEMMA_API stemma_status stemma_batch_pages(stemma_cache* cache, stemma_sequence
 
 // --- Moving between tiers. Nothing happens where there are none.
 
-// Once between two steps: takes copies that have ended.
+// Once between two steps: takes copies that have ended. While a step is in flight, what is brought
+// to the device is left for later.
 STEMMA_API stemma_status stemma_poll_transfers(stemma_cache* cache);
 STEMMA_API stemma_status stemma_wait_transfers(stemma_cache* cache, int64_t us);  // until one ends
 // Begins to bring up what tiers have of a prompt beyond what begin would find. NOTHING.

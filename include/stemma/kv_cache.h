@@ -122,10 +122,10 @@ class KvCache {
               std::int64_t publish_tokens_max = std::numeric_limits<std::int64_t>::max());
 
   // Lower tiers. Everything here does nothing, and finds nothing, where there are none.
-  // Takes what has ended, publishes what came; whether there was any. Promoting: between steps.
+  // Takes what has ended, publishes what came; whether there was any.
   bool poll_transfers();
+  bool arrivals_wait();  // for poll_transfers while no step is in flight: what came to the device
   bool transfers_underway() const;
-  bool promoting() const;                             // whether some bring pages to the device
   bool pages_arriving(std::int64_t within_us) const;  // by a promotion, the last not longer ago
   // Waits until a transfer has ended or the time is over; poll_transfers then takes it.
   void wait_transfers(std::chrono::microseconds time);

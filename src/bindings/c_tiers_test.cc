@@ -149,6 +149,18 @@ class Engine {
     stemma_release(sequence);
     return cached;
   }
+  // The same where a step is in flight as the pages come.
+  std::int64_t cached_after_promotion_beside_a_step(const Text& tokens) {
+    const std::int64_t promotion = life_.promote(tokens);
+    std::int64_t step = -1;
+    EXPECT_EQ(stemma_step_begin(life_.cache(), &step), STEMMA_OK);
+    EXPECT_EQ(stemma_wait_transfers(life_.cache(), 1'000'000), STEMMA_OK);
+    EXPECT_EQ(stemma_poll_transfers(life_.cache()), STEMMA_OK);
+    EXPECT_EQ(stemma_worth_waiting(life_.cache(), promotion), 1);
+    EXPECT_EQ(stemma_step_retire(life_.cache(), step), STEMMA_OK);
+    life_.wait_for(promotion);
+    return cached_after_promotion(tokens);
+  }
   // Two requests ask for one text: each has a hold of its own on what brings it.
   void promote_twice(const Text& tokens) {
     const std::array<std::int64_t, 2> holds = {life_.promote(tokens), life_.promote(tokens)};
@@ -195,6 +207,17 @@ TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
   EXPECT_TRUE(next.metrics().contains("stemma_transfers_underway"));
+}
+
+TEST(CTiers, WhatComesUpIsLeftAloneWhileAStepIsInFlight) {
+  FrameMap map;
+  {
+    Engine engine(map.open());
+    engine.compute(prompt());
+    engine.settle();
+  }
+  Engine next(map.open());
+  EXPECT_EQ(next.cached_after_promotion_beside_a_step(prompt()), 24);
 }
 
 TEST(CTiers, RequestsOfOneTextReleaseItEachForThemselves) {

@@ -20,18 +20,18 @@ constexpr std::chrono::microseconds kNap(500);
 }  // namespace
 
 bool KvCache::poll_transfers() {
-  STEMMA_CHECK(steps_in_flight_ == 0 || !promoting(), "pages come up between steps");
   if (tiering_ == nullptr) return false;
-  if (steps_in_flight_ == 0) tiering_->loans().clear();  // of a step that was planned and not run
+  if (steps_in_flight_ > 0) return tiering_->poll_beside_steps();
+  tiering_->loans().clear();  // of a step that was planned and not run
   return tiering_->poll();
+}
+
+bool KvCache::arrivals_wait() {
+  return tiering_ != nullptr && tiering_->arrivals_wait();
 }
 
 bool KvCache::transfers_underway() const {
   return tiering_ != nullptr && tiering_->underway();
-}
-
-bool KvCache::promoting() const {
-  return tiering_ != nullptr && tiering_->promotions().brings_to(Tier::kDevice);
 }
 
 bool KvCache::pages_arriving(std::int64_t within_us) const {

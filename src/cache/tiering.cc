@@ -108,25 +108,59 @@ bool Tiering::poll() {
   bool landed = false;
   while (auto ticket = transfers_.try_take_landed()) {
     landed = true;
-    const TransferKind kind = ticket->job().kind;
-    if (kind == TransferKind::kBackup || kind == TransferKind::kStore) {
-      backups_.landed(std::move(*ticket));
-    } else if (kind == TransferKind::kRemove) {
-      removals_.landed(*ticket);
-    } else if (kind == TransferKind::kPurge) {
-      purges_.landed(*ticket);
-    } else {
-      if (ticket->job().done_pages() > 0) arrived_us_ = ticket->job().ended_us;
-      promotions_.landed(std::move(*ticket));
-    }
+    take(std::move(*ticket));
   }
+  pay_owed();
+  promotions_.advance();
+  begin_next();
+  return landed;
+}
+
+bool Tiering::poll_beside_steps() {
+  if (!promotions_.brings_to(Tier::kDevice)) return poll();
+  bool landed = false;
+  while (!arrivals_wait()) {
+    auto ticket = transfers_.try_take_landed();
+    if (!ticket.has_value()) break;
+    landed = true;
+    take(std::move(*ticket));
+  }
+  pay_owed();
+  begin_next();
+  return landed;
+}
+
+// A ticket of any read that ends may be one that a promotion waits for.
+bool Tiering::arrivals_wait() {
+  if (!promotions_.brings_to(Tier::kDevice)) return false;
+  const Transfer* const next = transfers_.next_landed_or_null();
+  return next != nullptr && next->kind != TransferKind::kBackup &&
+         next->kind != TransferKind::kStore && next->kind != TransferKind::kPurge;
+}
+
+void Tiering::take(TransferTicket ticket) {
+  const TransferKind kind = ticket.job().kind;
+  if (kind == TransferKind::kBackup || kind == TransferKind::kStore) {
+    backups_.landed(std::move(ticket));
+  } else if (kind == TransferKind::kRemove) {
+    removals_.landed(ticket);
+  } else if (kind == TransferKind::kPurge) {
+    purges_.landed(ticket);
+  } else {
+    if (ticket.job().done_pages() > 0) arrived_us_ = ticket.job().ended_us;
+    promotions_.landed(std::move(ticket));
+  }
+}
+
+void Tiering::pay_owed() {
   backups_.back_up_owed();
   backups_.store_owed();
-  promotions_.advance();
+}
+
+void Tiering::begin_next() {
   removals_.advance();
   purges_.advance();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
-  return landed;
 }
 
 bool Tiering::holds_device() const {

@@ -71,6 +71,11 @@ class Tiering {
   // Takes what has ended; whether there was anything. REQUIRES: no step is in flight, or nothing is
   // brought to the device.
   bool poll();
+  // The same while steps are in flight: pages that an arrival takes, or evicts for others, would
+  // not be free before these retire. So nothing that comes up to the device moves on.
+  bool poll_beside_steps();
+  // Whether something was left for poll by that.
+  bool arrivals_wait();
   bool underway() const noexcept { return transfers() > 0; }
   std::int64_t transfers() const noexcept { return transfers_.underway(); }
   template <typename Visit>
@@ -148,6 +153,9 @@ class Tiering {
   Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
           std::unique_ptr<HostTier> host, const Clock& clock);
   std::int64_t back_up(const PrefixLock& held, std::int64_t end_tokens);
+  void take(TransferTicket ticket);
+  void pay_owed();
+  void begin_next();
   void load_host();
   void demote_ahead();
   std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);

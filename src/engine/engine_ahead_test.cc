@@ -127,6 +127,28 @@ class EngineAhead : public ::testing::Test {
     EXPECT_EQ(engine_->kv().usage().locked_tokens, 0);
   }
 
+  // One text of 60 tokens is in host memory alone afterwards; what was said to it.
+  std::vector<TokenId> bring_down() {
+    const RequestId text = submit(spec(60, 1));
+    const std::vector<TokenId> said = answer_below(text);
+    for (const TokenId first : {61, 62}) {
+      RequestSpec filling = spec(98, 1);
+      filling.prompt[0] = first;
+      answer_below(submit(filling));
+    }
+    return said;
+  }
+
+  // Until all that can be is in host memory.
+  std::vector<TokenId> answer_below(RequestId id) {
+    run();
+    while (engine_->kv().transfers_underway()) {
+      tiers_->wait_copied();
+      step();
+    }
+    return answers_[id].tokens;
+  }
+
   // The answers to `requests` drawn requests, of which some come while others run.
   std::map<RequestId, Answer> answers_to(std::int64_t requests, std::uint64_t seed) {
     Prng prng(seed);
@@ -260,6 +282,116 @@ TEST_F(EngineAhead, PagesThatACopyLetsGoAreForWhoWaits) {
   for (int i = 0; i < 6; ++i) step();
   EXPECT_FALSE(answers_[waiting].tokens.empty());
   EXPECT_EQ(answers_[other].finish, FinishReason::kNone);
+  run();
+}
+
+class EngineAheadBesidePromotions : public EngineAhead {
+ protected:
+  EngineAheadBesidePromotions() {
+    host_pages_ = 128;
+    options_.kv.pages = 40;
+    options_.kv.tiers.load_by_layer = false;  // else it is lent at once
+    options_.kv.tiers.load_wait_us = 1'000'000'000;
+  }
+
+  // Somebody's answer goes on while another waits for what is in host memory.
+  void open_with_one_who_waits() {
+    open(true);
+    said_ = bring_down();
+    RequestSpec running = spec(8, 60);
+    running.prompt[0] = 60;
+    runs_ = submit(running);
+    for (int i = 0; i < 4; ++i) step();
+    tiers_->holds = true;
+    waits_ = submit(spec(60, 2));
+    for (int i = 0; i < 3; ++i) step();
+  }
+
+  void TearDown() override {
+    tiers_->holds = false;
+    run();
+    EXPECT_EQ(answers_[runs_].tokens.size(), 60u);
+    ASSERT_EQ(answers_[waits_].tokens.size(), 2u);
+    EXPECT_EQ(answers_[waits_].tokens.front(), said_.front());
+  }
+
+  // Steps in which another was queued behind.
+  std::int64_t followed(int steps) {
+    const std::int64_t before = late_->queued_behind;
+    for (int i = 0; i < steps; ++i) step();
+    return late_->queued_behind - before;
+  }
+  bool still_waits() { return answers_[waits_].tokens.empty(); }
+
+  RequestId runs_;
+  RequestId waits_;
+  std::vector<TokenId> said_;  // to the text of who waits
+};
+
+TEST_F(EngineAheadBesidePromotions, WhoWaitsForPagesMakesNobodyElsePause) {
+  open_with_one_who_waits();
+  EXPECT_EQ(followed(10), 10);
+  EXPECT_TRUE(still_waits());
+}
+
+TEST_F(EngineAheadBesidePromotions, WhoWaitedRunsWhenHisPagesHaveCome) {
+  open_with_one_who_waits();
+  followed(10);
+  const std::int64_t computed_before = model_.computed_rows;
+  tiers_->holds = false;
+  tiers_->wait_copied();
+  for (int i = 0; i < 4; ++i) step();
+  EXPECT_FALSE(still_waits());
+  EXPECT_LT(model_.computed_rows - computed_before, 20) << "his prompt came from host memory";
+  EXPECT_EQ(answers_[runs_].finish, FinishReason::kNone);
+}
+
+// What it publishes may be what is waited for.
+TEST_F(EngineAheadBesidePromotions, APromptIsComputedWithPausesWhileSomebodyWaits) {
+  options_.scheduler.chunk_tokens_max = 4;
+  open_with_one_who_waits();
+  RequestSpec prompt = spec(16, 1);
+  prompt.prompt[0] = 59;
+  const RequestId computes = submit(prompt);
+  step();  // it comes
+  EXPECT_EQ(followed(4), 0);
+  EXPECT_EQ(answers_[computes].finish, FinishReason::kLength);
+  EXPECT_TRUE(still_waits());
+}
+
+TEST_F(EngineAheadBesidePromotions, WhoHasWaitedForLongEnoughComputes) {
+  options_.kv.tiers.load_wait_us = 200;
+  open_with_one_who_waits();
+  EXPECT_GT(followed(10), 0);
+  EXPECT_TRUE(still_waits());
+  for (int i = 0; i < 20; ++i) step();
+  EXPECT_FALSE(still_waits());
+  EXPECT_EQ(answers_[runs_].finish, FinishReason::kNone);
+}
+
+TEST_F(EngineAheadBesidePromotions, WhoWaitsForWhatIsPurgedComputes) {
+  open_with_one_who_waits();
+  followed(4);
+  ASSERT_TRUE(engine_->purge({}).ok());
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_FALSE(still_waits());
+  EXPECT_EQ(answers_[runs_].finish, FinishReason::kNone);
+}
+
+// Behind him another waits for pages, which nobody lets go.
+TEST_F(EngineAhead, WhoWaitsForAPromptThatOthersComputeRunsWhenItIsThere) {
+  options_.kv.pages = 40;
+  open(true);
+  const RequestId leads = submit(spec(60, 40));
+  step();
+  const RequestId follows = submit(spec(62, 2));
+  RequestSpec large = spec(99, 1);
+  large.prompt[0] = 61;
+  const RequestId lacks_pages = submit(large);
+  while (answers_[leads].tokens.empty()) step();
+  for (int i = 0; i < 4; ++i) step();
+  EXPECT_FALSE(answers_[follows].tokens.empty());
+  EXPECT_TRUE(answers_[lacks_pages].tokens.empty());
   run();
 }
 

@@ -98,12 +98,13 @@ void Engine::start_step(const KvBatch& batch, std::span<Request* const> outputs)
 bool Engine::start_ahead() {
   const bool audits = audit_or_null_ != nullptr && audit_or_null_->waits();
   if (!steps_->can_follow() || !inbox_->empty() || audits ||
-      scheduler_->batch().arriving != nullptr || kv_->promoting()) {
+      scheduler_->batch().arriving != nullptr) {
     return false;
   }
   // What is copied down is taken meanwhile. It may leave room for who waits.
   const bool landed = kv_->poll_transfers();
-  if ((landed && scheduler_->waiting() > 0) || !scheduler_->plan_ahead()) return false;
+  if (kv_->arrivals_wait() || (landed && scheduler_->waiting() > 0)) return false;
+  if (!scheduler_->plan_ahead()) return false;
   start_step(scheduler_->batch_ahead(), scheduler_->outputs_ahead());
   return true;
 }

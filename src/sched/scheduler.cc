@@ -46,6 +46,7 @@ Scheduler::Scheduler(KvCache& kv, const SchedulerOptions& options)
     free_.push_back(static_cast<std::int32_t>(place - 1));
   }
   waiting_.reserve(requests_.size());
+  waits_for_tier_.reserve(requests_.size());
   entries_.reserve(requests_.size());
   shorter_.reserve(requests_.size());
   in_flight_.reserve(static_cast<std::size_t>(kv.options().requests_max));
@@ -86,7 +87,7 @@ Request* Scheduler::find_or_null(RequestId id) {
 
 bool Scheduler::plan_step() {
   builder_->clear(step_tokens());
-  held_back_.reset();
+  forget_held_back();
   ended_since_plan_ = false;
   keep_for_waiting();
   const std::int64_t preemptions = totals_.preemptions;
@@ -258,7 +259,7 @@ void Scheduler::admit_waiting() {
       enter_flight(*request);
       continue;
     }
-    held_back_ = admission;
+    hold_back(*request, admission);
     if (admission != Admission::kWaitingForPrefix && admission != Admission::kWaitingForTier) {
       break;
     }

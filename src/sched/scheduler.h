@@ -101,8 +101,8 @@ class Scheduler {
   // Fills the step behind the one that is being computed, with what those that are in flight
   // compute next: as plan_step would once that is complete, if nobody came, ended or ran out of
   // pages until then. False, and nothing is planned, where more is to be decided than that. Makes
-  // room for the step after it. REQUIRES: a step is being computed, that is not on loan; the cache
-  // is not promoting.
+  // room for the step after it. REQUIRES: a step is being computed, that is not on loan; nothing
+  // that came up for who waits is still to be taken.
   bool plan_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   KvBatch batch_ahead() const { return ahead_->batch(); }
   std::span<Request* const> outputs_ahead() const { return ahead_->outputs(); }
@@ -151,8 +151,11 @@ class Scheduler {
   void order_queue() STEMMA_REQUIRES_ROLE(engine_thread);
   void continue_prefills() STEMMA_REQUIRES_ROLE(engine_thread);
   void admit_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
+  void forget_held_back() STEMMA_REQUIRES_ROLE(engine_thread);
+  void hold_back(Request& request, Admission why) STEMMA_REQUIRES_ROLE(engine_thread);
   void unstick_prefills() STEMMA_REQUIRES_ROLE(engine_thread);
   bool decides_nothing() const;
+  bool may_admit() const;
   bool add_all_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   void drop_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   std::int64_t chunk_limit(const Request& request);
@@ -187,9 +190,11 @@ class Scheduler {
   bool ended_since_plan_ = false;
   std::uint64_t ordered_epoch_ = 0;
   std::int64_t next_arrival_ = 0;
-  std::int64_t wants_ = 0;  // said to the cache and not forgotten
-  std::optional<Admission> held_back_;
-  double us_per_token_ = 0;  // of late; 0: not known
+  std::int64_t wants_ = 0;                // said to the cache and not forgotten
+  std::optional<Admission> held_back_;    // since plan_step, as the next two
+  bool waits_for_prefix_ = false;         // somebody
+  std::vector<Request*> waits_for_tier_;  // valid until somebody has ended
+  double us_per_token_ = 0;               // of late; 0: not known
   bool pace_is_guess_ = false;
   SchedulerTotals totals_;
 };

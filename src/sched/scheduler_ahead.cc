@@ -34,14 +34,41 @@ bool Scheduler::plan_ahead() {
   return !ahead_->empty();
 }
 
+void Scheduler::forget_held_back() {
+  held_back_.reset();
+  waits_for_prefix_ = false;
+  waits_for_tier_.clear();
+}
+
+void Scheduler::hold_back(Request& request, Admission why) {
+  held_back_ = why;
+  if (why == Admission::kWaitingForPrefix) waits_for_prefix_ = true;
+  if (why == Admission::kWaitingForTier) waits_for_tier_.push_back(&request);
+}
+
 // Nobody can be admitted who could not be a step ago, and nobody is to be forked off or has
 // pages on their way.
 bool Scheduler::decides_nothing() const {
-  const bool full = held_back_ == Admission::kNoPages || held_back_ == Admission::kNoRow;
-  if (!waiting_.empty() && (queue_changed_ || ended_since_plan_ || !full)) return false;
+  if (!waiting_.empty() && (queue_changed_ || ended_since_plan_ || may_admit())) return false;
   return std::none_of(in_flight_.begin(), in_flight_.end(), [](const Request* request) {
     return request->forks_waiting > 0 || request->promotion.valid();
   });
+}
+
+// Whether somebody who waits may be let in though nobody has come or ended. Who waits for a prompt
+// that others compute may be after every step; who waits for pages from below, once he has waited
+// for long enough, or after a prompt was computed, which may be what he waits for.
+bool Scheduler::may_admit() const {
+  const bool full = held_back_ == Admission::kNoPages || held_back_ == Admission::kNoRow;
+  if (waits_for_prefix_) return true;
+  if (waits_for_tier_.empty()) return !full;
+  const bool prompts = std::any_of(in_flight_.begin(), in_flight_.end(), [](const Request* other) {
+    return other->state() == RequestState::kPrefilling;
+  });
+  const bool waits_no_more = std::any_of(
+      waits_for_tier_.begin(), waits_for_tier_.end(),
+      [this](const Request* request) { return !kv_.worth_waiting(request->promotion); });
+  return prompts || waits_no_more || !(full || held_back_ == Admission::kWaitingForTier);
 }
 
 // Outputs first, as plan_step. Who is in flight and not in the step waits for pages or budget,

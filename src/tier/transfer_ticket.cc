@@ -137,13 +137,22 @@ void TransferEngine::submit(TransferTicket ticket) {
 }
 
 std::optional<TransferTicket> TransferEngine::try_take_landed() {
-  Transfer* job = lanes_.try_take_done_or_null();
-  if (job == nullptr) return std::nullopt;
+  if (next_landed_or_null() == nullptr) return std::nullopt;
+  Transfer* const job = std::exchange(ended_, nullptr);
   TransferTicket ticket = std::move(underway_[static_cast<std::size_t>(job->place)]);
   STEMMA_CHECK(ticket.job_ == job, "what ends was submitted");
   --underway_count_;
   ticket.become(TicketState::kLanded);
   return ticket;
+}
+
+const Transfer* TransferEngine::next_landed_or_null() {
+  if (ended_ == nullptr) ended_ = lanes_.try_take_done_or_null();
+  return ended_;
+}
+
+void TransferEngine::wait_landed(std::chrono::microseconds time) {
+  if (ended_ == nullptr) lanes_.wait_done(time);
 }
 
 void TransferEngine::abandon(std::int64_t cookie) {

@@ -110,6 +110,8 @@ class TransferEngine {
 
   // A ticket whose job has ended, in the order of their ends.
   std::optional<TransferTicket> try_take_landed();
+  // The job that it would give the ticket of, which stays underway; nullptr if none has ended.
+  const Transfer* next_landed_or_null();
 
   // Says of every ticket underway with this cookie, of kinds that were meant for a request, that
   // nobody needs the outcome. It lands all the same, but what a store would have filled is free at
@@ -126,7 +128,7 @@ class TransferEngine {
 
   std::int64_t underway() const noexcept { return underway_count_; }
   // Waits until a job has ended or the time is over.
-  void wait_landed(std::chrono::microseconds time) { lanes_.wait_done(time); }
+  void wait_landed(std::chrono::microseconds time);
   // The only job of that kind and cookie that is underway and needed; nullptr if there is none, or
   // several.
   Transfer* only_job_or_null(TransferKind kind, std::int64_t cookie) const;
@@ -150,6 +152,7 @@ class TransferEngine {
   std::vector<std::unique_ptr<Transfer>> jobs_;
   std::array<std::vector<Transfer*>, kQueues> blank_;
   std::vector<TransferTicket> underway_;  // by the job's place in jobs_
+  Transfer* ended_ = nullptr;             // looked at, and not taken
   std::int64_t underway_count_ = 0;
 };
 

@@ -103,6 +103,23 @@ def test_there_is_nothing_to_promote_where_nothing_is_below():
     assert not engine.cache.poll_transfers()
 
 
+def test_what_comes_up_is_left_alone_while_a_step_is_in_flight():
+    engine = Engine()
+    engine.compute(PROMPT)
+    engine.lose_the_device()
+    promotion = engine.cache.promote(PROMPT)
+    step = engine.cache.begin_step()
+    assert engine.cache.wait_transfers(1_000_000)
+    assert not engine.cache.poll_transfers() and promotion.worth_waiting
+    assert engine.cache.begin(PROMPT).cached_tokens == 0
+    engine.cache.retire_step(step)
+    while promotion.worth_waiting:
+        engine.cache.wait_transfers(1_000_000)
+    assert engine.cache.begin(PROMPT).cached_tokens == 24
+    promotion.release()
+    engine.cache.audit()
+
+
 def test_a_promotion_is_released_once():
     engine = Engine()
     engine.compute(PROMPT)

@@ -226,7 +226,7 @@ void bind_transfers(py::module_& module, py::class_<Cache>& cache) {
             });
           },
           "Once between two steps: takes copies that have ended, and begins others. Whether any "
-          "had.")
+          "had. While a step is in flight, what is brought to the pool is left for later.")
       .def("wait_transfers", &wait_transfers, py::arg("us"),
            "Waits until a copy ends, so long at most; False at once if none is under way.")
       .def("wait_layer", &wait_layer, py::arg("layer"), py::arg("stream") = py::none(),
