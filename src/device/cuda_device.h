@@ -106,6 +106,7 @@ class Memory {
 void release_stream(void* raw) noexcept;
 void release_event(void* raw) noexcept;
 void release_graph(void* raw) noexcept;
+void release_reserve(void* raw) noexcept;
 void release_memory(void* bytes, void* stream) noexcept;
 void release_pinned(void* bytes, void* stream) noexcept;
 }  // namespace cuda_detail
@@ -254,10 +255,14 @@ class CudaDevice {
   void unpin(void* bytes) noexcept;
 
  private:
-  CudaDevice(int ordinal, CudaTraits traits) : ordinal_(ordinal), traits_(std::move(traits)) {}
+  CudaDevice(int ordinal, CudaTraits traits, void* reserve)
+      : ordinal_(ordinal), traits_(std::move(traits)), reserve_(reserve) {}
 
   int ordinal_;
   CudaTraits traits_;
+  // What was allocated and given back, for the next allocation; the system has it again when this
+  // goes and nothing of it is in use.
+  cuda_detail::Handle<cuda_detail::release_reserve> reserve_;
 };
 
 }  // namespace stemma

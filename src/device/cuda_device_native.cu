@@ -53,6 +53,18 @@ Result<CudaEvent> make_event_with(unsigned flags) {
   return CudaEvent(event);
 }
 
+// Memory of its own: what the rest of the process allocates is none of its business.
+Result<cudaMemPool_t> make_reserve(int ordinal) {
+  cudaMemPoolProps properties = {};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.handleTypes = cudaMemHandleTypeNone;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = ordinal;
+  cudaMemPool_t reserve = nullptr;
+  STEMMA_RETURN_IF_ERROR(status_of("cudaMemPoolCreate", cudaMemPoolCreate(&reserve, &properties)));
+  return reserve;
+}
+
 }  // namespace
 
 namespace cuda_detail {
@@ -71,6 +83,11 @@ void release_graph(void* raw) noexcept {
   ignore_error(
       status_of("cudaGraphExecDestroy", cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw))),
       "nothing is left to be told");
+}
+
+void release_reserve(void* raw) noexcept {
+  ignore_error(status_of("cudaMemPoolDestroy", cudaMemPoolDestroy(static_cast<cudaMemPool_t>(raw))),
+               "nothing is left to be told");
 }
 
 void release_memory(void* bytes, void* stream) noexcept {
@@ -210,15 +227,13 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
                      "." + std::to_string(traits.capability % 10) + " is below 8.0",
                  0};
   }
-  // Memory that was given back is kept for the next allocation: it is not the system's business.
-  cudaMemPool_t pool = nullptr;
-  STEMMA_RETURN_IF_ERROR(
-      status_of("cudaDeviceGetDefaultMemPool", cudaDeviceGetDefaultMemPool(&pool, ordinal)));
+  STEMMA_ASSIGN_OR_RETURN(cudaMemPool_t reserve, make_reserve(ordinal));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(ordinal, std::move(traits), reserve));
   std::uint64_t keep = UINT64_MAX;
   STEMMA_RETURN_IF_ERROR(
       status_of("cudaMemPoolSetAttribute",
-                cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep)));
-  return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits)));
+                cudaMemPoolSetAttribute(reserve, cudaMemPoolAttrReleaseThreshold, &keep)));
+  return {std::move(device)};
 }
 
 Status CudaDevice::use_in_thread() {
@@ -268,8 +283,10 @@ Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stre
   };
   if (size_bytes > static_cast<std::size_t>(traits_.memory_bytes)) return too_much();
   void* bytes = nullptr;
-  const Status made = status_of("cudaMallocAsync",
-                                cudaMallocAsync(&bytes, size_bytes, native_stream(stream.raw())));
+  const Status made = status_of(
+      "cudaMallocFromPoolAsync",
+      cudaMallocFromPoolAsync(&bytes, size_bytes, static_cast<cudaMemPool_t>(reserve_.raw()),
+                              native_stream(stream.raw())));
   if (made.ok()) return CudaMemory(bytes, size_bytes, stream.raw());
   return made.error().code == ErrorCode::kOutOfMemory ? too_much() : made.error();
 }

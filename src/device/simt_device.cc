@@ -83,6 +83,8 @@ void release_graph(void* raw) noexcept {
   std::unique_ptr<simt::Graph>(static_cast<simt::Graph*>(raw)).reset();
 }
 
+void release_reserve(void*) noexcept {}  // memory that is given back goes to the arena
+
 void release_memory(void* bytes, void* raw) noexcept {
   const Lock lock(runtime().mutex());
   simt::Stream& stream = stream_of(raw);
@@ -228,7 +230,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   traits.l2_bytes = std::int64_t{1} << 20;
   traits.team_shared_bytes_max = simt::kTeamSharedBytes;
   traits.emulated = true;
-  return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits)));
+  return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits), nullptr));
 }
 
 Status CudaDevice::use_in_thread() {
