@@ -234,7 +234,7 @@ class KvCache {
   std::int64_t evict(std::int64_t pages);
   // The same until `pages` are free, or will be once the steps in flight have retired.
   void keep_free(std::int64_t pages);
-  // Forgets every published page. REQUIRES: no Sequence holds anything.
+  // Forgets every published page. REQUIRES: no Sequence holds anything; promoting: between steps.
   void reset();
 
   // Pages that reserve could hand out now: free ones and those that eviction could free.

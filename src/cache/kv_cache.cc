@@ -415,6 +415,7 @@ void KvCache::reset() {
   while (tiering_ != nullptr && tiering_->holds_device()) {
     wait_transfers(std::chrono::milliseconds(10));
     poll_transfers();
+    STEMMA_CHECK(steps_in_flight_ == 0 || !arrivals_wait(), "pages come up between steps");
   }
   prefix_->reset();
 }
