@@ -117,13 +117,20 @@ class RankedTiersBits : public testing::TestWithParam<std::string_view> {
     trial.engine->settle(kLong);
     return {std::move(first), trial.run()};
   }
+  // Where copies are made as late as may be (write-back), on a busy machine, all windows of a text
+  // may have gone before theirs: then what a later round computes comes back.
   void expect_back_from_host(const Setting& setting, const Outcome& plain) const {
     together(setting, [&](ServedTrial& trial) {
-      const auto [first, second] = come_back(trial);
-      EXPECT_GT(second.totals.evicted_pages, 0);
-      EXPECT_GT(second.brought.host, 0);
-      expect_same_bits(plain, first);
-      expect_same_bits(plain, second);
+      std::int64_t brought = 0;
+      for (int left = config_.windows.tokens > 0 ? 5 : 1; left > 0 && brought == 0; --left) {
+        const auto [first, second] = come_back(trial);
+        EXPECT_GT(second.totals.evicted_pages, 0);
+        expect_same_bits(plain, first);
+        expect_same_bits(plain, second);
+        brought = second.brought.host;
+      }
+      EXPECT_GT(brought, 0) << write_policy_name(setting.policy) << ", page size "
+                            << setting.page_size;
     });
   }
 
