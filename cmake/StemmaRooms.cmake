@@ -197,15 +197,6 @@ function(stemma_client_tests)
   endif()
 endfunction()
 
-# Tests that measure times, or start as many processes as there are cores: they run with no other beside them.
-function(stemma_tests_alone)
-  foreach(test clients packaging python ranks tests_ranks tests_server)
-    if(TEST ${test})
-      set_tests_properties(${test} PROPERTIES RUN_SERIAL TRUE)
-    endif()
-  endforeach()
-endfunction()
-
 # examples/: what the README shows, compiled and run as tests. They link what an embedder links.
 function(stemma_examples)
   if(STEMMA_TESTS)

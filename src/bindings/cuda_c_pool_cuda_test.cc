@@ -57,8 +57,11 @@ class COnAGpu : public CudaFixture {
     return rows;
   }
 
-  // Computes on the engine's stream, and publishes.
+  // Computes on the engine's stream, and publishes. What is freed meanwhile, as a page that is not
+  // full, is nobody else's before the stream has done.
   void compute(const Text& tokens) {
+    std::int64_t step = -1;
+    ASSERT_EQ(stemma_step_begin(life_->cache(), &step), STEMMA_OK);
     stemma_sequence* const sequence = life_->begin(tokens);
     ASSERT_EQ(stemma_reserve(sequence, std::ssize(tokens)), STEMMA_OK);
     const stemma_cuda_rows rows = rows_of(tokens, TieredLife::slots_of(sequence, tokens.size()));
@@ -68,6 +71,8 @@ class COnAGpu : public CudaFixture {
     }
     ASSERT_EQ(stemma_cuda_pool_record_use(pool(), stream().raw()), STEMMA_OK);
     ASSERT_EQ(stemma_finish(sequence, tokens.data(), tokens.size()), STEMMA_OK);
+    ASSERT_TRUE(stream().synchronize().ok());
+    ASSERT_EQ(stemma_step_retire(life_->cache(), step), STEMMA_OK);
   }
   // What lies in V of a layer at a slot, read on the engine's stream.
   std::vector<float> row_at(std::int64_t index, std::int64_t slot) {
