@@ -195,13 +195,16 @@ Text prompt() {
   return text(1, 25);
 }
 
+// One life computes the prompt, and ends when all of it is stored.
+void store_prompt(FrameMap& map) {
+  Engine engine(map.open());
+  engine.compute(prompt());
+  engine.settle();
+}
+
 TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
   FrameMap map;
-  {
-    Engine engine(map.open());
-    engine.compute(prompt());
-    engine.settle();
-  }
+  store_prompt(map);
   EXPECT_EQ(map.frames(), 6u);
   EXPECT_EQ(map.closed(), 1);
   Engine next(map.open());
@@ -211,22 +214,14 @@ TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
 
 TEST(CTiers, WhatComesUpIsLeftAloneWhileAStepIsInFlight) {
   FrameMap map;
-  {
-    Engine engine(map.open());
-    engine.compute(prompt());
-    engine.settle();
-  }
+  store_prompt(map);
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion_beside_a_step(prompt()), 24);
 }
 
 TEST(CTiers, RequestsOfOneTextReleaseItEachForThemselves) {
   FrameMap map;
-  {
-    Engine engine(map.open());
-    engine.compute(prompt());
-    engine.settle();
-  }
+  store_prompt(map);
   Engine next(map.open());
   next.promote_twice(prompt());
 }
@@ -244,11 +239,7 @@ TEST(CTiers, WhatWasPurgedIsFoundInNoTierAnyMore) {
 
 TEST(CTiers, FramesThatWereDamagedAreMisses) {
   FrameMap map;
-  {
-    Engine engine(map.open());
-    engine.compute(prompt());
-    engine.settle();
-  }
+  store_prompt(map);
   map.damage();
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion(prompt()), 0);
