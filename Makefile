@@ -23,7 +23,7 @@ demo: build
 	@tools/demo $(BUILD)/stemma
 
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --no-tests=error
 
 build: configure
 	@cmake --build $(BUILD) --parallel $(JOBS)

@@ -5,9 +5,9 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
-# spdlog and fmt as headers alone: neither is linked.
+# spdlog and fmt by their headers: neither is linked. What of fmt is no template, base/fmt_library.cc compiles.
 add_library(stemma_log_headers INTERFACE)
-target_compile_definitions(stemma_log_headers INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY=1)
+target_compile_definitions(stemma_log_headers INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(stemma_log_headers INTERFACE Threads::Threads)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)

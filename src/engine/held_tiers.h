@@ -10,6 +10,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
@@ -41,8 +43,8 @@ class HeldTiers final : public LowerTiers {
     return lanes;
   }
 
-  // Waits until some copy has been made, taken or not. REQUIRES: one is under way.
-  void wait_copied() { lanes_->wait_done(std::chrono::seconds(60)); }
+  // Waits until all copies that have begun are made; those that were not taken still can be.
+  void wait_copied() { lanes_->wait_copied(); }
 
   bool holds = false;
 
@@ -51,20 +53,41 @@ class HeldTiers final : public LowerTiers {
    public:
     Lanes(const HeldTiers& owner, std::unique_ptr<TransferLanes> inner)
         : owner_(owner), inner_(std::move(inner)) {}
-    void post(Transfer& job) override { inner_->post(job); }
+    void post(Transfer& job) override {
+      inner_->post(job);
+      ++posted_;
+    }
     Transfer* try_take_done_or_null() override {
       if (owner_.holds) return nullptr;
-      return inner_->try_take_done_or_null();
+      if (made_.empty()) take_made();
+      if (made_.empty()) return nullptr;
+      Transfer* const job = made_.front();
+      made_.pop_front();
+      --posted_;
+      return job;
     }
-    void wait_done(std::chrono::microseconds time) override { inner_->wait_done(time); }
+    void wait_done(std::chrono::microseconds time) override {
+      if (made_.empty()) inner_->wait_done(time);
+    }
+    void wait_copied() {
+      for (take_made(); std::ssize(made_) < posted_; take_made()) {
+        inner_->wait_done(std::chrono::seconds(60));
+      }
+    }
     bool wait_layer(Transfer& job, std::int64_t layer) override {
       return inner_->wait_layer(job, layer);
     }
     void stop() override { inner_->stop(); }
 
    private:
+    void take_made() {
+      while (Transfer* const job = inner_->try_take_done_or_null()) made_.push_back(job);
+    }
+
     const HeldTiers& owner_;
     std::unique_ptr<TransferLanes> inner_;
+    std::int64_t posted_ = 0;     // and not taken
+    std::deque<Transfer*> made_;  // of those, in the order of their ends
   };
 
   LowerTiers& inner_;
