@@ -13,10 +13,11 @@
 
 #include "attention/calibration_taps.h"
 #include "cli/command.h"
-#include "cli/prompts_file.h"
 #include "engine/served_model.h"
 
 namespace stemma {
+
+struct PromptLine;
 
 class CalibrateCommand final : public Command {
  public:

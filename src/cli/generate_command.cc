@@ -9,6 +9,7 @@
 
 #include "cli/generation_run.h"
 #include "cli/logits_recorder.h"
+#include "cli/prompts_file.h"
 #include "cli/ranked_run.h"
 #include "cli/sizes.h"
 #include "model/stop_strings.h"

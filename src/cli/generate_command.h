@@ -12,11 +12,12 @@
 
 #include "cli/command.h"
 #include "cli/model_flags.h"
-#include "cli/prompts_file.h"
 #include "engine/served_model.h"
 #include "replay/capture_writer.h"
 
 namespace stemma {
+
+struct PromptLine;
 
 struct GenerateFlags {
   ModelFlags model;
