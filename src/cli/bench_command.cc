@@ -76,13 +76,14 @@ std::vector<std::string> known_names() {
 
 }  // namespace
 
-BenchCommand::BenchCommand(CLI::App& app)
-    : command_(app.add_subcommand("bench", "Measure, each figure beside its bound")) {
-  command_->add_option("name", names_, "which benchmarks; all if none is named")
-      ->check(CLI::IsMember(known_names()));
-  command_->add_option("--simd", simd_, "compute with this instruction set, not the best")
-      ->check(CLI::IsMember(simd_target_names()));
-  command_->add_flag("--json", json_, "one JSON object a case");
+BenchCommand::BenchCommand(Flags& program)
+    : command_(program.add_command("bench", "Measure, each figure beside its bound")) {
+  const std::vector<std::string_view> targets = simd_target_names();
+  command_.add("name", names_, "which benchmarks; all if none is named")
+      .check_member(known_names());
+  command_.add("--simd", simd_, "compute with this instruction set, not the best")
+      .check_member({targets.begin(), targets.end()});
+  command_.add("--json", json_, "one JSON object a case");
 }
 
 Status BenchCommand::run() {

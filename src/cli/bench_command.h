@@ -15,15 +15,15 @@ namespace stemma {
 
 class BenchCommand final : public Command {
  public:
-  explicit BenchCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit BenchCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   Status run() override;
 
  private:
   std::vector<std::string> names_;
   std::string simd_;  // empty: the best
   bool json_ = false;
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "cli/bundled_model.h"
+#include "cli/prompts_file.h"
 #include "model/config_file.h"
 #include "model/sparse_calibration.h"
 
@@ -63,22 +64,20 @@ AttentionDecorator tap_into(Sums& sums) {
 
 }  // namespace
 
-CalibrateCommand::CalibrateCommand(CLI::App& app)
+CalibrateCommand::CalibrateCommand(Flags& program)
     : command_(
-          app.add_subcommand("calibrate", "Find a model's heavy channels for sparse attention")) {
-  command_->add_option("--model", model_, "directory of the model (the bundled one)");
+          program.add_command("calibrate", "Find a model's heavy channels for sparse attention")) {
+  command_.add("--model", model_, "directory of the model (the bundled one)");
   command_
-      ->add_option("--prompts", prompts_,
-                   "file of lines {\"prompt\" | \"token_ids\" | \"messages\"} like those to come")
-      ->required();
-  command_->add_option("--channels", channels_, "of each KV head; a multiple of 8")
-      ->capture_default_str();
-  command_->add_option("--out", out_, "file to write (double_sparsity.json beside the model)");
-  command_
-      ->add_option("--weights", weights_, "auto int8 int4: as they will be served, for the recall")
-      ->capture_default_str();
-  command_->add_option("--threads", threads_, "0: one a core")->capture_default_str();
-  command_->add_flag("--json", json_, "the recall as one JSON object");
+      .add("--prompts", prompts_,
+           "file of lines {\"prompt\" | \"token_ids\" | \"messages\"} like those to come")
+      .required();
+  command_.add("--channels", channels_, "of each KV head; a multiple of 8").capture_default_str();
+  command_.add("--out", out_, "file to write (double_sparsity.json beside the model)");
+  command_.add("--weights", weights_, "auto int8 int4: as they will be served, for the recall")
+      .capture_default_str();
+  command_.add("--threads", threads_, "0: one a core").capture_default_str();
+  command_.add("--json", json_, "the recall as one JSON object");
 }
 
 Status CalibrateCommand::check() const {

@@ -13,15 +13,16 @@
 
 #include "attention/calibration_taps.h"
 #include "cli/command.h"
-#include "cli/prompts_file.h"
 #include "engine/served_model.h"
 
 namespace stemma {
 
+struct PromptLine;
+
 class CalibrateCommand final : public Command {
  public:
-  explicit CalibrateCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit CalibrateCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   Status run() override;
 
  private:
@@ -42,7 +43,7 @@ class CalibrateCommand final : public Command {
   int threads_ = 0;
   bool json_ = false;
   std::int64_t tokens_ = 0;  // of all prompts
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

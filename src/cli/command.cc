@@ -1,7 +1,9 @@
 #include "cli/command.h"
 
 #include <exception>
+#include <initializer_list>
 #include <iostream>
+#include <string>
 
 #include "cli/bench_command.h"
 #include "cli/calibrate_command.h"
@@ -35,26 +37,25 @@ int run_chosen(std::initializer_list<Command*> commands) {
 }
 
 int parse_and_run(int argc, const char* const* argv) {
-  CLI::App app("Stemma: a prefix-sharing KV cache for LLM serving.", "stemma");
-  app.set_version_flag("--version", "stemma " + std::string(kVersion));
-  app.require_subcommand(1);
-  ServeCommand serve(app);
-  GenerateCommand generate(app);
-  CalibrateCommand calibrate(app);
-  ProbeCommand probe(app);
-  ReplayCommand replay(app);
-  InspectCommand inspect(app);
-  FsckCommand fsck(app);
-  EventsCommand events(app);
-  BenchCommand bench(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& wanted) {  // --help, --version
-    return app.exit(wanted);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "stemma: " << error.what() << " (see stemma --help)\n";
+  CommandLine line({.name = "stemma",
+                    .description = "Stemma: a prefix-sharing KV cache for LLM serving.",
+                    .version = "stemma " + std::string(kVersion)});
+  line.require_command();
+  ServeCommand serve(line.flags());
+  GenerateCommand generate(line.flags());
+  CalibrateCommand calibrate(line.flags());
+  ProbeCommand probe(line.flags());
+  ReplayCommand replay(line.flags());
+  InspectCommand inspect(line.flags());
+  FsckCommand fsck(line.flags());
+  EventsCommand events(line.flags());
+  BenchCommand bench(line.flags());
+  const Result<bool> typed = line.parse({argv, static_cast<std::size_t>(argc)});
+  if (!typed.ok()) {
+    std::cerr << "stemma: " << typed.error().detail << " (see stemma --help)\n";
     return kExitUsage;
   }
+  if (!*typed) return kExitOk;  // --help, --version
   return run_chosen(
       {&serve, &generate, &calibrate, &replay, &probe, &inspect, &fsck, &events, &bench});
 }

@@ -6,8 +6,7 @@
 // Not here:   what the commands do (x_command).
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include "cli/flags.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -16,12 +15,12 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;  // a file, a model or a run failed
 inline constexpr int kExitUsage = 2;   // what was typed cannot be meant
 
-// One subcommand: its constructor adds it, with its flags, to the CLI::App, which must not outlive
-// it.
+// One command: its constructor adds it, with its flags, to the program's, whose CommandLine must
+// not parse once the command is gone.
 class Command {
  public:
   virtual ~Command() = default;
-  // Whether it is the one that was typed. REQUIRES: the app has parsed.
+  // Whether it is the one that was typed. REQUIRES: the command line was parsed.
   virtual bool chosen() const = 0;
   // Does it. An error whose text begins with "--" is one of usage.
   virtual Status run() = 0;

@@ -4,12 +4,12 @@
 
 namespace stemma {
 
-void DeviceFlags::add_to(CLI::App& command) {
-  command.add_option("--device", device_, "cpu, cuda or cuda:N, the GPU of that number")
-      ->capture_default_str();
-  command.add_flag("--deterministic", deterministic_,
-                   "on a GPU: the same bits whatever is cached and whoever shares the batch, as a "
-                   "CPU gives them always; products are slower");
+void DeviceFlags::add_to(Flags& command) {
+  command.add("--device", device_, "cpu, cuda or cuda:N, the GPU of that number")
+      .capture_default_str();
+  command.add("--deterministic", deterministic_,
+              "on a GPU: the same bits whatever is cached and whoever shares the batch, as a "
+              "CPU gives them always; products are slower");
 }
 
 Result<std::unique_ptr<DeviceBackend>> DeviceFlags::open(const RankGroup* ranks_or_null) const {

@@ -6,10 +6,10 @@
 // Not here:   what they open (model/device_backend, cuda/named_backend).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
+#include "cli/flags.h"
 #include "device/rank_group.h"
 #include "model/device_backend.h"
 #include "stemma/result.h"
@@ -18,7 +18,7 @@ namespace stemma {
 
 class DeviceFlags {
  public:
-  void add_to(CLI::App& command);
+  void add_to(Flags& command);
   // The device that was said, of several ranks this one's; nullptr: CPUs. Errors are those of
   // open_named_backend.
   Result<std::unique_ptr<DeviceBackend>> open(const RankGroup* ranks_or_null) const;

@@ -117,24 +117,22 @@ void print_summary(const EventStream& stream, const EventIndex& index, bool json
 
 }  // namespace
 
-EventsCommand::EventsCommand(CLI::App& app)
-    : command_(app.add_subcommand("events",
-                                  "The KV events of a server as they come: Stemma's, vLLM's or "
-                                  "SGLang's")) {
+EventsCommand::EventsCommand(Flags& program)
+    : command_(program.add_command("events",
+                                   "The KV events of a server as they come: Stemma's, vLLM's or "
+                                   "SGLang's")) {
   command_
-      ->add_option("--endpoint", options_.endpoint,
-                   "where the server publishes, such as tcp://127.0.0.1:5557")
-      ->required();
-  command_->add_option("--replay", options_.replay_endpoint,
-                       "where it answers for what was missed; without it that is lost");
-  command_->add_option("--topic", options_.topic, "only batches whose topic begins so");
-  command_->add_option("--medium", medium_, "of the pages that --check keeps")
-      ->capture_default_str();
-  command_->add_option("--batches", batches_, "ends after so many; 0: never")
-      ->capture_default_str();
-  command_->add_flag("--check", check_,
-                     "keep what the events say the server has; exit code 1 if they contradict");
-  command_->add_flag("--json", json_, "one JSON object an event, and a summary");
+      .add("--endpoint", options_.endpoint,
+           "where the server publishes, such as tcp://127.0.0.1:5557")
+      .required();
+  command_.add("--replay", options_.replay_endpoint,
+               "where it answers for what was missed; without it that is lost");
+  command_.add("--topic", options_.topic, "only batches whose topic begins so");
+  command_.add("--medium", medium_, "of the pages that --check keeps").capture_default_str();
+  command_.add("--batches", batches_, "ends after so many; 0: never").capture_default_str();
+  command_.add("--check", check_,
+               "keep what the events say the server has; exit code 1 if they contradict");
+  command_.add("--json", json_, "one JSON object an event, and a summary");
 }
 
 Status EventsCommand::run() {

@@ -17,8 +17,8 @@ namespace stemma {
 
 class EventsCommand final : public Command {
  public:
-  explicit EventsCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit EventsCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   // Until so many batches have come, or it is interrupted. An error where they contradict.
   Status run() override;
 
@@ -28,7 +28,7 @@ class EventsCommand final : public Command {
   std::int64_t batches_ = 0;
   bool json_ = false;
   bool check_ = false;
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

@@ -48,12 +48,12 @@ void print_text(const DiskCheckReport& report) {
 
 }  // namespace
 
-FsckCommand::FsckCommand(CLI::App& app)
-    : command_(app.add_subcommand(
+FsckCommand::FsckCommand(Flags& program)
+    : command_(program.add_command(
           "fsck", "Verify every page of a disk tier; exit code 1 if anything is wrong")) {
-  command_->add_option("directory", directory_, "what --disk of the server names")->required();
-  command_->add_flag("--repair", repair_, "write the index anew with the pages that are right");
-  command_->add_flag("--json", json_, "one JSON object a finding, and a summary");
+  command_.add("directory", directory_, "what --disk of the server names").required();
+  command_.add("--repair", repair_, "write the index anew with the pages that are right");
+  command_.add("--json", json_, "one JSON object a finding, and a summary");
 }
 
 Status FsckCommand::run() {

@@ -15,8 +15,8 @@ namespace stemma {
 
 class FsckCommand final : public Command {
  public:
-  explicit FsckCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit FsckCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   // An error if anything was found, repaired or not: so the exit code says it.
   Status run() override;
 
@@ -24,7 +24,7 @@ class FsckCommand final : public Command {
   std::string directory_;
   bool repair_ = false;
   bool json_ = false;
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

@@ -9,6 +9,7 @@
 
 #include "cli/generation_run.h"
 #include "cli/logits_recorder.h"
+#include "cli/prompts_file.h"
 #include "cli/ranked_run.h"
 #include "cli/sizes.h"
 #include "model/stop_strings.h"
@@ -22,44 +23,42 @@ constexpr std::chrono::seconds kSettleTime(30);
 
 }  // namespace
 
-GenerateCommand::GenerateCommand(CLI::App& app)
-    : command_(app.add_subcommand("generate", "Answer prompts with a model")) {
+GenerateCommand::GenerateCommand(Flags& program)
+    : command_(program.add_command("generate", "Answer prompts with a model")) {
   add_request_flags();
-  flags_.model.add_to(*command_).required();
-  command_->add_option("--logits", flags_.logits,
-                       "write the logits of every output token to FILE (safetensors, f32)");
-  command_->add_option("--capture", flags_.capture,
-                       "write a trace of the requests to FILE, for `stemma replay --format "
-                       "capture`: hashes, no text");
-  command_->add_flag("--json", flags_.json, "one JSON object a request, then a summary");
+  flags_.model.add_to(command_).required();
+  command_.add("--logits", flags_.logits,
+               "write the logits of every output token to FILE (safetensors, f32)");
+  command_.add("--capture", flags_.capture,
+               "write a trace of the requests to FILE, for `stemma replay --format "
+               "capture`: hashes, no text");
+  command_.add("--json", flags_.json, "one JSON object a request, then a summary");
 }
 
 void GenerateCommand::add_request_flags() {
-  command_->add_option("--prompt", flags_.prompt, "text to continue");
-  command_->add_option(
+  command_.add("--prompt", flags_.prompt, "text to continue");
+  command_.add(
       "--prompts", flags_.prompts,
       "file of lines {\"prompt\" | \"token_ids\" | \"messages\", \"max_tokens\"?, \"adapter\"?}");
-  command_->add_option("--use-adapter", flags_.adapter,
-                       "the NAME of an --adapter for requests whose line names none");
-  command_->add_option("--max-tokens", flags_.max_tokens, "output tokens a request, at most")
-      ->capture_default_str();
-  command_->add_option("--temperature", flags_.sampling.temperature, "0 takes the likeliest token")
-      ->capture_default_str();
-  command_->add_option("--top-k", flags_.sampling.top_k, "of the k likeliest tokens; 0: of all")
-      ->capture_default_str();
-  command_->add_option("--top-p", flags_.sampling.top_p, "of the likeliest with this probability")
-      ->capture_default_str();
-  command_->add_option("--min-p", flags_.sampling.min_p, "at least this share of the likeliest")
-      ->capture_default_str();
+  command_.add("--use-adapter", flags_.adapter,
+               "the NAME of an --adapter for requests whose line names none");
+  command_.add("--max-tokens", flags_.max_tokens, "output tokens a request, at most")
+      .capture_default_str();
+  command_.add("--temperature", flags_.sampling.temperature, "0 takes the likeliest token")
+      .capture_default_str();
+  command_.add("--top-k", flags_.sampling.top_k, "of the k likeliest tokens; 0: of all")
+      .capture_default_str();
+  command_.add("--top-p", flags_.sampling.top_p, "of the likeliest with this probability")
+      .capture_default_str();
+  command_.add("--min-p", flags_.sampling.min_p, "at least this share of the likeliest")
+      .capture_default_str();
   command_
-      ->add_option("--repetition-penalty", flags_.sampling.repetition_penalty,
-                   "above 1 makes tokens that occurred less likely")
-      ->capture_default_str();
-  command_->add_option("--seed", flags_.seed, "of the random numbers")->capture_default_str();
-  command_->add_option("--stop", flags_.stop,
-                       "text that ends an answer; may be given several times");
-  command_->add_flag("--ignore-eos", flags_.ignore_eos,
-                     "go on after the model's end-of-text token");
+      .add("--repetition-penalty", flags_.sampling.repetition_penalty,
+           "above 1 makes tokens that occurred less likely")
+      .capture_default_str();
+  command_.add("--seed", flags_.seed, "of the random numbers").capture_default_str();
+  command_.add("--stop", flags_.stop, "text that ends an answer; may be given several times");
+  command_.add("--ignore-eos", flags_.ignore_eos, "go on after the model's end-of-text token");
 }
 
 Result<std::vector<PromptLine>> GenerateCommand::read_prompts() const {

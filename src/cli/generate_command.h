@@ -12,11 +12,12 @@
 
 #include "cli/command.h"
 #include "cli/model_flags.h"
-#include "cli/prompts_file.h"
 #include "engine/served_model.h"
 #include "replay/capture_writer.h"
 
 namespace stemma {
+
+struct PromptLine;
 
 struct GenerateFlags {
   ModelFlags model;
@@ -35,8 +36,8 @@ struct GenerateFlags {
 
 class GenerateCommand final : public Command {
  public:
-  explicit GenerateCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit GenerateCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   Status run() override;
 
  private:
@@ -47,7 +48,7 @@ class GenerateCommand final : public Command {
   Status answer(const std::vector<PromptLine>& prompts, ServedModelOptions options) const;
 
   GenerateFlags flags_;
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

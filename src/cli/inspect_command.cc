@@ -24,33 +24,30 @@ RoomChange room_now(const InspectFlags& flags, std::int64_t page_bytes) {
 
 }  // namespace
 
-InspectCommand::InspectCommand(CLI::App& app)
-    : command_(app.add_subcommand(
+InspectCommand::InspectCommand(Flags& program)
+    : command_(program.add_command(
           "inspect",
           "What lies in a disk tier's directory; or what more room, less room or another policy "
           "would be worth on a trace")) {
-  command_->add_option("directory", flags_.directory, "of a disk tier, in place of a trace");
-  add_trace_flags(*command_, flags_.traces);
-  command_->get_option("--trace")->required(false);
-  command_->add_option("--capacity-pages", flags_.capacity_pages, "pages the cache holds now");
-  command_->add_option("--page-bytes", flags_.page_bytes,
-                       "bytes of K and V that a page of the trace has, such as 2MiB");
-  command_->add_option("--policy", flags_.policy, "its eviction order now")->capture_default_str();
+  command_.add("directory", flags_.directory, "of a disk tier, in place of a trace");
+  add_trace_flags(command_, flags_.traces).required(false);
+  command_.add("--capacity-pages", flags_.capacity_pages, "pages the cache holds now");
+  command_.add("--page-bytes", flags_.page_bytes,
+               "bytes of K and V that a page of the trace has, such as 2MiB");
+  command_.add("--policy", flags_.policy, "its eviction order now").capture_default_str();
   command_
-      ->add_option("--other-policies", flags_.other_policies,
-                   "eviction orders to compare; several with commas")
-      ->delimiter(',')
-      ->capture_default_str();
-  command_
-      ->add_option("--ghost-rate", flags_.ghost_rate,
-                   "share of page uses that is watched; 1 is exact")
-      ->capture_default_str();
-  command_->add_flag("--json", flags_.json, "one JSON object");
+      .add("--other-policies", flags_.other_policies,
+           "eviction orders to compare; several with commas")
+      .delimiter(',')
+      .capture_default_str();
+  command_.add("--ghost-rate", flags_.ghost_rate, "share of page uses that is watched; 1 is exact")
+      .capture_default_str();
+  command_.add("--json", flags_.json, "one JSON object");
 }
 
 Status InspectCommand::check_flags() {
   for (const char* const needed : {"--trace", "--capacity-pages", "--page-bytes"}) {
-    if (command_->count(needed) > 0) continue;
+    if (command_.count(needed) > 0) continue;
     return Error{ErrorCode::kInvalidArgument,
                  std::string(needed) + " is required where no directory is named"};
   }

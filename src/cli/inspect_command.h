@@ -34,8 +34,8 @@ struct InspectFlags {
 
 class InspectCommand final : public Command {
  public:
-  explicit InspectCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit InspectCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   Status run() override;
 
  private:
@@ -47,7 +47,7 @@ class InspectCommand final : public Command {
   InspectFlags flags_;
   std::int64_t page_bytes_ = 1;
   std::int64_t requests_ = 0;
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

@@ -1,5 +1,7 @@
 #include "cli/json_lines.h"
 
+#include <nlohmann/json.hpp>
+
 namespace stemma {
 
 Result<JsonLines> JsonLines::open(const std::string& path, const std::string& flag) {

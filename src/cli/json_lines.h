@@ -7,7 +7,7 @@
 #pragma once
 
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "stemma/result.h"

@@ -29,63 +29,61 @@ Status check_at_least(std::string_view flag, std::int64_t value, std::int64_t le
 
 }  // namespace
 
-CLI::Option& ModelFlags::add_to(CLI::App& command) {
-  CLI::Option* const model = command.add_option(
-      "--model", directory_, "directory of config.json, *.safetensors, tokenizer.json");
+Flag ModelFlags::add_to(Flags& command) {
+  const Flag model =
+      command.add("--model", directory_, "directory of config.json, *.safetensors, tokenizer.json");
   device_flags_.add_to(command);
-  command.add_option("--cache", cache_, "radix or none")->capture_default_str();
+  command.add("--cache", cache_, "radix or none").capture_default_str();
   command
-      .add_option("--eviction", eviction_,
-                  "lru lfu fifo mru filo slru priority gdsf tlru s3fifo hazard")
-      ->capture_default_str();
+      .add("--eviction", eviction_, "lru lfu fifo mru filo slru priority gdsf tlru s3fifo hazard")
+      .capture_default_str();
   command
-      .add_option("--policy", policy_,
-                  "fcfs lpm dfs-weight lof random priority shortest-uncached-first hrrn")
-      ->capture_default_str();
-  command.add_option("--page-size", page_size_, "tokens per page")->capture_default_str();
-  command.add_option("--context-tokens", context_tokens_, "prompt and output; 0: the model's")
-      ->capture_default_str();
-  command.add_option("--kv-bytes", kv_bytes_, "memory for keys and values (KiB MiB GiB)")
-      ->capture_default_str();
+      .add("--policy", policy_,
+           "fcfs lpm dfs-weight lof random priority shortest-uncached-first hrrn")
+      .capture_default_str();
+  command.add("--page-size", page_size_, "tokens per page").capture_default_str();
+  command.add("--context-tokens", context_tokens_, "prompt and output; 0: the model's")
+      .capture_default_str();
+  command.add("--kv-bytes", kv_bytes_, "memory for keys and values (KiB MiB GiB)")
+      .capture_default_str();
   command
-      .add_option("--windowed-share", windowed_share_,
-                  "of models with sliding windows: pages of those layers for each page of the "
-                  "others, above 0 to 1")
-      ->capture_default_str();
+      .add("--windowed-share", windowed_share_,
+           "of models with sliding windows: pages of those layers for each page of the "
+           "others, above 0 to 1")
+      .capture_default_str();
   command
-      .add_option("--weights", weights_,
-                  "auto (as the files have them) int8 int4: rounded as they are loaded")
-      ->capture_default_str();
+      .add("--weights", weights_,
+           "auto (as the files have them) int8 int4: rounded as they are loaded")
+      .capture_default_str();
   command
-      .add_option("--kv-dtype", kv_dtype_,
-                  "f32 f16 bf16 fp8_e4m3 fp8_e5m2 int8 auto; the 8-bit ones scale each token and "
-                  "head and hold nearly twice the tokens of bf16")
-      ->capture_default_str();
-  command.add_option("--kv-layout", kv_layout_, "layer_first page_first")->capture_default_str();
-  command.add_option("--attention", attention_, "cpu reference")->capture_default_str();
-  command.add_option("--threads", threads_, "0: one for each CPU that the process may use")
-      ->capture_default_str();
+      .add("--kv-dtype", kv_dtype_,
+           "f32 f16 bf16 fp8_e4m3 fp8_e5m2 int8 auto; the 8-bit ones scale each token and "
+           "head and hold nearly twice the tokens of bf16")
+      .capture_default_str();
+  command.add("--kv-layout", kv_layout_, "layer_first page_first").capture_default_str();
+  command.add("--attention", attention_, "cpu reference").capture_default_str();
+  command.add("--threads", threads_, "0: one for each CPU that the process may use")
+      .capture_default_str();
   command
-      .add_option("--pin-threads", pin_threads_,
-                  "auto off; auto: each stays on a CPU of its own where there are as many of both")
-      ->capture_default_str();
+      .add("--pin-threads", pin_threads_,
+           "auto off; auto: each stays on a CPU of its own where there are as many of both")
+      .capture_default_str();
   command
-      .add_option(
-          "--tensor-parallel", ranks_,
-          "N ranks that compute the model together, each its heads and its outputs of every "
-          "matrix; start it with mpirun -n N. With --device cuda each takes the GPU of its number")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command.add_option("--concurrency", concurrency_, "requests computed at a time, at most")
-      ->capture_default_str();
-  command.add_option("--chunk-tokens", chunk_tokens_, "prompt tokens in one step, at most")
-      ->capture_default_str();
-  command.add_option("--adapter,--lora-modules", adapters_,
-                     "NAME=DIR: a LoRA adapter (adapter_config.json, adapter_model.safetensors) "
-                     "that requests may name; may be given several times");
+      .add("--tensor-parallel", ranks_,
+           "N ranks that compute the model together, each its heads and its outputs of every "
+           "matrix; start it with mpirun -n N. With --device cuda each takes the GPU of its number")
+      .check_range(1, 1024)
+      .capture_default_str();
+  command.add("--concurrency", concurrency_, "requests computed at a time, at most")
+      .capture_default_str();
+  command.add("--chunk-tokens", chunk_tokens_, "prompt tokens in one step, at most")
+      .capture_default_str();
+  command.add("--adapter,--lora-modules", adapters_,
+              "NAME=DIR: a LoRA adapter (adapter_config.json, adapter_model.safetensors) "
+              "that requests may name; may be given several times");
   sparse_flags_.add_to(command);
   tier_flags_.add_to(command);
-  return *model;
+  return model;
 }
 
 Status ModelFlags::check() const {

@@ -6,13 +6,13 @@
 // Not here:   what they open (engine/served_model), flags of single requests (generate_command).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/device_flags.h"
+#include "cli/flags.h"
 #include "cli/sparse_flags.h"
 #include "cli/tier_flags.h"
 #include "device/rank_group.h"
@@ -23,8 +23,8 @@ namespace stemma {
 
 class ModelFlags {
  public:
-  // Returns the option --model, of which a command may want more.
-  CLI::Option& add_to(CLI::App& command);
+  // Returns --model, of which a command may want more.
+  Flag add_to(Flags& command);
   // What was said, with a line of progress while weights are read where somebody looks. Errors name
   // the flag.
   Result<ServedModelOptions> options() const;

@@ -36,20 +36,18 @@ void print_json(const TimingProbeReport& report) {
 
 }  // namespace
 
-ProbeCommand::ProbeCommand(CLI::App& app)
-    : command_(app.add_subcommand(
+ProbeCommand::ProbeCommand(Flags& program)
+    : command_(program.add_command(
           "probe", "Measure whether a server's times tell what it has cached, and for whom")) {
-  command_->add_option("url", url_, "http://HOST:PORT")->required();
-  command_->add_option("--key", key_file_, "FILE with the key of the one who probes");
-  command_->add_option("--other-key", other_key_file_,
-                       "FILE with another tenant's key: whose prompts are looked for");
-  command_->add_option("--probes", probes_, "prompts a side")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  command_->add_option("--words", words_, "of a prompt")
-      ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
-  command_->add_flag("--json", json_, "one JSON object");
+  command_.add("url", url_, "http://HOST:PORT").required();
+  command_.add("--key", key_file_, "FILE with the key of the one who probes");
+  command_.add("--other-key", other_key_file_,
+               "FILE with another tenant's key: whose prompts are looked for");
+  command_.add("--probes", probes_, "prompts a side")
+      .check_range(1, 1'000'000)
+      .capture_default_str();
+  command_.add("--words", words_, "of a prompt").check_range(1, 100'000).capture_default_str();
+  command_.add("--json", json_, "one JSON object");
 }
 
 Status ProbeCommand::run() {

@@ -15,8 +15,8 @@ namespace stemma {
 
 class ProbeCommand final : public Command {
  public:
-  explicit ProbeCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit ProbeCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   Status run() override;
 
  private:
@@ -26,7 +26,7 @@ class ProbeCommand final : public Command {
   std::int64_t probes_ = 1000;
   std::int64_t words_ = 120;
   bool json_ = false;
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

@@ -17,53 +17,54 @@
 
 namespace stemma {
 
-ReplayCommand::ReplayCommand(CLI::App& app)
-    : command_(app.add_subcommand("replay", "Run a trace through the cache and report what hits")) {
+ReplayCommand::ReplayCommand(Flags& program)
+    : command_(
+          program.add_command("replay", "Run a trace through the cache and report what hits")) {
   flags_.engine.kv.context_tokens_max = 0;
-  add_trace_flags(*command_, flags_.traces);
+  add_trace_flags(command_, flags_.traces);
   command_
-      ->add_option("--mode", flags_.mode,
-                   "blocks: one request after another; timed: in the trace's own time, through the "
-                   "scheduler, steps taking what --timing says")
-      ->check(CLI::IsMember({"blocks", "timed"}))
-      ->capture_default_str();
+      .add("--mode", flags_.mode,
+           "blocks: one request after another; timed: in the trace's own time, through the "
+           "scheduler, steps taking what --timing says")
+      .check_member({"blocks", "timed"})
+      .capture_default_str();
   command_
-      ->add_option("--capacity-pages", flags_.capacities,
-                   "pages the cache may hold, or 'unlimited'; several with commas")
-      ->delimiter(',')
-      ->capture_default_str();
+      .add("--capacity-pages", flags_.capacities,
+           "pages the cache may hold, or 'unlimited'; several with commas")
+      .delimiter(',')
+      .capture_default_str();
   command_
-      ->add_option("--policy", flags_.policies,
-                   "eviction order: " + EvictionOrder::known_names() +
-                       "; or a bound that knows the trace: belady, belady_forced, knows_whether; "
-                       "several with commas")
-      ->delimiter(',')
-      ->capture_default_str();
+      .add("--policy", flags_.policies,
+           "eviction order: " + EvictionOrder::known_names() +
+               "; or a bound that knows the trace: belady, belady_forced, knows_whether; "
+               "several with commas")
+      .delimiter(',')
+      .capture_default_str();
   command_
-      ->add_option("--bounds", flags_.bounds,
-                   "the bounds' hit rates beside every policy's: on off auto; they hold the whole "
-                   "trace, so auto leaves them out of very long ones")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str();
-  command_->add_option("--per-request", flags_.per_request, "JSON file, a line for each request");
-  command_->add_option("--per-minute", flags_.per_minute,
-                       "JSON file, a line for each minute in which something happened");
-  command_->add_option("--plot", flags_.plot,
-                       "SVG file: hit rate against capacity, hits over time (needs gnuplot)");
-  ghost_option_ = command_->add_option(
+      .add("--bounds", flags_.bounds,
+           "the bounds' hit rates beside every policy's: on off auto; they hold the whole "
+           "trace, so auto leaves them out of very long ones")
+      .check_member({"auto", "on", "off"})
+      .capture_default_str();
+  command_.add("--per-request", flags_.per_request, "JSON file, a line for each request");
+  command_.add("--per-minute", flags_.per_minute,
+               "JSON file, a line for each minute in which something happened");
+  command_.add("--plot", flags_.plot,
+               "SVG file: hit rate against capacity, hits over time (needs gnuplot)");
+  command_.add(
       "--ghost-rate", flags_.ghost_rate,
       "in --mode blocks: what ghosts that watch this share of all page uses say, beside the hit "
       "rate");
-  command_->add_flag("--progress", flags_.progress,
-                     "how far it is, on standard error, also where that is no terminal");
-  command_->add_flag("--json", flags_.json, "one JSON object for each policy and capacity");
+  command_.add("--progress", flags_.progress,
+               "how far it is, on standard error, also where that is no terminal");
+  command_.add("--json", flags_.json, "one JSON object for each policy and capacity");
   add_timed_flags();
 }
 
 void ReplayCommand::add_timed_flags() {
-  CLI::Option_group* group = command_->add_option_group("timed", "Of --mode timed");
+  Flags group = command_.add_group("timed", "Of --mode timed");
   const auto add = [&](const char* name, auto& value, const std::string& text) {
-    timed_options_.push_back(group->add_option(name, value, text)->capture_default_str());
+    timed_flags_.push_back(group.add(name, value, text).capture_default_str());
   };
   SchedulerOptions& scheduler = flags_.engine.scheduler;
   add("--timing", flags_.timing,
@@ -80,24 +81,24 @@ void ReplayCommand::add_timed_flags() {
   add("--schedule-policy", flags_.schedule_policy,
       "fcfs lpm dfs-weight lof random priority shortest-uncached-first hrrn");
   add("--seed", scheduler.seed, "of the policy random");
-  timed_options_.push_back(
-      group->add_flag("--forget-waiting{false}", scheduler.keep_for_waiting,
-                      "evict what waiting requests will use as readily as everything else"));
-  timed_options_.push_back(group->add_flag(
+  timed_flags_.push_back(
+      group.add("--forget-waiting{false}", scheduler.keep_for_waiting,
+                "evict what waiting requests will use as readily as everything else"));
+  timed_flags_.push_back(group.add(
       "--insert-outputs", flags_.insert_outputs,
       "outputs stay in the cache too, where they take room: no prompt of a trace repeats them"));
 }
 
 Status ReplayCommand::check_flags() const {
-  for (const CLI::Option* option : timed_options_) {
-    if (!flags_.timed() && option->count() > 0) {
-      return Error{ErrorCode::kInvalidArgument, option->get_name() + " is for --mode timed"};
+  for (const Flag& flag : timed_flags_) {
+    if (!flags_.timed() && flag.count() > 0) {
+      return Error{ErrorCode::kInvalidArgument, flag.get_name() + " is for --mode timed"};
     }
   }
-  if (flags_.timed() && ghost_option_->count() > 0) {
-    return Error{ErrorCode::kInvalidArgument, "--ghost-rate is for --mode blocks"};
-  }
-  if (ghost_option_->count() > 0) {
+  if (command_.count("--ghost-rate") > 0) {
+    if (flags_.timed()) {
+      return Error{ErrorCode::kInvalidArgument, "--ghost-rate is for --mode blocks"};
+    }
     STEMMA_RETURN_IF_ERROR(check_ghost_rate(flags_.ghost_rate));
   }
   if (!(flags_.time_scale > 0) || !std::isfinite(flags_.time_scale)) {

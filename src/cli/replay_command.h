@@ -15,8 +15,8 @@ namespace stemma {
 
 class ReplayCommand final : public Command {
  public:
-  explicit ReplayCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit ReplayCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   Status run() override;
 
  private:
@@ -25,9 +25,8 @@ class ReplayCommand final : public Command {
   Status replay(std::int64_t& skipped_lines);
 
   ReplayFlags flags_;
-  CLI::App* command_;
-  CLI::Option* ghost_option_ = nullptr;
-  std::vector<CLI::Option*> timed_options_;  // that mean nothing in the other mode
+  Flags command_;
+  std::vector<Flag> timed_flags_;  // that mean nothing in the other mode
 };
 
 }  // namespace stemma

@@ -57,62 +57,59 @@ std::string last_part(const std::string& directory) {
 
 }  // namespace
 
-ServeCommand::ServeCommand(CLI::App& app)
-    : command_(app.add_subcommand("serve", "Serve a model to OpenAI's clients over HTTP")) {
-  model_flags_.add_to(*command_).description(
+ServeCommand::ServeCommand(Flags& program)
+    : command_(program.add_command("serve", "Serve a model to OpenAI's clients over HTTP")) {
+  model_flags_.add_to(command_).description(
       "directory of config.json, *.safetensors, tokenizer.json; default: the bundled model");
-  command_->add_option("--host", host_, "address to listen on")->capture_default_str();
-  command_->add_option("--port", port_, "0: any that is free")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  command_->add_option("--model-name", model_name_, "what clients call it; default: its directory");
-  command_->add_option(
+  command_.add("--host", host_, "address to listen on").capture_default_str();
+  command_.add("--port", port_, "0: any that is free").check_range(0, 65535).capture_default_str();
+  command_.add("--model-name", model_name_, "what clients call it; default: its directory");
+  command_.add(
       "--api-keys", key_file_,
       "FILE of lines: tenant sha256-of-key [admin] [pages=N]; a tenant keeps N pages of the device "
       "while others want pages; without FILE everybody may ask, as one tenant");
   command_
-      ->add_option("--tenant-pages", tenant_pages_,
-                   "N pages for each tenant of --api-keys without pages=N; default: none")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
-      ->needs("--api-keys");
-  command_->add_option("--shared-prefixes", shared_prefix_file_,
-                       "FILE of lines {\"messages\": [...]} or {\"prompt\": \"...\"}: beginnings "
-                       "that tenants share");
-  command_->add_option("--queue", queue_, "answers that wait or run, at most; beyond it 429")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  command_->add_option("--connections", connections_, "open at a time, at most")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+      .add("--tenant-pages", tenant_pages_,
+           "N pages for each tenant of --api-keys without pages=N; default: none")
+      .check_range(std::int64_t{1}, std::int64_t{1} << 30)
+      .needs("--api-keys");
+  command_.add("--shared-prefixes", shared_prefix_file_,
+               "FILE of lines {\"messages\": [...]} or {\"prompt\": \"...\"}: beginnings "
+               "that tenants share");
+  command_.add("--queue", queue_, "answers that wait or run, at most; beyond it 429")
+      .check_range(1, 1'000'000)
+      .capture_default_str();
+  command_.add("--connections", connections_, "open at a time, at most")
+      .check_range(1, 1'000'000)
+      .capture_default_str();
   add_event_flags();
   command_
-      ->add_option("--metrics-compat", metrics_compat_,
-                   "vllm, sglang: also export metrics under the names of these engines")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"vllm", "sglang"}));
-  command_->add_option("--log", log_format_, "text, or json: one object a line")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+      .add("--metrics-compat", metrics_compat_,
+           "vllm, sglang: also export metrics under the names of these engines")
+      .delimiter(',')
+      .check_member({"vllm", "sglang"});
+  command_.add("--log", log_format_, "text, or json: one object a line")
+      .check_member({"text", "json"})
+      .capture_default_str();
   command_
-      ->add_option("--drain-s", drain_s_,
-                   "seconds that answers in flight may still take after SIGTERM or SIGINT; a "
-                   "second signal cuts them off")
-      ->check(CLI::Range(0.0, 86400.0))
-      ->capture_default_str();
+      .add("--drain-s", drain_s_,
+           "seconds that answers in flight may still take after SIGTERM or SIGINT; a "
+           "second signal cuts them off")
+      .check_range(0.0, 86400.0)
+      .capture_default_str();
 }
 
 void ServeCommand::add_event_flags() {
-  command_->add_option("--events", events_,
-                       "publish KV events for routers over ZeroMQ, such as at tcp://*:5557");
-  command_->add_option("--events-replay", events_replay_,
-                       "where subscribers ask for events that they missed, such as tcp://*:5558");
-  command_->add_option("--events-form", events_form_, "arrays maps: how an event is written")
-      ->check(CLI::IsMember({"arrays", "maps"}))
-      ->capture_default_str();
-  command_
-      ->add_option("--events-hashes", events_hashes_, "unsigned signed bytes: page keys in events")
-      ->check(CLI::IsMember({"unsigned", "signed", "bytes"}))
-      ->capture_default_str();
+  command_.add("--events", events_,
+               "publish KV events for routers over ZeroMQ, such as at tcp://*:5557");
+  command_.add("--events-replay", events_replay_,
+               "where subscribers ask for events that they missed, such as tcp://*:5558");
+  command_.add("--events-form", events_form_, "arrays maps: how an event is written")
+      .check_member({"arrays", "maps"})
+      .capture_default_str();
+  command_.add("--events-hashes", events_hashes_, "unsigned signed bytes: page keys in events")
+      .check_member({"unsigned", "signed", "bytes"})
+      .capture_default_str();
 }
 
 Result<EventPublisherOptions> ServeCommand::event_options() const {

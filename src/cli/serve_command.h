@@ -21,8 +21,8 @@ class EndSignals;
 
 class ServeCommand final : public Command {
  public:
-  explicit ServeCommand(CLI::App& app);
-  bool chosen() const override { return command_->parsed(); }
+  explicit ServeCommand(Flags& program);
+  bool chosen() const override { return command_.parsed(); }
   Status run() override;
 
  private:
@@ -48,7 +48,7 @@ class ServeCommand final : public Command {
   std::string events_hashes_ = "unsigned";
   std::vector<std::string> metrics_compat_;
   std::string log_format_ = "text";
-  CLI::App* command_;
+  Flags command_;
 };
 
 }  // namespace stemma

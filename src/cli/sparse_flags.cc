@@ -9,16 +9,14 @@ constexpr std::int64_t kDenseTokens = 1024;
 
 }  // namespace
 
-void SparseFlags::add_to(CLI::App& command) {
-  command.add_option(
-      "--sparse-tokens", kept_,
-      "attend to N or to 1/N of the tokens, far into a context (needs a calibration)");
-  command.add_option("--dense-tokens", dense_tokens_,
-                     "with --sparse-tokens: contexts of up to N tokens are attended to as a whole "
-                     "(1024)");
-  command.add_option(
-      "--sparse", calibration_,
-      "with --sparse-tokens: the calibration (double_sparsity.json beside the model)");
+void SparseFlags::add_to(Flags& command) {
+  command.add("--sparse-tokens", kept_,
+              "attend to N or to 1/N of the tokens, far into a context (needs a calibration)");
+  command.add("--dense-tokens", dense_tokens_,
+              "with --sparse-tokens: contexts of up to N tokens are attended to as a whole "
+              "(1024)");
+  command.add("--sparse", calibration_,
+              "with --sparse-tokens: the calibration (double_sparsity.json beside the model)");
 }
 
 Result<std::optional<SparseOptions>> SparseFlags::options() const {

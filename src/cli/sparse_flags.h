@@ -6,11 +6,11 @@
 // Not here:   what they mean (attention/sparse_dial), the file (model/sparse_calibration).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "cli/flags.h"
 #include "model/model_runner.h"
 #include "stemma/result.h"
 
@@ -18,7 +18,7 @@ namespace stemma {
 
 class SparseFlags {
  public:
-  void add_to(CLI::App& command);
+  void add_to(Flags& command);
   // Nothing unless --sparse-tokens was given. kInvalidArgument names the flag.
   Result<std::optional<SparseOptions>> options() const;
 

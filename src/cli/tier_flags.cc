@@ -5,42 +5,39 @@
 
 namespace stemma {
 
-void TierFlags::add_to(CLI::App& command) {
-  command.add_option("--host-bytes", host_bytes_, "host memory for pages that left the device")
-      ->capture_default_str();
-  command.add_option("--host-layout", host_layout_, "page_first layer_first")
-      ->capture_default_str();
+void TierFlags::add_to(Flags& command) {
+  command.add("--host-bytes", host_bytes_, "host memory for pages that left the device")
+      .capture_default_str();
+  command.add("--host-layout", host_layout_, "page_first layer_first").capture_default_str();
   command
-      .add_option("--tier-codec", codec_,
-                  "plain int8 int4: how pages are packed below the device; all but plain change "
-                  "answers a little")
-      ->capture_default_str();
-  command.add_option("--host-file", host_file_,
-                     "FILE that host memory is written to at the end and read from at the start");
-  command.add_option("--disk", disk_, "directory of pages on disk; they survive a restart");
-  command.add_option("--disk-bytes", disk_bytes_, "of everything in that directory, at most")
-      ->capture_default_str();
-  command.add_option("--remote", remote_,
-                     "pages that several engines share: redis://HOST:PORT, redis-cluster://..., "
-                     "redis-sentinel://.../NAME, unix://PATH");
-  command.add_option("--remote-secret", remote_secret_file_,
-                     "FILE with a secret that pages in the remote store are sealed with");
+      .add("--tier-codec", codec_,
+           "plain int8 int4: how pages are packed below the device; all but plain change "
+           "answers a little")
+      .capture_default_str();
+  command.add("--host-file", host_file_,
+              "FILE that host memory is written to at the end and read from at the start");
+  command.add("--disk", disk_, "directory of pages on disk; they survive a restart");
+  command.add("--disk-bytes", disk_bytes_, "of everything in that directory, at most")
+      .capture_default_str();
+  command.add("--remote", remote_,
+              "pages that several engines share: redis://HOST:PORT, redis-cluster://..., "
+              "redis-sentinel://.../NAME, unix://PATH");
+  command.add("--remote-secret", remote_secret_file_,
+              "FILE with a secret that pages in the remote store are sealed with");
+  command.add("--write-policy", write_policy_, "write-through write-through-selective write-back")
+      .capture_default_str();
   command
-      .add_option("--write-policy", write_policy_,
-                  "write-through write-through-selective write-back")
-      ->capture_default_str();
+      .add("--selective-uses", selective_uses_,
+           "uses after which write-through-selective copies pages")
+      .capture_default_str();
   command
-      .add_option("--selective-uses", selective_uses_,
-                  "uses after which write-through-selective copies pages")
-      ->capture_default_str();
+      .add("--load-wait-ms", load_wait_ms_,
+           "how long a request waits for pages before it computes what is missing")
+      .capture_default_str();
   command
-      .add_option("--load-wait-ms", load_wait_ms_,
-                  "how long a request waits for pages before it computes what is missing")
-      ->capture_default_str();
-  command
-      .add_option("--shadow-audit", shadow_audit_percent_,
-                  "percent of the hits of which a page is computed again and compared")
-      ->capture_default_str();
+      .add("--shadow-audit", shadow_audit_percent_,
+           "percent of the hits of which a page is computed again and compared")
+      .capture_default_str();
 }
 
 Status TierFlags::apply(ServedModelOptions& options) const {

@@ -7,10 +7,10 @@
 // Not here:   what they open (engine/served_tiers).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
+#include "cli/flags.h"
 #include "engine/served_model.h"
 #include "stemma/result.h"
 
@@ -18,7 +18,7 @@ namespace stemma {
 
 class TierFlags {
  public:
-  void add_to(CLI::App& command);
+  void add_to(Flags& command);
   // Writes what was said into the options. kInvalidArgument names the flag.
   Status apply(ServedModelOptions& options) const;
   // Whether any tier was asked for.

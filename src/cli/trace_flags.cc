@@ -4,29 +4,27 @@
 
 namespace stemma {
 
-void add_trace_flags(CLI::App& command, TraceFlags& flags) {
+Flag add_trace_flags(Flags& command, TraceFlags& flags) {
+  const Flag trace =
+      command
+          .add("--trace", flags.traces, "trace file; several with commas are read as one, by time")
+          .delimiter(',')
+          .required();
   command
-      .add_option("--trace", flags.traces,
-                  "trace file; several with commas are read as one, by time")
-      ->delimiter(',')
-      ->required();
+      .add("--format", flags.format, "mooncake qwen-bailian block-hash prompts kv-events capture")
+      .capture_default_str();
   command
-      .add_option("--format", flags.format,
-                  "mooncake qwen-bailian block-hash prompts kv-events capture")
-      ->capture_default_str();
+      .add("--page-tokens", flags.page_tokens,
+           "tokens a page, where the format leaves it open; 0: the format's own")
+      .capture_default_str();
+  command.add("--tokenizer", flags.tokenizer,
+              "model directory whose tokenizer.json cuts prompts into tokens, not characters");
   command
-      .add_option("--page-tokens", flags.page_tokens,
-                  "tokens a page, where the format leaves it open; 0: the format's own")
-      ->capture_default_str();
-  command.add_option(
-      "--tokenizer", flags.tokenizer,
-      "model directory whose tokenizer.json cuts prompts into tokens, not characters");
-  command
-      .add_option("--reorder-requests", flags.reorder_requests,
-                  "so many requests of a file may be out of the order of time")
-      ->capture_default_str();
-  command.add_flag("--skip-bad", flags.skip_bad,
-                   "leave out wrong lines and say how many there were");
+      .add("--reorder-requests", flags.reorder_requests,
+           "so many requests of a file may be out of the order of time")
+      .capture_default_str();
+  command.add("--skip-bad", flags.skip_bad, "leave out wrong lines and say how many there were");
+  return trace;
 }
 
 Result<TraceSource> TraceSource::open(const TraceFlags& flags) {

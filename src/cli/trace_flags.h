@@ -6,12 +6,12 @@
 // Not here:   reading (replay/trace_merge), what is done with the requests (each command).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
 #include "model/tokenizer.h"
 #include "replay/trace_merge.h"
 #include "stemma/result.h"
@@ -28,8 +28,9 @@ struct TraceFlags {
 };
 
 // --trace (several with commas, or given several times), --format, --page-tokens, --tokenizer,
-// --reorder-requests, --skip-bad. `flags` must outlive the command.
-void add_trace_flags(CLI::App& command, TraceFlags& flags);
+// --reorder-requests, --skip-bad. `flags` must outlive the command. Returns --trace, which is
+// required unless the command says otherwise.
+Flag add_trace_flags(Flags& command, TraceFlags& flags);
 
 // Opens the traces that flags name, as often as they are to be read.
 class TraceSource {

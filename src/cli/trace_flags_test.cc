@@ -21,26 +21,28 @@ std::string line_of(int timestamp) {
          R"(, "input_length": 1, "output_length": 1, "hash_ids": [1]})" + "\n";
 }
 
-TraceFlags parse(const std::string& arguments) {
-  CLI::App app;
+Result<TraceFlags> parse(std::vector<const char*> words) {
+  CommandLine line({.name = "reader"});
   TraceFlags flags;
-  add_trace_flags(app, flags);
-  app.parse(arguments);
+  add_trace_flags(line.flags(), flags);
+  words.insert(words.begin(), "reader");
+  const Result<bool> typed = line.parse(words);
+  if (!typed.ok()) return typed.error();
   return flags;
 }
 
 TEST(TraceFlags, NameSeveralTraces) {
-  EXPECT_EQ(parse("--trace a,b --trace c").traces, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(parse({"--trace", "a,b", "--trace", "c"})->traces,
+            (std::vector<std::string>{"a", "b", "c"}));
 }
 
 TEST(TraceFlags, WantATrace) {
-  EXPECT_THROW(parse("--format mooncake"), CLI::RequiredError);
+  EXPECT_EQ(parse({"--format", "mooncake"}).error().detail, "--trace is required");
 }
 
 TEST(TraceFlags, SayHowTracesAreRead) {
-  const TraceFlags flags = parse(
-      "--trace a --format block-hash --page-tokens 32 --tokenizer dir --reorder-requests 5 "
-      "--skip-bad");
+  const TraceFlags flags = *parse({"--trace", "a", "--format", "block-hash", "--page-tokens", "32",
+                                   "--tokenizer", "dir", "--reorder-requests", "5", "--skip-bad"});
   EXPECT_EQ(flags.format, "block-hash");
   EXPECT_EQ(flags.page_tokens, 32);
   EXPECT_EQ(flags.tokenizer, "dir");

@@ -1,0 +1,141 @@
+#include "cli/flags.h"
+
+#include <CLI/CLI.hpp>
+
+namespace stemma {
+
+Flag Flag::capture_default_str() {
+  option_->capture_default_str();
+  return *this;
+}
+
+Flag Flag::required(bool wanted) {
+  option_->required(wanted);
+  return *this;
+}
+
+Flag Flag::description(const std::string& help) {
+  option_->description(help);
+  return *this;
+}
+
+Flag Flag::delimiter(char between) {
+  option_->delimiter(between);
+  return *this;
+}
+
+Flag Flag::check_range(int least, int most) {
+  return check_range(std::int64_t{least}, std::int64_t{most});
+}
+
+Flag Flag::check_range(std::int64_t least, std::int64_t most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Flag Flag::check_range(double least, double most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Flag Flag::check_member(const std::vector<std::string>& values) {
+  option_->check(CLI::IsMember(values));
+  return *this;
+}
+
+Flag Flag::needs(const std::string& name) {
+  option_->needs(name);
+  return *this;
+}
+
+std::int64_t Flag::count() const {
+  return static_cast<std::int64_t>(option_->count());
+}
+
+std::string Flag::get_name() const {
+  return option_->get_name();
+}
+
+Flags Flags::add_command(const std::string& name, const std::string& description) {
+  return Flags(app_->add_subcommand(name, description));
+}
+
+Flags Flags::add_group(const std::string& name, const std::string& description) {
+  return Flags(app_->add_option_group(name, description));
+}
+
+Flag Flags::add(const std::string& names, std::string& target, const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, int& target, const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, std::int64_t& target, const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, std::uint64_t& target, const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, float& target, const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, double& target, const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, std::optional<std::string>& target,
+                const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, std::optional<std::int64_t>& target,
+                const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, std::vector<std::string>& target,
+                const std::string& help) {
+  return Flag(app_->add_option(names, target, help));
+}
+
+Flag Flags::add(const std::string& names, bool& target, const std::string& help) {
+  return Flag(app_->add_flag(names, target, help));
+}
+
+bool Flags::parsed() const {
+  return app_->parsed();
+}
+
+std::int64_t Flags::count(const std::string& name) const {
+  return static_cast<std::int64_t>(app_->count(name));
+}
+
+CommandLine::CommandLine(const ProgramText& text)
+    : app_(std::make_unique<CLI::App>(text.description, text.name)), flags_(app_.get()) {
+  if (!text.version.empty()) app_->set_version_flag("--version", text.version);
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::require_command() {
+  app_->require_subcommand(1);
+}
+
+Result<bool> CommandLine::parse(std::span<const char* const> argv) {
+  try {
+    app_->parse(static_cast<int>(argv.size()), argv.data());
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    app_->exit(wanted);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    return Error{ErrorCode::kInvalidArgument, error.what()};
+  }
+  return true;
+}
+
+}  // namespace stemma
