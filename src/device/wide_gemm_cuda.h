@@ -7,8 +7,8 @@
 //
 // Thread:     as CudaStream.
 // Memory:     none.
-// Cost:       of few rows the time to read w, by counting; of many that of f32 units, which have a
-//             fifteenth of what tensor cores do.
+// Cost:       of few rows the time to read w, of many that of f32 units, which do a fifteenth of
+//             what tensor cores do: by counting (docs/GPU.md).
 // Not here:   checks and slices (gemm_cuda), over the experts of a mixture (cuda/).
 #pragma once
 

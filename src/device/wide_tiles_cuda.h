@@ -14,8 +14,8 @@
 //
 // Thread:     code of kernels; all threads of the team take part.
 // Memory:     shared memory of the team: kSharedBytes of its shape.
-// Cost:       of few rows the time to read w, by counting; of many what f32 units take, a load from
-//             shared memory for every ten of their operations.
+// Cost:       of few rows the time to read w; of many three quarters of what f32 units do: by
+//             counting (docs/GPU.md).
 // Not here:   which rows there are and where results go (wide_gemm_cuda, cuda/experts_cuda).
 #pragma once
 
