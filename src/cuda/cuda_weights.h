@@ -12,7 +12,8 @@
 //
 // Thread:     loaded by one thread; immutable afterwards.
 // Memory:     every tensor once, in one piece on the device; while loading what weight_files and
-//             cuda_upload need, and of rounded weights one tensor's codes twice on the host.
+//             cuda_upload need, and on the host one tensor's codes twice, or its values in f32, of
+//             what is rounded or widened.
 // Cost:       one read of the files; rounding what it costs a CPU.
 // Not here:   file formats (weight_files), the computation (cuda_transformer), how weights are
 //             rounded (device/packed_weights).

@@ -170,9 +170,10 @@ TEST_F(CudaWeightsTest, PartedHeadsOfAnotherTypeAreF32) {
             download<float>(exact.layers[1].latent.heads_up.values, count));
 }
 
-// Embeddings are half of this model, but only looked up.
+// Embeddings are most of this model, but only looked up.
 TEST_F(CudaWeightsTest, RowsHaveTheTypeOfMostValuesInLayers) {
-  const ModelConfig config = tiny_model_config("qwen2");
+  ModelConfig config = tiny_model_config("qwen2");
+  config.vocab_tokens = 4096;
   const WeightType bf16 = load(config, WeightType::kBf16, {{"embed_tokens.weight"}}).type;
   EXPECT_EQ(bf16, WeightType::kBf16);
   const CudaWeights& weights = load(
