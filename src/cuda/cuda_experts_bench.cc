@@ -82,7 +82,7 @@ class Stage {
     const double missed = 1 - static_cast<double>(options_.row_experts) / experts;
     const double touched = experts * (1 - std::pow(missed, static_cast<double>(rows)));
     const CudaMixtureWeights weights = {
-        .router = router_.bytes(), .gate_up = gate_up_.bytes(), .down = down_.bytes()};
+        .router = {router_.bytes()}, .gate_up = {gate_up_.bytes()}, .down = {down_.bytes()}};
     return measure(rows, touched, [&](int call) {
       const std::int64_t first = call * rows % rows_max_;
       return mixture_->add(weights, {.in = in_.bytes() + 2 * first * options_.hidden,

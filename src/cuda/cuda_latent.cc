@@ -52,7 +52,6 @@ CudaLatent::CudaLatent(Key, const CudaLatentParts& parts)
     : config_(parts.config),
       latent_(parts.config.latent),
       type_(parts.type),
-      rounding_(parts.rounding),
       rows_max_(parts.rows_max),
       down_columns_(latent_.query_rank + latent_.row_dim()),
       stream_(parts.stream),
@@ -79,13 +78,12 @@ Status CudaLatent::allocate(CudaDevice& device) {
 Status CudaLatent::write_rows(const CudaLatentWeights& weights, const CudaLatentRows& rows) {
   STEMMA_CHECK_LE(rows.rows, rows_max_);
   STEMMA_RETURN_IF_ERROR(multiply({.x = rows.normed,
-                                   .w = weights.down,
                                    .y = down_.bytes(),
                                    .m = rows.rows,
                                    .n = down_columns_,
                                    .k = config_.hidden,
                                    .f32_out = true},
-                                  MatrixUse::kProjection));
+                                  weights.down));
   STEMMA_RETURN_IF_ERROR(adapt_down(rows));
   STEMMA_RETURN_IF_ERROR(latent_rows(stream_, {.down = down_.as<float>(),
                                                .bias = weights.down_bias,
@@ -109,15 +107,13 @@ Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLat
   const bool has_rank = latent_.query_rank > 0;
   const std::int64_t heads = config_.query_heads;
   STEMMA_RETURN_IF_ERROR(multiply({.x = has_rank ? query_down_.bytes() : rows.normed,
-                                   .w = weights.query_up,
                                    .y = heads_.bytes(),
                                    .m = rows.rows,
                                    .n = heads * latent_.query_head_dim(),
                                    .k = has_rank ? latent_.query_rank : config_.hidden},
-                                  MatrixUse::kProjection));
+                                  weights.query_up));
   STEMMA_RETURN_IF_ERROR(adapt_heads(rows));
   STEMMA_RETURN_IF_ERROR(multiply({.x = heads_.bytes(),
-                                   .w = weights.heads_up,
                                    .y = rows.query,
                                    .m = rows.rows,
                                    .n = latent_.rank,
@@ -128,7 +124,7 @@ Status CudaLatent::write_queries(const CudaLatentWeights& weights, const CudaLat
                                    .x_step = latent_.query_head_dim(),
                                    .w_step = latent_.rank * latent_.plain_dim,
                                    .y_step = latent_.row_dim()},
-                                  MatrixUse::kLatentHeads));
+                                  weights.heads_up));
   STEMMA_RETURN_IF_ERROR(adapt_absorbed(rows));
   return turn_latent_queries(stream_, {.heads = heads_.bytes(),
                                        .angles = rows.angles,
@@ -201,13 +197,8 @@ Status CudaLatent::adapt_absorbed(const CudaLatentRows& rows) {
 
 Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t rows,
                                 std::byte* values, const AdaptedLayer& adapted) {
-  const int bits = rounded_bits(rounding_, MatrixUse::kLatentHeads);
-  const std::int64_t head_bytes =
-      bits != 0
-          ? RoundedStrips::matrix_bytes(bits, latent_.rank, latent_.plain_dim)
-          : latent_.rank * latent_.plain_dim * static_cast<std::int64_t>(weight_type_bytes(type_));
+  const CudaMatrix values_up = values_of(weights.heads_up);
   STEMMA_RETURN_IF_ERROR(multiply({.x = attended_.bytes(),
-                                   .w = weights.heads_up + config_.query_heads * head_bytes,
                                    .y = values,
                                    .m = rows,
                                    .n = latent_.value_dim,
@@ -218,7 +209,7 @@ Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t r
                                    .x_step = latent_.rank,
                                    .w_step = latent_.value_dim * latent_.rank,
                                    .y_step = latent_.value_dim},
-                                  MatrixUse::kLatentHeads));
+                                  values_up));
   if (adapters_or_null_ == nullptr) return {};
   return adapters_or_null_->add_of_heads({.of = adapted,
                                           .side = LatentSide::kValue,
@@ -234,9 +225,23 @@ Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t r
                                           .y_head_stride = latent_.value_dim});
 }
 
-Status CudaLatent::multiply(CudaGemmParams params, MatrixUse use) {
+// W_UV of the heads, behind their W_UKᵀ.
+CudaMatrix CudaLatent::values_of(const CudaMatrix& heads_up) const {
+  const auto value_bytes = static_cast<std::int64_t>(weight_type_bytes(heads_up.type));
+  const std::int64_t head_bytes =
+      heads_up.code_bits != 0
+          ? RoundedStrips::matrix_bytes(heads_up.code_bits, latent_.rank, latent_.plain_dim)
+          : latent_.rank * latent_.plain_dim * value_bytes;
+  CudaMatrix values_up = heads_up;
+  values_up.values += config_.query_heads * head_bytes;
+  return values_up;
+}
+
+Status CudaLatent::multiply(CudaGemmParams params, const CudaMatrix& matrix) {
+  params.w = matrix.values;
   params.type = type_;
-  params.code_bits = rounded_bits(rounding_, use);
+  params.f32_w = matrix.is_f32();
+  params.code_bits = matrix.code_bits;
   return gemm_.multiply(params);
 }
 

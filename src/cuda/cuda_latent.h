@@ -5,7 +5,7 @@
 // so queries are brought to the latent row's columns, attention runs over latent rows as they lie
 // in the pool, and W_UV turns what it gives into values. Products of all heads are one launch. The
 // latent row and the compressed q are f32 until they are normalised; what products read is of the
-// weights' type.
+// type of rows (cuda_weights.h).
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation: scratch for the largest batch.
@@ -22,28 +22,28 @@
 
 #include "base/thread_pool.h"
 #include "cuda/cuda_adapters.h"
+#include "cuda/cuda_matrix.h"
 #include "cuda/latent_rows_cuda.h"
 #include "device/cuda_device.h"
 #include "device/cuda_gemm.h"
 #include "device/weight_type.h"
 #include "model/config.h"
-#include "model/weight_rounding.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
 
 namespace stemma {
 
 // Of one layer: addresses of the device, aligned to 256 bytes. What the model does not have is
-// null.
+// null or empty.
 struct CudaLatentWeights {
-  const std::byte* down = nullptr;      // of q if it has a rank, then of the latent row
-                                        // [query_rank + rank + rope_dim, hidden]
-  const float* down_bias = nullptr;     // [query_rank + rank + rope_dim]
-  const float* query_norm = nullptr;    // [query_rank]
-  const float* latent_norm = nullptr;   // [rank]
-  const std::byte* query_up = nullptr;  // [query_heads × query_head_dim, query_rank or hidden]
+  CudaMatrix down = {};                // of q if it has a rank, then of the latent row
+                                       // [query_rank + rank + rope_dim, hidden]
+  const float* down_bias = nullptr;    // [query_rank + rank + rope_dim]
+  const float* query_norm = nullptr;   // [query_rank]
+  const float* latent_norm = nullptr;  // [rank]
+  CudaMatrix query_up = {};            // [query_heads × query_head_dim, query_rank or hidden]
   // W_UKᵀ of each head, then W_UV of each. As all matrices in strips where they are rounded.
-  const std::byte* heads_up = nullptr;  // [query_heads, rank, plain_dim], [.., value_dim, rank]
+  CudaMatrix heads_up = {};  // [query_heads, rank, plain_dim], [.., value_dim, rank]
 };
 
 // The file's matrix [heads × (plain_dim + value_dim), rank], row-major, as heads_up has them.
@@ -53,8 +53,7 @@ std::vector<std::byte> parted_heads(std::span<const std::byte> matrix, WeightTyp
 // Everything but the threads must outlive it.
 struct CudaLatentParts {
   const ModelConfig& config;
-  WeightType type;  // of weights in the files, and of the rows that products read
-  WeightRounding rounding = WeightRounding::kNone;
+  WeightType type;  // of the rows that products read
   std::int64_t rows_max = 0;
   CudaDevice& device;
   CudaStream& stream;
@@ -64,12 +63,12 @@ struct CudaLatentParts {
 
 // Rows of a step on their way through one layer; addresses of the device.
 struct CudaLatentRows {
-  const std::byte* normed = nullptr;        // [rows, hidden], of the weights' type
+  const std::byte* normed = nullptr;        // [rows, hidden], of the type of rows
   const float* angles = nullptr;            // [positions, rope_dim / 2, 2]
   const std::int32_t* positions = nullptr;  // [rows]
   TurnTarget target = {};                   // none: the pool's own store takes stored_rows
   const std::int32_t* slots = nullptr;      // [rows]
-  std::byte* query = nullptr;               // [rows, query_heads, row_dim], of the weights' type
+  std::byte* query = nullptr;               // [rows, query_heads, row_dim], of the type of rows
   std::int64_t rows = 0;
   AdaptedLayer adapted = {};
 };
@@ -102,12 +101,12 @@ class CudaLatent {
   Status adapt_down(const CudaLatentRows& rows);
   Status adapt_heads(const CudaLatentRows& rows);
   Status adapt_absorbed(const CudaLatentRows& rows);
-  Status multiply(CudaGemmParams params, MatrixUse use);
+  CudaMatrix values_of(const CudaMatrix& heads_up) const;
+  Status multiply(CudaGemmParams params, const CudaMatrix& matrix);
 
   const ModelConfig& config_;
   const LatentConfig& latent_;
   WeightType type_;
-  WeightRounding rounding_;
   std::int64_t rows_max_;
   std::int64_t down_columns_;
   CudaStream& stream_;

@@ -161,12 +161,12 @@ class CudaLatentTest : public CudaFixture, public ::testing::WithParamInterface<
     const CudaMemory query_norm = upload(layer_.query_norm);
     const CudaMemory latent_norm = upload(layer_.latent_norm);
     const CudaMemory query_up = upload_as(type, layer_.query_up);
-    const CudaLatentWeights weights = {.down = down.bytes(),
+    const CudaLatentWeights weights = {.down = {down.bytes(), type},
                                        .down_bias = down_bias.as<float>(),
                                        .query_norm = query_norm.as<float>(),
                                        .latent_norm = latent_norm.as<float>(),
-                                       .query_up = query_up.bytes(),
-                                       .heads_up = heads_up.bytes()};
+                                       .query_up = {query_up.bytes(), type},
+                                       .heads_up = {heads_up.bytes(), type}};
     const CudaMemory normed = rows_of(layer_.hidden, config.hidden);
     const CudaMemory attended = rows_of(layer_.attended, config.attended_columns());
     const CudaMemory angles = upload(angle_table());

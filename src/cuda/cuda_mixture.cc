@@ -26,7 +26,6 @@ CudaMixture::CudaMixture(Key, const CudaMixtureParts& parts)
       hidden_(parts.hidden),
       rows_max_(parts.rows_max),
       type_(parts.type),
-      code_bits_(rounded_bits(parts.rounding, MatrixUse::kProjection)),
       device_(parts.device),
       stream_(parts.stream),
       peers_(parts.peers),
@@ -80,13 +79,14 @@ Status CudaMixture::choose(const CudaMixtureWeights& weights, const MixtureRows&
                            const Tiles& tiles) {
   STEMMA_RETURN_IF_ERROR(ordered_gemm_slices(stream_,
                                              {.x = rows.in,
-                                              .w = weights.router,
+                                              .w = weights.router.values,
                                               .y = scores_.bytes(),
                                               .m = rows.rows,
                                               .n = config_.experts,
                                               .k = hidden_,
                                               .type = type_,
-                                              .f32_out = true},
+                                              .f32_out = true,
+                                              .f32_w = weights.router.is_f32()},
                                              kScoreSliceColumns));
   STEMMA_RETURN_IF_ERROR(choose_experts(stream_, {.scores = scores_.as<float>(),
                                                   .correction = weights.correction,
@@ -115,7 +115,7 @@ Status CudaMixture::choose(const CudaMixtureWeights& weights, const MixtureRows&
 Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows& rows,
                             const Tiles& tiles) {
   ExpertProduct product = {.x = rows.in,
-                           .w = weights.gate_up,
+                           .w = weights.gate_up.values,
                            .y = gate_up_.bytes(),
                            .x_rows = sorted_rows_.as<std::int32_t>(),
                            .tiles = tiles_.as<ExpertTile>(),
@@ -124,17 +124,20 @@ Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows
                            .n = 2 * own_width_,
                            .k = hidden_,
                            .type = type_,
-                           .code_bits = code_bits_};
+                           .f32_w = weights.gate_up.is_f32(),
+                           .code_bits = weights.gate_up.code_bits};
   STEMMA_RETURN_IF_ERROR(multiply_experts(stream_, product));
   STEMMA_RETURN_IF_ERROR(gate(tiles));
   product.x = gated_.bytes();
-  product.w = weights.down;
+  product.w = weights.down.values;
   product.y = said_.bytes();
   product.x_rows = nullptr;
   product.y_rows = sorted_.as<std::int32_t>();
   product.n = own_hidden_;
   product.k = config_.width;
   product.f32_out = true;
+  product.f32_w = weights.down.is_f32();
+  product.code_bits = weights.down.code_bits;
   return multiply_experts(stream_, product);
 }
 

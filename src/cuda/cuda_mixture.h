@@ -32,7 +32,6 @@
 #include "device/cuda_device.h"
 #include "device/weight_type.h"
 #include "model/mixture_config.h"
-#include "model/weight_rounding.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -42,15 +41,14 @@ struct CudaMixtureParts {
   const MixtureConfig& config;
   std::int64_t hidden = 0;
   std::int64_t rows_max = 0;
-  WeightType type = WeightType::kBf16;
-  WeightRounding rounding = WeightRounding::kNone;  // of experts: routers stay as they are
+  WeightType type = WeightType::kBf16;  // of the rows that products read
   CudaDevice& device;
   CudaStream& stream;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
 };
 
 struct MixtureRows {
-  const std::byte* in = nullptr;  // of the weights' type          [rows, hidden]
+  const std::byte* in = nullptr;  // of the type of rows           [rows, hidden]
   float* out = nullptr;           //                               [rows, hidden]
   std::int64_t rows = 0;
   bool from_zero = false;  // else what experts say is added to what is in `out`
@@ -89,7 +87,6 @@ class CudaMixture {
   std::int64_t hidden_;
   std::int64_t rows_max_;
   WeightType type_;
-  int code_bits_;  // of experts
   CudaDevice& device_;
   CudaStream& stream_;
   CudaRankRows* peers_;

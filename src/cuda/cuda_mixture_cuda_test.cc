@@ -100,9 +100,9 @@ class CudaMixtureTest : public CudaFixture {
       experts_->correction = random_values(kExperts, 0.2, WeightType::kF32, random);
       weights_.correction = reinterpret_cast<const float*>(keep(upload(experts_->correction)));
     }
-    weights_.router = keep(upload_typed(experts_->router));
-    weights_.gate_up = keep(upload_typed(experts_->gate_up));
-    weights_.down = keep(upload_typed(experts_->down));
+    weights_.router = {keep(upload_typed(experts_->router)), type};
+    weights_.gate_up = {keep(upload_typed(experts_->gate_up)), type};
+    weights_.down = {keep(upload_typed(experts_->down)), type};
     auto mixture = CudaMixture::create({.config = config_,
                                         .hidden = kHidden,
                                         .rows_max = kRowsMax,

@@ -180,10 +180,11 @@ class Rank {
 class CudaRanksBits : public CudaRunnerFixture {
  protected:
   // A family's model with heads that divide over `ranks`.
-  void write_for_ranks(std::string_view name, int ranks, WeightType type) {
+  void write_for_ranks(std::string_view name, int ranks, WeightType type,
+                       const std::vector<OtherType>& others = {}) {
     ModelConfig config = tiny_model_config(name);
     if (!config_of_shard(config, {0, ranks}).ok()) config.query_heads = config.kv_heads = 4;
-    write_model(config, type);
+    write_model(config, type, others);
   }
 
   void expect_ranks_equal_one(int ranks, const RankSetting& setting = {}) {
@@ -293,6 +294,18 @@ TEST_F(CudaRanksBits, AdaptersChangeWhatSeveralComputeAsTheyDoOnOne) {
   write_for_ranks("llama2", 4, WeightType::kBf16);
   expect_ranks_equal_one(
       4, {.weights = WeightRounding::kInt8, .adapters = write_adapters({"v_proj"})});
+}
+
+// Of a tied head, too, each rank has its part.
+TEST_F(CudaRanksBits, MatricesOfSeveralTypesAreCutAsOthersAre) {
+  const OtherType router = {".mlp.gate.weight"};
+  write_for_ranks("qwen3_moe", 2, WeightType::kBf16,
+                  {router, {"o_proj.weight"}, {"3.up_proj.weight", WeightType::kF16}});
+  expect_ranks_equal_one(2);
+  write_for_ranks("deepseek_v3", 2, WeightType::kBf16, {router, {"kv_b_proj.weight"}});
+  expect_ranks_equal_one(2);
+  write_for_ranks("qwen2", 2, WeightType::kF16, {{"embed_tokens.weight"}, {"v_proj.weight"}});
+  expect_ranks_equal_one(2);
 }
 
 // The first `tokens` tokens of a text, as a batch.

@@ -350,7 +350,7 @@ void CudaRunner::drain() {
 }
 
 std::string CudaRunner::compute_format() const {
-  return compute_format_of(config_, weights_);
+  return compute_format_of(weights_);
 }
 
 std::string CudaRunner::weights_sha256() const {

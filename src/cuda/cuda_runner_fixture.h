@@ -85,10 +85,13 @@ class CudaRunnerFixture : public CudaFixture {
   void write_model(std::string_view name, WeightType type = WeightType::kBf16) {
     write_model(tiny_model_config(name), type);
   }
-  void write_model(const ModelConfig& config, WeightType type) {
+  void write_model(const ModelConfig& config, WeightType type,
+                   const std::vector<OtherType>& others = {}) {
     config_ = config;
     directory_.emplace();
-    ASSERT_TRUE(write_random_model(directory_->path(), {.config = config_, .type = type}).ok());
+    ASSERT_TRUE(
+        write_random_model(directory_->path(), {.config = config_, .type = type, .others = others})
+            .ok());
   }
 
   // Heavy channels of the model that was written, every `step`th.

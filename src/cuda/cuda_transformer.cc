@@ -40,7 +40,6 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
     STEMMA_ASSIGN_OR_RETURN(transformer->latent_,
                             CudaLatent::create({.config = parts.config,
                                                 .type = parts.weights.type,
-                                                .rounding = parts.weights.rounding,
                                                 .rows_max = parts.limits.rows_max,
                                                 .device = parts.device,
                                                 .stream = parts.stream,
@@ -54,7 +53,6 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
                                                  .hidden = parts.config.hidden,
                                                  .rows_max = parts.limits.rows_max,
                                                  .type = parts.weights.type,
-                                                 .rounding = parts.weights.rounding,
                                                  .device = parts.device,
                                                  .stream = parts.stream,
                                                  .peers = parts.peers}));
@@ -162,14 +160,14 @@ Status CudaTransformer::run(const CudaStep& step, const StepPlaces& places) {
 Status CudaTransformer::embed(const CudaStep& step, const StepPlaces& places) {
   return embed_rows(stream_, {.tokens = places.tokens,
                               .sampled = sampled_.as<std::int32_t>(),
-                              .embeddings = weights_.embeddings,
+                              .embeddings = weights_.embeddings.values,
                               .residual = residual_.as<float>(),
                               .rows = step.rows,
                               .hidden = config_.hidden,
                               .vocab_tokens = config_.vocab_tokens,
-                              .scale = embedding_scale(config_, weights_.type),
-                              .type = weights_.type,
-                              .code_bits = rounded_bits(weights_.rounding, MatrixUse::kEmbedding)});
+                              .scale = embedding_scale(config_, weights_.embeddings_type),
+                              .type = weights_.embeddings.type,
+                              .code_bits = weights_.embeddings.code_bits});
 }
 
 CudaTransformer::Place CudaTransformer::place_of(std::size_t layer, const CudaStep& step,
@@ -292,11 +290,11 @@ Status CudaTransformer::store_by_pool(const CudaStep& step, const Place& place) 
 Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer,
                             const AdaptedLayer& adapted) {
   const CudaMixtureWeights& mixture = layer.mixture;
-  if (mixture.router == nullptr) {
+  if (mixture.router.empty()) {
     return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
                      &adapted, step.rows);
   }
-  const bool shared = mixture.shared_gate_up != nullptr;
+  const bool shared = !mixture.shared_gate_up.empty();
   if (shared) {
     STEMMA_RETURN_IF_ERROR(gated_mlp(
         {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
@@ -351,7 +349,7 @@ Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t ro
                         products);
 }
 
-// What adapters add is rounded to the weights' type once more: a row without one keeps its bits.
+// What adapters add is rounded to the type of rows once more: a row without one keeps its bits.
 Status CudaTransformer::adapt_gates(const AdaptedLayer& adapted, std::int64_t width,
                                     std::int64_t rows) {
   if (adapters_ == nullptr) return {};
@@ -398,8 +396,7 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
                                        .w = weights_.head,
                                        .whole = logits_,
                                        .outputs = config_.vocab_tokens,
-                                       .inputs = config_.hidden,
-                                       .use = MatrixUse::kEmbedding},
+                                       .inputs = config_.hidden},
                                       step.outputs));
   return top_rows(stream_, {.logits = logits_.as<float>(),
                             .tokens = sampled_.as<std::int32_t>(),
@@ -410,14 +407,15 @@ Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, con
 
 Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
   return gemm_.multiply({.x = product.x,
-                         .w = product.w,
+                         .w = product.w.values,
                          .y = product.y,
                          .m = rows,
                          .n = product.outputs,
                          .k = product.inputs,
                          .type = weights_.type,
                          .f32_out = product.f32_out,
-                         .code_bits = rounded_bits(weights_.rounding, product.use)});
+                         .f32_w = product.w.is_f32(),
+                         .code_bits = product.w.code_bits});
 }
 
 Status CudaTransformer::multiply_cut(const CutProduct& product, std::int64_t rows) {
@@ -426,8 +424,7 @@ Status CudaTransformer::multiply_cut(const CutProduct& product, std::int64_t row
                                    .y = part_of(product.whole),
                                    .outputs = own_columns(product.outputs),
                                    .inputs = product.inputs,
-                                   .f32_out = true,
-                                   .use = product.use},
+                                   .f32_out = true},
                                   rows));
   STEMMA_RETURN_IF_ERROR(adapt_part(product, rows));
   if (peers_ == nullptr) return {};

@@ -5,8 +5,8 @@
 // attention), store K and V, attention over the pool, output projection, norm, gated MLP or a
 // mixture of experts. A branch is added to the residual stream by the norm that follows it. The
 // residual stream, q, k and v before they are turned, what branches give, and logits are f32; what
-// products and attention read is of the weights' type. Every operation but the vendor's products
-// gives a row bits that depend on that row alone (I13).
+// products and attention read is of the type of rows (cuda_weights.h). Every operation but the
+// vendor's products gives a row bits that depend on that row alone (I13).
 //
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device, at creation: scratch for the largest batch, logits for the largest
@@ -107,29 +107,27 @@ class CudaTransformer {
   };
   struct Product {
     const std::byte* x;
-    const std::byte* w;
+    const CudaMatrix& w;
     std::byte* y;
     std::int64_t outputs;
     std::int64_t inputs;
     bool f32_out;
-    MatrixUse use = MatrixUse::kProjection;
   };
   // One in f32 with all outputs of all ranks, each of which computes its own, and what adapters add
   // to them.
   struct CutProduct {
     const std::byte* x;
-    const std::byte* w;
+    const CudaMatrix& w;
     const CudaMemory& whole;
     std::int64_t outputs;
     std::int64_t inputs;
-    MatrixUse use = MatrixUse::kProjection;
     const AdaptedLayer* adapted_or_null = nullptr;
     Projection projection = Projection::kOutput;
   };
   struct GatedMlp {
-    const std::byte* gate_up;
+    const CudaMatrix& gate_up;
     const float* gate_up_bias;
-    const std::byte* down;
+    const CudaMatrix& down;
     std::int64_t width;
   };
   // One layer's part of a step.

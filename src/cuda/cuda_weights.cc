@@ -1,8 +1,9 @@
 // The same code lays the tensors out twice: first to count the bytes, then to place them.
 #include "cuda/cuda_weights.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -20,11 +21,14 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+constexpr const char* kEmbeddings = "model.embed_tokens.weight";
+
 // Where a tensor goes.
 struct Target {
   std::byte* place = nullptr;
   bool is_matrix = false;
   MatrixUse use = MatrixUse::kProjection;  // of a matrix
+  WeightType type = WeightType::kF32;      // that it becomes where it is not rounded
   bool is_cut = false;                     // a rank of several holds its shard of the first extent
   bool is_of_heads = false;                // see parted_heads
   float added = 0;                         // to each value of a vector
@@ -33,31 +37,30 @@ struct Target {
 
 class Layout {
  public:
-  // `begin`: of all memory; nullptr: it is only counted. `type`: that of matrices.
-  Layout(const ModelConfig& config, const WeightFiles& files, WeightType type,
+  // `begin`: of all memory; nullptr: it is only counted. `row_type`: of rows that products read.
+  Layout(const ModelConfig& config, const WeightFiles& files, WeightType row_type,
          const WeightOptions& options, std::byte* begin)
       : latent_(config.latent),
         files_(files),
-        type_(type),
+        row_type_(row_type),
         rounding_(options.rounding),
         shard_(options.shard),
         begin_(begin) {}
 
   // The named tensors one behind the other.
-  std::byte* matrix(const Names& names, MatrixUse use = MatrixUse::kProjection) {
-    return place(names, {.is_matrix = true, .use = use});
+  CudaMatrix matrix(const Names& names, MatrixUse use = MatrixUse::kProjection) {
+    return place_matrix(names, {.use = use});
   }
   float* vector(const Names& names, float added = 0) {
     return reinterpret_cast<float*>(place(names, {.added = added}));
   }
   // The same of what the shard holds of each.
-  std::byte* cut_matrix(const Names& names, MatrixUse use = MatrixUse::kProjection) {
-    return place(names, {.is_matrix = true, .use = use, .is_cut = true});
+  CudaMatrix cut_matrix(const Names& names, MatrixUse use = MatrixUse::kProjection) {
+    return place_matrix(names, {.use = use, .is_cut = true});
   }
-  std::byte* cut_heads(const std::string& name) {
-    return place(
-        {name},
-        {.is_matrix = true, .use = MatrixUse::kLatentHeads, .is_cut = true, .is_of_heads = true});
+  CudaMatrix cut_heads(const std::string& name) {
+    return place_matrix({name},
+                        {.use = MatrixUse::kLatentHeads, .is_cut = true, .is_of_heads = true});
   }
   float* cut_vector(const Names& names) {
     return reinterpret_cast<float*>(place(names, {.is_cut = true}));
@@ -67,6 +70,21 @@ class Layout {
   const std::unordered_multimap<std::string, Target>& targets() const { return targets_; }
 
  private:
+  CudaMatrix place_matrix(const Names& names, Target target) {
+    target.is_matrix = true;
+    const int bits = rounded_bits(rounding_, target.use);
+    target.type = bits != 0 ? row_type_ : type_of(names);
+    return {place(names, target), target.type, bits};
+  }
+
+  // That of rows if all of them have it, else the one that holds all others exactly.
+  WeightType type_of(const Names& names) const {
+    const bool as_rows = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return files_.find_or_null(name)->weight_type() == row_type_;
+    });
+    return as_rows ? row_type_ : WeightType::kF32;
+  }
+
   std::byte* place(const Names& names, Target target) {
     constexpr std::size_t kAlignment = 256;
     end_ = round_up(end_, kAlignment);
@@ -86,7 +104,7 @@ class Layout {
     if (!target.is_matrix) return outputs * static_cast<std::int64_t>(sizeof(float));
     const int bits = rounded_bits(rounding_, target.use);
     if (bits == 0) {
-      return outputs * shape[1] * static_cast<std::int64_t>(weight_type_bytes(type_));
+      return outputs * shape[1] * static_cast<std::int64_t>(weight_type_bytes(target.type));
     }
     if (!target.is_of_heads) return RoundedStrips::matrix_bytes(bits, outputs, shape[1]);
     const std::int64_t heads = outputs / (latent_.plain_dim + latent_.value_dim);
@@ -96,7 +114,7 @@ class Layout {
 
   const LatentConfig& latent_;
   const WeightFiles& files_;
-  WeightType type_;
+  WeightType row_type_;
   WeightRounding rounding_;
   Shard shard_;
   std::byte* begin_;
@@ -204,24 +222,23 @@ void place_layer(const ModelConfig& config, std::size_t index, Layout& layout,
 
 void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
                CudaWeights& weights) {
-  const std::string embeddings = "model.embed_tokens.weight";
-  weights.embeddings = layout.matrix({embeddings}, MatrixUse::kEmbedding);
+  weights.embeddings = layout.matrix({kEmbeddings}, MatrixUse::kEmbedding);
   weights.layers.resize(static_cast<std::size_t>(config.layers));
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     place_layer(config, i, layout, weights.layers[i]);
   }
   weights.final_norm = layout.vector({"model.norm.weight"}, config.norms_add_one ? 1.0f : 0.0f);
   const std::int64_t first = shard.range(config.vocab_tokens).first;
-  const int bits = rounded_bits(weights.rounding, MatrixUse::kEmbedding);
+  const auto& [begin, type, bits] = weights.embeddings;
   const bool within_a_strip = bits != 0 && first % RoundedStrips::kOutputs != 0;
   if (!config.tied_embeddings || within_a_strip) {
-    weights.head = layout.cut_matrix({config.tied_embeddings ? embeddings : "lm_head.weight"},
+    weights.head = layout.cut_matrix({config.tied_embeddings ? kEmbeddings : "lm_head.weight"},
                                      MatrixUse::kEmbedding);
-  } else if (weights.embeddings != nullptr) {
-    weights.head = weights.embeddings +
-                   (bits != 0 ? RoundedStrips::matrix_bytes(bits, first, config.hidden)
-                              : first * config.hidden *
-                                    static_cast<std::int64_t>(weight_type_bytes(weights.type)));
+  } else if (begin != nullptr) {
+    const auto value_bytes = static_cast<std::int64_t>(weight_type_bytes(type));
+    weights.head = weights.embeddings;
+    weights.head.values += bits != 0 ? RoundedStrips::matrix_bytes(bits, first, config.hidden)
+                                     : first * config.hidden * value_bytes;
   }
 }
 
@@ -233,21 +250,17 @@ std::span<const std::byte> held_bytes(const Target& target, const TensorEntry& t
                        static_cast<std::size_t>(target.held.outputs) * output_bytes);
 }
 
-// The one type of all matrices.
-Result<WeightType> matrix_type(const ModelConfig& config, const WeightFiles& files) {
-  std::optional<WeightType> type;
+// Of the values that rows meet in layers most have it: those of another type take a slower product
+// and, of 16 bits, twice the memory. Embeddings, in a small model the larger part, are only looked
+// up. Of equals f32 goes first.
+WeightType row_type_of(const ModelConfig& config, const WeightFiles& files) {
+  std::array<std::int64_t, 3> values = {};  // of each type
   for (const TensorSpec& needed : needed_tensors(config)) {
-    if (needed.shape.size() != 2) continue;
-    const TensorEntry& tensor = *files.find_or_null(needed.name);
-    if (!type.has_value()) type = tensor.weight_type();
-    if (type == tensor.weight_type()) continue;
-    return Error{ErrorCode::kUnsupported, files.path_of(tensor) + ": tensor '" + needed.name +
-                                              "' is " + tensor.dtype + ", others " +
-                                              std::string(weight_type_name(*type)) +
-                                              ": a GPU computes matrices of one type"};
+    if (needed.shape.size() != 2 || !needed.name.starts_with("model.layers.")) continue;
+    const WeightType type = *files.find_or_null(needed.name)->weight_type();
+    values[static_cast<std::size_t>(type)] += needed.shape[0] * needed.shape[1];
   }
-  STEMMA_CHECK(type.has_value(), "every model has embeddings");
-  return *type;
+  return static_cast<WeightType>(std::max_element(values.begin(), values.end()) - values.begin());
 }
 
 // A tensor that was read, as much of it as the shard holds.
@@ -328,8 +341,11 @@ Status upload_tensor(const Arrived& arrived, const Ways& ways, RoundingReport& r
     parted = parted_heads(bytes, arrived.type(), ways.latent, ways.threads);
     bytes = parted;
   }
-  if (rounded_bits(ways.rounding, target.use) == 0) return ways.upload.write(target.place, bytes);
-  return upload_rounded(arrived, bytes, ways, report);
+  if (rounded_bits(ways.rounding, target.use) != 0) {
+    return upload_rounded(arrived, bytes, ways, report);
+  }
+  if (arrived.type() == target.type) return ways.upload.write(target.place, bytes);
+  return ways.upload.write_floats(reinterpret_cast<float*>(target.place), arrived.type(), bytes);
 }
 
 // Tensors that the model does not need are left out, but are in the digest.
@@ -367,6 +383,15 @@ Status check_latent(const LatentConfig& latent, std::int64_t heads, const Refuse
   return refused("a latent row of more than 576 columns, 512 of them kv_lora_rank,");
 }
 
+// Behind those that are named already.
+void add_format(const CudaMatrix& matrix, std::string& formats) {
+  if (matrix.empty()) return;
+  std::string_view name = weight_type_name(matrix.type);
+  if (matrix.code_bits != 0) name = matrix.code_bits == 8 ? "int8" : "int4";
+  if (("+" + formats + "+").find("+" + std::string(name) + "+") != std::string::npos) return;
+  formats.append(formats.empty() ? "" : "+").append(name);
+}
+
 }  // namespace
 
 Status check_computable(const ModelConfig& config, std::string_view config_path) {
@@ -398,7 +423,8 @@ Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& fi
   STEMMA_RETURN_IF_ERROR(check_tensors(config, files));
   CudaWeights weights;
   weights.rounding = options.rounding;
-  STEMMA_ASSIGN_OR_RETURN(weights.type, matrix_type(config, files));
+  weights.type = row_type_of(config, files);
+  weights.embeddings_type = *files.find_or_null(kEmbeddings)->weight_type();
   Layout counted(config, files, weights.type, options, nullptr);
   place_all(config, options.shard, counted, weights);
   STEMMA_ASSIGN_OR_RETURN(weights.memory, device.allocate(counted.bytes(), stream));
@@ -410,15 +436,24 @@ Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& fi
       read_to_device(placed, files, {config.latent, options.rounding, upload, threads},
                      options.progress, weights.rounding_report));
   STEMMA_RETURN_IF_ERROR(stream.synchronize());
-  log_rounding(weights.rounding_report, compute_format_of(config, weights));
+  log_rounding(weights.rounding_report, compute_format_of(weights));
   return weights;
 }
 
-std::string compute_format_of(const ModelConfig& config, const CudaWeights& weights) {
-  const std::string type(weight_type_name(weights.type));
-  if (weights.rounding == WeightRounding::kNone) return type;
-  std::string formats = weights.rounding == WeightRounding::kInt8 ? "int8" : "int8+int4";
-  if (config.mixture.experts > 0) formats += "+" + type;  // routers
+std::string compute_format_of(const CudaWeights& weights) {
+  std::string formats;
+  add_format(weights.embeddings, formats);
+  for (const CudaLayerWeights& layer : weights.layers) {
+    const CudaLatentWeights& latent = layer.latent;
+    const CudaMixtureWeights& mixture = layer.mixture;
+    for (const CudaMatrix* matrix :
+         {&layer.qkv, &latent.down, &latent.query_up, &layer.output, &latent.heads_up,
+          &layer.gate_up, &layer.down, &mixture.router, &mixture.gate_up, &mixture.down,
+          &mixture.shared_gate_up, &mixture.shared_down}) {
+      add_format(*matrix, formats);
+    }
+  }
+  add_format(weights.head, formats);
   return formats;
 }
 

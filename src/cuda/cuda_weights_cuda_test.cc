@@ -22,16 +22,22 @@ class CudaWeightsTest : public CudaFixture {
   }
 
   // A random model on disk and on the device.
-  const CudaWeights& load(const ModelConfig& config, WeightType type) {
-    const Status written =
-        write_random_model(directory_.path(), {.config = config, .type = type, .seed = kSeed});
+  const CudaWeights& load(const ModelConfig& config, WeightType type,
+                          const std::vector<OtherType>& others = {}) {
+    weights_ = load_another(config, type, others);
+    return weights_;
+  }
+  // The same, in memory that is the caller's.
+  CudaWeights load_another(const ModelConfig& config, WeightType type,
+                           const std::vector<OtherType>& others = {}) {
+    const Status written = write_random_model(
+        directory_.path(), {.config = config, .type = type, .seed = kSeed, .others = others});
     EXPECT_TRUE(written.ok());
     auto files = WeightFiles::open(files_, directory_.path());
     EXPECT_TRUE(files.ok());
     auto weights = load_cuda_weights(config, *files, device(), stream(), threads_, {});
     EXPECT_TRUE(weights.ok()) << to_string(weights.error());
-    weights_ = std::move(weights).value();
-    return weights_;
+    return std::move(weights).value();
   }
 
   std::vector<float> values_of(const ModelConfig& config, const std::string& name) const {
@@ -59,6 +65,15 @@ std::vector<float> one_behind_the_other(const std::vector<std::vector<float>>& p
   return all;
 }
 
+// As a file of that type has them.
+std::vector<float> rounded(std::vector<float> values, WeightType type) {
+  for (float& value : values) {
+    if (type == WeightType::kBf16) value = to_float(to_bfloat16(value));
+    if (type == WeightType::kF16) value = to_float(to_float16(value));
+  }
+  return values;
+}
+
 TEST_F(CudaWeightsTest, WhatOneProductComputesLiesInOneMatrix) {
   const ModelConfig config = tiny_model_config("qwen2");
   const CudaWeights& weights = load(config, WeightType::kF32);
@@ -67,7 +82,7 @@ TEST_F(CudaWeightsTest, WhatOneProductComputesLiesInOneMatrix) {
   const auto qkv = one_behind_the_other({values_of(config, attention + "q_proj.weight"),
                                          values_of(config, attention + "k_proj.weight"),
                                          values_of(config, attention + "v_proj.weight")});
-  EXPECT_EQ(download<float>(weights.layers[1].qkv, qkv.size()), qkv);
+  EXPECT_EQ(download<float>(weights.layers[1].qkv.values, qkv.size()), qkv);
   const auto bias = one_behind_the_other({values_of(config, attention + "q_proj.bias"),
                                           values_of(config, attention + "k_proj.bias"),
                                           values_of(config, attention + "v_proj.bias")});
@@ -75,8 +90,8 @@ TEST_F(CudaWeightsTest, WhatOneProductComputesLiesInOneMatrix) {
   const std::string mlp = "model.layers.0.mlp.";
   const auto gate_up = one_behind_the_other(
       {values_of(config, mlp + "gate_proj.weight"), values_of(config, mlp + "up_proj.weight")});
-  EXPECT_EQ(download<float>(weights.layers[0].gate_up, gate_up.size()), gate_up);
-  EXPECT_EQ(weights.head, weights.embeddings);
+  EXPECT_EQ(download<float>(weights.layers[0].gate_up.values, gate_up.size()), gate_up);
+  EXPECT_EQ(weights.head.values, weights.embeddings.values);
 }
 
 TEST_F(CudaWeightsTest, MatricesKeepTheirTypeAndVectorsBecomeF32) {
@@ -84,7 +99,7 @@ TEST_F(CudaWeightsTest, MatricesKeepTheirTypeAndVectorsBecomeF32) {
   const CudaWeights& weights = load(config, WeightType::kBf16);
   EXPECT_EQ(weights.type, WeightType::kBf16);
   const auto down = values_of(config, "model.layers.1.mlp.down_proj.weight");
-  const auto found = download<BFloat16>(weights.layers[1].down, down.size());
+  const auto found = download<BFloat16>(weights.layers[1].down.values, down.size());
   for (std::size_t i = 0; i < down.size(); ++i) {
     ASSERT_EQ(found[i].bits, to_bfloat16(down[i]).bits) << i;
   }
@@ -93,7 +108,7 @@ TEST_F(CudaWeightsTest, MatricesKeepTheirTypeAndVectorsBecomeF32) {
   for (std::size_t i = 0; i < bias.size(); ++i) {
     ASSERT_EQ(found_bias[i], to_float(to_bfloat16(bias[i]))) << i;
   }
-  EXPECT_NE(weights.head, weights.embeddings);
+  EXPECT_NE(weights.head.values, weights.embeddings.values);
 }
 
 TEST_F(CudaWeightsTest, NormsThatAddOneHaveItAdded) {
@@ -124,33 +139,69 @@ TEST_F(CudaWeightsTest, TheDigestIsThatOfTheCpu) {
   EXPECT_EQ(weights.digest, expected->digest);
 }
 
-TEST_F(CudaWeightsTest, MatricesOfSeveralTypesAreRefusedByName) {
+// Of two that one product computes the other becomes f32 too; both are what the files have.
+TEST_F(CudaWeightsTest, AMatrixOfAnotherTypeIsF32WithAllThatOneProductComputes) {
   const ModelConfig config = tiny_model_config("llama3");
-  TempDirectory mixed;
-  std::vector<TensorValues> bf16;
-  std::vector<TensorValues> f32;
-  for (const TensorSpec& tensor : needed_tensors(config)) {
-    const bool other = tensor.name == "model.layers.0.mlp.up_proj.weight";
-    (other ? f32 : bf16).push_back({tensor, random_weights(config, tensor, kSeed)});
+  for (const WeightType other : {WeightType::kF32, WeightType::kF16}) {
+    const CudaWeights& weights = load(config, WeightType::kBf16, {{"0.mlp.up_proj.weight", other}});
+    const CudaMatrix& gate_up = weights.layers[0].gate_up;
+    EXPECT_EQ(gate_up.type, WeightType::kF32);
+    const std::string mlp = "model.layers.0.mlp.";
+    const auto expected = one_behind_the_other(
+        {rounded(values_of(config, mlp + "gate_proj.weight"), WeightType::kBf16),
+         rounded(values_of(config, mlp + "up_proj.weight"), other)});
+    EXPECT_EQ(download<float>(gate_up.values, expected.size()), expected);
+    EXPECT_EQ(weights.layers[0].down.type, WeightType::kBf16);
+    EXPECT_EQ(weights.layers[1].gate_up.type, WeightType::kBf16);
   }
-  ASSERT_TRUE(write_safetensors(mixed.file("a.safetensors"), bf16, WeightType::kBf16).ok());
-  ASSERT_TRUE(write_safetensors(mixed.file("b.safetensors"), f32, WeightType::kF32).ok());
-  std::string index = R"({"weight_map": {)";
-  for (const auto* part : {&bf16, &f32}) {
-    for (const TensorValues& tensor : *part) {
-      index += "\"" + tensor.spec.name + "\": \"" + (part == &bf16 ? "a" : "b") + ".safetensors\"" +
-               (part == &f32 ? "}}" : ", ");
-    }
-  }
-  ASSERT_TRUE(write_file(mixed.file("model.safetensors.index.json"), index).ok());
-  auto opened = WeightFiles::open(files(), mixed.path());
-  ASSERT_TRUE(opened.ok()) << to_string(opened.error());
-  const auto weights = load_cuda_weights(config, *opened, device(), stream(), threads(), {});
-  ASSERT_FALSE(weights.ok());
-  EXPECT_EQ(to_string(weights.error()),
-            "unsupported: " + mixed.file("b.safetensors") +
-                ": tensor 'model.layers.0.mlp.up_proj.weight' is F32, others bf16: a GPU computes "
-                "matrices of one type");
+}
+
+TEST_F(CudaWeightsTest, PartedHeadsOfAnotherTypeAreF32) {
+  ModelConfig config = tiny_model_config("deepseek_v3");
+  config.mixture.layers = {false, false, false};
+  const CudaWeights exact = load_another(config, WeightType::kF32);
+  const CudaWeights weights =
+      load_another(config, WeightType::kBf16, {{"1.self_attn.kv_b_proj.weight", WeightType::kF32}});
+  const CudaMatrix& heads_up = weights.layers[1].latent.heads_up;
+  EXPECT_EQ(heads_up.type, WeightType::kF32);
+  EXPECT_EQ(weights.layers[0].latent.heads_up.type, WeightType::kBf16);
+  const auto count = values_of(config, "model.layers.1.self_attn.kv_b_proj.weight").size();
+  EXPECT_EQ(download<float>(heads_up.values, count),
+            download<float>(exact.layers[1].latent.heads_up.values, count));
+}
+
+// Embeddings are most of this model, but only looked up.
+TEST_F(CudaWeightsTest, RowsHaveTheTypeOfMostValuesInLayers) {
+  ModelConfig config = tiny_model_config("qwen2");
+  config.vocab_tokens = 4096;
+  const WeightType bf16 = load(config, WeightType::kBf16, {{"embed_tokens.weight"}}).type;
+  EXPECT_EQ(bf16, WeightType::kBf16);
+  const CudaWeights& weights = load(
+      config, WeightType::kF32,
+      {{"self_attn.o_proj.weight", WeightType::kBf16}, {"mlp.down_proj.weight", WeightType::kF16}});
+  EXPECT_EQ(weights.type, WeightType::kF32);
+  const auto down =
+      rounded(values_of(config, "model.layers.1.mlp.down_proj.weight"), WeightType::kF16);
+  EXPECT_EQ(download<float>(weights.layers[1].down.values, down.size()), down);
+}
+
+TEST_F(CudaWeightsTest, ATiedHeadHasTheTypeOfTheEmbeddings) {
+  const CudaWeights& weights =
+      load(tiny_model_config("qwen2"), WeightType::kF16, {{"embed_tokens.weight"}});
+  EXPECT_EQ(weights.head.values, weights.embeddings.values);
+  EXPECT_EQ(weights.head.type, WeightType::kF32);
+  EXPECT_EQ(weights.embeddings_type, WeightType::kF32);
+}
+
+TEST_F(CudaWeightsTest, TheFormatNamesAllTypesThatMatricesHaveHere) {
+  const ModelConfig mixture = tiny_model_config("qwen3_moe");
+  const auto format = [&](const std::vector<OtherType>& others) {
+    return compute_format_of(load(mixture, WeightType::kBf16, others));
+  };
+  EXPECT_EQ(format({}), "bf16");
+  EXPECT_EQ(format({{"mlp.gate.weight"}}), "bf16+f32");
+  EXPECT_EQ(format({{"0.self_attn.v_proj.weight", WeightType::kF16}}), "bf16+f32");
+  EXPECT_EQ(format({{"embed_tokens.weight"}}), "f32+bf16");
 }
 
 TEST_F(CudaWeightsTest, WhatIsNotComputedIsRefusedByName) {
@@ -194,13 +245,13 @@ TEST_F(CudaWeightsTest, HeadsOfLatentAttentionArePartedAndTheirKeysTransposed) {
   const auto down =
       one_behind_the_other({values_of(config, attention + "q_a_proj.weight"),
                             values_of(config, attention + "kv_a_proj_with_mqa.weight")});
-  EXPECT_EQ(download<float>(latent.down, down.size()), down);
+  EXPECT_EQ(download<float>(latent.down.values, down.size()), down);
   const auto up = values_of(config, attention + "kv_b_proj.weight");
   const auto rank = static_cast<std::size_t>(config.latent.rank);
   const auto plain_dim = static_cast<std::size_t>(config.latent.plain_dim);
   const auto value_dim = static_cast<std::size_t>(config.latent.value_dim);
   const auto heads = static_cast<std::size_t>(config.query_heads);
-  const auto found = download<float>(latent.heads_up, up.size());
+  const auto found = download<float>(latent.heads_up.values, up.size());
   const float* const keys = found.data();
   const float* const values = keys + heads * rank * plain_dim;
   for (std::size_t head = 0; head < heads; ++head) {
@@ -246,17 +297,17 @@ TEST_F(CudaWeightsTest, ExpertsLieOneBehindTheOther) {
     down.push_back(values_of(config, own + "down_proj.weight"));
   }
   const CudaLayerWeights& layer = weights.layers[2];
-  const auto expect = [&](const std::byte* found, const std::vector<float>& expected) {
-    EXPECT_EQ(download<float>(found, expected.size()), expected);
+  const auto expect = [&](const CudaMatrix& found, const std::vector<float>& expected) {
+    EXPECT_EQ(download<float>(found.values, expected.size()), expected);
   };
   expect(layer.mixture.gate_up, one_behind_the_other(gate_up));
   expect(layer.mixture.down, one_behind_the_other(down));
   expect(layer.mixture.router, values_of(config, mlp + "gate.weight"));
   EXPECT_EQ(layer.mixture.correction, nullptr);
-  EXPECT_EQ(layer.mixture.shared_gate_up, nullptr);
-  EXPECT_EQ(layer.gate_up, nullptr);
-  EXPECT_EQ(weights.layers[1].mixture.router, nullptr);  // a dense layer
-  EXPECT_NE(weights.layers[1].gate_up, nullptr);
+  EXPECT_TRUE(layer.mixture.shared_gate_up.empty());
+  EXPECT_TRUE(layer.gate_up.empty());
+  EXPECT_TRUE(weights.layers[1].mixture.router.empty());  // a dense layer
+  EXPECT_FALSE(weights.layers[1].gate_up.empty());
 }
 
 TEST_F(CudaWeightsTest, SharedExpertsAndACorrectionAreBesideTheExperts) {
@@ -269,8 +320,8 @@ TEST_F(CudaWeightsTest, SharedExpertsAndACorrectionAreBesideTheExperts) {
   auto correction = values_of(config, mlp + "gate.e_score_correction_bias");
   for (float& value : correction) value = to_float(to_float16(value));
   EXPECT_EQ(download<float>(mixture.correction, correction.size()), correction);
-  const auto expect = [&](const std::byte* found, const std::vector<float>& expected) {
-    const auto values = download<Float16>(found, expected.size());
+  const auto expect = [&](const CudaMatrix& found, const std::vector<float>& expected) {
+    const auto values = download<Float16>(found.values, expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(values[i].bits, to_float16(expected[i]).bits) << i;
     }

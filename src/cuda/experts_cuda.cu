@@ -7,6 +7,7 @@
 #include "device/rounded_plain_cuda.h"
 #include "device/rounded_tiles_cuda.h"
 #include "device/row_words.h"
+#include "device/wide_tiles_cuda.h"
 
 namespace stemma {
 namespace {
@@ -76,6 +77,19 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_experts_kernel(const ExpertPro
   store_plain_tile(sums, SaidRows{p.y_rows, tile}, dense_target<float>(p.y, p.n), column0);
 }
 
+template <typename T, typename Y, typename Shape>
+STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
+    wide_experts_kernel(const ExpertProduct p) {
+  const ExpertTile tile = p.tiles[team_y()];
+  if (tile.expert < 0) return;
+  const std::int64_t column0 = team_x() * Shape::kColumns;
+  const float* const w = static_cast<const float*>(p.w) + (tile.expert * p.n + column0) * p.k;
+  const WideOperands<T> operands = {static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k, p.k};
+  WideSums<Shape> sums = {};
+  sum_wide_tile<T, Shape>(operands, visited_rows<Shape>(p, tile), sums);
+  store_wide_tile<Y, Shape>(sums, SaidRows{p.y_rows, tile}, dense_target<Y>(p.y, p.n), column0);
+}
+
 // The expert's strips from that of output column0 on.
 template <int kBits, typename T>
 STEMMA_ON_DEVICE RoundedOperands<T> rounded_operands_of(const ExpertProduct& p,
@@ -130,13 +144,20 @@ std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) {
   return (whole + piece - 1) / piece;
 }
 
-template <typename T, typename Y, typename Shape>
-Status launch_tiles(CudaStream& stream, const ExpertProduct& p) {
+template <typename Shape>
+Status launch_tiles(CudaStream& stream, const ExpertProduct& p, void (*kernel)(ExpertProduct)) {
   const LaunchShape shape = {.teams_x = pieces_of(p.n, Shape::kColumns),
                              .teams_y = p.tiles_count,
                              .threads = Shape::kThreads,
                              .shared_bytes = Shape::kSharedBytes};
-  return launch("multiply_experts", stream, shape, experts_kernel<T, Y, Shape>, p);
+  return launch("multiply_experts", stream, shape, kernel, p);
+}
+
+// In tiles of the shape, or of the one of the same height for wide weights.
+template <typename T, typename Y, typename Shape, typename Wide>
+Status launch_shape(CudaStream& stream, const ExpertProduct& p) {
+  return p.f32_w ? launch_tiles<Wide>(stream, p, wide_experts_kernel<T, Y, Wide>)
+                 : launch_tiles<Shape>(stream, p, experts_kernel<T, Y, Shape>);
 }
 
 Status wrong(const char* what) {
@@ -145,9 +166,9 @@ Status wrong(const char* what) {
 
 template <typename T, typename Y>
 Status launch_typed(CudaStream& stream, const ExpertProduct& p) {
-  if (p.tile_visits == FewRows::kRows) return launch_tiles<T, Y, FewRows>(stream, p);
-  if (p.tile_visits == SomeRows::kRows) return launch_tiles<T, Y, SomeRows>(stream, p);
-  if (p.tile_visits == ManyRows::kRows) return launch_tiles<T, Y, ManyRows>(stream, p);
+  if (p.tile_visits == FewRows::kRows) return launch_shape<T, Y, FewRows, FewWide>(stream, p);
+  if (p.tile_visits == SomeRows::kRows) return launch_shape<T, Y, SomeRows, SomeWide>(stream, p);
+  if (p.tile_visits == ManyRows::kRows) return launch_shape<T, Y, ManyRows, ManyWide>(stream, p);
   return wrong("multiply_experts: there are no tiles of this height");
 }
 

@@ -1,10 +1,10 @@
 // Experts on a GPU: one product over the experts of a mixture, each with the rows that go to it,
 // and what their words add up to.
 //
-// A value has the bits that ordered_gemm (device/gemm_cuda.h) gives it, of rounded weights too:
-// they depend on its row and its expert alone, not on who else goes there (I13). So it is with
-// every CudaGemm beside it: the vendor's library has no such product that knows its extents on the
-// device only.
+// A value has the bits that ordered_gemm (device/gemm_cuda.h) gives it, of rounded and of wide
+// weights too: they depend on its row and its expert alone, not on who else goes there (I13). So it
+// is with every CudaGemm beside it: the vendor's library has no such product that knows its extents
+// on the device only.
 //
 // Thread:     as CudaStream.
 // Memory:     none; addresses are the device's.
@@ -26,7 +26,7 @@ namespace stemma {
 // y[y_rows[v]] = x[x_rows[v]] w[expert of v]ᵀ for every sorted visit v.
 struct ExpertProduct {
   const void* x = nullptr;               // [.., k], of `type`
-  const void* w = nullptr;               // [experts, n, k], of `type`
+  const void* w = nullptr;               // [experts, n, k], of `type`, or f32
   void* y = nullptr;                     // [.., n], of `type`, or f32
   const std::int32_t* x_rows = nullptr;  // [visits]; nullptr: v itself
   const std::int32_t* y_rows = nullptr;  // [visits]; nullptr: v itself
@@ -37,6 +37,7 @@ struct ExpertProduct {
   std::int64_t k = 0;  // a multiple of 8
   WeightType type = WeightType::kBf16;
   bool f32_out = false;
+  bool f32_w = false;  // w is f32 where `type` is one of 16 bits (device/wide_tiles_cuda.h)
   int code_bits = 0;  // of w in strips (device/rounded_strips.h): 8 or 4; n is a multiple of 8 then
 };
 // kInvalidArgument for extents or a height of tiles that there is not; launch's errors.

@@ -88,7 +88,7 @@ class ExpertsCudaTest : public CudaFixture {
   std::vector<float> multiply(std::int64_t tile_visits) {
     const auto tiles = tiles_of(tile_visits);
     const CudaMemory x = upload(x_);
-    const CudaMemory w = bits_ == 0 ? upload(w_) : upload(strips_);
+    const CudaMemory w = wide_ ? upload(wide_w_) : bits_ == 0 ? upload(w_) : upload(strips_);
     const CudaMemory rows = upload(rows_);
     const CudaMemory places = upload(places_);
     const CudaMemory device_tiles = upload(tiles);
@@ -106,6 +106,7 @@ class ExpertsCudaTest : public CudaFixture {
                                                       .k = kInputs,
                                                       .type = Stored<T>::kType,
                                                       .f32_out = true,
+                                                      .f32_w = wide_,
                                                       .code_bits = bits_});
     EXPECT_TRUE(queued.ok()) << queued.error().detail;
     return this->template download<float>(y.bytes(), count);
@@ -114,10 +115,11 @@ class ExpertsCudaTest : public CudaFixture {
   // One visit's product by itself.
   std::vector<float> alone(std::size_t visit) {
     const CudaMemory x = upload(rows_of(x_, rows_[visit] * kInputs, kInputs));
+    const std::int64_t matrix = kOutputs * kInputs;
     const std::int64_t strips = RoundedStrips::matrix_bytes(bits_, outputs_, kInputs);
-    const CudaMemory w =
-        bits_ == 0 ? upload(rows_of(w_, experts_[visit] * kOutputs * kInputs, kOutputs * kInputs))
-                   : upload(rows_of(strips_, experts_[visit] * strips, strips));
+    const CudaMemory w = wide_        ? upload(rows_of(wide_w_, experts_[visit] * matrix, matrix))
+                         : bits_ == 0 ? upload(rows_of(w_, experts_[visit] * matrix, matrix))
+                                      : upload(rows_of(strips_, experts_[visit] * strips, strips));
     const auto count = static_cast<std::size_t>(outputs_);
     const CudaMemory y = this->template allocate<float>(count);
     EXPECT_TRUE(ordered_gemm(stream(), {.x = x.bytes(),
@@ -128,9 +130,16 @@ class ExpertsCudaTest : public CudaFixture {
                                         .k = kInputs,
                                         .type = Stored<T>::kType,
                                         .f32_out = true,
+                                        .f32_w = wide_,
                                         .code_bits = bits_})
                     .ok());
     return this->template download<float>(y.bytes(), count);
+  }
+
+  // Matrices in f32.
+  void widen_experts() {
+    wide_ = true;
+    wide_w_ = random_values<float>(kExperts * kOutputs * kInputs, 18);
   }
 
   // Matrices of 40 outputs each, rounded.
@@ -165,6 +174,8 @@ class ExpertsCudaTest : public CudaFixture {
   std::vector<std::int32_t> places_;
   std::vector<T> x_;
   std::vector<T> w_;
+  bool wide_ = false;  // wide_w_ is in the place of w_
+  std::vector<float> wide_w_;
   int bits_ = 0;  // of codes in strips_, instead of w_
   std::int64_t outputs_ = kOutputs;
   std::vector<std::byte> strips_;
@@ -181,6 +192,11 @@ TYPED_TEST(ExpertsCudaTest, OfRoundedExpertsToo) {
     this->round_experts(format);
     this->expect_bits_alone();
   }
+}
+
+TYPED_TEST(ExpertsCudaTest, OfExpertsInF32Too) {
+  this->widen_experts();
+  this->expect_bits_alone();
 }
 
 class AddExpertsCudaTest : public CudaFixture {};

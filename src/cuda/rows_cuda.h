@@ -1,7 +1,7 @@
 // Rows on a GPU: everything a transformer does to one token's row besides products, attention and
 // storing keys and values.
 //
-// The residual stream is f32; what products read is of the weights' type. A row's bits depend on
+// The residual stream is f32; what products read is of the type of rows. A row's bits depend on
 // that row alone: sums run over a team or a warp in an order that the row's width decides (I13).
 //
 // Thread:     as CudaStream.

@@ -1,6 +1,7 @@
 // CudaGemm: products of matrices on a GPU, y = x wᵀ, in one of two ways: ordered (gemm_cuda.h: a
 // row's bits depend on that row alone), or by the vendor's library, which is faster and chooses its
-// order by the shape. Products with rounded weights are ordered ones in both (rounded_gemm_cuda.h).
+// order by the shape. Products with rounded weights (rounded_gemm_cuda.h), and of rows of 16 bits
+// with matrices in f32 (wide_gemm_cuda.h), are ordered ones in both.
 //
 // Thread:     as the stream it was made for.
 // Memory:     ordered none; the library's workspace, fixed, on the device.

@@ -4,6 +4,7 @@
 #include "device/gemm_cuda.h"
 #include "device/gemm_tiles_cuda.h"
 #include "device/rounded_gemm_cuda.h"
+#include "device/wide_gemm_cuda.h"
 
 namespace stemma {
 namespace {
@@ -84,6 +85,7 @@ bool aligned(const void* address) {
 }
 
 Status launch_products(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
+  if (is_wide(p)) return wide_gemm(stream, p, slice_columns);
   if (p.type == WeightType::kF32) {
     const LaunchShape shape = {.teams_x = pieces_of(p.m, kPlainTile),
                                .teams_y = pieces_of(p.n, kPlainTile),

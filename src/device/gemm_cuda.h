@@ -20,13 +20,14 @@ namespace stemma {
 // All addresses are the device's; strides and steps are in elements.
 struct CudaGemmParams {
   const void* x = nullptr;  // [m, k], of `type`
-  const void* w = nullptr;  // [n, k], of `type`
+  const void* w = nullptr;  // [n, k], of `type`, or f32
   void* y = nullptr;        // [m, n], of `type`, or f32
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
   WeightType type = WeightType::kBf16;
   bool f32_out = false;
+  bool f32_w = false;  // w is f32 where `type` is one of 16 bits (wide_gemm_cuda.h)
   // Of w, where it is codes and scales in strips (rounded_strips.h): 8 or 4; 0: it is of `type`.
   int code_bits = 0;
 
@@ -48,8 +49,8 @@ CudaGemmParams with_strides(const CudaGemmParams& params);
 // 16-bit types, k is a multiple of 8 and every row of x and w is aligned to 16 bytes.
 Status check_gemm(const CudaGemmParams& params);
 
-// Queues the product; that of rounded weights is rounded_gemm's. Errors are those of check_gemm and
-// launch.
+// Queues the product; that of rounded weights is rounded_gemm's, one of w in f32 and x of 16 bits
+// wide_gemm's. Errors are those of check_gemm and launch.
 Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params);
 
 // Queues the product in slices of k, for one whose n and m are too small for all multiprocessors: y

@@ -1,13 +1,13 @@
-// The vendor's products; those with rounded weights, which it does not have, are ordered ones. To a
-// library that counts columns first, a dense [rows, columns] matrix of ours is [columns, rows]:
-// yᵀ = w xᵀ, with w transposed.
+// The vendor's products; those with rounded weights and wide ones, which it does not have, are
+// ordered ones. To a library that counts columns first, a dense [rows, columns] matrix of ours is
+// [columns, rows]: yᵀ = w xᵀ, with w transposed.
 #include <cublas_v2.h>
 
 #include <string>
 #include <utility>
 
 #include "device/cuda_gemm.h"
-#include "device/rounded_gemm_cuda.h"
+#include "device/wide_gemm_cuda.h"
 
 namespace stemma {
 namespace {
@@ -60,7 +60,7 @@ class LibraryGemm final : public CudaGemm {
   }
 
   Status multiply(const CudaGemmParams& params) override {
-    if (params.code_bits != 0) return rounded_gemm(*stream_, params);
+    if (params.code_bits != 0 || is_wide(params)) return ordered_gemm(*stream_, params);
     const CudaGemmParams p = with_strides(params);
     const Status checked = check_gemm(p);
     if (!checked.ok() || p.m == 0) return checked;

@@ -51,12 +51,20 @@ std::string shard_name(int shard, int shards) {
              : "model-" + five_digits(shard + 1) + "-of-" + five_digits(shards) + ".safetensors";
 }
 
+std::optional<WeightType> other_type(const std::string& name, const RandomModelOptions& options) {
+  for (const OtherType& other : options.others) {
+    if (name.ends_with(other.ending)) return other.type;
+  }
+  return std::nullopt;
+}
+
 Status write_shard(const std::string& path, const std::vector<TensorSpec>& tensors,
                    const RandomModelOptions& options) {
   std::vector<TensorValues> values;
   values.reserve(tensors.size());
   for (const TensorSpec& tensor : tensors) {
-    values.push_back({tensor, random_weights(options.config, tensor, options.seed)});
+    values.push_back({tensor, random_weights(options.config, tensor, options.seed),
+                      other_type(tensor.name, options)});
   }
   return write_safetensors(path, values, options.type);
 }
@@ -144,8 +152,9 @@ Status write_safetensors(const std::string& path, std::span<const TensorValues> 
   std::string bytes;
   for (const TensorValues& tensor : tensors) {
     const std::size_t begin = bytes.size();
-    bytes += to_bytes(tensor.values, type);
-    header[tensor.spec.name] = {{"dtype", safetensors_dtype(type)},
+    const WeightType own_type = tensor.type.value_or(type);
+    bytes += to_bytes(tensor.values, own_type);
+    header[tensor.spec.name] = {{"dtype", safetensors_dtype(own_type)},
                                 {"shape", tensor.spec.shape},
                                 {"data_offsets", {begin, bytes.size()}}};
   }

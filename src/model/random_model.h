@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,11 +26,18 @@
 
 namespace stemma {
 
+// The type of tensors whose names end so.
+struct OtherType {
+  std::string ending;
+  WeightType type = WeightType::kF32;
+};
+
 struct RandomModelOptions {
   ModelConfig config = {};
   WeightType type = WeightType::kF32;
   int shards = 1;  // more than one writes an index too
   std::uint64_t seed = 1;
+  std::vector<OtherType> others = {};  // all other tensors have `type`
 };
 
 // The values of tensor `name` before rounding to the file's type, row-major.
@@ -45,9 +53,10 @@ std::vector<float> random_weights(const ModelConfig& config, const TensorSpec& t
 struct TensorValues {
   TensorSpec spec;
   std::vector<float> values;
+  std::optional<WeightType> type = {};  // where it is not that of the file
 };
 
-// One safetensors file of `tensors`, in this order.
+// One safetensors file of `tensors`, in this order, those that say no other of `type`.
 Status write_safetensors(const std::string& path, std::span<const TensorValues> tensors,
                          WeightType type);
 

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/temp_directory.h"
 #include "model/config.h"
 #include "model/tokenizer.h"
+#include "model/weight_files.h"
 
 namespace stemma {
 namespace {
@@ -69,6 +71,22 @@ TEST(RandomModel, ItsTokensAreBytes) {
   EXPECT_EQ(*tokens, expected);
   EXPECT_EQ(tokenizer->decode(expected, true), text);
   EXPECT_TRUE(tokenizer->is_special(256));
+}
+
+TEST(RandomModel, TensorsMayHaveOtherTypes) {
+  TempDirectory directory;
+  ASSERT_TRUE(write_random_model(directory.path(), {.config = tiny_model_config("llama2"),
+                                                    .type = WeightType::kBf16,
+                                                    .others = {{"0.mlp.up_proj.weight"}}})
+                  .ok());
+  PosixFiles files;
+  const auto opened = WeightFiles::open(files, directory.path());
+  ASSERT_TRUE(opened.ok());
+  const auto type_of = [&](const std::string& layer) {
+    return opened->find_or_null("model.layers." + layer + ".mlp.up_proj.weight")->weight_type();
+  };
+  EXPECT_EQ(type_of("0"), WeightType::kF32);
+  EXPECT_EQ(type_of("1"), WeightType::kBf16);
 }
 
 TEST(RandomModel, TheSameSeedGivesTheSameBytes) {
