@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/flip_bit.h"
@@ -109,6 +110,16 @@ class RankedTiersBits : public testing::TestWithParam<std::string_view> {
     });
     return loaded;
   }
+  // The same of the next life, where nothing came there of a later one. On a busy machine windows
+  // find no ticket of a copy down, and a text comes back as far as one is stored: its next use
+  // stores it.
+  std::int64_t loaded_in_a_later_life(const Setting& setting, const Outcome& plain) const {
+    std::int64_t loaded = 0;
+    for (int left = config_.windows.tokens > 0 ? 5 : 1; left > 0 && loaded == 0; --left) {
+      loaded = run_and_close(setting, plain);
+    }
+    return loaded;
+  }
   // The prompts, others that push them out, the prompts again.
   static std::pair<Outcome, Outcome> come_back(ServedTrial& trial) {
     Outcome first = trial.run();
@@ -189,7 +200,7 @@ TEST_P(RankedTiersBits, FromDiskAfterARestartOfAll) {
   const TempDirectory directory;
   const Setting setting = {.page_size = 4, .tiers = on_disk(directory.file("disk"))};
   EXPECT_EQ(run_and_close(setting, plain), 0);
-  EXPECT_GT(run_and_close(setting, plain), 0);
+  EXPECT_GT(loaded_in_a_later_life(setting, plain), 0);
 }
 
 // What one rank lost is nobody's: it is computed, and stored anew.
@@ -200,7 +211,7 @@ TEST_P(RankedTiersBits, ADiskThatOneRankLostIsAMissAndFillsAgain) {
   EXPECT_EQ(run_and_close(setting, plain), 0);
   std::filesystem::remove_all(directory.file("disk") + "/rank1of2");
   EXPECT_EQ(run_and_close(setting, plain), 0);
-  EXPECT_GT(run_and_close(setting, plain), 0);
+  EXPECT_GT(loaded_in_a_later_life(setting, plain), 0);
 }
 
 TEST_P(RankedTiersBits, AnotherRanksDiskIsNeverTakenForItsOwn) {
@@ -227,33 +238,45 @@ TEST_P(RankedTiersBits, FromTheFilesOfBothHostMemoriesAfterARestart) {
   const TempDirectory directory;
   Setting setting = {.page_size = 4, .tiers = host_only()};
   setting.tiers.host_file = directory.file("host");
+  struct Life {
+    std::int64_t loaded = 0;  // pages of the file that was there
+    std::int64_t saved = 0;   // to the one that the next life has
+  };
   const auto live = [&] {
-    std::int64_t loaded = 0;
+    Life life;
     together(setting, [&](ServedTrial& trial) {
-      loaded = metric_of(*trial.engine, "stemma_host_file_loaded_pages_total");
+      life.loaded = metric_of(*trial.engine, "stemma_host_file_loaded_pages_total");
       const Outcome outcome = trial.run();
       expect_same_bits(plain, outcome);
-      EXPECT_EQ(outcome.brought.host > 0, loaded > 0);
+      EXPECT_EQ(outcome.brought.host > 0, life.loaded > 0);
       trial.engine->settle(kLong);
-      EXPECT_GT(metric_of(*trial.engine, "stemma_host_file_saved_pages"), 0);
+      life.saved = metric_of(*trial.engine, "stemma_host_file_saved_pages");
+      EXPECT_GT(life.saved, 0);
     });
-    return loaded;
+    return life;
   };
   const std::string own = setting.tiers.host_file + ".rank1of2";
-  EXPECT_EQ(live(), 0);
-  const std::int64_t all = live();
-  EXPECT_GT(all, 0);
+  Life before = live();
+  EXPECT_EQ(before.loaded, 0);
+  Life now = live();
+  EXPECT_EQ(now.loaded, before.saved);
   std::filesystem::remove(own);
-  EXPECT_EQ(live(), 0) << "one of them lost its own";
-  EXPECT_EQ(live(), all) << "it was written anew";
+  now = live();
+  EXPECT_EQ(now.loaded, 0) << "one of them lost its own";
+  before = std::exchange(now, live());
+  EXPECT_EQ(now.loaded, before.saved) << "it was written anew";
   std::filesystem::copy_file(setting.tiers.host_file + ".rank0of2", own,
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_EQ(live(), 0) << "one of them has the other's";
+  now = live();
+  EXPECT_EQ(now.loaded, 0) << "one of them has the other's";
   flip_bit(own, std::filesystem::file_size(own) / 2);
-  EXPECT_LT(live(), all);
+  before = std::exchange(now, live());
+  EXPECT_LT(now.loaded, before.saved);
   std::filesystem::resize_file(own, std::filesystem::file_size(own) / 2);
-  EXPECT_LT(live(), all);
-  EXPECT_EQ(live(), all);
+  before = std::exchange(now, live());
+  EXPECT_LT(now.loaded, before.saved);
+  before = std::exchange(now, live());
+  EXPECT_EQ(now.loaded, before.saved);
 }
 
 TEST_P(RankedTiersBits, FromARedisServerThatBothShare) {
@@ -263,7 +286,7 @@ TEST_P(RankedTiersBits, FromARedisServerThatBothShare) {
   ASSERT_TRUE(server.ok()) << to_string(server.error());
   const Setting setting = {.page_size = 4, .tiers = on_remote(server->unix_url())};
   EXPECT_EQ(run_and_close(setting, plain), 0);
-  EXPECT_GT(run_and_close(setting, plain), 0);
+  EXPECT_GT(loaded_in_a_later_life(setting, plain), 0);
 }
 
 // Requests that fork while pages come and go: copies of pages and of tiers are told in one order.
