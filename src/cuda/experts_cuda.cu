@@ -84,7 +84,8 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * Shape::kColumns;
   const float* const w = static_cast<const float*>(p.w) + (tile.expert * p.n + column0) * p.k;
-  const WideOperands<T> operands = {static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k, p.k};
+  const TileOperands<T, float> operands = {
+      static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k, p.k};
   WideSums<Shape> sums = {};
   sum_wide_tile<T, Shape>(operands, visited_rows<Shape>(p, tile), sums);
   store_wide_tile<Y, Shape>(sums, SaidRows{p.y_rows, tile}, dense_target<Y>(p.y, p.n), column0);

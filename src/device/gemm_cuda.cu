@@ -1,7 +1,8 @@
 // Products in a fixed order: a team computes a tile of y, or of one slice of its sums.
-#include "device/copied_rows_cuda.h"
+#include "base/math.h"
 #include "device/cuda_dialect.h"
 #include "device/gemm_cuda.h"
+#include "device/gemm_operands_cuda.h"
 #include "device/gemm_tiles_cuda.h"
 #include "device/rounded_gemm_cuda.h"
 #include "device/wide_gemm_cuda.h"
@@ -9,29 +10,6 @@
 namespace stemma {
 namespace {
 
-// Of the thread, found once.
-template <typename Shape>
-STEMMA_ON_DEVICE CopiedRows<Shape> copied_rows(const TileRows& all) {
-  CopiedRows<Shape> copied;
-  STEMMA_UNROLLED
-  for (int i = 0; i < Shape::kCopiedRows; ++i) copied.rows[i] = all(copied_row<Shape>(i));
-  return copied;
-}
-
-// The team's product of those that are computed at once, and rows of its w from column0 on. A
-// slice of k is one of them, too; slice_columns 0: they are not slices.
-template <typename T>
-STEMMA_ON_DEVICE TileOperands<T> operands_of(const CudaGemmParams& p, std::int64_t slice_columns,
-                                             std::int64_t column0) {
-  const std::int64_t left = p.k - team_z() * slice_columns;
-  const bool is_whole = slice_columns == 0 || left < slice_columns;
-  return {static_cast<const T*>(p.x) + team_z() * p.x_step,
-          static_cast<const T*>(p.w) + team_z() * p.w_step + column0 * p.k,
-          p.n - column0,
-          is_whole ? left : slice_columns,
-          p.x_stride,
-          p.k};
-}
 template <typename Y>
 STEMMA_ON_DEVICE TileTarget<Y> target_of(const CudaGemmParams& p) {
   return {static_cast<Y*>(p.y) + team_z() * p.y_step, p.n, p.y_stride,
@@ -44,7 +22,7 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const std::int64_t row0 = team_x() * Shape::kRows;
   const std::int64_t column0 = team_y() * Shape::kColumns;
   TileSums<Shape> sums = {};
-  sum_tile<T, Shape>(operands_of<T>(p, slice_columns, column0), copied_rows<Shape>({row0, p.m}),
+  sum_tile<T, Shape>(operands_of<T, T>(p, slice_columns, column0), copied_rows<Shape>({row0, p.m}),
                      sums);
   store_tile<Y, Shape>(sums, TileRows{row0, p.m}, target_of<Y>(p), column0);
 }
@@ -55,18 +33,15 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2)
   const std::int64_t column0 = team_y() * kPlainTile;
   const TileRows rows = {row0, p.m};
   float sums[4][4] = {};
-  sum_plain_tile(operands_of<float>(p, slice_columns, column0), rows(plain_copied_row()), sums);
+  sum_plain_tile(operands_of<float, float>(p, slice_columns, column0), rows(plain_copied_row()),
+                 sums);
   store_plain_tile(sums, rows, target_of<float>(p), column0);
-}
-
-std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) {
-  return (whole + piece - 1) / piece;
 }
 
 template <typename T, typename Y, typename Shape>
 Status launch_tiles(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
-  const LaunchShape shape = {.teams_x = pieces_of(p.m, Shape::kRows),
-                             .teams_y = pieces_of(p.n, Shape::kColumns),
+  const LaunchShape shape = {.teams_x = ceil_div<std::int64_t>(p.m, Shape::kRows),
+                             .teams_y = ceil_div<std::int64_t>(p.n, Shape::kColumns),
                              .teams_z = p.products,
                              .threads = Shape::kThreads,
                              .shared_bytes = Shape::kSharedBytes};
@@ -87,8 +62,8 @@ bool aligned(const void* address) {
 Status launch_products(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
   if (is_wide(p)) return wide_gemm(stream, p, slice_columns);
   if (p.type == WeightType::kF32) {
-    const LaunchShape shape = {.teams_x = pieces_of(p.m, kPlainTile),
-                               .teams_y = pieces_of(p.n, kPlainTile),
+    const LaunchShape shape = {.teams_x = ceil_div<std::int64_t>(p.m, kPlainTile),
+                               .teams_y = ceil_div<std::int64_t>(p.n, kPlainTile),
                                .teams_z = p.products,
                                .threads = kPlainThreads,
                                .shared_bytes = kPlainSharedBytes};
@@ -149,7 +124,7 @@ Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& params,
     return Error{ErrorCode::kInvalidArgument,
                  "gemm: slices are a multiple of 8 columns of one product, their sums f32", 0};
   }
-  p.products = pieces_of(p.k, slice_columns);
+  p.products = ceil_div<std::int64_t>(p.k, slice_columns);
   p.x_step = p.w_step = slice_columns;
   p.y_step = p.m * p.y_stride;
   return launch_products(stream, p, slice_columns);

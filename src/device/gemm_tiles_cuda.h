@@ -60,10 +60,10 @@ using TileSums = float[Shape::kDown16][2 * Shape::kAcross16][4];
 
 // What a tile reads: `k` columns of rows of x, which the caller names, and of the tile's rows of w,
 // of which there are w_rows.
-template <typename T>
+template <typename T, typename W = T>
 struct TileOperands {
   const T* x;
-  const T* w;
+  const W* w;
   std::int64_t w_rows;
   std::int64_t k;
   std::int64_t x_stride;  // elements from one row of x to the next

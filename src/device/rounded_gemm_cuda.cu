@@ -1,4 +1,5 @@
 // Products with rounded weights: a team computes a tile of y.
+#include "base/math.h"
 #include "device/copied_rows_cuda.h"
 #include "device/cuda_dialect.h"
 #include "device/rounded_gemm_cuda.h"
@@ -58,14 +59,10 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_rounded_kernel(const CudaGemmP
   store_plain_tile(sums, rows, TileTarget<float>{y, p.n, p.y_stride, false}, column0);
 }
 
-std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) {
-  return (whole + piece - 1) / piece;
-}
-
 template <int kBits, typename T, typename Shape>
 Status launch_tiles(CudaStream& stream, const CudaGemmParams& p) {
-  const LaunchShape shape = {.teams_x = pieces_of(p.m, Shape::kRows),
-                             .teams_y = pieces_of(p.n, Shape::kOutputs),
+  const LaunchShape shape = {.teams_x = ceil_div<std::int64_t>(p.m, Shape::kRows),
+                             .teams_y = ceil_div<std::int64_t>(p.n, Shape::kOutputs),
                              .teams_z = p.products,
                              .threads = Shape::kThreads,
                              .shared_bytes = Shape::shared_bytes(kBits)};
@@ -84,8 +81,8 @@ template <int kBits>
 Status launch_bits(CudaStream& stream, const CudaGemmParams& p) {
   if (p.type == WeightType::kBf16) return launch_typed<kBits, BFloat16>(stream, p);
   if (p.type == WeightType::kF16) return launch_typed<kBits, Float16>(stream, p);
-  const LaunchShape shape = {.teams_x = pieces_of(p.m, kPlainTile),
-                             .teams_y = pieces_of(p.n, kPlainTile),
+  const LaunchShape shape = {.teams_x = ceil_div<std::int64_t>(p.m, kPlainTile),
+                             .teams_y = ceil_div<std::int64_t>(p.n, kPlainTile),
                              .teams_z = p.products,
                              .threads = kPlainThreads,
                              .shared_bytes = kPlainSharedBytes};

@@ -59,24 +59,13 @@ static_assert(FewWide::kRows == FewRows::kRows && SomeWide::kRows == SomeRows::k
 template <typename Shape>
 using WideSums = float[Shape::kDown][Shape::kAcross];
 
-// As TileOperands.
-template <typename T>
-struct WideOperands {
-  const T* x;
-  const float* w;
-  std::int64_t w_rows;
-  std::int64_t k;
-  std::int64_t x_stride;
-  std::int64_t w_stride;
-};
-
 STEMMA_ON_DEVICE int wide_word_place(int row, int word) {
   return row * kWideRowWords + (word ^ (row & 7));
 }
 
 // As fetch_piece, of the rows of w too.
 template <typename T, typename Shape, typename Rows>
-STEMMA_ON_DEVICE void fetch_wide_piece(const WideOperands<T>& from, const Rows& x_rows,
+STEMMA_ON_DEVICE void fetch_wide_piece(const TileOperands<T, float>& from, const Rows& x_rows,
                                        std::int64_t piece, Words* stage) {
   const int word = thread_index() % kRowWords;
   const std::int64_t column = piece * kTileK + word * kWordElements;
@@ -136,7 +125,7 @@ STEMMA_ON_DEVICE void add_wide_piece(const Words* stage, WideSums<Shape>& sums) 
 
 // Adds all of a tile's products to `sums`. x_rows: see fetch_piece.
 template <typename T, typename Shape, typename Rows>
-STEMMA_ON_DEVICE void sum_wide_tile(const WideOperands<T>& from, const Rows& x_rows,
+STEMMA_ON_DEVICE void sum_wide_tile(const TileOperands<T, float>& from, const Rows& x_rows,
                                     WideSums<Shape>& sums) {
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
   const std::int64_t pieces = (from.k + kTileK - 1) / kTileK;
