@@ -26,6 +26,7 @@ LeadingLanes::LeadingLanes(RankTransfers& own, RankGroup& ranks, const Clock& cl
     : own_(own), ranks_(ranks), clock_(clock), posted_(static_cast<std::size_t>(jobs_max)) {
   STEMMA_CHECK_EQ(ranks.rank(), 0);
   done_.reserve(posted_.size());
+  underway_.reserve(posted_.size());
   words_ = {jobs_max};
   own_.open(jobs_max);
   reach(tell(ranks_, {RankTask::kOpenLanes}, words_));
@@ -50,9 +51,8 @@ void LeadingLanes::post(Transfer& job) {
   const bool fills = job.kind == TransferKind::kLoad || job.kind == TransferKind::kFetch;
   STEMMA_CHECK(!fills || job.try_begin_writing(), "a job that begins was not withdrawn");
   job.started_us = clock_.now_us();
-  Posted& posted = posted_[static_cast<std::size_t>(job.place)];
-  posted = {.job = &job, .cancelled = false};
-  ++underway_;
+  posted_[static_cast<std::size_t>(job.place)] = {.job = &job, .cancelled = false};
+  underway_.push_back(job.place);
   write_transfer(job, job.started_us, words_);
   tell_all(RankTask::kTransfer);
 }
@@ -75,11 +75,10 @@ void LeadingLanes::wait_done(std::chrono::microseconds time) {
 void LeadingLanes::ask(std::chrono::microseconds time) {
   question_.cancelled.clear();
   question_.asked.clear();
-  if (underway_ == 0) return;
+  if (underway_.empty()) return;
   own_.take_ended();
-  for (Posted& posted : posted_) {
-    if (posted.job == nullptr) continue;
-    const std::int64_t place = posted.job->place;
+  for (const std::int64_t place : underway_) {
+    Posted& posted = posted_[static_cast<std::size_t>(place)];
     if (own_.has_ended(place)) question_.asked.push_back(place);
     if (is_cancelled(*posted.job) && !std::exchange(posted.cancelled, true)) {
       question_.cancelled.push_back(place);
@@ -116,15 +115,16 @@ void LeadingLanes::land_asked() {
 
 void LeadingLanes::land(std::int64_t place) {
   done_.push_back(std::exchange(posted_[static_cast<std::size_t>(place)].job, nullptr));
-  --underway_;
+  underway_.erase(std::find(underway_.begin(), underway_.end(), place));
 }
 
 // What others do nobody will hear; what this rank does has to end first (I6).
 void LeadingLanes::lose_ended() {
-  for (Posted& posted : posted_) {
-    if (posted.job == nullptr || !own_.has_ended(posted.job->place)) continue;
-    fail_transfer(*posted.job);
-    land(posted.job->place);
+  const std::vector<std::int64_t> underway = underway_;
+  for (const std::int64_t place : underway) {
+    if (!own_.has_ended(place)) continue;
+    fail_transfer(*posted_[static_cast<std::size_t>(place)].job);
+    land(place);
   }
 }
 
@@ -142,7 +142,7 @@ void LeadingLanes::stop() {
   if (std::exchange(stopped_, true)) return;
   ask({});
   own_.stop();
-  while (underway_ > 0) ask(kStopNap);
+  while (!underway_.empty()) ask(kStopNap);
 }
 
 }  // namespace stemma

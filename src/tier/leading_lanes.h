@@ -5,6 +5,8 @@
 // is underway or is posted; no step is computed then either, so that pages that a rank may still
 // be writing are never read.
 //
+// Jobs of one lane end in the order in which they were posted, as on one rank.
+//
 // Ranks are asked only when a job has ended here or was cancelled, so that copies that are underway
 // cost a step nothing.
 //
@@ -64,10 +66,10 @@ class LeadingLanes final : public TransferLanes {
   RankTransfers& own_;
   RankGroup& ranks_;
   const Clock& clock_;
-  std::vector<Posted> posted_;  // by place
-  std::int64_t underway_ = 0;
-  std::vector<Transfer*> done_;  // in the order of their ends
-  Status reached_;               // an error: some rank cannot be any more
+  std::vector<Posted> posted_;          // by place
+  std::vector<std::int64_t> underway_;  // places, in the order of posting
+  std::vector<Transfer*> done_;         // in the order of their ends
+  Status reached_;                      // an error: some rank cannot be any more
   bool stopped_ = false;
   TransferQuestion question_;
   std::vector<std::int64_t> words_;

@@ -363,6 +363,21 @@ TEST_F(LeadingLanesTest, StoppingEndsWhatIsUnderWayOnAllRanks) {
   });
 }
 
+// What goes on from a page is published after it: jobs whose ends are seen at once come as they
+// were posted, whatever places they have.
+TEST_F(LeadingLanesTest, JobsOfALaneEndInTheOrderInWhichTheyWerePosted) {
+  run([&] {
+    std::vector<Transfer*> posted;
+    for (std::int32_t page = 0; page < kPages; ++page) {
+      posted.push_back(&job(TransferKind::kBackup, {page}, {page}));
+    }
+    std::reverse(posted.begin(), posted.end());
+    for (Transfer* const backup : posted) lanes_->post(*backup);
+    lanes_->stop();
+    for (const Transfer* const backup : posted) EXPECT_EQ(take(), backup);
+  });
+}
+
 // A step over ranks that names pages which are still arriving asks when it has retired.
 TEST_F(LeadingLanesTest, LayersCameRightWhereTheyDidOnAllRanks) {
   run([&] {
