@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cache/job_text.h"
+#include "cache/underway_end.h"
 
 namespace stemma {
 
@@ -14,30 +15,15 @@ std::span<const TokenId> Backups::text_of(RadixPrefixCache& tree, const PrefixLo
   return text_;
 }
 
-// Jobs of one text follow each other: each begins where host memory, or the job before it, ends.
-std::int64_t Backups::underway_end(const PrefixLock& held, NamespaceId host_ns,
-                                   std::int64_t first_page) {
+std::int64_t Backups::backed_up_end(const PrefixLock& held, NamespaceId host_ns,
+                                    std::int64_t first_page) {
   if (parts_.transfers.underway() == 0) return first_page;
-  std::int64_t end_page = first_page;
-  bool found = true;
-  while (found) {
-    found = false;
-    parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
-      const Transfer& job = ticket.job();
-      if (found || job.kind != TransferKind::kBackup || job.group != LayerGroup::kFull) return;
-      if (job.first_page != end_page) return;
-      if (ticket.anchor.namespace_id() != host_ns || key_of(held, end_page) != job.keys[0]) return;
-      if (parts_.device.is_quarantined(ticket.source)) return;  // nothing will come of it
-      end_page += job.pages();
-      found = true;
-    });
-  }
-  return end_page;
-}
-
-PageKey Backups::key_of(const PrefixLock& held, std::int64_t page) {
-  const std::span<const PageKey> keys = keys_from(held, page);
-  return keys.empty() ? PageKey() : keys.front();
+  const auto is_meant = [&](const TransferTicket& ticket) {
+    return ticket.job().kind == TransferKind::kBackup && ticket.job().group == LayerGroup::kFull &&
+           ticket.anchor.namespace_id() == host_ns &&
+           !parts_.device.is_quarantined(ticket.source);  // else nothing will come of it
+  };
+  return underway_end(parts_.transfers, keys_from(held, first_page), first_page, is_meant);
 }
 
 // Of all pages that are held from that one on. Valid until the next call.
@@ -56,7 +42,7 @@ std::int64_t Backups::back_up(const PrefixLock& held, std::int64_t end_tokens) {
   RadixPrefixCache& tree = parts_.host.tree();
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(end_tokens));
   PrefixLock anchor = tree.extend(tree.match(host_ns, {}), text);
-  const std::int64_t first_page = underway_end(held, host_ns, anchor.tokens() / page_size);
+  const std::int64_t first_page = backed_up_end(held, host_ns, anchor.tokens() / page_size);
   const std::int64_t missing = end_tokens / page_size - first_page;
   if (missing <= 0) return 0;
   auto ticket = parts_.transfers.try_open(TransferKind::kBackup);
@@ -85,18 +71,26 @@ std::int64_t Backups::back_up(const PrefixLock& held, std::int64_t end_tokens) {
 }
 
 // Each step leaves less that is owed. What came down meanwhile with a text that goes on from it is
-// not copied again.
+// not copied again. Windows take turns with full pages, and wait for those of their text.
 void Backups::back_up_owed() {
   RadixPrefixCache& tree = parts_.device;
-  while (tree.debts().any() && parts_.transfers.can_open(TransferKind::kBackup)) {
-    const auto owed = tree.try_take_owed(kHost);
-    back_up(owed->lock, owed->pages.end * tree.page_size());
+  const auto can_go = [&] { return parts_.transfers.can_open(TransferKind::kBackup); };
+  while (tree.debts().any() && can_go()) {
+    if (const auto owed = tree.try_take_owed(kHost)) {
+      back_up(owed->lock, owed->pages.end * tree.page_size());
+    }
+    if (parts_.device_windowed_or_null == nullptr || !can_go()) continue;
+    const auto window = tree.try_take_owed(kHostWindows);
+    if (window.has_value()) back_up_owed_window(window->lock, window->pages);
   }
 }
 
 void Backups::give_up_owed() {
-  while (const auto owed = parts_.device.try_take_owed(kHost)) {
-    parts_.counters.unbacked += owed->pages.pages();
+  RadixPrefixCache& tree = parts_.device;
+  for (std::int64_t creditor = 0; creditor < tree.debts().creditors(); ++creditor) {
+    while (const auto owed = tree.try_take_owed(creditor)) {
+      parts_.counters.unbacked += owed->pages.pages();
+    }
   }
 }
 
@@ -106,7 +100,7 @@ bool Backups::covers(const PrefixLock& held, std::int64_t tokens) {
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(tokens));
   const std::int64_t matched = parts_.host.tree().probe(host_ns, text).matched_tokens;
   const std::int64_t page_size = parts_.device.page_size();
-  if (underway_end(held, host_ns, matched / page_size) * page_size < tokens) return false;
+  if (backed_up_end(held, host_ns, matched / page_size) * page_size < tokens) return false;
   if (parts_.device_windowed_or_null == nullptr) return true;
   const PageStretch window = missing_window(held, host_ns, tokens);
   return window.first == window.end;

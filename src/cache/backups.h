@@ -52,7 +52,7 @@ class Backups {
   explicit Backups(const Parts& parts) : parts_(parts), store_jobs_(parts.stores.size()) {}
 
   // To how many the tree of the device has to be able to owe pages: to host memory.
-  static constexpr std::int64_t kDeviceCreditors = 1;
+  static constexpr std::int64_t device_creditors(bool windows) { return windows ? 2 : 1; }
   // And the tree of host memory.
   static std::int64_t creditors(std::int64_t stores, bool windows) {
     return windows ? 2 * stores : stores;
@@ -63,11 +63,11 @@ class Backups {
   // end_tokens is a multiple of page_size and not more than is held.
   std::int64_t back_up(const PrefixLock& held, std::int64_t end_tokens);
   // The same of the windowed pages that going on from there reads, where host memory has, or will
-  // have, the others. REQUIRES: some layers have a window.
+  // have, or is owed the others. REQUIRES: some layers have a window.
   std::int64_t back_up_window(const PrefixLock& held, std::int64_t end_tokens);
 
   // The same of what host memory has been owed longest, as far as it can be given more now. Once a
-  // poll. Windowed pages are not owed: by then the window has mostly moved on.
+  // poll. Windowed pages go when those they hang on have gone.
   void back_up_owed();
   // It is owed nothing any more: what it was stays unbacked.
   void give_up_owed();
@@ -86,8 +86,12 @@ class Backups {
   bool covers(const PrefixLock& held, std::int64_t tokens);
 
  private:
+  void copy_rows(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens);
   PageStretch missing_window(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens);
+  bool window_is_below(NamespaceId host_ns, std::int64_t page, const PageKey& key) const;
   bool window_underway(NamespaceId host_ns, const PageKey& key) const;
+  void back_up_owed_window(const PrefixLock& held, PageStretch pages);
+  void send_window(const PrefixLock& held, NamespaceId host_ns, const PageStretch& pages);
   void landed_window_backup(TransferTicket ticket);
   void store_window(const PrefixLock& held, PageStretch pages);
   void store_window_in(int store, const PrefixLock& held, PageStretch pages);
@@ -99,16 +103,20 @@ class Backups {
   bool try_store_owed(int store, LayerGroup group);
   bool can_store(int store) const;
   bool can_store_now(int store, LayerGroup group, const PrefixLock& held, const PageStretch& pages);
+  std::int64_t stored_end(int store, std::span<const PageKey> keys, std::int64_t first_page) const;
   std::int64_t creditor_of(int store, LayerGroup group) const;
   std::optional<TransferTicket> try_open_store(int store, const PrefixLock& held,
                                                std::int64_t pages);
   void submit_store(TransferTicket ticket);
-  std::int64_t underway_end(const PrefixLock& held, NamespaceId host_ns, std::int64_t first_page);
-  PageKey key_of(const PrefixLock& held, std::int64_t page);
+  // Where what is held ends in host memory once all copies have landed, of which the pages before
+  // `first_page` are there.
+  std::int64_t backed_up_end(const PrefixLock& held, NamespaceId host_ns, std::int64_t first_page);
   std::span<const PageKey> keys_from(const PrefixLock& held, std::int64_t first_page);
   std::span<const TokenId> text_of(RadixPrefixCache& tree, const PrefixLock& held);
 
-  static constexpr std::int64_t kHost = 0;  // of the device's creditors
+  // Of the device's creditors.
+  static constexpr std::int64_t kHost = 0;
+  static constexpr std::int64_t kHostWindows = 1;
 
   Parts parts_;
   std::vector<std::int64_t> store_jobs_;  // under way, by store

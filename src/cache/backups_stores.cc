@@ -9,6 +9,7 @@
 #include "cache/backups.h"
 #include "cache/job_text.h"
 #include "cache/page_row.h"
+#include "cache/underway_end.h"
 
 namespace stemma {
 namespace {
@@ -90,6 +91,17 @@ std::optional<TransferTicket> Backups::try_open_store(int store, const PrefixLoc
   return ticket;
 }
 
+// Where a text with these keys ends in the store once all copies have landed, of which it has the
+// pages before `first_page`.
+std::int64_t Backups::stored_end(int store, std::span<const PageKey> keys,
+                                 std::int64_t first_page) const {
+  const auto is_meant = [&](const TransferTicket& ticket) {
+    return ticket.job().kind == TransferKind::kStore && ticket.job().group == LayerGroup::kFull &&
+           ticket.job().store == store && !parts_.host.tree().is_quarantined(ticket.source);
+  };
+  return underway_end(parts_.transfers, keys.subspan(at(first_page)), first_page, is_meant);
+}
+
 // A store that answers from memory says where it ends, which may be before what is new: pages above
 // may have been lost, or never stored. REQUIRES: can_store.
 void Backups::store_in(int store, const PrefixLock& held, PageStretch pages) {
@@ -102,7 +114,7 @@ void Backups::store_in(int store, const PrefixLock& held, PageStretch pages) {
   if (target.lookup_is_local()) {
     fill_text(job, held, text, tree.page_size(), 0);
     const auto found = target.lookup(job.keys, job.deadline_us);
-    pages.first = found.ok() ? *found : pages.end;
+    pages.first = found.ok() ? stored_end(store, job.keys, *found) : pages.end;
   }
   if (pages.empty()) return;
   fill_text(job, held, text, tree.page_size(), pages.first);

@@ -30,33 +30,43 @@ bool Backups::window_underway(NamespaceId host_ns, const PageKey& key) const {
   return found;
 }
 
+// Of a page with that key, of the text of host_row_.
+bool Backups::window_is_below(NamespaceId host_ns, std::int64_t page, const PageKey& key) const {
+  if (page < std::ssize(host_row_) &&
+      parts_.host.windowed_or_null()->of(host_row_[at(page)]).valid()) {
+    return true;
+  }
+  return window_underway(host_ns, key);
+}
+
+// Afterwards row_ and text_ are those of `held`, host_row_ what host memory has of their beginning.
+void Backups::copy_rows(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens) {
+  copy_row(held, parts_.device.page_size(), row_);
+  RadixPrefixCache& tree = parts_.host.tree();
+  const auto text = text_of(parts_.device, held).first(at(end_tokens));
+  const PrefixLock below = tree.extend(tree.match(host_ns, {}), text);
+  copy_row(below, tree.page_size(), host_row_);
+}
+
 // What the device has without a gap up to there, less what host memory has of the beginning;
 // nothing where both together are not the whole window, for that could not be gone on from. One
 // page more than the window, if it is there: whoever asks for this very text computes its last
-// token again. Afterwards row_ and text_ are those of `held`.
+// token again. Afterwards the rows are those of `held`.
 PageStretch Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
                                     std::int64_t end_tokens) {
   const WindowedPages* const windowed = parts_.device_windowed_or_null;
-  const std::int64_t page_size = parts_.device.page_size();
-  const std::int64_t end = end_tokens / page_size;
+  const std::int64_t end = end_tokens / parts_.device.page_size();
   if (end == 0) return {};
-  copy_row(held, page_size, row_);
+  copy_rows(held, host_ns, end_tokens);
   const std::int64_t begin = parts_.window.first_page_before(end);
   const std::int64_t begin_again = parts_.window.first_page_before(end - 1);
   std::int64_t first = end;
   while (first > begin_again && windowed->of(row_[at(first - 1)]).valid()) --first;
-  RadixPrefixCache& tree = parts_.host.tree();
-  const auto text = text_of(parts_.device, held).first(at(end_tokens));
-  const PrefixLock below = tree.extend(tree.match(host_ns, {}), text);
-  copy_row(below, page_size, host_row_);
-  if (underway_end(held, host_ns, std::ssize(host_row_)) < end) return {};
+  const std::int64_t coming = backed_up_end(held, host_ns, std::ssize(host_row_));
+  if (parts_.device.owed_end(held, coming, kHost) < end) return {};
   const std::span<const PageKey> keys = keys_from(held, begin_again);
   const auto is_below = [&](std::int64_t page) {
-    if (page < std::ssize(host_row_) &&
-        parts_.host.windowed_or_null()->of(host_row_[at(page)]).valid()) {
-      return true;
-    }
-    return window_underway(host_ns, keys[at(page - begin_again)]);
+    return window_is_below(host_ns, page, keys[at(page - begin_again)]);
   };
   for (std::int64_t page = begin; page < first; ++page) {
     if (!is_below(page)) return {};
@@ -68,28 +78,65 @@ PageStretch Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
 std::int64_t Backups::back_up_window(const PrefixLock& held, std::int64_t end_tokens) {
   const NamespaceId host_ns = parts_.host.namespace_of(held.namespace_id());
   if (!host_ns.valid()) return 0;
-  const auto [first, end] = missing_window(held, host_ns, end_tokens);
-  if (first == end) return 0;
+  const PageStretch pages = missing_window(held, host_ns, end_tokens);
+  if (pages.empty()) return 0;
+  const std::int64_t carried_end = backed_up_end(held, host_ns, std::ssize(host_row_));
+  if (carried_end < pages.end || !parts_.transfers.can_open(TransferKind::kBackup)) {
+    parts_.device.owe(held, pages, kHostWindows);
+  } else {
+    send_window(held, host_ns, pages);
+  }
+  return pages.pages();
+}
+
+// Of what was owed some may have lost its windowed page, or have come down with another text: what
+// is left goes piece by piece. REQUIRES: a copy can begin.
+void Backups::back_up_owed_window(const PrefixLock& held, PageStretch pages) {
+  RadixPrefixCache& tree = parts_.device;
+  const NamespaceId host_ns = parts_.host.namespace_of(held.namespace_id());
+  if (!host_ns.valid()) return;
+  copy_rows(held, host_ns, pages.end * tree.page_size());
+  const std::int64_t carried_end = backed_up_end(held, host_ns, std::ssize(host_row_));
+  if (carried_end < pages.end && tree.owed_end(held, carried_end, kHost) >= pages.end) {
+    return tree.owe(held, pages, kHostWindows);
+  }
+  pages.end = std::min(pages.end, carried_end);
+  const std::span<const PageKey> keys = keys_from(held, pages.first);
+  const auto is_missing = [&](std::int64_t page) {
+    return parts_.device_windowed_or_null->of(row_[at(page)]).valid() &&
+           !window_is_below(host_ns, page, keys[at(page - pages.first)]);
+  };
+  PageStretch piece = pages;
+  while (piece.first < pages.end && !is_missing(piece.first)) ++piece.first;
+  piece.end = piece.first;
+  while (piece.end < pages.end && is_missing(piece.end)) ++piece.end;
+  if (piece.end < pages.end) tree.owe(held, {piece.end, pages.end}, kHostWindows);
+  if (!piece.empty()) send_window(held, host_ns, piece);
+}
+
+// Nothing where host memory has no room. REQUIRES: a copy can begin; the rows are those of `held`.
+void Backups::send_window(const PrefixLock& held, NamespaceId host_ns, const PageStretch& pages) {
+  TakenWindowedPages target =
+      TakenWindowedPages::try_take(*parts_.host.windowed_or_null(), pages.pages());
+  if (target.empty()) return;
   auto ticket = parts_.transfers.try_open(TransferKind::kBackup);
-  if (!ticket.has_value()) return end - first;
-  ticket->windowed_target =
-      TakenWindowedPages::try_take(*parts_.host.windowed_or_null(), end - first);
-  if (ticket->windowed_target.empty()) return end - first;
+  STEMMA_CHECK(ticket.has_value(), "host memory is given what it can be given");
   Transfer& job = ticket->job();
   job.group = LayerGroup::kWindowed;
   job.digest = parts_.host.tree().digest(host_ns);
-  fill_text(job, held, std::span(text_).first(at(end_tokens)), parts_.device.page_size(), first);
-  const std::vector<PageId> carriers(row_.begin() + first, row_.begin() + end);
+  const std::int64_t page_size = parts_.device.page_size();
+  fill_text(job, held, std::span(text_).first(at(pages.end * page_size)), page_size, pages.first);
+  const std::vector<PageId> carriers(row_.begin() + pages.first, row_.begin() + pages.end);
   for (const PageId carrier : carriers) {
     job.from.push_back(parts_.device_windowed_or_null->of(carrier));
   }
-  const auto to = ticket->windowed_target.ids();
+  const auto to = target.ids();
   job.to.assign(to.begin(), to.end());
+  ticket->windowed_target = std::move(target);
   ticket->source = parts_.device.share(held);
   ticket->windowed_source = HeldWindowedPages(*parts_.device_windowed_or_null, carriers);
   ticket->anchor = parts_.host.tree().match(host_ns, {});
   parts_.transfers.submit(std::move(*ticket));
-  return end - first;
 }
 
 void Backups::landed_window_backup(TransferTicket ticket) {

@@ -28,6 +28,7 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
   auto own_clock = clock_or_null == nullptr ? std::make_unique<MonotonicClock>() : nullptr;
   const Clock& clock = clock_or_null == nullptr ? *own_clock : *clock_or_null;
   auto cache = std::unique_ptr<KvCache>(new KvCache(options, std::move(own_clock), clock));
+  const std::int64_t creditors = Backups::device_creditors(options.window_tokens > 0);
   STEMMA_ASSIGN_OR_RETURN(
       cache->prefix_,
       make_prefix_cache(options.cache,
@@ -39,7 +40,7 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                            .clock = &cache->clock_,
                                            .evicted_marks = options.evicted_marks,
                                            .events_pages_max = options.events_pages_max,
-                                           .creditors = Backups::kDeviceCreditors}));
+                                           .creditors = creditors}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
   if (tiers_or_null != nullptr) {
     STEMMA_RETURN_IF_ERROR(cache->open_tiering(*tiers_or_null));

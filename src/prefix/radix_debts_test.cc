@@ -56,6 +56,27 @@ TEST(RadixDebts, WhatIsOwedBeforeComesAlong) {
   EXPECT_FALSE(f.cache->debts().any());
 }
 
+//   0 1 | 2 3 4 5 | 6 7        owed are 1 to 4 and 6
+TEST(RadixDebts, AStretchEndsWhereAPageIsNotOwed) {
+  PrefixFixture f({.creditors = 2});
+  f.add(counted(0, 8));
+  f.add(counted(0, 2) + Tokens{9});
+  f.add(counted(0, 6) + Tokens{9});
+  const PrefixLock held = f.cache->match(f.ns, counted(0, 8));
+  f.cache->owe(held, {1, 5}, 1);
+  f.cache->owe(held, {6, 7}, 1);
+  EXPECT_EQ(f.cache->owed_end(held, 0, 1), 0);
+  EXPECT_EQ(f.cache->owed_end(held, 1, 1), 5);
+  EXPECT_EQ(f.cache->owed_end(held, 4, 1), 5);
+  EXPECT_EQ(f.cache->owed_end(held, 5, 1), 5);
+  EXPECT_EQ(f.cache->owed_end(held, 6, 1), 7);
+  EXPECT_EQ(f.cache->owed_end(held, 8, 1), 8) << "behind its last page";
+  EXPECT_EQ(f.cache->owed_end(held, 1, 0), 1) << "another one";
+  f.cache->owe(held, {5, 6}, 1);
+  f.cache->owe(held, {7, 8}, 1);
+  EXPECT_EQ(f.cache->owed_end(held, 1, 1), 8);
+}
+
 TEST(RadixDebts, WhatGrowsAtItsEndIsOneStretch) {
   PrefixFixture f({.creditors = 1});
   PrefixLock held = f.begin(counted(0, 2));

@@ -102,6 +102,10 @@ class RadixPrefixCache final : public PrefixCache {
   // go. Holds nothing. O(nodes held). REQUIRES: creditor < PrefixCacheOptions::creditors; they are
   // held.
   void owe(const PrefixLock& held, const PageStretch& pages, std::int64_t creditor);
+  // The first page of what is held, from `first_page` on, that the creditor is not owed. O(nodes
+  // held). REQUIRES: it is a page of what is held, or the one behind.
+  std::int64_t owed_end(const PrefixLock& held, std::int64_t first_page,
+                        std::int64_t creditor) const;
   struct OwedText {
     PrefixLock lock;    // to the end of the node where the pages end
     PageStretch pages;  // of the text; at least one

@@ -20,6 +20,22 @@ void RadixPrefixCache::owe(const PrefixLock& held, const PageStretch& pages,
   }
 }
 
+std::int64_t RadixPrefixCache::owed_end(const PrefixLock& held, std::int64_t first_page,
+                                        std::int64_t creditor) const {
+  STEMMA_CHECK(cache_of(held) == this, "only what this cache holds is owed here");
+  std::int64_t end = held.tokens() / page_size();
+  NodeSlot at = slot_of(node_of(held));
+  for (; tree_.node(at).end_pages() > first_page; at = tree_.node(at).parent) {
+    const std::int64_t start = tree_.node(at).start_pages;
+    const std::int64_t first = std::max<std::int64_t>(first_page - start, 0);
+    const PageStretch owed = debts_.of(at, creditor);
+    const bool owed_first = owed.first <= first && first < owed.end;
+    const std::int64_t node_end = owed_first ? owed.end : first;
+    if (start + node_end < tree_.node(at).end_pages()) end = start + node_end;
+  }
+  return end;
+}
+
 std::optional<RadixPrefixCache::OwedText> RadixPrefixCache::try_take_owed(std::int64_t creditor) {
   const NodeSlot end = debts_.oldest_or_none(creditor);
   if (!end.valid()) return std::nullopt;

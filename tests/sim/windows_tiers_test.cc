@@ -90,7 +90,7 @@ TEST_P(EveryStoreBelow, AWindowComesThoughCopiesDownHoldTheRoom) {
 
 // Far more comes at once than a store is given at once; then nobody comes any more.
 TEST_P(EveryStoreBelow, ASlowOneHasEveryWindowInTheEnd) {
-  SimulatedTierOptions tiers = store_below(2048, GetParam());
+  SimulatedTierOptions tiers = store_below(4096, GetParam());
   tiers.lanes.store_job_us_max = 20'000;
   StampHarness harness(stored_at_once(), KvLayout::kLayerFirst, &tiers);
   for (std::uint64_t seed = 1; seed < 25; ++seed) {
@@ -113,13 +113,31 @@ TEST_P(EveryStoreBelow, ASlowOneHasEveryWindowInTheEnd) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, EveryStoreBelow, ::testing::Values(Tier::kDisk, Tier::kRemote));
 
+// Far more ends at once than host memory is given at once; then nobody comes any more. Each text has
+// a window where its prompt ends, of 4 pages and one before, and one where it ends itself, 3 pages on.
+TEST(WindowsBelow, ASlowCopyDownHasEveryWindowInTheEnd) {
+  EngineOptions options = stored_at_once();
+  options.kv.pages = 2048;
+  options.kv.windowed_pages = 1024;
+  SimulatedTierOptions tiers = tiers_of(2048);
+  tiers.lanes.job_us_max = 20'000;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed < 25; ++seed) harness.submit(some_tokens(seed, 129), 12);
+  harness.run();
+  EXPECT_GT(harness.metric("stemma_owed_backup_pages"), 24 * 5);
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_owed_backup_pages"), 0);
+  EXPECT_EQ(harness.metric("stemma_unbacked_pages_total"), 0);
+  EXPECT_EQ(harness.metric("stemma_windowed_backed_up_pages_total"), 24 * (5 + 3));
+}
+
 //   device   full     ├──────────────┤
 //            windowed                      gone
 //   host     windowed           ├────┤
 TEST(WindowsBelow, AWindowAloneComesBackForATextThatIsStillThere) {
   EngineOptions options = small_device(4, 16);
   options.kv.pages = 400;
-  const SimulatedTierOptions tiers = tiers_of(400);
+  const SimulatedTierOptions tiers = tiers_of(1600);
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
   answer(harness, 1, 130);
   settle(harness);

@@ -1,0 +1,70 @@
+// What is copied down: what host memory or a store lacks and nothing on its way brings.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cache/held_copies_fixture.h"
+
+namespace stemma {
+namespace {
+
+class BackupsTest : public HeldCopies {
+ protected:
+  const Transfer& posted(std::size_t job) { return *tiers->lanes().posted.at(job); }
+};
+
+//   0 1 2 3 4        under way
+//         │
+//         5 6        which parts from it in the middle
+TEST_F(BackupsTest, ATextThatPartsFromOneUnderWayIsCopiedFromThere) {
+  open(256, 0);
+  compute({0, 1, 2, 3, 4});
+  compute({0, 1, 2, 5, 6});
+  ASSERT_EQ(tiers->lanes().posted.size(), 2u);
+  EXPECT_EQ(posted(1).first_page, 3);
+  EXPECT_EQ(posted(1).tokens, (std::vector<TokenId>{5, 6}));
+  EXPECT_EQ(end_backups(), 2);
+  EXPECT_EQ(backed_up(), 7);
+  EXPECT_EQ(unbacked(), 0);
+}
+
+//   0 1 2 │ 3 4      two copies under way, the second of the text's end
+//           │
+//           5 6      goes on behind what both bring of it
+TEST_F(BackupsTest, WhatSeveralCopiesBringOfATextIsNotCopiedAgain) {
+  open(256, 0);
+  compute({0, 1, 2});
+  compute({0, 1, 2, 3, 4});
+  compute({0, 1, 2, 3, 5, 6});
+  ASSERT_EQ(tiers->lanes().posted.size(), 3u);
+  EXPECT_EQ(posted(1).first_page, 3);
+  EXPECT_EQ(posted(2).first_page, 4);
+  EXPECT_EQ(end_backups(), 3);
+  EXPECT_EQ(backed_up(), 7);
+  EXPECT_EQ(unbacked(), 0);
+}
+
+TEST_F(BackupsTest, WhatIsUnderWayWholeIsNotCopiedAgain) {
+  open(256, 0);
+  compute({0, 1, 2, 3, 4});
+  compute({0, 1, 2});
+  EXPECT_EQ(tiers->lanes().posted.size(), 1u);
+  end_backups();
+}
+
+// The store says what it has, and not yet what is written to it.
+TEST_F(BackupsTest, WhatIsOnItsWayToAStoreIsNotWrittenAgain) {
+  open<MapStore>(256);
+  compute({0, 1, 2});
+  end_backups();
+  compute({0, 1, 2, 3, 4});
+  end_backups();
+  ASSERT_EQ(tiers->lanes().posted.size(), 2u);
+  EXPECT_EQ(posted(0).tokens, (std::vector<TokenId>{0, 1, 2}));
+  EXPECT_EQ(posted(1).tokens, (std::vector<TokenId>{3, 4}));
+  EXPECT_EQ(end_stores(), 2);
+  EXPECT_EQ(stored(), 5);
+}
+
+}  // namespace
+}  // namespace stemma

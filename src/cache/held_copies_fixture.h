@@ -1,0 +1,159 @@
+// A cache above host memory and stores whose lanes end jobs when a test says.
+//
+// Thread:     one.
+// Memory:     a cache of 256 pages; no bytes are moved.
+// Cost:       none.
+// Not here:   bytes of pages (tier/page_work), lanes that run (tier/transfer_lanes).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "stemma/kv_cache.h"
+#include "stemma/lower_tiers.h"
+#include "tier/held_lanes.h"
+#include "tier/map_store_fixture.h"
+#include "tier/transfer.h"
+
+namespace stemma {
+
+// A map that has to be asked over a network.
+class FarStore final : public MapStore {
+ public:
+  bool lookup_is_local() const override { return false; }
+};
+
+class HeldLaneTiers final : public LowerTiers {
+ public:
+  HeldLaneTiers(std::int64_t host_pages, std::vector<std::unique_ptr<MapStore>> stores)
+      : host_pages_(host_pages), stores_(std::move(stores)) {
+    for (const auto& store : stores_) shown_.push_back(store.get());
+  }
+  std::int64_t host_pages() const override { return host_pages_; }
+  std::span<PageStore* const> stores() const override { return shown_; }
+  std::unique_ptr<TransferLanes> open_lanes(std::int64_t) override {
+    auto lanes = std::make_unique<HeldLanes>();
+    lanes_ = lanes.get();
+    return lanes;
+  }
+  HeldLanes& lanes() { return *lanes_; }
+
+ private:
+  std::int64_t host_pages_;
+  std::vector<std::unique_ptr<MapStore>> stores_;
+  std::vector<PageStore*> shown_;
+  HeldLanes* lanes_ = nullptr;
+};
+
+struct Values final : MetricVisitor {
+  void counter(std::string_view name, std::int64_t value) override {
+    of[std::string(name)] = value;
+  }
+  void gauge(std::string_view name, std::int64_t value) override { of[std::string(name)] = value; }
+  std::map<std::string, std::int64_t> of;
+};
+
+// A cache of 256 pages of one token, two requests at once, everything copied down at once.
+class HeldCopies : public ::testing::Test {
+ protected:
+  template <typename Store = FarStore>
+  void open(std::int64_t host_pages, std::size_t stores = 1) {
+    std::vector<std::unique_ptr<MapStore>> maps;
+    for (std::size_t i = 0; i < stores; ++i) maps.push_back(std::make_unique<Store>());
+    tiers = std::make_unique<HeldLaneTiers>(host_pages, std::move(maps));
+    KvCacheOptions options;
+    options.page_size = 1;
+    options.pages = 256;
+    options.requests_max = 2;
+    options.context_tokens_max = 64;
+    options.tiers.write_policy = WritePolicy::kWriteThrough;
+    kv = KvCache::open(options, &clock, tiers.get()).value();
+    ns = *kv->try_open_namespace({});
+  }
+  void TearDown() override { poll(); }
+
+  // Takes what ended; the audit runs after it.
+  void poll() {
+    kv->poll_transfers();
+    EXPECT_EQ(kv->audit(), std::nullopt);
+  }
+
+  // `pages` pages of a text, computed and published.
+  void compute(TokenId first, std::int64_t pages) {
+    std::vector<TokenId> tokens;
+    for (TokenId i = 0; i < pages; ++i) tokens.push_back(1000 * first + i);
+    compute(tokens);
+  }
+  void compute(const std::vector<TokenId>& tokens) {
+    auto sequence = kv->begin(ns, tokens);
+    ASSERT_TRUE(kv->reserve(*sequence, std::ssize(tokens)));
+    kv->finish(std::move(*sequence), tokens);
+  }
+  // And copied to host memory.
+  void publish(TokenId first, std::int64_t pages) {
+    compute(first, pages);
+    end_backups();
+  }
+
+  // The copies to host memory that are under way end well.
+  std::int64_t end_backups() {
+    return end_jobs([](const Transfer& job) { return job.kind == TransferKind::kBackup; });
+  }
+
+  // The jobs of a store that are under way end well.
+  std::int64_t end_stores(int store = 0) {
+    return end_jobs([store](const Transfer& job) {
+      return job.kind == TransferKind::kStore && job.store == store;
+    });
+  }
+
+  template <typename IsMeant>
+  std::int64_t end_jobs(const IsMeant& is_meant) {
+    auto& posted = tiers->lanes().posted;
+    std::deque<Transfer*> left;
+    std::int64_t ended = 0;
+    for (Transfer* job : posted) {
+      if (!is_meant(*job)) {
+        left.push_back(job);
+        continue;
+      }
+      job->verdicts.assign(job->keys.size(), PageVerdict::kDone);
+      tiers->lanes().done.push_back(job);
+      ++ended;
+    }
+    posted = left;
+    poll();
+    return ended;
+  }
+
+  std::int64_t metric(const std::string& name) const {
+    Values values;
+    kv->visit_metrics(values);
+    return values.of.at(name);
+  }
+  std::int64_t owed() const { return metric("stemma_owed_pages"); }
+  std::int64_t owed_backups() const { return metric("stemma_owed_backup_pages"); }
+  std::int64_t backed_up() const { return metric("stemma_backed_up_pages_total"); }
+  std::int64_t unbacked() const { return metric("stemma_unbacked_pages_total"); }
+  std::int64_t stored() const { return metric("stemma_stored_pages_total"); }
+  std::int64_t unstored() const { return metric("stemma_unstored_pages_total"); }
+
+  FakeClock clock;
+  std::unique_ptr<HeldLaneTiers> tiers;
+  std::unique_ptr<KvCache> kv;
+  NamespaceId ns;
+};
+
+}  // namespace stemma
