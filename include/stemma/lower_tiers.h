@@ -58,6 +58,8 @@ class LowerTiers {
   virtual std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) = 0;
   // The file that host memory survives in from one cache to the next; nullptr: none.
   virtual const HostImage* host_image_or_null() const { return nullptr; }
+  // That of the layers with a window; nullptr: there is none, or no such layers.
+  virtual const HostImage* windowed_host_image_or_null() const { return nullptr; }
   // Those of the other ranks, where there are some.
   virtual HostImageRanks* host_image_ranks_or_null() { return nullptr; }
   // Says whose pages these are, before a cache uses them: see PageStore::describe.

@@ -1,14 +1,16 @@
 #include "cache/host_image_pages.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "cache/host_image_windows.h"
+#include "cache/image_texts.h"
 #include "cache/job_text.h"
+#include "cache/saved_text.h"
 #include "prefix/page_key.h"
 #include "stemma/log.h"
 
@@ -19,15 +21,15 @@ namespace {
 class ImageLoad {
  public:
   ImageLoad(HostTier& host, const HostImage& image, HostImageRanks* ranks_or_null)
-      : host_(host), image_(image), ranks_(ranks_or_null) {}
+      : host_(host), image_(image), ranks_(ranks_or_null), texts_(host.tree().page_size()) {}
 
   // False if it is left out.
   bool take(const PageFrameView& frame) {
     const PageIdentity& page = frame.identity;
     const std::optional<std::int64_t> parent = try_find_parent(page);
-    if (!parent.has_value() || places_.contains(page.key)) return false;
+    if (!parent.has_value() || texts_.find(page.key).has_value()) return false;
     if (hasher_.next(page.parent, page.tokens) != page.key) return false;
-    const bool goes_on = *parent >= 0 && *parent == last_;
+    const bool goes_on = *parent != ImageTexts::kNone && *parent == last_;
     if (!goes_on && !begin_at(*parent, page.namespace_digest)) return false;
     OwnedPages target = host_.space().take_up_to(1);
     if (target.empty()) return false;
@@ -40,10 +42,7 @@ class ImageLoad {
     if (ranks_ != nullptr) note(page, to);
     run_.append(std::move(target));
     text_.insert(text_.end(), page.tokens.begin(), page.tokens.end());
-    last_ = std::ssize(pages_);
-    places_[page.key] = last_;
-    pages_.push_back({*parent, page.ordinal, page.namespace_digest});
-    tokens_.insert(tokens_.end(), page.tokens.begin(), page.tokens.end());
+    last_ = texts_.add(page, *parent);
     return true;
   }
 
@@ -54,21 +53,15 @@ class ImageLoad {
       host_.tree().insert(text_, std::move(held_), std::move(run_), {}).reset();
     }
     held_.reset();
-    last_ = -1;
+    last_ = ImageTexts::kNone;
     if (name_.valid()) host_.tree().close_namespace(std::exchange(name_, NamespaceId()));
   }
 
   // Pages that were taken, and that another rank did not have.
   std::int64_t lacked_pages() const { return lacked_pages_; }
+  const ImageTexts& texts() const { return texts_; }
 
  private:
-  // A page that came.
-  struct Page {
-    std::int64_t parent = -1;  // its place in pages_
-    std::int64_t ordinal = 0;
-    NamespaceDigest namespace_digest;
-  };
-
   // What other ranks are to bring of the run.
   void note(const PageIdentity& page, PageId to) {
     if (run_.empty()) {
@@ -91,18 +84,18 @@ class ImageLoad {
     text_.resize(text_.size() - static_cast<std::size_t>(lacked * host_.tree().page_size()));
   }
 
-  // -1: it is the first of a text. nullopt: the page that it continues has not come.
+  // kNone: it is the first of a text. nullopt: the page that it continues has not come.
   std::optional<std::int64_t> try_find_parent(const PageIdentity& page) const {
     if (page.ordinal == 0) {
       if (page.parent != PageKeyHasher::root(page.namespace_digest)) return std::nullopt;
-      return -1;
+      return ImageTexts::kNone;
     }
-    const auto found = places_.find(page.parent);
-    if (found == places_.end()) return std::nullopt;
-    const Page& parent = pages_[static_cast<std::size_t>(found->second)];
+    const std::optional<std::int64_t> found = texts_.find(page.parent);
+    if (!found.has_value()) return std::nullopt;
+    const ImageTexts::Page& parent = texts_.page(*found);
     const bool fits =
         parent.ordinal + 1 == page.ordinal && parent.namespace_digest == page.namespace_digest;
-    return fits ? std::optional(found->second) : std::nullopt;
+    return fits ? found : std::nullopt;
   }
 
   // Goes on from another page than the last. False if that page has been evicted meanwhile, or no
@@ -112,25 +105,12 @@ class ImageLoad {
     const std::optional<NamespaceId> name = host_.tree().try_open_namespace(digest);
     if (!name.has_value()) return false;
     name_ = *name;
-    read_text(parent);
+    texts_.read_text(parent, text_);
     held_ = host_.tree().extend(host_.tree().match(name_, {}), text_);
     const bool there = held_.tokens() == std::ssize(text_);
     if (there) last_ = parent;
     if (!there) end();
     return there;
-  }
-
-  // The tokens up to the end of a page.
-  void read_text(std::int64_t page) {
-    const auto size = static_cast<std::size_t>(host_.tree().page_size());
-    const std::int64_t pages = page < 0 ? 0 : pages_[static_cast<std::size_t>(page)].ordinal + 1;
-    text_.resize(static_cast<std::size_t>(pages) * size);
-    for (; page >= 0; page = pages_[static_cast<std::size_t>(page)].parent) {
-      const auto at = static_cast<std::size_t>(page);
-      const auto from = tokens_.begin() + static_cast<std::ptrdiff_t>(at * size);
-      const auto to = static_cast<std::size_t>(pages_[at].ordinal) * size;
-      std::copy_n(from, size, text_.begin() + static_cast<std::ptrdiff_t>(to));
-    }
   }
 
   HostTier& host_;
@@ -139,121 +119,145 @@ class ImageLoad {
   Transfer others_;        // their part of the run
   std::int64_t lacked_pages_ = 0;
   PageKeyHasher hasher_;
-  std::vector<Page> pages_;
-  std::vector<TokenId> tokens_;  // [pages_, page_size]
-  std::unordered_map<PageKey, std::int64_t, PageKeyHash> places_;
+  ImageTexts texts_;
   // What is about to be published: `run_` behind what `held_` holds, with the tokens of both.
   NamespaceId name_;
   PrefixLock held_;
   OwnedPages run_;
   std::vector<TokenId> text_;
-  std::int64_t last_ = -1;  // the page at its end
+  std::int64_t last_ = ImageTexts::kNone;  // the page at its end
 };
 
 // Writes texts, and of each what no text before it had.
 class ImageSave {
  public:
-  ImageSave(HostTier& host, const HostImage& image, HostImageWriter& writer,
-            HostImageRanks* ranks_or_null)
-      : tree_(host.tree()), image_(image), writer_(writer), ranks_(ranks_or_null) {}
+  ImageSave(const HostImage& image, HostImageWriter& writer, HostImageRanks* ranks_or_null)
+      : image_(image), writer_(writer), ranks_(ranks_or_null) {}
 
-  Status write(const PrefixLock& held) {
-    const std::int64_t page_size = tree_.page_size();
-    const auto pages = static_cast<std::size_t>(held.tokens() / page_size);
-    keys_.resize(pages);
-    ids_.resize(pages);
-    text_.resize(static_cast<std::size_t>(held.tokens()));
-    held.copy_page_keys(0, keys_);
-    held.copy_pages(0, ids_);
-    tree_.copy_tokens(held, text_);
+  // How many of the first pages of the text are in the file now.
+  Result<std::int64_t> write(const PrefixLock& held, const SavedText& text) {
     const auto is_written = [this](const PageKey& key) { return written_.contains(key); };
-    const auto first = std::ranges::partition_point(keys_, is_written) - keys_.begin();
-    if (ranks_ != nullptr) tell_others(held, first);
-    for (auto page = static_cast<std::size_t>(first); page < pages; ++page) {
-      STEMMA_ASSIGN_OR_RETURN(const bool right, write_page(held.namespace_id(), page));
+    std::int64_t page = std::ranges::partition_point(text.keys, is_written) - text.keys.begin();
+    if (ranks_ != nullptr) tell_others(held, text, page);
+    for (; page < text.pages(); ++page) {
+      STEMMA_ASSIGN_OR_RETURN(const bool right, write_page(text, static_cast<std::size_t>(page)));
       if (!right) break;  // what continues it is worth nothing
     }
-    return {};
+    return page;
   }
   std::int64_t written_pages() const { return std::ssize(written_); }
 
  private:
   // They write at the same time.
-  void tell_others(const PrefixLock& held, std::int64_t first_page) {
-    if (first_page == std::ssize(keys_)) return;
-    others_.digest = tree_.digest(held.namespace_id());
-    fill_text(others_, held, text_, tree_.page_size(), first_page);
-    others_.from.assign(ids_.begin() + first_page, ids_.end());
+  void tell_others(const PrefixLock& held, const SavedText& text, std::int64_t first_page) {
+    if (first_page == text.pages()) return;
+    others_.digest = text.digest;
+    fill_text(others_, held, text.tokens, text.page_size, first_page);
+    others_.from.assign(text.ids.begin() + first_page, text.ids.end());
     ranks_->save(others_);
   }
 
   // False if the page is wrong in host memory.
-  Result<bool> write_page(NamespaceId ns, std::size_t page) {
-    const NamespaceDigest& digest = tree_.digest(ns);
-    const auto size = static_cast<std::size_t>(tree_.page_size());
+  Result<bool> write_page(const SavedText& text, std::size_t page) {
     STEMMA_ASSIGN_OR_RETURN(
         const bool right,
-        writer_.write_page(image_.pages, ids_[page],
-                           {.key = keys_[page],
-                            .parent = page == 0 ? PageKeyHasher::root(digest) : keys_[page - 1],
-                            .namespace_digest = digest,
-                            .ordinal = static_cast<std::int64_t>(page),
-                            .tokens = std::span(text_).subspan(page * size, size)}));
-    if (right) written_.insert(keys_[page]);
+        writer_.write_page(image_.pages, text.ids[page], text.keys[page], text.identity(page)));
+    if (right) written_.insert(text.keys[page]);
     return right;
   }
 
-  RadixPrefixCache& tree_;
   const HostImage& image_;
   HostImageWriter& writer_;
   HostImageRanks* ranks_;  // nullptr: there are no others
   Transfer others_;        // what they write
   std::unordered_set<PageKey, PageKeyHash> written_;
-  std::vector<PageKey> keys_;
-  std::vector<PageId> ids_;
-  std::vector<TokenId> text_;
 };
 
-}  // namespace
+using Reader = std::unique_ptr<HostImageReader>;
 
-HostImageCounts load_host_image(HostTier& host, const HostImage& image,
-                                HostImageRanks* ranks_or_null) {
-  HostImageCounts counts;
-  PosixFiles files;
-  const auto reader = HostImageReader::open(files, image.path, image.label);
-  if (!reader.ok()) {
-    if (reader.error().code == ErrorCode::kNotFound) return counts;
+// nullptr, which is logged where there is a file.
+Reader open_or_null(Files& files, const HostImage& image) {
+  auto reader = HostImageReader::open(files, image.path, image.label);
+  if (reader.ok()) return std::move(reader).value();
+  if (reader.error().code != ErrorCode::kNotFound) {
     STEMMA_LOG(kWarning, "tier.host_file.ignored", kv("error", to_string(reader.error())));
-    return counts;
   }
-  if (ranks_or_null != nullptr && !ranks_or_null->begin_load()) return counts;
-  ImageLoad load(host, image, ranks_or_null);
-  while (const auto frame = (*reader)->try_next()) {
+  return nullptr;
+}
+
+template <typename Load>
+void take_all(HostImageReader& reader, Load& load, HostImageCounts& counts) {
+  while (const auto frame = reader.try_next()) {
     ++(load.take(*frame) ? counts.loaded : counts.left_out);
   }
   load.end();
+  counts.left_out += reader.bad_frames();
+}
+
+void leave_out(std::int64_t pages, HostImageCounts& counts) {
+  counts.loaded -= pages;
+  counts.left_out += pages;
+}
+
+// Writes every text in the order in which they would be evicted. A leaf that has had its turn stays
+// locked, so that the next one comes to the fore.
+Status save_texts(RadixPrefixCache& tree, ImageSave& pages, WindowsSave* windows_or_null) {
+  SavedText text;
+  std::vector<PrefixLock> passed;
+  while (auto cold = tree.try_lock_coldest()) {
+    text.read(tree, cold->lock);
+    STEMMA_ASSIGN_OR_RETURN(const std::int64_t written, pages.write(cold->lock, text));
+    if (windows_or_null != nullptr) {
+      STEMMA_RETURN_IF_ERROR(windows_or_null->write(cold->lock, text, written));
+    }
+    passed.push_back(std::move(cold->lock));
+  }
+  return {};
+}
+
+}  // namespace
+
+HostImageCounts load_host_image(HostTier& host, const HostImages& images,
+                                HostImageRanks* ranks_or_null) {
+  HostImageCounts counts;
+  PosixFiles files;
+  const HostImage& image = *images.full_or_null;
+  const Reader pages = open_or_null(files, image);
+  if (pages == nullptr) return counts;
+  if (ranks_or_null != nullptr && !ranks_or_null->begin_load()) return counts;
+  ImageLoad load(host, image, ranks_or_null);
+  take_all(*pages, load, counts);
+  leave_out(load.lacked_pages(), counts);
+  const Reader windows =
+      images.windowed_or_null == nullptr ? nullptr : open_or_null(files, *images.windowed_or_null);
+  if (windows != nullptr) {
+    WindowsLoad hung(host, *images.windowed_or_null, load.texts(), ranks_or_null);
+    take_all(*windows, hung, counts);
+    leave_out(hung.dropped_pages(), counts);
+  }
   if (ranks_or_null != nullptr) ranks_or_null->end_load();
-  counts.loaded -= load.lacked_pages();
-  counts.left_out += load.lacked_pages() + (*reader)->bad_frames();
   STEMMA_LOG(kInfo, "tier.host_file.open", kv("path", image.path), kv("pages", counts.loaded),
              kv("left_out", counts.left_out));
   return counts;
 }
 
-// A leaf that has had its turn stays locked, so that the next one comes to the fore.
-Result<std::int64_t> save_host_image(HostTier& host, const HostImage& image,
+Result<std::int64_t> save_host_image(HostTier& host, const HostImages& images,
                                      HostImageRanks* ranks_or_null) {
+  const HostImage& image = *images.full_or_null;
   STEMMA_ASSIGN_OR_RETURN(const auto writer, HostImageWriter::open(image.path, image.label));
-  if (ranks_or_null != nullptr) ranks_or_null->begin_save();
-  ImageSave save(host, image, *writer, ranks_or_null);
-  std::vector<PrefixLock> passed;
-  while (auto cold = host.tree().try_lock_coldest()) {
-    STEMMA_RETURN_IF_ERROR(save.write(cold->lock));
-    passed.push_back(std::move(cold->lock));
+  std::unique_ptr<HostImageWriter> windows_writer;
+  std::optional<WindowsSave> windows;
+  if (const HostImage* const windowed = images.windowed_or_null; windowed != nullptr) {
+    STEMMA_ASSIGN_OR_RETURN(windows_writer, HostImageWriter::open(windowed->path, windowed->label));
+    windows.emplace(host, *windowed, *windows_writer, ranks_or_null);
   }
+  if (ranks_or_null != nullptr) ranks_or_null->begin_save();
+  ImageSave pages(image, *writer, ranks_or_null);
+  STEMMA_RETURN_IF_ERROR(save_texts(host.tree(), pages, windows.has_value() ? &*windows : nullptr));
   if (ranks_or_null != nullptr) STEMMA_RETURN_IF_ERROR(ranks_or_null->end_save());
   STEMMA_RETURN_IF_ERROR(writer->finish());
-  return save.written_pages();
+  if (windows_writer != nullptr) STEMMA_RETURN_IF_ERROR(windows_writer->finish());
+  return pages.written_pages() + (windows.has_value() ? windows->written_pages() : 0);
 }
 
 }  // namespace stemma

@@ -106,12 +106,12 @@ class Life {
   }
 
   std::int64_t save() {
-    const auto saved = save_host_image(*tier, *image);
+    const auto saved = save_host_image(*tier, {&*image});
     EXPECT_TRUE(saved.ok()) << to_string(saved.error());
     return saved.ok() ? *saved : -1;
   }
   HostImageCounts load() {
-    const HostImageCounts counts = load_host_image(*tier, *image);
+    const HostImageCounts counts = load_host_image(*tier, {&*image});
     EXPECT_EQ(tier->tree().audit(), std::nullopt);
     EXPECT_EQ(tier->allocator().audit(), std::nullopt);
     EXPECT_EQ(tier->allocator().owned_pages(), 0);

@@ -188,10 +188,10 @@ class RankedHostImage : public ::testing::Test {
   }
 
   Result<std::int64_t> save() {
-    return save_host_image(*tier, *hosts[0]->host_image_or_null(), others);
+    return save_host_image(*tier, {hosts[0]->host_image_or_null()}, others);
   }
   HostImageCounts load() {
-    const auto counts = load_host_image(*tier, *hosts[0]->host_image_or_null(), others);
+    const auto counts = load_host_image(*tier, {hosts[0]->host_image_or_null()}, others);
     EXPECT_EQ(tier->tree().audit(), std::nullopt);
     EXPECT_EQ(tier->allocator().audit(), std::nullopt);
     EXPECT_EQ(tier->allocator().owned_pages(), 0);

@@ -45,7 +45,7 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
       options_(options.tiers),
       device_(device),
       stores_(lower.stores()),
-      host_image_(lower.host_image_or_null()),
+      host_images_{lower.host_image_or_null(), lower.windowed_host_image_or_null()},
       host_image_ranks_(lower.host_image_ranks_or_null()),
       host_(std::move(host)),
       lanes_(lower.open_lanes(kLimits.total())),
@@ -225,19 +225,20 @@ bool Tiering::end_loans(std::chrono::microseconds nap) {
 }
 
 void Tiering::load_host() {
-  if (host_image_ == nullptr) return;
-  const HostImageCounts counts = load_host_image(*host_, *host_image_, host_image_ranks_);
+  if (host_images_.full_or_null == nullptr) return;
+  const HostImageCounts counts = load_host_image(*host_, host_images_, host_image_ranks_);
   counters_.host_file_loaded = counts.loaded;
   counters_.host_file_left_out = counts.left_out;
 }
 
 // What cannot be written is computed again in the next life.
 void Tiering::save_host() {
-  if (host_image_ == nullptr) return;
-  const Result<std::int64_t> saved = save_host_image(*host_, *host_image_, host_image_ranks_);
+  if (host_images_.full_or_null == nullptr) return;
+  const Result<std::int64_t> saved = save_host_image(*host_, host_images_, host_image_ranks_);
   counters_.host_file_saved = saved.ok() ? *saved : 0;
   if (saved.ok()) {
-    STEMMA_LOG(kInfo, "tier.host_file.saved", kv("path", host_image_->path), kv("pages", *saved));
+    STEMMA_LOG(kInfo, "tier.host_file.saved", kv("path", host_images_.full_or_null->path),
+               kv("pages", *saved));
   } else {
     STEMMA_LOG(kWarning, "tier.host_file.not_saved", kv("error", to_string(saved.error())));
   }
@@ -332,8 +333,8 @@ PurgeId Tiering::purge(std::span<const NamespaceFamily> namespaces) {
 
 // It is as old as this life, and has what is purged. The end of this life writes a new one.
 void Tiering::forget_host_file() {
-  if (host_image_ == nullptr) return;
-  Status gone = remove_host_image(host_image_->path);
+  if (host_images_.full_or_null == nullptr) return;
+  Status gone = remove_host_images(host_images_);
   const Status others = host_image_ranks_ == nullptr ? Status() : host_image_ranks_->remove();
   if (gone.ok()) gone = others;
   if (gone.ok()) return;

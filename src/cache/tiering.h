@@ -167,7 +167,7 @@ class Tiering {
   TierOptions options_;
   Device device_;
   std::span<PageStore* const> stores_;
-  const HostImage* host_image_;       // nullptr: none
+  const HostImages host_images_;
   HostImageRanks* host_image_ranks_;  // nullptr: there are no others
   std::unique_ptr<HostTier> host_;
   LoadCosts costs_;

@@ -75,10 +75,6 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
   if (!options.host_file.empty() && options.host_bytes == 0) {
     return Error{ErrorCode::kInvalidArgument, "--host-file needs --host-bytes"};
   }
-  if (!options.host_file.empty() && windowed_or_null != nullptr) {
-    return Error{ErrorCode::kUnsupported,
-                 "--host-file: not for models whose layers look back over a window"};
-  }
   STEMMA_ASSIGN_OR_RETURN(Stores stores, open_stores(options, clock));
   if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
   const auto layout = parse_kv_layout(options.host_layout);

@@ -169,6 +169,16 @@ Status remove_host_image(const std::string& path) {
   return errno == ENOENT ? Status() : failure(path, "remove");
 }
 
+Status remove_host_images(const HostImages& images) {
+  Status removed;
+  for (const LayerGroup group : {LayerGroup::kFull, LayerGroup::kWindowed}) {
+    if (images.of_or_null(group) == nullptr) continue;
+    const Status gone = remove_host_image(images.of_or_null(group)->path);
+    if (removed.ok()) removed = gone;
+  }
+  return removed;
+}
+
 Result<std::unique_ptr<HostImageWriter>> HostImageWriter::open(const std::string& path,
                                                                const HostImageLabel& label) {
   const std::size_t bytes = frame_bytes(label.format);
@@ -226,11 +236,12 @@ Status HostImageWriter::keep() {
   return staged_bytes_ + frame_bytes_ > staged_.size_bytes() ? write_staged() : Status();
 }
 
-Result<bool> HostImageWriter::write_page(HostPool& pages, PageId from, const PageIdentity& page) {
+Result<bool> HostImageWriter::write_page(HostPool& pages, PageId from, const PageKey& key,
+                                         const PageIdentity& page) {
   const std::span<std::byte> frame = next_frame();
   const auto body = frame.subspan(frame_body_offset(format_),
                                   static_cast<std::size_t>(format_.layers * format_.layer_bytes));
-  if (pages.read_image(from, page.key, body, sums_) != MoveVerdict::kDone) return false;
+  if (pages.read_image(from, key, body, sums_) != MoveVerdict::kDone) return false;
   encode_frame(format_, page, sums_, pages_, frame);
   STEMMA_RETURN_IF_ERROR(keep());
   ++pages_;

@@ -25,6 +25,7 @@
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
 #include "tier/page_frame.h"
+#include "tier/transfer.h"
 
 namespace stemma {
 
@@ -39,6 +40,16 @@ struct HostImage {
   HostPool& pages;
   std::string path;
   HostImageLabel label;
+};
+
+// Those of all layers.
+struct HostImages {
+  const HostImage* full_or_null = nullptr;      // nullptr: host memory survives in no file
+  const HostImage* windowed_or_null = nullptr;  // nullptr: no layers have a window
+
+  const HostImage* of_or_null(LayerGroup group) const {
+    return group == LayerGroup::kFull ? full_or_null : windowed_or_null;
+  }
 };
 
 class HostImageReader {
@@ -79,6 +90,8 @@ class HostImageReader {
 
 // That it is gone is durable. ok where there is none.
 Status remove_host_image(const std::string& path);
+// The same of all of them; an error of any is one.
+Status remove_host_images(const HostImages& images);
 
 class HostImageWriter {
  public:
@@ -93,8 +106,9 @@ class HostImageWriter {
   // Where the next frame is to be made; keep takes what lies there then.
   std::span<std::byte> next_frame();
   Status keep();
-  // Both, of a page of host memory: false if it is wrong there, and is not kept.
-  Result<bool> write_page(HostPool& pages, PageId from, const PageIdentity& page);
+  // Both, of a page that host memory has under `key`: false if it is wrong there, and is not kept.
+  Result<bool> write_page(HostPool& pages, PageId from, const PageKey& key,
+                          const PageIdentity& page);
   // Makes the file durable, then gives it its name.
   Status finish();
 

@@ -73,6 +73,9 @@ class LeadingTiers final : public LowerTiers {
     return std::make_unique<LeadingLanes>(transfers_, ranks_, clock_, jobs_max);
   }
   const HostImage* host_image_or_null() const override { return own_.host_image_or_null(); }
+  const HostImage* windowed_host_image_or_null() const override {
+    return own_.windowed_host_image_or_null();
+  }
   HostImageRanks* host_image_ranks_or_null() override { return &host_files_; }
   void describe(const NamespaceDigest& digest, std::string_view description) override {
     own_.describe(digest, description);

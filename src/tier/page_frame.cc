@@ -185,6 +185,12 @@ std::size_t frame_body_offset(const PageFormat& format) noexcept {
                  static_cast<std::size_t>(format.layers) * sizeof(std::uint32_t));
 }
 
+PageIdentity windowed_identity(PageIdentity page, PageKeyHasher& hasher) {
+  page.parent = hasher.windowed_parent(page.parent);
+  page.key = hasher.next(page.parent, page.tokens);
+  return page;
+}
+
 std::size_t frame_bytes(const PageFormat& format) noexcept {
   return frame_body_offset(format) + aligned(static_cast<std::size_t>(format.layers) *
                                              static_cast<std::size_t>(format.layer_bytes));

@@ -18,6 +18,7 @@
 // Not here:   where frames are kept (page stores), what a body means (pool/).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,6 +26,7 @@
 #include <string>
 #include <string_view>
 
+#include "prefix/page_key.h"
 #include "stemma/ids.h"
 #include "stemma/kv_shape.h"
 #include "stemma/prefix_cache.h"
@@ -53,7 +55,16 @@ struct PageIdentity {
   NamespaceDigest namespace_digest;
   std::int64_t ordinal = 0;         // pages before it in its text
   std::span<const TokenId> tokens;  // [page_size]
+
+  friend bool operator==(const PageIdentity& a, const PageIdentity& b) {
+    return a.key == b.key && a.parent == b.parent && a.namespace_digest == b.namespace_digest &&
+           a.ordinal == b.ordinal && std::ranges::equal(a.tokens, b.tokens);
+  }
 };
+
+// The page of the layers with a window that has the same tokens: it has a key of its own, and
+// follows one of its own.
+PageIdentity windowed_identity(PageIdentity page, PageKeyHasher& hasher);
 
 // Bytes of a whole frame, a multiple of kFrameAlignment; and where in it the body begins.
 std::size_t frame_bytes(const PageFormat& format) noexcept;

@@ -272,16 +272,13 @@ PageKey PageWork::key_of(const Transfer& job, std::size_t page) {
 // Of layers with a window, of the same tokens under a key of their own.
 PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) {
   const auto size = static_cast<std::size_t>(parts_.device.shape().page_size);
-  PageIdentity identity = {.key = job.keys[page],
-                           .parent = page == 0 ? job.parent : job.keys[page - 1],
-                           .namespace_digest = job.digest,
-                           .ordinal = job.first_page + static_cast<std::int64_t>(page),
-                           .tokens = std::span(job.tokens).subspan(page * size, size)};
+  const PageIdentity identity = {.key = job.keys[page],
+                                 .parent = page == 0 ? job.parent : job.keys[page - 1],
+                                 .namespace_digest = job.digest,
+                                 .ordinal = job.first_page + static_cast<std::int64_t>(page),
+                                 .tokens = std::span(job.tokens).subspan(page * size, size)};
   if (job.group == LayerGroup::kFull) return identity;
-  PageKeyHasher& hasher = staging_of(job).hasher;
-  identity.parent = hasher.windowed_parent(identity.parent);
-  identity.key = hasher.next(identity.parent, identity.tokens);
-  return identity;
+  return windowed_identity(identity, staging_of(job).hasher);
 }
 
 }  // namespace stemma

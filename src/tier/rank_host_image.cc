@@ -12,20 +12,7 @@ namespace stemma {
 
 namespace {
 
-// A page of those that move.
-PageIdentity page_of(const Transfer& pages, std::size_t page, std::int64_t page_size) {
-  const auto size = static_cast<std::size_t>(page_size);
-  return {.key = pages.keys[page],
-          .parent = page == 0 ? pages.parent : pages.keys[page - 1],
-          .namespace_digest = pages.digest,
-          .ordinal = pages.first_page + static_cast<std::int64_t>(page),
-          .tokens = std::span(pages.tokens).subspan(page * size, size)};
-}
-
-bool is_page(const PageIdentity& a, const PageIdentity& b) {
-  return a.key == b.key && a.parent == b.parent && a.namespace_digest == b.namespace_digest &&
-         a.ordinal == b.ordinal && std::ranges::equal(a.tokens, b.tokens);
-}
+constexpr std::array kGroups = {LayerGroup::kFull, LayerGroup::kWindowed};
 
 // Whether it was well.
 bool noted(const Status& status, std::string_view event) {
@@ -46,48 +33,68 @@ HostFileTask read_host_file(std::span<const std::int64_t> words, Transfer& pages
   return static_cast<HostFileTask>(words.back());
 }
 
-std::optional<std::int64_t> RankHostImage::told(const HostImage* image_or_null, HostFileTask task,
+std::optional<std::int64_t> RankHostImage::told(const HostImages& images, HostFileTask task,
                                                 const Transfer& pages) {
-  STEMMA_CHECK(image_or_null != nullptr, "all ranks have a file of host memory, or none");
-  const HostImage& image = *image_or_null;
+  STEMMA_CHECK(images.full_or_null != nullptr, "all ranks have a file of host memory, or none");
   switch (task) {
     case HostFileTask::kBeginLoad:
-      return begin_load(image) ? 1 : 0;
+      return begin_load(images) ? 1 : 0;
     case HostFileTask::kLoad:
-      return load(image, pages);
+      return load(images, pages);
     case HostFileTask::kEndLoad:
       end_load();
       return std::nullopt;
     case HostFileTask::kBeginSave:
-      begin_save(image);
+      begin_save(images);
       return std::nullopt;
     case HostFileTask::kSave:
-      save(image, pages);
+      save(images, pages);
       return std::nullopt;
     case HostFileTask::kEndSave:
-      return end_save() ? 1 : 0;
+      return end_save(images) ? 1 : 0;
     case HostFileTask::kRemove:
-      return noted(remove_host_image(image.path), "tier.host_file.not_removed") ? 1 : 0;
+      return noted(remove_host_images(images), "tier.host_file.not_removed") ? 1 : 0;
   }
   return std::nullopt;
 }
 
-bool RankHostImage::begin_load(const HostImage& image) {
-  end_load();
-  auto reader = HostImageReader::open(files_, image.path, image.label);
-  if (!noted(reader.ok() ? Status() : Status(reader.error()), "tier.host_file.ignored")) {
-    return false;
-  }
-  reader_ = std::move(reader).value();
-  return true;
+// A page of those that move, as the file of its layers has it.
+PageIdentity RankHostImage::page_of(const Transfer& pages, std::size_t page,
+                                    std::int64_t page_size) {
+  const auto size = static_cast<std::size_t>(page_size);
+  const PageIdentity identity = {.key = pages.keys[page],
+                                 .parent = page == 0 ? pages.parent : pages.keys[page - 1],
+                                 .namespace_digest = pages.digest,
+                                 .ordinal = pages.first_page + static_cast<std::int64_t>(page),
+                                 .tokens = std::span(pages.tokens).subspan(page * size, size)};
+  return pages.group == LayerGroup::kFull ? identity : windowed_identity(identity, hasher_);
 }
 
-std::int64_t RankHostImage::load(const HostImage& image, const Transfer& pages) {
+// Without its windowed pages the others still are of use.
+bool RankHostImage::begin_load(const HostImages& images) {
+  end_load();
+  for (const LayerGroup group : kGroups) {
+    const HostImage* const image = images.of_or_null(group);
+    if (image != nullptr) file_of(group).reader = open_or_null(*image);
+  }
+  return file_of(LayerGroup::kFull).reader != nullptr;
+}
+
+std::unique_ptr<HostImageReader> RankHostImage::open_or_null(const HostImage& image) {
+  auto reader = HostImageReader::open(files_, image.path, image.label);
+  if (reader.ok()) return std::move(reader).value();
+  noted(reader.error(), "tier.host_file.ignored");
+  return nullptr;
+}
+
+std::int64_t RankHostImage::load(const HostImages& images, const Transfer& pages) {
+  File& file = file_of(pages.group);
+  const HostImage& image = *images.of_or_null(pages.group);
   std::int64_t came = 0;
-  for (std::size_t page = 0; page < pages.keys.size() && reader_ != nullptr; ++page) {
-    const auto frame = find(pages.keys[page]);
-    if (!frame.has_value()) break;
-    if (!is_page(frame->identity, page_of(pages, page, image.label.format.page_size))) break;
+  for (std::size_t page = 0; page < pages.keys.size() && file.reader != nullptr; ++page) {
+    const PageIdentity wanted = page_of(pages, page, image.label.format.page_size);
+    const auto frame = find(file, wanted.key);
+    if (!frame.has_value() || frame->identity != wanted) break;
     const MoveVerdict verdict =
         image.pages.write_image(pages.to[page], pages.keys[page], frame->body, frame->layer_sums);
     if (verdict != MoveVerdict::kDone) break;
@@ -97,46 +104,61 @@ std::int64_t RankHostImage::load(const HostImage& image, const Transfer& pages) 
 }
 
 void RankHostImage::end_load() {
-  reader_.reset();
-  passed_.clear();
+  for (File& file : own_) {
+    file.reader.reset();
+    file.passed.clear();
+  }
 }
 
 // Valid until the next call.
-std::optional<PageFrameView> RankHostImage::find(const PageKey& key) {
-  const auto passed = passed_.find(key);
-  if (passed != passed_.end()) return reader_->try_read(passed->second);
-  while (const auto frame = reader_->try_next()) {
+std::optional<PageFrameView> RankHostImage::find(File& file, const PageKey& key) {
+  const auto passed = file.passed.find(key);
+  if (passed != file.passed.end()) return file.reader->try_read(passed->second);
+  while (const auto frame = file.reader->try_next()) {
     if (frame->identity.key == key) return frame;
-    passed_.try_emplace(frame->identity.key, reader_->given_frame());
+    file.passed.try_emplace(frame->identity.key, file.reader->given_frame());
   }
   return std::nullopt;
 }
 
 // What was begun before and never ended is dropped.
-void RankHostImage::begin_save(const HostImage& image) {
-  writer_.reset();
-  auto writer = HostImageWriter::open(image.path, image.label);
-  if (!noted(writer.ok() ? Status() : Status(writer.error()), "tier.host_file.not_saved")) return;
-  writer_ = std::move(writer).value();
+void RankHostImage::begin_save(const HostImages& images) {
+  for (const LayerGroup group : kGroups) {
+    const HostImage* const image = images.of_or_null(group);
+    file_of(group).writer.reset();
+    if (image == nullptr) continue;
+    auto writer = HostImageWriter::open(image->path, image->label);
+    const Status opened = writer.ok() ? Status() : Status(writer.error());
+    if (!noted(opened, "tier.host_file.not_saved")) continue;
+    file_of(group).writer = std::move(writer).value();
+  }
 }
 
 // What is wrong here is left out, with what continues it: no rank will find it.
-void RankHostImage::save(const HostImage& image, const Transfer& pages) {
-  for (std::size_t page = 0; page < pages.keys.size() && writer_ != nullptr; ++page) {
-    const auto right = writer_->write_page(image.pages, pages.from[page],
-                                           page_of(pages, page, image.label.format.page_size));
+void RankHostImage::save(const HostImages& images, const Transfer& pages) {
+  File& file = file_of(pages.group);
+  const HostImage& image = *images.of_or_null(pages.group);
+  for (std::size_t page = 0; page < pages.keys.size() && file.writer != nullptr; ++page) {
+    const auto right = file.writer->write_page(image.pages, pages.from[page], pages.keys[page],
+                                               page_of(pages, page, image.label.format.page_size));
     if (right.ok() && *right) continue;
     if (!right.ok()) {
       noted(right.error(), "tier.host_file.not_saved");
-      writer_.reset();
+      file.writer.reset();
     }
     break;
   }
 }
 
-bool RankHostImage::end_save() {
-  const auto writer = std::move(writer_);
-  return writer != nullptr && noted(writer->finish(), "tier.host_file.not_saved");
+bool RankHostImage::end_save(const HostImages& images) {
+  bool all = true;
+  for (const LayerGroup group : kGroups) {
+    if (images.of_or_null(group) == nullptr) continue;
+    const auto writer = std::move(file_of(group).writer);
+    const bool written = writer != nullptr && noted(writer->finish(), "tier.host_file.not_saved");
+    all = all && written;
+  }
+  return all;
 }
 
 }  // namespace stemma

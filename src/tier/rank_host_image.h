@@ -2,7 +2,8 @@
 // it.
 //
 // Rank 0 names pages and places; the bytes are this rank's own, and so is the file: its header and
-// each of its frames name the rank. Files of one life have their pages in one order, so each is
+// each of its frames name the rank; layers with a window have a file of their own. Files of one
+// life have their pages in one order, so each is
 // read once, in its order; where they are of different lives, a frame that was passed is read
 // again.
 //
@@ -12,6 +13,8 @@
 // Not here:   which pages (cache/host_image_pages), messages (rank_transfers, leading_host_image).
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -43,24 +46,33 @@ HostFileTask read_host_file(std::span<const std::int64_t> words, Transfer& pages
 
 class RankHostImage {
  public:
-  // The answer, where there is one. `pages.digest` is this rank's namespace. `image_or_null`:
-  // nullptr where it has no file; the same at every call.
-  std::optional<std::int64_t> told(const HostImage* image_or_null, HostFileTask task,
+  // The answer, where there is one. `pages.digest` is this rank's namespace; `images` are its own,
+  // the same at every call.
+  std::optional<std::int64_t> told(const HostImages& images, HostFileTask task,
                                    const Transfer& pages);
 
  private:
-  bool begin_load(const HostImage& image);
-  std::int64_t load(const HostImage& image, const Transfer& pages);
+  // One of its files.
+  struct File {
+    std::unique_ptr<HostImageReader> reader;                        // while it is read
+    std::unordered_map<PageKey, std::int64_t, PageKeyHash> passed;  // frames of pages, by key
+    std::unique_ptr<HostImageWriter> writer;                        // while it is written
+  };
+
+  bool begin_load(const HostImages& images);
+  std::unique_ptr<HostImageReader> open_or_null(const HostImage& image);
+  std::int64_t load(const HostImages& images, const Transfer& pages);
   void end_load();
-  std::optional<PageFrameView> find(const PageKey& key);
-  void begin_save(const HostImage& image);
-  void save(const HostImage& image, const Transfer& pages);
-  bool end_save();
+  static std::optional<PageFrameView> find(File& file, const PageKey& key);
+  void begin_save(const HostImages& images);
+  void save(const HostImages& images, const Transfer& pages);
+  bool end_save(const HostImages& images);
+  File& file_of(LayerGroup group) { return own_[static_cast<std::size_t>(group)]; }
+  PageIdentity page_of(const Transfer& pages, std::size_t page, std::int64_t page_size);
 
   PosixFiles files_;
-  std::unique_ptr<HostImageReader> reader_;                        // while it is read
-  std::unordered_map<PageKey, std::int64_t, PageKeyHash> passed_;  // frames of pages, by key
-  std::unique_ptr<HostImageWriter> writer_;                        // while it is written
+  std::array<File, 2> own_;  // by LayerGroup
+  PageKeyHasher hasher_;
 };
 
 }  // namespace stemma

@@ -81,7 +81,8 @@ Status RankTransfers::use_host_file(std::span<const std::int64_t> words) {
   Transfer pages;
   const HostFileTask task = read_host_file(words, pages);
   pages.digest = of_rank(pages.digest, ranks_.rank());
-  const auto answer = host_file_.told(tiers_.host_image_or_null(), task, pages);
+  const auto answer = host_file_.told(
+      {tiers_.host_image_or_null(), tiers_.windowed_host_image_or_null()}, task, pages);
   if (!answer.has_value()) return {};
   reports_ = {*answer};
   return gather_reports();

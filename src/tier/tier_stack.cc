@@ -35,11 +35,7 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPoo
                                                    KvPool* windowed_or_null) {
   auto stack = std::make_unique<TierStack>(Key());
   STEMMA_RETURN_IF_ERROR(stack->open_host(options, device, windowed_or_null, threads));
-  if (!options.host_file.empty()) {
-    const PageFormat format = page_format(device, options.codec);
-    stack->image_.emplace(
-        HostImage{*stack->host_, options.host_file, {.format = format, .model = {}}});
-  }
+  if (!options.host_file.empty()) stack->name_host_files(options, device, windowed_or_null);
   stack->stores_ = std::move(stores);
   for (const auto& store : stack->stores_) stack->store_list_.push_back(store.get());
   STEMMA_ASSIGN_OR_RETURN(
@@ -51,14 +47,22 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPoo
   return stack;
 }
 
+void TierStack::name_host_files(const Options& options, const KvPool& device,
+                                const KvPool* windowed_or_null) {
+  const auto label = [&](const KvPool& pool) {
+    return HostImageLabel{.format = page_format(pool, options.codec), .model = {}};
+  };
+  image_.emplace(HostImage{*host_, options.host_file, label(device)});
+  if (windowed_or_null == nullptr) return;
+  windowed_image_.emplace(
+      HostImage{*windowed_host_, options.host_file + ".windows", label(*windowed_or_null)});
+}
+
 Status TierStack::open_host(const Options& options, KvPool& device, KvPool* windowed_or_null,
                             ThreadPool& threads) {
   std::int64_t windowed_bytes = 0;
   double share = 0;  // windowed pages for each page
   if (windowed_or_null != nullptr) {
-    if (!options.host_file.empty()) {
-      return Error{ErrorCode::kUnsupported, "host_file: not where layers look back over a window"};
-    }
     windowed_bytes = stored_bytes(*windowed_or_null, options.codec);
     share = static_cast<double>(windowed_or_null->shape().pages) /
             static_cast<double>(device.shape().pages);
@@ -89,6 +93,7 @@ std::unique_ptr<TransferLanes> TierStack::open_lanes(std::int64_t jobs_max) {
 void TierStack::describe(const NamespaceDigest& digest, std::string_view description) {
   LowerTiers::describe(digest, description);
   if (image_.has_value()) image_->label.model = digest;
+  if (windowed_image_.has_value()) windowed_image_->label.model = digest;
 }
 
 }  // namespace stemma

@@ -31,7 +31,8 @@ class TierStack final : public LowerTiers {
     std::int64_t host_bytes = 0;  // at least one page's
     KvLayout host_layout = KvLayout::kPageFirst;
     PageCodec codec = PageCodec::kPlain;  // of pages in host memory and in stores
-    std::string host_file = {};           // that host memory survives in; empty: none
+    // That host memory survives in, that of layers with a window beside it; empty: none.
+    std::string host_file = {};
   };
 
   // kInvalidArgument, kOutOfMemory. Device pools and `clock` must outlive it; `threads` only helps
@@ -52,6 +53,9 @@ class TierStack final : public LowerTiers {
   const HostImage* host_image_or_null() const override {
     return image_.has_value() ? &*image_ : nullptr;
   }
+  const HostImage* windowed_host_image_or_null() const override {
+    return windowed_image_.has_value() ? &*windowed_image_ : nullptr;
+  }
   void describe(const NamespaceDigest& digest, std::string_view description) override;
 
   HostPool& host() noexcept { return *host_; }
@@ -59,12 +63,15 @@ class TierStack final : public LowerTiers {
   TransferWork& work() noexcept { return *work_; }
 
  private:
+  void name_host_files(const Options& options, const KvPool& device,
+                       const KvPool* windowed_or_null);
   Status open_host(const Options& options, KvPool& device, KvPool* windowed_or_null,
                    ThreadPool& threads);
 
   std::unique_ptr<HostPool> host_;
   std::unique_ptr<HostPool> windowed_host_;  // nullptr: no layers have a window
   std::optional<HostImage> image_;
+  std::optional<HostImage> windowed_image_;
   std::vector<std::unique_ptr<PageStore>> stores_;
   std::vector<PageStore*> store_list_;
   std::unique_ptr<PageWork> work_;

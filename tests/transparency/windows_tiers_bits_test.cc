@@ -1,6 +1,6 @@
 // I13 over the tiers for models whose layers look back over a window: the tokens and the logits of
 // a request are equal bit for bit whether its windowed pages were computed or brought up from host
-// memory, from disk after a restart, or from a real redis-server. Each case counts that windowed
+// memory, from disk or the file of host memory after a restart, or from a real redis-server. Each case counts that windowed
 // pages came.
 #include <gtest/gtest.h>
 
@@ -114,6 +114,18 @@ TEST_P(WindowsTiersBits, FromDiskAfterARestart) {
     const TempDirectory directory;
     Setting setting = {.page_size = page_size};
     setting.tiers.disk_directory = directory.path();
+    EXPECT_GT(expect_same_after_restart(plain, setting), 0);
+  }
+}
+
+TEST_P(WindowsTiersBits, FromTheFilesOfHostMemoryAfterARestart) {
+  const Outcome plain = cold();
+  for (const std::int64_t page_size : {1, 4, 16}) {
+    SCOPED_TRACE(testing::Message() << "page size " << page_size);
+    const TempDirectory directory;
+    Setting setting = {.page_size = page_size};
+    setting.tiers.host_bytes = std::int64_t{16} << 20;
+    setting.tiers.host_file = directory.file("host");
     EXPECT_GT(expect_same_after_restart(plain, setting), 0);
   }
 }
