@@ -36,6 +36,7 @@ namespace stemma {
 class Clock;
 class Grafts;
 struct AuditHold;
+struct AuditRow;
 struct CachedText;
 struct FoundText;
 class LayerGate;
@@ -194,10 +195,12 @@ class KvCache {
 
   // Writes the text of the pages that `sequence` shares. REQUIRES: published_tokens() > 0.
   void copy_text(const Sequence& sequence, CachedText& out) const;
+  // Whether a page is free, of the layers with a window too.
+  bool has_scratch_page() const;
   // Holds the pages of `text`, whose ids it writes, and one free page. No use of them: nothing is
   // evicted, and the order of eviction stays. nullopt if they are not all on the device any more,
-  // or no page is free.
-  std::optional<AuditHold> try_hold(const CachedText& text, std::vector<PageId>& pages);
+  // or the windowed pages that the last one reads are not, or no page is free.
+  std::optional<AuditHold> try_hold(const CachedText& text, AuditRow& row);
   // The last page of the first `end_tokens` of `text` is wrong: nobody finds it any more in any
   // tier, nor what goes on from it. Pages that somebody holds stay his until he lets go; sequences
   // that hold some are to be given up (is_quarantined). What page stores have is removed as soon

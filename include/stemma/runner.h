@@ -78,6 +78,13 @@ struct AdapterIdentity {
   std::array<std::uint8_t, 32> digest = {};
 };
 
+// Two pages that are to be compared.
+struct PagePair {
+  PageId a;
+  PageId b;
+  bool windowed = false;  // of the pool of the layers with a window; else of the full one
+};
+
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -112,11 +119,11 @@ class Runner {
   // `pools` alone. REQUIRES: nobody writes `from`, and the caller owns `to`.
   virtual Status copy_pages(KvPools pools, const PageCopies& copies);
 
-  // The first layer in which two pages of the full pool differ in any bit, wherever what forward
-  // wrote of them lies; nullopt: none. As it is here: in `pools` alone. REQUIRES: nobody writes
-  // them, and no step is queued.
-  virtual Result<std::optional<std::int64_t>> first_different_layer(KvPools pools, PageId a,
-                                                                    PageId b);
+  // The first layer in which two pages of one pool differ in any bit, wherever what forward wrote
+  // of them lies; nullopt: none. As it is here: in `pools` alone. REQUIRES: nobody writes them, and
+  // no step is queued.
+  virtual Result<std::optional<std::int64_t>> first_different_layer(KvPools pools,
+                                                                    const PagePair& pages);
 
   // Whether forward asks KvBatch::arriving before it reads a layer. Where it does not, a batch
   // names only pages that are whole.

@@ -9,6 +9,7 @@
 #include "cache/audit_hold.h"
 #include "cache/grafts.h"
 #include "cache/tiering.h"
+#include "cache/windows.h"
 #include "prefix/radix_prefix_cache.h"
 #include "stemma/kv_cache.h"
 
@@ -49,16 +50,28 @@ bool KvCache::try_hold_part(NamespaceId ns, const NamespaceDigest& digest,
   return true;
 }
 
+bool KvCache::has_scratch_page() const {
+  const bool windowed = windows_ == nullptr || windows_->pages().free_pages() > 0;
+  return windowed && allocator_.free_pages() > 0;
+}
+
 // A name may stand for another namespace by now: then nothing is found.
-std::optional<AuditHold> KvCache::try_hold(const CachedText& text, std::vector<PageId>& pages) {
-  if (allocator_.free_pages() == 0) return std::nullopt;
+std::optional<AuditHold> KvCache::try_hold(const CachedText& text, AuditRow& row) {
+  if (!has_scratch_page()) return std::nullopt;
   if (grafts_->shared_tokens(text.ns) != text.shared.tokens) return std::nullopt;
   AuditHold hold;
-  pages.clear();
+  row.full.clear();
   const GraftedText parts = grafts_->split(text.ns, text.tokens);
-  if (!try_hold_part(parts.shared_ns, text.shared.digest, parts.shared, hold.locks[0], pages) ||
-      !try_hold_part(text.ns, text.digest, parts.own, hold.locks[1], pages)) {
+  if (!try_hold_part(parts.shared_ns, text.shared.digest, parts.shared, hold.locks[0], row.full) ||
+      !try_hold_part(text.ns, text.digest, parts.own, hold.locks[1], row.full)) {
     return std::nullopt;
+  }
+  const std::int64_t end_token = std::ssize(row.full) * page_size();
+  row.first_token = end_token - page_size();
+  if (windows_ != nullptr) {
+    row.first_token = windows_->copy_last(row.full, row.windowed);
+    if (row.first_token == end_token) return std::nullopt;
+    hold.windowed_scratch = TakenWindowedPages::try_take(windows_->pages(), 1);
   }
   hold.scratch = *allocator_.try_allocate(1);
   return hold;

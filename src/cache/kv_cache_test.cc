@@ -398,15 +398,15 @@ TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
   publish(text(100, 8));
   Sequence found = begin(text(0, 9));
   CachedText hit;
-  std::vector<PageId> pages;
+  AuditRow row;
   kv_->copy_text(found, hit);
   EXPECT_EQ(hit.tokens, text(0, 8));
   found.reset();
   publish(text(100, 9));
   {
-    const auto hold = kv_->try_hold(hit, pages);
+    const auto hold = kv_->try_hold(hit, row);
     ASSERT_TRUE(hold.has_value());
-    EXPECT_EQ(pages.size(), 2u);
+    EXPECT_EQ(row.full.size(), 2u);
     EXPECT_EQ(hold->scratch.pages(), 1);
   }
   audit();
@@ -414,10 +414,10 @@ TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
   ASSERT_TRUE(kv_->reserve(other, 9));
   EXPECT_EQ(kv_->probe(ns_, text(100, 9)), 8);
   EXPECT_EQ(kv_->probe(ns_, text(0, 9)), 4) << "it was the colder one, and still is";
-  EXPECT_FALSE(kv_->try_hold(hit, pages).has_value()) << "not all of it is there";
+  EXPECT_FALSE(kv_->try_hold(hit, row).has_value()) << "not all of it is there";
   kv_->copy_text(begin(text(100, 9)), hit);
   EXPECT_EQ(kv_->free_pages(), 0);
-  EXPECT_FALSE(kv_->try_hold(hit, pages).has_value()) << "no page is free";
+  EXPECT_FALSE(kv_->try_hold(hit, row).has_value()) << "no page is free";
 }
 
 TEST_F(KvCacheTest, WhatIsInQuarantineIsFoundByNobodyAndGoesWithItsHolder) {

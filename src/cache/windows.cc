@@ -1,5 +1,7 @@
 #include "cache/windows.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/math.h"
 
@@ -85,6 +87,20 @@ void Windows::copy_held(const SequenceWindow& window, std::span<const PageId> ro
   const auto begin = std::min(static_cast<std::size_t>(first_page), row.size());
   std::fill_n(out.begin(), begin, PageId());
   for (std::size_t i = begin; i < row.size(); ++i) out[i] = pages_.of(row[i]);
+}
+
+std::int64_t Windows::copy_last(std::span<const PageId> row, std::vector<PageId>& out) const {
+  out.assign(row.size(), PageId());
+  std::int64_t begin = std::ssize(row);
+  for (; begin > 0; --begin) {
+    const auto page = static_cast<std::size_t>(begin - 1);
+    out[page] = pages_.of(row[page]);
+    if (!out[page].valid()) break;
+  }
+  const std::int64_t end_token = std::ssize(row) * span_.page_size;
+  const std::int64_t read_whole =
+      begin == 0 ? 0 : begin * span_.page_size + span_.window_tokens - 1;
+  return std::clamp(read_whole, end_token - span_.page_size, end_token);
 }
 
 // Texts are gone on from where prompts end, and where they part from others. Whoever asks a prompt

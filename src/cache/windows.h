@@ -63,6 +63,12 @@ class Windows {
   void copy_held(const SequenceWindow& window, std::span<const PageId> row,
                  std::int64_t first_token, std::span<PageId> out) const;
 
+  // Of a cached text in the pages `row`: writes the windowed pages at its end that are there
+  // without a gap, invalid ids before them, and returns the first token of its last page that can
+  // be computed again from them; the text's end if none can. Holds nothing. REQUIRES: the row is
+  // not empty.
+  std::int64_t copy_last(std::span<const PageId> row, std::vector<PageId>& out) const;
+
   // Room for the pages of the longest text.
   std::span<PageId> row_scratch() noexcept { return found_; }
 

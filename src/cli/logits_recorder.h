@@ -25,9 +25,9 @@ class LogitsRecorder final : public Runner {
   Status copy_pages(KvPools pools, const PageCopies& copies) override {
     return inner_.copy_pages(pools, copies);
   }
-  Result<std::optional<std::int64_t>> first_different_layer(KvPools pools, PageId a,
-                                                            PageId b) override {
-    return inner_.first_different_layer(pools, a, b);
+  Result<std::optional<std::int64_t>> first_different_layer(KvPools pools,
+                                                            const PagePair& pages) override {
+    return inner_.first_different_layer(pools, pages);
   }
   bool waits_by_layer() const override { return inner_.waits_by_layer(); }
   bool repeats_bits() const override { return inner_.repeats_bits(); }

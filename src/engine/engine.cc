@@ -78,10 +78,6 @@ Status check_windows(const EngineOptions& options, const EngineParts& parts) {
                              options.kv.window_tokens, pool == nullptr ? "no" : "a")};
   }
   if (pool == nullptr) return {};
-  if (options.shadow_audit_percent > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 "shadow_audit_percent: not where layers look back over a window"};
-  }
   return check_pool("windowed pool", pool->shape(),
                     {.pages = options.kv.windowed_pages, .page_size = options.kv.page_size});
 }

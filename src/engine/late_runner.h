@@ -40,10 +40,10 @@ class LateRunner final : public Runner {
     return below_.forward(batch, pools);
   }
 
-  Result<std::optional<std::int64_t>> first_different_layer(KvPools pools, PageId a,
-                                                            PageId b) override {
+  Result<std::optional<std::int64_t>> first_different_layer(KvPools pools,
+                                                            const PagePair& pages) override {
     STEMMA_CHECK(steps_.empty(), "nothing is queued");
-    return below_.first_different_layer(pools, a, b);
+    return below_.first_different_layer(pools, pages);
   }
   Status copy_pages(KvPools pools, const PageCopies& copies) override {
     STEMMA_CHECK(steps_.empty(), "nothing is queued");

@@ -94,6 +94,8 @@ class ServedModel {
   const EngineOptions& engine_options() const noexcept { return engine_options_; }
   const KvPool& pool() const noexcept { return *pool_; }
   KvPool& pool() noexcept { return *pool_; }
+  // Of the layers that look back over a window; nullptr: there are none.
+  KvPool* windowed_pool_or_null() noexcept { return windowed_pool_.get(); }
   // The adapter that requests call so, or nullptr.
   const AdapterIdentity* find_adapter_or_null(std::string_view name) const;
   // Of the model, its formats and its arithmetic: a request of a tenant adds to it, and the engine

@@ -6,7 +6,9 @@
 // again behind the pages before it, and must come out equal. If it does not, the first page of the
 // hit that is wrong is looked for, and quarantined in every tier with all that goes on from it.
 // (What was computed from a wrong page comes out equal behind it: such a page is found by a hit
-// that ends with it, one that changed later by any hit through it.)
+// that ends with it, one that changed later by any hit through it.) Where layers look back over a
+// window, what earlier pages were computed from has gone: then all of the text is quarantined, and
+// of its last page only those tokens are computed whose windows are still there.
 //
 // A hit that was drawn waits as a text, holding nothing, until a step computes nothing else; but
 // not longer than for kStepsApart steps. Then its pages are locked and a free page is borrowed, all
@@ -30,6 +32,7 @@
 #include "alloc/request_table.h"
 #include "base/prng.h"
 #include "cache/audit_hold.h"
+#include "cache/window_span.h"
 #include "sched/request.h"
 #include "stemma/engine.h"
 #include "stemma/kv_cache.h"
@@ -86,6 +89,7 @@ class ShadowAudit {
   struct Verdict {
     bool computed = false;              // else the model failed
     std::optional<std::int64_t> layer;  // the first that differs
+    bool windowed = false;              // it is of the layers with a window
   };
 
   Hit& oldest() { return hits_[static_cast<std::size_t>(oldest_)]; }
@@ -93,23 +97,28 @@ class ShadowAudit {
   Outcome audit(const Hit& hit);
   std::int64_t first_wrong_page(const Hit& hit, const AuditHold& hold);
   Verdict compute(const Hit& hit, const AuditHold& hold, std::int64_t page);
+  bool compute_into(const Hit& hit, const PageCopies& twin, std::int64_t page);
   bool compute_rows(const Hit& hit, std::int64_t first, std::int64_t end);
-  void report(const Hit& hit, std::int64_t page, std::int64_t layer) const;
+  Verdict compare(const Hit& hit, const PagePair& pages);
+  void report(const Hit& hit, std::int64_t page, const Verdict& verdict) const;
   void warn(const Hit& hit, const Error& error) const;
 
   EngineParts parts_;
   KvCache& kv_;
   double percent_;
   std::int64_t rows_max_;  // of one forward
+  WindowSpan window_;
   Prng prng_;
   std::array<Hit, kWaitingMax> hits_;  // a ring
   std::int64_t oldest_ = 0;
   std::int64_t waiting_count_ = 0;
   std::int64_t steps_since_ = kStepsApart;  // the last audit
-  std::vector<PageId> pages_;               // of the hit; the page computed being the scratch page
+  AuditRow row_;                            // of the hit; the page computed being the scratch page
   std::vector<std::int32_t> positions_;
   std::vector<SlotId> slots_;
   PageTableAssembly page_table_;
+  std::vector<SlotId> windowed_slots_;
+  PageTableAssembly windowed_table_;
   std::int64_t audits_ = 0;
   std::int64_t mismatches_ = 0;
   std::int64_t skipped_ = 0;

@@ -74,8 +74,9 @@ Status queue_step(Runner& own, const KvPools& pools, std::span<const std::int64_
 Result<std::vector<std::int64_t>> compare_pages(Runner& own, const KvPools& pools,
                                                 std::span<const std::int64_t> words,
                                                 RankGroup& ranks) {
-  STEMMA_CHECK_EQ(words.size(), std::size_t{2});
-  const auto compared = own.first_different_layer(pools, page_of(words[0]), page_of(words[1]));
+  STEMMA_CHECK_EQ(words.size(), std::size_t{3});
+  const auto compared =
+      own.first_different_layer(pools, {page_of(words[0]), page_of(words[1]), words[2] != 0});
   STEMMA_RETURN_IF_ERROR(agree(ranks, compared.ok() ? Status() : Status(compared.error())));
   const std::int64_t layer = compared->value_or(kNoLayer);
   std::vector<std::int64_t> layers(static_cast<std::size_t>(ranks.ranks()));
@@ -139,9 +140,9 @@ Status LeadingRunner::copy_pages(KvPools pools, const PageCopies& copies) {
   return own_.copy_pages(pools, copies);
 }
 
-Result<std::optional<std::int64_t>> LeadingRunner::first_different_layer(KvPools pools, PageId a,
-                                                                         PageId b) {
-  words_ = {a.value(), b.value()};
+Result<std::optional<std::int64_t>> LeadingRunner::first_different_layer(KvPools pools,
+                                                                         const PagePair& pages) {
+  words_ = {pages.a.value(), pages.b.value(), pages.windowed ? 1 : 0};
   STEMMA_RETURN_IF_ERROR(tell(ranks_, {RankTask::kComparePages}, words_));
   STEMMA_ASSIGN_OR_RETURN(const std::vector<std::int64_t> layers,
                           compare_pages(own_, pools, words_, ranks_));

@@ -48,8 +48,8 @@ class LeadingRunner final : public Runner {
   Result<StepOutputs> wait() override;
   Status copy_pages(KvPools pools, const PageCopies& copies) override;
   // Which ranks' parts differ is in the log.
-  Result<std::optional<std::int64_t>> first_different_layer(KvPools pools, PageId a,
-                                                            PageId b) override;
+  Result<std::optional<std::int64_t>> first_different_layer(KvPools pools,
+                                                            const PagePair& pages) override;
   std::span<const AdapterIdentity> adapters() const override { return own_.adapters(); }
 
  private:

@@ -137,7 +137,7 @@ TEST_F(LeadingRunnerTest, PagesDifferWhereTheyDoOnAnyRank) {
     flip(rank, 7, 0);
     LeadingRunner leader(rank.runner(), ranks);
     const auto compared = [&](std::int32_t a, std::int32_t b) {
-      return leader.first_different_layer(rank.pools(), PageId(a), PageId(b)).value();
+      return leader.first_different_layer(rank.pools(), {PageId(a), PageId(b)}).value();
     };
     EXPECT_EQ(compared(1, 2), Layer());
     EXPECT_EQ(compared(3, 2), Layer(1));
@@ -197,7 +197,7 @@ class QueueingRunner final : public Runner {
     return StepOutputs();
   }
 
-  Result<std::optional<std::int64_t>> first_different_layer(KvPools, PageId, PageId) override {
+  Result<std::optional<std::int64_t>> first_different_layer(KvPools, const PagePair&) override {
     if (!error_.empty()) return Error{ErrorCode::kInternal, error_};
     return std::optional<std::int64_t>();
   }
@@ -218,7 +218,7 @@ TEST_F(LeadingRunnerTest, PagesThatARankCannotCompareAreAnErrorThatNamesIt) {
       return;
     }
     LeadingRunner leader(own, ranks);
-    const auto compared = leader.first_different_layer(rank.pools(), PageId(0), PageId(1));
+    const auto compared = leader.first_different_layer(rank.pools(), {PageId(0), PageId(1)});
     ASSERT_FALSE(compared.ok());
     EXPECT_EQ(compared.error().detail, "rank 1: lost");
     EXPECT_TRUE(leader.copy_pages(rank.pools(), {PageId(0), PageId(1), {}, {}}).ok());

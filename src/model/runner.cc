@@ -18,9 +18,10 @@ Status Runner::copy_pages(KvPools pools, const PageCopies& copies) {
   return pools.windowed->copy_page(copies.windowed_from, copies.windowed_to);
 }
 
-Result<std::optional<std::int64_t>> Runner::first_different_layer(KvPools pools, PageId a,
-                                                                  PageId b) {
-  return pools.full.first_different_layer(a, b);
+Result<std::optional<std::int64_t>> Runner::first_different_layer(KvPools pools,
+                                                                  const PagePair& pages) {
+  KvPool& pool = pages.windowed ? *pools.windowed : pools.full;
+  return pool.first_different_layer(pages.a, pages.b);
 }
 
 }  // namespace stemma

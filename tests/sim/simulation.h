@@ -51,7 +51,7 @@ class TimedModel final : public Runner {
     // A step that read a wrong page is void, and is no failure.
     failed_ = failed_ || (!logits.ok() && logits.error().code != ErrorCode::kCorrupt);
     if (logits.ok() && ends_audit(batch) && prng_.below(1000) < wrong_audits_) {
-      spoil(pools.full, batch.write_slots.back());
+      spoil(batch, pools);
     }
     return logits;
   }
@@ -72,7 +72,11 @@ class TimedModel final : public Runner {
            (batch.positions.back() + 1) % batch.page_table.page_size == 0;
   }
 
-  void spoil(KvPool& pool, SlotId slot) {
+  void spoil(const KvBatch& batch, const KvPools& pools) {
+    const bool has_full = pools.full.shape().layers > 0;
+    const bool windowed = pools.windowed != nullptr && (!has_full || prng_.below(2) == 0);
+    KvPool& pool = windowed ? *pools.windowed : pools.full;
+    const SlotId slot = windowed ? batch.windowed_slots.back() : batch.write_slots.back();
     const PageId page(static_cast<std::int32_t>(slot.value() / pool.shape().page_size));
     auto pieces = pool.layer_pieces(prng_.below(pool.shape().layers));
     *pieces.begin()->of(page) ^= std::byte{1};

@@ -86,7 +86,6 @@ void draw_windows(SimulationPlan& plan, Prng& prng) {
   kv.windowed_pages = pick<std::int64_t>(
       prng, {pages_for(1), pages_for(1) + 1 + prng.below(4), pages_for(chunk_tokens),
              2 * pages_for(chunk_tokens), pages_for(1) + kv.pages / 2, pages_for(1) + kv.pages});
-  plan.engine.shadow_audit_percent = 0;  // refused where there are windows
 }
 
 }  // namespace

@@ -198,9 +198,6 @@ TEST(Windows, WhatTheyDoNotGoWithIsRefusedByName) {
             "window_tokens is 16, and there is no pool of windowed layers");
   EXPECT_EQ(refusal(windowed.get(), &tiers),
             "window_tokens is 16, and lower tiers have 0 windowed pages");
-  options.shadow_audit_percent = 1;
-  EXPECT_EQ(refusal(windowed.get(), nullptr),
-            "shadow_audit_percent: not where layers look back over a window");
 }
 
 TEST(Windows, WrongOptionsAreNamed) {

@@ -14,6 +14,7 @@
 #include "base/temp_directory.h"
 #include "stemma/log.h"
 #include "transparency/adapted_model.h"
+#include "transparency/flip_pages.h"
 #include "transparency/ranked_trial.h"
 #include "transparency/tier_settings.h"
 
@@ -103,15 +104,8 @@ TEST_P(RankedAuditBits, ABitThatFlipsOnOneRankIsFoundAndWhatFollowsIsRight) {
   short_one.max_tokens = 1;
   Setting setting;
   setting.tiers = host_only();
-  std::array<KvPool*, kRanks> pools = {};
+  std::array<KvPool*, kRanks> pools = {};  // those with windows where there are such layers
   Prng prng(3);
-  const auto flip = [&](KvPool& pool) {
-    for (std::int64_t page = 0; page < pool.shape().pages; ++page) {
-      const auto pieces = pool.layer_pieces(prng.below(pool.shape().layers));
-      std::byte* const bytes = pieces.begin()->of(PageId(static_cast<std::int32_t>(page)));
-      bytes[2 * prng.below(pieces.begin()->bytes / 2)] ^= std::byte{0x10};
-    }
-  };
   const auto work = [&](ServedTrial& trial) {
     expect_same_bits(plain, trial.run(one));
     const std::int64_t found = trial.run(one).cached_tokens;
@@ -120,7 +114,7 @@ TEST_P(RankedAuditBits, ABitThatFlipsOnOneRankIsFoundAndWhatFollowsIsRight) {
     for (const std::size_t rank : {1u, 0u, 1u}) {
       SCOPED_TRACE(rank);
       trial.engine->settle(kLong);
-      flip(*pools[rank]);
+      flip_every_page(*pools[rank], prng);
       trial.run(short_one);
       EXPECT_EQ(trial.engine->totals().shadow_audit_mismatches, ++mismatches);
       const Outcome after = trial.run(one);
@@ -131,11 +125,13 @@ TEST_P(RankedAuditBits, ABitThatFlipsOnOneRankIsFoundAndWhatFollowsIsRight) {
     }
   };
   serve_on_ranks(kRanks, options(setting, kRanks), work, [&](ServedModel& model, int rank) {
-    pools[static_cast<std::size_t>(rank)] = &model.pool();
+    KvPool* const windowed = model.windowed_pool_or_null();
+    pools[static_cast<std::size_t>(rank)] = windowed == nullptr ? &model.pool() : windowed;
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, RankedAuditBits, testing::Values("llama3", "deepseek_v2"),
+INSTANTIATE_TEST_SUITE_P(Families, RankedAuditBits,
+                         testing::Values("llama3", "deepseek_v2", "gemma3"),
                          [](const auto& family) { return std::string(family.param); });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/temp_directory.h"
@@ -17,11 +18,19 @@
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "transparency/engine_trial.h"
+#include "transparency/flip_pages.h"
 
 namespace stemma {
 namespace {
 
 constexpr std::chrono::seconds kLong(60);
+
+std::vector<std::string_view> audited_families() {
+  std::vector<std::string_view> names = tiered_families();
+  const auto windowed = windowed_families();
+  names.insert(names.end(), windowed.begin(), windowed.end());
+  return names;
+}
 
 // A model and an engine on it, pages and all.
 struct Serving {
@@ -43,8 +52,8 @@ class ShadowAuditBits : public testing::TestWithParam<std::string_view> {
     ASSERT_TRUE(write_random_model(model_.path(), {.config = tiny_model_config(GetParam()),
                                                    .type = WeightType::kBf16})
                     .ok());
-    const KvShape shape = tiny_model_config(GetParam()).pool_shape();
-    token_bytes_ = 2 * shape.layers * shape.token_elements();
+    const ModelConfig config = tiny_model_config(GetParam());
+    token_bytes_ = 2 * config.layers * config.pool_shape().token_elements();
     options_.directory = model_.path();
     options_.engine.kv.requests_max = 3;
     options_.engine.kv.context_tokens_max = 256;
@@ -119,16 +128,14 @@ TEST_P(ShadowAuditBits, AFlippedBitIsFoundAndWhatFollowsIsRight) {
   const std::int64_t found = serving->run(prompt).cached_tokens;
   EXPECT_EQ(serving->engine->totals().shadow_audits, 1);
   serving->engine->settle(kLong);
-  KvPool& pool = serving->model->pool();
+  KvPool& full = serving->model->pool();
+  KvPool* const windowed = serving->model->windowed_pool_or_null();
   Prng prng(3);
   std::int64_t mismatches = 0;
   for (int i = 0; i < 10; ++i) {
     SCOPED_TRACE(i);
-    for (std::int64_t page = 0; page < pool.shape().pages; ++page) {
-      auto pieces = pool.layer_pieces(prng.below(pool.shape().layers));
-      std::byte* const bytes = pieces.begin()->of(PageId(static_cast<std::int32_t>(page)));
-      bytes[2 * prng.below(pieces.begin()->bytes / 2)] ^= std::byte{0x10};
-    }
+    const bool of_windows = windowed != nullptr && (i % 2 == 1 || full.shape().layers == 0);
+    flip_every_page(of_windows ? *windowed : full, prng);
     serving->run(prompt, 1);
     EXPECT_EQ(serving->engine->totals().shadow_audit_mismatches, ++mismatches);
     const Outcome after = serving->run(prompt);
@@ -147,7 +154,7 @@ TEST_P(ShadowAuditBits, AFlippedBitIsFoundAndWhatFollowsIsRight) {
   EXPECT_EQ(next_life->engine->totals().shadow_audit_mismatches, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ShadowAuditBits, testing::ValuesIn(tiered_families()),
+INSTANTIATE_TEST_SUITE_P(Families, ShadowAuditBits, testing::ValuesIn(audited_families()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace
