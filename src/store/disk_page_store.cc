@@ -185,7 +185,13 @@ void DiskPageStore::close_retired() {
 
 PageStoreUsage DiskPageStore::usage() const {
   const std::lock_guard lock(mutex_);
-  return {pages_.pages(), slabs_.bytes() + stray_bytes_ + index_bytes_, options_.bytes_max};
+  return {pages_.pages(), slabs_.bytes() + stray_bytes() + index_bytes_, options_.bytes_max};
+}
+
+std::int64_t DiskPageStore::stray_bytes() const {
+  std::int64_t bytes = 0;
+  for (const DiskEntry& stray : strays_) bytes += stray.bytes;
+  return bytes;
 }
 
 void DiskPageStore::visit_metrics(MetricVisitor& visitor) const {

@@ -73,7 +73,8 @@ class DiskPageStore final : public PageStore {
   // A page that cannot be read back right either goes too.
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
   // Their headers are overwritten before the index forgets them, so that an index that is lost does
-  // not bring them back; of a purge of all, the files go.
+  // not bring them back; of a purge of all, the files go. So does, whatever is purged, a slab that
+  // could not be opened: whose pages it has cannot be told.
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
   PageStoreUsage usage() const override;
@@ -157,6 +158,7 @@ class DiskPageStore final : public PageStore {
   bool read_back(DiskRead& read, std::size_t bytes, std::int64_t deadline_us);
 
   // Purging (disk_page_store_purge.cc).
+  Status remove_strays(std::int64_t deadline_us);
   PurgeOutcome purge_all(std::int64_t deadline_us);
   std::size_t take_out(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket);
   Status overwrite_headers(std::int64_t deadline_us);
@@ -178,6 +180,7 @@ class DiskPageStore final : public PageStore {
   PageVerdict judge(const Sought& sought, const DiskRead& read);
   void drop(DiskPages::Page& page, bool reusable);
   void close_retired();
+  std::int64_t stray_bytes() const;
   void report_difference(const DiskPages::Namespace& described) const;
 
   std::unique_ptr<DiskFiles> files_;
@@ -193,7 +196,7 @@ class DiskPageStore final : public PageStore {
   bool reading_ = false;             // the reader uses files of slabs
   std::vector<DiskFileId> retired_;  // files of slabs that went while it did
   bool changed_ = false;             // since the index was last written anew
-  std::int64_t stray_bytes_ = 0;     // of files that could not be removed
+  std::vector<DiskEntry> strays_;    // slabs that could not be opened, or not be removed
 
   // Whose turn it is to write, remove or purge, during I/O too: a reader removes what it found to
   // be wrong. Taken before mutex_. Waits as long as the call that holds it, which has a deadline.

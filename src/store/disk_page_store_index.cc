@@ -150,7 +150,7 @@ Status DiskPageStore::drop_slab(std::int32_t number, std::atomic<std::int64_t>& 
   if (removed.ok()) return removed;
   STEMMA_LOG(kWarning, "tier.disk.cannot_remove", kv("error", to_string(removed.error())));
   const std::lock_guard lock(mutex_);
-  stray_bytes_ += bytes;
+  strays_.push_back({name, bytes});
   return removed;
 }
 

@@ -87,7 +87,7 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
       continue;
     }
     STEMMA_LOG(kWarning, "tier.disk.slab_unreadable", kv("error", to_string(file.error())));
-    stray_bytes_ += entry.bytes;
+    strays_.push_back(entry);
   }
   return {};
 }
@@ -138,7 +138,7 @@ void DiskPageStore::adopt(const IndexContents& contents) {
 // Where the limit was lowered since the last time: whole slabs go, the emptiest first.
 void DiskPageStore::fit_into_limit(std::int64_t deadline_us) {
   const auto over = [&] {
-    return slabs_.bytes() + stray_bytes_ + index_bytes_reserved(slabs_.slots()) >
+    return slabs_.bytes() + stray_bytes() + index_bytes_reserved(slabs_.slots()) >
            options_.bytes_max;
   };
   while (over() && !slabs_.slabs().empty()) {

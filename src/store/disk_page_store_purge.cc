@@ -3,6 +3,9 @@
 // them, and their slots are free. Whatever fails in between stays in `purging_`, and the next call
 // begins with it: a page is never forgotten that a restart could find.
 //
+// Slabs of which nobody knows whose pages they hold go first, as files: they could not be opened,
+// or could not be removed when they were to go.
+//
 // A header that is overwritten makes no frame: an index that has to be made anew from the frames
 // does not name it. What was evicted before has its header still, until its slot is used again.
 #include <array>
@@ -30,6 +33,7 @@ PurgeOutcome DiskPageStore::purge(std::span<const NamespaceFamily> namespaces,
   if (!ready(deadline_us)) {
     return {.status = Error{ErrorCode::kIo, files_->directory() + ": cannot be written"}};
   }
+  if (Status gone = remove_strays(deadline_us); !gone.ok()) return {.status = std::move(gone)};
   if (namespaces.empty()) return purge_all(deadline_us);
   PurgeOutcome outcome;
   outcome.status = finish_purged(deadline_us, outcome.pages);  // of a call that failed
@@ -44,6 +48,29 @@ PurgeOutcome DiskPageStore::purge(std::span<const NamespaceFamily> namespaces,
     outcome.status = finish_purged(deadline_us, outcome.pages);
   } while (bucket != 0);
   return outcome;
+}
+
+// A name that is gone may come back with a loss of power until the directory is synced: so they are
+// forgotten afterwards.
+Status DiskPageStore::remove_strays(std::int64_t deadline_us) {
+  std::vector<DiskEntry> strays;
+  {
+    const std::lock_guard lock(mutex_);
+    strays = strays_;
+  }
+  if (strays.empty()) return {};
+  for (const DiskEntry& stray : strays) {
+    Status removed = files_->remove(stray.name, deadline_us);
+    if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return removed;
+  }
+  Status synced = files_->sync_directory(deadline_us);
+  if (!synced.ok()) {
+    if (synced.error().code == ErrorCode::kIo) become_read_only("directory", synced.error());
+    return synced;
+  }
+  const std::lock_guard lock(mutex_);
+  strays_.clear();
+  return {};
 }
 
 // Pages of a slab that is not there are nobody's; the index is written anew all the same, which

@@ -164,7 +164,7 @@ bool DiskPageStore::grow(std::int64_t slot_bytes, std::int64_t deadline_us) {
 // Of a slab of this size, within the limit; 0 if there is no room.
 std::int64_t DiskPageStore::slots_to_add(std::int64_t slot_bytes) const {
   const std::int64_t left_bytes =
-      options_.bytes_max - slabs_.bytes() - stray_bytes_ - index_bytes_reserved(slabs_.slots());
+      options_.bytes_max - slabs_.bytes() - stray_bytes() - index_bytes_reserved(slabs_.slots());
   const std::int64_t fit = left_bytes / (slot_bytes + kIndexBytesPerSlot);
   return std::max<std::int64_t>(
       0, std::min(fit, std::max<std::int64_t>(1, options_.slab_bytes / slot_bytes)));

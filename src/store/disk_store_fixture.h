@@ -80,6 +80,11 @@ class DiskStoreFixture {
     disk.crash(tear_bytes);
     store.reset();
   }
+  // The store ends, and its index goes.
+  void lose_index() {
+    store.reset();
+    EXPECT_TRUE(disk.open()->remove("index", soon()).ok());
+  }
 
   std::int64_t soon() const { return clock.now_us() + 1'000'000; }
   PageVerdict put(const TestPage& page) { return stemma::put(*store, page, soon()); }

@@ -68,10 +68,7 @@ TEST_F(DiskPurgeTest, LastsOverARestartAndACrash) {
 
 TEST_F(DiskPurgeTest, AnIndexThatIsLostDoesNotBringItBack) {
   EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
-  f.store.reset();
-  auto files = f.disk.open();
-  ASSERT_TRUE(files->remove("index", f.soon()).ok());
-  files.reset();
+  f.lose_index();
   ASSERT_TRUE(f.open());
   EXPECT_EQ(f.metric("index_rebuilds_total"), 1);
   expect_found(0, 20);
@@ -141,6 +138,44 @@ TEST_F(DiskPurgeTest, ALossOfPowerAtAnyTimeLosesNothingElse) {
       for (const TestPage& page : ours) EXPECT_NE(fixture.serve(page), Served::kWrong);
     }
   }
+}
+
+// In the life in which the purge comes some file cannot be opened or read; in the next one it can.
+TEST_F(DiskPurgeTest, WhatCouldNotBeReadThenDoesNotComeBack) {
+  for (const bool all : {false, true}) {
+    for (std::int64_t failing = 0; failing < 8; ++failing) {
+      SCOPED_TRACE(failing);
+      DiskStoreFixture fixture(static_cast<std::uint64_t>(failing) + 150);
+      ASSERT_TRUE(fixture.open());
+      fixture.put_all(ours);
+      fixture.store.reset();
+      fixture.disk.faults.fail_at = fixture.disk.operations + failing;
+      const bool opened = fixture.open();
+      fixture.disk.faults = {};
+      if (!opened) continue;
+      const auto which = all ? std::vector<NamespaceFamily>() : namespace_of(ours);
+      const Status purged = fixture.store->purge(which, fixture.soon()).status;
+      EXPECT_TRUE(purged.ok()) << to_string(purged.error());
+      fixture.crash();
+      ASSERT_TRUE(fixture.open());
+      EXPECT_EQ(fixture.count_right(ours), 0);
+      fixture.lose_index();
+      ASSERT_TRUE(fixture.open());
+      EXPECT_EQ(fixture.count_right(ours), 0) << "nor without the index";
+    }
+  }
+}
+
+TEST_F(DiskPurgeTest, OfAllIsNotConfirmedWhileAFileCannotBeRemoved) {
+  f.disk.faults.failing = DiskVerb::kRemove;
+  for (int call = 0; call < 3; ++call) EXPECT_FALSE(purge({}).status.ok()) << call;
+  EXPECT_FALSE(purge(namespace_of(ours)).status.ok())
+      << "whose pages it holds nobody knows any more";
+  f.disk.faults = {};
+  EXPECT_TRUE(purge({}).status.ok());
+  f.lose_index();
+  ASSERT_TRUE(f.open());
+  expect_found(0, 0);
 }
 
 TEST_F(DiskPurgeTest, BeyondItsDeadlineItGoesOnWhenItIsAskedAgain) {
