@@ -154,8 +154,8 @@ class Engine {
 
   // Copies what is cached to lower tiers, as far as it is not there, and waits for it, `time` at
   // most: so that the next engine finds it. Where host memory has a file, writes it then. Nothing
-  // where there are none.
-  // REQUIRES: idle().
+  // where there are none. A step that is under way is waited for; what requests hold that have not
+  // ended is left out.
   void settle(std::chrono::microseconds time);
 
   // See KvCache. Between steps.

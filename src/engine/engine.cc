@@ -320,6 +320,7 @@ std::vector<std::string> Engine::cache_advice() const {
 }
 
 void Engine::settle(std::chrono::microseconds time) {
+  if (!steps_->empty()) steps_->await_first();
   kv_->settle(parts_.clock.now_us() + time.count());
 }
 

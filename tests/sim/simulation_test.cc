@@ -114,7 +114,8 @@ TEST(Simulation, WhatOnceBrokeDoesNotAnyMore) {
   for (const Run run :
        {Run{569, 10'000}, Run{12, 2'000}, Run{249, 10'000}, Run{20, 10'000},
         Run{60, 2'000, SimulatedPools::kWindowed}, Run{83, 2'000, SimulatedPools::kWindowed},
-        Run{73, 2'000, SimulatedPools::kAllWindowed},
+        Run{50'169, 6'000, SimulatedPools::kWindowed},
+        Run{50'314, 6'000, SimulatedPools::kWindowed}, Run{73, 2'000, SimulatedPools::kAllWindowed},
         Run{185, 2'000, SimulatedPools::kAllWindowed}}) {
     Simulation simulation(run.seed, run.steps, run.pools);
     const auto failure = simulation.run();
