@@ -7,7 +7,7 @@
 // Not here:   what the emulation checks (simt.h).
 #pragma once
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
