@@ -63,7 +63,7 @@ function(stemma_room name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
   set(benches ${sources})
-  set(elsewhere "_test|_fuzz|_bench|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|no_cuda_pool|named_backend|/cuda_[a-z_]+")
+  set(elsewhere "_test|_fuzz|_bench|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|no_cuda_pool|no_emulated_gpu|named_backend|/cuda_[a-z_]+")
   list(FILTER sources EXCLUDE REGEX "(${elsewhere})\\.cc$")  # other targets have these
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER benches EXCLUDE REGEX "_cuda_bench\\.cc$|/cuda_[a-z_]+\\.cc$")  # stemma_cuda_room
