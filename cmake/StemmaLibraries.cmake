@@ -10,11 +10,11 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Objects of rooms that belong to a component, as a list for add_library. Benchmarks stay out.
+# Objects of rooms that belong to a component, as a list for add_library.
 function(stemma_component_objects variable)
   set(objects)
   foreach(room ${ARGN})
-    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:stemma_${room}>,EXCLUDE,_bench\\.cc>")
+    list(APPEND objects $<TARGET_OBJECTS:stemma_${room}>)
   endforeach()
   set(${variable} ${objects} PARENT_SCOPE)
 endfunction()

@@ -36,17 +36,37 @@ function(stemma_test_order)
   endforeach()
 endfunction()
 
+# The libraries of the rooms whose headers `files` include: a program is built as soon as these are.
+function(stemma_included_rooms variable)
+  set(rooms)
+  foreach(file ${ARGN})
+    file(STRINGS ${file} includes REGEX "^#include \"[a-z]+/")
+    list(TRANSFORM includes REPLACE "^#include \"([a-z]+)/.*" "stemma_\\1")
+    foreach(room ${includes})
+      if(TARGET ${room})
+        list(APPEND rooms ${room})
+      endif()
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES rooms)
+  set(${variable} ${rooms} PARENT_SCOPE)
+endfunction()
+
 # stemma_room(NAME DEPS room... LIBS target...)
 #
 # One folder of src/ is one room: a static library stemma_NAME of its *.cc, and a test program NAME_test of its
-# *_test.cc. Benchmarks (*_bench.cc) are part of the program's `stemma bench`. Tests run in the root of the checkout and
-# name files from there, so that an object file is the same wherever the checkout lies (and a compiler cache finds it).
+# *_test.cc. Its benchmarks (*_bench.cc) are a library of their own, stemma_NAME_bench, which only its tests and
+# `stemma bench` link. Tests run in the root of the checkout and name files from there, so that an object file is the same
+# wherever the checkout lies (and a compiler cache finds it).
 function(stemma_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
-  set(elsewhere "_test|_fuzz|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|no_cuda_pool|named_backend|_cuda_bench|/cuda_[a-z_]+")
+  set(benches ${sources})
+  set(elsewhere "_test|_fuzz|_bench|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|no_cuda_pool|no_emulated_gpu|named_backend|/cuda_[a-z_]+")
   list(FILTER sources EXCLUDE REGEX "(${elsewhere})\\.cc$")  # other targets have these
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  list(FILTER benches EXCLUDE REGEX "_cuda_bench\\.cc$|/cuda_[a-z_]+\\.cc$")  # stemma_cuda_room
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER tests EXCLUDE REGEX "(_cuda_test|/mpi_ranks_test)\\.cc$")  # stemma_cuda_room, stemma_ranks_tests
   set(ROOM_NAMES ${ROOM_DEPS})
@@ -61,10 +81,17 @@ function(stemma_room name)
     add_library(stemma_${name} INTERFACE)
     target_link_libraries(stemma_${name} INTERFACE stemma_flags ${ROOM_DEPS} ${ROOM_LIBS})
   endif()
+  set(measured)
+  if(benches)
+    set(measured stemma_${name}_bench)
+    add_library(${measured} STATIC ${benches})
+    target_link_libraries(${measured} PUBLIC stemma_${name})
+    set_property(GLOBAL APPEND PROPERTY STEMMA_BENCHES ${measured})
+  endif()
   if(STEMMA_TESTS AND tests)
     stemma_test_sources(${tests})
     add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE stemma_${name} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
+    target_link_libraries(${name}_test PRIVATE ${measured} stemma_${name} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
     target_compile_definitions(${name}_test PRIVATE STEMMA_SOURCE_DIR=".")
     stemma_add_test(${name} ${name}_test)
   endif()
@@ -114,6 +141,12 @@ function(stemma_page)
   target_sources(stemma_server PRIVATE ${source})
 endfunction()
 
+# What `stemma bench` measures: every room's benchmarks.
+function(stemma_benches)
+  get_property(benches GLOBAL PROPERTY STEMMA_BENCHES)
+  target_link_libraries(stemma_cli PUBLIC ${benches})
+endfunction()
+
 # The command `stemma`.
 function(stemma_program)
   if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.cc)
@@ -122,7 +155,8 @@ function(stemma_program)
   endif()
 endfunction()
 
-# tests/: whole-system tests, one program a folder. All rooms are linked; test helpers live beside the tests.
+# tests/: whole-system tests, one program a folder; test helpers live beside the tests. An engine is linked, and what they
+# include of the rooms above it.
 function(stemma_whole_system_tests)
   if(NOT STEMMA_TESTS)
     return()
@@ -136,9 +170,11 @@ function(stemma_whole_system_tests)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
     if(sources)
       get_filename_component(name ${folder} NAME)
+      file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.h)
+      stemma_included_rooms(rooms ${sources} ${headers})
       stemma_test_sources(${sources})
       add_executable(tests_${name} ${sources})
-      target_link_libraries(tests_${name} PRIVATE stemma_cli GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
+      target_link_libraries(tests_${name} PRIVATE ${rooms} stemma_engine GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
       target_include_directories(tests_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
       file(RELATIVE_PATH binary_dir ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
       target_compile_definitions(tests_${name} PRIVATE STEMMA_SOURCE_DIR="." STEMMA_BINARY_DIR="${binary_dir}")
@@ -157,16 +193,15 @@ function(stemma_fuzz_targets)
                               ${CMAKE_SOURCE_DIR}/src/attention/latent_attention_cpu.cc
                               ${CMAKE_SOURCE_DIR}/src/attention/sparse_cpu.cc
                               PROPERTIES COMPILE_OPTIONS "-fno-sanitize=all")
+  add_custom_target(fuzz_targets)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*_fuzz.cc)
   foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
-    # The rooms that it includes: a target of a low room is built soon.
-    file(STRINGS ${source} includes REGEX "^#include \"[a-z]+/")
-    list(TRANSFORM includes REPLACE "^#include \"([a-z]+)/.*" "stemma_\\1")
-    list(REMOVE_DUPLICATES includes)
-    target_link_libraries(${name} PRIVATE ${includes})
+    stemma_included_rooms(rooms ${source})
+    target_link_libraries(${name} PRIVATE ${rooms})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzz_targets ${name})
   endforeach()
 endfunction()
 

@@ -2,7 +2,7 @@
 // and decode allocation vectors of the field, and PageTableAssembly.
 #include "alloc/request_table.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <array>

@@ -3,7 +3,7 @@
 // the unwritten tail of last pages are NaN: reading one would show.
 #include "attention/attention.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "attention/attention_fixture.h"

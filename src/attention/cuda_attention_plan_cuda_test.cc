@@ -1,6 +1,6 @@
 // CudaAttentionPlan: every row, query head and tile is computed once, sums are folded from left to
 // right in the room that there is, and the image says all of it.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -2,7 +2,7 @@
 // and dimensions that fill vectors and that do not, dtypes, page sizes and layouts, chunks, batches
 // and split walks, on every SIMD target. Slots that were not stored are NaN: reading one would
 // show.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

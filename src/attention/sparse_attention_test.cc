@@ -3,7 +3,7 @@
 // placement, layout, chunks, batch or threads.
 #include "attention/sparse_attention.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "attention/attention_fixture.h"

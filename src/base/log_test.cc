@@ -1,7 +1,7 @@
 // Log: an event is one line of key=value fields; below the threshold nothing is formatted.
 #include "stemma/log.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,7 @@
 // Loans that streams wait for: a step that went on before sums were compared is void if one was
 // wrong, wherever else its pages are found by then. Fault: row 3 (docs/FAULTS.md).
+#include <gmock/gmock-more-matchers.h>
+
 #include <chrono>
 #include <utility>
 #include <vector>

@@ -11,9 +11,9 @@
 
 #include "base/file.h"
 #include "cli/bundled_model.h"
-#include "cli/prompts_file.h"
 #include "model/config_file.h"
 #include "model/sparse_calibration.h"
+#include "replay/prompts_file.h"
 
 namespace stemma {
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "cli/generation_run.h"
-#include "cli/logits_recorder.h"
-#include "cli/prompts_file.h"
 #include "cli/ranked_run.h"
 #include "cli/sizes.h"
+#include "engine/logits_recorder.h"
 #include "model/stop_strings.h"
+#include "replay/prompts_file.h"
 
 namespace stemma {
 

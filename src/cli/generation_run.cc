@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/prng.h"
-#include "cli/prompts_file.h"
+#include "replay/prompts_file.h"
 
 namespace stemma {
 

@@ -22,13 +22,11 @@ class CudaFarPages : public CudaRunnerFixture {
     const auto has = static_cast<std::size_t>(device().traits().memory_bytes);
     if (has < kMemoryBytes) GTEST_SKIP() << "this GPU has no more than " << has << " bytes";
   }
-#ifdef STEMMA_SIMT
   simt::Machine::Options machine_options() const override {
     simt::Machine::Options options = CudaRunnerFixture::machine_options();
     options.memory_bytes = kMemoryBytes;
     return options;
   }
-#endif
 
   // The last tokens are computed one by one.
   std::vector<float> logits(const CudaVariant& variant, const std::vector<TokenId>& tokens) {

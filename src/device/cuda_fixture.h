@@ -7,32 +7,25 @@
 // Not here:   what the emulation checks (simt.h).
 #pragma once
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "device/cuda_device.h"
-#ifdef STEMMA_SIMT
-#include "device/simt.h"
-#endif
+#include "device/emulated_gpu.h"
 
 namespace stemma {
 
-// Declared where both are compiled: a test may draw orders of its own with other options.
 class CudaFixture : public testing::Test {
  protected:
   void SetUp() override {
-#ifdef STEMMA_SIMT
-    machine_.emplace(machine_options());
-#else
-    if (CudaDevice::count() == 0) GTEST_SKIP() << "there is no GPU here";
-#endif
+    emulated_ = EmulatedGpu::start(machine_options());
+    if (emulated_ == nullptr && CudaDevice::count() == 0) GTEST_SKIP() << "there is no GPU here";
     auto device = CudaDevice::open(0);
     ASSERT_TRUE(device.ok()) << device.error().detail;
     device_ = std::move(device).value();
@@ -44,17 +37,14 @@ class CudaFixture : public testing::Test {
   void TearDown() override {
     stream_ = {};
     device_.reset();
-#ifdef STEMMA_SIMT
-    machine_.reset();
-#endif
+    emulated_.reset();
   }
 
-#ifdef STEMMA_SIMT
+  // Of the emulated one. A test may draw orders of its own with other options.
   virtual simt::Machine::Options machine_options() const {
     return {.seed =
                 static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()) + 7};
   }
-#endif
 
   // Values on the device, there when the stream has come so far.
   template <typename T>
@@ -100,16 +90,13 @@ class CudaFixture : public testing::Test {
     return std::move(pinned).value();
   }
 
-#ifdef STEMMA_SIMT
-  simt::Machine& machine() { return *machine_; }
-#endif
+  // REQUIRES: the GPU is emulated.
+  simt::Machine& machine() { return emulated_->machine(); }
   CudaDevice& device() { return *device_; }
   CudaStream& stream() { return stream_; }
 
  private:
-#ifdef STEMMA_SIMT
-  std::optional<simt::Machine> machine_;
-#endif
+  std::unique_ptr<EmulatedGpu> emulated_;
   std::unique_ptr<CudaDevice> device_;
   CudaStream stream_;
 };

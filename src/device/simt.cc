@@ -78,8 +78,10 @@ struct Group {
 };
 
 struct Thread {
-  boost::context::fiber context;
+  boost::context::fiber context;    // that of `fibers` which it has
   boost::context::fiber scheduler;  // where it gives way to, while it runs
+  const std::function<void()>* kernel = nullptr;
+  bool done = false;
   Here place;
   Warp* warp = nullptr;
   const Meeting* waits_at = nullptr;  // nullptr: it can go on
@@ -90,8 +92,7 @@ struct Thread {
   std::vector<const void*> unfenced;  // sixteen shared bytes each that it wrote
   bool registers_fenced = false;
 
-  bool done() const { return !context; }
-  bool can_run() const { return !done() && (waits_at == nullptr || waits_at->rounds > waits_past); }
+  bool can_run() const { return !done && (waits_at == nullptr || waits_at->rounds > waits_past); }
 };
 
 // Executed by one thread at a time.
@@ -118,6 +119,45 @@ bool come_to(Meeting& meeting) {
   ++meeting.rounds;
   return true;
 }
+
+// Fibers, each of which runs one thread after another: of one that ends, the address sanitizer
+// keeps frames for good, and soon looks through all that it has for a free one.
+class Fibers {
+ public:
+  Fibers() = default;
+  ~Fibers() {
+    running = nullptr;
+    for (boost::context::fiber& fiber : idle_) fiber = std::move(fiber).resume();
+  }
+  Fibers(const Fibers&) = delete;
+  Fibers& operator=(const Fibers&) = delete;
+
+  boost::context::fiber take() {
+    if (idle_.empty()) return {std::allocator_arg, stacks_, run_threads};
+    boost::context::fiber taken = std::move(idle_.back());
+    idle_.pop_back();
+    return taken;
+  }
+  void give_back(boost::context::fiber fiber) { idle_.push_back(std::move(fiber)); }
+
+ private:
+  // Whichever is running when somebody resumes it, until none is.
+  static boost::context::fiber run_threads(boost::context::fiber&& scheduler) {
+    while (running != nullptr) {
+      Thread& thread = *running;
+      thread.scheduler = std::move(scheduler);
+      (*thread.kernel)();
+      for (const auto& group : thread.groups) std::for_each(group.begin(), group.end(), finish);
+      thread.done = true;
+      scheduler = std::move(thread.scheduler).resume();
+    }
+    return std::move(scheduler);
+  }
+
+  boost::context::pooled_fixedsize_stack stacks_{kStackBytes};
+  std::vector<boost::context::fiber> idle_;
+};
+thread_local Fibers fibers;
 
 // Until the round that goes on now is over.
 void wait_at(const Meeting& meeting) {
@@ -166,13 +206,15 @@ class Team {
       : grid_(grid),
         kernel_(kernel),
         prng_(prng),
-        stacks_(kStackBytes),
         shared_(grid.shared_bytes + kSharedAlignment + kGuardBytes),
         warps_(static_cast<std::size_t>(grid.threads / kWarp)),
         order_(static_cast<std::size_t>(grid.threads)) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
   }
-  ~Team() { ASAN_UNPOISON_MEMORY_REGION(shared_.data(), shared_.size()); }
+  ~Team() {
+    ASAN_UNPOISON_MEMORY_REGION(shared_.data(), shared_.size());
+    give_back_fibers();
+  }
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
@@ -185,7 +227,7 @@ class Team {
     team_meeting = nullptr;
     parts = nullptr;
     for (const Thread& thread : threads_) {
-      STEMMA_CHECK(thread.done(),
+      STEMMA_CHECK(thread.done,
                    "threads of a team wait for each other: some do not reach the barrier");
     }
     check_guard();
@@ -212,23 +254,22 @@ class Team {
     parts_.barriers.clear();
     parts_.groups.clear();
     for (int i = 0; i < grid_.threads / kGroupLanes; ++i) parts_.groups.emplace_back(parts_.trace);
+    give_back_fibers();
     threads_.clear();
     threads_.resize(static_cast<std::size_t>(grid_.threads));
     for (int i = 0; i < grid_.threads; ++i) {
       Thread& thread = threads_[static_cast<std::size_t>(i)];
       thread.place = {i, grid_.threads, team, grid_.teams[0], shared()};
       thread.warp = &warps_[static_cast<std::size_t>(i / kWarp)];
-      thread.context = boost::context::fiber(std::allocator_arg, stacks_,
-                                             [this, &thread](boost::context::fiber&& scheduler) {
-                                               thread.scheduler = std::move(scheduler);
-                                               kernel_();
-                                               for (const auto& group : thread.groups)
-                                                 std::for_each(group.begin(), group.end(), finish);
-                                               return std::move(thread.scheduler);
-                                             });
+      thread.kernel = &kernel_;
+      thread.context = fibers.take();
     }
     shuffle(order_, prng_);
     pause_ = {};
+  }
+
+  void give_back_fibers() {
+    for (Thread& thread : threads_) fibers.give_back(std::move(thread.context));
   }
 
   // Whether any thread could go on.
@@ -273,7 +314,6 @@ class Team {
   const Grid& grid_;
   const std::function<void()>& kernel_;
   Prng& prng_;
-  boost::context::pooled_fixedsize_stack stacks_;
   std::vector<std::byte> shared_;
   Meeting meeting_;
   TeamParts parts_;

@@ -2,7 +2,7 @@
 // the request's own adapter, and what is said of an adapter that there is not. Every hit is
 // computed again and compared (shadow audits of all), and answers are those of an engine without a
 // cache.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "engine/shadow_audit_fixture.h"

@@ -1,6 +1,6 @@
 // Covers steps that are planned while the one before them is computed: the same tokens as without,
 // whoever comes, ends, is cancelled or fails meanwhile; and when nothing is planned ahead.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <map>

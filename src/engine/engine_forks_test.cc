@@ -1,6 +1,6 @@
 // Covers several answers to one prompt: it is computed once, each goes on by itself with its own
 // copy of the page where the prompt ends, and where there is no room for one it waits as any other.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <map>

@@ -2,7 +2,7 @@
 // events, cancels in every state, failing models, threads, and a step loop that allocates nothing.
 #include "stemma/engine.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <atomic>

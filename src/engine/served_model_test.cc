@@ -2,7 +2,7 @@
 // flag of the tiers is named.
 #include "engine/served_model.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <array>

@@ -3,7 +3,7 @@
 // gets to see it, in whatever tier it was copied to meanwhile.
 #include "engine/shadow_audit.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

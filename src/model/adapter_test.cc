@@ -3,7 +3,7 @@
 // the tensor. What they compute: adapter_pass_test, tests/numerics, tests/transparency.
 #include "model/adapter.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -3,7 +3,7 @@
 // the test's own.
 #include "model/generation_config.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -3,7 +3,7 @@
 // double; reproducibility by position.
 #include "model/sampler.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // model's calibration, is refused with the file's and the field's name.
 #include "model/sparse_calibration.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,6 +1,6 @@
 // Broken and unsupported tokenizer.json files: each is refused with one line that names the file,
 // the field and what is wrong.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

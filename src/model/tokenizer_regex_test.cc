@@ -2,7 +2,7 @@
 // what is refused, and that no pattern hangs.
 #include "model/tokenizer_regex.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <string>

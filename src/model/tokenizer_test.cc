@@ -2,7 +2,7 @@
 // added tokens, templates, decoding.
 #include "model/tokenizer.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // and a refusal that names its path where it is wrong.
 #include "openai/completion_request.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // HostPool with a codec: pages take less room and come back as the codec makes them, in every
 // layout, whole or layer by layer; what is damaged or cannot be encoded is reported.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // CudaPool: whatever is stored, every byte of the pool is that of the pool in host memory of the
 // same shape and layout to which the same was stored.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

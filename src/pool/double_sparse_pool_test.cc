@@ -3,7 +3,7 @@
 // with its name.
 #include "pool/double_sparse_pool.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -37,13 +37,11 @@ KvShape shape_of(KvKind kind, DType dtype, std::int64_t page_size) {
 
 class FarPages : public CudaPoolFixture {
  protected:
-#ifdef STEMMA_SIMT
   simt::Machine::Options machine_options() const override {
     simt::Machine::Options options = CudaPoolFixture::machine_options();
     options.memory_bytes = std::size_t{64} << 30;
     return options;
   }
-#endif
 
   // The twin has the pages that are looked at; the last ones of the pool are these.
   void make(const KvShape& few, KvLayout layout) {

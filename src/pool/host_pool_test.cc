@@ -4,7 +4,7 @@
 // (docs/FAULTS.md).
 #include "pool/host_pool.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

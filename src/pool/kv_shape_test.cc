@@ -1,7 +1,7 @@
 // KvShape: extents are checked by name, heads are divided over ranks, names go both ways.
 #include "stemma/kv_shape.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <string>

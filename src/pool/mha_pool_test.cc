@@ -2,7 +2,7 @@
 // and from slots of either width; what is wrong is refused with its name, and nothing is written.
 #include "pool/mha_pool.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // refused with its name.
 #include "pool/mla_pool.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // Pools of scaled dtypes: each row of a head comes back as codes and a scale, as near as DType
 // promises, whatever it is stored with and on every SIMD target.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

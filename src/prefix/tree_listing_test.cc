@@ -2,7 +2,7 @@
 // one.
 #include "prefix/tree_listing.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,7 +1,7 @@
 // What Prometheus and dashboards read: the text format, histograms, names of other engines.
 #include "server/metrics_text.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "server/answer_tally.h"

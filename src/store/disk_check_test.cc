@@ -1,7 +1,7 @@
 // Listing, checking and repairing the directory of a disk store.
 #include "store/disk_check.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "stemma/log.h"

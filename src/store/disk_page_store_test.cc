@@ -2,7 +2,7 @@
 // the coldest goes first; other models' pages go before one's own.
 #include "store/disk_page_store.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // The disk store on a disk that loses, tears, fails, fills up, hangs and lies (docs/FAULTS.md).
 // What is served is right or a miss, always; what was confirmed is there after the power came back.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

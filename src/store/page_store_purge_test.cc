@@ -1,6 +1,6 @@
 // A purge: what it says is gone is found no more, by nobody, not after a crash, not where the index
 // is lost; what it did not get to it goes on with.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,7 +1,7 @@
 // RedisUrl: what each scheme may say, and that a refusal never repeats a password.
 #include "store/redis_url.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <string>

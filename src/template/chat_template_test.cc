@@ -3,7 +3,7 @@
 // directory of the test's own.
 #include "template/chat_template.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 
 #include <fstream>
 #include <string>

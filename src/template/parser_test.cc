@@ -1,6 +1,6 @@
 // What is covered: what is refused, and that every refusal names file, line and construct. How:
 // tables of templates and the line that a person reads.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 
 #include <string>
 

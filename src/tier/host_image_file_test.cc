@@ -3,7 +3,7 @@
 // model's file is refused. Faults: rows 2, 3, 16 and 29 (docs/FAULTS.md).
 #include "tier/host_image_file.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

@@ -3,7 +3,7 @@
 // writes; what was begun ends when the lanes do. Faults: rows 3, 4 and 13 (docs/FAULTS.md).
 #include "tier/leading_lanes.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Page frames: what is written is read; the bytes are frozen; whatever differs is found and named.
 #include "tier/page_frame.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // own: it does what the test says while it is asked. Faults: rows 3, 4 and 13 (docs/FAULTS.md).
 #include "tier/page_work.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <functional>

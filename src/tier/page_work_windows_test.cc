@@ -1,6 +1,6 @@
 // PageWork over two pools: the part of a page that layers with a window have moves by itself, lies
 // in stores beside the other under a key of its own, and is never taken for it.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "pool/pool_fixture.h"

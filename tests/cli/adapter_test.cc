@@ -1,6 +1,6 @@
 // stemma generate with adapters: named by a flag or by a line, each answered as if it were alone,
 // and what is said of a flag, a name or a directory that is wrong.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // stemma inspect DIR and stemma fsck DIR on a directory that a store has left.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // stemma events, beside a publisher of this process.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 // stemma inspect: what more room, less room and other policies would be worth on a trace.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // Ranks as processes: `stemma generate` under mpirun answers with two ranks as it does alone, and
 // what is wrong on any rank ends all of them with one line of rank 0.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>

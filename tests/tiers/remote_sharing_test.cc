@@ -2,7 +2,7 @@
 // computed the second finds, says so, and answers with equal tokens and logits bit for bit; so it
 // does where the server loses its pages or dies meanwhile, where both compute the same at once, and
 // where the two are processes of the program.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <chrono>

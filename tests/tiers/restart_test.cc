@@ -3,7 +3,7 @@
 // that are not those the pages were made with, and beside another process that has the directory.
 // Host memory that survives in a file of its own does the same after a clean end.
 // Counters say that pages came from disk where they can and that none did where they must not.
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/temp_directory.h"
-#include "cli/logits_recorder.h"
+#include "engine/logits_recorder.h"
 #include "engine/served_model.h"
 #include "transparency/adapted_model.h"
 #include "transparency/served_trial.h"

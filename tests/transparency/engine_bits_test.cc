@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/temp_directory.h"
-#include "cli/logits_recorder.h"
+#include "engine/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
 #include "transparency/served_trial.h"

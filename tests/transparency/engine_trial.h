@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/prng.h"
-#include "cli/logits_recorder.h"
+#include "engine/logits_recorder.h"
 #include "model/tiny_config.h"
 #include "stemma/engine.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/logits_recorder.h"
+#include "engine/logits_recorder.h"
 #include "engine/served_model.h"
 #include "transparency/engine_trial.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/temp_directory.h"
-#include "cli/logits_recorder.h"
+#include "engine/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
 #include "sim/metric_of.h"

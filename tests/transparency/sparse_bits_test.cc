@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/temp_directory.h"
-#include "cli/logits_recorder.h"
+#include "engine/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
 #include "model/sparse_calibration.h"

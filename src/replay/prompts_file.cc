@@ -1,4 +1,4 @@
-#include "cli/prompts_file.h"
+#include "replay/prompts_file.h"
 
 #include <limits>
 #include <utility>

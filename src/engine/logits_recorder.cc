@@ -1,4 +1,4 @@
-#include "cli/logits_recorder.h"
+#include "engine/logits_recorder.h"
 
 #include <array>
 #include <bit>

@@ -1,5 +1,5 @@
 // Prompts file: the three forms of a line, and one-line errors that name file, line and field.
-#include "cli/prompts_file.h"
+#include "replay/prompts_file.h"
 
 #include <gtest/gtest.h>
 
