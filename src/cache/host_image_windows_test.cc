@@ -3,7 +3,8 @@
 // nothing else with it. Never a wrong byte. Faults: rows 2, 3 and 4 (docs/FAULTS.md).
 #include "cache/host_image_windows.h"
 
-#include <gmock/gmock.h>
+#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

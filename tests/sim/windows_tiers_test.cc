@@ -113,8 +113,9 @@ TEST_P(EveryStoreBelow, ASlowOneHasEveryWindowInTheEnd) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, EveryStoreBelow, ::testing::Values(Tier::kDisk, Tier::kRemote));
 
-// Far more ends at once than host memory is given at once; then nobody comes any more. Each text has
-// a window where its prompt ends, of 4 pages and one before, and one where it ends itself, 3 pages on.
+// Far more ends at once than host memory is given at once; then nobody comes any more. Each text
+// has a window where its prompt ends, of 4 pages and one before, and one where it ends itself,
+// 3 pages on.
 TEST(WindowsBelow, ASlowCopyDownHasEveryWindowInTheEnd) {
   EngineOptions options = stored_at_once();
   options.kv.pages = 2048;

@@ -1,7 +1,7 @@
 // I13 over the tiers for models whose layers look back over a window: the tokens and the logits of
 // a request are equal bit for bit whether its windowed pages were computed or brought up from host
-// memory, from disk or the file of host memory after a restart, or from a real redis-server. Each case counts that windowed
-// pages came.
+// memory, from disk or the file of host memory after a restart, or from a real redis-server. Each
+// case counts that windowed pages came.
 #include <gtest/gtest.h>
 
 #include <algorithm>
