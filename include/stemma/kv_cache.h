@@ -52,8 +52,8 @@ struct TreeListing;
 class KvCache {
  public:
   // kInvalidArgument for a wrong option; kNotFound for an unknown cache or eviction order.
-  // Policies that know ages take the time from `clock_or_null`, or the machine's clock. Pages move to
-  // `tiers_or_null` and back, which need the cache "radix", if it is given. Both must outlive it.
+  // Policies that know ages take the time from `clock_or_null`, or the machine's clock. Pages move
+  // to `tiers_or_null`, if given, and back: it needs the cache "radix". Both must outlive it.
   static Result<std::unique_ptr<KvCache>> open(const KvCacheOptions& options,
                                                const Clock* clock_or_null = nullptr,
                                                LowerTiers* tiers_or_null = nullptr);
@@ -195,8 +195,8 @@ class KvCache {
   // Writes the text of the pages that `sequence` shares. REQUIRES: published_tokens() > 0.
   void copy_text(const Sequence& sequence, CachedText& out) const;
   bool has_scratch_page() const;  // a free page, of the layers with a window too
-  // Holds the pages of `text`, whose ids it writes, and a scratch page. No use of them; the order of
-  // eviction stays. nullopt if they, or the windowed ones behind the last, are not on the device.
+  // Holds the pages of `text`, whose ids it writes, and a scratch page. No use of them: the order
+  // of eviction stays. nullopt if they, or the windowed ones of the last one, have gone.
   std::optional<AuditHold> try_hold(const CachedText& text, AuditRow& row);
   // The last page of the first `end_tokens` of `text` is wrong: nobody finds it any more in any
   // tier, nor what goes on from it. Pages that somebody holds stay his until he lets go; sequences

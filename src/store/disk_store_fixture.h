@@ -83,7 +83,7 @@ class DiskStoreFixture {
   // The store ends, and its index goes.
   void lose_index() {
     store.reset();
-    EXPECT_TRUE(disk.open()->remove("index", soon()).ok());
+    STEMMA_CHECK(disk.open()->remove("index", soon()).ok(), "it can be removed");
   }
 
   std::int64_t soon() const { return clock.now_us() + 1'000'000; }
