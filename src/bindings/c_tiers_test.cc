@@ -109,6 +109,7 @@ stemma_pool* open_pool() {
 class Engine {
  public:
   explicit Engine(stemma_store* store) : life_(open_pool(), store) {}
+  Engine(stemma_store* store, std::int64_t patience_us) : life_(open_pool(), store, patience_us) {}
 
   // Computes and publishes: the rows of a token are the token's number.
   void compute(const Text& tokens) {
@@ -210,6 +211,19 @@ TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
   EXPECT_TRUE(next.metrics().contains("stemma_transfers_underway"));
+}
+
+// Added to a clock's time they would be in the past.
+TEST(CTiers, TimesThatMeanForEverAreNotOverAtOnce) {
+  FrameMap map;
+  {
+    Engine engine(map.open(), INT64_MAX);
+    engine.compute(prompt());
+    engine.settle();
+  }
+  EXPECT_EQ(map.frames(), 6u);
+  Engine next(map.open(), INT64_MAX);
+  EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
 }
 
 TEST(CTiers, WhatComesUpIsLeftAloneWhileAStepIsInFlight) {
