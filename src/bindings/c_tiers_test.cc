@@ -298,7 +298,7 @@ TEST(CTiers, WrongStoresAndTiersAreRefused) {
   EXPECT_EQ(stemma_tiers_open(&options, nullptr, &store, 1, &tiers), STEMMA_INVALID_ARGUMENT);
 }
 
-TEST(CTiers, ACacheMustHaveThePagesOfThePoolAboveItsTiers) {
+TEST(CTiers, ServeOneCacheAtATimeThatHasThePagesOfThePoolAboveThem) {
   stemma_pool_options shape;
   stemma_pool_options_init(&shape, sizeof(shape));
   shape.layers = shape.heads = 1;
@@ -315,6 +315,15 @@ TEST(CTiers, ACacheMustHaveThePagesOfThePoolAboveItsTiers) {
   cache_options.pages = 9;
   stemma_cache* cache = nullptr;
   EXPECT_EQ(stemma_cache_open(&cache_options, tiers, &cache), STEMMA_INVALID_ARGUMENT);
+  // Two caches would hand out the same pages of host memory.
+  cache_options.pages = 8;
+  ASSERT_EQ(stemma_cache_open(&cache_options, tiers, &cache), STEMMA_OK);
+  stemma_cache* second = nullptr;
+  EXPECT_EQ(stemma_cache_open(&cache_options, tiers, &second), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(second, nullptr);
+  stemma_cache_close(cache);
+  EXPECT_EQ(stemma_cache_open(&cache_options, tiers, &second), STEMMA_OK);
+  stemma_cache_close(second);
   stemma_tiers_close(tiers);
   stemma_pool_close(pool);
 }
