@@ -52,6 +52,7 @@ class Preparation {
   // Without the special tokens that the tokenizer puts around a text.
   ApiResult<std::vector<TokenId>> bare_tokens(std::string_view text) const;
   std::string text_of(std::span<const TokenId> tokens) const;
+  // Of prompt and answer together: the model's context, or what KV memory holds of it.
   std::int64_t context_tokens() const;
   // The formats that the model is computed from, and what rounding to them cost.
   TemplateJson weights_json() const;
@@ -77,6 +78,7 @@ class Preparation {
     std::vector<SiblingNamespace> siblings;
   };
   Whereabouts whereabouts(const Caller& caller, const CacheFields& fields) const;
+  std::string context_text() const;
   // The adapter that a request chooses; empty: the model alone.
   std::string adapter_of(const CompletionRequest& request) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
