@@ -42,7 +42,7 @@ bool matches(std::string_view route, std::string_view path) {
 
 ApiService::ApiService(const ServedModel& model, ApiOptions options)
     : options_(std::move(options)),
-      preparation_(model, options_.model_name),
+      preparation_(model, options_.model_name, options_.answers_max),
       ids_(machine_entropy()),
       started_s_(wall_clock_seconds()),
       work_(std::make_unique<WorkThread>(WorkThread::Limits{

@@ -30,10 +30,10 @@ ApiError too_long(const CompletionRequest& request, std::string message) {
 
 }  // namespace
 
-Preparation::Preparation(const ServedModel& model, std::string model_name)
+Preparation::Preparation(const ServedModel& model, std::string model_name, std::int64_t answers_max)
     : model_(model), model_name_(std::move(model_name)) {
   rules_.vocab_tokens = model.vocab_tokens();
-  rules_.copies_max = ServingLoop::kPromptsMax;
+  rules_.copies_max = std::min(answers_max, ServingLoop::kPromptsMax);
   rules_.defaults = defaults_of(model.generation());
 }
 

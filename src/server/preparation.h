@@ -30,8 +30,10 @@ struct PreparedAnswer {
 
 class Preparation {
  public:
-  // `model` must outlive this. `model_name` is what clients call it.
-  Preparation(const ServedModel& model, std::string model_name);
+  // `model` must outlive this. `model_name` is what clients call it. A request that asks for more
+  // than `answers_max` answers is refused.
+  Preparation(const ServedModel& model, std::string model_name,
+              std::int64_t answers_max = ServingLoop::kPromptsMax);
 
   // Lets every tenant share the beginnings of texts that this file names (shared_prefixes.h).
   // Errors name file and line. Before the first request.

@@ -78,6 +78,17 @@ TEST_F(PreparationTest, AnUnknownModelIsNotFoundAndThoseThereAreAreNamed) {
             "The model 'bard' does not exist; this server has 'scribe', 'poet', 'sage'");
 }
 
+// Where they may never wait together; else clients would ask again and again.
+TEST_F(PreparationTest, MoreAnswersThanMayWaitAreRefusedForGood) {
+  preparation_.emplace(*model_, "scribe", 4);
+  EXPECT_TRUE(std::holds_alternative<PreparedAnswer>(prepare(R"(, "n": 4)")));
+  const auto prepared = prepare(R"(, "n": 5)");
+  const auto* const fault = std::get_if<ApiError>(&prepared);
+  ASSERT_NE(fault, nullptr);
+  EXPECT_EQ(fault->status, 400);
+  EXPECT_EQ(fault->param, "n");
+}
+
 // With the memory of three pages, of a context of 256 tokens.
 class ShortMemoryTest : public PreparationTest {
  protected:
