@@ -133,6 +133,7 @@ class Engine {
     while (stemma_wait_transfers(life_.cache(), 1'000'000) == STEMMA_OK) continue;
   }
   void settle() { life_.settle(); }
+  void lose_the_device(std::int64_t pages) { life_.lose_the_device(pages); }
 
   // Brings up what tiers have, then tells how many tokens need no computing. They are right.
   std::int64_t cached_after_promotion(const Text& tokens) {
@@ -158,6 +159,18 @@ class Engine {
     EXPECT_EQ(stemma_wait_transfers(life_.cache(), 1'000'000), STEMMA_OK);
     EXPECT_EQ(stemma_poll_transfers(life_.cache()), STEMMA_OK);
     EXPECT_EQ(stemma_worth_waiting(life_.cache(), promotion), 1);
+    EXPECT_EQ(stemma_step_retire(life_.cache(), step), STEMMA_OK);
+    life_.wait_for(promotion);
+    return cached_after_promotion(tokens);
+  }
+  // The same where it is asked for while a step is in flight, and what it needs is to be evicted.
+  std::int64_t cached_after_promotion_amid_a_step(const Text& tokens) {
+    std::int64_t step = -1;
+    EXPECT_EQ(stemma_step_begin(life_.cache(), &step), STEMMA_OK);
+    const std::int64_t promotion = life_.promote(tokens);
+    EXPECT_GE(promotion, 0);
+    EXPECT_EQ(stemma_worth_waiting(life_.cache(), promotion), 1);
+    EXPECT_EQ(stemma_poll_transfers(life_.cache()), STEMMA_OK);
     EXPECT_EQ(stemma_step_retire(life_.cache(), step), STEMMA_OK);
     life_.wait_for(promotion);
     return cached_after_promotion(tokens);
@@ -231,6 +244,17 @@ TEST(CTiers, WhatComesUpIsLeftAloneWhileAStepIsInFlight) {
   store_prompt(map);
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion_beside_a_step(prompt()), 24);
+}
+
+// Pages that are evicted during a step are not free before it retires.
+TEST(CTiers, WhatIsAskedForWhileAStepIsInFlightComesWhenItHasRetired) {
+  FrameMap map;
+  Engine engine(map.open());
+  engine.compute(prompt());
+  engine.lose_the_device(6);
+  engine.compute(text(100, 16 * kPageSize - 3));  // all pages but one are cached ones
+  engine.settle();
+  EXPECT_EQ(engine.cached_after_promotion_amid_a_step(prompt()), 24);
 }
 
 TEST(CTiers, RequestsOfOneTextReleaseItEachForThemselves) {
