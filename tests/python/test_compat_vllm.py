@@ -23,20 +23,22 @@ class Engine:
         self.worker.register_kv_caches(self.caches)
         self.free = list(range(PAGES))
 
-    def admit(self, request_id, tokens, **more):
+    def admit(self, request_id, tokens, own=(), **more):
+        """`own` pages hold the begin of it already: vLLM's own cache. The request says so only once it runs."""
         request = types.SimpleNamespace(request_id=request_id, prompt_token_ids=tokens, num_computed_tokens=0, **more)
-        found, is_async = self.scheduler.get_num_new_matched_tokens(request, 0)
+        cached = len(own) * PAGE
+        found, is_async = self.scheduler.get_num_new_matched_tokens(request, cached)
         assert not is_async
-        assert self.scheduler.get_num_new_matched_tokens(request, 0) == (found, False), "asking changes nothing"
-        request.pages = [self.free.pop(0) for _ in range(-(-len(tokens) // PAGE))]
+        assert self.scheduler.get_num_new_matched_tokens(request, cached) == (found, False), "asking changes nothing"
+        request.pages = [*own, *(self.free.pop(0) for _ in range(-(-len(tokens) // PAGE) - len(own)))]
         self.scheduler.update_state_after_alloc(request, ([*request.pages],), found)
-        request.external = found
+        request.external, request.computed = found, cached + found
         return request
 
     def step(self, request, first, last):
         """Loads, computes tokens first ... last-1 as numbers that say what they are, and saves."""
         new = types.SimpleNamespace(req_id=request.request_id, block_ids=(request.pages,), num_computed_tokens=first)
-        is_new = first == request.external
+        is_new = first == request.computed
         cached = types.SimpleNamespace(req_ids=[], new_block_ids=[], num_computed_tokens=[])
         if not is_new:
             cached = types.SimpleNamespace(
@@ -86,6 +88,20 @@ def test_what_one_engine_computed_another_loads(store):
     assert request.external == 8
     second.step(request, 8, 10)
     assert second.holds(request, 10)
+
+
+def test_what_the_engine_has_itself_is_gone_on_from(store):
+    tokens = list(range(100, 113))
+    first = Engine(store)
+    first.step(first.admit("a", tokens), 0, 13)
+
+    second = Engine(store)
+    begin = second.admit("b", tokens[:4])
+    second.step(begin, 0, 4)
+    request = second.admit("c", tokens, own=begin.pages)
+    assert request.external == 8 and request.num_computed_tokens == 0
+    assert second.step(request, 12, 13) == set()
+    assert second.holds(request, 13)
 
 
 def test_the_last_token_is_always_computed(store):

@@ -93,7 +93,7 @@ class StemmaConnector(KVConnectorBase_V1):
         self._pages_first = options.get("pages_first", False)
         self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
-        self._hits: dict[str, int] = {}
+        self._own_tokens: dict[str, int] = {}  # that the engine had of a request when it asked
         self._to_load: list[PageMoves] = []
         self._layers: dict[str, torch.Tensor] = {}
         self._failed_blocks: set[int] = set()
@@ -119,17 +119,21 @@ class StemmaConnector(KVConnectorBase_V1):
         loadable = (len(request.prompt_token_ids) - 1) // self._page_size
         first = num_computed_tokens // self._page_size
         found = self._store.exists([self._marker(key) for key in keys[first:loadable]])
-        self._hits[request.request_id] = found * self._page_size
+        self._own_tokens[request.request_id] = num_computed_tokens
         return found * self._page_size, False
 
     def _marker(self, key: bytes) -> bytes:
         return key + b"/whole"
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """The request has pages now: those of num_external_tokens, behind what it had computed, are to be loaded."""
+        """The request has pages now: those of num_external_tokens are to be loaded, behind what the engine had.
+
+        The request itself does not say what that was before it runs.
+        """
         keys, block_ids = self._keys_of(request), _block_ids(blocks)
         count = num_external_tokens // self._page_size
-        had = getattr(request, "num_computed_tokens", 0) // self._page_size
+        own_tokens = self._own_tokens.get(request.request_id, 0)
+        had = max(own_tokens, getattr(request, "num_computed_tokens", 0)) // self._page_size
         if count > 0:
             self._to_load.append(
                 PageMoves(request.request_id, keys[had : had + count], block_ids[had : had + count])
@@ -167,7 +171,7 @@ class StemmaConnector(KVConnectorBase_V1):
     def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, Optional[dict[str, Any]]]:
         """Nothing of it is under way: its pages may be freed at once."""
         self._seen.pop(request.request_id, None)
-        self._hits.pop(request.request_id, None)
+        self._own_tokens.pop(request.request_id, None)
         return False, None
 
     def update_connector_output(self, connector_output: Any) -> None:
