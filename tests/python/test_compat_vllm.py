@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import stemma  # noqa: E402
-from stemma.compat_vllm import StemmaConnector  # noqa: E402
+from stemma.compat_vllm import PageMoves, StemmaConnector, StemmaConnectorMetadata  # noqa: E402
 
 PAGE, LAYERS, PAGES = 4, ["layer.0", "layer.1"], 16
 
@@ -205,6 +205,35 @@ def test_scheduler_and_worker_of_different_processes_share_redis(redis):
     )
     request = types.SimpleNamespace(request_id="b", prompt_token_ids=tokens)
     assert StemmaConnector(config, "scheduler").get_num_new_matched_tokens(request, 0) == (8, False)
+
+
+def test_ranks_have_pages_of_their_own_and_all_must_have_them(store):
+    def connector(role, rank):
+        config = types.SimpleNamespace(
+            cache_config=types.SimpleNamespace(block_size=PAGE),
+            parallel_config=types.SimpleNamespace(rank=rank, world_size=2),
+        )
+        return StemmaConnector(config, role, store=store)
+
+    tokens = list(range(9))
+    pages = PageMoves("a", stemma.page_keys(tokens, PAGE, bytes(32)), [3, 5])
+    workers = [connector("worker", rank) for rank in range(2)]
+    request, found = types.SimpleNamespace(request_id="b", prompt_token_ids=tokens), []
+    for rank, worker in enumerate(workers):
+        worker.register_kv_caches({name: torch.full((2, PAGES, PAGE, 1, 3), 1.0 + rank) for name in LAYERS})
+        worker.bind_connector_metadata(StemmaConnectorMetadata(saves=[pages]))
+        for name in LAYERS:
+            worker.save_kv_layer(name, worker._layers[name])
+        worker.wait_for_save()
+        found.append(connector("scheduler", 0).get_num_new_matched_tokens(request, 0)[0])
+    assert found == [0, 8]
+    for rank, worker in enumerate(workers):
+        caches = {name: torch.zeros((2, PAGES, PAGE, 1, 3)) for name in LAYERS}
+        worker.register_kv_caches(caches)
+        worker.bind_connector_metadata(StemmaConnectorMetadata(loads=[pages]))
+        worker.start_load_kv()
+        assert worker.get_block_ids_with_load_errors() == set()
+        assert all((cache[:, [3, 5]] == 1 + rank).all() for cache in caches.values())
 
 
 def test_hybrid_models_are_refused(store):

@@ -74,7 +74,7 @@ class StemmaConnector(KVConnectorBase_V1):
 
     directory and bytes_max (a disk), remote and secret (Redis), or store (a stemma.PageStore); value_bytes, of one page in
     one layer;
-    namespace, the digest (32 bytes) of all that makes pages valid: model, dtype, layout, tensor-parallel rank.
+    namespace, the digest (32 bytes) of all that makes pages valid: model, dtype, layout. Ranks keep apart by themselves.
     """
 
     def __init__(self, vllm_config: Any = None, role: Any = None, kv_cache_config: Any = None, **options: Any):
@@ -91,6 +91,10 @@ class StemmaConnector(KVConnectorBase_V1):
             raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
         self._namespace = options.get("namespace", bytes(32))
         self._pages_first = options.get("pages_first", False)
+        # Each rank of a model has its own part of every page, and all have the same options.
+        parallel_config = getattr(vllm_config, "parallel_config", None)
+        self._rank = getattr(parallel_config, "rank", 0)
+        self._ranks = getattr(parallel_config, "world_size", 1)
         self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
         self._own_tokens: dict[str, int] = {}  # that the engine had of a request when it asked
@@ -107,23 +111,28 @@ class StemmaConnector(KVConnectorBase_V1):
         digest = _request_namespace(self._namespace, request)
         return _stemma.page_keys(list(request.prompt_token_ids), self._page_size, digest)
 
+    def _part(self, rank: int) -> bytes:
+        return b"" if self._ranks == 1 else b"%dof%d/" % (rank, self._ranks)
+
     def _name(self, key: bytes, layer: str) -> bytes:
-        return key + layer.encode()
+        return key + self._part(self._rank) + layer.encode()
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """Tokens beyond num_computed_tokens that can be loaded: whole pages, and never the last token.
 
-        The pages are there once their end is: the last layer is saved last. Changes nothing that is seen outside.
+        A page is there once every rank has marked it: the last layer is saved last. Changes nothing that is seen outside.
         """
         keys = self._keys_of(request)
         loadable = (len(request.prompt_token_ids) - 1) // self._page_size
         first = num_computed_tokens // self._page_size
-        found = self._store.exists([self._marker(key) for key in keys[first:loadable]])
+        ranks = range(self._ranks)
+        marked = self._store.exists([self._marker(key, rank) for key in keys[first:loadable] for rank in ranks])
+        found = marked // self._ranks
         self._own_tokens[request.request_id] = num_computed_tokens
         return found * self._page_size, False
 
-    def _marker(self, key: bytes) -> bytes:
-        return key + b"/whole"
+    def _marker(self, key: bytes, rank: int) -> bytes:
+        return key + self._part(rank) + b"/whole"
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """The request has pages now: those of num_external_tokens are to be loaded, behind what the engine had.
@@ -220,7 +229,7 @@ class StemmaConnector(KVConnectorBase_V1):
             for key in save.keys:
                 names = [self._name(key, name) for name in self._layers]
                 if self._store.exists(names) == len(names):
-                    self._store.put(self._marker(key), b"")
+                    self._store.put(self._marker(key, self._rank), b"")
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[Optional[set[str]], Optional[set[str]]]:
         """Nothing is asynchronous."""
