@@ -180,16 +180,31 @@ def test_a_request_that_was_preempted_has_its_pages_anew(store):
     assert save.block_ids == [10, 11]
 
 
-def test_a_disk_store_is_opened_from_the_configuration(tmp_path):
+def test_both_halves_of_one_process_share_the_disk_of_the_configuration(tmp_path):
     extra = {"directory": str(tmp_path), "value_bytes": 1024, "bytes_max": 4 << 20}
     config = types.SimpleNamespace(
         cache_config=types.SimpleNamespace(block_size=PAGE),
         kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config=extra),
     )
-    connector = StemmaConnector(config, "worker")
     request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 9)
-    assert connector.get_num_new_matched_tokens(request, 0) == (0, False)
-    connector.shutdown()
+    for found in 0, 8:  # also after a restart
+        halves = [StemmaConnector(config, role) for role in ("scheduler", "worker")]
+        assert halves[0].get_num_new_matched_tokens(request, 0) == (found, False)
+        pages = PageMoves("a", stemma.page_keys([1] * 9, PAGE, bytes(32)), [0, 1])
+        halves[1].register_kv_caches({"layer": torch.zeros((2, PAGES, PAGE, 1, 3))})
+        halves[1].bind_connector_metadata(StemmaConnectorMetadata(saves=[pages]))
+        halves[1].save_kv_layer("layer", halves[1]._layers["layer"])
+        halves[1].wait_for_save()
+        halves[1].shutdown()
+        assert halves[0].get_num_new_matched_tokens(request, 0) == (8, False)
+        halves[0].shutdown()
+        with pytest.raises(stemma.InvalidArgumentError, match="closed"):
+            halves[0].get_num_new_matched_tokens(request, 0)
+    first = StemmaConnector(config, "worker")
+    extra["value_bytes"] = 2048
+    with pytest.raises(stemma.InvalidArgumentError, match="value_bytes"):
+        StemmaConnector(config, "scheduler")
+    first.shutdown()
 
 
 def test_scheduler_and_worker_of_different_processes_share_redis(redis):
