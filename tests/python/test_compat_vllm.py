@@ -132,6 +132,33 @@ def test_a_page_that_is_lost_is_reported_with_all_behind_it(store):
     assert other.worker.get_block_ids_with_load_errors() == set()
 
 
+def is_saved(store, key):
+    return store.exists([key + name.encode() for name in LAYERS] + [key + b"/whole"]) > 0
+
+
+# What a step computes behind pages that did not come is wrong, and vLLM computes it again.
+def test_nothing_is_saved_that_was_computed_behind_a_load_that_failed(store):
+    engine, tokens = Engine(store), list(range(18))
+    engine.step(engine.admit("a", tokens[:13]), 0, 13)
+    other, keys = Engine(store), stemma.page_keys(tokens, PAGE, bytes(32))
+    request = other.admit("b", tokens)
+    assert request.external == 12
+    assert store.remove(keys[1] + LAYERS[1].encode())
+    assert other.step(request, 12, 17) == set(request.pages[1:3])
+    assert not is_saved(store, keys[3])
+    assert other.step(request, 17, 18) == set(), "planned before the first one's failure was known"
+    assert not is_saved(store, keys[3])
+
+
+def test_what_was_computed_behind_a_load_is_saved_by_the_next_step(store):
+    engine, tokens = Engine(store), list(range(18))
+    engine.step(engine.admit("a", tokens[:13]), 0, 13)
+    other, key = Engine(store), stemma.page_keys(tokens, PAGE, bytes(32))[3]
+    request = other.admit("b", tokens)
+    assert other.step(request, 12, 17) == set() and not is_saved(store, key)
+    assert other.step(request, 17, 18) == set() and is_saved(store, key)
+
+
 def test_a_page_is_found_only_when_every_layer_is_saved(store):
     engine, tokens = Engine(store), list(range(8))
     save = engine.worker.save_kv_layer

@@ -101,6 +101,7 @@ class StemmaConnector(KVConnectorBase_V1):
         self._to_load: list[PageMoves] = []
         self._layers: dict[str, torch.Tensor] = {}
         self._failed_blocks: set[int] = set()
+        self._failed_requests: set[str] = set()  # until they have finished
 
     # Of the scheduler.
 
@@ -150,8 +151,12 @@ class StemmaConnector(KVConnectorBase_V1):
         self._seen[request.request_id] = _Seen(keys, block_ids, saved_pages=had + count)
 
     def build_connector_meta(self, scheduler_output: Any) -> StemmaConnectorMetadata:
-        """What is loaded before this step and saved after it: pages of prompts that the step completes."""
-        saves = []
+        """What is loaded before this step and saved after it: pages of prompts that are complete then.
+
+        Of a request whose pages are loaded for this step nothing is saved yet. Where one did not come, on any rank, what
+        the step computes behind it is wrong on all of them; the next step saves what was right.
+        """
+        saves, loaded = [], {load.request_id for load in self._to_load}
         for new in getattr(scheduler_output, "scheduled_new_reqs", []):
             seen = self._seen.get(new.req_id)
             if seen is not None:
@@ -167,7 +172,7 @@ class StemmaConnector(KVConnectorBase_V1):
                 seen.computed_tokens = cached.num_computed_tokens[i]
         for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             seen = self._seen.get(request_id)
-            if seen is None:
+            if seen is None or request_id in loaded:
                 continue
             whole = min((seen.computed_tokens + tokens) // self._page_size, len(seen.keys), len(seen.block_ids))
             if whole > seen.saved_pages:
@@ -203,6 +208,7 @@ class StemmaConnector(KVConnectorBase_V1):
             for at, (key, block_id) in enumerate(zip(load.keys, load.block_ids)):
                 if not all(self._load(name, key, block_id) for name in self._layers):
                     self._failed_blocks.update(load.block_ids[at:])
+                    self._failed_requests.add(load.request_id)
                     break
 
     def _load(self, layer_name: str, key: bytes, block_id: int) -> bool:
@@ -218,14 +224,19 @@ class StemmaConnector(KVConnectorBase_V1):
 
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any = None, **_: Any) -> None:
         """Saves the pages that the metadata names, of one layer."""
-        for save in self._get_connector_metadata().saves:
+        for save in self._trusted_saves():
             for key, block_id in zip(save.keys, save.block_ids):
                 page = self._page(kv_layer, block_id).contiguous().cpu()
                 self._store.put(self._name(key, layer_name), page.view(torch.uint8).flatten().numpy())
 
+    def _trusted_saves(self) -> list[PageMoves]:
+        """Not those of a request of which a load failed: a step may be planned before that is known."""
+        saves = self._get_connector_metadata().saves
+        return [save for save in saves if save.request_id not in self._failed_requests]
+
     def wait_for_save(self) -> None:
         """Marks the pages of which every layer is saved: only these are found."""
-        for save in self._get_connector_metadata().saves:
+        for save in self._trusted_saves():
             for key in save.keys:
                 names = [self._name(key, name) for name in self._layers]
                 if self._store.exists(names) == len(names):
@@ -233,6 +244,7 @@ class StemmaConnector(KVConnectorBase_V1):
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[Optional[set[str]], Optional[set[str]]]:
         """Nothing is asynchronous."""
+        self._failed_requests -= finished_req_ids
         return None, None
 
     def get_block_ids_with_load_errors(self) -> set[int]:
