@@ -53,7 +53,8 @@ void check_request(const stemma::HttpRequest& request, const stemma::HttpLimits&
   STEMMA_CHECK(request.path.starts_with('/') && request.path.find('\0') == std::string::npos,
                "a path is a path");
   const auto value = stemma::query_value_or_null(request.query, "a");
-  STEMMA_CHECK(!value || value->size() <= request.query.size(), "decoding never lengthens");
+  const bool is_there = value.ok() && value->has_value();
+  STEMMA_CHECK(!is_there || (*value)->size() <= request.query.size(), "decoding never lengthens");
   const std::string written = write_out(request);
   stemma::HttpLimits wide = limits;
   wide.header_bytes_max *= 4;  // percent-encoding all of a path

@@ -189,7 +189,7 @@ typedef struct stemma_cache_options {
   int64_t store_deadline_us;   // of an operation of a store; by default 2,000,000
 } stemma_cache_options;
 STEMMA_API void stemma_cache_options_init(stemma_cache_options* options, size_t struct_size);
-// `tiers` may be NULL.
+// `tiers` may be NULL, and serve one cache at a time.
 STEMMA_API stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tiers* tiers,
                                            stemma_cache** cache);
 STEMMA_API void stemma_cache_close(stemma_cache* cache);  // releases what is still held

@@ -41,7 +41,8 @@ struct TierOptions {
   std::int64_t demote_ahead_pages = -1;
 
   // How long a request waits for pages of lower tiers before it computes what is not there yet,
-  // while the rest goes on loading: what a tier that hangs costs at most. 0 never waits.
+  // while the rest goes on loading: what a tier that hangs costs at most. 0 never waits; a year
+  // stands for any longer time.
   std::int64_t load_wait_us = 40'000;
 
   // Whether a step may begin before pages that come from host memory are whole: each layer then
@@ -52,7 +53,7 @@ struct TierOptions {
   // once.
   std::int64_t load_pages_max = 64;
 
-  // After which an operation of a page store is given up.
+  // After which an operation of a page store is given up. As above, a year at most.
   std::int64_t store_deadline_us = 2'000'000;
 
   // Texts of which pages are being brought up at the same time, at most.

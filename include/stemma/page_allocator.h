@@ -102,6 +102,7 @@ class PageAllocator {
   std::int64_t begin_step();
   // Ends the oldest step in flight. REQUIRES: `step` is that step.
   void retire_step(std::int64_t step);
+  std::int64_t steps_in_flight() const noexcept { return last_step_ - retired_step_; }
 
   std::int64_t total_pages() const noexcept { return static_cast<std::int64_t>(state_.size()); }
   std::int64_t free_pages() const noexcept { return free_pages_; }

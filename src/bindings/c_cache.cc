@@ -54,8 +54,9 @@ stemma_status read_cache(const stemma_cache_options* given, KvCacheOptions& plan
 }
 
 // Where the cache has pages that the pool has not, a copy would go beyond its end.
-stemma_status check_pool(const KvCacheOptions& options, const stemma_tiers* tiers) {
+stemma_status check_tiers(const KvCacheOptions& options, const stemma_tiers* tiers) {
   if (tiers == nullptr) return STEMMA_OK;
+  if (tiers->in_use) return refuse("another cache uses the tiers");
   const KvShape& shape = tiers->pool->pool->shape();
   if (shape.pages == options.pages && shape.page_size == options.page_size) return STEMMA_OK;
   return refuse("pages and page_size must be those of the pool above the tiers");
@@ -112,13 +113,14 @@ stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tier
     stemma::KvCacheOptions plan;
     if (const auto status = stemma::read_cache(options, plan); status != STEMMA_OK) return status;
     if (cache == nullptr) return stemma::refuse("cache is NULL");
-    if (const auto status = stemma::check_pool(plan, tiers); status != STEMMA_OK) return status;
+    if (const auto status = stemma::check_tiers(plan, tiers); status != STEMMA_OK) return status;
     auto opened =
         stemma::KvCache::open(plan, nullptr, tiers == nullptr ? nullptr : tiers->tiers.get());
     if (!opened.ok()) return stemma::fail(opened.error());
     auto made = std::make_unique<stemma_cache>();
     made->kv = std::move(opened).value();
     if (tiers != nullptr) made->pool_or_null = tiers->pool;
+    made->tiers_or_null = tiers;
     made->sequences = std::vector<stemma_sequence>(static_cast<std::size_t>(plan.requests_max));
     made->promotions.reserve(static_cast<std::size_t>(plan.tiers.promotions_max));
     for (stemma_sequence& sequence : made->sequences) {
@@ -129,13 +131,14 @@ stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tier
         .requests_max = plan.requests_max,
         .pages_max = plan.requests_max * stemma::ceil_div(plan.context_tokens_max, plan.page_size),
         .page_size = plan.page_size});
+    if (tiers != nullptr) tiers->in_use = true;
     *cache = made.release();
     return stemma_status{STEMMA_OK};
   });
 }
 
 void stemma_cache_close(stemma_cache* cache) {
-  const std::unique_ptr<stemma_cache> closed(cache);
+  std::unique_ptr<stemma_cache> closed(cache);
   if (closed == nullptr) return;
   stemma::guarded([&] {
     closed->loans.close(*closed->kv);
@@ -144,6 +147,9 @@ void stemma_cache_close(stemma_cache* cache) {
     }
     return STEMMA_OK;
   });
+  stemma_tiers* const tiers = closed->tiers_or_null;
+  closed.reset();
+  if (tiers != nullptr) tiers->in_use = false;
 }
 
 stemma_status stemma_namespace_open(stemma_cache* cache, const uint8_t digest[32], int32_t* ns) {

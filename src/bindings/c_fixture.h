@@ -48,8 +48,11 @@ class TieredLife {
  public:
   static constexpr std::int64_t kTieredPages = 16;
 
-  // Takes both over. `store_or_null`: there is none.
-  explicit TieredLife(stemma_pool* pool, stemma_store* store_or_null = nullptr) : pool_(pool) {
+  // Takes both over. `store_or_null`: there is none. `patience_us`: of who waits for pages, and of
+  // the operations that bring them.
+  explicit TieredLife(stemma_pool* pool, stemma_store* store_or_null = nullptr,
+                      std::int64_t patience_us = 60'000'000)
+      : pool_(pool) {
     stemma_tiers_options tiers;
     stemma_tiers_options_init(&tiers, sizeof(tiers));
     tiers.host_bytes = 1 << 20;
@@ -62,7 +65,8 @@ class TieredLife {
     cache.page_size = kPageSize;
     cache.context_tokens_max = kTieredPages * kPageSize;
     cache.write_policy = "write-through";
-    cache.load_wait_us = 60'000'000;
+    cache.load_wait_us = patience_us;
+    cache.store_deadline_us = patience_us;
     EXPECT_EQ(stemma_cache_open(&cache, tiers_, &cache_), STEMMA_OK) << stemma_last_error();
     const std::array<std::uint8_t, 32> digest = {1};
     EXPECT_EQ(stemma_namespace_open(cache_, digest.data(), &ns_), STEMMA_OK);

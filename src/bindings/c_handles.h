@@ -36,6 +36,7 @@ struct stemma_store {
 struct stemma_tiers {
   const stemma_pool* pool;
   std::unique_ptr<stemma::LowerTiers> tiers;
+  bool in_use = false;  // by a cache: each hands out all of their pages
 };
 
 struct stemma_sequence {
@@ -49,6 +50,7 @@ struct stemma_cache {
   std::vector<std::int64_t> promotions;       // that are not released
   std::int64_t last_step = 0;                 // begun
   std::int64_t steps_in_flight = 0;
+  stemma_tiers* tiers_or_null = nullptr;
   const stemma_pool* pool_or_null = nullptr;  // above the tiers
   stemma::LoanBook loans;
   std::vector<stemma_sequence> sequences;  // after `kv`: they let go before it ends

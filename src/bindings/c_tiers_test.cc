@@ -109,6 +109,7 @@ stemma_pool* open_pool() {
 class Engine {
  public:
   explicit Engine(stemma_store* store) : life_(open_pool(), store) {}
+  Engine(stemma_store* store, std::int64_t patience_us) : life_(open_pool(), store, patience_us) {}
 
   // Computes and publishes: the rows of a token are the token's number.
   void compute(const Text& tokens) {
@@ -132,6 +133,7 @@ class Engine {
     while (stemma_wait_transfers(life_.cache(), 1'000'000) == STEMMA_OK) continue;
   }
   void settle() { life_.settle(); }
+  void lose_the_device(std::int64_t pages) { life_.lose_the_device(pages); }
 
   // Brings up what tiers have, then tells how many tokens need no computing. They are right.
   std::int64_t cached_after_promotion(const Text& tokens) {
@@ -157,6 +159,18 @@ class Engine {
     EXPECT_EQ(stemma_wait_transfers(life_.cache(), 1'000'000), STEMMA_OK);
     EXPECT_EQ(stemma_poll_transfers(life_.cache()), STEMMA_OK);
     EXPECT_EQ(stemma_worth_waiting(life_.cache(), promotion), 1);
+    EXPECT_EQ(stemma_step_retire(life_.cache(), step), STEMMA_OK);
+    life_.wait_for(promotion);
+    return cached_after_promotion(tokens);
+  }
+  // The same where it is asked for while a step is in flight, and what it needs is to be evicted.
+  std::int64_t cached_after_promotion_amid_a_step(const Text& tokens) {
+    std::int64_t step = -1;
+    EXPECT_EQ(stemma_step_begin(life_.cache(), &step), STEMMA_OK);
+    const std::int64_t promotion = life_.promote(tokens);
+    EXPECT_GE(promotion, 0);
+    EXPECT_EQ(stemma_worth_waiting(life_.cache(), promotion), 1);
+    EXPECT_EQ(stemma_poll_transfers(life_.cache()), STEMMA_OK);
     EXPECT_EQ(stemma_step_retire(life_.cache(), step), STEMMA_OK);
     life_.wait_for(promotion);
     return cached_after_promotion(tokens);
@@ -212,11 +226,35 @@ TEST(CTiers, AStoreOfTheCallersOwnKeepsPagesBeyondACache) {
   EXPECT_TRUE(next.metrics().contains("stemma_transfers_underway"));
 }
 
+// Added to a clock's time they would be in the past.
+TEST(CTiers, TimesThatMeanForEverAreNotOverAtOnce) {
+  FrameMap map;
+  {
+    Engine engine(map.open(), INT64_MAX);
+    engine.compute(prompt());
+    engine.settle();
+  }
+  EXPECT_EQ(map.frames(), 6u);
+  Engine next(map.open(), INT64_MAX);
+  EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
+}
+
 TEST(CTiers, WhatComesUpIsLeftAloneWhileAStepIsInFlight) {
   FrameMap map;
   store_prompt(map);
   Engine next(map.open());
   EXPECT_EQ(next.cached_after_promotion_beside_a_step(prompt()), 24);
+}
+
+// Pages that are evicted during a step are not free before it retires.
+TEST(CTiers, WhatIsAskedForWhileAStepIsInFlightComesWhenItHasRetired) {
+  FrameMap map;
+  Engine engine(map.open());
+  engine.compute(prompt());
+  engine.lose_the_device(6);
+  engine.compute(text(100, 16 * kPageSize - 3));  // all pages but one are cached ones
+  engine.settle();
+  EXPECT_EQ(engine.cached_after_promotion_amid_a_step(prompt()), 24);
 }
 
 TEST(CTiers, RequestsOfOneTextReleaseItEachForThemselves) {
@@ -284,7 +322,7 @@ TEST(CTiers, WrongStoresAndTiersAreRefused) {
   EXPECT_EQ(stemma_tiers_open(&options, nullptr, &store, 1, &tiers), STEMMA_INVALID_ARGUMENT);
 }
 
-TEST(CTiers, ACacheMustHaveThePagesOfThePoolAboveItsTiers) {
+TEST(CTiers, ServeOneCacheAtATimeThatHasThePagesOfThePoolAboveThem) {
   stemma_pool_options shape;
   stemma_pool_options_init(&shape, sizeof(shape));
   shape.layers = shape.heads = 1;
@@ -301,6 +339,15 @@ TEST(CTiers, ACacheMustHaveThePagesOfThePoolAboveItsTiers) {
   cache_options.pages = 9;
   stemma_cache* cache = nullptr;
   EXPECT_EQ(stemma_cache_open(&cache_options, tiers, &cache), STEMMA_INVALID_ARGUMENT);
+  // Two caches would hand out the same pages of host memory.
+  cache_options.pages = 8;
+  ASSERT_EQ(stemma_cache_open(&cache_options, tiers, &cache), STEMMA_OK);
+  stemma_cache* second = nullptr;
+  EXPECT_EQ(stemma_cache_open(&cache_options, tiers, &second), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(second, nullptr);
+  stemma_cache_close(cache);
+  EXPECT_EQ(stemma_cache_open(&cache_options, tiers, &second), STEMMA_OK);
+  stemma_cache_close(second);
   stemma_tiers_close(tiers);
   stemma_pool_close(pool);
 }

@@ -30,7 +30,7 @@ class PageSpace {
   }
 
   // Exactly so many, evicting exactly what is missing; nullopt, and nothing evicted, if there are
-  // too few even so. REQUIRES: no step is in flight, or the free pages suffice.
+  // too few even so. REQUIRES: frees_at_once(), or the free pages suffice.
   std::optional<OwnedPages> try_take(std::int64_t pages) {
     if (pages > available_pages()) return std::nullopt;
     const std::int64_t missing = pages - allocator_.free_pages();
@@ -45,7 +45,7 @@ class PageSpace {
     return taken;
   }
 
-  // As many as there are, `pages` at most.
+  // As many as there are, `pages` at most. REQUIRES: frees_at_once().
   OwnedPages take_up_to(std::int64_t pages) {
     return *try_take(std::min(pages, available_pages()));
   }
@@ -56,6 +56,9 @@ class PageSpace {
     evicted_pages_ += evicted.pages();
     return evicted.pages();
   }
+
+  // Whether what is evicted is free at once: not while a step is in flight.
+  bool frees_at_once() const noexcept { return allocator_.steps_in_flight() == 0; }
 
   std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }
   std::int64_t total_pages() const noexcept { return allocator_.total_pages(); }

@@ -231,8 +231,10 @@ void Promotion::advance() {
   if (windowed() && lookups_ > 0) return;  // what is worth bringing is not known yet
   publish();
   if (!attended_ && has_hole()) return abandon();
-  ask();
-  ask_for_window();
+  if (target_space().frees_at_once()) {  // else it is asked for once the steps have retired
+    ask();
+    ask_for_window();
+  }
   const bool waiting =
       window_next_ < window_end_ ||
       std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {

@@ -16,6 +16,12 @@ std::uint64_t bit_of(int store) {
   return std::uint64_t{1} << store;
 }
 
+std::vector<NamespaceFamily> sorted_of(std::span<const NamespaceFamily> namespaces) {
+  std::vector<NamespaceFamily> sorted(namespaces.begin(), namespaces.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
 bool covers(std::span<const NamespaceFamily> sorted, const NamespaceDigest& digest) {
   return sorted.empty() || std::binary_search(sorted.begin(), sorted.end(), family_of(digest));
 }
@@ -27,18 +33,33 @@ Purges::Purges(const Parts& parts) : parts_(parts), stores_(parts.stores.size())
 }
 
 bool Purges::can_add(std::span<const NamespaceFamily> namespaces) const {
-  return pending_ < static_cast<std::int64_t>(kPurgesMax) &&
-         pending_namespaces_ + namespaces.size() <= kNamespacesMax;
+  const bool room = pending_ < static_cast<std::int64_t>(kPurgesMax) &&
+                    pending_namespaces_ + namespaces.size() <= kNamespacesMax;
+  return room || find_pending(sorted_of(namespaces)) != purges_.size();
+}
+
+// Its place; the end if there is none.
+std::size_t Purges::find_pending(std::span<const NamespaceFamily> sorted) const {
+  const auto found = std::find_if(purges_.begin(), purges_.end(), [&](const auto& entry) {
+    return entry.second.stores != 0 && std::ranges::equal(entry.second.namespaces, sorted);
+  });
+  return static_cast<std::size_t>(found - purges_.begin());
 }
 
 PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
                     const std::array<std::int64_t, 4>& pages) {
   STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
-  if (purges_.size() == kPurgesMax) drop_oldest_done();
+  const std::uint64_t all = stores_.empty() ? 0 : ~std::uint64_t{0} >> (64 - stores_.size());
   Purge purge;
-  purge.namespaces.assign(namespaces.begin(), namespaces.end());
-  std::sort(purge.namespaces.begin(), purge.namespaces.end());
-  purge.stores = stores_.empty() ? 0 : ~std::uint64_t{0} >> (64 - stores_.size());
+  purge.namespaces = sorted_of(namespaces);
+  if (const std::size_t same = find_pending(purge.namespaces); same != purges_.size()) {
+    auto& [id, pending] = purges_[same];
+    pending.stores = all;  // those that had confirmed it may have been given pages since
+    for (std::size_t tier = 0; tier < pages.size(); ++tier) pending.pages[tier] += pages[tier];
+    return id;
+  }
+  if (purges_.size() == kPurgesMax) drop_oldest_done();
+  purge.stores = all;
   purge.pages = pages;
   if (purge.stores != 0) {
     ++pending_;

@@ -45,7 +45,9 @@ class Purges {
   // Whether one more can be remembered: a store that is down may have many waiting.
   bool can_add(std::span<const NamespaceFamily> namespaces) const;
   // Every store is to forget these namespaces; all where none is named. `pages` are those that went
-  // elsewhere, by tier. REQUIRES: can_add.
+  // elsewhere, by tier. One that is pending for the same namespaces is asked for anew, and counts
+  // for both: who repeats himself while a store is down takes no room from others.
+  // REQUIRES: can_add.
   PurgeId add(std::span<const NamespaceFamily> namespaces,
               const std::array<std::int64_t, 4>& pages);
 
@@ -76,6 +78,7 @@ class Purges {
   };
 
   const Purge* find_or_null(PurgeId id) const;
+  std::size_t find_pending(std::span<const NamespaceFamily> sorted) const;
   void drop_oldest_done();
   void ask(int store);
   bool being_stored(const Purge& purge, int store) const;

@@ -136,17 +136,48 @@ TEST_F(PurgesTest, WaitsForACopyThatMayBringPagesToTheStore) {
   EXPECT_EQ(lanes.posted.back()->namespaces, Families{family_of(digest_of(1))});
 }
 
-TEST_F(PurgesTest, WhatIsRememberedIsBounded) {
-  for (std::size_t i = 0; i < Purges::kPurgesMax; ++i) {
-    ASSERT_TRUE(purges.can_add(Families{family_of(digest_of(1))}));
-    add({family_of(digest_of(1))});
+// While a store is down a tenant may ask again and again.
+TEST_F(PurgesTest, WhoRepeatsHimselfTakesNoRoomFromOthers) {
+  const Families ours = {family_of(digest_of(1))};
+  const PurgeId id = add(ours);
+  for (std::size_t i = 0; i < 2 * Purges::kPurgesMax; ++i) {
+    ASSERT_TRUE(purges.can_add(ours));
+    EXPECT_EQ(add(ours), id);
   }
-  EXPECT_FALSE(purges.can_add(Families{family_of(digest_of(1))}));
+  EXPECT_EQ(purges.pending(), 1);
+  EXPECT_TRUE(purges.can_add(Families{family_of(digest_of(2))}));
+  EXPECT_EQ(purges.report(id)->pages[0], 3 * (1 + 2 * std::int64_t{Purges::kPurgesMax}));
+}
+
+TEST_F(PurgesTest, AStoreThatHadConfirmedIsAskedAnewForWhatItWasGivenSince) {
+  const PurgeId id = add({family_of(digest_of(1))});
+  purges.advance();
+  end_next(7);  // the disk
+  EXPECT_TRUE(purges.usable(0, digest_of(1)));
+  EXPECT_EQ(add({family_of(digest_of(1))}), id);
+  EXPECT_FALSE(purges.usable(0, digest_of(1)));
+  purges.advance();
+  ASSERT_EQ(lanes.posted.size(), 2u);
+  end_next(5);  // the remote store
+  end_next(1);
+  EXPECT_EQ(purges.pending(), 0);
+  EXPECT_EQ(purges.report(id)->pages, (std::array<std::int64_t, 4>{6, 4, 8, 5}));
+}
+
+TEST_F(PurgesTest, WhatIsRememberedIsBounded) {
+  const auto of = [](std::size_t number) {
+    return Families{family_of(digest_of(static_cast<int>(number)))};
+  };
+  for (std::size_t i = 0; i < Purges::kPurgesMax; ++i) {
+    ASSERT_TRUE(purges.can_add(of(i)));
+    add(of(i));
+  }
+  EXPECT_FALSE(purges.can_add(of(100)));
   purges.advance();
   end_next(0);
   end_next(0);
-  EXPECT_TRUE(purges.can_add(Families{family_of(digest_of(1))}));
-  add({family_of(digest_of(1))});
+  EXPECT_TRUE(purges.can_add(of(100)));
+  add(of(100));
   EXPECT_FALSE(purges.report(PurgeId(0)).has_value()) << "it has gone for a later one";
   EXPECT_TRUE(purges.report(PurgeId(1)).has_value());
   EXPECT_FALSE(purges.can_add(Families(Purges::kNamespacesMax)));

@@ -20,6 +20,14 @@ constexpr int kColdLeavesMax = 8;
 
 constexpr TransferLimits kLimits;
 
+// Times that may be added to a clock's: a year stands for any longer one.
+TierOptions with_bounded_times(TierOptions options) {
+  constexpr std::int64_t kYearUs = std::int64_t{365} * 24 * 3600 * 1'000'000;
+  options.load_wait_us = std::min(options.load_wait_us, kYearUs);
+  options.store_deadline_us = std::min(options.store_deadline_us, kYearUs);
+  return options;
+}
+
 // Of one store at once: a slow one leaves the others their part.
 std::int64_t store_jobs_max(std::int64_t stores) {
   return std::max<std::int64_t>(kLimits.writes_max / std::max<std::int64_t>(stores, 1), 1);
@@ -42,7 +50,7 @@ Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, Lo
 Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
                  std::unique_ptr<HostTier> host, const Clock& clock)
     : clock_(clock),
-      options_(options.tiers),
+      options_(with_bounded_times(options.tiers)),
       device_(device),
       stores_(lower.stores()),
       host_images_{lower.host_image_or_null(), lower.windowed_host_image_or_null()},

@@ -30,7 +30,8 @@ std::optional<std::string> try_percent_decode(std::string_view text) {
   return decoded;
 }
 
-std::optional<std::string> query_value_or_null(std::string_view query, std::string_view name) {
+Result<std::optional<std::string>> query_value_or_null(std::string_view query,
+                                                       std::string_view name) {
   const auto decode = [](std::string_view text) {
     std::string spaced(text);
     std::replace(spaced.begin(), spaced.end(), '+', ' ');
@@ -40,11 +41,12 @@ std::optional<std::string> query_value_or_null(std::string_view query, std::stri
     const std::string_view parameter = query.substr(0, query.find('&'));
     query.remove_prefix(std::min(parameter.size() + 1, query.size()));
     const std::string_view key = parameter.substr(0, parameter.find('='));
-    if (decode(key) == name) {
-      return decode(parameter.substr(std::min(key.size() + 1, parameter.size())));
-    }
+    if (decode(key) != name) continue;
+    auto value = decode(parameter.substr(std::min(key.size() + 1, parameter.size())));
+    if (!value.has_value()) return Error{ErrorCode::kInvalidArgument, "is badly percent-encoded"};
+    return value;
   }
-  return std::nullopt;
+  return std::optional<std::string>();
 }
 
 }  // namespace stemma

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "stemma/result.h"
+
 namespace stemma {
 
 // The value of a hexadecimal digit, or −1 if `c` is none.
@@ -21,7 +23,9 @@ int hex_digit_value(char c);
 std::optional<std::string> try_percent_decode(std::string_view text);
 
 // The decoded value of the first parameter `name` of `query` ("a=1&b=2"); '+' is a space. Empty for
-// a parameter without '='. nullopt if there is none, or if its encoding is bad.
-std::optional<std::string> query_value_or_null(std::string_view query, std::string_view name);
+// a parameter without '='. nullopt if there is none; kInvalidArgument if its encoding is bad: what
+// was meant is not known, and to go on as if nothing had been said may be the opposite of it.
+Result<std::optional<std::string>> query_value_or_null(std::string_view query,
+                                                       std::string_view name);
 
 }  // namespace stemma

@@ -26,15 +26,23 @@ TEST(Url, RefusesBadEncodings) {
 
 TEST(Url, FindsAParameter) {
   const std::string query = "limit=10&after=a%20b+c&empty=&flag&limit=20&k%65y=v=w";
-  EXPECT_EQ(query_value_or_null(query, "limit"), "10");  // the first
-  EXPECT_EQ(query_value_or_null(query, "after"), "a b c");
-  EXPECT_EQ(query_value_or_null(query, "empty"), "");
-  EXPECT_EQ(query_value_or_null(query, "flag"), "");
-  EXPECT_EQ(query_value_or_null(query, "key"), "v=w");
-  EXPECT_EQ(query_value_or_null(query, "lim"), std::nullopt);
-  EXPECT_EQ(query_value_or_null("", "limit"), std::nullopt);
-  EXPECT_EQ(query_value_or_null("&&", "limit"), std::nullopt);
-  EXPECT_EQ(query_value_or_null("limit=%zz", "limit"), std::nullopt);
+  EXPECT_EQ(*query_value_or_null(query, "limit"), "10");  // the first
+  EXPECT_EQ(*query_value_or_null(query, "after"), "a b c");
+  EXPECT_EQ(*query_value_or_null(query, "empty"), "");
+  EXPECT_EQ(*query_value_or_null(query, "flag"), "");
+  EXPECT_EQ(*query_value_or_null(query, "key"), "v=w");
+  EXPECT_EQ(*query_value_or_null(query, "lim"), std::nullopt);
+  EXPECT_EQ(*query_value_or_null("", "limit"), std::nullopt);
+  EXPECT_EQ(*query_value_or_null("&&", "limit"), std::nullopt);
+}
+
+TEST(Url, AParameterThatCannotBeReadIsNotTakenForNone) {
+  for (const char* const query : {"limit=%zz", "limit=50%", "a=1&limit=%2"}) {
+    const auto value = query_value_or_null(query, "limit");
+    ASSERT_FALSE(value.ok()) << query;
+    EXPECT_EQ(value.error().code, ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(*query_value_or_null("%zz=1&limit=2", "limit"), "2");
 }
 
 }  // namespace

@@ -27,4 +27,16 @@ std::string Detokenizer::flush() {
   return text;
 }
 
+std::string text_behind_others(const Tokenizer& tokenizer, TokenId token) {
+  std::string text;
+  const std::optional<std::string_view> spelled = tokenizer.token_text(token);
+  if (!spelled.has_value()) return text;
+  DecodeStream stream(tokenizer.decoder());
+  stream.push("a", text);
+  text.clear();
+  stream.push(*spelled, text);
+  stream.flush(text);
+  return text;
+}
+
 }  // namespace stemma

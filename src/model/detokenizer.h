@@ -36,4 +36,8 @@ class Detokenizer {
   bool skip_special_tokens_;
 };
 
+// The text of a token that is not the first of its text, special ones too: with the space in front
+// that decoders take off the begin of a text.
+std::string text_behind_others(const Tokenizer& tokenizer, TokenId token);
+
 }  // namespace stemma

@@ -55,6 +55,18 @@ TEST(Detokenizer, DropsOnlyTheLeadingSpaceOfTheText) {
   EXPECT_EQ(pushed(tokenizer, {1, 263}, false), (Texts{"<s>", " hi", ""}));
 }
 
+TEST(Detokenizer, ATokenBehindOthersKeepsItsSpace) {
+  const Tokenizer pieces = built(sentence_piece_file());
+  EXPECT_EQ(text_behind_others(pieces, 263), " hi");
+  EXPECT_EQ(text_behind_others(pieces, 262), "hi");
+  EXPECT_EQ(text_behind_others(pieces, 1), "<s>");
+  EXPECT_EQ(text_behind_others(pieces, 3 + 0xC3), "�");
+  EXPECT_EQ(text_behind_others(pieces, 9999), "");
+  const Tokenizer bytes = built(byte_level_file());
+  EXPECT_EQ(text_behind_others(bytes, 259), "hello");
+  EXPECT_EQ(text_behind_others(bytes, 0xC3), "�");
+}
+
 TEST(Detokenizer, BeginsANewTextAfterAFlush) {
   const Tokenizer tokenizer = built(sentence_piece_file());
   Detokenizer detokenizer(tokenizer, true);

@@ -60,15 +60,13 @@ Json text_logprobs(const AnswerPiece& piece) {
   for (const char* const name : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
     json[name] = Json::array();
   }
-  std::size_t offset = 0;
   for (const TokenChance& chance : piece.chances) {
     json["tokens"].push_back(chance.token.text);
     json["token_logprobs"].push_back(finite(chance.token.logprob));
-    json["text_offset"].push_back(offset);
+    json["text_offset"].push_back(chance.first_character);
     Json top = Json::object();
     for (const NamedLogprob& named : chance.likeliest) top[named.text] = finite(named.logprob);
     json["top_logprobs"].push_back(std::move(top));
-    offset += chance.token.text.size();
   }
   return json;
 }

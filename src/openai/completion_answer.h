@@ -38,6 +38,7 @@ struct NamedLogprob {
 struct TokenChance {
   NamedLogprob token;
   std::vector<NamedLogprob> likeliest;
+  std::int64_t first_character = 0;  // characters of the answer's tokens before it
 };
 
 // An answer, or a piece of one.

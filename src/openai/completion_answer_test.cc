@@ -41,13 +41,13 @@ TEST(CompletionAnswer, OfACompletionWithLogprobs) {
   AnswerPiece answer = {
       .index = 1, .text = "a\xC3\xA9", .chances = {}, .tokens = {}, .finish_reason = "length"};
   const float never = -std::numeric_limits<float>::infinity();
-  answer.chances = {{{"a", -0.5F}, {{"b", never}}}, {{"\xC3\xA9", -1}, {}}};
+  answer.chances = {{{"a", -0.5F}, {{"b", never}}, 7}, {{"\xC3\xA9", -1}, {}, 8}};
   const auto json = TemplateJson::parse(
       answer_body(head(CompletionKind::kText), std::span(&answer, 1), true, {}, TemplateJson()));
   const TemplateJson& logprobs = json["choices"][0]["logprobs"];
   EXPECT_EQ(json["object"], "text_completion");
   EXPECT_EQ(logprobs["tokens"], TemplateJson({"a", "\xC3\xA9"}));
-  EXPECT_EQ(logprobs["text_offset"], TemplateJson({0, 1}));
+  EXPECT_EQ(logprobs["text_offset"], TemplateJson({7, 8}));
   EXPECT_EQ(logprobs["top_logprobs"][0]["b"], -9999.0) << "JSON has no infinity";
 }
 

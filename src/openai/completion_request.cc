@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kNameBytesMax = 512;
 constexpr std::int64_t kTopLogprobsMax = 20;
+constexpr std::size_t kStopTokensMax = 1024;
 
 // Fields that would change the answer and are not supported, unless they say what is done anyway.
 struct Refused {
@@ -119,7 +120,12 @@ void read_stop(FieldReader& fields, const RequestRules& rules, std::optional<Api
     const Status valid = StopStrings::validate(request.stop);
     if (!valid.ok()) fields.fail("stop", valid.error().detail);
   }
+  // Each answer keeps its own, and looks through them at every token.
   if (const TemplateJson* const tokens = fields.array_or_null("stop_token_ids")) {
+    if (tokens->size() > kStopTokensMax) {
+      return fields.fail("stop_token_ids", fmt::format("must have at most {} tokens (got {})",
+                                                       kStopTokensMax, tokens->size()));
+    }
     request.stop_tokens = read_tokens(*tokens, "stop_token_ids", rules.vocab_tokens, fault);
   }
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);

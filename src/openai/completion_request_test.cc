@@ -127,6 +127,16 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
   for (const auto& [fields, param] : cases) EXPECT_EQ(fault_of(chat(fields)), param) << fields;
 }
 
+TEST(CompletionRequest, StopTokensAreBounded) {
+  const auto with = [](std::size_t tokens) {
+    std::string list = R"("stop_token_ids":[7)";
+    for (std::size_t i = 1; i < tokens; ++i) list += ",7";
+    return chat(list + "]");
+  };
+  EXPECT_EQ(accepted(with(1024)).stop_tokens.size(), 1024U);
+  EXPECT_EQ(fault_of(with(1025)), "stop_token_ids");
+}
+
 TEST(CompletionRequest, WhatIsDoneAnywayIsAccepted) {
   accepted(chat(R"("response_format":{"type":"text"},"tool_choice":"auto","modalities":["text"])"));
   accepted(chat(R"("functions":[],"best_of":1,"use_beam_search":false)"));

@@ -86,6 +86,29 @@ TEST_P(PrefixSteadyState, NorForEventsThatAreDrainedEachStep) {
   EXPECT_GT(sink.pages, 3'000);
 }
 
+// Any tenant may ask what is near its text, and purge what it has, between two steps: what that
+// costs must not grow with what others have.
+TEST(PrefixSteadyStateOfOthers, WhatOneTenantAsksTakesNothingForTheNodesOfOthers) {
+  PrefixFixture f({.page_size = 1, .pages = 5'000});
+  NamespaceDigest ours;
+  ours.bytes[0] = 1;
+  const NamespaceId ns = *f.cache->try_open_namespace(ours);
+  for (std::int32_t i = 0; i < 2'000; ++i) {  // two by two below a page of their own
+    const Tokens text = {i / 2, i % 2};
+    PrefixLock held = f.cache->match(f.ns, text);
+    const std::int64_t missing = 2 - held.tokens();
+    f.cache->insert(text, std::move(held), f.allocate(missing), {}).reset();
+  }
+  const Tokens text = {7, 8, 9};
+  f.cache->insert(text, f.cache->match(ns, {}), f.allocate(3), {}).reset();
+  const std::int64_t before = heap_allocations;
+  EXPECT_EQ(f.cache->nearest(ns, Tokens{7, 1}, 2).common_tokens, 1);
+  EXPECT_EQ(f.cache->nearest(ns, Tokens{5}, 2).common_tokens, 0);
+  const NamespaceFamily family = family_of(ours);
+  EXPECT_EQ(f.cache->purge({&family, 1}), 3);
+  EXPECT_LT(heap_allocations - before, 50);
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, PrefixSteadyState,
                          testing::Values("lru", "tlru", "s3fifo", "hazard"));
 

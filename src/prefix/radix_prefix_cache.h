@@ -236,6 +236,7 @@ class RadixPrefixCache final : public PrefixCache {
   }
   void mark_evicted(NodeSlot leaf, std::int64_t pages);
   std::span<const TokenId> page_of(const RadixNode& node, std::int64_t page) const;
+  NodeSlot nearest_child(NodeSlot parent, std::span<const TokenId> tokens) const;
   TreeNode shown(NodeSlot slot, const NamespaceDigest& digest) const;
   std::vector<TokenId> text_to(NodeSlot slot) const;
   void take_back(NodeSlot leaf, std::span<PageId> ids) {

@@ -76,11 +76,27 @@ NearestText RadixPrefixCache::nearest(NamespaceId ns, std::span<const TokenId> t
     compare(std::span(inside).subspan(static_cast<std::size_t>(walk.pages() * page_size())));
     return nearest;
   }
-  const auto children = tree_.children();  // outlives the loop over one of its lists
-  for (const NodeSlot child : children[end.index()]) {
+  const NodeSlot child = nearest_child(end, left);
+  if (child.valid()) compare(tree_.tokens_of(child));
+  return nearest;
+}
+
+// The child that has most of `tokens` in common, of those the first by its tokens; none has a whole
+// page of them.
+NodeSlot RadixPrefixCache::nearest_child(NodeSlot parent, std::span<const TokenId> tokens) const {
+  NodeSlot nearest;
+  std::span<const TokenId> nearest_page;
+  std::int64_t most = -1;
+  for (const NodeSlot child : tree_.children_of(parent)) {
     if (tree_.node(child).unlinked) continue;
-    const std::vector<TokenId> inside = tree_.tokens_of(child);
-    compare(inside);
+    const auto page = page_of(tree_.node(child), 0);
+    const auto parted = std::mismatch(page.begin(), page.end(), tokens.begin(), tokens.end());
+    const std::int64_t common = parted.first - page.begin();
+    if (common < most) continue;
+    if (common == most && !std::ranges::lexicographical_compare(page, nearest_page)) continue;
+    most = common;
+    nearest = child;
+    nearest_page = page;
   }
   return nearest;
 }
@@ -112,18 +128,11 @@ TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max,
       return std::tie(heat, other.slot) < std::tie(other.heat, slot);
     }
   };
-  const auto slots = static_cast<std::size_t>(tree_.nodes().high_water());
-  std::vector<NodeSlot> first_child(slots);
-  std::vector<NodeSlot> next_sibling(slots);
-  for (NodeSlot slot(0); slot.index() < slots; slot = NodeSlot(slot.value() + 1)) {
-    if (!tree_.nodes().exists(slot) || tree_.node(slot).is_root()) continue;
-    NodeSlot& first = first_child[tree_.node(slot).parent.index()];
-    next_sibling[slot.index()] = std::exchange(first, slot);
-  }
+  const RadixTree::ChildLists lists = tree_.child_lists();
   std::priority_queue<Reached> reached;
   const auto reach_below = [&](NodeSlot slot, std::size_t ns) {
-    for (NodeSlot child = first_child[slot.index()]; child.valid();
-         child = next_sibling[child.index()]) {
+    for (NodeSlot child = lists.first_child[slot.index()]; child.valid();
+         child = lists.next_sibling[child.index()]) {
       const RadixNode& node = tree_.node(child);
       reached.push({.heat = {node.hits, node.last_use}, .slot = child, .ns = ns});
     }

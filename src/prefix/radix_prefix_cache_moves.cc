@@ -91,10 +91,11 @@ bool RadixPrefixCache::try_discard(NamespaceId ns, std::span<const TokenId> toke
 }
 
 std::vector<NodeSlot> RadixPrefixCache::subtrees(std::vector<NodeSlot> tops) const {
-  const auto children = tree_.children();
+  const RadixTree::ChildLists lists = tree_.child_lists();
   std::vector<NodeSlot> found = std::move(tops);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    for (const NodeSlot child : children[found[i].index()]) {
+    for (NodeSlot child = lists.first_child[found[i].index()]; child.valid();
+         child = lists.next_sibling[child.index()]) {
       if (!tree_.node(child).unlinked) found.push_back(child);
     }
   }

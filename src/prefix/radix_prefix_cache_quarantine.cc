@@ -44,8 +44,7 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
 
 std::vector<std::vector<TokenId>> RadixPrefixCache::first_pages(NamespaceId ns) const {
   std::vector<std::vector<TokenId>> pages;
-  const auto children = tree_.children();  // outlives the loop over one of its lists
-  for (const NodeSlot child : children[root_of(ns).index()]) {
+  for (const NodeSlot child : tree_.children_of(root_of(ns))) {
     if (tree_.node(child).unlinked) continue;
     const auto page = page_of(tree_.node(child), 0);
     pages.emplace_back(page.begin(), page.end());

@@ -137,6 +137,27 @@ std::vector<TokenId> RadixTree::tokens_of(NodeSlot slot) const {
   return tokens;
 }
 
+std::vector<NodeSlot> RadixTree::children_of(NodeSlot parent) const {
+  std::vector<NodeSlot> found;
+  if (nodes_[parent].children == 0) return found;
+  for (const NodeSlot slot : id_range(NodeSlot(0), nodes_.high_water())) {
+    if (nodes_.exists(slot) && nodes_[slot].parent == parent) found.push_back(slot);
+  }
+  return found;
+}
+
+RadixTree::ChildLists RadixTree::child_lists() const {
+  const auto slots = static_cast<std::size_t>(nodes_.high_water());
+  ChildLists lists = {std::vector<NodeSlot>(slots), std::vector<NodeSlot>(slots)};
+  for (std::int32_t i = nodes_.high_water() - 1; i >= 0; --i) {
+    const NodeSlot slot(i);
+    if (!nodes_.exists(slot) || nodes_[slot].is_root()) continue;
+    NodeSlot& first = lists.first_child[nodes_[slot].parent.index()];
+    lists.next_sibling[slot.index()] = std::exchange(first, slot);
+  }
+  return lists;
+}
+
 std::vector<std::vector<NodeSlot>> RadixTree::children() const {
   std::vector<std::vector<NodeSlot>> lists(static_cast<std::size_t>(nodes_.high_water()));
   for (const NodeSlot slot : id_range(NodeSlot(0), nodes_.high_water())) {

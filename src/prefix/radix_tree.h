@@ -111,7 +111,16 @@ class RadixTree {
 
   // All tokens of a node, for people and checks. Allocates.
   std::vector<TokenId> tokens_of(NodeSlot slot) const;
-  // Slots of the children of every node, by parent, each list by its tokens. Allocates. O(nodes).
+  // The children of one node, by their slots. Allocates for them. O(nodes), a look at each.
+  std::vector<NodeSlot> children_of(NodeSlot parent) const;
+  // The same of every node, by their slots: of each node its first child, and its next sibling.
+  struct ChildLists {
+    std::vector<NodeSlot> first_child;
+    std::vector<NodeSlot> next_sibling;
+  };
+  ChildLists child_lists() const;
+  // Slots of the children of every node, by parent, each list by its tokens. Allocates for each:
+  // for checks, and what is seldom asked.
   std::vector<std::vector<NodeSlot>> children() const;
 
   // Structure alone: chains, table, counts of children, starts. A description of the first

@@ -113,7 +113,9 @@ void ApiService::ask_to_explain(ExchangeId exchange, RequestSpec&& spec) {
 // A caller's own tenant; an admin's: the one it names, or all.
 void ApiService::purge(ExchangeId exchange, HttpRequest&& request) {
   const Caller& caller = exchanges_[exchange].caller;
-  const std::optional<std::string> named = query_value_or_null(request.query, "tenant");
+  const auto read = query_value_or_null(request.query, "tenant");
+  if (!read.ok()) return refuse(exchange, field_error("tenant", read.error().detail));
+  const std::optional<std::string>& named = *read;
   const bool is_own = named.has_value() && *named == caller.tenant;
   if (named.has_value() && !caller.admin && !is_own) {
     return refuse(exchange, forbidden("only an admin's key purges another tenant"));

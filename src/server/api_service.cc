@@ -42,10 +42,11 @@ bool matches(std::string_view route, std::string_view path) {
 
 ApiService::ApiService(const ServedModel& model, ApiOptions options)
     : options_(std::move(options)),
-      preparation_(model, options_.model_name),
+      preparation_(model, options_.model_name, options_.answers_max),
       ids_(machine_entropy()),
       started_s_(wall_clock_seconds()),
-      work_(std::make_unique<WorkThread>(options_.preparing_max)) {}
+      work_(std::make_unique<WorkThread>(WorkThread::Limits{
+          .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})) {}
 
 ApiService::~ApiService() = default;
 
@@ -84,6 +85,7 @@ void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
   Exchange& entry = exchanges_[exchange];
   entry.path = request.path;
   entry.begun_us = clock_.now_us();
+  entry.body_bytes = std::ssize(request.body);
   entry.request_id = request_id_of(request);
   if (entry.request_id.empty()) entry.request_id = fresh_id("req-");
   const Route* by_path = nullptr;
@@ -126,6 +128,7 @@ void ApiService::gone(ExchangeId exchange) {
   if (found->second.answer_or_null != nullptr && !loop_->cancel(exchange)) {
     STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
   }
+  work_->withdraw(exchange);
   note_end(found->second, 499);
   exchanges_.erase(found);
 }
@@ -153,12 +156,16 @@ void ApiService::refuse(ExchangeId exchange, const ApiError& error) {
 }
 
 void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
-  const bool taken = work_->try_post([this, exchange, work = std::move(work)] {
+  const auto found = exchanges_.find(exchange);
+  if (found == exchanges_.end()) return;
+  WorkThread::Work posted = {.whose = exchange, .bytes = found->second.body_bytes, .run = {}};
+  posted.run = [this, exchange, work = std::move(work)] {
     http_->post([this, exchange, finish = work()] {
       if (exchanges_.contains(exchange)) finish();
     });
-  });
-  if (!taken) refuse(exchange, overloaded("too many requests wait to be read"));
+  };
+  if (work_->try_post(std::move(posted))) return;
+  refuse(exchange, overloaded("too many requests wait to be read"));
 }
 
 void ApiService::ask(ExchangeId exchange, ServingLoop::Question question) {

@@ -40,8 +40,9 @@ struct ApiOptions {
   std::string model_name;
   // Answers that wait or run at once: more are refused with 429 at once.
   std::int64_t answers_max = 1024;
-  // Requests that wait to be parsed.
+  // Requests that wait to be parsed, and bytes of their bodies.
   std::int64_t preparing_max = 1024;
+  std::int64_t preparing_bytes_max = 256 << 20;
   KeyBook keys;
   // Of each tenant of these that has no quota there; absent: none.
   std::optional<std::int64_t> tenant_pages;
@@ -82,6 +83,7 @@ class ApiService final : public HttpService {
     std::string request_id;
     Caller caller;
     std::int64_t begun_us = 0;
+    std::int64_t body_bytes = 0;
     std::unique_ptr<Answer> answer_or_null;  // nullptr: is being prepared, or answered at once
   };
   using Verb = void (ApiService::*)(ExchangeId, HttpRequest&&);

@@ -74,8 +74,10 @@ void append_nodes(const KvCache& kv, Tier tier, std::int64_t nodes_max, Template
 
 void ApiService::tree(ExchangeId exchange, HttpRequest&& request) {
   std::int64_t nodes_max = kNodesShown;
-  if (const auto asked_for = query_value_or_null(request.query, "nodes")) {
-    const auto number = try_number(*asked_for);
+  const auto asked_for = query_value_or_null(request.query, "nodes");
+  if (!asked_for.ok()) return refuse(exchange, field_error("nodes", asked_for.error().detail));
+  if (asked_for->has_value()) {
+    const auto number = try_number(**asked_for);
     if (!number.has_value() || *number < 1 || *number > kNodesMax) {
       return refuse(exchange, field_error("nodes", fmt::format("must be 1 to {}", kNodesMax)));
     }

@@ -30,10 +30,10 @@ ApiError too_long(const CompletionRequest& request, std::string message) {
 
 }  // namespace
 
-Preparation::Preparation(const ServedModel& model, std::string model_name)
+Preparation::Preparation(const ServedModel& model, std::string model_name, std::int64_t answers_max)
     : model_(model), model_name_(std::move(model_name)) {
   rules_.vocab_tokens = model.vocab_tokens();
-  rules_.copies_max = ServingLoop::kPromptsMax;
+  rules_.copies_max = std::min(answers_max, ServingLoop::kPromptsMax);
   rules_.defaults = defaults_of(model.generation());
 }
 
@@ -171,8 +171,18 @@ TemplateJson Preparation::weights_json() const {
   return json;
 }
 
+// The last output is never an input: it needs no place.
 std::int64_t Preparation::context_tokens() const {
-  return model_.engine_options().kv.context_tokens_max;
+  const KvCacheOptions& kv = model_.engine_options().kv;
+  return std::min(kv.context_tokens_max, kv.pages * kv.page_size + 1);
+}
+
+// For people: what they may want to change.
+std::string Preparation::context_text() const {
+  const std::int64_t tokens = context_tokens();
+  return tokens == model_.engine_options().kv.context_tokens_max
+             ? fmt::format("the context of {}", tokens)
+             : fmt::format("the {} that KV memory holds", tokens);
 }
 
 const std::string& Preparation::eviction_policy() const {
@@ -185,14 +195,13 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   const std::int64_t prompt_tokens = std::ssize(tokens);
   if (tokens.empty()) return field_error("prompt", "must have at least one token");
   if (prompt_tokens >= context) {
-    return too_long(request, fmt::format("the prompt has {} tokens, and the context is {}",
-                                         prompt_tokens, context));
+    return too_long(request, fmt::format("the prompt of {} tokens leaves nothing of {}",
+                                         prompt_tokens, context_text()));
   }
   const std::int64_t max_tokens = request.max_tokens.value_or(context - prompt_tokens);
   if (max_tokens > context - prompt_tokens) {
-    return too_long(request, fmt::format("the prompt of {} tokens and max_tokens {} exceed the "
-                                         "context of {}",
-                                         prompt_tokens, max_tokens, context));
+    return too_long(request, fmt::format("the prompt of {} tokens and max_tokens {} exceed {}",
+                                         prompt_tokens, max_tokens, context_text()));
   }
   PromptJob job;
   job.spec.prompt = std::move(tokens);

@@ -30,8 +30,10 @@ struct PreparedAnswer {
 
 class Preparation {
  public:
-  // `model` must outlive this. `model_name` is what clients call it.
-  Preparation(const ServedModel& model, std::string model_name);
+  // `model` must outlive this. `model_name` is what clients call it. A request that asks for more
+  // than `answers_max` answers is refused.
+  Preparation(const ServedModel& model, std::string model_name,
+              std::int64_t answers_max = ServingLoop::kPromptsMax);
 
   // Lets every tenant share the beginnings of texts that this file names (shared_prefixes.h).
   // Errors name file and line. Before the first request.
@@ -52,6 +54,7 @@ class Preparation {
   // Without the special tokens that the tokenizer puts around a text.
   ApiResult<std::vector<TokenId>> bare_tokens(std::string_view text) const;
   std::string text_of(std::span<const TokenId> tokens) const;
+  // Of prompt and answer together: the model's context, or what KV memory holds of it.
   std::int64_t context_tokens() const;
   // The formats that the model is computed from, and what rounding to them cost.
   TemplateJson weights_json() const;
@@ -77,6 +80,7 @@ class Preparation {
     std::vector<SiblingNamespace> siblings;
   };
   Whereabouts whereabouts(const Caller& caller, const CacheFields& fields) const;
+  std::string context_text() const;
   // The adapter that a request chooses; empty: the model alone.
   std::string adapter_of(const CompletionRequest& request) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,

@@ -1,11 +1,16 @@
 // What a server makes of a request's "model": the model itself or one of its adapters, and a fault
-// that names all of them otherwise.
+// that names all of them otherwise; and how long a request may be, where memory is shorter than the
+// model's context.
 #include "server/preparation.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/temp_directory.h"
 #include "model/random_adapter.h"
@@ -20,9 +25,13 @@ class PreparationTest : public testing::Test {
     const ModelConfig config = tiny_model_config("llama2");
     ASSERT_TRUE(write_random_model(model_directory_.path(), {.config = config}).ok());
     ASSERT_TRUE(write_random_adapter(adapter_directory_.path(), {.config = config}).ok());
+    open(std::int64_t{1} << 20);
+  }
+
+  void open(std::int64_t kv_bytes) {
     ServedModelOptions options;
     options.directory = model_directory_.path();
-    options.kv_bytes = std::int64_t{1} << 20;
+    options.kv_bytes = kv_bytes;
     options.engine.kv.context_tokens_max = 256;
     options.adapters = {{"poet", adapter_directory_.path()}, {"sage", adapter_directory_.path()}};
     auto model = ServedModel::open(options);
@@ -67,6 +76,65 @@ TEST_F(PreparationTest, AnUnknownModelIsNotFoundAndThoseThereAreAreNamed) {
   EXPECT_EQ(fault->code, "model_not_found");
   EXPECT_EQ(fault->message,
             "The model 'bard' does not exist; this server has 'scribe', 'poet', 'sage'");
+}
+
+// Where they may never wait together; else clients would ask again and again.
+TEST_F(PreparationTest, MoreAnswersThanMayWaitAreRefusedForGood) {
+  preparation_.emplace(*model_, "scribe", 4);
+  EXPECT_TRUE(std::holds_alternative<PreparedAnswer>(prepare(R"(, "n": 4)")));
+  const auto prepared = prepare(R"(, "n": 5)");
+  const auto* const fault = std::get_if<ApiError>(&prepared);
+  ASSERT_NE(fault, nullptr);
+  EXPECT_EQ(fault->status, 400);
+  EXPECT_EQ(fault->param, "n");
+}
+
+// With the memory of three pages, of a context of 256 tokens.
+class ShortMemoryTest : public PreparationTest {
+ protected:
+  void SetUp() override {
+    PreparationTest::SetUp();
+    const std::int64_t page_bytes = (std::int64_t{1} << 20) / model_->engine_options().kv.pages;
+    preparation_.reset();
+    open(3 * page_bytes);
+    const KvCacheOptions& kv = model_->engine_options().kv;
+    ASSERT_EQ(kv.pages, 3);
+    ASSERT_EQ(kv.page_size, 16);
+  }
+  ApiResult<PreparedAnswer> prepare_tokens(std::size_t tokens,
+                                           std::optional<std::int64_t> max_tokens) const {
+    CompletionRequest request;
+    request.kind = CompletionKind::kText;
+    request.prompts = {std::vector<TokenId>(tokens, 7)};
+    request.max_tokens = max_tokens;
+    return preparation_->prepare(std::move(request), {});
+  }
+};
+
+// The last token has no place.
+TEST_F(ShortMemoryTest, WhoSaysNoMaxTokensGetsWhatMemoryHolds) {
+  const auto prepared = prepare_tokens(10, std::nullopt);
+  const auto* const answer = std::get_if<PreparedAnswer>(&prepared);
+  ASSERT_NE(answer, nullptr) << std::get<ApiError>(prepared).message;
+  EXPECT_EQ(answer->job.prompts[0].spec.max_tokens, 3 * 16 + 1 - 10);
+  EXPECT_EQ(preparation_->context_tokens(), 3 * 16 + 1);
+  const auto engine = model_->open_engine();
+  ASSERT_TRUE(engine.ok());
+  EXPECT_TRUE((*engine)->submit(answer->job.prompts[0].spec).ok());
+}
+
+// Asked again later it would be refused again.
+TEST_F(ShortMemoryTest, WhatMemoryNeverHoldsIsRefusedForGood) {
+  for (const auto& [tokens, max_tokens] : {std::pair(10, 40), std::pair(49, 1)}) {
+    const auto prepared = prepare_tokens(static_cast<std::size_t>(tokens), max_tokens);
+    const auto* const fault = std::get_if<ApiError>(&prepared);
+    ASSERT_NE(fault, nullptr) << tokens;
+    EXPECT_EQ(fault->status, 400);
+    EXPECT_EQ(fault->code, "context_length_exceeded");
+    EXPECT_NE(fault->message.find("the 49 that KV memory holds"), std::string::npos)
+        << fault->message;
+  }
+  EXPECT_TRUE(std::holds_alternative<PreparedAnswer>(prepare_tokens(48, 1)));
 }
 
 TEST_F(PreparationTest, AnAdapterCannotBeCalledAsTheModelIs) {

@@ -12,6 +12,12 @@ namespace {
 constexpr std::chrono::milliseconds kIdle(100);
 constexpr std::chrono::milliseconds kIdleWithTransfers(5);
 
+// Of a text of UTF-8.
+std::int64_t characters_in(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+}
+
 }  // namespace
 
 ServingLoop::ServingLoop(Engine& engine, const Tokenizer& tokenizer, const Options& options,
@@ -223,22 +229,29 @@ void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& 
       update.finish = FinishReason::kStop;
       return;
     }
-    update.chances = chances_of(event);
+    update.chances = chances_of(event, update.is_first, live);
   }
   if (event.finish != FinishReason::kNone) live.text.finish(update.text);
 }
 
-std::vector<TokenChance> ServingLoop::chances_of(const EngineEvent& event) const {
+// Behind other tokens one is written with the space that decoders take off the begin of a text: so
+// the tokens of an answer, joined, are its text.
+std::vector<TokenChance> ServingLoop::chances_of(const EngineEvent& event, bool is_first,
+                                                 Live& live) const {
   std::vector<TokenChance> chances;
   if (event.logprobs.empty()) return chances;
   const auto named = [&](const TokenLogprob& entry) {
-    return NamedLogprob{tokenizer_.decode(std::span(&entry.token, 1), false), entry.logprob};
+    return NamedLogprob{is_first ? tokenizer_.decode(std::span(&entry.token, 1), false)
+                                 : text_behind_others(tokenizer_, entry.token),
+                        entry.logprob};
   };
   TokenChance& chance = chances.emplace_back();
   chance.token = named(event.logprobs[0]);
   for (const TokenLogprob& entry : event.logprobs.subspan(1)) {
     chance.likeliest.push_back(named(entry));
   }
+  chance.first_character = live.characters;
+  live.characters += characters_in(chance.token.text);
   return chances;
 }
 

@@ -109,8 +109,9 @@ class ServingLoop {
     std::int64_t index = 0;
     bool wants_tokens = false;
     bool in_pieces = false;
-    AnswerUpdate kept;   // where it does not come in pieces
-    bool begun = false;  // its first token has come
+    AnswerUpdate kept;            // where it does not come in pieces
+    bool begun = false;           // its first token has come
+    std::int64_t characters = 0;  // of tokens whose chances were told
     TextGeneration text;
   };
   struct Message {
@@ -137,7 +138,7 @@ class ServingLoop {
   void cancel_request(RequestId request);
   void take_text(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
-  std::vector<TokenChance> chances_of(const EngineEvent& event) const;
+  std::vector<TokenChance> chances_of(const EngineEvent& event, bool is_first, Live& live) const;
   void end(RequestId request);
   void deliver();
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "engine/hash_model.h"
+#include "model/tokenizer_examples.h"
 
 namespace stemma {
 namespace {
@@ -60,6 +61,7 @@ class Updates {
   struct Answer {
     std::string text;
     std::vector<TokenId> tokens;
+    std::vector<TokenChance> chances;
     std::int64_t updates = 0;
     std::int64_t firsts = 0;
     std::int64_t ends = 0;
@@ -75,6 +77,7 @@ class Updates {
       ++answer.updates;
       answer.text += update.text;
       answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
+      answer.chances.insert(answer.chances.end(), update.chances.begin(), update.chances.end());
       answer.firsts += update.is_first ? 1 : 0;
       answer.ends += update.finish != FinishReason::kNone ? 1 : 0;
       ended_ += update.finish != FinishReason::kNone ? 1 : 0;
@@ -97,6 +100,21 @@ class Updates {
   std::map<Key, Answer> answers_;
   std::int64_t ended_ = 0;
 };
+
+// Sixty-four words, each with its space before it and a letter of two bytes, as Llama 2 has them.
+Tokenizer words() {
+  std::string vocab;
+  for (int word = 0; word < 64; ++word) {
+    vocab += (word == 0 ? "\"▁é" : ",\"▁é") + std::to_string(word) + "\":" + std::to_string(word);
+  }
+  ExampleFile file = sentence_piece_file();
+  file.model = R"({"type":"BPE","vocab":{)" + vocab + R"(},"merges":[]})";
+  file.added_tokens = "[]";
+  file.around = "null";
+  Result<Tokenizer> tokenizer = Tokenizer::parse(file.json(), "words.json");
+  EXPECT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
+  return std::move(tokenizer).value();
+}
 
 class ServingLoopTest : public ::testing::Test {
  protected:
@@ -191,6 +209,33 @@ TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
   EXPECT_EQ(updates_->answer(2).text, updates_->answer(1).text);
   EXPECT_EQ(updates_->answer(2).tokens, updates_->answer(1).tokens);
   EXPECT_EQ(updates_->answer(2).firsts, 1);
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, TokensThatLogprobsAreOfAreTheTextInPiecesAndWhole) {
+  tokenizer_ = words();
+  open();
+  model_->let_all_go();
+  for (const std::int64_t exchange : {1, 2}) {
+    AnswerJob wanted = job(exchange, 10, 8);
+    wanted.in_pieces = exchange == 1;
+    wanted.prompts[0].spec.logprobs = 2;
+    ASSERT_TRUE(loop_->submit(std::move(wanted)));
+  }
+  updates_->wait_for_ends(2);
+  for (const std::int64_t exchange : {1, 2}) {
+    const Updates::Answer answer = updates_->answer(exchange);
+    std::string joined;
+    std::int64_t characters = 0;
+    for (const TokenChance& chance : answer.chances) {
+      EXPECT_EQ(chance.first_character, characters);
+      EXPECT_EQ(chance.likeliest.at(1).text.starts_with(" "), !joined.empty());
+      joined += chance.token.text;
+      characters += std::ssize(chance.token.text) - 1;  // one letter has two bytes
+    }
+    EXPECT_EQ(answer.chances.size(), 8U);
+    EXPECT_EQ(joined, answer.text);
+  }
   expect_nothing_left();
 }
 

@@ -1,40 +1,102 @@
 // WorkThread: runs work in the order in which it came, on a thread of its own: what would hold the
 // I/O thread up, such as parsing and tokenising.
 //
-// Thread:     try_post from any.
-// Memory:     a queue of works_max.
-// Cost:       one lock a piece of work.
+// Thread:     any; the work runs on its own.
+// Memory:     what waits, at most Limits of it.
+// Cost:       one lock a piece of work; withdraw looks at all that waits.
 // Not here:   work that waits (ServingLoop), many threads at one piece (base/thread_pool).
 #pragma once
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
-#include "base/bounded_queue.h"
+#include "http/http_server.h"
 
 namespace stemma {
 
 class WorkThread {
  public:
-  explicit WorkThread(std::int64_t works_max) : works_(works_max), thread_([this] { run(); }) {}
-  // Runs what waits, then ends.
-  ~WorkThread() { works_.close(); }
+  struct Limits {
+    std::int64_t works = 0;  // that wait
+    std::int64_t bytes = 0;  // that they keep
+  };
+  struct Work {
+    ExchangeId whose;
+    std::int64_t bytes = 0;  // that it keeps until it has run
+    std::function<void()> run;
+  };
+
+  explicit WorkThread(const Limits& limits) : limits_(limits), thread_([this] { run(); }) {}
+  // What runs ends; what waits is dropped.
+  ~WorkThread() { end(); }
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;
 
-  // False if works_max wait.
-  [[nodiscard]] bool try_post(std::function<void()> work) {
-    return works_.try_push(std::move(work));
+  // False if it would be more than may wait, or after end().
+  [[nodiscard]] bool try_post(Work&& work) {
+    {
+      const std::lock_guard lock(mutex_);
+      const bool room =
+          std::ssize(waiting_) < limits_.works && bytes_ + work.bytes <= limits_.bytes;
+      if (ended_ || !room) return false;
+      bytes_ += work.bytes;
+      waiting_.push_back(std::move(work));
+    }
+    changed_.notify_one();
+    return true;
+  }
+
+  // Nobody wants any more what waits of this exchange.
+  void withdraw(ExchangeId whose) {
+    std::vector<Work> dropped;  // outside of the lock
+    const std::lock_guard lock(mutex_);
+    const auto rest = std::stable_partition(waiting_.begin(), waiting_.end(),
+                                            [&](const Work& work) { return work.whose != whose; });
+    for (auto work = rest; work != waiting_.end(); ++work) {
+      bytes_ -= work->bytes;
+      dropped.push_back(std::move(*work));
+    }
+    waiting_.erase(rest, waiting_.end());
+  }
+
+  // Runs nothing more; the destructor waits for what runs now.
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_one();
   }
 
  private:
   void run() {
-    while (auto work = works_.pop()) (*work)();
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
+      if (ended_) return;
+      Work work = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      work.run();
+      work.run = nullptr;  // with all that it keeps
+      lock.lock();
+      bytes_ -= work.bytes;
+    }
   }
 
-  BoundedQueue<std::function<void()>> works_;
+  Limits limits_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> waiting_;
+  std::int64_t bytes_ = 0;  // of what waits or runs
+  bool ended_ = false;
   std::jthread thread_;
 };
 

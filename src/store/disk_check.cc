@@ -17,6 +17,7 @@ constexpr char kIndexName[] = "index";
 struct Directory {
   DiskSlabs slabs;
   std::vector<std::string> empty;  // slab files without a slot
+  std::vector<std::string> twice;  // with the number of another one
   std::int64_t bytes = 0;
   bool has_index = false;
 };
@@ -33,6 +34,10 @@ Result<Directory> open_directory(DiskFiles& files, std::int64_t deadline_us) {
     const std::int64_t slots = entry.bytes / name->slot_bytes;
     if (slots == 0) {
       directory.empty.push_back(entry.name);
+      continue;
+    }
+    if (directory.slabs.slabs().contains(name->number)) {
+      directory.twice.push_back(entry.name);
       continue;
     }
     STEMMA_ASSIGN_OR_RETURN(const DiskFileId file,
@@ -53,6 +58,9 @@ class Check {
     STEMMA_ASSIGN_OR_RETURN(directory_, open_directory(files_, options_.deadline_us));
     STEMMA_RETURN_IF_ERROR(read_index());
     for (const std::string& name : directory_.empty) note(name, -1, {}, "has no slots");
+    for (const std::string& name : directory_.twice) {
+      note(name, -1, {}, "has the number of another slab and is left alone");
+    }
     for (const auto& [number, slab] : directory_.slabs.slabs()) {
       const auto visit = [&, name = slab.name](std::int32_t slot,
                                                const Result<PageFrameView>& view) {

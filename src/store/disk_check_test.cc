@@ -111,6 +111,17 @@ TEST_F(DiskCheck, DamagedRecordsAreReportedAndTheirPagesFoundAgain) {
   EXPECT_EQ(right_after_opening(), 20);
 }
 
+TEST_F(DiskCheck, ASecondSlabOfTheSameNumberIsReportedAndLeftAlone) {
+  ASSERT_TRUE(f_.disk.open()->create("slab-0-90112", DiskAccess::kDirect, f_.soon()).ok());
+  f_.disk.file_or_null("slab-0-90112")->now.resize(90112);
+  const DiskCheckReport report = check(true);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].file, "slab-0-90112");
+  EXPECT_EQ(report.good_pages, 20);
+  EXPECT_NE(f_.disk.file_or_null("slab-0-90112"), nullptr);
+  EXPECT_EQ(right_after_opening(), 20);
+}
+
 TEST_F(DiskCheck, TruncatedAndMissingSlabsAreReported) {
   bytes("slab-0-8192").resize(5 * 8192 + 100);
   f_.disk.open()->remove("slab-1-8192", f_.soon()).ok();

@@ -81,6 +81,12 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
       ignore_error(files_->remove(entry.name, deadline_us), "it is as small as can be");
       continue;
     }
+    if (slabs_.slabs().contains(name->number)) {  // somebody copied it here from elsewhere
+      STEMMA_LOG(kWarning, "tier.disk.slab_twice", kv("directory", files_->directory()),
+                 kv("left_alone", entry.name));
+      stray_bytes_ += entry.bytes;
+      continue;
+    }
     const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, deadline_us);
     if (file.ok()) {
       slabs_.add(*name, *file, slots);

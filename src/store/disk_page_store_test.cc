@@ -340,6 +340,23 @@ TEST(DiskPageStore, AJumpOfTheWallClockChangesNothing) {
   EXPECT_EQ(f.count_right(pages), 30);
 }
 
+// A file of another directory that somebody copied here, and whose slots have another size.
+TEST(DiskPageStore, ASecondSlabOfTheSameNumberIsLeftAlone) {
+  set_log_sink({});
+  DiskStoreFixture f(15);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 15, 5);
+  EXPECT_THAT(f.put_all(pages), Each(PageVerdict::kDone));
+  f.store.reset();
+  ASSERT_NE(f.disk.file_or_null("slab-0-8192"), nullptr);
+  ASSERT_TRUE(f.disk.open()->create("slab-0-90112", DiskAccess::kDirect, f.soon()).ok());
+  f.disk.file_or_null("slab-0-90112")->now.resize(90112);
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.count_right(pages), 5);
+  EXPECT_GE(f.store->usage().bytes, f.disk.used_bytes()) << "its bytes count";
+  EXPECT_NE(f.disk.file_or_null("slab-0-90112"), nullptr);
+}
+
 TEST(DiskPageStore, ALostIndexIsMadeAnewFromTheFrames) {
   DiskStoreFixture f(21);
   ASSERT_TRUE(f.open());

@@ -304,7 +304,8 @@ Status RedisLane::adopt_primary(const RespReply& reply) {
 Status RedisLane::adopt_map(const RespReply& reply, const RedisEndpoint& asked) {
   if (reply.kind == RespKind::kError) return Error{ErrorCode::kIo, reply.text};
   STEMMA_ASSIGN_OR_RETURN(const ClusterMap map, parse_cluster_slots(reply, asked));
-  const std::vector<Node*> before = std::exchange(node_of_slot_, std::vector<Node*>(kRedisSlots));
+  map_changes_ += is_as_before(map) ? 0 : 1;
+  node_of_slot_.assign(kRedisSlots, nullptr);
   std::vector<Node*> kept;
   for (const auto& node : nodes_) {
     const auto& primaries = map.primaries;
@@ -320,8 +321,19 @@ Status RedisLane::adopt_map(const RespReply& reply, const RedisEndpoint& asked) 
     const std::int16_t primary = map.primary_of_slot[slot];
     if (primary >= 0) node_of_slot_[slot] = primaries[static_cast<std::size_t>(primary)];
   }
-  map_changes_ += node_of_slot_ == before ? 0 : 1;
   return {};
+}
+
+// By names: where one node went, another may lie in its place of memory.
+bool RedisLane::is_as_before(const ClusterMap& map) const {
+  for (std::size_t slot = 0; slot < kRedisSlots; ++slot) {
+    const Node* const node = node_of_slot_[slot];
+    const std::int16_t primary = map.primary_of_slot[slot];
+    if ((node == nullptr) != (primary < 0)) return false;
+    if (node == nullptr) continue;
+    if (node->endpoint != map.primaries[static_cast<std::size_t>(primary)]) return false;
+  }
+  return true;
 }
 
 void RedisLane::prune(const std::vector<Node*>& kept) {

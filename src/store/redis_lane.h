@@ -92,6 +92,7 @@ class RedisLane {
   Status adopt_map(const RespReply& reply, const RedisEndpoint& asked);
   Status adopt_primary(const RespReply& reply);
   // Forgets those that were heard of, but for `kept`.
+  bool is_as_before(const ClusterMap& map) const;
   void prune(const std::vector<Node*>& kept);
 
   // An operation on the node went wrong: counts it, tells the breaker, drops the connection.

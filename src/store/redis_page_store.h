@@ -162,6 +162,7 @@ class RedisPageStore final : public PageStore {
   Result<std::vector<std::string>> scan(std::string& cursor, std::int64_t deadline_us);
   Status keep_named(std::vector<std::string>& names, std::int64_t deadline_us);
   Status unlink(std::span<const std::string> names, std::int64_t deadline_us, std::int64_t& pages);
+  bool begin_purge(std::span<const NamespaceFamily> namespaces, std::int64_t deadline_us);
   Error purge_error(std::int64_t deadline_us) const;
   void send_descriptions(std::int64_t deadline_us);
 

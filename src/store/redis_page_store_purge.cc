@@ -36,19 +36,8 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
                                    std::int64_t deadline_us) {
   const LaneUse use(writer_);
   deadline_us = limited(deadline_us);
-  const bool goes_on =
-      purge_or_none_.has_value() && std::ranges::equal(purge_or_none_->namespaces, namespaces);
-  if (!goes_on) {
-    purge_or_none_ = Purge();
-    purge_or_none_->namespaces.assign(namespaces.begin(), namespaces.end());
-  }
   PurgeOutcome outcome;
-  if (purge_or_none_->servers.empty()) {
-    purge_or_none_->servers = writer_.servers.ask_primaries(deadline_us);
-    purge_or_none_->cursor = "0";
-    purge_or_none_->map_changes = writer_.servers.map_changes();
-    if (purge_or_none_->servers.empty()) outcome.status = purge_error(deadline_us);
-  }
+  if (!begin_purge(namespaces, deadline_us)) outcome.status = purge_error(deadline_us);
   while (outcome.status.ok() && !purge_or_none_->servers.empty()) {
     outcome.status = purge_piece(deadline_us, outcome.pages);
   }
@@ -61,6 +50,23 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
   count(pages_.purged, outcome.pages);
   if (!outcome.status.ok()) count(pages_.purge_failed);
   return outcome;
+}
+
+// A call goes on where the last one for the same namespaces ended, unless another server has taken
+// the place of one since: that one may not come back. False if nobody says which servers there are.
+bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
+                                 std::int64_t deadline_us) {
+  std::vector<RedisEndpoint> servers = writer_.servers.ask_primaries(deadline_us);
+  if (servers.empty()) return false;
+  const std::int64_t map_changes = writer_.servers.map_changes();
+  const bool goes_on = purge_or_none_.has_value() && purge_or_none_->map_changes == map_changes &&
+                       std::ranges::equal(purge_or_none_->namespaces, namespaces);
+  if (goes_on) return true;
+  purge_or_none_ = Purge();
+  purge_or_none_->namespaces.assign(namespaces.begin(), namespaces.end());
+  purge_or_none_->servers = std::move(servers);
+  purge_or_none_->map_changes = map_changes;
+  return true;
 }
 
 Error RedisPageStore::purge_error(std::int64_t deadline_us) const {

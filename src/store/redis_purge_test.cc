@@ -1,12 +1,17 @@
 // A purge on a real redis-server: pages of the namespace go, sealed ones too; what is another's
-// stays; a server that is down keeps it open.
+// stays; a server that is down keeps it open. And on scripted ones: a primary that goes for good
+// while it is purged leaves the rest to the one that takes its place.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/temp_directory.h"
+#include "store/fake_redis.h"
 #include "store/redis_fixture.h"
 #include "store/redis_process.h"
 
@@ -108,6 +113,65 @@ TEST_F(RedisPurgeTest, AServerThatIsDownKeepsItOpen) {
     if (outcome.status.ok()) break;
   }
   EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+}
+
+// Two primaries, one after the other, behind a server that says which of them it is now.
+class RedisPurgeFailoverTest : public RedisFixture {
+ protected:
+  using Words = FakeRedis::Words;
+  using Answer = FakeRedis::Answer;
+
+  RedisPurgeFailoverTest() {
+    for (auto& primary : primaries_) {
+      primary.emplace(FakeRedis::with_pong([this](const Words& command) { return say(command); }));
+    }
+  }
+  // The first piece has no name and is not the last; where it goes on, the server is broken.
+  Answer say(const Words& command) {
+    if (command[0] == "ROLE") return {"*1\r\n$6\r\nmaster\r\n"};
+    if (command[0] == "CLUSTER") return {cluster_map()};
+    if (command[0] == "SENTINEL") return {sentinel_answer()};
+    if (command[0] != "SCAN") return {"-ERR unknown command\r\n"};
+    if (now_ == 1) return {"*2\r\n$1\r\n0\r\n*0\r\n"};
+    if (command[1] == "0") return {"*2\r\n$2\r\n17\r\n*0\r\n"};
+    return {"", /*close=*/true};
+  }
+  std::string port_now() const { return std::to_string(primaries_[at_now()]->port()); }
+  std::size_t at_now() const { return static_cast<std::size_t>(now_.load()); }
+  std::string sentinel_answer() const {
+    return "*2\r\n" + FakeRedis::bulk("127.0.0.1") + FakeRedis::bulk(port_now());
+  }
+  std::string cluster_map() const {
+    return "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n" + FakeRedis::bulk("127.0.0.1") + ":" + port_now() +
+           "\r\n";
+  }
+  // Whether the purge ends, though the primary that it began on does not come back.
+  bool ends_on_the_other(const std::string& scheme, const std::string& path) {
+    RedisPageStoreOptions options = options_for(scheme + who_knows_.authority() + path);
+    options.breaker.backoff_us = options.breaker.backoff_us_max = 1;
+    const auto store = open_store(options);
+    const NamespaceFamily family = family_of(redis_test_owner(1));
+    const auto purge = [&] { return store->purge({&family, 1}, deadline_us()).status.ok(); };
+    EXPECT_FALSE(purge());
+    now_ = 1;
+    primaries_[0].reset();
+    for (int tries = 0; tries < 100; ++tries) {  // a breaker may be open for a microsecond
+      if (purge()) return true;
+    }
+    return false;
+  }
+
+  std::atomic<int> now_ = 0;
+  std::array<std::optional<FakeRedis>, 2> primaries_;
+  FakeRedis who_knows_{FakeRedis::with_pong([this](const Words& command) { return say(command); })};
+};
+
+TEST_F(RedisPurgeFailoverTest, EndsOnThePrimaryThatSentinelsNameThen) {
+  EXPECT_TRUE(ends_on_the_other("redis-sentinel://", "/pages"));
+}
+
+TEST_F(RedisPurgeFailoverTest, EndsOnThePrimaryThatTheClusterHasThen) {
+  EXPECT_TRUE(ends_on_the_other("redis-cluster://", ""));
 }
 
 }  // namespace

@@ -11,10 +11,9 @@ namespace {
 // Whether the store said anything of any page: a page that is missing, or refused, was answered.
 template <typename Operation>
 bool answered(std::span<const Operation> operations) {
-  return operations.empty() ||
-         std::any_of(operations.begin(), operations.end(), [](const Operation& operation) {
-           return operation.verdict != PageVerdict::kFailed;
-         });
+  return std::any_of(operations.begin(), operations.end(), [](const Operation& operation) {
+    return operation.verdict != PageVerdict::kFailed;
+  });
 }
 
 template <typename Operation>
@@ -33,13 +32,16 @@ Result<std::int64_t> GuardedStore::lookup(std::span<const PageKey> keys, std::in
   return inner_->lookup(keys, deadline_us);
 }
 
+// Nothing was asked where no page is named: that says nothing of the store.
 void GuardedStore::read(std::span<PageRead> reads, std::int64_t deadline_us) {
+  if (reads.empty()) return;
   if (!reads_.try_enter()) return fail_all(reads);
   inner_->read(reads, deadline_us);
   report(reads_, answered(std::span<const PageRead>(reads)), deadline_us);
 }
 
 void GuardedStore::write(std::span<PageWrite> writes, std::int64_t deadline_us) {
+  if (writes.empty()) return;
   if (!writes_.try_enter()) return fail_all(writes);
   inner_->write(writes, deadline_us);
   report(writes_, answered(std::span<const PageWrite>(writes)), deadline_us);

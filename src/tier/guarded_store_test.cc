@@ -114,6 +114,23 @@ TEST_F(GuardedStoreTest, ErrorsOpenItWhenTheyComeInARow) {
   EXPECT_EQ(found(), 0);
 }
 
+// As where the first page to be stored turned out to be wrong in host memory.
+TEST_F(GuardedStoreTest, CallsOfNoPagesDoNotCloseIt) {
+  store_->reads_hang = store_->writes_hang = true;
+  EXPECT_EQ(read(), PageVerdict::kFailed);
+  EXPECT_EQ(write(), PageVerdict::kFailed);
+  EXPECT_EQ(store_->calls, 2);
+  clock_.advance_us(1000);  // now it may be tried
+  guarded_->read({}, clock_.now_us() + kPatienceUs);
+  guarded_->write({}, clock_.now_us() + kPatienceUs);
+  EXPECT_EQ(store_->calls, 2);
+  EXPECT_EQ(read(), PageVerdict::kFailed);
+  EXPECT_EQ(read(), PageVerdict::kFailed);
+  EXPECT_EQ(write(), PageVerdict::kFailed);
+  EXPECT_EQ(write(), PageVerdict::kFailed);
+  EXPECT_EQ(store_->calls, 4) << "each was tried once";
+}
+
 TEST_F(GuardedStoreTest, APageThatCannotBeReadIsNoOutage) {
   store_->one_page_fails = true;
   for (int call = 0; call < 9; ++call) EXPECT_EQ(read(), PageVerdict::kMissing);

@@ -88,6 +88,18 @@ test("only an admin names another tenant, or all", async () => {
   assert.equal(await found("bob"), 0);
 });
 
+// Taken for none, it would be every tenant that an admin purges.
+test("a tenant that cannot be read is refused, and nobody loses a page", async () => {
+  await found("ada");
+  assert.ok((await found("ada")) > 0);
+  for (const name of ["50%", "%zz", "ada%2"]) {
+    const refused = await purge("root", `?tenant=${name}`);
+    assert.equal(refused.status, 400, name);
+    assert.equal(refused.body.error.param, "tenant");
+  }
+  assert.ok((await found("ada")) > 0);
+});
+
 test("a key is wanted", async () => {
   const response = await fetch(`${server.url}/v1/cache`, { method: "DELETE" });
   assert.equal(response.status, 401);

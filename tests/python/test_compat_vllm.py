@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import stemma  # noqa: E402
-from stemma.compat_vllm import StemmaConnector  # noqa: E402
+from stemma.compat_vllm import PageMoves, StemmaConnector, StemmaConnectorMetadata  # noqa: E402
 
 PAGE, LAYERS, PAGES = 4, ["layer.0", "layer.1"], 16
 
@@ -23,20 +23,22 @@ class Engine:
         self.worker.register_kv_caches(self.caches)
         self.free = list(range(PAGES))
 
-    def admit(self, request_id, tokens, **more):
+    def admit(self, request_id, tokens, own=(), **more):
+        """`own` pages hold the begin of it already: vLLM's own cache. The request says so only once it runs."""
         request = types.SimpleNamespace(request_id=request_id, prompt_token_ids=tokens, num_computed_tokens=0, **more)
-        found, is_async = self.scheduler.get_num_new_matched_tokens(request, 0)
+        cached = len(own) * PAGE
+        found, is_async = self.scheduler.get_num_new_matched_tokens(request, cached)
         assert not is_async
-        assert self.scheduler.get_num_new_matched_tokens(request, 0) == (found, False), "asking changes nothing"
-        request.pages = [self.free.pop(0) for _ in range(-(-len(tokens) // PAGE))]
+        assert self.scheduler.get_num_new_matched_tokens(request, cached) == (found, False), "asking changes nothing"
+        request.pages = [*own, *(self.free.pop(0) for _ in range(-(-len(tokens) // PAGE) - len(own)))]
         self.scheduler.update_state_after_alloc(request, ([*request.pages],), found)
-        request.external = found
+        request.external, request.computed = found, cached + found
         return request
 
     def step(self, request, first, last):
         """Loads, computes tokens first ... last-1 as numbers that say what they are, and saves."""
         new = types.SimpleNamespace(req_id=request.request_id, block_ids=(request.pages,), num_computed_tokens=first)
-        is_new = first == request.external
+        is_new = first == request.computed
         cached = types.SimpleNamespace(req_ids=[], new_block_ids=[], num_computed_tokens=[])
         if not is_new:
             cached = types.SimpleNamespace(
@@ -88,6 +90,20 @@ def test_what_one_engine_computed_another_loads(store):
     assert second.holds(request, 10)
 
 
+def test_what_the_engine_has_itself_is_gone_on_from(store):
+    tokens = list(range(100, 113))
+    first = Engine(store)
+    first.step(first.admit("a", tokens), 0, 13)
+
+    second = Engine(store)
+    begin = second.admit("b", tokens[:4])
+    second.step(begin, 0, 4)
+    request = second.admit("c", tokens, own=begin.pages)
+    assert request.external == 8 and request.num_computed_tokens == 0
+    assert second.step(request, 12, 13) == set()
+    assert second.holds(request, 13)
+
+
 def test_the_last_token_is_always_computed(store):
     engine = Engine(store)
     engine.step(engine.admit("a", list(range(8))), 0, 8)
@@ -114,6 +130,33 @@ def test_a_page_that_is_lost_is_reported_with_all_behind_it(store):
     assert store.remove(key + LAYERS[1].encode())
     assert other.step(request, 12, 13) == set(request.pages[1:3])
     assert other.worker.get_block_ids_with_load_errors() == set()
+
+
+def is_saved(store, key):
+    return store.exists([key + name.encode() for name in LAYERS] + [key + b"/whole"]) > 0
+
+
+# What a step computes behind pages that did not come is wrong, and vLLM computes it again.
+def test_nothing_is_saved_that_was_computed_behind_a_load_that_failed(store):
+    engine, tokens = Engine(store), list(range(18))
+    engine.step(engine.admit("a", tokens[:13]), 0, 13)
+    other, keys = Engine(store), stemma.page_keys(tokens, PAGE, bytes(32))
+    request = other.admit("b", tokens)
+    assert request.external == 12
+    assert store.remove(keys[1] + LAYERS[1].encode())
+    assert other.step(request, 12, 17) == set(request.pages[1:3])
+    assert not is_saved(store, keys[3])
+    assert other.step(request, 17, 18) == set(), "planned before the first one's failure was known"
+    assert not is_saved(store, keys[3])
+
+
+def test_what_was_computed_behind_a_load_is_saved_by_the_next_step(store):
+    engine, tokens = Engine(store), list(range(18))
+    engine.step(engine.admit("a", tokens[:13]), 0, 13)
+    other, key = Engine(store), stemma.page_keys(tokens, PAGE, bytes(32))[3]
+    request = other.admit("b", tokens)
+    assert other.step(request, 12, 17) == set() and not is_saved(store, key)
+    assert other.step(request, 17, 18) == set() and is_saved(store, key)
 
 
 def test_a_page_is_found_only_when_every_layer_is_saved(store):
@@ -164,16 +207,31 @@ def test_a_request_that_was_preempted_has_its_pages_anew(store):
     assert save.block_ids == [10, 11]
 
 
-def test_a_disk_store_is_opened_from_the_configuration(tmp_path):
+def test_both_halves_of_one_process_share_the_disk_of_the_configuration(tmp_path):
     extra = {"directory": str(tmp_path), "value_bytes": 1024, "bytes_max": 4 << 20}
     config = types.SimpleNamespace(
         cache_config=types.SimpleNamespace(block_size=PAGE),
         kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config=extra),
     )
-    connector = StemmaConnector(config, "worker")
     request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 9)
-    assert connector.get_num_new_matched_tokens(request, 0) == (0, False)
-    connector.shutdown()
+    for found in 0, 8:  # also after a restart
+        halves = [StemmaConnector(config, role) for role in ("scheduler", "worker")]
+        assert halves[0].get_num_new_matched_tokens(request, 0) == (found, False)
+        pages = PageMoves("a", stemma.page_keys([1] * 9, PAGE, bytes(32)), [0, 1])
+        halves[1].register_kv_caches({"layer": torch.zeros((2, PAGES, PAGE, 1, 3))})
+        halves[1].bind_connector_metadata(StemmaConnectorMetadata(saves=[pages]))
+        halves[1].save_kv_layer("layer", halves[1]._layers["layer"])
+        halves[1].wait_for_save()
+        halves[1].shutdown()
+        assert halves[0].get_num_new_matched_tokens(request, 0) == (8, False)
+        halves[0].shutdown()
+        with pytest.raises(stemma.InvalidArgumentError, match="closed"):
+            halves[0].get_num_new_matched_tokens(request, 0)
+    first = StemmaConnector(config, "worker")
+    extra["value_bytes"] = 2048
+    with pytest.raises(stemma.InvalidArgumentError, match="value_bytes"):
+        StemmaConnector(config, "scheduler")
+    first.shutdown()
 
 
 def test_scheduler_and_worker_of_different_processes_share_redis(redis):
@@ -189,6 +247,35 @@ def test_scheduler_and_worker_of_different_processes_share_redis(redis):
     )
     request = types.SimpleNamespace(request_id="b", prompt_token_ids=tokens)
     assert StemmaConnector(config, "scheduler").get_num_new_matched_tokens(request, 0) == (8, False)
+
+
+def test_ranks_have_pages_of_their_own_and_all_must_have_them(store):
+    def connector(role, rank):
+        config = types.SimpleNamespace(
+            cache_config=types.SimpleNamespace(block_size=PAGE),
+            parallel_config=types.SimpleNamespace(rank=rank, world_size=2),
+        )
+        return StemmaConnector(config, role, store=store)
+
+    tokens = list(range(9))
+    pages = PageMoves("a", stemma.page_keys(tokens, PAGE, bytes(32)), [3, 5])
+    workers = [connector("worker", rank) for rank in range(2)]
+    request, found = types.SimpleNamespace(request_id="b", prompt_token_ids=tokens), []
+    for rank, worker in enumerate(workers):
+        worker.register_kv_caches({name: torch.full((2, PAGES, PAGE, 1, 3), 1.0 + rank) for name in LAYERS})
+        worker.bind_connector_metadata(StemmaConnectorMetadata(saves=[pages]))
+        for name in LAYERS:
+            worker.save_kv_layer(name, worker._layers[name])
+        worker.wait_for_save()
+        found.append(connector("scheduler", 0).get_num_new_matched_tokens(request, 0)[0])
+    assert found == [0, 8]
+    for rank, worker in enumerate(workers):
+        caches = {name: torch.zeros((2, PAGES, PAGE, 1, 3)) for name in LAYERS}
+        worker.register_kv_caches(caches)
+        worker.bind_connector_metadata(StemmaConnectorMetadata(loads=[pages]))
+        worker.start_load_kv()
+        assert worker.get_block_ids_with_load_errors() == set()
+        assert all((cache[:, [3, 5]] == 1 + rank).all() for cache in caches.values())
 
 
 def test_hybrid_models_are_refused(store):

@@ -109,6 +109,13 @@ def test_wrong_sizes_are_named(tmp_path):
         stemma.PageStore.disk(str(tmp_path), value_bytes=1, bytes_max=1)
 
 
+def test_a_deadline_that_means_for_ever_is_not_over_at_once(tmp_path):
+    store = stemma.PageStore.disk(str(tmp_path), value_bytes=100, bytes_max=4 << 20, deadline_us=(1 << 63) - 1)
+    assert store.put("name", b"value")
+    assert store.get("name") == b"value"
+    store.close()
+
+
 def test_a_key_names_all_tokens_up_to_its_page():
     keys = stemma.page_keys(range(11), 4, bytes(32))
     assert len(keys) == 2 and all(len(key) == 32 for key in keys)

@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any, Mapping
 
 from . import _stemma
+from .errors import InvalidArgumentError
 
 
-def open_store(options: Mapping[str, Any]) -> _stemma.PageStore:
-    """remote, a URL of Redis, and secret; or directory and bytes_max, of a disk. value_bytes for both."""
+def open_store(options: Mapping[str, Any]) -> Any:
+    """remote, a URL of Redis, and secret; or directory and bytes_max, of a disk. value_bytes for both.
+
+    A directory is opened once a process: engines have a connector for each of their halves.
+    """
     if "remote" in options:
         secret = options.get("secret", "")
         return _stemma.PageStore.remote(options["remote"], value_bytes=options["value_bytes"], secret=secret)
-    return _stemma.PageStore.disk(
-        options["directory"], value_bytes=options["value_bytes"], bytes_max=options["bytes_max"]
-    )
+    return _DiskShare(options["directory"], options["value_bytes"], options["bytes_max"])
+
+
+class _Disk:
+    """An open directory and how many have it."""
+
+    def __init__(self, store: _stemma.PageStore, value_bytes: int):
+        self.store, self.value_bytes, self.users = store, value_bytes, 0
+
+
+_disks: dict[str, _Disk] = {}
+_disks_lock = threading.Lock()
+
+
+class _DiskShare:
+    """One user's share of a disk store, which is closed with the last of them."""
+
+    _disk = None  # closed
+
+    def __init__(self, directory: str, value_bytes: int, bytes_max: int):
+        self._path = os.path.realpath(directory)
+        with _disks_lock:
+            disk = _disks.get(self._path)
+            if disk is None:
+                store = _stemma.PageStore.disk(directory, value_bytes=value_bytes, bytes_max=bytes_max)
+                disk = _disks[self._path] = _Disk(store, value_bytes)
+            if disk.value_bytes != value_bytes:
+                raise InvalidArgumentError(f"value_bytes: {directory} is open with {disk.value_bytes}")
+            disk.users += 1
+            self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        if self._disk is None:
+            raise InvalidArgumentError("the store is closed")
+        return getattr(self._disk.store, name)
+
+    def close(self) -> None:
+        """May be repeated."""
+        with _disks_lock:
+            disk, self._disk = self._disk, None
+            if disk is None:
+                return
+            disk.users -= 1
+            if disk.users == 0:
+                del _disks[self._path]
+                disk.store.close()
+
+    def __del__(self):
+        self.close()

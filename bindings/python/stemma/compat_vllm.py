@@ -74,7 +74,7 @@ class StemmaConnector(KVConnectorBase_V1):
 
     directory and bytes_max (a disk), remote and secret (Redis), or store (a stemma.PageStore); value_bytes, of one page in
     one layer;
-    namespace, the digest (32 bytes) of all that makes pages valid: model, dtype, layout, tensor-parallel rank.
+    namespace, the digest (32 bytes) of all that makes pages valid: model, dtype, layout. Ranks keep apart by themselves.
     """
 
     def __init__(self, vllm_config: Any = None, role: Any = None, kv_cache_config: Any = None, **options: Any):
@@ -91,12 +91,17 @@ class StemmaConnector(KVConnectorBase_V1):
             raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
         self._namespace = options.get("namespace", bytes(32))
         self._pages_first = options.get("pages_first", False)
+        # Each rank of a model has its own part of every page, and all have the same options.
+        parallel_config = getattr(vllm_config, "parallel_config", None)
+        self._rank = getattr(parallel_config, "rank", 0)
+        self._ranks = getattr(parallel_config, "world_size", 1)
         self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
-        self._hits: dict[str, int] = {}
+        self._own_tokens: dict[str, int] = {}  # that the engine had of a request when it asked
         self._to_load: list[PageMoves] = []
         self._layers: dict[str, torch.Tensor] = {}
         self._failed_blocks: set[int] = set()
+        self._failed_requests: set[str] = set()  # until they have finished
 
     # Of the scheduler.
 
@@ -107,29 +112,38 @@ class StemmaConnector(KVConnectorBase_V1):
         digest = _request_namespace(self._namespace, request)
         return _stemma.page_keys(list(request.prompt_token_ids), self._page_size, digest)
 
+    def _part(self, rank: int) -> bytes:
+        return b"" if self._ranks == 1 else b"%dof%d/" % (rank, self._ranks)
+
     def _name(self, key: bytes, layer: str) -> bytes:
-        return key + layer.encode()
+        return key + self._part(self._rank) + layer.encode()
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """Tokens beyond num_computed_tokens that can be loaded: whole pages, and never the last token.
 
-        The pages are there once their end is: the last layer is saved last. Changes nothing that is seen outside.
+        A page is there once every rank has marked it: the last layer is saved last. Changes nothing that is seen outside.
         """
         keys = self._keys_of(request)
         loadable = (len(request.prompt_token_ids) - 1) // self._page_size
         first = num_computed_tokens // self._page_size
-        found = self._store.exists([self._marker(key) for key in keys[first:loadable]])
-        self._hits[request.request_id] = found * self._page_size
+        ranks = range(self._ranks)
+        marked = self._store.exists([self._marker(key, rank) for key in keys[first:loadable] for rank in ranks])
+        found = marked // self._ranks
+        self._own_tokens[request.request_id] = num_computed_tokens
         return found * self._page_size, False
 
-    def _marker(self, key: bytes) -> bytes:
-        return key + b"/whole"
+    def _marker(self, key: bytes, rank: int) -> bytes:
+        return key + self._part(rank) + b"/whole"
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """The request has pages now: those of num_external_tokens, behind what it had computed, are to be loaded."""
+        """The request has pages now: those of num_external_tokens are to be loaded, behind what the engine had.
+
+        The request itself does not say what that was before it runs.
+        """
         keys, block_ids = self._keys_of(request), _block_ids(blocks)
         count = num_external_tokens // self._page_size
-        had = getattr(request, "num_computed_tokens", 0) // self._page_size
+        own_tokens = self._own_tokens.get(request.request_id, 0)
+        had = max(own_tokens, getattr(request, "num_computed_tokens", 0)) // self._page_size
         if count > 0:
             self._to_load.append(
                 PageMoves(request.request_id, keys[had : had + count], block_ids[had : had + count])
@@ -137,8 +151,12 @@ class StemmaConnector(KVConnectorBase_V1):
         self._seen[request.request_id] = _Seen(keys, block_ids, saved_pages=had + count)
 
     def build_connector_meta(self, scheduler_output: Any) -> StemmaConnectorMetadata:
-        """What is loaded before this step and saved after it: pages of prompts that the step completes."""
-        saves = []
+        """What is loaded before this step and saved after it: pages of prompts that are complete then.
+
+        Of a request whose pages are loaded for this step nothing is saved yet. Where one did not come, on any rank, what
+        the step computes behind it is wrong on all of them; the next step saves what was right.
+        """
+        saves, loaded = [], {load.request_id for load in self._to_load}
         for new in getattr(scheduler_output, "scheduled_new_reqs", []):
             seen = self._seen.get(new.req_id)
             if seen is not None:
@@ -154,7 +172,7 @@ class StemmaConnector(KVConnectorBase_V1):
                 seen.computed_tokens = cached.num_computed_tokens[i]
         for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             seen = self._seen.get(request_id)
-            if seen is None:
+            if seen is None or request_id in loaded:
                 continue
             whole = min((seen.computed_tokens + tokens) // self._page_size, len(seen.keys), len(seen.block_ids))
             if whole > seen.saved_pages:
@@ -167,7 +185,7 @@ class StemmaConnector(KVConnectorBase_V1):
     def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, Optional[dict[str, Any]]]:
         """Nothing of it is under way: its pages may be freed at once."""
         self._seen.pop(request.request_id, None)
-        self._hits.pop(request.request_id, None)
+        self._own_tokens.pop(request.request_id, None)
         return False, None
 
     def update_connector_output(self, connector_output: Any) -> None:
@@ -190,6 +208,7 @@ class StemmaConnector(KVConnectorBase_V1):
             for at, (key, block_id) in enumerate(zip(load.keys, load.block_ids)):
                 if not all(self._load(name, key, block_id) for name in self._layers):
                     self._failed_blocks.update(load.block_ids[at:])
+                    self._failed_requests.add(load.request_id)
                     break
 
     def _load(self, layer_name: str, key: bytes, block_id: int) -> bool:
@@ -205,21 +224,27 @@ class StemmaConnector(KVConnectorBase_V1):
 
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any = None, **_: Any) -> None:
         """Saves the pages that the metadata names, of one layer."""
-        for save in self._get_connector_metadata().saves:
+        for save in self._trusted_saves():
             for key, block_id in zip(save.keys, save.block_ids):
                 page = self._page(kv_layer, block_id).contiguous().cpu()
                 self._store.put(self._name(key, layer_name), page.view(torch.uint8).flatten().numpy())
 
+    def _trusted_saves(self) -> list[PageMoves]:
+        """Not those of a request of which a load failed: a step may be planned before that is known."""
+        saves = self._get_connector_metadata().saves
+        return [save for save in saves if save.request_id not in self._failed_requests]
+
     def wait_for_save(self) -> None:
         """Marks the pages of which every layer is saved: only these are found."""
-        for save in self._get_connector_metadata().saves:
+        for save in self._trusted_saves():
             for key in save.keys:
                 names = [self._name(key, name) for name in self._layers]
                 if self._store.exists(names) == len(names):
-                    self._store.put(self._marker(key), b"")
+                    self._store.put(self._marker(key, self._rank), b"")
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[Optional[set[str]], Optional[set[str]]]:
         """Nothing is asynchronous."""
+        self._failed_requests -= finished_req_ids
         return None, None
 
     def get_block_ids_with_load_errors(self) -> set[int]:

@@ -4,6 +4,7 @@
 // nothing: its name stands where a page's tokens do, and its length goes before it.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -29,6 +30,8 @@ namespace {
 
 constexpr std::int64_t kNameTokens = 8;  // a SHA-256
 constexpr std::size_t kLengthBytes = 8;  // before each value
+// A deadline may be added to a clock's time: a year stands for any longer one.
+constexpr std::int64_t kYearUs = std::int64_t{365} * 24 * 3600 * 1'000'000;
 
 // Which page a name is.
 struct NamedPage {
@@ -40,7 +43,9 @@ class Store {
  public:
   Store(std::unique_ptr<Clock> clock, std::unique_ptr<PageStore> pages, std::int64_t value_bytes,
         std::int64_t deadline_us)
-      : clock_(std::move(clock)), pages_(std::move(pages)), deadline_us_(deadline_us) {
+      : clock_(std::move(clock)),
+        pages_(std::move(pages)),
+        deadline_us_(std::min(deadline_us, kYearUs)) {
     format_.layers = 1;
     format_.layer_bytes = value_bytes + static_cast<std::int64_t>(kLengthBytes);
     format_.page_size = kNameTokens;
