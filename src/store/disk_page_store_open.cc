@@ -84,7 +84,7 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
     if (slabs_.slabs().contains(name->number)) {  // somebody copied it here from elsewhere
       STEMMA_LOG(kWarning, "tier.disk.slab_twice", kv("directory", files_->directory()),
                  kv("left_alone", entry.name));
-      stray_bytes_ += entry.bytes;
+      strays_.push_back(entry);
       continue;
     }
     const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, deadline_us);
