@@ -113,14 +113,13 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, 
 template <typename F>
 STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::byte* v) {
   const int lane = lane_index();
-  const int first = warp_index() / 4 * 16 * F::kRows;
+  const int place = piece_at<8>(warp_index() / 4 * 16 * F::kRows + lane % 16, lane / 16);
   STEMMA_UNROLLED
   for (int step = 0; step < kCudaTileKeys / 16; ++step) {
     std::uint32_t w[F::kRows][4];
     STEMMA_UNROLLED
     for (int r = 0; r < F::kRows; ++r) {
-      load_matrices(w[r],
-                    team.weights + piece_at<8>(first + 16 * r + lane % 16, 2 * step + lane / 16));
+      load_matrices(w[r], team.weights + pieces_behind(place, 2 * step) + rows_behind<8>(16 * r));
     }
     add_values<F>(sums.o, w, v, 16 * step, warp_index() % 4 * 2 * F::kColumns);
     add_weights<F>(sums.weights, w);

@@ -13,12 +13,14 @@
 //   shuffle(value, lane)  shuffle_xor(value, mask)  any_lane(bool)  all lanes take part
 //   lanes_where(bool)  ones_in(u32)    a bit for each lane where it is true; bits that are set
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
-//   widen(x)  narrow<T>(f32)  widen_pair(u32)  narrow_pair<T>(lo, hi)   stored types and f32
+//   widen(x)  narrow<T>(f32)  narrow_pair<T>(lo, hi)                stored types and f32
+//   widen_codes<T>(word, f32 [4])  narrow_codes<T>(f32 [4])         four numbers of 8 bits, from
+//                                      the lowest byte on
 //   exp2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)  larger_of(a, b)
 //   double_as_word(x)
 //   subtract_pairs<T>(a, b)            two neighbours minus two others, T BFloat16 or Float16
 //   add_shared(to, n)                  whole numbers that many threads add to at once
-//   afresh(i)                          i, of which the compiler keeps nothing over a loop
+//   afresh(i)                          i >= 0, of which the compiler keeps nothing over a loop
 //   copy_words_later(shared, global, wanted)  commit_copies()  wait_copies<N>()   cp.async of 16
 //                                      bytes, zeros where not wanted
 //   load_matrices(r, row)  load_matrices_transposed(r, row)         ldmatrix.x4
