@@ -113,6 +113,16 @@ STEMMA_ON_DEVICE void set_scales(const Tiles<F>& tiles, int step, const RowScale
   tiles.value_scales(step)[thread_index()] = scales.value;
 }
 
+// The same by copies that begin, of what scale_at found.
+template <typename F>
+STEMMA_ON_DEVICE void copy_scales(const Tiles<F>& tiles, const AttentionParams& params, int step,
+                                  std::int64_t at) {
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return;
+  if (at < 0) return set_scales(tiles, step, {0, 0});
+  copy_word_later(tiles.key_scales(step) + thread_index(), params.k_scales + at);
+  copy_word_later(tiles.value_scales(step) + thread_index(), params.v_scales + at);
+}
+
 template <int kPieces>
 STEMMA_ON_DEVICE int piece_at(int row, int piece) {
   return (row * kPieces + (piece ^ (row & 7))) * kPieceBytes;
@@ -196,38 +206,43 @@ STEMMA_ON_DEVICE void copy_values(const Tiles<F>& tiles, const AttentionParams& 
                params.head_dim);
 }
 
-// Sixteen codes become bf16, which is exact; times `scale`, rounded.
+// Eight codes become bf16, which is exact; times `scale`, rounded.
 template <typename Code>
-STEMMA_ON_DEVICE void widen_piece(const Words& codes, float scale, Words (&to)[2]) {
+STEMMA_ON_DEVICE Words widen_piece(const TwoWords& codes, float scale) {
+  Words wide;
   STEMMA_UNROLLED
-  for (int w = 0; w < 4; ++w) {
+  for (int w = 0; w < 4; w += 2) {
     float four[4];
-    widen_codes<Code>(codes.w[w], four);
-    STEMMA_UNROLLED
-    for (int i = 0; i < 2; ++i) {
-      to[w / 2].w[2 * (w % 2) + i] =
-          narrow_pair<BFloat16>(four[2 * i] * scale, four[2 * i + 1] * scale);
-    }
+    widen_codes<Code>(codes.w[w / 2], four);
+    wide.w[w] = narrow_pair<BFloat16>(four[0] * scale, four[1] * scale);
+    wide.w[w + 1] = narrow_pair<BFloat16>(four[2] * scale, four[3] * scale);
   }
+  return wide;
 }
 
 // A slot's codes, with their rows' scales where there are `scales`. Each thread widens what it
-// copied: its own copies are all that must have been waited for.
+// copied: its own copies are all that must have been waited for. Of a piece of codes, two of the
+// tile, half of the threads begin with the other half: eight threads of a row write at once, and
+// every other piece of 16 lies in the banks of the first 8.
 template <typename F, typename Code>
 STEMMA_ON_DEVICE void widen_slot(std::byte* tile, const std::byte* slot, const float* scales) {
   const Share<F> own = share_of<F>();
-  std::byte* const low = tile + piece_at<F::kPieces>(own.row, 2 * own.piece);
-  std::byte* const high = tile + piece_at<F::kPieces>(own.row, 2 * own.piece + 1);
+  float scale[Share<F>::kRows];
   STEMMA_UNROLLED
   for (int i = 0; i < Share<F>::kRows; ++i) {
-    const float scale = scales == nullptr ? 1.0f : scales[own.row + i * Share<F>::kApart];
+    scale[i] = scales == nullptr ? 1.0f : scales[own.row + i * Share<F>::kApart];
+  }
+  const int begin = Share<F>::kAcross >= 8 ? (own.piece / 4 + own.row) % 2 : 0;
+  STEMMA_UNROLLED
+  for (int h = 0; h < 2; ++h) {
+    const int half = begin ^ h;
+    const std::byte* const from = slot + own.place + half * kPieceBytes / 2;
+    std::byte* const to = tile + piece_at<F::kPieces>(own.row, 2 * own.piece + half);
     STEMMA_UNROLLED
-    for (int j = 0; j < Share<F>::kPieces; ++j) {
-      const int place = Share<F>::in_slot(i, j);
-      Words wide[2];
-      widen_piece<Code>(load_words(slot + own.place + place), scale, wide);
-      store_words(low + 2 * place, wide[0]);
-      store_words(high + 2 * place, wide[1]);
+    for (int i = 0; i < Share<F>::kRows * Share<F>::kPieces; ++i) {
+      const int place = Share<F>::in_slot(i / Share<F>::kPieces, i % Share<F>::kPieces);
+      const auto& codes = *reinterpret_cast<const TwoWords*>(from + place);
+      store_words(to + 2 * place, widen_piece<Code>(codes, scale[i / Share<F>::kPieces]));
     }
   }
 }

@@ -23,6 +23,7 @@
 //   afresh(i)                          i >= 0, of which the compiler keeps nothing over a loop
 //   copy_words_later(shared, global, wanted)  commit_copies()  wait_copies<N>()   cp.async of 16
 //                                      bytes, zeros where not wanted
+//   copy_word_later(shared, global)    the same of 4 bytes
 //   load_matrices(r, row)  load_matrices_transposed(r, row)         ldmatrix.x4
 //   multiply_add<T>(d, a, b)           mma.m16n8k16, T BFloat16 or Float16, sums in f32
 //   launch("name", stream, {.teams_x = …, .threads = …}, kernel, arguments…)   on the host
@@ -59,9 +60,12 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
-// Sixteen bytes that are loaded and stored as one.
+// Sixteen bytes that are loaded and stored as one, and eight.
 struct alignas(16) Words {
   std::uint32_t w[4];
+};
+struct alignas(8) TwoWords {
+  std::uint32_t w[2];
 };
 
 }  // namespace stemma

@@ -286,6 +286,10 @@ STEMMA_ON_DEVICE void copy_words_later(void* shared, const void* global, bool wa
                "l"(global), "r"(size_bytes)
                : "memory");
 }
+STEMMA_ON_DEVICE void copy_word_later(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(shared)), "l"(global)
+               : "memory");
+}
 STEMMA_ON_DEVICE void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

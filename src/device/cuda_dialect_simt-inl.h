@@ -223,7 +223,10 @@ inline int afresh(int value) {
 }
 
 inline void copy_words_later(void* shared, const void* global, bool wanted) {
-  simt::copy_later(shared, wanted ? global : nullptr);
+  simt::copy_later(shared, wanted ? global : nullptr, sizeof(Words));
+}
+inline void copy_word_later(void* shared, const void* global) {
+  simt::copy_later(shared, global, sizeof(std::uint32_t));
 }
 inline void commit_copies() {
   simt::commit_copies();

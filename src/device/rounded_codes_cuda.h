@@ -79,9 +79,6 @@ STEMMA_ON_DEVICE void widen_step(const std::uint32_t (&codes)[kCodeWords<kBits>]
   }
 }
 
-struct alignas(8) TwoWords {
-  std::uint32_t w[2];
-};
 // From `from` on.
 template <int kBits>
 STEMMA_ON_DEVICE void load_codes(const std::byte* from, std::uint32_t (&codes)[kCodeWords<kBits>]) {
