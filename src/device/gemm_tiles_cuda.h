@@ -114,7 +114,7 @@ STEMMA_ON_DEVICE PieceCopies<T, Shape> copies_of(const TileOperands<T>& from, co
     copies.x_rows |= row >= 0 ? 1u << i : 0u;
   }
   STEMMA_UNROLLED
-  for (int i = Shape::kCopiedRows; i < int{copies.kRows}; ++i) {
+  for (int i = Shape::kCopiedRows; i < int{PieceCopies<T, Shape>::kRows}; ++i) {
     const std::int64_t row = copied_row<Shape>(i - Shape::kCopiedRows);
     copies.from[i] = from.w + (row < from.w_rows ? row : 0) * from.w_stride + word * kWordElements;
   }
@@ -125,7 +125,7 @@ STEMMA_ON_DEVICE PieceCopies<T, Shape> copies_of(const TileOperands<T>& from, co
 template <typename T, typename Shape>
 STEMMA_ON_DEVICE void fetch_piece(PieceCopies<T, Shape>& copies, Words* stage) {
   STEMMA_UNROLLED
-  for (int i = 0; i < int{copies.kRows}; ++i) {
+  for (int i = 0; i < int{PieceCopies<T, Shape>::kRows}; ++i) {
     const bool is_row = i >= Shape::kCopiedRows || (copies.x_rows >> i & 1) != 0;
     copy_words_later(stage + copies.place + i * Shape::kStepRows * kRowWords, copies.from[i],
                      is_row && copies.left > 0);
