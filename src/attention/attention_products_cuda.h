@@ -28,19 +28,19 @@ template <typename F>
 STEMMA_ON_DEVICE void multiply_keys(float (&s)[F::kRows][2 * F::kKeys][4], const std::byte* q,
                                     int first, const std::byte* k, int key) {
   const int lane = afresh(lane_index());
+  const int q_place = piece_at<F::kPieces>(first + lane % 16, lane / 16);
+  const int k_place = piece_at<F::kPieces>(key + lane / 16 * 8 + lane % 8, lane / 8 % 2);
   STEMMA_UNROLLED
   for (int step = 0; step < F::kPieces / 2; ++step) {
     std::uint32_t a[F::kRows][4];
     STEMMA_UNROLLED
     for (int r = 0; r < F::kRows; ++r) {
-      load_matrices(a[r],
-                    q + piece_at<F::kPieces>(first + 16 * r + lane % 16, 2 * step + lane / 16));
+      load_matrices(a[r], q + pieces_behind(q_place, 2 * step) + rows_behind<F::kPieces>(16 * r));
     }
     STEMMA_UNROLLED
     for (int n = 0; n < F::kKeys; ++n) {
       std::uint32_t b[4];
-      load_matrices(b, k + piece_at<F::kPieces>(key + 16 * n + lane / 16 * 8 + lane % 8,
-                                                2 * step + lane / 8 % 2));
+      load_matrices(b, k + pieces_behind(k_place, 2 * step) + rows_behind<F::kPieces>(16 * n));
       const std::uint32_t low[2] = {b[0], b[1]};
       const std::uint32_t high[2] = {b[2], b[3]};
       STEMMA_UNROLLED
@@ -53,16 +53,17 @@ STEMMA_ON_DEVICE void multiply_keys(float (&s)[F::kRows][2 * F::kKeys][4], const
 }
 
 // o += w v for 16 keys from `key` on and the 16 F::kColumns columns of `v` from piece `first` on.
+// REQUIRES: `first` is a multiple of as many pieces, `key` one of 8.
 template <typename F>
 STEMMA_ON_DEVICE void add_values(float (&o)[F::kRows][2 * F::kColumns][4],
                                  const std::uint32_t (&weights)[F::kRows][4], const std::byte* v,
                                  int key, int first) {
   const int lane = afresh(lane_index());
+  const int place = piece_at<F::kPieces>(lane % 16, first + lane / 16);
   STEMMA_UNROLLED
   for (int n = 0; n < F::kColumns; ++n) {
     std::uint32_t b[4];
-    load_matrices_transposed(b,
-                             v + piece_at<F::kPieces>(key + lane % 16, first + 2 * n + lane / 16));
+    load_matrices_transposed(b, v + pieces_behind(place, 2 * n) + rows_behind<F::kPieces>(key));
     const std::uint32_t low[2] = {b[0], b[1]};
     const std::uint32_t high[2] = {b[2], b[3]};
     STEMMA_UNROLLED

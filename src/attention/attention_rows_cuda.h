@@ -95,14 +95,27 @@ struct KeyPlace {
   std::int32_t within;
   std::int32_t kv_head;
 };
+STEMMA_ON_DEVICE const std::int32_t* table_of(const AttentionParams& params) {
+  return array_of<std::int32_t>(params, header_of(params).table_at);
+}
+// Where the table has the number of a key's page, and the key's place within that. REQUIRES: there
+// is such a key.
+struct KeyEntry {
+  std::int32_t index;
+  std::int32_t within;
+};
+STEMMA_ON_DEVICE KeyEntry entry_of(const AttentionParams& params, const AttentionItem& item,
+                                   std::int32_t key) {
+  const auto size = static_cast<std::uint32_t>(params.page_size);
+  const std::uint32_t page = static_cast<std::uint32_t>(key) / size;
+  return {item.table_begin + static_cast<std::int32_t>(page),
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(key) - page * size)};
+}
 STEMMA_ON_DEVICE KeyPlace place_of(const AttentionParams& params, const AttentionItem& item,
                                    std::int32_t kv_head, std::int32_t key) {
   if (key >= item.keys) return {-1, 0, kv_head};
-  const auto size = static_cast<std::uint32_t>(params.page_size);
-  const std::uint32_t page = static_cast<std::uint32_t>(key) / size;
-  const auto* const table = array_of<std::int32_t>(params, header_of(params).table_at);
-  return {table[item.table_begin + static_cast<std::int32_t>(page)],
-          static_cast<std::int32_t>(static_cast<std::uint32_t>(key) - page * size), kv_head};
+  const KeyEntry entry = entry_of(params, item, key);
+  return {table_of(params)[entry.index], entry.within, kv_head};
 }
 // The same of a key of a choice.
 STEMMA_ON_DEVICE KeyPlace chosen_place_of(const AttentionParams& params, const AttentionItem& item,
@@ -123,15 +136,20 @@ STEMMA_ON_DEVICE std::int64_t offset_of(const AttentionParams& params, const Key
          place.kv_head * params.head_stride;
 }
 
+// Where a key's scales lie in k_scales and in v_scales; below 0: no such key.
+STEMMA_ON_DEVICE std::int64_t scale_at(const AttentionParams& params, const KeyPlace& place) {
+  if (place.page < 0) return -1;
+  return place.page * params.scale_page_stride + place.within +
+         place.kv_head * params.scale_head_stride;
+}
 // What a key's codes are multiplied by; 0 where there is no such key.
 struct RowScales {
   float key;
   float value;
 };
 STEMMA_ON_DEVICE RowScales scales_of(const AttentionParams& params, const KeyPlace& place) {
-  if (place.page < 0) return {0, 0};
-  const std::int64_t at = place.page * params.scale_page_stride + place.within +
-                          place.kv_head * params.scale_head_stride;
+  const std::int64_t at = scale_at(params, place);
+  if (at < 0) return {0, 0};
   return {params.k_scales[at], params.v_scales[at]};
 }
 
@@ -151,6 +169,18 @@ template <typename T>
 inline constexpr DType kDTypeOf = DType::kBF16;
 template <>
 inline constexpr DType kDTypeOf<Float16> = DType::kF16;
+
+// Two neighbouring values of a sum, from an even one on.
+struct alignas(8) TwoFloats {
+  float first;
+  float second;
+};
+STEMMA_ON_DEVICE TwoFloats load_two(const float* from) {
+  return *reinterpret_cast<const TwoFloats*>(from);
+}
+STEMMA_ON_DEVICE void store_two(float* to, const TwoFloats& two) {
+  *reinterpret_cast<TwoFloats*>(to) = two;
+}
 
 // Two neighbouring outputs, from an even one on.
 STEMMA_ON_DEVICE void store_outputs(const AttentionParams& params, const Pair& pair, int column,

@@ -96,7 +96,9 @@ template <typename F>
 STEMMA_ON_DEVICE void set_offset(const Tiles<F>& tiles, const AttentionParams& params, int step,
                                  const KeyPlace& place) {
   if (thread_index() < kCudaTileKeys) {
-    tiles.offsets[step % 2 * kCudaTileKeys + thread_index()] = offset_of(params, place);
+    const std::int64_t offset = offset_of(params, place);
+    // Of whole pieces where there is no key, too: addresses are made of it.
+    tiles.offsets[step % 2 * kCudaTileKeys + thread_index()] = offset < 0 ? -kPieceBytes : offset;
   }
 }
 template <typename F>
@@ -111,25 +113,86 @@ STEMMA_ON_DEVICE void set_scales(const Tiles<F>& tiles, int step, const RowScale
   tiles.value_scales(step)[thread_index()] = scales.value;
 }
 
+// The same by copies that begin, of what scale_at found.
+template <typename F>
+STEMMA_ON_DEVICE void copy_scales(const Tiles<F>& tiles, const AttentionParams& params, int step,
+                                  std::int64_t at) {
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return;
+  if (at < 0) return set_scales(tiles, step, {0, 0});
+  copy_word_later(tiles.key_scales(step) + thread_index(), params.k_scales + at);
+  copy_word_later(tiles.value_scales(step) + thread_index(), params.v_scales + at);
+}
+
 template <int kPieces>
 STEMMA_ON_DEVICE int piece_at(int row, int piece) {
   return (row * kPieces + (piece ^ (row & 7))) * kPieceBytes;
 }
+// Where the piece lies that is `pieces` behind the one at `place` in the same row. REQUIRES: the
+// number of that one has none of the bits of `pieces`.
+STEMMA_ON_DEVICE int pieces_behind(int place, int pieces) {
+  return (place ^ pieces % 8 * kPieceBytes) + pieces / 8 * 8 * kPieceBytes;
+}
+template <int kPieces>
+STEMMA_ON_DEVICE constexpr int rows_behind(int rows) {
+  static_assert(kPieces % 8 == 0);
+  return rows * kPieces * kPieceBytes;
+}
+
+// What a thread has of a slot's rows: every kAcross-th piece of every kApart-th row. Eights of rows
+// and of a tile's pieces lie in between, so that their places in shared memory, too, are a constant
+// apart.
+template <typename F>
+struct Share {
+  static constexpr int kRowPieces = F::kSlotBytes / (kCudaTileKeys * kPieceBytes);
+  static constexpr int kAcross = kRowPieces % 16 == 0 ? 16 : (kRowPieces % 8 == 0 ? 8 : 4);
+  static constexpr int kApart = F::kThreads / kAcross;
+  static constexpr int kRows = kCudaTileKeys / kApart;
+  static constexpr int kPieces = kRowPieces / kAcross;  // of each row
+  static_assert(kApart % 8 == 0 && kCudaTileKeys % kApart == 0 && kRowPieces % kAcross == 0);
+  static_assert(F::kScaled || kAcross % 8 == 0);
+
+  int row;
+  int piece;
+  int place;  // of the first piece in the slot
+
+  // From there to piece j of row i, in a slot and in a row of the pool.
+  static constexpr int in_slot(int i, int j) {
+    return (i * kApart * kRowPieces + j * kAcross) * kPieceBytes;
+  }
+  static constexpr int in_row(int j) { return j * kAcross * kPieceBytes; }
+};
+template <typename F>
+STEMMA_ON_DEVICE Share<F> share_of() {
+  constexpr int kRowPieces = Share<F>::kRowPieces;
+  const auto thread = static_cast<unsigned>(afresh(thread_index()));
+  const int row = static_cast<int>(thread / Share<F>::kAcross);
+  const int piece = static_cast<int>(thread % Share<F>::kAcross);
+  const int place =
+      F::kScaled ? (row * kRowPieces + piece) * kPieceBytes : piece_at<kRowPieces>(row, piece);
+  return {row, piece, place};
+}
 
 // Begins to copy a tile's rows: elements to their places in a tile, codes one row after another.
-// Zeros where there is no key and beyond the row.
+// Zeros where there is no key and beyond the row, of which nothing is read. All offsets are loaded
+// before the first copy: the assembler puts three instructions before each copy that follows none.
 template <typename F>
 STEMMA_ON_DEVICE void copy_rows(std::byte* slot, const std::byte* rows, const std::int64_t* offsets,
                                 int head_dim) {
-  constexpr int kPieces = F::kSlotBytes / (kCudaTileKeys * kPieceBytes);  // of a row
-  const int wanted_pieces = F::kScaled ? head_dim / 16 : head_dim / 8;
-  for (int i = afresh(thread_index()); i < kCudaTileKeys * kPieces; i += F::kThreads) {
-    const int row = i / kPieces;
-    const int piece = i % kPieces;
-    const std::int64_t offset = offsets[row];
-    const bool wanted = offset >= 0 && piece < wanted_pieces;
-    const int at = F::kScaled ? i * kPieceBytes : piece_at<F::kPieces>(row, piece);
-    copy_words_later(slot + at, wanted ? rows + offset + piece * kPieceBytes : rows, wanted);
+  const Share<F> own = share_of<F>();
+  std::int64_t from[Share<F>::kRows];
+  STEMMA_UNROLLED
+  for (int i = 0; i < Share<F>::kRows; ++i) from[i] = offsets[own.row + i * Share<F>::kApart];
+  const std::byte* const first = rows + own.piece * kPieceBytes;
+  const int wanted_pieces = (F::kScaled ? head_dim / 16 : head_dim / 8) - own.piece;
+  STEMMA_UNROLLED
+  for (int i = 0; i < Share<F>::kRows; ++i) {
+    const bool is_key = static_cast<std::int32_t>(from[i] >> 32) >= 0;
+    STEMMA_UNROLLED
+    for (int j = 0; j < Share<F>::kPieces; ++j) {
+      copy_words_later(slot + own.place + Share<F>::in_slot(i, j),
+                       first + from[i] + Share<F>::in_row(j),
+                       is_key && j * Share<F>::kAcross < wanted_pieces);
+    }
   }
 }
 template <typename F>
@@ -143,36 +206,43 @@ STEMMA_ON_DEVICE void copy_values(const Tiles<F>& tiles, const AttentionParams& 
                params.head_dim);
 }
 
+// Eight codes become bf16, which is exact; times `scale`, rounded.
 template <typename Code>
-STEMMA_ON_DEVICE float widen_code(std::uint32_t word, int i) {
-  return widen(Code{static_cast<std::uint8_t>(word >> (8 * i))});
-}
-template <>
-STEMMA_ON_DEVICE float widen_code<std::int8_t>(std::uint32_t word, int i) {
-  return widen(static_cast<std::int8_t>(static_cast<std::uint8_t>(word >> (8 * i))));
+STEMMA_ON_DEVICE Words widen_piece(const TwoWords& codes, float scale) {
+  Words wide;
+  STEMMA_UNROLLED
+  for (int w = 0; w < 4; w += 2) {
+    float four[4];
+    widen_codes<Code>(codes.w[w / 2], four);
+    wide.w[w] = narrow_pair<BFloat16>(four[0] * scale, four[1] * scale);
+    wide.w[w + 1] = narrow_pair<BFloat16>(four[2] * scale, four[3] * scale);
+  }
+  return wide;
 }
 
-// Codes become bf16, which is exact; times their row's scale where there are `scales`, rounded.
-// Each thread widens what it copied: its own copies are all that must have been waited for.
+// A slot's codes, with their rows' scales where there are `scales`. Each thread widens what it
+// copied: its own copies are all that must have been waited for. Of a piece of codes, two of the
+// tile, half of the threads begin with the other half: eight threads of a row write at once, and
+// every other piece of 16 lies in the banks of the first 8.
 template <typename F, typename Code>
-STEMMA_ON_DEVICE void widen_codes(std::byte* tile, const std::byte* slot, const float* scales) {
-  constexpr int kPieces = F::kPieces / 2;
-  for (int i = afresh(thread_index()); i < kCudaTileKeys * kPieces; i += F::kThreads) {
-    const int row = i / kPieces;
-    const int piece = i % kPieces;
-    const Words from = load_words(slot + i * kPieceBytes);
-    const float scale = scales == nullptr ? 1.0f : scales[row];
+STEMMA_ON_DEVICE void widen_slot(std::byte* tile, const std::byte* slot, const float* scales) {
+  const Share<F> own = share_of<F>();
+  float scale[Share<F>::kRows];
+  STEMMA_UNROLLED
+  for (int i = 0; i < Share<F>::kRows; ++i) {
+    scale[i] = scales == nullptr ? 1.0f : scales[own.row + i * Share<F>::kApart];
+  }
+  const int begin = Share<F>::kAcross >= 8 ? (own.piece / 4 + own.row) % 2 : 0;
+  STEMMA_UNROLLED
+  for (int h = 0; h < 2; ++h) {
+    const int half = begin ^ h;
+    const std::byte* const from = slot + own.place + half * kPieceBytes / 2;
+    std::byte* const to = tile + piece_at<F::kPieces>(own.row, 2 * own.piece + half);
     STEMMA_UNROLLED
-    for (int half = 0; half < 2; ++half) {
-      Words to;
-      STEMMA_UNROLLED
-      for (int w = 0; w < 4; ++w) {
-        const std::uint32_t word = from.w[2 * half + w / 2];
-        const int first = 2 * (w % 2);
-        to.w[w] = narrow_pair<BFloat16>(widen_code<Code>(word, first) * scale,
-                                        widen_code<Code>(word, first + 1) * scale);
-      }
-      store_words(tile + piece_at<F::kPieces>(row, 2 * piece + half), to);
+    for (int i = 0; i < Share<F>::kRows * Share<F>::kPieces; ++i) {
+      const int place = Share<F>::in_slot(i / Share<F>::kPieces, i % Share<F>::kPieces);
+      const auto& codes = *reinterpret_cast<const TwoWords*>(from + place);
+      store_words(to + 2 * place, widen_piece<Code>(codes, scale[i / Share<F>::kPieces]));
     }
   }
 }
@@ -181,11 +251,11 @@ STEMMA_ON_DEVICE void widen_rows(DType dtype, std::byte* tile, const std::byte* 
                                  const float* scales) {
   switch (dtype) {
     case DType::kFp8E4M3:
-      return widen_codes<F, Float8E4M3>(tile, slot, scales);
+      return widen_slot<F, Float8E4M3>(tile, slot, scales);
     case DType::kFp8E5M2:
-      return widen_codes<F, Float8E5M2>(tile, slot, scales);
+      return widen_slot<F, Float8E5M2>(tile, slot, scales);
     default:
-      return widen_codes<F, std::int8_t>(tile, slot, scales);
+      return widen_slot<F, std::int8_t>(tile, slot, scales);
   }
 }
 template <typename F>

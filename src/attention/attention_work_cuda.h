@@ -41,7 +41,7 @@ inline constexpr std::int64_t kLatentValueDimMax = 512;
 // Whether there are kernels for rows of a pool. Those of more than kPlainDimMax columns must be
 // latent rows.
 constexpr bool has_kernel_of_rows(std::int64_t head_dim, std::int64_t value_dim) {
-  if (head_dim < 1 || head_dim % 8 != 0) return false;
+  if (head_dim < 1 || head_dim % 8 != 0 || value_dim % 2 != 0) return false;
   if (head_dim <= kPlainDimMax) return true;
   return head_dim <= kLatentDimMax && value_dim < head_dim && value_dim <= kLatentValueDimMax;
 }

@@ -21,7 +21,8 @@ struct Form : TileForm<T, kDim, kKind, kListPairs[kChunkPairs] / (16 * kRows_) *
   static constexpr int kPairs = kListPairs[kChunkPairs];
   static constexpr int kColumns = kDim / 16;  // of 16 columns
   static constexpr int kQueryBytes = kPairs * kDim * 2;
-  static constexpr int kSharedBytes = Form::kTilesBytes + kQueryBytes + kChunkBytes;
+  static constexpr int kPagesBytes = kCudaTileKeys * 4;
+  static constexpr int kSharedBytes = Form::kTilesBytes + kQueryBytes + kChunkBytes + kPagesBytes;
   // Pieces of a thread in the memory of its team: its sums; of each of its rows the largest score
   // and the sum of the weights.
   static constexpr int kPieceStride = Form::kThreads * kPieceBytes;
@@ -36,7 +37,8 @@ struct Team {
   Tiles<F> tiles;
   std::byte* queries;
   Chunk* chunk;
-  std::byte* kept;  // of the device
+  std::int32_t* pages;  // of the keys of a tile
+  std::byte* kept;      // of the device
 };
 template <typename F>
 STEMMA_ON_DEVICE Team<F> team_of(const AttentionParams& params) {
@@ -44,6 +46,7 @@ STEMMA_ON_DEVICE Team<F> team_of(const AttentionParams& params) {
   team.tiles = tiles_of<F>(shared_memory());
   team.queries = shared_memory() + F::kTilesBytes;
   team.chunk = reinterpret_cast<Chunk*>(team.queries + F::kQueryBytes);
+  team.pages = reinterpret_cast<std::int32_t*>(team.queries + F::kQueryBytes + kChunkBytes);
   team.kept = params.chunk_sums + team_x() * F::kTeamBytes;
   return team;
 }
@@ -53,6 +56,27 @@ STEMMA_ON_DEVICE void ask(const Team<F>& team, const AttentionParams& params, in
   copy_keys(team.tiles, params, step);
   copy_values(team.tiles, params, step);
   commit_copies();
+}
+
+// Looks up the key of tile `step` that the thread looks after: its place within its page; below 0:
+// there is no such key. The number of the page is on its way to shared memory: in a register, of
+// which there are too few, it would be put by, and waited for, at once.
+template <typename F>
+STEMMA_ON_DEVICE std::int32_t look_up_later(const AttentionParams& params, const Team<F>& team,
+                                            int step) {
+  const Chunk& chunk = *team.chunk;
+  if (thread_index() >= kCudaTileKeys || step >= chunk.tiles()) return -1;
+  const std::int32_t key = (chunk.item.first_tile + step) * kCudaTileKeys + thread_index();
+  if (key >= chunk.item.keys) return -1;
+  const KeyEntry entry = entry_of(params, chunk.item, key);
+  copy_word_later(team.pages + thread_index(), table_of(params) + entry.index);
+  return entry.within;
+}
+// When it is there.
+template <typename F>
+STEMMA_ON_DEVICE KeyPlace looked_up(const Team<F>& team, std::int32_t within) {
+  if (within < 0) return {-1, 0, 0};
+  return {team.pages[thread_index()], within, team.chunk->kv_head};
 }
 
 // Sums are rebased to the largest scores with the tile's; `taken` is subtracted from its scores.
@@ -122,14 +146,14 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team<F>& team, s
   load_chunk<F>(*team.chunk, params, work);
   team_barrier();
   const Chunk& chunk = *team.chunk;
-  RowScales scales = {};
+  std::int64_t scales = -1;
   for (int step = 0; step < 2; ++step) {
     const KeyPlace place = look_up(params, chunk, step);
     set_offset(team.tiles, params, step, place);
-    if (step > 0) set_scales(team.tiles, step - 1, scales);
-    scales = load_scales<F>(params, place);
+    if (step > 0) copy_scales(team.tiles, params, step - 1, scales);
+    scales = scale_at(params, place);
   }
-  KeyPlace place = look_up(params, chunk, 2);
+  std::int32_t within = look_up_later(params, team, 2);
   load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(
       params, chunk.item, chunk.kv_head, team.queries);
   team_barrier();
@@ -145,10 +169,12 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team<F>& team, s
       widen_values(team.tiles, params, step);
       team_barrier();
     }
+    const KeyPlace place = looked_up(team, within);
     set_offset(team.tiles, params, step + 2, place);
-    set_scales(team.tiles, step + 1, scales);
-    scales = load_scales<F>(params, place);
-    place = look_up(params, chunk, step + 3);
+    copy_scales(team.tiles, params, step + 1, scales);
+    scales = scale_at(params, place);
+    within = look_up_later(params, team, step + 3);
+    commit_copies();
     const int tile = chunk.item.first_tile + step;
     if (tile * kCudaTileKeys <= chunk.last_position()) add_tile(params, chunk, team, sums, step);
     if ((tile + 1) % kCudaPartitionTiles == 0 || tile + 1 == chunk.item.end_tile) {

@@ -153,8 +153,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Chunk& chunk,
     if (row.sums == 1) {
       store_outputs(params, pair, column, output_of(x, inverse), output_of(y, inverse));
     } else {
-      params.sum_values[sum * params.value_dim + column] = x;
-      params.sum_values[sum * params.value_dim + column + 1] = y;
+      store_two(params.sum_values + sum * params.value_dim + column, {x, y});
     }
   }
   if (row.sums > 1 && lane_index() % 4 == 0) {

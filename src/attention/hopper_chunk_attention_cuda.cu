@@ -124,7 +124,7 @@ STEMMA_ON_DEVICE void set_offset(const Team<F>& team, const AttentionParams& par
 // What a thread copies of a tile: one piece of rows that lie whole eights apart, so that their
 // places in shared memory do too.
 template <typename F>
-struct Share {
+struct PanelShare {
   static constexpr int kApart = F::kThreads / F::kPieces;
   static constexpr int kRows = kCudaTileKeys / kApart;
   static_assert(kApart % 8 == 0 && kCudaTileKeys % kApart == 0);
@@ -135,24 +135,26 @@ struct Share {
   bool inside;  // of the rows' extent
 };
 template <typename F>
-STEMMA_ON_DEVICE Share<F> share_of(int head_dim) {
+STEMMA_ON_DEVICE PanelShare<F> panel_share_of(int head_dim) {
   const int thread = afresh(thread_index());
   const int row = thread / F::kPieces;
   const int piece = thread % F::kPieces;
   return {row, piece * kPieceBytes, panel_piece_at<kCudaTileKeys>(row, piece),
           piece * 8 < head_dim};
 }
-// Begins to copy a tile's rows: zeros where there is no key and beyond the row, of which nothing is
-// read.
+// As copy_rows of other tiles.
 template <typename F>
 STEMMA_ON_DEVICE void copy_tile(std::byte* slot, const std::byte* rows, const std::int64_t* offsets,
-                                const Share<F>& share) {
+                                const PanelShare<F>& share) {
+  std::int64_t from[PanelShare<F>::kRows];
   STEMMA_UNROLLED
-  for (int i = 0; i < Share<F>::kRows; ++i) {
-    const int apart = i * Share<F>::kApart;
-    const std::int64_t offset = offsets[share.row + apart];
-    copy_words_later(slot + share.place + apart * kPanelRowBytes, rows + share.piece_bytes + offset,
-                     share.inside && static_cast<std::int32_t>(offset >> 32) >= 0);
+  for (int i = 0; i < PanelShare<F>::kRows; ++i)
+    from[i] = offsets[share.row + i * PanelShare<F>::kApart];
+  STEMMA_UNROLLED
+  for (int i = 0; i < PanelShare<F>::kRows; ++i) {
+    copy_words_later(slot + share.place + i * PanelShare<F>::kApart * kPanelRowBytes,
+                     rows + share.piece_bytes + from[i],
+                     share.inside && static_cast<std::int32_t>(from[i] >> 32) >= 0);
   }
 }
 
@@ -161,7 +163,7 @@ template <typename F>
 STEMMA_ON_DEVICE void ask(const Team<F>& team, const AttentionParams& params, const Walk& walk,
                           int step) {
   const int stage = walk.first_stage + step;
-  const Share<F> share = share_of<F>(params.head_dim);
+  const PanelShare<F> share = panel_share_of<F>(params.head_dim);
   if (step < walk.tiles) {
     copy_tile<F>(team.keys(stage), params.k, team.tile_offsets(step), share);
   }

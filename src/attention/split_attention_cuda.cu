@@ -113,14 +113,13 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, 
 template <typename F>
 STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::byte* v) {
   const int lane = lane_index();
-  const int first = warp_index() / 4 * 16 * F::kRows;
+  const int place = piece_at<8>(warp_index() / 4 * 16 * F::kRows + lane % 16, lane / 16);
   STEMMA_UNROLLED
   for (int step = 0; step < kCudaTileKeys / 16; ++step) {
     std::uint32_t w[F::kRows][4];
     STEMMA_UNROLLED
     for (int r = 0; r < F::kRows; ++r) {
-      load_matrices(w[r],
-                    team.weights + piece_at<8>(first + 16 * r + lane % 16, 2 * step + lane / 16));
+      load_matrices(w[r], team.weights + pieces_behind(place, 2 * step) + rows_behind<8>(16 * r));
     }
     add_values<F>(sums.o, w, v, 16 * step, warp_index() % 4 * 2 * F::kColumns);
     add_weights<F>(sums.weights, w);
@@ -148,17 +147,16 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
   for (int n = 0; n < 2 * F::kColumns; ++n) {
     const int column = warp_index() % 4 * 16 * F::kColumns + 8 * n + lane_index() % 4 * 2;
     if (column >= params.value_dim) continue;
-    float x = sums.o[r][n][2 * half];
-    float y = sums.o[r][n][2 * half + 1];
+    TwoFloats two = {sums.o[r][n][2 * half], sums.o[r][n][2 * half + 1]};
     if (!fresh) {
-      x = fold(folding, values[column], x);
-      y = fold(folding, values[column + 1], y);
+      const TwoFloats before = load_two(values + column);
+      two = {fold(folding, before.first, two.first), fold(folding, before.second, two.second)};
     }
     if (last && row.sums == 1) {
-      store_outputs(params, pair, column, output_of(x, inverse), output_of(y, inverse));
+      store_outputs(params, pair, column, output_of(two.first, inverse),
+                    output_of(two.second, inverse));
     } else {
-      values[column] = x;
-      values[column + 1] = y;
+      store_two(values + column, two);
     }
   }
   if (last && row.sums > 1 && warp_index() % 4 == 0 && lane_index() % 4 == 0) {
@@ -282,31 +280,51 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
   wait_copies<0>();
 }
 
-// A warp has a row and a query head.
-STEMMA_KERNEL merge_rows(AttentionParams params) {
+constexpr int kMergeWarps = 4;  // of a team
+constexpr int kMergeColumns = 2 * kWarpThreads;
+constexpr int kMergedAtOnce = 8;  // sums of which a lane's part is on its way
+
+int merge_parts(const AttentionParams& params) {
+  return (params.value_dim + kMergeColumns - 1) / kMergeColumns;
+}
+
+// A warp has a row, a query head and one of `parts` parts of its columns, a lane two of them.
+STEMMA_KERNEL merge_rows(AttentionParams params, int parts) {
   const AttentionHeader& header = header_of(params);
-  const std::int32_t head = static_cast<std::int32_t>(team_y()) * 4 + warp_index();
+  const int warp = static_cast<int>(team_y()) * kMergeWarps + warp_index();
+  const std::int32_t head = warp / parts;
+  const int column = warp % parts * kMergeColumns + 2 * lane_index();
   if (team_x() >= header.merged_rows || head >= params.query_heads) return;
+  if (column >= params.value_dim) return;
   const Pair pair = {array_of<std::int32_t>(params, header.merged_rows_at)[team_x()], head};
   const AttentionRow& row = row_of(params, pair.row);
   const std::int64_t first = static_cast<std::int64_t>(row.first_sum) * params.query_heads + head;
-  for (int column = 2 * lane_index(); column < params.value_dim; column += 2 * kWarpThreads) {
-    const float* values = params.sum_values + first * params.value_dim + column;
-    const float* scales = params.sum_weights + 2 * first;
-    Kept kept = {scales[0], scales[1]};
-    float x = values[0];
-    float y = values[1];
-    for (int i = 1; i < row.sums; ++i) {
+  const float* values = params.sum_values + first * params.value_dim + column;
+  const float* scales = params.sum_weights + 2 * first;
+  Kept kept = {scales[0], scales[1]};
+  TwoFloats sum = load_two(values);
+  for (int begin = 1; begin < row.sums; begin += kMergedAtOnce) {
+    TwoFloats next[kMergedAtOnce];
+    TwoFloats weights[kMergedAtOnce];
+    STEMMA_UNROLLED
+    for (int i = 0; i < kMergedAtOnce; ++i) {
+      if (begin + i >= row.sums) break;
       values += static_cast<std::int64_t>(params.query_heads) * params.value_dim;
       scales += 2 * static_cast<std::int64_t>(params.query_heads);
-      const Fold folding = fold_of(kept.largest, scales[0]);
-      kept = {folding.largest, fold(folding, kept.weights, scales[1])};
-      x = fold(folding, x, values[0]);
-      y = fold(folding, y, values[1]);
+      next[i] = load_two(values);
+      weights[i] = load_two(scales);
     }
-    const float inverse = inverse_of(kept.weights);
-    store_outputs(params, pair, column, output_of(x, inverse), output_of(y, inverse));
+    STEMMA_UNROLLED
+    for (int i = 0; i < kMergedAtOnce; ++i) {
+      if (begin + i >= row.sums) break;
+      const Fold folding = fold_of(kept.largest, weights[i].first);
+      kept = {folding.largest, fold(folding, kept.weights, weights[i].second)};
+      sum = {fold(folding, sum.first, next[i].first), fold(folding, sum.second, next[i].second)};
+    }
   }
+  const float inverse = inverse_of(kept.weights);
+  store_outputs(params, pair, column, output_of(sum.first, inverse),
+                output_of(sum.second, inverse));
 }
 
 template <typename F>
@@ -370,9 +388,13 @@ std::int64_t split_attention_residents(DType dtype, std::int64_t head_dim, Atten
 }
 
 Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_t rows) {
+  const int parts = merge_parts(params);
+  const std::int64_t warps = std::int64_t{params.query_heads} * parts;
   return launch("merge_sums", stream,
-                {.teams_x = rows, .teams_y = (params.query_heads + 3) / 4, .threads = 128},
-                merge_rows, params);
+                {.teams_x = rows,
+                 .teams_y = (warps + kMergeWarps - 1) / kMergeWarps,
+                 .threads = kMergeWarps * kWarpThreads},
+                merge_rows, params, parts);
 }
 
 }  // namespace stemma

@@ -53,10 +53,12 @@ STEMMA_ON_DEVICE float read_branch(const NormRows& p, std::int64_t from, float* 
   float squares = 0;
   for (std::int64_t i = kRowStep * thread_index(); i < p.hidden; i += kRowStep * team_threads()) {
     float values[kRowStep];
+    float bias[kRowStep] = {};
     load_values(p.branch + from * p.hidden + i, values);
+    if (p.bias != nullptr) load_values(p.bias + i, bias);
     STEMMA_UNROLLED
     for (int j = 0; j < kRowStep; ++j) {
-      if (p.bias != nullptr) values[j] += p.bias[i + j];
+      if (p.bias != nullptr) values[j] += bias[j];
       squares = fused(values[j], values[j], squares);
     }
     store_values(row + i, values);
@@ -64,6 +66,19 @@ STEMMA_ON_DEVICE float read_branch(const NormRows& p, std::int64_t from, float* 
   if (p.branch_norm == nullptr) return 1.0f;
   const float sum = team_sum(squares, scratch);
   return reciprocal_root(sum / static_cast<float>(p.hidden) + p.epsilon);
+}
+
+// values += branch[i] × scale × norm[i] for those from i on.
+STEMMA_ON_DEVICE void add_branch(const NormRows& p, const float* branch, std::int64_t i,
+                                 float scale, float (&values)[kRowStep]) {
+  float own[kRowStep];
+  float norm[kRowStep];
+  load_values(branch + i, own);
+  if (p.branch_norm != nullptr) load_values(p.branch_norm + i, norm);
+  STEMMA_UNROLLED
+  for (int j = 0; j < kRowStep; ++j) {
+    values[j] += own[j] * scale * (p.branch_norm != nullptr ? norm[j] : 1.0f);
+  }
 }
 
 template <typename T>
@@ -76,14 +91,9 @@ STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) norm_kernel(const NormRows p) {
   for (std::int64_t i = kRowStep * thread_index(); i < p.hidden; i += kRowStep * team_threads()) {
     float values[kRowStep];
     load_values(p.residual + from * p.hidden + i, values);
+    if (p.branch != nullptr) add_branch(p, row, i, branch_scale, values);
     STEMMA_UNROLLED
-    for (int j = 0; j < kRowStep; ++j) {
-      if (p.branch != nullptr) {
-        const float norm = p.branch_norm != nullptr ? p.branch_norm[i + j] : 1.0f;
-        values[j] += row[i + j] * branch_scale * norm;
-      }
-      squares = fused(values[j], values[j], squares);
-    }
+    for (const float value : values) squares = fused(value, value, squares);
     store_values(row + i, values);
     if (p.keep && p.branch != nullptr) store_values(p.residual + from * p.hidden + i, values);
   }
@@ -92,8 +102,11 @@ STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) norm_kernel(const NormRows p) {
   T* const out = static_cast<T*>(p.out) + team_x() * p.hidden;
   for (std::int64_t i = kRowStep * thread_index(); i < p.hidden; i += kRowStep * team_threads()) {
     float values[kRowStep];
+    float norm[kRowStep];
+    load_values(row + i, values);
+    load_values(p.norm + i, norm);
     STEMMA_UNROLLED
-    for (int j = 0; j < kRowStep; ++j) values[j] = row[i + j] * scale * p.norm[i + j];
+    for (int j = 0; j < kRowStep; ++j) values[j] = values[j] * scale * norm[j];
     store_values(out + i, values);
   }
 }

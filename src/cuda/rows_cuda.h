@@ -35,7 +35,7 @@ struct EmbedRows {
 Status embed_rows(CudaStream& stream, const EmbedRows& params);
 
 // x = residual[from] + normed(branch[from] + bias); out[row] = x / rms(x) × norm, and, if told, x
-// becomes residual[from]; `from` is row, or chosen[row].
+// becomes residual[from]; `from` is row, or chosen[row]. Vectors are aligned to 16 bytes.
 struct NormRows {
   float* residual = nullptr;             // [.., hidden]
   const float* branch = nullptr;         // [.., hidden]; nullptr: nothing is added

@@ -13,14 +13,17 @@
 //   shuffle(value, lane)  shuffle_xor(value, mask)  any_lane(bool)  all lanes take part
 //   lanes_where(bool)  ones_in(u32)    a bit for each lane where it is true; bits that are set
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
-//   widen(x)  narrow<T>(f32)  widen_pair(u32)  narrow_pair<T>(lo, hi)   stored types and f32
+//   widen(x)  narrow<T>(f32)  narrow_pair<T>(lo, hi)                stored types and f32
+//   widen_codes<T>(word, f32 [4])  narrow_codes<T>(f32 [4])         four numbers of 8 bits, from
+//                                      the lowest byte on
 //   exp2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)  larger_of(a, b)
 //   double_as_word(x)
 //   subtract_pairs<T>(a, b)            two neighbours minus two others, T BFloat16 or Float16
 //   add_shared(to, n)                  whole numbers that many threads add to at once
-//   afresh(i)                          i, of which the compiler keeps nothing over a loop
+//   afresh(i)                          i >= 0, of which the compiler keeps nothing over a loop
 //   copy_words_later(shared, global, wanted)  commit_copies()  wait_copies<N>()   cp.async of 16
 //                                      bytes, zeros where not wanted
+//   copy_word_later(shared, global)    the same of 4 bytes
 //   load_matrices(r, row)  load_matrices_transposed(r, row)         ldmatrix.x4
 //   multiply_add<T>(d, a, b)           mma.m16n8k16, T BFloat16 or Float16, sums in f32
 //   launch("name", stream, {.teams_x = …, .threads = …}, kernel, arguments…)   on the host
@@ -57,9 +60,12 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
-// Sixteen bytes that are loaded and stored as one.
+// Sixteen bytes that are loaded and stored as one, and eight.
 struct alignas(16) Words {
   std::uint32_t w[4];
+};
+struct alignas(8) TwoWords {
+  std::uint32_t w[2];
 };
 
 }  // namespace stemma

@@ -126,6 +126,12 @@ template <typename T>
 float widen(T value) {
   return to_float(value);
 }
+template <typename Code>
+void widen_codes(std::uint32_t word, float (&to)[4]) {
+  for (int i = 0; i < 4; ++i) {
+    to[i] = widen(std::bit_cast<Code>(static_cast<std::uint8_t>(word >> (8 * i))));
+  }
+}
 
 template <typename T>
 T narrow(float value);
@@ -153,6 +159,15 @@ inline Float8E5M2 narrow<Float8E5M2>(float value) {
 template <>
 inline std::int8_t narrow<std::int8_t>(float value) {
   return static_cast<std::int8_t>(std::nearbyint(std::fmin(std::fmax(value, -127.0f), 127.0f)));
+}
+
+template <typename Code>
+std::uint32_t narrow_codes(const float (&values)[4]) {
+  std::uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) {
+    word |= std::uint32_t{std::bit_cast<std::uint8_t>(narrow<Code>(values[i]))} << (8 * i);
+  }
+  return word;
 }
 
 template <typename T>
@@ -208,7 +223,10 @@ inline int afresh(int value) {
 }
 
 inline void copy_words_later(void* shared, const void* global, bool wanted) {
-  simt::copy_later(shared, wanted ? global : nullptr);
+  simt::copy_later(shared, wanted ? global : nullptr, sizeof(Words));
+}
+inline void copy_word_later(void* shared, const void* global) {
+  simt::copy_later(shared, global, sizeof(std::uint32_t));
 }
 inline void commit_copies() {
   simt::commit_copies();

@@ -157,6 +157,34 @@ TEST_F(Dialect, WholeNumbersOfEightBitsAreNearestAndEven) {
               ElementsAreArray({0, 2, 2, 0, -2, 126, 127, 127, -127}));
 }
 
+TEST_F(Dialect, FourCodesAtOnceAreThoseOneByOne) {
+  std::vector<float> values = awkward_values();
+  for (int code = -128; code < 128; ++code) values.push_back(static_cast<float>(code) + 0.5f);
+  values.resize(values.size() / 4 * 4);
+  const auto words = static_cast<std::int64_t>(values.size() / 4);
+  const CudaMemory in = upload(values);
+  const auto check = [&]<typename Code>(Code) {
+    const CudaMemory out = allocate<Code>(values.size());
+    const CudaMemory fours = allocate<std::uint32_t>(values.size() / 4);
+    const CudaMemory back = allocate<float>(values.size());
+    const CudaMemory fours_back = allocate<float>(values.size());
+    const auto count = static_cast<std::int64_t>(values.size());
+    ASSERT_TRUE(
+        launch_narrowing<Code>(stream(), count, in.as<float>(), out.as<Code>(), back.as<float>())
+            .ok());
+    ASSERT_TRUE(launch_narrowing_fours<Code>(stream(), words, in.as<float>(),
+                                             fours.as<std::uint32_t>(), fours_back.as<float>())
+                    .ok());
+    EXPECT_EQ(download<std::byte>(fours.bytes(), values.size()),
+              download<std::byte>(out.bytes(), values.size()));
+    EXPECT_EQ(download<float>(fours_back.bytes(), values.size()),
+              download<float>(back.bytes(), values.size()));
+  };
+  check(Float8E4M3{});
+  check(Float8E5M2{});
+  check(std::int8_t{});
+}
+
 // Sorted by what the counter was, each thread begins where the one before it ended.
 TEST_F(Dialect, ThreadsThatAddToOneNumberAddOneAfterTheOther) {
   constexpr std::uint32_t kThreads = 256;

@@ -57,6 +57,18 @@ STEMMA_KERNEL narrowing(std::int64_t count, const float* in, T* out, float* back
   back[i] = widen(out[i]);
 }
 
+template <typename Code>
+STEMMA_KERNEL narrowing_fours(std::int64_t words, const float* in, std::uint32_t* out,
+                              float* back) {
+  const std::int64_t i = team_x() * team_threads() + thread_index();
+  if (i >= words) return;
+  const float* const from = in + 4 * i;
+  float widened[4];
+  out[i] = narrow_codes<Code>({from[0], from[1], from[2], from[3]});
+  widen_codes<Code>(out[i], widened);
+  for (int j = 0; j < 4; ++j) back[4 * i + j] = widened[j];
+}
+
 STEMMA_KERNEL tickets_of(std::uint32_t* tickets) {
   auto* const counter = reinterpret_cast<std::uint32_t*>(shared_memory());
   if (thread_index() == 0) *counter = 0;
@@ -138,6 +150,19 @@ template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float1
 template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float8E4M3*, float*);
 template Status launch_narrowing(CudaStream&, std::int64_t, const float*, Float8E5M2*, float*);
 template Status launch_narrowing(CudaStream&, std::int64_t, const float*, std::int8_t*, float*);
+
+template <typename Code>
+Status launch_narrowing_fours(CudaStream& stream, std::int64_t words, const float* in,
+                              std::uint32_t* out, float* back) {
+  return launch("narrowing_fours", stream, {.teams_x = (words + 127) / 128, .threads = 128},
+                narrowing_fours<Code>, words, in, out, back);
+}
+template Status launch_narrowing_fours<Float8E4M3>(CudaStream&, std::int64_t, const float*,
+                                                   std::uint32_t*, float*);
+template Status launch_narrowing_fours<Float8E5M2>(CudaStream&, std::int64_t, const float*,
+                                                   std::uint32_t*, float*);
+template Status launch_narrowing_fours<std::int8_t>(CudaStream&, std::int64_t, const float*,
+                                                    std::uint32_t*, float*);
 
 Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets) {
   return launch("tickets", stream, {.threads = threads, .shared_bytes = sizeof(std::uint32_t)},

@@ -27,6 +27,10 @@ Status launch_product(CudaStream& stream, const T* a, const T* b, const float* c
 template <typename T>
 Status launch_narrowing(CudaStream& stream, std::int64_t count, const float* in, T* out,
                         float* back);
+// The same of four at once: out[i] = narrow_codes of in[4 i …], back[4 i …] = widen_codes of it.
+template <typename Code>
+Status launch_narrowing_fours(CudaStream& stream, std::int64_t words, const float* in,
+                              std::uint32_t* out, float* back);
 // tickets[t] = what a shared counter was before thread t of `threads` added t + 1 to it; behind
 // them what it was in the end.
 Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets);

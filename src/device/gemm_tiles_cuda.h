@@ -51,7 +51,7 @@ struct GemmTile {
 };
 // Of few rows w streams through: small tiles on all multiprocessors, long queues of copies.
 using FewRows = GemmTile<16, 32, 1, 2, 8, 4>;
-using SomeRows = GemmTile<64, 64, 2, 2, 4, 3>;
+using SomeRows = GemmTile<64, 64, 2, 4, 5, 2>;
 using ManyRows = GemmTile<128, 128, 2, 4, 4, 1>;
 
 // What a thread has of a tile's sums.
@@ -73,6 +73,11 @@ struct TileOperands {
 STEMMA_ON_DEVICE int word_place(int row, int word) {
   return row * kRowWords + (word ^ (row & 7));
 }
+// Where the word lies that is `words` behind the one at `place` in the same row. REQUIRES: the
+// number of that one has none of the bits of `words`.
+STEMMA_ON_DEVICE int words_behind(int place, int words) {
+  return place ^ words;
+}
 
 // The tile's row of x that the thread's copy `i` is of.
 template <typename Shape>
@@ -80,48 +85,75 @@ STEMMA_ON_DEVICE int copied_row(int i) {
   return thread_index() / kRowWords + i * Shape::kStepRows;
 }
 
-// Begins the copies of piece `piece` of the tile's rows of x and of w to `stage`. A thread copies
-// the same word of every kStepRows-th row. x_rows(i): where the row of its copy i lies in x; below
-// 0: nowhere.
+// What the thread copies to each stage, and from where the next time: the same word of every
+// kStepRows-th row, of x and then of w. Those lie whole eights of rows apart in a stage.
+template <typename T, typename Shape>
+struct PieceCopies {
+  static constexpr std::size_t kRows{Shape::kCopiedRows + Shape::kColumns / Shape::kStepRows};
+  static_assert(Shape::kStepRows % 8 == 0 && Shape::kRows % 8 == 0);
+
+  const T* from[kRows];
+  std::uint32_t x_rows;  // bit i: from[i] is one; of others zeros are copied
+  int place;             // of the first one's word in a stage
+  int left;              // columns from the next word on
+};
+
+// x_rows(i): where the row of the thread's copy i lies in x; below 0: nowhere. Of rows that w does
+// not have its first one is copied: nobody sees what comes of them.
 template <typename T, typename Shape, typename Rows>
-STEMMA_ON_DEVICE void fetch_piece(const TileOperands<T>& from, const Rows& x_rows,
-                                  std::int64_t piece, Words* stage) {
+STEMMA_ON_DEVICE PieceCopies<T, Shape> copies_of(const TileOperands<T>& from, const Rows& x_rows) {
   const int word = thread_index() % kRowWords;
-  const std::int64_t column = piece * kTileK + word * kWordElements;
+  PieceCopies<T, Shape> copies;
+  copies.x_rows = 0;
+  copies.place = word_place(copied_row<Shape>(0), word);
+  copies.left = static_cast<int>(from.k) - word * kWordElements;
   STEMMA_UNROLLED
   for (int i = 0; i < Shape::kCopiedRows; ++i) {
     const std::int64_t row = x_rows(i);
-    const bool wanted = row >= 0 && column < from.k;
-    copy_words_later(stage + word_place(copied_row<Shape>(i), word),
-                     wanted ? from.x + row * from.x_stride + column : from.x, wanted);
+    copies.from[i] = from.x + (row >= 0 ? row : 0) * from.x_stride + word * kWordElements;
+    copies.x_rows |= row >= 0 ? 1u << i : 0u;
   }
   STEMMA_UNROLLED
-  for (int i = 0; i < Shape::kColumns / Shape::kStepRows; ++i) {
-    const int row = copied_row<Shape>(i);
-    const bool wanted = row < from.w_rows && column < from.k;
-    copy_words_later(stage + word_place(Shape::kRows + row, word),
-                     wanted ? from.w + row * from.w_stride + column : from.w, wanted);
+  for (int i = Shape::kCopiedRows; i < int{PieceCopies<T, Shape>::kRows}; ++i) {
+    const std::int64_t row = copied_row<Shape>(i - Shape::kCopiedRows);
+    copies.from[i] = from.w + (row < from.w_rows ? row : 0) * from.w_stride + word * kWordElements;
   }
+  return copies;
+}
+
+// Begins the copies of the next piece of the tile's rows of x and of w to `stage`.
+template <typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_piece(PieceCopies<T, Shape>& copies, Words* stage) {
+  STEMMA_UNROLLED
+  for (int i = 0; i < int{PieceCopies<T, Shape>::kRows}; ++i) {
+    const bool is_row = i >= Shape::kCopiedRows || (copies.x_rows >> i & 1) != 0;
+    copy_words_later(stage + copies.place + i * Shape::kStepRows * kRowWords, copies.from[i],
+                     is_row && copies.left > 0);
+    copies.from[i] += kTileK;
+  }
+  copies.left -= kTileK;
 }
 
 // Adds the products of one piece to the warp's part of the tile.
 template <typename T, typename Shape>
 STEMMA_ON_DEVICE void add_piece(const Words* stage, TileSums<Shape>& sums) {
   const int lane = lane_index();
-  const int x_row = warp_index() / Shape::kAcross * Shape::kWarpRows + lane % 16;
-  const int w_row =
-      Shape::kRows + warp_index() % Shape::kAcross * Shape::kWarpColumns + lane % 8 + lane / 16 * 8;
+  const int x_place =
+      word_place(warp_index() / Shape::kAcross * Shape::kWarpRows + lane % 16, lane / 16);
+  const int w_place = word_place(
+      Shape::kRows + warp_index() % Shape::kAcross * Shape::kWarpColumns + lane % 8 + lane / 16 * 8,
+      lane / 8 % 2);
   STEMMA_UNROLLED
   for (int step = 0; step < kTileK / 16; ++step) {
     std::uint32_t x[Shape::kDown16][4];
     STEMMA_UNROLLED
     for (int i = 0; i < Shape::kDown16; ++i) {
-      load_matrices(x[i], stage + word_place(x_row + 16 * i, 2 * step + lane / 16));
+      load_matrices(x[i], stage + words_behind(x_place, 2 * step) + 16 * i * kRowWords);
     }
     STEMMA_UNROLLED
     for (int j = 0; j < Shape::kAcross16; ++j) {
       std::uint32_t w[4];
-      load_matrices(w, stage + word_place(w_row + 16 * j, 2 * step + lane / 8 % 2));
+      load_matrices(w, stage + words_behind(w_place, 2 * step) + 16 * j * kRowWords);
       const std::uint32_t left[2] = {w[0], w[1]};
       const std::uint32_t right[2] = {w[2], w[3]};
       STEMMA_UNROLLED
@@ -133,26 +165,24 @@ STEMMA_ON_DEVICE void add_piece(const Words* stage, TileSums<Shape>& sums) {
   }
 }
 
-// Adds all of a tile's products to `sums`. x_rows: see fetch_piece.
+// Adds all of a tile's products to `sums`. x_rows: see copies_of.
 template <typename T, typename Shape, typename Rows>
 STEMMA_ON_DEVICE void sum_tile(const TileOperands<T>& from, const Rows& x_rows,
                                TileSums<Shape>& sums) {
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
+  PieceCopies<T, Shape> copies = copies_of<T, Shape>(from, x_rows);
   const std::int64_t pieces = (from.k + kTileK - 1) / kTileK;
   for (int piece = 0; piece < Shape::kStages - 1; ++piece) {
-    if (piece < pieces) {
-      fetch_piece<T, Shape>(from, x_rows, piece, stages + piece * Shape::kStageWords);
-    }
+    if (piece < pieces) fetch_piece(copies, stages + piece * Shape::kStageWords);
     commit_copies();
   }
   int stage = 0;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     wait_copies<Shape::kStages - 2>();
     team_barrier();  // all copies of this piece are there, and nobody reads the one before it
-    const std::int64_t next = piece + Shape::kStages - 1;
     const int next_stage = stage == 0 ? Shape::kStages - 1 : stage - 1;
-    if (next < pieces) {
-      fetch_piece<T, Shape>(from, x_rows, next, stages + next_stage * Shape::kStageWords);
+    if (piece + Shape::kStages - 1 < pieces) {
+      fetch_piece(copies, stages + next_stage * Shape::kStageWords);
     }
     commit_copies();
     add_piece<T, Shape>(stages + stage * Shape::kStageWords, sums);

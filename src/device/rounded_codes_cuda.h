@@ -79,18 +79,15 @@ STEMMA_ON_DEVICE void widen_step(const std::uint32_t (&codes)[kCodeWords<kBits>]
   }
 }
 
-struct alignas(8) TwoWords {
-  std::uint32_t w[2];
-};
+// From `from` on.
 template <int kBits>
-STEMMA_ON_DEVICE void load_codes(const std::byte* group,
-                                 std::uint32_t (&codes)[kCodeWords<kBits>]) {
+STEMMA_ON_DEVICE void load_codes(const std::byte* from, std::uint32_t (&codes)[kCodeWords<kBits>]) {
   if constexpr (kBits == 8) {
-    const Words words = load_words(group + 16 * lane_index());
+    const Words words = load_words(from);
     STEMMA_UNROLLED
     for (int i = 0; i < 4; ++i) codes[i] = words.w[i];
   } else {
-    const TwoWords words = *reinterpret_cast<const TwoWords*>(group + 8 * lane_index());
+    const TwoWords words = *reinterpret_cast<const TwoWords*>(from);
     codes[0] = words.w[0];
     codes[1] = words.w[1];
   }

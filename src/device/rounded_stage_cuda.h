@@ -96,8 +96,7 @@ STEMMA_ON_DEVICE const std::byte* staged_group(const Words* stage, int strip, in
       stage + Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kBits));
 }
 
-// What the thread copies to each stage, and from where the next time: words of x and of codes, of
-// which some there are not. Those stay as they were: nobody sees what comes of them.
+// What the thread copies to each stage, and from where the next time: words of x and of codes.
 template <int kBits, typename T, typename Shape>
 struct RoundedCopies {
   static constexpr int kGroupWords = Shape::group_words(kBits);
@@ -141,7 +140,7 @@ STEMMA_ON_DEVICE RoundedCopies<kBits, T, Shape> copies_of(const RoundedOperands<
   return copies;
 }
 
-// Begins the copies of the next stage.
+// Begins the copies of the next stage, zeros of what there is not.
 template <int kBits, typename T, typename Shape>
 STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kBits, T, Shape>& copies, Words* stage) {
   using Copies = RoundedCopies<kBits, T, Shape>;
@@ -149,15 +148,16 @@ STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kBits, T, Shape>& copies, Words*
   const bool wanted = thread_index() % Shape::kXRowWords * kWordElements < copies.left;
   STEMMA_UNROLLED
   for (int i = 0; i < Shape::kCopiedRows; ++i) {
-    if ((copies.rows >> i & 1) != 0) {
-      copy_words_later(stage + copies.places[i], copies.x[i], wanted);
-    }
+    copy_words_later(stage + copies.places[i], copies.x[i], wanted && (copies.rows >> i & 1) != 0);
     copies.x[i] += kInputs;
   }
+  Words* const to = stage + Shape::kXWords + thread_index();
   STEMMA_UNROLLED
   for (int i = 0; i < int{Copies::kCodes}; ++i) {
-    Words* const to = stage + Shape::kXWords + i * Shape::kThreads + thread_index();
-    if (copies.inputs[i] < copies.left) copy_words_later(to, copies.codes[i], true);
+    const int before = i * Shape::kThreads;
+    if (before + Shape::kThreads <= Copies::kWords || before + thread_index() < Copies::kWords) {
+      copy_words_later(to + before, copies.codes[i], copies.inputs[i] < copies.left);
+    }
     copies.codes[i] += Shape::kSplits * RoundedStrips::group_bytes(kBits);
   }
   copies.left -= kInputs;
@@ -177,35 +177,50 @@ STEMMA_ON_DEVICE int own_output() {
   return warp_index() % Shape::kAcross * Shape::kWarpOutputs;
 }
 
+// Where the thread finds what it needs of group `group`, from a stage's beginning.
+struct GroupPlaces {
+  int x;      // in words: its row of the first matrices of x
+  int codes;  // in bytes: its codes of the warp's first strip
+};
+template <int kBits, typename Shape>
+STEMMA_ON_DEVICE GroupPlaces places_of(int group) {
+  const int lane = lane_index();
+  const bool few = Shape::kRows8 == 1;  // both steps of a pair are loaded at once
+  const int row = few ? lane % 8 : own_row<Shape>() + lane % 8 + lane / 16 * 8;
+  const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
+  return {x_place<Shape>(group, row, few ? lane / 8 : lane / 8 % 2),
+          (Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kBits)) * 16 +
+              lane * 2 * kBits};
+}
+
 // Step `step` of the warp's rows of x. Of 8 rows two steps are loaded at once, in even ones.
 template <typename Shape>
-STEMMA_ON_DEVICE void load_rows(const Words* x, int step, std::uint32_t (&rows)[Shape::kRows8][4]) {
-  const int lane = lane_index();
+STEMMA_ON_DEVICE void load_rows(const Words* stage, const GroupPlaces& places, int step,
+                                std::uint32_t (&rows)[Shape::kRows8][4]) {
+  const Words* const x = stage + words_behind(places.x, 2 * step);
   if constexpr (Shape::kRows8 == 1) {
-    if (step % 2 == 0) load_matrices(rows[0], x + word_place(lane % 8, 2 * step + lane / 8));
+    if (step % 2 == 0) load_matrices(rows[0], x);
   } else {
     STEMMA_UNROLLED
-    for (int j = 0; j < Shape::kRows8; j += 2) {
-      const int row = own_row<Shape>() + 8 * j + lane % 8 + lane / 16 * 8;
-      load_matrices(rows[j], x + word_place(row, 2 * step + lane / 8 % 2));
-    }
+    for (int j = 0; j < Shape::kRows8; j += 2) load_matrices(rows[j], x + 8 * j * kRowWords);
   }
 }
 
-// The sums of group `group` of a stage. `ones`: see ones_of.
+// The sums of the group of a stage that `places` are of. `ones`: see ones_of.
 template <int kBits, typename T, typename Shape>
-STEMMA_ON_DEVICE void sum_group(const Words* stage, int group, std::uint32_t ones,
+STEMMA_ON_DEVICE void sum_group(const Words* stage, const GroupPlaces& places, std::uint32_t ones,
                                 GroupSums<Shape>& sums) {
+  constexpr int kStripBytes = Shape::kSplits * RoundedStrips::group_bytes(kBits);
   std::uint32_t codes[Shape::kOutputs16][2][kCodeWords<kBits>];
-  const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
+  const std::byte* const first = reinterpret_cast<const std::byte*>(stage) + places.codes;
   STEMMA_UNROLLED
   for (int i = 0; i < 2 * Shape::kOutputs16; ++i) {
-    load_codes<kBits>(staged_group<kBits, Shape>(stage, strip + i, group), codes[i / 2][i % 2]);
+    load_codes<kBits>(first + i * kStripBytes, codes[i / 2][i % 2]);
   }
   std::uint32_t rows[Shape::kRows8][4];
   STEMMA_UNROLLED
   for (int step = 0; step < RoundedStrips::kGroup / 16; ++step) {
-    load_rows<Shape>(stage + x_place<Shape>(group, 0, 0), step, rows);
+    load_rows<Shape>(stage, places, step, rows);
     STEMMA_UNROLLED
     for (int i = 0; i < Shape::kOutputs16; ++i) {
       std::uint32_t w[4];

@@ -123,7 +123,8 @@ STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
   auto copies = copies_of<kBits, T, Shape>(from, x_rows);
   const std::uint32_t ones = ones_of<T>(from.k);
-  const std::int64_t groups = RoundedStrips::groups(from.k);
+  const GroupPlaces places = places_of<kBits, Shape>(0);
+  const int groups = static_cast<int>(RoundedStrips::groups(from.k));
   for (int group = 0; group < kStages - 1; ++group) {
     if (group < groups) {
       fetch_stage(copies, stages + group * kStageWords);
@@ -132,17 +133,14 @@ STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows
   }
   GroupSums<Shape> sums = {};
   int stage = 0;
-  for (std::int64_t group = 0; group < groups; ++group) {
+  for (int group = 0; group < groups; ++group) {
     wait_copies<kStages - 2>();
     team_barrier();  // all copies of this group are there, and nobody reads the one before it
-    const std::int64_t next = group + kStages - 1;
     const int next_stage = stage == 0 ? kStages - 1 : stage - 1;
-    if (next < groups) {
-      fetch_stage(copies, stages + next_stage * kStageWords);
-    }
+    if (group + kStages - 1 < groups) fetch_stage(copies, stages + next_stage * kStageWords);
     commit_copies();
     GroupSums<Shape> own = {};
-    sum_group<kBits, T, Shape>(stages + stage * kStageWords, 0, ones, own);
+    sum_group<kBits, T, Shape>(stages + stage * kStageWords, places, ones, own);
     add_group<kBits, Shape>(stages + stage * kStageWords, own, sums);
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
@@ -244,9 +242,10 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
   float* const group_sums = reinterpret_cast<float*>(shared_memory() + Shape::sums_at(kBits));
   auto copies = copies_of<kBits, T, Shape>(from, x_rows);
   const std::uint32_t ones = ones_of<T>(from.k);
-  const std::int64_t groups = RoundedStrips::groups(from.k);
-  const std::int64_t pieces = (groups + kSplits - 1) / kSplits;
+  const int groups = static_cast<int>(RoundedStrips::groups(from.k));
+  const int pieces = (groups + kSplits - 1) / kSplits;
   const int split = warp_index() / Shape::kPlaneWarps;
+  const GroupPlaces places = places_of<kBits, Shape>(split);
   for (int piece = 0; piece < kStages - 2; ++piece) {
     if (piece < pieces) {
       fetch_stage(copies, stages + piece * kStageWords);
@@ -257,7 +256,7 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
   int stage = 0;
   int before = kStages - 1;  // the stage of the piece before
   int next = kStages - 2;    // the one that was read two pieces ago
-  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+  for (int piece = 0; piece < pieces; ++piece) {
     wait_copies<kStages - 3>();
     team_barrier();  // copies of this piece and sums of the one before are there
     if (piece + kStages - 2 < pieces) {
@@ -268,7 +267,7 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
     float* const other_half = group_sums + (1 - piece % 2) * kSplits * kGroupValues;
     if (piece * kSplits + split < groups) {
       GroupSums<Shape> own = {};
-      sum_group<kBits, T, Shape>(stages + stage * kStageWords, split, ones, own);
+      sum_group<kBits, T, Shape>(stages + stage * kStageWords, places, ones, own);
       stage_sums<Shape>(own, own_half + split * kGroupValues);
     }
     if (piece > 0) {
@@ -281,7 +280,7 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
   team_barrier();
   add_groups<kBits, Shape>(stages + before * kStageWords,
                            group_sums + (pieces - 1) % 2 * kSplits * kGroupValues,
-                           static_cast<int>(groups - (pieces - 1) * kSplits), rows, sums);
+                           groups - (pieces - 1) * kSplits, rows, sums);
   store_own<kBits, T, Shape>(from, sums, rows, y_rows, to);
 }
 

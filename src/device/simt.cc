@@ -36,16 +36,22 @@ constexpr std::byte kGuard{0xA5};
 struct Copy {
   void* to;
   const void* from_or_null;
+  std::size_t bytes;
   bool done = false;
 };
 
 void finish(const Copy& copy) {
   if (copy.done) return;
   if (copy.from_or_null == nullptr) {
-    std::memset(copy.to, 0, 16);
+    std::memset(copy.to, 0, copy.bytes);
   } else {
-    std::memcpy(copy.to, copy.from_or_null, 16);
+    std::memcpy(copy.to, copy.from_or_null, copy.bytes);
   }
+}
+
+void check_multiple(const void* address, std::size_t bytes) {
+  STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(address) % bytes == 0,
+               "what is loaded and stored at once lies at a multiple of its size");
 }
 
 template <typename T>
@@ -348,14 +354,14 @@ Slot* exchange_slots() {
   return self.warp->slots[self.exchanges++ % 2];
 }
 
-void copy_later(void* shared, const void* global_or_null) {
-  check_aligned(shared);
-  check_aligned(global_or_null);
+void copy_later(void* shared, const void* global_or_null, std::size_t bytes) {
+  check_multiple(shared, bytes);
+  check_multiple(global_or_null, bytes);
   parts->trace.write(shared);
   // A GPU may be early or late.
   const bool early = choices->below(2) == 0;
-  if (early) finish({shared, global_or_null});
-  current().uncommitted.push_back({shared, global_or_null, early});
+  if (early) finish({shared, global_or_null, bytes});
+  current().uncommitted.push_back({shared, global_or_null, bytes, early});
 }
 
 void commit_copies() {
@@ -374,8 +380,7 @@ void wait_copies(int pending) {
 }
 
 void check_aligned(const void* address) {
-  STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(address) % 16 == 0,
-               "sixteen bytes are loaded and stored at multiples of sixteen");
+  check_multiple(address, 16);
 }
 
 void check_matrix_row(const void* address) {

@@ -60,8 +60,8 @@ void wait_for_warp(const Site& site);
 // The warp's slots of the next exchange. A lane writes its own, waits for the warp, and reads the
 // others' until its next exchange but one.
 Slot* exchange_slots();
-// Sixteen bytes, done at wait_copies; zeros from nullptr.
-void copy_later(void* shared, const void* global_or_null);
+// Sixteen bytes or four, done at wait_copies; zeros from nullptr.
+void copy_later(void* shared, const void* global_or_null, std::size_t bytes);
 void commit_copies();
 void wait_copies(int pending);
 // Ends the program unless `address` is a multiple of 16.

@@ -63,7 +63,8 @@ STEMMA_ON_DEVICE int wide_word_place(int row, int word) {
   return row * kWideRowWords + (word ^ (row & 7));
 }
 
-// As fetch_piece, of the rows of w too.
+// Begins the copies of piece `piece` of the tile's rows of x and of w to `stage`. x_rows: see
+// copies_of.
 template <typename T, typename Shape, typename Rows>
 STEMMA_ON_DEVICE void fetch_wide_piece(const TileOperands<T, float>& from, const Rows& x_rows,
                                        std::int64_t piece, Words* stage) {
@@ -123,7 +124,7 @@ STEMMA_ON_DEVICE void add_wide_piece(const Words* stage, WideSums<Shape>& sums) 
   }
 }
 
-// Adds all of a tile's products to `sums`. x_rows: see fetch_piece.
+// Adds all of a tile's products to `sums`. x_rows: see copies_of.
 template <typename T, typename Shape, typename Rows>
 STEMMA_ON_DEVICE void sum_wide_tile(const TileOperands<T, float>& from, const Rows& x_rows,
                                     WideSums<Shape>& sums) {

@@ -89,6 +89,42 @@ Side drawn_side(const KvShape& shape, DType dtype, std::int64_t count, Prng& prn
   return side;
 }
 
+// What one head's row of f32 has: its largest magnitude, of any size, zeros of both signs, and
+// numbers next to where one code ends and another begins.
+std::vector<float> drawn_borders(std::int64_t elements, float largest_code, Prng& prng) {
+  constexpr std::array kPowers = {-140, -70, -61, -60, -59, -20, 3, 60, 110};
+  const float largest =
+      std::ldexp(static_cast<float>(prng.unit() + 1),
+                 kPowers[static_cast<std::size_t>(prng.below(std::ssize(kPowers)))]);
+  std::vector<float> row(static_cast<std::size_t>(elements));
+  for (float& value : row) {
+    const auto steps = static_cast<float>(prng.below(9) == 0 ? 0 : prng.below(254)) / 2;
+    const auto finer = std::ldexp(steps, -static_cast<int>(prng.below(3) * prng.below(12)));
+    value = std::min(largest, finer * (largest / largest_code));
+    for (std::int64_t i = prng.below(3); i > 0; --i) {
+      value = std::nextafter(value, prng.below(2) == 0 ? 0.0f : largest);
+    }
+    if (prng.below(2) == 0) value = -value;
+  }
+  row[static_cast<std::size_t>(prng.below(elements))] = largest;
+  return row;
+}
+Side border_side(const KvShape& shape, float largest_code, std::int64_t count, Prng& prng) {
+  Side side;
+  for (std::int64_t head = 0; head < count * shape.heads; ++head) {
+    const std::vector<float> row = drawn_borders(shape.head_dim, largest_code, prng);
+    const auto bytes = std::as_bytes(std::span(row));
+    side.bytes.insert(side.bytes.end(), bytes.begin(), bytes.end());
+  }
+  side.rows = {.elements = side.bytes.data(),
+               .dtype = DType::kF32,
+               .rows = count,
+               .heads = shape.heads,
+               .head_dim = shape.head_dim,
+               .row_stride = shape.row_elements()};
+  return side;
+}
+
 class CudaPools : public CudaFixture {
  protected:
   // The two pools, of the same bytes.
@@ -126,12 +162,18 @@ class CudaPools : public CudaFixture {
     const bool latent = shape.kind == KvKind::kMla;
     const Side k = drawn_side(shape, dtype, count, prng_);
     const Side v = latent ? Side{} : drawn_side(shape, dtype, count, prng_);
-    ASSERT_TRUE(host_->store(layer, std::span<const Slot>(slots), k.rows, v.rows).ok());
+    store_sides_in_both<Slot>(layer, slots, k, v);
+  }
+  template <typename Slot>
+  void store_sides_in_both(std::int64_t layer, std::span<const Slot> slots, const Side& k,
+                           const Side& v) {
+    const bool latent = host_->shape().kind == KvKind::kMla;
+    ASSERT_TRUE(host_->store(layer, slots, k.rows, v.rows).ok());
     CudaMemory k_memory;
     CudaMemory v_memory;
     const KvRows k_rows = on_device(k, k_memory);
     const KvRows v_rows = latent ? KvRows{} : on_device(v, v_memory);
-    const Status stored = cuda_->store(layer, std::span<const Slot>(slots), k_rows, v_rows);
+    const Status stored = cuda_->store(layer, slots, k_rows, v_rows);
     ASSERT_TRUE(stored.ok()) << stored.error().detail;
   }
 
@@ -211,6 +253,35 @@ TEST_F(CudaPools, ScaledRowsHaveTheCpusCodesAndScales) {
     check_shape(shape_of(KvKind::kMha, dtype, 1, 128), DType::kBF16);
     check_shape(shape_of(KvKind::kMla, dtype, 2, 304), DType::kBF16);
   }
+}
+
+TEST_F(CudaPools, CodesNextToEachOthersBordersAreTheCpus) {
+  struct Codes {
+    DType dtype;
+    float largest;
+  };
+  for (const Codes codes :
+       {Codes{DType::kFp8E4M3, 448}, Codes{DType::kFp8E5M2, 57344}, Codes{DType::kInt8, 127}}) {
+    for (const std::int64_t head_dim : {19, 64}) {
+      const KvShape shape = shape_of(KvKind::kMha, codes.dtype, 16, head_dim);
+      make_pools(shape, KvLayout::kLayerFirst);
+      std::vector<std::int64_t> slots(static_cast<std::size_t>(shape.slots()));
+      std::iota(slots.begin(), slots.end(), std::int64_t{0});
+      const Side k = border_side(shape, codes.largest, shape.slots(), prng_);
+      const Side v = border_side(shape, codes.largest, shape.slots(), prng_);
+      store_sides_in_both<std::int64_t>(0, slots, k, v);
+      expect_equal_bytes();
+    }
+  }
+}
+
+// So many that a lane has several heads, and the last one has fewer.
+TEST_F(CudaPools, ManyHeadsHaveTheCpusCodes) {
+  KvShape shape = shape_of(KvKind::kMha, DType::kInt8, 40, 16);
+  shape.heads = 211;
+  make_pools(shape, KvLayout::kLayerFirst);
+  store_in_both<std::int32_t>(0, DType::kBF16, shape.slots());
+  expect_equal_bytes();
 }
 
 TEST_F(CudaPools, RowsWithoutASlotAreLeftOut) {

@@ -70,4 +70,20 @@ STEMMA_ON_DEVICE void store_elements(Target* to, const Target* from) {
   }
 }
 
+// As codes. REQUIRES: as load_elements, of `to`.
+template <typename Unit, typename Code>
+STEMMA_ON_DEVICE void store_codes(Code* to, const float* from) {
+  if constexpr (Unit::kElements == 1) {
+    *to = narrow<Code>(from[0]);
+  } else {
+    static_assert(Unit::kElements == sizeof(Words));
+    Words words;
+    for (int word = 0; word < 4; ++word) {
+      const float* const own = from + 4 * word;
+      words.w[word] = narrow_codes<Code>({own[0], own[1], own[2], own[3]});
+    }
+    store_words(to, words);
+  }
+}
+
 }  // namespace stemma

@@ -1,5 +1,7 @@
 // A team's threads are cut into parts of 8, 16 or 32 lanes, each of which takes a row: as many
 // lanes as leave few of them idle at its end. All that a lane loads is on its way before it stores.
+#include <algorithm>
+
 #include "device/cuda_dialect.h"
 #include "pool/row_elements_cuda.h"
 #include "pool/store_cuda.h"
@@ -11,11 +13,14 @@ constexpr int kTeamThreads = 256;
 constexpr int kInFlight = 4;         // loads of a lane
 constexpr int kRoundedElements = 8;  // of a lane at a time: 16 bytes of a plain type
 constexpr int kScaledElements = 16;  // the same of codes
+constexpr int kHeadsMax = 4;         // of a row, that a lane has one after another
+constexpr int kManyTeams = 512;      // that keep every multiprocessor busy
 
 // What a kernel is told.
 struct StoreParams {
   StoreCall call;
-  int lanes = 32;  // of a row
+  int lane_bits = 5;   // a row has 2^lane_bits lanes
+  int heads_each = 1;  // where a team's z is some heads: how many
 };
 
 STEMMA_ON_DEVICE std::int64_t slot_of(const DeviceSlots& slots, std::int64_t row) {
@@ -62,11 +67,14 @@ STEMMA_ON_DEVICE Float16 rounded<Float16>(float value) {
 struct RowPart {
   std::int64_t row;
   int lane;
+  int lanes;
   bool of_values;
 };
-STEMMA_ON_DEVICE RowPart my_part(int lanes) {
-  const int parts = team_threads() / lanes;
-  return {team_x() * parts + thread_index() / lanes, thread_index() % lanes, team_y() == 1};
+STEMMA_ON_DEVICE RowPart my_part(const StoreParams& params) {
+  const int lanes = 1 << params.lane_bits;
+  const std::int64_t first = team_x() * (kTeamThreads >> params.lane_bits);
+  return {first + (thread_index() >> params.lane_bits), thread_index() & (lanes - 1), lanes,
+          team_y() == 1};
 }
 
 template <typename Unit>
@@ -86,10 +94,10 @@ STEMMA_ON_DEVICE void store_unit<Words>(Words* to, const Words& unit) {
   store_words(to, unit);
 }
 
-// Copies `units` of a row, those of a lane `lanes` apart.
+// Copies `units` of a row, those of a lane as many apart as there are lanes.
 template <typename Unit>
-STEMMA_ON_DEVICE void copy_row(const Unit* from, Unit* to, int units, const RowPart& part,
-                               int lanes) {
+STEMMA_ON_DEVICE void copy_row(const Unit* from, Unit* to, int units, const RowPart& part) {
+  const int lanes = part.lanes;
   for (int begin = part.lane; begin < units; begin += kInFlight * lanes) {
     Unit held[kInFlight];
     for (int i = 0; i < kInFlight; ++i) {
@@ -105,7 +113,7 @@ STEMMA_ON_DEVICE void copy_row(const Unit* from, Unit* to, int units, const RowP
 template <typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int element_bytes) {
   const StoreTarget& target = params.call.target;
-  const RowPart part = my_part(params.lanes);
+  const RowPart part = my_part(params);
   if (part.row >= params.call.slots.count) return;
   const std::int64_t slot = slot_of(params.call.slots, part.row);
   if (slot < 0 || slot >= target.slots) return;
@@ -117,14 +125,14 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int ele
   copy_row(
       reinterpret_cast<const Unit*>(source.elements + part.row * source.row_stride * element_bytes),
       reinterpret_cast<Unit*>(side + to * element_bytes), bytes / static_cast<int>(sizeof(Unit)),
-      part, params.lanes);
+      part);
 }
 
 // Rows of f32, rounded, a Unit of a lane at a time.
 template <typename Target, typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) round_rows(StoreParams params) {
   const StoreTarget& target = params.call.target;
-  const RowPart part = my_part(params.lanes);
+  const RowPart part = my_part(params);
   if (part.row >= params.call.slots.count) return;
   const std::int64_t slot = slot_of(params.call.slots, part.row);
   if (slot < 0 || slot >= target.slots) return;
@@ -135,14 +143,14 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) round_rows(StoreParams params) {
   auto* const to = reinterpret_cast<Target*>(part.of_values ? target.v : target.k) +
                    place.page * target.page_stride + place.offset * target.token_stride;
   const int units = target.heads * target.head_dim / Unit::kElements;
-  for (int begin = part.lane; begin < units; begin += Unit::kAtOnce * params.lanes) {
+  for (int begin = part.lane; begin < units; begin += Unit::kAtOnce * part.lanes) {
     float held[Unit::kAtOnce][Unit::kElements];
     for (int i = 0; i < Unit::kAtOnce; ++i) {
-      const int unit = begin + i * params.lanes;
+      const int unit = begin + i * part.lanes;
       if (unit < units) load_elements<Unit>(from + unit * Unit::kElements, held[i]);
     }
     for (int i = 0; i < Unit::kAtOnce; ++i) {
-      const int unit = begin + i * params.lanes;
+      const int unit = begin + i * part.lanes;
       if (unit >= units) break;
       Target out[Unit::kElements];
       for (int e = 0; e < Unit::kElements; ++e) out[e] = rounded<Target>(held[i][e]);
@@ -168,9 +176,9 @@ struct CodeLimits<Float8E5M2> {
 
 // The largest magnitude of a row of one head, as bits, over the lanes that share it.
 template <typename Source, typename Unit>
-STEMMA_ON_DEVICE std::uint32_t largest_bits(const Source* from, int units, int lane, int lanes) {
+STEMMA_ON_DEVICE std::uint32_t largest_bits(const Source* from, int units, const RowPart& part) {
   std::uint32_t largest = 0;
-  for (int unit = lane; unit < units; unit += lanes) {
+  for (int unit = part.lane; unit < units; unit += part.lanes) {
     float values[Unit::kElements];
     load_elements<Unit>(from + unit * Unit::kElements, values);
     for (int e = 0; e < Unit::kElements; ++e) {
@@ -178,49 +186,85 @@ STEMMA_ON_DEVICE std::uint32_t largest_bits(const Source* from, int units, int l
       largest = bits > largest ? bits : largest;
     }
   }
-  for (int mask = lanes / 2; mask > 0; mask /= 2) {
+  for (int mask = part.lanes / 2; mask > 0; mask /= 2) {
     const std::uint32_t other = shuffle_xor(largest, mask);
     largest = other > largest ? other : largest;
   }
   return largest;
 }
 
-// A part of a warp takes a head of a row of K or of V, a Unit of a lane at a time. A team's z is
-// the head. What is read a second time is in the cache.
+// value / scale, rounded once, where that is what a code can be. Divisions are twenty instructions
+// each, and a row's have one divisor: what is left of the value corrects a quotient that is made of
+// the divisor's inverse, twice. What is left the second time is exact where the quotient is no less
+// than half of the least code and the row's largest magnitude is kLeastDivided at least, so that
+// the quotient is (Markstein); of a lesser one, whose code is 0, the sign is that of the value.
+constexpr std::uint32_t kLeastDivided = 0x21800000u;  // 2^-60, as bits
+STEMMA_ON_DEVICE float quotient(float value, float scale, float inverse) {
+  float q = value * inverse;
+  q = fused(fused(-scale, q, value), inverse, q);
+  q = fused(fused(-scale, q, value), inverse, q);
+  const std::uint32_t other = (float_as_word(q) ^ float_as_word(value)) & 0x7FFFFFFFu;
+  return word_as_float(float_as_word(value) ^ other);
+}
+
+// Codes of a row of one head, of a scale that is not 0 if kByInverse.
+template <bool kByInverse, typename Unit, typename Source, typename Code>
+STEMMA_ON_DEVICE void write_codes(const Source* from, Code* to, int units, const RowPart& part,
+                                  float scale) {
+  const float inverse = 1.0f / scale;
+  for (int unit = part.lane; unit < units; unit += part.lanes) {
+    float values[Unit::kElements];
+    load_elements<Unit>(from + unit * Unit::kElements, values);
+    for (float& value : values) {
+      if constexpr (kByInverse) {
+        value = quotient(value, scale, inverse);
+      } else {
+        value = scale > 0 ? value / scale : 0.0f;
+      }
+    }
+    store_codes<Unit>(to + unit * Unit::kElements, values);
+  }
+}
+
+// What the largest magnitude of a row of one head makes of its codes' scale.
+template <typename Code>
+STEMMA_ON_DEVICE float scale_for(std::uint32_t largest) {
+  if (largest >= 0x7F800000u) return word_as_float(0x7FC00000u);
+  return word_as_float(largest) / CodeLimits<Code>::kMax;
+}
+
+// A part of a warp takes heads_each heads of a row of K or of V, a Unit of a lane at a time; a
+// team's z is which. What is read a second time is in the cache.
 template <typename Source, typename Code, typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
   const StoreTarget& target = params.call.target;
-  const RowPart part = my_part(params.lanes);
+  const RowPart part = my_part(params);
   const bool is_row = part.row < params.call.slots.count;
   const std::int64_t slot = is_row ? slot_of(params.call.slots, part.row) : -1;
   const bool wanted = slot >= 0 && slot < target.slots;
+  const Place place = place_of(target, wanted ? slot : 0);
   const StoreSource& source = part.of_values ? params.call.v : params.call.k;
-  const std::int64_t head = team_z();
-  const int units = target.head_dim / Unit::kElements;
-  const auto* const from = reinterpret_cast<const Source*>(source.elements) +
-                           (is_row ? part.row : 0) * source.row_stride + head * target.head_dim;
-  const std::uint32_t bits =
-      largest_bits<Source, Unit>(from, wanted ? units : 0, part.lane, params.lanes);
-  if (!wanted) return;
-  const Place place = place_of(target, slot);
+  const auto* const row = reinterpret_cast<const Source*>(source.elements) +
+                          (is_row ? part.row : 0) * source.row_stride;
   auto* const codes = reinterpret_cast<Code*>(part.of_values ? target.v : target.k) +
-                      place.page * target.page_stride + place.offset * target.token_stride +
-                      head * target.head_dim;
-  const float scale = bits < 0x7F800000u ? word_as_float(bits) / CodeLimits<Code>::kMax
-                                         : word_as_float(0x7FC00000u);
-  if (part.lane == 0) {
-    float* const scales = part.of_values ? target.v_scales : target.k_scales;
-    scales[place.page * target.scale_page_stride + place.offset + head * target.scale_head_stride] =
-        scale;
-  }
-  const bool some = scale > 0;
-  for (int unit = part.lane; unit < units; unit += params.lanes) {
-    float values[Unit::kElements];
-    load_elements<Unit>(from + unit * Unit::kElements, values);
-    Code out[Unit::kElements];
-    for (int e = 0; e < Unit::kElements; ++e)
-      out[e] = some ? narrow<Code>(values[e] / scale) : Code{};
-    store_elements<Unit>(codes + unit * Unit::kElements, out);
+                      place.page * target.page_stride + place.offset * target.token_stride;
+  float* const scales = (part.of_values ? target.v_scales : target.k_scales) +
+                        place.page * target.scale_page_stride + place.offset;
+  const int units = target.head_dim / Unit::kElements;
+  const int first_head = static_cast<int>(team_z()) * params.heads_each;
+  for (int head = first_head; head < first_head + params.heads_each; ++head) {
+    if (head >= target.heads) return;
+    const Source* const from = row + head * target.head_dim;
+    const std::uint32_t largest = largest_bits<Source, Unit>(from, wanted ? units : 0, part);
+    if (!wanted) continue;
+    const float scale = scale_for<Code>(largest);
+    if (part.lane == 0) scales[head * target.scale_head_stride] = scale;
+    Code* const to = codes + head * target.head_dim;
+    if (largest >= kLeastDivided && largest < 0x7F800000u) {
+      write_codes<true, Unit>(from, to, units, part, scale);
+    } else {
+      write_codes<false, Unit>(from, to, units, part, scale);
+    }
   }
 }
 
@@ -245,17 +289,19 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) store_labels(StoreCall call) {
   to[label % target.label_channels] = key[target.heavy_channels[label]];
 }
 
-// Lanes for `units`: the most of which less than a sixth are idle, but at least 8.
-int lanes_for(std::int64_t units) {
-  for (int lanes = kWarpThreads; lanes > 8; lanes /= 2) {
+// Lanes for `units`, as a power of two: the most of which less than a sixth are idle, but at least
+// 8.
+int lane_bits_for(std::int64_t units) {
+  for (int bits = 5; bits > 3; --bits) {
+    const std::int64_t lanes = std::int64_t{1} << bits;
     const std::int64_t taken = (units + lanes - 1) / lanes * lanes;
-    if (6 * (taken - units) < taken) return lanes;
+    if (6 * (taken - units) < taken) return bits;
   }
-  return 8;
+  return 3;
 }
 
 LaunchShape shape_for(const StoreParams& params) {
-  const int rows = kTeamThreads / params.lanes;
+  const int rows = kTeamThreads >> params.lane_bits;
   return {.teams_x = (params.call.slots.count + rows - 1) / rows,
           .teams_y = params.call.target.v == nullptr ? 1 : 2,
           .threads = kTeamThreads};
@@ -285,7 +331,7 @@ Status launch_copy(CudaStream& stream, StoreParams params) {
   const StoreTarget& target = params.call.target;
   const auto element_bytes = static_cast<int>(dtype_bytes(target.dtype));
   const std::int64_t bytes = row_elements(target) * element_bytes;
-  params.lanes = lanes_for(bytes / static_cast<std::int64_t>(sizeof(Unit)));
+  params.lane_bits = lane_bits_for(bytes / static_cast<std::int64_t>(sizeof(Unit)));
   return launch("store_copy", stream, shape_for(params), copy_rows<Unit>, params, element_bytes);
 }
 
@@ -302,7 +348,7 @@ Status copy_elements(CudaStream& stream, const StoreParams& params) {
 
 template <typename Target, typename Unit>
 Status launch_round(CudaStream& stream, StoreParams params) {
-  params.lanes = lanes_for(row_elements(params.call.target) / Unit::kElements);
+  params.lane_bits = lane_bits_for(row_elements(params.call.target) / Unit::kElements);
   return launch("store_rounded", stream, shape_for(params), round_rows<Target, Unit>, params);
 }
 
@@ -317,9 +363,12 @@ Status round_to(CudaStream& stream, const StoreParams& params) {
 
 template <typename Source, typename Code, typename Unit>
 Status launch_scale(CudaStream& stream, StoreParams params) {
-  params.lanes = lanes_for(params.call.target.head_dim / Unit::kElements);
+  params.lane_bits = lane_bits_for(params.call.target.head_dim / Unit::kElements);
   LaunchShape shape = shape_for(params);
-  shape.teams_z = params.call.target.heads;
+  const std::int64_t heads = params.call.target.heads;
+  const std::int64_t spare = shape.teams_x * shape.teams_y * heads / kManyTeams;
+  params.heads_each = static_cast<int>(std::clamp<std::int64_t>(spare, 1, kHeadsMax));
+  shape.teams_z = (heads + params.heads_each - 1) / params.heads_each;
   return launch("store_scaled", stream, shape, scale_rows<Source, Code, Unit>, params);
 }
 
