@@ -4,6 +4,7 @@
 #include "cuda/experts_cuda.h"
 #include "device/cuda_dialect.h"
 #include "device/gemm_tiles_cuda.h"
+#include "device/plain_tiles_cuda.h"
 #include "device/rounded_plain_cuda.h"
 #include "device/rounded_tiles_cuda.h"
 #include "device/row_words.h"

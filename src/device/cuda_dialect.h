@@ -4,7 +4,7 @@
 // it calls are marked STEMMA_ON_DEVICE. nvcc compiles the file for a GPU; a plain C++ compiler
 // compiles the very same file for the emulated one (simt.h), on which tests without a GPU run it.
 // Both see only what is declared here and in cuda_dialect_native-inl.h / cuda_dialect_simt-inl.h,
-// which have the same functions:
+// with cuda_numbers_*-inl.h, which have the same functions:
 //
 //   thread_index()  team_threads()  lane_index()  warp_index()      within the team
 //   team_x() team_y() team_z()  teams_x()                           which team, of how many

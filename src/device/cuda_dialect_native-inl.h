@@ -6,9 +6,6 @@
 // Not here:   the emulated dialect (cuda_dialect_simt-inl.h).
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <string>
@@ -21,6 +18,8 @@
 #define STEMMA_ROLLED _Pragma("unroll 1")
 // The most threads a team of this kernel has, and how many teams a multiprocessor should hold.
 #define STEMMA_TEAM(threads, teams) __launch_bounds__(threads, teams)
+
+#include "device/cuda_numbers_native-inl.h"
 
 namespace stemma {
 
@@ -89,146 +88,6 @@ STEMMA_ON_DEVICE Words load_words_once(const void* from) {
 }
 STEMMA_ON_DEVICE void store_words(void* to, const Words& words) {
   *static_cast<uint4*>(to) = make_uint4(words.w[0], words.w[1], words.w[2], words.w[3]);
-}
-
-STEMMA_ON_DEVICE float widen(float value) {
-  return value;
-}
-STEMMA_ON_DEVICE float widen(BFloat16 value) {
-  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
-}
-STEMMA_ON_DEVICE float widen(Float16 value) {
-  return __half2float(__ushort_as_half(value.bits));
-}
-STEMMA_ON_DEVICE float widen(Float8E4M3 value) {
-  return __half2float(__half(__nv_cvt_fp8_to_halfraw(value.bits, __NV_E4M3)));
-}
-STEMMA_ON_DEVICE float widen(Float8E5M2 value) {
-  return __half2float(__half(__nv_cvt_fp8_to_halfraw(value.bits, __NV_E5M2)));
-}
-STEMMA_ON_DEVICE float widen(std::int8_t value) {
-  return static_cast<float>(value);
-}
-
-// Two instructions a code and less, where one by one they take five.
-template <typename Code>
-STEMMA_ON_DEVICE void widen_codes(std::uint32_t word, float (&to)[4]);
-template <__nv_fp8_interpretation_t kKind>
-STEMMA_ON_DEVICE void widen_float8_codes(std::uint32_t word, float (&to)[4]) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const auto two = static_cast<__nv_fp8x2_storage_t>(word >> (16 * i));
-    const __half2 halves(__nv_cvt_fp8x2_to_halfraw2(two, kKind));
-    to[2 * i] = __low2float(halves);
-    to[2 * i + 1] = __high2float(halves);
-  }
-}
-template <>
-STEMMA_ON_DEVICE void widen_codes<Float8E4M3>(std::uint32_t word, float (&to)[4]) {
-  widen_float8_codes<__NV_E4M3>(word, to);
-}
-template <>
-STEMMA_ON_DEVICE void widen_codes<Float8E5M2>(std::uint32_t word, float (&to)[4]) {
-  widen_float8_codes<__NV_E5M2>(word, to);
-}
-// Behind the leading digits of 2^23, which is taken off again: conversions are a quarter as fast.
-template <>
-STEMMA_ON_DEVICE void widen_codes<std::int8_t>(std::uint32_t word, float (&to)[4]) {
-  const std::uint32_t raised = word ^ 0x80808080u;  // each 128 more than it is
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t bits = __byte_perm(raised, 0x4B000000u, 0x7650u + static_cast<unsigned>(i));
-    to[i] = __uint_as_float(bits) - 8388736.0f;
-  }
-}
-
-template <typename T>
-STEMMA_ON_DEVICE T narrow(float value);
-template <>
-STEMMA_ON_DEVICE float narrow<float>(float value) {
-  return value;
-}
-template <>
-STEMMA_ON_DEVICE BFloat16 narrow<BFloat16>(float value) {
-  return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
-}
-template <>
-STEMMA_ON_DEVICE Float16 narrow<Float16>(float value) {
-  return {__half_as_ushort(__float2half_rn(value))};
-}
-template <>
-STEMMA_ON_DEVICE Float8E4M3 narrow<Float8E4M3>(float value) {
-  return {__nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3)};
-}
-template <>
-STEMMA_ON_DEVICE Float8E5M2 narrow<Float8E5M2>(float value) {
-  return {__nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E5M2)};
-}
-// To -127 … 127, nearest, ties to even.
-template <>
-STEMMA_ON_DEVICE std::int8_t narrow<std::int8_t>(float value) {
-  return static_cast<std::int8_t>(__float2int_rn(fminf(fmaxf(value, -127.0f), 127.0f)));
-}
-
-// Four codes in one word, the first in the lowest byte.
-template <typename Code>
-STEMMA_ON_DEVICE std::uint32_t narrow_codes(const float (&values)[4]);
-template <__nv_fp8_interpretation_t kKind>
-STEMMA_ON_DEVICE std::uint32_t narrow_float8_codes(const float (&values)[4]) {
-  const unsigned low =
-      __nv_cvt_float2_to_fp8x2(make_float2(values[0], values[1]), __NV_SATFINITE, kKind);
-  const unsigned high =
-      __nv_cvt_float2_to_fp8x2(make_float2(values[2], values[3]), __NV_SATFINITE, kKind);
-  return __byte_perm(low, high, 0x5410);
-}
-template <>
-STEMMA_ON_DEVICE std::uint32_t narrow_codes<Float8E4M3>(const float (&values)[4]) {
-  return narrow_float8_codes<__NV_E4M3>(values);
-}
-template <>
-STEMMA_ON_DEVICE std::uint32_t narrow_codes<Float8E5M2>(const float (&values)[4]) {
-  return narrow_float8_codes<__NV_E5M2>(values);
-}
-// Added to 1.5 x 2^23 a number is rounded to a whole one, whose last byte is the code.
-template <>
-STEMMA_ON_DEVICE std::uint32_t narrow_codes<std::int8_t>(const float (&values)[4]) {
-  unsigned bits[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    bits[i] = __float_as_uint(fminf(fmaxf(values[i], -127.0f), 127.0f) + 12582912.0f);
-  }
-  return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040),
-                     0x5410);
-}
-
-// Two neighbours in one word, the first in the low half.
-template <typename T>
-STEMMA_ON_DEVICE std::uint32_t narrow_pair(float low, float high);
-template <>
-STEMMA_ON_DEVICE std::uint32_t narrow_pair<BFloat16>(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-template <>
-STEMMA_ON_DEVICE std::uint32_t narrow_pair<Float16>(float low, float high) {
-  const __half2 pair = __floats2half2_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-
-// The first of `a` minus the first of `b`, and the second minus the second, each rounded once.
-template <typename T>
-STEMMA_ON_DEVICE std::uint32_t subtract_pairs(std::uint32_t a, std::uint32_t b);
-template <>
-STEMMA_ON_DEVICE std::uint32_t subtract_pairs<BFloat16>(std::uint32_t a, std::uint32_t b) {
-  const __nv_bfloat162 difference = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&a),
-                                            *reinterpret_cast<const __nv_bfloat162*>(&b));
-  return *reinterpret_cast<const std::uint32_t*>(&difference);
-}
-template <>
-STEMMA_ON_DEVICE std::uint32_t subtract_pairs<Float16>(std::uint32_t a, std::uint32_t b) {
-  const __half2 difference =
-      __hsub2(*reinterpret_cast<const __half2*>(&a), *reinterpret_cast<const __half2*>(&b));
-  return *reinterpret_cast<const std::uint32_t*>(&difference);
 }
 
 // 2^x; results below the least normal number may be zero. Within 2 units in the last place.

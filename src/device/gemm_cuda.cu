@@ -4,6 +4,7 @@
 #include "device/gemm_cuda.h"
 #include "device/gemm_operands_cuda.h"
 #include "device/gemm_tiles_cuda.h"
+#include "device/plain_tiles_cuda.h"
 #include "device/rounded_gemm_cuda.h"
 #include "device/wide_gemm_cuda.h"
 

@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "device/copied_rows_cuda.h"
 #include "device/cuda_dialect.h"
+#include "device/plain_tiles_cuda.h"
 #include "device/rounded_gemm_cuda.h"
 #include "device/rounded_plain_cuda.h"
 #include "device/rounded_tiles_cuda.h"

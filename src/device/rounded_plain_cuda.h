@@ -13,6 +13,7 @@
 
 #include "device/cuda_dialect.h"
 #include "device/gemm_tiles_cuda.h"
+#include "device/plain_tiles_cuda.h"
 #include "device/rounded_codes_cuda.h"
 #include "device/rounded_stage_cuda.h"
 #include "device/rounded_strips.h"
