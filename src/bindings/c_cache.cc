@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bounded_time.h"
 #include "base/clock.h"
 #include "base/math.h"
 #include "bindings/c_handles.h"
@@ -60,12 +61,6 @@ stemma_status check_tiers(const KvCacheOptions& options, const stemma_tiers* tie
   const KvShape& shape = tiers->pool->pool->shape();
   if (shape.pages == options.pages && shape.page_size == options.page_size) return STEMMA_OK;
   return refuse("pages and page_size must be those of the pool above the tiers");
-}
-
-// A time that may be added to a clock's: a year stands for any longer one.
-std::int64_t bounded_us(std::int64_t us) {
-  constexpr std::int64_t kYearUs = std::int64_t{365} * 24 * 3600 * 1'000'000;
-  return std::min(us, kYearUs);
 }
 
 bool is_open(const stemma_cache* cache, std::int32_t ns) {

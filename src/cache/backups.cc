@@ -102,8 +102,7 @@ bool Backups::covers(const PrefixLock& held, std::int64_t tokens) {
   const std::int64_t page_size = parts_.device.page_size();
   if (backed_up_end(held, host_ns, matched / page_size) * page_size < tokens) return false;
   if (parts_.device_windowed_or_null == nullptr) return true;
-  const PageStretch window = missing_window(held, host_ns, tokens);
-  return window.first == window.end;
+  return missing_window(held, host_ns, tokens).pages.empty();
 }
 
 void Backups::landed(TransferTicket ticket) {

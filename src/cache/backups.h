@@ -87,7 +87,12 @@ class Backups {
 
  private:
   void copy_rows(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens);
-  PageStretch missing_window(const PrefixLock& held, NamespaceId host_ns, std::int64_t end_tokens);
+  struct MissingWindow {
+    PageStretch pages;
+    std::int64_t carried_end = 0;  // of the full pages that are below, or on their way
+  };
+  MissingWindow missing_window(const PrefixLock& held, NamespaceId host_ns,
+                               std::int64_t end_tokens);
   bool window_is_below(NamespaceId host_ns, std::int64_t page, const PageKey& key) const;
   bool window_underway(NamespaceId host_ns, const PageKey& key) const;
   void back_up_owed_window(const PrefixLock& held, PageStretch pages);

@@ -52,8 +52,8 @@ void Backups::copy_rows(const PrefixLock& held, NamespaceId host_ns, std::int64_
 // nothing where both together are not the whole window, for that could not be gone on from. One
 // page more than the window, if it is there: whoever asks for this very text computes its last
 // token again. Afterwards the rows are those of `held`.
-PageStretch Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
-                                    std::int64_t end_tokens) {
+Backups::MissingWindow Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
+                                               std::int64_t end_tokens) {
   const WindowedPages* const windowed = parts_.device_windowed_or_null;
   const std::int64_t end = end_tokens / parts_.device.page_size();
   if (end == 0) return {};
@@ -62,8 +62,8 @@ PageStretch Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
   const std::int64_t begin_again = parts_.window.first_page_before(end - 1);
   std::int64_t first = end;
   while (first > begin_again && windowed->of(row_[at(first - 1)]).valid()) --first;
-  const std::int64_t coming = backed_up_end(held, host_ns, std::ssize(host_row_));
-  if (parts_.device.owed_end(held, coming, kHost) < end) return {};
+  const std::int64_t carried_end = backed_up_end(held, host_ns, std::ssize(host_row_));
+  if (parts_.device.owed_end(held, carried_end, kHost) < end) return {};
   const std::span<const PageKey> keys = keys_from(held, begin_again);
   const auto is_below = [&](std::int64_t page) {
     return window_is_below(host_ns, page, keys[at(page - begin_again)]);
@@ -72,15 +72,14 @@ PageStretch Backups::missing_window(const PrefixLock& held, NamespaceId host_ns,
     if (!is_below(page)) return {};
   }
   while (first < end && is_below(first)) ++first;
-  return {first, end};
+  return {{first, end}, carried_end};
 }
 
 std::int64_t Backups::back_up_window(const PrefixLock& held, std::int64_t end_tokens) {
   const NamespaceId host_ns = parts_.host.namespace_of(held.namespace_id());
   if (!host_ns.valid()) return 0;
-  const PageStretch pages = missing_window(held, host_ns, end_tokens);
+  const auto [pages, carried_end] = missing_window(held, host_ns, end_tokens);
   if (pages.empty()) return 0;
-  const std::int64_t carried_end = backed_up_end(held, host_ns, std::ssize(host_row_));
   if (carried_end < pages.end || !parts_.transfers.can_open(TransferKind::kBackup)) {
     parts_.device.owe(held, pages, kHostWindows);
   } else {

@@ -12,13 +12,11 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/crc32c.h"
 #include "base/flip_bit.h"
 #include "base/temp_directory.h"
-#include "pool/pool_fixture.h"
+#include "cache/keyed_pages_fixture.h"
 #include "prefix/page_key.h"
 #include "stemma/log.h"
-#include "tier/page_work.h"
 
 namespace stemma {
 namespace {
@@ -26,46 +24,17 @@ namespace {
 using Text = std::vector<TokenId>;
 
 constexpr std::uint64_t kSeed = 20261126;
-constexpr std::int64_t kPageSize = 4;
+constexpr std::int64_t kPageSize = KeyedPages::kPageSize;
 constexpr std::size_t kFileHeaderBytes = 4096;
-
-NamespaceDigest digest_of(int number) {
-  NamespaceDigest digest;
-  digest.bytes[0] = static_cast<std::uint8_t>(number);
-  return digest;
-}
 
 // One life of host memory: its tree, its bytes, and the file.
 class Life {
  public:
-  Life(const std::string& path, std::int64_t pages)
-      : device_(make_test_pool({.layers = 2,
-                                .pages = 2,
-                                .page_size = kPageSize,
-                                .heads = 2,
-                                .head_dim = 20,
-                                .dtype = DType::kBF16},
-                               KvLayout::kLayerFirst)) {
+  Life(const std::string& path, std::int64_t host_pages)
+      : keyed(host_pages, 0), image(keyed.image(path, digest_of(200))) {
     KvCacheOptions options;
     options.page_size = kPageSize;
-    tier = HostTier::open(options, {.pages = pages}, clock_).value();
-    ThreadPool threads(1);
-    HostPoolOptions pool;
-    pool.pages = pages;
-    pool.layers = 2;
-    pool.layer_bytes = device_->layer_bytes();
-    pool_ = HostPool::create(pool, threads).value();
-    image.emplace(HostImage{*pool_, path, {page_format(*device_), digest_of(200)}});
-  }
-
-  // What a text's page holds: its own bytes, whoever puts it there.
-  std::vector<std::byte> bytes_of(const PageKey& key) const {
-    std::uint64_t seed = 0;
-    std::memcpy(&seed, key.bytes.data(), sizeof(seed));
-    Prng prng(seed);
-    std::vector<std::byte> bytes(page_image_bytes(*device_));
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng());
-    return bytes;
+    tier = HostTier::open(options, {.pages = host_pages}, clock_).value();
   }
 
   // Publishes a text of whole pages.
@@ -81,7 +50,7 @@ class Life {
     held = tree.insert(text, std::move(held), std::move(target), {});
     std::vector<PageKey> keys(ids.size());
     held.copy_page_keys(first, keys);
-    for (std::size_t i = 0; i < ids.size(); ++i) put(ids[i], keys[i]);
+    for (std::size_t i = 0; i < ids.size(); ++i) keyed.put(ids[i], keys[i]);
     held.reset();
     tree.close_namespace(name);
   }
@@ -96,22 +65,19 @@ class Life {
     held.copy_pages(0, ids);
     held.copy_page_keys(0, keys);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      std::vector<std::byte> bytes(page_image_bytes(*device_));
-      std::vector<std::uint32_t> sums(2);
-      EXPECT_EQ(pool_->read_image(ids[i], keys[i], bytes, sums), MoveVerdict::kDone);
-      EXPECT_EQ(bytes, bytes_of(keys[i])) << "a wrong byte";
+      EXPECT_TRUE(keyed.has(ids[i], keys[i])) << "a wrong byte";
     }
     tree.close_namespace(name);
     return held.tokens();
   }
 
   std::int64_t save() {
-    const auto saved = save_host_image(*tier, {&*image});
+    const auto saved = save_host_image(*tier, {&image});
     EXPECT_TRUE(saved.ok()) << to_string(saved.error());
     return saved.ok() ? *saved : -1;
   }
   HostImageCounts load() {
-    const HostImageCounts counts = load_host_image(*tier, {&*image});
+    const HostImageCounts counts = load_host_image(*tier, {&image});
     EXPECT_EQ(tier->tree().audit(), std::nullopt);
     EXPECT_EQ(tier->allocator().audit(), std::nullopt);
     EXPECT_EQ(tier->allocator().owned_pages(), 0);
@@ -120,24 +86,12 @@ class Life {
   }
   std::int64_t pages() const { return tier->allocator().released_pages(); }
 
+  KeyedPages keyed;
+  HostImage image;
   std::unique_ptr<HostTier> tier;
-  std::optional<HostImage> image;
-
-  // Of the two layers.
-  static std::vector<std::uint32_t> sums_of(std::span<const std::byte> bytes) {
-    const std::size_t half = bytes.size() / 2;
-    return {crc32c(bytes.first(half)), crc32c(bytes.subspan(half))};
-  }
-  void put(PageId id, const PageKey& key) {
-    const std::vector<std::byte> bytes = bytes_of(key);
-    ASSERT_EQ(pool_->write_image(id, key, bytes, sums_of(bytes)), MoveVerdict::kDone);
-  }
-  HostPool& pool() { return *pool_; }
 
  private:
   FakeClock clock_;
-  std::unique_ptr<MhaPool> device_;
-  std::unique_ptr<HostPool> pool_;
 };
 
 class HostImagePagesTest : public ::testing::Test {
@@ -145,19 +99,7 @@ class HostImagePagesTest : public ::testing::Test {
   void SetUp() override { set_log_level(LogLevel::kError); }
   void TearDown() override { set_log_level(LogLevel::kInfo); }
 
-  // `pages` pages of a text, which no other first token begins.
-  static Text text_of(TokenId first, std::int64_t pages) {
-    Text text;
-    for (std::int64_t i = 0; i < pages * kPageSize; ++i) {
-      text.push_back(static_cast<TokenId>(first * 1000 + i));
-    }
-    return text;
-  }
-  static Text joined(Text text, const Text& more) {
-    text.insert(text.end(), more.begin(), more.end());
-    return text;
-  }
-  std::size_t frame_bytes_of(const Life& life) { return frame_bytes(life.image->label.format); }
+  std::size_t frame_bytes_of(const Life& life) { return frame_bytes(life.image.label.format); }
 
   TempDirectory directory;
   std::string path = directory.file("host");
@@ -322,14 +264,14 @@ TEST_F(HostImagePagesTest, AFrameThatLiesStaysOut) {
     SCOPED_TRACE(lie);
     const bool lies_here = lie < lies.size();
     Life life(path, 8);
-    const HostImageLabel& label = life.image->label;
+    const HostImageLabel& label = life.image.label;
     auto writer = HostImageWriter::open(path, label).value();
     for (const PageIdentity& page :
          {PageIdentity{first, root, digest, 0, tokens(0)}, lies_here ? lies[lie] : right}) {
       const std::span<std::byte> frame = writer->next_frame();
-      const std::vector<std::byte> bytes = life.bytes_of(page.key);
+      const std::vector<std::byte> bytes = life.keyed.bytes_of(page.key);
       std::ranges::copy(bytes, frame.subspan(frame_body_offset(label.format)).begin());
-      encode_frame(label.format, page, Life::sums_of(bytes), 0, frame);
+      encode_frame(label.format, page, KeyedPages::sums_of(bytes), 0, frame);
       ASSERT_TRUE(writer->keep().ok());
     }
     ASSERT_TRUE(writer->finish().ok());
@@ -343,7 +285,7 @@ TEST_F(HostImagePagesTest, APageThatIsWrongInHostMemoryIsNotSaved) {
   {
     Life life(path, 3);
     life.publish(digest_of(1), text);
-    life.pool().layer_image(PageId(1), 1)[7] ^= std::byte{1};
+    life.keyed.damage(PageId(1));
     EXPECT_EQ(life.save(), 1);
   }
   Life life(path, 3);
@@ -357,7 +299,7 @@ TEST_F(HostImagePagesTest, NoFileOrAnotherModelsGivesNothing) {
   life.publish(digest_of(1), text_of(1, 2));
   life.save();
   Life other(path, 8);
-  other.image->label.model = digest_of(201);
+  other.image.label.model = digest_of(201);
   EXPECT_EQ(other.load().loaded, 0);
   EXPECT_EQ(other.pages(), 0);
 }

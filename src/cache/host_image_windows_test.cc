@@ -7,20 +7,17 @@
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/crc32c.h"
 #include "base/flip_bit.h"
 #include "base/temp_directory.h"
 #include "cache/host_image_pages.h"
-#include "pool/pool_fixture.h"
+#include "cache/keyed_pages_fixture.h"
 #include "stemma/log.h"
-#include "tier/page_work.h"
 
 namespace stemma {
 namespace {
@@ -30,72 +27,8 @@ using ::testing::IsEmpty;
 using Text = std::vector<TokenId>;
 using Ordinals = std::vector<std::int64_t>;
 
-constexpr std::int64_t kPageSize = 4;
-constexpr std::int64_t kLayers = 2;
+constexpr std::int64_t kPageSize = KeyedPages::kPageSize;
 constexpr std::size_t kFileHeaderBytes = 4096;
-
-// `pages` pages of a text, which no other first token begins.
-Text text_of(TokenId first, std::int64_t pages) {
-  Text text;
-  for (std::int64_t i = 0; i < pages * kPageSize; ++i) {
-    text.push_back(static_cast<TokenId>(first * 1000 + i));
-  }
-  return text;
-}
-
-// Pages of some layers in host memory: what each holds follows from its key.
-class Pages {
- public:
-  Pages(std::int64_t pages, std::uint64_t seed)
-      : device_(make_test_pool({.layers = kLayers,
-                                .pages = 2,
-                                .page_size = kPageSize,
-                                .heads = 2,
-                                .head_dim = 20,
-                                .dtype = DType::kBF16},
-                               KvLayout::kLayerFirst)),
-        seed_(seed) {
-    ThreadPool threads(1);
-    HostPoolOptions options;
-    options.pages = pages;
-    options.layers = kLayers;
-    options.layer_bytes = device_->layer_bytes();
-    pool_ = HostPool::create(options, threads).value();
-  }
-  void put(PageId id, const PageKey& key) {
-    const std::vector<std::byte> bytes = bytes_of(key);
-    const std::size_t half = bytes.size() / 2;
-    const std::vector<std::uint32_t> sums = {crc32c(std::span(bytes).first(half)),
-                                             crc32c(std::span(bytes).subspan(half))};
-    ASSERT_EQ(pool_->write_image(id, key, bytes, sums), MoveVerdict::kDone);
-  }
-  void expect_right(PageId id, const PageKey& key) {
-    std::vector<std::byte> bytes(page_image_bytes(*device_));
-    std::vector<std::uint32_t> sums(kLayers);
-    EXPECT_EQ(pool_->read_image(id, key, bytes, sums), MoveVerdict::kDone);
-    EXPECT_EQ(bytes, bytes_of(key)) << "a wrong byte";
-  }
-  HostImage image(const std::string& path) {
-    NamespaceDigest model;
-    model.bytes[0] = 200;
-    return HostImage{*pool_, path, {page_format(*device_), model}};
-  }
-  HostPool& pool() { return *pool_; }
-
- private:
-  std::vector<std::byte> bytes_of(const PageKey& key) const {
-    std::uint64_t seed = 0;
-    std::memcpy(&seed, key.bytes.data(), sizeof(seed));
-    Prng prng(seed + seed_);
-    std::vector<std::byte> bytes(page_image_bytes(*device_));
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng());
-    return bytes;
-  }
-
-  std::unique_ptr<MhaPool> device_;
-  std::uint64_t seed_;
-  std::unique_ptr<HostPool> pool_;
-};
 
 // One life of host memory: its tree, the bytes of all its layers, and their files.
 class Life {
@@ -103,13 +36,12 @@ class Life {
   Life(const std::string& path, std::int64_t pages, std::int64_t windowed_pages)
       : full_(pages, 1),
         windowed_(windowed_pages, 2),
-        full_image_(full_.image(path)),
-        windowed_image_(windowed_.image(path + ".windows")) {
+        full_image_(full_.image(path, digest_of(200))),
+        windowed_image_(windowed_.image(path + ".windows", digest_of(200))) {
     KvCacheOptions options;
     options.page_size = kPageSize;
     tier =
         HostTier::open(options, {.pages = pages, .windowed_pages = windowed_pages}, clock_).value();
-    digest_.bytes[0] = 1;
   }
 
   // Publishes a text of which the pages from `first_window` to before `end_window` have windowed
@@ -139,10 +71,10 @@ class Life {
       SavedText saved;
       saved.read(tier->tree(), held);
       for (std::size_t page = 0; page < saved.keys.size(); ++page) {
-        full_.expect_right(saved.ids[page], saved.keys[page]);
+        EXPECT_TRUE(full_.has(saved.ids[page], saved.keys[page])) << "a wrong byte";
         const PageId windowed = windows().of(saved.ids[page]);
         if (!windowed.valid()) continue;
-        windowed_.expect_right(windowed, saved.keys[page]);
+        EXPECT_TRUE(windowed_.has(windowed, saved.keys[page])) << "a wrong byte";
         found.push_back(static_cast<std::int64_t>(page));
       }
     });
@@ -160,7 +92,7 @@ class Life {
   }
   HostImages images() const { return {&full_image_, &windowed_image_}; }
   WindowedPages& windows() { return *tier->windowed_or_null(); }
-  Pages& windowed() { return windowed_; }
+  KeyedPages& windowed() { return windowed_; }
 
   std::unique_ptr<HostTier> tier;
 
@@ -175,11 +107,11 @@ class Life {
   }
 
   FakeClock clock_;
-  Pages full_;
-  Pages windowed_;
+  KeyedPages full_;
+  KeyedPages windowed_;
   HostImage full_image_;
   HostImage windowed_image_;
-  NamespaceDigest digest_;
+  NamespaceDigest digest_ = digest_of(1);
 };
 
 class HostImageWindows : public ::testing::Test {
@@ -187,10 +119,6 @@ class HostImageWindows : public ::testing::Test {
   void SetUp() override { set_log_level(LogLevel::kError); }
   void TearDown() override { set_log_level(LogLevel::kInfo); }
 
-  static Text joined(Text text, const Text& more) {
-    text.insert(text.end(), more.begin(), more.end());
-    return text;
-  }
   // Where the body of a frame of windowed pages lies.
   static std::size_t body_of(const Life& life, std::size_t frame) {
     const PageFormat& format = life.images().windowed_or_null->label.format;
@@ -244,7 +172,7 @@ TEST_F(HostImageWindows, OneThatIsWrongInHostMemoryIsNotSaved) {
   {
     Life life(path, 16, 8);
     life.publish(text, 1, 4);
-    life.windowed().pool().layer_image(PageId(1), 1)[3] ^= std::byte{1};
+    life.windowed().damage(PageId(1));
     EXPECT_EQ(life.save(), 4 + 2);
   }
   Life life(path, 16, 8);

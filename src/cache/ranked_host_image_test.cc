@@ -4,7 +4,6 @@
 // Faults: rows 2, 3 and 4 (docs/FAULTS.md).
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -15,17 +14,15 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/crc32c.h"
 #include "base/flip_bit.h"
 #include "base/temp_directory.h"
 #include "cache/host_image_pages.h"
+#include "cache/keyed_pages_fixture.h"
 #include "device/rank_message.h"
 #include "device/thread_ranks_fixture.h"
-#include "pool/pool_fixture.h"
 #include "prefix/namespace_digest.h"
 #include "stemma/log.h"
 #include "tier/leading_host_image.h"
-#include "tier/page_work.h"
 #include "tier/rank_transfers.h"
 
 namespace stemma {
@@ -34,87 +31,27 @@ namespace {
 using Text = std::vector<TokenId>;
 
 constexpr int kRanks = 3;
-constexpr std::int64_t kPageSize = 4;
+constexpr std::int64_t kPageSize = KeyedPages::kPageSize;
 constexpr std::int64_t kPages = 48;
-constexpr std::int64_t kLayers = 2;
 constexpr std::size_t kFileHeaderBytes = 4096;
-
-NamespaceDigest digest_of(int number) {
-  NamespaceDigest digest;
-  digest.bytes[0] = static_cast<std::uint8_t>(number);
-  return digest;
-}
-
-// `pages` pages of a text, which no other first token begins.
-Text text_of(TokenId first, std::int64_t pages) {
-  Text text;
-  for (std::int64_t i = 0; i < pages * kPageSize; ++i) {
-    text.push_back(static_cast<TokenId>(first * 1000 + i));
-  }
-  return text;
-}
-
-Text joined(Text text, const Text& more) {
-  text.insert(text.end(), more.begin(), more.end());
-  return text;
-}
 
 // A rank's host memory and the file of it.
 class RankHost final : public LowerTiers {
  public:
   RankHost(const std::string& path, int rank, const NamespaceDigest& model)
-      : device_(make_test_pool({.layers = kLayers,
-                                .pages = 2,
-                                .page_size = kPageSize,
-                                .heads = 1,
-                                .head_dim = 20,
-                                .dtype = DType::kBF16},
-                               KvLayout::kLayerFirst)),
-        rank_(rank) {
-    ThreadPool threads(1);
-    HostPoolOptions options;
-    options.pages = kPages;
-    options.layers = kLayers;
-    options.layer_bytes = device_->layer_bytes();
-    pool_ = HostPool::create(options, threads).value();
-    const NamespaceDigest own = rank == 0 ? model : of_rank(model, rank);
-    image_.emplace(HostImage{*pool_, path, {page_format(*device_), own}});
-  }
+      : pages_(kPages, static_cast<std::uint64_t>(rank)),
+        image_(pages_.image(path, rank == 0 ? model : of_rank(model, rank))) {}
   std::int64_t host_pages() const override { return kPages; }
   std::span<PageStore* const> stores() const override { return {}; }
   std::unique_ptr<TransferLanes> open_lanes(std::int64_t) override { return nullptr; }
-  const HostImage* host_image_or_null() const override { return &*image_; }
+  const HostImage* host_image_or_null() const override { return &image_; }
 
-  // What a page holds on this rank, whoever puts it there.
-  std::vector<std::byte> bytes_of(const PageKey& key) const {
-    std::uint64_t seed = 0;
-    std::memcpy(&seed, key.bytes.data(), sizeof(seed));
-    Prng prng(seed + static_cast<std::uint64_t>(rank_));
-    std::vector<std::byte> bytes(page_image_bytes(*device_));
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng());
-    return bytes;
-  }
-  void put(PageId id, const PageKey& key) {
-    const std::vector<std::byte> bytes = bytes_of(key);
-    const auto half = std::span(bytes).first(bytes.size() / 2);
-    const std::vector<std::uint32_t> sums = {crc32c(half),
-                                             crc32c(std::span(bytes).subspan(half.size()))};
-    ASSERT_EQ(pool_->write_image(id, key, bytes, sums), MoveVerdict::kDone);
-  }
-  bool has(PageId id, const PageKey& key) {
-    std::vector<std::byte> bytes(page_image_bytes(*device_));
-    std::vector<std::uint32_t> sums(kLayers);
-    const bool whole = pool_->read_image(id, key, bytes, sums) == MoveVerdict::kDone;
-    return whole && bytes == bytes_of(key);
-  }
-  void damage(PageId id) { pool_->layer_image(id, 1)[7] ^= std::byte{1}; }
-  std::size_t frame() const { return frame_bytes(image_->label.format); }
+  KeyedPages& pages() { return pages_; }
+  std::size_t frame() const { return frame_bytes(image_.label.format); }
 
  private:
-  std::unique_ptr<MhaPool> device_;
-  int rank_;
-  std::unique_ptr<HostPool> pool_;
-  std::optional<HostImage> image_;
+  KeyedPages pages_;  // each rank's have bytes of their own
+  HostImage image_;
 };
 
 class RankedHostImage : public ::testing::Test {
@@ -164,7 +101,7 @@ class RankedHostImage : public ::testing::Test {
     std::vector<PageKey> keys(ids.size());
     held.copy_page_keys(first, keys);
     for (const auto& host : hosts) {
-      for (std::size_t i = 0; i < ids.size(); ++i) host->put(ids[i], keys[i]);
+      for (std::size_t i = 0; i < ids.size(); ++i) host->pages().put(ids[i], keys[i]);
     }
     held.reset();
     tree.close_namespace(name);
@@ -181,7 +118,7 @@ class RankedHostImage : public ::testing::Test {
     held.copy_pages(0, ids);
     held.copy_page_keys(0, keys);
     for (const auto& host : hosts) {
-      for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(host->has(ids[i], keys[i]));
+      for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(host->pages().has(ids[i], keys[i]));
     }
     tree.close_namespace(name);
     return std::ssize(ids);
@@ -333,7 +270,7 @@ TEST_F(RankedHostImage, APageThatIsWrongInOneRanksMemoryIsNobodys) {
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     live([&] {
       const auto ids = publish(digest_of(1), text_of(1, 3));
-      hosts[rank]->damage(ids[1]);
+      hosts[rank]->pages().damage(ids[1]);
       EXPECT_TRUE(save().ok());
     });
     live([&] {

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "base/bounded_time.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/math.h"
@@ -20,11 +21,9 @@ constexpr int kColdLeavesMax = 8;
 
 constexpr TransferLimits kLimits;
 
-// Times that may be added to a clock's: a year stands for any longer one.
 TierOptions with_bounded_times(TierOptions options) {
-  constexpr std::int64_t kYearUs = std::int64_t{365} * 24 * 3600 * 1'000'000;
-  options.load_wait_us = std::min(options.load_wait_us, kYearUs);
-  options.store_deadline_us = std::min(options.store_deadline_us, kYearUs);
+  options.load_wait_us = bounded_us(options.load_wait_us);
+  options.store_deadline_us = bounded_us(options.store_deadline_us);
   return options;
 }
 

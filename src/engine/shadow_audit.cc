@@ -153,8 +153,10 @@ bool ShadowAudit::compute_into(const Hit& hit, const PageCopies& twin, std::int6
   const std::int64_t computed_from = is_last ? row_.first_token : begin;
   if (computed_from > begin) {
     const Status copied = parts_.runner.copy_pages(parts_.pools, twin);
-    if (!copied.ok()) warn(hit, copied.error());
-    if (!copied.ok()) return false;
+    if (!copied.ok()) {
+      warn(hit, copied.error());
+      return false;
+    }
   }
   row_.full[at] = twin.to;
   if (!row_.windowed.empty()) row_.windowed[at] = twin.windowed_to;

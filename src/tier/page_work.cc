@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "tier/moved_page.h"
 
 namespace stemma {
 namespace {
@@ -269,16 +270,8 @@ PageKey PageWork::key_of(const Transfer& job, std::size_t page) {
   return job.group == LayerGroup::kFull ? job.keys[page] : identity_of(job, page).key;
 }
 
-// Of layers with a window, of the same tokens under a key of their own.
 PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) {
-  const auto size = static_cast<std::size_t>(parts_.device.shape().page_size);
-  const PageIdentity identity = {.key = job.keys[page],
-                                 .parent = page == 0 ? job.parent : job.keys[page - 1],
-                                 .namespace_digest = job.digest,
-                                 .ordinal = job.first_page + static_cast<std::int64_t>(page),
-                                 .tokens = std::span(job.tokens).subspan(page * size, size)};
-  if (job.group == LayerGroup::kFull) return identity;
-  return windowed_identity(identity, staging_of(job).hasher);
+  return moved_page(job, page, parts_.device.shape().page_size, staging_of(job).hasher);
 }
 
 }  // namespace stemma

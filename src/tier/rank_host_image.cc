@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "stemma/log.h"
+#include "tier/moved_page.h"
 #include "tier/transfer_message.h"
 
 namespace stemma {
@@ -58,18 +59,6 @@ std::optional<std::int64_t> RankHostImage::told(const HostImages& images, HostFi
   return std::nullopt;
 }
 
-// A page of those that move, as the file of its layers has it.
-PageIdentity RankHostImage::page_of(const Transfer& pages, std::size_t page,
-                                    std::int64_t page_size) {
-  const auto size = static_cast<std::size_t>(page_size);
-  const PageIdentity identity = {.key = pages.keys[page],
-                                 .parent = page == 0 ? pages.parent : pages.keys[page - 1],
-                                 .namespace_digest = pages.digest,
-                                 .ordinal = pages.first_page + static_cast<std::int64_t>(page),
-                                 .tokens = std::span(pages.tokens).subspan(page * size, size)};
-  return pages.group == LayerGroup::kFull ? identity : windowed_identity(identity, hasher_);
-}
-
 // Without its windowed pages the others still are of use.
 bool RankHostImage::begin_load(const HostImages& images) {
   end_load();
@@ -92,7 +81,7 @@ std::int64_t RankHostImage::load(const HostImages& images, const Transfer& pages
   const HostImage& image = *images.of_or_null(pages.group);
   std::int64_t came = 0;
   for (std::size_t page = 0; page < pages.keys.size() && file.reader != nullptr; ++page) {
-    const PageIdentity wanted = page_of(pages, page, image.label.format.page_size);
+    const PageIdentity wanted = moved_page(pages, page, image.label.format.page_size, hasher_);
     const auto frame = find(file, wanted.key);
     if (!frame.has_value() || frame->identity != wanted) break;
     const MoveVerdict verdict =
@@ -139,8 +128,9 @@ void RankHostImage::save(const HostImages& images, const Transfer& pages) {
   File& file = file_of(pages.group);
   const HostImage& image = *images.of_or_null(pages.group);
   for (std::size_t page = 0; page < pages.keys.size() && file.writer != nullptr; ++page) {
-    const auto right = file.writer->write_page(image.pages, pages.from[page], pages.keys[page],
-                                               page_of(pages, page, image.label.format.page_size));
+    const auto right =
+        file.writer->write_page(image.pages, pages.from[page], pages.keys[page],
+                                moved_page(pages, page, image.label.format.page_size, hasher_));
     if (right.ok() && *right) continue;
     if (!right.ok()) {
       noted(right.error(), "tier.host_file.not_saved");

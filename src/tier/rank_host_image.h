@@ -68,7 +68,6 @@ class RankHostImage {
   void save(const HostImages& images, const Transfer& pages);
   bool end_save(const HostImages& images);
   File& file_of(LayerGroup group) { return own_[static_cast<std::size_t>(group)]; }
-  PageIdentity page_of(const Transfer& pages, std::size_t page, std::int64_t page_size);
 
   PosixFiles files_;
   std::array<File, 2> own_;  // by LayerGroup

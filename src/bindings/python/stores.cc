@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bounded_time.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/digest.h"
@@ -30,8 +31,6 @@ namespace {
 
 constexpr std::int64_t kNameTokens = 8;  // a SHA-256
 constexpr std::size_t kLengthBytes = 8;  // before each value
-// A deadline may be added to a clock's time: a year stands for any longer one.
-constexpr std::int64_t kYearUs = std::int64_t{365} * 24 * 3600 * 1'000'000;
 
 // Which page a name is.
 struct NamedPage {
@@ -43,9 +42,7 @@ class Store {
  public:
   Store(std::unique_ptr<Clock> clock, std::unique_ptr<PageStore> pages, std::int64_t value_bytes,
         std::int64_t deadline_us)
-      : clock_(std::move(clock)),
-        pages_(std::move(pages)),
-        deadline_us_(std::min(deadline_us, kYearUs)) {
+      : clock_(std::move(clock)), pages_(std::move(pages)), deadline_us_(bounded_us(deadline_us)) {
     format_.layers = 1;
     format_.layer_bytes = value_bytes + static_cast<std::int64_t>(kLengthBytes);
     format_.page_size = kNameTokens;

@@ -2,7 +2,6 @@
 // pages on their way: Promotion, transfers, steps in flight.
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bounded_time.h"
 #include "base/clock.h"
 #include "bindings/python/binding.h"
 #include "bindings/python/objects.h"
@@ -21,7 +21,6 @@ namespace {
 
 // As the page allocator bounds them.
 constexpr std::int64_t kStepsInFlightMax = 16;
-constexpr std::int64_t kYearUs = std::int64_t{365} * 24 * 3600 * 1'000'000;
 
 std::vector<std::unique_ptr<PageStore>> open_stores(const std::optional<std::string>& directory,
                                                     std::int64_t disk_bytes,
@@ -80,7 +79,7 @@ bool wait_transfers(Cache& self, std::int64_t us) {
     check_no_loan(core);
     core.kv->poll_transfers();  // which may begin some
     if (!core.kv->transfers_underway()) return false;
-    core.kv->wait_transfers(std::chrono::microseconds(std::min(us, kYearUs)));
+    core.kv->wait_transfers(std::chrono::microseconds(bounded_us(us)));
     core.kv->poll_transfers();
     return true;
   });
@@ -92,7 +91,7 @@ void settle(Cache& self, std::int64_t us_max) {
   in_turn(core.mutex, true, [&] {
     check_no_step(core);
     check_no_loan(core);
-    core.kv->settle(MonotonicClock().now_us() + std::min(us_max, kYearUs));
+    core.kv->settle(MonotonicClock().now_us() + bounded_us(us_max));
   });
 }
 
