@@ -171,15 +171,11 @@ template <>
 inline constexpr DType kDTypeOf<Float16> = DType::kF16;
 
 // Two neighbouring values of a sum, from an even one on.
-struct alignas(8) TwoFloats {
-  float first;
-  float second;
-};
-STEMMA_ON_DEVICE TwoFloats load_two(const float* from) {
-  return *reinterpret_cast<const TwoFloats*>(from);
+STEMMA_ON_DEVICE Two<float> load_two(const float* from) {
+  return *reinterpret_cast<const Two<float>*>(from);
 }
-STEMMA_ON_DEVICE void store_two(float* to, const TwoFloats& two) {
-  *reinterpret_cast<TwoFloats*>(to) = two;
+STEMMA_ON_DEVICE void store_two(float* to, const Two<float>& two) {
+  *reinterpret_cast<Two<float>*>(to) = two;
 }
 
 // Two neighbouring outputs, from an even one on.

@@ -11,6 +11,7 @@
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "attention/split_attention_cuda.h"
+#include "base/math.h"
 
 namespace stemma {
 namespace {
@@ -147,9 +148,9 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, S
   for (int n = 0; n < 2 * F::kColumns; ++n) {
     const int column = warp_index() % 4 * 16 * F::kColumns + 8 * n + lane_index() % 4 * 2;
     if (column >= params.value_dim) continue;
-    TwoFloats two = {sums.o[r][n][2 * half], sums.o[r][n][2 * half + 1]};
+    Two<float> two = {sums.o[r][n][2 * half], sums.o[r][n][2 * half + 1]};
     if (!fresh) {
-      const TwoFloats before = load_two(values + column);
+      const Two<float> before = load_two(values + column);
       two = {fold(folding, before.first, two.first), fold(folding, before.second, two.second)};
     }
     if (last && row.sums == 1) {
@@ -285,7 +286,7 @@ constexpr int kMergeColumns = 2 * kWarpThreads;
 constexpr int kMergedAtOnce = 8;  // sums of which a lane's part is on its way
 
 int merge_parts(const AttentionParams& params) {
-  return (params.value_dim + kMergeColumns - 1) / kMergeColumns;
+  return ceil_div<int>(params.value_dim, kMergeColumns);
 }
 
 // A warp has a row, a query head and one of `parts` parts of its columns, a lane two of them.
@@ -302,10 +303,10 @@ STEMMA_KERNEL merge_rows(AttentionParams params, int parts) {
   const float* values = params.sum_values + first * params.value_dim + column;
   const float* scales = params.sum_weights + 2 * first;
   Kept kept = {scales[0], scales[1]};
-  TwoFloats sum = load_two(values);
+  Two<float> sum = load_two(values);
   for (int begin = 1; begin < row.sums; begin += kMergedAtOnce) {
-    TwoFloats next[kMergedAtOnce];
-    TwoFloats weights[kMergedAtOnce];
+    Two<float> next[kMergedAtOnce];
+    Two<float> weights[kMergedAtOnce];
     STEMMA_UNROLLED
     for (int i = 0; i < kMergedAtOnce; ++i) {
       if (begin + i >= row.sums) break;
@@ -392,7 +393,7 @@ Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_
   const std::int64_t warps = std::int64_t{params.query_heads} * parts;
   return launch("merge_sums", stream,
                 {.teams_x = rows,
-                 .teams_y = (warps + kMergeWarps - 1) / kMergeWarps,
+                 .teams_y = ceil_div<std::int64_t>(warps, kMergeWarps),
                  .threads = kMergeWarps * kWarpThreads},
                 merge_rows, params, parts);
 }

@@ -25,22 +25,13 @@ struct VisitedRows {
   std::int32_t rows[Shape::kCopiedRows];
   STEMMA_ON_DEVICE std::int64_t operator()(int i) const { return rows[i]; }
 };
-template <typename Shape>
-STEMMA_ON_DEVICE VisitedRows<Shape> rounded_visited_rows(const ExpertProduct& p,
-                                                         const ExpertTile& tile) {
-  VisitedRows<Shape> visited;
-  STEMMA_UNROLLED
-  for (int i = 0; i < Shape::kCopiedRows; ++i) {
-    visited.rows[i] = row_of(p.x_rows, tile, rounded_row<Shape>(i));
-  }
-  return visited;
-}
-template <typename Shape>
+// kRowOf(i): the tile's row that the thread's copy i is of.
+template <typename Shape, int (*kRowOf)(int)>
 STEMMA_ON_DEVICE VisitedRows<Shape> visited_rows(const ExpertProduct& p, const ExpertTile& tile) {
   VisitedRows<Shape> visited;
   STEMMA_UNROLLED
   for (int i = 0; i < Shape::kCopiedRows; ++i) {
-    visited.rows[i] = row_of(p.x_rows, tile, copied_row<Shape>(i));
+    visited.rows[i] = row_of(p.x_rows, tile, kRowOf(i));
   }
   return visited;
 }
@@ -64,7 +55,8 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) experts_kernel(const E
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * Shape::kColumns;
   TileSums<Shape> sums = {};
-  sum_tile<T, Shape>(operands_of<T>(p, tile, column0), visited_rows<Shape>(p, tile), sums);
+  sum_tile<T, Shape>(operands_of<T>(p, tile, column0),
+                     visited_rows<Shape, copied_row<Shape>>(p, tile), sums);
   store_tile<Y, Shape>(sums, SaidRows{p.y_rows, tile}, dense_target<Y>(p.y, p.n), column0);
 }
 
@@ -88,7 +80,7 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const TileOperands<T, float> operands = {
       static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k, p.k};
   WideSums<Shape> sums = {};
-  sum_wide_tile<T, Shape>(operands, visited_rows<Shape>(p, tile), sums);
+  sum_wide_tile<T, Shape>(operands, visited_rows<Shape, copied_row<Shape>>(p, tile), sums);
   store_wide_tile<Y, Shape>(sums, SaidRows{p.y_rows, tile}, dense_target<Y>(p.y, p.n), column0);
 }
 
@@ -109,9 +101,10 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * Shape::kOutputs;
-  multiply_rounded<kBits, T, Shape>(
-      rounded_operands_of<kBits, T>(p, tile, column0), rounded_visited_rows<Shape>(p, tile),
-      tile.visits, SaidRows{p.y_rows, tile}, {p.y, p.f32_out, true, p.n, p.n, column0});
+  multiply_rounded<kBits, T, Shape>(rounded_operands_of<kBits, T>(p, tile, column0),
+                                    visited_rows<Shape, rounded_row<Shape>>(p, tile), tile.visits,
+                                    SaidRows{p.y_rows, tile},
+                                    {p.y, p.f32_out, true, p.n, p.n, column0});
 }
 
 template <int kBits>

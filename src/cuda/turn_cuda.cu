@@ -14,12 +14,6 @@ struct HeadPart {
   float high[kSteps][2];  // of the second
 };
 
-template <typename T>
-struct alignas(2 * sizeof(T)) Two {
-  T first;
-  T second;
-};
-
 STEMMA_ON_DEVICE void read_two(const float* from, float (&to)[2]) {
   const Two<float> two = *reinterpret_cast<const Two<float>*>(from);
   to[0] = two.first;

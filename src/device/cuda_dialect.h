@@ -67,6 +67,12 @@ struct alignas(16) Words {
 struct alignas(8) TwoWords {
   std::uint32_t w[2];
 };
+// Two neighbours that are loaded and stored as one.
+template <typename T>
+struct alignas(2 * sizeof(T)) Two {
+  T first;
+  T second;
+};
 
 }  // namespace stemma
 

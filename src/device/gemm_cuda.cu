@@ -1,5 +1,6 @@
 // Products in a fixed order: a team computes a tile of y, or of one slice of its sums.
 #include "base/math.h"
+#include "device/copied_rows_cuda.h"
 #include "device/cuda_dialect.h"
 #include "device/gemm_cuda.h"
 #include "device/gemm_operands_cuda.h"
@@ -23,8 +24,8 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const std::int64_t row0 = team_x() * Shape::kRows;
   const std::int64_t column0 = team_y() * Shape::kColumns;
   TileSums<Shape> sums = {};
-  sum_tile<T, Shape>(operands_of<T, T>(p, slice_columns, column0), copied_rows<Shape>({row0, p.m}),
-                     sums);
+  sum_tile<T, Shape>(operands_of<T, T>(p, slice_columns, column0),
+                     copied_rows<Shape, copied_row<Shape>>({row0, p.m}), sums);
   store_tile<Y, Shape>(sums, TileRows{row0, p.m}, target_of<Y>(p), column0);
 }
 

@@ -1,30 +1,21 @@
-// What a team of a product reads: its part of x and of w, and the rows of x that a thread copies.
+// What a team of a product reads: its part of x and of w.
 //
 // Included by *_cuda.cu alone.
 //
 // Thread:     code of kernels.
 // Memory:     registers.
 // Cost:       none.
-// Not here:   tiles (gemm_tiles_cuda, wide_tiles_cuda), where results go (the kernels).
+// Not here:   tiles (gemm_tiles_cuda, wide_tiles_cuda), which rows a thread copies (copied_rows),
+//             where results go (the kernels).
 #pragma once
 
 #include <cstdint>
 
-#include "device/copied_rows_cuda.h"
 #include "device/cuda_dialect.h"
 #include "device/gemm_cuda.h"
 #include "device/gemm_tiles_cuda.h"
 
 namespace stemma {
-
-// Of the thread, found once.
-template <typename Shape>
-STEMMA_ON_DEVICE CopiedRows<Shape> copied_rows(const TileRows& all) {
-  CopiedRows<Shape> copied;
-  STEMMA_UNROLLED
-  for (int i = 0; i < Shape::kCopiedRows; ++i) copied.rows[i] = all(copied_row<Shape>(i));
-  return copied;
-}
 
 // The team's product of those that are computed at once, and rows of its w from column0 on. A
 // slice of k is one of them, too; slice_columns 0: they are not slices.

@@ -199,12 +199,6 @@ struct TileRows {
   }
 };
 
-template <typename Y>
-struct alignas(2 * sizeof(Y)) Two {
-  Y first;
-  Y second;
-};
-
 // Where tiles go: rows of `n` values.
 template <typename Y>
 struct TileTarget {

@@ -10,15 +10,6 @@
 namespace stemma {
 namespace {
 
-// Of the thread, found once.
-template <typename Shape>
-STEMMA_ON_DEVICE CopiedRows<Shape> copied_rows(const TileRows& all) {
-  CopiedRows<Shape> copied;
-  STEMMA_UNROLLED
-  for (int i = 0; i < Shape::kCopiedRows; ++i) copied.rows[i] = all(rounded_row<Shape>(i));
-  return copied;
-}
-
 // The team's product of those that are computed at once, and outputs of its w from column0 on,
 // which begin a strip.
 template <int kBits, typename T>
@@ -46,7 +37,8 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) rounded_kernel(const C
   const std::int64_t column0 = team_y() * Shape::kOutputs;
   const std::int64_t rows = p.m - row0 < Shape::kRows ? p.m - row0 : Shape::kRows;
   const TileRows all = {row0, p.m};
-  multiply_rounded<kBits, T, Shape>(operands_of<kBits, T>(p, column0), copied_rows<Shape>(all),
+  multiply_rounded<kBits, T, Shape>(operands_of<kBits, T>(p, column0),
+                                    copied_rows<Shape, rounded_row<Shape>>(all),
                                     static_cast<int>(rows), all, target_of<T>(p, column0));
 }
 

@@ -1,5 +1,6 @@
 // Wide products: a team computes a tile of y, or of one slice of its sums.
 #include "base/math.h"
+#include "device/copied_rows_cuda.h"
 #include "device/cuda_dialect.h"
 #include "device/gemm_operands_cuda.h"
 #include "device/wide_gemm_cuda.h"
@@ -15,7 +16,7 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const std::int64_t column0 = team_y() * Shape::kColumns;
   WideSums<Shape> sums = {};
   sum_wide_tile<T, Shape>(operands_of<T, float>(p, slice_columns, column0),
-                          copied_rows<Shape>(rows), sums);
+                          copied_rows<Shape, copied_row<Shape>>(rows), sums);
   const TileTarget<Y> to = {static_cast<Y*>(p.y) + team_z() * p.y_step, p.n, p.y_stride, false};
   store_wide_tile<Y, Shape>(sums, rows, to, column0);
 }
