@@ -3,7 +3,8 @@
 // Thread:     pure functions.
 // Memory:     two bytes a value.
 // Cost:       a few instructions; kernels convert whole vectors with Highway instead and agree with
-// these bit for bit. Not here:   arithmetic in 16 bits: everything is computed in f32.
+//             these bit for bit.
+// Not here:   arithmetic in 16 bits: everything is computed in f32.
 #pragma once
 
 #include <bit>

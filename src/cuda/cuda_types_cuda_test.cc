@@ -164,6 +164,13 @@ TEST_F(CudaTypesTest, AdaptersChangeProductsOfAnotherTypeToo) {
   EXPECT_LT(relative_distance(expected, adapted.trial->logits(0)), distance_allowed(10));
 }
 
+// Files of 8 bits: both widen what they read to the same bf16.
+TEST_F(CudaTypesTest, FilesOfEightBitsGiveTheLogitsOfTheCpu) {
+  ModelConfig config = dense_config("deepseek_v3");
+  config.float8 = Float8Config{.tile_outputs = 24, .tile_inputs = 16};
+  expect_logits_of_cpu(config, {kHead}, kLatentRows);
+}
+
 // Codes are those of the files' values, whatever their type; a router is not rounded.
 TEST_F(CudaTypesTest, RoundedWeightsAreThoseOfTheCpu) {
   for (const WeightRounding rounding : {WeightRounding::kInt8, WeightRounding::kInt4}) {

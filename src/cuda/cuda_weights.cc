@@ -324,7 +324,7 @@ Status upload_rounded(const Arrived& arrived, std::span<const std::byte> bytes, 
                              : append_strips(matrix, format, ways.threads, error, strips));
   STEMMA_RETURN_IF_ERROR(ways.upload.write(target.place, strips));
   report.add(arrived.tensor.name, error);
-  report.stored_bytes += std::ssize(bytes);
+  report.stored_bytes += arrived.tensor.output_bytes() * target.held.outputs;
   report.packed_bytes += std::ssize(strips);
   return {};
 }

@@ -257,10 +257,6 @@ void refuse_unsupported(JsonFields& fields, const ModelConfig& config) {
     fields.fail(ErrorCode::kUnsupported, act,
                 "'" + printable(activation) + "' is not supported; known is " + known);
   }
-  if (fields.find_or_null("quantization_config") != nullptr) {
-    fields.fail(ErrorCode::kUnsupported, "quantization_config",
-                "quantised weights are not supported");
-  }
   if (fields.boolean("use_bidirectional_attention", false)) {
     fields.fail(ErrorCode::kUnsupported, "use_bidirectional_attention", "only false is supported");
   }
@@ -394,6 +390,7 @@ Result<ModelConfig> parse_config(std::string_view json, std::string_view file_na
   // What cannot be computed is said before what is missing: it explains more.
   if (fields.status().ok()) {
     refuse_unsupported(fields, config);
+    config.float8 = read_float8(fields, file_name);
   }
   read_extents(fields, config);
   is_deepseek(config.family) ? read_latent_heads(fields, config) : read_heads(fields, config);

@@ -140,6 +140,15 @@ void add_gemma(const ModelConfig& config, Json& object) {
   object["final_logit_softcapping"] = cap_json(config.logit_cap);
 }
 
+// As DeepSeek's and Qwen's files say it.
+void add_float8(const Float8Config& float8, Json& object) {
+  Json section = {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}};
+  if (float8.tile_outputs > 0) {
+    section["weight_block_size"] = {float8.tile_outputs, float8.tile_inputs};
+  }
+  object["quantization_config"] = section;
+}
+
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
@@ -169,6 +178,9 @@ std::string config_json(const ModelConfig& config) {
   }
   if (config.activation == Activation::kGeluTanh) {
     add_gemma(config, object);
+  }
+  if (config.float8.has_value()) {
+    add_float8(*config.float8, object);
   }
   if (config.begin_token.has_value()) {
     object["bos_token_id"] = *config.begin_token;

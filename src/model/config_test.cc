@@ -347,7 +347,7 @@ TEST(Config, WrongDeepseekFieldsAreNamed) {
       {R"({"n_shared_experts":-1})", "n_shared_experts: must be an integer from 0"},
       {R"({"num_hidden_layers":4096,"n_routed_experts":256})",
        "n_routed_experts: 256 in each of 4096 layers; at most 262144"},
-      {R"({"quantization_config":{}})", "quantization_config: quantised weights"},
+      {R"({"quantization_config":{}})", "quantization_config.quant_method: missing"},
   };
   for (const auto& [extra, expected] : cases) {
     const std::string error = error_of(deepseek_text("DeepseekV3ForCausalLM", extra));
@@ -375,7 +375,8 @@ TEST(Config, WhatCannotBeComputedIsRefusedByName) {
       {R"(,"layer_types":["full_attention","chunked_attention"])",
        "layer_types: 'chunked_attention' is not supported"},
       {R"(,"layer_types":["full_attention"])", "layer_types: must list the 2 layers"},
-      {R"(,"quantization_config":{})", "quantization_config: quantised weights"},
+      {R"(,"quantization_config":{"quant_method":"awq"})",
+       "quantization_config.quant_method: 'awq' is not supported; known are fp8"},
       {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor: only 1"},
       {R"(,"rope_scaling":{"type":"longrope","factor":4})",
        "rope_scaling.type: 'longrope' is not supported; known are default linear llama3 yarn"},

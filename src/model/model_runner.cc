@@ -77,7 +77,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
   const Shard shard = Shard::of(options.ranks);
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
-  STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files, WeightFiles::open(files, directory));
+  STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files,
+                          WeightFiles::open(files, directory, file.config.float8));
   STEMMA_ASSIGN_OR_RETURN(
       ModelWeights weights,
       load_weights(file.config, weight_files, threads,

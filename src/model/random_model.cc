@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/float16.h"
+#include "base/float8.h"
 #include "base/prng.h"
 #include "model/weights.h"
 
@@ -23,6 +24,15 @@ std::string_view safetensors_dtype(WeightType type) {
     return "F32";
   }
   return type == WeightType::kF16 ? "F16" : "BF16";
+}
+
+std::string to_codes(const std::vector<float>& values) {
+  std::string codes;
+  codes.reserve(values.size());
+  for (const float value : values) {
+    codes.push_back(static_cast<char>(to_float8<Float8E4M3>(value).bits));
+  }
+  return codes;
 }
 
 std::string to_bytes(const std::vector<float>& values, WeightType type) {
@@ -58,13 +68,25 @@ std::optional<WeightType> other_type(const std::string& name, const RandomModelO
   return std::nullopt;
 }
 
+// Published files keep embeddings, the output matrix and routers in 16 bits.
+bool is_float8(const TensorSpec& tensor, const RandomModelOptions& options) {
+  return options.config.float8.has_value() && tensor.shape.size() == 2 &&
+         tensor.name.starts_with("model.layers.") && !tensor.name.ends_with("mlp.gate.weight");
+}
+
 Status write_shard(const std::string& path, const std::vector<TensorSpec>& tensors,
                    const RandomModelOptions& options) {
   std::vector<TensorValues> values;
-  values.reserve(tensors.size());
   for (const TensorSpec& tensor : tensors) {
-    values.push_back({tensor, random_weights(options.config, tensor, options.seed),
-                      other_type(tensor.name, options)});
+    TensorValues own = {tensor, random_weights(options.config, tensor, options.seed),
+                        other_type(tensor.name, options)};
+    if (!is_float8(tensor, options)) {
+      values.push_back(std::move(own));
+      continue;
+    }
+    for (TensorValues& part : to_float8(own, *options.config.float8, options.float8)) {
+      values.push_back(std::move(part));
+    }
   }
   return write_safetensors(path, values, options.type);
 }
@@ -76,6 +98,9 @@ Status write_weights(const std::string& directory, const RandomModelOptions& opt
   for (TensorSpec& tensor : needed_tensors(options.config)) {
     const std::size_t shard = next++ % shards.size();
     weight_map[tensor.name] = shard_name(static_cast<int>(shard), options.shards);
+    if (is_float8(tensor, options)) {
+      weight_map[tensor.name + options.float8.scale_ending] = weight_map[tensor.name];
+    }
     shards[shard].push_back(std::move(tensor));
   }
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -153,10 +178,10 @@ Status write_safetensors(const std::string& path, std::span<const TensorValues> 
   for (const TensorValues& tensor : tensors) {
     const std::size_t begin = bytes.size();
     const WeightType own_type = tensor.type.value_or(type);
-    bytes += to_bytes(tensor.values, own_type);
-    header[tensor.spec.name] = {{"dtype", safetensors_dtype(own_type)},
-                                {"shape", tensor.spec.shape},
-                                {"data_offsets", {begin, bytes.size()}}};
+    bytes += tensor.is_float8 ? to_codes(tensor.values) : to_bytes(tensor.values, own_type);
+    const std::string_view dtype = tensor.is_float8 ? kFloat8Dtype : safetensors_dtype(own_type);
+    header[tensor.spec.name] = {
+        {"dtype", dtype}, {"shape", tensor.spec.shape}, {"data_offsets", {begin, bytes.size()}}};
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors begin at a multiple of 8

@@ -20,6 +20,8 @@
 #include "device/weight_type.h"
 #include "model/config.h"
 #include "model/config_json.h"
+#include "model/random_float8.h"
+#include "model/tensor_values.h"
 #include "model/tiny_config.h"
 #include "model/weights.h"
 #include "stemma/result.h"
@@ -38,6 +40,7 @@ struct RandomModelOptions {
   int shards = 1;  // more than one writes an index too
   std::uint64_t seed = 1;
   std::vector<OtherType> others = {};  // all other tensors have `type`
+  Float8Storage float8 = {};  // with config.float8: of the matrices of layers, but for routers
 };
 
 // The values of tensor `name` before rounding to the file's type, row-major.
@@ -48,13 +51,6 @@ std::vector<float> random_tensor(std::string_view name, const std::vector<std::i
 // lie around 0.
 std::vector<float> random_weights(const ModelConfig& config, const TensorSpec& tensor,
                                   std::uint64_t seed);
-
-// A tensor and its values before rounding, row-major.
-struct TensorValues {
-  TensorSpec spec;
-  std::vector<float> values;
-  std::optional<WeightType> type = {};  // where it is not that of the file
-};
 
 // One safetensors file of `tensors`, in this order, those that say no other of `type`.
 Status write_safetensors(const std::string& path, std::span<const TensorValues> tensors,

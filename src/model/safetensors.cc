@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
+#include "base/float16.h"
 #include "model/json_text.h"
 
 namespace stemma {
@@ -148,6 +150,22 @@ Status order_and_check(SafetensorsHeader& header, std::int64_t file_bytes,
 }
 
 }  // namespace
+
+std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes) {
+  const std::size_t element_bytes = weight_type_bytes(type);
+  std::vector<float> values(bytes.size() / element_bytes);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::byte* element = bytes.data() + i * element_bytes;
+    std::uint16_t half = 0;
+    if (type == WeightType::kF32) {
+      std::memcpy(&values[i], element, sizeof(float));
+      continue;
+    }
+    std::memcpy(&half, element, sizeof(half));
+    values[i] = type == WeightType::kBf16 ? to_float(BFloat16{half}) : to_float(Float16{half});
+  }
+  return values;
+}
 
 std::optional<WeightType> TensorEntry::weight_type() const {
   if (dtype == "F32") {

@@ -34,7 +34,12 @@ struct TensorEntry {
 
   // The type as weights, or nullopt for what weights cannot be (integers, f64, fp8).
   std::optional<WeightType> weight_type() const;
+  // What one of shape[0] takes in the file. REQUIRES: the tensor has one at least.
+  std::int64_t output_bytes() const { return size_bytes / shape[0]; }
 };
+
+// The numbers that `bytes` are. Exact: every weight type becomes f32 without rounding.
+std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes);
 
 // What a header says: in file order, contiguous from the end of the header to the end of the file.
 struct SafetensorsHeader {

@@ -1,6 +1,7 @@
 #include "model/weight_files.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -17,10 +18,19 @@ constexpr std::int64_t kIndexFileBytesMax = std::int64_t{64} << 20;
 // How far ahead of a piece the system is told what will be read: more than a disk delivers while a
 // large tensor is packed.
 constexpr std::int64_t kAheadBytes = std::int64_t{128} << 20;
+// What the scales of a matrix are called behind its name.
+constexpr std::array<std::string_view, 2> kScaleEndings = {"_scale_inv", "_scale"};
 
 }  // namespace
 
-Result<WeightFiles> WeightFiles::open(Files& files, const std::string& directory) {
+Result<WeightFiles> WeightFiles::open(Files& files, const std::string& directory,
+                                      const std::optional<Float8Config>& float8) {
+  STEMMA_ASSIGN_OR_RETURN(WeightFiles weights, open_all(files, directory));
+  if (float8.has_value()) STEMMA_RETURN_IF_ERROR(weights.read_scales(*float8));
+  return weights;
+}
+
+Result<WeightFiles> WeightFiles::open_all(Files& files, const std::string& directory) {
   auto single = open_one(files, directory, kSingleName);
   if (single.ok() || single.error().code != ErrorCode::kNotFound) return single;
   WeightFiles weights;
@@ -110,20 +120,84 @@ const std::string& WeightFiles::path_of(const TensorEntry& tensor) const {
   return shards_[places_.at(tensor.name).shard].file->path();
 }
 
-Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
-  std::int64_t largest_bytes = 1;
-  for (const Shard& shard : shards_) {
-    for (const TensorEntry& tensor : shard.header.tensors) {
-      largest_bytes = std::max(largest_bytes, tensor.size_bytes);
+Status WeightFiles::read_scales(const Float8Config& float8) {
+  for (Shard& shard : shards_) {
+    for (TensorEntry& tensor : shard.header.tensors) {
+      if (tensor.dtype != kFloat8Dtype) continue;
+      STEMMA_RETURN_IF_ERROR(read_scales_of(tensor, float8));
     }
   }
-  STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(static_cast<std::size_t>(largest_bytes)));
+  return {};
+}
+
+Status WeightFiles::read_scales_of(TensorEntry& matrix, const Float8Config& float8) {
+  const auto wrong = [&](ErrorCode code, const std::string& why) {
+    return Error{code, path_of(matrix) + ": tensor '" + printable(matrix.name, 200) + "': " + why};
+  };
+  auto place = places_.end();
+  for (const std::string_view ending : kScaleEndings) {
+    if (place == places_.end()) place = places_.find(matrix.name + std::string(ending));
+  }
+  if (place == places_.end()) {
+    return wrong(ErrorCode::kNotFound, "has codes of 8 bits, and no scales with its name");
+  }
+  const Shard& shard = shards_[place->second.shard];
+  const TensorEntry& scales = shard.header.tensors[place->second.tensor];
+  std::vector<std::byte> bytes(static_cast<std::size_t>(scales.size_bytes));
+  STEMMA_RETURN_IF_ERROR(shard.file->read_exact(scales.offset_bytes, bytes));
+  auto made = Float8Scales::make(float8, matrix, scales, std::move(bytes));
+  if (!made.ok()) return wrong(made.error().code, made.error().detail);
+  scales_.emplace(matrix.name, *std::move(made));
+  matrix.dtype = "BF16";
+  return {};
+}
+
+const Float8Scales* WeightFiles::scales_or_null(const std::string& matrix) const {
+  const auto found = scales_.find(matrix);
+  return found == scales_.end() ? nullptr : &found->second;
+}
+
+// The scales that were read before the codes are the ones that the digest is of.
+Status WeightFiles::check_scales(const TensorEntry& tensor,
+                                 std::span<const std::byte> bytes) const {
+  for (const std::string_view ending : kScaleEndings) {
+    if (!tensor.name.ends_with(ending)) continue;
+    const Float8Scales* const scales =
+        scales_or_null(tensor.name.substr(0, tensor.name.size() - ending.size()));
+    if (scales == nullptr || std::ranges::equal(scales->bytes(), bytes)) continue;
+    return Error{ErrorCode::kCorrupt, path_of(tensor) + ": tensor '" + printable(tensor.name, 200) +
+                                          "' changed while it was read"};
+  }
+  return {};
+}
+
+Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
+  std::size_t values_bytes = 1;
+  std::size_t codes_bytes = 1;
+  for (const Shard& shard : shards_) {
+    for (const TensorEntry& tensor : shard.header.tensors) {
+      const auto size = static_cast<std::size_t>(tensor.size_bytes);
+      const bool coded = scales_or_null(tensor.name) != nullptr;
+      values_bytes = std::max(values_bytes, coded ? size * sizeof(BFloat16) : size);
+      if (coded) codes_bytes = std::max(codes_bytes, size);
+    }
+  }
+  STEMMA_ASSIGN_OR_RETURN(Buffer values, Buffer::allocate(values_bytes));
+  STEMMA_ASSIGN_OR_RETURN(Buffer codes, Buffer::allocate(codes_bytes));
   Sha256 all;
   for (Shard& shard : shards_) {
     shard.file->will_read(shard.header.header_bytes, kAheadBytes);
     for (const TensorEntry& tensor : shard.header.tensors) {
-      const std::span<std::byte> bytes(buffer.bytes(), static_cast<std::size_t>(tensor.size_bytes));
+      const auto size = static_cast<std::size_t>(tensor.size_bytes);
+      const Float8Scales* const scales = scales_or_null(tensor.name);
+      std::span<std::byte> bytes((scales != nullptr ? codes : values).bytes(), size);
       STEMMA_RETURN_IF_ERROR(read_tensor(shard, tensor.offset_bytes, bytes, pool));
+      STEMMA_RETURN_IF_ERROR(check_scales(tensor, bytes));
+      if (scales != nullptr) {
+        const std::span widened(reinterpret_cast<BFloat16*>(values.bytes()), size);
+        scales->widen(bytes, widened, pool);
+        bytes = std::as_writable_bytes(widened);
+      }
       STEMMA_RETURN_IF_ERROR(visit(tensor, bytes));
     }
     const Sha256Digest digest = shard.digest.finish();

@@ -1,13 +1,11 @@
 #include "model/weights.h"
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 #include <variant>
 
 #include "base/check.h"
-#include "base/float16.h"
 
 namespace stemma {
 namespace {
@@ -270,7 +268,7 @@ Status place_rounded(const Arrived& arrived, WeightFormat format, ThreadPool& po
   }
   STEMMA_RETURN_IF_ERROR(placed);
   report.add(wanted.name, error);
-  report.stored_bytes += static_cast<std::int64_t>(arrived.bytes.size());
+  report.stored_bytes += arrived.tensor.output_bytes() * arrived.outputs;
   report.packed_bytes += packed_bytes(wanted);
   return {};
 }
@@ -312,22 +310,6 @@ void add_latent_formats(const LatentWeights& latent, std::string& formats) {
 }
 
 }  // namespace
-
-std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes) {
-  const std::size_t element_bytes = weight_type_bytes(type);
-  std::vector<float> values(bytes.size() / element_bytes);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::byte* element = bytes.data() + i * element_bytes;
-    std::uint16_t half = 0;
-    if (type == WeightType::kF32) {
-      std::memcpy(&values[i], element, sizeof(float));
-      continue;
-    }
-    std::memcpy(&half, element, sizeof(half));
-    values[i] = type == WeightType::kBf16 ? to_float(BFloat16{half}) : to_float(Float16{half});
-  }
-  return values;
-}
 
 std::string ModelWeights::compute_format() const {
   std::string formats;

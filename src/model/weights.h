@@ -28,6 +28,7 @@
 #include "model/latent_attention.h"
 #include "model/mixture.h"
 #include "model/shard.h"
+#include "model/tensor_values.h"
 #include "model/weight_files.h"
 #include "model/weight_rounding.h"
 #include "stemma/result.h"
@@ -73,21 +74,12 @@ struct ModelWeights {
   std::string compute_format() const;
 };
 
-// A tensor that files of this model hold.
-struct TensorSpec {
-  std::string name;
-  std::vector<std::int64_t> shape;
-};
-
 // Every tensor that `config` needs, in the order of the computation.
 std::vector<TensorSpec> needed_tensors(const ModelConfig& config);
 
 // Whether every one of them is in `files` with its shape and a weight type; the error names the
 // tensor with expected and found shape.
 Status check_tensors(const ModelConfig& config, const WeightFiles& files);
-
-// The numbers that `bytes` are. Exact: every weight type becomes f32 without rounding.
-std::vector<float> to_floats(WeightType type, std::span<const std::byte> bytes);
 
 // How far a load has come, in bytes of weights.
 struct LoadProgress {

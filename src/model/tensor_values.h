@@ -1,0 +1,32 @@
+// TensorValues: a tensor of a model's files and its numbers, as tests and benchmarks write them.
+//
+// Thread:     a value.
+// Memory:     4 bytes a number.
+// Cost:       none.
+// Not here:   writing (random_model), tensors that are read (safetensors).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/weight_type.h"
+
+namespace stemma {
+
+// A tensor that files of a model hold.
+struct TensorSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+// A tensor and its values before rounding, row-major.
+struct TensorValues {
+  TensorSpec spec;
+  std::vector<float> values;
+  std::optional<WeightType> type = {};  // where it is not that of the file
+  bool is_float8 = false;               // written as e4m3, which the values must be
+};
+
+}  // namespace stemma
