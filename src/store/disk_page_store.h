@@ -205,6 +205,7 @@ class DiskPageStore final : public PageStore {
   // Of who has the turn.
   DiskIndex index_;
   std::atomic<std::int64_t> index_bytes_ = 0;
+  bool removals_unsynced_ = false;        // of slabs: a loss of power may bring them back
   std::vector<SlotRef> doubtful_;         // nobody knows whether the index names them
   std::vector<Dropped> purging_;          // found no more, but still on the disk
   std::set<std::int32_t> slabs_of_call_;  // in which the call that runs has slots
