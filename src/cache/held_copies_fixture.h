@@ -35,10 +35,17 @@ class FarStore final : public MapStore {
   bool lookup_is_local() const override { return false; }
 };
 
+// The file of host memory, if there is one.
+struct HeldLaneFile {
+  const HostImage* image_or_null = nullptr;
+  HostImageRanks* ranks_or_null = nullptr;
+};
+
 class HeldLaneTiers final : public LowerTiers {
  public:
-  HeldLaneTiers(std::int64_t host_pages, std::vector<std::unique_ptr<MapStore>> stores)
-      : host_pages_(host_pages), stores_(std::move(stores)) {
+  HeldLaneTiers(std::int64_t host_pages, std::vector<std::unique_ptr<MapStore>> stores,
+                const HeldLaneFile& file)
+      : host_pages_(host_pages), stores_(std::move(stores)), file_(file) {
     for (const auto& store : stores_) shown_.push_back(store.get());
   }
   std::int64_t host_pages() const override { return host_pages_; }
@@ -48,11 +55,14 @@ class HeldLaneTiers final : public LowerTiers {
     lanes_ = lanes.get();
     return lanes;
   }
+  const HostImage* host_image_or_null() const override { return file_.image_or_null; }
+  HostImageRanks* host_image_ranks_or_null() override { return file_.ranks_or_null; }
   HeldLanes& lanes() { return *lanes_; }
 
  private:
   std::int64_t host_pages_;
   std::vector<std::unique_ptr<MapStore>> stores_;
+  HeldLaneFile file_;
   std::vector<PageStore*> shown_;
   HeldLanes* lanes_ = nullptr;
 };
@@ -68,17 +78,20 @@ struct Values final : MetricVisitor {
 // A cache of 256 pages of one token, two requests at once, everything copied down at once.
 class HeldCopies : public ::testing::Test {
  protected:
+  static constexpr std::int64_t kDeadlineUs = 2'000'000;
+
   template <typename Store = FarStore>
-  void open(std::int64_t host_pages, std::size_t stores = 1) {
+  void open(std::int64_t host_pages, std::size_t stores = 1, const HeldLaneFile& file = {}) {
     std::vector<std::unique_ptr<MapStore>> maps;
     for (std::size_t i = 0; i < stores; ++i) maps.push_back(std::make_unique<Store>());
-    tiers = std::make_unique<HeldLaneTiers>(host_pages, std::move(maps));
+    tiers = std::make_unique<HeldLaneTiers>(host_pages, std::move(maps), file);
     KvCacheOptions options;
     options.page_size = 1;
     options.pages = 256;
     options.requests_max = 2;
     options.context_tokens_max = 64;
     options.tiers.write_policy = WritePolicy::kWriteThrough;
+    options.tiers.store_deadline_us = kDeadlineUs;
     kv = KvCache::open(options, &clock, tiers.get()).value();
     ns = *kv->try_open_namespace({});
   }
