@@ -295,11 +295,14 @@ bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
 void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
   const std::int64_t kept = std::ssize(text) - device_.tree.page_size();
   std::vector<PageKey> keys;
+  std::vector<PageKey> windowed;
+  auto* const windowed_or_null = device_.windowed_or_null == nullptr ? nullptr : &windowed;
   promotions_.give_up_text(ns, text);
-  device_.tree.quarantine(ns, text, kept, keys);
+  device_.tree.quarantine(ns, text, kept, keys, windowed_or_null);
   const NamespaceId host_ns = host_->namespace_of(ns);
-  if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys);
+  if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys, windowed_or_null);
   removals_.add(keys);
+  removals_.add(windowed, LayerGroup::kWindowed);
   host_file_.forget();  // a life that ends in the middle would have the page come back
   ++counters_.quarantined;
 }
