@@ -67,7 +67,8 @@ class DiskPageStore final : public PageStore {
   void describe(const NamespaceDigest& digest, std::string_view description) override;
   Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t deadline_us) override;
   bool lookup_is_local() const override { return true; }
-  // REQUIRES: frames are aligned to 8 bytes, here and in write.
+  // A page of another length than its reader's is of use to nobody, and goes. REQUIRES: frames are
+  // aligned to 8 bytes, here and in write.
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
   // A page that cannot be read back right either goes too.
