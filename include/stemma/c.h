@@ -145,7 +145,7 @@ typedef struct stemma_store_callbacks {
   void (*write)(void* context, stemma_stored_page* pages, size_t count, int64_t deadline_us);
   // Removes those of which it still has exactly these bytes.
   void (*remove)(void* context, stemma_stored_page* pages, size_t count, int64_t deadline_us);
-  // As stemma_purge: how many pages it removed; below 0: some are left, to be asked for again.
+  // As stemma_purge: how many it removed; below 0: ask again. NULL: it is not used for these again.
   int64_t (*purge)(void* context, const uint8_t* families, size_t count, int64_t deadline_us);
   void (*close)(void* context);  // after the last call
 } stemma_store_callbacks;

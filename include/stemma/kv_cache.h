@@ -218,9 +218,9 @@ class KvCache {
 
   // Nobody finds a page of these namespaces any more, nor of any where none is named: neither on
   // the device nor in host memory from now on, nor in a page store from when it has confirmed it;
-  // until then it is not asked for any, nor given any. What holds such pages reads on and publishes
-  // nothing any more, nor does what has begun in these namespaces and holds none; what begins now
-  // uses them afresh. kTooLarge: too many purges are pending. REQUIRES: no step is in flight.
+  // until then, or for good, it is asked for none and given none. What holds such pages reads on
+  // and publishes nothing any more, nor does what has begun in these namespaces and holds none;
+  // what begins now uses them afresh. kTooLarge: too many wait. REQUIRES: no step is in flight.
   Result<PurgeId> purge(std::span<const NamespaceFamily> namespaces);
   // What became of it; nullopt if too many have been asked for since.
   std::optional<PurgeReport> purge_report(PurgeId id) const;

@@ -33,10 +33,12 @@ struct CacheHolds {
   std::vector<TransferHold> transfers;  // each with locks and pages of its own
 };
 
-// What a purge took by now, and the stores that may still have more.
+// What a purge took by now, and the tiers that may still have more.
 struct PurgeReport {
   std::array<std::int64_t, 4> pages = {};  // by tier
-  std::vector<Tier> pending;               // of each store that has not confirmed it
+  std::vector<Tier> pending;  // of each store that has not confirmed it; kHost: its file stays
+  std::vector<Tier> unable;   // of each store that cannot be purged: what it has of it stays there,
+                              // and is not found as long as the cache lives
 };
 
 class TransferLanes;

@@ -118,7 +118,8 @@ class PageStore {
   // Removes every page of these families of namespaces; of all where none is named. Once it says
   // that none is left, no later read finds one that was stored before, also after a restart of a
   // store that survives one. What it did not get to by the deadline it goes on with when it is
-  // asked again. REQUIRES: meanwhile the caller stores nothing of these namespaces.
+  // asked again. kUnsupported: it cannot remove them at all, and is not asked again. REQUIRES:
+  // meanwhile the caller stores nothing of these namespaces.
   virtual PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                              std::int64_t deadline_us) = 0;
 

@@ -22,7 +22,7 @@ namespace {
 // Frames by key, as a program of another language would keep them.
 class FrameMap {
  public:
-  stemma_store* open() {
+  stemma_store* open(bool purges = true) {
     const stemma_store_callbacks callbacks = {.struct_size = sizeof(stemma_store_callbacks),
                                               .context = this,
                                               .name = "map",
@@ -30,7 +30,7 @@ class FrameMap {
                                               .read = read,
                                               .write = write,
                                               .remove = remove,
-                                              .purge = purge,
+                                              .purge = purges ? purge : nullptr,
                                               .close = close};
     stemma_store* store = nullptr;
     EXPECT_EQ(stemma_store_open(&callbacks, &store), STEMMA_OK) << stemma_last_error();
@@ -127,8 +127,8 @@ class Engine {
     ASSERT_EQ(stemma_finish(sequence, tokens.data(), tokens.size()), STEMMA_OK);
   }
   // Of the one namespace there is. Returns when the store has confirmed it.
-  void purge() {
-    const std::array<std::uint8_t, 8> family = {1};
+  void purge() { purge({1}); }
+  void purge(const std::array<std::uint8_t, 8>& family) {
     ASSERT_EQ(stemma_purge(life_.cache(), family.data(), 1), STEMMA_OK) << stemma_last_error();
     while (stemma_wait_transfers(life_.cache(), 1'000'000) == STEMMA_OK) continue;
   }
@@ -273,6 +273,18 @@ TEST(CTiers, WhatWasPurgedIsFoundInNoTierAnyMore) {
   engine.purge();
   EXPECT_EQ(map.frames(), 0u);
   EXPECT_EQ(engine.cached_after_promotion(prompt()), 0);
+}
+
+// It keeps what it has, and other tenants' purges do not wait for it.
+TEST(CTiers, AStoreThatCannotBePurgedIsNotUsedForWhatWas) {
+  FrameMap map;
+  Engine engine(map.open(/*purges=*/false));
+  engine.compute(prompt());
+  engine.settle();
+  engine.purge();
+  EXPECT_EQ(map.frames(), 6u);
+  EXPECT_EQ(engine.cached_after_promotion(prompt()), 0);
+  for (std::uint8_t tenant = 2; tenant < 102; ++tenant) engine.purge({tenant});
 }
 
 TEST(CTiers, FramesThatWereDamagedAreMisses) {

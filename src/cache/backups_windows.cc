@@ -99,14 +99,20 @@ void Backups::back_up_owed_window(const PrefixLock& held, PageStretch pages) {
   if (carried_end < pages.end && tree.owed_end(held, carried_end, kHost) >= pages.end) {
     return tree.owe(held, pages, kHostWindows);
   }
+  const std::int64_t uncarried = pages.end - std::max(pages.first, carried_end);
+  parts_.counters.unbacked += std::max<std::int64_t>(uncarried, 0);
   pages.end = std::min(pages.end, carried_end);
   const std::span<const PageKey> keys = keys_from(held, pages.first);
+  const auto is_below = [&](std::int64_t page) {
+    return window_is_below(host_ns, page, keys[at(page - pages.first)]);
+  };
   const auto is_missing = [&](std::int64_t page) {
-    return parts_.device_windowed_or_null->of(row_[at(page)]).valid() &&
-           !window_is_below(host_ns, page, keys[at(page - pages.first)]);
+    return parts_.device_windowed_or_null->of(row_[at(page)]).valid() && !is_below(page);
   };
   PageStretch piece = pages;
-  while (piece.first < pages.end && !is_missing(piece.first)) ++piece.first;
+  for (; piece.first < pages.end && !is_missing(piece.first); ++piece.first) {
+    parts_.counters.unbacked += is_below(piece.first) ? 0 : 1;  // it was evicted before its turn
+  }
   piece.end = piece.first;
   while (piece.end < pages.end && is_missing(piece.end)) ++piece.end;
   if (piece.end < pages.end) tree.owe(held, {piece.end, pages.end}, kHostWindows);
@@ -140,7 +146,10 @@ void Backups::send_window(const PrefixLock& held, NamespaceId host_ns, const Pag
 
 void Backups::landed_window_backup(TransferTicket ticket) {
   const Transfer& job = ticket.job();
-  if (parts_.device.is_quarantined(ticket.source)) return;
+  if (parts_.device.is_quarantined(ticket.source)) {
+    parts_.counters.unbacked += job.pages();
+    return;
+  }
   RadixPrefixCache& tree = parts_.host.tree();
   const std::int64_t end = job.first_page + job.pages();
   const auto text = text_of(parts_.device, ticket.source).first(at(end * tree.page_size()));
@@ -154,6 +163,11 @@ void Backups::landed_window_backup(TransferTicket ticket) {
     }
   }
   const PageStretch landed = {job.first_page, std::min(end, std::ssize(host_row_))};
+  for (std::int64_t page = landed.first; page < end; ++page) {
+    const bool is_there =
+        page < landed.end && parts_.host.windowed_or_null()->of(host_row_[at(page)]).valid();
+    parts_.counters.unbacked += is_there ? 0 : 1;
+  }
   ticket.reset();
   if (landed.first < landed.end) store_window(below, landed);
 }
@@ -163,13 +177,12 @@ void Backups::store_window(const PrefixLock& held, PageStretch pages) {
   text_of(tree, held);
   copy_row(held, tree.page_size(), host_row_);
   const WindowedPages& windowed = *parts_.host.windowed_or_null();
-  while (pages.first < pages.end && !windowed.of(host_row_[at(pages.first)]).valid()) {
-    ++pages.first;  // its copy failed
-  }
-  for (std::int64_t page = pages.first; page < pages.end; ++page) {
-    if (!windowed.of(host_row_[at(page)]).valid()) return;
-  }
-  if (pages.first == pages.end) return;
+  const auto is_there = [&](std::int64_t page) { return windowed.of(host_row_[at(page)]).valid(); };
+  while (pages.first < pages.end && !is_there(pages.first)) ++pages.first;  // its copy failed
+  std::int64_t there = 0;
+  for (std::int64_t page = pages.first; page < pages.end; ++page) there += is_there(page) ? 1 : 0;
+  if (there < pages.pages()) parts_.counters.unstored += there * std::ssize(parts_.stores);
+  if (there < pages.pages() || there == 0) return;
   for (int store = 0; store < std::ssize(parts_.stores); ++store) {
     if (!can_store_now(store, LayerGroup::kWindowed, held, pages)) continue;
     store_window_in(store, held, pages);
@@ -185,6 +198,7 @@ void Backups::store_owed_window_in(int store, const PrefixLock& held, PageStretc
   const auto is_there = [&](std::int64_t page) { return windowed.of(host_row_[at(page)]).valid(); };
   PageStretch piece = pages;
   while (piece.first < pages.end && !is_there(piece.first)) ++piece.first;
+  parts_.counters.unstored += piece.first - pages.first;
   piece.end = piece.first;
   while (piece.end < pages.end && is_there(piece.end)) ++piece.end;
   if (piece.end < pages.end) {

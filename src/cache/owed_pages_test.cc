@@ -155,5 +155,38 @@ TEST_F(OwedPages, OfTheDeviceAreGivenUpWithItsPages) {
   EXPECT_EQ(owed_backups(), 0);
 }
 
+// Each text is a page and its window: both go to host memory, and from there to the store.
+class OwedWindows : public HeldCopies {
+ protected:
+  static constexpr std::int64_t kTexts = kTicketsMax / 2;  // keep the store busy
+};
+
+TEST_F(OwedWindows, ThatHostMemoryLostBeforeTheirTurnAreCounted) {
+  open(256, 1, {.windowed_pages = kTexts + 1});
+  for (TokenId text = 0; text < kTexts; ++text) publish(text, 1);
+  ASSERT_EQ(tiers->lanes().posted.size(), std::size_t{kTicketsMax});
+  publish(100, 1);
+  publish(101, 1);  // its window takes the place of the other's
+  while (end_stores() > 0) continue;
+  EXPECT_EQ(owed(), 0);
+  EXPECT_EQ(stored(), kTicketsMax + 3);
+  EXPECT_EQ(unstored(), 1);
+  EXPECT_EQ(unbacked(), 0);
+}
+
+TEST_F(OwedWindows, WhoseCopyFailedAreCounted) {
+  open(256, 1, {.windowed_pages = 8});
+  compute(100, 1);
+  auto& posted = tiers->lanes().posted;
+  ASSERT_EQ(posted.size(), 2u);
+  posted[0]->verdicts = {PageVerdict::kDone};
+  posted[1]->verdicts = {PageVerdict::kFailed};
+  tiers->lanes().end_next();
+  tiers->lanes().end_next();
+  poll();
+  EXPECT_EQ(unbacked(), 1);
+  EXPECT_EQ(unstored(), 0);
+}
+
 }  // namespace
 }  // namespace stemma

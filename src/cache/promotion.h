@@ -166,6 +166,7 @@ class Promotion {
   void settle_window(std::size_t store);
   void bring_to(std::int64_t end_page);
   std::vector<PageKey> windowed_keys(std::int64_t first_page, std::int64_t end_page) const;
+  bool may_ask_for_window(std::int64_t first_page, std::int64_t end_page);
   bool look_for_window(int store, std::int64_t first_page, std::int64_t end_page);
   void landed_window_lookup(const Transfer& job);
   void ask_for_window();

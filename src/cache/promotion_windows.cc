@@ -69,6 +69,7 @@ void Promotion::settle_window(std::size_t store) {
   while (first_far < end_far && is_window_near(first_far)) ++first_far;
   while (first_far < end_far && is_window_near(end_far - 1)) --end_far;
   if (first_far == end_far) return bring_to(end);
+  if (!may_ask_for_window(first_far, end_far)) store = parts_.stores.size();
   for (; store < parts_.stores.size(); ++store) {
     const auto number = static_cast<int>(store);
     if (!parts_.purges.usable(number, digest_)) continue;
@@ -83,6 +84,17 @@ void Promotion::settle_window(std::size_t store) {
     return bring_to(end);
   }
   bring_to(parts_.window.usable_end(end, [&](std::int64_t page) { return is_window_near(page); }));
+}
+
+// Not what stores may have as it was before it was found to be wrong.
+bool Promotion::may_ask_for_window(std::int64_t first_page, std::int64_t end_page) {
+  if (parts_.removals.none()) return true;
+  PageKeyChain chain(digest_);
+  std::vector<PageKey> text;
+  for (std::int64_t page = 0; page < end_page; ++page) {
+    text.push_back(chain.append(text_to(page + 1).subspan(at(page * page_size()))));
+  }
+  return parts_.removals.windows_usable(text, windowed_keys(first_page, end_page));
 }
 
 // What lies behind that end is not asked for.

@@ -49,7 +49,8 @@ std::size_t Purges::find_pending(std::span<const NamespaceFamily> sorted) const 
 PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
                     const std::array<std::int64_t, 4>& pages) {
   STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
-  const std::uint64_t all = stores_.empty() ? 0 : ~std::uint64_t{0} >> (64 - stores_.size());
+  const std::uint64_t every = stores_.empty() ? 0 : ~std::uint64_t{0} >> (64 - stores_.size());
+  const std::uint64_t all = every & ~unable_;
   Purge purge;
   purge.namespaces = sorted_of(namespaces);
   if (const std::size_t same = find_pending(purge.namespaces); same != purges_.size()) {
@@ -61,6 +62,9 @@ PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
   if (purges_.size() == kPurgesMax) drop_oldest_done();
   purge.stores = all;
   purge.pages = pages;
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    if ((unable_ & bit_of(static_cast<int>(i))) != 0) bar(static_cast<int>(i), purge);
+  }
   if (purge.stores != 0) {
     ++pending_;
     pending_namespaces_ += namespaces.size();
@@ -78,6 +82,10 @@ void Purges::drop_oldest_done() {
 }
 
 bool Purges::usable(int store, const NamespaceDigest& digest) const {
+  if ((unable_ & bit_of(store)) != 0) {
+    const Store& barred = stores_[static_cast<std::size_t>(store)];
+    return !barred.barred_from_all && !std::ranges::binary_search(barred.barred, family_of(digest));
+  }
   if (pending_ == 0) return true;
   return std::none_of(purges_.begin(), purges_.end(), [&](const auto& entry) {
     return (entry.second.stores & bit_of(store)) != 0 && covers(entry.second.namespaces, digest);
@@ -127,20 +135,51 @@ void Purges::landed(const TransferTicket& ticket) {
   });
   STEMMA_CHECK(entry != purges_.end(), "a purge stays until every store has confirmed it");
   if (!job.purge.has_value()) return note_failure(store);
+  const Status& status = job.purge->status;
+  if (!status.ok() && status.error().code == ErrorCode::kUnsupported) return note_unable(job.store);
   Purge& purge = entry->second;
   const Tier tier = parts_.stores[static_cast<std::size_t>(job.store)]->tier();
   purge.pages[static_cast<std::size_t>(tier)] += job.purge->pages;
-  if (!job.purge->status.ok() && job.purge->pages == 0) {
+  if (!status.ok() && job.purge->pages == 0) {
     STEMMA_LOG(kWarning, "cache.purge.failed", kv("store", tier_name(tier)),
-               kv("error", to_string(job.purge->status.error())));
+               kv("error", to_string(status.error())));
     return note_failure(store);
   }
   store.failures = 0;
-  if (!job.purge->status.ok()) return;
-  purge.stores &= ~bit_of(job.store);
-  if (purge.stores != 0) return;
+  if (status.ok()) settle(purge, bit_of(job.store));
+}
+
+// Of these stores nothing more is to be heard.
+void Purges::settle(Purge& purge, std::uint64_t stores) {
+  const bool was_pending = purge.stores != 0;
+  purge.stores &= ~stores;
+  if (!was_pending || purge.stores != 0) return;
   --pending_;
   pending_namespaces_ -= purge.namespaces.size();
+}
+
+void Purges::note_unable(int store) {
+  STEMMA_LOG(kWarning, "cache.purge.unsupported",
+             kv("store", parts_.stores[static_cast<std::size_t>(store)]->name()));
+  unable_ |= bit_of(store);
+  for (auto& [id, purge] : purges_) {
+    if ((purge.stores & bit_of(store)) == 0) continue;
+    bar(store, purge);
+    settle(purge, bit_of(store));
+  }
+}
+
+// The store keeps what it has of the purge's namespaces, which nobody is to find there.
+void Purges::bar(int store, Purge& purge) {
+  purge.unable |= bit_of(store);
+  Store& from = stores_[static_cast<std::size_t>(store)];
+  std::vector<NamespaceFamily>& barred = from.barred;
+  barred.insert(barred.end(), purge.namespaces.begin(), purge.namespaces.end());
+  std::sort(barred.begin(), barred.end());
+  barred.erase(std::unique(barred.begin(), barred.end()), barred.end());
+  const bool too_many = purge.namespaces.empty() || barred.size() > kNamespacesMax;
+  from.barred_from_all = from.barred_from_all || too_many;
+  if (from.barred_from_all) barred.clear();
 }
 
 void Purges::note_failure(Store& store) {
@@ -154,8 +193,9 @@ std::optional<PurgeReport> Purges::report(PurgeId id) const {
   PurgeReport report;
   report.pages = purge->pages;
   for (std::size_t i = 0; i < stores_.size(); ++i) {
-    const bool pending = (purge->stores & bit_of(static_cast<int>(i))) != 0;
-    if (pending) report.pending.push_back(parts_.stores[i]->tier());
+    const std::uint64_t bit = bit_of(static_cast<int>(i));
+    if ((purge->stores & bit) != 0) report.pending.push_back(parts_.stores[i]->tier());
+    if ((purge->unable & bit) != 0) report.unable.push_back(parts_.stores[i]->tier());
   }
   return report;
 }

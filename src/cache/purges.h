@@ -4,11 +4,16 @@
 // A purge begins when no copy to the store is under way that has a page of it: what lands later
 // would stay. A store that fails is asked again, less and less often, for as long as the cache
 // lives; one that gets somewhere is asked again at once. A purge is forgotten with its cache: what
-// a store did not confirm by then may be found in the next life.
+// a store did not confirm by then may be found in the next life. A store that says that it cannot
+// be purged at all (kUnsupported) is not asked again: it keeps what it has, and as long as the
+// cache lives nothing of these namespaces is looked up in it or stored there.
 //
 // Thread:     engine thread only.                     Invariants: I9, I10 (docs/INVARIANTS.md).
-// Memory:     kPurgesMax purges, and kNamespacesMax namespaces of those that are pending.
-// Cost:       nothing where nothing is pending; else O(pending purges) a look-up.
+// Memory:     kPurgesMax purges, and kNamespacesMax namespaces of those that are pending; as many
+//             again for each store that cannot be purged, which is barred from all where there are
+//             more.
+// Cost:       nothing where nothing is pending; else O(pending purges) a look-up. A store that
+//             cannot be purged: a binary search more.
 // Not here:   what the device and host memory have (tiering), removing (page stores).
 #pragma once
 
@@ -61,6 +66,7 @@ class Purges {
 
   // nullopt if it was never added, or has gone for later ones.
   std::optional<PurgeReport> report(PurgeId id) const;
+  bool was_added(PurgeId id) const noexcept { return id.valid() && id.value() < next_id_; }
   // Purges that not every store has confirmed.
   std::int64_t pending() const noexcept { return pending_; }
 
@@ -68,6 +74,7 @@ class Purges {
   struct Purge {
     std::vector<NamespaceFamily> namespaces;  // sorted; none: all
     std::uint64_t stores = 0;                 // a bit for each that has not confirmed it
+    std::uint64_t unable = 0;                 // and for each that never will
     std::array<std::int64_t, 4> pages = {};   // by tier
   };
   // What is under way with one store.
@@ -75,6 +82,8 @@ class Purges {
     bool asked = false;
     int failures = 0;  // in a row
     std::int64_t ask_again_us = 0;
+    bool barred_from_all = false;
+    std::vector<NamespaceFamily> barred;  // sorted; what it keeps and is not to be asked for
   };
 
   const Purge* find_or_null(PurgeId id) const;
@@ -83,12 +92,16 @@ class Purges {
   void ask(int store);
   bool being_stored(const Purge& purge, int store) const;
   void note_failure(Store& store);
+  void note_unable(int store);
+  void bar(int store, Purge& purge);
+  void settle(Purge& purge, std::uint64_t stores);
 
   Parts parts_;
   std::deque<std::pair<PurgeId, Purge>> purges_;  // the oldest first
   std::int64_t next_id_ = 0;
   std::int64_t pending_ = 0;
   std::size_t pending_namespaces_ = 0;
+  std::uint64_t unable_ = 0;  // a bit for each store that cannot be purged
   std::vector<Store> stores_;
 };
 

@@ -183,6 +183,46 @@ TEST_F(PurgesTest, WhatIsRememberedIsBounded) {
   EXPECT_FALSE(purges.can_add(Families(Purges::kNamespacesMax)));
 }
 
+// It keeps what it has: so it is not used for these namespaces any more, and nobody waits.
+TEST_F(PurgesTest, AStoreThatCannotBePurgedIsBarredAndNotAskedAgain) {
+  const PurgeId id = add({family_of(digest_of(1))});
+  purges.advance();
+  end_next(0, Error{ErrorCode::kUnsupported, "on purpose"});
+  end_next(4);
+  EXPECT_EQ(purges.pending(), 0);
+  EXPECT_TRUE(purges.report(id)->pending.empty());
+  EXPECT_EQ(purges.report(id)->unable, std::vector{Tier::kDisk});
+  EXPECT_FALSE(purges.usable(0, digest_of(1)));
+  EXPECT_TRUE(purges.usable(0, digest_of(2)));
+  EXPECT_TRUE(purges.usable(1, digest_of(1)));
+  const PurgeId later = add({family_of(digest_of(2))});
+  EXPECT_EQ(purges.report(later)->pending, std::vector{Tier::kRemote});
+  EXPECT_EQ(purges.report(later)->unable, std::vector{Tier::kDisk});
+  EXPECT_FALSE(purges.usable(0, digest_of(2)));
+  clock.advance_us(1'000'000);
+  purges.advance();
+  ASSERT_EQ(lanes.posted.size(), 1u);
+  EXPECT_EQ(lanes.posted[0]->store, 1);
+  add({});
+  EXPECT_FALSE(purges.usable(0, digest_of(3))) << "all";
+}
+
+TEST_F(PurgesTest, AStoreThatCannotBePurgedTakesNoRoomFromLaterPurges) {
+  for (std::size_t i = 0; i < 2 * Purges::kPurgesMax; ++i) {
+    const Families tenant = {family_of(digest_of(static_cast<int>(i)))};
+    ASSERT_TRUE(purges.can_add(tenant)) << i;
+    add(tenant);
+    purges.advance();
+    while (!lanes.posted.empty()) {
+      const bool is_disk = lanes.posted.front()->store == 0;
+      end_next(0, is_disk ? Status(Error{ErrorCode::kUnsupported, "on purpose"}) : Status());
+    }
+    EXPECT_FALSE(purges.usable(0, digest_of(static_cast<int>(i))));
+  }
+  EXPECT_FALSE(purges.usable(0, digest_of(0)));
+  EXPECT_TRUE(purges.usable(0, digest_of(200)));
+}
+
 TEST(Purges, WithoutStoresNothingIsPending) {
   FakeClock clock;
   const TierOptions options;

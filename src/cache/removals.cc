@@ -22,10 +22,10 @@ Removals::Removals(const Parts& parts) : parts_(parts), stores_(parts.stores.siz
   STEMMA_CHECK_LE(stores_.size(), std::size_t{64});
 }
 
-void Removals::add(std::span<const PageKey> keys) {
+void Removals::add(std::span<const PageKey> keys, LayerGroup group) {
   if (stores_.empty() || overflowed_) return;
   const std::uint64_t all = ~std::uint64_t{0} >> (64 - stores_.size());
-  for (const PageKey& key : keys) wrong_.push_back({key, all});
+  for (const PageKey& key : keys) wrong_.push_back({key, all, group});
   // Of equal keys the new one comes first: it is in question in every store again.
   std::sort(wrong_.begin(), wrong_.end(), [](const WrongPage& a, const WrongPage& b) {
     return a.key != b.key ? a.key < b.key : a.stores > b.stores;
@@ -54,6 +54,24 @@ std::int64_t Removals::usable_pages(const PageKey& parent, std::span<const PageK
   return std::ssize(keys);
 }
 
+bool Removals::windows_usable(std::span<const PageKey> text, std::span<const PageKey> windowed) {
+  if (overflowed_) return false;
+  if (wrong_.empty()) return true;
+  const std::size_t first = text.size() - windowed.size();
+  std::vector<PageKey> unknown;
+  bool behind_wrong = false;
+  bool in_question = false;
+  for (std::size_t page = 0; page < text.size(); ++page) {
+    behind_wrong = behind_wrong || find_or_null(text[page]) != nullptr;
+    if (page < first) continue;
+    const WrongPage* const found = find_or_null(windowed[page - first]);
+    in_question = in_question || (found != nullptr && found->stores != 0);
+    if (found == nullptr && behind_wrong) unknown.push_back(windowed[page - first]);
+  }
+  add(unknown, LayerGroup::kWindowed);
+  return !in_question && unknown.empty();
+}
+
 const Removals::WrongPage* Removals::find_or_null(const PageKey& key) const {
   const auto place =
       std::lower_bound(wrong_.begin(), wrong_.end(), key,
@@ -80,9 +98,10 @@ bool Removals::being_stored(int store) const {
   parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
     const Transfer& job = ticket.job();
     if (found || job.kind != TransferKind::kStore || job.store != store) return;
-    found = std::any_of(job.keys.begin(), job.keys.end(), [this](const PageKey& key) {
+    const bool windowed = job.group == LayerGroup::kWindowed;  // under keys that are not named here
+    found = std::any_of(job.keys.begin(), job.keys.end(), [&](const PageKey& key) {
       const WrongPage* const page = find_or_null(key);
-      return page != nullptr && page->stores != 0;
+      return page != nullptr && (windowed || page->stores != 0);
     });
   });
   return found;
@@ -95,9 +114,10 @@ void Removals::ask(int store) {
   auto ticket = parts_.transfers.try_open(TransferKind::kRemove, store);
   if (!ticket.has_value()) return;
   Transfer& job = ticket->job();
+  job.group = page->group;  // frames of one length
   job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
   for (; page != wrong_.end() && job.pages() < parts_.options.load_pages_max; ++page) {
-    if (in_question(*page)) job.keys.push_back(page->key);
+    if (in_question(*page) && page->group == job.group) job.keys.push_back(page->key);
   }
   stores_[static_cast<std::size_t>(store)].asked = true;
   parts_.transfers.submit(std::move(*ticket));

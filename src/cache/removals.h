@@ -38,13 +38,21 @@ class Removals {
   // REQUIRES: at most 64 stores.
   explicit Removals(const Parts& parts);
 
-  // These pages are wrong wherever they are. Nothing where there are no stores.
-  void add(std::span<const PageKey> keys);
+  // These pages are wrong wherever they are; of layers with a window under the keys that stores
+  // have them under. Nothing where there are no stores.
+  void add(std::span<const PageKey> keys, LayerGroup group = LayerGroup::kFull);
 
   // How many pages with these keys, from the first on, may be asked of stores and stored there now.
   // `parent` is the key of the page before them. What may not, because it lies behind a wrong page,
   // is removed from now on.
   std::int64_t usable_pages(const PageKey& parent, std::span<const PageKey> keys);
+
+  // Whether stores may be asked for the windowed pages with the keys `windowed`, which hang on the
+  // last of the pages with the keys `text`, of a text from its first page on. As above: what lies
+  // behind a wrong page is removed from now on.
+  bool windows_usable(std::span<const PageKey> text, std::span<const PageKey> windowed);
+  // Whether nothing was ever wrong: then all is usable.
+  bool none() const noexcept { return wrong_.empty() && !overflowed_; }
 
   // Begins what can begin. Once a poll.
   void advance();
@@ -60,6 +68,7 @@ class Removals {
   struct WrongPage {
     PageKey key;
     std::uint64_t stores = 0;  // a bit for each store that may have it as it was
+    LayerGroup group = LayerGroup::kFull;
   };
   // What is under way with one store.
   struct Store {

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tier/held_lanes.h"
@@ -165,6 +167,26 @@ TEST_F(RemovalsTest, WhatLiesBehindAWrongPageIsRemovedBeforeItIsUsed) {
   EXPECT_EQ(removals.usable_pages(key_of(1), keys_of({7})), 1) << "before it";
   end_all();
   EXPECT_EQ(removals.usable_pages(key_of(2), keys_of({5})), 1);
+}
+
+// Pages of windowed layers have other frames, and other keys than the text's.
+TEST_F(RemovalsTest, WindowsBehindAWrongPageAreRemovedBeforeTheyAreUsed) {
+  const std::vector<PageKey> text = keys_of({1, 2, 3, 4});
+  const std::vector<PageKey> windowed = keys_of({103, 104});
+  EXPECT_TRUE(removals.windows_usable(text, windowed));
+  removals.add(keys_of({2}));
+  EXPECT_TRUE(removals.windows_usable(keys_of({1}), keys_of({101}))) << "before it";
+  EXPECT_FALSE(removals.windows_usable(text, windowed));
+  EXPECT_EQ(removals.pages(), 3);
+  std::vector<std::pair<LayerGroup, std::int64_t>> removed;
+  for (removals.advance(); !lanes.posted.empty(); land_all()) {
+    removed.emplace_back(lanes.posted.front()->group, lanes.posted.front()->pages());
+    lanes.end_next(PageVerdict::kDone);
+  }
+  EXPECT_EQ(removals.pages(), 0);
+  EXPECT_EQ(std::ranges::count(removed, std::pair(LayerGroup::kFull, std::int64_t{1})), 2);
+  EXPECT_EQ(std::ranges::count(removed, std::pair(LayerGroup::kWindowed, std::int64_t{2})), 2);
+  EXPECT_TRUE(removals.windows_usable(text, windowed)) << "what is there now is new";
 }
 
 TEST(Removals, WithoutStoresThereIsNothingToRemove) {

@@ -42,7 +42,7 @@ Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, Lo
       .creditors = Backups::creditors(std::ssize(lower.stores()), lower.host_windowed_pages() > 0)};
   STEMMA_ASSIGN_OR_RETURN(auto host, HostTier::open(options, extent, clock));
   std::unique_ptr<Tiering> tiering(new Tiering(options, lower, device, std::move(host), clock));
-  tiering->load_host();
+  tiering->host_file_.load();
   return tiering;
 }
 
@@ -52,9 +52,13 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
       options_(with_bounded_times(options.tiers)),
       device_(device),
       stores_(lower.stores()),
-      host_images_{lower.host_image_or_null(), lower.windowed_host_image_or_null()},
-      host_image_ranks_(lower.host_image_ranks_or_null()),
       host_(std::move(host)),
+      host_file_({.host = *host_,
+                  .images = {lower.host_image_or_null(), lower.windowed_host_image_or_null()},
+                  .ranks_or_null = lower.host_image_ranks_or_null(),
+                  .clock = clock,
+                  .options = options_,
+                  .counters = counters_}),
       lanes_(lower.open_lanes(kLimits.total())),
       transfers_(kLimits, *lanes_),
       removals_({.transfers = transfers_, .stores = stores_, .clock = clock, .options = options_}),
@@ -167,6 +171,7 @@ void Tiering::pay_owed() {
 void Tiering::begin_next() {
   removals_.advance();
   purges_.advance();
+  host_file_.advance();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
 }
 
@@ -231,26 +236,6 @@ bool Tiering::end_loans(std::chrono::microseconds nap) {
   return right;
 }
 
-void Tiering::load_host() {
-  if (host_images_.full_or_null == nullptr) return;
-  const HostImageCounts counts = load_host_image(*host_, host_images_, host_image_ranks_);
-  counters_.host_file_loaded = counts.loaded;
-  counters_.host_file_left_out = counts.left_out;
-}
-
-// What cannot be written is computed again in the next life.
-void Tiering::save_host() {
-  if (host_images_.full_or_null == nullptr) return;
-  const Result<std::int64_t> saved = save_host_image(*host_, host_images_, host_image_ranks_);
-  counters_.host_file_saved = saved.ok() ? *saved : 0;
-  if (saved.ok()) {
-    STEMMA_LOG(kInfo, "tier.host_file.saved", kv("path", host_images_.full_or_null->path),
-               kv("pages", *saved));
-  } else {
-    STEMMA_LOG(kWarning, "tier.host_file.not_saved", kv("error", to_string(saved.error())));
-  }
-}
-
 std::span<const TokenId> Tiering::whole_pages(std::span<const TokenId> tokens) const {
   return tokens.first(static_cast<std::size_t>(
       round_down(static_cast<std::int64_t>(tokens.size()), device_.tree.page_size())));
@@ -310,11 +295,15 @@ bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
 void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
   const std::int64_t kept = std::ssize(text) - device_.tree.page_size();
   std::vector<PageKey> keys;
+  std::vector<PageKey> windowed;
+  auto* const windowed_or_null = device_.windowed_or_null == nullptr ? nullptr : &windowed;
   promotions_.give_up_text(ns, text);
-  device_.tree.quarantine(ns, text, kept, keys);
+  device_.tree.quarantine(ns, text, kept, keys, windowed_or_null);
   const NamespaceId host_ns = host_->namespace_of(ns);
-  if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys);
+  if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys, windowed_or_null);
   removals_.add(keys);
+  removals_.add(windowed, LayerGroup::kWindowed);
+  host_file_.forget();  // a life that ends in the middle would have the page come back
   ++counters_.quarantined;
 }
 
@@ -334,18 +323,16 @@ PurgeId Tiering::purge(std::span<const NamespaceFamily> namespaces) {
   pages[static_cast<std::size_t>(Tier::kDevice)] = device_.tree.purge(namespaces);
   pages[static_cast<std::size_t>(Tier::kHost)] = host_->tree().purge(namespaces);
   for (std::size_t tier = 0; tier < pages.size(); ++tier) counters_.purged[tier] += pages[tier];
-  forget_host_file();
+  host_file_.forget();  // it is as old as this life, and has what is purged
   return purges_.add(namespaces, pages);
 }
 
-// It is as old as this life, and has what is purged. The end of this life writes a new one.
-void Tiering::forget_host_file() {
-  if (host_images_.full_or_null == nullptr) return;
-  Status gone = remove_host_images(host_images_);
-  const Status others = host_image_ranks_ == nullptr ? Status() : host_image_ranks_->remove();
-  if (gone.ok()) gone = others;
-  if (gone.ok()) return;
-  STEMMA_LOG(kWarning, "tier.host_file.not_removed", kv("error", to_string(gone.error())));
+std::optional<PurgeReport> Tiering::purge_report(PurgeId id) const {
+  std::optional<PurgeReport> report = purges_.report(id);
+  if (!host_file_.stays() || !purges_.was_added(id)) return report;
+  if (!report.has_value()) report.emplace();
+  report->pending.insert(report->pending.begin(), Tier::kHost);
+  return report;
 }
 
 void Tiering::visit_metrics(MetricVisitor& visitor) const {
@@ -384,6 +371,7 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_quarantined_subtrees_total", counters_.quarantined);
   visitor.gauge("stemma_wrong_stored_pages", removals_.pages());
   visitor.gauge("stemma_pending_purges", purges_.pending());
+  visitor.gauge("stemma_host_file_not_removed", host_file_.stays() ? 1 : 0);
   visitor.counter("stemma_device_purged_pages_total", of(counters_.purged, Tier::kDevice));
   visitor.counter("stemma_host_purged_pages_total", of(counters_.purged, Tier::kHost));
   visitor.counter("stemma_overtaken_pages_total", counters_.overtaken);

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "cache/backups.h"
-#include "cache/host_image_pages.h"
+#include "cache/host_file.h"
 #include "cache/host_tier.h"
 #include "cache/load_costs.h"
 #include "cache/loans.h"
@@ -95,7 +95,7 @@ class Tiering {
   bool settle_more();
   void end_settling() { settled_.clear(); }
   // Writes the file that host memory survives in, if there is one.
-  void save_host();
+  void save_host() { host_file_.save(); }
 
   // Tokens of `tokens` in host memory, whatever the device has.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
@@ -128,8 +128,8 @@ class Tiering {
   // in host memory at once, in stores from the moment on that each says so; until then it is not
   // asked for any. What brings them, or copies them down, comes to nothing. REQUIRES: can_purge.
   PurgeId purge(std::span<const NamespaceFamily> namespaces);
-  // nullopt if that is long ago.
-  std::optional<PurgeReport> purge_report(PurgeId id) const { return purges_.report(id); }
+  // nullopt if that is long ago. Host memory has not confirmed any while its file stays.
+  std::optional<PurgeReport> purge_report(PurgeId id) const;
 
   // Pages of host memory that a tenant is sure of. REQUIRES: 0 <= pages <= host_pages().
   void set_host_quota(const NamespaceFamily& tenant, std::int64_t pages) {
@@ -156,10 +156,8 @@ class Tiering {
   void take(TransferTicket ticket);
   void pay_owed();
   void begin_next();
-  void load_host();
   void demote_ahead();
   std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);
-  void forget_host_file();
   std::optional<std::string> audit_windowed() const;
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
 
@@ -167,11 +165,10 @@ class Tiering {
   TierOptions options_;
   Device device_;
   std::span<PageStore* const> stores_;
-  const HostImages host_images_;
-  HostImageRanks* host_image_ranks_;  // nullptr: there are no others
   std::unique_ptr<HostTier> host_;
-  LoadCosts costs_;
   TierCounters counters_;
+  HostFile host_file_;
+  LoadCosts costs_;
   std::optional<std::int64_t> arrived_us_;  // when pages last came up
   std::unique_ptr<TransferLanes> lanes_;
   TransferEngine transfers_;  // its tickets hold pages of both trees: destroyed before them

@@ -128,10 +128,10 @@ class RadixPrefixCache final : public PrefixCache {
   // From now on nobody finds the pages that go on from the first `kept` tokens of `tokens` as they
   // do, nor what lies below them. What nobody holds is free at once; the rest when its last lock
   // goes, and until then whoever holds it reads it as before. Appends the keys of all these pages
-  // to `keys`. O(nodes): for pages found to be wrong.
+  // to `keys`, and those of their windowed pages. O(nodes): for pages found to be wrong.
   // REQUIRES: kept is a multiple of page_size and less than tokens.size(); ns was opened here.
   void quarantine(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t kept,
-                  std::vector<PageKey>& keys);
+                  std::vector<PageKey>& keys, std::vector<PageKey>* windowed_or_null = nullptr);
   // The same of every page of these namespaces, of all where none is named; how many pages that
   // were. O(nodes).
   std::int64_t purge(std::span<const NamespaceFamily> namespaces);
@@ -225,6 +225,7 @@ class RadixPrefixCache final : public PrefixCache {
   void drop_leaf(NodeSlot leaf);
   void free_pages(NodeSlot leaf);
   void append_keys(NodeSlot slot, std::vector<PageKey>& keys);
+  void append_windowed_keys(NodeSlot slot, std::vector<PageKey>& keys);
   NamespaceId namespace_of(NodeSlot root) const;
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);

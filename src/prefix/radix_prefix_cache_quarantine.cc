@@ -26,7 +26,8 @@ std::optional<PrefixLock> RadixPrefixCache::try_lock(NamespaceId ns, const Names
 }
 
 void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> tokens,
-                                  std::int64_t kept, std::vector<PageKey>& keys) {
+                                  std::int64_t kept, std::vector<PageKey>& keys,
+                                  std::vector<PageKey>* windowed_or_null) {
   STEMMA_CHECK_EQ(kept % page_size(), 0);
   STEMMA_CHECK_LT(kept, static_cast<std::int64_t>(tokens.size()));
   const std::int64_t kept_pages = kept / page_size();
@@ -38,7 +39,10 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
   const std::int64_t above = kept_pages - tree_.node(top).start_pages;
   if (above > 0) split(top, above);
   const std::vector<NodeSlot> wrong = subtrees({top});
-  for (const NodeSlot slot : wrong) append_keys(slot, keys);
+  for (const NodeSlot slot : wrong) {
+    append_keys(slot, keys);
+    if (windowed_or_null != nullptr) append_windowed_keys(slot, *windowed_or_null);
+  }
   hide(wrong);
 }
 
@@ -92,6 +96,20 @@ void RadixPrefixCache::append_keys(NodeSlot slot, std::vector<PageKey>& keys) {
   tree_.arena().for_each_run(tree_.node(slot).chain, [&](UnitId first, std::int64_t pages) {
     const auto of_run = tree_.arena().keys_of(first, pages);
     keys.insert(keys.end(), of_run.begin(), of_run.end());
+  });
+}
+
+// Of what may hang on its pages. REQUIRES: these have their keys.
+void RadixPrefixCache::append_windowed_keys(NodeSlot slot, std::vector<PageKey>& keys) {
+  const auto size = static_cast<std::size_t>(page_size());
+  PageKey parent = last_key(tree_.node(slot).parent);
+  tree_.arena().for_each_run(tree_.node(slot).chain, [&](UnitId first, std::int64_t pages) {
+    auto tokens = tree_.arena().tokens_of(first, pages);
+    for (const PageKey& key : tree_.arena().keys_of(first, pages)) {
+      keys.push_back(key_hasher_.next(key_hasher_.windowed_parent(parent), tokens.first(size)));
+      tokens = tokens.subspan(size);
+      parent = key;
+    }
   });
 }
 

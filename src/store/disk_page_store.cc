@@ -121,7 +121,11 @@ void DiskPageStore::read(std::span<PageRead> reads, std::int64_t deadline_us) {
     for (PageRead& read : reads) {
       DiskPages::Page* const page = pages_.find_or_null(read.key);
       read.verdict = PageVerdict::kMissing;
-      if (page == nullptr || std::ssize(read.frame) != page->slot_bytes) continue;
+      if (page == nullptr) continue;
+      if (std::ssize(read.frame) != page->slot_bytes) {  // stored in another format, as by a codec
+        drop(*page, /*reusable=*/true);
+        continue;
+      }
       const SlotPlace place = slabs_.place_of(page->slot);
       sought.push_back({&read, page->stamp});
       disk_reads.push_back({place.file, place.offset_bytes, read.frame});

@@ -67,7 +67,8 @@ class DiskPageStore final : public PageStore {
   void describe(const NamespaceDigest& digest, std::string_view description) override;
   Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t deadline_us) override;
   bool lookup_is_local() const override { return true; }
-  // REQUIRES: frames are aligned to 8 bytes, here and in write.
+  // A page of another length than its reader's is of use to nobody, and goes. REQUIRES: frames are
+  // aligned to 8 bytes, here and in write.
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
   // A page that cannot be read back right either goes too.
@@ -205,6 +206,7 @@ class DiskPageStore final : public PageStore {
   // Of who has the turn.
   DiskIndex index_;
   std::atomic<std::int64_t> index_bytes_ = 0;
+  bool removals_unsynced_ = false;        // of slabs: a loss of power may bring them back
   std::vector<SlotRef> doubtful_;         // nobody knows whether the index names them
   std::vector<Dropped> purging_;          // found no more, but still on the disk
   std::set<std::int32_t> slabs_of_call_;  // in which the call that runs has slots

@@ -4,7 +4,8 @@
 // begins with it: a page is never forgotten that a restart could find.
 //
 // Slabs of which nobody knows whose pages they hold go first, as files: they could not be opened,
-// or could not be removed when they were to go.
+// or could not be removed when they were to go; or they were removed, to make room, and would be
+// back after a loss of power, with pages that the index still names.
 //
 // A header that is overwritten makes no frame: an index that has to be made anew from the frames
 // does not name it. What was evicted before has its header still, until its slot is used again.
@@ -58,7 +59,7 @@ Status DiskPageStore::remove_strays(std::int64_t deadline_us) {
     const std::lock_guard lock(mutex_);
     strays = strays_;
   }
-  if (strays.empty()) return {};
+  if (strays.empty() && !removals_unsynced_) return {};
   for (const DiskEntry& stray : strays) {
     Status removed = files_->remove(stray.name, deadline_us);
     if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return removed;
@@ -68,6 +69,7 @@ Status DiskPageStore::remove_strays(std::int64_t deadline_us) {
     if (synced.error().code == ErrorCode::kIo) become_read_only("directory", synced.error());
     return synced;
   }
+  removals_unsynced_ = false;
   const std::lock_guard lock(mutex_);
   strays_.clear();
   return {};

@@ -145,6 +145,7 @@ class RedisPageStore final : public PageStore {
   struct Purge {
     std::vector<NamespaceFamily> namespaces;
     std::vector<RedisEndpoint> servers;  // that are still to be asked, the last one first
+    std::string life;                    // of the server that gave the cursor
     std::string cursor = "0";            // on that one
     std::int64_t map_changes = 0;        // of the lane, when it began
   };

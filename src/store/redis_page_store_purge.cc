@@ -1,7 +1,7 @@
 // SCAN tells every name that was there from its begin to its end, in pieces, some of them twice.
 // What is stored of these namespaces comes from elsewhere then: this engine waits. In a cluster
 // each server has its own names; where slots moved between servers meanwhile, names may have moved
-// past the scan, and it begins again.
+// past the scan, and it begins again. So it does on a server that was started anew.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -28,6 +28,14 @@ bool take_scan(RespReply& reply, std::string& cursor, std::vector<std::string>& 
   cursor = std::move(reply.items[0].text);
   for (RespReply& item : reply.items[1].items) names.push_back(std::move(item.text));
   return true;
+}
+
+// Of a server from its start to its end; nothing where it does not say.
+std::string life_of(const RespReply& info) {
+  constexpr std::string_view kName = "run_id:";
+  const std::size_t begin = info.text.find(kName);
+  if (info.kind != RespKind::kBulk || begin == std::string::npos) return {};
+  return info.text.substr(begin, info.text.find('\r', begin) - begin);
 }
 
 }  // namespace
@@ -86,21 +94,32 @@ Status RedisPageStore::purge_piece(std::int64_t deadline_us, std::int64_t& pages
   return {};
 }
 
-// Names of pages of ours, and no others: those of other secrets, and of descriptions, are longer.
+// Names of pages of ours, and no others: those of other secrets, and of descriptions, are longer. A
+// cursor is worth nothing to another life of the server, which keeps its names in another order: so
+// each answer comes with the life that gave it, on the same connection.
 Result<std::vector<std::string>> RedisPageStore::scan(std::string& cursor,
                                                       std::int64_t deadline_us) {
   const std::string pattern = prefix_ + std::string(kKeyDigits, '?');
-  const std::string from = cursor;
-  RedisCommand command;
-  command.words = {"SCAN", from, "MATCH", pattern, "COUNT", kNamesAtOnce};
-  command.words_used = 6;
-  command.expects = RedisExpects::kArrayOrNil;
-  writer_.servers.run_at(purge_or_none_->servers.back(), {&command, 1}, deadline_us);
-  std::vector<std::string> names;
-  if (!command.answered || !take_scan(command.reply, cursor, names)) {
-    return purge_error(deadline_us);
+  Purge& purge = *purge_or_none_;
+  for (;;) {
+    const std::string from = cursor;
+    std::array<RedisCommand, 2> commands;
+    auto& [life, scan] = commands;
+    life.words = {"INFO", "server"};
+    life.words_used = 2;
+    life.expects = RedisExpects::kBulkOrNil;
+    scan.words = {"SCAN", from, "MATCH", pattern, "COUNT", kNamesAtOnce};
+    scan.words_used = 6;
+    scan.expects = RedisExpects::kArrayOrNil;
+    writer_.servers.run_at(purge.servers.back(), commands, deadline_us);
+    std::vector<std::string> names;
+    if (!life.answered || !scan.answered || !take_scan(scan.reply, cursor, names)) {
+      return purge_error(deadline_us);
+    }
+    const std::string before = std::exchange(purge.life, life_of(life.reply));
+    if (from == "0" || purge.life == before) return names;
+    cursor = purge.cursor = "0";
   }
-  return names;
 }
 
 // Of these names those whose values say that they are of the namespaces. What is no frame, or of

@@ -115,6 +115,32 @@ TEST_F(RedisPurgeTest, AServerThatIsDownKeepsItOpen) {
   EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
 }
 
+// A server that ends in the middle of a purge, and is started again with the same names: it has
+// them in another order, so that the rest of the old order is not all that is left.
+TEST_F(RedisFixture, APurgeBeginsAgainOnAServerThatWasStartedAnew) {
+  std::atomic<int> life = 1;
+  std::vector<std::string> cursors;
+  FakeRedis server(FakeRedis::with_pong([&](const FakeRedis::Words& command) -> FakeRedis::Answer {
+    if (command[0] == "INFO") {
+      return {FakeRedis::bulk("# Server\r\nrun_id:" + std::to_string(life) + "\r\nos:x\r\n")};
+    }
+    if (command[0] != "SCAN") return {"-ERR unknown command\r\n"};
+    cursors.push_back(command[1]);
+    if (command[1] == "0") return {"*2\r\n$2\r\n17\r\n*0\r\n"};
+    if (life == 1) return {"", /*close=*/true};
+    return {"*2\r\n$1\r\n0\r\n*0\r\n"};
+  }));
+  RedisPageStoreOptions options = options_for("redis://" + server.authority());
+  options.breaker.backoff_us = options.breaker.backoff_us_max = 1;
+  const auto store = open_store(options);
+  const auto purge = [&] { return store->purge({}, deadline_us()).status.ok(); };
+  EXPECT_FALSE(purge());
+  EXPECT_FALSE(purge()) << "it goes on, and finds the same";
+  life = 2;
+  EXPECT_TRUE(purge());
+  EXPECT_EQ(cursors, (std::vector<std::string>{"0", "17", "17", "17", "0", "17"}));
+}
+
 // Two primaries, one after the other, behind a server that says which of them it is now.
 class RedisPurgeFailoverTest : public RedisFixture {
  protected:

@@ -80,6 +80,16 @@ bool is_named(int descriptor, const std::string& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
+// A name that stays where its directory may not be written, or where the file itself is mounted
+// there, names no page any more. False unless that is durable.
+bool try_empty(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool emptied = ::ftruncate(descriptor, 0) == 0 && ::fsync(descriptor) == 0;
+  ::close(descriptor);
+  return emptied;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<HostImageReader>> HostImageReader::open(Files& files,
@@ -164,9 +174,16 @@ bool HostImageReader::read_frames(std::int64_t first, std::int64_t frames) {
   return true;
 }
 
+// Where the name has gone already, that may not be durable yet: an earlier call may have failed
+// between the two.
 Status remove_host_image(const std::string& path) {
-  if (::unlink(path.c_str()) == 0) return sync_directory_of(path);
-  return errno == ENOENT ? Status() : failure(path, "remove");
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) {
+    const Status synced = sync_directory_of(path);
+    return synced.ok() || synced.error().sys_errno != ENOENT ? synced : Status();
+  }
+  if (errno == ENOTDIR || errno == EISDIR) return {};  // nor can any file have this name
+  const Error failed = failure(path, "remove");
+  return try_empty(path) ? Status() : Status(failed);
 }
 
 Status remove_host_images(const HostImages& images) {

@@ -88,7 +88,7 @@ class HostImageReader {
   Buffer piece_;
 };
 
-// That it is gone is durable. ok where there is none.
+// That it is gone, or else empty, is durable. ok where there is none.
 Status remove_host_image(const std::string& path);
 // The same of all of them; an error of any is one.
 Status remove_host_images(const HostImages& images);

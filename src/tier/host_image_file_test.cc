@@ -6,6 +6,7 @@
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -227,6 +228,22 @@ TEST_F(HostImageFileTest, NoFlippedBitOfAHeaderIsRead) {
     }
     flip_bit(path, at);
   }
+}
+
+// As where it is mounted by itself. Whoever runs the tests, the child may not write the directory.
+TEST_F(HostImageFileTest, AFileThatCannotBeRemovedIsEmptied) {
+  write(1, 3);
+  namespace fs = std::filesystem;
+  fs::permissions(path, fs::perms::all);
+  fs::permissions(directory.path(), fs::perms(0555));
+  const auto remove_as_nobody = [&] {
+    const bool dropped = ::geteuid() != 0 || ::setuid(65534) == 0;
+    ::_exit(dropped && ::unlink(path.c_str()) != 0 && remove_host_image(path).ok() ? 0 : 1);
+  };
+  EXPECT_EXIT(remove_as_nobody(), ::testing::ExitedWithCode(0), "");
+  fs::permissions(directory.path(), fs::perms::owner_all);
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_EQ(fs::file_size(path), 0u);
 }
 
 }  // namespace

@@ -265,9 +265,10 @@ void PageWork::purge(Transfer& job) {
   job.purge = store_of(job).purge(job.namespaces, job.deadline_us);
 }
 
-// What a store has it under: what moves between stores and nowhere else has no tokens.
+// What a store has it under: of what is removed nothing else is known.
 PageKey PageWork::key_of(const Transfer& job, std::size_t page) {
-  return job.group == LayerGroup::kFull ? job.keys[page] : identity_of(job, page).key;
+  const bool named = job.group == LayerGroup::kFull || job.kind == TransferKind::kRemove;
+  return named ? job.keys[page] : identity_of(job, page).key;
 }
 
 PageIdentity PageWork::identity_of(const Transfer& job, std::size_t page) {

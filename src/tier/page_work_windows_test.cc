@@ -118,6 +118,29 @@ TEST_P(PageWorkWindows, OnePartIsNotTakenForTheOther) {
   EXPECT_THAT(run(TransferKind::kFetch, LayerGroup::kFull), Each(kDone));
 }
 
+// Under the keys that the store has them under: nobody has the tokens of what is removed.
+TEST_P(PageWorkWindows, OnePartIsRemovedWithoutTheOther) {
+  for (const LayerGroup group : {LayerGroup::kFull, LayerGroup::kWindowed}) {
+    ASSERT_THAT(run(TransferKind::kBackup, group), Each(kDone));
+    ASSERT_THAT(run(TransferKind::kStore, group), Each(kDone));
+  }
+  Transfer job;
+  job.kind = TransferKind::kRemove;
+  job.group = LayerGroup::kWindowed;
+  job.deadline_us = 1'000;
+  PageKeyHasher hasher;
+  for (std::size_t page = 1; page < keys_.size(); ++page) {
+    const auto tokens = std::span(tokens_).subspan(page * kPageSize, kPageSize);
+    job.keys.push_back(hasher.next(hasher.windowed_parent(keys_[page - 1]), tokens));
+  }
+  work_->run(job);
+  EXPECT_THAT(job.verdicts, Each(kDone));
+  run(TransferKind::kLookup, LayerGroup::kWindowed);
+  EXPECT_EQ(found_, 0);
+  run(TransferKind::kLookup, LayerGroup::kFull);
+  EXPECT_EQ(found_, kPages - 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(FullLayers, PageWorkWindows, ::testing::Values(0, 1, 3));
 
 }  // namespace

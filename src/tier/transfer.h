@@ -67,7 +67,8 @@ struct Transfer {
   std::int64_t first_page = 0;              // pages of the text before those that move
   std::vector<TokenId> tokens;              // of the pages that move
   PageKey parent;                // of the page before them; of the first page: of the namespace
-  std::vector<PageKey> keys;     // of the pages that move, whatever their layers
+  std::vector<PageKey> keys;     // of the pages that move, whatever their layers; of kRemove those
+                                 // that the store has them under
   std::vector<PageId> from;      // in the layers' pool of the source; none where that is a store
   std::vector<PageId> to;        // in that of the target; none where that is a store
   std::int64_t deadline_us = 0;  // of the whole job, on the stores' clock

@@ -1,0 +1,116 @@
+// The file of host memory under purges and quarantines: what is not to be found again has gone from
+// it before anybody is told so; a file that cannot be removed is tried again, of every rank.
+// Fault: row 3 (docs/FAULTS.md).
+#include "cache/host_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/temp_directory.h"
+#include "cache/audit_hold.h"
+#include "cache/held_copies_fixture.h"
+#include "cache/keyed_pages_fixture.h"
+#include "stemma/log.h"
+
+namespace stemma {
+namespace {
+
+// Other ranks, one of which cannot remove its file.
+class StubbornRanks final : public HostImageRanks {
+ public:
+  bool begin_load() override { return false; }
+  std::int64_t load(const Transfer&) override { return 0; }
+  void end_load() override {}
+  void begin_save() override {}
+  void save(const Transfer&) override {}
+  Status end_save() override { return {}; }
+  Status remove() override {
+    ++asked;
+    return stubborn ? Status(Error{ErrorCode::kIo, "on purpose"}) : Status();
+  }
+
+  bool stubborn = true;
+  int asked = 0;
+};
+
+class HostFileTest : public HeldCopies {
+ protected:
+  void SetUp() override {
+    set_log_level(LogLevel::kError);
+    std::ofstream(path) << "what an earlier life saved";
+    ranks.stubborn = false;
+  }
+  void TearDown() override { set_log_level(LogLevel::kInfo); }
+
+  void open_with_file() { open(16, 0, {.image_or_null = &image, .ranks_or_null = &ranks}); }
+  std::vector<Tier> pending(PurgeId id) const { return kv->purge_report(id)->pending; }
+
+  TempDirectory directory;
+  std::string path = directory.file("host");
+  KeyedPages keyed{4, 0};
+  HostImage image = keyed.image(path, digest_of(200));
+  StubbornRanks ranks;
+};
+
+TEST_F(HostFileTest, APurgeIsConfirmedWhenTheFileHasGone) {
+  open_with_file();
+  EXPECT_TRUE(pending(*kv->purge({})).empty());
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(HostFileTest, APurgeIsNotConfirmedBeforeTheFileHasGone) {
+  ranks.stubborn = true;
+  open_with_file();
+  const PurgeId id = *kv->purge({});
+  EXPECT_EQ(pending(id), std::vector{Tier::kHost});
+  EXPECT_EQ(metric("stemma_host_file_not_removed"), 1);
+  EXPECT_FALSE(kv->purge_report(PurgeId(id.value() + 1)).has_value()) << "nobody asked for it";
+  clock.advance_us(kDeadlineUs - 1);
+  poll();
+  EXPECT_EQ(ranks.asked, 1) << "it is left alone for a while";
+  clock.advance_us(1);
+  poll();
+  EXPECT_EQ(ranks.asked, 2);
+  EXPECT_EQ(pending(id), std::vector{Tier::kHost});
+  ranks.stubborn = false;
+  clock.advance_us(2 * kDeadlineUs);
+  poll();
+  EXPECT_TRUE(pending(id).empty());
+  EXPECT_EQ(metric("stemma_host_file_not_removed"), 0);
+}
+
+// As is one that so many others followed that the stores' part of it is forgotten.
+TEST_F(HostFileTest, NoneOfManyPurgesIsConfirmedBeforeTheFileHasGone) {
+  ranks.stubborn = true;
+  open_with_file();
+  const PurgeId first = *kv->purge({});
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(kv->purge({}).ok());
+  EXPECT_EQ(pending(first), std::vector{Tier::kHost});
+}
+
+TEST_F(HostFileTest, AFileThatIsWrittenAnewHasNothingOfAPurge) {
+  ranks.stubborn = true;
+  open_with_file();
+  const PurgeId id = *kv->purge({});
+  kv->settle(clock.now_us() + 1);
+  EXPECT_TRUE(pending(id).empty());
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+// A life that is killed after it would find the wrong page again, with the right sums.
+TEST_F(HostFileTest, WhatIsInQuarantineGoesFromTheFileToo) {
+  open_with_file();
+  CachedText text;
+  {
+    const std::vector<TokenId> tokens = {1, 2, 3, 4};
+    compute(tokens);
+    const auto found = kv->begin(ns, tokens);
+    kv->copy_text(*found, text);
+  }
+  kv->quarantine(text, std::ssize(text.tokens));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace stemma
