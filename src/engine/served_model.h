@@ -81,6 +81,9 @@ class ServedModel {
   // second token of beginning. kUnsupported if the model has no template.
   Result<std::vector<TokenId>> encode_messages(const TemplateJson& messages,
                                                const RenderOptions& options = {}) const;
+  const ChatTemplate* chat_template_or_null() const noexcept {
+    return chat_template_.has_value() ? &*chat_template_ : nullptr;
+  }
   // A plain text, with the special tokens that the tokenizer puts around one.
   Result<std::vector<TokenId>> encode_text(std::string_view text) const;
 

@@ -105,13 +105,39 @@ Json usage_json(const AnswerUsage& usage) {
   return json;
 }
 
+// Identifiers are the answer's own, so that no two of a conversation are the same.
+Json calls_json(const AnswerHead& head, const AnswerPiece& piece, bool is_event) {
+  Json calls = Json::array();
+  for (std::size_t i = 0; i < piece.calls.size(); ++i) {
+    const std::int64_t number = piece.first_call + static_cast<std::int64_t>(i);
+    Json call;
+    if (is_event) call["index"] = number;
+    call["id"] =
+        "call_" + head.id + "_" + std::to_string(piece.index) + "_" + std::to_string(number);
+    call["type"] = "function";
+    call["function"]["name"] = piece.calls[i].name;
+    call["function"]["arguments"] = piece.calls[i].arguments;
+    calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+Json message_json(const AnswerHead& head, const AnswerPiece& answer) {
+  Json message;
+  message["role"] = "assistant";
+  message["content"] = answer.text;
+  message["refusal"] = nullptr;
+  if (answer.calls.empty()) return message;
+  if (answer.text.empty()) message["content"] = nullptr;
+  message["tool_calls"] = calls_json(head, answer, /*is_event=*/false);
+  return message;
+}
+
 Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_logprobs) {
   Json choice;
   choice["index"] = answer.index;
   if (head.kind == CompletionKind::kChat) {
-    choice["message"]["role"] = "assistant";
-    choice["message"]["content"] = answer.text;
-    choice["message"]["refusal"] = nullptr;
+    choice["message"] = message_json(head, answer);
   } else {
     choice["text"] = answer.text;
   }
@@ -154,6 +180,9 @@ std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool h
   if (head.kind == CompletionKind::kChat) {
     choice["delta"] = Json::object();
     if (!piece.text.empty()) choice["delta"]["content"] = piece.text;
+    if (!piece.calls.empty()) {
+      choice["delta"]["tool_calls"] = calls_json(head, piece, /*is_event=*/true);
+    }
   } else {
     choice["text"] = piece.text;
   }

@@ -15,6 +15,7 @@
 
 #include "openai/api_error.h"
 #include "openai/completion_request.h"
+#include "openai/tool_calls.h"
 
 namespace stemma {
 
@@ -47,7 +48,9 @@ struct AnswerPiece {
   std::string text;
   std::vector<TokenChance> chances;  // of the tokens of `text`, where logprobs are wanted
   std::vector<TokenId> tokens;       // of the answer, where they are wanted
-  std::string_view finish_reason;    // "stop", "length", "abort"; empty: goes on
+  std::vector<ToolCall> calls = {};  // of tools, by a chat
+  std::int64_t first_call = 0;       // of the answer, how many came before these
+  std::string_view finish_reason;    // "stop", "tool_calls", "length", "abort"; empty: goes on
 };
 
 struct AnswerUsage {

@@ -37,6 +37,32 @@ TEST(CompletionAnswer, OfAChat) {
             R"("prompt_tokens_details":{"cached_tokens":4}}})");
 }
 
+TEST(CompletionAnswer, OfAChatThatCallsTools) {
+  AnswerPiece answer;
+  answer.index = 2;
+  answer.calls = {{"look", R"({"at": "sea"})"}, {"go", "{}"}};
+  answer.finish_reason = "tool_calls";
+  const auto json = TemplateJson::parse(
+      answer_body(head(CompletionKind::kChat), std::span(&answer, 1), false, {}, TemplateJson()));
+  EXPECT_EQ(json["choices"][0].dump(),
+            R"({"index":2,"message":{"role":"assistant","content":null,"refusal":null,)"
+            R"("tool_calls":[{"id":"call_id-1_2_0","type":"function","function":)"
+            R"({"name":"look","arguments":"{\"at\": \"sea\"}"}},)"
+            R"({"id":"call_id-1_2_1","type":"function","function":)"
+            R"({"name":"go","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
+}
+
+TEST(CompletionAnswer, APieceThatCallsSaysWhichCallItIs) {
+  AnswerPiece piece;
+  piece.calls = {{"go", "{}"}};
+  piece.first_call = 1;
+  const TemplateJson json =
+      event_json(piece_event(head(CompletionKind::kChat), piece, /*has_logprobs=*/false));
+  EXPECT_EQ(json["choices"][0]["delta"].dump(),
+            R"({"tool_calls":[{"index":1,"id":"call_id-1_0_1","type":"function",)"
+            R"("function":{"name":"go","arguments":"{}"}}]})");
+}
+
 TEST(CompletionAnswer, OfACompletionWithLogprobs) {
   AnswerPiece answer = {
       .index = 1, .text = "a\xC3\xA9", .chances = {}, .tokens = {}, .finish_reason = "length"};

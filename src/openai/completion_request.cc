@@ -199,6 +199,7 @@ void read_chat(FieldReader& fields, std::optional<ApiError>& fault, CompletionRe
     const bool none = choice != nullptr && *choice == "none";
     if (!tools->empty() && !none) request.tools = *tools;
   }
+  request.calls_in_parallel = fields.boolean("parallel_tool_calls").value_or(true);
   if (const TemplateJson* const extra = fields.object_or_null("chat_template_kwargs")) {
     request.template_extra = *extra;
   }

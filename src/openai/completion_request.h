@@ -53,7 +53,8 @@ struct CompletionRequest {
 
   // Of a chat: its messages as templates read them (contents are texts), and what else they print.
   TemplateJson messages;
-  TemplateJson tools;
+  TemplateJson tools;             // null: none, or none may be called
+  bool calls_in_parallel = true;  // parallel_tool_calls: an answer may call more than one
   TemplateJson template_extra;
   bool add_generation_prompt = true;
   // Of a completion.

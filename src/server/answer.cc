@@ -44,11 +44,13 @@ Answer::Answer(ExchangeId exchange, AnswerPlan plan)
       plan_(std::move(plan)),
       answers_(static_cast<std::size_t>(plan_.answers())),
       shown_(answers_.size(), false),
+      calls_(answers_.size(), 0),
       of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
     answers_[i].text = plan_.echoes[i / static_cast<std::size_t>(plan_.copies)];
+    if (plan_.call_style.has_value()) readers_.emplace_back(*plan_.call_style);
   }
 }
 
@@ -61,6 +63,7 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
                        .chances = std::move(update.chances),
                        .tokens = std::move(update.tokens),
                        .finish_reason = reason_of(update.finish)};
+  if (!readers_.empty()) take_calls(piece);
   if (plan_.stream) {
     stream(update, std::move(piece), http);
   } else {
@@ -71,6 +74,22 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
   if (update.finish == FinishReason::kNone || --unfinished_ > 0) return false;
   finish(http);
   return true;
+}
+
+// What is said stays the piece's text. Who made a call and came to an end waits for its outcome.
+void Answer::take_calls(AnswerPiece& piece) {
+  const auto index = static_cast<std::size_t>(piece.index);
+  ToolCallText read;
+  readers_[index].push(piece.text, read);
+  if (!piece.finish_reason.empty()) readers_[index].finish(read);
+  piece.text = std::move(read.text);
+  piece.first_call = calls_[index];
+  const std::size_t allowed =
+      plan_.calls_in_parallel ? read.calls.size() : (calls_[index] > 0 ? 0 : 1);
+  if (read.calls.size() > allowed) read.calls.resize(allowed);
+  piece.calls = std::move(read.calls);
+  calls_[index] += std::ssize(piece.calls);
+  if (piece.finish_reason == "stop" && calls_[index] > 0) piece.finish_reason = "tool_calls";
 }
 
 // The prompt is counted once, as the first of its answers found it.
@@ -112,7 +131,7 @@ void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer&
     http.write(exchange_, first_event(plan_.head, update.index));
     piece.text.insert(0, answers_[index].text);
   }
-  if (piece.text.empty() && piece.chances.empty() && piece.tokens.empty() &&
+  if (piece.text.empty() && piece.calls.empty() && piece.chances.empty() && piece.tokens.empty() &&
       piece.finish_reason.empty())
     return;
   http.write(exchange_, piece_event(plan_.head, piece, plan_.has_logprobs));

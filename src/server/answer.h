@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct AnswerPlan {
   bool stream = false;
   bool include_usage = false;
   bool has_logprobs = false;
+  std::optional<ToolCallStyle> call_style;  // of a chat with tools: its text may have calls
+  bool calls_in_parallel = true;
   bool wants_receipt = false;
   bool receipt_only = false;  // nobody reads the answer: it was asked for to be cached
 
@@ -54,6 +57,7 @@ class Answer {
  private:
   void note_stats(const AnswerUpdate& update);
   bool take_failure(const Error& error, HttpServer& http);
+  void take_calls(AnswerPiece& piece);
   void stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer& http);
   void begin_stream(HttpServer& http);
   void finish(HttpServer& http);
@@ -63,6 +67,8 @@ class Answer {
   AnswerPlan plan_;
   std::vector<AnswerPiece> answers_;     // texts are kept where nothing is streamed
   std::vector<bool> shown_;              // by answer: its first event has left
+  std::vector<ToolCallReader> readers_;  // by answer; none where there are no calls
+  std::vector<std::int64_t> calls_;      // by answer: that it made
   std::vector<RequestStats> of_prompt_;  // of the first answer to each prompt
   RequestStats stats_;
   std::int64_t output_tokens_ = 0;

@@ -35,6 +35,9 @@ Preparation::Preparation(const ServedModel& model, std::string model_name, std::
   rules_.vocab_tokens = model.vocab_tokens();
   rules_.copies_max = std::min(answers_max, ServingLoop::kPromptsMax);
   rules_.defaults = defaults_of(model.generation());
+  if (const ChatTemplate* const chat = model.chat_template_or_null()) {
+    call_style_ = tool_call_style_of(chat->source());
+  }
 }
 
 Status Preparation::share_prefixes(const std::string& file) {
@@ -243,6 +246,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.head.gives_tokens = request.wants_tokens;
   plan.head.counts_usage = request.include_usage;
   plan.has_logprobs = request.logprobs.has_value();
+  if (!request.tools.is_null()) plan.call_style = call_style_;
+  plan.calls_in_parallel = request.calls_in_parallel;
   plan.wants_receipt = request.wants_receipt;
   plan.echoes.clear();
   const bool is_chat = request.kind == CompletionKind::kChat;

@@ -91,6 +91,7 @@ class Preparation {
   const ServedModel& model_;
   std::string model_name_;
   RequestRules rules_;
+  std::optional<ToolCallStyle> call_style_;  // of the model; none: answers are only text
   SharedPrefixes shared_;
   mutable RecentNamespaces recent_;
 };

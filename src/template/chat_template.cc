@@ -33,12 +33,12 @@ Status set_json(jinja::Scopes& scopes, jinja::Arena& arena, std::string_view nam
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::unique_ptr<const jinja::Program> program)
-    : program_(std::move(program)) {}
+ChatTemplate::ChatTemplate(std::string_view source, std::unique_ptr<const jinja::Program> program)
+    : source_(source), program_(std::move(program)) {}
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string_view file_name) {
   STEMMA_ASSIGN_OR_RETURN(auto program, jinja::parse_program(source, file_name));
-  return ChatTemplate(std::move(program));
+  return ChatTemplate(source, std::move(program));
 }
 
 void ChatTemplate::set_special_tokens(std::optional<std::string> bos_token,

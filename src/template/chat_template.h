@@ -2,7 +2,7 @@
 // model's own files.
 //
 // Thread:     immutable; any number of renderings at a time.
-// Memory:     the parsed template; a rendering is bounded by RenderLimits.
+// Memory:     the template and what it was parsed to; a rendering is bounded by RenderLimits.
 // Cost:       O(template + messages) for what templates do; every rendering makes its values anew.
 // Not here:   tokens (model/): a text that a template wrote gets no second BOS.
 //
@@ -54,6 +54,9 @@ class ChatTemplate {
   // limit (kTooLarge).
   Result<std::string> render(const TemplateJson& messages, const RenderOptions& options) const;
 
+  // As it was parsed.
+  const std::string& source() const noexcept { return source_; }
+
   // What bos_token and eos_token stand for where RenderOptions has none. Absent: undefined, which
   // prints as nothing.
   void set_special_tokens(std::optional<std::string> bos_token,
@@ -62,8 +65,9 @@ class ChatTemplate {
   const std::optional<std::string>& eos_token() const { return eos_token_; }
 
  private:
-  explicit ChatTemplate(std::unique_ptr<const jinja::Program> program);
+  ChatTemplate(std::string_view source, std::unique_ptr<const jinja::Program> program);
 
+  std::string source_;
   std::unique_ptr<const jinja::Program> program_;
   std::optional<std::string> bos_token_;
   std::optional<std::string> eos_token_;

@@ -1,0 +1,274 @@
+#include "openai/tool_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/json_text.h"
+#include "template/chat_template.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::string_view kSpace = " \t\r\n";
+constexpr auto kNone = std::string_view::npos;
+
+struct Marks {
+  std::string_view begin;
+  std::string_view end;
+};
+constexpr Marks kTags = {"<tool_call>", "</tool_call>"};
+constexpr Marks kDeepseekCalls = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"};
+constexpr Marks kDeepseekCall = {"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"};
+constexpr std::string_view kDeepseekSeparator = "<｜tool▁sep｜>";
+constexpr Marks kFence = {"```json", "```"};
+
+Marks marks_of(ToolCallStyle style) {
+  return style == ToolCallStyle::kTagged ? kTags : kDeepseekCalls;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == kNone) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
+
+// Takes `mark` off the begin of `text`.
+bool take(std::string_view& text, std::string_view mark) {
+  if (!text.starts_with(mark)) return false;
+  text.remove_prefix(mark.size());
+  return true;
+}
+
+// Where the text of JSON that begins at `at` with a quote ends; kNone: nowhere.
+std::size_t end_of_text(std::string_view json, std::size_t at) {
+  for (++at; at < json.size(); ++at) {
+    if (json[at] == '\\') {
+      ++at;
+    } else if (json[at] == '"') {
+      return at + 1;
+    }
+  }
+  return kNone;
+}
+
+// Where the value of JSON that begins at `at` ends, whatever is in it; kNone: nowhere.
+std::size_t end_of_value(std::string_view json, std::size_t at) {
+  std::int64_t depth = 0;
+  while (at < json.size()) {
+    const char byte = json[at];
+    if (byte == '"') {
+      at = end_of_text(json, at);
+      if (at == kNone) return kNone;
+      if (depth == 0) return at;
+      continue;
+    }
+    const bool closes = byte == '}' || byte == ']';
+    if (depth == 0 && (closes || byte == ',')) return at;  // behind a number or a word
+    depth += byte == '{' || byte == '[' ? 1 : closes ? -1 : 0;
+    ++at;
+    if (closes && depth == 0) return at;
+  }
+  return kNone;
+}
+
+// The bytes of a member; empty: there is none. REQUIRES: `object` is one that was parsed.
+std::string_view raw_member(std::string_view object, std::string_view name) {
+  const auto skip = [&](std::size_t at) { return object.find_first_not_of(kSpace, at); };
+  std::size_t at = skip(object.find('{') + 1);
+  while (object[at] != '}') {
+    const std::size_t key_end = end_of_text(object, at);
+    const std::string_view key = object.substr(at + 1, key_end - at - 2);
+    const std::size_t begin = skip(object.find(':', key_end) + 1);
+    const std::size_t end = end_of_value(object, begin);
+    if (key == name) return trimmed(object.substr(begin, end - begin));
+    at = skip(end);
+    if (object[at] == ',') at = skip(at + 1);
+  }
+  return {};
+}
+
+Result<TemplateJson> parsed_object(std::string_view text) {
+  const JsonLimits limits = {
+      .text_bytes_max = std::size_t{16} << 20, .depth_max = 64, .fields_max = 512};
+  STEMMA_ASSIGN_OR_RETURN(TemplateJson object, parse_ordered_json(text, "call", limits));
+  if (!object.is_object()) return Error{ErrorCode::kCorrupt, "call: no object"};
+  return object;
+}
+
+// A member that is an object, or a text of one.
+std::optional<std::string> arguments_of(const TemplateJson& call, std::string_view text,
+                                        const char* name) {
+  const auto arguments = call.find(name);
+  if (arguments == call.end()) return std::nullopt;
+  if (arguments->is_object()) {
+    const std::string_view raw = raw_member(text, name);  // none where its name has escapes
+    return raw.empty() ? std::nullopt : std::optional(std::string(raw));
+  }
+  if (!arguments->is_string()) return std::nullopt;
+  const auto& written = arguments->get_ref<const std::string&>();
+  return parsed_object(written).ok() ? std::optional(written) : std::nullopt;
+}
+
+// {"name": N, "arguments": {...}}, or "parameters".
+std::optional<ToolCall> call_of_object(std::string_view text) {
+  const Result<TemplateJson> call = parsed_object(text);
+  if (!call.ok()) return std::nullopt;
+  const auto name = call->find("name");
+  if (name == call->end() || !name->is_string()) return std::nullopt;
+  for (const char* const member : {"arguments", "parameters"}) {
+    if (auto arguments = arguments_of(*call, text, member)) {
+      return ToolCall{name->get<std::string>(), *std::move(arguments)};
+    }
+  }
+  return std::nullopt;
+}
+
+// Objects one behind the other, with semicolons or white space between them.
+std::vector<ToolCall> calls_of_objects(std::string_view text) {
+  std::vector<ToolCall> calls;
+  while (!(text = trimmed(text)).empty()) {
+    const std::size_t end = text.starts_with('{') ? end_of_value(text, 0) : kNone;
+    if (end == kNone) return {};
+    std::optional<ToolCall> call = call_of_object(text.substr(0, end));
+    if (!call.has_value()) return {};
+    calls.push_back(*std::move(call));
+    text = trimmed(text.substr(end));
+    take(text, ";");
+  }
+  return calls;
+}
+
+// NAME SEPARATOR {...}, or TYPE SEPARATOR NAME and the object in a fence.
+std::optional<ToolCall> call_of_deepseek(std::string_view text) {
+  const std::size_t separator = text.find(kDeepseekSeparator);
+  if (separator == kNone) return std::nullopt;
+  std::string_view name = trimmed(text.substr(0, separator));
+  std::string_view arguments = trimmed(text.substr(separator + kDeepseekSeparator.size()));
+  if (!arguments.starts_with('{')) {
+    const std::size_t line_end = arguments.find('\n');
+    if (line_end == kNone) return std::nullopt;
+    name = trimmed(arguments.substr(0, line_end));
+    arguments = trimmed(arguments.substr(line_end));
+    if (!take(arguments, kFence.begin) || !arguments.ends_with(kFence.end)) return std::nullopt;
+    arguments.remove_suffix(kFence.end.size());
+    arguments = trimmed(arguments);
+  }
+  if (name.empty() || !parsed_object(arguments).ok()) return std::nullopt;
+  return ToolCall{std::string(name), std::string(arguments)};
+}
+
+std::vector<ToolCall> calls_of_deepseek(std::string_view text) {
+  std::vector<ToolCall> calls;
+  while (!(text = trimmed(text)).empty()) {
+    if (!take(text, kDeepseekCall.begin)) return {};
+    const std::size_t end = text.find(kDeepseekCall.end);
+    if (end == kNone) return {};
+    std::optional<ToolCall> call = call_of_deepseek(text.substr(0, end));
+    if (!call.has_value()) return {};
+    calls.push_back(*std::move(call));
+    text.remove_prefix(end + kDeepseekCall.end.size());
+  }
+  return calls;
+}
+
+std::vector<ToolCall> calls_of(ToolCallStyle style, std::string_view body) {
+  if (style == ToolCallStyle::kDeepseek) return calls_of_deepseek(body);
+  return calls_of_objects(body);
+}
+
+// Bytes at the end of `text` that may become white space and `mark` when more comes.
+std::size_t undecided(std::string_view text, std::string_view mark) {
+  std::size_t begun = std::min(text.size(), mark.size() - 1);
+  while (begun > 0 && !mark.starts_with(text.substr(text.size() - begun))) --begun;
+  if (begun == text.size()) return begun;
+  const std::size_t before = text.find_last_not_of(kSpace, text.size() - begun - 1);
+  return before == kNone ? text.size() : text.size() - before - 1;
+}
+
+}  // namespace
+
+std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) {
+  const auto has = [&](std::string_view text) { return chat_template.find(text) != kNone; };
+  if (has(kDeepseekCalls.begin)) return ToolCallStyle::kDeepseek;
+  const bool is_xml = has("<function=") || has("<arg_key>");  // of Qwen3-Coder, of GLM
+  if (has(kTags.begin)) return is_xml ? std::nullopt : std::optional(ToolCallStyle::kTagged);
+  if (has(R"({"name": function name, "parameters": )")) return ToolCallStyle::kBare;
+  return std::nullopt;
+}
+
+ToolCallReader::ToolCallReader(ToolCallStyle style) : style_(style) {}
+
+void ToolCallReader::push(std::string_view piece, ToolCallText& out) {
+  held_ += piece;
+  if (style_ == ToolCallStyle::kBare) {
+    const std::size_t begin = held_.find_first_not_of(kSpace);
+    is_plain_ = is_plain_ || (begin != kNone && held_[begin] != '{');
+    if (is_plain_) give_text(std::exchange(held_, {}), out);
+    return;
+  }
+  while (in_call_ ? leave_call(out) : leave_text(out)) {
+  }
+}
+
+// Up to the begin of a call; false if none is there yet.
+bool ToolCallReader::leave_text(ToolCallText& out) {
+  const std::string_view mark = marks_of(style_).begin;
+  const std::size_t begin = held_.find(mark);
+  if (begin != kNone) {
+    const std::size_t last = begin == 0 ? kNone : held_.find_last_not_of(kSpace, begin - 1);
+    const std::size_t known = last == kNone ? 0 : last + 1;
+    give_text(std::string_view(held_).substr(0, known), out);
+    before_call_ = held_.substr(known, begin + mark.size() - known);
+    held_.erase(0, begin + mark.size());
+    in_call_ = true;
+    searched_ = 0;
+    return true;
+  }
+  const std::size_t known = held_.size() - undecided(held_, mark);
+  give_text(std::string_view(held_).substr(0, known), out);
+  held_.erase(0, known);
+  return false;
+}
+
+// Up to its end; false if that is not there yet.
+bool ToolCallReader::leave_call(ToolCallText& out) {
+  const Marks marks = marks_of(style_);
+  const std::size_t end = held_.find(marks.end, searched_);
+  if (end == kNone) {
+    searched_ = held_.size() - std::min(held_.size(), marks.end.size() - 1);
+    return false;
+  }
+  if (!give_calls(std::string_view(held_).substr(0, end), out)) {
+    give_text(before_call_, out);
+    give_text(std::string_view(held_).substr(0, end + marks.end.size()), out);
+  }
+  held_.erase(0, end + marks.end.size());
+  in_call_ = false;
+  return true;
+}
+
+void ToolCallReader::give_text(std::string_view text, ToolCallText& out) {
+  if (after_call_) {
+    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+    after_call_ = text.empty();
+  }
+  out.text += text;
+}
+
+bool ToolCallReader::give_calls(std::string_view body, ToolCallText& out) {
+  std::vector<ToolCall> calls = calls_of(style_, body);
+  if (calls.empty()) return false;
+  for (ToolCall& call : calls) out.calls.push_back(std::move(call));
+  after_call_ = true;
+  return true;
+}
+
+// A call whose end a model left out is one, if it is whole.
+void ToolCallReader::finish(ToolCallText& out) {
+  const bool may_call = in_call_ || (style_ == ToolCallStyle::kBare && !is_plain_);
+  if (may_call && give_calls(held_, out)) return;
+  if (in_call_) give_text(before_call_, out);
+  give_text(held_, out);
+}
+
+}  // namespace stemma

@@ -1,0 +1,69 @@
+// ToolCalls: the calls of tools that a model writes into its text, taken out of it.
+//
+// A model was trained to write calls in one style, which its chat template shows: it prints the
+// calls of earlier answers so. What looks like a call and is none stays text, byte for byte.
+//
+// Thread:     one answer, one reader.
+// Memory:     the text held back: what may be a call, until it is known.
+// Cost:       O(text).
+// Not here:   how calls look in JSON (completion_answer), tools in prompts (template/).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stemma {
+
+enum class ToolCallStyle : std::uint8_t {
+  kTagged,    // <tool_call>{"name": N, "arguments": {}}</tool_call>: Qwen, Hermes
+  kBare,      // the whole answer is {"name": N, "parameters": {}}, or several: Llama 3
+  kDeepseek,  // <｜tool▁calls▁begin｜> ... <｜tool▁calls▁end｜>: DeepSeek V3, R1, V3.1
+};
+
+// That of a model with this chat template; nullopt where it shows none of these.
+std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template);
+
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // an object of JSON, as the model wrote it
+
+  friend bool operator==(const ToolCall&, const ToolCall&) = default;
+};
+
+// What a piece of an answer says, and calls.
+struct ToolCallText {
+  std::string text;
+  std::vector<ToolCall> calls;
+};
+
+// Takes an answer in pieces. What comes out does not depend on how it was cut. White space beside
+// calls is dropped.
+class ToolCallReader {
+ public:
+  explicit ToolCallReader(ToolCallStyle style);
+
+  // Appends to `out` what is known now. REQUIRES: not finished.
+  void push(std::string_view piece, ToolCallText& out);
+  // The answer ended: appends the rest. REQUIRES: not finished.
+  void finish(ToolCallText& out);
+
+ private:
+  bool leave_text(ToolCallText& out);
+  bool leave_call(ToolCallText& out);
+  void give_text(std::string_view text, ToolCallText& out);
+  bool give_calls(std::string_view body, ToolCallText& out);
+
+  ToolCallStyle style_;
+  std::string held_;
+  std::string before_call_;   // white space and mark that the call began with
+  std::size_t searched_ = 0;  // bytes of held_ in which no end of a call begins
+  bool in_call_ = false;
+  bool after_call_ = false;  // nothing but white space came since
+  bool is_plain_ = false;    // a bare style's answer that is no call
+};
+
+}  // namespace stemma

@@ -1,0 +1,185 @@
+// Calls in an answer: taken out of the text in the style of the model, the same however the answer
+// was cut into pieces; what is no call stays text, byte for byte.
+#include "openai/tool_calls.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace stemma {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+ToolCallText read_in_pieces(ToolCallStyle style, std::string_view answer, std::size_t piece_bytes) {
+  ToolCallReader reader(style);
+  ToolCallText read;
+  for (std::size_t at = 0; at < answer.size(); at += piece_bytes) {
+    reader.push(answer.substr(at, piece_bytes), read);
+  }
+  reader.finish(read);
+  return read;
+}
+
+ToolCallText read(ToolCallStyle style, std::string_view answer) {
+  ToolCallText whole = read_in_pieces(style, answer, answer.size() + 1);
+  for (std::size_t piece_bytes = 1; piece_bytes < 9; ++piece_bytes) {
+    const ToolCallText cut = read_in_pieces(style, answer, piece_bytes);
+    EXPECT_EQ(cut.text, whole.text) << piece_bytes;
+    EXPECT_EQ(cut.calls, whole.calls) << piece_bytes;
+  }
+  return whole;
+}
+
+// What has no call in it, and must come out as it went in.
+void expect_text(ToolCallStyle style, std::string_view answer) {
+  const ToolCallText got = read(style, answer);
+  EXPECT_EQ(got.text, answer);
+  EXPECT_THAT(got.calls, IsEmpty()) << answer;
+}
+
+TEST(TaggedCalls, AreTakenOutOfTheText) {
+  const ToolCallText got = read(ToolCallStyle::kTagged,
+                                "I look.\n\n<tool_call>\n"
+                                R"({"name": "look", "arguments": {"at": "sea"}})"
+                                "\n</tool_call>");
+  EXPECT_EQ(got.text, "I look.");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"look", R"({"at": "sea"})"}));
+}
+
+TEST(TaggedCalls, MayBeSeveralWithTextBehindThem) {
+  const ToolCallText got = read(ToolCallStyle::kTagged,
+                                R"(<tool_call>{"name":"a","arguments":{}}</tool_call>)"
+                                "\n"
+                                R"(<tool_call>{"arguments":{"x":[1,"}"]},"name":"b"}</tool_call>)"
+                                "\n Done. ");
+  EXPECT_EQ(got.text, "Done. ");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"a", "{}"}, ToolCall{"b", R"({"x":[1,"}"]})"}));
+}
+
+// Numbers are not made anew: 1.0 stays 1.0, and no digit of a long one goes.
+TEST(TaggedCalls, KeepTheBytesOfTheirArguments) {
+  const std::string arguments =
+      R"({ "n": 1.0, "id": 123456789012345678901234567890, "q": "\"{\u00e9", "e": {} })";
+  const ToolCallText got =
+      read(ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "more": [{}, "]"], "arguments": )" +
+                                       arguments + R"( , "z": null}</tool_call>)");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}));
+}
+
+TEST(TaggedCalls, MayHaveTheirArgumentsAsAText) {
+  const ToolCallText got = read(
+      ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "arguments": "{\"a\": 1}"}</tool_call>)");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", R"({"a": 1})"}));
+}
+
+TEST(TaggedCalls, MayLackTheirEnd) {
+  const ToolCallText got =
+      read(ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "arguments": {}})");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", "{}"}));
+  EXPECT_EQ(got.text, "");
+}
+
+TEST(TaggedCalls, ThatAreNoneStayText) {
+  for (const char* const answer : {
+           "",
+           " plain, with <tool and < and\n ",
+           "\n <tool_call> {no JSON} </tool_call> behind ",
+           R"(x <tool_call>{"name": "f"}</tool_call>)",
+           R"(<tool_call>{"name": 1, "arguments": {}}</tool_call>)",
+           R"(<tool_call>{"name": "f", "arguments": [1]}</tool_call>)",
+           R"(<tool_call>{"name": "f", "arguments": "no object"}</tool_call>)",
+           R"(<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>)",
+           R"(<tool_call>{"name": "f", "arguments": {}} and more</tool_call>)",
+           "before  <tool_call>{\"name\": \"f\", \"argu",
+           "ends <tool_",
+           "<tool_call>",
+           "</tool_call>\n",
+       }) {
+    expect_text(ToolCallStyle::kTagged, answer);
+  }
+}
+
+TEST(TaggedCalls, HoldBackOnlyWhatMayBeOne) {
+  ToolCallReader reader(ToolCallStyle::kTagged);
+  const auto pushed = [&](std::string_view piece) {
+    ToolCallText out;
+    reader.push(piece, out);
+    return out.text;
+  };
+  EXPECT_EQ(pushed("a < b"), "a < b");
+  EXPECT_EQ(pushed(" \n"), "");
+  EXPECT_EQ(pushed("<tool_"), "");
+  EXPECT_EQ(pushed("box>"), " \n<tool_box>");
+}
+
+TEST(BareCalls, AreTheWholeAnswer) {
+  const ToolCallText got = read(ToolCallStyle::kBare,
+                                "\n"
+                                R"({"name": "look", "parameters": {"at": "sea; land"}};)"
+                                R"( {"type": "function", "name": "go", "arguments": {}})");
+  EXPECT_EQ(got.text, "");
+  EXPECT_THAT(got.calls,
+              ElementsAre(ToolCall{"look", R"({"at": "sea; land"})"}, ToolCall{"go", "{}"}));
+}
+
+TEST(BareCalls, ThatAreNoneStayText) {
+  for (const char* const answer : {
+           " {",
+           "{\"weather\": \"fine\"}",
+           R"({"name": "look", "parameters": {}} is what I would call)",
+           R"(I call {"name": "look", "parameters": {}})",
+           R"({"name": "look", "parameters": {)",
+           R"({"name": "look", "parameters": {}]})",
+       }) {
+    expect_text(ToolCallStyle::kBare, answer);
+  }
+}
+
+TEST(BareCalls, HoldBackNoOtherText) {
+  ToolCallReader reader(ToolCallStyle::kBare);
+  ToolCallText out;
+  reader.push(" The", out);
+  EXPECT_EQ(out.text, " The");
+  reader.push(" {", out);
+  EXPECT_EQ(out.text, " The {");
+}
+
+TEST(DeepseekCalls, HaveAFenceOrNone) {
+  const ToolCallText got = read(ToolCallStyle::kDeepseek,
+                                "I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function"
+                                "<｜tool▁sep｜>look\n```json\n{\"at\": \"sea\"}\n```"
+                                "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>go<｜tool▁sep｜>{}"
+                                "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+  EXPECT_EQ(got.text, "I look.");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"look", R"({"at": "sea"})"}, ToolCall{"go", "{}"}));
+}
+
+TEST(DeepseekCalls, ThatAreNoneStayText) {
+  for (const char* const answer : {
+           "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>",
+           "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+           "x <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>g\n```json\n{",
+           "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>g<｜tool▁call▁end｜>",
+           "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜><｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+       }) {
+    expect_text(ToolCallStyle::kDeepseek, answer);
+  }
+}
+
+TEST(ToolCallStyleOf, ATemplateThatPrintsCalls) {
+  EXPECT_EQ(tool_call_style_of("{{ '<tool_call>\\n{\"name\": \"' }}"), ToolCallStyle::kTagged);
+  EXPECT_EQ(tool_call_style_of("{{ '<｜tool▁calls▁begin｜>' }}"), ToolCallStyle::kDeepseek);
+  EXPECT_EQ(
+      tool_call_style_of(
+          R"({{- 'Respond in the format {"name": function name, "parameters": dictionary' }})"),
+      ToolCallStyle::kBare);
+  EXPECT_EQ(tool_call_style_of("{{ '<tool_call>\\n<function=' + call.name }}"), std::nullopt);
+  EXPECT_EQ(tool_call_style_of("{{ messages }}"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace stemma
