@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Shows what tools/gpu_check --run makes of programs, packed or built, where nvidia-smi names a GPU."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).parent / "gpu_check"
+# As GoogleTest ends where it is told to be brief: what failed is named, and not counted.
+BRIEF = """[  FAILED  ] Device.Fails (0 ms)
+[  FAILED  ] Device.Fails/1, where GetParam() = 7 (12 ms)
+
+[==========] 6 tests from 1 test suite ran. (12 ms total)
+[  PASSED  ] 3 tests.
+[  SKIPPED ] 1 test.
+"""
+WELL = "[==========] 2 tests from 1 test suite ran. (1 ms total)\n[  PASSED  ] 2 tests.\n"
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for folder in ("tools", "build", "bin"):
+            (self.work / folder).mkdir()
+        shutil.copy(SCRIPT, self.work / "tools/gpu_check")
+        self.program("bin/nvidia-smi", "A GPU\n")
+
+    def program(self, place, says, status=0):
+        path = self.work / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\ncat <<'END'\n{says}END\nexit {status}\n")
+        path.chmod(0o755)
+
+    def pack(self, says):
+        self.program("packed/device_cuda_test", says)
+        with tarfile.open(self.work / "build/gpu_pack.tar.xz", "w:xz") as archive:
+            archive.add(self.work / "packed", "gpu_pack")
+
+    def run_tests(self):
+        told = {**os.environ, "PATH": f"{self.work / 'bin'}:{os.environ['PATH']}"}
+        return subprocess.run([self.work / "tools/gpu_check", "--run", "tests"], env=told, capture_output=True, text=True)
+
+    def test_tests_that_fail_are_counted(self):
+        self.program("build/cuda/device_cuda_test", BRIEF, status=1)
+        run = self.run_tests()
+        self.assertIn("| device | 3 | 2 | 1 | not run | not run |", run.stdout)
+        self.assertEqual(run.returncode, 1)
+
+    def test_where_all_pass_none_failed(self):
+        self.program("build/cuda/device_cuda_test", WELL)
+        run = self.run_tests()
+        self.assertIn("| device | 2 | 0 | 0 | not run | not run |", run.stdout)
+        self.assertEqual(run.returncode, 0)
+
+    def test_a_pack_that_is_carried_later_is_the_one_that_runs(self):
+        self.pack(WELL)
+        self.assertIn("| device | 2 |", self.run_tests().stdout)
+        self.pack(WELL.replace("2 tests", "5 tests"))
+        self.assertIn("| device | 5 |", self.run_tests().stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
