@@ -1,6 +1,9 @@
 """A wrong argument is an exception, whatever it is: it never ends the process."""
 
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -104,3 +107,12 @@ def test_what_is_of_a_wrong_type_is_refused(wrong):
 def test_an_argument_is_named_as_python_knows_it(wrong, name):
     with pytest.raises(stemma.Error, match=name):
         wrong()
+
+
+# A range makes its numbers while it is read, and keeps none of them.
+def test_a_sequence_that_makes_its_items_is_read():
+    numbers = range(1000, 1016)
+    assert stemma.page_keys(numbers, 4, bytes(32)) == stemma.page_keys(list(numbers), 4, bytes(32))
+    code = "import stemma; stemma.page_keys(range(1000, 5000), 4, bytes(32))"
+    environment = {**os.environ, "PYTHONMALLOC": "debug"}  # what was freed is overwritten
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0

@@ -600,6 +600,34 @@ class Tiered(Served):
         return self.copies.device[match(self.cache, tokens).device_indices].tolist()
 
 
+def refuse(*_):
+    raise RuntimeError("no copy")
+
+
+def test_a_copy_down_that_raises_takes_no_host_memory(monkeypatch):
+    tiered = Tiered("write_back")
+    tiered.store(range(100, 112))
+    free = tiered.cache._host_slots.available_size()
+    with monkeypatch.context() as patch:
+        patch.setattr(tiered.copies, "backup", refuse)
+        with pytest.raises(RuntimeError, match="no copy"):
+            tiered.cache.evict(EvictParams(1000))
+    assert tiered.cache._host_slots.available_size() == free
+
+
+def test_a_copy_up_that_raises_takes_no_slots(monkeypatch):
+    tiered, text = Tiered("write_through"), list(range(100, 112))
+    tiered.store(text)
+    tiered.drop_device()
+    free = tiered.slots.available_size()
+    with monkeypatch.context() as patch:
+        patch.setattr(tiered.copies, "load", refuse)
+        with pytest.raises(RuntimeError, match="no copy"):
+            tiered.load_back(text)
+    assert tiered.slots.available_size() == free
+    assert len(tiered.load_back(text)[0]) == 12 and tiered.bytes(text) == text
+
+
 @pytest.mark.parametrize("write_policy", ["write_through", "write_through_selective", "write_back"])
 @pytest.mark.parametrize("page_size", [1, 4])
 def test_what_left_the_device_comes_back_byte_for_byte(write_policy, page_size):
@@ -776,6 +804,19 @@ def test_suffixes_tell_ranks_apart(storage):
     assert storage.batch_set(["h0"], [torch.zeros(8)]) and not other.exists("h0")
     storage.clear()
     assert not storage.exists("h0") and storage.get_stats()["values"] == 0
+
+
+# Ranks of one MLA stage all have the same; stages, and ranks of context, never.
+def test_ranks_share_in_storage_what_is_the_same_of_them():
+    def name(**fields):
+        fields = {"model_name": "m", "tp_rank": 1, "tp_size": 2, **fields}
+        config = types.SimpleNamespace(extra_config=None, **fields)
+        return StemmaHiCacheStorage(config, store=stemma.PageStore.memory(value_bytes=8, bytes_max=1 << 20))._name("h")
+
+    assert name() == name(pp_rank=0, pp_size=1) == "h_m_1_2"
+    assert name(is_mla_model=True) == name(is_mla_model=True, tp_rank=0) == "h_m"
+    assert name(pp_rank=0, pp_size=2) != name(pp_rank=1, pp_size=2)
+    assert name(attn_cp_rank=0, attn_cp_size=2) != name(attn_cp_rank=1, attn_cp_size=2)
 
 
 def test_storage_is_opened_from_its_configuration(tmp_path):

@@ -17,6 +17,7 @@ class Engine:
 
     def __init__(self, store, **options):
         config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE))
+        options = {"namespace": bytes(32), **options}
         self.scheduler = StemmaConnector(config, "scheduler", store=store, **options)
         self.worker = StemmaConnector(config, "worker", store=store, **options)
         self.caches = {name: torch.zeros((2, PAGES, PAGE, 2, 3)) for name in LAYERS}
@@ -208,7 +209,7 @@ def test_a_request_that_was_preempted_has_its_pages_anew(store):
 
 
 def test_both_halves_of_one_process_share_the_disk_of_the_configuration(tmp_path):
-    extra = {"directory": str(tmp_path), "value_bytes": 1024, "bytes_max": 4 << 20}
+    extra = {"directory": str(tmp_path), "value_bytes": 1024, "bytes_max": 4 << 20, "namespace": "00" * 32}
     config = types.SimpleNamespace(
         cache_config=types.SimpleNamespace(block_size=PAGE),
         kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config=extra),
@@ -240,7 +241,7 @@ def test_scheduler_and_worker_of_different_processes_share_redis(redis):
     first.worker._store = stores[1]
     tokens = list(range(50, 59))
     first.step(first.admit("a", tokens), 0, 9)
-    extra = {"remote": redis, "secret": "vllm", "value_bytes": 1024}
+    extra = {"remote": redis, "secret": "vllm", "value_bytes": 1024, "namespace": "00" * 32}
     config = types.SimpleNamespace(
         cache_config=types.SimpleNamespace(block_size=PAGE),
         kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config=extra),
@@ -255,7 +256,7 @@ def test_ranks_have_pages_of_their_own_and_all_must_have_them(store):
             cache_config=types.SimpleNamespace(block_size=PAGE),
             parallel_config=types.SimpleNamespace(rank=rank, world_size=2),
         )
-        return StemmaConnector(config, role, store=store)
+        return StemmaConnector(config, role, store=store, namespace=bytes(32))
 
     tokens = list(range(9))
     pages = PageMoves("a", stemma.page_keys(tokens, PAGE, bytes(32)), [3, 5])
@@ -276,6 +277,103 @@ def test_ranks_have_pages_of_their_own_and_all_must_have_them(store):
         worker.start_load_kv()
         assert worker.get_block_ids_with_load_errors() == set()
         assert all((cache[:, [3, 5]] == 1 + rank).all() for cache in caches.values())
+
+
+def planned(scheduler, request_id, pages, computed, tokens, is_new):
+    new = types.SimpleNamespace(req_id=request_id, block_ids=(pages,), num_computed_tokens=computed)
+    cached = types.SimpleNamespace(req_ids=[request_id], new_block_ids=[None], num_computed_tokens=[computed])
+    none = types.SimpleNamespace(req_ids=[], new_block_ids=[], num_computed_tokens=[])
+    return scheduler.build_connector_meta(
+        types.SimpleNamespace(
+            scheduled_new_reqs=[new] if is_new else [],
+            scheduled_cached_reqs=none if is_new else cached,
+            num_scheduled_tokens={request_id: tokens},
+        )
+    )
+
+
+# Only the rank whose load failed knows: the others would save what the step computed behind it, and mark it.
+@pytest.mark.parametrize("stages, is_async, held", [(1, False, 1), (1, True, 2), (2, True, 3), (4, False, 4)])
+def test_steps_planned_before_the_outcome_of_a_load_save_nothing_on_any_rank(store, stages, is_async, held):
+    engine = Engine(store)
+    engine.step(engine.admit("a", list(range(9))), 0, 9)
+    config = types.SimpleNamespace(
+        cache_config=types.SimpleNamespace(block_size=PAGE),
+        parallel_config=types.SimpleNamespace(rank=0, world_size=1, pipeline_parallel_size=stages),
+        scheduler_config=types.SimpleNamespace(async_scheduling=is_async),
+    )
+    scheduler = StemmaConnector(config, "scheduler", store=store, namespace=bytes(32))
+    request, pages = types.SimpleNamespace(request_id="b", prompt_token_ids=list(range(41))), list(range(11))
+    found, _ = scheduler.get_num_new_matched_tokens(request, 0)
+    assert found == 8
+    scheduler.update_state_after_alloc(request, (pages,), found)
+    sharing = types.SimpleNamespace(request_id="c", prompt_token_ids=list(range(41)))
+    scheduler.get_num_new_matched_tokens(sharing, 8)
+    scheduler.update_state_after_alloc(sharing, ([0, 1, *range(11, 20)],), 0)
+    for step in range(6):
+        own = planned(scheduler, "b", pages, 8 + 4 * step, 4, step == 0)
+        assert bool(own.saves) == (step >= held), step
+    # Its loads are long known to be right.
+    assert planned(scheduler, "c", [0, 1, *range(11, 20)], 8, 4, True).saves
+
+
+def test_a_request_that_shares_pages_on_their_way_saves_nothing_behind_them(store):
+    engine = Engine(store)
+    engine.step(engine.admit("a", list(range(9))), 0, 9)
+    scheduler = Engine(store).scheduler
+    first = types.SimpleNamespace(request_id="b", prompt_token_ids=list(range(17)))
+    found, _ = scheduler.get_num_new_matched_tokens(first, 0)
+    scheduler.update_state_after_alloc(first, ([0, 1, 2, 3, 4],), found)
+    sharing = types.SimpleNamespace(request_id="c", prompt_token_ids=list(range(17)))
+    scheduler.get_num_new_matched_tokens(sharing, found)
+    scheduler.update_state_after_alloc(sharing, ([0, 1, 5, 6, 7],), 0)
+    assert planned(scheduler, "c", [0, 1, 5, 6, 7], 8, 9, True).saves == []
+
+
+def test_a_page_that_lost_a_part_is_saved_anew(store):
+    engine, tokens = Engine(store), list(range(13))
+    engine.step(engine.admit("a", tokens), 0, 13)
+    keys = stemma.page_keys(tokens, PAGE, bytes(32))
+    assert store.remove(keys[1] + LAYERS[1].encode())
+    other = Engine(store)
+    assert other.step(other.admit("b", tokens), 12, 13)
+    assert not is_saved(store, keys[1])
+    third = Engine(store)
+    request = third.admit("c", tokens)
+    assert request.external == 4
+    assert third.step(request, 4, 12) == set() and third.step(request, 12, 13) == set()
+    assert Engine(store).admit("d", tokens).external == 12
+
+
+def test_prompts_of_embeddings_are_not_cached(store):
+    scheduler = Engine(store).scheduler
+    request = types.SimpleNamespace(request_id="a", prompt_token_ids=None, prompt_embeds=torch.zeros(8, 4))
+    assert scheduler.get_num_new_matched_tokens(request, 0) == (0, False)
+    scheduler.update_state_after_alloc(request, ([0, 1],), 0)
+
+
+def test_without_a_namespace_models_share_nothing(store):
+    def connector(**model):
+        config = types.SimpleNamespace(
+            cache_config=types.SimpleNamespace(block_size=PAGE, cache_dtype="auto"),
+            model_config=types.SimpleNamespace(**{"model": "m", "dtype": torch.bfloat16, **model}),
+        )
+        return StemmaConnector(config, "scheduler", store=store)
+
+    assert connector()._namespace == connector()._namespace != connector(model="n")._namespace
+    assert connector()._namespace != connector(dtype=torch.float16)._namespace
+
+
+def test_a_namespace_may_be_written_in_json(store):
+    assert Engine(store, namespace="0a" * 32).worker._namespace == b"\x0a" * 32
+    for wrong in ["0a", "zz" * 32, b"short"]:
+        with pytest.raises(stemma.InvalidArgumentError, match="namespace"):
+            Engine(store, namespace=wrong)
+
+
+def test_caches_of_another_shape_are_refused(store):
+    with pytest.raises(stemma.InvalidArgumentError, match="pages_first"):
+        Engine(store).worker.register_kv_caches({"layer.0": torch.zeros((PAGES, PAGE, 24))})
 
 
 def test_hybrid_models_are_refused(store):

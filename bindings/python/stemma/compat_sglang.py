@@ -638,13 +638,20 @@ class HiRadixCache(RadixCache):
         if missing == 0:
             return 0
         held.lock()  # making room must not take what is gone on from
-        host_slots = self._take_host(missing)
-        if host_slots is not None:
-            self.host_pool.backup(_tensor(match.slots(held.tokens))[:missing], host_slots)
+        try:
+            host_slots = self._take_host(missing)
+            if host_slots is None:
+                return 0
+            try:
+                self.host_pool.backup(_tensor(match.slots(held.tokens))[:missing], host_slots)
+            except BaseException:
+                self._host_slots.free(host_slots)
+                raise
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), host_slots])
             self._host.insert(text, places, host_namespace)
-        held.unlock()
-        return 0 if host_slots is None else missing
+            return missing
+        finally:
+            held.unlock()
 
     def _take_host(self, tokens: int):
         missing = tokens - self._host_slots.available_size()
@@ -693,14 +700,21 @@ class HiRadixCache(RadixCache):
             return nothing
         held.lock()
         source.lock()  # evicting from the device may copy down
-        slots = self._take_device(missing)
-        if slots is not None:
-            self.host_pool.load(_tensor(source.slots(held.tokens)), slots)
+        try:
+            slots = self._take_device(missing)
+            if slots is None:
+                return nothing
+            try:
+                self.host_pool.load(_tensor(source.slots(held.tokens)), slots)
+            except BaseException:
+                self.token_to_kv_pool_allocator.free(slots)
+                raise
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), slots.cpu()])
             _, match = self._index.insert(text[: source.tokens], places, namespace)
-        held.unlock()
-        source.unlock()
-        return nothing if slots is None else (slots, TreeNode(match=match, host_match=source))
+            return slots, TreeNode(match=match, host_match=source)
+        finally:
+            held.unlock()
+            source.unlock()
 
     def _take_device(self, tokens: int):
         slots = self.token_to_kv_pool_allocator.alloc(tokens)
@@ -733,6 +747,20 @@ class HiRadixCache(RadixCache):
         return -1
 
 
+def _suffix_of(storage_config: Any) -> str:
+    """The model and the rank, as far as ranks differ in what they have of a page: those of one MLA stage all have the same."""
+
+    def field(name: str) -> Any:
+        return getattr(storage_config, name, None)
+
+    parts = ["model_name"] if field("is_mla_model") else ["model_name", "tp_rank", "tp_size"]
+    suffix = "".join(f"_{field(part)}" for part in parts if field(part) is not None)
+    for kind in ("pp", "attn_cp"):
+        if (field(f"{kind}_size") or 1) > 1:
+            suffix += f"_{kind}{field(f'{kind}_rank')}of{field(f'{kind}_size')}"
+    return suffix
+
+
 class StemmaHiCacheStorage:
     """SGLang's HiCacheStorage over a stemma.PageStore: pages of host memory by their hashes.
 
@@ -743,8 +771,7 @@ class StemmaHiCacheStorage:
     def __init__(self, storage_config: Any = None, store: Optional[_stemma.PageStore] = None, suffix: str = ""):
         extra = getattr(storage_config, "extra_config", None) or {}
         self._store = store or open_store(extra)
-        named = (getattr(storage_config, name, None) for name in ("model_name", "tp_rank", "tp_size"))
-        self._suffix = suffix or "".join(f"_{part}" for part in named if part is not None)
+        self._suffix = suffix or _suffix_of(storage_config)
         self._pool: Any = None
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:

@@ -69,12 +69,30 @@ class _Seen:
     computed_tokens: int = 0
 
 
+def _namespace_of(given: Any, vllm_config: Any) -> bytes:
+    """What was given, as bytes or, from JSON, as hexadecimal digits; else what of the engine's configuration KV depends on."""
+    if given is None:
+        model, cache = (getattr(vllm_config, name, None) for name in ("model_config", "cache_config"))
+        fields = [str(getattr(model, name, None)) for name in ("model", "revision", "dtype", "quantization")]
+        fields += [str(getattr(cache, "cache_dtype", None))]
+        return hashlib.sha256(json.dumps(fields).encode()).digest()
+    try:
+        digest = bytes.fromhex(given) if isinstance(given, str) else bytes(given)
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:
+        raise InvalidArgumentError("namespace: must be 32 bytes, or as many as 64 hexadecimal digits")
+    return digest
+
+
 class StemmaConnector(KVConnectorBase_V1):
     """Options are read from kv_transfer_config.kv_connector_extra_config, or given here:
 
     directory and bytes_max (a disk), remote and secret (Redis), or store (a stemma.PageStore); value_bytes, of one page in
     one layer;
-    namespace, the digest (32 bytes) of all that makes pages valid: model, dtype, layout. Ranks keep apart by themselves.
+    namespace, the digest (32 bytes, or 64 hexadecimal digits) of all that makes pages valid: model, dtype, layout. Without it
+    that of the names in vllm_config, which do not say whether a model of the same name has other weights.
+    Ranks keep apart by themselves.
     """
 
     def __init__(self, vllm_config: Any = None, role: Any = None, kv_cache_config: Any = None, **options: Any):
@@ -89,12 +107,18 @@ class StemmaConnector(KVConnectorBase_V1):
         self._page_size = options.get("page_size") or getattr(cache_config, "block_size", None)
         if not self._page_size:
             raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
-        self._namespace = options.get("namespace", bytes(32))
+        self._namespace = _namespace_of(options.get("namespace"), vllm_config)
         self._pages_first = options.get("pages_first", False)
         # Each rank of a model has its own part of every page, and all have the same options.
         parallel_config = getattr(vllm_config, "parallel_config", None)
         self._rank = getattr(parallel_config, "rank", 0)
         self._ranks = getattr(parallel_config, "world_size", 1)
+        # Steps that are planned before the outcome of a load is known, its own among them.
+        scheduler_config = getattr(vllm_config, "scheduler_config", None)
+        is_async = getattr(scheduler_config, "async_scheduling", False)
+        self._steps_ahead = getattr(parallel_config, "pipeline_parallel_size", 1) + (1 if is_async else 0)
+        self._steps = 0
+        self._unsure: list[tuple[int, set[int]]] = []  # pages that are loaded, and the first step that knows the outcome
         self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
         self._own_tokens: dict[str, int] = {}  # that the engine had of a request when it asked
@@ -106,8 +130,10 @@ class StemmaConnector(KVConnectorBase_V1):
     # Of the scheduler.
 
     def _keys_of(self, request: Any) -> list[bytes]:
-        """No keys for prompts with more than tokens in them: images are not part of a key."""
+        """No keys for prompts with other than tokens in them: images and embeddings are not part of a key."""
         if getattr(request, "mm_features", None) or getattr(request, "mm_hashes", None):
+            return []
+        if getattr(request, "prompt_embeds", None) is not None or request.prompt_token_ids is None:
             return []
         digest = _request_namespace(self._namespace, request)
         return _stemma.page_keys(list(request.prompt_token_ids), self._page_size, digest)
@@ -124,7 +150,7 @@ class StemmaConnector(KVConnectorBase_V1):
         A page is there once every rank has marked it: the last layer is saved last. Changes nothing that is seen outside.
         """
         keys = self._keys_of(request)
-        loadable = (len(request.prompt_token_ids) - 1) // self._page_size
+        loadable = (len(request.prompt_token_ids) - 1) // self._page_size if keys else 0
         first = num_computed_tokens // self._page_size
         ranks = range(self._ranks)
         marked = self._store.exists([self._marker(key, rank) for key in keys[first:loadable] for rank in ranks])
@@ -153,10 +179,17 @@ class StemmaConnector(KVConnectorBase_V1):
     def build_connector_meta(self, scheduler_output: Any) -> StemmaConnectorMetadata:
         """What is loaded before this step and saved after it: pages of prompts that are complete then.
 
-        Of a request whose pages are loaded for this step nothing is saved yet. Where one did not come, on any rank, what
-        the step computes behind it is wrong on all of them; the next step saves what was right.
+        Of a request that has pages which are loaded for this step nothing is saved yet, nor of one that shares them. Where
+        one did not come, on any rank, what is computed behind it is wrong on all of them, until the engine knows and
+        computes anew: so nothing is saved in any step that may be planned before. A later one saves what was right.
         """
-        saves, loaded = [], {load.request_id for load in self._to_load}
+        saves = []
+        if self._to_load:
+            loading = {block_id for load in self._to_load for block_id in load.block_ids}
+            self._unsure.append((self._steps + self._steps_ahead, loading))
+        self._unsure = [entry for entry in self._unsure if entry[0] > self._steps]
+        unsure = set().union(*(blocks for _, blocks in self._unsure))
+        self._steps += 1
         for new in getattr(scheduler_output, "scheduled_new_reqs", []):
             seen = self._seen.get(new.req_id)
             if seen is not None:
@@ -172,7 +205,7 @@ class StemmaConnector(KVConnectorBase_V1):
                 seen.computed_tokens = cached.num_computed_tokens[i]
         for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             seen = self._seen.get(request_id)
-            if seen is None or request_id in loaded:
+            if seen is None or not unsure.isdisjoint(seen.block_ids):
                 continue
             whole = min((seen.computed_tokens + tokens) // self._page_size, len(seen.keys), len(seen.block_ids))
             if whole > seen.saved_pages:
@@ -197,19 +230,33 @@ class StemmaConnector(KVConnectorBase_V1):
     # Of the worker.
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        for name, layer in kv_caches.items():
+            if not self._pages_first and (layer.dim() < 3 or layer.shape[0] != 2):
+                raise InvalidArgumentError(
+                    f"{name}: a KV cache of shape {tuple(layer.shape)} has not K and V first: pages_first is wanted"
+                )
         self._layers = dict(kv_caches)
 
     def _page(self, layer: torch.Tensor, block_id: int) -> torch.Tensor:
         return layer[block_id] if self._pages_first else layer[:, block_id]
 
     def start_load_kv(self, forward_context: Any = None, **_: Any) -> None:
-        """Copies what the metadata names into the caches. From the first page that fails on, none of its request."""
+        """Copies what the metadata names into the caches. From the first page that fails on, none of its request.
+
+        A page that lost a part is nobody's any more: it is saved anew by whoever computes it next.
+        """
         for load in self._get_connector_metadata().loads:
             for at, (key, block_id) in enumerate(zip(load.keys, load.block_ids)):
                 if not all(self._load(name, key, block_id) for name in self._layers):
                     self._failed_blocks.update(load.block_ids[at:])
                     self._failed_requests.add(load.request_id)
+                    self._forget(key)
                     break
+
+    def _forget(self, key: bytes) -> None:
+        self._store.remove(self._marker(key, self._rank))
+        for name in self._layers:
+            self._store.remove(self._name(key, name))
 
     def _load(self, layer_name: str, key: bytes, block_id: int) -> bool:
         page = self._page(self._layers[layer_name], block_id)

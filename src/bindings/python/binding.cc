@@ -122,7 +122,7 @@ void NumberText::take_sequence(py::handle source) {
   }
   const auto items = py::reinterpret_borrow<py::sequence>(source);
   copied_.reserve(items.size());
-  for (const py::handle item : items) {
+  for (const py::object item : items) {  // which a range makes for us: nobody else holds it
     const long long number = PyLong_AsLongLong(item.ptr());
     if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
     if (number != static_cast<std::int32_t>(number)) {
