@@ -106,6 +106,7 @@ Status CudaPool::store_from_host(std::int64_t layer, std::span<const Slot> slots
   STEMMA_RETURN_IF_ERROR(check_places(shape(), layer, slots));
   if (slots.empty()) return {};
   const std::lock_guard lock(mutex_);
+  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
   STEMMA_RETURN_IF_ERROR(upload_slots(slots));
   DeviceSlots places;
   places.count = count;
@@ -123,8 +124,9 @@ template <typename Slot>
 Status CudaPool::upload_slots(std::span<const Slot> slots) {
   const std::size_t bytes = slots.size_bytes();
   if (pinned_slots_.size_bytes() < bytes) {
-    STEMMA_ASSIGN_OR_RETURN(pinned_slots_, device_.allocate_pinned(2 * bytes));
+    STEMMA_ASSIGN_OR_RETURN(PinnedMemory pinned, device_.allocate_pinned(2 * bytes));
     STEMMA_ASSIGN_OR_RETURN(device_slots_, device_.allocate(2 * bytes, stream_));
+    pinned_slots_ = std::move(pinned);  // it says how long both are
   }
   std::memcpy(pinned_slots_.bytes(), slots.data(), bytes);
   return stream_.copy_in(device_slots_.bytes(), pinned_slots_.bytes(), bytes);

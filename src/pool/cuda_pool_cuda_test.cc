@@ -352,5 +352,25 @@ TEST_F(CudaPools, PagesDifferInTheFirstLayerOfWhichABitDoes) {
   }
 }
 
+#ifdef STEMMA_SIMT
+
+// Nor is there a store that begins with memory for its slots and goes on without.
+TEST_F(CudaPools, AStoreGoesOnAfterMemoryThatCouldNotBeHad) {
+  const KvShape shape = shape_of(KvKind::kMha, DType::kBF16, 3, 24);
+  make_pools(shape, KvLayout::kLayerFirst);
+  const Side side = drawn_side(shape, DType::kBF16, shape.slots(), prng_);
+  CudaMemory memory;
+  const KvRows rows = on_device(side, memory);
+  std::vector<std::int32_t> slots(static_cast<std::size_t>(shape.slots()));
+  std::iota(slots.begin(), slots.end(), 0);
+  machine().fail_allocations(1);
+  EXPECT_EQ(cuda_->store(0, slots, rows, rows).error().code, ErrorCode::kOutOfMemory);
+  ASSERT_TRUE(cuda_->store(0, slots, rows, rows).ok());
+  ASSERT_TRUE(host_->store(0, slots, side.rows, side.rows).ok());
+  expect_equal_bytes();
+}
+
+#endif
+
 }  // namespace
 }  // namespace stemma
