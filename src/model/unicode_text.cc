@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/check.h"
@@ -25,6 +26,39 @@ utf8proc_option_t options_of(NormalForm form) {
   return static_cast<utf8proc_option_t>(UTF8PROC_STABLE |
                                         (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
                                         (compat ? UTF8PROC_COMPAT : 0));
+}
+
+std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t options) {
+  constexpr std::size_t kCodesOfOneMax = 32;  // U+FDFA has the most, 18
+  std::vector<utf8proc_int32_t> codes;
+  codes.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); at = utf8_next(text, at)) {
+    std::array<utf8proc_int32_t, kCodesOfOneMax> own;
+    int bound_class = 0;
+    const utf8proc_ssize_t count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(utf8_code_at(text, at)), own.data(),
+                                std::ssize(own), options, &bound_class);
+    STEMMA_CHECK(count >= 0 && count <= std::ssize(own), "normal forms need well-formed UTF-8");
+    codes.insert(codes.end(), own.begin(), own.begin() + count);
+  }
+  return codes;
+}
+
+// The canonical ordering of the Unicode standard (3.11). What utf8proc does for it is quadratic in
+// the marks behind one letter, of which a text may have any number.
+void order_marks(std::vector<utf8proc_int32_t>& codes) {
+  const auto class_of = [](utf8proc_int32_t code) {
+    return utf8proc_get_property(code)->combining_class;
+  };
+  const auto is_mark = [&](utf8proc_int32_t code) { return class_of(code) != 0; };
+  for (auto begin = codes.begin(); begin != codes.end();) {
+    begin = std::find_if(begin, codes.end(), is_mark);
+    const auto end = std::find_if_not(begin, codes.end(), is_mark);
+    std::stable_sort(begin, end, [&](utf8proc_int32_t a, utf8proc_int32_t b) {
+      return class_of(a) < class_of(b);
+    });
+    begin = end;
+  }
 }
 
 }  // namespace
@@ -168,12 +202,10 @@ std::string normal_form(std::string_view text, NormalForm form) {
     return std::string(text);
   }
   const utf8proc_option_t options = options_of(form);
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  const auto length = static_cast<utf8proc_ssize_t>(text.size());
-  const utf8proc_ssize_t needed = utf8proc_decompose(bytes, length, nullptr, 0, options);
-  STEMMA_CHECK(needed >= 0, "normal forms need well-formed UTF-8");
-  std::vector<utf8proc_int32_t> codes(static_cast<std::size_t>(needed) + 1);
-  const utf8proc_ssize_t count = utf8proc_decompose(bytes, length, codes.data(), needed, options);
+  std::vector<utf8proc_int32_t> codes = decomposed(text, options);
+  order_marks(codes);
+  const auto count = static_cast<utf8proc_ssize_t>(codes.size());
+  codes.push_back(0);  // reencode writes a zero behind its text
   const utf8proc_ssize_t out_bytes = utf8proc_reencode(codes.data(), count, options);
   STEMMA_CHECK(out_bytes >= 0, "normal forms need well-formed UTF-8");
   return std::string(reinterpret_cast<const char*>(codes.data()),

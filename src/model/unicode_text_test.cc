@@ -2,9 +2,15 @@
 #include "model/unicode_text.h"
 
 #include <gtest/gtest.h>
+#include <utf8proc.h>
 
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "base/prng.h"
 
 namespace stemma {
 namespace {
@@ -103,6 +109,38 @@ TEST(NormalForm, ComposesAndDecomposes) {
   EXPECT_EQ(normal_form("각", NormalForm::kNfd).size(), 9u);
   EXPECT_EQ(normal_form(normal_form("각", NormalForm::kNfkd), NormalForm::kNfkc), "각");
   EXPECT_EQ(normal_form("", NormalForm::kNfc), "");
+}
+
+// Texts of letters and marks of several classes, against the library's own way to all of it.
+TEST(NormalForm, OrdersMarksAsTheStandardSays) {
+  const std::u32string alphabet = U"aeo\u0301\u0323\u0327\u0308\u0345\u1100\u1161\u00C5\uFB01x";
+  Prng prng(9);
+  for (int trial = 0; trial < 500; ++trial) {
+    std::string text;
+    for (std::int64_t i = prng.below(20); i > 0; --i) {
+      utf8_append(alphabet[static_cast<std::size_t>(prng.below(std::ssize(alphabet)))], text);
+    }
+    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.c_str());
+    for (const auto& [form, whole] :
+         {std::pair(NormalForm::kNfc, &utf8proc_NFC), std::pair(NormalForm::kNfd, &utf8proc_NFD),
+          std::pair(NormalForm::kNfkc, &utf8proc_NFKC)}) {
+      const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> expected(whole(bytes),
+                                                                             &std::free);
+      ASSERT_EQ(normal_form(text, form), reinterpret_cast<const char*>(expected.get())) << text;
+    }
+  }
+}
+
+// Half a million marks behind one letter, in the order that is the longest way from the right one.
+// Sorting them mark by mark takes minutes.
+TEST(NormalForm, TakesAnyNumberOfMarks) {
+  constexpr std::size_t kPairs = 250'000;
+  std::string text = "x";
+  for (std::size_t i = 0; i < kPairs; ++i) text += "\u0301\u0323";
+  const std::string normal = normal_form(text, NormalForm::kNfd);
+  EXPECT_EQ(normal.size(), text.size());
+  EXPECT_EQ(normal.substr(0, 3), "x\u0323");
+  EXPECT_TRUE(normal.ends_with("\u0301"));
 }
 
 TEST(LowerCase, MapsCharactersOneByOne) {

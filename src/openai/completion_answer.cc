@@ -65,7 +65,10 @@ Json text_logprobs(const AnswerPiece& piece) {
     json["token_logprobs"].push_back(finite(chance.token.logprob));
     json["text_offset"].push_back(chance.first_character);
     Json top = Json::object();
-    for (const NamedLogprob& named : chance.likeliest) top[named.text] = finite(named.logprob);
+    // Of tokens that read the same the likeliest comes first, and stays.
+    for (const NamedLogprob& named : chance.likeliest) {
+      top.emplace(named.text, finite(named.logprob));
+    }
     json["top_logprobs"].push_back(std::move(top));
   }
   return json;

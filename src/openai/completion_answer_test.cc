@@ -77,6 +77,14 @@ TEST(CompletionAnswer, OfACompletionWithLogprobs) {
   EXPECT_EQ(logprobs["top_logprobs"][0]["b"], -9999.0) << "JSON has no infinity";
 }
 
+TEST(CompletionAnswer, OfTokensThatReadTheSameTheLikeliestIsTold) {
+  AnswerPiece answer;
+  answer.chances = {{{"a", -0.5F}, {{"\xEF\xBF\xBD", -1}, {"\xEF\xBF\xBD", -3}}, 0}};
+  const auto json = TemplateJson::parse(
+      answer_body(head(CompletionKind::kText), std::span(&answer, 1), true, {}, TemplateJson()));
+  EXPECT_EQ(json["choices"][0]["logprobs"]["top_logprobs"][0]["\xEF\xBF\xBD"], -1);
+}
+
 TEST(CompletionAnswer, ChatLogprobsSayBytes) {
   AnswerPiece answer = {.index = 0, .text = "", .chances = {}, .tokens = {}, .finish_reason = ""};
   answer.chances = {{{"\xC3\xA9", -1}, {{"\xEF\xBF\xBD", -2}}}};
