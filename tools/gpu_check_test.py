@@ -56,6 +56,18 @@ class Runs(unittest.TestCase):
         self.assertIn("| device | 2 | 0 | 0 | not run | not run |", run.stdout)
         self.assertEqual(run.returncode, 0)
 
+    def test_where_nothing_was_built_that_is_said(self):
+        (self.work / "build/cuda").mkdir()
+        run = self.run_tests()
+        self.assertIn("nothing to run in build/cuda", run.stderr)
+        self.assertEqual(run.returncode, 1)
+
+    def test_of_a_program_that_dies_the_test_is_named(self):
+        self.program("build/cuda/device_cuda_test", "[ RUN      ] Device.Ends\n", status=3)
+        run = self.run_tests()
+        self.assertIn("| device | ended with 3 |", run.stdout)
+        self.assertIn("Device.Ends", run.stdout)
+
     def test_a_pack_that_is_carried_later_is_the_one_that_runs(self):
         self.pack(WELL)
         self.assertIn("| device | 2 |", self.run_tests().stdout)

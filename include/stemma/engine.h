@@ -60,6 +60,7 @@ struct RequestSpec {
   std::int64_t max_tokens = 128;     // output tokens at most, >= 1
   SamplingParams sampling;           // greedy unless a temperature is set
   std::vector<TokenId> stop_tokens;  // the output ends with the first of these
+  std::int64_t min_tokens = 0;       // no stop token is chosen before: 0 to max_tokens
   std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
   NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
   // The name of one of Runner::adapters, which it is computed with; empty: none. Prefixes are then
@@ -67,15 +68,13 @@ struct RequestSpec {
   std::string adapter;
   // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
   std::optional<SharedPrefix> shared_prefix;
-  // Where its owner may have the same text too: see PrefixStop::kOtherNamespace.
-  std::vector<SiblingNamespace> siblings;
+  std::vector<SiblingNamespace> siblings;  // see PrefixStop::kOtherNamespace
   Retention retention = Retention::kDefault;  // how soon its client expects to come back
   // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
   // kLogprobsMax at most. Absent: none.
   std::optional<std::int64_t> logprobs;
-  // Requests with this prompt: the others have the ids that follow, and seeds of their own. The
-  // prompt is computed once, for all for which there is room when that is done. From 1 to
-  // kCopiesMax.
+  // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
+  // computed once, for all for which there is room when that is done. From 1 to kCopiesMax.
   std::int64_t copies = 1;
 };
 
@@ -205,6 +204,7 @@ class Engine {
   struct Extra {
     SamplingParams sampling;
     std::vector<TokenId> stop_tokens;
+    std::int64_t min_tokens = 0;
     std::optional<std::int64_t> logprobs;
     bool has_copies = false;  // it is one of them
     std::vector<SiblingNamespace> siblings;

@@ -1,7 +1,7 @@
 // SamplingParams: how a request wants its tokens chosen from the model's logits.
 //
 // Thread:     a value.
-// Memory:     logit_bias, as the caller gives it.
+// Memory:     logit_bias and allowed_tokens, as the caller gives them.
 // Cost:       none by itself; what each field makes a token cost: model/sampler.h.
 // Not here:   stop conditions (engine.h), the names of these fields in any wire format. Invariants:
 //             I13: the same parameters and seed give the same tokens, whatever was cached and
@@ -25,7 +25,7 @@ struct TokenLogprob {
   float logprob = 0;
 };
 
-// Applied in this order: logit_bias, the three penalties,
+// Applied in this order: allowed_tokens, logit_bias, the three penalties,
 // temperature, top_k, top_p (of what top_k left), min_p.
 struct SamplingParams {
   float temperature = 0;   // 0: the most likely token; else logits are divided by it
@@ -37,6 +37,7 @@ struct SamplingParams {
   float frequency_penalty = 0;   // subtracted once an occurrence in the output
   std::optional<std::uint64_t> seed = {};                  // whoever admits a request gives it one
   std::vector<std::pair<TokenId, float>> logit_bias = {};  // added to these tokens' logits
+  std::vector<TokenId> allowed_tokens = {};                // only these; empty: all
 
   // Whether each field has a value in its range; the error names the field.
   Status validate(std::int64_t vocab_tokens) const;

@@ -43,7 +43,12 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
     Result<RequestSpec> spec = spec_of(prompts[i]);
     std::vector<TokenId> prompt;
     std::string adapter;
-    if (spec.ok()) adapter = spec->adapter;
+    TextRules rules = {.stop = flags_.stop};
+    if (spec.ok()) {
+      adapter = spec->adapter;
+      const bool is_chat = prompts[i].messages.has_value();
+      rules.goes_on = !is_chat && has_text(model_.tokenizer(), spec->prompt);
+    }
     if (spec.ok() && capture_or_null_ != nullptr) prompt = spec->prompt;
     Result<RequestId> id = spec.ok() ? engine_.submit(std::move(spec).value())
                                      : Result<RequestId>(std::move(spec).error());
@@ -58,7 +63,7 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
                         .submitted_ms = ms(clock_.now_us() - begin_us_),
                         .tokens = {},
                         .text = {},
-                        .stream = TextGeneration(model_.tokenizer(), flags_.stop),
+                        .stream = TextGeneration(model_.tokenizer(), std::move(rules)),
                         .stats = {},
                         .error = {}});
   }

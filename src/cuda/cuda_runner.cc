@@ -243,8 +243,7 @@ Status CudaRunner::use_pool(const char* name, KvPool& pool, Group& group,
   group.pool = own;
   const KvShape& shape = own->shape();
   if (shape.layers == 0) return {};
-  const PoolTerms terms = {own->layer_view(0).k, shape, own->layout()};
-  if (terms == group.terms) return {};
+  if (own->number() == group.made_for) return {};
   if (shape.slots() > std::numeric_limits<std::int32_t>::max()) {
     return Error{ErrorCode::kUnsupported, std::string(name) + ": more than 2^31 tokens"};
   }
@@ -262,7 +261,7 @@ Status CudaRunner::use_pool(const char* name, KvPool& pool, Group& group,
       CudaAttention::create(device_, stream_, attention,
                             {limits_.rows_max, limits_.requests_max, context_tokens_max_},
                             attention_options));
-  group.terms = terms;
+  group.made_for = own->number();
   return {};
 }
 

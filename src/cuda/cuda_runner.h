@@ -108,17 +108,10 @@ class CudaRunner final : public LoadedRunner {
   Status meet_ranks() override;
 
  private:
-  // What attention and graphs are made for.
-  struct PoolTerms {
-    const void* first = nullptr;  // address
-    KvShape shape;
-    KvLayout layout = KvLayout::kLayerFirst;
-    friend bool operator==(const PoolTerms&, const PoolTerms&) = default;
-  };
   // The layers without a window, or those with one.
   struct Group {
-    CudaPool* pool = nullptr;  // of the step that is being queued
-    PoolTerms terms;
+    CudaPool* pool = nullptr;   // of the step that is being queued
+    std::int64_t made_for = 0;  // number of the pool that attention and graphs are made for
     std::unique_ptr<CudaAttention> attention;
   };
   // Of a step, on its way to the host.

@@ -293,6 +293,7 @@ Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stre
 
 Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
   if (size_bytes == 0) return PinnedMemory();
+  STEMMA_RETURN_IF_ERROR(use_in_thread());  // else a context is made on the first device for it
   void* bytes = nullptr;
   STEMMA_RETURN_IF_ERROR(
       status_of("cudaHostAlloc", cudaHostAlloc(&bytes, size_bytes, cudaHostAllocMapped)));
@@ -301,6 +302,7 @@ Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
 }
 
 Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   return status_of("cudaHostRegister", cudaHostRegister(bytes, size_bytes, cudaHostRegisterMapped));
 }
 

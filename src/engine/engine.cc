@@ -55,6 +55,11 @@ std::string_view finish_reason_name(FinishReason reason) {
 
 namespace {
 
+// Other than that of any copy of a request with another seed, for all that can be told.
+std::uint64_t seed_of_copy(std::uint64_t seed, std::uint64_t copy) {
+  return mix64(mix64(seed) + copy);
+}
+
 Status check_pool(std::string_view name, const KvShape& shape, const KvShape& wanted) {
   if (shape.pages == wanted.pages && shape.page_size == wanted.page_size) return {};
   return Error{ErrorCode::kInvalidArgument,
@@ -188,8 +193,9 @@ void Engine::admit(InboxMessage message) {
   admit_one(message.id, RequestId(), spec, {std::move(spec.prompt), seed, message.posted_us});
   for (std::size_t copy = 1; copy <= message.other_prompts.size(); ++copy) {
     const RequestId id(message.id.value() + static_cast<std::int64_t>(copy));
-    admit_one(id, message.id, spec,
-              {std::move(message.other_prompts[copy - 1]), mix64(seed + copy), message.posted_us});
+    admit_one(
+        id, message.id, spec,
+        {std::move(message.other_prompts[copy - 1]), seed_of_copy(seed, copy), message.posted_us});
   }
 }
 
@@ -218,6 +224,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.sampling = spec.sampling;
   extra.sampling.seed = entry.seed;
   extra.stop_tokens = spec.stop_tokens;
+  extra.min_tokens = spec.min_tokens;
   extra.logprobs = spec.logprobs;
   extra.has_copies = spec.copies > 1;
   extra.submitted_us = entry.submitted_us;

@@ -78,7 +78,7 @@ class EngineForks : public ::testing::Test {
       open();
       tokens_.clear();
       RequestSpec alone = spec(prompt_tokens, 1);
-      if (copy > 0) alone.sampling.seed = mix64(11 + static_cast<std::uint64_t>(copy));
+      if (copy > 0) alone.sampling.seed = mix64(mix64(11) + static_cast<std::uint64_t>(copy));
       const RequestId id = submit(alone);
       run();
       answers.push_back(tokens_[id]);

@@ -74,7 +74,8 @@ bool Engine::chooses_here(const Request& request) const {
   const SamplingParams& sampling = extra.sampling;
   return (sampling.temperature != 0 && !parts_.runner.draws()) ||
          sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
-         sampling.frequency_penalty != 0 || !sampling.logit_bias.empty() || extra.has_copies;
+         sampling.frequency_penalty != 0 || !sampling.logit_bias.empty() ||
+         !sampling.allowed_tokens.empty() || extra.min_tokens > 0 || extra.has_copies;
 }
 
 void Engine::start_step(const KvBatch& batch, std::span<Request* const> outputs) {
@@ -225,7 +226,10 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
 void Engine::accept_logits(Request& request, std::span<const float> logits) {
   const SamplingHistory history = {.tokens = request.tokens,
                                    .prompt_tokens = request.prompt_tokens};
-  accept_chosen(request, sampler_->try_sample(logits, extra_of(request).sampling, history), logits);
+  const Extra& extra = extra_of(request);
+  std::span<const TokenId> forbidden;
+  if (request.generated_tokens() < extra.min_tokens) forbidden = extra.stop_tokens;
+  accept_chosen(request, sampler_->try_sample(logits, extra.sampling, history, forbidden), logits);
 }
 
 // `logits`: empty where nobody wants to see them.

@@ -41,6 +41,31 @@ Status check_extent(const RequestSpec& spec, const KvCacheOptions& kv) {
   return {};
 }
 
+// Whether its output may end as it says, and may begin.
+Status check_ends(const RequestSpec& spec, std::int64_t vocab_tokens) {
+  const std::vector<TokenId>& ends = spec.stop_tokens;
+  const auto outside = std::find_if(
+      ends.begin(), ends.end(), [&](TokenId token) { return token < 0 || token >= vocab_tokens; });
+  if (outside != ends.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("stop token {} is outside the vocabulary of {} tokens", *outside,
+                             vocab_tokens)};
+  }
+  if (spec.min_tokens < 0 || spec.min_tokens > spec.max_tokens) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("min_tokens must be from 0 to max_tokens {} (got {})", spec.max_tokens,
+                             spec.min_tokens)};
+  }
+  const std::vector<TokenId>& allowed = spec.sampling.allowed_tokens;
+  const bool none_is_left = spec.min_tokens > 0 && !allowed.empty() &&
+                            std::all_of(allowed.begin(), allowed.end(), [&](TokenId token) {
+                              return std::find(ends.begin(), ends.end(), token) != ends.end();
+                            });
+  if (!none_is_left) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "allowed_tokens: each is a stop token, which none may be before min_tokens"};
+}
+
 }  // namespace
 
 Result<RequestId> Engine::submit(RequestSpec spec) {
@@ -102,13 +127,8 @@ Status Engine::check(const RequestSpec& spec) const {
                  fmt::format("prompt token {} is {}, outside the vocabulary of {} tokens",
                              wrong - spec.prompt.begin(), *wrong, parts_.vocab_tokens)};
   }
-  const auto stop = std::find_if(spec.stop_tokens.begin(), spec.stop_tokens.end(), outside);
-  if (stop != spec.stop_tokens.end()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("stop token {} is outside the vocabulary of {} tokens", *stop,
-                             parts_.vocab_tokens)};
-  }
   STEMMA_RETURN_IF_ERROR(spec.sampling.validate(parts_.vocab_tokens));
+  STEMMA_RETURN_IF_ERROR(check_ends(spec, parts_.vocab_tokens));
   const std::int64_t logprobs_max = std::min(kLogprobsMax, parts_.vocab_tokens);
   if (spec.logprobs.value_or(0) < 0 || spec.logprobs.value_or(0) > logprobs_max) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("logprobs must be from 0 to {} (got {})",

@@ -181,6 +181,47 @@ TEST_F(EngineTest, AStopTokenEndsTheOutput) {
   EXPECT_EQ(events.back().finish, FinishReason::kStop);
 }
 
+// The model gives 2, 3, 4, …: where 3 may not come yet, the first of the tokens that are all
+// equally likely does, which is 1 as 0 may not come either.
+TEST_F(EngineTest, NoStopTokenIsChosenBeforeMinTokens) {
+  open();
+  RequestSpec wanted = spec({1}, 9);
+  wanted.stop_tokens = {3, 0};
+  wanted.min_tokens = 4;
+  const RequestId id = *engine_->submit(wanted);
+  std::vector<TokenId> tokens;
+  const auto events = run();
+  for (const EngineEvent& event : events.at(id)) tokens.push_back(event.token);
+  EXPECT_EQ(tokens, (std::vector<TokenId>{2, 1, 2, 1, 2, 3}));
+  wanted.min_tokens = 10;
+  EXPECT_EQ(refusal(wanted), "min_tokens must be from 0 to max_tokens 9 (got 10)");
+  wanted.min_tokens = 1;
+  wanted.sampling.allowed_tokens = {0, 3};
+  EXPECT_EQ(refusal(wanted),
+            "allowed_tokens: each is a stop token, which none may be before min_tokens");
+}
+
+TEST_F(EngineTest, CopiesOfOneSeedAreNoCopiesOfTheNext) {
+  open();
+  RequestSpec wanted = spec({1}, 12);
+  wanted.sampling.temperature = 100;  // nearly even
+  wanted.copies = 2;
+  wanted.sampling.seed = 5;
+  const auto five = engine_->submit(wanted);
+  wanted.sampling.seed = 6;
+  const auto six = engine_->submit(wanted);
+  ASSERT_TRUE(five.ok() && six.ok());
+  auto events = run();
+  const auto tokens = [&](const RequestId& id) {
+    std::vector<TokenId> out;
+    for (const EngineEvent& event : events[id]) out.push_back(event.token);
+    return out;
+  };
+  const RequestId copy(five->value() + 1);
+  EXPECT_NE(tokens(copy), tokens(*six));
+  EXPECT_NE(tokens(copy), tokens(*five));
+}
+
 TEST_F(EngineTest, CancelIsIdempotentInEveryState) {
   for (int steps_before = 0; steps_before < 6; ++steps_before) {
     open();

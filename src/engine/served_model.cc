@@ -172,7 +172,18 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   STEMMA_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::load(options.directory));
   STEMMA_ASSIGN_OR_RETURN(chat_template_, load_chat_template(options.directory));
   STEMMA_ASSIGN_OR_RETURN(generation_, load_generation_config(options.directory));
+  STEMMA_ASSIGN_OR_RETURN(const SpecialTokens special, load_special_tokens(options.directory));
+  add_end_token(special);
   return {};
+}
+
+// What the tokenizer's own file calls the end is one too. Files name tokens that a model of few
+// does not have: it never gives them.
+void ServedModel::add_end_token(const SpecialTokens& special) {
+  std::vector<TokenId>& ends = generation_.eos_token_ids;
+  const auto end = special.eos_token ? tokenizer_->token_id(*special.eos_token) : std::nullopt;
+  if (end.has_value() && !generation_.is_eos(*end)) ends.push_back(*end);
+  std::erase_if(ends, [&](TokenId token) { return token >= vocab_tokens(); });
 }
 
 Status ServedModel::open_pools(const ServedModelOptions& options) {
@@ -280,8 +291,10 @@ Result<std::vector<TokenId>> ServedModel::encode_messages(const TemplateJson& me
   return tokenizer_->encode(text, {.add_special_tokens = false, .parse_special_tokens = true});
 }
 
-Result<std::vector<TokenId>> ServedModel::encode_text(std::string_view text) const {
-  return tokenizer_->encode(text, {.add_special_tokens = true, .parse_special_tokens = true});
+Result<std::vector<TokenId>> ServedModel::encode_text(std::string_view text,
+                                                      bool add_special_tokens) const {
+  return tokenizer_->encode(
+      text, {.add_special_tokens = add_special_tokens, .parse_special_tokens = true});
 }
 
 }  // namespace stemma

@@ -84,8 +84,9 @@ class ServedModel {
   const ChatTemplate* chat_template_or_null() const noexcept {
     return chat_template_.has_value() ? &*chat_template_ : nullptr;
   }
-  // A plain text, with the special tokens that the tokenizer puts around one.
-  Result<std::vector<TokenId>> encode_text(std::string_view text) const;
+  // A plain text, with the special tokens that the tokenizer puts around one, or without.
+  Result<std::vector<TokenId>> encode_text(std::string_view text,
+                                           bool add_special_tokens = true) const;
 
   // What an engine is to compute its batches with: of several ranks, with all of them.
   Runner& batch_runner() noexcept;
@@ -112,6 +113,7 @@ class ServedModel {
  private:
   static Result<std::unique_ptr<ServedModel>> open_own(const ServedModelOptions& options);
   Status load_files(const ServedModelOptions& options);
+  void add_end_token(const SpecialTokens& special);
   Status open_pools(const ServedModelOptions& options);
   Status count_pages(const ServedModelOptions& options, KvShape& full, KvShape& windowed);
   Status open_tiers(const ServedModelOptions& options);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
@@ -64,6 +65,27 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesApartThatCannotServeEachOther) {
   options_.kv_layout = "page_first";
   options_.kv_bytes *= 2;
   EXPECT_FALSE(seen.insert(digest()).second);
+}
+
+// What tokenizer_config.json calls the end of a text ends answers, whatever config.json calls so.
+TEST_F(ServedModelTest, TheTokenizersEndTokenEndsAnswers) {
+  const auto ends = [&] {
+    const auto model = ServedModel::open(options_);
+    EXPECT_TRUE(model.ok()) << to_string(model.error());
+    return (*model)->generation().eos_token_ids;
+  };
+  const std::vector<TokenId> before = ends();
+  const auto model = ServedModel::open(options_);
+  ASSERT_TRUE(model.ok());
+  const std::string name = (*model)->tokenizer().decode(std::vector<TokenId>{65}, false);
+  ASSERT_EQ((*model)->tokenizer().token_id(name), 65);
+  std::ofstream(directory_.path() + "/tokenizer_config.json")
+      << TemplateJson({{"eos_token", name}}).dump();
+  std::vector<TokenId> wanted = before;
+  wanted.push_back(65);
+  EXPECT_EQ(ends(), wanted);
+  std::ofstream(directory_.path() + "/generation_config.json") << R"({"eos_token_id": 1000000})";
+  EXPECT_EQ(ends(), (std::vector<TokenId>{65})) << "no token of the model";
 }
 
 // Opened by two ranks at once: what each has, or the error that each gets.

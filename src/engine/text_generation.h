@@ -6,7 +6,11 @@
 // Not here:   tokens and stop tokens (Engine), the wire (server/).
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/detokenizer.h"
@@ -16,15 +20,41 @@
 
 namespace stemma {
 
+// Whether tokens have a text that another can go on from: special ones alone have none.
+inline bool has_text(const Tokenizer& tokenizer, std::span<const TokenId> tokens) {
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [&](TokenId token) { return !tokenizer.is_special(token); });
+}
+
+// What a request's text is.
+struct TextRules {
+  std::vector<std::string> stop;    // StopStrings::validate(stop) is ok
+  bool shows_stop = false;          // also the stop string or token that ends it
+  bool skip_special_tokens = true;  // they are no text
+  bool goes_on = false;             // from the prompt's text: see Detokenizer
+  std::int64_t min_tokens = 0;      // no stop string ends it with one of the first so many
+};
+
 class TextGeneration {
  public:
-  // `tokenizer` must outlive this. REQUIRES: StopStrings::validate(stop) is ok.
-  TextGeneration(const Tokenizer& tokenizer, std::vector<std::string> stop)
-      : detokenizer_(tokenizer, /*skip_special_tokens=*/true), stop_(std::move(stop)) {}
+  // `tokenizer` must outlive this.
+  TextGeneration(const Tokenizer& tokenizer, TextRules rules)
+      : detokenizer_(tokenizer, rules.skip_special_tokens),
+        stop_(std::move(rules.stop),
+              rules.shows_stop ? StopStrings::Match::kShown : StopStrings::Match::kHidden),
+        tokens_before_stop_(rules.min_tokens) {
+    if (rules.goes_on) detokenizer_.begin_behind_others();
+  }
 
   // Takes the next token and appends to `out` the text that is certain now. True if a stop string
-  // is complete: the request is to be ended (Engine::stop), and `out` ends before the stop string.
-  bool push(TokenId token, std::string& out) { return stop_.push(detokenizer_.push(token), out); }
+  // is complete: the request is to be ended (Engine::stop), and `out` ends with the text.
+  bool push(TokenId token, std::string& out) {
+    const std::string piece = detokenizer_.push(token);
+    if (tokens_before_stop_ == 0) return stop_.push(piece, out);
+    --tokens_before_stop_;
+    stop_.pass(piece, out);
+    return false;
+  }
 
   // The output ended for another reason: appends what was held back.
   void finish(std::string& out) {
@@ -34,6 +64,7 @@ class TextGeneration {
  private:
   Detokenizer detokenizer_;
   StopStrings stop_;
+  std::int64_t tokens_before_stop_;
 };
 
 }  // namespace stemma

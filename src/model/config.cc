@@ -299,7 +299,7 @@ void read_dtype(JsonFields& fields, ModelConfig& config) {
 void read_special_tokens(JsonFields& fields, ModelConfig& config, std::string_view file_name) {
   const Range ids = {0, config.vocab_tokens - 1};
   const Json* begin = fields.find_or_null("bos_token_id");
-  if (begin != nullptr) {
+  if (begin != nullptr && *begin != -1) {  // some files write -1 for "none"
     config.begin_token = static_cast<TokenId>(fields.integer("bos_token_id", ids, std::nullopt));
   }
   const Json* end = fields.find_or_null("eos_token_id");

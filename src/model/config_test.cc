@@ -422,7 +422,7 @@ TEST(Config, WrongFieldsAreNamed) {
       {R"(,"hidden_act":7)", "hidden_act: must be a string"},
       {R"(,"eos_token_id":1000)", "eos_token_id: must be an integer from 0 to 999 (got 1000)"},
       {R"(,"eos_token_id":[5,null])", "eos_token_id: missing"},
-      {R"(,"bos_token_id":-1)", "bos_token_id: must be an integer from 0 to 999"},
+      {R"(,"bos_token_id":-2)", "bos_token_id: must be an integer from 0 to 999"},
   };
   for (const auto& [extra, expected] : cases) {
     EXPECT_NE(error_of(config_text("LlamaForCausalLM", extra)).find(expected), std::string::npos)

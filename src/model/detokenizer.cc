@@ -10,6 +10,10 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens)
       stream_(tokenizer.decoder()),
       skip_special_tokens_(skip_special_tokens) {}
 
+void Detokenizer::begin_behind_others() {
+  stream_.begin_behind_others();
+}
+
 std::string Detokenizer::push(TokenId token) {
   std::string text;
   if (skip_special_tokens_ && tokenizer_->is_special(token)) {
@@ -32,8 +36,7 @@ std::string text_behind_others(const Tokenizer& tokenizer, TokenId token) {
   const std::optional<std::string_view> spelled = tokenizer.token_text(token);
   if (!spelled.has_value()) return text;
   DecodeStream stream(tokenizer.decoder());
-  stream.push("a", text);
-  text.clear();
+  stream.begin_behind_others();
   stream.push(*spelled, text);
   stream.flush(text);
   return text;

@@ -24,6 +24,10 @@ class Detokenizer {
   // meanwhile.
   Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);
 
+  // The text goes on behind other tokens: its first one keeps the space that decoders take off the
+  // begin of a text. REQUIRES: no token was pushed.
+  void begin_behind_others();
+
   // The text that is certain now and was not before: possibly empty, never part of a character.
   std::string push(TokenId token);
 

@@ -67,6 +67,16 @@ TEST(Detokenizer, ATokenBehindOthersKeepsItsSpace) {
   EXPECT_EQ(text_behind_others(bytes, 0xC3), "�");
 }
 
+TEST(Detokenizer, ATextThatGoesOnKeepsItsFirstSpace) {
+  const Tokenizer tokenizer = built(sentence_piece_file());
+  Detokenizer detokenizer(tokenizer, true);
+  detokenizer.begin_behind_others();
+  EXPECT_EQ(detokenizer.push(263), " hi");
+  EXPECT_EQ(detokenizer.push(263), " hi");
+  EXPECT_EQ(detokenizer.flush(), "");
+  EXPECT_EQ(detokenizer.push(263), "hi") << "behind a flush a new text begins";
+}
+
 TEST(Detokenizer, BeginsANewTextAfterAFlush) {
   const Tokenizer tokenizer = built(sentence_piece_file());
   Detokenizer detokenizer(tokenizer, true);

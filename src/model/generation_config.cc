@@ -154,6 +154,7 @@ Result<GenerationConfig> parse_generation_config(std::string_view json,
   reader.read("min_p", config.min_p);
   reader.read("repetition_penalty", config.repetition_penalty);
   reader.read("max_new_tokens", config.max_new_tokens);
+  if (config.top_k == -1) config.top_k = 0;  // some files write -1 for "all"
   STEMMA_RETURN_IF_ERROR(reader.status());
   // The same ranges that a request's values have. Token biases are not part of the file: any
   // vocabulary will do.

@@ -69,11 +69,12 @@ TEST(GenerationConfig, WithoutDoSampleTheDefaultIsGreedy) {
 
 TEST(GenerationConfig, NullAndMinusOneMeanAbsent) {
   const auto config = parse_generation_config(
-      R"({"eos_token_id": null, "pad_token_id": -1, "temperature": null})", "f");
+      R"({"eos_token_id": null, "pad_token_id": -1, "temperature": null, "top_k": -1})", "f");
   ASSERT_TRUE(config.ok()) << to_string(config.error());
   EXPECT_THAT(config->eos_token_ids, IsEmpty());
   EXPECT_FALSE(config->pad_token_id.has_value());
   EXPECT_FALSE(config->temperature.has_value());
+  EXPECT_EQ(config->sampling_defaults().top_k, 0) << "all";
 }
 
 TEST(GenerationConfig, ErrorsNameFileAndField) {

@@ -63,6 +63,11 @@ Status SamplingParams::validate(std::int64_t vocab_tokens) const {
     }
     if (!std::isfinite(bias)) return out_of_range("logit_bias", bias, "a number");
   }
+  for (const TokenId token : allowed_tokens) {
+    if (token < 0 || token >= vocab_tokens) {
+      return out_of_range("allowed_tokens", token, "tokens of the vocabulary");
+    }
+  }
   return {};
 }
 
@@ -94,10 +99,11 @@ Sampler::Sampler(std::int64_t vocab_tokens) {
 
 std::optional<TokenId> Sampler::try_sample(std::span<const float> logits,
                                            const SamplingParams& params,
-                                           const SamplingHistory& history) {
+                                           const SamplingHistory& history,
+                                           std::span<const TokenId> forbidden) {
   STEMMA_CHECK(history.prompt_tokens >= 0 && history.output_position() >= 0,
                "the prompt is the first part of a request's tokens");
-  return try_choose(adjusted(logits, params, history),
+  return try_choose(adjusted(logits, params, history, forbidden),
                     choice_of(params, history.output_position()));
 }
 
@@ -114,16 +120,32 @@ std::optional<TokenId> Sampler::try_choose(std::span<const float> logits,
 
 std::span<const float> Sampler::adjusted(std::span<const float> logits,
                                          const SamplingParams& params,
-                                         const SamplingHistory& history) {
+                                         const SamplingHistory& history,
+                                         std::span<const TokenId> forbidden) {
   const bool penalties = params.repetition_penalty != 1 || params.presence_penalty != 0 ||
                          params.frequency_penalty != 0;
-  if (params.logit_bias.empty() && !penalties) return logits;
-  std::copy(logits.begin(), logits.end(), logits_.begin());
+  if (params.logit_bias.empty() && params.allowed_tokens.empty() && forbidden.empty() &&
+      !penalties) {
+    return logits;
+  }
+  take_allowed(logits, params.allowed_tokens);
+  for (const TokenId token : forbidden) logits_[static_cast<std::size_t>(token)] = kImpossible;
   for (const auto& [token, bias] : params.logit_bias) {
     logits_[static_cast<std::size_t>(token)] += bias;
   }
   if (penalties) penalize(params, history);
   return logits_;
+}
+
+void Sampler::take_allowed(std::span<const float> logits, std::span<const TokenId> allowed) {
+  if (allowed.empty()) {
+    std::copy(logits.begin(), logits.end(), logits_.begin());
+    return;
+  }
+  std::fill(logits_.begin(), logits_.end(), kImpossible);
+  for (const TokenId token : allowed) {
+    logits_[static_cast<std::size_t>(token)] = logits[static_cast<std::size_t>(token)];
+  }
 }
 
 // Each token of the history is penalized once, where it is met first; the counts are put back to 0

@@ -53,16 +53,22 @@ class Sampler {
   // gives: the caller fails the request. NaN counts as minus infinity. Where there is plus
   // infinity, the lowest such id is certain. REQUIRES: logits.size() == vocab_tokens; params are
   // valid and have a seed if the temperature is not 0; 0 <= history.prompt_tokens <=
-  // history.tokens.size(); its tokens are in the vocabulary.
+  // history.tokens.size(); its tokens are in the vocabulary, and so are those of `forbidden`, of
+  // which none is given.
   std::optional<TokenId> try_sample(std::span<const float> logits, const SamplingParams& params,
-                                    const SamplingHistory& history);
+                                    const SamplingHistory& history,
+                                    std::span<const TokenId> forbidden = {});
   // The same without bias and penalties. REQUIRES: as try_sample.
   std::optional<TokenId> try_choose(std::span<const float> logits, const TokenChoice& choice);
 
  private:
-  // The logits with bias and penalties: `logits` itself where there are none, else logits_.
+  // The logits with bias and penalties, and without what may not be given: `logits` itself where
+  // there is none of these, else logits_.
   std::span<const float> adjusted(std::span<const float> logits, const SamplingParams& params,
-                                  const SamplingHistory& history);
+                                  const SamplingHistory& history,
+                                  std::span<const TokenId> forbidden);
+  // Fills logits_ with those of `allowed`, of all where it is empty.
+  void take_allowed(std::span<const float> logits, std::span<const TokenId> allowed);
   void penalize(const SamplingParams& params, const SamplingHistory& history);
   // Fills weights_ with exp((logit - max) / temperature): the most likely token has 1.
   void weigh(std::span<const float> logits, TokenId top, float temperature);

@@ -328,6 +328,33 @@ TEST(SamplerDistribution, AgreesWithTheNaiveDefinition) {
   }
 }
 
+TEST(Sampler, OnlyAllowedTokensAreGiven) {
+  const std::vector<float> logits = {9, 1, 3, 2};
+  SamplingParams params;
+  params.allowed_tokens = {3, 1};
+  EXPECT_EQ(sample(logits, params), 3);
+  params.logit_bias = {{0, 100.0F}};
+  EXPECT_EQ(sample(logits, params), 3) << "no bias brings back what is not allowed";
+  params.logit_bias = {{1, 5.0F}};
+  EXPECT_EQ(sample(logits, params), 1);
+  params.temperature = 1;
+  params.seed = kSeed;
+  params.logit_bias.clear();
+  const auto counts = histogram(logits, params, 2'000);
+  EXPECT_EQ(counts[0] + counts[2], 0);
+  EXPECT_GT(counts[1], 0);
+}
+
+TEST(Sampler, WhatIsForbiddenIsNotGiven) {
+  const std::vector<float> logits = {9, 1, 3, 2};
+  const std::vector<TokenId> forbidden = {0, 2};
+  Sampler sampler(4);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, forbidden), 3);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}), 0) << "the next call is another";
+  const std::vector<TokenId> all = {0, 1, 2, 3};
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, all), std::nullopt);
+}
+
 std::string error_of(const SamplingParams& params) {
   const Status status = params.validate(/*vocab_tokens=*/10);
   return status.ok() ? "" : status.error().detail;
@@ -349,6 +376,7 @@ TEST(SamplingParamsRange, ErrorsNameTheField) {
   EXPECT_THAT(error_of({.frequency_penalty = kNan}), HasSubstr("frequency_penalty"));
   EXPECT_THAT(error_of({.logit_bias = {{10, 1.0f}}}), HasSubstr("logit_bias"));
   EXPECT_THAT(error_of({.logit_bias = {{1, kInfinity}}}), HasSubstr("logit_bias"));
+  EXPECT_THAT(error_of({.allowed_tokens = {1, 10}}), HasSubstr("allowed_tokens"));
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ Status StopStrings::validate(std::span<const std::string> stop) {
   return {};
 }
 
-StopStrings::StopStrings(std::vector<std::string> stop) {
+StopStrings::StopStrings(std::vector<std::string> stop, Match match) : match_(match) {
   STEMMA_CHECK(validate(stop).ok(), "stop strings are validated where a request is admitted");
   std::size_t longest = 0;
   for (std::string& text : stop) {
@@ -69,21 +69,40 @@ bool StopStrings::push(std::string_view piece, std::string& out) {
   for (const char byte : piece) {
     held_.push_back(byte);
     const bool complete = advance(byte);
-    std::int32_t wanted = 0;  // bytes at the end that are, or may become, a stop string
-    for (const Pattern& pattern : patterns_) {
-      if (!complete || at(pattern.state) == pattern.text.size()) {
-        wanted = std::max(wanted, pattern.state);
-      }
-    }
-    const std::size_t shown = held_.size() - at(wanted);
-    out.append(held_, 0, shown);
-    held_.erase(0, shown);
-    if (complete) {
-      finished_ = true;
-      return true;
-    }
+    show(complete, out);
+    if (!complete) continue;
+    if (match_ == Match::kShown) out += held_;
+    finished_ = true;
+    return true;
   }
   return false;
+}
+
+void StopStrings::pass(std::string_view piece, std::string& out) {
+  STEMMA_CHECK(!finished_, "no text follows the end");
+  for (const char byte : piece) {
+    held_.push_back(byte);
+    advance(byte);
+    matched_.reset();
+    for (Pattern& pattern : patterns_) {
+      if (at(pattern.state) == pattern.text.size()) {
+        pattern.state = pattern.fallback[at(pattern.state)];
+      }
+    }
+    show(/*complete=*/false, out);
+  }
+}
+
+void StopStrings::show(bool complete, std::string& out) {
+  std::int32_t wanted = 0;  // bytes at the end that are, or may become, a stop string
+  for (const Pattern& pattern : patterns_) {
+    if (!complete || at(pattern.state) == pattern.text.size()) {
+      wanted = std::max(wanted, pattern.state);
+    }
+  }
+  const std::size_t shown = held_.size() - at(wanted);
+  out.append(held_, 0, shown);
+  held_.erase(0, shown);
 }
 
 bool StopStrings::advance(char byte) {

@@ -1,5 +1,5 @@
 // StopStrings: ends a text where one of a request's stop strings appears, without showing any of
-// it.
+// it, or with all of it.
 //
 // Thread:     one request, one matcher.
 // Memory:     the stop strings, one integer a byte of them, and the text held back: less than the
@@ -29,13 +29,20 @@ class StopStrings {
   // names the field.
   static Status validate(std::span<const std::string> stop);
 
+  // Whether what ends a text is shown.
+  enum class Match : std::uint8_t { kHidden, kShown };
+
   // Without stop strings every text passes at once. REQUIRES: validate(stop) is ok.
-  explicit StopStrings(std::vector<std::string> stop);
+  explicit StopStrings(std::vector<std::string> stop, Match match = Match::kHidden);
 
   // Takes the next piece of the text and appends to `out` what may be shown. True if a stop string
-  // is now complete: `out` ends before it, and the rest of the piece is dropped. REQUIRES: neither
-  // stopped nor finished.
+  // is now complete: `out` ends before it, or behind it where it is shown, and the rest of the
+  // piece is dropped. REQUIRES: neither stopped nor finished.
   bool push(std::string_view piece, std::string& out);
+
+  // Takes a piece that cannot end the text; one that begins in it can end it later. REQUIRES: as
+  // push.
+  void pass(std::string_view piece, std::string& out);
 
   // The text ended for another reason: appends what was held back. REQUIRES: neither stopped nor
   // finished.
@@ -54,7 +61,10 @@ class StopStrings {
 
   // Advances every pattern by one byte; true if one is complete.
   bool advance(char byte);
+  // Shows what can be no part of a stop string; if one is `complete`, what is before it.
+  void show(bool complete, std::string& out);
 
+  Match match_;
   std::vector<Pattern> patterns_;
   std::string held_;
   std::optional<std::size_t> matched_;

@@ -102,6 +102,25 @@ TEST(StopStrings, AMultibyteCharacterIsHeldBackWhole) {
   EXPECT_EQ(out, "caf\u00e9.");
 }
 
+TEST(StopStrings, OneThatIsShownIsTheEndOfTheText) {
+  StopStrings matcher({"<end>"}, StopStrings::Match::kShown);
+  std::string out;
+  EXPECT_FALSE(matcher.push("so <en", out));
+  EXPECT_EQ(out, "so ");
+  EXPECT_TRUE(matcher.push("d> and more", out));
+  EXPECT_EQ(out, "so <end>");
+}
+
+TEST(StopStrings, APieceThatIsPassedEndsNothing) {
+  StopStrings matcher({"abab"});
+  std::string out;
+  matcher.pass("xababab", out);
+  EXPECT_EQ(out, "xabab");
+  EXPECT_FALSE(matcher.matched().has_value());
+  EXPECT_TRUE(matcher.push("abc", out)) << "it ends behind what was passed";
+  EXPECT_EQ(out, "xabab");
+}
+
 TEST(StopStrings, TheOutcomeDoesNotDependOnThePieces) {
   constexpr std::uint64_t kTextSeed = 20240607;
   SCOPED_TRACE("seed " + std::to_string(kTextSeed));

@@ -120,6 +120,13 @@ void DecodeStream::reset() {
   }
 }
 
+void DecodeStream::begin_behind_others() {
+  for (Memory& memory : memories_) {
+    memory.start_over = true;
+    memory.pieces = 1;
+  }
+}
+
 void DecodeStream::push(std::string_view token_text, std::string& out) {
   feed(0, token_text, out);
 }

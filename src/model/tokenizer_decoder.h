@@ -85,6 +85,8 @@ class DecodeStream {
  public:
   explicit DecodeStream(const TokenDecoder& decoder);
 
+  // The next token is not the first of its text. REQUIRES: none was pushed since a text began.
+  void begin_behind_others();
   // Appends to `out` the text that is certain after this token.
   void push(std::string_view token_text, std::string& out);
   // Appends the rest; the next push begins a new text.

@@ -54,7 +54,8 @@ void read_content(FieldReader& fields, bool may_miss, std::optional<ApiError>& f
   }
 }
 
-// Arguments come as a text of JSON; templates print them as an object.
+// Arguments come as a text of JSON; templates print them as an object. An empty text is that of a
+// call without arguments.
 void read_tool_calls(FieldReader& fields, std::optional<ApiError>& fault, TemplateJson& message) {
   const TemplateJson* const calls = fields.array_or_null("tool_calls");
   for (std::size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
@@ -69,8 +70,9 @@ void read_tool_calls(FieldReader& fields, std::optional<ApiError>& fault, Templa
     const auto arguments = function->find("arguments");
     if (arguments == function->end() || !arguments->is_string()) continue;
     const JsonLimits limits = {.depth_max = 64, .fields_max = 512};
+    const std::string& text = arguments->get_ref<const std::string&>();
     Result<TemplateJson> parsed =
-        parse_ordered_json(arguments->get_ref<const std::string&>(), "arguments", limits);
+        parse_ordered_json(text.empty() ? "{}" : text, "arguments", limits);
     if (parsed.ok() && parsed->is_object()) {
       message["tool_calls"][i]["function"]["arguments"] = std::move(parsed).value();
     }

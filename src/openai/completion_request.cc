@@ -39,6 +39,20 @@ constexpr Refused kRefused[] = {
     {"guided_choice", "null", "not supported: answers are free text"},
     {"guided_grammar", "null", "not supported: answers are free text"},
     {"structured_outputs", "null", "not supported: answers are free text"},
+    {"regex", "null", "not supported: answers are free text"},
+    {"ebnf", "null", "not supported: answers are free text"},
+    {"json_schema", "null", "not supported: answers are free text"},
+    {"structural_tag", "null", "not supported: answers are free text"},
+    {"stop_regex", "null", "not supported: use stop"},
+    {"bad_words", "[]", "not supported: use logit_bias"},
+    {"documents", "null", "not supported: put them into messages"},
+    {"chat_template", "null", "not supported: the model's own is used"},
+    {"lora_path", "null", "not supported: an adapter's name is a model"},
+    {"prompt_embeds", "null", "not supported: prompts are texts or tokens"},
+    {"input_embeds", "null", "not supported: prompts are texts or tokens"},
+    {"logits_processors", "null", "not supported"},
+    {"custom_logit_processor", "null", "not supported"},
+    {"return_tokens_as_token_ids", "false", "not supported: use return_token_ids"},
     {"use_beam_search", "false", "not supported"},
     {"prompt_logprobs", "null", "not supported"},
 };
@@ -83,7 +97,8 @@ void read_logit_bias(FieldReader& fields, std::int64_t vocab_tokens, SamplingPar
   }
 }
 
-void read_sampling(FieldReader& fields, const RequestRules& rules, SamplingParams& sampling) {
+void read_sampling(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
+                   SamplingParams& sampling) {
   sampling = rules.defaults;
   sampling.temperature = as_float(fields.number("temperature", {0, 2}), sampling.temperature);
   constexpr float kLeastTopP = 1e-6F;  // 0 asks for the likeliest token, and so does this
@@ -101,6 +116,10 @@ void read_sampling(FieldReader& fields, const RequestRules& rules, SamplingParam
   const auto seed = fields.integer("seed", {kAny.min(), kAny.max()});
   if (seed.has_value()) sampling.seed = static_cast<std::uint64_t>(*seed);
   read_logit_bias(fields, rules.vocab_tokens, sampling);
+  if (const TemplateJson* const allowed = fields.array_or_null("allowed_token_ids")) {
+    sampling.allowed_tokens = read_tokens(*allowed, "allowed_token_ids", rules.vocab_tokens, fault);
+    if (allowed->empty()) fields.fail("allowed_token_ids", "must have at least one token");
+  }
   if (const Status valid = sampling.validate(rules.vocab_tokens); !valid.ok()) {
     fields.fail("", valid.error().detail);
   }
@@ -129,6 +148,9 @@ void read_stop(FieldReader& fields, const RequestRules& rules, std::optional<Api
     request.stop_tokens = read_tokens(*tokens, "stop_token_ids", rules.vocab_tokens, fault);
   }
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  request.shows_stop = fields.boolean("include_stop_str_in_output").value_or(false) ||
+                       fields.boolean("no_stop_trim").value_or(false);
+  request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
 }
 
 void read_extent(FieldReader& fields, const RequestRules& rules, CompletionRequest& request) {
@@ -142,6 +164,15 @@ void read_extent(FieldReader& fields, const RequestRules& rules, CompletionReque
   if (completion.has_value()) request.max_tokens = completion;
   if (request.kind == CompletionKind::kText && !request.max_tokens.has_value()) {
     request.max_tokens = 16;
+  }
+  request.min_tokens = fields.integer("min_tokens", {0, kTokensMax}).value_or(0);
+  if (request.min_tokens > request.max_tokens.value_or(kTokensMax)) {
+    fields.fail("min_tokens", fmt::format("must not be more than max_tokens {} (got {})",
+                                          *request.max_tokens, request.min_tokens));
+  }
+  request.prompt_tokens_kept = fields.integer("truncate_prompt_tokens", {-1, kTokensMax});
+  if (request.prompt_tokens_kept == 0) {
+    fields.fail("truncate_prompt_tokens", "must be at least 1, or -1 for what fits");
   }
 }
 
@@ -188,22 +219,12 @@ void read_cache(FieldReader& fields, CompletionRequest& request) {
 }
 
 void read_chat(FieldReader& fields, std::optional<ApiError>& fault, CompletionRequest& request) {
-  const TemplateJson* const messages = fields.array_or_null("messages");
-  if (messages == nullptr) return fields.fail("messages", "missing");
-  request.messages = read_messages(*messages, fault);
-  if (const TemplateJson* const tools = fields.array_or_null("tools")) {
-    for (std::size_t i = 0; i < tools->size(); ++i) {
-      if (!(*tools)[i].is_object()) fields.fail(item_path("tools", i), "must be an object");
-    }
-    const TemplateJson* const choice = fields.find_or_null("tool_choice");
-    const bool none = choice != nullptr && *choice == "none";
-    if (!tools->empty() && !none) request.tools = *tools;
-  }
+  read_chat_text(fields, fault, request);
   request.calls_in_parallel = fields.boolean("parallel_tool_calls").value_or(true);
-  if (const TemplateJson* const extra = fields.object_or_null("chat_template_kwargs")) {
-    request.template_extra = *extra;
+  if (fields.boolean("add_special_tokens").value_or(false)) {
+    fields.fail("add_special_tokens", "not supported: the template writes those that there are");
   }
-  request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  if (fields.boolean("echo").value_or(false)) fields.fail("echo", "only for completions");
 }
 
 void read_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
@@ -216,6 +237,7 @@ void read_text(FieldReader& fields, const RequestRules& rules, std::optional<Api
     fields.fail("prompt", fmt::format("{} prompts with {} answers each are more than {} answers",
                                       prompts, request.copies, rules.copies_max));
   }
+  request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   request.echo = fields.boolean("echo").value_or(false);
   if (request.echo && request.logprobs.has_value()) {
     fields.fail("echo", "not supported together with logprobs");
@@ -223,6 +245,30 @@ void read_text(FieldReader& fields, const RequestRules& rules, std::optional<Api
 }
 
 }  // namespace
+
+void read_chat_text(FieldReader& fields, std::optional<ApiError>& fault,
+                    CompletionRequest& request) {
+  const TemplateJson* const messages = fields.array_or_null("messages");
+  if (messages == nullptr) return fields.fail("messages", "missing");
+  request.messages = read_messages(*messages, fault);
+  if (const TemplateJson* const tools = fields.array_or_null("tools")) {
+    for (std::size_t i = 0; i < tools->size(); ++i) {
+      if (!(*tools)[i].is_object()) fields.fail(item_path("tools", i), "must be an object");
+    }
+    const TemplateJson* const choice = fields.find_or_null("tool_choice");
+    const bool none = choice != nullptr && *choice == "none";
+    if (!tools->empty() && !none) request.tools = *tools;
+  }
+  if (const TemplateJson* const extra = fields.object_or_null("chat_template_kwargs")) {
+    request.template_extra = *extra;
+  }
+  request.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  const auto begins_answer = fields.boolean("add_generation_prompt");
+  if (request.continue_final_message && begins_answer.value_or(false)) {
+    fields.fail("continue_final_message", "not together with add_generation_prompt");
+  }
+  request.add_generation_prompt = begins_answer.value_or(!request.continue_final_message);
+}
 
 ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max) {
   const JsonLimits limits = {.text_bytes_max = bytes_max, .depth_max = 64, .fields_max = 512};
@@ -249,7 +295,7 @@ ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const Te
   refuse_unsupported(fields);
   read_extent(fields, rules, request);
   read_logprobs(fields, request);
-  read_sampling(fields, rules, request.sampling);
+  read_sampling(fields, rules, fault, request.sampling);
   read_stop(fields, rules, fault, request);
   read_streaming(fields, fault, request);
   read_cache(fields, request);

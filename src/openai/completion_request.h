@@ -26,6 +26,8 @@
 
 namespace stemma {
 
+class FieldReader;
+
 // What requests are read against.
 struct RequestRules {
   std::int64_t vocab_tokens = 0;
@@ -57,15 +59,24 @@ struct CompletionRequest {
   bool calls_in_parallel = true;  // parallel_tool_calls: an answer may call more than one
   TemplateJson template_extra;
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  // the answer goes on from the last message's text
   // Of a completion.
   std::vector<PromptText> prompts;
+  bool add_special_tokens = true;  // those that the tokenizer puts around a text
   bool echo = false;
 
   std::int64_t copies = 1;                 // n
   std::optional<std::int64_t> max_tokens;  // absent: 16 for a completion, all there is for a chat
+  std::int64_t min_tokens = 0;             // before which nothing but max_tokens ends an answer
+  // truncate_prompt_tokens: so many of the prompt's last tokens; kPromptThatFits: as many as leave
+  // room for max_tokens. Absent: all.
+  std::optional<std::int64_t> prompt_tokens_kept;
+  static constexpr std::int64_t kPromptThatFits = -1;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
+  bool shows_stop = false;  // include_stop_str_in_output, no_stop_trim
   bool ignore_eos = false;
+  bool skip_special_tokens = true;
   SamplingParams sampling;
   std::optional<std::int64_t> logprobs;
   bool stream = false;
@@ -86,6 +97,11 @@ ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const Te
 
 // A body of JSON that is an object, strictly parsed, or the fault to tell.
 ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max);
+
+// The fields of a chat that say what its text is: messages, tools, what templates are told, and
+// how it ends.
+void read_chat_text(FieldReader& fields, std::optional<ApiError>& fault,
+                    CompletionRequest& request);
 
 // The messages of a chat, checked, as templates read them: contents as one text each, arguments of
 // tool calls as objects. The fault is remembered in `fault`.

@@ -84,6 +84,23 @@ TEST(CompletionRequest, PutsFieldsWhereTheyBelong) {
   EXPECT_TRUE(request.wants_receipt && request.wants_tokens);
 }
 
+TEST(CompletionRequest, WhatOtherServersAddedIsRead) {
+  const CompletionRequest request =
+      accepted(chat(R"("min_tokens":3,"truncate_prompt_tokens":-1,"include_stop_str_in_output":true,
+              "skip_special_tokens":false,"allowed_token_ids":[4,2],
+              "continue_final_message":true)"));
+  EXPECT_EQ(request.min_tokens, 3);
+  EXPECT_EQ(request.prompt_tokens_kept, CompletionRequest::kPromptThatFits);
+  EXPECT_TRUE(request.shows_stop);
+  EXPECT_FALSE(request.skip_special_tokens);
+  EXPECT_THAT(request.sampling.allowed_tokens, testing::ElementsAre(4, 2));
+  EXPECT_TRUE(request.continue_final_message);
+  EXPECT_FALSE(request.add_generation_prompt);
+  EXPECT_TRUE(accepted(chat(R"("no_stop_trim":true)")).shows_stop);
+  EXPECT_FALSE(
+      accepted(completion(R"("prompt":"x","add_special_tokens":false)")).add_special_tokens);
+}
+
 TEST(CompletionRequest, NullIsAbsent) {
   const CompletionRequest request =
       accepted(chat(R"("n":null,"temperature":null,"stop":null,"logit_bias":null,"tools":null)"));
@@ -123,6 +140,19 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
       {R"("cache_salt":"")", "cache_salt"},
       {R"("priority":9999999999)", "priority"},
       {R"("best_of":2)", "best_of"},
+      {R"("min_tokens":-1)", "min_tokens"},
+      {R"("min_tokens":9,"max_tokens":8)", "min_tokens"},
+      {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
+      {R"("truncate_prompt_tokens":-2)", "truncate_prompt_tokens"},
+      {R"("allowed_token_ids":[])", "allowed_token_ids"},
+      {R"("allowed_token_ids":[4,100])", "allowed_token_ids[1]"},
+      {R"("continue_final_message":true,"add_generation_prompt":true)", "continue_final_message"},
+      {R"("add_special_tokens":true)", "add_special_tokens"},
+      {R"("echo":true)", "echo"},
+      {R"("regex":"a+")", "regex"},
+      {R"("ebnf":"root ::= x")", "ebnf"},
+      {R"("lora_path":"poet")", "lora_path"},
+      {R"("bad_words":["no"])", "bad_words"},
   };
   for (const auto& [fields, param] : cases) EXPECT_EQ(fault_of(chat(fields)), param) << fields;
 }
@@ -165,13 +195,15 @@ TEST(ChatMessages, AreReadAsTemplatesWantThem) {
       read_messages(TemplateJson::parse(R"([{"role":"developer","content":"d"},
           {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
           {"role":"assistant","content":null,"tool_calls":[
-            {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
+            {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},
+            {"id":"2","type":"function","function":{"name":"g","arguments":""}}]},
           {"role":"tool","content":"r","tool_call_id":"1"}])"),
                     fault);
   ASSERT_FALSE(fault.has_value()) << fault->message;
   EXPECT_EQ(read[0]["role"], "system");
   EXPECT_EQ(read[1]["content"], "a\nb");
   EXPECT_EQ(read[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
+  EXPECT_EQ(read[2]["tool_calls"][1]["function"]["arguments"], TemplateJson::object());
   EXPECT_EQ(read[3]["tool_call_id"], "1");
 }
 

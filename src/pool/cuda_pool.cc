@@ -1,5 +1,6 @@
 #include "pool/cuda_pool.h"
 
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +9,14 @@
 #include "pool/cuda_page_mover.h"
 
 namespace stemma {
+namespace {
+
+std::int64_t next_number() {
+  static std::atomic<std::int64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<CudaPool>> CudaPool::create(CudaDevice& device, const KvShape& shape,
                                                    KvLayout layout, HeavyChannels channels) {
@@ -28,7 +37,7 @@ Result<std::unique_ptr<CudaPool>> CudaPool::create(std::unique_ptr<CudaDevice> d
 }
 
 CudaPool::CudaPool(Key, CudaDevice& device, const KvShape& shape, KvLayout layout)
-    : device_(device), arrays_(shape, layout, nullptr) {}
+    : number_(next_number()), device_(device), arrays_(shape, layout, nullptr) {}
 
 Status CudaPool::allocate(HeavyChannels channels) {
   const auto bytes = static_cast<std::size_t>(PoolArrays::total_bytes(shape()));

@@ -59,6 +59,8 @@ class CudaPool final : public CudaKvPool {
   KvLayout layout() const override { return arrays_.layout(); }
   DeviceKind device() const override { return DeviceKind::kCuda; }
   CudaDevice& cuda_device() const noexcept { return device_; }
+  // No two pools of a process have the same, while another may well lie where one lay.
+  std::int64_t number() const noexcept { return number_; }
 
   // Queues a store of rows on the device: as `store`, but for the slots, which nobody checks: rows
   // whose slot is outside the pool are left out. Rows of a 16-bit dtype also go to pools of another
@@ -111,6 +113,7 @@ class CudaPool final : public CudaKvPool {
   Status upload_slots(std::span<const Slot> slots);
   Status copy_image_on(CudaStream& stream, PageId page, std::byte* image);
 
+  const std::int64_t number_;
   std::unique_ptr<CudaDevice> owned_device_;  // nullptr: somebody else's
   CudaDevice& device_;
   CudaStream stream_;  // of what waits; all memory is given back on it

@@ -352,6 +352,16 @@ TEST_F(CudaPools, PagesDifferInTheFirstLayerOfWhichABitDoes) {
   }
 }
 
+// What was made for the first, graphs say, is not for the second, wherever that lies.
+TEST_F(CudaPools, APoolInPlaceOfAnotherHasANumberOfItsOwn) {
+  const KvShape shape = shape_of(KvKind::kMha, DType::kBF16, 3, 24);
+  make_pools(shape, KvLayout::kLayerFirst);
+  const std::int64_t number = cuda_->number();
+  cuda_.reset();
+  make_pools(shape, KvLayout::kLayerFirst);
+  EXPECT_NE(cuda_->number(), number);
+}
+
 #ifdef STEMMA_SIMT
 
 // Nor is there a store that begins with memory for its slots and goes on without.

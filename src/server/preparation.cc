@@ -71,7 +71,7 @@ ApiResult<std::vector<TokenId>> Preparation::warm_tokens(std::string_view body) 
   const CompletionRequest& request = std::get<CompletionRequest>(read);
   if (request.kind == CompletionKind::kChat) return chat_tokens(request);
   if (request.prompts.size() != 1) return field_error("prompt", "must be one text");
-  return text_tokens(request.prompts.front());
+  return text_tokens(request.prompts.front(), request.add_special_tokens);
 }
 
 std::optional<ApiError> Preparation::check_model(std::string_view name) const {
@@ -143,6 +143,7 @@ NamespaceFamily Preparation::family_of_tenant(std::string_view tenant) const {
 ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest& request) const {
   RenderOptions options;
   options.add_generation_prompt = request.add_generation_prompt;
+  options.continue_final_message = request.continue_final_message;
   options.tools = request.tools;
   options.extra = request.template_extra;
   Result<std::vector<TokenId>> tokens = model_.encode_messages(request.messages, options);
@@ -150,15 +151,11 @@ ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest
   return std::move(tokens).value();
 }
 
-ApiResult<std::vector<TokenId>> Preparation::text_tokens(const PromptText& prompt) const {
+ApiResult<std::vector<TokenId>> Preparation::text_tokens(const PromptText& prompt,
+                                                         bool add_special_tokens) const {
   if (const auto* const tokens = std::get_if<std::vector<TokenId>>(&prompt)) return *tokens;
-  Result<std::vector<TokenId>> tokens = model_.encode_text(std::get<std::string>(prompt));
-  if (!tokens.ok()) return field_error("prompt", tokens.error().detail);
-  return std::move(tokens).value();
-}
-
-ApiResult<std::vector<TokenId>> Preparation::bare_tokens(std::string_view text) const {
-  Result<std::vector<TokenId>> tokens = model_.tokenizer().encode(text, {});
+  Result<std::vector<TokenId>> tokens =
+      model_.encode_text(std::get<std::string>(prompt), add_special_tokens);
   if (!tokens.ok()) return field_error("prompt", tokens.error().detail);
   return std::move(tokens).value();
 }
@@ -192,6 +189,30 @@ const std::string& Preparation::eviction_policy() const {
   return model_.engine_options().kv.eviction;
 }
 
+// A completion goes on from its prompt, if that has a text; an answer to a chat is a text of its
+// own, unless it goes on from the last message.
+TextRules Preparation::text_rules(const CompletionRequest& request,
+                                  std::span<const TokenId> prompt) const {
+  const bool is_text = request.kind == CompletionKind::kText;
+  return {
+      .stop = request.stop,
+      .shows_stop = request.shows_stop,
+      .skip_special_tokens = request.skip_special_tokens,
+      .goes_on = is_text ? has_text(model_.tokenizer(), prompt) : request.continue_final_message,
+      .min_tokens = request.min_tokens};
+}
+
+// What is left of a prompt that the client lets be cut off at its begin.
+std::span<const TokenId> Preparation::kept_of(const CompletionRequest& request,
+                                              std::span<const TokenId> prompt) const {
+  if (!request.prompt_tokens_kept.has_value()) return prompt;
+  std::int64_t kept = *request.prompt_tokens_kept;
+  if (kept == CompletionRequest::kPromptThatFits) {
+    kept = std::max<std::int64_t>(context_tokens() - request.max_tokens.value_or(1), 1);
+  }
+  return prompt.last(static_cast<std::size_t>(std::min(kept, std::ssize(prompt))));
+}
+
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
                                              std::vector<TokenId> tokens, Whereabouts where) const {
   const std::int64_t context = context_tokens();
@@ -206,9 +227,15 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
     return too_long(request, fmt::format("the prompt of {} tokens and max_tokens {} exceed {}",
                                          prompt_tokens, max_tokens, context_text()));
   }
+  if (request.min_tokens > max_tokens) {
+    return field_error("min_tokens", fmt::format("{} are more than the {} for which there is room",
+                                                 request.min_tokens, max_tokens));
+  }
   PromptJob job;
+  job.text = text_rules(request, tokens);
   job.spec.prompt = std::move(tokens);
   job.spec.max_tokens = max_tokens;
+  job.spec.min_tokens = request.min_tokens;
   job.spec.sampling = request.sampling;
   job.spec.stop_tokens = request.stop_tokens;
   if (!request.ignore_eos) {
@@ -223,7 +250,6 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   job.spec.retention = request.cache.retention;
   job.spec.logprobs = request.logprobs;
   job.spec.copies = request.copies;
-  job.stop = request.stop;
   job.wants_tokens = request.wants_tokens;
   return job;
 }
@@ -254,10 +280,13 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   const std::size_t prompts = is_chat ? 1 : request.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
     ApiResult<std::vector<TokenId>> tokens =
-        is_chat ? chat_tokens(request) : text_tokens(request.prompts[i]);
+        is_chat ? chat_tokens(request)
+                : text_tokens(request.prompts[i], request.add_special_tokens);
     if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
-    auto& ids = std::get<std::vector<TokenId>>(tokens);
-    plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, true) : "");
+    const auto kept = kept_of(request, std::get<std::vector<TokenId>>(tokens));
+    std::vector<TokenId> ids(kept.begin(), kept.end());
+    plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, request.skip_special_tokens)
+                                       : "");
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     prepared.job.prompts.push_back(std::get<PromptJob>(std::move(job)));

@@ -47,12 +47,12 @@ class Preparation {
   ApiResult<PreparedAnswer> prepare(ApiResult<CompletionRequest>&& read,
                                     const Caller& caller) const;
 
-  // The tokens of a chat's messages, or of a text, as a completion of them would begin.
+  // The tokens of a chat's messages, or of a text, as a completion of them would begin; of a text
+  // perhaps without the special tokens that the tokenizer puts around it.
   ApiResult<std::vector<TokenId>> chat_tokens(const CompletionRequest& request) const;
-  ApiResult<std::vector<TokenId>> text_tokens(const PromptText& prompt) const;
+  ApiResult<std::vector<TokenId>> text_tokens(const PromptText& prompt,
+                                              bool add_special_tokens = true) const;
 
-  // Without the special tokens that the tokenizer puts around a text.
-  ApiResult<std::vector<TokenId>> bare_tokens(std::string_view text) const;
   std::string text_of(std::span<const TokenId> tokens) const;
   // Of prompt and answer together: the model's context, or what KV memory holds of it.
   std::int64_t context_tokens() const;
@@ -83,6 +83,9 @@ class Preparation {
   std::string context_text() const;
   // The adapter that a request chooses; empty: the model alone.
   std::string adapter_of(const CompletionRequest& request) const;
+  TextRules text_rules(const CompletionRequest& request, std::span<const TokenId> prompt) const;
+  std::span<const TokenId> kept_of(const CompletionRequest& request,
+                                   std::span<const TokenId> prompt) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
                                   Whereabouts where) const;
   void go_on_from_shared(RequestSpec& spec) const;

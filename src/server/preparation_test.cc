@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -87,6 +88,53 @@ TEST_F(PreparationTest, MoreAnswersThanMayWaitAreRefusedForGood) {
   ASSERT_NE(fault, nullptr);
   EXPECT_EQ(fault->status, 400);
   EXPECT_EQ(fault->param, "n");
+}
+
+TEST_F(PreparationTest, ACompletionGoesOnFromItsPromptsText) {
+  const auto goes_on = [&](PromptText prompt) {
+    CompletionRequest request;
+    request.kind = CompletionKind::kText;
+    request.prompts = {std::move(prompt)};
+    const auto prepared = preparation_->prepare(std::move(request), {});
+    return std::get<PreparedAnswer>(prepared).job.prompts[0].text.goes_on;
+  };
+  TokenId special = 0;
+  while (special < model_->vocab_tokens() && !model_->tokenizer().is_special(special)) ++special;
+  ASSERT_LT(special, model_->vocab_tokens());
+  EXPECT_TRUE(goes_on("And it"));
+  EXPECT_TRUE(goes_on(std::vector<TokenId>{special, special == 0 ? 1 : 0}));
+  EXPECT_FALSE(goes_on(std::vector<TokenId>{special})) << "a token of beginning is no text";
+}
+
+TEST_F(PreparationTest, OfAPromptThatMayBeCutTheEndStays) {
+  const auto cut = [&](std::int64_t kept, std::int64_t max_tokens) {
+    CompletionRequest request;
+    request.kind = CompletionKind::kText;
+    std::vector<TokenId> prompt(300);
+    std::iota(prompt.begin(), prompt.end(), TokenId{0});
+    request.prompts = {prompt};
+    request.max_tokens = max_tokens;
+    request.prompt_tokens_kept = kept;
+    const auto prepared = preparation_->prepare(std::move(request), {});
+    return std::get<PreparedAnswer>(prepared).job.prompts[0].spec.prompt;
+  };
+  EXPECT_EQ(cut(2, 8), (std::vector<TokenId>{298, 299}));
+  const std::vector<TokenId> fitting = cut(CompletionRequest::kPromptThatFits, 8);
+  EXPECT_EQ(std::ssize(fitting), preparation_->context_tokens() - 8);
+  EXPECT_EQ(fitting.back(), 299);
+}
+
+TEST_F(PreparationTest, MoreMinTokensThanThereIsRoomForAreRefused) {
+  const auto prepared = prepare(R"(, "max_tokens": 8, "min_tokens": 8)");
+  ASSERT_TRUE(std::holds_alternative<PreparedAnswer>(prepared));
+  EXPECT_EQ(std::get<PreparedAnswer>(prepared).job.prompts[0].spec.min_tokens, 8);
+  CompletionRequest request;
+  request.kind = CompletionKind::kText;
+  request.prompts = {"x"};
+  request.min_tokens = 300;
+  const auto refused = preparation_->prepare(std::move(request), {});
+  ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
+  EXPECT_EQ(std::get<ApiError>(refused).param, "min_tokens");
 }
 
 // With the memory of three pages, of a context of 256 tokens.

@@ -93,7 +93,7 @@ class Trial {
       const Result<RequestId> id = engine_->submit(std::move(spec));
       STEMMA_CHECK(id.ok(), "the queue is long enough");
       if (first < 0) first = id->value();
-      texts.emplace_back(direct_model_->tokenizer(), std::vector<std::string>());
+      texts.emplace_back(direct_model_->tokenizer(), TextRules());
     }
     std::string out;
     while (!engine_->idle()) {

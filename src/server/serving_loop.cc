@@ -148,8 +148,10 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                            .index = origin.first_index + copy,
                            .wants_tokens = prompt.wants_tokens,
                            .in_pieces = origin.in_pieces,
+                           .shows_stop = prompt.text.shows_stop,
                            .kept = {},
-                           .text = TextGeneration(tokenizer_, prompt.stop)});
+                           .first_of_text = !prompt.text.goes_on,
+                           .text = TextGeneration(tokenizer_, prompt.text)});
     requests_of_[origin.exchange].push_back(id);
   }
 }
@@ -219,25 +221,26 @@ void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
   updates_.push_back(std::move(update));
 }
 
-// A stop token is not part of the text.
+// A stop token is part of the text where it is to be shown.
 void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& update) {
-  if (event.token >= 0 && event.finish != FinishReason::kStop) {
+  const bool hidden = event.finish == FinishReason::kStop && !live.shows_stop;
+  if (event.token >= 0 && !hidden) {
     if (live.wants_tokens) update.tokens.push_back(event.token);
+    update.chances = chances_of(event, live);
     if (live.text.push(event.token, update.text)) {
       const std::optional<RequestStats> stopped = engine_.stop(event.request);
       if (stopped.has_value()) update.stats = *stopped;
       update.finish = FinishReason::kStop;
       return;
     }
-    update.chances = chances_of(event, update.is_first, live);
   }
   if (event.finish != FinishReason::kNone) live.text.finish(update.text);
 }
 
 // Behind other tokens one is written with the space that decoders take off the begin of a text: so
 // the tokens of an answer, joined, are its text.
-std::vector<TokenChance> ServingLoop::chances_of(const EngineEvent& event, bool is_first,
-                                                 Live& live) const {
+std::vector<TokenChance> ServingLoop::chances_of(const EngineEvent& event, Live& live) const {
+  const bool is_first = std::exchange(live.first_of_text, false);
   std::vector<TokenChance> chances;
   if (event.logprobs.empty()) return chances;
   const auto named = [&](const TokenLogprob& entry) {

@@ -30,8 +30,8 @@ namespace stemma {
 // Answers to one prompt: RequestSpec::copies of them.
 struct PromptJob {
   RequestSpec spec;
-  std::vector<std::string> stop;  // StopStrings::validate(stop) is ok
-  bool wants_tokens = false;      // updates say which tokens came
+  TextRules text;
+  bool wants_tokens = false;  // updates say which tokens came
 };
 
 // What one exchange asks of the engine. Its answers are numbered over all prompts.
@@ -47,7 +47,7 @@ struct AnswerUpdate {
   std::int64_t index = 0;            // which answer of the exchange
   std::string text;                  // that is certain now
   std::vector<TokenChance> chances;  // where logprobs were asked for
-  std::vector<TokenId> tokens;       // where PromptJob::wants_tokens; a stop token is none of them
+  std::vector<TokenId> tokens;       // where PromptJob::wants_tokens; no stop token that is hidden
   bool is_first = false;             // it has a first token, and no update came before
   FinishReason finish = FinishReason::kNone;
   RequestStats stats;  // with the first token, as far as known then; and with the end
@@ -109,8 +109,10 @@ class ServingLoop {
     std::int64_t index = 0;
     bool wants_tokens = false;
     bool in_pieces = false;
+    bool shows_stop = false;
     AnswerUpdate kept;            // where it does not come in pieces
     bool begun = false;           // its first token has come
+    bool first_of_text = false;   // the next token is
     std::int64_t characters = 0;  // of tokens whose chances were told
     TextGeneration text;
   };
@@ -138,7 +140,7 @@ class ServingLoop {
   void cancel_request(RequestId request);
   void take_text(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
-  std::vector<TokenChance> chances_of(const EngineEvent& event, bool is_first, Live& live) const;
+  std::vector<TokenChance> chances_of(const EngineEvent& event, Live& live) const;
   void end(RequestId request);
   void deliver();
 

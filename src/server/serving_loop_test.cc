@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -260,11 +261,100 @@ TEST_F(ServingLoopTest, AStopStringEndsAnAnswer) {
   const std::string whole = updates_->answer(1).text;
   ASSERT_GT(whole.size(), 8U);
   AnswerJob stopped = job(2, 10, 30);
-  stopped.prompts[0].stop = {whole.substr(4, 3)};
+  stopped.prompts[0].text.stop = {whole.substr(4, 3)};
   ASSERT_TRUE(loop_->submit(std::move(stopped)));
   updates_->wait_for_ends(2);
   EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kStop);
   EXPECT_EQ(updates_->answer(2).text, whole.substr(0, whole.find(whole.substr(4, 3))));
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, AStopStringThatIsShownEndsTheText) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
+  updates_->wait_for_ends(1);
+  const std::string whole = updates_->answer(1).text;
+  const std::string stop = whole.substr(4, 3);
+  AnswerJob stopped = job(2, 10, 30);
+  stopped.prompts[0].text = {.stop = {stop}, .shows_stop = true};
+  ASSERT_TRUE(loop_->submit(std::move(stopped)));
+  updates_->wait_for_ends(2);
+  EXPECT_EQ(updates_->answer(2).text, whole.substr(0, whole.find(stop) + stop.size()));
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, AStopTokenIsPartOfTheAnswerWhereItIsShown) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 12)));
+  updates_->wait_for_ends(1);
+  const std::vector<TokenId> whole = updates_->answer(1).tokens;
+  const auto end = std::find(whole.begin(), whole.end(), whole[4]) + 1;
+  for (const bool shows : {false, true}) {
+    AnswerJob stopped = job(shows ? 3 : 2, 10, 12);
+    stopped.prompts[0].spec.stop_tokens = {whole[4]};
+    stopped.prompts[0].spec.logprobs = 0;
+    stopped.prompts[0].text.shows_stop = shows;
+    ASSERT_TRUE(loop_->submit(std::move(stopped)));
+    updates_->wait_for_ends(shows ? 3 : 2);
+    const Updates::Answer answer = updates_->answer(shows ? 3 : 2);
+    const std::vector<TokenId> wanted(whole.begin(), shows ? end : end - 1);
+    EXPECT_EQ(answer.last.finish, FinishReason::kStop);
+    EXPECT_EQ(answer.tokens, wanted);
+    EXPECT_EQ(answer.chances.size(), wanted.size());
+    EXPECT_EQ(answer.text, tokenizer_.decode(wanted, true));
+  }
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, TheTokenThatEndsAStopStringHasItsChance) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
+  updates_->wait_for_ends(1);
+  AnswerJob stopped = job(2, 10, 30);
+  stopped.prompts[0].text.stop = {updates_->answer(1).text.substr(4, 3)};
+  stopped.prompts[0].spec.logprobs = 1;
+  ASSERT_TRUE(loop_->submit(std::move(stopped)));
+  updates_->wait_for_ends(2);
+  const Updates::Answer answer = updates_->answer(2);
+  EXPECT_EQ(answer.last.finish, FinishReason::kStop);
+  EXPECT_EQ(answer.chances.size(), answer.tokens.size());
+  expect_nothing_left();
+}
+
+TEST_F(ServingLoopTest, NoStopStringEndsAnAnswerBeforeMinTokens) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
+  updates_->wait_for_ends(1);
+  const Updates::Answer whole = updates_->answer(1);
+  const std::string begin = tokenizer_.decode(std::span(whole.tokens).first(3), true);
+  AnswerJob stopped = job(2, 10, 30);
+  stopped.prompts[0].text = {.stop = {begin.substr(0, 2)}, .min_tokens = 30};
+  ASSERT_TRUE(loop_->submit(std::move(stopped)));
+  updates_->wait_for_ends(2);
+  EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kLength);
+  EXPECT_EQ(updates_->answer(2).text, whole.text);
+  expect_nothing_left();
+}
+
+// As "is" and " Paris", which are not "isParis".
+TEST_F(ServingLoopTest, ATextThatGoesOnKeepsTheSpaceOfItsFirstToken) {
+  tokenizer_ = words();
+  open();
+  model_->let_all_go();
+  for (const bool goes_on : {false, true}) {
+    AnswerJob wanted = job(goes_on ? 1 : 2, 10, 4);
+    wanted.prompts[0].text.goes_on = goes_on;
+    wanted.prompts[0].spec.logprobs = 0;
+    ASSERT_TRUE(loop_->submit(std::move(wanted)));
+  }
+  updates_->wait_for_ends(2);
+  EXPECT_EQ(updates_->answer(1).text, " " + updates_->answer(2).text);
+  EXPECT_EQ(updates_->answer(1).chances[0].token.text,
+            " " + updates_->answer(2).chances[0].token.text);
   expect_nothing_left();
 }
 

@@ -12,10 +12,8 @@ ApiResult<std::vector<TokenId>> tokens_of(const TemplateJson& object,
   std::optional<ApiError> fault;
   FieldReader fields(object, "", fault);
   CompletionRequest request;
-  if (const TemplateJson* const messages = fields.array_or_null("messages")) {
-    request.messages = read_messages(*messages, fault);
-    request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
-    if (const TemplateJson* const tools = fields.array_or_null("tools")) request.tools = *tools;
+  if (fields.find_or_null("messages") != nullptr) {
+    read_chat_text(fields, fault, request);
     if (fault.has_value()) return *std::move(fault);
     return preparation.chat_tokens(request);
   }
@@ -23,8 +21,7 @@ ApiResult<std::vector<TokenId>> tokens_of(const TemplateJson& object,
   const bool special = fields.boolean("add_special_tokens").value_or(true);
   if (!text.has_value()) fields.fail("prompt", "missing");
   if (fault.has_value()) return *std::move(fault);
-  if (!special) return preparation.bare_tokens(*text);
-  return preparation.text_tokens(*text);
+  return preparation.text_tokens(*text, special);
 }
 
 }  // namespace

@@ -52,6 +52,37 @@ Result<std::string> ChatTemplate::render(const TemplateJson& messages,
   if (!messages.is_array()) {
     return Error{ErrorCode::kInvalidArgument, "messages: not an array"};
   }
+  return options.continue_final_message ? render_unfinished(messages, options)
+                                        : render_whole(messages, options);
+}
+
+// A mark behind the last message's text tells where that ends, whatever the template writes behind
+// it. The spaces behind the mark, such as no template writes, are gone where it trims what it
+// prints: those before the mark would be then.
+Result<std::string> ChatTemplate::render_unfinished(TemplateJson messages,
+                                                    const RenderOptions& options) const {
+  constexpr std::string_view kMark = "[the text goes on here]";
+  constexpr std::string_view kSpaces = "\t\n\t";
+  const auto fails = [](std::string_view why) {
+    return Error{ErrorCode::kInvalidArgument, "continue_final_message: " + std::string(why)};
+  };
+  if (messages.empty() || !messages.back().is_object() || !messages.back().contains("content") ||
+      !messages.back()["content"].is_string()) {
+    return fails("the last message has no text");
+  }
+  std::string& content = messages.back()["content"].get_ref<std::string&>();
+  content.append(kMark).append(kSpaces);
+  STEMMA_ASSIGN_OR_RETURN(std::string text, render_whole(messages, options));
+  const std::size_t end = text.rfind(kMark);
+  if (end == std::string::npos) return fails("the template leaves out the last message's text");
+  const bool trims = !std::string_view(text).substr(end + kMark.size()).starts_with(kSpaces);
+  text.resize(end);
+  if (trims) text.resize(text.find_last_not_of(" \t\r\n") + 1);
+  return text;
+}
+
+Result<std::string> ChatTemplate::render_whole(const TemplateJson& messages,
+                                               const RenderOptions& options) const {
   if (!options.extra.is_null() && !options.extra.is_object()) {
     return Error{ErrorCode::kInvalidArgument, "extra: not an object"};
   }

@@ -31,6 +31,8 @@ using TemplateJson = nlohmann::ordered_json;
 
 struct RenderOptions {
   bool add_generation_prompt = true;
+  // The text ends with that of the last message, for an answer that goes on from it.
+  bool continue_final_message = false;
   // The texts of the model's own tokens; absent ones are those of the model's files (see
   // load_chat_template).
   std::optional<std::string> bos_token;
@@ -50,8 +52,8 @@ class ChatTemplate {
   static Result<ChatTemplate> parse(std::string_view source, std::string_view file_name);
 
   // The text of `messages`, an array of objects. Errors: what the template refuses
-  // (raise_exception), an operation that has no meaning for these messages (kInvalidArgument), a
-  // limit (kTooLarge).
+  // (raise_exception), an operation that has no meaning for these messages, a last message that
+  // cannot be gone on from (kInvalidArgument), a limit (kTooLarge).
   Result<std::string> render(const TemplateJson& messages, const RenderOptions& options) const;
 
   // As it was parsed.
@@ -66,12 +68,24 @@ class ChatTemplate {
 
  private:
   ChatTemplate(std::string_view source, std::unique_ptr<const jinja::Program> program);
+  Result<std::string> render_whole(const TemplateJson& messages,
+                                   const RenderOptions& options) const;
+  Result<std::string> render_unfinished(TemplateJson messages, const RenderOptions& options) const;
 
   std::string source_;
   std::unique_ptr<const jinja::Program> program_;
   std::optional<std::string> bos_token_;
   std::optional<std::string> eos_token_;
 };
+
+// Texts of a model's own tokens, as tokenizer_config.json has them; absent: it says nothing.
+struct SpecialTokens {
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+};
+
+// Errors name the file and the field; no file is none.
+Result<SpecialTokens> load_special_tokens(const std::filesystem::path& model_dir);
 
 // The template of a model: chat_template.jinja, else the field chat_template of
 // tokenizer_config.json (a text, or a list of which the one named "default" is taken), with that

@@ -87,6 +87,32 @@ TEST(ChatTemplate, TheDateComesFromTheCallerOrNotAtAll) {
   EXPECT_EQ(rendered(source, options), "<%d %b %Y>");
 }
 
+// The last message: {"role": "assistant", "content": "ok"}.
+TEST(ChatTemplate, ATextThatIsToGoOnEndsWithTheLastMessage) {
+  RenderOptions options = test_options();
+  options.add_generation_prompt = false;
+  options.continue_final_message = true;
+  const std::string plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}";
+  EXPECT_EQ(rendered(plain, options), "<system>S</s><user> Hi é🙂 </s><assistant>ok");
+  EXPECT_EQ(rendered("{{ messages[0].content }}", options),
+            "invalid_argument: continue_final_message: the template leaves out the last message's "
+            "text");
+}
+
+TEST(ChatTemplate, ATextThatIsToGoOnHasTheSpacesThatTheTemplateLeaves) {
+  RenderOptions options = test_options();
+  options.continue_final_message = true;
+  const auto last = [&](const std::string& source) {
+    const auto chat = ChatTemplate::parse(source, "t.jinja");
+    const auto messages =
+        TemplateJson::parse(R"([{"role": "assistant", "content": "The end \n"}])");
+    const auto text = chat->render(messages, options);
+    return text.ok() ? *text : to_string(text.error());
+  };
+  EXPECT_EQ(last("{{ messages[0].content }} </s>The end"), "The end \n");
+  EXPECT_EQ(last("{{ messages[0].content | trim }} </s>The end"), "The end");
+}
+
 TEST(ChatTemplate, MessagesAreAnArray) {
   const auto chat = ChatTemplate::parse("x", "t.jinja");
   ASSERT_TRUE(chat.ok());

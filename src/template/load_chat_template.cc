@@ -59,7 +59,22 @@ Result<std::optional<std::string>> template_field(const TemplateJson& config,
   return field_error(path, kField, "a list without an entry named \"default\"");
 }
 
+Result<SpecialTokens> special_tokens_of(const TemplateJson& config,
+                                        const std::filesystem::path& path) {
+  SpecialTokens tokens;
+  if (config.is_null()) return tokens;
+  STEMMA_ASSIGN_OR_RETURN(tokens.bos_token, special_token(config, path, "bos_token"));
+  STEMMA_ASSIGN_OR_RETURN(tokens.eos_token, special_token(config, path, "eos_token"));
+  return tokens;
+}
+
 }  // namespace
+
+Result<SpecialTokens> load_special_tokens(const std::filesystem::path& model_dir) {
+  const std::filesystem::path path = model_dir / "tokenizer_config.json";
+  STEMMA_ASSIGN_OR_RETURN(const TemplateJson config, read_config(path));
+  return special_tokens_of(config, path);
+}
 
 Result<std::optional<ChatTemplate>> load_chat_template(const std::filesystem::path& model_dir) {
   const std::filesystem::path jinja_path = model_dir / "chat_template.jinja";
@@ -75,11 +90,8 @@ Result<std::optional<ChatTemplate>> load_chat_template(const std::filesystem::pa
   }
   if (!source) return std::optional<ChatTemplate>();
   STEMMA_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::parse(*source, name));
-  if (!config.is_null()) {
-    STEMMA_ASSIGN_OR_RETURN(auto bos_token, special_token(config, config_path, "bos_token"));
-    STEMMA_ASSIGN_OR_RETURN(auto eos_token, special_token(config, config_path, "eos_token"));
-    chat.set_special_tokens(std::move(bos_token), std::move(eos_token));
-  }
+  STEMMA_ASSIGN_OR_RETURN(SpecialTokens tokens, special_tokens_of(config, config_path));
+  chat.set_special_tokens(std::move(tokens.bos_token), std::move(tokens.eos_token));
   return std::optional<ChatTemplate>(std::move(chat));
 }
 

@@ -125,6 +125,35 @@ test("the same seed gives the same answer", async () => {
   assert.equal(texts[0], texts[1]);
 });
 
+test("reads what other servers' clients say of an answer's end and its begin", async () => {
+  const request = { ...greedy, prompt: "Once upon", max_tokens: 8 };
+  const whole = (await client.completions.create(request)).choices[0].text;
+  const stop = whole.slice(3, 6);
+  const shown = await client.completions.create({ ...request, stop, include_stop_str_in_output: true });
+  assert.equal(shown.choices[0].text, whole.slice(0, whole.indexOf(stop) + stop.length));
+  const late = await client.completions.create({ ...request, stop, min_tokens: 8 });
+  assert.equal(late.choices[0].text, whole);
+  const { body } = await json(server.url, "/tokenize", { prompt: "In the beginning" });
+  const last = await client.completions.create({ ...request, prompt: body.tokens.slice(-2) });
+  const cut = await client.completions.create({ ...request, prompt: body.tokens, truncate_prompt_tokens: 2 });
+  assert.equal(cut.choices[0].text, last.choices[0].text);
+  assert.equal(cut.usage.prompt_tokens, 2);
+  await assert.rejects(client.completions.create({ ...request, regex: "a+" }), /regex/);
+});
+
+test("goes on from the last message where it is told to", async () => {
+  const messages = [...about("Tell me of the sea."), { role: "assistant", content: "The sea is" }];
+  const { body } = await json(server.url, "/tokenize", { messages, continue_final_message: true });
+  const text = await json(server.url, "/detokenize", { tokens: body.tokens });
+  assert.match(text.body.prompt, /The sea is$/);
+  const answer = await client.chat.completions.create({
+    ...greedy, messages, max_tokens: 6, continue_final_message: true,
+  });
+  assert.equal(answer.usage.prompt_tokens, body.count);
+  const same = await client.completions.create({ ...greedy, prompt: body.tokens, max_tokens: 6 });
+  assert.equal(answer.choices[0].message.content, same.choices[0].text);
+});
+
 test("continues texts and tokens", async () => {
   const answer = await client.completions.create({ ...greedy, prompt: ["Once upon", "In the"], max_tokens: 5, logprobs: 2 });
   assert.equal(answer.choices.length, 2);

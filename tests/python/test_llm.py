@@ -67,11 +67,30 @@ def test_parameters_of_each_prompt(llm):
         llm.generate(["a", "b"], [{}])
 
 
+def test_no_stop_comes_before_min_tokens(llm):
+    whole = llm.generate("Once upon a time", {"max_tokens": 8})[0].outputs[0]
+    params = {"max_tokens": 8, "min_tokens": 8, "stop": whole.text[1:3]}
+    assert llm.generate("Once upon a time", params)[0].outputs[0].token_ids == whole.token_ids
+    params = {"max_tokens": 8, "min_tokens": 8, "stop_token_ids": [whole.token_ids[0]]}
+    output = llm.generate("Once upon a time", params)[0].outputs[0]
+    assert len(output.token_ids) == 8 and whole.token_ids[0] not in output.token_ids
+    with pytest.raises(stemma.InvalidArgumentError, match="min_tokens"):
+        llm.generate("Once", {"max_tokens": 8, "min_tokens": 9})
+
+
+def test_only_allowed_tokens_come(llm):
+    params = {"max_tokens": 6, "allowed_token_ids": [70, 71], "temperature": 1.0}
+    assert set(llm.generate("Once upon a time", params)[0].outputs[0].token_ids) <= {70, 71}
+
+
 def test_a_stop_text_ends_the_output_and_is_not_part_of_it(llm):
     whole = llm.generate("Once upon a time", {"max_tokens": 12})[0].outputs[0].text
     stop = whole.split()[2]
     output = llm.generate("Once upon a time", {"max_tokens": 12, "stop": stop})[0].outputs[0]
     assert output.finish_reason == "stop" and output.text == whole[: whole.index(stop)]
+    params = {"max_tokens": 12, "stop": stop, "include_stop_str_in_output": True}
+    shown = llm.generate("Once upon a time", params)[0].outputs[0]
+    assert shown.text == whole[: whole.index(stop) + len(stop)]
 
 
 def test_a_stop_token_ends_the_output(llm):

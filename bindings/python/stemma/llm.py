@@ -17,8 +17,9 @@ class SamplingParams:
     """What a request may say about its output. None: as the model's generation_config.json has it, else greedy.
 
     temperature 0 takes the likeliest token; top_k 0 or -1 and top_p 1 cut nothing off. `stop` texts end the output
-    and are not part of it; `stop_token_ids` are. `n` outputs share one computation of the prompt. Without a `seed` the
-    same list of prompts gives the same outputs.
+    and are not part of it unless include_stop_str_in_output; `stop_token_ids` are. Nothing but max_tokens ends an
+    output before min_tokens. `n` outputs share one computation of the prompt. Without a `seed` the same list of prompts
+    gives the same outputs.
     """
 
     n: int = 1
@@ -34,6 +35,10 @@ class SamplingParams:
     stop: Union[str, Sequence[str], None] = None
     stop_token_ids: Optional[Sequence[int]] = None
     ignore_eos: bool = False
+    min_tokens: int = 0
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    allowed_token_ids: Optional[Sequence[int]] = None
     logit_bias: Optional[Mapping[int, float]] = None
 
     @classmethod
@@ -57,6 +62,7 @@ class SamplingParams:
         stop = self.stop or []
         wish["stop"] = [stop] if isinstance(stop, str) else list(stop)
         wish["stop_token_ids"] = list(self.stop_token_ids or [])
+        wish["allowed_token_ids"] = None if self.allowed_token_ids is None else list(self.allowed_token_ids)
         wish["logit_bias"] = None if self.logit_bias is None else list(self.logit_bias.items())
         wish["prompt_token_ids"] = tokens
         return wish
@@ -131,7 +137,7 @@ class LLM:
             params = [SamplingParams.of(sampling_params)] * len(listed)
         texts, tokens = zip(*map(self._prompt, listed)) if listed else ((), ())
         adapters = [prompt.get("adapter", adapter) if isinstance(prompt, Mapping) else adapter for prompt in listed]
-        return self._run(texts, tokens, params, adapters)
+        return self._run(texts, tokens, params, adapters, goes_on=True)
 
     def chat(
         self,
@@ -143,11 +149,14 @@ class LLM:
         talks = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
         tokens = [self._engine.encode_messages(json.dumps(talk)) for talk in talks]
         params = [SamplingParams.of(sampling_params)] * len(talks)
-        return self._run([None] * len(talks), tokens, params, [adapter] * len(talks))
+        return self._run([None] * len(talks), tokens, params, [adapter] * len(talks), goes_on=False)
 
-    def _run(self, texts, tokens, params, adapters) -> list[RequestOutput]:
+    def _run(self, texts, tokens, params, adapters, goes_on: bool) -> list[RequestOutput]:
         answers: list[list[dict[str, Any]]] = [[] for _ in tokens]
-        wishes = [{**one.wish(ids), "adapter": name or ""} for one, ids, name in zip(params, tokens, adapters)]
+        wishes = [
+            {**one.wish(ids), "adapter": name or "", "goes_on": goes_on}
+            for one, ids, name in zip(params, tokens, adapters)
+        ]
         for output in self._engine.run(wishes):
             answers[output["prompt"]].append(output)
         first, self._requests = self._requests, self._requests + len(answers)

@@ -26,7 +26,7 @@ constexpr std::chrono::seconds kSettleTime(30);
 // What Python asks for in one prompt.
 struct Wish {
   RequestSpec spec;
-  std::vector<std::string> stop;
+  TextRules text;
 };
 
 // One output of one prompt, while it comes and when it is whole.
@@ -96,6 +96,7 @@ void Run::submit_some(std::vector<Wish>& wishes) {
 
 void Run::submit(Wish& wish) {
   const std::int64_t copies = wish.spec.copies;
+  wish.text.goes_on = wish.text.goes_on && has_text(model_.tokenizer(), wish.spec.prompt);
   const Result<RequestId> id = engine_.submit(std::move(wish.spec));
   if (!id.ok()) {
     cancel_all();
@@ -106,7 +107,7 @@ void Run::submit(Wish& wish) {
                         .prompt = submitted_,
                         .tokens = {},
                         .text = {},
-                        .stream = TextGeneration(model_.tokenizer(), wish.stop),
+                        .stream = TextGeneration(model_.tokenizer(), wish.text),
                         .stats = {},
                         .error = {}});
   }
@@ -211,6 +212,7 @@ SamplingParams LocalEngine::sampling_of(const py::dict& prompt) const {
   take("presence_penalty", sampling.presence_penalty);
   take("frequency_penalty", sampling.frequency_penalty);
   take("logit_bias", sampling.logit_bias);
+  take("allowed_token_ids", sampling.allowed_tokens);
   take("seed", sampling.seed);
   sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // -1 is all elsewhere
   return sampling;
@@ -231,8 +233,13 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
   }
   wish.spec.adapter = prompt["adapter"].cast<std::string>();
   wish.spec.namespace_digest = core_->digest;
-  wish.stop = prompt["stop"].cast<std::vector<std::string>>();
-  check(StopStrings::validate(wish.stop));
+  wish.spec.min_tokens = prompt["min_tokens"].cast<std::int64_t>();
+  wish.text = {.stop = prompt["stop"].cast<std::vector<std::string>>(),
+               .shows_stop = prompt["include_stop_str_in_output"].cast<bool>(),
+               .skip_special_tokens = prompt["skip_special_tokens"].cast<bool>(),
+               .goes_on = prompt["goes_on"].cast<bool>(),
+               .min_tokens = wish.spec.min_tokens};
+  check(StopStrings::validate(wish.text.stop));
   return wish;
 }
 
