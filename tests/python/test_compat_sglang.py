@@ -628,6 +628,29 @@ def test_a_copy_up_that_raises_takes_no_slots(monkeypatch):
     assert len(tiered.load_back(text)[0]) == 12 and tiered.bytes(text) == text
 
 
+# Two requests match while only the host has the text; the first of them brings part of it.
+def test_what_somebody_else_brought_meanwhile_is_part_of_what_comes_back():
+    tiered, text = Tiered("write_through"), list(range(100, 112))
+    tiered.store(text)
+    tiered.drop_device()
+    seen = match(tiered.cache, text)
+    assert len(tiered.load_back(text[:5])[0]) == 5
+    slots, _ = tiered.cache.init_load_back(InitLoadBackParams(seen.best_match_node, seen.host_hit_length))
+    assert tiered.copies.device[slots].tolist() == text
+
+
+def test_nothing_comes_back_behind_what_has_left_the_device():
+    tiered, text = Tiered("write_through"), list(range(100, 112))
+    tiered.store(text)
+    tiered.drop_device()
+    tiered.load_back(text[:5])
+    seen = match(tiered.cache, text)
+    assert len(seen.device_indices) == 5
+    tiered.drop_device()
+    slots, _ = tiered.cache.init_load_back(InitLoadBackParams(seen.best_match_node, seen.host_hit_length))
+    assert len(slots) == 0
+
+
 @pytest.mark.parametrize("write_policy", ["write_through", "write_through_selective", "write_back"])
 @pytest.mark.parametrize("page_size", [1, 4])
 def test_what_left_the_device_comes_back_byte_for_byte(write_policy, page_size):

@@ -121,6 +121,16 @@ def test_what_is_not_taken_cannot_be_freed(allocator):
     assert allocator.available_size() == 8
 
 
+@pytest.mark.parametrize("allocator", [TokenToKVPoolAllocator(8), PagedTokenToKVPoolAllocator(8, 4)])
+@pytest.mark.parametrize("slot", [-1, 0, 12])
+def test_a_slot_of_no_pool_cannot_be_freed(allocator, slot):
+    allocator.clear()
+    slots = allocator.alloc(8)
+    with pytest.raises(stemma.InvalidArgumentError, match="none of this pool"):
+        allocator.free(torch.cat([slots, longs(slot)]))
+    assert allocator.available_size() == 0
+
+
 def test_a_slot_twice_in_one_free_is_refused():
     allocator = TokenToKVPoolAllocator(8)
     slots = allocator.alloc(2)
@@ -231,6 +241,9 @@ def test_an_extension_is_all_or_nothing():
     assert allocator.available_size() == 8
     with pytest.raises(stemma.InvalidArgumentError, match="last_loc"):
         allocator.alloc_extend(longs(2), longs(4), longs(4), 2)
+    with pytest.raises(stemma.InvalidArgumentError, match="and not 5 in all"):
+        allocator.alloc_extend(longs(0), longs(4), longs(-1), 5)
+    assert allocator.available_size() == 8
 
 
 def test_decoding_begins_a_page_only_where_one_is_full():
@@ -305,6 +318,13 @@ def test_host_slots_have_one_owner():
         pool.free(slots[1:])
     with pytest.raises(stemma.InvalidArgumentError, match="Double-free"):
         pool.free(longs(7))
+    free = pool.available_size()
+    with pytest.raises(stemma.InvalidArgumentError, match="twice in one call"):
+        pool.free(longs(2, 2))
+    for slot in (-1, 8):
+        with pytest.raises(stemma.InvalidArgumentError, match="none of this pool"):
+            pool.free(longs(slot))
+    assert pool.available_size() == free
     pool.clear()
     with pytest.raises(stemma.InvalidArgumentError, match="Double-free"):
         pool.free(slots)

@@ -682,9 +682,11 @@ class HiRadixCache(RadixCache):
         return len(slots)
 
     def init_load_back(self, params: InitLoadBackParams):
-        """Brings what is in host memory of a match to the device: (its new slots, the node that it ends in now).
+        """Brings what is in host memory of a match to the device: (the slots behind what the match found on the device,
+        the node that it ends in now). Of these slots others may have brought the first meanwhile.
 
-        All or nothing: none where it is less than load_back_threshold or more than mem_quota or the pool has.
+        All or nothing: none where it is less than load_back_threshold or more than mem_quota or the pool has, nor where
+        what the match found is on the device no more.
         """
         node = params.best_match_node
         nothing = _tensor(()), TreeNode(match=node._match) if node._match is not None else self.root_node
@@ -694,7 +696,10 @@ class HiRadixCache(RadixCache):
         namespace = self._namespaces.open(node.key)
         held = self._index.match(text, namespace)
         source = self._host.match(text, self._host_namespaces.open(node.key))
+        known = node._match.tokens if node._match is not None else 0
         missing = source.tokens - held.tokens
+        if held.tokens < known:
+            return nothing
         too_many = params.mem_quota is not None and missing > params.mem_quota
         if missing < self.load_back_threshold or too_many:
             return nothing
@@ -711,7 +716,8 @@ class HiRadixCache(RadixCache):
                 raise
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), slots.cpu()])
             _, match = self._index.insert(text[: source.tokens], places, namespace)
-            return slots, TreeNode(match=match, host_match=source)
+            brought = _tensor(held.slots(known)).to(slots)
+            return torch.cat([brought, slots]), TreeNode(match=match, host_match=source)
         finally:
             held.unlock()
             source.unlock()

@@ -125,7 +125,10 @@ class _Allocator:
         if self._group is not None:
             self._group.append(free_index)
             return
-        units = self._units_of(free_index.to(torch.int64))
+        slots = free_index.to(torch.int64)
+        if int(slots.min()) < self.page_size or int(slots.max()) // self.page_size >= len(self._taken):
+            raise InvalidArgumentError("free: a slot is none of this pool")
+        units = self._units_of(slots)
         if not bool(self._taken[units].all()):
             raise InvalidArgumentError("free: a slot is not taken, or is freed twice")
         self._taken[units] = False
@@ -176,6 +179,9 @@ class PagedTokenToKVPoolAllocator(_Allocator):
         counts = [-(-end // size) - -(-prefix // size) for prefix, end in zip(prefixes, ends)]
         if any(prefix % size != (last + 1) % size for prefix, last in zip(prefixes, lasts)):
             raise InvalidArgumentError("alloc_extend: a last_loc is not where its prefix ends")
+        tokens = [end - prefix for prefix, end in zip(prefixes, ends)]
+        if any(count < 0 for count in tokens) or sum(tokens) != extend_num_tokens:
+            raise InvalidArgumentError(f"alloc_extend: {tokens} tokens, and not {extend_num_tokens} in all")
         pages = self._take_units(sum(counts))
         if pages is None:
             return None
@@ -186,10 +192,7 @@ class PagedTokenToKVPoolAllocator(_Allocator):
             whole = (pages[at : at + count, None] * size + torch.arange(size, device=self.device)).flatten()
             parts.append(whole[: end - prefix - filled])
             at += count
-        slots = torch.cat(parts)
-        if len(slots) != extend_num_tokens:
-            raise InvalidArgumentError(f"alloc_extend: {len(slots)} tokens, and not {extend_num_tokens}")
-        return slots
+        return torch.cat(parts)
 
     def alloc_decode(self, seq_lens, last_loc) -> torch.Tensor | None:
         """One slot for the last token of each request: behind its last slot, or at the start of a new page."""
@@ -239,9 +242,13 @@ class HostSlotPool:
         self._check(len(indices))
         if len(indices) == 0:
             return 0
+        if int(indices.min()) < 0 or int(indices.max()) >= len(self._taken):
+            raise InvalidArgumentError("free: a slot is none of this pool")
         free = indices[~self._taken[indices]]
         if len(free) > 0:
             raise InvalidArgumentError(f"Double-free: slot {free[0].item()}")
+        if len(indices.unique()) != len(indices):
+            raise InvalidArgumentError("Double-free: a slot twice in one call")
         self._taken[indices] = False
         self.release_slots.append(indices.clone())
         return len(indices)
