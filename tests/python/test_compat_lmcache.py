@@ -19,9 +19,10 @@ class Format(enum.Enum):
 class Backend:
     """Allocates chunks until it is told that there is no memory."""
 
-    formats, is_full = Format, False
+    formats, is_full, allocations = Format, False, 0
 
     def allocate(self, shape, dtype, fmt=None):
+        self.allocations += 1
         return None if self.is_full else chunk_of(torch.zeros(shape, dtype=dtype), fmt)
 
 
@@ -82,6 +83,19 @@ def test_without_memory_nothing_comes_back(connector, backend):
     run(connector.put(Key(1), chunk_of(torch.ones(4))))
     backend.is_full = True
     assert run(connector.get(Key(1))) is None
+
+
+def test_what_lies_behind_a_gap_takes_no_memory(connector, backend):
+    run(connector.batched_put([Key(1), Key(3), Key(4)], [chunk_of(torch.ones(4))] * 3))
+    assert len(run(connector.batched_get_non_blocking("lookup", [Key(i) for i in (1, 2, 3, 4)]))) == 1
+    assert backend.allocations == 1
+
+
+def test_names_are_kept_of_the_last_ones(connector, monkeypatch):
+    monkeypatch.setattr("stemma.compat_lmcache._NAMES_MAX", 2)
+    for i in (1, 2, 3):
+        run(connector.put(Key(i), chunk_of(torch.ones(4))))
+    assert run(connector.list()) == [Key(2).to_string(), Key(3).to_string()]
 
 
 def test_batches_keep_their_positions(connector):

@@ -131,6 +131,17 @@ def test_a_slot_of_no_pool_cannot_be_freed(allocator, slot):
     assert allocator.available_size() == 0
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda: TokenToKVPoolAllocator(8), lambda: PagedTokenToKVPoolAllocator(8, 4), lambda: HostSlotPool(8)],
+)
+def test_less_than_no_slots_are_refused(make):
+    allocator = make()
+    with pytest.raises(stemma.InvalidArgumentError):
+        allocator.alloc(-4)
+    assert allocator.available_size() == 8
+
+
 def test_a_slot_twice_in_one_free_is_refused():
     allocator = TokenToKVPoolAllocator(8)
     slots = allocator.alloc(2)

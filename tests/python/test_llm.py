@@ -148,6 +148,26 @@ def test_an_interrupt_ends_a_run(llm):
     assert len(llm.generate("The page and", {"max_tokens": 2})) == 1
 
 
+def test_a_handler_of_signals_cannot_call_what_it_interrupted(llm):
+    heard = []
+
+    def handler(*_):
+        for call in (lambda: llm.generate("a"), lambda: llm.encode("a"), llm.stats, llm.close):
+            with pytest.raises(stemma.InvalidArgumentError, match="is answering") as error:
+                call()
+            heard.append(str(error.value))
+
+    old = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        outputs = llm.generate(["The page and"] * 8, {"max_tokens": 400, "ignore_eos": True})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert len(heard) == 4
+    assert all(len(output.outputs[0].token_ids) == 400 for output in outputs)
+
+
 def test_a_disk_below_brings_prompts_back_in_the_next_life(tmp_path):
     prompt, answers = " ".join(["kept"] * 60), []
     for life in range(2):

@@ -25,6 +25,7 @@ except ImportError:
 
 
 _HEADER = struct.Struct("<I")
+_NAMES_MAX = 65536
 
 
 def _name(key: Any) -> str:
@@ -54,9 +55,11 @@ class StemmaRemoteConnector(RemoteConnector):
         value = self._pack(memory_obj)
         if await asyncio.to_thread(self._store.put, _name(key), value):
             self._names[_name(key)] = None
+            if len(self._names) > _NAMES_MAX:
+                del self._names[next(iter(self._names))]
 
     async def list(self) -> list[str]:
-        """Names that this process stored and that are still there."""
+        """Names that this process stored and that are still there, of the last _NAMES_MAX."""
         return [name for name in self._names if self._store.exists([name]) == 1]
 
     async def close(self) -> None:
@@ -84,7 +87,8 @@ class StemmaRemoteConnector(RemoteConnector):
     async def batched_get_non_blocking(self, lookup_id: str, keys: list[Any]) -> list[Any]:
         """The chunks of the leading run that is there: none behind a gap, so that places are never mistaken."""
         chunks: list[Any] = []
-        for chunk in await self.batched_get(keys):
+        for key in keys:
+            chunk = await self.get(key)
             if chunk is None:
                 break
             chunks.append(chunk)

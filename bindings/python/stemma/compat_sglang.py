@@ -462,14 +462,14 @@ class RadixCache(_Requests):
 
     def inc_lock_ref(self, node: TreeNode) -> IncLockRefResult:
         """Locks all down to the node. `delta` is what became evictable: 0 or less."""
-        if self.disable or node is None or node is self.root_node:
+        if self.disable or node is None or node._match is None:  # as the root's
             return IncLockRefResult()
         before = self.evictable_size()
         node._match.lock()
         return IncLockRefResult(self.evictable_size() - before)
 
     def dec_lock_ref(self, node: TreeNode, params: Any = None) -> DecLockRefResult:
-        if self.disable or node is None or node is self.root_node:
+        if self.disable or node is None or node._match is None:
             return DecLockRefResult()
         before = self.evictable_size()
         node._match.unlock()

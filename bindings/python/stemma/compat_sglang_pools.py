@@ -110,6 +110,8 @@ class _Allocator:
             self.free(torch.cat(group))
 
     def _take_units(self, count: int):
+        if count < 0:
+            raise InvalidArgumentError(f"{count} units are wanted")
         if self.need_sort and count > len(self.free_pages):
             self.merge_and_sort_free()
         if count > len(self.free_pages):
@@ -220,7 +222,7 @@ class HostSlotPool:
         return len(self.free_slots) + sum(len(chunk) for chunk in self.release_slots)
 
     def _check(self, count: int) -> None:
-        if count % self.page_size != 0:
+        if count < 0 or count % self.page_size != 0:
             raise InvalidArgumentError(f"{count} slots are no whole pages of {self.page_size}")
 
     def alloc(self, need_size: int) -> torch.Tensor | None:

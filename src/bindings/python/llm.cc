@@ -2,11 +2,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -44,6 +46,7 @@ struct Output {
 // A model, its engine, and whose turn it is.
 struct Core {
   std::mutex mutex;
+  std::atomic<std::thread::id> answering;  // whose turn may call handlers of signals
   std::unique_ptr<DeviceBackend> backend;  // nullptr: CPUs
   std::unique_ptr<ServedModel> model;
   std::unique_ptr<Engine> engine;  // nullptr, as the model: closed
@@ -60,6 +63,20 @@ struct Core {
   void check_open() const {
     if (engine == nullptr) refuse("the engine is closed");
   }
+};
+
+// The calling thread is the one that answers, as long as this lives.
+class Answering {
+ public:
+  explicit Answering(std::atomic<std::thread::id>& thread) : thread_(thread) {
+    thread_.store(std::this_thread::get_id());
+  }
+  ~Answering() { thread_.store({}); }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+ private:
+  std::atomic<std::thread::id>& thread_;
 };
 
 // A list of prompts on its way through the engine.
@@ -163,6 +180,15 @@ void Run::end(Output& output, FinishReason reason, const RequestStats& stats) {
 }
 
 class LocalEngine {
+  // As in_turn. A handler of signals that calls what it interrupted would wait for itself.
+  template <typename Work>
+  auto in_turn_of_core(bool is_long, Work&& work) const {
+    if (core_->answering.load() == std::this_thread::get_id()) {
+      refuse("the engine is answering: a handler of signals cannot call it meanwhile");
+    }
+    return in_turn(core_->mutex, is_long, std::forward<Work>(work));
+  }
+
  public:
   explicit LocalEngine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
   LocalEngine(LocalEngine&&) = default;
@@ -172,7 +198,7 @@ class LocalEngine {
   }
 
   std::vector<TokenId> encode(const std::string& text) const {
-    return in_turn(core_->mutex, true, [&] {
+    return in_turn_of_core(true, [&] {
       core_->check_open();
       return value_of(core_->model->encode_text(text));
     });
@@ -180,7 +206,7 @@ class LocalEngine {
   std::vector<TokenId> encode_messages(const std::string& json) const {
     const TemplateJson messages = TemplateJson::parse(json, nullptr, /*allow_exceptions=*/false);
     if (messages.is_discarded()) refuse("messages: not JSON");
-    return in_turn(core_->mutex, true, [&] {
+    return in_turn_of_core(true, [&] {
       core_->check_open();
       return value_of(core_->model->encode_messages(messages));
     });
@@ -188,7 +214,7 @@ class LocalEngine {
   py::list run(const py::list& prompts);
   py::dict stats() const;
   void close() {
-    in_turn(core_->mutex, true, [this] { core_->close(); });
+    in_turn_of_core(true, [this] { core_->close(); });
   }
 
  private:
@@ -261,9 +287,10 @@ py::list LocalEngine::run(const py::list& prompts) {
   for (const py::handle prompt : prompts) {
     wishes.push_back(wish_of(prompt.cast<py::dict>(), mix64(wishes.size())));
   }
-  const std::vector<Output> outputs = in_turn(core_->mutex, true, [&] {
+  const std::vector<Output> outputs = in_turn_of_core(true, [&] {
     core_->check_open();
     assume_role(engine_thread);
+    const Answering answering(core_->answering);
     Run run(*core_->model, *core_->engine);
     run.answer(std::move(wishes));
     return run.take();
@@ -277,7 +304,7 @@ py::list LocalEngine::run(const py::list& prompts) {
 }
 
 py::dict LocalEngine::stats() const {
-  const EngineTotals totals = in_turn(core_->mutex, false, [this] {
+  const EngineTotals totals = in_turn_of_core(false, [this] {
     core_->check_open();
     return core_->engine->totals();
   });
