@@ -39,6 +39,14 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias = {};  // added to these tokens' logits
   std::vector<TokenId> allowed_tokens = {};                // only these; empty: all
 
+  bool has_penalties() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
+  // Whether a token is chosen from other logits than the model's.
+  bool changes_logits() const {
+    return has_penalties() || !logit_bias.empty() || !allowed_tokens.empty();
+  }
+
   // Whether each field has a value in its range; the error names the field.
   Status validate(std::int64_t vocab_tokens) const;
 };

@@ -72,10 +72,8 @@ void Engine::note_started() {
 bool Engine::chooses_here(const Request& request) const {
   const Extra& extra = extra_of(request);
   const SamplingParams& sampling = extra.sampling;
-  return (sampling.temperature != 0 && !parts_.runner.draws()) ||
-         sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
-         sampling.frequency_penalty != 0 || !sampling.logit_bias.empty() ||
-         !sampling.allowed_tokens.empty() || extra.min_tokens > 0 || extra.has_copies;
+  return (sampling.temperature != 0 && !parts_.runner.draws()) || sampling.changes_logits() ||
+         extra.min_tokens > 0 || extra.has_copies;
 }
 
 void Engine::start_step(const KvBatch& batch, std::span<Request* const> outputs) {

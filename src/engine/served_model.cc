@@ -172,18 +172,23 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   STEMMA_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::load(options.directory));
   STEMMA_ASSIGN_OR_RETURN(chat_template_, load_chat_template(options.directory));
   STEMMA_ASSIGN_OR_RETURN(generation_, load_generation_config(options.directory));
-  STEMMA_ASSIGN_OR_RETURN(const SpecialTokens special, load_special_tokens(options.directory));
-  add_end_token(special);
-  return {};
+  return add_end_token(options.directory);
 }
 
-// What the tokenizer's own file calls the end is one too. Files name tokens that a model of few
-// does not have: it never gives them.
-void ServedModel::add_end_token(const SpecialTokens& special) {
+// What the tokenizer's own file calls the end is one too; a template has read it there. Files name
+// tokens that a model of few does not have: it never gives them.
+Status ServedModel::add_end_token(const std::string& directory) {
+  SpecialTokens special;
+  if (chat_template_.has_value()) {
+    special.eos_token = chat_template_->eos_token();
+  } else {
+    STEMMA_ASSIGN_OR_RETURN(special, load_special_tokens(directory));
+  }
   std::vector<TokenId>& ends = generation_.eos_token_ids;
   const auto end = special.eos_token ? tokenizer_->token_id(*special.eos_token) : std::nullopt;
   if (end.has_value() && !generation_.is_eos(*end)) ends.push_back(*end);
   std::erase_if(ends, [&](TokenId token) { return token >= vocab_tokens(); });
+  return {};
 }
 
 Status ServedModel::open_pools(const ServedModelOptions& options) {

@@ -122,18 +122,13 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits,
                                          const SamplingParams& params,
                                          const SamplingHistory& history,
                                          std::span<const TokenId> forbidden) {
-  const bool penalties = params.repetition_penalty != 1 || params.presence_penalty != 0 ||
-                         params.frequency_penalty != 0;
-  if (params.logit_bias.empty() && params.allowed_tokens.empty() && forbidden.empty() &&
-      !penalties) {
-    return logits;
-  }
+  if (!params.changes_logits() && forbidden.empty()) return logits;
   take_allowed(logits, params.allowed_tokens);
   for (const TokenId token : forbidden) logits_[static_cast<std::size_t>(token)] = kImpossible;
   for (const auto& [token, bias] : params.logit_bias) {
     logits_[static_cast<std::size_t>(token)] += bias;
   }
-  if (penalties) penalize(params, history);
+  if (params.has_penalties()) penalize(params, history);
   return logits_;
 }
 

@@ -67,10 +67,10 @@ bool StopStrings::push(std::string_view piece, std::string& out) {
     return false;
   }
   for (const char byte : piece) {
-    held_.push_back(byte);
-    const bool complete = advance(byte);
-    show(complete, out);
-    if (!complete) continue;
+    advance(byte);
+    matched_ = longest_complete();
+    show(out);
+    if (!matched_.has_value()) continue;
     if (match_ == Match::kShown) out += held_;
     finished_ = true;
     return true;
@@ -80,41 +80,43 @@ bool StopStrings::push(std::string_view piece, std::string& out) {
 
 void StopStrings::pass(std::string_view piece, std::string& out) {
   STEMMA_CHECK(!finished_, "no text follows the end");
+  if (patterns_.empty()) {
+    out += piece;
+    return;
+  }
   for (const char byte : piece) {
-    held_.push_back(byte);
     advance(byte);
-    matched_.reset();
     for (Pattern& pattern : patterns_) {
-      if (at(pattern.state) == pattern.text.size()) {
-        pattern.state = pattern.fallback[at(pattern.state)];
-      }
+      if (pattern.complete()) pattern.state = pattern.fallback[at(pattern.state)];
     }
-    show(/*complete=*/false, out);
+    show(out);
   }
 }
 
-void StopStrings::show(bool complete, std::string& out) {
+void StopStrings::advance(char byte) {
+  held_.push_back(byte);
+  for (Pattern& pattern : patterns_) {
+    pattern.state = next_state(pattern.text, pattern.fallback, pattern.state, byte);
+  }
+}
+
+std::optional<std::size_t> StopStrings::longest_complete() const {
+  std::optional<std::size_t> longest;
+  for (std::size_t i = 0; i < patterns_.size(); ++i) {
+    if (!patterns_[i].complete()) continue;
+    if (!longest || patterns_[i].text.size() > patterns_[*longest].text.size()) longest = i;
+  }
+  return longest;
+}
+
+void StopStrings::show(std::string& out) {
   std::int32_t wanted = 0;  // bytes at the end that are, or may become, a stop string
   for (const Pattern& pattern : patterns_) {
-    if (!complete || at(pattern.state) == pattern.text.size()) {
-      wanted = std::max(wanted, pattern.state);
-    }
+    if (!matched_.has_value() || pattern.complete()) wanted = std::max(wanted, pattern.state);
   }
   const std::size_t shown = held_.size() - at(wanted);
   out.append(held_, 0, shown);
   held_.erase(0, shown);
-}
-
-bool StopStrings::advance(char byte) {
-  for (std::size_t i = 0; i < patterns_.size(); ++i) {
-    Pattern& pattern = patterns_[i];
-    pattern.state = next_state(pattern.text, pattern.fallback, pattern.state, byte);
-    const std::size_t bytes = pattern.text.size();
-    if (at(pattern.state) == bytes && (!matched_ || bytes > patterns_[*matched_].text.size())) {
-      matched_ = i;
-    }
-  }
-  return matched_.has_value();
 }
 
 void StopStrings::finish(std::string& out) {

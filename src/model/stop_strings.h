@@ -57,12 +57,14 @@ class StopStrings {
     std::string text;
     std::vector<std::int32_t> fallback;  // of each prefix: its longest proper border
     std::int32_t state = 0;              // bytes of `text` that the text so far ends with
+    bool complete() const { return static_cast<std::size_t>(state) == text.size(); }
   };
 
-  // Advances every pattern by one byte; true if one is complete.
-  bool advance(char byte);
-  // Shows what can be no part of a stop string; if one is `complete`, what is before it.
-  void show(bool complete, std::string& out);
+  // Holds one byte back and advances every pattern by it.
+  void advance(char byte);
+  std::optional<std::size_t> longest_complete() const;
+  // Shows what can be no part of a stop string; if one has matched, what is before it.
+  void show(std::string& out);
 
   Match match_;
   std::vector<Pattern> patterns_;

@@ -202,15 +202,14 @@ TextRules Preparation::text_rules(const CompletionRequest& request,
       .min_tokens = request.min_tokens};
 }
 
-// What is left of a prompt that the client lets be cut off at its begin.
-std::span<const TokenId> Preparation::kept_of(const CompletionRequest& request,
-                                              std::span<const TokenId> prompt) const {
-  if (!request.prompt_tokens_kept.has_value()) return prompt;
+// Cuts off the begin of a prompt, where the client lets it be.
+void Preparation::cut(const CompletionRequest& request, std::vector<TokenId>& prompt) const {
+  if (!request.prompt_tokens_kept.has_value()) return;
   std::int64_t kept = *request.prompt_tokens_kept;
   if (kept == CompletionRequest::kPromptThatFits) {
     kept = std::max<std::int64_t>(context_tokens() - request.max_tokens.value_or(1), 1);
   }
-  return prompt.last(static_cast<std::size_t>(std::min(kept, std::ssize(prompt))));
+  prompt.erase(prompt.begin(), prompt.end() - std::min(kept, std::ssize(prompt)));
 }
 
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
@@ -283,8 +282,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
         is_chat ? chat_tokens(request)
                 : text_tokens(request.prompts[i], request.add_special_tokens);
     if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
-    const auto kept = kept_of(request, std::get<std::vector<TokenId>>(tokens));
-    std::vector<TokenId> ids(kept.begin(), kept.end());
+    auto& ids = std::get<std::vector<TokenId>>(tokens);
+    cut(request, ids);
     plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, request.skip_special_tokens)
                                        : "");
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);

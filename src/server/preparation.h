@@ -84,8 +84,7 @@ class Preparation {
   // The adapter that a request chooses; empty: the model alone.
   std::string adapter_of(const CompletionRequest& request) const;
   TextRules text_rules(const CompletionRequest& request, std::span<const TokenId> prompt) const;
-  std::span<const TokenId> kept_of(const CompletionRequest& request,
-                                   std::span<const TokenId> prompt) const;
+  void cut(const CompletionRequest& request, std::vector<TokenId>& prompt) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
                                   Whereabouts where) const;
   void go_on_from_shared(RequestSpec& spec) const;

@@ -8,9 +8,10 @@ so that one value is one read.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import struct
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 
@@ -86,13 +87,15 @@ class StemmaRemoteConnector(RemoteConnector):
 
     async def batched_get_non_blocking(self, lookup_id: str, keys: list[Any]) -> list[Any]:
         """The chunks of the leading run that is there: none behind a gap, so that places are never mistaken."""
-        chunks: list[Any] = []
+        values = await asyncio.to_thread(lambda: list(self._leading(keys)))
+        return list(itertools.takewhile(lambda chunk: chunk is not None, map(self._unpack, values)))
+
+    def _leading(self, keys: list[Any]) -> Iterator[bytes]:
         for key in keys:
-            chunk = await self.get(key)
-            if chunk is None:
-                break
-            chunks.append(chunk)
-        return chunks
+            value = self._store.get(_name(key))
+            if value is None:
+                return
+            yield value
 
     async def batched_put(self, keys: list[Any], memory_objs: list[Any]) -> None:
         for key, memory_obj in zip(keys, memory_objs):

@@ -697,9 +697,9 @@ class HiRadixCache(RadixCache):
         held = self._index.match(text, namespace)
         source = self._host.match(text, self._host_namespaces.open(node.key))
         known = node._match.tokens if node._match is not None else 0
-        missing = source.tokens - held.tokens
         if held.tokens < known:
             return nothing
+        missing = source.tokens - held.tokens
         too_many = params.mem_quota is not None and missing > params.mem_quota
         if missing < self.load_back_threshold or too_many:
             return nothing

@@ -128,7 +128,7 @@ class _Allocator:
             self._group.append(free_index)
             return
         slots = free_index.to(torch.int64)
-        if int(slots.min()) < self.page_size or int(slots.max()) // self.page_size >= len(self._taken):
+        if bool(((slots < self.page_size) | (slots >= len(self._taken) * self.page_size)).any()):
             raise InvalidArgumentError("free: a slot is none of this pool")
         units = self._units_of(slots)
         if not bool(self._taken[units].all()):
@@ -244,7 +244,7 @@ class HostSlotPool:
         self._check(len(indices))
         if len(indices) == 0:
             return 0
-        if int(indices.min()) < 0 or int(indices.max()) >= len(self._taken):
+        if bool(((indices < 0) | (indices >= len(self._taken))).any()):
             raise InvalidArgumentError("free: a slot is none of this pool")
         free = indices[~self._taken[indices]]
         if len(free) > 0:

@@ -179,16 +179,17 @@ void Run::end(Output& output, FinishReason reason, const RequestStats& stats) {
   --unfinished_;
 }
 
-class LocalEngine {
-  // As in_turn. A handler of signals that calls what it interrupted would wait for itself.
-  template <typename Work>
-  auto in_turn_of_core(bool is_long, Work&& work) const {
-    if (core_->answering.load() == std::this_thread::get_id()) {
-      refuse("the engine is answering: a handler of signals cannot call it meanwhile");
-    }
-    return in_turn(core_->mutex, is_long, std::forward<Work>(work));
+// As in_turn of binding.h. A handler of signals that calls what it interrupted would wait for
+// itself.
+template <typename Work>
+auto in_turn(Core& core, bool is_long, Work&& work) {
+  if (core.answering.load() == std::this_thread::get_id()) {
+    refuse("the engine is answering: a handler of signals cannot call it meanwhile");
   }
+  return python::in_turn(core.mutex, is_long, std::forward<Work>(work));
+}
 
+class LocalEngine {
  public:
   explicit LocalEngine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
   LocalEngine(LocalEngine&&) = default;
@@ -198,7 +199,7 @@ class LocalEngine {
   }
 
   std::vector<TokenId> encode(const std::string& text) const {
-    return in_turn_of_core(true, [&] {
+    return in_turn(*core_, true, [&] {
       core_->check_open();
       return value_of(core_->model->encode_text(text));
     });
@@ -206,7 +207,7 @@ class LocalEngine {
   std::vector<TokenId> encode_messages(const std::string& json) const {
     const TemplateJson messages = TemplateJson::parse(json, nullptr, /*allow_exceptions=*/false);
     if (messages.is_discarded()) refuse("messages: not JSON");
-    return in_turn_of_core(true, [&] {
+    return in_turn(*core_, true, [&] {
       core_->check_open();
       return value_of(core_->model->encode_messages(messages));
     });
@@ -214,7 +215,7 @@ class LocalEngine {
   py::list run(const py::list& prompts);
   py::dict stats() const;
   void close() {
-    in_turn_of_core(true, [this] { core_->close(); });
+    in_turn(*core_, true, [this] { core_->close(); });
   }
 
  private:
@@ -287,7 +288,7 @@ py::list LocalEngine::run(const py::list& prompts) {
   for (const py::handle prompt : prompts) {
     wishes.push_back(wish_of(prompt.cast<py::dict>(), mix64(wishes.size())));
   }
-  const std::vector<Output> outputs = in_turn_of_core(true, [&] {
+  const std::vector<Output> outputs = in_turn(*core_, true, [&] {
     core_->check_open();
     assume_role(engine_thread);
     const Answering answering(core_->answering);
@@ -304,7 +305,7 @@ py::list LocalEngine::run(const py::list& prompts) {
 }
 
 py::dict LocalEngine::stats() const {
-  const EngineTotals totals = in_turn_of_core(false, [this] {
+  const EngineTotals totals = in_turn(*core_, false, [this] {
     core_->check_open();
     return core_->engine->totals();
   });
