@@ -68,7 +68,7 @@ struct RequestSpec {
   std::string adapter;
   // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
   std::optional<SharedPrefix> shared_prefix;
-  std::vector<SiblingNamespace> siblings;  // see PrefixStop::kOtherNamespace
+  std::vector<SiblingNamespace> siblings;     // see PrefixStop::kOtherNamespace
   Retention retention = Retention::kDefault;  // how soon its client expects to come back
   // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
   // kLogprobsMax at most. Absent: none.
