@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The C ABI as text, compared with what it was: tests/golden/c_abi_<STEMMA_ABI_VERSION>.txt.
 
-  tools/c_abi.py BUILD_FOLDER           fails if functions, constants, types, structs (sizes, offsets) of stemma/c.h,
-                                        c_loans.h and c_cuda.h or the exported symbols of the shared libraries are not those of the
+  tools/c_abi.py BUILD_FOLDER           fails if functions, constants, types, structs (sizes, offsets) of stemma/c.h
+                                        and the headers beside it or the exported symbols of the shared libraries are not those of the
                                         golden file; where there is no CUDA, those of libstemma_cuda.so are what they were
   tools/c_abi.py BUILD_FOLDER --write   writes the golden file; refuses what programs that are built already would notice,
                                         unless STEMMA_ABI_VERSION was raised
@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
-HEADERS = ("c.h", "c_loans.h", "c_cuda.h")
+HEADERS = ("c.h", "c_loans.h", "c_tenants.h", "c_events.h", "c_windows.h", "c_cuda.h")
 LIBRARIES = ("libstemma.so", "libstemma_tiers.so")
 CUDA_LIBRARY = "libstemma_cuda.so"  # not in every build
 

@@ -30,8 +30,8 @@ extern "C" {
 STEMMA_API int32_t stemma_abi_version(void);
 STEMMA_API const char* stemma_version(void);  // "0.1.0"
 
-// What became of a call. Below 0: an error, with a line for people; INVALID_ARGUMENT are null
-// handles and numbers that make no sense, too. Above 0: an ordinary outcome, nothing has changed.
+// Below 0: an error, with a line for people; INVALID_ARGUMENT are null handles and numbers that
+// make no sense, too. Above 0: an ordinary outcome, nothing has changed.
 typedef int32_t stemma_status;
 enum {
   STEMMA_OK = 0,
@@ -51,13 +51,12 @@ enum {
   STEMMA_INTERNAL = -10
 };
 STEMMA_API const char* stemma_status_name(stemma_status status);  // "no_pages", "io", ...
-// Of this thread's last call that failed, "" before the first. Layers above this one may report
-// theirs in the same place, which returns `status`.
+// Of this thread's last call that failed, "" before. Others may set theirs: it returns `status`.
 STEMMA_API const char* stemma_last_error(void);
 STEMMA_API stemma_status stemma_set_last_error(stemma_status status, const char* message);
 
 // Receives events of at least `level` (0 debug, 1 info, 2 warning, 3 error), a line each without
-// its end, from any thread, one at a time. NULL drops all. Standard error and info until then.
+// its end, from any thread, one at a time. NULL drops all. Until then: standard error, info.
 typedef void (*stemma_log_sink)(void* context, int32_t level, const char* line, size_t bytes);
 STEMMA_API void stemma_set_log(stemma_log_sink sink, void* context, int32_t level);
 
@@ -187,6 +186,9 @@ typedef struct stemma_cache_options {
   int64_t selective_uses;      // of write-through-selective; by default 2
   int64_t load_wait_us;        // what worth_waiting allows at most; by default 40,000
   int64_t store_deadline_us;   // of an operation of a store; by default 2,000,000
+  int64_t events_pages_max;    // of changes that are kept (stemma/c_events.h); by default 0: none
+  int64_t window_tokens;       // of layers with a window (stemma/c_windows.h); by default 0: none
+  int64_t windowed_pages;      // of their pool; by default 0
 } stemma_cache_options;
 STEMMA_API void stemma_cache_options_init(stemma_cache_options* options, size_t struct_size);
 // `tiers` may be NULL, and serve one cache at a time.
@@ -213,11 +215,9 @@ STEMMA_API stemma_status stemma_probe(const stemma_cache* cache, int32_t ns, con
                                       size_t count, int64_t* cached_tokens);
 // Evicts up to `pages` that nobody holds, coldest first. REQUIRES: no step is in flight.
 STEMMA_API stemma_status stemma_evict(stemma_cache* cache, int64_t pages, int64_t* evicted);
-
 // In no tier does anybody find pages of namespaces any more whose digests begin with one of these,
 // 8 bytes each; where count is 0, of any namespace. REQUIRES: no step is in flight.
 STEMMA_API stemma_status stemma_purge(stemma_cache* cache, const uint8_t* families, size_t count);
-
 // Pages freed while a step is in flight stay as they are until it retires: for engines that compute
 // asynchronously. Steps retire in the order in which they began; at most 16 are in flight.
 STEMMA_API stemma_status stemma_step_begin(stemma_cache* cache, int64_t* step);

@@ -51,11 +51,14 @@ struct LowerTierOptions {
 };
 
 // Host memory, then `stores`, nearest first. `device` must outlive it, and it the cache that uses
-// it. kInvalidArgument, kOutOfMemory. REQUIRES: threads >= 1.
+// it. For a cache with a window, `windowed_or_null` is the pool of the layers that have one, which
+// must outlive it too; host memory is shared out as the device's is. kInvalidArgument,
+// kOutOfMemory. REQUIRES: threads >= 1; both have pages of as many tokens.
 Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& options,
                                                      KvPool& device,
                                                      std::vector<std::unique_ptr<PageStore>> stores,
-                                                     int threads = 1);
+                                                     int threads = 1,
+                                                     KvPool* windowed_or_null = nullptr);
 
 // The two below are of the component `tiers`.
 

@@ -28,7 +28,10 @@ constexpr stemma_cache_options kCacheDefaults = {.struct_size = sizeof(stemma_ca
                                                  .host_eviction = "lru",
                                                  .selective_uses = 2,
                                                  .load_wait_us = 40'000,
-                                                 .store_deadline_us = 2'000'000};
+                                                 .store_deadline_us = 2'000'000,
+                                                 .events_pages_max = 0,
+                                                 .window_tokens = 0,
+                                                 .windowed_pages = 0};
 
 void take_name(const char* name, std::string& into) {
   if (name != nullptr) into = name;
@@ -41,6 +44,9 @@ stemma_status read_cache(const stemma_cache_options* given, KvCacheOptions& plan
   plan.page_size = options.page_size;
   plan.requests_max = options.requests_max;
   plan.context_tokens_max = options.context_tokens_max;
+  plan.events_pages_max = options.events_pages_max;
+  plan.window_tokens = options.window_tokens;
+  plan.windowed_pages = options.windowed_pages;
   take_name(options.cache, plan.cache);
   take_name(options.eviction, plan.eviction);
   take_name(options.host_eviction, plan.tiers.host_eviction);
@@ -59,13 +65,32 @@ stemma_status check_tiers(const KvCacheOptions& options, const stemma_tiers* tie
   if (tiers == nullptr) return STEMMA_OK;
   if (tiers->in_use) return refuse("another cache uses the tiers");
   const KvShape& shape = tiers->pool->pool->shape();
-  if (shape.pages == options.pages && shape.page_size == options.page_size) return STEMMA_OK;
-  return refuse("pages and page_size must be those of the pool above the tiers");
+  if (shape.pages != options.pages || shape.page_size != options.page_size) {
+    return refuse("pages and page_size must be those of the pool above the tiers");
+  }
+  const stemma_pool* const windowed = tiers->windowed_pool_or_null;
+  if (windowed == nullptr || options.window_tokens == 0) return STEMMA_OK;  // or KvCache says so
+  if (windowed->pool->shape().pages == options.windowed_pages) return STEMMA_OK;
+  return refuse("windowed_pages must be those of the windowed pool above the tiers");
+}
+
+// Of batches of a cache.
+PageTableAssembly::Extent table_extent(const KvCacheOptions& options) {
+  return {
+      .requests_max = options.requests_max,
+      .pages_max = options.requests_max * ceil_div(options.context_tokens_max, options.page_size),
+      .page_size = options.page_size};
 }
 
 bool is_open(const stemma_cache* cache, std::int32_t ns) {
-  return ns >= 0 && ns < std::ssize(cache->namespace_opens) &&
-         cache->namespace_opens[static_cast<std::size_t>(ns)] > 0;
+  return ns >= 0 && ns < std::ssize(cache->namespaces) &&
+         cache->namespaces[static_cast<std::size_t>(ns)].opens > 0;
+}
+
+// As far as both go.
+bool begin_alike(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
+  const std::size_t tokens = std::min(a.size(), b.size());
+  return std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(tokens), b.begin());
 }
 
 // Hands numbers on with names that end in a zero.
@@ -93,6 +118,21 @@ stemma_status check_prompt(const stemma_cache* cache, std::int32_t ns, const std
   if (static_cast<std::int64_t>(count) > cache->kv->options().context_tokens_max) {
     return fail({ErrorCode::kTooLarge, "the prompt is longer than context_tokens_max"});
   }
+  const auto& shared = cache->namespaces[static_cast<std::size_t>(ns)].shared_tokens;
+  if (!begin_alike(shared, std::span(tokens, count))) {
+    return refuse("the prompt does not begin as the texts of its namespace do");
+  }
+  return STEMMA_OK;
+}
+
+stemma_status name_namespace(stemma_cache& cache, std::optional<NamespaceId> opened,
+                             std::span<const TokenId> shared_tokens, std::int32_t& ns) {
+  if (!opened.has_value()) return STEMMA_NO_NAMESPACE;
+  if (opened->index() >= cache.namespaces.size()) cache.namespaces.resize(opened->index() + 1);
+  auto& named = cache.namespaces[opened->index()];
+  named.shared_tokens.assign(shared_tokens.begin(), shared_tokens.end());
+  ++named.opens;
+  ns = opened->value();
   return STEMMA_OK;
 }
 
@@ -122,10 +162,8 @@ stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tier
       sequence.cache = made.get();
       made->unused.push_back(&sequence);
     }
-    made->batch.emplace(stemma::PageTableAssembly::Extent{
-        .requests_max = plan.requests_max,
-        .pages_max = plan.requests_max * stemma::ceil_div(plan.context_tokens_max, plan.page_size),
-        .page_size = plan.page_size});
+    made->batch.emplace(stemma::table_extent(plan));
+    if (plan.window_tokens > 0) made->windowed_batch.emplace(stemma::table_extent(plan));
     if (tiers != nullptr) tiers->in_use = true;
     *cache = made.release();
     return stemma_status{STEMMA_OK};
@@ -152,16 +190,8 @@ stemma_status stemma_namespace_open(stemma_cache* cache, const uint8_t digest[32
     if (cache == nullptr || digest == nullptr || ns == nullptr) {
       return stemma::refuse("cache, digest and ns are given");
     }
-    stemma::NamespaceDigest named;
-    std::copy_n(digest, named.bytes.size(), named.bytes.begin());
-    const auto opened = cache->kv->try_open_namespace(named);
-    if (!opened.has_value()) return stemma_status{STEMMA_NO_NAMESPACE};
-    if (opened->index() >= cache->namespace_opens.size()) {
-      cache->namespace_opens.resize(opened->index() + 1);
-    }
-    ++cache->namespace_opens[opened->index()];
-    *ns = opened->value();
-    return stemma_status{STEMMA_OK};
+    const auto opened = cache->kv->try_open_namespace(stemma::digest_of(digest));
+    return stemma::name_namespace(*cache, opened, {}, *ns);
   });
 }
 
@@ -170,7 +200,7 @@ stemma_status stemma_namespace_close(stemma_cache* cache, int32_t ns) {
     if (cache == nullptr || !stemma::is_open(cache, ns)) {
       return stemma::refuse("the namespace is not open");
     }
-    --cache->namespace_opens[static_cast<std::size_t>(ns)];
+    --cache->namespaces[static_cast<std::size_t>(ns)].opens;
     cache->kv->close_namespace(stemma::NamespaceId(ns));
     return stemma_status{STEMMA_OK};
   });

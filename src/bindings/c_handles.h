@@ -15,6 +15,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "alloc/request_table.h"
@@ -35,6 +36,7 @@ struct stemma_store {
 
 struct stemma_tiers {
   const stemma_pool* pool;
+  const stemma_pool* windowed_pool_or_null;
   std::unique_ptr<stemma::LowerTiers> tiers;
   bool in_use = false;  // by a cache: each hands out all of their pages
 };
@@ -46,9 +48,14 @@ struct stemma_sequence {
 
 struct stemma_cache {
   std::unique_ptr<stemma::KvCache> kv;
-  std::vector<std::int64_t> namespace_opens;  // by id: how often each is open
-  std::vector<std::int64_t> promotions;       // that are not released
-  std::int64_t last_step = 0;                 // begun
+  // By id of a namespace.
+  struct OpenNamespace {
+    std::int64_t opens = 0;                   // how often it is open
+    std::vector<std::int32_t> shared_tokens;  // that all of its texts begin with
+  };
+  std::vector<OpenNamespace> namespaces;
+  std::vector<std::int64_t> promotions;  // that are not released
+  std::int64_t last_step = 0;            // begun
   std::int64_t steps_in_flight = 0;
   stemma_tiers* tiers_or_null = nullptr;
   const stemma_pool* pool_or_null = nullptr;  // above the tiers
@@ -56,6 +63,9 @@ struct stemma_cache {
   std::vector<stemma_sequence> sequences;  // after `kv`: they let go before it ends
   std::vector<stemma_sequence*> unused;
   std::optional<stemma::PageTableAssembly> batch;  // the latest page table
+  // Of layers with a window (stemma/c_windows.h), where there are some.
+  std::optional<stemma::PageTableAssembly> windowed_batch;
+  std::vector<stemma::PageId> windowed_row;  // scratch
 };
 
 namespace stemma {
@@ -89,9 +99,42 @@ inline stemma_status refuse_loan() {
   return refuse("pages are lent: stemma_end_loans comes first");
 }
 
-// Whether it is a prompt that the cache can look up: in an open namespace, and not too long.
+inline NamespaceDigest digest_of(const std::uint8_t bytes[32]) {
+  NamespaceDigest digest;
+  std::copy_n(bytes, digest.bytes.size(), digest.bytes.begin());
+  return digest;
+}
+
+// Notes that a namespace was opened once more, and tells its name. NO_NAMESPACE where it was not.
+stemma_status name_namespace(stemma_cache& cache, std::optional<NamespaceId> opened,
+                             std::span<const TokenId> shared_tokens, std::int32_t& ns);
+
+// Whether it is a prompt that the cache can look up: in an open namespace, not too long, and with
+// the beginning that the namespace's texts share.
 stemma_status check_prompt(const stemma_cache* cache, std::int32_t ns, const std::int32_t* tokens,
                            std::size_t count);
+
+inline bool is_held(const stemma_sequence* sequence) {
+  return sequence != nullptr && sequence->held.valid();
+}
+
+// A handle for what has begun. REQUIRES: there is a row, so there is a handle.
+stemma_sequence* take_handle(stemma_cache& cache, Sequence sequence);
+
+// NO_ROW, NO_PAGES, or what a fork asks of the tokens that are shared.
+stemma_status try_fork(const stemma_sequence* sequence, std::int64_t computed_tokens,
+                       ForkedSequence& fork);
+
+// Where the caller wants the parts of a page table.
+struct CPageTable {
+  const std::int32_t** indptr;
+  const std::int32_t** pages;
+  const std::int32_t** last_page_tokens;
+};
+// Whether these are sequences of the cache with room for their tokens, and places for a table.
+stemma_status check_batch(const stemma_cache* cache, stemma_sequence* const* sequences,
+                          const std::int64_t* tokens, std::size_t count, const CPageTable& table);
+void tell(const PageTableAssembly& assembly, const CPageTable& table);
 
 // Runs an entry. What a library throws below it is an error like others.
 template <typename Entry>

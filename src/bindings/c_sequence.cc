@@ -9,10 +9,6 @@ namespace stemma {
 
 namespace {
 
-bool is_held(const stemma_sequence* sequence) {
-  return sequence != nullptr && sequence->held.valid();
-}
-
 bool is_text(const std::int32_t* tokens, std::size_t count) {
   return tokens != nullptr || count == 0;
 }
@@ -56,13 +52,6 @@ bool is_batch(const stemma_cache& cache, std::span<stemma_sequence* const> seque
   return true;
 }
 
-stemma_sequence* take_handle(stemma_cache& cache, Sequence sequence) {
-  stemma_sequence* const handle = cache.unused.back();
-  cache.unused.pop_back();
-  handle->held = std::move(sequence);
-  return handle;
-}
-
 void give_back(stemma_sequence& sequence) {
   sequence.cache->loans.forget(sequence.held);
   sequence.held.reset();
@@ -70,6 +59,45 @@ void give_back(stemma_sequence& sequence) {
 }
 
 }  // namespace
+
+stemma_sequence* take_handle(stemma_cache& cache, Sequence sequence) {
+  stemma_sequence* const handle = cache.unused.back();
+  cache.unused.pop_back();
+  handle->held = std::move(sequence);
+  return handle;
+}
+
+stemma_status try_fork(const stemma_sequence* sequence, std::int64_t computed_tokens,
+                       ForkedSequence& fork) {
+  if (const auto status = check_fork(sequence, computed_tokens); status != STEMMA_OK) return status;
+  KvCache& kv = *sequence->cache->kv;
+  if (kv.free_rows() == 0) return STEMMA_NO_ROW;
+  auto forked = kv.try_fork(sequence->held, computed_tokens);
+  if (!forked.has_value()) return STEMMA_NO_PAGES;
+  fork = std::move(*forked);
+  return STEMMA_OK;
+}
+
+stemma_status check_batch(const stemma_cache* cache, stemma_sequence* const* sequences,
+                          const std::int64_t* tokens, std::size_t count, const CPageTable& table) {
+  if (cache == nullptr || table.indptr == nullptr || table.pages == nullptr ||
+      table.last_page_tokens == nullptr ||
+      (count > 0 && (sequences == nullptr || tokens == nullptr))) {
+    return refuse("a cache, sequences, tokens, and places for three arrays");
+  }
+  if (count > cache->sequences.size()) return refuse("more than requests_max sequences");
+  if (!is_batch(*cache, std::span(sequences, count), tokens)) {
+    return refuse("sequences of this cache, with room for their tokens");
+  }
+  return STEMMA_OK;
+}
+
+void tell(const PageTableAssembly& assembly, const CPageTable& table) {
+  const PageTableView view = assembly.view();
+  *table.indptr = view.indptr.data();
+  *table.pages = raw(view.pages).data();
+  *table.last_page_tokens = view.last_page_tokens.data();
+}
 
 }  // namespace stemma
 
@@ -129,16 +157,17 @@ stemma_status stemma_fork(const stemma_sequence* sequence, int64_t computed_toke
     if (fork == nullptr || from == nullptr || to == nullptr) {
       return stemma::refuse("fork, from and to are given");
     }
-    if (const auto status = stemma::check_fork(sequence, computed_tokens); status != STEMMA_OK) {
+    if (stemma::is_held(sequence) && sequence->cache->windowed_batch.has_value()) {
+      return stemma::refuse("the cache has a window: stemma_fork_windowed");
+    }
+    stemma::ForkedSequence forked;
+    if (const auto status = stemma::try_fork(sequence, computed_tokens, forked);
+        status != STEMMA_OK) {
       return status;
     }
-    stemma_cache& cache = *sequence->cache;
-    if (cache.kv->free_rows() == 0) return stemma_status{STEMMA_NO_ROW};
-    auto forked = cache.kv->try_fork(sequence->held, computed_tokens);
-    if (!forked.has_value()) return stemma_status{STEMMA_NO_PAGES};
-    *from = forked->tail_from.value();
-    *to = forked->tail_to.value();
-    *fork = stemma::take_handle(cache, std::move(forked->sequence));
+    *from = forked.tail_from.value();
+    *to = forked.tail_to.value();
+    *fork = stemma::take_handle(*sequence->cache, std::move(forked.sequence));
     return stemma_status{STEMMA_OK};
   });
 }
@@ -174,22 +203,16 @@ stemma_status stemma_batch_pages(stemma_cache* cache, stemma_sequence* const* se
                                  const int64_t* tokens, size_t count, const int32_t** indptr,
                                  const int32_t** pages, const int32_t** last_page_tokens) {
   return stemma::guarded([&] {
-    if (cache == nullptr || indptr == nullptr || pages == nullptr || last_page_tokens == nullptr ||
-        (count > 0 && (sequences == nullptr || tokens == nullptr))) {
-      return stemma::refuse("a cache, sequences, tokens, and places for three arrays");
-    }
-    if (count > cache->sequences.size()) return stemma::refuse("more than requests_max sequences");
-    if (!stemma::is_batch(*cache, std::span(sequences, count), tokens)) {
-      return stemma::refuse("sequences of this cache, with room for their tokens");
+    const stemma::CPageTable table = {indptr, pages, last_page_tokens};
+    if (const auto status = stemma::check_batch(cache, sequences, tokens, count, table);
+        status != STEMMA_OK) {
+      return status;
     }
     cache->batch->clear();
     for (std::size_t i = 0; i < count; ++i) {
       cache->batch->add(sequences[i]->held.pages(), tokens[i]);
     }
-    const stemma::PageTableView view = cache->batch->view();
-    *indptr = view.indptr.data();
-    *pages = stemma::raw(view.pages).data();
-    *last_page_tokens = view.last_page_tokens.data();
+    stemma::tell(*cache->batch, table);
     return stemma_status{STEMMA_OK};
   });
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "bindings/c_handles.h"
 #include "bindings/callback_store.h"
+#include "stemma/c_windows.h"
 #include "stemma/embed.h"
 #include "tier/guarded_store.h"
 
@@ -57,6 +58,39 @@ std::vector<std::unique_ptr<PageStore>> take_stores(std::span<stemma_store* cons
   return taken;
 }
 
+// Of whose pages tiers are asked for.
+struct TieredPools {
+  stemma_pool* pool;
+  stemma_pool* windowed_or_null = nullptr;
+  bool has_window = false;
+};
+
+// Takes the stores over, whatever comes of it.
+stemma_status open_tiers(const stemma_tiers_options* options, const TieredPools& pools,
+                         std::span<stemma_store* const> stores, stemma_tiers** tiers) {
+  if (stores.data() == nullptr && !stores.empty()) return refuse("stores is NULL");
+  auto taken = take_stores(stores);
+  if (pools.pool == nullptr || tiers == nullptr) return refuse("pool and tiers are given");
+  KvPool& device = *pools.pool->pool;
+  KvPool* windowed = nullptr;
+  if (pools.has_window) {
+    if (pools.windowed_or_null == nullptr) return refuse("windowed_pool is NULL");
+    windowed = pools.windowed_or_null->pool.get();
+    if (windowed->shape().page_size != device.shape().page_size) {
+      return refuse("both pools have pages of as many tokens");
+    }
+  }
+  LowerTierOptions plan;
+  int threads = 1;
+  if (const auto status = read_tiers(options, plan, threads); status != STEMMA_OK) return status;
+  auto opened = open_lower_tiers(plan, device, std::move(taken), threads, windowed);
+  if (!opened.ok()) return fail(opened.error());
+  *tiers = std::make_unique<stemma_tiers>(
+               stemma_tiers{pools.pool, pools.windowed_or_null, std::move(opened).value()})
+               .release();
+  return STEMMA_OK;
+}
+
 }  // namespace
 
 }  // namespace stemma
@@ -88,19 +122,15 @@ stemma_status stemma_tiers_open(const stemma_tiers_options* options, stemma_pool
                                 stemma_store* const* stores, size_t stores_count,
                                 stemma_tiers** tiers) {
   return stemma::guarded([&] {
-    if (stores == nullptr && stores_count != 0) return stemma::refuse("stores is NULL");
-    auto taken = stemma::take_stores(std::span(stores, stores_count));
-    if (pool == nullptr || tiers == nullptr) return stemma::refuse("pool and tiers are given");
-    stemma::LowerTierOptions plan;
-    int threads = 1;
-    if (const auto status = stemma::read_tiers(options, plan, threads); status != STEMMA_OK) {
-      return status;
-    }
-    auto opened = stemma::open_lower_tiers(plan, *pool->pool, std::move(taken), threads);
-    if (!opened.ok()) return stemma::fail(opened.error());
-    *tiers =
-        std::make_unique<stemma_tiers>(stemma_tiers{pool, std::move(opened).value()}).release();
-    return stemma_status{STEMMA_OK};
+    return stemma::open_tiers(options, {.pool = pool}, {stores, stores_count}, tiers);
+  });
+}
+
+stemma_status stemma_tiers_open_windowed(const stemma_tiers_options* options, stemma_pool* pool,
+                                         stemma_pool* windowed_pool, stemma_store* const* stores,
+                                         size_t stores_count, stemma_tiers** tiers) {
+  return stemma::guarded([&] {
+    return stemma::open_tiers(options, {pool, windowed_pool, true}, {stores, stores_count}, tiers);
   });
 }
 

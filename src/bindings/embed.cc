@@ -25,7 +25,7 @@ Result<std::unique_ptr<KvPool>> open_kv_pool(const KvShape& shape, KvLayout layo
 Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& options,
                                                      KvPool& device,
                                                      std::vector<std::unique_ptr<PageStore>> stores,
-                                                     int threads) {
+                                                     int threads, KvPool* windowed_or_null) {
   STEMMA_CHECK_GE(threads, 1);
   static const MonotonicClock clock;
   const auto codec = try_parse_page_codec(options.codec);
@@ -34,11 +34,12 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
                  "codec must be plain, int8 or int4 (got " + options.codec + ")"};
   }
   ThreadPool pool(threads);
-  STEMMA_ASSIGN_OR_RETURN(auto stack, TierStack::open({.host_bytes = options.host_bytes,
-                                                       .host_layout = options.host_layout,
-                                                       .codec = *codec,
-                                                       .host_file = options.host_file},
-                                                      device, std::move(stores), pool, clock));
+  STEMMA_ASSIGN_OR_RETURN(
+      auto stack, TierStack::open({.host_bytes = options.host_bytes,
+                                   .host_layout = options.host_layout,
+                                   .codec = *codec,
+                                   .host_file = options.host_file},
+                                  device, std::move(stores), pool, clock, windowed_or_null));
   if (options.digest.has_value()) stack->describe(*options.digest, "");
   return std::unique_ptr<LowerTiers>(std::move(stack));
 }

@@ -17,13 +17,21 @@ std::array<std::byte, 8> little_endian(std::uint64_t value) {
   return bytes;
 }
 
-NamespaceDigest in_family_of(const NamespaceDigest& other, NamespaceDigest digest) {
-  const NamespaceFamily family = family_of(other);
-  std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
-  return digest;
+NamespaceDigest in_family_of(const NamespaceDigest& other, const NamespaceDigest& digest) {
+  return in_family(digest, family_of(other));
 }
 
 }  // namespace
+
+NamespaceFamily family_of_tenant(std::string_view tenant) {
+  return family_of(NamespaceFields().add("family of tenant", tenant).finish());
+}
+
+NamespaceDigest in_family(const NamespaceDigest& digest, const NamespaceFamily& family) {
+  NamespaceDigest changed = digest;
+  std::copy(family.bytes.begin(), family.bytes.end(), changed.bytes.begin());
+  return changed;
+}
 
 NamespaceFields::NamespaceFields() {
   start();
@@ -62,6 +70,13 @@ NamespaceDigest of_rank(const NamespaceDigest& first, std::int64_t rank) {
                                  .add("of rank 0", std::as_bytes(std::span(first.bytes)))
                                  .add("rank", rank)
                                  .finish());
+}
+
+NamespaceDigest grafted(const NamespaceDigest& own, const PageKey& last_shared) {
+  return in_family_of(own, NamespaceFields()
+                               .add("behind", std::as_bytes(std::span(last_shared.bytes)))
+                               .add("namespace", std::as_bytes(std::span(own.bytes)))
+                               .finish());
 }
 
 // The name of the format comes first, so that a later one never gives the digests of this one.

@@ -47,6 +47,12 @@ class NamespaceFields {
   Sha256 hasher_;
 };
 
+// What the namespaces of a tenant have in common.
+NamespaceFamily family_of_tenant(std::string_view tenant);
+
+// The digest, of this family.
+NamespaceDigest in_family(const NamespaceDigest& digest, const NamespaceFamily& family);
+
 // The namespace of what would be in `plain`, but is computed with an adapter of this digest:
 // another for every adapter, of the same family.
 NamespaceDigest adapted(const NamespaceDigest& plain, const Sha256Digest& adapter);
@@ -54,5 +60,9 @@ NamespaceDigest adapted(const NamespaceDigest& plain, const Sha256Digest& adapte
 // The namespace of what rank `rank` of several has, its own heads, of what rank 0 has in `first`:
 // another for every rank, of the same family.
 NamespaceDigest of_rank(const NamespaceDigest& first, std::int64_t rank);
+
+// The namespace of what goes on from a text that others share, whose last page is `last_shared`,
+// and would be in `own` without: another for every such text, of the same family.
+NamespaceDigest grafted(const NamespaceDigest& own, const PageKey& last_shared);
 
 }  // namespace stemma

@@ -109,6 +109,7 @@ bool Answer::take_failure(const Error& error, HttpServer& http) {
     http.write(exchange_, error_event(fault));
     http.end_stream(exchange_);
   } else {
+    status_ = fault.status;
     http.respond(exchange_, error_response(fault, plan_.request_id));
   }
   return true;

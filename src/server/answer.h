@@ -51,6 +51,8 @@ class Answer {
   // What all prompts cost, as far as they have said.
   const RequestStats& stats() const noexcept { return stats_; }
   const AnswerPlan& plan() const noexcept { return plan_; }
+  // What the client is told at the head: 200, but for what failed before anything was said.
+  int status() const noexcept { return status_; }
   // Why the last of them ended.
   std::string_view outcome() const noexcept { return outcome_; }
 
@@ -73,6 +75,7 @@ class Answer {
   RequestStats stats_;
   std::int64_t output_tokens_ = 0;
   std::int64_t unfinished_ = 0;
+  int status_ = 200;
   bool streaming_ = false;
   std::string_view outcome_ = "none";
 };

@@ -16,6 +16,10 @@
 namespace stemma {
 namespace {
 
+// Who went before the whole answer was there: no status was sent, and logs of proxies have this
+// one.
+constexpr int kClientGone = 499;
+
 // A client's own name for its request, if it is one that can be shown and logged.
 std::string request_id_of(const HttpRequest& request) {
   const std::string* const given = request.header_or_null("x-request-id");
@@ -129,7 +133,7 @@ void ApiService::gone(ExchangeId exchange) {
     STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
   }
   work_->withdraw(exchange);
-  note_end(found->second, 499);
+  note_end(found->second, kClientGone);
   exchanges_.erase(found);
 }
 
@@ -271,7 +275,7 @@ void ApiService::take(std::vector<AnswerUpdate>&& updates) {
     if (found == exchanges_.end()) continue;  // its client has gone, or one of its answers failed
     const bool failed = update.finish == FinishReason::kFailed;
     if (!found->second.answer_or_null->take(std::move(update), *http_)) continue;
-    note_end(found->second, 200);
+    note_end(found->second, found->second.answer_or_null->status());
     exchanges_.erase(found);
     // The others of a request that failed are of no use.
     if (failed) static_cast<void>(loop_->cancel(exchange));
@@ -310,11 +314,11 @@ void ApiService::note_end(const Exchange& exchange, int status) {
     return;
   }
   const RequestStats& stats = exchange.answer_or_null->stats();
-  const bool gone = exchange.answer_or_null->outcome() == "none";
-  tally_.note(stats, gone ? "cancelled" : exchange.answer_or_null->outcome(), us);
+  const std::string_view outcome =
+      status == kClientGone ? "cancelled" : exchange.answer_or_null->outcome();
+  tally_.note(stats, outcome, us);
   STEMMA_LOG(kInfo, "server.answer", kv("request_id", exchange.request_id),
-             kv("path", exchange.path), kv("status", status),
-             kv("outcome", exchange.answer_or_null->outcome()), kv("us", us),
+             kv("path", exchange.path), kv("status", status), kv("outcome", outcome), kv("us", us),
              kv("prompt_tokens", stats.prompt_tokens), kv("cached_tokens", stats.cached_tokens),
              kv("computed_tokens", stats.computed_tokens), kv("ttft_us", stats.ttft_us));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 #include <utility>
@@ -24,6 +25,15 @@ std::optional<Sha256Digest> try_digest(std::string_view hex) {
     if (wrong != std::errc() || end != begin + 2) return std::nullopt;
   }
   return digest;
+}
+
+// A scheme's name is written in letters of either case (RFC 9110, 11.1).
+bool is_bearer(std::string_view authorization) {
+  constexpr std::string_view kBearer = "bearer ";
+  if (authorization.size() < kBearer.size()) return false;
+  return std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char known, char c) {
+    return known == (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+  });
 }
 
 }  // namespace
@@ -106,11 +116,9 @@ std::vector<NamedQuota> KeyBook::quotas(std::optional<std::int64_t> default_page
 
 std::optional<Caller> KeyBook::caller_of(const std::string* authorization_or_null) const {
   if (open_to_all()) return Caller{.admin = true};
-  constexpr std::string_view kBearer = "Bearer ";
-  if (authorization_or_null == nullptr || !authorization_or_null->starts_with(kBearer)) {
-    return std::nullopt;
-  }
-  const std::string_view key = std::string_view(*authorization_or_null).substr(kBearer.size());
+  if (authorization_or_null == nullptr || !is_bearer(*authorization_or_null)) return std::nullopt;
+  const auto key =
+      std::string_view(*authorization_or_null).substr(std::string_view("Bearer ").size());
   const auto found = callers_.find(sha256(std::as_bytes(std::span(key))));
   if (found == callers_.end()) return std::nullopt;
   return found->second;

@@ -24,6 +24,7 @@ TEST(KeyBook, KnowsTenantsByTheirKeys) {
   EXPECT_FALSE(book->open_to_all());
   const auto caller = [&](const std::string& header) { return book->caller_of(&header); };
   EXPECT_EQ(caller("Bearer a-key")->tenant, "alice");
+  EXPECT_EQ(caller("bearer a-key")->tenant, "alice");
   EXPECT_FALSE(caller("Bearer a-key")->admin);
   EXPECT_EQ(caller("Bearer second")->tenant, "alice");
   EXPECT_TRUE(caller("Bearer o-key")->admin);

@@ -100,16 +100,14 @@ NamespaceDigest Preparation::namespace_of(const Caller& caller, const CacheField
   if (caller.tenant.empty() && fields.salt.empty() && fields.extra_key.empty()) {
     return model_.namespace_digest();
   }
-  NamespaceDigest digest =
+  const NamespaceDigest digest =
       NamespaceFields()
           .add("model", std::as_bytes(std::span(model_.namespace_digest().bytes)))
           .add("tenant", std::string_view(caller.tenant))
           .add("cache_salt", std::string_view(fields.salt))
           .add("extra_key", std::string_view(fields.extra_key))
           .finish();
-  const NamespaceFamily family = family_of_tenant(caller.tenant);
-  std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
-  return digest;
+  return in_family(digest, family_of_tenant(caller.tenant));
 }
 
 Preparation::Whereabouts Preparation::whereabouts(const Caller& caller,
@@ -137,7 +135,7 @@ void Preparation::go_on_from_shared(RequestSpec& spec) const {
 
 NamespaceFamily Preparation::family_of_tenant(std::string_view tenant) const {
   if (tenant.empty()) return family_of(model_.namespace_digest());
-  return family_of(NamespaceFields().add("family of tenant", tenant).finish());
+  return stemma::family_of_tenant(tenant);
 }
 
 ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest& request) const {

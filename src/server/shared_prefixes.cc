@@ -35,13 +35,7 @@ const SharedPrefixes::Match* SharedPrefixes::find_or_null(std::span<const TokenI
 }
 
 NamespaceDigest SharedPrefixes::behind(const Match& match, const NamespaceDigest& own) {
-  NamespaceDigest digest = NamespaceFields()
-                               .add("behind", std::as_bytes(std::span(match.last_key.bytes)))
-                               .add("namespace", std::as_bytes(std::span(own.bytes)))
-                               .finish();
-  const NamespaceFamily family = family_of(own);
-  std::copy(family.bytes.begin(), family.bytes.end(), digest.bytes.begin());
-  return digest;
+  return grafted(own, match.last_key);
 }
 
 }  // namespace stemma

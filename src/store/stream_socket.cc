@@ -35,6 +35,10 @@ Result<StreamSocket> StreamSocket::connect(const SocketAddress& address, const C
     // Commands are small and wait for their answers.
     const int on = 1;
     ::setsockopt(socket.descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    // Closed is closed: what the system still held to send would arrive whenever the peer reads on,
+    // and a page that was given up be stored behind the purge that was to forget it.
+    const linger nothing = {.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket.descriptor_, SOL_SOCKET, SO_LINGER, &nothing, sizeof(nothing));
   }
   const auto* const peer = reinterpret_cast<const sockaddr*>(&address.storage);
   if (::connect(socket.descriptor_, peer, address.size_bytes) != 0) {

@@ -26,6 +26,7 @@ class StreamSocket {
                                       std::int64_t deadline_us);
   StreamSocket(StreamSocket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   StreamSocket& operator=(StreamSocket&& other) noexcept;
+  // Of a TCP connection what has not left yet never does.
   ~StreamSocket();
 
   // Sends from the front of `pieces` what the system takes now; how many bytes, perhaps none.

@@ -5,13 +5,20 @@
 #include <fcntl.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <fstream>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "base/temp_directory.h"
 
@@ -196,6 +203,56 @@ TEST(UringQueue, WhereEveryPlaceHangsAnOperationStillEndsAtItsDeadline) {
   pipe.write_byte();
   // One place is free again: a sync of a pipe is refused, which is an answer.
   EXPECT_EQ(queue->run(UringCall{.descriptor = pipe.reading_end()}, kNoDeadline), -EINVAL);
+}
+
+// For the thread that calls it, and for as long as that lives.
+bool have_the_ring_refuse_everything() {
+  std::array<sock_filter, 4> program = {{
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_io_uring_enter},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EAGAIN},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  }};
+  const sock_fprog filter = {.len = program.size(), .filter = program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// The names of a call and the descriptors of a transfer are its caller's, who has gone.
+TEST(UringQueue, WhatTheSystemNeverTookIsNotHandedOverLater) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  const auto queue = open_queue(clock, 4);
+  const Pipe pipe;
+  pipe.write_byte();
+  std::ofstream(directory.file("kept")) << "bytes";
+  const int folder = ::open(directory.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool refuses = false;
+  std::thread([&] {
+    refuses = have_the_ring_refuse_everything();
+    if (!refuses) return;
+    const UringCall removal = {
+        .kind = UringCall::Kind::kRemove, .descriptor = folder, .name = "kept"};
+    EXPECT_EQ(queue->run(removal, clock.now_us() + 1'000), std::nullopt);
+    std::array<std::byte, 1> target = {};
+    std::array<UringTransfer, 1> read;
+    read[0].descriptor = pipe.reading_end();
+    read[0].target = target;
+    queue->run(read, clock.now_us() + 1'000);
+    EXPECT_EQ(read[0].outcome, DiskOutcome::kOverdue);
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+  EXPECT_EQ(queue->overdue(), 0) << "every place is free at once";
+
+  EXPECT_EQ(queue->run(UringCall{.descriptor = folder}, kNoDeadline), 0);
+  EXPECT_TRUE(std::ifstream(directory.file("kept")).is_open());
+  std::array<std::byte, 1> target = {};
+  std::array<UringTransfer, 1> read;
+  read[0].descriptor = pipe.reading_end();
+  read[0].target = target;
+  queue->run(read, kNoDeadline);
+  EXPECT_EQ(target[0], std::byte{'x'}) << "nobody else has read it";
+  ::close(folder);
 }
 
 TEST(UringQueue, CanBeDestroyedWhileAnOperationHangs) {

@@ -87,6 +87,9 @@ Status UringQueue::start() {
                  -answer};
   }
   ring_open_ = true;
+  if ((ring_.features & IORING_FEAT_EXT_ARG) == 0) {  // nor can it rename: Linux 5.11 has both
+    return Error{ErrorCode::kUnsupported, "the disk tier needs Linux 5.11, for io_uring"};
+  }
   unsigned workers[2] = {kKernelWorkersMax, kKernelWorkersMax};
   const int limited = io_uring_register_iowq_max_workers(&ring_, workers);
   STEMMA_CHECK(limited <= 0, "a limit is set or refused by an older system, which has its own");
@@ -284,6 +287,7 @@ void UringQueue::make_free(Flight& flight) {
 }
 
 void UringQueue::give_up() {
+  take_back_unsubmitted();
   for (Flight& flight : flights_) {
     if (flight.state != Flight::State::kPiece && flight.state != Flight::State::kCall) continue;
     flight.state = Flight::State::kGivenUp;
@@ -291,6 +295,19 @@ void UringQueue::give_up() {
     ++overdue_;
   }
   current_ = 0;
+}
+
+// What the system has refused to take still lies in the ring, and would be handed over with the
+// next operation: by then its names are gone, and its descriptor may be another file's.
+void UringQueue::take_back_unsubmitted() {
+  const unsigned unsubmitted = io_uring_sq_ready(&ring_);
+  for (unsigned i = 0; i < unsubmitted; ++i) {
+    --ring_.sq.sqe_tail;
+    const io_uring_sqe& entry = ring_.sq.sqes[ring_.sq.sqe_tail & ring_.sq.ring_mask];
+    make_free(*reinterpret_cast<Flight*>(static_cast<std::uintptr_t>(entry.user_data)));
+  }
+  ring_.sq.sqe_head = ring_.sq.sqe_tail;
+  *ring_.sq.ktail = ring_.sq.sqe_tail;
 }
 
 std::int64_t UringQueue::overdue() {

@@ -106,6 +106,7 @@ class UringQueue {
   void land(Flight& flight);
   void make_free(Flight& flight);
   void give_up();
+  void take_back_unsubmitted();
 
   const Clock& clock_;
   UringQueueOptions options_;

@@ -80,6 +80,10 @@ bool is_named(int descriptor, const std::string& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
+std::string unfinished_path(const std::string& path) {
+  return path + ".new";
+}
+
 // A name that stays where its directory may not be written, or where the file itself is mounted
 // there, names no page any more. False unless that is durable.
 bool try_empty(const std::string& path) {
@@ -88,6 +92,28 @@ bool try_empty(const std::string& path) {
   const bool emptied = ::ftruncate(descriptor, 0) == 0 && ::fsync(descriptor) == 0;
   ::close(descriptor);
   return emptied;
+}
+
+// What a process that was killed had written of the file at `path`. What a live one writes is its
+// own.
+Status remove_unfinished(const std::string& path) {
+  const std::string name = unfinished_path(path);
+  const int descriptor = ::open(name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) {
+    const bool none = errno == ENOENT || errno == ENOTDIR || errno == EISDIR || errno == ELOOP;
+    return none ? Status() : Status(failure(name, "open"));
+  }
+  Status removed;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+    // It may have been finished meanwhile, and have another name.
+    const bool left = is_named(descriptor, name) && ::unlink(name.c_str()) != 0;
+    if (left) removed = failure(name, "remove");
+    if (left && try_empty(name)) removed = Status();
+  } else if (errno != EWOULDBLOCK) {
+    removed = failure(name, "lock");
+  }
+  ::close(descriptor);
+  return removed;
 }
 
 }  // namespace
@@ -177,6 +203,7 @@ bool HostImageReader::read_frames(std::int64_t first, std::int64_t frames) {
 // Where the name has gone already, that may not be durable yet: an earlier call may have failed
 // between the two.
 Status remove_host_image(const std::string& path) {
+  STEMMA_RETURN_IF_ERROR(remove_unfinished(path));
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) {
     const Status synced = sync_directory_of(path);
     return synced.ok() || synced.error().sys_errno != ENOENT ? synced : Status();
@@ -242,6 +269,10 @@ HostImageWriter::~HostImageWriter() {
   if (descriptor_ < 0) return;
   ::unlink(new_path().c_str());
   ::close(descriptor_);
+}
+
+std::string HostImageWriter::new_path() const {
+  return unfinished_path(path_);
 }
 
 std::span<std::byte> HostImageWriter::next_frame() {

@@ -88,7 +88,8 @@ class HostImageReader {
   Buffer piece_;
 };
 
-// That it is gone, or else empty, is durable. ok where there is none.
+// That it is gone, or else empty, is durable; what a process that was killed had written of it goes
+// too. ok where there is none.
 Status remove_host_image(const std::string& path);
 // The same of all of them; an error of any is one.
 Status remove_host_images(const HostImages& images);
@@ -118,7 +119,7 @@ class HostImageWriter {
         format_(format),
         frame_bytes_(frame_bytes(format)),
         sums_(static_cast<std::size_t>(format.layers)) {}
-  std::string new_path() const { return path_ + ".new"; }
+  std::string new_path() const;
   Status create();
   Status put_header(const HostImageLabel& label);
   Status write_staged();

@@ -106,6 +106,25 @@ TEST_F(HostImageFileTest, WhatLiesThereOfAnEarlierAttemptDoesNotMatter) {
   EXPECT_EQ(std::filesystem::file_size(path), kHeaderBytes + 2 * frame_bytes(small_format()));
 }
 
+TEST_F(HostImageFileTest, WhatAKilledLifeHadWrittenIsRemovedWithTheFile) {
+  write(1, 2);
+  std::ofstream(path + ".new") << std::string(100'000, 'x');
+  ASSERT_TRUE(remove_host_image(path).ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+  std::ofstream(path + ".new") << "x";
+  ASSERT_TRUE(remove_host_image(path).ok()) << "where there is no file yet, too";
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+}
+
+TEST_F(HostImageFileTest, WhatIsBeingWrittenIsNotRemoved) {
+  auto writer = HostImageWriter::open(path, {.format = small_format(), .model = model});
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(remove_host_image(path).ok());
+  EXPECT_TRUE((*writer)->finish().ok());
+  EXPECT_THAT(read(1), IsEmpty());
+}
+
 TEST_F(HostImageFileTest, OneWritesAtATime) {
   const HostImageLabel label = {.format = small_format(), .model = model};
   auto first = HostImageWriter::open(path, label);

@@ -3,6 +3,10 @@
 #include <string.h>
 
 #include "stemma/c.h"
+#include "stemma/c_events.h"
+#include "stemma/c_loans.h"
+#include "stemma/c_tenants.h"
+#include "stemma/c_windows.h"
 
 enum { PAGE_SIZE = 16, PAGES = 64, PROMPT = 100 };
 
@@ -30,6 +34,7 @@ static int open_all(stemma_pool** pool, stemma_cache** cache, int32_t* ns) {
   stemma_cache_options_init(&cache_options, sizeof(cache_options));
   cache_options.pages = PAGES;
   cache_options.page_size = PAGE_SIZE;
+  cache_options.events_pages_max = PAGES;
   EXPECT(stemma_cache_open(&cache_options, NULL, cache) == STEMMA_OK);
 
   const stemma_field fields[] = {{"model", "tiny", 4}, {"tenant", "a", 1}};
@@ -66,6 +71,21 @@ static int live(stemma_pool* pool, stemma_cache* cache, int32_t ns, int64_t expe
   return 0;
 }
 
+static void count_pages(void* context, const stemma_event* event) {
+  if (event->kind == STEMMA_STORED) *(size_t*)context += event->pages;
+}
+
+static int follow(stemma_cache* cache) {
+  const uint8_t family[8] = {1};
+  size_t stored_pages = 0;
+  int32_t whole = 0;
+  EXPECT(stemma_drain_events(cache, count_pages, &stored_pages) == STEMMA_OK);
+  EXPECT(stored_pages == PROMPT / PAGE_SIZE);
+  EXPECT(stemma_set_quota(cache, family, PAGES / 2) == STEMMA_OK);
+  EXPECT(stemma_end_loans(cache, &whole) == STEMMA_OK && whole == 1);
+  return 0;
+}
+
 int main(void) {
   stemma_pool* pool = NULL;
   stemma_cache* cache = NULL;
@@ -76,6 +96,7 @@ int main(void) {
   EXPECT(live(pool, cache, ns, 0) == 0);
   EXPECT(live(pool, cache, ns, 96) == 0);
   EXPECT(stemma_begin(cache, ns + 1, NULL, 0, NULL) == STEMMA_INVALID_ARGUMENT);
+  EXPECT(follow(cache) == 0);
   stats.struct_size = sizeof(stats);
   EXPECT(stemma_cache_stats(cache, &stats) == STEMMA_OK);
   EXPECT(stats.cached_tokens == 96 && stats.free_pages == PAGES - 6);

@@ -105,6 +105,39 @@ def test_a_group_of_frees_is_one_free_at_its_end():
     assert allocator.available_size() == 16
 
 
+@pytest.mark.parametrize("wrong", [(9,), (1,), (8, 8), (99,)], ids=["free", "in the group", "twice", "no slot"])
+def test_a_wrong_slot_in_a_group_is_refused_alone(wrong):
+    allocator = TokenToKVPoolAllocator(16)
+    slots = allocator.alloc(8)
+    allocator.free_group_begin()
+    allocator.free(slots[:4])
+    with pytest.raises(stemma.InvalidArgumentError):
+        allocator.free(longs(*wrong))
+    allocator.free(slots[4:])
+    allocator.free_group_end()
+    assert allocator.available_size() == 16
+    assert sorted(allocator.alloc(16).tolist()) == list(range(1, 17))
+
+
+def test_slots_of_one_page_may_be_freed_one_by_one_in_a_group():
+    allocator = PagedTokenToKVPoolAllocator(16, 4)
+    slots = allocator.alloc(8)
+    allocator.free_group_begin()
+    for slot in slots:
+        allocator.free(slot[None])
+    allocator.free_group_end()
+    assert allocator.available_size() == 16
+    assert sorted(allocator.alloc(16).tolist()) == list(range(4, 20))
+
+
+def test_no_state_is_restored_in_a_group():
+    allocator = TokenToKVPoolAllocator(16)
+    state = allocator.backup_state()
+    allocator.free_group_begin()
+    with pytest.raises(stemma.InvalidArgumentError):
+        allocator.restore_state(state)
+
+
 def test_groups_do_not_nest():
     allocator = TokenToKVPoolAllocator(16)
     allocator.free_group_begin()
@@ -300,6 +333,36 @@ def test_a_row_that_is_not_taken_is_not_freed():
     pool = ReqToTokenPool(2, 4)
     with pytest.raises(stemma.InvalidArgumentError, match="row 0"):
         pool.free(0)
+
+
+@pytest.mark.parametrize("wrong", [3, 7, 1], ids=["free", "no row", "twice"])
+def test_rows_are_freed_all_or_none(wrong):
+    pool = ReqToTokenPool(4, 4)
+    rows = pool.alloc(3)
+    with pytest.raises(stemma.InvalidArgumentError, match=f"row {wrong}"):
+        pool.free([0, 1, wrong])
+    assert pool.available_size() == 1
+    pool.free(rows)
+    assert sorted(pool.alloc(4)) == [0, 1, 2, 3]
+
+
+def test_a_request_whose_row_cannot_be_freed_keeps_it():
+    pool = ReqToTokenPool(2, 4)
+    request = types.SimpleNamespace(req_pool_idx=1)
+    with pytest.raises(stemma.InvalidArgumentError, match="row 1"):
+        pool.free(request)
+    assert request.req_pool_idx == 1
+    request.req_pool_idx = None
+    with pytest.raises(stemma.InvalidArgumentError, match="no row"):
+        pool.free(request)
+
+
+def test_a_request_gets_one_row():
+    pool = ReqToTokenPool(4, 4)
+    request = types.SimpleNamespace(req_pool_idx=None)
+    with pytest.raises(stemma.InvalidArgumentError, match="twice"):
+        pool.alloc([request, request])
+    assert request.req_pool_idx is None and pool.available_size() == 4
 
 
 # Host memory.

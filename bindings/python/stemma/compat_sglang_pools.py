@@ -30,6 +30,8 @@ class ReqToTokenPool:
         if isinstance(reqs, int):
             return self._take(reqs)
         new = [req for req in reqs if getattr(req, "req_pool_idx", None) is None]
+        if len({id(req) for req in new}) != len(new):
+            raise InvalidArgumentError("a request without a row is there twice")
         for req in reqs:
             if getattr(req, "req_pool_idx", None) is not None and getattr(req, "kv_committed_len", 1) <= 0:
                 raise InvalidArgumentError("a request that keeps its row has committed tokens")
@@ -48,14 +50,20 @@ class ReqToTokenPool:
         return rows
 
     def free(self, rows) -> None:
-        """Gives back a row, several, or that of a request."""
+        """Gives back a row, several, or that of a request. All or none."""
         if hasattr(rows, "req_pool_idx"):
-            request, rows = rows, rows.req_pool_idx
-            request.req_pool_idx = None
-        for row in [rows] if isinstance(rows, int) else list(rows):
-            if row in self.free_slots or not 0 <= row < self.size:
+            if rows.req_pool_idx is None:
+                raise InvalidArgumentError("the request has no row")
+            self.free(rows.req_pool_idx)
+            rows.req_pool_idx = None
+            return
+        given = [rows] if isinstance(rows, int) else [int(row) for row in rows]
+        free = set(self.free_slots)
+        for row in given:
+            if row in free or not 0 <= row < self.size:
                 raise InvalidArgumentError(f"row {row} is not taken")
-            self.free_slots.append(row)
+            free.add(row)
+        self.free_slots += given
 
     def clear(self) -> None:
         self.free_slots = list(range(self.size - 1, -1, -1))
@@ -74,7 +82,7 @@ class _Allocator:
         self.free_pages = torch.arange(1, units + 1, dtype=torch.int64, device=self.device)
         self.release_pages = self.free_pages[:0]
         self._taken = torch.zeros(units + 1, dtype=torch.bool, device=self.device)
-        self._group = None
+        self._group, self._leaving = None, torch.zeros_like(self._taken)
 
     def available_size(self) -> int:
         return (len(self.free_pages) + len(self.release_pages)) * self.page_size
@@ -92,6 +100,8 @@ class _Allocator:
         return self.free_pages.clone(), self.release_pages.clone(), self._taken.clone()
 
     def restore_state(self, state) -> None:
+        if self._group is not None:
+            raise InvalidArgumentError("a group of frees is open")
         self.free_pages, self.release_pages, self._taken = (part.clone() for part in state)
 
     def merge_and_sort_free(self) -> None:
@@ -99,7 +109,7 @@ class _Allocator:
         self.release_pages = self.free_pages[:0]
 
     def free_group_begin(self) -> None:
-        """Frees are kept until the end of the group, then made as one."""
+        """Frees are checked as they come, kept until the end of the group, then made as one."""
         if self._group is not None:
             raise InvalidArgumentError("free groups do not nest")
         self._group = []
@@ -107,7 +117,7 @@ class _Allocator:
     def free_group_end(self) -> None:
         group, self._group = self._group, None
         if group:
-            self.free(torch.cat(group))
+            self._give_back(self._units_of(torch.cat(group)))
 
     def _take_units(self, count: int):
         if count < 0:
@@ -124,16 +134,24 @@ class _Allocator:
         """Gives slots back; with any slot of a page, the page."""
         if free_index.numel() == 0:
             return
-        if self._group is not None:
-            self._group.append(free_index)
-            return
         slots = free_index.to(torch.int64)
         if bool(((slots < self.page_size) | (slots >= len(self._taken) * self.page_size)).any()):
             raise InvalidArgumentError("free: a slot is none of this pool")
         units = self._units_of(slots)
-        if not bool(self._taken[units].all()):
+        gone = ~self._taken[units]
+        if self._group is not None and self.page_size == 1:  # of a page other slots may have been in the group
+            gone |= self._leaving[units]
+        if bool(gone.any()):
             raise InvalidArgumentError("free: a slot is not taken, or is freed twice")
+        if self._group is None:
+            self._give_back(units)
+            return
+        self._leaving[units] = True
+        self._group.append(slots)
+
+    def _give_back(self, units) -> None:
         self._taken[units] = False
+        self._leaving[units] = False
         if self.need_sort:
             self.release_pages = torch.cat([self.release_pages, units])
         else:

@@ -7,39 +7,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/math.h"
 #include "bindings/python/binding.h"
 #include "bindings/python/objects.h"
-#include "prefix/namespace_digest.h"
 
 namespace stemma::python {
 
 namespace {
-
-// A namespace that is open until nobody has it.
-class Namespace {
- public:
-  Namespace(py::object cache, Core& core, NamespaceId id, const NamespaceDigest& digest)
-      : cache_(std::move(cache)), core_(core), id_(id), digest_(digest) {}
-  ~Namespace() {
-    in_turn(core_.mutex, false, [this] { core_.kv->close_namespace(id_); });
-  }
-  Namespace(const Namespace&) = delete;
-  Namespace& operator=(const Namespace&) = delete;
-
-  NamespaceId id_in(const Core& core) const {
-    if (&core != &core_) refuse("namespace: it is of another Cache");
-    return id_;
-  }
-  py::bytes digest() const {
-    return {reinterpret_cast<const char*>(digest_.bytes.data()), digest_.bytes.size()};
-  }
-
- private:
-  py::object cache_;  // kept alive
-  Core& core_;
-  NamespaceId id_;
-  NamespaceDigest digest_;
-};
 
 // Page ids where they lie: in the row of a sequence.
 struct PageList {
@@ -105,6 +79,54 @@ class Hold {
     });
   }
 
+  // A page of each pool that is to be copied to another; invalid ones: none.
+  struct Tails {
+    std::pair<PageId, PageId> full;
+    std::pair<PageId, PageId> windowed;
+  };
+  // nullptr: there is no row or no page for it.
+  std::unique_ptr<Hold> fork(std::int64_t computed_tokens, Tails& tails) {
+    std::optional<ForkedSequence> forked = in_turn(core_.mutex, false, [&] {
+      check_fork(computed_tokens);
+      return core_.kv->try_fork(sequence_, computed_tokens);
+    });
+    if (!forked.has_value()) return nullptr;
+    tails = {{forked->tail_from, forked->tail_to}, {forked->windowed_from, forked->windowed_to}};
+    return std::make_unique<Hold>(cache_, namespace_, core_, std::move(forked->sequence));
+  }
+
+  void advance(std::int64_t computed_tokens) {
+    in_turn(core_.mutex, false, [&] {
+      check_open();
+      if (computed_tokens < 0 || computed_tokens > sequence_.capacity_tokens()) {
+        refuse("computed_tokens: more than the sequence has room for");
+      }
+      core_.kv->advance(sequence_, computed_tokens);
+    });
+  }
+
+  NumberList windowed_pages(std::int64_t first_token) const {
+    if (first_token < 0) refuse("first_token: must be at least 0");
+    std::vector<PageId> pages;
+    in_turn(core_.mutex, false, [&] {
+      check_open();
+      if (core_.kv->options().window_tokens == 0) refuse("the Cache has no window_tokens");
+      pages.resize(sequence_.pages().size());
+      core_.kv->copy_windowed(sequence_, first_token, pages);
+    });
+    const auto ids = raw(pages);
+    return {{ids.begin(), ids.end()}};
+  }
+
+  // Has `change` change the sequence, in turn.
+  template <typename Change>
+  void set(Change&& change) {
+    in_turn(core_.mutex, false, [&] {
+      check_open();
+      change(sequence_);
+    });
+  }
+
   // What `question` answers of the sequence, in turn.
   template <typename Question>
   auto ask(Question&& question) const {
@@ -134,6 +156,18 @@ class Hold {
     }
   }
 
+  void check_fork(std::int64_t computed_tokens) const {
+    check_open();
+    check_not_lent();
+    check_no_step(core_);
+    if (!core_.kv->shares()) fail({ErrorCode::kUnsupported, "the cache \"none\" shares no pages"});
+    const bool has_room = 0 <= computed_tokens && computed_tokens <= sequence_.capacity_tokens();
+    if (!has_room) refuse("computed_tokens: more than the sequence has room for");
+    if (sequence_.published_tokens() != round_down(computed_tokens, core_.kv->page_size())) {
+      refuse("computed_tokens: their full pages are to be committed first");
+    }
+  }
+
   py::object cache_;      // kept alive
   py::object namespace_;  // kept open
   Core& core_;
@@ -145,6 +179,11 @@ void check_pool(const KvCacheOptions& options, const Tiers& tiers) {
   const KvShape& shape = tiers.pool.cast<const Pool&>().pool->shape();
   if (shape.pages != options.pages || shape.page_size != options.page_size) {
     refuse("pages, page_size: must be those of the pool above the tiers");
+  }
+  if (!tiers.windowed_pool_or_none.is_none() && options.window_tokens > 0 &&
+      tiers.windowed_pool_or_none.cast<const Pool&>().pool->shape().pages !=
+          options.windowed_pages) {
+    refuse("windowed_pages: must be those of the windowed pool above the tiers");
   }
   if (tiers.taken) refuse("tiers: another Cache has them");
 }
@@ -171,7 +210,8 @@ Cache open_cache(std::int64_t pages, std::int64_t page_size, std::int64_t reques
                  std::int64_t context_tokens_max, const std::string& cache,
                  const std::string& eviction, const py::object& tiers_or_none,
                  const std::string& write_policy, const std::string& host_eviction,
-                 std::int64_t load_wait_us) {
+                 std::int64_t load_wait_us, std::int64_t events_pages_max,
+                 std::int64_t window_tokens, std::int64_t windowed_pages) {
   KvCacheOptions options;
   options.pages = pages;
   options.page_size = page_size;
@@ -182,29 +222,14 @@ Cache open_cache(std::int64_t pages, std::int64_t page_size, std::int64_t reques
   options.tiers.write_policy = value_of(parse_write_policy(write_policy));
   options.tiers.host_eviction = host_eviction;
   options.tiers.load_wait_us = load_wait_us;
+  options.events_pages_max = events_pages_max;
+  options.window_tokens = window_tokens;
+  options.windowed_pages = windowed_pages;
   return open_over(options, tiers_or_none);
 }
 
-// The digest of fields: texts, numbers and bytes, in the order of their names.
-NamespaceDigest digest_of(const py::dict& fields) {
-  NamespaceFields digest;
-  const auto names = py::reinterpret_steal<py::list>(PySequence_List(fields.ptr()));
-  names.attr("sort")();
-  for (const py::handle name : names) {
-    const auto field = name.cast<std::string>();
-    const py::object value = fields[name];
-    if (py::isinstance<py::bytes>(value)) {
-      const auto bytes = value.cast<std::string>();
-      digest.add(field, std::as_bytes(std::span(bytes)));
-    } else if (py::isinstance<py::str>(value)) {
-      digest.add(field, value.cast<std::string>());
-    } else if (py::isinstance<py::int_>(value)) {
-      digest.add(field, value.cast<std::int64_t>());
-    } else {
-      refuse(field + ": a text, a whole number or bytes are wanted");
-    }
-  }
-  return digest.finish();
+py::bytes digest_bytes(const Namespace& ns) {
+  return {reinterpret_cast<const char*>(ns.digest().bytes.data()), ns.digest().bytes.size()};
 }
 
 std::unique_ptr<Namespace> open_namespace(const py::object& self, const py::kwargs& fields) {
@@ -220,7 +245,7 @@ std::unique_ptr<Hold> begin(const py::object& self, const py::object& tokens,
                             const py::object& ns_or_none) {
   Core& core = *self.cast<Cache&>().core;
   const NumberText text(tokens, "tokens");
-  const NamespaceId ns = id_of(core, ns_or_none);
+  const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
   std::optional<Sequence> sequence = in_turn(core.mutex, text.is_long(), [&] {
     if (text.size() > core.kv->options().context_tokens_max) {
@@ -235,7 +260,7 @@ std::unique_ptr<Hold> begin(const py::object& self, const py::object& tokens,
 std::int64_t probe(const py::object& self, const py::object& tokens, const py::object& ns_or_none) {
   Core& core = *self.cast<Cache&>().core;
   const NumberText text(tokens, "tokens");
-  const NamespaceId ns = id_of(core, ns_or_none);
+  const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
   return in_turn(core.mutex, text.is_long(), [&] { return core.kv->probe(ns, text.numbers()); });
 }
@@ -286,6 +311,28 @@ void audit(Cache& self) {
   const std::optional<std::string> contradiction =
       in_turn(self.core->mutex, true, [&] { return self.core->kv->audit(); });
   if (contradiction.has_value()) fail({ErrorCode::kInternal, *contradiction});
+}
+
+py::object to_python(const std::pair<PageId, PageId>& tail) {
+  if (!tail.first.valid()) return py::none();
+  return py::make_tuple(tail.first.value(), tail.second.value());
+}
+
+// (the fork, what to copy in the pool, and in that of layers with a window), or None.
+py::object fork(Hold& self, std::int64_t computed_tokens) {
+  Hold::Tails tails;
+  std::unique_ptr<Hold> forked = self.fork(computed_tokens, tails);
+  if (forked == nullptr) return py::none();
+  return py::make_tuple(std::move(forked), to_python(tails.full), to_python(tails.windowed));
+}
+
+void set_retention(Hold& self, const std::string& name) {
+  constexpr std::array kNames = {"short", "default", "long"};  // as Retention
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) refuse("retention: \"short\", \"default\" or \"long\" is wanted");
+  self.set([&](Sequence& sequence) {
+    sequence.set_retention(static_cast<Retention>(found - kNames.begin()));
+  });
 }
 
 PageList pages_of(const py::object& self) {
@@ -351,6 +398,29 @@ void bind_sequence(py::module_& module) {
            "before, their pages are shared and `pages` names them from now on.")
       .def("finish", &Hold::finish, py::arg("computed"),
            "As commit, then gives everything back. `computed` is int32 [tokens].")
+      .def("fork", &fork, py::arg("computed_tokens"),
+           "(A second Sequence with the first computed_tokens of this one, whose full pages are "
+           "committed and then shared; (from, to) where they end amid a page: copy page `from` to "
+           "`to` before either goes on; the same of windowed pages), each None where nothing is to "
+           "be copied. None if there is no row or page.")
+      .def("advance", &Hold::advance, py::arg("computed_tokens"),
+           "All tokens before have KV: lets go windowed pages that later ones do not look back to.")
+      .def("windowed_pages", &Hold::windowed_pages, py::arg("first_token"),
+           "The windowed pages in the places of `pages`: -1 where `first_token`, and later ones, "
+           "look back no more.")
+      .def(
+          "set_priority",
+          [](Hold& self, std::int32_t priority) {
+            self.set([priority](Sequence& sequence) { sequence.set_priority(priority); });
+          },
+          py::arg("priority"), "Highest stays longest, under the eviction \"priority\".")
+      .def("set_retention", &set_retention, py::arg("retention"),
+           "How long its client expects to come back: \"short\", \"default\" or \"long\". Eviction "
+           "policies that learn weigh it.")
+      .def(
+          "close_session",
+          [](Hold& self) { self.set([](Sequence& sequence) { sequence.close_session(); }); },
+          "Its client will not come back to it, as set_retention.")
       .def("close", &Hold::close, "Gives everything back and publishes nothing. May be repeated.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](Hold& hold, const py::args&) { hold.close(); })
@@ -367,26 +437,18 @@ void bind_sequence(py::module_& module) {
                              "Tokens that the pages held have room for.");
 }
 
-void bind_namespace(py::module_& module) {
-  py::class_<Namespace>(
-      module, "Namespace",
-      "Texts that may share pages: prefixes of different namespaces never meet.\n\n"
-      "Open as long as somebody has it.")
-      .def_property_readonly("digest", &Namespace::digest, "SHA-256 of its fields, 32 bytes.");
-}
-
 }  // namespace
-
-NamespaceId id_of(const Core& core, const py::object& ns_or_none) {
-  return ns_or_none.is_none() ? core.plain : ns_or_none.cast<Namespace&>().id_in(core);
-}
 
 void check_no_step(const Core& core) {
   if (core.steps_in_flight > 0) refuse("a step is in flight");
 }
 
 void bind_cache(py::module_& module) {
-  bind_namespace(module);
+  py::class_<Namespace>(
+      module, "Namespace",
+      "Texts that may share pages: prefixes of different namespaces never meet.\n\n"
+      "Open as long as somebody has it.")
+      .def_property_readonly("digest", &digest_bytes, "SHA-256 of its fields, 32 bytes.");
   bind_page_list(module);
   bind_sequence(module);
   py::class_<Cache> cache(
@@ -399,15 +461,19 @@ void bind_cache(py::module_& module) {
            py::arg("requests_max") = 16, py::arg("context_tokens_max") = 4096,
            py::arg("cache") = "radix", py::arg("eviction") = "lru", py::arg("tiers") = py::none(),
            py::arg("write_policy") = "write-through-selective", py::arg("host_eviction") = "lru",
-           py::arg("load_wait_us") = 40'000,
+           py::arg("load_wait_us") = 40'000, py::arg("events_pages_max") = 0,
+           py::arg("window_tokens") = 0, py::arg("windowed_pages") = 0,
            "pages: of KV in all; page_size: tokens a page; requests_max: sequences at a time; "
            "context_tokens_max: of one sequence; cache: \"radix\" or \"none\"; eviction: \"lru\", "
            "\"lfu\", \"fifo\", \"mru\", \"filo\", \"slru\", \"priority\", \"gdsf\", \"tlru\", "
            "\"s3fifo\", \"hazard\". With Tiers: write_policy, when pages go down, "
            "\"write-through\", \"write-through-selective\" (those used twice) or \"write-back\"; "
-           "host_eviction, as eviction; load_wait_us: how long waiting for pages is worth it.")
+           "host_eviction, as eviction; load_wait_us: how long waiting for pages is worth it. "
+           "events_pages_max: pages of changes that are kept for drain_events. Where some layers "
+           "look back over window_tokens only: windowed_pages of a pool of their own.")
       .def("namespace", &open_namespace,
-           "The namespace of these fields (str, int or bytes), say model=..., tenant=....")
+           "The namespace of these fields (str, int or bytes), say model=..., tenant=....: a "
+           "tenant's have a quota together (set_quota), and are purged together.")
       .def("begin", &begin, py::arg("tokens"), py::arg("namespace") = py::none(),
            "Looks `tokens`, int32 [tokens], up and holds what is cached of all but the last: a "
            "Sequence, or None if requests_max are held.")
@@ -419,6 +485,7 @@ void bind_cache(py::module_& module) {
       .def("stats", &stats, "Pages, tokens and rows now, by name.")
       .def("audit", &audit, "Checks every invariant; raises InternalError with the first breach.");
   bind_transfers(module, cache);
+  bind_tenants(cache);
 }
 
 }  // namespace stemma::python

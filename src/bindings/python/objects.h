@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "bindings/loan_book.h"
 #include "stemma/cuda_pool.h"
@@ -30,7 +32,8 @@ struct Pool {
 };
 
 struct Tiers {
-  py::object pool;  // kept alive
+  py::object pool;  // kept alive, as the next one
+  py::object windowed_pool_or_none = py::none();
   std::unique_ptr<LowerTiers> tiers;
   bool taken = false;  // by a Cache
 };
@@ -81,8 +84,38 @@ class Promotion {
   PromotionId id_;  // invalid: released
 };
 
-// The namespace of an argument of Python's; refuses one of another Cache.
-NamespaceId id_of(const Core& core, const py::object& ns_or_none);
+// A namespace that is open until nobody has it.
+class Namespace {
+ public:
+  // `shared_tokens`: what all of its texts begin with.
+  Namespace(py::object cache, Core& core, NamespaceId id, const NamespaceDigest& digest,
+            std::span<const TokenId> shared_tokens = {});
+  ~Namespace();
+  Namespace(const Namespace&) = delete;
+  Namespace& operator=(const Namespace&) = delete;
+
+  // Both refuse a Cache that is not its own; id_in a text, too, that begins as none of its texts.
+  NamespaceId id_in(const Core& core, std::span<const TokenId> text) const;
+  const NamespaceDigest& digest_in(const Core& core) const;
+  const NamespaceDigest& digest() const noexcept { return digest_; }
+
+ private:
+  py::object cache_;  // kept alive
+  Core& core_;
+  NamespaceId id_;
+  NamespaceDigest digest_;
+  std::vector<TokenId> shared_tokens_;
+};
+
+// The namespace of an argument of Python's, for a text: see Namespace.
+NamespaceId id_of(const Core& core, const py::object& ns_or_none, std::span<const TokenId> text);
+
+// The digest of fields: texts, numbers and bytes, in the order of their names. Of one family are
+// those with the same "tenant".
+NamespaceDigest digest_of(const py::dict& fields);
+
+// Adds to the class what tenants are sure of, who waits, and events.
+void bind_tenants(py::class_<Cache>& cache);
 
 // Adds to the class what moves pages between tiers, and Promotion to the module.
 void bind_transfers(py::module_& module, py::class_<Cache>& cache);

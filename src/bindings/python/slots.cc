@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/python/binding.h"
+#include "bindings/python/events.h"
 #include "bindings/python/slot_index.h"
 #include "prefix/namespace_digest.h"
 
@@ -179,40 +180,12 @@ py::object lock_coldest(const py::object& self) {
   return py::make_tuple(own_tokens, std::move(out));
 }
 
-// A PrefixEvent that outlives the call that hands it over.
-struct KeptEvent {
-  PrefixEvent::Kind kind;
-  std::vector<PageKey> keys;
-  std::optional<PageKey> parent;
-  std::vector<TokenId> tokens;
-};
-
-class KeptEvents final : public PrefixEventSink {
- public:
-  void take(const PrefixEvent& event) override {
-    events.push_back({event.kind,
-                      {event.keys.begin(), event.keys.end()},
-                      event.parent,
-                      {event.tokens.begin(), event.tokens.end()}});
-  }
-  std::vector<KeptEvent> events;
-};
-
-py::bytes bytes_of(const PageKey& key) {
-  return {reinterpret_cast<const char*>(key.bytes.data()), key.bytes.size()};
-}
-
 py::list drain_events(Index& self) {
-  constexpr std::array kKinds = {"cleared", "stored", "removed"};
   KeptEvents kept;
   in_turn(self.core->mutex, true, [&] { self.core->index->drain_events(kept); });
   py::list out;
   for (const KeptEvent& event : kept.events) {
-    py::list keys;
-    for (const PageKey& key : event.keys) keys.append(bytes_of(key));
-    const py::object parent =
-        event.parent.has_value() ? py::object(bytes_of(*event.parent)) : py::none();
-    out.append(py::make_tuple(kKinds[static_cast<std::size_t>(event.kind)], keys, parent,
+    out.append(py::make_tuple(event.kind_name(), event.keys_to_python(), event.parent_to_python(),
                               NumberList{event.tokens}));
   }
   return out;

@@ -46,17 +46,26 @@ std::unique_ptr<Tiers> open_tiers(const py::object& pool, std::int64_t host_byte
                                   const std::string& codec,
                                   const std::optional<std::string>& disk_directory,
                                   std::int64_t disk_bytes, const std::optional<std::string>& remote,
-                                  const std::string& remote_secret) {
+                                  const std::string& remote_secret,
+                                  const py::object& windowed_pool_or_none) {
   KvPool& device = *pool.cast<Pool&>().pool;
+  KvPool* windowed = nullptr;
+  if (!windowed_pool_or_none.is_none()) {
+    windowed = windowed_pool_or_none.cast<Pool&>().pool.get();
+    if (windowed->shape().page_size != device.shape().page_size) {
+      refuse("windowed_pool: its pages have as many tokens as the pool's");
+    }
+  }
   const LowerTierOptions options = {.host_bytes = host_bytes,
                                     .host_file = host_file,
                                     .digest = digest_of(digest_or_none),
                                     .codec = codec};
   auto made = std::make_unique<Tiers>();
   made->pool = pool;
+  made->windowed_pool_or_none = windowed_pool_or_none;
   const py::gil_scoped_release others_run;
   auto stores = open_stores(disk_directory, disk_bytes, remote, remote_secret);
-  made->tiers = value_of(open_lower_tiers(options, device, std::move(stores)));
+  made->tiers = value_of(open_lower_tiers(options, device, std::move(stores), 1, windowed));
   return made;
 }
 
@@ -64,7 +73,7 @@ std::unique_ptr<Promotion> promote(const py::object& self, const py::object& tok
                                    const py::object& ns_or_none) {
   Core& core = *self.cast<Cache&>().core;
   const NumberText text(tokens, "tokens");
-  const NamespaceId ns = id_of(core, ns_or_none);
+  const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
   const std::optional<PromotionId> id =
       in_turn(core.mutex, text.is_long(), [&] { return core.kv->try_promote(ns, text.numbers()); });
@@ -197,10 +206,12 @@ void bind_tiers(py::module_& module) {
            py::arg("host_file") = "", py::arg("digest") = py::none(), py::arg("codec") = "plain",
            py::arg("disk_directory") = py::none(), py::arg("disk_bytes") = std::int64_t{1} << 40,
            py::arg("remote") = py::none(), py::arg("remote_secret") = "",
+           py::arg("windowed_pool") = py::none(),
            "host_bytes: at least those of a page; host_file: what host memory survives in, of the "
            "namespace with this digest; codec: \"plain\", or \"int8\", \"int4\", which are not "
            "exact; disk_directory: of one process at a time, with at most disk_bytes; remote: "
-           "\"redis://host:6379\", whose values are sealed with remote_secret.");
+           "\"redis://host:6379\", whose values are sealed with remote_secret; windowed_pool: of "
+           "layers with a window, for a Cache that has one.");
 }
 
 void bind_transfers(py::module_& module, py::class_<Cache>& cache) {

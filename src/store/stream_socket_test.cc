@@ -1,0 +1,91 @@
+// A socket to Redis: what becomes of bytes whose sender has given up.
+#include "store/stream_socket.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kSecondUs = 1'000'000;
+
+// Listens on a port of its own, and reads when it is told to.
+class SlowPeer {
+ public:
+  SlowPeer() : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in here = {};
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(here);
+    EXPECT_EQ(::bind(listening_, reinterpret_cast<const sockaddr*>(&here), size), 0);
+    EXPECT_EQ(::listen(listening_, 1), 0);
+    EXPECT_EQ(::getsockname(listening_, reinterpret_cast<sockaddr*>(&here), &size), 0);
+    std::memcpy(&address_.storage, &here, sizeof(here));
+    address_.size_bytes = size;
+  }
+  ~SlowPeer() {
+    ::close(accepted_);
+    ::close(listening_);
+  }
+
+  const SocketAddress& address() const { return address_; }
+  void accept() { accepted_ = ::accept(listening_, nullptr, nullptr); }
+  // Until there is nothing more.
+  std::size_t read_all() const {
+    std::vector<std::byte> target(1 << 20);
+    std::size_t bytes = 0;
+    for (;;) {
+      const ssize_t received = ::recv(accepted_, target.data(), target.size(), 0);
+      if (received <= 0) return bytes;
+      bytes += static_cast<std::size_t>(received);
+    }
+  }
+
+ private:
+  int listening_;
+  int accepted_ = -1;
+  SocketAddress address_ = {};
+};
+
+TEST(StreamSocket, WhatHasNotLeftWhenItIsClosedNeverArrives) {
+  SlowPeer peer;
+  const MonotonicClock clock;
+  std::size_t taken = 0;
+  {
+    auto socket = StreamSocket::connect(peer.address(), clock, clock.now_us() + kSecondUs);
+    ASSERT_TRUE(socket.ok());
+    peer.accept();
+    std::vector<std::byte> page(1 << 20);
+    const std::array<iovec, 1> pieces = {{{page.data(), page.size()}}};
+    for (std::size_t sent = 1; sent > 0; taken += sent) {
+      const auto now = socket->try_send(pieces);
+      ASSERT_TRUE(now.ok());
+      sent = *now;
+    }
+  }
+  EXPECT_LT(peer.read_all(), taken) << "the system has not sent the rest";
+}
+
+TEST(StreamSocket, SaysThatNobodyListens) {
+  SocketAddress address;
+  {
+    const SlowPeer peer;
+    address = peer.address();
+  }
+  const MonotonicClock clock;
+  const auto socket = StreamSocket::connect(address, clock, clock.now_us() + kSecondUs);
+  ASSERT_FALSE(socket.ok());
+  EXPECT_EQ(socket.error().code, ErrorCode::kIo);
+  EXPECT_EQ(socket.error().sys_errno, ECONNREFUSED);
+}
+
+}  // namespace
+}  // namespace stemma
