@@ -87,6 +87,39 @@ void ReplayCommand::add_timed_flags() {
   timed_flags_.push_back(group.add(
       "--insert-outputs", flags_.insert_outputs,
       "outputs stay in the cache too, where they take room: no prompt of a trace repeats them"));
+  add_tier_flags(group);
+}
+
+// Host memory and a disk below the device.
+void ReplayCommand::add_tier_flags(Flags& group) {
+  const auto add = [&](const char* name, auto& value, const std::string& text) {
+    timed_flags_.push_back(group.add(name, value, text).capture_default_str());
+  };
+  add("--host-pages", flags_.tiers.host_pages,
+      "pages of host memory that what is evicted stays in; 0: none");
+  add("--disk-pages", flags_.tiers.disk_pages, "pages on a disk below it; 0: none");
+  add("--link-gb-s", flags_.tiers.link_gb_s,
+      "between device and host memory, each way, in units of 1e9 bytes");
+  add("--disk-gb-s", flags_.tiers.disk_gb_s, "to and from the disk, likewise");
+  add("--write-policy", flags_.write_policy,
+      "when pages go down: write-through write-through-selective write-back");
+  add("--host-policy", flags_.engine.kv.tiers.host_eviction,
+      "which page of host memory goes first, as --policy");
+}
+
+Status ReplayCommand::check_tiers() const {
+  const TimedTierOptions& tiers = flags_.tiers;
+  const auto wrong = [](const char* why) { return Error{ErrorCode::kInvalidArgument, why}; };
+  if (tiers.host_pages < 0) return wrong("--host-pages must be at least 0");
+  if (tiers.disk_pages < 0) return wrong("--disk-pages must be at least 0");
+  if (tiers.disk_pages > 0 && tiers.host_pages == 0)
+    return wrong("--disk-pages needs --host-pages");
+  for (const double rate : {tiers.link_gb_s, tiers.disk_gb_s}) {
+    if (!(rate > 0) || !std::isfinite(rate)) {
+      return wrong("--link-gb-s and --disk-gb-s must be greater than 0");
+    }
+  }
+  return {};
 }
 
 Status ReplayCommand::check_flags() const {
@@ -104,7 +137,7 @@ Status ReplayCommand::check_flags() const {
   if (!(flags_.time_scale > 0) || !std::isfinite(flags_.time_scale)) {
     return Error{ErrorCode::kInvalidArgument, "--time-scale must be greater than 0"};
   }
-  return {};
+  return check_tiers();
 }
 
 Status ReplayCommand::run() {

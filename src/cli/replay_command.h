@@ -21,6 +21,8 @@ class ReplayCommand final : public Command {
 
  private:
   void add_timed_flags();
+  void add_tier_flags(Flags& group);
+  Status check_tiers() const;
   Status check_flags() const;
   Status replay(std::int64_t& skipped_lines);
 

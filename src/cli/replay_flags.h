@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/trace_flags.h"
+#include "replay/timed_tiers.h"
 #include "stemma/options.h"
 
 namespace stemma {
@@ -33,6 +34,8 @@ struct ReplayFlags {
   std::string schedule_policy = "fcfs";
   EngineOptions engine;
   bool insert_outputs = false;
+  TimedTierOptions tiers;
+  std::string write_policy = "write-through-selective";
 
   bool timed() const { return mode == "timed"; }
   // The traces' names, with commas.

@@ -41,10 +41,25 @@ std::string row_of(const Cells& cells) {
   return row;
 }
 
+// What is below the device, and how large its pages are.
+Status read_tiers(const ReplayFlags& flags, TimedReplayOptions& options) {
+  // As many tokens in one copy up as an engine brings in 64 pages of its own.
+  constexpr std::int64_t kLoadTokensMax = 1024;
+  const auto policy = parse_write_policy(flags.write_policy);
+  if (!policy.ok()) return Error{policy.error().code, "--write-policy: " + policy.error().detail};
+  KvCacheOptions& kv = options.engine.kv;
+  kv.tiers.write_policy = *policy;
+  kv.tiers.load_pages_max = std::max<std::int64_t>(kLoadTokensMax / kv.page_size, 1);
+  options.tiers.page_bytes = options.timing.kv_token_bytes * static_cast<double>(kv.page_size);
+  if (options.tiers.host_pages == 0 || options.tiers.page_bytes > 0) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "--host-pages: the timing model says no kv_token_bytes, which tiers move"};
+}
+
 Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane& lane,
                                       std::int64_t page_size) {
   TimedReplayOptions options = {
-      .engine = flags.engine, .timing = {}, .time_scale = flags.time_scale};
+      .engine = flags.engine, .timing = {}, .time_scale = flags.time_scale, .tiers = flags.tiers};
   KvCacheOptions& kv = options.engine.kv;
   kv.page_size = page_size;
   kv.pages = lane.capacity_pages;
@@ -60,6 +75,7 @@ Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane
   scheduler.publish_outputs = flags.insert_outputs || flags.traces.format == "capture";
   if (lane.unlimited) scheduler.watermark_pages = 0;  // there are pages for all of the trace
   STEMMA_ASSIGN_OR_RETURN(options.timing, read_timing_model(flags.timing));
+  STEMMA_RETURN_IF_ERROR(read_tiers(flags, options));
   return options;
 }
 
@@ -101,6 +117,7 @@ class TimedLane {
     line["timing"] = flags_.timing;
     line["time_scale"] = flags_.time_scale;
     line["scheduler"] = scheduler_json();
+    if (flags_.tiers.host_pages > 0) line["tiers"] = tiers_json();
     append_period(replay_->total(), line);
     bounds.append_to(line, lane_.capacity_pages);
     std::cout << line.dump() << std::endl;
@@ -113,6 +130,7 @@ class TimedLane {
     Cells cells = {lane_.policy, lane_.capacity_text(),
                    percent(lookups_of(total, page_size_).hit_rate()),
                    best.has_value() ? percent(best->front()) : ""};
+    if (flags_.tiers.host_pages > 0) add_tiers(total, cells);
     for (const LatencyHistogram* times : {&total.ttft, &total.time_per_token}) {
       for (const double share : {0.5, 0.95, 0.99}) cells.push_back(ms(*times, share));
     }
@@ -137,6 +155,23 @@ class TimedLane {
             {"waiting_max", scheduler.waiting_max},
             {"seed", scheduler.seed},
             {"insert_outputs", flags_.insert_outputs}};
+  }
+
+  // Of all pages looked up, those that came from below the device.
+  void add_tiers(const TimedPeriod& total, Cells& cells) const {
+    const auto pages = static_cast<double>(std::max<std::int64_t>(total.lookup_pages, 1));
+    for (const std::int64_t tokens : {total.hit_tokens.host, total.hit_tokens.disk}) {
+      cells.push_back(percent(static_cast<double>(tokens / page_size_) / pages));
+    }
+  }
+
+  Json tiers_json() const {
+    return {{"host_pages", flags_.tiers.host_pages},
+            {"disk_pages", flags_.tiers.disk_pages},
+            {"link_gb_s", flags_.tiers.link_gb_s},
+            {"disk_gb_s", flags_.tiers.disk_gb_s},
+            {"write_policy", flags_.write_policy},
+            {"host_policy", flags_.engine.kv.tiers.host_eviction}};
   }
 
   void put_out() {
@@ -170,11 +205,16 @@ class TimedLane {
   std::unique_ptr<TimedReplay> replay_;
 };
 
-void print_header() {
-  std::cout << row_of({"", "", "", "", "TTFT,", "ms", "", "token,", "ms", "", "queue,"}) << '\n'
-            << row_of({"policy", "capacity", "hits", "belady", "p50", "p95", "p99", "p50", "p95",
-                       "p99", "p95, ms", "waiting", "refused", "evicted", "preempted", "saved, s"})
-            << '\n';
+void print_header(bool has_tiers) {
+  Cells above = {"", "", "", "", "TTFT,", "ms", "", "token,", "ms", "", "queue,"};
+  Cells names = {"policy",  "capacity", "hits",      "belady",  "p50",     "p95",
+                 "p99",     "p50",      "p95",       "p99",     "p95, ms", "waiting",
+                 "refused", "evicted",  "preempted", "saved, s"};
+  if (has_tiers) {
+    above.insert(above.begin() + 4, {"of them", ""});
+    names.insert(names.begin() + 4, {"host", "disk"});
+  }
+  std::cout << row_of(above) << '\n' << row_of(names) << '\n';
 }
 
 // The trace once more, for those who know it.
@@ -205,7 +245,7 @@ Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, Re
       timed.print_json(bounds);
       continue;
     }
-    if (std::exchange(first, false)) print_header();
+    if (std::exchange(first, false)) print_header(flags.tiers.host_pages > 0);
     timed.print_row(bounds);
   }
   output.add_bound(bounds);

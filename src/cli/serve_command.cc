@@ -50,6 +50,11 @@ constexpr std::int64_t kEvictedMarks = 1 << 16;
 // Changed pages that wait for the thread that publishes them: a few steps' worth.
 constexpr std::int64_t kEventPages = 1 << 16;
 
+// As URLs have it.
+std::string host_of(const std::string& address) {
+  return address.find(':') == std::string::npos ? address : "[" + address + "]";
+}
+
 std::string last_part(const std::string& directory) {
   const std::filesystem::path path(directory);
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -185,7 +190,7 @@ Status ServeCommand::run() {
 Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
                            const EndSignals& signals) const {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, served));
-  std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_,
+  std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_of(host_),
                            server->port())
             << std::endl;
   if (const EventPublisher* const events = server->events_or_null()) {

@@ -43,6 +43,10 @@ int connect_to(const addrinfo& address, std::chrono::seconds patience) {
   return -1;
 }
 
+bool is_bracketed(std::string_view host) {
+  return host.starts_with('[') && host.ends_with(']');
+}
+
 }  // namespace
 
 Result<HttpAddress> parse_http_url(std::string_view url) {
@@ -53,14 +57,16 @@ Result<HttpAddress> parse_http_url(std::string_view url) {
   std::string_view rest = url.substr(kScheme.size());
   if (rest.ends_with('/')) rest.remove_suffix(1);
   HttpAddress address;
-  const std::size_t colon = rest.rfind(':');
+  // Those of an IPv6 address are in brackets.
+  const std::size_t colon = is_bracketed(rest) ? std::string_view::npos : rest.rfind(':');
   address.host = std::string(rest.substr(0, colon));
   if (colon != std::string_view::npos) {
     const std::string_view port = rest.substr(colon + 1);
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
     if (error != std::errc() || end != port.data() + port.size()) return wrong;
   }
-  if (address.host.empty() || address.host.find('/') != std::string::npos) return wrong;
+  const bool plain = address.host.find_first_of("/:[]") == std::string::npos;
+  if (address.host.empty() || !(plain || is_bracketed(address.host))) return wrong;
   return address;
 }
 
@@ -69,7 +75,9 @@ Result<HttpClient> HttpClient::connect(const HttpAddress& address, std::chrono::
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const std::string port = std::to_string(address.port);
-  const int failed = getaddrinfo(address.host.c_str(), port.c_str(), &wanted, &found);
+  const std::string name =
+      is_bracketed(address.host) ? address.host.substr(1, address.host.size() - 2) : address.host;
+  const int failed = getaddrinfo(name.c_str(), port.c_str(), &wanted, &found);
   if (failed != 0) return Error{ErrorCode::kIo, address.host + ": " + gai_strerror(failed)};
   const std::unique_ptr<addrinfo, FreeAddresses> owned(found);
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {

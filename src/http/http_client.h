@@ -21,7 +21,7 @@ namespace stemma {
 
 // Where a server is.
 struct HttpAddress {
-  std::string host;
+  std::string host;  // a name or an address, that of IPv6 in brackets
   std::uint16_t port = 80;
 };
 

@@ -17,8 +17,11 @@ TEST(HttpUrl, IsASchemeAHostAndAPort) {
   EXPECT_EQ(address->host, "127.0.0.1");
   EXPECT_EQ(address->port, 8080);
   EXPECT_EQ(parse_http_url("http://here")->port, 80);
+  EXPECT_EQ(parse_http_url("http://[::1]:8080")->host, "[::1]");
+  EXPECT_EQ(parse_http_url("http://[::1]:8080")->port, 8080);
+  EXPECT_EQ(parse_http_url("http://[::1]")->host, "[::1]");
   for (const char* const wrong : {"", "here:80", "https://here", "http://", "http://here:x",
-                                  "http://here:99999", "http://here/path:80"}) {
+                                  "http://here:99999", "http://here/path:80", "http://::1:80"}) {
     EXPECT_FALSE(parse_http_url(wrong).ok()) << wrong;
   }
 }

@@ -11,7 +11,7 @@ double ms(std::int64_t us) {
 }
 
 Json tiers_json(const TierTokens& tokens) {
-  return {{"device", tokens.device}};
+  return {{"device", tokens.device}, {"host", tokens.host}, {"disk", tokens.disk}};
 }
 
 Json refusals_json(const TimedPeriod& period) {

@@ -29,16 +29,20 @@ Result<std::unique_ptr<TimedReplay>> TimedReplay::open(const TimedReplayOptions&
     return Error{ErrorCode::kUnsupported,
                  "pages of fewer than " + std::to_string(kTracePageTokensMin) + " tokens"};
   }
-  auto clock = std::make_unique<FakeClock>();
-  STEMMA_ASSIGN_OR_RETURN(auto kv, KvCache::open(options.engine.kv, clock.get()));
-  return std::unique_ptr<TimedReplay>(new TimedReplay(options, std::move(clock), std::move(kv)));
+  Parts parts = {.clock = std::make_unique<FakeClock>(), .tiers_or_null = nullptr, .kv = nullptr};
+  if (options.tiers.host_pages > 0) {
+    parts.tiers_or_null = std::make_unique<TimedTiers>(options.tiers, *parts.clock);
+  }
+  STEMMA_ASSIGN_OR_RETURN(
+      parts.kv, KvCache::open(options.engine.kv, parts.clock.get(), parts.tiers_or_null.get()));
+  return std::unique_ptr<TimedReplay>(new TimedReplay(options, std::move(parts)));
 }
 
-TimedReplay::TimedReplay(const TimedReplayOptions& options, std::unique_ptr<FakeClock> clock,
-                         std::unique_ptr<KvCache> kv)
+TimedReplay::TimedReplay(const TimedReplayOptions& options, Parts parts)
     : options_(options),
-      clock_(std::move(clock)),
-      kv_(std::move(kv)),
+      clock_(std::move(parts.clock)),
+      tiers_or_null_(std::move(parts.tiers_or_null)),
+      kv_(std::move(parts.kv)),
       scheduler_(*kv_, options.engine.scheduler),
       served_(places(options.engine)) {
   const std::optional<NamespaceId> opened = kv_->try_open_namespace({});
@@ -50,6 +54,7 @@ Result<bool> TimedReplay::step(Source next) {
   assume_role(engine_thread);
   ended_.clear();
   minutes_.clear();
+  kv_->poll_transfers();
   STEMMA_RETURN_IF_ERROR(take_arrivals(next));
   if (!ended_.empty()) return true;  // one was refused
   if (static_cast<double>(clock_->now_us()) > kTimeUsMax) {
@@ -59,7 +64,11 @@ Result<bool> TimedReplay::step(Source next) {
     run_step();
     return true;
   }
-  STEMMA_CHECK(scheduler_.idle() && at_end_, "I12: what waits is planned");
+  if (!scheduler_.idle()) {
+    wait_for_tiers();
+    return true;
+  }
+  STEMMA_CHECK(at_end_, "I12: what waits is planned");
   close_minute();
   return false;
 }
@@ -68,7 +77,7 @@ Status TimedReplay::take_arrivals(Source next) {
   while (ended_.empty()) {
     STEMMA_ASSIGN_OR_RETURN(const bool there, read_arrival(next));
     if (!there) break;
-    if (scheduler_.idle()) advance_to(std::max(arrival_->arrival_us, clock_->now_us()));
+    if (scheduler_.idle()) idle_until(std::max(arrival_->arrival_us, clock_->now_us()));
     if (arrival_->arrival_us > clock_->now_us()) break;
     if (const auto reason = reason_to_refuse(arrival_->request)) {
       refuse(*reason);
@@ -168,9 +177,43 @@ void TimedReplay::run_step() {
   advance_to(clock_->now_us() + duration_us);
   kv_->retire_step(step);
   count_step(duration_us);
+  note_computed(duration_us);
   for (Request* request : scheduler_.scheduled()) count_range(*request);
   scheduler_.complete_step();
   for (Request* request : scheduler_.outputs()) accept(*request);
+}
+
+// Copies end meanwhile, and others begin behind them.
+void TimedReplay::idle_until(std::int64_t time_us) {
+  while (tiers_or_null_ != nullptr && tiers_or_null_->next_end_us() <= time_us) {
+    advance_to(std::max(tiers_or_null_->next_end_us(), clock_->now_us()));
+    kv_->poll_transfers();
+  }
+  advance_to(time_us);
+}
+
+// Nothing can be computed before pages have come, or have been waited for for long enough.
+void TimedReplay::wait_for_tiers() {
+  constexpr std::int64_t kLookUs = 1000;
+  STEMMA_CHECK(tiers_or_null_ != nullptr, "I12: without tiers, what waits is planned");
+  std::int64_t until_us = std::min(clock_->now_us() + kLookUs, tiers_or_null_->next_end_us());
+  if (arrival_.has_value() && !arrival_->held) until_us = std::min(until_us, arrival_->arrival_us);
+  advance_to(std::max(until_us, clock_->now_us()));
+}
+
+// As the engine: of steps that compute prompts for the most part.
+void TimedReplay::note_computed(std::int64_t us) {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t tokens = 0;
+  std::int64_t positions = 0;
+  for (const Request* request : scheduler_.scheduled()) {
+    tokens += request->scheduled_tokens;
+    if (request->state() != RequestState::kPrefilling) continue;
+    prompt_tokens += request->scheduled_tokens;
+    positions += request->scheduled_tokens * request->computed_tokens;
+  }
+  if (prompt_tokens == 0 || 2 * prompt_tokens < tokens) return;
+  kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
 }
 
 StepWork TimedReplay::lay_out_work() {
@@ -223,7 +266,7 @@ void TimedReplay::count_range(Request& request) {
   const std::int64_t fresh =
       std::max<std::int64_t>(std::min(end, report.input_tokens) - (begin + again), 0);
   one.reached_tokens = std::max(one.reached_tokens, end);
-  report.hit_tokens.device += hit;
+  one.found_tokens += hit;
   report.saved_ms += saved_ms;
   report.computed_tokens += fresh;
   report.recomputed_tokens += again;
@@ -233,17 +276,33 @@ void TimedReplay::count_range(Request& request) {
       period->input_tokens += report.input_tokens;
       period->queue.record(report.queue_us());
     }
-    period->hit_tokens.device += hit;
     period->saved_ms += saved_ms;
     period->computed_tokens += fresh;
     period->recomputed_tokens += again;
   }
+  if (tiers_or_null_ == nullptr) count_hits(request);
+}
+
+// What was found, by the tiers that it was brought from: known once all of it has come, or is not
+// waited for any more.
+void TimedReplay::count_hits(Request& request) {
+  Served& one = served(request);
+  const BroughtTokens& brought = request.promoted.tokens;
+  TierTokens& counted = one.report.hit_tokens;
+  TierTokens more;
+  more.disk = std::clamp<std::int64_t>(brought.disk - counted.disk, 0, one.found_tokens);
+  more.host =
+      std::clamp<std::int64_t>(brought.host - counted.host, 0, one.found_tokens - more.disk);
+  more.device = std::exchange(one.found_tokens, 0) - more.disk - more.host;
+  counted += more;
+  for (TimedPeriod* period : periods()) period->hit_tokens += more;
 }
 
 // The request's next token, and its end if that was the last one.
 void TimedReplay::accept(Request& request) {
   Served& one = served(request);
   RequestReport& report = one.report;
+  count_hits(request);
   if (report.first_token_us < 0) {
     report.first_token_us = clock_->now_us();
     for (TimedPeriod* period : periods()) period->ttft.record(report.ttft_us());

@@ -13,6 +13,10 @@
 //   - running outputs take pages from the cache; published only with publish_outputs;
 //   - what could never run is refused with a reason, and the trace goes on.
 //
+// With lower tiers, pages that are evicted stay in host memory and on a disk, by the rules of the
+// cache that serves, and are brought back in the time that TimedTiers says: while steps are
+// computed, or before a request begins, where waiting is shorter than computing.
+//
 // The next request is taken from the trace when the one before it is in the queue: a full queue
 // keeps it outside, in order, and nothing is lost. Its time of waiting counts from its arrival.
 //
@@ -33,6 +37,7 @@
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "replay/timed_report.h"
+#include "replay/timed_tiers.h"
 #include "replay/timing_model.h"
 #include "replay/trace_request.h"
 #include "replay/trace_tokens.h"
@@ -45,7 +50,8 @@ namespace stemma {
 struct TimedReplayOptions {
   EngineOptions engine;  // kv.page_size is the trace's
   TimingModel timing;
-  double time_scale = 1;  // 2: requests arrive half as often
+  double time_scale = 1;   // 2: requests arrive half as often
+  TimedTierOptions tiers;  // below the device; kv.tiers says what moves
 };
 
 class TimedReplay {
@@ -84,12 +90,18 @@ class TimedReplay {
   struct Served {
     RequestReport report;
     std::int64_t reached_tokens = 0;  // positions that were ever found or computed
+    std::int64_t found_tokens = 0;    // of them found, and not counted yet by their tier
     std::int64_t output_tokens = 0;   // that it wants
     TraceOutputs outputs;
   };
 
-  TimedReplay(const TimedReplayOptions& options, std::unique_ptr<FakeClock> clock,
-              std::unique_ptr<KvCache> kv);
+  // What a replay runs, in the order in which one stands on the other.
+  struct Parts {
+    std::unique_ptr<FakeClock> clock;
+    std::unique_ptr<TimedTiers> tiers_or_null;
+    std::unique_ptr<KvCache> kv;
+  };
+  TimedReplay(const TimedReplayOptions& options, Parts parts);
 
   Status take_arrivals(Source next) STEMMA_REQUIRES_ROLE(engine_thread);
   Result<bool> read_arrival(Source next);
@@ -97,9 +109,13 @@ class TimedReplay {
   void refuse(RequestOutcome reason);
   bool try_submit() STEMMA_REQUIRES_ROLE(engine_thread);
   void run_step() STEMMA_REQUIRES_ROLE(engine_thread);
+  void idle_until(std::int64_t time_us);
+  void wait_for_tiers();
+  void note_computed(std::int64_t us);
   StepWork lay_out_work();
   void count_range(Request& request);
   void count_step(std::int64_t duration_us);
+  void count_hits(Request& request);
   void accept(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void advance_to(std::int64_t time_us);
   void close_minute();
@@ -108,7 +124,8 @@ class TimedReplay {
   std::array<TimedPeriod*, 2> periods() { return {&minute_, &total_}; }
 
   TimedReplayOptions options_;
-  std::unique_ptr<FakeClock> clock_;  // the cache's too
+  std::unique_ptr<FakeClock> clock_;           // the cache's too
+  std::unique_ptr<TimedTiers> tiers_or_null_;  // below the cache
   std::unique_ptr<KvCache> kv_;
   Scheduler scheduler_;
   NamespaceId namespace_id_;

@@ -18,7 +18,16 @@ namespace stemma {
 // Prompt tokens that were found, by the tier in which they lay.
 struct TierTokens {
   std::int64_t device = 0;
-  std::int64_t total() const noexcept { return device; }
+  std::int64_t host = 0;
+  std::int64_t disk = 0;
+
+  std::int64_t total() const noexcept { return device + host + disk; }
+  TierTokens& operator+=(const TierTokens& other) noexcept {
+    device += other.device;
+    host += other.host;
+    disk += other.disk;
+    return *this;
+  }
 };
 
 enum class RequestOutcome : std::uint8_t {

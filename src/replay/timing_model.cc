@@ -41,21 +41,23 @@ constexpr TimingModel derive(const ModelWork& model, const MachineRate& one, dou
       .prompt_token_ms = 2 * model.layer_weights / flop_per_ms,
       .attention_pair_ms = 4 * model.query_width * model.layers / flop_per_ms,
       .decode_request_ms = 2 * weights / flop_per_ms,
-      .decode_context_token_ms = 2 * model.kv_width * model.layers * kBytesPerValue / bytes_per_ms};
+      .decode_context_token_ms = 2 * model.kv_width * model.layers * kBytesPerValue / bytes_per_ms,
+      .kv_token_bytes = 2 * model.kv_width * model.layers * kBytesPerValue};
 }
 
 constexpr std::array<std::pair<std::string_view, TimingModel>, 3> kPresets = {{
     {"llama-8b-h200", derive(kLlama8b, kH200, 1)},
     {"llama-70b-8xh200", derive(kLlama70b, kH200, 8)},
-    {"scribe-3m-cpu", {0.23, 0.0552, 5.84e-5, 0.060, 1.07e-4}},
+    {"scribe-3m-cpu", {0.23, 0.0552, 5.84e-5, 0.060, 1.07e-4, 1280}},
 }};
 
-constexpr std::array<std::pair<std::string_view, double TimingModel::*>, 5> kFields = {{
+constexpr std::array<std::pair<std::string_view, double TimingModel::*>, 6> kFields = {{
     {"step_ms", &TimingModel::step_ms},
     {"prompt_token_ms", &TimingModel::prompt_token_ms},
     {"attention_pair_ms", &TimingModel::attention_pair_ms},
     {"decode_request_ms", &TimingModel::decode_request_ms},
     {"decode_context_token_ms", &TimingModel::decode_context_token_ms},
+    {"kv_token_bytes", &TimingModel::kv_token_bytes},
 }};
 
 constexpr JsonLimits kLimits = {.text_bytes_max = 4096, .depth_max = 2};
@@ -76,7 +78,7 @@ Result<TimingModel> read_file_of_parts(const std::string& file) {
                                     [&](const auto& known) { return known.first == name; });
     if (field == kFields.end()) return wrong(file, name, "no part of a step's time");
     if (!value.is_number() || !(value.get<double>() >= 0) || !std::isfinite(value.get<double>())) {
-      return wrong(file, name, "milliseconds, not negative, are wanted");
+      return wrong(file, name, "a number, not negative, is wanted");
     }
     model.*(field->second) = value.get<double>();
   }

@@ -43,13 +43,14 @@ struct StepWork {
   void add_decode(std::int64_t context_tokens) noexcept;
 };
 
-// Milliseconds of each part.
+// Milliseconds of each part, and how large a token is in the cache.
 struct TimingModel {
   double step_ms = 0;
   double prompt_token_ms = 0;
   double attention_pair_ms = 0;
   double decode_request_ms = 0;
   double decode_context_token_ms = 0;
+  double kv_token_bytes = 0;  // keys and values of a token: what tiers move; 0: not known
 
   // A whole step.
   double step_total_ms(const StepWork& work) const noexcept;

@@ -81,8 +81,8 @@ TEST(TimingModel, RefusesWhatIsNoTime) {
     std::string text;
     std::string error;
   } cases[] = {
-      {R"({"step_ms": -1})", "stemma_timing.json: step_ms: milliseconds"},
-      {R"({"step_ms": "5"})", "stemma_timing.json: step_ms: milliseconds"},
+      {R"({"step_ms": -1})", "stemma_timing.json: step_ms: a number"},
+      {R"({"step_ms": "5"})", "stemma_timing.json: step_ms: a number"},
       {R"({"step_us": 5})", "stemma_timing.json: step_us: no part"},
       {R"([5])", "stemma_timing.json"},
   };
