@@ -16,8 +16,10 @@
 namespace stemma {
 namespace {
 
-// Leaves looked at in one poll, at most, to copy what will be evicted next.
+// Leaves of which one poll, at most, compares the text with host memory's, to copy what will be
+// evicted next; and leaves that it passes over because it knows that they have been copied.
 constexpr int kColdLeavesMax = 8;
+constexpr int kPassedOverMax = 64;
 
 constexpr TransferLimits kLimits;
 
@@ -90,7 +92,7 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                    .purges = purges_}),
       loans_(transfers_) {
   if (options_.demote_ahead_pages < 0) options_.demote_ahead_pages = options.pages / 8;
-  passed_over_.reserve(kColdLeavesMax);
+  passed_over_.reserve(kPassedOverMax);
 }
 
 void Tiering::matched(const PrefixLock& held) {
@@ -199,19 +201,30 @@ void Tiering::demote_ahead() {
   ahead_budget_pages_ += taken - std::exchange(seen_taken_pages_, taken);
   ahead_budget_pages_ = std::min(ahead_budget_pages_, options_.demote_ahead_pages);
   std::int64_t spare_pages = device_.space.free_pages();
-  for (int leaves = 0; leaves < kColdLeavesMax && spare_pages < options_.demote_ahead_pages &&
-                       ahead_budget_pages_ > 0 && transfers_.can_open(TransferKind::kBackup);
-       ++leaves) {
+  int looks = 0;
+  while (std::ssize(passed_over_) < kPassedOverMax && looks < kColdLeavesMax &&
+         spare_pages < options_.demote_ahead_pages && ahead_budget_pages_ > 0 &&
+         transfers_.can_open(TransferKind::kBackup)) {
     auto cold = device_.tree.try_lock_coldest();
     if (!cold.has_value()) break;
     spare_pages += cold->own_tokens / page_size;
-    const std::int64_t tokens = cold->lock.tokens();
-    if (!backups_.covers(cold->lock, tokens)) {
-      ahead_budget_pages_ -= back_up(cold->lock, tokens);
+    if (!is_covered(*cold, looks)) {
+      ahead_budget_pages_ -= back_up(cold->lock, cold->lock.tokens());
     }
     passed_over_.push_back(std::move(cold->lock));
   }
   passed_over_.clear();
+}
+
+// Whether host memory has the leaf, or will; counts the looks that this takes.
+bool Tiering::is_covered(const RadixPrefixCache::ColdLeaf& cold, int& looks) {
+  const std::int64_t tokens = cold.lock.tokens();
+  const std::int64_t losses = host_->space().evicted_pages() + counters_.unbacked;
+  if (covered_.knows(cold.id, tokens, losses)) return true;
+  ++looks;
+  if (!backups_.covers(cold.lock, tokens)) return false;
+  covered_.note(cold.id, tokens, losses);
+  return true;
 }
 
 // Leaves that have had their turn stay locked, so that the others come to the fore.

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cache/backups.h"
+#include "cache/covered_leaves.h"
 #include "cache/host_file.h"
 #include "cache/host_tier.h"
 #include "cache/load_costs.h"
@@ -157,6 +158,7 @@ class Tiering {
   void pay_owed();
   void begin_next();
   void demote_ahead();
+  bool is_covered(const RadixPrefixCache::ColdLeaf& cold, int& looks);
   std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);
   std::optional<std::string> audit_windowed() const;
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
@@ -177,7 +179,8 @@ class Tiering {
   Backups backups_;
   Promotions promotions_;  // as transfers_
   Loans loans_;
-  std::vector<PrefixLock> passed_over_;
+  std::vector<PrefixLock> passed_over_;  // in demote_ahead
+  CoveredLeaves covered_;
   std::vector<PrefixLock> settled_;      // between settle_more and end_settling
   std::int64_t ahead_budget_pages_ = 0;  // that may be copied ahead
   std::int64_t seen_taken_pages_ = 0;    // of the device's space

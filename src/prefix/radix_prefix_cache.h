@@ -86,6 +86,7 @@ class RadixPrefixCache final : public PrefixCache {
   void copy_tokens(const PrefixLock& held, std::span<TokenId> out) const;
   struct ColdLeaf {
     PrefixLock lock;
+    NodeId id;
     std::int64_t own_tokens = 0;  // of what is held, at its end: those that no other text has
   };
   // Locks the leaf that goes next, nobody waiting for it, with all that it continues; it then goes

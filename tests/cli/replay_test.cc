@@ -156,6 +156,43 @@ TEST(Replay, WritesALineForEachRequestAndMinute) {
   EXPECT_EQ(lines_of(minutes)[0]["requests"], 2);
 }
 
+TEST(Replay, TiersBelowTheDeviceBringBackWhatWasEvicted) {
+  if (!std::filesystem::exists(conversations())) GTEST_SKIP() << "no " << conversations();
+  const std::string command =
+      "replay --mode timed --time-scale 8 --requests-max 64 --capacity-pages 3000 --bounds off "
+      "--json --trace " +
+      conversations();
+  const auto hits = [](const ProgramRun& run) { return run.lines()[0]["hit_tokens"]; };
+  const auto plain = hits(run_stemma(command));
+  EXPECT_EQ(plain["host"], 0);
+  const ProgramRun run = run_stemma(
+      command + " --host-pages 6000 --disk-pages 20000 --write-policy write-back --disk-gb-s 50");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto tiered = hits(run);
+  EXPECT_GT(tiered["host"].get<std::int64_t>(), plain["device"].get<std::int64_t>() / 2);
+  EXPECT_GT(tiered["disk"].get<std::int64_t>(), plain["device"].get<std::int64_t>() / 2);
+  EXPECT_EQ(run.lines()[0]["tiers"]["disk_pages"], 20000);
+}
+
+TEST(Replay, WrongTiersAreRefusedWithOneLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--disk-pages 5", "--disk-pages needs --host-pages"},
+      {"--host-pages -1", "--host-pages must be at least 0"},
+      {"--host-pages 5 --link-gb-s 0", "must be greater than 0"},
+      {"--host-pages 5 --write-policy never", "--write-policy: "},
+      {"--host-pages 5", "says no kv_token_bytes"}};
+  for (const auto& [flags, line] : cases) {
+    const ProgramRun run = run_stemma(timed(flags));
+    EXPECT_NE(run.exit_code, 0) << flags;
+    EXPECT_NE(run.err.find(line), std::string::npos) << run.err;
+  }
+  const ProgramRun policy = run_stemma("replay --mode timed --trace " + small_trace() +
+                                       " --host-pages 5 --host-policy never");
+  EXPECT_NE(policy.err.find("never"), std::string::npos) << policy.err;
+  const ProgramRun blocks = run_stemma("replay --trace " + small_trace() + " --host-pages 5");
+  EXPECT_NE(blocks.err.find("--host-pages is for --mode timed"), std::string::npos) << blocks.err;
+}
+
 // The last page of an equal prompt is computed again, and two requests may compute one page.
 TEST(Replay, TimedConversationsHitAlmostWhatTheyHitOneAfterAnother) {
   if (!std::filesystem::exists(conversations())) GTEST_SKIP() << "no " << conversations();

@@ -416,6 +416,18 @@ TEST(Tiers, WriteBackCopiesWhatNoOpenRequestIsOf) {
   EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 20);
 }
 
+// A step evicts many of them at once.
+TEST(Tiers, WriteBackCopiesManySmallTextsAhead) {
+  EngineOptions options = tiered_options(4, 320);
+  options.kv.tiers.write_policy = WritePolicy::kWriteBack;
+  options.kv.tiers.demote_ahead_pages = 80;
+  const SimulatedTierOptions tiers = tiers_of(128);
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) answer(harness, seed, 9);  // 3 pages
+  settle(harness);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 60);
+}
+
 // Where host memory is too small for what is to be copied ahead, copies would chase each other for
 // ever, and lock what they copy.
 TEST(Tiers, NothingIsCopiedAheadOverAndOver) {
