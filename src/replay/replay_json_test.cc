@@ -27,7 +27,8 @@ TEST(ReplayJson, TheTotalOfATimedReplay) {
     "requests": 3, "lookup_pages": 5, "hit_pages": 2, "hit_rate": 0.4, "evicted_pages": 0,
     "finished_requests": 2,
     "refused_requests": {"no_prompt": 1, "exceeds_context": 0, "exceeds_pool": 0},
-    "held_requests": 0, "input_tokens": 17, "hit_tokens": {"device": 8, "host": 0, "disk": 0}, "computed_tokens": 9,
+    "held_requests": 0, "input_tokens": 17,
+    "hit_tokens": {"device": 8, "host": 0, "disk": 0}, "computed_tokens": 9,
     "recomputed_tokens": 0, "output_tokens": 3, "preemptions": 0, "steps": 3, "busy_ms": 41.0,
     "saved_ms": 8.0,
     "ttft_ms": {"mean": 14.5, "p50": 11.0, "p95": 18.0, "p99": 18.0, "max": 18.0},
@@ -42,7 +43,8 @@ TEST(ReplayJson, ARequest) {
   append_request(run[0], first);
   EXPECT_EQ(first, Json::parse(R"({
     "request": 0, "arrival_ms": 0.0, "outcome": "finished", "input_tokens": 8,
-    "hit_tokens": {"device": 0, "host": 0, "disk": 0}, "computed_tokens": 8, "recomputed_tokens": 0, "output_tokens": 2,
+    "hit_tokens": {"device": 0, "host": 0, "disk": 0}, "computed_tokens": 8,
+    "recomputed_tokens": 0, "output_tokens": 2,
     "queue_ms": 0.0, "ttft_ms": 18.0, "time_per_token_ms": 12.0, "total_ms": 30.0,
     "preemptions": 0, "saved_ms": 0.0})"));
   Json second = Json::object();
