@@ -17,6 +17,14 @@ constexpr std::int64_t kMinuteUs = 60'000'000;
 // A century: no replay takes longer, and sums of times fit 64 bits.
 constexpr double kTimeUsMax = 3.2e15;
 
+Status validate(const TimedTierOptions& tiers) {
+  if (tiers.host_pages == 0 && tiers.disk_pages == 0) return {};
+  const bool sized = tiers.host_pages >= 1 && tiers.disk_pages >= 0 && tiers.page_bytes > 0;
+  if (sized && tiers.link_gb_s > 0 && tiers.disk_gb_s > 0) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "tiers: at least a page of host memory, and a page's bytes and rates above 0"};
+}
+
 std::size_t places(const EngineOptions& options) {
   return static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max);
 }
@@ -25,6 +33,7 @@ std::size_t places(const EngineOptions& options) {
 
 Result<std::unique_ptr<TimedReplay>> TimedReplay::open(const TimedReplayOptions& options) {
   STEMMA_RETURN_IF_ERROR(validate(options.engine));
+  STEMMA_RETURN_IF_ERROR(validate(options.tiers));
   if (options.engine.kv.page_size < kTracePageTokensMin) {
     return Error{ErrorCode::kUnsupported,
                  "pages of fewer than " + std::to_string(kTracePageTokensMin) + " tokens"};

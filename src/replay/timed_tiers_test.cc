@@ -181,6 +181,15 @@ TEST(TieredReplay, LoadingIsNotWaitedForLongerThanIsAllowed) {
   EXPECT_LE(run[2].ttft_us(), 40 * kMs + 19 * kMs + kMs);
 }
 
+TEST(TieredReplay, TiersWithoutSizesOrRatesAreRefused) {
+  TimedReplayOptions options = tiered_options(4);
+  options.tiers.page_bytes = 0;
+  EXPECT_EQ(TimedReplay::open(options).error().code, ErrorCode::kInvalidArgument);
+  options = tiered_options(4);
+  options.tiers.host_pages = 0;
+  EXPECT_EQ(TimedReplay::open(options).error().code, ErrorCode::kInvalidArgument) << "a disk alone";
+}
+
 TEST(TieredReplay, TwoRunsGiveTheSame) {
   std::vector<TraceRequest> trace;
   for (std::int64_t i = 0; i < 200; ++i) {
