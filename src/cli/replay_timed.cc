@@ -161,7 +161,8 @@ class TimedLane {
   void add_tiers(const TimedPeriod& total, Cells& cells) const {
     const auto pages = static_cast<double>(std::max<std::int64_t>(total.lookup_pages, 1));
     for (const std::int64_t tokens : {total.hit_tokens.host, total.hit_tokens.disk}) {
-      cells.push_back(percent(static_cast<double>(tokens / page_size_) / pages));
+      const std::int64_t whole_pages = tokens / page_size_;
+      cells.push_back(percent(static_cast<double>(whole_pages) / pages));
     }
   }
 
