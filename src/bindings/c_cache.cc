@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "bindings/c_handles.h"
+#include "bindings/shared_begin.h"
 #include "stemma/metrics.h"
 #include "stemma/options.h"
 
@@ -85,12 +86,6 @@ PageTableAssembly::Extent table_extent(const KvCacheOptions& options) {
 bool is_open(const stemma_cache* cache, std::int32_t ns) {
   return ns >= 0 && ns < std::ssize(cache->namespaces) &&
          cache->namespaces[static_cast<std::size_t>(ns)].opens > 0;
-}
-
-// As far as both go.
-bool begin_alike(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
-  const std::size_t tokens = std::min(a.size(), b.size());
-  return std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(tokens), b.begin());
 }
 
 // Hands numbers on with names that end in a zero.

@@ -5,8 +5,7 @@
 #include <span>
 
 #include "bindings/c_handles.h"
-#include "prefix/namespace_digest.h"
-#include "prefix/page_key.h"
+#include "bindings/shared_begin.h"
 
 namespace stemma {
 
@@ -16,18 +15,6 @@ static_assert(static_cast<int>(Tier::kDevice) == STEMMA_DEVICE);
 static_assert(static_cast<int>(Tier::kHost) == STEMMA_HOST);
 static_assert(static_cast<int>(Retention::kShort) == STEMMA_RETAIN_SHORT);
 static_assert(static_cast<int>(Retention::kLong) == STEMMA_RETAIN_LONG);
-
-// The key of the last page of `tokens` in the namespace.
-PageKey last_key(const NamespaceDigest& digest, std::span<const TokenId> tokens,
-                 std::int64_t page_size) {
-  const auto page = static_cast<std::size_t>(page_size);
-  PageKeyChain chain(digest);
-  PageKey key;
-  for (std::size_t begin = 0; begin < tokens.size(); begin += page) {
-    key = chain.append(tokens.subspan(begin, page));
-  }
-  return key;
-}
 
 }  // namespace
 
@@ -115,9 +102,9 @@ stemma_status stemma_namespace_open_behind(stemma_cache* cache, const uint8_t di
     const std::span<const stemma::TokenId> begin(tokens, count);
     const stemma::SharedPrefix shared = {.digest = stemma::digest_of(shared_digest),
                                          .tokens = shared_tokens};
-    const stemma::PageKey last = stemma::last_key(shared.digest, begin, cache->kv->page_size());
-    const auto opened =
-        cache->kv->try_open_namespace(stemma::grafted(stemma::digest_of(digest), last), &shared);
+    const stemma::NamespaceDigest behind =
+        stemma::grafted_on(stemma::digest_of(digest), shared.digest, begin, cache->kv->page_size());
+    const auto opened = cache->kv->try_open_namespace(behind, &shared);
     return stemma::name_namespace(*cache, opened, begin, *ns);
   });
 }

@@ -8,29 +8,11 @@
 #include "bindings/python/binding.h"
 #include "bindings/python/events.h"
 #include "bindings/python/objects.h"
-#include "prefix/namespace_digest.h"
-#include "prefix/page_key.h"
+#include "bindings/shared_begin.h"
 
 namespace stemma::python {
 
 namespace {
-
-// As far as both go.
-bool begin_alike(std::span<const TokenId> a, std::span<const TokenId> b) {
-  const std::size_t tokens = std::min(a.size(), b.size());
-  return std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(tokens), b.begin());
-}
-
-PageKey last_key(const NamespaceDigest& digest, std::span<const TokenId> tokens,
-                 std::int64_t page_size) {
-  PageKeyChain chain(digest);
-  PageKey key;
-  const auto page = static_cast<std::size_t>(page_size);
-  for (std::size_t begin = 0; begin < tokens.size(); begin += page) {
-    key = chain.append(tokens.subspan(begin, page));
-  }
-  return key;
-}
 
 std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& shared,
                                        const py::object& tokens, const py::kwargs& fields) {
@@ -42,7 +24,7 @@ std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& 
   }
   const SharedPrefix prefix = {.digest = shared.digest_in(core), .tokens = text.size()};
   const NamespaceDigest digest =
-      grafted(digest_of(fields), last_key(prefix.digest, text.numbers(), page_size));
+      grafted_on(digest_of(fields), prefix.digest, text.numbers(), page_size);
   const auto id =
       in_turn(core.mutex, false, [&] { return core.kv->try_open_namespace(digest, &prefix); });
   if (!id.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
