@@ -151,8 +151,8 @@ function(stemma_install)
     install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
   endforeach()
   # The headers of engines and models are not among them.
-  set(headers c c_cuda c_events c_loans c_tenants c_windows cuda_pool device embed ids kv_batch kv_cache kv_pool kv_shape log lower_tiers metrics options page_allocator
-      page_store page_table prefix_cache result sequence thread_role version)
+  set(headers c c_cuda c_events c_loans c_tenants c_windows cuda_pool device embed ids kv_batch kv_cache kv_pool kv_shape log
+      lower_tiers metrics options page_allocator page_store page_table prefix_cache result sequence thread_role version)
   list(TRANSFORM headers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/include/stemma/\\1.h")
   install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stemma COMPONENT development)
   install(TARGETS stemma RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)

@@ -18,7 +18,8 @@ function(stemma_test_sources)
 endfunction()
 
 # A library with GoogleTest's headers, precompiled for tests that are compiled with the options that follow: compilers take
-# such headers for no others, or break (GCC 12, at another level of optimisation). Without, they are two fifths of what compiling tests takes.
+# such headers for no others, or break (GCC 12, at another level of optimisation). Without, they are a third of what compiling
+# tests takes.
 function(stemma_precompile_test_headers name)
   set(source ${CMAKE_BINARY_DIR}/${name}.cc)
   file(GENERATE OUTPUT ${source} CONTENT "")

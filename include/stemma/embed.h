@@ -52,8 +52,8 @@ struct LowerTierOptions {
 
 // Host memory, then `stores`, nearest first. `device` must outlive it, and it the cache that uses
 // it. For a cache with a window, `windowed_or_null` is the pool of the layers that have one, which
-// must outlive it too; host memory is shared out as the device's is. kInvalidArgument,
-// kOutOfMemory. REQUIRES: threads >= 1; both have pages of as many tokens.
+// must outlive it too; host memory is shared out as the device's is. kInvalidArgument, also where
+// the pools' pages are not of as many tokens; kOutOfMemory. REQUIRES: threads >= 1.
 Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& options,
                                                      KvPool& device,
                                                      std::vector<std::unique_ptr<PageStore>> stores,

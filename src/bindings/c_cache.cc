@@ -232,8 +232,7 @@ stemma_status stemma_purge(stemma_cache* cache, const uint8_t* families, size_t 
     if (stemma::is_lending(*cache)) return stemma::refuse_loan();
     std::vector<stemma::NamespaceFamily> named(count);
     for (std::size_t i = 0; i < count; ++i) {
-      std::copy_n(families + i * named[i].bytes.size(), named[i].bytes.size(),
-                  named[i].bytes.begin());
+      named[i] = stemma::family_at(families + i * named[i].bytes.size());
     }
     const auto purged = cache->kv->purge(named);
     return purged.ok() ? stemma_status{STEMMA_OK} : stemma::fail(purged.error());

@@ -105,6 +105,12 @@ inline NamespaceDigest digest_of(const std::uint8_t bytes[32]) {
   return digest;
 }
 
+inline NamespaceFamily family_at(const std::uint8_t* bytes) {
+  NamespaceFamily family;
+  std::copy_n(bytes, family.bytes.size(), family.bytes.begin());
+  return family;
+}
+
 // Notes that a namespace was opened once more, and tells its name. NO_NAMESPACE where it was not.
 stemma_status name_namespace(stemma_cache& cache, std::optional<NamespaceId> opened,
                              std::span<const TokenId> shared_tokens, std::int32_t& ns);

@@ -1,7 +1,6 @@
 // Tenants of the C ABI: quotas, wants, hints, and beginnings that all share (stemma/c_tenants.h).
 #include "stemma/c_tenants.h"
 
-#include <algorithm>
 #include <span>
 
 #include "bindings/c_handles.h"
@@ -26,9 +25,7 @@ stemma_status stemma_set_quota(stemma_cache* cache, const uint8_t family[8], int
     if (pages < 0 || pages > cache->kv->total_pages()) {
       return stemma::refuse("a quota is of the cache's pages");
     }
-    stemma::NamespaceFamily named;
-    std::copy_n(family, named.bytes.size(), named.bytes.begin());
-    cache->kv->set_quota(named, pages);
+    cache->kv->set_quota(stemma::family_at(family), pages);
     return stemma_status{STEMMA_OK};
   });
 }
@@ -70,7 +67,7 @@ stemma_status stemma_forget_wants(stemma_cache* cache) {
 stemma_status stemma_set_retention(stemma_sequence* sequence, int32_t retention) {
   return stemma::guarded([&] {
     stemma::Retention wanted;
-    if (sequence == nullptr || !sequence->held.valid() ||
+    if (!stemma::is_held(sequence) ||
         !stemma::read_enum(retention, stemma::Retention::kLong, wanted)) {
       return stemma::refuse("a sequence, and one of STEMMA_RETAIN_...");
     }
@@ -81,7 +78,7 @@ stemma_status stemma_set_retention(stemma_sequence* sequence, int32_t retention)
 
 stemma_status stemma_close_session(stemma_sequence* sequence) {
   return stemma::guarded([&] {
-    if (sequence == nullptr || !sequence->held.valid()) return stemma::refuse("no sequence");
+    if (!stemma::is_held(sequence)) return stemma::refuse("no sequence");
     sequence->held.close_session();
     return stemma_status{STEMMA_OK};
   });

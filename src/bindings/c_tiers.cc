@@ -43,8 +43,7 @@ stemma_status read_tiers(const stemma_tiers_options* given, LowerTierOptions& pl
   if (options.host_file != nullptr) plan.host_file = options.host_file;
   if (options.codec != nullptr) plan.codec = options.codec;
   if (options.digest != nullptr) {
-    plan.digest.emplace();
-    std::copy_n(options.digest, plan.digest->bytes.size(), plan.digest->bytes.begin());
+    plan.digest = digest_of(options.digest);
   }
   return STEMMA_OK;
 }
@@ -76,9 +75,6 @@ stemma_status open_tiers(const stemma_tiers_options* options, const TieredPools&
   if (pools.has_window) {
     if (pools.windowed_or_null == nullptr) return refuse("windowed_pool is NULL");
     windowed = pools.windowed_or_null->pool.get();
-    if (windowed->shape().page_size != device.shape().page_size) {
-      return refuse("both pools have pages of as many tokens");
-    }
   }
   LowerTierOptions plan;
   int threads = 1;

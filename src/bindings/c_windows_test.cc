@@ -229,6 +229,14 @@ TEST_F(CWindowedTiers, AreOfTheCachesShape) {
   stemma_tiers* none = nullptr;
   EXPECT_EQ(stemma_tiers_open_windowed(&tiers_options_, pool_, nullptr, nullptr, 0, &none),
             STEMMA_INVALID_ARGUMENT);
+  stemma_pool_options wider = pool_options(kWindowedPages);
+  wider.page_size = 2 * kPageSize;
+  stemma_pool* other = nullptr;
+  ASSERT_EQ(stemma_pool_open(&wider, &other), STEMMA_OK);
+  EXPECT_EQ(stemma_tiers_open_windowed(&tiers_options_, pool_, other, nullptr, 0, &none),
+            STEMMA_INVALID_ARGUMENT)
+      << "pages of as many tokens are wanted";
+  stemma_pool_close(other);
 }
 
 }  // namespace

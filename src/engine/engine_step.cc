@@ -14,6 +14,7 @@
 #include "model/sampler.h"
 #include "model/token_logprobs.h"
 #include "sched/scheduler.h"
+#include "sched/step_prompts.h"
 #include "stemma/engine.h"
 
 namespace stemma {
@@ -143,20 +144,11 @@ void Engine::note_found() {
 
 // What a step costs that computes prompts for the most part: of others little could be learned.
 void Engine::note_computed(std::int64_t us) {
-  std::int64_t prompt_tokens = 0;
-  std::int64_t tokens = 0;
-  std::int64_t positions = 0;
-  for (const Request* request : scheduler_->scheduled()) {
-    if (request == nullptr) continue;
-    tokens += request->scheduled_tokens;
-    if (request->state() != RequestState::kPrefilling) continue;
-    prompt_tokens += request->scheduled_tokens;
-    positions += request->scheduled_tokens * request->computed_tokens;
-  }
-  if (prompt_tokens < kLearnFromTokens || 2 * prompt_tokens < tokens) return;
-  kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
-  costs_->computed(positions / prompt_tokens, prompt_tokens, us);
-  scheduler_->note_pace(tokens, us);
+  const StepPrompts step = prompts_of(scheduler_->scheduled());
+  if (!step.tell(kLearnFromTokens)) return;
+  kv_->note_computed(step.first_token(), step.prompt_tokens, us);
+  costs_->computed(step.first_token(), step.prompt_tokens, us);
+  scheduler_->note_pace(step.tokens, us);
 }
 
 // Nothing of this step is published: its pages go back with their sequences.

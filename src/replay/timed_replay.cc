@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sched/step_prompts.h"
 
 namespace stemma {
 
@@ -186,7 +187,10 @@ void TimedReplay::run_step() {
   advance_to(clock_->now_us() + duration_us);
   kv_->retire_step(step);
   count_step(duration_us);
-  note_computed(duration_us);
+  const StepPrompts prompts = prompts_of(scheduler_.scheduled());
+  if (prompts.tell(1)) {
+    kv_->note_computed(prompts.first_token(), prompts.prompt_tokens, duration_us);
+  }
   for (Request* request : scheduler_.scheduled()) count_range(*request);
   scheduler_.complete_step();
   for (Request* request : scheduler_.outputs()) accept(*request);
@@ -208,21 +212,6 @@ void TimedReplay::wait_for_tiers() {
   std::int64_t until_us = std::min(clock_->now_us() + kLookUs, tiers_or_null_->next_end_us());
   if (arrival_.has_value() && !arrival_->held) until_us = std::min(until_us, arrival_->arrival_us);
   advance_to(std::max(until_us, clock_->now_us()));
-}
-
-// As the engine: of steps that compute prompts for the most part.
-void TimedReplay::note_computed(std::int64_t us) {
-  std::int64_t prompt_tokens = 0;
-  std::int64_t tokens = 0;
-  std::int64_t positions = 0;
-  for (const Request* request : scheduler_.scheduled()) {
-    tokens += request->scheduled_tokens;
-    if (request->state() != RequestState::kPrefilling) continue;
-    prompt_tokens += request->scheduled_tokens;
-    positions += request->scheduled_tokens * request->computed_tokens;
-  }
-  if (prompt_tokens == 0 || 2 * prompt_tokens < tokens) return;
-  kv_->note_computed(positions / prompt_tokens, prompt_tokens, us);
 }
 
 StepWork TimedReplay::lay_out_work() {

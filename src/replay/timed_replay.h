@@ -111,7 +111,6 @@ class TimedReplay {
   void run_step() STEMMA_REQUIRES_ROLE(engine_thread);
   void idle_until(std::int64_t time_us);
   void wait_for_tiers();
-  void note_computed(std::int64_t us);
   StepWork lay_out_work();
   void count_range(Request& request);
   void count_step(std::int64_t duration_us);

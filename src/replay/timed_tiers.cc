@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "tier/memory_page_store.h"
 
 namespace stemma {
 
 namespace {
 
+// What the disk keeps of a page: a byte, so that its limit is one of pages.
+constexpr std::array<std::byte, 1> kFrame = {};
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 bool is_of_store(const Transfer& job) {
@@ -18,55 +21,9 @@ bool is_of_store(const Transfer& job) {
 
 }  // namespace
 
-// --- The disk
-
-bool TimedDisk::touch(const PageKey& key) {
-  const auto found = places_.find(key);
-  if (found == places_.end()) return false;
-  order_.splice(order_.end(), order_, found->second);
-  return true;
-}
-
-Result<std::int64_t> TimedDisk::lookup(std::span<const PageKey> keys, std::int64_t) {
-  const auto missing =
-      std::find_if(keys.begin(), keys.end(), [this](const PageKey& key) { return !touch(key); });
-  return missing - keys.begin();
-}
-
-void TimedDisk::read(std::span<PageRead> reads, std::int64_t) {
-  for (PageRead& read : reads) {
-    read.verdict = touch(read.key) ? PageVerdict::kDone : PageVerdict::kMissing;
-  }
-}
-
-void TimedDisk::write(std::span<PageWrite> writes, std::int64_t) {
-  for (PageWrite& write : writes) {
-    write.verdict = PageVerdict::kDone;
-    if (touch(write.key)) continue;
-    if (std::ssize(order_) == pages_max_) {
-      places_.erase(order_.front());
-      order_.pop_front();
-    }
-    places_.emplace(write.key, order_.insert(order_.end(), write.key));
-  }
-}
-
-void TimedDisk::remove(std::span<const PageRemoval> removals, std::int64_t) {
-  for (const PageRemoval& removal : removals) {
-    const auto found = places_.find(removal.key);
-    if (found == places_.end()) continue;
-    order_.erase(found->second);
-    places_.erase(found);
-  }
-}
-
-PurgeOutcome TimedDisk::purge(std::span<const NamespaceFamily>, std::int64_t) {
-  return {.status = Error{ErrorCode::kUnsupported, "a replay purges nothing"}};
-}
-
 // --- Lanes
 
-TimedLanes::TimedLanes(const TimedTierOptions& options, TimedDisk* disk_or_null, const Clock& clock)
+TimedLanes::TimedLanes(const TimedTierOptions& options, PageStore* disk_or_null, const Clock& clock)
     : options_(options), disk_or_null_(disk_or_null), clock_(clock) {}
 
 std::int64_t TimedLanes::next_end_us() const {
@@ -120,8 +77,9 @@ void TimedLanes::end_first(Lane& lane) {
 void TimedLanes::move(Transfer& job, std::size_t pages) {
   job.verdicts.assign(job.keys.size(), PageVerdict::kFailed);
   for (std::size_t i = 0; i < pages; ++i) {
-    PageRead read = {.key = job.keys[i], .frame = {}, .verdict = PageVerdict::kDone};
-    PageWrite write = {.key = job.keys[i], .frame = {}};
+    std::array<std::byte, 1> frame = {};
+    PageRead read = {.key = job.keys[i], .frame = frame, .verdict = PageVerdict::kDone};
+    PageWrite write = {.key = job.keys[i], .frame = kFrame};
     switch (job.kind) {
       case TransferKind::kBackup:
       case TransferKind::kPromote:
@@ -136,7 +94,7 @@ void TimedLanes::move(Transfer& job, std::size_t pages) {
         job.end_writing();
         break;
       case TransferKind::kRemove: {
-        const PageRemoval removal = {.key = job.keys[i], .frame = {}};
+        const PageRemoval removal = {.key = job.keys[i], .frame = kFrame};
         disk_or_null_->remove({&removal, 1}, job.deadline_us);
         break;
       }
@@ -195,7 +153,7 @@ TimedTiers::TimedTiers(const TimedTierOptions& options, const Clock& clock)
   STEMMA_CHECK(options.host_pages >= 1 && options.page_bytes > 0, "there are pages, of some size");
   STEMMA_CHECK(options.link_gb_s > 0 && options.disk_gb_s > 0, "what moves at all");
   if (options.disk_pages == 0) return;
-  disk_or_null_ = std::make_unique<TimedDisk>(options.disk_pages);
+  disk_or_null_ = std::make_unique<MemoryPageStore>(Tier::kDisk, options.disk_pages);
   stores_.push_back(disk_or_null_.get());
 }
 

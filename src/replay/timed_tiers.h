@@ -7,8 +7,8 @@
 // wait for whole pages, where an engine may begin when their first layer is there.
 //
 // Thread:     one thread a replay.
-// Memory:     100 bytes a page on the disk.
-// Cost:       a few hash look-ups a page of the disk.
+// Memory:     a page on the disk is one of MemoryPageStore, of one byte.
+// Cost:       a few look-ups a page of the disk.
 // Not here:   which pages move when (KvCache), the clock's course (timed_replay).
 #pragma once
 
@@ -17,15 +17,11 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <list>
 #include <memory>
 #include <span>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
-#include "prefix/page_key.h"
 #include "stemma/lower_tiers.h"
 #include "tier/transfer_lanes.h"
 
@@ -39,39 +35,10 @@ struct TimedTierOptions {
   double disk_gb_s = 5;   // likewise
 };
 
-// Which pages a disk has, and which goes first.
-class TimedDisk final : public PageStore {
- public:
-  // REQUIRES: pages_max >= 1.
-  explicit TimedDisk(std::int64_t pages_max) : pages_max_(pages_max) {}
-
-  Tier tier() const override { return Tier::kDisk; }
-  std::string_view name() const override { return "timed disk"; }
-  void describe(const NamespaceDigest&, std::string_view) override {}
-  Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t deadline_us) override;
-  bool lookup_is_local() const override { return true; }
-  // Of no bytes.
-  void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
-  void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
-  void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
-  PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
-                     std::int64_t deadline_us) override;
-  PageStoreUsage usage() const override { return {.pages = std::ssize(order_)}; }
-  void visit_metrics(MetricVisitor&) const override {}
-
- private:
-  // Whether it has the page; that is a use.
-  bool touch(const PageKey& key);
-
-  std::int64_t pages_max_;
-  std::list<PageKey> order_;  // used longest ago first
-  std::unordered_map<PageKey, std::list<PageKey>::iterator, PageKeyHash> places_;
-};
-
 class TimedLanes final : public TransferLanes {
  public:
   // All must outlive it. `disk_or_null`: there is none.
-  TimedLanes(const TimedTierOptions& options, TimedDisk* disk_or_null, const Clock& clock);
+  TimedLanes(const TimedTierOptions& options, PageStore* disk_or_null, const Clock& clock);
 
   // When the next job ends that is not taken; the far future: none is posted.
   std::int64_t next_end_us() const;
@@ -100,7 +67,7 @@ class TimedLanes final : public TransferLanes {
   void move(Transfer& job, std::size_t pages);
 
   TimedTierOptions options_;
-  TimedDisk* disk_or_null_;
+  PageStore* disk_or_null_;
   const Clock& clock_;
   std::array<Lane, 4> lanes_;
   std::deque<Transfer*> done_;
@@ -121,7 +88,7 @@ class TimedTiers final : public LowerTiers {
  private:
   TimedTierOptions options_;
   const Clock& clock_;
-  std::unique_ptr<TimedDisk> disk_or_null_;
+  std::unique_ptr<PageStore> disk_or_null_;
   std::vector<PageStore*> stores_;
   const TimedLanes* lanes_ = nullptr;
 };

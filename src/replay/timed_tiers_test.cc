@@ -4,7 +4,10 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "replay/timed_replay_fixture.h"
+#include "tier/memory_page_store.h"
 
 namespace stemma {
 namespace {
@@ -19,20 +22,23 @@ PageKey key(int number) {
   return key;
 }
 
-std::int64_t write(TimedDisk& disk, int number) {
-  PageWrite page = {.key = key(number), .frame = {}};
+std::int64_t write(PageStore& disk, int number) {
+  const std::array<std::byte, 1> frame = {};
+  PageWrite page = {.key = key(number), .frame = frame};
   disk.write({&page, 1}, 0);
   return disk.usage().pages;
 }
 
-std::int64_t found(TimedDisk& disk, std::initializer_list<int> numbers) {
+std::int64_t found(PageStore& disk, std::initializer_list<int> numbers) {
   std::vector<PageKey> keys;
   for (const int number : numbers) keys.push_back(key(number));
   return *disk.lookup(keys, 0);
 }
 
-TEST(TimedDisk, ForgetsWhatWasUsedLongestAgo) {
-  TimedDisk disk(2);
+TEST(TimedTiers, ADiskForgetsWhatWasUsedLongestAgo) {
+  const FakeClock clock;
+  const TimedTiers tiers({.host_pages = 1, .disk_pages = 2, .page_bytes = 1e6}, clock);
+  PageStore& disk = *tiers.stores().front();
   EXPECT_EQ(write(disk, 1), 1);
   EXPECT_EQ(write(disk, 2), 2);
   EXPECT_EQ(found(disk, {1}), 1) << "a use";
@@ -66,7 +72,7 @@ class Lanes : public testing::Test {
   }
 
   FakeClock clock_;
-  TimedDisk disk_{8};
+  MemoryPageStore disk_{Tier::kDisk, 8};
   TimedLanes lanes_{slow_tiers(), &disk_, clock_};
   std::vector<std::unique_ptr<Transfer>> jobs_;
   std::int64_t deadline_us_ = 1'000 * kMs;

@@ -50,6 +50,12 @@ T value_of(Result<T> result) {
 }
 void check(Status status);
 
+// Of a key or a digest.
+template <typename Name>
+py::bytes bytes_of(const Name& name) {
+  return {reinterpret_cast<const char*>(name.bytes.data()), name.bytes.size()};
+}
+
 // Calls with more tokens than this let other threads of Python run meanwhile.
 inline constexpr std::int64_t kLongCallTokens = 16'384;
 

@@ -228,10 +228,6 @@ Cache open_cache(std::int64_t pages, std::int64_t page_size, std::int64_t reques
   return open_over(options, tiers_or_none);
 }
 
-py::bytes digest_bytes(const Namespace& ns) {
-  return {reinterpret_cast<const char*>(ns.digest().bytes.data()), ns.digest().bytes.size()};
-}
-
 std::unique_ptr<Namespace> open_namespace(const py::object& self, const py::kwargs& fields) {
   Core& core = *self.cast<Cache&>().core;
   const NamespaceDigest digest = digest_of(fields);
@@ -448,7 +444,9 @@ void bind_cache(py::module_& module) {
       module, "Namespace",
       "Texts that may share pages: prefixes of different namespaces never meet.\n\n"
       "Open as long as somebody has it.")
-      .def_property_readonly("digest", &digest_bytes, "SHA-256 of its fields, 32 bytes.");
+      .def_property_readonly(
+          "digest", [](const Namespace& ns) { return bytes_of(ns.digest()); },
+          "SHA-256 of its fields, 32 bytes.");
   bind_page_list(module);
   bind_sequence(module);
   py::class_<Cache> cache(

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "bindings/python/binding.h"
 #include "stemma/prefix_cache.h"
 
 namespace stemma::python {
@@ -35,11 +36,6 @@ struct KeptEvent {
   }
   pybind11::object parent_to_python() const {
     return parent.has_value() ? pybind11::object(bytes_of(*parent)) : pybind11::none();
-  }
-
- private:
-  static pybind11::bytes bytes_of(const PageKey& key) {
-    return {reinterpret_cast<const char*>(key.bytes.data()), key.bytes.size()};
   }
 };
 

@@ -85,8 +85,7 @@ py::list drain_events(Cache& self) {
     if (event.kind == PrefixEvent::Kind::kStored) {
       told["parent"] = event.parent_to_python();
       told["tokens"] = NumberList{event.tokens};
-      told["namespace"] = py::bytes(reinterpret_cast<const char*>(event.digest.bytes.data()),
-                                    event.digest.bytes.size());
+      told["namespace"] = bytes_of(event.digest);
     }
     out.append(told);
   }

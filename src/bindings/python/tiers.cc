@@ -49,13 +49,8 @@ std::unique_ptr<Tiers> open_tiers(const py::object& pool, std::int64_t host_byte
                                   const std::string& remote_secret,
                                   const py::object& windowed_pool_or_none) {
   KvPool& device = *pool.cast<Pool&>().pool;
-  KvPool* windowed = nullptr;
-  if (!windowed_pool_or_none.is_none()) {
-    windowed = windowed_pool_or_none.cast<Pool&>().pool.get();
-    if (windowed->shape().page_size != device.shape().page_size) {
-      refuse("windowed_pool: its pages have as many tokens as the pool's");
-    }
-  }
+  KvPool* const windowed =
+      windowed_pool_or_none.is_none() ? nullptr : windowed_pool_or_none.cast<Pool&>().pool.get();
   const LowerTierOptions options = {.host_bytes = host_bytes,
                                     .host_file = host_file,
                                     .digest = digest_of(digest_or_none),
