@@ -28,6 +28,31 @@ function(stemma_precompile_test_headers name)
   target_compile_options(${name} PRIVATE ${ARGN})
   target_precompile_headers(${name} PRIVATE <gmock/gmock-matchers.h> <gtest/gtest.h>)
   stemma_test_target(${name})
+  stemma_sum_precompiled_headers(${name})
+endfunction()
+
+# CMake has clang name the text beside the precompiled headers, too, by a path that a compiler cache takes as it is.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
+endif()
+
+# What a compiler cache takes for the headers that a library precompiles (.sum beside them): the text of all that they
+# include. Without, it takes the precompiled file, in which clang writes where the build lies, and no other checkout would
+# find what one compiled.
+function(stemma_sum_precompiled_headers name)
+  set(source ${CMAKE_BINARY_DIR}/${name}_sum.cc)
+  file(WRITE ${source} "#include <gmock/gmock-matchers.h>\n#include <gtest/gtest.h>\n")
+  get_target_property(folders GTest::gtest INTERFACE_INCLUDE_DIRECTORIES)
+  list(TRANSFORM folders PREPEND -I)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 ${folders} -E -P ${source}
+                  OUTPUT_VARIABLE text ERROR_VARIABLE error RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "GoogleTest's headers: ${error}")
+  endif()
+  string(SHA256 sum "${text}")
+  foreach(suffix gch pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/${name}.dir/cmake_pch.hxx.${suffix}.sum "${sum}\n")
+  endforeach()
 endfunction()
 
 # Of a target of tests: it takes GoogleTest's headers from the library that follows, if one does. Programs and libraries of
@@ -37,7 +62,7 @@ function(stemma_test_target name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   if(STEMMA_CCACHE)
     set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${STEMMA_CCACHE}")
+      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_PCH_EXTSUM=1;${STEMMA_CCACHE}")
   endif()
   if(ARGN)
     target_precompile_headers(${name} REUSE_FROM ${ARGN})

@@ -11,7 +11,9 @@
 #include "base/temp_directory.h"
 #include "engine/logits_recorder.h"
 #include "engine/served_model.h"
+#include "model/tiny_config.h"
 #include "transparency/adapted_model.h"
+#include "transparency/families.h"
 #include "transparency/served_trial.h"
 
 namespace stemma {
@@ -163,7 +165,7 @@ TEST_P(AdapterBits, AfterARestartOverDiskUnderOtherNames) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, AdapterBits, testing::ValuesIn(tiny_model_names()),
+INSTANTIATE_TEST_SUITE_P(Families, AdapterBits, testing::ValuesIn(every_family()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include "engine/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
+#include "model/tiny_config.h"
+#include "transparency/families.h"
 #include "transparency/served_trial.h"
 
 namespace stemma {
@@ -157,7 +159,7 @@ TEST_P(WindowedEngineBits, WhereWindowsHaveGone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EngineBits, testing::ValuesIn(tiny_model_names()),
+INSTANTIATE_TEST_SUITE_P(Families, EngineBits, testing::ValuesIn(every_family()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Families, WindowedEngineBits, testing::ValuesIn(windowed_families()),

@@ -13,29 +13,9 @@
 #include "base/check.h"
 #include "base/prng.h"
 #include "engine/logits_recorder.h"
-#include "model/tiny_config.h"
 #include "stemma/engine.h"
 
 namespace stemma {
-
-// Families without windows, whose pages go through every tier by the same ways. Of those that write
-// pages of one kind, the ones that differ in the arithmetic of a layer alone are left to the
-// engine's own tests.
-inline std::vector<std::string_view> tiered_families() {
-  std::vector<std::string_view> names = tiny_names_without_windows();
-  std::erase_if(names, [](std::string_view name) {
-    return name == "qwen2_yarn" || name == "deepseek_v2_lite" || name == "deepseek_v3";
-  });
-  return names;
-}
-
-// Families some of whose layers look back over a window only.
-inline std::vector<std::string_view> windowed_families() {
-  std::vector<std::string_view> names = tiny_model_names();
-  std::erase_if(names,
-                [](std::string_view name) { return tiny_model_config(name).windows.tokens == 0; });
-  return names;
-}
 
 // What requests gave, in the order of submission, and what they cost.
 struct Outcome {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/temp_directory.h"
+#include "model/tiny_config.h"
 #include "sim/metric_of.h"
 #include "transparency/adapted_model.h"
 #include "transparency/ranked_trial.h"

@@ -12,6 +12,7 @@
 
 #include "base/prng.h"
 #include "base/temp_directory.h"
+#include "model/tiny_config.h"
 #include "stemma/log.h"
 #include "transparency/adapted_model.h"
 #include "transparency/flip_pages.h"

@@ -17,6 +17,7 @@
 #include "base/temp_directory.h"
 #include "model/calibration_fixture.h"
 #include "model/random_model.h"
+#include "model/tiny_config.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "store/redis_process.h"

@@ -11,6 +11,7 @@
 
 #include "base/temp_directory.h"
 #include "model/random_model.h"
+#include "model/tiny_config.h"
 #include "pool/kv_pool_factory.h"
 #include "stemma/log.h"
 #include "store/redis_process.h"

@@ -15,9 +15,11 @@
 #include "engine/logits_recorder.h"
 #include "engine/served_model.h"
 #include "model/random_model.h"
+#include "model/tiny_config.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "transparency/engine_trial.h"
+#include "transparency/families.h"
 #include "transparency/flip_pages.h"
 
 namespace stemma {

@@ -15,6 +15,7 @@
 #include "engine/served_model.h"
 #include "model/random_model.h"
 #include "model/sparse_calibration.h"
+#include "model/tiny_config.h"
 #include "stemma/log.h"
 #include "store/redis_process.h"
 #include "transparency/served_trial.h"

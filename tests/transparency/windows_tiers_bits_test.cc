@@ -12,9 +12,11 @@
 
 #include "base/temp_directory.h"
 #include "model/random_model.h"
+#include "model/tiny_config.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "store/redis_process.h"
+#include "transparency/families.h"
 #include "transparency/served_trial.h"
 #include "transparency/tier_settings.h"
 
