@@ -180,10 +180,10 @@ typedef struct stemma_cache_options {
   int64_t context_tokens_max;  // of a sequence; by default 4096
   const char* cache;           // "radix" (by default) or "none"
   const char* eviction;        // "lru" (by default), "s3fifo", "hazard", ... (docs/EVICTION.md)
-  const char* write_policy;    // "write-through", "write-through-selective" (by default) or
-                               // "write-back": when pages go down
+  const char* write_policy;    // "write-through", "write-through-selective" or "write-back" (by
+                               // default): when pages go down
   const char* host_eviction;   // by default "lru"
-  int64_t selective_uses;      // of write-through-selective; by default 2
+  int64_t selective_uses;      // unless write-through; by default 2
   int64_t load_wait_us;        // what worth_waiting allows at most; by default 40,000
   int64_t store_deadline_us;   // of an operation of a store; by default 2,000,000
   int64_t events_pages_max;    // of changes that are kept (stemma/c_events.h); by default 0: none

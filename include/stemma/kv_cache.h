@@ -140,6 +140,9 @@ class KvCache {
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
   // Whether it is better to wait for it than to compute.
   bool worth_waiting(PromotionId id) const;
+  // Whether try_promote may find more of `tokens` once it has ended: it brings a text of which this
+  // one has but the beginning, or was given up.
+  bool may_bring_more(PromotionId id, NamespaceId ns, std::span<const TokenId> tokens) const;
 
   // Layer by layer: a step may name pages of a promotion that are still being copied up from host
   // memory. Whoever computes it asks `arriving_or_null` before reading a layer of them.
@@ -163,8 +166,7 @@ class KvCache {
   void release_promotion(PromotionId id, PromotionUse use);
   // Pages are short: gives up what is only waited for (kComputing: all), but for `keep`.
   void give_up_promotions(PromotionUse use, PromotionId keep = PromotionId());
-  // Brings `tokens` from page stores to host memory, for a request that will not run yet. False if
-  // too much is under way to ask.
+  // Brings `tokens` from page stores to host memory, ahead of need. False: too much is under way.
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   // Of what begin would look up, tokens that host memory has, from the first on.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
@@ -239,6 +241,8 @@ class KvCache {
 
   // Pages that reserve could hand out now: free ones and those that eviction could free.
   std::int64_t available_pages() const;
+  // The same once what begin finds of `tokens` is held. O(what it finds).
+  std::int64_t available_pages_beside(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::int64_t available_windowed_pages() const;  // REQUIRES: window_tokens is not 0
   std::int64_t free_pages() const noexcept { return allocator_.free_pages(); }  // of these
   std::int64_t free_rows() const;
@@ -251,17 +255,14 @@ class KvCache {
   std::int64_t evicted_pages() const;  // since opening
   const KvCacheOptions& options() const noexcept { return options_; }
 
-  // Checks I1, I2, I3 and I5 over pages, tree, rows and sequences; a description of the first
-  // contradiction, or nullopt. O(pages + tokens); allocates.
+  // Checks I1, I2, I3 and I5; the first contradiction, or nullopt. O(pages + tokens); allocates.
   std::optional<std::string> audit() const;
-
   std::string draw() const { return prefix_->draw(); }  // the tree, for tests and people
 
  private:
   friend class Sequence;
   friend class KvCacheAudit;
   KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock, const Clock& clock);
-
   Status open_tiering(LowerTiers& lower);
   RadixPrefixCache& tree() const;
   Sequence::Published match(NamespaceId ns, std::span<const TokenId> tokens);
@@ -280,7 +281,6 @@ class KvCache {
   PrefixEndReport why_match_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
-
   KvCacheOptions options_;
   std::unique_ptr<Clock> own_clock_;  // nullptr where one was given
   const Clock& clock_;                // of the eviction policy

@@ -22,7 +22,8 @@ namespace stemma {
 enum class WritePolicy : std::uint8_t {
   kWriteThrough,           // as soon as they are published
   kWriteThroughSelective,  // once they were used often enough
-  kWriteBack,              // before they are evicted: the coldest, ahead of need
+  kWriteBack,              // before they are evicted: the coldest, ahead of need; where there are
+                           // page stores, which others may share, also as kWriteThroughSelective
 };
 
 // What moves between the device and the tiers below it, where there are any (LowerTiers).
@@ -30,9 +31,9 @@ struct TierOptions {
   // Which page of host memory goes first when room is needed; names as KvCacheOptions::eviction.
   std::string host_eviction = "lru";
 
-  WritePolicy write_policy = WritePolicy::kWriteThroughSelective;
+  WritePolicy write_policy = WritePolicy::kWriteBack;
 
-  // For kWriteThroughSelective: uses after which pages are copied, being computed the first of
+  // Unless kWriteThrough: uses after which pages are copied at once, being computed the first of
   // them. A request's own next chunk is no use. 1 copies all, as kWriteThrough does.
   std::int64_t selective_uses = 2;
 

@@ -62,7 +62,8 @@ struct TenantQuota {
 
 // What a look without holding finds.
 struct PrefixProbe {
-  std::int64_t matched_tokens = 0;  // a multiple of page_size
+  std::int64_t matched_tokens = 0;    // a multiple of page_size
+  std::int64_t evictable_tokens = 0;  // of them, that nobody holds
 };
 
 // Why a look-up found no more than it did.

@@ -25,7 +25,7 @@ constexpr stemma_cache_options kCacheDefaults = {.struct_size = sizeof(stemma_ca
                                                  .context_tokens_max = 4096,
                                                  .cache = "radix",
                                                  .eviction = "lru",
-                                                 .write_policy = "write-through-selective",
+                                                 .write_policy = "write-back",
                                                  .host_eviction = "lru",
                                                  .selective_uses = 2,
                                                  .load_wait_us = 40'000,

@@ -436,6 +436,17 @@ std::int64_t KvCache::available_pages() const {
   return space_->available_pages();
 }
 
+std::int64_t KvCache::available_pages_beside(NamespaceId ns,
+                                             std::span<const TokenId> tokens) const {
+  const auto usable = static_cast<std::size_t>(probe(ns, tokens));
+  const GraftedText text = grafts_->split(ns, tokens.first(usable));
+  std::int64_t evictable_tokens = prefix_->probe(ns, text.own).evictable_tokens;
+  if (text.shared_ns.valid()) {
+    evictable_tokens += prefix_->probe(text.shared_ns, text.shared).evictable_tokens;
+  }
+  return available_pages() - evictable_tokens / page_size();
+}
+
 std::int64_t KvCache::available_windowed_pages() const {
   return windows_->pages().available_pages();
 }

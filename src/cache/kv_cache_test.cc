@@ -119,6 +119,19 @@ TEST_F(KvCacheTest, ReserveTakesFreePagesThenEvictsExactlyWhatIsMissing) {
   audit();
 }
 
+TEST_F(KvCacheTest, WhatARequestWillHoldIsNotAvailableToIt) {
+  open(4, 16);
+  publish(text(0, 16));
+  publish(text(500, 20));
+  EXPECT_EQ(kv_->available_pages(), 16);
+  EXPECT_EQ(kv_->available_pages_beside(ns_, text(0, 16)), 13) << "the last token is computed";
+  EXPECT_EQ(kv_->available_pages_beside(ns_, text(0, 17)), 12);
+  EXPECT_EQ(kv_->available_pages_beside(ns_, text(900, 17)), 16);
+  const Sequence holder = begin(text(0, 17));
+  EXPECT_EQ(kv_->available_pages_beside(ns_, text(0, 17)), 12) << "somebody holds it already";
+  EXPECT_EQ(kv_->available_pages(), 12);
+}
+
 TEST_F(KvCacheTest, ReserveIsAllOrNothing) {
   open(4, 8);
   publish(text(0, 16));

@@ -72,6 +72,11 @@ bool KvCache::worth_waiting(PromotionId id) const {
   return tiering_->promotions().worth_waiting(id);
 }
 
+bool KvCache::may_bring_more(PromotionId id, NamespaceId ns,
+                             std::span<const TokenId> tokens) const {
+  return tiering_->may_bring_more(id, ns, grafts_->split(ns, tokens.first(tokens.size() - 1)).own);
+}
+
 bool KvCache::can_lend(PromotionId id) const {
   return tiering_->promotions().lendable_or_null(id) != nullptr;
 }

@@ -76,7 +76,15 @@ bool Promotion::covers(NamespaceId device_ns, std::span<const TokenId> tokens, T
 }
 
 bool Promotion::passes(NamespaceId device_ns, std::span<const TokenId> text) const {
-  return active_ && device_ns == device_ns_ && text.size() <= tokens_.size() &&
+  return active_ && is_of(device_ns, text);
+}
+
+bool Promotion::serves(NamespaceId device_ns, std::span<const TokenId> text) const {
+  return !abandoned_ && is_of(device_ns, text);
+}
+
+bool Promotion::is_of(NamespaceId device_ns, std::span<const TokenId> text) const {
+  return device_ns == device_ns_ && text.size() <= tokens_.size() &&
          std::equal(text.begin(), text.end(), tokens_.begin());
 }
 

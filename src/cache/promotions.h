@@ -32,6 +32,10 @@ class Promotions {
   bool has_place() const;
   // Whether who waits should go on waiting.
   bool worth_waiting(PromotionId id) const;
+  // Whether it is, or was, of a text that begins with all of `tokens`, and was not given up.
+  bool serves(PromotionId id, NamespaceId ns, std::span<const TokenId> tokens) const {
+    return place(id).promotion.serves(ns, tokens);
+  }
   // A user of it waits no more, but computes: what it brings is no longer given up for others.
   void started(PromotionId id);
   // By the tier they came from; final once nothing is on its way.

@@ -95,8 +95,15 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
   passed_over_.reserve(kPassedOverMax);
 }
 
+// Under write-back what is used again and again never goes, so it would never come to a page store
+// either, where a crash loses it and nobody shares it.
+bool Tiering::copies_hot() const {
+  return options_.write_policy == WritePolicy::kWriteThroughSelective ||
+         (options_.write_policy == WritePolicy::kWriteBack && !stores_.empty());
+}
+
 void Tiering::matched(const PrefixLock& held) {
-  if (options_.write_policy != WritePolicy::kWriteThroughSelective) return;
+  if (!copies_hot()) return;
   const auto hits =
       static_cast<std::int32_t>(std::min<std::int64_t>(options_.selective_uses, 1 << 30));
   const std::int64_t hot = device_.tree.hot_tokens(held, hits - 1);
@@ -105,8 +112,7 @@ void Tiering::matched(const PrefixLock& held) {
 
 void Tiering::published(const PrefixLock& held) {
   const bool at_once = options_.write_policy == WritePolicy::kWriteThrough ||
-                       (options_.write_policy == WritePolicy::kWriteThroughSelective &&
-                        options_.selective_uses <= 1);
+                       (copies_hot() && options_.selective_uses <= 1);
   if (at_once && held.tokens() > 0) backups_.back_up(held, held.tokens());
 }
 

@@ -104,6 +104,10 @@ class Tiering {
   std::int64_t probe_stores(NamespaceId ns, std::span<const TokenId> tokens);
   // See Promotions. `tokens` are cut to whole pages.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
+  // See KvCache.
+  bool may_bring_more(PromotionId id, NamespaceId ns, std::span<const TokenId> tokens) const {
+    return !promotions_.serves(id, ns, whole_pages(tokens));
+  }
   // Brings from page stores to host memory, unless too much is under way.
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   Promotions& promotions() noexcept { return promotions_; }
@@ -154,6 +158,7 @@ class Tiering {
   Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device& device,
           std::unique_ptr<HostTier> host, const Clock& clock);
   std::int64_t back_up(const PrefixLock& held, std::int64_t end_tokens);
+  bool copies_hot() const;
   void take(TransferTicket ticket);
   void pay_owed();
   void begin_next();

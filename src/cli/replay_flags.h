@@ -35,7 +35,7 @@ struct ReplayFlags {
   EngineOptions engine;
   bool insert_outputs = false;
   TimedTierOptions tiers;
-  std::string write_policy = "write-through-selective";
+  std::string write_policy = "write-back";
 
   bool timed() const { return mode == "timed"; }
   // The traces' names, with commas.

@@ -28,7 +28,7 @@ void TierFlags::add_to(Flags& command) {
       .capture_default_str();
   command
       .add("--selective-uses", selective_uses_,
-           "uses after which write-through-selective copies pages")
+           "uses after which pages are copied at once, unless write-back has host memory alone")
       .capture_default_str();
   command
       .add("--load-wait-ms", load_wait_ms_,

@@ -33,7 +33,7 @@ class TierFlags {
   std::string disk_bytes_ = "16GiB";
   std::string remote_;
   std::string remote_secret_file_;
-  std::string write_policy_ = "write-through-selective";
+  std::string write_policy_ = "write-back";
   std::int64_t selective_uses_ = 2;
   double load_wait_ms_ = 40;
   double shadow_audit_percent_ = 0;

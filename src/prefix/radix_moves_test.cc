@@ -108,11 +108,23 @@ TEST(LockColdest, IsNoUse) {
   EXPECT_EQ(fixture.probe(counted(10, 3)), 3);
 }
 
-TEST(LockColdest, LeavesWhatIsWaitedFor) {
+TEST(LockColdest, TakesWhatIsWaitedForLastAndWhatIsNextOfItVeryLast) {
   PrefixFixture fixture;
-  fixture.add(counted(0, 3));
+  for (const TokenId first : {0, 10, 20}) fixture.add(counted(first, 3));
   fixture.cache->want(fixture.ns, counted(0, 3), 0);
+  fixture.cache->want(fixture.ns, counted(10, 3), 1);
+  std::vector<RadixPrefixCache::ColdLeaf> held;
+  for (const TokenId first : {20, 10, 0}) {
+    auto cold = fixture.cache->try_lock_coldest();
+    ASSERT_TRUE(cold.has_value());
+    EXPECT_EQ(tokens_of(fixture, cold->lock), counted(first, 3));
+    held.push_back(std::move(*cold));
+  }
   EXPECT_FALSE(fixture.cache->try_lock_coldest().has_value());
+  held.clear();
+  fixture.evict(6);
+  EXPECT_EQ(fixture.probe(counted(0, 3)), 3) << "it was no use, and is waited for as before";
+  EXPECT_EQ(fixture.cache->audit(), std::nullopt);
 }
 
 //   0 1 | 2 3

@@ -96,20 +96,25 @@ void RadixPrefixCache::close_namespace(NamespaceId ns) {
 
 PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
   RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  std::int64_t evictable_pages = 0;
   while (walk.next()) {
+    if (tree_.node(walk.node()).lock_count == 0) evictable_pages += walk.pages();
   }
-  return {walk.total_pages() * page_size()};
+  return {walk.total_pages() * page_size(), evictable_pages * page_size()};
 }
 
 PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tokens,
                                     std::span<PageId> out) const {
   RadixTree::Walk walk(tree_, root_of(ns), tokens);
+  std::int64_t evictable_pages = 0;
   while (walk.next()) {
+    const RadixNode& node = tree_.node(walk.node());
     const auto pages = static_cast<std::size_t>(walk.pages());
-    tree_.arena().copy_ids(tree_.node(walk.node()).chain, 0, out.first(pages));
+    tree_.arena().copy_ids(node.chain, 0, out.first(pages));
     out = out.subspan(pages);
+    if (node.lock_count == 0) evictable_pages += walk.pages();
   }
-  return {walk.total_pages() * page_size()};
+  return {walk.total_pages() * page_size(), evictable_pages * page_size()};
 }
 
 PrefixLock RadixPrefixCache::match(NamespaceId ns, std::span<const TokenId> tokens) {

@@ -73,7 +73,8 @@ NodeSlot RadixPrefixCache::coldest_or_none() {
     if (spare_pages(leaf) > 0) return leaf;
     park(leaf);
   }
-  return next_parked_or_none();
+  const NodeSlot over = next_parked_or_none();
+  return over.valid() || wanted_.leaves() == 0 ? over : wanted_.last();
 }
 
 // No more than its tenant has beyond its quota, or all where nobody has anything else to give.

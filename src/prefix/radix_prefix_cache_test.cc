@@ -145,6 +145,25 @@ TEST(RadixPrefixCache, LocksMoveTokensBetweenEvictableAndLocked) {
   EXPECT_EQ(f.cache->usage().evictable_tokens, 3);
 }
 
+//   1 2 3 | 4 5      held
+//           6 7
+TEST(RadixPrefixCache, ProbeSaysHowMuchOfItNobodyHolds) {
+  PrefixFixture f;
+  f.add({1, 2, 3, 4, 5});
+  f.add({1, 2, 3, 6, 7});
+  const auto evictable = [&](const Tokens& tokens) {
+    std::vector<PageId> pages(tokens.size());
+    const PrefixProbe probe = f.cache->probe(f.ns, tokens);
+    EXPECT_EQ(f.cache->probe(f.ns, tokens, pages).evictable_tokens, probe.evictable_tokens);
+    return probe.evictable_tokens;
+  };
+  EXPECT_EQ(evictable({1, 2, 3, 6, 9}), 4);
+  const PrefixLock lock = f.cache->match(f.ns, Tokens{1, 2, 3, 4, 5});
+  EXPECT_EQ(evictable({1, 2, 3, 4, 5}), 0);
+  EXPECT_EQ(evictable({1, 2, 3, 6, 7}), 2);
+  EXPECT_EQ(evictable({1, 2, 3, 6, 9}), 1) << "of a node as much as matches";
+}
+
 TEST(RadixPrefixCache, ALockIsMovedNotCopied) {
   PrefixFixture f;
   f.add({1, 2});

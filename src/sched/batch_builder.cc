@@ -145,10 +145,17 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (request.fork_of.valid() || waits_for_prefix(kv_, request, in_flight)) {
     return Admission::kWaitingForPrefix;
   }
-  // Asked twice: before the lock, so that a blocked request disturbs nothing; and after it, because
-  // what is locked can no longer be evicted.
-  if (!pages_suffice(request, matched_tokens(kv_, request), in_flight) ||
+  // Asked again after the lock, because what is locked can no longer be evicted; before it, so that
+  // a blocked request disturbs nothing. Lower tiers are asked when there is room for what they
+  // have.
+  const std::int64_t matched = matched_tokens(kv_, request);
+  if (!pages_suffice(request, matched, in_flight, kv_.available_pages()) ||
       !windows_suffice(request, in_flight)) {
+    return Admission::kNoPages;
+  }
+  if (!request.looked_below &&
+      !pages_suffice(request, matched, in_flight,
+                     kv_.available_pages_beside(request.ns, request.tokens))) {
     return Admission::kNoPages;
   }
   const bool waits = waits_for_tier(request);
@@ -157,7 +164,7 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
     return Admission::kWaitingForTier;
   }
   Sequence sequence = *kv_.begin(request.ns, request.tokens);
-  if (!pages_suffice(request, sequence.cached_tokens(), in_flight)) {
+  if (!pages_suffice(request, sequence.cached_tokens(), in_flight, kv_.available_pages())) {
     return Admission::kNoPages;
   }
   sequence.set_priority(request.priority);
@@ -176,11 +183,11 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   return Admission::kAdmitted;
 }
 
-// Lower tiers are asked once, when nothing else is in the way; what takes too long is not waited
-// for.
+// Lower tiers are asked when nothing else is in the way; what takes too long is not waited for.
 bool BatchBuilder::waits_for_tier(Request& request) {
   if (!request.looked_below) {
     request.looked_below = true;
+    ++request.looks;
     request.promotion = kv_.try_promote(request.ns, request.tokens).value_or(PromotionId());
   }
   return request.promotion.valid() && kv_.worth_waiting(request.promotion);
@@ -229,14 +236,15 @@ void BatchBuilder::adopt_published(Request& request) {
 // Alone, a request may have every page. Beside others it must leave the watermark, and what those
 // that are prefilling were admitted with.
 bool BatchBuilder::pages_suffice(const Request& request, std::int64_t cached_tokens,
-                                 std::span<Request* const> in_flight) const {
+                                 std::span<Request* const> in_flight,
+                                 std::int64_t available_pages) const {
   const std::int64_t page_size = kv_.page_size();
   std::int64_t cached_pages = cached_tokens / page_size;
   if (request.promotion.valid()) {
     cached_pages += kv_.promotion_pages(request.promotion);
   }
   if (in_flight.empty()) {
-    return ceil_div(request.total_tokens(), page_size) - cached_pages <= kv_.available_pages();
+    return ceil_div(request.total_tokens(), page_size) - cached_pages <= available_pages;
   }
   std::int64_t wanted = ceil_div(request.total_tokens() + 1, page_size) - cached_pages;
   wanted += watermark_pages_;
@@ -245,7 +253,7 @@ bool BatchBuilder::pages_suffice(const Request& request, std::int64_t cached_tok
       wanted += promised_pages(*other, page_size);
     }
   }
-  return wanted <= kv_.available_pages();
+  return wanted <= available_pages;
 }
 
 // Alone, a request has room for its window and one token more, and takes smaller chunks. Beside

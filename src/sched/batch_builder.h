@@ -66,7 +66,7 @@ class BatchBuilder {
   // hold.
   bool has_room(const Request& request, std::int64_t cached_tokens,
                 std::span<Request* const> in_flight) const {
-    return pages_suffice(request, cached_tokens, in_flight);
+    return pages_suffice(request, cached_tokens, in_flight, kv_.available_pages());
   }
 
   // Ends the loans of the step, which has retired. False if one could not be settled: the step is
@@ -91,7 +91,7 @@ class BatchBuilder {
 
  private:
   bool pages_suffice(const Request& request, std::int64_t cached_tokens,
-                     std::span<Request* const> in_flight) const;
+                     std::span<Request* const> in_flight, std::int64_t available_pages) const;
   bool windows_suffice(const Request& request, std::span<Request* const> in_flight) const;
   bool waits_for_tier(Request& request);
   bool can_borrow(const Request& request) const;

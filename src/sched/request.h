@@ -77,9 +77,11 @@ class Request {
   RequestId fork_of;
   std::int64_t forks_waiting = 0;  // that wait to be forked off this one
 
-  // What lower tiers bring for it: asked once, from when it is looked at until its prompt is
-  // computed. `promoted` is what came of it.
+  // What lower tiers bring for it: asked when there is room for it, and again where another's text
+  // or others' needs have ended that early (`looks`: how often), until its prompt is computed.
+  // `promoted` is what came of it.
   bool looked_below = false;
+  std::int32_t looks = 0;
   bool prefetched = false;
   PromotionId promotion;
   PromotionOutcome promoted;

@@ -20,9 +20,6 @@ std::size_t slab_requests(const KvCache& kv, const SchedulerOptions& options) {
 // queue more than the tail of it is worth.
 constexpr std::size_t kWantsRenewed = 64;
 
-// Waiting requests whose texts are brought from page stores to host memory before their turn.
-constexpr std::size_t kPrefetchedAhead = 8;
-
 bool by_arrival(const Request* a, const Request* b) {
   return a->arrival < b->arrival;
 }
@@ -245,6 +242,7 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
 // if that holds the pages that it lacks, nothing is brought up any more.
 void Scheduler::admit_waiting() {
   for (Request* request : waiting_) {
+    look_again(*request);
     Admission admission = builder_->try_add(*request, in_flight_);
     if (admission == Admission::kNoPages && held_back_ != Admission::kWaitingForTier) {
       kv_.give_up_promotions(PromotionUse::kWaiting, request->promotion);
@@ -291,27 +289,6 @@ Request& Scheduler::victim() const {
         const std::int64_t generated_b = b->generated_tokens();
         return generated_a != generated_b ? generated_a < generated_b : a->arrival > b->arrival;
       });
-}
-
-// In the order in which they will run.
-void Scheduler::prefetch_waiting() {
-  for (std::size_t i = 0; i < std::min(waiting_.size(), kPrefetchedAhead); ++i) {
-    Request& request = *waiting_[i];
-    if (request.prefetched || request.looked_below) continue;
-    request.prefetched = kv_.try_prefetch(request.ns, request.tokens);
-    if (!request.prefetched) return;
-  }
-}
-
-void Scheduler::let_promotion_go(Request& request) {
-  if (!request.promotion.valid()) return;
-  const PromotionOutcome outcome = kv_.promotion_outcome(request.promotion);
-  request.promoted.tokens += outcome.tokens;
-  request.promoted.us += outcome.us;
-  request.promoted.lost_pages |= outcome.lost_pages;
-  request.promoted.unfinished |= outcome.unfinished;
-  kv_.release_promotion(std::exchange(request.promotion, PromotionId()),
-                        request.in_flight() ? PromotionUse::kComputing : PromotionUse::kWaiting);
 }
 
 void Scheduler::preempt(Request& request) {

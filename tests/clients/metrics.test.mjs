@@ -110,7 +110,7 @@ test("grafana/stemma.json shows only what a server exports", async () => {
 });
 
 test("the tree shows what only host memory has", async () => {
-  const small = await serve("--kv-bytes", "1MiB", "--host-bytes", "16MiB");
+  const small = await serve("--kv-bytes", "1MiB", "--host-bytes", "16MiB", "--write-policy", "write-through-selective");
   const shown = async () => (await json(small.url, "/v1/cache/tree?nodes=500")).body.nodes;
   await complete(small.url, story);
   await complete(small.url, story);

@@ -42,7 +42,11 @@ export async function metric(url, name) {
   return line === undefined ? NaN : Number(line.split(" ")[1]);
 }
 
-// Asks again and again until it is so; the test's own time-out ends it otherwise.
+// Asks again and again until it is so; after a minute it fails.
 export async function until(condition) {
-  while (!(await condition())) await new Promise((resolve) => setImmediate(resolve));
+  const end = Date.now() + 60_000;
+  while (!(await condition())) {
+    if (Date.now() > end) throw new Error(`not within a minute: ${condition}`);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
 }

@@ -139,6 +139,57 @@ TEST(Tiers, WriteBackCopiesAheadOfEviction) {
   EXPECT_GT(stats.brought.host, 0);
 }
 
+// What is waited for goes last, but it goes.
+TEST(Tiers, WriteBackCopiesWhatIsWaitedForWhereThereIsNothingElse) {
+  EngineOptions options = tiered_options(4, 320);
+  options.kv.requests_max = 1;
+  options.kv.tiers.write_policy = WritePolicy::kWriteBack;
+  SimulatedTierOptions tiers = tiers_of(400);
+  tiers.lanes.job_us_max = 1;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 128);
+  answer(harness, 2, 128);
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 0) << "there is room";
+  harness.submit(some_tokens(4, 8), 4);  // the others wait while it runs
+  harness.submit(some_tokens(3, 150), 8);
+  harness.submit(some_tokens(1, 130), 4);
+  harness.submit(some_tokens(2, 130), 4);
+  while (harness.engine().totals().evicted_pages < 10 && harness.step()) {
+  }
+  EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 2 + 32) << "text 4, then text 2";
+  harness.run();
+  harness.expect_closed_form();
+}
+
+TEST(Tiers, WriteBackSharesWhatIsUsedTwiceThroughPageStores) {
+  for (const bool stores : {false, true}) {
+    EngineOptions options = tiered_options(4, 320);
+    options.kv.tiers.write_policy = WritePolicy::kWriteBack;
+    const SimulatedTierOptions tiers = stores ? tiers_of(64, {Tier::kRemote}) : tiers_of(64);
+    StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+    answer(harness, 1, 130);
+    settle(harness);
+    EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), 0);
+    answer(harness, 1, 130);
+    settle(harness);
+    EXPECT_EQ(harness.metric("stemma_backed_up_pages_total"), stores ? 32 : 0);
+  }
+}
+
+// Text 2 is still being copied down, and held for it, when text 1 comes back: what is left of it is
+// all that could go to make room for the rest.
+TEST(Tiers, LowerTiersAreAskedWhenThereIsRoomForWhatTheyHave) {
+  SimulatedTierOptions tiers = tiers_of(256);
+  tiers.lanes.job_us_max = 20'000;
+  StampHarness harness(tiered_options(4, 240), KvLayout::kLayerFirst, &tiers);
+  answer(harness, 1, 130);
+  settle(harness);
+  answer(harness, 2, 130);
+  const RequestStats stats = answer(harness, 1, 130);
+  EXPECT_GT(stats.brought.host, 0);
+  EXPECT_EQ(stats.computed_tokens, 2);
+}
+
 TEST(Tiers, AShortHostPoolEvictsItsColdestAndCountsWhatItCannotTake) {
   const SimulatedTierOptions tiers = tiers_of(40);
   StampHarness harness(tiered_options(4, 160), KvLayout::kLayerFirst, &tiers);

@@ -458,7 +458,7 @@ void bind_cache(py::module_& module) {
       .def(py::init(&open_cache), py::kw_only(), py::arg("pages"), py::arg("page_size") = 16,
            py::arg("requests_max") = 16, py::arg("context_tokens_max") = 4096,
            py::arg("cache") = "radix", py::arg("eviction") = "lru", py::arg("tiers") = py::none(),
-           py::arg("write_policy") = "write-through-selective", py::arg("host_eviction") = "lru",
+           py::arg("write_policy") = "write-back", py::arg("host_eviction") = "lru",
            py::arg("load_wait_us") = 40'000, py::arg("events_pages_max") = 0,
            py::arg("window_tokens") = 0, py::arg("windowed_pages") = 0,
            "pages: of KV in all; page_size: tokens a page; requests_max: sequences at a time; "

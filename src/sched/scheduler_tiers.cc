@@ -1,0 +1,49 @@
+// What requests ask of the tiers below the device.
+#include <algorithm>
+#include <utility>
+
+#include "sched/scheduler.h"
+
+namespace stemma {
+namespace {
+
+// Waiting requests whose texts are brought from page stores to host memory before their turn.
+constexpr std::size_t kPrefetchedAhead = 8;
+
+// How often one request asks, at most.
+constexpr std::int32_t kLooksMax = 4;
+
+}  // namespace
+
+// In the order in which they will run.
+void Scheduler::prefetch_waiting() {
+  for (std::size_t i = 0; i < std::min(waiting_.size(), kPrefetchedAhead); ++i) {
+    Request& request = *waiting_[i];
+    if (request.prefetched || request.looked_below) continue;
+    request.prefetched = kv_.try_prefetch(request.ns, request.tokens);
+    if (!request.prefetched) return;
+  }
+}
+
+// Many that begin alike take part in bringing one of them up, and each has a rest of its own; what
+// was given up for others' needs is asked for again in its turn.
+void Scheduler::look_again(Request& request) {
+  if (!request.promotion.valid() || request.looks >= kLooksMax) return;
+  if (kv_.worth_waiting(request.promotion)) return;
+  if (!kv_.may_bring_more(request.promotion, request.ns, request.tokens)) return;
+  let_promotion_go(request);
+  request.looked_below = false;
+}
+
+void Scheduler::let_promotion_go(Request& request) {
+  if (!request.promotion.valid()) return;
+  const PromotionOutcome outcome = kv_.promotion_outcome(request.promotion);
+  request.promoted.tokens += outcome.tokens;
+  request.promoted.us += outcome.us;
+  request.promoted.lost_pages |= outcome.lost_pages;
+  request.promoted.unfinished |= outcome.unfinished;
+  kv_.release_promotion(std::exchange(request.promotion, PromotionId()),
+                        request.in_flight() ? PromotionUse::kComputing : PromotionUse::kWaiting);
+}
+
+}  // namespace stemma
