@@ -21,6 +21,7 @@
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "store/redis_process.h"
+#include "tier/page_frame.h"
 #include "transparency/ranked_trial.h"
 #include "transparency/served_trial.h"
 #include "transparency/tier_settings.h"
@@ -215,6 +216,11 @@ TEST_P(RankedTiersBits, AnotherRanksDiskIsNeverTakenForItsOwn) {
   });
 }
 
+// Where something is written, and not zeros up to the next page frame.
+std::size_t middle_of(const std::string& file) {
+  return std::filesystem::file_size(file) / 2 / kFrameAlignment * kFrameAlignment;
+}
+
 // What one life saved in the files of both ranks the next one has; what one of them lost, cannot
 // read or took from the other costs time alone.
 TEST_P(RankedTiersBits, FromTheFilesOfBothHostMemoriesAfterARestart) {
@@ -253,7 +259,7 @@ TEST_P(RankedTiersBits, FromTheFilesOfBothHostMemoriesAfterARestart) {
                              std::filesystem::copy_options::overwrite_existing);
   now = live();
   EXPECT_EQ(now.loaded, 0) << "one of them has the other's";
-  flip_bit(own, std::filesystem::file_size(own) / 2);
+  flip_bit(own, middle_of(own));
   before = std::exchange(now, live());
   EXPECT_LT(now.loaded, before.saved);
   std::filesystem::resize_file(own, std::filesystem::file_size(own) / 2);
@@ -262,7 +268,7 @@ TEST_P(RankedTiersBits, FromTheFilesOfBothHostMemoriesAfterARestart) {
   before = std::exchange(now, live());
   EXPECT_EQ(now.loaded, before.saved);
   if (config_.windows.tokens == 0) return;
-  flip_bit(own + ".windows", std::filesystem::file_size(own + ".windows") / 2);
+  flip_bit(own + ".windows", middle_of(own + ".windows"));
   before = std::exchange(now, live());
   EXPECT_LT(now.loaded, before.saved) << "of its layers with a window";
 }
