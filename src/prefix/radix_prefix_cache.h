@@ -89,8 +89,8 @@ class RadixPrefixCache final : public PrefixCache {
     NodeId id;
     std::int64_t own_tokens = 0;  // of what is held, at its end: those that no other text has
   };
-  // Locks the leaf that goes next, nobody waiting for it, with all that it continues; it then goes
-  // no more, and the next call locks another. No use of it. nullopt if there is none.
+  // Locks the leaf that goes next, with all that it continues; it then goes no more, and the next
+  // call locks another: what is waited for last. No use of it. nullopt if there is none.
   std::optional<ColdLeaf> try_lock_coldest();
   // Drops every page that goes on from the first `kept` tokens of `tokens` as they do, with all
   // below it. Nothing, and false, if any of them is locked. O(nodes): for pages found to be wrong.

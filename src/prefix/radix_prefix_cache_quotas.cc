@@ -63,7 +63,7 @@ NodeSlot RadixPrefixCache::choose_parked_or_none() const {
   return ordered_leaves() == 0 ? oldest : NodeSlot();
 }
 
-// The leaf that goes next of those that nobody waits for.
+// The leaf that goes next.
 NodeSlot RadixPrefixCache::coldest_or_none() {
   const NodeSlot parked = next_parked_or_none();
   if (parked.valid()) return parked;
