@@ -28,7 +28,9 @@ function(stemma_precompile_test_headers name)
   target_compile_options(${name} PRIVATE ${ARGN})
   target_precompile_headers(${name} PRIVATE <gmock/gmock-matchers.h> <gtest/gtest.h>)
   stemma_test_target(${name})
-  stemma_sum_precompiled_headers(${name})
+  if(STEMMA_CCACHE)
+    stemma_sum_precompiled_headers(${name})
+  endif()
 endfunction()
 
 # CMake has clang name the text beside the precompiled headers, too, by a path that a compiler cache takes as it is.

@@ -33,6 +33,7 @@ struct GraftedText {
 struct FoundText {
   std::int64_t tokens = 0;
   std::int64_t usable_tokens = 0;
+  std::int64_t evictable_tokens = 0;  // of `tokens`, that nobody holds
 };
 
 class Grafts {

@@ -128,15 +128,17 @@ FoundText KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
   const GraftedText text = grafts_->split(ns, tokens);
   const auto probe_part = [&](NamespaceId part_ns, std::span<const TokenId> part,
                               std::int64_t first_token) {
-    if (!windowed) return prefix_->probe(part_ns, part).matched_tokens;
+    if (!windowed) return prefix_->probe(part_ns, part);
     const auto rest = row.subspan(static_cast<std::size_t>(first_token / page_size()));
-    return tree().probe(part_ns, part, rest).matched_tokens;
+    return tree().probe(part_ns, part, rest);
   };
   FoundText found;
-  if (text.shared_ns.valid()) found.tokens = probe_part(text.shared_ns, text.shared, 0);
-  if (found.tokens == std::ssize(text.shared)) {
-    found.tokens += probe_part(ns, text.own, found.tokens);
-  }
+  const auto add = [&found](const PrefixProbe& part) {
+    found.tokens += part.matched_tokens;
+    found.evictable_tokens += part.evictable_tokens;
+  };
+  if (text.shared_ns.valid()) add(probe_part(text.shared_ns, text.shared, 0));
+  if (found.tokens == std::ssize(text.shared)) add(probe_part(ns, text.own, found.tokens));
   found.usable_tokens = found.tokens;
   if (windowed) {
     const auto pages = static_cast<std::size_t>(found.tokens / page_size());
@@ -438,13 +440,11 @@ std::int64_t KvCache::available_pages() const {
 
 std::int64_t KvCache::available_pages_beside(NamespaceId ns,
                                              std::span<const TokenId> tokens) const {
-  const auto usable = static_cast<std::size_t>(probe(ns, tokens));
-  const GraftedText text = grafts_->split(ns, tokens.first(usable));
-  std::int64_t evictable_tokens = prefix_->probe(ns, text.own).evictable_tokens;
-  if (text.shared_ns.valid()) {
-    evictable_tokens += prefix_->probe(text.shared_ns, text.shared).evictable_tokens;
+  FoundText found = find(ns, tokens.first(tokens.size() - 1));
+  if (found.usable_tokens < found.tokens) {  // begin holds what can be gone on from
+    found = find(ns, tokens.first(static_cast<std::size_t>(found.usable_tokens)));
   }
-  return available_pages() - evictable_tokens / page_size();
+  return available_pages() - found.evictable_tokens / page_size();
 }
 
 std::int64_t KvCache::available_windowed_pages() const {

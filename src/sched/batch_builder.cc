@@ -153,9 +153,7 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
       !windows_suffice(request, in_flight)) {
     return Admission::kNoPages;
   }
-  if (!request.looked_below &&
-      !pages_suffice(request, matched, in_flight,
-                     kv_.available_pages_beside(request.ns, request.tokens))) {
+  if (!request.looked_below && !has_room_beside(request, matched, in_flight)) {
     return Admission::kNoPages;
   }
   const bool waits = waits_for_tier(request);
@@ -181,6 +179,16 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   }
   if (add_chunk(request, options_.chunk_tokens_max) == 0) return_loan(request);
   return Admission::kAdmitted;
+}
+
+// Whether pages suffice once what is matched is held. Where they do even if nobody holds any of it
+// yet, nothing is looked up.
+bool BatchBuilder::has_room_beside(const Request& request, std::int64_t matched_tokens,
+                                   std::span<Request* const> in_flight) const {
+  const std::int64_t least = kv_.available_pages() - matched_tokens / kv_.page_size();
+  return pages_suffice(request, matched_tokens, in_flight, least) ||
+         pages_suffice(request, matched_tokens, in_flight,
+                       kv_.available_pages_beside(request.ns, request.tokens));
 }
 
 // Lower tiers are asked when nothing else is in the way; what takes too long is not waited for.

@@ -92,6 +92,8 @@ class BatchBuilder {
  private:
   bool pages_suffice(const Request& request, std::int64_t cached_tokens,
                      std::span<Request* const> in_flight, std::int64_t available_pages) const;
+  bool has_room_beside(const Request& request, std::int64_t matched_tokens,
+                       std::span<Request* const> in_flight) const;
   bool windows_suffice(const Request& request, std::span<Request* const> in_flight) const;
   bool waits_for_tier(Request& request);
   bool can_borrow(const Request& request) const;
