@@ -6,6 +6,7 @@
 // Not here:   metrics by name (visit_metrics).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -27,6 +28,7 @@ enum class PrefixStop : std::uint8_t {
   kOtherNamespace,  // a namespace of the same owner has more (RequestSpec::siblings)
   kWindow,  // layers that look back over the whole text had more, those with a window had not
 };
+inline constexpr std::size_t kPrefixStops = static_cast<std::size_t>(PrefixStop::kWindow) + 1;
 
 // "tail", "cold", "evicted", "in_flight", "deadline", "load_error", "other_namespace", "window".
 std::string_view prefix_stop_name(PrefixStop stop);

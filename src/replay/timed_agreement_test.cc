@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "base/sanitizers.h"
 #include "replay/replayer.h"
 #include "replay/shared_traces.h"
 #include "replay/timed_replay.h"
@@ -125,15 +126,6 @@ TEST(TimedAgreement, OnAnHourOfConversations) {
   }
 }
 
-#if defined(__has_feature)
-constexpr bool kSanitized =
-    __has_feature(address_sanitizer) != 0 || __has_feature(thread_sanitizer) != 0;
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // Bytes of memory that the program holds now.
 std::int64_t resident_bytes() {
   std::int64_t size_pages = 0;
@@ -144,7 +136,9 @@ std::int64_t resident_bytes() {
 
 // A leak of 50 bytes a request would show. STEMMA_LONG_TESTS makes it a million requests.
 TEST(TimedMemory, DoesNotGrowWithTheTrace) {
-  if (kSanitized) GTEST_SKIP() << "sanitizers keep memory that was given back for a while";
+  if (kAddressesWatched || kThreadsWatched) {
+    GTEST_SKIP() << "sanitizers keep memory that was given back for a while";
+  }
   const std::int64_t requests = std::getenv("STEMMA_LONG_TESTS") != nullptr ? 1'000'000 : 200'000;
   TimedReplayOptions options;
   options.engine.kv.pages = 1'000;

@@ -30,7 +30,7 @@ struct AnswerTally {
   BroughtTokens brought;
   std::int64_t computed_tokens = 0;
 
-  std::array<std::int64_t, 7> stops = {};                     // by PrefixStop
+  std::array<std::int64_t, kPrefixStops> stops = {};          // by PrefixStop
   std::map<std::string, std::int64_t, std::less<>> outcomes;  // by "stop", "length", ...
 
   // An answer has ended, `us` after its request was read.

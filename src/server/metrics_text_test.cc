@@ -95,6 +95,24 @@ TEST(AnswerTally, AddsUpWhereTokensCameFrom) {
   EXPECT_THAT(text.text(), HasSubstr("# HELP stemma_ttft_seconds "));
 }
 
+TEST(AnswerTally, CountsEveryReasonForWhichAPrefixStopped) {
+  AnswerTally tally;
+  for (std::size_t i = 0; i < kPrefixStops; ++i) {
+    RequestStats stats = stats_of(10, 0, 0);
+    stats.stop = static_cast<PrefixStop>(i);
+    tally.note(stats, "stop", 1'000);
+  }
+  MetricsText text;
+  tally.write(text);
+  for (std::size_t i = 0; i < kPrefixStops; ++i) {
+    const auto name = prefix_stop_name(static_cast<PrefixStop>(i));
+    EXPECT_NE(name, "unknown");
+    EXPECT_THAT(text.text(),
+                HasSubstr("stemma_prefix_stops_total{" + label("reason", name) + "} 1\n"));
+  }
+  EXPECT_EQ(prefix_stop_name(static_cast<PrefixStop>(kPrefixStops)), "unknown");
+}
+
 class Compat : public testing::Test {
  protected:
   Compat() {

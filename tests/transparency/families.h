@@ -6,17 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitizers.h"
 #include "model/tiny_config.h"
 
 namespace stemma {
-
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadsWatched = true;
-#elif defined(__has_feature)
-inline constexpr bool kThreadsWatched = __has_feature(thread_sanitizer) != 0;
-#else
-inline constexpr bool kThreadsWatched = false;
-#endif
 
 // Those of `names` that this build tests: all of them, but with the thread sanitizer, which takes
 // ten times as long, one of each kind of page (grouped heads, latent rows, windows), since threads
