@@ -28,22 +28,21 @@ class Served:
         # What else it prints is read, or the pipe would fill.
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
 
-    def ask(self, method, path, body=None):
+    def ask(self, method, path, body=None, key=""):
         """(status, text); OSError or http.client.HTTPException where the server went away."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body),
-                               {"content-type": "application/json"})
+            connection.request(method, path, None if body is None else json.dumps(body), headers_of(key))
             response = connection.getresponse()
             return response.status, response.read().decode()
         finally:
             connection.close()
 
-    def leave_after(self, path, body, read_bytes):
+    def leave_after(self, path, body, key, read_bytes):
         """Asks, reads so much of the answer and hangs up."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
-            connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+            connection.request("POST", path, json.dumps(body), headers_of(key))
             connection.getresponse().read(read_bytes)
         finally:
             connection.close()
@@ -55,6 +54,10 @@ class Served:
         """The exit code, once it has ended."""
         self.process.send_signal(how)
         return self.process.wait(timeout=300)
+
+
+def headers_of(key):
+    return {"content-type": "application/json", "authorization": f"Bearer {key}"}
 
 
 class Redis:

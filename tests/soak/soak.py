@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 
-from drawn import Lives, Texts
+from drawn import KEYS, Lives, Texts
 from served import Redis, Served
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,11 +43,11 @@ class Soak:
         self.model = make_model(family, folder)
         self.draw = random.Random(f"{args.seed} {family}")
         self.redis = Redis(folder) if Redis.there_is() else None
-        self.lives = Lives(self.draw, folder, self.redis.url if self.redis else None)
-        self.texts = Texts(self.draw, self.model)
+        self.lives = Lives(self.draw, self.model, folder, self.redis.url if self.redis else None)
+        self.texts = Texts(self.draw, self.model, self.lives.adapters)
         self.reference = Served(args.reference, self.model,
-                                ["--cache", "none", "--kv-bytes", "64MiB", "--concurrency", "4", "--threads", "1"],
-                                f"{folder}/reference.log")
+                                ["--cache", "none", "--kv-bytes", "64MiB", "--concurrency", "4", "--threads", "1"] +
+                                self.lives.of_all, f"{folder}/reference.log")
         self.changing = threading.RLock()  # held while one server goes and another comes
         self.server = self.start()
         self.counts = dict.fromkeys(["answers", "left", "cut off", "restarts", "damaged files"], 0)
@@ -69,13 +69,13 @@ class Soak:
 
     def one_client(self, number):
         draw = random.Random(f"{self.args.seed} {number}")
-        body = self.texts.request(draw)
+        body, key = self.texts.request(draw), draw.choice(KEYS)
         server = self.serving()
         try:
             if draw.random() < 0.15:
-                server.leave_after("/v1/completions", body | {"stream": True}, draw.choice([1, 300, 3000]))
+                server.leave_after("/v1/completions", body | {"stream": True}, key, draw.choice([1, 300, 3000]))
                 return self.count("left")
-            status, text = server.ask("POST", "/v1/completions", body)
+            status, text = server.ask("POST", "/v1/completions", body, key)
         except GONE:
             return self.count("cut off")
         if status != 200:
@@ -110,7 +110,7 @@ class Soak:
             self.counts["restarts"] += 1
 
     def note_hits(self):
-        for line in self.server.ask("GET", "/metrics")[1].splitlines():
+        for line in self.server.ask("GET", "/metrics", None, "admin")[1].splitlines():
             for tier in self.hits:
                 if line.startswith(f'stemma_hit_tokens_total{{source="{tier}"}} '):
                     self.hits[tier] += int(line.split()[1])
@@ -156,7 +156,7 @@ class Soak:
                 [("POST", "/flush_cache", {}), ("DELETE", "/v1/cache", None), ("POST", "/v1/cache/warm", {"prompt": prompt}),
                  ("POST", "/v1/cache/explain", {"prompt": prompt}), ("GET", "/v1/cache/tree", None),
                  ("GET", "/v1/cache/stats", None), ("GET", "/debug/kv", None), ("GET", "/metrics", None)], 3):
-            status, text = server.ask(method, path, body)
+            status, text = server.ask(method, path, body, draw.choice(KEYS))
             if status >= 500:
                 raise AssertionError(f"{method} {path}: {status} {text}")
 
