@@ -35,7 +35,7 @@ class Lives:
         self.host_file = f"{folder}/host"
         self.redis_url = redis_url
         self.keys_file = f"{folder}/keys"
-        tenants = [("one", "one pages=200"), ("other", "two"), ("admin", "three admin")]
+        tenants = [("one", "one pages=30"), ("other", "two"), ("admin", "three admin")]
         pathlib.Path(self.keys_file).write_text("".join(
             f"{says.split()[0]} {hashlib.sha256(key.encode()).hexdigest()} {' '.join(says.split()[1:])}\n" for key, says in tenants))
         self.shared_file = f"{folder}/shared"
