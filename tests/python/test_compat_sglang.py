@@ -639,6 +639,27 @@ def test_what_somebody_else_brought_meanwhile_is_part_of_what_comes_back():
     assert tiered.copies.device[slots].tolist() == text
 
 
+def test_what_others_brought_is_there_where_the_rest_is_too_little_to_load():
+    tiered, text = Tiered("write_through"), list(range(100, 112))
+    tiered.store(text)
+    tiered.drop_device()
+    seen = match(tiered.cache, text)
+    tiered.load_back(text[:9])
+    tiered.cache.load_back_threshold = 4
+    slots, node = tiered.cache.init_load_back(InitLoadBackParams(seen.best_match_node, seen.host_hit_length))
+    assert tiered.copies.device[slots].tolist() == text[:9]
+    tiered.cache.inc_lock_ref(node)
+    assert tiered.cache.protected_size() == 9
+    tiered.cache.dec_lock_ref(node)
+
+
+def test_no_slots_are_on_the_cache_s_device_too():
+    for disable in (False, True):
+        allocator = type("Allocator", (), {"device": "meta"})()
+        cache = RadixCache.create_simulated(disable=disable, mock_allocator=allocator)
+        assert match(cache, [1, 2, 3]).device_indices.device.type == "meta"
+
+
 def test_nothing_comes_back_behind_what_has_left_the_device():
     tiered, text = Tiered("write_through"), list(range(100, 112))
     tiered.store(text)

@@ -5,6 +5,7 @@ probability (I13), or the connection was cut.
     tests/soak/soak.py build/release/stemma                       two families, some hundred answers
     tests/soak/soak.py build/release/stemma --answers 20000 --seed 7 --families gemma3 llama3
     tests/soak/soak.py build/tsan/stemma --reference build/release/stemma
+    tests/soak/soak.py build/release/stemma --families models/scribe-3m
 
 The server has memory for a few requests, so that everything moves through every tier. After each dozen of answers
 something happens to it: it is killed, or ended, and comes back with other flags over the same files; bits flip in
@@ -35,6 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENTS = 8
 ANSWERS_BETWEEN_FAULTS = 12
 GONE = (OSError, http.client.HTTPException)
+END_OF_STREAM = "data: [DONE]\n\n"
 
 
 class Soak:
@@ -75,12 +77,15 @@ class Soak:
             if draw.random() < 0.15:
                 server.leave_after("/v1/completions", body | {"stream": True}, key, draw.choice([1, 300, 3000]))
                 return self.count("left")
-            status, text = server.ask("POST", "/v1/completions", body, key)
+            streams = draw.random() < 0.5
+            status, text = server.ask("POST", "/v1/completions", body | {"stream": streams}, key)
         except GONE:
             return self.count("cut off")
         if status != 200:
             raise AssertionError(f"status {status}: {text}")
-        answer = choices_of(text)
+        if streams and not text.endswith(END_OF_STREAM):
+            return self.count("cut off")
+        answer = choices_of_stream(text) if streams else choices_of(text)
         wanted = choices_of(self.reference.ask("POST", "/v1/completions", body)[1])
         if answer != wanted:
             report = json.dumps({"flags": server.flags, "request": body, "answer": answer, "wanted": wanted})
@@ -195,6 +200,8 @@ class Soak:
 
 
 def make_model(family, folder):
+    if os.path.isdir(family):
+        return family
     subprocess.run([sys.executable, ROOT / "tools/make_test_models.py", "--family", family, "--out", f"{folder}/model"],
                    check=True, stdout=subprocess.DEVNULL)
     return f"{folder}/model"
@@ -206,6 +213,23 @@ def choices_of(text):
             for choice in json.loads(text)["choices"]]
 
 
+def choices_of_stream(text):
+    """The same, of an answer in pieces."""
+    choices = {}
+    for line in text.splitlines():
+        if not line.startswith("data: {"):
+            continue
+        for piece in json.loads(line.removeprefix("data: "))["choices"]:
+            choice = choices.setdefault(piece["index"], {"index": piece["index"], "text": "", "token_ids": [], "logprobs": None})
+            choice["text"] += piece["text"]
+            choice["token_ids"] += piece["token_ids"]
+            choice["finish_reason"] = piece["finish_reason"]
+            if piece["logprobs"] is not None:
+                whole = choice["logprobs"] or dict.fromkeys(piece["logprobs"], [])
+                choice["logprobs"] = {key: whole[key] + values for key, values in piece["logprobs"].items()}
+    return [choices[index] for index in sorted(choices)]
+
+
 def flip_bit(file, place, bit):
     file.seek(place)
     byte = file.read(1)
@@ -215,7 +239,7 @@ def flip_bit(file, place, bit):
 
 
 def soak(args, family):
-    folder = tempfile.mkdtemp(prefix=f"soak_{family}_", dir=os.environ.get("TEST_TMPDIR"))
+    folder = tempfile.mkdtemp(prefix=f"soak_{os.path.basename(family)}_", dir=os.environ.get("TEST_TMPDIR"))
     print(f"soak: {family}, seed {args.seed}", flush=True)
     trial = Soak(args, family, folder)
     try:

@@ -434,7 +434,7 @@ class RadixCache(_Requests):
     def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
         """The longest cached prefix of the key, in whole pages, and the node in which it ends."""
         if self.disable:
-            return MatchResult(_tensor(()), self.root_node, self.root_node, self.root_node)
+            return MatchResult(self._slots_of(self.root_node), self.root_node, self.root_node, self.root_node)
         key = params.key
         node = self._node(self._index.match(key.raw(), self._namespace_of(key)))
         slots = self._slots_of(node)
@@ -685,11 +685,11 @@ class HiRadixCache(RadixCache):
         """Brings what is in host memory of a match to the device: (the slots behind what the match found on the device,
         the node that it ends in now). Of these slots others may have brought the first meanwhile.
 
-        All or nothing: none where it is less than load_back_threshold or more than mem_quota or the pool has, nor where
-        what the match found is on the device no more.
+        All is loaded or nothing: nothing where it is less than load_back_threshold or more than mem_quota or the pool has;
+        what others brought is there all the same. None where what the match found is on the device no more.
         """
         node = params.best_match_node
-        nothing = _tensor(()), TreeNode(match=node._match) if node._match is not None else self.root_node
+        nothing = self._slots_of(self.root_node), TreeNode(match=node._match) if node._match else self.root_node
         if node._host_match is None or node.key is None:
             return nothing
         text = numpy.asarray(node._host_match.text())
@@ -699,16 +699,18 @@ class HiRadixCache(RadixCache):
         known = node._match.tokens if node._match is not None else 0
         if held.tokens < known:
             return nothing
+        brought = _tensor(held.slots(known)).to(self.device)
+        there = (brought, TreeNode(match=held)) if held.tokens > known else nothing
         missing = source.tokens - held.tokens
         too_many = params.mem_quota is not None and missing > params.mem_quota
         if missing < self.load_back_threshold or too_many:
-            return nothing
+            return there
         held.lock()
         source.lock()  # evicting from the device may copy down
         try:
             slots = self._take_device(missing)
             if slots is None:
-                return nothing
+                return there
             try:
                 self.host_pool.load(_tensor(source.slots(held.tokens)), slots)
             except BaseException:
@@ -716,7 +718,6 @@ class HiRadixCache(RadixCache):
                 raise
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), slots.cpu()])
             _, match = self._index.insert(text[: source.tokens], places, namespace)
-            brought = _tensor(held.slots(known)).to(slots)
             return torch.cat([brought, slots]), TreeNode(match=match, host_match=source)
         finally:
             held.unlock()
