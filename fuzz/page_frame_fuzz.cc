@@ -6,20 +6,11 @@
 #include <cstring>
 #include <span>
 
-#include "base/crc32c.h"
 #include "device/buffer.h"
+#include "tier/lying_frames.h"
 #include "tier/page_frame.h"
 
 namespace {
-
-void put_checksum_right(std::span<std::byte> frame) {
-  std::uint64_t body_offset = 0;
-  std::memcpy(&body_offset, frame.data() + 24, sizeof(body_offset));
-  if (body_offset < 16 || body_offset > frame.size()) return;
-  const std::uint32_t sum =
-      stemma::crc32c(frame.subspan(16, body_offset - 16), stemma::crc32c(frame.first(12)));
-  std::memcpy(frame.data() + 12, &sum, sizeof(sum));
-}
 
 void read_all(std::span<const std::byte> frame) {
   const auto view = stemma::read_frame(frame);
@@ -47,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   if (!frame.ok()) return 0;
   const std::span<std::byte> all = frame->as<std::byte>();
   std::memcpy(all.data(), bytes + 2, std::min(size - 2, all.size()));
-  if (bytes[1] % 2 == 1) put_checksum_right(all);
+  if (bytes[1] % 2 == 1) stemma::put_checksum_right(all);
   read_all(all);
   return 0;
 }

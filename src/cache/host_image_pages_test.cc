@@ -17,6 +17,7 @@
 #include "cache/keyed_pages_fixture.h"
 #include "prefix/page_key.h"
 #include "stemma/log.h"
+#include "tier/lying_frames.h"
 
 namespace stemma {
 namespace {
@@ -343,6 +344,35 @@ TEST_F(HostImagePagesTest, NoDamageIsEverServed) {
     EXPECT_LE(counts.loaded, saved);
     EXPECT_TRUE(!whole || (counts.loaded == saved && counts.left_out == 0));
     EXPECT_EQ(life.pages(), counts.loaded);
+    for (const auto& [digest, text] : texts) life.right_tokens(digest, text);
+  }
+}
+
+// Frames whose checksums are right and which say what is not so: of their tokens, what they
+// continue, where they lie, how long they are.
+TEST_F(HostImagePagesTest, NoLieIsEverServed) {
+  const std::vector<std::pair<NamespaceDigest, Text>> texts = {
+      {digest_of(1), joined(text_of(1, 3), text_of(2, 2))},
+      {digest_of(1), joined(text_of(1, 3), text_of(3, 4))},
+      {digest_of(2), text_of(1, 3)}};
+  std::size_t frame = 0;
+  {
+    Life life(path, 32);
+    for (const auto& [digest, text] : texts) life.publish(digest, text);
+    ASSERT_EQ(life.save(), 12);
+    frame = frame_bytes_of(life);
+  }
+  FramesInFile saved = FramesInFile::read(path, kFileHeaderBytes, frame);
+  ASSERT_EQ(saved.frames(), 12);
+  const FramesInFile unchanged = saved;
+  put_checksum_right(saved.frame(5));
+  ASSERT_EQ(saved.bytes, unchanged.bytes);
+  Prng prng(kSeed);
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    saved.with_lies(prng).write(path);
+    Life life(path, prng.below(2) == 0 ? 32 : 6);
+    life.load();
     for (const auto& [digest, text] : texts) life.right_tokens(digest, text);
   }
 }

@@ -18,6 +18,7 @@
 #include "cache/host_image_pages.h"
 #include "cache/keyed_pages_fixture.h"
 #include "stemma/log.h"
+#include "tier/lying_frames.h"
 
 namespace stemma {
 namespace {
@@ -269,6 +270,30 @@ TEST_F(HostImageWindows, NoDamageIsEverServed) {
     Life life(path, 16, 8);
     const HostImageCounts counts = life.load();
     EXPECT_GE(counts.loaded, 9) << "the others";
+    for (const Text& text : texts) life.right_windows(text);
+  }
+}
+
+// Frames of either file whose checksums are right and which say what is not so.
+TEST_F(HostImageWindows, NoLieIsEverServed) {
+  const std::vector<Text> texts = {text_of(1, 4), joined(text_of(1, 2), text_of(2, 5))};
+  std::size_t frame = 0;
+  {
+    Life life(path, 16, 8);
+    for (const Text& text : texts) life.publish(text, 1, 4);
+    life.save();
+    frame = frame_bytes(life.images().full_or_null->label.format);
+  }
+  const auto full = FramesInFile::read(path, kFileHeaderBytes, frame);
+  const auto windowed = FramesInFile::read(windows_path, kFileHeaderBytes, frame);
+  ASSERT_GT(windowed.frames(), 4);
+  Prng prng(8);
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    (prng.below(4) == 0 ? full.with_lies(prng) : full).write(path);
+    windowed.with_lies(prng).write(windows_path);
+    Life life(path, 16, 8);
+    life.load();
     for (const Text& text : texts) life.right_windows(text);
   }
 }
