@@ -56,6 +56,7 @@ class RedisLane {
   // As run, by one of these servers, whatever the commands' keys.
   void run_at(const RedisEndpoint& server, std::span<RedisCommand> commands,
               std::int64_t deadline_us);
+  bool is_cluster() const noexcept { return options_.url.kind == RedisTopologyKind::kCluster; }
   // How often the answer to which server holds what has changed.
   std::int64_t map_changes() const noexcept { return map_changes_; }
 

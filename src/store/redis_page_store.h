@@ -10,9 +10,9 @@
 //   - what has a wrong length or tag, or is no string, is a miss, and `read` removes it likewise
 //     before it returns: its caller never sees the bytes that it would have to name.
 //
-// It says GET, SET, TOUCH, EVAL and PING; to purge SCAN, GETRANGE and UNLINK; where they are needed
-// AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to sentinels SENTINEL and PING. An ACL must allow
-// these, for `stemma:*`.
+// It says GET, SET, TOUCH, EVAL and PING; to purge INFO, SCAN, GETRANGE and UNLINK, and in a
+// cluster CLUSTER NODES; where they are needed AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to
+// sentinels SENTINEL and PING. An ACL must allow these, for `stemma:*`.
 //
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
 // server keeps later calls from waiting. The servers are not asked anything before the first call.
@@ -148,6 +148,7 @@ class RedisPageStore final : public PageStore {
     std::string life;                    // of the server that gave the cursor
     std::string cursor = "0";            // on that one
     std::int64_t map_changes = 0;        // of the lane, when it began
+    std::vector<std::string> slots;      // of each server of a cluster, when it began
   };
   struct ReadAnswer;
 
@@ -164,6 +165,9 @@ class RedisPageStore final : public PageStore {
   Status keep_named(std::vector<std::string>& names, std::int64_t deadline_us);
   Status unlink(std::span<const std::string> names, std::int64_t deadline_us, std::int64_t& pages);
   bool begin_purge(std::span<const NamespaceFamily> namespaces, std::int64_t deadline_us);
+  bool nothing_moved(std::int64_t deadline_us);
+  std::vector<std::string> ask_slots(std::span<const RedisEndpoint> servers,
+                                     std::int64_t deadline_us);
   Error purge_error(std::int64_t deadline_us) const;
   void send_descriptions(std::int64_t deadline_us);
 

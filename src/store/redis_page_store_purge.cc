@@ -1,9 +1,12 @@
 // SCAN tells every name that was there from its begin to its end, in pieces, some of them twice.
 // What is stored of these namespaces comes from elsewhere then: this engine waits. In a cluster
-// each server has its own names; where slots moved between servers meanwhile, names may have moved
-// past the scan, and it begins again. So it does on a server that was started anew.
+// each server has its own names; where slots moved between servers meanwhile, or are still moving,
+// names may have moved past the scan, and it is not done. On a server that was started anew it
+// begins again.
 #include <algorithm>
 #include <array>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "store/redis_page_store.h"
@@ -38,6 +41,25 @@ std::string life_of(const RespReply& info) {
   return info.text.substr(begin, info.text.find('\r', begin) - begin);
 }
 
+// What a server of a cluster says of its own slots: the end of its line, `[` where one is on its
+// way to or from it. It knows these first; a map is told by whoever has heard of them. Nothing
+// where it does not say.
+std::string own_slots(const RespReply& nodes) {
+  constexpr int kFieldsBefore = 8;
+  if (nodes.kind != RespKind::kBulk) return {};
+  std::istringstream lines(nodes.text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::array<std::string, kFieldsBefore> before;
+    for (std::string& field : before) fields >> field;
+    if (before[2].find("myself") == std::string::npos) continue;
+    std::string slots;
+    for (std::string each; fields >> each;) slots += each + " ";
+    return slots;
+  }
+  return {};
+}
+
 }  // namespace
 
 PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
@@ -50,10 +72,8 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
     outcome.status = purge_piece(deadline_us, outcome.pages);
   }
   if (outcome.status.ok()) {
-    const bool known = !writer_.servers.ask_primaries(deadline_us).empty();
-    const bool moved = purge_or_none_->map_changes != writer_.servers.map_changes();
+    if (!nothing_moved(deadline_us)) outcome.status = purge_error(deadline_us);
     purge_or_none_.reset();
-    if (!known || moved) outcome.status = purge_error(deadline_us);
   }
   count(pages_.purged, outcome.pages);
   if (!outcome.status.ok()) count(pages_.purge_failed);
@@ -70,11 +90,42 @@ bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
   const bool goes_on = purge_or_none_.has_value() && purge_or_none_->map_changes == map_changes &&
                        std::ranges::equal(purge_or_none_->namespaces, namespaces);
   if (goes_on) return true;
+  std::vector<std::string> slots = ask_slots(servers, deadline_us);
+  if (writer_.servers.is_cluster() && slots.empty()) return false;
   purge_or_none_ = Purge();
+  purge_or_none_->slots = std::move(slots);
   purge_or_none_->namespaces.assign(namespaces.begin(), namespaces.end());
   purge_or_none_->servers = std::move(servers);
   purge_or_none_->map_changes = map_changes;
   return true;
+}
+
+// Whether each server has had the same names from the begin of this purge to now.
+bool RedisPageStore::nothing_moved(std::int64_t deadline_us) {
+  const std::vector<RedisEndpoint> servers = writer_.servers.ask_primaries(deadline_us);
+  if (servers.empty() || purge_or_none_->map_changes != writer_.servers.map_changes()) return false;
+  const std::vector<std::string> slots = ask_slots(servers, deadline_us);
+  const bool moving = std::ranges::any_of(
+      slots, [](const std::string& of_one) { return of_one.find('[') != std::string::npos; });
+  return !moving && slots == purge_or_none_->slots;
+}
+
+// What each server of a cluster says of its own slots; nothing where one does not say, and where
+// there is no cluster.
+std::vector<std::string> RedisPageStore::ask_slots(std::span<const RedisEndpoint> servers,
+                                                   std::int64_t deadline_us) {
+  std::vector<std::string> slots;
+  if (!writer_.servers.is_cluster()) return slots;
+  for (const RedisEndpoint& server : servers) {
+    RedisCommand nodes;
+    nodes.words = {"CLUSTER", "NODES"};
+    nodes.words_used = 2;
+    nodes.expects = RedisExpects::kBulkOrNil;
+    writer_.servers.run_at(server, {&nodes, 1}, deadline_us);
+    slots.push_back(nodes.answered ? own_slots(nodes.reply) : "");
+    if (slots.back().empty()) return {};
+  }
+  return slots;
 }
 
 Error RedisPageStore::purge_error(std::int64_t deadline_us) const {

@@ -155,6 +155,7 @@ class RedisPurgeFailoverTest : public RedisFixture {
   // The first piece has no name and is not the last; where it goes on, the server is broken.
   Answer say(const Words& command) {
     if (command[0] == "ROLE") return {"*1\r\n$6\r\nmaster\r\n"};
+    if (command[0] == "CLUSTER" && command[1] == "NODES") return {FakeRedis::bulk(kOwnLine)};
     if (command[0] == "CLUSTER") return {cluster_map()};
     if (command[0] == "SENTINEL") return {sentinel_answer()};
     if (command[0] != "SCAN") return {"-ERR unknown command\r\n"};
@@ -162,6 +163,8 @@ class RedisPurgeFailoverTest : public RedisFixture {
     if (command[1] == "0") return {"*2\r\n$2\r\n17\r\n*0\r\n"};
     return {"", /*close=*/true};
   }
+  static constexpr char kOwnLine[] =
+      "07c37d 127.0.0.1:30004@31004 myself,master - 0 0 4 connected 0-16383\n";
   std::string port_now() const { return std::to_string(primaries_[at_now()]->port()); }
   std::size_t at_now() const { return static_cast<std::size_t>(now_.load()); }
   std::string sentinel_answer() const {
