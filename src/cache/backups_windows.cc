@@ -119,11 +119,14 @@ void Backups::back_up_owed_window(const PrefixLock& held, PageStretch pages) {
   if (!piece.empty()) send_window(held, host_ns, piece);
 }
 
-// Nothing where host memory has no room. REQUIRES: a copy can begin; the rows are those of `held`.
+// Where host memory has no room they stay unbacked. REQUIRES: a copy can begin; the rows are those of `held`.
 void Backups::send_window(const PrefixLock& held, NamespaceId host_ns, const PageStretch& pages) {
   TakenWindowedPages target =
       TakenWindowedPages::try_take(*parts_.host.windowed_or_null(), pages.pages());
-  if (target.empty()) return;
+  if (target.empty()) {
+    parts_.counters.unbacked += pages.pages();
+    return;
+  }
   auto ticket = parts_.transfers.try_open(TransferKind::kBackup);
   STEMMA_CHECK(ticket.has_value(), "host memory is given what it can be given");
   Transfer& job = ticket->job();

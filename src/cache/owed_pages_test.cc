@@ -174,6 +174,13 @@ TEST_F(OwedWindows, ThatHostMemoryLostBeforeTheirTurnAreCounted) {
   EXPECT_EQ(unbacked(), 0);
 }
 
+TEST_F(OwedWindows, ThatHostMemoryHasNoRoomForAreCounted) {
+  open(256, 1, {.windowed_pages = 1});
+  compute(100, 1);  // the copy of its window holds the only page
+  compute(101, 1);
+  EXPECT_EQ(unbacked(), 2) << "each try: where its prompt ends, and where it ends itself";
+}
+
 TEST_F(OwedWindows, WhoseCopyFailedAreCounted) {
   open(256, 1, {.windowed_pages = 8});
   compute(100, 1);
