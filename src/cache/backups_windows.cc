@@ -119,7 +119,8 @@ void Backups::back_up_owed_window(const PrefixLock& held, PageStretch pages) {
   if (!piece.empty()) send_window(held, host_ns, piece);
 }
 
-// Where host memory has no room they stay unbacked. REQUIRES: a copy can begin; the rows are those of `held`.
+// Where host memory has no room they stay unbacked. REQUIRES: a copy can begin; the rows are those
+// of `held`.
 void Backups::send_window(const PrefixLock& held, NamespaceId host_ns, const PageStretch& pages) {
   TakenWindowedPages target =
       TakenWindowedPages::try_take(*parts_.host.windowed_or_null(), pages.pages());

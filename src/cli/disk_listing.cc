@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "cli/sizes.h"
+#include "store/directory_files.h"
 #include "store/disk_check.h"
-#include "store/uring_files.h"
 
 namespace stemma {
 
@@ -55,8 +55,8 @@ void print_text(const std::string& directory, const DiskListing& listing) {
 
 Status print_disk_listing(const std::string& directory, bool json) {
   const MonotonicClock clock;
-  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<UringFiles> files,
-                          UringFiles::open(directory, clock, {.exclusive = false}));
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryFiles> files,
+                          DirectoryFiles::open(directory, clock, {.exclusive = false}));
   STEMMA_ASSIGN_OR_RETURN(const DiskListing listing,
                           list_disk(*files, clock.now_us() + kReadingUs));
   if (json) {

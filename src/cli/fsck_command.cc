@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "store/directory_files.h"
 #include "store/disk_check.h"
-#include "store/uring_files.h"
 
 namespace stemma {
 
@@ -58,8 +58,8 @@ FsckCommand::FsckCommand(Flags& program)
 
 Status FsckCommand::run() {
   const MonotonicClock clock;
-  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<UringFiles> files,
-                          UringFiles::open(directory_, clock, {.create = false}));
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryFiles> files,
+                          DirectoryFiles::open(directory_, clock, {.create = false}));
   STEMMA_ASSIGN_OR_RETURN(
       const DiskCheckReport report,
       check_disk(*files,

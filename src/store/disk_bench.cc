@@ -22,7 +22,7 @@
 #include "prefix/page_key.h"
 #include "store/child_process.h"
 #include "store/disk_page_store.h"
-#include "store/uring_queue.h"
+#include "store/disk_queue.h"
 #include "tier/page_frame.h"
 #include "tier/page_work.h"
 
@@ -215,7 +215,7 @@ Status find_fio() {
 
 // As large as the store's queue cuts them.
 std::int64_t request_bytes(const Stage& stage) {
-  return std::min(stage.frame_bytes(), static_cast<std::int64_t>(UringQueueOptions().piece_bytes));
+  return std::min(stage.frame_bytes(), static_cast<std::int64_t>(DiskQueueOptions().piece_bytes));
 }
 
 // GB/s of one job.
@@ -230,7 +230,7 @@ Result<double> run_fio(const Stage& stage, const std::string& direction, const s
       "--rw=" + direction,
       "--filename=" + path,
       "--bs=" + std::to_string(request_bytes(stage)),
-      "--iodepth=" + std::to_string(UringQueueOptions().depth),
+      "--iodepth=" + std::to_string(DiskQueueOptions().depth),
       "--size=" + std::to_string(stage.pages() * stage.frame_bytes())};
   words.insert(words.end(), more.begin(), more.end());
   STEMMA_ASSIGN_OR_RETURN(const std::string printed, run_program(words, kLimitUs));

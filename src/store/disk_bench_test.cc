@@ -6,11 +6,13 @@
 #include <filesystem>
 
 #include "base/temp_directory.h"
+#include "store/refused_calls.h"
 
 namespace stemma {
 namespace {
 
 TEST(DiskBench, EveryCaseGivesALineAndNothingStays) {
+  if (!has_io_uring()) GTEST_SKIP() << "fio is asked for it too";
   const TempDirectory directory;
   const auto lines = bench_disk({.directory = directory.path(),
                                  .bytes = std::int64_t{16} << 20,

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "stemma/log.h"
-#include "store/uring_files.h"
+#include "store/directory_files.h"
 #include "tier/page_frame.h"
 
 namespace stemma {
@@ -67,7 +67,8 @@ DiskPageStore::DiskPageStore(std::unique_ptr<DiskFiles> files, const Clock& cloc
 Result<std::unique_ptr<DiskPageStore>> DiskPageStore::open(const std::string& directory,
                                                            const Clock& clock,
                                                            const DiskPageStoreOptions& options) {
-  STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<UringFiles> files, UringFiles::open(directory, clock));
+  STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<DirectoryFiles> files,
+                          DirectoryFiles::open(directory, clock));
   return open(std::unique_ptr<DiskFiles>(std::move(files)), clock, options);
 }
 

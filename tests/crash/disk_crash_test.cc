@@ -14,8 +14,8 @@
 #include "base/temp_directory.h"
 #include "crash/killing_files.h"
 #include "stemma/log.h"
+#include "store/directory_files.h"
 #include "store/disk_store_fixture.h"
-#include "store/uring_files.h"
 
 namespace stemma {
 namespace {
@@ -27,7 +27,7 @@ constexpr std::size_t kPagesOfCall = 6;
 
 Result<std::unique_ptr<DiskPageStore>> open_store(const std::string& directory, const Clock& clock,
                                                   const KillPoint& point) {
-  auto files = UringFiles::open(directory, clock, {.queue = {.depth = 8, .piece_bytes = 8192}});
+  auto files = DirectoryFiles::open(directory, clock, {.queue = {.depth = 8, .piece_bytes = 8192}});
   if (!files.ok()) return files.error();
   return DiskPageStore::open(std::make_unique<KillingFiles>(*std::move(files), point), clock,
                              kOptions);

@@ -13,8 +13,8 @@
 #include "sim/metric_of.h"
 #include "stemma/log.h"
 #include "store/child_process.h"
+#include "store/directory_files.h"
 #include "store/disk_check.h"
-#include "store/uring_files.h"
 #include "tiers/program_trial.h"
 #include "transparency/engine_trial.h"
 
@@ -34,7 +34,7 @@ class RestartTest : public testing::Test {
   // Everything in the directory, verified; nothing where no store has been yet. Nobody may have it
   // open.
   DiskCheckReport check() {
-    auto files = UringFiles::open(disk(), clock_);
+    auto files = DirectoryFiles::open(disk(), clock_);
     EXPECT_TRUE(files.ok()) << to_string(files.error());
     const auto report =
         check_disk(**files, {.repair = false, .deadline_us = clock_.now_us() + kLongUs});

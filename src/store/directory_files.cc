@@ -1,4 +1,4 @@
-#include "store/uring_files.h"
+#include "store/directory_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,6 +13,9 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "stemma/log.h"
+#include "store/thread_queue.h"
+#include "store/uring_queue.h"
 
 namespace stemma {
 
@@ -47,19 +50,34 @@ class DirectoryListing {
   DIR* stream_;
 };
 
+Result<std::unique_ptr<DiskQueue>> open_queue(const std::string& directory, const Clock& clock,
+                                              const DirectoryFilesOptions& options) {
+  if (options.io != DiskIo::kThreads) {
+    auto ring = UringQueue::open(clock, options.queue);
+    if (ring.ok()) return std::unique_ptr<DiskQueue>(*std::move(ring));
+    const bool gives_up = ring.error().code != ErrorCode::kUnsupported;
+    if (gives_up || options.io == DiskIo::kUring) return ring.error();
+    STEMMA_LOG(kWarning, "tier.disk.threads", kv("directory", directory),
+               kv("reason", ring.error().detail));
+  }
+  STEMMA_ASSIGN_OR_RETURN(auto threads, ThreadQueue::open(clock, options.queue));
+  return std::unique_ptr<DiskQueue>(std::move(threads));
+}
+
 }  // namespace
 
-Result<std::unique_ptr<UringFiles>> UringFiles::open(const std::string& directory,
-                                                     const Clock& clock,
-                                                     const UringFilesOptions& options) {
-  std::unique_ptr<UringFiles> files(new UringFiles(directory, options.exclusive));
+Result<std::unique_ptr<DirectoryFiles>> DirectoryFiles::open(const std::string& directory,
+                                                             const Clock& clock,
+                                                             const DirectoryFilesOptions& options) {
+  std::unique_ptr<DirectoryFiles> files(new DirectoryFiles(directory, options.exclusive));
   STEMMA_RETURN_IF_ERROR(files->open_directory(options.exclusive && options.create));
-  STEMMA_ASSIGN_OR_RETURN(files->reads_, UringQueue::open(clock, options.queue));
-  STEMMA_ASSIGN_OR_RETURN(files->writes_, UringQueue::open(clock, options.queue));
+  for (auto* const queue : {&files->reads_, &files->writes_}) {
+    STEMMA_ASSIGN_OR_RETURN(*queue, open_queue(directory, clock, options));
+  }
   return files;
 }
 
-Status UringFiles::open_directory(bool create) {
+Status DirectoryFiles::open_directory(bool create) {
   if (create && ::mkdir(directory_.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
     return failure(directory_, "make the directory", errno);
   }
@@ -71,7 +89,7 @@ Status UringFiles::open_directory(bool create) {
   return exclusive_ ? lock(create) : Status();
 }
 
-Status UringFiles::lock(bool create) {
+Status DirectoryFiles::lock(bool create) {
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0);
   lock_descriptor_ = ::openat(directory_descriptor_, kLockName, flags, 0600);
   if (lock_descriptor_ < 0 && errno == ENOENT) {
@@ -84,7 +102,7 @@ Status UringFiles::lock(bool create) {
                directory_ + ": another process uses this cache directory; each needs its own"};
 }
 
-UringFiles::~UringFiles() {
+DirectoryFiles::~DirectoryFiles() {
   // The queues first: what is overdue may still be at work on the descriptors.
   reads_.reset();
   writes_.reset();
@@ -95,7 +113,7 @@ UringFiles::~UringFiles() {
   if (directory_descriptor_ >= 0) ::close(directory_descriptor_);
 }
 
-Result<std::vector<DiskEntry>> UringFiles::list() {
+Result<std::vector<DiskEntry>> DirectoryFiles::list() {
   DirectoryListing listing(directory_);
   if (!listing.open()) return failure(directory_, "list", errno);
   std::vector<DiskEntry> entries;
@@ -111,22 +129,22 @@ Result<std::vector<DiskEntry>> UringFiles::list() {
   return entries;
 }
 
-Result<DiskFileId> UringFiles::open(const std::string& name, DiskAccess access,
-                                    std::int64_t deadline_us) {
+Result<DiskFileId> DirectoryFiles::open(const std::string& name, DiskAccess access,
+                                        std::int64_t deadline_us) {
   return open_with(name, exclusive_ ? O_RDWR : O_RDONLY, access, deadline_us);
 }
 
-Result<DiskFileId> UringFiles::create(const std::string& name, DiskAccess access,
-                                      std::int64_t deadline_us) {
+Result<DiskFileId> DirectoryFiles::create(const std::string& name, DiskAccess access,
+                                          std::int64_t deadline_us) {
   return open_with(name, O_RDWR | O_CREAT | O_TRUNC, access, deadline_us);
 }
 
-Result<DiskFileId> UringFiles::open_with(const std::string& name, int flags, DiskAccess access,
-                                         std::int64_t deadline_us) {
-  UringCall open = {.kind = UringCall::Kind::kOpen,
-                    .descriptor = directory_descriptor_,
-                    .name = name,
-                    .flags = flags | O_CLOEXEC | O_NOFOLLOW};
+Result<DiskFileId> DirectoryFiles::open_with(const std::string& name, int flags, DiskAccess access,
+                                             std::int64_t deadline_us) {
+  DiskCall open = {.kind = DiskCall::Kind::kOpen,
+                   .descriptor = directory_descriptor_,
+                   .name = name,
+                   .flags = flags | O_CLOEXEC | O_NOFOLLOW};
   if (access == DiskAccess::kDirect) open.flags |= O_DIRECT;
   std::optional<int> answer = writes_->run(open, deadline_us);
   if (answer == -EINVAL && access == DiskAccess::kDirect) {  // a file system without direct I/O
@@ -139,7 +157,8 @@ Result<DiskFileId> UringFiles::open_with(const std::string& name, int flags, Dis
   return add_descriptor(*answer);
 }
 
-Status UringFiles::call(const UringCall& call, const std::string& what, std::int64_t deadline_us) {
+Status DirectoryFiles::call(const DiskCall& call, const std::string& what,
+                            std::int64_t deadline_us) {
   const std::optional<int> answer = writes_->run(call, deadline_us);
   const std::string path = call.name.empty() ? directory_ : join_path(directory_, call.name);
   if (!answer.has_value()) return Error{ErrorCode::kDeadline, path + ": too long: to " + what};
@@ -147,40 +166,38 @@ Status UringFiles::call(const UringCall& call, const std::string& what, std::int
   return {};
 }
 
-Status UringFiles::allocate(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us) {
+Status DirectoryFiles::allocate(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us) {
   return call(
-      {.kind = UringCall::Kind::kAllocate, .descriptor = descriptor_of(file), .bytes = bytes},
+      {.kind = DiskCall::Kind::kAllocate, .descriptor = descriptor_of(file), .bytes = bytes},
       "allocate " + std::to_string(bytes) + " bytes", deadline_us);
 }
 
-Status UringFiles::rename(const std::string& from, const std::string& to,
-                          std::int64_t deadline_us) {
-  return call({.kind = UringCall::Kind::kRename,
+Status DirectoryFiles::rename(const std::string& from, const std::string& to,
+                              std::int64_t deadline_us) {
+  return call({.kind = DiskCall::Kind::kRename,
                .descriptor = directory_descriptor_,
                .name = from,
                .new_name = to},
               "rename to " + to, deadline_us);
 }
 
-Status UringFiles::remove(const std::string& name, std::int64_t deadline_us) {
-  return call({.kind = UringCall::Kind::kRemove, .descriptor = directory_descriptor_, .name = name},
+Status DirectoryFiles::remove(const std::string& name, std::int64_t deadline_us) {
+  return call({.kind = DiskCall::Kind::kRemove, .descriptor = directory_descriptor_, .name = name},
               "remove", deadline_us);
 }
 
-Status UringFiles::sync(DiskFileId file, std::int64_t deadline_us) {
-  return call({.kind = UringCall::Kind::kSync,
-               .descriptor = descriptor_of(file),
-               .flags = IORING_FSYNC_DATASYNC},
+Status DirectoryFiles::sync(DiskFileId file, std::int64_t deadline_us) {
+  return call({.kind = DiskCall::Kind::kSync, .descriptor = descriptor_of(file), .data_only = true},
               "sync a file", deadline_us);
 }
 
-Status UringFiles::sync_directory(std::int64_t deadline_us) {
-  return call({.kind = UringCall::Kind::kSync, .descriptor = directory_descriptor_}, "sync",
+Status DirectoryFiles::sync_directory(std::int64_t deadline_us) {
+  return call({.kind = DiskCall::Kind::kSync, .descriptor = directory_descriptor_}, "sync",
               deadline_us);
 }
 
-void UringFiles::write(std::span<DiskWrite> writes, std::int64_t deadline_us) {
-  std::vector<UringTransfer> transfers(writes.size());
+void DirectoryFiles::write(std::span<DiskWrite> writes, std::int64_t deadline_us) {
+  std::vector<DiskTransfer> transfers(writes.size());
   for (std::size_t i = 0; i < writes.size(); ++i) {
     transfers[i].descriptor = descriptor_of(writes[i].file);
     transfers[i].offset_bytes = writes[i].offset_bytes;
@@ -193,8 +210,8 @@ void UringFiles::write(std::span<DiskWrite> writes, std::int64_t deadline_us) {
   }
 }
 
-void UringFiles::read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) {
-  std::vector<UringTransfer> transfers(reads.size());
+void DirectoryFiles::read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) {
+  std::vector<DiskTransfer> transfers(reads.size());
   for (std::size_t i = 0; i < reads.size(); ++i) {
     transfers[i].descriptor = descriptor_of(reads[i].file);
     transfers[i].offset_bytes = reads[i].offset_bytes;
@@ -207,11 +224,11 @@ void UringFiles::read(DiskLane lane, std::span<DiskRead> reads, std::int64_t dea
   }
 }
 
-std::int64_t UringFiles::overdue(DiskLane lane) {
+std::int64_t DirectoryFiles::overdue(DiskLane lane) {
   return queue_of(lane).overdue();
 }
 
-void UringFiles::close(DiskFileId file) {
+void DirectoryFiles::close(DiskFileId file) {
   const std::lock_guard lock(mutex_);
   int& descriptor = descriptors_[file.index()];
   STEMMA_CHECK_GE(descriptor, 0);
@@ -219,24 +236,24 @@ void UringFiles::close(DiskFileId file) {
   descriptor = -1;
 }
 
-std::int64_t UringFiles::size_bytes(DiskFileId file) {
+std::int64_t DirectoryFiles::size_bytes(DiskFileId file) {
   struct stat status = {};
   if (::fstat(descriptor_of(file), &status) != 0) return 0;
   return status.st_size;
 }
 
-std::int64_t UringFiles::wall_time_s() {
+std::int64_t DirectoryFiles::wall_time_s() {
   timespec time = {};
   ::clock_gettime(CLOCK_REALTIME, &time);
   return time.tv_sec;
 }
 
-int UringFiles::descriptor_of(DiskFileId file) const {
+int DirectoryFiles::descriptor_of(DiskFileId file) const {
   const std::lock_guard lock(mutex_);
   return descriptors_[file.index()];
 }
 
-DiskFileId UringFiles::add_descriptor(int descriptor) {
+DiskFileId DirectoryFiles::add_descriptor(int descriptor) {
   const std::lock_guard lock(mutex_);
   const auto free = std::ranges::find(descriptors_, -1);
   if (free == descriptors_.end()) {

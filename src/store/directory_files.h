@@ -1,14 +1,16 @@
-// UringFiles: a directory of the system's files through io_uring, direct where the file system can.
+// DirectoryFiles: a directory of the system's files through io_uring, or through threads where it
+// is not allowed; direct where the file system can.
 //
 // One process a directory: opening it to write takes a lock that lasts as long as the object, or
 // the process.
 //
 // Thread:     as DiskFiles: one thread a lane.
 // Memory:     a queue's buffers a lane.
-// Cost:       as UringQueue.
+// Cost:       as the queues (uring_queue, thread_queue).
 // Not here:   what the files mean.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,25 +19,30 @@
 #include "base/clock.h"
 #include "stemma/result.h"
 #include "store/disk_files.h"
-#include "store/uring_queue.h"
+#include "store/disk_queue.h"
 
 namespace stemma {
 
-struct UringFilesOptions {
+// How the system is asked. kAuto: through io_uring, or through threads where there is none.
+enum class DiskIo : std::uint8_t { kAuto, kUring, kThreads };
+
+struct DirectoryFilesOptions {
   bool exclusive = true;  // lock it; else only look
   bool create = true;     // the directory and its lock, if there are none
-  UringQueueOptions queue = {};
+  DiskIo io = DiskIo::kAuto;
+  DiskQueueOptions queue = {};
 };
 
-class UringFiles final : public DiskFiles {
+class DirectoryFiles final : public DiskFiles {
  public:
   // kInvalidArgument if `directory` is none or another process has it; kNotFound; kIo;
-  // kUnsupported where there is no io_uring. `clock` must outlive it.
-  static Result<std::unique_ptr<UringFiles>> open(const std::string& directory, const Clock& clock,
-                                                  const UringFilesOptions& options = {});
-  ~UringFiles() override;
-  UringFiles(const UringFiles&) = delete;
-  UringFiles& operator=(const UringFiles&) = delete;
+  // kUnsupported where there is no io_uring and nothing else is allowed. `clock` must outlive it.
+  static Result<std::unique_ptr<DirectoryFiles>> open(const std::string& directory,
+                                                      const Clock& clock,
+                                                      const DirectoryFilesOptions& options = {});
+  ~DirectoryFiles() override;
+  DirectoryFiles(const DirectoryFiles&) = delete;
+  DirectoryFiles& operator=(const DirectoryFiles&) = delete;
 
   const std::string& directory() const override { return directory_; }
   Result<std::vector<DiskEntry>> list() override;
@@ -56,16 +63,16 @@ class UringFiles final : public DiskFiles {
   std::int64_t wall_time_s() override;
 
  private:
-  UringFiles(std::string directory, bool exclusive)
+  DirectoryFiles(std::string directory, bool exclusive)
       : directory_(std::move(directory)), exclusive_(exclusive) {}
   Status open_directory(bool create);
   Status lock(bool create);
   Result<DiskFileId> open_with(const std::string& name, int flags, DiskAccess access,
                                std::int64_t deadline_us);
-  Status call(const UringCall& call, const std::string& what, std::int64_t deadline_us);
+  Status call(const DiskCall& call, const std::string& what, std::int64_t deadline_us);
   int descriptor_of(DiskFileId file) const;
   DiskFileId add_descriptor(int descriptor);
-  UringQueue& queue_of(DiskLane lane) { return lane == DiskLane::kRead ? *reads_ : *writes_; }
+  DiskQueue& queue_of(DiskLane lane) { return lane == DiskLane::kRead ? *reads_ : *writes_; }
 
   std::string directory_;
   bool exclusive_;
@@ -73,8 +80,8 @@ class UringFiles final : public DiskFiles {
   int lock_descriptor_ = -1;
   mutable std::mutex mutex_;      // of descriptors_: files open on one lane and are read on both
   std::vector<int> descriptors_;  // by DiskFileId; -1: closed
-  std::unique_ptr<UringQueue> reads_;
-  std::unique_ptr<UringQueue> writes_;
+  std::unique_ptr<DiskQueue> reads_;
+  std::unique_ptr<DiskQueue> writes_;
 };
 
 }  // namespace stemma

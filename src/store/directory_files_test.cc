@@ -1,0 +1,171 @@
+// Files of a directory, through io_uring and through threads: bytes come and go whole, whichever of
+// them the system allows.
+#include "store/directory_files.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <limits>
+#include <thread>
+
+#include "base/temp_directory.h"
+#include "store/refused_calls.h"
+
+namespace stemma {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kNoDeadline = std::numeric_limits<std::int64_t>::max();
+
+std::vector<std::byte> pattern(std::size_t size, int first) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<std::byte>((static_cast<std::size_t>(first) + i * 7 + i / 4096) % 251);
+  }
+  return bytes;
+}
+
+class DirectoryFilesTest : public ::testing::TestWithParam<DiskIo> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == DiskIo::kUring && !has_io_uring()) GTEST_SKIP() << "no io_uring is allowed";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, DirectoryFilesTest,
+                         ::testing::Values(DiskIo::kUring, DiskIo::kThreads), [](const auto& each) {
+                           return each.param == DiskIo::kUring ? "Uring" : "Threads";
+                         });
+
+TEST_P(DirectoryFilesTest, ReadsWhatItWroteInPiecesAndManyAtOnce) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.file("cache"), clock,
+                                    {.io = GetParam(), .queue = {.depth = 4, .piece_bytes = 8192}});
+  ASSERT_TRUE(files.ok()) << to_string(files.error());
+  const auto file = (*files)->create("slab", DiskAccess::kDirect, kNoDeadline);
+  ASSERT_TRUE(file.ok()) << to_string(file.error());
+  ASSERT_TRUE((*files)->allocate(*file, 1 << 20, kNoDeadline).ok());
+  EXPECT_EQ((*files)->size_bytes(*file), 1 << 20);
+
+  std::vector<std::vector<std::byte>> written;
+  std::vector<DiskWrite> writes;
+  for (int i = 0; i < 20; ++i) {
+    written.push_back(pattern(static_cast<std::size_t>(4096 * (1 + i % 5)), i));
+    writes.push_back({*file, i * 5 * 4096, written.back()});
+  }
+  (*files)->write(writes, kNoDeadline);
+  for (const DiskWrite& write : writes) ASSERT_EQ(write.outcome, DiskOutcome::kDone);
+  ASSERT_TRUE((*files)->sync(*file, kNoDeadline).ok());
+  for (const DiskLane lane : {DiskLane::kRead, DiskLane::kWrite}) {
+    std::vector<std::vector<std::byte>> found;
+    std::vector<DiskRead> reads;
+    for (const DiskWrite& write : writes) {
+      found.emplace_back(write.bytes.size());
+      reads.push_back({*file, write.offset_bytes, found.back()});
+    }
+    (*files)->read(lane, reads, kNoDeadline);
+    for (const DiskRead& read : reads) ASSERT_EQ(read.outcome, DiskOutcome::kDone);
+    EXPECT_EQ(found, written);
+  }
+}
+
+TEST_P(DirectoryFilesTest, FilesAreTheOwnersAlone) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.file("cache"), clock, {.io = GetParam()});
+  ASSERT_TRUE(files.ok());
+  ASSERT_TRUE((*files)->create("slab", DiskAccess::kDirect, kNoDeadline).ok());
+  struct stat status = {};
+  for (const auto& [name, mode] :
+       {std::pair{"cache", 0700u}, {"cache/slab", 0600u}, {"cache/lock", 0600u}}) {
+    ASSERT_EQ(::stat(directory.file(name).c_str(), &status), 0) << name;
+    EXPECT_EQ(status.st_mode & 0777u, mode) << name;
+  }
+}
+
+// Fault 28.
+TEST_P(DirectoryFilesTest, ASecondOpenerIsRefusedWithAClearMessage) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto first = DirectoryFiles::open(directory.path(), clock, {.io = GetParam()});
+  ASSERT_TRUE(first.ok());
+  const auto second = DirectoryFiles::open(directory.path(), clock, {.io = GetParam()});
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(second.error().detail, HasSubstr("another process uses this cache directory"));
+  EXPECT_TRUE(
+      DirectoryFiles::open(directory.path(), clock, {.exclusive = false, .io = GetParam()}).ok());
+  first->reset();
+  EXPECT_TRUE(DirectoryFiles::open(directory.path(), clock, {.io = GetParam()}).ok());
+}
+
+// Fault 29.
+TEST_P(DirectoryFilesTest, AReadBehindTheEndIsShortAndNothingElse) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.path(), clock, {.io = GetParam()});
+  ASSERT_TRUE(files.ok());
+  const auto file = (*files)->create("slab", DiskAccess::kDirect, kNoDeadline);
+  ASSERT_TRUE((*files)->allocate(*file, 16384, kNoDeadline).ok());
+  std::vector<std::byte> bytes(8192);
+  for (const off_t size : {0, 1, 4096, 8191, 12288, 12289}) {
+    ASSERT_EQ(::truncate(directory.file("slab").c_str(), size), 0);
+    std::vector<DiskRead> reads = {{*file, 8192, bytes}};
+    (*files)->read(DiskLane::kRead, reads, kNoDeadline);
+    EXPECT_EQ(reads[0].outcome, DiskOutcome::kShort) << size;
+  }
+}
+
+TEST_P(DirectoryFilesTest, NamesAreListedRenamedAndRemoved) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.path(), clock, {.io = GetParam()});
+  ASSERT_TRUE(files.ok());
+  ASSERT_TRUE((*files)->create("a", DiskAccess::kBuffered, kNoDeadline).ok());
+  ASSERT_TRUE((*files)->rename("a", "b", kNoDeadline).ok());
+  ASSERT_TRUE((*files)->sync_directory(kNoDeadline).ok());
+  const auto entries = (*files)->list();
+  ASSERT_TRUE(entries.ok());
+  ASSERT_EQ(entries->size(), 2u);
+  EXPECT_EQ((*entries)[0].name, "b");
+  ASSERT_TRUE((*files)->remove("b", kNoDeadline).ok());
+  EXPECT_EQ((*files)->open("b", DiskAccess::kBuffered, kNoDeadline).error().code,
+            ErrorCode::kNotFound);
+}
+
+// What the usual filter of a container's system calls does.
+TEST(DirectoryFilesIo, GoesThroughThreadsWhereNoRingIsAllowed) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_system_call(SYS_io_uring_setup, EPERM);
+    if (!refuses) return;
+    const auto ring = DirectoryFiles::open(directory.path(), clock, {.io = DiskIo::kUring});
+    ASSERT_FALSE(ring.ok());
+    EXPECT_EQ(ring.error().code, ErrorCode::kUnsupported);
+    auto files = DirectoryFiles::open(directory.path(), clock);
+    ASSERT_TRUE(files.ok()) << to_string(files.error());
+    const auto file = (*files)->create("slab", DiskAccess::kDirect, kNoDeadline);
+    ASSERT_TRUE(file.ok());
+    const std::vector<std::byte> bytes = pattern(8192, 1);
+    std::vector<DiskWrite> writes = {{*file, 4096, bytes}};
+    (*files)->write(writes, kNoDeadline);
+    EXPECT_EQ(writes[0].outcome, DiskOutcome::kDone);
+    std::vector<std::byte> found(8192);
+    std::vector<DiskRead> reads = {{*file, 4096, found}};
+    (*files)->read(DiskLane::kRead, reads, kNoDeadline);
+    EXPECT_EQ(found, bytes);
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,42 @@
+// For tests: a system call that is refused, as filters of containers do, and whether io_uring is.
+//
+// Thread:     the filter is of the one that calls it and those that it starts later, for as long as
+//             they live.
+// Memory:     none.
+// Cost:       none worth noting.
+// Not here:   anything that serves.
+#pragma once
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "store/uring_queue.h"
+
+namespace stemma {
+
+inline bool has_io_uring() {
+  const MonotonicClock clock;
+  return UringQueue::open(clock, {.depth = 1, .piece_bytes = 4096}).ok();
+}
+
+// False where the system allows no filter.
+inline bool refuse_system_call(std::uint32_t number, std::uint32_t sys_errno) {
+  std::array<sock_filter, 4> program = {{
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, number},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | sys_errno},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  }};
+  const sock_fprog filter = {.len = program.size(), .filter = program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+}  // namespace stemma
