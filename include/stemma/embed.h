@@ -64,7 +64,7 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
 
 // Pages in a directory, of at most `bytes_max` with everything that is kept beside them; those that
 // lie there are found. One process at a time has it. A store that fails or hangs is left alone for
-// a while. kInvalidArgument, kIo; kUnsupported where the system has no io_uring.
+// a while. kInvalidArgument, kIo. Through io_uring, or threads where it is not allowed.
 Result<std::unique_ptr<PageStore>> open_disk_store(const std::string& directory,
                                                    std::int64_t bytes_max);
 

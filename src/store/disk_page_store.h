@@ -46,8 +46,7 @@ inline constexpr std::int64_t kDiskBytesMin = std::int64_t{512} << 10;
 class DiskPageStore final : public PageStore {
  public:
   // Opens warm: pages that lie in the directory are found. kInvalidArgument: another process has
-  // it, or bytes_max is below kDiskBytesMin; kIo; kUnsupported without io_uring. `clock` must
-  // outlive it.
+  // it, or bytes_max is below kDiskBytesMin; kIo. `clock` must outlive it.
   static Result<std::unique_ptr<DiskPageStore>> open(const std::string& directory,
                                                      const Clock& clock,
                                                      const DiskPageStoreOptions& options);
