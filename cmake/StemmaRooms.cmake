@@ -1,10 +1,10 @@
-# A test program as a test. What it writes for itself goes below the build, so that the tests of two builds, run at once,
-# do not meet in /tmp.
+# A test program as a test.
 function(stemma_add_test name program)
   add_test(NAME ${name} COMMAND ${program} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   stemma_test_environment(${name})
 endfunction()
 
+# What it writes for itself goes below the build, so that the tests of two builds, run at once, do not meet in /tmp.
 function(stemma_test_environment name)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/test_files)
   set(environment TEST_TMPDIR=${CMAKE_BINARY_DIR}/test_files/)

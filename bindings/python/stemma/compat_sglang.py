@@ -689,7 +689,8 @@ class HiRadixCache(RadixCache):
         what others brought is there all the same. None where what the match found is on the device no more.
         """
         node = params.best_match_node
-        nothing = self._slots_of(self.root_node), TreeNode(match=node._match) if node._match else self.root_node
+        found = TreeNode(match=node._match) if node._match is not None else self.root_node
+        nothing = self._slots_of(self.root_node), found
         if node._host_match is None or node.key is None:
             return nothing
         text = numpy.asarray(node._host_match.text())
