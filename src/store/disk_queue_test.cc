@@ -102,7 +102,7 @@ TEST_P(DiskQueueTest, AHungReadEndsAtItsDeadlineAndItsBufferStaysTheQueues) {
 
 TEST_P(DiskQueueTest, WhereEveryPlaceHangsAnOperationStillEndsAtItsDeadline) {
   const MonotonicClock clock;
-  const auto queue = open_queue(GetParam(), clock, 2);
+  auto queue = open_queue(GetParam(), clock, 2);
   const Pipe pipe;
   hang(*queue, clock, pipe, 2);
   EXPECT_EQ(queue->run(DiskCall{.descriptor = pipe.reading_end()}, clock.now_us() + 1'000),
@@ -110,6 +110,8 @@ TEST_P(DiskQueueTest, WhereEveryPlaceHangsAnOperationStillEndsAtItsDeadline) {
   pipe.write_byte();
   // One place is free again: a sync of a pipe is refused, which is an answer.
   EXPECT_EQ(queue->run(DiskCall{.descriptor = pipe.reading_end()}, kNoDeadline), -EINVAL);
+  pipe.write_byte();
+  queue.reset();  // before the pipe, which the other one still reads
 }
 
 // A ninth operation waits for a thread, and its caller has gone when there is one.
