@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <fstream>
 #include <limits>
+#include <span>
 #include <thread>
 
 #include "base/temp_directory.h"
@@ -44,14 +45,19 @@ std::unique_ptr<DiskQueue> open_queue(DiskIo io, const Clock& clock, int depth) 
   return UringQueue::open(clock, options).value();
 }
 
+DiskTransfer read_of(const Pipe& pipe, std::span<std::byte> target) {
+  DiskTransfer transfer;
+  transfer.descriptor = pipe.reading_end();
+  transfer.target = target;
+  return transfer;
+}
+
 // Reads from the pipe until as many operations hang: a thread may need longer to begin than they
 // wait.
 void hang(DiskQueue& queue, const Clock& clock, const Pipe& pipe, std::int64_t operations) {
   while (queue.overdue() < operations) {
     std::array<std::byte, 1> target = {};
-    std::array<DiskTransfer, 1> hung;
-    hung[0].descriptor = pipe.reading_end();
-    hung[0].target = target;
+    std::array<DiskTransfer, 1> hung = {read_of(pipe, target)};
     queue.run(hung, clock.now_us() + 1'000);
     ASSERT_EQ(hung[0].outcome, DiskOutcome::kOverdue);
   }
@@ -75,9 +81,7 @@ TEST_P(DiskQueueTest, AHungReadEndsAtItsDeadlineAndItsBufferStaysTheQueues) {
   const auto queue = open_queue(GetParam(), clock, 2);
   const Pipe pipe;
   std::array<std::byte, 1> target = {std::byte{0}};
-  std::array<DiskTransfer, 1> hung;
-  hung[0].descriptor = pipe.reading_end();
-  hung[0].target = target;
+  std::array<DiskTransfer, 1> hung = {read_of(pipe, target)};
   while (queue->overdue() == 0) queue->run(hung, clock.now_us() + 1'000);
   EXPECT_EQ(hung[0].outcome, DiskOutcome::kOverdue);
   EXPECT_EQ(queue->overdue(), 1);
@@ -85,9 +89,7 @@ TEST_P(DiskQueueTest, AHungReadEndsAtItsDeadlineAndItsBufferStaysTheQueues) {
   // The other place still works.
   const Pipe working;
   working.write_byte();
-  std::array<DiskTransfer, 1> fine;
-  fine[0].descriptor = working.reading_end();
-  fine[0].target = target;
+  std::array<DiskTransfer, 1> fine = {read_of(working, target)};
   queue->run(fine, kNoDeadline);
   EXPECT_EQ(fine[0].outcome, DiskOutcome::kDone);
   EXPECT_EQ(target[0], std::byte{'x'});
@@ -139,9 +141,7 @@ TEST(ThreadQueue, WaitsForWhatHangsWhenItIsDestroyed) {
   auto queue = open_queue(DiskIo::kThreads, clock, 1);
   const Pipe pipe;
   std::array<std::byte, 1> target = {};
-  std::array<DiskTransfer, 1> hung;
-  hung[0].descriptor = pipe.reading_end();
-  hung[0].target = target;
+  std::array<DiskTransfer, 1> hung = {read_of(pipe, target)};
   queue->run(hung, clock.now_us() + 1'000);
   EXPECT_EQ(hung[0].outcome, DiskOutcome::kOverdue);
   pipe.write_byte();
@@ -167,9 +167,7 @@ TEST(UringQueue, WhatTheSystemNeverTookIsNotHandedOverLater) {
         .kind = DiskCall::Kind::kRemove, .descriptor = folder, .name = "kept"};
     EXPECT_EQ(queue->run(removal, clock.now_us() + 1'000), std::nullopt);
     std::array<std::byte, 1> target = {};
-    std::array<DiskTransfer, 1> read;
-    read[0].descriptor = pipe.reading_end();
-    read[0].target = target;
+    std::array<DiskTransfer, 1> read = {read_of(pipe, target)};
     queue->run(read, clock.now_us() + 1'000);
     EXPECT_EQ(read[0].outcome, DiskOutcome::kOverdue);
   }).join();
@@ -179,9 +177,7 @@ TEST(UringQueue, WhatTheSystemNeverTookIsNotHandedOverLater) {
   EXPECT_EQ(queue->run(DiskCall{.descriptor = folder}, kNoDeadline), 0);
   EXPECT_TRUE(std::ifstream(directory.file("kept")).is_open());
   std::array<std::byte, 1> target = {};
-  std::array<DiskTransfer, 1> read;
-  read[0].descriptor = pipe.reading_end();
-  read[0].target = target;
+  std::array<DiskTransfer, 1> read = {read_of(pipe, target)};
   queue->run(read, kNoDeadline);
   EXPECT_EQ(target[0], std::byte{'x'}) << "nobody else has read it";
   ::close(folder);
@@ -193,9 +189,7 @@ TEST(UringQueue, CanBeDestroyedWhileAnOperationHangs) {
   auto queue = open_queue(DiskIo::kUring, clock, 1);
   const Pipe pipe;
   std::array<std::byte, 1> target = {};
-  std::array<DiskTransfer, 1> hung;
-  hung[0].descriptor = pipe.reading_end();
-  hung[0].target = target;
+  std::array<DiskTransfer, 1> hung = {read_of(pipe, target)};
   queue->run(hung, clock.now_us() + 1'000);
   queue.reset();
   EXPECT_EQ(hung[0].outcome, DiskOutcome::kOverdue);
