@@ -50,20 +50,6 @@ class DirectoryListing {
   DIR* stream_;
 };
 
-Result<std::unique_ptr<DiskQueue>> open_queue(const std::string& directory, const Clock& clock,
-                                              const DirectoryFilesOptions& options) {
-  if (options.io != DiskIo::kThreads) {
-    auto ring = UringQueue::open(clock, options.queue);
-    if (ring.ok()) return std::unique_ptr<DiskQueue>(*std::move(ring));
-    const bool gives_up = ring.error().code != ErrorCode::kUnsupported;
-    if (gives_up || options.io == DiskIo::kUring) return ring.error();
-    STEMMA_LOG(kWarning, "tier.disk.threads", kv("directory", directory),
-               kv("reason", ring.error().detail));
-  }
-  STEMMA_ASSIGN_OR_RETURN(auto threads, ThreadQueue::open(clock, options.queue));
-  return std::unique_ptr<DiskQueue>(std::move(threads));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DirectoryFiles>> DirectoryFiles::open(const std::string& directory,
@@ -71,10 +57,28 @@ Result<std::unique_ptr<DirectoryFiles>> DirectoryFiles::open(const std::string& 
                                                              const DirectoryFilesOptions& options) {
   std::unique_ptr<DirectoryFiles> files(new DirectoryFiles(directory, options.exclusive));
   STEMMA_RETURN_IF_ERROR(files->open_directory(options.exclusive && options.create));
-  for (auto* const queue : {&files->reads_, &files->writes_}) {
-    STEMMA_ASSIGN_OR_RETURN(*queue, open_queue(directory, clock, options));
-  }
+  STEMMA_RETURN_IF_ERROR(files->open_queues(clock, options));
   return files;
+}
+
+Status DirectoryFiles::open_queues(const Clock& clock, const DirectoryFilesOptions& options) {
+  if (options.io != DiskIo::kThreads) {
+    Status rings = open_both<UringQueue>(clock, options.queue);
+    const bool may_be_threads = options.io == DiskIo::kAuto;
+    if (rings.ok() || rings.error().code != ErrorCode::kUnsupported || !may_be_threads) {
+      return rings;
+    }
+    STEMMA_LOG(kWarning, "tier.disk.threads", kv("directory", directory_),
+               kv("reason", rings.error().detail));
+  }
+  return open_both<ThreadQueue>(clock, options.queue);
+}
+
+template <typename Queue>
+Status DirectoryFiles::open_both(const Clock& clock, const DiskQueueOptions& options) {
+  STEMMA_ASSIGN_OR_RETURN(reads_, Queue::open(clock, options));
+  STEMMA_ASSIGN_OR_RETURN(writes_, Queue::open(clock, options));
+  return {};
 }
 
 Status DirectoryFiles::open_directory(bool create) {

@@ -66,6 +66,9 @@ class DirectoryFiles final : public DiskFiles {
   DirectoryFiles(std::string directory, bool exclusive)
       : directory_(std::move(directory)), exclusive_(exclusive) {}
   Status open_directory(bool create);
+  Status open_queues(const Clock& clock, const DirectoryFilesOptions& options);
+  template <typename Queue>
+  Status open_both(const Clock& clock, const DiskQueueOptions& options);
   Status lock(bool create);
   Result<DiskFileId> open_with(const std::string& name, int flags, DiskAccess access,
                                std::int64_t deadline_us);

@@ -48,8 +48,8 @@ Result<std::unique_ptr<ThreadQueue>> ThreadQueue::open(const Clock& clock,
 }
 
 void ThreadQueue::start_threads() {
-  for (int i = 0; i < std::min(depth(), kThreadsMax); ++i)
-    threads_.emplace_back([this] { work(); });
+  const int threads = std::min(depth(), kThreadsMax);
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
 ThreadQueue::~ThreadQueue() {
@@ -80,12 +80,15 @@ int ThreadQueue::answer_to(const Work& work) {
 }
 
 void ThreadQueue::start(Flight& flight, const Piece& piece) {
-  const bool room = waiting_.try_push({.flight = &flight, .piece = piece});
-  STEMMA_CHECK(room, "there is room for each flight");
+  hand_over({.flight = &flight, .piece = piece});
 }
 
 void ThreadQueue::start(Flight& flight, const DiskCall& call) {
-  const bool room = waiting_.try_push({.flight = &flight, .piece = std::nullopt, .call = call});
+  hand_over({.flight = &flight, .piece = std::nullopt, .call = call});
+}
+
+void ThreadQueue::hand_over(Work&& work) {
+  const bool room = waiting_.try_push(std::move(work));
   STEMMA_CHECK(room, "there is room for each flight");
 }
 

@@ -44,6 +44,7 @@ class ThreadQueue final : public DiskQueue {
   void start_threads();
   void work();
   static int answer_to(const Work& work);
+  void hand_over(Work&& work);
 
   void start(Flight& flight, const Piece& piece) override;
   void start(Flight& flight, const DiskCall& call) override;

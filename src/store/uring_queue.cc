@@ -1,8 +1,6 @@
 // Every operation has a Flight, whose address is the operation's name in the ring.
 #include "store/uring_queue.h"
 
-#include <fcntl.h>
-
 #include <array>
 #include <cerrno>
 #include <mutex>

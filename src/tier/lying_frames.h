@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <span>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "base/file.h"
 #include "base/prng.h"
 
 namespace stemma {
@@ -62,11 +62,10 @@ struct FramesInFile {
 
   static FramesInFile read(const std::string& path, std::size_t header_bytes,
                            std::size_t frame_bytes) {
-    FramesInFile file = {std::vector<std::byte>(std::filesystem::file_size(path)), header_bytes,
-                         frame_bytes};
-    std::ifstream(path, std::ios::binary)
-        .read(reinterpret_cast<char*>(file.bytes.data()), std::ssize(file.bytes));
-    return file;
+    PosixFiles files;
+    const std::string text = read_file(files, path, std::int64_t{1} << 30).value();
+    const auto bytes = std::as_bytes(std::span(text));
+    return {{bytes.begin(), bytes.end()}, header_bytes, frame_bytes};
   }
   void write(const std::string& path) const {
     std::ofstream(path, std::ios::binary)

@@ -35,9 +35,9 @@ class Lives:
         self.host_file = f"{folder}/host"
         self.redis_url = redis_url
         self.keys_file = f"{folder}/keys"
-        tenants = [("one", "one pages=30"), ("other", "two"), ("admin", "three admin")]
+        tenants = [("one", "first", "pages=30"), ("other", "second", ""), ("admin", "third", "admin")]
         pathlib.Path(self.keys_file).write_text("".join(
-            f"{says.split()[0]} {hashlib.sha256(key.encode()).hexdigest()} {' '.join(says.split()[1:])}\n" for key, says in tenants))
+            f"{tenant} {hashlib.sha256(key.encode()).hexdigest()} {rights}\n" for key, tenant, rights in tenants))
         self.shared_file = f"{folder}/shared"
         pathlib.Path(self.shared_file).write_text(json.dumps({"prompt": SHARED_TEXT}) + "\n")
 
