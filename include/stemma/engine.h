@@ -44,13 +44,15 @@ class Inbox;
 class LoadCosts;
 struct InboxMessage;
 class Request;
+struct RequestExtra;
 class Sampler;
 class Scheduler;
 class ShadowAudit;
 class StepQueue;
 struct ComputedStep;
+struct StepOutput;
 
-// Of RequestSpec::logprobs and ::copies.
+// Of RequestSpec::logprobs, ::prompt_logprobs and ::copies.
 inline constexpr std::int64_t kLogprobsMax = 20;
 inline constexpr std::int64_t kCopiesMax = 128;
 
@@ -73,6 +75,9 @@ struct RequestSpec {
   // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
   // kLogprobsMax at most. Absent: none.
   std::optional<std::int64_t> logprobs;
+  // The same of the prompt's tokens, from its second on: it is then computed whole, whatever is
+  // cached of it. Of several copies the first gets them.
+  std::optional<std::int64_t> prompt_logprobs;
   // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
   // computed once, for all for which there is room when that is done. From 1 to kCopiesMax.
   std::int64_t copies = 1;
@@ -99,6 +104,9 @@ struct EngineEvent {
   // Where RequestSpec::logprobs asked for them: that of `token`, then the likeliest, best first
   // (ties: lower id). Valid as long as the events.
   std::span<const TokenLogprob> logprobs = {};
+  // Those of the next tokens of its prompt, where RequestSpec::prompt_logprobs asked for them; in
+  // events without a token, before the first.
+  std::span<const TokenLogprob> prompt_logprobs = {};
 };
 
 struct StepReport {
@@ -200,23 +208,6 @@ class Engine {
   std::optional<std::string> audit() const;
 
  private:
-  // What the engine knows of a request beside what the scheduler does; one a place of its slab.
-  struct Extra {
-    SamplingParams sampling;
-    std::vector<TokenId> stop_tokens;
-    std::int64_t min_tokens = 0;
-    std::optional<std::int64_t> logprobs;
-    bool has_copies = false;  // it is one of them
-    std::vector<SiblingNamespace> siblings;
-    std::int64_t ghost_space = 0;  // of its namespace
-    std::int64_t submitted_us = 0;
-    std::int64_t started_us = -1;
-    std::int64_t first_token_us = -1;
-    PrefixStop stop = PrefixStop::kCold;
-    std::int64_t evicted_ago_us = 0;
-    std::string_view differing_field;
-  };
-
   // What differs between the copies of a request.
   struct Entry {
     std::vector<TokenId> prompt;
@@ -245,12 +236,12 @@ class Engine {
   void begin_step() STEMMA_REQUIRES_ROLE(engine_thread);
   void end_step(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   bool chooses_here(const Request& request) const;
-  void start_step(const KvBatch& batch, std::span<Request* const> outputs);
+  void start_step(const KvBatch& batch, std::span<const StepOutput> outputs);
   bool start_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_step(const ComputedStep& step, StepReport& report)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
-  void note_prefix_stop(const Request& request, Extra& extra);
+  void note_prefix_stop(const Request& request, RequestExtra& extra);
   PrefixStop prefix_stop(const Request& request) const;
   std::optional<std::int64_t> saved_us(std::int64_t cached_tokens) const;
   void note_found() STEMMA_REQUIRES_ROLE(engine_thread);
@@ -266,6 +257,9 @@ class Engine {
   void fork_off(Request& request, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_token(Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_scores(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
+  std::span<const TokenLogprob> score(const Request& request, std::int64_t position,
+                                      std::span<const float> logits);
   std::span<const TokenLogprob> logprobs_of(const Request& request, std::span<const float> logits,
                                             TokenId token);
   FinishReason finish_reason(const Request& request, TokenId token) const;
@@ -274,8 +268,8 @@ class Engine {
   void fail(Request& request, const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   EngineEvent end_event(const Request& request, FinishReason reason);
   RequestStats stats_of(const Request& request) const;
-  Extra& extra_of(const Request& request);
-  const Extra& extra_of(const Request& request) const;
+  RequestExtra& extra_of(const Request& request);
+  const RequestExtra& extra_of(const Request& request) const;
 
   EngineOptions options_;
   EngineParts parts_;
@@ -285,12 +279,13 @@ class Engine {
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<EngineGhosts> ghosts_or_null_;
   std::unique_ptr<ShadowAudit> audit_or_null_;
-  std::vector<Extra> extras_;
+  std::vector<RequestExtra> extras_;
   std::vector<TokenChoice> choices_;  // of the step that is started
   std::vector<EngineEvent> events_;
   // Of this step's events: the first logprob_rows_used_ of rows that stay where they are.
   std::deque<std::array<TokenLogprob, 1 + kLogprobsMax>> logprob_rows_;
   std::size_t logprob_rows_used_ = 0;
+  std::vector<TokenLogprob> prompt_logprobs_;  // of this step's events
   std::atomic<std::int64_t> next_id_ = 0;
   std::unique_ptr<LoadCosts> costs_;  // of computing
   std::unique_ptr<StepQueue> steps_;  // uses all of the above: ends first

@@ -132,6 +132,11 @@ struct SchedulerOptions {
   // Prompt tokens of one request in one step, at most. A longer prompt is computed in chunks.
   std::int64_t chunk_tokens_max = 2048;
 
+  // Prompt tokens in one step whose logits are wanted beside those of outputs, at most
+  // (RequestSpec::prompt_logprobs): the Runner gives as many rows of logits more. 0: requests that
+  // want them are refused.
+  std::int64_t scored_tokens_max = 0;
+
   // Requests that wait, at most; one more is refused. Each costs its own tokens.
   std::int64_t waiting_max = 1024;
 

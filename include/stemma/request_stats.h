@@ -27,10 +27,12 @@ enum class PrefixStop : std::uint8_t {
   kLoadError,       // lower tiers had more, which was missing, wrong or could not be read
   kOtherNamespace,  // a namespace of the same owner has more (RequestSpec::siblings)
   kWindow,  // layers that look back over the whole text had more, those with a window had not
+  kScored,  // all was computed, for the logprobs of its tokens (RequestSpec::prompt_logprobs)
 };
-inline constexpr std::size_t kPrefixStops = static_cast<std::size_t>(PrefixStop::kWindow) + 1;
+inline constexpr std::size_t kPrefixStops = static_cast<std::size_t>(PrefixStop::kScored) + 1;
 
-// "tail", "cold", "evicted", "in_flight", "deadline", "load_error", "other_namespace", "window".
+// "tail", "cold", "evicted", "in_flight", "deadline", "load_error", "other_namespace", "window",
+// "prompt_logprobs".
 std::string_view prefix_stop_name(PrefixStop stop);
 
 // Another namespace of the same owner, where a request's text may be cached: to be told of, never

@@ -23,6 +23,7 @@ namespace stemma {
 struct TokenLogprob {
   TokenId token = -1;
   float logprob = 0;
+  std::int32_t rank = 0;  // 1: the likeliest (ties: lower id)
 };
 
 // Applied in this order: allowed_tokens, logit_bias, the three penalties,

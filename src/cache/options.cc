@@ -111,6 +111,8 @@ Status validate(const EngineOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_most("step_tokens_max", scheduler.step_tokens_max, 1 << 24));
   STEMMA_RETURN_IF_ERROR(at_least("step_us_max", scheduler.step_us_max, 0));
   STEMMA_RETURN_IF_ERROR(at_least("chunk_tokens_max", scheduler.chunk_tokens_max, 1));
+  STEMMA_RETURN_IF_ERROR(at_least("scored_tokens_max", scheduler.scored_tokens_max, 0));
+  STEMMA_RETURN_IF_ERROR(at_most("scored_tokens_max", scheduler.scored_tokens_max, 1 << 20));
   STEMMA_RETURN_IF_ERROR(at_least("waiting_max", scheduler.waiting_max, 1));
   STEMMA_RETURN_IF_ERROR(at_least("watermark_pages", scheduler.watermark_pages, -1));
   STEMMA_RETURN_IF_ERROR(at_least("ghost_pages_per_sample", options.ghost_pages_per_sample, 0));

@@ -15,6 +15,7 @@
 #include "cache/load_costs.h"
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
+#include "engine/request_extra.h"
 #include "engine/shadow_audit.h"
 #include "engine/step_queue.h"
 #include "model/sampler.h"
@@ -122,9 +123,12 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
   if (parts.lower_tiers != nullptr) scheduler_->guess_pace();
   if (options.plan_ahead && parts.runner.queues()) scheduler_->allow_ahead();
   if (options.kv.tiers.load_by_layer && parts.runner.waits_by_layer()) scheduler_->allow_loans();
-  // A step's events: one for each request in the batch, one for each message taken in.
-  events_.reserve(static_cast<std::size_t>(options.kv.requests_max + options.inbox_max));
-  choices_.reserve(static_cast<std::size_t>(options.kv.requests_max));
+  // A step's events: one for each request in the batch, or two where it ends a prompt that is
+  // scored, and one for each message taken in.
+  const std::int64_t scored_max = options.scheduler.scored_tokens_max;
+  events_.reserve(static_cast<std::size_t>(2 * options.kv.requests_max + options.inbox_max));
+  choices_.reserve(static_cast<std::size_t>(options.kv.requests_max + scored_max));
+  prompt_logprobs_.reserve(static_cast<std::size_t>(scored_max * (1 + kLogprobsMax)));
   logprob_rows_.resize(static_cast<std::size_t>(options.kv.requests_max));
 }
 
@@ -138,6 +142,7 @@ StepReport Engine::step() {
   assume_role(engine_thread);
   events_.clear();
   logprob_rows_used_ = 0;
+  prompt_logprobs_.clear();
   StepReport report;
   if (steps_->empty()) begin_step();
   const bool computes = !steps_->empty();
@@ -207,6 +212,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   if (!ns.has_value()) {
     return refuse(id, {ErrorCode::kTooLarge, "as many namespaces are open as the cache may have"});
   }
+  const bool scores = spec.prompt_logprobs.has_value() && !fork_of.valid();
   const Request* request = scheduler_->try_submit_or_null({.id = id,
                                                            .ns = *ns,
                                                            .prompt = std::move(entry.prompt),
@@ -214,18 +220,20 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
                                                            .priority = spec.priority,
                                                            .retention = spec.retention,
                                                            .adapter = adapter_of(spec),
-                                                           .fork_of = fork_of});
+                                                           .fork_of = fork_of,
+                                                           .scores_prompt = scores});
   if (request == nullptr) {
     kv_->close_namespace(*ns);
     return refuse(id, {ErrorCode::kTooLarge, fmt::format("waiting_max: {} requests wait already",
                                                          options_.scheduler.waiting_max)});
   }
-  Extra& extra = extra_of(*request);
+  RequestExtra& extra = extra_of(*request);
   extra.sampling = spec.sampling;
   extra.sampling.seed = entry.seed;
   extra.stop_tokens = spec.stop_tokens;
   extra.min_tokens = spec.min_tokens;
   extra.logprobs = spec.logprobs;
+  extra.prompt_logprobs = spec.prompt_logprobs.value_or(0);
   extra.has_copies = spec.copies > 1;
   extra.submitted_us = entry.submitted_us;
   extra.ghost_space = ghost_space;
@@ -294,11 +302,11 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   return {.request = request.id, .finish = reason, .stats = stats, .error = {}};
 }
 
-const Engine::Extra& Engine::extra_of(const Request& request) const {
+const RequestExtra& Engine::extra_of(const Request& request) const {
   return extras_[static_cast<std::size_t>(request.slot)];
 }
 
-Engine::Extra& Engine::extra_of(const Request& request) {
+RequestExtra& Engine::extra_of(const Request& request) {
   return extras_[static_cast<std::size_t>(request.slot)];
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "cache/load_costs.h"
+#include "engine/request_extra.h"
 #include "sched/scheduler.h"
 #include "stemma/engine.h"
 
@@ -57,14 +58,20 @@ std::string_view prefix_stop_name(PrefixStop stop) {
       return "other_namespace";
     case PrefixStop::kWindow:
       return "window";
+    case PrefixStop::kScored:
+      return "prompt_logprobs";
   }
   return "unknown";
 }
 
 // Asked when its first tokens are about to be computed: none of its own pages can be found yet.
-void Engine::note_prefix_stop(const Request& request, Extra& extra) {
+void Engine::note_prefix_stop(const Request& request, RequestExtra& extra) {
   if (!kv_->shares()) {
     extra.stop = PrefixStop::kCold;
+    return;
+  }
+  if (request.scores_prompt) {
+    extra.stop = PrefixStop::kScored;
     return;
   }
   const auto prompt = static_cast<std::size_t>(request.prompt_tokens);
@@ -100,7 +107,7 @@ std::optional<std::int64_t> Engine::saved_us(std::int64_t cached_tokens) const {
 }
 
 RequestStats Engine::stats_of(const Request& request) const {
-  const Extra& extra = extra_of(request);
+  const RequestExtra& extra = extra_of(request);
   return {.prompt_tokens = request.prompt_tokens,
           .cached_tokens = request.cached_tokens,
           .computed_tokens = request.computed_prompt_tokens,

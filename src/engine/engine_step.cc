@@ -9,6 +9,7 @@
 #include "cache/load_costs.h"
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
+#include "engine/request_extra.h"
 #include "engine/shadow_audit.h"
 #include "engine/step_queue.h"
 #include "model/sampler.h"
@@ -54,7 +55,7 @@ Status check_outputs(const ComputedStep& step, const StepExtent& extent) {
 
 void Engine::note_started() {
   for (const Request* request : scheduler_->scheduled()) {
-    Extra& extra = extra_of(*request);
+    RequestExtra& extra = extra_of(*request);
     if (extra.started_us < 0) {
       extra.started_us = parts_.clock.now_us();
       note_prefix_stop(*request, extra);
@@ -71,18 +72,23 @@ void Engine::note_started() {
 // Whether the request's tokens are chosen from logits here, all of them: what is chosen elsewhere
 // may differ in the last bit of a sum.
 bool Engine::chooses_here(const Request& request) const {
-  const Extra& extra = extra_of(request);
+  const RequestExtra& extra = extra_of(request);
   const SamplingParams& sampling = extra.sampling;
   return (sampling.temperature != 0 && !parts_.runner.draws()) || sampling.changes_logits() ||
          extra.min_tokens > 0 || extra.has_copies;
 }
 
-void Engine::start_step(const KvBatch& batch, std::span<Request* const> outputs) {
+void Engine::start_step(const KvBatch& batch, std::span<const StepOutput> outputs) {
   choices_.clear();
   bool wants_logits = false;
   bool tokens_are_sure = true;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Request& request = *outputs[i];
+    if (!outputs[i].chooses) {
+      choices_.emplace_back();
+      wants_logits = true;
+      continue;
+    }
+    const Request& request = *outputs[i].request_or_null;
     const bool here = chooses_here(request);
     const std::int64_t tokens = batch.positions[static_cast<std::size_t>(batch.logit_rows[i])] + 1;
     choices_.push_back(here
@@ -128,6 +134,7 @@ void Engine::accept_step(const ComputedStep& step, StepReport& report) {
   note_found();
   note_computed(step.us);
   scheduler_->complete_step();
+  accept_scores(step);
   accept_tokens(step);
 }
 
@@ -177,12 +184,43 @@ void Engine::fail_broken(const ComputedStep& step) {
   }
 }
 
+// Those of one request follow each other, and become one event.
+void Engine::accept_scores(const ComputedStep& step) {
+  const KvBatch batch = scheduler_->batch();
+  const auto outputs = scheduler_->outputs();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].chooses || outputs[i].request_or_null == nullptr) continue;
+    const Request& request = *outputs[i].request_or_null;
+    const std::int32_t position = batch.positions[static_cast<std::size_t>(batch.logit_rows[i])];
+    const std::span<const TokenLogprob> row =
+        score(request, position, step.outputs->logits.row(static_cast<std::int64_t>(i)));
+    if (i == 0 || outputs[i - 1].request_or_null != &request) {
+      events_.push_back(
+          {.request = request.id, .stats = {}, .error = {}, .prompt_logprobs = row.first(0)});
+    }
+    std::span<const TokenLogprob>& told = events_.back().prompt_logprobs;
+    told = {told.data(), told.size() + row.size()};
+  }
+}
+
+// Logits of a token of a prompt tell of the one behind it.
+std::span<const TokenLogprob> Engine::score(const Request& request, std::int64_t position,
+                                            std::span<const float> logits) {
+  const std::size_t told = prompt_logprobs_.size();
+  const auto entries = 1 + static_cast<std::size_t>(extra_of(request).prompt_logprobs);
+  STEMMA_CHECK_LE(told + entries, prompt_logprobs_.capacity());
+  prompt_logprobs_.resize(told + entries);
+  const auto row = std::span(prompt_logprobs_).subspan(told);
+  token_logprobs(logits, request.tokens[static_cast<std::size_t>(position) + 1], row);
+  return row;
+}
+
 void Engine::accept_tokens(const ComputedStep& step) {
   const StepOutputs& given = *step.outputs;
   const auto outputs = scheduler_->outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] == nullptr) continue;
-    Request& request = *outputs[i];
+    if (!outputs[i].chooses || outputs[i].request_or_null == nullptr) continue;
+    Request& request = *outputs[i].request_or_null;
     const std::span<const float> row =
         step.has_logits ? given.logits.row(static_cast<std::int64_t>(i)) : std::span<const float>();
     if (step.has_tokens && !chooses_here(request)) {
@@ -216,7 +254,7 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
 void Engine::accept_logits(Request& request, std::span<const float> logits) {
   const SamplingHistory history = {.tokens = request.tokens,
                                    .prompt_tokens = request.prompt_tokens};
-  const Extra& extra = extra_of(request);
+  const RequestExtra& extra = extra_of(request);
   std::span<const TokenId> forbidden;
   if (request.generated_tokens() < extra.min_tokens) forbidden = extra.stop_tokens;
   accept_chosen(request, sampler_->try_sample(logits, extra.sampling, history, forbidden), logits);
@@ -246,7 +284,7 @@ std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
 
 void Engine::accept_token(Request& request, TokenId token) {
   request.tokens.push_back(token);
-  Extra& extra = extra_of(request);
+  RequestExtra& extra = extra_of(request);
   const bool is_first = extra.first_token_us < 0;
   if (is_first) extra.first_token_us = parts_.clock.now_us();
   const FinishReason reason = finish_reason(request, token);

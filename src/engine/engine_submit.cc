@@ -66,6 +66,18 @@ Status check_ends(const RequestSpec& spec, std::int64_t vocab_tokens) {
                "allowed_tokens: each is a stop token, which none may be before min_tokens"};
 }
 
+Status check_scores(const RequestSpec& spec, const SchedulerOptions& options,
+                    std::int64_t logprobs_max) {
+  if (!spec.prompt_logprobs.has_value()) return {};
+  if (options.scored_tokens_max == 0) {
+    return Error{ErrorCode::kInvalidArgument, "prompt_logprobs: scored_tokens_max is 0"};
+  }
+  if (*spec.prompt_logprobs >= 0 && *spec.prompt_logprobs <= logprobs_max) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("prompt_logprobs must be from 0 to {} (got {})", logprobs_max,
+                           *spec.prompt_logprobs)};
+}
+
 }  // namespace
 
 Result<RequestId> Engine::submit(RequestSpec spec) {
@@ -134,6 +146,7 @@ Status Engine::check(const RequestSpec& spec) const {
     return Error{ErrorCode::kInvalidArgument, fmt::format("logprobs must be from 0 to {} (got {})",
                                                           logprobs_max, *spec.logprobs)};
   }
+  STEMMA_RETURN_IF_ERROR(check_scores(spec, options_.scheduler, logprobs_max));
   if (spec.copies < 1 || spec.copies > kCopiesMax) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("copies must be from 1 to {} (got {})", kCopiesMax, spec.copies)};

@@ -116,6 +116,8 @@ Result<std::unique_ptr<ServedModel>> ServedModel::open_own(const ServedModelOpti
   STEMMA_RETURN_IF_ERROR(check(options));
   auto model = std::make_unique<ServedModel>(options.threads, options.pinning);
   model->engine_options_ = options.engine;
+  std::int64_t& scored = model->engine_options_.scheduler.scored_tokens_max;
+  if (scored == 0) scored = kScoredTokens;
   STEMMA_RETURN_IF_ERROR(model->load_files(options));
   STEMMA_RETURN_IF_ERROR(model->open_pools(options));
   const DType dtype = model->pool_->shape().dtype;
@@ -161,7 +163,7 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   runner_options.adapters = options.adapters;
   runner_options.decorate_attention = options.decorate_attention;
   runner_options.rows_max = engine_options_.scheduler.step_tokens_max;
-  runner_options.outputs_max = kv.requests_max;
+  runner_options.outputs_max = kv.requests_max + engine_options_.scheduler.scored_tokens_max;
   runner_options.requests_max = kv.requests_max;
   runner_options.context_tokens_max = kv.context_tokens_max;
   runner_options.ranks = options.ranks;

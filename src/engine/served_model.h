@@ -56,9 +56,15 @@ struct ServedModelOptions {
   // Ranks that serve it together: rank 0 has the engine, the others follow. kv_bytes and threads
   // are each rank's own. nullptr: this process alone. Must outlive the model.
   RankGroup* ranks = nullptr;
-  EngineOptions engine;  // kv.pages is computed; kv.context_tokens_max 0: the model's own
+  // kv.pages is computed; kv.context_tokens_max 0: the model's own; scheduler.scored_tokens_max 0:
+  // kScoredTokens.
+  EngineOptions engine;
   ProgressCallback progress;
 };
+
+// Prompt tokens of a step whose logits are kept, for RequestSpec::prompt_logprobs: 64 MiB of them
+// with the 128k tokens of a large vocabulary.
+inline constexpr std::int64_t kScoredTokens = 128;
 
 class ServedModel {
  public:

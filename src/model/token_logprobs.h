@@ -2,7 +2,7 @@
 //
 // Thread:     pure functions.
 // Memory:     the caller's.
-// Cost:       two passes over the vocabulary; one exponential a token.
+// Cost:       a few passes over the vocabulary; one exponential a token.
 // Not here:   what sampling makes of the logits (sampler). Invariants: I13: sums run in the order
 //             of the vocabulary.
 #pragma once

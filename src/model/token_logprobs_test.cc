@@ -34,6 +34,22 @@ TEST(TokenLogprobs, TiesGoToTheLowerId) {
   EXPECT_EQ(out[3].token, 4);
 }
 
+TEST(TokenLogprobs, SayHowManyAreAsLikely) {
+  const std::vector<float> logits = {1, 3, kNone, 2, 3};
+  std::array<TokenLogprob, 3> out;
+  const auto rank_of = [&](TokenId token) {
+    token_logprobs(logits, token, out);
+    return out[0].rank;
+  };
+  EXPECT_EQ(rank_of(1), 1);
+  EXPECT_EQ(rank_of(4), 2) << "of equal ones the lower id comes first";
+  EXPECT_EQ(rank_of(3), 3);
+  EXPECT_EQ(rank_of(0), 4);
+  EXPECT_EQ(rank_of(2), 5);
+  EXPECT_EQ(out[1].rank, 1);
+  EXPECT_EQ(out[2].rank, 2);
+}
+
 TEST(TokenLogprobs, OnlyTheTokenItselfIfNoOthersAreWanted) {
   const std::vector<float> logits = {7};
   std::array<TokenLogprob, 1> out;

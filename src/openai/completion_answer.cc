@@ -62,8 +62,13 @@ Json text_logprobs(const AnswerPiece& piece) {
   }
   for (const TokenChance& chance : piece.chances) {
     json["tokens"].push_back(chance.token.text);
-    json["token_logprobs"].push_back(finite(chance.token.logprob));
     json["text_offset"].push_back(chance.first_character);
+    if (chance.is_given) {
+      json["token_logprobs"].push_back(nullptr);
+      json["top_logprobs"].push_back(nullptr);
+      continue;
+    }
+    json["token_logprobs"].push_back(finite(chance.token.logprob));
     Json top = Json::object();
     // Of tokens that read the same the likeliest comes first, and stays.
     for (const NamedLogprob& named : chance.likeliest) {
@@ -77,6 +82,31 @@ Json text_logprobs(const AnswerPiece& piece) {
 Json logprobs_json(const AnswerHead& head, const AnswerPiece& piece, bool wanted) {
   if (!wanted) return nullptr;
   return head.kind == CompletionKind::kChat ? chat_logprobs(piece) : text_logprobs(piece);
+}
+
+// As vLLM tells them: of each token by its number, itself first, then the likeliest.
+Json prompt_logprobs(const AnswerPiece& piece) {
+  const auto entry = [](const NamedLogprob& named) {
+    Json json;
+    json["logprob"] = finite(named.logprob);
+    json["rank"] = named.rank;
+    json["decoded_token"] = named.text;
+    return json;
+  };
+  Json list = Json::array();
+  for (const TokenChance& chance : piece.of_prompt) {
+    if (chance.is_given) {
+      list.push_back(nullptr);
+      continue;
+    }
+    Json tokens;
+    tokens[std::to_string(chance.token.token)] = entry(chance.token);
+    for (const NamedLogprob& named : chance.likeliest) {
+      tokens.emplace(std::to_string(named.token), entry(named));
+    }
+    list.push_back(std::move(tokens));
+  }
+  return list;
 }
 
 Json reason_json(std::string_view reason) {
@@ -147,6 +177,7 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
   choice["logprobs"] = logprobs_json(head, answer, has_logprobs);
   choice["finish_reason"] = reason_json(answer.finish_reason);
   if (head.gives_tokens) choice["token_ids"] = answer.tokens;
+  if (head.scores_prompt) choice["prompt_logprobs"] = prompt_logprobs(answer);
   return choice;
 }
 

@@ -26,6 +26,7 @@ struct AnswerHead {
   std::string model;
   std::int64_t created_s = 0;  // seconds since 1970
   bool gives_tokens = false;   // token_ids beside the text
+  bool scores_prompt = false;  // prompt_logprobs beside it
   bool counts_usage = false;   // a stream that ends with usage says in each event that it has none
 };
 
@@ -33,24 +34,28 @@ struct AnswerHead {
 struct NamedLogprob {
   std::string text;
   float logprob = 0;
+  TokenId token = -1;
+  std::int32_t rank = 0;
 };
 
-// A token of the answer and the likeliest ones in its place.
+// A token of a text and the likeliest ones in its place.
 struct TokenChance {
   NamedLogprob token;
   std::vector<NamedLogprob> likeliest;
-  std::int64_t first_character = 0;  // characters of the answer's tokens before it
+  std::int64_t first_character = 0;  // characters of the text's tokens before it
+  bool is_given = false;             // the first of a prompt: nothing says how likely it was
 };
 
 // An answer, or a piece of one.
 struct AnswerPiece {
   std::int64_t index = 0;  // which of the request's answers
   std::string text;
-  std::vector<TokenChance> chances;  // of the tokens of `text`, where logprobs are wanted
-  std::vector<TokenId> tokens;       // of the answer, where they are wanted
-  std::vector<ToolCall> calls = {};  // of tools, by a chat
-  std::int64_t first_call = 0;       // of the answer, how many came before these
-  std::string_view finish_reason;    // "stop", "tool_calls", "length", "abort"; empty: goes on
+  std::vector<TokenChance> chances;         // of the tokens of `text`, where logprobs are wanted
+  std::vector<TokenId> tokens;              // of the answer, where they are wanted
+  std::vector<TokenChance> of_prompt = {};  // of the whole prompt, where AnswerHead::scores_prompt
+  std::vector<ToolCall> calls = {};         // of tools, by a chat
+  std::int64_t first_call = 0;              // of the answer, how many came before these
+  std::string_view finish_reason;  // "stop", "tool_calls", "length", "abort"; empty: goes on
 };
 
 struct AnswerUsage {

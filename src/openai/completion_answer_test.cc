@@ -77,6 +77,29 @@ TEST(CompletionAnswer, OfACompletionWithLogprobs) {
   EXPECT_EQ(logprobs["top_logprobs"][0]["b"], -9999.0) << "JSON has no infinity";
 }
 
+TEST(CompletionAnswer, NothingSaysHowLikelyTheFirstTokenOfAPromptWas) {
+  AnswerPiece answer;
+  answer.chances = {{{"a"}, {}, 0, /*is_given=*/true}, {{"b", -0.5F}, {{"b", -0.5F}}, 1}};
+  const auto json = TemplateJson::parse(
+      answer_body(head(CompletionKind::kText), std::span(&answer, 1), true, {}, TemplateJson()));
+  EXPECT_EQ(json["choices"][0]["logprobs"].dump(),
+            R"({"tokens":["a","b"],"token_logprobs":[null,-0.5],)"
+            R"("top_logprobs":[null,{"b":-0.5}],"text_offset":[0,1]})");
+}
+
+TEST(CompletionAnswer, LogprobsOfAPromptAreByTokenAsVllmHasThem) {
+  AnswerHead scored = head(CompletionKind::kChat);
+  scored.scores_prompt = true;
+  AnswerPiece answer;
+  answer.of_prompt = {{{"a", 0, 7}, {}, 0, /*is_given=*/true},
+                      {{"b", -2, 9, 3}, {{"c", -0.5F, 4, 1}, {"b", -2, 9, 3}}, 1}};
+  const auto json =
+      TemplateJson::parse(answer_body(scored, std::span(&answer, 1), false, {}, TemplateJson()));
+  EXPECT_EQ(json["choices"][0]["prompt_logprobs"].dump(),
+            R"([null,{"9":{"logprob":-2.0,"rank":3,"decoded_token":"b"},)"
+            R"("4":{"logprob":-0.5,"rank":1,"decoded_token":"c"}}])");
+}
+
 TEST(CompletionAnswer, OfTokensThatReadTheSameTheLikeliestIsTold) {
   AnswerPiece answer;
   answer.chances = {{{"a", -0.5F}, {{"\xEF\xBF\xBD", -1}, {"\xEF\xBF\xBD", -3}}, 0}};

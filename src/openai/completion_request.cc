@@ -54,7 +54,6 @@ constexpr Refused kRefused[] = {
     {"custom_logit_processor", "null", "not supported"},
     {"return_tokens_as_token_ids", "false", "not supported: use return_token_ids"},
     {"use_beam_search", "false", "not supported"},
-    {"prompt_logprobs", "null", "not supported"},
 };
 
 void refuse_unsupported(FieldReader& fields) {
@@ -159,8 +158,11 @@ void read_extent(FieldReader& fields, const RequestRules& rules, CompletionReque
   if (best_of.value_or(request.copies) != request.copies) {
     fields.fail("best_of", "only as many as n: every answer is returned");
   }
-  request.max_tokens = fields.integer("max_tokens", {1, kTokensMax});
-  const auto completion = fields.integer("max_completion_tokens", {1, kTokensMax});
+  const bool may_be_none =
+      request.kind == CompletionKind::kText && fields.boolean("echo").value_or(false);
+  const FieldReader::Integers range = {may_be_none ? 0 : 1, kTokensMax};
+  request.max_tokens = fields.integer("max_tokens", range);
+  const auto completion = fields.integer("max_completion_tokens", range);
   if (completion.has_value()) request.max_tokens = completion;
   if (request.kind == CompletionKind::kText && !request.max_tokens.has_value()) {
     request.max_tokens = 16;
@@ -177,6 +179,7 @@ void read_extent(FieldReader& fields, const RequestRules& rules, CompletionReque
 }
 
 void read_logprobs(FieldReader& fields, CompletionRequest& request) {
+  request.prompt_logprobs = fields.integer("prompt_logprobs", {0, kTopLogprobsMax});
   if (request.kind == CompletionKind::kText) {
     request.logprobs = fields.integer("logprobs", {0, kTopLogprobsMax});
     return;
@@ -190,6 +193,9 @@ void read_logprobs(FieldReader& fields, CompletionRequest& request) {
 void read_streaming(FieldReader& fields, std::optional<ApiError>& fault,
                     CompletionRequest& request) {
   request.stream = fields.boolean("stream").value_or(false);
+  if (request.stream && request.prompt_logprobs.has_value()) {
+    fields.fail("prompt_logprobs", "not together with stream: use echo and logprobs");
+  }
   const TemplateJson* const options = fields.object_or_null("stream_options");
   if (options == nullptr) return;
   if (!request.stream) return fields.fail("stream_options", "needs stream to be true");
@@ -239,9 +245,6 @@ void read_text(FieldReader& fields, const RequestRules& rules, std::optional<Api
   }
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   request.echo = fields.boolean("echo").value_or(false);
-  if (request.echo && request.logprobs.has_value()) {
-    fields.fail("echo", "not supported together with logprobs");
-  }
 }
 
 }  // namespace

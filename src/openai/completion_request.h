@@ -65,9 +65,10 @@ struct CompletionRequest {
   bool add_special_tokens = true;  // those that the tokenizer puts around a text
   bool echo = false;
 
-  std::int64_t copies = 1;                 // n
-  std::optional<std::int64_t> max_tokens;  // absent: 16 for a completion, all there is for a chat
-  std::int64_t min_tokens = 0;             // before which nothing but max_tokens ends an answer
+  std::int64_t copies = 1;  // n
+  // Absent: 16 for a completion, all there is for a chat. 0: the prompt alone is wanted (echo).
+  std::optional<std::int64_t> max_tokens;
+  std::int64_t min_tokens = 0;  // before which nothing but max_tokens ends an answer
   // truncate_prompt_tokens: so many of the prompt's last tokens; kPromptThatFits: as many as leave
   // room for max_tokens. Absent: all.
   std::optional<std::int64_t> prompt_tokens_kept;
@@ -79,6 +80,7 @@ struct CompletionRequest {
   bool skip_special_tokens = true;
   SamplingParams sampling;
   std::optional<std::int64_t> logprobs;
+  std::optional<std::int64_t> prompt_logprobs;  // so many beside those of the prompt's tokens
   bool stream = false;
   bool include_usage = false;
   std::int32_t priority = 0;

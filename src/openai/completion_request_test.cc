@@ -131,6 +131,9 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
       {R"("logit_bias":[1])", "logit_bias"},
       {R"("logprobs":1)", "logprobs"},
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
+      {R"("prompt_logprobs":21)", "prompt_logprobs"},
+      {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
+      {R"("max_tokens":0)", "max_tokens"},
       {R"("tools":[1])", "tools[0]"},
       {R"("tool_choice":{"type":"function"})", "tool_choice"},
       {R"("response_format":{"type":"json_schema"})", "response_format"},
@@ -155,6 +158,12 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
       {R"("bad_words":["no"])", "bad_words"},
   };
   for (const auto& [fields, param] : cases) EXPECT_EQ(fault_of(chat(fields)), param) << fields;
+}
+
+TEST(CompletionRequest, OnlyWhoGetsThePromptBackMayWantNothingBehindIt) {
+  const auto echo = completion(R"("prompt":"x","echo":true,"logprobs":1,"max_tokens":0)");
+  EXPECT_EQ(accepted(echo).max_tokens, 0);
+  EXPECT_EQ(fault_of(completion(R"("prompt":"x","max_tokens":0)")), "max_tokens");
 }
 
 TEST(CompletionRequest, StopTokensAreBounded) {

@@ -193,7 +193,7 @@ void TimedReplay::run_step() {
   }
   for (Request* request : scheduler_.scheduled()) count_range(*request);
   scheduler_.complete_step();
-  for (Request* request : scheduler_.outputs()) accept(*request);
+  for (const StepOutput& output : scheduler_.outputs()) accept(*output.request_or_null);
 }
 
 // Copies end meanwhile, and others begin behind them.

@@ -1,6 +1,7 @@
 #include "sched/batch_builder.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -70,14 +71,16 @@ BatchBuilder::BatchBuilder(KvCache& kv, const SchedulerOptions& options)
   row_indptr_.reserve(requests_max + 1);
   requests_.reserve(requests_max);
   adapters_.reserve(requests_max);
-  logit_rows_.reserve(requests_max);
+  const auto outputs_max = requests_max + static_cast<std::size_t>(options.scored_tokens_max);
+  logit_rows_.reserve(outputs_max);
   scheduled_.reserve(requests_max);
-  outputs_.reserve(requests_max);
+  outputs_.reserve(outputs_max);
   clear(options.step_tokens_max);
 }
 
 void BatchBuilder::clear(std::int64_t step_tokens) {
   step_tokens_ = std::min(step_tokens, options_.step_tokens_max);
+  scores_left_ = options_.scored_tokens_max;
   tokens_.clear();
   positions_.clear();
   write_slots_.clear();
@@ -103,8 +106,8 @@ void BatchBuilder::add_output(Request& request) {
 bool BatchBuilder::try_add_ahead(Request& request, std::int64_t tokens_max) {
   const std::int64_t first = request.computed_tokens + request.scheduled_tokens;
   const std::int64_t known = request.total_tokens() - first;
-  const std::int64_t new_tokens =
-      std::min({std::max<std::int64_t>(known, 1), tokens_max, tokens_left()});
+  const std::int64_t new_tokens = std::min({std::max<std::int64_t>(known, 1), tokens_max,
+                                            tokens_left(), scorable_end(request, first) - first});
   if (new_tokens < 1 || !kv_.reserve(request.sequence, first + new_tokens)) return false;
   lay_out(request, first, new_tokens);
   request.ahead_tokens = new_tokens;
@@ -112,9 +115,11 @@ bool BatchBuilder::try_add_ahead(Request& request, std::int64_t tokens_max) {
 }
 
 void BatchBuilder::forget(const Request& request) {
-  for (std::vector<Request*>* const list : {&scheduled_, &outputs_}) {
-    const auto found = std::find(list->begin(), list->end(), &request);
-    if (found != list->end()) *found = nullptr;
+  for (Request*& scheduled : scheduled_) {
+    if (scheduled == &request) scheduled = nullptr;
+  }
+  for (StepOutput& output : outputs_) {
+    if (output.request_or_null == &request) output.request_or_null = nullptr;
   }
 }
 
@@ -122,7 +127,9 @@ std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) 
   STEMMA_CHECK(request.state() == RequestState::kPrefilling,
                "only a prefilling request is chunked");
   adopt_published(request);
-  std::int64_t chunk = std::min({request.remaining_tokens(), tokens_max, tokens_left()});
+  const std::int64_t first = request.computed_tokens;
+  std::int64_t chunk = std::min({request.remaining_tokens(), tokens_max, tokens_left(),
+                                 scorable_end(request, first) - first});
   chunk = std::min(chunk, kv_.reservable_tokens(request.sequence) - request.computed_tokens);
   if (chunk <= 0) {
     return 0;
@@ -161,7 +168,7 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (waits && !borrows) {
     return Admission::kWaitingForTier;
   }
-  Sequence sequence = *kv_.begin(request.ns, request.tokens);
+  Sequence sequence = *kv_.begin(request.ns, request.findable());
   if (!pages_suffice(request, sequence.cached_tokens(), in_flight, kv_.available_pages())) {
     return Admission::kNoPages;
   }
@@ -188,7 +195,7 @@ bool BatchBuilder::has_room_beside(const Request& request, std::int64_t matched_
   const std::int64_t least = kv_.available_pages() - matched_tokens / kv_.page_size();
   return pages_suffice(request, matched_tokens, in_flight, least) ||
          pages_suffice(request, matched_tokens, in_flight,
-                       kv_.available_pages_beside(request.ns, request.tokens));
+                       kv_.available_pages_beside(request.ns, request.findable()));
 }
 
 // Lower tiers are asked when nothing else is in the way; what takes too long is not waited for.
@@ -196,7 +203,7 @@ bool BatchBuilder::waits_for_tier(Request& request) {
   if (!request.looked_below) {
     request.looked_below = true;
     ++request.looks;
-    request.promotion = kv_.try_promote(request.ns, request.tokens).value_or(PromotionId());
+    request.promotion = kv_.try_promote(request.ns, request.findable()).value_or(PromotionId());
   }
   return request.promotion.valid() && kv_.worth_waiting(request.promotion);
 }
@@ -207,7 +214,7 @@ bool BatchBuilder::can_borrow(const Request& request) const {
 
 // What is on its way is as good as there for this step, which waits for it layer by layer.
 void BatchBuilder::borrow_arriving(Request& request) {
-  const std::int64_t named = kv_.lend(request.sequence, request.tokens, request.promotion);
+  const std::int64_t named = kv_.lend(request.sequence, request.findable(), request.promotion);
   note_cached(request, named - request.computed_tokens);
 }
 
@@ -222,7 +229,7 @@ bool BatchBuilder::settle_loans() {
 // What did not come is computed after all.
 bool BatchBuilder::return_loan(Request& request) {
   if (!request.sequence.on_loan()) return true;
-  if (kv_.end_loan(request.sequence, request.tokens)) return true;
+  if (kv_.end_loan(request.sequence, request.findable())) return true;
   note_cached(request, request.sequence.published_tokens() - request.computed_tokens);
   return false;
 }
@@ -236,7 +243,7 @@ void BatchBuilder::note_cached(Request& request, std::int64_t more_tokens) {
 void BatchBuilder::adopt_published(Request& request) {
   if (!request.promotion.valid() || request.sequence.on_loan()) return;
   const std::int64_t adopted =
-      kv_.adopt(request.sequence, request.tokens, request.computed_tokens) -
+      kv_.adopt(request.sequence, request.findable(), request.computed_tokens) -
       request.computed_tokens;
   note_cached(request, adopted);
 }
@@ -304,10 +311,28 @@ void BatchBuilder::lay_out(Request& request, std::int64_t first, std::int64_t ne
   page_table_.add(request.sequence.pages(), end);
   if (kv_.options().window_tokens > 0) lay_out_window(request, first, end);
   scheduled_.push_back(&request);
+  if (request.scores_prompt) lay_out_scores(request, first, end);
   if (end >= request.total_tokens()) {
     request.output_place = std::ssize(outputs_);
     logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
-    outputs_.push_back(&request);
+    outputs_.push_back({&request});
+  }
+}
+
+// Where a step has to end that begins with token `first`, by the logits that are left.
+std::int64_t BatchBuilder::scorable_end(const Request& request, std::int64_t first) const {
+  const std::int64_t end = std::max(first, request.scored_tokens) + scores_left_;
+  return end < request.scorable_tokens() ? end : std::numeric_limits<std::int64_t>::max();
+}
+
+// Those of the tokens from `first` to before `end`, which were laid out last, that have none yet.
+void BatchBuilder::lay_out_scores(Request& request, std::int64_t first, std::int64_t end) {
+  const std::int64_t row_of_end = std::ssize(tokens_);
+  const std::int64_t scored_end = std::min(end, request.scorable_tokens());
+  for (std::int64_t at = std::max(first, request.scored_tokens); at < scored_end; ++at) {
+    logit_rows_.push_back(static_cast<std::int32_t>(row_of_end - (end - at)));
+    outputs_.push_back({&request, /*chooses=*/false});
+    --scores_left_;
   }
 }
 

@@ -22,6 +22,12 @@
 
 namespace stemma {
 
+// Whose the logits of a row are.
+struct StepOutput {
+  Request* request_or_null = nullptr;  // nullptr: it has ended since
+  bool chooses = true;  // its next token; else they only tell how likely that of its prompt was
+};
+
 // What became of a waiting request that was looked at.
 enum class Admission : std::uint8_t {
   kAdmitted,
@@ -78,10 +84,10 @@ class BatchBuilder {
 
   // The step so far; valid until the next clear.
   KvBatch batch() const;
-  // The requests of the batch, and those of them that get a token, as batch() orders them; nullptr
-  // where one was forgotten.
+  // The requests of the batch, nullptr where one was forgotten, and whose its logits are, as
+  // batch() orders them.
   std::span<Request* const> scheduled() const { return scheduled_; }
-  std::span<Request* const> outputs() const { return outputs_; }
+  std::span<const StepOutput> outputs() const { return outputs_; }
 
   bool empty() const noexcept { return tokens_.empty(); }
   std::int64_t tokens_left() const noexcept {
@@ -101,7 +107,9 @@ class BatchBuilder {
   bool return_loan(Request& request);
   static void note_cached(Request& request, std::int64_t more_tokens);
   void adopt_published(Request& request);
+  std::int64_t scorable_end(const Request& request, std::int64_t first) const;
   void lay_out(Request& request, std::int64_t first, std::int64_t new_tokens);
+  void lay_out_scores(Request& request, std::int64_t first, std::int64_t end);
   void lay_out_window(const Request& request, std::int64_t first, std::int64_t end);
 
   KvCache& kv_;
@@ -109,6 +117,7 @@ class BatchBuilder {
   std::int64_t watermark_pages_;
   bool loans_allowed_ = false;
   std::int64_t step_tokens_ = 0;
+  std::int64_t scores_left_ = 0;  // rows of logits that are no outputs
   std::vector<TokenId> tokens_;
   std::vector<std::int32_t> positions_;
   std::vector<SlotId> write_slots_;
@@ -118,7 +127,7 @@ class BatchBuilder {
   std::vector<AdapterId> adapters_;
   std::vector<std::int32_t> logit_rows_;
   std::vector<Request*> scheduled_;
-  std::vector<Request*> outputs_;
+  std::vector<StepOutput> outputs_;
   PageTableAssembly page_table_;
   PageTableAssembly windowed_table_;
   std::vector<PageId> windowed_row_;

@@ -22,8 +22,9 @@ bool still_waits(const Request& waiting, std::span<Request* const> in_flight) {
 std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Request& leader,
                            std::int64_t matched) {
   const std::int64_t page_size = kv.page_size();
-  const std::int64_t tokens = kv.common_tokens(
-      waiting.ns, leader.ns, std::min(waiting.total_tokens() - 1, leader.total_tokens()));
+  const std::int64_t findable = std::ssize(waiting.findable()) - 1;
+  const std::int64_t tokens =
+      kv.common_tokens(waiting.ns, leader.ns, std::min(findable, leader.total_tokens()));
   if (tokens < matched + page_size) return 0;
   const auto first = waiting.tokens.begin();
   const auto other = leader.tokens.begin();
@@ -38,9 +39,9 @@ std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Requ
 
 std::int64_t matched_tokens(const KvCache& kv, Request& request) {
   if (!request.probed || request.probed_epoch != kv.epoch()) {
-    request.matched_tokens = kv.probe(request.ns, request.tokens);
+    request.matched_tokens = kv.probe(request.ns, request.findable());
     request.reachable_tokens =
-        std::max(request.matched_tokens, kv.probe_host(request.ns, request.tokens));
+        std::max(request.matched_tokens, kv.probe_host(request.ns, request.findable()));
     request.probed_epoch = kv.epoch();
     request.probed = true;
   }
@@ -50,7 +51,7 @@ std::int64_t matched_tokens(const KvCache& kv, Request& request) {
 std::int64_t reachable_tokens(KvCache& kv, Request& request) {
   matched_tokens(kv, request);
   if (request.stored_tokens < 0) {
-    request.stored_tokens = kv.probe_stores(request.ns, request.tokens);
+    request.stored_tokens = kv.probe_stores(request.ns, request.findable());
   }
   return std::max(request.reachable_tokens, request.stored_tokens);
 }

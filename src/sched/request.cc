@@ -54,6 +54,7 @@ void Request::start(NewRequest&& request) {
   retention = request.retention;
   adapter = request.adapter;
   fork_of = request.fork_of;
+  scores_prompt = request.scores_prompt;
   state_ = RequestState::kWaiting;
 }
 

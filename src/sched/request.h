@@ -42,6 +42,7 @@ struct NewRequest {
   AdapterId adapter = {};
   // Has the same prompt as this one, which was submitted before it and computes it for both.
   RequestId fork_of = {};
+  bool scores_prompt = false;  // logits of its prompt's tokens are wanted too
 };
 
 class Request {
@@ -53,7 +54,8 @@ class Request {
   std::int64_t output_tokens_max = 0;
   std::int32_t priority = 0;
   Retention retention = Retention::kDefault;
-  AdapterId adapter;         // what it is computed with; invalid: the model alone
+  AdapterId adapter;  // what it is computed with; invalid: the model alone
+  bool scores_prompt = false;
   std::int32_t slot = 0;     // its place in the slab
   std::int64_t arrival = 0;  // 0, 1, 2, … in order of submission; kept over preemption
   std::int64_t processed_at_arrival = 0;  // SchedulerTotals::computed_tokens when it arrived
@@ -63,6 +65,7 @@ class Request {
   std::int64_t scheduled_tokens = 0;  // of those computed in this step
   std::int64_t ahead_tokens = 0;      // in the step that was planned while this one is computed
   std::int64_t output_place = 0;      // among the outputs of the step that was planned last
+  std::int64_t scored_tokens = 0;     // from the first on, whose logits were had: scores_prompt
 
   // For reports. A preempted request computes some of its prompt again.
   std::int64_t cached_tokens = 0;           // found when it was first admitted
@@ -112,6 +115,14 @@ class Request {
     return state_ == RequestState::kPrefilling || state_ == RequestState::kRunning;
   }
   std::int64_t total_tokens() const noexcept { return static_cast<std::int64_t>(tokens.size()); }
+  // Tokens that are computed for their logits, though others may have their KV.
+  std::int64_t scorable_tokens() const noexcept { return scores_prompt ? prompt_tokens - 1 : 0; }
+  // What of it is looked for in the cache. The last of these tokens is never taken from there.
+  std::span<const TokenId> findable() const {
+    const bool all = scored_tokens >= scorable_tokens();
+    return std::span(tokens).first(all ? tokens.size()
+                                       : static_cast<std::size_t>(scored_tokens) + 1);
+  }
   std::int64_t generated_tokens() const noexcept { return total_tokens() - prompt_tokens; }
   // Tokens that have no KV yet.
   std::int64_t remaining_tokens() const noexcept { return total_tokens() - computed_tokens; }

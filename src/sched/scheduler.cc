@@ -145,7 +145,7 @@ void Scheduler::keep_for_waiting() {
     if (request.wanted_turn >= 0 && !stale) continue;
     if (request.wanted_turn < 0) request.wanted_turn = wants_++;
     request.wanted_epoch = kv_.epoch();
-    kv_.want(request.ns, request.tokens, request.wanted_turn);
+    kv_.want(request.ns, request.findable(), request.wanted_turn);
   }
 }
 
@@ -397,6 +397,8 @@ void Scheduler::complete_step() {
     if (request == nullptr) continue;
     const std::int64_t first = request->computed_tokens;
     request->computed_tokens += std::exchange(request->scheduled_tokens, 0);
+    request->scored_tokens = std::max(
+        request->scored_tokens, std::min(request->computed_tokens, request->scorable_tokens()));
     const std::int64_t prompt_end = std::min(request->computed_tokens, request->prompt_tokens);
     const std::int64_t of_prompt = std::max<std::int64_t>(prompt_end - first, 0);
     request->computed_prompt_tokens += of_prompt;

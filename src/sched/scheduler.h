@@ -71,10 +71,10 @@ class Scheduler {
   // completed or its requests have ended.
   bool plan_step() STEMMA_REQUIRES_ROLE(engine_thread);
   KvBatch batch() const { return builder_->batch(); }
-  // The requests of the step, and those of them that get a token, in the order of batch(); nullptr
-  // where one has ended since.
+  // The requests of the step, nullptr where one has ended since, and whose its logits are, in the
+  // order of batch().
   std::span<Request* const> scheduled() const { return builder_->scheduled(); }
-  std::span<Request* const> outputs() const { return builder_->outputs(); }
+  std::span<const StepOutput> outputs() const { return builder_->outputs(); }
   // Why the queue was not taken in further, nullopt if nothing was turned away.
   std::optional<Admission> held_back() const noexcept { return held_back_; }
 
@@ -93,7 +93,7 @@ class Scheduler {
   [[nodiscard]] bool settle_loans() STEMMA_REQUIRES_ROLE(engine_thread);
 
   // The KV of the whole step is in its pages. Publishes; a prompt that is done starts running.
-  // The caller then appends a token to each of outputs(). REQUIRES: settle_loans.
+  // The caller then appends a token to each of outputs() that chooses one. REQUIRES: settle_loans.
   void complete_step() STEMMA_REQUIRES_ROLE(engine_thread);
 
   // Lets plan_ahead plan. Takes memory for a second step.
@@ -105,7 +105,7 @@ class Scheduler {
   // that came up for who waits is still to be taken.
   bool plan_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   KvBatch batch_ahead() const { return ahead_->batch(); }
-  std::span<Request* const> outputs_ahead() const { return ahead_->outputs(); }
+  std::span<const StepOutput> outputs_ahead() const { return ahead_->outputs(); }
   // The step is complete, its tokens appended: the one planned ahead takes its place.
   // REQUIRES: plan_ahead gave true.
   void enter_ahead() STEMMA_REQUIRES_ROLE(engine_thread);

@@ -60,7 +60,9 @@ class Bench {
     assume_role(engine_thread);
     scheduler_->complete_step();
     check();
-    for (Request* request : scheduler_->outputs()) {
+    for (const StepOutput& output : scheduler_->outputs()) {
+      if (!output.chooses) continue;
+      Request* const request = output.request_or_null;
       request->tokens.push_back(static_cast<TokenId>(1'000'000 + request->total_tokens()));
       if (request->generated_tokens() == request->output_tokens_max) {
         scheduler_->finish(*request);

@@ -20,7 +20,7 @@ void Scheduler::prefetch_waiting() {
   for (std::size_t i = 0; i < std::min(waiting_.size(), kPrefetchedAhead); ++i) {
     Request& request = *waiting_[i];
     if (request.prefetched || request.looked_below) continue;
-    request.prefetched = kv_.try_prefetch(request.ns, request.tokens);
+    request.prefetched = kv_.try_prefetch(request.ns, request.findable());
     if (!request.prefetched) return;
   }
 }
@@ -30,7 +30,7 @@ void Scheduler::prefetch_waiting() {
 void Scheduler::look_again(Request& request) {
   if (!request.promotion.valid() || request.looks >= kLooksMax) return;
   if (kv_.worth_waiting(request.promotion)) return;
-  if (!kv_.may_bring_more(request.promotion, request.ns, request.tokens)) return;
+  if (!kv_.may_bring_more(request.promotion, request.ns, request.findable())) return;
   let_promotion_go(request);
   request.looked_below = false;
 }

@@ -1,8 +1,11 @@
 #include "server/answer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "server/receipt.h"
+#include "server/token_chances.h"
 
 namespace stemma {
 namespace {
@@ -20,6 +23,15 @@ std::string_view reason_of(FinishReason reason) {
       return "abort";
   }
   return "";
+}
+
+// One token had to be computed: nobody asked for it.
+void leave_out_answer(AnswerUpdate& update) {
+  update.text.clear();
+  update.chances.clear();
+  update.tokens.clear();
+  update.stats.output_tokens = 0;
+  if (update.finish == FinishReason::kStop) update.finish = FinishReason::kLength;
 }
 
 }  // namespace
@@ -46,15 +58,23 @@ Answer::Answer(ExchangeId exchange, AnswerPlan plan)
       shown_(answers_.size(), false),
       calls_(answers_.size(), 0),
       of_prompt_(plan_.echoes.size()),
+      chances_of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
+  for (const std::string& echo : plan_.echoes) characters_of_echo_.push_back(characters_in(echo));
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
-    answers_[i].text = plan_.echoes[i / static_cast<std::size_t>(plan_.copies)];
     if (plan_.call_style.has_value()) readers_.emplace_back(*plan_.call_style);
   }
 }
 
 bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
+  if (!update.of_prompt.empty()) {
+    const auto prompt = static_cast<std::size_t>(update.index / plan_.copies);
+    std::move(update.of_prompt.begin(), update.of_prompt.end(),
+              std::back_inserter(chances_of_prompt_[prompt]));
+    return false;
+  }
+  if (plan_.prompt_only) leave_out_answer(update);
   note_stats(update);
   if (update.finish != FinishReason::kNone) outcome_ = finish_reason_name(update.finish);
   if (update.finish == FinishReason::kFailed) return take_failure(update.error, http);
@@ -63,13 +83,14 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
                        .chances = std::move(update.chances),
                        .tokens = std::move(update.tokens),
                        .finish_reason = reason_of(update.finish)};
+  const auto echoed = characters_of_echo_[static_cast<std::size_t>(update.index / plan_.copies)];
+  for (TokenChance& chance : piece.chances) chance.first_character += echoed;
   if (!readers_.empty()) take_calls(piece);
   if (plan_.stream) {
     stream(update, std::move(piece), http);
   } else {
-    AnswerPiece& answer = answers_[static_cast<std::size_t>(update.index)];
-    piece.text.insert(0, answer.text);
-    answer = std::move(piece);
+    show_prompt(piece);
+    answers_[static_cast<std::size_t>(update.index)] = std::move(piece);
   }
   if (update.finish == FinishReason::kNone || --unfinished_ > 0) return false;
   finish(http);
@@ -90,6 +111,17 @@ void Answer::take_calls(AnswerPiece& piece) {
   piece.calls = std::move(read.calls);
   calls_[index] += std::ssize(piece.calls);
   if (piece.finish_reason == "stop" && calls_[index] > 0) piece.finish_reason = "tool_calls";
+}
+
+// What comes before the first piece of an answer, where the prompt is to be seen.
+void Answer::show_prompt(AnswerPiece& piece) const {
+  const auto prompt = static_cast<std::size_t>(piece.index / plan_.copies);
+  piece.text.insert(0, plan_.echoes[prompt]);
+  const std::vector<TokenChance>& chances = chances_of_prompt_[prompt];
+  if (plan_.head.scores_prompt) piece.of_prompt = chances;
+  if (plan_.echoes_chances) {
+    piece.chances.insert(piece.chances.begin(), chances.begin(), chances.end());
+  }
 }
 
 // The prompt is counted once, as the first of its answers found it.
@@ -130,7 +162,7 @@ void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer&
   if (!shown_[index]) {
     shown_[index] = true;
     http.write(exchange_, first_event(plan_.head, update.index));
-    piece.text.insert(0, answers_[index].text);
+    show_prompt(piece);
   }
   if (piece.text.empty() && piece.calls.empty() && piece.chances.empty() && piece.tokens.empty() &&
       piece.finish_reason.empty())

@@ -31,6 +31,8 @@ struct AnswerPlan {
   bool stream = false;
   bool include_usage = false;
   bool has_logprobs = false;
+  bool echoes_chances = false;              // the logprobs of a prompt come before an answer's
+  bool prompt_only = false;                 // what is computed behind it is not shown
   std::optional<ToolCallStyle> call_style;  // of a chat with tools: its text may have calls
   bool calls_in_parallel = true;
   bool wants_receipt = false;
@@ -57,6 +59,7 @@ class Answer {
   std::string_view outcome() const noexcept { return outcome_; }
 
  private:
+  void show_prompt(AnswerPiece& piece) const;
   void note_stats(const AnswerUpdate& update);
   bool take_failure(const Error& error, HttpServer& http);
   void take_calls(AnswerPiece& piece);
@@ -72,6 +75,8 @@ class Answer {
   std::vector<ToolCallReader> readers_;  // by answer; none where there are no calls
   std::vector<std::int64_t> calls_;      // by answer: that it made
   std::vector<RequestStats> of_prompt_;  // of the first answer to each prompt
+  std::vector<std::vector<TokenChance>> chances_of_prompt_;
+  std::vector<std::int64_t> characters_of_echo_;
   RequestStats stats_;
   std::int64_t output_tokens_ = 0;
   std::int64_t unfinished_ = 0;

@@ -219,7 +219,8 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
     return too_long(request, fmt::format("the prompt of {} tokens leaves nothing of {}",
                                          prompt_tokens, context_text()));
   }
-  const std::int64_t max_tokens = request.max_tokens.value_or(context - prompt_tokens);
+  const std::int64_t wanted = request.max_tokens.value_or(context - prompt_tokens);
+  const std::int64_t max_tokens = std::max<std::int64_t>(wanted, 1);  // an engine gives no less
   if (max_tokens > context - prompt_tokens) {
     return too_long(request, fmt::format("the prompt of {} tokens and max_tokens {} exceed {}",
                                          prompt_tokens, max_tokens, context_text()));
@@ -246,6 +247,10 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   go_on_from_shared(job.spec);
   job.spec.retention = request.cache.retention;
   job.spec.logprobs = request.logprobs;
+  job.spec.prompt_logprobs = request.prompt_logprobs;
+  if (request.echo && !request.prompt_logprobs.has_value()) {
+    job.spec.prompt_logprobs = request.logprobs;
+  }
   job.spec.copies = request.copies;
   job.wants_tokens = request.wants_tokens;
   return job;
@@ -269,6 +274,9 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.head.gives_tokens = request.wants_tokens;
   plan.head.counts_usage = request.include_usage;
   plan.has_logprobs = request.logprobs.has_value();
+  plan.head.scores_prompt = request.prompt_logprobs.has_value();
+  plan.echoes_chances = request.echo && plan.has_logprobs;
+  plan.prompt_only = request.max_tokens == 0;
   if (!request.tools.is_null()) plan.call_style = call_style_;
   plan.calls_in_parallel = request.calls_in_parallel;
   plan.wants_receipt = request.wants_receipt;

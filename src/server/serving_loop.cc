@@ -12,12 +12,6 @@ namespace {
 constexpr std::chrono::milliseconds kIdle(100);
 constexpr std::chrono::milliseconds kIdleWithTransfers(5);
 
-// Of a text of UTF-8.
-std::int64_t characters_in(std::string_view text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
-}
-
 }  // namespace
 
 ServingLoop::ServingLoop(Engine& engine, const Tokenizer& tokenizer, const Options& options,
@@ -132,7 +126,11 @@ void ServingLoop::start(AnswerJob&& job) {
 
 void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
   const std::int64_t copies = prompt.spec.copies;
+  const TokenId first_token = prompt.spec.prompt.empty() ? -1 : prompt.spec.prompt.front();
+  const std::optional<std::int64_t> prompt_logprobs = prompt.spec.prompt_logprobs;
   const Result<RequestId> first = engine_.submit(std::move(prompt.spec));
+  const TokenChances::Rules rules = {.goes_on = prompt.text.goes_on,
+                                     .skip_special_tokens = prompt.text.skip_special_tokens};
   for (std::int64_t copy = 0; copy < copies; ++copy) {
     if (!first.ok()) {
       AnswerUpdate& update = updates_.emplace_back();
@@ -144,15 +142,40 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
       continue;
     }
     const RequestId id(first->value() + copy);
-    live_.emplace(id, Live{.exchange = origin.exchange,
-                           .index = origin.first_index + copy,
-                           .wants_tokens = prompt.wants_tokens,
-                           .in_pieces = origin.in_pieces,
-                           .shows_stop = prompt.text.shows_stop,
-                           .kept = {},
-                           .first_of_text = !prompt.text.goes_on,
-                           .text = TextGeneration(tokenizer_, prompt.text)});
+    const auto made = live_.emplace(id, Live{.exchange = origin.exchange,
+                                             .index = origin.first_index + copy,
+                                             .wants_tokens = prompt.wants_tokens,
+                                             .in_pieces = origin.in_pieces,
+                                             .shows_stop = prompt.text.shows_stop,
+                                             .kept = {},
+                                             .chances = TokenChances(tokenizer_, rules),
+                                             .of_prompt = {},
+                                             .text = TextGeneration(tokenizer_, prompt.text)});
+    if (copy == 0 && prompt_logprobs.has_value()) {
+      give_prompt(made.first->second, first_token, *prompt_logprobs);
+    }
     requests_of_[origin.exchange].push_back(id);
+  }
+}
+
+// The first token of a prompt is there before anything is computed.
+void ServingLoop::give_prompt(Live& live, TokenId first_token, std::int64_t logprobs) {
+  live.of_prompt = {.texts = TokenChances(tokenizer_, {.skip_special_tokens = true}),
+                    .entries = 1 + static_cast<std::size_t>(logprobs)};
+  AnswerUpdate& update = updates_.emplace_back();
+  update.exchange = live.exchange;
+  update.index = live.index;
+  update.of_prompt.push_back(live.of_prompt->texts.given(first_token));
+}
+
+void ServingLoop::take_scores(const EngineEvent& event, Live& live) {
+  const std::span<const TokenLogprob> all = event.prompt_logprobs;
+  const std::size_t entries = live.of_prompt->entries;
+  AnswerUpdate& update = updates_.emplace_back();
+  update.exchange = live.exchange;
+  update.index = live.index;
+  for (std::size_t token = 0; token < all.size(); token += entries) {
+    update.of_prompt.push_back(live.of_prompt->texts.next(all.subspan(token, entries)));
   }
 }
 
@@ -186,6 +209,7 @@ void ServingLoop::take(const EngineEvent& event) {
   const auto found = live_.find(event.request);
   if (found == live_.end()) return;  // a stop string ended it
   Live& live = found->second;
+  if (!event.prompt_logprobs.empty()) return take_scores(event, live);
   AnswerUpdate update;
   update.exchange = live.exchange;
   update.index = live.index;
@@ -226,7 +250,7 @@ void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& 
   const bool hidden = event.finish == FinishReason::kStop && !live.shows_stop;
   if (event.token >= 0 && !hidden) {
     if (live.wants_tokens) update.tokens.push_back(event.token);
-    update.chances = chances_of(event, live);
+    if (!event.logprobs.empty()) update.chances.push_back(live.chances.next(event.logprobs));
     if (live.text.push(event.token, update.text)) {
       const std::optional<RequestStats> stopped = engine_.stop(event.request);
       if (stopped.has_value()) update.stats = *stopped;
@@ -235,27 +259,6 @@ void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& 
     }
   }
   if (event.finish != FinishReason::kNone) live.text.finish(update.text);
-}
-
-// Behind other tokens one is written with the space that decoders take off the begin of a text: so
-// the tokens of an answer, joined, are its text.
-std::vector<TokenChance> ServingLoop::chances_of(const EngineEvent& event, Live& live) const {
-  const bool is_first = std::exchange(live.first_of_text, false);
-  std::vector<TokenChance> chances;
-  if (event.logprobs.empty()) return chances;
-  const auto named = [&](const TokenLogprob& entry) {
-    return NamedLogprob{is_first ? tokenizer_.decode(std::span(&entry.token, 1), false)
-                                 : text_behind_others(tokenizer_, entry.token),
-                        entry.logprob};
-  };
-  TokenChance& chance = chances.emplace_back();
-  chance.token = named(event.logprobs[0]);
-  for (const TokenLogprob& entry : event.logprobs.subspan(1)) {
-    chance.likeliest.push_back(named(entry));
-  }
-  chance.first_character = live.characters;
-  live.characters += characters_in(chance.token.text);
-  return chances;
 }
 
 void ServingLoop::end(RequestId request) {

@@ -23,6 +23,7 @@
 #include "engine/text_generation.h"
 #include "http/http_server.h"
 #include "openai/completion_answer.h"
+#include "server/token_chances.h"
 #include "stemma/engine.h"
 
 namespace stemma {
@@ -47,8 +48,11 @@ struct AnswerUpdate {
   std::int64_t index = 0;            // which answer of the exchange
   std::string text;                  // that is certain now
   std::vector<TokenChance> chances;  // where logprobs were asked for
-  std::vector<TokenId> tokens;       // where PromptJob::wants_tokens; no stop token that is hidden
-  bool is_first = false;             // it has a first token, and no update came before
+  // The next ones of the prompt, where RequestSpec::prompt_logprobs asked for them: in updates of
+  // the first of its answers that say nothing else, before any that do.
+  std::vector<TokenChance> of_prompt = {};
+  std::vector<TokenId> tokens;  // where PromptJob::wants_tokens; no stop token that is hidden
+  bool is_first = false;        // it has a first token, and no update came before
   FinishReason finish = FinishReason::kNone;
   RequestStats stats;  // with the first token, as far as known then; and with the end
   Error error;         // where finish is kFailed
@@ -103,6 +107,11 @@ class ServingLoop {
   std::int64_t turns() const noexcept { return turns_.load(); }
 
  private:
+  // The chances of a prompt's tokens, and how many entries each has.
+  struct PromptChances {
+    TokenChances texts;
+    std::size_t entries = 1;
+  };
   // One request of the engine.
   struct Live {
     ExchangeId exchange;
@@ -110,10 +119,10 @@ class ServingLoop {
     bool wants_tokens = false;
     bool in_pieces = false;
     bool shows_stop = false;
-    AnswerUpdate kept;            // where it does not come in pieces
-    bool begun = false;           // its first token has come
-    bool first_of_text = false;   // the next token is
-    std::int64_t characters = 0;  // of tokens whose chances were told
+    AnswerUpdate kept;   // where it does not come in pieces
+    bool begun = false;  // its first token has come
+    TokenChances chances;
+    std::optional<PromptChances> of_prompt;
     TextGeneration text;
   };
   struct Message {
@@ -140,7 +149,8 @@ class ServingLoop {
   void cancel_request(RequestId request);
   void take_text(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
-  std::vector<TokenChance> chances_of(const EngineEvent& event, Live& live) const;
+  void give_prompt(Live& live, TokenId first_token, std::int64_t logprobs);
+  void take_scores(const EngineEvent& event, Live& live);
   void end(RequestId request);
   void deliver();
 

@@ -63,6 +63,7 @@ class Updates {
     std::string text;
     std::vector<TokenId> tokens;
     std::vector<TokenChance> chances;
+    std::vector<TokenChance> of_prompt;
     std::int64_t updates = 0;
     std::int64_t firsts = 0;
     std::int64_t ends = 0;
@@ -75,7 +76,10 @@ class Updates {
     for (AnswerUpdate& update : updates) {
       Answer& answer = answers_[{update.exchange.value(), update.index}];
       EXPECT_EQ(answer.ends, 0) << "nothing follows the end";
-      ++answer.updates;
+      const std::vector<TokenChance>& prompt = update.of_prompt;
+      EXPECT_TRUE(prompt.empty() || answer.updates == 0) << "before anything else";
+      answer.of_prompt.insert(answer.of_prompt.end(), prompt.begin(), prompt.end());
+      answer.updates += prompt.empty() ? 1 : 0;
       answer.text += update.text;
       answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
       answer.chances.insert(answer.chances.end(), update.chances.begin(), update.chances.end());
@@ -127,6 +131,7 @@ class ServingLoopTest : public ::testing::Test {
     options_.kv.context_tokens_max = 200;
     options_.scheduler.waiting_max = 32;
     options_.scheduler.chunk_tokens_max = 6;
+    options_.scheduler.scored_tokens_max = 4;
     options_.inbox_max = 256;
   }
 
@@ -236,6 +241,37 @@ TEST_F(ServingLoopTest, TokensThatLogprobsAreOfAreTheTextInPiecesAndWhole) {
     }
     EXPECT_EQ(answer.chances.size(), 8U);
     EXPECT_EQ(joined, answer.text);
+  }
+  expect_nothing_left();
+}
+
+// In pieces and whole, in front of the answer, also where the prompt is one token.
+TEST_F(ServingLoopTest, TheFirstAnswerToAPromptBringsTheChancesOfItsTokens) {
+  tokenizer_ = words();
+  open();
+  model_->let_all_go();
+  for (const std::int64_t tokens : {1, 10}) {
+    for (const std::int64_t in_pieces : {0, 1}) {
+      AnswerJob wanted = job(tokens + in_pieces, tokens, 3, 2);
+      wanted.in_pieces = in_pieces == 1;
+      wanted.prompts[0].spec.prompt_logprobs = 2;
+      ASSERT_TRUE(loop_->submit(std::move(wanted)));
+    }
+  }
+  updates_->wait_for_ends(8);
+  for (const std::int64_t exchange : {1, 2, 10, 11}) {
+    const std::vector<TokenChance> chances = updates_->answer(exchange).of_prompt;
+    ASSERT_EQ(chances.size(), exchange < 10 ? 1U : 10U);
+    EXPECT_TRUE(updates_->answer(exchange, 1).of_prompt.empty());
+    std::int64_t characters = 0;
+    for (std::size_t i = 0; i < chances.size(); ++i) {
+      EXPECT_EQ(chances[i].token.token, static_cast<TokenId>(i * 5 % 60));
+      EXPECT_EQ(chances[i].is_given, i == 0);
+      EXPECT_EQ(chances[i].likeliest.size(), i == 0 ? 0U : 2U);
+      EXPECT_EQ(chances[i].token.text.starts_with(" "), i > 0);
+      EXPECT_EQ(chances[i].first_character, characters);
+      characters += std::ssize(chances[i].token.text) - 1;  // one letter has two bytes
+    }
   }
   expect_nothing_left();
 }

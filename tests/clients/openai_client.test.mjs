@@ -167,6 +167,45 @@ test("continues texts and tokens", async () => {
   assert.match(back.body.prompt, /Once upon$/);
 });
 
+test("says of each token of a prompt how likely it was, whatever is cached of it", async () => {
+  const ask = (fields) => client.completions.create({ ...greedy, prompt: story, echo: true, logprobs: 2, ...fields });
+  const cold = (await ask({ max_tokens: 0 }));
+  const { tokens, token_logprobs: own, top_logprobs: top, text_offset: offsets } = cold.choices[0].logprobs;
+  assert.equal(cold.choices[0].text, story);
+  assert.equal(cold.usage.completion_tokens, 0);
+  assert.equal(tokens.length, cold.usage.prompt_tokens);
+  assert.deepEqual([own[0], top[0]], [null, null]);
+  tokens.slice(1).forEach((token, i) => assert.equal(story.slice(offsets[i + 1]).startsWith(token), true));
+  const warm = await ask({ max_tokens: 3 });
+  assert.equal(warm.usage.prompt_tokens_details.cached_tokens, 0, "all of it is computed");
+  assert.deepEqual(warm.choices[0].logprobs.token_logprobs.slice(0, own.length), own);
+  // The same as an answer is told of the tokens that it goes on with.
+  const { body } = await json(server.url, "/tokenize", { prompt: story });
+  for (const at of [1, 17, body.count - 1]) {
+    const asked = await client.completions.create({ ...greedy, prompt: body.tokens.slice(0, at), max_tokens: 1, logprobs: 2 });
+    assert.deepEqual(asked.choices[0].logprobs.top_logprobs[0], top[at]);
+  }
+});
+
+test("streams a prompt and its logprobs before the answer", async () => {
+  const request = { ...greedy, prompt: "Once upon a time", echo: true, logprobs: 1, max_tokens: 4 };
+  const whole = (await client.completions.create(request)).choices[0];
+  const joined = { text: "", tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
+  for await (const event of await client.completions.create({ ...request, stream: true })) {
+    joined.text += event.choices[0].text;
+    for (const [name, values] of Object.entries(event.choices[0].logprobs ?? {})) joined[name].push(...values);
+  }
+  assert.deepEqual(joined, { text: whole.text, ...whole.logprobs });
+});
+
+test("gives prompt_logprobs as vLLM does", async () => {
+  const { body } = await json(server.url, "/v1/chat/completions", { ...greedy, messages: about("Hi"), max_tokens: 1, prompt_logprobs: 1 });
+  const list = body.choices[0].prompt_logprobs;
+  assert.equal(list.length, body.usage.prompt_tokens);
+  assert.equal(list[0], null);
+  for (const entries of list.slice(1)) assert.ok(Object.values(entries).some((entry) => entry.rank === 1));
+});
+
 test("a client that aborts frees its place at the next step", async () => {
   const cancelled = await metric(server.url, "stemma_cancelled_requests_total");
   const stream = await client.chat.completions.create({ ...greedy, messages: about("A very long story."), max_tokens: 8000, ignore_eos: true, stream: true });

@@ -194,6 +194,29 @@ TEST_F(ServedBits, StepsThatAreQueuedGiveTheSameTokens) {
   EXPECT_EQ(tokens_of_queued_steps(*model, kRequests), plain.tokens);
 }
 
+// Queued behind each other and behind other requests' tokens, as many rows at once as there is room
+// for.
+TEST_F(ServedBits, LogprobsOfPromptsAreTheSameHoweverTheyAreComputed) {
+  write_model("llama3");
+  const auto backend = make_cuda_backend(device(), {.deterministic = true});
+  std::vector<std::vector<float>> plain;
+  for (const Setting& setting : {Setting{.cache = "none", .concurrency = 1}, Setting()}) {
+    ServedModelOptions options = trial_options(directory(), setting);
+    options.backend = backend.get();
+    options.kv_dtype = "bf16";
+    const bool is_plain = setting.cache == "none";
+    options.engine.scheduler.scored_tokens_max = is_plain ? 0 : 19;
+    const auto model = opened_for_trial(ServedModel::open(options));
+    ASSERT_TRUE(model->runner().queues());
+    const auto told = logprobs_of_prompts(*model, 2, is_plain ? 1 : 2);
+    if (is_plain) plain = told;
+    for (std::size_t i = 0; i < told.size(); ++i) {
+      EXPECT_EQ(told[i].size(), shared_prompts()[i % 2].size() - 1);
+      EXPECT_EQ(told[i], plain[i % 2]) << setting.cache << " " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Dense, ServedFamilies, testing::Values("llama3", "gemma3"),
                          [](const auto& family) { return std::string(family.param); });
 

@@ -71,6 +71,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps, std::optional<Sim
       shares_prng_(mix64(seed + 3)),
       quotas_prng_(mix64(seed + 4)),
       pools_prng_(mix64(seed + 5)),
+      scores_prng_(mix64(seed + 7)),
       queues_(mix64(seed + 6) % 2 == 0),
       plan_(draw_plan(prng_)),
       model_(clock_, plan_.token_us, seed),
@@ -83,6 +84,7 @@ Simulation::Simulation(std::uint64_t seed, std::int64_t steps, std::optional<Sim
   set_log_sink({});
   plan_.purges = pick<std::int64_t>(purges_prng_, {0, 3, 20});
   plan_.shares_in_4 = pick<std::int64_t>(shares_prng_, {0, 3, 4});
+  plan_.engine.scheduler.scored_tokens_max = pick<std::int64_t>(scores_prng_, {1, 4, 40});
   draw_pools(plan_, wished, pools_prng_);
   model_.set_wrong_audits(plan_.wrong_audits);
   late_.computes_early = false;  // else a step fails before its events do
@@ -271,13 +273,16 @@ void Simulation::submit() {
                  .space = question.spec.namespace_digest.bytes[0]};
   const std::int64_t copies = copies_prng_.below(8) == 0 ? 2 + copies_prng_.below(5) : 1;
   question.spec.copies = copies;
+  draw_scores(question.spec, asked);
   if (shares_prng_.below(4) < plan_.shares_in_4) share_prefix(question.spec);
   const auto id = engine_->submit(std::move(question.spec));
   if (id.ok()) {
     note_asked(asked.space, asked.prompt);
     tally_["sim_requests"] += copies;
-    for (std::int64_t copy = 0; copy < copies; ++copy)
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
       asked_[RequestId(id->value() + copy)] = asked;
+      asked.wants_scores = false;
+    }
   } else if (id.error().code != ErrorCode::kTooLarge) {
     fail("a request was refused: " + to_string(id.error()));
   }
@@ -320,7 +325,9 @@ void Simulation::take(const EngineEvent& event, bool model_failed) {
     return fail(fmt::format("request {} speaks after its end", event.request.value()));
   }
   Asked& asked = found->second;
+  if (!event.prompt_logprobs.empty()) take_scores(event, asked);
   if (event.token >= 0) {
+    if (asked.got.empty()) check_scored(event.request, asked);
     const std::size_t at = asked.got.size();
     if (at >= asked.answer.size() || asked.answer[at] != event.token) {
       return fail(fmt::format("request {}: output token {} is {}, not {}", event.request.value(),

@@ -118,6 +118,8 @@ class Simulation {
     std::vector<TokenId> prompt;
     std::vector<TokenId> answer;  // all of it, in closed form
     std::vector<TokenId> got;
+    bool wants_scores = false;
+    std::size_t scored = 0;  // tokens of the prompt
     std::size_t conversation = 0;
     std::uint8_t space = 0;  // its namespace
   };
@@ -143,10 +145,13 @@ class Simulation {
   std::int64_t pending_purges() const;
   void submit();
   void share_prefix(RequestSpec& spec);
+  void draw_scores(RequestSpec& spec, Asked& asked);
   RequestId any_request();
 
   void run_engine();
   void take(const EngineEvent& event, bool model_failed);
+  void take_scores(const EngineEvent& event, Asked& asked);
+  void check_scored(RequestId request, const Asked& asked);
   void take_end(const EngineEvent& event, const Asked& asked, bool model_failed);
   void check_state();
 
@@ -180,6 +185,7 @@ class Simulation {
   Prng shares_prng_;  // who goes on from what everybody shares
   Prng quotas_prng_;  // whose quota changes, and when
   Prng pools_prng_;   // what the model keeps
+  Prng scores_prng_;  // whose prompts are scored
   bool queues_;       // whether steps are planned while others are computed
   SimulationPlan plan_;
   FakeClock clock_;

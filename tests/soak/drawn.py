@@ -95,6 +95,9 @@ class Texts:
                 "return_token_ids": True, "ignore_eos": True}
         if draw.random() < 0.05:
             body["prompt"] = SHARED_TEXT + str(draw.randrange(100))
+        if draw.random() < 0.15:
+            body["echo"] = True
+            body["max_tokens"] = draw.choice([0, body["max_tokens"]])
         if draw.random() < 0.2 and self.adapters:
             body["model"] = draw.choice(self.adapters)
         if draw.random() < 0.1:

@@ -95,4 +95,33 @@ inline std::vector<std::vector<TokenId>> tokens_of_queued_steps(
   return tokens;
 }
 
+// The logprobs of the tokens of the first `prompts` prompts of a trial, each prompt asked for
+// `rounds` times: first when others compute what it begins with, then when all of it is cached.
+inline std::vector<std::vector<float>> logprobs_of_prompts(ServedModel& model, std::size_t prompts,
+                                                           int rounds) {
+  const auto engine = opened_for_trial(model.open_engine());
+  const auto asked = shared_prompts();
+  std::vector<std::vector<float>> logprobs;
+  for (int round = 0; round < rounds; ++round) {
+    for (const std::vector<TokenId>& prompt : std::span(asked).first(prompts)) {
+      RequestSpec spec;
+      spec.prompt = prompt;
+      spec.max_tokens = 1;
+      spec.prompt_logprobs = 0;
+      STEMMA_CHECK(engine->submit(std::move(spec)).ok(), "a trial's requests are right");
+      logprobs.emplace_back();
+    }
+    while (!engine->idle()) {
+      for (const EngineEvent& event : engine->step().events) {
+        EXPECT_NE(event.finish, FinishReason::kFailed) << to_string(event.error);
+        for (const TokenLogprob& entry : event.prompt_logprobs) {
+          logprobs[event.request.index()].push_back(entry.logprob);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(engine->audit(), std::nullopt);
+  return logprobs;
+}
+
 }  // namespace stemma

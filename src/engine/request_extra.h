@@ -1,0 +1,37 @@
+// RequestExtra: what the engine knows of a request beside what the scheduler does.
+//
+// Thread:     engine thread only.
+// Memory:     one a place of the scheduler's slab; its lists come with the request.
+// Cost:       none.
+// Not here:   what differs between the steps of its life (sched/request).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "stemma/ids.h"
+#include "stemma/request_stats.h"
+#include "stemma/sampling.h"
+
+namespace stemma {
+
+struct RequestExtra {
+  SamplingParams sampling;
+  std::vector<TokenId> stop_tokens;
+  std::int64_t min_tokens = 0;
+  std::optional<std::int64_t> logprobs;
+  std::int64_t prompt_logprobs = 0;  // read only of a request that scores its prompt
+  bool has_copies = false;           // it is one of them
+  std::vector<SiblingNamespace> siblings;
+  std::int64_t ghost_space = 0;  // of its namespace
+  std::int64_t submitted_us = 0;
+  std::int64_t started_us = -1;
+  std::int64_t first_token_us = -1;
+  PrefixStop stop = PrefixStop::kCold;
+  std::int64_t evicted_ago_us = 0;
+  std::string_view differing_field;
+};
+
+}  // namespace stemma

@@ -1,0 +1,39 @@
+#include "server/token_chances.h"
+
+#include <algorithm>
+
+#include "model/detokenizer.h"
+
+namespace stemma {
+
+std::int64_t characters_in(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+}
+
+TokenChance TokenChances::given(TokenId token) {
+  const TokenLogprob entry = {token};
+  TokenChance chance = next(std::span(&entry, 1));
+  chance.is_given = true;
+  return chance;
+}
+
+TokenChance TokenChances::next(std::span<const TokenLogprob> entries) {
+  TokenChance chance = {.token = named(entries.front()), .likeliest = {}};
+  for (const TokenLogprob& entry : entries.subspan(1)) chance.likeliest.push_back(named(entry));
+  chance.first_character = characters_;
+  const bool is_special = tokenizer_->is_special(entries.front().token);
+  if (!is_special || !rules_.skip_special_tokens) characters_ += characters_in(chance.token.text);
+  begun_ |= !is_special;
+  return chance;
+}
+
+NamedLogprob TokenChances::named(const TokenLogprob& entry) const {
+  return {.text = begun_ ? text_behind_others(*tokenizer_, entry.token)
+                         : tokenizer_->decode(std::span(&entry.token, 1), false),
+          .logprob = entry.logprob,
+          .token = entry.token,
+          .rank = entry.rank};
+}
+
+}  // namespace stemma

@@ -1,0 +1,52 @@
+// TokenChances: the tokens of one text, one after the other, and the likeliest ones in their place,
+// as people read them.
+//
+// Behind other tokens one is written with the space that decoders take off the begin of a text: so
+// the tokens of a text, joined, are that text.
+//
+// Thread:     one thread a text.
+// Memory:     none.
+// Cost:       the text of a token, for each entry.
+// Not here:   the logprobs (model/token_logprobs), JSON (openai/completion_answer).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "model/tokenizer.h"
+#include "openai/completion_answer.h"
+#include "stemma/ids.h"
+#include "stemma/sampling.h"
+
+namespace stemma {
+
+// Of a text of UTF-8.
+std::int64_t characters_in(std::string_view text);
+
+class TokenChances {
+ public:
+  struct Rules {
+    bool goes_on = false;              // from another text
+    bool skip_special_tokens = false;  // they are no text
+  };
+
+  // `tokenizer` must outlive this.
+  TokenChances(const Tokenizer& tokenizer, const Rules& rules)
+      : tokenizer_(&tokenizer), rules_(rules), begun_(rules.goes_on) {}
+
+  // The next token, of which nobody said how likely it was.
+  TokenChance given(TokenId token);
+  // The next token: its own entry, then the likeliest. REQUIRES: there is one.
+  TokenChance next(std::span<const TokenLogprob> entries);
+
+ private:
+  NamedLogprob named(const TokenLogprob& entry) const;
+
+  const Tokenizer* tokenizer_;
+  Rules rules_;
+  bool begun_;                   // a token that has a text came before
+  std::int64_t characters_ = 0;  // of the tokens so far
+};
+
+}  // namespace stemma
