@@ -149,10 +149,14 @@ void Engine::note_found() {
   }
 }
 
-// What a step costs that computes prompts for the most part: of others little could be learned.
+// What a step costs that computes prompts for the most part: of others little could be learned, and
+// of those whose logits are wanted too much.
 void Engine::note_computed(std::int64_t us) {
   const StepPrompts step = prompts_of(scheduler_->scheduled());
-  if (!step.tell(kLearnFromTokens)) return;
+  const auto outputs = scheduler_->outputs();
+  const bool scores = std::any_of(outputs.begin(), outputs.end(),
+                                  [](const StepOutput& output) { return !output.chooses; });
+  if (scores || !step.tell(kLearnFromTokens)) return;
   kv_->note_computed(step.first_token(), step.prompt_tokens, us);
   costs_->computed(step.first_token(), step.prompt_tokens, us);
   scheduler_->note_pace(step.tokens, us);

@@ -60,6 +60,35 @@ def test_several_outputs_share_their_prompt(llm):
     assert texts([output]) == texts(llm.generate("The page and", params))
 
 
+def test_logprobs_of_an_output_begin_with_its_tokens(llm):
+    output = llm.generate("The page and", SamplingParams(max_tokens=6, temperature=0, logprobs=2))[0].outputs[0]
+    assert [next(iter(row)) for row in output.logprobs] == output.token_ids
+    own = [row[token] for row, token in zip(output.logprobs, output.token_ids)]
+    assert all(one.rank == 1 for one in own)
+    assert all(len(row) == 2 for row in output.logprobs)
+    assert output.cumulative_logprob == pytest.approx(sum(one.logprob for one in own))
+    assert "".join(one.decoded_token for one in own) == output.text
+
+
+def test_logprobs_of_a_prompt_are_those_of_an_output_whatever_is_cached(llm):
+    prompt = llm.encode(" ".join(["scored"] * 60))
+    cold, warm = (llm.generate(prompt, SamplingParams(max_tokens=1, prompt_logprobs=1))[0] for _ in range(2))
+    assert cold.prompt_logprobs == warm.prompt_logprobs
+    assert warm.num_cached_tokens == 0
+    assert cold.prompt_logprobs[0] is None and len(cold.prompt_logprobs) == len(prompt)
+    assert all(token in row for token, row in zip(prompt[1:], cold.prompt_logprobs[1:]))
+    at = len(prompt) // 2
+    said = llm.generate(prompt[:at], SamplingParams(max_tokens=1, temperature=0, logprobs=1))[0].outputs[0].logprobs[0]
+    likeliest = max(cold.prompt_logprobs[at].values(), key=lambda one: one.logprob)
+    assert likeliest.logprob == max(one.logprob for one in said.values())
+
+
+def test_nobody_is_told_logprobs_who_did_not_ask(llm):
+    output = llm.generate("The page and", {"max_tokens": 2})[0]
+    assert output.prompt_logprobs is None
+    assert output.outputs[0].logprobs is None and output.outputs[0].cumulative_logprob is None
+
+
 def test_parameters_of_each_prompt(llm):
     outputs = llm.generate(["The page", "The page"], [{"max_tokens": 2}, {"max_tokens": 5}])
     assert [len(output.outputs[0].token_ids) for output in outputs] == [2, 5]

@@ -34,7 +34,7 @@ from .errors import (
     TooLargeError,
     UnsupportedError,
 )
-from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams
+from .llm import LLM, CompletionOutput, Logprob, RequestOutput, SamplingParams
 from .replay import ReplayReport, replay
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "InvalidArgumentError",
     "IoError",
     "LLM",
+    "Logprob",
     "Namespace",
     "NotFoundError",
     "OutOfMemoryError",

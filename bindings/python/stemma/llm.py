@@ -19,7 +19,8 @@ class SamplingParams:
     temperature 0 takes the likeliest token; top_k 0 or -1 and top_p 1 cut nothing off. `stop` texts end the output
     and are not part of it unless include_stop_str_in_output; `stop_token_ids` are. Nothing but max_tokens ends an
     output before min_tokens. `n` outputs share one computation of the prompt. Without a `seed` the same list of prompts
-    gives the same outputs.
+    gives the same outputs. `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the
+    output and of the prompt, from 0 to 20; a prompt is then computed whole, whatever is cached of it.
     """
 
     n: int = 1
@@ -40,6 +41,8 @@ class SamplingParams:
     skip_special_tokens: bool = True
     allowed_token_ids: Optional[Sequence[int]] = None
     logit_bias: Optional[Mapping[int, float]] = None
+    logprobs: Optional[int] = None
+    prompt_logprobs: Optional[int] = None
 
     @classmethod
     def of(cls, params: Union[SamplingParams, Mapping[str, Any], None]) -> SamplingParams:
@@ -69,13 +72,25 @@ class SamplingParams:
 
 
 @dataclasses.dataclass
+class Logprob:
+    """How likely the model held a token, and how many were as likely: rank 1 is the likeliest."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+@dataclasses.dataclass
 class CompletionOutput:
-    """One output. finish_reason: "stop" or "length"."""
+    """One output. finish_reason: "stop" or "length". Where they were asked for, the logprobs of each of its tokens and of
+    the likeliest in its place, by token, itself first; and the sum of its tokens' own."""
 
     index: int
     text: str
     token_ids: list[int]
     finish_reason: str
+    logprobs: Optional[list[dict[int, Logprob]]] = None
+    cumulative_logprob: Optional[float] = None
 
 
 @dataclasses.dataclass
@@ -90,6 +105,7 @@ class RequestOutput:
     ttft_us: int
     total_us: int
     finished: bool = True
+    prompt_logprobs: Optional[list[Optional[dict[int, Logprob]]]] = None  # None for the first token
 
 
 class LLM:
@@ -165,15 +181,15 @@ class LLM:
                 request_id=str(first + i),
                 prompt=text,
                 prompt_token_ids=list(ids),
-                outputs=[
-                    CompletionOutput(k, one["text"], one["token_ids"], one["finish_reason"])
-                    for k, one in enumerate(outputs)
-                ],
+                outputs=[_output(k, one, wish["logprobs"] is not None) for k, one in enumerate(outputs)],
                 num_cached_tokens=outputs[0]["cached_tokens"],
                 ttft_us=outputs[0]["ttft_us"],
                 total_us=outputs[0]["total_us"],
+                prompt_logprobs=(
+                    None if wish["prompt_logprobs"] is None else [None, *map(_chances, outputs[0]["prompt_logprobs"])]
+                ),
             )
-            for i, (text, ids, outputs) in enumerate(zip(texts, tokens, answers))
+            for i, (text, ids, wish, outputs) in enumerate(zip(texts, tokens, wishes, answers))
         ]
 
     def _prompt(self, prompt: Prompt) -> tuple[Optional[str], Sequence[int]]:
@@ -198,6 +214,22 @@ class LLM:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _chances(row) -> dict[int, Logprob]:
+    # The token's own entry comes first, and stays where it is one of the likeliest.
+    chances: dict[int, Logprob] = {}
+    for token, *entry in row:
+        chances.setdefault(token, Logprob(*entry))
+    return chances
+
+
+def _output(index: int, output: Mapping[str, Any], has_logprobs: bool) -> CompletionOutput:
+    made = CompletionOutput(index, output["text"], output["token_ids"], output["finish_reason"])
+    if has_logprobs:
+        made.logprobs = [_chances(row) for row in output["logprobs"]]
+        made.cumulative_logprob = sum(row[0][1] for row in output["logprobs"])
+    return made
 
 
 def _listed(prompts) -> list:

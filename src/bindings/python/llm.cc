@@ -17,6 +17,7 @@
 #include "cuda/named_backend.h"
 #include "engine/served_model.h"
 #include "engine/text_generation.h"
+#include "model/detokenizer.h"
 
 namespace stemma::python {
 
@@ -31,6 +32,14 @@ struct Wish {
   TextRules text;
 };
 
+// A token as Python is told of it.
+struct Chance {
+  TokenLogprob entry;
+  std::string text;
+};
+// Of a token of a text: its own, then those of the likeliest.
+using Chances = std::vector<Chance>;
+
 // One output of one prompt, while it comes and when it is whole.
 struct Output {
   RequestId request;
@@ -38,6 +47,9 @@ struct Output {
   std::vector<TokenId> tokens;
   std::string text;
   TextGeneration stream;
+  std::size_t prompt_entries = 0;            // of a row of EngineEvent::prompt_logprobs
+  std::vector<Chances> chances = {};         // of the output's tokens, where they are wanted
+  std::vector<Chances> prompt_chances = {};  // from the prompt's second token on
   FinishReason finish = FinishReason::kNone;
   RequestStats stats;
   Error error;
@@ -92,6 +104,8 @@ class Run {
   void submit_some(std::vector<Wish>& wishes);
   void submit(Wish& wish);
   void take(const EngineEvent& event);
+  void take_scores(const EngineEvent& event, Output& output) const;
+  Chances chances_of(std::span<const TokenLogprob> entries) const;
   void end(Output& output, FinishReason reason, const RequestStats& stats);
   void cancel_all();
 
@@ -113,6 +127,7 @@ void Run::submit_some(std::vector<Wish>& wishes) {
 
 void Run::submit(Wish& wish) {
   const std::int64_t copies = wish.spec.copies;
+  const auto prompt_entries = 1 + static_cast<std::size_t>(wish.spec.prompt_logprobs.value_or(0));
   wish.text.goes_on = wish.text.goes_on && has_text(model_.tokenizer(), wish.spec.prompt);
   const Result<RequestId> id = engine_.submit(std::move(wish.spec));
   if (!id.ok()) {
@@ -125,6 +140,7 @@ void Run::submit(Wish& wish) {
                         .tokens = {},
                         .text = {},
                         .stream = TextGeneration(model_.tokenizer(), wish.text),
+                        .prompt_entries = prompt_entries,
                         .stats = {},
                         .error = {}});
   }
@@ -160,8 +176,10 @@ void Run::take(const EngineEvent& event) {
   if (found == outputs_.end() || found->request != event.request) return;
   Output& output = *found;
   if (output.finish != FinishReason::kNone) return;
+  take_scores(event, output);
   if (event.token >= 0) {
     output.tokens.push_back(event.token);
+    if (!event.logprobs.empty()) output.chances.push_back(chances_of(event.logprobs));
     if (output.stream.push(event.token, output.text)) {
       const std::optional<RequestStats> stats = engine_.stop(event.request);
       return end(output, FinishReason::kStop, stats.value_or(event.stats));
@@ -171,6 +189,21 @@ void Run::take(const EngineEvent& event) {
   output.stream.finish(output.text);
   output.error = event.error;
   end(output, event.finish, event.stats);
+}
+
+void Run::take_scores(const EngineEvent& event, Output& output) const {
+  const std::span<const TokenLogprob> all = event.prompt_logprobs;
+  for (std::size_t row = 0; row < all.size(); row += output.prompt_entries) {
+    output.prompt_chances.push_back(chances_of(all.subspan(row, output.prompt_entries)));
+  }
+}
+
+Chances Run::chances_of(std::span<const TokenLogprob> entries) const {
+  Chances chances;
+  for (const TokenLogprob& entry : entries) {
+    chances.push_back({entry, text_behind_others(model_.tokenizer(), entry.token)});
+  }
+  return chances;
 }
 
 void Run::end(Output& output, FinishReason reason, const RequestStats& stats) {
@@ -258,6 +291,8 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
     const auto& ends = core_->generation.eos_token_ids;
     wish.spec.stop_tokens.insert(wish.spec.stop_tokens.end(), ends.begin(), ends.end());
   }
+  wish.spec.logprobs = prompt["logprobs"].cast<std::optional<std::int64_t>>();
+  wish.spec.prompt_logprobs = prompt["prompt_logprobs"].cast<std::optional<std::int64_t>>();
   wish.spec.adapter = prompt["adapter"].cast<std::string>();
   wish.spec.namespace_digest = core_->digest;
   wish.spec.min_tokens = prompt["min_tokens"].cast<std::int64_t>();
@@ -270,11 +305,27 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
   return wish;
 }
 
+// Tuples of token, logprob, rank and text.
+py::list to_python(const std::vector<Chances>& tokens) {
+  py::list out;
+  for (const Chances& chances : tokens) {
+    py::list row;
+    for (const Chance& chance : chances) {
+      const TokenLogprob& entry = chance.entry;
+      row.append(py::make_tuple(entry.token, entry.logprob, entry.rank, chance.text));
+    }
+    out.append(row);
+  }
+  return out;
+}
+
 py::dict to_python(const Output& output) {
   py::dict out;
   out["prompt"] = output.prompt;
   out["token_ids"] = output.tokens;
   out["text"] = output.text;
+  out["logprobs"] = to_python(output.chances);
+  out["prompt_logprobs"] = to_python(output.prompt_chances);
   out["finish_reason"] = finish_reason_name(output.finish);
   out["prompt_tokens"] = output.stats.prompt_tokens;
   out["cached_tokens"] = output.stats.cached_tokens;
