@@ -40,9 +40,10 @@ class Runs(unittest.TestCase):
         with tarfile.open(self.work / "build/gpu_pack.tar.xz", "w:xz") as archive:
             archive.add(self.work / "packed", "gpu_pack")
 
-    def run_tests(self):
-        told = {**os.environ, "PATH": f"{self.work / 'bin'}:{os.environ['PATH']}"}
-        return subprocess.run([self.work / "tools/gpu_check", "--run", "tests"], env=told, capture_output=True, text=True)
+    def run_tests(self, *more, **variables):
+        told = {**os.environ, "PATH": f"{self.work / 'bin'}:{os.environ['PATH']}", **variables}
+        command = [self.work / "tools/gpu_check", "--run", "tests", *more]
+        return subprocess.run(command, env=told, capture_output=True, text=True)
 
     def test_tests_that_fail_are_counted(self):
         self.program("build/cuda/device_cuda_test", BRIEF, status=1)
@@ -67,6 +68,26 @@ class Runs(unittest.TestCase):
         run = self.run_tests()
         self.assertIn("| device | ended with 3 |", run.stdout)
         self.assertIn("Device.Ends", run.stdout)
+
+    def test_benchmarks_come_before_tests_that_say_less(self):
+        order = self.work / "order"
+        for name in ("engine_cuda_test", "device_cuda_test", "pool_cuda_bench", "tests_gpu"):
+            self.program(f"build/cuda/{name}", "cuda_store kernel=cuda tokens=4096 GB/s=7\n" + WELL)
+            program = self.work / "build/cuda" / name
+            program.write_text(program.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\necho {name} >>{order}\n"))
+        run = self.run_tests("benches")
+        ran = dict.fromkeys(order.read_text().split())  # each is asked for its tests of Hopper as well
+        self.assertEqual(list(ran), ["device_cuda_test", "pool_cuda_bench", "tests_gpu", "engine_cuda_test"])
+        self.assertIn("The most telling of them:\n\n```\ncuda_store kernel=cuda tokens=4096 GB/s=7\n```", run.stdout)
+        self.assertEqual(run.returncode, 0)
+
+    def test_time_is_kept_for_benchmarks(self):
+        for name in ("device_cuda_test", "pool_cuda_bench", "tests_gpu"):
+            self.program(f"build/cuda/{name}", WELL)
+        run = self.run_tests("benches", GPU_CHECK_SECONDS="150")
+        self.assertIn("| device | no time |", run.stdout)
+        self.assertIn("| tests_gpu | 2 |", run.stdout)
+        self.assertNotIn("pool_cuda_bench: no time", run.stdout)
 
     def test_a_pack_that_is_carried_later_is_the_one_that_runs(self):
         self.pack(WELL)
