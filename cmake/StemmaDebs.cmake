@@ -1,7 +1,7 @@
 # cpack -G DEB in the build folder makes three packages of Debian:
 #   libstemma1     the shared libraries (the number is that of the C ABI)
 #   libstemma-dev  headers, static libraries, what find_package and pkg-config read
-#   stemma         the command
+#   stemma         the command, with the bundled model and the dashboard
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME stemma)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})

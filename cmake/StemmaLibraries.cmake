@@ -156,4 +156,15 @@ function(stemma_install)
   list(TRANSFORM headers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/include/stemma/\\1.h")
   install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stemma COMPONENT development)
   install(TARGETS stemma RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+  # What the command serves where no model is named, and what shows how it does.
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/scribe-3m DESTINATION ${CMAKE_INSTALL_DATADIR}/stemma/models COMPONENT command)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/grafana DESTINATION ${CMAKE_INSTALL_DATADIR}/stemma COMPONENT command)
+  # Where Debian looks for the terms of each of its packages.
+  foreach(part runtime:libstemma${STEMMA_ABI_VERSION} development:libstemma-dev command:stemma)
+    string(REPLACE ":" ";" part ${part})
+    list(GET part 0 component)
+    list(GET part 1 package)
+    install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME copyright
+            COMPONENT ${component})
+  endforeach()
 endfunction()

@@ -197,6 +197,15 @@ class Installed(unittest.TestCase):
             *pkg_config("--cflags", "--libs", "stemma"))
         self.assertIn(f"stemma {said_version()}", run(program, env=with_library_path()))
 
+    def test_the_command_brings_its_model(self):
+        run("cmake", "--install", BUILD, "--prefix", WORK / "command", "--component", "command")
+        moved = (WORK / "command").rename(WORK / "moved")
+        with subprocess.Popen([moved / "bin/stemma", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
+            said = server.stdout.readline()
+            server.terminate()
+        self.assertRegex(said, "scribe.* on http://127.0.0.1:")
+        self.assertEqual(server.returncode, 0)
+
     def test_rust_binds_it_as_it_is(self):
         self.require("libstemma.so")
         if not shutil.which("rustc"):
@@ -227,7 +236,9 @@ class Debs(unittest.TestCase):
             name = run("dpkg-deb", "-f", deb, "Package").strip()
             held[name] = (run("dpkg-deb", "-c", deb), run("dpkg-deb", "-f", deb, "Depends"))
         self.assertEqual(set(held), {"libstemma1", "libstemma-dev", "stemma"})
-        for name, path in (("stemma", "/usr/bin/stemma"), ("libstemma-dev", "/usr/include/stemma/c.h"),
+        for name, path in (("stemma", "/usr/bin/stemma"), ("stemma", "/usr/share/stemma/models/scribe-3m/config.json"),
+                           ("stemma", "/usr/share/doc/stemma/copyright"), ("libstemma1", "/usr/share/doc/libstemma1/copyright"),
+                           ("libstemma-dev", "/usr/include/stemma/c.h"),
                            ("libstemma-dev", "/usr/lib/libstemma.a"), ("libstemma-dev", "/usr/lib/libstemma.so "),
                            ("libstemma-dev", "/usr/lib/pkgconfig/stemma.pc"),
                            ("libstemma-dev", "/usr/lib/cmake/stemma/stemmaConfig.cmake"),
