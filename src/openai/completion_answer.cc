@@ -12,10 +12,18 @@ std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string event_of(const std::string& json) {
-  std::string event;
-  event.reserve(json.size() + 8);
-  return event.append("data: ").append(json).append("\n\n");
+// Ends of lines by Unicode that JSON lets stand, as it has them where they are escaped. Clients
+// whose language ends a line there too would take an event apart.
+constexpr std::pair<std::string_view, std::string_view> kLineEnds[] = {
+    {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
+
+std::string event_of(std::string json) {
+  for (const auto& [end, escaped] : kLineEnds) {
+    for (std::size_t at = json.find(end); at != std::string::npos; at = json.find(end, at)) {
+      json.replace(at, end.size(), escaped);
+    }
+  }
+  return "data: " + json + "\n\n";
 }
 
 // JSON has no infinity: a token that cannot come has a very small logprob, as OpenAI gives it.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -135,6 +136,21 @@ TEST(CompletionAnswer, AStreamOfEvents) {
   EXPECT_TRUE(last["choices"].empty());
   EXPECT_EQ(last["usage"]["total_tokens"], 4);
   EXPECT_EQ(first_event(head(CompletionKind::kText), 0), "") << "a completion has no role";
+}
+
+// NEL, LS and PS: Python's splitlines, which clients of streams use, ends a line at each.
+TEST(CompletionAnswer, AnEventIsOneLineWhateverALanguageTakesForAnEnd) {
+  AnswerPiece piece;
+  piece.text = "a\xC2\x85\xE2\x80\xA8\xE2\x80\xA9\x0B\x0C\x1C\x1D\x1E\r\n\xC2\x86\xE2\x80\xAAz";
+  const std::string event = piece_event(head(CompletionKind::kText), piece, false);
+  for (const std::string_view end : {"\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"}) {
+    EXPECT_EQ(event.find(end), std::string::npos);
+  }
+  EXPECT_EQ(
+      std::count_if(event.begin(), event.end(), [](char byte) { return byte >= 0 && byte < 32; }),
+      2)
+      << "the two that end it";
+  EXPECT_EQ(event_json(event)["choices"][0]["text"], piece.text);
 }
 
 TEST(ApiErrors, HaveOpenAisShape) {

@@ -253,6 +253,7 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   }
   job.spec.copies = request.copies;
   job.wants_tokens = request.wants_tokens;
+  job.tells_end = request.echo;  // who scores a prompt leaves out the last token, whichever it is
   return job;
 }
 

@@ -145,6 +145,7 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
     const auto made = live_.emplace(id, Live{.exchange = origin.exchange,
                                              .index = origin.first_index + copy,
                                              .wants_tokens = prompt.wants_tokens,
+                                             .tells_end = prompt.tells_end,
                                              .in_pieces = origin.in_pieces,
                                              .shows_stop = prompt.text.shows_stop,
                                              .kept = {},
@@ -248,9 +249,11 @@ void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
 // A stop token is part of the text where it is to be shown.
 void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& update) {
   const bool hidden = event.finish == FinishReason::kStop && !live.shows_stop;
+  if (!event.logprobs.empty() && (!hidden || live.tells_end)) {
+    update.chances.push_back(live.chances.next(event.logprobs));
+  }
   if (event.token >= 0 && !hidden) {
     if (live.wants_tokens) update.tokens.push_back(event.token);
-    if (!event.logprobs.empty()) update.chances.push_back(live.chances.next(event.logprobs));
     if (live.text.push(event.token, update.text)) {
       const std::optional<RequestStats> stopped = engine_.stop(event.request);
       if (stopped.has_value()) update.stats = *stopped;

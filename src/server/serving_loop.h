@@ -33,6 +33,7 @@ struct PromptJob {
   RequestSpec spec;
   TextRules text;
   bool wants_tokens = false;  // updates say which tokens came
+  bool tells_end = false;     // also the chance of a stop token that is not shown
 };
 
 // What one exchange asks of the engine. Its answers are numbered over all prompts.
@@ -117,6 +118,7 @@ class ServingLoop {
     ExchangeId exchange;
     std::int64_t index = 0;
     bool wants_tokens = false;
+    bool tells_end = false;
     bool in_pieces = false;
     bool shows_stop = false;
     AnswerUpdate kept;   // where it does not come in pieces

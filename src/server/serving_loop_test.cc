@@ -344,6 +344,29 @@ TEST_F(ServingLoopTest, AStopTokenIsPartOfTheAnswerWhereItIsShown) {
   expect_nothing_left();
 }
 
+// Evaluations of models take all tokens but the last one, which was generated, for the prompt's.
+TEST_F(ServingLoopTest, AStopTokenThatIsNotShownHasItsChanceWhereThatIsWanted) {
+  open();
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  updates_->wait_for_ends(1);
+  const TokenId first = updates_->answer(1).tokens.front();
+  for (const std::int64_t tells : {0, 1}) {
+    AnswerJob wanted = job(2 + tells, 10, 8);
+    wanted.prompts[0].spec.stop_tokens = {first};
+    wanted.prompts[0].spec.logprobs = 0;
+    wanted.prompts[0].tells_end = tells == 1;
+    ASSERT_TRUE(loop_->submit(std::move(wanted)));
+    updates_->wait_for_ends(2 + tells);
+    const Updates::Answer answer = updates_->answer(2 + tells);
+    EXPECT_EQ(answer.last.finish, FinishReason::kStop);
+    EXPECT_EQ(answer.text, "");
+    EXPECT_TRUE(answer.tokens.empty());
+    EXPECT_EQ(std::ssize(answer.chances), tells);
+  }
+  expect_nothing_left();
+}
+
 TEST_F(ServingLoopTest, TheTokenThatEndsAStopStringHasItsChance) {
   open();
   model_->let_all_go();

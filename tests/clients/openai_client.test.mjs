@@ -187,6 +187,18 @@ test("says of each token of a prompt how likely it was, whatever is cached of it
   }
 });
 
+test("an evaluation finds a text's tokens before the last one, also where that ends the answer", async () => {
+  const { body } = await json(server.url, "/tokenize", { prompt: "Once upon a time" });
+  const ask = (fields) => client.completions.create({ ...greedy, prompt: [body.tokens, body.tokens.slice(0, 3)], max_tokens: 1, echo: true, logprobs: 1, ...fields });
+  const plain = await ask({});
+  const ended = await ask({ stop_token_ids: Array.from({ length: 1024 }, (_, token) => token) });
+  assert.ok(ended.choices.some((choice) => choice.finish_reason === "stop"));
+  for (const [i, count] of [body.count, 3].entries()) {
+    assert.equal(plain.choices[i].logprobs.tokens.length, count + 1);
+    assert.deepEqual(ended.choices[i].logprobs, plain.choices[i].logprobs);
+  }
+});
+
 test("streams a prompt and its logprobs before the answer", async () => {
   const request = { ...greedy, prompt: "Once upon a time", echo: true, logprobs: 1, max_tokens: 4 };
   const whole = (await client.completions.create(request)).choices[0];
