@@ -1,5 +1,5 @@
-// Any bytes as the body of a chat and of a completion: read or refused, and what is read is in
-// range.
+// Any bytes as the body of a chat, of a completion and of a response: read or refused, and what is
+// read is in range.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -8,13 +8,15 @@
 
 #include "openai/completion_answer.h"
 #include "openai/completion_request.h"
+#include "openai/response_request.h"
 
 namespace {
 
 void check(const stemma::CompletionRequest& request, const stemma::RequestRules& rules) {
   const auto prompts = static_cast<std::int64_t>(request.prompts.size());
   const bool sound = request.copies >= 1 && request.copies <= rules.copies_max &&
-                     request.max_tokens.value_or(1) >= 1 && prompts <= rules.copies_max &&
+                     request.max_tokens.value_or(1) >= (request.echo ? 0 : 1) &&
+                     prompts <= rules.copies_max &&
                      request.sampling.validate(rules.vocab_tokens).ok() &&
                      std::isfinite(request.sampling.temperature);
   if (!sound) std::abort();
@@ -33,8 +35,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   stemma::RequestRules rules;
   rules.vocab_tokens = 1000;
-  for (const auto kind : {stemma::CompletionKind::kChat, stemma::CompletionKind::kText}) {
-    const auto read = stemma::read_completion_request(kind, body, rules);
+  using Kind = stemma::CompletionKind;
+  const auto reads = {stemma::read_completion_request(Kind::kChat, body, rules),
+                      stemma::read_completion_request(Kind::kText, body, rules),
+                      stemma::read_response_request(body, rules)};
+  for (const auto& read : reads) {
     if (const auto* const fault = std::get_if<stemma::ApiError>(&read)) {
       if (stemma::error_event(*fault).empty()) std::abort();
     } else {

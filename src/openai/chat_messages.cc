@@ -29,7 +29,7 @@ std::string joined_parts(const TemplateJson& parts, const std::string& path,
     const std::string type = part.text("type", 64).value_or("");
     const std::string_view field = type == "refusal" ? "refusal" : "text";
     const TemplateJson* const content = part.find_or_null(field);
-    if (type != "text" && type != "input_text" && type != "refusal") {
+    if (type != "text" && type != "input_text" && type != "output_text" && type != "refusal") {
       part.fail("type", "only parts of type \"text\" are supported");
     } else if (content == nullptr || !content->is_string()) {
       part.fail(field, "must be a string");

@@ -17,15 +17,6 @@ std::string dumped(const Json& json) {
 constexpr std::pair<std::string_view, std::string_view> kLineEnds[] = {
     {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
 
-std::string event_of(std::string json) {
-  for (const auto& [end, escaped] : kLineEnds) {
-    for (std::size_t at = json.find(end); at != std::string::npos; at = json.find(end, at)) {
-      json.replace(at, end.size(), escaped);
-    }
-  }
-  return "data: " + json + "\n\n";
-}
-
 // JSON has no infinity: a token that cannot come has a very small logprob, as OpenAI gives it.
 double finite(float logprob) {
   return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0;
@@ -48,17 +39,8 @@ Json named_json(const NamedLogprob& named) {
 }
 
 Json chat_logprobs(const AnswerPiece& piece) {
-  Json content = Json::array();
-  for (const TokenChance& chance : piece.chances) {
-    Json entry = named_json(chance.token);
-    entry["top_logprobs"] = Json::array();
-    for (const NamedLogprob& top : chance.likeliest) {
-      entry["top_logprobs"].push_back(named_json(top));
-    }
-    content.push_back(std::move(entry));
-  }
   Json json;
-  json["content"] = std::move(content);
+  json["content"] = chances_json(piece.chances);
   json["refusal"] = nullptr;
   return json;
 }
@@ -190,6 +172,28 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
 }
 
 }  // namespace
+
+TemplateJson chances_json(std::span<const TokenChance> chances) {
+  Json list = Json::array();
+  for (const TokenChance& chance : chances) {
+    Json entry = named_json(chance.token);
+    entry["top_logprobs"] = Json::array();
+    for (const NamedLogprob& top : chance.likeliest) {
+      entry["top_logprobs"].push_back(named_json(top));
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+std::string event_of(std::string json) {
+  for (const auto& [end, escaped] : kLineEnds) {
+    for (std::size_t at = json.find(end); at != std::string::npos; at = json.find(end, at)) {
+      json.replace(at, end.size(), escaped);
+    }
+  }
+  return "data: " + json + "\n\n";
+}
 
 std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> answers,
                         bool has_logprobs, const AnswerUsage& usage, const TemplateJson& receipt) {

@@ -68,7 +68,11 @@ struct AnswerUsage {
 std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> answers,
                         bool has_logprobs, const AnswerUsage& usage, const TemplateJson& receipt);
 
+// Tokens and the likeliest ones in their place, as chats tell them.
+TemplateJson chances_json(std::span<const TokenChance> chances);
+
 // Server-sent events (the HTML standard's event streams): "data: JSON\n\n".
+std::string event_of(std::string json);
 
 // What a stream of OpenAI's begins each answer of a chat with: its role. Empty for a completion.
 std::string first_event(const AnswerHead& head, std::int64_t index);

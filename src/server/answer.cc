@@ -60,6 +60,7 @@ Answer::Answer(ExchangeId exchange, AnswerPlan plan)
       of_prompt_(plan_.echoes.size()),
       chances_of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
+  if (plan_.stream && !plan_.response.is_null()) response_.emplace(plan_.head, plan_.response);
   for (const std::string& echo : plan_.echoes) characters_of_echo_.push_back(characters_in(echo));
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
@@ -138,7 +139,7 @@ bool Answer::take_failure(const Error& error, HttpServer& http) {
   ApiError fault = api_error_of(error);
   if (error.code == ErrorCode::kTooLarge) fault = overloaded(error.detail);
   if (streaming_) {
-    http.write(exchange_, error_event(fault));
+    http.write(exchange_, response_.has_value() ? response_->fail(fault) : error_event(fault));
     http.end_stream(exchange_);
   } else {
     status_ = fault.status;
@@ -161,13 +162,15 @@ void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer&
   const auto index = static_cast<std::size_t>(update.index);
   if (!shown_[index]) {
     shown_[index] = true;
-    http.write(exchange_, first_event(plan_.head, update.index));
+    http.write(exchange_,
+               response_.has_value() ? response_->begin() : first_event(plan_.head, update.index));
     show_prompt(piece);
   }
   if (piece.text.empty() && piece.calls.empty() && piece.chances.empty() && piece.tokens.empty() &&
       piece.finish_reason.empty())
     return;
-  http.write(exchange_, piece_event(plan_.head, piece, plan_.has_logprobs));
+  http.write(exchange_, response_.has_value() ? response_->push(piece)
+                                              : piece_event(plan_.head, piece, plan_.has_logprobs));
 }
 
 AnswerUsage Answer::usage() const {
@@ -176,25 +179,35 @@ AnswerUsage Answer::usage() const {
           .cached_tokens = stats_.cached_tokens};
 }
 
-void Answer::finish(HttpServer& http) {
-  if (plan_.receipt_only) {
-    return http.respond(exchange_, {.headers = answer_headers(plan_.request_id, stats_),
-                                    .body = receipt_json(stats_, plan_.policy).dump()});
+TemplateJson Answer::receipt() const {
+  return plan_.wants_receipt ? receipt_json(stats_, plan_.policy) : TemplateJson();
+}
+
+std::string Answer::body() const {
+  if (plan_.receipt_only) return receipt_json(stats_, plan_.policy).dump();
+  if (!plan_.response.is_null()) {
+    return response_body(plan_.head, plan_.response, answers_.front(), usage(), receipt());
   }
+  return answer_body(plan_.head, answers_, plan_.has_logprobs, usage(), receipt());
+}
+
+void Answer::end_stream(HttpServer& http) {
   const AnswerUsage cost = usage();
-  const TemplateJson receipt =
-      plan_.wants_receipt ? receipt_json(stats_, plan_.policy) : TemplateJson();
-  if (!plan_.stream) {
-    return http.respond(
-        exchange_, {.headers = answer_headers(plan_.request_id, stats_),
-                    .body = answer_body(plan_.head, answers_, plan_.has_logprobs, cost, receipt)});
+  if (response_.has_value()) {
+    http.write(exchange_, response_->end(cost, receipt()));
+    return http.end_stream(exchange_);
   }
   if (plan_.include_usage || plan_.wants_receipt) {
     const AnswerUsage* const usage_or_null = plan_.include_usage ? &cost : nullptr;
-    http.write(exchange_, usage_event(plan_.head, usage_or_null, receipt));
+    http.write(exchange_, usage_event(plan_.head, usage_or_null, receipt()));
   }
   http.write(exchange_, kDoneEvent);
   http.end_stream(exchange_);
+}
+
+void Answer::finish(HttpServer& http) {
+  if (plan_.stream) return end_stream(http);
+  http.respond(exchange_, {.headers = answer_headers(plan_.request_id, stats_), .body = body()});
 }
 
 }  // namespace stemma

@@ -17,6 +17,7 @@
 
 #include "http/http_server.h"
 #include "openai/completion_answer.h"
+#include "openai/response_answer.h"
 #include "server/serving_loop.h"
 
 namespace stemma {
@@ -37,6 +38,7 @@ struct AnswerPlan {
   bool calls_in_parallel = true;
   bool wants_receipt = false;
   bool receipt_only = false;  // nobody reads the answer: it was asked for to be cached
+  TemplateJson response;      // CompletionRequest::response: of one answer, without an echo
 
   std::int64_t answers() const { return copies * std::ssize(echoes); }
 };
@@ -65,16 +67,20 @@ class Answer {
   void take_calls(AnswerPiece& piece);
   void stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer& http);
   void begin_stream(HttpServer& http);
+  void end_stream(HttpServer& http);
+  std::string body() const;
+  TemplateJson receipt() const;
   void finish(HttpServer& http);
   AnswerUsage usage() const;
 
   ExchangeId exchange_;
   AnswerPlan plan_;
-  std::vector<AnswerPiece> answers_;     // texts are kept where nothing is streamed
-  std::vector<bool> shown_;              // by answer: its first event has left
-  std::vector<ToolCallReader> readers_;  // by answer; none where there are no calls
-  std::vector<std::int64_t> calls_;      // by answer: that it made
-  std::vector<RequestStats> of_prompt_;  // of the first answer to each prompt
+  std::vector<AnswerPiece> answers_;        // texts are kept where nothing is streamed
+  std::vector<bool> shown_;                 // by answer: its first event has left
+  std::optional<ResponseStream> response_;  // where it is one, and streamed
+  std::vector<ToolCallReader> readers_;     // by answer; none where there are no calls
+  std::vector<std::int64_t> calls_;         // by answer: that it made
+  std::vector<RequestStats> of_prompt_;     // of the first answer to each prompt
   std::vector<std::vector<TokenChance>> chances_of_prompt_;
   std::vector<std::int64_t> characters_of_echo_;
   RequestStats stats_;

@@ -8,6 +8,7 @@
 
 #include "base/machine_entropy.h"
 #include "base/wall_clock.h"
+#include "openai/response_request.h"
 #include "server/receipt.h"
 #include "server/token_requests.h"
 #include "stemma/log.h"
@@ -35,6 +36,16 @@ std::string request_id_of(const HttpRequest& request) {
 bool is_polled(std::string_view path) {
   return path == "/health" || path == "/metrics" || path == "/debug/kv" ||
          path == "/v1/cache/stats" || path == "/v1/cache/tree";
+}
+
+template <CompletionKind kKind>
+ApiResult<CompletionRequest> read_completion_of(std::string_view body, const RequestRules& rules) {
+  return read_completion_request(kKind, body, rules);
+}
+
+std::string_view id_prefix(const AnswerPlan& plan) {
+  if (!plan.response.is_null()) return "resp_";
+  return plan.head.kind == CompletionKind::kChat ? "chatcmpl-" : "cmpl-";
 }
 
 // A route that ends with a slash is one for all that lies behind it.
@@ -70,6 +81,7 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"GET", "/v1/models/", Access::kKey, &ApiService::model},
       Route{"POST", "/v1/chat/completions", Access::kKey, &ApiService::chat},
       Route{"POST", "/v1/completions", Access::kKey, &ApiService::completion},
+      Route{"POST", "/v1/responses", Access::kKey, &ApiService::response},
       Route{"POST", "/v1/embeddings", Access::kKey, &ApiService::embeddings},
       Route{"POST", "/tokenize", Access::kKey, &ApiService::tokenize},
       Route{"POST", "/detokenize", Access::kKey, &ApiService::detokenize},
@@ -224,22 +236,24 @@ void ApiService::embeddings(ExchangeId exchange, HttpRequest&&) {
 }
 
 void ApiService::chat(ExchangeId exchange, HttpRequest&& request) {
-  generate(exchange, CompletionKind::kChat, std::move(request));
+  generate(exchange, &read_completion_of<CompletionKind::kChat>, std::move(request));
 }
 
 void ApiService::completion(ExchangeId exchange, HttpRequest&& request) {
-  generate(exchange, CompletionKind::kText, std::move(request));
+  generate(exchange, &read_completion_of<CompletionKind::kText>, std::move(request));
 }
 
-void ApiService::generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request) {
+void ApiService::response(ExchangeId exchange, HttpRequest&& request) {
+  generate(exchange, &read_response_request, std::move(request));
+}
+
+void ApiService::generate(ExchangeId exchange, RequestReader read, HttpRequest&& request) {
   if (loop_->answers_in_flight() >= options_.answers_max) {
     return refuse(exchange, overloaded("as many answers as may wait are waiting"));
   }
   prepare(
       exchange,
-      [this, kind, body = std::move(request.body)] {
-        return read_completion_request(kind, body, preparation_.rules());
-      },
+      [this, read, body = std::move(request.body)] { return read(body, preparation_.rules()); },
       [this, exchange](PreparedAnswer&& prepared) { start(exchange, std::move(prepared)); });
 }
 
@@ -258,7 +272,7 @@ void ApiService::start(ExchangeId exchange, PreparedAnswer&& prepared) {
     return refuse(exchange, overloaded("as many answers as may wait are waiting"));
   }
   AnswerPlan& plan = prepared.plan;
-  plan.head.id = fresh_id(plan.head.kind == CompletionKind::kChat ? "chatcmpl-" : "cmpl-");
+  plan.head.id = fresh_id(id_prefix(plan));
   plan.head.created_s = static_cast<std::int64_t>(wall_clock_seconds());
   plan.request_id = entry.request_id;
   entry.answer_or_null = std::make_unique<Answer>(exchange, std::move(plan));

@@ -107,6 +107,7 @@ class ApiService final : public HttpService {
   void metrics(ExchangeId exchange, HttpRequest&& request);
   void chat(ExchangeId exchange, HttpRequest&& request);
   void completion(ExchangeId exchange, HttpRequest&& request);
+  void response(ExchangeId exchange, HttpRequest&& request);
   void embeddings(ExchangeId exchange, HttpRequest&& request);
   void tokenize(ExchangeId exchange, HttpRequest&& request);
   void detokenize(ExchangeId exchange, HttpRequest&& request);
@@ -142,7 +143,8 @@ class ApiService final : public HttpService {
   void answer_worked_out(ExchangeId exchange, std::string&& body, BodyReader reader);
   // Asks the engine between two steps, or refuses the exchange.
   void ask(ExchangeId exchange, ServingLoop::Question question);
-  void generate(ExchangeId exchange, CompletionKind kind, HttpRequest&& request);
+  using RequestReader = ApiResult<CompletionRequest> (*)(std::string_view, const RequestRules&);
+  void generate(ExchangeId exchange, RequestReader read, HttpRequest&& request);
   void start(ExchangeId exchange, PreparedAnswer&& prepared);
   void ask_to_explain(ExchangeId exchange, RequestSpec&& spec);
   void tell_text(ExchangeId exchange, std::string name, NodeText&& text);

@@ -1,0 +1,246 @@
+#include "openai/response_answer.h"
+
+#include <utility>
+
+namespace stemma {
+namespace {
+
+using Json = TemplateJson;
+
+std::string id_of(const AnswerHead& head, std::string_view kind, std::size_t item) {
+  return std::string(kind) + head.id + "_" + std::to_string(item);
+}
+
+Json text_part(std::string_view text, Json chances) {
+  Json part;
+  part["type"] = "output_text";
+  part["text"] = text;
+  part["annotations"] = Json::array();
+  part["logprobs"] = std::move(chances);
+  return part;
+}
+
+Json message_item(const AnswerHead& head, std::size_t place, std::string_view status) {
+  Json item;
+  item["type"] = "message";
+  item["id"] = id_of(head, "msg_", place);
+  item["status"] = status;
+  item["role"] = "assistant";
+  item["content"] = Json::array();
+  return item;
+}
+
+// `number`: of the answer's calls, from 0 on.
+Json call_item(const AnswerHead& head, std::size_t place, std::int64_t number,
+               const ToolCall& call) {
+  Json item;
+  item["type"] = "function_call";
+  item["id"] = id_of(head, "fc_", place);
+  item["call_id"] = id_of(head, "call_", static_cast<std::size_t>(number));
+  item["name"] = call.name;
+  item["arguments"] = call.arguments;
+  item["status"] = "completed";
+  return item;
+}
+
+Json usage_json(const AnswerUsage& usage) {
+  Json json;
+  json["input_tokens"] = usage.prompt_tokens;
+  json["input_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+  json["output_tokens"] = usage.completion_tokens;
+  json["output_tokens_details"]["reasoning_tokens"] = 0;
+  json["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
+  return json;
+}
+
+bool is_whole(std::string_view finish_reason) {
+  return finish_reason == "stop" || finish_reason == "tool_calls";
+}
+
+// As long as nothing else is said, under way and empty.
+Json response_json(const AnswerHead& head, const Json& request) {
+  Json json;
+  json["id"] = head.id;
+  json["object"] = "response";
+  json["created_at"] = head.created_s;
+  json["status"] = "in_progress";
+  json["error"] = nullptr;
+  json["incomplete_details"] = nullptr;
+  json["model"] = head.model;
+  json["output"] = Json::array();
+  json["previous_response_id"] = nullptr;
+  json["reasoning"] = {{"effort", nullptr}, {"summary", nullptr}};
+  json["store"] = false;
+  json["text"]["format"]["type"] = "text";
+  json["truncation"] = "disabled";
+  json["usage"] = nullptr;
+  json.update(request);
+  return json;
+}
+
+Json ended_json(const AnswerHead& head, const Json& request, Json items,
+                std::string_view finish_reason) {
+  Json json = response_json(head, request);
+  json["output"] = std::move(items);
+  json["status"] = is_whole(finish_reason) ? "completed" : "incomplete";
+  if (!is_whole(finish_reason)) {
+    json["incomplete_details"]["reason"] =
+        finish_reason == "length" ? "max_output_tokens" : finish_reason;
+  }
+  return json;
+}
+
+void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
+  response["usage"] = usage_json(usage);
+  if (!receipt.is_null()) response["cache_receipt"] = receipt;
+}
+
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string_view status_of(std::string_view finish_reason) {
+  return is_whole(finish_reason) ? "completed" : "incomplete";
+}
+
+}  // namespace
+
+std::string response_body(const AnswerHead& head, const Json& request, const AnswerPiece& answer,
+                          const AnswerUsage& usage, const Json& receipt) {
+  Json items = Json::array();
+  if (!answer.text.empty() || answer.calls.empty()) {
+    items.push_back(message_item(head, 0, status_of(answer.finish_reason)));
+    items[0]["content"].push_back(text_part(answer.text, chances_json(answer.chances)));
+  }
+  for (const ToolCall& call : answer.calls) {
+    const auto number = static_cast<std::int64_t>(&call - answer.calls.data());
+    items.push_back(call_item(head, items.size(), number, call));
+  }
+  Json json = ended_json(head, request, std::move(items), answer.finish_reason);
+  add_cost(json, usage, receipt);
+  return dumped(json);
+}
+
+std::string ResponseStream::begin() {
+  std::string events;
+  for (const char* const type : {"response.created", "response.in_progress"}) {
+    say(type, {{"response", response_json(head_, request_)}}, events);
+  }
+  return events;
+}
+
+std::string ResponseStream::push(const AnswerPiece& piece) {
+  std::string events;
+  if (!piece.finish_reason.empty()) finish_reason_ = piece.finish_reason;
+  if (!piece.text.empty() || !piece.chances.empty()) add_text(piece, events);
+  for (std::size_t call = 0; call < piece.calls.size(); ++call) add_call(piece, call, events);
+  return events;
+}
+
+std::string ResponseStream::end(const AnswerUsage& usage, const Json& receipt) {
+  std::string events;
+  if (items_.empty()) open_message(events);
+  close_message(events);
+  Json response = ended_json(head_, request_, items_, finish_reason_);
+  add_cost(response, usage, receipt);
+  say(is_whole(finish_reason_) ? "response.completed" : "response.incomplete",
+      {{"response", std::move(response)}}, events);
+  return events;
+}
+
+std::string ResponseStream::fail(const ApiError& error) {
+  std::string events;
+  Json response = response_json(head_, request_);
+  response["status"] = "failed";
+  response["error"] = {{"code", "server_error"}, {"message", error.message}};
+  response["output"] = items_;
+  say("response.failed", {{"response", std::move(response)}}, events);
+  return events;
+}
+
+Json ResponseStream::about_item() const {
+  return {{"output_index", items_.size()}};
+}
+
+Json ResponseStream::about_part() const {
+  Json event;
+  event["item_id"] = id_of(head_, "msg_", items_.size());
+  event["output_index"] = items_.size();
+  event["content_index"] = 0;
+  return event;
+}
+
+void ResponseStream::open_message(std::string& events) {
+  if (std::exchange(in_message_, true)) return;
+  text_.clear();
+  chances_ = Json::array();
+  Json added = about_item();
+  added["item"] = message_item(head_, items_.size(), "in_progress");
+  say("response.output_item.added", std::move(added), events);
+  Json part = about_part();
+  part["part"] = text_part("", Json::array());
+  say("response.content_part.added", std::move(part), events);
+}
+
+void ResponseStream::close_message(std::string& events) {
+  if (!std::exchange(in_message_, false)) return;
+  Json text = about_part();
+  text["text"] = text_;
+  text["logprobs"] = chances_;
+  say("response.output_text.done", std::move(text), events);
+  const Json whole = text_part(text_, chances_);
+  Json part = about_part();
+  part["part"] = whole;
+  say("response.content_part.done", std::move(part), events);
+  // A message that something follows, or the answer's own end, is whole.
+  const bool cut_off = !finish_reason_.empty() && !is_whole(finish_reason_);
+  Json item = message_item(head_, items_.size(), cut_off ? "incomplete" : "completed");
+  item["content"].push_back(whole);
+  Json done = about_item();
+  done["item"] = item;
+  say("response.output_item.done", std::move(done), events);
+  items_.push_back(std::move(item));
+}
+
+void ResponseStream::add_text(const AnswerPiece& piece, std::string& events) {
+  open_message(events);
+  const Json chances = chances_json(piece.chances);
+  text_ += piece.text;
+  chances_.insert(chances_.end(), chances.begin(), chances.end());
+  Json delta = about_part();
+  delta["delta"] = piece.text;
+  delta["logprobs"] = chances;
+  say("response.output_text.delta", std::move(delta), events);
+}
+
+// A call comes whole.
+void ResponseStream::add_call(const AnswerPiece& piece, std::size_t call, std::string& events) {
+  close_message(events);
+  const auto number = piece.first_call + static_cast<std::int64_t>(call);
+  const Json item = call_item(head_, items_.size(), number, piece.calls[call]);
+  Json added = about_item();
+  added["item"] = item;
+  added["item"]["arguments"] = "";
+  added["item"]["status"] = "in_progress";
+  say("response.output_item.added", std::move(added), events);
+  Json arguments = about_item();
+  arguments["item_id"] = item["id"];
+  Json delta = arguments;
+  delta["delta"] = item["arguments"];
+  say("response.function_call_arguments.delta", std::move(delta), events);
+  arguments["name"] = item["name"];
+  arguments["arguments"] = item["arguments"];
+  say("response.function_call_arguments.done", std::move(arguments), events);
+  Json done = about_item();
+  done["item"] = item;
+  say("response.output_item.done", std::move(done), events);
+  items_.push_back(item);
+}
+
+void ResponseStream::say(std::string_view type, Json event, std::string& events) {
+  event["type"] = type;
+  event["sequence_number"] = said_++;
+  events.append("event: ").append(type).append("\n").append(event_of(dumped(event)));
+}
+
+}  // namespace stemma

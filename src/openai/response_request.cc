@@ -1,0 +1,240 @@
+#include "openai/response_request.h"
+
+#include <array>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "openai/field_reader.h"
+
+namespace stemma {
+namespace {
+
+using Json = TemplateJson;
+
+constexpr std::size_t kNameBytesMax = 1024;
+
+// Fields of one name or meaning there and in chats are read as those of the chat; of these, what a
+// chat calls otherwise, or has nothing of, is not passed on.
+constexpr std::array kNotOfChats = {"input",
+                                    "instructions",
+                                    "max_output_tokens",
+                                    "tools",
+                                    "text",
+                                    "include",
+                                    "stream_options",
+                                    "messages",
+                                    "max_tokens",
+                                    "logprobs",
+                                    "top_logprobs",
+                                    "n",
+                                    "max_completion_tokens",
+                                    "response_format",
+                                    "echo"};
+
+struct Refused {
+  std::string_view name;
+  std::string_view harmless;  // this value, as JSON writes it, asks for what is done anyway
+  std::string_view why;
+};
+constexpr Refused kRefused[] = {
+    {"previous_response_id", "null", "nothing is stored: send the whole conversation as input"},
+    {"conversation", "null", "nothing is stored: send the whole conversation as input"},
+    {"prompt", "null", "not supported: there are no stored prompts"},
+    {"background", "false", "not supported: nothing is stored"},
+    {"truncation", "\"disabled\"", "only \"disabled\" is supported"},
+    {"prompt_logprobs", "null", "only for chats and completions"},
+};
+
+// The messages of the chat, and where in the request each came from.
+struct Conversation {
+  Json messages = Json::array();
+  std::vector<std::string> origins;
+
+  Json& add(std::string_view role, std::string origin) {
+    Json message;
+    message["role"] = role;
+    message["content"] = "";
+    messages.push_back(std::move(message));
+    origins.push_back(std::move(origin));
+    return messages.back();
+  }
+};
+
+void read_call(FieldReader& item, const std::string& path, Conversation& conversation) {
+  const auto name = item.text("name", kNameBytesMax);
+  const auto id = item.text("call_id", kNameBytesMax);
+  if (!name.has_value()) return item.fail("name", "missing");
+  if (!id.has_value()) return item.fail("call_id", "missing");
+  Json call;
+  call["id"] = *id;
+  call["type"] = "function";
+  call["function"]["name"] = *name;
+  call["function"]["arguments"] =
+      item.text("arguments", std::numeric_limits<std::size_t>::max()).value_or("");
+  // Calls of one turn are one message, with what was said before them.
+  const bool goes_on =
+      !conversation.messages.empty() && conversation.messages.back()["role"] == "assistant";
+  Json& message = goes_on ? conversation.messages.back() : conversation.add("assistant", path);
+  message["tool_calls"].push_back(std::move(call));
+}
+
+void read_output(FieldReader& item, const std::string& path, Conversation& conversation) {
+  const auto id = item.text("call_id", kNameBytesMax);
+  const Json* const output = item.find_or_null("output");
+  if (!id.has_value()) return item.fail("call_id", "missing");
+  if (output == nullptr) return item.fail("output", "missing");
+  Json& message = conversation.add("tool", path);
+  message["tool_call_id"] = *id;
+  message["content"] = *output;
+}
+
+void read_item(const Json& given, const std::string& path, std::optional<ApiError>& fault,
+               Conversation& conversation) {
+  if (!given.is_object()) {
+    fault = field_error(path, "must be an object");
+    return;
+  }
+  FieldReader item(given, path, fault);
+  const std::string type = item.text("type", kNameBytesMax).value_or("message");
+  if (type == "function_call") return read_call(item, path, conversation);
+  if (type == "function_call_output") return read_output(item, path, conversation);
+  if (type == "reasoning") return;  // of another model: no text that a template would print
+  if (type != "message") return item.fail("type", "not supported: nothing of this kind is known");
+  Json& message = conversation.add(item.text("role", kNameBytesMax).value_or(""), path);
+  const Json* const content = item.find_or_null("content");
+  if (content == nullptr) return item.fail("content", "missing");
+  message["content"] = *content;
+}
+
+Conversation read_input(FieldReader& fields, std::optional<ApiError>& fault) {
+  Conversation conversation;
+  const auto instructions = fields.text("instructions", std::numeric_limits<std::size_t>::max());
+  if (instructions.has_value()) {
+    conversation.add("system", "instructions")["content"] = *instructions;
+  }
+  const Json* const input = fields.find_or_null("input");
+  if (input == nullptr) {
+    fields.fail("input", "missing");
+  } else if (input->is_string()) {
+    conversation.add("user", "input")["content"] = *input;
+  } else if (const Json* const items = fields.array_or_null("input")) {
+    if (items->empty()) fields.fail("input", "must have at least one item");
+    for (std::size_t i = 0; i < items->size() && !fault.has_value(); ++i) {
+      read_item((*items)[i], item_path("input", i), fault, conversation);
+    }
+  }
+  return conversation;
+}
+
+// Functions, which chats have in an object of their own.
+void read_tools(FieldReader& fields, std::optional<ApiError>& fault, Json& chat) {
+  const Json* const tools = fields.array_or_null("tools");
+  for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+    const std::string path = item_path("tools", i);
+    if (!(*tools)[i].is_object()) return fields.fail(path, "must be an object");
+    FieldReader tool((*tools)[i], path, fault);
+    if (tool.text("type", kNameBytesMax) != "function") {
+      return tool.fail("type", "only \"function\" is supported");
+    }
+    Json function;
+    for (const char* const name : {"name", "description", "parameters", "strict"}) {
+      if (const Json* const field = tool.find_or_null(name)) function[name] = *field;
+    }
+    if (!function.contains("name")) return tool.fail("name", "missing");
+    chat["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+}
+
+void read_form(FieldReader& fields, std::optional<ApiError>& fault) {
+  const Json* const text = fields.object_or_null("text");
+  if (text == nullptr) return;
+  FieldReader inner(*text, "text", fault);
+  const Json* const format = inner.object_or_null("format");
+  if (format == nullptr || format->value("type", Json()) == "text") return;
+  inner.fail("format", "only {\"type\": \"text\"} is supported: answers are free text");
+}
+
+void read_logprobs(FieldReader& fields, Json& chat) {
+  const Json* const include = fields.array_or_null("include");
+  if (include == nullptr) return;
+  for (const Json& wanted : *include) {
+    if (wanted != "message.output_text.logprobs") continue;
+    chat["logprobs"] = true;
+    if (const Json* const top = fields.find_or_null("top_logprobs")) chat["top_logprobs"] = *top;
+  }
+}
+
+void refuse_unsupported(FieldReader& fields) {
+  for (const Refused& refused : kRefused) {
+    const Json* const field = fields.find_or_null(refused.name);
+    if (field == nullptr || field->dump() == refused.harmless) continue;
+    fields.fail(refused.name, std::string(refused.why));
+  }
+}
+
+// A fault of a message is one of where it came from.
+ApiError of_request(ApiError fault, const Conversation& conversation) {
+  for (std::size_t i = 0; i < conversation.origins.size(); ++i) {
+    const std::string path = item_path("messages", i);
+    if (fault.param != path && !fault.param.starts_with(path + ".")) continue;
+    fault.param.replace(0, path.size(), conversation.origins[i]);
+    if (fault.message.starts_with(path)) {
+      fault.message.replace(0, path.size(), conversation.origins[i]);
+    }
+    break;
+  }
+  return fault;
+}
+
+// What an answer repeats of its request.
+Json repeated(const Json& body, const CompletionRequest& request) {
+  const auto given = [&body](const char* name, Json absent) {
+    const auto found = body.find(name);
+    return found == body.end() || found->is_null() ? std::move(absent) : *found;
+  };
+  Json json;
+  json["instructions"] = given("instructions", nullptr);
+  json["max_output_tokens"] = given("max_output_tokens", nullptr);
+  json["metadata"] = given("metadata", Json::object());
+  json["parallel_tool_calls"] = request.calls_in_parallel;
+  json["temperature"] = request.sampling.temperature;
+  json["tool_choice"] = given("tool_choice", "auto");
+  json["tools"] = given("tools", Json::array());
+  json["top_p"] = request.sampling.top_p;
+  return json;
+}
+
+}  // namespace
+
+ApiResult<CompletionRequest> read_response_request(std::string_view body,
+                                                   const RequestRules& rules) {
+  ApiResult<Json> parsed = read_json_body(body, rules.body_bytes_max);
+  if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
+  const Json& given = std::get<Json>(parsed);
+  std::optional<ApiError> fault;
+  FieldReader fields(given, "", fault);
+  refuse_unsupported(fields);
+  Json chat = given;
+  for (const char* const name : kNotOfChats) chat.erase(name);
+  const Conversation conversation = read_input(fields, fault);
+  chat["messages"] = conversation.messages;
+  const auto max_tokens =
+      fields.integer("max_output_tokens", {1, std::numeric_limits<std::int32_t>::max()});
+  if (max_tokens.has_value()) chat["max_completion_tokens"] = *max_tokens;
+  read_tools(fields, fault, chat);
+  read_form(fields, fault);
+  read_logprobs(fields, chat);
+  if (fault.has_value()) return *std::move(fault);
+  ApiResult<CompletionRequest> read = completion_request_of(CompletionKind::kChat, chat, rules);
+  if (auto* const wrong = std::get_if<ApiError>(&read)) {
+    return of_request(std::move(*wrong), conversation);
+  }
+  auto& request = std::get<CompletionRequest>(read);
+  request.response = repeated(given, request);
+  return read;
+}
+
+}  // namespace stemma

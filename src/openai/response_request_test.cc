@@ -1,0 +1,148 @@
+// Covers requests of /v1/responses: the chat that each comes to, and a refusal that names the path
+// in the request where it is wrong.
+#include "openai/response_request.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stemma {
+namespace {
+
+ApiResult<CompletionRequest> read(const std::string& fields) {
+  RequestRules rules;
+  rules.vocab_tokens = 100;
+  return read_response_request("{" + fields + "}", rules);
+}
+
+CompletionRequest accepted(const std::string& fields) {
+  const ApiResult<CompletionRequest> got = read(fields);
+  const auto* const fault = std::get_if<ApiError>(&got);
+  EXPECT_EQ(fault, nullptr) << fault->message;
+  return fault == nullptr ? std::get<CompletionRequest>(got) : CompletionRequest();
+}
+
+std::string fault_of(const std::string& fields) {
+  const ApiResult<CompletionRequest> got = read(fields);
+  const auto* const fault = std::get_if<ApiError>(&got);
+  return fault == nullptr ? "accepted" : fault->param;
+}
+
+TEST(ResponseRequest, ATextIsWhatAUserSaysBehindTheInstructions) {
+  const CompletionRequest request = accepted(R"("input":"hi","instructions":"Be kind.")");
+  EXPECT_EQ(request.kind, CompletionKind::kChat);
+  EXPECT_EQ(request.messages.dump(),
+            R"([{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}])");
+  EXPECT_FALSE(request.max_tokens.has_value());
+}
+
+TEST(ResponseRequest, ItemsAreMessagesInTheirOrder) {
+  const CompletionRequest request = accepted(R"("input":[
+      {"role":"developer","content":"d"},
+      {"type":"message","role":"user","content":[{"type":"input_text","text":"a"},
+                                                 {"type":"input_text","text":"b"}]},
+      {"type":"reasoning","summary":[]},
+      {"type":"message","id":"msg_1","role":"assistant",
+       "content":[{"type":"output_text","text":"c","annotations":[]}]}])");
+  EXPECT_EQ(request.messages.dump(),
+            R"([{"role":"system","content":"d"},{"role":"user","content":"a\nb"},)"
+            R"({"role":"assistant","content":"c"}])");
+}
+
+// As a chat has them: what an assistant says and calls in one turn is one message.
+TEST(ResponseRequest, CallsOfOneTurnAreOneMessage) {
+  const CompletionRequest request = accepted(R"("input":[
+      {"role":"user","content":"u"},
+      {"type":"function_call","call_id":"c1","name":"look","arguments":"{\"at\":1}"},
+      {"type":"function_call","call_id":"c2","name":"go","arguments":""},
+      {"type":"function_call_output","call_id":"c1","output":"sea"},
+      {"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"x"}]},
+      {"role":"assistant","content":"so"},
+      {"type":"function_call","call_id":"c3","name":"go","arguments":"{}"}])");
+  const TemplateJson& messages = request.messages;
+  ASSERT_EQ(messages.size(), 5U);
+  EXPECT_EQ(messages[1]["tool_calls"].dump(),
+            R"([{"id":"c1","type":"function","function":{"name":"look","arguments":{"at":1}}},)"
+            R"({"id":"c2","type":"function","function":{"name":"go","arguments":{}}}])");
+  EXPECT_EQ(messages[2].dump(), R"({"role":"tool","content":"sea","tool_call_id":"c1"})");
+  EXPECT_EQ(messages[3]["content"], "x");
+  EXPECT_EQ(messages[4]["content"], "so");
+  EXPECT_EQ(messages[4]["tool_calls"][0]["id"], "c3");
+}
+
+TEST(ResponseRequest, FieldsOfChatsMeanTheSame) {
+  const CompletionRequest request = accepted(
+      R"("input":"x","model":"m","max_output_tokens":9,"temperature":0.5,"stream":true,"seed":3,
+         "cache_salt":"s","prompt_cache_retention":"24h","parallel_tool_calls":false,
+         "include":["message.output_text.logprobs"],"top_logprobs":2,
+         "tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":true}])");
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(request.max_tokens, 9);
+  EXPECT_EQ(request.sampling.temperature, 0.5F);
+  EXPECT_TRUE(request.stream);
+  EXPECT_EQ(request.sampling.seed, 3U);
+  EXPECT_EQ(request.cache.salt, "s");
+  EXPECT_EQ(request.cache.retention, Retention::kLong);
+  EXPECT_FALSE(request.calls_in_parallel);
+  EXPECT_EQ(request.logprobs, 2);
+  EXPECT_EQ(request.tools.dump(), R"([{"type":"function","function":{"name":"f",)"
+                                  R"("parameters":{"type":"object"},"strict":true}}])");
+}
+
+TEST(ResponseRequest, WhatChatsCallOtherwiseIsNotRead) {
+  const CompletionRequest request = accepted(
+      R"("input":"x","messages":[],"max_tokens":3,"n":4,"logprobs":true,"top_logprobs":2,
+         "stream_options":{"include_obfuscation":false},"store":true,"user":"u","metadata":{})");
+  EXPECT_EQ(request.messages.size(), 1U);
+  EXPECT_FALSE(request.max_tokens.has_value());
+  EXPECT_EQ(request.copies, 1);
+  EXPECT_FALSE(request.logprobs.has_value()) << "only include asks for them";
+}
+
+TEST(ResponseRequest, AnAnswerRepeatsWhatWasAsked) {
+  const TemplateJson repeated =
+      accepted(R"("input":"x","instructions":"i","metadata":{"k":"v"},"temperature":0.5)").response;
+  EXPECT_EQ(repeated.dump(), R"({"instructions":"i","max_output_tokens":null,"metadata":{"k":"v"},)"
+                             R"("parallel_tool_calls":true,"temperature":0.5,"tool_choice":"auto",)"
+                             R"("tools":[],"top_p":1.0})");
+  EXPECT_TRUE(accepted(R"("input":"x")").response.is_object());
+}
+
+TEST(ResponseRequest, RefusalsNameTheFieldOfTheRequest) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("model":"m")", "input"},
+      {R"("input":7)", "input"},
+      {R"("input":[])", "input"},
+      {R"("input":[7])", "input[0]"},
+      {R"("input":[{"role":"user"}])", "input[0].content"},
+      {R"("input":[{"content":"x"}])", "input[0].role"},
+      {R"("instructions":"i","input":[{"role":"user","content":"x"},{"role":"boss","content":"y"}])",
+       "input[1].role"},
+      {R"("input":[{"role":"user","content":[{"type":"input_image"}]}])",
+       "input[0].content[0].type"},
+      {R"("input":[{"type":"item_reference","id":"x"}])", "input[0].type"},
+      {R"("input":[{"type":"function_call","call_id":"c"}])", "input[0].name"},
+      {R"("input":[{"type":"function_call","name":"f"}])", "input[0].call_id"},
+      {R"("input":[{"type":"function_call_output","call_id":"c"}])", "input[0].output"},
+      {R"("input":"x","instructions":7)", "instructions"},
+      {R"("input":"x","max_output_tokens":0)", "max_output_tokens"},
+      {R"("input":"x","previous_response_id":"r")", "previous_response_id"},
+      {R"("input":"x","conversation":"c")", "conversation"},
+      {R"("input":"x","background":true)", "background"},
+      {R"("input":"x","truncation":"auto")", "truncation"},
+      {R"("input":"x","text":{"format":{"type":"json_schema"}})", "text.format"},
+      {R"("input":"x","tools":[{"type":"web_search"}])", "tools[0].type"},
+      {R"("input":"x","tools":[{"type":"function"}])", "tools[0].name"},
+      {R"("input":"x","tool_choice":"required")", "tool_choice"},
+      {R"("input":"x","temperature":3)", "temperature"},
+  };
+  for (const auto& [fields, param] : cases) EXPECT_EQ(fault_of(fields), param) << fields;
+  EXPECT_EQ(fault_of(R"("input":"x","previous_response_id":null,"background":false,
+                        "truncation":"disabled","text":{"format":{"type":"text"}})"),
+            "accepted");
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,95 @@
+// /v1/responses as OpenAI's client reads it, whole and streamed, with the bundled model and one that calls functions.
+
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import OpenAI from "openai";
+import { serve } from "./served.mjs";
+import { writeScriptedModel } from "./scripted_model.mjs";
+
+const tools = [{ type: "function", name: "look", description: "looks", strict: null, parameters: { type: "object", properties: {} } }];
+const scripts = { "<call>": ["I look.", "<tool_call>", '{"name": "look", "arguments": {"at": "sea"}}', "</tool_call>"], "<said>": ["Blue", " sea."] };
+const directory = mkdtempSync(join(tmpdir(), "stemma-responses-"));
+const servers = [];
+let bundled;
+let scripted;
+
+async function clientOf(...flags) {
+  const server = await serve(...flags);
+  servers.push(server);
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none", maxRetries: 0 });
+  return { client, model: (await client.models.list()).data[0].id };
+}
+
+before(async () => {
+  writeScriptedModel(directory, { scripts, template: "{% if false %}<tool_call>{% endif %}{{ messages[-1]['content'] }}" });
+  bundled = await clientOf();
+  scripted = await clientOf("--model", directory);
+});
+
+after(async () => {
+  for (const server of servers) assert.equal(await server.stop(), 0);
+  rmSync(directory, { recursive: true });
+});
+
+const ask = ({ client, model }, fields) => client.responses.create({ model, temperature: 0, max_output_tokens: 12, ...fields });
+
+test("answers as a chat of the same messages does", async () => {
+  const response = await ask(bundled, { instructions: "Be kind.", input: "Tell me of the sea." });
+  const chat = await bundled.client.chat.completions.create({
+    model: bundled.model, temperature: 0, max_tokens: 12,
+    messages: [{ role: "system", content: "Be kind." }, { role: "user", content: "Tell me of the sea." }],
+  });
+  assert.equal(response.output_text, chat.choices[0].message.content);
+  assert.equal(response.usage.input_tokens, chat.usage.prompt_tokens);
+  assert.equal(response.usage.output_tokens, 12);
+  assert.deepEqual([response.status, response.incomplete_details.reason], ["incomplete", "max_output_tokens"]);
+});
+
+test("goes on from what it said, and finds it in the cache", async () => {
+  const input = [{ role: "user", content: "Tell me of the sea, and of those who go down to it in ships. ".repeat(4) }];
+  const first = await ask(bundled, { input, max_output_tokens: 40 });
+  const second = await ask(bundled, { input: [...input, ...first.output, { role: "user", content: "And then?" }] });
+  assert.ok(second.usage.input_tokens_details.cached_tokens >= first.usage.input_tokens - 16);
+});
+
+test("streams what it answers whole", async () => {
+  const whole = await ask(scripted, { input: "<said>" });
+  const stream = scripted.client.responses.stream({ model: scripted.model, temperature: 0, max_output_tokens: 12, input: "<said>" });
+  let text = "";
+  stream.on("response.output_text.delta", (event) => (text += event.delta));
+  const final = await stream.finalResponse();
+  assert.equal(final.status, "completed");
+  assert.equal(final.output[0].content[0].text, "Blue sea.");
+  assert.equal(text, "Blue sea.");
+  assert.deepEqual(final.usage, whole.usage);
+  assert.equal(whole.output_text, text);
+});
+
+test("a function that is called is answered in the next request", async () => {
+  const stream = scripted.client.responses.stream({ model: scripted.model, temperature: 0, tools, input: "<call>" });
+  const { output } = await stream.finalResponse();
+  assert.deepEqual(output.map((item) => item.type), ["message", "function_call"]);
+  const [message, call] = output;
+  assert.equal(message.content[0].text, "I look.");
+  assert.deepEqual([call.name, call.arguments], ["look", '{"at": "sea"}']);
+  const whole = await ask(scripted, { tools, input: "<call>", max_output_tokens: null });
+  assert.deepEqual(whole.output.map((item) => item.type), ["message", "function_call"]);
+  const next = await ask(scripted, {
+    tools,
+    input: [{ role: "user", content: "<call>" }, message, call, { type: "function_call_output", call_id: call.call_id, output: "<said>" }],
+  });
+  assert.equal(next.output_text, "Blue sea.");
+});
+
+test("what nothing is stored for is refused with the field's path", async () => {
+  for (const [fields, param] of [
+    [{ input: "x", previous_response_id: "resp_1" }, "previous_response_id"],
+    [{ input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] }, "input[0].content[0].type"],
+    [{ input: "x", text: { format: { type: "json_object" } } }, "text.format"],
+  ]) {
+    await assert.rejects(ask(bundled, fields), (error) => error.status === 400 && error.param === param);
+  }
+});
