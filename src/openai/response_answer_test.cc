@@ -62,8 +62,9 @@ TEST(ResponseAnswer, OfAText) {
       R"("incomplete_details":null,"model":"m","output":[{"type":"message","id":"msg_resp_1_0",)"
       R"("status":"completed","role":"assistant","content":[{"type":"output_text","text":"hello",)"
       R"("annotations":[],"logprobs":[]}]}],"previous_response_id":null,)"
-      R"("reasoning":{"effort":null,"summary":null},"store":false,"text":{"format":{"type":"text"}},)"
-      R"("truncation":"disabled","usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4},)"
+      R"("reasoning":{"effort":null,"summary":null},"store":false,)"
+      R"("text":{"format":{"type":"text"}},"truncation":"disabled","usage":{"input_tokens":5,)"
+      R"("input_tokens_details":{"cached_tokens":4},)"
       R"("output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":7},)"
       R"("tools":[]})");
 }

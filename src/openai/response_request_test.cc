@@ -118,7 +118,7 @@ TEST(ResponseRequest, RefusalsNameTheFieldOfTheRequest) {
       {R"("input":[7])", "input[0]"},
       {R"("input":[{"role":"user"}])", "input[0].content"},
       {R"("input":[{"content":"x"}])", "input[0].role"},
-      {R"("instructions":"i","input":[{"role":"user","content":"x"},{"role":"boss","content":"y"}])",
+      {R"("instructions":"i","input":[{"role":"user","content":"x"},{"role":"boss","content":""}])",
        "input[1].role"},
       {R"("input":[{"role":"user","content":[{"type":"input_image"}]}])",
        "input[0].content[0].type"},
