@@ -191,9 +191,9 @@ ApiError of_request(ApiError fault, const Conversation& conversation) {
 
 // What an answer repeats of its request.
 Json repeated(const Json& body, const CompletionRequest& request) {
-  const auto given = [&body](const char* name, Json absent) {
+  const auto given = [&body](const char* name, const Json& absent) -> Json {
     const auto found = body.find(name);
-    return found == body.end() || found->is_null() ? std::move(absent) : *found;
+    return found == body.end() || found->is_null() ? absent : *found;
   };
   Json json;
   json["instructions"] = given("instructions", nullptr);
