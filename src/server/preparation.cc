@@ -21,9 +21,33 @@ SamplingParams defaults_of(const GenerationConfig& generation) {
   return sampling;
 }
 
+// What clients call a prompt.
+std::string prompt_field(const CompletionRequest& request) {
+  if (!request.response.is_null()) return "input";
+  return request.kind == CompletionKind::kChat ? "messages" : "prompt";
+}
+
+// Logprobs of prompts' tokens in one answer, each with its text: about 60 MB of them.
+constexpr std::int64_t kPromptLogprobsMax = std::int64_t{1} << 20;
+
+// They are held until the answer is whole, by each of the answers to a prompt.
+std::optional<ApiError> check_prompt_logprobs(const CompletionRequest& request,
+                                              const AnswerJob& job) {
+  std::int64_t entries = 0;
+  for (const PromptJob& prompt : job.prompts) {
+    if (!prompt.spec.prompt_logprobs.has_value()) continue;
+    entries +=
+        prompt.spec.copies * std::ssize(prompt.spec.prompt) * (1 + *prompt.spec.prompt_logprobs);
+  }
+  if (entries <= kPromptLogprobsMax) return std::nullopt;
+  return field_error(
+      request.prompt_logprobs.has_value() ? "prompt_logprobs" : "logprobs",
+      fmt::format("{} of prompts' tokens are more than the {} that one answer may have", entries,
+                  kPromptLogprobsMax));
+}
+
 ApiError too_long(const CompletionRequest& request, std::string message) {
-  ApiError error = field_error(request.kind == CompletionKind::kChat ? "messages" : "prompt",
-                               std::move(message));
+  ApiError error = field_error(prompt_field(request), std::move(message));
   error.code = "context_length_exceeded";
   return error;
 }
@@ -298,6 +322,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     prepared.job.prompts.push_back(std::get<PromptJob>(std::move(job)));
   }
+  if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);
   return prepared;
 }
 

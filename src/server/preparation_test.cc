@@ -15,6 +15,7 @@
 
 #include "base/temp_directory.h"
 #include "model/random_adapter.h"
+#include "openai/response_request.h"
 #include "server/server.h"
 
 namespace stemma {
@@ -122,6 +123,37 @@ TEST_F(PreparationTest, OfAPromptThatMayBeCutTheEndStays) {
   const std::vector<TokenId> fitting = cut(CompletionRequest::kPromptThatFits, 8);
   EXPECT_EQ(std::ssize(fitting), preparation_->context_tokens() - 8);
   EXPECT_EQ(fitting.back(), 299);
+}
+
+TEST_F(PreparationTest, APromptThatIsTooLongIsTheInputOfAResponse) {
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += "word ";
+  const std::string body = R"({"input":")" + words + R"("})";
+  const auto prepared =
+      preparation_->prepare(read_response_request(body, preparation_->rules()), {});
+  const auto* const fault = std::get_if<ApiError>(&prepared);
+  ASSERT_NE(fault, nullptr);
+  EXPECT_EQ(fault->param, "input");
+  EXPECT_EQ(fault->code, "context_length_exceeded");
+}
+
+// 250 tokens with the 20 likeliest each, a prompt and answer.
+TEST_F(PreparationTest, MoreLogprobsOfPromptsThanMemoryIsMeantForAreRefused) {
+  const auto fault_of = [&](std::size_t prompts, std::int64_t copies, bool echo) {
+    CompletionRequest request;
+    request.kind = CompletionKind::kText;
+    request.prompts.assign(prompts, std::vector<TokenId>(250, 7));
+    request.max_tokens = 1;
+    request.copies = copies;
+    request.echo = echo;
+    (echo ? request.logprobs : request.prompt_logprobs) = 20;
+    const auto prepared = preparation_->prepare(std::move(request), {});
+    const auto* const fault = std::get_if<ApiError>(&prepared);
+    return fault == nullptr ? "accepted" : fault->param;
+  };
+  EXPECT_EQ(fault_of(128, 1, true), "accepted");
+  EXPECT_EQ(fault_of(2, 100, true), "logprobs");
+  EXPECT_EQ(fault_of(2, 100, false), "prompt_logprobs");
 }
 
 TEST_F(PreparationTest, MoreMinTokensThanThereIsRoomForAreRefused) {
