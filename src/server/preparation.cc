@@ -169,7 +169,7 @@ ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest
   options.tools = request.tools;
   options.extra = request.template_extra;
   Result<std::vector<TokenId>> tokens = model_.encode_messages(request.messages, options);
-  if (!tokens.ok()) return field_error("messages", tokens.error().detail);
+  if (!tokens.ok()) return field_error(prompt_field(request), tokens.error().detail);
   return std::move(tokens).value();
 }
 

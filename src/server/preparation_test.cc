@@ -15,7 +15,6 @@
 
 #include "base/temp_directory.h"
 #include "model/random_adapter.h"
-#include "openai/response_request.h"
 #include "server/server.h"
 
 namespace stemma {
@@ -125,16 +124,19 @@ TEST_F(PreparationTest, OfAPromptThatMayBeCutTheEndStays) {
   EXPECT_EQ(fitting.back(), 299);
 }
 
-TEST_F(PreparationTest, APromptThatIsTooLongIsTheInputOfAResponse) {
-  std::string words;
-  for (int i = 0; i < 300; ++i) words += "word ";
-  const std::string body = R"({"input":")" + words + R"("})";
-  const auto prepared =
-      preparation_->prepare(read_response_request(body, preparation_->rules()), {});
-  const auto* const fault = std::get_if<ApiError>(&prepared);
-  ASSERT_NE(fault, nullptr);
-  EXPECT_EQ(fault->param, "input");
-  EXPECT_EQ(fault->code, "context_length_exceeded");
+TEST_F(PreparationTest, WhatIsWrongWithAPromptIsSaidOfTheFieldThatClientsCallItBy) {
+  const auto fault_of = [&](CompletionKind kind, const TemplateJson& response) {
+    CompletionRequest request;
+    request.kind = kind;
+    request.prompts = {std::vector<TokenId>(300, 7)};  // too long
+    request.messages = TemplateJson::array({{{"role", "user"}, {"content", "x"}}});
+    request.response = response;
+    const auto prepared = preparation_->prepare(std::move(request), {});
+    return std::get<ApiError>(prepared).param;
+  };
+  EXPECT_EQ(fault_of(CompletionKind::kText, nullptr), "prompt");
+  EXPECT_EQ(fault_of(CompletionKind::kChat, nullptr), "messages") << "there is no template";
+  EXPECT_EQ(fault_of(CompletionKind::kChat, TemplateJson::object()), "input");
 }
 
 // 250 tokens with the 20 likeliest each, a prompt and answer.
