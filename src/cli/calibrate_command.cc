@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "cli/bundled_model.h"
+#include "cli/prompt_tokens.h"
 #include "model/config_file.h"
 #include "model/sparse_calibration.h"
 #include "replay/prompts_file.h"
@@ -21,12 +22,6 @@ namespace {
 
 constexpr std::int64_t kChunkTokens = 512;
 constexpr std::array<std::int64_t, 3> kShares = {4, 8, 16};
-
-Result<std::vector<TokenId>> tokens_of(const ServedModel& model, const PromptLine& line) {
-  if (line.token_ids.has_value()) return *line.token_ids;
-  if (line.messages.has_value()) return model.encode_messages(*line.messages);
-  return model.encode_text(*line.prompt);
-}
 
 // Computes all prompts, one after another, each from its first token on; returns their tokens.
 Result<std::int64_t> compute(ServedModel& model, const std::vector<PromptLine>& prompts,

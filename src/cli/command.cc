@@ -13,6 +13,7 @@
 #include "cli/inspect_command.h"
 #include "cli/probe_command.h"
 #include "cli/replay_command.h"
+#include "cli/score_command.h"
 #include "cli/serve_command.h"
 #include "stemma/version.h"
 
@@ -43,6 +44,7 @@ int parse_and_run(int argc, const char* const* argv) {
   line.require_command();
   ServeCommand serve(line.flags());
   GenerateCommand generate(line.flags());
+  ScoreCommand score(line.flags());
   CalibrateCommand calibrate(line.flags());
   ProbeCommand probe(line.flags());
   ReplayCommand replay(line.flags());
@@ -57,7 +59,7 @@ int parse_and_run(int argc, const char* const* argv) {
   }
   if (!*typed) return kExitOk;  // --help, --version
   return run_chosen(
-      {&serve, &generate, &calibrate, &replay, &probe, &inspect, &fsck, &events, &bench});
+      {&serve, &generate, &score, &calibrate, &replay, &probe, &inspect, &fsck, &events, &bench});
 }
 
 }  // namespace
