@@ -64,7 +64,7 @@ TEST(Score, ChangesWhereNumbersAreRounded) {
   const std::string text = "--text " + story();
   const double exact = scored(text + " --kv-dtype f32")["nats_per_token"];
   for (const char* const rounded :
-       {" --kv-dtype int8", " --kv-dtype fp8_e5m2", " --kv-dtype f32 --weights int4"}) {
+       {" --kv-dtype int8", " --kv-dtype fp8_e5m2", " --kv-dtype f32 --weights int8"}) {
     const double score = scored(text + rounded)["nats_per_token"];
     EXPECT_NE(score, exact) << rounded;
     EXPECT_NEAR(score, exact, 0.2) << rounded;
