@@ -159,7 +159,6 @@ class EngineScores : public ::testing::Test {
 
   void live(std::int64_t requests, std::uint64_t seed) {
     Prng prng(seed);
-    std::vector<RequestId> cancelled;
     for (std::int64_t i = 0; i < requests; ++i) {
       const RequestSpec drawn = drawn_spec(prng);
       const RequestId id = submit(drawn);

@@ -153,16 +153,18 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                              .of_prompt = {},
                                              .text = TextGeneration(tokenizer_, prompt.text)});
     if (copy == 0 && prompt_logprobs.has_value()) {
-      give_prompt(made.first->second, first_token, *prompt_logprobs);
+      Live& live = made.first->second;
+      live.of_prompt = {
+          .texts = TokenChances(tokenizer_, {.skip_special_tokens = rules.skip_special_tokens}),
+          .entries = 1 + static_cast<std::size_t>(*prompt_logprobs)};
+      give_first_token(live, first_token);
     }
     requests_of_[origin.exchange].push_back(id);
   }
 }
 
 // The first token of a prompt is there before anything is computed.
-void ServingLoop::give_prompt(Live& live, TokenId first_token, std::int64_t logprobs) {
-  live.of_prompt = {.texts = TokenChances(tokenizer_, {.skip_special_tokens = true}),
-                    .entries = 1 + static_cast<std::size_t>(logprobs)};
+void ServingLoop::give_first_token(Live& live, TokenId first_token) {
   AnswerUpdate& update = updates_.emplace_back();
   update.exchange = live.exchange;
   update.index = live.index;
