@@ -75,9 +75,11 @@ struct RequestSpec {
   // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
   // kLogprobsMax at most. Absent: none.
   std::optional<std::int64_t> logprobs;
-  // The same of the prompt's tokens, from its second on: it is then computed whole, whatever is
-  // cached of it. Of several copies the first gets them.
+  // The same of the prompt's tokens from prompt_logprobs_from on, which are then computed, whatever
+  // is cached of them. From 1, since nothing says how likely the first was, to the prompt's tokens.
+  // Of several copies the first gets them.
   std::optional<std::int64_t> prompt_logprobs;
+  std::int64_t prompt_logprobs_from = 1;
   // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
   // computed once, for all for which there is room when that is done. From 1 to kCopiesMax.
   std::int64_t copies = 1;

@@ -27,7 +27,7 @@ enum class PrefixStop : std::uint8_t {
   kLoadError,       // lower tiers had more, which was missing, wrong or could not be read
   kOtherNamespace,  // a namespace of the same owner has more (RequestSpec::siblings)
   kWindow,  // layers that look back over the whole text had more, those with a window had not
-  kScored,  // all was computed, for the logprobs of its tokens (RequestSpec::prompt_logprobs)
+  kScored,  // the rest was computed for its tokens' logprobs (RequestSpec::prompt_logprobs)
 };
 inline constexpr std::size_t kPrefixStops = static_cast<std::size_t>(PrefixStop::kScored) + 1;
 

@@ -213,6 +213,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
     return refuse(id, {ErrorCode::kTooLarge, "as many namespaces are open as the cache may have"});
   }
   const bool scores = spec.prompt_logprobs.has_value() && !fork_of.valid();
+  const std::int64_t given = scores ? spec.prompt_logprobs_from - 1 : 0;
   const Request* request = scheduler_->try_submit_or_null({.id = id,
                                                            .ns = *ns,
                                                            .prompt = std::move(entry.prompt),
@@ -221,7 +222,8 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
                                                            .retention = spec.retention,
                                                            .adapter = adapter_of(spec),
                                                            .fork_of = fork_of,
-                                                           .scores_prompt = scores});
+                                                           .scores_prompt = scores,
+                                                           .scored_tokens = given});
   if (request == nullptr) {
     kv_->close_namespace(*ns);
     return refuse(id, {ErrorCode::kTooLarge, fmt::format("waiting_max: {} requests wait already",
@@ -234,6 +236,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.min_tokens = spec.min_tokens;
   extra.logprobs = spec.logprobs;
   extra.prompt_logprobs = spec.prompt_logprobs.value_or(0);
+  extra.prompt_logprobs_from = spec.prompt_logprobs_from;
   extra.has_copies = spec.copies > 1;
   extra.submitted_us = entry.submitted_us;
   extra.ghost_space = ghost_space;

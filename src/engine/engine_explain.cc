@@ -70,11 +70,8 @@ void Engine::note_prefix_stop(const Request& request, RequestExtra& extra) {
     extra.stop = PrefixStop::kCold;
     return;
   }
-  if (request.scores_prompt) {
-    extra.stop = PrefixStop::kScored;
-    return;
-  }
-  const auto prompt = static_cast<std::size_t>(request.prompt_tokens);
+  const auto prompt = static_cast<std::size_t>(request.scores_prompt ? extra.prompt_logprobs_from
+                                                                     : request.prompt_tokens);
   const auto report =
       kv_->why_ends(request.ns, std::span<const TokenId>(request.tokens).first(prompt));
   extra.stop = stop_of(report.end);
@@ -97,6 +94,10 @@ void Engine::note_prefix_stop(const Request& request, RequestExtra& extra) {
 PrefixStop Engine::prefix_stop(const Request& request) const {
   const std::int64_t most = round_down(request.prompt_tokens - 1, kv_->page_size());
   if (request.cached_tokens >= most) return PrefixStop::kTail;
+  const std::int64_t given = extra_of(request).prompt_logprobs_from - 1;
+  if (request.scores_prompt && request.cached_tokens >= round_down(given, kv_->page_size())) {
+    return PrefixStop::kScored;
+  }
   if (request.promoted.lost_pages) return PrefixStop::kLoadError;
   if (request.promoted.unfinished) return PrefixStop::kDeadline;
   return extra_of(request).stop;

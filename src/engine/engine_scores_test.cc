@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -85,7 +86,7 @@ class EngineScores : public ::testing::Test {
   RequestId submit(const RequestSpec& spec) {
     const auto id = engine_->submit(spec);
     EXPECT_TRUE(id.ok()) << to_string(id.error());
-    prompts_[*id] = spec.prompt;
+    asked_[*id] = spec;
     return *id;
   }
 
@@ -138,13 +139,17 @@ class EngineScores : public ::testing::Test {
     return out;
   }
 
-  void expect_whole(const std::vector<TokenId>& prompt, const std::vector<TokenLogprob>& rows) {
-    ASSERT_EQ(rows.size(), 2 * (prompt.size() - 1));
-    for (std::size_t i = 0; i + 1 < prompt.size(); ++i) {
-      EXPECT_EQ(rows[2 * i].token, prompt[i + 1]) << "at " << i;
-      ASSERT_EQ(rows[2 * i + 1].token, guesses(prompt)[i]) << "at " << i;
-      EXPECT_EQ(rows[2 * i + 1].rank, 1);
-      EXPECT_EQ(rows[2 * i].rank == 1, prompt[i + 1] == guesses(prompt)[i]);
+  void expect_whole(const RequestSpec& asked, const std::vector<TokenLogprob>& rows) {
+    const std::vector<TokenId>& prompt = asked.prompt;
+    const auto from = static_cast<std::size_t>(asked.prompt_logprobs_from);
+    ASSERT_EQ(rows.size(), 2 * (prompt.size() - from));
+    for (std::size_t at = from; at < prompt.size(); ++at) {
+      const TokenLogprob& own = rows[2 * (at - from)];
+      const TokenLogprob& likeliest = rows[2 * (at - from) + 1];
+      EXPECT_EQ(own.token, prompt[at]) << "at " << at;
+      ASSERT_EQ(likeliest.token, guesses(prompt)[at - 1]) << "at " << at;
+      EXPECT_EQ(likeliest.rank, 1);
+      EXPECT_EQ(own.rank == 1, own.token == likeliest.token);
     }
   }
 
@@ -153,6 +158,7 @@ class EngineScores : public ::testing::Test {
     RequestSpec out = spec(1 + prng.below(60), 10 * prng.below(8));
     out.max_tokens = prng.below(2) == 0 ? 1 : 1 + prng.below(30);
     if (prng.below(2) == 0) out = scored(out);
+    if (prng.below(2) == 0) out.prompt_logprobs_from = 1 + prng.below(std::ssize(out.prompt));
     if (prng.below(8) == 0) out.copies = 2;
     return out;
   }
@@ -179,7 +185,7 @@ class EngineScores : public ::testing::Test {
   std::int64_t host_pages_ = 0;  // of host memory; 0: there is none
   std::unique_ptr<TierStack> stack_;
   std::unique_ptr<Engine> engine_;
-  std::map<RequestId, std::vector<TokenId>> prompts_;
+  std::map<RequestId, RequestSpec> asked_;
   std::map<RequestId, Told> told_;
   std::vector<RequestId> scored_;
   std::map<std::vector<TokenId>, std::vector<TokenId>> guesses_;
@@ -189,7 +195,7 @@ TEST_F(EngineScores, EachTokenOfThePromptButTheFirstHasThem) {
   open();
   const RequestSpec asked = scored(spec(30));
   const Told& told = answer(asked);
-  expect_whole(asked.prompt, told.rows);
+  expect_whole(asked, told.rows);
   EXPECT_EQ(told.end.finish, FinishReason::kLength);
   EXPECT_EQ(told.tokens, 1);
 }
@@ -209,12 +215,37 @@ TEST_F(EngineScores, TheyAreTheSameWhereThePromptIsCached) {
   answer(spec(30));
   const RequestSpec asked = scored(spec(30));
   const Told told = answer(asked);
-  expect_whole(asked.prompt, told.rows);
+  expect_whole(asked, told.rows);
   EXPECT_EQ(told.end.stats.cached_tokens, 0);
   EXPECT_EQ(told.end.stats.computed_tokens, 30);
   EXPECT_EQ(prefix_stop_name(told.end.stats.stop), "prompt_logprobs");
   EXPECT_EQ(engine_->kv().usage().evictable_tokens, 28) << "what was computed twice is kept once";
   EXPECT_EQ(engine_->kv().available_pages(), 64);
+}
+
+//   [ 0 … 3 ][ 4 … 7 ][ 8 9 10 11 ]…      from token 11 on: token 10 tells of it, and is computed
+//   cached             computed …
+TEST_F(EngineScores, WhatComesBeforeTheFirstThatIsWantedIsTakenFromTheCache) {
+  open();
+  answer(spec(30));
+  RequestSpec asked = scored(spec(30));
+  asked.prompt_logprobs_from = 11;
+  const Told told = answer(asked);
+  expect_whole(asked, told.rows);
+  EXPECT_EQ(told.end.stats.cached_tokens, 8);
+  EXPECT_EQ(prefix_stop_name(told.end.stats.stop), "prompt_logprobs");
+}
+
+TEST_F(EngineScores, WhatIsNotCachedOfThatHasItsOwnReason) {
+  open();
+  RequestSpec asked = scored(spec(30));
+  asked.prompt_logprobs_from = 11;
+  EXPECT_EQ(prefix_stop_name(answer(asked).end.stats.stop), "cold");
+  asked.prompt_logprobs_from = 30;  // none of them
+  const Told told = answer(asked);
+  EXPECT_TRUE(told.rows.empty());
+  EXPECT_EQ(told.end.stats.cached_tokens, 28);
+  EXPECT_EQ(prefix_stop_name(told.end.stats.stop), "tail");
 }
 
 TEST_F(EngineScores, WhatWasComputedForThemIsCachedForOthers) {
@@ -230,8 +261,8 @@ TEST_F(EngineScores, NobodyIsWaitedForWhoComputesTheSamePrompt) {
   const RequestId first = submit(asked);
   const RequestId second = submit(asked);
   run();
-  expect_whole(asked.prompt, told_[first].rows);
-  expect_whole(asked.prompt, told_[second].rows);
+  expect_whole(asked, told_[first].rows);
+  expect_whole(asked, told_[second].rows);
   EXPECT_EQ(told_[plain].end.finish, FinishReason::kLength);
 }
 
@@ -251,7 +282,7 @@ TEST_F(EngineScores, TheFirstOfSeveralCopiesGetsThem) {
   asked.copies = 3;
   const RequestId first = submit(asked);
   run();
-  expect_whole(asked.prompt, told_[first].rows);
+  expect_whole(asked, told_[first].rows);
   for (std::int64_t copy = 1; copy < 3; ++copy) {
     const Told& told = told_[RequestId(first.value() + copy)];
     EXPECT_TRUE(told.rows.empty());
@@ -270,7 +301,7 @@ TEST_F(EngineScores, NoneIsMissingOrTwiceWhoeverIsPreempted) {
     live(40, seed);
     for (const RequestId id : std::exchange(scored_, {})) {
       if (told_[id].end.finish == FinishReason::kCancelled) continue;
-      ASSERT_NO_FATAL_FAILURE(expect_whole(prompts_[id], told_[id].rows)) << "seed " << seed;
+      ASSERT_NO_FATAL_FAILURE(expect_whole(asked_[id], told_[id].rows)) << "seed " << seed;
       preemptions += told_[id].end.stats.preemptions;
     }
     if (HasFailure()) FAIL() << "seed " << seed;
@@ -283,6 +314,17 @@ TEST_F(EngineScores, MoreThanThereAreIsRefused) {
   RequestSpec wrong = spec(3);
   wrong.prompt_logprobs = 21;
   EXPECT_EQ(engine_->submit(wrong).error().detail, "prompt_logprobs must be from 0 to 20 (got 21)");
+}
+
+TEST_F(EngineScores, TheFirstThatIsWantedIsOneOfThePromptsTokens) {
+  open();
+  for (const std::int64_t from : {0, 4}) {
+    RequestSpec wrong = scored(spec(3));
+    wrong.prompt_logprobs_from = from;
+    EXPECT_EQ(engine_->submit(wrong).error().detail,
+              "prompt_logprobs_from must be from 1 to the prompt's 3 tokens (got " +
+                  std::to_string(from) + ")");
+  }
 }
 
 TEST_F(EngineScores, WhereThereIsNoRoomForThemTheyAreRefused) {

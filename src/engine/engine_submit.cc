@@ -72,6 +72,13 @@ Status check_scores(const RequestSpec& spec, const SchedulerOptions& options,
   if (options.scored_tokens_max == 0) {
     return Error{ErrorCode::kInvalidArgument, "prompt_logprobs: scored_tokens_max is 0"};
   }
+  const std::int64_t from = spec.prompt_logprobs_from;
+  if (from < 1 || from > std::ssize(spec.prompt)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("prompt_logprobs_from must be from 1 to the prompt's {} tokens (got "
+                             "{})",
+                             spec.prompt.size(), from)};
+  }
   if (*spec.prompt_logprobs >= 0 && *spec.prompt_logprobs <= logprobs_max) return {};
   return Error{ErrorCode::kInvalidArgument,
                fmt::format("prompt_logprobs must be from 0 to {} (got {})", logprobs_max,

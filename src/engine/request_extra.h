@@ -22,8 +22,10 @@ struct RequestExtra {
   std::vector<TokenId> stop_tokens;
   std::int64_t min_tokens = 0;
   std::optional<std::int64_t> logprobs;
-  std::int64_t prompt_logprobs = 0;  // read only of a request that scores its prompt
-  bool has_copies = false;           // it is one of them
+  // Read only of a request that scores its prompt.
+  std::int64_t prompt_logprobs = 0;
+  std::int64_t prompt_logprobs_from = 1;
+  bool has_copies = false;  // it is one of them
   std::vector<SiblingNamespace> siblings;
   std::int64_t ghost_space = 0;  // of its namespace
   std::int64_t submitted_us = 0;

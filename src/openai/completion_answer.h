@@ -43,7 +43,7 @@ struct TokenChance {
   NamedLogprob token;
   std::vector<NamedLogprob> likeliest;
   std::int64_t first_character = 0;  // characters of the text's tokens before it
-  bool is_given = false;             // the first of a prompt: nothing says how likely it was
+  bool is_given = false;             // of a prompt: nothing says how likely it was
 };
 
 // An answer, or a piece of one.

@@ -180,6 +180,8 @@ void read_extent(FieldReader& fields, const RequestRules& rules, CompletionReque
 
 void read_logprobs(FieldReader& fields, CompletionRequest& request) {
   request.prompt_logprobs = fields.integer("prompt_logprobs", {0, kTopLogprobsMax});
+  const auto from = fields.integer("logprob_start_len", {-1, kTokensMax});
+  request.logprobs_from = from == -1 ? kTokensMax : std::max<std::int64_t>(from.value_or(1), 1);
   if (request.kind == CompletionKind::kText) {
     request.logprobs = fields.integer("logprobs", {0, kTopLogprobsMax});
     return;

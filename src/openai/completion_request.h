@@ -81,6 +81,7 @@ struct CompletionRequest {
   SamplingParams sampling;
   std::optional<std::int64_t> logprobs;
   std::optional<std::int64_t> prompt_logprobs;  // so many beside those of the prompt's tokens
+  std::int64_t logprobs_from = 1;  // logprob_start_len: of the prompt, which have them, from 1 on
   bool stream = false;
   bool include_usage = false;
   std::int32_t priority = 0;

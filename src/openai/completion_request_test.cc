@@ -160,6 +160,17 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
   for (const auto& [fields, param] : cases) EXPECT_EQ(fault_of(chat(fields)), param) << fields;
 }
 
+// As SGLang names it; -1: none of the prompt's.
+TEST(CompletionRequest, LogprobsOfAPromptMayBeginBehindItsBegin) {
+  const auto from = [](const std::string& field) {
+    return accepted(completion(R"("prompt":"x","echo":true,"logprobs":1)" + field)).logprobs_from;
+  };
+  EXPECT_EQ(from(""), 1);
+  EXPECT_EQ(from(R"(,"logprob_start_len":0)"), 1);
+  EXPECT_EQ(from(R"(,"logprob_start_len":7)"), 7);
+  EXPECT_GT(from(R"(,"logprob_start_len":-1)"), 1'000'000'000);
+}
+
 TEST(CompletionRequest, OnlyWhoGetsThePromptBackMayWantNothingBehindIt) {
   const auto echo = completion(R"("prompt":"x","echo":true,"logprobs":1,"max_tokens":0)");
   EXPECT_EQ(accepted(echo).max_tokens, 0);

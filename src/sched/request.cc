@@ -55,6 +55,7 @@ void Request::start(NewRequest&& request) {
   adapter = request.adapter;
   fork_of = request.fork_of;
   scores_prompt = request.scores_prompt;
+  scored_tokens = request.scored_tokens;
   state_ = RequestState::kWaiting;
 }
 

@@ -42,7 +42,8 @@ struct NewRequest {
   AdapterId adapter = {};
   // Has the same prompt as this one, which was submitted before it and computes it for both.
   RequestId fork_of = {};
-  bool scores_prompt = false;  // logits of its prompt's tokens are wanted too
+  bool scores_prompt = false;      // logits of its prompt's tokens are wanted too,
+  std::int64_t scored_tokens = 0;  // but of the first so many
 };
 
 class Request {
@@ -65,7 +66,7 @@ class Request {
   std::int64_t scheduled_tokens = 0;  // of those computed in this step
   std::int64_t ahead_tokens = 0;      // in the step that was planned while this one is computed
   std::int64_t output_place = 0;      // among the outputs of the step that was planned last
-  std::int64_t scored_tokens = 0;     // from the first on, whose logits were had: scores_prompt
+  std::int64_t scored_tokens = 0;     // whose logits were had, or are not wanted: scores_prompt
 
   // For reports. A preempted request computes some of its prompt again.
   std::int64_t cached_tokens = 0;           // found when it was first admitted

@@ -275,6 +275,7 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   if (request.echo && !request.prompt_logprobs.has_value()) {
     job.spec.prompt_logprobs = request.logprobs;
   }
+  job.spec.prompt_logprobs_from = std::min(request.logprobs_from, prompt_tokens);
   job.spec.copies = request.copies;
   job.wants_tokens = request.wants_tokens;
   job.tells_end = request.echo;  // who scores a prompt leaves out the last token, whichever it is

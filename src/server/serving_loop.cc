@@ -126,8 +126,13 @@ void ServingLoop::start(AnswerJob&& job) {
 
 void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
   const std::int64_t copies = prompt.spec.copies;
-  const TokenId first_token = prompt.spec.prompt.empty() ? -1 : prompt.spec.prompt.front();
   const std::optional<std::int64_t> prompt_logprobs = prompt.spec.prompt_logprobs;
+  std::vector<TokenId> given;  // tokens of the prompt that nothing is told of
+  if (prompt_logprobs.has_value()) {
+    const auto end = std::clamp<std::ptrdiff_t>(prompt.spec.prompt_logprobs_from, 0,
+                                                std::ssize(prompt.spec.prompt));
+    given.assign(prompt.spec.prompt.begin(), prompt.spec.prompt.begin() + end);
+  }
   const Result<RequestId> first = engine_.submit(std::move(prompt.spec));
   const TokenChances::Rules rules = {.goes_on = prompt.text.goes_on,
                                      .skip_special_tokens = prompt.text.skip_special_tokens};
@@ -157,18 +162,20 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
       live.of_prompt = {
           .texts = TokenChances(tokenizer_, {.skip_special_tokens = rules.skip_special_tokens}),
           .entries = 1 + static_cast<std::size_t>(*prompt_logprobs)};
-      give_first_token(live, first_token);
+      give_tokens(live, given);
     }
     requests_of_[origin.exchange].push_back(id);
   }
 }
 
-// The first token of a prompt is there before anything is computed.
-void ServingLoop::give_first_token(Live& live, TokenId first_token) {
+// They are there before anything is computed.
+void ServingLoop::give_tokens(Live& live, std::span<const TokenId> tokens) {
   AnswerUpdate& update = updates_.emplace_back();
   update.exchange = live.exchange;
   update.index = live.index;
-  update.of_prompt.push_back(live.of_prompt->texts.given(first_token));
+  for (const TokenId token : tokens) {
+    update.of_prompt.push_back(live.of_prompt->texts.given(token));
+  }
 }
 
 void ServingLoop::take_scores(const EngineEvent& event, Live& live) {

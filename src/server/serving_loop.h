@@ -151,7 +151,7 @@ class ServingLoop {
   void cancel_request(RequestId request);
   void take_text(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
-  void give_first_token(Live& live, TokenId first_token);
+  void give_tokens(Live& live, std::span<const TokenId> tokens);
   void take_scores(const EngineEvent& event, Live& live);
   void end(RequestId request);
   void deliver();

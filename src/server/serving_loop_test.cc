@@ -255,6 +255,7 @@ TEST_F(ServingLoopTest, TheFirstAnswerToAPromptBringsTheChancesOfItsTokens) {
       AnswerJob wanted = job(tokens + in_pieces, tokens, 3, 2);
       wanted.in_pieces = in_pieces == 1;
       wanted.prompts[0].spec.prompt_logprobs = 2;
+      wanted.prompts[0].spec.prompt_logprobs_from = tokens == 10 ? 4 : 1;
       ASSERT_TRUE(loop_->submit(std::move(wanted)));
     }
   }
@@ -266,8 +267,9 @@ TEST_F(ServingLoopTest, TheFirstAnswerToAPromptBringsTheChancesOfItsTokens) {
     std::int64_t characters = 0;
     for (std::size_t i = 0; i < chances.size(); ++i) {
       EXPECT_EQ(chances[i].token.token, static_cast<TokenId>(i * 5 % 60));
-      EXPECT_EQ(chances[i].is_given, i == 0);
-      EXPECT_EQ(chances[i].likeliest.size(), i == 0 ? 0U : 2U);
+      const bool is_given = i < (exchange < 10 ? 1U : 4U);
+      EXPECT_EQ(chances[i].is_given, is_given);
+      EXPECT_EQ(chances[i].likeliest.size(), is_given ? 0U : 2U);
       EXPECT_EQ(chances[i].token.text.starts_with(" "), i > 0);
       EXPECT_EQ(chances[i].first_character, characters);
       characters += std::ssize(chances[i].token.text) - 1;  // one letter has two bytes

@@ -199,6 +199,19 @@ test("an evaluation finds a text's tokens before the last one, also where that e
   }
 });
 
+test("of a prompt that is scored from a token on, what comes before that is found in the cache", async () => {
+  const ask = (fields) => client.completions.create({ ...greedy, prompt: `${story} And it was so.`, echo: true, logprobs: 1, max_tokens: 0, ...fields });
+  const whole = await ask({});
+  const from = whole.usage.prompt_tokens - 4;
+  const end = await ask({ logprob_start_len: from });
+  assert.ok(end.usage.prompt_tokens_details.cached_tokens > from - 20);
+  const { tokens, token_logprobs: own, top_logprobs: top } = end.choices[0].logprobs;
+  assert.deepEqual(tokens, whole.choices[0].logprobs.tokens);
+  assert.ok(own.slice(0, from).every((each) => each === null));
+  assert.deepEqual(own.slice(from), whole.choices[0].logprobs.token_logprobs.slice(from));
+  assert.deepEqual(top.slice(from), whole.choices[0].logprobs.top_logprobs.slice(from));
+});
+
 test("streams a prompt and its logprobs before the answer", async () => {
   const request = { ...greedy, prompt: "Once upon a time", echo: true, logprobs: 1, max_tokens: 4 };
   const whole = (await client.completions.create(request)).choices[0];

@@ -77,6 +77,11 @@ def test_logprobs_of_a_prompt_are_those_of_an_output_whatever_is_cached(llm):
     assert warm.num_cached_tokens == 0
     assert cold.prompt_logprobs[0] is None and len(cold.prompt_logprobs) == len(prompt)
     assert all(token in row for token, row in zip(prompt[1:], cold.prompt_logprobs[1:]))
+    end = llm.generate(prompt, SamplingParams(max_tokens=1, prompt_logprobs=1, logprob_start_len=50))[0]
+    assert end.prompt_logprobs == [None] * 50 + cold.prompt_logprobs[50:]
+    assert end.num_cached_tokens == 48
+    with pytest.raises(stemma.InvalidArgumentError, match="prompt_logprobs_from"):
+        llm.generate(prompt, SamplingParams(prompt_logprobs=1, logprob_start_len=0))
     at = len(prompt) // 2
     said = llm.generate(prompt[:at], SamplingParams(max_tokens=1, temperature=0, logprobs=1))[0].outputs[0].logprobs[0]
     likeliest = max(cold.prompt_logprobs[at].values(), key=lambda one: one.logprob)

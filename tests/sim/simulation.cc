@@ -281,7 +281,7 @@ void Simulation::submit() {
     tally_["sim_requests"] += copies;
     for (std::int64_t copy = 0; copy < copies; ++copy) {
       asked_[RequestId(id->value() + copy)] = asked;
-      asked.wants_scores = false;
+      asked.scores = {};
     }
   } else if (id.error().code != ErrorCode::kTooLarge) {
     fail("a request was refused: " + to_string(id.error()));

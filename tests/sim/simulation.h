@@ -113,13 +113,17 @@ class Simulation {
   std::uint64_t trace() const { return trace_; }
 
  private:
+  // Of the tokens of a prompt behind its first.
+  struct Scores {
+    bool wanted = false;
+    std::size_t told = 0;  // or not wanted
+  };
   // What was asked and has not ended.
   struct Asked {
     std::vector<TokenId> prompt;
     std::vector<TokenId> answer;  // all of it, in closed form
     std::vector<TokenId> got;
-    bool wants_scores = false;
-    std::size_t scored = 0;  // tokens of the prompt
+    Scores scores = {};
     std::size_t conversation = 0;
     std::uint8_t space = 0;  // its namespace
   };

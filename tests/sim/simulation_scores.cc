@@ -9,7 +9,11 @@ namespace stemma {
 void Simulation::draw_scores(RequestSpec& spec, Asked& asked) {
   if (scores_prng_.below(6) != 0) return;
   spec.prompt_logprobs = 1;
-  asked.wants_scores = true;
+  asked.scores.wanted = true;
+  if (scores_prng_.below(2) == 0) {
+    spec.prompt_logprobs_from = 1 + scores_prng_.below(std::ssize(spec.prompt));
+    asked.scores.told = static_cast<std::size_t>(spec.prompt_logprobs_from) - 1;
+  }
   ++tally_["sim_scored_prompts"];
 }
 
@@ -18,8 +22,8 @@ void Simulation::take_scores(const EngineEvent& event, Asked& asked) {
   const std::int64_t request = event.request.value();
   if (!asked.got.empty()) return fail(fmt::format("request {}: scores come late", request));
   for (std::size_t entry = 0; entry < event.prompt_logprobs.size(); entry += 2) {
-    const std::size_t at = ++asked.scored;
-    if (!asked.wants_scores || at >= asked.prompt.size()) {
+    const std::size_t at = ++asked.scores.told;
+    if (!asked.scores.wanted || at >= asked.prompt.size()) {
       return fail(fmt::format("request {}: prompt token {} is scored", request, at));
     }
     const TokenId likeliest = stamp_output(std::span(asked.prompt).first(at), 1).front();
@@ -32,10 +36,10 @@ void Simulation::take_scores(const EngineEvent& event, Asked& asked) {
 }
 
 void Simulation::check_scored(RequestId request, const Asked& asked) {
-  const std::size_t wanted = asked.wants_scores ? asked.prompt.size() - 1 : 0;
-  if (asked.scored == wanted) return;
-  fail(fmt::format("request {}: {} of {} prompt tokens were scored", request.value(), asked.scored,
-                   wanted));
+  const std::size_t wanted = asked.scores.wanted ? asked.prompt.size() - 1 : 0;
+  if (asked.scores.told == wanted) return;
+  fail(fmt::format("request {}: {} of {} prompt tokens were scored", request.value(),
+                   asked.scores.told, wanted));
 }
 
 }  // namespace stemma

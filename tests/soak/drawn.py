@@ -98,6 +98,8 @@ class Texts:
         if draw.random() < 0.15:
             body["echo"] = True
             body["max_tokens"] = draw.choice([0, body["max_tokens"]])
+            if draw.random() < 0.5:
+                body["logprob_start_len"] = draw.choice([1, 20, 130, 400])
         if draw.random() < 0.2 and self.adapters:
             body["model"] = draw.choice(self.adapters)
         if draw.random() < 0.1:

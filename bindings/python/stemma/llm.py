@@ -20,7 +20,8 @@ class SamplingParams:
     and are not part of it unless include_stop_str_in_output; `stop_token_ids` are. Nothing but max_tokens ends an
     output before min_tokens. `n` outputs share one computation of the prompt. Without a `seed` the same list of prompts
     gives the same outputs. `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the
-    output and of the prompt, from 0 to 20; a prompt is then computed whole, whatever is cached of it.
+    output and of the prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its token
+    `logprob_start_len` on, before which none is told.
     """
 
     n: int = 1
@@ -43,6 +44,7 @@ class SamplingParams:
     logit_bias: Optional[Mapping[int, float]] = None
     logprobs: Optional[int] = None
     prompt_logprobs: Optional[int] = None
+    logprob_start_len: int = 1
 
     @classmethod
     def of(cls, params: Union[SamplingParams, Mapping[str, Any], None]) -> SamplingParams:
@@ -105,7 +107,7 @@ class RequestOutput:
     ttft_us: int
     total_us: int
     finished: bool = True
-    prompt_logprobs: Optional[list[Optional[dict[int, Logprob]]]] = None  # None for the first token
+    prompt_logprobs: Optional[list[Optional[dict[int, Logprob]]]] = None  # None for tokens that none are told of
 
 
 class LLM:
@@ -186,7 +188,9 @@ class LLM:
                 ttft_us=outputs[0]["ttft_us"],
                 total_us=outputs[0]["total_us"],
                 prompt_logprobs=(
-                    None if wish["prompt_logprobs"] is None else [None, *map(_chances, outputs[0]["prompt_logprobs"])]
+                    None
+                    if wish["prompt_logprobs"] is None
+                    else [None] * wish["logprob_start_len"] + [*map(_chances, outputs[0]["prompt_logprobs"])]
                 ),
             )
             for i, (text, ids, wish, outputs) in enumerate(zip(texts, tokens, wishes, answers))

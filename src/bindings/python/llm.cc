@@ -293,6 +293,7 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
   }
   wish.spec.logprobs = prompt["logprobs"].cast<std::optional<std::int64_t>>();
   wish.spec.prompt_logprobs = prompt["prompt_logprobs"].cast<std::optional<std::int64_t>>();
+  wish.spec.prompt_logprobs_from = prompt["logprob_start_len"].cast<std::int64_t>();
   wish.spec.adapter = prompt["adapter"].cast<std::string>();
   wish.spec.namespace_digest = core_->digest;
   wish.spec.min_tokens = prompt["min_tokens"].cast<std::int64_t>();
