@@ -11,6 +11,7 @@
 #include "base/prng.h"
 #include "base/thread_pool.h"
 #include "engine/hash_model.h"
+#include "engine/hash_prompts.h"
 #include "engine/held_tiers.h"
 #include "engine/late_runner.h"
 #include "prefix/tree_listing.h"
@@ -30,17 +31,6 @@ struct Answer {
 
 class EngineAhead : public ::testing::Test {
  protected:
-  EngineAhead() {
-    options_.kv.page_size = 4;
-    options_.kv.pages = 64;
-    options_.kv.requests_max = 4;
-    options_.kv.context_tokens_max = 100;
-    options_.scheduler.step_tokens_max = 24;
-    options_.scheduler.chunk_tokens_max = 16;
-    options_.scheduler.waiting_max = 64;
-    options_.inbox_max = 128;
-  }
-
   void open(bool queues, std::uint64_t seed = 1) {
     engine_.reset();
     model_ = HashModel();
@@ -160,7 +150,7 @@ class EngineAhead : public ::testing::Test {
     return answers_;
   }
 
-  EngineOptions options_;
+  EngineOptions options_ = small_engine_options();
   SharedFakeClock clock_;
   ThreadPool threads_{1};
   HashModel model_;

@@ -12,6 +12,7 @@
 #include "base/prng.h"
 #include "base/thread_pool.h"
 #include "engine/hash_model.h"
+#include "engine/hash_prompts.h"
 #include "engine/held_tiers.h"
 #include "engine/late_runner.h"
 #include "stemma/engine.h"
@@ -31,17 +32,7 @@ struct Told {
 
 class EngineScores : public ::testing::Test {
  protected:
-  EngineScores() {
-    options_.kv.page_size = 4;
-    options_.kv.pages = 64;
-    options_.kv.requests_max = 4;
-    options_.kv.context_tokens_max = 100;
-    options_.scheduler.step_tokens_max = 24;
-    options_.scheduler.chunk_tokens_max = 16;
-    options_.scheduler.scored_tokens_max = 7;
-    options_.scheduler.waiting_max = 64;
-    options_.inbox_max = 128;
-  }
+  EngineScores() { options_.scheduler.scored_tokens_max = 7; }
 
   void open(bool queues = false, std::uint64_t seed = 1) {
     engine_.reset();
@@ -176,7 +167,7 @@ class EngineScores : public ::testing::Test {
     run();
   }
 
-  EngineOptions options_;
+  EngineOptions options_ = small_engine_options();
   SharedFakeClock clock_;
   ThreadPool threads_{1};
   HashModel model_;

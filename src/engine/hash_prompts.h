@@ -1,4 +1,4 @@
-// HashPrompts: prompts of engines over a HashModel, and their answers, for tests.
+// HashPrompts: options and prompts of engines over a HashModel, and their answers, for tests.
 //
 // Thread:     the engine's.
 // Memory:     the answers.
@@ -18,6 +18,20 @@
 #include "stemma/engine.h"
 
 namespace stemma {
+
+// Four requests at a time, in 64 pages of four tokens; prompts take several steps.
+inline EngineOptions small_engine_options() {
+  EngineOptions options;
+  options.kv.page_size = 4;
+  options.kv.pages = 64;
+  options.kv.requests_max = 4;
+  options.kv.context_tokens_max = 100;
+  options.scheduler.step_tokens_max = 24;
+  options.scheduler.chunk_tokens_max = 16;
+  options.scheduler.waiting_max = 64;
+  options.inbox_max = 128;
+  return options;
+}
 
 // Each the beginning of one of seven texts.
 inline std::vector<TokenId> drawn_hash_prompt(Prng& prng) {

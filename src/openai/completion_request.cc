@@ -21,12 +21,7 @@ constexpr std::int64_t kTopLogprobsMax = 20;
 constexpr std::size_t kStopTokensMax = 1024;
 
 // Fields that would change the answer and are not supported, unless they say what is done anyway.
-struct Refused {
-  std::string_view name;
-  std::string_view harmless;  // JSON of a value that changes nothing
-  std::string_view why;
-};
-constexpr Refused kRefused[] = {
+constexpr RefusedField kRefused[] = {
     {"functions", "[]", "not supported: use tools"},
     {"function_call", "\"none\"", "not supported: use tools"},
     {"audio", "null", "not supported: answers are text"},
@@ -57,11 +52,7 @@ constexpr Refused kRefused[] = {
 };
 
 void refuse_unsupported(FieldReader& fields) {
-  for (const Refused& refused : kRefused) {
-    const TemplateJson* const field = fields.find_or_null(refused.name);
-    if (field == nullptr || field->dump() == refused.harmless) continue;
-    fields.fail(refused.name, std::string(refused.why));
-  }
+  fields.refuse(kRefused);
   const TemplateJson* const format = fields.object_or_null("response_format");
   if (format != nullptr && format->value("type", TemplateJson()) != "text") {
     fields.fail("response_format", "only {\"type\": \"text\"} is supported: answers are free text");

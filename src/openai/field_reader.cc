@@ -37,6 +37,14 @@ void FieldReader::fail(std::string_view name, std::string why) {
   if (!fault_.has_value()) fault_ = field_error(path_of(name), std::move(why));
 }
 
+void FieldReader::refuse(std::span<const RefusedField> refused) {
+  for (const RefusedField& each : refused) {
+    const TemplateJson* const field = find_or_null(each.name);
+    if (field == nullptr || field->dump() == each.harmless) continue;
+    fail(each.name, std::string(each.why));
+  }
+}
+
 const TemplateJson* FieldReader::find_or_null(std::string_view name) const {
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,13 @@ namespace stemma {
 
 // "messages", 2 -> "messages[2]".
 std::string item_path(std::string_view path, std::size_t item);
+
+// A field that would change the answer and is not supported.
+struct RefusedField {
+  std::string_view name;
+  std::string_view harmless;  // this value, as JSON writes it, asks for what is done anyway
+  std::string_view why;
+};
 
 class FieldReader {
  public:
@@ -46,6 +54,9 @@ class FieldReader {
   // As find_or_null; it is a fault if it is there and no object, or no array.
   const TemplateJson* object_or_null(std::string_view name);
   const TemplateJson* array_or_null(std::string_view name);
+
+  // It is a fault if one of these is there, and not harmless.
+  void refuse(std::span<const RefusedField> refused);
 
   // Where `name` lies in the request.
   std::string path_of(std::string_view name) const;

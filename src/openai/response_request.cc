@@ -34,12 +34,7 @@ constexpr std::array kNotOfChats = {"input",
                                     "response_format",
                                     "echo"};
 
-struct Refused {
-  std::string_view name;
-  std::string_view harmless;  // this value, as JSON writes it, asks for what is done anyway
-  std::string_view why;
-};
-constexpr Refused kRefused[] = {
+constexpr RefusedField kRefused[] = {
     {"previous_response_id", "null", "nothing is stored: send the whole conversation as input"},
     {"conversation", "null", "nothing is stored: send the whole conversation as input"},
     {"prompt", "null", "not supported: there are no stored prompts"},
@@ -167,14 +162,6 @@ void read_logprobs(FieldReader& fields, Json& chat) {
   }
 }
 
-void refuse_unsupported(FieldReader& fields) {
-  for (const Refused& refused : kRefused) {
-    const Json* const field = fields.find_or_null(refused.name);
-    if (field == nullptr || field->dump() == refused.harmless) continue;
-    fields.fail(refused.name, std::string(refused.why));
-  }
-}
-
 // A fault of a message is one of where it came from.
 ApiError of_request(ApiError fault, const Conversation& conversation) {
   for (std::size_t i = 0; i < conversation.origins.size(); ++i) {
@@ -216,7 +203,7 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
   const Json& given = std::get<Json>(parsed);
   std::optional<ApiError> fault;
   FieldReader fields(given, "", fault);
-  refuse_unsupported(fields);
+  fields.refuse(kRefused);
   Json chat = given;
   for (const char* const name : kNotOfChats) chat.erase(name);
   const Conversation conversation = read_input(fields, fault);
