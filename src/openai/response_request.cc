@@ -110,16 +110,17 @@ Conversation read_input(FieldReader& fields, std::optional<ApiError>& fault) {
   if (instructions.has_value()) {
     conversation.add("system", "instructions")["content"] = *instructions;
   }
+  const std::size_t before = conversation.messages.size();
   const Json* const input = fields.find_or_null("input");
   if (input == nullptr) {
     fields.fail("input", "missing");
   } else if (input->is_string()) {
     conversation.add("user", "input")["content"] = *input;
   } else if (const Json* const items = fields.array_or_null("input")) {
-    if (items->empty()) fields.fail("input", "must have at least one item");
     for (std::size_t i = 0; i < items->size() && !fault.has_value(); ++i) {
       read_item((*items)[i], item_path("input", i), fault, conversation);
     }
+    if (conversation.messages.size() == before) fields.fail("input", "must say something");
   }
   return conversation;
 }

@@ -114,7 +114,8 @@ TEST(ResponseRequest, RefusalsNameTheFieldOfTheRequest) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("model":"m")", "input"},
       {R"("input":7)", "input"},
-      {R"("input":[])", "input"},
+      {R"("instructions":"i","input":[])", "input"},
+      {R"("input":[{"type":"reasoning","summary":[]}])", "input"},
       {R"("input":[7])", "input[0]"},
       {R"("input":[{"role":"user"}])", "input[0].content"},
       {R"("input":[{"content":"x"}])", "input[0].role"},
