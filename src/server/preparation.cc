@@ -35,9 +35,10 @@ std::optional<ApiError> check_prompt_logprobs(const CompletionRequest& request,
                                               const AnswerJob& job) {
   std::int64_t entries = 0;
   for (const PromptJob& prompt : job.prompts) {
-    if (!prompt.spec.prompt_logprobs.has_value()) continue;
-    entries +=
-        prompt.spec.copies * std::ssize(prompt.spec.prompt) * (1 + *prompt.spec.prompt_logprobs);
+    const RequestSpec& spec = prompt.spec;
+    if (!spec.prompt_logprobs.has_value()) continue;
+    const std::int64_t told = std::ssize(spec.prompt) - spec.prompt_logprobs_from;
+    entries += spec.copies * (spec.prompt_logprobs_from + told * (1 + *spec.prompt_logprobs));
   }
   if (entries <= kPromptLogprobsMax) return std::nullopt;
   return field_error(
