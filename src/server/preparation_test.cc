@@ -154,8 +154,8 @@ TEST_F(PreparationTest, MoreLogprobsOfPromptsThanMemoryIsMeantForAreRefused) {
     return fault == nullptr ? "accepted" : fault->param;
   };
   EXPECT_EQ(fault_of(128, 1, true), "accepted");
-  EXPECT_EQ(fault_of(2, 100, true), "logprobs");
-  EXPECT_EQ(fault_of(2, 100, false), "prompt_logprobs");
+  EXPECT_EQ(fault_of(2, 110, true), "logprobs");
+  EXPECT_EQ(fault_of(2, 110, false), "prompt_logprobs");
 }
 
 TEST_F(PreparationTest, MoreMinTokensThanThereIsRoomForAreRefused) {
