@@ -40,7 +40,7 @@ std::vector<TemplateJson> events_of(const std::string& stream) {
     const std::size_t data = stream.find("\ndata: ", at);
     EXPECT_TRUE(stream.starts_with("event: ") && data < end && end != std::string::npos);
     const TemplateJson event = TemplateJson::parse(stream.substr(data + 7, end - data - 7));
-    EXPECT_EQ(stream.substr(at + 7, data - at - 7), event["type"]);
+    EXPECT_EQ(stream.substr(at + 7, data - at - 7), event["type"].get<std::string>());
     EXPECT_EQ(event["sequence_number"], events.size());
     events.push_back(event);
     at = end + 2;
