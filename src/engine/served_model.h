@@ -62,9 +62,9 @@ struct ServedModelOptions {
   ProgressCallback progress;
 };
 
-// Prompt tokens of a step whose logits are kept, for RequestSpec::prompt_logprobs: 64 MiB of them
+// Prompt tokens of a step whose logits are kept, for RequestSpec::prompt_logprobs: 32 MiB of them
 // with the 128k tokens of a large vocabulary.
-inline constexpr std::int64_t kScoredTokens = 128;
+inline constexpr std::int64_t kScoredTokens = 64;
 
 class ServedModel {
  public:
