@@ -108,6 +108,19 @@ Result<ScoreCommand::Pieces> ScoreCommand::cut_text(const ServedModel& model) co
   return pieces;
 }
 
+Status ScoreCommand::submit(Engine& engine, const ServedModel& model, const Pieces& pieces,
+                            std::size_t piece) const {
+  RequestSpec spec;
+  spec.prompt = pieces.tokens[piece];
+  spec.max_tokens = 1;
+  spec.prompt_logprobs = 0;
+  spec.adapter = adapter_;
+  spec.namespace_digest = model.namespace_digest();
+  const Result<RequestId> id = engine.submit(std::move(spec));
+  if (id.ok()) return {};
+  return Error{id.error().code, fmt::format("piece {}: {}", piece, id.error().detail)};
+}
+
 // Added up in the order of the pieces, so that a sum has the same bits whoever was computed beside
 // whom.
 Result<ScoreCommand::Score> ScoreCommand::score_all(Engine& engine, const ServedModel& model,
@@ -120,16 +133,7 @@ Result<ScoreCommand::Score> ScoreCommand::score_all(Engine& engine, const Served
            submitted < static_cast<std::size_t>(engine.totals().finished_requests +
                                                 2 * engine.options().kv.requests_max);
          ++submitted) {
-      RequestSpec spec;
-      spec.prompt = pieces.tokens[submitted];
-      spec.max_tokens = 1;
-      spec.prompt_logprobs = 0;
-      spec.adapter = adapter_;
-      spec.namespace_digest = model.namespace_digest();
-      const Result<RequestId> id = engine.submit(std::move(spec));
-      if (!id.ok()) {
-        return Error{id.error().code, fmt::format("piece {}: {}", submitted, id.error().detail)};
-      }
+      STEMMA_RETURN_IF_ERROR(submit(engine, model, pieces, submitted));
     }
     for (const EngineEvent& event : engine.step().events) {
       if (event.finish == FinishReason::kFailed) return event.error;

@@ -41,6 +41,8 @@ class ScoreCommand final : public Command {
   Result<Pieces> read_pieces(const ServedModel& model) const;
   Result<Pieces> cut_text(const ServedModel& model) const;
   Status score(ServedModelOptions options) const;
+  Status submit(Engine& engine, const ServedModel& model, const Pieces& pieces,
+                std::size_t piece) const;
   Result<Score> score_all(Engine& engine, const ServedModel& model, const Pieces& pieces) const;
   void print(const ServedModel& model, const Pieces& pieces, const Score& score,
              double seconds) const;

@@ -61,9 +61,7 @@ class EngineAhead : public ::testing::Test {
 
   static RequestSpec spec(std::int64_t prompt_tokens, std::int64_t max_tokens) {
     RequestSpec out;
-    for (std::int64_t i = 0; i < prompt_tokens; ++i) {
-      out.prompt.push_back(static_cast<TokenId>(i * 7 % 60));
-    }
+    out.prompt = hash_text(prompt_tokens);
     out.max_tokens = max_tokens;
     return out;
   }

@@ -9,16 +9,11 @@
 
 #include "base/clock.h"
 #include "engine/hash_model.h"
+#include "engine/hash_prompts.h"
 #include "stemma/engine.h"
 
 namespace stemma {
 namespace {
-
-std::vector<TokenId> text(std::int64_t tokens) {
-  std::vector<TokenId> out;
-  for (std::int64_t i = 0; i < tokens; ++i) out.push_back(static_cast<TokenId>(i * 7 % 60));
-  return out;
-}
 
 class EngineForks : public ::testing::Test {
  protected:
@@ -43,7 +38,7 @@ class EngineForks : public ::testing::Test {
 
   static RequestSpec spec(std::int64_t prompt_tokens, std::int64_t copies) {
     RequestSpec out;
-    out.prompt = text(prompt_tokens);
+    out.prompt = hash_text(prompt_tokens);
     out.max_tokens = 9;
     out.sampling.temperature = 3;  // answers part
     out.sampling.seed = 11;

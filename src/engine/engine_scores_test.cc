@@ -62,9 +62,8 @@ class EngineScores : public ::testing::Test {
   // `changed`: the token that is another one; none if it is not below the prompt's length.
   static RequestSpec spec(std::int64_t prompt_tokens, std::int64_t changed = 1000) {
     RequestSpec out;
-    for (std::int64_t i = 0; i < prompt_tokens; ++i) {
-      out.prompt.push_back(static_cast<TokenId>(i == changed ? 61 : i * 7 % 60));
-    }
+    out.prompt = hash_text(prompt_tokens);
+    if (changed < prompt_tokens) out.prompt[static_cast<std::size_t>(changed)] = 61;
     out.max_tokens = 1;
     return out;
   }

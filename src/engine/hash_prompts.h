@@ -33,6 +33,13 @@ inline EngineOptions small_engine_options() {
   return options;
 }
 
+// The first tokens of one text.
+inline std::vector<TokenId> hash_text(std::int64_t tokens) {
+  std::vector<TokenId> text;
+  for (std::int64_t i = 0; i < tokens; ++i) text.push_back(static_cast<TokenId>(i * 7 % 60));
+  return text;
+}
+
 // Each the beginning of one of seven texts.
 inline std::vector<TokenId> drawn_hash_prompt(Prng& prng) {
   Prng text(static_cast<std::uint64_t>(1 + prng.below(7)));

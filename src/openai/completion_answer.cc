@@ -8,10 +8,6 @@ namespace {
 
 using Json = TemplateJson;
 
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // Ends of lines by Unicode that JSON lets stand, as it has them where they are escaped. Clients
 // whose language ends a line there too would take an event apart.
 constexpr std::pair<std::string_view, std::string_view> kLineEnds[] = {
@@ -173,6 +169,10 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
 
 }  // namespace
 
+std::string json_text(const TemplateJson& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 TemplateJson chances_json(std::span<const TokenChance> chances) {
   Json list = Json::array();
   for (const TokenChance& chance : chances) {
@@ -203,7 +203,7 @@ std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> ans
   }
   json["usage"] = usage_json(usage);
   if (!receipt.is_null()) json["cache_receipt"] = receipt;
-  return dumped(json);
+  return json_text(json);
 }
 
 std::string first_event(const AnswerHead& head, std::int64_t index) {
@@ -216,7 +216,7 @@ std::string first_event(const AnswerHead& head, std::int64_t index) {
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = nullptr;
   json["choices"].push_back(std::move(choice));
-  return event_of(dumped(json));
+  return event_of(json_text(json));
 }
 
 std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool has_logprobs) {
@@ -236,7 +236,7 @@ std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool h
   choice["finish_reason"] = reason_json(piece.finish_reason);
   if (head.gives_tokens) choice["token_ids"] = piece.tokens;
   json["choices"].push_back(std::move(choice));
-  return event_of(dumped(json));
+  return event_of(json_text(json));
 }
 
 std::string usage_event(const AnswerHead& head, const AnswerUsage* usage_or_null,
@@ -244,7 +244,7 @@ std::string usage_event(const AnswerHead& head, const AnswerUsage* usage_or_null
   Json json = head_json(head, /*is_event=*/true);
   if (usage_or_null != nullptr) json["usage"] = usage_json(*usage_or_null);
   if (!receipt.is_null()) json["cache_receipt"] = receipt;
-  return event_of(dumped(json));
+  return event_of(json_text(json));
 }
 
 std::string error_event(const ApiError& error) {

@@ -68,6 +68,9 @@ struct AnswerUsage {
 std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> answers,
                         bool has_logprobs, const AnswerUsage& usage, const TemplateJson& receipt);
 
+// JSON as clients get it: on one line, bytes that are no UTF-8 replaced.
+std::string json_text(const TemplateJson& json);
+
 // Tokens and the likeliest ones in their place, as chats tell them.
 TemplateJson chances_json(std::span<const TokenChance> chances);
 

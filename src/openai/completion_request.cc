@@ -149,8 +149,7 @@ void read_extent(FieldReader& fields, const RequestRules& rules, CompletionReque
   if (best_of.value_or(request.copies) != request.copies) {
     fields.fail("best_of", "only as many as n: every answer is returned");
   }
-  const bool may_be_none =
-      request.kind == CompletionKind::kText && fields.boolean("echo").value_or(false);
+  const bool may_be_none = request.kind == CompletionKind::kText && request.echo;
   const FieldReader::Integers range = {may_be_none ? 0 : 1, kTokensMax};
   request.max_tokens = fields.integer("max_tokens", range);
   const auto completion = fields.integer("max_completion_tokens", range);
@@ -223,7 +222,7 @@ void read_chat(FieldReader& fields, std::optional<ApiError>& fault, CompletionRe
   if (fields.boolean("add_special_tokens").value_or(false)) {
     fields.fail("add_special_tokens", "not supported: the template writes those that there are");
   }
-  if (fields.boolean("echo").value_or(false)) fields.fail("echo", "only for completions");
+  if (request.echo) fields.fail("echo", "only for completions");
 }
 
 void read_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
@@ -237,7 +236,6 @@ void read_text(FieldReader& fields, const RequestRules& rules, std::optional<Api
                                       prompts, request.copies, rules.copies_max));
   }
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
-  request.echo = fields.boolean("echo").value_or(false);
 }
 
 }  // namespace
@@ -288,6 +286,7 @@ ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const Te
   CompletionRequest request;
   request.kind = kind;
   request.model = fields.text("model", kNameBytesMax).value_or("");
+  request.echo = fields.boolean("echo").value_or(false);
   refuse_unsupported(fields);
   read_extent(fields, rules, request);
   read_logprobs(fields, request);

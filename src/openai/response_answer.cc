@@ -57,6 +57,10 @@ bool is_whole(std::string_view finish_reason) {
   return finish_reason == "stop" || finish_reason == "tool_calls";
 }
 
+std::string_view status_of(std::string_view finish_reason) {
+  return is_whole(finish_reason) ? "completed" : "incomplete";
+}
+
 // As long as nothing else is said, under way and empty.
 Json response_json(const AnswerHead& head, const Json& request) {
   Json json;
@@ -82,7 +86,7 @@ Json ended_json(const AnswerHead& head, const Json& request, Json items,
                 std::string_view finish_reason) {
   Json json = response_json(head, request);
   json["output"] = std::move(items);
-  json["status"] = is_whole(finish_reason) ? "completed" : "incomplete";
+  json["status"] = status_of(finish_reason);
   if (!is_whole(finish_reason)) {
     json["incomplete_details"]["reason"] =
         finish_reason == "length" ? "max_output_tokens" : finish_reason;
@@ -93,14 +97,6 @@ Json ended_json(const AnswerHead& head, const Json& request, Json items,
 void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
   response["usage"] = usage_json(usage);
   if (!receipt.is_null()) response["cache_receipt"] = receipt;
-}
-
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string_view status_of(std::string_view finish_reason) {
-  return is_whole(finish_reason) ? "completed" : "incomplete";
 }
 
 }  // namespace
@@ -118,7 +114,7 @@ std::string response_body(const AnswerHead& head, const Json& request, const Ans
   }
   Json json = ended_json(head, request, std::move(items), answer.finish_reason);
   add_cost(json, usage, receipt);
-  return dumped(json);
+  return json_text(json);
 }
 
 std::string ResponseStream::begin() {
@@ -240,7 +236,7 @@ void ResponseStream::add_call(const AnswerPiece& piece, std::size_t call, std::s
 void ResponseStream::say(std::string_view type, Json event, std::string& events) {
   event["type"] = type;
   event["sequence_number"] = said_++;
-  events.append("event: ").append(type).append("\n").append(event_of(dumped(event)));
+  events.append("event: ").append(type).append("\n").append(event_of(json_text(event)));
 }
 
 }  // namespace stemma

@@ -70,9 +70,8 @@ Answer::Answer(ExchangeId exchange, AnswerPlan plan)
 
 bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
   if (!update.of_prompt.empty()) {
-    const auto prompt = static_cast<std::size_t>(update.index / plan_.copies);
     std::move(update.of_prompt.begin(), update.of_prompt.end(),
-              std::back_inserter(chances_of_prompt_[prompt]));
+              std::back_inserter(chances_of_prompt_[prompt_of(update.index)]));
     return false;
   }
   if (plan_.prompt_only) leave_out_answer(update);
@@ -84,7 +83,7 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
                        .chances = std::move(update.chances),
                        .tokens = std::move(update.tokens),
                        .finish_reason = reason_of(update.finish)};
-  const auto echoed = characters_of_echo_[static_cast<std::size_t>(update.index / plan_.copies)];
+  const std::int64_t echoed = characters_of_echo_[prompt_of(update.index)];
   for (TokenChance& chance : piece.chances) chance.first_character += echoed;
   if (!readers_.empty()) take_calls(piece);
   if (plan_.stream) {
@@ -116,7 +115,7 @@ void Answer::take_calls(AnswerPiece& piece) {
 
 // What comes before the first piece of an answer, where the prompt is to be seen.
 void Answer::show_prompt(AnswerPiece& piece) const {
-  const auto prompt = static_cast<std::size_t>(piece.index / plan_.copies);
+  const std::size_t prompt = prompt_of(piece.index);
   piece.text.insert(0, plan_.echoes[prompt]);
   const std::vector<TokenChance>& chances = chances_of_prompt_[prompt];
   if (plan_.head.scores_prompt) piece.of_prompt = chances;
@@ -130,7 +129,7 @@ void Answer::note_stats(const AnswerUpdate& update) {
   const bool says = update.is_first || update.finish != FinishReason::kNone;
   if (update.finish != FinishReason::kNone) output_tokens_ += update.stats.output_tokens;
   if (!says || update.index % plan_.copies != 0) return;
-  of_prompt_[static_cast<std::size_t>(update.index / plan_.copies)] = update.stats;
+  of_prompt_[prompt_of(update.index)] = update.stats;
   stats_ = RequestStats();
   for (const RequestStats& prompt : of_prompt_) stats_ = sum_of(stats_, prompt);
 }

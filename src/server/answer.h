@@ -61,6 +61,10 @@ class Answer {
   std::string_view outcome() const noexcept { return outcome_; }
 
  private:
+  // The prompt that an answer is to.
+  std::size_t prompt_of(std::int64_t index) const {
+    return static_cast<std::size_t>(index / plan_.copies);
+  }
   void show_prompt(AnswerPiece& piece) const;
   void note_stats(const AnswerUpdate& update);
   bool take_failure(const Error& error, HttpServer& http);

@@ -160,8 +160,7 @@ void ApiService::answer(ExchangeId exchange, HttpResponse response) {
 void ApiService::answer_json(ExchangeId exchange, const TemplateJson& json) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
-  HttpResponse response = {.body =
-                               json.dump(-1, ' ', false, TemplateJson::error_handler_t::replace)};
+  HttpResponse response = {.body = json_text(json)};
   response.headers.emplace_back("X-Request-Id", found->second.request_id);
   answer(exchange, std::move(response));
 }

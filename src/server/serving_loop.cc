@@ -138,9 +138,7 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                      .skip_special_tokens = prompt.text.skip_special_tokens};
   for (std::int64_t copy = 0; copy < copies; ++copy) {
     if (!first.ok()) {
-      AnswerUpdate& update = updates_.emplace_back();
-      update.exchange = origin.exchange;
-      update.index = origin.first_index + copy;
+      AnswerUpdate& update = add_update(origin.exchange, origin.first_index + copy);
       update.finish = FinishReason::kFailed;
       update.error = first.error();
       --answers_in_flight_;
@@ -168,11 +166,16 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
   }
 }
 
+AnswerUpdate& ServingLoop::add_update(ExchangeId exchange, std::int64_t index) {
+  AnswerUpdate& update = updates_.emplace_back();
+  update.exchange = exchange;
+  update.index = index;
+  return update;
+}
+
 // They are there before anything is computed.
 void ServingLoop::give_tokens(Live& live, std::span<const TokenId> tokens) {
-  AnswerUpdate& update = updates_.emplace_back();
-  update.exchange = live.exchange;
-  update.index = live.index;
+  AnswerUpdate& update = add_update(live.exchange, live.index);
   for (const TokenId token : tokens) {
     update.of_prompt.push_back(live.of_prompt->texts.given(token));
   }
@@ -181,9 +184,7 @@ void ServingLoop::give_tokens(Live& live, std::span<const TokenId> tokens) {
 void ServingLoop::take_scores(const EngineEvent& event, Live& live) {
   const std::span<const TokenLogprob> all = event.prompt_logprobs;
   const std::size_t entries = live.of_prompt->entries;
-  AnswerUpdate& update = updates_.emplace_back();
-  update.exchange = live.exchange;
-  update.index = live.index;
+  AnswerUpdate& update = add_update(live.exchange, live.index);
   for (std::size_t token = 0; token < all.size(); token += entries) {
     update.of_prompt.push_back(live.of_prompt->texts.next(all.subspan(token, entries)));
   }

@@ -151,6 +151,7 @@ class ServingLoop {
   void cancel_request(RequestId request);
   void take_text(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
+  AnswerUpdate& add_update(ExchangeId exchange, std::int64_t index);
   void give_tokens(Live& live, std::span<const TokenId> tokens);
   void take_scores(const EngineEvent& event, Live& live);
   void end(RequestId request);
