@@ -83,6 +83,7 @@ struct RequestSpec {
   // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
   // computed once, for all for which there is room when that is done. From 1 to kCopiesMax.
   std::int64_t copies = 1;
+  OwnedConstraint constraint = {};  // stop tokens that it does not allow wait for its end
 };
 
 enum class FinishReason : std::uint8_t {
@@ -258,7 +259,8 @@ class Engine {
       STEMMA_REQUIRES_ROLE(engine_thread);
   void fork_off(Request& request, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
-  void accept_token(Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);
+  void accept_token(Request& request, TokenId token, std::span<const float> logits)
+      STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_scores(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
   std::span<const TokenLogprob> score(const Request& request, std::int64_t position,
                                       std::span<const float> logits);

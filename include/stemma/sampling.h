@@ -1,6 +1,7 @@
-// SamplingParams: how a request wants its tokens chosen from the model's logits.
+// SamplingParams: how a request wants its tokens chosen from the model's logits, and
+// OutputConstraint, what its output has to keep to.
 //
-// Thread:     a value.
+// Thread:     a value; a constraint is for one thread at a time.
 // Memory:     logit_bias and allowed_tokens, as the caller gives them.
 // Cost:       none by itself; what each field makes a token cost: model/sampler.h.
 // Not here:   stop conditions (engine.h), the names of these fields in any wire format. Invariants:
@@ -9,7 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,7 +29,7 @@ struct TokenLogprob {
   std::int32_t rank = 0;  // 1: the likeliest (ties: lower id)
 };
 
-// Applied in this order: allowed_tokens, logit_bias, the three penalties,
+// Applied in this order: allowed_tokens, an output's constraint, logit_bias, the three penalties,
 // temperature, top_k, top_p (of what top_k left), min_p.
 struct SamplingParams {
   float temperature = 0;   // 0: the most likely token; else logits are divided by it
@@ -50,6 +53,49 @@ struct SamplingParams {
 
   // Whether each field has a value in its range; the error names the field.
   Status validate(std::int64_t vocab_tokens) const;
+};
+
+// What one output has to keep to, token by token: a form of text, for example. It is asked before
+// each token and told of it.
+class OutputConstraint {
+ public:
+  virtual ~OutputConstraint() = default;
+  // Another one in the same state. Any thread.
+  virtual std::unique_ptr<OutputConstraint> clone() const = 0;
+
+  // Which tokens may come now: token t is bit t % 64 of word t / 64. Words that are missing allow
+  // none. Valid until the next call. It depends on the tokens that were accepted, and nothing else.
+  virtual std::span<const std::uint64_t> allowed() = 0;
+  // Whether the output may be all; whether nothing can follow.
+  virtual bool may_end() = 0;
+  virtual bool is_whole() = 0;
+  // REQUIRES: allowed() has it.
+  virtual void accept(TokenId token) = 0;
+};
+
+// A constraint, or none, that is copied as a value.
+class OwnedConstraint {
+ public:
+  OwnedConstraint() = default;
+  OwnedConstraint(std::unique_ptr<OutputConstraint> constraint)  // NOLINT: implicit on purpose
+      : constraint_(std::move(constraint)) {}
+  OwnedConstraint(const OwnedConstraint& other) : constraint_(other.cloned()) {}
+  OwnedConstraint& operator=(const OwnedConstraint& other) {
+    if (this != &other) constraint_ = other.cloned();
+    return *this;
+  }
+  OwnedConstraint(OwnedConstraint&&) noexcept = default;
+  OwnedConstraint& operator=(OwnedConstraint&&) noexcept = default;
+  ~OwnedConstraint() = default;
+
+  OutputConstraint* get() const noexcept { return constraint_.get(); }
+
+ private:
+  std::unique_ptr<OutputConstraint> cloned() const {
+    return constraint_ == nullptr ? nullptr : constraint_->clone();
+  }
+
+  std::unique_ptr<OutputConstraint> constraint_;
 };
 
 }  // namespace stemma

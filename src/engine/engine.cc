@@ -233,6 +233,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.sampling = spec.sampling;
   extra.sampling.seed = entry.seed;
   extra.stop_tokens = spec.stop_tokens;
+  extra.constraint = spec.constraint;
   extra.min_tokens = spec.min_tokens;
   extra.logprobs = spec.logprobs;
   extra.prompt_logprobs = spec.prompt_logprobs.value_or(0);
@@ -249,7 +250,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
 }
 
 FinishReason Engine::finish_reason(const Request& request, TokenId token) const {
-  const auto& stop_tokens = extras_[static_cast<std::size_t>(request.slot)].stop_tokens;
+  const auto& stop_tokens = extra_of(request).stop_tokens;
   if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end()) {
     return FinishReason::kStop;
   }
@@ -294,6 +295,7 @@ std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
 // Counts the end of a request, lets its namespace go and describes it.
 EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
+  extra_of(request).constraint = {};
   const RequestStats stats = stats_of(request);
   totals_.prompt_tokens += stats.prompt_tokens;
   totals_.cached_tokens += stats.cached_tokens;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -51,6 +52,14 @@ Status check_outputs(const ComputedStep& step, const StepExtent& extent) {
                            logits.vocab_tokens, outputs, vocab_tokens)};
 }
 
+// Whether the output is all with this token, so that nothing can follow.
+bool completes(const RequestExtra& extra, TokenId token) {
+  OutputConstraint* const constraint = extra.constraint.get();
+  if (constraint == nullptr) return false;
+  constraint->accept(token);
+  return constraint->is_whole();
+}
+
 }  // namespace
 
 void Engine::note_started() {
@@ -75,7 +84,7 @@ bool Engine::chooses_here(const Request& request) const {
   const RequestExtra& extra = extra_of(request);
   const SamplingParams& sampling = extra.sampling;
   return (sampling.temperature != 0 && !parts_.runner.draws()) || sampling.changes_logits() ||
-         extra.min_tokens > 0 || extra.has_copies;
+         extra.min_tokens > 0 || extra.has_copies || extra.constraint.get() != nullptr;
 }
 
 void Engine::start_step(const KvBatch& batch, std::span<const StepOutput> outputs) {
@@ -259,22 +268,22 @@ void Engine::accept_logits(Request& request, std::span<const float> logits) {
   const SamplingHistory history = {.tokens = request.tokens,
                                    .prompt_tokens = request.prompt_tokens};
   const RequestExtra& extra = extra_of(request);
-  std::span<const TokenId> forbidden;
-  if (request.generated_tokens() < extra.min_tokens) forbidden = extra.stop_tokens;
-  accept_chosen(request, sampler_->try_sample(logits, extra.sampling, history, forbidden), logits);
+  const bool may_end = request.generated_tokens() >= extra.min_tokens;
+  TokenRules rules = {.constraint_or_null = extra.constraint.get()};
+  (may_end ? rules.ends : rules.forbidden) = extra.stop_tokens;
+  accept_chosen(request, sampler_->try_sample(logits, extra.sampling, history, rules), logits);
 }
 
 // `logits`: empty where nobody wants to see them.
 void Engine::accept_chosen(Request& request, std::optional<TokenId> token,
                            std::span<const float> logits) {
-  if (!token.has_value()) {
-    return fail(request, {ErrorCode::kInternal, "the model gave logits of which none is a number"});
-  }
-  accept_token(request, *token);
-  events_.back().logprobs = logprobs_of(request, logits, *token);
+  if (token.has_value()) return accept_token(request, *token, logits);
+  const bool bound = extra_of(request).constraint.get() != nullptr;
+  fail(request,
+       {ErrorCode::kInternal, bound ? "no token of the vocabulary goes on as the output has to"
+                                    : "the model gave logits of which none is a number"});
 }
 
-// The request may have ended: what the engine knows of it stays until the next is admitted.
 std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
                                                   std::span<const float> logits, TokenId token) {
   const auto wanted = extra_of(request).logprobs;
@@ -286,22 +295,27 @@ std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
   return out;
 }
 
-void Engine::accept_token(Request& request, TokenId token) {
+void Engine::accept_token(Request& request, TokenId token, std::span<const float> logits) {
   request.tokens.push_back(token);
   RequestExtra& extra = extra_of(request);
   const bool is_first = extra.first_token_us < 0;
   if (is_first) extra.first_token_us = parts_.clock.now_us();
+  EngineEvent event = {.request = request.id, .token = token, .stats = {}, .error = {}};
+  event.logprobs = logprobs_of(request, logits, token);
   const FinishReason reason = finish_reason(request, token);
-  if (reason == FinishReason::kNone) {
-    events_.push_back({.request = request.id,
-                       .token = token,
-                       .stats = is_first ? stats_of(request) : RequestStats(),
-                       .error = {}});
-    return;
+  const bool is_whole = reason != FinishReason::kStop && completes(extra, token);
+  if (reason != FinishReason::kNone && !is_whole) {
+    finish(request);
+    const EngineEvent end = end_event(request, reason);
+    event.finish = end.finish;
+    event.stats = end.stats;
+  } else if (is_first) {
+    event.stats = stats_of(request);
   }
+  events_.push_back(std::move(event));
+  if (!is_whole) return;
   finish(request);
-  events_.push_back(end_event(request, reason));
-  events_.back().token = token;
+  events_.push_back(end_event(request, FinishReason::kStop));
 }
 
 }  // namespace stemma

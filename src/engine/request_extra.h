@@ -20,6 +20,7 @@ namespace stemma {
 struct RequestExtra {
   SamplingParams sampling;
   std::vector<TokenId> stop_tokens;
+  OwnedConstraint constraint;  // in the state behind the request's output; none when it has ended
   std::int64_t min_tokens = 0;
   std::optional<std::int64_t> logprobs;
   // Read only of a request that scores its prompt.

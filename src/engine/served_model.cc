@@ -172,6 +172,7 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
       runner_, backend_of(options).load_model(options.directory, runner_options, threads_));
   kv.context_tokens_max = runner_->context_tokens_max();
   STEMMA_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::load(options.directory));
+  grammars_ = std::make_unique<GrammarBook>(*tokenizer_, vocab_tokens());
   STEMMA_ASSIGN_OR_RETURN(chat_template_, load_chat_template(options.directory));
   STEMMA_ASSIGN_OR_RETURN(generation_, load_generation_config(options.directory));
   return add_end_token(options.directory);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "engine/served_tiers.h"
+#include "grammar/grammar_book.h"
 #include "model/device_backend.h"
 #include "model/generation_config.h"
 #include "model/leading_runner.h"
@@ -100,6 +101,8 @@ class ServedModel {
   const LoadedRunner& runner() const noexcept { return *runner_; }
   std::int64_t vocab_tokens() const { return runner_->config().vocab_tokens; }
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+  // For outputs that have a form. Any thread.
+  GrammarBook& grammars() const noexcept { return *grammars_; }
   const GenerationConfig& generation() const noexcept { return generation_; }
   const EngineOptions& engine_options() const noexcept { return engine_options_; }
   const KvPool& pool() const noexcept { return *pool_; }
@@ -133,6 +136,7 @@ class ServedModel {
   EngineOptions engine_options_;
   std::unique_ptr<LoadedRunner> runner_;
   std::optional<Tokenizer> tokenizer_;
+  std::unique_ptr<GrammarBook> grammars_;
   std::optional<ChatTemplate> chat_template_;
   GenerationConfig generation_;
   std::unique_ptr<KvPool> pool_;

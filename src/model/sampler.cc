@@ -100,10 +100,10 @@ Sampler::Sampler(std::int64_t vocab_tokens) {
 std::optional<TokenId> Sampler::try_sample(std::span<const float> logits,
                                            const SamplingParams& params,
                                            const SamplingHistory& history,
-                                           std::span<const TokenId> forbidden) {
+                                           const TokenRules& rules) {
   STEMMA_CHECK(history.prompt_tokens >= 0 && history.output_position() >= 0,
                "the prompt is the first part of a request's tokens");
-  return try_choose(adjusted(logits, params, history, forbidden),
+  return try_choose(adjusted(logits, params, history, rules),
                     choice_of(params, history.output_position()));
 }
 
@@ -120,11 +120,13 @@ std::optional<TokenId> Sampler::try_choose(std::span<const float> logits,
 
 std::span<const float> Sampler::adjusted(std::span<const float> logits,
                                          const SamplingParams& params,
-                                         const SamplingHistory& history,
-                                         std::span<const TokenId> forbidden) {
-  if (!params.changes_logits() && forbidden.empty()) return logits;
+                                         const SamplingHistory& history, const TokenRules& rules) {
+  const bool keeps_to = rules.constraint_or_null != nullptr;
+  if (!params.changes_logits() && rules.forbidden.empty() && !keeps_to) return logits;
   take_allowed(logits, params.allowed_tokens);
-  for (const TokenId token : forbidden) logits_[static_cast<std::size_t>(token)] = kImpossible;
+  if (keeps_to) keep_to(*rules.constraint_or_null, rules.ends);
+  for (const TokenId token : rules.forbidden)
+    logits_[static_cast<std::size_t>(token)] = kImpossible;
   for (const auto& [token, bias] : params.logit_bias) {
     logits_[static_cast<std::size_t>(token)] += bias;
   }
@@ -141,6 +143,21 @@ void Sampler::take_allowed(std::span<const float> logits, std::span<const TokenI
   for (const TokenId token : allowed) {
     logits_[static_cast<std::size_t>(token)] = logits[static_cast<std::size_t>(token)];
   }
+}
+
+// seen_ marks the tokens that end the output meanwhile.
+void Sampler::keep_to(OutputConstraint& constraint, std::span<const TokenId> ends) {
+  const std::span<const std::uint64_t> allowed = constraint.allowed();
+  const auto is_allowed = [&](std::size_t token) {
+    return token / 64 < allowed.size() && (allowed[token / 64] >> (token % 64) & 1) != 0;
+  };
+  if (constraint.may_end()) {
+    for (const TokenId token : ends) seen_[static_cast<std::size_t>(token)] = 1;
+  }
+  for (std::size_t i = 0; i < logits_.size(); ++i) {
+    if (!is_allowed(i) && seen_[i] == 0) logits_[i] = kImpossible;
+  }
+  for (const TokenId token : ends) seen_[static_cast<std::size_t>(token)] = 0;
 }
 
 // Each token of the history is penalized once, where it is met first; the counts are put back to 0

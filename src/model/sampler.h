@@ -37,6 +37,13 @@ struct SamplingHistory {
   }
 };
 
+// What may be given beside what the parameters say.
+struct TokenRules {
+  std::span<const TokenId> forbidden = {};
+  OutputConstraint* constraint_or_null = nullptr;
+  std::span<const TokenId> ends = {};  // may be given too where the constraint may end
+};
+
 // The random number in [0, 1) of an output position.
 double sampling_unit(std::uint64_t seed, std::int64_t output_position);
 
@@ -50,14 +57,13 @@ class Sampler {
   explicit Sampler(std::int64_t vocab_tokens);
 
   // The token; nothing if no logit is a number above minus infinity, which a sound model never
-  // gives: the caller fails the request. NaN counts as minus infinity. Where there is plus
+  // gives, or what it may be has no logit:
+  // the caller fails the request. NaN counts as minus infinity. Where there is plus
   // infinity, the lowest such id is certain. REQUIRES: logits.size() == vocab_tokens; params are
   // valid and have a seed if the temperature is not 0; 0 <= history.prompt_tokens <=
-  // history.tokens.size(); its tokens are in the vocabulary, and so are those of `forbidden`, of
-  // which none is given.
+  // history.tokens.size(); its tokens and those of `rules` are in the vocabulary.
   std::optional<TokenId> try_sample(std::span<const float> logits, const SamplingParams& params,
-                                    const SamplingHistory& history,
-                                    std::span<const TokenId> forbidden = {});
+                                    const SamplingHistory& history, const TokenRules& rules = {});
   // The same without bias and penalties. REQUIRES: as try_sample.
   std::optional<TokenId> try_choose(std::span<const float> logits, const TokenChoice& choice);
 
@@ -65,10 +71,10 @@ class Sampler {
   // The logits with bias and penalties, and without what may not be given: `logits` itself where
   // there is none of these, else logits_.
   std::span<const float> adjusted(std::span<const float> logits, const SamplingParams& params,
-                                  const SamplingHistory& history,
-                                  std::span<const TokenId> forbidden);
+                                  const SamplingHistory& history, const TokenRules& rules);
   // Fills logits_ with those of `allowed`, of all where it is empty.
   void take_allowed(std::span<const float> logits, std::span<const TokenId> allowed);
+  void keep_to(OutputConstraint& constraint, std::span<const TokenId> ends);
   void penalize(const SamplingParams& params, const SamplingHistory& history);
   // Fills weights_ with exp((logit - max) / temperature): the most likely token has 1.
   void weigh(std::span<const float> logits, TokenId top, float temperature);

@@ -349,10 +349,60 @@ TEST(Sampler, WhatIsForbiddenIsNotGiven) {
   const std::vector<float> logits = {9, 1, 3, 2};
   const std::vector<TokenId> forbidden = {0, 2};
   Sampler sampler(4);
-  EXPECT_EQ(sampler.try_sample(logits, {}, {}, forbidden), 3);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {.forbidden = forbidden}), 3);
   EXPECT_EQ(sampler.try_sample(logits, {}, {}), 0) << "the next call is another";
   const std::vector<TokenId> all = {0, 1, 2, 3};
-  EXPECT_EQ(sampler.try_sample(logits, {}, {}, all), std::nullopt);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {.forbidden = all}), std::nullopt);
+}
+
+// Allows tokens by the bits of a word.
+class WordConstraint final : public OutputConstraint {
+ public:
+  WordConstraint(std::uint64_t word, bool ends) : word_(word), ends_(ends) {}
+  std::unique_ptr<OutputConstraint> clone() const override {
+    return std::make_unique<WordConstraint>(*this);
+  }
+  std::span<const std::uint64_t> allowed() override { return {&word_, 1}; }
+  bool may_end() override { return ends_; }
+  bool is_whole() override { return ends_ && word_ == 0; }
+  void accept(TokenId /*token*/) override {}
+
+ private:
+  std::uint64_t word_;
+  bool ends_;
+};
+
+TEST(Sampler, OnlyWhatAConstraintAllowsIsGiven) {
+  const std::vector<float> logits = {9, 1, 3, 2};
+  Sampler sampler(4);
+  WordConstraint constraint(0b1010, /*ends=*/false);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {.constraint_or_null = &constraint}), 3);
+  SamplingParams biased;
+  biased.logit_bias = {{0, 100.0F}, {1, 5.0F}};
+  EXPECT_EQ(sampler.try_sample(logits, biased, {}, {.constraint_or_null = &constraint}), 1);
+  WordConstraint nothing(0, /*ends=*/false);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {.constraint_or_null = &nothing}), std::nullopt);
+}
+
+TEST(Sampler, AnEndIsGivenWhereTheConstraintMayEnd) {
+  const std::vector<float> logits = {9, 1, 3, 2};
+  const std::vector<TokenId> ends = {0};
+  Sampler sampler(4);
+  WordConstraint goes_on(0b1000, /*ends=*/false);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {{}, &goes_on, ends}), 3);
+  WordConstraint may_end(0b1000, /*ends=*/true);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {{}, &may_end, ends}), 0);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {ends, &may_end, ends}), 3);
+}
+
+// With 70 tokens there are two words.
+TEST(Sampler, WordsThatAreMissingAllowNothing) {
+  std::vector<float> logits(70);
+  logits[5] = 1;
+  logits[69] = 2;
+  Sampler sampler(70);
+  WordConstraint constraint(~std::uint64_t{0}, /*ends=*/false);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {.constraint_or_null = &constraint}), 5);
 }
 
 std::string error_of(const SamplingParams& params) {

@@ -1,0 +1,83 @@
+#include "grammar/byte_automaton.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "grammar/grammar_texts.h"
+
+namespace stemma {
+namespace {
+
+using Part = ByteGrammar::Part;
+
+TEST(ByteAutomaton, SaysWhatMayComeNext) {
+  ByteGrammar grammar;
+  ByteAutomaton automaton =
+      automaton_of(grammar, grammar.either({grammar.text("ab"), grammar.text("abc")}));
+  EXPECT_FALSE(automaton.may_end(automaton.start()));
+  const ByteAutomaton::State behind_ab = state_behind(automaton, "ab");
+  EXPECT_TRUE(automaton.may_end(behind_ab));
+  EXPECT_TRUE(automaton.may_go_on(behind_ab));
+  const ByteAutomaton::State whole = state_behind(automaton, "abc");
+  EXPECT_TRUE(automaton.may_end(whole));
+  EXPECT_FALSE(automaton.may_go_on(whole));
+  EXPECT_EQ(automaton.next(whole, 'x'), ByteAutomaton::kDead);
+}
+
+TEST(ByteAutomaton, IsInOneStateWhereTextsGoOnAlike) {
+  ByteAutomaton automaton = automaton_of_schema(R"({"type":"string"})");
+  const ByteAutomaton::State inside = state_behind(automaton, "\"a");
+  EXPECT_EQ(state_behind(automaton, "\"many words, one place"), inside);
+  const std::size_t size = automaton.size();
+  EXPECT_EQ(state_behind(automaton, "\"" + std::string(10'000, 'x')), inside);
+  EXPECT_EQ(automaton.size(), size);
+}
+
+TEST(ByteAutomaton, KeepsWhatItIsToldAndForgetsTheRest) {
+  ByteAutomaton automaton = automaton_of_schema(R"({"type":"array"})");
+  const std::size_t at_first = automaton.size();
+  ByteAutomaton::State inside = state_behind(automaton, R"([[1, "a)");
+  ByteAutomaton::State other = state_behind(automaton, R"([{"b": [nu)");
+  state_behind(automaton, R"({"much": ["else", [[[[[[[[]]]]]]]]]})");
+  const std::size_t before = automaton.size();
+  ByteAutomaton::State* const kept[] = {&inside, &other};
+  automaton.keep_only(kept);
+  EXPECT_LT(automaton.size(), before);
+  EXPECT_GT(automaton.size(), at_first);
+  const auto ends_with = [&](ByteAutomaton::State state, std::string_view rest) {
+    for (const char byte : rest) {
+      if (state != ByteAutomaton::kDead)
+        state = automaton.next(state, static_cast<std::uint8_t>(byte));
+    }
+    return state != ByteAutomaton::kDead && automaton.may_end(state);
+  };
+  EXPECT_TRUE(ends_with(inside, "bc\"]]"));
+  EXPECT_FALSE(ends_with(inside, "bc\"]}"));
+  EXPECT_TRUE(ends_with(other, "ll]}]"));
+  EXPECT_FALSE(ends_with(other, "ll}]]"));
+  EXPECT_EQ(state_behind(automaton, R"([[1, "a)"), inside);
+  automaton.keep_only({});
+  EXPECT_EQ(automaton.size(), at_first);
+  EXPECT_TRUE(accepts(automaton, R"([[1, "a"], {"b": [null]}])"));
+}
+
+// list = "[" list "]" | "(" list ")" | "x", and each of the two as often again: 2^n ways to read n.
+TEST(ByteAutomaton, FollowsOnlySoManyReadings) {
+  ByteGrammar grammar;
+  const Part list = grammar.rule();
+  const auto enclosed = [&] {
+    return grammar.sequence({grammar.text("["), list, grammar.text("]")});
+  };
+  grammar.define(list, grammar.either({enclosed(), enclosed(), grammar.text("x")}));
+  ByteAutomaton automaton = automaton_of(grammar, list);
+  const std::string deep = std::string(40, '[') + "x" + std::string(40, ']');
+  EXPECT_TRUE(accepts(automaton, deep));
+  EXPECT_LT(automaton.size(), 41 * 3 * ByteAutomaton::kPlacesMax);
+  EXPECT_FALSE(accepts(automaton, deep + "]"));
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,207 @@
+#include "grammar/byte_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "grammar/byte_compiler.h"
+
+namespace stemma {
+namespace {
+
+constexpr CharRange kSurrogates = {0xD800, 0xDFFF};
+
+// The bytes of a character; how many they are.
+int encode(char32_t code, std::uint8_t out[4]) {
+  const auto low = [](char32_t bits) { return static_cast<std::uint8_t>(0x80 | (bits & 0x3F)); };
+  if (code < 0x80) {
+    out[0] = static_cast<std::uint8_t>(code);
+    return 1;
+  }
+  if (code < 0x800) {
+    out[0] = static_cast<std::uint8_t>(0xC0 | (code >> 6));
+    out[1] = low(code);
+    return 2;
+  }
+  if (code < 0x10000) {
+    out[0] = static_cast<std::uint8_t>(0xE0 | (code >> 12));
+    out[1] = low(code >> 6);
+    out[2] = low(code);
+    return 3;
+  }
+  out[0] = static_cast<std::uint8_t>(0xF0 | (code >> 18));
+  out[1] = low(code >> 12);
+  out[2] = low(code >> 6);
+  out[3] = low(code);
+  return 4;
+}
+
+// The first character behind which a range has to be cut, so that what is before it is all
+// sequences of bytes whose places take values independently of each other; nothing if it is so.
+std::optional<char32_t> cut_behind(CharRange range) {
+  for (const char32_t longest : {char32_t{0x7F}, char32_t{0x7FF}, char32_t{0xFFFF}}) {
+    if (range.first <= longest && longest < range.last) return longest;
+  }
+  if (range.last < 0x80) return std::nullopt;
+  for (int bits = 6; bits <= 18; bits += 6) {
+    const char32_t low = (char32_t{1} << bits) - 1;
+    if ((range.first & ~low) == (range.last & ~low)) return std::nullopt;
+    if ((range.first & low) != 0) return range.first | low;
+    if ((range.last & low) != low) return (range.last & ~low) - 1;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<CharRange> other_chars(std::span<const CharRange> ranges) {
+  std::vector<CharRange> others;
+  char32_t next = 0;
+  for (const CharRange& range : ranges) {
+    if (range.first > next) others.push_back({next, range.first - 1});
+    next = range.last + 1;
+  }
+  if (next <= kCharMax) others.push_back({next, kCharMax});
+  return others;
+}
+
+ByteGrammar::Part ByteGrammar::add(Node node) {
+  nodes_.push_back(std::move(node));
+  return {static_cast<std::int32_t>(nodes_.size()) - 1};
+}
+
+ByteGrammar::Part ByteGrammar::bytes(std::uint8_t first, std::uint8_t last) {
+  return add({.kind = Kind::kBytes, .first = first, .last = last, .parts = {}});
+}
+
+ByteGrammar::Part ByteGrammar::text(std::string_view bytes_of_text) {
+  std::vector<Part> parts;
+  for (const char byte : bytes_of_text) {
+    parts.push_back(bytes(static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte)));
+  }
+  return sequence(std::move(parts));
+}
+
+void ByteGrammar::add_utf8(CharRange range, std::vector<Part>& out) {
+  while (const std::optional<char32_t> cut = cut_behind(range)) {
+    add_utf8({range.first, *cut}, out);
+    range.first = *cut + 1;
+  }
+  std::uint8_t first[4];
+  std::uint8_t last[4];
+  const int length = encode(range.first, first);
+  encode(range.last, last);
+  std::vector<Part> parts;
+  for (int i = 0; i < length; ++i) parts.push_back(bytes(first[i], last[i]));
+  out.push_back(sequence(std::move(parts)));
+}
+
+ByteGrammar::Part ByteGrammar::one_of(std::span<const CharRange> ranges) {
+  std::vector<Part> parts;
+  for (const CharRange& range : ranges) {
+    STEMMA_CHECK_LE(range.first, range.last);
+    const CharRange below = {range.first, std::min<char32_t>(range.last, kSurrogates.first - 1)};
+    const CharRange above = {std::max<char32_t>(range.first, kSurrogates.last + 1), range.last};
+    if (below.first <= below.last) add_utf8(below, parts);
+    if (above.first <= above.last) add_utf8(above, parts);
+  }
+  return either(std::move(parts));
+}
+
+ByteGrammar::Part ByteGrammar::one_of(std::string_view chars) {
+  std::vector<Part> parts;
+  for (const char byte : chars) {
+    parts.push_back(bytes(static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte)));
+  }
+  return either(std::move(parts));
+}
+
+ByteGrammar::Part ByteGrammar::sequence(std::vector<Part> parts) {
+  if (parts.size() == 1) return parts.front();
+  return add({.kind = Kind::kSequence, .parts = std::move(parts)});
+}
+
+ByteGrammar::Part ByteGrammar::either(std::vector<Part> parts) {
+  STEMMA_CHECK(!parts.empty(), "a choice has something to choose");
+  if (parts.size() == 1) return parts.front();
+  return add({.kind = Kind::kEither, .parts = std::move(parts)});
+}
+
+ByteGrammar::Part ByteGrammar::one_text_of(std::span<const std::string_view> texts) {
+  STEMMA_CHECK(!texts.empty(), "a choice has something to choose");
+  std::vector<std::string_view> sorted(texts.begin(), texts.end());
+  std::sort(sorted.begin(), sorted.end());
+  // Texts from `begin` to `end` are alike in all before `depth`; their rests become `rule`.
+  struct Rest {
+    std::size_t begin, end, depth;
+    Part rule;
+  };
+  const Part whole = rule();
+  std::vector<Rest> open = {{0, sorted.size(), 0, whole}};
+  while (!open.empty()) {
+    const Rest rest = open.back();
+    open.pop_back();
+    std::vector<Part> parts;
+    std::size_t at = rest.begin;
+    while (at < rest.end) {
+      std::size_t alike = at + 1;
+      std::size_t depth = rest.depth;
+      if (sorted[at].size() == depth) {
+        while (alike < rest.end && sorted[alike].size() == depth) ++alike;
+        parts.push_back(sequence({}));
+        at = alike;
+        continue;
+      }
+      const char byte = sorted[at][depth];
+      while (alike < rest.end && sorted[alike][depth] == byte) ++alike;
+      // Sorted: what the first and the last have in common all of them have.
+      const std::string_view first = sorted[at];
+      const std::string_view last = sorted[alike - 1];
+      while (depth < first.size() && depth < last.size() && first[depth] == last[depth]) ++depth;
+      const Part common = text(first.substr(rest.depth, depth - rest.depth));
+      if (alike == at + 1) {
+        parts.push_back(common);
+      } else {
+        open.push_back({at, alike, depth, rule()});
+        parts.push_back(sequence({common, open.back().rule}));
+      }
+      at = alike;
+    }
+    define(rest.rule, either(std::move(parts)));
+  }
+  return whole;
+}
+
+ByteGrammar::Part ByteGrammar::repeated(Part part, std::int64_t least,
+                                        std::optional<std::int64_t> most) {
+  STEMMA_CHECK(least >= 0 && least <= most.value_or(least), "at least as often as at most");
+  return add({.kind = Kind::kRepeated, .least = least, .most = most.value_or(-1), .parts = {part}});
+}
+
+ByteGrammar::Part ByteGrammar::rule() {
+  rules_.push_back({});
+  return add(
+      {.kind = Kind::kRule, .rule = static_cast<std::int32_t>(rules_.size()) - 1, .parts = {}});
+}
+
+void ByteGrammar::define(Part rule, Part body) {
+  const Node& node = nodes_[static_cast<std::size_t>(rule.number)];
+  STEMMA_CHECK(node.kind == Kind::kRule, "only rules are defined");
+  Part& place = rules_[static_cast<std::size_t>(node.rule)];
+  STEMMA_CHECK(place.number < 0, "a rule is defined once");
+  place = body;
+}
+
+ByteGrammar::Part ByteGrammar::rule(Part body) {
+  const Part made = rule();
+  define(made, body);
+  return made;
+}
+
+Result<ByteProgram> ByteGrammar::compile(Part start) const {
+  return ByteCompiler(*this).compile(start);
+}
+
+}  // namespace stemma

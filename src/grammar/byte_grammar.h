@@ -1,0 +1,109 @@
+// ByteGrammar: which texts an output may be, as rules over the bytes of UTF-8.
+//
+// Parts are made of smaller parts: bytes, characters, sequences, choices, repetitions, and rules,
+// which may name themselves. What comes of it is a program for a ByteAutomaton.
+//
+// Thread:     one thread a grammar; a program is a value.
+// Memory:     32 bytes and its list a part; 12 bytes a step of the program, kStepsMax at most.
+// Cost:       compiling is linear in the steps.
+// Not here:   following a text (byte_automaton), schemas of JSON (json_schema).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "stemma/result.h"
+
+namespace stemma {
+
+// Characters from `first` to `last`, both included; surrogates among them are passed over.
+struct CharRange {
+  char32_t first = 0;
+  char32_t last = 0;
+};
+
+inline constexpr char32_t kCharMax = 0x10FFFF;
+
+// What is left of all characters. REQUIRES: `ranges` sorted, and none touches the next.
+std::vector<CharRange> other_chars(std::span<const CharRange> ranges);
+
+// One step of a program.
+struct ByteStep {
+  enum class Kind : std::uint8_t {
+    kByte,    // a byte from `first` to `last`, then `next`
+    kFork,    // `next` or `other`
+    kCall,    // the rule that begins at `other`, then `next`
+    kReturn,  // the rule ends
+  };
+  Kind kind = Kind::kReturn;
+  std::uint8_t first = 0;
+  std::uint8_t last = 0;
+  std::int32_t next = -1;
+  std::int32_t other = -1;
+};
+
+struct ByteProgram {
+  std::vector<ByteStep> steps;
+  std::int32_t start = 0;
+};
+
+class ByteGrammar {
+ public:
+  // Of a grammar; valid while it lives.
+  struct Part {
+    std::int32_t number = -1;
+  };
+
+  // More steps are refused.
+  static constexpr std::size_t kStepsMax = std::size_t{1} << 18;
+
+  Part text(std::string_view bytes);
+  // One of these characters. REQUIRES: at least one that is no surrogate.
+  Part one_of(std::span<const CharRange> ranges);
+  // One of the characters of a text of ASCII. REQUIRES: not empty.
+  Part one_of(std::string_view chars);
+  // Of no parts: nothing comes.
+  Part sequence(std::vector<Part> parts);
+  // REQUIRES: at least one.
+  Part either(std::vector<Part> parts);
+  // One of these texts. Those that begin alike are one reading up to there. REQUIRES: at least one.
+  Part one_text_of(std::span<const std::string_view> texts);
+  Part optional(Part part) { return repeated(part, 0, 1); }
+  // Absent `most`: as often as one likes. REQUIRES: 0 <= least <= most.
+  Part repeated(Part part, std::int64_t least, std::optional<std::int64_t> most);
+
+  // A rule that is defined later, once. A part that is used in many places is best one: each use
+  // of another part is steps of its own.
+  Part rule();
+  void define(Part rule, Part body);
+  Part rule(Part body);
+
+  // The program of texts that `start` is. kTooLarge beyond kStepsMax; kInvalidArgument where a rule
+  // can begin with itself, or never comes to an end. REQUIRES: every rule is defined.
+  Result<ByteProgram> compile(Part start) const;
+
+ private:
+  friend class ByteCompiler;
+  enum class Kind : std::uint8_t { kBytes, kSequence, kEither, kRepeated, kRule };
+  struct Node {
+    Kind kind = Kind::kSequence;
+    std::uint8_t first = 0;  // kBytes
+    std::uint8_t last = 0;
+    std::int32_t rule = -1;   // kRule
+    std::int64_t least = 0;   // kRepeated
+    std::int64_t most = -1;   // -1: as often as one likes
+    std::vector<Part> parts;  // what it is made of
+  };
+
+  Part add(Node node);
+  Part bytes(std::uint8_t first, std::uint8_t last);
+  void add_utf8(CharRange range, std::vector<Part>& out);
+
+  std::vector<Node> nodes_;
+  std::vector<Part> rules_;  // their bodies; -1: not defined yet
+};
+
+}  // namespace stemma

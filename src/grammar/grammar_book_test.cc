@@ -1,0 +1,145 @@
+#include "grammar/grammar_book.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/prng.h"
+#include "grammar/json_schema.h"
+#include "model/tokenizer_examples.h"
+
+namespace stemma {
+namespace {
+
+// Tokens 0 to 255 are the bytes.
+class GrammarBookTest : public testing::Test {
+ protected:
+  static constexpr std::int64_t kTokens = 320;
+
+  static Tokenizer tokenizer() {
+    return std::move(Tokenizer::parse(byte_level_file().json(), "tokenizer.json")).value();
+  }
+
+  OwnedConstraint open(std::string_view schema) {
+    ++asked_;
+    Result<OwnedConstraint> constraint = book_.open(std::string(schema), [&](ByteGrammar& grammar) {
+      ++written_;
+      return add_json_schema(TemplateJson::parse(schema), {}, grammar);
+    });
+    EXPECT_TRUE(constraint.ok());
+    return std::move(constraint).value();
+  }
+
+  TokenId token(char byte) const { return *tokenizer_.token_id(std::string(1, byte)); }
+  void accept(const OwnedConstraint& constraint, std::string_view text) const {
+    for (const char byte : text) constraint.get()->accept(token(byte));
+  }
+  static bool allows(const OwnedConstraint& constraint, TokenId token) {
+    const auto words = constraint.get()->allowed();
+    return (words[static_cast<std::size_t>(token) / 64] >> (token % 64) & 1) != 0;
+  }
+  static std::vector<std::uint64_t> words(const OwnedConstraint& constraint) {
+    const auto allowed = constraint.get()->allowed();
+    return {allowed.begin(), allowed.end()};
+  }
+
+  const Tokenizer tokenizer_ = tokenizer();
+  GrammarBook book_{tokenizer_, kTokens};
+  int asked_ = 0;
+  int written_ = 0;
+};
+
+TEST_F(GrammarBookTest, ConstrainsTokensToTheGrammar) {
+  const OwnedConstraint constraint = open(R"({"type":"integer"})");
+  EXPECT_TRUE(allows(constraint, token('1')));
+  EXPECT_TRUE(allows(constraint, token('-')));
+  EXPECT_FALSE(allows(constraint, token('a')));
+  EXPECT_FALSE(allows(constraint, 300)) << "special tokens are no text";
+  EXPECT_FALSE(constraint.get()->may_end());
+  accept(constraint, "12");
+  EXPECT_TRUE(constraint.get()->may_end());
+  EXPECT_FALSE(constraint.get()->is_whole());
+  EXPECT_FALSE(allows(constraint, token('-')));
+}
+
+TEST_F(GrammarBookTest, KnowsWhenNothingCanFollow) {
+  const OwnedConstraint constraint = open(R"({"type":"array"})");
+  accept(constraint, "[");
+  EXPECT_FALSE(constraint.get()->is_whole());
+  accept(constraint, "]");
+  EXPECT_TRUE(constraint.get()->is_whole());
+  EXPECT_TRUE(constraint.get()->may_end());
+}
+
+TEST_F(GrammarBookTest, ACopyGoesItsOwnWay) {
+  const OwnedConstraint one = open(R"({"enum":["aa","bb"]})");
+  accept(one, "\"");
+  const OwnedConstraint other = one;
+  accept(one, "a");
+  accept(other, "b");
+  EXPECT_TRUE(allows(one, token('a')));
+  EXPECT_FALSE(allows(one, token('b')));
+  EXPECT_TRUE(allows(other, token('b')));
+  EXPECT_FALSE(allows(other, token('a')));
+}
+
+TEST_F(GrammarBookTest, CompilesAGrammarOnce) {
+  const OwnedConstraint one = open(R"({"type":"null"})");
+  const OwnedConstraint other = open(R"({"type":"null"})");
+  EXPECT_EQ(written_, 1);
+  EXPECT_EQ(book_.grammars(), 1U);
+}
+
+TEST_F(GrammarBookTest, KeepsGrammarsThatAreUsedAndSomeOthers) {
+  const OwnedConstraint kept = open(R"({"const":"kept"})");
+  for (std::size_t i = 0; i < 2 * GrammarBook::kIdleMax; ++i) {
+    open(R"({"const":)" + std::to_string(i) + "}");
+  }
+  EXPECT_EQ(book_.grammars(), GrammarBook::kIdleMax + 1);
+  written_ = 0;
+  open(R"({"const":"kept"})");
+  open(R"({"const":)" + std::to_string(2 * GrammarBook::kIdleMax - 1) + "}");
+  EXPECT_EQ(written_, 0) << "those used last are kept";
+  open(R"({"const":0})");
+  EXPECT_EQ(written_, 1);
+}
+
+TEST_F(GrammarBookTest, GivesTheErrorOfTheGrammar) {
+  const auto refused = book_.open("x", [](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
+    const ByteGrammar::Part rule = grammar.rule();
+    grammar.define(rule, rule);
+    return rule;
+  });
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().detail, "there is no finite text of this form");
+  EXPECT_EQ(book_.grammars(), 0U);
+}
+
+// Of 9,000 characters there are more states than are kept: what may come is the same for whoever
+// was there when states were let go, and for whoever comes after.
+TEST_F(GrammarBookTest, WhatMayComeDependsOnTheOutputAlone) {
+  const std::string_view schema = R"({"type":"string","maxLength":9000})";
+  const OwnedConstraint early = open(schema);
+  accept(early, "\"abc");
+  const std::vector<std::uint64_t> before = words(early);
+  const OwnedConstraint through = open(schema);
+  accept(through, "\"");
+  for (int i = 0; i < 9000; ++i) {
+    words(through);
+    accept(through, "x");
+  }
+  EXPECT_FALSE(allows(through, token('x')));
+  EXPECT_TRUE(allows(through, token('"')));
+  EXPECT_EQ(words(early), before);
+  accept(early, "\"");
+  EXPECT_TRUE(early.get()->is_whole());
+  const OwnedConstraint late = open(schema);
+  accept(late, "\"abc");
+  EXPECT_EQ(words(late), before);
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,210 @@
+#include "grammar/json_parts.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "model/unicode_text.h"
+
+namespace stemma {
+namespace {
+
+using Part = ByteGrammar::Part;
+
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kHex = "0123456789abcdefABCDEF";
+constexpr std::int64_t kBlanksMax = 20;
+// With 18 digits before and behind the point and two of an exponent a number fits a double.
+constexpr std::int64_t kDigitsMax = 18;
+constexpr std::int64_t kExponentDigitsMax = 2;
+
+// Characters that stand for themselves in a string.
+constexpr CharRange kPlain[] = {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, kCharMax}};
+
+// \n and its like, \u0000 and two of them for a character beyond U+FFFF.
+Part escape(ByteGrammar& grammar) {
+  const Part hex = grammar.one_of(kHex);
+  const Part two = grammar.sequence({hex, hex});
+  const auto unit = [&](std::initializer_list<Part> rest) {
+    std::vector<Part> parts = {grammar.text("\\u")};
+    parts.insert(parts.end(), rest);
+    return grammar.sequence(std::move(parts));
+  };
+  const Part d = grammar.one_of("dD");
+  const Part single =
+      grammar.either({grammar.sequence({grammar.one_of("0123456789abcefABCEF"), hex}),
+                      grammar.sequence({d, grammar.one_of("01234567")})});
+  const Part high = unit({d, grammar.one_of("89abAB"), two});
+  const Part low = unit({d, grammar.one_of("cdefCDEF"), two});
+  return grammar.either({grammar.sequence({grammar.text("\\"), grammar.one_of("\"\\/bfnrt")}),
+                         unit({single, two}), grammar.sequence({high, low})});
+}
+
+Part number_of(ByteGrammar& grammar) {
+  const Part digit = grammar.rule(grammar.one_of(kDigits));
+  const auto digits = [&](std::int64_t least, std::int64_t most) {
+    return grammar.repeated(digit, least, most);
+  };
+  const Part whole =
+      grammar.either({grammar.text("0"),
+                      grammar.sequence({grammar.one_of("123456789"), digits(0, kDigitsMax - 1)})});
+  const Part fraction = grammar.sequence({grammar.text("."), digits(1, kDigitsMax)});
+  const Part exponent =
+      grammar.sequence({grammar.one_of("eE"), grammar.optional(grammar.one_of("+-")),
+                        digits(1, kExponentDigitsMax)});
+  return grammar.sequence({grammar.optional(grammar.text("-")), whole, grammar.optional(fraction),
+                           grammar.optional(exponent)});
+}
+
+}  // namespace
+
+JsonParts::JsonParts(ByteGrammar& to) : grammar(to) {
+  space = grammar.rule(grammar.optional(grammar.either(
+      {grammar.text(" "),
+       grammar.sequence(
+           {grammar.text("\n"), grammar.repeated(grammar.one_of(" \t"), 0, kBlanksMax)})})));
+  character = grammar.rule(grammar.either({grammar.one_of(kPlain), escape(grammar)}));
+  number = grammar.rule(number_of(grammar));
+  any = grammar.rule();
+  any_object = grammar.rule();
+  const Part text = grammar.rule(string(0, std::nullopt));
+  const auto list_of = [&](Part item) {
+    return grammar.optional(grammar.sequence(
+        {item, grammar.repeated(grammar.sequence({comma(), item}), 0, std::nullopt)}));
+  };
+  const Part member = grammar.rule(grammar.sequence({text, colon(), any}));
+  grammar.define(any_object, enclosed("{", list_of(member), "}"));
+  grammar.define(
+      any, grammar.either({any_object, enclosed("[", list_of(any), "]"), text, number,
+                           grammar.text("true"), grammar.text("false"), grammar.text("null")}));
+}
+
+Part JsonParts::string(std::int64_t least, std::optional<std::int64_t> most) const {
+  const Part quote = grammar.text("\"");
+  return grammar.sequence({quote, grammar.repeated(character, least, most), quote});
+}
+
+Part JsonParts::comma() const {
+  return grammar.sequence({grammar.text(","), space});
+}
+
+Part JsonParts::colon() const {
+  return grammar.sequence({grammar.text(":"), grammar.optional(grammar.text(" "))});
+}
+
+Part JsonParts::enclosed(std::string_view open, Part inner, std::string_view close) const {
+  return grammar.sequence({grammar.text(open), space, inner, space, grammar.text(close)});
+}
+
+// Names as a tree of characters: at each place the string goes on with one of a name's, or with
+// another one and then in any way.
+Part JsonParts::other_string(const std::vector<std::string>& names) const {
+  const Part quote = grammar.text("\"");
+  const Part plain = grammar.rule(grammar.one_of(kPlain));
+  const Part any_rest = grammar.rule(grammar.sequence({grammar.repeated(plain, 0, {}), quote}));
+  struct Place {
+    Part rule;
+    std::vector<std::string_view> rests;  // of the names that begin so
+  };
+  const Part whole = grammar.rule();
+  std::vector<Place> open = {{whole, {names.begin(), names.end()}}};
+  while (!open.empty()) {
+    const Place place = std::move(open.back());
+    open.pop_back();
+    std::map<char32_t, std::vector<std::string_view>> by_char;
+    bool ends = false;
+    for (const std::string_view rest : place.rests) {
+      if (rest.empty()) {
+        ends = true;
+      } else {
+        by_char[utf8_code_at(rest, 0)].push_back(rest.substr(utf8_next(rest, 0)));
+      }
+    }
+    std::vector<CharRange> taken = {{0, 0x1F}};  // and what is never plain
+    for (const auto& [code, rests] : by_char) {
+      if (code > 0x1F) taken.push_back({code, code});
+    }
+    for (const char32_t code : {U'"', U'\\'}) {
+      if (!by_char.contains(code)) taken.push_back({code, code});
+    }
+    std::sort(taken.begin(), taken.end(),
+              [](const CharRange& a, const CharRange& b) { return a.first < b.first; });
+    std::vector<Part> parts = {grammar.sequence({grammar.one_of(other_chars(taken)), any_rest})};
+    if (!ends) parts.push_back(quote);
+    for (auto& [code, rests] : by_char) {
+      if (code <= 0x1F || code == U'"' || code == U'\\') continue;  // has an escape
+      const CharRange one[] = {{code, code}};
+      const Part rest = grammar.rule();
+      parts.push_back(grammar.sequence({grammar.one_of(one), rest}));
+      open.push_back({rest, std::move(rests)});
+    }
+    grammar.define(place.rule, grammar.either(std::move(parts)));
+  }
+  return grammar.sequence({quote, whole});
+}
+
+// Digits, as many as `bound` has, that as a number are not less than it, or not greater.
+Part JsonParts::digits_beyond(std::string_view bound, Side side) const {
+  std::vector<Part> parts;
+  const Part digit = grammar.rule(grammar.one_of(kDigits));
+  // Equal up to a place, beyond it there, and anything behind.
+  for (std::size_t at = 0; at < bound.size(); ++at) {
+    const auto value = static_cast<std::size_t>(bound[at] - '0');
+    const std::string_view beyond =
+        side == Side::kAbove ? kDigits.substr(value + 1) : kDigits.substr(0, value);
+    if (beyond.empty()) continue;
+    const auto rest = static_cast<std::int64_t>(bound.size() - at - 1);
+    parts.push_back(grammar.sequence({grammar.text(bound.substr(0, at)), grammar.one_of(beyond),
+                                      grammar.repeated(digit, rest, rest)}));
+  }
+  parts.push_back(grammar.text(bound));
+  return grammar.either(std::move(parts));
+}
+
+// REQUIRES: as many digits, and least <= most.
+Part JsonParts::digits_between(std::string_view least, std::string_view most) const {
+  const auto at = static_cast<std::size_t>(
+      std::mismatch(least.begin(), least.end(), most.begin()).first - least.begin());
+  if (at == least.size()) return grammar.text(least);
+  const std::string_view low = least.substr(at + 1);
+  const std::string_view high = most.substr(at + 1);
+  std::vector<Part> parts = {
+      grammar.sequence({grammar.text(least.substr(at, 1)), digits_beyond(low, Side::kAbove)}),
+      grammar.sequence({grammar.text(most.substr(at, 1)), digits_beyond(high, Side::kBelow)})};
+  const auto first = static_cast<std::size_t>(least[at] - '0') + 1;
+  const auto last = static_cast<std::size_t>(most[at] - '0');
+  if (first < last) {
+    const auto rest = static_cast<std::int64_t>(low.size());
+    parts.push_back(grammar.sequence({grammar.one_of(kDigits.substr(first, last - first)),
+                                      grammar.repeated(grammar.one_of(kDigits), rest, rest)}));
+  }
+  return grammar.sequence({grammar.text(least.substr(0, at)), grammar.either(std::move(parts))});
+}
+
+// One choice for each number of digits.
+Part JsonParts::whole_numbers(std::int64_t least, std::int64_t most) const {
+  const std::string low = std::to_string(least);
+  const std::string high = std::to_string(most);
+  std::vector<Part> parts;
+  for (std::size_t digits = low.size(); digits <= high.size(); ++digits) {
+    const std::string first = digits == low.size() ? low : "1" + std::string(digits - 1, '0');
+    const std::string last = digits == high.size() ? high : std::string(digits, '9');
+    parts.push_back(digits_between(first, last));
+  }
+  return grammar.either(std::move(parts));
+}
+
+Part JsonParts::integer(std::int64_t least, std::int64_t most) const {
+  STEMMA_CHECK(-kIntegerMax <= least && least <= most && most <= kIntegerMax, "a range");
+  std::vector<Part> parts;
+  if (most >= 0) parts.push_back(whole_numbers(std::max<std::int64_t>(least, 0), most));
+  if (least < 0) {
+    const Part magnitude = whole_numbers(std::max<std::int64_t>(-most, 1), -least);
+    parts.push_back(grammar.sequence({grammar.text("-"), magnitude}));
+  }
+  return grammar.either(std::move(parts));
+}
+
+}  // namespace stemma

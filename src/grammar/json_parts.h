@@ -1,0 +1,52 @@
+// JsonParts: the texts of JSON that are not of any schema: strings, numbers, any value.
+//
+// Thread:     one thread a grammar.
+// Memory:     their parts, once a grammar.
+// Cost:       some 200 parts.
+// Not here:   schemas (json_schema).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/byte_grammar.h"
+
+namespace stemma {
+
+struct JsonParts {
+  using Part = ByteGrammar::Part;
+
+  explicit JsonParts(ByteGrammar& grammar);
+
+  // A string of so many characters.
+  Part string(std::int64_t least, std::optional<std::int64_t> most) const;
+  // A string without escapes that is none of these.
+  Part other_string(const std::vector<std::string>& names) const;
+  // An integer from `least` to `most`. REQUIRES: -kIntegerMax <= least <= most <= kIntegerMax.
+  Part integer(std::int64_t least, std::int64_t most) const;
+  static constexpr std::int64_t kIntegerMax = 999'999'999'999'999'999;
+  // Between members or items, and behind a name.
+  Part comma() const;
+  Part colon() const;
+  // `open` and `close` around what may be nothing.
+  Part enclosed(std::string_view open, Part inner, std::string_view close) const;
+
+  ByteGrammar& grammar;
+  Part space;      // white space, perhaps none
+  Part character;  // of a string
+  Part number;
+  Part any;
+  Part any_object;
+
+ private:
+  enum class Side : std::uint8_t { kAbove, kBelow };
+  Part digits_beyond(std::string_view bound, Side side) const;
+  Part digits_between(std::string_view least, std::string_view most) const;
+  Part whole_numbers(std::int64_t least, std::int64_t most) const;
+};
+
+}  // namespace stemma

@@ -1,0 +1,461 @@
+#include "grammar/json_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "grammar/json_parts.h"
+#include "model/json_text.h"
+
+namespace stemma {
+namespace {
+
+using Json = TemplateJson;
+using Part = ByteGrammar::Part;
+
+// What narrows a schema and is not kept to.
+constexpr std::array kNarrowing = {"pattern",
+                                   "multipleOf",
+                                   "minProperties",
+                                   "maxProperties",
+                                   "propertyNames",
+                                   "patternProperties",
+                                   "dependencies",
+                                   "dependentRequired",
+                                   "dependentSchemas",
+                                   "uniqueItems",
+                                   "contains",
+                                   "minContains",
+                                   "maxContains",
+                                   "not",
+                                   "if",
+                                   "then",
+                                   "else",
+                                   "unevaluatedProperties",
+                                   "unevaluatedItems",
+                                   "additionalItems",
+                                   "$dynamicRef",
+                                   "$recursiveRef"};
+
+// What says alone which values there are: another of these beside it would narrow it.
+constexpr std::array kWhole = {"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
+
+// What tells something of a value of one type, in the order in which types are tried.
+struct TypeWords {
+  std::string_view type;
+  std::array<const char*, 5> words;
+};
+constexpr TypeWords kTypes[] = {
+    {"object", {"properties", "required", "additionalProperties"}},
+    {"array", {"items", "prefixItems", "minItems", "maxItems"}},
+    {"string", {"minLength", "maxLength"}},
+    {"number", {}},
+    {"integer", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}},
+    {"boolean", {}},
+    {"null", {}},
+};
+
+// A place in the schema that is still to be read, and the rule that it becomes.
+struct Pending {
+  const Json* schema = nullptr;
+  std::string path;
+  Part rule;
+};
+
+class SchemaReader {
+ public:
+  SchemaReader(const Json& root, const SchemaRules& rules, ByteGrammar& grammar)
+      : root_(root), rules_(rules), grammar_(grammar), json_(grammar) {}
+
+  Result<Part> read() {
+    const Part whole = refer(root_, rules_.path);
+    while (!pending_.empty() && status_.ok()) {
+      const Pending next = std::move(pending_.front());
+      pending_.pop_front();
+      grammar_.define(next.rule, part_of(*next.schema, next.path));
+    }
+    if (!status_.ok()) return status_.error();
+    return whole;
+  }
+
+ private:
+  // The rule of a schema, which is read later: schemas may name each other in circles.
+  Part refer(const Json& schema, std::string path) {
+    const auto [known, added] = rules_of_.try_emplace(&schema);
+    if (added) {
+      known->second = grammar_.rule();
+      pending_.push_back({&schema, std::move(path), known->second});
+    }
+    return known->second;
+  }
+
+  Part fail(ErrorCode code, const std::string& path, std::string_view why) {
+    if (status_.ok()) status_ = Error{code, fmt::format("{}: {}", path, why)};
+    return grammar_.text("");
+  }
+  Part wrong(const std::string& path, std::string_view why) {
+    return fail(ErrorCode::kInvalidArgument, path, why);
+  }
+  Part unsupported(const std::string& path, std::string_view why) {
+    return fail(ErrorCode::kUnsupported, path, why);
+  }
+
+  Part part_of(const Json& schema, const std::string& path) {
+    if (schema.is_boolean()) {
+      return schema.get<bool>() ? json_.any : wrong(path, "false allows nothing");
+    }
+    if (!schema.is_object()) return wrong(path, "must be an object or a boolean");
+    if (rules_.strict) check_narrowing(schema, path);
+    for (const char* const word : kWhole) {
+      const auto found = schema.find(word);
+      if (found != schema.end()) return whole_of(schema, word, *found, path);
+    }
+    return typed(schema, path);
+  }
+
+  void check_narrowing(const Json& schema, const std::string& path) {
+    for (const char* const word : kNarrowing) {
+      if (schema.contains(word)) {
+        unsupported(path + "." + word, "not supported where a schema is strict");
+      }
+    }
+  }
+
+  // REQUIRES: `word` is of kWhole.
+  Part whole_of(const Json& schema, std::string_view word, const Json& value,
+                const std::string& path) {
+    if (rules_.strict) check_alone(schema, word, path);
+    const std::string at = fmt::format("{}.{}", path, word);
+    if (word == "$ref") return referred(value, at);
+    if (word == "const") return grammar_.text(written(value));
+    if (!value.is_array() || value.empty()) return wrong(at, "must be a list of at least one");
+    if (word == "enum") return one_of_values(value);
+    if (word == "allOf") {
+      if (value.size() > 1 && rules_.strict) return unsupported(at, "only of one schema");
+      return refer(value[0], item(at, 0));
+    }
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < value.size(); ++i) parts.push_back(refer(value[i], item(at, i)));
+    return grammar_.either(std::move(parts));
+  }
+
+  // A type beside values says nothing new, where it is theirs.
+  void check_alone(const Json& schema, std::string_view word, const std::string& path) {
+    for (const char* const other : kWhole) {
+      if (other != word && schema.contains(other)) {
+        unsupported(path, fmt::format("{} beside {} is not supported", other, word));
+      }
+    }
+    for (const TypeWords& type : kTypes) {
+      for (const char* const other : type.words) {
+        if (other != nullptr && schema.contains(other)) {
+          unsupported(path, fmt::format("{} beside {} is not supported", other, word));
+        }
+      }
+    }
+  }
+
+  static std::string item(const std::string& path, std::size_t i) {
+    return fmt::format("{}[{}]", path, i);
+  }
+  static std::string written(const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+  Part one_of_values(const Json& values) {
+    std::vector<std::string> texts;
+    for (const Json& value : values) texts.push_back(written(value));
+    return grammar_.one_text_of(std::vector<std::string_view>(texts.begin(), texts.end()));
+  }
+
+  Part referred(const Json& value, const std::string& path) {
+    if (!value.is_string()) return wrong(path, "must be a string");
+    const auto& target = value.get_ref<const std::string&>();
+    if (!target.starts_with('#')) return unsupported(path, "only within the schema (#...)");
+    try {
+      const Json::json_pointer pointer(target.substr(1));
+      if (root_.contains(pointer)) return refer(root_.at(pointer), target);
+    } catch (const Json::exception&) {
+      return wrong(path, fmt::format("\"{}\" is no place", printable(target)));
+    }
+    return wrong(path, fmt::format("\"{}\" is not there", printable(target)));
+  }
+
+  Part typed(const Json& schema, const std::string& path) {
+    const auto type = schema.find("type");
+    if (type == schema.end()) {
+      const std::string_view implied = implied_type(schema);
+      return implied.empty() ? json_.any : of_type(implied, schema, path);
+    }
+    if (type->is_string()) return of_type(type->get_ref<const std::string&>(), schema, path);
+    if (!type->is_array() || type->empty()) {
+      return wrong(path + ".type", "must be a name or a list of names");
+    }
+    std::vector<Part> parts;
+    for (const Json& name : *type) {
+      if (!name.is_string()) return wrong(path + ".type", "must be a list of names");
+      parts.push_back(of_type(name.get_ref<const std::string&>(), schema, path));
+    }
+    return grammar_.either(std::move(parts));
+  }
+
+  // Who names properties means an object.
+  static std::string_view implied_type(const Json& schema) {
+    for (const TypeWords& type : kTypes) {
+      for (const char* const word : type.words) {
+        if (word != nullptr && schema.contains(word)) return type.type;
+      }
+    }
+    return {};
+  }
+
+  Part of_type(std::string_view type, const Json& schema, const std::string& path) {
+    if (type == "object") return object(schema, path);
+    if (type == "array") return array(schema, path);
+    if (type == "string") {
+      const Extent extent = extent_of(schema, "minLength", "maxLength", path);
+      return json_.string(extent.least, extent.most);
+    }
+    if (type == "integer") return integer(schema, path);
+    if (type == "number") return number(schema, path);
+    if (type == "boolean") {
+      return grammar_.either({grammar_.text("true"), grammar_.text("false")});
+    }
+    if (type == "null") return grammar_.text("null");
+    return wrong(path + ".type", fmt::format("\"{}\" is no type", printable(type)));
+  }
+
+  struct Extent {
+    std::int64_t least = 0;
+    std::optional<std::int64_t> most;
+  };
+  Extent extent_of(const Json& schema, const char* least, const char* most,
+                   const std::string& path) {
+    Extent extent;
+    extent.least = count(schema, least, path).value_or(0);
+    extent.most = count(schema, most, path);
+    if (extent.most.has_value() && *extent.most < extent.least) {
+      wrong(path, fmt::format("{} is below {}", most, least));
+      extent.most = extent.least;
+    }
+    return extent;
+  }
+
+  std::optional<std::int64_t> count(const Json& schema, const char* name, const std::string& path) {
+    const auto found = schema.find(name);
+    if (found == schema.end()) return std::nullopt;
+    const double value = found->is_number() ? found->get<double>() : -1;
+    constexpr double kCountMax = 1e15;
+    if (!(value >= 0 && value <= kCountMax) || std::floor(value) != value) {
+      wrong(fmt::format("{}.{}", path, name), "must be a number of things");
+      return std::nullopt;
+    }
+    return static_cast<std::int64_t>(value);
+  }
+
+  std::optional<double> bound(const Json& schema, const char* name, const std::string& path) {
+    const auto found = schema.find(name);
+    if (found == schema.end()) return std::nullopt;
+    if (found->is_number()) return found->get<double>();
+    wrong(fmt::format("{}.{}", path, name), "must be a number");
+    return std::nullopt;
+  }
+
+  Part integer(const Json& schema, const std::string& path) {
+    constexpr auto kMax = static_cast<double>(JsonParts::kIntegerMax);
+    double least = -kMax;
+    double most = kMax;
+    if (const auto given = bound(schema, "minimum", path)) least = std::ceil(*given);
+    if (const auto given = bound(schema, "exclusiveMinimum", path)) {
+      least = std::max(least, std::floor(*given) + 1);
+    }
+    if (const auto given = bound(schema, "maximum", path)) most = std::floor(*given);
+    if (const auto given = bound(schema, "exclusiveMaximum", path)) {
+      most = std::min(most, std::ceil(*given) - 1);
+    }
+    if (!(least <= most) || least > kMax || most < -kMax) {
+      return wrong(path, "no integer of at most 18 digits is in this range");
+    }
+    const auto clamped = [](double value) {
+      if (value >= kMax) return JsonParts::kIntegerMax;
+      return value <= -kMax ? -JsonParts::kIntegerMax : static_cast<std::int64_t>(value);
+    };
+    return json_.integer(clamped(least), clamped(most));
+  }
+
+  // Numbers that may have a fraction are not bounded.
+  Part number(const Json& schema, const std::string& path) {
+    for (const char* const word : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
+      if (rules_.strict && schema.contains(word)) {
+        return unsupported(fmt::format("{}.{}", path, word), "only supported of integers");
+      }
+    }
+    return json_.number;
+  }
+
+  Part array(const Json& schema, const std::string& path);
+  Part object(const Json& schema, const std::string& path);
+  struct Member {
+    std::string name;
+    Part part;  // name and value
+    bool required = false;
+  };
+  std::vector<Member> members_of(const Json& schema, const std::string& path);
+  std::optional<Part> other_member(const Json& schema, const std::vector<Member>& members,
+                                   const std::string& path);
+  Part member(const std::string& name, Part value) {
+    return grammar_.sequence({grammar_.text(written(name)), json_.colon(), value});
+  }
+  Part listed(const std::vector<Member>& members, std::optional<Part> others);
+
+  const Json& root_;
+  const SchemaRules& rules_;
+  ByteGrammar& grammar_;
+  JsonParts json_;
+  Status status_;
+  std::map<const Json*, Part> rules_of_;
+  std::deque<Pending> pending_;
+};
+
+// Items that have schemas of their own, then those that have one together.
+Part SchemaReader::array(const Json& schema, const std::string& path) {
+  const Extent extent = extent_of(schema, "minItems", "maxItems", path);
+  std::vector<Part> own;
+  if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
+    const std::string at = path + ".prefixItems";
+    if (!prefix->is_array()) return wrong(at, "must be a list");
+    for (std::size_t i = 0; i < prefix->size(); ++i)
+      own.push_back(refer((*prefix)[i], item(at, i)));
+  }
+  const auto items = schema.find("items");
+  const bool no_others = items != schema.end() && *items == false;
+  const auto own_items = static_cast<std::int64_t>(own.size());
+  std::optional<std::int64_t> most = extent.most;
+  if (no_others) most = std::min(most.value_or(own_items), own_items);
+  if (most.has_value() && *most < extent.least) return wrong(path, "minItems are more than items");
+  const Part any = items == schema.end() || no_others ? json_.any : refer(*items, path + ".items");
+  const auto part_at = [&](std::int64_t i) {
+    return i < own_items ? own[static_cast<std::size_t>(i)] : any;
+  };
+  if (most == 0) return grammar_.text("[]");
+  // From the end: what may follow the first `at` items.
+  std::int64_t at = std::max<std::int64_t>(own_items, 1);
+  at = std::min(at, most.value_or(at));
+  std::optional<std::int64_t> more;
+  if (most.has_value()) more = *most - at;
+  Part rest =
+      grammar_.rule(grammar_.repeated(grammar_.rule(grammar_.sequence({json_.comma(), any})),
+                                      std::max<std::int64_t>(extent.least - at, 0), more));
+  while (--at > 0) {
+    rest = grammar_.sequence({json_.comma(), part_at(at), rest});
+    if (at >= extent.least) rest = grammar_.optional(rest);
+    rest = grammar_.rule(rest);
+  }
+  Part all = grammar_.sequence({part_at(0), rest});
+  if (extent.least == 0) all = grammar_.optional(all);
+  return json_.enclosed("[", all, "]");
+}
+
+std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
+                                                           const std::string& path) {
+  std::vector<Member> members;
+  if (const auto properties = schema.find("properties"); properties != schema.end()) {
+    const std::string at = path + ".properties";
+    if (!properties->is_object()) {
+      wrong(at, "must be an object");
+      return members;
+    }
+    for (const auto& [name, value] : properties->items()) {
+      members.push_back({name, member(name, refer(value, at + "." + printable(name)))});
+    }
+  }
+  const auto required = schema.find("required");
+  if (required == schema.end()) return members;
+  const std::string at = path + ".required";
+  if (!required->is_array()) {
+    wrong(at, "must be a list");
+    return members;
+  }
+  std::map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < members.size(); ++i) places.emplace(members[i].name, i);
+  const auto others = schema.find("additionalProperties");
+  for (const Json& name : *required) {
+    if (!name.is_string()) {
+      wrong(at, "must be a list of names");
+      return members;
+    }
+    const auto& text = name.get_ref<const std::string&>();
+    const auto place = places.find(text);
+    if (place != places.end()) {
+      members[place->second].required = true;
+    } else if (others != schema.end() && *others == false) {
+      wrong(at, fmt::format("\"{}\" is no property", printable(text)));
+    } else {  // it may be what others may be
+      const bool any = others == schema.end();
+      const Part value = any ? json_.any : refer(*others, path + ".additionalProperties");
+      members.push_back({text, member(text, value), true});
+    }
+  }
+  return members;
+}
+
+// A member that no property names; nothing: there is none.
+std::optional<Part> SchemaReader::other_member(const Json& schema,
+                                               const std::vector<Member>& members,
+                                               const std::string& path) {
+  const auto others = schema.find("additionalProperties");
+  const bool said = others != schema.end();
+  if (said ? *others == false : schema.contains("properties")) return std::nullopt;
+  const Part value = said ? refer(*others, path + ".additionalProperties") : json_.any;
+  std::vector<std::string> names;
+  for (const Member& named : members) names.push_back(named.name);
+  const Part name = names.empty() ? json_.string(0, std::nullopt) : json_.other_string(names);
+  return grammar_.rule(grammar_.sequence({name, json_.colon(), value}));
+}
+
+Part SchemaReader::object(const Json& schema, const std::string& path) {
+  const std::vector<Member> members = members_of(schema, path);
+  const std::optional<Part> others = other_member(schema, members, path);
+  if (members.empty() && !others.has_value()) return grammar_.text("{}");
+  return json_.enclosed("{", listed(members, others), "}");
+}
+
+// Members in their order, those that are not required perhaps left out: what may come where none
+// has come yet, and where one has.
+Part SchemaReader::listed(const std::vector<Member>& members, std::optional<Part> others) {
+  Part after = grammar_.sequence({});
+  Part first = after;
+  if (others.has_value()) {
+    after = grammar_.rule(
+        grammar_.repeated(grammar_.sequence({json_.comma(), *others}), 0, std::nullopt));
+    first = grammar_.optional(grammar_.sequence({*others, after}));
+  }
+  for (auto one = members.rbegin(); one != members.rend(); ++one) {
+    const Part given_first = grammar_.sequence({one->part, after});
+    const Part given = grammar_.sequence({json_.comma(), one->part, after});
+    first = one->required ? given_first : grammar_.either({given_first, first});
+    after = one->required ? given : grammar_.either({given, after});
+    first = grammar_.rule(first);
+    after = grammar_.rule(after);
+  }
+  return first;
+}
+
+}  // namespace
+
+Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
+                                          ByteGrammar& grammar) {
+  return SchemaReader(schema, rules, grammar).read();
+}
+
+}  // namespace stemma

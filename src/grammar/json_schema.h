@@ -1,0 +1,39 @@
+// JsonSchema: the texts of JSON that keep to a schema, as a grammar.
+//
+// Of JSON Schema (2020-12, and the definitions of earlier drafts): type, enum, const, properties,
+// required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
+// minimum, maximum and their exclusive forms of integers, anyOf, oneOf (as anyOf), allOf of one
+// schema, and $ref within the schema, recursive ones too.
+//
+// A grammar gives less than a schema allows, never more: members come in the order of `properties`,
+// numbers have at most 18 digits, white space is a space or a line's begin, and members that no
+// property names only come where additionalProperties says so.
+//
+// What else narrows a schema (pattern, multipleOf, not, ...) is refused by name where the schema
+// is strict, and not kept to where it is not; what only describes (title, format, default, ...) is
+// passed over.
+//
+// Thread:     pure functions.
+// Memory:     the parts of the grammar.
+// Cost:       linear in the schema.
+// Not here:   checking a text that is there already.
+#pragma once
+
+#include <string>
+
+#include "grammar/byte_grammar.h"
+#include "stemma/result.h"
+#include "template/chat_template.h"
+
+namespace stemma {
+
+// The texts of a schema. kInvalidArgument or kUnsupported: where in the schema (behind `path`), and
+// what is wrong there.
+struct SchemaRules {
+  bool strict = true;
+  std::string path = "schema";
+};
+Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
+                                          ByteGrammar& grammar);
+
+}  // namespace stemma

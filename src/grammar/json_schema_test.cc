@@ -1,0 +1,258 @@
+#include "grammar/json_schema.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/prng.h"
+#include "grammar/grammar_texts.h"
+
+namespace stemma {
+namespace {
+
+// A schema, texts that it allows and texts that it does not.
+struct SchemaCase {
+  std::string name;
+  std::string schema;
+  std::vector<std::string> allowed;
+  std::vector<std::string> refused;
+};
+
+void PrintTo(const SchemaCase& one, std::ostream* out) {
+  *out << one.name;
+}
+
+class SchemaTexts : public testing::TestWithParam<SchemaCase> {};
+
+TEST_P(SchemaTexts, KeepToIt) {
+  ByteAutomaton automaton = automaton_of_schema(GetParam().schema);
+  for (const std::string& text : GetParam().allowed) {
+    EXPECT_TRUE(TemplateJson::accept(text)) << text;
+    EXPECT_TRUE(accepts(automaton, text)) << text;
+  }
+  for (const std::string& text : GetParam().refused) {
+    EXPECT_FALSE(accepts(automaton, text)) << text;
+  }
+}
+
+const SchemaCase kValues[] = {
+    {"Anything",
+     "true",
+     {"null", "true", "-0.5e+3", R"("a\n\u00e9\ud83d\ude00")", R"({"a": [1, {"b": {}}], "c": ""})",
+      "[]", "{\n  \"a\": 1,\n  \"b\": [\n    2\n  ]\n}"},
+     {"", "nul", "01", "1.", "+1", ".5", "\"\x01\"", R"("\x")", R"("\ud83d")", R"("\ude00")",
+      "[1,]", "{\"a\"}", "\"\xFF\"", "'a'", "[1 ,2]", " 1", "1 "}},
+    {"EmptySchema", "{}", {"1", "[]"}, {""}},
+    {"Boolean", R"({"type":"boolean"})", {"true", "false"}, {"null", "True", "0"}},
+    {"Null", R"({"type":"null"})", {"null"}, {"0", ""}},
+    {"Number",
+     R"({"type":"number"})",
+     {"0", "-1", "3.25", "1e9", "123456789012345678"},
+     {"1e999", "1234567890123456789", "--1", "NaN"}},
+    {"Integer", R"({"type":"integer"})", {"0", "-17", "999999999999999999"}, {"1.0", "-0", "1e3"}},
+    {"OneOfTypes", R"({"type":["string","null"]})", {"\"\"", "null"}, {"1", "true"}},
+    {"StringOfLength",
+     R"({"type":"string","minLength":2,"maxLength":3})",
+     {R"("ab")", R"("é\n😀")", R"("\ud83d\ude00a")"},
+     {R"("a")", R"("abcd")", R"("\ud83d\ude00")"}},
+    {"Enum",
+     R"({"enum":["red","green",1,null,{"a":[2]}]})",
+     {R"("red")", "1", "null", R"({"a":[2]})"},
+     {R"("re")", R"("blue")", "2"}},
+    {"Const", R"({"type":"string","const":"a\"é"})", {R"("a\"é")"}, {R"("a")"}},
+    {"AnyOf",
+     R"({"anyOf":[{"type":"integer"},{"type":"array","items":{"type":"integer"}}]})",
+     {"1", "[1, 2]"},
+     {"[\"a\"]", "null"}},
+    {"OneOf", R"({"oneOf":[{"type":"null"},{"const":1}]})", {"null", "1"}, {"2"}},
+    {"AllOfOne", R"({"allOf":[{"type":"null"}]})", {"null"}, {"1"}},
+    {"Described",
+     R"({"type":"null","title":"t","description":"d","default":1,"examples":[],"format":"f"})",
+     {"null"},
+     {"1"}},
+};
+
+const SchemaCase kArrays[] = {
+    {"ArrayOfAnything", R"({"type":"array"})", {"[]", "[1, \"a\"]"}, {"{}", "[", "[,]"}},
+    {"Items", R"({"items":{"type":"integer"}})", {"[]", "[1,2]"}, {"[\"a\"]", "1"}},
+    {"ItemsFromTo",
+     R"({"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":3})",
+     {"[1, 2]", "[1, 2, 3]"},
+     {"[]", "[1]", "[1, 2, 3, 4]"}},
+    {"NoItems", R"({"type":"array","maxItems":0})", {"[]"}, {"[1]"}},
+    {"PrefixItems",
+     R"({"type":"array","prefixItems":[{"const":1},{"const":2}],"items":false})",
+     {"[]", "[1]", "[1, 2]"},
+     {"[2]", "[1, 2, 3]", "[2, 1]"}},
+    {"PrefixAndItems",
+     R"({"type":"array","prefixItems":[{"const":1},{"const":2}],"items":{"const":3},"minItems":2})",
+     {"[1, 2]", "[1, 2, 3, 3]"},
+     {"[]", "[1]", "[1, 2, 4]", "[3]"}},
+    {"PrefixCutShort",
+     R"({"type":"array","prefixItems":[{"const":1},{"const":2}],"maxItems":1})",
+     {"[]", "[1]"},
+     {"[1, 2]"}},
+};
+
+const SchemaCase kObjects[] = {
+    {"AnyObject", R"({"type":"object"})", {"{}", R"({"a": 1, "b": {}})"}, {"[]", "{", "{\"a\":}"}},
+    {"AllRequired",
+     R"({"properties":{"a":{"type":"integer"},"b":{"type":"null"}},"required":["b","a"],
+         "additionalProperties":false})",
+     {R"({"a": 1, "b": null})", R"({"a":1,"b":null})"},
+     {"{}", R"({"a": 1})", R"({"b": null, "a": 1})", R"({"a": 1, "b": null, "c": 2})"}},
+    {"SomeRequired",
+     R"({"properties":{"a":{"const":1},"b":{"const":2},"c":{"const":3}},"required":["b"]})",
+     {R"({"b": 2})", R"({"a": 1, "b": 2})", R"({"b": 2, "c": 3})", R"({"a":1,"b":2,"c":3})"},
+     {"{}", R"({"a": 1})", R"({"a": 1, "c": 3})", R"({, "b": 2})", R"({"b": 2, "d": 4})"}},
+    {"NoneRequired",
+     R"({"properties":{"a":{"const":1},"b":{"const":2}}})",
+     {"{}", R"({"a": 1})", R"({"b": 2})", R"({"a": 1, "b": 2})"},
+     {R"({"b": 2, "a": 1})", R"({"a": 1,})", R"({"a": 1 "b": 2})"}},
+    {"NoProperties", R"({"type":"object","additionalProperties":false})", {"{}"}, {R"({"a": 1})"}},
+    {"Dictionary",
+     R"({"type":"object","additionalProperties":{"type":"integer"}})",
+     {"{}", R"({"x": 1, "y\n": 2})"},
+     {R"({"x": "a"})"}},
+    {"OthersToo",
+     R"({"properties":{"ab":{"const":1},"é":{"const":2}},"required":["ab"],
+         "additionalProperties":{"const":3}})",
+     {R"({"ab": 1})", R"({"ab": 1, "é": 2, "a": 3, "abc": 3, "": 3, "è": 3, "b": 3})"},
+     {R"({"ab": 1, "ab": 3})", R"({"ab": 1, "é": 3})", R"({"ab": 1, "x": 4})",
+      R"({"ab": 1, "\u0061b": 3})"}},
+    {"RequiredOther",
+     R"({"properties":{},"required":["x"],"additionalProperties":{"const":3}})",
+     {R"({"x": 3})", R"({"x": 3, "y": 3})"},
+     {"{}", R"({"y": 3})"}},
+    {"NameWithEscapes",
+     R"({"properties":{"a\"b\\":{"const":1}},"additionalProperties":{"const":2}})",
+     {R"({"a\"b\\": 1})", R"({"a": 2})"},
+     {R"({"a\"b\\": 2})"}},
+};
+
+const SchemaCase kReferences[] = {
+    {"Definitions",
+     R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"array","items":{"$ref":"#/$defs/b"}},
+         "b":{"const":1}}})",
+     {"[]", "[1, 1]"},
+     {"1", "[2]"}},
+    {"Recursive",
+     R"({"type":"object","properties":{"v":{"type":"integer"},
+         "next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["v","next"]})",
+     {R"({"v": 1, "next": null})", R"({"v": 1, "next": {"v": 2, "next": null}})"},
+     {R"({"v": 1, "next": {}})", R"({"v": 1})"}},
+    {"EscapedPointer",
+     R"({"$ref":"#/definitions/a~1b","definitions":{"a/b":{"const":1}}})",
+     {"1"},
+     {"2"}},
+};
+
+constexpr auto kName = [](const auto& one) { return one.param.name; };
+INSTANTIATE_TEST_SUITE_P(Values, SchemaTexts, testing::ValuesIn(kValues), kName);
+INSTANTIATE_TEST_SUITE_P(Arrays, SchemaTexts, testing::ValuesIn(kArrays), kName);
+INSTANTIATE_TEST_SUITE_P(Objects, SchemaTexts, testing::ValuesIn(kObjects), kName);
+INSTANTIATE_TEST_SUITE_P(References, SchemaTexts, testing::ValuesIn(kReferences), kName);
+
+// Every integer near the borders of drawn ranges.
+TEST(JsonSchema, IntegersAreThoseOfTheirRange) {
+  Prng prng(3);
+  for (int i = 0; i < 200; ++i) {
+    const std::int64_t width = prng.below(4) == 0 ? 30 : 30'000;
+    const std::int64_t least = prng.below(2 * width) - width;
+    const std::int64_t most = least + prng.below(width);
+    ByteAutomaton automaton =
+        automaton_of_schema(R"({"type":"integer","minimum":)" + std::to_string(least) +
+                            R"(,"exclusiveMaximum":)" + std::to_string(most + 1) + "}");
+    for (const std::int64_t border : {least, most, std::int64_t{0}, least / 10, most * 10}) {
+      for (std::int64_t value = border - 12; value <= border + 12; ++value) {
+        ASSERT_EQ(accepts(automaton, std::to_string(value)), value >= least && value <= most)
+            << value << " of " << least << " to " << most;
+      }
+    }
+  }
+}
+
+TEST(JsonSchema, BoundsOfIntegersMayBeFractions) {
+  ByteAutomaton automaton =
+      automaton_of_schema(R"({"type":"integer","minimum":-1.5,"maximum":1e99})");
+  EXPECT_TRUE(accepts(automaton, "-1"));
+  EXPECT_FALSE(accepts(automaton, "-2"));
+  EXPECT_TRUE(accepts(automaton, "999999999999999999"));
+}
+
+TEST(JsonSchema, TextsThatAreDrawnAreJson) {
+  Prng prng(11);
+  for (const char* const schema :
+       {"true", R"({"type":"object"})", R"({"type":"array","items":{"type":"string"}})",
+        R"({"properties":{"a":{},"b":{"type":"number"}},"additionalProperties":{}})"}) {
+    ByteAutomaton automaton = automaton_of_schema(schema);
+    for (int i = 0; i < 500; ++i) {
+      const std::string text = drawn_text(automaton, prng, 60);
+      ASSERT_TRUE(TemplateJson::accept(text)) << text;
+    }
+  }
+}
+
+std::string refusal(std::string_view schema, bool strict = true) {
+  ByteGrammar grammar;
+  const SchemaRules rules = {.strict = strict, .path = "s"};
+  const auto whole = add_json_schema(TemplateJson::parse(schema), rules, grammar);
+  if (!whole.ok()) return whole.error().detail;
+  const auto program = grammar.compile(*whole);
+  return program.ok() ? "" : program.error().detail;
+}
+
+TEST(JsonSchema, SaysWhatIsWrongAndWhere) {
+  EXPECT_EQ(refusal("1"), "s: must be an object or a boolean");
+  EXPECT_EQ(refusal("false"), "s: false allows nothing");
+  EXPECT_EQ(refusal(R"({"type":"text"})"), "s.type: \"text\" is no type");
+  EXPECT_EQ(refusal(R"({"type":1})"), "s.type: must be a name or a list of names");
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"items":[]}}})"),
+            "s.properties.a.items: must be an object or a boolean");
+  EXPECT_EQ(refusal(R"({"anyOf":[]})"), "s.anyOf: must be a list of at least one");
+  EXPECT_EQ(refusal(R"({"anyOf":[true,{"type":"x"}]})"), "s.anyOf[1].type: \"x\" is no type");
+  EXPECT_EQ(refusal(R"({"$ref":"#/a"})"), "s.$ref: \"#/a\" is not there");
+  EXPECT_EQ(refusal(R"({"$ref":"#a"})"), "s.$ref: \"#a\" is no place");
+  EXPECT_EQ(refusal(R"({"$ref":"http://a"})"), "s.$ref: only within the schema (#...)");
+  EXPECT_EQ(refusal(R"({"minItems":-1})"), "s.minItems: must be a number of things");
+  EXPECT_EQ(refusal(R"({"minLength":3,"maxLength":2})"), "s: maxLength is below minLength");
+  EXPECT_EQ(refusal(R"({"required":["x"],"additionalProperties":false})"),
+            "s.required: \"x\" is no property");
+  EXPECT_EQ(refusal(R"({"type":"integer","minimum":2,"maximum":1})"),
+            "s: no integer of at most 18 digits is in this range");
+  EXPECT_EQ(refusal(R"({"prefixItems":[1],"items":false,"minItems":2})"),
+            "s: minItems are more than items");
+}
+
+TEST(JsonSchema, RefusesWhatNoTextCanBe) {
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"$ref":"#"}},"required":["a"]})"),
+            "there is no finite text of this form");
+  EXPECT_EQ(refusal(R"({"$ref":"#"})"), "there is no finite text of this form");
+  EXPECT_EQ(refusal(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})"), "a form begins with itself");
+  EXPECT_EQ(refusal(R"({"maxLength":1e9})"), "more than 262144 steps");
+}
+
+TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"pattern":"x"}}})"),
+            "s.properties.a.pattern: not supported where a schema is strict");
+  EXPECT_EQ(refusal(R"({"type":"number","minimum":0})"), "s.minimum: only supported of integers");
+  EXPECT_EQ(refusal(R"({"allOf":[true,true]})"), "s.allOf: only of one schema");
+  EXPECT_EQ(refusal(R"({"anyOf":[true],"properties":{}})"),
+            "s: properties beside anyOf is not supported");
+  EXPECT_EQ(refusal(R"({"enum":[1],"$ref":"#"})"), "s: enum beside $ref is not supported");
+}
+
+TEST(JsonSchema, OneThatIsNotStrictKeepsToWhatItCan) {
+  for (const char* const schema :
+       {R"({"type":"string","pattern":"x"})", R"({"type":"number","minimum":0})",
+        R"({"allOf":[true,true]})", R"({"anyOf":[true],"properties":{}})"}) {
+    EXPECT_EQ(refusal(schema, /*strict=*/false), "") << schema;
+  }
+  EXPECT_EQ(refusal(R"({"type":"x"})", /*strict=*/false), "s.type: \"x\" is no type");
+}
+
+}  // namespace
+}  // namespace stemma

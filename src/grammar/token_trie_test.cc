@@ -1,0 +1,69 @@
+#include "grammar/token_trie.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "grammar/grammar_texts.h"
+
+namespace stemma {
+namespace {
+
+std::vector<TokenId> allowed_behind(const TokenTrie& trie, ByteAutomaton& automaton,
+                                    std::string_view text, std::size_t tokens) {
+  std::vector<std::uint64_t> bits(token_words(static_cast<std::int64_t>(tokens)));
+  trie.allowed(automaton, state_behind(automaton, text), bits);
+  std::vector<TokenId> allowed;
+  for (std::size_t token = 0; token < tokens; ++token) {
+    if ((bits[token / 64] >> (token % 64) & 1) != 0) allowed.push_back(static_cast<TokenId>(token));
+  }
+  return allowed;
+}
+
+//   0 t   1 tr   2 true   3 truth   4 (none)   5 rue   6 tr   7 ue   8 e
+TEST(TokenTrie, AllowsTokensWhoseBytesMayCome) {
+  const std::vector<std::string> bytes = {"t", "tr", "true", "truth", "", "rue", "tr", "ue", "e"};
+  const TokenTrie trie(bytes);
+  ByteAutomaton automaton = automaton_of_schema(R"({"type":"boolean"})");
+  EXPECT_THAT(allowed_behind(trie, automaton, "", bytes.size()), testing::ElementsAre(0, 1, 2, 6));
+  EXPECT_THAT(allowed_behind(trie, automaton, "t", bytes.size()), testing::ElementsAre(5));
+  EXPECT_THAT(allowed_behind(trie, automaton, "tr", bytes.size()), testing::ElementsAre(7));
+  EXPECT_THAT(allowed_behind(trie, automaton, "true", bytes.size()), testing::ElementsAre());
+}
+
+TEST(TokenTrie, OfNoTokensAllowsNone) {
+  const TokenTrie trie({"", ""});
+  ByteAutomaton automaton = automaton_of_schema("true");
+  EXPECT_THAT(allowed_behind(trie, automaton, "", 2), testing::ElementsAre());
+}
+
+// Against every token by itself, behind texts of all kinds.
+TEST(TokenTrie, AllowsWhatEachTokenAloneMay) {
+  Prng prng(7);
+  std::vector<std::string> bytes(700);
+  for (std::string& token : bytes) {
+    const std::string_view letters = "\"\\{}[],: \n019.eE-trufalsn\xC3\xA9\xF0\x9F\x98\x80u";
+    const std::int64_t length = prng.below(6);
+    for (std::int64_t i = 0; i < length; ++i) {
+      token += letters[static_cast<std::size_t>(prng.below(std::ssize(letters)))];
+    }
+  }
+  const TokenTrie trie(bytes);
+  ByteAutomaton automaton = automaton_of_schema("true");
+  for (int i = 0; i < 300; ++i) {
+    std::string text = drawn_text(automaton, prng, 40);
+    text.resize(static_cast<std::size_t>(prng.below(std::ssize(text) + 1)));
+    std::vector<TokenId> alone;
+    for (std::size_t token = 0; token < bytes.size(); ++token) {
+      const bool may = state_behind(automaton, text + bytes[token]) != ByteAutomaton::kDead;
+      if (may && !bytes[token].empty()) alone.push_back(static_cast<TokenId>(token));
+    }
+    ASSERT_EQ(allowed_behind(trie, automaton, text, bytes.size()), alone) << text;
+  }
+}
+
+}  // namespace
+}  // namespace stemma
