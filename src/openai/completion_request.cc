@@ -29,15 +29,11 @@ constexpr RefusedField kRefused[] = {
     {"suffix", "\"\"", "not supported: a completion continues its prompt"},
     {"web_search_options", "null", "not supported"},
     {"prediction", "null", "not supported"},
-    {"guided_json", "null", "not supported: answers are free text"},
-    {"guided_regex", "null", "not supported: answers are free text"},
-    {"guided_choice", "null", "not supported: answers are free text"},
-    {"guided_grammar", "null", "not supported: answers are free text"},
-    {"structured_outputs", "null", "not supported: answers are free text"},
-    {"regex", "null", "not supported: answers are free text"},
-    {"ebnf", "null", "not supported: answers are free text"},
-    {"json_schema", "null", "not supported: answers are free text"},
-    {"structural_tag", "null", "not supported: answers are free text"},
+    {"guided_regex", "null", "not supported: use response_format"},
+    {"guided_grammar", "null", "not supported: use response_format"},
+    {"regex", "null", "not supported: use response_format"},
+    {"ebnf", "null", "not supported: use response_format"},
+    {"structural_tag", "null", "not supported: use response_format"},
     {"stop_regex", "null", "not supported: use stop"},
     {"bad_words", "[]", "not supported: use logit_bias"},
     {"documents", "null", "not supported: put them into messages"},
@@ -50,18 +46,6 @@ constexpr RefusedField kRefused[] = {
     {"return_tokens_as_token_ids", "false", "not supported: use return_token_ids"},
     {"use_beam_search", "false", "not supported"},
 };
-
-void refuse_unsupported(FieldReader& fields) {
-  fields.refuse(kRefused);
-  const TemplateJson* const format = fields.object_or_null("response_format");
-  if (format != nullptr && format->value("type", TemplateJson()) != "text") {
-    fields.fail("response_format", "only {\"type\": \"text\"} is supported: answers are free text");
-  }
-  const TemplateJson* const choice = fields.find_or_null("tool_choice");
-  if (choice != nullptr && *choice != "auto" && *choice != "none") {
-    fields.fail("tool_choice", "only \"auto\" and \"none\" are supported: no call is forced");
-  }
-}
 
 float as_float(std::optional<double> value, float fallback) {
   return value.has_value() ? static_cast<float>(*value) : fallback;
@@ -219,6 +203,11 @@ void read_cache(FieldReader& fields, CompletionRequest& request) {
 void read_chat(FieldReader& fields, std::optional<ApiError>& fault, CompletionRequest& request) {
   read_chat_text(fields, fault, request);
   request.calls_in_parallel = fields.boolean("parallel_tool_calls").value_or(true);
+  request.tool_choice = read_tool_choice(fields, request.tools, fault);
+  if (request.tool_choice.forced && request.form.kind != OutputForm::Kind::kFree) {
+    fields.fail("tool_choice",
+                fmt::format("forces calls: not together with {}", request.form.path));
+  }
   if (fields.boolean("add_special_tokens").value_or(false)) {
     fields.fail("add_special_tokens", "not supported: the template writes those that there are");
   }
@@ -287,13 +276,14 @@ ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const Te
   request.kind = kind;
   request.model = fields.text("model", kNameBytesMax).value_or("");
   request.echo = fields.boolean("echo").value_or(false);
-  refuse_unsupported(fields);
+  fields.refuse(kRefused);
   read_extent(fields, rules, request);
   read_logprobs(fields, request);
   read_sampling(fields, rules, fault, request.sampling);
   read_stop(fields, rules, fault, request);
   read_streaming(fields, fault, request);
   read_cache(fields, request);
+  request.form = read_output_form(fields, fault);
   if (kind == CompletionKind::kChat) {
     read_chat(fields, fault, request);
   } else {

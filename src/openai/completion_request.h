@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "openai/api_error.h"
+#include "openai/output_form.h"
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/sampling.h"
@@ -57,6 +58,7 @@ struct CompletionRequest {
   TemplateJson messages;
   TemplateJson tools;             // null: none, or none may be called
   bool calls_in_parallel = true;  // parallel_tool_calls: an answer may call more than one
+  ToolChoice tool_choice;         // not forced where there are no tools
   TemplateJson template_extra;
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the answer goes on from the last message's text
@@ -78,6 +80,7 @@ struct CompletionRequest {
   bool shows_stop = false;  // include_stop_str_in_output, no_stop_trim
   bool ignore_eos = false;
   bool skip_special_tokens = true;
+  OutputForm form;  // of a text; an answer that may call tools may do that instead
   SamplingParams sampling;
   std::optional<std::int64_t> logprobs;
   std::optional<std::int64_t> prompt_logprobs;  // so many beside those of the prompt's tokens

@@ -144,13 +144,26 @@ void read_tools(FieldReader& fields, std::optional<ApiError>& fault, Json& chat)
   }
 }
 
-void read_form(FieldReader& fields, std::optional<ApiError>& fault) {
+// What a chat has in an object of its own, behind another name.
+void read_form(FieldReader& fields, std::optional<ApiError>& fault, Json& chat) {
   const Json* const text = fields.object_or_null("text");
   if (text == nullptr) return;
   FieldReader inner(*text, "text", fault);
   const Json* const format = inner.object_or_null("format");
-  if (format == nullptr || format->value("type", Json()) == "text") return;
-  inner.fail("format", "only {\"type\": \"text\"} is supported: answers are free text");
+  if (format == nullptr) return;
+  Json& form = chat["response_format"];
+  form = *format;
+  if (format->value("type", Json()) == "json_schema") {
+    form = {{"type", "json_schema"}, {"json_schema", *format}};
+  }
+}
+
+// {"type": "function", "name": N}: the same.
+void read_choice(FieldReader& fields, Json& chat) {
+  const Json* const choice = fields.find_or_null("tool_choice");
+  if (choice == nullptr || !choice->is_object() || !choice->contains("name")) return;
+  chat["tool_choice"] = {{"type", choice->value("type", Json())},
+                         {"function", {{"name", (*choice)["name"]}}}};
 }
 
 void read_logprobs(FieldReader& fields, Json& chat) {
@@ -163,18 +176,23 @@ void read_logprobs(FieldReader& fields, Json& chat) {
   }
 }
 
-// A fault of a message is one of where it came from.
-ApiError of_request(ApiError fault, const Conversation& conversation) {
+// Whether `path` is `place` in the chat, or in it: then it becomes that in the request.
+bool move_path(std::string& path, const std::string& place, std::string_view origin) {
+  if (!path.starts_with(place)) return false;
+  const bool is_whole = path.size() == place.size();
+  if (!is_whole && path[place.size()] != '.' && path[place.size()] != ':') return false;
+  path.replace(0, place.size(), origin);
+  return true;
+}
+
+// Of what the chat has at other places than the request: where that came from.
+void move_to_origin(std::string& path, const Conversation& conversation) {
   for (std::size_t i = 0; i < conversation.origins.size(); ++i) {
-    const std::string path = item_path("messages", i);
-    if (fault.param != path && !fault.param.starts_with(path + ".")) continue;
-    fault.param.replace(0, path.size(), conversation.origins[i]);
-    if (fault.message.starts_with(path)) {
-      fault.message.replace(0, path.size(), conversation.origins[i]);
-    }
-    break;
+    if (move_path(path, item_path("messages", i), conversation.origins[i])) return;
   }
-  return fault;
+  if (move_path(path, "response_format.json_schema", "text.format")) return;
+  if (move_path(path, "response_format", "text.format")) return;
+  move_path(path, "tool_choice.function", "tool_choice");
 }
 
 // What an answer repeats of its request.
@@ -189,6 +207,7 @@ Json repeated(const Json& body, const CompletionRequest& request) {
   json["metadata"] = given("metadata", Json::object());
   json["parallel_tool_calls"] = request.calls_in_parallel;
   json["temperature"] = request.sampling.temperature;
+  if (body.contains("text") && body["text"].contains("format")) json["text"] = body["text"];
   json["tool_choice"] = given("tool_choice", "auto");
   json["tools"] = given("tools", Json::array());
   json["top_p"] = request.sampling.top_p;
@@ -213,15 +232,19 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
       fields.integer("max_output_tokens", {1, std::numeric_limits<std::int32_t>::max()});
   if (max_tokens.has_value()) chat["max_completion_tokens"] = *max_tokens;
   read_tools(fields, fault, chat);
-  read_form(fields, fault);
+  read_form(fields, fault, chat);
+  read_choice(fields, chat);
   read_logprobs(fields, chat);
   if (fault.has_value()) return *std::move(fault);
   ApiResult<CompletionRequest> read = completion_request_of(CompletionKind::kChat, chat, rules);
   if (auto* const wrong = std::get_if<ApiError>(&read)) {
-    return of_request(std::move(*wrong), conversation);
+    move_to_origin(wrong->param, conversation);
+    move_to_origin(wrong->message, conversation);
+    return std::move(*wrong);
   }
   auto& request = std::get<CompletionRequest>(read);
   request.response = repeated(given, request);
+  move_to_origin(request.form.path, conversation);
   return read;
 }
 

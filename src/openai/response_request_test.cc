@@ -133,10 +133,15 @@ TEST(ResponseRequest, RefusalsNameTheFieldOfTheRequest) {
       {R"("input":"x","conversation":"c")", "conversation"},
       {R"("input":"x","background":true)", "background"},
       {R"("input":"x","truncation":"auto")", "truncation"},
-      {R"("input":"x","text":{"format":{"type":"json_schema"}})", "text.format"},
+      {R"("input":"x","text":{"format":{"type":"xml"}})", "text.format.type"},
+      {R"("input":"x","text":{"format":{"type":"json_schema","schema":1}})", "text.format.schema"},
+      {R"("input":"x","text":{"format":{"type":"json_schema","strict":1}})", "text.format.strict"},
       {R"("input":"x","tools":[{"type":"web_search"}])", "tools[0].type"},
       {R"("input":"x","tools":[{"type":"function"}])", "tools[0].name"},
       {R"("input":"x","tool_choice":"required")", "tool_choice"},
+      {R"("input":"x","tools":[{"type":"function","name":"f"}],
+          "tool_choice":{"type":"function","name":"g"})",
+       "tool_choice.name"},
       {R"("input":"x","temperature":3)", "temperature"},
   };
   for (const auto& [fields, param] : cases) EXPECT_EQ(fault_of(fields), param) << fields;

@@ -196,6 +196,32 @@ std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) 
   return std::nullopt;
 }
 
+ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template) {
+  switch (style) {
+    case ToolCallStyle::kTagged:
+      return {.call_begin = "<tool_call>\n{\"name\": ",
+              .arguments_begin = ", \"arguments\": ",
+              .call_end = "}\n</tool_call>",
+              .between = "\n"};
+    case ToolCallStyle::kBare:
+      return {.call_begin = "{\"name\": ",
+              .arguments_begin = ", \"parameters\": ",
+              .call_end = "}",
+              .several = false};
+    case ToolCallStyle::kDeepseek:
+      break;
+  }
+  const bool has_fence = chat_template.find(kFence.begin) != kNone;
+  return {
+      .begin = kDeepseekCalls.begin,
+      .call_begin = has_fence ? "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" : kDeepseekCall.begin,
+      .arguments_begin = has_fence ? "\n```json\n" : kDeepseekSeparator,
+      .call_end = has_fence ? "\n```<｜tool▁call▁end｜>" : kDeepseekCall.end,
+      .between = has_fence ? "\n" : "",
+      .end = kDeepseekCalls.end,
+      .name_is_json = false};
+}
+
 ToolCallReader::ToolCallReader(ToolCallStyle style) : style_(style) {}
 
 void ToolCallReader::push(std::string_view piece, ToolCallText& out) {

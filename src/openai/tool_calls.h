@@ -27,6 +27,22 @@ enum class ToolCallStyle : std::uint8_t {
 // That of a model with this chat template; nullopt where it shows none of these.
 std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template);
 
+// How a model writes calls, for one that has to: `begin`, one call, perhaps others behind `between`
+// each, `end`. A call is `call_begin`, its name, `arguments_begin`, its arguments, `call_end`.
+struct ToolCallSpelling {
+  std::string_view begin = {};
+  std::string_view call_begin = {};
+  std::string_view arguments_begin = {};
+  std::string_view call_end = {};
+  std::string_view between = {};
+  std::string_view end = {};
+  bool name_is_json = true;  // with quotes and escapes
+  bool several = true;       // may an answer have
+};
+
+// REQUIRES: tool_call_style_of(chat_template) is `style`.
+ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template);
+
 struct ToolCall {
   std::string name;
   std::string arguments;  // an object of JSON, as the model wrote it

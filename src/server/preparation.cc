@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "model/json_text.h"
 #include "prefix/namespace_digest.h"
+#include "server/output_grammar.h"
 #include "server/warm_request.h"
 
 namespace stemma {
@@ -47,6 +48,16 @@ std::optional<ApiError> check_prompt_logprobs(const CompletionRequest& request,
                   kPromptLogprobsMax));
 }
 
+// Errors of schemas begin with where in the request they are; those of whole grammars do not.
+ApiError form_error(const CompletionRequest& request, const std::string& detail) {
+  const std::string path = request.tool_choice.forced ? "tool_choice" : request.form.path;
+  const bool is_of_form = detail.starts_with(request.form.path) && !request.form.path.empty();
+  const bool says_where = is_of_form || detail.starts_with("tool");
+  ApiError error = field_error("", says_where ? detail : path + ": " + detail);
+  error.param = !is_of_form && detail.starts_with("tools[") ? "tools" : path;
+  return error;
+}
+
 ApiError too_long(const CompletionRequest& request, std::string message) {
   ApiError error = field_error(prompt_field(request), std::move(message));
   error.code = "context_length_exceeded";
@@ -62,6 +73,7 @@ Preparation::Preparation(const ServedModel& model, std::string model_name, std::
   rules_.defaults = defaults_of(model.generation());
   if (const ChatTemplate* const chat = model.chat_template_or_null()) {
     call_style_ = tool_call_style_of(chat->source());
+    if (call_style_.has_value()) spelling_ = spelling_of(*call_style_, chat->source());
   }
 }
 
@@ -235,6 +247,15 @@ void Preparation::cut(const CompletionRequest& request, std::vector<TokenId>& pr
   prompt.erase(prompt.begin(), prompt.end() - std::min(kept, std::ssize(prompt)));
 }
 
+ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& request) const {
+  if (!has_form(request)) return OwnedConstraint();
+  Result<OwnedConstraint> constraint = model_.grammars().open(
+      form_key(request),
+      [&](ByteGrammar& grammar) { return add_form(request, spelling_, grammar); });
+  if (!constraint.ok()) return form_error(request, constraint.error().detail);
+  return std::move(constraint).value();
+}
+
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
                                              std::vector<TokenId> tokens, Whereabouts where) const {
   const std::int64_t context = context_tokens();
@@ -309,6 +330,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.wants_receipt = request.wants_receipt;
   plan.response = request.response;
   plan.echoes.clear();
+  ApiResult<OwnedConstraint> constraint = constraint_of(request);
+  if (auto* const fault = std::get_if<ApiError>(&constraint)) return std::move(*fault);
   const bool is_chat = request.kind == CompletionKind::kChat;
   const std::size_t prompts = is_chat ? 1 : request.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
@@ -323,6 +346,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     prepared.job.prompts.push_back(std::get<PromptJob>(std::move(job)));
+    prepared.job.prompts.back().spec.constraint = std::get<OwnedConstraint>(constraint);
   }
   if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);
   return prepared;

@@ -85,6 +85,8 @@ class Preparation {
   std::string adapter_of(const CompletionRequest& request) const;
   TextRules text_rules(const CompletionRequest& request, std::span<const TokenId> prompt) const;
   void cut(const CompletionRequest& request, std::vector<TokenId>& prompt) const;
+  // What answers have to be; none: any text.
+  ApiResult<OwnedConstraint> constraint_of(const CompletionRequest& request) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
                                   Whereabouts where) const;
   void go_on_from_shared(RequestSpec& spec) const;
@@ -94,6 +96,7 @@ class Preparation {
   std::string model_name_;
   RequestRules rules_;
   std::optional<ToolCallStyle> call_style_;  // of the model; none: answers are only text
+  std::optional<ToolCallSpelling> spelling_;
   SharedPrefixes shared_;
   mutable RecentNamespaces recent_;
 };

@@ -1,6 +1,6 @@
 // What a server makes of a request's "model": the model itself or one of its adapters, and a fault
-// that names all of them otherwise; and how long a request may be, where memory is shorter than the
-// model's context.
+// that names all of them otherwise; what its answer has to be; and how long a request may be, where
+// memory is shorter than the model's context.
 #include "server/preparation.h"
 
 #include <gtest/gtest.h>
@@ -66,6 +66,29 @@ TEST_F(PreparationTest, TheModelsNameChoosesTheModelOrAnAdapterOfIt) {
   EXPECT_EQ(chosen_by(R"(, "model": "scribe")"), (Chosen{"", "scribe"}));
   EXPECT_EQ(chosen_by(R"(, "model": "poet")"), (Chosen{"poet", "poet"}));
   EXPECT_EQ(chosen_by(R"(, "model": "sage")"), (Chosen{"sage", "sage"}));
+}
+
+TEST_F(PreparationTest, EachPromptHasItsOwnConstraint) {
+  const auto prepared = prepare(R"(, "n": 2, "guided_json": {"type": "boolean"})");
+  const auto& prompts = std::get<PreparedAnswer>(prepared).job.prompts;
+  ASSERT_EQ(prompts.size(), 1U);
+  ASSERT_NE(prompts[0].spec.constraint.get(), nullptr);
+  EXPECT_FALSE(prompts[0].spec.constraint.get()->may_end());
+  const auto free = prepare("");
+  EXPECT_EQ(std::get<PreparedAnswer>(free).job.prompts[0].spec.constraint.get(), nullptr);
+}
+
+TEST_F(PreparationTest, AFormThatCannotBeKeptToIsAFaultOfItsField) {
+  using Fault = std::pair<std::string, std::string>;
+  const auto fault = [&](const std::string& fields) -> Fault {
+    const auto prepared = prepare(fields);
+    const auto* const error = std::get_if<ApiError>(&prepared);
+    return error == nullptr ? Fault() : Fault{error->param, error->message};
+  };
+  EXPECT_EQ(fault(R"(, "guided_json": {"type": "x"})"),
+            (Fault{"guided_json", "guided_json.type: \"x\" is no type"}));
+  EXPECT_EQ(fault(R"(, "guided_json": {"$ref": "#"})"),
+            (Fault{"guided_json", "guided_json: there is no finite text of this form"}));
 }
 
 TEST_F(PreparationTest, AnUnknownModelIsNotFoundAndThoseThereAreAreNamed) {

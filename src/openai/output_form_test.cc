@@ -1,0 +1,121 @@
+#include "openai/output_form.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "openai/field_reader.h"
+
+namespace stemma {
+namespace {
+
+using Kind = OutputForm::Kind;
+
+struct ReadForm {
+  OutputForm form;
+  std::string fault;  // where; empty: none
+  std::string why;
+};
+
+ReadForm read(const std::string& fields) {
+  const TemplateJson body = TemplateJson::parse("{" + fields + "}");
+  std::optional<ApiError> fault;
+  FieldReader reader(body, "", fault);
+  OutputForm form = read_output_form(reader, fault);
+  if (!fault.has_value()) return {std::move(form), "", ""};
+  return {std::move(form), fault->param, fault->message};
+}
+
+TEST(OutputForm, IsFreeWhereNothingIsSaid) {
+  EXPECT_EQ(read("").form.kind, Kind::kFree);
+  EXPECT_EQ(read(R"("response_format":{"type":"text"})").form.kind, Kind::kFree);
+  EXPECT_EQ(read(R"("response_format":null,"guided_json":null)").form.kind, Kind::kFree);
+}
+
+TEST(OutputForm, IsASchema) {
+  const OutputForm form = read(R"("response_format":{"type":"json_schema","json_schema":
+              {"name":"n","description":"d","schema":{"type":"null"},"strict":true}})")
+                              .form;
+  EXPECT_EQ(form.kind, Kind::kSchema);
+  EXPECT_EQ(form.schema, TemplateJson::parse(R"({"type":"null"})"));
+  EXPECT_TRUE(form.strict);
+  EXPECT_EQ(form.path, "response_format.json_schema.schema");
+}
+
+TEST(OutputForm, OfOpenAiIsStrictIfItSaysSo) {
+  EXPECT_FALSE(
+      read(R"("response_format":{"type":"json_schema","json_schema":{"schema":{}}})").form.strict);
+  EXPECT_TRUE(read(R"("guided_json":{})").form.strict);
+}
+
+TEST(OutputForm, IsAnyObject) {
+  for (const char* const fields :
+       {R"("response_format":{"type":"json_object"})",
+        R"("response_format":{"type":"json_schema","json_schema":{"name":"n"}})",
+        R"("structured_outputs":{"json_object":true})"}) {
+    const OutputForm form = read(fields).form;
+    EXPECT_EQ(form.schema, TemplateJson::parse(R"({"type":"object"})")) << fields;
+  }
+}
+
+TEST(OutputForm, IsASchemaOrTheTextOfOne) {
+  for (const char* const fields :
+       {R"("guided_json":{"const":1})", R"("guided_json":"{\"const\":1}")",
+        R"("json_schema":"{\"const\":1}")", R"("structured_outputs":{"json":{"const":1}})"}) {
+    const OutputForm form = read(fields).form;
+    EXPECT_EQ(form.schema, TemplateJson::parse(R"({"const":1})")) << fields;
+  }
+  EXPECT_EQ(read(R"("guided_json":"{")").fault, "guided_json");
+}
+
+TEST(OutputForm, IsOneOfSeveralTexts) {
+  for (const char* const fields :
+       {R"("guided_choice":["a","b"])", R"("structured_outputs":{"choice":["a","b"]})"}) {
+    const OutputForm form = read(fields).form;
+    EXPECT_EQ(form.kind, Kind::kOneOf) << fields;
+    EXPECT_THAT(form.texts, testing::ElementsAre("a", "b"));
+  }
+  EXPECT_EQ(read(R"("guided_choice":[])").fault, "guided_choice");
+  EXPECT_EQ(read(R"("guided_choice":["a",1])").fault, "guided_choice[1]");
+}
+
+TEST(OutputForm, IsOne) {
+  const ReadForm both = read(R"("response_format":{"type":"json_object"},"guided_choice":["a"])");
+  EXPECT_EQ(both.fault, "guided_choice");
+  EXPECT_EQ(both.why, "guided_choice: not together with response_format");
+}
+
+TEST(OutputForm, FaultsNameTheField) {
+  EXPECT_EQ(read(R"("response_format":7)").fault, "response_format");
+  EXPECT_EQ(read(R"("response_format":{"type":"grammar"})").fault, "response_format.type");
+  EXPECT_EQ(read(R"("response_format":{"type":"json_schema","json_schema":{"schema":[]}})").fault,
+            "response_format.json_schema.schema");
+  EXPECT_EQ(read(R"("structured_outputs":{"regex":"a"})").fault, "structured_outputs.regex");
+}
+
+TEST(ToolChoice, IsForcedOfAnyToolOrOfOne) {
+  const auto choice_of = [](const std::string& choice) {
+    const TemplateJson body = TemplateJson::parse("{\"tool_choice\":" + choice + "}");
+    const TemplateJson tools = TemplateJson::parse(R"([{"function":{"name":"f"}},{"x":1}])");
+    std::optional<ApiError> fault;
+    FieldReader reader(body, "", fault);
+    const ToolChoice read = read_tool_choice(reader, tools, fault);
+    if (fault.has_value()) return fault->param;
+    return read.forced ? "forced " + read.name : "free";
+  };
+  EXPECT_EQ(choice_of("null"), "free");
+  EXPECT_EQ(choice_of(R"("auto")"), "free");
+  EXPECT_EQ(choice_of(R"("none")"), "free");
+  EXPECT_EQ(choice_of(R"("required")"), "forced ");
+  EXPECT_EQ(choice_of(R"({"type":"function","function":{"name":"f"}})"), "forced f");
+  EXPECT_EQ(choice_of(R"({"type":"function","function":{"name":"g"}})"),
+            "tool_choice.function.name");
+  EXPECT_EQ(choice_of(R"({"type":"custom","function":{}})"), "tool_choice");
+  EXPECT_EQ(choice_of(R"("any")"), "tool_choice");
+  EXPECT_EQ(choice_of("1"), "tool_choice");
+}
+
+}  // namespace
+}  // namespace stemma

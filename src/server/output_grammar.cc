@@ -1,0 +1,102 @@
+#include "server/output_grammar.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "grammar/json_schema.h"
+#include "openai/field_reader.h"
+#include "openai/output_form.h"
+
+namespace stemma {
+namespace {
+
+using Part = ByteGrammar::Part;
+
+// A function that says nothing of its parameters has none.
+Result<Part> add_arguments(const TemplateJson& function, const std::string& path,
+                           ByteGrammar& grammar) {
+  const auto parameters = function.find("parameters");
+  if (parameters == function.end() || parameters->is_null()) return grammar.text("{}");
+  const auto strict = function.find("strict");
+  const SchemaRules rules = {.strict = strict != function.end() && *strict == true,
+                             .path = path + ".parameters"};
+  // Arguments are an object, whatever else a schema would allow.
+  TemplateJson schema = *parameters;
+  if (schema.is_object() && !schema.contains("type") && !schema.contains("$ref")) {
+    schema["type"] = "object";
+  }
+  return add_json_schema(schema, rules, grammar);
+}
+
+Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling& calls,
+                       ByteGrammar& grammar) {
+  const bool is_chat = request.response.is_null();
+  std::vector<Part> ways;
+  for (std::size_t i = 0; i < request.tools.size(); ++i) {
+    const std::string path = item_path("tools", i) + (is_chat ? ".function" : "");
+    const TemplateJson* const function = function_of_or_null(request.tools[i]);
+    if (function == nullptr) return Error{ErrorCode::kInvalidArgument, path + ": missing"};
+    const TemplateJson name = function->value("name", TemplateJson());
+    if (!name.is_string()) return Error{ErrorCode::kInvalidArgument, path + ".name: missing"};
+    const auto& text = name.get_ref<const std::string&>();
+    if (!request.tool_choice.name.empty() && text != request.tool_choice.name) continue;
+    STEMMA_ASSIGN_OR_RETURN(const Part arguments, add_arguments(*function, path, grammar));
+    ways.push_back(grammar.sequence({grammar.text(calls.name_is_json ? name.dump() : text),
+                                     grammar.text(calls.arguments_begin), arguments}));
+  }
+  const Part call = grammar.rule(
+      grammar.sequence({grammar.text(calls.call_begin), grammar.either(std::move(ways)),
+                        grammar.text(calls.call_end)}));
+  Part others = grammar.sequence({});
+  if (calls.several && request.calls_in_parallel) {
+    others = grammar.repeated(grammar.sequence({grammar.text(calls.between), call}), 0, {});
+  }
+  return grammar.sequence({grammar.text(calls.begin), call, others, grammar.text(calls.end)});
+}
+
+Result<Part> add_text(const OutputForm& form, ByteGrammar& grammar) {
+  if (form.kind == OutputForm::Kind::kSchema) {
+    return add_json_schema(form.schema, {.strict = form.strict, .path = form.path}, grammar);
+  }
+  return grammar.one_text_of(std::vector<std::string_view>(form.texts.begin(), form.texts.end()));
+}
+
+}  // namespace
+
+bool has_form(const CompletionRequest& request) {
+  return request.form.kind != OutputForm::Kind::kFree || request.tool_choice.forced;
+}
+
+std::string form_key(const CompletionRequest& request) {
+  const OutputForm& form = request.form;
+  TemplateJson key = {static_cast<int>(form.kind),
+                      form.strict,
+                      form.schema,
+                      form.texts,
+                      request.tools,
+                      request.tool_choice.name,
+                      request.calls_in_parallel};
+  return key.dump(-1, ' ', false, TemplateJson::error_handler_t::replace);
+}
+
+Result<Part> add_form(const CompletionRequest& request,
+                      const std::optional<ToolCallSpelling>& calls, ByteGrammar& grammar) {
+  std::vector<Part> ways;
+  if (request.form.kind != OutputForm::Kind::kFree) {
+    STEMMA_ASSIGN_OR_RETURN(const Part text, add_text(request.form, grammar));
+    ways.push_back(text);
+  }
+  if (request.tool_choice.forced && !calls.has_value()) {
+    return Error{ErrorCode::kUnsupported,
+                 "tool_choice: the model's template does not show how it would call"};
+  }
+  if (calls.has_value() && !request.tools.is_null()) {
+    STEMMA_ASSIGN_OR_RETURN(const Part some, add_calls(request, *calls, grammar));
+    ways.push_back(some);
+  }
+  return grammar.either(std::move(ways));
+}
+
+}  // namespace stemma

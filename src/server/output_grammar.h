@@ -1,0 +1,33 @@
+// OutputGrammar: the grammar of what a request asks its answers to be: JSON of a schema, one of
+// several texts, calls of tools as the model writes them.
+//
+// Thread:     pure functions.
+// Memory:     the parts of the grammar.
+// Cost:       linear in the schemas.
+// Not here:   schemas (grammar/json_schema), what requests say (openai/output_form).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "grammar/byte_grammar.h"
+#include "openai/completion_request.h"
+#include "openai/tool_calls.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+// Whether an answer has a form at all.
+bool has_form(const CompletionRequest& request);
+
+// What two requests have in common whose answers have the same form.
+std::string form_key(const CompletionRequest& request);
+
+// The form, where calls are written so; nullopt: the model writes none. Errors begin with the path
+// of what cannot be kept to. REQUIRES: has_form(request).
+Result<ByteGrammar::Part> add_form(const CompletionRequest& request,
+                                   const std::optional<ToolCallSpelling>& calls,
+                                   ByteGrammar& grammar);
+
+}  // namespace stemma

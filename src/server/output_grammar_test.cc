@@ -1,0 +1,169 @@
+#include "server/output_grammar.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/prng.h"
+#include "grammar/grammar_texts.h"
+#include "openai/completion_request.h"
+#include "openai/tool_calls.h"
+
+namespace stemma {
+namespace {
+
+CompletionRequest request_of(const std::string& fields) {
+  const std::string body = R"({"messages":[{"role":"user","content":"x"}],)" + fields + "}";
+  auto read = read_completion_request(CompletionKind::kChat, body, RequestRules());
+  EXPECT_TRUE(std::holds_alternative<CompletionRequest>(read)) << fields;
+  return std::get<CompletionRequest>(std::move(read));
+}
+
+const char* const kTools = R"("tools":[
+    {"type":"function","function":{"name":"look \"up\"","strict":true,"parameters":
+      {"type":"object","properties":{"at":{"type":"string","maxLength":9}},"required":["at"],
+       "additionalProperties":false}}},
+    {"type":"function","function":{"name":"go"}}])";
+
+// A chat template that shows calls so.
+struct Spelled {
+  std::string name;
+  std::string chat_template;
+};
+
+void PrintTo(const Spelled& spelled, std::ostream* out) {
+  *out << spelled.name;
+}
+
+class ForcedCalls : public testing::TestWithParam<Spelled> {
+ protected:
+  ByteAutomaton automaton_of_request(const CompletionRequest& request) const {
+    ByteGrammar grammar;
+    const Result<ByteGrammar::Part> whole =
+        add_form(request, spelling_of(style_, GetParam().chat_template), grammar);
+    EXPECT_TRUE(whole.ok()) << whole.error().detail;
+    return automaton_of(grammar, *whole);
+  }
+
+  std::vector<ToolCall> calls_in(const std::string& text) const {
+    ToolCallReader reader(style_);
+    ToolCallText read;
+    reader.push(text, read);
+    reader.finish(read);
+    EXPECT_EQ(read.text, "") << "all of it is calls: " << text;
+    return read.calls;
+  }
+
+  ToolCallStyle style_ = *tool_call_style_of(GetParam().chat_template);
+};
+
+TEST_P(ForcedCalls, AreReadAsWhatTheyAre) {
+  const bool names_are_json = spelling_of(style_, GetParam().chat_template).name_is_json;
+  ByteAutomaton automaton =
+      automaton_of_request(request_of(std::string(kTools) + R"(,"tool_choice":"required")"));
+  Prng prng(2);
+  std::set<std::string> names;
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<ToolCall> calls = calls_in(drawn_text(automaton, prng, 150));
+    ASSERT_FALSE(calls.empty());
+    for (const ToolCall& call : calls) {
+      names.insert(call.name);
+      const TemplateJson arguments = TemplateJson::parse(call.arguments);
+      EXPECT_EQ(arguments.contains("at"), call.name != "go") << call.arguments;
+    }
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("go", "look \"up\""));
+  EXPECT_TRUE(names_are_json || style_ == ToolCallStyle::kDeepseek);
+}
+
+TEST_P(ForcedCalls, AreOneWhereSeveralAreNotWanted) {
+  ByteAutomaton automaton = automaton_of_request(
+      request_of(std::string(kTools) + R"(,"tool_choice":"required","parallel_tool_calls":false)"));
+  Prng prng(3);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(calls_in(drawn_text(automaton, prng, 400)).size(), 1U);
+  }
+}
+
+TEST_P(ForcedCalls, AreOfTheToolThatIsNamed) {
+  ByteAutomaton automaton = automaton_of_request(request_of(
+      std::string(kTools) + R"(,"tool_choice":{"type":"function","function":{"name":"go"}})"));
+  Prng prng(4);
+  for (int i = 0; i < 20; ++i) {
+    for (const ToolCall& call : calls_in(drawn_text(automaton, prng, 100))) {
+      EXPECT_EQ(call, (ToolCall{"go", "{}"}));
+    }
+  }
+}
+
+TEST_P(ForcedCalls, MayTakeThePlaceOfAText) {
+  ByteAutomaton automaton = automaton_of_request(
+      request_of(std::string(kTools) + R"(,"response_format":{"type":"json_object"})"));
+  EXPECT_TRUE(accepts(automaton, R"({"a": 1})"));
+  const std::string begin(spelling_of(style_, GetParam().chat_template).call_begin);
+  EXPECT_FALSE(accepts(automaton, "x"));
+  EXPECT_TRUE(begin.front() == '{' || state_behind(automaton, "<") != ByteAutomaton::kDead);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Styles, ForcedCalls,
+    testing::Values(Spelled{"Tagged", "<tool_call>"},
+                    Spelled{"Bare", R"({"name": function name, "parameters": )"},
+                    Spelled{"Deepseek", "<｜tool▁calls▁begin｜>"},
+                    Spelled{"DeepseekFenced", "<｜tool▁calls▁begin｜> ```json"}),
+    [](const auto& one) { return one.param.name; });
+
+TEST(OutputGrammar, SomeRequestsHaveNoForm) {
+  EXPECT_FALSE(has_form(request_of(kTools)));
+  EXPECT_FALSE(has_form(request_of(R"("response_format":{"type":"text"})")));
+  EXPECT_TRUE(has_form(request_of(R"("response_format":{"type":"json_object"})")));
+  EXPECT_TRUE(has_form(request_of(std::string(kTools) + R"(,"tool_choice":"required")")));
+}
+
+TEST(OutputGrammar, OneKeyIsOneForm) {
+  const auto key = [](const std::string& fields) { return form_key(request_of(fields)); };
+  EXPECT_EQ(key(R"("guided_json":{"type":"null"})"), key(R"("guided_json":"{\"type\":\"null\"}")"));
+  const std::vector<std::string> keys = {
+      key(R"("guided_json":{"type":"null"})"),
+      key(R"("guided_json":{"properties":{"a":{},"b":{}}})"),
+      key(R"("guided_json":{"properties":{"b":{},"a":{}}})"),
+      key(R"("guided_choice":["a"])"),
+      key(R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"null"}}})"),
+      key(std::string(kTools) + R"(,"tool_choice":"required")"),
+      key(std::string(kTools) + R"(,"tool_choice":"required","parallel_tool_calls":false)"),
+      key(std::string(kTools) + R"(,"guided_json":{"type":"null"})"),
+      key(std::string(kTools) + R"(,"tool_choice":{"type":"function","function":{"name":"go"}})")};
+  EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()).size(), keys.size());
+}
+
+std::string refusal(const std::string& fields, bool calls = true) {
+  std::optional<ToolCallSpelling> spelling;
+  if (calls) spelling = spelling_of(ToolCallStyle::kTagged, "<tool_call>");
+  ByteGrammar grammar;
+  const auto whole = add_form(request_of(fields), spelling, grammar);
+  return whole.ok() ? "" : whole.error().detail;
+}
+
+TEST(OutputGrammar, ErrorsSayWhere) {
+  const std::string forced = R"(,"tool_choice":"required")";
+  EXPECT_EQ(refusal(R"("guided_json":{"items":{"type":"x"}})"),
+            "guided_json.items.type: \"x\" is no type");
+  EXPECT_EQ(refusal(std::string(kTools) + forced, /*calls=*/false),
+            "tool_choice: the model's template does not show how it would call");
+  EXPECT_EQ(refusal(R"("tools":[{"type":"function"}])" + forced), "tools[0].function: missing");
+  EXPECT_EQ(refusal(R"("tools":[{"function":{}}])" + forced), "tools[0].function.name: missing");
+  const std::string bad = R"({"name":"f","parameters":{"properties":{"a":{"pattern":"x"}}})";
+  EXPECT_EQ(refusal(R"("tools":[{"function":)" + bad + "}}]" + forced), "");
+  EXPECT_EQ(refusal(R"("tools":[{"function":)" + bad + R"(,"strict":true}}])" + forced),
+            "tools[0].function.parameters.properties.a.pattern: not supported where a schema is "
+            "strict");
+}
+
+}  // namespace
+}  // namespace stemma
