@@ -1,11 +1,14 @@
 #include "grammar/json_parts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/byte_regex.h"
 #include "model/unicode_text.h"
 
 namespace stemma {
@@ -84,6 +87,41 @@ JsonParts::JsonParts(ByteGrammar& to) : grammar(to) {
 Part JsonParts::string(std::int64_t least, std::optional<std::int64_t> most) const {
   const Part quote = grammar.text("\"");
   return grammar.sequence({quote, grammar.repeated(character, least, most), quote});
+}
+
+// One of these characters, as a string has it: most stand for themselves, others have escapes.
+Part JsonParts::written(std::span<const CharRange> chars) const {
+  constexpr std::pair<char32_t, std::string_view> kEscapes[] = {
+      {U'"', "\\\""}, {U'\\', "\\\\"}, {U'\b', "\\b"}, {U'\f', "\\f"},
+      {U'\n', "\\n"}, {U'\r', "\\r"},  {U'\t', "\\t"}};
+  std::vector<Part> parts;
+  std::vector<CharRange> plain;
+  for (const CharRange& range : chars) {
+    for (const CharRange& allowed : kPlain) {
+      const CharRange both = {std::max(range.first, allowed.first),
+                              std::min(range.last, allowed.last)};
+      if (both.first <= both.last) plain.push_back(both);
+    }
+    for (const auto& [code, escape] : kEscapes) {
+      if (range.first <= code && code <= range.last) parts.push_back(grammar.text(escape));
+    }
+    for (char32_t code = range.first; code <= std::min<char32_t>(range.last, 0x1F); ++code) {
+      const bool has_short = std::any_of(std::begin(kEscapes), std::end(kEscapes),
+                                         [&](const auto& one) { return one.first == code; });
+      if (!has_short) parts.push_back(grammar.text(fmt::format("\\u{:04x}", code + 0U)));
+    }
+  }
+  if (!plain.empty()) parts.push_back(grammar.one_of(plain));
+  return grammar.rule(grammar.either(std::move(parts)));
+}
+
+Result<Part> JsonParts::string_of(std::string_view expression) const {
+  const Part quote = grammar.text("\"");
+  STEMMA_ASSIGN_OR_RETURN(const Part inner, add_regex(expression, RegexMatch::kAnywhere, grammar,
+                                                      [&](std::span<const CharRange> chars) {
+                                                        return written(chars);
+                                                      }));
+  return grammar.sequence({quote, inner, quote});
 }
 
 Part JsonParts::comma() const {

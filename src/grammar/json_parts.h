@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "grammar/byte_grammar.h"
+#include "stemma/result.h"
 
 namespace stemma {
 
@@ -24,6 +25,8 @@ struct JsonParts {
 
   // A string of so many characters.
   Part string(std::int64_t least, std::optional<std::int64_t> most) const;
+  // A string whose characters are what `expression` matches, anywhere in it.
+  Result<Part> string_of(std::string_view expression) const;
   // A string without escapes that is none of these.
   Part other_string(const std::vector<std::string>& names) const;
   // An integer from `least` to `most`. REQUIRES: -kIntegerMax <= least <= most <= kIntegerMax.
@@ -43,6 +46,7 @@ struct JsonParts {
   Part any_object;
 
  private:
+  Part written(std::span<const CharRange> chars) const;
   enum class Side : std::uint8_t { kAbove, kBelow };
   Part digits_beyond(std::string_view bound, Side side) const;
   Part digits_between(std::string_view least, std::string_view most) const;

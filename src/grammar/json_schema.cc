@@ -24,8 +24,7 @@ using Json = TemplateJson;
 using Part = ByteGrammar::Part;
 
 // What narrows a schema and is not kept to.
-constexpr std::array kNarrowing = {"pattern",
-                                   "multipleOf",
+constexpr std::array kNarrowing = {"multipleOf",
                                    "minProperties",
                                    "maxProperties",
                                    "propertyNames",
@@ -58,12 +57,36 @@ struct TypeWords {
 constexpr TypeWords kTypes[] = {
     {"object", {"properties", "required", "additionalProperties"}},
     {"array", {"items", "prefixItems", "minItems", "maxItems"}},
-    {"string", {"minLength", "maxLength"}},
+    {"string", {"minLength", "maxLength", "pattern"}},
     {"number", {}},
     {"integer", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}},
     {"boolean", {}},
     {"null", {}},
 };
+
+// Formats that strings are kept to, each narrower than what may be called so. Sources: RFC 3339,
+// RFC 4122, RFC 1123, RFC 5321.
+constexpr std::string_view kDate =
+    "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|"
+    "30)|02-(?:0[1-9]|1[0-9]|2[0-8]))";
+constexpr std::string_view kTime = R"((?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?)"
+                                   "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
+constexpr std::string_view kHost =
+    R"([a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?){0,3})";
+constexpr std::string_view kMailbox = R"([A-Za-z0-9_+-]{1,20}(?:\.[A-Za-z0-9_+-]{1,20}){0,2})";
+constexpr std::string_view kOctet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+
+// The expression of a format; empty: it is not known, and only describes.
+std::string form_of_format(std::string_view format) {
+  if (format == "date") return fmt::format("^{}$", kDate);
+  if (format == "time") return fmt::format("^{}$", kTime);
+  if (format == "date-time") return fmt::format("^{}T{}$", kDate, kTime);
+  if (format == "uuid") return "^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$";
+  if (format == "ipv4") return fmt::format(R"(^{0}(?:\.{0}){{3}}$)", kOctet);
+  if (format == "hostname") return fmt::format("^{}$", kHost);
+  if (format == "email") return fmt::format("^{}@{}$", kMailbox, kHost);
+  return {};
+}
 
 // A place in the schema that is still to be read, and the rule that it becomes.
 struct Pending {
@@ -222,10 +245,7 @@ class SchemaReader {
   Part of_type(std::string_view type, const Json& schema, const std::string& path) {
     if (type == "object") return object(schema, path);
     if (type == "array") return array(schema, path);
-    if (type == "string") {
-      const Extent extent = extent_of(schema, "minLength", "maxLength", path);
-      return json_.string(extent.least, extent.most);
-    }
+    if (type == "string") return string(schema, path);
     if (type == "integer") return integer(schema, path);
     if (type == "number") return number(schema, path);
     if (type == "boolean") {
@@ -261,6 +281,30 @@ class SchemaReader {
       return std::nullopt;
     }
     return static_cast<std::int64_t>(value);
+  }
+
+  // Of a pattern, a length, or a format that is known: one of them alone.
+  Part string(const Json& schema, const std::string& path) {
+    const Extent extent = extent_of(schema, "minLength", "maxLength", path);
+    const bool has_extent = schema.contains("minLength") || schema.contains("maxLength");
+    const auto pattern = schema.find("pattern");
+    if (pattern == schema.end()) {
+      const Json format = schema.value("format", Json());
+      const std::string form = format.is_string() && !has_extent
+                                   ? form_of_format(format.get_ref<const std::string&>())
+                                   : "";
+      if (form.empty()) return json_.string(extent.least, extent.most);
+      return json_.string_of(form).value();
+    }
+    const std::string at = path + ".pattern";
+    if (!pattern->is_string()) return wrong(at, "must be a string");
+    if (has_extent && rules_.strict) return unsupported(at, "not supported beside a length");
+    Result<Part> part = json_.string_of(pattern->get_ref<const std::string&>());
+    if (part.ok()) return *part;
+    if (!rules_.strict && part.error().code == ErrorCode::kUnsupported) {
+      return json_.string(extent.least, extent.most);
+    }
+    return fail(part.error().code, at, part.error().detail);
   }
 
   std::optional<double> bound(const Json& schema, const char* name, const std::string& path) {

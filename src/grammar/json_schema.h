@@ -1,17 +1,18 @@
 // JsonSchema: the texts of JSON that keep to a schema, as a grammar.
 //
 // Of JSON Schema (2020-12, and the definitions of earlier drafts): type, enum, const, properties,
-// required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
-// minimum, maximum and their exclusive forms of integers, anyOf, oneOf (as anyOf), allOf of one
-// schema, and $ref within the schema, recursive ones too.
+// required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength or
+// pattern (byte_regex), format (date, time, date-time, uuid, ipv4, hostname, email), minimum,
+// maximum and their exclusive forms of integers, anyOf, oneOf (as anyOf), allOf of one schema, and
+// $ref within the schema, recursive ones too.
 //
 // A grammar gives less than a schema allows, never more: members come in the order of `properties`,
 // numbers have at most 18 digits, white space is a space or a line's begin, and members that no
 // property names only come where additionalProperties says so.
 //
-// What else narrows a schema (pattern, multipleOf, not, ...) is refused by name where the schema
-// is strict, and not kept to where it is not; what only describes (title, format, default, ...) is
-// passed over.
+// What else narrows a schema (multipleOf, not, uniqueItems, ...) is refused by name where the
+// schema is strict, and not kept to where it is not; what only describes (title, default, other
+// formats, ...) is passed over.
 //
 // Thread:     pure functions.
 // Memory:     the parts of the grammar.

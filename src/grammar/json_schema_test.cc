@@ -58,6 +58,28 @@ const SchemaCase kValues[] = {
      R"({"type":"string","minLength":2,"maxLength":3})",
      {R"("ab")", R"("é\n😀")", R"("\ud83d\ude00a")"},
      {R"("a")", R"("abcd")", R"("\ud83d\ude00")"}},
+    {"Pattern",
+     R"({"type":"string","pattern":"^[a-c\"\\\\\n]+\u0001?$"})",
+     {R"("abc")", R"("a\"\\\n\u0001")"},
+     {R"("")", R"("d")", R"("\u0061")"}},
+    {"PatternAnywhere", R"({"pattern":"b"})", {R"("b")", R"("ab\nc")"}, {R"("ac")", "1"}},
+    {"Date",
+     R"({"type":"string","format":"date"})",
+     {R"("2026-11-27")", R"("2024-02-28")", R"("1999-12-31")"},
+     {R"("2026-13-01")", R"("2026-02-30")", R"("2026-04-31")", R"("26-1-1")"}},
+    {"DateTime",
+     R"({"type":"string","format":"date-time"})",
+     {R"("2026-11-27T06:40:00Z")", R"("2026-11-27T23:59:59.123+05:30")"},
+     {R"("2026-11-27")", R"("2026-11-27T24:00:00Z")", R"("2026-11-27T06:40:00")"}},
+    {"Uuid",
+     R"({"type":"string","format":"uuid"})",
+     {R"("123e4567-e89b-12d3-a456-426614174000")"},
+     {R"("123e4567e89b12d3a456426614174000")"}},
+    {"Ipv4", R"({"format":"ipv4","type":"string"})", {R"("127.0.0.255")"}, {R"("1.2.3.256")"}},
+    {"Email",
+     R"({"format":"email","type":"string"})",
+     {R"("a.b+c@example.org")"},
+     {R"("a@")", R"("@b")", R"("a b@c")"}},
     {"Enum",
      R"({"enum":["red","green",1,null,{"a":[2]}]})",
      {R"("red")", "1", "null", R"({"a":[2]})"},
@@ -225,6 +247,8 @@ TEST(JsonSchema, SaysWhatIsWrongAndWhere) {
             "s: no integer of at most 18 digits is in this range");
   EXPECT_EQ(refusal(R"({"prefixItems":[1],"items":false,"minItems":2})"),
             "s: minItems are more than items");
+  EXPECT_EQ(refusal(R"~({"pattern":"(a"})~"), "s.pattern: at 2: a ( without a )");
+  EXPECT_EQ(refusal(R"({"type":"string","pattern":1})"), "s.pattern: must be a string");
 }
 
 TEST(JsonSchema, RefusesWhatNoTextCanBe) {
@@ -236,8 +260,11 @@ TEST(JsonSchema, RefusesWhatNoTextCanBe) {
 }
 
 TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
-  EXPECT_EQ(refusal(R"({"properties":{"a":{"pattern":"x"}}})"),
-            "s.properties.a.pattern: not supported where a schema is strict");
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"multipleOf":2}}})"),
+            "s.properties.a.multipleOf: not supported where a schema is strict");
+  EXPECT_EQ(refusal(R"({"pattern":"a\\b"})"), "s.pattern: at 2: \\b is not supported");
+  EXPECT_EQ(refusal(R"({"pattern":"a","maxLength":3})"),
+            "s.pattern: not supported beside a length");
   EXPECT_EQ(refusal(R"({"type":"number","minimum":0})"), "s.minimum: only supported of integers");
   EXPECT_EQ(refusal(R"({"allOf":[true,true]})"), "s.allOf: only of one schema");
   EXPECT_EQ(refusal(R"({"anyOf":[true],"properties":{}})"),
@@ -247,8 +274,9 @@ TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
 
 TEST(JsonSchema, OneThatIsNotStrictKeepsToWhatItCan) {
   for (const char* const schema :
-       {R"({"type":"string","pattern":"x"})", R"({"type":"number","minimum":0})",
-        R"({"allOf":[true,true]})", R"({"anyOf":[true],"properties":{}})"}) {
+       {R"~({"type":"string","pattern":"(?=x)"})~", R"({"pattern":"x","minLength":2})",
+        R"({"type":"number","minimum":0})", R"({"allOf":[true,true]})",
+        R"({"anyOf":[true],"properties":{}})"}) {
     EXPECT_EQ(refusal(schema, /*strict=*/false), "") << schema;
   }
   EXPECT_EQ(refusal(R"({"type":"x"})", /*strict=*/false), "s.type: \"x\" is no type");

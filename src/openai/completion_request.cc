@@ -29,9 +29,7 @@ constexpr RefusedField kRefused[] = {
     {"suffix", "\"\"", "not supported: a completion continues its prompt"},
     {"web_search_options", "null", "not supported"},
     {"prediction", "null", "not supported"},
-    {"guided_regex", "null", "not supported: use response_format"},
     {"guided_grammar", "null", "not supported: use response_format"},
-    {"regex", "null", "not supported: use response_format"},
     {"ebnf", "null", "not supported: use response_format"},
     {"structural_tag", "null", "not supported: use response_format"},
     {"stop_regex", "null", "not supported: use stop"},
@@ -204,7 +202,7 @@ void read_chat(FieldReader& fields, std::optional<ApiError>& fault, CompletionRe
   read_chat_text(fields, fault, request);
   request.calls_in_parallel = fields.boolean("parallel_tool_calls").value_or(true);
   request.tool_choice = read_tool_choice(fields, request.tools, fault);
-  if (request.tool_choice.forced && request.form.kind != OutputForm::Kind::kFree) {
+  if (request.tool_choice.forced && request.form.kind != TextForm::Kind::kFree) {
     fields.fail("tool_choice",
                 fmt::format("forces calls: not together with {}", request.form.path));
   }

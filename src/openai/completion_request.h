@@ -80,7 +80,7 @@ struct CompletionRequest {
   bool shows_stop = false;  // include_stop_str_in_output, no_stop_trim
   bool ignore_eos = false;
   bool skip_special_tokens = true;
-  OutputForm form;  // of a text; an answer that may call tools may do that instead
+  TextForm form;  // of a text; an answer that may call tools may do that instead
   SamplingParams sampling;
   std::optional<std::int64_t> logprobs;
   std::optional<std::int64_t> prompt_logprobs;  // so many beside those of the prompt's tokens

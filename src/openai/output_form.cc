@@ -15,12 +15,12 @@ namespace {
 using Json = TemplateJson;
 
 constexpr std::size_t kNameBytesMax = 512;
+constexpr std::size_t kExpressionBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kChoicesMax = 16384;
 
 constexpr RefusedField kRefused[] = {
-    {"regex", "null", "not supported: use json or choice"},
-    {"grammar", "null", "not supported: use json or choice"},
-    {"structural_tag", "null", "not supported: use json or choice"},
+    {"grammar", "null", "not supported: use json, regex or choice"},
+    {"structural_tag", "null", "not supported: use json, regex or choice"},
     {"whitespace_pattern", "null", "not supported"},
 };
 
@@ -51,6 +51,7 @@ class FormReader {
     FieldReader fields(outputs, "structured_outputs", fault_);
     fields.refuse(kRefused);
     read_schema(fields, "json");
+    read_regex(fields, "regex");
     read_choice(fields, "choice");
     if (fields.boolean("json_object").value_or(false)) {
       take_object(fields.path_of("json_object"));
@@ -73,10 +74,18 @@ class FormReader {
     take_schema(*parsed, fields.path_of(name), /*strict=*/true);
   }
 
+  void read_regex(FieldReader& fields, std::string_view name) {
+    auto expression = fields.text(name, kExpressionBytesMax);
+    if (!expression.has_value()) return;
+    take({.kind = TextForm::Kind::kRegex,
+          .path = fields.path_of(name),
+          .expression = *std::move(expression)});
+  }
+
   void read_choice(FieldReader& fields, std::string_view name) {
     const Json* const list = fields.array_or_null(name);
     if (list == nullptr) return;
-    OutputForm form = {.kind = OutputForm::Kind::kOneOf, .path = fields.path_of(name)};
+    TextForm form = {.kind = TextForm::Kind::kOneOf, .path = fields.path_of(name)};
     for (std::size_t i = 0; i < list->size(); ++i) {
       if (!(*list)[i].is_string()) return fields.fail(item_path(name, i), "must be a string");
       form.texts.push_back((*list)[i].get<std::string>());
@@ -87,33 +96,32 @@ class FormReader {
     take(std::move(form));
   }
 
-  OutputForm form() && { return std::move(form_); }
+  TextForm form() && { return std::move(form_); }
 
  private:
   void take_object(std::string path) {
     take_schema({{"type", "object"}}, std::move(path), /*strict=*/true);
   }
   void take_schema(Json schema, std::string path, bool strict) {
-    take({.kind = OutputForm::Kind::kSchema,
+    take({.kind = TextForm::Kind::kSchema,
           .path = std::move(path),
           .schema = std::move(schema),
-          .strict = strict,
-          .texts = {}});
+          .strict = strict});
   }
-  void take(OutputForm form) {
-    if (form_.kind != OutputForm::Kind::kFree && !fault_.has_value()) {
+  void take(TextForm form) {
+    if (form_.kind != TextForm::Kind::kFree && !fault_.has_value()) {
       fault_ = field_error(form.path, fmt::format("not together with {}", form_.path));
     }
     form_ = std::move(form);
   }
 
   std::optional<ApiError>& fault_;
-  OutputForm form_;
+  TextForm form_;
 };
 
 }  // namespace
 
-OutputForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault) {
+TextForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault) {
   FormReader reader(fault);
   if (const Json* const format = fields.object_or_null("response_format")) {
     reader.read_format(*format);
@@ -123,6 +131,8 @@ OutputForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault)
   }
   reader.read_schema(fields, "guided_json");
   reader.read_schema(fields, "json_schema");
+  reader.read_regex(fields, "guided_regex");
+  reader.read_regex(fields, "regex");
   reader.read_choice(fields, "guided_choice");
   return std::move(reader).form();
 }

@@ -1,20 +1,19 @@
-// OutputForm: what a client asks the text of an answer to be: JSON of a schema, or one of several
-// texts; and which tools it has to call.
+// OutputForm: where a client says what the text of an answer has to be, and which tools it has to
+// call.
 //
 // Thread:     pure functions and values.
 // Memory:     the schema.
 // Cost:       O(JSON).
 // Not here:   which texts are of a schema (grammar/), how calls are written (tool_calls).
 //
-// Fields: OpenAI's `response_format` and `tool_choice`; `guided_json`, `guided_choice` and
-// `structured_outputs` of vLLM, `json_schema` of SGLang.
+// Fields: OpenAI's `response_format` and `tool_choice`; `guided_json`, `guided_regex`,
+// `guided_choice` and `structured_outputs` of vLLM, `json_schema` and `regex` of SGLang.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "grammar/text_form.h"
 #include "openai/api_error.h"
 #include "template/chat_template.h"
 
@@ -22,17 +21,8 @@ namespace stemma {
 
 class FieldReader;
 
-struct OutputForm {
-  enum class Kind : std::uint8_t { kFree, kSchema, kOneOf };
-  Kind kind = Kind::kFree;
-  std::string path;                     // of what says so in the request
-  TemplateJson schema = {};             // kSchema
-  bool strict = true;                   // what the schema says and cannot be kept to is refused
-  std::vector<std::string> texts = {};  // kOneOf
-};
-
 // kFree where the request says nothing. Two forms, and one that is not known, are faults.
-OutputForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault);
+TextForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault);
 
 // tool_choice.
 struct ToolChoice {

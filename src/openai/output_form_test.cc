@@ -11,10 +11,10 @@
 namespace stemma {
 namespace {
 
-using Kind = OutputForm::Kind;
+using Kind = TextForm::Kind;
 
 struct ReadForm {
-  OutputForm form;
+  TextForm form;
   std::string fault;  // where; empty: none
   std::string why;
 };
@@ -23,7 +23,7 @@ ReadForm read(const std::string& fields) {
   const TemplateJson body = TemplateJson::parse("{" + fields + "}");
   std::optional<ApiError> fault;
   FieldReader reader(body, "", fault);
-  OutputForm form = read_output_form(reader, fault);
+  TextForm form = read_output_form(reader, fault);
   if (!fault.has_value()) return {std::move(form), "", ""};
   return {std::move(form), fault->param, fault->message};
 }
@@ -35,9 +35,9 @@ TEST(OutputForm, IsFreeWhereNothingIsSaid) {
 }
 
 TEST(OutputForm, IsASchema) {
-  const OutputForm form = read(R"("response_format":{"type":"json_schema","json_schema":
+  const TextForm form = read(R"("response_format":{"type":"json_schema","json_schema":
               {"name":"n","description":"d","schema":{"type":"null"},"strict":true}})")
-                              .form;
+                            .form;
   EXPECT_EQ(form.kind, Kind::kSchema);
   EXPECT_EQ(form.schema, TemplateJson::parse(R"({"type":"null"})"));
   EXPECT_TRUE(form.strict);
@@ -55,7 +55,7 @@ TEST(OutputForm, IsAnyObject) {
        {R"("response_format":{"type":"json_object"})",
         R"("response_format":{"type":"json_schema","json_schema":{"name":"n"}})",
         R"("structured_outputs":{"json_object":true})"}) {
-    const OutputForm form = read(fields).form;
+    const TextForm form = read(fields).form;
     EXPECT_EQ(form.schema, TemplateJson::parse(R"({"type":"object"})")) << fields;
   }
 }
@@ -64,7 +64,7 @@ TEST(OutputForm, IsASchemaOrTheTextOfOne) {
   for (const char* const fields :
        {R"("guided_json":{"const":1})", R"("guided_json":"{\"const\":1}")",
         R"("json_schema":"{\"const\":1}")", R"("structured_outputs":{"json":{"const":1}})"}) {
-    const OutputForm form = read(fields).form;
+    const TextForm form = read(fields).form;
     EXPECT_EQ(form.schema, TemplateJson::parse(R"({"const":1})")) << fields;
   }
   EXPECT_EQ(read(R"("guided_json":"{")").fault, "guided_json");
@@ -73,12 +73,21 @@ TEST(OutputForm, IsASchemaOrTheTextOfOne) {
 TEST(OutputForm, IsOneOfSeveralTexts) {
   for (const char* const fields :
        {R"("guided_choice":["a","b"])", R"("structured_outputs":{"choice":["a","b"]})"}) {
-    const OutputForm form = read(fields).form;
+    const TextForm form = read(fields).form;
     EXPECT_EQ(form.kind, Kind::kOneOf) << fields;
     EXPECT_THAT(form.texts, testing::ElementsAre("a", "b"));
   }
   EXPECT_EQ(read(R"("guided_choice":[])").fault, "guided_choice");
   EXPECT_EQ(read(R"("guided_choice":["a",1])").fault, "guided_choice[1]");
+}
+
+TEST(OutputForm, IsWhatAnExpressionMatches) {
+  for (const char* const fields :
+       {R"("guided_regex":"a+")", R"("regex":"a+")", R"("structured_outputs":{"regex":"a+"})"}) {
+    const TextForm form = read(fields).form;
+    EXPECT_EQ(form.kind, Kind::kRegex) << fields;
+    EXPECT_EQ(form.expression, "a+");
+  }
 }
 
 TEST(OutputForm, IsOne) {
@@ -92,7 +101,8 @@ TEST(OutputForm, FaultsNameTheField) {
   EXPECT_EQ(read(R"("response_format":{"type":"grammar"})").fault, "response_format.type");
   EXPECT_EQ(read(R"("response_format":{"type":"json_schema","json_schema":{"schema":[]}})").fault,
             "response_format.json_schema.schema");
-  EXPECT_EQ(read(R"("structured_outputs":{"regex":"a"})").fault, "structured_outputs.regex");
+  EXPECT_EQ(read(R"("structured_outputs":{"grammar":"a"})").fault, "structured_outputs.grammar");
+  EXPECT_EQ(read(R"("guided_regex":["a"])").fault, "guided_regex");
 }
 
 TEST(ToolChoice, IsForcedOfAnyToolOrOfOne) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "grammar/json_schema.h"
+#include "grammar/text_form.h"
 #include "openai/field_reader.h"
 #include "openai/output_form.h"
 
@@ -56,36 +57,23 @@ Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling&
   return grammar.sequence({grammar.text(calls.begin), call, others, grammar.text(calls.end)});
 }
 
-Result<Part> add_text(const OutputForm& form, ByteGrammar& grammar) {
-  if (form.kind == OutputForm::Kind::kSchema) {
-    return add_json_schema(form.schema, {.strict = form.strict, .path = form.path}, grammar);
-  }
-  return grammar.one_text_of(std::vector<std::string_view>(form.texts.begin(), form.texts.end()));
-}
-
 }  // namespace
 
 bool has_form(const CompletionRequest& request) {
-  return request.form.kind != OutputForm::Kind::kFree || request.tool_choice.forced;
+  return request.form.kind != TextForm::Kind::kFree || request.tool_choice.forced;
 }
 
 std::string form_key(const CompletionRequest& request) {
-  const OutputForm& form = request.form;
-  TemplateJson key = {static_cast<int>(form.kind),
-                      form.strict,
-                      form.schema,
-                      form.texts,
-                      request.tools,
-                      request.tool_choice.name,
-                      request.calls_in_parallel};
+  const TemplateJson key = {text_form_key(request.form), request.tools, request.tool_choice.name,
+                            request.calls_in_parallel};
   return key.dump(-1, ' ', false, TemplateJson::error_handler_t::replace);
 }
 
 Result<Part> add_form(const CompletionRequest& request,
                       const std::optional<ToolCallSpelling>& calls, ByteGrammar& grammar) {
   std::vector<Part> ways;
-  if (request.form.kind != OutputForm::Kind::kFree) {
-    STEMMA_ASSIGN_OR_RETURN(const Part text, add_text(request.form, grammar));
+  if (request.form.kind != TextForm::Kind::kFree) {
+    STEMMA_ASSIGN_OR_RETURN(const Part text, add_text_form(request.form, grammar));
     ways.push_back(text);
   }
   if (request.tool_choice.forced && !calls.has_value()) {

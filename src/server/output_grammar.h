@@ -1,10 +1,10 @@
-// OutputGrammar: the grammar of what a request asks its answers to be: JSON of a schema, one of
-// several texts, calls of tools as the model writes them.
+// OutputGrammar: the grammar of what a request asks its answers to be: texts of a form, or calls of
+// tools as the model writes them.
 //
 // Thread:     pure functions.
 // Memory:     the parts of the grammar.
 // Cost:       linear in the schemas.
-// Not here:   schemas (grammar/json_schema), what requests say (openai/output_form).
+// Not here:   forms of texts (grammar/text_form), what requests say (openai/output_form).
 #pragma once
 
 #include <optional>

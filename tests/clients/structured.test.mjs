@@ -24,6 +24,7 @@ const schemas = {
   tree: strict({ root: { $ref: "#/$defs/node" } }, {
     $defs: { node: strict({ label: { enum: ["leaf", "fork"] }, below: { type: "array", items: { $ref: "#/$defs/node" }, maxItems: 1 } }) },
   }),
+  patterns: strict({ code: { type: "string", pattern: "^[A-Z]{2}-\\d{1,4}$" }, when: { type: "string", pattern: "^(19|20)\\d\\d$" } }),
   negative: { type: "integer", minimum: -1200, exclusiveMaximum: -7 },
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-structured-"));
@@ -119,6 +120,7 @@ test("the fields of vLLM and SGLang", async () => {
   const flag = { type: "boolean" };
   for (const [fields, allowed] of [
     [{ guided_choice: texts }, texts], [{ structured_outputs: { choice: texts } }, texts],
+    [{ guided_regex: "(yes|no)" }, texts], [{ regex: "yes|no" }, texts], [{ structured_outputs: { regex: "n[o]" } }, texts],
     [{ guided_json: flag }, ["true", "false"]], [{ guided_json: JSON.stringify(flag) }, ["true", "false"]],
     [{ structured_outputs: { json: flag } }, ["true", "false"]], [{ json_schema: JSON.stringify(flag) }, ["true", "false"]],
   ]) {
@@ -185,7 +187,7 @@ test("an answer that may call has its form, or is calls", async () => {
 
 test("what cannot be kept to is refused by its place", async () => {
   const cases = [
-    [{ response_format: formOf(strict({ a: { type: "string", pattern: "x" } })) }, "response_format.json_schema.schema"],
+    [{ response_format: formOf(strict({ a: { type: "number", multipleOf: 2 } })) }, "response_format.json_schema.schema"],
     [{ response_format: formOf({ type: "what" }) }, "response_format.json_schema.schema"],
     [{ response_format: { type: "json_schema" } }, "response_format.json_schema"],
     [{ response_format: { type: "xml" } }, "response_format.type"],
@@ -202,7 +204,7 @@ test("what cannot be kept to is refused by its place", async () => {
 });
 
 test("a schema that is not strict is kept to as far as can be", async () => {
-  const schema = strict({ a: { type: "string", pattern: "^x", maxLength: 5 } });
+  const schema = strict({ a: { type: "string", pattern: "^x(?=y)", maxLength: 5 } });
   const { message } = await answer(bundled, { response_format: formOf(schema, {}) });
   assert.deepEqual(Object.keys(JSON.parse(message.content)), ["a"]);
 });

@@ -1,0 +1,81 @@
+#include "grammar/text_form.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "model/tokenizer_examples.h"
+
+namespace stemma {
+namespace {
+
+using Kind = TextForm::Kind;
+
+class TextFormTest : public testing::Test {
+ protected:
+  // What goes wrong with a form, or "" if a text of these bytes is one, or "no" if it is not.
+  std::string opened(const TextForm& form, std::string_view text) {
+    Result<OwnedConstraint> constraint = open_text_form(form, book_);
+    if (!constraint.ok()) return constraint.error().detail;
+    OutputConstraint* const keeps_to = constraint->get();
+    if (keeps_to == nullptr) return "free";
+    for (const char byte : text) {
+      const TokenId token = *tokenizer_.token_id(std::string(1, byte));
+      const std::uint64_t word = keeps_to->allowed()[static_cast<std::size_t>(token) / 64];
+      if ((word >> (token % 64) & 1) == 0) return "no";
+      keeps_to->accept(token);
+    }
+    return keeps_to->may_end() ? "" : "no";
+  }
+
+  const Tokenizer tokenizer_ =
+      std::move(Tokenizer::parse(byte_level_file().json(), "tokenizer.json")).value();
+  GrammarBook book_{tokenizer_, 302};
+};
+
+TEST_F(TextFormTest, IsJsonOfASchema) {
+  const TextForm form = {.kind = Kind::kSchema, .schema = {{"type", "boolean"}}};
+  EXPECT_EQ(opened(form, "true"), "");
+  EXPECT_EQ(opened(form, "truth"), "no");
+}
+
+TEST_F(TextFormTest, IsAllThatAnExpressionMatches) {
+  const TextForm form = {.kind = Kind::kRegex, .expression = "a+b"};
+  EXPECT_EQ(opened(form, "aab"), "");
+  EXPECT_EQ(opened(form, "xab"), "no");
+}
+
+TEST_F(TextFormTest, IsOneOfSeveralTexts) {
+  const TextForm form = {.kind = Kind::kOneOf, .texts = {"yes", "no"}};
+  EXPECT_EQ(opened(form, "no"), "");
+  EXPECT_EQ(opened(form, "ye"), "no");
+}
+
+TEST_F(TextFormTest, MayBeFree) {
+  EXPECT_EQ(opened({}, ""), "free");
+}
+
+TEST_F(TextFormTest, ErrorsBeginWithItsPath) {
+  EXPECT_EQ(opened({.kind = Kind::kSchema, .path = "p", .schema = {{"type", 1}}}, ""),
+            "p.type: must be a name or a list of names");
+  EXPECT_EQ(opened({.kind = Kind::kRegex, .path = "p", .expression = "("}, ""),
+            "p: at 1: a ( without a )");
+  EXPECT_EQ(opened({.kind = Kind::kSchema, .path = "p", .schema = {{"$ref", "#"}}}, ""),
+            "p: there is no finite text of this form");
+}
+
+TEST_F(TextFormTest, FormsThatAreAlikeHaveOneKey) {
+  const TextForm one = {.kind = Kind::kSchema, .path = "a", .schema = {{"type", "null"}}};
+  TextForm other = one;
+  other.path = "b";
+  EXPECT_EQ(text_form_key(one), text_form_key(other));
+  other.strict = false;
+  EXPECT_NE(text_form_key(one), text_form_key(other));
+  EXPECT_NE(text_form_key({.kind = Kind::kRegex, .expression = "a"}),
+            text_form_key({.kind = Kind::kOneOf, .texts = {"a"}}));
+}
+
+}  // namespace
+}  // namespace stemma
