@@ -58,6 +58,7 @@ void GenerateCommand::add_request_flags() {
       .capture_default_str();
   command_.add("--seed", flags_.seed, "of the random numbers").capture_default_str();
   command_.add("--stop", flags_.stop, "text that ends an answer; may be given several times");
+  flags_.form.add_to(command_);
   command_.add("--ignore-eos", flags_.ignore_eos, "go on after the model's end-of-text token");
 }
 
@@ -98,6 +99,9 @@ Status GenerateCommand::run() {
   const Result<std::vector<PromptLine>> prompts = read_prompts();
   if (!prompts.ok()) return told(ranks.get(), prompts.error());
   if (!options.ok()) return told(ranks.get(), options.error());
+  Result<TextForm> form = flags_.form.form();
+  if (!form.ok()) return told(ranks.get(), form.error());
+  flags_.text_form = std::move(form).value();
   if (!device.ok()) return told(ranks.get(), device.error());
   options->ranks = ranks.get();
   options->backend = device->get();

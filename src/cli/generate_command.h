@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/form_flags.h"
 #include "cli/model_flags.h"
 #include "engine/served_model.h"
+#include "grammar/text_form.h"
 #include "replay/capture_writer.h"
 
 namespace stemma {
@@ -27,6 +29,8 @@ struct GenerateFlags {
   SamplingParams sampling;
   std::uint64_t seed = 0;
   std::vector<std::string> stop;
+  FormFlags form;
+  TextForm text_form;  // what they say, once it was read
   bool ignore_eos = false;
   std::string adapter;  // of requests that name none; empty: none
   std::string logits;

@@ -88,6 +88,7 @@ Result<RequestSpec> GenerationRun::spec_of(const PromptLine& line) const {
   // it.
   spec.sampling.seed = mix64(flags_.seed + answers_.size());
   if (!flags_.ignore_eos) spec.stop_tokens = model_.generation().eos_token_ids;
+  STEMMA_ASSIGN_OR_RETURN(spec.constraint, open_text_form(flags_.text_form, model_.grammars()));
   spec.namespace_digest = model_.namespace_digest();
   spec.adapter = line.adapter.value_or(flags_.adapter);
   return spec;

@@ -50,11 +50,12 @@ inline ByteAutomaton automaton_of_schema(std::string_view schema, bool strict = 
 }
 
 // A text of about so many bytes, each drawn from those that may come: behind them the text goes
-// towards an end, by the lowest bytes that close what is open.
-inline std::string drawn_text(ByteAutomaton& automaton, Prng& prng, std::size_t bytes) {
+// towards an end, by the first bytes that close what is open. Unfinished at `bytes_max`.
+inline std::string drawn_text(ByteAutomaton& automaton, Prng& prng, std::size_t bytes,
+                              std::size_t bytes_max = std::size_t{1} << 20) {
   std::string text;
   ByteAutomaton::State state = automaton.start();
-  while (automaton.may_go_on(state)) {
+  while (automaton.may_go_on(state) && text.size() < bytes_max) {
     if (automaton.may_end(state) && (text.size() >= bytes || prng.below(8) == 0)) break;
     std::vector<std::uint8_t> choices;
     for (int byte = 0; byte < 256; ++byte) {

@@ -1,7 +1,9 @@
 // stemma generate: what it prints, that the cache changes costs and never tokens or logits, and
 // what it refuses.
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -9,6 +11,8 @@
 
 namespace stemma {
 namespace {
+
+using ::testing::HasSubstr;
 
 const std::string kModel = std::string(STEMMA_SOURCE_DIR) + "/models/scribe-3m";
 
@@ -55,6 +59,35 @@ TEST(Generate, PrintsEachRequestAndASummary) {
                           "output_tokens", "total_ms"}) {
     EXPECT_TRUE(lines[1]["summary"].contains(key)) << key;
   }
+}
+
+TEST(Generate, AnswersAreWhatTheyHaveToBe) {
+  const std::string schema = write(
+      "schema.json", R"({"type":"object","properties":{"a":{"type":"boolean"}},"required":["a"]})");
+  const ProgramRun json =
+      run_stemma(generate("--prompt 'It is' --max-tokens 40 --json --json-schema " + schema));
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto answer = json.lines()[0];
+  EXPECT_EQ(answer["finish_reason"], "stop");
+  EXPECT_TRUE(nlohmann::json::parse(answer["text"].get<std::string>())["a"].is_boolean());
+  const ProgramRun code = run_stemma(generate("--prompt 'It is' --json --regex '[A-C]{2}x'"));
+  const auto text = code.lines()[0]["text"].get<std::string>();
+  EXPECT_EQ(text.size(), 3U);
+  EXPECT_EQ(text.find_first_not_of("ABC"), 2U) << text;
+}
+
+TEST(Generate, AFormThatCannotBeIsRefused) {
+  const auto refusal = [](const std::string& flags) {
+    const ProgramRun run = run_stemma(generate("--prompt 'It is' " + flags));
+    EXPECT_NE(run.exit_code, 0);
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    return run.err;
+  };
+  const std::string schema = write("bad_schema.json", R"({"type":"what"})");
+  EXPECT_THAT(refusal("--json-schema " + schema), HasSubstr(".type: \"what\" is no type"));
+  EXPECT_THAT(refusal("--json-schema /nowhere/s.json"), HasSubstr("/nowhere/s.json"));
+  EXPECT_THAT(refusal("--regex '('"), HasSubstr("--regex: at 1: a ( without a )"));
+  EXPECT_THAT(refusal("--regex a --json-schema " + schema), HasSubstr("not both"));
 }
 
 TEST(Generate, TheCacheChangesCostsAndNeitherTokensNorLogits) {

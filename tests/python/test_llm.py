@@ -211,6 +211,37 @@ def test_a_disk_below_brings_prompts_back_in_the_next_life(tmp_path):
     assert texts(answers[:1]) == texts(answers[1:])
 
 
+def test_outputs_are_what_they_have_to_be(llm):
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    for wanted in (schema, json.dumps(schema)):
+        params = SamplingParams(max_tokens=120, temperature=1.0, seed=1, n=3, json_schema=wanted)
+        (output,) = llm.generate("It is", params)
+        for one in output.outputs:
+            assert one.finish_reason == "stop"
+            answer = json.loads(one.text)
+            assert list(answer) == ["name", "age"] and 0 <= answer["age"] <= 99
+    assert texts(llm.generate("It is", {"choice": ["yes", "no"]}))[0] in ("yes", "no")
+    (code,) = texts(llm.generate("It is", {"regex": r"[A-F]{3}-\d{2}", "max_tokens": 30}))
+    assert len(code) == 6 and code[3] == "-" and code[4:].isdigit()
+
+
+def test_forms_that_cannot_be_are_refused(llm):
+    for params, message in [
+        ({"json_schema": {"type": "what"}}, "json_schema.type"),
+        ({"json_schema": "{"}, "json_schema"),
+        ({"regex": "("}, "regex: at 1"),
+        ({"choice": []}, "choice"),
+        ({"regex": "a", "choice": ["a"]}, "choice: not with regex"),
+    ]:
+        with pytest.raises(stemma.Error, match=message):
+            llm.generate("a", params)
+
+
 def test_a_closed_engine_says_so():
     llm = LLM(MODEL, kv_bytes=8 << 20)
     llm.close()

@@ -21,7 +21,8 @@ class SamplingParams:
     output before min_tokens. `n` outputs share one computation of the prompt. Without a `seed` the same list of prompts
     gives the same outputs. `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the
     output and of the prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its token
-    `logprob_start_len` on, before which none is told.
+    `logprob_start_len` on, before which none is told. One of `json_schema` (a text or a mapping), `regex` and `choice` says
+    what each output has to be: JSON of the schema, all that an expression matches, one of several texts.
     """
 
     n: int = 1
@@ -45,6 +46,9 @@ class SamplingParams:
     logprobs: Optional[int] = None
     prompt_logprobs: Optional[int] = None
     logprob_start_len: int = 1
+    json_schema: Union[str, Mapping[str, Any], bool, None] = None
+    regex: Optional[str] = None
+    choice: Optional[Sequence[str]] = None
 
     @classmethod
     def of(cls, params: Union[SamplingParams, Mapping[str, Any], None]) -> SamplingParams:
@@ -69,6 +73,9 @@ class SamplingParams:
         wish["stop_token_ids"] = list(self.stop_token_ids or [])
         wish["allowed_token_ids"] = None if self.allowed_token_ids is None else list(self.allowed_token_ids)
         wish["logit_bias"] = None if self.logit_bias is None else list(self.logit_bias.items())
+        if self.json_schema is not None and not isinstance(self.json_schema, str):
+            wish["json_schema"] = json.dumps(self.json_schema)
+        wish["choice"] = None if self.choice is None else list(self.choice)
         wish["prompt_token_ids"] = tokens
         return wish
 

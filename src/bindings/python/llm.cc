@@ -17,7 +17,9 @@
 #include "cuda/named_backend.h"
 #include "engine/served_model.h"
 #include "engine/text_generation.h"
+#include "grammar/text_form.h"
 #include "model/detokenizer.h"
+#include "model/json_text.h"
 
 namespace stemma::python {
 
@@ -30,6 +32,7 @@ constexpr std::chrono::seconds kSettleTime(30);
 struct Wish {
   RequestSpec spec;
   TextRules text;
+  TextForm form;
 };
 
 // A token as Python is told of it.
@@ -253,6 +256,7 @@ class LocalEngine {
 
  private:
   Wish wish_of(const py::dict& prompt, std::uint64_t seed) const;
+  static TextForm form_of(const py::dict& prompt);
   SamplingParams sampling_of(const py::dict& prompt) const;
 
   std::unique_ptr<Core> core_;
@@ -276,6 +280,27 @@ SamplingParams LocalEngine::sampling_of(const py::dict& prompt) const {
   take("seed", sampling.seed);
   sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // -1 is all elsewhere
   return sampling;
+}
+
+TextForm LocalEngine::form_of(const py::dict& prompt) {
+  TextForm form;
+  const auto take = [&](const char* name, TextForm::Kind kind) {
+    if (prompt[name].is_none()) return false;
+    if (form.kind != TextForm::Kind::kFree) refuse(std::string(name) + ": not with " + form.path);
+    form.kind = kind;
+    form.path = name;
+    return true;
+  };
+  if (take("json_schema", TextForm::Kind::kSchema)) {
+    form.schema = value_of(parse_ordered_json(prompt["json_schema"].cast<std::string>(),
+                                              "json_schema", {.depth_max = 64}));
+  }
+  if (take("regex", TextForm::Kind::kRegex)) form.expression = prompt["regex"].cast<std::string>();
+  if (take("choice", TextForm::Kind::kOneOf)) {
+    form.texts = prompt["choice"].cast<std::vector<std::string>>();
+    if (form.texts.empty()) refuse("choice: must have at least one text");
+  }
+  return form;
 }
 
 Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
@@ -303,6 +328,7 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
                .goes_on = prompt["goes_on"].cast<bool>(),
                .min_tokens = wish.spec.min_tokens};
   check(StopStrings::validate(wish.text.stop));
+  wish.form = form_of(prompt);
   return wish;
 }
 
@@ -344,6 +370,9 @@ py::list LocalEngine::run(const py::list& prompts) {
     core_->check_open();
     assume_role(engine_thread);
     const Answering answering(core_->answering);
+    for (Wish& wish : wishes) {
+      wish.spec.constraint = value_of(open_text_form(wish.form, core_->model->grammars()));
+    }
     Run run(*core_->model, *core_->engine);
     run.answer(std::move(wishes));
     return run.take();

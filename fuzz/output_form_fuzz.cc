@@ -1,0 +1,64 @@
+// Any schema of JSON and any regular expression: it is refused, or a text drawn from its grammar
+// comes to an end and is JSON. An expression's text is one that it matches by itself.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/prng.h"
+#include "grammar/byte_regex.h"
+#include "grammar/grammar_texts.h"
+#include "grammar/json_schema.h"
+#include "model/json_text.h"
+#include "model/unicode_text.h"
+
+namespace {
+
+constexpr std::size_t kTextBytes = 300;
+constexpr std::size_t kBytesMax = 20'000;
+
+// A text of the grammar; empty if none came to an end, or there is no program.
+std::string text_of(const stemma::ByteGrammar& grammar, stemma::ByteGrammar::Part whole,
+                    stemma::Prng& prng) {
+  stemma::Result<stemma::ByteProgram> program = grammar.compile(whole);
+  if (!program.ok()) return {};
+  stemma::ByteAutomaton automaton(std::move(program).value());
+  std::string text = stemma::drawn_text(automaton, prng, kTextBytes, kBytesMax);
+  const auto state = stemma::state_behind(automaton, text);
+  if (state == stemma::ByteAutomaton::kDead) std::abort();
+  if (!automaton.may_end(state)) return {};
+  if (!stemma::is_utf8(text)) std::abort();
+  return text;
+}
+
+void read_schema(std::string_view bytes, bool strict, stemma::Prng& prng) {
+  const auto schema = stemma::parse_ordered_json(bytes, "schema", {.depth_max = 64});
+  if (!schema.ok()) return;
+  stemma::ByteGrammar grammar;
+  const auto whole = stemma::add_json_schema(*schema, {.strict = strict}, grammar);
+  if (!whole.ok()) return;
+  const std::string text = text_of(grammar, *whole, prng);
+  if (!text.empty() && !stemma::TemplateJson::accept(text)) std::abort();
+}
+
+void read_regex(std::string_view bytes, stemma::Prng& prng) {
+  if (!stemma::is_utf8(bytes)) return;
+  stemma::ByteGrammar grammar;
+  const auto whole = stemma::add_regex(bytes, stemma::RegexMatch::kWhole, grammar);
+  if (whole.ok()) text_of(grammar, *whole, prng);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 2 || size > 4096) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  stemma::Prng prng(data[0]);
+  if (data[0] % 3 == 0) {
+    read_regex(bytes, prng);
+  } else {
+    read_schema(bytes, data[0] % 3 == 1, prng);
+  }
+  return 0;
+}

@@ -1,0 +1,29 @@
+// The flags that say what an answer has to be.
+//
+// Thread:     the main thread.
+// Memory:     a few strings, and the schema when it is read.
+// Cost:       none.
+// Not here:   what forms there are (grammar/text_form).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/flags.h"
+#include "grammar/text_form.h"
+#include "stemma/result.h"
+
+namespace stemma {
+
+class FormFlags {
+ public:
+  void add_to(Flags& command);
+  // Reads the schema's file. Errors name the flag.
+  Result<TextForm> form() const;
+
+ private:
+  std::string schema_file_;
+  std::optional<std::string> expression_;
+};
+
+}  // namespace stemma
