@@ -21,6 +21,7 @@
 #include "engine/step_bench.h"
 #include "engine/tier_serving_bench.h"
 #include "ghost/ghost_bench.h"
+#include "grammar/forms_bench.h"
 #include "model/load_bench.h"
 #include "pool/host_copy_bench.h"
 #include "pool/store_bench.h"
@@ -42,7 +43,7 @@ struct Bench {
 
 // All of one name are run, and stand together. The first one counts what becomes resident, which
 // memory that others gave back to the heap is already.
-constexpr std::array<Bench, 21> kBenches = {{
+constexpr std::array<Bench, 22> kBenches = {{
     {"memory", [] { return bench_memory({}); }},
     {"match", [] { return Lines(bench_match()); }},
     {"evict", [] { return Lines(bench_evict()); }},
@@ -56,6 +57,7 @@ constexpr std::array<Bench, 21> kBenches = {{
     {"gemm", [] { return bench_gemm({}); }},
     {"load", [] { return bench_load(default_load_bench()); }},
     {"step", [] { return bench_step(default_step_bench()); }},
+    {"forms", [] { return Lines(bench_forms()); }},
     {"engine", [] { return bench_engine(default_engine_bench()); }},
     {"misses", [] { return bench_misses(default_miss_bench()); }},
     {"neighbour", [] { return bench_neighbour(default_neighbour_bench()); }},

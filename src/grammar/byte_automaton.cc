@@ -8,16 +8,40 @@ namespace stemma {
 using Kind = ByteStep::Kind;
 
 ByteAutomaton::ByteAutomaton(ByteProgram program) : program_(std::move(program)) {
+  marks_.resize(program_.steps.size());
+  find_classes();
   begin();
+}
+
+void ByteAutomaton::find_classes() {
+  std::array<bool, 257> begins = {};
+  for (const ByteStep& step : program_.steps) {
+    if (step.kind != Kind::kByte) continue;
+    begins[step.first] = true;
+    begins[step.last + std::size_t{1}] = true;
+  }
+  std::size_t last = 0;
+  std::int64_t last_plain = -1;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    if (byte > 0 && begins[byte]) ++last;
+    class_of_[byte] = static_cast<std::uint8_t>(last);
+    const auto code = static_cast<std::uint8_t>(byte);
+    if (!is_plain(code) || last_plain == static_cast<std::int64_t>(last)) continue;
+    plain_.push_back(code);
+    last_plain = static_cast<std::int64_t>(last);
+  }
+  classes_ = last + 1;
 }
 
 void ByteAutomaton::begin() {
   states_.clear();
+  next_.clear();
   known_.clear();
   stacks_.assign(1, {});  // 0: nothing goes on
   known_stacks_.clear();
   Reached reached;
-  seen_.clear();
+  ++walk_;
+  others_.clear();
   follow({program_.start, 0}, reached);
   keep(std::move(reached));
 }
@@ -53,7 +77,7 @@ void ByteAutomaton::follow(Place from, Reached& reached) {
     const Place place = open_.back();
     open_.pop_back();
     if (reached.places.size() >= kPlacesMax) return;
-    if (!seen_.insert(place).second) continue;
+    if (meets(place)) continue;
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     switch (step.kind) {
       case Kind::kByte:
@@ -82,6 +106,15 @@ void ByteAutomaton::follow(Place from, Reached& reached) {
   }
 }
 
+bool ByteAutomaton::meets(const Place& place) {
+  Mark& mark = marks_[static_cast<std::size_t>(place.step)];
+  if (mark.walk != walk_) {
+    mark = {walk_, place.stack};
+    return false;
+  }
+  return mark.stack == place.stack || !others_.insert(place).second;
+}
+
 std::int32_t ByteAutomaton::pushed(std::int32_t step, std::int32_t below) {
   const auto number = static_cast<std::int32_t>(stacks_.size());
   const auto [known, added] = known_stacks_.try_emplace({step, below}, number);
@@ -91,15 +124,50 @@ std::int32_t ByteAutomaton::pushed(std::int32_t step, std::int32_t below) {
 
 ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
   Reached reached;
-  seen_.clear();
+  ++walk_;
+  others_.clear();
   for (const Place& place : *states_[static_cast<std::size_t>(state)].places) {
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     if (byte >= step.first && byte <= step.last) follow({step.next, place.stack}, reached);
   }
   const bool dead = reached.places.empty() && !reached.may_end;
   const State next = dead ? kDead : keep(std::move(reached));
-  states_[static_cast<std::size_t>(state)].next[byte] = next;
+  next_[place_of(state, byte)] = next;
   return next;
+}
+
+ByteAutomaton::State ByteAutomaton::next_plain(State state) {
+  const State first = next(state, plain_.front());
+  if (first == kDead) return kDead;
+  const bool same = std::all_of(plain_.begin(), plain_.end(),
+                                [&](std::uint8_t byte) { return next(state, byte) == first; });
+  return same ? first : kDead;
+}
+
+// Along the states behind plain bytes, up to one of which it is known.
+int ByteAutomaton::find_run(State state) {
+  std::vector<State> path = {state};
+  int run = 0;
+  while (true) {
+    const State behind = next_plain(path.back());
+    if (behind == kDead) break;
+    const bool is_circle = behind == path.back();
+    const int known = is_circle ? kRunMax : states_[static_cast<std::size_t>(behind)].run;
+    if (known >= 0) {
+      run = std::min(known + 1, kRunMax);
+      break;
+    }
+    if (path.size() == kRunMax) {  // of those behind it more would have to be known
+      states_[static_cast<std::size_t>(state)].run = kRunMax;
+      return kRunMax;
+    }
+    path.push_back(behind);
+  }
+  for (; !path.empty(); path.pop_back()) {
+    states_[static_cast<std::size_t>(path.back())].run = static_cast<std::int8_t>(run);
+    run = std::min(run + 1, kRunMax);
+  }
+  return states_[static_cast<std::size_t>(state)].run;
 }
 
 ByteAutomaton::State ByteAutomaton::keep(Reached reached) {
@@ -107,9 +175,9 @@ ByteAutomaton::State ByteAutomaton::keep(Reached reached) {
   const auto [known, added] = known_.try_emplace(std::move(reached), number);
   if (added) {
     KeptState& kept = states_.emplace_back();
-    kept.next.fill(kUnknown);
     kept.places = &known->first.places;
     kept.may_end = known->first.may_end;
+    next_.resize(next_.size() + classes_, kUnknown);
   }
   return known->second;
 }

@@ -5,7 +5,9 @@
 // looks up an entry of a table: a deterministic automaton, of which only what is used exists.
 //
 // Thread:     one thread at a time.
-// Memory:     about 1.1 KiB a state and 16 bytes a place; nothing bounds them but keep_only().
+// Memory:     16 bytes a step of the program; 4 bytes a state and class of bytes (those that the
+//             program tells apart, some 30 for a schema), 100 a state, 8 a place; nothing bounds
+//             them but keep_only().
 // Cost:       a look-up for a byte that came in this state before; else linear in the places.
 // Not here:   tokens (token_trie), where programs come from (byte_grammar).
 //
@@ -40,8 +42,19 @@ class ByteAutomaton {
   State start() const { return 0; }
   // REQUIRES: `state` is alive, and was given or kept since the last keep_only().
   State next(State state, std::uint8_t byte) {
-    const State known = states_[static_cast<std::size_t>(state)].next[byte];
+    const State known = next_[place_of(state, byte)];
     return known != kUnknown ? known : find_next(state, byte);
+  }
+  // How many plain bytes (is_plain) may come one after the other, whichever they are; kRunMax: as
+  // many or more. REQUIRES: as next.
+  int free_run(State state) {
+    const int known = states_[static_cast<std::size_t>(state)].run;
+    return known >= 0 ? known : find_run(state);
+  }
+  static constexpr int kRunMax = 64;
+  // Characters of ASCII that most texts are of, and that strings of JSON have as they are.
+  static constexpr bool is_plain(std::uint8_t byte) {
+    return byte >= 0x20 && byte < 0x7F && byte != '"' && byte != '\\';
   }
   // Whether the text may be all; whether another byte may come. REQUIRES: as next.
   bool may_end(State state) const { return states_[static_cast<std::size_t>(state)].may_end; }
@@ -74,13 +87,20 @@ class ByteAutomaton {
     auto operator<=>(const Reached&) const = default;
   };
   struct KeptState {
-    std::array<State, 256> next;
     const std::vector<Place>* places = nullptr;  // of the key in known_
     bool may_end = false;
+    std::int8_t run = -1;  // free_run; -1: not known
   };
 
+  std::size_t place_of(State state, std::uint8_t byte) const {
+    return static_cast<std::size_t>(state) * classes_ + class_of_[byte];
+  }
+  void find_classes();
   void begin();
   State find_next(State state, std::uint8_t byte);
+  int find_run(State state);
+  // The state behind any plain byte; kDead if it is not one for all.
+  State next_plain(State state);
   // Adds the places from which a byte may come.
   void follow(Place from, Reached& reached);
   std::int32_t pushed(std::int32_t step, std::int32_t below);
@@ -89,12 +109,25 @@ class ByteAutomaton {
   std::int32_t pushed_again(std::span<const Stack> old, std::int32_t number);
 
   ByteProgram program_;
+  std::array<std::uint8_t, 256> class_of_ = {};  // bytes of one class are never told apart
+  std::size_t classes_ = 0;
+  std::vector<std::uint8_t> plain_;  // a byte of each class that has plain ones
   std::vector<KeptState> states_;
+  std::vector<State> next_;  // [states, classes]
   std::map<Reached, State> known_;
   std::vector<Stack> stacks_;
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> known_stacks_;
   std::vector<Place> open_;  // follow's, kept for its memory
-  std::set<Place> seen_;
+  // Whether a place was met on the walk that is under way: the first stack of each step, and
+  // others.
+  struct Mark {
+    std::uint64_t walk = 0;
+    std::int32_t stack = 0;
+  };
+  bool meets(const Place& place);
+  std::vector<Mark> marks_;  // by step
+  std::set<Place> others_;
+  std::uint64_t walk_ = 0;
 };
 
 }  // namespace stemma

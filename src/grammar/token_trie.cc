@@ -34,7 +34,12 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
   std::vector<std::size_t> path;  // nodes of the token before
   const auto leave = [&](std::size_t depth) {
     for (; path.size() > depth; path.pop_back()) {
-      nodes_[path.back()].behind = static_cast<std::uint32_t>(nodes_.size());
+      Node& node = nodes_[path.back()];
+      node.behind = static_cast<std::uint32_t>(nodes_.size());
+      if (path.size() == 1) continue;
+      Node& above = nodes_[path[path.size() - 2]];
+      above.is_plain = above.is_plain && node.is_plain;
+      above.height = std::max<std::uint16_t>(above.height, node.height + 1U);
     }
   };
   const std::string nothing;
@@ -44,7 +49,9 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
     leave(bytes_in_common(*before, bytes));
     for (std::size_t depth = path.size(); depth < bytes.size(); ++depth) {
       path.push_back(nodes_.size());
-      nodes_.push_back({.byte = static_cast<std::uint8_t>(bytes[depth]),
+      const auto byte = static_cast<std::uint8_t>(bytes[depth]);
+      nodes_.push_back({.byte = byte,
+                        .is_plain = ByteAutomaton::is_plain(byte),
                         .depth = static_cast<std::uint16_t>(depth),
                         .first_token = static_cast<std::uint32_t>(tokens_.size())});
     }
@@ -56,12 +63,25 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
   nodes_.push_back({.first_token = static_cast<std::uint32_t>(tokens_.size())});
 }
 
+// Sets the bits of all tokens at a node and below; the node behind them.
+std::uint32_t TokenTrie::set_all(const Node& node, std::span<std::uint64_t> bits) const {
+  for (std::uint32_t i = node.first_token; i < nodes_[node.behind].first_token; ++i) {
+    const auto token = static_cast<std::size_t>(tokens_[i]);
+    bits[token / 64] |= std::uint64_t{1} << (token % 64);
+  }
+  return node.behind;
+}
+
 void TokenTrie::allowed(ByteAutomaton& automaton, ByteAutomaton::State state,
                         std::span<std::uint64_t> bits) const {
-  std::vector<ByteAutomaton::State> states(depth_max_ + 1);
+  std::vector<ByteAutomaton::State> states(depth_max_ + 1);  // behind the bytes of the way down
   states[0] = state;
-  for (std::size_t at = 0; at + 1 < nodes_.size();) {
+  for (std::uint32_t at = 0; at + 1 < nodes_.size();) {
     const Node& node = nodes_[at];
+    if (node.is_plain && node.height <= automaton.free_run(states[node.depth])) {
+      at = set_all(node, bits);
+      continue;
+    }
     const ByteAutomaton::State next = automaton.next(states[node.depth], node.byte);
     if (next == ByteAutomaton::kDead) {
       at = node.behind;

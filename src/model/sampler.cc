@@ -145,19 +145,25 @@ void Sampler::take_allowed(std::span<const float> logits, std::span<const TokenI
   }
 }
 
-// seen_ marks the tokens that end the output meanwhile.
+// Of most words of 64 tokens all are allowed or none. What the ends have is in weights_ meanwhile.
 void Sampler::keep_to(OutputConstraint& constraint, std::span<const TokenId> ends) {
+  for (const TokenId token : ends) {
+    weights_[static_cast<std::size_t>(token)] = logits_[static_cast<std::size_t>(token)];
+  }
   const std::span<const std::uint64_t> allowed = constraint.allowed();
-  const auto is_allowed = [&](std::size_t token) {
-    return token / 64 < allowed.size() && (allowed[token / 64] >> (token % 64) & 1) != 0;
-  };
-  if (constraint.may_end()) {
-    for (const TokenId token : ends) seen_[static_cast<std::size_t>(token)] = 1;
+  const std::size_t tokens = logits_.size();
+  for (std::size_t first = 0; first < tokens; first += 64) {
+    const std::uint64_t word = first / 64 < allowed.size() ? allowed[first / 64] : 0;
+    if (word == ~std::uint64_t{0}) continue;
+    for (std::size_t i = first; i < std::min(first + 64, tokens); ++i) {
+      if ((word >> (i - first) & 1) == 0) logits_[i] = kImpossible;
+    }
   }
-  for (std::size_t i = 0; i < logits_.size(); ++i) {
-    if (!is_allowed(i) && seen_[i] == 0) logits_[i] = kImpossible;
+  if (!constraint.may_end()) return;
+  for (const TokenId token : ends) {
+    const auto i = static_cast<std::size_t>(token);
+    logits_[i] = static_cast<float>(weights_[i]);
   }
-  for (const TokenId token : ends) seen_[static_cast<std::size_t>(token)] = 0;
 }
 
 // Each token of the history is penalized once, where it is met first; the counts are put back to 0

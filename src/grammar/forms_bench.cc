@@ -1,0 +1,125 @@
+#include "grammar/forms_bench.h"
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/prng.h"
+#include "grammar/byte_automaton.h"
+#include "grammar/json_schema.h"
+#include "grammar/token_trie.h"
+#include "model/sampler.h"
+#include "model/unicode_text.h"
+
+namespace stemma {
+namespace {
+
+double now_us() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::micro>(now).count();
+}
+
+// The bytes, then words: half with a space in front, some with a mark behind, a sixth in letters
+// beyond ASCII.
+std::vector<std::string> drawn_vocabulary(std::int64_t tokens) {
+  Prng prng(1);
+  std::vector<std::string> bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
+  while (std::ssize(bytes) < tokens) {
+    const bool beyond = prng.below(6) == 0;
+    std::string word = prng.below(2) == 0 ? " " : "";
+    for (std::int64_t left = 1 + prng.below(9); left > 0; --left) {
+      const auto letter = static_cast<char32_t>(prng.below(beyond ? 3'000 : 26));
+      utf8_append(letter + (beyond ? 0x4E00 : U'a'), word);
+    }
+    constexpr std::string_view kMarks = "\",:.}]'\n";
+    if (prng.below(8) == 0) word += kMarks[static_cast<std::size_t>(prng.below(8))];
+    bytes.push_back(std::move(word));
+  }
+  return bytes;
+}
+
+ByteAutomaton automaton_of(std::string_view schema) {
+  ByteGrammar grammar;
+  const auto whole = add_json_schema(TemplateJson::parse(schema), {}, grammar);
+  STEMMA_CHECK(whole.ok(), "a schema of the benchmark");
+  return ByteAutomaton(grammar.compile(*whole).value());
+}
+
+struct Form {
+  std::string_view name;
+  std::string_view schema;
+  std::string_view begin;  // of a text
+  std::string_view step;   // that goes on, again and again
+};
+
+// Each state for the first time: those that were found are forgotten.
+std::vector<double> token_us(const Form& form, const TokenTrie& trie, std::int64_t vocab_tokens,
+                             int tokens) {
+  ByteAutomaton automaton = automaton_of(form.schema);
+  std::vector<std::uint64_t> bits(token_words(vocab_tokens));
+  ByteAutomaton::State state = automaton.start();
+  const auto follow = [&](std::string_view text) {
+    for (const char byte : text) state = automaton.next(state, static_cast<std::uint8_t>(byte));
+  };
+  follow(form.begin);
+  std::vector<double> samples;
+  for (int i = 0; i < tokens; ++i) {
+    const double begin = now_us();
+    std::fill(bits.begin(), bits.end(), 0);
+    trie.allowed(automaton, state, bits);
+    samples.push_back(now_us() - begin);
+    follow(form.step);
+    STEMMA_CHECK(state != ByteAutomaton::kDead, "the text keeps to its form");
+  }
+  return samples;
+}
+
+double draw_us(std::int64_t vocab_tokens, int draws) {
+  Prng prng(2);
+  std::vector<float> logits(static_cast<std::size_t>(vocab_tokens));
+  for (float& logit : logits) logit = static_cast<float>(8 * prng.unit());
+  Sampler sampler(vocab_tokens);
+  const SamplingParams params = {.temperature = 1, .seed = 3};
+  std::vector<double> samples;
+  for (int i = 0; i < draws; ++i) {
+    const double begin = now_us();
+    STEMMA_CHECK(sampler.try_sample(logits, params, {}).has_value(), "these are logits");
+    samples.push_back(now_us() - begin);
+  }
+  return median(samples);
+}
+
+constexpr Form kForms[] = {
+    {"bounded_string", R"({"type":"string","maxLength":4000})", "\"", "some"},
+    {"string", R"({"type":"array","items":{"type":"string"}})", "[\"", "some"},
+    {"members", R"({"additionalProperties":{"type":"boolean"},"type":"object"})", "{\"a\"",
+     ": true, \"a\""},
+};
+
+}  // namespace
+
+std::vector<BenchLine> bench_forms(const FormsBenchOptions& options) {
+  const TokenTrie trie(drawn_vocabulary(options.vocab_tokens));
+  const double draw = draw_us(options.vocab_tokens, options.tokens / 4 + 1);
+  std::vector<BenchLine> lines;
+  for (const Form& form : kForms) {
+    const std::vector<double> samples = token_us(form, trie, options.vocab_tokens, options.tokens);
+    const double middle = median(samples);
+    lines.push_back({.bench = "forms",
+                     .params = {{"form", std::string(form.name)},
+                                {"vocab_tokens", std::to_string(options.vocab_tokens)}},
+                     .value = middle,
+                     .unit = "us",
+                     .bound = draw,
+                     .bound_name = "draw",
+                     .ratio = draw / middle,
+                     .repeats = options.tokens,
+                     .spread = spread(samples)});
+  }
+  return lines;
+}
+
+}  // namespace stemma
