@@ -7,6 +7,26 @@ namespace stemma {
 
 using Kind = ByteStep::Kind;
 
+namespace {
+
+// Characters beyond ASCII whose bytes take values independently of each other (Unicode 15, table
+// 3-7).
+struct Bytes {
+  std::uint8_t first, last;
+};
+struct Utf8Form {
+  int bytes;
+  Bytes lead, second;  // those behind are 0x80 to 0xBF
+};
+constexpr Utf8Form kUtf8Forms[] = {
+    {2, {0xC2, 0xDF}, {0x80, 0xBF}}, {3, {0xE0, 0xE0}, {0xA0, 0xBF}},
+    {3, {0xE1, 0xEC}, {0x80, 0xBF}}, {3, {0xED, 0xED}, {0x80, 0x9F}},
+    {3, {0xEE, 0xEF}, {0x80, 0xBF}}, {4, {0xF0, 0xF0}, {0x90, 0xBF}},
+    {4, {0xF1, 0xF3}, {0x80, 0xBF}}, {4, {0xF4, 0xF4}, {0x80, 0x8F}},
+};
+
+}  // namespace
+
 ByteAutomaton::ByteAutomaton(ByteProgram program) : program_(std::move(program)) {
   marks_.resize(program_.steps.size());
   find_classes();
@@ -21,16 +41,30 @@ void ByteAutomaton::find_classes() {
     begins[step.last + std::size_t{1}] = true;
   }
   std::size_t last = 0;
-  std::int64_t last_plain = -1;
   for (std::size_t byte = 0; byte < 256; ++byte) {
     if (byte > 0 && begins[byte]) ++last;
     class_of_[byte] = static_cast<std::uint8_t>(last);
-    const auto code = static_cast<std::uint8_t>(byte);
-    if (!is_plain(code) || last_plain == static_cast<std::int64_t>(last)) continue;
-    plain_.push_back(code);
-    last_plain = static_cast<std::int64_t>(last);
   }
   classes_ = last + 1;
+  // Bytes of a range, one of each class that it meets.
+  const auto some_of = [&](std::uint8_t first, std::uint8_t final, auto&& is_meant) {
+    std::vector<std::uint8_t> bytes;
+    for (std::size_t byte = first; byte <= final; ++byte) {
+      const auto code = static_cast<std::uint8_t>(byte);
+      if (!is_meant(code)) continue;
+      if (bytes.empty() || class_of_[bytes.back()] != class_of_[code]) bytes.push_back(code);
+    }
+    return bytes;
+  };
+  plain_ = some_of(0, 0x7F, is_plain);
+  const auto all = [](std::uint8_t) { return true; };
+  for (const Utf8Form& form : kUtf8Forms) {
+    std::vector<std::vector<std::uint8_t>> places = {
+        some_of(form.lead.first, form.lead.last, all),
+        some_of(form.second.first, form.second.last, all)};
+    for (int i = 2; i < form.bytes; ++i) places.push_back(some_of(0x80, 0xBF, all));
+    beyond_.push_back(std::move(places));
+  }
 }
 
 void ByteAutomaton::begin() {
@@ -136,38 +170,75 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
   return next;
 }
 
-ByteAutomaton::State ByteAutomaton::next_plain(State state) {
-  const State first = next(state, plain_.front());
+ByteAutomaton::State ByteAutomaton::behind_any_byte(State state,
+                                                    std::span<const std::uint8_t> bytes) {
+  const State first = next(state, bytes.front());
   if (first == kDead) return kDead;
-  const bool same = std::all_of(plain_.begin(), plain_.end(),
+  const bool same = std::all_of(bytes.begin(), bytes.end(),
                                 [&](std::uint8_t byte) { return next(state, byte) == first; });
   return same ? first : kDead;
 }
 
-// Along the states behind plain bytes, up to one of which it is known.
-int ByteAutomaton::find_run(State state) {
+// Of all that begin alike the next bytes may lead to several states, if they come together again.
+ByteAutomaton::State ByteAutomaton::behind_any_beyond(State state) {
+  State behind = kDead;
+  for (const auto& places : beyond_) {
+    std::set<State> reached = {state};
+    for (const auto& bytes : places) {
+      std::set<State> further;
+      for (const State from : reached) {
+        for (const std::uint8_t byte : bytes) further.insert(next(from, byte));
+      }
+      if (further.contains(kDead)) return kDead;
+      reached = std::move(further);
+    }
+    if (reached.size() != 1 || (behind != kDead && behind != *reached.begin())) return kDead;
+    behind = *reached.begin();
+  }
+  return behind;
+}
+
+ByteAutomaton::State ByteAutomaton::behind_any(State state, Text text) {
+  const auto of = static_cast<std::size_t>(text);
+  const State known = states_[static_cast<std::size_t>(state)].behind[of];
+  if (known != kUnknown) return known;
+  const State behind = find_behind_any(state, text);
+  states_[static_cast<std::size_t>(state)].behind[of] = behind;
+  return behind;
+}
+
+ByteAutomaton::State ByteAutomaton::find_behind_any(State state, Text text) {
+  const State plain = behind_any_byte(state, plain_);
+  if (plain == kDead || text == Text::kPlain) return plain;
+  return behind_any_beyond(state) == plain ? plain : kDead;
+}
+
+// Along the states behind characters, up to one of which it is known.
+int ByteAutomaton::find_run(State state, Text text) {
+  const auto run_of = [&](State of) -> std::int8_t& {
+    return states_[static_cast<std::size_t>(of)].runs[static_cast<std::size_t>(text)];
+  };
   std::vector<State> path = {state};
   int run = 0;
   while (true) {
-    const State behind = next_plain(path.back());
+    const State behind = behind_any(path.back(), text);
     if (behind == kDead) break;
-    const bool is_circle = behind == path.back();
-    const int known = is_circle ? kRunMax : states_[static_cast<std::size_t>(behind)].run;
+    const int known = behind == path.back() ? kRunMax : run_of(behind);
     if (known >= 0) {
       run = std::min(known + 1, kRunMax);
       break;
     }
     if (path.size() == kRunMax) {  // of those behind it more would have to be known
-      states_[static_cast<std::size_t>(state)].run = kRunMax;
+      run_of(state) = kRunMax;
       return kRunMax;
     }
     path.push_back(behind);
   }
   for (; !path.empty(); path.pop_back()) {
-    states_[static_cast<std::size_t>(path.back())].run = static_cast<std::int8_t>(run);
+    run_of(path.back()) = static_cast<std::int8_t>(run);
     run = std::min(run + 1, kRunMax);
   }
-  return states_[static_cast<std::size_t>(state)].run;
+  return run_of(state);
 }
 
 ByteAutomaton::State ByteAutomaton::keep(Reached reached) {

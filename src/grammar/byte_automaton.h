@@ -45,11 +45,13 @@ class ByteAutomaton {
     const State known = next_[place_of(state, byte)];
     return known != kUnknown ? known : find_next(state, byte);
   }
-  // How many plain bytes (is_plain) may come one after the other, whichever they are; kRunMax: as
-  // many or more. REQUIRES: as next.
-  int free_run(State state) {
-    const int known = states_[static_cast<std::size_t>(state)].run;
-    return known >= 0 ? known : find_run(state);
+  // Of which characters a text is: plain bytes (is_plain), or those and all beyond ASCII.
+  enum class Text : std::uint8_t { kPlain, kAny };
+  // How many such characters may come one after the other, whichever they are; kRunMax: as many or
+  // more. REQUIRES: as next.
+  int free_run(State state, Text text) {
+    const int known = states_[static_cast<std::size_t>(state)].runs[static_cast<std::size_t>(text)];
+    return known >= 0 ? known : find_run(state, text);
   }
   static constexpr int kRunMax = 64;
   // Characters of ASCII that most texts are of, and that strings of JSON have as they are.
@@ -89,7 +91,9 @@ class ByteAutomaton {
   struct KeptState {
     const std::vector<Place>* places = nullptr;  // of the key in known_
     bool may_end = false;
-    std::int8_t run = -1;  // free_run; -1: not known
+    // Of each text: free_run, and behind_any.
+    std::array<std::int8_t, 2> runs = {-1, -1};  // -1: not known
+    std::array<State, 2> behind = {kUnknown, kUnknown};
   };
 
   std::size_t place_of(State state, std::uint8_t byte) const {
@@ -98,9 +102,12 @@ class ByteAutomaton {
   void find_classes();
   void begin();
   State find_next(State state, std::uint8_t byte);
-  int find_run(State state);
-  // The state behind any plain byte; kDead if it is not one for all.
-  State next_plain(State state);
+  int find_run(State state, Text text);
+  // The state behind any one character; kDead if it is not one for all.
+  State behind_any(State state, Text text);
+  State find_behind_any(State state, Text text);
+  State behind_any_byte(State state, std::span<const std::uint8_t> bytes);
+  State behind_any_beyond(State state);
   // Adds the places from which a byte may come.
   void follow(Place from, Reached& reached);
   std::int32_t pushed(std::int32_t step, std::int32_t below);
@@ -112,6 +119,8 @@ class ByteAutomaton {
   std::array<std::uint8_t, 256> class_of_ = {};  // bytes of one class are never told apart
   std::size_t classes_ = 0;
   std::vector<std::uint8_t> plain_;  // a byte of each class that has plain ones
+  // Characters beyond ASCII, by their bytes: each place takes these, one of each class.
+  std::vector<std::vector<std::vector<std::uint8_t>>> beyond_;
   std::vector<KeptState> states_;
   std::vector<State> next_;  // [states, classes]
   std::map<Reached, State> known_;

@@ -67,7 +67,9 @@ std::vector<CharRange> other_chars(std::span<const CharRange> ranges) {
   return others;
 }
 
+// One too many stands for all that follow: nothing is made of them any more.
 ByteGrammar::Part ByteGrammar::add(Node node) {
+  if (nodes_.size() > kPartsMax) return {static_cast<std::int32_t>(kPartsMax)};
   nodes_.push_back(std::move(node));
   return {static_cast<std::int32_t>(nodes_.size()) - 1};
 }
@@ -187,6 +189,7 @@ ByteGrammar::Part ByteGrammar::rule() {
 }
 
 void ByteGrammar::define(Part rule, Part body) {
+  if (nodes_.size() > kPartsMax) return;
   const Node& node = nodes_[static_cast<std::size_t>(rule.number)];
   STEMMA_CHECK(node.kind == Kind::kRule, "only rules are defined");
   Part& place = rules_[static_cast<std::size_t>(node.rule)];
@@ -201,6 +204,9 @@ ByteGrammar::Part ByteGrammar::rule(Part body) {
 }
 
 Result<ByteProgram> ByteGrammar::compile(Part start) const {
+  if (nodes_.size() > kPartsMax) {
+    return Error{ErrorCode::kTooLarge, fmt::format("more than {} parts", kPartsMax)};
+  }
   return ByteCompiler(*this).compile(start);
 }
 

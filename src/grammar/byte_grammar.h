@@ -4,9 +4,9 @@
 // which may name themselves. What comes of it is a program for a ByteAutomaton.
 //
 // Thread:     one thread a grammar; a program is a value.
-// Memory:     32 bytes and its list a part; 12 bytes a step of the program, kStepsMax at most.
-// Cost:       compiling is linear in the steps.
-// Not here:   following a text (byte_automaton), schemas of JSON (json_schema).
+// Memory:     64 bytes and its list a part, kPartsMax at most; 12 bytes a step of the program,
+// kStepsMax at most. Cost:       compiling is linear in the steps. Not here:   following a text
+// (byte_automaton), schemas of JSON (json_schema).
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,9 @@ class ByteGrammar {
     std::int32_t number = -1;
   };
 
-  // More steps are refused.
+  // More steps of a program, or parts of a grammar, are refused when it is compiled.
   static constexpr std::size_t kStepsMax = std::size_t{1} << 18;
+  static constexpr std::size_t kPartsMax = std::size_t{1} << 20;
 
   Part text(std::string_view bytes);
   // One of these characters. REQUIRES: at least one that is no surrogate.
@@ -81,8 +82,9 @@ class ByteGrammar {
   void define(Part rule, Part body);
   Part rule(Part body);
 
-  // The program of texts that `start` is. kTooLarge beyond kStepsMax; kInvalidArgument where a rule
-  // can begin with itself, or never comes to an end. REQUIRES: every rule is defined.
+  // The program of texts that `start` is. kTooLarge beyond kStepsMax and kPartsMax;
+  // kInvalidArgument where a rule can begin with itself, or never comes to an end. REQUIRES: every
+  // rule is defined.
   Result<ByteProgram> compile(Part start) const;
 
  private:

@@ -160,5 +160,15 @@ TEST(ByteGrammar, RefusesMoreStepsThanThereMayBe) {
   EXPECT_EQ(refusal(grammar, nested), "more than 262144 steps");
 }
 
+TEST(ByteGrammar, RefusesMorePartsThanThereMayBe) {
+  ByteGrammar grammar;
+  const std::string million(ByteGrammar::kPartsMax + 10, 'a');
+  const Part text = grammar.text(million);
+  const Part rule = grammar.rule(grammar.sequence({text, grammar.text("b")}));
+  const std::vector<std::string_view> texts = {"a", "b"};
+  EXPECT_EQ(refusal(grammar, grammar.either({rule, grammar.one_text_of(texts)})),
+            "more than 1048576 parts");
+}
+
 }  // namespace
 }  // namespace stemma

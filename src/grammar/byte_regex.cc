@@ -77,7 +77,10 @@ class RegexReader {
   }
 
   Part anything() { return grammar_.repeated(chars({{0, kCharMax}}), 0, std::nullopt); }
-  Part chars(const Chars& of) {
+  Part chars(Chars of) {
+    std::erase_if(of, [](const CharRange& range) {
+      return range.first >= 0xD800 && range.last <= 0xDFFF;  // halves of characters
+    });
     if (of.empty()) return invalid("a class without characters");
     return write_(of);
   }

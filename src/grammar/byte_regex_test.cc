@@ -94,6 +94,9 @@ TEST(ByteRegex, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal("a\\"), "at 2: a \\ without a character");
   EXPECT_EQ(refusal("\\xg0"), "at 2: a character without its digits");
   EXPECT_EQ(refusal("\\u{110000}"), "at 9: no character of Unicode");
+  EXPECT_EQ(refusal("\\ud800"), "at 6: a class without characters");
+  EXPECT_EQ(refusal("[\\udc00-\\udfff]"), "at 15: a class without characters");
+  EXPECT_EQ(refusal("\\ud83dx"), "at 6: a class without characters");
   EXPECT_EQ(refusal("[]"), "at 2: a class without characters");
   EXPECT_EQ(refusal("[^\\s\\S]"), "at 7: a class without characters");
   EXPECT_EQ(refusal(std::string(200, '(') + std::string(200, ')')),

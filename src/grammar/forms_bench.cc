@@ -21,21 +21,26 @@ double now_us() {
   return std::chrono::duration<double, std::micro>(now).count();
 }
 
-// The bytes, then words: half with a space in front, some with a mark behind, a sixth in letters
-// beyond ASCII.
+// The bytes, then marks (a fiftieth, as in vocabularies of models) and words: half of them with a
+// space in front, a sixth in letters beyond ASCII.
 std::vector<std::string> drawn_vocabulary(std::int64_t tokens) {
+  constexpr std::string_view kMarks = "\"\n,:.{}[]\\'";
   Prng prng(1);
   std::vector<std::string> bytes;
   for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
   while (std::ssize(bytes) < tokens) {
-    const bool beyond = prng.below(6) == 0;
     std::string word = prng.below(2) == 0 ? " " : "";
-    for (std::int64_t left = 1 + prng.below(9); left > 0; --left) {
-      const auto letter = static_cast<char32_t>(prng.below(beyond ? 3'000 : 26));
-      utf8_append(letter + (beyond ? 0x4E00 : U'a'), word);
+    if (prng.below(50) == 0) {
+      for (std::int64_t left = 1 + prng.below(4); left > 0; --left) {
+        word += kMarks[static_cast<std::size_t>(prng.below(std::ssize(kMarks)))];
+      }
+    } else {
+      const bool beyond = prng.below(6) == 0;
+      for (std::int64_t left = 1 + prng.below(beyond ? 3 : 9); left > 0; --left) {
+        const auto letter = static_cast<char32_t>(prng.below(beyond ? 3'000 : 26));
+        utf8_append(letter + (beyond ? 0x4E00 : U'a'), word);
+      }
     }
-    constexpr std::string_view kMarks = "\",:.}]'\n";
-    if (prng.below(8) == 0) word += kMarks[static_cast<std::size_t>(prng.below(8))];
     bytes.push_back(std::move(word));
   }
   return bytes;

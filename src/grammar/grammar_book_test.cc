@@ -3,8 +3,10 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/prng.h"
@@ -139,6 +141,34 @@ TEST_F(GrammarBookTest, WhatMayComeDependsOnTheOutputAlone) {
   const OwnedConstraint late = open(schema);
   accept(late, "\"abc");
   EXPECT_EQ(words(late), before);
+}
+
+// Each thread opens, copies, follows and leaves; two forms by turns, so that grammars come and go.
+TEST_F(GrammarBookTest, ThreadsShareGrammars) {
+  const auto write = [](std::string_view schema) {
+    return [schema](ByteGrammar& grammar) {
+      return add_json_schema(TemplateJson::parse(schema), {}, grammar);
+    };
+  };
+  std::atomic<int> wrong = 0;
+  const auto run = [&](int seed) {
+    for (int i = 0; i < 60; ++i) {
+      const std::string schema =
+          (i + seed) % 2 == 0 ? R"({"type":"array"})" : R"({"const":)" + std::to_string(i) + "}";
+      const auto one = book_.open(schema, write(schema));
+      const OwnedConstraint other = *one;
+      const bool is_array = (i + seed) % 2 == 0;
+      if (allows(other, token('[')) != is_array) ++wrong;
+      if (!is_array) continue;
+      accept(*one, "[[1,");
+      accept(other, "[");
+      if (!allows(*one, token('2')) || !allows(other, token(']'))) ++wrong;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int seed = 0; seed < 4; ++seed) threads.emplace_back(run, seed);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ const SchemaCase kValues[] = {
      R"({"type":"string","pattern":"^[a-c\"\\\\\n]+\u0001?$"})",
      {R"("abc")", R"("a\"\\\n\u0001")"},
      {R"("")", R"("d")", R"("\u0061")"}},
+    {"PatternOfHalves", R"({"pattern":"^[\\n\\ud800-\\udfff]$"})", {R"("\n")"}, {R"("n")"}},
     {"PatternAnywhere", R"({"pattern":"b"})", {R"("b")", R"("ab\nc")"}, {R"("ac")", "1"}},
     {"Date",
      R"({"type":"string","format":"date"})",

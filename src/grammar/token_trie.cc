@@ -16,6 +16,43 @@ std::size_t bytes_in_common(const std::string& a, const std::string& b) {
       a.begin());
 }
 
+// What the bytes of a token are up to one of them, if the token begins with a character.
+struct Begun {
+  int wanted = 0;  // bytes that the character still has
+  std::uint8_t least = 0x80;
+  std::uint8_t most = 0xBF;
+  bool is_text = true;   // since a mark of ASCII that is no plain byte
+  bool all_text = true;  // all of it
+  bool all_plain = true;
+  int chars = 0;
+
+  void follow(std::uint8_t byte) {
+    if (wanted > 0) {
+      is_text = is_text && byte >= least && byte <= most;
+      --wanted;
+    } else {
+      is_text = is_text && (ByteAutomaton::is_plain(byte) || (byte >= 0xC2 && byte <= 0xF4));
+      wanted = byte < 0xC2 ? 0 : byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+      ++chars;
+    }
+    least = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
+    most = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+    all_text = all_text && is_text;
+    all_plain = all_plain && ByteAutomaton::is_plain(byte);
+  }
+};
+
+constexpr int kManyChars = 1 << 20;
+
+std::size_t text_index(ByteAutomaton::Text text) {
+  return static_cast<std::size_t>(text);
+}
+
+void set_bit(TokenId token, std::span<std::uint64_t> bits) {
+  const auto i = static_cast<std::size_t>(token);
+  bits[i / 64] |= std::uint64_t{1} << (i % 64);
+}
+
 }  // namespace
 
 TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
@@ -39,23 +76,43 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
       if (path.size() == 1) continue;
       Node& above = nodes_[path[path.size() - 2]];
       above.is_plain = above.is_plain && node.is_plain;
-      above.height = std::max<std::uint16_t>(above.height, node.height + 1U);
+      above.is_text = above.is_text && node.is_text;
+      const auto own = static_cast<std::uint16_t>(above.begins ? 1 : 0);
+      above.height = std::max(above.height, static_cast<std::uint16_t>(own + node.height));
     }
   };
+  for (Masks& masks : masks_) {
+    for (auto& mask : masks) mask.resize(token_words(std::ssize(bytes_of_tokens)));
+  }
+  std::vector<Begun> begun;  // behind each byte of the token before
   const std::string nothing;
   const std::string* before = &nothing;
   for (const TokenId token : order) {
     const std::string& bytes = bytes_of(token);
     leave(bytes_in_common(*before, bytes));
-    for (std::size_t depth = path.size(); depth < bytes.size(); ++depth) {
+    begun.resize(path.size());
+    while (path.size() < bytes.size()) {
       path.push_back(nodes_.size());
-      const auto byte = static_cast<std::uint8_t>(bytes[depth]);
+      begun.push_back(begun.empty() ? Begun() : begun.back());
+      const auto byte = static_cast<std::uint8_t>(bytes[path.size() - 1]);
+      const bool begins = begun.back().wanted == 0;
+      begun.back().follow(byte);
       nodes_.push_back({.byte = byte,
                         .is_plain = ByteAutomaton::is_plain(byte),
-                        .depth = static_cast<std::uint16_t>(depth),
+                        .is_text = begun.back().is_text,
+                        .begins = begins,
+                        .depth = static_cast<std::uint16_t>(path.size() - 1),
+                        .height = static_cast<std::uint16_t>(begins ? 1 : 0),
                         .first_token = static_cast<std::uint32_t>(tokens_.size())});
+      if (begins && byte < 0x80) begun.back().is_text = true;  // text may begin anew
     }
     tokens_.push_back(token);
+    for (std::size_t i = 0; i < kLengths.size(); ++i) {
+      if (begun.back().chars > kLengths[i]) continue;
+      if (begun.back().all_text) set_bit(token, masks_[text_index(ByteAutomaton::Text::kAny)][i]);
+      if (begun.back().all_plain)
+        set_bit(token, masks_[text_index(ByteAutomaton::Text::kPlain)][i]);
+    }
     depth_max_ = std::max(depth_max_, bytes.size());
     before = &bytes;
   }
@@ -63,35 +120,69 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
   nodes_.push_back({.first_token = static_cast<std::uint32_t>(tokens_.size())});
 }
 
+TokenTrie::Sure TokenTrie::set_sure(ByteAutomaton& automaton, ByteAutomaton::State state,
+                                    std::span<std::uint64_t> bits) const {
+  Sure sure;
+  int run = automaton.free_run(state, sure.text);
+  if (run < kLengths.front()) {
+    sure.text = ByteAutomaton::Text::kPlain;
+    run = automaton.free_run(state, sure.text);
+  }
+  const auto longer = std::upper_bound(kLengths.begin(), kLengths.end(), run);
+  if (longer == kLengths.begin()) return sure;
+  sure.chars = *(longer - 1);
+  const auto& mask =
+      masks_[text_index(sure.text)][static_cast<std::size_t>(longer - 1 - kLengths.begin())];
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] |= mask[i];
+  return sure;
+}
+
 // Sets the bits of all tokens at a node and below; the node behind them.
 std::uint32_t TokenTrie::set_all(const Node& node, std::span<std::uint64_t> bits) const {
-  for (std::uint32_t i = node.first_token; i < nodes_[node.behind].first_token; ++i) {
-    const auto token = static_cast<std::size_t>(tokens_[i]);
-    bits[token / 64] |= std::uint64_t{1} << (token % 64);
-  }
+  const std::uint32_t end = nodes_[node.behind].first_token;
+  for (std::uint32_t i = node.first_token; i < end; ++i) set_bit(tokens_[i], bits);
   return node.behind;
 }
 
 void TokenTrie::allowed(ByteAutomaton& automaton, ByteAutomaton::State state,
                         std::span<std::uint64_t> bits) const {
-  std::vector<ByteAutomaton::State> states(depth_max_ + 1);  // behind the bytes of the way down
-  states[0] = state;
+  const Sure sure = set_sure(automaton, state, bits);
+  // Of the way down: the state behind it, and how many characters it is; more than there may be
+  // where it is not of the sure text alone.
+  struct Step {
+    ByteAutomaton::State state = ByteAutomaton::kDead;
+    int chars = 0;
+  };
+  std::vector<Step> way(depth_max_ + 1);
+  way[0].state = state;
   for (std::uint32_t at = 0; at + 1 < nodes_.size();) {
     const Node& node = nodes_[at];
-    if (node.is_plain && node.height <= automaton.free_run(states[node.depth])) {
-      at = set_all(node, bits);
+    const Step& above = way[node.depth];
+    const bool is_sure = sure.text == ByteAutomaton::Text::kPlain ? node.is_plain : node.is_text;
+    if (is_sure && above.chars + node.height <= sure.chars) {
+      at = node.behind;
       continue;
     }
-    const ByteAutomaton::State next = automaton.next(states[node.depth], node.byte);
+    if (node.begins && node.is_text) {
+      const auto text = node.is_plain ? ByteAutomaton::Text::kPlain : ByteAutomaton::Text::kAny;
+      if (node.height <= automaton.free_run(above.state, text)) {
+        at = set_all(node, bits);
+        continue;
+      }
+    }
+    const ByteAutomaton::State next = automaton.next(above.state, node.byte);
     if (next == ByteAutomaton::kDead) {
       at = node.behind;
       continue;
     }
-    states[node.depth + std::size_t{1}] = next;
+    const bool stays_sure = sure.text == ByteAutomaton::Text::kPlain
+                                ? ByteAutomaton::is_plain(node.byte)
+                                : ByteAutomaton::is_plain(node.byte) || node.byte >= 0x80;
+    const int chars = above.chars + (node.begins ? 1 : 0);
+    way[node.depth + std::size_t{1}] = {next, stays_sure ? chars : kManyChars};
     ++at;
     for (std::uint32_t i = node.first_token; i < nodes_[at].first_token; ++i) {
-      const auto token = static_cast<std::size_t>(tokens_[i]);
-      bits[token / 64] |= std::uint64_t{1} << (token % 64);
+      set_bit(tokens_[i], bits);
     }
   }
 }

@@ -2,13 +2,16 @@
 // allows now.
 //
 // Thread:     const methods are safe from many threads at once.
-// Memory:     16 bytes a node, of which a vocabulary of 128k tokens has some 300,000.
+// Memory:     16 bytes a node, of which a vocabulary of 128k tokens has some 300,000, and ten bits
+// a
+//             token.
 // Cost:       of allowed(): a look at every begin of a token that the grammar allows, and one more
-//             byte: a microsecond where few bytes may come. Tokens of plain text are not looked at
-//             where any plain text may come, but for setting their bits.
+//             byte: a microsecond where few bytes may come. Tokens of text alone are not looked at
+//             where any text may come.
 // Not here:   which bytes a token writes (token_bytes).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,17 +42,33 @@ class TokenTrie {
   // In depth-first order: the first node below this one, if there is one, is the next.
   struct Node {
     std::uint8_t byte = 0;
-    bool is_plain = true;           // it and all below it are plain bytes
+    // It and all below it are plain bytes; whole characters but for a last one, plain or beyond
+    // ASCII.
+    bool is_plain = true;
+    bool is_text = true;
+    bool begins = true;             // a character
     std::uint16_t depth = 0;        // of its byte in the token
+    std::uint16_t height = 1;       // characters that begin on the longest way down from it
     std::uint32_t behind = 0;       // the first node that is not below this one
     std::uint32_t first_token = 0;  // its tokens are those up to the next node's first
-    std::uint16_t height = 1;       // bytes of the longest way down, its own included
   };
 
+  // Tokens of so many characters of a text at most, as bits; in the order of kLengths.
+  static constexpr std::array<int, 5> kLengths = {4, 8, 12, 16, ByteAutomaton::kRunMax};
+  using Masks = std::array<std::vector<std::uint64_t>, kLengths.size()>;
+  // What is allowed for sure, before anything is looked at: tokens of so many characters of `text`.
+  struct Sure {
+    ByteAutomaton::Text text = ByteAutomaton::Text::kAny;
+    int chars = 0;
+  };
+
+  Sure set_sure(ByteAutomaton& automaton, ByteAutomaton::State state,
+                std::span<std::uint64_t> bits) const;
   std::uint32_t set_all(const Node& node, std::span<std::uint64_t> bits) const;
 
   std::vector<Node> nodes_;  // and one behind the last
   std::vector<TokenId> tokens_;
+  std::array<Masks, 2> masks_;  // of each ByteAutomaton::Text
   std::size_t depth_max_ = 0;
 };
 

@@ -41,19 +41,22 @@ TEST(TokenTrie, OfNoTokensAllowsNone) {
 }
 
 // Against every token by itself, behind texts of all kinds.
-TEST(TokenTrie, AllowsWhatEachTokenAloneMay) {
+class TokenTrieOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenTrieOf, AllowsWhatEachTokenAloneMay) {
   Prng prng(7);
   std::vector<std::string> bytes(700);
   for (std::string& token : bytes) {
-    const std::string_view letters = "\"\\{}[],: \n019.eE-trufalsn\xC3\xA9\xF0\x9F\x98\x80u";
-    const std::int64_t length = prng.below(6);
-    for (std::int64_t i = 0; i < length; ++i) {
-      token += letters[static_cast<std::size_t>(prng.below(std::ssize(letters)))];
-    }
+    constexpr std::string_view kPieces[] = {
+        "\"", "\\",   "{",  "}",    "[",    "]",        ",",        ": ",      " ", "\n",
+        "0",  "19",   ".",  "e",    "E-",   "true",     "fals",     "nul",     "u", "word",
+        "é",  "日本", "😀", "\xC3", "\xA9", "\xF0\x9F", "\x98\x80", "\xED\xA0"};
+    const std::int64_t length = prng.below(5);
+    for (std::int64_t i = 0; i < length; ++i) token += kPieces[prng.below(std::ssize(kPieces))];
   }
   const TokenTrie trie(bytes);
-  ByteAutomaton automaton = automaton_of_schema("true");
-  for (int i = 0; i < 300; ++i) {
+  ByteAutomaton automaton = automaton_of_schema(GetParam());
+  for (int i = 0; i < 200; ++i) {
     std::string text = drawn_text(automaton, prng, 40);
     text.resize(static_cast<std::size_t>(prng.below(std::ssize(text) + 1)));
     std::vector<TokenId> alone;
@@ -64,6 +67,14 @@ TEST(TokenTrie, AllowsWhatEachTokenAloneMay) {
     ASSERT_EQ(allowed_behind(trie, automaton, text, bytes.size()), alone) << text;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Schemas, TokenTrieOf,
+    testing::Values(
+        "true", R"({"type":"string","maxLength":7})",
+        R"({"type":"string","minLength":3,"maxLength":90})", R"({"pattern":"^[ -~]{2,20}é?$"})",
+        R"({"pattern":"^.{0,5}$"})", R"({"pattern":"^[a-zé-￿]*$"})",
+        R"({"properties":{"word":{},"é":{}},"additionalProperties":{"type":"string"}})"));
 
 }  // namespace
 }  // namespace stemma

@@ -17,6 +17,14 @@ LAYOUTS = ["layer_first", "page_first"]
 PROMPT_TOKENS_MAX = 640
 KEYS = ["one", "other", "admin"]  # of two tenants and of who may do everything
 SHARED_TEXT = "You are a helpful assistant. Answer shortly, and say so where you do not know. "
+# What an answer has to be.
+FORMS = [
+    {"guided_regex": "[a-z]{1,9}( [a-z]{1,9}){0,7}"},
+    {"guided_choice": ["yes", "no", "nobody", "never before"]},
+    {"guided_json": {"type": "array", "items": {"type": "string", "maxLength": 5}}},
+    {"guided_json": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}, "required": ["b"]}},
+    {"json_schema": '{"$ref":"#/$defs/n","$defs":{"n":{"type":["null","array"],"items":{"$ref":"#/$defs/n"}}}}'},
+]
 
 
 class Lives:
@@ -95,6 +103,8 @@ class Texts:
                 "return_token_ids": True, "ignore_eos": True}
         if draw.random() < 0.05:
             body["prompt"] = SHARED_TEXT + str(draw.randrange(100))
+        if draw.random() < 0.15:
+            body.update(draw.choice(FORMS))
         if draw.random() < 0.15:
             body["echo"] = True
             body["max_tokens"] = draw.choice([0, body["max_tokens"]])
