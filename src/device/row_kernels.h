@@ -22,6 +22,7 @@ struct RowKernels {
   void (*add_to)(float* x, const float* y, std::int64_t n);
   void (*convert_to_f32)(const void* values, WeightType type, float* out, std::int64_t n);
   std::int64_t (*argmax)(const float* x, std::int64_t n);
+  void (*exp_of_scaled)(const float* x, double zero, double unit, double* out, std::int64_t n);
 };
 
 // Those of the chosen SIMD target.

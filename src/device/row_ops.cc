@@ -60,4 +60,10 @@ std::int64_t argmax(std::span<const float> x) {
   return row_kernels().argmax(x.data(), size_of(x));
 }
 
+void exp_of_scaled(std::span<const float> x, double zero, double unit, std::span<double> out) {
+  STEMMA_CHECK_EQ(x.size(), out.size());
+  STEMMA_CHECK(unit > 0, "a unit is positive");
+  row_kernels().exp_of_scaled(x.data(), zero, unit, out.data(), size_of(x));
+}
+
 }  // namespace stemma

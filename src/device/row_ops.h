@@ -51,4 +51,8 @@ void convert_to_f32(const void* values, WeightType type, std::span<float> out);
 // row of nothing but NaN gives 0. REQUIRES: not empty.
 std::int64_t argmax(std::span<const float> x);
 
+// out[i] = exp((x[i] - zero) / unit), with a relative error below 1e-14; 0 for NaN and below
+// 1e-300. REQUIRES: the same size; x[i] <= zero or NaN; zero is finite; unit > 0.
+void exp_of_scaled(std::span<const float> x, double zero, double unit, std::span<double> out);
+
 }  // namespace stemma

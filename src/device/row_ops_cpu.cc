@@ -178,6 +178,30 @@ void convert_to_f32(const void* values, WeightType type, float* out, std::int64_
   }
 }
 
+using Wide = hn::ScalableTag<double>;
+constexpr Wide kWide;
+constexpr std::int64_t kWideLanes = static_cast<std::int64_t>(hn::MaxLanes(Wide()));
+
+// Comparisons with NaN are false; Highway's exp takes no infinity.
+void exp_of_scaled(const float* x, double zero, double unit, double* out, std::int64_t n) {
+  const hn::Rebind<float, Wide> narrow;
+  const auto least = hn::Set(kWide, -690.0);
+  const auto exponential = [&](const float* from) {
+    const auto distance =
+        hn::Sub(hn::PromoteTo(kWide, hn::LoadU(narrow, from)), hn::Set(kWide, zero));
+    const auto scaled = hn::Div(distance, hn::Set(kWide, unit));
+    const auto counts = hn::Ge(scaled, least);
+    return hn::IfThenElseZero(counts, hn::Exp(kWide, hn::IfThenElse(counts, scaled, least)));
+  };
+  std::int64_t i = 0;
+  for (; i + kWideLanes <= n; i += kWideLanes) hn::StoreU(exponential(x + i), kWide, out + i);
+  HWY_ALIGN float padded[kWideLanes] = {};
+  HWY_ALIGN double exponentials[kWideLanes];
+  std::copy(x + i, x + n, padded);
+  hn::Store(exponential(padded), kWide, exponentials);
+  std::copy(exponentials, exponentials + (n - i), out + i);
+}
+
 // Where `wanted` is for the first time; n if nowhere.
 std::int64_t find(const float* x, std::int64_t n, float wanted) {
   const V same = hn::Set(kD, wanted);
@@ -223,8 +247,9 @@ std::int64_t argmax(const float* x, std::int64_t n) {
 
 // A function, so that HWY_EXPORT can dispatch on it.
 const RowKernels& kernels_of_target() {
-  static constexpr RowKernels kKernels{rms_norm,    rotate_halves, silu_multiply,  gelu_multiply,
-                                       cap_by_tanh, add_to,        convert_to_f32, argmax};
+  static constexpr RowKernels kKernels{rms_norm,       rotate_halves, silu_multiply,
+                                       gelu_multiply,  cap_by_tanh,   add_to,
+                                       convert_to_f32, argmax,        exp_of_scaled};
   return kKernels;
 }
 

@@ -219,6 +219,28 @@ TEST_P(RowOpsTest, ArgmaxIsTheFirstLargest) {
   EXPECT_EQ(argmax(std::vector<float>{kNan, -kInfinity, -kInfinity}), 1);
 }
 
+TEST_P(RowOpsTest, ExpOfScaledIsThatOfALibrary) {
+  for (const std::size_t n : kLengths) {
+    std::vector<float> x = row(n);
+    for (float& value : x) value *= 100;
+    x[n / 2] = kNan;
+    x[n - 1] = -kInfinity;
+    const double zero = 400.5;
+    std::vector<double> out(n);
+    for (const double unit : {0.01, 0.7, 1.0, 30.0}) {
+      exp_of_scaled(x, zero, unit, out);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double exponent = (static_cast<double>(x[i]) - zero) / unit;
+        const double wanted = exponent >= -690 ? std::exp(exponent) : 0;
+        ASSERT_NEAR(out[i], wanted, 1e-14 * wanted) << exponent;
+      }
+    }
+  }
+  std::vector<double> one(1);
+  exp_of_scaled(std::vector<float>{2.5F}, 2.5, 0.3, one);
+  EXPECT_EQ(one[0], 1);
+}
+
 // I13: an element-wise operation on a row equals the same on each element alone.
 TEST_P(RowOpsTest, ElementBitsDoNotDependOnPlaceOrLength) {
   constexpr std::size_t kN = 77;

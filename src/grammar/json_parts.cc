@@ -245,4 +245,71 @@ Part JsonParts::integer(std::int64_t least, std::int64_t most) const {
   return grammar.either(std::move(parts));
 }
 
+// What may follow a whole number: nothing, or a point and digits that as a fraction lie between
+// `least` and `most`. A place is one where the digits before are those of both, of either or of
+// none.
+Part JsonParts::fraction(std::string_view least, std::string_view most) const {
+  const std::size_t places = least.size();
+  Part rests[4] = {};  // behind a place; bit 0: the digits are those of least, bit 1: of most
+  for (std::size_t at = places + 1; at-- > 0;) {
+    Part here[4] = {};
+    for (unsigned bound = 0; bound < 4; ++bound) {
+      const bool is_least = (bound & 1) != 0;
+      const bool is_most = (bound & 2) != 0;
+      std::vector<Part> ways;
+      const auto digit_of = [&](std::string_view digits) { return digits[at] - '0'; };
+      const int first = at < places && is_least ? digit_of(least) : 0;
+      const int last = at == places ? -1 : is_most ? digit_of(most) : 9;
+      for (int digit = first; digit <= last; ++digit) {
+        const unsigned next =
+            (is_least && digit == first ? 1U : 0U) | (is_most && digit == last ? 2U : 0U);
+        if (rests[next].number < 0) continue;  // no digits lead there
+        ways.push_back(grammar.sequence(
+            {grammar.text(kDigits.substr(static_cast<std::size_t>(digit), 1)), rests[next]}));
+      }
+      const bool may_end = !is_least || least.find_first_not_of('0', at) == std::string_view::npos;
+      if (at == 0 && !ways.empty()) {
+        ways = {grammar.sequence({grammar.text("."), grammar.either(std::move(ways))})};
+      }
+      if (may_end) ways.push_back(grammar.sequence({}));
+      if (!ways.empty()) here[bound] = grammar.rule(grammar.either(std::move(ways)));
+    }
+    std::copy(std::begin(here), std::end(here), std::begin(rests));
+  }
+  return rests[3];
+}
+
+// REQUIRES: 0 <= least <= most.
+Part JsonParts::decimals(std::int64_t least, std::int64_t most) const {
+  const auto digits_of = [](std::int64_t rest) {
+    return fmt::format("{:06}", rest);  // of kNumberUnit
+  };
+  const std::string from = digits_of(least % kNumberUnit);
+  const std::string to = digits_of(most % kNumberUnit);
+  const std::string none = digits_of(0);
+  const std::string all = digits_of(kNumberUnit - 1);
+  const std::int64_t low = least / kNumberUnit;
+  const std::int64_t high = most / kNumberUnit;
+  const auto decimal = [&](std::int64_t whole, std::string_view first, std::string_view last) {
+    return grammar.sequence({grammar.text(std::to_string(whole)), fraction(first, last)});
+  };
+  if (low == high) return decimal(low, from, to);
+  std::vector<Part> parts = {decimal(low, from, all), decimal(high, none, to)};
+  if (low + 1 < high) {
+    parts.push_back(grammar.sequence({whole_numbers(low + 1, high - 1), fraction(none, all)}));
+  }
+  return grammar.either(std::move(parts));
+}
+
+Part JsonParts::number_between(std::int64_t least, std::int64_t most) const {
+  STEMMA_CHECK(-kNumberMax <= least && least <= most && most <= kNumberMax, "a range");
+  std::vector<Part> parts;
+  if (most >= 0) parts.push_back(decimals(std::max<std::int64_t>(least, 0), most));
+  if (least < 0) {
+    const Part magnitude = decimals(std::max<std::int64_t>(-most, 1), -least);
+    parts.push_back(grammar.sequence({grammar.text("-"), magnitude}));
+  }
+  return grammar.either(std::move(parts));
+}
+
 }  // namespace stemma

@@ -25,6 +25,11 @@ struct JsonParts {
 
   // A string of so many characters.
   Part string(std::int64_t least, std::optional<std::int64_t> most) const;
+  // A number from `least` to `most`, both in units of 1 / kNumberUnit, which is how exact it is.
+  // REQUIRES: -kNumberMax <= least <= most <= kNumberMax.
+  Part number_between(std::int64_t least, std::int64_t most) const;
+  static constexpr std::int64_t kNumberUnit = 1'000'000;
+  static constexpr std::int64_t kNumberMax = 1'000'000'000'000 * kNumberUnit;
   // A string whose characters are what `expression` matches, anywhere in it.
   Result<Part> string_of(std::string_view expression) const;
   // A string without escapes that is none of these.
@@ -51,6 +56,8 @@ struct JsonParts {
   Part digits_beyond(std::string_view bound, Side side) const;
   Part digits_between(std::string_view least, std::string_view most) const;
   Part whole_numbers(std::int64_t least, std::int64_t most) const;
+  Part decimals(std::int64_t least, std::int64_t most) const;
+  Part fraction(std::string_view least, std::string_view most) const;
 };
 
 }  // namespace stemma

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "grammar/json_parts.h"
+#include "grammar/number_range.h"
 #include "grammar/string_format.h"
 #include "model/json_text.h"
 
@@ -59,8 +60,8 @@ constexpr TypeWords kTypes[] = {
     {"object", {"properties", "required", "additionalProperties"}},
     {"array", {"items", "prefixItems", "minItems", "maxItems"}},
     {"string", {"minLength", "maxLength", "pattern"}},
-    {"number", {}},
-    {"integer", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}},
+    {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}},
+    {"integer", {}},
     {"boolean", {}},
     {"null", {}},
 };
@@ -284,44 +285,31 @@ class SchemaReader {
     return fail(part.error().code, at, part.error().detail);
   }
 
-  std::optional<double> bound(const Json& schema, const char* name, const std::string& path) {
-    const auto found = schema.find(name);
-    if (found == schema.end()) return std::nullopt;
-    if (found->is_number()) return found->get<double>();
-    wrong(fmt::format("{}.{}", path, name), "must be a number");
-    return std::nullopt;
-  }
-
   Part integer(const Json& schema, const std::string& path) {
     constexpr auto kMax = static_cast<double>(JsonParts::kIntegerMax);
-    double least = -kMax;
-    double most = kMax;
-    if (const auto given = bound(schema, "minimum", path)) least = std::ceil(*given);
-    if (const auto given = bound(schema, "exclusiveMinimum", path)) {
-      least = std::max(least, std::floor(*given) + 1);
-    }
-    if (const auto given = bound(schema, "maximum", path)) most = std::floor(*given);
-    if (const auto given = bound(schema, "exclusiveMaximum", path)) {
-      most = std::min(most, std::ceil(*given) - 1);
-    }
-    if (!(least <= most) || least > kMax || most < -kMax) {
+    const Result<NumberRange> range = read_number_range(schema, 1, kMax);
+    if (!range.ok()) return wrong(path, range.error().detail);
+    if (!(range->least <= range->most)) {
       return wrong(path, "no integer of at most 18 digits is in this range");
     }
     const auto clamped = [](double value) {
       if (value >= kMax) return JsonParts::kIntegerMax;
       return value <= -kMax ? -JsonParts::kIntegerMax : static_cast<std::int64_t>(value);
     };
-    return json_.integer(clamped(least), clamped(most));
+    return json_.integer(clamped(range->least), clamped(range->most));
   }
 
-  // Numbers that may have a fraction are not bounded.
   Part number(const Json& schema, const std::string& path) {
-    for (const char* const word : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
-      if (rules_.strict && schema.contains(word)) {
-        return unsupported(fmt::format("{}.{}", path, word), "only supported of integers");
-      }
+    const Result<NumberRange> range =
+        read_number_range(schema, static_cast<double>(JsonParts::kNumberUnit),
+                          static_cast<double>(JsonParts::kNumberMax));
+    if (!range.ok()) return wrong(path, range.error().detail);
+    if (range->is_free) return json_.number;
+    if (!(range->least <= range->most)) {
+      return wrong(path, "no number with six digits of a fraction is in this range");
     }
-    return json_.number;
+    return json_.number_between(static_cast<std::int64_t>(range->least),
+                                static_cast<std::int64_t>(range->most));
   }
 
   Part array(const Json& schema, const std::string& path);

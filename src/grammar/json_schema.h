@@ -7,7 +7,8 @@
 // $ref within the schema, recursive ones too.
 //
 // A grammar gives less than a schema allows, never more: members come in the order of `properties`,
-// numbers have at most 18 digits, white space is a space or a line's begin, and members that no
+// numbers have at most 18 digits (those with bounds six behind the point, and
+// no exponent), white space is a space or a line's begin, and members that no
 // property names only come where additionalProperties says so.
 //
 // What else narrows a schema (multipleOf, not, uniqueItems, ...) is refused by name where the

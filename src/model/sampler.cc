@@ -92,6 +92,7 @@ Sampler::Sampler(std::int64_t vocab_tokens) {
   const auto size = static_cast<std::size_t>(vocab_tokens);
   logits_.resize(size);
   weights_.resize(size);
+  run_sums_.resize((size + kRunTokens - 1) / kRunTokens);
   candidates_.resize(size);
   counts_.resize(size);
   seen_.resize(size);
@@ -194,26 +195,50 @@ void Sampler::penalize(const SamplingParams& params, const SamplingHistory& hist
 }
 
 void Sampler::weigh(std::span<const float> logits, TokenId top, float temperature) {
-  const double top_logit = logits[static_cast<std::size_t>(top)];
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double distance = static_cast<double>(logits[i]) - top_logit;
-    weights_[i] = std::isnan(distance) ? 0 : std::exp(distance / temperature);
-  }
+  exp_of_scaled(logits, logits[static_cast<std::size_t>(top)], temperature, weights_);
 }
 
-// Inverse of the distribution function over the tokens in the order of their ids.
-TokenId Sampler::draw_unordered(double min_weight, double unit) const {
-  const auto counted = [&](double weight) { return weight >= min_weight ? weight : 0.0; };
+// The weights that count, a run of tokens at a time, in chains that take turns.
+double Sampler::sum_runs(double min_weight) {
   double total = 0;
-  for (const double weight : weights_) total += counted(weight);
-  const double target = unit * total;
+  for (std::size_t run = 0; run < run_sums_.size(); ++run) {
+    constexpr std::size_t kChains = 8;
+    double chains[kChains] = {};
+    const std::size_t begin = run * kRunTokens;
+    const std::size_t end = std::min(begin + kRunTokens, weights_.size());
+    std::size_t i = begin;
+    for (; i + kChains <= end; i += kChains) {
+      for (std::size_t chain = 0; chain < kChains; ++chain) {
+        const double weight = weights_[i + chain];
+        chains[chain] += weight >= min_weight ? weight : 0.0;
+      }
+    }
+    for (; i < end; ++i) chains[0] += weights_[i] >= min_weight ? weights_[i] : 0.0;
+    run_sums_[run] = std::accumulate(chains, chains + kChains, 0.0);
+    total += run_sums_[run];
+  }
+  return total;
+}
+
+// Inverse of the distribution function over the tokens in the order of their ids: the run first,
+// then the token. What rounding leaves over is the last token's that counts.
+TokenId Sampler::draw_unordered(double min_weight, double unit) {
+  const double target = unit * sum_runs(min_weight);
+  std::size_t chosen = 0;
+  double before = 0;
   double reached = 0;
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (counted(weights_[i]) == 0) continue;
-    reached += weights_[i];
+  for (std::size_t run = 0; run < run_sums_.size() && reached <= target; ++run) {
+    if (run_sums_[run] == 0) continue;
+    chosen = run;
+    before = reached;
+    reached += run_sums_[run];
+  }
+  std::size_t last = chosen * kRunTokens;
+  const std::size_t end = std::min(last + kRunTokens, weights_.size());
+  for (std::size_t i = last; i < end && before <= target; ++i) {
+    if (weights_[i] == 0 || weights_[i] < min_weight) continue;
+    before += weights_[i];
     last = i;
-    if (reached > target) break;
   }
   return static_cast<TokenId>(last);
 }

@@ -78,14 +78,17 @@ class Sampler {
   void penalize(const SamplingParams& params, const SamplingHistory& history);
   // Fills weights_ with exp((logit - max) / temperature): the most likely token has 1.
   void weigh(std::span<const float> logits, TokenId top, float temperature);
-  TokenId draw_unordered(double min_weight, double unit) const;
+  double sum_runs(double min_weight);
+  TokenId draw_unordered(double min_weight, double unit);
   TokenId draw_ordered(const TokenChoice& choice);
   // Candidates, in no order: the k most likely tokens; those without which top_p cannot be reached.
   std::span<TokenId> gather_top_k(std::int64_t top_k);
   std::span<TokenId> gather_for_top_p(float top_p, double total_weight);
 
-  std::vector<float> logits_;         // [vocab], after bias and penalties
-  std::vector<double> weights_;       // [vocab]
+  std::vector<float> logits_;    // [vocab], after bias and penalties
+  std::vector<double> weights_;  // [vocab]
+  static constexpr std::size_t kRunTokens = 512;
+  std::vector<double> run_sums_;      // of weights, a run of tokens each
   std::vector<TokenId> candidates_;   // [vocab]
   std::vector<std::int32_t> counts_;  // [vocab], of output tokens; all 0 between calls
   std::vector<std::uint8_t> seen_;    // [vocab]; all 0 between calls

@@ -25,6 +25,10 @@ const schemas = {
     $defs: { node: strict({ label: { enum: ["leaf", "fork"] }, below: { type: "array", items: { $ref: "#/$defs/node" }, maxItems: 1 } }) },
   }),
   patterns: strict({ code: { type: "string", pattern: "^[A-Z]{2}-\\d{1,4}$" }, when: { type: "string", pattern: "^(19|20)\\d\\d$" } }),
+  numbers: strict({
+    share: { type: "number", minimum: 0, exclusiveMaximum: 1 }, degrees: { type: "number", exclusiveMinimum: -40.5, maximum: 55.25 },
+    third: { type: "number", minimum: 0.3333333333333333, maximum: 0.34 },
+  }),
   negative: { type: "integer", minimum: -1200, exclusiveMaximum: -7 },
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-structured-"));
