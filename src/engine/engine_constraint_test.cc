@@ -164,7 +164,7 @@ TEST_F(EngineConstraint, FailsWhereNoTokenMayCome) {
   open();
   const EngineEvent& end = answer(spec(100, 0));
   EXPECT_EQ(end.finish, FinishReason::kFailed);
-  EXPECT_EQ(end.error.detail, "no token of the vocabulary goes on as the output has to");
+  EXPECT_EQ(end.error.detail, "no token of the vocabulary is known to go on as the output has to");
 }
 
 TEST_F(EngineConstraint, EachTokenHasItsLogprobs) {

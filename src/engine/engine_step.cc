@@ -279,9 +279,9 @@ void Engine::accept_chosen(Request& request, std::optional<TokenId> token,
                            std::span<const float> logits) {
   if (token.has_value()) return accept_token(request, *token, logits);
   const bool bound = extra_of(request).constraint.get() != nullptr;
-  fail(request,
-       {ErrorCode::kInternal, bound ? "no token of the vocabulary goes on as the output has to"
-                                    : "the model gave logits of which none is a number"});
+  fail(request, {ErrorCode::kInternal,
+                 bound ? "no token of the vocabulary is known to go on as the output has to"
+                       : "the model gave logits of which none is a number"});
 }
 
 std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,

@@ -110,6 +110,7 @@ void ByteAutomaton::follow(Place from, Reached& reached) {
   while (!open_.empty()) {
     const Place place = open_.back();
     open_.pop_back();
+    --work_left_;
     if (reached.places.size() >= kPlacesMax) return;
     if (meets(place)) continue;
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
@@ -157,6 +158,7 @@ std::int32_t ByteAutomaton::pushed(std::int32_t step, std::int32_t below) {
 }
 
 ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
+  if (exhausted()) return kDead;
   Reached reached;
   ++walk_;
   others_.clear();
@@ -164,6 +166,7 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     if (byte >= step.first && byte <= step.last) follow({step.next, place.stack}, reached);
   }
+  work_left_ -= std::ssize(*states_[static_cast<std::size_t>(state)].places);
   const bool dead = reached.places.empty() && !reached.may_end;
   const State next = dead ? kDead : keep(std::move(reached));
   next_[place_of(state, byte)] = next;
@@ -245,6 +248,7 @@ ByteAutomaton::State ByteAutomaton::keep(Reached reached) {
   const auto number = static_cast<State>(states_.size());
   const auto [known, added] = known_.try_emplace(std::move(reached), number);
   if (added) {
+    work_left_ -= kStateWork;
     KeptState& kept = states_.emplace_back();
     kept.places = &known->first.places;
     kept.may_end = known->first.may_end;

@@ -18,6 +18,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -63,6 +64,13 @@ class ByteAutomaton {
   bool may_go_on(State state) const {
     return !states_[static_cast<std::size_t>(state)].places->empty();
   }
+
+  // How much work may be done from here on: a unit for each step of the program that is looked at,
+  // and kStateWork for each new state. Without, there is no bound.
+  void allow_work(std::int64_t units) { work_left_ = units; }
+  // Whether it was not enough: states that were not known were taken for dead.
+  bool exhausted() const { return work_left_ < 0; }
+  static constexpr std::int64_t kStateWork = 64;
 
   // States and what they remember, as one number to bound them by.
   std::size_t size() const { return states_.size() + stacks_.size(); }
@@ -137,6 +145,7 @@ class ByteAutomaton {
   std::vector<Mark> marks_;  // by step
   std::set<Place> others_;
   std::uint64_t walk_ = 0;
+  std::int64_t work_left_ = std::numeric_limits<std::int64_t>::max();
 };
 
 }  // namespace stemma

@@ -1,6 +1,8 @@
 #include "grammar/grammar_book.h"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -23,6 +25,7 @@ struct GrammarBook::Grammar {
 
   const std::string key;
   std::int64_t users = 0;  // behind the book's lock
+  std::atomic<bool> too_costly = false;
 
   std::mutex mutex;  // of what follows
   ByteAutomaton automaton;
@@ -68,11 +71,15 @@ class GrammarBook::Constraint final : public OutputConstraint {
 
   std::span<const std::uint64_t> allowed() override {
     const std::lock_guard lock(grammar_.mutex);
+    if (grammar_.too_costly) return {};
     grammar_.bound_memory();
     const auto [mask, added] = grammar_.masks.try_emplace(state_);
     if (added) {
       mask->second.resize(token_words(book_.vocab_tokens_));
+      grammar_.automaton.allow_work(book_.work_max_);
       book_.trie_->allowed(grammar_.automaton, state_, mask->second);
+      grammar_.too_costly = grammar_.automaton.exhausted();
+      if (grammar_.too_costly) return {};
     }
     allowed_ = mask->second;
     return allowed_;
@@ -91,6 +98,7 @@ class GrammarBook::Constraint final : public OutputConstraint {
   void accept(TokenId token) override {
     const std::string bytes = token_bytes(book_.tokenizer_, token);
     const std::lock_guard lock(grammar_.mutex);
+    grammar_.automaton.allow_work(std::numeric_limits<std::int64_t>::max());
     for (const char byte : bytes) {
       state_ = grammar_.automaton.next(state_, static_cast<std::uint8_t>(byte));
       STEMMA_CHECK(state_ != ByteAutomaton::kDead, "only what is allowed is accepted");
@@ -104,8 +112,9 @@ class GrammarBook::Constraint final : public OutputConstraint {
   std::vector<std::uint64_t> allowed_;
 };
 
-GrammarBook::GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens)
-    : tokenizer_(tokenizer), vocab_tokens_(vocab_tokens) {}
+GrammarBook::GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens,
+                         std::int64_t work_max)
+    : tokenizer_(tokenizer), vocab_tokens_(vocab_tokens), work_max_(work_max) {}
 
 GrammarBook::~GrammarBook() {
   for (const auto& grammar : grammars_) {
@@ -137,6 +146,9 @@ Result<OwnedConstraint> GrammarBook::open(const std::string& key, Writer write) 
     trie_ = std::make_unique<TokenTrie>(bytes_of_tokens(tokenizer_, vocab_tokens_));
   }
   Grammar& grammar = *grammars_.back();
+  if (grammar.too_costly) {
+    return Error{ErrorCode::kTooLarge, "a text of this form can be read in too many ways"};
+  }
   ++grammar.users;
   drop_idle();
   lock.unlock();

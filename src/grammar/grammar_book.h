@@ -31,8 +31,14 @@ class GrammarBook {
   // Grammars that are kept for the next who asks.
   static constexpr std::size_t kIdleMax = 16;
 
+  // What may be done to know which tokens may come next (ByteAutomaton::allow_work), a quarter of a
+  // second at most; schemas of JSON need a tenth of it where they need much. A grammar that needs
+  // more, for a text may be read in very many ways, allows nothing any more.
+  static constexpr std::int64_t kWorkMax = 2'000'000;
+
   // `tokenizer` must outlive this; this must outlive the constraints. The model has so many logits.
-  GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens);
+  GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens,
+              std::int64_t work_max = kWorkMax);
   ~GrammarBook();
   GrammarBook(const GrammarBook&) = delete;
   GrammarBook& operator=(const GrammarBook&) = delete;
@@ -41,7 +47,8 @@ class GrammarBook {
   using Writer = FunctionRef<Result<ByteGrammar::Part>(ByteGrammar&)>;
 
   // A constraint to what `write` writes, or what it did when it was called with this key before.
-  // Errors are those of `write` and ByteGrammar::compile.
+  // Errors are those of `write` and ByteGrammar::compile; kTooLarge for a grammar that needed more
+  // work than may be done.
   Result<OwnedConstraint> open(const std::string& key, Writer write);
 
   // Of which something is compiled.
@@ -58,6 +65,7 @@ class GrammarBook {
 
   const Tokenizer& tokenizer_;
   const std::int64_t vocab_tokens_;
+  const std::int64_t work_max_;
   mutable std::mutex mutex_;               // of what follows
   std::unique_ptr<const TokenTrie> trie_;  // made once: constraints read it without the lock
   std::vector<std::unique_ptr<Grammar>> grammars_;  // those used last at the end

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "grammar/byte_regex.h"
 #include "grammar/json_schema.h"
 #include "model/tokenizer_examples.h"
 
@@ -141,6 +142,25 @@ TEST_F(GrammarBookTest, WhatMayComeDependsOnTheOutputAlone) {
   const OwnedConstraint late = open(schema);
   accept(late, "\"abc");
   EXPECT_EQ(words(late), before);
+}
+
+TEST_F(GrammarBookTest, AGrammarThatNeedsTooMuchWorkAllowsNothing) {
+  GrammarBook book(tokenizer_, kTokens, /*work_max=*/400);
+  const auto open = [&] {
+    return book.open("x", [](ByteGrammar& grammar) {
+      return add_regex("[ab]*a[ab]{300}", RegexMatch::kWhole, grammar);
+    });
+  };
+  const Result<OwnedConstraint> constraint = open();
+  ASSERT_TRUE(constraint.ok());
+  EXPECT_TRUE(allows(*constraint, token('a')));
+  const OwnedConstraint other = *constraint;
+  for (int i = 0; i < 100 && !constraint->get()->allowed().empty(); ++i) accept(*constraint, "a");
+  EXPECT_TRUE(constraint->get()->allowed().empty());
+  EXPECT_TRUE(other.get()->allowed().empty()) << "whoever comes by";
+  accept(other, "ab");
+  ASSERT_FALSE(open().ok());
+  EXPECT_EQ(open().error().detail, "a text of this form can be read in too many ways");
 }
 
 // Each thread opens, copies, follows and leaves; two forms by turns, so that grammars come and go.
