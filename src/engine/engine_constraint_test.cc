@@ -136,6 +136,19 @@ TEST_F(EngineConstraint, EndsWhenNothingCanFollow) {
   EXPECT_THAT(outputs_[end.request], SizeIs(4));
 }
 
+// Whoever ends it by itself with that token has no end to read them from.
+TEST_F(EngineConstraint, ItsLastTokenHasItsStats) {
+  open();
+  submit(spec(4, 4));
+  std::vector<std::int64_t> output_tokens;
+  while (!engine_->idle()) {
+    for (const EngineEvent& event : engine_->step().events) {
+      output_tokens.push_back(event.stats.output_tokens);
+    }
+  }
+  EXPECT_THAT(output_tokens, ElementsAre(1, 0, 0, 4, 4));
+}
+
 TEST_F(EngineConstraint, EndsSoWithTheLastTokenThatItMayHave) {
   open();
   RequestSpec asked = spec(4, 4);

@@ -309,7 +309,7 @@ void Engine::accept_token(Request& request, TokenId token, std::span<const float
     const EngineEvent end = end_event(request, reason);
     event.finish = end.finish;
     event.stats = end.stats;
-  } else if (is_first) {
+  } else if (is_first || is_whole) {  // a stop string may end it before its end is told
     event.stats = stats_of(request);
   }
   events_.push_back(std::move(event));

@@ -84,6 +84,8 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
   for (Masks& masks : masks_) {
     for (auto& mask : masks) mask.resize(token_words(std::ssize(bytes_of_tokens)));
   }
+  Masks& any = masks_[text_index(ByteAutomaton::Text::kAny)];
+  Masks& plain = masks_[text_index(ByteAutomaton::Text::kPlain)];
   std::vector<Begun> begun;  // behind each byte of the token before
   const std::string nothing;
   const std::string* before = &nothing;
@@ -109,9 +111,8 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
     tokens_.push_back(token);
     for (std::size_t i = 0; i < kLengths.size(); ++i) {
       if (begun.back().chars > kLengths[i]) continue;
-      if (begun.back().all_text) set_bit(token, masks_[text_index(ByteAutomaton::Text::kAny)][i]);
-      if (begun.back().all_plain)
-        set_bit(token, masks_[text_index(ByteAutomaton::Text::kPlain)][i]);
+      if (begun.back().all_text) set_bit(token, any[i]);
+      if (begun.back().all_plain) set_bit(token, plain[i]);
     }
     depth_max_ = std::max(depth_max_, bytes.size());
     before = &bytes;

@@ -2,8 +2,7 @@
 // allows now.
 //
 // Thread:     const methods are safe from many threads at once.
-// Memory:     16 bytes a node, of which a vocabulary of 128k tokens has some 300,000, and ten bits
-// a
+// Memory:     16 bytes a node, of which a vocabulary of 128k tokens has some 300,000; ten bits a
 //             token.
 // Cost:       of allowed(): a look at every begin of a token that the grammar allows, and one more
 //             byte: a microsecond where few bytes may come. Tokens of text alone are not looked at

@@ -126,8 +126,9 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits,
   if (!params.changes_logits() && rules.forbidden.empty() && !keeps_to) return logits;
   take_allowed(logits, params.allowed_tokens);
   if (keeps_to) keep_to(*rules.constraint_or_null, rules.ends);
-  for (const TokenId token : rules.forbidden)
+  for (const TokenId token : rules.forbidden) {
     logits_[static_cast<std::size_t>(token)] = kImpossible;
+  }
   for (const auto& [token, bias] : params.logit_bias) {
     logits_[static_cast<std::size_t>(token)] += bias;
   }

@@ -138,7 +138,7 @@ test("reads what other servers' clients say of an answer's end and its begin", a
   const cut = await client.completions.create({ ...request, prompt: body.tokens, truncate_prompt_tokens: 2 });
   assert.equal(cut.choices[0].text, last.choices[0].text);
   assert.equal(cut.usage.prompt_tokens, 2);
-  await assert.rejects(client.completions.create({ ...request, regex: "a+" }), /regex/);
+  await assert.rejects(client.completions.create({ ...request, ebnf: "root ::= x" }), /ebnf/);
 });
 
 test("goes on from the last message where it is told to", async () => {
@@ -258,7 +258,7 @@ test("wrong requests are refused with the field's path, before anything is compu
     [{ top_logprobs: 4 }, "top_logprobs"],
     [{ stop: [""] }, "stop"],
     [{ stream_options: { include_usage: true } }, "stream_options"],
-    [{ response_format: { type: "json_object" } }, "response_format"],
+    [{ response_format: { type: "grammar" } }, "response_format.type"],
     [{ tool_choice: "required" }, "tool_choice"],
     [{ cache_salt: "" }, "cache_salt"],
     [{ prompt_cache_retention: "forever" }, "prompt_cache_retention"],

@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import OpenAI from "openai";
 
 const program = process.env.STEMMA_PROGRAM ?? "build/release/stemma";
 
@@ -23,6 +24,13 @@ export async function serve(...flags) {
       return (await ended)[0];
     },
   };
+}
+
+// A server, OpenAI's client of it and what its model is called.
+export async function clientOf(...flags) {
+  const server = await serve(...flags);
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none", maxRetries: 0 });
+  return { server, client, model: (await client.models.list()).data[0].id };
 }
 
 export async function json(url, path, body, headers = {}) {

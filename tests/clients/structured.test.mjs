@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import Ajv from "ajv/dist/2020.js";
 import OpenAI from "openai";
-import { serve } from "./served.mjs";
+import { clientOf } from "./served.mjs";
 import { writeScriptedModel } from "./scripted_model.mjs";
 
 const word = { type: "string", minLength: 1, maxLength: 12 };
@@ -32,16 +32,8 @@ const schemas = {
   negative: { type: "integer", minimum: -1200, exclusiveMaximum: -7 },
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-structured-"));
-const servers = [];
 let bundled;
 let calling;
-
-async function clientOf(...flags) {
-  const server = await serve(...flags);
-  servers.push(server);
-  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none", maxRetries: 0 });
-  return { client, model: (await client.models.list()).data[0].id };
-}
 
 before(async () => {
   const template = "{% if false %}<tool_call>{% endif %}{{ messages[-1]['content'] }}";
@@ -51,7 +43,7 @@ before(async () => {
 });
 
 after(async () => {
-  for (const server of servers) assert.equal(await server.stop(), 0);
+  for (const { server } of [bundled, calling]) assert.equal(await server.stop(), 0);
   rmSync(directory, { recursive: true });
 });
 
@@ -132,6 +124,14 @@ test("the fields of vLLM and SGLang", async () => {
     assert.ok(allowed.includes(choice.text), `${JSON.stringify(fields)}: ${choice.text}`);
     assert.equal(choice.finish_reason, "stop");
   }
+});
+
+test("a stop string may end an answer where its form does", async () => {
+  const { choices: [choice], usage } = await bundled.client.completions.create({
+    model: bundled.model, prompt: "It is", max_tokens: 20, guided_choice: ["over and out"], stop: ["out"],
+  });
+  assert.deepEqual([choice.text, choice.finish_reason], ["over and ", "stop"]);
+  assert.ok(usage.completion_tokens > 1 && usage.prompt_tokens > 1, JSON.stringify(usage));
 });
 
 test("responses have forms too", async () => {
