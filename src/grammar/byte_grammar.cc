@@ -80,6 +80,7 @@ ByteGrammar::Part ByteGrammar::bytes(std::uint8_t first, std::uint8_t last) {
 
 ByteGrammar::Part ByteGrammar::text(std::string_view bytes_of_text) {
   std::vector<Part> parts;
+  parts.reserve(bytes_of_text.size());
   for (const char byte : bytes_of_text) {
     parts.push_back(bytes(static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte)));
   }
@@ -96,6 +97,7 @@ void ByteGrammar::add_utf8(CharRange range, std::vector<Part>& out) {
   const int length = encode(range.first, first);
   encode(range.last, last);
   std::vector<Part> parts;
+  parts.reserve(static_cast<std::size_t>(length));
   for (int i = 0; i < length; ++i) parts.push_back(bytes(first[i], last[i]));
   out.push_back(sequence(std::move(parts)));
 }
@@ -114,6 +116,7 @@ ByteGrammar::Part ByteGrammar::one_of(std::span<const CharRange> ranges) {
 
 ByteGrammar::Part ByteGrammar::one_of(std::string_view chars) {
   std::vector<Part> parts;
+  parts.reserve(chars.size());
   for (const char byte : chars) {
     parts.push_back(bytes(static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte)));
   }

@@ -27,6 +27,7 @@ std::vector<std::string> drawn_vocabulary(std::int64_t tokens) {
   constexpr std::string_view kMarks = "\"\n,:.{}[]\\'";
   Prng prng(1);
   std::vector<std::string> bytes;
+  bytes.reserve(static_cast<std::size_t>(tokens));
   for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
   while (std::ssize(bytes) < tokens) {
     std::string word = prng.below(2) == 0 ? " " : "";

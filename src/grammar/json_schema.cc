@@ -427,6 +427,7 @@ std::optional<Part> SchemaReader::other_member(const Json& schema,
   if (said ? *others == false : schema.contains("properties")) return std::nullopt;
   const Part value = said ? refer(*others, path + ".additionalProperties") : json_.any;
   std::vector<std::string> names;
+  names.reserve(members.size());
   for (const Member& named : members) names.push_back(named.name);
   const Part name = names.empty() ? json_.string(0, std::nullopt) : json_.other_string(names);
   return grammar_.rule(grammar_.sequence({name, json_.colon(), value}));
