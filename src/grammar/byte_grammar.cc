@@ -78,13 +78,17 @@ ByteGrammar::Part ByteGrammar::bytes(std::uint8_t first, std::uint8_t last) {
   return add({.kind = Kind::kBytes, .first = first, .last = last, .parts = {}});
 }
 
-ByteGrammar::Part ByteGrammar::text(std::string_view bytes_of_text) {
+std::vector<ByteGrammar::Part> ByteGrammar::each_of(std::string_view text) {
   std::vector<Part> parts;
-  parts.reserve(bytes_of_text.size());
-  for (const char byte : bytes_of_text) {
+  parts.reserve(text.size());
+  for (const char byte : text) {
     parts.push_back(bytes(static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte)));
   }
-  return sequence(std::move(parts));
+  return parts;
+}
+
+ByteGrammar::Part ByteGrammar::text(std::string_view bytes_of_text) {
+  return sequence(each_of(bytes_of_text));
 }
 
 void ByteGrammar::add_utf8(CharRange range, std::vector<Part>& out) {
@@ -115,12 +119,7 @@ ByteGrammar::Part ByteGrammar::one_of(std::span<const CharRange> ranges) {
 }
 
 ByteGrammar::Part ByteGrammar::one_of(std::string_view chars) {
-  std::vector<Part> parts;
-  parts.reserve(chars.size());
-  for (const char byte : chars) {
-    parts.push_back(bytes(static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte)));
-  }
-  return either(std::move(parts));
+  return either(each_of(chars));
 }
 
 ByteGrammar::Part ByteGrammar::sequence(std::vector<Part> parts) {
