@@ -3,40 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "grammar/byte_compiler.h"
+#include "model/unicode_text.h"
 
 namespace stemma {
 namespace {
 
 constexpr CharRange kSurrogates = {0xD800, 0xDFFF};
-
-// The bytes of a character; how many they are.
-int encode(char32_t code, std::uint8_t out[4]) {
-  const auto low = [](char32_t bits) { return static_cast<std::uint8_t>(0x80 | (bits & 0x3F)); };
-  if (code < 0x80) {
-    out[0] = static_cast<std::uint8_t>(code);
-    return 1;
-  }
-  if (code < 0x800) {
-    out[0] = static_cast<std::uint8_t>(0xC0 | (code >> 6));
-    out[1] = low(code);
-    return 2;
-  }
-  if (code < 0x10000) {
-    out[0] = static_cast<std::uint8_t>(0xE0 | (code >> 12));
-    out[1] = low(code >> 6);
-    out[2] = low(code);
-    return 3;
-  }
-  out[0] = static_cast<std::uint8_t>(0xF0 | (code >> 18));
-  out[1] = low(code >> 12);
-  out[2] = low(code >> 6);
-  out[3] = low(code);
-  return 4;
-}
 
 // The first character behind which a range has to be cut, so that what is before it is all
 // sequences of bytes whose places take values independently of each other; nothing if it is so.
@@ -78,17 +55,13 @@ ByteGrammar::Part ByteGrammar::bytes(std::uint8_t first, std::uint8_t last) {
   return add({.kind = Kind::kBytes, .first = first, .last = last, .parts = {}});
 }
 
-std::vector<ByteGrammar::Part> ByteGrammar::each_of(std::string_view text) {
+ByteGrammar::Part ByteGrammar::text(std::string_view bytes_of_text) {
   std::vector<Part> parts;
-  parts.reserve(text.size());
-  for (const char byte : text) {
+  parts.reserve(bytes_of_text.size());
+  for (const char byte : bytes_of_text) {
     parts.push_back(bytes(static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte)));
   }
-  return parts;
-}
-
-ByteGrammar::Part ByteGrammar::text(std::string_view bytes_of_text) {
-  return sequence(each_of(bytes_of_text));
+  return sequence(std::move(parts));
 }
 
 void ByteGrammar::add_utf8(CharRange range, std::vector<Part>& out) {
@@ -96,13 +69,15 @@ void ByteGrammar::add_utf8(CharRange range, std::vector<Part>& out) {
     add_utf8({range.first, *cut}, out);
     range.first = *cut + 1;
   }
-  std::uint8_t first[4];
-  std::uint8_t last[4];
-  const int length = encode(range.first, first);
-  encode(range.last, last);
+  std::string first;
+  std::string last;
+  utf8_append(range.first, first);
+  utf8_append(range.last, last);
   std::vector<Part> parts;
-  parts.reserve(static_cast<std::size_t>(length));
-  for (int i = 0; i < length; ++i) parts.push_back(bytes(first[i], last[i]));
+  parts.reserve(first.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    parts.push_back(bytes(static_cast<std::uint8_t>(first[i]), static_cast<std::uint8_t>(last[i])));
+  }
   out.push_back(sequence(std::move(parts)));
 }
 
@@ -118,8 +93,18 @@ ByteGrammar::Part ByteGrammar::one_of(std::span<const CharRange> ranges) {
   return either(std::move(parts));
 }
 
+// Characters that follow each other are one step.
 ByteGrammar::Part ByteGrammar::one_of(std::string_view chars) {
-  return either(each_of(chars));
+  std::vector<CharRange> ranges;
+  for (const char byte : chars) {
+    const auto code = static_cast<char32_t>(byte);
+    if (!ranges.empty() && code == ranges.back().last + 1) {
+      ranges.back().last = code;
+    } else {
+      ranges.push_back({code, code});
+    }
+  }
+  return one_of(ranges);
 }
 
 ByteGrammar::Part ByteGrammar::sequence(std::vector<Part> parts) {

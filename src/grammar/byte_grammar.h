@@ -102,7 +102,6 @@ class ByteGrammar {
 
   Part add(Node node);
   Part bytes(std::uint8_t first, std::uint8_t last);
-  std::vector<Part> each_of(std::string_view text);  // its bytes
   void add_utf8(CharRange range, std::vector<Part>& out);
 
   std::vector<Node> nodes_;

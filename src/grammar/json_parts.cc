@@ -221,15 +221,28 @@ Part JsonParts::digits_between(std::string_view least, std::string_view most) co
   return grammar.sequence({grammar.text(least.substr(0, at)), grammar.either(std::move(parts))});
 }
 
-// One choice for each number of digits.
+// Of numbers of so many digits all are meant, or those between two: of the first and the last count
+// of digits alone.
 Part JsonParts::whole_numbers(std::int64_t least, std::int64_t most) const {
   const std::string low = std::to_string(least);
   const std::string high = std::to_string(most);
+  const auto count = [](std::size_t digits) { return static_cast<std::int64_t>(digits); };
+  std::size_t first_full = low.size();  // counts of digits of which all numbers are meant
+  std::size_t last_full = high.size();
+  if (low != "1" + std::string(low.size() - 1, '0')) ++first_full;
+  if (high != std::string(high.size(), '9')) --last_full;
   std::vector<Part> parts;
-  for (std::size_t digits = low.size(); digits <= high.size(); ++digits) {
-    const std::string first = digits == low.size() ? low : "1" + std::string(digits - 1, '0');
-    const std::string last = digits == high.size() ? high : std::string(digits, '9');
-    parts.push_back(digits_between(first, last));
+  if (first_full > low.size()) {
+    const bool is_last = low.size() == high.size();
+    parts.push_back(digits_between(low, is_last ? high : std::string(low.size(), '9')));
+  }
+  if (first_full <= last_full) {
+    parts.push_back(grammar.sequence(
+        {grammar.one_of("123456789"),
+         grammar.repeated(grammar.one_of(kDigits), count(first_full) - 1, count(last_full) - 1)}));
+  }
+  if (last_full < high.size() && first_full <= high.size()) {
+    parts.push_back(digits_between("1" + std::string(high.size() - 1, '0'), high));
   }
   return grammar.either(std::move(parts));
 }
@@ -246,33 +259,49 @@ Part JsonParts::integer(std::int64_t least, std::int64_t most) const {
 }
 
 // What may follow a whole number: nothing, or a point and digits that as a fraction lie between
-// `least` and `most`. A place is one where the digits before are those of both, of either or of
-// none.
+// `least` and `most`. At a place the digits before are those of both, of either or of none; digits
+// of a bound count only as long as those behind them could still go beyond it.
 Part JsonParts::fraction(std::string_view least, std::string_view most) const {
+  constexpr unsigned kLeast = 1;
+  constexpr unsigned kMost = 2;
   const std::size_t places = least.size();
-  Part rests[4] = {};  // behind a place; bit 0: the digits are those of least, bit 1: of most
+  const Part digit = grammar.one_of(kDigits);
+  Part rests[4] = {};  // behind a place, by the bounds that count there
   for (std::size_t at = places + 1; at-- > 0;) {
     Part here[4] = {};
-    for (unsigned bound = 0; bound < 4; ++bound) {
-      const bool is_least = (bound & 1) != 0;
-      const bool is_most = (bound & 2) != 0;
+    const auto pointed = [&](Part digits) {
+      return at > 0 ? digits : grammar.sequence({grammar.text("."), digits});
+    };
+    const auto left = static_cast<std::int64_t>(places - at);
+    here[0] = left == 0 ? grammar.sequence({})
+                        : grammar.optional(pointed(grammar.repeated(digit, 1, left)));
+    for (unsigned bounds = 1; bounds < 4; ++bounds) {
+      unsigned count = bounds;
+      if (least.find_first_not_of('0', at) == std::string_view::npos) count &= ~kLeast;
+      if (most.find_first_not_of('9', at) == std::string_view::npos) count &= ~kMost;
+      if (count != bounds) {
+        here[bounds] = here[count];
+        continue;
+      }
+      const bool is_least = (bounds & kLeast) != 0;
+      const bool is_most = (bounds & kMost) != 0;
+      const char first = is_least ? least[at] : '0';
+      const char last = is_most ? most[at] : '9';
       std::vector<Part> ways;
-      const auto digit_of = [&](std::string_view digits) { return digits[at] - '0'; };
-      const int first = at < places && is_least ? digit_of(least) : 0;
-      const int last = at == places ? -1 : is_most ? digit_of(most) : 9;
-      for (int digit = first; digit <= last; ++digit) {
+      for (char one = first; one <= last; ++one) {
         const unsigned next =
-            (is_least && digit == first ? 1U : 0U) | (is_most && digit == last ? 2U : 0U);
-        if (rests[next].number < 0) continue;  // no digits lead there
-        ways.push_back(grammar.sequence(
-            {grammar.text(kDigits.substr(static_cast<std::size_t>(digit), 1)), rests[next]}));
+            (is_least && one == first ? kLeast : 0) | (is_most && one == last ? kMost : 0);
+        // Those between the bounds go on alike: one way for all.
+        const char until = next == 0 ? static_cast<char>(last - (is_most ? 1 : 0)) : one;
+        if (rests[next].number >= 0) {
+          const CharRange range[] = {{static_cast<char32_t>(one), static_cast<char32_t>(until)}};
+          ways.push_back(grammar.sequence({grammar.one_of(range), rests[next]}));
+        }
+        one = until;
       }
-      const bool may_end = !is_least || least.find_first_not_of('0', at) == std::string_view::npos;
-      if (at == 0 && !ways.empty()) {
-        ways = {grammar.sequence({grammar.text("."), grammar.either(std::move(ways))})};
-      }
-      if (may_end) ways.push_back(grammar.sequence({}));
-      if (!ways.empty()) here[bound] = grammar.rule(grammar.either(std::move(ways)));
+      if (!ways.empty()) ways = {pointed(grammar.either(std::move(ways)))};
+      if (!is_least) ways.push_back(grammar.sequence({}));
+      if (!ways.empty()) here[bounds] = grammar.rule(grammar.either(std::move(ways)));
     }
     std::copy(std::begin(here), std::end(here), std::begin(rests));
   }

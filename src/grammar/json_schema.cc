@@ -75,8 +75,8 @@ struct Pending {
 
 class SchemaReader {
  public:
-  SchemaReader(const Json& root, const SchemaRules& rules, ByteGrammar& grammar)
-      : root_(root), rules_(rules), grammar_(grammar), json_(grammar) {}
+  SchemaReader(const Json& root, const SchemaRules& rules, const JsonParts& json)
+      : root_(root), rules_(rules), grammar_(json.grammar), json_(json) {}
 
   Result<Part> read() {
     const Part whole = refer(root_, rules_.path);
@@ -330,7 +330,7 @@ class SchemaReader {
   const Json& root_;
   const SchemaRules& rules_;
   ByteGrammar& grammar_;
-  JsonParts json_;
+  const JsonParts& json_;
   Status status_;
   std::map<const Json*, Part> rules_of_;
   std::deque<Pending> pending_;
@@ -343,8 +343,9 @@ Part SchemaReader::array(const Json& schema, const std::string& path) {
   if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
     const std::string at = path + ".prefixItems";
     if (!prefix->is_array()) return wrong(at, "must be a list");
-    for (std::size_t i = 0; i < prefix->size(); ++i)
+    for (std::size_t i = 0; i < prefix->size(); ++i) {
       own.push_back(refer((*prefix)[i], item(at, i)));
+    }
   }
   const auto items = schema.find("items");
   const bool no_others = items != schema.end() && *items == false;
@@ -465,7 +466,12 @@ Part SchemaReader::listed(const std::vector<Member>& members, std::optional<Part
 
 Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
                                           ByteGrammar& grammar) {
-  return SchemaReader(schema, rules, grammar).read();
+  return add_json_schema(schema, rules, JsonParts(grammar));
+}
+
+Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
+                                          const JsonParts& json) {
+  return SchemaReader(schema, rules, json).read();
 }
 
 }  // namespace stemma

@@ -30,6 +30,8 @@
 
 namespace stemma {
 
+struct JsonParts;
+
 // The texts of a schema. kInvalidArgument or kUnsupported: where in the schema (behind `path`), and
 // what is wrong there.
 struct SchemaRules {
@@ -38,5 +40,8 @@ struct SchemaRules {
 };
 Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
                                           ByteGrammar& grammar);
+// The same over parts that several schemas share.
+Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
+                                          const JsonParts& json);
 
 }  // namespace stemma

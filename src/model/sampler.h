@@ -57,11 +57,12 @@ class Sampler {
   explicit Sampler(std::int64_t vocab_tokens);
 
   // The token; nothing if no logit is a number above minus infinity, which a sound model never
-  // gives, or what it may be has no logit:
-  // the caller fails the request. NaN counts as minus infinity. Where there is plus
-  // infinity, the lowest such id is certain. REQUIRES: logits.size() == vocab_tokens; params are
-  // valid and have a seed if the temperature is not 0; 0 <= history.prompt_tokens <=
-  // history.tokens.size(); its tokens and those of `rules` are in the vocabulary.
+  // gives, or what may be given has no such logit: the caller fails the request. NaN counts as
+  // minus infinity. Where there is plus infinity, the lowest such id is certain. REQUIRES:
+  // logits.size()
+  // == vocab_tokens; params are valid and have a seed if the temperature is not 0; 0 <=
+  // history.prompt_tokens <= history.tokens.size(); its tokens and those of `rules` are in the
+  // vocabulary.
   std::optional<TokenId> try_sample(std::span<const float> logits, const SamplingParams& params,
                                     const SamplingHistory& history, const TokenRules& rules = {});
   // The same without bias and penalties. REQUIRES: as try_sample.

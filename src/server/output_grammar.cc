@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/json_parts.h"
 #include "grammar/json_schema.h"
 #include "grammar/text_form.h"
+#include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 #include "openai/output_form.h"
 
@@ -17,9 +19,9 @@ using Part = ByteGrammar::Part;
 
 // A function that says nothing of its parameters has none.
 Result<Part> add_arguments(const TemplateJson& function, const std::string& path,
-                           ByteGrammar& grammar) {
+                           const JsonParts& json) {
   const auto parameters = function.find("parameters");
-  if (parameters == function.end() || parameters->is_null()) return grammar.text("{}");
+  if (parameters == function.end() || parameters->is_null()) return json.grammar.text("{}");
   const auto strict = function.find("strict");
   const SchemaRules rules = {.strict = strict != function.end() && *strict == true,
                              .path = path + ".parameters"};
@@ -28,12 +30,13 @@ Result<Part> add_arguments(const TemplateJson& function, const std::string& path
   if (schema.is_object() && !schema.contains("type") && !schema.contains("$ref")) {
     schema["type"] = "object";
   }
-  return add_json_schema(schema, rules, grammar);
+  return add_json_schema(schema, rules, json);
 }
 
 Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling& calls,
                        ByteGrammar& grammar) {
   const bool is_chat = request.response.is_null();
+  const JsonParts json(grammar);
   std::vector<Part> ways;
   for (std::size_t i = 0; i < request.tools.size(); ++i) {
     const std::string path = item_path("tools", i) + (is_chat ? ".function" : "");
@@ -43,7 +46,7 @@ Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling&
     if (!name.is_string()) return Error{ErrorCode::kInvalidArgument, path + ".name: missing"};
     const auto& text = name.get_ref<const std::string&>();
     if (!request.tool_choice.name.empty() && text != request.tool_choice.name) continue;
-    STEMMA_ASSIGN_OR_RETURN(const Part arguments, add_arguments(*function, path, grammar));
+    STEMMA_ASSIGN_OR_RETURN(const Part arguments, add_arguments(*function, path, json));
     ways.push_back(grammar.sequence({grammar.text(calls.name_is_json ? name.dump() : text),
                                      grammar.text(calls.arguments_begin), arguments}));
   }
@@ -66,7 +69,7 @@ bool has_form(const CompletionRequest& request) {
 std::string form_key(const CompletionRequest& request) {
   const TemplateJson key = {text_form_key(request.form), request.tools, request.tool_choice.name,
                             request.calls_in_parallel};
-  return key.dump(-1, ' ', false, TemplateJson::error_handler_t::replace);
+  return json_text(key);
 }
 
 Result<Part> add_form(const CompletionRequest& request,

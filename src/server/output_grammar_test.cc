@@ -126,6 +126,23 @@ TEST(OutputGrammar, SomeRequestsHaveNoForm) {
   EXPECT_TRUE(has_form(request_of(std::string(kTools) + R"(,"tool_choice":"required")")));
 }
 
+TEST(OutputGrammar, ToolsMayBeMany) {
+  std::string tools = "\"tools\":[";
+  for (int i = 0; i < 200; ++i) {
+    tools += (i > 0 ? "," : "") + (R"({"function":{"name":"f)" + std::to_string(i)) +
+             R"(","parameters":{"type":"object","properties":{"x":{"type":"integer"},)" +
+             R"("y":{"type":"number","minimum":0},"z":{}}}}})";
+  }
+  ByteGrammar grammar;
+  const auto whole = add_form(request_of(tools + R"(],"tool_choice":"required")"),
+                              spelling_of(ToolCallStyle::kTagged, "<tool_call>"), grammar);
+  ASSERT_TRUE(whole.ok());
+  ByteAutomaton automaton = automaton_of(grammar, *whole);
+  EXPECT_TRUE(accepts(automaton,
+                      "<tool_call>\n{\"name\": \"f199\", \"arguments\": "
+                      "{\"x\": -17, \"y\": 0.5, \"z\": [1]}}\n</tool_call>"));
+}
+
 TEST(OutputGrammar, OneKeyIsOneForm) {
   const auto key = [](const std::string& fields) { return form_key(request_of(fields)); };
   EXPECT_EQ(key(R"("guided_json":{"type":"null"})"), key(R"("guided_json":"{\"type\":\"null\"}")"));
