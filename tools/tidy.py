@@ -218,7 +218,7 @@ class Repository:
     def check_calls(self):
         for path in self.sources:
             name = self.name(path)
-            is_test = name.endswith("_test.cc") or name.startswith(("tests/", "fuzz/"))
+            is_test = name.endswith(("_test.cc", "_fixture.h")) or name.startswith(("tests/", "fuzz/"))
             # unique_ptr<T>(new T(…)) is how a private constructor is called.
             code = re.sub(r"(unique_ptr<\w+>(?: \w+)?\(\s*)new \w+", r"\1", self.code[path])
             for number, line in enumerate(code.splitlines(), 1):

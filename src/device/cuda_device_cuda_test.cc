@@ -164,7 +164,12 @@ TEST_F(CudaDeviceTest, ADeviceThatIsNotThereIsNotFound) {
 }
 
 #ifdef STEMMA_SIMT
-TEST_F(CudaDeviceTest, OnTheEmulatedGpuAMissingWaitShows) {
+class Unwatched : public CudaDeviceTest {
+ protected:
+  simt::Machine::Options machine_options() const override { return {.watch = simt::Watch::kNever}; }
+};
+
+TEST_F(Unwatched, AMissingWaitShowsOnTheEmulatedGpu) {
   // A stream that should have waited reads what was there before, in some drawn order.
   CudaStream other = another_stream();
   const CudaMemory memory = allocate<std::int32_t>(1);

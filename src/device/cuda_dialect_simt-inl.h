@@ -68,7 +68,7 @@ const simt::Slot* of_all_lanes(const T& value, const simt::Site& site) {
   static_assert(sizeof(T) <= sizeof(simt::Slot));
   simt::Slot* const slots = simt::exchange_slots();
   std::memcpy(&slots[lane_index()], &value, sizeof(T));
-  simt::wait_for_warp(site);
+  simt::gather_warp(site);
   return slots;
 }
 template <typename T>
@@ -147,9 +147,7 @@ inline std::uint64_t double_as_word(double value) {
 }
 
 inline std::uint32_t add_shared(std::uint32_t* to, std::uint32_t value) {
-  const std::uint32_t before = *to;  // threads give way only where they wait
-  *to = before + value;
-  return before;
+  return simt::add_to_shared(to, value);
 }
 
 inline int afresh(int value) {

@@ -10,6 +10,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -24,7 +25,10 @@ namespace stemma {
 class CudaFixture : public testing::Test {
  protected:
   void SetUp() override {
-    emulated_ = EmulatedGpu::start(machine_options());
+    simt::Machine::Options options = machine_options();
+    const bool is_long = std::getenv("STEMMA_LONG_TESTS") != nullptr;
+    if (is_long && options.watch == simt::Watch::kSome) options.watch = simt::Watch::kAlways;
+    emulated_ = EmulatedGpu::start(options);
     if (emulated_ == nullptr && CudaDevice::count() == 0) GTEST_SKIP() << "there is no GPU here";
     auto device = CudaDevice::open(0);
     ASSERT_TRUE(device.ok()) << device.error().detail;

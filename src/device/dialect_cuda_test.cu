@@ -32,7 +32,7 @@ STEMMA_KERNEL product(const T* a, const T* b, const float* c, float* d) {
   T* const b_rows = a_rows + 16 * 16;
   const int lane = lane_index();
   copy_words_later(a_rows + lane * 8, a + lane * 8, true);
-  copy_words_later(b_rows + lane % 16 * 8, b + lane % 16 * 8, true);
+  if (lane < 16) copy_words_later(b_rows + lane * 8, b + lane * 8, true);
   commit_copies();
   wait_copies<0>();
   team_barrier();

@@ -18,6 +18,8 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "base/prng.h"
+#include "device/simt_copy.h"
+#include "device/simt_races.h"
 #include "device/simt_warpgroup.h"
 
 namespace stemma::simt {
@@ -31,23 +33,6 @@ constexpr std::size_t kGuardBytes = 256;
 constexpr std::int64_t kPauseRoundsMax = 200;
 constexpr std::byte kPoison{0xFF};
 constexpr std::byte kGuard{0xA5};
-
-// Sixteen bytes on their way to shared memory.
-struct Copy {
-  void* to;
-  const void* from_or_null;
-  std::size_t bytes;
-  bool done = false;
-};
-
-void finish(const Copy& copy) {
-  if (copy.done) return;
-  if (copy.from_or_null == nullptr) {
-    std::memset(copy.to, 0, copy.bytes);
-  } else {
-    std::memcpy(copy.to, copy.from_or_null, copy.bytes);
-  }
-}
 
 void check_multiple(const void* address, std::size_t bytes) {
   STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(address) % bytes == 0,
@@ -93,8 +78,8 @@ struct Thread {
   const Meeting* waits_at = nullptr;  // nullptr: it can go on
   std::int64_t waits_past = 0;        // for more rounds than these
   std::int64_t exchanges = 0;
-  std::vector<Copy> uncommitted;
-  std::deque<std::vector<Copy>> groups;
+  std::vector<SharedCopy> uncommitted;
+  std::deque<std::vector<SharedCopy>> groups;
   std::vector<const void*> unfenced;  // sixteen shared bytes each that it wrote
   bool registers_fenced = false;
 
@@ -153,7 +138,9 @@ class Fibers {
       Thread& thread = *running;
       thread.scheduler = std::move(scheduler);
       (*thread.kernel)();
-      for (const auto& group : thread.groups) std::for_each(group.begin(), group.end(), finish);
+      for (auto& group : thread.groups) {
+        for (SharedCopy& copy : group) copy.finish();
+      }
       thread.done = true;
       scheduler = std::move(thread.scheduler).resume();
     }
@@ -178,20 +165,26 @@ void meet(Meeting& meeting) {
   if (!come_to(meeting)) wait_at(meeting);
 }
 
-// Elsewhere a GPU may wait for ever, or take one for the other.
-void meet_at(const Site& site, Meeting& meeting) {
-  if (meeting.come == 0) meeting.site = site;
-  STEMMA_CHECK(meeting.site.line() == site.line() && meeting.site.column() == site.column() &&
-                   std::strcmp(meeting.site.file_name(), site.file_name()) == 0,
-               "threads meet at different places of the code");
-  meet(meeting);
-}
-
 // The last one to come does `work`, before the others go on.
 template <typename Work>
 void meet_and(Meeting& meeting, const Work& work) {
   if (meeting.come + 1 == meeting.expected) work();
   meet(meeting);
+}
+
+// Elsewhere a GPU may wait for ever, or take one for the other.
+void check_site(const Site& site, Meeting& meeting) {
+  if (meeting.come == 0) meeting.site = site;
+  STEMMA_CHECK(meeting.site.line() == site.line() && meeting.site.column() == site.column() &&
+                   std::strcmp(meeting.site.file_name(), site.file_name()) == 0,
+               "threads meet at different places of the code");
+}
+
+// Those that meet, from thread `first` on, know of each other what was before.
+void meet_and_order(Meeting& meeting, int first) {
+  meet_and(meeting, [&] {
+    if (RaceTrace* const trace = running_trace()) trace->meet(first, meeting.expected);
+  });
 }
 
 Group& group_of(const Thread& thread) {
@@ -272,6 +265,9 @@ class Team {
     }
     shuffle(order_, prng_);
     pause_ = {};
+    if (RaceTrace* const trace = running_trace()) {
+      trace->begin_team(grid_.threads, shared(), grid_.shared_bytes);
+    }
   }
 
   void give_back_fibers() {
@@ -303,6 +299,7 @@ class Team {
       if (!thread.can_run() || i - pause_.begin < pause_.threads) continue;
       any = true;
       running = &thread;
+      if (RaceTrace* const trace = running_trace()) trace->set_thread(static_cast<int>(i));
       thread.context = std::move(thread.context).resume();
       running = nullptr;
     }
@@ -342,11 +339,29 @@ const Here& here() {
 }
 
 void wait_for_team(const Site& site) {
-  meet_at(site, *team_meeting);
+  check_site(site, *team_meeting);
+  meet_and_order(*team_meeting, 0);
 }
 
 void wait_for_warp(const Site& site) {
-  meet_at(site, current().warp->meeting);
+  Thread& self = current();
+  check_site(site, self.warp->meeting);
+  meet_and_order(self.warp->meeting, self.place.thread / kWarp * kWarp);
+}
+
+void gather_warp(const Site& site) {
+  Meeting& meeting = current().warp->meeting;
+  check_site(site, meeting);
+  meet(meeting);
+}
+
+std::uint32_t add_to_shared(std::uint32_t* to, std::uint32_t value) {
+  if (RaceTrace* const trace = running_trace()) {
+    trace->touch(to, sizeof(*to), Access::kAdd, __builtin_return_address(0));
+  }
+  const std::uint32_t before = *to;  // threads give way only where they wait
+  *to = before + value;
+  return before;
 }
 
 Slot* exchange_slots() {
@@ -360,8 +375,10 @@ void copy_later(void* shared, const void* global_or_null, std::size_t bytes) {
   parts->trace.write(shared);
   // A GPU may be early or late.
   const bool early = choices->below(2) == 0;
-  if (early) finish({shared, global_or_null, bytes});
-  current().uncommitted.push_back({shared, global_or_null, bytes, early});
+  SharedCopy copy = {shared, global_or_null, bytes, __builtin_return_address(0)};
+  copy.note();
+  if (early) copy.finish();
+  current().uncommitted.push_back(copy);
 }
 
 void commit_copies() {
@@ -371,8 +388,9 @@ void commit_copies() {
 void wait_copies(int pending) {
   auto& groups = current().groups;
   while (groups.size() > static_cast<std::size_t>(pending)) {
-    for (const Copy& copy : groups.front()) {
-      finish(copy);
+    for (SharedCopy& copy : groups.front()) {
+      copy.note();
+      copy.finish();
       current().unfenced.push_back(copy.to);
     }
     groups.pop_front();
@@ -443,13 +461,17 @@ void begin_barrier(const void* barrier, int arrivals) {
 }
 
 void arrive(const void* barrier) {
-  static_cast<void>(come_to(barrier_at(barrier)));
+  RaceTrace* const trace = running_trace();
+  if (trace != nullptr) trace->arrive(barrier);
+  const bool all = come_to(barrier_at(barrier));
+  if (trace != nullptr && all) trace->complete(barrier);
 }
 
 // A phase's parity is that of the phases before it.
 void wait_for(const void* barrier, int parity) {
   const Meeting& meeting = barrier_at(barrier);
   if (meeting.rounds % 2 == parity) wait_at(meeting);
+  if (RaceTrace* const trace = running_trace()) trace->acquire(barrier);
 }
 
 void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64_t seed) {

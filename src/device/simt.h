@@ -15,8 +15,7 @@
 // Thread:     one thread at a time executes (it holds the machine's mutex); queueing from any.
 // Memory:     an arena of address space, of which only what was touched is there; stacks.
 // Cost:       about a thousand times that of the same arithmetic.
-// Not here:   time (events of it say 0), races that no drawn order shows (compute-sanitizer on a
-//             GPU: tools/gpu_check).
+// Not here:   time (events of it say 0), accesses that nothing orders (simt_races.h).
 #pragma once
 
 #include <array>
@@ -57,6 +56,10 @@ struct Grid {
 const Here& here();
 void wait_for_team(const Site& site);
 void wait_for_warp(const Site& site);
+// As wait_for_warp, but what lanes did before is not ordered with what others do behind it.
+void gather_warp(const Site& site);
+// Adds to a number of the team's shared memory, at once; what it was before.
+std::uint32_t add_to_shared(std::uint32_t* to, std::uint32_t value);
 // The warp's slots of the next exchange. A lane writes its own, waits for the warp, and reads the
 // others' until its next exchange but one.
 Slot* exchange_slots();
@@ -77,7 +80,13 @@ void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64
 // would refuse.
 Status queue_kernel(void* stream, const char* name, const Grid& grid, std::function<void()> kernel);
 // Queues other work of the device, for what is a library's on a GPU.
-Status queue_work(void* stream, std::function<void()> work);
+Status queue_work(void* stream, const char* name, std::function<void()> work);
+
+// Whether accesses that nothing orders (simt_races.h) end the program. That is slow: kSome is the
+// first machine of a program and some others.
+enum class Watch { kNever, kSome, kAlways };
+// Whether this build can: kernels are compiled for it.
+bool can_watch_accesses();
 
 // While one lives, CudaDevice::open finds one emulated GPU. At most one at a time.
 class Machine {
@@ -86,6 +95,7 @@ class Machine {
     std::uint64_t seed = 1;
     std::size_t memory_bytes = std::size_t{1} << 30;
     int multiprocessors = 4;
+    Watch watch = Watch::kSome;
     bool eager = false;  // do work when it is queued: for tests that look at speed, not at order
   };
   Machine() : Machine(Options{}) {}

@@ -32,6 +32,7 @@ class SimtArena {
   // REQUIRES: `bytes` came from try_allocate. Ends the program if a guard was written to.
   void give_back(void* bytes);
   bool empty() const { return pieces_.empty(); }
+  const std::byte* begin() const { return memory_; }
 
   // As memset. REQUIRES: it is open, and the bytes are of one piece.
   static void fill(void* bytes, int value, std::size_t size_bytes);

@@ -36,19 +36,26 @@ Status queue_host_copy(void* raw, HostCopy copy) {
   if (!runtime().is_pinned(copy.host, copy.host_bytes)) {
     return Error{ErrorCode::kInvalidArgument, "a copy of host memory that is not pinned", 0};
   }
-  return runtime().queue(stream_of(raw), {.run = std::move(copy.run), .host_or_null = copy.host});
+  return runtime().queue(
+      stream_of(raw),
+      {.run = std::move(copy.run), .host_or_null = copy.host, .name = "a copy with the host"});
+}
+
+void copy_now(void* to, const void* from, std::size_t size_bytes) {
+  runtime().read(from, size_bytes);
+  runtime().write(to, size_bytes);
+  std::memcpy(to, from, size_bytes);
 }
 
 std::function<void()> bytes_copied(void* to, const void* from, std::size_t size_bytes) {
-  return [=] { std::memcpy(to, from, size_bytes); };
+  return [=] { copy_now(to, from, size_bytes); };
 }
 
 std::function<void()> rows_copied(void* to, const void* from, const CudaRows& rows) {
   return [=] {
     for (std::size_t row = 0; row < rows.rows; ++row) {
-      std::memcpy(static_cast<std::byte*>(to) + row * rows.to_stride_bytes,
-                  static_cast<const std::byte*>(from) + row * rows.from_stride_bytes,
-                  rows.row_bytes);
+      copy_now(static_cast<std::byte*>(to) + row * rows.to_stride_bytes,
+               static_cast<const std::byte*>(from) + row * rows.from_stride_bytes, rows.row_bytes);
     }
   };
 }
@@ -94,7 +101,8 @@ void release_memory(void* bytes, void* raw) noexcept {
     runtime().arena().give_back(bytes);
     return;
   }
-  ignore_error(runtime().queue(stream, {.run = [bytes] { runtime().arena().give_back(bytes); }}),
+  ignore_error(runtime().queue(stream, {.run = [bytes] { runtime().give_back(bytes); },
+                                        .name = "memory given back"}),
                "a device that has failed was looked for above");
 }
 
@@ -110,14 +118,18 @@ Result<bool> CudaEvent::done() const {
   const Lock lock(runtime().mutex());
   runtime().let_time_pass();
   if (runtime().failed()) return Runtime::broken();
-  return runtime().is_done(event_of(raw()).ticket);
+  const simt::Event& event = event_of(raw());
+  const bool is_done = runtime().is_done(event.ticket);
+  if (is_done) runtime().see(event.clock);
+  return is_done;
 }
 
 Status CudaEvent::wait() const {
   const Lock lock(runtime().mutex());
-  const std::uint64_t ticket = event_of(raw()).ticket;
-  runtime().run_until([&] { return runtime().is_done(ticket); });
+  const simt::Event& event = event_of(raw());
+  runtime().run_until([&] { return runtime().is_done(event.ticket); });
   if (runtime().failed()) return Runtime::broken();
+  runtime().see(event.clock);
   return {};
 }
 
@@ -135,7 +147,7 @@ Status CudaStream::copy_out(void* pinned, const void* device, std::size_t size_b
 
 Status CudaStream::copy(void* to_device, const void* from_device, std::size_t size_bytes) {
   if (size_bytes == 0) return {};
-  return simt::queue_work(raw(), bytes_copied(to_device, from_device, size_bytes));
+  return simt::queue_work(raw(), "a copy", bytes_copied(to_device, from_device, size_bytes));
 }
 
 Status CudaStream::copy_rows_in(void* device, const void* pinned, const CudaRows& rows) {
@@ -152,7 +164,10 @@ Status CudaStream::copy_rows_out(void* pinned, const void* device, const CudaRow
 
 Status CudaStream::fill(void* device, std::uint8_t value, std::size_t size_bytes) {
   if (size_bytes == 0) return {};
-  return simt::queue_work(raw(), [=] { simt::SimtArena::fill(device, value, size_bytes); });
+  return simt::queue_work(raw(), "a fill", [=] {
+    runtime().write(device, size_bytes);
+    simt::SimtArena::fill(device, value, size_bytes);
+  });
 }
 
 Status CudaStream::record(CudaEvent& event) {
@@ -162,7 +177,9 @@ Status CudaStream::record(CudaEvent& event) {
     return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
   }
   const std::uint64_t ticket = runtime().next_ticket();
-  event_of(event.raw()).ticket = ticket;
+  simt::Event& recorded = event_of(event.raw());
+  recorded.ticket = ticket;
+  recorded.clock = stream.clock;
   return runtime().queue(stream, {.run = {}, .gives = ticket});
 }
 
@@ -172,7 +189,9 @@ Status CudaStream::wait_for(const CudaEvent& event) {
   if (stream.recording.has_value()) {
     return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
   }
-  return runtime().queue(stream, {.run = {}, .waits_for = event_of(event.raw()).ticket});
+  const simt::Event& awaited = event_of(event.raw());
+  simt::join(stream.clock, awaited.clock);
+  return runtime().queue(stream, {.run = {}, .waits_for = awaited.ticket});
 }
 
 Status CudaStream::synchronize() {
@@ -183,6 +202,7 @@ Status CudaStream::synchronize() {
   }
   runtime().run_until([&] { return stream.queue.empty(); });
   if (runtime().failed()) return Runtime::broken();
+  runtime().see(stream.clock);
   return {};
 }
 
@@ -265,7 +285,7 @@ Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stre
   if (runtime().failed()) return Runtime::broken();
   STEMMA_CHECK(!stream_of(stream.raw()).recording.has_value(),
                "memory is allocated while a stream records");
-  void* const bytes = runtime().try_allocate(size_bytes);
+  void* const bytes = runtime().try_allocate(size_bytes, stream_of(stream.raw()));
   if (bytes == nullptr) {
     return Error{ErrorCode::kOutOfMemory,
                  "cannot allocate " + std::to_string(size_bytes) + " bytes of GPU memory", 0};

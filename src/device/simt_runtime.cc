@@ -13,7 +13,23 @@ namespace {
 
 constexpr std::int64_t kTeamsYMax = 65535;  // and z
 
+constexpr int kWatchedEach = 8;  // of machines that are watched at times
+
+#ifdef STEMMA_SIMT_RACES
+constexpr bool kCanWatch = true;
+#else
+constexpr bool kCanWatch = false;
+#endif
+
 std::unique_ptr<Runtime> the_runtime;  // while a Machine lives
+
+// The first of a program, and then some.
+bool is_watched(Watch watch) {
+  static int machines = 0;
+  const int number = machines++;
+  if (!kCanWatch || watch == Watch::kNever) return false;
+  return watch == Watch::kAlways || number % kWatchedEach == 0;
+}
 
 Error refused(const char* name, const std::string& why) {
   return {ErrorCode::kInternal, std::string("kernel ") + name + ": " + why, 0};
@@ -21,13 +37,32 @@ Error refused(const char* name, const std::string& why) {
 
 }  // namespace
 
+Runtime::Runtime(const Machine::Options& options)
+    : options_(options), prng_(options.seed), arena_(options.memory_bytes) {
+  if (!is_watched(options.watch)) return;
+  trace_ = std::make_unique<RaceTrace>();
+  trace_->set_device(arena_.begin(), options.memory_bytes);
+}
+
 Runtime::~Runtime() {
   STEMMA_CHECK(streams_.empty() && pinned_.empty(), "the emulated GPU goes before its user");
+}
+
+Stream* Runtime::make_stream() {
+  Stream& stream = *streams_.emplace_back(std::make_unique<Stream>());
+  const auto has = [&](std::size_t number) {
+    return std::any_of(streams_.begin(), streams_.end(), [&](const auto& one) {
+      return one.get() != &stream && one->number == number;
+    });
+  };
+  while (has(stream.number)) ++stream.number;
+  return &stream;
 }
 
 void Runtime::release_stream(Stream* stream) {
   STEMMA_CHECK(!stream->recording.has_value(), "a stream that records goes away");
   run_until([&] { return stream->queue.empty(); });
+  see(stream->clock);
   std::erase_if(streams_, [&](const auto& one) { return one.get() == stream; });
 }
 
@@ -37,6 +72,7 @@ Status Runtime::queue(Stream& stream, Work work) {
     stream.recording->push_back(std::move(work));
     return {};
   }
+  if (trace_ != nullptr) work.clock = next_time(stream, work.name).clock;
   stream.queue.push_back(std::move(work));
   if (options_.eager) run_until([&] { return stream.queue.empty(); });
   return {};
@@ -51,16 +87,36 @@ void Runtime::let_time_pass() {
 void Runtime::run_kernel(const Grid& grid, const std::function<void()>& kernel) {
   if (kernels_left_.has_value() && (*kernels_left_)-- <= 0) failed_ = true;
   if (failed_) return;
+  set_running_trace(trace_.get());
   run_grid(grid, kernel, prng_());
+  set_running_trace(nullptr);
+  if (trace_ != nullptr) trace_->end_kernel();
   ++kernels_;
 }
 
-void* Runtime::try_allocate(std::size_t size_bytes) {
+void* Runtime::try_allocate(std::size_t size_bytes, Stream& stream) {
   if (allocations_to_fail_ > 0) {
     --allocations_to_fail_;
     return nullptr;
   }
-  return arena_.try_allocate(size_bytes);
+  void* const bytes = arena_.try_allocate(size_bytes);
+  if (trace_ != nullptr && bytes != nullptr) {
+    trace_->begin_memory(bytes, size_bytes, next_time(stream, "an allocation"));
+  }
+  return bytes;
+}
+
+void Runtime::give_back(void* bytes) {
+  if (trace_ != nullptr) trace_->end_memory(bytes);
+  arena_.give_back(bytes);
+}
+
+void Runtime::read(const void* from, std::size_t size_bytes) {
+  if (trace_ != nullptr) trace_->touch(from, size_bytes, Access::kRead);
+}
+
+void Runtime::write(const void* to, std::size_t size_bytes) {
+  if (trace_ != nullptr) trace_->touch(to, size_bytes, Access::kWrite);
 }
 
 void Runtime::check_not_recording() const {
@@ -73,6 +129,7 @@ void Runtime::check_not_recording() const {
 void Runtime::pin(const void* bytes, std::size_t size_bytes) {
   check_not_recording();
   pinned_.emplace(static_cast<const std::byte*>(bytes), size_bytes);
+  if (trace_ != nullptr) trace_->begin_host(bytes, size_bytes);
 }
 
 void Runtime::unpin(const void* bytes) {
@@ -87,6 +144,7 @@ void Runtime::unpin(const void* bytes) {
     }
   }
   pinned_.erase(piece);
+  if (trace_ != nullptr) trace_->end_host(bytes);
 }
 
 bool Runtime::is_pinned(const void* bytes, std::size_t size_bytes) const {
@@ -109,6 +167,14 @@ bool Runtime::can_begin(const Stream& stream) const {
   return !stream.queue.empty() && is_done(stream.queue.front().waits_for);
 }
 
+// What is queued next in a stream comes behind this.
+WorkTime Runtime::next_time(Stream& stream, const char* name) {
+  join(stream.clock, host_clock_);
+  stream.clock.resize(std::max(stream.clock.size(), stream.number + 1));
+  ++stream.clock[stream.number];
+  return {stream.number, stream.clock, name};
+}
+
 bool Runtime::run_one() {
   std::vector<Stream*> ready;
   for (const auto& stream : streams_) {
@@ -119,6 +185,7 @@ bool Runtime::run_one() {
       *ready[static_cast<std::size_t>(prng_.below(static_cast<std::int64_t>(ready.size())))];
   const Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
+  if (trace_ != nullptr) trace_->begin_work({stream.number, work.clock, work.name});
   if (work.run && !failed_) work.run();
   open_tickets_.erase(work.gives);
   return true;
@@ -127,6 +194,10 @@ bool Runtime::run_one() {
 std::uint64_t Runtime::next_ticket() {
   open_tickets_.insert(++last_ticket_);
   return last_ticket_;
+}
+
+bool can_watch_accesses() {
+  return kCanWatch;
 }
 
 bool has_runtime() noexcept {
@@ -159,13 +230,13 @@ Status queue_kernel(void* stream, const char* name, const Grid& grid,
   if (grid.teams[1] > kTeamsYMax || grid.teams[2] > kTeamsYMax || grid.teams[0] > INT32_MAX) {
     return refused(name, "too many teams");
   }
-  return queue_work(stream,
+  return queue_work(stream, name,
                     [grid, kernel = std::move(kernel)] { runtime().run_kernel(grid, kernel); });
 }
 
-Status queue_work(void* stream, std::function<void()> work) {
+Status queue_work(void* stream, const char* name, std::function<void()> work) {
   const std::lock_guard lock(runtime().mutex());
-  return runtime().queue(stream_of(stream), {.run = std::move(work)});
+  return runtime().queue(stream_of(stream), {.run = std::move(work), .name = name});
 }
 
 Machine::Machine(const Options& options) {

@@ -28,6 +28,7 @@
 #include "device/buffer.h"
 #include "device/simt.h"
 #include "device/simt_arena.h"
+#include "device/simt_races.h"
 #include "stemma/result.h"
 
 namespace stemma::simt {
@@ -40,16 +41,21 @@ struct Work {
   std::uint64_t waits_for = 0;         // a ticket; 0: nothing
   std::uint64_t gives = 0;             // a ticket; 0: none
   const void* host_or_null = nullptr;  // pinned memory that it names
+  const char* name = "nothing";
+  WorkClock clock = {};  // of what is before it, and itself
 };
 
 struct Stream {
   std::deque<Work> queue;
   std::optional<std::vector<Work>> recording;
   std::thread::id recorder;
+  std::size_t number = 0;  // among the streams that there are
+  WorkClock clock;         // of what was queued
 };
 
 struct Event {
   std::uint64_t ticket = 0;  // of the last record; 0: never
+  WorkClock clock;           // of what is before that
 };
 
 struct Graph {
@@ -58,14 +64,13 @@ struct Graph {
 
 class Runtime {
  public:
-  explicit Runtime(const Machine::Options& options)
-      : options_(options), prng_(options.seed), arena_(options.memory_bytes) {}
+  explicit Runtime(const Machine::Options& options);
   ~Runtime();
 
   const Machine::Options& options() const { return options_; }
   std::mutex& mutex() { return mutex_; }
 
-  Stream* make_stream() { return streams_.emplace_back(std::make_unique<Stream>()).get(); }
+  Stream* make_stream();
   void release_stream(Stream* stream);
 
   Status queue(Stream& stream, Work work);
@@ -82,13 +87,21 @@ class Runtime {
     }
     arena_.close();
   }
+  // The host has seen that what is before this is done.
+  void see(const WorkClock& clock) { join(host_clock_, clock); }
   // Perhaps does something: time passes while somebody asks.
   void let_time_pass();
 
   void run_kernel(const Grid& grid, const std::function<void()>& kernel);
 
-  void* try_allocate(std::size_t size_bytes);
+  // nullptr if there is no room. Other streams may use it behind what is queued in this one.
+  void* try_allocate(std::size_t size_bytes, Stream& stream);
+  // REQUIRES: called by the work that gives it back.
+  void give_back(void* bytes);
   SimtArena& arena() { return arena_; }
+  // What the running work does that is no kernel.
+  void read(const void* from, std::size_t size_bytes);
+  void write(const void* to, std::size_t size_bytes);
 
   // Host memory is pinned, and no longer: not by a thread that records, which ends a GPU's
   // recording.
@@ -109,11 +122,14 @@ class Runtime {
   void check_not_recording() const;
   bool can_begin(const Stream& stream) const;
   bool run_one();
+  WorkTime next_time(Stream& stream, const char* name);
 
   Machine::Options options_;
   std::mutex mutex_;
   Prng prng_;
   SimtArena arena_;
+  std::unique_ptr<RaceTrace> trace_;  // nullptr: accesses are not watched
+  WorkClock host_clock_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::set<std::uint64_t> open_tickets_;  // given, and not yet reached
   std::uint64_t last_ticket_ = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "device/simt_races.h"
 
 namespace stemma::simt {
 
@@ -177,7 +178,17 @@ void Warpgroup::issue() {
     hide_sums(lane);
   }
   for (const std::uint32_t address : product.read) trace_.begin_reading(address);
+  note_reads(product);
   uncommitted_.push_back(std::move(product));
+}
+
+// As if the thread that runs read all of it: it was the last to come, and stands for the group.
+void Warpgroup::note_reads(const Product& product) const {
+  RaceTrace* const races = running_trace();
+  if (races == nullptr) return;
+  for (const std::uint32_t address : product.read) {
+    races->touch(trace_.at(address), kPieceBytes, Access::kRead);
+  }
 }
 
 void Warpgroup::commit() {
@@ -252,6 +263,7 @@ void Warpgroup::finish(Product& product) {
     show_sums(lane);
   }
   for (const std::uint32_t address : product.read) trace_.end_reading(address);
+  note_reads(product);
 }
 
 }  // namespace stemma::simt

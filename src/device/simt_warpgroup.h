@@ -105,6 +105,7 @@ class Warpgroup {
   void check_alike() const;
   void hide_sums(const GroupProduct& lane);
   void show_sums(const GroupProduct& lane);
+  void note_reads(const Product& product) const;
   void finish(Product& product);
   std::vector<float> left_of(const Product& product) const;
   std::vector<float> right_of(const GroupProduct& lane) const;

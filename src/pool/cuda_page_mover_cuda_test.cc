@@ -209,8 +209,17 @@ TEST_F(CudaPageMoverTest, WorkThatIsQueuedBehindALayerFindsIt) {
 }
 
 #ifdef STEMMA_SIMT
+class UnwatchedMover : public CudaPageMoverTest {
+ protected:
+  simt::Machine::Options machine_options() const override {
+    simt::Machine::Options options = CudaPageMoverTest::machine_options();
+    options.watch = simt::Watch::kNever;
+    return options;
+  }
+};
+
 // So that the test above means something: without the event, something older is found.
-TEST_F(CudaPageMoverTest, WorkThatDoesNotWaitFindsSomethingOlder) {
+TEST_F(UnwatchedMover, WorkThatDoesNotWaitFindsSomethingOlder) {
   make(small_shape());
   back_up_all();
   bool older = false;
