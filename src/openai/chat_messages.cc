@@ -91,8 +91,14 @@ TemplateJson read_message(const TemplateJson& given, const std::string& path,
   } else if (*role == "developer") {
     message["role"] = "system";  // what models were trained on
   }
+  // What an assistant thought: templates that print it have the name that most servers give it.
+  const TemplateJson* const thoughts = fields.find_or_null("reasoning");
+  if (thoughts != nullptr && thoughts->is_string() && !given.contains("reasoning_content")) {
+    message["reasoning_content"] = *thoughts;
+  }
   const bool calls = fields.find_or_null("tool_calls") != nullptr;
-  read_content(fields, /*may_miss=*/role == "assistant" && calls, fault, message);
+  const bool says_else = calls || message.contains("reasoning_content");
+  read_content(fields, /*may_miss=*/role == "assistant" && says_else, fault, message);
   read_tool_calls(fields, fault, message);
   return message;
 }

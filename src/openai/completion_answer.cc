@@ -121,6 +121,9 @@ Json usage_json(const AnswerUsage& usage) {
   json["completion_tokens"] = usage.completion_tokens;
   json["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
   json["prompt_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+  if (usage.thought_tokens.has_value()) {
+    json["completion_tokens_details"]["reasoning_tokens"] = *usage.thought_tokens;
+  }
   return json;
 }
 
@@ -146,8 +149,10 @@ Json message_json(const AnswerHead& head, const AnswerPiece& answer) {
   message["role"] = "assistant";
   message["content"] = answer.text;
   message["refusal"] = nullptr;
+  const bool says_else = !answer.calls.empty() || !answer.thoughts.empty();
+  if (answer.text.empty() && says_else) message["content"] = nullptr;
+  if (!answer.thoughts.empty()) message["reasoning_content"] = answer.thoughts;
   if (answer.calls.empty()) return message;
-  if (answer.text.empty()) message["content"] = nullptr;
   message["tool_calls"] = calls_json(head, answer, /*is_event=*/false);
   return message;
 }
@@ -225,6 +230,7 @@ std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool h
   choice["index"] = piece.index;
   if (head.kind == CompletionKind::kChat) {
     choice["delta"] = Json::object();
+    if (!piece.thoughts.empty()) choice["delta"]["reasoning_content"] = piece.thoughts;
     if (!piece.text.empty()) choice["delta"]["content"] = piece.text;
     if (!piece.calls.empty()) {
       choice["delta"]["tool_calls"] = calls_json(head, piece, /*is_event=*/true);

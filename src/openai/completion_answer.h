@@ -44,13 +44,15 @@ struct TokenChance {
   std::vector<NamedLogprob> likeliest;
   std::int64_t first_character = 0;  // characters of the text's tokens before it
   bool is_given = false;             // of a prompt: nothing says how likely it was
+  bool is_thought = false;           // of what came before the text
 };
 
 // An answer, or a piece of one.
 struct AnswerPiece {
   std::int64_t index = 0;  // which of the request's answers
   std::string text;
-  std::vector<TokenChance> chances;         // of the tokens of `text`, where logprobs are wanted
+  std::string thoughts = {};                // that came before it
+  std::vector<TokenChance> chances;         // of its tokens, where logprobs are wanted
   std::vector<TokenId> tokens;              // of the answer, where they are wanted
   std::vector<TokenChance> of_prompt = {};  // of the whole prompt, where AnswerHead::scores_prompt
   std::vector<ToolCall> calls = {};         // of tools, by a chat
@@ -62,6 +64,8 @@ struct AnswerUsage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;  // of the prompt
+  // Of the answer, where the model is one that thinks.
+  std::optional<std::int64_t> thought_tokens = {};
 };
 
 // The whole answer. `has_logprobs`: whether they were asked for. `receipt`: null for none.

@@ -53,6 +53,31 @@ TEST(CompletionAnswer, OfAChatThatCallsTools) {
             R"({"name":"go","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
 }
 
+TEST(CompletionAnswer, OfAChatThatThinks) {
+  AnswerPiece answer;
+  answer.thoughts = "I look.";
+  answer.text = "The sea.";
+  const auto message_of = [](const AnswerPiece& one, const AnswerUsage& usage) {
+    return TemplateJson::parse(
+        answer_body(head(CompletionKind::kChat), std::span(&one, 1), false, usage, TemplateJson()));
+  };
+  const TemplateJson json = message_of(answer, {.thought_tokens = 4});
+  EXPECT_EQ(json["choices"][0]["message"].dump(),
+            R"({"role":"assistant","content":"The sea.","refusal":null,)"
+            R"("reasoning_content":"I look."})");
+  EXPECT_EQ(json["usage"]["completion_tokens_details"].dump(), R"({"reasoning_tokens":4})");
+  answer.text.clear();
+  EXPECT_EQ(message_of(answer, {})["choices"][0]["message"]["content"], nullptr);
+}
+
+TEST(CompletionAnswer, APieceThatThinksSaysSo) {
+  AnswerPiece piece;
+  piece.thoughts = "I look.";
+  const TemplateJson json =
+      event_json(piece_event(head(CompletionKind::kChat), piece, /*has_logprobs=*/false));
+  EXPECT_EQ(json["choices"][0]["delta"].dump(), R"({"reasoning_content":"I look."})");
+}
+
 TEST(CompletionAnswer, APieceThatCallsSaysWhichCallItIs) {
   AnswerPiece piece;
   piece.calls = {{"go", "{}"}};

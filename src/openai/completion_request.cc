@@ -243,6 +243,8 @@ void read_chat_text(FieldReader& fields, std::optional<ApiError>& fault,
   if (const TemplateJson* const extra = fields.object_or_null("chat_template_kwargs")) {
     request.template_extra = *extra;
   }
+  request.separates_thoughts = fields.boolean("separate_reasoning").value_or(true);
+  request.tells_thoughts = fields.boolean("include_reasoning").value_or(true);
   request.continue_final_message = fields.boolean("continue_final_message").value_or(false);
   const auto begins_answer = fields.boolean("add_generation_prompt");
   if (request.continue_final_message && begins_answer.value_or(false)) {

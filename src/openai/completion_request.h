@@ -80,6 +80,9 @@ struct CompletionRequest {
   bool shows_stop = false;  // include_stop_str_in_output, no_stop_trim
   bool ignore_eos = false;
   bool skip_special_tokens = true;
+  // separate_reasoning: thoughts are taken out of the text; include_reasoning: and told.
+  bool separates_thoughts = true;
+  bool tells_thoughts = true;
   TextForm form;  // of a text; an answer that may call tools may do that instead
   SamplingParams sampling;
   std::optional<std::int64_t> logprobs;

@@ -1,5 +1,7 @@
 #include "openai/response_answer.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 namespace stemma {
@@ -18,6 +20,30 @@ Json text_part(std::string_view text, Json chances) {
   part["annotations"] = Json::array();
   part["logprobs"] = std::move(chances);
   return part;
+}
+
+Json thoughts_part(std::string_view thoughts) {
+  Json part;
+  part["type"] = "reasoning_text";
+  part["text"] = thoughts;
+  return part;
+}
+
+Json thoughts_item(const AnswerHead& head, std::size_t place, std::string_view status) {
+  Json item;
+  item["type"] = "reasoning";
+  item["id"] = id_of(head, "rs_", place);
+  item["status"] = status;
+  item["summary"] = Json::array();
+  item["content"] = Json::array();
+  return item;
+}
+
+// Of the text: thoughts are told without.
+Json text_chances(std::span<const TokenChance> chances) {
+  const auto first = std::find_if(chances.begin(), chances.end(),
+                                  [](const TokenChance& chance) { return !chance.is_thought; });
+  return chances_json({first, chances.end()});
 }
 
 Json message_item(const AnswerHead& head, std::size_t place, std::string_view status) {
@@ -48,7 +74,7 @@ Json usage_json(const AnswerUsage& usage) {
   json["input_tokens"] = usage.prompt_tokens;
   json["input_tokens_details"]["cached_tokens"] = usage.cached_tokens;
   json["output_tokens"] = usage.completion_tokens;
-  json["output_tokens_details"]["reasoning_tokens"] = 0;
+  json["output_tokens_details"]["reasoning_tokens"] = usage.thought_tokens.value_or(0);
   json["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
   return json;
 }
@@ -104,9 +130,15 @@ void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
 std::string response_body(const AnswerHead& head, const Json& request, const AnswerPiece& answer,
                           const AnswerUsage& usage, const Json& receipt) {
   Json items = Json::array();
-  if (!answer.text.empty() || answer.calls.empty()) {
-    items.push_back(message_item(head, 0, status_of(answer.finish_reason)));
-    items[0]["content"].push_back(text_part(answer.text, chances_json(answer.chances)));
+  const std::string_view status = status_of(answer.finish_reason);
+  if (!answer.thoughts.empty()) {
+    const bool cut_off = answer.text.empty() && answer.calls.empty();
+    items.push_back(thoughts_item(head, 0, cut_off ? status : "completed"));
+    items[0]["content"].push_back(thoughts_part(answer.thoughts));
+  }
+  if (!answer.text.empty() || (items.empty() && answer.calls.empty())) {
+    items.push_back(message_item(head, items.size(), status));
+    items.back()["content"].push_back(text_part(answer.text, text_chances(answer.chances)));
   }
   for (const ToolCall& call : answer.calls) {
     const auto number = static_cast<std::int64_t>(&call - answer.calls.data());
@@ -128,14 +160,17 @@ std::string ResponseStream::begin() {
 std::string ResponseStream::push(const AnswerPiece& piece) {
   std::string events;
   if (!piece.finish_reason.empty()) finish_reason_ = piece.finish_reason;
-  if (!piece.text.empty() || !piece.chances.empty()) add_text(piece, events);
+  if (!piece.thoughts.empty()) add_thoughts(piece, events);
+  const bool has_chances = !piece.chances.empty() && !piece.chances.back().is_thought;
+  if (!piece.text.empty() || has_chances) add_text(piece, events);
   for (std::size_t call = 0; call < piece.calls.size(); ++call) add_call(piece, call, events);
   return events;
 }
 
 std::string ResponseStream::end(const AnswerUsage& usage, const Json& receipt) {
   std::string events;
-  if (items_.empty()) open_message(events);
+  if (items_.empty() && !in_thoughts_) open_message(events);
+  close_thoughts(ended_status(), events);
   close_message(events);
   Json response = ended_json(head_, request_, items_, finish_reason_);
   add_cost(response, usage, receipt);
@@ -160,10 +195,41 @@ Json ResponseStream::about_item() const {
 
 Json ResponseStream::about_part() const {
   Json event;
-  event["item_id"] = id_of(head_, "msg_", items_.size());
+  event["item_id"] = id_of(head_, in_thoughts_ ? "rs_" : "msg_", items_.size());
   event["output_index"] = items_.size();
   event["content_index"] = 0;
   return event;
+}
+
+void ResponseStream::open_thoughts(std::string& events) {
+  if (std::exchange(in_thoughts_, true)) return;
+  text_.clear();
+  Json added = about_item();
+  added["item"] = thoughts_item(head_, items_.size(), "in_progress");
+  say("response.output_item.added", std::move(added), events);
+  Json part = about_part();
+  part["part"] = thoughts_part("");
+  say("response.content_part.added", std::move(part), events);
+}
+
+void ResponseStream::close_thoughts(std::string_view status, std::string& events) {
+  if (!in_thoughts_) return;
+  Json text = about_part();
+  text["text"] = text_;
+  say("response.reasoning_text.done", std::move(text), events);
+  Json part = about_part();
+  part["part"] = thoughts_part(text_);
+  say("response.content_part.done", std::move(part), events);
+  in_thoughts_ = false;
+  close_item(thoughts_item(head_, items_.size(), status), thoughts_part(text_), events);
+}
+
+void ResponseStream::add_thoughts(const AnswerPiece& piece, std::string& events) {
+  open_thoughts(events);
+  text_ += piece.thoughts;
+  Json delta = about_part();
+  delta["delta"] = piece.thoughts;
+  say("response.reasoning_text.delta", std::move(delta), events);
 }
 
 void ResponseStream::open_message(std::string& events) {
@@ -188,10 +254,16 @@ void ResponseStream::close_message(std::string& events) {
   Json part = about_part();
   part["part"] = whole;
   say("response.content_part.done", std::move(part), events);
-  // A message that something follows, or the answer's own end, is whole.
-  const bool cut_off = !finish_reason_.empty() && !is_whole(finish_reason_);
-  Json item = message_item(head_, items_.size(), cut_off ? "incomplete" : "completed");
-  item["content"].push_back(whole);
+  close_item(message_item(head_, items_.size(), ended_status()), whole, events);
+}
+
+// An item that something follows, or the answer's own end, is whole.
+std::string_view ResponseStream::ended_status() const {
+  return finish_reason_.empty() ? "completed" : status_of(finish_reason_);
+}
+
+void ResponseStream::close_item(Json item, const Json& part, std::string& events) {
+  item["content"].push_back(part);
   Json done = about_item();
   done["item"] = item;
   say("response.output_item.done", std::move(done), events);
@@ -199,8 +271,9 @@ void ResponseStream::close_message(std::string& events) {
 }
 
 void ResponseStream::add_text(const AnswerPiece& piece, std::string& events) {
+  close_thoughts("completed", events);
   open_message(events);
-  const Json chances = chances_json(piece.chances);
+  const Json chances = text_chances(piece.chances);
   text_ += piece.text;
   chances_.insert(chances_.end(), chances.begin(), chances.end());
   Json delta = about_part();
@@ -211,6 +284,7 @@ void ResponseStream::add_text(const AnswerPiece& piece, std::string& events) {
 
 // A call comes whole.
 void ResponseStream::add_call(const AnswerPiece& piece, std::size_t call, std::string& events) {
+  close_thoughts("completed", events);
   close_message(events);
   const auto number = piece.first_call + static_cast<std::int64_t>(call);
   const Json item = call_item(head_, items_.size(), number, piece.calls[call]);

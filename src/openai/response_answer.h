@@ -1,6 +1,7 @@
 // Response answers: the bodies and stream events of /v1/responses, in OpenAI's shape.
 //
-// An answer is a list of items: messages, and calls of functions, in the order in which they came.
+// An answer is a list of items: thoughts, messages, and calls of functions, in the order in which
+// they came.
 //
 // Thread:     one answer, one stream.
 // Memory:     the answer so far.
@@ -40,8 +41,13 @@ class ResponseStream {
   // Of an item, and of a part of its content.
   TemplateJson about_item() const;
   TemplateJson about_part() const;
+  void open_thoughts(std::string& events);
+  void close_thoughts(std::string_view status, std::string& events);
   void open_message(std::string& events);
   void close_message(std::string& events);
+  std::string_view ended_status() const;
+  void close_item(TemplateJson item, const TemplateJson& part, std::string& events);
+  void add_thoughts(const AnswerPiece& piece, std::string& events);
   void add_text(const AnswerPiece& piece, std::string& events);
   void add_call(const AnswerPiece& piece, std::size_t call, std::string& events);
   void say(std::string_view type, TemplateJson event, std::string& events);
@@ -49,8 +55,9 @@ class ResponseStream {
   AnswerHead head_;
   TemplateJson request_;
   TemplateJson items_ = TemplateJson::array();  // that are whole
+  bool in_thoughts_ = false;
   bool in_message_ = false;
-  std::string text_;      // of the message that is open
+  std::string text_;      // of the message, or the thoughts, that are open
   TemplateJson chances_;  // of its tokens
   std::string finish_reason_;
   std::int64_t said_ = 0;

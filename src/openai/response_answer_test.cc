@@ -140,6 +140,72 @@ TEST(ResponseStream, CallsAndTextsAreItemsInTheirOrder) {
   EXPECT_EQ(places, 4);
 }
 
+AnswerPiece thoughts_of(std::string thoughts, std::string text = "", std::string_view reason = "") {
+  AnswerPiece piece = piece_of(std::move(text), {}, reason);
+  piece.thoughts = std::move(thoughts);
+  return piece;
+}
+
+//   output   0: reasoning "I look."   1: message "The sea."
+TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
+  ResponseStream stream(head(), TemplateJson::object());
+  std::string said = stream.begin();
+  said += stream.push(thoughts_of("I "));
+  said += stream.push(thoughts_of("look.", "The", ""));
+  said += stream.push(piece_of(" sea.", {}, "stop"));
+  said += stream.end(kUsage, TemplateJson());
+  const auto events = events_of(said);
+  EXPECT_THAT(types_of(events),
+              ElementsAre("response.created", "response.in_progress", "response.output_item.added",
+                          "response.content_part.added", "response.reasoning_text.delta",
+                          "response.reasoning_text.delta", "response.reasoning_text.done",
+                          "response.content_part.done", "response.output_item.done",
+                          "response.output_item.added", "response.content_part.added",
+                          "response.output_text.delta", "response.output_text.delta",
+                          "response.output_text.done", "response.content_part.done",
+                          "response.output_item.done", "response.completed"));
+  EXPECT_EQ(events[6]["text"], "I look.");
+  EXPECT_EQ(events[6]["item_id"], "rs_resp_1_0");
+  EXPECT_EQ(events.back()["response"].dump(),
+            response_body(head(), TemplateJson::object(),
+                          thoughts_of("I look.", "The sea.", "stop"), kUsage, TemplateJson()));
+  EXPECT_EQ(events.back()["response"]["output"][0].dump(),
+            R"({"type":"reasoning","id":"rs_resp_1_0","status":"completed","summary":[],)"
+            R"("content":[{"type":"reasoning_text","text":"I look."}]})");
+}
+
+TEST(ResponseStream, ThoughtsThatWereCutOffAreNotWhole) {
+  ResponseStream stream(head(), TemplateJson::object());
+  std::string said = stream.begin();
+  said += stream.push(thoughts_of("I ", "", "length"));
+  said += stream.end(kUsage, TemplateJson());
+  const TemplateJson response = events_of(said).back()["response"];
+  EXPECT_EQ(response.dump(),
+            response_body(head(), TemplateJson::object(), thoughts_of("I ", "", "length"), kUsage,
+                          TemplateJson()));
+  EXPECT_EQ(response["output"].size(), 1U);
+  EXPECT_EQ(response["output"][0]["status"], "incomplete");
+}
+
+TEST(ResponseStream, LogprobsAreThoseOfTheText) {
+  ResponseStream stream(head(), TemplateJson::object());
+  std::string said = stream.begin();
+  AnswerPiece thinks = thoughts_of("a");
+  thinks.chances = {{.token = {.text = "a"}, .likeliest = {}, .is_thought = true}};
+  AnswerPiece ends = thoughts_of("");
+  ends.chances = {{.token = {.text = "</think>"}, .likeliest = {}, .is_thought = true}};
+  AnswerPiece says = piece_of("b", {}, "stop");
+  says.chances = {{.token = {.text = "b"}, .likeliest = {}}};
+  for (const AnswerPiece& piece : {thinks, ends, says}) said += stream.push(piece);
+  said += stream.end(kUsage, TemplateJson());
+  AnswerPiece whole = thoughts_of("a", "b", "stop");
+  whole.chances = {thinks.chances[0], ends.chances[0], says.chances[0]};
+  const TemplateJson response = events_of(said).back()["response"];
+  EXPECT_EQ(response["output"][1]["content"][0]["logprobs"].size(), 1U);
+  EXPECT_EQ(response.dump(),
+            response_body(head(), TemplateJson::object(), whole, kUsage, TemplateJson()));
+}
+
 TEST(ResponseStream, ThatSaysNothingHasAnEmptyMessage) {
   ResponseStream stream(head(), TemplateJson::object());
   std::string said = stream.begin();

@@ -47,11 +47,15 @@ constexpr RefusedField kRefused[] = {
 struct Conversation {
   Json messages = Json::array();
   std::vector<std::string> origins;
+  std::string thoughts = {};  // that the next message of the assistant had
 
   Json& add(std::string_view role, std::string origin) {
     Json message;
     message["role"] = role;
     message["content"] = "";
+    if (role == "assistant" && !thoughts.empty()) {
+      message["reasoning_content"] = std::exchange(thoughts, {});
+    }
     messages.push_back(std::move(message));
     origins.push_back(std::move(origin));
     return messages.back();
@@ -86,6 +90,17 @@ void read_output(FieldReader& item, const std::string& path, Conversation& conve
   message["content"] = *output;
 }
 
+// The text of thoughts: without, as another server tells them, there is nothing to print.
+void read_thoughts(FieldReader& item, Conversation& conversation) {
+  const Json* const parts = item.array_or_null("content");
+  if (parts == nullptr) return;
+  for (const Json& part : *parts) {
+    if (!part.is_object() || part.value("type", Json()) != "reasoning_text") continue;
+    const Json text = part.value("text", Json());
+    if (text.is_string()) conversation.thoughts += text.get_ref<const std::string&>();
+  }
+}
+
 void read_item(const Json& given, const std::string& path, std::optional<ApiError>& fault,
                Conversation& conversation) {
   if (!given.is_object()) {
@@ -96,7 +111,7 @@ void read_item(const Json& given, const std::string& path, std::optional<ApiErro
   const std::string type = item.text("type", kNameBytesMax).value_or("message");
   if (type == "function_call") return read_call(item, path, conversation);
   if (type == "function_call_output") return read_output(item, path, conversation);
-  if (type == "reasoning") return;  // of another model: no text that a template would print
+  if (type == "reasoning") return read_thoughts(item, conversation);
   if (type != "message") return item.fail("type", "not supported: nothing of this kind is known");
   Json& message = conversation.add(item.text("role", kNameBytesMax).value_or(""), path);
   const Json* const content = item.find_or_null("content");

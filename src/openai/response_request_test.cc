@@ -51,6 +51,20 @@ TEST(ResponseRequest, ItemsAreMessagesInTheirOrder) {
             R"({"role":"assistant","content":"c"}])");
 }
 
+TEST(ResponseRequest, ThoughtsAreOfTheMessageBehindThem) {
+  const CompletionRequest request = accepted(R"("input":[
+      {"role":"user","content":"u"},
+      {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"I look."}]},
+      {"role":"assistant","content":"The sea."},
+      {"type":"reasoning","content":[{"type":"reasoning_text","text":"And go."}]},
+      {"role":"user","content":"v"},
+      {"type":"function_call","call_id":"c1","name":"go","arguments":"{}"}])");
+  ASSERT_EQ(request.messages.size(), 4U);
+  EXPECT_EQ(request.messages[1]["reasoning_content"], "I look.");
+  EXPECT_FALSE(request.messages[2].contains("reasoning_content"));
+  EXPECT_EQ(request.messages[3]["reasoning_content"], "And go.");
+}
+
 // As a chat has them: what an assistant says and calls in one turn is one message.
 TEST(ResponseRequest, CallsOfOneTurnAreOneMessage) {
   const CompletionRequest request = accepted(R"("input":[

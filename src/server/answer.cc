@@ -28,6 +28,8 @@ std::string_view reason_of(FinishReason reason) {
 // One token had to be computed: nobody asked for it.
 void leave_out_answer(AnswerUpdate& update) {
   update.text.clear();
+  update.thoughts.clear();
+  update.thought_tokens = 0;
   update.chances.clear();
   update.tokens.clear();
   update.stats.output_tokens = 0;
@@ -80,9 +82,11 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
   if (update.finish == FinishReason::kFailed) return take_failure(update.error, http);
   AnswerPiece piece = {.index = update.index,
                        .text = std::move(update.text),
+                       .thoughts = std::move(update.thoughts),
                        .chances = std::move(update.chances),
                        .tokens = std::move(update.tokens),
                        .finish_reason = reason_of(update.finish)};
+  if (!plan_.tells_thoughts) piece.thoughts.clear();
   const std::int64_t echoed = characters_of_echo_[prompt_of(update.index)];
   for (TokenChance& chance : piece.chances) chance.first_character += echoed;
   if (!readers_.empty()) take_calls(piece);
@@ -127,7 +131,10 @@ void Answer::show_prompt(AnswerPiece& piece) const {
 // The prompt is counted once, as the first of its answers found it.
 void Answer::note_stats(const AnswerUpdate& update) {
   const bool says = update.is_first || update.finish != FinishReason::kNone;
-  if (update.finish != FinishReason::kNone) output_tokens_ += update.stats.output_tokens;
+  if (update.finish != FinishReason::kNone) {
+    output_tokens_ += update.stats.output_tokens;
+    thought_tokens_ += update.thought_tokens;
+  }
   if (!says || update.index % plan_.copies != 0) return;
   of_prompt_[prompt_of(update.index)] = update.stats;
   stats_ = RequestStats();
@@ -165,9 +172,9 @@ void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer&
                response_.has_value() ? response_->begin() : first_event(plan_.head, update.index));
     show_prompt(piece);
   }
-  if (piece.text.empty() && piece.calls.empty() && piece.chances.empty() && piece.tokens.empty() &&
-      piece.finish_reason.empty())
-    return;
+  const bool says = !piece.text.empty() || !piece.thoughts.empty() || !piece.calls.empty() ||
+                    !piece.chances.empty() || !piece.tokens.empty() || !piece.finish_reason.empty();
+  if (!says) return;
   http.write(exchange_, response_.has_value() ? response_->push(piece)
                                               : piece_event(plan_.head, piece, plan_.has_logprobs));
 }
@@ -175,7 +182,8 @@ void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer&
 AnswerUsage Answer::usage() const {
   return {.prompt_tokens = stats_.prompt_tokens,
           .completion_tokens = output_tokens_,
-          .cached_tokens = stats_.cached_tokens};
+          .cached_tokens = stats_.cached_tokens,
+          .thought_tokens = plan_.may_think ? std::optional(thought_tokens_) : std::nullopt};
 }
 
 TemplateJson Answer::receipt() const {

@@ -36,6 +36,8 @@ struct AnswerPlan {
   bool prompt_only = false;                 // what is computed behind it is not shown
   std::optional<ToolCallStyle> call_style;  // of a chat with tools: its text may have calls
   bool calls_in_parallel = true;
+  bool may_think = false;      // an answer may have thoughts before its text
+  bool tells_thoughts = true;  // which clients get to see
   bool wants_receipt = false;
   bool receipt_only = false;  // nobody reads the answer: it was asked for to be cached
   TemplateJson response;      // CompletionRequest::response: of one answer, without an echo
@@ -89,6 +91,7 @@ class Answer {
   std::vector<std::int64_t> characters_of_echo_;
   RequestStats stats_;
   std::int64_t output_tokens_ = 0;
+  std::int64_t thought_tokens_ = 0;
   std::int64_t unfinished_ = 0;
   int status_ = 200;
   bool streaming_ = false;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/byte_regex.h"
 #include "grammar/json_parts.h"
 #include "grammar/json_schema.h"
 #include "grammar/text_form.h"
@@ -60,15 +61,27 @@ Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling&
   return grammar.sequence({grammar.text(calls.begin), call, others, grammar.text(calls.end)});
 }
 
+// Any text that does not have the mark, and then the mark. As that begins with a character that it
+// has once, a text is pieces that begin with one, of which none goes on as the mark does.
+std::string text_up_to(std::string_view mark) {
+  std::string behind;  // what may follow the first bytes of a mark, up to its next begin
+  for (std::size_t i = mark.size() - 1; i > 0; --i) {
+    const std::string others = fmt::format("[^{}{}][^{}]*", mark[0], mark[i], mark[0]);
+    const bool is_last = i + 1 == mark.size();
+    behind = fmt::format("(?:{}{})?", others, is_last ? "" : fmt::format("|{}{}", mark[i], behind));
+  }
+  return fmt::format("[^{0}]*(?:{0}{1})*{2}", mark[0], behind, mark);
+}
+
 }  // namespace
 
 bool has_form(const CompletionRequest& request) {
   return request.form.kind != TextForm::Kind::kFree || request.tool_choice.forced;
 }
 
-std::string form_key(const CompletionRequest& request) {
+std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts) {
   const TemplateJson key = {text_form_key(request.form), request.tools, request.tool_choice.name,
-                            request.calls_in_parallel};
+                            request.calls_in_parallel, static_cast<int>(thoughts)};
   return json_text(key);
 }
 
@@ -88,6 +101,17 @@ Result<Part> add_form(const CompletionRequest& request,
     ways.push_back(some);
   }
   return grammar.either(std::move(ways));
+}
+
+// White space that models put beside the marks: an empty line at most.
+Result<Part> add_thoughts(ThoughtPlace place, Part form, ByteGrammar& grammar) {
+  if (place == ThoughtPlace::kBehind) return form;
+  STEMMA_ASSIGN_OR_RETURN(const Part rest, add_regex(text_up_to(kThoughtsEnd) + "[ \\r\\n]{0,4}",
+                                                     RegexMatch::kWhole, grammar));
+  const Part answer = grammar.rule(form);
+  const Part thoughts = grammar.sequence({rest, answer});
+  if (place == ThoughtPlace::kInside) return thoughts;
+  return grammar.either({answer, grammar.sequence({grammar.text(kThoughtsBegin), thoughts})});
 }
 
 }  // namespace stemma

@@ -13,6 +13,7 @@
 
 #include "grammar/byte_grammar.h"
 #include "openai/completion_request.h"
+#include "openai/thoughts.h"
 #include "openai/tool_calls.h"
 #include "stemma/result.h"
 
@@ -22,12 +23,16 @@ namespace stemma {
 bool has_form(const CompletionRequest& request);
 
 // What two requests have in common whose answers have the same form.
-std::string form_key(const CompletionRequest& request);
+std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts);
 
 // The form, where calls are written so; nullopt: the model writes none. Errors begin with the path
 // of what cannot be kept to. REQUIRES: has_form(request).
 Result<ByteGrammar::Part> add_form(const CompletionRequest& request,
                                    const std::optional<ToolCallSpelling>& calls,
                                    ByteGrammar& grammar);
+
+// The form, behind what is left of thoughts.
+Result<ByteGrammar::Part> add_thoughts(ThoughtPlace place, ByteGrammar::Part form,
+                                       ByteGrammar& grammar);
 
 }  // namespace stemma

@@ -126,6 +126,55 @@ TEST(OutputGrammar, SomeRequestsHaveNoForm) {
   EXPECT_TRUE(has_form(request_of(std::string(kTools) + R"(,"tool_choice":"required")")));
 }
 
+// Of digits, behind what an answer has at this place.
+ByteAutomaton digits_behind(ThoughtPlace place) {
+  ByteGrammar grammar;
+  const auto form = add_form(request_of(R"("guided_regex":"\\d{2}")"), std::nullopt, grammar);
+  EXPECT_TRUE(form.ok());
+  const auto whole = add_thoughts(place, *form, grammar);
+  EXPECT_TRUE(whole.ok());
+  return automaton_of(grammar, *whole);
+}
+
+TEST(OutputGrammar, AFormMayHaveThoughtsBeforeIt) {
+  ByteAutomaton automaton = digits_behind(ThoughtPlace::kBefore);
+  for (const char* const text :
+       {"42", "<think></think>42", "<think>\nI look.\n</think>\n\n42", "<think>é < 3</think>42",
+        "<think><<think></thin></ think<//think</think>42"}) {
+    EXPECT_TRUE(accepts(automaton, text)) << text;
+  }
+  for (const char* const text :
+       {"", "x", "think>a</think>42", "<think>42", "<think>a</think>x", "<think>a</think>",
+        "<think>a</think>42</think>42", "\n<think>a</think>42"}) {
+    EXPECT_FALSE(accepts(automaton, text)) << text;
+  }
+}
+
+TEST(OutputGrammar, AFormComesBehindThoughtsThatWereOpened) {
+  ByteAutomaton automaton = digits_behind(ThoughtPlace::kInside);
+  EXPECT_TRUE(accepts(automaton, "I look.</think>42"));
+  EXPECT_TRUE(accepts(automaton, "</think>\n42"));
+  EXPECT_FALSE(accepts(automaton, "42"));
+}
+
+TEST(OutputGrammar, AFormBehindThoughtsHasNoMore) {
+  ByteAutomaton automaton = digits_behind(ThoughtPlace::kBehind);
+  EXPECT_TRUE(accepts(automaton, "42"));
+  EXPECT_FALSE(accepts(automaton, "<think></think>42"));
+}
+
+// Parts of the mark, one behind the other.
+TEST(OutputGrammar, ThoughtsAreAnyTextWithoutTheMark) {
+  ByteAutomaton automaton = digits_behind(ThoughtPlace::kInside);
+  const std::string mark(kThoughtsEnd);
+  for (std::size_t kept = 0; kept < mark.size(); ++kept) {
+    for (std::size_t again = 0; again < mark.size(); ++again) {
+      const std::string thoughts = mark.substr(0, kept) + mark.substr(0, again) + "<";
+      EXPECT_TRUE(accepts(automaton, thoughts + mark + "42")) << thoughts;
+    }
+  }
+}
+
 TEST(OutputGrammar, ToolsMayBeMany) {
   std::string tools = "\"tools\":[";
   for (int i = 0; i < 200; ++i) {
@@ -144,7 +193,9 @@ TEST(OutputGrammar, ToolsMayBeMany) {
 }
 
 TEST(OutputGrammar, OneKeyIsOneForm) {
-  const auto key = [](const std::string& fields) { return form_key(request_of(fields)); };
+  const auto key = [](const std::string& fields) {
+    return form_key(request_of(fields), ThoughtPlace::kBehind);
+  };
   EXPECT_EQ(key(R"("guided_json":{"type":"null"})"), key(R"("guided_json":"{\"type\":\"null\"}")"));
   const std::vector<std::string> keys = {
       key(R"("guided_json":{"type":"null"})"),

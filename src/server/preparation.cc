@@ -74,6 +74,7 @@ Preparation::Preparation(const ServedModel& model, std::string model_name, std::
   if (const ChatTemplate* const chat = model.chat_template_or_null()) {
     call_style_ = tool_call_style_of(chat->source());
     if (call_style_.has_value()) spelling_ = spelling_of(*call_style_, chat->source());
+    thinks_ = thinks(chat->source());
   }
 }
 
@@ -247,11 +248,24 @@ void Preparation::cut(const CompletionRequest& request, std::vector<TokenId>& pr
   prompt.erase(prompt.begin(), prompt.end() - std::min(kept, std::ssize(prompt)));
 }
 
-ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& request) const {
+// Marks are a token or two each.
+ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
+                                      std::span<const TokenId> prompt) const {
+  constexpr std::size_t kTokens = 16;
+  const bool may_think = thinks_ && request.kind == CompletionKind::kChat &&
+                         request.separates_thoughts && !request.continue_final_message;
+  if (!may_think) return ThoughtPlace::kBehind;
+  return thought_place_behind(text_of(prompt.last(std::min(prompt.size(), kTokens))));
+}
+
+ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& request,
+                                                      ThoughtPlace thoughts) const {
   if (!has_form(request)) return OwnedConstraint();
-  Result<OwnedConstraint> constraint = model_.grammars().open(
-      form_key(request),
-      [&](ByteGrammar& grammar) { return add_form(request, spelling_, grammar); });
+  const auto write = [&](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
+    STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part form, add_form(request, spelling_, grammar));
+    return add_thoughts(thoughts, form, grammar);
+  };
+  Result<OwnedConstraint> constraint = model_.grammars().open(form_key(request, thoughts), write);
   if (!constraint.ok()) return form_error(request, constraint.error().detail);
   return std::move(constraint).value();
 }
@@ -330,8 +344,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.wants_receipt = request.wants_receipt;
   plan.response = request.response;
   plan.echoes.clear();
-  ApiResult<OwnedConstraint> constraint = constraint_of(request);
-  if (auto* const fault = std::get_if<ApiError>(&constraint)) return std::move(*fault);
+  plan.tells_thoughts = request.tells_thoughts;
+  ApiResult<OwnedConstraint> constraint;
   const bool is_chat = request.kind == CompletionKind::kChat;
   const std::size_t prompts = is_chat ? 1 : request.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
@@ -341,12 +355,17 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
     auto& ids = std::get<std::vector<TokenId>>(tokens);
     cut(request, ids);
+    const ThoughtPlace thoughts = thoughts_of(request, ids);
+    plan.may_think |= thoughts != ThoughtPlace::kBehind;
+    if (i == 0) constraint = constraint_of(request, thoughts);  // prompts of texts are all alike
+    if (auto* const fault = std::get_if<ApiError>(&constraint)) return std::move(*fault);
     plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, request.skip_special_tokens)
                                        : "");
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
-    prepared.job.prompts.push_back(std::get<PromptJob>(std::move(job)));
-    prepared.job.prompts.back().spec.constraint = std::get<OwnedConstraint>(constraint);
+    PromptJob& made = prepared.job.prompts.emplace_back(std::get<PromptJob>(std::move(job)));
+    made.thoughts = thoughts;
+    made.spec.constraint = std::get<OwnedConstraint>(constraint);
   }
   if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);
   return prepared;

@@ -85,8 +85,11 @@ class Preparation {
   std::string adapter_of(const CompletionRequest& request) const;
   TextRules text_rules(const CompletionRequest& request, std::span<const TokenId> prompt) const;
   void cut(const CompletionRequest& request, std::vector<TokenId>& prompt) const;
+  // Where the answer to a chat begins: kBehind, too, where thoughts are left in the text.
+  ThoughtPlace thoughts_of(const CompletionRequest& request, std::span<const TokenId> prompt) const;
   // What answers have to be; none: any text.
-  ApiResult<OwnedConstraint> constraint_of(const CompletionRequest& request) const;
+  ApiResult<OwnedConstraint> constraint_of(const CompletionRequest& request,
+                                           ThoughtPlace thoughts) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
                                   Whereabouts where) const;
   void go_on_from_shared(RequestSpec& spec) const;
@@ -97,6 +100,7 @@ class Preparation {
   RequestRules rules_;
   std::optional<ToolCallStyle> call_style_;  // of the model; none: answers are only text
   std::optional<ToolCallSpelling> spelling_;
+  bool thinks_ = false;  // the model, before it answers
   SharedPrefixes shared_;
   mutable RecentNamespaces recent_;
 };

@@ -154,7 +154,8 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                              .kept = {},
                                              .chances = TokenChances(tokenizer_, rules),
                                              .of_prompt = {},
-                                             .text = TextGeneration(tokenizer_, prompt.text)});
+                                             .text = TextGeneration(tokenizer_, prompt.text),
+                                             .thoughts = ThoughtReader(prompt.thoughts)});
     if (copy == 0 && prompt_logprobs.has_value()) {
       Live& live = made.first->second;
       live.of_prompt = {
@@ -206,6 +207,7 @@ void ServingLoop::cancel_request(RequestId request) {
   update.index = live.index;
   update.finish = FinishReason::kCancelled;
   update.stats = *stats;
+  if (live.thoughts.has_thought()) update.thought_tokens = live.thought_tokens;
   pass_on(std::move(update), live);
   end(request);
 }
@@ -229,6 +231,7 @@ void ServingLoop::take(const EngineEvent& event) {
   update.error = event.error;
   if (event.token >= 0) update.is_first = !std::exchange(live.begun, true);
   take_text(event, live, update);
+  take_thoughts(event, live, update);
   const bool ended = update.finish != FinishReason::kNone;
   pass_on(std::move(update), live);
   if (ended) end(event.request);
@@ -238,18 +241,20 @@ void ServingLoop::take(const EngineEvent& event) {
 void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
   const bool ended = update.finish != FinishReason::kNone;
   if (live.in_pieces) {
-    const bool says = ended || update.is_first || !update.text.empty() || !update.chances.empty() ||
-                      !update.tokens.empty();
+    const bool says = ended || update.is_first || !update.text.empty() ||
+                      !update.thoughts.empty() || !update.chances.empty() || !update.tokens.empty();
     if (says) updates_.push_back(std::move(update));
     return;
   }
   AnswerUpdate& kept = live.kept;
   kept.text += update.text;
+  kept.thoughts += update.thoughts;
   kept.tokens.insert(kept.tokens.end(), update.tokens.begin(), update.tokens.end());
   for (TokenChance& chance : update.chances) kept.chances.push_back(std::move(chance));
   kept.is_first |= update.is_first;
   if (!ended) return;
   update.text = std::move(kept.text);
+  update.thoughts = std::move(kept.thoughts);
   update.tokens = std::move(kept.tokens);
   update.chances = std::move(kept.chances);
   update.is_first = kept.is_first;
@@ -272,6 +277,21 @@ void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& 
     }
   }
   if (event.finish != FinishReason::kNone) live.text.finish(update.text);
+}
+
+// A token is one of thoughts that came while they went on, their marks included.
+void ServingLoop::take_thoughts(const EngineEvent& event, Live& live, AnswerUpdate& update) {
+  const bool may_think = live.thoughts.may_think();
+  if (event.token >= 0 && may_think) ++live.thought_tokens;
+  const bool ended = update.finish != FinishReason::kNone;
+  ThoughtText read;
+  live.thoughts.push(update.text, read);
+  if (ended) live.thoughts.finish(read);
+  update.text = std::move(read.text);
+  update.thoughts = std::move(read.thoughts);
+  if (!live.thoughts.has_thought()) return;
+  if (ended) update.thought_tokens = live.thought_tokens;
+  for (TokenChance& chance : update.chances) chance.is_thought = may_think;
 }
 
 void ServingLoop::end(RequestId request) {

@@ -23,6 +23,7 @@
 #include "engine/text_generation.h"
 #include "http/http_server.h"
 #include "openai/completion_answer.h"
+#include "openai/thoughts.h"
 #include "server/token_chances.h"
 #include "stemma/engine.h"
 
@@ -34,6 +35,7 @@ struct PromptJob {
   TextRules text;
   bool wants_tokens = false;  // updates say which tokens came
   bool tells_end = false;     // also the chance of a stop token that is not shown
+  ThoughtPlace thoughts = ThoughtPlace::kBehind;  // that are taken out of the text
 };
 
 // What one exchange asks of the engine. Its answers are numbered over all prompts.
@@ -48,6 +50,7 @@ struct AnswerUpdate {
   ExchangeId exchange;
   std::int64_t index = 0;            // which answer of the exchange
   std::string text;                  // that is certain now
+  std::string thoughts = {};         // that came before it
   std::vector<TokenChance> chances;  // where logprobs were asked for
   // The next ones of the prompt, where RequestSpec::prompt_logprobs asked for them: in updates of
   // the first of its answers that say nothing else, before any that do.
@@ -55,8 +58,9 @@ struct AnswerUpdate {
   std::vector<TokenId> tokens;  // where PromptJob::wants_tokens; no stop token that is hidden
   bool is_first = false;        // it has a first token, and no update came before
   FinishReason finish = FinishReason::kNone;
-  RequestStats stats;  // with the first token, as far as known then; and with the end
-  Error error;         // where finish is kFailed
+  std::int64_t thought_tokens = 0;  // with the end: of the answer's tokens
+  RequestStats stats;               // with the first token, as far as known then; and with the end
+  Error error;                      // where finish is kFailed
 };
 
 class ServingLoop {
@@ -126,6 +130,8 @@ class ServingLoop {
     TokenChances chances;
     std::optional<PromptChances> of_prompt;
     TextGeneration text;
+    ThoughtReader thoughts;
+    std::int64_t thought_tokens = 0;  // while it may think
   };
   struct Message {
     AnswerJob job;  // of no prompts: something else
@@ -150,6 +156,7 @@ class ServingLoop {
   void cancel_late();
   void cancel_request(RequestId request);
   void take_text(const EngineEvent& event, Live& live, AnswerUpdate& update);
+  static void take_thoughts(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
   AnswerUpdate& add_update(ExchangeId exchange, std::int64_t index);
   void give_tokens(Live& live, std::span<const TokenId> tokens);

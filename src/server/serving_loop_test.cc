@@ -61,6 +61,7 @@ class Updates {
  public:
   struct Answer {
     std::string text;
+    std::string thoughts;
     std::vector<TokenId> tokens;
     std::vector<TokenChance> chances;
     std::vector<TokenChance> of_prompt;
@@ -81,6 +82,7 @@ class Updates {
       answer.of_prompt.insert(answer.of_prompt.end(), prompt.begin(), prompt.end());
       answer.updates += prompt.empty() ? 1 : 0;
       answer.text += update.text;
+      answer.thoughts += update.thoughts;
       answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
       answer.chances.insert(answer.chances.end(), update.chances.begin(), update.chances.end());
       answer.firsts += update.is_first ? 1 : 0;
@@ -215,6 +217,32 @@ TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
   EXPECT_EQ(updates_->answer(2).text, updates_->answer(1).text);
   EXPECT_EQ(updates_->answer(2).tokens, updates_->answer(1).tokens);
   EXPECT_EQ(updates_->answer(2).firsts, 1);
+  expect_nothing_left();
+}
+
+// Which nobody ends: all that a model writes is thoughts, and each of its tokens one of them.
+TEST_F(ServingLoopTest, ThoughtsAreNoText) {
+  tokenizer_ = words();
+  open();
+  model_->let_all_go();
+  for (const std::int64_t exchange : {1, 2}) {
+    AnswerJob thinks = job(exchange, 10, 8);
+    thinks.in_pieces = exchange == 1;
+    thinks.prompts[0].thoughts = ThoughtPlace::kInside;
+    thinks.prompts[0].spec.logprobs = 1;
+    ASSERT_TRUE(loop_->submit(std::move(thinks)));
+  }
+  ASSERT_TRUE(loop_->submit(job(3, 10, 8)));
+  updates_->wait_for_ends(3);
+  for (const std::int64_t exchange : {1, 2}) {
+    const Updates::Answer answer = updates_->answer(exchange);
+    EXPECT_EQ(answer.text, "");
+    EXPECT_EQ(answer.thoughts, updates_->answer(3).text);
+    EXPECT_EQ(answer.last.thought_tokens, 8);
+    ASSERT_EQ(answer.chances.size(), 8U);
+    for (const TokenChance& chance : answer.chances) EXPECT_TRUE(chance.is_thought);
+  }
+  EXPECT_EQ(updates_->answer(3).last.thought_tokens, 0);
   expect_nothing_left();
 }
 

@@ -16,6 +16,24 @@ function message(who, mine) {
   return { item, said };
 }
 
+// What a model thinks before it answers, above its answer and only if there is any.
+function thoughts(parts) {
+  let drawn = null;
+  const add = (piece) => {
+    if (piece === "") return;
+    if (drawn === null) {
+      const frame = element("details", "thoughts");
+      parts.thought = element("div", "said");
+      frame.append(element("summary", "", "Thoughts"), parts.thought);
+      parts.said.before(frame);
+      frame.open = true;
+      drawn = drawer(parts.thought);
+    }
+    drawn.add(piece);
+  };
+  return { add, draw: () => drawn?.draw() };
+}
+
 // The events of a stream, parsed: each is "data: {...}" and ends with an empty line.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -72,14 +90,17 @@ async function answer(parts, signal) {
   });
   if (!response.ok) throw new Error((await response.json()).error.message);
   let receipt = null;
+  const thought = thoughts(parts);
   const said = drawer(parts.said);
   try {
     for await (const event of events(response)) {
       if (event.error !== undefined) throw new Error(event.error.message);
+      thought.add(event.choices?.[0]?.delta?.reasoning_content ?? "");
       said.add(event.choices?.[0]?.delta?.content ?? "");
       receipt = event.cache_receipt ?? receipt;
     }
   } finally {
+    thought.draw();
     said.draw();
   }
   return receipt;
@@ -105,7 +126,8 @@ async function send() {
     parts.item.append(element("p", "receipt", stopped ? "Stopped." : `Failed: ${error.message}`));
     $("heard").textContent = stopped ? "Stopped." : `Failed: ${error.message}`;
   }
-  conversation.push({ role: "assistant", content: parts.said.textContent });
+  const before = parts.thought === undefined ? {} : { reasoning_content: parts.thought.textContent };
+  conversation.push({ role: "assistant", content: parts.said.textContent, ...before });
   running = null;
   $("send").disabled = false;
   $("stop").disabled = true;

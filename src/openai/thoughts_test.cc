@@ -1,0 +1,98 @@
+// Thoughts before an answer: taken out of it, the same however the answer was cut into pieces; an
+// answer without any stays as it is, byte for byte.
+#include "openai/thoughts.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+namespace stemma {
+namespace {
+
+using Read = std::pair<std::string, std::string>;  // thoughts, text
+
+Read read_in_pieces(ThoughtPlace place, std::string_view answer, std::size_t piece_bytes) {
+  ThoughtReader reader(place);
+  ThoughtText read;
+  for (std::size_t at = 0; at < answer.size(); at += piece_bytes) {
+    reader.push(answer.substr(at, piece_bytes), read);
+  }
+  reader.finish(read);
+  return {read.thoughts, read.text};
+}
+
+Read read(ThoughtPlace place, std::string_view answer) {
+  const Read whole = read_in_pieces(place, answer, answer.size() + 1);
+  for (std::size_t piece_bytes = 1; piece_bytes < 10; ++piece_bytes) {
+    EXPECT_EQ(read_in_pieces(place, answer, piece_bytes), whole) << piece_bytes;
+  }
+  return whole;
+}
+
+TEST(Thoughts, AreTakenOutOfTheAnswerThatBeginsWithThem) {
+  EXPECT_EQ(read(ThoughtPlace::kBefore, "<think>\nI look.\n\nSo.\n</think>\n\nThe sea."),
+            Read("I look.\n\nSo.", "The sea."));
+  EXPECT_EQ(read(ThoughtPlace::kBefore, "\n<think>a</think>b"), Read("a", "b"));
+}
+
+TEST(Thoughts, GoOnWhereThePromptOpenedThem) {
+  EXPECT_EQ(read(ThoughtPlace::kInside, "I look.\n</think>\n\nThe sea.\n"),
+            Read("I look.", "The sea.\n"));
+}
+
+TEST(Thoughts, ThatNobodyEndedAreAllThereIs) {
+  EXPECT_EQ(read(ThoughtPlace::kBefore, "<think>\nI look at </thi"), Read("I look at </thi", ""));
+  EXPECT_EQ(read(ThoughtPlace::kInside, "I look. \n"), Read("I look.", ""));
+}
+
+TEST(Thoughts, OfNothingAreNone) {
+  EXPECT_EQ(read(ThoughtPlace::kBefore, "<think>\n\n</think>\n\nThe sea."), Read("", "The sea."));
+  EXPECT_EQ(read(ThoughtPlace::kInside, "</think>The sea."), Read("", "The sea."));
+}
+
+TEST(Thoughts, EndWhereTheMarkComesFirst) {
+  EXPECT_EQ(read(ThoughtPlace::kInside, "a < b </ think></think>c</think>"),
+            Read("a < b </ think>", "c</think>"));
+}
+
+TEST(Thoughts, AnAnswerThatBeginsWithAnythingElseHasNone) {
+  for (const char* const answer :
+       {"", " \n", "The sea.", "\n\nThe <think>sea</think>.", "<thin", "<thinking>a</think>b"}) {
+    EXPECT_EQ(read(ThoughtPlace::kBefore, answer), Read("", answer)) << answer;
+  }
+}
+
+TEST(Thoughts, BehindThemAllIsText) {
+  for (const char* const answer : {"", "\n\nThe sea.", "<think>a</think>b"}) {
+    EXPECT_EQ(read(ThoughtPlace::kBehind, answer), Read("", answer)) << answer;
+  }
+}
+
+TEST(Thoughts, AReaderSaysWhetherMoreMayCome) {
+  ThoughtReader reader(ThoughtPlace::kBefore);
+  ThoughtText out;
+  EXPECT_TRUE(reader.may_think());
+  EXPECT_FALSE(reader.has_thought());
+  reader.push("<think>a", out);
+  EXPECT_TRUE(reader.may_think());
+  EXPECT_TRUE(reader.has_thought());
+  reader.push("</think>", out);
+  EXPECT_FALSE(reader.may_think());
+  EXPECT_TRUE(reader.has_thought());
+}
+
+TEST(Thoughts, APromptSaysWhereItsAnswerBegins) {
+  EXPECT_EQ(thought_place_behind("<|im_start|>assistant\n"), ThoughtPlace::kBefore);
+  EXPECT_EQ(thought_place_behind("assistant\n<think>\n"), ThoughtPlace::kInside);
+  EXPECT_EQ(thought_place_behind("<think>\n\n</think>\n\n"), ThoughtPlace::kBehind);
+}
+
+TEST(Thoughts, ATemplateSaysWhetherItsModelThinks) {
+  EXPECT_TRUE(thinks("{{ content.split('</think>')[-1] }}"));
+  EXPECT_FALSE(thinks("{{ message.content }}"));
+}
+
+}  // namespace
+}  // namespace stemma
