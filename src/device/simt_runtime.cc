@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kTeamsYMax = 65535;  // and z
 
-constexpr int kWatchedEach = 8;  // of machines that are watched at times
+constexpr int kWatchedEach = 12;  // of machines that are watched at times
 
 #ifdef STEMMA_SIMT_RACES
 constexpr bool kCanWatch = true;
