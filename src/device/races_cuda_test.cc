@@ -82,15 +82,17 @@ class RacesDeath : public Races {
     return {.watch = simt::Watch::kAlways};
   }
 
-  // The program ends when what `queue` queued is done.
+  // The program ends when what `queue` queued is done. Who reads too early may be the first to
+  // come.
   template <typename Queue>
-  void expect_race(const Queue& queue) {
+  void expect_race(const Queue& queue,
+                   const char* said = "nothing orders the two|before it is read") {
     EXPECT_DEATH(
         {
           queue();
           ignore_error(stream().synchronize(), "it does not come back");
         },
-        "nothing orders the two");
+        said);
   }
   CudaStream another_stream() {
     auto made = device().make_stream();
@@ -134,6 +136,11 @@ TEST_F(RacesDeath, ACounterIsReadBehindABarrier) {
   expect_race([&] {
     ignore_error(launch_count(stream(), false, kThreads, counts.as<std::uint32_t>()), "queued");
   });
+}
+
+TEST_F(RacesDeath, SharedMemoryIsReadOnceItIsWritten) {
+  expect_race([&] { ignore_error(launch_unwritten(stream(), kThreads, out()), "queued"); },
+              "before it is read");
 }
 
 TEST_F(RacesDeath, TeamsOfAKernelAreNotOrdered) {

@@ -47,6 +47,10 @@ STEMMA_KERNEL count(bool barrier, std::uint32_t* out) {
   if (lane_index() == 0) out[warp_index()] = *counter;
 }
 
+STEMMA_KERNEL unwritten(std::int32_t* out) {
+  out[thread_index()] = reinterpret_cast<const std::int32_t*>(shared_memory())[thread_index()];
+}
+
 STEMMA_KERNEL teams(bool own, std::int32_t* out) {
   if (thread_index() == 0) out[own ? team_x() : 0] = 1;
 }
@@ -86,6 +90,10 @@ Status launch_copies(CudaStream& stream, bool waits_first, int threads, int apar
 
 Status launch_count(CudaStream& stream, bool barrier, int threads, std::uint32_t* out) {
   return launch("count", stream, team_of(threads), count, barrier, out);
+}
+
+Status launch_unwritten(CudaStream& stream, int threads, std::int32_t* out) {
+  return launch("unwritten", stream, team_of(threads), unwritten, out);
 }
 
 Status launch_teams(CudaStream& stream, bool own, std::int32_t* out) {

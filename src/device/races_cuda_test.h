@@ -26,6 +26,8 @@ Status launch_copies(CudaStream& stream, bool waits_first, int threads, int apar
 // All threads add to a shared counter, and the first one of each warp reads it, behind a barrier or
 // not.
 Status launch_count(CudaStream& stream, bool barrier, int threads, std::uint32_t* out);
+// out[t] = a word of shared memory that nobody wrote.
+Status launch_unwritten(CudaStream& stream, int threads, std::int32_t* out);
 // Two teams: each writes 1 to its own word, or to the first.
 Status launch_teams(CudaStream& stream, bool own, std::int32_t* out);
 

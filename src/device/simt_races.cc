@@ -14,7 +14,6 @@ namespace stemma::simt {
 
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{256} << 10;  // of a kernel's thread, about
 constexpr std::size_t kWholeBytes = std::size_t{64} << 20;
 
 std::uintptr_t number_of(const void* address) {
@@ -74,6 +73,7 @@ void RaceTrace::end_memory(const void* begin) {
 
 void RaceTrace::begin_host(const void* begin, std::size_t size_bytes) {
   host_[number_of(begin)] = size_bytes;
+  near_numbers_ = {};
   clear(number_of(begin), size_bytes, {});
 }
 
@@ -102,6 +102,14 @@ bool RaceTrace::is_watched(std::uintptr_t at) const {
   return at - begin < size_bytes;
 }
 
+// Whether any byte of the page is: not of pages of stacks, which are looked up most.
+bool RaceTrace::has_watched(std::uintptr_t number) const {
+  const std::uintptr_t begin = number * kPageBytes;
+  if (is_watched(begin)) return true;
+  const auto behind = host_.upper_bound(begin);
+  return behind != host_.end() && behind->first < begin + kPageBytes;
+}
+
 RaceTrace::Cell* RaceTrace::make_page(std::uintptr_t number) {
   auto page = std::make_unique<Cell[]>(kPageBytes);
   const std::uintptr_t begin = number * kPageBytes;
@@ -115,11 +123,12 @@ RaceTrace::Cell* RaceTrace::make_page(std::uintptr_t number) {
   return (pages_[number] = std::move(page)).get();
 }
 
-RaceTrace::Cell* RaceTrace::page_at(std::uintptr_t number) {
+RaceTrace::Cell* RaceTrace::page_or_null(std::uintptr_t number) {
   const std::size_t place = number % kNear;
   if (near_numbers_[place] == number) return near_pages_[place];
   const auto found = pages_.find(number);
-  Cell* const cells = found != pages_.end() ? found->second.get() : make_page(number);
+  Cell* cells = found != pages_.end() ? found->second.get() : nullptr;
+  if (cells == nullptr && has_watched(number)) cells = make_page(number);
   near_numbers_[place] = number;
   near_pages_[place] = cells;
   return cells;
@@ -153,8 +162,6 @@ void RaceTrace::begin_work(const WorkTime& time) {
 void RaceTrace::touch(const void* address, std::size_t size_bytes, Access access,
                       const void* code) {
   const std::uintptr_t begin = number_of(address);
-  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  if (begin - (here - kStackBytes) < 2 * kStackBytes) return;
   Actor actor = self_;
   actor.code = code_of(code);
   if (begin - shared_ < shared_bytes_) {
@@ -162,9 +169,10 @@ void RaceTrace::touch(const void* address, std::size_t size_bytes, Access access
     note(&shared_cells_[at], std::min(size_bytes, shared_bytes_ - at), actor, access, begin);
     return;
   }
-  if (!is_watched(begin) || size_bytes >= kWholeBytes) return;
+  if (size_bytes >= kWholeBytes) return;
   for (std::uintptr_t at = begin; at < begin + size_bytes;) {
-    Cell* const cells = page_at(at / kPageBytes);
+    Cell* const cells = page_or_null(at / kPageBytes);
+    if (cells == nullptr || !is_watched(at)) return;
     const std::uintptr_t end = std::min(begin + size_bytes, (at / kPageBytes + 1) * kPageBytes);
     note(cells + at % kPageBytes, end - at, actor, access, at);
     at = end;
@@ -195,6 +203,12 @@ bool RaceTrace::is_ordered(const Actor& prior) {
 // Neighbours mostly have one past.
 void RaceTrace::note(Cell* cells, std::size_t count, const Actor& actor, Access access,
                      std::uintptr_t at) {
+  // Of a struct that is copied some bytes are padding.
+  const auto unwritten = [&](const Cell& cell) { return cell.write.run != run_; };
+  if (access == Access::kRead && at - shared_ < shared_bytes_ &&
+      std::all_of(cells, cells + count, unwritten)) {
+    fail_unwritten(actor, at);
+  }
   const Cell* known = nullptr;
   Cell before;
   for (std::size_t i = 0; i < count; ++i) {
@@ -210,8 +224,9 @@ void RaceTrace::note(Cell* cells, std::size_t count, const Actor& actor, Access 
 
 // Shared memory is of one run: of others that had it before nothing is left.
 void RaceTrace::note_one(Cell& cell, const Actor& actor, Access access, std::uintptr_t at) {
-  if (at - shared_ < shared_bytes_ && cell.write.run != run_ && cell.reads[0].run != run_)
+  if (at - shared_ < shared_bytes_ && cell.write.run != run_ && cell.reads[0].run != run_) {
     cell = {};
+  }
   const bool both_add = access == Access::kAdd && cell.adds;
   if (!both_add && !is_ordered(cell.write)) {
     fail(cell.write, cell.adds ? "added to" : "wrote", actor, access, at);
@@ -226,6 +241,12 @@ void RaceTrace::note_one(Cell& cell, const Actor& actor, Access access, std::uin
     if (!is_ordered(read)) fail(read, "read", actor, access, at);
   }
   cell = {actor, {}, access == Access::kAdd};
+}
+
+void RaceTrace::fail_unwritten(const Actor& actor, std::uintptr_t at) const {
+  std::fprintf(stderr, "%s, thread %d (code +0x%x), reads byte %zu of shared memory\n", time_.name,
+               int{actor.thread}, actor.code, at - shared_);
+  STEMMA_CHECK(false, "shared memory is written before it is read");
 }
 
 void RaceTrace::fail(const Actor& prior, const char* did, const Actor& actor, Access access,

@@ -12,6 +12,8 @@
 //                    the host waited for before it queued the work (any thread of the host: what
 //                    another thread has seen counts, too)
 //
+// Shared memory that nobody of the team wrote is not read, either.
+//
 // Device memory begins where it was allocated, in that stream, and ends where it is given back.
 //
 // This is a happens-before analysis by vector clocks, with the last write of a byte and two of the
@@ -136,10 +138,12 @@ class RaceTrace {
   bool is_ordered_work(std::uint32_t run);
   void note(Cell* cells, std::size_t count, const Actor& actor, Access access, std::uintptr_t at);
   void note_one(Cell& cell, const Actor& actor, Access access, std::uintptr_t at);
+  [[noreturn]] void fail_unwritten(const Actor& actor, std::uintptr_t at) const;
   [[noreturn]] void fail(const Actor& prior, const char* did, const Actor& actor, Access access,
                          std::uintptr_t at) const;
   bool is_watched(std::uintptr_t at) const;
-  Cell* page_at(std::uintptr_t number);
+  bool has_watched(std::uintptr_t number) const;
+  Cell* page_or_null(std::uintptr_t number);
   Cell* make_page(std::uintptr_t number);
   void clear(std::uintptr_t begin, std::size_t size_bytes, const Actor& writer);
 
@@ -149,7 +153,7 @@ class RaceTrace {
   std::map<std::uintptr_t, std::size_t> host_;
   std::unordered_map<std::uintptr_t, std::unique_ptr<Cell[]>> pages_;
   std::array<std::uintptr_t, kNear> near_numbers_ = {};  // pages that were looked up last
-  std::array<Cell*, kNear> near_pages_ = {};
+  std::array<Cell*, kNear> near_pages_ = {};             // nullptr: nothing of the page is watched
 
   std::vector<Work> works_;  // all of them
   std::uint32_t last_run_ = 0;
