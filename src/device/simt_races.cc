@@ -14,6 +14,7 @@ namespace stemma::simt {
 
 namespace {
 
+// A work that touches so much at once, as whoever fills a pool of many GiB, is not noted.
 constexpr std::size_t kWholeBytes = std::size_t{64} << 20;
 
 std::uintptr_t number_of(const void* address) {
