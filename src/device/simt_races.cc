@@ -52,6 +52,19 @@ void RaceTrace::set_device(const std::byte* begin, std::size_t size_bytes) {
   device_bytes_ = size_bytes;
 }
 
+// Calls with the cells of these bytes that there are: where the first one is, and how many.
+template <typename Call>
+void RaceTrace::each_known(std::uintptr_t begin, std::size_t size_bytes, const Call& call) {
+  const std::uintptr_t end = begin + size_bytes;
+  for (std::uintptr_t number = begin / kPageBytes; number * kPageBytes < end; ++number) {
+    const auto page = pages_.find(number);
+    if (page == pages_.end()) continue;
+    const std::uintptr_t from = std::max(number * kPageBytes, begin);
+    const std::uintptr_t to = std::min((number + 1) * kPageBytes, end);
+    call(&page->second[from % kPageBytes], to - from, from);
+  }
+}
+
 void RaceTrace::begin_memory(const void* begin, std::size_t size_bytes, const WorkTime& time) {
   const Actor allocation = {new_run(time), 0, 1, 0};
   pieces_[number_of(begin)] = {size_bytes, allocation};
@@ -61,14 +74,10 @@ void RaceTrace::begin_memory(const void* begin, std::size_t size_bytes, const Wo
 void RaceTrace::end_memory(const void* begin) {
   const auto piece = pieces_.find(number_of(begin));
   STEMMA_CHECK(piece != pieces_.end(), "only what was allocated comes back");
-  const std::uintptr_t end = number_of(begin) + piece->second.size_bytes;
-  for (std::uintptr_t number = number_of(begin) / kPageBytes; number * kPageBytes < end; ++number) {
-    const auto page = pages_.find(number);
-    if (page == pages_.end()) continue;
-    const std::uintptr_t from = std::max(number * kPageBytes, number_of(begin));
-    const std::uintptr_t to = std::min((number + 1) * kPageBytes, end);
-    note(&page->second[from % kPageBytes], to - from, self_, Access::kWrite, from);
-  }
+  each_known(number_of(begin), piece->second.size_bytes,
+             [&](Cell* cells, std::size_t count, std::uintptr_t at) {
+               note(cells, count, self_, Access::kWrite, at);
+             });
   pieces_.erase(piece);
 }
 
@@ -84,15 +93,9 @@ void RaceTrace::end_host(const void* begin) {
 
 // What was known of these bytes is forgotten; `writer` was the last.
 void RaceTrace::clear(std::uintptr_t begin, std::size_t size_bytes, const Actor& writer) {
-  const std::uintptr_t end = begin + size_bytes;
-  for (std::uintptr_t number = begin / kPageBytes; number * kPageBytes < end; ++number) {
-    const auto page = pages_.find(number);
-    if (page == pages_.end()) continue;
-    Cell* const cells = page->second.get();
-    const std::uintptr_t from = std::max(number * kPageBytes, begin) % kPageBytes;
-    const std::uintptr_t to = std::min((number + 1) * kPageBytes, end) - number * kPageBytes;
-    std::fill(cells + from, cells + to, Cell{writer, {}, false});
-  }
+  each_known(begin, size_bytes, [&](Cell* cells, std::size_t count, std::uintptr_t) {
+    std::fill_n(cells, count, Cell{writer, {}, false});
+  });
 }
 
 bool RaceTrace::is_watched(std::uintptr_t at) const {

@@ -145,6 +145,8 @@ class RaceTrace {
   bool has_watched(std::uintptr_t number) const;
   Cell* page_or_null(std::uintptr_t number);
   Cell* make_page(std::uintptr_t number);
+  template <typename Call>
+  void each_known(std::uintptr_t begin, std::size_t size_bytes, const Call& call);
   void clear(std::uintptr_t begin, std::size_t size_bytes, const Actor& writer);
 
   std::uintptr_t device_ = 0;

@@ -204,12 +204,7 @@ Json ResponseStream::about_part() const {
 void ResponseStream::open_thoughts(std::string& events) {
   if (std::exchange(in_thoughts_, true)) return;
   text_.clear();
-  Json added = about_item();
-  added["item"] = thoughts_item(head_, items_.size(), "in_progress");
-  say("response.output_item.added", std::move(added), events);
-  Json part = about_part();
-  part["part"] = thoughts_part("");
-  say("response.content_part.added", std::move(part), events);
+  open_item(thoughts_item(head_, items_.size(), "in_progress"), thoughts_part(""), events);
 }
 
 void ResponseStream::close_thoughts(std::string_view status, std::string& events) {
@@ -217,11 +212,8 @@ void ResponseStream::close_thoughts(std::string_view status, std::string& events
   Json text = about_part();
   text["text"] = text_;
   say("response.reasoning_text.done", std::move(text), events);
-  Json part = about_part();
-  part["part"] = thoughts_part(text_);
-  say("response.content_part.done", std::move(part), events);
-  in_thoughts_ = false;
   close_item(thoughts_item(head_, items_.size(), status), thoughts_part(text_), events);
+  in_thoughts_ = false;
 }
 
 void ResponseStream::add_thoughts(const AnswerPiece& piece, std::string& events) {
@@ -236,12 +228,8 @@ void ResponseStream::open_message(std::string& events) {
   if (std::exchange(in_message_, true)) return;
   text_.clear();
   chances_ = Json::array();
-  Json added = about_item();
-  added["item"] = message_item(head_, items_.size(), "in_progress");
-  say("response.output_item.added", std::move(added), events);
-  Json part = about_part();
-  part["part"] = text_part("", Json::array());
-  say("response.content_part.added", std::move(part), events);
+  open_item(message_item(head_, items_.size(), "in_progress"), text_part("", Json::array()),
+            events);
 }
 
 void ResponseStream::close_message(std::string& events) {
@@ -250,11 +238,8 @@ void ResponseStream::close_message(std::string& events) {
   text["text"] = text_;
   text["logprobs"] = chances_;
   say("response.output_text.done", std::move(text), events);
-  const Json whole = text_part(text_, chances_);
-  Json part = about_part();
-  part["part"] = whole;
-  say("response.content_part.done", std::move(part), events);
-  close_item(message_item(head_, items_.size(), ended_status()), whole, events);
+  close_item(message_item(head_, items_.size(), ended_status()), text_part(text_, chances_),
+             events);
 }
 
 // An item that something follows, or the answer's own end, is whole.
@@ -262,8 +247,20 @@ std::string_view ResponseStream::ended_status() const {
   return finish_reason_.empty() ? "completed" : status_of(finish_reason_);
 }
 
-void ResponseStream::close_item(Json item, const Json& part, std::string& events) {
-  item["content"].push_back(part);
+void ResponseStream::open_item(Json item, Json part, std::string& events) {
+  Json added = about_item();
+  added["item"] = std::move(item);
+  say("response.output_item.added", std::move(added), events);
+  Json begun = about_part();
+  begun["part"] = std::move(part);
+  say("response.content_part.added", std::move(begun), events);
+}
+
+void ResponseStream::close_item(Json item, Json part, std::string& events) {
+  Json ended = about_part();
+  ended["part"] = part;
+  say("response.content_part.done", std::move(ended), events);
+  item["content"].push_back(std::move(part));
   Json done = about_item();
   done["item"] = item;
   say("response.output_item.done", std::move(done), events);

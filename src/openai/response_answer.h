@@ -46,7 +46,9 @@ class ResponseStream {
   void open_message(std::string& events);
   void close_message(std::string& events);
   std::string_view ended_status() const;
-  void close_item(TemplateJson item, const TemplateJson& part, std::string& events);
+  // An item of one part begins, and ends.
+  void open_item(TemplateJson item, TemplateJson part, std::string& events);
+  void close_item(TemplateJson item, TemplateJson part, std::string& events);
   void add_thoughts(const AnswerPiece& piece, std::string& events);
   void add_text(const AnswerPiece& piece, std::string& events);
   void add_call(const AnswerPiece& piece, std::size_t call, std::string& events);

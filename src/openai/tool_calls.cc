@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "model/json_text.h"
+#include "openai/text_marks.h"
 #include "template/chat_template.h"
 
 namespace stemma {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
 constexpr auto kNone = std::string_view::npos;
 
 struct Marks {
@@ -27,9 +27,7 @@ Marks marks_of(ToolCallStyle style) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == kNone) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  return without_space_behind(without_space_before(text));
 }
 
 // Takes `mark` off the begin of `text`.
@@ -73,7 +71,7 @@ std::size_t end_of_value(std::string_view json, std::size_t at) {
 
 // The bytes of a member; empty: there is none. REQUIRES: `object` is one that was parsed.
 std::string_view raw_member(std::string_view object, std::string_view name) {
-  const auto skip = [&](std::size_t at) { return object.find_first_not_of(kSpace, at); };
+  const auto skip = [&](std::size_t at) { return object.find_first_not_of(kMarkSpace, at); };
   std::size_t at = skip(object.find('{') + 1);
   while (object[at] != '}') {
     const std::size_t key_end = end_of_text(object, at);
@@ -176,15 +174,6 @@ std::vector<ToolCall> calls_of(ToolCallStyle style, std::string_view body) {
   return calls_of_objects(body);
 }
 
-// Bytes at the end of `text` that may become white space and `mark` when more comes.
-std::size_t undecided(std::string_view text, std::string_view mark) {
-  std::size_t begun = std::min(text.size(), mark.size() - 1);
-  while (begun > 0 && !mark.starts_with(text.substr(text.size() - begun))) --begun;
-  if (begun == text.size()) return begun;
-  const std::size_t before = text.find_last_not_of(kSpace, text.size() - begun - 1);
-  return before == kNone ? text.size() : text.size() - before - 1;
-}
-
 }  // namespace
 
 std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) {
@@ -227,7 +216,7 @@ ToolCallReader::ToolCallReader(ToolCallStyle style) : style_(style) {}
 void ToolCallReader::push(std::string_view piece, ToolCallText& out) {
   held_ += piece;
   if (style_ == ToolCallStyle::kBare) {
-    const std::size_t begin = held_.find_first_not_of(kSpace);
+    const std::size_t begin = held_.find_first_not_of(kMarkSpace);
     is_plain_ = is_plain_ || (begin != kNone && held_[begin] != '{');
     if (is_plain_) give_text(std::exchange(held_, {}), out);
     return;
@@ -241,17 +230,18 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
   const std::string_view mark = marks_of(style_).begin;
   const std::size_t begin = held_.find(mark);
   if (begin != kNone) {
-    const std::size_t last = begin == 0 ? kNone : held_.find_last_not_of(kSpace, begin - 1);
-    const std::size_t known = last == kNone ? 0 : last + 1;
-    give_text(std::string_view(held_).substr(0, known), out);
+    const std::string_view text = without_space_behind(std::string_view(held_).substr(0, begin));
+    const std::size_t known = text.size();
+    give_text(text, out);
     before_call_ = held_.substr(known, begin + mark.size() - known);
     held_.erase(0, begin + mark.size());
     in_call_ = true;
     searched_ = 0;
     return true;
   }
-  const std::size_t known = held_.size() - undecided(held_, mark);
-  give_text(std::string_view(held_).substr(0, known), out);
+  const std::string_view text = decided_before(held_, mark);
+  const std::size_t known = text.size();
+  give_text(text, out);
   held_.erase(0, known);
   return false;
 }
@@ -275,7 +265,7 @@ bool ToolCallReader::leave_call(ToolCallText& out) {
 
 void ToolCallReader::give_text(std::string_view text, ToolCallText& out) {
   if (after_call_) {
-    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+    text = without_space_before(text);
     after_call_ = text.empty();
   }
   out.text += text;

@@ -12,6 +12,10 @@ namespace {
 constexpr std::chrono::milliseconds kIdle(100);
 constexpr std::chrono::milliseconds kIdleWithTransfers(5);
 
+std::optional<ThoughtReader> reader_of(ThoughtPlace place) {
+  return place == ThoughtPlace::kBehind ? std::nullopt : std::optional(ThoughtReader(place));
+}
+
 }  // namespace
 
 ServingLoop::ServingLoop(Engine& engine, const Tokenizer& tokenizer, const Options& options,
@@ -155,7 +159,7 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                              .chances = TokenChances(tokenizer_, rules),
                                              .of_prompt = {},
                                              .text = TextGeneration(tokenizer_, prompt.text),
-                                             .thoughts = ThoughtReader(prompt.thoughts)});
+                                             .thoughts = reader_of(prompt.thoughts)});
     if (copy == 0 && prompt_logprobs.has_value()) {
       Live& live = made.first->second;
       live.of_prompt = {
@@ -207,7 +211,6 @@ void ServingLoop::cancel_request(RequestId request) {
   update.index = live.index;
   update.finish = FinishReason::kCancelled;
   update.stats = *stats;
-  if (live.thoughts.has_thought()) update.thought_tokens = live.thought_tokens;
   pass_on(std::move(update), live);
   end(request);
 }
@@ -240,6 +243,8 @@ void ServingLoop::take(const EngineEvent& event) {
 // What nobody reads before it is whole wakes nobody.
 void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
   const bool ended = update.finish != FinishReason::kNone;
+  const bool has_thought = live.thoughts.has_value() && live.thoughts->has_thought();
+  if (ended && has_thought) update.thought_tokens = live.thought_tokens;
   if (live.in_pieces) {
     const bool says = ended || update.is_first || !update.text.empty() ||
                       !update.thoughts.empty() || !update.chances.empty() || !update.tokens.empty();
@@ -281,16 +286,16 @@ void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& 
 
 // A token is one of thoughts that came while they went on, their marks included.
 void ServingLoop::take_thoughts(const EngineEvent& event, Live& live, AnswerUpdate& update) {
-  const bool may_think = live.thoughts.may_think();
+  if (!live.thoughts.has_value()) return;
+  const bool may_think = live.thoughts->may_think();
   if (event.token >= 0 && may_think) ++live.thought_tokens;
   const bool ended = update.finish != FinishReason::kNone;
   ThoughtText read;
-  live.thoughts.push(update.text, read);
-  if (ended) live.thoughts.finish(read);
+  live.thoughts->push(update.text, read);
+  if (ended) live.thoughts->finish(read);
   update.text = std::move(read.text);
   update.thoughts = std::move(read.thoughts);
-  if (!live.thoughts.has_thought()) return;
-  if (ended) update.thought_tokens = live.thought_tokens;
+  if (!live.thoughts->has_thought()) return;
   for (TokenChance& chance : update.chances) chance.is_thought = may_think;
 }
 

@@ -130,8 +130,8 @@ class ServingLoop {
     TokenChances chances;
     std::optional<PromptChances> of_prompt;
     TextGeneration text;
-    ThoughtReader thoughts;
-    std::int64_t thought_tokens = 0;  // while it may think
+    std::optional<ThoughtReader> thoughts;  // of an answer that may have some
+    std::int64_t thought_tokens = 0;        // while it may think
   };
   struct Message {
     AnswerJob job;  // of no prompts: something else
