@@ -69,7 +69,7 @@ CalibrateCommand::CalibrateCommand(Flags& program)
       .required();
   command_.add("--channels", channels_, "of each KV head; a multiple of 8").capture_default_str();
   command_.add("--out", out_, "file to write (double_sparsity.json beside the model)");
-  command_.add("--weights", weights_, "auto int8 int4: as they will be served, for the recall")
+  command_.add("--weights", weights_, "auto int8 int4 wide: as they will be served, for the recall")
       .capture_default_str();
   command_.add("--threads", threads_, "0: one a core").capture_default_str();
   command_.add("--json", json_, "the recall as one JSON object");

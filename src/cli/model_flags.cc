@@ -53,7 +53,8 @@ Flag ModelFlags::add_to(Flags& command) {
       .capture_default_str();
   command
       .add("--weights", weights_,
-           "auto (as the files have them) int8 int4: rounded as they are loaded")
+           "auto (as the files have them) int8 int4: rounded as they are loaded; wide: codes of the "
+           "files become numbers")
       .capture_default_str();
   command
       .add("--kv-dtype", kv_dtype_,

@@ -77,9 +77,10 @@ class CudaRunner final : public LoadedRunner {
   // one, nothing is being computed any more. Outputs are valid until the next queue but one.
   bool queues() const override { return true; }
   bool draws() const override { return true; }
-  // Products with rounded weights do always.
+  // Products with rounded weights do always; where codes are kept some matrices are not rounded.
   bool repeats_bits() const override {
-    return options_.deterministic || weights_.rounding != WeightRounding::kNone;
+    return options_.deterministic || weights_.rounding == WeightRounding::kInt8 ||
+           weights_.rounding == WeightRounding::kInt4;
   }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;

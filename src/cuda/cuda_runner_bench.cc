@@ -229,7 +229,8 @@ WeightCount count_weights(const ModelConfig& config, WeightRounding rounding) {
     const bool looked_up = tensor.name == "model.embed_tokens.weight" && !config.tied_embeddings;
     const bool is_head = tensor.shape[0] == config.vocab_tokens;
     const int bits =
-        rounded_bits(rounding, is_head ? MatrixUse::kEmbedding : MatrixUse::kProjection);
+        rounded_bits(rounding, is_head ? MatrixUse::kEmbedding : MatrixUse::kProjection,
+                     std::nullopt);
     const double bytes = bits == 0 ? weights * kBf16Bytes
                                    : static_cast<double>(RoundedStrips::matrix_bytes(
                                          bits, tensor.shape[0], tensor.shape[1]));

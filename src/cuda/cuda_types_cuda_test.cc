@@ -167,8 +167,22 @@ TEST_F(CudaTypesTest, AdaptersChangeProductsOfAnotherTypeToo) {
 // Files of 8 bits: both widen what they read to the same bf16.
 TEST_F(CudaTypesTest, FilesOfEightBitsGiveTheLogitsOfTheCpu) {
   ModelConfig config = dense_config("deepseek_v3");
-  config.float8 = Float8Config{.tile_outputs = 24, .tile_inputs = 16};
+  config.coded = Float8Config{.tile_outputs = 24, .tile_inputs = 16};
   expect_logits_of_cpu(config, {kHead}, kLatentRows);
+}
+
+// Files of 4 bits: both keep the codes of symmetric groups, and widen others to the same bf16.
+TEST_F(CudaTypesTest, FilesOfFourBitsGiveTheLogitsOfTheCpu) {
+  for (const std::int64_t group_inputs : {64, 32}) {
+    ModelConfig config = tiny_model_config("llama3");
+    config.coded = Int4Config{.group_inputs = group_inputs, .zeros_less_one = true};
+    expect_logits_of_cpu(config, {kHead}, kHeadsRows);
+    const bool is_kept = group_inputs == 64;
+    EXPECT_EQ(bench().runner->compute_format(), is_kept ? "bf16+int4+f32" : "bf16+f32");
+    EXPECT_EQ(bench({.options = {.deterministic = false}}).runner->repeats_bits(), false);
+  }
+  round_weights(WeightRounding::kWide);
+  EXPECT_EQ(bench().runner->compute_format(), "bf16+f32");
 }
 
 // Codes are those of the files' values, whatever their type; a router is not rounded.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +30,7 @@ struct Target {
   bool is_matrix = false;
   MatrixUse use = MatrixUse::kProjection;  // of a matrix
   WeightType type = WeightType::kF32;      // that it becomes where it is not rounded
+  int bits = 0;                            // of its codes; 0 where it is not rounded
   bool is_cut = false;                     // a rank of several holds its shard of the first extent
   bool is_of_heads = false;                // see parted_heads
   float added = 0;                         // to each value of a vector
@@ -72,9 +74,18 @@ class Layout {
  private:
   CudaMatrix place_matrix(const Names& names, Target target) {
     target.is_matrix = true;
-    const int bits = rounded_bits(rounding_, target.use);
-    target.type = bits != 0 ? row_type_ : type_of(names);
-    return {place(names, target), target.type, bits};
+    target.bits = rounded_bits(rounding_, target.use, kept_format(names));
+    target.type = target.bits != 0 ? row_type_ : type_of(names);
+    return {place(names, target), target.type, target.bits};
+  }
+
+  // That of all of them.
+  std::optional<WeightFormat> kept_format(const Names& names) const {
+    const auto is_kept = [&](const std::string& name) {
+      return files_.kept_format(name) == WeightFormat::kInt4;
+    };
+    if (!std::all_of(names.begin(), names.end(), is_kept)) return std::nullopt;
+    return WeightFormat::kInt4;
   }
 
   // That of rows if all of them have it, else the one that holds all others exactly.
@@ -102,7 +113,7 @@ class Layout {
   std::int64_t bytes_of(const Target& target, const std::vector<std::int64_t>& shape) const {
     const std::int64_t outputs = target.held.outputs;
     if (!target.is_matrix) return outputs * static_cast<std::int64_t>(sizeof(float));
-    const int bits = rounded_bits(rounding_, target.use);
+    const int bits = target.bits;
     if (bits == 0) {
       return outputs * shape[1] * static_cast<std::int64_t>(weight_type_bytes(target.type));
     }
@@ -242,12 +253,12 @@ void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
   }
 }
 
-// The bytes that the shard holds of a tensor.
-std::span<const std::byte> held_bytes(const Target& target, const TensorEntry& tensor,
-                                      std::span<const std::byte> bytes) {
-  const std::size_t output_bytes = bytes.size() / static_cast<std::size_t>(tensor.shape[0]);
-  return bytes.subspan(static_cast<std::size_t>(target.held.first) * output_bytes,
-                       static_cast<std::size_t>(target.held.outputs) * output_bytes);
+// What the shard holds of `all` that a tensor has.
+template <typename T>
+std::span<const T> held(const Target& target, const TensorEntry& tensor, std::span<const T> all) {
+  const std::size_t each = all.size() / static_cast<std::size_t>(tensor.shape[0]);
+  return all.subspan(static_cast<std::size_t>(target.held.first) * each,
+                     static_cast<std::size_t>(target.held.outputs) * each);
 }
 
 // Of the values that rows meet in layers most have it: those of another type take a slower product
@@ -268,6 +279,7 @@ struct Arrived {
   const Target& target;
   const TensorEntry& tensor;
   std::span<const std::byte> bytes;
+  std::span<const BFloat16> scales;  // of codes that are kept; empty: none
 
   WeightType type() const { return *tensor.weight_type(); }
 };
@@ -275,7 +287,6 @@ struct Arrived {
 // Where tensors go, and with what.
 struct Ways {
   const LatentConfig& latent;
-  WeightRounding rounding;
   CudaUpload& upload;
   ThreadPool& threads;
 };
@@ -303,20 +314,24 @@ Status append_heads(const StoredMatrix& parted, WeightFormat format, const Ways&
   for (std::int64_t i = 0; i < 2 * heads; ++i) {
     const std::int64_t n = i < heads ? latent.rank : latent.value_dim;
     const std::int64_t k = i < heads ? latent.plain_dim : latent.rank;
-    STEMMA_RETURN_IF_ERROR(
-        append_strips({from, parted.type, n, k}, format, ways.threads, error, strips));
+    const StoredMatrix head = {.weights = from, .type = parted.type, .n = n, .k = k};
+    STEMMA_RETURN_IF_ERROR(append_strips(head, format, ways.threads, error, strips));
     from += n * k * static_cast<std::int64_t>(weight_type_bytes(parted.type));
   }
   return {};
 }
 
-// Rounds as a CPU does.
+// Rounds as a CPU does, or keeps what a CPU does.
 Status upload_rounded(const Arrived& arrived, std::span<const std::byte> bytes, const Ways& ways,
                       RoundingReport& report) {
   const Target& target = arrived.target;
-  const WeightFormat format = *rounded_format(ways.rounding, target.use);
-  const StoredMatrix matrix = {bytes.data(), arrived.type(), target.held.outputs,
-                               arrived.tensor.shape[1]};
+  const WeightFormat format = target.bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4;
+  const StoredMatrix matrix = {
+      .weights = bytes.data(),
+      .type = arrived.type(),
+      .n = target.held.outputs,
+      .k = arrived.tensor.shape[1],
+      .scales_or_null = arrived.scales.empty() ? nullptr : arrived.scales.data()};
   RoundingError error;
   std::vector<std::byte> strips;
   STEMMA_RETURN_IF_ERROR(target.is_of_heads
@@ -341,9 +356,7 @@ Status upload_tensor(const Arrived& arrived, const Ways& ways, RoundingReport& r
     parted = parted_heads(bytes, arrived.type(), ways.latent, ways.threads);
     bytes = parted;
   }
-  if (rounded_bits(ways.rounding, target.use) != 0) {
-    return upload_rounded(arrived, bytes, ways, report);
-  }
+  if (target.bits != 0) return upload_rounded(arrived, bytes, ways, report);
   if (arrived.type() == target.type) return ways.upload.write(target.place, bytes);
   return ways.upload.write_floats(reinterpret_cast<float*>(target.place), arrived.type(), bytes);
 }
@@ -354,8 +367,13 @@ Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, co
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
     const auto [first, end] = layout.targets().equal_range(tensor.name);
+    KeptGroups kept;
+    if (files.kept_format(tensor.name) == WeightFormat::kInt4) {
+      kept = files.kept_groups(tensor.name);
+    }
     for (auto found = first; found != end; ++found) {
-      const Arrived arrived = {found->second, tensor, held_bytes(found->second, tensor, bytes)};
+      const Arrived arrived = {found->second, tensor, held(found->second, tensor, bytes),
+                               held(found->second, tensor, std::span<const BFloat16>(kept.scales))};
       const Status uploaded = upload_tensor(arrived, ways, report);
       if (!uploaded.ok() && uploaded.error().code == ErrorCode::kUnsupported) {
         return Error{ErrorCode::kUnsupported, files.path_of(tensor) + ": tensor '" + tensor.name +
@@ -433,7 +451,7 @@ Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& fi
   STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device, stream, threads));
   STEMMA_ASSIGN_OR_RETURN(
       weights.digest,
-      read_to_device(placed, files, {config.latent, options.rounding, upload, threads},
+      read_to_device(placed, files, {config.latent, upload, threads},
                      options.progress, weights.rounding_report));
   STEMMA_RETURN_IF_ERROR(stream.synchronize());
   log_rounding(weights.rounding_report, compute_format_of(weights));

@@ -9,7 +9,9 @@
 // PackedWeights::kGroupInputs inputs, code = value x (32767 / largest magnitude), to nearest even,
 // and scale = largest magnitude / 32767. A group's dot product of codes is exact; an output is one
 // chain of f32 fused multiply-adds over groups 0, 1, ...: dot x (scale of weights x scale of
-// activations), each rounded once, then the bias. A group below 2^-109 counts as zero; one with
+// activations), each rounded once, then the bias. Where a group of weights has a shift, its dot
+// product is that of the codes and the shift times the sum of the activations' codes, exact too,
+// rounded once. A group below 2^-109 counts as zero; one with
 // infinity or NaN makes all outputs of its row NaN. So activations cost about 2^-16 of their
 // group's largest, and the rest of what such a product is off is the rounding of the weights.
 //

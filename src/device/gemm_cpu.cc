@@ -409,6 +409,7 @@ void run_gemm_task(const GemmTask& task) {
       return run_typed<BFloat16>(task);
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
+    case WeightFormat::kInt4Shifted:
       break;  // gemm_quantised_cpu.cc
   }
 }

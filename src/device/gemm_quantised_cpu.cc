@@ -118,6 +118,11 @@ HWY_INLINE V32 nibble_pairs(V32 words) {
 }
 #endif
 
+V32 load_shifts(const std::byte* from) {
+  const hn::Rebind<std::int8_t, D32> d8;
+  return hn::PromoteTo(kD32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(from)));
+}
+
 V32 load_words(const std::byte* from) {
   return hn::LoadU(kD32, reinterpret_cast<const std::int32_t*>(from));
 }
@@ -135,14 +140,13 @@ struct WideCodes : LoadedPairs {
   static V32 load(const std::byte* from) { return load_words(from); }
 };
 struct Int8Codes : LoadedPairs {
+  using Loads = Int8Codes;
   using Scale = float;
   static constexpr WeightFormat kFormat = WeightFormat::kInt8;
   static constexpr std::int64_t kVectorBytes = 2 * kLanes;
   static V32 load(const std::byte* from) { return widen_pairs(from); }
 };
-struct Int4Codes {
-  using Scale = BFloat16;
-  static constexpr WeightFormat kFormat = WeightFormat::kInt4;
+struct FourBits {
   static constexpr int kSteps = 4;
   static constexpr std::int64_t kVectorBytes = 4 * kLanes;
   static V32 load(const std::byte* from) { return load_words(from); }
@@ -151,6 +155,17 @@ struct Int4Codes {
     return nibble_pairs<kStep>(loaded);
   }
 };
+template <WeightFormat kOwnFormat>
+struct Int4Codes : FourBits {
+  using Loads = FourBits;
+  using Scale = BFloat16;
+  static constexpr WeightFormat kFormat = kOwnFormat;
+};
+
+template <class Codes>
+constexpr bool is_shifted() {
+  return Codes::kFormat == WeightFormat::kInt4Shifted;
+}
 
 // While it multiplies, a tile asks for memory that is needed next, one line a load.
 struct Ahead {
@@ -162,8 +177,10 @@ struct Ahead {
 struct Tile {
   const std::int32_t* a = nullptr;  // [rows, kPairs], pairs of codes
   const float* a_scales = nullptr;  // [rows]
+  const std::int32_t* a_sums_or_null = nullptr;  // [rows], of codes; nullptr: there are no shifts
   const std::byte* codes = nullptr;
   V scales[2 * kTileVectors];
+  V32 shifts[2 * kTileVectors];
   float* c = nullptr;
   std::int64_t c_stride = 0;
   bool first = false;                   // of K's groups
@@ -211,14 +228,27 @@ HWY_INLINE void add_group(const Tile& tile, const Sums<kRows, kVectors>& sums) {
   }
 }
 
-template <class Codes, int kRows, int kVectors>
-HWY_NOINLINE void multiply_tile(const Tile& tile) {
-  Sums<kRows, kVectors> sums;
+// What shifts add to the dot products of codes.
+template <int kRows, int kVectors>
+HWY_INLINE void begin_sums(const Tile& tile, Sums<kRows, kVectors>& sums) {
   STEMMA_UNROLL
   for (int row = 0; row < kRows; ++row) {
     STEMMA_UNROLL
     for (int v = 0; v < kVectors; ++v) sums[row][v] = hn::Zero(kD32);
   }
+  if (tile.a_sums_or_null == nullptr) return;
+  STEMMA_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    const V32 a_sum = hn::Set(kD32, tile.a_sums_or_null[row]);
+    STEMMA_UNROLL
+    for (int v = 0; v < kVectors; ++v) sums[row][v] = hn::Mul(tile.shifts[v], a_sum);
+  }
+}
+
+template <class Codes, int kRows, int kVectors>
+HWY_NOINLINE void multiply_tile(const Tile& tile) {
+  Sums<kRows, kVectors> sums;
+  begin_sums<kRows, kVectors>(tile, sums);
   V32 zero = hn::Zero(kD32);
   const std::int32_t* a = tile.a;
   const std::byte* codes = tile.codes;
@@ -283,6 +313,7 @@ constexpr int kRoomGroups = 4 * kRowsMax;
 struct Room {
   HWY_ALIGN std::int32_t a[kRoomGroups * kPairs];  // [groups, rows, kPairs]
   float a_scales[kRoomGroups];                     // [groups, rows]
+  std::int32_t a_sums[kRoomGroups];                // [groups, rows], of codes
   HWY_ALIGN std::byte wide[kPairs * kPanelColumns * 4];
   HWY_ALIGN float bias[kPanelColumns];
 };
@@ -306,14 +337,23 @@ float quantise_activations(const float* values, std::int64_t count, std::int16_t
   return largest / kLargest;
 }
 
+std::int32_t sum_of(const std::int16_t* codes) {
+  std::int32_t sum = 0;
+  for (std::int64_t i = 0; i < kGroup; ++i) sum += codes[i];
+  return sum;
+}
+
+template <class Codes>
 void gather_activations(const GemmTask& task, const Stretch& stretch, Room& room) {
   auto* codes = reinterpret_cast<std::int16_t*>(room.a);
   float* scales = room.a_scales;
+  std::int32_t* sums = room.a_sums;
   for (std::int64_t group = stretch.begin; group < stretch.end; ++group) {
     const std::int64_t count = std::min(kGroup, task.k - group * kGroup);
     for (std::int64_t row = 0; row < task.rows; ++row) {
       const float* const values = task.a + row * task.a_stride + group * kGroup;
       *scales++ = quantise_activations(values, count, codes);
+      if constexpr (is_shifted<Codes>()) *sums++ = sum_of(codes);
       codes += kGroup;
     }
   }
@@ -348,6 +388,7 @@ struct Group {
   const std::byte* next = nullptr;  // codes to ask for meanwhile
   const std::int32_t* a = nullptr;  // [rows, kPairs]
   const float* a_scales = nullptr;
+  const std::int32_t* a_sums = nullptr;
   float* c = nullptr;
   std::int64_t columns = 0;
   const float* bias_or_null = nullptr;
@@ -359,9 +400,8 @@ template <class Codes, class From, int kLeast, int kRows, int kVectors>
 void multiply_group(const GemmTask& task, const Group& group, const std::byte* codes) {
   constexpr std::int64_t kColumns = kVectors * kLanes;
   constexpr std::int64_t kLoads = kPairs / From::kSteps;
-  constexpr auto kGroupBytes = static_cast<std::int64_t>(Codes::kFormat == WeightFormat::kInt8
-                                                             ? QuantisedPanel::kInt8GroupBytes
-                                                             : QuantisedPanel::kInt4GroupBytes);
+  constexpr auto kGroupBytes =
+      static_cast<std::int64_t>(QuantisedPanel::group_bytes(Codes::kFormat));
   const std::int64_t tiles = (task.rows + kRows - 1) / kRows;
   const std::int64_t tile_rows = (task.rows + tiles - 1) / tiles;
   const auto* const scales = reinterpret_cast<const typename Codes::Scale*>(
@@ -376,6 +416,11 @@ void multiply_group(const GemmTask& task, const Group& group, const std::byte* c
     STEMMA_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       tile.scales[v] = load_f32(kD, scales + column + v * kLanes);
+      if constexpr (is_shifted<Codes>()) {
+        const std::byte* const shifts =
+            group.panel + QuantisedPanel::shifts_at(Codes::kFormat, group.index);
+        tile.shifts[v] = load_shifts(shifts + column + v * kLanes);
+      }
     }
     tile.codes = codes + column / kLanes * From::kVectorBytes;
     tile.bias_or_null = group.bias_or_null == nullptr ? nullptr : group.bias_or_null + column;
@@ -383,6 +428,7 @@ void multiply_group(const GemmTask& task, const Group& group, const std::byte* c
       const std::int64_t rows = std::min(tile_rows, task.rows - row);
       tile.a = group.a + row * kPairs;
       tile.a_scales = group.a_scales + row;
+      if constexpr (is_shifted<Codes>()) tile.a_sums_or_null = group.a_sums + row;
       tile.c = group.c + row * task.c_stride + column;
       if (column + kColumns <= group.columns) {
         multiply_rows<From, kLeast, kRows, kVectors>(rows, tile);
@@ -396,15 +442,16 @@ void multiply_group(const GemmTask& task, const Group& group, const std::byte* c
 
 template <class Codes>
 void multiply_any_rows(const GemmTask& task, const Group& group, Room& room) {
+  using Loads = typename Codes::Loads;
   const std::byte* const codes =
       group.panel + QuantisedPanel::codes_at(Codes::kFormat, group.index);
   if (task.rows <= kWideRows) {
-    return multiply_group<Codes, Codes, 1, kWideRows, 2 * kTileVectors>(task, group, codes);
+    return multiply_group<Codes, Loads, 1, kWideRows, 2 * kTileVectors>(task, group, codes);
   }
   // More rows than these pay for a room where a load is of several steps.
   if constexpr (Codes::kSteps == 1) {
     if (task.rows <= kTileRows) {
-      return multiply_group<Codes, Codes, kWideRows + 1, kTileRows, kTileVectors>(task, group,
+      return multiply_group<Codes, Loads, kWideRows + 1, kTileRows, kTileVectors>(task, group,
                                                                                   codes);
     }
   }
@@ -423,6 +470,7 @@ void multiply_stretch(const GemmTask& task, const Stretch& stretch, std::int64_t
   group.panel = task.panels + column / kPanelColumns * panel_bytes;
   group.a = room.a;
   group.a_scales = room.a_scales;
+  group.a_sums = room.a_sums;
   group.c = task.c + column;
   group.columns = std::min<std::int64_t>(kPanelColumns, task.columns - column);
   for (group.index = stretch.begin; group.index < stretch.end; ++group.index) {
@@ -435,6 +483,7 @@ void multiply_stretch(const GemmTask& task, const Stretch& stretch, std::int64_t
     multiply_any_rows<Codes>(task, group, room);
     group.a += task.rows * kPairs;
     group.a_scales += task.rows;
+    group.a_sums += task.rows;
   }
 }
 
@@ -445,7 +494,7 @@ void run_typed(const GemmTask& task) {
   const std::int64_t groups = (task.k + kGroup - 1) / kGroup;
   for (Stretch stretch; stretch.begin < groups; stretch.begin = stretch.end) {
     stretch.end = std::min(stretch.begin + kRoomGroups / task.rows, groups);
-    gather_activations(task, stretch, room);
+    gather_activations<Codes>(task, stretch, room);
     for (std::int64_t column = 0; column < task.columns; column += kPanelColumns) {
       multiply_stretch<Codes>(task, stretch, column, room);
     }
@@ -455,8 +504,9 @@ void run_typed(const GemmTask& task) {
 }  // namespace
 
 void run_quantised_gemm_task(const GemmTask& task) {
-  return task.format == WeightFormat::kInt8 ? run_typed<Int8Codes>(task)
-                                            : run_typed<Int4Codes>(task);
+  if (task.format == WeightFormat::kInt8) return run_typed<Int8Codes>(task);
+  if (task.format == WeightFormat::kInt4) return run_typed<Int4Codes<WeightFormat::kInt4>>(task);
+  run_typed<Int4Codes<WeightFormat::kInt4Shifted>>(task);
 }
 
 }  // namespace stemma::HWY_NAMESPACE

@@ -24,7 +24,10 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20260719;
 constexpr std::int64_t kGroup = PackedWeights::kGroupInputs;
-constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt4};
+constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt4,
+                                     WeightFormat::kInt4Shifted};
+// Those that choose their codes themselves.
+constexpr WeightFormat kRoundings[] = {WeightFormat::kInt8, WeightFormat::kInt4};
 
 using Values = std::vector<float>;
 
@@ -45,10 +48,39 @@ Values random_values(std::int64_t count, Prng& prng) {
   return values;
 }
 
+// A file's choice of codes from a group's least value to its largest.
+struct Chosen {
+  std::vector<BFloat16> scales;  // [n, groups]
+  std::vector<std::int8_t> shifts;
+};
+
+Chosen chosen_for(const Values& weights, Shape shape) {
+  Chosen chosen;
+  for (std::int64_t row = 0; row < shape.n; ++row) {
+    for (std::int64_t first = 0; first < shape.k; first += kGroup) {
+      const auto begin = weights.begin() + row * shape.k + first;
+      const auto end = begin + std::min(kGroup, shape.k - first);
+      const float least = std::min(0.0f, *std::min_element(begin, end));
+      const float largest = std::max(0.0f, *std::max_element(begin, end));
+      chosen.scales.push_back(to_bfloat16((largest - least) / 15));
+      const float scale = to_float(chosen.scales.back());
+      const auto zero = scale == 0 ? 0 : std::clamp(std::lrint(-least / scale), 0L, 15L);
+      chosen.shifts.push_back(static_cast<std::int8_t>(8 - zero));
+    }
+  }
+  return chosen;
+}
+
 PackedWeights quantised(const Values& weights, Shape shape, WeightFormat format, ThreadPool& pool) {
   RoundingError error;
-  auto packed = PackedWeights::quantise({weights.data(), WeightType::kF32, shape.n, shape.k},
-                                        format, pool, error);
+  StoredMatrix stored = {weights.data(), WeightType::kF32, shape.n, shape.k};
+  Chosen chosen;
+  if (format == WeightFormat::kInt4Shifted) {
+    chosen = chosen_for(weights, shape);
+    stored.scales_or_null = chosen.scales.data();
+    stored.shifts_or_null = chosen.shifts.data();
+  }
+  auto packed = PackedWeights::quantise(stored, format, pool, error);
   EXPECT_TRUE(packed.ok());
   return std::move(packed).value();
 }
@@ -391,6 +423,52 @@ TEST_P(QuantisedGemmTest, Int4LosesATenthOfNormalValues) {
   EXPECT_LT(error.relative(), 0.095);
 }
 
+// Multiples of chosen scales, rounded to the type of a file: the codes are those that were chosen,
+// with the ends of their range.
+TEST_P(QuantisedGemmTest, CodesOfChosenScalesAreKept) {
+  constexpr Shape kShape{67, 200};
+  constexpr std::int64_t kGroups = 4;
+  ThreadPool pool(2);
+  for (const WeightFormat format : {WeightFormat::kInt4, WeightFormat::kInt4Shifted}) {
+    const bool is_shifted = format == WeightFormat::kInt4Shifted;
+    Chosen chosen;
+    for (std::int64_t i = 0; i < kShape.n * kGroups; ++i) {
+      chosen.scales.push_back(to_bfloat16(static_cast<float>(0.001 + prng_.unit())));
+      chosen.shifts.push_back(static_cast<std::int8_t>(prng_.below(16)) - 7);
+    }
+    Values exact;
+    std::vector<Float16> stored;
+    for (std::int64_t i = 0; i < kShape.n * kShape.k; ++i) {
+      const auto at = static_cast<std::size_t>(i / kShape.k * kGroups + i % kShape.k / kGroup);
+      const int code = static_cast<int>(prng_.below(16)) - 8;
+      const int steps = code + (is_shifted ? chosen.shifts[at] : 0);
+      exact.push_back(static_cast<float>(steps) * to_float(chosen.scales[at]));
+      stored.push_back(to_float16(exact.back()));
+    }
+    RoundingError error;
+    const auto w = PackedWeights::quantise(
+        {stored.data(), WeightType::kF16, kShape.n, kShape.k, chosen.scales.data(),
+         is_shifted ? chosen.shifts.data() : nullptr},
+        format, pool, error);
+    ASSERT_TRUE(w.ok());
+    EXPECT_EQ(unpacked(*w), exact);
+    EXPECT_LT(error.relative(), 0x1.0p-11);
+  }
+}
+
+TEST_P(QuantisedGemmTest, ChosenScalesThatAreNoneAreRefused) {
+  ThreadPool pool(1);
+  const Values weights(64, 1.0f);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                          std::numeric_limits<float>::infinity(), 0.0f}) {
+    const BFloat16 scale = to_bfloat16(bad);
+    RoundingError error;
+    EXPECT_FALSE(PackedWeights::quantise({weights.data(), WeightType::kF32, 1, 64, &scale},
+                                         WeightFormat::kInt4, pool, error)
+                     .ok());
+  }
+}
+
 TEST_P(QuantisedGemmTest, StoredTypesAreRoundedAlike) {
   constexpr Shape kShape{67, 130};
   ThreadPool pool(1);
@@ -400,7 +478,7 @@ TEST_P(QuantisedGemmTest, StoredTypesAreRoundedAlike) {
     stored.push_back(to_bfloat16(weight));
     weight = to_float(stored.back());
   }
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kRoundings) {
     RoundingError error;
     const auto narrow = PackedWeights::quantise(
         {stored.data(), WeightType::kBf16, kShape.n, kShape.k}, format, pool, error);
@@ -414,7 +492,7 @@ TEST_P(QuantisedGemmTest, StoredTypesAreRoundedAlike) {
 TEST_P(QuantisedGemmTest, WeightsThatAreNotFiniteAreRefused) {
   constexpr Shape kShape{70, 100};
   ThreadPool pool(1);
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kRoundings) {
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       Values weights = random_values(kShape.n * kShape.k, prng_);
@@ -450,6 +528,8 @@ TEST(QuantisedWeightsTest, TakeTheBytesTheyStateAndNoMore) {
             128u * 640 + 128 * 4);
   EXPECT_EQ(quantised(weights, {128, 640}, WeightFormat::kInt4, pool).size_bytes(),
             128u * 640 * 17 / 32);
+  EXPECT_EQ(quantised(weights, {128, 640}, WeightFormat::kInt4Shifted, pool).size_bytes(),
+            128u * 640 * 35 / 64);
 }
 
 }  // namespace

@@ -13,10 +13,13 @@
 //   int4  codes -8..7, one scale (bf16) for each output and group. A panel is for each group its
 //         scales [kPanelColumns], then words of 16 bits [kGroupInputs / 8, kPanelColumns, 2]: in
 //         word [q, n, b], bits 4j..4j+3 are the code of input 8q + 2j + b.
+//   int4_shifted  the same, of codes that a file has chosen: weight = (code + shift) x scale, with a
+//         shift from -8 to 8 (8 bits) for each output and group, [kPanelColumns] of them behind a
+//         group's scales.
 //
 // Thread:     immutable after pack; read from any thread.
 // Memory:     n rounded up to kPanelColumns, times k: in the weights' own type, or k rounded up to
-//             kGroupInputs in 8 or 4.25 bits.
+//             kGroupInputs in 8, 4.25 or 4.375 bits.
 // Cost:       pack reads and writes every weight once, in parallel; quantise reads it three times,
 //             from a cache but for the first.
 // Not here:   the product (gemm.h), reading files (model/).
@@ -26,6 +29,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/float16.h"
 #include "base/thread_pool.h"
 #include "device/buffer.h"
 #include "device/weight_type.h"
@@ -39,6 +43,10 @@ struct StoredMatrix {
   WeightType type = WeightType::kF32;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  // [n, groups of kGroupInputs] each: scales of which the weights are multiples, from -8 to 7 or,
+  // with shifts, so many more; nullptr: there are none.
+  const BFloat16* scales_or_null = nullptr;
+  const std::int8_t* shifts_or_null = nullptr;
 };
 
 // How far rounded weights are from what was rounded: sums over weights.
@@ -71,8 +79,10 @@ class PackedWeights {
   static Result<PackedWeights> pack(const void* weights, WeightType type, std::int64_t n,
                                     std::int64_t k, ThreadPool& pool);
 
-  // Rounds to `format` and packs; adds to `error` what that costs. As pack, and kUnsupported if a
-  // weight is infinite or no number. REQUIRES: is_quantised(format).
+  // Rounds to `format` and packs; adds to `error` what that costs. Formats of 4 bits keep the codes
+  // that belong to `stored`'s scales, if it has some. As pack, and kUnsupported if a weight or a
+  // scale is infinite or no number. REQUIRES: is_quantised(format); kInt4Shifted has scales and
+  // shifts, kInt4 no shifts.
   static Result<PackedWeights> quantise(const StoredMatrix& stored, WeightFormat format,
                                         ThreadPool& pool, RoundingError& error);
 
@@ -113,21 +123,34 @@ struct QuantisedPanel {
   static constexpr std::size_t kInt8ScaleBytes = kColumns * 4;
   static constexpr std::size_t kInt8GroupBytes = kColumns * PackedWeights::kGroupInputs;
   static constexpr std::size_t kInt4ScaleBytes = kColumns * 2;
-  static constexpr std::size_t kInt4GroupBytes = kInt4ScaleBytes + kInt8GroupBytes / 2;
 
+  // Of a group, with what belongs to it alone.
+  static constexpr std::size_t group_bytes(WeightFormat format) noexcept {
+    if (format == WeightFormat::kInt8) return kInt8GroupBytes;
+    return kInt4ScaleBytes + shift_bytes(format) + kInt8GroupBytes / 2;
+  }
   static constexpr std::size_t size_bytes(WeightFormat format, std::int64_t groups) noexcept {
-    const auto count = static_cast<std::size_t>(groups);
-    return format == WeightFormat::kInt8 ? kInt8ScaleBytes + count * kInt8GroupBytes
-                                         : count * kInt4GroupBytes;
+    return begin_bytes(format) + static_cast<std::size_t>(groups) * group_bytes(format);
   }
   static constexpr std::size_t codes_at(WeightFormat format, std::int64_t group) noexcept {
-    const auto index = static_cast<std::size_t>(group);
-    return format == WeightFormat::kInt8 ? kInt8ScaleBytes + index * kInt8GroupBytes
-                                         : index * kInt4GroupBytes + kInt4ScaleBytes;
+    const std::size_t first = size_bytes(format, group);
+    return format == WeightFormat::kInt8 ? first : first + kInt4ScaleBytes + shift_bytes(format);
   }
-  // Of f32 for int8, the same for every group; of bf16 for int4.
+  // Of f32 for int8, the same for every group; of bf16 for 4 bits.
   static constexpr std::size_t scales_at(WeightFormat format, std::int64_t group) noexcept {
-    return format == WeightFormat::kInt8 ? 0 : static_cast<std::size_t>(group) * kInt4GroupBytes;
+    return format == WeightFormat::kInt8 ? 0 : size_bytes(format, group);
+  }
+  // REQUIRES: format is kInt4Shifted.
+  static constexpr std::size_t shifts_at(WeightFormat format, std::int64_t group) noexcept {
+    return scales_at(format, group) + kInt4ScaleBytes;
+  }
+
+ private:
+  static constexpr std::size_t begin_bytes(WeightFormat format) noexcept {
+    return format == WeightFormat::kInt8 ? kInt8ScaleBytes : 0;
+  }
+  static constexpr std::size_t shift_bytes(WeightFormat format) noexcept {
+    return format == WeightFormat::kInt4Shifted ? kColumns : 0;
   }
 };
 

@@ -6,10 +6,12 @@
 // int8: the largest magnitude of an output becomes 127. int4: three scales are tried for each
 // group, each of which brings its largest magnitude, with its sign, to the end of the codes that
 // reaches further; beyond -8 a code is -8. What is lost there is won back by the rest of the group:
-// the one with the least sum of squared errors stays.
+// the one with the least sum of squared errors stays. Where a file has chosen the scale already, it
+// is the only one.
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "base/float16.h"
@@ -36,6 +38,7 @@ using V = hn::Vec<D>;
 constexpr D kD;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
 constexpr float kInt8Largest = 127.0f;
+constexpr std::int16_t kInt4Least = -8;
 constexpr std::array<float, 3> kInt4Ends = {-8.0f, -8.5f, -9.0f};
 
 // Words [from, to) of one row.
@@ -174,12 +177,14 @@ struct Rounded {
   float error = 0;  // sum of squares
 };
 
-void round_with_scale(const Group& group, float scale, Rounded& out) {
+// codes = the nearest to values / scale from `least` on, 16 of them.
+void round_with_scale(const Group& group, float scale, std::int16_t least, Rounded& out) {
   round_group(group.values, 1.0f / scale, out.codes);
   const hn::ScalableTag<std::int16_t> d16;
+  const auto most = static_cast<std::int16_t>(least + 15);
   for (std::size_t i = 0; i < std::size(out.codes); i += hn::Lanes(d16)) {
     const auto code = hn::LoadU(d16, out.codes + i);
-    const auto kept = hn::Min(hn::Max(code, hn::Set(d16, -8)), hn::Set(d16, 7));
+    const auto kept = hn::Min(hn::Max(code, hn::Set(d16, least)), hn::Set(d16, most));
     hn::StoreU(kept, d16, out.codes + i);
   }
   out.scale = scale;
@@ -195,7 +200,7 @@ void round_int4(const Group& group, Rounded& best) {
   Rounded tried;
   for (std::size_t i = 0; i < kInt4Ends.size(); ++i) {
     const float scale = to_float(to_bfloat16(largest / kInt4Ends[i]));
-    round_with_scale(group, scale, i == 0 ? best : tried);
+    round_with_scale(group, scale, kInt4Least, i == 0 ? best : tried);
     if (i > 0 && tried.error < best.error) best = tried;
   }
 }
@@ -220,6 +225,22 @@ void store_int4(const Rounded& rounded, std::int64_t column, std::byte* codes) {
     std::memcpy(codes + first / 2 * PackedWeights::kPanelColumns + column * 4, &words,
                 sizeof(words));
   }
+}
+
+// With the scale, and the shift, that a file has chosen; `rounded` are codes then, without it. False
+// if the scale is none.
+bool keep_codes(const QuantiseTask& task, std::int64_t row, std::int64_t index, const Group& group,
+                Rounded& rounded) {
+  const std::int64_t at = row * ((task.k + kGroup - 1) / kGroup) + index;
+  const float scale = to_float(task.scales_or_null[at]);
+  if (!std::isfinite(scale) || scale == 0) return false;
+  const std::int8_t shift = task.shifts_or_null == nullptr ? std::int8_t{0} : task.shifts_or_null[at];
+  round_with_scale(group, scale, static_cast<std::int16_t>(kInt4Least + shift), rounded);
+  if (shift == 0) return true;
+  for (std::int16_t& code : rounded.codes) code = static_cast<std::int16_t>(code - shift);
+  std::memcpy(task.panel + QuantisedPanel::shifts_at(task.format, index) + row, &shift,
+              sizeof(shift));
+  return true;
 }
 
 QuantiseOutcome quantise_int8(const QuantiseTask& task) {
@@ -262,7 +283,12 @@ QuantiseOutcome quantise_int4(const QuantiseTask& task) {
       outcome.finite = group.largest_bits < kInfinityBits;
       if (!outcome.finite) return outcome;
       if (group.largest_bits < kLeastBits) continue;
-      round_int4(group, rounded);
+      if (task.scales_or_null == nullptr) {
+        round_int4(group, rounded);
+      } else {
+        outcome.finite = keep_codes(task, row, i, group, rounded);
+        if (!outcome.finite) return outcome;
+      }
       const BFloat16 scale = to_bfloat16(rounded.scale);
       std::memcpy(task.panel + QuantisedPanel::scales_at(task.format, i) + row * 2, &scale,
                   sizeof(scale));

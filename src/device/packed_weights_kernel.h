@@ -31,7 +31,9 @@ struct QuantiseTask {
   WeightFormat format = WeightFormat::kInt8;
   std::int64_t rows = 0;  // at most kPanelColumns
   std::int64_t k = 0;
-  std::byte* panel = nullptr;  // zeroed
+  const BFloat16* scales_or_null = nullptr;     // [rows, groups], of codes that are kept
+  const std::int8_t* shifts_or_null = nullptr;  // the same
+  std::byte* panel = nullptr;                   // zeroed
 };
 
 struct QuantiseOutcome {

@@ -42,6 +42,9 @@ int int4_code(const std::byte* codes, std::int64_t column, std::int64_t input) {
 Result<PackedWeights> PackedWeights::quantise(const StoredMatrix& stored, WeightFormat format,
                                               ThreadPool& pool, RoundingError& error) {
   STEMMA_CHECK(is_quantised(format), "a format of whole numbers");
+  STEMMA_CHECK(format == WeightFormat::kInt8 ||
+                   (format == WeightFormat::kInt4Shifted) == (stored.shifts_or_null != nullptr),
+               "shifts belong to their format");
   STEMMA_ASSIGN_OR_RETURN(PackedWeights packed, allocate(stored, format));
   const auto panels = packed.panels();
   const QuantiseKernel kernel = quantise_kernel();
@@ -55,6 +58,9 @@ Result<PackedWeights> PackedWeights::quantise(const StoredMatrix& stored, Weight
     task.format = format;
     task.rows = std::min(kColumns, stored.n - index * kColumns);
     task.k = stored.k;
+    const std::int64_t first_group = index * kColumns * packed.groups();
+    if (stored.scales_or_null != nullptr) task.scales_or_null = stored.scales_or_null + first_group;
+    if (stored.shifts_or_null != nullptr) task.shifts_or_null = stored.shifts_or_null + first_group;
     task.panel = packed.panels_.bytes() + static_cast<std::size_t>(index) * packed.panel_bytes();
     outcomes[static_cast<std::size_t>(index)] = kernel(task);
   });
@@ -79,8 +85,10 @@ void PackedWeights::unpack_quantised(std::int64_t row, std::span<float> out) con
     const bool wide = format_ == WeightFormat::kInt8;
     const float scale = wide ? read_at<float>(scales + column * 4)
                              : to_float(read_at<BFloat16>(scales + column * 2));
-    const int code =
-        wide ? int8_code(codes, column, i % kGroup) : int4_code(codes, column, i % kGroup);
+    int code = wide ? int8_code(codes, column, i % kGroup) : int4_code(codes, column, i % kGroup);
+    if (format_ == WeightFormat::kInt4Shifted) {
+      code += read_at<std::int8_t>(own + QuantisedPanel::shifts_at(format_, group) + column);
+    }
     out[static_cast<std::size_t>(i)] = static_cast<float>(code) * scale;
   }
 }

@@ -25,7 +25,8 @@ constexpr std::string_view weight_type_name(WeightType type) noexcept {
   return type == WeightType::kF16 ? "f16" : "bf16";
 }
 
-enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kInt8, kInt4 };
+// kInt4Shifted: 4 bits whose groups have zero points of their own.
+enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kInt8, kInt4, kInt4Shifted };
 
 constexpr WeightFormat weight_format(WeightType type) noexcept {
   if (type == WeightType::kF32) return WeightFormat::kF32;
@@ -33,7 +34,8 @@ constexpr WeightFormat weight_format(WeightType type) noexcept {
 }
 
 constexpr bool is_quantised(WeightFormat format) noexcept {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
+         format == WeightFormat::kInt4Shifted;
 }
 
 constexpr std::string_view weight_format_name(WeightFormat format) noexcept {
@@ -48,6 +50,8 @@ constexpr std::string_view weight_format_name(WeightFormat format) noexcept {
       return "int8";
     case WeightFormat::kInt4:
       return "int4";
+    case WeightFormat::kInt4Shifted:
+      return "int4_shifted";
   }
   return "";
 }

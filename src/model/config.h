@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/float8_config.h"
+#include "model/coded_config.h"
 #include "model/latent_config.h"
 #include "model/mixture_config.h"
 #include "model/window_config.h"
@@ -107,7 +107,7 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool head_norms = false;             // q and k of each head are normalised before RoPE (Qwen3)
   bool tied_embeddings = false;        // the output weights are the embeddings
-  std::optional<Float8Config> float8;  // of files that store matrices in 8 bits
+  CodedConfig coded;  // how files store matrices in fewer bits, if they do
   std::optional<DType> weights_dtype;  // what the file says; the weights' own types decide
   std::optional<TokenId> begin_token;
   std::vector<TokenId> end_tokens;  // any of them ends a text

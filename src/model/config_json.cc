@@ -149,6 +149,37 @@ void add_float8(const Float8Config& float8, Json& object) {
   object["quantization_config"] = section;
 }
 
+// As the libraries that write such files say it.
+void add_int4(const Int4Config& int4, Json& object) {
+  const std::int64_t group_inputs = int4.group_inputs == 0 ? -1 : int4.group_inputs;
+  switch (int4.layout) {
+    case Int4Config::Layout::kGptq:
+      object["quantization_config"] = {
+          {"quant_method", "gptq"},
+          {"bits", 4},
+          {"group_size", group_inputs},
+          {"checkpoint_format", int4.zeros_less_one ? "gptq" : "gptq_v2"}};
+      return;
+    case Int4Config::Layout::kAwq:
+      object["quantization_config"] = {{"quant_method", "awq"},
+                                       {"bits", 4},
+                                       {"group_size", group_inputs},
+                                       {"zero_point", true},
+                                       {"version", "gemm"}};
+      return;
+    case Int4Config::Layout::kCompressedTensors:
+      break;
+  }
+  Json weights = {{"num_bits", 4}, {"type", "int"}, {"strategy", "channel"}};
+  if (int4.group_inputs != 0) {
+    weights["strategy"] = "group";
+    weights["group_size"] = int4.group_inputs;
+  }
+  object["quantization_config"] = {{"quant_method", "compressed-tensors"},
+                                   {"format", "pack-quantized"},
+                                   {"config_groups", {{"group_0", {{"weights", weights}}}}}};
+}
+
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
@@ -179,8 +210,10 @@ std::string config_json(const ModelConfig& config) {
   if (config.activation == Activation::kGeluTanh) {
     add_gemma(config, object);
   }
-  if (config.float8.has_value()) {
-    add_float8(*config.float8, object);
+  if (const auto* const float8 = std::get_if<Float8Config>(&config.coded)) {
+    add_float8(*float8, object);
+  } else if (const auto* const int4 = std::get_if<Int4Config>(&config.coded)) {
+    add_int4(*int4, object);
   }
   if (config.begin_token.has_value()) {
     object["bos_token_id"] = *config.begin_token;

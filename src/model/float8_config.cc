@@ -1,6 +1,8 @@
 #include "model/float8_config.h"
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "model/json_text.h"
 
@@ -9,7 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kSection[] = "quantization_config";
 constexpr std::int64_t kTileMax = 1 << 20;
 
 // [outputs, inputs] of a tile; absent or null: none.
@@ -35,7 +36,16 @@ void expect_text(JsonFields& fields, std::string_view name, const std::string& k
               "'" + printable(text) + "' is not supported; known is " + known);
 }
 
-Float8Config read_weights_of_group(JsonFields& weights) {
+}  // namespace
+
+Float8Config read_float8(JsonFields& section) {
+  Float8Config float8;
+  expect_text(section, "fmt", "e4m3");
+  read_tile(section, "weight_block_size", float8);
+  return float8;
+}
+
+Float8Config read_float8_group(JsonFields& weights) {
   Float8Config float8;
   expect_text(weights, "type", "float");
   if (weights.integer("num_bits", {1, 64}, std::nullopt) != 8) {
@@ -51,71 +61,6 @@ Float8Config read_weights_of_group(JsonFields& weights) {
     weights.fail(ErrorCode::kUnsupported, "strategy",
                  "'" + printable(strategy) + "' is not supported; known are tensor channel block");
   }
-  return float8;
-}
-
-// compressed-tensors names groups of matrices; all of them must be of one kind.
-Float8Config read_groups(JsonFields& section, std::string_view file_name) {
-  expect_text(section, "format", "float-quantized");
-  const Json* const groups = section.find_or_null("config_groups");
-  if (groups == nullptr || !groups->is_object() || groups->empty()) {
-    section.fail(ErrorCode::kInvalidArgument, "config_groups", "must be an object with groups");
-    return {};
-  }
-  std::optional<Float8Config> all;
-  for (const auto& [name, group] : groups->items()) {
-    const std::string path = std::string(kSection) + ".config_groups." + printable(name, 40) + ".";
-    const auto weights = group.is_object() ? group.find("weights") : group.end();
-    if (weights == group.end() || !weights->is_object()) {
-      section.fail(ErrorCode::kUnsupported, "config_groups", "a group without weights");
-      return {};
-    }
-    JsonFields fields(*weights, file_name, path + "weights.");
-    const Float8Config own = read_weights_of_group(fields);
-    section.adopt(fields.status());
-    if (all.has_value() && *all != own) {
-      section.fail(ErrorCode::kUnsupported, "config_groups", "groups with other tiles");
-    }
-    all = own;
-  }
-  return *all;
-}
-
-// Weights of which files hold less than all: compressed-tensors' other sections.
-void refuse_transformed(JsonFields& section) {
-  for (const char* const name : {"sparsity_config", "transform_config"}) {
-    const Json* const other = section.find_or_null(name);
-    if (other == nullptr || other->empty()) continue;
-    const auto format = other->is_object() ? other->find("format") : other->end();
-    if (format != other->end() && *format == "dense") continue;
-    section.fail(ErrorCode::kUnsupported, name, "is not supported");
-  }
-}
-
-}  // namespace
-
-std::optional<Float8Config> read_float8(JsonFields& fields, std::string_view file_name) {
-  const Json* const nested = fields.find_or_null(kSection);
-  if (nested == nullptr) return std::nullopt;
-  if (!nested->is_object()) {
-    fields.fail(ErrorCode::kInvalidArgument, kSection, "must be an object");
-    return std::nullopt;
-  }
-  JsonFields section(*nested, file_name, std::string(kSection) + ".");
-  Float8Config float8;
-  const std::string method = section.text("quant_method", std::nullopt);
-  if (method == "fp8") {
-    expect_text(section, "fmt", "e4m3");
-    read_tile(section, "weight_block_size", float8);
-  } else if (method == "compressed-tensors") {
-    float8 = read_groups(section, file_name);
-    refuse_transformed(section);
-  } else if (method != "fbgemm_fp8") {
-    section.fail(ErrorCode::kUnsupported, "quant_method",
-                 "'" + printable(method) +
-                     "' is not supported; known are fp8 fbgemm_fp8 compressed-tensors");
-  }
-  fields.adopt(section.status());
   return float8;
 }
 

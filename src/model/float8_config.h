@@ -2,18 +2,15 @@
 //
 // A value is an e4m3 code times a scale that lies in a tensor beside the codes. One scale serves a
 // tile of outputs and inputs (DeepSeek-V3 as published, Qwen3-FP8), an output, or the tensor
-// (fbgemm_fp8, compressed-tensors). What the section says of activations and of the KV cache is
-// advice for computing in 8 bits: here codes become bf16 when they are read.
+// (fbgemm_fp8, compressed-tensors).
 //
 // Thread:     values and pure functions.
 // Memory:     two integers.
 // Cost:       a parse at start-up.
-// Not here:   codes and scales (float8_scales), the rest of config.json (config).
+// Not here:   codes and scales (float8_matrix), sections around these (coded_config).
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
 namespace stemma {
 
@@ -27,8 +24,10 @@ struct Float8Config {
   friend bool operator==(const Float8Config&, const Float8Config&) = default;
 };
 
-// Reads `quantization_config`, or nothing where there is none. What is wrong in it, or stores
-// weights in a way that is not read here, is remembered in `fields`. `file_name` is for errors.
-std::optional<Float8Config> read_float8(JsonFields& fields, std::string_view file_name);
+// Reads a `quantization_config` of method fp8. What is wrong, or stored in a way that is not read
+// here, is remembered in `section`.
+Float8Config read_float8(JsonFields& section);
+// The same of the weights of a group of compressed-tensors.
+Float8Config read_float8_group(JsonFields& weights);
 
 }  // namespace stemma

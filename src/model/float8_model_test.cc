@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +27,7 @@ class Float8Models : public ::testing::TestWithParam<std::string_view> {
     config_ = tiny_model_config(GetParam());
     ASSERT_TRUE(write_random_model(wide_.path(), {.config = config_, .type = kType}).ok());
     ModelConfig coded = config_;
-    coded.float8 = float8;
+    coded.coded = float8;
     ASSERT_TRUE(
         write_random_model(coded_.path(), {.config = coded, .type = kType, .float8 = storage})
             .ok());
@@ -66,8 +65,8 @@ class Float8Models : public ::testing::TestWithParam<std::string_view> {
   }
 
   // What a rank of two holds of either.
-  ModelWeights half(const TempDirectory& directory, const std::optional<Float8Config>& float8) {
-    auto opened = WeightFiles::open(files_, directory.path(), float8);
+  ModelWeights half(const TempDirectory& directory, const CodedConfig& coded) {
+    auto opened = WeightFiles::open(files_, directory.path(), coded);
     EXPECT_TRUE(opened.ok()) << to_string(opened.error());
     auto weights = load_weights(config_, *opened, threads_, {.shard = {1, 2}});
     EXPECT_TRUE(weights.ok()) << to_string(weights.error());
@@ -119,7 +118,7 @@ TEST_P(Float8Models, SoAreLogitsOfRoundedWeights) {
 TEST_P(Float8Models, ARankHoldsItsOutputsOfBoth) {
   write(kTiles, {});
   if (config_.kv_heads % 2 != 0 && config_.latent.rank == 0) GTEST_SKIP() << "cannot be cut";
-  const ModelWeights expected = half(wide_, std::nullopt);
+  const ModelWeights expected = half(wide_, {});
   const ModelWeights got = half(coded_, kTiles);
   const PackedWeights& output = expected.layers[1].output;
   std::vector<float> expected_row(static_cast<std::size_t>(output.k()));

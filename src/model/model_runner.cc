@@ -78,7 +78,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   const Shard shard = Shard::of(options.ranks);
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files,
-                          WeightFiles::open(files, directory, file.config.float8));
+                          WeightFiles::open(files, directory, file.config.coded));
   STEMMA_ASSIGN_OR_RETURN(
       ModelWeights weights,
       load_weights(file.config, weight_files, threads,

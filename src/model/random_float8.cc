@@ -4,21 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "base/float16.h"
 #include "base/float8.h"
 #include "base/math.h"
 
 namespace stemma {
-namespace {
-
-// What a file of this type gives back.
-float stored(float value, WeightType type) {
-  if (type == WeightType::kF32) return value;
-  return type == WeightType::kBf16 ? to_float(to_bfloat16(value)) : to_float(to_float16(value));
-}
-
-}  // namespace
-
 std::vector<TensorValues> to_float8(const TensorValues& matrix, const Float8Config& config,
                                     const Float8Storage& storage) {
   const std::int64_t outputs = matrix.spec.shape[0];
@@ -40,7 +29,7 @@ std::vector<TensorValues> to_float8(const TensorValues& matrix, const Float8Conf
     scale_at(i) = std::max(scale_at(i),
                            std::abs(matrix.values[static_cast<std::size_t>(i)]) / Float8E4M3::kMax);
   }
-  for (float& scale : scales.values) scale = stored(scale, storage.scale_type);
+  for (float& scale : scales.values) scale = stored_value(scale, storage.scale_type);
   for (std::int64_t i = 0; i < std::ssize(codes.values); ++i) {
     float& value = codes.values[static_cast<std::size_t>(i)];
     value = to_float(to_float8<Float8E4M3>(value / scale_at(i)));

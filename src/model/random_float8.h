@@ -5,7 +5,7 @@
 // Thread:     pure functions.
 // Memory:     the matrix once more.
 // Cost:       a few instructions a value.
-// Not here:   reading them (float8_scales).
+// Not here:   reading them (float8_matrix).
 #pragma once
 
 #include <string>

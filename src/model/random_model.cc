@@ -1,5 +1,6 @@
 #include "model/random_model.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include "base/float16.h"
 #include "base/float8.h"
 #include "base/prng.h"
+#include "model/float8_matrix.h"
 #include "model/weights.h"
 
 namespace stemma {
@@ -68,44 +70,43 @@ std::optional<WeightType> other_type(const std::string& name, const RandomModelO
   return std::nullopt;
 }
 
-// Published files keep embeddings, the output matrix and routers in 16 bits.
-bool is_float8(const TensorSpec& tensor, const RandomModelOptions& options) {
-  return options.config.float8.has_value() && tensor.shape.size() == 2 &&
-         tensor.name.starts_with("model.layers.") && !tensor.name.ends_with("mlp.gate.weight");
-}
-
-Status write_shard(const std::string& path, const std::vector<TensorSpec>& tensors,
-                   const RandomModelOptions& options) {
-  std::vector<TensorValues> values;
-  for (const TensorSpec& tensor : tensors) {
-    TensorValues own = {tensor, random_weights(options.config, tensor, options.seed),
-                        other_type(tensor.name, options)};
-    if (!is_float8(tensor, options)) {
-      values.push_back(std::move(own));
-      continue;
-    }
-    for (TensorValues& part : to_float8(own, *options.config.float8, options.float8)) {
-      values.push_back(std::move(part));
-    }
+// What a file holds of a tensor. Published files keep embeddings, the output matrix and routers in
+// 16 bits.
+std::vector<TensorValues> stored_as(TensorValues tensor, const RandomModelOptions& options) {
+  const TensorSpec& spec = tensor.spec;
+  const bool is_coded = spec.shape.size() == 2 && spec.name.starts_with("model.layers.") &&
+                        !spec.name.ends_with("mlp.gate.weight");
+  const CodedConfig& coded = options.config.coded;
+  if (const auto* const float8 = std::get_if<Float8Config>(&coded); is_coded && float8 != nullptr) {
+    return to_float8(tensor, *float8, options.float8);
   }
-  return write_safetensors(path, values, options.type);
+  if (const auto* const int4 = std::get_if<Int4Config>(&coded); is_coded && int4 != nullptr) {
+    return to_int4(tensor, *int4, options.int4).tensors;
+  }
+  std::vector<TensorValues> alone;
+  alone.push_back(std::move(tensor));
+  return alone;
 }
 
 Status write_weights(const std::string& directory, const RandomModelOptions& options) {
-  std::vector<std::vector<TensorSpec>> shards(static_cast<std::size_t>(options.shards));
+  std::vector<std::vector<TensorValues>> shards(static_cast<std::size_t>(options.shards));
   Json weight_map = Json::object();
   std::size_t next = 0;
-  for (TensorSpec& tensor : needed_tensors(options.config)) {
+  for (const TensorSpec& tensor : needed_tensors(options.config)) {
     const std::size_t shard = next++ % shards.size();
-    weight_map[tensor.name] = shard_name(static_cast<int>(shard), options.shards);
-    if (is_float8(tensor, options)) {
-      weight_map[tensor.name + options.float8.scale_ending] = weight_map[tensor.name];
+    const TensorValues values = {tensor, random_weights(options.config, tensor, options.seed),
+                                 other_type(tensor.name, options)};
+    for (TensorValues& part : stored_as(values, options)) {
+      weight_map[part.spec.name] = shard_name(static_cast<int>(shard), options.shards);
+      shards[shard].push_back(std::move(part));
     }
-    shards[shard].push_back(std::move(tensor));
   }
   for (std::size_t i = 0; i < shards.size(); ++i) {
+    // What is widest goes first, as in published files: all that follows it is aligned.
+    std::ranges::stable_partition(shards[i],
+                                  [](const auto& tensor) { return tensor.dtype == "I64"; });
     const std::string name = shard_name(static_cast<int>(i), options.shards);
-    STEMMA_RETURN_IF_ERROR(write_shard(join_path(directory, name), shards[i], options));
+    STEMMA_RETURN_IF_ERROR(write_safetensors(join_path(directory, name), shards[i], options.type));
   }
   if (options.shards == 1) {
     return {};
@@ -178,8 +179,16 @@ Status write_safetensors(const std::string& path, std::span<const TensorValues> 
   for (const TensorValues& tensor : tensors) {
     const std::size_t begin = bytes.size();
     const WeightType own_type = tensor.type.value_or(type);
-    bytes += tensor.is_float8 ? to_codes(tensor.values) : to_bytes(tensor.values, own_type);
-    const std::string_view dtype = tensor.is_float8 ? kFloat8Dtype : safetensors_dtype(own_type);
+    std::string_view dtype = safetensors_dtype(own_type);
+    if (!tensor.dtype.empty()) {
+      dtype = tensor.dtype;
+      bytes.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+    } else if (tensor.is_float8) {
+      dtype = kFloat8Dtype;
+      bytes += to_codes(tensor.values);
+    } else {
+      bytes += to_bytes(tensor.values, own_type);
+    }
     header[tensor.spec.name] = {
         {"dtype", dtype}, {"shape", tensor.spec.shape}, {"data_offsets", {begin, bytes.size()}}};
   }

@@ -21,6 +21,7 @@
 #include "model/config.h"
 #include "model/config_json.h"
 #include "model/random_float8.h"
+#include "model/random_int4.h"
 #include "model/tensor_values.h"
 #include "model/tiny_config.h"
 #include "model/weights.h"
@@ -40,7 +41,9 @@ struct RandomModelOptions {
   int shards = 1;  // more than one writes an index too
   std::uint64_t seed = 1;
   std::vector<OtherType> others = {};  // all other tensors have `type`
-  Float8Storage float8 = {};  // with config.float8: of the matrices of layers, but for routers
+  // With config.coded: of the matrices of layers, but for routers.
+  Float8Storage float8 = {};
+  Int4Storage int4 = {};
 };
 
 // The values of tensor `name` before rounding to the file's type, row-major.

@@ -1,7 +1,6 @@
 #include "model/weight_files.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -18,15 +17,23 @@ constexpr std::int64_t kIndexFileBytesMax = std::int64_t{64} << 20;
 // How far ahead of a piece the system is told what will be read: more than a disk delivers while a
 // large tensor is packed.
 constexpr std::int64_t kAheadBytes = std::int64_t{128} << 20;
-// What the scales of a matrix are called behind its name.
-constexpr std::array<std::string_view, 2> kScaleEndings = {"_scale_inv", "_scale"};
+
+std::string_view dtype_name(WeightType type) {
+  if (type == WeightType::kF32) return "F32";
+  return type == WeightType::kF16 ? "F16" : "BF16";
+}
+
+std::size_t bytes_of_values(const CodedMatrix& coded) {
+  return static_cast<std::size_t>(coded.outputs() * coded.inputs()) *
+         weight_type_bytes(coded.type());
+}
 
 }  // namespace
 
 Result<WeightFiles> WeightFiles::open(Files& files, const std::string& directory,
-                                      const std::optional<Float8Config>& float8) {
+                                      const CodedConfig& coded) {
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weights, open_all(files, directory));
-  if (float8.has_value()) STEMMA_RETURN_IF_ERROR(weights.read_scales(*float8));
+  STEMMA_RETURN_IF_ERROR(weights.open_coded(coded));
   return weights;
 }
 
@@ -120,55 +127,76 @@ const std::string& WeightFiles::path_of(const TensorEntry& tensor) const {
   return shards_[places_.at(tensor.name).shard].file->path();
 }
 
-Status WeightFiles::read_scales(const Float8Config& float8) {
+const CodedMatrix* WeightFiles::coded_or_null(const std::string& matrix) const {
+  const auto found = coded_.find(matrix);
+  return found == coded_.end() ? nullptr : found->second.get();
+}
+
+std::optional<WeightFormat> WeightFiles::kept_format(const std::string& matrix) const {
+  const CodedMatrix* const coded = coded_or_null(matrix);
+  return coded == nullptr ? std::nullopt : coded->kept_format();
+}
+
+KeptGroups WeightFiles::kept_groups(const std::string& matrix) const {
+  if (!kept_format(matrix).has_value()) return {};
+  return coded_or_null(matrix)->kept_groups();
+}
+
+Status WeightFiles::open_coded(const CodedConfig& coded) {
   for (Shard& shard : shards_) {
     for (TensorEntry& tensor : shard.header.tensors) {
-      if (tensor.dtype != kFloat8Dtype) continue;
-      STEMMA_RETURN_IF_ERROR(read_scales_of(tensor, float8));
+      auto matrix = open_coded_matrix(
+          coded, tensor, [this](const std::string& name) { return read_beside(name); });
+      if (!matrix.ok()) {
+        return Error{matrix.error().code, shard.file->path() + ": tensor '" +
+                                              printable(tensor.name, 200) +
+                                              "': " + matrix.error().detail};
+      }
+      if (*matrix != nullptr) {
+        STEMMA_RETURN_IF_ERROR(name_as_matrix(tensor, *std::move(matrix)));
+      }
     }
   }
   return {};
 }
 
-Status WeightFiles::read_scales_of(TensorEntry& matrix, const Float8Config& float8) {
-  const auto wrong = [&](ErrorCode code, const std::string& why) {
-    return Error{code, path_of(matrix) + ": tensor '" + printable(matrix.name, 200) + "': " + why};
-  };
-  auto place = places_.end();
-  for (const std::string_view ending : kScaleEndings) {
-    if (place == places_.end()) place = places_.find(matrix.name + std::string(ending));
-  }
-  if (place == places_.end()) {
-    return wrong(ErrorCode::kNotFound, "has codes of 8 bits, and no scales with its name");
-  }
+Result<BesideTensor> WeightFiles::read_beside(const std::string& name) {
+  const auto place = places_.find(name);
+  if (place == places_.end()) return BesideTensor{};
   const Shard& shard = shards_[place->second.shard];
-  const TensorEntry& scales = shard.header.tensors[place->second.tensor];
-  std::vector<std::byte> bytes(static_cast<std::size_t>(scales.size_bytes));
-  STEMMA_RETURN_IF_ERROR(shard.file->read_exact(scales.offset_bytes, bytes));
-  auto made = Float8Scales::make(float8, matrix, scales, std::move(bytes));
-  if (!made.ok()) return wrong(made.error().code, made.error().detail);
-  scales_.emplace(matrix.name, *std::move(made));
-  matrix.dtype = "BF16";
-  return {};
-}
-
-const Float8Scales* WeightFiles::scales_or_null(const std::string& matrix) const {
-  const auto found = scales_.find(matrix);
-  return found == scales_.end() ? nullptr : &found->second;
-}
-
-// The scales that were read before the codes are the ones that the digest is of.
-Status WeightFiles::check_scales(const TensorEntry& tensor,
-                                 std::span<const std::byte> bytes) const {
-  for (const std::string_view ending : kScaleEndings) {
-    if (!tensor.name.ends_with(ending)) continue;
-    const Float8Scales* const scales =
-        scales_or_null(tensor.name.substr(0, tensor.name.size() - ending.size()));
-    if (scales == nullptr || std::ranges::equal(scales->bytes(), bytes)) continue;
-    return Error{ErrorCode::kCorrupt, path_of(tensor) + ": tensor '" + printable(tensor.name, 200) +
-                                          "' changed while it was read"};
+  const TensorEntry& entry = shard.header.tensors[place->second.tensor];
+  const auto [bytes, is_new] = beside_.try_emplace(name);
+  if (is_new) {
+    bytes->second.resize(static_cast<std::size_t>(entry.size_bytes));
+    STEMMA_RETURN_IF_ERROR(shard.file->read_exact(entry.offset_bytes, bytes->second));
   }
+  return BesideTensor{&entry, bytes->second};
+}
+
+Status WeightFiles::name_as_matrix(TensorEntry& codes,
+                                   std::unique_ptr<const CodedMatrix> matrix) {
+  const std::string name = matrix->name();
+  if (name != codes.name) {
+    const auto place = places_.extract(codes.name);
+    if (!places_.emplace(name, place.mapped()).second) {
+      return Error{ErrorCode::kCorrupt, path_of(*find_or_null(name)) + ": tensor '" +
+                                            printable(name, 200) + "' is also there as codes"};
+    }
+  }
+  codes.name = name;
+  codes.dtype = dtype_name(matrix->type());
+  codes.shape = {matrix->outputs(), matrix->inputs()};
+  coded_.emplace(name, std::move(matrix));
   return {};
+}
+
+// What lies beside codes was read before them: it is what the digest is of.
+Status WeightFiles::check_beside(const TensorEntry& tensor,
+                                 std::span<const std::byte> bytes) const {
+  const auto before = beside_.find(tensor.name);
+  if (before == beside_.end() || std::ranges::equal(before->second, bytes)) return {};
+  return Error{ErrorCode::kCorrupt, path_of(tensor) + ": tensor '" + printable(tensor.name, 200) +
+                                        "' changed while it was read"};
 }
 
 Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
@@ -177,9 +205,9 @@ Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
   for (const Shard& shard : shards_) {
     for (const TensorEntry& tensor : shard.header.tensors) {
       const auto size = static_cast<std::size_t>(tensor.size_bytes);
-      const bool coded = scales_or_null(tensor.name) != nullptr;
-      values_bytes = std::max(values_bytes, coded ? size * sizeof(BFloat16) : size);
-      if (coded) codes_bytes = std::max(codes_bytes, size);
+      const CodedMatrix* const coded = coded_or_null(tensor.name);
+      values_bytes = std::max(values_bytes, coded != nullptr ? bytes_of_values(*coded) : size);
+      if (coded != nullptr) codes_bytes = std::max(codes_bytes, size);
     }
   }
   STEMMA_ASSIGN_OR_RETURN(Buffer values, Buffer::allocate(values_bytes));
@@ -189,14 +217,14 @@ Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
     shard.file->will_read(shard.header.header_bytes, kAheadBytes);
     for (const TensorEntry& tensor : shard.header.tensors) {
       const auto size = static_cast<std::size_t>(tensor.size_bytes);
-      const Float8Scales* const scales = scales_or_null(tensor.name);
-      std::span<std::byte> bytes((scales != nullptr ? codes : values).bytes(), size);
+      const CodedMatrix* const coded = coded_or_null(tensor.name);
+      std::span<std::byte> bytes((coded != nullptr ? codes : values).bytes(), size);
       STEMMA_RETURN_IF_ERROR(read_tensor(shard, tensor.offset_bytes, bytes, pool));
-      STEMMA_RETURN_IF_ERROR(check_scales(tensor, bytes));
-      if (scales != nullptr) {
-        const std::span widened(reinterpret_cast<BFloat16*>(values.bytes()), size);
-        scales->widen(bytes, widened, pool);
-        bytes = std::as_writable_bytes(widened);
+      STEMMA_RETURN_IF_ERROR(check_beside(tensor, bytes));
+      if (coded != nullptr) {
+        const std::span widened(values.bytes(), bytes_of_values(*coded));
+        coded->widen(bytes, widened, pool);
+        bytes = widened;
       }
       STEMMA_RETURN_IF_ERROR(visit(tensor, bytes));
     }

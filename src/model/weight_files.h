@@ -2,12 +2,12 @@
 //
 // A tensor is read in pieces, on all threads of the pool, and each piece is digested where it was
 // read, while it is in a cache; the system is told ahead what comes next, and so reads on while a
-// tensor is packed. A matrix that a file holds as codes of 8 bits with scales beside
-// (float8_config) is to whoever reads here one of BF16: of the file its entry keeps place and size.
+// tensor is packed. A matrix that a file holds as codes (coded_config) is to whoever reads here one
+// of the numbers that they stand for: of the file its entry keeps place and size.
 //
 // Thread:     one thread; read_all spreads over a pool.
-// Memory:     the headers and the scales of codes; one buffer as large as the largest tensor while
-//             read_all runs, and of the largest matrix of codes one more.
+// Memory:     the headers and what lies beside codes; one buffer as large as the largest tensor
+//             while read_all runs, and of the largest matrix of codes one more.
 // Cost:       every byte is read once and digested (SHA-256, about 1.6 GB/s on each thread).
 // Not here:   which tensors a model needs and what becomes of them (weights).
 #pragma once
@@ -25,8 +25,8 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
-#include "model/float8_config.h"
-#include "model/float8_scales.h"
+#include "model/coded_config.h"
+#include "model/coded_matrix.h"
 #include "model/safetensors.h"
 #include "stemma/result.h"
 
@@ -39,11 +39,10 @@ class WeightFiles {
   using Visitor = FunctionRef<Status(const TensorEntry& tensor, std::span<const std::byte> bytes)>;
 
   // Opens model.safetensors, or the shards that model.safetensors.index.json names, and checks
-  // every header. All tensors that the index names must be where it says. With `float8`, every
-  // tensor of codes must be a matrix NAME with scales NAME_scale_inv or NAME_scale, which are read.
-  // `files` must outlive this.
+  // every header. All tensors that the index names must be where it says. Of every tensor of codes,
+  // as `coded` has them, what lies beside it is read. `files` must outlive this.
   static Result<WeightFiles> open(Files& files, const std::string& directory,
-                                  const std::optional<Float8Config>& float8 = std::nullopt);
+                                  const CodedConfig& coded = {});
 
   // Opens the one file `name` of `directory`.
   static Result<WeightFiles> open_one(Files& files, const std::string& directory,
@@ -53,6 +52,9 @@ class WeightFiles {
   const TensorEntry* find_or_null(std::string_view name) const;
   // The path of the file that holds `tensor`, for errors. REQUIRES: tensor came from find_or_null.
   const std::string& path_of(const TensorEntry& tensor) const;
+  // As CodedMatrix, of the matrix of that name, whatever the files hold of it.
+  std::optional<WeightFormat> kept_format(const std::string& matrix) const;
+  KeptGroups kept_groups(const std::string& matrix) const;
 
   const std::string& directory() const noexcept { return directory_; }
   std::int64_t total_bytes() const noexcept { return total_bytes_; }
@@ -63,8 +65,8 @@ class WeightFiles {
   // Reads every file once in order, calls `visit` for each tensor, on this thread, and returns the
   // digest of what was read: SHA-256 over that of each file, which is SHA-256 over the header and,
   // for each tensor in order, the SHA-256 of each of its pieces. The headers that were checked are
-  // the ones in the digest, and so are scales: kCorrupt if they are others by now. REQUIRES: not
-  // called before.
+  // the ones in the digest, and so is what lies beside codes: kCorrupt if it is another by now.
+  // REQUIRES: not called before.
   Result<Sha256Digest> read_all(ThreadPool& pool, Visitor visit);
 
  private:
@@ -87,10 +89,11 @@ class WeightFiles {
   static Result<Shard> open_shard(Files& files, const std::string& path);
   static Result<WeightFiles> open_all(Files& files, const std::string& directory);
   Status open_indexed(Files& files);
-  Status read_scales(const Float8Config& float8);
-  Status read_scales_of(TensorEntry& matrix, const Float8Config& float8);
-  const Float8Scales* scales_or_null(const std::string& matrix) const;
-  Status check_scales(const TensorEntry& tensor, std::span<const std::byte> bytes) const;
+  Status open_coded(const CodedConfig& coded);
+  const CodedMatrix* coded_or_null(const std::string& matrix) const;
+  Result<BesideTensor> read_beside(const std::string& name);
+  Status name_as_matrix(TensorEntry& codes, std::unique_ptr<const CodedMatrix> matrix);
+  Status check_beside(const TensorEntry& tensor, std::span<const std::byte> bytes) const;
   Status add_shard(Shard shard);
   static Status read_tensor(Shard& shard, std::int64_t offset_bytes, std::span<std::byte> bytes,
                             ThreadPool& pool);
@@ -98,7 +101,8 @@ class WeightFiles {
   std::string directory_;
   std::vector<Shard> shards_;
   std::unordered_map<std::string, Place> places_;
-  std::unordered_map<std::string, Float8Scales> scales_;  // by the name of the matrix
+  std::unordered_map<std::string, std::vector<std::byte>> beside_;  // by the tensor's name
+  std::unordered_map<std::string, std::unique_ptr<const CodedMatrix>> coded_;  // by the matrix's
   std::int64_t total_bytes_ = 0;
 };
 

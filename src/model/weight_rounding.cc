@@ -40,18 +40,22 @@ Result<WeightRounding> parse_weight_rounding(std::string_view name) {
   if (name == "auto") return WeightRounding::kNone;
   if (name == "int8") return WeightRounding::kInt8;
   if (name == "int4") return WeightRounding::kInt4;
+  if (name == "wide") return WeightRounding::kWide;
   return Error{ErrorCode::kInvalidArgument,
-               "--weights must be auto, int8 or int4 (got " + std::string(name) + ")"};
+               "--weights must be auto, int8, int4 or wide (got " + std::string(name) + ")"};
 }
 
-std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse use) {
-  if (rounding == WeightRounding::kNone || use == MatrixUse::kRouter) return std::nullopt;
-  const bool narrow = rounding == WeightRounding::kInt4 && use == MatrixUse::kProjection;
-  return narrow ? WeightFormat::kInt4 : WeightFormat::kInt8;
+std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse use,
+                                           std::optional<WeightFormat> kept) {
+  if (rounding == WeightRounding::kWide || use == MatrixUse::kRouter) return std::nullopt;
+  const bool is_projection = use == MatrixUse::kProjection;
+  if (rounding == WeightRounding::kNone) return is_projection ? kept : std::nullopt;
+  const bool is_narrow = rounding == WeightRounding::kInt4 && is_projection;
+  return is_narrow ? kept.value_or(WeightFormat::kInt4) : WeightFormat::kInt8;
 }
 
-int rounded_bits(WeightRounding rounding, MatrixUse use) {
-  const auto format = rounded_format(rounding, use);
+int rounded_bits(WeightRounding rounding, MatrixUse use, std::optional<WeightFormat> kept) {
+  const auto format = rounded_format(rounding, use, kept);
   if (!format.has_value()) return 0;
   return *format == WeightFormat::kInt8 ? 8 : 4;
 }

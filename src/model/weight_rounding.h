@@ -26,18 +26,22 @@
 
 namespace stemma {
 
-enum class WeightRounding : std::uint8_t { kNone, kInt8, kInt4 };
+// kNone: as the files have them. Codes of 4 bits are kept where a format of 4 bits can, and widened
+// where it cannot; kInt4 keeps them too, and rounds all others; kWide widens all codes.
+enum class WeightRounding : std::uint8_t { kNone, kInt8, kInt4, kWide };
 
-// "auto" (as the files have them), "int8", "int4".
+// "auto" (kNone), "int8", "int4", "wide".
 Result<WeightRounding> parse_weight_rounding(std::string_view name);
 
 // What a matrix is for.
 enum class MatrixUse : std::uint8_t { kProjection, kEmbedding, kLatentHeads, kRouter };
 
-// The format that such a matrix is rounded to; nothing where it stays as it is.
-std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse use);
+// The format that such a matrix is rounded to; nothing where it stays as it is. `kept`: that of its
+// files' own codes, if they are some that can be kept (coded_matrix.h).
+std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse use,
+                                           std::optional<WeightFormat> kept);
 // The bits of its codes: 8 or 4; 0 where it stays as it is.
-int rounded_bits(WeightRounding rounding, MatrixUse use);
+int rounded_bits(WeightRounding rounding, MatrixUse use, std::optional<WeightFormat> kept);
 
 // Packs the matrices of one tensor: as they are, or rounded.
 class MatrixPacker {

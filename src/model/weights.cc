@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -218,30 +219,52 @@ struct Arrived {
   const TensorEntry& tensor;
   std::int64_t outputs;              // that are held here
   std::span<const std::byte> bytes;  // of these outputs
+  // Of these outputs, where files hold codes that can be kept.
+  std::optional<WeightFormat> kept_format;
+  std::span<const BFloat16> scales;
+  std::span<const std::int8_t> shifts;
   const std::string& path;
 };
 
+// A tensor as it was read.
+struct Read {
+  const TensorEntry& tensor;
+  std::span<const std::byte> bytes;
+  std::optional<WeightFormat> kept_format;
+  KeptGroups kept;
+};
+
 // Of what was read as much as `shard` holds.
-Arrived held(const Wanted& wanted, const TensorEntry& tensor, std::span<const std::byte> bytes,
-             const Shard& shard, const std::string& path) {
+Arrived held(const Wanted& wanted, const Read& read, const Shard& shard, const std::string& path) {
+  const TensorEntry& tensor = read.tensor;
   const std::int64_t outputs = tensor.shape[0];
   const OutputRange range = wanted.is_cut ? shard.range(outputs) : OutputRange{0, outputs};
-  const std::size_t output_bytes = bytes.size() / static_cast<std::size_t>(outputs);
-  return {wanted, tensor, range.outputs,
-          bytes.subspan(static_cast<std::size_t>(range.first) * output_bytes,
-                        static_cast<std::size_t>(range.outputs) * output_bytes),
+  const auto part = [&](auto all) {
+    const std::size_t each = all.size() / static_cast<std::size_t>(outputs);
+    return all.subspan(static_cast<std::size_t>(range.first) * each,
+                       static_cast<std::size_t>(range.outputs) * each);
+  };
+  return {wanted,
+          tensor,
+          range.outputs,
+          part(read.bytes),
+          read.kept_format,
+          part(std::span(read.kept.scales)),
+          part(std::span(read.kept.shifts)),
           path};
 }
 
 // One matrix or many, packed.
 Status place_matrices(const Arrived& arrived, const MatrixPacker& packer) {
-  const auto& [wanted, tensor, outputs, bytes, path] = arrived;
+  const auto& [wanted, tensor, outputs, bytes, kept_format, scales, shifts, path] = arrived;
   const WeightType type = *tensor.weight_type();
   if (const auto* heads = std::get_if<HeadsTarget>(&wanted.target)) {
     return split_heads(bytes, type, heads->config, packer, *heads->weights);
   }
   STEMMA_ASSIGN_OR_RETURN(*std::get<PackedWeights*>(wanted.target),
-                          packer.pack({bytes.data(), type, outputs, tensor.shape[1]}));
+                          packer.pack({bytes.data(), type, outputs, tensor.shape[1],
+                                       scales.empty() ? nullptr : scales.data(),
+                                       shifts.empty() ? nullptr : shifts.data()}));
   return {};
 }
 
@@ -280,7 +303,7 @@ Status place(const Arrived& arrived, WeightRounding rounding, ThreadPool& pool,
     **vector = to_floats(*arrived.tensor.weight_type(), arrived.bytes);
     return {};
   }
-  const auto format = rounded_format(rounding, wanted.use);
+  const auto format = rounded_format(rounding, wanted.use, arrived.kept_format);
   if (format.has_value()) return place_rounded(arrived, *format, pool, report);
   return place_matrices(arrived, pool);
 }
@@ -381,9 +404,10 @@ Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files,
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
     const auto [first, end] = by_name.equal_range(tensor.name);
+    const Read read = {tensor, bytes, files.kept_format(tensor.name),
+                       files.kept_groups(tensor.name)};
     for (auto found = first; found != end; ++found) {
-      const Arrived arrived =
-          held(found->second, tensor, bytes, options.shard, files.path_of(tensor));
+      const Arrived arrived = held(found->second, read, options.shard, files.path_of(tensor));
       STEMMA_RETURN_IF_ERROR(place(arrived, options.rounding, pool, weights.rounding));
     }
     loaded.done_bytes += tensor.size_bytes;

@@ -1,6 +1,6 @@
 // Matrices in 8 bits: whatever their scales are of and wherever they lie, what is read is bf16 of
 // code × scale; files that lack scales, or have others, are one line that names the tensor.
-#include "model/float8_scales.h"
+#include "model/float8_matrix.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,29 @@
+#include "model/coded_matrix.h"
+
+#include "model/float8_matrix.h"
+#include "model/int4_matrix.h"
+
+namespace stemma {
+namespace {
+
+template <typename Matrix, typename Config>
+Result<std::unique_ptr<const CodedMatrix>> open_as(const Config& config, const TensorEntry& tensor,
+                                                   ReadBeside read_beside) {
+  STEMMA_ASSIGN_OR_RETURN(Matrix matrix, Matrix::open(config, tensor, read_beside));
+  return std::unique_ptr<const CodedMatrix>(std::make_unique<Matrix>(std::move(matrix)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const CodedMatrix>> open_coded_matrix(const CodedConfig& config,
+                                                             const TensorEntry& tensor,
+                                                             ReadBeside read_beside) {
+  if (const auto* const float8 = std::get_if<Float8Config>(&config)) {
+    if (tensor.dtype == kFloat8Dtype) return open_as<Float8Matrix>(*float8, tensor, read_beside);
+  } else if (const auto* const int4 = std::get_if<Int4Config>(&config)) {
+    if (has_int4_codes(*int4, tensor)) return open_as<Int4Matrix>(*int4, tensor, read_beside);
+  }
+  return std::unique_ptr<const CodedMatrix>();
+}
+
+}  // namespace stemma

@@ -1,0 +1,102 @@
+#include "model/int4_config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "model/json_text.h"
+
+namespace stemma {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kGroupInputsMax = 1 << 20;
+
+// A field that must be 4.
+void expect_four_bits(JsonFields& fields, std::string_view name) {
+  if (fields.integer(name, {1, 64}, std::nullopt) == 4) return;
+  fields.fail(ErrorCode::kUnsupported, name, "only 4 is supported");
+}
+
+// -1, of which all inputs of an output are one group, or a number of inputs.
+std::int64_t read_group_inputs(JsonFields& fields, std::string_view name) {
+  const std::int64_t inputs = fields.integer(name, {-1, kGroupInputsMax}, std::nullopt);
+  if (inputs == 0) fields.fail(ErrorCode::kInvalidArgument, name, "must be -1 or above 0");
+  return std::max<std::int64_t>(inputs, 0);
+}
+
+void refuse(JsonFields& fields, std::string_view name, const std::string& value,
+            std::string_view known) {
+  fields.fail(
+      ErrorCode::kUnsupported, name,
+      "'" + printable(value) + "' is not supported; known are " + std::string(known));
+}
+
+// GPTQModel's modules that are stored otherwise; those that it leaves out are found as they are.
+void refuse_other_modules(JsonFields& section) {
+  const Json* const dynamic = section.find_or_null("dynamic");
+  if (dynamic == nullptr) return;
+  const bool leaves_out_alone =
+      dynamic->is_object() && std::ranges::all_of(dynamic->items(), [](const auto& item) {
+        return item.key().starts_with("-:");
+      });
+  if (!leaves_out_alone) {
+    section.fail(ErrorCode::kUnsupported, "dynamic", "modules with settings of their own");
+  }
+}
+
+}  // namespace
+
+Int4Config read_gptq(JsonFields& section) {
+  Int4Config int4;
+  int4.layout = Int4Config::Layout::kGptq;
+  expect_four_bits(section, "bits");
+  int4.group_inputs = read_group_inputs(section, "group_size");
+  const std::string format = section.text("checkpoint_format", "gptq");
+  if (format != "gptq" && format != "gptq_v2") {
+    refuse(section, "checkpoint_format", format, "gptq gptq_v2");
+  }
+  int4.zeros_less_one = format == "gptq";
+  if (section.boolean("is_marlin_format", false)) {
+    section.fail(ErrorCode::kUnsupported, "is_marlin_format", "is not supported");
+  }
+  refuse_other_modules(section);
+  return int4;
+}
+
+Int4Config read_awq(JsonFields& section) {
+  Int4Config int4;
+  int4.layout = Int4Config::Layout::kAwq;
+  expect_four_bits(section, section.has("w_bit") ? "w_bit" : "bits");
+  int4.group_inputs =
+      read_group_inputs(section, section.has("q_group_size") ? "q_group_size" : "group_size");
+  std::string version = section.text("version", "gemm");
+  std::ranges::transform(version, version.begin(), [](char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  });
+  if (version != "gemm") refuse(section, "version", version, "gemm");
+  if (!section.boolean("zero_point", true)) {
+    section.fail(ErrorCode::kUnsupported, "zero_point", "only true is supported");
+  }
+  return int4;
+}
+
+Int4Config read_int4_group(JsonFields& weights) {
+  Int4Config int4;
+  int4.layout = Int4Config::Layout::kCompressedTensors;
+  const std::string type = weights.text("type", "int");
+  if (type != "int") refuse(weights, "type", type, "int");
+  expect_four_bits(weights, "num_bits");
+  const std::string strategy = weights.text("strategy", std::nullopt);
+  if (strategy == "group") {
+    int4.group_inputs = read_group_inputs(weights, "group_size");
+  } else if (strategy != "channel") {
+    refuse(weights, "strategy", strategy, "group channel");
+  }
+  return int4;
+}
+
+}  // namespace stemma

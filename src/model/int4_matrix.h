@@ -1,0 +1,82 @@
+// Int4Matrix: a matrix that a file stores as codes of 4 bits, with scales and zero points in
+// tensors beside, and the values that they stand for.
+//
+// A value is (code - zero point) × scale, an f32 product rounded to the type of the scales, to
+// nearest even: what the libraries that write such files compute in that type. Of a matrix
+// "X.weight" GPTQ and AWQ have the tensors X.qweight, X.qzeros and X.scales, compressed-tensors
+// X.weight_packed, X.weight_shape, X.weight_scale and, where groups are not symmetric,
+// X.weight_zero_point; a tensor X.g_idx or X.weight_g_idx says which group an input is of, where
+// groups are not inputs in their order.
+//
+// Where groups are whole ones of PackedWeights, codes less 8 are those of rounded weights, and 8 less
+// the zero point is their shift.
+//
+// Thread:     immutable; widen spreads over a pool.
+// Memory:     4 bytes an input; borrows scales and zero points as the file has them.
+// Cost:       about 2 ns a value and thread.
+// Not here:   reading files (weight_files), how words are packed (int4_config), products with codes
+//             (device/).
+#pragma once
+
+#include "model/coded_matrix.h"
+
+namespace stemma {
+
+// Whether `tensor` is one of codes in that layout.
+bool has_int4_codes(const Int4Config& config, const TensorEntry& tensor);
+
+class Int4Matrix final : public CodedMatrix {
+ public:
+  // REQUIRES: has_int4_codes(config, codes).
+  static Result<Int4Matrix> open(const Int4Config& config, const TensorEntry& codes,
+                                 ReadBeside read_beside);
+
+  std::string name() const override { return name_; }
+  std::int64_t outputs() const override { return outputs_; }
+  std::int64_t inputs() const override { return inputs_; }
+  WeightType type() const override { return scale_type_; }
+  void widen(std::span<const std::byte> codes, std::span<std::byte> values,
+             ThreadPool& pool) const override;
+  std::optional<WeightFormat> kept_format() const override { return kept_format_; }
+  KeptGroups kept_groups() const override;
+
+ private:
+  // How many words lie between neighbours.
+  struct Strides {
+    std::int64_t output = 0;
+    std::int64_t input = 0;  // of eight, where a word holds those
+  };
+
+  Int4Matrix() = default;
+
+  Status set_extents(const TensorEntry& codes, const BesideTensor& shape);
+  Status set_groups(std::int64_t group_inputs, const BesideTensor& order);
+  Status set_scales(const BesideTensor& scales);
+  Status set_zeros(const BesideTensor& zeros);
+  std::optional<WeightFormat> format_that_keeps() const;
+
+  bool packs_outputs() const { return config_.layout == Int4Config::Layout::kAwq; }
+  float scale(std::int64_t output, std::int64_t group) const;
+  int zero(std::int64_t output, std::int64_t group) const;
+  Strides strides() const;
+
+  template <typename T>
+  void widen_all(std::span<const std::byte> codes, T* values, ThreadPool& pool) const;
+  template <typename T>
+  void widen_strip(std::int64_t first, std::span<const std::byte> codes, T* values) const;
+  template <typename T>
+  void fill_table(std::int64_t output, T* table) const;
+
+  std::string name_;
+  Int4Config config_;
+  std::int64_t outputs_ = 0;
+  std::int64_t inputs_ = 0;
+  std::int64_t groups_ = 0;               // of one output
+  std::vector<std::int32_t> group_of_;    // [inputs]
+  std::span<const std::byte> scales_;     // of scale_type_
+  std::span<const std::byte> zeros_;      // words of eight; empty: all are 8
+  WeightType scale_type_ = WeightType::kF16;
+  std::optional<WeightFormat> kept_format_;
+};
+
+}  // namespace stemma

@@ -1,0 +1,37 @@
+// Random matrices as files of 4 bits hold them: codes, scales and zero points in tensors of their
+// own.
+//
+// For tests and benchmarks (random_model writes them).
+//
+// Thread:     pure functions.
+// Memory:     the matrix twice more.
+// Cost:       a few instructions a value.
+// Not here:   reading them (int4_matrix).
+#pragma once
+
+#include <vector>
+
+#include "device/weight_type.h"
+#include "model/int4_config.h"
+#include "model/tensor_values.h"
+
+namespace stemma {
+
+// How a file stores what lies beside its codes.
+struct Int4Storage {
+  WeightType scale_type = WeightType::kF16;
+  bool is_symmetric = true;   // zero points are 8; compressed-tensors has no tensor of them then
+  bool is_reordered = false;  // neighbouring inputs are of different groups, as a tensor says
+};
+
+struct Int4Tensors {
+  std::vector<TensorValues> tensors;  // in file order
+  std::vector<float> values;          // that they stand for, before these are rounded
+};
+
+// `matrix` rounded to codes from the least to the largest value of each group. REQUIRES: outputs
+// and inputs are multiples of 8.
+Int4Tensors to_int4(const TensorValues& matrix, const Int4Config& config,
+                    const Int4Storage& storage);
+
+}  // namespace stemma
