@@ -52,9 +52,10 @@ Flag ModelFlags::add_to(Flags& command) {
            "others, above 0 to 1")
       .capture_default_str();
   command
-      .add("--weights", weights_,
-           "auto (as the files have them) int8 int4: rounded as they are loaded; wide: codes of the "
-           "files become numbers")
+      .add(
+          "--weights", weights_,
+          "auto (as the files have them) int8 int4: rounded as they are loaded; wide: codes of the "
+          "files become numbers")
       .capture_default_str();
   command
       .add("--kv-dtype", kv_dtype_,

@@ -229,8 +229,8 @@ Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t r
 CudaMatrix CudaLatent::values_of(const CudaMatrix& heads_up) const {
   const auto value_bytes = static_cast<std::int64_t>(weight_type_bytes(heads_up.type));
   const std::int64_t head_bytes =
-      heads_up.code_bits != 0
-          ? RoundedStrips::matrix_bytes(heads_up.code_bits, latent_.rank, latent_.plain_dim)
+      heads_up.codes != CodeForm::kNone
+          ? RoundedStrips::matrix_bytes(heads_up.codes, latent_.rank, latent_.plain_dim)
           : latent_.rank * latent_.plain_dim * value_bytes;
   CudaMatrix values_up = heads_up;
   values_up.values += config_.query_heads * head_bytes;
@@ -241,7 +241,7 @@ Status CudaLatent::multiply(CudaGemmParams params, const CudaMatrix& matrix) {
   params.w = matrix.values;
   params.type = type_;
   params.f32_w = matrix.is_f32();
-  params.code_bits = matrix.code_bits;
+  params.codes = matrix.codes;
   return gemm_.multiply(params);
 }
 

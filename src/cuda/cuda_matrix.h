@@ -11,6 +11,7 @@
 
 #include <cstddef>
 
+#include "device/rounded_strips.h"
 #include "device/weight_type.h"
 
 namespace stemma {
@@ -18,7 +19,7 @@ namespace stemma {
 struct CudaMatrix {
   const std::byte* values = nullptr;    // aligned to 256 bytes; nullptr: the model has none
   WeightType type = WeightType::kBf16;  // of the values where they are not rounded
-  int code_bits = 0;                    // where they are: 8 or 4, in strips (rounded_strips.h)
+  CodeForm codes = CodeForm::kNone;     // where they are, in strips (rounded_strips.h)
 
   bool empty() const noexcept { return values == nullptr; }
   bool is_f32() const noexcept { return type == WeightType::kF32; }

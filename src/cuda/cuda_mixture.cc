@@ -125,7 +125,7 @@ Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows
                            .k = hidden_,
                            .type = type_,
                            .f32_w = weights.gate_up.is_f32(),
-                           .code_bits = weights.gate_up.code_bits};
+                           .codes = weights.gate_up.codes};
   STEMMA_RETURN_IF_ERROR(multiply_experts(stream_, product));
   STEMMA_RETURN_IF_ERROR(gate(tiles));
   product.x = gated_.bytes();
@@ -137,7 +137,7 @@ Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows
   product.k = config_.width;
   product.f32_out = true;
   product.f32_w = weights.down.is_f32();
-  product.code_bits = weights.down.code_bits;
+  product.codes = weights.down.codes;
   return multiply_experts(stream_, product);
 }
 

@@ -44,14 +44,14 @@ class Stage {
     STEMMA_RETURN_IF_ERROR(allocate(out_, 2 * rows_max_ * columns_max));
     STEMMA_RETURN_IF_ERROR(take(area_, options_.read_bytes / 2, random_row(options_.hidden)));
     STEMMA_RETURN_IF_ERROR(allocate(sums_, 4 * read_pass_words(teams())));
-    STEMMA_RETURN_IF_ERROR(make_layers(0, plain_));
+    STEMMA_RETURN_IF_ERROR(make_layers(CodeForm::kNone, plain_));
     ordered_ = make_ordered_gemm(stream_);
     STEMMA_ASSIGN_OR_RETURN(library_, make_library_gemm(device_, stream_));
     return stream_.synchronize();
   }
 
-  // Of codes of `bits` bits, or of bf16.
-  Status make_layers(int bits, Layers& layers) {
+  // Of codes, or of bf16.
+  Status make_layers(CodeForm form, Layers& layers) {
     const std::int64_t hidden = options_.hidden;
     const std::array<std::pair<std::int64_t, std::int64_t>, 4> shapes = {
         {{options_.qkv_columns, hidden},
@@ -63,16 +63,18 @@ class Stage {
       layers[i].outputs = outputs;
       layers[i].inputs = inputs;
       for (CudaMemory& weights : layers[i].weights) {
-        const std::vector<std::byte> first = bits == 0 ? random_row(inputs) : strip(bits, inputs);
-        const std::int64_t bytes =
-            bits == 0 ? 2 * outputs * inputs : RoundedStrips::matrix_bytes(bits, outputs, inputs);
+        const std::vector<std::byte> first =
+            form == CodeForm::kNone ? random_row(inputs) : strip(form, inputs);
+        const std::int64_t bytes = form == CodeForm::kNone
+                                       ? 2 * outputs * inputs
+                                       : RoundedStrips::matrix_bytes(form, outputs, inputs);
         STEMMA_RETURN_IF_ERROR(take(weights, bytes / 2, first));
       }
     }
     return stream_.synchronize();
   }
 
-  Result<ProductSamples> measure(const Layers& layers, int bits, std::int64_t rows) {
+  Result<ProductSamples> measure(const Layers& layers, CodeForm form, std::int64_t rows) {
     double bytes = 0;
     for (const Matrix& matrix : layers) {
       bytes += static_cast<double>(matrix.weights[0].size_bytes());
@@ -80,7 +82,7 @@ class Stage {
     ProductSamples samples;
     for (int i = 0; i < options_.samples; ++i) {
       STEMMA_ASSIGN_OR_RETURN(samples.us.emplace_back(), call_us(options_.calls, [&](int call) {
-                                return multiply(*ordered_, layers, bits, rows, call);
+                                return multiply(*ordered_, layers, form, rows, call);
                               }));
       STEMMA_ASSIGN_OR_RETURN(const double read_us, call_us(2, [&](int) {
                                 return read_pass(stream_, area_.bytes(), options_.read_bytes,
@@ -88,7 +90,8 @@ class Stage {
                               }));
       samples.read_us.push_back(read_us * bytes / static_cast<double>(options_.read_bytes));
       STEMMA_ASSIGN_OR_RETURN(const double library_us, call_us(2, [&](int call) {
-                                return multiply(*library_, plain_, 0, rows_max_, call);
+                                return multiply(*library_, plain_, CodeForm::kNone, rows_max_,
+                                                call);
                               }));
       samples.library_us.push_back(library_us * static_cast<double>(rows) /
                                    static_cast<double>(rows_max_));
@@ -108,17 +111,19 @@ class Stage {
     return {bytes.begin(), bytes.end()};
   }
 
-  // Random codes, and scales that are small numbers.
-  std::vector<std::byte> strip(int bits, std::int64_t inputs) {
+  // Random codes, and scales and zeros that are small numbers.
+  std::vector<std::byte> strip(CodeForm form, std::int64_t inputs) {
     std::vector<std::byte> bytes(
-        static_cast<std::size_t>(RoundedStrips::strip_bytes(bits, inputs)));
+        static_cast<std::size_t>(RoundedStrips::strip_bytes(form, inputs)));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_.below(256));
     constexpr std::byte kSmall{0x3C};
-    std::fill_n(bytes.begin(), RoundedStrips::begin_bytes(bits), kSmall);
-    if (bits == 8) return bytes;
+    std::fill_n(bytes.begin(), RoundedStrips::begin_bytes(form), kSmall);
+    if (form == CodeForm::kInt8) return bytes;
     for (auto group = bytes.begin(); group != bytes.end();
-         group += RoundedStrips::group_bytes(bits)) {
-      std::fill_n(group + RoundedStrips::code_bytes(bits), 2 * RoundedStrips::kOutputs, kSmall);
+         group += RoundedStrips::group_bytes(form)) {
+      std::fill_n(group + RoundedStrips::code_bytes(form), 2 * RoundedStrips::kOutputs, kSmall);
+      if (form != CodeForm::kInt4Shifted) continue;
+      std::fill_n(group + RoundedStrips::zeros_at(), RoundedStrips::kOutputs, std::byte{7});
     }
     return bytes;
   }
@@ -143,7 +148,8 @@ class Stage {
     return stream_.synchronize();
   }
 
-  Status multiply(CudaGemm& gemm, const Layers& layers, int bits, std::int64_t rows, int call) {
+  Status multiply(CudaGemm& gemm, const Layers& layers, CodeForm form, std::int64_t rows,
+                  int call) {
     for (const Matrix& matrix : layers) {
       STEMMA_RETURN_IF_ERROR(
           gemm.multiply({.x = in_.bytes(),
@@ -152,7 +158,7 @@ class Stage {
                          .m = rows,
                          .n = matrix.outputs,
                          .k = matrix.inputs,
-                         .code_bits = bits}));
+                         .codes = form}));
     }
     return {};
   }
@@ -185,12 +191,16 @@ Result<std::vector<BenchLine>> bench_cuda_rounded(CudaDevice& device,
   Stage stage(device, options);
   STEMMA_RETURN_IF_ERROR(stage.prepare());
   std::vector<BenchLine> lines;
-  for (const auto& [weights, bits] : {std::pair{"bf16", 0}, {"int8", 8}, {"int4", 4}}) {
+  constexpr std::array kForms = {
+      std::pair{"bf16", CodeForm::kNone}, std::pair{"int8", CodeForm::kInt8},
+      std::pair{"int4", CodeForm::kInt4}, std::pair{"int4_shifted", CodeForm::kInt4Shifted}};
+  for (const auto& [weights, form] : kForms) {
     Layers rounded;
-    if (bits != 0) STEMMA_RETURN_IF_ERROR(stage.make_layers(bits, rounded));
+    if (form != CodeForm::kNone) STEMMA_RETURN_IF_ERROR(stage.make_layers(form, rounded));
     for (const std::int64_t rows : options.rows) {
-      STEMMA_ASSIGN_OR_RETURN(const ProductSamples samples,
-                              stage.measure(bits == 0 ? stage.plain() : rounded, bits, rows));
+      STEMMA_ASSIGN_OR_RETURN(
+          const ProductSamples samples,
+          stage.measure(form == CodeForm::kNone ? stage.plain() : rounded, form, rows));
       lines.push_back(
           line_of("cuda_rounded", {{"weights", weights}, {"rows", std::to_string(rows)}}, samples));
     }

@@ -228,12 +228,12 @@ WeightCount count_weights(const ModelConfig& config, WeightRounding rounding) {
     const auto weights = static_cast<double>(tensor.shape[0] * tensor.shape[1]);
     const bool looked_up = tensor.name == "model.embed_tokens.weight" && !config.tied_embeddings;
     const bool is_head = tensor.shape[0] == config.vocab_tokens;
-    const int bits =
-        rounded_bits(rounding, is_head ? MatrixUse::kEmbedding : MatrixUse::kProjection,
-                     std::nullopt);
-    const double bytes = bits == 0 ? weights * kBf16Bytes
-                                   : static_cast<double>(RoundedStrips::matrix_bytes(
-                                         bits, tensor.shape[0], tensor.shape[1]));
+    const auto format = rounded_format(
+        rounding, is_head ? MatrixUse::kEmbedding : MatrixUse::kProjection, std::nullopt);
+    const double bytes = !format.has_value()
+                             ? weights * kBf16Bytes
+                             : static_cast<double>(RoundedStrips::matrix_bytes(
+                                   code_form(*format), tensor.shape[0], tensor.shape[1]));
     if (!looked_up) count.read_bytes += bytes;
     if (!is_head) count.per_token += weights;
   }

@@ -89,11 +89,11 @@ class CudaRunnerFixture : public CudaFixture {
                    const std::vector<OtherType>& others = {}) {
     config_ = config;
     directory_.emplace();
-    ASSERT_TRUE(write_random_model(directory_->path(), {.config = config_,
-                                                        .type = type,
-                                                        .others = others,
-                                                        .int4 = {.scale_type = type}})
-                    .ok());
+    ASSERT_TRUE(
+        write_random_model(
+            directory_->path(),
+            {.config = config_, .type = type, .others = others, .int4 = {.scale_type = type}})
+            .ok());
   }
 
   // Heavy channels of the model that was written, every `step`th.

@@ -167,7 +167,7 @@ Status CudaTransformer::embed(const CudaStep& step, const StepPlaces& places) {
                               .vocab_tokens = config_.vocab_tokens,
                               .scale = embedding_scale(config_, weights_.embeddings_type),
                               .type = weights_.embeddings.type,
-                              .code_bits = weights_.embeddings.code_bits});
+                              .codes = weights_.embeddings.codes});
 }
 
 CudaTransformer::Place CudaTransformer::place_of(std::size_t layer, const CudaStep& step,
@@ -415,7 +415,7 @@ Status CudaTransformer::multiply(const Product& product, std::int64_t rows) {
                          .type = weights_.type,
                          .f32_out = product.f32_out,
                          .f32_w = product.w.is_f32(),
-                         .code_bits = product.w.code_bits});
+                         .codes = product.w.codes});
 }
 
 Status CudaTransformer::multiply_cut(const CutProduct& product, std::int64_t rows) {

@@ -45,9 +45,11 @@ class CudaTypesTest : public CudaRunnerFixture {
   // Of nine rows in ten: of the others two scores are so near to each other that rows in 16 bits go
   // to another expert than the CPU's do.
   void expect_most_logits_of_cpu(std::string_view name, const std::vector<OtherType>& others,
-                                 int layer_rows) {
+                                 int layer_rows, const CodedConfig& coded = {}) {
     SCOPED_TRACE(others.front().ending);
-    write_model(tiny_model_config(name), WeightType::kBf16, others);
+    ModelConfig written = tiny_model_config(name);
+    written.coded = coded;
+    write_model(written, WeightType::kBf16, others);
     const auto tokens = prompt(kTokens, 3);
     const auto got = logits_alone({}, tokens, kTokens);
     const auto expected = logits_of_cpu(DType::kBF16, tokens);
@@ -59,9 +61,12 @@ class CudaTypesTest : public CudaRunnerFixture {
     EXPECT_LT(distances[kTokens * 9 / 10], distance_allowed(layer_rows));
   }
 
-  void expect_bits_of_a_row_alone(std::string_view name, const std::vector<OtherType>& others) {
+  void expect_bits_of_a_row_alone(std::string_view name, const std::vector<OtherType>& others,
+                                  const CodedConfig& coded = {}) {
     SCOPED_TRACE(name);
-    write_model(tiny_model_config(name), WeightType::kBf16, others);
+    ModelConfig written = tiny_model_config(name);
+    written.coded = coded;
+    write_model(written, WeightType::kBf16, others);
     expect_same_bits_however_cut(kTokens, 17);
     std::vector<std::vector<TokenId>> prompts;
     for (std::uint64_t i = 0; i < 3; ++i) {
@@ -171,18 +176,46 @@ TEST_F(CudaTypesTest, FilesOfEightBitsGiveTheLogitsOfTheCpu) {
   expect_logits_of_cpu(config, {kHead}, kLatentRows);
 }
 
-// Files of 4 bits: both keep the codes of symmetric groups, and widen others to the same bf16.
+// Files of 4 bits: both keep the codes of whole groups, and widen others to the same bf16.
 TEST_F(CudaTypesTest, FilesOfFourBitsGiveTheLogitsOfTheCpu) {
-  for (const std::int64_t group_inputs : {64, 32}) {
+  struct Case {
+    std::int64_t group_inputs;
+    bool is_symmetric;
+    const char* formats;
+  };
+  for (const Case& one : {Case{64, true, "bf16+int4+f32"},
+                          {64, false, "bf16+int4_shifted+f32"},
+                          {32, true, "bf16+f32"}}) {
     ModelConfig config = tiny_model_config("llama3");
-    config.coded = Int4Config{.group_inputs = group_inputs, .zeros_less_one = true};
+    config.coded = Int4Config{
+        .group_inputs = one.group_inputs, .zeros_less_one = true, .is_symmetric = one.is_symmetric};
     expect_logits_of_cpu(config, {kHead}, kHeadsRows);
-    const bool is_kept = group_inputs == 64;
-    EXPECT_EQ(bench().runner->compute_format(), is_kept ? "bf16+int4+f32" : "bf16+f32");
-    EXPECT_EQ(bench({.options = {.deterministic = false}}).runner->repeats_bits(), false);
+    EXPECT_EQ(bench().runner->compute_format(), one.formats);
+    EXPECT_FALSE(bench({.options = {.deterministic = false}}).runner->repeats_bits());
   }
+  expect_most_logits_of_cpu("qwen3_moe", {kRouter}, kHeadsRows, Int4Config{.group_inputs = 64});
   round_weights(WeightRounding::kWide);
   EXPECT_EQ(bench().runner->compute_format(), "bf16+f32");
+}
+
+// One matrix of those that a product computes is not coded: the others' codes become numbers too,
+// or all are rounded.
+TEST_F(CudaTypesTest, CodesBesideAMatrixWithoutSomeGiveTheLogitsOfTheCpu) {
+  ModelConfig config = tiny_model_config("llama3");
+  config.coded = Int4Config{.layout = Int4Config::Layout::kAwq, .group_inputs = 64};
+  const std::vector<OtherType> others = {{"k_proj.weight", WeightType::kBf16}};
+  expect_logits_of_cpu(config, others, kHeadsRows);
+  EXPECT_EQ(bench().runner->compute_format(), "bf16+int4_shifted");
+  round_weights(WeightRounding::kInt4);
+  write_model(config, WeightType::kBf16, others);
+  EXPECT_EQ(bench().runner->compute_format(), "int8+int4+int4_shifted");
+}
+
+TEST_F(CudaTypesTest, BitsOfKeptCodesDoNotDependOnChunksPagesGraphsOrTheBatch) {
+  for (const bool is_symmetric : {true, false}) {
+    expect_bits_of_a_row_alone("qwen3_moe", {kRouter},
+                               Int4Config{.group_inputs = 64, .is_symmetric = is_symmetric});
+  }
 }
 
 // Codes are those of the files' values, whatever their type; a router is not rounded.

@@ -30,12 +30,16 @@ struct Target {
   bool is_matrix = false;
   MatrixUse use = MatrixUse::kProjection;  // of a matrix
   WeightType type = WeightType::kF32;      // that it becomes where it is not rounded
-  int bits = 0;                            // of its codes; 0 where it is not rounded
+  std::optional<WeightFormat> format;      // where it is rounded
   bool is_cut = false;                     // a rank of several holds its shard of the first extent
   bool is_of_heads = false;                // see parted_heads
   float added = 0;                         // to each value of a vector
   OutputRange held = {};                   // of the first extent
 };
+
+CodeForm code_form_of(const Target& target) {
+  return target.format.has_value() ? code_form(*target.format) : CodeForm::kNone;
+}
 
 class Layout {
  public:
@@ -74,18 +78,20 @@ class Layout {
  private:
   CudaMatrix place_matrix(const Names& names, Target target) {
     target.is_matrix = true;
-    target.bits = rounded_bits(rounding_, target.use, kept_format(names));
-    target.type = target.bits != 0 ? row_type_ : type_of(names);
-    return {place(names, target), target.type, target.bits};
+    target.format = rounded_format(rounding_, target.use, kept_format(names));
+    target.type = target.format.has_value() ? row_type_ : type_of(names);
+    return {place(names, target), target.type, code_form_of(target)};
   }
 
-  // That of all of them.
+  // One that keeps the codes of all of them.
   std::optional<WeightFormat> kept_format(const Names& names) const {
-    const auto is_kept = [&](const std::string& name) {
-      return files_.kept_format(name) == WeightFormat::kInt4;
-    };
-    if (!std::all_of(names.begin(), names.end(), is_kept)) return std::nullopt;
-    return WeightFormat::kInt4;
+    std::optional<WeightFormat> all = WeightFormat::kInt4;
+    for (const std::string& name : names) {
+      const std::optional<WeightFormat> own = files_.kept_format(name);
+      if (!own.has_value()) return std::nullopt;
+      if (own == WeightFormat::kInt4Shifted) all = own;
+    }
+    return all;
   }
 
   // That of rows if all of them have it, else the one that holds all others exactly.
@@ -113,14 +119,14 @@ class Layout {
   std::int64_t bytes_of(const Target& target, const std::vector<std::int64_t>& shape) const {
     const std::int64_t outputs = target.held.outputs;
     if (!target.is_matrix) return outputs * static_cast<std::int64_t>(sizeof(float));
-    const int bits = target.bits;
-    if (bits == 0) {
+    const CodeForm form = code_form_of(target);
+    if (form == CodeForm::kNone) {
       return outputs * shape[1] * static_cast<std::int64_t>(weight_type_bytes(target.type));
     }
-    if (!target.is_of_heads) return RoundedStrips::matrix_bytes(bits, outputs, shape[1]);
+    if (!target.is_of_heads) return RoundedStrips::matrix_bytes(form, outputs, shape[1]);
     const std::int64_t heads = outputs / (latent_.plain_dim + latent_.value_dim);
-    return heads * (RoundedStrips::matrix_bytes(bits, latent_.rank, latent_.plain_dim) +
-                    RoundedStrips::matrix_bytes(bits, latent_.value_dim, latent_.rank));
+    return heads * (RoundedStrips::matrix_bytes(form, latent_.rank, latent_.plain_dim) +
+                    RoundedStrips::matrix_bytes(form, latent_.value_dim, latent_.rank));
   }
 
   const LatentConfig& latent_;
@@ -240,16 +246,17 @@ void place_all(const ModelConfig& config, const Shard& shard, Layout& layout,
   }
   weights.final_norm = layout.vector({"model.norm.weight"}, config.norms_add_one ? 1.0f : 0.0f);
   const std::int64_t first = shard.range(config.vocab_tokens).first;
-  const auto& [begin, type, bits] = weights.embeddings;
-  const bool within_a_strip = bits != 0 && first % RoundedStrips::kOutputs != 0;
+  const auto& [begin, type, form] = weights.embeddings;
+  const bool is_rounded = form != CodeForm::kNone;
+  const bool within_a_strip = is_rounded && first % RoundedStrips::kOutputs != 0;
   if (!config.tied_embeddings || within_a_strip) {
     weights.head = layout.cut_matrix({config.tied_embeddings ? kEmbeddings : "lm_head.weight"},
                                      MatrixUse::kEmbedding);
   } else if (begin != nullptr) {
     const auto value_bytes = static_cast<std::int64_t>(weight_type_bytes(type));
     weights.head = weights.embeddings;
-    weights.head.values += bits != 0 ? RoundedStrips::matrix_bytes(bits, first, config.hidden)
-                                     : first * config.hidden * value_bytes;
+    weights.head.values += is_rounded ? RoundedStrips::matrix_bytes(form, first, config.hidden)
+                                      : first * config.hidden * value_bytes;
   }
 }
 
@@ -280,6 +287,7 @@ struct Arrived {
   const TensorEntry& tensor;
   std::span<const std::byte> bytes;
   std::span<const BFloat16> scales;  // of codes that are kept; empty: none
+  std::span<const std::int8_t> shifts;
 
   WeightType type() const { return *tensor.weight_type(); }
 };
@@ -325,13 +333,14 @@ Status append_heads(const StoredMatrix& parted, WeightFormat format, const Ways&
 Status upload_rounded(const Arrived& arrived, std::span<const std::byte> bytes, const Ways& ways,
                       RoundingReport& report) {
   const Target& target = arrived.target;
-  const WeightFormat format = target.bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4;
+  const WeightFormat format = *target.format;
   const StoredMatrix matrix = {
       .weights = bytes.data(),
       .type = arrived.type(),
       .n = target.held.outputs,
       .k = arrived.tensor.shape[1],
-      .scales_or_null = arrived.scales.empty() ? nullptr : arrived.scales.data()};
+      .scales_or_null = arrived.scales.empty() ? nullptr : arrived.scales.data(),
+      .shifts_or_null = arrived.shifts.empty() ? nullptr : arrived.shifts.data()};
   RoundingError error;
   std::vector<std::byte> strips;
   STEMMA_RETURN_IF_ERROR(target.is_of_heads
@@ -356,9 +365,21 @@ Status upload_tensor(const Arrived& arrived, const Ways& ways, RoundingReport& r
     parted = parted_heads(bytes, arrived.type(), ways.latent, ways.threads);
     bytes = parted;
   }
-  if (target.bits != 0) return upload_rounded(arrived, bytes, ways, report);
+  if (target.format.has_value()) return upload_rounded(arrived, bytes, ways, report);
   if (arrived.type() == target.type) return ways.upload.write(target.place, bytes);
   return ways.upload.write_floats(reinterpret_cast<float*>(target.place), arrived.type(), bytes);
+}
+
+// What belongs to a tensor's codes where its target keeps them. Of matrices that one product
+// computes all have the same format: one without shifts may lie among others that have some, and is
+// rounded once more where the others' codes cannot be kept.
+KeptGroups kept_in(const Target& target, const WeightFiles& files, const std::string& name) {
+  KeptGroups kept = files.kept_groups(name);
+  if (target.format == WeightFormat::kInt4Shifted && kept.shifts.empty()) {
+    kept.shifts.resize(kept.scales.size());
+  }
+  if (target.format == WeightFormat::kInt4 && !kept.shifts.empty()) return {};
+  return kept;
 }
 
 // Tensors that the model does not need are left out, but are in the digest.
@@ -367,13 +388,12 @@ Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, co
   LoadProgress loaded{0, files.total_bytes()};
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
     const auto [first, end] = layout.targets().equal_range(tensor.name);
-    KeptGroups kept;
-    if (files.kept_format(tensor.name) == WeightFormat::kInt4) {
-      kept = files.kept_groups(tensor.name);
-    }
     for (auto found = first; found != end; ++found) {
-      const Arrived arrived = {found->second, tensor, held(found->second, tensor, bytes),
-                               held(found->second, tensor, std::span<const BFloat16>(kept.scales))};
+      const Target& target = found->second;
+      const KeptGroups kept = kept_in(target, files, tensor.name);
+      const Arrived arrived = {target, tensor, held(target, tensor, bytes),
+                               held(target, tensor, std::span<const BFloat16>(kept.scales)),
+                               held(target, tensor, std::span<const std::int8_t>(kept.shifts))};
       const Status uploaded = upload_tensor(arrived, ways, report);
       if (!uploaded.ok() && uploaded.error().code == ErrorCode::kUnsupported) {
         return Error{ErrorCode::kUnsupported, files.path_of(tensor) + ": tensor '" + tensor.name +
@@ -401,11 +421,24 @@ Status check_latent(const LatentConfig& latent, std::int64_t heads, const Refuse
   return refused("a latent row of more than 576 columns, 512 of them kv_lora_rank,");
 }
 
+std::string_view name_of(const CudaMatrix& matrix) {
+  switch (matrix.codes) {
+    case CodeForm::kNone:
+      return weight_type_name(matrix.type);
+    case CodeForm::kInt8:
+      return weight_format_name(WeightFormat::kInt8);
+    case CodeForm::kInt4:
+      return weight_format_name(WeightFormat::kInt4);
+    case CodeForm::kInt4Shifted:
+      return weight_format_name(WeightFormat::kInt4Shifted);
+  }
+  return "";
+}
+
 // Behind those that are named already.
 void add_format(const CudaMatrix& matrix, std::string& formats) {
   if (matrix.empty()) return;
-  std::string_view name = weight_type_name(matrix.type);
-  if (matrix.code_bits != 0) name = matrix.code_bits == 8 ? "int8" : "int4";
+  const std::string_view name = name_of(matrix);
   if (("+" + formats + "+").find("+" + std::string(name) + "+") != std::string::npos) return;
   formats.append(formats.empty() ? "" : "+").append(name);
 }
@@ -449,10 +482,9 @@ Result<CudaWeights> load_cuda_weights(const ModelConfig& config, WeightFiles& fi
   Layout placed(config, files, weights.type, options, weights.memory.bytes());
   place_all(config, options.shard, placed, weights);
   STEMMA_ASSIGN_OR_RETURN(CudaUpload upload, CudaUpload::open(device, stream, threads));
-  STEMMA_ASSIGN_OR_RETURN(
-      weights.digest,
-      read_to_device(placed, files, {config.latent, upload, threads},
-                     options.progress, weights.rounding_report));
+  STEMMA_ASSIGN_OR_RETURN(weights.digest,
+                          read_to_device(placed, files, {config.latent, upload, threads},
+                                         options.progress, weights.rounding_report));
   STEMMA_RETURN_IF_ERROR(stream.synchronize());
   log_rounding(weights.rounding_report, compute_format_of(weights));
   return weights;

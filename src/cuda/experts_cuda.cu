@@ -85,35 +85,35 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
 }
 
 // The expert's strips from that of output column0 on.
-template <int kBits, typename T>
+template <CodeForm kForm, typename T>
 STEMMA_ON_DEVICE RoundedOperands<T> rounded_operands_of(const ExpertProduct& p,
                                                         const ExpertTile& tile,
                                                         std::int64_t column0) {
   const std::int64_t strip = (tile.expert * p.n + column0) / RoundedStrips::kOutputs;
   const std::byte* const w =
-      static_cast<const std::byte*>(p.w) + strip * RoundedStrips::strip_bytes(kBits, p.k);
+      static_cast<const std::byte*>(p.w) + strip * RoundedStrips::strip_bytes(kForm, p.k);
   return {static_cast<const T*>(p.x), w, p.n - column0, p.k, p.k};
 }
 
-template <int kBits, typename T, typename Shape>
+template <CodeForm kForm, typename T, typename Shape>
 STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
     rounded_experts_kernel(const ExpertProduct p) {
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * Shape::kOutputs;
-  multiply_rounded<kBits, T, Shape>(rounded_operands_of<kBits, T>(p, tile, column0),
+  multiply_rounded<kForm, T, Shape>(rounded_operands_of<kForm, T>(p, tile, column0),
                                     visited_rows<Shape, rounded_row<Shape>>(p, tile), tile.visits,
                                     SaidRows{p.y_rows, tile},
                                     {p.y, p.f32_out, true, p.n, p.n, column0});
 }
 
-template <int kBits>
+template <CodeForm kForm>
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_rounded_experts_kernel(const ExpertProduct p) {
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * kPlainTile;
   float sums[4][4] = {};
-  sum_rounded_plain<kBits>(rounded_operands_of<kBits, float>(p, tile, column0),
+  sum_rounded_plain<kForm>(rounded_operands_of<kForm, float>(p, tile, column0),
                            row_of(p.x_rows, tile, plain_copied_row()), sums);
   store_plain_tile(sums, SaidRows{p.y_rows, tile}, dense_target<float>(p.y, p.n), column0);
 }
@@ -176,32 +176,32 @@ Status launch_plain(CudaStream& stream, const ExpertProduct& p, void (*kernel)(E
   return launch("multiply_experts", stream, shape, kernel, p);
 }
 
-template <int kBits, typename T, typename Shape>
+template <CodeForm kForm, typename T, typename Shape>
 Status launch_rounded(CudaStream& stream, const ExpertProduct& p) {
   const LaunchShape shape = {.teams_x = pieces_of(p.n, Shape::kOutputs),
                              .teams_y = p.tiles_count,
                              .threads = Shape::kThreads,
-                             .shared_bytes = Shape::shared_bytes(kBits)};
-  return launch("multiply_experts", stream, shape, rounded_experts_kernel<kBits, T, Shape>, p);
+                             .shared_bytes = Shape::shared_bytes(kForm)};
+  return launch("multiply_experts", stream, shape, rounded_experts_kernel<kForm, T, Shape>, p);
 }
 
 static_assert(Rounded16::kRows == FewRows::kRows && SomeRounded::kRows == SomeRows::kRows &&
               ManyRounded::kRows == ManyRows::kRows);
 
-template <int kBits, typename T>
+template <CodeForm kForm, typename T>
 Status launch_rounded_typed(CudaStream& stream, const ExpertProduct& p) {
-  if (p.tile_visits == Rounded16::kRows) return launch_rounded<kBits, T, Rounded16>(stream, p);
-  if (p.tile_visits == SomeRounded::kRows) return launch_rounded<kBits, T, SomeRounded>(stream, p);
-  if (p.tile_visits == ManyRounded::kRows) return launch_rounded<kBits, T, ManyRounded>(stream, p);
+  if (p.tile_visits == Rounded16::kRows) return launch_rounded<kForm, T, Rounded16>(stream, p);
+  if (p.tile_visits == SomeRounded::kRows) return launch_rounded<kForm, T, SomeRounded>(stream, p);
+  if (p.tile_visits == ManyRounded::kRows) return launch_rounded<kForm, T, ManyRounded>(stream, p);
   return wrong("multiply_experts: there are no tiles of this height");
 }
 
-template <int kBits>
-Status launch_bits(CudaStream& stream, const ExpertProduct& p) {
+template <CodeForm kForm>
+Status launch_form(CudaStream& stream, const ExpertProduct& p) {
   if (p.n % RoundedStrips::kOutputs != 0) return wrong("multiply_experts: rounded outputs");
-  if (p.type == WeightType::kBf16) return launch_rounded_typed<kBits, BFloat16>(stream, p);
-  if (p.type == WeightType::kF16) return launch_rounded_typed<kBits, Float16>(stream, p);
-  return launch_plain(stream, p, plain_rounded_experts_kernel<kBits>);
+  if (p.type == WeightType::kBf16) return launch_rounded_typed<kForm, BFloat16>(stream, p);
+  if (p.type == WeightType::kF16) return launch_rounded_typed<kForm, Float16>(stream, p);
+  return launch_plain(stream, p, plain_rounded_experts_kernel<kForm>);
 }
 
 }  // namespace
@@ -219,8 +219,9 @@ Status multiply_experts(CudaStream& stream, const ExpertProduct& p) {
   if (p.n < 1 || p.k < 1 || p.k % kWordElements != 0 || p.tiles_count > kTeamsMax) {
     return wrong("multiply_experts: extents");
   }
-  if (p.code_bits == 8) return launch_bits<8>(stream, p);
-  if (p.code_bits == 4) return launch_bits<4>(stream, p);
+  if (p.codes == CodeForm::kInt8) return launch_form<CodeForm::kInt8>(stream, p);
+  if (p.codes == CodeForm::kInt4) return launch_form<CodeForm::kInt4>(stream, p);
+  if (p.codes == CodeForm::kInt4Shifted) return launch_form<CodeForm::kInt4Shifted>(stream, p);
   if (p.type == WeightType::kF32) return launch_plain(stream, p, plain_experts_kernel);
   if (p.type == WeightType::kBf16) {
     return p.f32_out ? launch_typed<BFloat16, float>(stream, p)

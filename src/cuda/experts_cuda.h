@@ -18,6 +18,7 @@
 
 #include "cuda/expert_choice_cuda.h"
 #include "device/cuda_device.h"
+#include "device/rounded_strips.h"
 #include "device/weight_type.h"
 #include "stemma/result.h"
 
@@ -38,7 +39,8 @@ struct ExpertProduct {
   WeightType type = WeightType::kBf16;
   bool f32_out = false;
   bool f32_w = false;  // w is f32 where `type` is one of 16 bits (device/wide_tiles_cuda.h)
-  int code_bits = 0;  // of w in strips (device/rounded_strips.h): 8 or 4; n is a multiple of 8 then
+  // Of w in strips (device/rounded_strips.h): n is a multiple of 8 where there are some.
+  CodeForm codes = CodeForm::kNone;
 };
 // kInvalidArgument for extents or a height of tiles that there is not; launch's errors.
 Status multiply_experts(CudaStream& stream, const ExpertProduct& params);

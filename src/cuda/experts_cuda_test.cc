@@ -9,6 +9,7 @@
 #include "base/prng.h"
 #include "device/cuda_fixture.h"
 #include "device/gemm_cuda.h"
+#include "device/quantise_fixture.h"
 #include "device/rounded_strips.h"
 
 namespace stemma {
@@ -88,7 +89,9 @@ class ExpertsCudaTest : public CudaFixture {
   std::vector<float> multiply(std::int64_t tile_visits) {
     const auto tiles = tiles_of(tile_visits);
     const CudaMemory x = upload(x_);
-    const CudaMemory w = wide_ ? upload(wide_w_) : bits_ == 0 ? upload(w_) : upload(strips_);
+    const CudaMemory w = wide_                       ? upload(wide_w_)
+                         : codes_ == CodeForm::kNone ? upload(w_)
+                                                     : upload(strips_);
     const CudaMemory rows = upload(rows_);
     const CudaMemory places = upload(places_);
     const CudaMemory device_tiles = upload(tiles);
@@ -107,7 +110,7 @@ class ExpertsCudaTest : public CudaFixture {
                                                       .type = Stored<T>::kType,
                                                       .f32_out = true,
                                                       .f32_w = wide_,
-                                                      .code_bits = bits_});
+                                                      .codes = codes_});
     EXPECT_TRUE(queued.ok()) << queued.error().detail;
     return this->template download<float>(y.bytes(), count);
   }
@@ -116,10 +119,11 @@ class ExpertsCudaTest : public CudaFixture {
   std::vector<float> alone(std::size_t visit) {
     const CudaMemory x = upload(rows_of(x_, rows_[visit] * kInputs, kInputs));
     const std::int64_t matrix = kOutputs * kInputs;
-    const std::int64_t strips = RoundedStrips::matrix_bytes(bits_, outputs_, kInputs);
-    const CudaMemory w = wide_        ? upload(rows_of(wide_w_, experts_[visit] * matrix, matrix))
-                         : bits_ == 0 ? upload(rows_of(w_, experts_[visit] * matrix, matrix))
-                                      : upload(rows_of(strips_, experts_[visit] * strips, strips));
+    const std::int64_t strips = RoundedStrips::matrix_bytes(codes_, outputs_, kInputs);
+    const CudaMemory w = wide_ ? upload(rows_of(wide_w_, experts_[visit] * matrix, matrix))
+                         : codes_ == CodeForm::kNone
+                             ? upload(rows_of(w_, experts_[visit] * matrix, matrix))
+                             : upload(rows_of(strips_, experts_[visit] * strips, strips));
     const auto count = static_cast<std::size_t>(outputs_);
     const CudaMemory y = this->template allocate<float>(count);
     EXPECT_TRUE(ordered_gemm(stream(), {.x = x.bytes(),
@@ -131,7 +135,7 @@ class ExpertsCudaTest : public CudaFixture {
                                         .type = Stored<T>::kType,
                                         .f32_out = true,
                                         .f32_w = wide_,
-                                        .code_bits = bits_})
+                                        .codes = codes_})
                     .ok());
     return this->template download<float>(y.bytes(), count);
   }
@@ -144,15 +148,12 @@ class ExpertsCudaTest : public CudaFixture {
 
   // Matrices of 40 outputs each, rounded.
   void round_experts(WeightFormat format) {
-    bits_ = code_bits(format);
+    codes_ = code_form(format);
     outputs_ = 40;
     const auto values = random_values<float>(kExperts * outputs_ * kInputs, 17);
     ThreadPool threads(1);
-    RoundingError unused;
-    const auto packed = PackedWeights::quantise(
-        {values.data(), WeightType::kF32, kExperts * outputs_, kInputs}, format, threads, unused);
-    ASSERT_TRUE(packed.ok());
-    strips_ = strips_of(*packed, threads);
+    strips_ =
+        strips_of(quantised_matrix(values, kExperts * outputs_, kInputs, format, threads), threads);
   }
 
   void expect_bits_alone() {
@@ -176,7 +177,7 @@ class ExpertsCudaTest : public CudaFixture {
   std::vector<T> w_;
   bool wide_ = false;  // wide_w_ is in the place of w_
   std::vector<float> wide_w_;
-  int bits_ = 0;  // of codes in strips_, instead of w_
+  CodeForm codes_ = CodeForm::kNone;  // in strips_, instead of w_
   std::int64_t outputs_ = kOutputs;
   std::vector<std::byte> strips_;
 };
@@ -188,7 +189,8 @@ TYPED_TEST(ExpertsCudaTest, EveryVisitHasTheBitsOfItsProductAlone) {
 }
 
 TYPED_TEST(ExpertsCudaTest, OfRoundedExpertsToo) {
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format :
+       {WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kInt4Shifted}) {
     this->round_experts(format);
     this->expect_bits_alone();
   }
@@ -235,7 +237,7 @@ TEST_F(AddExpertsCudaTest, WordsAreAddedInTheOrderOfTheExperts) {
 
 TEST_F(AddExpertsCudaTest, ShapesThatThereAreNoKernelsForAreRefused) {
   const ExpertProduct split = {
-      .tiles_count = 1, .tile_visits = 16, .n = 12, .k = 8, .code_bits = 8};
+      .tiles_count = 1, .tile_visits = 16, .n = 12, .k = 8, .codes = CodeForm::kInt8};
   EXPECT_EQ(multiply_experts(stream(), split).error().code, ErrorCode::kInvalidArgument);
   ExpertProduct product = {.tiles_count = 1, .tile_visits = 32, .n = 8, .k = 8};
   EXPECT_EQ(multiply_experts(stream(), product).error().code, ErrorCode::kInvalidArgument);

@@ -245,8 +245,8 @@ Status launch_gate(CudaStream& stream, const GateRows& p) {
 Status embed_rows(CudaStream& stream, const EmbedRows& p) {
   if (p.hidden < 1 || p.hidden % kRowStep != 0) return wrong("embed_rows: hidden");
   const LaunchShape shape = {.teams_x = p.rows, .threads = threads_of(p.hidden)};
-  if (p.code_bits != 0) {
-    if (p.code_bits != 8) return wrong("embed_rows: codes of embeddings have 8 bits");
+  if (p.codes != CodeForm::kNone) {
+    if (p.codes != CodeForm::kInt8) return wrong("embed_rows: codes of embeddings have 8 bits");
     return launch("embed_rows", stream, shape, rounded_embed_kernel, p);
   }
   if (p.type == WeightType::kF32)

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "device/cuda_device.h"
+#include "device/rounded_strips.h"
 #include "device/weight_type.h"
 #include "stemma/result.h"
 
@@ -30,7 +31,8 @@ struct EmbedRows {
   std::int64_t vocab_tokens = 0;
   float scale = 1;
   WeightType type = WeightType::kBf16;
-  int code_bits = 0;  // of embeddings in strips (device/rounded_strips.h): 8
+  // Of embeddings in strips (device/rounded_strips.h): kInt8, or none.
+  CodeForm codes = CodeForm::kNone;
 };
 Status embed_rows(CudaStream& stream, const EmbedRows& params);
 

@@ -77,7 +77,7 @@ TEST_F(RowsCudaTest, ARoundedEmbeddingIsWhatItIsOnACpu) {
                       .hidden = kHidden,
                       .vocab_tokens = kTokens,
                       .scale = 11.3f,
-                      .code_bits = 8};
+                      .codes = CodeForm::kInt8};
   ASSERT_TRUE(embed_rows(stream(), params).ok());
   const auto rows = download<float>(residual.bytes(), 3 * kHidden);
   std::vector<float> expected(kHidden);
@@ -87,7 +87,7 @@ TEST_F(RowsCudaTest, ARoundedEmbeddingIsWhatItIsOnACpu) {
       ASSERT_EQ(rows[row * expected.size() + i], expected[i] * 11.3f) << row << " " << i;
     }
   }
-  params.code_bits = 4;
+  params.codes = CodeForm::kInt4;
   EXPECT_EQ(embed_rows(stream(), params).error().code, ErrorCode::kInvalidArgument);
 }
 

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/float16.h"
+#include "base/math.h"
 #include "device/buffer.h"
 #include "device/gemm.h"
 #include "device/machine_probe.h"
@@ -38,7 +40,8 @@ constexpr std::array<Shape, 6> kPrefillShapes = {Shape{896, 896},   Shape{4864, 
 constexpr Shape kCycledShape{4864, 896};
 constexpr std::array<std::int64_t, 6> kFewRows = {1, 2, 4, 8, 16, 32};
 constexpr std::array<std::int64_t, 3> kFewRoundedRows = {1, 4, 16};
-constexpr std::array kRounded = {WeightFormat::kInt8, WeightFormat::kInt4};
+constexpr std::array kRounded = {WeightFormat::kInt8, WeightFormat::kInt4,
+                                 WeightFormat::kInt4Shifted};
 constexpr std::int64_t kComparedRows = 16;
 
 double flops(std::int64_t rows, Shape shape) {
@@ -79,9 +82,19 @@ Result<PackedWeights> make_weights(Shape shape, WeightFormat format, ThreadPool&
   if (!is_quantised(format)) {
     return PackedWeights::pack(values.data(), WeightType::kBf16, shape.n, shape.k, pool);
   }
+  StoredMatrix stored = {
+      .weights = values.data(), .type = WeightType::kBf16, .n = shape.n, .k = shape.k};
+  const auto groups =
+      static_cast<std::size_t>(shape.n * ceil_div(shape.k, PackedWeights::kGroupInputs));
+  const std::vector<BFloat16> scales(groups, to_bfloat16(0.125f));
+  std::vector<std::int8_t> shifts(groups);
+  for (std::size_t i = 0; i < groups; ++i) shifts[i] = static_cast<std::int8_t>(1 + i % 4);
+  if (format == WeightFormat::kInt4Shifted) {
+    stored.scales_or_null = scales.data();
+    stored.shifts_or_null = shifts.data();
+  }
   RoundingError unused;
-  return PackedWeights::quantise({values.data(), WeightType::kBf16, shape.n, shape.k}, format, pool,
-                                 unused);
+  return PackedWeights::quantise(stored, format, pool, unused);
 }
 
 // What one line is of.

@@ -109,7 +109,7 @@ Status check_gemm(const CudaGemmParams& params) {
 }
 
 Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params) {
-  if (params.code_bits != 0) return rounded_gemm(stream, params);
+  if (params.codes != CodeForm::kNone) return rounded_gemm(stream, params);
   const CudaGemmParams p = with_strides(params);
   const Status checked = check_gemm(p);
   if (!checked.ok() || p.m == 0) return checked;
@@ -122,7 +122,7 @@ Status ordered_gemm_slices(CudaStream& stream, const CudaGemmParams& params,
   const Status checked = check_gemm(p);
   if (!checked.ok() || p.m == 0) return checked;
   if (slice_columns < kWordElements || slice_columns % kWordElements != 0 || !p.f32_out ||
-      p.products > 1 || p.code_bits != 0) {
+      p.products > 1 || p.codes != CodeForm::kNone) {
     return Error{ErrorCode::kInvalidArgument,
                  "gemm: slices are a multiple of 8 columns of one product, their sums f32", 0};
   }

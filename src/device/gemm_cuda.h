@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "device/cuda_device.h"
+#include "device/rounded_strips.h"
 #include "device/weight_type.h"
 #include "stemma/result.h"
 
@@ -27,9 +28,8 @@ struct CudaGemmParams {
   std::int64_t k = 0;
   WeightType type = WeightType::kBf16;
   bool f32_out = false;
-  bool f32_w = false;  // w is f32 where `type` is one of 16 bits (wide_gemm_cuda.h)
-  // Of w, where it is codes and scales in strips (rounded_strips.h): 8 or 4; 0: it is of `type`.
-  int code_bits = 0;
+  bool f32_w = false;                // w is f32 where `type` is one of 16 bits (wide_gemm_cuda.h)
+  CodeForm codes = CodeForm::kNone;  // of w in strips (rounded_strips.h); kNone: it is of `type`
 
   // From one row of x and of y to the next; 0: rows are dense. Rows of w are.
   std::int64_t x_stride = 0;

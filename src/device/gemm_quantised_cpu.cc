@@ -175,8 +175,8 @@ struct Ahead {
 
 // One group of some rows and some of a panel's columns.
 struct Tile {
-  const std::int32_t* a = nullptr;  // [rows, kPairs], pairs of codes
-  const float* a_scales = nullptr;  // [rows]
+  const std::int32_t* a = nullptr;               // [rows, kPairs], pairs of codes
+  const float* a_scales = nullptr;               // [rows]
   const std::int32_t* a_sums_or_null = nullptr;  // [rows], of codes; nullptr: there are no shifts
   const std::byte* codes = nullptr;
   V scales[2 * kTileVectors];

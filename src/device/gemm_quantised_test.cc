@@ -17,6 +17,7 @@
 #include "base/prng.h"
 #include "device/gemm.h"
 #include "device/gemm_fixture.h"
+#include "device/quantise_fixture.h"
 #include "device/simd_target.h"
 
 namespace stemma {
@@ -48,41 +49,8 @@ Values random_values(std::int64_t count, Prng& prng) {
   return values;
 }
 
-// A file's choice of codes from a group's least value to its largest.
-struct Chosen {
-  std::vector<BFloat16> scales;  // [n, groups]
-  std::vector<std::int8_t> shifts;
-};
-
-Chosen chosen_for(const Values& weights, Shape shape) {
-  Chosen chosen;
-  for (std::int64_t row = 0; row < shape.n; ++row) {
-    for (std::int64_t first = 0; first < shape.k; first += kGroup) {
-      const auto begin = weights.begin() + row * shape.k + first;
-      const auto end = begin + std::min(kGroup, shape.k - first);
-      const float least = std::min(0.0f, *std::min_element(begin, end));
-      const float largest = std::max(0.0f, *std::max_element(begin, end));
-      chosen.scales.push_back(to_bfloat16((largest - least) / 15));
-      const float scale = to_float(chosen.scales.back());
-      const auto zero = scale == 0 ? 0 : std::clamp(std::lrint(-least / scale), 0L, 15L);
-      chosen.shifts.push_back(static_cast<std::int8_t>(8 - zero));
-    }
-  }
-  return chosen;
-}
-
 PackedWeights quantised(const Values& weights, Shape shape, WeightFormat format, ThreadPool& pool) {
-  RoundingError error;
-  StoredMatrix stored = {weights.data(), WeightType::kF32, shape.n, shape.k};
-  Chosen chosen;
-  if (format == WeightFormat::kInt4Shifted) {
-    chosen = chosen_for(weights, shape);
-    stored.scales_or_null = chosen.scales.data();
-    stored.shifts_or_null = chosen.shifts.data();
-  }
-  auto packed = PackedWeights::quantise(stored, format, pool, error);
-  EXPECT_TRUE(packed.ok());
-  return std::move(packed).value();
+  return quantised_matrix(weights, shape.n, shape.k, format, pool);
 }
 
 Values unpacked(const PackedWeights& w) {
@@ -431,7 +399,7 @@ TEST_P(QuantisedGemmTest, CodesOfChosenScalesAreKept) {
   ThreadPool pool(2);
   for (const WeightFormat format : {WeightFormat::kInt4, WeightFormat::kInt4Shifted}) {
     const bool is_shifted = format == WeightFormat::kInt4Shifted;
-    Chosen chosen;
+    ChosenCodes chosen;
     for (std::int64_t i = 0; i < kShape.n * kGroups; ++i) {
       chosen.scales.push_back(to_bfloat16(static_cast<float>(0.001 + prng_.unit())));
       chosen.shifts.push_back(static_cast<std::int8_t>(prng_.below(16)) - 7);
@@ -446,10 +414,10 @@ TEST_P(QuantisedGemmTest, CodesOfChosenScalesAreKept) {
       stored.push_back(to_float16(exact.back()));
     }
     RoundingError error;
-    const auto w = PackedWeights::quantise(
-        {stored.data(), WeightType::kF16, kShape.n, kShape.k, chosen.scales.data(),
-         is_shifted ? chosen.shifts.data() : nullptr},
-        format, pool, error);
+    const auto w =
+        PackedWeights::quantise({stored.data(), WeightType::kF16, kShape.n, kShape.k,
+                                 chosen.scales.data(), is_shifted ? chosen.shifts.data() : nullptr},
+                                format, pool, error);
     ASSERT_TRUE(w.ok());
     EXPECT_EQ(unpacked(*w), exact);
     EXPECT_LT(error.relative(), 0x1.0p-11);
@@ -459,8 +427,8 @@ TEST_P(QuantisedGemmTest, CodesOfChosenScalesAreKept) {
 TEST_P(QuantisedGemmTest, ChosenScalesThatAreNoneAreRefused) {
   ThreadPool pool(1);
   const Values weights(64, 1.0f);
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                          std::numeric_limits<float>::infinity(), 0.0f}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 0.0f}) {
     const BFloat16 scale = to_bfloat16(bad);
     RoundingError error;
     EXPECT_FALSE(PackedWeights::quantise({weights.data(), WeightType::kF32, 1, 64, &scale},

@@ -60,7 +60,7 @@ class LibraryGemm final : public CudaGemm {
   }
 
   Status multiply(const CudaGemmParams& params) override {
-    if (params.code_bits != 0 || is_wide(params)) return ordered_gemm(*stream_, params);
+    if (params.codes != CodeForm::kNone || is_wide(params)) return ordered_gemm(*stream_, params);
     const CudaGemmParams p = with_strides(params);
     const Status checked = check_gemm(p);
     if (!checked.ok() || p.m == 0) return checked;

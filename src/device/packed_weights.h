@@ -13,9 +13,9 @@
 //   int4  codes -8..7, one scale (bf16) for each output and group. A panel is for each group its
 //         scales [kPanelColumns], then words of 16 bits [kGroupInputs / 8, kPanelColumns, 2]: in
 //         word [q, n, b], bits 4j..4j+3 are the code of input 8q + 2j + b.
-//   int4_shifted  the same, of codes that a file has chosen: weight = (code + shift) x scale, with a
-//         shift from -8 to 8 (8 bits) for each output and group, [kPanelColumns] of them behind a
-//         group's scales.
+//   int4_shifted
+//         the same with codes that a file has chosen: weight = (code + shift) x scale, with a shift
+//         from -7 to 8 (8 bits) for each output and group; a group's lie behind its scales.
 //
 // Thread:     immutable after pack; read from any thread.
 // Memory:     n rounded up to kPanelColumns, times k: in the weights' own type, or k rounded up to

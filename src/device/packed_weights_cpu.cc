@@ -227,14 +227,15 @@ void store_int4(const Rounded& rounded, std::int64_t column, std::byte* codes) {
   }
 }
 
-// With the scale, and the shift, that a file has chosen; `rounded` are codes then, without it. False
-// if the scale is none.
+// With the scale, and the shift, that a file has chosen; `rounded` are codes then, without it.
+// False if the scale is none.
 bool keep_codes(const QuantiseTask& task, std::int64_t row, std::int64_t index, const Group& group,
                 Rounded& rounded) {
   const std::int64_t at = row * ((task.k + kGroup - 1) / kGroup) + index;
   const float scale = to_float(task.scales_or_null[at]);
   if (!std::isfinite(scale) || scale == 0) return false;
-  const std::int8_t shift = task.shifts_or_null == nullptr ? std::int8_t{0} : task.shifts_or_null[at];
+  const std::int8_t shift =
+      task.shifts_or_null == nullptr ? std::int8_t{0} : task.shifts_or_null[at];
   round_with_scale(group, scale, static_cast<std::int16_t>(kInt4Least + shift), rounded);
   if (shift == 0) return true;
   for (std::int16_t& code : rounded.codes) code = static_cast<std::int16_t>(code - shift);

@@ -19,7 +19,7 @@
 
 namespace stemma {
 
-// Queues the product, of w with params.code_bits. Errors are those of check_gemm and launch.
+// Queues the product, of w with params.codes. Errors are those of check_gemm and launch.
 Status rounded_gemm(CudaStream& stream, const CudaGemmParams& params);
 
 }  // namespace stemma

@@ -11,6 +11,7 @@
 #include "base/prng.h"
 #include "device/cuda_fixture.h"
 #include "device/cuda_gemm.h"
+#include "device/quantise_fixture.h"
 #include "device/rounded_strips.h"
 
 namespace stemma {
@@ -48,11 +49,7 @@ class RoundedGemmTest : public CudaFixture, public testing::WithParamInterface<K
     Prng random(seed + fresh_);
     std::vector<float> values(static_cast<std::size_t>(n * k));
     for (float& value : values) value = static_cast<float>(random.unit() - 0.5);
-    RoundingError unused;
-    auto packed = PackedWeights::quantise({values.data(), WeightType::kF32, n, k},
-                                          GetParam().format, threads_, unused);
-    ASSERT_TRUE(packed.ok());
-    matrix_ = std::move(packed).value();
+    matrix_ = quantised_matrix(values, n, k, GetParam().format, threads_);
     strips_ = upload(strips_of(matrix_, threads_));
   }
 
@@ -75,7 +72,7 @@ class RoundedGemmTest : public CudaFixture, public testing::WithParamInterface<K
             .k = extents.k,
             .type = GetParam().type,
             .f32_out = true,
-            .code_bits = code_bits(GetParam().format)};
+            .codes = code_form(GetParam().format)};
   }
 
   // y of rows of x and the matrix, in f32.
@@ -256,19 +253,21 @@ std::string kind_name(const testing::TestParamInfo<Kind>& kind) {
 }
 
 constexpr Kind kKinds[] = {
-    {WeightType::kBf16, WeightFormat::kInt8}, {WeightType::kBf16, WeightFormat::kInt4},
-    {WeightType::kF16, WeightFormat::kInt8},  {WeightType::kF16, WeightFormat::kInt4},
-    {WeightType::kF32, WeightFormat::kInt8},  {WeightType::kF32, WeightFormat::kInt4}};
+    {WeightType::kBf16, WeightFormat::kInt8},        {WeightType::kBf16, WeightFormat::kInt4},
+    {WeightType::kBf16, WeightFormat::kInt4Shifted}, {WeightType::kF16, WeightFormat::kInt8},
+    {WeightType::kF16, WeightFormat::kInt4},         {WeightType::kF16, WeightFormat::kInt4Shifted},
+    {WeightType::kF32, WeightFormat::kInt8},         {WeightType::kF32, WeightFormat::kInt4},
+    {WeightType::kF32, WeightFormat::kInt4Shifted}};
 INSTANTIATE_TEST_SUITE_P(Kinds, RoundedGemmTest, testing::ValuesIn(kKinds), kind_name);
-INSTANTIATE_TEST_SUITE_P(Kinds, RoundedGemm16BitTest, testing::ValuesIn(std::span(kKinds).first(4)),
+INSTANTIATE_TEST_SUITE_P(Kinds, RoundedGemm16BitTest, testing::ValuesIn(std::span(kKinds).first(6)),
                          kind_name);
 
 class RoundedGemmErrors : public CudaFixture {};
 
 TEST_F(RoundedGemmErrors, WhatThereIsNoProductForIsRefused) {
-  CudaGemmParams params = {.m = 1, .n = 1, .k = 16, .code_bits = 2};
-  EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
-  params.code_bits = 8;
+  CudaGemmParams params = {.m = 1, .n = 1, .k = 16};
+  EXPECT_EQ(rounded_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
+  params.codes = CodeForm::kInt8;
   params.k = 12;
   EXPECT_EQ(ordered_gemm(stream(), params).error().code, ErrorCode::kInvalidArgument);
   params.k = 16;

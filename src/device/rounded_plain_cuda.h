@@ -21,7 +21,7 @@
 namespace stemma {
 
 // Codes of inputs from k0 on of the tile's output that the thread copies, transposed.
-template <int kBits>
+template <CodeForm kForm>
 STEMMA_ON_DEVICE void fetch_plain_codes(const RoundedOperands<float>& from, std::int64_t k0,
                                         float* to) {
   const int output = plain_copied_row();
@@ -29,23 +29,23 @@ STEMMA_ON_DEVICE void fetch_plain_codes(const RoundedOperands<float>& from, std:
     const int input = thread_index() % 4 * 4 + i;
     const bool wanted = output < from.outputs && k0 + input < from.k;
     to[input * kPlainStride + output] =
-        wanted ? code_at<kBits>(from.strips, from.k, output, k0 + input) : 0.0f;
+        wanted ? code_at<kForm>(from.strips, from.k, output, k0 + input) : 0.0f;
   }
 }
 
 // The scale of one of the tile's outputs: that of a group, or of the whole of it.
-template <int kBits>
+template <CodeForm kForm>
 STEMMA_ON_DEVICE float plain_scale(const RoundedOperands<float>& from, int output,
                                    std::int64_t group) {
   if (output >= from.outputs) return 0;
-  if constexpr (kBits == 8) return scale_of(from.strips, from.k, output);
-  const std::byte* const strip = strip_of<4>(from, output / RoundedStrips::kOutputs);
-  return int4_scale(strip + group * RoundedStrips::group_bytes(4),
+  if constexpr (kForm == CodeForm::kInt8) return scale_of(from.strips, from.k, output);
+  const std::byte* const strip = strip_of<kForm>(from, output / RoundedStrips::kOutputs);
+  return int4_scale(strip + group * RoundedStrips::group_bytes(kForm),
                     output % RoundedStrips::kOutputs);
 }
 
 // The tile's values. x_row: where the row that the thread copies lies in x; below 0: nowhere.
-template <int kBits>
+template <CodeForm kForm>
 STEMMA_ON_DEVICE void sum_rounded_plain(const RoundedOperands<float>& from, std::int64_t x_row,
                                         float (&sums)[4][4]) {
   float* const x = reinterpret_cast<float*>(shared_memory());
@@ -59,18 +59,19 @@ STEMMA_ON_DEVICE void sum_rounded_plain(const RoundedOperands<float>& from, std:
     for (std::int64_t k0 = group * RoundedStrips::kGroup; k0 < end; k0 += kPlainK) {
       team_barrier();
       fetch_plain(own_x, k0, from.k, x);
-      fetch_plain_codes<kBits>(from, k0, w);
+      fetch_plain_codes<kForm>(from, k0, w);
       team_barrier();
       add_plain(x, w, own);
     }
     for (int j = 0; j < 4; ++j) {
-      const float scale = kBits == 4 ? plain_scale<4>(from, across + j, group) : 1.0f;
-      for (int i = 0; i < 4; ++i) sums[i][j] = with_group<kBits>(sums[i][j], own[i][j], scale);
+      const float scale =
+          kForm != CodeForm::kInt8 ? plain_scale<kForm>(from, across + j, group) : 1.0f;
+      for (int i = 0; i < 4; ++i) sums[i][j] = with_group<kForm>(sums[i][j], own[i][j], scale);
     }
   }
-  if constexpr (kBits == 8) {
+  if constexpr (kForm == CodeForm::kInt8) {
     for (int j = 0; j < 4; ++j) {
-      const float scale = plain_scale<8>(from, across + j, 0);
+      const float scale = plain_scale<kForm>(from, across + j, 0);
       for (int i = 0; i < 4; ++i) sums[i][j] *= scale;
     }
   }

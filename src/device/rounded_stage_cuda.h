@@ -45,15 +45,17 @@ struct RoundedTile {
   static constexpr int kSumsStride = kN + 4;               // f32 of a row of sums in shared memory
   static constexpr int kSumsBytes = 4 * kM * kSumsStride;
 
-  static constexpr int stages(int bits) { return bits == 8 ? kInt8Stages : kInt4Stages; }
-  static constexpr int group_words(int bits) { return RoundedStrips::group_bytes(bits) / 16; }
-  static constexpr int stage_words(int bits) {
-    return kXWords + kStrips * kSplits * group_words(bits);
+  static constexpr int stages(CodeForm form) {
+    return form == CodeForm::kInt8 ? kInt8Stages : kInt4Stages;
   }
-  static constexpr int sums_at(int bits) { return 16 * stages(bits) * stage_words(bits); }
-  static constexpr std::size_t shared_bytes(int bits) {
-    if (kSplits > 1) return static_cast<std::size_t>(sums_at(bits) + 2 * kSplits * kSumsBytes);
-    return static_cast<std::size_t>(sums_at(bits) > kSumsBytes ? sums_at(bits) : kSumsBytes);
+  static constexpr int group_words(CodeForm form) { return RoundedStrips::group_bytes(form) / 16; }
+  static constexpr int stage_words(CodeForm form) {
+    return kXWords + kStrips * kSplits * group_words(form);
+  }
+  static constexpr int sums_at(CodeForm form) { return 16 * stages(form) * stage_words(form); }
+  static constexpr std::size_t shared_bytes(CodeForm form) {
+    if (kSplits > 1) return static_cast<std::size_t>(sums_at(form) + 2 * kSplits * kSumsBytes);
+    return static_cast<std::size_t>(sums_at(form) > kSumsBytes ? sums_at(form) : kSumsBytes);
   }
   static_assert(kM % kStepRows == 0 && kThreads % kXRowWords == 0);
   static_assert(kWarpOutputs % 16 == 0 && (kWarpRows == 8 || kWarpRows % 16 == 0));
@@ -72,9 +74,9 @@ struct RoundedOperands {
   std::int64_t k;
   std::int64_t x_stride;  // elements from one row of x to the next
 };
-template <int kBits, typename T>
+template <CodeForm kForm, typename T>
 STEMMA_ON_DEVICE const std::byte* strip_of(const RoundedOperands<T>& from, std::int64_t strip) {
-  return from.strips + strip * RoundedStrips::strip_bytes(kBits, from.k);
+  return from.strips + strip * RoundedStrips::strip_bytes(kForm, from.k);
 }
 
 // Where word `word` of row `row` lies in a group of x.
@@ -90,16 +92,16 @@ STEMMA_ON_DEVICE int rounded_row(int i) {
 }
 
 // The strip's group in a stage.
-template <int kBits, typename Shape>
+template <CodeForm kForm, typename Shape>
 STEMMA_ON_DEVICE const std::byte* staged_group(const Words* stage, int strip, int group) {
   return reinterpret_cast<const std::byte*>(
-      stage + Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kBits));
+      stage + Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kForm));
 }
 
 // What the thread copies to each stage, and from where the next time: words of x and of codes.
-template <int kBits, typename T, typename Shape>
+template <CodeForm kForm, typename T, typename Shape>
 struct RoundedCopies {
-  static constexpr int kGroupWords = Shape::group_words(kBits);
+  static constexpr int kGroupWords = Shape::group_words(kForm);
   static constexpr int kStripWords = Shape::kSplits * kGroupWords;
   static constexpr int kWords = Shape::kStrips * kStripWords;
   static constexpr std::size_t kCodes = std::size_t{kWords + Shape::kThreads - 1} / Shape::kThreads;
@@ -113,10 +115,10 @@ struct RoundedCopies {
 };
 
 // x_rows(i): where the row of the thread's copy i lies in x; below 0: nowhere.
-template <int kBits, typename T, typename Shape, typename Rows>
-STEMMA_ON_DEVICE RoundedCopies<kBits, T, Shape> copies_of(const RoundedOperands<T>& from,
+template <CodeForm kForm, typename T, typename Shape, typename Rows>
+STEMMA_ON_DEVICE RoundedCopies<kForm, T, Shape> copies_of(const RoundedOperands<T>& from,
                                                           const Rows& x_rows) {
-  using Copies = RoundedCopies<kBits, T, Shape>;
+  using Copies = RoundedCopies<kForm, T, Shape>;
   Copies copies;
   const int word = thread_index() % Shape::kXRowWords;
   copies.rows = 0;
@@ -134,16 +136,16 @@ STEMMA_ON_DEVICE RoundedCopies<kBits, T, Shape> copies_of(const RoundedOperands<
     const int strip = place / Copies::kStripWords;
     const int own = place % Copies::kStripWords;
     const bool wanted = place < Copies::kWords && strip * RoundedStrips::kOutputs < from.outputs;
-    copies.codes[i] = strip_of<kBits>(from, strip) + RoundedStrips::begin_bytes(kBits) + 16 * own;
+    copies.codes[i] = strip_of<kForm>(from, strip) + RoundedStrips::begin_bytes(kForm) + 16 * own;
     copies.inputs[i] = wanted ? own / Copies::kGroupWords * RoundedStrips::kGroup : INT32_MAX;
   }
   return copies;
 }
 
 // Begins the copies of the next stage, zeros of what there is not.
-template <int kBits, typename T, typename Shape>
-STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kBits, T, Shape>& copies, Words* stage) {
-  using Copies = RoundedCopies<kBits, T, Shape>;
+template <CodeForm kForm, typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kForm, T, Shape>& copies, Words* stage) {
+  using Copies = RoundedCopies<kForm, T, Shape>;
   constexpr int kInputs = Shape::kSplits * RoundedStrips::kGroup;
   const bool wanted = thread_index() % Shape::kXRowWords * kWordElements < copies.left;
   STEMMA_UNROLLED
@@ -158,7 +160,7 @@ STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kBits, T, Shape>& copies, Words*
     if (before + Shape::kThreads <= Copies::kWords || before + thread_index() < Copies::kWords) {
       copy_words_later(to + before, copies.codes[i], copies.inputs[i] < copies.left);
     }
-    copies.codes[i] += Shape::kSplits * RoundedStrips::group_bytes(kBits);
+    copies.codes[i] += Shape::kSplits * RoundedStrips::group_bytes(kForm);
   }
   copies.left -= kInputs;
 }
@@ -177,20 +179,26 @@ STEMMA_ON_DEVICE int own_output() {
   return warp_index() % Shape::kAcross * Shape::kWarpOutputs;
 }
 
+// Where the thread's codes of a strip lie in a group of it.
+template <CodeForm kForm>
+STEMMA_ON_DEVICE int own_codes_at() {
+  return lane_index() * 2 * bits_of(kForm);
+}
+
 // Where the thread finds what it needs of group `group`, from a stage's beginning.
 struct GroupPlaces {
   int x;      // in words: its row of the first matrices of x
   int codes;  // in bytes: its codes of the warp's first strip
 };
-template <int kBits, typename Shape>
+template <CodeForm kForm, typename Shape>
 STEMMA_ON_DEVICE GroupPlaces places_of(int group) {
   const int lane = lane_index();
   const bool few = Shape::kRows8 == 1;  // both steps of a pair are loaded at once
   const int row = few ? lane % 8 : own_row<Shape>() + lane % 8 + lane / 16 * 8;
   const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
   return {x_place<Shape>(group, row, few ? lane / 8 : lane / 8 % 2),
-          (Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kBits)) * 16 +
-              lane * 2 * kBits};
+          (Shape::kXWords + (strip * Shape::kSplits + group) * Shape::group_words(kForm)) * 16 +
+              own_codes_at<kForm>()};
 }
 
 // Step `step` of the warp's rows of x. Of 8 rows two steps are loaded at once, in even ones.
@@ -207,15 +215,18 @@ STEMMA_ON_DEVICE void load_rows(const Words* stage, const GroupPlaces& places, i
 }
 
 // The sums of the group of a stage that `places` are of. `ones`: see ones_of.
-template <int kBits, typename T, typename Shape>
+template <CodeForm kForm, typename T, typename Shape>
 STEMMA_ON_DEVICE void sum_group(const Words* stage, const GroupPlaces& places, std::uint32_t ones,
                                 GroupSums<Shape>& sums) {
-  constexpr int kStripBytes = Shape::kSplits * RoundedStrips::group_bytes(kBits);
-  std::uint32_t codes[Shape::kOutputs16][2][kCodeWords<kBits>];
+  constexpr int kStripBytes = Shape::kSplits * RoundedStrips::group_bytes(kForm);
+  std::uint32_t codes[Shape::kOutputs16][2][kCodeWords<kForm>];
   const std::byte* const first = reinterpret_cast<const std::byte*>(stage) + places.codes;
+  std::uint32_t zeros[Shape::kOutputs16][2];
   STEMMA_UNROLLED
   for (int i = 0; i < 2 * Shape::kOutputs16; ++i) {
-    load_codes<kBits>(first + i * kStripBytes, codes[i / 2][i % 2]);
+    load_codes<kForm>(first + i * kStripBytes, codes[i / 2][i % 2]);
+    zeros[i / 2][i % 2] =
+        int4_zeros<T, kForm>(first + i * kStripBytes - own_codes_at<kForm>(), lane_index() / 4);
   }
   std::uint32_t rows[Shape::kRows8][4];
   STEMMA_UNROLLED
@@ -224,8 +235,8 @@ STEMMA_ON_DEVICE void sum_group(const Words* stage, const GroupPlaces& places, s
     STEMMA_UNROLLED
     for (int i = 0; i < Shape::kOutputs16; ++i) {
       std::uint32_t w[4];
-      widen_step<T, kBits>(codes[i][0], step, ones, w[0], w[2]);
-      widen_step<T, kBits>(codes[i][1], step, ones, w[1], w[3]);
+      widen_step<T, kForm>(codes[i][0], step, ones, zeros[i][0], w[0], w[2]);
+      widen_step<T, kForm>(codes[i][1], step, ones, zeros[i][1], w[1], w[3]);
       STEMMA_UNROLLED
       for (int j = 0; j < Shape::kRows8; ++j) {
         const int half = Shape::kRows8 == 1 ? step % 2 * 2 : j % 2 * 2;

@@ -36,24 +36,34 @@ void write_int4(const std::byte* panel_codes, std::int64_t column, std::byte* to
   }
 }
 
+void write_zeros(const std::byte* shifts, std::byte* to) {
+  for (int output = 0; output < RoundedStrips::kOutputs; ++output) {
+    to[output] = static_cast<std::byte>(8 - static_cast<std::int8_t>(shifts[output]));
+  }
+}
+
 // The strip of columns from `column` on of a panel.
 void write_strip(const PackedWeights& matrix, const std::byte* panel, std::int64_t column,
                  std::byte* to) {
   const bool wide = matrix.format() == WeightFormat::kInt8;
-  const int bits = wide ? 8 : 4;
+  const CodeForm form = code_form(matrix.format());
   if (wide) std::memcpy(to, panel + column * 4, RoundedStrips::kInt8ScaleBytes);
-  to += RoundedStrips::begin_bytes(bits);
+  to += RoundedStrips::begin_bytes(form);
   for (std::int64_t group = 0; group < matrix.groups(); ++group) {
     const std::byte* const codes = panel + QuantisedPanel::codes_at(matrix.format(), group);
     if (wide) {
       write_int8(codes, column, to);
     } else {
       write_int4(codes, column, to);
-      std::memcpy(to + RoundedStrips::code_bytes(bits),
+      std::memcpy(to + RoundedStrips::code_bytes(form),
                   panel + QuantisedPanel::scales_at(matrix.format(), group) + column * 2,
                   2 * RoundedStrips::kOutputs);
     }
-    to += RoundedStrips::group_bytes(bits);
+    if (form == CodeForm::kInt4Shifted) {
+      write_zeros(panel + QuantisedPanel::shifts_at(matrix.format(), group) + column,
+                  to + RoundedStrips::zeros_at());
+    }
+    to += RoundedStrips::group_bytes(form);
   }
 }
 
@@ -61,10 +71,10 @@ void write_strip(const PackedWeights& matrix, const std::byte* panel, std::int64
 
 std::vector<std::byte> strips_of(const PackedWeights& matrix, ThreadPool& threads) {
   STEMMA_CHECK(is_quantised(matrix.format()), "rounded weights");
-  const int bits = code_bits(matrix.format());
-  const std::int64_t strip_bytes = RoundedStrips::strip_bytes(bits, matrix.k());
+  const CodeForm form = code_form(matrix.format());
+  const std::int64_t strip_bytes = RoundedStrips::strip_bytes(form, matrix.k());
   std::vector<std::byte> strips(
-      static_cast<std::size_t>(RoundedStrips::matrix_bytes(bits, matrix.n(), matrix.k())));
+      static_cast<std::size_t>(RoundedStrips::matrix_bytes(form, matrix.n(), matrix.k())));
   threads.run(matrix.panels(), [&](std::int64_t panel, int) {
     const std::int64_t end = std::min(matrix.n(), (panel + 1) * kColumns);
     for (std::int64_t output = panel * kColumns; output < end; output += RoundedStrips::kOutputs) {

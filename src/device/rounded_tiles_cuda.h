@@ -62,18 +62,18 @@ STEMMA_ON_DEVICE float int8_scale(const RoundedOperands<T>& from, int output) {
 
 // ---- Warps that have rows and outputs of their own.
 
-template <int kBits, typename Shape>
+template <CodeForm kForm, typename Shape>
 STEMMA_ON_DEVICE void add_group(const Words* stage, const GroupSums<Shape>& group,
                                 GroupSums<Shape>& sums) {
   const int strip = own_output<Shape>() / RoundedStrips::kOutputs;
   STEMMA_UNROLLED
   for (int i = 0; i < Shape::kOutputs16; ++i) {
     float scales[2] = {};
-    if constexpr (kBits == 4) {
+    if constexpr (kForm != CodeForm::kInt8) {
       STEMMA_UNROLLED
       for (int half = 0; half < 2; ++half) {
-        scales[half] =
-            int4_scale(staged_group<4, Shape>(stage, strip + 2 * i + half, 0), lane_index() / 4);
+        scales[half] = int4_scale(staged_group<kForm, Shape>(stage, strip + 2 * i + half, 0),
+                                  lane_index() / 4);
       }
     }
     STEMMA_UNROLLED
@@ -81,7 +81,7 @@ STEMMA_ON_DEVICE void add_group(const Words* stage, const GroupSums<Shape>& grou
       STEMMA_UNROLLED
       for (int value = 0; value < 4; ++value) {
         sums[i][j][value] =
-            with_group<kBits>(sums[i][j][value], group[i][j][value], scales[value / 2]);
+            with_group<kForm>(sums[i][j][value], group[i][j][value], scales[value / 2]);
       }
     }
   }
@@ -89,7 +89,7 @@ STEMMA_ON_DEVICE void add_group(const Words* stage, const GroupSums<Shape>& grou
 
 // Writes the tile, whose sums lie in shared memory, two neighbours of a row at a time. y_rows(row):
 // where the tile's row `row` goes; below 0: nowhere.
-template <int kBits, typename T, typename Shape, typename Rows>
+template <CodeForm kForm, typename T, typename Shape, typename Rows>
 STEMMA_ON_DEVICE void store_sums(const RoundedOperands<T>& from, const float* sums,
                                  const Rows& y_rows, const RoundedTarget& to) {
   for (int pair = thread_index(); pair < Shape::kRows * Shape::kOutputs / 2;
@@ -102,7 +102,7 @@ STEMMA_ON_DEVICE void store_sums(const RoundedOperands<T>& from, const float* su
     STEMMA_UNROLLED
     for (int i = 0; i < 2; ++i) {
       values[i] = sums[tile_row * Shape::kSumsStride + output + i];
-      if constexpr (kBits == 8) values[i] *= int8_scale(from, output + i);
+      if constexpr (kForm == CodeForm::kInt8) values[i] *= int8_scale(from, output + i);
     }
     const std::int64_t column = to.column0 + output;
     if (to.f32_out) {
@@ -115,15 +115,15 @@ STEMMA_ON_DEVICE void store_sums(const RoundedOperands<T>& from, const float* su
   }
 }
 
-template <int kBits, typename T, typename Shape, typename XRows, typename YRows>
+template <CodeForm kForm, typename T, typename Shape, typename XRows, typename YRows>
 STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows& x_rows,
                                      const YRows& y_rows, const RoundedTarget& to) {
-  constexpr int kStages = Shape::stages(kBits);
-  constexpr int kStageWords = Shape::stage_words(kBits);
+  constexpr int kStages = Shape::stages(kForm);
+  constexpr int kStageWords = Shape::stage_words(kForm);
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
-  auto copies = copies_of<kBits, T, Shape>(from, x_rows);
+  auto copies = copies_of<kForm, T, Shape>(from, x_rows);
   const std::uint32_t ones = ones_of<T>(from.k);
-  const GroupPlaces places = places_of<kBits, Shape>(0);
+  const GroupPlaces places = places_of<kForm, Shape>(0);
   const int groups = static_cast<int>(RoundedStrips::groups(from.k));
   for (int group = 0; group < kStages - 1; ++group) {
     if (group < groups) {
@@ -140,15 +140,15 @@ STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows
     if (group + kStages - 1 < groups) fetch_stage(copies, stages + next_stage * kStageWords);
     commit_copies();
     GroupSums<Shape> own = {};
-    sum_group<kBits, T, Shape>(stages + stage * kStageWords, places, ones, own);
-    add_group<kBits, Shape>(stages + stage * kStageWords, own, sums);
+    sum_group<kForm, T, Shape>(stages + stage * kStageWords, places, ones, own);
+    add_group<kForm, Shape>(stages + stage * kStageWords, own, sums);
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
   team_barrier();  // nobody reads what was copied any more
   float* const rows = reinterpret_cast<float*>(shared_memory());
   stage_sums<Shape>(sums, rows);
   team_barrier();
-  store_sums<kBits, T, Shape>(from, rows, y_rows, to);
+  store_sums<kForm, T, Shape>(from, rows, y_rows, to);
 }
 
 // ---- Warps that share the inputs out.
@@ -182,7 +182,7 @@ STEMMA_ON_DEVICE void load_scales(const std::byte* group, int output, float (&sc
   scales[0] = int4_scale(group, output);
 }
 STEMMA_ON_DEVICE void load_scales(const std::byte* group, int output, float (&scales)[4]) {
-  const std::byte* const from = group + RoundedStrips::code_bytes(4) + 2 * output;
+  const std::byte* const from = group + RoundedStrips::code_bytes(CodeForm::kInt4) + 2 * output;
   const TwoWords words = *reinterpret_cast<const TwoWords*>(from);
   STEMMA_UNROLLED
   for (int i = 0; i < 4; ++i) {
@@ -192,7 +192,7 @@ STEMMA_ON_DEVICE void load_scales(const std::byte* group, int output, float (&sc
 }
 
 // Adds the sums of a stage's groups, of which there are `groups`, in order. `rows`: of the tile.
-template <int kBits, typename Shape>
+template <CodeForm kForm, typename Shape>
 STEMMA_ON_DEVICE void add_groups(const Words* stage, const float* group_sums, int groups, int rows,
                                  OwnValues<Shape>& sums) {
   const int row = values_row<Shape>();
@@ -204,18 +204,18 @@ STEMMA_ON_DEVICE void add_groups(const Words* stage, const float* group_sums, in
     float own[kOwnValues<Shape>];
     float scales[kOwnValues<Shape>] = {};
     load_own(group_sums + (group * Shape::kRows + row) * Shape::kSumsStride + output, own);
-    if constexpr (kBits == 4) {
-      load_scales(staged_group<4, Shape>(stage, output / RoundedStrips::kOutputs, group),
+    if constexpr (kForm != CodeForm::kInt8) {
+      load_scales(staged_group<kForm, Shape>(stage, output / RoundedStrips::kOutputs, group),
                   output % RoundedStrips::kOutputs, scales);
     }
     STEMMA_UNROLLED
     for (int i = 0; i < kOwnValues<Shape>; ++i) {
-      sums[i] = with_group<kBits>(sums[i], own[i], scales[i]);
+      sums[i] = with_group<kForm>(sums[i], own[i], scales[i]);
     }
   }
 }
 
-template <int kBits, typename T, typename Shape, typename Rows>
+template <CodeForm kForm, typename T, typename Shape, typename Rows>
 STEMMA_ON_DEVICE void store_own(const RoundedOperands<T>& from, const OwnValues<Shape>& sums,
                                 int rows, const Rows& y_rows, const RoundedTarget& to) {
   const int row = values_row<Shape>();
@@ -224,28 +224,28 @@ STEMMA_ON_DEVICE void store_own(const RoundedOperands<T>& from, const OwnValues<
   STEMMA_UNROLLED
   for (int i = 0; i < kOwnValues<Shape>; ++i) {
     const int output = first_output<Shape>() + i;
-    const float scale = kBits == 8 ? int8_scale(from, output) : 1.0f;
+    const float scale = kForm == CodeForm::kInt8 ? int8_scale(from, output) : 1.0f;
     store_rounded<T>(to, y_row, output, sums[i] * scale);
   }
 }
 
 // A stage's sums are added, and its scales read, while the next one's are made: so a stage is free
 // for copies one turn later than it would be.
-template <int kBits, typename T, typename Shape, typename XRows, typename YRows>
+template <CodeForm kForm, typename T, typename Shape, typename XRows, typename YRows>
 STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows& x_rows, int rows,
                                      const YRows& y_rows, const RoundedTarget& to) {
-  constexpr int kStages = Shape::stages(kBits);
-  constexpr int kStageWords = Shape::stage_words(kBits);
+  constexpr int kStages = Shape::stages(kForm);
+  constexpr int kStageWords = Shape::stage_words(kForm);
   constexpr int kSplits = Shape::kSplits;
   constexpr int kGroupValues = Shape::kRows * Shape::kSumsStride;
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
-  float* const group_sums = reinterpret_cast<float*>(shared_memory() + Shape::sums_at(kBits));
-  auto copies = copies_of<kBits, T, Shape>(from, x_rows);
+  float* const group_sums = reinterpret_cast<float*>(shared_memory() + Shape::sums_at(kForm));
+  auto copies = copies_of<kForm, T, Shape>(from, x_rows);
   const std::uint32_t ones = ones_of<T>(from.k);
   const int groups = static_cast<int>(RoundedStrips::groups(from.k));
   const int pieces = (groups + kSplits - 1) / kSplits;
   const int split = warp_index() / Shape::kPlaneWarps;
-  const GroupPlaces places = places_of<kBits, Shape>(split);
+  const GroupPlaces places = places_of<kForm, Shape>(split);
   for (int piece = 0; piece < kStages - 2; ++piece) {
     if (piece < pieces) {
       fetch_stage(copies, stages + piece * kStageWords);
@@ -267,31 +267,31 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
     float* const other_half = group_sums + (1 - piece % 2) * kSplits * kGroupValues;
     if (piece * kSplits + split < groups) {
       GroupSums<Shape> own = {};
-      sum_group<kBits, T, Shape>(stages + stage * kStageWords, places, ones, own);
+      sum_group<kForm, T, Shape>(stages + stage * kStageWords, places, ones, own);
       stage_sums<Shape>(own, own_half + split * kGroupValues);
     }
     if (piece > 0) {
-      add_groups<kBits, Shape>(stages + before * kStageWords, other_half, kSplits, rows, sums);
+      add_groups<kForm, Shape>(stages + before * kStageWords, other_half, kSplits, rows, sums);
     }
     next = before;
     before = stage;
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
   team_barrier();
-  add_groups<kBits, Shape>(stages + before * kStageWords,
+  add_groups<kForm, Shape>(stages + before * kStageWords,
                            group_sums + (pieces - 1) % 2 * kSplits * kGroupValues,
                            groups - (pieces - 1) * kSplits, rows, sums);
-  store_own<kBits, T, Shape>(from, sums, rows, y_rows, to);
+  store_own<kForm, T, Shape>(from, sums, rows, y_rows, to);
 }
 
 // The tile, of which there are `rows` rows.
-template <int kBits, typename T, typename Shape, typename XRows, typename YRows>
+template <CodeForm kForm, typename T, typename Shape, typename XRows, typename YRows>
 STEMMA_ON_DEVICE void multiply_rounded(const RoundedOperands<T>& from, const XRows& x_rows,
                                        int rows, const YRows& y_rows, const RoundedTarget& to) {
   if constexpr (Shape::kSplits > 1) {
-    multiply_split<kBits, T, Shape>(from, x_rows, rows, y_rows, to);
+    multiply_split<kForm, T, Shape>(from, x_rows, rows, y_rows, to);
   } else {
-    multiply_whole<kBits, T, Shape>(from, x_rows, y_rows, to);
+    multiply_whole<kForm, T, Shape>(from, x_rows, y_rows, to);
   }
 }
 

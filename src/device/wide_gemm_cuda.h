@@ -22,7 +22,7 @@ namespace stemma {
 
 // Whether the product is a wide one.
 constexpr bool is_wide(const CudaGemmParams& params) {
-  return params.f32_w && params.type != WeightType::kF32 && params.code_bits == 0;
+  return params.f32_w && params.type != WeightType::kF32 && params.codes == CodeForm::kNone;
 }
 
 // Queues the product, or its slices of so many columns, 0: none. Errors are launch's.

@@ -1,5 +1,5 @@
-// CodedConfig: quantization_config as published files of 8 and 4 bits have it; what stores weights in
-// another way is one line that names the file and the field.
+// CodedConfig: quantization_config as published files of 8 and 4 bits have it; what stores weights
+// in another way is one line that names the file and the field.
 #include "model/coded_config.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ std::string compressed(const std::string& weights, const std::string& more = "")
 }
 
 TEST(CodedConfigTest, DeepseekAndQwenNameTiles) {
-  const CodedConfig tiles = Float8Config {.tile_outputs = 128, .tile_inputs = 64};
+  const CodedConfig tiles = Float8Config{.tile_outputs = 128, .tile_inputs = 64};
   EXPECT_EQ(parse(R"({"activation_scheme":"dynamic","fmt":"e4m3","quant_method":"fp8",
                       "weight_block_size":[128,64]})"),
             tiles);
@@ -67,21 +67,21 @@ TEST(CodedConfigTest, CompressedTensorsNamesTilesToo) {
 }
 
 TEST(CodedConfigTest, GptqHasFourBitsInTwoForms) {
-  const Int4Config gptq = {Int4Config::Layout::kGptq, 128, true};
+  const Int4Config gptq = {Int4Config::Layout::kGptq, 128, true, true};
   EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,
                       "damp_percent":0.01,"static_groups":false,"true_sequential":true,
                       "model_file_base_name":"model","model_name_or_path":null})"),
             CodedConfig(gptq));
   EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":128,"checkpoint_format":"gptq",
-                      "dynamic":{"-:.*mlp.gate$":{}},"meta":{"quantizer":["gptqmodel:2.2.0"]}})"),
+                      "sym":true,"dynamic":{"-:.*mlp.gate$":{}},"meta":{"quantizer":["gptqmodel:2.2.0"]}})"),
             CodedConfig(gptq));
   EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":-1,"desc_act":true,
                       "checkpoint_format":"gptq_v2"})"),
-            CodedConfig(Int4Config{Int4Config::Layout::kGptq, 0, false}));
+            CodedConfig(Int4Config{Int4Config::Layout::kGptq, 0}));
 }
 
 TEST(CodedConfigTest, AwqHasFourBitsInOneForm) {
-  const CodedConfig awq = Int4Config{Int4Config::Layout::kAwq, 64, false};
+  const CodedConfig awq = Int4Config{Int4Config::Layout::kAwq, 64};
   EXPECT_EQ(parse(R"({"quant_method":"awq","bits":4,"group_size":64,"version":"gemm",
                       "zero_point":true,"modules_to_not_convert":["mlp.gate"]})"),
             awq);
@@ -95,11 +95,11 @@ TEST(CodedConfigTest, CompressedTensorsPacksFourBitsOfGroupsOrOutputs) {
   EXPECT_EQ(parse(compressed_as("pack-quantized",
                                 R"({"num_bits":4,"type":"int","symmetric":true,"actorder":null,
                                     "strategy":"group","group_size":128})")),
-            CodedConfig(Int4Config{kLayout, 128, false}));
+            CodedConfig(Int4Config{.layout = kLayout, .group_inputs = 128, .is_symmetric = true}));
   EXPECT_EQ(parse(compressed_as("pack-quantized",
                                 R"({"num_bits":4,"type":"int","symmetric":false,
                                     "strategy":"channel","group_size":null})")),
-            CodedConfig(Int4Config{kLayout, 0, false}));
+            CodedConfig(Int4Config{.layout = kLayout}));
 }
 
 TEST(CodedConfigTest, FilesOfWiderWeightsHaveNone) {
@@ -110,11 +110,11 @@ TEST(CodedConfigTest, WhatIsWrittenIsRead) {
   ModelConfig config = tiny_model_config("deepseek_v3");
   const std::vector<CodedConfig> all = {
       Float8Config{.tile_outputs = 32, .tile_inputs = 16},
-      Int4Config{Int4Config::Layout::kGptq, 128, true},
-      Int4Config{Int4Config::Layout::kGptq, 0, false},
-      Int4Config{Int4Config::Layout::kAwq, 64, false},
-      Int4Config{Int4Config::Layout::kCompressedTensors, 32, false},
-      Int4Config{Int4Config::Layout::kCompressedTensors, 0, false},
+      Int4Config{Int4Config::Layout::kGptq, 128, true, true},
+      Int4Config{Int4Config::Layout::kGptq, 0},
+      Int4Config{Int4Config::Layout::kAwq, 64},
+      Int4Config{.layout = Int4Config::Layout::kCompressedTensors, .group_inputs = 32},
+      Int4Config{.layout = Int4Config::Layout::kCompressedTensors, .is_symmetric = true},
   };
   for (const CodedConfig& coded : all) {
     config.coded = coded;

@@ -107,7 +107,7 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool head_norms = false;             // q and k of each head are normalised before RoPE (Qwen3)
   bool tied_embeddings = false;        // the output weights are the embeddings
-  CodedConfig coded;  // how files store matrices in fewer bits, if they do
+  CodedConfig coded;                   // how files store matrices in fewer bits, if they do
   std::optional<DType> weights_dtype;  // what the file says; the weights' own types decide
   std::optional<TokenId> begin_token;
   std::vector<TokenId> end_tokens;  // any of them ends a text

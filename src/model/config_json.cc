@@ -158,6 +158,7 @@ void add_int4(const Int4Config& int4, Json& object) {
           {"quant_method", "gptq"},
           {"bits", 4},
           {"group_size", group_inputs},
+          {"sym", int4.is_symmetric},
           {"checkpoint_format", int4.zeros_less_one ? "gptq" : "gptq_v2"}};
       return;
     case Int4Config::Layout::kAwq:
@@ -170,7 +171,8 @@ void add_int4(const Int4Config& int4, Json& object) {
     case Int4Config::Layout::kCompressedTensors:
       break;
   }
-  Json weights = {{"num_bits", 4}, {"type", "int"}, {"strategy", "channel"}};
+  Json weights = {
+      {"num_bits", 4}, {"type", "int"}, {"symmetric", int4.is_symmetric}, {"strategy", "channel"}};
   if (int4.group_inputs != 0) {
     weights["strategy"] = "group";
     weights["group_size"] = int4.group_inputs;

@@ -69,9 +69,9 @@ float Float8Matrix::scale(std::int64_t tile) const {
 
 void Float8Matrix::widen(std::span<const std::byte> codes, std::span<std::byte> values,
                          ThreadPool& pool) const {
-  STEMMA_CHECK(std::ssize(codes) == outputs_ * inputs_ &&
-                   values.size() == codes.size() * sizeof(BFloat16),
-               "as many codes and values as the matrix has");
+  STEMMA_CHECK(
+      std::ssize(codes) == outputs_ * inputs_ && values.size() == codes.size() * sizeof(BFloat16),
+      "as many codes and values as the matrix has");
   auto* const to = reinterpret_cast<BFloat16*>(values.data());
   const std::int64_t strips = ceil_div(tile_outputs_, kStripOutputs);  // of a tile
   pool.run(ceil_div(outputs_, tile_outputs_) * strips, [&](std::int64_t task, int) {

@@ -30,9 +30,8 @@ std::int64_t read_group_inputs(JsonFields& fields, std::string_view name) {
 
 void refuse(JsonFields& fields, std::string_view name, const std::string& value,
             std::string_view known) {
-  fields.fail(
-      ErrorCode::kUnsupported, name,
-      "'" + printable(value) + "' is not supported; known are " + std::string(known));
+  fields.fail(ErrorCode::kUnsupported, name,
+              "'" + printable(value) + "' is not supported; known are " + std::string(known));
 }
 
 // GPTQModel's modules that are stored otherwise; those that it leaves out are found as they are.
@@ -60,6 +59,7 @@ Int4Config read_gptq(JsonFields& section) {
     refuse(section, "checkpoint_format", format, "gptq gptq_v2");
   }
   int4.zeros_less_one = format == "gptq";
+  int4.is_symmetric = section.boolean("sym", false);
   if (section.boolean("is_marlin_format", false)) {
     section.fail(ErrorCode::kUnsupported, "is_marlin_format", "is not supported");
   }
@@ -96,6 +96,7 @@ Int4Config read_int4_group(JsonFields& weights) {
   } else if (strategy != "channel") {
     refuse(weights, "strategy", strategy, "group channel");
   }
+  int4.is_symmetric = weights.boolean("symmetric", true);
   return int4;
 }
 

@@ -1,8 +1,8 @@
 // Int4Config: how a model's files store matrices in 4 bits, as config.json says it.
 //
 // A value is (code - zero point) × scale, of codes and zero points from 0 to 15. A scale and a zero
-// point serve a group of inputs of one output; codes of eight are packed in a word of 32 bits. Three
-// layouts are read, which differ in what a word holds:
+// point serve a group of inputs of one output; codes of eight are packed in a word of 32 bits.
+// Three layouts are read, which differ in what a word holds:
 //   gptq                 [inputs / 8, outputs]: eight inputs of one output (GPTQ, arXiv 2210.17323,
 //                        as AutoGPTQ and GPTQModel write it)
 //   awq                  [inputs, outputs / 8]: one input of eight outputs, in the order of bits
@@ -30,6 +30,8 @@ struct Int4Config {
   std::int64_t group_inputs = 0;
   // Files hold zero points less one, modulo 16: GPTQ's first form.
   bool zeros_less_one = false;
+  // All zero points are 8: compressed-tensors has no tensor of them then.
+  bool is_symmetric = false;
 
   friend bool operator==(const Int4Config&, const Int4Config&) = default;
 };

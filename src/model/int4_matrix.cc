@@ -81,9 +81,8 @@ Status expect(const BesideTensor& tensor, std::string_view what, std::string_vie
                  "has codes of 4 bits, and no " + std::string(what) + " with its name"};
   }
   if (!dtype.empty() && tensor.entry->dtype != dtype) {
-    return Error{ErrorCode::kUnsupported,
-                 std::string(what) + " of dtype " + tensor.entry->dtype + ", not " +
-                     std::string(dtype)};
+    return Error{ErrorCode::kUnsupported, std::string(what) + " of dtype " + tensor.entry->dtype +
+                                              ", not " + std::string(dtype)};
   }
   if (tensor.entry->shape != shape) {
     return Error{ErrorCode::kInvalidArgument, "expected " + text_of(shape) + " " +
@@ -142,8 +141,7 @@ Status Int4Matrix::set_extents(const TensorEntry& codes, const BesideTensor& sha
       STEMMA_RETURN_IF_ERROR(expect(shape, "shape", "I64", {2}));
       outputs_ = element<std::int64_t>(shape.bytes, 0);
       inputs_ = element<std::int64_t>(shape.bytes, 1);
-      if (outputs_ != rows || inputs_ > columns * kPerWord ||
-          inputs_ <= (columns - 1) * kPerWord) {
+      if (outputs_ != rows || inputs_ > columns * kPerWord || inputs_ <= (columns - 1) * kPerWord) {
         return Error{ErrorCode::kInvalidArgument,
                      "a shape of " + text_of({outputs_, inputs_}) + " that its words do not have"};
       }
@@ -175,8 +173,8 @@ Status Int4Matrix::set_groups(std::int64_t group_inputs, const BesideTensor& ord
 
 Status Int4Matrix::set_scales(const BesideTensor& scales) {
   const bool by_output = config_.layout == Int4Config::Layout::kCompressedTensors;
-  const std::vector<std::int64_t> shape = by_output ? std::vector{outputs_, groups_}
-                                                    : std::vector{groups_, outputs_};
+  const std::vector<std::int64_t> shape =
+      by_output ? std::vector{outputs_, groups_} : std::vector{groups_, outputs_};
   STEMMA_RETURN_IF_ERROR(expect(scales, "scales", "", shape));
   if (!scales.entry->weight_type().has_value()) {
     return Error{ErrorCode::kUnsupported, "scales of dtype " + scales.entry->dtype};
@@ -188,7 +186,7 @@ Status Int4Matrix::set_scales(const BesideTensor& scales) {
 
 Status Int4Matrix::set_zeros(const BesideTensor& zeros) {
   const bool by_output = config_.layout == Int4Config::Layout::kCompressedTensors;
-  if (by_output && !zeros.exists()) return {};
+  if (by_output && config_.is_symmetric) return {};
   const std::int64_t words = ceil_div(outputs_, kPerWord);
   STEMMA_RETURN_IF_ERROR(
       expect(zeros, "zero points", "I32",
@@ -197,17 +195,17 @@ Status Int4Matrix::set_zeros(const BesideTensor& zeros) {
   return {};
 }
 
-// Inputs that rounded weights have in one group must be so here.
+// Inputs that rounded weights have in one group must be so here. Words of zero points are all eights
+// where groups are symmetric.
 std::optional<WeightFormat> Int4Matrix::format_that_keeps() const {
   constexpr auto kGroup = static_cast<std::size_t>(PackedWeights::kGroupInputs);
   for (std::size_t i = 0; i < group_of_.size(); ++i) {
     if (group_of_[i] != group_of_[i / kGroup * kGroup]) return std::nullopt;
   }
-  if (zeros_.empty()) return WeightFormat::kInt4;
-  for (std::int64_t group = 0; group < groups_; ++group) {
-    for (std::int64_t output = 0; output < outputs_; ++output) {
-      if (zero(output, group) != kMiddle) return WeightFormat::kInt4Shifted;
-    }
+  const std::uint32_t eights = config_.zeros_less_one ? 0x77777777 : 0x88888888;
+  const std::int64_t words = std::ssize(zeros_) / static_cast<std::int64_t>(sizeof(eights));
+  for (std::int64_t i = 0; i < words; ++i) {
+    if (element<std::uint32_t>(zeros_, i) != eights) return WeightFormat::kInt4Shifted;
   }
   return WeightFormat::kInt4;
 }
@@ -278,9 +276,8 @@ void Int4Matrix::widen(std::span<const std::byte> codes, std::span<std::byte> va
 
 template <typename T>
 void Int4Matrix::widen_all(std::span<const std::byte> codes, T* values, ThreadPool& pool) const {
-  pool.run(ceil_div(outputs_, kStripOutputs), [&](std::int64_t strip, int) {
-    widen_strip(strip * kStripOutputs, codes, values);
-  });
+  pool.run(ceil_div(outputs_, kStripOutputs),
+           [&](std::int64_t strip, int) { widen_strip(strip * kStripOutputs, codes, values); });
 }
 
 // What each code of each group of one output stands for: [groups, 16].
@@ -315,10 +312,9 @@ void Int4Matrix::widen_strip(std::int64_t first, std::span<const std::byte> code
       const int place = kAwqPlaces[static_cast<std::size_t>(output % kPerWord)];
       for (std::int64_t i = run; i < run_end; ++i) {
         const std::uint32_t code =
-            packs_outputs()
-                ? four_bits(codes, output / kPerWord + i * stride.input, place)
-                : four_bits(codes, output * stride.output + i / kPerWord * stride.input,
-                            static_cast<int>(i % kPerWord));
+            packs_outputs() ? four_bits(codes, output / kPerWord + i * stride.input, place)
+                            : four_bits(codes, output * stride.output + i / kPerWord * stride.input,
+                                        static_cast<int>(i % kPerWord));
         row[i] = table[group_of_[static_cast<std::size_t>(i)] * kCodes +
                        static_cast<std::int32_t>(code)];
       }

@@ -8,8 +8,8 @@
 // X.weight_zero_point; a tensor X.g_idx or X.weight_g_idx says which group an input is of, where
 // groups are not inputs in their order.
 //
-// Where groups are whole ones of PackedWeights, codes less 8 are those of rounded weights, and 8 less
-// the zero point is their shift.
+// Where groups are whole ones of PackedWeights, codes less 8 are those of rounded weights, and 8
+// less the zero point is their shift.
 //
 // Thread:     immutable; widen spreads over a pool.
 // Memory:     4 bytes an input; borrows scales and zero points as the file has them.
@@ -71,10 +71,10 @@ class Int4Matrix final : public CodedMatrix {
   Int4Config config_;
   std::int64_t outputs_ = 0;
   std::int64_t inputs_ = 0;
-  std::int64_t groups_ = 0;               // of one output
-  std::vector<std::int32_t> group_of_;    // [inputs]
-  std::span<const std::byte> scales_;     // of scale_type_
-  std::span<const std::byte> zeros_;      // words of eight; empty: all are 8
+  std::int64_t groups_ = 0;             // of one output
+  std::vector<std::int32_t> group_of_;  // [inputs]
+  std::span<const std::byte> scales_;   // of scale_type_
+  std::span<const std::byte> zeros_;    // words of eight; empty: all are 8
   WeightType scale_type_ = WeightType::kF16;
   std::optional<WeightFormat> kept_format_;
 };

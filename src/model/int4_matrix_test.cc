@@ -129,7 +129,7 @@ TEST_F(Int4Files, AWordOfCompressedTensorsHasEightInputs) {
          raw<std::int64_t>(".weight_shape", "I64", {2}, {1, 10}),
          numbers(".weight_scale", {1, 2}, {1, 10})});
   const std::vector<float> symmetric = {-8, -7, -6, -5, -4, -3, -2, -1, 60, 70};
-  EXPECT_EQ(read({Layout::kCompressedTensors, 8, false}, WeightType::kF32), symmetric);
+  EXPECT_EQ(read({Layout::kCompressedTensors, 8, false, true}, WeightType::kF32), symmetric);
   write({words(".weight_packed", {1, 2}, {0x76543210, 0x000000FE}),
          raw<std::int64_t>(".weight_shape", "I64", {2}, {1, 10}),
          numbers(".weight_scale", {1, 2}, {1, 10}),
@@ -147,11 +147,13 @@ TEST_F(Int4Files, ValuesAreCodesLessZeroPointsTimesScales) {
   for (const Int4Config& config : configs) {
     for (const WeightType type : {WeightType::kF16, WeightType::kBf16, WeightType::kF32}) {
       for (const bool is_symmetric : {true, false}) {
-        const Int4Tensors coded = to_int4(matrix(), config, {type, is_symmetric});
+        Int4Config own = config;
+        own.is_symmetric = is_symmetric;
+        const Int4Tensors coded = to_int4(matrix(), own, {type});
         write(coded.tensors);
         std::vector<float> expected;
         for (const float value : coded.values) expected.push_back(stored_value(value, type));
-        ASSERT_EQ(read(config, type), expected);
+        ASSERT_EQ(read(own, type), expected);
       }
     }
   }
@@ -160,8 +162,8 @@ TEST_F(Int4Files, ValuesAreCodesLessZeroPointsTimesScales) {
 TEST_F(Int4Files, InputsMayBeOfGroupsInAnotherOrder) {
   for (const Layout layout : {Layout::kGptq, Layout::kCompressedTensors}) {
     const Int4Config config = {layout, 64, layout == Layout::kGptq};
-    const Int4Tensors coded = to_int4(
-        matrix(), config, {.scale_type = WeightType::kF32, .is_symmetric = true, .is_reordered = true});
+    const Int4Tensors coded =
+        to_int4(matrix(), config, {.scale_type = WeightType::kF32, .is_reordered = true});
     write(coded.tensors);
     EXPECT_EQ(read(config, WeightType::kF32), coded.values);
     EXPECT_EQ(open(config).kept_format(kMatrix), std::nullopt);
@@ -174,23 +176,22 @@ TEST_F(Int4Files, CodesOfWholeGroupsAreKept) {
   constexpr auto kShifted = WeightFormat::kInt4Shifted;
   struct Case {
     Int4Config config;
-    bool is_symmetric;
     std::optional<WeightFormat> kept;
   };
   const std::vector<Case> cases = {
-      {{Layout::kGptq, 64, true}, true, kInt4},
-      {{Layout::kGptq, 128, false}, true, kInt4},
-      {{Layout::kGptq, 0, true}, true, kInt4},
-      {{Layout::kAwq, 128, false}, true, kInt4},
-      {{Layout::kCompressedTensors, 128, false}, true, kInt4},
-      {{Layout::kGptq, 64, true}, false, kShifted},
-      {{Layout::kAwq, 128, false}, false, kShifted},
-      {{Layout::kCompressedTensors, 0, false}, false, kShifted},
-      {{Layout::kCompressedTensors, 32, false}, true, std::nullopt},
-      {{Layout::kGptq, 96, true}, true, std::nullopt},
+      {{Layout::kGptq, 64, true, true}, kInt4},
+      {{Layout::kGptq, 128, false, true}, kInt4},
+      {{Layout::kGptq, 0, true, true}, kInt4},
+      {{Layout::kAwq, 128, false, true}, kInt4},
+      {{Layout::kCompressedTensors, 128, false, true}, kInt4},
+      {{Layout::kGptq, 64, true, false}, kShifted},
+      {{Layout::kAwq, 128, false, false}, kShifted},
+      {{Layout::kCompressedTensors, 0, false, false}, kShifted},
+      {{Layout::kCompressedTensors, 32, false, true}, std::nullopt},
+      {{Layout::kGptq, 96, true, true}, std::nullopt},
   };
   for (const Case& one : cases) {
-    write(to_int4(matrix(), one.config, {.is_symmetric = one.is_symmetric}).tensors);
+    write(to_int4(matrix(), one.config, {}).tensors);
     const WeightFiles opened = open(one.config);
     EXPECT_EQ(opened.kept_format(kMatrix), one.kept) << one.config.group_inputs;
     const KeptGroups kept = opened.kept_groups(kMatrix);
@@ -202,8 +203,7 @@ TEST_F(Int4Files, CodesOfWholeGroupsAreKept) {
 
 TEST_F(Int4Files, ScalesAndShiftsOfCodesThatAreKeptStandForWholeGroups) {
   const Int4Config config = {Layout::kGptq, 128, false};
-  const Int4Tensors coded =
-      to_int4(matrix(), config, {.scale_type = WeightType::kBf16, .is_symmetric = false});
+  const Int4Tensors coded = to_int4(matrix(), config, {.scale_type = WeightType::kBf16});
   write(coded.tensors);
   const KeptGroups kept = open(config).kept_groups(kMatrix);  // [outputs, 4]
   const TensorValues& zeros = coded.tensors[2];               // [2, outputs / 8] words
@@ -244,7 +244,7 @@ TEST_F(Int4Files, WhatIsMissingBesideCodesIsNamed) {
 TEST_F(Int4Files, WhatLiesBesideCodesInAnotherFormIsNamed) {
   const Int4Config gptq = {Layout::kGptq, 64, true};
   const auto said_of = [&](const Int4Config& config, const std::string& ending, auto change) {
-    std::vector<TensorValues> tensors = to_int4(matrix(), config, {.is_symmetric = false}).tensors;
+    std::vector<TensorValues> tensors = to_int4(matrix(), config, {}).tensors;
     for (TensorValues& tensor : tensors) {
       if (tensor.spec.name.ends_with(ending)) change(tensor);
     }

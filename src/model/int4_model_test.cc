@@ -28,13 +28,15 @@ constexpr std::int64_t kTokens = 40;
 // One model in two directories.
 class Int4Models : public ::testing::TestWithParam<std::tuple<std::string_view, Layout>> {
  protected:
-  void write(const Int4Storage& storage) {
-    type_ = storage.scale_type;
+  void write(WeightType scale_type, bool is_symmetric) {
+    const Int4Storage storage = {scale_type};
+    type_ = scale_type;
     config_ = tiny_model_config(std::get<0>(GetParam()));
     const Layout layout = std::get<1>(GetParam());
     int4_ = {.layout = layout,
              .group_inputs = group_inputs_,
-             .zeros_less_one = layout == Layout::kGptq};
+             .zeros_less_one = layout == Layout::kGptq,
+             .is_symmetric = is_symmetric};
     ASSERT_TRUE(write_random_model(wide_.path(), {.config = config_, .type = type_}).ok());
     ModelConfig coded = config_;
     coded.coded = int4_;
@@ -110,15 +112,14 @@ std::vector<float> row_of(const PackedWeights& matrix, std::int64_t row) {
 // A bf16 scale is kept as it is: what is computed with are codes times scales, not even rounded.
 TEST_P(Int4Models, CodesAreKeptInFourBits) {
   for (const bool is_symmetric : {true, false}) {
-    const Int4Storage storage = {WeightType::kBf16, is_symmetric};
-    write(storage);
+    write(WeightType::kBf16, is_symmetric);
     const ModelWeights kept = weights(coded_, int4_, {});
     const PackedWeights& output = kept.layers[1].output;
     ASSERT_EQ(output.format(), is_symmetric ? WeightFormat::kInt4 : WeightFormat::kInt4Shifted);
     const std::string name = "model.layers.1.self_attn.o_proj.weight";
     const std::vector<std::int64_t> shape = {output.n(), output.k()};
     const auto expected =
-        to_int4({{name, shape}, random_tensor(name, shape, 1)}, int4_, storage).values;
+        to_int4({{name, shape}, random_tensor(name, shape, 1)}, int4_, {WeightType::kBf16}).values;
     for (std::int64_t i = 0; i < output.n(); ++i) {
       const auto first = expected.begin() + i * output.k();
       ASSERT_EQ(row_of(output, i), std::vector<float>(first, first + output.k())) << i;
@@ -131,7 +132,7 @@ TEST_P(Int4Models, CodesAreKeptInFourBits) {
 
 TEST_P(Int4Models, KeptCodesGiveNearlyTheLogitsOfTheirValues) {
   for (const bool is_symmetric : {true, false}) {
-    write({WeightType::kF16, is_symmetric});
+    write(WeightType::kF16, is_symmetric);
     if (config_.mixture.experts > 0) GTEST_SKIP() << "a row may go to another expert";
     const auto expected = logits(wide_, WeightRounding::kNone);
     const auto got = logits(coded_, WeightRounding::kNone);
@@ -147,7 +148,7 @@ TEST_P(Int4Models, KeptCodesGiveNearlyTheLogitsOfTheirValues) {
 
 // Nothing is rounded a second time.
 TEST_P(Int4Models, Int4KeepsCodesToo) {
-  write({WeightType::kF16, false});
+  write(WeightType::kF16, false);
   const ModelWeights rounded = weights(coded_, int4_, {.rounding = WeightRounding::kInt4});
   const ModelWeights kept = weights(coded_, int4_, {});
   EXPECT_EQ(rounded.layers[1].output.format(), WeightFormat::kInt4Shifted);
@@ -156,25 +157,25 @@ TEST_P(Int4Models, Int4KeepsCodesToo) {
 }
 
 TEST_P(Int4Models, WideLogitsAreThoseOfTheWidenedFiles) {
-  write({.scale_type = WeightType::kBf16});
+  write(WeightType::kBf16, true);
   expect_same_logits(WeightRounding::kWide, WeightRounding::kNone);
   EXPECT_EQ(load(coded_, WeightRounding::kWide)->compute_format(), "bf16");
 }
 
 TEST_P(Int4Models, SoAreThoseOfCodesThatCannotBeKept) {
   group_inputs_ = 32;
-  write({.scale_type = WeightType::kF16, .is_symmetric = false});
+  write(WeightType::kF16, false);
   expect_same_logits(WeightRounding::kNone, WeightRounding::kNone);
   expect_same_logits(WeightRounding::kInt4, WeightRounding::kInt4);
 }
 
 TEST_P(Int4Models, SoAreThoseOfWeightsRoundedToEightBits) {
-  write({.scale_type = WeightType::kF16, .is_symmetric = false});
+  write(WeightType::kF16, false);
   expect_same_logits(WeightRounding::kInt8, WeightRounding::kInt8);
 }
 
 TEST_P(Int4Models, ARankHoldsItsOutputsOfWhatIsKept) {
-  write({.scale_type = WeightType::kF16, .is_symmetric = false});
+  write(WeightType::kF16, false);
   if (config_.kv_heads % 2 != 0 && config_.latent.rank == 0) GTEST_SKIP() << "cannot be cut";
   const ModelWeights whole = weights(coded_, int4_, {});
   const ModelWeights half = weights(coded_, int4_, {.shard = {1, 2}});

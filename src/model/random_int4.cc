@@ -64,10 +64,10 @@ Coded round_to_codes(const TensorValues& matrix, const Int4Config& config,
     }
   }
   for (std::size_t i = 0; i < coded.scales.size(); ++i) {
-    const float exact = storage.is_symmetric ? std::max(-least[i], largest[i]) / 7.5f
-                                             : (largest[i] - least[i]) / 15.0f;
+    const float exact = config.is_symmetric ? std::max(-least[i], largest[i]) / 7.5f
+                                            : (largest[i] - least[i]) / 15.0f;
     coded.scales[i] = stored_value(exact, storage.scale_type);
-    if (storage.is_symmetric) continue;
+    if (config.is_symmetric) continue;
     coded.zeros[i] = std::clamp(static_cast<int>(std::lround(-least[i] / coded.scales[i])), 0, 15);
   }
   for (std::int64_t output = 0; output < coded.outputs; ++output) {
@@ -159,7 +159,7 @@ std::vector<TensorValues> awq_tensors(const std::string& module, const Coded& co
 }
 
 std::vector<TensorValues> compressed_tensors(const std::string& module, const Coded& coded,
-                                             const Int4Storage& storage) {
+                                             const Int4Config& config, const Int4Storage& storage) {
   const auto code_at = [&](std::int64_t row, std::int64_t column, int place) {
     return coded.codes[static_cast<std::size_t>(row * coded.inputs + column * 8 + place)];
   };
@@ -173,7 +173,7 @@ std::vector<TensorValues> compressed_tensors(const std::string& module, const Co
   if (storage.is_reordered) {
     tensors.push_back(whole_numbers(module + ".weight_g_idx", "I32", coded.group_of));
   }
-  if (!storage.is_symmetric) {
+  if (!config.is_symmetric) {
     tensors.push_back(
         words_of(module + ".weight_zero_point", coded.outputs / 8, coded.groups, zero_at));
   }
@@ -194,8 +194,7 @@ Int4Tensors to_int4(const TensorValues& matrix, const Int4Config& config,
     }
   }
   constexpr std::string_view kEnding = ".weight";
-  const std::string module =
-      matrix.spec.name.substr(0, matrix.spec.name.size() - kEnding.size());
+  const std::string module = matrix.spec.name.substr(0, matrix.spec.name.size() - kEnding.size());
   switch (config.layout) {
     case Int4Config::Layout::kGptq:
       made.tensors = gptq_tensors(module, coded, config, storage);
@@ -204,7 +203,7 @@ Int4Tensors to_int4(const TensorValues& matrix, const Int4Config& config,
       made.tensors = awq_tensors(module, coded, storage);
       break;
     case Int4Config::Layout::kCompressedTensors:
-      made.tensors = compressed_tensors(module, coded, storage);
+      made.tensors = compressed_tensors(module, coded, config, storage);
       break;
   }
   return made;

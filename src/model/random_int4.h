@@ -20,7 +20,6 @@ namespace stemma {
 // How a file stores what lies beside its codes.
 struct Int4Storage {
   WeightType scale_type = WeightType::kF16;
-  bool is_symmetric = true;   // zero points are 8; compressed-tensors has no tensor of them then
   bool is_reordered = false;  // neighbouring inputs are of different groups, as a tensor says
 };
 

@@ -75,7 +75,7 @@ std::optional<WeightType> other_type(const std::string& name, const RandomModelO
 std::vector<TensorValues> stored_as(TensorValues tensor, const RandomModelOptions& options) {
   const TensorSpec& spec = tensor.spec;
   const bool is_coded = spec.shape.size() == 2 && spec.name.starts_with("model.layers.") &&
-                        !spec.name.ends_with("mlp.gate.weight");
+                        !spec.name.ends_with("mlp.gate.weight") && !tensor.type.has_value();
   const CodedConfig& coded = options.config.coded;
   if (const auto* const float8 = std::get_if<Float8Config>(&coded); is_coded && float8 != nullptr) {
     return to_float8(tensor, *float8, options.float8);

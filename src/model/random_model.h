@@ -41,7 +41,7 @@ struct RandomModelOptions {
   int shards = 1;  // more than one writes an index too
   std::uint64_t seed = 1;
   std::vector<OtherType> others = {};  // all other tensors have `type`
-  // With config.coded: of the matrices of layers, but for routers.
+  // With config.coded: of the matrices of layers, but for routers and those in `others`.
   Float8Storage float8 = {};
   Int4Storage int4 = {};
 };

@@ -173,8 +173,7 @@ Result<BesideTensor> WeightFiles::read_beside(const std::string& name) {
   return BesideTensor{&entry, bytes->second};
 }
 
-Status WeightFiles::name_as_matrix(TensorEntry& codes,
-                                   std::unique_ptr<const CodedMatrix> matrix) {
+Status WeightFiles::name_as_matrix(TensorEntry& codes, std::unique_ptr<const CodedMatrix> matrix) {
   const std::string name = matrix->name();
   if (name != codes.name) {
     const auto place = places_.extract(codes.name);

@@ -54,12 +54,6 @@ std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse us
   return is_narrow ? kept.value_or(WeightFormat::kInt4) : WeightFormat::kInt8;
 }
 
-int rounded_bits(WeightRounding rounding, MatrixUse use, std::optional<WeightFormat> kept) {
-  const auto format = rounded_format(rounding, use, kept);
-  if (!format.has_value()) return 0;
-  return *format == WeightFormat::kInt8 ? 8 : 4;
-}
-
 Result<PackedWeights> MatrixPacker::pack(const StoredMatrix& matrix) const {
   if (format_.has_value()) {
     return PackedWeights::quantise(matrix, *format_, pool_, *error_or_null_);

@@ -40,8 +40,6 @@ enum class MatrixUse : std::uint8_t { kProjection, kEmbedding, kLatentHeads, kRo
 // files' own codes, if they are some that can be kept (coded_matrix.h).
 std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse use,
                                            std::optional<WeightFormat> kept);
-// The bits of its codes: 8 or 4; 0 where it stays as it is.
-int rounded_bits(WeightRounding rounding, MatrixUse use, std::optional<WeightFormat> kept);
 
 // Packs the matrices of one tensor: as they are, or rounded.
 class MatrixPacker {
