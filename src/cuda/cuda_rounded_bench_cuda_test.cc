@@ -19,12 +19,13 @@ TEST_F(CudaRoundedBenchTest, EveryFormatHasALineForEachNumberOfRows) {
   options.read_bytes = 64 << 10;
   const auto lines = bench_cuda_rounded(device(), options);
   ASSERT_TRUE(lines.ok()) << to_string(lines.error());
-  ASSERT_EQ(lines->size(), 6u);
+  ASSERT_EQ(lines->size(), 8u);
   for (const BenchLine& line : *lines) EXPECT_EQ(line.bench, "cuda_rounded");
   EXPECT_EQ((*lines)[0].params[0].second, "bf16");
   EXPECT_EQ((*lines)[3].params[0].second, "int8");
   EXPECT_EQ((*lines)[5].params[0].second, "int4");
-  EXPECT_EQ((*lines)[5].params[1].second, "17");
+  EXPECT_EQ((*lines)[7].params[0].second, "int4_shifted");
+  EXPECT_EQ((*lines)[7].params[1].second, "17");
 }
 
 }  // namespace

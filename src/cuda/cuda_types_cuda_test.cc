@@ -183,9 +183,8 @@ TEST_F(CudaTypesTest, FilesOfFourBitsGiveTheLogitsOfTheCpu) {
     bool is_symmetric;
     const char* formats;
   };
-  for (const Case& one : {Case{64, true, "bf16+int4+f32"},
-                          {64, false, "bf16+int4_shifted+f32"},
-                          {32, true, "bf16+f32"}}) {
+  for (const Case& one :
+       {Case{64, true, "bf16+int4"}, {64, false, "bf16+int4_shifted"}, {32, true, "bf16"}}) {
     ModelConfig config = tiny_model_config("llama3");
     config.coded = Int4Config{
         .group_inputs = one.group_inputs, .zeros_less_one = true, .is_symmetric = one.is_symmetric};

@@ -28,13 +28,13 @@ constexpr const char* kEmbeddings = "model.embed_tokens.weight";
 struct Target {
   std::byte* place = nullptr;
   bool is_matrix = false;
-  MatrixUse use = MatrixUse::kProjection;  // of a matrix
-  WeightType type = WeightType::kF32;      // that it becomes where it is not rounded
-  std::optional<WeightFormat> format;      // where it is rounded
-  bool is_cut = false;                     // a rank of several holds its shard of the first extent
-  bool is_of_heads = false;                // see parted_heads
-  float added = 0;                         // to each value of a vector
-  OutputRange held = {};                   // of the first extent
+  MatrixUse use = MatrixUse::kProjection;   // of a matrix
+  WeightType type = WeightType::kF32;       // that it becomes where it is not rounded
+  std::optional<WeightFormat> format = {};  // where it is rounded
+  bool is_cut = false;                      // a rank of several holds its shard of the first extent
+  bool is_of_heads = false;                 // see parted_heads
+  float added = 0;                          // to each value of a vector
+  OutputRange held = {};                    // of the first extent
 };
 
 CodeForm code_form_of(const Target& target) {
@@ -421,24 +421,11 @@ Status check_latent(const LatentConfig& latent, std::int64_t heads, const Refuse
   return refused("a latent row of more than 576 columns, 512 of them kv_lora_rank,");
 }
 
-std::string_view name_of(const CudaMatrix& matrix) {
-  switch (matrix.codes) {
-    case CodeForm::kNone:
-      return weight_type_name(matrix.type);
-    case CodeForm::kInt8:
-      return weight_format_name(WeightFormat::kInt8);
-    case CodeForm::kInt4:
-      return weight_format_name(WeightFormat::kInt4);
-    case CodeForm::kInt4Shifted:
-      return weight_format_name(WeightFormat::kInt4Shifted);
-  }
-  return "";
-}
-
 // Behind those that are named already.
 void add_format(const CudaMatrix& matrix, std::string& formats) {
   if (matrix.empty()) return;
-  const std::string_view name = name_of(matrix);
+  const std::string_view name = matrix.codes == CodeForm::kNone ? weight_type_name(matrix.type)
+                                                                : code_form_name(matrix.codes);
   if (("+" + formats + "+").find("+" + std::string(name) + "+") != std::string::npos) return;
   formats.append(formats.empty() ? "" : "+").append(name);
 }

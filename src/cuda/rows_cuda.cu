@@ -41,7 +41,8 @@ STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) rounded_embed_kernel(const EmbedRow
     float values[kRowStep];
     STEMMA_UNROLLED
     for (int j = 0; j < kRowStep; ++j) {
-      values[j] = known ? code_at<8>(strips, p.hidden, token, i + j) * scale * p.scale : 0.0f;
+      values[j] =
+          known ? code_at<CodeForm::kInt8>(strips, p.hidden, token, i + j) * scale * p.scale : 0.0f;
     }
     store_values(p.residual + row * p.hidden + i, values);
   }

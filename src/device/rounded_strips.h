@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -45,6 +46,12 @@ constexpr CodeForm code_form(WeightFormat format) {
     default:
       return CodeForm::kNone;
   }
+}
+// As weight_format_name. REQUIRES: not kNone.
+constexpr std::string_view code_form_name(CodeForm form) {
+  if (form == CodeForm::kInt8) return weight_format_name(WeightFormat::kInt8);
+  return weight_format_name(form == CodeForm::kInt4 ? WeightFormat::kInt4
+                                                    : WeightFormat::kInt4Shifted);
 }
 // REQUIRES: not kNone.
 constexpr int bits_of(CodeForm form) {

@@ -72,8 +72,9 @@ TEST(CodedConfigTest, GptqHasFourBitsInTwoForms) {
                       "damp_percent":0.01,"static_groups":false,"true_sequential":true,
                       "model_file_base_name":"model","model_name_or_path":null})"),
             CodedConfig(gptq));
-  EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":128,"checkpoint_format":"gptq",
-                      "sym":true,"dynamic":{"-:.*mlp.gate$":{}},"meta":{"quantizer":["gptqmodel:2.2.0"]}})"),
+  EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":128,"sym":true,
+                      "checkpoint_format":"gptq","dynamic":{"-:.*mlp.gate$":{}},
+                      "meta":{"quantizer":["gptqmodel:2.2.0"]}})"),
             CodedConfig(gptq));
   EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":-1,"desc_act":true,
                       "checkpoint_format":"gptq_v2"})"),

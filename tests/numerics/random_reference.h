@@ -52,7 +52,7 @@ inline void round_tensors(const ModelConfig& config, WeightRounding rounding,
     const MatrixUse use = router      ? MatrixUse::kRouter
                           : embedding ? MatrixUse::kEmbedding
                                       : MatrixUse::kProjection;
-    const auto format = rounded_format(rounding, use);
+    const auto format = rounded_format(rounding, use, std::nullopt);
     if (!format.has_value()) continue;
     ReferenceModel::Row& values = tensors[tensor.name];
     const std::vector<float> stored(values.begin(), values.end());

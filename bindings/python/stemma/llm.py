@@ -121,7 +121,7 @@ class LLM:
     """A model's directory (config.json, model.safetensors, tokenizer.json) and a cache.
 
     Options: kv_bytes (of keys and values, default 256 MiB), kv_dtype ("auto", "f32", "f16", "bf16", "fp8", "int8"),
-    weights ("auto", "int8", "int4"), threads, page_size (tokens), requests_max, context_tokens_max, cache ("radix",
+    weights ("auto", "int8", "int4", "wide"), threads, page_size (tokens), requests_max, context_tokens_max, cache ("radix",
     "none"), eviction ("lru", ...), waiting_max, host_bytes, disk_directory and disk_bytes for tiers below; device ("cpu",
     "cuda", "cuda:N"; GPUs only in a build with CUDA) and deterministic (on a GPU, as --deterministic); adapters, a mapping
     of names to directories of LoRA adapters (PEFT's adapter_config.json and adapter_model.safetensors).
