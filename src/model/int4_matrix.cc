@@ -195,8 +195,8 @@ Status Int4Matrix::set_zeros(const BesideTensor& zeros) {
   return {};
 }
 
-// Inputs that rounded weights have in one group must be so here. Where groups are symmetric words of
-// zero points are all eights.
+// Inputs that rounded weights have in one group must be so here. Where groups are symmetric, words
+// of zero points are all eights.
 std::optional<WeightFormat> Int4Matrix::format_that_keeps() const {
   constexpr auto kGroup = static_cast<std::size_t>(PackedWeights::kGroupInputs);
   for (std::size_t i = 0; i < group_of_.size(); ++i) {
