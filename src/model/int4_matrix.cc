@@ -50,6 +50,12 @@ T element(std::span<const std::byte> bytes, std::int64_t index) {
   return value;
 }
 
+std::uint32_t word_at(const std::byte* from) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
 std::uint32_t four_bits(std::span<const std::byte> words, std::int64_t word, int place) {
   return element<std::uint32_t>(words, word) >> (4 * place) & 0xF;
 }
@@ -292,6 +298,27 @@ void Int4Matrix::fill_table(std::int64_t output, T* table) const {
   }
 }
 
+// Of one output those of `count` inputs from `first` on, which begins a word of eight.
+void Int4Matrix::unpack(std::int64_t output, std::int64_t first, std::int64_t count,
+                        const std::byte* codes, std::uint8_t* unpacked) const {
+  const Strides stride = strides();
+  if (packs_outputs()) {
+    const int shift = 4 * kAwqPlaces[static_cast<std::size_t>(output % kPerWord)];
+    const std::byte* from = codes + 4 * (output / kPerWord + first * stride.input);
+    for (std::int64_t i = 0; i < count; ++i, from += 4 * stride.input) {
+      unpacked[i] = static_cast<std::uint8_t>(word_at(from) >> shift & 0xF);
+    }
+    return;
+  }
+  const std::byte* from = codes + 4 * (output * stride.output + first / kPerWord * stride.input);
+  for (std::int64_t i = 0; i < count; i += kPerWord, from += 4 * stride.input) {
+    const std::uint32_t word = word_at(from);
+    for (int place = 0; place < int{kPerWord}; ++place) {
+      unpacked[i + place] = static_cast<std::uint8_t>(word >> (4 * place) & 0xF);
+    }
+  }
+}
+
 // Outputs from `first` on, a run of inputs of all of them at a time, so that words which neighbours
 // share, or that lie in one line, are met again while they are in a cache.
 template <typename T>
@@ -303,20 +330,16 @@ void Int4Matrix::widen_strip(std::int64_t first, std::span<const std::byte> code
   for (std::int64_t output = first; output < end; ++output) {
     fill_table(output, tables.data() + (output - first) * table_size);
   }
-  const Strides stride = strides();
+  std::array<std::uint8_t, kRunInputs> unpacked;
   for (std::int64_t run = 0; run < inputs_; run += kRunInputs) {
-    const std::int64_t run_end = std::min(run + kRunInputs, inputs_);
+    const std::int64_t count = std::min(kRunInputs, inputs_ - run);
+    const std::int32_t* const groups = group_of_.data() + run;
     for (std::int64_t output = first; output < end; ++output) {
+      unpack(output, run, count, codes.data(), unpacked.data());
       const T* const table = tables.data() + (output - first) * table_size;
-      T* const row = values + output * inputs_;
-      const int place = kAwqPlaces[static_cast<std::size_t>(output % kPerWord)];
-      for (std::int64_t i = run; i < run_end; ++i) {
-        const std::uint32_t code =
-            packs_outputs() ? four_bits(codes, output / kPerWord + i * stride.input, place)
-                            : four_bits(codes, output * stride.output + i / kPerWord * stride.input,
-                                        static_cast<int>(i % kPerWord));
-        row[i] = table[group_of_[static_cast<std::size_t>(i)] * kCodes +
-                       static_cast<std::int32_t>(code)];
+      T* const row = values + output * inputs_ + run;
+      for (std::int64_t i = 0; i < count; ++i) {
+        row[i] = table[groups[i] * kCodes + unpacked[static_cast<std::size_t>(i)]];
       }
     }
   }
