@@ -20,7 +20,7 @@ namespace stemma {
 namespace {
 
 using Layout = Int4Config::Layout;
-const std::array<CodedConfig, 8> kConfigs = {
+const std::array<CodedConfig, 9> kConfigs = {
     Int4Config{Layout::kGptq, 64, true},
     Int4Config{Layout::kGptq, 3, false},
     Int4Config{Layout::kAwq, 64},
@@ -29,6 +29,7 @@ const std::array<CodedConfig, 8> kConfigs = {
     Int4Config{.layout = Layout::kCompressedTensors},
     Float8Config{.tile_outputs = 3, .tile_inputs = 5},
     Float8Config{},
+    Int8Config{},
 };
 
 class BytesFile final : public ReadableFile {
@@ -74,7 +75,10 @@ Status pack(const WeightFiles& files, const TensorEntry& tensor, std::span<const
   STEMMA_CHECK_EQ(std::ssize(bytes), n * k * static_cast<std::int64_t>(weight_type_bytes(*type)));
   StoredMatrix stored = {.weights = bytes.data(), .type = *type, .n = n, .k = k};
   const KeptGroups groups = files.kept_groups(tensor.name);
-  if (kept.has_value()) {
+  if (kept == WeightFormat::kInt8) {
+    STEMMA_CHECK_EQ(std::ssize(groups.output_scales), n);
+    stored.output_scales_or_null = groups.output_scales.data();
+  } else if (kept.has_value()) {
     STEMMA_CHECK_EQ(std::ssize(groups.scales), n * ceil_div(k, PackedWeights::kGroupInputs));
     stored.scales_or_null = groups.scales.data();
     if (*kept == WeightFormat::kInt4Shifted) {

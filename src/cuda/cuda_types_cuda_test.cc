@@ -197,6 +197,14 @@ TEST_F(CudaTypesTest, FilesOfFourBitsGiveTheLogitsOfTheCpu) {
   EXPECT_EQ(bench().runner->compute_format(), "bf16+f32");
 }
 
+TEST_F(CudaTypesTest, FilesOfWholeNumbersOfEightBitsGiveTheLogitsOfTheCpu) {
+  ModelConfig config = tiny_model_config("llama3");
+  config.coded = Int8Config{};
+  expect_logits_of_cpu(config, {kHead}, kHeadsRows);
+  EXPECT_EQ(bench().runner->compute_format(), "bf16+int8");
+  EXPECT_LT(bench().runner->rounding().total().relative(), 2e-3) << "codes are those of the files";
+}
+
 // One matrix of those that a product computes is not coded: the others' codes become numbers too,
 // or all are rounded.
 TEST_F(CudaTypesTest, CodesBesideAMatrixWithoutSomeGiveTheLogitsOfTheCpu) {

@@ -85,11 +85,11 @@ class Layout {
 
   // One that keeps the codes of all of them.
   std::optional<WeightFormat> kept_format(const Names& names) const {
-    std::optional<WeightFormat> all = WeightFormat::kInt4;
+    std::optional<WeightFormat> all = files_.kept_format(names.front());
     for (const std::string& name : names) {
       const std::optional<WeightFormat> own = files_.kept_format(name);
       if (!own.has_value()) return std::nullopt;
-      if (own == WeightFormat::kInt4Shifted) all = own;
+      if (own == WeightFormat::kInt4Shifted) all = own;  // files have codes of 4 bits or of 8
     }
     return all;
   }
@@ -288,6 +288,7 @@ struct Arrived {
   std::span<const std::byte> bytes;
   std::span<const BFloat16> scales;  // of codes that are kept; empty: none
   std::span<const std::int8_t> shifts;
+  std::span<const float> output_scales;
 
   WeightType type() const { return *tensor.weight_type(); }
 };
@@ -340,7 +341,9 @@ Status upload_rounded(const Arrived& arrived, std::span<const std::byte> bytes, 
       .n = target.held.outputs,
       .k = arrived.tensor.shape[1],
       .scales_or_null = arrived.scales.empty() ? nullptr : arrived.scales.data(),
-      .shifts_or_null = arrived.shifts.empty() ? nullptr : arrived.shifts.data()};
+      .shifts_or_null = arrived.shifts.empty() ? nullptr : arrived.shifts.data(),
+      .output_scales_or_null =
+          arrived.output_scales.empty() ? nullptr : arrived.output_scales.data()};
   RoundingError error;
   std::vector<std::byte> strips;
   STEMMA_RETURN_IF_ERROR(target.is_of_heads
@@ -370,10 +373,11 @@ Status upload_tensor(const Arrived& arrived, const Ways& ways, RoundingReport& r
   return ways.upload.write_floats(reinterpret_cast<float*>(target.place), arrived.type(), bytes);
 }
 
-// What belongs to a tensor's codes where its target keeps them. Of matrices that one product
-// computes all have the same format: one without shifts may lie among others that have some, and is
-// rounded once more where the others' codes cannot be kept.
+// What belongs to a tensor's codes where its target keeps them. All matrices of one product have
+// one format: some without shifts may lie among others that have some; where not all codes can be
+// kept those with shifts are rounded once more.
 KeptGroups kept_in(const Target& target, const WeightFiles& files, const std::string& name) {
+  if (!target.format.has_value()) return {};
   KeptGroups kept = files.kept_groups(name);
   if (target.format == WeightFormat::kInt4Shifted && kept.shifts.empty()) {
     kept.shifts.resize(kept.scales.size());
@@ -391,9 +395,12 @@ Result<Sha256Digest> read_to_device(const Layout& layout, WeightFiles& files, co
     for (auto found = first; found != end; ++found) {
       const Target& target = found->second;
       const KeptGroups kept = kept_in(target, files, tensor.name);
-      const Arrived arrived = {target, tensor, held(target, tensor, bytes),
+      const Arrived arrived = {target,
+                               tensor,
+                               held(target, tensor, bytes),
                                held(target, tensor, std::span<const BFloat16>(kept.scales)),
-                               held(target, tensor, std::span<const std::int8_t>(kept.shifts))};
+                               held(target, tensor, std::span<const std::int8_t>(kept.shifts)),
+                               held(target, tensor, std::span<const float>(kept.output_scales))};
       const Status uploaded = upload_tensor(arrived, ways, report);
       if (!uploaded.ok() && uploaded.error().code == ErrorCode::kUnsupported) {
         return Error{ErrorCode::kUnsupported, files.path_of(tensor) + ": tensor '" + tensor.name +

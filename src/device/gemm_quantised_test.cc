@@ -424,6 +424,38 @@ TEST_P(QuantisedGemmTest, CodesOfChosenScalesAreKept) {
   }
 }
 
+TEST_P(QuantisedGemmTest, CodesOfAChosenScaleOfAnOutputAreKept) {
+  constexpr Shape kShape{67, 200};
+  ThreadPool pool(2);
+  Values scales;
+  for (std::int64_t i = 0; i < kShape.n; ++i) {
+    scales.push_back(static_cast<float>(0.001 + prng_.unit()));
+  }
+  Values exact;
+  std::vector<BFloat16> stored;
+  for (std::int64_t i = 0; i < kShape.n * kShape.k; ++i) {
+    const int code = static_cast<int>(prng_.below(256)) - 128;
+    exact.push_back(static_cast<float>(code) * scales[static_cast<std::size_t>(i / kShape.k)]);
+    stored.push_back(to_bfloat16(exact.back()));
+  }
+  RoundingError error;
+  const auto w = PackedWeights::quantise({.weights = stored.data(),
+                                          .type = WeightType::kBf16,
+                                          .n = kShape.n,
+                                          .k = kShape.k,
+                                          .output_scales_or_null = scales.data()},
+                                         WeightFormat::kInt8, pool, error);
+  ASSERT_TRUE(w.ok());
+  EXPECT_EQ(unpacked(*w), exact);
+  const Values a = random_values(3 * kShape.k, prng_);
+  const Values c = product(a, 3, *w, {}, pool);
+  for (std::int64_t i = 0; i < 3 * kShape.n; ++i) {
+    const auto row = std::span(a).subspan(static_cast<std::size_t>(i / kShape.n * kShape.k),
+                                          static_cast<std::size_t>(kShape.k));
+    ASSERT_EQ(c[static_cast<std::size_t>(i)], twin(row, *w, i % kShape.n, 0)) << i;
+  }
+}
+
 TEST_P(QuantisedGemmTest, ChosenScalesThatAreNoneAreRefused) {
   ThreadPool pool(1);
   const Values weights(64, 1.0f);
@@ -433,6 +465,13 @@ TEST_P(QuantisedGemmTest, ChosenScalesThatAreNoneAreRefused) {
     RoundingError error;
     EXPECT_FALSE(PackedWeights::quantise({weights.data(), WeightType::kF32, 1, 64, &scale},
                                          WeightFormat::kInt4, pool, error)
+                     .ok());
+    EXPECT_FALSE(PackedWeights::quantise({.weights = weights.data(),
+                                          .type = WeightType::kF32,
+                                          .n = 1,
+                                          .k = 64,
+                                          .output_scales_or_null = &bad},
+                                         WeightFormat::kInt8, pool, error)
                      .ok());
   }
 }

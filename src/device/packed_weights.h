@@ -8,8 +8,9 @@
 // Rounded: weight = code x scale, nearest even. Inputs are cut into groups of kGroupInputs, the
 // last padded with zeros, and a group's codes lie in the order in which dot products of pairs of 16
 // bits eat them:
-//   int8  codes -127..127, one scale (f32) for each output: its largest magnitude / 127. A panel is
-//         its scales [kPanelColumns], then for each group [kGroupInputs / 2, kPanelColumns, 2].
+//   int8  codes -127..127 (-128 where a file has chosen it), one scale (f32) for each output: its
+//         largest magnitude / 127. A panel is its scales [kPanelColumns], then for each group
+//         [kGroupInputs / 2, kPanelColumns, 2].
 //   int4  codes -8..7, one scale (bf16) for each output and group. A panel is for each group its
 //         scales [kPanelColumns], then words of 16 bits [kGroupInputs / 8, kPanelColumns, 2]: in
 //         word [q, n, b], bits 4j..4j+3 are the code of input 8q + 2j + b.
@@ -47,6 +48,8 @@ struct StoredMatrix {
   // with shifts, so many more; nullptr: there are none.
   const BFloat16* scales_or_null = nullptr;
   const std::int8_t* shifts_or_null = nullptr;
+  // [n]: the same of int8, from -128 to 127.
+  const float* output_scales_or_null = nullptr;
 };
 
 // How far rounded weights are from what was rounded: sums over weights.
@@ -79,10 +82,10 @@ class PackedWeights {
   static Result<PackedWeights> pack(const void* weights, WeightType type, std::int64_t n,
                                     std::int64_t k, ThreadPool& pool);
 
-  // Rounds to `format` and packs; adds to `error` what that costs. Formats of 4 bits keep the codes
-  // that belong to `stored`'s scales, if it has some. As pack, and kUnsupported if a weight or a
-  // scale is infinite or no number. REQUIRES: is_quantised(format); kInt4Shifted has scales and
-  // shifts, kInt4 no shifts.
+  // Rounds to `format` and packs; adds to `error` what that costs. Codes that belong to
+  // scales of `stored`, if it has some of the format, are kept. As pack, and kUnsupported if a
+  // weight or a scale is infinite or no number. REQUIRES: is_quantised(format); kInt4Shifted has
+  // scales and shifts, kInt4 no shifts.
   static Result<PackedWeights> quantise(const StoredMatrix& stored, WeightFormat format,
                                         ThreadPool& pool, RoundingError& error);
 

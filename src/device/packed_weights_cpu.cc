@@ -259,12 +259,19 @@ QuantiseOutcome quantise_int8(const QuantiseTask& task) {
     if (!outcome.finite) return outcome;
     if (largest_bits < kLeastBits) continue;
     const float largest = std::bit_cast<float>(largest_bits);
+    float factor = kInt8Largest / largest;
     rounded.scale = largest / kInt8Largest;
+    if (task.output_scales_or_null != nullptr) {
+      rounded.scale = task.output_scales_or_null[row];
+      factor = 1.0f / rounded.scale;
+      outcome.finite = std::isfinite(rounded.scale) && std::isfinite(factor);
+      if (!outcome.finite) return outcome;
+    }
     std::memcpy(task.panel + QuantisedPanel::scales_at(task.format, 0) + row * 4, &rounded.scale,
                 sizeof(float));
     for (std::int64_t i = 0; i < groups; ++i) {
       load_group(task, row, i, group);
-      round_group(group.values, kInt8Largest / largest, rounded.codes);
+      round_group(group.values, factor, rounded.codes);
       store_int8(rounded, row, task.panel + QuantisedPanel::codes_at(task.format, i));
       outcome.error.error_squares += double{squared_error(group, rounded.codes, rounded.scale)};
       outcome.error.weight_squares += double{sum_of_squares(group)};

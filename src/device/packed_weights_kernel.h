@@ -31,9 +31,10 @@ struct QuantiseTask {
   WeightFormat format = WeightFormat::kInt8;
   std::int64_t rows = 0;  // at most kPanelColumns
   std::int64_t k = 0;
-  const BFloat16* scales_or_null = nullptr;     // [rows, groups], of codes that are kept
-  const std::int8_t* shifts_or_null = nullptr;  // the same
-  std::byte* panel = nullptr;                   // zeroed
+  const BFloat16* scales_or_null = nullptr;      // [rows, groups], of codes that are kept
+  const std::int8_t* shifts_or_null = nullptr;   // the same
+  const float* output_scales_or_null = nullptr;  // [rows], of int8 codes that are kept
+  std::byte* panel = nullptr;                    // zeroed
 };
 
 struct QuantiseOutcome {

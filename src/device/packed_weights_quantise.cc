@@ -61,6 +61,9 @@ Result<PackedWeights> PackedWeights::quantise(const StoredMatrix& stored, Weight
     const std::int64_t first_group = index * kColumns * packed.groups();
     if (stored.scales_or_null != nullptr) task.scales_or_null = stored.scales_or_null + first_group;
     if (stored.shifts_or_null != nullptr) task.shifts_or_null = stored.shifts_or_null + first_group;
+    if (stored.output_scales_or_null != nullptr) {
+      task.output_scales_or_null = stored.output_scales_or_null + index * kColumns;
+    }
     task.panel = packed.panels_.bytes() + static_cast<std::size_t>(index) * packed.panel_bytes();
     outcomes[static_cast<std::size_t>(index)] = kernel(task);
   });

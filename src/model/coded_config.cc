@@ -56,10 +56,11 @@ CodedConfig read_compressed(JsonFields& section, std::string_view file_name) {
   refuse_transformed(section);
   const std::string format = section.text("format", "float-quantized");
   if (format == "float-quantized") return read_groups(section, file_name, &read_float8_group);
+  if (format == "int-quantized") return read_groups(section, file_name, &read_int8_group);
   if (format == "pack-quantized") return read_groups(section, file_name, &read_int4_group);
-  section.fail(
-      ErrorCode::kUnsupported, "format",
-      "'" + printable(format) + "' is not supported; known are float-quantized pack-quantized");
+  section.fail(ErrorCode::kUnsupported, "format",
+               "'" + printable(format) +
+                   "' is not supported; known are float-quantized int-quantized pack-quantized");
   return {};
 }
 

@@ -1,9 +1,10 @@
 // CodedConfig: how a model's files store matrices in fewer bits than are computed with, as the
 // `quantization_config` of config.json says it.
 //
-// 8 bits with scales (float8_config) or 4 bits with scales and zero points (int4_config). What the
-// section says of activations and of the KV cache is advice for computing in fewer bits: here codes
-// become numbers when they are read, or are kept where rounded weights have the same form.
+// 8 bits with scales (float8_config, int8_config) or 4 bits with scales and zero points
+// (int4_config). What the section says of activations and of the KV cache is advice for computing
+// in fewer bits: here codes become numbers when they are read, or are kept where rounded weights
+// have the same form.
 //
 // Thread:     values and pure functions.
 // Memory:     a few integers.
@@ -16,13 +17,14 @@
 
 #include "model/float8_config.h"
 #include "model/int4_config.h"
+#include "model/int8_config.h"
 
 namespace stemma {
 
 class JsonFields;
 
 // Nothing: files hold numbers.
-using CodedConfig = std::variant<std::monostate, Float8Config, Int4Config>;
+using CodedConfig = std::variant<std::monostate, Float8Config, Int8Config, Int4Config>;
 
 // Reads `quantization_config`, if there is one. What is wrong in it, or stores weights in a way
 // that is not read here, is remembered in `fields`. `file_name` is for errors.

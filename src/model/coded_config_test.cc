@@ -60,6 +60,15 @@ TEST(CodedConfigTest, WithoutTilesScalesAreOfOutputsOrOne) {
             none);
 }
 
+TEST(CodedConfigTest, CompressedTensorsHasWholeNumbersOfEightBits) {
+  for (const char* const strategy : {"channel", "tensor"}) {
+    EXPECT_EQ(parse(compressed_as("int-quantized", std::string(R"({"num_bits":8,"type":"int",
+                                  "symmetric":true,"strategy":")") +
+                                                       strategy + R"("})")),
+              CodedConfig(Int8Config{}));
+  }
+}
+
 TEST(CodedConfigTest, CompressedTensorsNamesTilesToo) {
   EXPECT_EQ(parse(compressed(R"({"num_bits":8,"type":"float","strategy":"block",
                                  "block_structure":[128,128]})")),
@@ -111,6 +120,7 @@ TEST(CodedConfigTest, WhatIsWrittenIsRead) {
   ModelConfig config = tiny_model_config("deepseek_v3");
   const std::vector<CodedConfig> all = {
       Float8Config{.tile_outputs = 32, .tile_inputs = 16},
+      Int8Config{},
       Int4Config{Int4Config::Layout::kGptq, 128, true, true},
       Int4Config{Int4Config::Layout::kGptq, 0},
       Int4Config{Int4Config::Layout::kAwq, 64},
@@ -162,9 +172,18 @@ TEST(CodedConfigTest, WhatStoresWeightsInAnotherWayIsRefusedByName) {
        "quantization_config.weight_block_size: must be two integers"},
       {R"({"quant_method":"fp8","weight_block_size":[128,0]})",
        "quantization_config.weight_block_size: must be two integers"},
-      {R"({"quant_method":"compressed-tensors","format":"int-quantized"})",
-       "quantization_config.format: 'int-quantized' is not supported; known are float-quantized "
-       "pack-quantized"},
+      {R"({"quant_method":"compressed-tensors","format":"marlin-24"})",
+       "quantization_config.format: 'marlin-24' is not supported; known are float-quantized "
+       "int-quantized pack-quantized"},
+      {compressed_as("int-quantized", R"({"num_bits":4,"type":"int","strategy":"channel"})"),
+       "weights.num_bits: only 8 is supported"},
+      {compressed_as("int-quantized", R"({"num_bits":8,"type":"float","strategy":"channel"})"),
+       "weights.type: 'float' is not supported; known is int"},
+      {compressed_as("int-quantized", R"({"num_bits":8,"type":"int","strategy":"group"})"),
+       "weights.strategy: 'group' is not supported; known are tensor channel"},
+      {compressed_as("int-quantized",
+                     R"({"num_bits":8,"type":"int","strategy":"channel","symmetric":false})"),
+       "weights.symmetric: only true is supported"},
       {R"({"quant_method":"compressed-tensors","format":"float-quantized"})",
        "quantization_config.config_groups: must be an object with groups"},
       {compressed("null"), "quantization_config.config_groups: a group without weights"},

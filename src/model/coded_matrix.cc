@@ -2,6 +2,7 @@
 
 #include "model/float8_matrix.h"
 #include "model/int4_matrix.h"
+#include "model/int8_matrix.h"
 
 namespace stemma {
 namespace {
@@ -20,6 +21,8 @@ Result<std::unique_ptr<const CodedMatrix>> open_coded_matrix(const CodedConfig& 
                                                              ReadBeside read_beside) {
   if (const auto* const float8 = std::get_if<Float8Config>(&config)) {
     if (tensor.dtype == kFloat8Dtype) return open_as<Float8Matrix>(*float8, tensor, read_beside);
+  } else if (const auto* const int8 = std::get_if<Int8Config>(&config)) {
+    if (tensor.dtype == kInt8Dtype) return open_as<Int8Matrix>(*int8, tensor, read_beside);
   } else if (const auto* const int4 = std::get_if<Int4Config>(&config)) {
     if (has_int4_codes(*int4, tensor)) return open_as<Int4Matrix>(*int4, tensor, read_beside);
   }

@@ -3,7 +3,8 @@
 // Thread:     immutable; widen spreads over a pool.
 // Memory:     that of its kind; of the tensors beside codes it borrows the bytes.
 // Cost:       that of its kind.
-// Not here:   the kinds (float8_matrix, int4_matrix), reading files (weight_files), how a model's
+// Not here:   the kinds (float8_matrix, int8_matrix, int4_matrix), reading files (weight_files),
+// how a model's
 //             files are coded (coded_config).
 #pragma once
 
@@ -37,10 +38,12 @@ struct BesideTensor {
 // Reads the tensor of that name, if there is one.
 using ReadBeside = FunctionRef<Result<BesideTensor>(const std::string& name)>;
 
-// Of every group of PackedWeights::kGroupInputs of a matrix, [outputs, groups].
+// What belongs to the codes of a matrix that are kept: of 4 bits to every group of
+// PackedWeights::kGroupInputs, [outputs, groups], of 8 to every output.
 struct KeptGroups {
-  std::vector<BFloat16> scales;
-  std::vector<std::int8_t> shifts;  // empty: there are none
+  std::vector<BFloat16> scales = {};
+  std::vector<std::int8_t> shifts = {};  // empty: there are none
+  std::vector<float> output_scales = {};
 };
 
 class CodedMatrix {
@@ -59,8 +62,8 @@ class CodedMatrix {
   virtual void widen(std::span<const std::byte> codes, std::span<std::byte> values,
                      ThreadPool& pool) const = 0;
 
-  // The format of 4 bits that can keep the codes: an output's groups of PackedWeights::kGroupInputs
-  // share a scale, and a shift if it has those. Nothing where there is none.
+  // The format that can keep the codes: an output's groups of PackedWeights::kGroupInputs, or the
+  // output, share a scale, and a shift if it has those. Nothing where there is none.
   virtual std::optional<WeightFormat> kept_format() const { return std::nullopt; }
   // What belongs to the codes then. REQUIRES: kept_format().
   virtual KeptGroups kept_groups() const { return {}; }

@@ -149,6 +149,17 @@ void add_float8(const Float8Config& float8, Json& object) {
   object["quantization_config"] = section;
 }
 
+Json compressed_json(const char* format, const Json& weights) {
+  return {{"quant_method", "compressed-tensors"},
+          {"format", format},
+          {"config_groups", {{"group_0", {{"weights", weights}}}}}};
+}
+
+void add_int8(Json& object) {
+  const Json weights = {{"num_bits", 8}, {"type", "int"}, {"strategy", "channel"}};
+  object["quantization_config"] = compressed_json("int-quantized", weights);
+}
+
 // As the libraries that write such files say it.
 void add_int4(const Int4Config& int4, Json& object) {
   const std::int64_t group_inputs = int4.group_inputs == 0 ? -1 : int4.group_inputs;
@@ -177,9 +188,7 @@ void add_int4(const Int4Config& int4, Json& object) {
     weights["strategy"] = "group";
     weights["group_size"] = int4.group_inputs;
   }
-  object["quantization_config"] = {{"quant_method", "compressed-tensors"},
-                                   {"format", "pack-quantized"},
-                                   {"config_groups", {{"group_0", {{"weights", weights}}}}}};
+  object["quantization_config"] = compressed_json("pack-quantized", weights);
 }
 
 }  // namespace
@@ -214,6 +223,8 @@ std::string config_json(const ModelConfig& config) {
   }
   if (const auto* const float8 = std::get_if<Float8Config>(&config.coded)) {
     add_float8(*float8, object);
+  } else if (std::holds_alternative<Int8Config>(config.coded)) {
+    add_int8(object);
   } else if (const auto* const int4 = std::get_if<Int4Config>(&config.coded)) {
     add_int4(*int4, object);
   }

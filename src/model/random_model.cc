@@ -80,6 +80,9 @@ std::vector<TensorValues> stored_as(TensorValues tensor, const RandomModelOption
   if (const auto* const float8 = std::get_if<Float8Config>(&coded); is_coded && float8 != nullptr) {
     return to_float8(tensor, *float8, options.float8);
   }
+  if (is_coded && std::holds_alternative<Int8Config>(coded)) {
+    return to_int8(tensor, options.int8_scale_type).tensors;
+  }
   if (const auto* const int4 = std::get_if<Int4Config>(&coded); is_coded && int4 != nullptr) {
     return to_int4(tensor, *int4, options.int4).tensors;
   }

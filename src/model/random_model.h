@@ -22,6 +22,7 @@
 #include "model/config_json.h"
 #include "model/random_float8.h"
 #include "model/random_int4.h"
+#include "model/random_int8.h"
 #include "model/tensor_values.h"
 #include "model/tiny_config.h"
 #include "model/weights.h"
@@ -44,6 +45,7 @@ struct RandomModelOptions {
   // With config.coded: of the matrices of layers, but for routers and those in `others`.
   Float8Storage float8 = {};
   Int4Storage int4 = {};
+  WeightType int8_scale_type = WeightType::kBf16;
 };
 
 // The values of tensor `name` before rounding to the file's type, row-major.

@@ -51,7 +51,8 @@ std::optional<WeightFormat> rounded_format(WeightRounding rounding, MatrixUse us
   const bool is_projection = use == MatrixUse::kProjection;
   if (rounding == WeightRounding::kNone) return is_projection ? kept : std::nullopt;
   const bool is_narrow = rounding == WeightRounding::kInt4 && is_projection;
-  return is_narrow ? kept.value_or(WeightFormat::kInt4) : WeightFormat::kInt8;
+  if (!is_narrow) return WeightFormat::kInt8;
+  return kept == WeightFormat::kInt4Shifted ? kept : WeightFormat::kInt4;
 }
 
 Result<PackedWeights> MatrixPacker::pack(const StoredMatrix& matrix) const {

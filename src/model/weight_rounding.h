@@ -26,8 +26,8 @@
 
 namespace stemma {
 
-// kNone: as the files have them. Codes of 4 bits are kept where a format of 4 bits can, and widened
-// where it cannot; kInt4 keeps them too, and rounds all others; kWide widens all codes.
+// kNone: as the files have them. Codes are kept where a format can, and widened where none can;
+// kInt8 and kInt4 keep those of their own bits too, and round all others; kWide widens all codes.
 enum class WeightRounding : std::uint8_t { kNone, kInt8, kInt4, kWide };
 
 // "auto" (kNone), "int8", "int4", "wide".

@@ -223,6 +223,7 @@ struct Arrived {
   std::optional<WeightFormat> kept_format;
   std::span<const BFloat16> scales;
   std::span<const std::int8_t> shifts;
+  std::span<const float> output_scales;
   const std::string& path;
 };
 
@@ -251,20 +252,23 @@ Arrived held(const Wanted& wanted, const Read& read, const Shard& shard, const s
           read.kept_format,
           part(std::span(read.kept.scales)),
           part(std::span(read.kept.shifts)),
+          part(std::span(read.kept.output_scales)),
           path};
 }
 
 // One matrix or many, packed.
 Status place_matrices(const Arrived& arrived, const MatrixPacker& packer) {
-  const auto& [wanted, tensor, outputs, bytes, kept_format, scales, shifts, path] = arrived;
-  const WeightType type = *tensor.weight_type();
+  const Wanted& wanted = arrived.wanted;
+  const WeightType type = *arrived.tensor.weight_type();
   if (const auto* heads = std::get_if<HeadsTarget>(&wanted.target)) {
-    return split_heads(bytes, type, heads->config, packer, *heads->weights);
+    return split_heads(arrived.bytes, type, heads->config, packer, *heads->weights);
   }
-  STEMMA_ASSIGN_OR_RETURN(*std::get<PackedWeights*>(wanted.target),
-                          packer.pack({bytes.data(), type, outputs, tensor.shape[1],
-                                       scales.empty() ? nullptr : scales.data(),
-                                       shifts.empty() ? nullptr : shifts.data()}));
+  const auto data_or_null = [](auto values) { return values.empty() ? nullptr : values.data(); };
+  STEMMA_ASSIGN_OR_RETURN(
+      *std::get<PackedWeights*>(wanted.target),
+      packer.pack({arrived.bytes.data(), type, arrived.outputs, arrived.tensor.shape[1],
+                   data_or_null(arrived.scales), data_or_null(arrived.shifts),
+                   data_or_null(arrived.output_scales)}));
   return {};
 }
 

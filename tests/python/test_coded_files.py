@@ -1,4 +1,4 @@
-"""Models of 4 bits, packed here as the libraries that write such files do, are all the same model to stemma.LLM."""
+"""Models of 4 and 8 bits, packed here as the libraries that write such files do, are all the same model to stemma.LLM."""
 
 import json
 import pathlib
@@ -28,14 +28,13 @@ def read_tensors():
 class Codes:
     """A matrix [outputs, inputs] of bf16 as codes, scales and zero points."""
 
-    def __init__(self, shape, stored, symmetric):
+    def __init__(self, shape, stored):
         wide = numpy.frombuffer(stored, "<u2").astype(numpy.uint32) << 16
         values = wide.view(numpy.float32).reshape(shape[0], shape[1] // GROUP, GROUP)
         least, most = numpy.minimum(values.min(2), 0), numpy.maximum(values.max(2), 0)
-        scales = numpy.maximum(-least, most) / 7.5 if symmetric else (most - least) / 15
-        self.scales = scales.astype(numpy.float16)
+        self.scales = ((most - least) / 15).astype(numpy.float16)
         exact = self.scales.astype(numpy.float32)
-        self.zeros = numpy.full(exact.shape, 8) if symmetric else numpy.clip(numpy.rint(-least / exact), 0, 15).astype(int)
+        self.zeros = numpy.clip(numpy.rint(-least / exact), 0, 15).astype(int)
         steps = numpy.rint(values / exact[:, :, None]).astype(int)
         codes = numpy.clip(steps + self.zeros[:, :, None], 0, 15)
         self.values = ((codes - self.zeros[:, :, None]) * exact[:, :, None]).astype(numpy.float16).reshape(shape)
@@ -79,6 +78,22 @@ def as_numbers(module, matrix):
     return {f"{module}.weight": matrix.values}
 
 
+class Bytes:
+    """The same of whole numbers of 8 bits, with a scale for each output."""
+
+    def __init__(self, shape, stored):
+        wide = numpy.frombuffer(stored, "<u2").astype(numpy.uint32) << 16
+        values = wide.view(numpy.float32).reshape(shape)
+        self.scales = (numpy.abs(values).max(1, keepdims=True) / 127.5).astype(numpy.float16)
+        exact = self.scales.astype(numpy.float32)
+        self.codes = numpy.clip(numpy.rint(values / exact), -128, 127).astype(numpy.int8)
+        self.values = (self.codes * exact).astype(numpy.float16)
+
+
+def as_bytes(module, matrix):
+    return {f"{module}.weight": matrix.codes, f"{module}.weight_scale": matrix.scales}
+
+
 LAYOUTS = {
     "gptq": (as_gptq, {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False, "sym": False}),
     "awq": (as_awq, {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}),
@@ -87,17 +102,23 @@ LAYOUTS = {
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
             "num_bits": 4, "type": "int", "symmetric": False, "strategy": "group", "group_size": GROUP}}}}),
     "numbers": (as_numbers, None),
+    "bytes": (as_bytes, {
+        "quant_method": "compressed-tensors", "format": "int-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+            "num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}}}}),
+    "numbers of bytes": (as_numbers, None),
 }
-DTYPES = {"<i8": "I64", "<u4": "I32", "<i4": "I32", "<f2": "F16", "|V2": "BF16"}
+DTYPES = {"<i8": "I64", "<u4": "I32", "<i4": "I32", "<f2": "F16", "|V2": "BF16", "|i1": "I8"}
 
 
-def write_model(directory, layout, symmetric=False):
+def write_model(directory, layout):
     pack, section = LAYOUTS[layout]
     shutil.copytree(MODEL, directory, ignore=shutil.ignore_patterns("*.safetensors", "double_sparsity.json"))
     tensors = {}
     for name, (shape, stored) in read_tensors().items():
         if name.endswith("_proj.weight"):
-            tensors.update(pack(name.removesuffix(".weight"), Codes(shape, stored, symmetric)))
+            matrix = Bytes(shape, stored) if "bytes" in layout else Codes(shape, stored)
+            tensors.update(pack(name.removesuffix(".weight"), matrix))
         else:
             tensors[name] = numpy.frombuffer(stored, "V2").reshape(shape)
     entries, parts, end = {}, [], 0
@@ -121,6 +142,11 @@ def logprobs(directory, weights):
     return output.prompt_logprobs, output.outputs[0].token_ids
 
 
+def nearly_equal(got, expected):
+    return all(abs(one[token].logprob - other[token].logprob) < 0.1
+               for one, other in zip(got[1:], expected[1:]) for token in one.keys() & other.keys())
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     root = tmp_path_factory.mktemp("int4")
@@ -138,6 +164,12 @@ def test_kept_codes_are_those_of_any_layout(models):
     assert gptq == awq == packed
     numbers = logprobs(models["numbers"], "auto")[0]
     assert gptq[0] != numbers, "scales are rounded to bf16"
-    for got, expected in zip(gptq[0][1:], numbers[1:]):
-        for token in got.keys() & expected.keys():
-            assert abs(got[token].logprob - expected[token].logprob) < 0.1
+    assert nearly_equal(gptq[0], numbers)
+
+
+def test_bytes_are_kept_or_the_numbers_that_they_stand_for(models):
+    numbers = logprobs(models["numbers of bytes"], "auto")
+    assert logprobs(models["bytes"], "wide") == numbers
+    kept = logprobs(models["bytes"], "auto")
+    assert kept[0] != numbers[0], "codes were not rounded to f16"
+    assert nearly_equal(kept[0], numbers[0])
