@@ -335,15 +335,12 @@ Status upload_rounded(const Arrived& arrived, std::span<const std::byte> bytes, 
                       RoundingReport& report) {
   const Target& target = arrived.target;
   const WeightFormat format = *target.format;
-  const StoredMatrix matrix = {
-      .weights = bytes.data(),
-      .type = arrived.type(),
-      .n = target.held.outputs,
-      .k = arrived.tensor.shape[1],
-      .scales_or_null = arrived.scales.empty() ? nullptr : arrived.scales.data(),
-      .shifts_or_null = arrived.shifts.empty() ? nullptr : arrived.shifts.data(),
-      .output_scales_or_null =
-          arrived.output_scales.empty() ? nullptr : arrived.output_scales.data()};
+  const auto data_or_null = [](auto values) { return values.empty() ? nullptr : values.data(); };
+  StoredMatrix matrix = {bytes.data(), arrived.type(), target.held.outputs,
+                         arrived.tensor.shape[1]};
+  matrix.scales_or_null = data_or_null(arrived.scales);
+  matrix.shifts_or_null = data_or_null(arrived.shifts);
+  matrix.output_scales_or_null = data_or_null(arrived.output_scales);
   RoundingError error;
   std::vector<std::byte> strips;
   STEMMA_RETURN_IF_ERROR(target.is_of_heads
@@ -373,9 +370,8 @@ Status upload_tensor(const Arrived& arrived, const Ways& ways, RoundingReport& r
   return ways.upload.write_floats(reinterpret_cast<float*>(target.place), arrived.type(), bytes);
 }
 
-// What belongs to a tensor's codes where its target keeps them. All matrices of one product have
-// one format: some without shifts may lie among others that have some; where not all codes can be
-// kept those with shifts are rounded once more.
+// What belongs to a tensor's codes where its target keeps them. Matrices of one product have one
+// format: beside some with shifts those without have zeros; codes with shifts are no kInt4.
 KeptGroups kept_in(const Target& target, const WeightFiles& files, const std::string& name) {
   if (!target.format.has_value()) return {};
   KeptGroups kept = files.kept_groups(name);
