@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/temp_directory.h"
-#include "model/random_model.h"
-#include "model/weight_files.h"
+#include "model/coded_fixture.h"
 
 namespace stemma {
 namespace {
@@ -20,44 +18,13 @@ namespace {
 constexpr char kMatrix[] = "model.layers.0.mlp.up_proj.weight";
 
 // Matrices of 100 x 70, which no tile divides.
-class Float8Files : public ::testing::Test {
+class Float8Files : public CodedFiles {
  protected:
   static TensorValues matrix(const std::string& name) {
     const std::vector<std::int64_t> shape = {100, 70};
     TensorValues values = {{name, shape}, random_tensor(name, shape, 7)};
     for (std::int64_t i = 0; i < 700; ++i) values.values[static_cast<std::size_t>(i)] *= 9.0f;
     return values;
-  }
-
-  void write(const std::vector<TensorValues>& tensors, const std::string& file) {
-    const Status written = write_safetensors(directory_.file(file), tensors, WeightType::kF32);
-    ASSERT_TRUE(written.ok()) << to_string(written.error());
-  }
-  void write(const std::vector<TensorValues>& tensors) { write(tensors, "model.safetensors"); }
-
-  // Every tensor's dtype and bytes.
-  struct Read {
-    std::string dtype;
-    std::vector<std::byte> bytes;
-  };
-  std::map<std::string, Read> read(const Float8Config& config) {
-    std::map<std::string, Read> tensors;
-    auto opened = WeightFiles::open(files_, directory_.path(), config);
-    EXPECT_TRUE(opened.ok()) << to_string(opened.error());
-    if (!opened.ok()) return tensors;
-    const auto digest = opened->read_all(
-        threads_, [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
-          tensors[tensor.name] = {tensor.dtype, {bytes.begin(), bytes.end()}};
-          return {};
-        });
-    EXPECT_TRUE(digest.ok()) << to_string(digest.error());
-    return tensors;
-  }
-
-  std::string error(const Float8Config& config) {
-    const auto opened = WeightFiles::open(files_, directory_.path(), config);
-    EXPECT_FALSE(opened.ok());
-    return opened.ok() ? "" : to_string(opened.error());
   }
 
   // By the definition, one by one: codes times the scale that `scale_at` gives.
@@ -72,10 +39,6 @@ class Float8Files : public ::testing::Test {
       ASSERT_EQ(value.bits, to_bfloat16(exact).bits) << i;
     }
   }
-
-  TempDirectory directory_;
-  PosixFiles files_;
-  ThreadPool threads_{2};
 };
 
 TEST_F(Float8Files, AScaleServesATile) {
@@ -106,7 +69,7 @@ TEST_F(Float8Files, ATileMayBeHigherThanTheMatrix) {
 TEST_F(Float8Files, AScaleServesAnOutput) {
   const auto both = to_float8(matrix(kMatrix), {}, {.scale_ending = "_scale", .by_output = true});
   write(both);
-  expect_values(read({})[kMatrix], both[0], [&](std::int64_t output, std::int64_t) {
+  expect_values(read(Float8Config{})[kMatrix], both[0], [&](std::int64_t output, std::int64_t) {
     return both[1].values[static_cast<std::size_t>(output)];
   });
 }
@@ -116,7 +79,7 @@ TEST_F(Float8Files, OneScaleServesTheTensor) {
   for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{}, {1}, {1, 1}}) {
     both[1].spec.shape = shape;
     write(both);
-    expect_values(read({})[kMatrix], both[0],
+    expect_values(read(Float8Config{})[kMatrix], both[0],
                   [&](std::int64_t, std::int64_t) { return both[1].values[0]; });
   }
 }
@@ -146,16 +109,18 @@ TEST_F(Float8Files, WhatFollowsCodesIsReadAsItIs) {
 
 TEST_F(Float8Files, CodesWithoutScalesAreNamed) {
   write({to_float8(matrix(kMatrix), {}, {})[0]});
-  EXPECT_NE(error({}).find("model.safetensors: tensor 'model.layers.0.mlp.up_proj.weight': has "
-                           "codes of 8 bits, and no scales with its name"),
+  EXPECT_NE(error(Float8Config{})
+                .find("model.safetensors: tensor 'model.layers.0.mlp.up_proj.weight': has "
+                      "codes of 8 bits, and no scales with its name"),
             std::string::npos);
 }
 
 TEST_F(Float8Files, ScalesOfOtherTilesAreNamed) {
   write(to_float8(matrix(kMatrix), {.tile_outputs = 32, .tile_inputs = 16}, {}));
-  EXPECT_NE(error({.tile_outputs = 16, .tile_inputs = 32}).find("expected 7 x 3 scales, found 20"),
+  EXPECT_NE(error(Float8Config{.tile_outputs = 16, .tile_inputs = 32})
+                .find("expected 7 x 3 scales, found 20"),
             std::string::npos);
-  EXPECT_NE(error({}).find("expected 1 x 1 scales, found 20"), std::string::npos);
+  EXPECT_NE(error(Float8Config{}).find("expected 1 x 1 scales, found 20"), std::string::npos);
 }
 
 TEST_F(Float8Files, CodesOfNoMatrixAreNamed) {
@@ -165,7 +130,7 @@ TEST_F(Float8Files, CodesOfNoMatrixAreNamed) {
     both[0].spec.shape = shape;
     both[0].values.resize(shape.size() == 2 ? 0 : 80);
     write(both);
-    const std::string said = error({});
+    const std::string said = error(Float8Config{});
     EXPECT_NE(said.find("up_proj.weight': codes of 8 bits that are no matrix"), std::string::npos)
         << said;
   }

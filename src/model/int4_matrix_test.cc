@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/temp_directory.h"
-#include "model/random_model.h"
-#include "model/weight_files.h"
+#include "model/coded_fixture.h"
 
 namespace stemma {
 namespace {
@@ -43,49 +41,17 @@ TensorValues numbers(const std::string& ending, std::vector<std::int64_t> shape,
   return {{kModule + ending, std::move(shape)}, std::move(values), WeightType::kF32};
 }
 
-class Int4Files : public ::testing::Test {
+class Int4Files : public CodedFiles {
  protected:
   static TensorValues matrix() {
     const std::vector<std::int64_t> shape = {kOutputs, kInputs};
     return {{kMatrix, shape}, random_tensor(kMatrix, shape, 7)};
   }
 
-  void write(const std::vector<TensorValues>& tensors) {
-    const Status written =
-        write_safetensors(directory_.file("model.safetensors"), tensors, WeightType::kF32);
-    ASSERT_TRUE(written.ok()) << to_string(written.error());
-  }
-
-  WeightFiles open(const Int4Config& config) {
-    auto opened = WeightFiles::open(files_, directory_.path(), config);
-    EXPECT_TRUE(opened.ok()) << to_string(opened.error());
-    return std::move(opened).value();
-  }
-
   // The matrix's numbers, whose type is `type`.
-  std::vector<float> read(const Int4Config& config, WeightType type) {
-    WeightFiles opened = open(config);
-    std::vector<float> values;
-    const auto digest = opened.read_all(
-        threads_, [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
-          if (tensor.name != kMatrix) return {};
-          EXPECT_EQ(tensor.weight_type(), type);
-          values = to_floats(type, bytes);
-          return {};
-        });
-    EXPECT_TRUE(digest.ok()) << to_string(digest.error());
-    return values;
+  std::vector<float> numbers_of(const Int4Config& config, WeightType type) {
+    return read_numbers(config, kMatrix, type);
   }
-
-  std::string error(const Int4Config& config) {
-    const auto opened = WeightFiles::open(files_, directory_.path(), config);
-    EXPECT_FALSE(opened.ok());
-    return opened.ok() ? "" : to_string(opened.error());
-  }
-
-  TempDirectory directory_;
-  PosixFiles files_;
-  ThreadPool threads_{2};
 };
 
 // Inputs 0 to 7 of output o have the codes 0 to 7, less o of the zero points.
@@ -99,15 +65,15 @@ TEST_F(Int4Files, AWordOfGptqHasEightInputs) {
       expected.push_back(static_cast<float>(input - output));
     }
   }
-  EXPECT_EQ(read({Layout::kGptq, 8, true}, WeightType::kF32), expected);
+  EXPECT_EQ(numbers_of({Layout::kGptq, 8, true}, WeightType::kF32), expected);
 }
 
 TEST_F(Int4Files, TheSecondFormOfGptqHasZeroPointsAsTheyAre) {
   write({words(".qweight", {1, 8}, std::vector<std::uint32_t>(8, 0x76543210)),
          words(".qzeros", {1, 1}, {0x77777777}),
          numbers(".scales", {1, 8}, {1, 1, 1, 1, 1, 1, 1, 1})});
-  EXPECT_EQ(read({Layout::kGptq, 8, false}, WeightType::kF32)[3], -4.0f);
-  EXPECT_EQ(read({Layout::kGptq, 8, true}, WeightType::kF32)[3], -5.0f);
+  EXPECT_EQ(numbers_of({Layout::kGptq, 8, false}, WeightType::kF32)[3], -4.0f);
+  EXPECT_EQ(numbers_of({Layout::kGptq, 8, true}, WeightType::kF32)[3], -5.0f);
 }
 
 // Outputs 0 to 7 of input 0 have the codes 0 to 7, and of input 1 the codes 8 to 15.
@@ -120,7 +86,7 @@ TEST_F(Int4Files, AWordOfAwqHasEightOutputsInAnOrderOfItsOwn) {
     expected.push_back(0);
     expected.push_back(static_cast<float>(8 * (output + 1)));
   }
-  EXPECT_EQ(read({Layout::kAwq, 2, false}, WeightType::kF32), expected);
+  EXPECT_EQ(numbers_of({Layout::kAwq, 2, false}, WeightType::kF32), expected);
 }
 
 // Of a row of ten inputs two words are there, and six codes of them mean nothing.
@@ -129,13 +95,13 @@ TEST_F(Int4Files, AWordOfCompressedTensorsHasEightInputs) {
          raw<std::int64_t>(".weight_shape", "I64", {2}, {1, 10}),
          numbers(".weight_scale", {1, 2}, {1, 10})});
   const std::vector<float> symmetric = {-8, -7, -6, -5, -4, -3, -2, -1, 60, 70};
-  EXPECT_EQ(read({Layout::kCompressedTensors, 8, false, true}, WeightType::kF32), symmetric);
+  EXPECT_EQ(numbers_of({Layout::kCompressedTensors, 8, false, true}, WeightType::kF32), symmetric);
   write({words(".weight_packed", {1, 2}, {0x76543210, 0x000000FE}),
          raw<std::int64_t>(".weight_shape", "I64", {2}, {1, 10}),
          numbers(".weight_scale", {1, 2}, {1, 10}),
          words(".weight_zero_point", {1, 2}, {0x00000001, 0x0000000F})});
   const std::vector<float> moved = {-1, 0, 1, 2, 3, 4, 5, 6, -10, 0};
-  EXPECT_EQ(read({Layout::kCompressedTensors, 8, false}, WeightType::kF32), moved);
+  EXPECT_EQ(numbers_of({Layout::kCompressedTensors, 8, false}, WeightType::kF32), moved);
 }
 
 TEST_F(Int4Files, ValuesAreCodesLessZeroPointsTimesScales) {
@@ -153,7 +119,7 @@ TEST_F(Int4Files, ValuesAreCodesLessZeroPointsTimesScales) {
         write(coded.tensors);
         std::vector<float> expected;
         for (const float value : coded.values) expected.push_back(stored_value(value, type));
-        ASSERT_EQ(read(own, type), expected);
+        ASSERT_EQ(numbers_of(own, type), expected);
       }
     }
   }
@@ -165,7 +131,7 @@ TEST_F(Int4Files, InputsMayBeOfGroupsInAnotherOrder) {
     const Int4Tensors coded =
         to_int4(matrix(), config, {.scale_type = WeightType::kF32, .is_reordered = true});
     write(coded.tensors);
-    EXPECT_EQ(read(config, WeightType::kF32), coded.values);
+    EXPECT_EQ(numbers_of(config, WeightType::kF32), coded.values);
     EXPECT_EQ(open(config).kept_format(kMatrix), std::nullopt);
   }
 }
