@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "model/coded_fields.h"
 #include "model/json_text.h"
 
 namespace stemma {
@@ -28,14 +29,6 @@ void read_tile(JsonFields& fields, std::string_view name, Float8Config& float8) 
   float8 = {(*tile)[0].get<std::int64_t>(), (*tile)[1].get<std::int64_t>()};
 }
 
-// A field that must have one value, if it is there.
-void expect_text(JsonFields& fields, std::string_view name, const std::string& known) {
-  const std::string text = fields.text(name, known);
-  if (text == known) return;
-  fields.fail(ErrorCode::kUnsupported, name,
-              "'" + printable(text) + "' is not supported; known is " + known);
-}
-
 }  // namespace
 
 Float8Config read_float8(JsonFields& section) {
@@ -48,9 +41,7 @@ Float8Config read_float8(JsonFields& section) {
 Float8Config read_float8_group(JsonFields& weights) {
   Float8Config float8;
   expect_text(weights, "type", "float");
-  if (weights.integer("num_bits", {1, 64}, std::nullopt) != 8) {
-    weights.fail(ErrorCode::kUnsupported, "num_bits", "only 8 is supported");
-  }
+  expect_bits(weights, "num_bits", 8);
   const std::string strategy = weights.text("strategy", std::nullopt);
   if (strategy == "block") {
     read_tile(weights, "block_structure", float8);
@@ -58,8 +49,7 @@ Float8Config read_float8_group(JsonFields& weights) {
       weights.fail(ErrorCode::kInvalidArgument, "block_structure", "missing");
     }
   } else if (strategy != "channel" && strategy != "tensor") {
-    weights.fail(ErrorCode::kUnsupported, "strategy",
-                 "'" + printable(strategy) + "' is not supported; known are tensor channel block");
+    refuse_value(weights, "strategy", strategy, "are tensor channel block");
   }
   return float8;
 }

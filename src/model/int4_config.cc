@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "model/coded_fields.h"
 #include "model/json_text.h"
 
 namespace stemma {
@@ -15,23 +16,11 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kGroupInputsMax = 1 << 20;
 
-// A field that must be 4.
-void expect_four_bits(JsonFields& fields, std::string_view name) {
-  if (fields.integer(name, {1, 64}, std::nullopt) == 4) return;
-  fields.fail(ErrorCode::kUnsupported, name, "only 4 is supported");
-}
-
 // -1, of which all inputs of an output are one group, or a number of inputs.
 std::int64_t read_group_inputs(JsonFields& fields, std::string_view name) {
   const std::int64_t inputs = fields.integer(name, {-1, kGroupInputsMax}, std::nullopt);
   if (inputs == 0) fields.fail(ErrorCode::kInvalidArgument, name, "must be -1 or above 0");
   return std::max<std::int64_t>(inputs, 0);
-}
-
-void refuse(JsonFields& fields, std::string_view name, const std::string& value,
-            std::string_view known) {
-  fields.fail(ErrorCode::kUnsupported, name,
-              "'" + printable(value) + "' is not supported; known are " + std::string(known));
 }
 
 // GPTQModel's modules that are stored otherwise; those that it leaves out are found as they are.
@@ -52,11 +41,11 @@ void refuse_other_modules(JsonFields& section) {
 Int4Config read_gptq(JsonFields& section) {
   Int4Config int4;
   int4.layout = Int4Config::Layout::kGptq;
-  expect_four_bits(section, "bits");
+  expect_bits(section, "bits", 4);
   int4.group_inputs = read_group_inputs(section, "group_size");
   const std::string format = section.text("checkpoint_format", "gptq");
   if (format != "gptq" && format != "gptq_v2") {
-    refuse(section, "checkpoint_format", format, "gptq gptq_v2");
+    refuse_value(section, "checkpoint_format", format, "are gptq gptq_v2");
   }
   int4.zeros_less_one = format == "gptq";
   int4.is_symmetric = section.boolean("sym", false);
@@ -70,14 +59,14 @@ Int4Config read_gptq(JsonFields& section) {
 Int4Config read_awq(JsonFields& section) {
   Int4Config int4;
   int4.layout = Int4Config::Layout::kAwq;
-  expect_four_bits(section, section.has("w_bit") ? "w_bit" : "bits");
+  expect_bits(section, section.has("w_bit") ? "w_bit" : "bits", 4);
   int4.group_inputs =
       read_group_inputs(section, section.has("q_group_size") ? "q_group_size" : "group_size");
   std::string version = section.text("version", "gemm");
   std::ranges::transform(version, version.begin(), [](char c) {
     return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   });
-  if (version != "gemm") refuse(section, "version", version, "gemm");
+  if (version != "gemm") refuse_value(section, "version", version, "are gemm");
   if (!section.boolean("zero_point", true)) {
     section.fail(ErrorCode::kUnsupported, "zero_point", "only true is supported");
   }
@@ -88,13 +77,13 @@ Int4Config read_int4_group(JsonFields& weights) {
   Int4Config int4;
   int4.layout = Int4Config::Layout::kCompressedTensors;
   const std::string type = weights.text("type", "int");
-  if (type != "int") refuse(weights, "type", type, "int");
-  expect_four_bits(weights, "num_bits");
+  if (type != "int") refuse_value(weights, "type", type, "are int");
+  expect_bits(weights, "num_bits", 4);
   const std::string strategy = weights.text("strategy", std::nullopt);
   if (strategy == "group") {
     int4.group_inputs = read_group_inputs(weights, "group_size");
   } else if (strategy != "channel") {
-    refuse(weights, "strategy", strategy, "group channel");
+    refuse_value(weights, "strategy", strategy, "are group channel");
   }
   int4.is_symmetric = weights.boolean("symmetric", true);
   return int4;
