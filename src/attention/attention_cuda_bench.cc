@@ -6,10 +6,10 @@ namespace stemma {
 
 std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
-      [](CudaDevice& device) { return bench_cuda_decode(device, {}); },
-      [](CudaDevice& device) { return bench_cuda_sparse(device, {}); },
-      [](CudaDevice& device) { return bench_cuda_prefill(device, {}); },
-      [](CudaDevice& device) { return bench_cuda_hopper_prefill(device, {}); }};
+      {"decode", [](CudaDevice& device) { return bench_cuda_decode(device, {}); }},
+      {"sparse", [](CudaDevice& device) { return bench_cuda_sparse(device, {}); }},
+      {"prefill", [](CudaDevice& device) { return bench_cuda_prefill(device, {}); }},
+      {"prefill_hopper", [](CudaDevice& device) { return bench_cuda_hopper_prefill(device, {}); }}};
   return kBenches;
 }
 

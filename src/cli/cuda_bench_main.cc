@@ -1,6 +1,9 @@
-// ROOM_cuda_bench [--json]: measures what the room has for a GPU. Without one it says "not run".
+// ROOM_cuda_bench [--json] [NAME..]: measures what the room has for a GPU, or what of it is named.
+// Without one it says "not run".
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <span>
 #include <string_view>
 
 #include "cli/bench_output.h"
@@ -17,6 +20,7 @@ int failed(const stemma::Error& error) {
 
 int main(int argc, char** argv) {
   const bool json = argc > 1 && std::string_view(argv[1]) == "--json";
+  const std::span names(argv + (json ? 2 : 1), argv + argc);
   if (stemma::CudaDevice::count() == 0) {
     std::cout << "not run: there is no GPU here" << std::endl;
     return EXIT_SUCCESS;
@@ -24,8 +28,9 @@ int main(int argc, char** argv) {
   const auto device = stemma::CudaDevice::open(0);
   if (!device.ok()) return failed(device.error());
   int status = EXIT_SUCCESS;
-  for (const stemma::CudaBenchmark bench : stemma::cuda_benches()) {
-    const auto lines = bench(**device);
+  for (const stemma::CudaBenchmark& bench : stemma::cuda_benches()) {
+    if (!names.empty() && std::ranges::find(names, bench.name) == names.end()) continue;
+    const auto lines = bench.run(**device);
     if (!lines.ok()) {
       status = failed(lines.error());
       continue;

@@ -18,14 +18,14 @@ Result<std::vector<BenchLine>> bench_steps(CudaDevice& device) {
 
 std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
-      bench_steps<CudaRunnerWay::kLibrary>,
-      bench_steps<CudaRunnerWay::kOrdered>,
-      [](CudaDevice& device) { return bench_cuda_rounded(device, {}); },
-      [](CudaDevice& device) { return bench_cuda_experts(device, {}); },
-      [](CudaDevice& device) { return bench_cuda_sampling(device, {}); },
-      bench_steps<CudaRunnerWay::kInt8>,
-      bench_steps<CudaRunnerWay::kInt4>,
-      bench_steps<CudaRunnerWay::kLibraryUnrecorded>};
+      {"steps", bench_steps<CudaRunnerWay::kLibrary>},
+      {"steps_ordered", bench_steps<CudaRunnerWay::kOrdered>},
+      {"rounded", [](CudaDevice& device) { return bench_cuda_rounded(device, {}); }},
+      {"experts", [](CudaDevice& device) { return bench_cuda_experts(device, {}); }},
+      {"sampling", [](CudaDevice& device) { return bench_cuda_sampling(device, {}); }},
+      {"steps_int8", bench_steps<CudaRunnerWay::kInt8>},
+      {"steps_int4", bench_steps<CudaRunnerWay::kInt4>},
+      {"steps_unrecorded", bench_steps<CudaRunnerWay::kLibraryUnrecorded>}};
   return kBenches;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/bench_line.h"
@@ -15,7 +16,11 @@
 
 namespace stemma {
 
-using CudaBenchmark = Result<std::vector<BenchLine>> (*)(CudaDevice& device);
+// One of them, and the name by which it alone is run.
+struct CudaBenchmark {
+  std::string_view name;
+  Result<std::vector<BenchLine>> (*run)(CudaDevice& device);
+};
 
 // Defined by the room, once: its benchmarks in the order in which they run, each printed when it is
 // done. What a kernel that fails leaves behind no later one gets over: the newest go last.

@@ -6,8 +6,8 @@ namespace stemma {
 
 std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
-      [](CudaDevice& device) { return bench_cuda_store(device, {}); },
-      [](CudaDevice& device) { return bench_cuda_pages(device, {}); }};
+      {"store", [](CudaDevice& device) { return bench_cuda_store(device, {}); }},
+      {"pages", [](CudaDevice& device) { return bench_cuda_pages(device, {}); }}};
   return kBenches;
 }
 
