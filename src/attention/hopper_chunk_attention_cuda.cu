@@ -2,8 +2,10 @@
 // scores are asked for, and V of the tile before, whose weights are there; while the values are
 // summed, the scores become weights. All threads copy, two stages ahead, into a ring of four. A
 // stage is full when every warp has said that its copies are there; it says so when its products
-// of the stage two before are done, so that what is copied next is free. One group may be half a
-// tile before the other.
+// of the stage two before are done, so that what is copied next is free.
+//
+// Groups take turns in asking for products: those of one run while the scores of the other become
+// weights. Asked for at once they would end at once too, and nothing would be left to multiply.
 //
 // Queries are registers, for products that read both operands from shared memory wait for it.
 // Sums of partitions before lie in shared memory, where the item's queries were at first.
@@ -19,6 +21,8 @@ namespace {
 
 constexpr int kStages = 4;  // of the ring; a power of two
 constexpr int kAhead = 2;   // stages that are on their way
+constexpr int kGroups = 2;
+constexpr int kGroupWarps = 4;
 
 template <typename T, int kDim_>
 struct Form {
@@ -43,7 +47,7 @@ struct Form {
   static constexpr int kOffsetBytes = kStages * kCudaTileKeys * 8;
   static constexpr int kSharedBytes = kStages * kStageBytes + kOnesBytes + kKeptBytes +
                                       kOffsetBytes + kChunkBytes +
-                                      kStages * static_cast<int>(sizeof(SharedBarrier));
+                                      (kStages + kGroups) * static_cast<int>(sizeof(SharedBarrier));
   // Two would have to do with 128 registers a thread, for which products wait for each other.
   static constexpr int kResidents = 1;
 };
@@ -55,7 +59,8 @@ struct Team {
   std::byte* kept;
   std::int64_t* offsets;  // [stages, tile keys]
   Chunk* chunk;
-  SharedBarrier* full;
+  SharedBarrier* full;  // of stages
+  SharedBarrier* turn;  // of groups
 
   STEMMA_ON_DEVICE std::byte* keys(int stage) const {
     return stages + stage % kStages * F::kStageBytes;
@@ -75,6 +80,7 @@ STEMMA_ON_DEVICE Team<F> team_of() {
   team.chunk = reinterpret_cast<Chunk*>(team.kept + F::kKeptBytes + F::kOffsetBytes);
   team.full =
       reinterpret_cast<SharedBarrier*>(team.kept + F::kKeptBytes + F::kOffsetBytes + kChunkBytes);
+  team.turn = team.full + kStages;
   return team;
 }
 
@@ -83,6 +89,7 @@ template <typename F>
 STEMMA_ON_DEVICE void prepare(const Team<F>& team) {
   if (thread_index() == 0) {
     for (int i = 0; i < kStages; ++i) begin_barrier(team.full + i, F::kWarps);
+    for (int i = 0; i < kGroups; ++i) begin_barrier(team.turn + i, kGroupWarps);
   }
   const std::uint32_t one = narrow_pair<typename F::Operand>(1.0f, 1.0f);
   if (thread_index() < F::kOnesBytes / kPieceBytes) {
@@ -100,9 +107,9 @@ struct Walk {
 
 // Tiles of the item up to the last that a row of the group sees.
 STEMMA_ON_DEVICE int own_tiles_of(const Chunk& chunk) {
-  const int first_warp = warp_index() / 4 * 4;
+  const int first_warp = warp_index() / kGroupWarps * kGroupWarps;
   std::int32_t last = -1;
-  for (int warp = first_warp; warp < first_warp + 4; ++warp) {
+  for (int warp = first_warp; warp < first_warp + kGroupWarps; ++warp) {
     last = chunk.positions[warp][1] > last ? chunk.positions[warp][1] : last;
   }
   if (last < 0) return 0;
@@ -185,6 +192,19 @@ template <typename F>
 STEMMA_ON_DEVICE void wait_full(const Team<F>& team, const Walk& walk, int step) {
   const int stage = walk.first_stage + step;
   wait_for(&team.full[stage % kStages], stage / kStages & 1);
+}
+
+// Until the other group has asked for what comes before: the first one for the stage before, the
+// second one for this stage. The first turn of all is the first group's.
+template <typename F>
+STEMMA_ON_DEVICE void await_products_turn(const Team<F>& team, const Walk& walk, int step) {
+  const int group = warp_index() / kGroupWarps;
+  wait_for(&team.turn[group], (walk.first_stage + step + 1 - group) & 1);
+}
+template <typename F>
+STEMMA_ON_DEVICE void end_products_turn(const Team<F>& team) {
+  warp_barrier();
+  if (lane_index() == 0) arrive(&team.turn[1 - warp_index() / kGroupWarps]);
 }
 
 // What all threads do in each step while products are on their way.
@@ -322,9 +342,11 @@ STEMMA_ON_DEVICE void begin_walk(const AttentionParams& params, const Team<F>& t
                                  GroupSums<F>& group, std::uint32_t (&weights)[F::kKeys][4],
                                  KeyPlace& place) {
   float s[F::kRows][2 * F::kKeys][4];
+  await_products_turn(team, walk, 0);
   fence_registers();
   ask_scores(team, walk, 0, q, s);
   commit_products();
+  end_products_turn(team);
   feed(team, params, walk, 0, place);
   wait_products<0>();
   settle(s[0]);
@@ -341,12 +363,14 @@ STEMMA_ON_DEVICE void go_on(const AttentionParams& params, const Team<F>& team, 
                             int step, const std::uint32_t (&q)[F::kColumns][4], GroupSums<F>& group,
                             std::uint32_t (&weights)[F::kKeys][4], KeyPlace& place) {
   float s[F::kRows][2 * F::kKeys][4];
+  await_products_turn(team, walk, step);
   settle_sums(group);
   fence_registers();
   ask_scores(team, walk, step, q, s);
   commit_products();
   ask_values(team, walk, step, group, weights);
   commit_products();
+  end_products_turn(team);
   feed(team, params, walk, step, place);
   wait_products<1>();
   settle(s[0]);
@@ -374,10 +398,12 @@ STEMMA_ON_DEVICE void end_walk(const AttentionParams& params, const Team<F>& tea
                                GroupSums<F>& group, const std::uint32_t (&weights)[F::kKeys][4],
                                KeyPlace& place) {
   const int step = walk.own_tiles;
+  await_products_turn(team, walk, step);
   settle_sums(group);
   fence_registers();
   ask_values(team, walk, step, group, weights);
   commit_products();
+  end_products_turn(team);
   feed(team, params, walk, step, place);
   wait_products<0>();
   settle_sums(group);
@@ -439,6 +465,8 @@ STEMMA_ON_DEVICE int walk_item(const AttentionParams& params, const Team<F>& tea
   STEMMA_ROLLED
   for (; step <= walk.tiles; ++step) {  // what other rows see
     wait_full(team, walk, step);
+    await_products_turn(team, walk, step);
+    end_products_turn(team);
     feed(team, params, walk, step, place);
     pass_on(team, walk, step + 1);
   }

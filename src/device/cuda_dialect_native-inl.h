@@ -136,6 +136,13 @@ STEMMA_ON_DEVICE int afresh(int value) {
   return value;
 }
 
+// Until all that was queued before is done and seen. The kernel behind may begin from here on.
+STEMMA_ON_DEVICE void await_turn() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 STEMMA_ON_DEVICE unsigned shared_address(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }
@@ -197,6 +204,15 @@ STEMMA_ON_DEVICE void multiply_add<Float16>(float (&d)[4], const std::uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// Whether kernels of the thread's device can begin early: from Hopper on.
+inline bool can_begin_early() {
+  int device = 0;
+  int major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= 9;
+}
+
 // Queues a kernel. kInternal with the runtime's words if it cannot be launched.
 template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
@@ -208,6 +224,11 @@ Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream.raw());
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = shape.early && can_begin_early() ? 1 : 0;
   cudaError_t error = cudaSuccess;
   if (shape.shared_bytes > 48 * 1024) {
     error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),

@@ -67,7 +67,9 @@ Status queue_in(CudaStream& stream, const PageCopy& copy, PieceRows piece) {
 }  // namespace
 
 CopyWay best_way(const PageCopy& copy) {
-  const bool large = layer_bytes_of(copy) >= kEnginePieceBytes * copy.piece_count;
+  const std::int64_t layer_bytes = layer_bytes_of(copy);
+  const bool large = layer_bytes >= kEnginePieceBytes * copy.piece_count &&
+                     layer_bytes * copy.layers * copy.count >= kEngineCallBytes;
   return large ? CopyWay::kEngines : CopyWay::kKernels;
 }
 

@@ -6,7 +6,8 @@
 //            being rows of one; then a kernel sums what lies on the device.
 //
 // A copy takes one to two microseconds to begin, so that engines reach a link's rate only with
-// large pieces: best_way says from which size on.
+// large pieces and many of them: best_way says from which sizes on (docs/GPU.md has what was
+// measured). From there on both are as fast, and engines leave the multiprocessors alone.
 //
 // Thread:     as CudaStream.
 // Memory:     none.
@@ -27,8 +28,9 @@ namespace stemma {
 
 enum class CopyWay : std::uint8_t { kKernels, kEngines };
 
-// From this size on, the mean of a layer's, pieces are copied by engines. To be measured.
-inline constexpr std::int64_t kEnginePieceBytes = std::int64_t{256} << 10;
+// Pieces of this size, the mean of a layer's, are copied by engines where a call has so many bytes.
+inline constexpr std::int64_t kEnginePieceBytes = std::int64_t{512} << 10;
+inline constexpr std::int64_t kEngineCallBytes = std::int64_t{64} << 20;
 CopyWay best_way(const PageCopy& copy);
 
 // What all copies of a pool have in common: pieces and the sum of zeros. Tables, images, pages,

@@ -44,7 +44,7 @@ Result<std::unique_ptr<CudaPageMover>> CudaPageMover::open(CudaPool& pool, HostP
 }
 
 CudaPageMover::CudaPageMover(Key, CudaPool& pool, HostPool& host, const Options& options)
-    : pool_(pool), host_(host), options_(options), whole_(pages_of(pool)), way_(best_way(whole_)) {
+    : pool_(pool), host_(host), options_(options), whole_(pages_of(pool)) {
   const std::int64_t pages = options.backup_bytes / std::max<std::int64_t>(host.page_bytes(), 1);
   backup_pages_ = static_cast<std::size_t>(std::clamp<std::int64_t>(pages, 1, pool.shape().pages));
 }
@@ -58,13 +58,17 @@ Status CudaPageMover::open_all() {
   STEMMA_ASSIGN_OR_RETURN(up_.stream, device.make_urgent_stream());  // who computes waits for it
   STEMMA_ASSIGN_OR_RETURN(in_.stream, device.make_urgent_stream());
   const std::size_t turn_pages = kTurns * backup_pages_;
-  STEMMA_RETURN_IF_ERROR(open_lane(down_, turn_pages, turn_pages * layers, kTurns));
+  const std::size_t backup_sums = kTurns * static_cast<std::size_t>(turn_words());
+  STEMMA_RETURN_IF_ERROR(open_lane(down_, turn_pages, backup_sums, kTurns));
   // Layers ahead of as many pages as there are; of fewer pages more layers, but not more bytes.
   const auto sums = static_cast<std::size_t>(
       std::max(kLayersAheadMin * pool_.shape().pages,
                options_.promote_bytes / std::max<std::int64_t>(host_.layer_bytes(), 1)));
-  STEMMA_RETURN_IF_ERROR(open_lane(up_, pages, std::min(sums, layers * pages), layers));
-  STEMMA_RETURN_IF_ERROR(open_lane(in_, 1, layers, 0));
+  const auto least = layers * static_cast<std::size_t>(kSumWordsMin);
+  STEMMA_RETURN_IF_ERROR(
+      open_lane(up_, pages, std::max(std::min(sums, layers * pages), least), layers));
+  STEMMA_RETURN_IF_ERROR(
+      open_lane(in_, 1, static_cast<std::size_t>(sum_words(host_.layers())), 0));
   listed_.reserve(pages);
   STEMMA_ASSIGN_OR_RETURN(staging_,
                           device.allocate_pinned(static_cast<std::size_t>(host_.page_bytes())));
@@ -137,13 +141,18 @@ void CudaPageMover::back_up(std::span<PageMove> moves, GoOn go_on) {
   }
 }
 
+// Sums of a turn.
+std::int64_t CudaPageMover::turn_words() const {
+  return sum_words(static_cast<std::int64_t>(backup_pages_) * host_.layers());
+}
+
 CudaPageMover::Batch CudaPageMover::backup_batch(std::span<const PageMove> moves,
                                                  std::size_t turn) {
   const std::size_t first = turn * backup_pages_;
   auto* const sums = down_.sums.as<std::uint32_t>();
   return {.pairs = {down_.host_pairs.as<PagePair>() + first, moves.size()},
           .device_pairs = down_.pairs.as<PagePair>() + first,
-          .sums = sums + first * static_cast<std::size_t>(host_.layers()),
+          .sums = sums + static_cast<std::int64_t>(turn) * turn_words(),
           .layers = {0, host_.layers()}};
 }
 
@@ -153,8 +162,8 @@ Status CudaPageMover::queue_backup(std::span<const PageMove> moves, std::size_t 
   for (const PageMove& move : moves) *pair++ = {move.from.value(), move.to.value()};
   STEMMA_RETURN_IF_ERROR(down_.stream.copy_in(const_cast<PagePair*>(batch.device_pairs),
                                               batch.pairs.data(), batch.pairs.size_bytes()));
-  STEMMA_RETURN_IF_ERROR(
-      queue_pages_out(down_.stream, copy_of(batch, images_of(host_)), batch.pairs, way_));
+  const PageCopy copy = copy_of(batch, images_of(host_));
+  STEMMA_RETURN_IF_ERROR(queue_pages_out(down_.stream, copy, batch.pairs, best_way(copy)));
   return down_.stream.record(down_.events[turn]);
 }
 
@@ -162,7 +171,9 @@ Status CudaPageMover::queue_backup(std::span<const PageMove> moves, std::size_t 
 void CudaPageMover::seal_backup(std::span<PageMove> moves, std::size_t turn) {
   if (moves.empty() || !down_.events[turn].wait().ok()) return;
   const auto layers = static_cast<std::size_t>(host_.layers());
-  const std::uint32_t* sums = backup_batch(moves, turn).sums;
+  const Batch batch = backup_batch(moves, turn);
+  gather_sums(copy_of(batch, images_of(host_)));
+  const std::uint32_t* sums = batch.sums;
   for (PageMove& move : moves) {
     host_.seal(move.to, move.key, {sums, layers});
     move.verdict = MoveVerdict::kDone;
@@ -220,25 +231,28 @@ std::int64_t CudaPageMover::layers_ahead(std::int64_t pages) const {
   return std::clamp<std::int64_t>(layers, 1, std::max<std::int64_t>(host_.layers(), 1));
 }
 
-// Of as many layers as are queued ahead.
-std::uint32_t* CudaPageMover::layer_sums(std::int64_t layer) {
-  return up_.sums.as<std::uint32_t>() + layer % layers_ahead_ * std::ssize(listed_);
+// Sums are there of as many layers as are queued ahead.
+CudaPageMover::Batch CudaPageMover::layer_batch(std::int64_t layer) {
+  const std::int64_t turn = layer % layers_ahead_;
+  return {.pairs = {up_.host_pairs.as<PagePair>(), listed_.size()},
+          .device_pairs = up_.pairs.as<PagePair>(),
+          .sums = up_.sums.as<std::uint32_t>() + turn * sum_words(std::ssize(listed_)),
+          .layers = {layer, layer + 1}};
 }
 
 Status CudaPageMover::queue_layer(std::int64_t layer) {
-  const Batch batch = {.pairs = {up_.host_pairs.as<PagePair>(), listed_.size()},
-                       .device_pairs = up_.pairs.as<PagePair>(),
-                       .sums = layer_sums(layer),
-                       .layers = {layer, layer + 1}};
-  STEMMA_RETURN_IF_ERROR(
-      queue_pages_in(up_.stream, copy_of(batch, images_of(host_)), batch.pairs, way_));
+  const Batch batch = layer_batch(layer);
+  const PageCopy copy = copy_of(batch, images_of(host_));
+  STEMMA_RETURN_IF_ERROR(queue_pages_in(up_.stream, copy, batch.pairs, best_way(copy)));
   return up_.stream.record(up_.events[static_cast<std::size_t>(layer)]);
 }
 
 // Waits for it. False if the device has failed.
 bool CudaPageMover::settle_layer(std::span<PageMove> moves, std::int64_t layer) {
   if (!up_.events[static_cast<std::size_t>(layer)].wait().ok()) return false;
-  const std::uint32_t* const sums = layer_sums(layer);
+  const Batch batch = layer_batch(layer);
+  gather_sums(copy_of(batch, images_of(host_)));
+  const std::uint32_t* const sums = batch.sums;
   for (std::size_t i = 0; i < listed_.size(); ++i) {
     PageMove& move = moves[listed_[i]];
     const bool right = sums[i] == host_.layer_sums(move.from)[static_cast<std::size_t>(layer)];
@@ -265,14 +279,13 @@ MoveVerdict CudaPageMover::copy_page_in(std::span<const std::byte> image,
                        .device_pairs = in_.pairs.as<PagePair>(),
                        .sums = in_.sums.as<std::uint32_t>(),
                        .layers = {0, host_.layers()}};
+  const PageCopy copy = copy_of(batch, {staging_.bytes(), host_.layer_bytes(), 0});
   Status queued = pool_.cuda_device().use_in_thread();
   if (queued.ok()) queued = in_.stream.copy_in(in_.pairs.bytes(), pair, sizeof(PagePair));
-  if (queued.ok()) {
-    const PageImages images = {staging_.bytes(), host_.layer_bytes(), 0};
-    queued = queue_pages_in(in_.stream, copy_of(batch, images), batch.pairs, way_);
-  }
+  if (queued.ok()) queued = queue_pages_in(in_.stream, copy, batch.pairs, best_way(copy));
   const Status done = in_.stream.synchronize();
   if (!queued.ok() || !done.ok()) return MoveVerdict::kCancelled;
+  gather_sums(copy);
   const bool right = std::equal(sums.begin(), sums.end(), batch.sums);
   return right ? MoveVerdict::kDone : MoveVerdict::kCorrupt;
 }

@@ -99,6 +99,7 @@ class CudaPageMover final : public PageMover {
   Status open_all();
   Status upload_tables();
   PageCopy copy_of(const Batch& batch, const PageImages& images) const;
+  std::int64_t turn_words() const;
   Batch backup_batch(std::span<const PageMove> moves, std::size_t turn);
   Status queue_backup(std::span<const PageMove> moves, std::size_t turn);
   void seal_backup(std::span<PageMove> moves, std::size_t turn);
@@ -106,7 +107,7 @@ class CudaPageMover final : public PageMover {
   Status queue_layer(std::int64_t layer);
   bool settle_layer(std::span<PageMove> moves, std::int64_t layer);
   std::int64_t layers_ahead(std::int64_t pages) const;
-  std::uint32_t* layer_sums(std::int64_t layer);
+  Batch layer_batch(std::int64_t layer);
   void check_move(PageId device_page) const;
 
   CudaPool& pool_;
@@ -115,7 +116,6 @@ class CudaPageMover final : public PageMover {
   std::size_t backup_pages_ = 1;
   Pin pin_;
   PageCopy whole_;  // what every copy has in common
-  CopyWay way_;
   Lane down_;  // two batches, in turns
   Lane up_;
   CudaMemory tables_;                // of the stream of down_

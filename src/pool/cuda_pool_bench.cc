@@ -261,7 +261,7 @@ Result<PageStage> make_page_stage(CudaDevice& device, const KvShape& shape, Time
   PageStage stage;
   STEMMA_RETURN_IF_ERROR(make_pools(stage, device, shape));
   STEMMA_RETURN_IF_ERROR(make_lists(stage, device, timer));
-  const auto sums = static_cast<std::size_t>(shape.pages * shape.layers);
+  const auto sums = static_cast<std::size_t>(sum_words(shape.pages * shape.layers));
   STEMMA_ASSIGN_OR_RETURN(stage.sums, device.allocate_pinned(sums * sizeof(std::uint32_t)));
   const auto bytes = static_cast<std::size_t>(shape.total_bytes());
   STEMMA_ASSIGN_OR_RETURN(stage.plain, device.allocate(bytes, timer.stream));
@@ -314,6 +314,8 @@ Result<Lines> bench_ways(PageStage& stage, Timer& timer, std::int64_t bytes,
                          const CudaPoolBenchOptions& options) {
   Lines lines;
   const std::int64_t pages = bytes / stage.host->page_bytes();
+  PageCopy call = stage.copy;
+  call.count = pages;
   for (const bool out : {true, false}) {
     STEMMA_ASSIGN_OR_RETURN(const double link, link_rate(stage, timer, options, out));
     for (const CopyWay way : {CopyWay::kKernels, CopyWay::kEngines}) {
@@ -328,7 +330,7 @@ Result<Lines> bench_ways(PageStage& stage, Timer& timer, std::int64_t bytes,
       BenchLine line = line_of("cuda_pages", samples.values, {&link, 1}, "link");
       line.params = {{"what", out ? "out" : "in"},
                      {"way", way == CopyWay::kKernels ? "kernels" : "engines"},
-                     {"chosen", best_way(stage.copy) == way ? "yes" : "no"},
+                     {"chosen", best_way(call) == way ? "yes" : "no"},
                      {"bytes", std::to_string(bytes)},
                      {"pages", std::to_string(pages)},
                      {"piece_bytes", std::to_string(stage.copy.pieces[0].bytes)},

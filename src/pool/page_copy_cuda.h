@@ -3,8 +3,8 @@
 // whatever both layouts are, 16 bytes an access, and take the CRC32C of each layer image, that of
 // base/crc32c, of the very registers that they store.
 //
-// A team takes a layer of a page at a time. As many teams run as keep the link busy, not the
-// device: most of it computes meanwhile. Where a pool's pieces are large, its copy engines do the
+// A team takes a layer of a page at a time, or a part of one where there are few. As many teams run
+// as keep the link busy, not the device: most of it computes meanwhile. Where a pool's pieces are large, its copy engines do the
 // same without any team (cuda_page_mover), and sum_pages reads what they copied.
 //
 // Thread:     as CudaStream.
@@ -53,7 +53,7 @@ struct PageCopy {
   std::int64_t count = 0;
   std::int64_t first_layer = 0;
   std::int64_t layers = 0;                // from there on
-  std::uint32_t* sums = nullptr;          // of layer images   [count, layers]
+  std::uint32_t* sums = nullptr;          // of layer images   [count, layers], see sum_words
   const std::uint32_t* tables = nullptr;  // make_sum_tables, on the device
   std::uint32_t zeros_sum = 0;            // sum_of_zeros(layer_bytes_of)
 };
@@ -61,8 +61,17 @@ struct PageCopy {
 // Bytes of a layer of a page.
 std::int64_t layer_bytes_of(const PageCopy& copy);
 
+// How many words `sums` has room for: kernels leave sums of parts there, of some tens at least.
+inline constexpr std::int64_t kSumWordsMin = 64;
+constexpr std::int64_t sum_words(std::int64_t images) {
+  return images < kSumWordsMin ? kSumWordsMin : images;
+}
+// Makes sums of images of them. REQUIRES: called once, on the host, when the copy is done.
+void gather_sums(const PageCopy& copy);
+
 // Queue it. REQUIRES: pages of both sides differ from each other; a layer of a page has fewer than
-// 2^30 bytes.
+// 2^30 bytes; no kernel that is still on its way in the stream writes `pages` or, for copy_pages_in,
+// images: both are read while it ends.
 Status copy_pages_out(CudaStream& stream, const PageCopy& copy);
 Status copy_pages_in(CudaStream& stream, const PageCopy& copy);
 // The sums of what the pool has; `images` is not looked at.

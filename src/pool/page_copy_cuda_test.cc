@@ -39,7 +39,10 @@ std::vector<KvShape> shapes() {
   large.page_size = 64;
   large.head_dim = 72;
   large.layers = 2;
-  return {plain, odd, one, scaled, odd_scaled, latent, labelled, large};
+  KvShape shared = large;  // by teams
+  shared.page_size = 255;
+  shared.head_dim = 77;
+  return {plain, odd, one, scaled, odd_scaled, latent, labelled, large, shared};
 }
 
 class PageCopies : public CudaPoolFixture {
@@ -75,7 +78,8 @@ class PageCopies : public CudaPoolFixture {
     const auto bytes = static_cast<std::size_t>(pages * all_layers * layer_bytes);
     images_ = pinned_bytes(bytes);
     std::fill_n(images_.bytes(), bytes, kUntouched);
-    sums_ = pinned_bytes(pairs.size() * static_cast<std::size_t>(layers.layers()) * 4);
+    sums_ = pinned_bytes(
+        static_cast<std::size_t>(sum_words(std::ssize(pairs) * layers.layers()) * 4));
     pages_ = upload(pairs);
     const bool page_first = image_layout == KvLayout::kPageFirst;
     copy.images = {images_.bytes(), page_first ? layer_bytes : pages * layer_bytes,
@@ -111,6 +115,7 @@ class PageCopies : public CudaPoolFixture {
     const PageCopy copy = copy_of(image_layout, pairs, layers);
     ASSERT_TRUE(copy_pages_out(stream(), copy).ok());
     ASSERT_TRUE(stream().synchronize().ok());
+    gather_sums(copy);
     expect_sums(copy, pairs, *twin_);
     for (std::int64_t page = 0; page < cuda_->shape().pages; ++page) {
       const auto pair = std::ranges::find(pairs, page, [](PagePair p) { return p.image; });
@@ -135,6 +140,7 @@ class PageCopies : public CudaPoolFixture {
     }
     ASSERT_TRUE(copy_pages_in(stream(), copy).ok());
     ASSERT_TRUE(stream().synchronize().ok());
+    gather_sums(copy);
     for (const PagePair& pair : pairs) {
       for (std::int64_t layer = layers.first; layer < layers.end; ++layer) {
         const auto bytes = image(copy, pair.image, layer);
@@ -190,6 +196,7 @@ TEST_F(PageCopies, AreSummedWhereTheyLie) {
     const PageCopy copy = copy_of(KvLayout::kPageFirst, pairs, {0, shape.layers});
     ASSERT_TRUE(sum_pages(stream(), copy).ok());
     ASSERT_TRUE(stream().synchronize().ok());
+    gather_sums(copy);
     expect_sums(copy, pairs, *twin_);
   }
 }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kTeamThreads = 256;
 constexpr int kInFlight = 4;         // loads of a lane
+constexpr int kCopyTeams = 6;        // of a multiprocessor, which it has registers for
 constexpr int kRoundedElements = 8;  // of a lane at a time: 16 bytes of a plain type
 constexpr int kScaledElements = 16;  // the same of codes
 constexpr int kHeadsMax = 4;         // of a row, that a lane has one after another
@@ -94,43 +95,56 @@ STEMMA_ON_DEVICE void store_unit<Words>(Words* to, const Words& unit) {
   store_words(to, unit);
 }
 
-// Copies `units` of a row, those of a lane as many apart as there are lanes.
+// A lane's next units of a row of `units`, as many apart as there are lanes.
 template <typename Unit>
-STEMMA_ON_DEVICE void copy_row(const Unit* from, Unit* to, int units, const RowPart& part) {
-  const int lanes = part.lanes;
-  for (int begin = part.lane; begin < units; begin += kInFlight * lanes) {
-    Unit held[kInFlight];
-    for (int i = 0; i < kInFlight; ++i) {
-      if (begin + i * lanes < units) held[i] = load_unit(from + begin + i * lanes);
-    }
-    for (int i = 0; i < kInFlight; ++i) {
-      if (begin + i * lanes < units) store_unit(to + begin + i * lanes, held[i]);
-    }
+STEMMA_ON_DEVICE void load_some(const Unit* from, int begin, int units, int lanes,
+                                Unit (&held)[kInFlight]) {
+  for (int i = 0; i < kInFlight; ++i) {
+    if (begin + i * lanes < units) held[i] = load_unit(from + begin + i * lanes);
+  }
+}
+template <typename Unit>
+STEMMA_ON_DEVICE void store_some(Unit* to, int begin, int units, int lanes,
+                                 const Unit (&held)[kInFlight]) {
+  for (int i = 0; i < kInFlight; ++i) {
+    if (begin + i * lanes < units) store_unit(to + begin + i * lanes, held[i]);
   }
 }
 
-// Rows of the pool's dtype, as `units` of Unit.
+// Rows of the pool's dtype, as `units` of Unit. What a lane loads first is on its way while it
+// looks up the slot.
 template <typename Unit>
-STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int element_bytes) {
+STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, kCopyTeams) copy_rows(StoreParams params,
+                                                              int element_bytes) {
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
+  await_turn();
   if (part.row >= params.call.slots.count) return;
   const std::int64_t slot = slot_of(params.call.slots, part.row);
-  if (slot < 0 || slot >= target.slots) return;
   const StoreSource& source = part.of_values ? params.call.v : params.call.k;
-  std::byte* const side = part.of_values ? target.v : target.k;
+  const int units = target.heads * target.head_dim * element_bytes / static_cast<int>(sizeof(Unit));
+  const auto* const from =
+      reinterpret_cast<const Unit*>(source.elements + part.row * source.row_stride * element_bytes);
+  Unit held[kInFlight];
+  load_some(from, part.lane, units, part.lanes, held);
+  if (slot < 0 || slot >= target.slots) return;
   const Place place = place_of(target, slot);
-  const std::int64_t to = place.page * target.page_stride + place.offset * target.token_stride;
-  const int bytes = target.heads * target.head_dim * element_bytes;
-  copy_row(
-      reinterpret_cast<const Unit*>(source.elements + part.row * source.row_stride * element_bytes),
-      reinterpret_cast<Unit*>(side + to * element_bytes), bytes / static_cast<int>(sizeof(Unit)),
-      part);
+  std::byte* const side = part.of_values ? target.v : target.k;
+  auto* const to = reinterpret_cast<Unit*>(
+      side +
+      (place.page * target.page_stride + place.offset * target.token_stride) * element_bytes);
+  store_some(to, part.lane, units, part.lanes, held);
+  for (int begin = part.lane + kInFlight * part.lanes; begin < units;
+       begin += kInFlight * part.lanes) {
+    load_some(from, begin, units, part.lanes, held);
+    store_some(to, begin, units, part.lanes, held);
+  }
 }
 
 // Rows of f32, rounded, a Unit of a lane at a time.
 template <typename Target, typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) round_rows(StoreParams params) {
+  await_turn();
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
   if (part.row >= params.call.slots.count) return;
@@ -237,6 +251,7 @@ STEMMA_ON_DEVICE float scale_for(std::uint32_t largest) {
 // team's z is which. What is read a second time is in the cache.
 template <typename Source, typename Code, typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
+  await_turn();
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
   const bool is_row = part.row < params.call.slots.count;
@@ -271,6 +286,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
 // Labels, from K as it was stored: a thread an element. Elements are moved, whatever they are.
 template <typename Element>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) store_labels(StoreCall call) {
+  await_turn();
   const StoreTarget& target = call.target;
   const std::int64_t each = static_cast<std::int64_t>(target.heads) * target.label_channels;
   const std::int64_t at = team_x() * team_threads() + thread_index();
@@ -304,7 +320,8 @@ LaunchShape shape_for(const StoreParams& params) {
   const int rows = kTeamThreads >> params.lane_bits;
   return {.teams_x = (params.call.slots.count + rows - 1) / rows,
           .teams_y = params.call.target.v == nullptr ? 1 : 2,
-          .threads = kTeamThreads};
+          .threads = kTeamThreads,
+          .early = true};
 }
 
 // Whether rows of both sides, of the pool and of the source, lie on multiples of `bytes`.
@@ -421,7 +438,8 @@ Status store_rows_on(CudaStream& stream, const StoreCall& call) {
   if (call.target.labels == nullptr) return {};
   const std::int64_t labels = call.slots.count * call.target.heads * call.target.label_channels;
   const LaunchShape shape = {.teams_x = (labels + kTeamThreads - 1) / kTeamThreads,
-                             .threads = kTeamThreads};
+                             .threads = kTeamThreads,
+                             .early = true};
   if (dtype_bytes(call.target.dtype) == 4) {
     return launch("store_labels", stream, shape, store_labels<std::uint32_t>, call);
   }

@@ -56,6 +56,25 @@ std::vector<std::uint32_t> make_sum_tables() {
   return tables;
 }
 
+std::uint32_t sum_product(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t sum = 0;
+  for (; a != 0; a <<= 1) {
+    if ((a & kOne) != 0) sum ^= b;
+    b = times_x(b);
+  }
+  return sum;
+}
+
+std::uint32_t sum_advance(std::size_t size_bytes) {
+  std::uint32_t advance = kOne;
+  std::uint32_t power = followed_by_zeros(kOne, 1);  // x^8, then its squares
+  for (; size_bytes != 0; size_bytes /= 2) {
+    if (size_bytes % 2 != 0) advance = sum_product(advance, power);
+    power = sum_product(power, power);
+  }
+  return advance;
+}
+
 std::uint32_t sum_of_zeros(std::size_t size_bytes) {
   static constexpr std::array<std::byte, 4096> kZeros = {};
   std::uint32_t sum = 0;

@@ -38,6 +38,10 @@ inline constexpr int kSumTableWords = kSumAdvanceWords + kSumThreads;
 // advance [16, 256], then weights [256].
 std::vector<std::uint32_t> make_sum_tables();
 
+// a × b, polynomials as sums have them, and what a sum is multiplied with where so many bytes follow.
+std::uint32_t sum_product(std::uint32_t a, std::uint32_t b);
+std::uint32_t sum_advance(std::size_t size_bytes);
+
 // What the complements add to the sum of so many bytes: the sum of as many zeros.
 std::uint32_t sum_of_zeros(std::size_t size_bytes);
 
