@@ -186,6 +186,7 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team<F>& team, s
 // Teams take items in turn, every other time from behind: the items' lengths descend.
 template <typename F>
 STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_chunks(AttentionParams params) {
+  await_turn();
   const Team<F> team = team_of<F>(params);
   const std::int64_t total = chunks_of(params);
   for (std::int64_t round = 0;; ++round) {
@@ -219,9 +220,10 @@ Status chunk_attention(CudaStream& stream, const AttentionParams& params, std::i
   }
   return with_form(params.kv_dtype, params.head_dim, [&](auto form) {
     using F = decltype(form);
-    return launch("chunk_attention", stream,
-                  {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes},
-                  walk_chunks<F>, params);
+    return launch(
+        "chunk_attention", stream,
+        {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes, .early = true},
+        walk_chunks<F>, params);
   });
 }
 

@@ -477,6 +477,7 @@ STEMMA_ON_DEVICE int walk_item(const AttentionParams& params, const Team<F>& tea
 template <typename F>
 STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents)
     walk_chunks_by_groups(AttentionParams params) {
+  await_turn();
   const Team<F> team = team_of<F>();
   prepare(team);
   const std::int64_t total = chunks_of(params);
@@ -502,9 +503,10 @@ Status hopper_chunk_attention(CudaStream& stream, const AttentionParams& params,
                               std::int64_t teams) {
   return with_form(params.kv_dtype, params.head_dim, [&](auto form) {
     using F = decltype(form);
-    return launch("hopper_chunk_attention", stream,
-                  {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes},
-                  walk_chunks_by_groups<F>, params);
+    return launch(
+        "hopper_chunk_attention", stream,
+        {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes, .early = true},
+        walk_chunks_by_groups<F>, params);
   });
 }
 

@@ -272,6 +272,7 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team& team, cons
 
 template <typename F>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, F::kResidents) walk_plain_items(AttentionParams params) {
+  await_turn();
   const Team team = team_of<F>(shared_memory());
   const auto span = [&] {
     return F::kChosen ? chosen_items_of(params) : items_of(params, kSinglePairs);
@@ -306,9 +307,10 @@ Status plain_attention(CudaStream& stream, const AttentionParams& params, Attent
   }
   return with_form(params.head_dim, list, [&](auto form) {
     using F = decltype(form);
-    return launch("plain_attention", stream,
-                  {.teams_x = teams, .threads = kThreads, .shared_bytes = F::kSharedBytes},
-                  walk_plain_items<F>, params);
+    return launch(
+        "plain_attention", stream,
+        {.teams_x = teams, .threads = kThreads, .shared_bytes = F::kSharedBytes, .early = true},
+        walk_plain_items<F>, params);
   });
 }
 

@@ -238,6 +238,7 @@ STEMMA_ON_DEVICE void score(const Cursor& now, const Team<F>& team, const Attent
 
 template <typename F>
 STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams params, int list) {
+  await_turn();
   const Team<F> team = team_of<F>(shared_memory());
   Cursor now;
   now.work = team_x();
@@ -291,6 +292,7 @@ int merge_parts(const AttentionParams& params) {
 
 // A warp has a row, a query head and one of `parts` parts of its columns, a lane two of them.
 STEMMA_KERNEL merge_rows(AttentionParams params, int parts) {
+  await_turn();
   const AttentionHeader& header = header_of(params);
   const int warp = static_cast<int>(team_y()) * kMergeWarps + warp_index();
   const std::int32_t head = warp / parts;
@@ -331,9 +333,10 @@ STEMMA_KERNEL merge_rows(AttentionParams params, int parts) {
 template <typename F>
 Status launch_form(CudaStream& stream, const AttentionParams& params, int list,
                    std::int64_t teams) {
-  return launch("split_attention", stream,
-                {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes},
-                walk_items<F>, params, list);
+  return launch(
+      "split_attention", stream,
+      {.teams_x = teams, .threads = F::kThreads, .shared_bytes = F::kSharedBytes, .early = true},
+      walk_items<F>, params, list);
 }
 
 // Calls with a value of the form for rows of that type and extent.
@@ -394,7 +397,8 @@ Status merge_sums(CudaStream& stream, const AttentionParams& params, std::int64_
   return launch("merge_sums", stream,
                 {.teams_x = rows,
                  .teams_y = ceil_div<std::int64_t>(warps, kMergeWarps),
-                 .threads = kMergeWarps * kWarpThreads},
+                 .threads = kMergeWarps * kWarpThreads,
+                 .early = true},
                 merge_rows, params, parts);
 }
 

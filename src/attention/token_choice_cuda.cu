@@ -161,6 +161,7 @@ STEMMA_ON_DEVICE void write_chosen(const Chooser& chooser, const AttentionParams
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kThreads, kChoosingTeams) choose_from_guesses(TokenChoiceParams params) {
+  await_turn();
   const AttentionParams& attention = params.attention;
   const Chooser chooser = chooser_of(shared_memory());
   const std::int32_t choices = choices_of(attention);
@@ -178,9 +179,10 @@ STEMMA_KERNEL STEMMA_TEAM(kThreads, kChoosingTeams) choose_from_guesses(TokenCho
 }  // namespace
 
 Status choose_tokens(CudaStream& stream, const TokenChoiceParams& params, std::int64_t teams) {
-  return launch("token_choice", stream,
-                {.teams_x = teams, .threads = kThreads, .shared_bytes = kSharedBytes},
-                choose_from_guesses, params);
+  return launch(
+      "token_choice", stream,
+      {.teams_x = teams, .threads = kThreads, .shared_bytes = kSharedBytes, .early = true},
+      choose_from_guesses, params);
 }
 
 }  // namespace stemma

@@ -363,6 +363,7 @@ STEMMA_ON_DEVICE Part part_of(const TokenGuessParams& params, const Extent& exte
 template <typename F, Pass kPass>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, kGuessingTeams)
     pass_over_labels(TokenGuessParams params, Extent extent) {
+  await_turn();
   const Team team = team_of<F>(extent);
   const std::int32_t choices = choices_of(params.attention);
   const std::int32_t head_parts = (params.attention.kv_heads + extent.heads - 1) / extent.heads;
@@ -393,7 +394,10 @@ template <typename F, Pass kPass>
 Status launch_pass(CudaStream& stream, const TokenGuessParams& params, std::int64_t teams) {
   const Extent extent = extent_of(params, F::kHeads);
   return launch("token_guesses", stream,
-                {.teams_x = teams, .threads = kThreads, .shared_bytes = shared_bytes<F>(extent)},
+                {.teams_x = teams,
+                 .threads = kThreads,
+                 .shared_bytes = shared_bytes<F>(extent),
+                 .early = true},
                 pass_over_labels<F, kPass>, params, extent);
 }
 template <typename F>

@@ -47,6 +47,7 @@ STEMMA_ON_DEVICE float product_of(const T* x, const float* down, std::int64_t in
 
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) inner_kernel(const AdaptRows p) {
+  await_turn();
   const Place place = place_of(p);
   const T* const x =
       static_cast<const T*>(p.x) + place.row * p.x_stride + place.head * p.x_head_stride;
@@ -58,6 +59,7 @@ STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) inner_kernel(const AdaptRows p) {
 
 template <typename Y>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) outer_kernel(const AdaptRows p) {
+  await_turn();
   const Place place = place_of(p);
   const std::int64_t output = team_z() * kThreads + thread_index();
   if (place.change.rank == 0 || output >= place.matrix.outputs) return;
@@ -92,11 +94,13 @@ Status adapt_rows(CudaStream& stream, const AdaptRows& p) {
     outputs = matrix.outputs > outputs ? matrix.outputs : outputs;
   }
   const std::int64_t products = p.heads * p.matrices_count;
-  const LaunchShape inner = {.teams_x = p.rows, .teams_y = products, .threads = kThreads};
+  const LaunchShape inner = {
+      .teams_x = p.rows, .teams_y = products, .threads = kThreads, .early = true};
   const LaunchShape outer = {.teams_x = p.rows,
                              .teams_y = products,
                              .teams_z = (outputs + kThreads - 1) / kThreads,
-                             .threads = kThreads};
+                             .threads = kThreads,
+                             .early = true};
   if (p.type == WeightType::kF32) return launch_typed<float>(stream, p, inner, outer);
   if (p.type == WeightType::kBf16) return launch_typed<BFloat16>(stream, p, inner, outer);
   return launch_typed<Float16>(stream, p, inner, outer);

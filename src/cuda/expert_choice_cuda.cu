@@ -155,6 +155,7 @@ STEMMA_ON_DEVICE void weigh(const ChooseExperts& p, const ChoiceRow& row) {
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kWarpThreads, 16) choose_kernel(const ChooseExperts p) {
+  await_turn();
   const ChoiceRow row = choice_row_of(p);
   const float top = load_scores(p, row.scores);
   if (p.correction == nullptr) softmax(p, top, row.scores);
@@ -224,6 +225,7 @@ STEMMA_ON_DEVICE std::uint32_t run_of(const SortVisits& p, std::int64_t begin) {
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kSortThreads, 4) sort_kernel(const SortVisits p) {
+  await_turn();
   auto* const scratch = reinterpret_cast<std::uint64_t*>(shared_memory());
   auto* const counts = reinterpret_cast<std::uint32_t*>(scratch + kSortThreads / kWarpThreads);
   count_visits(p, counts);
@@ -266,7 +268,7 @@ Status choose_experts(CudaStream& stream, const ChooseExperts& p) {
     return wrong("choose_experts: groups");
   }
   const LaunchShape shape = {
-      .teams_x = p.rows, .threads = kWarpThreads, .shared_bytes = choice_bytes(p)};
+      .teams_x = p.rows, .threads = kWarpThreads, .shared_bytes = choice_bytes(p), .early = true};
   return launch("choose_experts", stream, shape, choose_kernel, p);
 }
 
@@ -281,7 +283,8 @@ Status sort_visits(CudaStream& stream, const SortVisits& p) {
   if (p.visits == 0) return {};
   const std::size_t shared = kSortThreads / kWarpThreads * sizeof(std::uint64_t) +
                              static_cast<std::size_t>(p.experts) * sizeof(std::uint32_t);
-  const LaunchShape shape = {.teams_x = p.experts, .threads = kSortThreads, .shared_bytes = shared};
+  const LaunchShape shape = {
+      .teams_x = p.experts, .threads = kSortThreads, .shared_bytes = shared, .early = true};
   return launch("sort_visits", stream, shape, sort_kernel, p);
 }
 

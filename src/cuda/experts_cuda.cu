@@ -51,6 +51,7 @@ STEMMA_ON_DEVICE TileOperands<T> operands_of(const ExpertProduct& p, const Exper
 
 template <typename T, typename Y, typename Shape>
 STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) experts_kernel(const ExpertProduct p) {
+  await_turn();
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * Shape::kColumns;
@@ -61,6 +62,7 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) experts_kernel(const E
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_experts_kernel(const ExpertProduct p) {
+  await_turn();
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * kPlainTile;
@@ -73,6 +75,7 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_experts_kernel(const ExpertPro
 template <typename T, typename Y, typename Shape>
 STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
     wide_experts_kernel(const ExpertProduct p) {
+  await_turn();
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * Shape::kColumns;
@@ -98,6 +101,7 @@ STEMMA_ON_DEVICE RoundedOperands<T> rounded_operands_of(const ExpertProduct& p,
 template <CodeForm kForm, typename T, typename Shape>
 STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
     rounded_experts_kernel(const ExpertProduct p) {
+  await_turn();
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * Shape::kOutputs;
@@ -109,6 +113,7 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
 
 template <CodeForm kForm>
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_rounded_experts_kernel(const ExpertProduct p) {
+  await_turn();
   const ExpertTile tile = p.tiles[team_y()];
   if (tile.expert < 0) return;
   const std::int64_t column0 = team_x() * kPlainTile;
@@ -121,6 +126,7 @@ STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_rounded_experts_kernel(const E
 constexpr int kAddThreads = 128;
 
 STEMMA_KERNEL STEMMA_TEAM(kAddThreads, 8) add_kernel(const AddExperts p) {
+  await_turn();
   const std::int64_t column = kRowStep * (team_y() * kAddThreads + thread_index());
   if (column >= p.hidden) return;
   float sums[kRowStep] = {};
@@ -144,7 +150,8 @@ Status launch_tiles(CudaStream& stream, const ExpertProduct& p, void (*kernel)(E
   const LaunchShape shape = {.teams_x = pieces_of(p.n, Shape::kColumns),
                              .teams_y = p.tiles_count,
                              .threads = Shape::kThreads,
-                             .shared_bytes = Shape::kSharedBytes};
+                             .shared_bytes = Shape::kSharedBytes,
+                             .early = true};
   return launch("multiply_experts", stream, shape, kernel, p);
 }
 
@@ -172,7 +179,8 @@ Status launch_plain(CudaStream& stream, const ExpertProduct& p, void (*kernel)(E
   const LaunchShape shape = {.teams_x = pieces_of(p.n, kPlainTile),
                              .teams_y = p.tiles_count,
                              .threads = kPlainThreads,
-                             .shared_bytes = kPlainSharedBytes};
+                             .shared_bytes = kPlainSharedBytes,
+                             .early = true};
   return launch("multiply_experts", stream, shape, kernel, p);
 }
 
@@ -181,7 +189,8 @@ Status launch_rounded(CudaStream& stream, const ExpertProduct& p) {
   const LaunchShape shape = {.teams_x = pieces_of(p.n, Shape::kOutputs),
                              .teams_y = p.tiles_count,
                              .threads = Shape::kThreads,
-                             .shared_bytes = Shape::shared_bytes(kForm)};
+                             .shared_bytes = Shape::shared_bytes(kForm),
+                             .early = true};
   return launch("multiply_experts", stream, shape, rounded_experts_kernel<kForm, T, Shape>, p);
 }
 
@@ -235,7 +244,8 @@ Status add_experts(CudaStream& stream, const AddExperts& p) {
   if (p.hidden < 1 || p.hidden % kRowStep != 0) return wrong("add_experts: hidden");
   const LaunchShape shape = {.teams_x = p.rows,
                              .teams_y = pieces_of(p.hidden, kAddThreads * kRowStep),
-                             .threads = kAddThreads};
+                             .threads = kAddThreads,
+                             .early = true};
   return launch("add_experts", stream, shape, add_kernel, p);
 }
 

@@ -18,6 +18,7 @@ STEMMA_ON_DEVICE std::int64_t part_begin(const GatheredRows& p, std::int64_t ran
 // A team copies neighbouring pieces of one row's part.
 template <typename Piece>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 4) join_kernel(const GatheredRows p) {
+  await_turn();
   constexpr std::int64_t kBytes = sizeof(Piece);
   const std::int64_t rank = team_y();
   const std::int64_t begin = part_begin(p, rank) / kBytes;
@@ -49,7 +50,8 @@ Status launch_join(CudaStream& stream, const GatheredRows& p) {
   const LaunchShape shape = {.teams_x = p.rows,
                              .teams_y = p.ranks,
                              .teams_z = (pieces + kPiecesOfTeam - 1) / kPiecesOfTeam,
-                             .threads = kThreads};
+                             .threads = kThreads,
+                             .early = true};
   return launch("join_gathered_rows", stream, shape, join_kernel<Piece>, p);
 }
 

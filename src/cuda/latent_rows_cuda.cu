@@ -93,6 +93,7 @@ STEMMA_ON_DEVICE K* place_of(const TurnTarget& target, std::int32_t slot) {
 // One team has the latent part of a row, another, if there is one, that of q.
 template <typename Q, typename K, bool kStore>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreadsMax, 4) latent_rows_kernel(const LatentRows p) {
+  await_turn();
   float* const scratch = reinterpret_cast<float*>(shared_memory());
   const std::int64_t row = team_x();
   float* const down = p.down + row * (p.query_rank + p.rank + p.rope_dim);
@@ -107,6 +108,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreadsMax, 4) latent_rows_kernel(const LatentRow
 
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kTurnThreads, 8) turn_latent_kernel(const LatentQueries p) {
+  await_turn();
   const auto steps = static_cast<int>(p.rope_dim / kRowStep);  // of a head
   const std::int64_t step = team_y() * kTurnThreads + thread_index();
   const std::int64_t head = step / steps;
@@ -134,7 +136,8 @@ Status launch_rows(CudaStream& stream, const LatentRows& p) {
   const LaunchShape shape = {.teams_x = p.rows,
                              .teams_y = p.query_rank > 0 ? 2 : 1,
                              .threads = threads_of(width > p.query_rank ? width : p.query_rank),
-                             .shared_bytes = kTeamThreadsMax / kWarpThreads * sizeof(float)};
+                             .shared_bytes = kTeamThreadsMax / kWarpThreads * sizeof(float),
+                             .early = true};
   return launch("latent_rows", stream, shape, latent_rows_kernel<Q, K, kStore>, p);
 }
 
@@ -151,7 +154,8 @@ Status launch_turn(CudaStream& stream, const LatentQueries& p) {
   const std::int64_t steps = p.query_heads * (p.rope_dim / kRowStep);
   const LaunchShape shape = {.teams_x = p.rows,
                              .teams_y = (steps + kTurnThreads - 1) / kTurnThreads,
-                             .threads = kTurnThreads};
+                             .threads = kTurnThreads,
+                             .early = true};
   return launch("turn_latent_queries", stream, shape, turn_latent_kernel<T>, p);
 }
 

@@ -15,6 +15,7 @@ constexpr std::uint32_t kExponent = 0x7F800000u;
 
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) embed_kernel(const EmbedRows p) {
+  await_turn();
   const std::int64_t row = team_x();
   std::int32_t token = p.tokens[row];
   if (token < 0) token = p.sampled[-(token + 1)];
@@ -31,6 +32,7 @@ STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) embed_kernel(const EmbedRows p) {
 
 // Codes become what they are on a CPU, code × scale.
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) rounded_embed_kernel(const EmbedRows p) {
+  await_turn();
   const std::int64_t row = team_x();
   std::int32_t token = p.tokens[row];
   if (token < 0) token = p.sampled[-(token + 1)];
@@ -84,6 +86,7 @@ STEMMA_ON_DEVICE void add_branch(const NormRows& p, const float* branch, std::in
 
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) norm_kernel(const NormRows p) {
+  await_turn();
   float* const scratch = reinterpret_cast<float*>(shared_memory());
   float* const row = scratch + 2 * kWarpsMax;
   const std::int64_t from = p.chosen != nullptr ? p.chosen[team_x()] : team_x();
@@ -137,6 +140,7 @@ STEMMA_ON_DEVICE float gelu(float gate) {
 
 template <typename T, bool kGelu>
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) gate_kernel(const GateRows p) {
+  await_turn();
   const std::int64_t row = team_x();
   const std::int64_t i = kRowStep * (team_y() * team_threads() + thread_index());
   if (i >= p.width) return;
@@ -185,6 +189,7 @@ STEMMA_ON_DEVICE Top top_of_thread(const TopRows& p, float* logits) {
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kTopThreads, 1) top_kernel(const TopRows p) {
+  await_turn();
   Top* const tops = reinterpret_cast<Top*>(shared_memory());
   Top top = top_of_thread(p, p.logits + team_x() * p.columns);
   for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
@@ -208,6 +213,7 @@ STEMMA_ON_DEVICE bool has_broken(const float* from) {
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) broken_kernel(const FindBrokenRows p) {
+  await_turn();
   const std::int64_t row = team_x();
   bool broken = false;
   for (std::int64_t i = kRowStep * thread_index(); i < p.hidden; i += kRowStep * team_threads()) {
@@ -236,7 +242,7 @@ Status launch_gate(CudaStream& stream, const GateRows& p) {
   const int threads = threads_of(p.width);
   const std::int64_t step = std::int64_t{threads} * kRowStep;
   const LaunchShape shape = {
-      .teams_x = p.rows, .teams_y = (p.width + step - 1) / step, .threads = threads};
+      .teams_x = p.rows, .teams_y = (p.width + step - 1) / step, .threads = threads, .early = true};
   return launch("gate_rows", stream, shape, p.gelu ? gate_kernel<T, true> : gate_kernel<T, false>,
                 p);
 }
@@ -245,7 +251,7 @@ Status launch_gate(CudaStream& stream, const GateRows& p) {
 
 Status embed_rows(CudaStream& stream, const EmbedRows& p) {
   if (p.hidden < 1 || p.hidden % kRowStep != 0) return wrong("embed_rows: hidden");
-  const LaunchShape shape = {.teams_x = p.rows, .threads = threads_of(p.hidden)};
+  const LaunchShape shape = {.teams_x = p.rows, .threads = threads_of(p.hidden), .early = true};
   if (p.codes != CodeForm::kNone) {
     if (p.codes != CodeForm::kInt8) return wrong("embed_rows: codes of embeddings have 8 bits");
     return launch("embed_rows", stream, shape, rounded_embed_kernel, p);
@@ -263,8 +269,10 @@ Status norm_rows(CudaStream& stream, const NormRows& p) {
     return wrong("norm_rows: hidden must be a multiple of 8, at most 32768");
   }
   const std::size_t floats = static_cast<std::size_t>(2 * kWarpsMax + p.hidden);
-  const LaunchShape shape = {
-      .teams_x = p.rows, .threads = threads_of(p.hidden), .shared_bytes = floats * sizeof(float)};
+  const LaunchShape shape = {.teams_x = p.rows,
+                             .threads = threads_of(p.hidden),
+                             .shared_bytes = floats * sizeof(float),
+                             .early = true};
   if (p.type == WeightType::kF32) return launch("norm_rows", stream, shape, norm_kernel<float>, p);
   if (p.type == WeightType::kBf16) {
     return launch("norm_rows", stream, shape, norm_kernel<BFloat16>, p);
@@ -276,7 +284,8 @@ Status find_broken_rows(CudaStream& stream, const FindBrokenRows& p) {
   if (p.hidden < 1 || p.hidden % kRowStep != 0) return wrong("find_broken_rows: hidden");
   const LaunchShape shape = {.teams_x = p.rows,
                              .threads = threads_of(p.hidden),
-                             .shared_bytes = kWarpsMax * sizeof(float)};
+                             .shared_bytes = kWarpsMax * sizeof(float),
+                             .early = true};
   return launch("find_broken_rows", stream, shape, broken_kernel, p);
 }
 
@@ -291,7 +300,8 @@ Status top_rows(CudaStream& stream, const TopRows& p) {
   if (p.columns < 1 || p.columns > INT32_MAX) return wrong("top_rows: columns");
   const LaunchShape shape = {.teams_x = p.rows,
                              .threads = kTopThreads,
-                             .shared_bytes = sizeof(Top) * kTopThreads / kWarpThreads};
+                             .shared_bytes = sizeof(Top) * kTopThreads / kWarpThreads,
+                             .early = true};
   return launch("top_rows", stream, shape, top_kernel, p);
 }
 

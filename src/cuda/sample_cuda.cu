@@ -421,6 +421,7 @@ STEMMA_ON_DEVICE void draw_ordered(Shared& shared, float least, std::int32_t* to
 
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 1)
     sample_kernel(const SampleRows p, const Precision precision) {
+  await_turn();
   Shared& shared = *reinterpret_cast<Shared*>(shared_memory());
   if (thread_index() == 0) {
     shared.row = row_of(p);
@@ -465,7 +466,7 @@ Status sample_rows(CudaStream& stream, const SampleRows& p) {
     return Error{ErrorCode::kInvalidArgument, "sample_rows: columns", 0};
   }
   const LaunchShape shape = {
-      .teams_x = p.rows, .threads = kThreads, .shared_bytes = sizeof(Shared)};
+      .teams_x = p.rows, .threads = kThreads, .shared_bytes = sizeof(Shared), .early = true};
   return launch("sample_rows", stream, shape, sample_kernel, p, precision_of(p.columns));
 }
 

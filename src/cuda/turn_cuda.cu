@@ -123,6 +123,7 @@ STEMMA_ON_DEVICE void keep_head(const TurnRows& p, std::int64_t row, int kv_head
 
 template <typename Q, typename K, bool kStore>
 STEMMA_KERNEL STEMMA_TEAM(kTeamHeads* kWarpThreads, 4) turn_kernel(const TurnRows p) {
+  await_turn();
   const int query_heads = static_cast<int>(p.query_heads);
   const int kv_heads = static_cast<int>(p.kv_heads);
   const int heads = query_heads + 2 * kv_heads;
@@ -151,7 +152,8 @@ Status launch_turn(CudaStream& stream, const TurnRows& p) {
   const std::int64_t heads = p.query_heads + 2 * p.kv_heads;
   const LaunchShape shape = {.teams_x = p.rows,
                              .teams_y = (heads + kTeamHeads - 1) / kTeamHeads,
-                             .threads = kTeamHeads * kWarpThreads};
+                             .threads = kTeamHeads * kWarpThreads,
+                             .early = true};
   return launch("turn_rows", stream, shape, turn_kernel<Q, K, kStore>, p);
 }
 

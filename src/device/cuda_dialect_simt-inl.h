@@ -161,7 +161,9 @@ inline void copy_word_later(void* shared, const void* global) {
   simt::copy_later(shared, global, sizeof(std::uint32_t));
 }
 // Kernels run one after another.
-inline void await_turn() {}
+inline void await_turn() {
+  simt::await_turn();
+}
 inline void commit_copies() {
   simt::commit_copies();
 }
@@ -241,8 +243,10 @@ template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
               void (*kernel)(Parameters...), Arguments... arguments) {
   if (shape.teams_x == 0 || shape.teams_y == 0 || shape.teams_z == 0) return {};
-  const simt::Grid grid = {
-      {shape.teams_x, shape.teams_y, shape.teams_z}, shape.threads, shape.shared_bytes};
+  const simt::Grid grid = {{shape.teams_x, shape.teams_y, shape.teams_z},
+                           shape.threads,
+                           shape.shared_bytes,
+                           shape.early};
   return simt::queue_kernel(stream.raw(), name, grid,
                             [kernel, parameters = std::tuple<Parameters...>(arguments...)] {
                               std::apply(kernel, parameters);

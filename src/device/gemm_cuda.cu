@@ -24,13 +24,14 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
   const std::int64_t row0 = team_x() * Shape::kRows;
   const std::int64_t column0 = team_y() * Shape::kColumns;
   TileSums<Shape> sums = {};
-  sum_tile<T, Shape>(operands_of<T, T>(p, slice_columns, column0),
-                     copied_rows<Shape, copied_row<Shape>>({row0, p.m}), sums);
+  sum_tile<T, Shape, TileTurn::kBehindW>(operands_of<T, T>(p, slice_columns, column0),
+                                         copied_rows<Shape, copied_row<Shape>>({row0, p.m}), sums);
   store_tile<Y, Shape>(sums, TileRows{row0, p.m}, target_of<Y>(p), column0);
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2)
     plain_gemm_kernel(const CudaGemmParams p, std::int64_t slice_columns) {
+  await_turn();
   const std::int64_t row0 = team_x() * kPlainTile;
   const std::int64_t column0 = team_y() * kPlainTile;
   const TileRows rows = {row0, p.m};
@@ -46,7 +47,8 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p, std::int64_t sl
                              .teams_y = ceil_div<std::int64_t>(p.n, Shape::kColumns),
                              .teams_z = p.products,
                              .threads = Shape::kThreads,
-                             .shared_bytes = Shape::kSharedBytes};
+                             .shared_bytes = Shape::kSharedBytes,
+                             .early = true};
   return launch("gemm", stream, shape, gemm_kernel<T, Y, Shape>, p, slice_columns);
 }
 
@@ -68,7 +70,8 @@ Status launch_products(CudaStream& stream, const CudaGemmParams& p, std::int64_t
                                .teams_y = ceil_div<std::int64_t>(p.n, kPlainTile),
                                .teams_z = p.products,
                                .threads = kPlainThreads,
-                               .shared_bytes = kPlainSharedBytes};
+                               .shared_bytes = kPlainSharedBytes,
+                               .early = true};
     return launch("plain_gemm", stream, shape, plain_gemm_kernel, p, slice_columns);
   }
   if (p.type == WeightType::kBf16) {

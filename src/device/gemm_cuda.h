@@ -50,7 +50,8 @@ CudaGemmParams with_strides(const CudaGemmParams& params);
 Status check_gemm(const CudaGemmParams& params);
 
 // Queues the product; that of rounded weights is rounded_gemm's, one of w in f32 and x of 16 bits
-// wide_gemm's. Errors are those of check_gemm and launch.
+// wide_gemm's. Errors are those of check_gemm and launch. REQUIRES: no kernel that may still be on
+// its way in the stream writes w, which is read while it ends.
 Status ordered_gemm(CudaStream& stream, const CudaGemmParams& params);
 
 // Queues the product in slices of k, for one whose n and m are too small for all multiprocessors: y

@@ -121,17 +121,31 @@ STEMMA_ON_DEVICE PieceCopies<T, Shape> copies_of(const TileOperands<T>& from, co
   return copies;
 }
 
-// Begins the copies of the next piece of the tile's rows of x and of w to `stage`.
+// Begins the copies of the next piece of the tile's rows of w to `stage`; of x the same, after
+// which the piece behind is the next one.
 template <typename T, typename Shape>
-STEMMA_ON_DEVICE void fetch_piece(PieceCopies<T, Shape>& copies, Words* stage) {
+STEMMA_ON_DEVICE void fetch_w(PieceCopies<T, Shape>& copies, Words* stage, int left) {
   STEMMA_UNROLLED
-  for (int i = 0; i < int{PieceCopies<T, Shape>::kRows}; ++i) {
-    const bool is_row = i >= Shape::kCopiedRows || (copies.x_rows >> i & 1) != 0;
+  for (int i = Shape::kCopiedRows; i < int{PieceCopies<T, Shape>::kRows}; ++i) {
     copy_words_later(stage + copies.place + i * Shape::kStepRows * kRowWords, copies.from[i],
-                     is_row && copies.left > 0);
+                     left > 0);
+    copies.from[i] += kTileK;
+  }
+}
+template <typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_x(PieceCopies<T, Shape>& copies, Words* stage) {
+  STEMMA_UNROLLED
+  for (int i = 0; i < Shape::kCopiedRows; ++i) {
+    copy_words_later(stage + copies.place + i * Shape::kStepRows * kRowWords, copies.from[i],
+                     (copies.x_rows >> i & 1) != 0 && copies.left > 0);
     copies.from[i] += kTileK;
   }
   copies.left -= kTileK;
+}
+template <typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_piece(PieceCopies<T, Shape>& copies, Words* stage) {
+  fetch_w(copies, stage, copies.left);
+  fetch_x(copies, stage);
 }
 
 // Adds the products of one piece to the warp's part of the tile.
@@ -165,15 +179,27 @@ STEMMA_ON_DEVICE void add_piece(const Words* stage, TileSums<Shape>& sums) {
   }
 }
 
+// When a tile's kernel comes to its turn (await_turn): at once, or when the first pieces of w,
+// which no kernel writes, are on their way.
+enum class TileTurn { kAtOnce, kBehindW };
+
 // Adds all of a tile's products to `sums`. x_rows: see copies_of.
-template <typename T, typename Shape, typename Rows>
+template <typename T, typename Shape, TileTurn kTurn = TileTurn::kAtOnce, typename Rows>
 STEMMA_ON_DEVICE void sum_tile(const TileOperands<T>& from, const Rows& x_rows,
                                TileSums<Shape>& sums) {
   Words* const stages = reinterpret_cast<Words*>(shared_memory());
   PieceCopies<T, Shape> copies = copies_of<T, Shape>(from, x_rows);
   const std::int64_t pieces = (from.k + kTileK - 1) / kTileK;
+  if constexpr (kTurn == TileTurn::kBehindW) {
+    for (int piece = 0; piece < Shape::kStages - 1 && piece < pieces; ++piece) {
+      fetch_w(copies, stages + piece * Shape::kStageWords, copies.left - piece * kTileK);
+    }
+    await_turn();
+  }
   for (int piece = 0; piece < Shape::kStages - 1; ++piece) {
-    if (piece < pieces) fetch_piece(copies, stages + piece * Shape::kStageWords);
+    Words* const stage = stages + piece * Shape::kStageWords;
+    if (kTurn == TileTurn::kAtOnce && piece < pieces) fetch_w(copies, stage, copies.left);
+    if (piece < pieces) fetch_x(copies, stage);
     commit_copies();
   }
   int stage = 0;

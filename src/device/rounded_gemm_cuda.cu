@@ -37,13 +37,14 @@ STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams) rounded_kernel(const C
   const std::int64_t column0 = team_y() * Shape::kOutputs;
   const std::int64_t rows = p.m - row0 < Shape::kRows ? p.m - row0 : Shape::kRows;
   const TileRows all = {row0, p.m};
-  multiply_rounded<kForm, T, Shape>(operands_of<kForm, T>(p, column0),
-                                    copied_rows<Shape, rounded_row<Shape>>(all),
-                                    static_cast<int>(rows), all, target_of<T>(p, column0));
+  multiply_rounded<kForm, T, Shape, TileTurn::kBehindW>(
+      operands_of<kForm, T>(p, column0), copied_rows<Shape, rounded_row<Shape>>(all),
+      static_cast<int>(rows), all, target_of<T>(p, column0));
 }
 
 template <CodeForm kForm>
 STEMMA_KERNEL STEMMA_TEAM(kPlainThreads, 2) plain_rounded_kernel(const CudaGemmParams p) {
+  await_turn();
   const std::int64_t column0 = team_y() * kPlainTile;
   const TileRows rows = {team_x() * kPlainTile, p.m};
   float sums[4][4] = {};
@@ -58,7 +59,8 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p) {
                              .teams_y = ceil_div<std::int64_t>(p.n, Shape::kOutputs),
                              .teams_z = p.products,
                              .threads = Shape::kThreads,
-                             .shared_bytes = Shape::shared_bytes(kForm)};
+                             .shared_bytes = Shape::shared_bytes(kForm),
+                             .early = true};
   return launch("rounded_gemm", stream, shape, rounded_kernel<kForm, T, Shape>, p);
 }
 
@@ -78,7 +80,8 @@ Status launch_form(CudaStream& stream, const CudaGemmParams& p) {
                              .teams_y = ceil_div<std::int64_t>(p.n, kPlainTile),
                              .teams_z = p.products,
                              .threads = kPlainThreads,
-                             .shared_bytes = kPlainSharedBytes};
+                             .shared_bytes = kPlainSharedBytes,
+                             .early = true};
   return launch("plain_rounded_gemm", stream, shape, plain_rounded_kernel<kForm>, p);
 }
 

@@ -142,10 +142,23 @@ STEMMA_ON_DEVICE RoundedCopies<kForm, T, Shape> copies_of(const RoundedOperands<
   return copies;
 }
 
-// Begins the copies of the next stage, zeros of what there is not.
+// Begins the copies of the next stage, zeros of what there is not: of its codes, `left` inputs
+// being left, and of its rows, after which the stage behind is the next one.
 template <CodeForm kForm, typename T, typename Shape>
-STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kForm, T, Shape>& copies, Words* stage) {
+STEMMA_ON_DEVICE void fetch_codes(RoundedCopies<kForm, T, Shape>& copies, Words* stage, int left) {
   using Copies = RoundedCopies<kForm, T, Shape>;
+  Words* const to = stage + Shape::kXWords + thread_index();
+  STEMMA_UNROLLED
+  for (int i = 0; i < int{Copies::kCodes}; ++i) {
+    const int before = i * Shape::kThreads;
+    if (before + Shape::kThreads <= Copies::kWords || before + thread_index() < Copies::kWords) {
+      copy_words_later(to + before, copies.codes[i], copies.inputs[i] < left);
+    }
+    copies.codes[i] += Shape::kSplits * RoundedStrips::group_bytes(kForm);
+  }
+}
+template <CodeForm kForm, typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_rows(RoundedCopies<kForm, T, Shape>& copies, Words* stage) {
   constexpr int kInputs = Shape::kSplits * RoundedStrips::kGroup;
   const bool wanted = thread_index() % Shape::kXRowWords * kWordElements < copies.left;
   STEMMA_UNROLLED
@@ -153,16 +166,32 @@ STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kForm, T, Shape>& copies, Words*
     copy_words_later(stage + copies.places[i], copies.x[i], wanted && (copies.rows >> i & 1) != 0);
     copies.x[i] += kInputs;
   }
-  Words* const to = stage + Shape::kXWords + thread_index();
-  STEMMA_UNROLLED
-  for (int i = 0; i < int{Copies::kCodes}; ++i) {
-    const int before = i * Shape::kThreads;
-    if (before + Shape::kThreads <= Copies::kWords || before + thread_index() < Copies::kWords) {
-      copy_words_later(to + before, copies.codes[i], copies.inputs[i] < copies.left);
-    }
-    copies.codes[i] += Shape::kSplits * RoundedStrips::group_bytes(kForm);
-  }
   copies.left -= kInputs;
+}
+template <CodeForm kForm, typename T, typename Shape>
+STEMMA_ON_DEVICE void fetch_stage(RoundedCopies<kForm, T, Shape>& copies, Words* stage) {
+  fetch_codes(copies, stage, copies.left);
+  fetch_rows(copies, stage);
+}
+
+// Begins the copies of the first `stages` of as many as there are, and comes to the kernel's turn.
+template <CodeForm kForm, typename T, typename Shape, TileTurn kTurn>
+STEMMA_ON_DEVICE void fetch_first(RoundedCopies<kForm, T, Shape>& copies, Words* stages, int first,
+                                  int all) {
+  constexpr int kStageWords = Shape::stage_words(kForm);
+  constexpr int kInputs = Shape::kSplits * RoundedStrips::kGroup;
+  if constexpr (kTurn == TileTurn::kBehindW) {
+    for (int i = 0; i < first && i < all; ++i) {
+      fetch_codes(copies, stages + i * kStageWords, copies.left - i * kInputs);
+    }
+    await_turn();
+  }
+  for (int i = 0; i < first; ++i) {
+    Words* const stage = stages + i * kStageWords;
+    if (kTurn == TileTurn::kAtOnce && i < all) fetch_codes(copies, stage, copies.left);
+    if (i < all) fetch_rows(copies, stage);
+    commit_copies();
+  }
 }
 
 // What a warp has of a group's sums, and a thread of these: of outputs lane / 4 and 8 more, of rows

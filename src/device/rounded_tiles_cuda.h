@@ -115,7 +115,8 @@ STEMMA_ON_DEVICE void store_sums(const RoundedOperands<T>& from, const float* su
   }
 }
 
-template <CodeForm kForm, typename T, typename Shape, typename XRows, typename YRows>
+template <CodeForm kForm, typename T, typename Shape, TileTurn kTurn, typename XRows,
+          typename YRows>
 STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows& x_rows,
                                      const YRows& y_rows, const RoundedTarget& to) {
   constexpr int kStages = Shape::stages(kForm);
@@ -125,12 +126,7 @@ STEMMA_ON_DEVICE void multiply_whole(const RoundedOperands<T>& from, const XRows
   const std::uint32_t ones = ones_of<T>(from.k);
   const GroupPlaces places = places_of<kForm, Shape>(0);
   const int groups = static_cast<int>(RoundedStrips::groups(from.k));
-  for (int group = 0; group < kStages - 1; ++group) {
-    if (group < groups) {
-      fetch_stage(copies, stages + group * kStageWords);
-    }
-    commit_copies();
-  }
+  fetch_first<kForm, T, Shape, kTurn>(copies, stages, kStages - 1, groups);
   GroupSums<Shape> sums = {};
   int stage = 0;
   for (int group = 0; group < groups; ++group) {
@@ -231,7 +227,8 @@ STEMMA_ON_DEVICE void store_own(const RoundedOperands<T>& from, const OwnValues<
 
 // A stage's sums are added, and its scales read, while the next one's are made: so a stage is free
 // for copies one turn later than it would be.
-template <CodeForm kForm, typename T, typename Shape, typename XRows, typename YRows>
+template <CodeForm kForm, typename T, typename Shape, TileTurn kTurn, typename XRows,
+          typename YRows>
 STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows& x_rows, int rows,
                                      const YRows& y_rows, const RoundedTarget& to) {
   constexpr int kStages = Shape::stages(kForm);
@@ -246,12 +243,7 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
   const int pieces = (groups + kSplits - 1) / kSplits;
   const int split = warp_index() / Shape::kPlaneWarps;
   const GroupPlaces places = places_of<kForm, Shape>(split);
-  for (int piece = 0; piece < kStages - 2; ++piece) {
-    if (piece < pieces) {
-      fetch_stage(copies, stages + piece * kStageWords);
-    }
-    commit_copies();
-  }
+  fetch_first<kForm, T, Shape, kTurn>(copies, stages, kStages - 2, pieces);
   OwnValues<Shape> sums = {};
   int stage = 0;
   int before = kStages - 1;  // the stage of the piece before
@@ -285,13 +277,14 @@ STEMMA_ON_DEVICE void multiply_split(const RoundedOperands<T>& from, const XRows
 }
 
 // The tile, of which there are `rows` rows.
-template <CodeForm kForm, typename T, typename Shape, typename XRows, typename YRows>
+template <CodeForm kForm, typename T, typename Shape, TileTurn kTurn = TileTurn::kAtOnce,
+          typename XRows, typename YRows>
 STEMMA_ON_DEVICE void multiply_rounded(const RoundedOperands<T>& from, const XRows& x_rows,
                                        int rows, const YRows& y_rows, const RoundedTarget& to) {
   if constexpr (Shape::kSplits > 1) {
-    multiply_split<kForm, T, Shape>(from, x_rows, rows, y_rows, to);
+    multiply_split<kForm, T, Shape, kTurn>(from, x_rows, rows, y_rows, to);
   } else {
-    multiply_whole<kForm, T, Shape>(from, x_rows, y_rows, to);
+    multiply_whole<kForm, T, Shape, kTurn>(from, x_rows, y_rows, to);
   }
 }
 

@@ -82,6 +82,7 @@ struct Thread {
   std::deque<std::vector<SharedCopy>> groups;
   std::vector<const void*> unfenced;  // sixteen shared bytes each that it wrote
   bool registers_fenced = false;
+  bool had_turn = false;
 
   bool can_run() const { return !done && (waits_at == nullptr || waits_at->rounds > waits_past); }
 };
@@ -221,13 +222,13 @@ class Team {
     begin(team);
     team_meeting = &meeting_;
     parts = &parts_;
-    while (run_each_once()) {
-    }
+    while (run_each_once()) continue;
     team_meeting = nullptr;
     parts = nullptr;
     for (const Thread& thread : threads_) {
       STEMMA_CHECK(thread.done,
                    "threads of a team wait for each other: some do not reach the barrier");
+      STEMMA_CHECK(thread.had_turn || !grid_.early, "whoever may begin early awaits its turn");
     }
     check_guard();
     for (const Group& group : parts_.groups) {
@@ -336,6 +337,10 @@ class Team {
 
 const Here& here() {
   return current().place;
+}
+
+void await_turn() {
+  current().had_turn = true;
 }
 
 void wait_for_team(const Site& site) {

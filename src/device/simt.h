@@ -50,10 +50,12 @@ struct Grid {
   std::array<std::int64_t, 3> teams = {1, 1, 1};
   int threads = 32;
   std::size_t shared_bytes = 0;
+  bool early = false;  // every thread calls await_turn
 };
 
 // For code of kernels. REQUIRES: called from a kernel.
 const Here& here();
+void await_turn();
 void wait_for_team(const Site& site);
 void wait_for_warp(const Site& site);
 // As wait_for_warp, but what lanes did before is not ordered with what others do behind it.

@@ -12,6 +12,7 @@ namespace {
 template <typename T, typename Y, typename Shape>
 STEMMA_KERNEL STEMMA_TEAM(Shape::kThreads, Shape::kTeams)
     wide_kernel(const CudaGemmParams p, std::int64_t slice_columns) {
+  await_turn();
   const TileRows rows = {team_x() * Shape::kRows, p.m};
   const std::int64_t column0 = team_y() * Shape::kColumns;
   WideSums<Shape> sums = {};
@@ -27,7 +28,8 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p, std::int64_t sl
                              .teams_y = ceil_div<std::int64_t>(p.n, Shape::kColumns),
                              .teams_z = p.products,
                              .threads = Shape::kThreads,
-                             .shared_bytes = Shape::kSharedBytes};
+                             .shared_bytes = Shape::kSharedBytes,
+                             .early = true};
   return launch("wide_gemm", stream, shape, wide_kernel<T, Y, Shape>, p, slice_columns);
 }
 

@@ -5,8 +5,8 @@
 // memory's rate. So where there are fewer images than teams, several teams share one.
 //
 // A call of a MiB takes as long as the link needs for it and a few microseconds to begin and end,
-// unless those of one call are the other's: the next begins while one ends, and what it copies in is
-// asked for before it waits for its turn.
+// unless those of one call are the other's: the next begins while one ends, and what it copies in
+// is asked for before it waits for its turn.
 #include <algorithm>
 
 #include "device/cuda_dialect.h"

@@ -4,8 +4,9 @@
 // base/crc32c, of the very registers that they store.
 //
 // A team takes a layer of a page at a time, or a part of one where there are few. As many teams run
-// as keep the link busy, not the device: most of it computes meanwhile. Where a pool's pieces are large, its copy engines do the
-// same without any team (cuda_page_mover), and sum_pages reads what they copied.
+// as keep the link busy, not the device: most of it computes meanwhile. Where a pool's pieces are
+// large, its copy engines do the same without any team (cuda_page_mover), and sum_pages reads what
+// they copied.
 //
 // Thread:     as CudaStream.
 // Memory:     none.
@@ -70,8 +71,8 @@ constexpr std::int64_t sum_words(std::int64_t images) {
 void gather_sums(const PageCopy& copy);
 
 // Queue it. REQUIRES: pages of both sides differ from each other; a layer of a page has fewer than
-// 2^30 bytes; no kernel that is still on its way in the stream writes `pages` or, for copy_pages_in,
-// images: both are read while it ends.
+// 2^30 bytes; no kernel that is still on its way in the stream writes `pages` or, for
+// copy_pages_in, images: both are read while it ends.
 Status copy_pages_out(CudaStream& stream, const PageCopy& copy);
 Status copy_pages_in(CudaStream& stream, const PageCopy& copy);
 // The sums of what the pool has; `images` is not looked at.

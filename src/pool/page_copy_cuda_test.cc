@@ -78,8 +78,8 @@ class PageCopies : public CudaPoolFixture {
     const auto bytes = static_cast<std::size_t>(pages * all_layers * layer_bytes);
     images_ = pinned_bytes(bytes);
     std::fill_n(images_.bytes(), bytes, kUntouched);
-    sums_ = pinned_bytes(
-        static_cast<std::size_t>(sum_words(std::ssize(pairs) * layers.layers()) * 4));
+    sums_ =
+        pinned_bytes(static_cast<std::size_t>(sum_words(std::ssize(pairs) * layers.layers()) * 4));
     pages_ = upload(pairs);
     const bool page_first = image_layout == KvLayout::kPageFirst;
     copy.images = {images_.bytes(), page_first ? layer_bytes : pages * layer_bytes,

@@ -114,8 +114,8 @@ STEMMA_ON_DEVICE void store_some(Unit* to, int begin, int units, int lanes,
 // Rows of the pool's dtype, as `units` of Unit. What a lane loads first is on its way while it
 // looks up the slot.
 template <typename Unit>
-STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, kCopyTeams) copy_rows(StoreParams params,
-                                                              int element_bytes) {
+STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, kCopyTeams)
+    copy_rows(StoreParams params, int element_bytes) {
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
   await_turn();
