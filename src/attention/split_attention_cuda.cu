@@ -293,6 +293,7 @@ int merge_parts(const AttentionParams& params) {
 // A warp has a row, a query head and one of `parts` parts of its columns, a lane two of them.
 STEMMA_KERNEL merge_rows(AttentionParams params, int parts) {
   await_turn();
+  pass_turn();
   const AttentionHeader& header = header_of(params);
   const int warp = static_cast<int>(team_y()) * kMergeWarps + warp_index();
   const std::int32_t head = warp / parts;

@@ -48,6 +48,7 @@ STEMMA_ON_DEVICE float product_of(const T* x, const float* down, std::int64_t in
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) inner_kernel(const AdaptRows p) {
   await_turn();
+  pass_turn();
   const Place place = place_of(p);
   const T* const x =
       static_cast<const T*>(p.x) + place.row * p.x_stride + place.head * p.x_head_stride;
@@ -60,6 +61,7 @@ STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) inner_kernel(const AdaptRows p) {
 template <typename Y>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) outer_kernel(const AdaptRows p) {
   await_turn();
+  pass_turn();
   const Place place = place_of(p);
   const std::int64_t output = team_z() * kThreads + thread_index();
   if (place.change.rank == 0 || output >= place.matrix.outputs) return;

@@ -156,6 +156,7 @@ STEMMA_ON_DEVICE void weigh(const ChooseExperts& p, const ChoiceRow& row) {
 
 STEMMA_KERNEL STEMMA_TEAM(kWarpThreads, 16) choose_kernel(const ChooseExperts p) {
   await_turn();
+  pass_turn();
   const ChoiceRow row = choice_row_of(p);
   const float top = load_scores(p, row.scores);
   if (p.correction == nullptr) softmax(p, top, row.scores);
@@ -226,6 +227,7 @@ STEMMA_ON_DEVICE std::uint32_t run_of(const SortVisits& p, std::int64_t begin) {
 
 STEMMA_KERNEL STEMMA_TEAM(kSortThreads, 4) sort_kernel(const SortVisits p) {
   await_turn();
+  pass_turn();
   auto* const scratch = reinterpret_cast<std::uint64_t*>(shared_memory());
   auto* const counts = reinterpret_cast<std::uint32_t*>(scratch + kSortThreads / kWarpThreads);
   count_visits(p, counts);

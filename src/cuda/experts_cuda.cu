@@ -127,6 +127,7 @@ constexpr int kAddThreads = 128;
 
 STEMMA_KERNEL STEMMA_TEAM(kAddThreads, 8) add_kernel(const AddExperts p) {
   await_turn();
+  pass_turn();
   const std::int64_t column = kRowStep * (team_y() * kAddThreads + thread_index());
   if (column >= p.hidden) return;
   float sums[kRowStep] = {};

@@ -19,6 +19,7 @@ STEMMA_ON_DEVICE std::int64_t part_begin(const GatheredRows& p, std::int64_t ran
 template <typename Piece>
 STEMMA_KERNEL STEMMA_TEAM(kThreads, 4) join_kernel(const GatheredRows p) {
   await_turn();
+  pass_turn();
   constexpr std::int64_t kBytes = sizeof(Piece);
   const std::int64_t rank = team_y();
   const std::int64_t begin = part_begin(p, rank) / kBytes;

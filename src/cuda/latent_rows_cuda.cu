@@ -94,6 +94,7 @@ STEMMA_ON_DEVICE K* place_of(const TurnTarget& target, std::int32_t slot) {
 template <typename Q, typename K, bool kStore>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreadsMax, 4) latent_rows_kernel(const LatentRows p) {
   await_turn();
+  pass_turn();
   float* const scratch = reinterpret_cast<float*>(shared_memory());
   const std::int64_t row = team_x();
   float* const down = p.down + row * (p.query_rank + p.rank + p.rope_dim);
@@ -109,6 +110,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreadsMax, 4) latent_rows_kernel(const LatentRow
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kTurnThreads, 8) turn_latent_kernel(const LatentQueries p) {
   await_turn();
+  pass_turn();
   const auto steps = static_cast<int>(p.rope_dim / kRowStep);  // of a head
   const std::int64_t step = team_y() * kTurnThreads + thread_index();
   const std::int64_t head = step / steps;

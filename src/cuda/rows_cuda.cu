@@ -16,6 +16,7 @@ constexpr std::uint32_t kExponent = 0x7F800000u;
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) embed_kernel(const EmbedRows p) {
   await_turn();
+  pass_turn();
   const std::int64_t row = team_x();
   std::int32_t token = p.tokens[row];
   if (token < 0) token = p.sampled[-(token + 1)];
@@ -33,6 +34,7 @@ STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) embed_kernel(const EmbedRows p) {
 // Codes become what they are on a CPU, code × scale.
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) rounded_embed_kernel(const EmbedRows p) {
   await_turn();
+  pass_turn();
   const std::int64_t row = team_x();
   std::int32_t token = p.tokens[row];
   if (token < 0) token = p.sampled[-(token + 1)];
@@ -87,6 +89,7 @@ STEMMA_ON_DEVICE void add_branch(const NormRows& p, const float* branch, std::in
 template <typename T>
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) norm_kernel(const NormRows p) {
   await_turn();
+  pass_turn();
   float* const scratch = reinterpret_cast<float*>(shared_memory());
   float* const row = scratch + 2 * kWarpsMax;
   const std::int64_t from = p.chosen != nullptr ? p.chosen[team_x()] : team_x();
@@ -141,6 +144,7 @@ STEMMA_ON_DEVICE float gelu(float gate) {
 template <typename T, bool kGelu>
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) gate_kernel(const GateRows p) {
   await_turn();
+  pass_turn();
   const std::int64_t row = team_x();
   const std::int64_t i = kRowStep * (team_y() * team_threads() + thread_index());
   if (i >= p.width) return;
@@ -190,6 +194,7 @@ STEMMA_ON_DEVICE Top top_of_thread(const TopRows& p, float* logits) {
 
 STEMMA_KERNEL STEMMA_TEAM(kTopThreads, 1) top_kernel(const TopRows p) {
   await_turn();
+  pass_turn();
   Top* const tops = reinterpret_cast<Top*>(shared_memory());
   Top top = top_of_thread(p, p.logits + team_x() * p.columns);
   for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
@@ -214,6 +219,7 @@ STEMMA_ON_DEVICE bool has_broken(const float* from) {
 
 STEMMA_KERNEL STEMMA_TEAM(kRowThreadsMax, 2) broken_kernel(const FindBrokenRows p) {
   await_turn();
+  pass_turn();
   const std::int64_t row = team_x();
   bool broken = false;
   for (std::int64_t i = kRowStep * thread_index(); i < p.hidden; i += kRowStep * team_threads()) {

@@ -124,6 +124,7 @@ STEMMA_ON_DEVICE void keep_head(const TurnRows& p, std::int64_t row, int kv_head
 template <typename Q, typename K, bool kStore>
 STEMMA_KERNEL STEMMA_TEAM(kTeamHeads* kWarpThreads, 4) turn_kernel(const TurnRows p) {
   await_turn();
+  pass_turn();
   const int query_heads = static_cast<int>(p.query_heads);
   const int kv_heads = static_cast<int>(p.kv_heads);
   const int heads = query_heads + 2 * kv_heads;

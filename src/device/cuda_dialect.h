@@ -10,7 +10,8 @@
 //   team_x() team_y() team_z()  teams_x()                           which team, of how many
 //   shared_memory()                    the team's shared bytes, as many as launch was told
 //   team_barrier()  warp_barrier()     all threads of the team, of the warp, come here
-//   await_turn()                       what was queued before is done (LaunchShape::early)
+//   await_turn()  pass_turn()          what was queued before is done; the kernel behind may begin
+//                                      (LaunchShape::early)
 //   shuffle(value, lane)  shuffle_xor(value, mask)  any_lane(bool)  all lanes take part
 //   lanes_where(bool)  ones_in(u32)    a bit for each lane where it is true; bits that are set
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
@@ -60,8 +61,10 @@ struct LaunchShape {
   int threads = kWarpThreads;  // of a team: whole warps, at most 1,024
   std::size_t shared_bytes = 0;
   // Teams may begin while the kernel before them in the stream ends, so that a launch takes less
-  // time. REQUIRES: every thread calls await_turn, before it writes anything and before it reads
-  // what a kernel may have written.
+  // time: when all of its teams have passed their turn on, or are done. Who passes it on early
+  // leaves the multiprocessors room: else those behind are spread over what is free just then, and
+  // stay where they are. REQUIRES: every thread calls await_turn, before it writes anything and
+  // before it reads what a kernel may have written.
   bool early = false;
 };
 

@@ -136,10 +136,16 @@ STEMMA_ON_DEVICE int afresh(int value) {
   return value;
 }
 
-// Until all that was queued before is done and seen. The kernel behind may begin from here on.
+// Until all that was queued before is done and seen.
 STEMMA_ON_DEVICE void await_turn() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The kernel behind may begin when all teams have come here or are done.
+STEMMA_ON_DEVICE void pass_turn() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
@@ -204,6 +210,12 @@ STEMMA_ON_DEVICE void multiply_add<Float16>(float (&d)[4], const std::uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// Prepares a kernel that may begin early. A multiprocessor changes what part of its memory is shared
+// only when nothing runs there: of kernels that overlap all have the same part.
+inline cudaError_t share_memory_alike(const void* kernel) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                              cudaSharedmemCarveoutMaxShared);
+}
 // Whether kernels of the thread's device can begin early: from Hopper on.
 inline bool can_begin_early() {
   int device = 0;
@@ -228,9 +240,12 @@ Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
-  config.numAttrs = shape.early && can_begin_early() ? 1 : 0;
   cudaError_t error = cudaSuccess;
-  if (shape.shared_bytes > 48 * 1024) {
+  if (shape.early && can_begin_early()) {
+    config.numAttrs = 1;
+    error = share_memory_alike(reinterpret_cast<const void*>(kernel));
+  }
+  if (error == cudaSuccess && shape.shared_bytes > 48 * 1024) {
     error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shape.shared_bytes));

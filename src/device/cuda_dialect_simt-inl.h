@@ -164,6 +164,7 @@ inline void copy_word_later(void* shared, const void* global) {
 inline void await_turn() {
   simt::await_turn();
 }
+inline void pass_turn() {}
 inline void commit_copies() {
   simt::commit_copies();
 }

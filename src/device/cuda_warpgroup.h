@@ -12,6 +12,8 @@
 //   fence_registers()                  before products, when their registers were touched
 //   commit_products()  wait_products<N>()  settle(d)
 //   fence_shared_writes()              before products read what the thread wrote or copied
+//   give_registers<N>()  take_registers<N>()   a group has N a thread from here on, fewer or more
+//                                      than the kernel's; all warps of it, behind one branch
 //   SharedBarrier: begin_barrier(b, arrivals)  arrive(b)  wait_for(b, parity)      mbarrier
 //
 // Matrices lie in *panels*: rows of 64 elements, 128 bytes, behind one another, from a multiple of

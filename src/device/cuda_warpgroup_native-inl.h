@@ -124,6 +124,15 @@ STEMMA_ON_DEVICE void settle(float (&d)[kEights][4]) {
   }
 }
 
+template <int kRegisters>
+STEMMA_ON_DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+STEMMA_ON_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 STEMMA_ON_DEVICE void fence_shared_writes() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

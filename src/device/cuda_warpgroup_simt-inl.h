@@ -58,6 +58,11 @@ template <std::size_t kEights>
 void settle(float (&d)[kEights][4]) {
   simt::check_settled(&d[0][0]);
 }
+template <int kRegisters>
+void give_registers() {}
+template <int kRegisters>
+void take_registers() {}
+
 inline void fence_shared_writes() {
   simt::fence_shared_writes();
 }

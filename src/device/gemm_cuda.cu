@@ -12,6 +12,9 @@
 namespace stemma {
 namespace {
 
+// Up to so many tiles a multiprocessor has two at most.
+constexpr std::int64_t kFewTiles = 264;
+
 template <typename Y>
 STEMMA_ON_DEVICE TileTarget<Y> target_of(const CudaGemmParams& p) {
   return {static_cast<Y*>(p.y) + team_z() * p.y_step, p.n, p.y_stride,
@@ -54,7 +57,11 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p, std::int64_t sl
 
 template <typename T, typename Y>
 Status launch_typed(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
-  if (p.m <= FewRows::kRows) return launch_tiles<T, Y, FewRows>(stream, p, slice_columns);
+  if (p.m <= FewRows::kRows) {
+    const std::int64_t tiles = ceil_div<std::int64_t>(p.n, FewRows::kColumns) * p.products;
+    return tiles <= kFewTiles ? launch_tiles<T, Y, FewTiles>(stream, p, slice_columns)
+                              : launch_tiles<T, Y, FewRows>(stream, p, slice_columns);
+  }
   if (p.m <= 2 * SomeRows::kRows) return launch_tiles<T, Y, SomeRows>(stream, p, slice_columns);
   return launch_tiles<T, Y, ManyRows>(stream, p, slice_columns);
 }

@@ -205,14 +205,20 @@ STEMMA_KERNEL STEMMA_TEAM(kSumThreads, 2) copy_pages(CopyParams params) {
   ask_for_tables(tables, params.copy.tables);
   const std::uint32_t weight = params.copy.tables[kSumAdvanceWords + thread_index()];
   const std::int64_t parts = params.copy.count * params.copy.layers * params.parts;
-  if constexpr (kWay != Way::kIn) await_turn();
+  if constexpr (kWay != Way::kIn) {
+    await_turn();
+    pass_turn();
+  }
   for (std::int64_t number = team_x(); number < parts; number += teams_x()) {
     const ImagePart part = part_of(params, number);
     Words held[kInFlight];
     load_some<kWay, kWhole>(params, part, part.first(), held);
     if (number == team_x()) {
       wait_copies<0>();
-      if constexpr (kWay == Way::kIn) await_turn();
+      if constexpr (kWay == Way::kIn) {
+        await_turn();
+        pass_turn();
+      }
     }
     team_barrier();  // the tables are there, and the scratch is free
     const std::uint32_t state = copy_part<kWay, kWhole>(params, part, held, tables);

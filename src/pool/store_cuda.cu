@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kTeamThreads = 256;
 constexpr int kInFlight = 4;         // loads of a lane
-constexpr int kCopyTeams = 6;        // of a multiprocessor, which it has registers for
 constexpr int kRoundedElements = 8;  // of a lane at a time: 16 bytes of a plain type
 constexpr int kScaledElements = 16;  // the same of codes
 constexpr int kHeadsMax = 4;         // of a row, that a lane has one after another
@@ -111,33 +110,39 @@ STEMMA_ON_DEVICE void store_some(Unit* to, int begin, int units, int lanes,
   }
 }
 
-// Rows of the pool's dtype, as `units` of Unit. What a lane loads first is on its way while it
-// looks up the slot.
-template <typename Unit>
-STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, kCopyTeams)
-    copy_rows(StoreParams params, int element_bytes) {
+// Rows of the pool's dtype, as `units` of Unit; a lane has the row's K and its V. What it loads
+// first of both is on its way while it looks up the slot: of 4,096 rows all at once.
+template <typename Unit, int kSides>
+STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int element_bytes) {
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
+  const StoreSource sources[] = {params.call.k, params.call.v};
+  const int units = target.heads * target.head_dim * element_bytes / static_cast<int>(sizeof(Unit));
   await_turn();
+  pass_turn();
   if (part.row >= params.call.slots.count) return;
   const std::int64_t slot = slot_of(params.call.slots, part.row);
-  const StoreSource& source = part.of_values ? params.call.v : params.call.k;
-  const int units = target.heads * target.head_dim * element_bytes / static_cast<int>(sizeof(Unit));
-  const auto* const from =
-      reinterpret_cast<const Unit*>(source.elements + part.row * source.row_stride * element_bytes);
-  Unit held[kInFlight];
-  load_some(from, part.lane, units, part.lanes, held);
+  const Unit* from[kSides];
+  Unit held[kSides][kInFlight];
+  STEMMA_UNROLLED
+  for (int side = 0; side < kSides; ++side) {
+    from[side] = reinterpret_cast<const Unit*>(sources[side].elements +
+                                               part.row * sources[side].row_stride * element_bytes);
+    load_some(from[side], part.lane, units, part.lanes, held[side]);
+  }
   if (slot < 0 || slot >= target.slots) return;
   const Place place = place_of(target, slot);
-  std::byte* const side = part.of_values ? target.v : target.k;
-  auto* const to = reinterpret_cast<Unit*>(
-      side +
-      (place.page * target.page_stride + place.offset * target.token_stride) * element_bytes);
-  store_some(to, part.lane, units, part.lanes, held);
-  for (int begin = part.lane + kInFlight * part.lanes; begin < units;
-       begin += kInFlight * part.lanes) {
-    load_some(from, begin, units, part.lanes, held);
-    store_some(to, begin, units, part.lanes, held);
+  const std::int64_t to =
+      (place.page * target.page_stride + place.offset * target.token_stride) * element_bytes;
+  STEMMA_UNROLLED
+  for (int side = 0; side < kSides; ++side) {
+    auto* const row = reinterpret_cast<Unit*>((side == 0 ? target.k : target.v) + to);
+    store_some(row, part.lane, units, part.lanes, held[side]);
+    for (int begin = part.lane + kInFlight * part.lanes; begin < units;
+         begin += kInFlight * part.lanes) {
+      load_some(from[side], begin, units, part.lanes, held[side]);
+      store_some(row, begin, units, part.lanes, held[side]);
+    }
   }
 }
 
@@ -145,6 +150,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, kCopyTeams)
 template <typename Target, typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) round_rows(StoreParams params) {
   await_turn();
+  pass_turn();
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
   if (part.row >= params.call.slots.count) return;
@@ -252,6 +258,7 @@ STEMMA_ON_DEVICE float scale_for(std::uint32_t largest) {
 template <typename Source, typename Code, typename Unit>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
   await_turn();
+  pass_turn();
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
   const bool is_row = part.row < params.call.slots.count;
@@ -287,6 +294,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) scale_rows(StoreParams params) {
 template <typename Element>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) store_labels(StoreCall call) {
   await_turn();
+  pass_turn();
   const StoreTarget& target = call.target;
   const std::int64_t each = static_cast<std::int64_t>(target.heads) * target.label_channels;
   const std::int64_t at = team_x() * team_threads() + thread_index();
@@ -349,7 +357,10 @@ Status launch_copy(CudaStream& stream, StoreParams params) {
   const auto element_bytes = static_cast<int>(dtype_bytes(target.dtype));
   const std::int64_t bytes = row_elements(target) * element_bytes;
   params.lane_bits = lane_bits_for(bytes / static_cast<std::int64_t>(sizeof(Unit)));
-  return launch("store_copy", stream, shape_for(params), copy_rows<Unit>, params, element_bytes);
+  LaunchShape shape = shape_for(params);
+  shape.teams_y = 1;
+  const auto kernel = target.v == nullptr ? copy_rows<Unit, 1> : copy_rows<Unit, 2>;
+  return launch("store_copy", stream, shape, kernel, params, element_bytes);
 }
 
 Status copy_elements(CudaStream& stream, const StoreParams& params) {
