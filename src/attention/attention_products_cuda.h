@@ -150,21 +150,30 @@ STEMMA_ON_DEVICE void hide_keys(float (&s)[F::kRows][2 * F::kKeys][4],
   }
 }
 
-// The largest score of each of the lane's rows, over the warp's keys.
+// The largest score of each of the lane's rows, over the warp's keys. Rows take turns: of one alone
+// each step waits for the one before.
 template <typename F>
 STEMMA_ON_DEVICE void largest_scores(float (&largest)[F::kRows][2],
                                      const float (&s)[F::kRows][2 * F::kKeys][4]) {
   STEMMA_UNROLLED
-  for (int r = 0; r < F::kRows; ++r) {
+  for (int n = 0; n < 2 * F::kKeys; ++n) {
     STEMMA_UNROLLED
-    for (int half = 0; half < 2; ++half) {
-      float most = larger_of(s[r][0][2 * half], s[r][0][2 * half + 1]);
-      STEMMA_UNROLLED
-      for (int n = 1; n < 2 * F::kKeys; ++n) {
-        most = larger_of(most, larger_of(s[r][n][2 * half], s[r][n][2 * half + 1]));
-      }
-      most = larger_of(most, shuffle_xor(most, 1));
-      largest[r][half] = larger_of(most, shuffle_xor(most, 2));
+    for (int i = 0; i < 2 * F::kRows; ++i) {
+      const float(&four)[4] = s[i / 2][n];
+      const float most = larger_of(four[i % 2 * 2], four[i % 2 * 2 + 1]);
+      largest[i / 2][i % 2] = n == 0 ? most : larger_of(largest[i / 2][i % 2], most);
+    }
+  }
+  STEMMA_UNROLLED
+  for (int mask = 1; mask <= 2; mask *= 2) {
+    float others[F::kRows][2];
+    STEMMA_UNROLLED
+    for (int i = 0; i < 2 * F::kRows; ++i) {
+      others[i / 2][i % 2] = shuffle_xor(largest[i / 2][i % 2], mask);
+    }
+    STEMMA_UNROLLED
+    for (int i = 0; i < 2 * F::kRows; ++i) {
+      largest[i / 2][i % 2] = larger_of(largest[i / 2][i % 2], others[i / 2][i % 2]);
     }
   }
 }

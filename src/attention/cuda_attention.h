@@ -62,8 +62,8 @@ struct CudaAttentionOptions {
   // Bytes of the device for choices that are made at once. One row may take more.
   std::int64_t choice_bytes_max = std::int64_t{256} << 20;
   // Rows of long chunks by products of warpgroups, where the device and the rows allow it
-  // (has_hopper_chunk_kernel). Off until it has been measured, and its bits compared, on a GPU.
-  bool hopper_chunks = false;
+  // (has_hopper_chunk_kernel): the bits of the other kernel (docs/decisions/0016), faster.
+  bool hopper_chunks = true;
 };
 
 // Its end waits for the copies of its plans.

@@ -40,7 +40,7 @@ struct Case {
   std::int64_t shared_tokens = 0;
   std::int64_t label_channels = 0;
   std::optional<SparseDial> dial = {};
-  bool hopper_chunks = false;
+  bool hopper_chunks = false;  // of the phases that say so
 
   AttentionShape shape() const {
     return {.query_heads = query_heads,

@@ -56,7 +56,7 @@ struct CudaRunnerOptions {
   // Ranks exchange rows through the host, even where there is NCCL: for ranks that share a GPU.
   bool staged_ranks = false;
   // As CudaAttentionOptions: attention of long chunks by products of warpgroups.
-  bool hopper_chunks = false;
+  bool hopper_chunks = true;
 };
 
 class CudaRunner final : public LoadedRunner {

@@ -92,8 +92,11 @@ STEMMA_ON_DEVICE SharedMatrix matrix_of_columns(const void* shared, int panel_by
   return {matrix_descriptor(shared_address(shared), static_cast<std::uint32_t>(panel_bytes),
                             kPanelAlignment)};
 }
+// Addresses are the lowest bits of the lower word: the upper one is left alone.
 STEMMA_ON_DEVICE SharedMatrix advanced(SharedMatrix matrix, int bytes) {
-  return {matrix.descriptor + static_cast<std::uint64_t>(bytes / 16)};
+  const auto low = static_cast<std::uint32_t>(matrix.descriptor);
+  return {(matrix.descriptor & ~std::uint64_t{0xFFFFFFFFu}) |
+          (low + static_cast<std::uint32_t>(bytes / 16))};
 }
 
 // Where piece `piece` of row `row` lies in panels of `kRows` rows behind one another.

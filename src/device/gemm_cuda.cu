@@ -12,8 +12,20 @@
 namespace stemma {
 namespace {
 
-// Up to so many tiles a multiprocessor has two at most.
-constexpr std::int64_t kFewTiles = 264;
+// Other shapes for more rows than few: where each multiprocessor has one tile, it has a long queue
+// of copies; where there are enough of them, tiles are wide, for one of 64 columns and rows reads
+// as much of x as of w, and what L2 gives is what bounds it.
+using SomeTiles = GemmTile<64, 64, 2, 4, 10, 1>;
+using SomeColumns = GemmTile<64, 128, 2, 4, 4, 2>;
+using ManyColumns = GemmTile<128, 256, 2, 4, 3, 1>;
+
+constexpr std::int64_t kMultiprocessors = 132;  // of a Hopper GPU
+
+template <typename Shape>
+std::int64_t tiles_of(const CudaGemmParams& p) {
+  return ceil_div<std::int64_t>(p.m, Shape::kRows) * ceil_div<std::int64_t>(p.n, Shape::kColumns) *
+         p.products;
+}
 
 template <typename Y>
 STEMMA_ON_DEVICE TileTarget<Y> target_of(const CudaGemmParams& p) {
@@ -58,12 +70,21 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p, std::int64_t sl
 template <typename T, typename Y>
 Status launch_typed(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
   if (p.m <= FewRows::kRows) {
-    const std::int64_t tiles = ceil_div<std::int64_t>(p.n, FewRows::kColumns) * p.products;
-    return tiles <= kFewTiles ? launch_tiles<T, Y, FewTiles>(stream, p, slice_columns)
-                              : launch_tiles<T, Y, FewRows>(stream, p, slice_columns);
+    return tiles_of<FewTiles>(p) <= 2 * kMultiprocessors
+               ? launch_tiles<T, Y, FewTiles>(stream, p, slice_columns)
+               : launch_tiles<T, Y, FewRows>(stream, p, slice_columns);
   }
-  if (p.m <= 2 * SomeRows::kRows) return launch_tiles<T, Y, SomeRows>(stream, p, slice_columns);
-  return launch_tiles<T, Y, ManyRows>(stream, p, slice_columns);
+  if (p.m <= 2 * SomeRows::kRows) {
+    if (tiles_of<SomeTiles>(p) <= kMultiprocessors) {
+      return launch_tiles<T, Y, SomeTiles>(stream, p, slice_columns);
+    }
+    return tiles_of<SomeColumns>(p) >= kMultiprocessors
+               ? launch_tiles<T, Y, SomeColumns>(stream, p, slice_columns)
+               : launch_tiles<T, Y, SomeRows>(stream, p, slice_columns);
+  }
+  return tiles_of<ManyColumns>(p) >= kMultiprocessors
+             ? launch_tiles<T, Y, ManyColumns>(stream, p, slice_columns)
+             : launch_tiles<T, Y, ManyRows>(stream, p, slice_columns);
 }
 
 bool aligned(const void* address) {

@@ -134,6 +134,26 @@ TYPED_TEST(GemmCudaTest, ARowHasTheSameBitsInEveryBatch) {
   }
 }
 
+// Of many outputs tiles have other extents than of few.
+using GemmOfManyOutputs = GemmCudaTest<BFloat16>;
+TEST_F(GemmOfManyOutputs, HasTheBitsOfEachRowAlone) {
+  const Extents all = {131, 17000, 24};
+  const auto x = random_values<BFloat16>(all.m * all.k, 9);
+  const auto w = random_values<BFloat16>(all.n * all.k, 10);
+  const std::vector<float> together = product(x, w, all);
+  for (const auto& [first, rows] : {std::pair{0, 1}, {7, 40}, {130, 1}}) {
+    const auto begin = x.begin() + first * all.k;
+    const std::vector<BFloat16> part(begin, begin + rows * all.k);
+    const std::vector<float> alone = product(part, w, {rows, all.n, all.k});
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + first * all.n,
+                           [](float a, float b) {
+                             return std::bit_cast<std::uint32_t>(a) ==
+                                    std::bit_cast<std::uint32_t>(b);
+                           }))
+        << rows << " rows from " << first;
+  }
+}
+
 // Heads of rows that lie side by side: what is between them stays as it was.
 TYPED_TEST(GemmCudaTest, ProductsAtOnceHaveTheBitsOfEachAlone) {
   constexpr Extents kExtents = {18, 34, 40};

@@ -247,8 +247,8 @@ bool is_whole(const PageCopy& copy, Way way) {
   return whole;
 }
 
-// At least as many bytes as a team has on their way at once.
-constexpr std::int64_t kPartBytesMin = std::int64_t{kInFlight} * kSumStrideBytes;
+// A part is summed when all of it is there: a smaller one sooner.
+constexpr std::int64_t kPartBytesMin = 2 * kSumStrideBytes;
 
 std::int64_t part_bytes_of(const PageCopy& copy) {
   const std::int64_t parts =
@@ -272,7 +272,10 @@ Status launch_copy(const char* name, CudaStream& stream, const PageCopy& copy,
                              .part_bytes = static_cast<std::int32_t>(part_bytes_of(copy)),
                              .parts = parts,
                              .zeros_sum = parts == 1 ? copy.zeros_sum : 0};
-  const LaunchShape shape = {.teams_x = std::min(copy.count * copy.layers * parts, teams_max),
+  const std::int64_t all_parts = copy.count * copy.layers * parts;
+  // So few are soon done.
+  const std::int64_t teams = all_parts <= kSumWordsMin ? all_parts : teams_max;
+  const LaunchShape shape = {.teams_x = std::min(all_parts, teams),
                              .threads = kSumThreads,
                              .shared_bytes = kSharedBytes,
                              .early = true};

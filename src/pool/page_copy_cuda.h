@@ -62,8 +62,8 @@ struct PageCopy {
 // Bytes of a layer of a page.
 std::int64_t layer_bytes_of(const PageCopy& copy);
 
-// How many words `sums` has room for: kernels leave sums of parts there, of some tens at least.
-inline constexpr std::int64_t kSumWordsMin = 64;
+// How many words `sums` has room for: kernels leave sums of parts there, of so many at most.
+inline constexpr std::int64_t kSumWordsMin = 128;
 constexpr std::int64_t sum_words(std::int64_t images) {
   return images < kSumWordsMin ? kSumWordsMin : images;
 }

@@ -15,15 +15,6 @@
 namespace stemma {
 namespace {
 
-std::uint32_t product(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t sum = 0;
-  for (int bit = 31; bit >= 0; --bit) {
-    if ((a >> bit & 1) != 0) sum ^= b;
-    b = (b >> 1) ^ ((b & 1) != 0 ? kSumPolynomial : 0);
-  }
-  return sum;
-}
-
 // Thread after thread.
 std::uint32_t walked_sum(std::span<const std::byte> bytes) {
   static const std::vector<std::uint32_t> tables = make_sum_tables();
@@ -42,7 +33,7 @@ std::uint32_t walked_sum(std::span<const std::byte> bytes) {
       state = 0;
       for (std::size_t i = 0; i < kWordBytes; ++i) state ^= tables[i * 256 + word[i]];
     }
-    sum ^= product(state, tables[std::size_t{kSumAdvanceWords} + thread]);
+    sum ^= sum_product(state, tables[std::size_t{kSumAdvanceWords} + thread]);
   }
   return sum;
 }
@@ -62,6 +53,24 @@ TEST(SumTables, NoBytesAndOnlyZerosToo) {
   const std::vector<std::byte> zeros(5000);
   EXPECT_EQ(sum_of_zeros(5000), crc32c(zeros));
   EXPECT_EQ(walked_sum(zeros), crc32c(zeros));
+}
+
+TEST(SumTables, SumsOfPartsMakeThatOfTheWhole) {
+  constexpr std::size_t kPartBytes = 2 * std::size_t{kSumStrideBytes};
+  Prng prng(20261127);
+  for (const std::size_t size : {std::size_t{1}, kPartBytes, kPartBytes + 5, 5 * kPartBytes - 3}) {
+    std::vector<std::byte> bytes(size);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng());
+    std::span<const std::byte> left(bytes);
+    std::uint32_t sum = 0;
+    while (!left.empty()) {  // whole parts but for the first
+      const auto part = left.first((left.size() - 1) % kPartBytes + 1);
+      const std::uint32_t own = walked_sum(part) ^ sum_of_zeros(part.size());
+      sum = sum_product(sum, sum_advance(kPartBytes)) ^ own;
+      left = left.subspan(part.size());
+    }
+    EXPECT_EQ(sum ^ sum_of_zeros(size), crc32c(bytes)) << size << " bytes";
+  }
 }
 
 }  // namespace
