@@ -1,6 +1,7 @@
 // A team's threads are cut into parts of 8, 16 or 32 lanes, each of which takes a row: as many
 // lanes as leave few of them idle at its end. All that a lane loads is on its way before it stores.
 #include <algorithm>
+#include <cstddef>
 
 #include "device/cuda_dialect.h"
 #include "pool/row_elements_cuda.h"
@@ -112,7 +113,7 @@ STEMMA_ON_DEVICE void store_some(Unit* to, int begin, int units, int lanes,
 
 // Rows of the pool's dtype, as `units` of Unit; a lane has the row's K and its V. What it loads
 // first of both is on its way while it looks up the slot: of 4,096 rows all at once.
-template <typename Unit, int kSides>
+template <typename Unit, std::size_t kSides>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int element_bytes) {
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
@@ -125,7 +126,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int ele
   const Unit* from[kSides];
   Unit held[kSides][kInFlight];
   STEMMA_UNROLLED
-  for (int side = 0; side < kSides; ++side) {
+  for (std::size_t side = 0; side < kSides; ++side) {
     from[side] = reinterpret_cast<const Unit*>(sources[side].elements +
                                                part.row * sources[side].row_stride * element_bytes);
     load_some(from[side], part.lane, units, part.lanes, held[side]);
@@ -135,7 +136,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int ele
   const std::int64_t to =
       (place.page * target.page_stride + place.offset * target.token_stride) * element_bytes;
   STEMMA_UNROLLED
-  for (int side = 0; side < kSides; ++side) {
+  for (std::size_t side = 0; side < kSides; ++side) {
     auto* const row = reinterpret_cast<Unit*>((side == 0 ? target.k : target.v) + to);
     store_some(row, part.lane, units, part.lanes, held[side]);
     for (int begin = part.lane + kInFlight * part.lanes; begin < units;
