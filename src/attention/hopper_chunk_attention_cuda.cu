@@ -15,90 +15,12 @@
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "attention/chunk_walk_cuda.h"
+#include "attention/group_chunks_cuda.h"
 #include "attention/hopper_chunk_attention_cuda.h"
 #include "device/cuda_warpgroup.h"
 
 namespace stemma {
 namespace {
-
-constexpr int kStages = 4;  // of the ring; a power of two
-constexpr int kAhead = 2;   // stages that a warp has on their way
-constexpr int kGroupWarps = 4;
-constexpr int kCopyWarps = 4;
-constexpr int kCopiedKeys = kCudaTileKeys / kCopyWarps;  // of a tile, by a warp
-// Registers of a thread: of 65,536 all have 168 at first.
-constexpr int kCopyRegisters = 40;
-constexpr int kComputeRegisters = 232;
-
-template <typename T, int kDim_>
-struct Form {
-  using Operand = T;
-  static constexpr int kDim = kDim_;
-  static constexpr int kRows = 1;  // of 16 pairs, of a warp
-  static constexpr int kKeys = kCudaTileKeys / 16;
-  static constexpr int kColumns = kDim / 16;  // of 16 columns
-  static constexpr int kPairs = kListPairs[kChunkPairs];
-  static constexpr int kThreads = kPairs / 16 * kWarpThreads;  // that compute, the first ones
-  static constexpr int kWarps = kThreads / kWarpThreads;
-  static constexpr int kTeamThreads = kThreads + kCopyWarps * kWarpThreads;
-  static constexpr int kPieces = kDim / 8;
-  static constexpr int kPanelBytes = kCudaTileKeys * kPanelRowBytes;
-  static constexpr int kSlotBytes = kCudaTileKeys * kDim * 2;  // a tile of K or of V
-  static constexpr int kStageBytes = 2 * kSlotBytes;
-  // Pieces of a thread: its sums; the largest scores and the sums of the weights.
-  static constexpr int kPieceStride = kThreads * kPieceBytes;
-  static constexpr int kSumPieces = kRows * 2 * kColumns;
-  static constexpr int kKeptBytes = (kSumPieces + kRows) * kPieceStride;
-  static_assert(kPairs * kDim * 2 <= kKeptBytes, "queries lie there at first");
-  static constexpr int kOnesBytes = 2 * kPanelAlignment;  // of 16 keys by 16 columns
-  static constexpr int kSharedBytes = kStages * kStageBytes + kOnesBytes + kKeptBytes +
-                                      kChunkBytes +
-                                      2 * kStages * static_cast<int>(sizeof(SharedBarrier));
-  // Two would have to do with 128 registers a thread, for which products wait for each other.
-  static constexpr int kResidents = 1;
-};
-
-template <typename F>
-struct Team {
-  std::byte* stages;
-  std::byte* ones;  // a matrix of them
-  std::byte* kept;
-  Chunk* chunk;
-  SharedBarrier* full;  // of stages
-  SharedBarrier* free;
-
-  STEMMA_ON_DEVICE std::byte* keys(int stage) const {
-    return stages + stage % kStages * F::kStageBytes;
-  }
-  STEMMA_ON_DEVICE std::byte* values(int stage) const { return keys(stage) + F::kSlotBytes; }
-};
-template <typename F>
-STEMMA_ON_DEVICE Team<F> team_of() {
-  Team<F> team;
-  team.stages = shared_memory();
-  team.ones = team.stages + kStages * F::kStageBytes;
-  team.kept = team.ones + F::kOnesBytes;
-  team.chunk = reinterpret_cast<Chunk*>(team.kept + F::kKeptBytes);
-  team.full = reinterpret_cast<SharedBarrier*>(team.kept + F::kKeptBytes + kChunkBytes);
-  team.free = team.full + kStages;
-  return team;
-}
-
-// Once a kernel: barriers, and ones to multiply weights with.
-template <typename F>
-STEMMA_ON_DEVICE void prepare(const Team<F>& team) {
-  if (thread_index() == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      begin_barrier(team.full + i, kCopyWarps);
-      begin_barrier(team.free + i, F::kWarps);
-    }
-  }
-  const std::uint32_t one = narrow_pair<typename F::Operand>(1.0f, 1.0f);
-  if (thread_index() < F::kOnesBytes / kPieceBytes) {
-    store_words(team.ones + thread_index() * kPieceBytes, {{one, one, one, one}});
-  }
-  fence_shared_writes();
-}
 
 // The walk of a warpgroup over an item.
 struct Walk {
@@ -124,95 +46,6 @@ STEMMA_ON_DEVICE int own_tiles_of(const Chunk& chunk) {
 STEMMA_ON_DEVICE int whole_tiles_of(const AttentionParams& params, const Chunk& chunk) {
   if (static_cast<std::uint32_t>(chunk.last_position()) >= params.window) return 0;
   return (chunk.first_position() + 1) / kCudaTileKeys - chunk.item.first_tile;
-}
-
-// ---- The ring.
-
-// The thread's warp has copied its part of the stage, or computed with it.
-STEMMA_ON_DEVICE void say(SharedBarrier* barriers, int stage) {
-  warp_barrier();
-  if (lane_index() == 0) arrive(&barriers[stage % kStages]);
-}
-template <typename F>
-STEMMA_ON_DEVICE void wait_full(const Team<F>& team, int stage) {
-  wait_for(&team.full[stage % kStages], stage / kStages & 1);
-}
-// The first time it is.
-template <typename F>
-STEMMA_ON_DEVICE void wait_free(const Team<F>& team, int stage) {
-  wait_for(&team.free[stage % kStages], (stage / kStages & 1) ^ 1);
-}
-
-// All of the team, those that compute and those that copy.
-STEMMA_ON_DEVICE void meet_team() {
-  team_barrier();
-}
-
-// ---- Copying.
-
-// The lane's key of the item's tile `step`: two lanes have the same.
-template <typename F>
-STEMMA_ON_DEVICE KeyPlace own_place(const AttentionParams& params, const Chunk& chunk, int step) {
-  if (step >= chunk.tiles()) return {-1, 0, 0};
-  const int key = (warp_index() - F::kWarps) * kCopiedKeys + lane_index() % kCopiedKeys;
-  return place_of(params, chunk.item, chunk.kv_head,
-                  (chunk.item.first_tile + step) * kCudaTileKeys + key);
-}
-
-// Begins the copies of the warp's rows of a tile, which lie `offset` behind `rows`: each lane's is
-// that of its key, below 0 where there is none.
-template <typename F>
-STEMMA_ON_DEVICE void copy_keys(std::byte* slot, const std::byte* rows, std::int64_t offset,
-                                int head_dim) {
-  constexpr int kApart = kWarpThreads / F::kPieces;
-  static_assert(kCopiedKeys % kApart == 0);
-  const int piece = lane_index() % F::kPieces;
-  const int first = (warp_index() - F::kWarps) * kCopiedKeys;
-  const bool inside = piece * 8 < head_dim;
-  STEMMA_UNROLLED
-  for (int i = 0; i < kCopiedKeys / kApart; ++i) {
-    const int row = lane_index() / F::kPieces + i * kApart;
-    const std::int64_t from = shuffle(offset, row);
-    copy_words_later(slot + panel_piece_at<kCudaTileKeys>(first + row, piece),
-                     rows + (from < 0 ? 0 : from) + piece * kPieceBytes, inside && from >= 0);
-  }
-}
-
-// Copies of stage `stage` and all before are there, for products of all.
-template <typename F, int kPending>
-STEMMA_ON_DEVICE void hand_over(const Team<F>& team, int stage) {
-  wait_copies<kPending>();
-  fence_shared_writes();
-  say(team.full, stage);
-}
-
-// What those that copy do of an item; the number of the stage behind it.
-template <typename F>
-STEMMA_ON_DEVICE int feed_item(const AttentionParams& params, const Team<F>& team,
-                               int first_stage) {
-  meet_team();  // the item before has been read
-  meet_team();  // this one is there
-  const Chunk& chunk = *team.chunk;
-  const int tiles = chunk.tiles();
-  KeyPlace next = own_place<F>(params, chunk, 0);
-  std::int64_t before = -1;
-  STEMMA_ROLLED
-  for (int step = 0; step <= tiles; ++step) {
-    const int stage = first_stage + step;
-    const std::int64_t offset = offset_of(params, next);
-    next = own_place<F>(params, chunk, step + 1);
-    wait_free(team, stage);
-    if (step < tiles) copy_keys<F>(team.keys(stage), params.k, offset, params.head_dim);
-    if (step > 0) copy_keys<F>(team.values(stage), params.v, before, params.head_dim);
-    commit_copies();
-    before = offset;
-    if (step == 0) meet_team();  // queries are there
-    if (step >= kAhead) hand_over<F, kAhead>(team, stage - kAhead);
-  }
-  for (int step = tiles + 1 - kAhead; step <= tiles; ++step) {
-    if (step >= 0) hand_over<F, 0>(team, first_stage + step);
-  }
-  return first_stage + tiles + 1;
 }
 
 // ---- Products.
@@ -250,7 +83,7 @@ STEMMA_ON_DEVICE void gather(GroupSums<F>& group) {
 
 // s = q kᵀ, of the tile whose keys the stage has.
 template <typename F>
-STEMMA_ON_DEVICE void ask_scores(const Team<F>& team, int stage,
+STEMMA_ON_DEVICE void ask_scores(const GroupTeam<F>& team, int stage,
                                  const std::uint32_t (&q)[F::kColumns][4],
                                  float (&s)[F::kRows][2 * F::kKeys][4]) {
   const SharedMatrix keys = matrix_of_rows(team.keys(stage));
@@ -262,7 +95,7 @@ STEMMA_ON_DEVICE void ask_scores(const Team<F>& team, int stage,
 }
 // o += w v and the sums of the weights, of the tile before.
 template <typename F>
-STEMMA_ON_DEVICE void ask_values(const Team<F>& team, int stage, GroupSums<F>& group,
+STEMMA_ON_DEVICE void ask_values(const GroupTeam<F>& team, int stage, GroupSums<F>& group,
                                  const std::uint32_t (&weights)[F::kKeys][4]) {
   const SharedMatrix values = matrix_of_columns(team.values(stage), F::kPanelBytes);
   const SharedMatrix ones = matrix_of_rows(team.ones);
@@ -328,16 +161,24 @@ STEMMA_ON_DEVICE void narrow_weights(const float (&s)[F::kRows][2 * F::kKeys][4]
 
 // The tile before the item's tile `tile` was the last of its partition.
 template <typename F>
-STEMMA_ON_DEVICE void end_partition(const Team<F>& team, GroupSums<F>& group, int tile) {
+STEMMA_ON_DEVICE void end_partition(const GroupTeam<F>& team, GroupSums<F>& group, int tile) {
   gather(group);
   if (!is_first_partition(team.chunk->item, tile - 1)) fold_kept(team.kept, group.sums);
   keep_sums(team.kept, group.sums);
   clear(group);
 }
 
+// Values have been summed, and the stage is free.
+template <typename F>
+STEMMA_ON_DEVICE void await_values(const GroupTeam<F>& team, int stage, GroupSums<F>& group) {
+  wait_products<0>();
+  settle_sums(group);
+  say(team.free, stage);
+}
+
 // The first tile of the group: scores alone.
 template <typename F>
-STEMMA_ON_DEVICE void begin_walk(const AttentionParams& params, const Team<F>& team,
+STEMMA_ON_DEVICE void begin_walk(const AttentionParams& params, const GroupTeam<F>& team,
                                  const Walk& walk, const std::uint32_t (&q)[F::kColumns][4],
                                  GroupSums<F>& group, std::uint32_t (&weights)[F::kKeys][4]) {
   float s[F::kRows][2 * F::kKeys][4];
@@ -356,9 +197,9 @@ STEMMA_ON_DEVICE void begin_walk(const AttentionParams& params, const Team<F>& t
 
 // Scores of tile `step`, while values of the one before are summed.
 template <typename F>
-STEMMA_ON_DEVICE void go_on(const AttentionParams& params, const Team<F>& team, const Walk& walk,
-                            int step, const std::uint32_t (&q)[F::kColumns][4], GroupSums<F>& group,
-                            std::uint32_t (&weights)[F::kKeys][4]) {
+STEMMA_ON_DEVICE void go_on(const AttentionParams& params, const GroupTeam<F>& team,
+                            const Walk& walk, int step, const std::uint32_t (&q)[F::kColumns][4],
+                            GroupSums<F>& group, std::uint32_t (&weights)[F::kKeys][4]) {
   const int stage = walk.first_stage + step;
   float s[F::kRows][2 * F::kKeys][4];
   settle_sums(group);
@@ -375,13 +216,15 @@ STEMMA_ON_DEVICE void go_on(const AttentionParams& params, const Team<F>& team, 
   const float before[2] = {begins ? minus_infinity() : group.sums.largest[0][0],
                            begins ? minus_infinity() : group.sums.largest[0][1]};
   const Raised raised = weigh<F>(params, *team.chunk, walk, s, before, step);
-  wait_products<0>();
-  settle_sums(group);
-  say(team.free, stage);
+  // Each way waits by itself: before a branch the assembler would wait first, and weigh then.
   if (begins) {
+    await_values(team, stage, group);
     end_partition(team, group, tile);
   } else if (any_lane(raised.kept[0] != 1.0f || raised.kept[1] != 1.0f)) {
+    await_values(team, stage, group);
     keep_group(group, raised.kept);
+  } else {
+    await_values(team, stage, group);
   }
   group.sums.largest[0][0] = raised.largest[0];
   group.sums.largest[0][1] = raised.largest[1];
@@ -390,7 +233,7 @@ STEMMA_ON_DEVICE void go_on(const AttentionParams& params, const Team<F>& team, 
 
 // Values of the group's last tile, and what its rows get.
 template <typename F>
-STEMMA_ON_DEVICE void end_walk(const Team<F>& team, const Walk& walk, GroupSums<F>& group,
+STEMMA_ON_DEVICE void end_walk(const GroupTeam<F>& team, const Walk& walk, GroupSums<F>& group,
                                const std::uint32_t (&weights)[F::kKeys][4]) {
   const int stage = walk.first_stage + walk.own_tiles;
   settle_sums(group);
@@ -406,17 +249,46 @@ STEMMA_ON_DEVICE void end_walk(const Team<F>& team, const Walk& walk, GroupSums<
   if (!is_first_partition(team.chunk->item, tile - 1)) fold_kept(team.kept, group.sums);
 }
 
+// As load_queries; those of the operands' type are all on their way before one is stored.
 template <typename F>
-STEMMA_ON_DEVICE Walk begin_item(const AttentionParams& params, const Team<F>& team,
-                                 std::int64_t work, int first_stage,
+STEMMA_ON_DEVICE void load_all_queries(const AttentionParams& params, const Chunk& chunk,
+                                       std::byte* tile) {
+  using T = typename F::Operand;
+  if (params.row_dtype != kDTypeOf<T>) {
+    load_queries<T, F::kPairs, F::kPieces, F::kThreads>(params, chunk.item, chunk.kv_head, tile);
+    return;
+  }
+  constexpr std::size_t kEach{F::kPairs * F::kPieces / F::kThreads};
+  constexpr int kApart = F::kThreads / F::kPieces;
+  const int piece = thread_index() % F::kPieces;
+  const int first = thread_index() / F::kPieces;
+  Words held[kEach];
+  STEMMA_UNROLLED
+  for (int i = 0; i < int{kEach}; ++i) {
+    const Pair pair = pair_of(params, chunk.item, chunk.kv_head, first + i * kApart);
+    const std::int64_t row = static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head;
+    held[i] = {};
+    if (pair.row >= 0 && piece * 8 < params.head_dim) {
+      held[i] = load_words(static_cast<const std::uint16_t*>(params.q) + row * params.head_dim +
+                           piece * 8);
+    }
+  }
+  STEMMA_UNROLLED
+  for (int i = 0; i < int{kEach}; ++i) {
+    store_words(tile + piece_at<F::kPieces>(first + i * kApart, piece), held[i]);
+  }
+}
+
+template <typename F>
+STEMMA_ON_DEVICE Walk begin_item(const AttentionParams& params, const GroupTeam<F>& team,
+                                 std::int64_t work, int first_stage, int& meetings,
                                  std::uint32_t (&q)[F::kColumns][4]) {
-  meet_team();  // the item before has been read
+  meet(team, meetings);  // the item before has been read
   load_chunk<F>(*team.chunk, params, work);
-  meet_team();
+  meet(team, meetings);
   const Chunk& chunk = *team.chunk;
-  load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(params, chunk.item,
-                                                                        chunk.kv_head, team.kept);
-  meet_team();
+  load_all_queries<F>(params, chunk, team.kept);
+  meet(team, meetings);
   const int row = warp_index() * 16 + lane_index() % 16;
   STEMMA_UNROLLED
   for (int i = 0; i < F::kColumns; ++i) {
@@ -427,10 +299,10 @@ STEMMA_ON_DEVICE Walk begin_item(const AttentionParams& params, const Team<F>& t
 
 // What those that compute do of an item; the number of the stage behind it.
 template <typename F>
-STEMMA_ON_DEVICE int walk_item(const AttentionParams& params, const Team<F>& team,
-                               std::int64_t work, int first_stage) {
+STEMMA_ON_DEVICE int walk_item(const AttentionParams& params, const GroupTeam<F>& team,
+                               std::int64_t work, int first_stage, int& meetings) {
   std::uint32_t q[F::kColumns][4];
-  const Walk walk = begin_item(params, team, work, first_stage, q);
+  const Walk walk = begin_item(params, team, work, first_stage, meetings, q);
   GroupSums<F> group;
   clear(group);
   int step = 0;
@@ -454,29 +326,23 @@ STEMMA_ON_DEVICE int walk_item(const AttentionParams& params, const Team<F>& tea
   return first_stage + tiles + 1;
 }
 
-// Teams take items in turn, as those of walk_chunks do; −1: there are no more.
-STEMMA_ON_DEVICE std::int64_t work_of(std::int64_t round, std::int64_t total) {
-  const std::int64_t turn = round % 2 == 0 ? team_x() : teams_x() - 1 - team_x();
-  const std::int64_t work = round * teams_x() + turn;
-  return work < total ? work : -1;
-}
 template <typename F>
 STEMMA_KERNEL STEMMA_TEAM(F::kTeamThreads, F::kResidents)
     walk_chunks_by_groups(AttentionParams params) {
   await_turn();
-  const Team<F> team = team_of<F>();
+  const GroupTeam<F> team = team_of<F>();
   prepare(team);
+  team_barrier();
   const std::int64_t total = chunks_of(params);
-  int stage = 0;
   if (warp_index() >= F::kWarps) {
     give_registers<kCopyRegisters>();
-    for (std::int64_t round = 0; work_of(round, total) >= 0; ++round) {
-      stage = feed_item(params, team, stage);
-    }
+    feed(params, team, total);
   } else {
     take_registers<kComputeRegisters>();
+    int stage = 0;
+    int meetings = 0;
     for (std::int64_t round = 0; work_of(round, total) >= 0; ++round) {
-      stage = walk_item(params, team, work_of(round, total), stage);
+      stage = walk_item(params, team, work_of(round, total), stage, meetings);
     }
   }
 }
@@ -484,8 +350,9 @@ STEMMA_KERNEL STEMMA_TEAM(F::kTeamThreads, F::kResidents)
 template <typename Call>
 auto with_form(DType dtype, std::int64_t head_dim, const Call& call) {
   const bool half = dtype == DType::kF16;
-  if (head_dim <= 64) return half ? call(Form<Float16, 64>()) : call(Form<BFloat16, 64>());
-  return half ? call(Form<Float16, 128>()) : call(Form<BFloat16, 128>());
+  if (head_dim <= 64)
+    return half ? call(GroupForm<Float16, 64>()) : call(GroupForm<BFloat16, 64>());
+  return half ? call(GroupForm<Float16, 128>()) : call(GroupForm<BFloat16, 128>());
 }
 
 }  // namespace
