@@ -210,8 +210,8 @@ STEMMA_ON_DEVICE void multiply_add<Float16>(float (&d)[4], const std::uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Prepares a kernel that may begin early. A multiprocessor changes what part of its memory is shared
-// only when nothing runs there: of kernels that overlap all have the same part.
+// Prepares a kernel that may begin early. A multiprocessor changes what part of its memory is
+// shared only when nothing runs there: of kernels that overlap all have the same part.
 inline cudaError_t share_memory_alike(const void* kernel) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                               cudaSharedmemCarveoutMaxShared);

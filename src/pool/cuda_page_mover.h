@@ -116,7 +116,7 @@ class CudaPageMover final : public PageMover {
   std::size_t backup_pages_ = 1;
   Pin pin_;
   PageCopy whole_;  // what every copy has in common
-  Lane down_;  // two batches, in turns
+  Lane down_;       // two batches, in turns
   Lane up_;
   CudaMemory tables_;                // of the stream of down_
   std::vector<std::size_t> listed_;  // moves of the promotion, by their place among up_'s pairs

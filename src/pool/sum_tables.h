@@ -38,7 +38,8 @@ inline constexpr int kSumTableWords = kSumAdvanceWords + kSumThreads;
 // advance [16, 256], then weights [256].
 std::vector<std::uint32_t> make_sum_tables();
 
-// a × b, polynomials as sums have them, and what a sum is multiplied with where so many bytes follow.
+// a × b, polynomials as sums have them, and what a sum is multiplied with where so many bytes
+// follow.
 std::uint32_t sum_product(std::uint32_t a, std::uint32_t b);
 std::uint32_t sum_advance(std::size_t size_bytes);
 
