@@ -32,7 +32,8 @@ class Runs(unittest.TestCase):
     def program(self, place, says, status=0):
         path = self.work / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\ncat <<'END'\n{says}END\nexit {status}\n")
+        lists = 'case "$*" in *--gtest_list_tests*) printf "Device.\\n  Does\\n"; exit ;; esac'
+        path.write_text(f"#!/bin/sh\n{lists}\ncat <<'END'\n{says}END\nexit {status}\n")
         path.chmod(0o755)
 
     def pack(self, says):
@@ -57,6 +58,18 @@ class Runs(unittest.TestCase):
         self.assertIn("| device | 2 | 0 | 0 | not run | not run |", run.stdout)
         self.assertEqual(run.returncode, 0)
 
+    def test_each_share_has_its_tests(self):
+        self.program("build/cuda/device_cuda_test", WELL)
+        program = self.work / "build/cuda/device_cuda_test"
+        says = 'echo "share $GTEST_SHARD_INDEX of $GTEST_TOTAL_SHARDS"\n'
+        lists = 'printf "Device.\\n  A\\n  B\\n  C\\n"'
+        program.write_text(
+            program.read_text().replace('printf "Device.\\n  Does\\n"', lists).replace("cat <<", says + "cat <<"))
+        run = self.run_tests(JOBS="2")
+        self.assertIn("| device | 4 | 0 | 0 |", run.stdout)
+        logs = sorted((self.work / "build/gpu_check").glob("device.*.log"))
+        self.assertEqual([log.read_text().split("\n")[0] for log in logs], ["share 0 of 2", "share 1 of 2"])
+
     def test_where_nothing_was_built_that_is_said(self):
         (self.work / "build/cuda").mkdir()
         run = self.run_tests()
@@ -66,7 +79,7 @@ class Runs(unittest.TestCase):
     def test_of_a_program_that_dies_the_test_is_named(self):
         self.program("build/cuda/device_cuda_test", "[ RUN      ] Device.Ends\n", status=3)
         run = self.run_tests()
-        self.assertIn("| device | ended with 3 |", run.stdout)
+        self.assertIn("| device | 0 | 0; some ended with 3 |", run.stdout)
         self.assertIn("Device.Ends", run.stdout)
 
     def test_benchmarks_come_before_tests_that_say_less(self):

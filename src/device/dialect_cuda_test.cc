@@ -235,8 +235,34 @@ TEST_F(Dialect, AnExponentialOfDoubleIsThatOfTheHostButForItsLastPlace) {
   }
 }
 
+// Each step takes its numbers from another team's of the one before.
+TEST_F(Dialect, KernelsThatBeginEarlyReadWhatTheOneBeforeWrote) {
+  constexpr std::int64_t kSteps = 100;
+  constexpr std::int64_t kTeams = 300;
+  constexpr std::size_t kNumbers{kTeams * 32};
+  const CudaMemory numbers = upload(std::vector<std::uint32_t>(kNumbers, 7));
+  const CudaMemory others = allocate<std::uint32_t>(kNumbers);
+  for (std::int64_t i = 0; i < kSteps; ++i) {
+    const CudaMemory& from = i % 2 == 0 ? numbers : others;
+    const CudaMemory& to = i % 2 == 0 ? others : numbers;
+    ASSERT_TRUE(
+        launch_steps(stream(), i, kTeams, from.as<std::uint32_t>(), to.as<std::uint32_t>()).ok());
+  }
+  const auto got = download<std::uint32_t>(numbers.bytes(), kNumbers);
+  EXPECT_EQ(std::count(got.begin(), got.end(), std::uint32_t{7 + kSteps}), std::ssize(got));
+}
+
 #ifdef STEMMA_SIMT
 using EmulatedGpuDeath = Dialect;
+
+TEST_F(EmulatedGpuDeath, AThreadThatBeginsEarlyAndNeverAwaitsItsTurnEndsTheProgram) {
+  EXPECT_DEATH(
+      {
+        ignore_error(launch_hasty_thread(stream()), "it is queued");
+        ignore_error(stream().synchronize(), "it does not come back");
+      },
+      "awaits its turn");
+}
 
 TEST_F(EmulatedGpuDeath, ABarrierThatAThreadMissesEndsTheProgram) {
   EXPECT_DEATH(

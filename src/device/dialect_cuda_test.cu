@@ -88,6 +88,17 @@ STEMMA_KERNEL exponentials(std::int64_t count, const double* in, double* out) {
   for (std::int64_t i = thread_index(); i < count; i += team_threads()) out[i] = exp_wide(in[i]);
 }
 
+STEMMA_KERNEL step(bool passes, const std::uint32_t* in, std::uint32_t* out) {
+  await_turn();
+  if (passes) pass_turn();
+  const std::int64_t from = (teams_x() - 1 - team_x()) * team_threads() + thread_index();
+  out[team_x() * team_threads() + thread_index()] = in[from] + 1;
+}
+
+STEMMA_KERNEL hasty_thread() {
+  if (thread_index() != 5) await_turn();
+}
+
 STEMMA_KERNEL lost_thread() {
   if (thread_index() != 5) team_barrier();
 }
@@ -175,6 +186,16 @@ Status launch_ranks(CudaStream& stream, int threads, const float* in, std::int32
 
 Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out) {
   return launch("exponentials", stream, {}, exponentials, count, in, out);
+}
+
+Status launch_steps(CudaStream& stream, std::int64_t launch_number, std::int64_t teams,
+                    const std::uint32_t* in, std::uint32_t* out) {
+  return launch("step", stream, {.teams_x = teams, .early = true}, step, launch_number % 2 == 0, in,
+                out);
+}
+
+Status launch_hasty_thread(CudaStream& stream) {
+  return launch("hasty_thread", stream, {.early = true}, hasty_thread);
 }
 
 Status launch_lost_thread(CudaStream& stream) {

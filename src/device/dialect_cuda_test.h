@@ -38,6 +38,12 @@ Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets);
 Status launch_ranks(CudaStream& stream, int threads, const float* in, std::int32_t* places);
 // out[i] = e^in[i] in double.
 Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out);
+// One more than in, whose teams of 32 are turned round; it may begin early. Every second launch
+// passes its turn on.
+Status launch_steps(CudaStream& stream, std::int64_t launch_number, std::int64_t teams,
+                    const std::uint32_t* in, std::uint32_t* out);
+// One that may begin early, a thread of which does not await its turn.
+Status launch_hasty_thread(CudaStream& stream);
 // One thread of the team never comes to the barrier.
 Status launch_lost_thread(CudaStream& stream);
 // Lanes of a warp exchange numbers, some at one place of the code and some at another.
