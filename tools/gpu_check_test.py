@@ -20,6 +20,19 @@ BRIEF = """[  FAILED  ] Device.Fails (0 ms)
 """
 WELL = "[==========] 2 tests from 1 test suite ran. (1 ms total)\n[  PASSED  ] 2 tests.\n"
 
+# What Nsight Compute says of a launch: by instruction, and as a whole.
+SOURCE = """"Kernel Name","void walk()"
+"Address","Source","# Samples","Instructions Executed","stall_math","stall_wait","stall_wait (Not Issued)"
+"0x10","  LDG R1, [R2]","10","8","0","10","10"
+"0x20","  FMUL R1, R1, R3","30","1,000","0","30","0"
+"0x30","  MUFU.EX2 R1, R1","60","1,000","20","40","0"
+"""
+RAW = """  gpu__time_duration.sum                                             ms   1.50
+  smsp__average_warps_issue_stalled_selected_per_issue_active.ratio  inst 1.00
+  smsp__average_warps_issue_stalled_wait_per_issue_active.ratio      inst 2.25
+  smsp__average_warps_issue_stalled_sleeping_per_issue_active.ratio  inst 0
+"""
+
 
 class Runs(unittest.TestCase):
     def setUp(self):
@@ -93,6 +106,26 @@ class Runs(unittest.TestCase):
         self.assertEqual(list(ran), ["device_cuda_test", "pool_cuda_bench", "tests_gpu", "engine_cuda_test"])
         self.assertIn("The most telling of them:\n\n```\ncuda_store kernel=cuda tokens=4096 GB/s=7\n```", run.stdout)
         self.assertEqual(run.returncode, 0)
+
+    def test_profiles_say_where_time_goes(self):
+        shutil.copy(SCRIPT.parent / "gpu_profile.py", self.work / "tools/gpu_profile.py")
+        self.program("build/cuda/device_cuda_test", WELL)
+        for name, says in (("source", SOURCE), ("raw", RAW)):
+            (self.work / name).write_text(says)
+        profiler = self.work / "bin/ncu"
+        profiler.write_text(
+            "#!/bin/bash\n"
+            f'[[ "$*" == *--csv* ]] && exec cat {self.work}/source\n'
+            f'[[ "$*" == *"--page raw"* ]] && exec cat {self.work}/raw\n'
+            'while [ "$1" != -o ]; do shift; done; [[ "$3" == */attention_cuda_bench ]] && touch "$2"\n'
+        )
+        profiler.chmod(0o755)
+        run = self.run_tests("profiles")
+        self.assertIn("-- profile of chunks\nvoid walk()\nduration: ms 1.50\n", run.stdout)
+        self.assertIn("by what it waited for: wait 2.25, selected 1.00\n", run.stdout)
+        self.assertIn("  1 to 2: 1000 times, 90.0%\n", run.stdout)
+        self.assertIn("  2: 60.0% MUFU.EX2 R1, R1 (wait, math)\n", run.stdout)
+        self.assertIn("-- profile of drawing\nno launch of it was profiled", run.stdout)
 
     def test_time_is_kept_for_benchmarks(self):
         for name in ("device_cuda_test", "pool_cuda_bench", "tests_gpu"):
