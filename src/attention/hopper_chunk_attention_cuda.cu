@@ -294,6 +294,7 @@ STEMMA_ON_DEVICE Walk begin_item(const AttentionParams& params, const GroupTeam<
   for (int i = 0; i < F::kColumns; ++i) {
     load_matrices(q[i], team.kept + piece_at<F::kPieces>(row, 2 * i + lane_index() / 16));
   }
+  meet(team, meetings);  // sums may lie there from now on
   return {first_stage, own_tiles_of(chunk), chunk.item.first_tile, whole_tiles_of(params, chunk)};
 }
 
