@@ -24,6 +24,13 @@ class HopperChunkAttention : public CudaAttentionFixture,
     }
   }
 
+  // Walks that begin within a partition keep its sums soon, where queries were.
+  simt::Machine::Options machine_options() const override {
+    simt::Machine::Options options = CudaAttentionFixture::machine_options();
+    if (GetParam().world.shape.window_tokens > 0) options.watch = simt::Watch::kAlways;
+    return options;
+  }
+
   // All rows of a sequence after the other, as long a chunk as there is.
   static std::vector<Step> whole_sequences() {
     std::vector<Step> steps;
