@@ -70,6 +70,20 @@ TEST_F(Races, TeamsWriteToPlacesOfTheirOwn) {
   EXPECT_THAT(download<std::int32_t>(out(), 2), ElementsAre(1, 1));
 }
 
+// What lies before a turn may be that of copies, and of all kernels but the last one.
+TEST_F(Races, BeforeItsTurnAKernelReadsWhatNoKernelBeforeItWrites) {
+  std::vector<std::int32_t> numbers(kThreads);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const CudaMemory from = upload(numbers);
+  const CudaMemory first = allocate<std::int32_t>(kThreads);
+  const CudaMemory second = allocate<std::int32_t>(kThreads);
+  auto* const to = first.as<std::int32_t>();
+  ASSERT_TRUE(launch_pass_on(stream(), false, kThreads, from.as<std::int32_t>(), to).ok());
+  ASSERT_TRUE(launch_pass_on(stream(), true, kThreads, to, second.as<std::int32_t>()).ok());
+  ASSERT_TRUE(launch_pass_on(stream(), false, kThreads, to, out()).ok());
+  EXPECT_THAT(outputs(), ElementsAreArray(numbers));
+}
+
 #ifdef STEMMA_SIMT
 
 class RacesDeath : public Races {
@@ -100,6 +114,16 @@ class RacesDeath : public Races {
     return std::move(made).value();
   }
 };
+
+TEST_F(RacesDeath, WhatTheKernelBeforeWritesIsNotReadBeforeATurn) {
+  const CudaMemory from = upload(std::vector<std::int32_t>(kThreads, 1));
+  const CudaMemory first = allocate<std::int32_t>(kThreads);
+  auto* const to = first.as<std::int32_t>();
+  expect_race([&] {
+    ignore_error(launch_pass_on(stream(), true, kThreads, from.as<std::int32_t>(), to), "queued");
+    ignore_error(launch_pass_on(stream(), false, kThreads, to, out()), "queued");
+  });
+}
 
 TEST_F(RacesDeath, WithNoBarrierNothingIsOrdered) {
   expect_race([&] {

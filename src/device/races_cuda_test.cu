@@ -55,6 +55,14 @@ STEMMA_KERNEL teams(bool own, std::int32_t* out) {
   if (thread_index() == 0) out[own ? team_x() : 0] = 1;
 }
 
+STEMMA_KERNEL pass_on(bool awaits_first, const std::int32_t* in, std::int32_t* out) {
+  std::int32_t value = 0;
+  if (!awaits_first) value = in[thread_index()];
+  await_turn();
+  pass_turn();
+  out[thread_index()] = awaits_first ? in[thread_index()] : value;
+}
+
 LaunchShape team_of(int threads) {
   return {.threads = threads, .shared_bytes = static_cast<std::size_t>(threads) * 4};
 }
@@ -94,6 +102,12 @@ Status launch_count(CudaStream& stream, bool barrier, int threads, std::uint32_t
 
 Status launch_unwritten(CudaStream& stream, int threads, std::int32_t* out) {
   return launch("unwritten", stream, team_of(threads), unwritten, out);
+}
+
+Status launch_pass_on(CudaStream& stream, bool awaits_first, int threads, const std::int32_t* in,
+                      std::int32_t* out) {
+  return launch("pass_on", stream, {.threads = threads, .early = true}, pass_on, awaits_first, in,
+                out);
 }
 
 Status launch_teams(CudaStream& stream, bool own, std::int32_t* out) {

@@ -28,6 +28,9 @@ Status launch_copies(CudaStream& stream, bool waits_first, int threads, int apar
 Status launch_count(CudaStream& stream, bool barrier, int threads, std::uint32_t* out);
 // out[t] = a word of shared memory that nobody wrote.
 Status launch_unwritten(CudaStream& stream, int threads, std::int32_t* out);
+// out = in, by a kernel that may begin early, read when it has its turn or before.
+Status launch_pass_on(CudaStream& stream, bool awaits_first, int threads, const std::int32_t* in,
+                      std::int32_t* out);
 // Two teams: each writes 1 to its own word, or to the first.
 Status launch_teams(CudaStream& stream, bool own, std::int32_t* out);
 

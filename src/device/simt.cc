@@ -267,7 +267,7 @@ class Team {
     shuffle(order_, prng_);
     pause_ = {};
     if (RaceTrace* const trace = running_trace()) {
-      trace->begin_team(grid_.threads, shared(), grid_.shared_bytes);
+      trace->begin_team(grid_.threads, shared(), grid_.shared_bytes, grid_.early);
     }
   }
 
@@ -341,6 +341,7 @@ const Here& here() {
 
 void await_turn() {
   current().had_turn = true;
+  if (RaceTrace* const trace = running_trace()) trace->await_turn();
 }
 
 void wait_for_team(const Site& site) {
@@ -378,11 +379,9 @@ void copy_later(void* shared, const void* global_or_null, std::size_t bytes) {
   check_multiple(shared, bytes);
   check_multiple(global_or_null, bytes);
   parts->trace.write(shared);
-  // A GPU may be early or late.
-  const bool early = choices->below(2) == 0;
   SharedCopy copy = {shared, global_or_null, bytes, __builtin_return_address(0)};
   copy.note();
-  if (early) copy.finish();
+  if (choices->below(2) == 0) copy.finish();  // a GPU may be early or late
   current().uncommitted.push_back(copy);
 }
 

@@ -201,7 +201,15 @@ bool RaceTrace::is_ordered(const Actor& prior) {
   if (prior.run == run_) {
     return prior.thread == thread_ || clocks_of(thread_)[prior.thread] >= prior.clock;
   }
-  return prior.run < work_first_run_ && is_ordered_work(prior.run);
+  return prior.run < work_first_run_ && is_ordered_work(prior.run) && !is_overlapped(prior.run);
+}
+
+// Whether it is of the kernel whose end the running thread has not awaited.
+bool RaceTrace::is_overlapped(std::uint32_t run) const {
+  if (has_turn_.empty() || has_turn_[thread_]) return false;
+  const Work& work = work_of(run);
+  return work.is_kernel && work.stream == time_.stream &&
+         work.of_stream + 1 == time_.clock[time_.stream];
 }
 
 // Neighbours mostly have one past.
@@ -268,8 +276,11 @@ void RaceTrace::fail(const Actor& prior, const char* did, const Actor& actor, Ac
 
 // ---- Kernels.
 
-void RaceTrace::begin_team(int threads, const std::byte* shared, std::size_t shared_bytes) {
+void RaceTrace::begin_team(int threads, const std::byte* shared, std::size_t shared_bytes,
+                           bool early) {
   run_ = threads_ == 0 ? run_ : ++last_run_;
+  works_.back().is_kernel = true;
+  has_turn_.assign(static_cast<std::size_t>(threads), !early);
   threads_ = threads;
   const auto count = static_cast<std::size_t>(threads);
   clocks_.assign(count * count, 0);
@@ -283,6 +294,7 @@ void RaceTrace::begin_team(int threads, const std::byte* shared, std::size_t sha
 
 void RaceTrace::end_kernel() {
   shared_bytes_ = 0;
+  has_turn_.clear();
 }
 
 // What it does next is not known to others.

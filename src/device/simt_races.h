@@ -10,7 +10,8 @@
 //   within a kernel  teams are not ordered
 //   of a device      what lies in one stream, behind events that were waited for, and behind what
 //                    the host waited for before it queued the work (any thread of the host: what
-//                    another thread has seen counts, too)
+//                    another thread has seen counts, too). Of a kernel that may begin early, until
+//                    a thread awaits its turn, all but the kernel just before it in the stream
 //
 // Shared memory that nobody of the team wrote is not read, either.
 //
@@ -74,7 +75,9 @@ class RaceTrace {
 
   // ---- Kernels: teams, one after another.
 
-  void begin_team(int threads, const std::byte* shared, std::size_t shared_bytes);
+  // early: threads are behind the kernel just before in the stream only when they await their turn.
+  void begin_team(int threads, const std::byte* shared, std::size_t shared_bytes, bool early);
+  void await_turn() { has_turn_[static_cast<std::size_t>(thread_)] = true; }
   void end_kernel();
   void set_thread(int thread) {
     thread_ = static_cast<std::uint16_t>(thread);
@@ -110,6 +113,7 @@ class RaceTrace {
     std::uint32_t of_stream;  // its number there
     std::size_t stream;
     const char* name;
+    bool is_kernel = false;
   };
   struct Piece {
     std::size_t size_bytes;
@@ -136,6 +140,7 @@ class RaceTrace {
   void let_go_on(int thread);
   bool is_ordered(const Actor& prior);
   bool is_ordered_work(std::uint32_t run);
+  bool is_overlapped(std::uint32_t run) const;
   void note(Cell* cells, std::size_t count, const Actor& actor, Access access, std::uintptr_t at);
   void note_one(Cell& cell, const Actor& actor, Access access, std::uintptr_t at);
   [[noreturn]] void fail_unwritten(const Actor& actor, std::uintptr_t at) const;
@@ -169,6 +174,7 @@ class RaceTrace {
   Actor self_;                         // the running thread
   std::vector<std::uint16_t> clocks_;  // [threads, threads] what a thread knows of others
   std::vector<std::uint16_t> joined_;
+  std::vector<bool> has_turn_;  // of each thread of a kernel
   std::map<const void*, Barrier> barriers_;
   std::uintptr_t shared_ = 0;
   std::size_t shared_bytes_ = 0;
