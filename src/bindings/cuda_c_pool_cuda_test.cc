@@ -133,6 +133,7 @@ TEST_F(COnAGpu, AForkCopiesThePageInWhichItEnds) {
   ASSERT_EQ(stemma_reserve(sequence, 6), STEMMA_OK);
   const stemma_cuda_rows rows = rows_of(tokens, TieredLife::slots_of(sequence, 6));
   ASSERT_EQ(stemma_cuda_pool_store(pool(), 1, &rows, stream().raw()), STEMMA_OK);
+  ASSERT_EQ(stemma_cuda_pool_record_use(pool(), stream().raw()), STEMMA_OK);
   ASSERT_EQ(stemma_commit(sequence, tokens.data(), tokens.size()), STEMMA_OK);
   stemma_sequence* fork = nullptr;
   std::int32_t from = -1;
