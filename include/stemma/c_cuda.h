@@ -2,7 +2,8 @@
 //
 // Such a pool is opened, filled and copied by what is here, and is a stemma_pool for everything
 // else: stemma_pool_layer tells its addresses, which are the device's, stemma_tiers_open puts host
-// memory and stores below it, stemma_pool_close gives it back. stemma_pool_store refuses it.
+// memory and stores below it, stemma_pool_close gives it back, when all that streams have queued on
+// it is done. stemma_pool_store refuses it.
 //
 // A stream is the engine's cudaStream_t, NULL CUDA's default stream. Compiled against version
 // STEMMA_ABI_VERSION of stemma/c.h, and in the library stemma_cuda.

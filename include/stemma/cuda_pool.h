@@ -61,7 +61,7 @@ int cuda_devices() noexcept;
 
 // A zeroed pool on a device. kInvalidArgument naming the field; kNotFound: there is no such device;
 // kOutOfMemory; kUnsupported: of kDoubleSparse, whose channels are calibrated for a model, and of
-// devices before compute capability 8.0.
+// devices before compute capability 8.0. REQUIRES: what streams have queued is done when it ends.
 Result<std::unique_ptr<CudaKvPool>> open_cuda_pool(const KvShape& shape,
                                                    KvLayout layout = KvLayout::kLayerFirst,
                                                    int ordinal = 0);

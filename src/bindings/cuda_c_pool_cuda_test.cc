@@ -154,6 +154,7 @@ TEST_F(COnAGpu, WhatMakesNoSenseIsRefused) {
   stemma_cuda_rows rows = rows_of({1}, {0});
   const auto store = [&] { return stemma_cuda_pool_store(pool(), 0, &rows, stream().raw()); };
   EXPECT_EQ(store(), STEMMA_OK);
+  ASSERT_TRUE(stream().synchronize().ok());
   rows.slot_bytes = 2;
   EXPECT_EQ(store(), STEMMA_INVALID_ARGUMENT);
   rows.slot_bytes = 8;
