@@ -40,13 +40,24 @@ STEMMA_ON_DEVICE std::int64_t chunks_of(const AttentionParams& params) {
   return static_cast<std::int64_t>(header_of(params).items[kChunkPairs]) * params.kv_heads;
 }
 
+// One of them.
+struct ItemOfHead {
+  AttentionItem item;
+  std::int32_t kv_head;
+
+  STEMMA_ON_DEVICE int tiles() const { return item.end_tile - item.first_tile; }
+};
+STEMMA_ON_DEVICE ItemOfHead item_of(const AttentionParams& params, std::int64_t work) {
+  const AttentionItem* const items =
+      array_of<AttentionItem>(params, header_of(params).items_at[kChunkPairs]);
+  return {items[work / params.kv_heads], static_cast<std::int32_t>(work % params.kv_heads)};
+}
+
 // By the first lane of each warp; its own fields are there for the warp, all after a barrier.
 template <typename F>
 STEMMA_ON_DEVICE void load_chunk(Chunk& chunk, const AttentionParams& params, std::int64_t work) {
   if (lane_index() != 0) return;
-  const AttentionItem item = array_of<AttentionItem>(
-      params, header_of(params).items_at[kChunkPairs])[work / params.kv_heads];
-  const auto kv_head = static_cast<std::int32_t>(work % params.kv_heads);
+  const auto [item, kv_head] = item_of(params, work);
   if (warp_index() == 0) {
     chunk.item = item;
     chunk.kv_head = kv_head;

@@ -145,7 +145,8 @@ STEMMA_ON_DEVICE void meet(const GroupTeam<F>& team, int& meetings) {
   wait_for(team.met, meetings++ & 1);
 }
 
-// Teams take items in turn, as those of walk_chunks do; −1: there are no more.
+// Teams take items in turn, as those of walk_chunks do (written out there: called, it makes that
+// kernel put more registers by); −1: there are no more.
 STEMMA_ON_DEVICE std::int64_t work_of(std::int64_t round, std::int64_t total) {
   const std::int64_t turn = round % 2 == 0 ? team_x() : teams_x() - 1 - team_x();
   const std::int64_t work = round * teams_x() + turn;
@@ -154,22 +155,9 @@ STEMMA_ON_DEVICE std::int64_t work_of(std::int64_t round, std::int64_t total) {
 
 // ---- Copying.
 
-// What a warp that copies knows of its item.
-struct CopiedItem {
-  AttentionItem item;
-  std::int32_t kv_head;
-
-  STEMMA_ON_DEVICE int tiles() const { return item.end_tile - item.first_tile; }
-};
-STEMMA_ON_DEVICE CopiedItem copied_item(const AttentionParams& params, std::int64_t work) {
-  const AttentionItem* const items =
-      array_of<AttentionItem>(params, header_of(params).items_at[kChunkPairs]);
-  return {items[work / params.kv_heads], static_cast<std::int32_t>(work % params.kv_heads)};
-}
-
 // The lane's key of the item's tile `step`: two lanes have the same.
 template <typename F>
-STEMMA_ON_DEVICE KeyPlace own_place(const AttentionParams& params, const CopiedItem& of, int step) {
+STEMMA_ON_DEVICE KeyPlace own_place(const AttentionParams& params, const ItemOfHead& of, int step) {
   if (step >= of.tiles()) return {-1, 0, 0};
   const int key = (warp_index() - F::kWarps) * kCopiedKeys + lane_index() % kCopiedKeys;
   return place_of(params, of.item, of.kv_head, (of.item.first_tile + step) * kCudaTileKeys + key);
@@ -222,7 +210,7 @@ STEMMA_ON_DEVICE void hand_over(const GroupTeam<F>& team, int stage) {
 template <typename F>
 STEMMA_ON_DEVICE int feed_item(const AttentionParams& params, const GroupTeam<F>& team,
                                std::int64_t work, int stage) {
-  const CopiedItem of = copied_item(params, work);
+  const ItemOfHead of = item_of(params, work);
   const int tiles = of.tiles();
   KeyPlace next = own_place<F>(params, of, 0);
   STEMMA_ROLLED

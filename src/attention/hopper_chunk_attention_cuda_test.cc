@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, HopperChunkAttention, testing::ValuesIn(hopper_ca
 
 using HopperChunks = CudaAttentionFixture;
 
-TEST_F(HopperChunks, AreNotTheDefault) {
+TEST_F(HopperChunks, AreLeftAloneWhereNobodyWantsThem) {
   EXPECT_FALSE(make(CudaCase())->has_hopper_chunks());
 }
 

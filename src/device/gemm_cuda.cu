@@ -69,11 +69,7 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p, std::int64_t sl
 
 template <typename T, typename Y>
 Status launch_typed(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
-  if (p.m <= FewRows::kRows) {
-    return tiles_of<FewTiles>(p) <= 2 * kMultiprocessors
-               ? launch_tiles<T, Y, FewTiles>(stream, p, slice_columns)
-               : launch_tiles<T, Y, FewRows>(stream, p, slice_columns);
-  }
+  if (p.m <= FewRows::kRows) return launch_tiles<T, Y, FewRows>(stream, p, slice_columns);
   if (p.m <= 2 * SomeRows::kRows) {
     if (tiles_of<SomeTiles>(p) <= kMultiprocessors) {
       return launch_tiles<T, Y, SomeTiles>(stream, p, slice_columns);

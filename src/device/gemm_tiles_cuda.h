@@ -51,7 +51,6 @@ struct GemmTile {
 };
 // Of few rows w streams through: small tiles on all multiprocessors, long queues of copies.
 using FewRows = GemmTile<16, 32, 1, 2, 8, 4>;
-using FewTiles = GemmTile<16, 32, 1, 2, 16, 2>;  // of rows as few, where a multiprocessor has one
 using SomeRows = GemmTile<64, 64, 2, 4, 5, 2>;
 using ManyRows = GemmTile<128, 128, 2, 4, 4, 1>;
 

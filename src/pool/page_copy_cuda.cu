@@ -273,9 +273,8 @@ Status launch_copy(const char* name, CudaStream& stream, const PageCopy& copy,
                              .parts = parts,
                              .zeros_sum = parts == 1 ? copy.zeros_sum : 0};
   const std::int64_t all_parts = copy.count * copy.layers * parts;
-  // So few are soon done.
-  const std::int64_t teams = all_parts <= kSumWordsMin ? all_parts : teams_max;
-  const LaunchShape shape = {.teams_x = std::min(all_parts, teams),
+  const bool is_soon_done = all_parts <= kSumWordsMin;
+  const LaunchShape shape = {.teams_x = is_soon_done ? all_parts : std::min(all_parts, teams_max),
                              .threads = kSumThreads,
                              .shared_bytes = kSharedBytes,
                              .early = true};
