@@ -26,14 +26,14 @@ TEST_P(AttentionBits, DoNotDependOnPagesOrLayout) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     AttentionCase test_case;
     test_case.dtype = dtype;
-    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
     for (const std::int64_t page_size : {1, 16, 64, 100}) {
       for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
         test_case.page_size = page_size;
         test_case.layout = layout;
         test_case.placement_seed += 1;
         SCOPED_TRACE(testing::Message() << page_size << " " << kv_layout_name(layout));
-        expect_same_bits(attend_all(test_case, tokens_, one_by_one(tokens_)), expected);
+        expect_same_bits(attend_all(test_case, tokens_, sequences_one_by_one(tokens_)), expected);
       }
     }
   }
@@ -44,7 +44,7 @@ TEST_P(AttentionBits, DoNotDependOnChunks) {
     AttentionCase test_case;
     test_case.shape = {.query_heads = group, .kv_heads = 1, .head_dim = 40, .scale = 0.3f};
     test_case.dtype = DType::kBF16;
-    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
     for (const std::int64_t chunk : {1, 2, 3, 5, 13, 24, 64, 127, 129, 200}) {
       SCOPED_TRACE(testing::Message() << "group " << group << " chunk " << chunk);
       expect_same_bits(attend_all(test_case, tokens_, in_chunks(tokens_, chunk)), expected);
@@ -60,7 +60,7 @@ TEST_P(AttentionBits, DoNotDependOnTheBatchOrThreads) {
   for (int s = 0; s < 16; ++s) tokens.push_back(1 + prng.below(280));
   AttentionCase test_case;
   test_case.dtype = DType::kF16;
-  const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+  const Outputs expected = attend_all(test_case, tokens, sequences_one_by_one(tokens));
   for (const std::int64_t batch_max : {1, 2, 7, 16}) {
     for (const int threads : {1, 2, 3}) {
       SCOPED_TRACE(testing::Message() << "batch " << batch_max << " threads " << threads);
@@ -79,7 +79,7 @@ TEST_P(AttentionBits, DoNotDependOnSplittingALongWalk) {
     test_case.shape.kv_heads = kv_heads;
     test_case.shape.query_heads = 2 * kv_heads;
     test_case.page_size = 1;
-    const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+    const Outputs expected = attend_all(test_case, tokens, sequences_one_by_one(tokens));
     for (const int threads : {1, 2, 3, 5}) {
       SCOPED_TRACE(threads);
       test_case.threads = threads;
@@ -110,7 +110,7 @@ TEST_P(AttentionBits, DoNotDependOnWhoSharesPages) {
   for (const std::int64_t group : {1, 3, 8, 20}) {
     AttentionCase test_case = case_of_shared_begins(group == 1 ? 3 : 1, group);
     test_case.on_shared_pages = false;
-    const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+    const Outputs expected = attend_all(test_case, tokens, sequences_one_by_one(tokens));
     test_case.on_shared_pages = true;
     for (const int threads : {1, 2, 5}) {
       SCOPED_TRACE(testing::Message() << "group " << group << " threads " << threads);
@@ -125,7 +125,7 @@ TEST_P(AttentionBits, DoNotDependOnChunksOfOthersOnSharedPages) {
   const std::vector<std::int64_t> tokens = {500, 420, 700};
   AttentionCase test_case = case_of_shared_begins(2, 2);
   test_case.shared = {{1, 0, 400}, {2, 0, 400}};
-  const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+  const Outputs expected = attend_all(test_case, tokens, sequences_one_by_one(tokens));
   const std::vector<Step> steps = {{{0, 499}}, {{1, 419}}, {{2, 410}}, {{0, 1}, {1, 1}, {2, 290}}};
   expect_same_bits(attend_all(test_case, tokens, steps), expected);
 }
@@ -138,7 +138,7 @@ TEST_P(AttentionBits, DoNotDependOnChunksOrSplittingWithAWindow) {
     test_case.shape.window_tokens = window;
     test_case.shape.score_cap = window == 100 ? 5.0f : 0.0f;
     test_case.dtype = DType::kBF16;
-    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
     for (const std::int64_t chunk : {1, 3, 24, 129}) {
       SCOPED_TRACE(testing::Message() << "window " << window << " chunk " << chunk);
       test_case.page_size = 1 + chunk % 16;

@@ -289,7 +289,7 @@ inline Outputs attend_all(const AttentionCase& test_case, const std::vector<std:
 }
 
 // Each sequence in one step, all of its rows.
-inline std::vector<Step> one_by_one(const std::vector<std::int64_t>& tokens) {
+inline std::vector<Step> sequences_one_by_one(const std::vector<std::int64_t>& tokens) {
   std::vector<Step> steps;
   for (std::size_t s = 0; s < tokens.size(); ++s) steps.push_back({{s, tokens[s]}});
   return steps;

@@ -10,6 +10,7 @@
 
 #include "attention/chunk_attention_cuda.h"
 #include "attention/hopper_chunk_attention_cuda.h"
+#include "attention/hopper_latent_attention_cuda.h"
 #include "attention/plain_attention_cuda.h"
 #include "attention/split_attention_cuda.h"
 
@@ -173,7 +174,16 @@ bool CudaAttention::has_hopper_chunks() const noexcept {
          has_hopper_chunk_kernel(traits_.capability, options_.kv_dtype, shape_.head_dim);
 }
 
+bool CudaAttention::has_hopper_latent() const noexcept {
+  return options_.hopper_latent &&
+         has_hopper_latent_kernel(traits_.capability, options_.kv_dtype, shape_.head_dim);
+}
+
 std::int64_t CudaAttention::resident_teams(AttentionList list) const {
+  if (list == kSharedPairs && has_hopper_latent()) {
+    return traits_.multiprocessors *
+           hopper_latent_attention_residents(traits_.team_shared_bytes_max);
+  }
   if (list == kChunkPairs && has_hopper_chunks()) {
     return traits_.multiprocessors *
            hopper_chunk_attention_residents(options_.kv_dtype, shape_.head_dim,
@@ -275,6 +285,9 @@ Status CudaAttention::launch(CudaStream& stream, const AttentionParams& params,
   if (list == kChunkPairs) {
     return has_hopper_chunks() ? hopper_chunk_attention(stream, params, teams)
                                : chunk_attention(stream, params, teams);
+  }
+  if (list == kSharedPairs && has_hopper_latent()) {
+    return hopper_latent_attention(stream, params, teams);
   }
   return split_attention(stream, params, list, teams);
 }

@@ -26,8 +26,9 @@
 //             key and head; sparse rows by reading labels three times and K and V of what is
 //             chosen.
 // Not here:   the kernels (split_attention_cuda, chunk_attention_cuda, hopper_chunk_attention_cuda,
-//             plain_attention_cuda), how a batch is cut (cuda_attention_plan), how tokens are
-//             chosen (cuda_token_choice), writing K and V and labels (CudaPool).
+//             hopper_latent_attention_cuda, plain_attention_cuda), how a batch is cut
+//             (cuda_attention_plan), how tokens are chosen (cuda_token_choice), writing K and V and
+//             labels (CudaPool).
 #pragma once
 
 #include <cstddef>
@@ -64,6 +65,9 @@ struct CudaAttentionOptions {
   // Rows of long chunks by products of warpgroups, where the device and the rows allow it
   // (has_hopper_chunk_kernel): the bits of the other kernel (docs/decisions/0016), faster.
   bool hopper_chunks = true;
+  // Latent rows by products of warpgroups, where the device and the rows allow it
+  // (has_hopper_latent_kernel): the bits of the other kernel. Off: it was run on no GPU yet.
+  bool hopper_latent = false;
 };
 
 // Its end waits for the copies of its plans.
@@ -108,6 +112,8 @@ class CudaAttention {
   const AttentionShape& shape() const noexcept { return shape_; }
   // Whether rows of long chunks are computed by products of warpgroups.
   bool has_hopper_chunks() const noexcept;
+  // The same of latent rows of which an item has more than 16 pairs.
+  bool has_hopper_latent() const noexcept;
 
  private:
   // What runs queue.

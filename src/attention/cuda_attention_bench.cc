@@ -11,6 +11,7 @@
 #include "attention/bench_batch.h"
 #include "attention/cuda_attention.h"
 #include "attention/hopper_chunk_attention_cuda.h"
+#include "attention/hopper_latent_attention_cuda.h"
 #include "attention/read_pass_cuda.h"
 #include "base/float16.h"
 #include "base/function_ref.h"
@@ -41,6 +42,7 @@ struct Case {
   std::int64_t label_channels = 0;
   std::optional<SparseDial> dial = {};
   bool hopper_chunks = false;  // of the phases that say so
+  bool hopper_latent = false;
 
   AttentionShape shape() const {
     return {.query_heads = query_heads,
@@ -165,7 +167,8 @@ Result<std::unique_ptr<CudaAttention>> make_planned(CudaDevice& device, Timer& t
                                                 {.kv_dtype = c.dtype,
                                                  .page_size = c.page_size,
                                                  .dial = c.dial,
-                                                 .hopper_chunks = c.hopper_chunks}));
+                                                 .hopper_chunks = c.hopper_chunks,
+                                                 .hopper_latent = c.hopper_latent}));
   STEMMA_RETURN_IF_ERROR(attention->plan(timer.stream, batch_of(c).view()));
   return attention;
 }
@@ -361,6 +364,12 @@ Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
   cases.back().kv_heads = 1;
   cases.back().head_dim = 576;
   cases.back().latent_dim = 512;
+  const Case& latent = cases.back();
+  if (has_hopper_latent_kernel(device.traits().capability, latent.dtype, latent.head_dim)) {
+    cases.push_back(Case(latent));
+    cases.back().phase = "decode_latent_hopper";
+    cases.back().hopper_latent = true;
+  }
   std::vector<BenchLine> lines;
   for (const Case& c : cases) {
     STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_decode_case(device, options, c));

@@ -22,7 +22,8 @@ constexpr CudaAttentionBenchOptions kSmall = {.requests = 2,
 TEST_F(CudaAttentionBenchTest, DecodeHasALineForEachKindOfRowsAndForSharedBegins) {
   const auto lines = bench_cuda_decode(device(), kSmall);
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
-  ASSERT_EQ(lines->size(), 9u);
+  const bool hopper = device().traits().capability == 90;
+  ASSERT_EQ(lines->size(), hopper ? 10u : 9u);
   for (const BenchLine& line : *lines) {
     EXPECT_EQ(line.bench, "cuda_attention");
     EXPECT_EQ(line.bound_name, "read_bandwidth");
@@ -30,6 +31,9 @@ TEST_F(CudaAttentionBenchTest, DecodeHasALineForEachKindOfRowsAndForSharedBegins
   EXPECT_EQ((*lines)[0].params[0].second, "decode");
   EXPECT_EQ((*lines)[7].params[0].second, "decode_shared");
   EXPECT_EQ((*lines)[8].params[0].second, "decode_latent");
+  if (hopper) {
+    EXPECT_EQ((*lines)[9].params[0].second, "decode_latent_hopper");
+  }
 }
 
 TEST_F(CudaAttentionBenchTest, SparseRowsHaveLinesOfBytesAndOfWhatTheyGain) {

@@ -39,7 +39,7 @@ TEST_P(CudaAttentionOfABatch, IsThatOfTheReference) {
 TEST_P(CudaAttentionOfABatch, HasBitsThatDoNotDependOnHowItsRowsAreCut) {
   const CudaCase& c = GetParam();
   expect_same_bits(attend_all_on_device(c, mixed_steps()),
-                   attend_all_on_device(c, one_by_one(c.tokens)));
+                   attend_all_on_device(c, sequences_one_by_one(c.tokens)));
 }
 
 std::vector<CudaCase> batch_cases() {

@@ -36,6 +36,7 @@ struct CudaCase {
   std::int64_t sums_bytes_max = std::int64_t{1} << 20;
   std::int64_t choice_bytes_max = std::int64_t{1} << 22;
   bool hopper_chunks = false;
+  bool hopper_latent = false;
 };
 
 // 2^-p is half of the last place of a number of this type near 1.
@@ -121,7 +122,8 @@ class CudaAttentionFixture : public CudaFixture {
                                             .sums_bytes_max = c.sums_bytes_max,
                                             .dial = c.world.dial,
                                             .choice_bytes_max = c.choice_bytes_max,
-                                            .hopper_chunks = c.hopper_chunks});
+                                            .hopper_chunks = c.hopper_chunks,
+                                            .hopper_latent = c.hopper_latent});
     EXPECT_TRUE(attention.ok()) << attention.error().detail;
     return attention.ok() ? std::move(attention).value() : nullptr;
   }

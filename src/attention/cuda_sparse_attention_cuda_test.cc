@@ -222,7 +222,7 @@ TEST_P(CudaSparseOfABatch, HasBitsThatDoNotDependOnHowItsRowsAreCut) {
   const CudaCase& c = GetParam();
   Prng prng(seed());
   expect_same_bits(attend_all_on_device(c, mixed(c.tokens, 2, prng)),
-                   attend_all_on_device(c, one_by_one(c.tokens)));
+                   attend_all_on_device(c, sequences_one_by_one(c.tokens)));
 }
 
 std::vector<CudaCase> sparse_cases() {
@@ -331,13 +331,13 @@ TEST_F(CudaSparseTest, HasTheSameBitsInAnyWavesAndWithLittleRoomForSums) {
 
 TEST_F(CudaSparseTest, HasTheSameBitsOnAnyPages) {
   CudaCase c = sparse(4);
-  const Outputs expected = attend_all_on_device(c, one_by_one(c.tokens));
+  const Outputs expected = attend_all_on_device(c, sequences_one_by_one(c.tokens));
   for (const std::int64_t page_size : {1, 3, 64}) {
     SCOPED_TRACE(page_size);
     c.world.page_size = page_size;
     c.world.placement_seed = seed() + static_cast<std::uint64_t>(page_size);
     c.world.layout = page_size == 3 ? KvLayout::kPageFirst : KvLayout::kLayerFirst;
-    expect_same_bits(attend_all_on_device(c, one_by_one(c.tokens)), expected);
+    expect_same_bits(attend_all_on_device(c, sequences_one_by_one(c.tokens)), expected);
   }
 }
 
@@ -357,11 +357,11 @@ TEST_F(CudaSparseTest, TheDenseEndAndAChoiceOfEverythingAreDenseAttention) {
     CudaCase c = sparse(4, dtype);
     c.tokens = {90, 30};
     c.world.dial = std::nullopt;
-    const Outputs dense = attend_all_on_device(c, one_by_one(c.tokens));
+    const Outputs dense = attend_all_on_device(c, sequences_one_by_one(c.tokens));
     for (const SparseDial dial :
          {SparseDial{0, 1, 1}, SparseDial{90, 1, 8}, SparseDial{0, 95, 96}}) {
       c.world.dial = dial;
-      expect_same_bits(attend_all_on_device(c, one_by_one(c.tokens)), dense);
+      expect_same_bits(attend_all_on_device(c, sequences_one_by_one(c.tokens)), dense);
     }
   }
 }

@@ -16,6 +16,7 @@
 #include "attention/attention_tiles_cuda.h"
 #include "attention/chunk_walk_cuda.h"
 #include "attention/group_chunks_cuda.h"
+#include "attention/group_weights_cuda.h"
 #include "attention/hopper_chunk_attention_cuda.h"
 #include "device/cuda_warpgroup.h"
 
@@ -110,11 +111,6 @@ STEMMA_ON_DEVICE void ask_values(const GroupTeam<F>& team, int stage, GroupSums<
   }
 }
 
-// A tile's largest scores with those before; what sums so far are to be multiplied by.
-struct Raised {
-  float largest[2];
-  float kept[2];
-};
 // Scores become weights.
 template <typename F>
 STEMMA_ON_DEVICE Raised weigh(const AttentionParams& params, const Chunk& chunk, const Walk& walk,
@@ -124,37 +120,7 @@ STEMMA_ON_DEVICE Raised weigh(const AttentionParams& params, const Chunk& chunk,
   if (step >= walk.whole_tiles) {
     hide<F>(params, chunk, s, (walk.first_tile + step) * kCudaTileKeys);
   }
-  const float factor = score_factor(params);
-  float largest[F::kRows][2];
-  largest_scores<F>(largest, s);
-  Raised raised;
-  float taken[2];
-  STEMMA_UNROLLED
-  for (int half = 0; half < 2; ++half) {
-    raised.largest[half] = larger_of(before[half], largest[0][half] * factor);
-    const Rebase base = rebase(before[half], raised.largest[half]);
-    raised.kept[half] = base.kept;
-    taken[half] = base.taken;
-  }
-  STEMMA_UNROLLED
-  for (int n = 0; n < 2 * F::kKeys; ++n) {
-    STEMMA_UNROLLED
-    for (int i = 0; i < 4; ++i) s[0][n][i] = weight_of(s[0][n][i], factor, taken[i / 2]);
-  }
-  return raised;
-}
-template <typename F>
-STEMMA_ON_DEVICE void narrow_weights(const float (&s)[F::kRows][2 * F::kKeys][4],
-                                     std::uint32_t (&weights)[F::kKeys][4]) {
-  STEMMA_UNROLLED
-  for (int n = 0; n < F::kKeys; ++n) {
-    STEMMA_UNROLLED
-    for (int i = 0; i < 4; ++i) {
-      const float(&four)[4] = s[0][2 * n + i / 2];
-      const int half = i % 2;
-      weights[n][i] = narrow_pair<typename F::Operand>(four[2 * half], four[2 * half + 1]);
-    }
-  }
+  return raise_scores<F>(s, score_factor(params), before);
 }
 
 // ---- Steps of a walk.

@@ -132,14 +132,14 @@ TEST_P(LatentAttention, BitsDoNotDependOnPagesOrLayout) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     AttentionCase test_case = latent_case(5, 32, 8);
     test_case.dtype = dtype;
-    const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+    const Outputs expected = attend_all(test_case, tokens, sequences_one_by_one(tokens));
     for (const std::int64_t page_size : {1, 16, 64, 100}) {
       for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
         test_case.page_size = page_size;
         test_case.layout = layout;
         test_case.placement_seed += 1;
         SCOPED_TRACE(testing::Message() << page_size << " " << kv_layout_name(layout));
-        expect_same_bits(attend_all(test_case, tokens, one_by_one(tokens)), expected);
+        expect_same_bits(attend_all(test_case, tokens, sequences_one_by_one(tokens)), expected);
       }
     }
   }
@@ -151,7 +151,7 @@ TEST_P(LatentAttention, BitsDoNotDependOnChunksBatchOrThreads) {
   for (const std::int64_t heads : {1, 3, 48}) {
     AttentionCase test_case = latent_case(heads, 24, 8);
     test_case.dtype = DType::kBF16;
-    const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+    const Outputs expected = attend_all(test_case, tokens, sequences_one_by_one(tokens));
     for (const std::int64_t chunk : {1, 7, 33, 128}) {
       for (const int threads : {1, 3}) {
         SCOPED_TRACE(testing::Message()

@@ -39,14 +39,14 @@ std::vector<AttentionCase> cases() {
 
 TEST_P(ScaledAttention, BitsDoNotDependOnPagesOrLayout) {
   for (AttentionCase test_case : cases()) {
-    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
     for (const std::int64_t page_size : {1, 3, 64, 200}) {
       for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
         test_case.page_size = page_size;
         test_case.layout = layout;
         test_case.placement_seed += 1;
         SCOPED_TRACE(testing::Message() << dtype_name(test_case.dtype) << " " << page_size);
-        expect_same_bits(attend_all(test_case, tokens_, one_by_one(tokens_)), expected);
+        expect_same_bits(attend_all(test_case, tokens_, sequences_one_by_one(tokens_)), expected);
       }
     }
   }
@@ -59,7 +59,7 @@ TEST_P(ScaledAttention, BitsDoNotDependOnChunksBatchOrThreads) {
   for (AttentionCase test_case : cases()) {
     for (const std::int64_t group : {1, 7}) {
       test_case.shape.query_heads = group * test_case.shape.kv_heads;
-      const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+      const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
       for (const std::int64_t chunk : {1, 13, 129}) {
         SCOPED_TRACE(testing::Message() << dtype_name(test_case.dtype) << " chunk " << chunk);
         expect_same_bits(attend_all(test_case, tokens_, in_chunks(tokens_, chunk)), expected);
@@ -88,7 +88,7 @@ TEST_P(ScaledAttention, BitsDoNotDependOnChunksOrSplittingWithAWindow) {
       test_case.shape.window_tokens = window;
       test_case.shape.score_cap = window == 5 ? 5.0f : 0.0f;
       test_case.threads = 1;
-      const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+      const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
       for (const std::int64_t chunk : {1, 24, 129}) {
         SCOPED_TRACE(testing::Message()
                      << dtype_name(test_case.dtype) << " window " << window << " chunk " << chunk);
@@ -139,7 +139,7 @@ TEST_P(ScaledAttention, BitsOfLatentRowsDoNotDependOnPagesChunksOrThreads) {
     test_case.shape = {
         .query_heads = 48, .kv_heads = 1, .head_dim = 40, .scale = 0.2f, .latent_dim = 32};
     test_case.dtype = dtype;
-    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
     for (const std::int64_t chunk : {1, 33, 128}) {
       SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " chunk " << chunk);
       test_case.threads = chunk == 33 ? 3 : 1;
@@ -182,9 +182,9 @@ TEST(ScaledAttentionError, StaysNearAttentionOverWhatWasStored) {
        {Bound{DType::kInt8, 0.02}, Bound{DType::kFp8E4M3, 0.16}, Bound{DType::kFp8E5M2, 0.3}}) {
     AttentionCase test_case;
     const std::vector<std::int64_t> tokens = {300};
-    const Outputs exact = attend_all(test_case, tokens, one_by_one(tokens));
+    const Outputs exact = attend_all(test_case, tokens, sequences_one_by_one(tokens));
     test_case.dtype = bound.dtype;
-    const Outputs scaled = attend_all(test_case, tokens, one_by_one(tokens));
+    const Outputs scaled = attend_all(test_case, tokens, sequences_one_by_one(tokens));
     double error = 0;
     for (std::size_t i = 0; i < exact[0].size(); ++i) {
       error = std::max(error, std::fabs(double{exact[0][i]} - double{scaled[0][i]}));

@@ -36,9 +36,9 @@ class SparseOnTarget : public testing::TestWithParam<std::string> {
 };
 
 void expect_near_reference(AttentionCase test_case, const std::vector<std::int64_t>& tokens) {
-  const Outputs actual = attend_all(test_case, tokens, one_by_one(tokens));
+  const Outputs actual = attend_all(test_case, tokens, sequences_one_by_one(tokens));
   test_case.name = "reference";
-  const Outputs expected = attend_all(test_case, tokens, one_by_one(tokens));
+  const Outputs expected = attend_all(test_case, tokens, sequences_one_by_one(tokens));
   for (std::size_t s = 0; s < tokens.size(); ++s) {
     ASSERT_EQ(actual[s].size(), expected[s].size());
     for (std::size_t i = 0; i < actual[s].size(); ++i) {
@@ -117,11 +117,11 @@ TEST_P(SparseOnTarget, TheDenseEndIsDenseAttention) {
   test_case.dtype = DType::kBF16;
   test_case.threads = 2;
   test_case.dial = std::nullopt;
-  const Outputs dense = attend_all(test_case, tokens_, one_by_one(tokens_));
+  const Outputs dense = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
   for (const SparseDial dial :
        {SparseDial{0, 1, 1}, SparseDial{290, 1, 8}, SparseDial{7, 290, 0}}) {
     test_case.dial = dial;
-    expect_same_bits(attend_all(test_case, tokens_, one_by_one(tokens_)), dense);
+    expect_same_bits(attend_all(test_case, tokens_, sequences_one_by_one(tokens_)), dense);
   }
 }
 
@@ -138,14 +138,14 @@ TEST_P(SparseOnTarget, BitsDoNotDependOnPagesOrLayout) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     AttentionCase test_case = sparse_case(4);
     test_case.dtype = dtype;
-    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
     for (const std::int64_t page_size : {1, 3, 16, 48, 64}) {
       for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
         SCOPED_TRACE(testing::Message() << page_size << " " << kv_layout_name(layout));
         test_case.page_size = page_size;
         test_case.layout = layout;
         test_case.placement_seed = kSeed + static_cast<std::uint64_t>(page_size);
-        expect_same_bits(attend_all(test_case, tokens_, one_by_one(tokens_)), expected);
+        expect_same_bits(attend_all(test_case, tokens_, sequences_one_by_one(tokens_)), expected);
       }
     }
   }
@@ -156,7 +156,7 @@ TEST_P(SparseOnTarget, BitsDoNotDependOnChunksBatchesOrThreads) {
   for (const std::int64_t group : {1, 4}) {
     AttentionCase test_case = sparse_case(group);
     test_case.dtype = DType::kBF16;
-    const Outputs expected = attend_all(test_case, tokens_, one_by_one(tokens_));
+    const Outputs expected = attend_all(test_case, tokens_, sequences_one_by_one(tokens_));
     for (const std::int64_t chunk : {1, 13, 64, 127}) {
       SCOPED_TRACE(testing::Message() << "chunks of " << chunk);
       expect_same_bits(attend_all(test_case, tokens_, in_chunks(tokens_, chunk)), expected);

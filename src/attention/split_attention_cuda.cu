@@ -10,6 +10,7 @@
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
+#include "attention/partition_ends_cuda.h"
 #include "attention/split_attention_cuda.h"
 #include "base/math.h"
 
@@ -127,43 +128,16 @@ STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::by
   }
 }
 
-// What the item has of the row's partitions so far, one after another, is kept in its sum.
 template <typename F>
-STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, Sums<F>& sums,
+STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, const Sums<F>& sums,
                               Kept (&kept)[F::kRows][2], int r, int half) {
   const int first = warp_index() / 4 * 16 * F::kRows + lane_index() / 4;
   const Pair pair = pair_of(params, at.item, at.kv_head, first + 16 * r + 8 * half);
   if (pair.row < 0) return;
-  const AttentionRow& row = row_of(params, pair.row);
-  const std::int64_t sum = sum_of(params, at.item, row, pair);
-  float* const values = params.sum_values + sum * params.value_dim;
-  const bool fresh = is_first_partition(at.item, at.tile);
-  const bool last = at.tile + 1 == at.item.end_tile;
-  const Fold folding = fold_of(kept[r][half].largest, sums.largest[r][half]);
-  float weights = sums.weights[r][2 * half];
-  if (!fresh) weights = fold(folding, kept[r][half].weights, weights);
-  kept[r][half] = {fresh ? sums.largest[r][half] : folding.largest, weights};
-  const float inverse = inverse_of(weights);
-  STEMMA_UNROLLED
-  for (int n = 0; n < 2 * F::kColumns; ++n) {
-    const int column = warp_index() % 4 * 16 * F::kColumns + 8 * n + lane_index() % 4 * 2;
-    if (column >= params.value_dim) continue;
-    Two<float> two = {sums.o[r][n][2 * half], sums.o[r][n][2 * half + 1]};
-    if (!fresh) {
-      const Two<float> before = load_two(values + column);
-      two = {fold(folding, before.first, two.first), fold(folding, before.second, two.second)};
-    }
-    if (last && row.sums == 1) {
-      store_outputs(params, pair, column, output_of(two.first, inverse),
-                    output_of(two.second, inverse));
-    } else {
-      store_two(values + column, two);
-    }
-  }
-  if (last && row.sums > 1 && warp_index() % 4 == 0 && lane_index() % 4 == 0) {
-    params.sum_weights[2 * sum] = kept[r][half].largest;
-    params.sum_weights[2 * sum + 1] = weights;
-  }
+  const Kept partition = {sums.largest[r][half], sums.weights[r][2 * half]};
+  const PartitionEnd end = end_partition(params, at.item, at.tile, pair, partition, kept[r][half]);
+  end_columns(params, end, sums.o[r], half, warp_index() % 4 * 16 * F::kColumns);
+  if (warp_index() % 4 == 0) end_scalars(params, end, kept[r][half]);
 }
 
 // What is looked up ahead of what is computed: where the rows of step + 2 lie, and what codes of

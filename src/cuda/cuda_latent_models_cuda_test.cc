@@ -54,6 +54,18 @@ INSTANTIATE_TEST_SUITE_P(Deepseek, CudaLatentModels,
 
 using CudaLatentBatches = CudaRunnerFixture;
 
+// Rows long enough for products of warpgroups; where the GPU has none, both are the same products.
+TEST_F(CudaLatentBatches, ProductsOfWarpgroupsGiveTheBitsOfOthers) {
+  ModelConfig long_rows = dense_config("deepseek_v3");
+  long_rows.latent.rank = 256;
+  long_rows.head_dim = long_rows.latent.row_dim();
+  write_model(long_rows, WeightType::kBf16);
+  const auto tokens = prompt(kTokens, 29);
+  expect_same_bits(
+      logits_alone({.options = {.deterministic = true, .hopper_latent = true}}, tokens, kTokens),
+      logits_alone({.options = {.deterministic = true}}, tokens, kTokens));
+}
+
 // Decode steps of three requests, recorded for four rows, and then of two, with prefill between.
 TEST_F(CudaLatentBatches, BitsDoNotDependOnTheBatchNorOnGraphs) {
   write_model("deepseek_v3");

@@ -254,7 +254,8 @@ Status CudaRunner::use_pool(const char* name, KvPool& pool, Group& group,
   CudaAttentionOptions attention_options = {.row_dtype = row_dtype(weights_.type),
                                             .kv_dtype = shape.dtype,
                                             .page_size = shape.page_size,
-                                            .hopper_chunks = options_.hopper_chunks};
+                                            .hopper_chunks = options_.hopper_chunks,
+                                            .hopper_latent = options_.hopper_latent};
   if (limits_.sparse.has_value()) attention_options.dial = limits_.sparse->dial;
   STEMMA_ASSIGN_OR_RETURN(
       group.attention,

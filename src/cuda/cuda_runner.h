@@ -55,8 +55,10 @@ struct CudaRunnerOptions {
   bool graphs = true;  // decode steps are recorded, of ranks over NCCL too
   // Ranks exchange rows through the host, even where there is NCCL: for ranks that share a GPU.
   bool staged_ranks = false;
-  // As CudaAttentionOptions: attention of long chunks by products of warpgroups.
+  // As CudaAttentionOptions: attention of long chunks, and of latent rows, by products of
+  // warpgroups.
   bool hopper_chunks = true;
+  bool hopper_latent = false;
 };
 
 class CudaRunner final : public LoadedRunner {

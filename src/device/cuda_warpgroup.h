@@ -12,6 +12,8 @@
 //   fence_registers()                  before products, when their registers were touched
 //   commit_products()  wait_products<N>()  settle(d)
 //   fence_shared_writes()              before products read what the thread wrote or copied
+//   store_matrices(row, r)             stmatrix.x4: what load_matrices of the same row would load;
+//                                      each lane writes one row of one of four matrices
 //   give_registers<N>()  take_registers<N>()   a group has N a thread from here on, fewer or more
 //                                      than the kernel's; all warps of it, behind one branch
 //   SharedBarrier: begin_barrier(b, arrivals)  arrive(b)  wait_for(b, parity)      mbarrier
@@ -26,7 +28,7 @@
 // multiply_add are; so is a in registers. Products are done later, in the order in which they were
 // issued: until wait_products and settle neither d nor a may be touched, nor shared memory
 // that they read be written. All threads of the group take part in all of these but
-// fence_shared_writes and the barriers.
+// fence_shared_writes and the barriers; in store_matrices those of a warp.
 //
 // A barrier has phases, counted by their parity from 0 on; one ends when as many threads as it was
 // begun with have arrived. What they wrote before is seen by who waited for the phase's end.

@@ -67,6 +67,19 @@ inline void fence_shared_writes() {
   simt::fence_shared_writes();
 }
 
+// Lane i writes row i % 8 of matrix i / 8, of which four lanes have two elements each.
+inline void store_matrices(void* row, const std::uint32_t (&r)[4], STEMMA_SITE) {
+  simt::check_matrix_row(row);
+  Words words = {};
+  for (int j = 0; j < 4; ++j) {
+    const simt::Slot* const slots = of_all_lanes(r[j], site);
+    for (int i = 0; i < 4 && lane_index() / 8 == j; ++i) {
+      words.w[i] = slot_as<std::uint32_t>(slots[lane_index() % 8 * 4 + i]);
+    }
+  }
+  store_words(row, words);
+}
+
 inline void begin_barrier(SharedBarrier* barrier, int arrivals) {
   simt::begin_barrier(barrier, arrivals);
 }

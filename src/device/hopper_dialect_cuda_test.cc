@@ -114,6 +114,18 @@ std::string name_of(const GroupShape& shape) {
 INSTANTIATE_TEST_SUITE_P(Shapes, HopperProducts, testing::ValuesIn(group_shapes()),
                          [](const auto& instance) { return name_of(instance.param); });
 
+TEST_F(HopperDialect, MatricesAreStoredAsTheyAreLoaded) {
+  constexpr std::size_t kWords = 4 * 8 * 4;
+  const CudaMemory out = allocate<std::uint32_t>(kWords);
+  ASSERT_TRUE(launch_stored_matrices(stream(), out.as<std::uint32_t>()).ok());
+  const auto got = download<std::uint32_t>(out.bytes(), kWords);
+  for (std::size_t i = 0; i < kWords; ++i) {
+    const std::size_t matrix = i / 32;
+    const std::size_t lane = i % 32;  // that has the word
+    ASSERT_EQ(got[i], 4 * lane + matrix) << "word " << i % 4 << " of row " << i / 4 % 8;
+  }
+}
+
 TEST_F(HopperDialect, BarriersHandPlacesOverPhaseByPhase) {
   constexpr int kThreads = 128;
   constexpr int kPhases = 9;

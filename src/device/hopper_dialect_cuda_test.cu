@@ -106,6 +106,14 @@ STEMMA_KERNEL handing_over(int phases, std::int32_t* out) {
   out[thread_index()] = sum;
 }
 
+STEMMA_KERNEL stored_matrices(std::uint32_t* out) {
+  std::byte* const row = shared_memory() + lane_index() * 16;
+  const auto first = static_cast<std::uint32_t>(4 * lane_index());
+  store_matrices(row, {first, first + 1, first + 2, first + 3});
+  warp_barrier();
+  store_words(out + 4 * lane_index(), load_words(row));
+}
+
 // One panel of zeros, of which a product of 16 columns is asked for.
 STEMMA_KERNEL group_fault(GroupFault fault, const void* words, float* out) {
   std::byte* const panel = shared_memory();
@@ -180,6 +188,10 @@ Status launch_handing_over(CudaStream& stream, int threads, int phases, std::int
   return launch("handing_over", stream,
                 {.threads = threads, .shared_bytes = 4 * sizeof(SharedBarrier) + 8}, handing_over,
                 phases, out);
+}
+
+Status launch_stored_matrices(CudaStream& stream, std::uint32_t* out) {
+  return launch("stored_matrices", stream, {.shared_bytes = 4 * 8 * 16}, stored_matrices, out);
 }
 
 Status launch_group_fault(CudaStream& stream, GroupFault fault, const void* words, float* out) {

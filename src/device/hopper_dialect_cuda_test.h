@@ -30,6 +30,9 @@ Status launch_group_product(CudaStream& stream, LeftPlace left, RightLayout righ
 // 1 + 2 + … + phases, over `threads` of one team.
 Status launch_handing_over(CudaStream& stream, int threads, int phases, std::int32_t* out);
 
+// Lane i of one warp stores matrices of the words 4 i + j; out: [4 matrices, 8 rows, 4 words].
+Status launch_stored_matrices(CudaStream& stream, std::uint32_t* out);
+
 // What a kernel may do wrong.
 enum class GroupFault {
   kNone,
