@@ -237,6 +237,31 @@ function(stemma_gpu)
   target_link_libraries(stemma_gpu PUBLIC stemma_cuda PRIVATE ${libraries})
 endfunction()
 
+# Makes the GPU of `target`, a program or a module, an emulated one, which is there from the begin.
+function(stemma_emulate_gpu target)
+  stemma_cuda_libraries(simt libraries cuda attention tier pool device)
+  # Objects come before libraries: the linker does not look for those of stemma_gpu.
+  target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src/cuda/open_cuda_backend.cc
+                                   ${CMAKE_SOURCE_DIR}/src/device/with_emulated_gpu.cc)
+  target_link_libraries(${target} PRIVATE ${libraries})
+endfunction()
+
+# build/<preset>/stemma_emulated: the program, with an emulated GPU.
+function(stemma_emulated_program)
+  if(STEMMA_TESTS AND NOT STEMMA_ENABLE_CUDA AND NOT STEMMA_SANITIZE)
+    add_executable(stemma_emulated ${CMAKE_SOURCE_DIR}/src/cli/main.cc)
+    stemma_emulate_gpu(stemma_emulated)
+    target_link_libraries(stemma_emulated PRIVATE stemma_cli)
+    set(python ${Python_EXECUTABLE})
+    if(NOT python)
+      set(python /usr/bin/python3)  # as StemmaPython.cmake: the one that can load the module
+    endif()
+    add_test(NAME gpu_programs COMMAND ${python} ${CMAKE_SOURCE_DIR}/tests/gpu/programs_test.py
+                                       $<TARGET_FILE:stemma_emulated> ${CMAKE_BINARY_DIR}/python_emulated)
+    set_tests_properties(gpu_programs PROPERTIES TIMEOUT 600)
+  endif()
+endfunction()
+
 # tests/gpu: whole models, served on the emulated GPU, or, in a build with CUDA, on a real one.
 function(stemma_gpu_tests)
   if(NOT STEMMA_TESTS)

@@ -93,7 +93,7 @@ endfunction()
 # Which tests begin first where several run at a time: those that take longest. What measures times, or needs every core, runs
 # alone.
 function(stemma_test_order)
-  set(longest cuda_simt tests_gpu attention_simt tests_transparency tests_sim attention tests_tiers store replay)
+  set(longest cuda_simt tests_gpu attention_simt tests_transparency tests_sim gpu_programs attention tests_tiers store replay)
   set(alone clients tests_server tests_ranks ranks)
   set(cost 100)
   foreach(test ${longest})
@@ -143,7 +143,7 @@ function(stemma_room name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
   set(benches ${sources})
-  set(elsewhere "_test|_fuzz|_bench|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|no_cuda_pool|no_emulated_gpu|named_backend|/cuda_[a-z_]+")
+  set(elsewhere "_test|_fuzz|_bench|/main|/simt[a-z_]*|mpi_ranks|nccl_ranks|(open|no)_cuda_backend|no_cuda_pool|(no|with)_emulated_gpu|named_backend|/cuda_[a-z_]+")
   list(FILTER sources EXCLUDE REGEX "(${elsewhere})\\.cc$")  # other targets have these
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER benches EXCLUDE REGEX "_cuda_bench\\.cc$|/cuda_[a-z_]+\\.cc$")  # stemma_cuda_room

@@ -83,6 +83,18 @@ class Runs(unittest.TestCase):
         logs = sorted((self.work / "build/gpu_check").glob("device.*.log"))
         self.assertEqual([log.read_text().split("\n")[0] for log in logs], ["share 0 of 2", "share 1 of 2"])
 
+    def test_programs_are_run_by_what_tests_them(self):
+        self.program("build/cuda/device_cuda_test", WELL)
+        self.program("build/cuda/stemma", "")
+        for path, says, status in (("gpu/programs_test.py", "Ran 7 tests in 1.0s", 0), ("soak/soak.py", "other answers", 1)):
+            script = self.work / "tests" / path
+            script.parent.mkdir(parents=True)
+            script.write_text(f"import sys\nprint({says!r})\nsys.exit({status})\n")
+        run = self.run_tests("programs")
+        self.assertIn("programs: passed: Ran 7 tests in 1.0s", run.stdout)
+        self.assertIn("soak: FAILED with 1", run.stdout)
+        self.assertEqual(run.returncode, 1)
+
     def test_where_nothing_was_built_that_is_said(self):
         (self.work / "build/cuda").mkdir()
         run = self.run_tests()

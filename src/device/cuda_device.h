@@ -201,10 +201,17 @@ class CudaStream {
   cuda_detail::Handle<cuda_detail::release_stream> handle_;
 };
 
-// A stream that somebody else made and will destroy: a cudaStream_t of an engine.
+// CUDA's default stream by a name of its own (cudaStreamLegacy): nullptr is a stream that was never
+// made.
+inline void* default_stream() noexcept {
+  return reinterpret_cast<void*>(std::uintptr_t{1});
+}
+
+// A stream that somebody else made and will destroy: a cudaStream_t of an engine, nullptr CUDA's
+// default one.
 class BorrowedStream {
  public:
-  explicit BorrowedStream(void* raw) noexcept : stream_(raw) {}
+  explicit BorrowedStream(void* raw) noexcept : stream_(raw == nullptr ? default_stream() : raw) {}
   ~BorrowedStream() { stream_.handle_.let_go(); }
   BorrowedStream(const BorrowedStream&) = delete;
   BorrowedStream& operator=(const BorrowedStream&) = delete;

@@ -101,6 +101,18 @@ TEST_F(CudaDeviceTest, AStreamThatWaitsForAnEventSeesWhatCameBeforeIt) {
   EXPECT_THAT(download<std::int32_t>(copy.bytes(), 256), Each(0x07070707));
 }
 
+TEST_F(CudaDeviceTest, AnEnginesStreamThatIsNullptrIsTheDefaultOne) {
+  BorrowedStream borrowed(nullptr);
+  CudaStream& engine = borrowed.get();
+  CudaEvent filled = event();
+  const CudaMemory memory = allocate<std::int32_t>(64);
+  ASSERT_TRUE(stream().synchronize().ok());  // the memory is there for others
+  ASSERT_TRUE(engine.fill(memory.bytes(), 3, 256).ok());
+  ASSERT_TRUE(engine.record(filled).ok());
+  ASSERT_TRUE(stream().wait_for(filled).ok());
+  EXPECT_THAT(download<std::int32_t>(memory.bytes(), 64), testing::Each(0x03030303));
+}
+
 TEST_F(CudaDeviceTest, AnEventIsDoneWhenWhatCameBeforeItIs) {
   CudaEvent filled = event();
   EXPECT_TRUE(filled.done().value()) << "it was never recorded";

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "device/cuda_device.h"
 
 namespace stemma::simt {
 
@@ -45,6 +46,7 @@ Runtime::Runtime(const Machine::Options& options)
 }
 
 Runtime::~Runtime() {
+  if (default_stream_ != nullptr) release_stream(default_stream_);
   STEMMA_CHECK(streams_.empty() && pinned_.empty(), "the emulated GPU goes before its user");
 }
 
@@ -209,7 +211,13 @@ Runtime& runtime() {
   return *the_runtime;
 }
 
+Stream& Runtime::default_stream() {
+  if (default_stream_ == nullptr) default_stream_ = make_stream();
+  return *default_stream_;
+}
+
 Stream& stream_of(void* raw) {
+  if (raw == stemma::default_stream()) return runtime().default_stream();
   STEMMA_CHECK(raw != nullptr, "a stream that was made");
   return *static_cast<Stream*>(raw);
 }

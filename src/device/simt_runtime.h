@@ -72,6 +72,8 @@ class Runtime {
 
   Stream* make_stream();
   void release_stream(Stream* stream);
+  // That nobody made. Other streams do not wait for it, as those of cudaStreamNonBlocking do not.
+  Stream& default_stream();
 
   Status queue(Stream& stream, Work work);
 
@@ -131,6 +133,7 @@ class Runtime {
   std::unique_ptr<RaceTrace> trace_;  // nullptr: accesses are not watched
   WorkClock host_clock_;
   std::vector<std::unique_ptr<Stream>> streams_;
+  Stream* default_stream_ = nullptr;      // once it was asked for
   std::set<std::uint64_t> open_tickets_;  // given, and not yet reached
   std::uint64_t last_ticket_ = 0;
   std::map<const std::byte*, std::size_t> pinned_;

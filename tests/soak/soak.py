@@ -6,6 +6,7 @@ probability (I13), or the connection was cut.
     tests/soak/soak.py build/release/stemma --answers 20000 --seed 7 --families gemma3 llama3
     tests/soak/soak.py build/tsan/stemma --reference build/release/stemma
     tests/soak/soak.py build/release/stemma --families models/scribe-3m
+    tests/soak/soak.py build/release/stemma_emulated --device cuda --answers 60
 
 The server has memory for a few requests, so that everything moves through every tier. After each dozen of answers
 something happens to it: it is killed, or ended, and comes back with other flags over the same files; bits flip in
@@ -49,14 +50,17 @@ class Soak:
         self.texts = Texts(self.draw, self.model, self.lives.adapters)
         self.reference = Served(args.reference, self.model,
                                 ["--cache", "none", "--kv-bytes", "64MiB", "--concurrency", "4", "--threads", "1"] +
-                                self.lives.of_all, f"{folder}/reference.log")
+                                self.lives.of_all + self.device_flags(), f"{folder}/reference.log")
         self.changing = threading.RLock()  # held while one server goes and another comes
         self.server = self.start()
         self.counts = dict.fromkeys(["answers", "left", "cut off", "restarts", "damaged files"], 0)
         self.hits = dict.fromkeys(["device", "host", "disk", "remote"], 0)
 
     def start(self):
-        return Served(self.args.program, self.model, self.lives.flags(), f"{self.folder}/served.log")
+        return Served(self.args.program, self.model, self.lives.flags() + self.device_flags(), f"{self.folder}/served.log")
+
+    def device_flags(self):
+        return ["--device", self.args.device, "--deterministic"] if self.args.device != "cpu" else []
 
     def count(self, what):
         with self.changing:
@@ -261,6 +265,7 @@ def main():
     parser.add_argument("--reference", help="another build of the program, for what answers must be")
     parser.add_argument("--families", nargs="+", default=["gemma3", "deepseek_v3"])
     parser.add_argument("--answers", type=int, default=480)
+    parser.add_argument("--device", default="cpu", help="what models are computed on: cpu, cuda or cuda:N")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.reference = args.reference or args.program
