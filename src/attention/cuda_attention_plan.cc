@@ -218,11 +218,23 @@ AttentionList CudaAttentionPlan::list_of_rows(std::int32_t rows) const {
   return kChunkPairs;
 }
 
+// Partitions of the first item of a walk of many pairs, whose sums are longer than a tile's rows:
+// each item more writes them, and has them merged. Such items are at most half of a team's work;
+// those of one partition behind them fill up what that leaves uneven.
+std::int32_t CudaAttentionPlan::first_walk(std::int64_t walks, std::int64_t partitions) const {
+  const std::int64_t of_a_team = ceil_div(walks, limits_.busy_items);
+  const std::int64_t first = partitions / (2 * limits_.busy_items * of_a_team);
+  return static_cast<std::int32_t>(std::max<std::int64_t>(first, 1));
+}
+
 void CudaAttentionPlan::split_parts() {
-  std::int64_t whole[kAttentionLists] = {};
+  std::int64_t walks[kAttentionLists] = {};
+  std::int64_t partitions[kAttentionLists] = {};
   for (const Part& part : parts_) {
     const AttentionList list = list_of(part);
-    whole[list] += shape_.kv_heads * ceil_div(part.rows * group_, kListPairs[list]);
+    const std::int64_t own = shape_.kv_heads * ceil_div(part.rows * group_, kListPairs[list]);
+    walks[list] += own;
+    partitions[list] += own * part.partitions();
   }
   // Decode rows are of different lengths: only many of them keep all teams busy to the end.
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
@@ -230,8 +242,13 @@ void CudaAttentionPlan::split_parts() {
                                                 kNever};
   for (Part& part : parts_) {
     const AttentionList list = list_of(part);
-    const bool busy = whole[list] >= enough[list];
-    part.splits = busy && part.shared == 0 ? 1 : part.partitions();
+    part.splits = part.partitions();
+    if (part.shared > 0) continue;
+    if (walks[list] >= enough[list]) part.splits = 1;
+    if (list == kSharedPairs) {
+      const std::int32_t first = first_walk(walks[list], partitions[list]);
+      part.splits = std::max(part.splits - first + 1, 1);
+    }
   }
   const std::int32_t most = most_splits();
   if (std::any_of(parts_.begin(), parts_.end(),

@@ -112,6 +112,7 @@ class CudaAttentionPlan {
   void gather_parts(const KvBatch& batch);
   void add_parts(const KvBatch& batch, std::int32_t request);
   void add_choices(const KvBatch& batch, std::int32_t request, std::int32_t first_row);
+  std::int32_t first_walk(std::int64_t walks, std::int64_t partitions) const;
   void split_parts();
   void leave_shared_partitions();
   void add_runs(const KvBatch& batch);

@@ -145,6 +145,32 @@ TEST(CudaAttentionPlan, SplitsChunksOnlyWhereItemsAreFew) {
   EXPECT_TRUE(plan.merged_rows().empty());
 }
 
+// Four walks of ten partitions on each of two KV heads, for eight teams: five of each are half of a
+// team's work.
+//
+//   walk   |=========|-|-|-|-|-|   an item of five, five of one
+TEST(CudaAttentionPlan, BeginsWalksOfManyPairsWithLongItems) {
+  PlannedBatch batch;
+  for (int request = 0; request < 4; ++request) batch.add(9 * kPartitionKeys + 100, 16);
+  const CudaAttentionPlan plan = plan_of(kShape, batch);
+  const auto items = plan.items(kSharedPairs);
+  ASSERT_EQ(items.size(), 4u * 6u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(items[i].first_tile, 0);
+    EXPECT_EQ(items[i].end_tile, 5 * kCudaPartitionTiles);
+  }
+  EXPECT_EQ(plan.rows()[0].sums, 6);
+  EXPECT_EQ(plan.rows()[0].split_at, 4);
+  expect_covered(kShape, batch, plan);
+}
+
+TEST(CudaAttentionPlan, CutsWalksOfManyPairsIntoPartitionsWhereTheyAreFew) {
+  PlannedBatch batch;
+  batch.add(9 * kPartitionKeys + 100, 16);
+  const CudaAttentionPlan plan = plan_of(kShape, batch);
+  EXPECT_EQ(plan.items(kSharedPairs).size(), 10u);
+}
+
 TEST(CudaAttentionPlan, GivesWhatIsLeftOfAChunkToSmallerItems) {
   PlannedBatch batch;
   batch.add(100, 32 + 16);
