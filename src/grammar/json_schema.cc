@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "grammar/json_parts.h"
-#include "grammar/number_range.h"
+#include "grammar/number_schema.h"
 #include "grammar/string_format.h"
 #include "model/json_text.h"
 
@@ -26,8 +26,7 @@ using Json = TemplateJson;
 using Part = ByteGrammar::Part;
 
 // What narrows a schema and is not kept to.
-constexpr std::array kNarrowing = {"multipleOf",
-                                   "minProperties",
+constexpr std::array kNarrowing = {"minProperties",
                                    "maxProperties",
                                    "propertyNames",
                                    "patternProperties",
@@ -60,7 +59,7 @@ constexpr TypeWords kTypes[] = {
     {"object", {"properties", "required", "additionalProperties"}},
     {"array", {"items", "prefixItems", "minItems", "maxItems"}},
     {"string", {"minLength", "maxLength", "pattern"}},
-    {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}},
+    {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
     {"integer", {}},
     {"boolean", {}},
     {"null", {}},
@@ -224,8 +223,8 @@ class SchemaReader {
     if (type == "object") return object(schema, path);
     if (type == "array") return array(schema, path);
     if (type == "string") return string(schema, path);
-    if (type == "integer") return integer(schema, path);
-    if (type == "number") return number(schema, path);
+    if (type == "integer") return kept(integer_of_schema(schema, rules_.strict, path, json_));
+    if (type == "number") return kept(number_of_schema(schema, rules_.strict, path, json_));
     if (type == "boolean") {
       return grammar_.either({grammar_.text("true"), grammar_.text("false")});
     }
@@ -285,31 +284,11 @@ class SchemaReader {
     return fail(part.error().code, at, part.error().detail);
   }
 
-  Part integer(const Json& schema, const std::string& path) {
-    constexpr auto kMax = static_cast<double>(JsonParts::kIntegerMax);
-    const Result<NumberRange> range = read_number_range(schema, 1, kMax);
-    if (!range.ok()) return wrong(path, range.error().detail);
-    if (!(range->least <= range->most)) {
-      return wrong(path, "no integer of at most 18 digits is in this range");
-    }
-    const auto clamped = [](double value) {
-      if (value >= kMax) return JsonParts::kIntegerMax;
-      return value <= -kMax ? -JsonParts::kIntegerMax : static_cast<std::int64_t>(value);
-    };
-    return json_.integer(clamped(range->least), clamped(range->most));
-  }
-
-  Part number(const Json& schema, const std::string& path) {
-    const Result<NumberRange> range =
-        read_number_range(schema, static_cast<double>(JsonParts::kNumberUnit),
-                          static_cast<double>(JsonParts::kNumberMax));
-    if (!range.ok()) return wrong(path, range.error().detail);
-    if (range->is_free) return json_.number;
-    if (!(range->least <= range->most)) {
-      return wrong(path, "no number with six digits of a fraction is in this range");
-    }
-    return json_.number_between(static_cast<std::int64_t>(range->least),
-                                static_cast<std::int64_t>(range->most));
+  // `part`, or why there is none.
+  Part kept(const Result<Part>& part) {
+    if (part.ok()) return *part;
+    if (status_.ok()) status_ = part.error();
+    return grammar_.text("");
   }
 
   Part array(const Json& schema, const std::string& path);

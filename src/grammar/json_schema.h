@@ -3,8 +3,8 @@
 // Of JSON Schema (2020-12, and the definitions of earlier drafts): type, enum, const, properties,
 // required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength or
 // pattern (byte_regex), format (date, time, date-time, uuid, ipv4, hostname, email), minimum,
-// maximum and their exclusive forms, anyOf, oneOf, allOf of one schema, and $ref within the schema,
-// recursive ones too.
+// maximum, their exclusive forms and multipleOf (number_schema), anyOf, oneOf, allOf of one schema,
+// and $ref within the schema, recursive ones too.
 //
 // A grammar gives less than a schema allows: members come in the order of `properties`, numbers
 // have at most 18 digits (those with bounds six behind the point, and no exponent), white space is
@@ -12,7 +12,7 @@
 // additionalProperties says so. It gives more in two things: what several schemas of a oneOf allow
 // may come, and a name that no property has may come twice.
 //
-// What else narrows a schema (multipleOf, not, uniqueItems, ...) is refused by name where the
+// What else narrows a schema (not, uniqueItems, ...) is refused by name where the
 // schema is strict, and not kept to where it is not; what only describes (title, default, other
 // formats, ...) is passed over.
 //

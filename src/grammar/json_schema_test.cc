@@ -232,6 +232,86 @@ TEST(JsonSchema, NumbersAreThoseOfTheirRange) {
   }
 }
 
+// Every integer near the borders of drawn ranges and near 0.
+TEST(JsonSchema, IntegersAreMultiplesInTheirRange) {
+  Prng prng(7);
+  for (int i = 0; i < 150; ++i) {
+    const std::int64_t steps[] = {1, 2, 7, 10, 25, 60, 100, 250, 1 + prng.below(400), 3000};
+    const std::int64_t step = steps[prng.below(std::ssize(steps))];
+    const std::int64_t width = step * (1 + prng.below(300));
+    const std::int64_t least = prng.below(2 * width) - width;
+    const std::int64_t most = least + step + prng.below(width);
+    ByteAutomaton automaton = automaton_of_schema(
+        R"({"type":"integer","multipleOf":)" + std::to_string(step) + R"(,"minimum":)" +
+        std::to_string(least) + R"(,"maximum":)" + std::to_string(most) + "}");
+    for (const std::int64_t border : {least, most, std::int64_t{0}, least / 10, most * 10}) {
+      for (std::int64_t value = border - step - 5; value <= border + step + 5; ++value) {
+        ASSERT_EQ(accepts(automaton, std::to_string(value)),
+                  value >= least && value <= most && value % step == 0)
+            << value << " of " << least << " to " << most << " by " << step;
+      }
+    }
+  }
+}
+
+// Numbers of up to three digits behind the point, in thousandths.
+TEST(JsonSchema, NumbersAreMultiplesInTheirRange) {
+  const auto written = [](std::int64_t thousandths, int digits) {
+    const std::int64_t magnitude = std::abs(thousandths);
+    std::string rest = std::to_string(1000 + magnitude % 1000).substr(1);
+    rest.resize(static_cast<std::size_t>(digits));
+    return (thousandths < 0 ? "-" : "") + std::to_string(magnitude / 1000) +
+           (digits > 0 ? "." + rest : "");
+  };
+  struct Step {
+    const char* text;
+    std::int64_t thousandths;
+  };
+  Prng prng(9);
+  for (const Step& step : {Step{"0.01", 10}, Step{"0.25", 250}, Step{"0.5", 500}, Step{"2.5", 2500},
+                           Step{"0.005", 5}, Step{"5", 5000}, Step{"1e-1", 100}}) {
+    for (int i = 0; i < 12; ++i) {
+      const std::int64_t least = prng.below(20'000) - 10'000;
+      const std::int64_t most = least + step.thousandths + prng.below(9000);
+      ByteAutomaton automaton = automaton_of_schema(
+          R"({"type":"number","multipleOf":)" + std::string(step.text) + R"(,"minimum":)" +
+          written(least, 3) + R"(,"maximum":)" + written(most, 3) + "}");
+      for (const std::int64_t border : {least, most, std::int64_t{0}}) {
+        for (std::int64_t value = border - 300; value <= border + 300; ++value) {
+          const bool meant = value >= least && value <= most && value % step.thousandths == 0;
+          // A fraction has as many digits as the step has, or fewer.
+          const int places = step.thousandths % 1000 == 0  ? 0
+                             : step.thousandths % 100 == 0 ? 1
+                             : step.thousandths % 10 == 0  ? 2
+                                                           : 3;
+          for (int digits = 0; digits <= 3; ++digits) {
+            constexpr std::int64_t kCut[] = {1000, 100, 10, 1};
+            if (value % kCut[digits] != 0) continue;
+            ASSERT_EQ(accepts(automaton, written(value, digits)), meant && digits <= places)
+                << written(value, digits) << " of " << written(least, 3) << " to "
+                << written(most, 3) << " by " << step.text;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(JsonSchema, MultiplesWithoutBoundsHaveAnyMagnitude) {
+  ByteAutomaton automaton = automaton_of_schema(R"({"multipleOf":0.01})");
+  for (const char* const text : {"0", "0.00", "19.99", "-5.5", "123456789012.34"}) {
+    EXPECT_TRUE(accepts(automaton, text)) << text;
+  }
+  for (const char* const text : {"0.001", "01", "-0", ".5", "5.", "1e2"}) {
+    EXPECT_FALSE(accepts(automaton, text)) << text;
+  }
+  ByteAutomaton thousands = automaton_of_schema(R"({"type":"integer","multipleOf":1e3})");
+  EXPECT_TRUE(accepts(thousands, "999999999999999000"));
+  EXPECT_TRUE(accepts(thousands, "0"));
+  EXPECT_FALSE(accepts(thousands, "500"));
+  EXPECT_FALSE(accepts(thousands, "0000"));
+}
+
 TEST(JsonSchema, BoundsOfNumbersAreRoundedIntoTheRange) {
   ByteAutomaton automaton =
       automaton_of_schema(R"({"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1})");
@@ -299,6 +379,10 @@ TEST(JsonSchema, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal(R"({"type":"number","minimum":0.0000001,"maximum":0.0000002})"),
             "s: no number with six digits of a fraction is in this range");
   EXPECT_EQ(refusal(R"({"type":"integer","minimum":"1"})"), "s: minimum must be a number");
+  EXPECT_EQ(refusal(R"({"multipleOf":0})"), "s.multipleOf: must be a number above 0");
+  EXPECT_EQ(refusal(R"({"multipleOf":"2"})"), "s.multipleOf: must be a number above 0");
+  EXPECT_EQ(refusal(R"({"multipleOf":7,"minimum":8,"maximum":13})"),
+            "s: no multiple is in this range");
   EXPECT_EQ(refusal(R"~({"pattern":"(a"})~"), "s.pattern: at 2: a ( without a )");
   EXPECT_EQ(refusal(R"({"type":"string","pattern":1})"), "s.pattern: must be a string");
 }
@@ -312,8 +396,12 @@ TEST(JsonSchema, RefusesWhatNoTextCanBe) {
 }
 
 TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
-  EXPECT_EQ(refusal(R"({"properties":{"a":{"multipleOf":2}}})"),
-            "s.properties.a.multipleOf: not supported where a schema is strict");
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"uniqueItems":true}}})"),
+            "s.properties.a.uniqueItems: not supported where a schema is strict");
+  EXPECT_EQ(refusal(R"({"multipleOf":0.12345678})"),
+            "s.multipleOf: not supported with so many digits where a schema is strict");
+  EXPECT_EQ(refusal(R"({"type":"integer","multipleOf":401})"),
+            "s.multipleOf: not supported with so many digits where a schema is strict");
   EXPECT_EQ(refusal(R"({"pattern":"a\\b"})"), "s.pattern: at 2: \\b is not supported");
   EXPECT_EQ(refusal(R"({"pattern":"a","maxLength":3})"),
             "s.pattern: not supported beside a length");
@@ -326,7 +414,7 @@ TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
 TEST(JsonSchema, OneThatIsNotStrictKeepsToWhatItCan) {
   for (const char* const schema :
        {R"~({"type":"string","pattern":"(?=x)"})~", R"({"pattern":"x","minLength":2})",
-        R"({"type":"number","multipleOf":0.5})", R"({"allOf":[true,true]})",
+        R"({"type":"number","multipleOf":0.1234567})", R"({"allOf":[true,true]})",
         R"({"anyOf":[true],"properties":{}})"}) {
     EXPECT_EQ(refusal(schema, /*strict=*/false), "") << schema;
   }

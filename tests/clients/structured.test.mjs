@@ -30,6 +30,7 @@ const schemas = {
     third: { type: "number", minimum: 0.3333333333333333, maximum: 0.34 },
   }),
   negative: { type: "integer", minimum: -1200, exclusiveMaximum: -7 },
+  multiples: strict({ dozens: { type: "integer", multipleOf: 12, minimum: 30, maximum: 400 }, half: { type: "number", multipleOf: 0.5, minimum: -3, maximum: 40 } }),
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-structured-"));
 let bundled;
@@ -191,7 +192,7 @@ test("an answer that may call has its form, or is calls", async () => {
 
 test("what cannot be kept to is refused by its place", async () => {
   const cases = [
-    [{ response_format: formOf(strict({ a: { type: "number", multipleOf: 2 } })) }, "response_format.json_schema.schema"],
+    [{ response_format: formOf(strict({ a: { type: "array", uniqueItems: true } })) }, "response_format.json_schema.schema"],
     [{ response_format: formOf({ type: "what" }) }, "response_format.json_schema.schema"],
     [{ response_format: { type: "json_schema" } }, "response_format.json_schema"],
     [{ response_format: { type: "xml" } }, "response_format.type"],

@@ -1,0 +1,103 @@
+#include "grammar/number_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "grammar/number_multiples.h"
+#include "grammar/number_range.h"
+
+namespace stemma {
+namespace {
+
+using Part = ByteGrammar::Part;
+
+Error wrong(const std::string& path, std::string_view why) {
+  return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, why)};
+}
+
+std::int64_t clamped(double value) {
+  constexpr auto kMax = static_cast<double>(JsonParts::kIntegerMax);
+  if (value >= kMax) return JsonParts::kIntegerMax;
+  return value <= -kMax ? -JsonParts::kIntegerMax : static_cast<std::int64_t>(value);
+}
+
+// What numbers are to be multiples of; nullopt: the schema does not say, or that is passed over.
+Result<std::optional<DecimalStep>> step_of(const TemplateJson& schema, bool strict,
+                                           const std::string& path) {
+  const auto found = schema.find("multipleOf");
+  if (found == schema.end()) return std::optional<DecimalStep>();
+  const std::string at = path + ".multipleOf";
+  if (!found->is_number() || !(found->get<double>() > 0)) {
+    return wrong(at, "must be a number above 0");
+  }
+  const std::optional<DecimalStep> step = decimal_step(found->get<double>());
+  if (step.has_value() || !strict) return step;
+  return Error{ErrorCode::kUnsupported,
+               at + ": not supported with so many digits where a schema is strict"};
+}
+
+// Multiples of `step` with at most `places` digits behind the point.
+Result<Part> multiples_of(const TemplateJson& schema, const DecimalStep& step, int places,
+                          const std::string& path, const JsonParts& json) {
+  constexpr auto kWholeMax = static_cast<double>(JsonParts::kNumberMax / JsonParts::kNumberUnit);
+  std::vector<Part> parts;
+  for (int behind = 0; behind <= std::min(places, step.places); ++behind) {
+    const double unit = std::pow(10, behind);
+    const double limit =
+        places == 0 ? static_cast<double>(JsonParts::kIntegerMax) : kWholeMax * unit;
+    const Result<NumberRange> range = read_number_range(schema, unit, limit);
+    if (!range.ok()) return wrong(path, range.error().detail);
+    if (!(range->least <= range->most)) continue;
+    const std::optional<Part> part = multiples(json.grammar, {.least = clamped(range->least),
+                                                              .most = clamped(range->most),
+                                                              .step = step.with_places(behind),
+                                                              .places = behind});
+    if (part.has_value()) parts.push_back(*part);
+  }
+  if (parts.empty()) return wrong(path, "no multiple is in this range");
+  return json.grammar.either(std::move(parts));
+}
+
+}  // namespace
+
+Result<Part> integer_of_schema(const TemplateJson& schema, bool strict, const std::string& path,
+                               const JsonParts& json) {
+  const Result<std::optional<DecimalStep>> step = step_of(schema, strict, path);
+  if (!step.ok()) return step.error();
+  if (step->has_value()) return multiples_of(schema, **step, 0, path, json);
+  const Result<NumberRange> range =
+      read_number_range(schema, 1, static_cast<double>(JsonParts::kIntegerMax));
+  if (!range.ok()) return wrong(path, range.error().detail);
+  if (!(range->least <= range->most)) {
+    return wrong(path, "no integer of at most 18 digits is in this range");
+  }
+  return json.integer(clamped(range->least), clamped(range->most));
+}
+
+Result<Part> number_of_schema(const TemplateJson& schema, bool strict, const std::string& path,
+                              const JsonParts& json) {
+  const Result<std::optional<DecimalStep>> step = step_of(schema, strict, path);
+  if (!step.ok()) return step.error();
+  if (step->has_value()) {
+    return multiples_of(schema, **step, DecimalStep::kPlacesMax, path, json);
+  }
+  const Result<NumberRange> range =
+      read_number_range(schema, static_cast<double>(JsonParts::kNumberUnit),
+                        static_cast<double>(JsonParts::kNumberMax));
+  if (!range.ok()) return wrong(path, range.error().detail);
+  if (range->is_free) return json.number;
+  if (!(range->least <= range->most)) {
+    return wrong(path, "no number with six digits of a fraction is in this range");
+  }
+  return json.number_between(static_cast<std::int64_t>(range->least),
+                             static_cast<std::int64_t>(range->most));
+}
+
+}  // namespace stemma
