@@ -244,8 +244,9 @@ void CudaAttentionPlan::split_parts() {
     const AttentionList list = list_of(part);
     part.splits = part.partitions();
     if (part.shared > 0) continue;
-    if (walks[list] >= enough[list]) part.splits = 1;
-    if (list == kSharedPairs) {
+    if (walks[list] >= enough[list]) {
+      part.splits = 1;
+    } else if (list == kSharedPairs) {
       const std::int32_t first = first_walk(walks[list], partitions[list]);
       part.splits = std::max(part.splits - first + 1, 1);
     }
