@@ -375,7 +375,7 @@ std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
     wrong(at, "must be a list");
     return members;
   }
-  std::map<std::string_view, std::size_t> places;
+  std::map<std::string, std::size_t> places;  // names of their own: members move as they grow
   for (std::size_t i = 0; i < members.size(); ++i) places.emplace(members[i].name, i);
   const auto others = schema.find("additionalProperties");
   for (const Json& name : *required) {
@@ -392,6 +392,7 @@ std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
     } else {  // it may be what others may be
       const bool any = others == schema.end();
       const Part value = any ? json_.any : refer(*others, path + ".additionalProperties");
+      places.emplace(text, members.size());
       members.push_back({text, member(text, value), true});
     }
   }

@@ -387,6 +387,21 @@ TEST(JsonSchema, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal(R"({"type":"string","pattern":1})"), "s.pattern: must be a string");
 }
 
+// Members grow beyond what was taken for them while names are looked up.
+TEST(JsonSchema, NamesThatNoPropertyHasMayBeRequiredAmongOthers) {
+  ByteAutomaton automaton = automaton_of_schema(
+      R"({"properties":{"a":{"const":1},"b":{"const":2}},"required":["w","x","y","z","b"],
+          "additionalProperties":{"const":0}})");
+  EXPECT_TRUE(accepts(automaton, R"({"b": 2, "w": 0, "x": 0, "y": 0, "z": 0})"));
+  EXPECT_FALSE(accepts(automaton, R"({"a": 1, "w": 0, "x": 0, "y": 0, "z": 0})"));
+}
+
+TEST(JsonSchema, ANameThatIsRequiredTwiceComesOnce) {
+  ByteAutomaton automaton =
+      automaton_of_schema(R"({"type":"object","required":["a","a"],"additionalProperties":true})");
+  EXPECT_TRUE(accepts(automaton, R"({"a": 1})"));
+}
+
 TEST(JsonSchema, RefusesWhatNoTextCanBe) {
   EXPECT_EQ(refusal(R"({"properties":{"a":{"$ref":"#"}},"required":["a"]})"),
             "there is no finite text of this form");

@@ -46,12 +46,12 @@ Result<std::optional<DecimalStep>> step_of(const TemplateJson& schema, bool stri
 // Multiples of `step` with at most `places` digits behind the point.
 Result<Part> multiples_of(const TemplateJson& schema, const DecimalStep& step, int places,
                           const std::string& path, const JsonParts& json) {
-  constexpr auto kWholeMax = static_cast<double>(JsonParts::kNumberMax / JsonParts::kNumberUnit);
+  constexpr std::int64_t kWholeMax = JsonParts::kNumberMax / JsonParts::kNumberUnit;
   std::vector<Part> parts;
   for (int behind = 0; behind <= std::min(places, step.places); ++behind) {
     const double unit = std::pow(10, behind);
     const double limit =
-        places == 0 ? static_cast<double>(JsonParts::kIntegerMax) : kWholeMax * unit;
+        places == 0 ? static_cast<double>(JsonParts::kIntegerMax) : double{kWholeMax} * unit;
     const Result<NumberRange> range = read_number_range(schema, unit, limit);
     if (!range.ok()) return wrong(path, range.error().detail);
     if (!(range->least <= range->most)) continue;
