@@ -226,11 +226,12 @@ TEST(OutputGrammar, ErrorsSayWhere) {
             "tool_choice: the model's template does not show how it would call");
   EXPECT_EQ(refusal(R"("tools":[{"type":"function"}])" + forced), "tools[0].function: missing");
   EXPECT_EQ(refusal(R"("tools":[{"function":{}}])" + forced), "tools[0].function.name: missing");
-  const std::string bad = R"({"name":"f","parameters":{"properties":{"a":{"multipleOf":2}}})";
+  const std::string bad = R"({"name":"f","parameters":{"properties":{"a":{"uniqueItems":true}}})";
   EXPECT_EQ(refusal(R"("tools":[{"function":)" + bad + "}}]" + forced), "");
-  EXPECT_EQ(refusal(R"("tools":[{"function":)" + bad + R"(,"strict":true}}])" + forced),
-            "tools[0].function.parameters.properties.a.multipleOf: not supported where a schema is "
-            "strict");
+  EXPECT_EQ(
+      refusal(R"("tools":[{"function":)" + bad + R"(,"strict":true}}])" + forced),
+      "tools[0].function.parameters.properties.a.uniqueItems: not supported where a schema is "
+      "strict");
 }
 
 }  // namespace
