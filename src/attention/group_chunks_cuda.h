@@ -21,6 +21,7 @@
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "attention/chunk_walk_cuda.h"
+#include "attention/group_weights_cuda.h"
 #include "device/cuda_warpgroup.h"
 
 namespace stemma {
@@ -64,7 +65,6 @@ struct GroupForm {
   static constexpr int kSumPieces = kRows * 2 * kColumns;
   static constexpr int kKeptBytes = (kSumPieces + kRows) * kPieceStride;
   static_assert(kPairs * kDim * 2 <= kKeptBytes, "queries lie there at first");
-  static constexpr int kOnesBytes = 2 * kPanelAlignment;  // of 16 keys by 16 columns
   static constexpr int kSharedBytes = kStages * kStageBytes + kOnesBytes + kKeptBytes +
                                       kOffsetBytes + kChunkBytes +
                                       (2 * kStages + 1) * static_cast<int>(sizeof(SharedBarrier));
@@ -93,7 +93,7 @@ STEMMA_ON_DEVICE GroupTeam<F> team_of() {
   GroupTeam<F> team;
   team.stages = shared_memory();
   team.ones = team.stages + kStages * F::kStageBytes;
-  team.kept = team.ones + F::kOnesBytes;
+  team.kept = team.ones + kOnesBytes;
   team.offsets = reinterpret_cast<std::int64_t*>(team.kept + F::kKeptBytes);
   team.chunk = reinterpret_cast<Chunk*>(team.kept + F::kKeptBytes + kOffsetBytes);
   team.full =
@@ -113,10 +113,7 @@ STEMMA_ON_DEVICE void prepare(const GroupTeam<F>& team) {
     }
     begin_barrier(team.met, F::kWarps);
   }
-  const std::uint32_t one = narrow_pair<typename F::Operand>(1.0f, 1.0f);
-  if (thread_index() < F::kOnesBytes / kPieceBytes) {
-    store_words(team.ones + thread_index() * kPieceBytes, {{one, one, one, one}});
-  }
+  write_ones<typename F::Operand>(team.ones);
   fence_shared_writes();
 }
 
@@ -124,8 +121,7 @@ STEMMA_ON_DEVICE void prepare(const GroupTeam<F>& team) {
 
 // The thread's warp has copied its part of the stage, or computed with it.
 STEMMA_ON_DEVICE void say(SharedBarrier* barriers, int stage) {
-  warp_barrier();
-  if (lane_index() == 0) arrive(&barriers[slot_of_stage(stage)]);
+  arrive_as_warp(&barriers[slot_of_stage(stage)]);
 }
 template <typename F>
 STEMMA_ON_DEVICE void wait_full(const GroupTeam<F>& team, int stage) {
@@ -140,8 +136,7 @@ STEMMA_ON_DEVICE void wait_free(const GroupTeam<F>& team, int stage) {
 // All warps that compute have come here, as often as this one.
 template <typename F>
 STEMMA_ON_DEVICE void meet(const GroupTeam<F>& team, int& meetings) {
-  warp_barrier();
-  if (lane_index() == 0) arrive(team.met);
+  arrive_as_warp(team.met);
   wait_for(team.met, meetings++ & 1);
 }
 

@@ -4,15 +4,16 @@
 // Included by hopper_*.cu alone. F: as attention_products_cuda, with kRows 1 and kKeys 4.
 //
 // Thread:     code of kernels; a whole warp takes part.
-// Memory:     registers.
+// Memory:     registers; ones in shared memory, for the sums of weights.
 // Cost:       32 powers of two a thread and tile.
 // Not here:   how scores come about, and what is not seen (the kernels).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "attention/attention_products_cuda.h"
-#include "device/cuda_dialect.h"
+#include "device/cuda_warpgroup.h"
 
 namespace stemma {
 
@@ -55,6 +56,16 @@ STEMMA_ON_DEVICE void narrow_weights(const float (&s)[F::kRows][2 * F::kKeys][4]
       const int half = i % 2;
       weights[n][i] = narrow_pair<typename F::Operand>(four[2 * half], four[2 * half + 1]);
     }
+  }
+}
+
+// A matrix of ones, of 16 keys by 16 columns, that weights are multiplied with for their sums.
+inline constexpr int kOnesBytes = 2 * kPanelAlignment;
+template <typename T>
+STEMMA_ON_DEVICE void write_ones(std::byte* ones) {
+  const std::uint32_t one = narrow_pair<T>(1.0f, 1.0f);
+  if (thread_index() < kOnesBytes / kPieceBytes) {
+    store_words(ones + thread_index() * kPieceBytes, {{one, one, one, one}});
   }
 }
 

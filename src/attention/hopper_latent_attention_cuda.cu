@@ -156,7 +156,7 @@ STEMMA_ON_DEVICE void hand_over(const LatentTeam<F>& team, int step, const Raise
     if (lane_index() % 4 == 0) team.largest[own] = raised.largest[half];
   }
   fence_shared_writes();
-  say(team.weights_full);
+  arrive_as_warp(team.weights_full);
 }
 
 template <typename F>
@@ -183,7 +183,7 @@ STEMMA_ON_DEVICE int lead_item(const AttentionParams& params, const LatentTeam<F
     float s[F::kRows][2 * F::kKeys][4];
     wait_full(team, step);
     multiply_rows(team, step, s);
-    if (tile + 1 == work.item.end_tile) say(team.queries_free);
+    if (tile + 1 == work.item.end_tile) arrive_as_warp(team.queries_free);
     hide_unseen<F>(params, tile, positions, s);
     const Raised raised = raise_scores<F>(s, score_factor(params), values.largest);
     std::uint32_t weights[F::kKeys][4];
@@ -224,7 +224,7 @@ STEMMA_ON_DEVICE int follow_item(const AttentionParams& params, const LatentTeam
     wait_for(team.weights_full, turn_of(step));  // the first group has waited for the tile
     rebase_values(values, take_largest(team, values.largest));
     add_values(team, step, 1, values, [&](int n) { return advanced(weights, 32 * n); });
-    say(team.weights_free);
+    arrive_as_warp(team.weights_free);
     end_tile<F>(params, work, tile, 1, values, kept);
   }
   return step;

@@ -20,6 +20,7 @@
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_work_cuda.h"
+#include "attention/group_weights_cuda.h"
 #include "device/cuda_warpgroup.h"
 
 namespace stemma {
@@ -43,7 +44,6 @@ struct LatentForm {
   static constexpr int kPanels = kDim / kPanelElements;
   static constexpr int kPanelBytes = kCudaTileKeys * kPanelRowBytes;
   static constexpr int kSlotBytes = kPanels * kPanelBytes;
-  static constexpr int kOnesBytes = 2 * kPanelAlignment;  // of 16 keys by 16 columns
   static constexpr int kLargestBytes = kPairs * 4;
   static constexpr int kBarriers = 7;
   static constexpr int kSharedBytes = 3 * kSlotBytes + kPanelBytes + kOnesBytes + kLargestBytes +
@@ -77,7 +77,7 @@ STEMMA_ON_DEVICE LatentTeam<F> latent_team() {
   team.queries = team.slots + 2 * F::kSlotBytes;
   team.weights = team.queries + F::kSlotBytes;
   team.ones = team.weights + F::kPanelBytes;
-  team.largest = reinterpret_cast<float*>(team.ones + F::kOnesBytes);
+  team.largest = reinterpret_cast<float*>(team.ones + kOnesBytes);
   team.full = reinterpret_cast<SharedBarrier*>(team.largest + F::kPairs);
   team.free = team.full + 2;
   team.queries_free = team.free + 2;
@@ -96,18 +96,10 @@ STEMMA_ON_DEVICE void prepare(const LatentTeam<F>& team) {
     }
     for (int i = 0; i < 3; ++i) begin_barrier(team.queries_free + i, F::kGroupWarps);
   }
-  const std::uint32_t one = narrow_pair<typename F::Operand>(1.0f, 1.0f);
-  if (thread_index() < F::kOnesBytes / kPieceBytes) {
-    store_words(team.ones + thread_index() * kPieceBytes, {{one, one, one, one}});
-  }
+  write_ones<typename F::Operand>(team.ones);
   fence_shared_writes();
 }
 
-// The thread's warp has done its part.
-STEMMA_ON_DEVICE void say(SharedBarrier* barrier) {
-  warp_barrier();
-  if (lane_index() == 0) arrive(barrier);
-}
 // Parities of barriers that have a phase each time, and of those that have one each second time,
 // as those of slots.
 STEMMA_ON_DEVICE int turn_of(int time) {
@@ -122,7 +114,7 @@ STEMMA_ON_DEVICE void wait_full(const LatentTeam<F>& team, int step) {
 }
 template <typename F>
 STEMMA_ON_DEVICE void say_free(const LatentTeam<F>& team, int step) {
-  say(&team.free[step % 2]);
+  arrive_as_warp(&team.free[step % 2]);
 }
 
 // An item and a KV head of the list; live: the team has one more.
@@ -245,7 +237,7 @@ STEMMA_ON_DEVICE void feed(const AttentionParams& params, const LatentTeam<F>& t
       commit_copies();
       wait_copies<0>();
       fence_shared_writes();
-      say(&team.full[slot]);
+      arrive_as_warp(&team.full[slot]);
     }
   }
 }

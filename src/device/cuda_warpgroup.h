@@ -17,6 +17,7 @@
 //   give_registers<N>()  take_registers<N>()   a group has N a thread from here on, fewer or more
 //                                      than the kernel's; all warps of it, behind one branch
 //   SharedBarrier: begin_barrier(b, arrivals)  arrive(b)  wait_for(b, parity)      mbarrier
+//   arrive_as_warp(b)                  once for all lanes, behind what all have done
 //
 // Matrices lie in *panels*: rows of 64 elements, 128 bytes, behind one another, from a multiple of
 // 1,024 bytes on; the 16-byte piece p of row r is at place p ^ (r % 8) of its row. A matrix of rows
@@ -99,6 +100,12 @@ STEMMA_ON_DEVICE SharedMatrix advanced(SharedMatrix matrix, int bytes) {
   const auto low = static_cast<std::uint32_t>(matrix.descriptor);
   return {(matrix.descriptor & ~std::uint64_t{0xFFFFFFFFu}) |
           (low + static_cast<std::uint32_t>(bytes / 16))};
+}
+
+// The warp's lanes have all come here; it arrives once.
+STEMMA_ON_DEVICE void arrive_as_warp(SharedBarrier* barrier) {
+  warp_barrier();
+  if (lane_index() == 0) arrive(barrier);
 }
 
 // Where piece `piece` of row `row` lies in panels of `kRows` rows behind one another.
