@@ -94,10 +94,14 @@ STEMMA_ON_DEVICE float minus_infinity() {
 STEMMA_ON_DEVICE float score_factor(const AttentionParams& params) {
   return params.score_cap > 0 ? 1.0f : params.scale * kLog2Of_e;
 }
+// tanh(x scale / c), of a model that caps its scores.
+STEMMA_ON_DEVICE float saturation(const AttentionParams& params, float x) {
+  const float power = exp2_fast(x * (params.scale / params.score_cap) * (2 * kLog2Of_e));
+  return 1.0f - 2.0f / (power + 1.0f);
+}
 // c tanh(x scale / c), in base 2.
 STEMMA_ON_DEVICE float capped(const AttentionParams& params, float x) {
-  const float power = exp2_fast(x * (params.scale / params.score_cap) * (2 * kLog2Of_e));
-  return params.score_cap * kLog2Of_e * (1.0f - 2.0f / (power + 1.0f));
+  return params.score_cap * kLog2Of_e * saturation(params, x);
 }
 
 // Where K is codes: a score is one of codes, times the scale of its key. `scales`: of the warp's
@@ -225,13 +229,18 @@ STEMMA_ON_DEVICE float raise(Sums<F>& sums, int r, int half, float most, float& 
   return base.taken;
 }
 template <typename F>
-STEMMA_ON_DEVICE void keep(Sums<F>& sums, int r, const float (&kept)[2]) {
+STEMMA_ON_DEVICE void keep_values(Sums<F>& sums, int r, const float (&kept)[2]) {
   STEMMA_UNROLLED
   for (int i = 0; i < 4; ++i) {
-    sums.weights[r][i] *= kept[i / 2];
     STEMMA_UNROLLED
     for (int n = 0; n < 2 * F::kColumns; ++n) sums.o[r][n][i] *= kept[i / 2];
   }
+}
+template <typename F>
+STEMMA_ON_DEVICE void keep(Sums<F>& sums, int r, const float (&kept)[2]) {
+  STEMMA_UNROLLED
+  for (int i = 0; i < 4; ++i) sums.weights[r][i] *= kept[i / 2];
+  keep_values(sums, r, kept);
 }
 
 // ---- Sums of partitions, folded left to right.

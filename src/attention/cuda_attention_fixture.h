@@ -44,20 +44,25 @@ inline double half_of_last_place(DType dtype) {
   return dtype == DType::kF32 ? 0x1p-24 : (dtype == DType::kBF16 ? 0x1p-9 : 0x1p-12);
 }
 
-// What is multiplied: elements of the pool, codes as bf16.
-inline DType operand_of(DType dtype) {
-  return is_scaled(dtype) ? DType::kBF16 : dtype;
+inline bool has_long_rows(const CudaCase& c) {
+  return c.world.shape.head_dim > kPlainDimMax;
+}
+// What is multiplied: elements of the pool; codes as f16, of long latent rows as bf16.
+inline DType operand_of(const CudaCase& c) {
+  if (!is_scaled(c.world.dtype)) return c.world.dtype;
+  return has_long_rows(c) ? DType::kBF16 : DType::kF16;
 }
 
-// Each weight is rounded to the operands' type by up to half of its last place, and so is their
-// sum, which is one of the rounded ones, and an element of V that is a code times its scale; the
-// output is rounded to the rows' type. Values are at most 2.
+// Each weight is rounded to the operands' type by up to half of its last place. So is their sum,
+// which is one of the rounded ones, where they are not codes'; and an element of V that is a code
+// of a long row times its scale. The output is rounded to the rows' type. Values are at most 2.
 inline double tolerance(const CudaCase& c) {
   // Powers within 2^-22 of their exponent's, sums of up to 600 roundings.
   if (c.world.dtype == DType::kF32) return 4 * half_of_last_place(c.row_dtype) + 5e-5;
-  const double operand = half_of_last_place(operand_of(c.world.dtype));
-  const double roundings = is_scaled(c.world.dtype) ? 3 : 2;
-  return 2 * (roundings * operand + half_of_last_place(c.row_dtype)) + 1e-5;
+  const double operand = half_of_last_place(operand_of(c));
+  const bool codes = is_scaled(c.world.dtype);
+  const double roundings = codes ? (has_long_rows(c) ? 3 : 1) : 2;
+  return 2 * (roundings * operand + half_of_last_place(c.row_dtype)) + (codes ? 5e-5 : 1e-5);
 }
 
 inline float rounded(DType dtype, float value) {
@@ -180,11 +185,14 @@ class CudaAttentionFixture : public CudaFixture {
   // Outputs of all of a batch, computed on the device.
   std::vector<float> attend(const CudaCase& c, CudaAttention& attention,
                             const AttentionWorld& world) {
-    const KvBatch batch = world.batch();
+    return attend(c, attention, world.batch(), world.layer(), world.queries());
+  }
+  std::vector<float> attend(const CudaCase& c, CudaAttention& attention, const KvBatch& batch,
+                            const KvLayerView& host, const std::vector<float>& queries) {
     const std::size_t bytes =
         outputs(c, batch) * static_cast<std::size_t>(dtype_bytes(c.row_dtype));
-    const DeviceLayer layer = upload_layer(world.layer());
-    const CudaMemory q = upload(as_rows(c.row_dtype, world.queries()));
+    const DeviceLayer layer = upload_layer(host);
+    const CudaMemory q = upload(as_rows(c.row_dtype, queries));
     const CudaMemory out = allocate<std::byte>(bytes);
     EXPECT_TRUE(attention.plan(stream(), batch).ok());
     EXPECT_TRUE(attention.run(stream(), layer.view, q.bytes(), out.bytes()).ok());
@@ -193,14 +201,17 @@ class CudaAttentionFixture : public CudaFixture {
 
   // The same by the reference, with queries as the kernels multiply them.
   static std::vector<float> expected(const CudaCase& c, const AttentionWorld& world) {
+    return expected(c, world.batch(), world.layer(), world.queries());
+  }
+  static std::vector<float> expected(const CudaCase& c, const KvBatch& batch,
+                                     const KvLayerView& layer, std::vector<float> q) {
     ThreadPool threads(1);
     auto reference = make_attention("reference", c.world.shape, limits_of(c), threads);
     EXPECT_TRUE(reference.ok());
-    std::vector<float> q = world.queries();
-    for (float& value : q) value = rounded(operand_of(c.world.dtype), rounded(c.row_dtype, value));
-    std::vector<float> out(outputs(c, world.batch()));
-    reference.value()->plan(world.batch());
-    reference.value()->run(world.layer(), q.data(), out.data());
+    for (float& value : q) value = rounded(operand_of(c), rounded(c.row_dtype, value));
+    std::vector<float> out(outputs(c, batch));
+    reference.value()->plan(batch);
+    reference.value()->run(layer, q.data(), out.data());
     return out;
   }
 

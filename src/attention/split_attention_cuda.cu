@@ -5,11 +5,13 @@
 // have multiplied K of tile t; V of tile t + 1 when they have added V of tile t − 1: three tiles
 // are always on their way. Latent rows, whose tiles are K and V, have two slots: the next tile is
 // asked for when all warps are done with the one before; codes of them are widened twice to the
-// same tile, to K and, when all warps have multiplied that, to V. Where rows of a tile lie is
-// looked up three tiles ahead.
+// same tile, to K and, when all warps have multiplied that, to V. Other codes are multiplied as
+// they lie in their slots. Where rows of a tile lie is looked up three tiles ahead.
+#include "attention/attention_codes_cuda.h"
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_rows_cuda.h"
 #include "attention/attention_tiles_cuda.h"
+#include "attention/code_tiles_cuda.h"
 #include "attention/partition_ends_cuda.h"
 #include "attention/split_attention_cuda.h"
 #include "base/math.h"
@@ -28,10 +30,13 @@ struct Form : TileForm<T, kDim, kKind, 4 * kWarpThreads * kRowWarps_> {
   static constexpr int kQueryBytes = kPairs * kDim * 2;
   static constexpr int kWeightBytes = kPairs * kCudaTileKeys * 2;
   static constexpr int kLargestBytes = 4 * kPairs * 4;
+  static constexpr int kPowerBytes = Form::kHalfCodes ? kPairs * 4 : 0;
   static constexpr int kSharedBytes =
-      Form::kTilesBytes + kQueryBytes + kWeightBytes + kLargestBytes;
+      Form::kTilesBytes + kQueryBytes + kWeightBytes + kLargestBytes + kPowerBytes;
   // That a multiprocessor of 65,536 registers and 228 KB of shared memory should hold.
-  static constexpr int kResidents = kRowWarps > 1 || kDim > 128 ? 1 : (kDim > 64 ? 3 : 5);
+  static constexpr int kResidentsAt128 = kKind == RowKind::kCodes ? 4 : 3;
+  static constexpr int kResidents = kRowWarps > 1 || kDim > 128 ? 1
+                                                                : (kDim > 64 ? kResidentsAt128 : 5);
 };
 
 // Where a team is in its work: item and tile.
@@ -72,6 +77,7 @@ struct Team {
   std::byte* queries;
   std::byte* weights;
   float* largest;  // [4 key warps, pairs]
+  float* powers;   // of codes: what queries were divided by [pairs]
 };
 template <typename F>
 STEMMA_ON_DEVICE Team<F> team_of(std::byte* shared) {
@@ -80,16 +86,40 @@ STEMMA_ON_DEVICE Team<F> team_of(std::byte* shared) {
   team.queries = shared + F::kTilesBytes;
   team.weights = team.queries + F::kQueryBytes;
   team.largest = reinterpret_cast<float*>(team.weights + F::kWeightBytes);
+  team.powers = team.largest + 4 * F::kPairs;
   return team;
+}
+
+// What the warp's rows come to in a partition.
+template <typename F>
+struct Partition {
+  Sums<F> sums;
+  float parts[F::kRows][2];  // of codes: of the sums of weights, by the warp's keys
+};
+template <typename F>
+STEMMA_ON_DEVICE void clear(Partition<F>& partition) {
+  clear(partition.sums);
+  STEMMA_UNROLLED
+  for (int i = 0; i < 2 * F::kRows; ++i) partition.parts[i / 2][i % 2] = 0;
+}
+
+// What the lane's scores of a row became, weights of two keys and of two 8 behind them, goes to its
+// part of the row's sum, of which `kept` remains.
+template <typename F>
+STEMMA_ON_DEVICE void add_to_part(const Team<F>& team, float& part, int step, float kept,
+                                  const float (&weights)[4]) {
+  const float* const inverses =
+      team.tiles.value_inverses(step) + warp_index() % 4 * 16 + lane_index() % 4 * 2;
+  part = kept_part(part, kept) + sum_of_four(weights, load_two(inverses), load_two(inverses + 8));
 }
 
 // The largest scores over all of the tile's keys; sums are rebased, scores become weights.
 template <typename F>
-STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, Sums<F>& sums,
-                            const float (&s)[F::kRows][2][4]) {
+STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params,
+                            Partition<F>& partition, int step, const float (&s)[F::kRows][2][4]) {
   const int key_warp = warp_index() % 4;
   const int first = warp_index() / 4 * 16 * F::kRows + lane_index() / 4;
-  const float factor = score_factor(params);
+  const float factor = F::kHalfCodes ? 1.0f : score_factor(params);
   STEMMA_UNROLLED
   for (int r = 0; r < F::kRows; ++r) {
     float kept[2];
@@ -98,33 +128,87 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params, 
       const int row = first + 16 * r + 8 * half;
       float most = team.largest[row];
       for (int w = 1; w < 4; ++w) most = larger_of(most, team.largest[w * F::kPairs + row]);
-      const float taken = raise(sums, r, half, most * factor, kept[half]);
+      const float taken = raise(partition.sums, r, half, most * factor, kept[half]);
+      float weights[4];
+      STEMMA_UNROLLED
+      for (int i = 0; i < 4; ++i) {
+        weights[i] = weight_of(s[r][i / 2][2 * half + i % 2], factor, taken);
+      }
       STEMMA_UNROLLED
       for (int n = 0; n < 2; ++n) {
-        const std::uint32_t pair =
-            narrow_pair<typename F::Operand>(weight_of(s[r][n][2 * half], factor, taken),
-                                             weight_of(s[r][n][2 * half + 1], factor, taken));
         std::byte* const piece = team.weights + piece_at<8>(row, 2 * key_warp + n);
-        reinterpret_cast<std::uint32_t*>(piece)[lane_index() % 4] = pair;
+        reinterpret_cast<std::uint32_t*>(piece)[lane_index() % 4] =
+            narrow_pair<typename F::Operand>(weights[2 * n], weights[2 * n + 1]);
+      }
+      if constexpr (F::kHalfCodes) {
+        add_to_part(team, partition.parts[r][half], step, kept[half], weights);
       }
     }
-    keep(sums, r, kept);
+    F::kHalfCodes ? keep_values(partition.sums, r, kept) : keep(partition.sums, r, kept);
   }
 }
 
+// The weights of the warp's rows and of 16 keys of the tile.
 template <typename F>
-STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::byte* v) {
+STEMMA_ON_DEVICE void load_weights(const Team<F>& team, int step, std::uint32_t (&w)[F::kRows][4]) {
   const int lane = lane_index();
   const int place = piece_at<8>(warp_index() / 4 * 16 * F::kRows + lane % 16, lane / 16);
   STEMMA_UNROLLED
+  for (int r = 0; r < F::kRows; ++r) {
+    load_matrices(w[r], team.weights + pieces_behind(place, 2 * step) + rows_behind<8>(16 * r));
+  }
+}
+template <typename F>
+STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::byte* v) {
+  STEMMA_UNROLLED
   for (int step = 0; step < kCudaTileKeys / 16; ++step) {
     std::uint32_t w[F::kRows][4];
-    STEMMA_UNROLLED
-    for (int r = 0; r < F::kRows; ++r) {
-      load_matrices(w[r], team.weights + pieces_behind(place, 2 * step) + rows_behind<8>(16 * r));
-    }
+    load_weights(team, step, w);
     add_values<F>(sums.o, w, v, 16 * step, warp_index() % 4 * 2 * F::kColumns);
     add_weights<F>(sums.weights, w);
+  }
+}
+template <typename Code, typename F>
+STEMMA_ON_DEVICE void add_code_tile(const Team<F>& team, Sums<F>& sums, const std::byte* codes) {
+  STEMMA_UNROLLED
+  for (int step = 0; step < kCudaTileKeys / 16; step += 2) {
+    CodeWords<F> words;
+    load_code_values(words, codes, 16 * step, warp_index() % 4 * F::kColumns);
+    STEMMA_UNROLLED
+    for (int i = 0; i < 2; ++i) {
+      std::uint32_t w[F::kRows][4];
+      load_weights(team, step + i, w);
+      add_code_values<Code, F>(sums.o, w, words.of[i]);
+    }
+  }
+}
+template <typename F>
+STEMMA_ON_DEVICE void add_values_of(const Team<F>& team, const AttentionParams& params,
+                                    Sums<F>& sums, int step) {
+  const std::byte* const values = team.tiles.value_tile(step);
+  if constexpr (F::kHalfCodes) {
+    with_code(params.kv_dtype,
+              [&](auto code) { add_code_tile<decltype(code)>(team, sums, values); });
+  } else {
+    add_tile(team, sums, values);
+  }
+}
+
+// At the end of a partition: each warp has the weights of its own keys.
+template <typename F>
+STEMMA_ON_DEVICE void gather_parts(const Team<F>& team, Partition<F>& partition) {
+  const int first = warp_index() / 4 * 16 * F::kRows + lane_index() / 4;
+  STEMMA_UNROLLED
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    const float part = sum_of_parts(partition.parts[i / 2][i % 2]);
+    if (lane_index() % 4 == 0) team.largest[warp_index() % 4 * F::kPairs + first + 8 * i] = part;
+  }
+  team_barrier();
+  STEMMA_UNROLLED
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    float total = team.largest[first + 8 * i];
+    for (int w = 1; w < 4; ++w) total += team.largest[w * F::kPairs + first + 8 * i];
+    partition.sums.weights[i / 2][i % 2 * 2] = total;
   }
 }
 
@@ -136,7 +220,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, c
   if (pair.row < 0) return;
   const Kept partition = {sums.largest[r][half], sums.weights[r][2 * half]};
   const PartitionEnd end = end_partition(params, at.item, at.tile, pair, partition, kept[r][half]);
-  end_columns(params, end, sums.o[r], half, warp_index() % 4 * 16 * F::kColumns);
+  end_columns<F::kHalfCodes>(params, end, sums.o[r], half, warp_index() % 4 * 16 * F::kColumns);
   if (warp_index() % 4 == 0) end_scalars(params, end, kept[r][half]);
 }
 
@@ -181,13 +265,37 @@ template <typename F>
 STEMMA_ON_DEVICE void begin_item(const Cursor& now, const Team<F>& team,
                                  const AttentionParams& params,
                                  std::int32_t (&positions)[F::kRows][2]) {
-  load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(params, now.item,
-                                                                        now.kv_head, team.queries);
+  if constexpr (F::kHalfCodes) {
+    load_code_queries<F::kPairs, F::kPieces, F::kThreads>(params, now.item, now.kv_head,
+                                                          team.queries, team.powers);
+  } else {
+    load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(
+        params, now.item, now.kv_head, team.queries);
+  }
   for (int i = 0; i < 2 * F::kRows; ++i) {
     const int pair = warp_index() / 4 * 16 * F::kRows + 8 * i + lane_index() / 4;
     positions[i / 2][i % 2] = position_of(params, pair_of(params, now.item, now.kv_head, pair));
   }
   team_barrier();
+}
+
+// Products of the warp's queries and keys, as scores that nothing is hidden of.
+template <typename F>
+STEMMA_ON_DEVICE void multiply(const Team<F>& team, const AttentionParams& params, int step,
+                               float (&s)[F::kRows][2][4]) {
+  const int first = warp_index() / 4 * 16 * F::kRows;
+  const int key = warp_index() % 4 * 16;
+  const std::byte* const keys = team.tiles.key_tile(step);
+  if constexpr (F::kHalfCodes) {
+    with_code(params.kv_dtype, [&](auto code) {
+      multiply_code_keys<decltype(code), F>(s, team.queries, first, keys, key);
+    });
+    code_scores<F>(params, s, team.tiles, step, key, team.powers + first);
+  } else {
+    multiply_keys<F>(s, team.queries, first, keys, key);
+    scale_scores<F>(s, team.tiles.key_scales(step) + key);
+    cap_scores<F>(params, s);
+  }
 }
 
 // The warp's scores, and the largest of them in shared memory.
@@ -197,10 +305,7 @@ STEMMA_ON_DEVICE void score(const Cursor& now, const Team<F>& team, const Attent
                             float (&s)[F::kRows][2][4]) {
   const int row_warp = warp_index() / 4;
   const int key_warp = warp_index() % 4;
-  multiply_keys<F>(s, team.queries, row_warp * 16 * F::kRows, team.tiles.key_tile(step),
-                   16 * key_warp);
-  scale_scores<F>(s, team.tiles.key_scales(step) + 16 * key_warp);
-  cap_scores<F>(params, s);
+  multiply(team, params, step, s);
   hide_keys<F>(s, positions, now.tile * kCudaTileKeys + 16 * key_warp, params.window);
   float largest[F::kRows][2];
   largest_scores<F>(largest, s);
@@ -208,6 +313,18 @@ STEMMA_ON_DEVICE void score(const Cursor& now, const Team<F>& team, const Attent
     const int row = row_warp * 16 * F::kRows + 8 * i + lane_index() / 4;
     if (lane_index() % 4 == 0) team.largest[key_warp * F::kPairs + row] = largest[i / 2][i % 2];
   }
+}
+
+template <typename F>
+STEMMA_ON_DEVICE void end_partition(const Team<F>& team, const AttentionParams& params,
+                                    const Cursor& now, Partition<F>& partition,
+                                    Kept (&kept)[F::kRows][2]) {
+  if constexpr (F::kHalfCodes) gather_parts(team, partition);
+  STEMMA_UNROLLED
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    end_row(params, now, partition.sums, kept, i / 2, i % 2);
+  }
+  clear(partition);
 }
 
 template <typename F>
@@ -220,10 +337,10 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
   if (!now.live) return;
   Ahead ahead = {now, {}, {}};
   begin(ahead, team, params, list);
-  Sums<F> sums;
+  Partition<F> partition;
   Kept kept[F::kRows][2] = {};
   std::int32_t positions[F::kRows][2] = {};
-  clear(sums);
+  clear(partition);
   for (int step = 0; now.live; ++step) {
     wait_copies<F::kLatent ? 0 : 2>();
     if (F::kLatent && F::kScaled) team_barrier();  // V of the step before lies where K will
@@ -241,15 +358,13 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
       copy_keys(team.tiles, params, step + 2);
       commit_copies();
     }
-    weigh(team, params, sums, s);
+    weigh(team, params, partition, step, s);
     if (!F::kLatent) wait_copies<3>();
     widen_values(team.tiles, params, step);
     team_barrier();
-    add_tile(team, sums, team.tiles.value_tile(step));
+    add_values_of(team, params, partition.sums, step);
     if ((now.tile + 1) % kCudaPartitionTiles == 0 || now.tile + 1 == now.item.end_tile) {
-      STEMMA_UNROLLED
-      for (int i = 0; i < 2 * F::kRows; ++i) end_row(params, now, sums, kept, i / 2, i % 2);
-      clear(sums);
+      end_partition(team, params, now, partition, kept);
     }
     advance<F>(now, params, list);
   }
@@ -339,7 +454,7 @@ auto with_form(DType dtype, std::int64_t head_dim, AttentionList list, const Cal
   if (is_scaled(dtype) && head_dim > kPlainDimMax) {
     return with_list<BFloat16, RowKind::kLatentCodes, int{kLatentDimMax}>(list, call);
   }
-  if (is_scaled(dtype)) return with_dim<BFloat16, RowKind::kCodes>(head_dim, list, call);
+  if (is_scaled(dtype)) return with_dim<Float16, RowKind::kCodes>(head_dim, list, call);
   if (dtype == DType::kF16) return with_elements<Float16>(head_dim, list, call);
   return with_elements<BFloat16>(head_dim, list, call);
 }

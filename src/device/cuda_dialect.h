@@ -18,8 +18,10 @@
 //   widen(x)  narrow<T>(f32)  narrow_pair<T>(lo, hi)                stored types and f32
 //   widen_codes<T>(word, f32 [4])  narrow_codes<T>(f32 [4])         four numbers of 8 bits, from
 //                                      the lowest byte on
-//   exp2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)  larger_of(a, b)
-//   double_as_word(x)
+//   codes_as_halves<T>(word, u32 [2])  four such numbers as two pairs of f16, which has all of them
+//   swap_middle_bytes(word)            the second byte of four and the third change places
+//   exp2_fast(x)  log2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)
+//   larger_of(a, b)  double_as_word(x)
 //   subtract_pairs<T>(a, b)            two neighbours minus two others, T BFloat16 or Float16
 //   add_shared(to, n)                  whole numbers that many threads add to at once
 //   afresh(i)                          i >= 0, of which the compiler keeps nothing over a loop

@@ -96,6 +96,12 @@ STEMMA_ON_DEVICE float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// Of a normal number, within 2^-22 of its logarithm's whole part or of one.
+STEMMA_ON_DEVICE float log2_fast(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 STEMMA_ON_DEVICE float reciprocal_root(float x) {
   return rsqrtf(x);
 }

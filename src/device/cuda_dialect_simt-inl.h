@@ -121,6 +121,9 @@ inline void store_words(void* to, const Words& words) {
 inline float exp2_fast(float x) {
   return std::exp2(x);
 }
+inline float log2_fast(float x) {
+  return std::log2(x);
+}
 inline float reciprocal_root(float x) {
   return 1.0f / std::sqrt(x);
 }

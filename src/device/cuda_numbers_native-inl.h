@@ -64,6 +64,48 @@ STEMMA_ON_DEVICE void widen_codes<std::int8_t>(std::uint32_t word, float (&to)[4
   }
 }
 
+// An instruction for two codes, of whole numbers two.
+template <typename Code>
+STEMMA_ON_DEVICE void codes_as_halves(std::uint32_t word, std::uint32_t (&to)[2]);
+template <>
+STEMMA_ON_DEVICE void codes_as_halves<Float8E4M3>(std::uint32_t word, std::uint32_t (&to)[2]) {
+#if __CUDA_ARCH__ >= 890
+  // Written so that the conversion takes either half of the word as it is.
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+      : "=r"(to[0]), "=r"(to[1])
+      : "r"(word));
+#else
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const auto two = static_cast<__nv_fp8x2_storage_t>(word >> (16 * i));
+    const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(two, __NV_E4M3);
+    to[i] = static_cast<std::uint32_t>(halves.x) | static_cast<std::uint32_t>(halves.y) << 16;
+  }
+#endif
+}
+// The first byte of a number of 16 bits.
+template <>
+STEMMA_ON_DEVICE void codes_as_halves<Float8E5M2>(std::uint32_t word, std::uint32_t (&to)[2]) {
+  to[0] = __byte_perm(word, 0, 0x1404);
+  to[1] = __byte_perm(word, 0, 0x3424);
+}
+// Behind the leading digits of 2^10, which is taken off again.
+template <>
+STEMMA_ON_DEVICE void codes_as_halves<std::int8_t>(std::uint32_t word, std::uint32_t (&to)[2]) {
+  const std::uint32_t raised = word ^ 0x80808080u;  // each 128 more than it is
+  const __half2 above = __floats2half2_rn(1152.0f, 1152.0f);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t bits = __byte_perm(raised, 0x64646464u, i == 0 ? 0x4140u : 0x4342u);
+    const __half2 halves = __hsub2(*reinterpret_cast<const __half2*>(&bits), above);
+    to[i] = *reinterpret_cast<const std::uint32_t*>(&halves);
+  }
+}
+STEMMA_ON_DEVICE std::uint32_t swap_middle_bytes(std::uint32_t word) {
+  return __byte_perm(word, 0, 0x3120);
+}
+
 template <typename T>
 STEMMA_ON_DEVICE T narrow(float value);
 template <>

@@ -2,6 +2,7 @@
 #include "device/dialect_cuda_test.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -184,6 +185,55 @@ TEST_F(Dialect, FourCodesAtOnceAreThoseOneByOne) {
   check(Float8E4M3{});
   check(Float8E5M2{});
   check(std::int8_t{});
+}
+
+float number(std::int8_t code) {
+  return code;
+}
+template <typename Code>
+float number(Code code) {
+  return to_float(code);
+}
+
+TEST_F(Dialect, EveryCodeIsThatNumberOf16Bits) {
+  std::vector<std::uint32_t> words(64);
+  for (std::uint32_t i = 0; i < 64; ++i) words[i] = 0x03020100u + 0x04040404u * i;
+  const CudaMemory in = upload(words);
+  const auto check = [&]<typename Code>(Code) {
+    const CudaMemory halves = allocate<Float16>(256);
+    const CudaMemory swapped = allocate<std::uint8_t>(256);
+    ASSERT_TRUE(launch_halves<Code>(stream(), 64, in.as<std::uint32_t>(),
+                                    halves.as<std::uint32_t>(), swapped.as<std::uint32_t>())
+                    .ok());
+    const auto wide = download<Float16>(halves.bytes(), 256);
+    const auto order = download<std::uint8_t>(swapped.bytes(), 256);
+    for (std::size_t i = 0; i < 256; ++i) {
+      const float code = number(std::bit_cast<Code>(static_cast<std::uint8_t>(i)));
+      if (std::isnan(code)) continue;
+      EXPECT_EQ(to_float(wide[i]), code) << i;
+      EXPECT_EQ(order[i], i % 4 == 1 ? i + 1 : (i % 4 == 2 ? i - 1 : i));
+    }
+  };
+  check(Float8E4M3{});
+  check(Float8E5M2{});
+  check(std::int8_t{});
+}
+
+TEST_F(Dialect, LogarithmsAreThoseOfTheHost) {
+  std::vector<float> values;
+  for (int exponent = -100; exponent < 127; ++exponent) {
+    values.push_back(std::ldexp(1.0f, exponent));
+    values.push_back(std::ldexp(1.7f, exponent));
+  }
+  const CudaMemory in = upload(values);
+  const CudaMemory out = allocate<float>(values.size());
+  const auto count = static_cast<std::int64_t>(values.size());
+  ASSERT_TRUE(launch_logarithms(stream(), count, in.as<float>(), out.as<float>()).ok());
+  const auto logarithms = download<float>(out.bytes(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double exact = std::log2(double{values[i]});
+    EXPECT_NEAR(logarithms[i], exact, 0x1p-21 * std::max(1.0, std::abs(exact))) << values[i];
+  }
 }
 
 // Sorted by what the counter was, each thread begins where the one before it ended.

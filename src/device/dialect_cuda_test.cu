@@ -69,6 +69,22 @@ STEMMA_KERNEL narrowing_fours(std::int64_t words, const float* in, std::uint32_t
   for (int j = 0; j < 4; ++j) back[4 * i + j] = widened[j];
 }
 
+template <typename Code>
+STEMMA_KERNEL halves_of_codes(std::int64_t words, const std::uint32_t* in, std::uint32_t* halves,
+                              std::uint32_t* swapped) {
+  const std::int64_t i = team_x() * team_threads() + thread_index();
+  if (i >= words) return;
+  std::uint32_t two[2];
+  codes_as_halves<Code>(in[i], two);
+  halves[2 * i] = two[0];
+  halves[2 * i + 1] = two[1];
+  swapped[i] = swap_middle_bytes(in[i]);
+}
+
+STEMMA_KERNEL logarithms(std::int64_t count, const float* in, float* out) {
+  for (std::int64_t i = thread_index(); i < count; i += team_threads()) out[i] = log2_fast(in[i]);
+}
+
 STEMMA_KERNEL tickets_of(std::uint32_t* tickets) {
   auto* const counter = reinterpret_cast<std::uint32_t*>(shared_memory());
   if (thread_index() == 0) *counter = 0;
@@ -174,6 +190,24 @@ template Status launch_narrowing_fours<Float8E5M2>(CudaStream&, std::int64_t, co
                                                    std::uint32_t*, float*);
 template Status launch_narrowing_fours<std::int8_t>(CudaStream&, std::int64_t, const float*,
                                                     std::uint32_t*, float*);
+
+template <typename Code>
+Status launch_halves(CudaStream& stream, std::int64_t words, const std::uint32_t* in,
+                     std::uint32_t* halves, std::uint32_t* swapped) {
+  return launch("halves_of_codes", stream,
+                {.teams_x = (words + kWarpThreads - 1) / kWarpThreads, .threads = kWarpThreads},
+                halves_of_codes<Code>, words, in, halves, swapped);
+}
+template Status launch_halves<Float8E4M3>(CudaStream&, std::int64_t, const std::uint32_t*,
+                                          std::uint32_t*, std::uint32_t*);
+template Status launch_halves<Float8E5M2>(CudaStream&, std::int64_t, const std::uint32_t*,
+                                          std::uint32_t*, std::uint32_t*);
+template Status launch_halves<std::int8_t>(CudaStream&, std::int64_t, const std::uint32_t*,
+                                           std::uint32_t*, std::uint32_t*);
+
+Status launch_logarithms(CudaStream& stream, std::int64_t count, const float* in, float* out) {
+  return launch("logarithms", stream, {}, logarithms, count, in, out);
+}
 
 Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets) {
   return launch("tickets", stream, {.threads = threads, .shared_bytes = sizeof(std::uint32_t)},

@@ -31,11 +31,17 @@ Status launch_narrowing(CudaStream& stream, std::int64_t count, const float* in,
 template <typename Code>
 Status launch_narrowing_fours(CudaStream& stream, std::int64_t words, const float* in,
                               std::uint32_t* out, float* back);
+// halves[2 i], halves[2 i + 1] = codes_as_halves of in[i]; swapped[i] = swap_middle_bytes of it.
+template <typename Code>
+Status launch_halves(CudaStream& stream, std::int64_t words, const std::uint32_t* in,
+                     std::uint32_t* halves, std::uint32_t* swapped);
 // tickets[t] = what a shared counter was before thread t of `threads` added t + 1 to it; behind
 // them what it was in the end.
 Status launch_tickets(CudaStream& stream, int threads, std::uint32_t* tickets);
 // places[t] = how many lanes before thread t's have a number above 0, or −1 if its own is not.
 Status launch_ranks(CudaStream& stream, int threads, const float* in, std::int32_t* places);
+// out[i] = log2_fast(in[i]).
+Status launch_logarithms(CudaStream& stream, std::int64_t count, const float* in, float* out);
 // out[i] = e^in[i] in double.
 Status launch_exponentials(CudaStream& stream, std::int64_t count, const double* in, double* out);
 // One more than in, whose teams of 32 are turned round; it may begin early. Every second launch

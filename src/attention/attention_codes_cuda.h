@@ -1,0 +1,209 @@
+// Codes of 8 bits in attention: queries, scores and weights, where a pool is of a scaled dtype.
+//
+// Every code is a number of f16, and so K and V are multiplied as f16, exactly what they are, and
+// their rows' scales are put elsewhere. Kernels that read a tile once make operands of the codes in
+// registers (RowKind::kCodes); those whose warps all read it widen it first (kWideCodes).
+//
+//   queries  times a power of two a row, for which the largest of them is near 1, so that f16 has
+//            all that a model gives
+//   scores   in base 2: log2 of V's scale is added, so that the weights of a row are shares of the
+//            output and not of the attention: whatever scales there are, f16 holds what counts
+//   the sum  of the weights that divides the output: each without its scale again, in f32, added in
+//            an order that no kernel changes
+//
+// Included by *_cuda.cu alone.
+//
+// Thread:     code of kernels; a whole warp takes part in products and sums.
+// Memory:     registers; scales and powers in the team's shared memory.
+// Cost:       of a score two multiplications more than one of elements takes, of a weight one.
+// Not here:   how codes become operands (code_tiles_cuda).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attention/attention_products_cuda.h"
+#include "attention/attention_tiles_cuda.h"
+#include "device/cuda_dialect.h"
+
+namespace stemma {
+
+// ---- Scales.
+
+// log2 of what V of a key is multiplied by; of less than 2^-100 that, so that all follows from
+// numbers: of a row of zeros nothing comes. A NaN stays one.
+STEMMA_ON_DEVICE float value_level(float scale) {
+  return log2_fast(scale < 0x1p-100f ? 0x1p-100f : scale);
+}
+
+// What codes of the key that the thread looks after are multiplied by, on its way.
+template <typename F>
+STEMMA_ON_DEVICE RowScales load_scales(const AttentionParams& params, const KeyPlace& place) {
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return {0, 0};
+  return scales_of(params, place);
+}
+template <typename F>
+STEMMA_ON_DEVICE void set_value_scale(const Tiles<F>& tiles, int step, float scale) {
+  float* const to = tiles.value_scales(step) + thread_index();
+  if constexpr (F::kHalfCodes) {
+    const float level = value_level(scale);
+    *to = level;
+    tiles.value_inverses(step)[thread_index()] = exp2_fast(-level);
+  } else {
+    *to = scale;
+  }
+}
+template <typename F>
+STEMMA_ON_DEVICE void set_scales(const Tiles<F>& tiles, int step, const RowScales& scales) {
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return;
+  tiles.key_scales(step)[thread_index()] = scales.key;
+  set_value_scale(tiles, step, scales.value);
+}
+
+// The same by copies that begin, of what scale_at found; settle_scales when they are there.
+template <typename F>
+STEMMA_ON_DEVICE void copy_scales(const Tiles<F>& tiles, const AttentionParams& params, int step,
+                                  std::int64_t at) {
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return;
+  float* const key = tiles.key_scales(step) + thread_index();
+  float* const value = tiles.value_scales(step) + thread_index();
+  if (at < 0) {
+    *key = *value = 0;
+    return;
+  }
+  copy_word_later(key, params.k_scales + at);
+  copy_word_later(value, params.v_scales + at);
+}
+// By the threads whose copies they were.
+template <typename F>
+STEMMA_ON_DEVICE void settle_scales(const Tiles<F>& tiles, int step) {
+  if (!F::kHalfCodes || thread_index() >= kCudaTileKeys) return;
+  set_value_scale(tiles, step, tiles.value_scales(step)[thread_index()]);
+}
+
+// ---- Queries.
+
+// What a row is multiplied by, of which this is the largest magnitude: 1 to 2 remain of it. An
+// infinite one stays so.
+struct RowPower {
+  float down;
+  float up;  // what undoes it
+};
+STEMMA_ON_DEVICE RowPower row_power(float largest) {
+  std::uint32_t exponent = float_as_word(largest) >> 23;
+  exponent = exponent < 1 ? 1 : (exponent > 253 ? 253 : exponent);
+  return {word_as_float((254 - exponent) << 23), word_as_float(exponent << 23)};
+}
+
+// Eight that follow each other, from a multiple of eight on.
+STEMMA_ON_DEVICE void load_eight(const AttentionParams& params, std::int64_t first, float (&q)[8]) {
+  const int bytes = params.row_dtype == DType::kF32 ? 4 : 2;
+  const Words* const from =
+      reinterpret_cast<const Words*>(static_cast<const std::byte*>(params.q) + first * bytes);
+  const Words words = load_words(from);
+  if (params.row_dtype == DType::kF32) {
+    const Words more = load_words(from + 1);
+    STEMMA_UNROLLED
+    for (int j = 0; j < 8; ++j) q[j] = word_as_float(j < 4 ? words.w[j] : more.w[j - 4]);
+    return;
+  }
+  STEMMA_UNROLLED
+  for (int j = 0; j < 8; ++j) {
+    const auto bits = static_cast<std::uint16_t>(words.w[j / 2] >> (16 * (j % 2)));
+    q[j] = params.row_dtype == DType::kF16 ? widen(Float16{bits}) : widen(BFloat16{bits});
+  }
+}
+
+// The queries of an item's pairs, as operands of codes; zeros beyond them. `powers`: of each pair,
+// what its products are to be multiplied by.
+template <int kPairs, int kPieces, int kThreads>
+STEMMA_ON_DEVICE void load_code_queries(const AttentionParams& params, const AttentionItem& item,
+                                        std::int32_t kv_head, std::byte* tile, float* powers) {
+  static_assert(kWarpThreads % kPieces == 0 && kPairs * kPieces % kThreads == 0);
+  for (int i = thread_index(); i < kPairs * kPieces; i += kThreads) {
+    const int piece = i % kPieces;
+    const Pair pair = pair_of(params, item, kv_head, i / kPieces);
+    const bool there = pair.row >= 0 && piece * 8 < params.head_dim;
+    const std::int64_t first =
+        (static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head) * params.head_dim +
+        piece * 8;
+    float q[8] = {};
+    if (there) load_eight(params, first, q);
+    float largest = 0;
+    STEMMA_UNROLLED
+    for (int j = 0; j < 8; ++j) largest = larger_of(largest, q[j] < 0 ? -q[j] : q[j]);
+    STEMMA_UNROLLED
+    for (int mask = 1; mask < kPieces; mask *= 2) {
+      largest = larger_of(largest, shuffle_xor(largest, mask));
+    }
+    const RowPower power = row_power(largest);
+    if (piece == 0) powers[i / kPieces] = power.up;
+    std::uint32_t two[4];
+    STEMMA_UNROLLED
+    for (int j = 0; j < 4; ++j) {
+      two[j] = narrow_pair<Float16>(q[2 * j] * power.down, q[2 * j + 1] * power.down);
+    }
+    // The first two of each four columns, of this piece and the neighbour's, become a piece.
+    const bool odd = piece % 2 != 0;
+    const std::uint32_t a = shuffle_xor(odd ? two[0] : two[1], 1);
+    const std::uint32_t b = shuffle_xor(odd ? two[2] : two[3], 1);
+    store_words(tile + piece_at<kPieces>(i / kPieces, piece),
+                odd ? Words{{a, b, two[1], two[3]}} : Words{{two[0], two[2], a, b}});
+  }
+}
+
+// ---- Scores, and the sum of the weights.
+
+// Products become scores in base 2 and what V is multiplied by. `powers`: of the warp's pairs.
+template <typename F>
+STEMMA_ON_DEVICE void code_scores(const AttentionParams& params,
+                                  float (&s)[F::kRows][2 * F::kKeys][4], const Tiles<F>& tiles,
+                                  int step, int key, const float* powers) {
+  const int lane = afresh(lane_index());
+  const float* const scales = tiles.key_scales(step) + key + lane % 4 * 2;
+  const float* const levels = tiles.value_scales(step) + key + lane % 4 * 2;
+  const bool caps = params.score_cap > 0;
+  float factors[F::kRows][2];
+  STEMMA_UNROLLED
+  for (int i = 0; i < 2 * F::kRows; ++i) {
+    factors[i / 2][i % 2] = powers[8 * i + lane / 4] * score_factor(params);
+  }
+  STEMMA_UNROLLED
+  for (int n = 0; n < 2 * F::kKeys; ++n) {
+    const Two<float> scale = load_two(scales + 8 * n);
+    const Two<float> level = load_two(levels + 8 * n);
+    STEMMA_UNROLLED
+    for (int r = 0; r < F::kRows; ++r) {
+      STEMMA_UNROLLED
+      for (int i = 0; i < 4; ++i) {
+        const float product = s[r][n][i] * (i % 2 == 0 ? scale.first : scale.second);
+        const float factor = factors[r][i / 2];
+        s[r][n][i] = fused(caps ? saturation(params, product * factor) : product,
+                           caps ? params.score_cap * kLog2Of_e : factor,
+                           i % 2 == 0 ? level.first : level.second);
+      }
+    }
+  }
+}
+
+// The sum of a row's weights over tiles has a part for each 16 keys of a tile and each lane that
+// has the row, added up when the partition ends. Roundings are written out: a compiler that fuses
+// what it likes would do so differently in each kernel.
+
+// What remains of a part, when the row's sums are to be multiplied by `kept`.
+STEMMA_ON_DEVICE float kept_part(float part, float kept) {
+  return fused(part, kept, 0.0f);
+}
+// Of the weights of four keys, of which two follow each other, and two 8 behind them.
+STEMMA_ON_DEVICE float sum_of_four(const float (&weights)[4], const Two<float>& near,
+                                   const Two<float>& far) {
+  const float two = fused(weights[1], near.second, weights[0] * near.first);
+  return fused(weights[3], far.second, fused(weights[2], far.first, two));
+}
+// Over the lanes that have the row.
+STEMMA_ON_DEVICE float sum_of_parts(float part) {
+  part += shuffle_xor(part, 1);
+  return part + shuffle_xor(part, 2);
+}
+
+}  // namespace stemma
