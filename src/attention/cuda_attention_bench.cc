@@ -1,10 +1,12 @@
 #include "attention/cuda_attention_bench.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -314,9 +316,9 @@ Result<BenchLine> bench_prefill_case(CudaDevice& device, Timer& timer,
   return line;
 }
 
-// Over 8 and over 4 KV heads.
 Result<std::vector<BenchLine>> bench_prefill(CudaDevice& device,
-                                             const CudaAttentionBenchOptions& options, Case c) {
+                                             const CudaAttentionBenchOptions& options,
+                                             std::span<const Case> cases) {
   STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
   STEMMA_ASSIGN_OR_RETURN(const auto gemm, make_library_gemm(device, timer.stream));
   const std::int64_t n = options.gemm_extent;
@@ -328,10 +330,9 @@ Result<std::vector<BenchLine>> bench_prefill(CudaDevice& device,
   const auto multiply = [&] {
     return gemm->multiply({.x = x.bytes(), .w = x.bytes(), .y = y.bytes(), .m = n, .n = n, .k = n});
   };
-  c.tokens = c.rows = options.prefill_tokens;
   std::vector<BenchLine> lines;
-  for (const std::int64_t kv_heads : {8, 4}) {
-    c.kv_heads = kv_heads;
+  for (Case c : cases) {
+    c.tokens = c.rows = options.prefill_tokens;
     STEMMA_ASSIGN_OR_RETURN(BenchLine line,
                             bench_prefill_case(device, timer, options, c, multiply));
     lines.push_back(std::move(line));
@@ -353,8 +354,12 @@ Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
       cases.back().page_size = page_size;
     }
   }
-  cases.push_back(plain);
-  cases.back().dtype = DType::kFp8E4M3;
+  for (const auto& [dtype, kv_heads] :
+       {std::pair(DType::kFp8E4M3, 8), std::pair(DType::kFp8E4M3, 4), std::pair(DType::kInt8, 8)}) {
+    cases.push_back(plain);
+    cases.back().dtype = dtype;
+    cases.back().kv_heads = kv_heads;
+  }
   cases.push_back(plain);
   cases.back().phase = "decode_shared";
   cases.back().shared_tokens = std::max<std::int64_t>(options.context_tokens - 512, 0);
@@ -394,7 +399,9 @@ Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
 
 Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                                                   const CudaAttentionBenchOptions& options) {
-  return bench_prefill(device, options, {.phase = "prefill"});
+  const std::array cases = {Case{.phase = "prefill"}, Case{.phase = "prefill", .kv_heads = 4},
+                            Case{.phase = "prefill", .dtype = DType::kFp8E4M3}};
+  return bench_prefill(device, options, cases);
 }
 
 Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
@@ -403,7 +410,9 @@ Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
   if (!has_hopper_chunk_kernel(device.traits().capability, c.dtype, c.head_dim)) {
     return std::vector<BenchLine>();
   }
-  return bench_prefill(device, options, c);
+  Case fewer = c;
+  fewer.kv_heads = 4;
+  return bench_prefill(device, options, std::array{c, fewer});
 }
 
 }  // namespace stemma

@@ -32,9 +32,9 @@ struct CudaAttentionBenchOptions {
 };
 
 // Lines "cuda_attention", phase "decode": 32 query heads over 8 and over 4 KV heads of 128, bf16 on
-// pages of 1, 16 and 64 tokens, fp8 on pages of 64; "decode_shared": all but the last 512 tokens
-// are one begin of all requests, counted as if each read its own; "decode_latent": 128 query heads
-// over latent rows of 576, of which 512 are values.
+// pages of 1, 16 and 64 tokens, fp8 and, over 8, int8 on pages of 64; "decode_shared": all but the
+// last 512 tokens are one begin of all requests, counted as if each read its own; "decode_latent":
+// 128 query heads over latent rows of 576, of which 512 are values.
 Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
                                                  const CudaAttentionBenchOptions& options);
 
@@ -45,11 +45,12 @@ Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
 Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
                                                  const CudaAttentionBenchOptions& options);
 
-// Phase "prefill": one request, its whole prompt; operations of keys that rows see.
+// Phase "prefill": one request, its whole prompt, over 8 and over 4 KV heads of bf16, and over 8 of
+// fp8; operations of keys that rows see.
 Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
                                                   const CudaAttentionBenchOptions& options);
 
-// Phase "prefill_hopper": the same by products of warpgroups. No lines where the GPU has none.
+// Phase "prefill_hopper": those of bf16 by products of warpgroups. No lines where the GPU has none.
 Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
                                                          const CudaAttentionBenchOptions& options);
 

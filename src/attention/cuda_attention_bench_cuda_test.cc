@@ -23,16 +23,16 @@ TEST_F(CudaAttentionBenchTest, DecodeHasALineForEachKindOfRowsAndForSharedBegins
   const auto lines = bench_cuda_decode(device(), kSmall);
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
   const bool hopper = device().traits().capability == 90;
-  ASSERT_EQ(lines->size(), hopper ? 10u : 9u);
+  ASSERT_EQ(lines->size(), hopper ? 12u : 11u);
   for (const BenchLine& line : *lines) {
     EXPECT_EQ(line.bench, "cuda_attention");
     EXPECT_EQ(line.bound_name, "read_bandwidth");
   }
   EXPECT_EQ((*lines)[0].params[0].second, "decode");
-  EXPECT_EQ((*lines)[7].params[0].second, "decode_shared");
-  EXPECT_EQ((*lines)[8].params[0].second, "decode_latent");
+  EXPECT_EQ((*lines)[9].params[0].second, "decode_shared");
+  EXPECT_EQ((*lines)[10].params[0].second, "decode_latent");
   if (hopper) {
-    EXPECT_EQ((*lines)[9].params[0].second, "decode_latent_hopper");
+    EXPECT_EQ((*lines)[11].params[0].second, "decode_latent_hopper");
   }
 }
 
@@ -47,10 +47,10 @@ TEST_F(CudaAttentionBenchTest, SparseRowsHaveLinesOfBytesAndOfWhatTheyGain) {
   EXPECT_DOUBLE_EQ((*lines)[1].bound, 70.0 * 512 / (70 * 16 + 9 * 512));
 }
 
-TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroup) {
+TEST_F(CudaAttentionBenchTest, PrefillHasALineForEachGroupAndOneOfCodes) {
   const auto lines = bench_cuda_prefill(device(), kSmall);
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
-  ASSERT_EQ(lines->size(), 2u);
+  ASSERT_EQ(lines->size(), 3u);
   EXPECT_EQ((*lines)[0].params[0].second, "prefill");
   EXPECT_EQ((*lines)[0].bound_name, "dense_product");
   EXPECT_EQ((*lines)[0].unit, "tflop/s");
