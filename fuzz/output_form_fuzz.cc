@@ -1,5 +1,5 @@
-// Any schema of JSON and any regular expression: it is refused, or a text drawn from its grammar
-// comes to an end and is JSON. An expression's text is one that it matches by itself.
+// Any schema of JSON, any regular expression and any grammar: it is refused, or a text drawn from
+// it comes to an end, and is JSON where it should be.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "grammar/byte_regex.h"
+#include "grammar/ebnf.h"
 #include "grammar/grammar_texts.h"
 #include "grammar/json_schema.h"
 #include "model/json_text.h"
@@ -49,16 +50,28 @@ void read_regex(std::string_view bytes, stemma::Prng& prng) {
   if (whole.ok()) text_of(grammar, *whole, prng);
 }
 
+void read_ebnf(std::string_view bytes, stemma::Prng& prng) {
+  if (!stemma::is_utf8(bytes)) return;
+  stemma::ByteGrammar grammar;
+  const auto whole = stemma::add_ebnf(bytes, grammar);
+  if (whole.ok()) text_of(grammar, *whole, prng);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2 || size > 4096) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   stemma::Prng prng(data[0]);
-  if (data[0] % 3 == 0) {
-    read_regex(bytes, prng);
-  } else {
-    read_schema(bytes, data[0] % 3 == 1, prng);
+  switch (data[0] % 4) {
+    case 0:
+      read_ebnf(bytes, prng);
+      break;
+    case 3:
+      read_regex(bytes, prng);
+      break;
+    default:
+      read_schema(bytes, data[0] % 4 == 1, prng);
   }
   return 0;
 }

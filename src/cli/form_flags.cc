@@ -7,19 +7,28 @@
 #include "model/unicode_text.h"
 
 namespace stemma {
+namespace {
+
+constexpr std::int64_t kGrammarBytesMax = std::int64_t{1} << 20;
+
+}  // namespace
 
 void FormFlags::add_to(Flags& command) {
   command.add("--json-schema", schema_file_,
               "FILE with a schema of JSON: every answer is a text that keeps to it");
   command.add("--regex", expression_, "every answer is all that this expression matches");
+  command.add("--grammar", grammar_file_,
+              "FILE with rules (name ::= ...): every answer is a text that root is");
 }
 
 Result<TextForm> FormFlags::form() const {
   TextForm form;
+  const int forms = (expression_.has_value() ? 1 : 0) + (schema_file_.empty() ? 0 : 1) +
+                    (grammar_file_.empty() ? 0 : 1);
+  if (forms > 1) {
+    return Error{ErrorCode::kInvalidArgument, "--json-schema, --regex or --grammar, not several"};
+  }
   if (expression_.has_value()) {
-    if (!schema_file_.empty()) {
-      return Error{ErrorCode::kInvalidArgument, "--json-schema or --regex, not both"};
-    }
     if (!is_utf8(*expression_)) return Error{ErrorCode::kInvalidArgument, "--regex: no UTF-8"};
     form.kind = TextForm::Kind::kRegex;
     form.path = "--regex";
@@ -33,6 +42,14 @@ Result<TextForm> FormFlags::form() const {
     STEMMA_ASSIGN_OR_RETURN(form.schema, parse_ordered_json(text, schema_file_, limits));
     form.kind = TextForm::Kind::kSchema;
     form.path = schema_file_;
+  } else if (!grammar_file_.empty()) {
+    PosixFiles files;
+    STEMMA_ASSIGN_OR_RETURN(form.rules, read_file(files, grammar_file_, kGrammarBytesMax));
+    if (!is_utf8(form.rules)) {
+      return Error{ErrorCode::kInvalidArgument, grammar_file_ + ": no UTF-8"};
+    }
+    form.kind = TextForm::Kind::kEbnf;
+    form.path = grammar_file_;
   }
   return form;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "grammar/byte_regex.h"
+#include "grammar/ebnf.h"
 #include "grammar/json_schema.h"
 
 namespace stemma {
@@ -18,7 +19,11 @@ Error behind(const std::string& path, const Error& error) {
 }  // namespace
 
 std::string text_form_key(const TextForm& form) {
-  const TemplateJson key = {static_cast<int>(form.kind), form.strict, form.schema, form.expression,
+  const TemplateJson key = {static_cast<int>(form.kind),
+                            form.strict,
+                            form.schema,
+                            form.expression,
+                            form.rules,
                             form.texts};
   return key.dump(-1, ' ', false, TemplateJson::error_handler_t::replace);
 }
@@ -31,6 +36,11 @@ Result<Part> add_text_form(const TextForm& form, ByteGrammar& grammar) {
       return add_json_schema(form.schema, {.strict = form.strict, .path = form.path}, grammar);
     case TextForm::Kind::kRegex: {
       Result<Part> part = add_regex(form.expression, RegexMatch::kWhole, grammar);
+      if (!part.ok()) return behind(form.path, part.error());
+      return part;
+    }
+    case TextForm::Kind::kEbnf: {
+      Result<Part> part = add_ebnf(form.rules, grammar);
       if (!part.ok()) return behind(form.path, part.error());
       return part;
     }

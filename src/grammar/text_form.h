@@ -1,8 +1,8 @@
-// TextForm: what a user asks a text to be: JSON of a schema, what a regular expression matches, or
-// one of several texts.
+// TextForm: what a user asks a text to be: JSON of a schema, what a regular expression matches, a
+// text of a grammar, or one of several texts.
 //
 // Thread:     pure functions and values.
-// Memory:     the schema, the expression, the texts.
+// Memory:     the schema, the expression or grammar, the texts.
 // Cost:       linear in them.
 // Not here:   in which fields of a request it is said (openai/output_form).
 #pragma once
@@ -20,12 +20,13 @@
 namespace stemma {
 
 struct TextForm {
-  enum class Kind : std::uint8_t { kFree, kSchema, kRegex, kOneOf };
+  enum class Kind : std::uint8_t { kFree, kSchema, kRegex, kEbnf, kOneOf };
   Kind kind = Kind::kFree;
   std::string path = {};                // of what says so, for errors
   TemplateJson schema = {};             // kSchema
   bool strict = true;                   // what the schema says and cannot be kept to is refused
   std::string expression = {};          // kRegex: the whole text is what it matches; UTF-8
+  std::string rules = {};               // kEbnf: root is the whole text; UTF-8
   std::vector<std::string> texts = {};  // kOneOf: at least one
 };
 

@@ -47,6 +47,12 @@ TEST_F(TextFormTest, IsAllThatAnExpressionMatches) {
   EXPECT_EQ(opened(form, "xab"), "no");
 }
 
+TEST_F(TextFormTest, IsATextOfAGrammar) {
+  const TextForm form = {.kind = Kind::kEbnf, .rules = "root ::= \"a\" root \"b\" | \"\""};
+  EXPECT_EQ(opened(form, "aabb"), "");
+  EXPECT_EQ(opened(form, "aab"), "no");
+}
+
 TEST_F(TextFormTest, IsOneOfSeveralTexts) {
   const TextForm form = {.kind = Kind::kOneOf, .texts = {"yes", "no"}};
   EXPECT_EQ(opened(form, "no"), "");
@@ -62,6 +68,8 @@ TEST_F(TextFormTest, ErrorsBeginWithItsPath) {
             "p.type: must be a name or a list of names");
   EXPECT_EQ(opened({.kind = Kind::kRegex, .path = "p", .expression = "("}, ""),
             "p: at 1: a ( without a )");
+  EXPECT_EQ(opened({.kind = Kind::kEbnf, .path = "p", .rules = "root ::= a"}, ""),
+            "p: line 1: no rule is a");
   EXPECT_EQ(opened({.kind = Kind::kSchema, .path = "p", .schema = {{"$ref", "#"}}}, ""),
             "p: there is no finite text of this form");
 }
@@ -75,6 +83,8 @@ TEST_F(TextFormTest, FormsThatAreAlikeHaveOneKey) {
   EXPECT_NE(text_form_key(one), text_form_key(other));
   EXPECT_NE(text_form_key({.kind = Kind::kRegex, .expression = "a"}),
             text_form_key({.kind = Kind::kOneOf, .texts = {"a"}}));
+  EXPECT_NE(text_form_key({.kind = Kind::kEbnf, .rules = "root ::= \"a\""}),
+            text_form_key({.kind = Kind::kEbnf, .rules = "root ::= \"b\""}));
 }
 
 }  // namespace

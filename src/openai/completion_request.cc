@@ -29,8 +29,6 @@ constexpr RefusedField kRefused[] = {
     {"suffix", "\"\"", "not supported: a completion continues its prompt"},
     {"web_search_options", "null", "not supported"},
     {"prediction", "null", "not supported"},
-    {"guided_grammar", "null", "not supported: use response_format"},
-    {"ebnf", "null", "not supported: use response_format"},
     {"structural_tag", "null", "not supported: use response_format"},
     {"stop_regex", "null", "not supported: use stop"},
     {"bad_words", "[]", "not supported: use logit_bias"},

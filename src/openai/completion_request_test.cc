@@ -154,8 +154,8 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
       {R"("add_special_tokens":true)", "add_special_tokens"},
       {R"("echo":true)", "echo"},
       {R"("regex":7)", "regex"},
-      {R"("guided_grammar":"x")", "guided_grammar"},
-      {R"("ebnf":"root ::= x")", "ebnf"},
+      {R"("guided_grammar":7)", "guided_grammar"},
+      {R"("ebnf":["root ::= x"])", "ebnf"},
       {R"("lora_path":"poet")", "lora_path"},
       {R"("bad_words":["no"])", "bad_words"},
   };

@@ -19,8 +19,7 @@ constexpr std::size_t kExpressionBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kChoicesMax = 16384;
 
 constexpr RefusedField kRefused[] = {
-    {"grammar", "null", "not supported: use json, regex or choice"},
-    {"structural_tag", "null", "not supported: use json, regex or choice"},
+    {"structural_tag", "null", "not supported: use json, regex, grammar or choice"},
     {"whitespace_pattern", "null", "not supported"},
 };
 
@@ -52,6 +51,7 @@ class FormReader {
     fields.refuse(kRefused);
     read_schema(fields, "json");
     read_regex(fields, "regex");
+    read_grammar(fields, "grammar");
     read_choice(fields, "choice");
     if (fields.boolean("json_object").value_or(false)) {
       take_object(fields.path_of("json_object"));
@@ -80,6 +80,12 @@ class FormReader {
     take({.kind = TextForm::Kind::kRegex,
           .path = fields.path_of(name),
           .expression = *std::move(expression)});
+  }
+
+  void read_grammar(FieldReader& fields, std::string_view name) {
+    auto rules = fields.text(name, kExpressionBytesMax);
+    if (!rules.has_value()) return;
+    take({.kind = TextForm::Kind::kEbnf, .path = fields.path_of(name), .rules = *std::move(rules)});
   }
 
   void read_choice(FieldReader& fields, std::string_view name) {
@@ -133,6 +139,8 @@ TextForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault) {
   reader.read_schema(fields, "json_schema");
   reader.read_regex(fields, "guided_regex");
   reader.read_regex(fields, "regex");
+  reader.read_grammar(fields, "guided_grammar");
+  reader.read_grammar(fields, "ebnf");
   reader.read_choice(fields, "guided_choice");
   return std::move(reader).form();
 }

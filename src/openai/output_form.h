@@ -7,7 +7,8 @@
 // Not here:   which texts are of a schema (grammar/), how calls are written (tool_calls).
 //
 // Fields: OpenAI's `response_format` and `tool_choice`; `guided_json`, `guided_regex`,
-// `guided_choice` and `structured_outputs` of vLLM, `json_schema` and `regex` of SGLang.
+// `guided_grammar`, `guided_choice` and `structured_outputs` of vLLM, `json_schema`, `regex` and
+// `ebnf` of SGLang.
 #pragma once
 
 #include <optional>

@@ -90,6 +90,15 @@ TEST(OutputForm, IsWhatAnExpressionMatches) {
   }
 }
 
+TEST(OutputForm, IsATextOfAGrammar) {
+  for (const char* const fields : {R"("guided_grammar":"root ::= x")", R"("ebnf":"root ::= x")",
+                                   R"("structured_outputs":{"grammar":"root ::= x"})"}) {
+    const TextForm form = read(fields).form;
+    EXPECT_EQ(form.kind, Kind::kEbnf) << fields;
+    EXPECT_EQ(form.rules, "root ::= x");
+  }
+}
+
 TEST(OutputForm, IsOne) {
   const ReadForm both = read(R"("response_format":{"type":"json_object"},"guided_choice":["a"])");
   EXPECT_EQ(both.fault, "guided_choice");
@@ -101,7 +110,9 @@ TEST(OutputForm, FaultsNameTheField) {
   EXPECT_EQ(read(R"("response_format":{"type":"grammar"})").fault, "response_format.type");
   EXPECT_EQ(read(R"("response_format":{"type":"json_schema","json_schema":{"schema":[]}})").fault,
             "response_format.json_schema.schema");
-  EXPECT_EQ(read(R"("structured_outputs":{"grammar":"a"})").fault, "structured_outputs.grammar");
+  EXPECT_EQ(read(R"("structured_outputs":{"grammar":1})").fault, "structured_outputs.grammar");
+  EXPECT_EQ(read(R"("structured_outputs":{"structural_tag":"a"})").fault,
+            "structured_outputs.structural_tag");
   EXPECT_EQ(read(R"("guided_regex":["a"])").fault, "guided_regex");
 }
 

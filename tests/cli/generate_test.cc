@@ -74,6 +74,11 @@ TEST(Generate, AnswersAreWhatTheyHaveToBe) {
   const auto text = code.lines()[0]["text"].get<std::string>();
   EXPECT_EQ(text.size(), 3U);
   EXPECT_EQ(text.find_first_not_of("ABC"), 2U) << text;
+  const std::string rules = write("rules.gbnf", "root ::= pair pair\npair ::= [xy] \"-\"\n");
+  const ProgramRun pairs = run_stemma(generate("--prompt 'It is' --json --grammar " + rules));
+  const auto two = pairs.lines()[0]["text"].get<std::string>();
+  EXPECT_EQ(two.size(), 4U) << two;
+  EXPECT_EQ(two.find_first_not_of("xy-"), std::string::npos) << two;
 }
 
 TEST(Generate, AFormThatCannotBeIsRefused) {
@@ -87,7 +92,9 @@ TEST(Generate, AFormThatCannotBeIsRefused) {
   EXPECT_THAT(refusal("--json-schema " + schema), HasSubstr(".type: \"what\" is no type"));
   EXPECT_THAT(refusal("--json-schema /nowhere/s.json"), HasSubstr("/nowhere/s.json"));
   EXPECT_THAT(refusal("--regex '('"), HasSubstr("--regex: at 1: a ( without a )"));
-  EXPECT_THAT(refusal("--regex a --json-schema " + schema), HasSubstr("not both"));
+  EXPECT_THAT(refusal("--regex a --json-schema " + schema), HasSubstr("not several"));
+  const std::string rules = write("bad_rules.gbnf", "root ::= pair\n");
+  EXPECT_THAT(refusal("--grammar " + rules), HasSubstr("bad_rules.gbnf: line 1: no rule is pair"));
 }
 
 TEST(Generate, TheCacheChangesCostsAndNeitherTokensNorLogits) {

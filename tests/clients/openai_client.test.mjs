@@ -138,7 +138,7 @@ test("reads what other servers' clients say of an answer's end and its begin", a
   const cut = await client.completions.create({ ...request, prompt: body.tokens, truncate_prompt_tokens: 2 });
   assert.equal(cut.choices[0].text, last.choices[0].text);
   assert.equal(cut.usage.prompt_tokens, 2);
-  await assert.rejects(client.completions.create({ ...request, ebnf: "root ::= x" }), /ebnf/);
+  await assert.rejects(client.completions.create({ ...request, stop_regex: "x" }), /stop_regex/);
 });
 
 test("goes on from the last message where it is told to", async () => {

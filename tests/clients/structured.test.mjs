@@ -119,12 +119,33 @@ test("the fields of vLLM and SGLang", async () => {
     [{ guided_choice: texts }, texts], [{ structured_outputs: { choice: texts } }, texts],
     [{ guided_regex: "(yes|no)" }, texts], [{ regex: "yes|no" }, texts], [{ structured_outputs: { regex: "n[o]" } }, texts],
     [{ guided_json: flag }, ["true", "false"]], [{ guided_json: JSON.stringify(flag) }, ["true", "false"]],
+    [{ guided_grammar: "root ::= word\nword ::= \"yes\" | \"no\"" }, texts], [{ ebnf: 'root ::= "y" "es"' }, texts],
+    [{ structured_outputs: { grammar: 'root ::= [n] "o"' } }, texts],
     [{ structured_outputs: { json: flag } }, ["true", "false"]], [{ json_schema: JSON.stringify(flag) }, ["true", "false"]],
   ]) {
     const [choice] = (await complete(fields)).choices;
     assert.ok(allowed.includes(choice.text), `${JSON.stringify(fields)}: ${choice.text}`);
     assert.equal(choice.finish_reason, "stop");
   }
+});
+
+const grammarOfJson = String.raw`
+root   ::= object
+value  ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" (string ": " value (", " string ": " value){0,3})? "}"
+array  ::= "[" (value (", " value){0,3})? "]"
+string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" ["\\bfnrt]){0,20} "\""
+number ::= "-"? ("0" | [1-9] [0-9]{0,9}) ("." [0-9]{1,5})?`;
+
+test("texts of a grammar of JSON are JSON", async () => {
+  const texts = new Set();
+  for (let seed = 0; seed < 12; ++seed) {
+    const { message, finish_reason } = await answer(bundled, { seed, temperature: 1.5, ebnf: grammarOfJson });
+    if (finish_reason === "length") continue; // objects within objects
+    texts.add(JSON.stringify(JSON.parse(message.content)));
+  }
+  assert.ok(texts.size > 1, "they are drawn");
+  await assert.rejects(answer(bundled, { ebnf: "root ::= what" }), /ebnf: line 1: no rule is what/);
 });
 
 test("a stop string may end an answer where its form does", async () => {

@@ -228,6 +228,8 @@ def test_outputs_are_what_they_have_to_be(llm):
     assert texts(llm.generate("It is", {"choice": ["yes", "no"]}))[0] in ("yes", "no")
     (code,) = texts(llm.generate("It is", {"regex": r"[A-F]{3}-\d{2}", "max_tokens": 30}))
     assert len(code) == 6 and code[3] == "-" and code[4:].isdigit()
+    (sums,) = texts(llm.generate("It is", {"grammar": 'root ::= [0-9] ("+" [0-9]){2}', "max_tokens": 30}))
+    assert len(sums) == 5 and sums[1] == sums[3] == "+" and sums[::2].isdigit()
 
 
 def test_forms_that_cannot_be_are_refused(llm):
@@ -235,6 +237,7 @@ def test_forms_that_cannot_be_are_refused(llm):
         ({"json_schema": {"type": "what"}}, "json_schema.type"),
         ({"json_schema": "{"}, "json_schema"),
         ({"regex": "("}, "regex: at 1"),
+        ({"grammar": "root ::= what"}, "grammar: line 1: no rule is what"),
         ({"choice": []}, "choice"),
         ({"regex": "a", "choice": ["a"]}, "choice: not with regex"),
     ]:

@@ -20,6 +20,7 @@ SHARED_TEXT = "You are a helpful assistant. Answer shortly, and say so where you
 # What an answer has to be.
 FORMS = [
     {"guided_regex": "[a-z]{1,9}( [a-z]{1,9}){0,7}"},
+    {"ebnf": 'root ::= sum\nsum ::= term ("+" term){0,3}\nterm ::= [0-9]{1,4} | "(" sum ")"'},
     {"guided_choice": ["yes", "no", "nobody", "never before"]},
     {"guided_json": {"type": "array", "items": {"type": "string", "maxLength": 5}}},
     {"guided_json": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}, "required": ["b"]}},

@@ -21,8 +21,9 @@ class SamplingParams:
     output before min_tokens. `n` outputs share one computation of the prompt. Without a `seed` the same list of prompts
     gives the same outputs. `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the
     output and of the prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its token
-    `logprob_start_len` on, before which none is told. One of `json_schema` (a text or a mapping), `regex` and `choice` says
-    what each output has to be: JSON of the schema, all that an expression matches, one of several texts.
+    `logprob_start_len` on, before which none is told. One of `json_schema` (a text or a mapping), `regex`, `grammar`
+    (rules of EBNF, `root ::= ...`) and `choice` says what each output has to be: JSON of the schema, all that an
+    expression matches, a text of the grammar, one of several texts.
     """
 
     n: int = 1
@@ -48,6 +49,7 @@ class SamplingParams:
     logprob_start_len: int = 1
     json_schema: Union[str, Mapping[str, Any], bool, None] = None
     regex: Optional[str] = None
+    grammar: Optional[str] = None
     choice: Optional[Sequence[str]] = None
 
     @classmethod

@@ -296,6 +296,7 @@ TextForm LocalEngine::form_of(const py::dict& prompt) {
                                               "json_schema", {.depth_max = 64}));
   }
   if (take("regex", TextForm::Kind::kRegex)) form.expression = prompt["regex"].cast<std::string>();
+  if (take("grammar", TextForm::Kind::kEbnf)) form.rules = prompt["grammar"].cast<std::string>();
   if (take("choice", TextForm::Kind::kOneOf)) {
     form.texts = prompt["choice"].cast<std::vector<std::string>>();
     if (form.texts.empty()) refuse("choice: must have at least one text");

@@ -1,0 +1,304 @@
+#include "grammar/ebnf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grammar/byte_regex.h"
+#include "model/unicode_text.h"
+
+namespace stemma {
+namespace {
+
+using Part = ByteGrammar::Part;
+
+constexpr int kDepthMax = 100;
+constexpr std::int64_t kCountMax = 1'000'000;
+constexpr std::string_view kDefines = "::=";
+
+bool begins_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+bool goes_on_name(char c) {
+  return begins_name(c) || (c >= '0' && c <= '9') || c == '-' || c == '.';
+}
+
+class EbnfReader {
+ public:
+  EbnfReader(std::string_view text, ByteGrammar& grammar) : text_(text), grammar_(grammar) {}
+
+  Result<Part> read() {
+    skip_blanks();
+    if (text_.find(kDefines) == std::string_view::npos) {
+      unsupported("a grammar without ::= (of Lark?) is");
+    }
+    while (!done()) definition();
+    check_names();
+    if (!status_.ok()) return status_.error();
+    return rules_.find("root")->second.part;
+  }
+
+ private:
+  struct Rule {
+    Part part;
+    std::size_t first_named_at = 0;
+    bool defined = false;
+  };
+
+  bool done() const { return at_ >= text_.size() || !status_.ok(); }
+  bool sees(std::string_view what) const { return text_.substr(at_).starts_with(what); }
+  bool take(std::string_view what) {
+    if (!sees(what)) return false;
+    at_ += what.size();
+    return true;
+  }
+  // The same, and what is blank behind it.
+  bool take_sign(std::string_view what) {
+    const bool taken = take(what);
+    if (taken) skip_blanks();
+    return taken;
+  }
+  void skip_blanks() {
+    while (at_ < text_.size()) {
+      if (text_[at_] == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else if (std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) {
+        ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+
+  Part fail(ErrorCode code, std::size_t at, std::string_view what) {
+    if (status_.ok()) {
+      const auto begin = text_.begin();
+      const auto line = std::count(begin, begin + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+      status_ = Error{code, fmt::format("line {}: {}", line, what)};
+    }
+    return grammar_.sequence({});
+  }
+  Part invalid(std::string_view what) { return fail(ErrorCode::kInvalidArgument, at_, what); }
+  Part unsupported(std::string_view what) {
+    return fail(ErrorCode::kUnsupported, at_, fmt::format("{} not supported", what));
+  }
+
+  // Empty where none begins.
+  std::string_view take_name() {
+    if (at_ >= text_.size() || !begins_name(text_[at_])) return {};
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && goes_on_name(text_[at_])) ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+  // Whether the next rule begins here.
+  bool sees_definition() {
+    const std::size_t begin = at_;
+    const bool is_named = !take_name().empty();
+    skip_blanks();
+    const bool defines = is_named && sees(kDefines);
+    at_ = begin;
+    return defines;
+  }
+
+  Rule& rule_of(std::string_view name, std::size_t named_at) {
+    const auto found = rules_.find(name);
+    if (found != rules_.end()) return found->second;
+    const Rule made = {.part = grammar_.rule(), .first_named_at = named_at};
+    return rules_.emplace(std::string(name), made).first->second;
+  }
+
+  void definition() {
+    const std::size_t begin = at_;
+    const std::string_view name = take_name();
+    skip_blanks();
+    if (name.empty() || !take_sign(kDefines)) {
+      fail(ErrorCode::kInvalidArgument, begin, "no rule begins here: name ::= ...");
+      return;
+    }
+    Rule& rule = rule_of(name, begin);
+    if (rule.defined) {
+      fail(ErrorCode::kInvalidArgument, begin, fmt::format("a second rule {}", name));
+      return;
+    }
+    rule.defined = true;
+    const Part body = alternatives(/*depth=*/0);
+    if (status_.ok() && !done() && !sees_definition()) invalid("a ) without a (");
+    if (status_.ok()) grammar_.define(rule.part, body);
+  }
+
+  void check_names() {
+    for (const auto& [name, rule] : rules_) {
+      if (rule.defined || !status_.ok()) continue;
+      fail(ErrorCode::kInvalidArgument, rule.first_named_at, fmt::format("no rule is {}", name));
+    }
+    if (status_.ok() && rules_.find("root") == rules_.end()) invalid("no rule is root");
+  }
+
+  Part alternatives(int depth) {
+    if (depth > kDepthMax) return invalid("groups nested too deep");
+    std::vector<Part> parts = {alternative(depth)};
+    while (!done() && take_sign("|")) parts.push_back(alternative(depth));
+    return grammar_.either(std::move(parts));
+  }
+
+  Part alternative(int depth) {
+    std::vector<Part> parts;
+    while (!done() && !sees("|") && !sees(")") && !sees_definition()) {
+      parts.push_back(quantified(depth));
+    }
+    return grammar_.sequence(std::move(parts));
+  }
+
+  Part quantified(int depth) {
+    const Part one = item(depth);
+    skip_blanks();
+    if (done()) return one;
+    std::int64_t least = 0;
+    std::optional<std::int64_t> most;
+    if (take_sign("+")) {
+      least = 1;
+    } else if (take_sign("?")) {
+      most = 1;
+    } else if (!take_sign("*")) {
+      if (!take_sign("{")) return one;
+      take_counts(least, most);
+      if (!status_.ok()) return one;
+    }
+    for (const char* const quantifier : {"*", "+", "?", "{"}) {
+      if (sees(quantifier)) return invalid("a quantifier of a quantifier");
+    }
+    return grammar_.repeated(most == 1 ? one : grammar_.rule(one), least, most);
+  }
+
+  // Behind the brace.
+  void take_counts(std::int64_t& least, std::optional<std::int64_t>& most) {
+    const auto first = take_number();
+    if (!first.has_value()) {
+      invalid("{ without a count");
+      return;
+    }
+    least = *first;
+    most = least;
+    if (take_sign(",")) most = take_number();
+    if (!take_sign("}")) invalid("{ without a }");
+    if (most.has_value() && *most < least) invalid("counts in the wrong order");
+  }
+  std::optional<std::int64_t> take_number() {
+    std::optional<std::int64_t> number;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      number = std::min(number.value_or(0) * 10 + (text_[at_] - '0'), kCountMax);
+    }
+    skip_blanks();
+    return number;
+  }
+
+  Part item(int depth) {
+    if (take("\"")) return grammar_.text(literal());
+    if (sees("[")) return char_class();
+    if (take(".")) return grammar_.one_of(std::array{CharRange{0, kCharMax}});
+    if (take("(")) {
+      if (sees("=")) return unsupported("what looks ahead is");
+      skip_blanks();
+      const Part inner = alternatives(depth + 1);
+      if (status_.ok() && !take(")")) return invalid("a ( without a )");
+      return inner;
+    }
+    const std::size_t begin = at_;
+    const std::string_view name = take_name();
+    if (name.empty()) return invalid("neither a text nor a class, a group or a name");
+    if (sees("(")) return unsupported(fmt::format("the macro {} is", name));
+    return rule_of(name, begin).part;
+  }
+
+  // Behind the quotation mark.
+  std::string literal() {
+    std::string text;
+    while (status_.ok()) {
+      if (at_ >= text_.size() || text_[at_] == '\n') {
+        invalid("a text without an end");
+      } else if (take("\"")) {
+        break;
+      } else if (take("\\")) {
+        escaped(text);
+      } else {
+        text += text_[at_++];
+      }
+    }
+    return text;
+  }
+
+  void escaped(std::string& text) {
+    constexpr std::string_view kLetters = "nrt";
+    constexpr std::string_view kMeant = "\n\r\t";
+    const char letter = at_ < text_.size() ? text_[at_] : '\n';
+    if (const std::size_t i = kLetters.find(letter); i != std::string_view::npos) {
+      ++at_;
+      text += kMeant[i];
+    } else if (take("x")) {
+      append_hex(2, text);
+    } else if (take("u")) {
+      append_hex(4, text);
+    } else if (take("U")) {
+      append_hex(8, text);
+    } else if (letter > ' ' && letter <= '~' && !begins_name(letter) && !goes_on_digit(letter)) {
+      ++at_;
+      text += letter;
+    } else {
+      invalid("\\ without a character");
+    }
+  }
+  static bool goes_on_digit(char c) { return c >= '0' && c <= '9'; }
+
+  void append_hex(std::size_t digits, std::string& text) {
+    constexpr std::string_view kHex = "0123456789abcdef0123456789ABCDEF";
+    char32_t code = 0;
+    for (std::size_t i = 0; i < digits; ++i, ++at_) {
+      const std::size_t place = at_ < text_.size() ? kHex.find(text_[at_]) : std::string_view::npos;
+      if (place == std::string_view::npos) {
+        invalid("a character without its digits");
+        return;
+      }
+      code = std::min<char32_t>(code * 16 + static_cast<char32_t>(place % 16), 0x7FFFFFF);
+    }
+    if (code > kCharMax || (code >= 0xD800 && code <= 0xDFFF)) {
+      invalid("no character of Unicode");
+      return;
+    }
+    utf8_append(code, text);
+  }
+
+  // Classes are written as those of regular expressions.
+  Part char_class() {
+    std::size_t end = at_ + 1;
+    if (end < text_.size() && text_[end] == '^') ++end;
+    while (end < text_.size() && text_[end] != ']') end += text_[end] == '\\' ? 2u : 1u;
+    if (end >= text_.size()) return invalid("a [ without a ]");
+    const std::string_view written = text_.substr(at_, end + 1 - at_);
+    const Result<Part> part = add_regex(written, RegexMatch::kWhole, grammar_);
+    if (!part.ok()) {
+      return fail(part.error().code, at_, fmt::format("{}: {}", written, part.error().detail));
+    }
+    at_ = end + 1;
+    return *part;
+  }
+
+  const std::string_view text_;
+  ByteGrammar& grammar_;
+  std::map<std::string, Rule, std::less<>> rules_;
+  std::size_t at_ = 0;
+  Status status_;
+};
+
+}  // namespace
+
+Result<Part> add_ebnf(std::string_view text, ByteGrammar& grammar) {
+  return EbnfReader(text, grammar).read();
+}
+
+}  // namespace stemma
