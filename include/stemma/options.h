@@ -38,7 +38,7 @@ struct TierOptions {
   std::int64_t selective_uses = 2;
 
   // For kWriteBack: pages that are kept free or copied ahead, so that eviction loses nothing and
-  // waits for nothing. -1: one page in eight.
+  // waits for nothing. -1: one page in eight, at least one.
   std::int64_t demote_ahead_pages = -1;
 
   // How long a request waits for pages of lower tiers before it computes what is not there yet,

@@ -91,7 +91,9 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                    .removals = removals_,
                    .purges = purges_}),
       loans_(transfers_) {
-  if (options_.demote_ahead_pages < 0) options_.demote_ahead_pages = options.pages / 8;
+  if (options_.demote_ahead_pages < 0) {
+    options_.demote_ahead_pages = std::max<std::int64_t>(options.pages / 8, 1);
+  }
   passed_over_.reserve(kPassedOverMax);
 }
 
