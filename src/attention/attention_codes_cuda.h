@@ -44,14 +44,9 @@ STEMMA_ON_DEVICE RowScales load_scales(const AttentionParams& params, const KeyP
 }
 template <typename F>
 STEMMA_ON_DEVICE void set_value_scale(const Tiles<F>& tiles, int step, float scale) {
-  float* const to = tiles.value_scales(step) + thread_index();
-  if constexpr (F::kHalfCodes) {
-    const float level = value_level(scale);
-    *to = level;
-    tiles.value_inverses(step)[thread_index()] = exp2_fast(-level);
-  } else {
-    *to = scale;
-  }
+  const float level = value_level(scale);
+  tiles.value_scales(step)[thread_index()] = level;
+  tiles.value_inverses(step)[thread_index()] = exp2_fast(-level);
 }
 template <typename F>
 STEMMA_ON_DEVICE void set_scales(const Tiles<F>& tiles, int step, const RowScales& scales) {
@@ -77,7 +72,7 @@ STEMMA_ON_DEVICE void copy_scales(const Tiles<F>& tiles, const AttentionParams& 
 // By the threads whose copies they were.
 template <typename F>
 STEMMA_ON_DEVICE void settle_scales(const Tiles<F>& tiles, int step) {
-  if (!F::kHalfCodes || thread_index() >= kCudaTileKeys) return;
+  if (!F::kScaled || thread_index() >= kCudaTileKeys) return;
   set_value_scale(tiles, step, tiles.value_scales(step)[thread_index()]);
 }
 
@@ -114,41 +109,56 @@ STEMMA_ON_DEVICE void load_eight(const AttentionParams& params, std::int64_t fir
   }
 }
 
+// The first two of each four columns, of a piece and its neighbour, become a piece, and the others
+// the odd one.
+STEMMA_ON_DEVICE Words first_of_fours(const Words& own, bool odd) {
+  const std::uint32_t a = shuffle_xor(odd ? own.w[0] : own.w[1], 1);
+  const std::uint32_t b = shuffle_xor(odd ? own.w[2] : own.w[3], 1);
+  return odd ? Words{{a, b, own.w[1], own.w[3]}} : Words{{own.w[0], own.w[2], a, b}};
+}
+
 // The queries of an item's pairs, as operands of codes; zeros beyond them. `powers`: of each pair,
-// what its products are to be multiplied by.
-template <int kPairs, int kPieces, int kThreads>
+// what its products are to be multiplied by. kReordered: as codes that lie in slots are multiplied.
+template <int kPairs, int kPieces, int kThreads, bool kReordered>
 STEMMA_ON_DEVICE void load_code_queries(const AttentionParams& params, const AttentionItem& item,
                                         std::int32_t kv_head, std::byte* tile, float* powers) {
-  static_assert(kWarpThreads % kPieces == 0 && kPairs * kPieces % kThreads == 0);
-  for (int i = thread_index(); i < kPairs * kPieces; i += kThreads) {
-    const int piece = i % kPieces;
-    const Pair pair = pair_of(params, item, kv_head, i / kPieces);
-    const bool there = pair.row >= 0 && piece * 8 < params.head_dim;
+  constexpr int kLanes = kPieces < kWarpThreads ? kPieces : kWarpThreads;  // that have a row
+  constexpr int kEach = (kPieces + kLanes - 1) / kLanes;
+  static_assert(kWarpThreads % kLanes == 0 && kPairs * kLanes % kThreads == 0);
+  static_assert(!kReordered || kEach == 1);
+  const int own = thread_index() % kLanes;
+  for (int row = thread_index() / kLanes; row < kPairs; row += kThreads / kLanes) {
+    const Pair pair = pair_of(params, item, kv_head, row);
     const std::int64_t first =
-        (static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head) * params.head_dim +
-        piece * 8;
-    float q[8] = {};
-    if (there) load_eight(params, first, q);
+        (static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head) * params.head_dim;
+    float q[std::size_t{kEach}][8] = {};
     float largest = 0;
     STEMMA_UNROLLED
-    for (int j = 0; j < 8; ++j) largest = larger_of(largest, q[j] < 0 ? -q[j] : q[j]);
+    for (int e = 0; e < kEach; ++e) {
+      const int column = 8 * (own + e * kLanes);
+      if (pair.row >= 0 && column < params.head_dim) load_eight(params, first + column, q[e]);
+    }
     STEMMA_UNROLLED
-    for (int mask = 1; mask < kPieces; mask *= 2) {
+    for (int i = 0; i < 8 * kEach; ++i) {
+      largest = larger_of(largest, q[i / 8][i % 8] < 0 ? -q[i / 8][i % 8] : q[i / 8][i % 8]);
+    }
+    STEMMA_UNROLLED
+    for (int mask = 1; mask < kLanes; mask *= 2) {
       largest = larger_of(largest, shuffle_xor(largest, mask));
     }
     const RowPower power = row_power(largest);
-    if (piece == 0) powers[i / kPieces] = power.up;
-    std::uint32_t two[4];
+    if (own == 0) powers[row] = power.up;
     STEMMA_UNROLLED
-    for (int j = 0; j < 4; ++j) {
-      two[j] = narrow_pair<Float16>(q[2 * j] * power.down, q[2 * j + 1] * power.down);
+    for (int e = 0; e < kEach; ++e) {
+      if (own + e * kLanes >= kPieces) break;
+      Words words;
+      STEMMA_UNROLLED
+      for (int j = 0; j < 4; ++j) {
+        words.w[j] = narrow_pair<Float16>(q[e][2 * j] * power.down, q[e][2 * j + 1] * power.down);
+      }
+      if constexpr (kReordered) words = first_of_fours(words, own % 2 != 0);
+      store_words(tile + piece_at<kPieces>(row, own + e * kLanes), words);
     }
-    // The first two of each four columns, of this piece and the neighbour's, become a piece.
-    const bool odd = piece % 2 != 0;
-    const std::uint32_t a = shuffle_xor(odd ? two[0] : two[1], 1);
-    const std::uint32_t b = shuffle_xor(odd ? two[2] : two[3], 1);
-    store_words(tile + piece_at<kPieces>(i / kPieces, piece),
-                odd ? Words{{a, b, two[1], two[3]}} : Words{{two[0], two[2], a, b}});
   }
 }
 

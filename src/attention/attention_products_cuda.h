@@ -104,22 +104,6 @@ STEMMA_ON_DEVICE float capped(const AttentionParams& params, float x) {
   return params.score_cap * kLog2Of_e * saturation(params, x);
 }
 
-// Where K is codes: a score is one of codes, times the scale of its key. `scales`: of the warp's
-// keys.
-template <typename F>
-STEMMA_ON_DEVICE void scale_scores(float (&s)[F::kRows][2 * F::kKeys][4], const float* scales) {
-  if (!F::kScaled) return;
-  STEMMA_UNROLLED
-  for (int n = 0; n < 2 * F::kKeys; ++n) {
-    const float* const pair = scales + 8 * n + lane_index() % 4 * 2;
-    STEMMA_UNROLLED
-    for (int r = 0; r < F::kRows; ++r) {
-      STEMMA_UNROLLED
-      for (int i = 0; i < 4; ++i) s[r][n][i] *= pair[i % 2];
-    }
-  }
-}
-
 // Where the model caps its scores.
 template <typename F>
 STEMMA_ON_DEVICE void cap_scores(const AttentionParams& params,

@@ -37,14 +37,14 @@ enum class RowKind { kPlain, kCodes, kWideCodes, kLatent, kLatentCodes, kChosen 
 
 // What a team has of tiles. K and V are on their way to two slots each, latent rows to two slots,
 // as tiles; as rows of codes where the pool is of a scaled dtype. Those that are widened have one
-// tile each of K and V; of latent rows one, first of K and then of V.
+// tile each of K and V; of latent rows one.
 template <typename T, int kDim_, RowKind kKind, int kThreads_>
 struct TileForm {
   using Operand = T;
   static constexpr int kDim = kDim_;
-  static constexpr bool kHalfCodes = kKind == RowKind::kCodes || kKind == RowKind::kWideCodes;
-  static constexpr bool kScaled = kHalfCodes || kKind == RowKind::kLatentCodes;
-  static constexpr bool kWidened = kScaled && kKind != RowKind::kCodes;
+  static constexpr bool kInSlots = kKind == RowKind::kCodes;  // multiplied as they lie there
+  static constexpr bool kWidened = kKind == RowKind::kWideCodes || kKind == RowKind::kLatentCodes;
+  static constexpr bool kScaled = kInSlots || kWidened;
   static constexpr bool kLatent = kKind == RowKind::kLatent || kKind == RowKind::kLatentCodes;
   static constexpr bool kChosen = kKind == RowKind::kChosen;
   static constexpr int kThreads = kThreads_;
@@ -54,7 +54,7 @@ struct TileForm {
   static constexpr int kSlots = kLatent ? 2 : 4;
   static constexpr int kWideBytes = kWidened ? kSlots / 2 * kTileBytes : 0;
   static constexpr int kSlotsBytes = kSlots * kSlotBytes + kWideBytes;
-  static constexpr int kScales = kScaled ? (kHalfCodes ? 3 : 1) : 0;  // of a key
+  static constexpr int kScales = kScaled ? 3 : 0;  // of a key
   static constexpr int kScaleBytes = 2 * kScales * kCudaTileKeys * 4;
   static constexpr int kTilesBytes = kSlotsBytes + 2 * kCudaTileKeys * 8 + kScaleBytes;
 };
@@ -83,9 +83,7 @@ struct Tiles {
   STEMMA_ON_DEVICE float* key_scales(int step) const {
     return scales + step % 2 * F::kScales * kCudaTileKeys;
   }
-  STEMMA_ON_DEVICE float* value_scales(int step) const {
-    return key_scales(step) + (F::kLatent ? 0 : kCudaTileKeys);
-  }
+  STEMMA_ON_DEVICE float* value_scales(int step) const { return key_scales(step) + kCudaTileKeys; }
   STEMMA_ON_DEVICE float* value_inverses(int step) const {
     return key_scales(step) + 2 * kCudaTileKeys;
   }
@@ -141,7 +139,7 @@ struct Share {
   static constexpr int kPieces = kRowPieces / kAcross;  // of each row
   static_assert(kApart % 8 == 0 && kCudaTileKeys % kApart == 0 && kRowPieces % kAcross == 0);
   // Latent rows of codes are no such pieces; nothing but their own thread reads them.
-  static constexpr bool kPermuted = !F::kScaled || F::kHalfCodes;
+  static constexpr bool kPermuted = !(F::kScaled && F::kLatent);
   static_assert(!kPermuted || kAcross % 8 == 0 || kRowPieces == 4);
 
   int row;

@@ -24,8 +24,8 @@ struct Form : TileForm<T, kDim, kKind, kListPairs[kChunkPairs] / (16 * kRows_) *
   static constexpr int kColumns = kDim / 16;  // of 16 columns
   static constexpr int kQueryBytes = kPairs * kDim * 2;
   static constexpr int kPagesBytes = kCudaTileKeys * 4;
-  static constexpr int kPowerBytes = Form::kHalfCodes ? kPairs * 4 : 0;
-  static constexpr int kPartBytes = Form::kHalfCodes ? kKeys * Form::kThreads * kPieceBytes : 0;
+  static constexpr int kPowerBytes = Form::kScaled ? kPairs * 4 : 0;
+  static constexpr int kPartBytes = Form::kScaled ? kKeys * Form::kThreads * kPieceBytes : 0;
   static constexpr int kSharedBytes =
       Form::kTilesBytes + kQueryBytes + kChunkBytes + kPagesBytes + kPowerBytes + kPartBytes;
   // Pieces of a thread in the memory of its team: its sums; of each of its rows the largest score
@@ -34,7 +34,7 @@ struct Form : TileForm<T, kDim, kKind, kListPairs[kChunkPairs] / (16 * kRows_) *
   static constexpr int kSumPieces = kRows * 2 * kColumns;
   static constexpr int kTeamBytes = (kSumPieces + kRows) * kPieceStride;
   // That a multiprocessor of 65,536 registers and 228 KB of shared memory should hold.
-  static constexpr int kResidents = kDim > 128 ? 1 : (kDim > 64 || Form::kHalfCodes ? 2 : 3);
+  static constexpr int kResidents = kDim > 128 ? 1 : (kDim > 64 || Form::kScaled ? 2 : 3);
 };
 
 template <typename F>
@@ -55,7 +55,7 @@ STEMMA_ON_DEVICE Team<F> team_of(const AttentionParams& params) {
   team.chunk = reinterpret_cast<Chunk*>(team.queries + F::kQueryBytes);
   team.pages = reinterpret_cast<std::int32_t*>(team.queries + F::kQueryBytes + kChunkBytes);
   team.powers = reinterpret_cast<float*>(team.pages + kCudaTileKeys);
-  team.parts = reinterpret_cast<std::byte*>(team.powers + (F::kHalfCodes ? F::kPairs : 0));
+  team.parts = reinterpret_cast<std::byte*>(team.powers + (F::kScaled ? F::kPairs : 0));
   team.kept = params.chunk_sums + team_x() * F::kTeamBytes;
   return team;
 }
@@ -156,7 +156,7 @@ STEMMA_ON_DEVICE void rebase_sums(const Team<F>& team, Sums<F>& sums, float fact
     }
     // The largest scores of most tiles are below those before.
     if (!any_lane(kept[0] != 1.0f || kept[1] != 1.0f)) continue;
-    if constexpr (F::kHalfCodes) {
+    if constexpr (F::kScaled) {
       keep_values(sums, r, kept);
       keep_parts(team, r, kept);
     } else {
@@ -171,7 +171,7 @@ STEMMA_ON_DEVICE void multiply(const AttentionParams& params, const Team<F>& tea
                                float (&s)[F::kRows][2 * F::kKeys][4]) {
   const int first = warp_index() * 16 * F::kRows;
   multiply_keys<F>(s, team.queries, first, team.tiles.key_tile(step), 0);
-  if constexpr (F::kHalfCodes) {
+  if constexpr (F::kScaled) {
     code_scores<F>(params, s, team.tiles, step, 0, team.powers + first);
   } else {
     cap_scores<F>(params, s);
@@ -184,7 +184,7 @@ STEMMA_ON_DEVICE void add_tile(const AttentionParams& params, const Chunk& chunk
   float s[F::kRows][2 * F::kKeys][4] = {};
   multiply(params, team, step, s);
   hide<F>(params, chunk, s, (chunk.item.first_tile + step) * kCudaTileKeys);
-  const float factor = F::kHalfCodes ? 1.0f : score_factor(params);
+  const float factor = F::kScaled ? 1.0f : score_factor(params);
   float taken[F::kRows][2];
   rebase_sums<F>(team, sums, factor, s, taken);
   STEMMA_UNROLLED
@@ -204,7 +204,7 @@ STEMMA_ON_DEVICE void add_tile(const AttentionParams& params, const Chunk& chunk
           narrow_pair<typename F::Operand>(two[i % 4 / 2 * 2], two[i % 4 / 2 * 2 + 1]);
     }
     add_values<F>(sums.o, weights, team.tiles.value_tile(step), 16 * n, 0);
-    if constexpr (F::kHalfCodes) {
+    if constexpr (F::kScaled) {
       add_to_parts(team, step, n, wide);
     } else {
       add_weights<F>(sums.weights, weights);
@@ -217,7 +217,7 @@ STEMMA_ON_DEVICE void add_tile(const AttentionParams& params, const Chunk& chunk
 template <typename F>
 STEMMA_ON_DEVICE void end_partition(const AttentionParams& params, const Chunk& chunk,
                                     const Team<F>& team, Sums<F>& sums, int tile) {
-  if constexpr (F::kHalfCodes) gather_parts(team, sums);
+  if constexpr (F::kScaled) gather_parts(team, sums);
   if (!is_first_partition(chunk.item, tile)) fold_kept(team.kept, sums);
   if (tile + 1 < chunk.item.end_tile) {
     keep_sums(team.kept, sums);
@@ -231,9 +231,9 @@ STEMMA_ON_DEVICE void end_partition(const AttentionParams& params, const Chunk& 
 template <typename F>
 STEMMA_ON_DEVICE void load_chunk_queries(const AttentionParams& params, const Team<F>& team) {
   const Chunk& chunk = *team.chunk;
-  if constexpr (F::kHalfCodes) {
-    load_code_queries<F::kPairs, F::kPieces, F::kThreads>(params, chunk.item, chunk.kv_head,
-                                                          team.queries, team.powers);
+  if constexpr (F::kScaled) {
+    load_code_queries<F::kPairs, F::kPieces, F::kThreads, /*kReordered=*/true>(
+        params, chunk.item, chunk.kv_head, team.queries, team.powers);
   } else {
     load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(
         params, chunk.item, chunk.kv_head, team.queries);
@@ -259,13 +259,13 @@ STEMMA_ON_DEVICE void walk(const AttentionParams& params, const Team<F>& team, s
   ask(team, params, 0);
   Sums<F> sums;
   clear(sums);
-  if constexpr (F::kHalfCodes) clear_parts(team);
+  if constexpr (F::kScaled) clear_parts(team);
   for (int step = 0; step < chunk.tiles(); ++step) {
     wait_copies<0>();
     settle_scales(team.tiles, step);
     team_barrier();
     if (step + 1 < chunk.tiles()) ask(team, params, step + 1);
-    if (F::kScaled) {
+    if (F::kWidened) {
       widen_keys(team.tiles, params, step);
       widen_values(team.tiles, params, step);
       team_barrier();

@@ -5,15 +5,13 @@
 // product does not notice. Of V it gives two columns of two keys, and so even columns and odd ones
 // make a product each.
 //
-// Latent rows of codes, too long for two tiles, are widened to bf16, V times its scale.
-//
 // Included by *_cuda.cu alone.
 //
 // Thread:     code of kernels; a whole warp takes part in products, all threads of the team in
 //             widening.
 // Memory:     registers and shared memory of the team.
 // Cost:       one to one and a half instructions for two codes, in each warp that multiplies them;
-//             widening to f16 as much and a store for 8, to bf16 about 50 for 16.
+//             widening as much, and a load and two stores for 16.
 // Not here:   queries, scores and weights (attention_codes_cuda).
 #pragma once
 
@@ -125,9 +123,9 @@ STEMMA_ON_DEVICE void add_code_values(float (&o)[F::kRows][2 * F::kColumns][4],
 // ---- Codes widened to a tile. Each thread widens what it copied: its own copies are all that must
 // have been waited for.
 
-// To f16; K's columns in the order of queries.
-template <typename Code, bool kOfKeys, typename F>
-STEMMA_ON_DEVICE void widen_to_halves(std::byte* tile, const std::byte* slot) {
+// kReordered: columns in the order of queries that are.
+template <typename Code, bool kReordered, typename F>
+STEMMA_ON_DEVICE void widen_slot(std::byte* tile, const std::byte* slot) {
   const Share<F> own = share_of<F>();
   STEMMA_UNROLLED
   for (int i = 0; i < Share<F>::kRows * Share<F>::kPieces; ++i) {
@@ -140,7 +138,7 @@ STEMMA_ON_DEVICE void widen_to_halves(std::byte* tile, const std::byte* slot) {
       codes_as_halves<Code>(codes.w[w], two);
       STEMMA_UNROLLED
       for (int j = 0; j < 2; ++j) {
-        (kOfKeys ? wide[j].w[w] : wide[w / 2].w[w % 2 * 2 + j]) = two[j];
+        (kReordered ? wide[j].w[w] : wide[w / 2].w[w % 2 * 2 + j]) = two[j];
       }
     }
     STEMMA_UNROLLED
@@ -150,70 +148,20 @@ STEMMA_ON_DEVICE void widen_to_halves(std::byte* tile, const std::byte* slot) {
   }
 }
 
-// Eight codes become bf16, which is exact; times `scale`, rounded.
-template <typename Code>
-STEMMA_ON_DEVICE Words widen_piece(const TwoWords& codes, float scale) {
-  Words wide;
-  STEMMA_UNROLLED
-  for (int w = 0; w < 4; w += 2) {
-    float four[4];
-    widen_codes<Code>(codes.w[w / 2], four);
-    wide.w[w] = narrow_pair<BFloat16>(four[0] * scale, four[1] * scale);
-    wide.w[w + 1] = narrow_pair<BFloat16>(four[2] * scale, four[3] * scale);
-  }
-  return wide;
-}
-
-// To bf16, with their rows' scales where there are `scales`. Of a piece of codes, two of the tile,
-// half of the threads begin with the other half: eight threads of a row write at once, and every
-// other piece of 16 lies in the banks of the first 8.
-template <typename Code, typename F>
-STEMMA_ON_DEVICE void widen_to_tile(std::byte* tile, const std::byte* slot, const float* scales) {
-  const Share<F> own = share_of<F>();
-  float scale[Share<F>::kRows];
-  STEMMA_UNROLLED
-  for (int i = 0; i < Share<F>::kRows; ++i) {
-    scale[i] = scales == nullptr ? 1.0f : scales[own.row + i * Share<F>::kApart];
-  }
-  const int begin = Share<F>::kAcross >= 8 ? (own.piece / 4 + own.row) % 2 : 0;
-  STEMMA_UNROLLED
-  for (int h = 0; h < 2; ++h) {
-    const int half = begin ^ h;
-    const std::byte* const from = slot + own.place + half * kPieceBytes / 2;
-    std::byte* const to = tile + piece_at<F::kPieces>(own.row, 2 * own.piece + half);
-    STEMMA_UNROLLED
-    for (int i = 0; i < Share<F>::kRows * Share<F>::kPieces; ++i) {
-      const int place = Share<F>::in_slot(i / Share<F>::kPieces, i % Share<F>::kPieces);
-      const auto& codes = *reinterpret_cast<const TwoWords*>(from + place);
-      store_words(to + 2 * place, widen_piece<Code>(codes, scale[i / Share<F>::kPieces]));
-    }
-  }
-}
-
+// A tile of latent rows is V, too.
 template <typename F>
 STEMMA_ON_DEVICE void widen_keys(const Tiles<F>& tiles, const AttentionParams& params, int step) {
   if constexpr (F::kWidened) {
     with_code(params.kv_dtype, [&](auto code) {
-      using Code = decltype(code);
-      if constexpr (F::kHalfCodes) {
-        widen_to_halves<Code, true, F>(tiles.key_tile(step), tiles.key_slot(step));
-      } else {
-        widen_to_tile<Code, F>(tiles.key_tile(step), tiles.key_slot(step), nullptr);
-      }
+      widen_slot<decltype(code), !F::kLatent, F>(tiles.key_tile(step), tiles.key_slot(step));
     });
   }
 }
 template <typename F>
 STEMMA_ON_DEVICE void widen_values(const Tiles<F>& tiles, const AttentionParams& params, int step) {
-  if constexpr (F::kWidened) {
+  if constexpr (F::kWidened && !F::kLatent) {
     with_code(params.kv_dtype, [&](auto code) {
-      using Code = decltype(code);
-      if constexpr (F::kHalfCodes) {
-        widen_to_halves<Code, false, F>(tiles.value_tile(step), tiles.value_slot(step));
-      } else {
-        widen_to_tile<Code, F>(tiles.value_tile(step), tiles.value_slot(step),
-                               tiles.value_scales(step));
-      }
+      widen_slot<decltype(code), false, F>(tiles.value_tile(step), tiles.value_slot(step));
     });
   }
 }

@@ -10,8 +10,7 @@
 // Operands of products are of the pool's type, f16 or bf16. Weights are rounded to it before they
 // meet V, and their sum is one of the rounded ones. Codes of scaled pools are multiplied as f16,
 // exactly what they are, with weights that V's scale is a part of and whose sum is not rounded
-// (docs/decisions/0024); codes of rows longer than kPlainDimMax are widened to bf16, those of V
-// times their row's scale. Sums are f32. Pools of f32 are computed in f32 throughout.
+// (docs/decisions/0024). Sums are f32. Pools of f32 are computed in f32 throughout.
 //
 // With a dial, rows far into their context attend to tokens that are chosen for them by their
 // labels, as those of SparseAttention do (attention/sparse_kernel.h), in partitions of the chosen

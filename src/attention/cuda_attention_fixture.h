@@ -44,24 +44,20 @@ inline double half_of_last_place(DType dtype) {
   return dtype == DType::kF32 ? 0x1p-24 : (dtype == DType::kBF16 ? 0x1p-9 : 0x1p-12);
 }
 
-inline bool has_long_rows(const CudaCase& c) {
-  return c.world.shape.head_dim > kPlainDimMax;
-}
-// What is multiplied: elements of the pool; codes as f16, of long latent rows as bf16.
+// What is multiplied: elements of the pool, codes as f16.
 inline DType operand_of(const CudaCase& c) {
-  if (!is_scaled(c.world.dtype)) return c.world.dtype;
-  return has_long_rows(c) ? DType::kBF16 : DType::kF16;
+  return is_scaled(c.world.dtype) ? DType::kF16 : c.world.dtype;
 }
 
 // Each weight is rounded to the operands' type by up to half of its last place. So is their sum,
-// which is one of the rounded ones, where they are not codes'; and an element of V that is a code
-// of a long row times its scale. The output is rounded to the rows' type. Values are at most 2.
+// which is one of the rounded ones, where they are not codes'. The output is rounded to the rows'
+// type. Values are at most 2.
 inline double tolerance(const CudaCase& c) {
   // Powers within 2^-22 of their exponent's, sums of up to 600 roundings.
   if (c.world.dtype == DType::kF32) return 4 * half_of_last_place(c.row_dtype) + 5e-5;
   const double operand = half_of_last_place(operand_of(c));
   const bool codes = is_scaled(c.world.dtype);
-  const double roundings = codes ? (has_long_rows(c) ? 3 : 1) : 2;
+  const double roundings = codes ? 1 : 2;
   return 2 * (roundings * operand + half_of_last_place(c.row_dtype)) + (codes ? 5e-5 : 1e-5);
 }
 

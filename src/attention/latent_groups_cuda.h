@@ -28,7 +28,6 @@ namespace stemma {
 template <typename T>
 struct LatentForm {
   using Operand = T;
-  static constexpr bool kScaled = false;
   static constexpr int kRows = 1;  // of 16 pairs, of a warp
   static constexpr int kKeys = kCudaTileKeys / 16;
   static constexpr int kPairs = kListPairs[kSharedPairs];

@@ -4,9 +4,9 @@
 // Tiles of K and of V take turns in two slots each. K of tile t + 2 is asked for when all warps
 // have multiplied K of tile t; V of tile t + 1 when they have added V of tile t − 1: three tiles
 // are always on their way. Latent rows, whose tiles are K and V, have two slots: the next tile is
-// asked for when all warps are done with the one before; codes of them are widened twice to the
-// same tile, to K and, when all warps have multiplied that, to V. Other codes are multiplied as
-// they lie in their slots. Where rows of a tile lie is looked up three tiles ahead.
+// asked for when all warps are done with the one before; codes of them are widened to a tile. Other
+// codes are multiplied as they lie in their slots. Where rows of a tile lie is looked up three
+// tiles ahead.
 #include "attention/attention_codes_cuda.h"
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_rows_cuda.h"
@@ -30,7 +30,7 @@ struct Form : TileForm<T, kDim, kKind, 4 * kWarpThreads * kRowWarps_> {
   static constexpr int kQueryBytes = kPairs * kDim * 2;
   static constexpr int kWeightBytes = kPairs * kCudaTileKeys * 2;
   static constexpr int kLargestBytes = 4 * kPairs * 4;
-  static constexpr int kPowerBytes = Form::kHalfCodes ? kPairs * 4 : 0;
+  static constexpr int kPowerBytes = Form::kScaled ? kPairs * 4 : 0;
   static constexpr int kSharedBytes =
       Form::kTilesBytes + kQueryBytes + kWeightBytes + kLargestBytes + kPowerBytes;
   // That a multiprocessor of 65,536 registers and 228 KB of shared memory should hold.
@@ -119,7 +119,7 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params,
                             Partition<F>& partition, int step, const float (&s)[F::kRows][2][4]) {
   const int key_warp = warp_index() % 4;
   const int first = warp_index() / 4 * 16 * F::kRows + lane_index() / 4;
-  const float factor = F::kHalfCodes ? 1.0f : score_factor(params);
+  const float factor = F::kScaled ? 1.0f : score_factor(params);
   STEMMA_UNROLLED
   for (int r = 0; r < F::kRows; ++r) {
     float kept[2];
@@ -140,11 +140,11 @@ STEMMA_ON_DEVICE void weigh(const Team<F>& team, const AttentionParams& params,
         reinterpret_cast<std::uint32_t*>(piece)[lane_index() % 4] =
             narrow_pair<typename F::Operand>(weights[2 * n], weights[2 * n + 1]);
       }
-      if constexpr (F::kHalfCodes) {
+      if constexpr (F::kScaled) {
         add_to_part(team, partition.parts[r][half], step, kept[half], weights);
       }
     }
-    F::kHalfCodes ? keep_values(partition.sums, r, kept) : keep(partition.sums, r, kept);
+    F::kScaled ? keep_values(partition.sums, r, kept) : keep(partition.sums, r, kept);
   }
 }
 
@@ -165,7 +165,7 @@ STEMMA_ON_DEVICE void add_tile(const Team<F>& team, Sums<F>& sums, const std::by
     std::uint32_t w[F::kRows][4];
     load_weights(team, step, w);
     add_values<F>(sums.o, w, v, 16 * step, warp_index() % 4 * 2 * F::kColumns);
-    add_weights<F>(sums.weights, w);
+    if constexpr (!F::kScaled) add_weights<F>(sums.weights, w);
   }
 }
 template <typename Code, typename F>
@@ -186,7 +186,7 @@ template <typename F>
 STEMMA_ON_DEVICE void add_values_of(const Team<F>& team, const AttentionParams& params,
                                     Sums<F>& sums, int step) {
   const std::byte* const values = team.tiles.value_tile(step);
-  if constexpr (F::kHalfCodes) {
+  if constexpr (F::kInSlots) {
     with_code(params.kv_dtype,
               [&](auto code) { add_code_tile<decltype(code)>(team, sums, values); });
   } else {
@@ -220,7 +220,7 @@ STEMMA_ON_DEVICE void end_row(const AttentionParams& params, const Cursor& at, c
   if (pair.row < 0) return;
   const Kept partition = {sums.largest[r][half], sums.weights[r][2 * half]};
   const PartitionEnd end = end_partition(params, at.item, at.tile, pair, partition, kept[r][half]);
-  end_columns<F::kHalfCodes>(params, end, sums.o[r], half, warp_index() % 4 * 16 * F::kColumns);
+  end_columns<F::kInSlots>(params, end, sums.o[r], half, warp_index() % 4 * 16 * F::kColumns);
   if (warp_index() % 4 == 0) end_scalars(params, end, kept[r][half]);
 }
 
@@ -265,9 +265,9 @@ template <typename F>
 STEMMA_ON_DEVICE void begin_item(const Cursor& now, const Team<F>& team,
                                  const AttentionParams& params,
                                  std::int32_t (&positions)[F::kRows][2]) {
-  if constexpr (F::kHalfCodes) {
-    load_code_queries<F::kPairs, F::kPieces, F::kThreads>(params, now.item, now.kv_head,
-                                                          team.queries, team.powers);
+  if constexpr (F::kScaled) {
+    load_code_queries<F::kPairs, F::kPieces, F::kThreads, /*kReordered=*/F::kInSlots>(
+        params, now.item, now.kv_head, team.queries, team.powers);
   } else {
     load_queries<typename F::Operand, F::kPairs, F::kPieces, F::kThreads>(
         params, now.item, now.kv_head, team.queries);
@@ -286,14 +286,16 @@ STEMMA_ON_DEVICE void multiply(const Team<F>& team, const AttentionParams& param
   const int first = warp_index() / 4 * 16 * F::kRows;
   const int key = warp_index() % 4 * 16;
   const std::byte* const keys = team.tiles.key_tile(step);
-  if constexpr (F::kHalfCodes) {
+  if constexpr (F::kInSlots) {
     with_code(params.kv_dtype, [&](auto code) {
       multiply_code_keys<decltype(code), F>(s, team.queries, first, keys, key);
     });
-    code_scores<F>(params, s, team.tiles, step, key, team.powers + first);
   } else {
     multiply_keys<F>(s, team.queries, first, keys, key);
-    scale_scores<F>(s, team.tiles.key_scales(step) + key);
+  }
+  if constexpr (F::kScaled) {
+    code_scores<F>(params, s, team.tiles, step, key, team.powers + first);
+  } else {
     cap_scores<F>(params, s);
   }
 }
@@ -319,7 +321,7 @@ template <typename F>
 STEMMA_ON_DEVICE void end_partition(const Team<F>& team, const AttentionParams& params,
                                     const Cursor& now, Partition<F>& partition,
                                     Kept (&kept)[F::kRows][2]) {
-  if constexpr (F::kHalfCodes) gather_parts(team, partition);
+  if constexpr (F::kScaled) gather_parts(team, partition);
   STEMMA_UNROLLED
   for (int i = 0; i < 2 * F::kRows; ++i) {
     end_row(params, now, partition.sums, kept, i / 2, i % 2);
@@ -343,7 +345,7 @@ STEMMA_KERNEL STEMMA_TEAM(F::kThreads, F::kResidents) walk_items(AttentionParams
   clear(partition);
   for (int step = 0; now.live; ++step) {
     wait_copies<F::kLatent ? 0 : 2>();
-    if (F::kLatent && F::kScaled) team_barrier();  // V of the step before lies where K will
+    if (F::kLatent && F::kWidened) team_barrier();  // the tile before lies where this one will
     widen_keys(team.tiles, params, step);
     team_barrier();
     F::kLatent ? copy_keys(team.tiles, params, step + 1)
@@ -452,7 +454,7 @@ auto with_elements(std::int64_t head_dim, AttentionList list, const Call& call) 
 template <typename Call>
 auto with_form(DType dtype, std::int64_t head_dim, AttentionList list, const Call& call) {
   if (is_scaled(dtype) && head_dim > kPlainDimMax) {
-    return with_list<BFloat16, RowKind::kLatentCodes, int{kLatentDimMax}>(list, call);
+    return with_list<Float16, RowKind::kLatentCodes, int{kLatentDimMax}>(list, call);
   }
   if (is_scaled(dtype)) return with_dim<Float16, RowKind::kCodes>(head_dim, list, call);
   if (dtype == DType::kF16) return with_elements<Float16>(head_dim, list, call);

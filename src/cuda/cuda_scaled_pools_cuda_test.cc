@@ -22,18 +22,14 @@ namespace {
 
 constexpr std::int64_t kTokens = 52;  // longer than the windows, and one tile of keys
 
-// What products of attention read, where pools are scaled: f16; of rows longer than those bf16.
-double as_half(double value) {
+// What products of attention read, where pools are scaled.
+double operand(double value) {
   return double{to_float(to_float16(static_cast<float>(value)))};
-}
-double as_brain(double value) {
-  return double{to_float(to_bfloat16(static_cast<float>(value)))};
 }
 
 // Attention in double of what CudaAttention rounds: q, and weights, which V's scale is a part of.
-// Of long latent rows q, codes of V times their scale, and weights, whose sum is one of the
-// rounded ones. REQUIRES: one request, of texts of one tile, so that the largest score is known
-// before any weight.
+// REQUIRES: one request, of texts of one tile, so that the largest score is known before any
+// weight.
 class OperandAttention final : public Attention {
  public:
   explicit OperandAttention(const AttentionShape& shape) : shape_(shape) {}
@@ -64,8 +60,7 @@ class OperandAttention final : public Attention {
     const std::int64_t row = stored_row(layer, slot(key), head.kv_head);
     double product = 0;
     for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
-      product += (latent() ? as_brain(double{q[i]}) : as_half(double{q[i]})) *
-                 stored_element(layer.k, layer.dtype, row + i);
+      product += operand(double{q[i]}) * stored_element(layer.k, layer.dtype, row + i);
     }
     const double scaled = product * double{shape_.scale} *
                           stored_scale(layer, layer.k_scales, slot(key), head.kv_head);
@@ -73,7 +68,6 @@ class OperandAttention final : public Attention {
     return cap > 0 ? cap * std::tanh(scaled / cap) : scaled;
   }
 
-  bool latent() const { return shape_.head_dim > kPlainDimMax; }
   double value_scale(const Head& head, std::int64_t key) const {
     const float* const scales = shape_.latent_dim > 0 ? head.layer.k_scales : head.layer.v_scales;
     return stored_scale(head.layer, scales, slot(key), head.kv_head);
@@ -83,7 +77,7 @@ class OperandAttention final : public Attention {
     const std::int64_t first = shape_.first_seen(head.position);
     std::vector<double> scores;
     for (std::int64_t key = first; key <= head.position; ++key) {
-      scores.push_back(score(head, key, q) + (latent() ? 0.0 : std::log(value_scale(head, key))));
+      scores.push_back(score(head, key, q) + std::log(value_scale(head, key)));
     }
     const double most = *std::max_element(scores.begin(), scores.end());
     std::vector<double> sums(static_cast<std::size_t>(shape_.value_dim()));
@@ -91,20 +85,13 @@ class OperandAttention final : public Attention {
     for (std::size_t i = 0; i < scores.size(); ++i) {
       const std::int64_t key = first + static_cast<std::int64_t>(i);
       const double weight = std::exp(scores[i] - most);
-      total += latent() ? as_brain(weight) : weight / value_scale(head, key);
-      add_values(head, key, weight, sums);
+      total += weight / value_scale(head, key);
+      std::int64_t at = stored_row(head.layer, slot(key), head.kv_head);
+      for (double& sum : sums) {
+        sum += operand(weight) * stored_element(head.layer.v, head.layer.dtype, at++);
+      }
     }
     for (std::size_t i = 0; i < sums.size(); ++i) out[i] = static_cast<float>(sums[i] / total);
-  }
-
-  void add_values(const Head& head, std::int64_t key, double weight, std::span<double> sums) const {
-    const KvLayerView& layer = head.layer;
-    std::int64_t at = stored_row(layer, slot(key), head.kv_head);
-    for (double& sum : sums) {
-      const double code = stored_element(layer.v, layer.dtype, at++);
-      sum += latent() ? as_brain(weight) * as_brain(value_scale(head, key) * code)
-                      : as_half(weight) * code;
-    }
   }
 
   AttentionShape shape_;
