@@ -107,30 +107,39 @@ STEMMA_ON_DEVICE void load_quad(const Row& row, int quad, float (&values)[4]) {
   }
 }
 
+// Quads `quad` and each kWarpThreads behind it, not a number from `end` on.
+STEMMA_ON_DEVICE void load_quads(const Row& row, int quad, int end,
+                                 float (&values)[kQuadsAtOnce][4]) {
+  STEMMA_UNROLLED
+  for (int k = 0; k < kQuadsAtOnce; ++k) {
+    const int at = quad + k * kWarpThreads;
+    if (at < end) {
+      load_quad(row, at, values[k]);
+    } else {
+      STEMMA_UNROLLED
+      for (float& value : values[k]) value = kNan;
+    }
+  }
+}
+
 // visit(column, logit) of all logits of this thread's share of its warp's columns, and of some that
-// are not a number.
+// are not a number. While some are visited the next ones are on their way.
 template <typename Visit>
 STEMMA_ON_DEVICE void each_logit(const Row& of, const Visit& visit) {
+  constexpr int kStep = kQuadsAtOnce * kWarpThreads;
   const Row row = of;
   const int begin = warp_index() * row.quads_per_warp;
   const int behind = begin + row.quads_per_warp;
   const int end = behind < row.quads ? behind : row.quads;
-  for (int quad = begin + lane_index(); quad < end; quad += kQuadsAtOnce * kWarpThreads) {
-    float values[kQuadsAtOnce][4];
+  float values[kQuadsAtOnce][4];
+  load_quads(row, begin + lane_index(), end, values);
+  for (int quad = begin + lane_index(); quad < end; quad += kStep) {
+    float next[kQuadsAtOnce][4];
+    load_quads(row, quad + kStep, end, next);
     STEMMA_UNROLLED
-    for (int k = 0; k < kQuadsAtOnce; ++k) {
-      const int at = quad + k * kWarpThreads;
-      if (at < end) {
-        load_quad(row, at, values[k]);
-      } else {
-        STEMMA_UNROLLED
-        for (float& value : values[k]) value = kNan;
-      }
-    }
-    STEMMA_UNROLLED
-    for (int k = 0; k < kQuadsAtOnce; ++k) {
-      STEMMA_UNROLLED
-      for (int i = 0; i < 4; ++i) visit(4 * (quad + k * kWarpThreads) + i, values[k][i]);
+    for (int i = 0; i < 4 * kQuadsAtOnce; ++i) {
+      visit(4 * (quad + i / 4 * kWarpThreads) + i % 4, values[i / 4][i % 4]);
+      values[i / 4][i % 4] = next[i / 4][i % 4];
     }
   }
 }
