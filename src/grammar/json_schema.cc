@@ -16,6 +16,7 @@
 
 #include "grammar/json_parts.h"
 #include "grammar/number_schema.h"
+#include "grammar/schema_merge.h"
 #include "grammar/string_format.h"
 #include "model/json_text.h"
 
@@ -46,6 +47,8 @@ constexpr std::array kNarrowing = {"minProperties",
                                    "additionalItems",
                                    "$dynamicRef",
                                    "$recursiveRef"};
+
+constexpr std::size_t kMergedBytesMax = std::size_t{1} << 20;  // of what is merged
 
 // What says alone which values there are: another of these beside it would narrow it.
 constexpr std::array kWhole = {"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
@@ -116,11 +119,37 @@ class SchemaReader {
     }
     if (!schema.is_object()) return wrong(path, "must be an object or a boolean");
     if (rules_.strict) check_narrowing(schema, path);
+    if (says_several(schema)) {
+      if (const std::optional<Part> part = merged(schema, path); part.has_value()) return *part;
+    }
     for (const char* const word : kWhole) {
       const auto found = schema.find(word);
       if (found != schema.end()) return whole_of(schema, word, *found, path);
     }
     return typed(schema, path);
+  }
+
+  // What it says together; nothing where that cannot be said and the schema is not strict. Members
+  // that two name may be merged again and again, of schemas that name each other in circles: those
+  // that are alike become one rule.
+  std::optional<Part> merged(const Json& schema, const std::string& path) {
+    const auto [known, added] = merged_.try_emplace(written(schema));
+    if (!added) return known->second;
+    Result<Json> one = merged_schema(schema, root_, path);
+    if (!one.ok() && !rules_.strict && one.error().code == ErrorCode::kUnsupported) {
+      merged_.erase(known);
+      return std::nullopt;
+    }
+    if (!one.ok()) return fail_as(one.error());
+    merged_bytes_ += known->first.size() + written(*one).size();
+    if (merged_bytes_ > kMergedBytesMax) {
+      return unsupported(path, "so many schemas together are not supported");
+    }
+    const Part rule = grammar_.rule();
+    known->second = rule;
+    made_.push_back(*std::move(one));
+    grammar_.define(rule, part_of(made_.back(), path));
+    return rule;
   }
 
   void check_narrowing(const Json& schema, const std::string& path) {
@@ -141,7 +170,6 @@ class SchemaReader {
     if (!value.is_array() || value.empty()) return wrong(at, "must be a list of at least one");
     if (word == "enum") return one_of_values(value);
     if (word == "allOf") {
-      if (value.size() > 1 && rules_.strict) return unsupported(at, "only of one schema");
       return refer(value[0], item(at, 0));
     }
     std::vector<Part> parts;
@@ -179,16 +207,9 @@ class SchemaReader {
   }
 
   Part referred(const Json& value, const std::string& path) {
-    if (!value.is_string()) return wrong(path, "must be a string");
-    const auto& target = value.get_ref<const std::string&>();
-    if (!target.starts_with('#')) return unsupported(path, "only within the schema (#...)");
-    try {
-      const Json::json_pointer pointer(target.substr(1));
-      if (root_.contains(pointer)) return refer(root_.at(pointer), target);
-    } catch (const Json::exception&) {
-      return wrong(path, fmt::format("\"{}\" is no place", printable(target)));
-    }
-    return wrong(path, fmt::format("\"{}\" is not there", printable(target)));
+    const Result<const Json*> named = schema_of_reference(value, root_);
+    if (!named.ok()) return fail(named.error().code, path, named.error().detail);
+    return refer(**named, value.get_ref<const std::string&>());
   }
 
   Part typed(const Json& schema, const std::string& path) {
@@ -285,9 +306,9 @@ class SchemaReader {
   }
 
   // `part`, or why there is none.
-  Part kept(const Result<Part>& part) {
-    if (part.ok()) return *part;
-    if (status_.ok()) status_ = part.error();
+  Part kept(const Result<Part>& part) { return part.ok() ? *part : fail_as(part.error()); }
+  Part fail_as(const Error& error) {
+    if (status_.ok()) status_ = error;
     return grammar_.text("");
   }
 
@@ -312,6 +333,9 @@ class SchemaReader {
   const JsonParts& json_;
   Status status_;
   std::map<const Json*, Part> rules_of_;
+  std::map<std::string, Part> merged_;  // by what they were made of
+  std::size_t merged_bytes_ = 0;
+  std::deque<Json> made_;
   std::deque<Pending> pending_;
 };
 

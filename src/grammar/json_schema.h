@@ -3,8 +3,8 @@
 // Of JSON Schema (2020-12, and the definitions of earlier drafts): type, enum, const, properties,
 // required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength or
 // pattern (byte_regex), format (date, time, date-time, uuid, ipv4, hostname, email), minimum,
-// maximum, their exclusive forms and multipleOf (number_schema), anyOf, oneOf, allOf of one schema,
-// and $ref within the schema, recursive ones too.
+// maximum, their exclusive forms and multipleOf (number_schema), anyOf, oneOf, allOf, and $ref
+// within the schema, recursive ones too; what is said beside those (schema_merge).
 //
 // A grammar gives less than a schema allows: members come in the order of `properties`, numbers
 // have at most 18 digits (those with bounds six behind the point, and no exponent), white space is

@@ -420,17 +420,20 @@ TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
   EXPECT_EQ(refusal(R"({"pattern":"a\\b"})"), "s.pattern: at 2: \\b is not supported");
   EXPECT_EQ(refusal(R"({"pattern":"a","maxLength":3})"),
             "s.pattern: not supported beside a length");
-  EXPECT_EQ(refusal(R"({"allOf":[true,true]})"), "s.allOf: only of one schema");
-  EXPECT_EQ(refusal(R"({"anyOf":[true],"properties":{}})"),
-            "s: properties beside anyOf is not supported");
-  EXPECT_EQ(refusal(R"({"enum":[1],"$ref":"#"})"), "s: enum beside $ref is not supported");
+  EXPECT_EQ(refusal(R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})"),
+            "s: pattern of several schemas is not supported");
+  EXPECT_EQ(refusal(R"({"allOf":[{"type":"null"},{"type":"string"}]})"),
+            "s: nothing keeps to all that it says");
+  EXPECT_EQ(refusal(R"({"anyOf":[true],"not":{}})"),
+            "s.not: not supported where a schema is strict");
+  EXPECT_EQ(refusal(R"({"enum":[1],"minimum":2})"), "s: minimum beside enum is not supported");
 }
 
 TEST(JsonSchema, OneThatIsNotStrictKeepsToWhatItCan) {
   for (const char* const schema :
        {R"~({"type":"string","pattern":"(?=x)"})~", R"({"pattern":"x","minLength":2})",
-        R"({"type":"number","multipleOf":0.1234567})", R"({"allOf":[true,true]})",
-        R"({"anyOf":[true],"properties":{}})"}) {
+        R"({"type":"number","multipleOf":0.1234567})",
+        R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", R"({"anyOf":[true],"not":{}})"}) {
     EXPECT_EQ(refusal(schema, /*strict=*/false), "") << schema;
   }
   EXPECT_EQ(refusal(R"({"type":"x"})", /*strict=*/false), "s.type: \"x\" is no type");

@@ -30,6 +30,15 @@ const schemas = {
     third: { type: "number", minimum: 0.3333333333333333, maximum: 0.34 },
   }),
   negative: { type: "integer", minimum: -1200, exclusiveMaximum: -7 },
+  several: {
+    $defs: { named: { type: "object", properties: { name: word }, required: ["name"] }, tagged: { type: "object", properties: { tag: { enum: ["a", "b"] } } } },
+    allOf: [{ $ref: "#/$defs/named" }, { $ref: "#/$defs/tagged" }, { properties: { name: { maxLength: 5 }, age: { type: "integer", minimum: 3, maximum: 99 } } }],
+    required: ["age"],
+  },
+  beside: {
+    type: "object", properties: { a: word, b: { type: "boolean" } }, additionalProperties: false,
+    anyOf: [{ required: ["a"] }, { required: ["b"], properties: { b: { const: true } } }],
+  },
   multiples: strict({ dozens: { type: "integer", multipleOf: 12, minimum: 30, maximum: 400 }, half: { type: "number", multipleOf: 0.5, minimum: -3, maximum: 40 } }),
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-structured-"));

@@ -1,0 +1,44 @@
+// SchemaMerge: one schema of JSON that says what several say together.
+//
+// A schema may say several things at once: by allOf, or by words beside $ref, anyOf and oneOf. A
+// reader who turns words of one object into a grammar cannot read that; here they become words of
+// one. What others say goes into each of several that are to choose from. A member of two schemas
+// is allOf of both again, to be merged when it is read.
+//
+//   {"allOf": [{"$ref": "#/$defs/ship"}, {"properties": {"crew": ...}}], "required": ["name"]}
+//       {"properties": {"name": ..., "crew": ...}, "required": ["name"]}
+//
+// Numbers bound from the nearer side, types and values are those of both, members those of either,
+// where the other one lets them be. Two different patterns, formats, steps or places of lists have
+// no schema together and are refused by name.
+//
+// Thread:     pure functions.
+// Memory:     the schema that is made: a copy of what it is made of.
+// Cost:       linear in that; of choices the product of their numbers, kChoicesMax at most.
+// Not here:   grammars (json_schema).
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "stemma/result.h"
+#include "template/chat_template.h"
+
+namespace stemma {
+
+inline constexpr std::size_t kMergedChoicesMax = 256;
+
+// Whether it says several things at once.
+bool says_several(const TemplateJson& schema);
+
+// The same as one: a boolean, an object with neither allOf nor a $ref, or {"anyOf": [such ones]}.
+// kUnsupported: what two say and has no schema together; kInvalidArgument: nothing keeps to all, or
+// what is no schema. `path` is where the schema is, for errors; references are within `root`.
+Result<TemplateJson> merged_schema(const TemplateJson& schema, const TemplateJson& root,
+                                   const std::string& path);
+
+// What "#..." names in `root`; kInvalidArgument, kUnsupported: why there is none, in words.
+Result<const TemplateJson*> schema_of_reference(const TemplateJson& reference,
+                                                const TemplateJson& root);
+
+}  // namespace stemma
