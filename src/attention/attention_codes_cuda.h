@@ -4,8 +4,8 @@
 // their rows' scales are put elsewhere. Kernels that read a tile once make operands of the codes in
 // registers (RowKind::kCodes); those whose warps all read it widen it first (kWideCodes).
 //
-//   queries  times a power of two a row, for which the largest of them is near 1, so that f16 has
-//            all that a model gives
+//   queries  times a power of two a row, by which the largest of them is from 1 to 2, so that f16
+//            holds them whatever a model gives
 //   scores   in base 2: log2 of V's scale is added, so that the weights of a row are shares of the
 //            output and not of the attention: whatever scales there are, f16 holds what counts
 //   the sum  of the weights that divides the output: each without its scale again, in f32, added in
@@ -30,8 +30,9 @@ namespace stemma {
 
 // ---- Scales.
 
-// log2 of what V of a key is multiplied by; of less than 2^-100 that, so that all follows from
-// numbers: of a row of zeros nothing comes. A NaN stays one.
+// log2 of what V of a key is multiplied by, which is not negative. What is less than 2^-100 counts
+// as that: a row of zeros, whose scale is 0, has a level too, and nothing comes of it all the same.
+// A NaN stays one.
 STEMMA_ON_DEVICE float value_level(float scale) {
   return log2_fast(scale < 0x1p-100f ? 0x1p-100f : scale);
 }

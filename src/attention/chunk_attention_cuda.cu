@@ -43,7 +43,7 @@ struct Team {
   std::byte* queries;
   Chunk* chunk;
   std::int32_t* pages;  // of the keys of a tile
-  float* powers;        // of codes: what queries were divided by [pairs]
+  float* powers;        // of codes: what undoes their queries' powers of two [pairs]
   std::byte* parts;     // of codes: of the sums of weights, by 16 keys of a tile and thread
   std::byte* kept;      // of the device
 };

@@ -77,7 +77,7 @@ struct Team {
   std::byte* queries;
   std::byte* weights;
   float* largest;  // [4 key warps, pairs]
-  float* powers;   // of codes: what queries were divided by [pairs]
+  float* powers;   // of codes: what undoes their queries' powers of two [pairs]
 };
 template <typename F>
 STEMMA_ON_DEVICE Team<F> team_of(std::byte* shared) {
