@@ -35,12 +35,13 @@ CudaAdapters::Change CudaAdapters::change_of(const Adapter::Layer& layer, std::s
   const LatentChange& latent = layer.latent;
   if (place >= kProjections) {
     if (latent.empty()) return {};
-    return place == place_of(LatentSide::kKey) ? Change{latent.key_down, {&latent.latent_up, 1}}
-                                               : Change{{&latent.latent_down, 1}, latent.value_up};
+    const bool keys = place == place_of(LatentSide::kKey);
+    return keys ? Change{latent.key_down, {&latent.latent_up, 1}, latent.scale}
+                : Change{{&latent.latent_down, 1}, latent.value_up, latent.scale};
   }
   const LowRank& change = layer.changes[place];
   if (change.empty()) return {};
-  return {{&change.down, 1}, {&change.up, 1}};
+  return {{&change.down, 1}, {&change.up, 1}, change.scale};
 }
 
 template <typename Visit>
@@ -103,7 +104,7 @@ Status CudaAdapters::upload(const CudaAdaptersParts& parts) {
       there = {.down = place_all(change.down),
                .up = place_all(change.up),
                .rank = static_cast<std::int32_t>(change.down.front().n()),
-               .scale = parts.adapters[adapter].scale,
+               .scale = change.scale,
                .down_head_stride = head_stride(change.down),
                .up_head_stride = head_stride(change.up)};
     }

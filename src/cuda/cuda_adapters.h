@@ -102,6 +102,7 @@ class CudaAdapters {
   struct Change {
     std::span<const PackedWeights> down;
     std::span<const PackedWeights> up;
+    float scale = 1;
   };
   static constexpr std::size_t place_of(LatentSide side) {
     return kProjections + static_cast<std::size_t>(side);

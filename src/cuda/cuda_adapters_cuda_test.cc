@@ -21,6 +21,8 @@ class CudaAdaptersTest : public CudaRunnerFixture {
                           .targets = targets_,
                           .rank = 6,
                           .alpha = 2,
+                          .ranks = {{targets_.front(), 9}},
+                          .alphas = {{targets_.back(), 3}},
                           .type = WeightType::kBf16,
                           .seed = 12});
   }

@@ -185,7 +185,7 @@ class AdapterLoader {
     STEMMA_RETURN_IF_ERROR(files_.read_all(pool_, visit));
     NamespaceFields fields;
     fields.add("adapter", "lora");
-    fields.add("scale", std::int64_t{std::bit_cast<std::int32_t>(config_.scale)});
+    add_scales(matrices, fields);
     for (const auto& [name, tensor] : read) {
       fields.add("tensor", std::string_view(name));
       fields.add("dtype", std::string_view(tensor.first->dtype));
@@ -196,20 +196,37 @@ class AdapterLoader {
   }
 
  private:
+  // That of most, and those of matrices that have another.
+  void add_scales(const std::vector<AdaptableMatrix>& matrices, NamespaceFields& fields) const {
+    const auto bits = [](float scale) { return std::int64_t{std::bit_cast<std::int32_t>(scale)}; };
+    const float usual = config_.scale_of("");
+    fields.add("scale", bits(usual));
+    for (const AdaptableMatrix& matrix : matrices) {
+      const float own = config_.scale_of(matrix.path);
+      if (own == usual || !wanted_.contains(adapter_down_name(matrix.path))) continue;
+      fields.add("scale_of", std::string_view(matrix.path));
+      fields.add("scale", bits(own));
+    }
+  }
+
   // A and B of `matrix`.
   Status want_both(const AdaptableMatrix& matrix, Adapter::Layer& layer) {
-    const Shape down = {config_.rank, matrix.inputs};
-    const Shape up = {matrix.outputs, config_.rank};
+    const std::int64_t rank = config_.rank_of(matrix.path);
+    const Shape down = {rank, matrix.inputs};
+    const Shape up = {matrix.outputs, rank};
     const OutputRange held = held_outputs(matrix, shard_);
     const auto want_places = [&](const Place& place_down, const Place& place_up) -> Status {
       STEMMA_RETURN_IF_ERROR(want_one(adapter_down_name(matrix.path), {down, place_down}));
       return want_one(adapter_up_name(matrix.path), {up, of_rows(held, up, place_up)});
     };
+    const float scale = config_.scale_of(matrix.path);
     if (matrix.projection == Projection::kLatentUp) {
-      return want_places(into_latent(layer.latent, down), into_heads(layer.latent));
+      layer.latent.scale = scale;
+      return want_places(into_latent(layer.latent, down), into_heads(layer.latent, rank));
     }
     LowRank& change = layer.changes[static_cast<std::size_t>(matrix.projection)];
-    return want_places(into(change.down, down), into(change.up, {held.outputs, config_.rank}));
+    change.scale = scale;
+    return want_places(into(change.down, down), into(change.up, {held.outputs, rank}));
   }
 
   Place into(PackedWeights& target, const Shape& shape) {
@@ -232,10 +249,10 @@ class AdapterLoader {
 
   // B's rows of heads, cut into these as W is, with the adapter's rank in the place of the latent
   // row's.
-  Place into_heads(LatentChange& target) {
-    return [this, &target](Bytes bytes, WeightType type) -> Status {
+  Place into_heads(LatentChange& target, std::int64_t rank) {
+    return [this, &target, rank](Bytes bytes, WeightType type) -> Status {
       LatentConfig cut = latent_;
-      cut.rank = config_.rank;
+      cut.rank = rank;
       LatentWeights heads;
       STEMMA_RETURN_IF_ERROR(split_heads(bytes, type, cut, pool_, heads));
       target.key_down = std::move(heads.key_up);
@@ -311,8 +328,6 @@ Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const Mo
       WeightFiles::open_one(files, source.directory, std::string(kAdapterWeightsFile)));
   Adapter adapter;
   adapter.name = source.name;
-  adapter.rank = parsed.rank;
-  adapter.scale = parsed.scale;
   adapter.layers.resize(static_cast<std::size_t>(config.layers));
   AdapterLoader loader({parsed, config_path, config.latent, weights, pool, shard});
   STEMMA_RETURN_IF_ERROR(loader.want(matrices, adapter));

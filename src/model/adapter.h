@@ -54,6 +54,7 @@ inline constexpr std::size_t kProjections = 10;  // without kLatentUp
 
 // What an adapter has for one of them; empty where it leaves it as it is.
 struct LowRank {
+  float scale = 1;     // of their product
   PackedWeights down;  // A   [rank, in]
   PackedWeights up;    // B   [out, rank], of the outputs that are held here
 
@@ -64,6 +65,7 @@ struct LowRank {
 // its keys and values back from a latent row. As latent attention never computes those keys, the
 // change is absorbed as W is: queries get Aᵀ (B_Kᵀ q), values B_V (A c).
 struct LatentChange {
+  float scale = 1;                      // of the products of two
   PackedWeights latent_down;            // A                  [rank, latent rank]
   PackedWeights latent_up;              // Aᵀ                 [latent rank, rank]
   std::vector<PackedWeights> key_down;  // of each head B_Kᵀ  [rank, plain_dim], of those held here
@@ -79,11 +81,9 @@ struct Adapter {
   };
 
   std::string name;  // what requests call it
-  // Of the scale and of names, types, shapes and bytes of its tensors: equal for adapters that
+  // Of the scales and of names, types, shapes and bytes of its tensors: equal for adapters that
   // compute the same from the same files, wherever they lie and in whatever order; on every rank.
   Sha256Digest digest = {};
-  std::int64_t rank = 0;
-  float scale = 1;
   std::vector<Layer> layers;  // of the model
 
   const LowRank& at(std::int64_t layer, Projection projection) const {

@@ -13,6 +13,8 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kRankMax = 1 << 16;
 constexpr std::int64_t kLayersMax = 1 << 16;
+constexpr double kAlphaMax = 1e30;
+constexpr std::size_t kPatternsMax = 4096;
 constexpr std::string_view kAllLinear = "all-linear";
 
 // Fields that change the result and are not supported, unless they say nothing.
@@ -29,8 +31,6 @@ constexpr std::array kRefused = {
     Refused{"trainable_token_indices", "embeddings of its own are not supported"},
     Refused{"target_parameters", "only matrices of linear layers are supported"},
     Refused{"exclude_modules", "not supported: name what it changes in target_modules"},
-    Refused{"rank_pattern", "one rank for all matrices is supported"},
-    Refused{"alpha_pattern", "one lora_alpha for all matrices is supported"},
     Refused{"layer_replication", "a model with more layers than its own is not supported"},
 };
 
@@ -72,15 +72,41 @@ void refuse_unsupported(JsonFields& fields) {
   }
 }
 
-float read_scale(JsonFields& fields, std::int64_t rank) {
+double read_alpha(JsonFields& fields) {
   const double alpha = fields.positive("lora_alpha", std::nullopt);
-  const auto divisor = static_cast<double>(std::max<std::int64_t>(rank, 1));
-  const bool by_root = fields.boolean("use_rslora", false);
-  const auto scale = static_cast<float>(alpha / (by_root ? std::sqrt(divisor) : divisor));
-  if (!std::isfinite(scale)) {
-    fields.fail(ErrorCode::kInvalidArgument, "lora_alpha", "is too large");
+  if (alpha > kAlphaMax) fields.fail(ErrorCode::kInvalidArgument, "lora_alpha", "is too large");
+  return alpha;
+}
+
+// Values by expressions, in the order of the file: of several that match the first one counts.
+void read_patterns(JsonFields& fields, const nlohmann::ordered_json& object, const char* name,
+                   double most, bool whole, std::vector<AdapterConfig::Pattern>& patterns) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return;
+  if (!found->is_object() || found->size() > kPatternsMax) {
+    return fields.fail(ErrorCode::kCorrupt, name, "must be an object of names and numbers");
   }
-  return scale;
+  for (const auto& [key, value] : found->items()) {
+    const double number = value.is_number() ? value.get<double>() : 0;
+    if (!(number > 0 && number <= most) || (whole && std::floor(number) != number)) {
+      return fields.fail(ErrorCode::kCorrupt, name,
+                         "'" + printable(key) + "' must have a number from 1 on, not too large");
+    }
+    Result<TextPattern> end = TextPattern::regex("\\A(?:.*\\.)?(?:" + key + ")\\z");
+    if (!end.ok()) {
+      return fields.fail(ErrorCode::kCorrupt, name, "'" + printable(key) + "' is no expression");
+    }
+    patterns.push_back({*std::move(end), number});
+  }
+}
+
+std::optional<double> value_for(const std::vector<AdapterConfig::Pattern>& patterns,
+                                std::string_view path) {
+  for (const AdapterConfig::Pattern& pattern : patterns) {
+    const auto found = pattern.end.find_all(path);
+    if (found.ok() && !found->empty()) return pattern.value;
+  }
+  return std::nullopt;
 }
 
 // A list of names, or the text "all-linear".
@@ -130,13 +156,29 @@ bool AdapterConfig::names(std::string_view path, std::int64_t layer) const {
                      [&](const std::string& target) { return names_end_of(target, path); });
 }
 
+std::int64_t AdapterConfig::rank_of(std::string_view path) const {
+  return static_cast<std::int64_t>(
+      value_for(rank_pattern, path).value_or(static_cast<double>(rank)));
+}
+
+float AdapterConfig::scale_of(std::string_view path) const {
+  const auto divisor = static_cast<double>(rank_of(path));
+  const double own_alpha = value_for(alpha_pattern, path).value_or(alpha);
+  return static_cast<float>(own_alpha / (by_root ? std::sqrt(divisor) : divisor));
+}
+
 Result<AdapterConfig> parse_adapter_config(std::string_view json, std::string_view file_name) {
   STEMMA_ASSIGN_OR_RETURN(const Json object, parse_json_object(json, file_name, {}));
   JsonFields fields(object, file_name);
   refuse_unsupported(fields);
   AdapterConfig config;
   config.rank = fields.integer("r", {1, kRankMax}, std::nullopt);
-  config.scale = read_scale(fields, config.rank);
+  config.alpha = read_alpha(fields);
+  config.by_root = fields.boolean("use_rslora", false);
+  STEMMA_ASSIGN_OR_RETURN(const nlohmann::ordered_json ordered,
+                          parse_ordered_json(json, file_name, {}));
+  read_patterns(fields, ordered, "rank_pattern", kRankMax, /*whole=*/true, config.rank_pattern);
+  read_patterns(fields, ordered, "alpha_pattern", kAlphaMax, /*whole=*/false, config.alpha_pattern);
   read_targets(fields, config);
   read_layers(fields, config);
   STEMMA_RETURN_IF_ERROR(fields.status());

@@ -1,8 +1,8 @@
 // AdapterConfig: what an adapter_config.json of PEFT says of a LoRA adapter, checked.
 //
 // What such a file can ask for and this build does not compute (other kinds of adapters, DoRA,
-// biases, ranks of single matrices, initialisations that change the model's own weights) is refused
-// by the field's name, never ignored.
+// biases, initialisations that change the model's own weights) is refused by the field's name,
+// never ignored.
 //
 // Thread:     values and a pure function.
 // Memory:     a few strings.
@@ -16,13 +16,24 @@
 #include <string_view>
 #include <vector>
 
+#include "model/tokenizer_regex.h"
 #include "stemma/result.h"
 
 namespace stemma {
 
 struct AdapterConfig {
+  // Of matrices that no pattern names.
   std::int64_t rank = 0;
-  float scale = 1;  // what the product of its matrices is multiplied by
+  double alpha = 1;
+  bool by_root = false;  // alpha is divided by the root of the rank
+  // Of those whose path ends as the expression says, from the beginning of a name on; of several
+  // the first.
+  struct Pattern {
+    TextPattern end;
+    double value = 0;
+  };
+  std::vector<Pattern> rank_pattern;
+  std::vector<Pattern> alpha_pattern;
   // The matrices that it changes, by the ends of their names; nullopt: all that it can.
   std::optional<std::vector<std::string>> targets;
   std::optional<std::vector<std::int64_t>> layers;  // nullopt: all
@@ -30,6 +41,10 @@ struct AdapterConfig {
   // Whether it says that it changes the matrix `path`, such as
   // "model.layers.3.self_attn.q_proj", of this layer.
   bool names(std::string_view path, std::int64_t layer) const;
+
+  // The rank of the two matrices that it has for `path`, and what their product is multiplied by.
+  std::int64_t rank_of(std::string_view path) const;
+  float scale_of(std::string_view path) const;
 };
 
 // Reads the text of an adapter_config.json. Errors are one line: `file_name`, the field, what is

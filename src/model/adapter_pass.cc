@@ -76,7 +76,7 @@ void AdapterPass::add(std::int64_t layer, Projection projection, const ConstMatr
                       const MatrixView& out) {
   for (const Group& group : groups_) {
     const LowRank& change = group.adapter->at(layer, projection);
-    if (!change.empty()) add_change(group, {change.down, change.up}, in, out);
+    if (!change.empty()) add_change(group, {change.down, change.up, change.scale}, in, out);
   }
 }
 
@@ -91,8 +91,8 @@ void AdapterPass::add_of_head(std::int64_t layer, LatentSide side, std::int64_t 
 
 AdapterPass::Change AdapterPass::of_head(const LatentChange& latent, LatentSide side,
                                          std::size_t head) {
-  if (side == LatentSide::kKey) return {latent.key_down[head], latent.latent_up};
-  return {latent.latent_down, latent.value_up[head]};
+  if (side == LatentSide::kKey) return {latent.key_down[head], latent.latent_up, latent.scale};
+  return {latent.latent_down, latent.value_up[head], latent.scale};
 }
 
 void AdapterPass::add_change(const Group& group, const Change& change, const ConstMatrixView& in,
@@ -101,9 +101,8 @@ void AdapterPass::add_change(const Group& group, const Change& change, const Con
   const Rows inner = {inner_.values, change.down.n()};
   const Rows outer = {outer_.values, change.up.n()};
   gemm(rows_of(group, in), change.down, {}, inner.write(rows), threads_);
-  const float scale = group.adapter->scale;
   for_rows(threads_, rows, [&](std::int64_t row) {
-    for (float& value : inner.row(row)) value *= scale;
+    for (float& value : inner.row(row)) value *= change.scale;
   });
   gemm(inner.read(rows), change.up, {}, outer.write(rows), threads_);
   const auto outputs = static_cast<std::size_t>(out.columns);

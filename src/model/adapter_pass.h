@@ -61,10 +61,11 @@ class AdapterPass {
                    const ConstMatrixView& in, const MatrixView& out);
 
  private:
-  // Two matrices, one behind the other.
+  // Two matrices, one behind the other, and what their product is multiplied by.
   struct Change {
     const PackedWeights& down;
     const PackedWeights& up;
+    float scale;
   };
   static Change of_head(const LatentChange& latent, LatentSide side, std::size_t head);
   // The rows of a batch that have the same adapter, ascending.

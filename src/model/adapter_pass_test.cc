@@ -32,6 +32,7 @@ class AdapterPassTest : public testing::Test {
                                             .targets = {i == 0 ? "q_proj" : "v_proj", "up_proj"},
                                             .rank = kRank,
                                             .alpha = 15,
+                                            .alphas = {{"up_proj", i == 0 ? 15 : 20}},
                                             .seed = i + 1};
       ASSERT_TRUE(write_random_adapter(directory.path(), options).ok());
       auto adapter = load_adapter(files, {"a", directory.path()}, options.config, threads_);
@@ -93,9 +94,11 @@ class AdapterPassTest : public testing::Test {
     const std::vector<float> x = input_row(row);
     std::vector<double> inner;
     for (std::int64_t r = 0; r < kRank; ++r) inner.push_back(dot(change.down, r, x));
+    const double scale = adapter == 1 && projection == Projection::kUp ? 4 : 3;
     std::vector<double> sums;
-    for (std::int64_t i = 0; i < change.up.n(); ++i)
-      sums.push_back(1 + 3 * dot(change.up, i, inner));
+    for (std::int64_t i = 0; i < change.up.n(); ++i) {
+      sums.push_back(1 + scale * dot(change.up, i, inner));
+    }
     return sums;
   }
 

@@ -86,7 +86,6 @@ TEST_F(AdapterTest, HoldsTheTwoMatricesOfEachThatItChanges) {
   write({.config = tiny_model_config("llama2"), .targets = {"q_proj", "down_proj"}, .rank = 3});
   const Adapter adapter = load();
   EXPECT_EQ(adapter.name, "wit");
-  EXPECT_EQ(adapter.rank, 3);
   ASSERT_EQ(adapter.layers.size(), 2u);
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     const LowRank& query = adapter.at(layer, Projection::kQuery);
@@ -181,9 +180,66 @@ TEST_F(AdapterTest, LoadsForEveryFamilyInEveryType) {
 
 TEST_F(AdapterTest, ItsScaleIsAlphaByRankOrByItsRoot) {
   write({.config = tiny_model_config("llama2"), .rank = 16, .alpha = 32});
-  EXPECT_EQ(load().scale, 2.0f);
+  EXPECT_EQ(load().at(0, Projection::kQuery).scale, 2.0f);
   write({.config = tiny_model_config("llama2"), .rank = 16, .alpha = 32, .by_root = true});
-  EXPECT_EQ(load().scale, 8.0f);
+  EXPECT_EQ(load().at(0, Projection::kQuery).scale, 8.0f);
+}
+
+TEST_F(AdapterTest, SomeMatricesHaveARankAndAnAlphaOfTheirOwn) {
+  write({.config = tiny_model_config("llama2"),
+         .rank = 4,
+         .alpha = 8,
+         .ranks = {{"q_proj", 2}, {"up_proj", 16}},
+         .alphas = {{"v_proj", 2}, {"up_proj", 4}}});
+  const Adapter adapter = load();
+  const auto expect = [&](Projection projection, std::int64_t rank, float scale) {
+    const LowRank& change = adapter.at(1, projection);
+    EXPECT_EQ(change.down.n(), rank);
+    EXPECT_EQ(change.up.k(), rank);
+    EXPECT_EQ(change.scale, scale);
+  };
+  expect(Projection::kQuery, 2, 4.0f);
+  expect(Projection::kKey, 4, 2.0f);
+  expect(Projection::kValue, 4, 0.5f);
+  expect(Projection::kUp, 16, 0.25f);
+  write({.config = tiny_model_config("deepseek_v3"), .alpha = 8, .ranks = {{"kv_b_proj", 7}}});
+  const Adapter latent = load();
+  EXPECT_EQ(latent.layers[0].latent.latent_down.n(), 7);
+  EXPECT_EQ(latent.layers[0].latent.scale, 8.0f / 7);
+}
+
+// The end of a path, from the beginning of a name on; of several the first.
+TEST(AdapterConfigTest, PatternsAreExpressionsOfThePathsEnd) {
+  const auto config = parse_adapter_config(
+      R"({"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": "all-linear",
+          "rank_pattern": {"layers.1.self_attn.q_proj": 3, "q_proj": 2, "proj": 5,
+                           "mlp\\.(up|gate)_proj": 4},
+          "alpha_pattern": {"v_proj": 4, "model\\.layers\\.0\\..*": 32}})",
+      "f");
+  ASSERT_TRUE(config.ok()) << config.error().detail;
+  EXPECT_EQ(config->rank_of("model.layers.1.self_attn.q_proj"), 3);
+  EXPECT_EQ(config->rank_of("model.layers.11.self_attn.q_proj"), 2);
+  EXPECT_EQ(config->rank_of("model.layers.0.mlp.gate_proj"), 4);
+  EXPECT_EQ(config->rank_of("model.layers.0.mlp.down_proj"), 8) << "proj is no name here";
+  EXPECT_EQ(config->scale_of("model.layers.0.self_attn.v_proj"), 0.5f) << "the first";
+  EXPECT_EQ(config->scale_of("model.layers.0.self_attn.k_proj"), 4.0f);
+  EXPECT_EQ(config->scale_of("model.layers.1.self_attn.q_proj"), 16.0f / 3);
+}
+
+TEST_F(AdapterTest, ItsDigestNamesTheScalesOfSingleMatrices) {
+  const RandomAdapterOptions same = {.config = tiny_model_config("llama2")};
+  const Sha256Digest digest = load().digest;
+  RandomAdapterOptions other = same;
+  other.alphas = {{"q_proj", 4}};
+  write(other);
+  EXPECT_EQ(load().digest, digest) << "what all have";
+  other.alphas = {{"q_proj", 5}};
+  write(other);
+  const Sha256Digest of_queries = load().digest;
+  EXPECT_NE(of_queries, digest);
+  other.alphas = {{"k_proj", 5}};
+  write(other);
+  EXPECT_NE(load().digest, of_queries);
 }
 
 TEST_F(AdapterTest, ItsDigestNamesWhatItComputesAndNotWhereItLies) {
@@ -234,10 +290,7 @@ TEST_F(AdapterTest, WhatIsNotSupportedIsRefusedByItsField) {
   EXPECT_EQ(error_with("bias", "all"),
             "bias: 'all' is not supported: an adapter leaves biases as they are");
   EXPECT_EQ(error_with("use_dora", true), "use_dora: DoRA is not supported");
-  EXPECT_EQ(error_with("rank_pattern", {{"q_proj", 8}}),
-            "rank_pattern: one rank for all matrices is supported");
-  EXPECT_EQ(error_with("alpha_pattern", {{"q_proj", 8}}),
-            "alpha_pattern: one lora_alpha for all matrices is supported");
+  EXPECT_THAT(error_with("rank_pattern", {{"q_proj", 8}}), HasSubstr("expected shape [8, 64]"));
   for (const char* field : {"fan_in_fan_out", "lora_bias", "use_qalora"}) {
     EXPECT_THAT(error_with(field, true), testing::StartsWith(field));
     EXPECT_EQ(error_with(field, false), "none");
@@ -258,6 +311,11 @@ TEST_F(AdapterTest, WhatIsWrongOrMissingIsNamedByItsField) {
   EXPECT_EQ(error_with("lora_alpha", nullptr), "lora_alpha: missing");
   EXPECT_EQ(error_with("lora_alpha", -1), "lora_alpha: must be a number above 0 (got -1)");
   EXPECT_EQ(error_with("lora_alpha", 1e300), "lora_alpha: is too large");
+  EXPECT_EQ(error_with("rank_pattern", {{"q_proj", 1.5}}),
+            "rank_pattern: 'q_proj' must have a number from 1 on, not too large");
+  EXPECT_EQ(error_with("alpha_pattern", {{"q(", 1}}), "alpha_pattern: 'q(' is no expression");
+  EXPECT_EQ(error_with("alpha_pattern", {1}),
+            "alpha_pattern: must be an object of names and numbers");
   EXPECT_EQ(error_with("peft_type", nullptr), "peft_type: missing");
   const std::string wanted = "target_modules: must be a list of names, or \"all-linear\"";
   EXPECT_EQ(error_with("target_modules", nullptr), wanted);

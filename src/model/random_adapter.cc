@@ -16,9 +16,10 @@ std::vector<TensorValues> random_adapter_tensors(const RandomAdapterOptions& opt
     if (!targets.empty() && std::find(targets.begin(), targets.end(), last) == targets.end()) {
       continue;
     }
-    for (TensorSpec spec :
-         {TensorSpec{adapter_down_name(matrix.path), {options.rank, matrix.inputs}},
-          TensorSpec{adapter_up_name(matrix.path), {matrix.outputs, options.rank}}}) {
+    std::int64_t rank = options.rank;
+    for (const auto& [name, own] : options.ranks) rank = name == last ? own : rank;
+    for (TensorSpec spec : {TensorSpec{adapter_down_name(matrix.path), {rank, matrix.inputs}},
+                            TensorSpec{adapter_up_name(matrix.path), {matrix.outputs, rank}}}) {
       std::vector<float> values = random_tensor(spec.name, spec.shape, options.seed);
       tensors.push_back({std::move(spec), std::move(values)});
     }
@@ -31,6 +32,8 @@ Status write_random_adapter(const std::string& directory, const RandomAdapterOpt
       {"peft_type", "LORA"},           {"r", options.rank}, {"lora_alpha", options.alpha},
       {"use_rslora", options.by_root}, {"bias", "none"},    {"target_modules", "all-linear"}};
   if (!options.targets.empty()) config["target_modules"] = options.targets;
+  for (const auto& [name, rank] : options.ranks) config["rank_pattern"][name] = rank;
+  for (const auto& [name, alpha] : options.alphas) config["alpha_pattern"][name] = alpha;
   const auto path = [&](std::string_view name) { return join_path(directory, std::string(name)); };
   STEMMA_RETURN_IF_ERROR(write_file(path(kAdapterConfigFile), config.dump(1)));
   std::vector<TensorValues> tensors = random_adapter_tensors(options);

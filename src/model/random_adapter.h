@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/weight_type.h"
@@ -30,6 +31,9 @@ struct RandomAdapterOptions {
   std::int64_t rank = 4;
   double alpha = 4;
   bool by_root = false;  // use_rslora
+  // Other ranks and alphas of matrices whose names end so: rank_pattern and alpha_pattern.
+  std::vector<std::pair<std::string, std::int64_t>> ranks = {};
+  std::vector<std::pair<std::string, double>> alphas = {};
   WeightType type = WeightType::kF32;
   bool reversed = false;  // the file has its tensors the other way round
   std::uint64_t seed = 1;

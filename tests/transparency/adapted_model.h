@@ -29,6 +29,8 @@ class AdaptedModel {
     const RandomAdapterOptions b = {.config = config,
                                     .targets = {"o_proj", "down_proj"},
                                     .rank = 12,
+                                    .ranks = {{"down_proj", 5}},
+                                    .alphas = {{"o_proj", 7}},
                                     .type = WeightType::kBf16,
                                     .seed = 6};
     const bool written =
