@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/text_cursor.h"
 #include "model/unicode_text.h"
 
 namespace stemma {
@@ -17,7 +18,6 @@ using Part = ByteGrammar::Part;
 using Chars = std::vector<CharRange>;
 
 constexpr int kDepthMax = 100;
-constexpr std::int64_t kCountMax = 1'000'000;
 
 const Chars kDigit = {{'0', '9'}};
 const Chars kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -41,10 +41,10 @@ Chars united(Chars chars) {
   return out;
 }
 
-class RegexReader {
+class RegexReader : private TextCursor {
  public:
   RegexReader(std::string_view expression, RegexMatch match, ByteGrammar& grammar, CharWriter write)
-      : text_(expression), match_(match), grammar_(grammar), write_(write) {}
+      : TextCursor(expression), match_(match), grammar_(grammar), write_(write) {}
 
   Result<Part> read() {
     const Part whole = alternatives(/*depth=*/0);
@@ -54,13 +54,7 @@ class RegexReader {
   }
 
  private:
-  bool done() const { return at_ >= text_.size() || !status_.ok(); }
-  bool sees(std::string_view what) const { return text_.substr(at_).starts_with(what); }
-  bool take(std::string_view what) {
-    if (!sees(what)) return false;
-    at_ += what.size();
-    return true;
-  }
+  bool done() const { return at_end() || !status_.ok(); }
   char32_t take_char() {
     const char32_t code = utf8_code_at(text_, at_);
     at_ = utf8_next(text_, at_);
@@ -148,15 +142,6 @@ class RegexReader {
     return status_.ok();
   }
 
-  std::optional<std::int64_t> take_number() {
-    std::optional<std::int64_t> number;
-    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-      number = std::min(number.value_or(0) * 10 + (text_[at_] - '0'), kCountMax);
-      ++at_;
-    }
-    return number;
-  }
-
   Part atom(int depth) {
     if (take("(")) return group(depth);
     if (take("[")) return char_class();
@@ -226,7 +211,7 @@ class RegexReader {
       const std::size_t place = kLetters.find(static_cast<char>(letter));
       if (place != std::string_view::npos) return static_cast<char32_t>(kMeant[place]);
     }
-    if (letter == 'x') return take_hex(2);
+    if (letter == 'x') return take_code(2);
     if (letter == 'u') return take_unit();
     const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
     if (is_letter || (letter >= '0' && letter <= '9')) {
@@ -245,13 +230,13 @@ class RegexReader {
         invalid("\\u{ without a character");
         return std::nullopt;
       }
-      const auto code = take_hex(digits);
+      const auto code = take_code(digits);
       take("}");
       return code;
     }
-    const auto high = take_hex(4);
+    const auto high = take_code(4);
     if (!high.has_value() || *high < 0xD800 || *high > 0xDBFF || !take("\\u")) return high;
-    const auto low = take_hex(4);
+    const auto low = take_code(4);
     if (!low.has_value() || *low < 0xDC00 || *low > 0xDFFF) {
       invalid("half of a character");
       return std::nullopt;
@@ -259,21 +244,15 @@ class RegexReader {
     return 0x10000 + ((*high - 0xD800) << 10) + (*low - 0xDC00);
   }
 
-  std::optional<char32_t> take_hex(std::size_t digits) {
-    char32_t code = 0;
-    for (std::size_t i = 0; i < digits; ++i) {
-      constexpr std::string_view kHex = "0123456789abcdef0123456789ABCDEF";
-      const std::size_t place = at_ < text_.size() ? kHex.find(text_[at_]) : std::string_view::npos;
-      if (place == std::string_view::npos) {
-        invalid("a character without its digits");
-        return std::nullopt;
-      }
-      code = code * 16 + static_cast<char32_t>(place % 16);
-      ++at_;
+  std::optional<char32_t> take_code(std::size_t digits) {
+    const std::optional<char32_t> code = take_hex(digits);
+    if (!code.has_value()) {
+      invalid("a character without its digits");
+    } else if (*code > kCharMax) {
+      invalid("no character of Unicode");
+      return std::nullopt;
     }
-    if (code <= kCharMax) return code;
-    invalid("no character of Unicode");
-    return std::nullopt;
+    return code;
   }
 
   Part char_class() {
@@ -309,11 +288,9 @@ class RegexReader {
     return escaped_chars();
   }
 
-  const std::string_view text_;
   const RegexMatch match_;
   ByteGrammar& grammar_;
   CharWriter write_;
-  std::size_t at_ = 0;
   Status status_;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "grammar/byte_regex.h"
+#include "grammar/text_cursor.h"
 #include "model/unicode_text.h"
 
 namespace stemma {
@@ -19,7 +20,6 @@ namespace {
 using Part = ByteGrammar::Part;
 
 constexpr int kDepthMax = 100;
-constexpr std::int64_t kCountMax = 1'000'000;
 constexpr std::string_view kDefines = "::=";
 
 bool begins_name(char c) {
@@ -29,9 +29,9 @@ bool goes_on_name(char c) {
   return begins_name(c) || (c >= '0' && c <= '9') || c == '-' || c == '.';
 }
 
-class EbnfReader {
+class EbnfReader : private TextCursor {
  public:
-  EbnfReader(std::string_view text, ByteGrammar& grammar) : text_(text), grammar_(grammar) {}
+  EbnfReader(std::string_view text, ByteGrammar& grammar) : TextCursor(text), grammar_(grammar) {}
 
   Result<Part> read() {
     skip_blanks();
@@ -51,21 +51,15 @@ class EbnfReader {
     bool defined = false;
   };
 
-  bool done() const { return at_ >= text_.size() || !status_.ok(); }
-  bool sees(std::string_view what) const { return text_.substr(at_).starts_with(what); }
-  bool take(std::string_view what) {
-    if (!sees(what)) return false;
-    at_ += what.size();
-    return true;
-  }
-  // The same, and what is blank behind it.
+  bool done() const { return at_end() || !status_.ok(); }
+  // take, and what is blank behind it.
   bool take_sign(std::string_view what) {
     const bool taken = take(what);
     if (taken) skip_blanks();
     return taken;
   }
   void skip_blanks() {
-    while (at_ < text_.size()) {
+    while (!at_end()) {
       if (text_[at_] == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
       } else if (std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) {
@@ -91,9 +85,9 @@ class EbnfReader {
 
   // Empty where none begins.
   std::string_view take_name() {
-    if (at_ >= text_.size() || !begins_name(text_[at_])) return {};
+    if (at_end() || !begins_name(text_[at_])) return {};
     const std::size_t begin = at_;
-    while (at_ < text_.size() && goes_on_name(text_[at_])) ++at_;
+    while (!at_end() && goes_on_name(text_[at_])) ++at_;
     return text_.substr(begin, at_ - begin);
   }
   // Whether the next rule begins here.
@@ -178,22 +172,19 @@ class EbnfReader {
 
   // Behind the brace.
   void take_counts(std::int64_t& least, std::optional<std::int64_t>& most) {
-    const auto first = take_number();
+    const auto first = take_count();
     if (!first.has_value()) {
       invalid("{ without a count");
       return;
     }
     least = *first;
     most = least;
-    if (take_sign(",")) most = take_number();
+    if (take_sign(",")) most = take_count();
     if (!take_sign("}")) invalid("{ without a }");
     if (most.has_value() && *most < least) invalid("counts in the wrong order");
   }
-  std::optional<std::int64_t> take_number() {
-    std::optional<std::int64_t> number;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      number = std::min(number.value_or(0) * 10 + (text_[at_] - '0'), kCountMax);
-    }
+  std::optional<std::int64_t> take_count() {
+    const std::optional<std::int64_t> number = take_number();
     skip_blanks();
     return number;
   }
@@ -220,7 +211,7 @@ class EbnfReader {
   std::string literal() {
     std::string text;
     while (status_.ok()) {
-      if (at_ >= text_.size() || text_[at_] == '\n') {
+      if (at_end() || text_[at_] == '\n') {
         invalid("a text without an end");
       } else if (take("\"")) {
         break;
@@ -236,16 +227,16 @@ class EbnfReader {
   void escaped(std::string& text) {
     constexpr std::string_view kLetters = "nrt";
     constexpr std::string_view kMeant = "\n\r\t";
-    const char letter = at_ < text_.size() ? text_[at_] : '\n';
+    const char letter = !at_end() ? text_[at_] : '\n';
     if (const std::size_t i = kLetters.find(letter); i != std::string_view::npos) {
       ++at_;
       text += kMeant[i];
     } else if (take("x")) {
-      append_hex(2, text);
+      append_code(2, text);
     } else if (take("u")) {
-      append_hex(4, text);
+      append_code(4, text);
     } else if (take("U")) {
-      append_hex(8, text);
+      append_code(8, text);
     } else if (letter > ' ' && letter <= '~' && !begins_name(letter) && !goes_on_digit(letter)) {
       ++at_;
       text += letter;
@@ -255,22 +246,15 @@ class EbnfReader {
   }
   static bool goes_on_digit(char c) { return c >= '0' && c <= '9'; }
 
-  void append_hex(std::size_t digits, std::string& text) {
-    constexpr std::string_view kHex = "0123456789abcdef0123456789ABCDEF";
-    char32_t code = 0;
-    for (std::size_t i = 0; i < digits; ++i, ++at_) {
-      const std::size_t place = at_ < text_.size() ? kHex.find(text_[at_]) : std::string_view::npos;
-      if (place == std::string_view::npos) {
-        invalid("a character without its digits");
-        return;
-      }
-      code = std::min<char32_t>(code * 16 + static_cast<char32_t>(place % 16), 0x7FFFFFF);
-    }
-    if (code > kCharMax || (code >= 0xD800 && code <= 0xDFFF)) {
+  void append_code(std::size_t digits, std::string& text) {
+    const std::optional<char32_t> code = take_hex(digits);
+    if (!code.has_value()) {
+      invalid("a character without its digits");
+    } else if (*code > kCharMax || (*code >= 0xD800 && *code <= 0xDFFF)) {
       invalid("no character of Unicode");
-      return;
+    } else {
+      utf8_append(*code, text);
     }
-    utf8_append(code, text);
   }
 
   // Classes are written as those of regular expressions.
@@ -288,10 +272,8 @@ class EbnfReader {
     return *part;
   }
 
-  const std::string_view text_;
   ByteGrammar& grammar_;
   std::map<std::string, Rule, std::less<>> rules_;
-  std::size_t at_ = 0;
   Status status_;
 };
 

@@ -14,6 +14,21 @@
 
 namespace stemma {
 
+// A small engine, which writes through.
+inline EngineOptions tiered_options(std::int64_t page_size, std::int64_t pool_tokens) {
+  EngineOptions options;
+  options.kv.page_size = page_size;
+  options.kv.pages = pool_tokens / page_size;
+  options.kv.requests_max = 4;
+  options.kv.context_tokens_max = 160;
+  options.kv.tiers.write_policy = WritePolicy::kWriteThrough;
+  options.kv.tiers.load_pages_max = 4;
+  options.scheduler.step_tokens_max = 48;
+  options.scheduler.chunk_tokens_max = 20;
+  options.inbox_max = 64;
+  return options;
+}
+
 inline SimulatedTierOptions tiers_of(std::int64_t host_pages, std::vector<Tier> stores = {}) {
   SimulatedTierOptions tiers;
   tiers.host_pages = host_pages;

@@ -7,22 +7,14 @@
 namespace stemma {
 namespace {
 
-EngineOptions tiered_options(std::int64_t page_size, std::int64_t pool_tokens) {
-  EngineOptions options;
-  options.kv.page_size = page_size;
-  options.kv.pages = pool_tokens / page_size;
-  options.kv.requests_max = 4;
-  options.kv.context_tokens_max = 160;
+EngineOptions write_back_options(std::int64_t page_size, std::int64_t pool_tokens) {
+  EngineOptions options = tiered_options(page_size, pool_tokens);
   options.kv.tiers.write_policy = WritePolicy::kWriteBack;
-  options.kv.tiers.load_pages_max = 4;
-  options.scheduler.step_tokens_max = 48;
-  options.scheduler.chunk_tokens_max = 20;
-  options.inbox_max = 64;
   return options;
 }
 
 TEST(WriteBack, CopiesAheadOfEviction) {
-  EngineOptions options = tiered_options(4, 320);
+  EngineOptions options = write_back_options(4, 320);
   options.kv.tiers.demote_ahead_pages = 60;
   const SimulatedTierOptions tiers = tiers_of(400);
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
@@ -38,7 +30,7 @@ TEST(WriteBack, CopiesAheadOfEviction) {
 
 // What is waited for goes last, but it goes.
 TEST(WriteBack, CopiesWhatIsWaitedForWhereThereIsNothingElse) {
-  EngineOptions options = tiered_options(4, 320);
+  EngineOptions options = write_back_options(4, 320);
   options.kv.requests_max = 1;
   SimulatedTierOptions tiers = tiers_of(400);
   tiers.lanes.job_us_max = 1;
@@ -59,7 +51,7 @@ TEST(WriteBack, CopiesWhatIsWaitedForWhereThereIsNothingElse) {
 
 TEST(WriteBack, SharesWhatIsUsedTwiceThroughPageStores) {
   for (const bool stores : {false, true}) {
-    EngineOptions options = tiered_options(4, 320);
+    EngineOptions options = write_back_options(4, 320);
     const SimulatedTierOptions tiers = stores ? tiers_of(64, {Tier::kRemote}) : tiers_of(64);
     StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
     answer(harness, 1, 130);
@@ -73,7 +65,7 @@ TEST(WriteBack, SharesWhatIsUsedTwiceThroughPageStores) {
 
 // A tenant whose requests have all ended keeps its pages as others do: they are copied ahead too.
 TEST(WriteBack, CopiesWhatNoOpenRequestIsOf) {
-  EngineOptions options = tiered_options(4, 320);
+  EngineOptions options = write_back_options(4, 320);
   options.kv.tiers.demote_ahead_pages = 80;
   const SimulatedTierOptions tiers = tiers_of(64);
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
@@ -91,7 +83,7 @@ TEST(WriteBack, CopiesWhatNoOpenRequestIsOf) {
 
 // A step evicts many of them at once.
 TEST(WriteBack, CopiesManySmallTextsAhead) {
-  EngineOptions options = tiered_options(4, 320);
+  EngineOptions options = write_back_options(4, 320);
   options.kv.tiers.demote_ahead_pages = 80;
   const SimulatedTierOptions tiers = tiers_of(128);
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
@@ -103,7 +95,7 @@ TEST(WriteBack, CopiesManySmallTextsAhead) {
 // Where host memory is too small for what is to be copied ahead, copies would chase each other for
 // ever, and lock what they copy.
 TEST(WriteBack, NothingIsCopiedAheadOverAndOver) {
-  EngineOptions options = tiered_options(4, 320);
+  EngineOptions options = write_back_options(4, 320);
   options.kv.tiers.demote_ahead_pages = 1000;
   const SimulatedTierOptions tiers = tiers_of(15);
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
@@ -118,7 +110,7 @@ TEST(WriteBack, NothingIsCopiedAheadOverAndOver) {
 
 // One page in eight is one where there are fewer.
 TEST(WriteBack, CopiesAheadInThePoolOfOneRequest) {
-  const EngineOptions options = tiered_options(16, 96);
+  const EngineOptions options = write_back_options(16, 96);
   const SimulatedTierOptions tiers = tiers_of(64);
   StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
   for (std::uint64_t seed = 1; seed < 4; ++seed) {
