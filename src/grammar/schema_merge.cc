@@ -18,7 +18,7 @@ namespace {
 using Json = TemplateJson;
 
 constexpr int kDepthMax = 64;
-constexpr std::size_t kValuesMax = std::size_t{1} << 17;  // that are copied
+constexpr std::size_t kValuesMax = std::size_t{1} << 17;  // that are read or copied
 
 // What stands for other schemas.
 constexpr std::array kStanding = {"$ref", "allOf", "anyOf", "oneOf"};
@@ -99,6 +99,7 @@ class SchemaMerger {
     if (!schema.is_object()) {
       return fail(ErrorCode::kInvalidArgument, "must be an object or a boolean");
     }
+    if (!has_room(1)) return false;
     if (depth > kDepthMax) {
       return fail(ErrorCode::kInvalidArgument, "schemas that stand for each other without an end");
     }
@@ -127,6 +128,15 @@ class SchemaMerger {
       own = both(own, chosen(std::move(choices)));
     }
     return own;
+  }
+
+  // Schemas that stand for two each, which stand for two each, are soon too many to read.
+  bool has_room(std::size_t values) {
+    values_ += values;
+    if (values_ > kValuesMax) {
+      fail(ErrorCode::kUnsupported, "so many schemas together are not supported");
+    }
+    return status_.ok();
   }
 
   bool is_list(const Json& value, std::string_view word) {
@@ -167,10 +177,7 @@ class SchemaMerger {
   }
 
   Json merged(const Json& a, const Json& b) {
-    values_ += values_in(a) + values_in(b);
-    if (values_ > kValuesMax) {
-      return fail(ErrorCode::kUnsupported, "so many schemas together are not supported");
-    }
+    if (!has_room(values_in(a) + values_in(b))) return false;
     Json out = a;
     for (const auto& [word, value] : b.items()) {
       if (word == "properties" || word == "additionalProperties" || word == "required") continue;

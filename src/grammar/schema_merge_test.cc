@@ -148,6 +148,19 @@ TEST(SchemaMerge, ASchemaThatSaysOneThingIsLeftAlone) {
   EXPECT_TRUE(says_several(TemplateJson::parse(R"({"anyOf":[true],"type":"null"})")));
 }
 
+TEST(SchemaMerge, NoMoreIsReadThanARequestIsWorth) {
+  std::string defs;
+  for (int i = 0; i < 28; ++i) {
+    defs += fmt::format(
+        R"("d{0}":{{"allOf":[{{"$ref":"#/$defs/d{1}"}},{{"$ref":"#/$defs/d{1}"}}]}},)", i, i + 1);
+  }
+  const TemplateJson root =
+      TemplateJson::parse(R"({"$ref":"#/$defs/d0","$defs":{)" + defs + R"("d28":{}}})");
+  const auto one = merged_schema(root, root, "s");
+  ASSERT_FALSE(one.ok());
+  EXPECT_EQ(one.error().detail, "s: so many schemas together are not supported");
+}
+
 // node: an object that may have a node below it, and a tag.
 TEST(SchemaMerge, SchemasThatNameThemselvesHaveAGrammar) {
   ByteAutomaton automaton = automaton_of_schema(with_defs(R"({"$ref":"#/$defs/node"})").dump());
