@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "model/json_text.h"
 
@@ -58,16 +59,17 @@ std::string_view type_of(const Json& value) {
   return std::floor(number) == number ? "integer" : "number";
 }
 
-std::vector<std::string> names_of(const Json& type) {
-  std::vector<std::string> names;
+using Names = std::set<std::string, std::less<>>;
+Names names_of(const Json& type) {
+  Names names;
   const Json list = type.is_array() ? type : Json::array({type});
   for (const Json& name : list) {
-    if (name.is_string()) names.push_back(name.get<std::string>());
+    if (name.is_string()) names.insert(name.get<std::string>());
   }
   return names;
 }
-bool allows(const std::vector<std::string>& types, std::string_view type) {
-  return is_among(type, types) || (type == "integer" && is_among("number", types));
+bool allows(const Names& types, std::string_view type) {
+  return types.contains(type) || (type == "integer" && types.contains("number"));
 }
 
 class SchemaMerger {
@@ -205,15 +207,16 @@ class SchemaMerger {
   }
 
   static Json types_of_both(const Json& a, const Json& b) {
-    const std::vector<std::string> of_a = names_of(a);
-    const std::vector<std::string> of_b = names_of(b);
-    Json types = Json::array();
-    const auto add = [&](const std::string& type, const std::vector<std::string>& others) {
-      if (allows(others, type) && !has_value(types, type)) types.push_back(type);
-    };
-    for (const std::string& type : of_a) add(type, of_b);
-    for (const std::string& type : of_b) add(type, of_a);
-    return types;
+    const Names of_a = names_of(a);
+    const Names of_b = names_of(b);
+    Names both;
+    for (const std::string& type : of_a) {
+      if (allows(of_b, type)) both.insert(type);
+    }
+    for (const std::string& type : of_b) {
+      if (allows(of_a, type)) both.insert(type);
+    }
+    return both;
   }
 
   // Of enum and const: the values that both have, and that are of the type. False: none.
@@ -222,10 +225,12 @@ class SchemaMerger {
     const std::optional<Json> others = values_of(b);
     if (!values.has_value() && !others.has_value()) return true;
     if (!values.has_value()) values = others;
+    const std::set<Json> of_others = others.has_value() ? set_of(*others) : std::set<Json>();
+    const Names types = names_of(out.value("type", Json::array()));
     Json kept = Json::array();
     for (const Json& value : *values) {
-      const bool is_others = !others.has_value() || has_value(*others, value);
-      const bool is_typed = !out.contains("type") || allows(names_of(out["type"]), type_of(value));
+      const bool is_others = !others.has_value() || of_others.contains(value);
+      const bool is_typed = !out.contains("type") || allows(types, type_of(value));
       if (is_others && is_typed) kept.push_back(value);
     }
     for (const char* const word : {"enum", "const", "type"}) out.erase(word);
@@ -233,9 +238,8 @@ class SchemaMerger {
     out["enum"] = std::move(kept);
     return true;
   }
-  static bool has_value(const Json& list, const Json& value) {
-    return std::find(list.begin(), list.end(), value) != list.end();
-  }
+  // Lists may be long.
+  static std::set<Json> set_of(const Json& list) { return {list.begin(), list.end()}; }
 
   static std::optional<Json> values_of(const Json& schema) {
     if (schema.contains("const")) return Json::array({schema["const"]});
@@ -255,8 +259,9 @@ class SchemaMerger {
   // that must be there.
   static void merge_members(const Json& a, const Json& b, Json& out) {
     Json required = a.value("required", Json::array());
+    std::set<Json> known = set_of(required);
     for (const Json& name : b.value("required", Json::array())) {
-      if (!has_value(required, name)) required.push_back(name);
+      if (known.insert(name).second) required.push_back(name);
     }
     if (!required.empty()) out["required"] = std::move(required);
     const Json others = others_of_both(a, b);
@@ -283,13 +288,13 @@ class SchemaMerger {
       return chosen(std::move(choices));
     }
     if (!schema.contains("properties")) return schema;
-    const Json required = schema.value("required", Json::array());
+    const std::set<Json> required = set_of(schema.value("required", Json::array()));
     const bool others = schema.value("additionalProperties", Json(false)) != false;
     Json kept = Json::object();
     for (const auto& [name, member] : schema["properties"].items()) {
       if (member != false) {
         kept[name] = member;
-      } else if (has_value(required, name)) {
+      } else if (required.contains(name)) {
         return false;
       } else if (others) {
         return several("additionalProperties");
