@@ -22,11 +22,18 @@ using Part = ByteGrammar::Part;
 constexpr int kDepthMax = 100;
 constexpr std::string_view kDefines = "::=";
 
+// XGrammar's, which look like names before a group.
+constexpr std::array<std::string_view, 4> kMacros = {"TagDispatch", "TokenTagDispatch", "Token",
+                                                     "ExcludeToken"};
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 bool begins_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 bool goes_on_name(char c) {
-  return begins_name(c) || (c >= '0' && c <= '9') || c == '-' || c == '.';
+  return begins_name(c) || is_digit(c) || c == '-' || c == '.';
 }
 
 class EbnfReader : private TextCursor {
@@ -52,7 +59,7 @@ class EbnfReader : private TextCursor {
   };
 
   bool done() const { return at_end() || !status_.ok(); }
-  // take, and what is blank behind it.
+  // As take, and what is blank behind it.
   bool take_sign(std::string_view what) {
     const bool taken = take(what);
     if (taken) skip_blanks();
@@ -203,7 +210,9 @@ class EbnfReader : private TextCursor {
     const std::size_t begin = at_;
     const std::string_view name = take_name();
     if (name.empty()) return invalid("neither a text nor a class, a group or a name");
-    if (sees("(")) return unsupported(fmt::format("the macro {} is", name));
+    if (sees("(") && std::find(kMacros.begin(), kMacros.end(), name) != kMacros.end()) {
+      return unsupported(fmt::format("the macro {} is", name));
+    }
     return rule_of(name, begin).part;
   }
 
@@ -237,14 +246,13 @@ class EbnfReader : private TextCursor {
       append_code(4, text);
     } else if (take("U")) {
       append_code(8, text);
-    } else if (letter > ' ' && letter <= '~' && !begins_name(letter) && !goes_on_digit(letter)) {
+    } else if (letter > ' ' && letter <= '~' && !begins_name(letter) && !is_digit(letter)) {
       ++at_;
       text += letter;
     } else {
       invalid("\\ without a character");
     }
   }
-  static bool goes_on_digit(char c) { return c >= '0' && c <= '9'; }
 
   void append_code(std::size_t digits, std::string& text) {
     const std::optional<char32_t> code = take_hex(digits);

@@ -52,6 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         EbnfCase{R"(root ::= . .)", {"é\n", "ab"}, {"a", "abc"}},
         EbnfCase{R"(root ::= "\"\\\n\t\r\[\x41\u00e9\U0001F600é")", {"\"\\\n\t\r[Aé😀é"}, {"A"}},
         EbnfCase{R"(root ::= "")", {""}, {"a"}},
+        EbnfCase{"root ::= a(\"b\"|\"c\")\na::=\"x\"", {"xb", "xc"}, {"x"}},
         EbnfCase{"a-b.c_1 ::= \"x\" y\nroot ::= a-b.c_1 # none of these: y ::= \"z\"\ny ::= [y]",
                  {"xy"},
                  {"xz"}},
