@@ -2,7 +2,8 @@
 //
 // Every code is a number of f16, and so K and V are multiplied as f16, exactly what they are, and
 // their rows' scales are put elsewhere. Kernels that read a tile once make operands of the codes in
-// registers (RowKind::kCodes); those whose warps all read it widen it first (kWideCodes).
+// registers (RowKind::kCodes); those whose warps all read it widen it first (kWideCodes, and latent
+// rows' kLatentCodes).
 //
 //   queries  times a power of two a row, by which the largest of them is from 1 to 2, so that f16
 //            holds them whatever a model gives
@@ -25,6 +26,7 @@
 #include "attention/attention_products_cuda.h"
 #include "attention/attention_tiles_cuda.h"
 #include "device/cuda_dialect.h"
+#include "device/row_words.h"
 
 namespace stemma {
 
@@ -91,22 +93,16 @@ STEMMA_ON_DEVICE RowPower row_power(float largest) {
   return {word_as_float((254 - exponent) << 23), word_as_float(exponent << 23)};
 }
 
-// Eight that follow each other, from a multiple of eight on.
-STEMMA_ON_DEVICE void load_eight(const AttentionParams& params, std::int64_t first, float (&q)[8]) {
-  const int bytes = params.row_dtype == DType::kF32 ? 4 : 2;
-  const Words* const from =
-      reinterpret_cast<const Words*>(static_cast<const std::byte*>(params.q) + first * bytes);
-  const Words words = load_words(from);
-  if (params.row_dtype == DType::kF32) {
-    const Words more = load_words(from + 1);
-    STEMMA_UNROLLED
-    for (int j = 0; j < 8; ++j) q[j] = word_as_float(j < 4 ? words.w[j] : more.w[j - 4]);
-    return;
-  }
-  STEMMA_UNROLLED
-  for (int j = 0; j < 8; ++j) {
-    const auto bits = static_cast<std::uint16_t>(words.w[j / 2] >> (16 * (j % 2)));
-    q[j] = params.row_dtype == DType::kF16 ? widen(Float16{bits}) : widen(BFloat16{bits});
+// Values of the queries that follow each other, from a multiple of kRowStep on.
+STEMMA_ON_DEVICE void load_query_values(const AttentionParams& params, std::int64_t first,
+                                        float (&q)[kRowStep]) {
+  switch (params.row_dtype) {
+    case DType::kF32:
+      return load_values(static_cast<const float*>(params.q) + first, q);
+    case DType::kF16:
+      return load_values(static_cast<const Float16*>(params.q) + first, q);
+    default:
+      return load_values(static_cast<const BFloat16*>(params.q) + first, q);
   }
 }
 
@@ -132,12 +128,13 @@ STEMMA_ON_DEVICE void load_code_queries(const AttentionParams& params, const Att
     const Pair pair = pair_of(params, item, kv_head, row);
     const std::int64_t first =
         (static_cast<std::int64_t>(pair.row) * params.query_heads + pair.head) * params.head_dim;
-    float q[std::size_t{kEach}][8] = {};
+    float q[std::size_t{kEach}][kRowStep] = {};
     float largest = 0;
     STEMMA_UNROLLED
     for (int e = 0; e < kEach; ++e) {
       const int column = 8 * (own + e * kLanes);
-      if (pair.row >= 0 && column < params.head_dim) load_eight(params, first + column, q[e]);
+      if (pair.row >= 0 && column < params.head_dim)
+        load_query_values(params, first + column, q[e]);
     }
     STEMMA_UNROLLED
     for (int i = 0; i < 8 * kEach; ++i) {

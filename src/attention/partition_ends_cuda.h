@@ -52,17 +52,17 @@ STEMMA_ON_DEVICE PartitionEnd end_partition(const AttentionParams& params,
 
 // Where a lane's columns lie, two neighbours at a time: in each eight, as a product leaves them; of
 // products of even and of odd columns four in each sixteen.
-template <bool kOfCodes>
+template <bool kInFours>
 STEMMA_ON_DEVICE int first_of_lane() {
-  return lane_index() % 4 * (kOfCodes ? 4 : 2);
+  return lane_index() % 4 * (kInFours ? 4 : 2);
 }
-template <bool kOfCodes>
+template <bool kInFours>
 STEMMA_ON_DEVICE constexpr int columns_behind(int i) {
-  return kOfCodes ? i / 2 * 16 + i % 2 * 2 : 8 * i;
+  return kInFours ? i / 2 * 16 + i % 2 * 2 : 8 * i;
 }
-template <bool kOfCodes, std::size_t kEights>
+template <bool kInFours, std::size_t kEights>
 STEMMA_ON_DEVICE Two<float> two_of(const float (&o)[kEights][4], int i, int half) {
-  if constexpr (kOfCodes) {
+  if constexpr (kInFours) {
     const int from = 2 * half + i % 2;
     return {o[i / 2 * 2][from], o[i / 2 * 2 + 1][from]};
   } else {
@@ -71,11 +71,11 @@ STEMMA_ON_DEVICE Two<float> two_of(const float (&o)[kEights][4], int i, int half
 }
 
 // The lane's twos from `to` on, of the columns that there are.
-template <bool kOfCodes, typename T, std::size_t kCount>
+template <bool kInFours, typename T, std::size_t kCount>
 STEMMA_ON_DEVICE void store_twos(T* to, int columns, const Two<float> (&two)[kCount]) {
   STEMMA_UNROLLED
   for (int i = 0; i < int{kCount}; ++i) {
-    const int behind = columns_behind<kOfCodes>(i);
+    const int behind = columns_behind<kInFours>(i);
     if (behind >= columns) break;
     if constexpr (std::is_same_v<T, float>) {
       store_two(to + behind, two[i]);
@@ -85,7 +85,7 @@ STEMMA_ON_DEVICE void store_twos(T* to, int columns, const Two<float> (&two)[kCo
   }
 }
 // Outputs of the row from `column` on.
-template <bool kOfCodes, std::size_t kCount>
+template <bool kInFours, std::size_t kCount>
 STEMMA_ON_DEVICE void end_outputs(const AttentionParams& params, const PartitionEnd& end,
                                   int column, Two<float> (&two)[kCount]) {
   STEMMA_UNROLLED
@@ -98,44 +98,44 @@ STEMMA_ON_DEVICE void end_outputs(const AttentionParams& params, const Partition
   const int columns = params.value_dim - column;
   switch (params.row_dtype) {
     case DType::kF32:
-      return store_twos<kOfCodes>(static_cast<float*>(params.out) + at, columns, two);
+      return store_twos<kInFours>(static_cast<float*>(params.out) + at, columns, two);
     case DType::kF16:
-      return store_twos<kOfCodes>(static_cast<Float16*>(params.out) + at, columns, two);
+      return store_twos<kInFours>(static_cast<Float16*>(params.out) + at, columns, two);
     default:
-      return store_twos<kOfCodes>(static_cast<BFloat16*>(params.out) + at, columns, two);
+      return store_twos<kInFours>(static_cast<BFloat16*>(params.out) + at, columns, two);
   }
 }
 
 // The lane's columns among 8 kEights of the row from `first_column` on; `o` has two of each eight,
-// or where they are kOfCodes, the even ones of each sixteen and then the odd ones. Loads of eight
+// or where they are kInFours, the even ones of each sixteen and then the odd ones. Loads of eight
 // are on their way at once: behind a store none would begin.
-template <bool kOfCodes = false, std::size_t kEights>
+template <bool kInFours = false, std::size_t kEights>
 STEMMA_ON_DEVICE void end_columns(const AttentionParams& params, const PartitionEnd& end,
                                   const float (&o)[kEights][4], int half, int first_column) {
   constexpr int kAtOnce = kEights < 8 ? int{kEights} : 8;
   static_assert(kEights % kAtOnce == 0 && kAtOnce % 2 == 0);
   STEMMA_UNROLLED
   for (int begin = 0; begin < int{kEights}; begin += kAtOnce) {
-    const int column = first_column + 8 * begin + first_of_lane<kOfCodes>();
+    const int column = first_column + 8 * begin + first_of_lane<kInFours>();
     const int columns = params.value_dim - column;
     float* const values = params.sum_values + end.sum * params.value_dim + column;
     Two<float> two[std::size_t{kAtOnce}] = {};
     STEMMA_UNROLLED
     for (int i = 0; i < kAtOnce; ++i) {
-      const int behind = columns_behind<kOfCodes>(i);
+      const int behind = columns_behind<kInFours>(i);
       if (!end.fresh && behind < columns) two[i] = load_two(values + behind);
     }
     STEMMA_UNROLLED
     for (int i = 0; i < kAtOnce; ++i) {
-      const Two<float> now = two_of<kOfCodes>(o, begin + i, half);
+      const Two<float> now = two_of<kInFours>(o, begin + i, half);
       two[i] = end.fresh ? now
                          : Two<float>{fold(end.folding, two[i].first, now.first),
                                       fold(end.folding, two[i].second, now.second)};
     }
     if (end.last && end.alone) {
-      end_outputs<kOfCodes>(params, end, column, two);
+      end_outputs<kInFours>(params, end, column, two);
     } else {
-      store_twos<kOfCodes>(values, columns, two);
+      store_twos<kInFours>(values, columns, two);
     }
   }
 }
