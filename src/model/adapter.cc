@@ -145,7 +145,8 @@ class AdapterLoader {
         latent_(parts.latent),
         files_(parts.files),
         pool_(parts.pool),
-        shard_(parts.shard) {}
+        shard_(parts.shard),
+        usual_scale_(config_.scale_of("")) {}
 
   Status want(const std::vector<AdaptableMatrix>& matrices, Adapter& adapter) {
     for (const AdaptableMatrix& matrix : matrices) {
@@ -185,7 +186,7 @@ class AdapterLoader {
     STEMMA_RETURN_IF_ERROR(files_.read_all(pool_, visit));
     NamespaceFields fields;
     fields.add("adapter", "lora");
-    add_scales(matrices, fields);
+    add_scales(fields);
     for (const auto& [name, tensor] : read) {
       fields.add("tensor", std::string_view(name));
       fields.add("dtype", std::string_view(tensor.first->dtype));
@@ -197,15 +198,12 @@ class AdapterLoader {
 
  private:
   // That of most, and those of matrices that have another.
-  void add_scales(const std::vector<AdaptableMatrix>& matrices, NamespaceFields& fields) const {
+  void add_scales(NamespaceFields& fields) const {
     const auto bits = [](float scale) { return std::int64_t{std::bit_cast<std::int32_t>(scale)}; };
-    const float usual = config_.scale_of("");
-    fields.add("scale", bits(usual));
-    for (const AdaptableMatrix& matrix : matrices) {
-      const float own = config_.scale_of(matrix.path);
-      if (own == usual || !wanted_.contains(adapter_down_name(matrix.path))) continue;
-      fields.add("scale_of", std::string_view(matrix.path));
-      fields.add("scale", bits(own));
+    fields.add("scale", bits(usual_scale_));
+    for (const auto& [path, scale] : own_scales_) {
+      fields.add("scale_of", std::string_view(path));
+      fields.add("scale", bits(scale));
     }
   }
 
@@ -220,6 +218,7 @@ class AdapterLoader {
       return want_one(adapter_up_name(matrix.path), {up, of_rows(held, up, place_up)});
     };
     const float scale = config_.scale_of(matrix.path);
+    if (scale != usual_scale_) own_scales_.emplace_back(matrix.path, scale);
     if (matrix.projection == Projection::kLatentUp) {
       layer.latent.scale = scale;
       return want_places(into_latent(layer.latent, down), into_heads(layer.latent, rank));
@@ -295,6 +294,8 @@ class AdapterLoader {
   WeightFiles& files_;
   ThreadPool& pool_;
   Shard shard_;
+  const float usual_scale_;
+  std::vector<std::pair<std::string, float>> own_scales_;  // by paths, in the matrices' order
   std::unordered_map<std::string, Wanted> wanted_;
 };
 
