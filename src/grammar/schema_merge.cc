@@ -92,7 +92,7 @@ class SchemaMerger {
   }
   Json several(std::string_view word) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{} of several schemas is", word) + " not supported");
+                fmt::format("{} of several schemas is not supported", word));
   }
 
   // A boolean, an object without what stands for others, or anyOf such ones.
