@@ -2,30 +2,10 @@
 // restart; requests that run end as they would have; a store that does not confirm is not used.
 #include <gtest/gtest.h>
 
-#include "sim/stamp_harness.h"
+#include "sim/tiered_harness.h"
 
 namespace stemma {
 namespace {
-
-EngineOptions small_options() {
-  EngineOptions options;
-  options.kv.page_size = 4;
-  options.kv.pages = 160;
-  options.kv.requests_max = 4;
-  options.kv.context_tokens_max = 160;
-  options.kv.tiers.write_policy = WritePolicy::kWriteThrough;
-  options.kv.tiers.load_pages_max = 4;
-  options.scheduler.step_tokens_max = 48;
-  options.scheduler.chunk_tokens_max = 20;
-  return options;
-}
-
-SimulatedTierOptions all_tiers() {
-  SimulatedTierOptions tiers;
-  tiers.host_pages = 64;
-  tiers.stores = {Tier::kDisk, Tier::kRemote};
-  return tiers;
-}
 
 constexpr std::size_t at(Tier tier) {
   return static_cast<std::size_t>(tier);
@@ -61,8 +41,9 @@ class PurgeTest : public ::testing::Test {
     return *harness.engine().purge(std::vector{family_of(digest)});
   }
 
-  SimulatedTierOptions tiers = all_tiers();
-  StampHarness harness{small_options(), KvLayout::kLayerFirst, &tiers};
+  EngineOptions options = tiered_options(/*page_size=*/4, /*pool_tokens=*/640);
+  SimulatedTierOptions tiers = tiers_of(/*host_pages=*/64, {Tier::kDisk, Tier::kRemote});
+  StampHarness harness{options, KvLayout::kLayerFirst, &tiers};
 };
 
 TEST_F(PurgeTest, TakesANamespaceOutOfEveryTierAndNoOther) {
@@ -115,7 +96,7 @@ TEST_F(PurgeTest, AStoreThatDoesNotConfirmIsNotAskedUntilItDoes) {
   EXPECT_EQ(harness.tiers().store(1).usage().pages, kept) << "and nothing was stored beside it";
   harness.tiers().store(1).set_faults({});
   for (int i = 0; i < 2000 && harness.metric("stemma_pending_purges") > 0; ++i) {
-    harness.clock().advance_us(small_options().kv.tiers.store_deadline_us);
+    harness.clock().advance_us(options.kv.tiers.store_deadline_us);
     harness.engine().step();
   }
   EXPECT_TRUE(harness.engine().purge_report(id)->pending.empty());
