@@ -16,8 +16,7 @@
 //   lanes_where(bool)  ones_in(u32)    a bit for each lane where it is true; bits that are set
 //   load_words(p)  load_words_once(p)  store_words(p, words)        16 aligned bytes
 //   widen(x)  narrow<T>(f32)  narrow_pair<T>(lo, hi)                stored types and f32
-//   widen_codes<T>(word, f32 [4])  narrow_codes<T>(f32 [4])         four numbers of 8 bits, from
-//                                      the lowest byte on
+//   narrow_codes<T>(f32 [4])           four numbers of 8 bits, from the lowest byte on
 //   codes_as_halves<T>(word, u32 [2])  four such numbers as two pairs of f16, which has all of them
 //   swap_middle_bytes(word)            the second byte of four and the third change places
 //   exp2_fast(x)  log2_fast(x)  reciprocal_root(x)  exp_wide(x)  fused(a, b, c)

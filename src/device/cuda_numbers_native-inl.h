@@ -32,38 +32,6 @@ STEMMA_ON_DEVICE float widen(std::int8_t value) {
   return static_cast<float>(value);
 }
 
-// Two instructions a code and less, where one by one they take five.
-template <typename Code>
-STEMMA_ON_DEVICE void widen_codes(std::uint32_t word, float (&to)[4]);
-template <__nv_fp8_interpretation_t kKind>
-STEMMA_ON_DEVICE void widen_float8_codes(std::uint32_t word, float (&to)[4]) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const auto two = static_cast<__nv_fp8x2_storage_t>(word >> (16 * i));
-    const __half2 halves(__nv_cvt_fp8x2_to_halfraw2(two, kKind));
-    to[2 * i] = __low2float(halves);
-    to[2 * i + 1] = __high2float(halves);
-  }
-}
-template <>
-STEMMA_ON_DEVICE void widen_codes<Float8E4M3>(std::uint32_t word, float (&to)[4]) {
-  widen_float8_codes<__NV_E4M3>(word, to);
-}
-template <>
-STEMMA_ON_DEVICE void widen_codes<Float8E5M2>(std::uint32_t word, float (&to)[4]) {
-  widen_float8_codes<__NV_E5M2>(word, to);
-}
-// Behind the leading digits of 2^23, which is taken off again: conversions are a quarter as fast.
-template <>
-STEMMA_ON_DEVICE void widen_codes<std::int8_t>(std::uint32_t word, float (&to)[4]) {
-  const std::uint32_t raised = word ^ 0x80808080u;  // each 128 more than it is
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t bits = __byte_perm(raised, 0x4B000000u, 0x7650u + static_cast<unsigned>(i));
-    to[i] = __uint_as_float(bits) - 8388736.0f;
-  }
-}
-
 // An instruction for two codes, of whole numbers two.
 template <typename Code>
 STEMMA_ON_DEVICE void codes_as_halves(std::uint32_t word, std::uint32_t (&to)[2]);

@@ -22,21 +22,14 @@ template <typename T>
 float widen(T value) {
   return to_float(value);
 }
-template <typename Code>
-void widen_codes(std::uint32_t word, float (&to)[4]) {
-  for (int i = 0; i < 4; ++i) {
-    to[i] = widen(std::bit_cast<Code>(static_cast<std::uint8_t>(word >> (8 * i))));
-  }
-}
 
 template <typename Code>
 void codes_as_halves(std::uint32_t word, std::uint32_t (&to)[2]) {
-  float four[4];
-  widen_codes<Code>(word, four);
-  for (int i = 0; i < 2; ++i) {
-    to[i] = std::uint32_t{to_float16(four[2 * i]).bits} |
-            std::uint32_t{to_float16(four[2 * i + 1]).bits} << 16;
-  }
+  const auto half = [word](int i) {
+    const float value = widen(std::bit_cast<Code>(static_cast<std::uint8_t>(word >> (8 * i))));
+    return std::uint32_t{to_float16(value).bits};
+  };
+  for (int i = 0; i < 2; ++i) to[i] = half(2 * i) | half(2 * i + 1) << 16;
 }
 inline std::uint32_t swap_middle_bytes(std::uint32_t word) {
   return (word & 0xFF0000FFu) | (word & 0x0000FF00u) << 8 | (word & 0x00FF0000u) >> 8;

@@ -63,10 +63,13 @@ STEMMA_KERNEL narrowing_fours(std::int64_t words, const float* in, std::uint32_t
   const std::int64_t i = team_x() * team_threads() + thread_index();
   if (i >= words) return;
   const float* const from = in + 4 * i;
-  float widened[4];
   out[i] = narrow_codes<Code>({from[0], from[1], from[2], from[3]});
-  widen_codes<Code>(out[i], widened);
-  for (int j = 0; j < 4; ++j) back[4 * i + j] = widened[j];
+  std::uint32_t halves[2];
+  codes_as_halves<Code>(out[i], halves);
+  for (int j = 0; j < 4; ++j) {
+    const auto bits = static_cast<std::uint16_t>(halves[j / 2] >> (16 * (j % 2)));
+    back[4 * i + j] = widen(Float16{bits});
+  }
 }
 
 template <typename Code>

@@ -27,7 +27,7 @@ Status launch_product(CudaStream& stream, const T* a, const T* b, const float* c
 template <typename T>
 Status launch_narrowing(CudaStream& stream, std::int64_t count, const float* in, T* out,
                         float* back);
-// The same of four at once: out[i] = narrow_codes of in[4 i …], back[4 i …] = widen_codes of it.
+// The same of four at once: out[i] = narrow_codes of in[4 i …], back[4 i …] = its codes_as_halves.
 template <typename Code>
 Status launch_narrowing_fours(CudaStream& stream, std::int64_t words, const float* in,
                               std::uint32_t* out, float* back);
