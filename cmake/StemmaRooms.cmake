@@ -265,9 +265,11 @@ function(stemma_whole_system_tests)
   endforeach()
 endfunction()
 
-# fuzz/: one libFuzzer program a *_fuzz.cc, corpus in fuzz/corpus/<name>/.
+# fuzz/: one libFuzzer program a *_fuzz.cc, corpus in fuzz/corpus/<name>/. Plain builds compile all of them too, into one test that
+# gives each its corpus: none stops compiling, and what was found stays fixed, without a fuzzer.
 function(stemma_fuzz_targets)
   if(NOT STEMMA_FUZZ)
+    stemma_fuzz_corpus_test()
     return()
   endif()
   # No target computes attention, whose kernels take minutes to compile with a fuzzer's counters.
@@ -285,6 +287,29 @@ function(stemma_fuzz_targets)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzz_targets ${name})
   endforeach()
+endfunction()
+
+function(stemma_fuzz_corpus_test)
+  if(NOT STEMMA_TESTS OR STEMMA_SANITIZE)
+    return()
+  endif()
+  set(table ${CMAKE_BINARY_DIR}/fuzz_targets.inc)
+  set(lines)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*_fuzz.cc)
+  foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    string(APPEND lines "FUZZ_TARGET(${name})\n")
+    set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS LLVMFuzzerTestOneInput=${name})
+  endforeach()
+  file(CONFIGURE OUTPUT ${table} CONTENT "${lines}" @ONLY)
+  stemma_included_rooms(rooms ${sources})
+  set(main ${CMAKE_SOURCE_DIR}/fuzz/corpus_test.cc)
+  stemma_test_sources(${sources} ${main})
+  add_executable(fuzz_corpus_test ${sources} ${main})
+  target_include_directories(fuzz_corpus_test PRIVATE ${CMAKE_BINARY_DIR})
+  target_link_libraries(fuzz_corpus_test PRIVATE ${rooms} GTest::gtest GTest::gtest_main)
+  stemma_test_target(fuzz_corpus_test test_headers)
+  stemma_add_test(fuzz_corpus fuzz_corpus_test)
 endfunction()
 
 # The rules of the repository as tests (tools/tidy.py), and every header compiled by itself (target `headers`).

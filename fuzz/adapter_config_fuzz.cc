@@ -1,5 +1,5 @@
-// Any bytes as an adapter_config.json: an error of one line, or a scale and a rank that can be
-// used.
+// Any bytes as an adapter_config.json: an error of one line, or ranks and scales that can be used,
+// of matrices that no pattern names and of those that one does.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +15,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     STEMMA_CHECK(config.error().detail.find('\n') == std::string::npos, "errors are one line");
     return 0;
   }
-  STEMMA_CHECK_GT(config->rank, 0);
-  STEMMA_CHECK(std::isfinite(config->scale), "a scale is a number");
-  static_cast<void>(config->names("model.layers.0.self_attn.q_proj", 0));
+  for (const std::string_view path :
+       {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj", "lm_head"}) {
+    static_cast<void>(config->names(path, 0));
+    const auto strength = config->strength_of(path);
+    if (!strength.ok()) continue;
+    STEMMA_CHECK_GT(strength->rank, 0);
+    STEMMA_CHECK(std::isfinite(strength->scale), "a scale is a number");
+  }
   return 0;
 }

@@ -146,7 +146,7 @@ class AdapterLoader {
         files_(parts.files),
         pool_(parts.pool),
         shard_(parts.shard),
-        usual_scale_(config_.scale_of("")) {}
+        usual_scale_(config_.usual_scale()) {}
 
   Status want(const std::vector<AdaptableMatrix>& matrices, Adapter& adapter) {
     for (const AdaptableMatrix& matrix : matrices) {
@@ -209,7 +209,12 @@ class AdapterLoader {
 
   // A and B of `matrix`.
   Status want_both(const AdaptableMatrix& matrix, Adapter::Layer& layer) {
-    const std::int64_t rank = config_.rank_of(matrix.path);
+    const Result<AdapterConfig::Strength> strength = config_.strength_of(matrix.path);
+    if (!strength.ok()) {
+      return Error{strength.error().code, config_path_ + ": rank_pattern, alpha_pattern: '" +
+                                              matrix.path + "': " + strength.error().detail};
+    }
+    const auto [rank, scale] = *strength;
     const Shape down = {rank, matrix.inputs};
     const Shape up = {matrix.outputs, rank};
     const OutputRange held = held_outputs(matrix, shard_);
@@ -217,7 +222,6 @@ class AdapterLoader {
       STEMMA_RETURN_IF_ERROR(want_one(adapter_down_name(matrix.path), {down, place_down}));
       return want_one(adapter_up_name(matrix.path), {up, of_rows(held, up, place_up)});
     };
-    const float scale = config_.scale_of(matrix.path);
     if (scale != usual_scale_) own_scales_.emplace_back(matrix.path, scale);
     if (matrix.projection == Projection::kLatentUp) {
       layer.latent.scale = scale;

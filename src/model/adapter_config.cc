@@ -100,13 +100,17 @@ void read_patterns(JsonFields& fields, const nlohmann::ordered_json& object, con
   }
 }
 
-std::optional<double> value_for(const std::vector<AdapterConfig::Pattern>& patterns,
-                                std::string_view path) {
+Result<double> value_for(const std::vector<AdapterConfig::Pattern>& patterns, std::string_view path,
+                         double usual) {
   for (const AdapterConfig::Pattern& pattern : patterns) {
-    const auto found = pattern.end.find_all(path);
-    if (found.ok() && !found->empty()) return pattern.value;
+    STEMMA_ASSIGN_OR_RETURN(const auto found, pattern.end.find_all(path));
+    if (!found.empty()) return pattern.value;
   }
-  return std::nullopt;
+  return usual;
+}
+
+float scale_by(double alpha, double rank, bool by_root) {
+  return static_cast<float>(alpha / (by_root ? std::sqrt(rank) : rank));
 }
 
 // A list of names, or the text "all-linear".
@@ -156,15 +160,15 @@ bool AdapterConfig::names(std::string_view path, std::int64_t layer) const {
                      [&](const std::string& target) { return names_end_of(target, path); });
 }
 
-std::int64_t AdapterConfig::rank_of(std::string_view path) const {
-  return static_cast<std::int64_t>(
-      value_for(rank_pattern, path).value_or(static_cast<double>(rank)));
+Result<AdapterConfig::Strength> AdapterConfig::strength_of(std::string_view path) const {
+  STEMMA_ASSIGN_OR_RETURN(const double own_rank,
+                          value_for(rank_pattern, path, static_cast<double>(rank)));
+  STEMMA_ASSIGN_OR_RETURN(const double own_alpha, value_for(alpha_pattern, path, alpha));
+  return Strength{static_cast<std::int64_t>(own_rank), scale_by(own_alpha, own_rank, by_root)};
 }
 
-float AdapterConfig::scale_of(std::string_view path) const {
-  const auto divisor = static_cast<double>(rank_of(path));
-  const double own_alpha = value_for(alpha_pattern, path).value_or(alpha);
-  return static_cast<float>(own_alpha / (by_root ? std::sqrt(divisor) : divisor));
+float AdapterConfig::usual_scale() const {
+  return scale_by(alpha, static_cast<double>(rank), by_root);
 }
 
 Result<AdapterConfig> parse_adapter_config(std::string_view json, std::string_view file_name) {

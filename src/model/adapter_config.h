@@ -42,9 +42,16 @@ struct AdapterConfig {
   // "model.layers.3.self_attn.q_proj", of this layer.
   bool names(std::string_view path, std::int64_t layer) const;
 
-  // The rank of the two matrices that it has for `path`, and what their product is multiplied by.
-  std::int64_t rank_of(std::string_view path) const;
-  float scale_of(std::string_view path) const;
+  // Of the two matrices that it has for `path`: their rank, and what their product is multiplied
+  // by. An error where an expression takes more steps than a search may.
+  struct Strength {
+    std::int64_t rank = 0;
+    float scale = 0;
+  };
+  Result<Strength> strength_of(std::string_view path) const;
+
+  // The scale of what no pattern names.
+  float usual_scale() const;
 };
 
 // Reads the text of an adapter_config.json. Errors are one line: `file_name`, the field, what is

@@ -217,13 +217,24 @@ TEST(AdapterConfigTest, PatternsAreExpressionsOfThePathsEnd) {
           "alpha_pattern": {"v_proj": 4, "model\\.layers\\.0\\..*": 32}})",
       "f");
   ASSERT_TRUE(config.ok()) << config.error().detail;
-  EXPECT_EQ(config->rank_of("model.layers.1.self_attn.q_proj"), 3);
-  EXPECT_EQ(config->rank_of("model.layers.11.self_attn.q_proj"), 2);
-  EXPECT_EQ(config->rank_of("model.layers.0.mlp.gate_proj"), 4);
-  EXPECT_EQ(config->rank_of("model.layers.0.mlp.down_proj"), 8) << "proj is no name here";
-  EXPECT_EQ(config->scale_of("model.layers.0.self_attn.v_proj"), 0.5f) << "the first";
-  EXPECT_EQ(config->scale_of("model.layers.0.self_attn.k_proj"), 4.0f);
-  EXPECT_EQ(config->scale_of("model.layers.1.self_attn.q_proj"), 16.0f / 3);
+  EXPECT_EQ(config->strength_of("model.layers.1.self_attn.q_proj")->rank, 3);
+  EXPECT_EQ(config->strength_of("model.layers.11.self_attn.q_proj")->rank, 2);
+  EXPECT_EQ(config->strength_of("model.layers.0.mlp.gate_proj")->rank, 4);
+  EXPECT_EQ(config->strength_of("model.layers.0.mlp.down_proj")->rank, 8) << "proj is no name here";
+  EXPECT_EQ(config->strength_of("model.layers.0.self_attn.v_proj")->scale, 0.5f) << "the first";
+  EXPECT_EQ(config->strength_of("model.layers.0.self_attn.k_proj")->scale, 4.0f);
+  EXPECT_EQ(config->strength_of("model.layers.1.self_attn.q_proj")->scale, 16.0f / 3);
+  EXPECT_EQ(config->usual_scale(), 2.0f);
+}
+
+TEST(AdapterConfigTest, AnExpressionThatTakesTooManyStepsIsAnErrorAndNotAMatrixOfTheUsualRank) {
+  const auto config = parse_adapter_config(
+      R"({"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": "all-linear",
+          "rank_pattern": {"(?:(?:\\w+)+\\.?)+[!?]": 3}})",
+      "f");
+  ASSERT_TRUE(config.ok()) << config.error().detail;
+  const std::string path = "model." + std::string(200, 'a') + ".q_proj";
+  EXPECT_EQ(config->strength_of(path).error().code, ErrorCode::kTooLarge);
 }
 
 TEST_F(AdapterTest, ItsDigestNamesTheScalesOfSingleMatrices) {
