@@ -65,8 +65,9 @@ struct RequestSpec {
   std::int64_t min_tokens = 0;       // no stop token is chosen before: 0 to max_tokens
   std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
   NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
-  // The name of one of Runner::adapters, which it is computed with; empty: none. Prefixes are then
-  // shared with requests whose adapter has the same digest: submit adds it to every namespace here.
+  // The name of one of Runner::adapters, which it is computed with, even if it is taken out before
+  // the request has ended; empty: none. Prefixes are then shared with requests whose adapter has
+  // the same digest: submit adds it to every namespace here.
   std::string adapter;
   // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
   std::optional<SharedPrefix> shared_prefix;
@@ -211,8 +212,9 @@ class Engine {
   std::optional<std::string> audit() const;
 
  private:
-  // What differs between the copies of a request.
+  // What differs between the copies of a request, and the adapter of all.
   struct Entry {
+    AdapterLease adapter;
     std::vector<TokenId> prompt;
     std::uint64_t seed = 0;
     std::int64_t submitted_us = 0;
@@ -227,9 +229,7 @@ class Engine {
 
   Engine(const EngineOptions& options, const EngineParts& parts, Own own);
 
-  const AdapterIdentity* find_adapter_or_null(std::string_view name) const;
-  AdapterId adapter_of(const RequestSpec& spec) const;
-  void enter_adapter(RequestSpec& spec) const;
+  Result<AdapterLease> lease_adapter(std::string_view name) const;
   Status check(const RequestSpec& spec) const;
   void drain_inbox() STEMMA_REQUIRES_ROLE(engine_thread);
   void admit(InboxMessage message) STEMMA_REQUIRES_ROLE(engine_thread);

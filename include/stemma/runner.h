@@ -7,12 +7,11 @@
 // Not here:   which requests run (sched/), sampling (the engine).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
+#include "stemma/adapter_book.h"
 #include "stemma/kv_batch.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
@@ -71,13 +70,6 @@ struct PageCopies {
   PageId windowed_to;
 };
 
-// An adapter that a Runner can compute requests with.
-struct AdapterIdentity {
-  std::string name;  // what requests call it
-  // SHA-256 of all of it that decides what is computed: adapters of one digest write equal pages.
-  std::array<std::uint8_t, 32> digest = {};
-};
-
 // Two pages that are to be compared.
 struct PagePair {
   PageId a;
@@ -129,8 +121,8 @@ class Runner {
   // names only pages that are whole.
   virtual bool waits_by_layer() const { return false; }
 
-  // Those that KvBatch::adapters may name, by AdapterId: the same as long as it lives.
-  virtual std::span<const AdapterIdentity> adapters() const { return {}; }
+  // Those that KvBatch::adapters may name; nullptr: there are none, ever. Any thread.
+  virtual const AdapterBook* adapters() const { return nullptr; }
 };
 
 }  // namespace stemma

@@ -81,6 +81,9 @@ ServeCommand::ServeCommand(Flags& program)
   command_.add("--shared-prefixes", shared_prefix_file_,
                "FILE of lines {\"messages\": [...]} or {\"prompt\": \"...\"}: beginnings "
                "that tenants share");
+  command_.add(
+      "--adapters-from", adapter_folder_,
+      "DIR: POST /v1/load_lora_adapter loads adapters from below it while the server runs");
   command_.add("--queue", queue_, "answers that wait or run, at most; beyond it 429")
       .check_range(1, 1'000'000)
       .capture_default_str();
@@ -152,6 +155,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.loop.messages_max = 2 * queue_ + 4096;
   options.api.answers_max = queue_;
   options.shared_prefix_file = shared_prefix_file_;
+  options.api.adapter_folder = adapter_folder_;
   options.api.preparing_max = queue_ + 1024;
   options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;
   if (!events_.empty() || !events_replay_.empty()) {

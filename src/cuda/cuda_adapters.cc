@@ -21,14 +21,31 @@ std::size_t padded_floats(std::span<const PackedWeights> matrices) {
   return floats;
 }
 
+std::int64_t head_stride(std::span<const PackedWeights> matrices) {
+  return matrices.size() < 2 ? 0 : static_cast<std::int64_t>(padded_floats(matrices.front()));
+}
+
 }  // namespace
 
-Result<std::unique_ptr<CudaAdapters>> CudaAdapters::create(const CudaAdaptersParts& parts) {
-  STEMMA_CHECK(!parts.adapters.empty(), "without adapters there is nothing to add");
-  auto adapters = std::make_unique<CudaAdapters>(Key(), parts.stream, parts.type);
-  STEMMA_RETURN_IF_ERROR(adapters->take_memory(parts));
-  STEMMA_RETURN_IF_ERROR(adapters->upload(parts));
-  return adapters;
+CudaAdapters::CudaAdapters(const CudaAdaptersParts& parts)
+    : parts_(parts), layers_(static_cast<std::size_t>(parts.layers)) {}
+
+Status CudaAdapters::put(AdapterId place, const Adapter& adapter) {
+  STEMMA_CHECK_EQ(adapter.layers.size(), layers_.size());
+  STEMMA_ASSIGN_OR_RETURN(CudaUpload to_device,
+                          CudaUpload::open(parts_.device, parts_.stream, parts_.threads));
+  STEMMA_ASSIGN_OR_RETURN(Held held, upload(adapter, to_device));
+  held_.resize(std::max(held_.size(), place.index() + 1));
+  held_[place.index()] = std::move(held);
+  Status written = write_table(to_device);
+  if (written.ok()) written = parts_.stream.synchronize();
+  if (!written.ok()) drop(place);
+  return written;
+}
+
+// The table still has its changes, which no row reads.
+void CudaAdapters::drop(AdapterId place) {
+  held_[place.index()] = {};
 }
 
 CudaAdapters::Change CudaAdapters::change_of(const Adapter::Layer& layer, std::size_t place) {
@@ -44,45 +61,22 @@ CudaAdapters::Change CudaAdapters::change_of(const Adapter::Layer& layer, std::s
   return {{&change.down, 1}, {&change.up, 1}, change.scale};
 }
 
-template <typename Visit>
-void CudaAdapters::for_each_change(std::span<const Adapter> adapters, const Visit& visit) {
-  const std::size_t layers = adapters.front().layers.size();
-  for (std::size_t layer = 0; layer < layers; ++layer) {
+Result<CudaAdapters::Held> CudaAdapters::upload(const Adapter& adapter, CudaUpload& upload) {
+  Held held;
+  std::vector<Change> changes;
+  std::size_t floats = 0;
+  for (const Adapter::Layer& layer : adapter.layers) {
     for (std::size_t place = 0; place < kPlaces; ++place) {
-      for (std::size_t adapter = 0; adapter < adapters.size(); ++adapter) {
-        visit(layer, place, adapter, change_of(adapters[adapter].layers[layer], place));
-      }
+      const Change& change = changes.emplace_back(change_of(layer, place));
+      if (change.down.empty()) continue;
+      floats += padded_floats(change.down) + padded_floats(change.up);
+      held.rank_max = std::max(held.rank_max, change.down.front().n());
+      held.products = std::max({held.products, change.down.size(), change.up.size()});
     }
   }
-}
-
-Status CudaAdapters::take_memory(const CudaAdaptersParts& parts) {
-  std::size_t floats = 0;
-  std::size_t changes = 0;
-  std::size_t products = kAdaptedMatricesMax;  // of one input
-  for_each_change(parts.adapters, [&](std::size_t, std::size_t, std::size_t, const Change& change) {
-    ++changes;
-    if (change.down.empty()) return;
-    floats += padded_floats(change.down) + padded_floats(change.up);
-    rank_max_ = std::max(rank_max_, change.down.front().n());
-    products = std::max({products, change.down.size(), change.up.size()});
-  });
-  const auto take = [&](CudaMemory& memory, std::size_t bytes) -> Status {
-    STEMMA_ASSIGN_OR_RETURN(memory, parts.device.allocate(bytes, stream_));
-    return {};
-  };
-  STEMMA_RETURN_IF_ERROR(take(matrices_, floats * sizeof(float)));
-  STEMMA_RETURN_IF_ERROR(take(changes_, changes * sizeof(DeviceLowRank)));
-  const auto inner = static_cast<std::size_t>(parts.rows_max * rank_max_) * products;
-  return take(inner_, inner * sizeof(float));
-}
-
-Status CudaAdapters::upload(const CudaAdaptersParts& parts) {
-  STEMMA_ASSIGN_OR_RETURN(CudaUpload upload,
-                          CudaUpload::open(parts.device, stream_, parts.threads));
-  std::vector<DeviceLowRank> changes;
-  layers_.resize(parts.adapters.front().layers.size());
-  float* next = matrices_.as<float>();
+  STEMMA_ASSIGN_OR_RETURN(held.matrices,
+                          parts_.device.allocate(floats * sizeof(float), parts_.stream));
+  float* next = held.matrices.as<float>();
   Status copied;
   const auto place_all = [&](std::span<const PackedWeights> matrices) {
     float* const first = next;
@@ -92,27 +86,51 @@ Status CudaAdapters::upload(const CudaAdaptersParts& parts) {
     }
     return first;
   };
-  const auto head_stride = [](std::span<const PackedWeights> matrices) {
-    return matrices.size() < 2 ? 0 : static_cast<std::int64_t>(padded_floats(matrices.front()));
-  };
-  for_each_change(parts.adapters, [&](std::size_t layer, std::size_t place, std::size_t adapter,
-                                      const Change& change) {
-    DeviceLowRank there;
-    if (!change.down.empty()) {
-      const std::size_t first = changes.size() - adapter;
-      layers_[layer][place] = changes_.as<const DeviceLowRank>() + first;
-      there = {.down = place_all(change.down),
-               .up = place_all(change.up),
-               .rank = static_cast<std::int32_t>(change.down.front().n()),
-               .scale = change.scale,
-               .down_head_stride = head_stride(change.down),
-               .up_head_stride = head_stride(change.up)};
-    }
-    changes.push_back(there);
-  });
+  for (const Change& change : changes) {
+    DeviceLowRank& there = held.changes.emplace_back();
+    if (change.down.empty()) continue;
+    there = {.down = place_all(change.down),
+             .up = place_all(change.up),
+             .rank = static_cast<std::int32_t>(change.down.front().n()),
+             .scale = change.scale,
+             .down_head_stride = head_stride(change.down),
+             .up_head_stride = head_stride(change.up)};
+  }
   STEMMA_RETURN_IF_ERROR(copied);
-  STEMMA_RETURN_IF_ERROR(upload.write(changes_.bytes(), std::as_bytes(std::span(changes))));
-  return stream_.synchronize();
+  return held;
+}
+
+// Of all that are held. What is there now stays until all of it is on its way.
+Status CudaAdapters::write_table(CudaUpload& upload) {
+  const std::size_t places = layers_.size() * kPlaces;
+  std::vector<DeviceLowRank> changes(places * held_.size());
+  std::vector<bool> is_changed(places);
+  std::size_t products = 0;
+  std::int64_t rank_max = 0;
+  for (std::size_t adapter = 0; adapter < held_.size(); ++adapter) {
+    const Held& held = held_[adapter];
+    rank_max = std::max(rank_max, held.rank_max);
+    products = std::max(products, held.products);
+    for (std::size_t place = 0; place < held.changes.size(); ++place) {
+      changes[place * held_.size() + adapter] = held.changes[place];
+      if (held.changes[place].rank > 0) is_changed[place] = true;
+    }
+  }
+  const auto inner_floats = static_cast<std::size_t>(parts_.rows_max * rank_max) * products;
+  STEMMA_ASSIGN_OR_RETURN(CudaMemory inner,
+                          parts_.device.allocate(inner_floats * sizeof(float), parts_.stream));
+  STEMMA_ASSIGN_OR_RETURN(
+      CudaMemory table,
+      parts_.device.allocate(changes.size() * sizeof(DeviceLowRank), parts_.stream));
+  STEMMA_RETURN_IF_ERROR(upload.write(table.bytes(), std::as_bytes(std::span(changes))));
+  for (std::size_t place = 0; place < places; ++place) {
+    layers_[place / kPlaces][place % kPlaces] =
+        is_changed[place] ? table.as<const DeviceLowRank>() + place * held_.size() : nullptr;
+  }
+  rank_max_ = rank_max;
+  changes_ = std::move(table);
+  inner_ = std::move(inner);
+  return {};
 }
 
 Status CudaAdapters::upload_matrix(const PackedWeights& matrix, float* to, CudaUpload& upload) {
@@ -134,7 +152,7 @@ Status CudaAdapters::add(const AdaptedProducts& rows, std::span<const AdaptedPro
                     .rank_max = rank_max_,
                     .x_stride = rows.inputs,
                     .y_stride = rows.y_stride,
-                    .type = type_,
+                    .type = parts_.type,
                     .f32_out = rows.f32_out};
   const LayerChanges& layer = layers_[static_cast<std::size_t>(rows.of.layer)];
   for (const AdaptedProduct& product : products) {
@@ -142,28 +160,28 @@ Status CudaAdapters::add(const AdaptedProducts& rows, std::span<const AdaptedPro
     if (changes == nullptr) continue;
     call.matrices[call.matrices_count++] = {changes, product.y, product.outputs};
   }
-  return call.matrices_count == 0 ? Status() : adapt_rows(stream_, call);
+  return call.matrices_count == 0 ? Status() : adapt_rows(parts_.stream, call);
 }
 
 Status CudaAdapters::add_of_heads(const AdaptedHeads& heads) {
   const LayerChanges& layer = layers_[static_cast<std::size_t>(heads.of.layer)];
   const DeviceLowRank* const changes = layer[place_of(heads.side)];
   if (changes == nullptr) return {};
-  return adapt_rows(stream_, {.adapters = heads.of.row_adapters,
-                              .x = heads.x,
-                              .matrices = {{changes, heads.y, heads.outputs}},
-                              .matrices_count = 1,
-                              .inner = inner_.as<float>(),
-                              .rows = heads.rows,
-                              .heads = heads.heads,
-                              .inputs = heads.inputs,
-                              .rank_max = rank_max_,
-                              .x_stride = heads.x_stride,
-                              .x_head_stride = heads.x_head_stride,
-                              .y_stride = heads.y_stride,
-                              .y_head_stride = heads.y_head_stride,
-                              .type = type_,
-                              .f32_out = false});
+  return adapt_rows(parts_.stream, {.adapters = heads.of.row_adapters,
+                                    .x = heads.x,
+                                    .matrices = {{changes, heads.y, heads.outputs}},
+                                    .matrices_count = 1,
+                                    .inner = inner_.as<float>(),
+                                    .rows = heads.rows,
+                                    .heads = heads.heads,
+                                    .inputs = heads.inputs,
+                                    .rank_max = rank_max_,
+                                    .x_stride = heads.x_stride,
+                                    .x_head_stride = heads.x_head_stride,
+                                    .y_stride = heads.y_stride,
+                                    .y_head_stride = heads.y_head_stride,
+                                    .type = parts_.type,
+                                    .f32_out = false});
 }
 
 }  // namespace stemma

@@ -4,8 +4,8 @@
 // Thread:     as the stream.                           Invariants: I13 (docs/INVARIANTS.md).
 // Memory:     on the device every A and B in f32, whatever their files have, of several ranks what
 //             each holds of B; and rank f32 a row and product.
-// Cost:       creation copies every adapter once; add two launches, which rows without an adapter
-//             leave at once.
+// Cost:       put copies the adapter, and the table of all; add is two launches, which rows without
+//             an adapter leave at once.
 // Not here:   files (model/adapter), kernels (adapted_rows_cuda), which request has which adapter
 //             (engine/).
 #pragma once
@@ -13,7 +13,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,7 +28,7 @@
 namespace stemma {
 
 struct CudaAdaptersParts {
-  std::span<const Adapter> adapters;  // at least one; by AdapterId
+  std::int64_t layers = 0;  // of the model
   std::int64_t rows_max = 0;
   WeightType type = WeightType::kBf16;  // of the rows that products read
   CudaDevice& device;
@@ -78,13 +77,16 @@ struct AdaptedHeads {
 };
 
 class CudaAdapters {
-  struct Key {};
-
  public:
-  // Waits until everything is on the device; the adapters may be gone then. kOutOfMemory. Device
-  // and stream must outlive it.
-  static Result<std::unique_ptr<CudaAdapters>> create(const CudaAdaptersParts& parts);
-  explicit CudaAdapters(Key, CudaStream& stream, WeightType type) : stream_(stream), type_(type) {}
+  // There are none at first. Device, stream and threads must outlive it.
+  explicit CudaAdapters(const CudaAdaptersParts& parts);
+
+  // Rows may have this adapter from now on. Waits until it is on the device; `adapter` may be gone
+  // then. kOutOfMemory: all is as before. What was recorded before must not run any more.
+  // REQUIRES: there is none at `place`; it is the model's, of as many layers.
+  Status put(AdapterId place, const Adapter& adapter);
+  // Gives its memory back, behind what is queued. REQUIRES: no row has it any more.
+  void drop(AdapterId place);
 
   // Queues what adapters add to `products`, at most three of them. May be recorded.
   // REQUIRES: rows.rows <= rows_max; each of row_adapters is -1 or one of the adapters.
@@ -108,21 +110,23 @@ class CudaAdapters {
     return kProjections + static_cast<std::size_t>(side);
   }
   static Change change_of(const Adapter::Layer& layer, std::size_t place);
-  // Calls visit(layer, place, adapter, change) for every change of every adapter, in the order in
-  // which they lie on the device.
-  template <typename Visit>
-  static void for_each_change(std::span<const Adapter> adapters, const Visit& visit);
 
-  Status take_memory(const CudaAdaptersParts& parts);
-  Status upload(const CudaAdaptersParts& parts);
+  // One adapter on the device; of no changes: there is none.
+  struct Held {
+    CudaMemory matrices;
+    std::vector<DeviceLowRank> changes;  // [layers, kPlaces]; of rank 0: it leaves that as it is
+    std::int64_t rank_max = 0;
+    std::size_t products = kAdaptedMatricesMax;  // of one input
+  };
+  Result<Held> upload(const Adapter& adapter, CudaUpload& upload);
   static Status upload_matrix(const PackedWeights& matrix, float* to, CudaUpload& upload);
+  Status write_table(CudaUpload& upload);
 
-  CudaStream& stream_;
-  WeightType type_;
+  CudaAdaptersParts parts_;
+  std::vector<Held> held_;  // by AdapterId
   std::int64_t rank_max_ = 0;
   std::vector<LayerChanges> layers_;
-  CudaMemory matrices_;
-  CudaMemory changes_;  // DeviceLowRank  [layers, kPlaces, adapters]
+  CudaMemory changes_;  // DeviceLowRank  [layers, kPlaces, held]
   CudaMemory inner_;    // f32            [rows_max, products of one input, rank_max]
 };
 

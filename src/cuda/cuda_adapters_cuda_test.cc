@@ -110,6 +110,81 @@ TEST_F(CudaAdaptersTest, BitsDoNotDependOnWhoSharesTheBatch) {
   expect_bits_alone();
 }
 
+// The second is of a larger rank than the first, and comes when steps of the first were recorded;
+// the third gets the place, and the memory, of the one that went.
+TEST_F(CudaAdaptersTest, ComeAndGoBetweenSteps) {
+  write_all("qwen2", WeightType::kBf16);
+  const CudaBench later = bench({});
+  CudaRunner& runner = *later.runner;
+  const auto place = [&](const AdapterSource& source) {
+    auto adapter = runner.read_adapter(source, threads());
+    ASSERT_TRUE(adapter.ok()) << to_string(adapter.error());
+    ASSERT_TRUE(runner.place_adapter(std::move(adapter).value()).ok());
+  };
+  const auto expect_logits_of = [&](std::string_view name, AdapterId adapter, std::uint64_t seed) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(runner.adapters()->find_or_null(name)->place, adapter);
+    const std::size_t request = later.trial->add(prompt(20, seed), adapter);
+    ASSERT_TRUE(later.trial->finish(request, 1).ok());
+    const AdapterId begun(name == "all" ? 0 : 1);
+    expect_same_bits(adapted_alone({}, prompt(20, seed), begun, 20), later.trial->logits(request));
+  };
+  place({"all", all_.path()});
+  expect_logits_of("all", AdapterId(0), 5);
+  place({"some", some_.path()});
+  expect_logits_of("some", AdapterId(1), 6);
+  ASSERT_TRUE(runner.take_out_adapter("all").ok());
+  runner.drop_ended_adapters();
+  expect_logits_of("some", AdapterId(1), 7);
+  place({"all", all_.path()});
+  expect_logits_of("all", AdapterId(0), 8);
+  expect_logits_of("some", AdapterId(1), 9);
+  const std::size_t without = later.trial->add(prompt(20, 10));
+  ASSERT_TRUE(later.trial->finish(without, 20).ok());
+  expect_same_bits(logits_alone({}, prompt(20, 10), 20), later.trial->logits(without));
+}
+
+TEST_F(CudaAdaptersTest, OneThatIsRefusedLeavesTheOthers) {
+  write_all("qwen2", WeightType::kBf16);
+  const CudaBench later = bench({.adapters = {{"all", all_.path()}}});
+  CudaRunner& runner = *later.runner;
+  auto adapter = runner.read_adapter({"some", some_.path()}, threads());
+  ASSERT_TRUE(adapter.ok());
+  Adapter stranger = std::move(adapter).value();
+  stranger.name = "all";
+  EXPECT_EQ(runner.place_adapter(std::move(stranger)).error().code, ErrorCode::kInvalidArgument);
+  const std::size_t request = later.trial->add(prompt(20, 3), AdapterId(1));
+  EXPECT_EQ(later.trial->finish(request, 20).error().code, ErrorCode::kInvalidArgument)
+      << "there is no adapter 1";
+  const std::size_t kept = later.trial->add(prompt(20, 4), AdapterId(0));
+  ASSERT_TRUE(later.trial->finish(kept, 20).ok());
+  expect_same_bits(adapted_alone({}, prompt(20, 4), AdapterId(0), 20), later.trial->logits(kept));
+}
+
+#ifdef STEMMA_SIMT
+TEST_F(CudaAdaptersTest, OneThatGetsNoMemoryLeavesTheOthersAndMayComeAgain) {
+  write_all("qwen2", WeightType::kBf16);
+  const CudaBench later = bench({.adapters = {{"all", all_.path()}}});
+  CudaRunner& runner = *later.runner;
+  const auto place = [&] {
+    auto adapter = runner.read_adapter({"some", some_.path()}, threads());
+    EXPECT_TRUE(adapter.ok());
+    return runner.place_adapter(std::move(adapter).value());
+  };
+  const auto bits_of = [&](AdapterId adapter) {
+    const std::size_t request = later.trial->add(prompt(20, 4), adapter);
+    EXPECT_TRUE(later.trial->finish(request, 20).ok());
+    return later.trial->logits(request);
+  };
+  machine().fail_allocations(1);
+  EXPECT_EQ(place().error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(runner.adapters()->find_or_null("some"), nullptr);
+  expect_same_bits(adapted_alone({}, prompt(20, 4), AdapterId(0), 20), bits_of(AdapterId(0)));
+  EXPECT_TRUE(place().ok());
+  expect_same_bits(adapted_alone({}, prompt(20, 4), AdapterId(1), 20), bits_of(AdapterId(1)));
+}
+#endif
+
 // Changes of W_UK and W_UV are absorbed as these are. One model compresses q, the other does not.
 TEST_F(CudaAdaptersTest, LatentAttentionIsChangedAsOnTheCpu) {
   targets_ = {"kv_b_proj", "kv_a_proj_with_mqa", "q_proj"};

@@ -56,7 +56,7 @@ CudaLatent::CudaLatent(Key, const CudaLatentParts& parts)
       down_columns_(latent_.query_rank + latent_.row_dim()),
       stream_(parts.stream),
       gemm_(parts.gemm),
-      adapters_or_null_(parts.adapters) {
+      adapters_(parts.adapters) {
   STEMMA_CHECK(latent_.rank > 0, "the model has latent attention");
 }
 
@@ -150,49 +150,46 @@ KvRows CudaLatent::stored_rows(std::int64_t rows) const {
 
 // The compressed q and the latent row, before they are normalised.
 Status CudaLatent::adapt_down(const CudaLatentRows& rows) {
-  if (adapters_or_null_ == nullptr) return {};
   std::byte* const latent = reinterpret_cast<std::byte*>(down_.as<float>() + latent_.query_rank);
   const AdaptedProduct products[] = {{Projection::kLatentDown, latent, latent_.row_dim()},
                                      {Projection::kQueryDown, down_.bytes(), latent_.query_rank}};
-  return adapters_or_null_->add({.of = rows.adapted,
-                                 .x = rows.normed,
-                                 .inputs = config_.hidden,
-                                 .rows = rows.rows,
-                                 .y_stride = down_columns_},
-                                std::span(products).first(latent_.query_rank > 0 ? 2 : 1));
+  return adapters_.add({.of = rows.adapted,
+                        .x = rows.normed,
+                        .inputs = config_.hidden,
+                        .rows = rows.rows,
+                        .y_stride = down_columns_},
+                       std::span(products).first(latent_.query_rank > 0 ? 2 : 1));
 }
 
 Status CudaLatent::adapt_heads(const CudaLatentRows& rows) {
-  if (adapters_or_null_ == nullptr) return {};
   const bool has_rank = latent_.query_rank > 0;
   const std::int64_t columns = config_.query_heads * latent_.query_head_dim();
   const AdaptedProduct product = {has_rank ? Projection::kQueryUp : Projection::kQuery,
                                   heads_.bytes(), columns};
-  return adapters_or_null_->add({.of = rows.adapted,
-                                 .x = has_rank ? query_down_.bytes() : rows.normed,
-                                 .inputs = has_rank ? latent_.query_rank : config_.hidden,
-                                 .rows = rows.rows,
-                                 .y_stride = columns,
-                                 .f32_out = false},
-                                {&product, 1});
+  return adapters_.add({.of = rows.adapted,
+                        .x = has_rank ? query_down_.bytes() : rows.normed,
+                        .inputs = has_rank ? latent_.query_rank : config_.hidden,
+                        .rows = rows.rows,
+                        .y_stride = columns,
+                        .f32_out = false},
+                       {&product, 1});
 }
 
 // W_UK as the adapter has it, absorbed: what it adds to each head's query in the latent columns.
 Status CudaLatent::adapt_absorbed(const CudaLatentRows& rows) {
-  if (adapters_or_null_ == nullptr) return {};
   const std::int64_t heads = config_.query_heads;
-  return adapters_or_null_->add_of_heads({.of = rows.adapted,
-                                          .side = LatentSide::kKey,
-                                          .x = heads_.bytes(),
-                                          .y = rows.query,
-                                          .heads = heads,
-                                          .inputs = latent_.plain_dim,
-                                          .outputs = latent_.rank,
-                                          .rows = rows.rows,
-                                          .x_stride = heads * latent_.query_head_dim(),
-                                          .x_head_stride = latent_.query_head_dim(),
-                                          .y_stride = heads * latent_.row_dim(),
-                                          .y_head_stride = latent_.row_dim()});
+  return adapters_.add_of_heads({.of = rows.adapted,
+                                 .side = LatentSide::kKey,
+                                 .x = heads_.bytes(),
+                                 .y = rows.query,
+                                 .heads = heads,
+                                 .inputs = latent_.plain_dim,
+                                 .outputs = latent_.rank,
+                                 .rows = rows.rows,
+                                 .x_stride = heads * latent_.query_head_dim(),
+                                 .x_head_stride = latent_.query_head_dim(),
+                                 .y_stride = heads * latent_.row_dim(),
+                                 .y_head_stride = latent_.row_dim()});
 }
 
 Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t rows,
@@ -210,19 +207,18 @@ Status CudaLatent::write_values(const CudaLatentWeights& weights, std::int64_t r
                                    .w_step = latent_.value_dim * latent_.rank,
                                    .y_step = latent_.value_dim},
                                   values_up));
-  if (adapters_or_null_ == nullptr) return {};
-  return adapters_or_null_->add_of_heads({.of = adapted,
-                                          .side = LatentSide::kValue,
-                                          .x = attended_.bytes(),
-                                          .y = values,
-                                          .heads = config_.query_heads,
-                                          .inputs = latent_.rank,
-                                          .outputs = latent_.value_dim,
-                                          .rows = rows,
-                                          .x_stride = config_.attended_columns(),
-                                          .x_head_stride = latent_.rank,
-                                          .y_stride = config_.value_columns(),
-                                          .y_head_stride = latent_.value_dim});
+  return adapters_.add_of_heads({.of = adapted,
+                                 .side = LatentSide::kValue,
+                                 .x = attended_.bytes(),
+                                 .y = values,
+                                 .heads = config_.query_heads,
+                                 .inputs = latent_.rank,
+                                 .outputs = latent_.value_dim,
+                                 .rows = rows,
+                                 .x_stride = config_.attended_columns(),
+                                 .x_head_stride = latent_.rank,
+                                 .y_stride = config_.value_columns(),
+                                 .y_head_stride = latent_.value_dim});
 }
 
 // W_UV of the heads, behind their W_UKᵀ.

@@ -57,8 +57,8 @@ struct CudaLatentParts {
   std::int64_t rows_max = 0;
   CudaDevice& device;
   CudaStream& stream;
-  CudaGemm& gemm;                    // of `stream`
-  CudaAdapters* adapters = nullptr;  // nullptr: there are none
+  CudaGemm& gemm;  // of `stream`
+  CudaAdapters& adapters;
 };
 
 // Rows of a step on their way through one layer; addresses of the device.
@@ -111,7 +111,7 @@ class CudaLatent {
   std::int64_t down_columns_;
   CudaStream& stream_;
   CudaGemm& gemm_;
-  CudaAdapters* adapters_or_null_;
+  CudaAdapters& adapters_;
 
   CudaMemory down_;        // f32                 [rows_max, query_rank + rank + rope_dim]
   CudaMemory query_down_;  //                     [rows_max, query_rank]

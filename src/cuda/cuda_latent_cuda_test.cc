@@ -177,12 +177,19 @@ class CudaLatentTest : public CudaFixture, public ::testing::WithParamInterface<
     const CudaMemory positions = upload(places);
     const CudaMemory query = poisoned(type, count * config.query_columns());
     const auto gemm = make_ordered_gemm(stream());
+    CudaAdapters none({.layers = config.layers,
+                       .rows_max = kRows,
+                       .type = type,
+                       .device = device(),
+                       .stream = stream(),
+                       .threads = threads});
     auto latent = CudaLatent::create({.config = config,
                                       .type = type,
                                       .rows_max = kRows,
                                       .device = device(),
                                       .stream = stream(),
-                                      .gemm = *gemm});
+                                      .gemm = *gemm,
+                                      .adapters = none});
     EXPECT_TRUE(latent.ok());
     EXPECT_TRUE((*latent)
                     ->write_rows(weights, {.normed = normed.bytes(),

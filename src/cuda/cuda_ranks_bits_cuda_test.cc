@@ -109,7 +109,7 @@ class Rank {
   Computed compute(std::int64_t vocab_tokens) {
     const CudaPool* const windowed = windowed_.get();
     RunnerTrial trial(*runner_, *pool_, std::move(windowed_), 5);
-    const bool adapted = !runner_->adapters().empty();
+    const bool adapted = !runner_->adapters()->list().empty();
     trial.add(random_tokens(26, vocab_tokens, 3), adapted ? AdapterId(0) : AdapterId());
     STEMMA_CHECK(trial.finish(0, 26).ok(), "the text is computed");
     for (std::uint64_t i = 1; i <= 2; ++i) {

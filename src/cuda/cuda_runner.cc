@@ -72,10 +72,8 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
     runner->own_heavy_channels_ =
         runner->heavy_channels_.of_heads(shard.rank * own_heads, own_heads);
   }
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<Adapter> adapters,
-                          load_adapters(files, options.adapters, runner->config_, threads, shard));
-  STEMMA_RETURN_IF_ERROR(runner->prepare_adapters(adapters, options.rows_max, threads));
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
+  STEMMA_RETURN_IF_ERROR(runner->load_all(options.adapters, files, threads, shard));
   return runner;
 }
 
@@ -87,17 +85,16 @@ CudaRunner::~CudaRunner() {
   if (stream_.raw() != nullptr) drain();
 }
 
-Status CudaRunner::prepare_adapters(std::span<const Adapter> adapters, std::int64_t rows_max,
-                                    ThreadPool& threads) {
-  adapter_identities_ = identities_of(adapters);
-  if (adapters.empty()) return {};
-  STEMMA_ASSIGN_OR_RETURN(adapters_, CudaAdapters::create({.adapters = adapters,
-                                                           .rows_max = rows_max,
-                                                           .type = weights_.type,
-                                                           .device = device_,
-                                                           .stream = stream_,
-                                                           .threads = threads}));
-  return {};
+// A recorded step has the places of the changes that there were.
+Status CudaRunner::put(AdapterId place, Adapter adapter) {
+  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
+  STEMMA_RETURN_IF_ERROR(stream_.synchronize());
+  graphs_.clear();
+  return adapters_->put(place, adapter);
+}
+
+void CudaRunner::drop(AdapterId place) {
+  if (device_.use_in_thread().ok()) adapters_->drop(place);
 }
 
 Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threads) {
@@ -112,6 +109,12 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
     STEMMA_ASSIGN_OR_RETURN(gemm_, make_library_gemm(device_, stream_));
   }
   if (options.ranks != nullptr) STEMMA_RETURN_IF_ERROR(prepare_ranks(*options.ranks));
+  adapters_ = std::make_unique<CudaAdapters>(CudaAdaptersParts{.layers = config_.layers,
+                                                               .rows_max = limits_.rows_max,
+                                                               .type = weights_.type,
+                                                               .device = device_,
+                                                               .stream = stream_,
+                                                               .threads = threads});
   STEMMA_ASSIGN_OR_RETURN(
       transformer_, CudaTransformer::create(
                         {.config = own_config_,
@@ -122,7 +125,7 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
                          .gemm = *gemm_,
                          .threads = threads,
                          .peers = peers_.get(),
-                         .adapters = adapters_.get()}));
+                         .adapters = *adapters_}));
   STEMMA_ASSIGN_OR_RETURN(rows_, CudaStepRows::create(device_, stream_, limits_.rows_max));
   STEMMA_ASSIGN_OR_RETURN(sampler_, CudaSampler::create(device_, stream_, limits_.outputs_max));
   if (options_.graphs && (peers_ == nullptr || peers_->ranks().records())) {

@@ -93,7 +93,6 @@ class CudaRunner final : public LoadedRunner {
   // page that was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
-  std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
 
   const ModelConfig& config() const noexcept override { return config_; }
   std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
@@ -130,8 +129,8 @@ class CudaRunner final : public LoadedRunner {
   };
 
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
-  Status prepare_adapters(std::span<const Adapter> adapters, std::int64_t rows_max,
-                          ThreadPool& threads);
+  Status put(AdapterId place, Adapter adapter) override;
+  void drop(AdapterId place) override;
   Status prepare_ranks(RankGroup& ranks);
   Status prepare_pending();
   Status queue_within(const BatchLimits& limits, const KvBatch& batch, KvPools pools,
@@ -165,8 +164,7 @@ class CudaRunner final : public LoadedRunner {
   CudaWeights weights_;
   std::unique_ptr<CudaGemm> gemm_;
   std::unique_ptr<CudaRankRows> peers_;  // nullptr: it computes alone
-  std::vector<AdapterIdentity> adapter_identities_;
-  std::unique_ptr<CudaAdapters> adapters_;  // nullptr: there are none
+  std::unique_ptr<CudaAdapters> adapters_;
   std::unique_ptr<CudaTransformer> transformer_;
   CudaStepRows rows_;
   CudaSampler sampler_;

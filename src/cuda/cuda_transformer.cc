@@ -333,7 +333,6 @@ Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapt
 }
 
 Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t rows) {
-  if (adapters_ == nullptr) return {};
   float* const query = qkv_.as<float>();
   float* const key = query + config_.query_columns();
   const auto bytes_of = [](float* values) { return reinterpret_cast<std::byte*>(values); };
@@ -341,41 +340,40 @@ Status CudaTransformer::adapt_heads(const AdaptedLayer& adapted, std::int64_t ro
       {Projection::kQuery, bytes_of(query), config_.query_columns()},
       {Projection::kKey, bytes_of(key), config_.kv_columns()},
       {Projection::kValue, bytes_of(key + config_.kv_columns()), config_.kv_columns()}};
-  return adapters_->add({.of = adapted,
-                         .x = normed_.bytes(),
-                         .inputs = config_.hidden,
-                         .rows = rows,
-                         .y_stride = qkv_columns_},
-                        products);
+  return adapters_.add({.of = adapted,
+                        .x = normed_.bytes(),
+                        .inputs = config_.hidden,
+                        .rows = rows,
+                        .y_stride = qkv_columns_},
+                       products);
 }
 
 // What adapters add is rounded to the type of rows once more: a row without one keeps its bits.
 Status CudaTransformer::adapt_gates(const AdaptedLayer& adapted, std::int64_t width,
                                     std::int64_t rows) {
-  if (adapters_ == nullptr) return {};
   const std::size_t up = static_cast<std::size_t>(width) * weight_type_bytes(weights_.type);
   const AdaptedProduct products[] = {{Projection::kGate, gate_up_.bytes(), width},
                                      {Projection::kUp, gate_up_.bytes() + up, width}};
-  return adapters_->add({.of = adapted,
-                         .x = normed_.bytes(),
-                         .inputs = config_.hidden,
-                         .rows = rows,
-                         .y_stride = 2 * width,
-                         .f32_out = false},
-                        products);
+  return adapters_.add({.of = adapted,
+                        .x = normed_.bytes(),
+                        .inputs = config_.hidden,
+                        .rows = rows,
+                        .y_stride = 2 * width,
+                        .f32_out = false},
+                       products);
 }
 
 // Of its outputs those of this rank, before the ranks gather them.
 Status CudaTransformer::adapt_part(const CutProduct& product, std::int64_t rows) {
-  if (adapters_ == nullptr || product.adapted_or_null == nullptr) return {};
+  if (product.adapted_or_null == nullptr) return {};
   const std::int64_t own = own_columns(product.outputs);
   const AdaptedProduct part = {product.projection, part_of(product.whole), own};
-  return adapters_->add({.of = *product.adapted_or_null,
-                         .x = product.x,
-                         .inputs = product.inputs,
-                         .rows = rows,
-                         .y_stride = own},
-                        {&part, 1});
+  return adapters_.add({.of = *product.adapted_or_null,
+                        .x = product.x,
+                        .inputs = product.inputs,
+                        .rows = rows,
+                        .y_stride = own},
+                       {&part, 1});
 }
 
 // Only the rows whose logits are wanted are normalised and projected. A row that stored what is no

@@ -58,7 +58,7 @@ struct CudaTransformerParts {
   CudaGemm& gemm;  // of `stream`
   ThreadPool& threads;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
-  CudaAdapters* adapters = nullptr;  // that rows may have, of the shard; nullptr: none
+  CudaAdapters& adapters;         // that rows may have, of the shard
 };
 
 // What layers with a window, and those without, each have of their own.
@@ -177,8 +177,8 @@ class CudaTransformer {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaGemm& gemm_;
-  CudaRankRows* peers_;     // nullptr: it computes alone
-  CudaAdapters* adapters_;  // nullptr: there are none
+  CudaRankRows* peers_;  // nullptr: it computes alone
+  CudaAdapters& adapters_;
   std::int64_t qkv_columns_;
   std::int64_t value_columns_;  // that the output projection reads, of all ranks
 

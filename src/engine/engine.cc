@@ -195,12 +195,14 @@ void Engine::drain_inbox() {
 void Engine::admit(InboxMessage message) {
   RequestSpec& spec = *message.spec;
   const std::uint64_t seed = *spec.sampling.seed;
-  admit_one(message.id, RequestId(), spec, {std::move(spec.prompt), seed, message.posted_us});
+  const auto entry = [&](std::vector<TokenId>& prompt, std::uint64_t own_seed) {
+    return Entry{message.adapter, std::move(prompt), own_seed, message.posted_us};
+  };
+  admit_one(message.id, RequestId(), spec, entry(spec.prompt, seed));
   for (std::size_t copy = 1; copy <= message.other_prompts.size(); ++copy) {
     const RequestId id(message.id.value() + static_cast<std::int64_t>(copy));
-    admit_one(
-        id, message.id, spec,
-        {std::move(message.other_prompts[copy - 1]), seed_of_copy(seed, copy), message.posted_us});
+    admit_one(id, message.id, spec,
+              entry(message.other_prompts[copy - 1], seed_of_copy(seed, copy)));
   }
 }
 
@@ -220,7 +222,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
                                                            .output_tokens_max = spec.max_tokens,
                                                            .priority = spec.priority,
                                                            .retention = spec.retention,
-                                                           .adapter = adapter_of(spec),
+                                                           .adapter = place_of(entry.adapter),
                                                            .fork_of = fork_of,
                                                            .scores_prompt = scores,
                                                            .scored_tokens = given});
@@ -245,6 +247,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.first_token_us = -1;
   extra.stop = PrefixStop::kCold;
   extra.evicted_ago_us = 0;
+  extra.adapter = std::move(entry.adapter);
   extra.siblings = spec.siblings;
   extra.differing_field = {};
 }
@@ -296,6 +299,7 @@ std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
 EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
   extra_of(request).constraint = {};
+  extra_of(request).adapter = nullptr;
   const RequestStats stats = stats_of(request);
   totals_.prompt_tokens += stats.prompt_tokens;
   totals_.cached_tokens += stats.cached_tokens;

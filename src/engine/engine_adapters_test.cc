@@ -15,7 +15,7 @@ class EngineAdaptersTest : public ShadowAuditFixture {
  protected:
   // "same" is "first" once more, under another name.
   EngineAdaptersTest() {
-    model_.has_adapters = {{"first", {{1}}}, {"second", {{2}}}, {"same", {{1}}}};
+    model_.have_adapters({{"first", {{1}}}, {"second", {{2}}}, {"same", {{1}}}});
   }
 
   // The answer of `adapter`, which is what an engine without a cache gives.
@@ -64,7 +64,7 @@ TEST_F(EngineAdaptersTest, AreFoundInLowerTiersAndByTheNextEngineUnderAnyName) {
   ask_with("second", prompt_);
   settle();
   // As in another process: pages of the device are forgotten, and names are others.
-  model_.has_adapters = {{"other", {{2}}}, {"new", {{1}}}};
+  model_.have_adapters({{"other", {{2}}}, {"new", {{1}}}});
   options_.kv.tiers.load_wait_us = 1'000'000'000;
   open();
   EXPECT_EQ(ask_with("new", prompt_).brought.total(), 28);
@@ -164,6 +164,57 @@ TEST_F(EngineAdaptersTest, APurgeOfATenantTakesItsPagesOfEveryAdapter) {
   run();
   EXPECT_EQ(ask_with("first", prompt_, 1).cached_tokens, 0);
   EXPECT_EQ(ask_with("", prompt_, 1).cached_tokens, 0);
+}
+
+TEST_F(EngineAdaptersTest, RequestsGoOnWithOneThatWasTakenOutAndNoOthersBegin) {
+  options_.shadow_audit_percent = 0;
+  open();
+  adapter_ = "first";
+  const RequestId running = submit(prompt_, 8);
+  step();
+  const RequestId waiting = submit(text(2, 25), 3);  // no step has seen it yet
+  ASSERT_TRUE(model_.book().take_out("first").ok());
+  RequestSpec late;
+  late.prompt = prompt_;
+  late.adapter = "first";
+  EXPECT_EQ(engine_->submit(std::move(late)).error().code, ErrorCode::kNotFound);
+  while (!engine_->idle()) {
+    EXPECT_TRUE(model_.book().free_ended().empty()) << "somebody is computed with it";
+    step();
+  }
+  EXPECT_THAT(model_.book().free_ended(), testing::ElementsAre(AdapterId(0)));
+  model_.have_adapters({{"first", {{1}}}});
+  EXPECT_EQ(answers_[running].tokens, cold(prompt_, 8));
+  EXPECT_EQ(answers_[waiting].tokens, cold(text(2, 25), 3));
+}
+
+TEST_F(EngineAdaptersTest, AnotherOfTheNameOfOneThatStillRunsIsAnother) {
+  options_.shadow_audit_percent = 0;
+  open();
+  adapter_ = "first";
+  const RequestId running = submit(prompt_, 8);
+  step();
+  AdapterBook& book = model_.book();
+  ASSERT_TRUE(book.take_out("first").ok());
+  ASSERT_TRUE(book.add({"first", {{7}}}, book.free_place()).ok());
+  const RequestId other = submit(prompt_, 3);
+  run();
+  EXPECT_EQ(answers_[other].stats.cached_tokens, 0);
+  EXPECT_EQ(answers_[other].tokens, cold(prompt_, 3));
+  model_.have_adapters({{"first", {{1}}}});
+  EXPECT_EQ(answers_[running].tokens, cold(prompt_, 8));
+}
+
+TEST_F(EngineAdaptersTest, AHitThatWaitsToBeAuditedKeepsItsAdapter) {
+  open();
+  ask_with("first", prompt_);
+  submit(prompt_, 1);
+  step();
+  ASSERT_TRUE(model_.book().take_out("first").ok());
+  run();
+  EXPECT_EQ(engine_->totals().shadow_audits, 1);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 0);
+  EXPECT_THAT(model_.book().free_ended(), testing::ElementsAre(AdapterId(0)));
 }
 
 TEST_F(EngineAdaptersTest, OneThatThereIsNotIsRefusedByName) {

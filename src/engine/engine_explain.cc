@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "cache/load_costs.h"
+#include "engine/adapted_spec.h"
 #include "engine/request_extra.h"
 #include "sched/scheduler.h"
 #include "stemma/engine.h"
@@ -151,13 +152,12 @@ std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
                                                 std::int64_t next_tokens_max,
                                                 const SharedPrefix* shared_or_null,
                                                 std::string_view adapter) {
-  const bool unknown = !adapter.empty() && find_adapter_or_null(adapter) == nullptr;
-  if (!kv_->shares() || unknown) return std::nullopt;
+  const Result<AdapterLease> lease = lease_adapter(adapter);
+  if (!kv_->shares() || !lease.ok()) return std::nullopt;
   RequestSpec spec;
   spec.namespace_digest = digest;
   if (shared_or_null != nullptr) spec.shared_prefix = *shared_or_null;
-  spec.adapter = adapter;
-  enter_adapter(spec);
+  if (*lease != nullptr) enter_namespaces((*lease)->identity, spec);
   const SharedPrefix* const shared =
       spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr;
   const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest, shared);

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
-#include "engine/adapter_names.h"
+#include "engine/adapted_spec.h"
 #include "engine/inbox.h"
 #include "model/json_text.h"
 #include "prefix/namespace_digest.h"
@@ -88,8 +88,9 @@ Status check_scores(const RequestSpec& spec, const SchedulerOptions& options,
 }  // namespace
 
 Result<RequestId> Engine::submit(RequestSpec spec) {
+  STEMMA_ASSIGN_OR_RETURN(AdapterLease adapter, lease_adapter(spec.adapter));
   STEMMA_RETURN_IF_ERROR(check(spec));
-  enter_adapter(spec);
+  if (adapter != nullptr) enter_namespaces(adapter->identity, spec);
   // Room for the whole output now, on the caller's thread, so that no step has to allocate it.
   spec.prompt.reserve(spec.prompt.size() + static_cast<std::size_t>(spec.max_tokens));
   const RequestId id(next_id_.fetch_add(spec.copies));
@@ -97,7 +98,8 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
     spec.sampling.seed =
         mix64(options_.sampling_seed ^ mix64(static_cast<std::uint64_t>(id.value())));
   }
-  InboxMessage message = {.id = id, .posted_us = parts_.clock.now_us()};
+  InboxMessage message = {
+      .id = id, .adapter = std::move(adapter), .posted_us = parts_.clock.now_us()};
   for (std::int64_t copy = 1; copy < spec.copies; ++copy) {
     message.other_prompts.emplace_back().reserve(spec.prompt.capacity());
     message.other_prompts.back() = spec.prompt;
@@ -110,32 +112,18 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   return id;
 }
 
-const AdapterIdentity* Engine::find_adapter_or_null(std::string_view name) const {
-  return stemma::find_adapter_or_null(parts_.runner, name);
-}
-
-AdapterId Engine::adapter_of(const RequestSpec& spec) const {
-  const AdapterIdentity* const adapter = find_adapter_or_null(spec.adapter);
-  if (adapter == nullptr) return {};
-  return AdapterId(static_cast<std::int32_t>(adapter - parts_.runner.adapters().data()));
-}
-
-// Whatever names a namespace of the request names that of its adapter from here on.
-void Engine::enter_adapter(RequestSpec& spec) const {
-  const AdapterIdentity* const adapter = find_adapter_or_null(spec.adapter);
-  if (adapter == nullptr) return;
-  const auto enter = [&](NamespaceDigest& digest) { digest = adapted(digest, adapter->digest); };
-  enter(spec.namespace_digest);
-  if (spec.shared_prefix.has_value()) enter(spec.shared_prefix->digest);
-  for (SiblingNamespace& sibling : spec.siblings) enter(sibling.digest);
+// Of no name, of none.
+Result<AdapterLease> Engine::lease_adapter(std::string_view name) const {
+  if (name.empty()) return AdapterLease();
+  const AdapterBook* const book = parts_.runner.adapters();
+  AdapterLease lease = book == nullptr ? nullptr : book->find_or_null(name);
+  if (lease != nullptr) return lease;
+  return Error{ErrorCode::kNotFound,
+               fmt::format("adapter '{}' is not one of the {} that there are", printable(name),
+                           book == nullptr ? 0 : book->list().size())};
 }
 
 Status Engine::check(const RequestSpec& spec) const {
-  if (!spec.adapter.empty() && find_adapter_or_null(spec.adapter) == nullptr) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("adapter '{}' is not one of the {} that there are",
-                             printable(spec.adapter), parts_.runner.adapters().size())};
-  }
   if (spec.prompt.empty()) {
     return Error{ErrorCode::kInvalidArgument, "prompt must have at least one token"};
   }

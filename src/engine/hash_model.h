@@ -42,7 +42,15 @@ class HashModel final : public Runner {
     return std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
   }
 
-  std::span<const AdapterIdentity> adapters() const override { return has_adapters; }
+  // Those that there are from now on, and no others.
+  void have_adapters(const std::vector<AdapterIdentity>& all) {
+    book_ = std::make_unique<AdapterBook>();
+    for (const AdapterIdentity& one : all) {
+      EXPECT_TRUE(book_->add(one, book_->free_place()).ok());
+    }
+  }
+  AdapterBook& book() { return *book_; }
+  const AdapterBook* adapters() const override { return book_.get(); }
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
     if (std::exchange(fails_next, false)) return Error{ErrorCode::kInternal, "out of order"};
@@ -56,7 +64,8 @@ class HashModel final : public Runner {
       pages_of[batch.requests[r]].assign(pages.begin(), pages.end());
       // What an adapter makes of a token depends on its digest alone.
       const AdapterId adapter = batch.adapters.empty() ? AdapterId() : batch.adapters[r];
-      const std::uint64_t change = adapter.valid() ? has_adapters[adapter.index()].digest[0] : 0;
+      const std::uint64_t change =
+          adapter.valid() ? book_->at_or_null(adapter)->identity.digest[0] : 0;
       for (std::int32_t row = batch.row_indptr[r]; row < batch.row_indptr[r + 1]; ++row) {
         const auto i = static_cast<std::size_t>(row);
         const std::uint64_t hash =
@@ -72,7 +81,6 @@ class HashModel final : public Runner {
     return LogitsView{logits_.data(), batch.outputs(), kVocab};
   }
 
-  std::vector<AdapterIdentity> has_adapters;
   bool fails_without_outputs = false;
   bool fails_next = false;
   std::int64_t miscomputed_position = -1;  // whose row comes out wrong
@@ -120,6 +128,7 @@ class HashModel final : public Runner {
     }
   }
 
+  std::unique_ptr<AdapterBook> book_ = std::make_unique<AdapterBook>();
   std::vector<float> logits_;
 };
 

@@ -33,7 +33,7 @@ class LateRunner final : public Runner {
   bool draws() const override { return can_draw; }
   bool waits_by_layer() const override { return below_.waits_by_layer(); }
   bool repeats_bits() const override { return below_.repeats_bits(); }
-  std::span<const AdapterIdentity> adapters() const override { return below_.adapters(); }
+  const AdapterBook* adapters() const override { return below_.adapters(); }
 
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
     STEMMA_CHECK(steps_.empty(), "nothing is queued");

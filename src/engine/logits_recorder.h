@@ -31,7 +31,7 @@ class LogitsRecorder final : public Runner {
   }
   bool waits_by_layer() const override { return inner_.waits_by_layer(); }
   bool repeats_bits() const override { return inner_.repeats_bits(); }
-  std::span<const AdapterIdentity> adapters() const override { return inner_.adapters(); }
+  const AdapterBook* adapters() const override { return inner_.adapters(); }
 
   // What was kept so far: for each request the rows of its output tokens, one behind the other.
   const std::map<RequestId, std::vector<float>>& rows() const noexcept { return rows_; }

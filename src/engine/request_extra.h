@@ -27,6 +27,7 @@ struct RequestExtra {
   std::int64_t prompt_logprobs = 0;
   std::int64_t prompt_logprobs_from = 1;
   bool has_copies = false;  // it is one of them
+  AdapterLease adapter;     // as long as a step may compute it
   std::vector<SiblingNamespace> siblings;
   std::int64_t ghost_space = 0;  // of its namespace
   std::int64_t submitted_us = 0;

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "engine/adapter_names.h"
 #include "engine/served_ranks.h"
 #include "pool/kv_pool_factory.h"
 #include "prefix/namespace_digest.h"
@@ -148,10 +147,13 @@ Status ServedModel::open_tiers(const ServedModelOptions& options) {
 void ServedModel::describe_tiers() {
   if (tiers_ == nullptr) return;
   tiers_->describe(namespace_digest_, description_);
-  for (const AdapterIdentity& adapter : runner_->adapters()) {
-    tiers_->describe(namespace_digest(adapter.name),
-                     description_ + " adapter_sha256=" + to_hex(adapter.digest));
-  }
+  for (const AdapterIdentity& adapter : adapters().list()) describe_adapter(adapter);
+}
+
+void ServedModel::describe_adapter(const AdapterIdentity& adapter) {
+  if (tiers_ == nullptr) return;
+  tiers_->describe(namespace_digest(adapter),
+                   description_ + " adapter_sha256=" + to_hex(adapter.digest));
 }
 
 Status ServedModel::load_files(const ServedModelOptions& options) {
@@ -252,13 +254,32 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
                            options.kv_bytes)};
 }
 
-const AdapterIdentity* ServedModel::find_adapter_or_null(std::string_view name) const {
-  return stemma::find_adapter_or_null(*runner_, name);
+Result<Adapter> ServedModel::read_adapter(const AdapterSource& source) const {
+  if (ranks_ != nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 "adapters of several ranks are those that all of them began with"};
+  }
+  ThreadPool threads(1);
+  return runner_->read_adapter(source, threads);
 }
 
-NamespaceDigest ServedModel::namespace_digest(std::string_view adapter) const {
-  const AdapterIdentity* const found = find_adapter_or_null(adapter);
-  return found == nullptr ? namespace_digest_ : own_part(adapted(leading_digest_, found->digest));
+Status ServedModel::place_adapter(Adapter adapter, bool in_place) {
+  const AdapterIdentity identity = {adapter.name, adapter.digest};
+  STEMMA_RETURN_IF_ERROR(runner_->place_adapter(std::move(adapter), in_place));
+  describe_adapter(identity);
+  return {};
+}
+
+Status ServedModel::take_out_adapter(std::string_view name) {
+  if (ranks_ != nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 "adapters of several ranks are those that all of them began with"};
+  }
+  return runner_->take_out_adapter(name);
+}
+
+NamespaceDigest ServedModel::namespace_digest(const AdapterIdentity& adapter) const {
+  return own_part(adapted(leading_digest_, adapter.digest));
 }
 
 NamespaceDigest ServedModel::own_part(const NamespaceDigest& leading) const {

@@ -109,13 +109,21 @@ class ServedModel {
   KvPool& pool() noexcept { return *pool_; }
   // Of the layers that look back over a window; nullptr: there are none.
   KvPool* windowed_pool_or_null() noexcept { return windowed_pool_.get(); }
-  // The adapter that requests call so, or nullptr.
-  const AdapterIdentity* find_adapter_or_null(std::string_view name) const;
+  // Those that requests may name. Any thread.
+  const AdapterBook& adapters() const { return *runner_->adapters(); }
+  // Reads one, on a thread of the caller's own, while requests are computed; then between two steps
+  // of the engine requests may name it. kUnsupported where there are several ranks; other errors
+  // are those of LoadedRunner.
+  Result<Adapter> read_adapter(const AdapterSource& source) const;
+  Status place_adapter(Adapter adapter, bool in_place = false);
+  // See LoadedRunner. Between two steps of the engine.
+  Status take_out_adapter(std::string_view name);
+  void drop_ended_adapters() { runner_->drop_ended_adapters(); }
   // Of the model, its formats and its arithmetic: a request of a tenant adds to it, and the engine
   // the request's adapter. On a rank that others lead, that of its part.
   const NamespaceDigest& namespace_digest() const noexcept { return namespace_digest_; }
-  // Where requests in it with this adapter are found; without a name, it itself.
-  NamespaceDigest namespace_digest(std::string_view adapter) const;
+  // Where requests in it with this adapter are found.
+  NamespaceDigest namespace_digest(const AdapterIdentity& adapter) const;
 
   ServedModel(int threads, ThreadPinning pinning) : threads_(threads, pinning) {}
 
@@ -128,6 +136,7 @@ class ServedModel {
   Status open_tiers(const ServedModelOptions& options);
   Status join(RankGroup& ranks, std::string_view tier_codec);
   void describe_tiers();
+  void describe_adapter(const AdapterIdentity& adapter);
   // The namespace of what this rank has of pages that rank 0 finds in `leading`.
   NamespaceDigest own_part(const NamespaceDigest& leading) const;
 

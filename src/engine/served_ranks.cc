@@ -57,7 +57,7 @@ RankTerms rank_terms(const RankParts& parts) {
     terms.host_windowed_pages = tiers.host_windowed_pages();
   }
   terms.digest = fields.finish();
-  for (const AdapterIdentity& adapter : parts.runner.adapters()) {
+  for (const AdapterIdentity& adapter : parts.runner.adapters()->list()) {
     fields.add("adapter", std::string_view(adapter.name)).add("digest", adapter.digest);
   }
   terms.adapters = fields.finish();

@@ -64,11 +64,12 @@ void ShadowAudit::note_admitted(const Request& request) {
   }
   Hit& hit = hits_[static_cast<std::size_t>((oldest_ + waiting_count_++) % kWaitingMax)];
   hit.request = request.id;
-  hit.adapter = request.adapter;
+  if (request.adapter.valid()) hit.adapter = parts_.runner.adapters()->at_or_null(request.adapter);
   kv_.copy_text(request.sequence, hit.text);
 }
 
 void ShadowAudit::drop_oldest() {
+  oldest().adapter = nullptr;
   oldest_ = (oldest_ + 1) % kWaitingMax;
   --waiting_count_;
 }
@@ -79,7 +80,7 @@ ShadowAudit::Outcome ShadowAudit::end_step(const Step& step) {
   steps_since_ += step.computed ? 1 : 0;
   if (step.pages_short) {
     skipped_ += waiting_count_;
-    waiting_count_ = 0;
+    while (waits()) drop_oldest();
   }
   if (!waits() || (step.computed && steps_since_ < kStepsApart)) return Outcome::kNothing;
   if (step.computed && !kv_.has_scratch_page()) return Outcome::kNothing;
@@ -194,6 +195,7 @@ bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t 
     windowed_table_.add(row_.windowed, end);
   }
   const RequestId nobodys;
+  const AdapterId adapter = place_of(hit.adapter);
   const std::array<std::int32_t, 2> indptr = {0, static_cast<std::int32_t>(rows)};
   const KvBatch batch = {
       .tokens = std::span(hit.text.tokens).subspan(static_cast<std::size_t>(first), rows),
@@ -201,7 +203,7 @@ bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t 
       .write_slots = slots_,
       .row_indptr = indptr,
       .requests = {&nobodys, 1},
-      .adapters = {&hit.adapter, 1},
+      .adapters = {&adapter, 1},
       .page_table = page_table_.view(),
       .windowed_slots = windowed_slots_,
       .windowed_table = row_.windowed.empty() ? PageTableView() : windowed_table_.view(),

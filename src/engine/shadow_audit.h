@@ -82,7 +82,7 @@ class ShadowAudit {
  private:
   struct Hit {
     RequestId request;
-    AdapterId adapter;
+    AdapterLease adapter;  // nullptr: of none
     CachedText text;
   };
   // How a page came out.

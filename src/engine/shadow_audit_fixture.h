@@ -121,7 +121,7 @@ class ShadowAuditFixture : public ::testing::Test {
   // What an engine without cache and audit answers.
   Tokens cold(const Tokens& prompt, std::int64_t max_tokens) {
     HashModel model;
-    model.has_adapters = model_.has_adapters;
+    model.have_adapters(model_.adapters()->list());
     EngineOptions options = options_;
     options.kv.cache = "none";
     options.shadow_audit_percent = 0;

@@ -340,27 +340,4 @@ Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const Mo
   return adapter;
 }
 
-Result<std::vector<Adapter>> load_adapters(Files& files, std::span<const AdapterSource> sources,
-                                           const ModelConfig& config, ThreadPool& pool,
-                                           const Shard& shard) {
-  std::vector<Adapter> adapters;
-  for (const AdapterSource& source : sources) {
-    const auto has_name = [&](const Adapter& adapter) { return adapter.name == source.name; };
-    if (source.name.empty() || std::any_of(adapters.begin(), adapters.end(), has_name)) {
-      return Error{ErrorCode::kInvalidArgument, source.directory +
-                                                    ": adapters need names, each its own (got '" +
-                                                    printable(source.name) + "')"};
-    }
-    STEMMA_ASSIGN_OR_RETURN(Adapter adapter, load_adapter(files, source, config, pool, shard));
-    adapters.push_back(std::move(adapter));
-  }
-  return adapters;
-}
-
-std::vector<AdapterIdentity> identities_of(std::span<const Adapter> adapters) {
-  std::vector<AdapterIdentity> identities;
-  for (const Adapter& adapter : adapters) identities.push_back({adapter.name, adapter.digest});
-  return identities;
-}
-
 }  // namespace stemma

@@ -121,10 +121,4 @@ struct AdapterSource {
 Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const ModelConfig& config,
                              ThreadPool& pool, const Shard& shard = {});
 
-// All of `sources`, by AdapterId. kInvalidArgument for one without a name of its own.
-Result<std::vector<Adapter>> load_adapters(Files& files, std::span<const AdapterSource> sources,
-                                           const ModelConfig& config, ThreadPool& pool,
-                                           const Shard& shard = {});
-std::vector<AdapterIdentity> identities_of(std::span<const Adapter> adapters);
-
 }  // namespace stemma

@@ -9,47 +9,49 @@
 
 namespace stemma {
 
-Result<std::unique_ptr<AdapterPass>> AdapterPass::create(const AdapterPassParts& parts) {
-  auto pass = std::make_unique<AdapterPass>(Key{}, parts);
-  STEMMA_RETURN_IF_ERROR(pass->allocate_scratch());
-  return pass;
-}
-
-AdapterPass::AdapterPass(Key, const AdapterPassParts& parts)
-    : adapters_(parts.adapters), rows_max_(parts.rows_max), threads_(parts.threads) {
-  STEMMA_CHECK(!adapters_.empty(), "without adapters there is nothing to add");
+AdapterPass::AdapterPass(const AdapterPassParts& parts)
+    : rows_max_(parts.rows_max), threads_(parts.threads) {
   rows_.reserve(static_cast<std::size_t>(rows_max_));
-  // A request has one adapter: there are no more groups than either.
-  groups_.reserve(std::min(adapters_.size(), static_cast<std::size_t>(parts.requests_max)));
+  groups_.reserve(static_cast<std::size_t>(parts.requests_max));  // each has one adapter at most
 }
 
-Status AdapterPass::allocate_scratch() {
-  std::int64_t inputs = 0;
-  std::int64_t rank = 0;
-  std::int64_t outputs = 0;
-  for (const Adapter& adapter : adapters_) {
-    for (const Adapter::Layer& layer : adapter.layers) {
-      const auto note = [&](const PackedWeights& down, const PackedWeights& up) {
-        inputs = std::max(inputs, down.k());
-        rank = std::max(rank, down.n());
-        outputs = std::max(outputs, up.n());
-      };
-      for (const LowRank& change : layer.changes) note(change.down, change.up);
-      for (std::size_t head = 0; head < layer.latent.key_down.size(); ++head) {
-        for (const LatentSide side : {LatentSide::kKey, LatentSide::kValue}) {
-          const Change change = of_head(layer.latent, side, head);
-          note(change.down, change.up);
-        }
-      }
-    }
+Status AdapterPass::use(std::span<const Adapter> adapters) {
+  adapters_ = adapters;
+  groups_.clear();
+  Widths wanted = widths_;
+  for (const Adapter& adapter : adapters) {
+    for (const Adapter::Layer& layer : adapter.layers) widen(layer, wanted);
   }
+  if (wanted == widths_) return {};
+  Rows gathered;
+  Rows inner;
+  Rows outer;
   const std::array parts = {
-      RowsWanted{gathered_, rows_max_, inputs},
-      RowsWanted{inner_, rows_max_, rank},
-      RowsWanted{outer_, rows_max_, outputs},
+      RowsWanted{gathered, rows_max_, wanted.inputs},
+      RowsWanted{inner, rows_max_, wanted.rank},
+      RowsWanted{outer, rows_max_, wanted.outputs},
   };
   STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
+  gathered_ = gathered;
+  inner_ = inner;
+  outer_ = outer;
+  widths_ = wanted;
   return {};
+}
+
+void AdapterPass::widen(const Adapter::Layer& layer, Widths& widths) const {
+  const auto note = [&](const PackedWeights& down, const PackedWeights& up) {
+    widths.inputs = std::max(widths.inputs, down.k());
+    widths.rank = std::max(widths.rank, down.n());
+    widths.outputs = std::max(widths.outputs, up.n());
+  };
+  for (const LowRank& change : layer.changes) note(change.down, change.up);
+  for (std::size_t head = 0; head < layer.latent.key_down.size(); ++head) {
+    for (const LatentSide side : {LatentSide::kKey, LatentSide::kValue}) {
+      const Change change = of_head(layer.latent, side, head);
+      note(change.down, change.up);
+    }
+  }
 }
 
 void AdapterPass::plan(const KvBatch& batch) {

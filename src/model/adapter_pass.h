@@ -6,14 +6,13 @@
 // not touched. So a row's result depends on that row and its adapter alone (I13).
 //
 // Thread:     one batch at a time; the work is spread over the ThreadPool.
-// Memory:     scratch for the largest batch, at construction; nothing allocates later.
+// Memory:     scratch for the largest batch, as wide as the widest adapter was; only use allocates.
 // Cost:       2 · rank · (inputs + outputs) operations a row and projection that is changed, the
 //             rank rounded up to a panel. Adapters of which a batch has no row cost nothing.
 // Not here:   loading (adapter), which request has which (engine/).
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,7 +27,6 @@
 namespace stemma {
 
 struct AdapterPassParts {
-  std::span<const Adapter> adapters;  // at least one; must outlive the pass
   std::int64_t rows_max = 0;
   std::int64_t requests_max = 0;
   ThreadPool& threads;
@@ -38,12 +36,13 @@ struct AdapterPassParts {
 enum class LatentSide : std::uint8_t { kKey, kValue };
 
 class AdapterPass {
-  struct Key {};
-
  public:
-  // kOutOfMemory if the scratch cannot be had.
-  static Result<std::unique_ptr<AdapterPass>> create(const AdapterPassParts& parts);
-  AdapterPass(Key, const AdapterPassParts& parts);  // for create
+  // There are no adapters at first.
+  explicit AdapterPass(const AdapterPassParts& parts);
+
+  // From now on they are these, by AdapterId; one of no layers is never named. They must lie there
+  // until the next call. kOutOfMemory if there is no scratch for one: only the others can be named.
+  Status use(std::span<const Adapter> adapters);
 
   // From now on add is about the rows of `batch`. REQUIRES: it is within the limits, and its
   // adapters are those there are.
@@ -74,7 +73,14 @@ class AdapterPass {
     std::span<const std::int32_t> rows;
   };
 
-  Status allocate_scratch();
+  // What the scratch is wide enough for.
+  struct Widths {
+    std::int64_t inputs = 0;
+    std::int64_t rank = 0;
+    std::int64_t outputs = 0;
+    friend bool operator==(const Widths&, const Widths&) = default;
+  };
+  void widen(const Adapter::Layer& layer, Widths& widths) const;
   ConstMatrixView rows_of(const Group& group, const ConstMatrixView& in);
   void add_change(const Group& group, const Change& change, const ConstMatrixView& in,
                   const MatrixView& out);
@@ -85,10 +91,11 @@ class AdapterPass {
   std::vector<std::int32_t> rows_;  // of the first group, of the second, ...
   std::vector<Group> groups_;
 
+  Widths widths_;
   Buffer scratch_;
-  Rows gathered_;  // [rows_max, the most inputs]
-  Rows inner_;     // [rows_max, the largest rank]
-  Rows outer_;     // [rows_max, the most outputs]
+  Rows gathered_;  // [rows_max, inputs]
+  Rows inner_;     // [rows_max, rank]
+  Rows outer_;     // [rows_max, outputs]
 };
 
 // The adapters of a batch in one layer; by default there are none.

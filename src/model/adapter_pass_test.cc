@@ -39,10 +39,7 @@ class AdapterPassTest : public testing::Test {
       ASSERT_TRUE(adapter.ok()) << to_string(adapter.error());
       adapters_.push_back(std::move(adapter).value());
     }
-    auto pass = AdapterPass::create(
-        {.adapters = adapters_, .rows_max = kRowsMax, .requests_max = 8, .threads = threads_});
-    ASSERT_TRUE(pass.ok());
-    pass_ = std::move(pass).value();
+    ASSERT_TRUE(pass_.use(adapters_).ok());
   }
 
   void plan(const Shares& shares) {
@@ -58,7 +55,7 @@ class AdapterPassTest : public testing::Test {
     batch.tokens = tokens_;
     batch.row_indptr = indptr_;
     batch.adapters = ids_;
-    pass_->plan(batch);
+    pass_.plan(batch);
   }
 
   // Row r of the input, the same whatever else is in the batch.
@@ -77,8 +74,8 @@ class AdapterPassTest : public testing::Test {
     }
     const std::int64_t stride = outputs + 3;  // what lies between rows is left alone
     std::vector<float> out(static_cast<std::size_t>(rows_ * stride), 1.0f);
-    pass_->add(1, projection, {in.data(), rows_, kInputs, kInputs},
-               {out.data(), rows_, outputs, stride});
+    pass_.add(1, projection, {in.data(), rows_, kInputs, kInputs},
+              {out.data(), rows_, outputs, stride});
     std::vector<std::vector<float>> found;
     for (std::int64_t row = 0; row < rows_; ++row) {
       const auto begin = out.begin() + row * stride;
@@ -124,7 +121,7 @@ class AdapterPassTest : public testing::Test {
 
   ThreadPool threads_{2};
   std::vector<Adapter> adapters_;
-  std::unique_ptr<AdapterPass> pass_;
+  AdapterPass pass_{{.rows_max = kRowsMax, .requests_max = 8, .threads = threads_}};
   std::vector<std::int32_t> indptr_;
   std::vector<AdapterId> ids_;
   std::vector<TokenId> tokens_;
@@ -163,7 +160,7 @@ TEST_F(AdapterPassTest, WithoutAdaptersInABatchNothingIsAdded) {
   KvBatch nobodys;
   nobodys.tokens = tokens_;
   nobodys.row_indptr = indptr_;
-  pass_->plan(nobodys);
+  pass_.plan(nobodys);
   EXPECT_EQ(added(Projection::kUp, 160)[2], std::vector<float>(160, 1.0f));
 }
 

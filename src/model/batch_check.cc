@@ -32,12 +32,12 @@ Status check_extents(const KvBatch& batch, const BatchLimits& limits) {
   return {};
 }
 
-Status check_adapters(const KvBatch& batch, std::int64_t adapters) {
+Status check_adapters(const KvBatch& batch, const AdapterBook* adapters_or_null) {
   for (const AdapterId adapter : batch.adapters) {
-    if (adapter.value() >= adapters) {
-      return Error{ErrorCode::kInvalidArgument, "batch: adapter " +
-                                                    std::to_string(adapter.value()) +
-                                                    " is not one of " + std::to_string(adapters)};
+    if (!adapter.valid()) continue;
+    if (adapters_or_null == nullptr || adapters_or_null->at_or_null(adapter) == nullptr) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "batch: there is no adapter " + std::to_string(adapter.value())};
     }
   }
   return {};

@@ -22,7 +22,7 @@ struct BatchLimits {
   std::int64_t requests_max = 0;
   std::int64_t context_tokens_max = 0;
   std::int64_t vocab_tokens = 0;
-  std::int64_t adapters = 0;
+  const AdapterBook* adapters = nullptr;  // nullptr: there are none
   std::int64_t sampled_tokens = 0;  // a token -(i + 1) with i below it stands for one not yet known
 };
 

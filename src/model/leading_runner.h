@@ -50,7 +50,7 @@ class LeadingRunner final : public Runner {
   // Which ranks' parts differ is in the log.
   Result<std::optional<std::int64_t>> first_different_layer(KvPools pools,
                                                             const PagePair& pages) override;
-  std::span<const AdapterIdentity> adapters() const override { return own_.adapters(); }
+  const AdapterBook* adapters() const override { return own_.adapters(); }
 
  private:
   // A step is computed to its end whatever arrives, as the other ranks do: whether all came right

@@ -1,17 +1,23 @@
 // LoadedRunner: a Runner that computes a model from its directory, whatever it computes on, and
 // what others ask of it: the shape of its pools and what makes its pages valid.
 //
-// Thread:     queries from any thread; the rest as Runner.
+// Adapters (model/adapter) are placed and taken out while it runs: see AdapterBook.
+//
+// Thread:     queries and read_adapter from any thread; the rest as Runner, between steps.
 // Memory:     the weights, and scratch for the largest batch.
 // Cost:       queries none.
 // Not here:   how it is loaded (model_runner, device_backend).
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/thread_pool.h"
+#include "model/adapter.h"
 #include "model/config.h"
 #include "model/weight_rounding.h"
 #include "pool/heavy_channels.h"
@@ -51,6 +57,30 @@ class LoadedRunner : public Runner {
   // Of several ranks: meets the others. All call it once, when all have prepared and before the
   // first batch. An error is the same on each.
   virtual Status meet_ranks() { return {}; }
+
+  const AdapterBook* adapters() const final { return &book_; }
+
+  // Reads what place_adapter takes, on threads of the caller's own. Errors are those of
+  // load_adapter. REQUIRES: not of several ranks.
+  Result<Adapter> read_adapter(const AdapterSource& source, ThreadPool& threads) const;
+  // Requests may name it from now on; `in_place`, instead of the one that was called so, which is
+  // taken out. kInvalidArgument if it has no name of its own, kOutOfMemory: nothing has changed.
+  Status place_adapter(Adapter adapter, bool in_place = false);
+  // Requests cannot name it any more; those that have a lease of it go on. kNotFound.
+  Status take_out_adapter(std::string_view name) { return book_.take_out(name); }
+  // Gives back what those hold that were taken out and of which nobody has a lease.
+  void drop_ended_adapters();
+
+ protected:
+  // Reads and places them, of several ranks what `shard` has.
+  Status load_all(std::span<const AdapterSource> sources, Files& files, ThreadPool& threads,
+                  const Shard& shard);
+  // Makes batches with it possible, or not any more. REQUIRES: no batch names the place.
+  virtual Status put(AdapterId place, Adapter adapter) = 0;
+  virtual void drop(AdapterId place) = 0;
+
+ private:
+  AdapterBook book_;
 };
 
 }  // namespace stemma

@@ -50,7 +50,7 @@ BatchLimits batch_limits(const LoadedRunner& runner, const ModelRunnerOptions& o
           .requests_max = options.requests_max,
           .context_tokens_max = runner.context_tokens_max(),
           .vocab_tokens = runner.config().vocab_tokens,
-          .adapters = std::ssize(runner.adapters())};
+          .adapters = runner.adapters()};
 }
 
 AttentionShape attention_shape(const ModelConfig& config) {
@@ -94,10 +94,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
     runner->own_heavy_channels_ =
         runner->heavy_channels_.of_heads(shard.rank * own_heads, own_heads);
   }
-  STEMMA_ASSIGN_OR_RETURN(runner->adapters_,
-                          load_adapters(files, options.adapters, runner->config_, threads, shard));
-  runner->adapter_identities_ = identities_of(runner->adapters_);
   STEMMA_RETURN_IF_ERROR(runner->prepare(options, threads));
+  STEMMA_RETURN_IF_ERROR(runner->load_all(options.adapters, files, threads, shard));
   return runner;
 }
 
@@ -135,7 +133,6 @@ Status ModelRunner::prepare(const ModelRunnerOptions& options, ThreadPool& threa
                            .attention = attention_.get(),
                            .windowed_attention = windowed_attention_.get(),
                            .threads = threads,
-                           .adapters = adapters_,
                            .ranks = options.ranks}));
   return {};
 }
@@ -149,6 +146,18 @@ Result<std::unique_ptr<Attention>> ModelRunner::make_full_attention(
           : make_attention(options.attention, shape, limits, threads);
   if (!attention.ok() || !options.decorate_attention) return attention;
   return options.decorate_attention(std::move(attention).value(), shape);
+}
+
+Status ModelRunner::put(AdapterId place, Adapter adapter) {
+  adapters_.resize(std::max(adapters_.size(), place.index() + 1));
+  adapters_[place.index()] = std::move(adapter);
+  const Status used = transformer_->use_adapters(adapters_);
+  if (!used.ok()) drop(place);
+  return used;
+}
+
+void ModelRunner::drop(AdapterId place) {
+  adapters_[place.index()] = {};
 }
 
 Result<LogitsView> ModelRunner::forward(const KvBatch& batch, KvPools pools) {

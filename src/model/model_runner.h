@@ -89,7 +89,6 @@ class ModelRunner final : public LoadedRunner {
   // stored then. kCorrupt if a page that was still arriving turned out to be wrong.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override;
   bool waits_by_layer() const override { return true; }
-  std::span<const AdapterIdentity> adapters() const override { return adapter_identities_; }
 
   const ModelConfig& config() const noexcept override { return config_; }
   std::int64_t context_tokens_max() const noexcept override { return context_tokens_max_; }
@@ -102,6 +101,8 @@ class ModelRunner final : public LoadedRunner {
   std::vector<std::pair<std::string, std::string>> namespace_fields() const override;
 
  private:
+  Status put(AdapterId place, Adapter adapter) override;
+  void drop(AdapterId place) override;
   Status prepare(const ModelRunnerOptions& options, ThreadPool& threads);
   Result<std::unique_ptr<Attention>> make_full_attention(const ModelRunnerOptions& options,
                                                          const AttentionLimits& limits,
@@ -113,10 +114,9 @@ class ModelRunner final : public LoadedRunner {
   ModelWeights weights_;
   ModelRunnerOptions limits_;
   std::int64_t context_tokens_max_ = 0;
-  HeavyChannels heavy_channels_;      // of all heads; none without sparse attention
-  HeavyChannels own_heavy_channels_;  // of this rank's
-  std::vector<Adapter> adapters_;
-  std::vector<AdapterIdentity> adapter_identities_;
+  HeavyChannels heavy_channels_;                   // of all heads; none without sparse attention
+  HeavyChannels own_heavy_channels_;               // of this rank's
+  std::vector<Adapter> adapters_;                  // by AdapterId; of no layers: nothing is there
   std::unique_ptr<Attention> attention_;           // nullptr: all layers have a window
   std::unique_ptr<Attention> windowed_attention_;  // nullptr: none has
   std::unique_ptr<Transformer> transformer_;

@@ -91,7 +91,7 @@ Outcome compute(std::unique_ptr<Rank> rank, std::int64_t vocab_tokens) {
   RunnerTrial trial(rank->runner(), rank->pool(), 5);
   const std::size_t whole = trial.add(random_tokens(70, vocab_tokens, 3));
   STEMMA_CHECK(trial.finish(whole, 70).ok(), "the text is computed");
-  const bool adapted = !rank->runner().adapters().empty();
+  const bool adapted = !rank->runner().adapters()->list().empty();
   for (std::uint64_t i = 1; i <= 3; ++i) {
     const AdapterId adapter = adapted && i > 1 ? AdapterId(static_cast<int>(i) - 2) : AdapterId();
     trial.add(random_tokens(static_cast<std::int64_t>(20 + 13 * i), vocab_tokens, 100 + i),

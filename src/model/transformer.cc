@@ -29,7 +29,7 @@ Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerParts&
   auto transformer = std::make_unique<Transformer>(Key{}, parts);
   if (parts.ranks != nullptr) STEMMA_RETURN_IF_ERROR(transformer->make_peers(*parts.ranks));
   STEMMA_RETURN_IF_ERROR(transformer->allocate_scratch());
-  STEMMA_RETURN_IF_ERROR(transformer->make_parts(parts.adapters));
+  STEMMA_RETURN_IF_ERROR(transformer->make_parts());
   return transformer;
 }
 
@@ -45,7 +45,10 @@ Transformer::Transformer(Key, const TransformerParts& parts)
           parts.windowed_attention,
           Rope(parts.config.windowed_rope.value_or(parts.config.rope), parts.config.turned_dim()),
           {},
-          {}} {}
+          {}},
+      adapters_({.rows_max = parts.limits.rows_max,
+                 .requests_max = parts.limits.requests_max,
+                 .threads = parts.threads}) {}
 
 Status Transformer::make_peers(RankGroup& ranks) {
   const std::int64_t rows_max = limits_.rows_max;
@@ -85,8 +88,8 @@ Status Transformer::allocate_scratch() {
   return {};
 }
 
-// What only some families have, and what only some who serve them.
-Status Transformer::make_parts(std::span<const Adapter> adapters) {
+// What only some families have.
+Status Transformer::make_parts() {
   if (config_.latent.rank > 0) {
     STEMMA_ASSIGN_OR_RETURN(latent_, LatentAttention::create({.config = config_.latent,
                                                               .heads = config_.query_heads,
@@ -101,12 +104,6 @@ Status Transformer::make_parts(std::span<const Adapter> adapters) {
                                                        .threads = threads_,
                                                        .peers = peers_.get()}));
   }
-  if (!adapters.empty()) {
-    STEMMA_ASSIGN_OR_RETURN(adapters_, AdapterPass::create({.adapters = adapters,
-                                                            .rows_max = limits_.rows_max,
-                                                            .requests_max = limits_.requests_max,
-                                                            .threads = threads_}));
-  }
   return {};
 }
 
@@ -116,7 +113,7 @@ Result<LogitsView> Transformer::forward(const KvBatch& batch, KvPools pools) {
   for (LayerGroup* group : {&full_, &windowed_}) {
     if (group->attention != nullptr) group->attention->plan(batch);
   }
-  if (adapters_ != nullptr) adapters_->plan(batch);
+  adapters_.plan(batch);
   embed(batch);
   compute_angles(batch);
   Status first_error;
@@ -157,7 +154,7 @@ Transformer::Place Transformer::place_of(std::size_t layer, const KvBatch& batch
                                          const KvPools& pools) {
   const auto index = static_cast<std::int64_t>(layer);
   const std::int64_t in_group = config_.windows.place(index);
-  const LayerAdapters adapters = {adapters_.get(), index};
+  const LayerAdapters adapters = {&adapters_, index};
   if (config_.windows.at_layer(index)) {
     return {windowed_, *pools.windowed, in_group, batch.windowed_slots, adapters};
   }

@@ -53,8 +53,7 @@ struct TransformerParts {
   Attention* attention;           // of layers that look back over the whole text
   Attention* windowed_attention;  // of those with a window
   ThreadPool& threads;
-  std::span<const Adapter> adapters = {};  // of this model
-  RankGroup* ranks = nullptr;              // that compute it together; nullptr: this one alone
+  RankGroup* ranks = nullptr;  // that compute it together; nullptr: this one alone
 };
 
 // What embeddings that are scaled are multiplied by: √hidden as their own type has it; else 1.
@@ -75,6 +74,9 @@ class Transformer {
   // model's shapes.
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools);
 
+  // See AdapterPass::use. REQUIRES: they are of this model.
+  Status use_adapters(std::span<const Adapter> adapters) { return adapters_.use(adapters); }
+
  private:
   // What layers with a window, and those without, do each in their own way.
   struct LayerGroup {
@@ -94,7 +96,7 @@ class Transformer {
 
   Status allocate_scratch();
   Status make_peers(RankGroup& ranks);
-  Status make_parts(std::span<const Adapter> adapters);
+  Status make_parts();
 
   void embed(const KvBatch& batch);
   void compute_angles(const KvBatch& batch);
@@ -137,7 +139,7 @@ class Transformer {
   std::unique_ptr<RankRows> peers_;          // nullptr: it computes alone
   std::unique_ptr<LatentAttention> latent_;  // nullptr where the model has none
   std::unique_ptr<Mixture> mixture_;         // nullptr where the model has none
-  std::unique_ptr<AdapterPass> adapters_;    // nullptr: there are none
+  AdapterPass adapters_;
 };
 
 }  // namespace stemma

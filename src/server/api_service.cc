@@ -32,6 +32,9 @@ std::string request_id_of(const HttpRequest& request) {
   return std::all_of(given->begin(), given->end(), is_plain) ? *given : "";
 }
 
+// Adapters that wait to be read.
+constexpr std::int64_t kAdaptersLoadingMax = 16;
+
 // What is asked again and again by who only looks: a log would be full of it.
 bool is_polled(std::string_view path) {
   return path == "/health" || path == "/metrics" || path == "/debug/kv" ||
@@ -55,13 +58,16 @@ bool matches(std::string_view route, std::string_view path) {
 
 }  // namespace
 
-ApiService::ApiService(const ServedModel& model, ApiOptions options)
-    : options_(std::move(options)),
+ApiService::ApiService(ServedModel& model, ApiOptions options)
+    : model_(model),
+      options_(std::move(options)),
       preparation_(model, options_.model_name, options_.answers_max),
       ids_(machine_entropy()),
       started_s_(wall_clock_seconds()),
       work_(std::make_unique<WorkThread>(WorkThread::Limits{
-          .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})) {}
+          .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})),
+      loading_(std::make_unique<WorkThread>(
+          WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})) {}
 
 ApiService::~ApiService() = default;
 
@@ -79,6 +85,10 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"GET", "/metrics", Access::kAdmin, &ApiService::metrics},
       Route{"GET", "/v1/models", Access::kKey, &ApiService::models},
       Route{"GET", "/v1/models/", Access::kKey, &ApiService::model},
+      Route{"POST", "/v1/load_lora_adapter", Access::kAdmin, &ApiService::load_adapter},
+      Route{"POST", "/v1/unload_lora_adapter", Access::kAdmin, &ApiService::unload_adapter},
+      Route{"POST", "/load_lora_adapter", Access::kAdmin, &ApiService::load_adapter},
+      Route{"POST", "/unload_lora_adapter", Access::kAdmin, &ApiService::unload_adapter},
       Route{"POST", "/v1/chat/completions", Access::kKey, &ApiService::chat},
       Route{"POST", "/v1/completions", Access::kKey, &ApiService::completion},
       Route{"POST", "/v1/responses", Access::kKey, &ApiService::response},
@@ -145,6 +155,7 @@ void ApiService::gone(ExchangeId exchange) {
     STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
   }
   work_->withdraw(exchange);
+  loading_->withdraw(exchange);
   note_end(found->second, kClientGone);
   exchanges_.erase(found);
 }

@@ -46,6 +46,8 @@ struct ApiOptions {
   KeyBook keys;
   // Of each tenant of these that has no quota there; absent: none.
   std::optional<std::int64_t> tenant_pages;
+  // Adapters may be loaded from below it while the server runs; empty: from nowhere.
+  std::string adapter_folder = {};
   // Names of others' dashboards beside Stemma's own, in /metrics.
   MetricsCompat metrics_compat;
 };
@@ -53,7 +55,7 @@ struct ApiOptions {
 class ApiService final : public HttpService {
  public:
   // `model` must outlive this.
-  ApiService(const ServedModel& model, ApiOptions options);
+  ApiService(ServedModel& model, ApiOptions options);
   ~ApiService() override;
 
   // Whom answers go to and jobs come from; before the first request. Both must outlive it.
@@ -74,8 +76,11 @@ class ApiService final : public HttpService {
 
   // Says so to whoever asks how it is.
   void begin_draining() { draining_ = true; }
-  // Any thread, once nothing is begun any more: waits for the work thread and ends it.
-  void stop_preparing() { work_.reset(); }
+  // Any thread, once nothing is begun any more: waits for the work threads and ends them.
+  void stop_preparing() {
+    work_.reset();
+    loading_.reset();
+  }
 
  private:
   struct Exchange {
@@ -120,6 +125,8 @@ class ApiService final : public HttpService {
   void tree_node(ExchangeId exchange, HttpRequest&& request);
   void debug_kv(ExchangeId exchange, HttpRequest&& request);
   void page(ExchangeId exchange, HttpRequest&& request);
+  void load_adapter(ExchangeId exchange, HttpRequest&& request);
+  void unload_adapter(ExchangeId exchange, HttpRequest&& request);
 
   // Runs `work` on the work thread, and what it returns on the I/O thread, if the exchange is still
   // open then.
@@ -151,10 +158,14 @@ class ApiService final : public HttpService {
   // Has the engine forget these families, all where there is none, and answers what became of it
   // when every store has confirmed it, or after a while.
   void ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families);
+  void place_adapter(ExchangeId exchange, std::shared_ptr<Result<Adapter>> adapter, bool in_place);
+  void tell_adapters(ExchangeId exchange, std::string_view what, const std::string& name,
+                     const Status& outcome);
   TemplateJson model_json(std::string_view name) const;
   std::string fresh_id(std::string_view prefix);
   void note_end(const Exchange& exchange, int status);
 
+  ServedModel& model_;  // between two steps, but for what any thread may ask
   ApiOptions options_;
   Preparation preparation_;
   std::map<NamespaceFamily, std::string> quota_tenants_;  // fixed once quotas are given
@@ -167,7 +178,9 @@ class ApiService final : public HttpService {
   double started_s_;
   AnswerTally tally_;
   std::unordered_map<ExchangeId, Exchange> exchanges_;
-  std::unique_ptr<WorkThread> work_;  // its works use all of this: first to end
+  // Their works use all of this: first to end.
+  std::unique_ptr<WorkThread> work_;
+  std::unique_ptr<WorkThread> loading_;  // of adapters, which may take seconds
 };
 
 }  // namespace stemma

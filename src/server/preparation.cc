@@ -114,7 +114,7 @@ ApiResult<std::vector<TokenId>> Preparation::warm_tokens(std::string_view body) 
 
 std::optional<ApiError> Preparation::check_model(std::string_view name) const {
   if (name.empty() || name == model_name_) return std::nullopt;
-  if (model_.find_adapter_or_null(name) != nullptr) return std::nullopt;
+  if (model_.adapters().find_or_null(name) != nullptr) return std::nullopt;
   std::string names = fmt::format("'{}'", model_name_);
   for (const std::string& adapter : adapter_names()) names += fmt::format(", '{}'", adapter);
   ApiError error = not_found(
@@ -126,7 +126,9 @@ std::optional<ApiError> Preparation::check_model(std::string_view name) const {
 
 std::vector<std::string> Preparation::adapter_names() const {
   std::vector<std::string> names;
-  for (const AdapterIdentity& adapter : model_.runner().adapters()) names.push_back(adapter.name);
+  for (AdapterIdentity& adapter : model_.adapters().list()) {
+    names.push_back(std::move(adapter.name));
+  }
   return names;
 }
 

@@ -5,7 +5,7 @@
 namespace stemma {
 
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, ServedModel& model) {
-  if (model.find_adapter_or_null(options.api.model_name) != nullptr) {
+  if (model.adapters().find_or_null(options.api.model_name) != nullptr) {
     return Error{ErrorCode::kInvalidArgument,
                  "--adapter: '" + options.api.model_name + "' is what the model itself is called"};
   }
@@ -16,15 +16,17 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, Serve
   }
   STEMMA_RETURN_IF_ERROR(server->service_.give_quotas(*server->engine_));
   STEMMA_ASSIGN_OR_RETURN(server->http_, HttpServer::open(options.http, server->service_));
-  ServingLoop::Options loop = options.loop;
   if (options.events.has_value()) {
     STEMMA_ASSIGN_OR_RETURN(server->events_or_null_,
                             EventPublisher::open(*options.events, server->clock_));
-    loop.after_turn = [events = server->events_or_null_.get()](Engine& stepped) {
-      events->pump([&](PrefixEventSink& sink) { stepped.drain_kv_events(sink); },
-                   [&] { stepped.resend_kv_events(); });
-    };
   }
+  ServingLoop::Options loop = options.loop;
+  loop.after_turn = [&model, events = server->events_or_null_.get()](Engine& stepped) {
+    model.drop_ended_adapters();
+    if (events == nullptr) return;
+    events->pump([&](PrefixEventSink& sink) { stepped.drain_kv_events(sink); },
+                 [&] { stepped.resend_kv_events(); });
+  };
   HttpServer* const http = server->http_.get();
   ApiService* const service = &server->service_;
   server->loop_.emplace(*server->engine_, model.tokenizer(), loop,

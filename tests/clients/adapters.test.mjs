@@ -2,7 +2,7 @@
 // their own in the cache.
 
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -16,7 +16,7 @@ let server;
 // Changes q_proj of every layer by numbers that `step` decides.
 function writeAdapter(name, step) {
   const directory = join(folder, name);
-  mkdirSync(directory);
+  mkdirSync(directory, { recursive: true });
   writeFileSync(join(directory, "adapter_config.json"), JSON.stringify({ peft_type: "LORA", r: rank, lora_alpha: 8, target_modules: ["q_proj"] }));
   const heads = model.num_attention_heads * (model.head_dim ?? model.hidden_size / model.num_attention_heads);
   const header = {};
@@ -39,8 +39,10 @@ function writeAdapter(name, step) {
 
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), "stemma-adapters-"));
+  mkdirSync(join(folder, "later"));
   const poet = writeAdapter("poet", 0.7);
-  server = await serve("--adapter", poet, "--adapter", writeAdapter("sage", 1.9), "--lora-modules", poet.replace("poet=", "bard="), "--model-name", "scribe");
+  server = await serve("--adapter", poet, "--adapter", writeAdapter("sage", 1.9), "--lora-modules", poet.replace("poet=", "bard="), "--model-name", "scribe",
+    "--adapters-from", join(folder, "later"));
 });
 
 after(async () => {
@@ -91,6 +93,69 @@ test("a model that there is not is a 404 that names those there are", async () =
   assert.equal(body.error.code, "model_not_found");
   assert.match(body.error.message, /'scribe', 'poet', 'sage', 'bard'/);
   assert.equal((await json(server.url, "/v1/models/nobody")).status, 404);
+});
+
+const load = (fields) => json(server.url, "/v1/load_lora_adapter", fields);
+const unload = (name) => json(server.url, "/v1/unload_lora_adapter", { lora_name: name });
+const names = async () => (await json(server.url, "/v1/models")).body.data.map(({ id }) => id);
+const chancesOf = ({ body }) => body.choices[0].logprobs.token_logprobs;
+
+test("an adapter is loaded while the server runs, and is the one that a server begins with", async () => {
+  writeAdapter("later/poet", 0.7);
+  const loaded = await load({ lora_name: "late", lora_path: "poet" });
+  assert.equal(loaded.status, 200);
+  assert.deepEqual(loaded.body, { success: true, loaded_adapters: ["poet", "sage", "bard", "late"] });
+  const late = await complete({ model: "late" });
+  const poet = await complete({ model: "poet" });
+  assert.deepEqual(late.body.choices, poet.body.choices);
+  assert.ok(cached(late) > 0, "pages are those of what is computed, not of a name");
+  assert.equal((await load({ lora_name: "late", lora_path: "poet" })).body.error.param, "lora_name");
+  assert.equal((await unload("late")).status, 200);
+  assert.deepEqual(await names(), ["scribe", "poet", "sage", "bard"]);
+  assert.equal((await complete({ model: "late" })).status, 404);
+  assert.equal((await unload("late")).status, 404);
+});
+
+test("another one in its place has pages of its own; answers that run go on with the one before", async () => {
+  writeAdapter("later/first", 0.4);
+  writeAdapter("later/second", 2.3);
+  await load({ lora_name: "late", lora_path: join(folder, "later", "first") });
+  const whole = await complete({ model: "late", max_tokens: 300, ignore_eos: true });
+  const running = complete({ model: "late", max_tokens: 300, ignore_eos: true });
+  const replaced = await load({ lora_name: "late", lora_path: "second", load_inplace: true });
+  assert.equal(replaced.status, 200);
+  const [before, other] = [await running, await complete({ model: "late" })];
+  assert.deepEqual(chancesOf(before), chancesOf(whole));
+  assert.equal(cached(other), 0);
+  assert.notDeepEqual(chancesOf(other), chancesOf(whole).slice(0, 8));
+  for (let round = 0; round < 3; ++round) {
+    assert.equal((await unload("late")).status, 200);
+    await load({ lora_name: "late", lora_path: round % 2 ? "second" : "first" });
+    const again = await complete({ model: "late" });
+    assert.deepEqual(chancesOf(again), round % 2 ? chancesOf(other) : chancesOf(whole).slice(0, 8));
+  }
+  await unload("late");
+});
+
+test("adapters come from below one directory, and are refused by what is wrong with them", async () => {
+  symlinkSync(join(folder, "sage"), join(folder, "later", "link"));
+  for (const path of ["../sage", join(folder, "sage"), "link", "nothing", ""]) {
+    const { status, body } = await load({ lora_name: "late", lora_path: path });
+    assert.equal(status, 400);
+    assert.equal(body.error.param, "lora_path", path);
+  }
+  mkdirSync(join(folder, "later", "empty"));
+  const empty = await load({ lora_name: "late", lora_path: "empty" });
+  assert.equal(empty.status, 404);
+  assert.match(empty.body.error.message, /adapter_config\.json/);
+  assert.equal((await load({ lora_name: "scribe", lora_path: "poet" })).body.error.message, "lora_name: is what the model itself is called");
+  assert.equal((await load({ lora_path: "poet" })).body.error.param, "lora_name");
+  assert.deepEqual(await names(), ["scribe", "poet", "sage", "bard"]);
+  const other = await serve();
+  const refused = await json(other.url, "/v1/load_lora_adapter", { lora_name: "late", lora_path: "poet" });
+  assert.equal(refused.status, 403);
+  assert.match(refused.body.error.message, /--adapters-from/);
+  assert.equal(await other.stop(), 0);
 });
 
 test("a flag that is wrong ends the server with its name", async () => {

@@ -152,6 +152,27 @@ TEST_P(AdapterBits, AfterEvictionAndPreemption) {
   expect_same_bits(plain, tight);
 }
 
+// Those that came and went while requests were computed leave nothing behind: neither in the places
+// that the next ones have, nor in what is cached.
+TEST_P(AdapterBits, WhereAdaptersComeAndGoBetweenSteps) {
+  const Outcome plain = run(kPlain);
+  ServedTrial trial = open_trial(options({.loaded = {}}));
+  const auto load = [&](const std::string& name, bool in_place = false) {
+    auto adapter = trial.model->read_adapter(model_.sources({name}).front());
+    ASSERT_TRUE(adapter.ok()) << to_string(adapter.error());
+    ASSERT_TRUE(trial.model->place_adapter(std::move(adapter).value(), in_place).ok());
+  };
+  load("b");
+  trial.run({.adapters = {"b", ""}});
+  ASSERT_TRUE(trial.model->take_out_adapter("b").ok());
+  trial.model->drop_ended_adapters();
+  for (const char* name : {"a", "again", "b"}) load(name);
+  expect_same_bits(plain, trial.run({.adapters = {"a", "", "b", "again"}}));
+  load("b", /*in_place=*/true);
+  trial.model->drop_ended_adapters();
+  expect_same_bits(plain, trial.run({.adapters = {"a", "", "b", "again"}}));
+}
+
 TEST_P(AdapterBits, AfterARestartOverDiskUnderOtherNames) {
   const Outcome plain = run(kPlain);
   run({.loaded = {"a", "b", "again"}, .disk = disk_.path()});

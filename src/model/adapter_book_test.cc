@@ -1,0 +1,105 @@
+#include "stemma/adapter_book.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace stemma {
+namespace {
+
+using testing::ElementsAre;
+
+class AdapterBookTest : public testing::Test {
+ protected:
+  AdapterId add(const std::string& name, std::uint8_t digest = 1) {
+    const AdapterId place = book_.free_place();
+    EXPECT_TRUE(book_.add({name, {digest}}, place).ok());
+    return place;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const AdapterIdentity& one : book_.list()) all.push_back(one.name);
+    return all;
+  }
+
+  AdapterBook book_;
+};
+
+TEST_F(AdapterBookTest, FindsAnAdapterByItsName) {
+  EXPECT_EQ(add("a"), AdapterId(0));
+  EXPECT_EQ(add("b", 2), AdapterId(1));
+  const AdapterLease found = book_.find_or_null("b");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->place, AdapterId(1));
+  EXPECT_EQ(found->identity.digest[0], 2);
+  EXPECT_EQ(book_.find_or_null("c"), nullptr);
+  EXPECT_EQ(book_.find_or_null(""), nullptr);
+  EXPECT_THAT(names(), ElementsAre("a", "b"));
+}
+
+TEST_F(AdapterBookTest, ANameIsThatOfOne) {
+  add("a");
+  EXPECT_EQ(book_.add({"a", {}}, book_.free_place()).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(book_.add({"", {}}, book_.free_place()).error().detail,
+            "adapters need names, each its own (got '')");
+  EXPECT_THAT(names(), ElementsAre("a"));
+}
+
+TEST_F(AdapterBookTest, WhatWasTakenOutIsFoundNoMoreAndItsPlaceIsFree) {
+  add("a");
+  add("b");
+  EXPECT_TRUE(book_.take_out("a").ok());
+  EXPECT_EQ(book_.find_or_null("a"), nullptr);
+  EXPECT_THAT(names(), ElementsAre("b"));
+  EXPECT_THAT(book_.free_ended(), ElementsAre(AdapterId(0)));
+  EXPECT_THAT(book_.free_ended(), ElementsAre());
+  EXPECT_EQ(book_.at_or_null(AdapterId(0)), nullptr);
+  EXPECT_EQ(add("c"), AdapterId(0));
+  EXPECT_EQ(book_.take_out("a").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(AdapterBookTest, ALeaseKeepsThePlaceOfWhatWasTakenOut) {
+  add("a", 1);
+  AdapterLease lease = book_.find_or_null("a");
+  EXPECT_TRUE(book_.take_out("a").ok());
+  EXPECT_THAT(book_.free_ended(), ElementsAre());
+  EXPECT_TRUE(book_.waits_for_ends());
+  EXPECT_EQ(book_.at_or_null(lease->place), lease) << "batches still name it";
+  EXPECT_EQ(add("a", 2), AdapterId(1)) << "another of its name";
+  EXPECT_EQ(book_.find_or_null("a")->identity.digest[0], 2);
+  lease = nullptr;
+  EXPECT_THAT(book_.free_ended(), ElementsAre(AdapterId(0)));
+  EXPECT_FALSE(book_.waits_for_ends());
+  EXPECT_THAT(names(), ElementsAre("a"));
+}
+
+// One thread puts adapters in and takes them out, the others lease: nobody's place is given away.
+TEST_F(AdapterBookTest, LeasesAreTakenWhileAdaptersComeAndGo) {
+  std::atomic<bool> over = false;
+  const auto use = [&] {
+    while (!over.load()) {
+      const AdapterLease lease = book_.find_or_null("a");
+      if (lease == nullptr) continue;
+      ASSERT_EQ(book_.at_or_null(lease->place), lease);
+    }
+  };
+  std::thread users[] = {std::thread(use), std::thread(use)};
+  for (int round = 0; round < 2000; ++round) {
+    const auto digest = static_cast<std::uint8_t>(round);
+    const AdapterId place = add("a", digest);
+    ASSERT_EQ(book_.at_or_null(place)->identity.digest[0], digest);
+    ASSERT_TRUE(book_.take_out("a").ok());
+    static_cast<void>(book_.free_ended());
+  }
+  over = true;
+  for (std::thread& user : users) user.join();
+  static_cast<void>(book_.free_ended());
+  EXPECT_FALSE(book_.waits_for_ends());
+}
+
+}  // namespace
+}  // namespace stemma

@@ -1,0 +1,67 @@
+// The paths of adapters that come and go.
+#include <memory>
+#include <utility>
+
+#include "server/adapter_requests.h"
+#include "server/api_service.h"
+#include "stemma/log.h"
+
+namespace stemma {
+
+// Read on a thread of its own, placed between two steps.
+void ApiService::load_adapter(ExchangeId exchange, HttpRequest&& request) {
+  ApiResult<AdapterRequest> read = read_load_adapter(request.body, options_.adapter_folder);
+  if (const auto* const fault = std::get_if<ApiError>(&read)) return refuse(exchange, *fault);
+  AdapterRequest& wanted = std::get<AdapterRequest>(read);
+  const std::string& name = wanted.source.name;
+  if (name == preparation_.model_name()) {
+    return refuse(exchange, field_error("lora_name", "is what the model itself is called"));
+  }
+  if (!wanted.in_place && model_.adapters().find_or_null(name) != nullptr) {
+    return refuse(exchange, field_error("lora_name", "is that of another adapter"));
+  }
+  const bool posted = loading_->try_post(
+      {.whose = exchange, .bytes = 0, .run = [this, exchange, wanted = std::move(wanted)] {
+         auto adapter = std::make_shared<Result<Adapter>>(model_.read_adapter(wanted.source));
+         http_->post([this, exchange, adapter, in_place = wanted.in_place] {
+           if (!adapter->ok()) return refuse(exchange, api_error_of(adapter->error()));
+           place_adapter(exchange, adapter, in_place);
+         });
+       }});
+  if (!posted) refuse(exchange, overloaded("too many adapters wait to be read"));
+}
+
+void ApiService::place_adapter(ExchangeId exchange, std::shared_ptr<Result<Adapter>> adapter,
+                               bool in_place) {
+  ask(exchange, [this, exchange, adapter = std::move(adapter), in_place](Engine&) {
+    const std::string name = (*adapter)->name;
+    tell_adapters(exchange, "load", name, model_.place_adapter(std::move(**adapter), in_place));
+  });
+}
+
+void ApiService::unload_adapter(ExchangeId exchange, HttpRequest&& request) {
+  ApiResult<AdapterRequest> read = read_unload_adapter(request.body);
+  if (const auto* const fault = std::get_if<ApiError>(&read)) return refuse(exchange, *fault);
+  ask(exchange, [this, exchange, name = std::get<AdapterRequest>(read).source.name](Engine&) {
+    tell_adapters(exchange, "unload", name, model_.take_out_adapter(name));
+  });
+}
+
+// On the engine's thread: what became of it, and which there are now.
+void ApiService::tell_adapters(ExchangeId exchange, std::string_view what, const std::string& name,
+                               const Status& outcome) {
+  STEMMA_LOG(kInfo, "server.adapter", kv("what", what), kv("name", name), kv("ok", outcome.ok()));
+  if (!outcome.ok()) {
+    return http_->post(
+        [this, exchange, error = api_error_of(outcome.error())] { refuse(exchange, error); });
+  }
+  TemplateJson json;
+  json["success"] = true;
+  json["loaded_adapters"] = TemplateJson::array();
+  for (const std::string& each : preparation_.adapter_names()) {
+    json["loaded_adapters"].push_back(each);
+  }
+  http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
+}
+
+}  // namespace stemma
