@@ -257,8 +257,7 @@ class Engine {
       STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_chosen(Request& request, std::optional<TokenId> token, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
-  void fork_off(Request& request, std::span<const float> logits)
-      STEMMA_REQUIRES_ROLE(engine_thread);
+  void fork_off(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_token(Request& request, TokenId token, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_scores(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -284,6 +283,7 @@ class Engine {
   std::unique_ptr<EngineGhosts> ghosts_or_null_;
   std::unique_ptr<ShadowAudit> audit_or_null_;
   std::vector<RequestExtra> extras_;
+  std::vector<Request*> forked_;      // off the request whose logits are looked at
   std::vector<TokenChoice> choices_;  // of the step that is started
   std::vector<EngineEvent> events_;
   // Of this step's events: the first logprob_rows_used_ of rows that stay where they are.

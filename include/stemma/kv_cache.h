@@ -183,7 +183,7 @@ class KvCache {
   PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
   NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
                       std::int64_t next_tokens_max) const;
-  // What the namespace of `digest` has of `tokens`, were what `ns` goes on from whole.
+  // Tokens of `tokens` that the namespace of `digest` would find, went it on from what `ns` does.
   std::int64_t found_beside(NamespaceId ns, const NamespaceDigest& digest,
                             std::span<const TokenId> tokens) const;
   // The hottest nodes of the tree of a tier, and the text of one (prefix/tree_listing); empty and

@@ -62,7 +62,12 @@ NearestText KvCache::nearest(NamespaceId ns, std::span<const TokenId> tokens,
 std::int64_t KvCache::found_beside(NamespaceId ns, const NamespaceDigest& digest,
                                    std::span<const TokenId> tokens) const {
   const GraftedText text = grafts_->split(ns, tokens);
-  return std::ssize(text.shared) + tree().probe_by_digest(digest, text.own).matched_tokens;
+  const auto shared = std::ssize(text.shared);
+  if (text.shared_ns.valid()) {
+    const std::int64_t found = prefix_->probe(text.shared_ns, text.shared).matched_tokens;
+    if (found < shared) return found;
+  }
+  return shared + tree().probe_by_digest(digest, text.own).matched_tokens;
 }
 
 TreeListing KvCache::list_nodes(Tier tier, std::int64_t nodes_max) const {

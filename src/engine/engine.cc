@@ -117,6 +117,7 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
       ghosts_or_null_(std::move(own.ghosts_or_null)),
       audit_or_null_(std::move(own.audit_or_null)),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
+  forked_.reserve(static_cast<std::size_t>(kCopiesMax));
   assume_role(engine_thread);
   costs_ = std::make_unique<LoadCosts>();
   steps_ = std::make_unique<StepQueue>(parts_.runner, parts_.pools, *kv_, parts_.clock);

@@ -118,6 +118,19 @@ TEST_F(EngineForks, ThePromptIsComputedOnce) {
   }
 }
 
+TEST_F(EngineForks, TheFirstOfThemIsTheFirstToSayWhatThePromptFound) {
+  open();
+  const RequestId id = submit(spec(10, 4));
+  std::vector<RequestId> order;
+  while (order.empty()) {
+    for (const EngineEvent& event : engine_->step().events) order.push_back(event.request);
+  }
+  ASSERT_EQ(order.size(), 4u);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    EXPECT_EQ(order[i].value(), id.value() + static_cast<std::int64_t>(i));
+  }
+}
+
 TEST_F(EngineForks, ALongPromptIsForkedWhenItsLastChunkIsDone) {
   options_.scheduler.chunk_tokens_max = 3;
   const auto answers = answers_alone(22, 3);

@@ -153,7 +153,9 @@ void Engine::note_found() {
   if (audit_or_null_ == nullptr) return;
   for (const Request* request : scheduler_->scheduled()) {
     if (request == nullptr) continue;
-    const bool first_time = request->computed_prompt_tokens == 0 && request->preemptions == 0;
+    const bool computes_prompt = request->computed_tokens < request->prompt_tokens;  // no fork does
+    const bool first_time =
+        computes_prompt && request->computed_prompt_tokens == 0 && request->preemptions == 0;
     if (first_time) audit_or_null_->note_admitted(*request);
   }
 }
@@ -241,14 +243,17 @@ void Engine::accept_tokens(const ComputedStep& step) {
       const bool is_one = token >= 0 && token < parts_.vocab_tokens;
       accept_chosen(request, is_one ? std::optional(token) : std::nullopt, row);
     } else {
-      fork_off(request, row);
+      fork_off(request);
       accept_logits(request, row);
+      for (Request* fork : forked_) accept_logits(*fork, row);
     }
   }
 }
 
-// The first output of all copies comes from the same logits.
-void Engine::fork_off(Request& request, std::span<const float> logits) {
+// The first output of all copies comes from the same logits: that of `request` first, which says
+// what the prompt found.
+void Engine::fork_off(Request& request) {
+  forked_.clear();
   while (Request* fork = scheduler_->fork_or_null(request)) {
     const std::optional<ForkedTail> tail = scheduler_->try_fork(request, *fork);
     if (!tail.has_value()) continue;
@@ -260,7 +265,7 @@ void Engine::fork_off(Request& request, std::span<const float> logits) {
     }
     extra_of(*fork).started_us = extra_of(request).started_us;
     extra_of(*fork).stop = PrefixStop::kTail;
-    accept_logits(*fork, logits);
+    forked_.push_back(fork);
   }
 }
 
@@ -279,7 +284,7 @@ void Engine::accept_chosen(Request& request, std::optional<TokenId> token,
                            std::span<const float> logits) {
   if (token.has_value()) return accept_token(request, *token, logits);
   const bool bound = extra_of(request).constraint.get() != nullptr;
-  fail(request, {ErrorCode::kInternal,
+  fail(request, {bound ? ErrorCode::kUnsupported : ErrorCode::kInternal,
                  bound ? "no token of the vocabulary is known to go on as the output has to"
                        : "the model gave logits of which none is a number"});
 }

@@ -56,6 +56,21 @@ TEST_F(ShadowAuditTest, AHitIsComputedAgainAndItsPageIsRight) {
   EXPECT_EQ(engine_->kv().available_pages(), 100);
 }
 
+// A copy found nothing by itself, however long it goes on.
+TEST_F(ShadowAuditTest, CopiesOfARequestAreOneHit) {
+  open();
+  ask(text(1, 30), 1);
+  RequestSpec copies;
+  copies.prompt = text(1, 30);
+  copies.max_tokens = 20;
+  copies.copies = 4;
+  ASSERT_TRUE(engine_->submit(std::move(copies)).ok());
+  run();
+  EXPECT_EQ(engine_->totals().forks, 3);
+  EXPECT_EQ(engine_->totals().shadow_audits, 1);
+  EXPECT_EQ(engine_->totals().shadow_audits_skipped, 0);
+}
+
 TEST_F(ShadowAuditTest, PagesLongerThanAStepAreComputedInPieces) {
   options_.kv.page_size = 32;
   options_.scheduler.step_tokens_max = 10;

@@ -59,6 +59,20 @@ TEST_F(SharedPrefixTest, WhoDoesNotShareFindsNothingOfIt) {
   EXPECT_EQ(ask(prompt(2), 3, kShared).stats.cached_tokens, 20) << "the shared namespace's own";
 }
 
+TEST_F(SharedPrefixTest, WhereItIsColdNoOtherNamespaceHasMore) {
+  open();
+  RequestSpec spec;
+  spec.prompt = prompt(1);
+  spec.max_tokens = 1;
+  spec.namespace_digest.bytes[0] = 1;
+  spec.namespace_digest.bytes[8] = 1;
+  spec.shared_prefix = SharedPrefix{.digest = {{kShared}}, .tokens = shared_tokens_};
+  spec.siblings = {{.digest = {{2}}, .field = "extra_key"}};
+  const RequestId id = *engine_->submit(std::move(spec));
+  run();
+  EXPECT_EQ(answers_[id].stats.stop, PrefixStop::kCold);
+}
+
 TEST_F(SharedPrefixTest, IsComputedOnceByTenantsThatComeTogether) {
   options_.shadow_audit_percent = 0;
   options_.scheduler.chunk_tokens_max = 8;

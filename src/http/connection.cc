@@ -210,17 +210,25 @@ void Connection::begin_stream(HttpResponse&& head) {
 void Connection::write(std::string_view piece) {
   STEMMA_CHECK(answer_ == Answer::kStreamed, "pieces come between begin_stream and end_stream");
   if (closed_) return;
-  append_piece(piece);
-  const auto is_too_much = [this] {
-    return waiting_bytes() > shared_.limits.stream_buffer_bytes_max;
-  };
-  // The reader is slow only if the system does not take what waits.
-  if (is_too_much() && !sending_rest_) try_send();
-  if (is_too_much()) {
+  const std::int64_t waited_bytes = waiting_bytes() - turn_bytes_;
+  if (waited_bytes > shared_.limits.stream_buffer_bytes_max) {
     ++shared_.tally.slow_readers;
     return cut_off();
   }
+  append_piece(piece);
+  note_turn(std::ssize(piece));
+  if (waiting_bytes() > shared_.limits.stream_buffer_bytes_max && !sending_rest_) try_send();
   send_later();
+}
+
+// No reader can have taken what came in this turn: whether it is slow says what came before.
+void Connection::note_turn(std::int64_t bytes) {
+  if (std::exchange(turn_bytes_, turn_bytes_ + bytes) > 0 || bytes == 0) return;
+  ++references_;
+  asio::post(socket_.get_executor(), [this] {
+    turn_bytes_ = 0;
+    leave();
+  });
 }
 
 void Connection::end_stream() {

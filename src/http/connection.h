@@ -111,6 +111,7 @@ class Connection {
   void wake_reader();
 
   // Sending.
+  void note_turn(std::int64_t bytes);
   void send_later();
   // Sends what the system takes. Whether nothing waits.
   bool try_send();
@@ -155,6 +156,7 @@ class Connection {
   bool reader_rests_ = false;  // it waits for room, not for bytes
   bool peer_ended_ = false;
   bool send_queued_ = false;
+  std::int64_t turn_bytes_ = 0;  // of the stream, that came in this turn
   bool sending_rest_ = false;
   bool closed_ = false;
 };

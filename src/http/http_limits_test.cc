@@ -141,6 +141,19 @@ TEST(HttpLimits, AStreamThatIsMuchInOneTurnIsNotASlowReader) {
   EXPECT_EQ(client.read_answer().body.size(), 1'000'000u);
 }
 
+// More than the system takes in one turn, and its reader takes all of it as it comes.
+TEST(HttpLimits, NorIsOneThatIsMoreInOneTurnThanTheSystemTakes) {
+  RunningServer running([](HttpServer& server, ExchangeId exchange, const HttpRequest&) {
+    server.begin_stream(exchange, HttpResponse());
+    for (int i = 0; i < 200; ++i) server.write(exchange, std::string(100'000, 'x'));
+    server.end_stream(exchange);
+  });
+  RawClient client = running.client(4096);
+  client.send(kGet);
+  EXPECT_EQ(client.read_answer().body.size(), 20'000'000u);
+  EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 0);
+}
+
 TEST(HttpLimits, AReaderThatTakesNothingIsCutOff) {
   HttpLimits limits;
   limits.write_stall_us = 2000;

@@ -87,8 +87,8 @@ class HttpServer {
   // The head of an answer that comes in pieces; head.body is the first, if it is not empty.
   // REQUIRES: no answer has been begun.
   void begin_stream(ExchangeId exchange, HttpResponse head);
-  // One piece. Cuts the client off if more bytes wait than stream_buffer_bytes_max, `gone` follows
-  // in a later turn. REQUIRES: begin_stream, not yet end_stream.
+  // One piece. Cuts the client off if more bytes than stream_buffer_bytes_max wait from turns
+  // before this one, `gone` follows in a later turn. REQUIRES: begin_stream, not yet end_stream.
   void write(ExchangeId exchange, std::string_view piece);
   // The answer is whole. REQUIRES: begin_stream, not yet end_stream.
   void end_stream(ExchangeId exchange);

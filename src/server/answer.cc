@@ -36,6 +36,16 @@ void leave_out_answer(AnswerUpdate& update) {
   if (update.finish == FinishReason::kStop) update.finish = FinishReason::kLength;
 }
 
+// The engine gives as many likeliest tokens as any of a request's fields asks for.
+std::vector<TokenChance> cut_to(std::int64_t likeliest, std::vector<TokenChance> chances) {
+  for (TokenChance& chance : chances) {
+    if (std::ssize(chance.likeliest) > likeliest) {
+      chance.likeliest.resize(static_cast<std::size_t>(likeliest));
+    }
+  }
+  return chances;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> answer_headers(const std::string& request_id,
@@ -122,10 +132,11 @@ void Answer::show_prompt(AnswerPiece& piece) const {
   const std::size_t prompt = prompt_of(piece.index);
   piece.text.insert(0, plan_.echoes[prompt]);
   const std::vector<TokenChance>& chances = chances_of_prompt_[prompt];
-  if (plan_.head.scores_prompt) piece.of_prompt = chances;
-  if (plan_.echoes_chances) {
-    piece.chances.insert(piece.chances.begin(), chances.begin(), chances.end());
-  }
+  if (plan_.scored_likeliest) piece.of_prompt = cut_to(*plan_.scored_likeliest, chances);
+  if (!plan_.echoed_likeliest) return;
+  std::vector<TokenChance> echoed = cut_to(*plan_.echoed_likeliest, chances);
+  piece.chances.insert(piece.chances.begin(), std::make_move_iterator(echoed.begin()),
+                       std::make_move_iterator(echoed.end()));
 }
 
 // The prompt is counted once, as the first of its answers found it.

@@ -32,7 +32,10 @@ struct AnswerPlan {
   bool stream = false;
   bool include_usage = false;
   bool has_logprobs = false;
-  bool echoes_chances = false;              // the logprobs of a prompt come before an answer's
+  // Likeliest tokens beside each of a prompt: of logprobs, where those come before an answer's, and
+  // of prompt_logprobs.
+  std::optional<std::int64_t> echoed_likeliest;
+  std::optional<std::int64_t> scored_likeliest;
   bool prompt_only = false;                 // what is computed behind it is not shown
   std::optional<ToolCallStyle> call_style;  // of a chat with tools: its text may have calls
   bool calls_in_parallel = true;

@@ -4,7 +4,7 @@
 // Thread:     constants.
 // Memory:     literals.
 // Cost:       none.
-// Not here:   what the page shows (api_debug), who may see it (api_service).
+// Not here:   what the page shows (api_page, api_tree), who may see it (api_service).
 #pragma once
 
 #include <span>

@@ -245,7 +245,8 @@ void Preparation::cut(const CompletionRequest& request, std::vector<TokenId>& pr
   if (!request.prompt_tokens_kept.has_value()) return;
   std::int64_t kept = *request.prompt_tokens_kept;
   if (kept == CompletionRequest::kPromptThatFits) {
-    kept = std::max<std::int64_t>(context_tokens() - request.max_tokens.value_or(1), 1);
+    kept = std::max<std::int64_t>(
+        context_tokens() - std::max<std::int64_t>(request.max_tokens.value_or(1), 1), 1);
   }
   prompt.erase(prompt.begin(), prompt.end() - std::min(kept, std::ssize(prompt)));
 }
@@ -310,8 +311,8 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   job.spec.retention = request.cache.retention;
   job.spec.logprobs = request.logprobs;
   job.spec.prompt_logprobs = request.prompt_logprobs;
-  if (request.echo && !request.prompt_logprobs.has_value()) {
-    job.spec.prompt_logprobs = request.logprobs;
+  if (request.echo) {
+    job.spec.prompt_logprobs = std::max(request.logprobs, request.prompt_logprobs);  // or neither
   }
   job.spec.prompt_logprobs_from = std::min(request.logprobs_from, prompt_tokens);
   job.spec.copies = request.copies;
@@ -339,7 +340,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.head.counts_usage = request.include_usage;
   plan.has_logprobs = request.logprobs.has_value();
   plan.head.scores_prompt = request.prompt_logprobs.has_value();
-  plan.echoes_chances = request.echo && plan.has_logprobs;
+  if (request.echo) plan.echoed_likeliest = request.logprobs;
+  plan.scored_likeliest = request.prompt_logprobs;
   plan.prompt_only = request.max_tokens == 0;
   if (!request.tools.is_null()) plan.call_style = call_style_;
   plan.calls_in_parallel = request.calls_in_parallel;

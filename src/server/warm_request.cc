@@ -14,6 +14,7 @@ ApiResult<CompletionRequest> read_warm_request(std::string_view body, const Requ
   // What comes behind the messages is the next one, not an answer.
   if (!object.contains("add_generation_prompt")) request->add_generation_prompt = false;
   request->max_tokens = 1;
+  request->min_tokens = 0;
   request->copies = 1;
   request->stream = false;
   request->logprobs.reset();

@@ -231,6 +231,35 @@ test("gives prompt_logprobs as vLLM does", async () => {
   for (const entries of list.slice(1)) assert.ok(Object.values(entries).some((entry) => entry.rank === 1));
 });
 
+test("logprobs of an echo and prompt_logprobs have as many of the likeliest tokens as each asks for", async () => {
+  const { body } = await json(server.url, "/v1/completions", { ...greedy, prompt: "Once upon a time", echo: true, logprobs: 1, prompt_logprobs: 4, max_tokens: 2 });
+  const { prompt_logprobs: scored, logprobs: { top_logprobs: echoed } } = body.choices[0];
+  for (const entries of echoed.slice(1)) assert.ok(Object.keys(entries).length <= 2);
+  for (const entries of scored.slice(1)) assert.ok(Object.keys(entries).length >= 4);
+  const none = await json(server.url, "/v1/completions", { ...greedy, prompt: "Once upon a time", echo: true, logprobs: 2, prompt_logprobs: 0, max_tokens: 2 });
+  for (const entries of none.body.choices[0].logprobs.top_logprobs.slice(1)) assert.ok(Object.keys(entries).length >= 2);
+  for (const entries of none.body.choices[0].prompt_logprobs.slice(1)) assert.equal(Object.keys(entries).length, 1);
+});
+
+test("the head of a stream of several answers says what their prompt found", async () => {
+  const request = { ...greedy, prompt: `${story} Several heads.`, n: 3, max_tokens: 2 };
+  await json(server.url, "/v1/completions", request);
+  const { response } = await client.completions.create({ ...request, stream: true }).withResponse();
+  assert.match(response.headers.get("x-stemma-cache"), /device=[1-9]/);
+});
+
+test("a prompt is cut to what fits where nothing is to be generated, too", async () => {
+  const context = (await json(server.url, "/v1/models")).body.data[0].max_model_len;
+  const prompt = Array.from({ length: context + 10 }, (_, i) => 10 + (i % 50));
+  const { status, body } = await json(server.url, "/v1/completions", { ...greedy, prompt, echo: true, max_tokens: 0, truncate_prompt_tokens: -1 });
+  assert.equal(status, 200);
+  assert.equal(body.usage.prompt_tokens, context - 1);
+});
+
+test("a prompt is warmed whatever an answer to it would have to be", async () => {
+  assert.equal((await json(server.url, "/v1/cache/warm", { ...greedy, messages: about(story), min_tokens: 5, max_tokens: 9 })).status, 200);
+});
+
 test("a client that aborts frees its place at the next step", async () => {
   const cancelled = await metric(server.url, "stemma_cancelled_requests_total");
   const stream = await client.chat.completions.create({ ...greedy, messages: about("A very long story."), max_tokens: 8000, ignore_eos: true, stream: true });
