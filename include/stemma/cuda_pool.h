@@ -41,7 +41,7 @@ class CudaKvPool : public KvPool {
 
   // Queues a store: as `store`, of rows (KvRows::device is kCuda) and slots on the device. Nobody
   // checks slots: rows whose slot is outside the pool are left out, those of −1 that fill up a
-  // recorded graph among them. Rows of a 16-bit dtype may go to a pool of another one.
+  // recorded graph among them.
   virtual Status store_on(void* stream, std::int64_t layer, std::span<const std::int64_t> slots,
                           const KvRows& k, const KvRows& v) = 0;
   virtual Status store_on(void* stream, std::int64_t layer, std::span<const std::int32_t> slots,

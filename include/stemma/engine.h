@@ -38,6 +38,7 @@
 
 namespace stemma {
 
+class AdapterLease;
 class Clock;
 class EngineGhosts;
 class Inbox;
@@ -212,13 +213,7 @@ class Engine {
   std::optional<std::string> audit() const;
 
  private:
-  // What differs between the copies of a request, and the adapter of all.
-  struct Entry {
-    AdapterLease adapter;
-    std::vector<TokenId> prompt;
-    std::uint64_t seed = 0;
-    std::int64_t submitted_us = 0;
-  };
+  struct Entry;
 
   // What an engine is made with beside its options.
   struct Own {

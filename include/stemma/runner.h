@@ -7,16 +7,19 @@
 // Not here:   which requests run (sched/), sampling (the engine).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
-#include "stemma/adapter_book.h"
 #include "stemma/kv_batch.h"
 #include "stemma/kv_pool.h"
 #include "stemma/result.h"
 
 namespace stemma {
+
+class AdapterBook;
 
 // The pools of a model, one for each group of layers with the same lifetime of pages. Layers are
 // counted within their group, in the order of the model.
@@ -68,6 +71,13 @@ struct PageCopies {
   PageId to;
   PageId windowed_from;
   PageId windowed_to;
+};
+
+// An adapter that a Runner can compute requests with.
+struct AdapterIdentity {
+  std::string name;  // what requests call it
+  // SHA-256 of all of it that decides what is computed: adapters of one digest write equal pages.
+  std::array<std::uint8_t, 32> digest = {};
 };
 
 // Two pages that are to be compared.

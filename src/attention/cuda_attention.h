@@ -17,8 +17,8 @@
 // ones: a row that keeps everything gets the bits of a dense one. Queries that choose are not
 // rounded to the operands' type.
 //
-// An infinite or NaN element of V makes NaN of rows of its own request before it that meet it in
-// one tile; other requests never see it.
+// An infinite or NaN element of V makes NaN of rows of its own request that do not see it and meet
+// it in one tile: before it, or where their window has passed it. Other requests never do.
 //
 // Thread:     one batch at a time, one stream: plan and the runs after it in its order.
 // Memory:     of the device and pinned, sized at creation; plan and run allocate nothing.

@@ -155,11 +155,11 @@ Status GenerationRun::print_ready(std::ostream& out) {
 // What failed computed no pages that anybody can say.
 Status GenerationRun::capture(const Answer& answer) {
   if (capture_or_null_ == nullptr || answer.finish == FinishReason::kFailed) return {};
-  const AdapterLease adapter = model_.adapters().find_or_null(answer.adapter);
+  const AdapterLease adapter = model_.adapters().find(answer.adapter);
   return capture_or_null_->write(
       {.timestamp_ms = answer.submitted_ms,
-       .namespace_digest = adapter == nullptr ? model_.namespace_digest()
-                                              : model_.namespace_digest(adapter->identity),
+       .namespace_digest =
+           !adapter ? model_.namespace_digest() : model_.namespace_digest(adapter.identity()),
        .prompt = answer.prompt,
        .output = answer.tokens,
        .finish_reason = finish_reason_name(answer.finish)});

@@ -123,7 +123,7 @@ TEST_F(CudaAdaptersTest, ComeAndGoBetweenSteps) {
   };
   const auto expect_logits_of = [&](std::string_view name, AdapterId adapter, std::uint64_t seed) {
     SCOPED_TRACE(name);
-    EXPECT_EQ(runner.adapters()->find_or_null(name)->place, adapter);
+    EXPECT_EQ(runner.adapters()->find(name).place(), adapter);
     const std::size_t request = later.trial->add(prompt(20, seed), adapter);
     ASSERT_TRUE(later.trial->finish(request, 1).ok());
     const AdapterId begun(name == "all" ? 0 : 1);
@@ -178,7 +178,7 @@ TEST_F(CudaAdaptersTest, OneThatGetsNoMemoryLeavesTheOthersAndMayComeAgain) {
   };
   machine().fail_allocations(1);
   EXPECT_EQ(place().error().code, ErrorCode::kOutOfMemory);
-  EXPECT_EQ(runner.adapters()->find_or_null("some"), nullptr);
+  EXPECT_FALSE(runner.adapters()->find("some"));
   expect_same_bits(adapted_alone({}, prompt(20, 4), AdapterId(0), 20), bits_of(AdapterId(0)));
   EXPECT_TRUE(place().ok());
   expect_same_bits(adapted_alone({}, prompt(20, 4), AdapterId(1), 20), bits_of(AdapterId(1)));

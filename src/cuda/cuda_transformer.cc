@@ -376,9 +376,10 @@ Status CudaTransformer::adapt_part(const CutProduct& product, std::int64_t rows)
                        {&part, 1});
 }
 
-// Only the rows whose logits are wanted are normalised and projected. A row that stored what is no
-// number has met it itself, in the same layer: so it shows in the end, and so do rows before it
-// that tiles of keys made it meet.
+// Only the rows whose logits are wanted are normalised and projected. A row that stored a V that is
+// no number has met it itself, in the same layer: so it shows in the end, and so do rows before it
+// that tiles of keys made it meet. An infinite K may show in later rows alone, which it then makes
+// what computing it anew would.
 Status CudaTransformer::head(const CudaStep& step, const StepPlaces& places, const Branch& branch) {
   STEMMA_RETURN_IF_ERROR(find_broken_rows(stream_, {.residual = residual_.as<float>(),
                                                     .branch = branch.rows,

@@ -3,12 +3,12 @@
 // Thread:     a pure function.
 // Memory:     none.
 // Cost:       a digest a namespace.
-// Not here:   which adapters there are (stemma/adapter_book.h).
+// Not here:   which adapters there are (model/adapter_book).
 #pragma once
 
 #include "prefix/namespace_digest.h"
-#include "stemma/adapter_book.h"
 #include "stemma/engine.h"
+#include "stemma/runner.h"
 
 namespace stemma {
 

@@ -18,6 +18,7 @@
 #include "engine/request_extra.h"
 #include "engine/shadow_audit.h"
 #include "engine/step_queue.h"
+#include "model/adapter_book.h"
 #include "model/sampler.h"
 #include "model/token_logprobs.h"
 #include "sched/scheduler.h"
@@ -193,6 +194,14 @@ void Engine::drain_inbox() {
   }
 }
 
+// What differs between the copies of a request, and the adapter of all.
+struct Engine::Entry {
+  AdapterLease adapter;
+  std::vector<TokenId> prompt;
+  std::uint64_t seed = 0;
+  std::int64_t submitted_us = 0;
+};
+
 void Engine::admit(InboxMessage message) {
   RequestSpec& spec = *message.spec;
   const std::uint64_t seed = *spec.sampling.seed;
@@ -223,7 +232,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
                                                            .output_tokens_max = spec.max_tokens,
                                                            .priority = spec.priority,
                                                            .retention = spec.retention,
-                                                           .adapter = place_of(entry.adapter),
+                                                           .adapter = entry.adapter.place(),
                                                            .fork_of = fork_of,
                                                            .scores_prompt = scores,
                                                            .scored_tokens = given});
@@ -300,7 +309,7 @@ std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
 EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
   extra_of(request).constraint = {};
-  extra_of(request).adapter = nullptr;
+  extra_of(request).adapter = {};
   const RequestStats stats = stats_of(request);
   totals_.prompt_tokens += stats.prompt_tokens;
   totals_.cached_tokens += stats.cached_tokens;

@@ -157,7 +157,7 @@ std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
   RequestSpec spec;
   spec.namespace_digest = digest;
   if (shared_or_null != nullptr) spec.shared_prefix = *shared_or_null;
-  if (*lease != nullptr) enter_namespaces((*lease)->identity, spec);
+  if (*lease) enter_namespaces(lease->identity(), spec);
   const SharedPrefix* const shared =
       spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr;
   const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest, shared);

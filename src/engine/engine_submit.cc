@@ -90,7 +90,7 @@ Status check_scores(const RequestSpec& spec, const SchedulerOptions& options,
 Result<RequestId> Engine::submit(RequestSpec spec) {
   STEMMA_ASSIGN_OR_RETURN(AdapterLease adapter, lease_adapter(spec.adapter));
   STEMMA_RETURN_IF_ERROR(check(spec));
-  if (adapter != nullptr) enter_namespaces(adapter->identity, spec);
+  if (adapter) enter_namespaces(adapter.identity(), spec);
   // Room for the whole output now, on the caller's thread, so that no step has to allocate it.
   spec.prompt.reserve(spec.prompt.size() + static_cast<std::size_t>(spec.max_tokens));
   const RequestId id(next_id_.fetch_add(spec.copies));
@@ -116,8 +116,8 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
 Result<AdapterLease> Engine::lease_adapter(std::string_view name) const {
   if (name.empty()) return AdapterLease();
   const AdapterBook* const book = parts_.runner.adapters();
-  AdapterLease lease = book == nullptr ? nullptr : book->find_or_null(name);
-  if (lease != nullptr) return lease;
+  AdapterLease lease = book == nullptr ? AdapterLease() : book->find(name);
+  if (lease) return lease;
   return Error{ErrorCode::kNotFound,
                fmt::format("adapter '{}' is not one of the {} that there are", printable(name),
                            book == nullptr ? 0 : book->list().size())};

@@ -17,6 +17,7 @@
 
 #include "base/prng.h"
 #include "base/thread_pool.h"
+#include "model/adapter_book.h"
 #include "pool/kv_pool_factory.h"
 #include "stemma/kv_pool.h"
 #include "stemma/options.h"
@@ -64,8 +65,7 @@ class HashModel final : public Runner {
       pages_of[batch.requests[r]].assign(pages.begin(), pages.end());
       // What an adapter makes of a token depends on its digest alone.
       const AdapterId adapter = batch.adapters.empty() ? AdapterId() : batch.adapters[r];
-      const std::uint64_t change =
-          adapter.valid() ? book_->at_or_null(adapter)->identity.digest[0] : 0;
+      const std::uint64_t change = adapter.valid() ? book_->at(adapter).identity().digest[0] : 0;
       for (std::int32_t row = batch.row_indptr[r]; row < batch.row_indptr[r + 1]; ++row) {
         const auto i = static_cast<std::size_t>(row);
         const std::uint64_t hash =

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/bounded_queue.h"
+#include "model/adapter_book.h"
 #include "stemma/engine.h"
 
 namespace stemma {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/adapter_book.h"
 #include "stemma/ids.h"
 #include "stemma/request_stats.h"
 #include "stemma/sampling.h"

@@ -20,6 +20,7 @@
 #include "base/thread_pool.h"
 #include "engine/served_tiers.h"
 #include "grammar/grammar_book.h"
+#include "model/adapter_book.h"
 #include "model/device_backend.h"
 #include "model/generation_config.h"
 #include "model/leading_runner.h"

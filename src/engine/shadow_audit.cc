@@ -64,12 +64,12 @@ void ShadowAudit::note_admitted(const Request& request) {
   }
   Hit& hit = hits_[static_cast<std::size_t>((oldest_ + waiting_count_++) % kWaitingMax)];
   hit.request = request.id;
-  if (request.adapter.valid()) hit.adapter = parts_.runner.adapters()->at_or_null(request.adapter);
+  if (request.adapter.valid()) hit.adapter = parts_.runner.adapters()->at(request.adapter);
   kv_.copy_text(request.sequence, hit.text);
 }
 
 void ShadowAudit::drop_oldest() {
-  oldest().adapter = nullptr;
+  oldest().adapter = {};
   oldest_ = (oldest_ + 1) % kWaitingMax;
   --waiting_count_;
 }
@@ -195,7 +195,7 @@ bool ShadowAudit::compute_rows(const Hit& hit, std::int64_t first, std::int64_t 
     windowed_table_.add(row_.windowed, end);
   }
   const RequestId nobodys;
-  const AdapterId adapter = place_of(hit.adapter);
+  const AdapterId adapter = hit.adapter.place();
   const std::array<std::int32_t, 2> indptr = {0, static_cast<std::int32_t>(rows)};
   const KvBatch batch = {
       .tokens = std::span(hit.text.tokens).subspan(static_cast<std::size_t>(first), rows),

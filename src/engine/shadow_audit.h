@@ -33,6 +33,7 @@
 #include "base/prng.h"
 #include "cache/audit_hold.h"
 #include "cache/window_span.h"
+#include "model/adapter_book.h"
 #include "sched/request.h"
 #include "stemma/engine.h"
 #include "stemma/kv_cache.h"
@@ -82,7 +83,7 @@ class ShadowAudit {
  private:
   struct Hit {
     RequestId request;
-    AdapterLease adapter;  // nullptr: of none
+    AdapterLease adapter;
     CachedText text;
   };
   // How a page came out.

@@ -1,96 +1,87 @@
-#include "stemma/adapter_book.h"
+#include "model/adapter_book.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 #include "model/json_text.h"
 
 namespace stemma {
 
-const AdapterBook::Entry* AdapterBook::find_entry_or_null(std::string_view name) const {
-  const auto found = std::find_if(places_.begin(), places_.end(), [&](const Entry& entry) {
-    return entry.is_found && entry.adapter_or_null->identity.name == name;
+AdapterBook::Leased* AdapterBook::find_or_null(std::string_view name) const {
+  const auto found = std::find_if(places_.begin(), places_.end(), [&](const Leased& one) {
+    return one.is_found && one.identity.name == name;
   });
   return found == places_.end() ? nullptr : &*found;
 }
 
-AdapterLease AdapterBook::find_or_null(std::string_view name) const {
+AdapterLease AdapterBook::find(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  const Entry* const entry = find_entry_or_null(name);
-  return entry == nullptr ? nullptr : entry->adapter_or_null;
+  return AdapterLease(find_or_null(name));
 }
 
-AdapterLease AdapterBook::at_or_null(AdapterId place) const {
+AdapterLease AdapterBook::at(AdapterId place) const {
   const std::lock_guard lock(mutex_);
-  const bool exists = place.valid() && place.index() < places_.size();
-  return exists ? places_[place.index()].adapter_or_null : nullptr;
+  const bool is_taken =
+      place.valid() && place.index() < places_.size() && places_[place.index()].place.valid();
+  return AdapterLease(is_taken ? &places_[place.index()] : nullptr);
 }
 
 std::vector<AdapterIdentity> AdapterBook::list() const {
   const std::lock_guard lock(mutex_);
   std::vector<AdapterIdentity> all;
-  for (const Entry& entry : places_) {
-    if (entry.is_found) all.push_back(entry.adapter_or_null->identity);
+  for (const Leased& one : places_) {
+    if (one.is_found) all.push_back(one.identity);
   }
   return all;
 }
 
-AdapterId AdapterBook::free_place() const {
-  const std::lock_guard lock(mutex_);
-  const auto free = std::find_if(places_.begin(), places_.end(), [](const Entry& entry) {
-    return entry.adapter_or_null == nullptr;
-  });
-  return AdapterId(static_cast<std::int32_t>(free - places_.begin()));
-}
-
 Status AdapterBook::check_name(std::string_view name) const {
-  if (!name.empty() && find_or_null(name) == nullptr) return {};
+  if (!name.empty() && !find(name)) return {};
   return Error{ErrorCode::kInvalidArgument,
                "adapters need names, each its own (got '" + printable(name) + "')"};
+}
+
+AdapterId AdapterBook::free_place() const {
+  const std::lock_guard lock(mutex_);
+  const auto free = std::find_if(places_.begin(), places_.end(),
+                                 [](const Leased& one) { return !one.place.valid(); });
+  return AdapterId(static_cast<std::int32_t>(free - places_.begin()));
 }
 
 Status AdapterBook::add(AdapterIdentity adapter, AdapterId place) {
   STEMMA_RETURN_IF_ERROR(check_name(adapter.name));
   const std::lock_guard lock(mutex_);
-  places_.resize(std::max(places_.size(), place.index() + 1));
-  Entry& entry = places_[place.index()];
-  STEMMA_CHECK(entry.adapter_or_null == nullptr, "nobody has the place");
-  entry.adapter_or_null =
-      std::make_shared<const PlacedAdapter>(PlacedAdapter{std::move(adapter), place});
-  entry.is_found = true;
+  while (places_.size() <= place.index()) places_.emplace_back();
+  Leased& one = places_[place.index()];
+  STEMMA_CHECK(!one.place.valid(), "nobody has the place");
+  one.identity = std::move(adapter);
+  one.place = place;
+  one.is_found = true;
   return {};
 }
 
 Status AdapterBook::take_out(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  const Entry* const found = find_entry_or_null(name);
+  Leased* const found = find_or_null(name);
   if (found == nullptr) {
     return Error{ErrorCode::kNotFound, "there is no adapter '" + printable(name) + "'"};
   }
-  places_[static_cast<std::size_t>(found - places_.data())].is_found = false;
+  found->is_found = false;
   return {};
 }
 
-// A lease is only copied from another or from here: once the book has the last one of an adapter
-// that cannot be found, there will be no more.
+// A new lease comes from another one, or from here: of an adapter that is not found and that nobody
+// leases there will be none.
 std::vector<AdapterId> AdapterBook::free_ended() {
   const std::lock_guard lock(mutex_);
   std::vector<AdapterId> ended;
-  for (Entry& entry : places_) {
-    const AdapterLease& adapter = entry.adapter_or_null;
-    if (adapter == nullptr || entry.is_found || adapter.use_count() > 1) continue;
-    ended.push_back(adapter->place);
-    entry.adapter_or_null = nullptr;
+  for (Leased& one : places_) {
+    if (!one.place.valid() || one.is_found) continue;
+    if (one.leases.load(std::memory_order_acquire) > 0) continue;
+    ended.push_back(one.place);
+    one.place = AdapterId();
   }
   return ended;
-}
-
-bool AdapterBook::waits_for_ends() const {
-  const std::lock_guard lock(mutex_);
-  return std::any_of(places_.begin(), places_.end(), [](const Entry& entry) {
-    return entry.adapter_or_null != nullptr && !entry.is_found;
-  });
 }
 
 }  // namespace stemma

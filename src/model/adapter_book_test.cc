@@ -1,4 +1,4 @@
-#include "stemma/adapter_book.h"
+#include "model/adapter_book.h"
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
@@ -32,12 +32,12 @@ class AdapterBookTest : public testing::Test {
 TEST_F(AdapterBookTest, FindsAnAdapterByItsName) {
   EXPECT_EQ(add("a"), AdapterId(0));
   EXPECT_EQ(add("b", 2), AdapterId(1));
-  const AdapterLease found = book_.find_or_null("b");
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->place, AdapterId(1));
-  EXPECT_EQ(found->identity.digest[0], 2);
-  EXPECT_EQ(book_.find_or_null("c"), nullptr);
-  EXPECT_EQ(book_.find_or_null(""), nullptr);
+  const AdapterLease found = book_.find("b");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found.place(), AdapterId(1));
+  EXPECT_EQ(found.identity().digest[0], 2);
+  EXPECT_FALSE(book_.find("c"));
+  EXPECT_FALSE(book_.find(""));
   EXPECT_THAT(names(), ElementsAre("a", "b"));
 }
 
@@ -53,28 +53,41 @@ TEST_F(AdapterBookTest, WhatWasTakenOutIsFoundNoMoreAndItsPlaceIsFree) {
   add("a");
   add("b");
   EXPECT_TRUE(book_.take_out("a").ok());
-  EXPECT_EQ(book_.find_or_null("a"), nullptr);
+  EXPECT_FALSE(book_.find("a"));
   EXPECT_THAT(names(), ElementsAre("b"));
   EXPECT_THAT(book_.free_ended(), ElementsAre(AdapterId(0)));
   EXPECT_THAT(book_.free_ended(), ElementsAre());
-  EXPECT_EQ(book_.at_or_null(AdapterId(0)), nullptr);
+  EXPECT_FALSE(book_.at(AdapterId(0)));
   EXPECT_EQ(add("c"), AdapterId(0));
   EXPECT_EQ(book_.take_out("a").error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(AdapterBookTest, ALeaseKeepsThePlaceOfWhatWasTakenOut) {
   add("a", 1);
-  AdapterLease lease = book_.find_or_null("a");
+  AdapterLease lease = book_.find("a");
+  AdapterLease copy = lease;
   EXPECT_TRUE(book_.take_out("a").ok());
   EXPECT_THAT(book_.free_ended(), ElementsAre());
-  EXPECT_TRUE(book_.waits_for_ends());
-  EXPECT_EQ(book_.at_or_null(lease->place), lease) << "batches still name it";
+  EXPECT_EQ(book_.at(lease.place()).identity().digest[0], 1) << "batches still name it";
   EXPECT_EQ(add("a", 2), AdapterId(1)) << "another of its name";
-  EXPECT_EQ(book_.find_or_null("a")->identity.digest[0], 2);
-  lease = nullptr;
+  EXPECT_EQ(book_.find("a").identity().digest[0], 2);
+  lease = {};
+  EXPECT_THAT(book_.free_ended(), ElementsAre()) << "the copy";
+  const AdapterLease moved = std::move(copy);
+  EXPECT_THAT(book_.free_ended(), ElementsAre());
+  copy = {};
+  EXPECT_EQ(moved.place(), AdapterId(0));
+  lease = moved;
+}
+
+TEST_F(AdapterBookTest, WhenTheLastLeaseEndsThePlaceIsFree) {
+  add("a");
+  {
+    const AdapterLease lease = book_.find("a");
+    EXPECT_TRUE(book_.take_out("a").ok());
+    EXPECT_THAT(book_.free_ended(), ElementsAre());
+  }
   EXPECT_THAT(book_.free_ended(), ElementsAre(AdapterId(0)));
-  EXPECT_FALSE(book_.waits_for_ends());
-  EXPECT_THAT(names(), ElementsAre("a"));
 }
 
 // One thread puts adapters in and takes them out, the others lease: nobody's place is given away.
@@ -82,23 +95,23 @@ TEST_F(AdapterBookTest, LeasesAreTakenWhileAdaptersComeAndGo) {
   std::atomic<bool> over = false;
   const auto use = [&] {
     while (!over.load()) {
-      const AdapterLease lease = book_.find_or_null("a");
-      if (lease == nullptr) continue;
-      ASSERT_EQ(book_.at_or_null(lease->place), lease);
+      const AdapterLease lease = book_.find("a");
+      if (!lease) continue;
+      ASSERT_EQ(book_.at(lease.place()).identity().digest, lease.identity().digest);
     }
   };
   std::thread users[] = {std::thread(use), std::thread(use)};
   for (int round = 0; round < 2000; ++round) {
     const auto digest = static_cast<std::uint8_t>(round);
     const AdapterId place = add("a", digest);
-    ASSERT_EQ(book_.at_or_null(place)->identity.digest[0], digest);
+    ASSERT_EQ(book_.at(place).identity().digest[0], digest);
     ASSERT_TRUE(book_.take_out("a").ok());
     static_cast<void>(book_.free_ended());
   }
   over = true;
   for (std::thread& user : users) user.join();
   static_cast<void>(book_.free_ended());
-  EXPECT_FALSE(book_.waits_for_ends());
+  EXPECT_EQ(book_.free_place(), AdapterId(0)) << "all are free";
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Status check_extents(const KvBatch& batch, const BatchLimits& limits) {
 Status check_adapters(const KvBatch& batch, const AdapterBook* adapters_or_null) {
   for (const AdapterId adapter : batch.adapters) {
     if (!adapter.valid()) continue;
-    if (adapters_or_null == nullptr || adapters_or_null->at_or_null(adapter) == nullptr) {
+    if (adapters_or_null == nullptr || !adapters_or_null->at(adapter)) {
       return Error{ErrorCode::kInvalidArgument,
                    "batch: there is no adapter " + std::to_string(adapter.value())};
     }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "model/adapter_book.h"
 #include "model/loaded_runner.h"
 #include "stemma/kv_batch.h"
 #include "stemma/result.h"

@@ -25,7 +25,7 @@ Status LoadedRunner::load_all(std::span<const AdapterSource> sources, Files& fil
 }
 
 Status LoadedRunner::place_adapter(Adapter adapter, bool in_place) {
-  const bool replaces = in_place && book_.find_or_null(adapter.name) != nullptr;
+  const bool replaces = in_place && book_.find(adapter.name);
   if (!replaces) STEMMA_RETURN_IF_ERROR(book_.check_name(adapter.name));
   const AdapterId place = book_.free_place();
   AdapterIdentity identity = {adapter.name, adapter.digest};

@@ -18,6 +18,7 @@
 
 #include "base/thread_pool.h"
 #include "model/adapter.h"
+#include "model/adapter_book.h"
 #include "model/config.h"
 #include "model/weight_rounding.h"
 #include "pool/heavy_channels.h"

@@ -314,10 +314,8 @@ Status place(const Arrived& arrived, WeightRounding rounding, ThreadPool& pool,
 
 void add_format(const PackedWeights& matrix, std::string& formats) {
   const std::string_view name = weight_format_name(matrix.format());
-  if (matrix.n() == 0 || formats == name || formats.starts_with(std::string(name) + "+") ||
-      formats.find("+" + std::string(name)) != std::string::npos) {
-    return;
-  }
+  if (matrix.n() == 0) return;
+  if (("+" + formats + "+").find("+" + std::string(name) + "+") != std::string::npos) return;
   formats.append(formats.empty() ? "" : "+").append(name);
 }
 

@@ -63,8 +63,7 @@ class CudaPool final : public CudaKvPool {
   std::int64_t number() const noexcept { return number_; }
 
   // Queues a store of rows on the device: as `store`, but for the slots, which nobody checks: rows
-  // whose slot is outside the pool are left out. Rows of a 16-bit dtype also go to pools of another
-  // dtype, through f32. `v` has no rows if the pool is of latent rows.
+  // whose slot is outside the pool are left out. `v` has no rows if the pool is of latent rows.
   Status store_on(CudaStream& stream, std::int64_t layer, const DeviceSlots& slots, const KvRows& k,
                   const KvRows& v);
   // What kernels need that store by themselves. REQUIRES: 0 <= layer < shape().layers.

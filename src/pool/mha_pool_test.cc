@@ -289,6 +289,18 @@ TEST(MhaPool, RefusesWhatIsWrongByNameAndWritesNothing) {
   }
 }
 
+TEST(MhaPool, OfASingleRowNobodyAsksWhereTheNextOneIs) {
+  Prng prng(kSeed);
+  const KvShape shape = small_shape(DType::kF32);
+  const auto pool = make_pool(shape, KvLayout::kLayerFirst);
+  DrawnRows k(shape, 1, prng);
+  DrawnRows v(shape, 1, prng);
+  k.view.row_stride = v.view.row_stride = 1;
+  const std::vector<std::int64_t> slots = {7};
+  ASSERT_TRUE(pool->store(0, std::span<const std::int64_t>(slots), k.view, v.view).ok());
+  expect_stored(*pool, 0, slots, k, v);
+}
+
 TEST(MhaPool, StoringNoRowsIsNothing) {
   const KvShape shape = small_shape(DType::kF32);
   const auto pool = make_pool(shape, KvLayout::kLayerFirst);

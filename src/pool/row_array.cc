@@ -13,10 +13,8 @@ Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, "store: " + std::move(detail), 0};
 }
 
-// A GPU's rows are 16-bit activations, whatever the pool's dtype; the CPU's are f32.
-bool takes(DType pool, DType rows, DeviceKind device) {
-  if (rows == pool || rows == DType::kF32) return true;
-  return device == DeviceKind::kCuda && !is_scaled(rows);
+bool takes(DType pool, DType rows) {
+  return rows == pool || rows == DType::kF32;
 }
 
 }  // namespace
@@ -30,7 +28,8 @@ Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvR
     return invalid(fmt::format("{} has rows of [{}, {}], the pool of [{}, {}] (heads, dim)", side,
                                rows.heads, rows.head_dim, shape_.heads, shape_.head_dim));
   }
-  if (rows.row_stride < shape_.row_elements()) {
+  // Of a single row nobody asks where the next one is: DLPack's writers say anything.
+  if (rows.rows > 1 && rows.row_stride < shape_.row_elements()) {
     return invalid(fmt::format("{} has a row stride of {}, below the {} elements of a row", side,
                                rows.row_stride, shape_.row_elements()));
   }
@@ -38,7 +37,7 @@ Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvR
     return invalid(fmt::format("{} is {} without scales, the pool takes f32, f16 or bf16", side,
                                dtype_name(rows.dtype)));
   }
-  if (!is_scaled(shape_.dtype) && !takes(shape_.dtype, rows.dtype, device)) {
+  if (!is_scaled(shape_.dtype) && !takes(shape_.dtype, rows.dtype)) {
     return invalid(fmt::format("{} is {}, the pool takes {} or f32", side, dtype_name(rows.dtype),
                                dtype_name(shape_.dtype)));
   }

@@ -1,5 +1,5 @@
 // The paths of adapters that come and go.
-#include <memory>
+#include <latch>
 #include <utility>
 
 #include "server/adapter_requests.h"
@@ -8,7 +8,6 @@
 
 namespace stemma {
 
-// Read on a thread of its own, placed between two steps.
 void ApiService::load_adapter(ExchangeId exchange, HttpRequest&& request) {
   ApiResult<AdapterRequest> read = read_load_adapter(request.body, options_.adapter_folder);
   if (const auto* const fault = std::get_if<ApiError>(&read)) return refuse(exchange, *fault);
@@ -17,26 +16,34 @@ void ApiService::load_adapter(ExchangeId exchange, HttpRequest&& request) {
   if (name == preparation_.model_name()) {
     return refuse(exchange, field_error("lora_name", "is what the model itself is called"));
   }
-  if (!wanted.in_place && model_.adapters().find_or_null(name) != nullptr) {
+  if (!wanted.in_place && model_.adapters().find(name)) {
     return refuse(exchange, field_error("lora_name", "is that of another adapter"));
   }
   const bool posted = loading_->try_post(
       {.whose = exchange, .bytes = 0, .run = [this, exchange, wanted = std::move(wanted)] {
-         auto adapter = std::make_shared<Result<Adapter>>(model_.read_adapter(wanted.source));
-         http_->post([this, exchange, adapter, in_place = wanted.in_place] {
-           if (!adapter->ok()) return refuse(exchange, api_error_of(adapter->error()));
-           place_adapter(exchange, adapter, in_place);
-         });
+         load_now(exchange, wanted);
        }});
   if (!posted) refuse(exchange, overloaded("too many adapters wait to be read"));
 }
 
-void ApiService::place_adapter(ExchangeId exchange, std::shared_ptr<Result<Adapter>> adapter,
-                               bool in_place) {
-  ask(exchange, [this, exchange, adapter = std::move(adapter), in_place](Engine&) {
-    const std::string name = (*adapter)->name;
-    tell_adapters(exchange, "load", name, model_.place_adapter(std::move(**adapter), in_place));
-  });
+// On the loading thread, which waits until it is placed between two steps: the engine's thread
+// outlives it.
+void ApiService::load_now(ExchangeId exchange, const AdapterRequest& wanted) {
+  Result<Adapter> adapter = model_.read_adapter(wanted.source);
+  Status outcome = adapter.ok() ? Status() : adapter.error();
+  std::latch placed(1);
+  const auto place = [&](Engine&) {
+    outcome = model_.place_adapter(std::move(adapter).value(), wanted.in_place);
+    placed.count_down();
+  };
+  if (adapter.ok()) {
+    if (!loop_->ask(place)) {
+      return http_->post(
+          [this, exchange] { refuse(exchange, overloaded("too many requests wait")); });
+    }
+    placed.wait();
+  }
+  tell_adapters(exchange, "load", wanted.source.name, outcome);
 }
 
 void ApiService::unload_adapter(ExchangeId exchange, HttpRequest&& request) {
@@ -47,7 +54,7 @@ void ApiService::unload_adapter(ExchangeId exchange, HttpRequest&& request) {
   });
 }
 
-// On the engine's thread: what became of it, and which there are now.
+// From any thread: what became of it, and which there are now.
 void ApiService::tell_adapters(ExchangeId exchange, std::string_view what, const std::string& name,
                                const Status& outcome) {
   STEMMA_LOG(kInfo, "server.adapter", kv("what", what), kv("name", name), kv("ok", outcome.ok()));

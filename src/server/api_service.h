@@ -36,6 +36,8 @@
 
 namespace stemma {
 
+struct AdapterRequest;
+
 struct ApiOptions {
   std::string model_name;
   // Answers that wait or run at once: more are refused with 429 at once.
@@ -158,7 +160,7 @@ class ApiService final : public HttpService {
   // Has the engine forget these families, all where there is none, and answers what became of it
   // when every store has confirmed it, or after a while.
   void ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families);
-  void place_adapter(ExchangeId exchange, std::shared_ptr<Result<Adapter>> adapter, bool in_place);
+  void load_now(ExchangeId exchange, const AdapterRequest& wanted);
   void tell_adapters(ExchangeId exchange, std::string_view what, const std::string& name,
                      const Status& outcome);
   TemplateJson model_json(std::string_view name) const;

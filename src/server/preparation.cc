@@ -114,7 +114,7 @@ ApiResult<std::vector<TokenId>> Preparation::warm_tokens(std::string_view body) 
 
 std::optional<ApiError> Preparation::check_model(std::string_view name) const {
   if (name.empty() || name == model_name_) return std::nullopt;
-  if (model_.adapters().find_or_null(name) != nullptr) return std::nullopt;
+  if (model_.adapters().find(name)) return std::nullopt;
   std::string names = fmt::format("'{}'", model_name_);
   for (const std::string& adapter : adapter_names()) names += fmt::format(", '{}'", adapter);
   ApiError error = not_found(

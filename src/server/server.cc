@@ -5,7 +5,7 @@
 namespace stemma {
 
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, ServedModel& model) {
-  if (model.adapters().find_or_null(options.api.model_name) != nullptr) {
+  if (model.adapters().find(options.api.model_name)) {
     return Error{ErrorCode::kInvalidArgument,
                  "--adapter: '" + options.api.model_name + "' is what the model itself is called"};
   }

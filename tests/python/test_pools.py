@@ -1,5 +1,6 @@
 """stemma.Pool: the bytes of keys and values in numpy and torch, without a copy."""
 
+import ctypes
 import gc
 import sys
 
@@ -40,6 +41,34 @@ def test_rows_are_rounded_to_the_pools_dtype():
     pool, k = pool_of(dtype="f16"), numpy.full((1, 2, 8), 1 / 3, dtype=numpy.float32)
     pool.store(0, [5], k, k)
     assert (numpy.asarray(pool.k(0))[1, 1] == numpy.float16(1 / 3)).all()
+
+
+class AsTorchGivesIt:
+    """An f32 array through DLPack, the stride of every extent below 2 being 1, as torch writes it."""
+
+    class Tensor(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("dims", ctypes.c_int32),
+                    ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                    ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                    ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, array):
+        self.array, numbers = array, ctypes.c_int64 * array.ndim
+        self.shape = numbers(*array.shape)
+        self.strides = numbers(*(1 if n < 2 else stride // 4 for n, stride in zip(array.shape, array.strides)))
+        self.tensor = self.Tensor(array.ctypes.data, (ctypes.c_int32 * 2)(1, 0), array.ndim, 2, 32, 1, self.shape, self.strides)
+
+    def __dlpack__(self, **_):
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return capsule(ctypes.addressof(self.tensor), b"dltensor", None)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_rows_are_stored_whatever_stride_torch_says_of_one(rows):
+    pool, k = pool_of(), numpy.arange(rows * 16, dtype=numpy.float32).reshape(rows, 2, 8)
+    pool.store(0, numpy.arange(rows), AsTorchGivesIt(k), AsTorchGivesIt(k))
+    assert (numpy.asarray(pool.k(0))[0, :rows] == k).all()
 
 
 def test_nothing_is_stored_unless_all_is_right():

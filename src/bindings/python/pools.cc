@@ -275,7 +275,8 @@ class RowText {
     rows_.rows = extent[0];
     rows_.heads = shape.heads;
     rows_.head_dim = shape.head_dim;
-    rows_.row_stride = stride == nullptr ? dense : stride[0];
+    // Of a single row writers say any stride (torch: 1).
+    rows_.row_stride = stride == nullptr || extent[0] < 2 ? dense : stride[0];
   }
 
   LentTensor lent_;
