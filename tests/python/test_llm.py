@@ -297,3 +297,22 @@ def test_prompts_are_computed_with_the_adapters_that_they_name(tmp_path):
             llm.generate(prompt, adapter="green")
     with pytest.raises(stemma.Error, match="nowhere"):
         LLM(MODEL, adapters={"red": tmp_path / "nowhere"})
+
+
+def test_adapters_come_and_go(tmp_path):
+    red, blue = (write_adapter(tmp_path / name, seed) for seed, name in enumerate(("red", "blue")))
+    prompt = " ".join(["The page and"] * 20)
+    with LLM(MODEL, kv_bytes=8 << 20, threads=1, adapters={"red": red, "blue": blue}) as llm:
+        expected = {name: texts(llm.generate(prompt, {"max_tokens": 12}, adapter=name)) for name in ("red", "blue")}
+    with LLM(MODEL, kv_bytes=8 << 20, threads=1) as llm:
+        llm.load_adapter("late", red)
+        assert texts(llm.generate(prompt, {"max_tokens": 12}, adapter="late")) == expected["red"]
+        with pytest.raises(stemma.InvalidArgumentError, match="late"):
+            llm.load_adapter("late", blue)
+        llm.load_adapter("late", blue, in_place=True)
+        outputs = llm.generate(prompt, {"max_tokens": 12}, adapter="late")
+        assert texts(outputs) == expected["blue"] and outputs[0].num_cached_tokens == 0
+        llm.unload_adapter("late")
+        for gone in (lambda: llm.generate(prompt, adapter="late"), lambda: llm.unload_adapter("late")):
+            with pytest.raises(stemma.Error, match="late"):
+                gone()

@@ -178,6 +178,14 @@ class LLM:
         params = [SamplingParams.of(sampling_params)] * len(talks)
         return self._run([None] * len(talks), tokens, params, [adapter] * len(talks), goes_on=False)
 
+    def load_adapter(self, name: str, directory: str, in_place: bool = False) -> None:
+        """Loads one more; with in_place, instead of the one that is called so. What is cached of others stays."""
+        self._engine.load_adapter(name, str(directory), in_place)
+
+    def unload_adapter(self, name: str) -> None:
+        """Prompts cannot name it any more, and its memory is given back."""
+        self._engine.unload_adapter(name)
+
     def _run(self, texts, tokens, params, adapters, goes_on: bool) -> list[RequestOutput]:
         answers: list[list[dict[str, Any]]] = [[] for _ in tokens]
         wishes = [

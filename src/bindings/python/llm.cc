@@ -249,6 +249,21 @@ class LocalEngine {
     });
   }
   py::list run(const py::list& prompts);
+  void load_adapter(const std::string& name, const std::string& directory, bool in_place) {
+    in_turn(*core_, true, [&] {
+      core_->check_open();
+      Adapter adapter = value_of(core_->model->read_adapter({name, directory}));
+      check(core_->model->place_adapter(std::move(adapter), in_place));
+      core_->model->drop_ended_adapters();
+    });
+  }
+  void unload_adapter(const std::string& name) {
+    in_turn(*core_, true, [&] {
+      core_->check_open();
+      check(core_->model->take_out_adapter(name));
+      core_->model->drop_ended_adapters();
+    });
+  }
   py::dict stats() const;
   void close() {
     in_turn(*core_, true, [this] { core_->close(); });
@@ -457,6 +472,9 @@ void bind_llm(py::module_& module) {
       .def("encode", &LocalEngine::encode, py::arg("text"))
       .def("encode_messages", &LocalEngine::encode_messages, py::arg("json"))
       .def("run", &LocalEngine::run, py::arg("prompts"))
+      .def("load_adapter", &LocalEngine::load_adapter, py::arg("name"), py::arg("directory"),
+           py::arg("in_place"))
+      .def("unload_adapter", &LocalEngine::unload_adapter, py::arg("name"))
       .def("stats", &LocalEngine::stats)
       .def("close", &LocalEngine::close);
 }
