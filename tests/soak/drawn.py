@@ -39,6 +39,7 @@ class Lives:
         self.adapters = [write_adapter(model, folder, name) for name in ("poet", "sage")] if can_adapt(model) else []
         for name, path in self.adapters:
             self.of_all += ["--adapter", f"{name}={path}"]
+        self.folder = folder
         self.page_tokens = draw.choice(["1", "4", "16"])
         self.disk = f"{folder}/disk"
         self.host_file = f"{folder}/host"
@@ -73,7 +74,7 @@ class Lives:
             flags += ["--disk", self.disk, "--disk-bytes", draw.choice(["64MiB", "1GiB"])]
         if stores in ("remote", "both") and self.redis_url is not None:
             flags += ["--remote", self.redis_url]
-        return flags + self.of_all
+        return flags + ["--adapters-from", self.folder] + self.of_all
 
 
 class Texts:

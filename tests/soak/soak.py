@@ -11,7 +11,7 @@ probability (I13), or the connection was cut.
 The server has memory for a few requests, so that everything moves through every tier. After each dozen of answers
 something happens to it: it is killed, or ended, and comes back with other flags over the same files; bits flip in
 those files, or they are cut; the redis-server beside it dies, stops for a while or forgets; the cache is flushed,
-purged, warmed and looked at; clients leave in the middle. A server that ends by itself fails the soak, and so does
+purged, warmed and looked at; adapters go and come again, or are replaced by themselves; clients leave in the middle. A server that ends by itself fails the soak, and so does
 one that exits with an error or a tier in which nothing was found. Random models of tools/make_test_models.py. A failure leaves its folder, with the log.
 """
 
@@ -53,7 +53,7 @@ class Soak:
                                 self.lives.of_all + self.device_flags(), f"{folder}/reference.log")
         self.changing = threading.RLock()  # held while one server goes and another comes
         self.server = self.start()
-        self.counts = dict.fromkeys(["answers", "left", "cut off", "restarts", "damaged files"], 0)
+        self.counts = dict.fromkeys(["answers", "left", "cut off", "without their adapter", "restarts", "damaged files"], 0)
         self.hits = dict.fromkeys(["device", "host", "disk", "remote"], 0)
 
     def start(self):
@@ -85,6 +85,8 @@ class Soak:
             status, text = server.ask("POST", "/v1/completions", body | {"stream": streams}, key)
         except GONE:
             return self.count("cut off")
+        if status == 404 and "model" in body:
+            return self.count("without their adapter")
         if status != 200:
             raise AssertionError(f"status {status}: {text}")
         if streams and not text.endswith(END_OF_STREAM):
@@ -169,9 +171,30 @@ class Soak:
             if status >= 500:
                 raise AssertionError(f"{method} {path}: {status} {text}")
 
+    def change_adapters(self):
+        """One goes and comes again after a while, or is read anew in its own place, while requests have it."""
+        if not self.lives.adapters:
+            return
+        name, directory = self.draw.choice(self.lives.adapters)
+        again = {"lora_name": name, "lora_path": directory, "load_inplace": True}
+        changes = [("/v1/load_lora_adapter", again)] * self.draw.choice([1, 3])
+        if self.draw.random() < 0.5:
+            changes = [("/v1/unload_lora_adapter", {"lora_name": name})]
+            self.ask_for(changes)
+            yield
+            changes = [("/v1/load_lora_adapter", again)]
+        self.ask_for(changes)
+
+    def ask_for(self, changes):
+        """As an admin; another life of the server has its adapters from the beginning."""
+        for path, body in changes:
+            status, text = self.serving().ask("POST", path, body, "admin")
+            if status not in (200, 404):
+                raise AssertionError(f"{path}: {status} {text}")
+
     def happen(self):
         """A fault, in two halves where it lasts: the second is run after the next dozen of answers."""
-        what = self.draw.choice(["kill", "end", "damage", "damage", "redis", "redis", "look", "look"])
+        what = self.draw.choice(["kill", "end", "damage", "damage", "redis", "redis", "look", "look", "adapters"])
         if what == "kill":
             self.restart(signal.SIGKILL)
         elif what == "end":
@@ -180,6 +203,8 @@ class Soak:
             self.damage()
         elif what == "redis":
             yield from self.trouble_redis()
+        elif what == "adapters":
+            yield from self.change_adapters()
         else:
             self.look()
 
