@@ -202,7 +202,9 @@ Json ResponseStream::about_part() const {
 }
 
 void ResponseStream::open_thoughts(std::string& events) {
-  if (std::exchange(in_thoughts_, true)) return;
+  if (in_thoughts_) return;
+  close_message(events);
+  in_thoughts_ = true;
   text_.clear();
   open_item(thoughts_item(head_, items_.size(), "in_progress"), thoughts_part(""), events);
 }

@@ -54,6 +54,16 @@ std::vector<std::string> types_of(const std::vector<TemplateJson>& events) {
   return types;
 }
 
+// The items that events of this type are of.
+std::vector<std::int64_t> places_of(const std::vector<TemplateJson>& events,
+                                    std::string_view type) {
+  std::vector<std::int64_t> places;
+  for (const TemplateJson& event : events) {
+    if (event["type"] == type) places.push_back(event["output_index"]);
+  }
+  return places;
+}
+
 TEST(ResponseAnswer, OfAText) {
   EXPECT_EQ(
       response_body(head(), {{"tools", TemplateJson::array()}}, piece_of("hello", {}, "stop"),
@@ -172,6 +182,24 @@ TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
   EXPECT_EQ(events.back()["response"]["output"][0].dump(),
             R"({"type":"reasoning","id":"rs_resp_1_0","status":"completed","summary":[],)"
             R"("content":[{"type":"reasoning_text","text":"I look."}]})");
+}
+
+//   output   0: message "Hm."   1: reasoning "I look."   2: message "The sea."
+TEST(ResponseStream, ThoughtsBehindATextEndItsMessage) {
+  ResponseStream stream(head(), TemplateJson::object());
+  std::string said = stream.begin();
+  said += stream.push(piece_of("Hm."));
+  said += stream.push(thoughts_of("I look."));
+  said += stream.push(piece_of("The sea.", {}, "stop"));
+  said += stream.end(kUsage, TemplateJson());
+  const TemplateJson output = events_of(said).back()["response"]["output"];
+  ASSERT_EQ(output.size(), 3U);
+  const std::vector<TemplateJson> events = events_of(said);
+  EXPECT_THAT(places_of(events, "response.output_item.added"), ElementsAre(0, 1, 2));
+  EXPECT_THAT(places_of(events, "response.output_item.done"), ElementsAre(0, 1, 2));
+  EXPECT_EQ(output[0]["content"][0]["text"], "Hm.");
+  EXPECT_EQ(output[1]["content"][0]["text"], "I look.");
+  EXPECT_EQ(output[2]["content"][0]["text"], "The sea.");
 }
 
 TEST(ResponseStream, ThoughtsThatWereCutOffAreNotWhole) {

@@ -48,6 +48,8 @@ class ThoughtReader {
   // The answer ended: appends the rest. REQUIRES: not finished.
   void finish(ThoughtText& out);
 
+  // Whether it is known yet if the answer begins with thoughts.
+  bool is_decided() const noexcept { return place_ != ThoughtPlace::kBefore; }
   // Whether what comes next may be thoughts; whether some were begun.
   bool may_think() const noexcept { return place_ != ThoughtPlace::kBehind; }
   bool has_thought() const noexcept { return has_thought_; }

@@ -75,7 +75,10 @@ TEST(Thoughts, AReaderSaysWhetherMoreMayCome) {
   ThoughtText out;
   EXPECT_TRUE(reader.may_think());
   EXPECT_FALSE(reader.has_thought());
-  reader.push("<think>a", out);
+  reader.push("\n<thi", out);
+  EXPECT_FALSE(reader.is_decided());
+  reader.push("nk>a", out);
+  EXPECT_TRUE(reader.is_decided());
   EXPECT_TRUE(reader.may_think());
   EXPECT_TRUE(reader.has_thought());
   reader.push("</think>", out);

@@ -1,6 +1,7 @@
 #include "server/serving_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -284,7 +285,8 @@ void ServingLoop::take_text(const EngineEvent& event, Live& live, AnswerUpdate& 
   if (event.finish != FinishReason::kNone) live.text.finish(update.text);
 }
 
-// A token is one of thoughts that came while they went on, their marks included.
+// A token is one of thoughts that came while they went on, their marks included, and what stands
+// before them. Until it is known whether an answer has some, chances wait.
 void ServingLoop::take_thoughts(const EngineEvent& event, Live& live, AnswerUpdate& update) {
   if (!live.thoughts.has_value()) return;
   const bool may_think = live.thoughts->may_think();
@@ -295,8 +297,13 @@ void ServingLoop::take_thoughts(const EngineEvent& event, Live& live, AnswerUpda
   if (ended) live.thoughts->finish(read);
   update.text = std::move(read.text);
   update.thoughts = std::move(read.thoughts);
-  if (!live.thoughts->has_thought()) return;
-  for (TokenChance& chance : update.chances) chance.is_thought = may_think;
+  std::vector<TokenChance>& chances = live.undecided;
+  std::move(update.chances.begin(), update.chances.end(), std::back_inserter(chances));
+  update.chances.clear();
+  if (!live.thoughts->is_decided() && !ended) return;
+  const bool thinks = may_think && live.thoughts->has_thought();
+  for (TokenChance& chance : chances) chance.is_thought = thinks;
+  update.chances = std::exchange(chances, {});
 }
 
 void ServingLoop::end(RequestId request) {

@@ -130,8 +130,9 @@ class ServingLoop {
     TokenChances chances;
     std::optional<PromptChances> of_prompt;
     TextGeneration text;
-    std::optional<ThoughtReader> thoughts;  // of an answer that may have some
-    std::int64_t thought_tokens = 0;        // while it may think
+    std::optional<ThoughtReader> thoughts;    // of an answer that may have some
+    std::int64_t thought_tokens = 0;          // while it may think
+    std::vector<TokenChance> undecided = {};  // of tokens that may be thoughts, or text
   };
   struct Message {
     AnswerJob job;  // of no prompts: something else
