@@ -47,18 +47,42 @@ constexpr RefusedField kRefused[] = {
 struct Conversation {
   Json messages = Json::array();
   std::vector<std::string> origins;
-  std::string thoughts = {};  // that the next message of the assistant had
+  std::string thoughts = {};  // of the assistant, whose turn goes on
 
+  // Thoughts behind which somebody else has the word are of no message.
   Json& add(std::string_view role, std::string origin) {
     Json message;
     message["role"] = role;
     message["content"] = "";
-    if (role == "assistant" && !thoughts.empty()) {
-      message["reasoning_content"] = std::exchange(thoughts, {});
-    }
     messages.push_back(std::move(message));
     origins.push_back(std::move(origin));
+    if (role == "assistant") {
+      give_thoughts();
+    } else {
+      thoughts.clear();
+    }
     return messages.back();
+  }
+
+  // The assistant's last message, if nobody said anything since, or a new one.
+  Json& go_on(std::string origin) {
+    if (messages.empty() || messages.back()["role"] != "assistant") {
+      return add("assistant", std::move(origin));
+    }
+    give_thoughts();
+    return messages.back();
+  }
+
+ private:
+  // Those of one message are joined as parts of contents are.
+  void give_thoughts() {
+    if (thoughts.empty()) return;
+    Json& message = messages.back();
+    std::string all;
+    if (message.contains("reasoning_content")) {
+      all = message["reasoning_content"].get_ref<const std::string&>() + '\n';
+    }
+    message["reasoning_content"] = all + std::exchange(thoughts, {});
   }
 };
 
@@ -74,10 +98,7 @@ void read_call(FieldReader& item, const std::string& path, Conversation& convers
   call["function"]["arguments"] =
       item.text("arguments", std::numeric_limits<std::size_t>::max()).value_or("");
   // Calls of one turn are one message, with what was said before them.
-  const bool goes_on =
-      !conversation.messages.empty() && conversation.messages.back()["role"] == "assistant";
-  Json& message = goes_on ? conversation.messages.back() : conversation.add("assistant", path);
-  message["tool_calls"].push_back(std::move(call));
+  conversation.go_on(path)["tool_calls"].push_back(std::move(call));
 }
 
 void read_output(FieldReader& item, const std::string& path, Conversation& conversation) {

@@ -56,13 +56,46 @@ TEST(ResponseRequest, ThoughtsAreOfTheMessageBehindThem) {
       {"role":"user","content":"u"},
       {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"I look."}]},
       {"role":"assistant","content":"The sea."},
-      {"type":"reasoning","content":[{"type":"reasoning_text","text":"And go."}]},
       {"role":"user","content":"v"},
+      {"type":"reasoning","content":[{"type":"reasoning_text","text":"And go."}]},
       {"type":"function_call","call_id":"c1","name":"go","arguments":"{}"}])");
   ASSERT_EQ(request.messages.size(), 4U);
   EXPECT_EQ(request.messages[1]["reasoning_content"], "I look.");
   EXPECT_FALSE(request.messages[2].contains("reasoning_content"));
   EXPECT_EQ(request.messages[3]["reasoning_content"], "And go.");
+}
+
+// Of a turn that was cut off, or whose thoughts are all that was sent back.
+TEST(ResponseRequest, ThoughtsThatNothingCameOfAreOfNoLaterTurn) {
+  const CompletionRequest request = accepted(R"("input":[
+      {"role":"user","content":"u"},
+      {"type":"reasoning","content":[{"type":"reasoning_text","text":"I look."}]},
+      {"role":"user","content":"v"},
+      {"type":"reasoning","content":[{"type":"reasoning_text","text":"And go."}]},
+      {"role":"assistant","content":"So."},
+      {"type":"reasoning","content":[{"type":"reasoning_text","text":"Where?"}]},
+      {"type":"function_call_output","call_id":"c1","output":"sea"},
+      {"role":"assistant","content":"There."}])");
+  ASSERT_EQ(request.messages.size(), 5U);
+  EXPECT_EQ(request.messages[2]["reasoning_content"], "And go.");
+  EXPECT_FALSE(request.messages[4].contains("reasoning_content"));
+}
+
+TEST(ResponseRequest, ThoughtsBeforeACallAreOfTheMessageThatItGoesOnFrom) {
+  const CompletionRequest request = accepted(R"("input":[
+      {"role":"user","content":"u"},
+      {"role":"assistant","content":"I look."},
+      {"type":"reasoning","content":[{"type":"reasoning_text","text":"At the sea."}]},
+      {"type":"function_call","call_id":"c1","name":"look","arguments":"{}"},
+      {"type":"reasoning","content":[{"type":"reasoning_text","text":"And the land."}]},
+      {"type":"function_call","call_id":"c2","name":"look","arguments":"{}"},
+      {"type":"function_call_output","call_id":"c1","output":"sea"},
+      {"type":"function_call_output","call_id":"c2","output":"land"},
+      {"role":"assistant","content":"So."}])");
+  ASSERT_EQ(request.messages.size(), 5U);
+  EXPECT_EQ(request.messages[1]["reasoning_content"], "At the sea.\nAnd the land.");
+  EXPECT_EQ(request.messages[1]["tool_calls"].size(), 2U);
+  EXPECT_FALSE(request.messages[4].contains("reasoning_content"));
 }
 
 // As a chat has them: what an assistant says and calls in one turn is one message.
