@@ -1,6 +1,7 @@
 #include "openai/response_request.h"
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -231,6 +232,12 @@ void move_to_origin(std::string& path, const Conversation& conversation) {
   move_path(path, "tool_choice.function", "tool_choice");
 }
 
+// A model's own number as people wrote it: 0.6, where a float is 0.60000002384185791.
+double written(float number) {
+  constexpr double kUnits = 1e6;
+  return std::round(static_cast<double>(number) * kUnits) / kUnits;
+}
+
 // What an answer repeats of its request.
 Json repeated(const Json& body, const CompletionRequest& request) {
   const auto given = [&body](const char* name, const Json& absent) -> Json {
@@ -242,11 +249,14 @@ Json repeated(const Json& body, const CompletionRequest& request) {
   json["max_output_tokens"] = given("max_output_tokens", nullptr);
   json["metadata"] = given("metadata", Json::object());
   json["parallel_tool_calls"] = request.calls_in_parallel;
-  json["temperature"] = request.sampling.temperature;
-  if (body.contains("text") && body["text"].contains("format")) json["text"] = body["text"];
+  json["temperature"] = given("temperature", written(request.sampling.temperature));
+  if (Json text = given("text", Json()); !text.is_null()) {
+    if (text.value("format", Json()).is_null()) text["format"] = {{"type", "text"}};
+    json["text"] = std::move(text);
+  }
   json["tool_choice"] = given("tool_choice", "auto");
   json["tools"] = given("tools", Json::array());
-  json["top_p"] = request.sampling.top_p;
+  json["top_p"] = given("top_p", written(request.sampling.top_p));
   return json;
 }
 

@@ -157,6 +157,31 @@ TEST(ResponseRequest, AnAnswerRepeatsWhatWasAsked) {
   EXPECT_TRUE(accepted(R"("input":"x")").response.is_object());
 }
 
+// Not as floats, nor as the nearest ones that are sampled with.
+TEST(ResponseRequest, AnAnswerRepeatsNumbersAsTheyWereWritten) {
+  const TemplateJson given = accepted(R"("input":"x","temperature":0.7,"top_p":0)").response;
+  EXPECT_EQ(given["temperature"].dump(), "0.7");
+  EXPECT_EQ(given["top_p"].dump(), "0");
+  RequestRules rules;
+  rules.defaults.temperature = 0.6F;
+  rules.defaults.top_p = 0.95F;
+  const auto usual = read_response_request(R"({"input":"x","top_p":null})", rules);
+  ASSERT_TRUE(std::holds_alternative<CompletionRequest>(usual));
+  const TemplateJson& repeated = std::get<CompletionRequest>(usual).response;
+  EXPECT_EQ(repeated["temperature"].dump(), "0.6");
+  EXPECT_EQ(repeated["top_p"].dump(), "0.95");
+}
+
+// Clients' types have a format wherever they have what a text is to be.
+TEST(ResponseRequest, AnAnswerSaysWhatFormItsTextHas) {
+  const auto form = [](const std::string& text) {
+    return accepted(R"("input":"x","text":)" + text).response["text"].dump();
+  };
+  EXPECT_EQ(form(R"({"format":null})"), R"({"format":{"type":"text"}})");
+  EXPECT_EQ(form(R"({"verbosity":"low"})"), R"({"verbosity":"low","format":{"type":"text"}})");
+  EXPECT_EQ(form(R"({"format":{"type":"json_object"}})"), R"({"format":{"type":"json_object"}})");
+}
+
 TEST(ResponseRequest, RefusalsNameTheFieldOfTheRequest) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("model":"m")", "input"},
