@@ -30,7 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view answer(reinterpret_cast<const char*>(data) + 2, size - 2);
   const stemma::ToolCallText whole = read(style, answer, answer.size() + 1);
   const stemma::ToolCallText cut = read(style, answer, data[1] % 16U + 1);
-  if (cut.text != whole.text || cut.calls != whole.calls) std::abort();
+  if (cut.text != whole.text || cut.calls != whole.calls || cut.places != whole.places)
+    std::abort();
+  if (whole.places.size() != whole.calls.size()) std::abort();
   if (whole.calls.empty() && whole.text != answer) std::abort();
   for (const stemma::ToolCall& call : whole.calls) {
     if (!stemma::TemplateJson::accept(call.arguments)) std::abort();

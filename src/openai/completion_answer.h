@@ -56,7 +56,8 @@ struct AnswerPiece {
   std::vector<TokenId> tokens;              // of the answer, where they are wanted
   std::vector<TokenChance> of_prompt = {};  // of the whole prompt, where AnswerHead::scores_prompt
   std::vector<ToolCall> calls = {};         // of tools, by a chat
-  std::int64_t first_call = 0;              // of the answer, how many came before these
+  std::vector<std::size_t> call_places = {};  // of each, the bytes of the text before it
+  std::int64_t first_call = 0;                // of the answer, how many came before these
   std::string_view finish_reason;  // "stop", "tool_calls", "length", "abort"; empty: goes on
 };
 

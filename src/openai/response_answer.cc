@@ -79,6 +79,11 @@ Json usage_json(const AnswerUsage& usage) {
   return json;
 }
 
+// Where a call came in the text; whoever says nothing of that had it behind all of it.
+std::size_t call_place(const AnswerPiece& piece, std::size_t call) {
+  return piece.call_places.empty() ? piece.text.size() : piece.call_places[call];
+}
+
 bool is_whole(std::string_view finish_reason) {
   return finish_reason == "stop" || finish_reason == "tool_calls";
 }
@@ -127,29 +132,7 @@ void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
 
 }  // namespace
 
-std::string response_body(const AnswerHead& head, const Json& request, const AnswerPiece& answer,
-                          const AnswerUsage& usage, const Json& receipt) {
-  Json items = Json::array();
-  const std::string_view status = status_of(answer.finish_reason);
-  if (!answer.thoughts.empty()) {
-    const bool cut_off = answer.text.empty() && answer.calls.empty();
-    items.push_back(thoughts_item(head, 0, cut_off ? status : "completed"));
-    items[0]["content"].push_back(thoughts_part(answer.thoughts));
-  }
-  if (!answer.text.empty() || (items.empty() && answer.calls.empty())) {
-    items.push_back(message_item(head, items.size(), status));
-    items.back()["content"].push_back(text_part(answer.text, text_chances(answer.chances)));
-  }
-  for (const ToolCall& call : answer.calls) {
-    const auto number = static_cast<std::int64_t>(&call - answer.calls.data());
-    items.push_back(call_item(head, items.size(), number, call));
-  }
-  Json json = ended_json(head, request, std::move(items), answer.finish_reason);
-  add_cost(json, usage, receipt);
-  return json_text(json);
-}
-
-std::string ResponseStream::begin() {
+std::string ResponseAnswer::begin() {
   std::string events;
   for (const char* const type : {"response.created", "response.in_progress"}) {
     say(type, {{"response", response_json(head_, request_)}}, events);
@@ -157,29 +140,41 @@ std::string ResponseStream::begin() {
   return events;
 }
 
-std::string ResponseStream::push(const AnswerPiece& piece) {
+std::string ResponseAnswer::push(const AnswerPiece& piece) {
   std::string events;
   if (!piece.finish_reason.empty()) finish_reason_ = piece.finish_reason;
-  if (!piece.thoughts.empty()) add_thoughts(piece, events);
-  const bool has_chances = !piece.chances.empty() && !piece.chances.back().is_thought;
-  if (!piece.text.empty() || has_chances) add_text(piece, events);
-  for (std::size_t call = 0; call < piece.calls.size(); ++call) add_call(piece, call, events);
+  if (!piece.thoughts.empty()) add_thoughts(piece.thoughts, events);
+  const std::string_view text = piece.text;
+  const std::size_t rest = piece.calls.empty() ? 0 : call_place(piece, piece.calls.size() - 1);
+  const bool ends_with_call = !piece.calls.empty() && rest == text.size();
+  if (ends_with_call) add_chances(piece);
+  std::size_t told = 0;
+  for (std::size_t i = 0; i < piece.calls.size(); ++i) {
+    const std::size_t place = call_place(piece, i);
+    add_text(text.substr(told, place - told), events);
+    add_call(piece.calls[i], piece.first_call + static_cast<std::int64_t>(i), events);
+    told = place;
+  }
+  if (!ends_with_call) add_chances(piece);
+  add_text(text.substr(told), events);
   return events;
 }
 
-std::string ResponseStream::end(const AnswerUsage& usage, const Json& receipt) {
+std::string ResponseAnswer::end(const AnswerUsage& usage, const Json& receipt) {
   std::string events;
   if (items_.empty() && !in_thoughts_) open_message(events);
-  close_thoughts(ended_status(), events);
-  close_message(events);
+  if (in_message_ && !waiting_.empty()) say_text("", events);
+  close_thoughts(status_of(finish_reason_), events);
+  close_message(status_of(finish_reason_), events);
   Json response = ended_json(head_, request_, items_, finish_reason_);
   add_cost(response, usage, receipt);
+  if (!streams_) return json_text(response);
   say(is_whole(finish_reason_) ? "response.completed" : "response.incomplete",
       {{"response", std::move(response)}}, events);
   return events;
 }
 
-std::string ResponseStream::fail(const ApiError& error) {
+std::string ResponseAnswer::fail(const ApiError& error) {
   std::string events;
   Json response = response_json(head_, request_);
   response["status"] = "failed";
@@ -189,11 +184,11 @@ std::string ResponseStream::fail(const ApiError& error) {
   return events;
 }
 
-Json ResponseStream::about_item() const {
+Json ResponseAnswer::about_item() const {
   return {{"output_index", items_.size()}};
 }
 
-Json ResponseStream::about_part() const {
+Json ResponseAnswer::about_part() const {
   Json event;
   event["item_id"] = id_of(head_, in_thoughts_ ? "rs_" : "msg_", items_.size());
   event["output_index"] = items_.size();
@@ -201,15 +196,15 @@ Json ResponseStream::about_part() const {
   return event;
 }
 
-void ResponseStream::open_thoughts(std::string& events) {
+void ResponseAnswer::open_thoughts(std::string& events) {
   if (in_thoughts_) return;
-  close_message(events);
+  close_message("completed", events);
   in_thoughts_ = true;
   text_.clear();
   open_item(thoughts_item(head_, items_.size(), "in_progress"), thoughts_part(""), events);
 }
 
-void ResponseStream::close_thoughts(std::string_view status, std::string& events) {
+void ResponseAnswer::close_thoughts(std::string_view status, std::string& events) {
   if (!in_thoughts_) return;
   Json text = about_part();
   text["text"] = text_;
@@ -218,15 +213,15 @@ void ResponseStream::close_thoughts(std::string_view status, std::string& events
   in_thoughts_ = false;
 }
 
-void ResponseStream::add_thoughts(const AnswerPiece& piece, std::string& events) {
+void ResponseAnswer::add_thoughts(std::string_view thoughts, std::string& events) {
   open_thoughts(events);
-  text_ += piece.thoughts;
+  text_ += thoughts;
   Json delta = about_part();
-  delta["delta"] = piece.thoughts;
+  delta["delta"] = thoughts;
   say("response.reasoning_text.delta", std::move(delta), events);
 }
 
-void ResponseStream::open_message(std::string& events) {
+void ResponseAnswer::open_message(std::string& events) {
   if (std::exchange(in_message_, true)) return;
   text_.clear();
   chances_ = Json::array();
@@ -234,22 +229,16 @@ void ResponseStream::open_message(std::string& events) {
             events);
 }
 
-void ResponseStream::close_message(std::string& events) {
+void ResponseAnswer::close_message(std::string_view status, std::string& events) {
   if (!std::exchange(in_message_, false)) return;
   Json text = about_part();
   text["text"] = text_;
   text["logprobs"] = chances_;
   say("response.output_text.done", std::move(text), events);
-  close_item(message_item(head_, items_.size(), ended_status()), text_part(text_, chances_),
-             events);
+  close_item(message_item(head_, items_.size(), status), text_part(text_, chances_), events);
 }
 
-// An item that something follows, or the answer's own end, is whole.
-std::string_view ResponseStream::ended_status() const {
-  return finish_reason_.empty() ? "completed" : status_of(finish_reason_);
-}
-
-void ResponseStream::open_item(Json item, Json part, std::string& events) {
+void ResponseAnswer::open_item(Json item, Json part, std::string& events) {
   Json added = about_item();
   added["item"] = std::move(item);
   say("response.output_item.added", std::move(added), events);
@@ -258,7 +247,7 @@ void ResponseStream::open_item(Json item, Json part, std::string& events) {
   say("response.content_part.added", std::move(begun), events);
 }
 
-void ResponseStream::close_item(Json item, Json part, std::string& events) {
+void ResponseAnswer::close_item(Json item, Json part, std::string& events) {
   Json ended = about_part();
   ended["part"] = part;
   say("response.content_part.done", std::move(ended), events);
@@ -269,24 +258,35 @@ void ResponseStream::close_item(Json item, Json part, std::string& events) {
   items_.push_back(std::move(item));
 }
 
-void ResponseStream::add_text(const AnswerPiece& piece, std::string& events) {
+void ResponseAnswer::add_chances(const AnswerPiece& piece) {
+  const Json chances = text_chances(piece.chances);
+  waiting_.insert(waiting_.end(), chances.begin(), chances.end());
+}
+
+void ResponseAnswer::add_text(std::string_view text, std::string& events) {
+  if (text.empty()) return;
   close_thoughts("completed", events);
   open_message(events);
-  const Json chances = text_chances(piece.chances);
-  text_ += piece.text;
+  say_text(text, events);
+}
+
+// In the message that is open.
+void ResponseAnswer::say_text(std::string_view text, std::string& events) {
+  const Json chances = std::exchange(waiting_, Json::array());
+  text_ += text;
   chances_.insert(chances_.end(), chances.begin(), chances.end());
   Json delta = about_part();
-  delta["delta"] = piece.text;
+  delta["delta"] = text;
   delta["logprobs"] = chances;
   say("response.output_text.delta", std::move(delta), events);
 }
 
-// A call comes whole.
-void ResponseStream::add_call(const AnswerPiece& piece, std::size_t call, std::string& events) {
+// A call comes whole. The tokens that wrote it are no text.
+void ResponseAnswer::add_call(const ToolCall& call, std::int64_t number, std::string& events) {
+  waiting_.clear();
   close_thoughts("completed", events);
-  close_message(events);
-  const auto number = piece.first_call + static_cast<std::int64_t>(call);
-  const Json item = call_item(head_, items_.size(), number, piece.calls[call]);
+  close_message("completed", events);
+  const Json item = call_item(head_, items_.size(), number, call);
   Json added = about_item();
   added["item"] = item;
   added["item"]["arguments"] = "";
@@ -306,7 +306,8 @@ void ResponseStream::add_call(const AnswerPiece& piece, std::size_t call, std::s
   items_.push_back(item);
 }
 
-void ResponseStream::say(std::string_view type, Json event, std::string& events) {
+void ResponseAnswer::say(std::string_view type, Json event, std::string& events) {
+  if (!streams_) return;
   event["type"] = type;
   event["sequence_number"] = said_++;
   events.append("event: ").append(type).append("\n").append(event_of(json_text(event)));

@@ -19,21 +19,20 @@
 
 namespace stemma {
 
-// The whole answer. `request`: CompletionRequest::response. `receipt`: null for none.
-std::string response_body(const AnswerHead& head, const TemplateJson& request,
-                          const AnswerPiece& answer, const AnswerUsage& usage,
-                          const TemplateJson& receipt);
-
-// The events of one answer. Each function returns those that are new.
-class ResponseStream {
+// One answer, as it comes. Streamed, each function returns the events that are new; else all are
+// silent but the end, which returns the body.
+class ResponseAnswer {
  public:
-  ResponseStream(AnswerHead head, TemplateJson request)
-      : head_(std::move(head)), request_(std::move(request)) {}
+  // `request`: CompletionRequest::response.
+  ResponseAnswer(AnswerHead head, TemplateJson request, bool streams)
+      : head_(std::move(head)), request_(std::move(request)), streams_(streams) {}
 
   // Once, first.
   std::string begin();
+  // A token may be told of before what it says: its chance is that of the next text, and of none
+  // where a call comes first.
   std::string push(const AnswerPiece& piece);
-  // Once, last: one of these two.
+  // Once, last: one of these two. `receipt`: null for none.
   std::string end(const AnswerUsage& usage, const TemplateJson& receipt);
   std::string fail(const ApiError& error);
 
@@ -44,23 +43,26 @@ class ResponseStream {
   void open_thoughts(std::string& events);
   void close_thoughts(std::string_view status, std::string& events);
   void open_message(std::string& events);
-  void close_message(std::string& events);
-  std::string_view ended_status() const;
+  void close_message(std::string_view status, std::string& events);
   // An item of one part begins, and ends.
   void open_item(TemplateJson item, TemplateJson part, std::string& events);
   void close_item(TemplateJson item, TemplateJson part, std::string& events);
-  void add_thoughts(const AnswerPiece& piece, std::string& events);
-  void add_text(const AnswerPiece& piece, std::string& events);
-  void add_call(const AnswerPiece& piece, std::size_t call, std::string& events);
+  void add_thoughts(std::string_view thoughts, std::string& events);
+  void add_chances(const AnswerPiece& piece);
+  void add_text(std::string_view text, std::string& events);
+  void say_text(std::string_view text, std::string& events);
+  void add_call(const ToolCall& call, std::int64_t number, std::string& events);
   void say(std::string_view type, TemplateJson event, std::string& events);
 
   AnswerHead head_;
   TemplateJson request_;
+  bool streams_;
   TemplateJson items_ = TemplateJson::array();  // that are whole
   bool in_thoughts_ = false;
   bool in_message_ = false;
-  std::string text_;      // of the message, or the thoughts, that are open
-  TemplateJson chances_;  // of its tokens
+  std::string text_;                              // of the message, or the thoughts, that are open
+  TemplateJson chances_;                          // of its tokens
+  TemplateJson waiting_ = TemplateJson::array();  // chances of tokens that said nothing yet
   std::string finish_reason_;
   std::int64_t said_ = 0;
 };

@@ -64,10 +64,18 @@ std::vector<std::int64_t> places_of(const std::vector<TemplateJson>& events,
   return places;
 }
 
+// The whole answer that comes in these pieces.
+std::string body_of(const std::vector<AnswerPiece>& pieces, const AnswerUsage& usage = {},
+                    const TemplateJson& request = TemplateJson::object()) {
+  ResponseAnswer whole(head(), request, /*streams=*/false);
+  EXPECT_EQ(whole.begin(), "");
+  for (const AnswerPiece& piece : pieces) EXPECT_EQ(whole.push(piece), "");
+  return whole.end(usage, TemplateJson());
+}
+
 TEST(ResponseAnswer, OfAText) {
   EXPECT_EQ(
-      response_body(head(), {{"tools", TemplateJson::array()}}, piece_of("hello", {}, "stop"),
-                    kUsage, TemplateJson()),
+      body_of({piece_of("hello", {}, "stop")}, kUsage, {{"tools", TemplateJson::array()}}),
       R"({"id":"resp_1","object":"response","created_at":7,"status":"completed","error":null,)"
       R"("incomplete_details":null,"model":"m","output":[{"type":"message","id":"msg_resp_1_0",)"
       R"("status":"completed","role":"assistant","content":[{"type":"output_text","text":"hello",)"
@@ -81,9 +89,7 @@ TEST(ResponseAnswer, OfAText) {
 
 TEST(ResponseAnswer, OfCallsHasNoMessageWithoutAText) {
   const auto json = TemplateJson::parse(
-      response_body(head(), TemplateJson::object(),
-                    piece_of("", {{"look", R"({"at": "sea"})"}, {"go", "{}"}}, "tool_calls"), {},
-                    TemplateJson()));
+      body_of({piece_of("", {{"look", R"({"at": "sea"})"}, {"go", "{}"}}, "tool_calls")}));
   EXPECT_EQ(json["status"], "completed");
   EXPECT_EQ(
       json["output"].dump(),
@@ -94,15 +100,14 @@ TEST(ResponseAnswer, OfCallsHasNoMessageWithoutAText) {
 }
 
 TEST(ResponseAnswer, ThatWasCutOffSaysWhy) {
-  const auto json = TemplateJson::parse(
-      response_body(head(), TemplateJson::object(), piece_of("so", {}, "length"), {}, {}));
+  const auto json = TemplateJson::parse(body_of({piece_of("so", {}, "length")}));
   EXPECT_EQ(json["status"], "incomplete");
   EXPECT_EQ(json["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(json["output"][0]["status"], "incomplete");
 }
 
 TEST(ResponseStream, OfATextIsItsBodyInPieces) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("he"));
   said += stream.push(piece_of(""));
@@ -119,14 +124,12 @@ TEST(ResponseStream, OfATextIsItsBodyInPieces) {
   EXPECT_EQ(events[5]["delta"], "llo");
   EXPECT_EQ(events[4]["item_id"], events[2]["item"]["id"]);
   EXPECT_EQ(events[6]["text"], "hello");
-  EXPECT_EQ(events.back()["response"].dump(),
-            response_body(head(), TemplateJson::object(), piece_of("hello", {}, "stop"), kUsage,
-                          TemplateJson()));
+  EXPECT_EQ(events.back()["response"].dump(), body_of({piece_of("hello", {}, "stop")}, kUsage));
 }
 
 //   output   0: message "I look."   1: call   2: call   3: message "Done."
 TEST(ResponseStream, CallsAndTextsAreItemsInTheirOrder) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("I look.", {{"look", "{}"}}));
   AnswerPiece second = piece_of("", {{"go", "[]"}});
@@ -150,6 +153,108 @@ TEST(ResponseStream, CallsAndTextsAreItemsInTheirOrder) {
   EXPECT_EQ(places, 4);
 }
 
+// The items of an answer that comes in these pieces: the same streamed and whole, each told of
+// once, in its place.
+TemplateJson output_of(const std::vector<AnswerPiece>& pieces) {
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  std::string said = stream.begin();
+  for (const AnswerPiece& piece : pieces) said += stream.push(piece);
+  said += stream.end({}, TemplateJson());
+  const std::vector<TemplateJson> events = events_of(said);
+  EXPECT_EQ(events.back()["response"].dump(), body_of(pieces));
+  TemplateJson output = TemplateJson::array();
+  for (const TemplateJson& event : events) {
+    if (event["type"] == "response.output_item.done") output.push_back(event["item"]);
+  }
+  EXPECT_EQ(events.back()["response"]["output"], output);
+  return output;
+}
+
+// What an item says, or calls, and whether it is whole.
+std::string told(const TemplateJson& item) {
+  const TemplateJson says = item.contains("name") ? item["name"] : item["content"][0]["text"];
+  return item["type"].get<std::string>() + " " + says.get<std::string>() + " " +
+         item["status"].get<std::string>();
+}
+
+std::vector<std::string> all_told(const TemplateJson& output) {
+  std::vector<std::string> items;
+  for (const TemplateJson& item : output) items.push_back(told(item));
+  return items;
+}
+
+TEST(ResponseAnswer, APieceMaySayThingsBetweenItsCalls) {
+  AnswerPiece piece = piece_of("onetwo", {{"look", "{}"}, {"go", "{}"}}, "tool_calls");
+  piece.call_places = {3, 6};
+  EXPECT_THAT(all_told(output_of({piece})),
+              ElementsAre("message one completed", "function_call look completed",
+                          "message two completed", "function_call go completed"));
+  piece.call_places = {0, 3};
+  EXPECT_THAT(all_told(output_of({piece})),
+              ElementsAre("function_call look completed", "message one completed",
+                          "function_call go completed", "message two completed"));
+}
+
+// What something follows is whole.
+TEST(ResponseAnswer, OnlyItsLastItemWasCutOff) {
+  AnswerPiece last = piece_of("onetwo", {{"look", "{}"}}, "length");
+  last.call_places = {3};
+  EXPECT_THAT(all_told(output_of({last})),
+              ElementsAre("message one completed", "function_call look completed",
+                          "message two incomplete"));
+  last.call_places = {6};
+  EXPECT_THAT(all_told(output_of({last})),
+              ElementsAre("message onetwo completed", "function_call look completed"));
+}
+
+AnswerPiece chance_of(std::string token, std::string text, std::vector<ToolCall> calls = {}) {
+  AnswerPiece piece = piece_of(std::move(text), std::move(calls));
+  piece.chances = {{.token = {.text = std::move(token)}, .likeliest = {}}};
+  return piece;
+}
+
+// Tokens of the messages in `output`.
+std::vector<std::vector<std::string>> chances_in(const TemplateJson& output) {
+  std::vector<std::vector<std::string>> tokens;
+  for (const TemplateJson& item : output) {
+    if (item["type"] != "message") continue;
+    auto& of_item = tokens.emplace_back();
+    for (const TemplateJson& each : item["content"][0]["logprobs"])
+      of_item.push_back(each["token"]);
+  }
+  return tokens;
+}
+
+// White space and marks say nothing before it is known what they are.
+TEST(ResponseAnswer, TokensHaveTheirLogprobsInTheMessageThatTheyWrote) {
+  const TemplateJson output = output_of(
+      {chance_of("one", "one"), chance_of(" <", ""), chance_of("b", " <b"), chance_of(" ", ""),
+       chance_of("<tool_call>", ""), chance_of("</tool_call>", "", {{"look", "{}"}}),
+       chance_of("two", "two"), chance_of(" ", ""), piece_of("", {}, "stop")});
+  EXPECT_THAT(all_told(output),
+              ElementsAre("message one <b completed", "function_call look completed",
+                          "message two completed"));
+  EXPECT_THAT(chances_in(output),
+              ElementsAre(ElementsAre("one", " <", "b"), ElementsAre("two", " ")));
+}
+
+TEST(ResponseAnswer, OfACallHasNoMessageOfItsTokens) {
+  const TemplateJson output =
+      output_of({chance_of("<tool_call>", ""), chance_of("</tool_call>", "", {{"look", "{}"}}),
+                 chance_of(" ", ""), piece_of("", {}, "tool_calls")});
+  EXPECT_THAT(all_told(output), ElementsAre("function_call look completed"));
+}
+
+// Of a token that ended a call and went on with a text.
+TEST(ResponseAnswer, TheTextBehindACallHasItsTokensLogprobs) {
+  AnswerPiece piece = chance_of("> two", "two", {{"look", "{}"}});
+  piece.call_places = {0};
+  const TemplateJson output = output_of({piece, piece_of("", {}, "stop")});
+  EXPECT_THAT(all_told(output),
+              ElementsAre("function_call look completed", "message two completed"));
+  EXPECT_THAT(chances_in(output), ElementsAre(ElementsAre("> two")));
+}
+
 AnswerPiece thoughts_of(std::string thoughts, std::string text = "", std::string_view reason = "") {
   AnswerPiece piece = piece_of(std::move(text), {}, reason);
   piece.thoughts = std::move(thoughts);
@@ -158,7 +263,7 @@ AnswerPiece thoughts_of(std::string thoughts, std::string text = "", std::string
 
 //   output   0: reasoning "I look."   1: message "The sea."
 TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(thoughts_of("I "));
   said += stream.push(thoughts_of("look.", "The", ""));
@@ -177,8 +282,7 @@ TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
   EXPECT_EQ(events[6]["text"], "I look.");
   EXPECT_EQ(events[6]["item_id"], "rs_resp_1_0");
   EXPECT_EQ(events.back()["response"].dump(),
-            response_body(head(), TemplateJson::object(),
-                          thoughts_of("I look.", "The sea.", "stop"), kUsage, TemplateJson()));
+            body_of({thoughts_of("I look.", "The sea.", "stop")}, kUsage));
   EXPECT_EQ(events.back()["response"]["output"][0].dump(),
             R"({"type":"reasoning","id":"rs_resp_1_0","status":"completed","summary":[],)"
             R"("content":[{"type":"reasoning_text","text":"I look."}]})");
@@ -186,7 +290,7 @@ TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
 
 //   output   0: message "Hm."   1: reasoning "I look."   2: message "The sea."
 TEST(ResponseStream, ThoughtsBehindATextEndItsMessage) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("Hm."));
   said += stream.push(thoughts_of("I look."));
@@ -203,20 +307,18 @@ TEST(ResponseStream, ThoughtsBehindATextEndItsMessage) {
 }
 
 TEST(ResponseStream, ThoughtsThatWereCutOffAreNotWhole) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(thoughts_of("I ", "", "length"));
   said += stream.end(kUsage, TemplateJson());
   const TemplateJson response = events_of(said).back()["response"];
-  EXPECT_EQ(response.dump(),
-            response_body(head(), TemplateJson::object(), thoughts_of("I ", "", "length"), kUsage,
-                          TemplateJson()));
+  EXPECT_EQ(response.dump(), body_of({thoughts_of("I ", "", "length")}, kUsage));
   EXPECT_EQ(response["output"].size(), 1U);
   EXPECT_EQ(response["output"][0]["status"], "incomplete");
 }
 
 TEST(ResponseStream, LogprobsAreThoseOfTheText) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   AnswerPiece thinks = thoughts_of("a");
   thinks.chances = {{.token = {.text = "a"}, .likeliest = {}, .is_thought = true}};
@@ -230,12 +332,11 @@ TEST(ResponseStream, LogprobsAreThoseOfTheText) {
   whole.chances = {thinks.chances[0], ends.chances[0], says.chances[0]};
   const TemplateJson response = events_of(said).back()["response"];
   EXPECT_EQ(response["output"][1]["content"][0]["logprobs"].size(), 1U);
-  EXPECT_EQ(response.dump(),
-            response_body(head(), TemplateJson::object(), whole, kUsage, TemplateJson()));
+  EXPECT_EQ(response.dump(), body_of({whole}, kUsage));
 }
 
 TEST(ResponseStream, ThatSaysNothingHasAnEmptyMessage) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("", {}, "stop"));
   said += stream.end(kUsage, TemplateJson());
@@ -243,7 +344,7 @@ TEST(ResponseStream, ThatSaysNothingHasAnEmptyMessage) {
 }
 
 TEST(ResponseStream, TokensHaveTheirLogprobsInPiecesAndWhole) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   for (const char* const text : {"a", "b"}) {
     AnswerPiece piece = piece_of(text);
@@ -257,7 +358,7 @@ TEST(ResponseStream, TokensHaveTheirLogprobsInPiecesAndWhole) {
 }
 
 TEST(ResponseStream, ThatFailsSaysWhatItHadAndWhy) {
-  ResponseStream stream(head(), TemplateJson::object());
+  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("", {{"go", "{}"}}));
   said += stream.fail(server_error("the step failed"));

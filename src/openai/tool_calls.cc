@@ -274,7 +274,10 @@ void ToolCallReader::give_text(std::string_view text, ToolCallText& out) {
 bool ToolCallReader::give_calls(std::string_view body, ToolCallText& out) {
   std::vector<ToolCall> calls = calls_of(style_, body);
   if (calls.empty()) return false;
-  for (ToolCall& call : calls) out.calls.push_back(std::move(call));
+  for (ToolCall& call : calls) {
+    out.calls.push_back(std::move(call));
+    out.places.push_back(out.text.size());
+  }
   after_call_ = true;
   return true;
 }

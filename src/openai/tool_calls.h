@@ -54,6 +54,7 @@ struct ToolCall {
 struct ToolCallText {
   std::string text;
   std::vector<ToolCall> calls;
+  std::vector<std::size_t> places;  // of each call: the bytes of the text before it
 };
 
 // Takes an answer in pieces. What comes out does not depend on how it was cut. White space beside

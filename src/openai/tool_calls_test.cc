@@ -30,6 +30,7 @@ ToolCallText read(ToolCallStyle style, std::string_view answer) {
     const ToolCallText cut = read_in_pieces(style, answer, piece_bytes);
     EXPECT_EQ(cut.text, whole.text) << piece_bytes;
     EXPECT_EQ(cut.calls, whole.calls) << piece_bytes;
+    EXPECT_EQ(cut.places, whole.places) << piece_bytes;
   }
   return whole;
 }
@@ -68,6 +69,15 @@ TEST(TaggedCalls, KeepTheBytesOfTheirArguments) {
       read(ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "more": [{}, "]"], "arguments": )" +
                                        arguments + R"( , "z": null}</tool_call>)");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}));
+}
+
+TEST(TaggedCalls, HaveTheirPlacesInTheText) {
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
+  const ToolCallText got =
+      read(ToolCallStyle::kTagged, call + "one " + call + " " + call + " two" + call);
+  EXPECT_EQ(got.text, "onetwo");
+  EXPECT_EQ(got.calls.size(), 4U);
+  EXPECT_THAT(got.places, ElementsAre(0, 3, 3, 6));
 }
 
 TEST(TaggedCalls, MayHaveTheirArgumentsAsAText) {

@@ -72,7 +72,7 @@ Answer::Answer(ExchangeId exchange, AnswerPlan plan)
       of_prompt_(plan_.echoes.size()),
       chances_of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
-  if (plan_.stream && !plan_.response.is_null()) response_.emplace(plan_.head, plan_.response);
+  if (!plan_.response.is_null()) response_.emplace(plan_.head, plan_.response, plan_.stream);
   for (const std::string& echo : plan_.echoes) characters_of_echo_.push_back(characters_in(echo));
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
@@ -102,6 +102,8 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
   if (!readers_.empty()) take_calls(piece);
   if (plan_.stream) {
     stream(update, std::move(piece), http);
+  } else if (response_.has_value()) {
+    response_->push(piece);
   } else {
     show_prompt(piece);
     answers_[static_cast<std::size_t>(update.index)] = std::move(piece);
@@ -123,6 +125,7 @@ void Answer::take_calls(AnswerPiece& piece) {
       plan_.calls_in_parallel ? read.calls.size() : (calls_[index] > 0 ? 0 : 1);
   if (read.calls.size() > allowed) read.calls.resize(allowed);
   piece.calls = std::move(read.calls);
+  piece.call_places = std::move(read.places);
   calls_[index] += std::ssize(piece.calls);
   if (piece.finish_reason == "stop" && calls_[index] > 0) piece.finish_reason = "tool_calls";
 }
@@ -201,11 +204,9 @@ TemplateJson Answer::receipt() const {
   return plan_.wants_receipt ? receipt_json(stats_, plan_.policy) : TemplateJson();
 }
 
-std::string Answer::body() const {
+std::string Answer::body() {
   if (plan_.receipt_only) return receipt_json(stats_, plan_.policy).dump();
-  if (!plan_.response.is_null()) {
-    return response_body(plan_.head, plan_.response, answers_.front(), usage(), receipt());
-  }
+  if (response_.has_value()) return response_->end(usage(), receipt());
   return answer_body(plan_.head, answers_, plan_.has_logprobs, usage(), receipt());
 }
 

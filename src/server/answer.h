@@ -52,9 +52,9 @@ class Answer {
  public:
   Answer(ExchangeId exchange, AnswerPlan plan);
 
-  // Takes what a step brought and writes what it can; where nothing is streamed, an answer comes in
-  // one update (AnswerJob::in_pieces). True once the exchange has its whole answer;
-  // nothing may be taken any more.
+  // Takes what a step brought and writes what it can; where nothing is streamed, an answer that is
+  // no response comes in one update (AnswerJob::in_pieces). True once the exchange has its whole
+  // answer; nothing may be taken any more.
   bool take(AnswerUpdate&& update, HttpServer& http);
 
   // What all prompts cost, as far as they have said.
@@ -77,16 +77,16 @@ class Answer {
   void stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer& http);
   void begin_stream(HttpServer& http);
   void end_stream(HttpServer& http);
-  std::string body() const;
+  std::string body();
   TemplateJson receipt() const;
   void finish(HttpServer& http);
   AnswerUsage usage() const;
 
   ExchangeId exchange_;
   AnswerPlan plan_;
-  std::vector<AnswerPiece> answers_;        // texts are kept where nothing is streamed
+  std::vector<AnswerPiece> answers_;        // texts are kept where nothing else keeps them
   std::vector<bool> shown_;                 // by answer: its first event has left
-  std::optional<ResponseStream> response_;  // where it is one, and streamed
+  std::optional<ResponseAnswer> response_;  // where it is one
   std::vector<ToolCallReader> readers_;     // by answer; none where there are no calls
   std::vector<std::int64_t> calls_;         // by answer: that it made
   std::vector<RequestStats> of_prompt_;     // of the first answer to each prompt

@@ -334,7 +334,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.policy = eviction_policy();
   plan.copies = request.copies;
   plan.stream = request.stream;
-  prepared.job.in_pieces = request.stream;
+  // A response says in which order it said and called things.
+  prepared.job.in_pieces = request.stream || !request.response.is_null();
   plan.include_usage = request.include_usage;
   plan.head.gives_tokens = request.wants_tokens;
   plan.head.counts_usage = request.include_usage;

@@ -9,7 +9,7 @@ import { clientOf } from "./served.mjs";
 import { writeScriptedModel } from "./scripted_model.mjs";
 
 const tools = [{ type: "function", name: "look", description: "looks", strict: null, parameters: { type: "object", properties: {} } }];
-const scripts = { "<call>": ["I look.", "<tool_call>", '{"name": "look", "arguments": {"at": "sea"}}', "</tool_call>"], "<said>": ["Blue", " sea."] };
+const scripts = { "<between>": ["One ", '<tool_call>{"name": "look", "arguments": {}}</tool_call>', " two", " three"], "<call>": ["I look.", "<tool_call>", '{"name": "look", "arguments": {"at": "sea"}}', "</tool_call>"], "<said>": ["Blue", " sea."] };
 const directory = mkdtempSync(join(tmpdir(), "stemma-responses-"));
 let bundled;
 let scripted;
@@ -73,6 +73,22 @@ test("a function that is called is answered in the next request", async () => {
     input: [{ role: "user", content: "<call>" }, message, call, { type: "function_call_output", call_id: call.call_id, output: "<said>" }],
   });
   assert.equal(next.output_text, "Blue sea.");
+});
+
+test("items come in their order, whole as streamed, also where an answer is cut off", async () => {
+  for (const max_output_tokens of [null, 3]) {
+    const request = { model: scripted.model, temperature: 0, tools, input: "<between>", max_output_tokens, include: ["message.output_text.logprobs"] };
+    const whole = await scripted.client.responses.create(request);
+    let last;
+    for await (const event of await scripted.client.responses.create({ ...request, stream: true })) last = event;
+    const items = ({ output }) => output.map(({ type, status, name, content }) => [type, status, name ?? content[0].text, content?.[0].logprobs.map(({ token }) => token)]);
+    assert.deepEqual(items(whole), [
+      ["message", "completed", "One", ["One "]],
+      ["function_call", "completed", "look", undefined],
+      max_output_tokens ? ["message", "incomplete", "two", [" two"]] : ["message", "completed", "two three", [" two", " three"]],
+    ]);
+    assert.deepEqual(items(last.response), items(whole));
+  }
 });
 
 test("what nothing is stored for is refused with the field's path", async () => {

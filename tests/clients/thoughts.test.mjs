@@ -17,6 +17,7 @@ const scripts = {
   "<plain>": ["No <think>", " at all."],
   "<tool>": ["<think>a <tool_call> or none?", "</think>\n", '<tool_call>{"name": "look", "arguments": {}}', "</tool_call>"],
   "<json>": ["<think>yes</think>", "\n\n{", '"a"', ": true}"],
+  "<late>": ["\n", "<th", "ink>", "hm", "</think>\n\n\n", "yes"],
   "<brief>": ['{"a": ', "false}"],
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-thoughts-"));
@@ -134,6 +135,16 @@ test("a response has an item of thoughts, which may be sent back", async () => {
     input: [{ role: "user", content: "<sea>" }, ...response.output, { role: "user", content: "<plain>" }],
   });
   assert.equal(next.output_text, "No <think> at all.");
+});
+
+test("what comes before thoughts is no text, nor are its logprobs the text's", async () => {
+  const request = { model, temperature: 0, input: "<late>", include: ["message.output_text.logprobs"] };
+  const whole = await client.responses.create(request);
+  const streamed = await client.responses.stream(request).finalResponse();
+  for (const { output } of [whole, streamed]) {
+    assert.deepEqual(output.map((item) => [item.type, item.content[0].text]), [["reasoning", "hm"], ["message", "yes"]]);
+    assert.deepEqual(output[1].content[0].logprobs.map(({ token }) => token), ["yes"]);
+  }
 });
 
 test("the page shows thoughts above the answer", { skip: noBrowser }, async () => {
