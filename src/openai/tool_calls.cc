@@ -1,6 +1,8 @@
 #include "openai/tool_calls.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "model/json_text.h"
@@ -69,53 +71,59 @@ std::size_t end_of_value(std::string_view json, std::size_t at) {
   return kNone;
 }
 
-// The bytes of a member; empty: there is none. REQUIRES: `object` is one that was parsed.
-std::string_view raw_member(std::string_view object, std::string_view name) {
+// Whether it is one of JSON, whatever repeats and nests in it: what calls pass on is not read here.
+bool is_object(std::string_view text) {
+  return text.starts_with('{') && TemplateJson::accept(text.begin(), text.end());
+}
+
+// What a text of JSON stands for. REQUIRES: it is one.
+std::string unquoted(std::string_view json) {
+  const Result<TemplateJson> text =
+      parse_ordered_json(json, "call", {.text_bytes_max = json.size()});
+  return text.ok() ? text->get<std::string>() : std::string();
+}
+
+using Members = std::map<std::string, std::string_view, std::less<>>;
+
+// What an object has, as it was written; nullopt: it is none, or two of them have one name.
+std::optional<Members> members_of(std::string_view object) {
+  if (!is_object(object)) return std::nullopt;
+  Members members;
   const auto skip = [&](std::size_t at) { return object.find_first_not_of(kMarkSpace, at); };
-  std::size_t at = skip(object.find('{') + 1);
+  std::size_t at = skip(1);
   while (object[at] != '}') {
-    const std::size_t key_end = end_of_text(object, at);
-    const std::string_view key = object.substr(at + 1, key_end - at - 2);
-    const std::size_t begin = skip(object.find(':', key_end) + 1);
+    const std::size_t name_end = end_of_text(object, at);
+    const std::size_t begin = skip(object.find(':', name_end) + 1);
     const std::size_t end = end_of_value(object, begin);
-    if (key == name) return trimmed(object.substr(begin, end - begin));
+    const std::string_view value = without_space_behind(object.substr(begin, end - begin));
+    const bool is_new = members.emplace(unquoted(object.substr(at, name_end - at)), value).second;
+    if (!is_new) return std::nullopt;
     at = skip(end);
     if (object[at] == ',') at = skip(at + 1);
   }
-  return {};
-}
-
-Result<TemplateJson> parsed_object(std::string_view text) {
-  const JsonLimits limits = {
-      .text_bytes_max = std::size_t{16} << 20, .depth_max = 64, .fields_max = 512};
-  STEMMA_ASSIGN_OR_RETURN(TemplateJson object, parse_ordered_json(text, "call", limits));
-  if (!object.is_object()) return Error{ErrorCode::kCorrupt, "call: no object"};
-  return object;
+  return members;
 }
 
 // A member that is an object, or a text of one.
-std::optional<std::string> arguments_of(const TemplateJson& call, std::string_view text,
-                                        const char* name) {
-  const auto arguments = call.find(name);
-  if (arguments == call.end()) return std::nullopt;
-  if (arguments->is_object()) {
-    const std::string_view raw = raw_member(text, name);  // none where its name has escapes
-    return raw.empty() ? std::nullopt : std::optional(std::string(raw));
-  }
-  if (!arguments->is_string()) return std::nullopt;
-  const auto& written = arguments->get_ref<const std::string&>();
-  return parsed_object(written).ok() ? std::optional(written) : std::nullopt;
+std::optional<std::string> arguments_of(const Members& call, std::string_view name) {
+  const auto found = call.find(name);
+  if (found == call.end()) return std::nullopt;
+  const std::string_view value = found->second;
+  if (value.starts_with('{')) return std::string(value);
+  if (!value.starts_with('"')) return std::nullopt;
+  std::string written = unquoted(value);
+  return is_object(trimmed(written)) ? std::optional(std::move(written)) : std::nullopt;
 }
 
 // {"name": N, "arguments": {...}}, or "parameters".
 std::optional<ToolCall> call_of_object(std::string_view text) {
-  const Result<TemplateJson> call = parsed_object(text);
-  if (!call.ok()) return std::nullopt;
+  const std::optional<Members> call = members_of(text);
+  if (!call.has_value()) return std::nullopt;
   const auto name = call->find("name");
-  if (name == call->end() || !name->is_string()) return std::nullopt;
+  if (name == call->end() || !name->second.starts_with('"')) return std::nullopt;
   for (const char* const member : {"arguments", "parameters"}) {
-    if (auto arguments = arguments_of(*call, text, member)) {
-      return ToolCall{name->get<std::string>(), *std::move(arguments)};
+    if (auto arguments = arguments_of(*call, member)) {
+      return ToolCall{unquoted(name->second), *std::move(arguments)};
     }
   }
   return std::nullopt;
@@ -151,7 +159,7 @@ std::optional<ToolCall> call_of_deepseek(std::string_view text) {
     arguments.remove_suffix(kFence.end.size());
     arguments = trimmed(arguments);
   }
-  if (name.empty() || !parsed_object(arguments).ok()) return std::nullopt;
+  if (name.empty() || !is_object(arguments)) return std::nullopt;
   return ToolCall{std::string(name), std::string(arguments)};
 }
 

@@ -71,6 +71,21 @@ TEST(TaggedCalls, KeepTheBytesOfTheirArguments) {
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}));
 }
 
+// Grammars do not count what they allow: whoever is made to call does call.
+TEST(TaggedCalls, MayRepeatAndNestTheirArguments) {
+  const std::string deep = std::string(1000, '[') + std::string(1000, ']');
+  std::string wide = "{\"x\": 1";
+  for (int i = 0; i < 1000; ++i) wide += ", \"x" + std::to_string(i) + "\": 1";
+  for (const std::string& arguments :
+       {std::string(R"({"a": 1, "a": 2})"), "{\"a\": " + deep + "}", wide + "}"}) {
+    const ToolCallText got =
+        read(ToolCallStyle::kTagged,
+             "<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>");
+    EXPECT_EQ(got.text, "");
+    EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}));
+  }
+}
+
 TEST(TaggedCalls, HaveTheirPlacesInTheText) {
   const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
   const ToolCallText got =

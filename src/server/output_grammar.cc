@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,25 @@ namespace {
 
 using Part = ByteGrammar::Part;
 
+// Arguments are an object, whatever else the schema would allow.
+Result<TemplateJson> schema_of_arguments(const TemplateJson& parameters, const std::string& path) {
+  if (parameters == true) return TemplateJson{{"type", "object"}};
+  TemplateJson schema = parameters;
+  if (!schema.is_object()) return schema;
+  const TemplateJson type = schema.value("type", TemplateJson());
+  const bool allows =
+      type.is_null() || type == "object" ||
+      (type.is_array() && std::find(type.begin(), type.end(), "object") != type.end());
+  if (!allows) {
+    return Error{ErrorCode::kInvalidArgument, path + ".type: arguments are an \"object\""};
+  }
+  schema["type"] = "object";
+  // Beside values a type is only looked at where another schema says it.
+  const bool has_values = schema.contains("enum") || schema.contains("const");
+  if (has_values && !schema.contains("allOf")) schema["allOf"].push_back({{"type", "object"}});
+  return schema;
+}
+
 // A function that says nothing of its parameters has none.
 Result<Part> add_arguments(const TemplateJson& function, const std::string& path,
                            const JsonParts& json) {
@@ -26,11 +46,7 @@ Result<Part> add_arguments(const TemplateJson& function, const std::string& path
   const auto strict = function.find("strict");
   const SchemaRules rules = {.strict = strict != function.end() && *strict == true,
                              .path = path + ".parameters"};
-  // Arguments are an object, whatever else a schema would allow.
-  TemplateJson schema = *parameters;
-  if (schema.is_object() && !schema.contains("type") && !schema.contains("$ref")) {
-    schema["type"] = "object";
-  }
+  STEMMA_ASSIGN_OR_RETURN(const TemplateJson schema, schema_of_arguments(*parameters, rules.path));
   return add_json_schema(schema, rules, json);
 }
 

@@ -102,6 +102,28 @@ TEST_P(ForcedCalls, AreOfTheToolThatIsNamed) {
   }
 }
 
+// Whatever else a schema would allow.
+TEST_P(ForcedCalls, HaveArgumentsThatAreAnObject) {
+  const std::string member =
+      R"("properties":{"a":{"type":"boolean"}},"additionalProperties":false)";
+  for (const std::string& parameters :
+       {R"({"type":["object","null"],)" + member + "}",
+        R"({"type":["string","object"],)" + member + "}",
+        R"({"anyOf":[{"type":"null"},{"type":"object",)" + member + "}]}",
+        R"({"$ref":"#/$defs/it","$defs":{"it":{"type":["null","object"],)" + member + "}}}",
+        std::string(R"({"enum":[1,{"a":true},null]})"), std::string("{}"), std::string("true")}) {
+    ByteAutomaton automaton =
+        automaton_of_request(request_of(R"("tools":[{"function":{"name":"f","parameters":)" +
+                                        parameters + R"(}}],"tool_choice":"required")"));
+    Prng prng(5);
+    for (int i = 0; i < 40; ++i) {
+      const std::vector<ToolCall> calls = calls_in(drawn_text(automaton, prng, 200));
+      ASSERT_FALSE(calls.empty()) << parameters;
+      EXPECT_TRUE(calls[0].arguments.starts_with("{")) << calls[0].arguments;
+    }
+  }
+}
+
 TEST_P(ForcedCalls, MayTakeThePlaceOfAText) {
   ByteAutomaton automaton = automaton_of_request(
       request_of(std::string(kTools) + R"(,"response_format":{"type":"json_object"})"));
@@ -226,6 +248,9 @@ TEST(OutputGrammar, ErrorsSayWhere) {
             "tool_choice: the model's template does not show how it would call");
   EXPECT_EQ(refusal(R"("tools":[{"type":"function"}])" + forced), "tools[0].function: missing");
   EXPECT_EQ(refusal(R"("tools":[{"function":{}}])" + forced), "tools[0].function.name: missing");
+  const std::string text = R"("tools":[{"function":{"name":"f","parameters":{"type":"string"}}}])";
+  EXPECT_EQ(refusal(text + forced),
+            "tools[0].function.parameters.type: arguments are an \"object\"");
   const std::string bad = R"({"name":"f","parameters":{"properties":{"a":{"uniqueItems":true}}})";
   EXPECT_EQ(refusal(R"("tools":[{"function":)" + bad + "}}]" + forced), "");
   EXPECT_EQ(
