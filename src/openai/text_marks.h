@@ -1,9 +1,9 @@
 // Text marks: finding what a model writes around a part of its answer, where that comes in pieces.
 // White space beside a mark belongs to it.
 //
-// Thread:     pure functions.
+// Thread:     pure functions; one text, one search.
 // Memory:     none.
-// Cost:       linear in the mark.
+// Cost:       linear in the mark; a search in the text, however it comes.
 // Not here:   what the parts are (tool_calls, thoughts).
 #pragma once
 
@@ -31,5 +31,34 @@ inline std::string_view decided_before(std::string_view text, std::string_view m
   while (begun > 0 && !mark.starts_with(text.substr(text.size() - begun))) --begun;
   return without_space_behind(text.substr(0, text.size() - begun));
 }
+
+// Looks for a mark in JSON, or what goes for it, but not in its texts: there it is only said. No
+// text goes on behind a line break.
+class MarkSearch {
+ public:
+  // Where the mark begins; npos: it has not come. REQUIRES: `json` begins as at the last call, and
+  // the mark is the same.
+  std::size_t find(std::string_view json, std::string_view mark) {
+    for (; at_ < json.size(); ++at_) {
+      const std::string_view rest = json.substr(at_, mark.size());
+      if (in_text_ && rest.front() == '\\') {
+        if (at_ + 1 == json.size()) break;
+        ++at_;
+      } else if (rest.front() == '"') {
+        in_text_ = !in_text_;
+      } else if (rest.front() == '\n') {
+        in_text_ = false;
+      } else if (!in_text_ && mark.starts_with(rest)) {
+        if (rest.size() < mark.size()) break;
+        return at_;
+      }
+    }
+    return std::string_view::npos;
+  }
+
+ private:
+  std::size_t at_ = 0;
+  bool in_text_ = false;
+};
 
 }  // namespace stemma

@@ -1,6 +1,5 @@
 #include "openai/tool_calls.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <utility>
@@ -167,7 +166,7 @@ std::vector<ToolCall> calls_of_deepseek(std::string_view text) {
   std::vector<ToolCall> calls;
   while (!(text = trimmed(text)).empty()) {
     if (!take(text, kDeepseekCall.begin)) return {};
-    const std::size_t end = text.find(kDeepseekCall.end);
+    const std::size_t end = MarkSearch().find(text, kDeepseekCall.end);
     if (end == kNone) return {};
     std::optional<ToolCall> call = call_of_deepseek(text.substr(0, end));
     if (!call.has_value()) return {};
@@ -244,7 +243,7 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
     before_call_ = held_.substr(known, begin + mark.size() - known);
     held_.erase(0, begin + mark.size());
     in_call_ = true;
-    searched_ = 0;
+    end_of_call_ = MarkSearch();
     return true;
   }
   const std::string_view text = decided_before(held_, mark);
@@ -257,11 +256,8 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
 // Up to its end; false if that is not there yet.
 bool ToolCallReader::leave_call(ToolCallText& out) {
   const Marks marks = marks_of(style_);
-  const std::size_t end = held_.find(marks.end, searched_);
-  if (end == kNone) {
-    searched_ = held_.size() - std::min(held_.size(), marks.end.size() - 1);
-    return false;
-  }
+  const std::size_t end = end_of_call_.find(held_, marks.end);
+  if (end == kNone) return false;
   if (!give_calls(std::string_view(held_).substr(0, end), out)) {
     give_text(before_call_, out);
     give_text(std::string_view(held_).substr(0, end + marks.end.size()), out);

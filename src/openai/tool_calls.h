@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "openai/text_marks.h"
+
 namespace stemma {
 
 enum class ToolCallStyle : std::uint8_t {
@@ -76,8 +78,8 @@ class ToolCallReader {
 
   ToolCallStyle style_;
   std::string held_;
-  std::string before_call_;   // white space and mark that the call began with
-  std::size_t searched_ = 0;  // bytes of held_ in which no end of a call begins
+  std::string before_call_;  // white space and mark that the call began with
+  MarkSearch end_of_call_;   // in held_
   bool in_call_ = false;
   bool after_call_ = false;  // nothing but white space came since
   bool is_plain_ = false;    // a bare style's answer that is no call

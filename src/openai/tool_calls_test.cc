@@ -86,6 +86,25 @@ TEST(TaggedCalls, MayRepeatAndNestTheirArguments) {
   }
 }
 
+TEST(TaggedCalls, MaySayWhatEndsThem) {
+  const std::string arguments = R"({"a": "\"</tool_call>", "</tool_call>": "<tool_call>\\"})";
+  const std::string call =
+      R"(<tool_call>{"name": "f", "arguments": )" + arguments + "}</tool_call>";
+  const ToolCallText got = read(ToolCallStyle::kTagged, call + "\n" + call + " so");
+  EXPECT_EQ(got.text, "so");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}, ToolCall{"f", arguments}));
+}
+
+// Of a text that its line does not end.
+TEST(TaggedCalls, ThatAreNoneAreNotPartsOfOthers) {
+  const std::string none =
+      "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x\n}}</tool_call>";
+  const std::string call = R"(<tool_call>{"name": "g", "arguments": {}}</tool_call>)";
+  const ToolCallText got = read(ToolCallStyle::kTagged, none + call);
+  EXPECT_EQ(got.text, none);
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"g", "{}"}));
+}
+
 TEST(TaggedCalls, HaveTheirPlacesInTheText) {
   const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
   const ToolCallText got =
@@ -181,6 +200,15 @@ TEST(DeepseekCalls, HaveAFenceOrNone) {
                                 "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
   EXPECT_EQ(got.text, "I look.");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"look", R"({"at": "sea"})"}, ToolCall{"go", "{}"}));
+}
+
+TEST(DeepseekCalls, MaySayWhatEndsThem) {
+  const std::string arguments = R"({"a": "<｜tool▁call▁end｜><｜tool▁calls▁end｜>```"})";
+  const ToolCallText got =
+      read(ToolCallStyle::kDeepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>" +
+                                         arguments + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+  EXPECT_EQ(got.text, "");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", arguments}));
 }
 
 TEST(DeepseekCalls, ThatAreNoneStayText) {
