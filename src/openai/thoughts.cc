@@ -1,5 +1,7 @@
 #include "openai/thoughts.h"
 
+#include <algorithm>
+
 #include "openai/text_marks.h"
 
 namespace stemma {
@@ -7,8 +9,8 @@ namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
 
-void drop_space(std::string& text) {
-  text.erase(0, text.size() - without_space_before(text).size());
+void drop_before(std::string& text, std::string_view dropped) {
+  text.erase(0, std::min(text.find_first_not_of(dropped), text.size()));
 }
 
 }  // namespace
@@ -44,7 +46,7 @@ void ThoughtReader::begin() {
 
 void ThoughtReader::go_on(ThoughtText& out) {
   has_thought_ = true;
-  if (!has_text_) drop_space(held_);
+  if (!has_text_) drop_before(held_, kMarkSpace);
   const std::size_t end = held_.find(kThoughtsEnd);
   const std::string_view known = end == kNone
                                      ? decided_before(held_, kThoughtsEnd)
@@ -58,7 +60,7 @@ void ThoughtReader::go_on(ThoughtText& out) {
 }
 
 void ThoughtReader::say(ThoughtText& out) {
-  if (!has_text_) drop_space(held_);
+  if (!has_text_) drop_before(held_, has_form_ ? "\r\n" : kMarkSpace);
   has_text_ = has_text_ || !held_.empty();
   out.text += held_;
   held_.clear();

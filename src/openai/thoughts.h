@@ -1,6 +1,6 @@
 // Thoughts: what a model writes for itself before its answer, taken out of it: "<think>", the
 // thoughts, "</think>", as models with such chat templates do. White space beside the marks is
-// dropped.
+// dropped; before an answer that has a form only line breaks are, as one may begin with spaces.
 //
 // Thread:     one answer, one reader.
 // Memory:     the text held back: what may be a mark, or white space before one.
@@ -40,8 +40,8 @@ struct ThoughtText {
 // Takes an answer in pieces. What comes out does not depend on how it was cut.
 class ThoughtReader {
  public:
-  explicit ThoughtReader(ThoughtPlace place)
-      : place_(place), has_text_(place == ThoughtPlace::kBehind) {}
+  explicit ThoughtReader(ThoughtPlace place, bool has_form = false)
+      : place_(place), has_form_(has_form), has_text_(place == ThoughtPlace::kBehind) {}
 
   // Appends to `out` what is known now. REQUIRES: not finished.
   void push(std::string_view piece, ThoughtText& out);
@@ -60,6 +60,7 @@ class ThoughtReader {
   void say(ThoughtText& out);
 
   ThoughtPlace place_;
+  bool has_form_;
   std::string held_;
   bool has_thought_ = false;
   bool has_text_;  // of thoughts, or behind them: white space counts from now on

@@ -42,6 +42,16 @@ TEST(Thoughts, GoOnWhereThePromptOpenedThem) {
             Read("I look.", "The sea.\n"));
 }
 
+TEST(Thoughts, BeforeAFormEndWithTheirLine) {
+  ThoughtReader reader(ThoughtPlace::kInside, /*has_form=*/true);
+  ThoughtText read;
+  for (const char* const piece : {"I look.\n</think>", "\n", "\n \n", "The sea."}) {
+    reader.push(piece, read);
+  }
+  EXPECT_EQ(read.thoughts, "I look.");
+  EXPECT_EQ(read.text, " \nThe sea.");
+}
+
 TEST(Thoughts, ThatNobodyEndedAreAllThereIs) {
   EXPECT_EQ(read(ThoughtPlace::kBefore, "<think>\nI look at </thi"), Read("I look at </thi", ""));
   EXPECT_EQ(read(ThoughtPlace::kInside, "I look. \n"), Read("I look.", ""));

@@ -119,10 +119,10 @@ Result<Part> add_form(const CompletionRequest& request,
   return grammar.either(std::move(ways));
 }
 
-// White space that models put beside the marks: an empty line at most.
+// Behind the mark models put an empty line at most. Spaces are the form's.
 Result<Part> add_thoughts(ThoughtPlace place, Part form, ByteGrammar& grammar) {
   if (place == ThoughtPlace::kBehind) return form;
-  STEMMA_ASSIGN_OR_RETURN(const Part rest, add_regex(text_up_to(kThoughtsEnd) + "[ \\r\\n]{0,4}",
+  STEMMA_ASSIGN_OR_RETURN(const Part rest, add_regex(text_up_to(kThoughtsEnd) + "[\\r\\n]{0,4}",
                                                      RegexMatch::kWhole, grammar));
   const Part answer = grammar.rule(form);
   const Part thoughts = grammar.sequence({rest, answer});

@@ -179,6 +179,26 @@ TEST(OutputGrammar, AFormComesBehindThoughtsThatWereOpened) {
   EXPECT_FALSE(accepts(automaton, "42"));
 }
 
+// As they are read: what is no line break is the form's.
+TEST(OutputGrammar, AFormBehindThoughtsKeepsItsSpaces) {
+  ByteGrammar grammar;
+  const auto form = add_form(request_of(R"("guided_choice":[" yes"])"), std::nullopt, grammar);
+  const auto whole = add_thoughts(ThoughtPlace::kInside, *form, grammar);
+  ASSERT_TRUE(whole.ok());
+  ByteAutomaton automaton = automaton_of(grammar, *whole);
+  for (const char* const text : {"</think> yes", "so</think>\n\n yes", "</think>\r\n yes"}) {
+    EXPECT_TRUE(accepts(automaton, text)) << text;
+    ThoughtReader reader(ThoughtPlace::kInside, /*has_form=*/true);
+    ThoughtText read;
+    reader.push(text, read);
+    reader.finish(read);
+    EXPECT_EQ(read.text, " yes");
+  }
+  for (const char* const text : {"</think>yes", "</think>  yes", "</think> \n yes"}) {
+    EXPECT_FALSE(accepts(automaton, text)) << text;
+  }
+}
+
 TEST(OutputGrammar, AFormBehindThoughtsHasNoMore) {
   ByteAutomaton automaton = digits_behind(ThoughtPlace::kBehind);
   EXPECT_TRUE(accepts(automaton, "42"));

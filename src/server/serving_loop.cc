@@ -13,8 +13,9 @@ namespace {
 constexpr std::chrono::milliseconds kIdle(100);
 constexpr std::chrono::milliseconds kIdleWithTransfers(5);
 
-std::optional<ThoughtReader> reader_of(ThoughtPlace place) {
-  return place == ThoughtPlace::kBehind ? std::nullopt : std::optional(ThoughtReader(place));
+std::optional<ThoughtReader> reader_of(const PromptJob& prompt) {
+  if (prompt.thoughts == ThoughtPlace::kBehind) return std::nullopt;
+  return ThoughtReader(prompt.thoughts, prompt.spec.constraint.get() != nullptr);
 }
 
 }  // namespace
@@ -138,6 +139,7 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                                 std::ssize(prompt.spec.prompt));
     given.assign(prompt.spec.prompt.begin(), prompt.spec.prompt.begin() + end);
   }
+  const std::optional<ThoughtReader> thoughts = reader_of(prompt);
   const Result<RequestId> first = engine_.submit(std::move(prompt.spec));
   const TokenChances::Rules rules = {.goes_on = prompt.text.goes_on,
                                      .skip_special_tokens = prompt.text.skip_special_tokens};
@@ -160,7 +162,7 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                              .chances = TokenChances(tokenizer_, rules),
                                              .of_prompt = {},
                                              .text = TextGeneration(tokenizer_, prompt.text),
-                                             .thoughts = reader_of(prompt.thoughts)});
+                                             .thoughts = thoughts});
     if (copy == 0 && prompt_logprobs.has_value()) {
       Live& live = made.first->second;
       live.of_prompt = {

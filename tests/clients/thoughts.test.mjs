@@ -18,6 +18,7 @@ const scripts = {
   "<tool>": ["<think>a <tool_call> or none?", "</think>\n", '<tool_call>{"name": "look", "arguments": {}}', "</tool_call>"],
   "<json>": ["<think>yes</think>", "\n\n{", '"a"', ": true}"],
   "<late>": ["\n", "<th", "ink>", "hm", "</think>\n\n\n", "yes"],
+  "<space>": ["<think>perhaps</think>", "\n\n ", "on"],
   "<brief>": ['{"a": ', "false}"],
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-thoughts-"));
@@ -114,6 +115,11 @@ for (const [how, ask] of Object.entries({ whole, streamed })) {
     const brief = await ask("<brief>", { response_format });
     assert.equal(brief.message.reasoning_content, undefined);
     assert.deepEqual(JSON.parse(brief.message.content), { a: false });
+  });
+
+  test(`${how}: a form that begins with a space has it behind them too`, async () => {
+    const { message } = await ask("<space>", { guided_choice: [" on", " off"] });
+    assert.deepEqual([message.reasoning_content, message.content], ["perhaps", " on"]);
   });
 }
 
