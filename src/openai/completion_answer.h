@@ -76,7 +76,8 @@ std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> ans
 // JSON as clients get it: on one line, bytes that are no UTF-8 replaced.
 std::string json_text(const TemplateJson& json);
 
-// Tokens and the likeliest ones in their place, as chats tell them.
+// Tokens and the likeliest ones in their place, as chats tell them: of all that they tell, thoughts
+// and calls too.
 TemplateJson chances_json(std::span<const TokenChance> chances);
 
 // Server-sent events (the HTML standard's event streams): "data: JSON\n\n".

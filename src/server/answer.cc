@@ -46,6 +46,11 @@ std::vector<TokenChance> cut_to(std::int64_t likeliest, std::vector<TokenChance>
   return chances;
 }
 
+void leave_out_thoughts(AnswerPiece& piece) {
+  piece.thoughts.clear();
+  std::erase_if(piece.chances, [](const TokenChance& chance) { return chance.is_thought; });
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> answer_headers(const std::string& request_id,
@@ -96,7 +101,7 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
                        .chances = std::move(update.chances),
                        .tokens = std::move(update.tokens),
                        .finish_reason = reason_of(update.finish)};
-  if (!plan_.tells_thoughts) piece.thoughts.clear();
+  if (!plan_.tells_thoughts) leave_out_thoughts(piece);
   const std::int64_t echoed = characters_of_echo_[prompt_of(update.index)];
   for (TokenChance& chance : piece.chances) chance.first_character += echoed;
   if (!readers_.empty()) take_calls(piece);

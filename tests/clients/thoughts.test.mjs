@@ -41,19 +41,20 @@ const asked = (script, fields) => ({ model, temperature: 0, messages: [{ role: "
 
 async function whole(script, fields = {}) {
   const { choices: [choice], usage } = await client.chat.completions.create(asked(script, fields));
-  return { ...choice, usage };
+  return { ...choice, usage, tokens: choice.logprobs?.content.map(({ token }) => token) };
 }
 
 // The pieces of a stream put together, as clients do.
 async function streamed(script, fields = {}) {
   const stream = await client.chat.completions.create({ ...asked(script, fields), stream: true, stream_options: { include_usage: true } });
-  const all = { message: { content: null }, finish_reason: null, usage: null };
+  const all = { message: { content: null }, finish_reason: null, usage: null, tokens: [] };
   for await (const { choices: [choice], usage } of stream) {
     all.usage = usage ?? all.usage;
     for (const field of ["content", "reasoning_content"]) {
       const piece = choice?.delta[field];
       if (piece) all.message[field] = (all.message[field] ?? "") + piece;
     }
+    all.tokens.push(...(choice?.logprobs?.content ?? []).map(({ token }) => token));
     if (choice?.delta.tool_calls) (all.message.tool_calls ??= []).push(...choice.delta.tool_calls);
     all.finish_reason = choice?.finish_reason ?? all.finish_reason;
   }
@@ -102,6 +103,14 @@ for (const [how, ask] of Object.entries({ whole, streamed })) {
     const without = await ask("<sea>", { include_reasoning: false });
     assert.equal(without.message.reasoning_content, undefined);
     assert.equal(without.message.content, "The sea.");
+  });
+
+  test(`${how}: logprobs are those of all that is told`, async () => {
+    const told = await ask("<late>", { logprobs: true });
+    assert.deepEqual(told.tokens, ["\n", "<th", "ink>", "hm", "</think>\n\n\n", "yes"]);
+    const without = await ask("<late>", { logprobs: true, include_reasoning: false });
+    assert.equal(without.message.content, "yes");
+    assert.deepEqual(without.tokens, ["yes"]);
   });
 
   test(`${how}: what has a form is the answer behind them`, async () => {
