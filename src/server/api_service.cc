@@ -185,6 +185,11 @@ void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
   WorkThread::Work posted = {.whose = exchange, .bytes = found->second.body_bytes, .run = {}};
+  posted.failed = [this, exchange](std::string_view) {
+    http_->post([this, exchange] {
+      refuse(exchange, server_error("the request cannot be read by this server"));
+    });
+  };
   posted.run = [this, exchange, work = std::move(work)] {
     http_->post([this, exchange, finish = work()] {
       if (exchanges_.contains(exchange)) finish();

@@ -11,13 +11,16 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "http/http_server.h"
+#include "stemma/log.h"
 
 namespace stemma {
 
@@ -31,6 +34,9 @@ class WorkThread {
     ExchangeId whose;
     std::int64_t bytes = 0;  // that it keeps until it has run
     std::function<void()> run;
+    // What a library throws at `run` costs this work alone: it is told what was thrown. May be
+    // empty.
+    std::function<void(std::string_view what)> failed = {};
   };
 
   explicit WorkThread(const Limits& limits) : limits_(limits), thread_([this] { run(); }) {}
@@ -84,10 +90,21 @@ class WorkThread {
       Work work = std::move(waiting_.front());
       waiting_.pop_front();
       lock.unlock();
-      work.run();
+      run_one(work);
       work.run = nullptr;  // with all that it keeps
+      work.failed = nullptr;
       lock.lock();
       bytes_ -= work.bytes;
+    }
+  }
+
+  // The edge of HTTP: no exception leaves it.
+  static void run_one(const Work& work) {
+    try {
+      work.run();
+    } catch (const std::exception& thrown) {
+      STEMMA_LOG(kError, "server.work_threw", kv("what", thrown.what()));
+      if (work.failed) work.failed(thrown.what());
     }
   }
 

@@ -7,6 +7,8 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace stemma {
 namespace {
@@ -44,6 +46,15 @@ class WorkThreadTest : public ::testing::Test {
 TEST_F(WorkThreadTest, WorkRunsInTheOrderInWhichItCame) {
   EXPECT_TRUE(post(1, 1) && post(2, 1) && post(3, 1));
   EXPECT_EQ(let_go(), "123");
+}
+
+TEST_F(WorkThreadTest, WhatALibraryThrowsCostsOneWorkAlone) {
+  const auto look_up = [this] { ran_ += std::to_string(std::vector<int>().at(7)); };
+  const auto note = [this](std::string_view what) { ran_ += what.empty() ? "?" : "!"; };
+  EXPECT_TRUE(post(1, 1));
+  EXPECT_TRUE(thread_->try_post({ExchangeId(2), 1, look_up, note}));
+  EXPECT_TRUE(thread_->try_post({ExchangeId(3), 1, look_up}));
+  EXPECT_EQ(let_go(), "1!");
 }
 
 TEST_F(WorkThreadTest, WhatWaitsIsBoundedInNumberAndBytes) {
