@@ -145,6 +145,7 @@ struct SchedulerOptions {
   std::int64_t watermark_pages = -1;
 
   SchedulePolicy policy = SchedulePolicy::kFcfs;
+  // Of fcfs, lof and priority: who goes first, and is preempted last.
   PriorityRule priority_rule = PriorityRule::kIgnore;
 
   // Whether cached prefixes that waiting requests will use are evicted after all others.

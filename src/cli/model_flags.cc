@@ -41,6 +41,9 @@ Flag ModelFlags::add_to(Flags& command) {
       .add("--policy", policy_,
            "fcfs lpm dfs-weight lof random priority shortest-uncached-first hrrn")
       .capture_default_str();
+  command.add("--low-priorities-first,--schedule-low-priority-values-first", low_first_,
+              "requests of low priority are the urgent ones; without, --policy priority takes high "
+              "ones first");
   command.add("--page-size", page_size_, "tokens per page").capture_default_str();
   command.add("--context-tokens", context_tokens_, "prompt and output; 0: the model's")
       .capture_default_str();
@@ -139,6 +142,7 @@ Result<ServedModelOptions> ModelFlags::options() const {
   scheduler.chunk_tokens_max = chunk_tokens_;
   scheduler.step_tokens_max = std::max(chunk_tokens_, concurrency_);
   STEMMA_ASSIGN_OR_RETURN(scheduler.policy, parse_schedule_policy(policy_));
+  if (low_first_) scheduler.priority_rule = PriorityRule::kLowFirst;
   STEMMA_ASSIGN_OR_RETURN(options.sparse, sparse_flags_.options());
   STEMMA_ASSIGN_OR_RETURN(options.adapters, adapters());
   STEMMA_RETURN_IF_ERROR(tier_flags_.apply(options));

@@ -51,6 +51,7 @@ class ModelFlags {
   std::string cache_ = "radix";
   std::string eviction_ = "lru";
   std::string policy_ = "fcfs";
+  bool low_first_ = false;
   std::int64_t page_size_ = 16;
   std::int64_t context_tokens_ = 0;
   std::string kv_bytes_ = "256MiB";

@@ -15,14 +15,6 @@
 namespace stemma {
 namespace {
 
-// −1, 0 or 1: whether `a` goes before, with or after `b` by priority.
-int by_priority(PriorityRule rule, const QueueEntry& a, const QueueEntry& b) {
-  if (rule == PriorityRule::kIgnore || a.priority == b.priority) {
-    return 0;
-  }
-  return (a.priority > b.priority) == (rule == PriorityRule::kHighFirst) ? -1 : 1;
-}
-
 bool arrived_before(const QueueEntry& a, const QueueEntry& b) {
   return a.arrival < b.arrival;
 }
@@ -40,7 +32,7 @@ void sort_by(std::span<QueueEntry> entries, Key key) {
 template <typename Key>
 void sort_with_priority(std::span<QueueEntry> entries, PriorityRule rule, Key key) {
   std::sort(entries.begin(), entries.end(), [&](const QueueEntry& a, const QueueEntry& b) {
-    if (const int order = by_priority(rule, a, b); order != 0) {
+    if (const int order = by_priority(rule, a.priority, b.priority); order != 0) {
       return order < 0;
     }
     return key(a) != key(b) ? key(a) < key(b) : arrived_before(a, b);
@@ -74,6 +66,23 @@ SchedulePolicy effective_policy(SchedulePolicy policy, bool cache_shares) noexce
   return looks_at_cache(policy) && !cache_shares ? SchedulePolicy::kFcfs : policy;
 }
 
+PriorityRule effective_rule(SchedulePolicy policy, PriorityRule rule) noexcept {
+  switch (policy) {
+    case SchedulePolicy::kFcfs:
+    case SchedulePolicy::kLof:
+      return rule;
+    case SchedulePolicy::kPriority:
+      return rule == PriorityRule::kIgnore ? PriorityRule::kHighFirst : rule;
+    default:
+      return PriorityRule::kIgnore;
+  }
+}
+
+int by_priority(PriorityRule rule, std::int32_t a, std::int32_t b) noexcept {
+  if (rule == PriorityRule::kIgnore || a == b) return 0;
+  return (a > b) == (rule == PriorityRule::kHighFirst) ? -1 : 1;
+}
+
 bool looks_at_cache(SchedulePolicy policy) noexcept {
   switch (policy) {
     case SchedulePolicy::kLpm:
@@ -98,17 +107,13 @@ QueueOrder::QueueOrder(const Rules& rules, std::int64_t entries_max)
 
 void QueueOrder::sort(std::span<QueueEntry> entries) {
   STEMMA_CHECK(entries.size() <= emitted_.capacity(), "entries_max entries");
+  const PriorityRule rule = effective_rule(rules_.policy, rules_.priority_rule);
   switch (rules_.policy) {
     case SchedulePolicy::kFcfs:
-      return sort_with_priority(entries, rules_.priority_rule, [](const QueueEntry&) { return 0; });
     case SchedulePolicy::kPriority:
-      return sort_with_priority(entries,
-                                rules_.priority_rule == PriorityRule::kLowFirst
-                                    ? PriorityRule::kLowFirst
-                                    : PriorityRule::kHighFirst,
-                                [](const QueueEntry&) { return 0; });
+      return sort_with_priority(entries, rule, [](const QueueEntry&) { return 0; });
     case SchedulePolicy::kLof:
-      return sort_with_priority(entries, rules_.priority_rule,
+      return sort_with_priority(entries, rule,
                                 [](const QueueEntry& entry) { return -entry.output_tokens_max; });
     case SchedulePolicy::kLpm:
       return sort_by(entries, [](const QueueEntry& entry) {

@@ -32,6 +32,13 @@ struct QueueEntry {
 // The policy that applies: those that look at cached prefixes become fcfs where nothing is shared.
 SchedulePolicy effective_policy(SchedulePolicy policy, bool cache_shares) noexcept;
 
+// Which priorities `policy` puts first, with `rule` as the options have it; kIgnore where it looks
+// at none.
+PriorityRule effective_rule(SchedulePolicy policy, PriorityRule rule) noexcept;
+
+// −1, 0 or 1: whether priority `a` goes before, with or after `b`.
+int by_priority(PriorityRule rule, std::int32_t a, std::int32_t b) noexcept;
+
 // Whether `policy` looks at cached prefixes, so that the order changes with the cache's epoch.
 bool looks_at_cache(SchedulePolicy policy) noexcept;
 

@@ -282,9 +282,13 @@ void Scheduler::unstick_prefills() {
   }
 }
 
+// Of the least urgent ones that which loses least.
 Request& Scheduler::victim() const {
+  const PriorityRule rule = effective_rule(policy_, options_.priority_rule);
   return **std::min_element(
-      in_flight_.begin(), in_flight_.end(), [](const Request* a, const Request* b) {
+      in_flight_.begin(), in_flight_.end(), [&](const Request* a, const Request* b) {
+        const int order = by_priority(rule, a->priority, b->priority);
+        if (order != 0) return order > 0;
         const std::int64_t generated_a = a->generated_tokens();
         const std::int64_t generated_b = b->generated_tokens();
         return generated_a != generated_b ? generated_a < generated_b : a->arrival > b->arrival;

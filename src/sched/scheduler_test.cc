@@ -318,6 +318,25 @@ TEST(Scheduler, TheOneWithTheFewestGeneratedTokensIsPreemptedAndComesBack) {
   EXPECT_EQ(bench.kv().usage().locked_tokens, 0);
 }
 
+// Where priorities count, the least urgent goes first, however much it has generated.
+TEST(Scheduler, TheMostUrgentIsNotPreemptedWhileOthersRun) {
+  for (const PriorityRule rule : {PriorityRule::kHighFirst, PriorityRule::kLowFirst}) {
+    EngineOptions options = options_for(1, 40);
+    options.kv.context_tokens_max = 40;
+    options.scheduler.watermark_pages = 0;
+    options.scheduler.policy = SchedulePolicy::kPriority;
+    options.scheduler.priority_rule = rule;
+    Bench bench(options);
+    const std::int32_t urgent = rule == PriorityRule::kHighFirst ? 100 : -100;
+    Request& old = bench.submit(1, text(0, 5), 30);
+    for (int i = 0; i < 5; ++i) bench.step();
+    Request& young = bench.submit(2, text(100, 12), 20, urgent);
+    bench.run();
+    EXPECT_GE(old.preemptions, 1);
+    EXPECT_EQ(young.preemptions, 0);
+  }
+}
+
 TEST(Scheduler, WaitingIsBoundedAndAFullQueueRefuses) {
   assume_role(engine_thread);
   EngineOptions options = options_for(4, 16);
