@@ -105,9 +105,7 @@ class SchemaMerger {
     if (depth > kDepthMax) {
       return fail(ErrorCode::kInvalidArgument, "schemas that stand for each other without an end");
     }
-    if (schema.contains("properties") && !schema["properties"].is_object()) {
-      return fail(ErrorCode::kInvalidArgument, "properties must be an object");
-    }
+    if (!is_readable(schema)) return false;
     Json own = Json::object();
     for (const auto& [word, value] : schema.items()) {
       if (!is_among(word, kStanding) && !is_among(word, kDescribing)) own[word] = value;
@@ -130,6 +128,27 @@ class SchemaMerger {
       own = both(own, chosen(std::move(choices)));
     }
     return own;
+  }
+
+  // Whether words that are put together with others' are what they have to be.
+  bool is_readable(const Json& schema) {
+    const auto is_of = [&](const char* word, auto&& is_right, std::string_view what) {
+      const auto found = schema.find(word);
+      if (found == schema.end() || is_right(*found)) return true;
+      fail(ErrorCode::kInvalidArgument, fmt::format("{} must be {}", word, what));
+      return false;
+    };
+    const auto is_object = [](const Json& value) { return value.is_object(); };
+    const auto is_full_list = [](const Json& value) { return value.is_array() && !value.empty(); };
+    const auto is_named = [](const Json& value) { return value.is_string() || is_names(value); };
+    return is_of("properties", is_object, "an object") &&
+           is_of("required", is_names, "a list of names") &&
+           is_of("enum", is_full_list, "a list of at least one") &&
+           is_of("type", is_named, "a name or a list of names");
+  }
+  static bool is_names(const Json& list) {
+    return list.is_array() &&
+           std::all_of(list.begin(), list.end(), [](const Json& name) { return name.is_string(); });
   }
 
   // Schemas that stand for two each, which stand for two each, are soon too many to read.

@@ -115,6 +115,14 @@ TEST(SchemaMerge, MistakesAreNamed) {
             "s: schemas that stand for each other without an end");
   EXPECT_EQ(merged(R"({"allOf":[{"properties":[]},{"type":"object"}]})"),
             "s: properties must be an object");
+  for (const char* const names : {R"("a")", "1", "true", R"({"a":"b"})", "[1]", "null"}) {
+    EXPECT_EQ(merged(fmt::format(R"({{"allOf":[{{"required":{}}},{{"required":["b"]}}]}})", names)),
+              "s: required must be a list of names");
+  }
+  EXPECT_EQ(merged(R"({"allOf":[{"enum":1},{"const":1}]})"),
+            "s: enum must be a list of at least one");
+  EXPECT_EQ(merged(R"({"allOf":[{"type":[null]},{"const":1}]})"),
+            "s: type must be a name or a list of names");
 }
 
 TEST(SchemaMerge, ChoicesOfChoicesAreNotTooMany) {
