@@ -10,20 +10,21 @@ namespace stemma {
 
 using Kind = ByteStep::Kind;
 
-Result<ByteProgram> ByteCompiler::compile(ByteGrammar::Part start) {
-  const std::vector<Part>& bodies = grammar_.rules_;
-  for (const Part body : bodies) {
-    STEMMA_CHECK_GE(body.number, 0);
-    entries_.push_back(emit(body, add({.kind = Kind::kReturn})));
+// What has no text is left out: who follows the program always comes to an end.
+Result<ByteProgram> ByteCompiler::compile() {
+  for (const Part body : grammar_.rules_) STEMMA_CHECK_GE(body.number, 0);
+  if (!texts_.has_text(start_)) {
+    return Error{ErrorCode::kInvalidArgument, "there is no finite text of this form"};
+  }
+  for (const Part body : grammar_.rules_) {
+    const bool is_called = texts_.has_text(body);
+    entries_.push_back(is_called ? emit(body, add({.kind = Kind::kReturn})) : -1);
     if (full()) break;
   }
   // The whole is a rule too, the last one.
-  entries_.push_back(emit(start, add({.kind = Kind::kReturn})));
+  entries_.push_back(emit(start_, add({.kind = Kind::kReturn})));
   if (full()) {
     return Error{ErrorCode::kTooLarge, fmt::format("more than {} steps", ByteGrammar::kStepsMax)};
-  }
-  if (!rules_that_end(Passing::kBytes).back()) {
-    return Error{ErrorCode::kInvalidArgument, "there is no finite text of this form"};
   }
   if (begins_with_itself()) {
     return Error{ErrorCode::kInvalidArgument, "a form begins with itself"};
@@ -60,10 +61,11 @@ std::int32_t ByteCompiler::emit(Part part, std::int32_t next) {
 
 // What comes first is tried first.
 std::int32_t ByteCompiler::emit_either(const std::vector<Part>& parts, std::int32_t next) {
-  std::int32_t entry = emit(parts.back(), next);
-  for (auto part = parts.rbegin() + 1; part != parts.rend(); ++part) {
+  std::int32_t entry = -1;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (!texts_.has_text(*part)) continue;
     const std::int32_t begin = emit(*part, next);
-    entry = add({.kind = Kind::kFork, .next = begin, .other = entry});
+    entry = entry < 0 ? begin : add({.kind = Kind::kFork, .next = begin, .other = entry});
   }
   return entry;
 }
@@ -71,6 +73,7 @@ std::int32_t ByteCompiler::emit_either(const std::vector<Part>& parts, std::int3
 std::int32_t ByteCompiler::emit_repeated(const ByteGrammar::Node& node, std::int32_t next) {
   const Part part = node.parts.front();
   std::int32_t entry = next;
+  if (!texts_.has_text(part)) return entry;
   if (node.most < 0) {
     entry = add({.kind = Kind::kFork, .other = next});
     const std::int32_t body = emit(part, entry);
@@ -84,9 +87,9 @@ std::int32_t ByteCompiler::emit_repeated(const ByteGrammar::Node& node, std::int
   return entry;
 }
 
-// Which rules come to an end; passing nothing: without a byte. A call goes on once it is known that
-// what it calls does.
-std::vector<bool> ByteCompiler::rules_that_end(Passing passing) const {
+// Which rules come to an end without a byte. A call goes on once it is known that what it calls
+// does.
+std::vector<bool> ByteCompiler::rules_that_may_be_empty() const {
   std::vector<bool> ends(entries_.size());
   std::vector<bool> seen(steps_.size());
   std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> waiting(entries_.size());
@@ -95,7 +98,7 @@ std::vector<bool> ByteCompiler::rules_that_end(Passing passing) const {
   };
   std::vector<Place> open;
   for (std::size_t rule = 0; rule < entries_.size(); ++rule) {
-    open.push_back({entries_[rule], static_cast<std::int32_t>(rule)});
+    if (entries_[rule] >= 0) open.push_back({entries_[rule], static_cast<std::int32_t>(rule)});
   }
   while (!open.empty()) {
     const Place place = open.back();
@@ -105,9 +108,7 @@ std::vector<bool> ByteCompiler::rules_that_end(Passing passing) const {
     seen[at] = true;
     const ByteStep& step = steps_[at];
     const auto rule = static_cast<std::size_t>(place.rule);
-    if (step.kind == Kind::kByte && passing == Passing::kBytes) {
-      open.push_back({step.next, place.rule});
-    } else if (step.kind == Kind::kFork) {
+    if (step.kind == Kind::kFork) {
       open.push_back({step.next, place.rule});
       open.push_back({step.other, place.rule});
     } else if (step.kind == Kind::kCall) {
@@ -127,14 +128,14 @@ std::vector<bool> ByteCompiler::rules_that_end(Passing passing) const {
 
 // Whether a rule can come to itself before a byte has come.
 bool ByteCompiler::begins_with_itself() const {
-  const std::vector<bool> empty = rules_that_end(Passing::kNothing);
+  const std::vector<bool> empty = rules_that_may_be_empty();
   // The rules that each begins with.
   std::vector<std::vector<std::int32_t>> first(entries_.size());
   std::vector<bool> seen(steps_.size());
   std::vector<std::int64_t> callers(entries_.size());
   std::vector<std::int32_t> open;
   for (std::size_t rule = 0; rule < entries_.size(); ++rule) {
-    open.assign(1, entries_[rule]);
+    if (entries_[rule] >= 0) open.assign(1, entries_[rule]);
     while (!open.empty()) {
       const auto at = static_cast<std::size_t>(open.back());
       open.pop_back();

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "grammar/byte_compiler.h"
+#include "grammar/byte_texts.h"
 #include "model/unicode_text.h"
 
 namespace stemma {
@@ -46,7 +47,7 @@ std::vector<CharRange> other_chars(std::span<const CharRange> ranges) {
 
 // One too many stands for all that follow: nothing is made of them any more.
 ByteGrammar::Part ByteGrammar::add(Node node) {
-  if (nodes_.size() > kPartsMax) return {static_cast<std::int32_t>(kPartsMax)};
+  if (is_full()) return {static_cast<std::int32_t>(kPartsMax)};
   nodes_.push_back(std::move(node));
   return {static_cast<std::int32_t>(nodes_.size()) - 1};
 }
@@ -118,6 +119,12 @@ ByteGrammar::Part ByteGrammar::either(std::vector<Part> parts) {
   return add({.kind = Kind::kEither, .parts = std::move(parts)});
 }
 
+ByteGrammar::Part ByteGrammar::nothing(std::string why) {
+  const Part part = add({.kind = Kind::kEither, .parts = {}});
+  if (!is_full()) nothings_.emplace(part.number, std::move(why));
+  return part;
+}
+
 ByteGrammar::Part ByteGrammar::one_text_of(std::span<const std::string_view> texts) {
   STEMMA_CHECK(!texts.empty(), "a choice has something to choose");
   std::vector<std::string_view> sorted(texts.begin(), texts.end());
@@ -176,7 +183,7 @@ ByteGrammar::Part ByteGrammar::rule() {
 }
 
 void ByteGrammar::define(Part rule, Part body) {
-  if (nodes_.size() > kPartsMax) return;
+  if (is_full()) return;
   const Node& node = nodes_[static_cast<std::size_t>(rule.number)];
   STEMMA_CHECK(node.kind == Kind::kRule, "only rules are defined");
   Part& place = rules_[static_cast<std::size_t>(node.rule)];
@@ -190,11 +197,18 @@ ByteGrammar::Part ByteGrammar::rule(Part body) {
   return made;
 }
 
+std::optional<std::string> ByteGrammar::why_nothing(Part whole) const {
+  if (is_full() || nothings_.empty()) return std::nullopt;
+  const auto part = ByteTexts(*this, whole).without_text_for(whole);
+  if (!part.has_value()) return std::nullopt;
+  return nothings_.at(part->number);
+}
+
 Result<ByteProgram> ByteGrammar::compile(Part start) const {
-  if (nodes_.size() > kPartsMax) {
+  if (is_full()) {
     return Error{ErrorCode::kTooLarge, fmt::format("more than {} parts", kPartsMax)};
   }
-  return ByteCompiler(*this).compile(start);
+  return ByteCompiler(*this, start).compile();
 }
 
 }  // namespace stemma

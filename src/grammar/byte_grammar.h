@@ -5,13 +5,16 @@
 //
 // Thread:     one thread a grammar; a program is a value.
 // Memory:     64 bytes and its list a part, kPartsMax at most; 12 bytes a step of the program,
-// kStepsMax at most. Cost:       compiling is linear in the steps. Not here:   following a text
-// (byte_automaton), schemas of JSON (json_schema).
+//             kStepsMax at most.
+// Cost:       compiling is linear in the parts and the steps.
+// Not here:   following a text (byte_automaton), schemas of JSON (json_schema).
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -70,6 +73,9 @@ class ByteGrammar {
   Part sequence(std::vector<Part> parts);
   // REQUIRES: at least one.
   Part either(std::vector<Part> parts);
+  // No text is of it, and none of what cannot do without it: a choice goes without, and so does
+  // what may be left out. `why` is for who asks why_nothing.
+  Part nothing(std::string why);
   // One of these texts. Those that begin alike are one reading up to there. REQUIRES: at least one.
   Part one_text_of(std::span<const std::string_view> texts);
   Part optional(Part part) { return repeated(part, 0, 1); }
@@ -82,13 +88,20 @@ class ByteGrammar {
   void define(Part rule, Part body);
   Part rule(Part body);
 
-  // The program of texts that `start` is. kTooLarge beyond kStepsMax and kPartsMax;
-  // kInvalidArgument where a rule can begin with itself, or never comes to an end. REQUIRES: every
-  // rule is defined.
+  // Whether there are so many parts that it is refused, whatever else is made.
+  bool is_full() const { return nodes_.size() > kPartsMax; }
+  // Why no text is of it, where it cannot do without what is nothing; nullopt otherwise. O(parts).
+  // REQUIRES: its rules are defined.
+  std::optional<std::string> why_nothing(Part whole) const;
+
+  // The program of texts that `start` is: what no finite text is of is left out. kTooLarge beyond
+  // kStepsMax and kPartsMax; kInvalidArgument where a rule can begin with itself, or no text is
+  // left. REQUIRES: every rule is defined.
   Result<ByteProgram> compile(Part start) const;
 
  private:
   friend class ByteCompiler;
+  friend class ByteTexts;
   enum class Kind : std::uint8_t { kBytes, kSequence, kEither, kRepeated, kRule };
   struct Node {
     Kind kind = Kind::kSequence;
@@ -105,7 +118,8 @@ class ByteGrammar {
   void add_utf8(CharRange range, std::vector<Part>& out);
 
   std::vector<Node> nodes_;
-  std::vector<Part> rules_;  // their bodies; -1: not defined yet
+  std::vector<Part> rules_;                       // their bodies; -1: not defined yet
+  std::map<std::int32_t, std::string> nothings_;  // why they are
 };
 
 }  // namespace stemma

@@ -152,6 +152,45 @@ TEST(ByteGrammar, RefusesWhatNeverEnds) {
   EXPECT_EQ(refusal(grammar, rule), "there is no finite text of this form");
 }
 
+TEST(ByteGrammar, WhatIsNothingIsLeftOutOfChoices) {
+  ByteGrammar grammar;
+  const Part nothing = grammar.nothing("it is");
+  const Part within = grammar.rule(grammar.sequence({grammar.text("a"), nothing}));
+  const Part whole = grammar.either({within, nothing, grammar.text("b")});
+  EXPECT_THAT(accepted(grammar, whole, {"", "a", "b"}), testing::ElementsAre("b"));
+  EXPECT_EQ(grammar.why_nothing(whole), std::nullopt);
+}
+
+TEST(ByteGrammar, WhatIsNothingIsLeftOutWhereItMayBe) {
+  ByteGrammar grammar;
+  const Part nothing = grammar.nothing("it is");
+  const Part whole = grammar.sequence(
+      {grammar.text("a"), grammar.optional(nothing), grammar.repeated(nothing, 0, std::nullopt)});
+  EXPECT_THAT(accepted(grammar, whole, {"", "a"}), testing::ElementsAre("a"));
+}
+
+TEST(ByteGrammar, WhatCannotDoWithoutNothingSaysWhy) {
+  ByteGrammar grammar;
+  grammar.nothing("of no part");
+  const Part left_out = grammar.optional(grammar.nothing("of a part that may be left out"));
+  const Part late = grammar.rule();
+  const Part whole = grammar.sequence({left_out, grammar.either({late, late})});
+  grammar.define(late, grammar.repeated(grammar.nothing("of all"), 2, 3));
+  EXPECT_EQ(grammar.why_nothing(whole), "of all");
+  EXPECT_EQ(refusal(grammar, whole), "there is no finite text of this form");
+}
+
+// A text that entered the rule would never come to an end.
+TEST(ByteGrammar, WhatNeverEndsIsLeftOutOfChoices) {
+  ByteGrammar grammar;
+  const Part rule = grammar.rule();
+  grammar.define(rule, grammar.sequence({grammar.text("a"), rule}));
+  const Part whole = grammar.either({rule, grammar.text("b")});
+  ByteAutomaton automaton = automaton_of(grammar, whole);
+  EXPECT_EQ(state_behind(automaton, "a"), ByteAutomaton::kDead);
+  EXPECT_TRUE(accepts(automaton, "b"));
+}
+
 TEST(ByteGrammar, RefusesMoreStepsThanThereMayBe) {
   ByteGrammar grammar;
   const Part many = grammar.repeated(grammar.text("ab"), 1'000'000'000, std::nullopt);
