@@ -71,8 +71,10 @@ std::optional<ByteGrammar::Part> ByteTexts::without_text_for(Part part) const {
     seen[static_cast<std::size_t>(part.number)] = true;
     const std::span<const Part> parts = parts_of(part);
     if (parts.empty()) return part;
-    part =
-        *std::find_if_not(parts.begin(), parts.end(), [&](Part inner) { return has_text(inner); });
+    const auto lacking =
+        std::find_if_not(parts.begin(), parts.end(), [&](Part inner) { return has_text(inner); });
+    // Of a choice the last: it is left where all others may be left out.
+    part = node(part).kind == ByteGrammar::Kind::kEither ? parts.back() : *lacking;
   }
   return std::nullopt;
 }

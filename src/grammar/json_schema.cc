@@ -16,7 +16,10 @@
 
 #include "grammar/json_parts.h"
 #include "grammar/number_schema.h"
+#include "grammar/schema_budget.h"
 #include "grammar/schema_merge.h"
+#include "grammar/schema_reference.h"
+#include "grammar/schema_words.h"
 #include "grammar/string_format.h"
 #include "model/json_text.h"
 
@@ -26,47 +29,10 @@ namespace {
 using Json = TemplateJson;
 using Part = ByteGrammar::Part;
 
-// What narrows a schema and is not kept to.
-constexpr std::array kNarrowing = {"minProperties",
-                                   "maxProperties",
-                                   "propertyNames",
-                                   "patternProperties",
-                                   "dependencies",
-                                   "dependentRequired",
-                                   "dependentSchemas",
-                                   "uniqueItems",
-                                   "contains",
-                                   "minContains",
-                                   "maxContains",
-                                   "not",
-                                   "if",
-                                   "then",
-                                   "else",
-                                   "unevaluatedProperties",
-                                   "unevaluatedItems",
-                                   "additionalItems",
-                                   "$dynamicRef",
-                                   "$recursiveRef"};
-
-constexpr std::size_t kMergedBytesMax = std::size_t{1} << 20;  // of what is merged
+constexpr std::size_t kPathBytesMax = 400;  // of a place, for errors
 
 // What says alone which values there are: another of these beside it would narrow it.
 constexpr std::array kWhole = {"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
-
-// What tells something of a value of one type, in the order in which types are tried.
-struct TypeWords {
-  std::string_view type;
-  std::array<const char*, 5> words;
-};
-constexpr TypeWords kTypes[] = {
-    {"object", {"properties", "required", "additionalProperties"}},
-    {"array", {"items", "prefixItems", "minItems", "maxItems"}},
-    {"string", {"minLength", "maxLength", "pattern"}},
-    {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
-    {"integer", {}},
-    {"boolean", {}},
-    {"null", {}},
-};
 
 // A place in the schema that is still to be read, and the rule that it becomes.
 struct Pending {
@@ -78,22 +44,25 @@ struct Pending {
 class SchemaReader {
  public:
   SchemaReader(const Json& root, const SchemaRules& rules, const JsonParts& json)
-      : root_(root), rules_(rules), grammar_(json.grammar), json_(json) {}
+      : root_(root), rules_(rules), grammar_(json.grammar), json_(json), budget_(root) {}
 
   Result<Part> read() {
     const Part whole = refer(root_, rules_.path);
-    while (!pending_.empty() && status_.ok()) {
+    while (!pending_.empty() && status_.ok() && !grammar_.is_full()) {
       const Pending next = std::move(pending_.front());
       pending_.pop_front();
       grammar_.define(next.rule, part_of(*next.schema, next.path));
     }
     if (!status_.ok()) return status_.error();
+    const std::optional<std::string> why = grammar_.why_nothing(whole);
+    if (why.has_value()) return Error{ErrorCode::kInvalidArgument, *why};
     return whole;
   }
 
  private:
   // The rule of a schema, which is read later: schemas may name each other in circles.
   Part refer(const Json& schema, std::string path) {
+    if (path.size() > kPathBytesMax) path = path.substr(0, kPathBytesMax) + "...";
     const auto [known, added] = rules_of_.try_emplace(&schema);
     if (added) {
       known->second = grammar_.rule();
@@ -112,10 +81,14 @@ class SchemaReader {
   Part unsupported(const std::string& path, std::string_view why) {
     return fail(ErrorCode::kUnsupported, path, why);
   }
+  // What holds it does without where it may; the whole cannot.
+  Part nothing(const std::string& path, std::string_view why) {
+    return grammar_.nothing(fmt::format("{}: {}", path, why));
+  }
 
   Part part_of(const Json& schema, const std::string& path) {
     if (schema.is_boolean()) {
-      return schema.get<bool>() ? json_.any : wrong(path, "false allows nothing");
+      return schema.get<bool>() ? json_.any : nothing(path, "false allows nothing");
     }
     if (!schema.is_object()) return wrong(path, "must be an object or a boolean");
     if (rules_.strict) check_narrowing(schema, path);
@@ -133,27 +106,29 @@ class SchemaReader {
   // that two name may be merged again and again, of schemas that name each other in circles: those
   // that are alike become one rule.
   std::optional<Part> merged(const Json& schema, const std::string& path) {
+    if (!budget_.take(schema)) return too_many(path);
     const auto [known, added] = merged_.try_emplace(written(schema));
     if (!added) return known->second;
-    Result<Json> one = merged_schema(schema, root_, path);
+    Result<Json> one = merged_schema(schema, root_, path, budget_);
+    if (!one.ok()) merged_.erase(known);
     if (!one.ok() && !rules_.strict && one.error().code == ErrorCode::kUnsupported) {
-      merged_.erase(known);
       return std::nullopt;
     }
     if (!one.ok()) return fail_as(one.error());
-    merged_bytes_ += known->first.size() + written(*one).size();
-    if (merged_bytes_ > kMergedBytesMax) {
-      return unsupported(path, "so many schemas together are not supported");
-    }
+    if (*one == false) return known->second = nothing(path, "nothing keeps to all that it says");
     const Part rule = grammar_.rule();
     known->second = rule;
     made_.push_back(*std::move(one));
     grammar_.define(rule, part_of(made_.back(), path));
     return rule;
   }
+  std::optional<Part> too_many(const std::string& path) {
+    if (!rules_.strict) return std::nullopt;
+    return unsupported(path, "so many schemas together are not supported");
+  }
 
   void check_narrowing(const Json& schema, const std::string& path) {
-    for (const char* const word : kNarrowing) {
+    for (const char* const word : kNarrowingWords) {
       if (schema.contains(word)) {
         unsupported(path + "." + word, "not supported where a schema is strict");
       }
@@ -166,9 +141,9 @@ class SchemaReader {
     if (rules_.strict) check_alone(schema, word, path);
     const std::string at = fmt::format("{}.{}", path, word);
     if (word == "$ref") return referred(value, at);
-    if (word == "const") return grammar_.text(written(value));
+    if (word == "const") return one_of_values(schema, Json::array({value}), path);
     if (!value.is_array() || value.empty()) return wrong(at, "must be a list of at least one");
-    if (word == "enum") return one_of_values(value);
+    if (word == "enum") return one_of_values(schema, value, path);
     if (word == "allOf") {
       return refer(value[0], item(at, 0));
     }
@@ -177,7 +152,7 @@ class SchemaReader {
     return grammar_.either(std::move(parts));
   }
 
-  // A type beside values says nothing new, where it is theirs.
+  // A type beside values says which of them are meant.
   void check_alone(const Json& schema, std::string_view word, const std::string& path) {
     for (const char* const other : kWhole) {
       if (other != word && schema.contains(other)) {
@@ -200,9 +175,16 @@ class SchemaReader {
     return value.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
-  Part one_of_values(const Json& values) {
+  Part one_of_values(const Json& schema, const Json& values, const std::string& path) {
+    const auto type = schema.find("type");
+    if (type != schema.end() && !is_type(*type, path)) return grammar_.text("");
+    const WordNames types = type == schema.end() ? WordNames() : names_of(*type);
     std::vector<std::string> texts;
-    for (const Json& value : values) texts.push_back(written(value));
+    for (const Json& value : values) {
+      const bool is_meant = type == schema.end() || is_of_types(value, types);
+      if (is_meant) texts.push_back(written(value));
+    }
+    if (texts.empty()) return nothing(path, "no value is of its type");
     return grammar_.one_text_of(std::vector<std::string_view>(texts.begin(), texts.end()));
   }
 
@@ -218,16 +200,34 @@ class SchemaReader {
       const std::string_view implied = implied_type(schema);
       return implied.empty() ? json_.any : of_type(implied, schema, path);
     }
+    if (!is_type(*type, path)) return grammar_.text("");
     if (type->is_string()) return of_type(type->get_ref<const std::string&>(), schema, path);
-    if (!type->is_array() || type->empty()) {
-      return wrong(path + ".type", "must be a name or a list of names");
-    }
     std::vector<Part> parts;
     for (const Json& name : *type) {
-      if (!name.is_string()) return wrong(path + ".type", "must be a list of names");
       parts.push_back(of_type(name.get_ref<const std::string&>(), schema, path));
     }
     return grammar_.either(std::move(parts));
+  }
+
+  bool is_type(const Json& type, const std::string& path) {
+    const std::string at = path + ".type";
+    if (!type.is_string() && (!type.is_array() || type.empty())) {
+      wrong(at, "must be a name or a list of names");
+      return false;
+    }
+    const auto is_name = [&](const Json& name) {
+      if (!name.is_string()) {
+        wrong(at, "must be a list of names");
+        return false;
+      }
+      const auto& text = name.get_ref<const std::string&>();
+      for (const TypeWords& known : kTypes) {
+        if (known.type == text) return true;
+      }
+      wrong(at, fmt::format("\"{}\" is no type", printable(text)));
+      return false;
+    };
+    return type.is_string() ? is_name(type) : std::all_of(type.begin(), type.end(), is_name);
   }
 
   // Who names properties means an object.
@@ -240,6 +240,7 @@ class SchemaReader {
     return {};
   }
 
+  // REQUIRES: it is one.
   Part of_type(std::string_view type, const Json& schema, const std::string& path) {
     if (type == "object") return object(schema, path);
     if (type == "array") return array(schema, path);
@@ -249,23 +250,20 @@ class SchemaReader {
     if (type == "boolean") {
       return grammar_.either({grammar_.text("true"), grammar_.text("false")});
     }
-    if (type == "null") return grammar_.text("null");
-    return wrong(path + ".type", fmt::format("\"{}\" is no type", printable(type)));
+    return grammar_.text("null");
   }
 
   struct Extent {
     std::int64_t least = 0;
     std::optional<std::int64_t> most;
+
+    bool is_empty() const { return most.has_value() && *most < least; }
   };
   Extent extent_of(const Json& schema, const char* least, const char* most,
                    const std::string& path) {
     Extent extent;
     extent.least = count(schema, least, path).value_or(0);
     extent.most = count(schema, most, path);
-    if (extent.most.has_value() && *extent.most < extent.least) {
-      wrong(path, fmt::format("{} is below {}", most, least));
-      extent.most = extent.least;
-    }
     return extent;
   }
 
@@ -284,6 +282,7 @@ class SchemaReader {
   // Of a pattern, a length, or a format that is known: one of them alone.
   Part string(const Json& schema, const std::string& path) {
     const Extent extent = extent_of(schema, "minLength", "maxLength", path);
+    if (extent.is_empty()) return nothing(path, "maxLength is below minLength");
     const bool has_extent = schema.contains("minLength") || schema.contains("maxLength");
     const auto pattern = schema.find("pattern");
     if (pattern == schema.end()) {
@@ -334,7 +333,7 @@ class SchemaReader {
   Status status_;
   std::map<const Json*, Part> rules_of_;
   std::map<std::string, Part> merged_;  // by what they were made of
-  std::size_t merged_bytes_ = 0;
+  SchemaBudget budget_;
   std::deque<Json> made_;
   std::deque<Pending> pending_;
 };
@@ -342,20 +341,21 @@ class SchemaReader {
 // Items that have schemas of their own, then those that have one together.
 Part SchemaReader::array(const Json& schema, const std::string& path) {
   const Extent extent = extent_of(schema, "minItems", "maxItems", path);
-  std::vector<Part> own;
-  if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
-    const std::string at = path + ".prefixItems";
-    if (!prefix->is_array()) return wrong(at, "must be a list");
-    for (std::size_t i = 0; i < prefix->size(); ++i) {
-      own.push_back(refer((*prefix)[i], item(at, i)));
-    }
-  }
+  if (extent.is_empty()) return nothing(path, "maxItems is below minItems");
+  static const Json kNone = Json::array();
+  const auto prefix = schema.find("prefixItems");
+  const std::string at_prefix = path + ".prefixItems";
+  if (prefix != schema.end() && !prefix->is_array()) return wrong(at_prefix, "must be a list");
+  const Json& own_schemas = prefix == schema.end() ? kNone : *prefix;
+  const auto own_items = static_cast<std::int64_t>(own_schemas.size());
   const auto items = schema.find("items");
   const bool no_others = items != schema.end() && *items == false;
-  const auto own_items = static_cast<std::int64_t>(own.size());
   std::optional<std::int64_t> most = extent.most;
   if (no_others) most = std::min(most.value_or(own_items), own_items);
-  if (most.has_value() && *most < extent.least) return wrong(path, "minItems are more than items");
+  if (most.has_value() && *most < extent.least)
+    return nothing(path, "minItems are more than items");
+  std::vector<Part> own;
+  for (const Json& one : own_schemas) own.push_back(refer(one, item(at_prefix, own.size())));
   const Part any = items == schema.end() || no_others ? json_.any : refer(*items, path + ".items");
   const auto part_at = [&](std::int64_t i) {
     return i < own_items ? own[static_cast<std::size_t>(i)] : any;
@@ -411,11 +411,13 @@ std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
     const auto place = places.find(text);
     if (place != places.end()) {
       members[place->second].required = true;
-    } else if (others != schema.end() && *others == false) {
-      wrong(at, fmt::format("\"{}\" is no property", printable(text)));
     } else {  // it may be what others may be
-      const bool any = others == schema.end();
-      const Part value = any ? json_.any : refer(*others, path + ".additionalProperties");
+      Part value = json_.any;
+      if (others != schema.end() && *others == false) {
+        value = nothing(at, fmt::format("\"{}\" is no property", printable(text)));
+      } else if (others != schema.end()) {
+        value = refer(*others, path + ".additionalProperties");
+      }
       places.emplace(text, members.size());
       members.push_back({text, member(text, value), true});
     }

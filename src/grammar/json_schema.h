@@ -12,13 +12,18 @@
 // additionalProperties says so. It gives more in two things: what several schemas of a oneOf allow
 // may come, and a name that no property has may come twice.
 //
+// A schema that nothing keeps to is left out of choices, and so is a member or an item of it that
+// need not be; where it cannot be left out, the whole is refused with the place that says why.
+// Values beside a type are those of that type. Words of one type alone, without a type, mean it.
+//
 // What else narrows a schema (not, uniqueItems, ...) is refused by name where the
 // schema is strict, and not kept to where it is not; what only describes (title, default, other
-// formats, ...) is passed over.
+// formats, a known one beside a pattern or a length, ...) is passed over.
 //
 // Thread:     pure functions.
-// Memory:     the parts of the grammar.
-// Cost:       linear in the schema.
+// Memory:     the parts of the grammar, and what is copied where schemas say several things
+//             (schema_budget).
+// Cost:       linear in the schema and in what is copied.
 // Not here:   checking a text that is there already.
 #pragma once
 

@@ -22,6 +22,10 @@ Error wrong(const std::string& path, std::string_view why) {
   return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, why)};
 }
 
+Part nothing(const std::string& path, std::string_view why, const JsonParts& json) {
+  return json.grammar.nothing(fmt::format("{}: {}", path, why));
+}
+
 std::int64_t clamped(double value) {
   constexpr auto kMax = static_cast<double>(JsonParts::kIntegerMax);
   if (value >= kMax) return JsonParts::kIntegerMax;
@@ -61,7 +65,7 @@ Result<Part> multiples_of(const TemplateJson& schema, const DecimalStep& step, i
                                                               .places = behind});
     if (part.has_value()) parts.push_back(*part);
   }
-  if (parts.empty()) return wrong(path, "no multiple is in this range");
+  if (parts.empty()) return nothing(path, "no multiple is in this range", json);
   return json.grammar.either(std::move(parts));
 }
 
@@ -76,7 +80,7 @@ Result<Part> integer_of_schema(const TemplateJson& schema, bool strict, const st
       read_number_range(schema, 1, static_cast<double>(JsonParts::kIntegerMax));
   if (!range.ok()) return wrong(path, range.error().detail);
   if (!(range->least <= range->most)) {
-    return wrong(path, "no integer of at most 18 digits is in this range");
+    return nothing(path, "no integer of at most 18 digits is in this range", json);
   }
   return json.integer(clamped(range->least), clamped(range->most));
 }
@@ -94,7 +98,7 @@ Result<Part> number_of_schema(const TemplateJson& schema, bool strict, const std
   if (!range.ok()) return wrong(path, range.error().detail);
   if (range->is_free) return json.number;
   if (!(range->least <= range->most)) {
-    return wrong(path, "no number with six digits of a fraction is in this range");
+    return nothing(path, "no number with six digits of a fraction is in this range", json);
   }
   return json.number_between(static_cast<std::int64_t>(range->least),
                              static_cast<std::int64_t>(range->most));

@@ -17,8 +17,9 @@ namespace stemma {
 
 // minimum, maximum, their exclusive forms and multipleOf. Integers have at most 18 digits; numbers
 // with bounds at most six behind the point, and those that are multiples as many as their step.
-// kInvalidArgument, which begins with `path`: what it says is no number, or allows none.
-// kUnsupported: a step of too many digits, where the schema is strict; elsewhere it is passed over.
+// Where that allows none, a part that is nothing. kInvalidArgument, which begins with `path`: what
+// it says is no number. kUnsupported: a step of too many digits, where the schema is strict;
+// elsewhere it is passed over.
 Result<ByteGrammar::Part> integer_of_schema(const TemplateJson& schema, bool strict,
                                             const std::string& path, const JsonParts& json);
 Result<ByteGrammar::Part> number_of_schema(const TemplateJson& schema, bool strict,

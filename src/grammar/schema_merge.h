@@ -8,19 +8,21 @@
 //   {"allOf": [{"$ref": "#/$defs/ship"}, {"properties": {"crew": ...}}], "required": ["name"]}
 //       {"properties": {"name": ..., "crew": ...}, "required": ["name"]}
 //
-// Numbers bound from the nearer side, types and values are those of both, members those of either,
-// where the other one lets them be. Two different patterns, formats, steps or places of lists have
-// no schema together and are refused by name.
+// Numbers bound from the nearer side, types and values are those of both, members and items at
+// places those of either, where the other one lets them be. Two different patterns, formats or
+// steps have no schema together and are refused by name. What only describes is left out.
 //
 // Thread:     pure functions.
 // Memory:     the schema that is made: a copy of what it is made of.
-// Cost:       linear in that; of choices the product of their numbers, kChoicesMax at most.
+// Cost:       linear in what is copied, which the budget bounds; of choices the product of their
+//             numbers, kMergedChoicesMax at most.
 // Not here:   grammars (json_schema).
 #pragma once
 
 #include <cstddef>
 #include <string>
 
+#include "grammar/schema_budget.h"
 #include "stemma/result.h"
 #include "template/chat_template.h"
 
@@ -32,13 +34,11 @@ inline constexpr std::size_t kMergedChoicesMax = 256;
 bool says_several(const TemplateJson& schema);
 
 // The same as one: a boolean, an object with neither allOf nor a $ref, or {"anyOf": [such ones]}.
-// kUnsupported: what two say and has no schema together; kInvalidArgument: nothing keeps to all, or
-// what is no schema. `path` is where the schema is, for errors; references are within `root`.
+// False: nothing keeps to all that it says; a member or an item of which nothing does may be left.
+// kUnsupported: what two say and has no schema together, or more than the budget has left;
+// kInvalidArgument: what is no schema. `path` is where the schema is, for errors; references are
+// within `root`.
 Result<TemplateJson> merged_schema(const TemplateJson& schema, const TemplateJson& root,
-                                   const std::string& path);
-
-// What "#..." names in `root`; kInvalidArgument, kUnsupported: why there is none, in words.
-Result<const TemplateJson*> schema_of_reference(const TemplateJson& reference,
-                                                const TemplateJson& root);
+                                   const std::string& path, SchemaBudget& budget);
 
 }  // namespace stemma

@@ -1,6 +1,7 @@
 #include "grammar/schema_merge.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -31,7 +32,8 @@ TemplateJson with_defs(std::string_view schema) {
 
 std::string merged(std::string_view schema) {
   const TemplateJson root = with_defs(schema);
-  Result<TemplateJson> one = merged_schema(root, root, "s");
+  SchemaBudget budget(root);
+  Result<TemplateJson> one = merged_schema(root, root, "s", budget);
   if (!one.ok()) return one.error().detail;
   return one->dump();
 }
@@ -56,8 +58,7 @@ TEST(SchemaMerge, TypesAndValuesAreThoseOfBoth) {
   EXPECT_EQ(merged(R"({"allOf":[{"enum":[1,2.5,"a",null]},{"enum":["a",2.5,7]}]})"),
             R"({"enum":[2.5,"a"]})");
   EXPECT_EQ(merged(R"({"allOf":[{"enum":[1,2.5,"a"]},{"type":"integer"}]})"), R"({"enum":[1]})");
-  EXPECT_EQ(merged(R"({"allOf":[{"const":1},{"const":2}]})"),
-            "s: nothing keeps to all that it says");
+  EXPECT_EQ(merged(R"({"allOf":[{"const":1},{"const":2}]})"), "false");
 }
 
 TEST(SchemaMerge, MembersAreThoseOfEither) {
@@ -76,7 +77,7 @@ TEST(SchemaMerge, MembersThatTheOtherForbidsAreLeftOut) {
             R"({"properties":{"a":{},"b":{}},"additionalProperties":false})");
   EXPECT_EQ(merged(R"({"allOf":[{"properties":{"a":{}},"additionalProperties":false},
                                 {"properties":{"c":{}},"required":["c"]}]})"),
-            "s: nothing keeps to all that it says");
+            R"({"properties":{"a":{},"c":false},"additionalProperties":false,"required":["c"]})");
   EXPECT_EQ(
       merged(R"({"allOf":[{"properties":{"a":{}},"additionalProperties":{"type":"null"}},
                                 {"properties":{"c":{"type":"null"}}}]})"),
@@ -102,9 +103,41 @@ TEST(SchemaMerge, WhatHasNoSchemaTogetherIsRefusedByName) {
             "s: pattern of several schemas is not supported");
   EXPECT_EQ(merged(R"({"allOf":[{"multipleOf":2},{"multipleOf":3}]})"),
             "s: multipleOf of several schemas is not supported");
+  EXPECT_EQ(merged(R"({"allOf":[{"format":"date"},{"format":"time"}]})"),
+            "s: format of several schemas is not supported");
+}
+
+TEST(SchemaMerge, MembersThatAreForbiddenStayWhereOthersMayBe) {
   EXPECT_EQ(merged(R"({"allOf":[{"properties":{"a":false}},
                                 {"properties":{"a":{}},"additionalProperties":{"type":"null"}}]})"),
-            "s: additionalProperties of several schemas is not supported");
+            R"({"properties":{"a":false},"additionalProperties":{"type":"null"}})");
+}
+
+TEST(SchemaMerge, WhatOnlyDescribesIsLeftOut) {
+  EXPECT_EQ(merged(R"({"allOf":[
+              {"type":"null","title":"a","discriminator":{"propertyName":"a"},"readOnly":true},
+              {"title":"b","discriminator":{"propertyName":"b"},"$comment":"c","x-order":1}]})"),
+            R"({"type":"null"})");
+  EXPECT_EQ(merged(R"({"allOf":[{"type":"string","format":"int32"},{"format":"date"}]})"),
+            R"({"type":"string","format":"date"})");
+}
+
+TEST(SchemaMerge, ItemsOfOneAreThoseAtThePlacesOfTheOther) {
+  EXPECT_EQ(merged(R"({"allOf":[{"prefixItems":[{"type":"integer"},{}]},
+                                {"prefixItems":[{"minimum":1}],"items":{"maximum":9}}]})"),
+            R"({"prefixItems":[{"allOf":[{"type":"integer"},{"minimum":1}]},{"maximum":9}],)"
+            R"("items":{"maximum":9}})");
+  EXPECT_EQ(merged(R"({"allOf":[{"prefixItems":[{"const":1},{"const":2}]},{"items":false}]})"),
+            R"({"items":false})");
+  EXPECT_EQ(merged(R"({"allOf":[{"prefixItems":[{"const":1},{"const":2}]},
+                                {"prefixItems":[{}],"items":false}]})"),
+            R"({"prefixItems":[{"const":1}],"items":false})");
+}
+
+TEST(SchemaMerge, AValueIsOneOfAllThatAreListed) {
+  EXPECT_EQ(merged(R"({"allOf":[{"const":2,"enum":[1,2]},{"minimum":0}]})"),
+            R"({"minimum":0,"enum":[2]})");
+  EXPECT_EQ(merged(R"({"allOf":[{"const":3,"enum":[1,2]},{"minimum":0}]})"), "false");
 }
 
 TEST(SchemaMerge, MistakesAreNamed) {
@@ -146,10 +179,46 @@ TEST(SchemaMerge, NoMoreIsCopiedThanARequestIsWorth) {
             "s: so many schemas together are not supported");
 }
 
+std::string choices_of(std::string_view one, std::size_t times) {
+  std::string all;
+  for (std::size_t i = 0; i < times; ++i) all.append(i == 0 ? "" : ",").append(one);
+  return all;
+}
+
+// Each choice is a copy of the list, which is worth more than what was sent.
+TEST(SchemaMerge, AListIsNotCopiedForEveryChoice) {
+  const TemplateJson root = TemplateJson::parse(
+      R"({"type":"integer","anyOf":[)" + choices_of(R"({"$ref":"#/$defs/list"})", 256) +
+      R"(],"$defs":{"list":{"enum":[)" + choices_of("1", 50'000) + "]}}}");
+  SchemaBudget budget(root);
+  const auto one = merged_schema(root, root, "s", budget);
+  ASSERT_FALSE(one.ok());
+  EXPECT_EQ(one.error().detail, "s: so many schemas together are not supported");
+}
+
+TEST(SchemaMerge, WhatIsCopiedIsCounted) {
+  const std::string text(1'600, 'a');
+  const TemplateJson root = TemplateJson::parse(R"({"anyOf":[{"const":")" + text +
+                                                R"("},{"const":1}],"allOf":[{"type":"string"}]})");
+  SchemaBudget budget(root);
+  const auto one = merged_schema(root, root, "s", budget);
+  ASSERT_TRUE(one.ok());
+  EXPECT_GE(budget.taken(), SchemaBudget::units_of(*one));
+  EXPECT_LT(budget.taken(), 6 * SchemaBudget::units_of(root));
+  EXPECT_EQ(SchemaBudget::units_of(text), 1 + text.size() / SchemaBudget::kTextBytes);
+}
+
+TEST(SchemaMerge, OnceThereIsTooLittleLeftThereIsNothing) {
+  SchemaBudget budget(TemplateJson(1));
+  EXPECT_FALSE(budget.take(budget.units() + 1));
+  EXPECT_FALSE(budget.take(1));
+  EXPECT_EQ(budget.taken(), budget.units());
+}
+
 TEST(SchemaMerge, ASchemaThatSaysOneThingIsLeftAlone) {
   for (const char* const schema :
-       {R"({"$ref":"#","description":"d","$defs":{}})", R"({"allOf":[{"type":"null"}]})",
-        R"({"type":"object","properties":{}})", "true"}) {
+       {R"({"$ref":"#","description":"d","$defs":{}})", R"({"oneOf":[],"discriminator":{}})",
+        R"({"allOf":[{"type":"null"}]})", R"({"type":"object","properties":{}})", "true"}) {
     EXPECT_FALSE(says_several(TemplateJson::parse(schema))) << schema;
   }
   EXPECT_TRUE(says_several(TemplateJson::parse(R"({"allOf":[true,true]})")));
@@ -164,7 +233,8 @@ TEST(SchemaMerge, NoMoreIsReadThanARequestIsWorth) {
   }
   const TemplateJson root =
       TemplateJson::parse(R"({"$ref":"#/$defs/d0","$defs":{)" + defs + R"("d28":{}}})");
-  const auto one = merged_schema(root, root, "s");
+  SchemaBudget budget(root);
+  const auto one = merged_schema(root, root, "s", budget);
   ASSERT_FALSE(one.ok());
   EXPECT_EQ(one.error().detail, "s: so many schemas together are not supported");
 }
@@ -175,6 +245,28 @@ TEST(SchemaMerge, SchemasThatNameThemselvesHaveAGrammar) {
   EXPECT_TRUE(accepts(automaton, R"({"below": {"below": {}, "tag": null}})"));
   EXPECT_FALSE(accepts(automaton, R"({"below": {"tag": 1}})"));
   EXPECT_FALSE(accepts(automaton, R"({"other": 1})"));
+}
+
+// Members, each of which reads 2^10 schemas: no more together than one could.
+TEST(SchemaMerge, TheMembersOfASchemaShareWhatMayBeRead) {
+  std::string members;
+  for (int i = 0; i < 400; ++i) {
+    members += fmt::format(R"({}"m{}":{{"$ref":"#/$defs/d0","maxLength":{}}})", i == 0 ? "" : ",",
+                           i, i + 1);
+  }
+  std::string defs;
+  for (int i = 0; i < 10; ++i) {
+    defs += fmt::format(
+        R"("d{0}":{{"allOf":[{{"$ref":"#/$defs/d{1}"}},{{"$ref":"#/$defs/d{1}"}}]}},)", i, i + 1);
+  }
+  ByteGrammar grammar;
+  const auto whole =
+      add_json_schema(TemplateJson::parse(R"({"properties":{)" + members + R"(},"$defs":{)" + defs +
+                                          R"("d10":{"type":"string"}}})"),
+                      {.path = "s"}, grammar);
+  ASSERT_FALSE(whole.ok());
+  EXPECT_THAT(whole.error().detail,
+              testing::EndsWith(": so many schemas together are not supported"));
 }
 
 // Of members that both name, each time another schema: told, and not made for ever.

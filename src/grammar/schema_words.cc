@@ -1,0 +1,61 @@
+#include "grammar/schema_words.h"
+
+#include <cmath>
+
+namespace stemma {
+namespace {
+
+// Of those that say something of values of any type, or of a string beside others.
+constexpr std::array kSaying = {"type", "enum", "const", "format"};
+
+// The first type of a value, of those that schemas name.
+std::string_view type_of(const TemplateJson& value) {
+  if (value.is_object()) return "object";
+  if (value.is_array()) return "array";
+  if (value.is_string()) return "string";
+  if (value.is_boolean()) return "boolean";
+  if (!value.is_number()) return "null";
+  const auto number = value.get<double>();
+  return std::floor(number) == number ? "integer" : "number";
+}
+
+bool allows(const WordNames& types, std::string_view type) {
+  return types.contains(type) || (type == "integer" && types.contains("number"));
+}
+
+}  // namespace
+
+bool says_something(std::string_view word) {
+  if (is_among(word, kSaying) || is_among(word, kNarrowingWords)) return true;
+  return std::any_of(std::begin(kTypes), std::end(kTypes), [&](const TypeWords& type) {
+    return std::any_of(type.words.begin(), type.words.end(),
+                       [&](const char* one) { return one != nullptr && word == one; });
+  });
+}
+
+WordNames names_of(const TemplateJson& names) {
+  WordNames all;
+  if (names.is_string()) all.insert(names.get<std::string>());
+  if (!names.is_array()) return all;
+  for (const TemplateJson& name : names) {
+    if (name.is_string()) all.insert(name.get<std::string>());
+  }
+  return all;
+}
+
+bool is_of_types(const TemplateJson& value, const WordNames& types) {
+  return allows(types, type_of(value));
+}
+
+WordNames types_of_both(const WordNames& a, const WordNames& b) {
+  WordNames both;
+  for (const std::string& type : a) {
+    if (allows(b, type)) both.insert(type);
+  }
+  for (const std::string& type : b) {
+    if (allows(a, type)) both.insert(type);
+  }
+  return both;
+}
+
+}  // namespace stemma
