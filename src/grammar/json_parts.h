@@ -29,6 +29,7 @@ struct JsonParts {
   // REQUIRES: -kNumberMax <= least <= most <= kNumberMax.
   Part number_between(std::int64_t least, std::int64_t most) const;
   static constexpr std::int64_t kNumberUnit = 1'000'000;
+  static constexpr int kNumberPlaces = 6;  // of which it is the power of ten
   static constexpr std::int64_t kNumberMax = 1'000'000'000'000 * kNumberUnit;
   // A string whose characters are what `expression` matches, anywhere in it.
   Result<Part> string_of(std::string_view expression) const;

@@ -387,6 +387,34 @@ TEST(JsonSchema, BoundsOfNumbersAreRoundedIntoTheRange) {
   EXPECT_FALSE(accepts(open, "2.499999"));
 }
 
+// Where doubles are further apart than units, of bounds too: a number is within as it is written
+// and as it is read.
+TEST(JsonSchema, BoundsOfAnyMagnitudeAreKeptTo) {
+  struct Case {
+    const char *schema, *allowed, *refused;
+  };
+  const Case cases[] = {
+      {R"({"type":"number","exclusiveMaximum":10000000000})", "9999999999.999999", "10000000000"},
+      {R"({"type":"number","exclusiveMinimum":10000000000})", "10000000000.000002", "10000000000"},
+      {R"({"type":"number","exclusiveMinimum":-99999999999.5})", "-99999999999.4",
+       "-99999999999.5"},
+      {R"({"type":"number","maximum":999999999999})", "999999999999.0", "999999999999.000001"},
+      {R"({"type":"integer","exclusiveMaximum":1e17})", "99999999999999984", "100000000000000000"},
+      {R"({"type":"integer","exclusiveMinimum":9007199254740992})", "9007199254740994",
+       "9007199254740992"},
+      {R"({"type":"integer","minimum":9007199254740993})", "9007199254740993", "9007199254740992"},
+      {R"({"type":"integer","maximum":-123456789012345678})", "-123456789012345678",
+       "-123456789012345677"},
+      {R"({"type":"integer","maximum":18446744073709551615})", "999999999999999999", "1.0"},
+      {R"({"type":"integer","multipleOf":10,"exclusiveMinimum":1e16})", "10000000000000010",
+       "10000000000000000"}};
+  for (const Case& one : cases) {
+    ByteAutomaton automaton = automaton_of_schema(one.schema);
+    EXPECT_TRUE(accepts(automaton, one.allowed)) << one.schema;
+    EXPECT_FALSE(accepts(automaton, one.refused)) << one.schema;
+  }
+}
+
 TEST(JsonSchema, BoundsOfIntegersMayBeFractions) {
   ByteAutomaton automaton =
       automaton_of_schema(R"({"type":"integer","minimum":-1.5,"maximum":1e99})");

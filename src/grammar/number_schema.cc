@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -18,18 +17,14 @@ namespace {
 
 using Part = ByteGrammar::Part;
 
+constexpr std::int64_t kTen = 10;
+
 Error wrong(const std::string& path, std::string_view why) {
   return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, why)};
 }
 
 Part nothing(const std::string& path, std::string_view why, const JsonParts& json) {
   return json.grammar.nothing(fmt::format("{}: {}", path, why));
-}
-
-std::int64_t clamped(double value) {
-  constexpr auto kMax = static_cast<double>(JsonParts::kIntegerMax);
-  if (value >= kMax) return JsonParts::kIntegerMax;
-  return value <= -kMax ? -JsonParts::kIntegerMax : static_cast<std::int64_t>(value);
 }
 
 // What numbers are to be multiples of; nullopt: the schema does not say, or that is passed over.
@@ -52,15 +47,13 @@ Result<Part> multiples_of(const TemplateJson& schema, const DecimalStep& step, i
                           const std::string& path, const JsonParts& json) {
   constexpr std::int64_t kWholeMax = JsonParts::kNumberMax / JsonParts::kNumberUnit;
   std::vector<Part> parts;
-  for (int behind = 0; behind <= std::min(places, step.places); ++behind) {
-    const double unit = std::pow(10, behind);
-    const double limit =
-        places == 0 ? static_cast<double>(JsonParts::kIntegerMax) : double{kWholeMax} * unit;
-    const Result<NumberRange> range = read_number_range(schema, unit, limit);
+  std::int64_t limit = places == 0 ? JsonParts::kIntegerMax : kWholeMax;
+  for (int behind = 0; behind <= std::min(places, step.places); ++behind, limit *= kTen) {
+    const Result<NumberRange> range = read_number_range(schema, behind, limit);
     if (!range.ok()) return wrong(path, range.error().detail);
-    if (!(range->least <= range->most)) continue;
-    const std::optional<Part> part = multiples(json.grammar, {.least = clamped(range->least),
-                                                              .most = clamped(range->most),
+    if (range->least > range->most) continue;
+    const std::optional<Part> part = multiples(json.grammar, {.least = range->least,
+                                                              .most = range->most,
                                                               .step = step.with_places(behind),
                                                               .places = behind});
     if (part.has_value()) parts.push_back(*part);
@@ -76,13 +69,12 @@ Result<Part> integer_of_schema(const TemplateJson& schema, bool strict, const st
   const Result<std::optional<DecimalStep>> step = step_of(schema, strict, path);
   if (!step.ok()) return step.error();
   if (step->has_value()) return multiples_of(schema, **step, 0, path, json);
-  const Result<NumberRange> range =
-      read_number_range(schema, 1, static_cast<double>(JsonParts::kIntegerMax));
+  const Result<NumberRange> range = read_number_range(schema, 0, JsonParts::kIntegerMax);
   if (!range.ok()) return wrong(path, range.error().detail);
-  if (!(range->least <= range->most)) {
+  if (range->least > range->most) {
     return nothing(path, "no integer of at most 18 digits is in this range", json);
   }
-  return json.integer(clamped(range->least), clamped(range->most));
+  return json.integer(range->least, range->most);
 }
 
 Result<Part> number_of_schema(const TemplateJson& schema, bool strict, const std::string& path,
@@ -93,15 +85,13 @@ Result<Part> number_of_schema(const TemplateJson& schema, bool strict, const std
     return multiples_of(schema, **step, DecimalStep::kPlacesMax, path, json);
   }
   const Result<NumberRange> range =
-      read_number_range(schema, static_cast<double>(JsonParts::kNumberUnit),
-                        static_cast<double>(JsonParts::kNumberMax));
+      read_number_range(schema, JsonParts::kNumberPlaces, JsonParts::kNumberMax);
   if (!range.ok()) return wrong(path, range.error().detail);
   if (range->is_free) return json.number;
-  if (!(range->least <= range->most)) {
+  if (range->least > range->most) {
     return nothing(path, "no number with six digits of a fraction is in this range", json);
   }
-  return json.number_between(static_cast<std::int64_t>(range->least),
-                             static_cast<std::int64_t>(range->most));
+  return json.number_between(range->least, range->most);
 }
 
 }  // namespace stemma
