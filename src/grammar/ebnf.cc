@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@ namespace {
 using Part = ByteGrammar::Part;
 
 constexpr int kDepthMax = 100;
+constexpr int kDotsMax = 16;  // in a name: what may be one is looked at again behind each dot
 constexpr std::string_view kDefines = "::=";
 
 // XGrammar's, which look like names before a group.
@@ -29,12 +32,19 @@ constexpr std::array<std::string_view, 4> kMacros = {"TagDispatch", "TokenTagDis
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
+}
 bool begins_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  return is_word(c) || c == '-';
 }
 bool goes_on_name(char c) {
-  return begins_name(c) || is_digit(c) || c == '-' || c == '.';
+  return begins_name(c) || c == '.';
 }
+
+// Of escapes that C has, and what they mean.
+constexpr std::string_view kEscapes{"nrtabfve0"};
+constexpr std::string_view kEscaped{"\n\r\t\a\b\f\v\x1B\0", 9};
 
 class EbnfReader : private TextCursor {
  public:
@@ -45,6 +55,7 @@ class EbnfReader : private TextCursor {
     if (text_.find(kDefines) == std::string_view::npos) {
       unsupported("a grammar without ::= (of Lark?) is");
     }
+    find_defined();
     while (!done()) definition();
     check_names();
     if (!status_.ok()) return status_.error();
@@ -90,11 +101,38 @@ class EbnfReader : private TextCursor {
     return fail(ErrorCode::kUnsupported, at_, fmt::format("{} not supported", what));
   }
 
+  // Names before a ::=, wherever it is: only those with a dot within are looked up.
+  void find_defined() {
+    for (std::size_t at = text_.find(kDefines); at != std::string_view::npos;
+         at = text_.find(kDefines, at + 1)) {
+      const std::size_t last = text_.substr(0, at).find_last_not_of(" \t\r\n");
+      if (last == std::string_view::npos) continue;
+      std::size_t begin = last + 1;
+      while (begin > 0 && goes_on_name(text_[begin - 1])) --begin;
+      const std::string_view name = text_.substr(begin, last + 1 - begin);
+      if (name.find('.') != std::string_view::npos) dotted_.insert(name);
+    }
+  }
+
+  // Of a rule: where none has dots as here, a dot behind a name is any character.
+  std::string_view take_rule_name() {
+    const std::size_t begin = at_;
+    std::string_view name = take_name();
+    while (!dotted_.contains(name) && name.find('.') != std::string_view::npos) {
+      name = name.substr(0, name.rfind('.'));
+    }
+    at_ = begin + name.size();
+    return name;
+  }
+
   // Empty where none begins.
   std::string_view take_name() {
     if (at_end() || !begins_name(text_[at_])) return {};
     const std::size_t begin = at_;
-    while (!at_end() && goes_on_name(text_[at_])) ++at_;
+    int dots = 0;
+    for (; !at_end() && goes_on_name(text_[at_]); ++at_) {
+      if (text_[at_] == '.' && ++dots > kDotsMax) break;
+    }
     return text_.substr(begin, at_ - begin);
   }
   // Whether the next rule begins here.
@@ -200,6 +238,7 @@ class EbnfReader : private TextCursor {
     if (take("\"")) return grammar_.text(literal());
     if (sees("[")) return char_class();
     if (take(".")) return grammar_.one_of(std::array{CharRange{0, kCharMax}});
+    if (sees("<")) return unsupported("a token is");
     if (take("(")) {
       if (sees("=")) return unsupported("what looks ahead is");
       skip_blanks();
@@ -208,7 +247,7 @@ class EbnfReader : private TextCursor {
       return inner;
     }
     const std::size_t begin = at_;
-    const std::string_view name = take_name();
+    const std::string_view name = take_rule_name();
     if (name.empty()) return invalid("neither a text nor a class, a group or a name");
     if (sees("(") && std::find(kMacros.begin(), kMacros.end(), name) != kMacros.end()) {
       return unsupported(fmt::format("the macro {} is", name));
@@ -218,10 +257,11 @@ class EbnfReader : private TextCursor {
 
   // Behind the quotation mark.
   std::string literal() {
+    const std::size_t begin = at_;
     std::string text;
     while (status_.ok()) {
-      if (at_end() || text_[at_] == '\n') {
-        invalid("a text without an end");
+      if (at_end()) {
+        fail(ErrorCode::kInvalidArgument, begin, "a text without an end");
       } else if (take("\"")) {
         break;
       } else if (take("\\")) {
@@ -234,19 +274,17 @@ class EbnfReader : private TextCursor {
   }
 
   void escaped(std::string& text) {
-    constexpr std::string_view kLetters = "nrt";
-    constexpr std::string_view kMeant = "\n\r\t";
     const char letter = !at_end() ? text_[at_] : '\n';
-    if (const std::size_t i = kLetters.find(letter); i != std::string_view::npos) {
+    if (const std::size_t i = kEscapes.find(letter); i != std::string_view::npos) {
       ++at_;
-      text += kMeant[i];
+      text += kEscaped[i];
     } else if (take("x")) {
       append_code(2, text);
     } else if (take("u")) {
       append_code(4, text);
     } else if (take("U")) {
       append_code(8, text);
-    } else if (letter > ' ' && letter <= '~' && !begins_name(letter) && !is_digit(letter)) {
+    } else if (letter > ' ' && letter <= '~' && !is_word(letter)) {
       ++at_;
       text += letter;
     } else {
@@ -255,33 +293,50 @@ class EbnfReader : private TextCursor {
   }
 
   void append_code(std::size_t digits, std::string& text) {
+    if (const auto code = take_code(digits); code.has_value()) utf8_append(*code, text);
+  }
+  std::optional<char32_t> take_code(std::size_t digits) {
     const std::optional<char32_t> code = take_hex(digits);
     if (!code.has_value()) {
       invalid("a character without its digits");
     } else if (*code > kCharMax || (*code >= 0xD800 && *code <= 0xDFFF)) {
       invalid("no character of Unicode");
-    } else {
-      utf8_append(*code, text);
+      return std::nullopt;
     }
+    return code;
   }
 
-  // Classes are written as those of regular expressions.
+  // Classes are those of regular expressions, but for escapes that these do not have.
   Part char_class() {
-    std::size_t end = at_ + 1;
-    if (end < text_.size() && text_[end] == '^') ++end;
-    while (end < text_.size() && text_[end] != ']') end += text_[end] == '\\' ? 2u : 1u;
-    if (end >= text_.size()) return invalid("a [ without a ]");
-    const std::string_view written = text_.substr(at_, end + 1 - at_);
-    const Result<Part> part = add_regex(written, RegexMatch::kWhole, grammar_);
-    if (!part.ok()) {
-      return fail(part.error().code, at_, fmt::format("{}: {}", written, part.error().detail));
+    const std::size_t begin = at_;
+    std::string expression;
+    while (!at_end() && !sees("]")) {
+      if (take("\\U")) {
+        const auto code = take_code(8);
+        if (!code.has_value()) return grammar_.sequence({});
+        expression += fmt::format("\\u{{{:x}}}", std::uint32_t{*code});
+      } else if (take("\\a")) {
+        expression += "\\x07";
+      } else if (take("\\e")) {
+        expression += "\\x1b";
+      } else {
+        const std::size_t bytes = sees("\\") ? 2 : 1;
+        expression += text_.substr(at_, bytes);
+        at_ = std::min(at_ + bytes, text_.size());
+      }
     }
-    at_ = end + 1;
+    if (!take("]")) return fail(ErrorCode::kInvalidArgument, begin, "a [ without a ]");
+    const Result<Part> part = add_regex(expression + "]", RegexMatch::kWhole, grammar_);
+    if (!part.ok()) {
+      return fail(part.error().code, begin,
+                  fmt::format("{}: {}", text_.substr(begin, at_ - begin), part.error().detail));
+    }
     return *part;
   }
 
   ByteGrammar& grammar_;
   std::map<std::string, Rule, std::less<>> rules_;
+  std::set<std::string_view> dotted_;  // names of rules
   Status status_;
 };
 

@@ -5,8 +5,12 @@
 // [classes] of characters, the dot for any one, names of rules, and quantifiers * + ? {n} {n,}
 // {n,m} behind any of these. A rule ends where the next one begins. # begins a comment.
 //
-// What looks ahead, `(=`, and macros are refused by name, and so are grammars of Lark. A rule that
-// begins with itself is refused when the grammar is compiled.
+// Names have letters, digits, - and _; XGrammar's dots too, where a rule is called so: else the dot
+// is any character. Texts may go over lines, and have C's escapes, \xHH, \uHHHH and \UHHHHHHHH, as
+// classes do, which are those of regular expressions (byte_regex).
+//
+// What looks ahead, `(=`, tokens of llama.cpp, `<[1]>`, and macros are refused by name, and so are
+// grammars of Lark. A rule that begins with itself is refused when the grammar is compiled.
 //
 // Thread:     pure functions.
 // Memory:     the parts of the grammar, the names of the rules.

@@ -61,6 +61,11 @@ INSTANTIATE_TEST_SUITE_P(
             {"a", "bc"},
             {"b", "ac"}},
         EbnfCase{R"g(root ::= "(" root ")" | "x")g", {"x", "((x))"}, {"((x)", "()"}},
+        EbnfCase{R"(root ::= [\U0001F600-\U0001F64F\u00e9\a\e]+)", {"😀é\x07\x1B"}, {"U", "0"}},
+        EbnfCase{R"(root ::= "\b\f\v\a\e\'\?")", {"\b\f\v\a\x1B'?"}, {"b"}},
+        EbnfCase{"root ::= 2fa-kv -x\n2fa-kv ::= \"x\"\n-x ::= [y]", {"xy"}, {"x"}},
+        EbnfCase{"root ::= \"a\nb\" | # none: \"\n\"c\"", {"a\nb", "c"}, {"ab"}},
+        EbnfCase{"root ::= item.item. | a.b\nitem ::= \"x\"\na.b ::= \"y\"", {"xyxz", "y"}, {"xx"}},
         EbnfCase{"root ::= (\"#\" \"|\") [#)]", {"#|#", "#|)"}, {"#|"}}));
 
 TEST(Ebnf, NamesTheLineOfAMistake) {
@@ -73,7 +78,7 @@ TEST(Ebnf, NamesTheLineOfAMistake) {
   EXPECT_EQ(refusal("rooot ::= \"a\""), "line 1: no rule is root");
   EXPECT_EQ(refusal("root ::= \"a\"\nroot ::= \"b\""), "line 2: a second rule root");
   EXPECT_EQ(refusal("root ::= \"a"), "line 1: a text without an end");
-  EXPECT_EQ(refusal("root ::= \"a\n\""), "line 1: a text without an end");
+  EXPECT_EQ(refusal("root ::= \"a\n\nb"), "line 1: a text without an end");
   EXPECT_EQ(refusal("root ::= [a"), "line 1: a [ without a ]");
   EXPECT_EQ(refusal("root ::=\n[b-a]"), "line 2: [b-a]: at 4: a range in the wrong order");
   EXPECT_EQ(refusal("root ::= (\"a\"\nb ::= \"c\""), "line 2: a ( without a )");
@@ -86,7 +91,11 @@ TEST(Ebnf, NamesTheLineOfAMistake) {
   EXPECT_EQ(refusal("root ::= \"\\q\""), "line 1: \\ without a character");
   EXPECT_EQ(refusal("root ::= \"\\x4\""), "line 1: a character without its digits");
   EXPECT_EQ(refusal("root ::= \"\\ud800\""), "line 1: no character of Unicode");
-  EXPECT_EQ(refusal("1 ::= \"a\""), "line 1: no rule begins here: name ::= ...");
+  EXPECT_EQ(refusal("root ::= [\\U0001F60]"), "line 1: a character without its digits");
+  EXPECT_EQ(refusal("root ::= [\\U00110000]"), "line 1: no character of Unicode");
+  EXPECT_EQ(refusal("root ::= [a\\"), "line 1: a [ without a ]");
+  EXPECT_EQ(refusal("root ::= item.b\nitem ::= \"x\""), "line 1: no rule is b");
+  EXPECT_EQ(refusal(".a ::= \"a\""), "line 1: no rule begins here: name ::= ...");
   EXPECT_EQ(refusal("root ::= " + std::string(200, '(') + std::string(200, ')')),
             "line 1: groups nested too deep");
 }
@@ -102,6 +111,7 @@ TEST(Ebnf, RefusesByNameWhatHasNoGrammar) {
             "line 1: a grammar without ::= (of Lark?) is not supported");
   EXPECT_EQ(refusal("root ::= \"a\" (= \"b\")").detail,
             "line 1: what looks ahead is not supported");
+  EXPECT_EQ(refusal("root ::= <think> .*").detail, "line 1: a token is not supported");
   const Error macro = refusal("root ::= TagDispatch((\"<a>\", b))");
   EXPECT_EQ(macro.detail, "line 1: the macro TagDispatch is not supported");
   EXPECT_EQ(macro.code, ErrorCode::kUnsupported);
