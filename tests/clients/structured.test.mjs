@@ -39,6 +39,18 @@ const schemas = {
     type: "object", properties: { a: word, b: { type: "boolean" } }, additionalProperties: false,
     anyOf: [{ required: ["a"] }, { required: ["b"], properties: { b: { const: true } } }],
   },
+  places: strict({
+    row: { allOf: [{ type: "array", prefixItems: [{ type: ["integer", "string"] }, {}], minItems: 2, maxItems: 3 }, { items: word }] },
+    typed: { type: "integer", enum: [1, "a", 20, null] },
+  }),
+  leftOut: {
+    $defs: { "Kind<A>": strict({ kind: { const: "a" }, a: { type: "boolean" } }), "Kind<B>": strict({ kind: { const: "b" }, b: { type: "boolean" } }) },
+    type: "object", required: ["some", "of"], additionalProperties: false, properties: {
+      none: false, some: { anyOf: [false, { type: "integer", minimum: 10, anyOf: [{ maximum: 5 }, { minimum: 20, maximum: 99 }] }] },
+      of: { anyOf: [{ $ref: "#/$defs/Kind%3CA%3E" }, { $ref: "#/$defs/Kind%3CB%3E" }], properties: { kind: { const: "b" } } },
+    },
+  },
+  far: strict({ below: { type: "number", minimum: 9999999999, exclusiveMaximum: 10000000000 }, above: { type: "integer", exclusiveMinimum: 9007199254740992, maximum: 9007199254740999 } }),
   multiples: strict({ dozens: { type: "integer", multipleOf: 12, minimum: 30, maximum: 400 }, half: { type: "number", multipleOf: 0.5, minimum: -3, maximum: 40 } }),
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-structured-"));
