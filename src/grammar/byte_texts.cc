@@ -1,16 +1,16 @@
 #include "grammar/byte_texts.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace stemma {
 
 // Parts are made of earlier ones, but for rules: in their order few have to wait.
-ByteTexts::ByteTexts(const ByteGrammar& grammar, Part start)
-    : grammar_(grammar), states_(grammar.nodes_.size()) {
-  reach(start);
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i] != State::kElsewhere) settle({static_cast<std::int32_t>(i)});
-  }
+ByteTexts::ByteTexts(const ByteGrammar& grammar, Part start) : grammar_(grammar) {
+  std::vector<Part> parts = reached_from(start);
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return a.number < b.number; });
+  for (const Part part : parts) settle(part);
 }
 
 std::span<const ByteGrammar::Part> ByteTexts::parts_of(Part part) const {
@@ -19,16 +19,17 @@ std::span<const ByteGrammar::Part> ByteTexts::parts_of(Part part) const {
   return {&grammar_.rules_[static_cast<std::size_t>(one.rule)], 1};
 }
 
-void ByteTexts::reach(Part start) {
+std::vector<ByteGrammar::Part> ByteTexts::reached_from(Part start) {
+  std::vector<Part> reached;
   std::vector<Part> open = {start};
   while (!open.empty()) {
     const Part part = open.back();
     open.pop_back();
-    State& state = states_[static_cast<std::size_t>(part.number)];
-    if (state != State::kElsewhere) continue;
-    state = State::kNoText;
+    if (!has_.emplace(part.number, false).second) continue;
+    reached.push_back(part);
     for (const Part inner : parts_of(part)) open.push_back(inner);
   }
+  return reached;
 }
 
 // Who waited for it is looked at again.
@@ -38,7 +39,7 @@ void ByteTexts::settle(Part part) {
     const Part next = open.back();
     open.pop_back();
     if (has_text(next) || !finds_text(next)) continue;
-    states_[static_cast<std::size_t>(next.number)] = State::kText;
+    has_[next.number] = true;
     const auto waiting = waiting_.find(next.number);
     if (waiting == waiting_.end()) continue;
     open.insert(open.end(), waiting->second.begin(), waiting->second.end());
@@ -66,9 +67,8 @@ bool ByteTexts::finds_text(Part part) {
 }
 
 std::optional<ByteGrammar::Part> ByteTexts::without_text_for(Part part) const {
-  std::vector<bool> seen(states_.size());
-  while (!has_text(part) && !seen[static_cast<std::size_t>(part.number)]) {
-    seen[static_cast<std::size_t>(part.number)] = true;
+  std::unordered_set<std::int32_t> seen;
+  while (!has_text(part) && seen.insert(part.number).second) {
     const std::span<const Part> parts = parts_of(part);
     if (parts.empty()) return part;
     const auto lacking =
