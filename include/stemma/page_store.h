@@ -115,6 +115,15 @@ class PageStore {
   // deadline; what could not be removed is the store's to count.
   virtual void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) = 0;
 
+  // Makes it last that reads find none of the pages that they do not find now: until something is
+  // stored under their keys, no later read does either, also after a restart of a store that
+  // survives one. An error: some may be back, and the caller asks again. Returns by the deadline.
+  // Called like remove. A store that is rid of what it does not find has nothing to do.
+  virtual Status make_removals_last(std::int64_t deadline_us) {
+    static_cast<void>(deadline_us);
+    return {};
+  }
+
   // Removes every page of these families of namespaces; of all where none is named. Once it says
   // that none is left, no later read finds one that was stored before, also after a restart of a
   // store that survives one. What it did not get to by the deadline it goes on with when it is

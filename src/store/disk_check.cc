@@ -42,7 +42,7 @@ Result<Directory> open_directory(DiskFiles& files, std::int64_t deadline_us) {
     }
     STEMMA_ASSIGN_OR_RETURN(const DiskFileId file,
                             files.open(entry.name, DiskAccess::kDirect, deadline_us));
-    directory.slabs.add(*name, file, slots);
+    directory.slabs.add(*name, file, slots, DiskSlabs::Slots::kStale);
   }
   if (!directory.has_index && directory.slabs.slabs().empty()) {
     return Error{ErrorCode::kNotFound, files.directory() + ": holds no disk tier"};

@@ -178,8 +178,14 @@ PageVerdict DiskPageStore::judge(const Sought& sought, const DiskRead& read) {
 void DiskPageStore::drop(DiskPages::Page& page, bool reusable) {
   dropped_.push_back({page.key, page.slot, reusable});
   counters_.lost_slots += reusable ? 0 : 1;
-  pages_.erase(page);
+  take_from_map(page);
   changed_ = true;
+}
+
+// Nobody finds it from now on; its frame lies in its slot still.
+void DiskPageStore::take_from_map(DiskPages::Page& page) {
+  slabs_.set_stale(page.slot, true);
+  pages_.erase(page);
 }
 
 void DiskPageStore::close_retired() {

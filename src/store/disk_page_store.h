@@ -72,9 +72,10 @@ class DiskPageStore final : public PageStore {
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
   // A page that cannot be read back right either goes too.
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
-  // Their headers are overwritten before the index forgets them, so that an index that is lost does
-  // not bring them back; of a purge of all, the files go. So does, whatever is purged, a slab that
-  // could not be opened: whose pages it has cannot be told.
+  // The headers of all frames that are found no more are overwritten, also of those that were
+  // evicted, so that an index that is lost brings none of them back; of a purge of all, the files
+  // go. So does, in either, a slab that could not be opened: which pages it has cannot be told.
+  Status make_removals_last(std::int64_t deadline_us) override;
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
   PageStoreUsage usage() const override;
@@ -158,11 +159,14 @@ class DiskPageStore final : public PageStore {
   bool read_back(DiskRead& read, std::size_t bytes, std::int64_t deadline_us);
 
   // Purging (disk_page_store_purge.cc).
+  Error cannot_be_written() const;
   Status remove_strays(std::int64_t deadline_us);
   PurgeOutcome purge_all(std::int64_t deadline_us);
-  std::size_t take_out(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket);
-  Status overwrite_headers(std::int64_t deadline_us);
-  Status finish_purged(std::int64_t deadline_us, std::int64_t& pages);
+  PurgeOutcome purge_owned(std::span<const NamespaceFamily> namespaces, std::int64_t deadline_us);
+  std::size_t take_out(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket,
+                       std::int64_t& pages);
+  Status blank_stale(std::int64_t deadline_us, std::int64_t& slots_blanked);
+  Status blank(std::span<const SlotRef> slots, std::int64_t deadline_us);
 
   // The index and what it costs (disk_page_store_index.cc).
   Status commit(const IndexCells& cells, std::int64_t deadline_us);
@@ -179,6 +183,7 @@ class DiskPageStore final : public PageStore {
   // Reading (disk_page_store.cc). `mutex_` is held by the caller.
   PageVerdict judge(const Sought& sought, const DiskRead& read);
   void drop(DiskPages::Page& page, bool reusable);
+  void take_from_map(DiskPages::Page& page);
   void close_retired();
   std::int64_t stray_bytes() const;
   void report_difference(const DiskPages::Namespace& described) const;
@@ -207,7 +212,6 @@ class DiskPageStore final : public PageStore {
   std::atomic<std::int64_t> index_bytes_ = 0;
   bool removals_unsynced_ = false;        // of slabs: a loss of power may bring them back
   std::vector<SlotRef> doubtful_;         // nobody knows whether the index names them
-  std::vector<Dropped> purging_;          // found no more, but still on the disk
   std::set<std::int32_t> slabs_of_call_;  // in which the call that runs has slots
   std::int64_t grow_again_us_;            // not before
   Buffer scratch_;                        // a frame that is read back

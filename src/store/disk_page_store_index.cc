@@ -145,7 +145,6 @@ Status DiskPageStore::drop_slab(std::int32_t number, std::atomic<std::int64_t>& 
     changed_ = true;
   }
   std::erase_if(doubtful_, [&](SlotRef slot) { return slot.slab == number; });
-  std::erase_if(purging_, [&](const Dropped& page) { return page.slot.slab == number; });
   Status removed = files_->remove(name, deadline_us);
   removals_unsynced_ = true;
   if (removed.ok()) return removed;

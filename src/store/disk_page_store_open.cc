@@ -1,6 +1,8 @@
 // Opening trusts the index for which pages there are, and nothing for what is in them: each frame
 // is verified when it is read. Where the index is lost, the frames' own headers say which page they
-// are, and it is made anew from them. Nothing that is found wrong keeps the store from opening.
+// are, and it is made anew from them. An index that is there but cannot be read is not lost: what
+// it has removed is not to be found among the frames. Nothing that is found wrong keeps the store
+// from opening.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -44,9 +46,11 @@ Status DiskPageStore::load() {
   const std::int64_t deadline_us = clock_.now_us() + kOpeningUs;
   STEMMA_RETURN_IF_ERROR(open_slabs(deadline_us));
   Result<IndexContents> contents = index_.load(deadline_us);
+  if (!contents.ok()) contents = index_.load(deadline_us);  // it may have been once
   if (!contents.ok()) {
     STEMMA_LOG(kWarning, "tier.disk.index_unreadable", kv("error", to_string(contents.error())));
     contents = IndexContents();
+    contents->found = true;
   }
   counters_.bad_index_cells = contents->bad_cells;
   if (!contents->found) *contents = contents_of_frames(deadline_us);
@@ -89,7 +93,7 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
     }
     const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, deadline_us);
     if (file.ok()) {
-      slabs_.add(*name, *file, slots);
+      slabs_.add(*name, *file, slots, DiskSlabs::Slots::kStale);
       continue;
     }
     STEMMA_LOG(kWarning, "tier.disk.slab_unreadable", kv("error", to_string(file.error())));

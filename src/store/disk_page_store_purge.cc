@@ -1,16 +1,15 @@
 // A purge of namespaces goes through the map in pieces. The pages of a piece leave the map, so that
-// nobody finds them; then their headers are overwritten and synced; only then the index forgets
-// them, and their slots are free. Whatever fails in between stays in `purging_`, and the next call
-// begins with it: a page is never forgotten that a restart could find.
+// nobody finds them, and the index forgets them. Then the headers of all frames are overwritten
+// that nobody is to find: of those just removed, of those that were evicted or dropped before, and
+// of those that were never confirmed. A header that is overwritten makes no frame: an index that
+// has to be made anew from the frames, or whose record of the removal is lost, does not bring it
+// back. Slots remember that they are stale until that is durable, whatever fails in between: a page
+// is never forgotten that a restart could find. A removal of single pages lasts by the same way.
 //
 // Slabs of which nobody knows whose pages they hold go first, as files: they could not be opened,
 // or could not be removed when they were to go; or they were removed, to make room, and would be
 // back after a loss of power, with pages that the index still names.
-//
-// A header that is overwritten makes no frame: an index that has to be made anew from the frames
-// does not name it. What was evicted before has its header still, until its slot is used again.
 #include <array>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -23,6 +22,9 @@ namespace {
 // Pages between two commits: their cells fit the index before it has to be written anew.
 constexpr std::int64_t kPiecePages = 512;
 
+// Slots between two syncs: also a slow disk comes further with each call.
+constexpr std::size_t kPieceSlots = 64;
+
 constexpr std::size_t kZeroBytes = kFrameAlignment;
 alignas(kFrameAlignment) constexpr std::array<std::byte, kZeroBytes> kZeros = {};
 
@@ -31,24 +33,26 @@ alignas(kFrameAlignment) constexpr std::array<std::byte, kZeroBytes> kZeros = {}
 PurgeOutcome DiskPageStore::purge(std::span<const NamespaceFamily> namespaces,
                                   std::int64_t deadline_us) {
   const std::lock_guard turn(turn_);
-  if (!ready(deadline_us)) {
-    return {.status = Error{ErrorCode::kIo, files_->directory() + ": cannot be written"}};
-  }
+  if (!ready(deadline_us)) return {.status = cannot_be_written()};
   if (Status gone = remove_strays(deadline_us); !gone.ok()) return {.status = std::move(gone)};
-  if (namespaces.empty()) return purge_all(deadline_us);
-  PurgeOutcome outcome;
-  outcome.status = finish_purged(deadline_us, outcome.pages);  // of a call that failed
-  std::size_t bucket = 0;
-  do {
-    if (!outcome.status.ok()) return outcome;
-    if (bucket != 0 && clock_.now_us() >= deadline_us) {
-      outcome.status = Error{ErrorCode::kDeadline, files_->directory() + ": more is to be purged"};
-      return outcome;
-    }
-    bucket = take_out(namespaces, bucket);
-    outcome.status = finish_purged(deadline_us, outcome.pages);
-  } while (bucket != 0);
-  return outcome;
+  return namespaces.empty() ? purge_all(deadline_us) : purge_owned(namespaces, deadline_us);
+}
+
+// Where the store only reads, headers are overwritten as well as that can be done now: it is not
+// believed, but may spare the next life a wrong page.
+Status DiskPageStore::make_removals_last(std::int64_t deadline_us) {
+  const std::lock_guard turn(turn_);
+  if (files_->overdue(DiskLane::kWrite) > 0) return cannot_be_written();
+  std::int64_t blanked = 0;
+  Status done = blank_stale(deadline_us, blanked);
+  if (!ready(deadline_us)) return cannot_be_written();
+  if (done.ok()) done = remove_strays(deadline_us);
+  if (done.ok()) done = commit(IndexCells(), deadline_us);
+  return done;
+}
+
+Error DiskPageStore::cannot_be_written() const {
+  return {ErrorCode::kIo, files_->directory() + ": cannot be written"};
 }
 
 // A name that is gone may come back with a loss of power until the directory is synced: so they are
@@ -97,31 +101,64 @@ PurgeOutcome DiskPageStore::purge_all(std::int64_t deadline_us) {
   return outcome;
 }
 
-// The next pages into `purging_`. The bucket to go on from, 0 at the end.
+PurgeOutcome DiskPageStore::purge_owned(std::span<const NamespaceFamily> namespaces,
+                                        std::int64_t deadline_us) {
+  PurgeOutcome outcome;
+  std::size_t bucket = 0;
+  do {
+    if (bucket != 0 && clock_.now_us() >= deadline_us) {
+      outcome.status = Error{ErrorCode::kDeadline, files_->directory() + ": more is to be purged"};
+      return outcome;
+    }
+    bucket = take_out(namespaces, bucket, outcome.pages);
+    outcome.status = commit(IndexCells(), deadline_us);
+    if (!outcome.status.ok()) return outcome;
+  } while (bucket != 0);
+  std::int64_t blanked = 0;
+  outcome.status = blank_stale(deadline_us, blanked);
+  return outcome;
+}
+
+// The next pages out of the map, whose removal goes with the next commit. The bucket to go on from,
+// 0 at the end.
 std::size_t DiskPageStore::take_out(std::span<const NamespaceFamily> namespaces,
-                                    std::size_t first_bucket) {
+                                    std::size_t first_bucket, std::int64_t& pages) {
   const std::lock_guard lock(mutex_);
   std::vector<DiskPages::Page*> found;
   const std::size_t next =
       pages_.visit_owned(namespaces, first_bucket, kPiecePages,
                          [&](DiskPages::Page& page) { found.push_back(&page); });
-  for (DiskPages::Page* const page : found) {
-    purging_.push_back({page->key, page->slot});
-    pages_.erase(*page);
-  }
-  changed_ |= !found.empty();
+  for (DiskPages::Page* const page : found) drop(*page, /*reusable=*/true);
+  pages += std::ssize(found);
+  counters_.purged_pages += std::ssize(found);
   return next;
 }
 
-Status DiskPageStore::overwrite_headers(std::int64_t deadline_us) {
+// Overwrites the header of every frame that nobody is to find.
+Status DiskPageStore::blank_stale(std::int64_t deadline_us, std::int64_t& slots_blanked) {
+  for (;;) {
+    std::vector<SlotRef> slots;
+    {
+      const std::lock_guard lock(mutex_);
+      slots = slabs_.stale_slots(kPieceSlots);
+    }
+    if (slots.empty()) return {};
+    if (slots_blanked != 0 && clock_.now_us() >= deadline_us) {
+      return Error{ErrorCode::kDeadline, files_->directory() + ": more is to be overwritten"};
+    }
+    STEMMA_RETURN_IF_ERROR(blank(slots, deadline_us));
+    slots_blanked += std::ssize(slots);
+  }
+}
+
+// REQUIRES: all in one slab; nothing that was given up may still write there.
+Status DiskPageStore::blank(std::span<const SlotRef> slots, std::int64_t deadline_us) {
   std::vector<DiskWrite> writes;
-  std::map<std::int32_t, DiskFileId> files;
   {
     const std::lock_guard lock(mutex_);
-    for (const Dropped& page : purging_) {
-      const SlotPlace place = slabs_.place_of(page.slot);
+    for (const SlotRef slot : slots) {
+      const SlotPlace place = slabs_.place_of(slot);
       writes.push_back({place.file, place.offset_bytes, kZeros});
-      files.emplace(page.slot.slab, place.file);
     }
   }
   files_->write(writes, deadline_us);
@@ -131,30 +168,14 @@ Status DiskPageStore::overwrite_headers(std::int64_t deadline_us) {
     return Error{overdue ? ErrorCode::kDeadline : ErrorCode::kIo,
                  files_->directory() + ": cannot overwrite a page", write.sys_errno};
   }
-  for (const auto& [number, file] : files) {
-    Status synced = files_->sync(file, deadline_us);
-    if (synced.ok()) continue;
+  Status synced = files_->sync(writes.front().file, deadline_us);
+  if (!synced.ok()) {
     if (synced.error().code == ErrorCode::kIo) become_read_only("slab", synced.error());
     return synced;
   }
+  const std::lock_guard lock(mutex_);
+  for (const SlotRef slot : slots) slabs_.set_stale(slot, false);
   return {};
-}
-
-// What is in `purging_` goes for good, and is counted.
-Status DiskPageStore::finish_purged(std::int64_t deadline_us, std::int64_t& pages) {
-  STEMMA_RETURN_IF_ERROR(overwrite_headers(deadline_us));
-  IndexCells cells;
-  std::vector<SlotRef> slots;
-  for (const Dropped& page : purging_) {
-    cells.remove(page.key);
-    slots.push_back(page.slot);
-  }
-  Status done = commit(cells, deadline_us);
-  settle(slots, done.ok());
-  pages += std::ssize(purging_);
-  counters_.purged_pages += std::ssize(purging_);
-  purging_.clear();
-  return done;
 }
 
 }  // namespace stemma

@@ -157,7 +157,7 @@ bool DiskPageStore::grow(std::int64_t slot_bytes, std::int64_t deadline_us) {
     return false;
   }
   const std::lock_guard lock(mutex_);
-  slabs_.add(name, *file, slots);
+  slabs_.add(name, *file, slots, DiskSlabs::Slots::kBlank);
   return true;
 }
 
@@ -201,7 +201,7 @@ std::vector<SlotRef> DiskPageStore::evict(std::int64_t slot_bytes, std::int64_t 
     if (page == nullptr) break;
     cells.remove(page->key);
     slots.push_back(page->slot);
-    pages_.erase(*page);
+    take_from_map(*page);
     ++counters_.evicted_pages;
   }
   return slots;
@@ -304,6 +304,7 @@ void DiskPageStore::publish(std::span<Staged> staged, std::int64_t deadline_us) 
       if (!durable) uncommitted.push_back(page.page.slot);
       if (!durable) continue;
       pages_.insert(page.page, std::ssize(page.write->frame), DiskPages::Warmth::kUsed);
+      slabs_.set_stale(page.page.slot, false);
       ++counters_.written_pages;
     }
   }

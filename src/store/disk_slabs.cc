@@ -59,12 +59,16 @@ void DiskSlabs::keep_number_above(std::int32_t number) noexcept {
   next_number_ = std::max(next_number_, number + 1);
 }
 
-void DiskSlabs::add(const SlabName& name, DiskFileId file, std::int64_t slots) {
+void DiskSlabs::add(const SlabName& name, DiskFileId file, std::int64_t slots, Slots hold) {
   Slab slab;
   slab.name = name;
   slab.file = file;
   slab.slots = slots;
-  slab.taken_bits.resize((static_cast<std::size_t>(slots) + kWordBits - 1) / kWordBits);
+  const std::size_t words = (static_cast<std::size_t>(slots) + kWordBits - 1) / kWordBits;
+  slab.taken_bits.resize(words);
+  slab.stale_bits.resize(words, hold == Slots::kStale ? ~std::uint64_t{0} : 0);
+  const std::size_t past_end = words * kWordBits - static_cast<std::size_t>(slots);
+  slab.stale_bits.back() &= ~std::uint64_t{0} >> past_end;
   bytes_ += slab.bytes();
   slots_ += slots;
   keep_number_above(name.number);
@@ -92,6 +96,7 @@ std::optional<SlotRef> DiskSlabs::try_take(std::int64_t slot_bytes) {
       const auto slot = static_cast<std::int64_t>(word * kWordBits + bit);
       if (bit == kWordBits || slot >= slab.slots) continue;
       slab.taken_bits[word] |= std::uint64_t{1} << bit;
+      slab.stale_bits[word] |= std::uint64_t{1} << bit;
       ++slab.taken;
       slab.next_word = word;
       return SlotRef{number, static_cast<std::int32_t>(slot)};
@@ -108,6 +113,7 @@ bool DiskSlabs::try_mark(SlotRef slot) {
   const std::uint64_t bit = std::uint64_t{1} << (at % kWordBits);
   if ((word & bit) != 0) return false;
   word |= bit;
+  found->second.stale_bits[at / kWordBits] &= ~bit;
   ++found->second.taken;
   return true;
 }
@@ -121,6 +127,30 @@ void DiskSlabs::give_back(SlotRef slot) {
   STEMMA_CHECK((word & bit) != 0, "only a taken slot can be given back");
   word &= ~bit;
   --found->second.taken;
+}
+
+void DiskSlabs::set_stale(SlotRef slot, bool stale) {
+  const auto found = slabs_.find(slot.slab);
+  if (found == slabs_.end()) return;  // its slab has gone meanwhile
+  const auto at = static_cast<std::size_t>(slot.slot);
+  std::uint64_t& word = found->second.stale_bits[at / kWordBits];
+  const std::uint64_t bit = std::uint64_t{1} << (at % kWordBits);
+  word = stale ? word | bit : word & ~bit;
+}
+
+std::vector<SlotRef> DiskSlabs::stale_slots(std::size_t slots_max) const {
+  std::vector<SlotRef> slots;
+  for (const auto& [number, slab] : slabs_) {
+    for (std::size_t word = 0; word < slab.stale_bits.size(); ++word) {
+      for (std::uint64_t left = slab.stale_bits[word]; left != 0; left &= left - 1) {
+        const auto slot = static_cast<std::int64_t>(word * kWordBits) + std::countr_zero(left);
+        if (slots.size() == slots_max) return slots;
+        slots.push_back({number, static_cast<std::int32_t>(slot)});
+      }
+    }
+    if (!slots.empty()) return slots;
+  }
+  return slots;
 }
 
 SlotPlace DiskSlabs::place_of(SlotRef slot) const {

@@ -1,11 +1,13 @@
-// DiskSlabs: slab files, each preallocated and cut into slots of one size, and which slots are
-// free.
+// DiskSlabs: slab files, each preallocated and cut into slots of one size, which slots are free,
+// and which may still hold a frame that nobody is to find.
 //
-// A slab is "slab-NUMBER-SLOTBYTES"; numbers are not used again while anything can name them.
+// A slab is "slab-NUMBER-SLOTBYTES"; numbers are not used again while anything can name them. A
+// slot is stale from when it is taken until its page is found, from when its page is found no more,
+// and, unless its slab was made in this life, from the opening: until it is blanked.
 //
 // Thread:     one at a time (the store holds a mutex), but for make_file.
-// Memory:     a bit a slot.
-// Cost:       try_take: words of bits until a free slot.
+// Memory:     two bits a slot.
+// Cost:       try_take, stale_slots: words of bits until there are enough.
 // Not here:   what lies in a slot (disk_pages), when a slab is made or goes (the store).
 #pragma once
 
@@ -46,6 +48,7 @@ class DiskSlabs {
     std::int64_t slots = 0;
     std::int64_t taken = 0;
     std::vector<std::uint64_t> taken_bits;
+    std::vector<std::uint64_t> stale_bits;
     std::size_t next_word = 0;  // where the next free slot is looked for first
 
     std::int64_t bytes() const noexcept { return slots * name.slot_bytes; }
@@ -59,15 +62,23 @@ class DiskSlabs {
   std::int32_t take_number() noexcept { return next_number_++; }
   void keep_number_above(std::int32_t number) noexcept;
 
-  void add(const SlabName& name, DiskFileId file, std::int64_t slots);
+  // What its slots hold at first: nothing, or what another life left there.
+  enum class Slots : std::uint8_t { kBlank, kStale };
+  void add(const SlabName& name, DiskFileId file, std::int64_t slots, Slots hold);
   // Forgets a slab and gives its file.
   DiskFileId take_out(std::int32_t number);
 
   // A free slot of this size, the one behind the last if it can be, and marks it as taken.
   std::optional<SlotRef> try_take(std::int64_t slot_bytes);
-  // Marks a slot as taken: what lies there at opening. False if it is no slot, or is taken.
+  // Marks a slot as taken, and what lies there at opening as found. False if it is no slot, or is
+  // taken.
   bool try_mark(SlotRef slot);
   void give_back(SlotRef slot);
+
+  // Whether the slot may hold a frame that nobody is to find.
+  void set_stale(SlotRef slot, bool stale);
+  // Slots of one slab that are, so many at most; none where none is.
+  std::vector<SlotRef> stale_slots(std::size_t slots_max) const;
 
   // Where it lies. REQUIRES: its slab is there.
   SlotPlace place_of(SlotRef slot) const;

@@ -74,6 +74,38 @@ TEST_F(DiskPurgeTest, AnIndexThatIsLostDoesNotBringItBack) {
   expect_found(0, 20);
 }
 
+// Of pages that were evicted before the purge the frames lie there still, until it comes.
+TEST_F(DiskPurgeTest, WhatWasEvictedBeforeDoesNotComeBackEither) {
+  for (std::uint64_t i = 0; i < 8; ++i) f.put_all(make_pages(other_format(), 100 + i, 8));
+  ASSERT_LT(f.count_right(ours), 30);
+  EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
+  f.lose_index();
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.count_right(ours), 0);
+  EXPECT_GT(f.store->usage().pages, 0) << "others are found anew";
+}
+
+TEST_F(DiskPurgeTest, AnIndexThatCannotBeReadDoesNotBringItBack) {
+  EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
+  for (std::int64_t failing = 0; failing < 8; ++failing) {
+    SCOPED_TRACE(failing);
+    f.store.reset();
+    f.disk.faults.fail_at = f.disk.operations + failing;
+    ASSERT_TRUE(f.open());
+    f.disk.faults = {};
+    EXPECT_EQ(f.metric("index_rebuilds_total"), 0) << "it is there";
+    EXPECT_EQ(f.count_right(ours), 0);
+  }
+}
+
+TEST_F(DiskPurgeTest, AnIndexThatCannotBeReadOnceCostsNothing) {
+  const std::int64_t slabs = std::ssize(f.disk.names()) - 1;
+  f.store.reset();
+  f.disk.faults.fail_at = f.disk.operations + slabs + 1;  // behind the slabs' openings and its own
+  ASSERT_TRUE(f.open());
+  expect_found(30, 20);
+}
+
 TEST_F(DiskPurgeTest, OfAllLeavesNoFileOfPages) {
   const PurgeOutcome outcome = purge({});
   EXPECT_TRUE(outcome.status.ok());

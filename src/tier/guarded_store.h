@@ -42,6 +42,9 @@ class GuardedStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     inner_->remove(removals, deadline_us);
   }
+  Status make_removals_last(std::int64_t deadline_us) override {
+    return inner_->make_removals_last(deadline_us);
+  }
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
   PageStoreUsage usage() const override { return inner_->usage(); }

@@ -45,6 +45,9 @@ class LeadingStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     own_.remove(removals, deadline_us);
   }
+  Status make_removals_last(std::int64_t deadline_us) override {
+    return own_.make_removals_last(deadline_us);
+  }
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override {
     return own_.purge(namespaces, deadline_us);

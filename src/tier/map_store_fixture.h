@@ -51,6 +51,10 @@ class MapStore : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t) override {
     for (const PageRemoval& removal : removals) frames.erase(removal.key);
   }
+  Status make_removals_last(std::int64_t) override {
+    if (removals_last) return {};
+    return Error{ErrorCode::kIo, "it may be back"};
+  }
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces, std::int64_t) override {
     if (broken) return {.status = Error{ErrorCode::kIo, "broken"}};
     purged.assign(namespaces.begin(), namespaces.end());
@@ -63,6 +67,7 @@ class MapStore : public PageStore {
   std::vector<NamespaceFamily> purged;  // named by the last purge
   PageKey refused;
   bool broken = false;
+  bool removals_last = true;
 };
 
 }  // namespace stemma

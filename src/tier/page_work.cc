@@ -241,7 +241,8 @@ void PageWork::look_up(Transfer& job) {
   job.found_pages = found.ok() ? *found : 0;
 }
 
-// A store removes what it is shown the bytes of. Only what it then says it has not is gone.
+// A store removes what it is shown the bytes of. Only what it then says it has not, and says will
+// stay away, is gone.
 void PageWork::remove_batch(Transfer& job, std::size_t first, std::size_t end) {
   Staging& staging = staging_of(job);
   PageStore& from = store_of(job);
@@ -254,9 +255,11 @@ void PageWork::remove_batch(Transfer& job, std::size_t first, std::size_t end) {
     from.remove(wrong, job.deadline_us);
     from.read(staging.reads, job.deadline_us);
   }
+  const auto is_gone = [](const PageRead& read) { return read.verdict == PageVerdict::kMissing; };
+  if (std::none_of(staging.reads.begin(), staging.reads.end(), is_gone)) return;
+  if (!from.make_removals_last(job.deadline_us).ok()) return;
   for (std::size_t page = first; page < end; ++page) {
-    const bool gone = staging.reads[page - first].verdict == PageVerdict::kMissing;
-    job.verdicts[page] = gone ? PageVerdict::kDone : PageVerdict::kFailed;
+    if (is_gone(staging.reads[page - first])) job.verdicts[page] = PageVerdict::kDone;
   }
 }
 

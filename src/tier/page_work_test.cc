@@ -381,6 +381,18 @@ TEST(PageWork, LooksUpHowManyPagesTheStoreHas) {
   EXPECT_EQ(look->found_pages, 0) << "a store that fails has nothing";
 }
 
+TEST(PageWork, APageIsRemovedOnceTheStoreSaysThatItStaysAway) {
+  WorkBench b(small_shape());
+  b.store_pages(2);
+  const auto removal = b.job(TransferKind::kRemove, 0, {}, {0, 1, 2});
+  b.near.removals_last = false;
+  EXPECT_THAT(b.run(*removal), Each(kFailed));
+  EXPECT_THAT(b.near.frames, IsEmpty());
+  EXPECT_THAT(b.run(*removal), Each(kFailed)) << "it is not found, but may be back";
+  b.near.removals_last = true;
+  EXPECT_THAT(b.run(*removal), Each(kDone));
+}
+
 TEST(PageWork, PurgesNamespaces) {
   WorkBench b(small_shape());
   b.store_pages(3);

@@ -65,6 +65,9 @@ class FaultyStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     inner_.remove(removals, deadline_us);
   }
+  Status make_removals_last(std::int64_t deadline_us) override {
+    return inner_.make_removals_last(deadline_us);
+  }
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override {
     if (!drawn(faults_.purge_fails)) return inner_.purge(namespaces, deadline_us);

@@ -73,6 +73,11 @@ class SimulatedDiskStore final : public PageStore {
     catch_up();
     if (is_open()) store_->remove(removals, deadline_us);
   }
+  Status make_removals_last(std::int64_t deadline_us) override {
+    catch_up();
+    if (is_open()) return store_->make_removals_last(deadline_us);
+    return Error{ErrorCode::kIo, "the store is not open"};
+  }
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override {
     catch_up();
