@@ -64,7 +64,9 @@ class LowerTiers {
   virtual const HostImage* windowed_host_image_or_null() const { return nullptr; }
   // Those of the other ranks, where there are some.
   virtual HostImageRanks* host_image_ranks_or_null() { return nullptr; }
-  // Says whose pages these are, before a cache uses them: see PageStore::describe.
+  // Says whose pages these are, before a cache uses them: see PageStore::describe. The first one is
+  // the model's own, whose pages the file of host memory says it holds; others go on from the model,
+  // as those of adapters.
   virtual void describe(const NamespaceDigest& digest, std::string_view description) {
     for (PageStore* const store : stores()) store->describe(digest, description);
   }

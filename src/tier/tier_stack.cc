@@ -92,6 +92,7 @@ std::unique_ptr<TransferLanes> TierStack::open_lanes(std::int64_t jobs_max) {
 
 void TierStack::describe(const NamespaceDigest& digest, std::string_view description) {
   LowerTiers::describe(digest, description);
+  if (std::exchange(named_, true)) return;
   if (image_.has_value()) image_->label.model = digest;
   if (windowed_image_.has_value()) windowed_image_->label.model = digest;
 }

@@ -72,6 +72,7 @@ class TierStack final : public LowerTiers {
   std::unique_ptr<HostPool> windowed_host_;  // nullptr: no layers have a window
   std::optional<HostImage> image_;
   std::optional<HostImage> windowed_image_;
+  bool named_ = false;  // their labels have the model
   std::vector<std::unique_ptr<PageStore>> stores_;
   std::vector<PageStore*> store_list_;
   std::unique_ptr<PageWork> work_;

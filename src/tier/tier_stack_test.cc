@@ -1,0 +1,37 @@
+// Host memory's file is the model's, whatever adapters are named beside it.
+#include "tier/tier_stack.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "pool/pool_fixture.h"
+
+namespace stemma {
+namespace {
+
+NamespaceDigest digest_of(std::uint8_t byte) {
+  NamespaceDigest digest;
+  digest.bytes[0] = byte;
+  return digest;
+}
+
+TEST(TierStack, AFileOfHostMemoryIsLabelledWithTheModelNotWithItsAdapters) {
+  const KvShape shape = {
+      .layers = 2, .pages = 4, .page_size = 4, .heads = 2, .head_dim = 8, .dtype = DType::kF16};
+  const auto device = make_test_pool(shape, KvLayout::kLayerFirst);
+  const auto windowed = make_test_pool(shape, KvLayout::kLayerFirst);
+  ThreadPool threads(1);
+  const MonotonicClock clock;
+  const auto stack = TierStack::open({.host_bytes = 1 << 20, .host_file = "host"}, *device, {},
+                                     threads, clock, windowed.get());
+  ASSERT_TRUE(stack.ok()) << to_string(stack.error());
+  for (const std::uint8_t named : std::array<std::uint8_t, 3>{1, 2, 3}) {
+    (*stack)->describe(digest_of(named), "");
+  }
+  EXPECT_EQ((*stack)->host_image_or_null()->label.model, digest_of(1));
+  EXPECT_EQ((*stack)->windowed_host_image_or_null()->label.model, digest_of(1));
+}
+
+}  // namespace
+}  // namespace stemma
