@@ -82,6 +82,10 @@ struct PageStoreUsage {
 struct PurgeOutcome {
   std::int64_t pages = 0;  // that it removed, whatever became of the others
   Status status = {};      // ok: none is left. Else some may be, and the caller asks again
+  bool advanced = false;   // not ok, but the next call goes on from further than this one did
+
+  // Whether to ask again at once.
+  bool got_on() const noexcept { return pages > 0 || advanced; }
 };
 
 class PageStore {

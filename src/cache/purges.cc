@@ -100,12 +100,20 @@ void Purges::advance() {
   }
 }
 
-// The oldest one that waits for no copy.
+// The oldest one that waits for no copy: behind the one that failed last, as long as there is one,
+// so that it keeps no other waiting.
 void Purges::ask(int store) {
-  const auto next = std::find_if(purges_.begin(), purges_.end(), [&](const auto& entry) {
+  const auto can_begin = [&](const auto& entry) {
     return (entry.second.stores & bit_of(store)) != 0 && !being_stored(entry.second, store);
-  });
-  if (next == purges_.end()) return;
+  };
+  const std::int64_t failed = stores_[static_cast<std::size_t>(store)].failed_last;
+  const auto behind = std::find_if(purges_.begin(), purges_.end(),
+                                   [&](const auto& entry) { return entry.first.value() > failed; });
+  auto next = std::find_if(behind, purges_.end(), can_begin);
+  if (next == purges_.end()) {
+    next = std::find_if(purges_.begin(), behind, can_begin);
+    if (next == behind) return;
+  }
   auto ticket = parts_.transfers.try_open(TransferKind::kPurge, store);
   if (!ticket.has_value()) return;
   Transfer& job = ticket->job();
@@ -140,7 +148,8 @@ void Purges::landed(const TransferTicket& ticket) {
   Purge& purge = entry->second;
   const Tier tier = parts_.stores[static_cast<std::size_t>(job.store)]->tier();
   purge.pages[static_cast<std::size_t>(tier)] += job.purge->pages;
-  if (!status.ok() && job.purge->pages == 0) {
+  if (!status.ok() && !job.purge->got_on()) {
+    store.failed_last = ticket.cookie;
     STEMMA_LOG(kWarning, "cache.purge.failed", kv("store", tier_name(tier)),
                kv("error", to_string(status.error())));
     return note_failure(store);

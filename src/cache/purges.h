@@ -2,11 +2,11 @@
 // has, nothing of these namespaces is looked up in it or stored there; then they are used afresh.
 //
 // A purge begins when no copy to the store is under way that has a page of it: what lands later
-// would stay. A store that fails is asked again, less and less often, for as long as the cache
-// lives; one that gets somewhere is asked again at once. A purge is forgotten with its cache: what
-// a store did not confirm by then may be found in the next life. A store that says that it cannot
-// be purged at all (kUnsupported) is not asked again: it keeps what it has, and as long as the
-// cache lives nothing of these namespaces is looked up in it or stored there.
+// would stay. A store that fails is asked again, for another purge first, less and less often, for
+// as long as the cache lives; one that gets on is asked again at once. A purge is forgotten with
+// its cache: what a store did not confirm by then may be found in the next life. A store that says
+// that it cannot be purged at all (kUnsupported) is not asked again: it keeps what it has, and as
+// long as the cache lives nothing of these namespaces is looked up in it or stored there.
 //
 // Thread:     engine thread only.                     Invariants: I9, I10 (docs/INVARIANTS.md).
 // Memory:     kPurgesMax purges, and kNamespacesMax namespaces of those that are pending; as many
@@ -82,6 +82,7 @@ class Purges {
     bool asked = false;
     int failures = 0;  // in a row
     std::int64_t ask_again_us = 0;
+    std::int64_t failed_last = -1;  // the purge that did
     bool barred_from_all = false;
     std::vector<NamespaceFamily> barred;  // sorted; what it keeps and is not to be asked for
   };

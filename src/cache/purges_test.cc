@@ -105,6 +105,39 @@ TEST_F(PurgesTest, AStoreThatFailsIsAskedAgainLessAndLessOften) {
   EXPECT_EQ(purges.report(id)->pages[static_cast<std::size_t>(Tier::kDisk)], 3);
 }
 
+TEST_F(PurgesTest, AStoreThatGotOnButRemovedNothingIsAskedAgainAtOnce) {
+  add({family_of(digest_of(1))});
+  purges.advance();
+  for (int call = 0; call < 3; ++call) {
+    ASSERT_EQ(lanes.posted.front()->store, call == 0 ? 0 : 1);
+    if (call == 0) {
+      end_next(0);  // the disk
+      continue;
+    }
+    lanes.posted.front()->purge = PurgeOutcome{.status = failed(), .advanced = true};
+    lanes.end_next();
+    purges.landed(*transfers.try_take_landed());
+    purges.advance();
+    ASSERT_EQ(lanes.posted.size(), 1u) << call;
+  }
+}
+
+// The store holds something of one tenant that it cannot get at.
+TEST_F(PurgesTest, OneThatFailsKeepsNoOtherWaiting) {
+  const PurgeId stuck = add({family_of(digest_of(1))});
+  const PurgeId other = add({family_of(digest_of(2))});
+  for (int round = 0; round < 5; ++round) {
+    purges.advance();
+    while (!lanes.posted.empty()) {
+      const bool fails = lanes.posted.front()->namespaces[0] == family_of(digest_of(1));
+      end_next(0, fails ? failed() : Status());
+    }
+    clock.advance_us(10'000);
+  }
+  EXPECT_EQ(purges.report(stuck)->pending, (std::vector{Tier::kDisk, Tier::kRemote}));
+  EXPECT_TRUE(purges.report(other)->pending.empty());
+}
+
 TEST_F(PurgesTest, OneThatWasNotBegunIsAskedAgain) {
   add({family_of(digest_of(1))});
   purges.advance();

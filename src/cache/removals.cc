@@ -107,33 +107,51 @@ bool Removals::being_stored(int store) const {
   return found;
 }
 
+// Of each group of layers in turn: a job's frames are of one length.
 void Removals::ask(int store) {
-  const auto in_question = [store](const WrongPage& page) { return page.stores & bit_of(store); };
-  auto page = std::find_if(wrong_.begin(), wrong_.end(), in_question);
+  Store& asked = stores_[static_cast<std::size_t>(store)];
+  const bool was_full = asked.group == LayerGroup::kFull;
+  LayerGroup group = was_full ? LayerGroup::kWindowed : LayerGroup::kFull;
+  auto page = next_page(store, group);
+  if (page == wrong_.end()) page = next_page(store, group = asked.group);
   if (page == wrong_.end()) return;
   auto ticket = parts_.transfers.try_open(TransferKind::kRemove, store);
   if (!ticket.has_value()) return;
   Transfer& job = ticket->job();
-  job.group = page->group;  // frames of one length
+  job.group = group;
   job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
   for (; page != wrong_.end() && job.pages() < parts_.options.load_pages_max; ++page) {
-    if (in_question(*page) && page->group == job.group) job.keys.push_back(page->key);
+    if ((page->stores & bit_of(store)) != 0 && page->group == group) job.keys.push_back(page->key);
   }
-  stores_[static_cast<std::size_t>(store)].asked = true;
+  asked.asked = true;
+  asked.group = group;
+  asked.last_of(group) = job.keys.back();
   parts_.transfers.submit(std::move(*ticket));
+}
+
+// The next one in question: behind the last that the store was asked for; else from the begin.
+std::vector<Removals::WrongPage>::const_iterator Removals::next_page(int store,
+                                                                     LayerGroup group) const {
+  const PageKey& last = stores_[static_cast<std::size_t>(store)].last_of(group);
+  const auto in_question = [&](const WrongPage& page) {
+    return (page.stores & bit_of(store)) != 0 && page.group == group;
+  };
+  const auto behind =
+      std::upper_bound(wrong_.begin(), wrong_.end(), last,
+                       [](const PageKey& k, const WrongPage& page) { return k < page.key; });
+  const auto found = std::find_if(behind, wrong_.end(), in_question);
+  return found != wrong_.end() ? found : std::find_if(wrong_.begin(), wrong_.end(), in_question);
 }
 
 void Removals::landed(const TransferTicket& ticket) {
   const Transfer& job = ticket.job();
   Store& store = stores_[static_cast<std::size_t>(job.store)];
   store.asked = false;
-  bool failed = false;
+  bool failed = true;
   for (std::size_t i = 0; i < job.verdicts.size(); ++i) {
-    if (job.verdicts[i] == PageVerdict::kDone) {
-      gone(job.keys[i], job.store);
-    } else {
-      failed = true;
-    }
+    if (job.verdicts[i] != PageVerdict::kDone) continue;
+    gone(job.keys[i], job.store);
+    failed = false;
   }
   const std::int64_t pause_us = parts_.options.store_deadline_us << store.failures;
   if (failed) store.ask_again_us = parts_.clock.now_us() + pause_us;

@@ -5,8 +5,9 @@
 // removed ones are remembered: what somebody asks for behind them is removed before it is used.
 //
 // A removal begins when no copy to the store is under way that has one of the pages: what lands
-// later would stay. A store that fails is asked again, less and less often, for as long as the
-// cache lives.
+// later would stay. A store is asked for one page after another, whatever becomes of each, since it
+// may be that only a part of it fails. One of which a job removed nothing is asked again less and
+// less often, for as long as the cache lives.
 //
 // Thread:     engine thread only.                 Invariants: I8, I9, I10 (docs/INVARIANTS.md).
 // Memory:     40 bytes a page removed or to be removed, kPagesMax at most; beyond that stores are
@@ -15,6 +16,7 @@
 // Not here:   which pages are wrong (tiering), reading and removing (tier/page_work).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -73,11 +75,18 @@ class Removals {
   // What is under way with one store.
   struct Store {
     bool asked = false;
+    LayerGroup group = LayerGroup::kWindowed;  // of the last job
+    std::array<PageKey, 2>
+        last;          // of each group the last one asked for: the next job begins behind
     int failures = 0;  // in a row
     std::int64_t ask_again_us = 0;
+
+    PageKey& last_of(LayerGroup of) { return last[static_cast<std::size_t>(of)]; }
+    const PageKey& last_of(LayerGroup of) const { return last[static_cast<std::size_t>(of)]; }
   };
 
   const WrongPage* find_or_null(const PageKey& key) const;
+  std::vector<WrongPage>::const_iterator next_page(int store, LayerGroup group) const;
   void recount();
   void gone(const PageKey& key, int store);
   void ask(int store);

@@ -106,6 +106,37 @@ TEST_F(RemovalsTest, ManyPagesGoInJobsOfALimitedSize) {
   EXPECT_EQ(removals.pages(), 0);
 }
 
+// One of the nodes of a cluster may be down.
+TEST_F(RemovalsTest, PagesThatCannotBeRemovedKeepNoOthersWaiting) {
+  removals.add(keys_of({1, 2, 3, 4, 5, 6, 7}));
+  removals.add(keys_of({11, 12, 13}), LayerGroup::kWindowed);
+  const auto is_stuck = [](const PageKey& key) { return key.bytes[0] <= 2 || key.bytes[0] == 11; };
+  for (int round = 0; round < 10; ++round) {
+    removals.advance();
+    while (!lanes.posted.empty()) {
+      Transfer* const job = lanes.posted.front();
+      lanes.end_next(PageVerdict::kDone);
+      for (std::size_t i = 0; i < job->keys.size(); ++i) {
+        if (is_stuck(job->keys[i])) job->verdicts[i] = PageVerdict::kFailed;
+      }
+      land_all();
+    }
+    clock.advance_us(1'000'000);
+  }
+  EXPECT_EQ(removals.pages(), 3);
+  EXPECT_EQ(removals.usable_pages(key_of(2), keys_of({3, 4, 5, 6, 7})), 5);
+}
+
+TEST_F(RemovalsTest, AStoreThatIsRidOfSomeOfAJobIsAskedForTheNextAtOnce) {
+  removals.add(keys_of({1, 2, 3}));
+  removals.advance();
+  lanes.posted.front()->verdicts = {PageVerdict::kFailed, PageVerdict::kDone};
+  lanes.end_next();
+  land_all();
+  ASSERT_EQ(lanes.posted.size(), 2u);
+  EXPECT_EQ(lanes.posted.back()->keys, keys_of({3}));
+}
+
 TEST_F(RemovalsTest, WaitForACopyThatMayBringThePageToTheStore) {
   auto copy = transfers.try_open(TransferKind::kStore, 1);
   copy->job().keys = keys_of({2, 3});

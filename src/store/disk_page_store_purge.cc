@@ -116,6 +116,7 @@ PurgeOutcome DiskPageStore::purge_owned(std::span<const NamespaceFamily> namespa
   } while (bucket != 0);
   std::int64_t blanked = 0;
   outcome.status = blank_stale(deadline_us, blanked);
+  outcome.advanced = blanked > 0;
   return outcome;
 }
 

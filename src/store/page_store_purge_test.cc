@@ -250,6 +250,25 @@ TEST_F(DiskPurgeTest, BeyondItsDeadlineItGoesOnWhenItIsAskedAgain) {
   EXPECT_EQ(pages, stored);
 }
 
+TEST_F(DiskPurgeTest, WhereOnlyOldFramesAreLeftItGetsOnAllTheSame) {
+  DiskStoreFixture fixture(10);
+  ASSERT_TRUE(fixture.open(32 << 20, 4 << 20));
+  fixture.put_all(make_pages(small_format(), 3, 3));
+  ASSERT_TRUE(fixture.open(32 << 20, 4 << 20));  // what lies in all other slots nobody knows now
+  fixture.disk.faults.latency_us = 1000;
+  PurgeOutcome outcome;
+  int calls = 0;
+  for (bool done = false; !done && calls < 20; ++calls) {
+    outcome = fixture.store->purge(namespace_of(others), fixture.clock.now_us() + 100'000);
+    EXPECT_EQ(outcome.pages, 0);
+    done = outcome.status.ok();
+    EXPECT_TRUE(done || outcome.got_on());
+    fixture.disk.let_go();  // what was given up ends
+  }
+  EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+  EXPECT_GT(calls, 2);
+}
+
 TEST(MemoryPurge, TakesTheNamespaceOrAll) {
   MemoryPageStore store(Tier::kDisk, 1 << 30);
   const auto ours = make_pages(small_format(), 1, 3);

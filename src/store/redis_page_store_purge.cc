@@ -70,9 +70,11 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
   if (!begin_purge(namespaces, deadline_us)) outcome.status = purge_error(deadline_us);
   while (outcome.status.ok() && !purge_or_none_->servers.empty()) {
     outcome.status = purge_piece(deadline_us, outcome.pages);
+    outcome.advanced |= outcome.status.ok();
   }
   if (outcome.status.ok()) {
     if (!nothing_moved(deadline_us)) outcome.status = purge_error(deadline_us);
+    outcome.advanced = false;  // there is nothing to go on from
     purge_or_none_.reset();
   }
   count(pages_.purged, outcome.pages);

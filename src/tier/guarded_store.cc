@@ -54,7 +54,7 @@ PurgeOutcome GuardedStore::purge(std::span<const NamespaceFamily> namespaces,
     return {.status = Error{ErrorCode::kIo, "the store is left alone for a while"}};
   }
   PurgeOutcome outcome = inner_->purge(namespaces, deadline_us);
-  report(writes_, outcome.status.ok() || outcome.pages > 0, deadline_us);
+  report(writes_, outcome.status.ok() || outcome.got_on(), deadline_us);
   return outcome;
 }
 

@@ -410,6 +410,9 @@ TEST_F(LeadingLanesTest, PurgesAreDoneWhereEveryRankHasPurged) {
     ASSERT_TRUE(first.purge.has_value());
     EXPECT_EQ(first.purge->pages, 2);
     EXPECT_EQ(first.purge->status.error().detail, "rank 1: pages may be left");
+    EXPECT_FALSE(first.purge->advanced);
+    tiers(1).store.purge_advances = true;
+    EXPECT_TRUE(purge().purge->advanced);
     tiers(1).store.broken = false;
     const Transfer& second = purge();
     EXPECT_TRUE(second.purge->status.ok());

@@ -56,7 +56,7 @@ class MapStore : public PageStore {
     return Error{ErrorCode::kIo, "it may be back"};
   }
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces, std::int64_t) override {
-    if (broken) return {.status = Error{ErrorCode::kIo, "broken"}};
+    if (broken) return {.status = Error{ErrorCode::kIo, "broken"}, .advanced = purge_advances};
     purged.assign(namespaces.begin(), namespaces.end());
     return {.pages = std::ssize(std::exchange(frames, {}))};
   }
@@ -68,6 +68,7 @@ class MapStore : public PageStore {
   PageKey refused;
   bool broken = false;
   bool removals_last = true;
+  bool purge_advances = false;  // where it is broken
 };
 
 }  // namespace stemma

@@ -22,6 +22,7 @@ struct Report {
   std::int64_t moved_bytes = 0;
   PurgePart purge = PurgePart::kNotBegun;
   std::int64_t purged_pages = 0;
+  std::int64_t purge_advanced = 0;
   std::int64_t purge_error = 0;  // of kSome
   std::int64_t sys_errno = 0;
 };
@@ -56,6 +57,7 @@ int badness(PageVerdict verdict) {
 void merge_purge(const Report& report, int rank, Transfer& whole) {
   PurgeOutcome& purge = whole.purge.has_value() ? *whole.purge : whole.purge.emplace();
   purge.pages = std::max(purge.pages, report.purged_pages);
+  purge.advanced |= report.purge_advanced != 0;
   if (!purge.status.ok() || report.purge == PurgePart::kAll) return;
   const bool begun = report.purge == PurgePart::kSome;
   purge.status = Error{begun ? static_cast<ErrorCode>(report.purge_error) : ErrorCode::kDeadline,
@@ -81,6 +83,7 @@ void append_report(const Transfer& part, bool ended, std::vector<std::int64_t>& 
     const Status& status = part.purge->status;
     report.purge = status.ok() ? PurgePart::kAll : PurgePart::kSome;
     report.purged_pages = part.purge->pages;
+    report.purge_advanced = part.purge->advanced ? 1 : 0;
     if (!status.ok()) {
       report.purge_error = static_cast<std::int64_t>(status.error().code);
       report.sys_errno = status.error().sys_errno;
