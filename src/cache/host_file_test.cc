@@ -24,6 +24,7 @@ class StubbornRanks final : public HostImageRanks {
   void end_load() override {}
   void begin_save() override {}
   void save(const Transfer&) override {}
+  void drop_save() override {}
   Status end_save() override { return {}; }
   Status remove() override {
     ++asked;

@@ -253,7 +253,11 @@ Result<std::int64_t> save_host_image(HostTier& host, const HostImages& images,
   }
   if (ranks_or_null != nullptr) ranks_or_null->begin_save();
   ImageSave pages(image, *writer, ranks_or_null);
-  STEMMA_RETURN_IF_ERROR(save_texts(host.tree(), pages, windows.has_value() ? &*windows : nullptr));
+  if (Status saved = save_texts(host.tree(), pages, windows.has_value() ? &*windows : nullptr);
+      !saved.ok()) {
+    if (ranks_or_null != nullptr) ranks_or_null->drop_save();
+    return std::move(saved).error();
+  }
   if (ranks_or_null != nullptr) STEMMA_RETURN_IF_ERROR(ranks_or_null->end_save());
   STEMMA_RETURN_IF_ERROR(writer->finish());
   if (windows_writer != nullptr) STEMMA_RETURN_IF_ERROR(windows_writer->finish());

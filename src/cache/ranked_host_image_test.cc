@@ -23,6 +23,7 @@
 #include "prefix/namespace_digest.h"
 #include "stemma/log.h"
 #include "tier/leading_host_image.h"
+#include "tier/rank_host_image.h"
 #include "tier/rank_transfers.h"
 
 namespace stemma {
@@ -124,6 +125,16 @@ class RankedHostImage : public ::testing::Test {
     return std::ssize(ids);
   }
 
+  // By anybody in this process, also under a name that has gone since.
+  static bool is_open(const std::string& path) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the listing's own
+      const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (target.starts_with(path)) return true;
+    }
+    return false;
+  }
+
   Result<std::int64_t> save() {
     return save_host_image(*tier, {hosts[0]->host_image_or_null()}, others);
   }
@@ -189,6 +200,37 @@ TEST_F(RankedHostImage, AFileThatOneRankLostGivesNothing) {
     });
     live([&] { EXPECT_EQ(load().loaded, 3); });
   }
+}
+
+TEST_F(RankedHostImage, WhereOneRankHasNoFileTheOthersCloseTheirs) {
+  save_texts({text_of(1, 3)});
+  std::filesystem::remove(path(2));
+  live([&] {
+    EXPECT_EQ(load().loaded, 0);
+    EXPECT_TRUE(others->remove().ok()) << "the others have heard all that was told before";
+    EXPECT_FALSE(is_open(path(1)));
+  });
+}
+
+// A rank alone, as it is told.
+TEST_F(RankedHostImage, WhatWasBegunIsDroppedWithASaveAndWithTheFile) {
+  const RankHost host(path(0), 0, digest_of(200));
+  const HostImages images{host.host_image_or_null(), nullptr};
+  const Transfer none;
+  const std::string unfinished = path(0) + ".new";
+  RankHostImage rank;
+  for (const HostFileTask end : {HostFileTask::kDropSave, HostFileTask::kRemove}) {
+    rank.told(images, HostFileTask::kBeginSave, none);
+    EXPECT_TRUE(std::filesystem::exists(unfinished));
+    EXPECT_NE(rank.told(images, end, none), 0);
+    EXPECT_FALSE(std::filesystem::exists(unfinished));
+    EXPECT_FALSE(is_open(path(0)));
+    EXPECT_EQ(rank.told(images, HostFileTask::kEndSave, none), 0) << "there is nothing to end";
+  }
+  save_texts({text_of(1, 3)});
+  EXPECT_EQ(rank.told(images, HostFileTask::kBeginLoad, none), 1);
+  EXPECT_EQ(rank.told(images, HostFileTask::kRemove, none), 1);
+  EXPECT_FALSE(is_open(path(0)));
 }
 
 TEST_F(RankedHostImage, WhereOneRanksFileIsCutOffTheRestIsNobodys) {

@@ -21,7 +21,8 @@ class HostImageRanks {
  public:
   virtual ~HostImageRanks() = default;
 
-  // Whether every rank has a file of these pages. If so, loads may follow until end_load.
+  // Whether every rank has a file of these pages. If so, loads may follow until end_load; if not,
+  // none has one open.
   virtual bool begin_load() = 0;
   // How many of the pages, from the first on, every rank has brought whole to where they are to go.
   virtual std::int64_t load(const Transfer& pages) = 0;
@@ -32,6 +33,8 @@ class HostImageRanks {
   virtual void save(const Transfer& pages) = 0;
   // An error names the rank whose file is the old one, or none.
   virtual Status end_save() = 0;
+  // In place of it: every rank keeps the file that it had before.
+  virtual void drop_save() = 0;
 
   // That the files are gone is durable.
   virtual Status remove() = 0;

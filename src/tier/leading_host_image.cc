@@ -34,10 +34,10 @@ Status LeadingHostImage::all_did(HostFileTask task) {
 
 bool LeadingHostImage::begin_load() {
   const Status opened = all_did(HostFileTask::kBeginLoad);
-  if (!opened.ok()) {
-    STEMMA_LOG(kWarning, "tier.host_file.ignored", kv("error", to_string(opened.error())));
-  }
-  return opened.ok();
+  if (opened.ok()) return true;
+  STEMMA_LOG(kWarning, "tier.host_file.ignored", kv("error", to_string(opened.error())));
+  end_load();  // those that have opened theirs
+  return false;
 }
 
 std::int64_t LeadingHostImage::load(const Transfer& pages) {
@@ -59,6 +59,10 @@ void LeadingHostImage::save(const Transfer& pages) {
 
 Status LeadingHostImage::end_save() {
   return all_did(HostFileTask::kEndSave);
+}
+
+void LeadingHostImage::drop_save() {
+  ignore_error(tell_all(HostFileTask::kDropSave), "no step can be computed either");
 }
 
 Status LeadingHostImage::remove() {

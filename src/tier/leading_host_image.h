@@ -27,6 +27,7 @@ class LeadingHostImage final : public HostImageRanks {
   void begin_save() override;
   void save(const Transfer& pages) override;
   Status end_save() override;
+  void drop_save() override;
   Status remove() override;
 
  private:

@@ -53,7 +53,12 @@ std::optional<std::int64_t> RankHostImage::told(const HostImages& images, HostFi
       return std::nullopt;
     case HostFileTask::kEndSave:
       return end_save(images) ? 1 : 0;
+    case HostFileTask::kDropSave:
+      drop_save();
+      return std::nullopt;
     case HostFileTask::kRemove:
+      end_load();
+      drop_save();
       return noted(remove_host_images(images), "tier.host_file.not_removed") ? 1 : 0;
   }
   return std::nullopt;
@@ -112,15 +117,19 @@ std::optional<PageFrameView> RankHostImage::find(File& file, const PageKey& key)
 
 // What was begun before and never ended is dropped.
 void RankHostImage::begin_save(const HostImages& images) {
+  drop_save();
   for (const LayerGroup group : kGroups) {
     const HostImage* const image = images.of_or_null(group);
-    file_of(group).writer.reset();
     if (image == nullptr) continue;
     auto writer = HostImageWriter::open(image->path, image->label);
     const Status opened = writer.ok() ? Status() : Status(writer.error());
     if (!noted(opened, "tier.host_file.not_saved")) continue;
     file_of(group).writer = std::move(writer).value();
   }
+}
+
+void RankHostImage::drop_save() {
+  for (File& file : own_) file.writer.reset();
 }
 
 // What is wrong here is left out, with what continues it: no rank will find it.

@@ -29,7 +29,7 @@
 
 namespace stemma {
 
-// What rank 0 tells. All but kEndLoad, kBeginSave and kSave are answered with a number.
+// What rank 0 tells. All but kEndLoad, kBeginSave, kSave and kDropSave are answered with a number.
 enum class HostFileTask : std::int64_t {
   kBeginLoad,  // 1: there is a file
   kLoad,       // how many of the pages came, from the first on
@@ -37,7 +37,8 @@ enum class HostFileTask : std::int64_t {
   kBeginSave,
   kSave,
   kEndSave,  // 1: it is written
-  kRemove,   // 1: it is gone
+  kDropSave,
+  kRemove,  // 1: it is gone
 };
 
 // A message of it, and what one says. REQUIRES: write_host_file wrote it; `pages` is blank.
@@ -65,6 +66,7 @@ class RankHostImage {
   void end_load();
   static std::optional<PageFrameView> find(File& file, const PageKey& key);
   void begin_save(const HostImages& images);
+  void drop_save();
   void save(const HostImages& images, const Transfer& pages);
   bool end_save(const HostImages& images);
   File& file_of(LayerGroup group) { return own_[static_cast<std::size_t>(group)]; }
