@@ -65,7 +65,7 @@ class LowerTiers {
   // Those of the other ranks, where there are some.
   virtual HostImageRanks* host_image_ranks_or_null() { return nullptr; }
   // Says whose pages these are, before a cache uses them: see PageStore::describe. The first one is
-  // the model's own, whose pages the file of host memory says it holds; others go on from the model,
+  // the model's own, whose pages the file of host memory says that it holds; others are beside it,
   // as those of adapters.
   virtual void describe(const NamespaceDigest& digest, std::string_view description) {
     for (PageStore* const store : stores()) store->describe(digest, description);

@@ -115,6 +115,15 @@ class PageStore {
   // it is. Returns by the deadline.
   virtual void write(std::span<PageWrite> writes, std::int64_t deadline_us) = 0;
 
+  // Has pages that were stored before last as long as if they were stored now. How many of `keys`,
+  // from the first one on, it seems to have: all, unless it knows better. Called like write, of a
+  // store whose lookup is not local: with what lies before the pages that it was just given, which
+  // are worth nothing without. Returns by the deadline.
+  virtual std::int64_t renew(std::span<const PageKey> keys, std::int64_t deadline_us) {
+    static_cast<void>(deadline_us);
+    return static_cast<std::int64_t>(keys.size());
+  }
+
   // Removes each page if the store still holds exactly these bytes under its key. Returns by the
   // deadline; what could not be removed is the store's to count.
   virtual void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) = 0;

@@ -73,7 +73,8 @@ class Backups {
   void give_up_owed();
 
   // Begins to copy what page stores lack of what is held in host memory, from `first_page` on; at
-  // once or when it is its turn.
+  // once or when it is its turn. What a remote store has lost of the pages before, by age or for
+  // want of room, goes to it anew once it has these.
   void store(const PrefixLock& held, std::int64_t first_page);
   // The same of what has been owed longest, as far as stores can be given more now. Once a poll.
   void store_owed();
@@ -104,6 +105,7 @@ class Backups {
   void landed_window_store(TransferTicket ticket);
   void landed_backup(TransferTicket ticket);
   void landed_store(TransferTicket ticket);
+  void store_lost(const TransferTicket& ticket);
   void store_in(int store, const PrefixLock& held, PageStretch pages);
   bool try_store_owed(int store, LayerGroup group);
   bool can_store(int store) const;

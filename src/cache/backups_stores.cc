@@ -103,7 +103,8 @@ std::int64_t Backups::stored_end(int store, std::span<const PageKey> keys,
 }
 
 // A store that answers from memory says where it ends, which may be before what is new: pages above
-// may have been lost, or never stored. REQUIRES: can_store.
+// may have been lost, or never stored. Another one is asked when it has what is new. REQUIRES:
+// can_store.
 void Backups::store_in(int store, const PrefixLock& held, PageStretch pages) {
   RadixPrefixCache& tree = parts_.host.tree();
   auto ticket = try_open_store(store, held, pages.pages());
@@ -117,6 +118,10 @@ void Backups::store_in(int store, const PrefixLock& held, PageStretch pages) {
     pages.first = found.ok() ? stored_end(store, job.keys, *found) : pages.end;
   }
   if (pages.empty()) return;
+  if (!target.lookup_is_local()) {
+    const auto keys = keys_from(held, 0).first(at(pages.first));
+    job.before.assign(keys.begin(), keys.end());
+  }
   fill_text(job, held, text, tree.page_size(), pages.first);
   if (parts_.removals.usable_pages(job.parent, job.keys) < job.pages()) {  // not yet
     parts_.counters.unstored += job.pages();
@@ -139,12 +144,23 @@ void Backups::landed_store(TransferTicket ticket) {
     ++parts_.counters.of(&TierCounters::corrupt, Tier::kHost);
     if (wrong_page < 0) wrong_page = job.first_page + static_cast<std::int64_t>(i);
   }
+  if (job.lost_pages > 0) store_lost(ticket);
   if (wrong_page < 0) return;
   RadixPrefixCache& tree = parts_.host.tree();
   const NamespaceId ns = ticket.source.namespace_id();
   text_of(tree, ticket.source);
   ticket.reset();
   if (tree.try_discard(ns, text_, wrong_page * tree.page_size())) ++parts_.counters.quarantined;
+}
+
+// What comes later goes on from there, or is worth nothing.
+void Backups::store_lost(const TransferTicket& ticket) {
+  const Transfer& job = ticket.job();
+  if (parts_.host.tree().is_quarantined(ticket.source)) return;
+  const PageStretch lost = {job.first_page - job.lost_pages, job.first_page};
+  if (can_store_now(job.store, LayerGroup::kFull, ticket.source, lost)) {
+    store_in(job.store, ticket.source, lost);
+  }
 }
 
 }  // namespace stemma

@@ -66,5 +66,29 @@ TEST_F(BackupsTest, WhatIsOnItsWayToAStoreIsNotWrittenAgain) {
   EXPECT_EQ(stored(), 5);
 }
 
+//   0 1 2 │ 3 4      of which the store has lost 1 and 2
+TEST_F(BackupsTest, WhatARemoteStoreHasLostOfTheBeginningGoesToItAnew) {
+  open(256);
+  compute({0, 1, 2});
+  end_backups();
+  EXPECT_TRUE(posted(0).before.empty());
+  end_stores();
+  compute({0, 1, 2, 3, 4});
+  end_backups();
+  ASSERT_EQ(tiers->lanes().posted.size(), 1u);
+  EXPECT_EQ(posted(0).tokens, (std::vector<TokenId>{3, 4}));
+  EXPECT_EQ(posted(0).before.size(), 3u);
+  const std::vector<PageKey> before = posted(0).before;
+  tiers->lanes().posted[0]->lost_pages = 2;
+  tiers->lanes().end_next(PageVerdict::kDone);
+  poll();
+  ASSERT_EQ(tiers->lanes().posted.size(), 1u);
+  EXPECT_EQ(posted(0).first_page, 1);
+  EXPECT_EQ(posted(0).keys, (std::vector<PageKey>{before[1], before[2]}));
+  EXPECT_EQ(posted(0).before, std::vector<PageKey>{before[0]});
+  EXPECT_EQ(end_stores(), 1);
+  EXPECT_EQ(stored(), 7);
+}
+
 }  // namespace
 }  // namespace stemma

@@ -133,6 +133,12 @@ class RedisFixture : public ::testing::Test {
     const auto found = store.lookup(keys, deadline_us());
     return found.ok() ? *found : -1;
   }
+  std::int64_t renew(RedisPageStore& store, std::int64_t first, std::int64_t end,
+                     std::int64_t limit_us = kLongUs) {
+    std::vector<PageKey> keys;
+    for (std::int64_t page = first; page < end; ++page) keys.push_back(redis_test_key(page));
+    return store.renew(keys, deadline_us(limit_us));
+  }
   // Writes pages of that namespace; their keys.
   std::vector<PageKey> write_owned(RedisPageStore& store, std::uint8_t owner, std::int64_t pages) {
     const std::vector<std::byte> frame = redis_owned_frame(owner);

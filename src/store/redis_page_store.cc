@@ -34,6 +34,10 @@ RedisCommand set_command(std::string_view name, std::span<const std::byte> value
   return command;
 }
 
+bool is_known(const RedisCommand& command) {
+  return command.answered && command.reply.kind == RespKind::kInteger;
+}
+
 PageVerdict write_verdict(const RedisCommand& command) {
   if (!command.answered) return PageVerdict::kFailed;
   if (command.reply.kind != RespKind::kError) return PageVerdict::kDone;
@@ -89,30 +93,36 @@ std::int64_t RedisPageStore::limited(std::int64_t deadline_us) const {
   return std::min(deadline_us, clock_.now_us() + operation_us_max_);
 }
 
-// TOUCH rather than EXISTS, which a server does not count as a use.
+// One for each key, answered with 1 where there is a value, which is used by it, and lasts for
+// `ttl_s` from then on where there is one. TOUCH rather than EXISTS, which a server does not count
+// as a use. They point into `names`.
+std::vector<RedisCommand> RedisPageStore::use_commands(std::span<const PageKey> keys,
+                                                       std::vector<std::string>& names,
+                                                       std::string_view ttl_s) const {
+  std::vector<RedisCommand> commands(keys.size());
+  names.reserve(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    names.push_back(value_name(keys[i].bytes));
+    commands[i].words = {ttl_s.empty() ? "TOUCH" : "EXPIRE", names[i], ttl_s};
+    commands[i].words_used = ttl_s.empty() ? 2 : 3;
+    commands[i].expects = RedisExpects::kInteger;
+  }
+  return commands;
+}
+
 Result<std::int64_t> RedisPageStore::lookup(std::span<const PageKey> keys,
                                             std::int64_t deadline_us) {
   const LaneUse use(reader_);
   deadline_us = limited(deadline_us);
   std::vector<std::string> names;
-  std::vector<RedisCommand> commands(keys.size());
-  names.reserve(keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    names.push_back(value_name(keys[i].bytes));
-    commands[i].words = {"TOUCH", names[i]};
-    commands[i].words_used = 2;
-    commands[i].expects = RedisExpects::kInteger;
-  }
+  std::vector<RedisCommand> commands = use_commands(keys, names, /*ttl_s=*/{});
   count(pages_.lookups);
   reader_.servers.run(commands, deadline_us);
   std::size_t found = 0;
-  const auto known = [](const RedisCommand& command) {
-    return command.answered && command.reply.kind == RespKind::kInteger;
-  };
-  while (found < keys.size() && known(commands[found]) && commands[found].reply.number == 1) {
+  while (found < keys.size() && is_known(commands[found]) && commands[found].reply.number == 1) {
     ++found;
   }
-  if (found != 0 || keys.empty() || known(commands[0])) return static_cast<std::int64_t>(found);
+  if (found != 0 || keys.empty() || is_known(commands[0])) return static_cast<std::int64_t>(found);
   count(pages_.lookup_failures);
   const bool is_late = clock_.now_us() >= deadline_us;
   return Error{is_late ? ErrorCode::kDeadline : ErrorCode::kIo, where_ + ": no answer"};
@@ -207,6 +217,19 @@ void RedisPageStore::write(std::span<PageWrite> writes, std::int64_t deadline_us
   send_descriptions(deadline_us);
 }
 
+// Of what no answer came nobody knows that it is lost.
+std::int64_t RedisPageStore::renew(std::span<const PageKey> keys, std::int64_t deadline_us) {
+  const LaneUse use(writer_);
+  std::vector<std::string> names;
+  std::vector<RedisCommand> commands = use_commands(keys, names, ttl_s_);
+  writer_.servers.run(commands, limited(deadline_us));
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    if (!is_known(commands[i])) break;
+    if (commands[i].reply.number != 1) return static_cast<std::int64_t>(i);
+  }
+  return std::ssize(keys);
+}
+
 void RedisPageStore::remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) {
   const LaneUse use(reader_);
   std::vector<std::string> names;
@@ -238,10 +261,9 @@ void RedisPageStore::remove_values(Lane& lane, std::span<const WrongValue> value
   }
   lane.servers.run(commands, deadline_us);
   for (const RedisCommand& command : commands) {
-    const bool is_answered = command.answered && command.reply.kind == RespKind::kInteger;
     // Zero: somebody else was faster, or the value is another one by now.
-    if (is_answered) count(pages_.removed, command.reply.number == 1 ? 1 : 0);
-    if (!is_answered) count(pages_.remove_failed);
+    if (is_known(command)) count(pages_.removed, command.reply.number == 1 ? 1 : 0);
+    if (!is_known(command)) count(pages_.remove_failed);
   }
 }
 

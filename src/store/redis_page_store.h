@@ -90,6 +90,8 @@ class RedisPageStore final : public PageStore {
 
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
+  // Asks for all at once.
+  std::int64_t renew(std::span<const PageKey> keys, std::int64_t deadline_us) override;
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
 
   // Goes on where the call before it ended, if that was of the same namespaces. What another engine
@@ -155,6 +157,9 @@ class RedisPageStore final : public PageStore {
   RedisPageStore(const RedisPageStoreOptions& options, const RedisUrl& url, const Clock& clock);
 
   std::string value_name(std::span<const std::uint8_t> key) const;
+  std::vector<RedisCommand> use_commands(std::span<const PageKey> keys,
+                                         std::vector<std::string>& names,
+                                         std::string_view ttl_s) const;
   std::int64_t limited(std::int64_t deadline_us) const;
   ReadAnswer judge(const PageRead& read, const RedisCommand& command, const FrameTag& tag,
                    bool too_long);

@@ -100,6 +100,30 @@ TEST_F(RedisPageStoreTest, PagesExpireAsOptionsSay) {
   EXPECT_EQ(cli({"TTL", value_name(1)}), "-1\n");
 }
 
+// One engine stores what goes on from a text day after day, and asks nobody for its beginning.
+TEST_F(RedisPageStoreTest, WhatIsRenewedLastsAsIfItWereStoredNow) {
+  const auto store = open();
+  write(*store, 0, 4);
+  cli({"EXPIRE", value_name(0), "50"});
+  EXPECT_EQ(renew(*store, 0, 4), 4);
+  EXPECT_GT(std::stoi(cli({"TTL", value_name(0)})), 86000);
+  cli({"DEL", value_name(2)});
+  EXPECT_EQ(renew(*store, 0, 4), 2);
+  RedisPageStoreOptions options = options_for(server_->unix_url());
+  options.ttl_s = 0;
+  const auto without_expiry = open_store(options);
+  EXPECT_EQ(renew(*without_expiry, 0, 4), 2);
+  EXPECT_GT(std::stoi(cli({"TTL", value_name(0)})), 86000) << "as it was";
+}
+
+TEST_F(RedisPageStoreTest, WhatAServerDoesNotAnswerIsNotTakenForLost) {
+  const auto store = open();
+  write(*store, 0, 4);
+  server_->process().freeze();
+  EXPECT_EQ(renew(*store, 0, 4, 50'000), 4);
+  server_->process().thaw();
+}
+
 TEST_F(RedisPageStoreTest, AWrongValueIsRemovedOnlyIfItIsWhatWasRead) {
   const auto store = open();
   ASSERT_EQ(write(*store, 0, 1), "d");

@@ -39,6 +39,9 @@ class GuardedStore final : public PageStore {
   Result<std::int64_t> lookup(std::span<const PageKey> keys, std::int64_t deadline_us) override;
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override;
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override;
+  std::int64_t renew(std::span<const PageKey> keys, std::int64_t deadline_us) override {
+    return inner_->renew(keys, deadline_us);
+  }
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     inner_->remove(removals, deadline_us);
   }

@@ -447,6 +447,7 @@ TEST(TransferMessages, EverythingThatAJobAsksForComesBack) {
   sent.parent = {{4, 5}};
   sent.tokens = {7, 8, 9};
   sent.keys = {{{6}}, {{7}}};
+  sent.before = {{{3}}, {{4}}, {{5}}};
   sent.from = {PageId(3), PageId(4), PageId(1)};
   sent.to = {PageId(2)};
   sent.namespaces = {{{8}}};
@@ -459,7 +460,7 @@ TEST(TransferMessages, EverythingThatAJobAsksForComesBack) {
   EXPECT_EQ(got.deadline_us, 70'500) << "on the other's clock";
   const auto fields = [](const Transfer& job) {
     return std::tie(job.kind, job.group, job.store, job.place, job.first_page, job.digest,
-                    job.parent, job.tokens, job.keys, job.from, job.to, job.namespaces);
+                    job.parent, job.tokens, job.keys, job.before, job.from, job.to, job.namespaces);
   };
   EXPECT_EQ(fields(got), fields(sent));
 }

@@ -42,6 +42,9 @@ class LeadingStore final : public PageStore {
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override {
     own_.write(writes, deadline_us);
   }
+  std::int64_t renew(std::span<const PageKey> keys, std::int64_t deadline_us) override {
+    return own_.renew(keys, deadline_us);
+  }
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override {
     own_.remove(removals, deadline_us);
   }

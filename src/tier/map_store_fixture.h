@@ -48,6 +48,10 @@ class MapStore : public PageStore {
       if (is_taken) frames[write.key].assign(write.frame.begin(), write.frame.end());
     }
   }
+  std::int64_t renew(std::span<const PageKey> keys, std::int64_t deadline_us) override {
+    renewed.assign(keys.begin(), keys.end());
+    return lookup(keys, deadline_us).value();
+  }
   void remove(std::span<const PageRemoval> removals, std::int64_t) override {
     for (const PageRemoval& removal : removals) frames.erase(removal.key);
   }
@@ -64,6 +68,7 @@ class MapStore : public PageStore {
   void visit_metrics(MetricVisitor&) const override {}
 
   Frames frames;
+  std::vector<PageKey> renewed;         // asked for by the last renewal
   std::vector<NamespaceFamily> purged;  // named by the last purge
   PageKey refused;
   bool broken = false;

@@ -118,6 +118,7 @@ void PageWork::run(Transfer& job) {
       break;
     case TransferKind::kStore:
       in_batches(job, &PageWork::store_batch);
+      renew_before(job);
       break;
     case TransferKind::kLoad:
     case TransferKind::kFetch:
@@ -189,6 +190,13 @@ void PageWork::store_batch(Transfer& job, std::size_t first, std::size_t end) {
   for (std::size_t i = 0; i < staging.writes.size(); ++i) {
     job.verdicts[first + i] = staging.writes[i].verdict;
   }
+}
+
+// Where all that is new came to be there: a store without room is not given more in its place.
+void PageWork::renew_before(Transfer& job) {
+  if (job.before.empty() || job.done_pages() < job.pages()) return;
+  if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
+  job.lost_pages = std::ssize(job.before) - store_of(job).renew(job.before, job.deadline_us);
 }
 
 // From the store to the staging frames.

@@ -80,6 +80,7 @@ class PageWork final : public TransferWork {
   void promote(Transfer& job);
   using BatchWork = void (PageWork::*)(Transfer& job, std::size_t first, std::size_t end);
   void in_batches(Transfer& job, BatchWork work);
+  void renew_before(Transfer& job);
   void store_batch(Transfer& job, std::size_t first, std::size_t end);
   void read_batch(Transfer& job, std::size_t first, std::size_t end);
   void load_batch(Transfer& job, std::size_t first, std::size_t end);

@@ -366,6 +366,25 @@ TEST(PageWork, WhatWasWithdrawnWhileItWasReadIsNotWritten) {
   }
 }
 
+// A store that is asked over a network says nothing of what it has lost.
+TEST(PageWork, AStoreIsAskedForWhatLiesBeforeThePagesThatItWasGiven) {
+  WorkBench b(small_shape());
+  b.store_pages(3);
+  ASSERT_THAT(b.run(*b.job(TransferKind::kBackup, 3, {3}, {3})), Each(kDone));
+  const auto store = b.job(TransferKind::kStore, 3, {3}, {});
+  store->before.assign(b.keys.begin(), b.keys.begin() + 3);
+  EXPECT_THAT(b.run(*store), Each(kDone));
+  EXPECT_EQ(store->lost_pages, 0);
+  EXPECT_EQ(b.near.renewed, store->before);
+  b.near.frames.erase(b.keys[1]);
+  EXPECT_THAT(b.run(*store), Each(kDone));
+  EXPECT_EQ(store->lost_pages, 2);
+  store->lost_pages = 0;
+  b.near.refused = b.keys[3];
+  EXPECT_THAT(b.run(*store), Each(PageVerdict::kRefused));
+  EXPECT_EQ(store->lost_pages, 0) << "it has no room for more";
+}
+
 TEST(PageWork, LooksUpHowManyPagesTheStoreHas) {
   WorkBench b(small_shape());
   b.store_pages(3);

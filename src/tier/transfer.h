@@ -69,6 +69,8 @@ struct Transfer {
   PageKey parent;                // of the page before them; of the first page: of the namespace
   std::vector<PageKey> keys;     // of the pages that move, whatever their layers; of kRemove those
                                  // that the store has them under
+  std::vector<PageKey> before;   // of kStore: of the pages before them, where the store may have
+                                 // lost some and would not say; else none
   std::vector<PageId> from;      // in the layers' pool of the source; none where that is a store
   std::vector<PageId> to;        // in that of the target; none where that is a store
   std::int64_t deadline_us = 0;  // of the whole job, on the stores' clock
@@ -77,6 +79,7 @@ struct Transfer {
   // What became of it.
   std::vector<PageVerdict> verdicts;  // of each page; kPromote: final once the job has ended
   std::int64_t found_pages = 0;       // of kLookup
+  std::int64_t lost_pages = 0;        // of `before`, from the first one on that the store lacks
   std::optional<PurgeOutcome> purge;  // of kPurge; nullopt: it was not begun
   std::int64_t moved_bytes = 0;
   std::int64_t started_us = 0;
@@ -140,11 +143,13 @@ struct Transfer {
     group = LayerGroup::kFull;
     tokens.clear();
     keys.clear();
+    before.clear();
     from.clear();
     to.clear();
     verdicts.clear();
     namespaces.clear();
     found_pages = 0;
+    lost_pages = 0;
     purge.reset();
     moved_bytes = 0;
     started_us = 0;

@@ -23,7 +23,7 @@ enum Number : std::size_t {
   kLeftUs,
   kSizes,  // of the lists
 };
-constexpr std::size_t kLists = 5;
+constexpr std::size_t kLists = 6;
 constexpr std::size_t kDigestWords = sizeof(NamespaceDigest) / sizeof(std::int64_t);
 constexpr std::size_t kParentWords = sizeof(PageKey) / sizeof(std::int64_t);
 constexpr std::size_t kDigestAt = kSizes + kLists;
@@ -35,6 +35,7 @@ template <typename Job, typename Visit>
 void for_each_list(Job& job, Visit visit) {
   visit(job.tokens);
   visit(job.keys);
+  visit(job.before);
   visit(job.from);
   visit(job.to);
   visit(job.namespaces);

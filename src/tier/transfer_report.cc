@@ -19,6 +19,7 @@ struct Report {
   std::int64_t ended = 0;
   std::int64_t us = 0;
   std::int64_t found_pages = 0;
+  std::int64_t lost_pages = 0;
   std::int64_t moved_bytes = 0;
   PurgePart purge = PurgePart::kNotBegun;
   std::int64_t purged_pages = 0;
@@ -78,6 +79,7 @@ void append_report(const Transfer& part, bool ended, std::vector<std::int64_t>& 
   Report report = {.ended = 1,
                    .us = part.ended_us - part.started_us,
                    .found_pages = part.found_pages,
+                   .lost_pages = part.lost_pages,
                    .moved_bytes = part.moved_bytes};
   if (part.purge.has_value()) {
     const Status& status = part.purge->status;
@@ -102,6 +104,7 @@ bool has_ended(std::span<const std::int64_t> words) {
 void begin_merge(Transfer& whole) {
   whole.verdicts.assign(whole.keys.size(), PageVerdict::kDone);
   whole.found_pages = whole.pages();
+  whole.lost_pages = 0;
   whole.purge.reset();
   whole.moved_bytes = 0;
   whole.ended_us = whole.started_us;
@@ -110,6 +113,7 @@ void begin_merge(Transfer& whole) {
 void merge_report(std::span<const std::int64_t> words, int rank, Transfer& whole) {
   const Report report = read_report(words);
   whole.found_pages = std::min(whole.found_pages, report.found_pages);
+  whole.lost_pages = std::max(whole.lost_pages, report.lost_pages);
   whole.moved_bytes += report.moved_bytes;
   whole.ended_us = std::max(whole.ended_us, whole.started_us + report.us);
   if (whole.kind == TransferKind::kPurge) merge_purge(report, rank, whole);
@@ -124,6 +128,7 @@ void merge_report(std::span<const std::int64_t> words, int rank, Transfer& whole
 void fail_transfer(Transfer& whole) {
   whole.verdicts.assign(whole.keys.size(), PageVerdict::kFailed);
   whole.found_pages = 0;
+  whole.lost_pages = 0;
   whole.purge.reset();
   whole.moved_bytes = 0;
   whole.ended_us = whole.started_us;
