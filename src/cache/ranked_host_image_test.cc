@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/flip_bit.h"
+#include "base/open_files_fixture.h"
 #include "base/temp_directory.h"
 #include "cache/host_image_pages.h"
 #include "cache/keyed_pages_fixture.h"
@@ -125,16 +126,6 @@ class RankedHostImage : public ::testing::Test {
     return std::ssize(ids);
   }
 
-  // By anybody in this process, also under a name that has gone since.
-  static bool is_open(const std::string& path) {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      std::error_code gone;  // the listing's own
-      const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
-      if (target.starts_with(path)) return true;
-    }
-    return false;
-  }
-
   Result<std::int64_t> save() {
     return save_host_image(*tier, {hosts[0]->host_image_or_null()}, others);
   }
@@ -208,7 +199,7 @@ TEST_F(RankedHostImage, WhereOneRankHasNoFileTheOthersCloseTheirs) {
   live([&] {
     EXPECT_EQ(load().loaded, 0);
     EXPECT_TRUE(others->remove().ok()) << "the others have heard all that was told before";
-    EXPECT_FALSE(is_open(path(1)));
+    EXPECT_FALSE(is_any_open(path(1)));
   });
 }
 
@@ -224,13 +215,13 @@ TEST_F(RankedHostImage, WhatWasBegunIsDroppedWithASaveAndWithTheFile) {
     EXPECT_TRUE(std::filesystem::exists(unfinished));
     EXPECT_NE(rank.told(images, end, none), 0);
     EXPECT_FALSE(std::filesystem::exists(unfinished));
-    EXPECT_FALSE(is_open(path(0)));
+    EXPECT_FALSE(is_any_open(path(0)));
     EXPECT_EQ(rank.told(images, HostFileTask::kEndSave, none), 0) << "there is nothing to end";
   }
   save_texts({text_of(1, 3)});
   EXPECT_EQ(rank.told(images, HostFileTask::kBeginLoad, none), 1);
   EXPECT_EQ(rank.told(images, HostFileTask::kRemove, none), 1);
-  EXPECT_FALSE(is_open(path(0)));
+  EXPECT_FALSE(is_any_open(path(0)));
 }
 
 TEST_F(RankedHostImage, WhereOneRanksFileIsCutOffTheRestIsNobodys) {

@@ -113,6 +113,7 @@ DirectoryFiles::~DirectoryFiles() {
   for (const int descriptor : descriptors_) {
     if (descriptor >= 0) ::close(descriptor);
   }
+  for (const int descriptor : closing_) ::close(descriptor);
   if (lock_descriptor_ >= 0) ::close(lock_descriptor_);
   if (directory_descriptor_ >= 0) ::close(directory_descriptor_);
 }
@@ -229,15 +230,26 @@ void DirectoryFiles::read(DiskLane lane, std::span<DiskRead> reads, std::int64_t
 }
 
 std::int64_t DirectoryFiles::overdue(DiskLane lane) {
-  return queue_of(lane).overdue();
+  const std::int64_t left = queue_of(lane).overdue();
+  const std::lock_guard lock(mutex_);
+  close_unused();
+  return left;
 }
 
 void DirectoryFiles::close(DiskFileId file) {
   const std::lock_guard lock(mutex_);
   int& descriptor = descriptors_[file.index()];
   STEMMA_CHECK_GE(descriptor, 0);
-  ::close(descriptor);
-  descriptor = -1;
+  closing_.push_back(std::exchange(descriptor, -1));
+  close_unused();
+}
+
+// A thread that was about to write when its call was given up would write to whatever has the
+// number by then. REQUIRES: mutex_ is held.
+void DirectoryFiles::close_unused() {
+  if (reads_->given_up() > 0 || writes_->given_up() > 0) return;
+  for (const int descriptor : closing_) ::close(descriptor);
+  closing_.clear();
 }
 
 std::int64_t DirectoryFiles::size_bytes(DiskFileId file) {

@@ -75,14 +75,16 @@ class DirectoryFiles final : public DiskFiles {
   Status call(const DiskCall& call, const std::string& what, std::int64_t deadline_us);
   int descriptor_of(DiskFileId file) const;
   DiskFileId add_descriptor(int descriptor);
+  void close_unused();
   DiskQueue& queue_of(DiskLane lane) { return lane == DiskLane::kRead ? *reads_ : *writes_; }
 
   std::string directory_;
   bool exclusive_;
   int directory_descriptor_ = -1;
   int lock_descriptor_ = -1;
-  mutable std::mutex mutex_;      // of descriptors_: files open on one lane and are read on both
+  mutable std::mutex mutex_;      // of the next two: files open on one lane and are read on both
   std::vector<int> descriptors_;  // by DiskFileId; -1: closed
+  std::vector<int> closing_;      // of closed files; what was given up may still be at work on them
   std::unique_ptr<DiskQueue> reads_;
   std::unique_ptr<DiskQueue> writes_;
 };

@@ -10,9 +10,11 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <fstream>
 #include <limits>
 #include <thread>
 
+#include "base/open_files_fixture.h"
 #include "base/temp_directory.h"
 #include "store/refused_calls.h"
 
@@ -121,6 +123,30 @@ TEST_P(DirectoryFilesTest, AReadBehindTheEndIsShortAndNothingElse) {
     (*files)->read(DiskLane::kRead, reads, kNoDeadline);
     EXPECT_EQ(reads[0].outcome, DiskOutcome::kShort) << size;
   }
+}
+
+// Whatever is opened next would have its number, and what was given up would go on there.
+TEST_P(DirectoryFilesTest, ADescriptorStaysWhileAnOperationOnItMayStillGoOn) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.path(), clock, {.io = GetParam()});
+  ASSERT_TRUE(files.ok());
+  const std::string pipe = directory.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto file = (*files)->open("pipe", DiskAccess::kBuffered, kNoDeadline);
+  ASSERT_TRUE(file.ok()) << to_string(file.error());
+  std::vector<std::byte> bytes(4096);
+  DiskRead read = {*file, 0, bytes};
+  (*files)->read(DiskLane::kRead, {&read, 1}, clock.now_us() + 10'000);
+  ASSERT_EQ(read.outcome, DiskOutcome::kOverdue);
+  (*files)->close(*file);
+  EXPECT_TRUE(is_any_open(pipe));
+  {
+    std::ofstream writer(pipe);
+    writer << "what the read waits for";
+  }
+  while ((*files)->overdue(DiskLane::kRead) > 0) std::this_thread::yield();
+  EXPECT_FALSE(is_any_open(pipe));
 }
 
 TEST_P(DirectoryFilesTest, NamesAreListedRenamedAndRemoved) {

@@ -11,6 +11,7 @@
 // Not here:   how the system is asked (uring_queue, thread_queue); which files (directory_files).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -69,6 +70,8 @@ class DiskQueue {
 
   // Operations given up and not ended yet.
   std::int64_t overdue();
+  // The same for any thread: how many when they were last looked at, never fewer than there are.
+  std::int64_t given_up() const noexcept { return overdue_; }
 
  protected:
   // A place for one operation.
@@ -135,9 +138,9 @@ class DiskQueue {
   const DiskQueueOptions options_;
   std::unique_ptr<Buffer> buffer_;
   std::vector<Flight> flights_;
-  int current_ = 0;  // operations of the call that runs now
-  int overdue_ = 0;  // operations given up
-  int answer_ = 0;   // to the DiskCall that ran last
+  int current_ = 0;               // operations of the call that runs now
+  std::atomic<int> overdue_ = 0;  // operations given up
+  int answer_ = 0;                // to the DiskCall that ran last
 };
 
 }  // namespace stemma
