@@ -39,7 +39,8 @@ class FarStore final : public MapStore {
 struct HeldLaneHost {
   const HostImage* image_or_null = nullptr;
   HostImageRanks* ranks_or_null = nullptr;
-  std::int64_t windowed_pages = 0;  // where there are some, windows are of two tokens
+  std::int64_t windowed_pages = 0;  // where there are some, there are windows
+  std::int64_t window_tokens = 2;   // of which one is the token's own
 };
 
 class HeldLaneTiers final : public LowerTiers {
@@ -92,7 +93,7 @@ class HeldCopies : public ::testing::Test {
     options.pages = 256;
     options.requests_max = 2;
     options.context_tokens_max = 64;
-    options.window_tokens = host.windowed_pages > 0 ? 2 : 0;
+    options.window_tokens = host.windowed_pages > 0 ? host.window_tokens : 0;
     options.windowed_pages = host.windowed_pages > 0 ? 64 : 0;
     options.tiers.write_policy = WritePolicy::kWriteThrough;
     options.tiers.store_deadline_us = kDeadlineUs;

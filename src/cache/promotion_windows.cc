@@ -180,7 +180,11 @@ bool Promotion::ask_for_window_piece(std::int64_t end_page, bool from_host) {
   const TransferKind kind = from_host                  ? TransferKind::kPromote
                             : target_ == Tier::kDevice ? TransferKind::kLoad
                                                        : TransferKind::kFetch;
-  if (!from_host && window_store_ < 0) {
+  // What has gone from above since it was settled was not asked about then.
+  const auto may_load = [&] {
+    return window_store_ >= 0 && may_ask_for_window(window_next_, end_page);
+  };
+  if (!from_host && !may_load()) {
     window_end_ = window_next_;
     return false;
   }

@@ -9,6 +9,7 @@
 
 #include "cache/audit_hold.h"
 #include "cache/held_copies_fixture.h"
+#include "prefix/page_key.h"
 
 namespace stemma {
 namespace {
@@ -18,8 +19,9 @@ class QuarantinedWindows : public HeldCopies {
   static constexpr std::int64_t kPages = 4;
   static std::vector<TokenId> text() { return {1000, 1001, 1002, 1003}; }
 
-  void SetUp() override {
-    open(256, 1, {.windowed_pages = 8});
+  void SetUp() override { begin(2); }
+  void begin(std::int64_t window_tokens) {
+    open(256, 1, {.windowed_pages = 8, .window_tokens = window_tokens});
     publish(1, kPages);
     end_stores();
   }
@@ -51,11 +53,51 @@ class QuarantinedWindows : public HeldCopies {
     };
     while (end_jobs(note) > 0) continue;
   }
-  std::int64_t asked_for_windows() {
+  void promote() {
     std::vector<TokenId> prompt = text();
     prompt.push_back(7);
     kv->try_promote(ns, prompt);
+  }
+  std::int64_t asked_for_windows() {
+    promote();
     return posted(TransferKind::kLookup, LayerGroup::kWindowed);
+  }
+  // That stores have it under.
+  static PageKey windowed_key(std::size_t page) {
+    PageKeyChain chain{NamespaceDigest()};
+    const std::vector<TokenId> tokens = text();
+    PageKey before = PageKeyHasher::root({});
+    for (std::size_t i = 0; i < page; ++i) before = chain.append({&tokens[i], 1});
+    PageKeyHasher hasher;
+    return hasher.next(hasher.windowed_parent(before), {&tokens[page], 1});
+  }
+  // All end well, but for one page.
+  void end_removals_but(const PageKey& stuck) {
+    while (end_jobs([&](Transfer& job) {
+             if (job.kind != TransferKind::kRemove) return false;
+             return std::ranges::find(job.keys, stuck) == job.keys.end();
+           }) > 0) {
+      continue;
+    }
+    Transfer& job = *tiers->lanes().posted.front();
+    ASSERT_EQ(job.kind, TransferKind::kRemove);
+    tiers->lanes().end_next(PageVerdict::kDone);
+    const auto at = std::ranges::find(job.keys, stuck) - job.keys.begin();
+    job.verdicts[static_cast<std::size_t>(at)] = PageVerdict::kFailed;
+    poll();
+  }
+  // Copies up end well, but for those of windowed pages.
+  void end_promotions(const std::vector<PageVerdict>& of_windows) {
+    const auto is_copy_up = [](const Transfer* job) { return job->kind == TransferKind::kPromote; };
+    end_jobs(
+        [&](const Transfer& job) { return is_copy_up(&job) && job.group == LayerGroup::kFull; });
+    std::deque<Transfer*>& posted_jobs = tiers->lanes().posted;
+    const auto windows = std::ranges::find_if(posted_jobs, is_copy_up);
+    ASSERT_NE(windows, posted_jobs.end());
+    (*windows)->verdicts = of_windows;
+    tiers->lanes().done.push_back(*windows);
+    posted_jobs.erase(windows);
+    poll();
   }
 };
 
@@ -76,6 +118,26 @@ TEST_F(QuarantinedWindows, AreNotAskedForUntilTheyHaveBeenRemoved) {
   std::vector<std::pair<LayerGroup, std::int64_t>> removed;
   end_removals(removed);
   EXPECT_EQ(asked_for_windows(), 1);
+}
+
+// What host memory had when stores were asked for the rest, and has no more when its turn comes.
+TEST_F(QuarantinedWindows, ThatWentFromHostMemoryMeanwhileAreNotTakenFromAStoreEither) {
+  begin(/*window_tokens=*/3);
+  quarantine();
+  end_removals_but(windowed_key(2));
+  publish(1, kPages);  // computed anew
+  end_stores();
+  kv->evict(kPages);
+  promote();
+  end_promotions({PageVerdict::kFailed, PageVerdict::kCorrupt});  // host memory has page 2's alone
+  ASSERT_EQ(asked_for_windows(), 1) << "and the store is asked for the other";
+  for (TokenId other = 100; other < 110; ++other) publish(other, 1);  // nor has it that any more
+  end_jobs([](Transfer& job) {
+    const bool is_meant = job.kind == TransferKind::kLookup;
+    if (is_meant) job.found_pages = job.pages();
+    return is_meant;
+  });
+  EXPECT_EQ(posted(TransferKind::kLoad, LayerGroup::kWindowed), 0);
 }
 
 TEST_F(QuarantinedWindows, OfOtherTextsAreAskedForAsBefore) {
