@@ -21,9 +21,9 @@ void HostFile::load() {
 }
 
 // What cannot be written is computed again in the next life.
-void HostFile::save() {
+void HostFile::save(std::span<const PrefixLock> held) {
   if (parts_.images.full_or_null == nullptr) return;
-  const auto saved = save_host_image(parts_.host, parts_.images, parts_.ranks_or_null);
+  const auto saved = save_host_image(parts_.host, parts_.images, parts_.ranks_or_null, held);
   parts_.counters.host_file_saved = saved.ok() ? *saved : 0;
   if (saved.ok()) {
     stays_ = false;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/clock.h"
 #include "cache/host_tier.h"
@@ -37,8 +38,9 @@ class HostFile {
 
   // REQUIRES: nobody has used host memory yet.
   void load();
-  // Nothing is in it afterwards that host memory's tree does not have.
-  void save();
+  // Nothing is in it afterwards that host memory's tree does not have. `held`: what copies that do
+  // not end hold there still.
+  void save(std::span<const PrefixLock> held);
   // What it has of an earlier life is not to be found again.
   void forget();
   // Tries again what forget could not do. Once a poll.

@@ -49,7 +49,7 @@ class HostFileTest : public HeldCopies {
 
   TempDirectory directory;
   std::string path = directory.file("host");
-  KeyedPages keyed{4, 0};
+  KeyedPages keyed{16, 0};
   HostImage image = keyed.image(path, digest_of(200));
   StubbornRanks ranks;
 };
@@ -97,6 +97,18 @@ TEST_F(HostFileTest, AFileThatIsWrittenAnewHasNothingOfAPurge) {
   kv->settle(clock.now_us() + 1);
   EXPECT_TRUE(pending(id).empty());
   EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST_F(HostFileTest, WhatAStoreThatHangsHoldsIsSavedAllTheSame) {
+  image.label.format.page_size = 1;
+  open(16, 1, {.image_or_null = &image});
+  compute({1, 2, 3, 4});
+  const Transfer& backup = *tiers->lanes().posted.front();
+  for (std::size_t i = 0; i < backup.keys.size(); ++i) keyed.put(backup.to[i], backup.keys[i]);
+  end_backups();
+  ASSERT_EQ(tiers->lanes().posted.size(), 1u) << "the store's job";
+  kv->settle(clock.now_us());
+  EXPECT_EQ(metric("stemma_host_file_saved_pages"), 4);
 }
 
 // A life that is killed after it would find the wrong page again, with the right sums.

@@ -199,18 +199,25 @@ void leave_out(std::int64_t pages, HostImageCounts& counts) {
   counts.left_out += pages;
 }
 
-// Writes every text in the order in which they would be evicted. A leaf that has had its turn stays
-// locked, so that the next one comes to the fore.
-Status save_texts(RadixPrefixCache& tree, ImageSave& pages, WindowsSave* windows_or_null) {
+Status save_text(RadixPrefixCache& tree, const PrefixLock& held, ImageSave& pages,
+                 WindowsSave* windows_or_null) {
   SavedText text;
+  text.read(tree, held);
+  STEMMA_ASSIGN_OR_RETURN(const std::int64_t written, pages.write(held, text));
+  return windows_or_null == nullptr ? Status() : windows_or_null->write(held, text, written);
+}
+
+// Writes every text in the order in which they would be evicted. A leaf that has had its turn stays
+// locked, so that the next one comes to the fore. What others hold never does: it comes last.
+Status save_texts(RadixPrefixCache& tree, std::span<const PrefixLock> held, ImageSave& pages,
+                  WindowsSave* windows_or_null) {
   std::vector<PrefixLock> passed;
   while (auto cold = tree.try_lock_coldest()) {
-    text.read(tree, cold->lock);
-    STEMMA_ASSIGN_OR_RETURN(const std::int64_t written, pages.write(cold->lock, text));
-    if (windows_or_null != nullptr) {
-      STEMMA_RETURN_IF_ERROR(windows_or_null->write(cold->lock, text, written));
-    }
+    STEMMA_RETURN_IF_ERROR(save_text(tree, cold->lock, pages, windows_or_null));
     passed.push_back(std::move(cold->lock));
+  }
+  for (const PrefixLock& lock : held) {
+    STEMMA_RETURN_IF_ERROR(save_text(tree, lock, pages, windows_or_null));
   }
   return {};
 }
@@ -242,7 +249,8 @@ HostImageCounts load_host_image(HostTier& host, const HostImages& images,
 }
 
 Result<std::int64_t> save_host_image(HostTier& host, const HostImages& images,
-                                     HostImageRanks* ranks_or_null) {
+                                     HostImageRanks* ranks_or_null,
+                                     std::span<const PrefixLock> held) {
   const HostImage& image = *images.full_or_null;
   STEMMA_ASSIGN_OR_RETURN(const auto writer, HostImageWriter::open(image.path, image.label));
   std::unique_ptr<HostImageWriter> windows_writer;
@@ -253,7 +261,8 @@ Result<std::int64_t> save_host_image(HostTier& host, const HostImages& images,
   }
   if (ranks_or_null != nullptr) ranks_or_null->begin_save();
   ImageSave pages(image, *writer, ranks_or_null);
-  if (Status saved = save_texts(host.tree(), pages, windows.has_value() ? &*windows : nullptr);
+  if (Status saved =
+          save_texts(host.tree(), held, pages, windows.has_value() ? &*windows : nullptr);
       !saved.ok()) {
     if (ranks_or_null != nullptr) ranks_or_null->drop_save();
     return std::move(saved).error();

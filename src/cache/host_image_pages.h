@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "cache/host_tier.h"
 #include "stemma/result.h"
@@ -35,9 +36,11 @@ struct HostImageCounts {
 HostImageCounts load_host_image(HostTier& host, const HostImages& images,
                                 HostImageRanks* ranks_or_null = nullptr);
 
-// Writes every page that nobody holds; how many that were. With `ranks_or_null` every rank writes
-// its part of them; an error of any of them is one. REQUIRES: as load_host_image.
+// Writes every page that nobody holds, and those of `held`; how many that were. With
+// `ranks_or_null` every rank writes its part of them; an error of any of them is one. REQUIRES: as
+// load_host_image; nothing of `held` is in quarantine.
 Result<std::int64_t> save_host_image(HostTier& host, const HostImages& images,
-                                     HostImageRanks* ranks_or_null = nullptr);
+                                     HostImageRanks* ranks_or_null = nullptr,
+                                     std::span<const PrefixLock> held = {});
 
 }  // namespace stemma

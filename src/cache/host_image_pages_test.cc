@@ -281,6 +281,24 @@ TEST_F(HostImagePagesTest, AFrameThatLiesStaysOut) {
   }
 }
 
+// A store that hangs may hold a text until the end.
+TEST_F(HostImagePagesTest, WhatIsHeldIsSavedWhereItIsNamed) {
+  const Text text = text_of(1, 3);
+  {
+    Life life(path, 3);
+    life.publish(digest_of(1), text);
+    RadixPrefixCache& tree = life.tier->tree();
+    const NamespaceId name = tree.try_open_namespace(digest_of(1)).value();
+    const PrefixLock held = tree.match(name, text);
+    EXPECT_EQ(life.save(), 0);
+    EXPECT_EQ(*save_host_image(*life.tier, {&life.image}, nullptr, {&held, 1}), 3);
+    tree.close_namespace(name);
+  }
+  Life life(path, 3);
+  EXPECT_EQ(life.load().loaded, 3);
+  EXPECT_EQ(life.right_tokens(digest_of(1), text), std::ssize(text));
+}
+
 TEST_F(HostImagePagesTest, APageThatIsWrongInHostMemoryIsNotSaved) {
   const Text text = text_of(1, 3);
   {

@@ -247,6 +247,18 @@ bool Tiering::settle_more() {
   return false;
 }
 
+// A store that hangs reads what it was to be given, and changes nothing of it.
+void Tiering::save_host() {
+  std::vector<PrefixLock> held;
+  transfers_.for_each_underway([&](const TransferTicket& ticket) {
+    if (ticket.job().kind != TransferKind::kStore) return;
+    if (!host_->tree().is_quarantined(ticket.source)) {
+      held.push_back(host_->tree().share(ticket.source));
+    }
+  });
+  host_file_.save(held);
+}
+
 bool Tiering::end_loans(std::chrono::microseconds nap) {
   const bool right = loans_.settle();
   while (loans_.underway()) {

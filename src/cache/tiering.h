@@ -96,7 +96,7 @@ class Tiering {
   bool settle_more();
   void end_settling() { settled_.clear(); }
   // Writes the file that host memory survives in, if there is one.
-  void save_host() { host_file_.save(); }
+  void save_host();
 
   // Tokens of `tokens` in host memory, whatever the device has.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
