@@ -208,8 +208,12 @@ class PrefixCache {
   // The short name of a namespace; the same digest gives the same id while it is open. Prefixes of
   // different namespaces never meet. What it caches outlives closing it, until its name is needed
   // for another: where all are taken, one that is closed and empty gives its name, and pages are
-  // evicted until there is one. nullopt when as many are open as the cache was built for.
-  virtual std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) = 0;
+  // evicted (to `evicted_or_null`) until there is one. nullopt: the cache has no more names.
+  virtual std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
+                                                        OwnedPages* evicted_or_null) = 0;
+  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) {
+    return try_open_namespace(digest, nullptr);
+  }
 
   // Ends one try_open_namespace: an id is good until it was closed as often as it was opened. Who
   // never closes keeps it for the life of the cache. REQUIRES: ns is open.
@@ -252,8 +256,7 @@ class PrefixCache {
   virtual void forget_wants() = 0;
 
   // Gives up unlocked pages, coldest leaf first by the eviction order, from the end of each leaf,
-  // until `wanted_pages` are out or none is left; what is wanted last of all. Returns what it got;
-  // destroying that frees them.
+  // until `wanted_pages` are out or none is left; what is wanted last of all. Returns them.
   virtual OwnedPages evict(std::int64_t wanted_pages) = 0;
 
   // Drops everything. REQUIRES: no PrefixLock is alive.

@@ -13,7 +13,8 @@ NoPrefixCache::~NoPrefixCache() {
   reset();
 }
 
-std::optional<NamespaceId> NoPrefixCache::try_open_namespace(const NamespaceDigest& digest) {
+std::optional<NamespaceId> NoPrefixCache::try_open_namespace(const NamespaceDigest& digest,
+                                                             OwnedPages*) {
   const std::optional<NamespaceId> ns = namespaces_.try_open(digest);
   if (ns.has_value()) return ns;
   return namespaces_.try_rename(digest, [](NamespaceId) { return true; });

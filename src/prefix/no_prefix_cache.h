@@ -26,7 +26,9 @@ class NoPrefixCache final : public PrefixCache {
   std::string_view name() const override { return "none"; }
   std::int64_t page_size() const override { return page_size_; }
   bool shares() const override { return false; }
-  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) override;
+  using PrefixCache::try_open_namespace;
+  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
+                                                OwnedPages* evicted_or_null) override;
   void close_namespace(NamespaceId ns) override;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;

@@ -74,7 +74,8 @@ RadixPrefixCache::~RadixPrefixCache() {
   reset();
 }
 
-std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceDigest& digest) {
+std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceDigest& digest,
+                                                                OwnedPages* evicted_or_null) {
   constexpr std::int64_t kPagesAtOnce = 64;
   std::optional<NamespaceId> ns = namespaces_.try_open(digest);
   if (ns.has_value() && ns->index() == roots_.size()) roots_.push_back(tree_.add_root(now_));
@@ -84,7 +85,10 @@ std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceD
   };
   while (!ns.has_value() && !namespaces_.all_open()) {
     ns = namespaces_.try_rename(digest, is_empty);
-    if (!ns.has_value() && evict(kPagesAtOnce).empty()) break;
+    if (ns.has_value()) break;
+    OwnedPages evicted = evict(kPagesAtOnce);
+    if (evicted.empty()) break;
+    if (evicted_or_null != nullptr) evicted_or_null->append(std::move(evicted));
   }
   if (ns.has_value() && quotas_.any()) quotas_.name_root(roots_[ns->index()], family_of(digest));
   return ns;

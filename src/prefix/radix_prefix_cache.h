@@ -44,7 +44,9 @@ class RadixPrefixCache final : public PrefixCache {
   std::string_view name() const override { return "radix"; }
   std::int64_t page_size() const override { return tree_.page_size(); }
   bool shares() const override { return true; }
-  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) override;
+  using PrefixCache::try_open_namespace;
+  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
+                                                OwnedPages* evicted_or_null) override;
   void close_namespace(NamespaceId ns) override;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   // As probe, and writes the pages that it finds, in token order. REQUIRES: out has room for them.

@@ -304,6 +304,22 @@ TEST(RadixPrefixCache, AClosedAndEmptyNamespaceGivesItsName) {
   EXPECT_EQ(f.cache->try_open_namespace(digest_of(1)), std::nullopt);  // all are open again
 }
 
+TEST(RadixPrefixCache, WhatGoesForANameIsHandedOver) {
+  PrefixFixture f;
+  for (const int byte : {1, 2, 3}) {
+    const NamespaceId closed = *f.cache->try_open_namespace(digest_of(byte));
+    f.begin_in(closed, {1, 2}).reset();
+    f.cache->close_namespace(closed);
+  }
+  OwnedPages evicted;
+  EXPECT_TRUE(f.cache->try_open_namespace(digest_of(4), &evicted).has_value());
+  EXPECT_EQ(evicted.pages() + f.cache->usage().total_tokens(), 6);
+  EXPECT_GE(evicted.pages(), 2);
+  const std::int64_t gone = evicted.pages();
+  f.cache->close_namespace(*f.cache->try_open_namespace(digest_of(4), &evicted));
+  EXPECT_EQ(evicted.pages(), gone) << "it has a name";
+}
+
 TEST(RadixPrefixCache, WhereNoClosedNamespaceIsEmptyTheColdestPagesGo) {
   PrefixFixture f;
   std::vector<NamespaceId> closed;

@@ -559,6 +559,17 @@ def test_room_is_made_where_it_is_short():
     sglang.evict_from_tree_cache(ChunkCache(CacheInitParams()), 6)
 
 
+def test_salts_that_lose_their_names_lose_no_slots():
+    slots = TokenToKVPoolAllocator(2000)
+    cache = RadixCache(CacheInitParams(token_to_kv_pool_allocator=slots))
+    for salt in range(1500):
+        cache.insert(InsertParams(RadixKey([1], cache_salt=str(salt)), slots.alloc(1)))
+        assert slots.available_size() + cache.total_size() == 2000
+    assert sorted(cache.all_values_flatten().tolist()) == list(range(1, 1501))
+    cache.evict(EvictParams(2000))
+    assert slots.available_size() == 2000
+
+
 # Host memory below.
 
 
@@ -598,6 +609,15 @@ class Tiered(Served):
 
     def bytes(self, tokens):
         return self.copies.device[match(self.cache, tokens).device_indices].tolist()
+
+
+def test_salts_that_lose_their_names_lose_no_host_memory():
+    tiered = Tiered("write_through", host_tokens=2000)
+    for salt in range(1500):
+        sglang.evict_from_tree_cache(tiered.cache, 1)
+        tiered.cache.insert(InsertParams(RadixKey([1], cache_salt=str(salt)), tiered.slots.alloc(1)))
+    tiered.check()
+    assert tiered.cache._host_slots.available_size() + tiered.cache.host_total_size() == 2000
 
 
 def refuse(*_):

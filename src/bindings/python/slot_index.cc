@@ -49,7 +49,10 @@ Result<std::unique_ptr<SlotIndex>> SlotIndex::open(const SlotIndexOptions& optio
 
 std::optional<NamespaceId> SlotIndex::try_open_namespace(const NamespaceDigest& digest) {
   settle();
-  return tree_->try_open_namespace(digest);
+  OwnedPages evicted;
+  const std::optional<NamespaceId> opened = tree_->try_open_namespace(digest, &evicted);
+  move_slots(evicted, displaced_);
+  return opened;
 }
 
 void SlotIndex::close_namespace(NamespaceId ns) {
@@ -197,12 +200,20 @@ Status SlotIndex::read_slots(const Match& match, std::int64_t first_token,
 
 void SlotIndex::evict(std::int64_t wanted_tokens, std::vector<std::int32_t>& slots) {
   settle();
-  const OwnedPages evicted = tree_->evict(ceil_div(wanted_tokens, page_size()));
+  const std::int64_t wanted = round_up(wanted_tokens, page_size());
+  const std::int64_t displaced = std::min(wanted, std::ssize(displaced_));
+  slots.insert(slots.end(), displaced_.end() - displaced, displaced_.end());
+  displaced_.resize(displaced_.size() - static_cast<std::size_t>(displaced));
+  if (wanted > displaced) move_slots(tree_->evict((wanted - displaced) / page_size()), slots);
+}
+
+// Appends the slots of pages that the tree gave up; nothing names them here from now on.
+void SlotIndex::move_slots(const OwnedPages& evicted, std::vector<std::int32_t>& out) {
   scratch_.resize(static_cast<std::size_t>(evicted.pages()));
   evicted.copy_to(scratch_);
-  const std::size_t before = slots.size();
-  slots.resize(before + scratch_.size() * static_cast<std::size_t>(page_size()));
-  gather(scratch_, std::span(slots).subspan(before));
+  const std::size_t before = out.size();
+  out.resize(before + scratch_.size() * static_cast<std::size_t>(page_size()));
+  gather(scratch_, std::span(out).subspan(before));
   const auto page = static_cast<std::size_t>(page_size());
   for (const PageId id : scratch_) std::fill_n(&slots_[id.index() * page], page, kNoSlot);
 }
@@ -244,17 +255,21 @@ Status SlotIndex::reset() {
   settle();
   tree_->reset();
   slots_.clear();
+  displaced_.clear();
   return {};
 }
 
 PrefixUsage SlotIndex::usage() {
   settle();
-  return tree_->usage();
+  PrefixUsage usage = tree_->usage();
+  usage.evictable_tokens += std::ssize(displaced_);
+  return usage;
 }
 
 std::vector<std::int32_t> SlotIndex::all_slots() const {
   std::vector<std::int32_t> out = slots_;
   std::erase(out, kNoSlot);
+  out.insert(out.end(), displaced_.begin(), displaced_.end());
   return out;
 }
 

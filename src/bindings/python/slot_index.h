@@ -56,7 +56,8 @@ class SlotIndex {
   SlotIndex(const SlotIndex&) = delete;
   SlotIndex& operator=(const SlotIndex&) = delete;
 
-  // See PrefixCache. A match keeps its namespace open until it is forgotten.
+  // See PrefixCache. A match keeps its namespace open until it is forgotten. The slots of what has
+  // to go for a new one are those that evict hands out first; until then they count as evictable.
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest);
   void close_namespace(NamespaceId ns);
 
@@ -85,8 +86,9 @@ class SlotIndex {
   // REQUIRES: first_token is a multiple of page_size; first_token + out.size() <= match.tokens.
   Status read_slots(const Match& match, std::int64_t first_token, std::span<std::int32_t> out);
 
-  // The coldest whole pages until `wanted_tokens` are out or none is left that is not locked;
-  // appends their slots, page by page. REQUIRES: wanted_tokens >= 0.
+  // What had to go before for a namespace, then the coldest whole pages, until `wanted_tokens` are
+  // out or none is left that is not locked; appends their slots, page by page. REQUIRES:
+  // wanted_tokens >= 0.
   void evict(std::int64_t wanted_tokens, std::vector<std::int32_t>& slots);
 
   // For who copies prefixes to another tier: the tokens of a match, whether locked or not; how many
@@ -106,7 +108,7 @@ class SlotIndex {
   PrefixUsage usage();
   std::int64_t page_size() const noexcept { return options_.page_size; }
   std::int64_t locked_matches() const noexcept { return locked_; }
-  // Every slot in the index, in no order.
+  // Every slot that evict has not handed out, in no order.
   std::vector<std::int32_t> all_slots() const;
   // The first contradiction, or nullopt.
   std::optional<std::string> audit();
@@ -124,11 +126,13 @@ class SlotIndex {
   void keep(PrefixLock hold, NamespaceId ns, Match& out);
   void write_slots(std::span<const PageId> pages, std::span<const std::int32_t> slots);
   void gather(std::span<const PageId> pages, std::span<std::int32_t> out) const noexcept;
+  void move_slots(const OwnedPages& evicted, std::vector<std::int32_t>& out);
 
   SlotIndexOptions options_;
   PageAllocator allocator_;
   std::unique_ptr<RadixPrefixCache> tree_;
-  std::vector<std::int32_t> slots_;  // [pages ever used, page_size], by the tree's page
+  std::vector<std::int32_t> slots_;      // [pages ever used, page_size], by the tree's page
+  std::vector<std::int32_t> displaced_;  // of pages that went for a namespace
   std::vector<PageId> scratch_;
   Match* resting_ = nullptr;  // holds its place without being locked
   std::int64_t locked_ = 0;   // matches

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <vector>
@@ -180,6 +181,69 @@ TEST(SlotIndex, TheColdestIsLockedWithAllThatItContinues) {
   index->forget(coldest);
   index->forget(inserted);
   EXPECT_TRUE(index->reset().ok());
+}
+
+NamespaceDigest digest_of(int number) {
+  NamespaceDigest digest;
+  digest.bytes[0] = static_cast<std::uint8_t>(number);
+  return digest;
+}
+
+// An index of two namespaces, both of which have pages.
+class FullOfNamespaces : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    insert(*index_->try_open_namespace(digest_of(0)), {1, 2});
+    const NamespaceId other = *index_->try_open_namespace(digest_of(1));
+    insert(other, {3, 4, 5, 6});
+    index_->close_namespace(other);
+  }
+
+  void insert(NamespaceId ns, const std::vector<std::int32_t>& slots) {
+    SlotIndex::Match match;
+    ASSERT_TRUE(index_->insert(ns, Tokens(slots.begin(), slots.end()), slots, 0, match).ok());
+    index_->forget(match);
+  }
+
+  std::vector<std::int32_t> evict(std::int64_t tokens) {
+    std::vector<std::int32_t> slots;
+    index_->evict(tokens, slots);
+    return slots;
+  }
+
+  std::unique_ptr<SlotIndex> index_ =
+      SlotIndex::open({.page_size = 2, .tokens_max = 16, .namespaces_max = 2}).value();
+};
+
+TEST_F(FullOfNamespaces, WhatGoesForANewOneIsHandedOutByTheNextEviction) {
+  const auto opened = index_->try_open_namespace(digest_of(2));
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_EQ(index_->probe(*opened, Tokens{3, 4}), 0);
+  insert(*opened, {7, 8});
+  EXPECT_EQ(index_->usage().total_tokens(), 8);
+  auto slots = index_->all_slots();
+  std::sort(slots.begin(), slots.end());
+  EXPECT_EQ(slots, (std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  slots = evict(6);
+  std::sort(slots.begin(), slots.end());
+  EXPECT_EQ(slots, (std::vector<std::int32_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(evict(8), (std::vector<std::int32_t>{7, 8}));
+  EXPECT_EQ(index_->usage().total_tokens(), 0);
+}
+
+TEST_F(FullOfNamespaces, WhatWentForANewOneIsHandedOutInWholePagesAsWanted) {
+  ASSERT_TRUE(index_->try_open_namespace(digest_of(2)).has_value());
+  EXPECT_TRUE(evict(0).empty());
+  EXPECT_EQ(evict(1).size(), 2u);
+  EXPECT_EQ(evict(3).size(), 4u);
+  EXPECT_TRUE(evict(1).empty());
+}
+
+TEST_F(FullOfNamespaces, AResetForgetsWhatWentForANewOne) {
+  ASSERT_TRUE(index_->try_open_namespace(digest_of(2)).has_value());
+  ASSERT_TRUE(index_->reset().ok());
+  EXPECT_EQ(index_->usage().total_tokens(), 0);
+  EXPECT_TRUE(index_->all_slots().empty());
 }
 
 TEST(SlotIndex, WrongOptionsAreNamed) {
