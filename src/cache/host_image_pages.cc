@@ -102,7 +102,7 @@ class ImageLoad {
   // name is left.
   bool begin_at(std::int64_t parent, const NamespaceDigest& digest) {
     end();
-    const std::optional<NamespaceId> name = host_.tree().try_open_namespace(digest);
+    const std::optional<NamespaceId> name = host_.space().try_open_namespace(digest);
     if (!name.has_value()) return false;
     name_ = *name;
     texts_.read_text(parent, text_);

@@ -33,7 +33,7 @@ void HostTier::open_namespace(NamespaceId device_ns, const NamespaceDigest& dige
                "an open name does not change its meaning");
   if (++name.opens > 1) return;
   name.digest = digest;
-  const std::optional<NamespaceId> host = tree_->try_open_namespace(digest);
+  const std::optional<NamespaceId> host = space_->try_open_namespace(digest);
   name.host = host.value_or(NamespaceId());
   name.open_here = host.has_value();
 }
@@ -56,7 +56,7 @@ NamespaceId HostTier::name_namespace(NamespaceId device_ns) {
   const NamespaceId host = namespace_of(device_ns);
   if (host.valid() || device_ns.index() >= names_.size()) return host;
   Name& name = names_[device_ns.index()];
-  name.host = tree_->try_open_namespace(name.digest).value_or(NamespaceId());
+  name.host = space_->try_open_namespace(name.digest).value_or(NamespaceId());
   if (name.host.valid()) tree_->close_namespace(name.host);
   return name.host;
 }

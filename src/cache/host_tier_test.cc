@@ -64,6 +64,20 @@ TEST_F(HostTierTest, WhoLostItsNameGetsAnother) {
   EXPECT_EQ(host->tree().digest(name), digest_of(1));
 }
 
+TEST_F(HostTierTest, PagesThatGoForANameAreCounted) {
+  for (int i = 0; i < 1024; ++i) {
+    const NamespaceId name = *host->tree().try_open_namespace(digest_of(100 + i));
+    if (i < 8) {
+      publish(name, {1});
+      host->tree().close_namespace(name);
+    }
+  }
+  host->open_namespace(NamespaceId(0), digest_of(1));
+  EXPECT_TRUE(host->namespace_of(NamespaceId(0)).valid());
+  EXPECT_GT(host->space().evicted_pages(), 0);
+  EXPECT_EQ(host->space().evicted_pages() + host->tree().usage().total_tokens(), 8);
+}
+
 TEST_F(HostTierTest, TheDevicesNamesMayChangeTheirMeaning) {
   host->open_namespace(NamespaceId(0), digest_of(1));
   host->close_namespace(NamespaceId(0));

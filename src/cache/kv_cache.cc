@@ -96,7 +96,7 @@ std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& di
     if (!opened.has_value()) return std::nullopt;
     shared = *opened;
   }
-  const auto ns = prefix_->try_open_namespace(digest);
+  const auto ns = space_->try_open_namespace(digest);
   if (!ns.has_value()) {
     if (shared.valid()) close_namespace(shared);
     return std::nullopt;

@@ -266,6 +266,23 @@ TEST_F(KvCacheTest, NamespacesShareNothing) {
   EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12);
 }
 
+TEST_F(KvCacheTest, PagesThatGoForTheNameOfANamespaceAreCounted) {
+  constexpr std::int64_t kNamespaces = 1100;  // more than it has names
+  open(1, 2 * kNamespaces);
+  for (std::int64_t i = 0; i < kNamespaces; ++i) {
+    NamespaceDigest digest;
+    digest.bytes[1] = static_cast<std::uint8_t>(i);
+    digest.bytes[2] = static_cast<std::uint8_t>(i >> 8 | 0x80);
+    const NamespaceId tenant = *kv_->try_open_namespace(digest);
+    auto sequence = kv_->begin(tenant, text(0, 1));
+    ASSERT_TRUE(kv_->reserve(*sequence, 1));
+    kv_->finish(std::move(*sequence), text(0, 1));
+    kv_->close_namespace(tenant);
+  }
+  EXPECT_GT(kv_->evicted_pages(), 0);
+  EXPECT_EQ(kv_->usage().total_tokens() + kv_->evicted_pages(), kNamespaces);
+}
+
 // Nine texts of another pass through what is left of the pool.
 TEST_F(KvCacheTest, WhoFloodsTheCacheTakesNothingOfATenantWithinItsQuota) {
   for (const std::int64_t quota_pages : {3, 2, 0}) {

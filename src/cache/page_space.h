@@ -57,6 +57,14 @@ class PageSpace {
     return evicted.pages();
   }
 
+  // As PrefixCache::try_open_namespace; what that evicts is counted, and freed.
+  std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) {
+    OwnedPages evicted;
+    const std::optional<NamespaceId> opened = prefix_.try_open_namespace(digest, &evicted);
+    evicted_pages_ += evicted.pages();
+    return opened;
+  }
+
   // Whether what is evicted is free at once: not while a step is in flight.
   bool frees_at_once() const noexcept { return allocator_.steps_in_flight() == 0; }
 
