@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/math.h"
 
 namespace stemma {
 
@@ -21,7 +22,17 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kStored = "BlockStored";
 constexpr std::string_view kRemoved = "BlockRemoved";
 constexpr std::string_view kCleared = "AllBlocksCleared";
+// A hash takes 34 bytes at most. What stands around hashes and tokens takes 216, names and digest
+// included, or 68 without them, and the medium.
 constexpr std::int64_t kPlacesOfHash = 8;
+constexpr std::int64_t kPlacesByName = 44;
+constexpr std::int64_t kPlacesByPosition = 14;
+
+std::int64_t event_places(const EventWireOptions& options) {
+  const bool by_name = options.form == EventForm::kByName;
+  return (by_name ? kPlacesByName : kPlacesByPosition) +
+         ceil_div(std::ssize(options.medium), std::ptrdiff_t{5});
+}
 
 Json hash_value(const EventHash& hash, HashForm form) {
   switch (form) {
@@ -48,15 +59,17 @@ struct EventWriter::Events {
 };
 
 EventWriter::EventWriter(const EventWireOptions& options)
-    : options_(options), events_(std::make_unique<Events>()) {}
+    : options_(options),
+      event_places_(event_places(options)),
+      events_(std::make_unique<Events>()) {}
 
 EventWriter::~EventWriter() = default;
 
 void EventWriter::add(const PrefixEvent& event) {
   const bool by_name = options_.form == EventForm::kByName;
+  places_ += event_places_;
   switch (event.kind) {
     case PrefixEvent::Kind::kCleared:
-      ++places_;
       events_->list.push_back(by_name ? Json{{"type", kCleared}} : Json::array({kCleared}));
       return;
     case PrefixEvent::Kind::kStored:

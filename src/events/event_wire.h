@@ -61,7 +61,8 @@ class EventWriter {
   // REQUIRES: what is stored has the same number of tokens, at least one, for each page.
   void add(const PrefixEvent& event);
   bool empty() const noexcept { return places_ == 0; }
-  // Tokens, and hashes eight times, as they take so many bytes at most: what a batch is cut by.
+  // The fifth part of the bytes that the batch takes at most, as a token takes five: what it is cut
+  // by.
   std::int64_t places() const noexcept { return places_; }
   // The batch; then the next one begins.
   std::vector<std::uint8_t> finish(double seconds);
@@ -72,6 +73,7 @@ class EventWriter {
   void add_stored(const PrefixEvent& event);
 
   EventWireOptions options_;
+  std::int64_t event_places_;  // of an event, beside its hashes and tokens
   std::int64_t places_ = 0;
   std::unique_ptr<Events> events_;
 };

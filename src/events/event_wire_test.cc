@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -89,6 +90,33 @@ TEST(EventWire, WhatIsWrittenIsRead) {
     EXPECT_EQ(batch->events[3].kind, WireEvent::Kind::kRemoved);
     EXPECT_EQ(batch->events[3].hashes, (std::vector{hash(0xF2), hash(0x33)}));
     EXPECT_EQ(batch->events[3].medium, options.medium);
+  }
+}
+
+// A batch is cut by its places: of many small events, too, it takes no more bytes than they say.
+TEST(EventWire, ABatchTakesFiveBytesAPlaceAtMost) {
+  constexpr std::int64_t kBatchBytes = 32;  // its time, its rank and the count of its events
+  const std::vector<PageKey> keys = {key_of(0xF2)};
+  const Tokens tokens = {std::numeric_limits<TokenId>::max()};
+  for (auto [name, options] : forms()) {
+    for (const std::size_t medium_bytes : {3u, 300u}) {
+      SCOPED_TRACE(name + ", " + std::to_string(medium_bytes));
+      options.medium = std::string(medium_bytes, 'M');
+      for (const auto kind :
+           {PrefixEvent::Kind::kCleared, PrefixEvent::Kind::kStored, PrefixEvent::Kind::kRemoved}) {
+        PrefixEvent event;
+        event.kind = kind;
+        if (kind != PrefixEvent::Kind::kCleared) event.keys = keys;
+        if (kind == PrefixEvent::Kind::kStored) {
+          event.tokens = tokens;
+          event.parent = keys[0];
+        }
+        EventWriter writer(options);
+        for (int i = 0; i < 1000; ++i) writer.add(event);
+        const std::int64_t places = writer.places();
+        EXPECT_LE(std::ssize(writer.finish(1'700'000'000.25)), 5 * places + kBatchBytes);
+      }
+    }
   }
 }
 
