@@ -68,7 +68,10 @@ void GhostCurve::use(std::span<const std::int64_t> page_hashes, bool counts) {
   }
   if (counts) lookup_pages_ += static_cast<double>(page_hashes.size());
   for (const std::int64_t hash : seen_) stack_.remove(hash);
-  for (const std::int64_t hash : std::views::reverse(drawn_)) stack_.push(hash);
+  for (const std::int64_t hash : std::views::reverse(drawn_)) {
+    stack_.remove(hash);  // of a page that the request names twice, the first place counts
+    stack_.push(hash);
+  }
 }
 
 bool GhostCurve::draws_next_page() {

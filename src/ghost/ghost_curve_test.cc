@@ -79,6 +79,18 @@ TEST(GhostCurve, TakesARequestsAncestorsForYoungerThanItsLastPage) {
   EXPECT_DOUBLE_EQ(curve.hit_rate(3), 3. / 6);
 }
 
+// As no cache's requests do, but traces may.
+TEST(GhostCurve, WatchesAPageOnceThatARequestNamesTwice) {
+  GhostCurve curve = curve_of(1);
+  curve.look_up(Hashes{1, 2, 1});
+  curve.look_up(Hashes{1, 2});
+  EXPECT_DOUBLE_EQ(curve.hit_rate(1), 1. / 5);  // room for the first page
+  EXPECT_DOUBLE_EQ(curve.hit_rate(2), 2. / 5);
+  curve.insert(Hashes{3, 4, 3});
+  curve.look_up(Hashes{3, 4});
+  EXPECT_DOUBLE_EQ(curve.hit_rate(10), 4. / 7);
+}
+
 TEST(GhostCurve, CountsNoHitsOfPagesThatWereNotLookedUp) {
   GhostCurve curve = curve_of(1);
   curve.look_up(Hashes{1, 2});
