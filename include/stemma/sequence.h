@@ -50,6 +50,8 @@ class [[nodiscard]] Sequence {
   // Whether it came from a cache, and neither was moved from nor gave everything back.
   bool valid() const noexcept { return cache_ != nullptr; }
 
+  // Where it began. REQUIRES: valid().
+  NamespaceId namespace_id() const noexcept { return prefix_.namespace_id(); }
   // Tokens whose KV was found by begin: they need not be computed. A multiple of page_size.
   std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
   // Tokens in pages that others can find: cached ones and those committed since.

@@ -124,6 +124,9 @@ inline bool is_held(const stemma_sequence* sequence) {
   return sequence != nullptr && sequence->held.valid();
 }
 
+// Whether a sequence's text begins as all of its namespace do. REQUIRES: it is held.
+stemma_status check_begin(const stemma_sequence& sequence, std::span<const TokenId> text);
+
 // A handle for what has begun. REQUIRES: there is a row, so there is a handle.
 stemma_sequence* take_handle(stemma_cache& cache, Sequence sequence);
 

@@ -14,8 +14,12 @@ stemma_status stemma_lend(stemma_sequence* sequence, const int32_t* tokens, size
     }
     stemma_cache& cache = *sequence->cache;
     if (!stemma::is_promotion(&cache, promotion)) return stemma::refuse("no such promotion");
-    const auto named = cache.loans.lend(*cache.kv, sequence->held, std::span(tokens, count),
-                                        stemma::PromotionId(promotion));
+    const std::span text(tokens, count);
+    if (const auto status = stemma::check_begin(*sequence, text); status != STEMMA_OK) {
+      return status;
+    }
+    const auto named =
+        cache.loans.lend(*cache.kv, sequence->held, text, stemma::PromotionId(promotion));
     if (!named.ok()) return stemma::fail(named.error());
     *named_tokens = *named;
     return stemma_status{STEMMA_OK};

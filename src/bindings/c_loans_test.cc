@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "bindings/c_fixture.h"
+#include "stemma/c_tenants.h"
+#include "stemma/c_windows.h"
 
 namespace stemma {
 namespace {
@@ -84,12 +86,32 @@ TEST_F(CLoans, WhileTheyLastNothingElseHappensToTheSequenceOrTheCopies) {
   EXPECT_EQ(lend(prompt()), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_commit(sequence_, prompt().data(), 24), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_finish(sequence_, prompt().data(), 24), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_advance(sequence_, 0), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_fork(sequence_, 0, &fork, &from, &to), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_poll_transfers(cache()), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_wait_transfers(cache(), 1), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_settle(cache(), 1), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_purge(cache(), nullptr, 0), STEMMA_INVALID_ARGUMENT);
   EXPECT_EQ(stemma_wait_layer(cache(), 2), STEMMA_INVALID_ARGUMENT);
+  stemma_release(sequence_);
+}
+
+TEST_F(CLoans, OfANamespaceBehindABeginningOnlyItsTextsAreLent) {
+  const std::array<std::uint8_t, 32> everybody = {1};
+  const std::array<std::uint8_t, 32> ada = {2};
+  const Text shared = text(1, 8);
+  std::int32_t behind = -1;
+  ASSERT_EQ(stemma_namespace_open_behind(cache(), ada.data(), everybody.data(), shared.data(), 8,
+                                         &behind),
+            STEMMA_OK);
+  stemma_sequence* sequence = nullptr;
+  ASSERT_EQ(stemma_begin(cache(), behind, shared.data(), 3, &sequence), STEMMA_OK);
+  const Text other = {1, 2, 3, 40, 50, 60, 70, 80};
+  EXPECT_EQ(stemma_lend(sequence, other.data(), other.size(), promotion_, &named_),
+            STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_lend(sequence, shared.data(), shared.size(), promotion_, &named_), STEMMA_OK);
+  EXPECT_GT(named_, 0);
+  stemma_release(sequence);
   stemma_release(sequence_);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "bindings/c_handles.h"
+#include "bindings/shared_begin.h"
 
 namespace stemma {
 
@@ -21,7 +22,7 @@ stemma_status check_computed(const stemma_sequence* sequence, const std::int32_t
   if (static_cast<std::int64_t>(count) > sequence->held.capacity_tokens()) {
     return refuse("more tokens than the sequence has reserved room for");
   }
-  return STEMMA_OK;
+  return check_begin(*sequence, std::span(tokens, count));
 }
 
 // What a fork asks of the tokens that are shared.
@@ -59,6 +60,12 @@ void give_back(stemma_sequence& sequence) {
 }
 
 }  // namespace
+
+stemma_status check_begin(const stemma_sequence& sequence, std::span<const TokenId> text) {
+  const auto& named = sequence.cache->namespaces[sequence.held.namespace_id().index()];
+  if (begin_alike(named.shared_tokens, text)) return STEMMA_OK;
+  return refuse("the tokens do not begin as the texts of their namespace do");
+}
 
 stemma_sequence* take_handle(stemma_cache& cache, Sequence sequence) {
   stemma_sequence* const handle = cache.unused.back();

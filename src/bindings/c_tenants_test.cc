@@ -156,6 +156,22 @@ TEST_F(CTenants, TextsThatBeginOtherwiseAreRefused) {
   stemma_release(begin(ada, text(1, 2)));  // a part of the beginning is one of these texts
 }
 
+// A prompt may be a part of the beginning only; what it is answered with must go on with the rest.
+TEST_F(CTenants, TextsThatGoOnOtherwiseThanTheirBeginningAreNotPublished) {
+  const std::int32_t ada = open_behind(kAda, text(1, 8));
+  stemma_sequence* const sequence = begin(ada, text(1, 5));
+  ASSERT_EQ(stemma_reserve(sequence, 12), STEMMA_OK);
+  const Text other = {1, 2, 3, 4, 5, 60, 70, 80, 9, 10, 11, 12};
+  EXPECT_EQ(stemma_commit(sequence, other.data(), 12), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(stemma_finish(sequence, other.data(), 12), STEMMA_INVALID_ARGUMENT);
+  EXPECT_STREQ(stemma_last_error(),
+               "invalid_argument: the tokens do not begin as the texts of their namespace do");
+  EXPECT_EQ(stemma_finish(sequence, other.data(), 5), STEMMA_OK) << "as far as it is one of these";
+  EXPECT_EQ(found(open_namespace(kEverybody), other), 4);
+  publish(ada, text(1, 8));
+  EXPECT_EQ(found(ada, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}), 8);
+}
+
 // What follows one beginning is never taken for what follows another.
 TEST_F(CTenants, EveryBeginningHasANamespaceOfItsOwn) {
   const std::int32_t one = open_behind(kAda, text(1, 4));

@@ -46,6 +46,7 @@ stemma_status stemma_advance(stemma_sequence* sequence, int64_t computed_tokens)
         computed_tokens > sequence->held.capacity_tokens()) {
       return stemma::refuse("a sequence, and tokens that it has room for");
     }
+    if (sequence->held.on_loan()) return stemma::refuse_loan();
     sequence->cache->kv->advance(sequence->held, computed_tokens);
     return stemma_status{STEMMA_OK};
   });

@@ -227,6 +227,21 @@ def test_what_follows_one_beginning_is_never_taken_for_what_follows_another(cach
         cache.namespace_behind(everybody, text(1, 3))
 
 
+def test_texts_that_go_on_otherwise_than_their_beginning_are_not_published(cache):
+    everybody = cache.namespace(model="m")
+    ada = cache.namespace_behind(everybody, text(1, 8), tenant="ada")
+    other = [*text(1, 5), 60, 70, 80, *text(9, 4)]
+    with cache.begin(other[:5], ada) as sequence:
+        sequence.reserve(12)
+        for publishes in (sequence.commit, sequence.finish):
+            with pytest.raises(stemma.InvalidArgumentError, match="do not begin"):
+                publishes(other)
+        sequence.finish(other[:5])
+    assert found(cache, other, everybody) == 4
+    publish(cache, text(1, 8), ada)
+    assert found(cache, text(1, 12), ada) == 8
+
+
 # Events.
 
 

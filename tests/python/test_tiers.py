@@ -168,11 +168,13 @@ def test_what_lent_pages_do_not_allow_is_refused():
         lambda: sequence.lend(PROMPT, promotion),
         lambda: sequence.commit(PROMPT[:24]),
         lambda: sequence.finish(PROMPT[:24]),
+        lambda: sequence.advance(0),
         lambda: engine.cache.wait_layer(2),
         lambda: engine.cache.wait_layer(0, stream=1),
         lambda: engine.cache.wait_transfers(1),
         engine.cache.poll_transfers,
         engine.cache.settle,
+        engine.cache.audit,
     ):
         with pytest.raises(stemma.InvalidArgumentError):
             wrong()

@@ -42,6 +42,7 @@ class Hold {
 
   std::int64_t lend(const py::object& tokens, const Promotion& promotion) {
     const NumberText text(tokens, "tokens");
+    check_begin(text.numbers());
     return in_turn(core_.mutex, text.is_long(), [&] {
       check_open();
       const PromotionId id = promotion.id_in(core_);
@@ -65,6 +66,7 @@ class Hold {
 
   void commit(const py::object& computed) {
     const NumberText text(computed, "computed");
+    check_begin(text.numbers());
     in_turn(core_.mutex, text.is_long(), [&] {
       check_computed(text.size());
       core_.kv->commit(sequence_, text.numbers());
@@ -73,6 +75,7 @@ class Hold {
 
   void finish(const py::object& computed) {
     const NumberText text(computed, "computed");
+    check_begin(text.numbers());
     in_turn(core_.mutex, text.is_long(), [&] {
       check_computed(text.size());
       core_.kv->finish(std::move(sequence_), text.numbers());
@@ -98,6 +101,7 @@ class Hold {
   void advance(std::int64_t computed_tokens) {
     in_turn(core_.mutex, false, [&] {
       check_open();
+      check_not_lent();
       if (computed_tokens < 0 || computed_tokens > sequence_.capacity_tokens()) {
         refuse("computed_tokens: more than the sequence has room for");
       }
@@ -140,12 +144,15 @@ class Hold {
   }
 
  private:
+  // Refuses a text that begins as none of its namespace. Not in turn: it asks Python.
+  void check_begin(std::span<const TokenId> text) const {
+    static_cast<void>(id_of(core_, namespace_, text));
+  }
   void check_open() const {
     if (!sequence_.valid()) refuse("the sequence holds nothing any more");
   }
   void check_not_lent() const {
-    if (sequence_.on_loan())
-      refuse("the sequence names pages on loan: Cache.end_loans comes first");
+    if (sequence_.on_loan()) refuse("it names pages on loan: Cache.end_loans comes first");
   }
   void check_computed(std::int64_t tokens) const {
     check_open();
@@ -304,8 +311,10 @@ py::dict stats(Cache& self) {
 }
 
 void audit(Cache& self) {
-  const std::optional<std::string> contradiction =
-      in_turn(self.core->mutex, true, [&] { return self.core->kv->audit(); });
+  const std::optional<std::string> contradiction = in_turn(self.core->mutex, true, [&] {
+    check_no_loan(*self.core);  // of a step, which the audit looks behind
+    return self.core->kv->audit();
+  });
   if (contradiction.has_value()) fail({ErrorCode::kInternal, *contradiction});
 }
 
@@ -481,7 +490,9 @@ void bind_cache(py::module_& module) {
            "Frees so many cached pages, the coldest first, or all that nobody holds; how many.")
       .def("reset", &reset, "Forgets every published page. No Sequence may hold anything.")
       .def("stats", &stats, "Pages, tokens and rows now, by name.")
-      .def("audit", &audit, "Checks every invariant; raises InternalError with the first breach.");
+      .def("audit", &audit,
+           "Checks every invariant; raises InternalError with the first breach. Not while pages "
+           "are lent.");
   bind_transfers(module, cache);
   bind_tenants(cache);
 }
