@@ -112,6 +112,12 @@ def test_no_stop_comes_before_min_tokens(llm):
         llm.generate("Once", {"max_tokens": 8, "min_tokens": 9})
 
 
+def test_a_seed_is_any_number_of_64_bits(llm):
+    params = {"max_tokens": 12, "temperature": 1.5}
+    below, above = (llm.generate("The page and", {**params, "seed": seed}) for seed in (-1, 2**64 - 1))
+    assert texts(below) == texts(above)
+
+
 def test_only_allowed_tokens_come(llm):
     params = {"max_tokens": 6, "allowed_token_ids": [70, 71], "temperature": 1.0}
     assert set(llm.generate("Once upon a time", params)[0].outputs[0].token_ids) <= {70, 71}
@@ -152,6 +158,15 @@ def test_a_conversation_is_answered_by_the_models_template(llm):
         ("a", {"temperature": -1.0}, "temperature"),
         ([1 << 20], {}, "vocabulary|token"),
         ("a", {"no_such_field": 1}, "no_such_field"),
+        ("a", {"allowed_token_ids": []}, "allowed_token_ids: must have"),
+        ("a", {"logit_bias": {"1": 1.0}}, "logit_bias"),
+        ("a", {"seed": 2**64}, "seed"),
+        ("a", {"seed": -(2**63) - 1}, "seed"),
+        ("a", {"seed": "7"}, "seed"),
+        ("a", {"top_k": 2**64}, "top_k"),
+        ("a", {"max_tokens": None}, "max_tokens"),
+        ("a", {"n": 1.5}, "n: "),
+        ("a", {"stop_token_ids": [2**40]}, "stop_token_ids"),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_left_behind(llm, prompt, params, what):

@@ -277,11 +277,21 @@ class LocalEngine {
   std::unique_ptr<Core> core_;
 };
 
+// Any number of 64 bits; below 0, as the server takes it.
+std::optional<std::uint64_t> seed_of(const py::dict& prompt) {
+  const py::object seed = prompt["seed"];
+  if (seed.is_none()) return std::nullopt;
+  if (py::isinstance<py::int_>(seed) && seed < py::int_(0)) {
+    return static_cast<std::uint64_t>(field<std::int64_t>(prompt, "seed"));
+  }
+  return field<std::uint64_t>(prompt, "seed");
+}
+
 SamplingParams LocalEngine::sampling_of(const py::dict& prompt) const {
   SamplingParams sampling = core_->generation.sampling_defaults();
   const auto take = [&prompt](const char* name, auto& into) {
     if (!prompt.contains(name) || prompt[name].is_none()) return;
-    into = prompt[name].cast<std::remove_reference_t<decltype(into)>>();
+    into = field<std::remove_reference_t<decltype(into)>>(prompt, name);
   };
   take("temperature", sampling.temperature);
   take("top_k", sampling.top_k);
@@ -292,7 +302,10 @@ SamplingParams LocalEngine::sampling_of(const py::dict& prompt) const {
   take("frequency_penalty", sampling.frequency_penalty);
   take("logit_bias", sampling.logit_bias);
   take("allowed_token_ids", sampling.allowed_tokens);
-  take("seed", sampling.seed);
+  if (sampling.allowed_tokens.empty() && !prompt["allowed_token_ids"].is_none()) {
+    refuse("allowed_token_ids: must have at least one token");
+  }
+  sampling.seed = seed_of(prompt);
   sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // -1 is all elsewhere
   return sampling;
 }
@@ -307,13 +320,13 @@ TextForm LocalEngine::form_of(const py::dict& prompt) {
     return true;
   };
   if (take("json_schema", TextForm::Kind::kSchema)) {
-    form.schema = value_of(parse_ordered_json(prompt["json_schema"].cast<std::string>(),
+    form.schema = value_of(parse_ordered_json(field<std::string>(prompt, "json_schema"),
                                               "json_schema", {.depth_max = 64}));
   }
-  if (take("regex", TextForm::Kind::kRegex)) form.expression = prompt["regex"].cast<std::string>();
-  if (take("grammar", TextForm::Kind::kEbnf)) form.rules = prompt["grammar"].cast<std::string>();
+  if (take("regex", TextForm::Kind::kRegex)) form.expression = field<std::string>(prompt, "regex");
+  if (take("grammar", TextForm::Kind::kEbnf)) form.rules = field<std::string>(prompt, "grammar");
   if (take("choice", TextForm::Kind::kOneOf)) {
-    form.texts = prompt["choice"].cast<std::vector<std::string>>();
+    form.texts = field<std::vector<std::string>>(prompt, "choice");
     if (form.texts.empty()) refuse("choice: must have at least one text");
   }
   return form;
@@ -325,23 +338,23 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
   wish.spec.prompt.assign(tokens.numbers().begin(), tokens.numbers().end());
   wish.spec.sampling = sampling_of(prompt);
   if (!wish.spec.sampling.seed.has_value()) wish.spec.sampling.seed = seed;
-  wish.spec.max_tokens = prompt["max_tokens"].cast<std::int64_t>();
-  wish.spec.copies = prompt["n"].cast<std::int64_t>();
-  wish.spec.stop_tokens = prompt["stop_token_ids"].cast<std::vector<TokenId>>();
-  if (!prompt["ignore_eos"].cast<bool>()) {
+  wish.spec.max_tokens = field<std::int64_t>(prompt, "max_tokens");
+  wish.spec.copies = field<std::int64_t>(prompt, "n");
+  wish.spec.stop_tokens = field<std::vector<TokenId>>(prompt, "stop_token_ids");
+  if (!field<bool>(prompt, "ignore_eos")) {
     const auto& ends = core_->generation.eos_token_ids;
     wish.spec.stop_tokens.insert(wish.spec.stop_tokens.end(), ends.begin(), ends.end());
   }
-  wish.spec.logprobs = prompt["logprobs"].cast<std::optional<std::int64_t>>();
-  wish.spec.prompt_logprobs = prompt["prompt_logprobs"].cast<std::optional<std::int64_t>>();
-  wish.spec.prompt_logprobs_from = prompt["logprob_start_len"].cast<std::int64_t>();
-  wish.spec.adapter = prompt["adapter"].cast<std::string>();
+  wish.spec.logprobs = field<std::optional<std::int64_t>>(prompt, "logprobs");
+  wish.spec.prompt_logprobs = field<std::optional<std::int64_t>>(prompt, "prompt_logprobs");
+  wish.spec.prompt_logprobs_from = field<std::int64_t>(prompt, "logprob_start_len");
+  wish.spec.adapter = field<std::string>(prompt, "adapter");
   wish.spec.namespace_digest = core_->digest;
-  wish.spec.min_tokens = prompt["min_tokens"].cast<std::int64_t>();
-  wish.text = {.stop = prompt["stop"].cast<std::vector<std::string>>(),
-               .shows_stop = prompt["include_stop_str_in_output"].cast<bool>(),
-               .skip_special_tokens = prompt["skip_special_tokens"].cast<bool>(),
-               .goes_on = prompt["goes_on"].cast<bool>(),
+  wish.spec.min_tokens = field<std::int64_t>(prompt, "min_tokens");
+  wish.text = {.stop = field<std::vector<std::string>>(prompt, "stop"),
+               .shows_stop = field<bool>(prompt, "include_stop_str_in_output"),
+               .skip_special_tokens = field<bool>(prompt, "skip_special_tokens"),
+               .goes_on = field<bool>(prompt, "goes_on"),
                .min_tokens = wish.spec.min_tokens};
   check(StopStrings::validate(wish.text.stop));
   wish.form = form_of(prompt);
@@ -420,7 +433,7 @@ py::dict LocalEngine::stats() const {
 // Directories by the name that requests call them.
 std::map<std::string, std::string> adapters_of(const py::dict& options) {
   if (!options.contains("adapters")) return {};
-  return options["adapters"].cast<std::map<std::string, std::string>>();
+  return field<std::map<std::string, std::string>>(options, "adapters");
 }
 
 LocalEngine open_engine(const std::string& model, const py::dict& options) {
@@ -428,7 +441,7 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   wanted.directory = model;
   const auto take = [&options](const char* name, auto& into) {
     if (!options.contains(name)) return;
-    into = options[name].cast<std::remove_reference_t<decltype(into)>>();
+    into = field<std::remove_reference_t<decltype(into)>>(options, name);
   };
   take("kv_bytes", wanted.kv_bytes);
   take("kv_dtype", wanted.kv_dtype);
