@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -28,18 +29,25 @@ class EndSignals {
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
 
-  // Waits for the next one; false if it says that the server has ended.
+  // Waits for the next one; false if the server has ended.
   bool wait() const {
-    int signal = 0;
-    while (sigwait(&set_, &signal) != 0) continue;
-    return signal != kEnded;
+    for (;;) {
+      int signal = 0;
+      if (sigwait(&set_, &signal) != 0) continue;
+      if (signal != kEnded) return true;
+      if (ended_) return false;  // else it was somebody else's
+    }
   }
 
-  static void say_ended() { kill(getpid(), kEnded); }
+  void say_ended() {
+    ended_ = true;
+    kill(getpid(), kEnded);
+  }
 
  private:
   static constexpr int kEnded = SIGUSR1;
   sigset_t set_;
+  std::atomic<bool> ended_ = false;
 };
 
 namespace {
@@ -174,7 +182,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
 }
 
 Status ServeCommand::run() {
-  const EndSignals signals;
+  EndSignals signals;
   if (log_format_ == "json") set_log_format(LogFormat::kJson);
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, model_flags_.open_ranks());
   Result<ServedModelOptions> model_options = this->model_options();
@@ -192,7 +200,7 @@ Status ServeCommand::run() {
 }
 
 Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
-                           const EndSignals& signals) const {
+                           EndSignals& signals) const {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, served));
   std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_of(host_),
                            server->port())
@@ -202,9 +210,9 @@ Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
                              events->replay_endpoint())
               << std::endl;
   }
-  std::jthread serving([&server] {
+  std::jthread serving([&server, &signals] {
     server->run();
-    EndSignals::say_ended();
+    signals.say_ended();
   });
   auto drain = std::chrono::microseconds(static_cast<std::int64_t>(drain_s_ * 1e6));
   while (signals.wait()) {

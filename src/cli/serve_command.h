@@ -30,7 +30,7 @@ class ServeCommand final : public Command {
   Result<ServerOptions> server_options() const;
   Result<EventPublisherOptions> event_options() const;
   Result<ServedModelOptions> model_options();
-  Status serve(ServedModel& served, const ServerOptions& options, const EndSignals& signals) const;
+  Status serve(ServedModel& served, const ServerOptions& options, EndSignals& signals) const;
 
   ModelFlags model_flags_;
   std::string host_ = "127.0.0.1";

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,11 +58,18 @@ class ServedProgram {
     return -1;
   }
 
-  // Its exit code, once it has ended in order.
+  void send(int signal) const { kill(process_, signal); }
+
+  // Its exit code, once it has ended in order; if it does not in a minute it is killed.
   int stop() {
     if (process_ <= 0) return exit_code_;
     kill(process_, SIGTERM);
     kill(process_, SIGINT);  // a second signal: whoever still reads is cut off
+    pollfd ended = {.fd = static_cast<int>(syscall(SYS_pidfd_open, process_, 0)),
+                    .events = POLLIN,
+                    .revents = 0};
+    if (poll(&ended, 1, 60'000) == 0) kill(process_, SIGKILL);
+    ::close(ended.fd);
     int status = 0;
     waitpid(process_, &status, 0);
     process_ = -1;
