@@ -163,7 +163,7 @@ Status ReplayCommand::replay(std::int64_t& skipped_lines) {
   STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_, source));
   STEMMA_ASSIGN_OR_RETURN(ReplayOutput output, ReplayOutput::open(flags_));
   if (flags_.timed()) {
-    STEMMA_RETURN_IF_ERROR(run_timed_replays(flags_, source, output, skipped_lines));
+    STEMMA_RETURN_IF_ERROR(run_timed_replays(flags_, source, trace, output, skipped_lines));
   } else {
     PagesReplay pages(flags_, output);
     STEMMA_RETURN_IF_ERROR(pages.run(source, trace));

@@ -13,6 +13,7 @@ namespace {
 
 // Pages of all requests, none shared; with their outputs in the mode that has them.
 Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& source) {
+  STEMMA_RETURN_IF_ERROR(source.check_rereadable());
   STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags, source));
   TraceRequest request;
   std::int64_t pages = 0;

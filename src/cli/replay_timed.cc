@@ -4,12 +4,12 @@
 
 #include <iostream>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "cli/replay_bounds.h"
 #include "cli/replay_lanes.h"
 #include "cli/replay_progress.h"
-#include "cli/replay_trace.h"
 #include "replay/replay_json.h"
 #include "replay/timed_replay.h"
 
@@ -85,8 +85,8 @@ class TimedLane {
   TimedLane(const ReplayFlags& flags, const ReplayLane& lane, ReplayOutput& output)
       : flags_(flags), lane_(lane), output_(output) {}
 
-  Status run(const TraceSource& source, std::int64_t& skipped_lines) {
-    STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_, source));
+  // `bounds_or_null` are told of every request.
+  Status run(ReplayTrace& trace, ReplayBounds* bounds_or_null, std::int64_t& skipped_lines) {
     page_size_ = trace.page_tokens();
     STEMMA_ASSIGN_OR_RETURN(const TimedReplayOptions options,
                             options_of(flags_, lane_, page_size_));
@@ -95,7 +95,11 @@ class TimedLane {
       return Error{opened.error().code, "--mode timed: " + opened.error().detail};
     }
     replay_ = std::move(opened).value();
-    const auto next = [&](TraceRequest& request) { return trace.next(request); };
+    const auto next = [&](TraceRequest& request) {
+      const Result<bool> more = trace.next(request);
+      if (bounds_or_null != nullptr && more.ok() && *more) bounds_or_null->add(request);
+      return more;
+    };
     const MonotonicClock clock;
     ReplayProgress progress(clock, std::cerr, ReplayProgress::choose(flags_.progress),
                             trace.size_bytes());
@@ -218,35 +222,28 @@ void print_header(bool has_tiers) {
   std::cout << row_of(above) << '\n' << row_of(names) << '\n';
 }
 
-// The trace once more, for those who know it.
-Result<ReplayBounds> read_bounds(const ReplayFlags& flags, const TraceSource& source) {
-  ReplayBounds bounds(ReplayBounds::wish_of(flags));
-  if (!bounds.held()) return bounds;
-  STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags, source));
-  for (TraceRequest request; bounds.held();) {
-    STEMMA_ASSIGN_OR_RETURN(const bool more, trace.next(request));
-    if (!more) break;
-    bounds.add(request);
-  }
-  bounds.warn_if_dropped(flags.trace());
-  return bounds;
-}
-
 }  // namespace
 
-Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, ReplayOutput& output,
-                         std::int64_t& skipped_lines) {
+Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, ReplayTrace& trace,
+                         ReplayOutput& output, std::int64_t& skipped_lines) {
   STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags, source));
-  STEMMA_ASSIGN_OR_RETURN(ReplayBounds bounds, read_bounds(flags, source));
-  bool first = true;
+  if (lanes.size() > 1) STEMMA_RETURN_IF_ERROR(source.check_rereadable());
+  ReplayBounds bounds(ReplayBounds::wish_of(flags));
   for (const ReplayLane& lane : lanes) {
+    const bool first = &lane == &lanes.front();
+    std::optional<ReplayTrace> again;
+    if (!first) {
+      STEMMA_ASSIGN_OR_RETURN(again, ReplayTrace::open(flags, source));
+    }
     TimedLane timed(flags, lane, output);
-    STEMMA_RETURN_IF_ERROR(timed.run(source, skipped_lines));
+    STEMMA_RETURN_IF_ERROR(
+        timed.run(first ? trace : *again, first ? &bounds : nullptr, skipped_lines));
+    if (first) bounds.warn_if_dropped(flags.trace());
     if (flags.json) {
       timed.print_json(bounds);
       continue;
     }
-    if (std::exchange(first, false)) print_header(flags.tiers.host_pages > 0);
+    if (first) print_header(flags.tiers.host_pages > 0);
     timed.print_row(bounds);
   }
   output.add_bound(bounds);

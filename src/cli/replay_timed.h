@@ -2,7 +2,7 @@
 //
 // Thread:     main.
 // Memory:     one lane's cache and scheduler at a time.
-// Cost:       a reading of the trace and a replay a lane.
+// Cost:       a replay a lane; for each but the first another reading of the trace.
 // Not here:   the replay (replay/timed_replay).
 #pragma once
 
@@ -10,14 +10,15 @@
 
 #include "cli/replay_flags.h"
 #include "cli/replay_output.h"
+#include "cli/replay_trace.h"
 #include "stemma/result.h"
 
 namespace stemma {
 
-// Replays every lane, each a reading of `source`, and prints what came out. Adds the wrong lines of
-// one reading that were left out to `skipped_lines`. An error names the flag that is wrong, or the
-// trace's line.
-Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, ReplayOutput& output,
-                         std::int64_t& skipped_lines);
+// Replays every lane and prints what came out: the first from `trace`, which is of `source`, each
+// other from a reading of its own. `skipped_lines` becomes the wrong lines of one reading that were
+// left out. An error names the flag that is wrong, or the trace's line.
+Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, ReplayTrace& trace,
+                         ReplayOutput& output, std::int64_t& skipped_lines);
 
 }  // namespace stemma

@@ -1,5 +1,7 @@
 #include "cli/trace_flags.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace stemma {
@@ -45,6 +47,18 @@ Result<TraceMerge> TraceSource::read() const {
   TraceOptions options = options_;
   options.tokenizer_or_null = tokenizer_.has_value() ? &*tokenizer_ : nullptr;
   return TraceMerge::open(paths_, options);
+}
+
+Status TraceSource::check_rereadable() const {
+  for (const std::string& path : paths_) {
+    std::error_code unknown;
+    if (std::filesystem::is_regular_file(path, unknown)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 "--trace: " + path +
+                     " is no regular file, and would be read more than once: for an unlimited "
+                     "capacity, or for several policies or capacities of --mode timed"};
+  }
+  return {};
 }
 
 }  // namespace stemma

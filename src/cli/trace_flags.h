@@ -40,6 +40,8 @@ class TraceSource {
 
   // All traces as one, from the beginning. Must not outlive this.
   Result<TraceMerge> read() const;
+  // Whether that can be had again: a pipe gives its bytes once. The error names the flag.
+  Status check_rereadable() const;
 
  private:
   TraceSource() = default;

@@ -279,6 +279,53 @@ TEST(Replay, LeavesWrongLinesOutWhenAsked) {
   EXPECT_NE(run.err.find("1 wrong lines left out"), std::string::npos) << run.err;
 }
 
+std::string piped(const std::string& trace) {
+  return "cat " + trace + " |";
+}
+
+TEST(Replay, ReadsAPipeOnce) {
+  const std::string pipe = piped(small_trace());
+  for (const std::string& mode : {std::string(), " --mode timed --timing " + timing()}) {
+    SCOPED_TRACE(mode);
+    const ProgramRun run =
+        run_stemma("replay --trace /dev/stdin --capacity-pages 8 --skip-bad --json" + mode, pipe);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.lines()[0]["requests"], 2);
+    EXPECT_EQ(run.lines()[0]["hit_pages"], 2);
+    EXPECT_EQ(run.lines()[0]["bounds"]["belady"], 2.0 / 6);
+    EXPECT_EQ(run.err, "");
+  }
+}
+
+TEST(Replay, RefusesAPipeThatWouldBeReadTwice) {
+  const std::string pipe = piped(small_trace());
+  const std::string replay = "replay --trace /dev/stdin --skip-bad ";
+  for (const std::string& twice :
+       {std::string("--capacity-pages unlimited"),
+        "--capacity-pages 8,9 --mode timed --timing " + timing(),
+        "--capacity-pages 8 --policy lru,slru --mode timed --timing " + timing()}) {
+    const ProgramRun run = run_stemma(replay + twice, pipe);
+    EXPECT_EQ(run.exit_code, 2) << twice;
+    EXPECT_NE(run.err.find("--trace: /dev/stdin is no regular file"), std::string::npos) << run.err;
+  }
+}
+
+TEST(Replay, GhostsTakeAPageThatARequestNamesTwiceForOne) {
+  const std::string path = testing::TempDir() + "stemma_replay_twice.jsonl";
+  std::ofstream(path)
+      << R"({"format": "stemma-capture", "version": 1, "page_size": 16})"
+         "\n"
+      << R"({"timestamp_ms": 1, "namespace": "x", "input_tokens": 64, "output_tokens": 1, )"
+      << R"("finish_reason": "stop", "priority": 0, )"
+      << R"("page_hashes": ["0000000000000001", "0000000000000002"], )"
+      << R"("output_page_hashes": ["0000000000000001"]})"
+         "\n";
+  const ProgramRun run = run_stemma("replay --format capture --trace " + path +
+                                    " --capacity-pages 4 --ghost-rate 1 --policy lru --json");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.lines()[0]["requests"], 1);
+}
+
 TEST(Replay, PlotsACurveForEachPolicyWithBeladyAndHitsOverTime) {
   const std::string plot = testing::TempDir() + "stemma's replay.svg";
   std::filesystem::remove(plot);
