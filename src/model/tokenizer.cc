@@ -8,6 +8,7 @@
 #include "model/tokenizer_added.h"
 #include "model/tokenizer_bpe.h"
 #include "model/tokenizer_decoder.h"
+#include "model/tokenizer_flags.h"
 #include "model/tokenizer_json.h"
 #include "model/tokenizer_normalizer.h"
 #include "model/tokenizer_template.h"
@@ -57,12 +58,16 @@ struct Tokenizer::Parts {
 };
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model_dir) {
-  const std::filesystem::path path = model_dir / "tokenizer.json";
+  constexpr auto kBytesMax = static_cast<std::int64_t>(kJsonBytesMax);
+  const std::string path = (model_dir / "tokenizer.json").string();
+  const std::string config_path = (model_dir / "tokenizer_config.json").string();
   PosixFiles files;
-  STEMMA_ASSIGN_OR_RETURN(
-      const std::string json,
-      read_file(files, path.string(), static_cast<std::int64_t>(kJsonBytesMax)));
-  return parse(json, path.string());
+  STEMMA_ASSIGN_OR_RETURN(const std::string json, read_file(files, path, kBytesMax));
+  STEMMA_ASSIGN_OR_RETURN(Tokenizer tokenizer, parse(json, path));
+  STEMMA_ASSIGN_OR_RETURN(const std::optional<std::string> config,
+                          read_file_if_exists(files, config_path, kBytesMax));
+  if (config) STEMMA_RETURN_IF_ERROR(tokenizer.obey(*config, config_path));
+  return tokenizer;
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json, std::string_view file_name) {
@@ -74,6 +79,29 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, std::string_view file_
   STEMMA_RETURN_IF_ERROR(check_around(root, tokenizer.parts_->around.before(), tokenizer));
   STEMMA_RETURN_IF_ERROR(check_around(root, tokenizer.parts_->around.after(), tokenizer));
   return tokenizer;
+}
+
+Status Tokenizer::obey(std::string_view config_json, std::string_view file_name) {
+  STEMMA_ASSIGN_OR_RETURN(const TokenizerFlags flags,
+                          parse_tokenizer_flags(config_json, file_name));
+  STEMMA_ASSIGN_OR_RETURN(const auto begin, tokens_of(flags.begin, file_name));
+  STEMMA_ASSIGN_OR_RETURN(const auto end, tokens_of(flags.end, file_name));
+  if (begin) parts_->around.set_before(*begin);
+  if (end) parts_->around.set_after(*end);
+  return {};
+}
+
+Result<std::optional<std::vector<TokenId>>> Tokenizer::tokens_of(const TokenizerFlag& flag,
+                                                                 std::string_view file_name) const {
+  if (!flag.token) return std::optional<std::vector<TokenId>>();
+  if (flag.token->empty()) return std::optional(std::vector<TokenId>());
+  const std::optional<TokenId> id = token_id(*flag.token);
+  if (!id) {
+    return Error{ErrorCode::kCorrupt, std::string(file_name) + ": " + std::string(flag.name) +
+                                          ": asks for " + in_quotes(*flag.token) +
+                                          ", which is no token of tokenizer.json"};
+  }
+  return std::optional(std::vector<TokenId>{*id});
 }
 
 Result<std::unique_ptr<Tokenizer::Parts>> Tokenizer::Parts::parse(const JsonField& root) {
@@ -99,7 +127,7 @@ Result<std::unique_ptr<Tokenizer::Parts>> Tokenizer::Parts::parse(const JsonFiel
   return parts;
 }
 
-Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;

@@ -28,9 +28,11 @@
 namespace stemma {
 
 class TokenDecoder;
+struct TokenizerFlag;
 
 struct EncodeOptions {
-  // Adds what the file's post-processor puts around a text, such as a token for its beginning.
+  // Adds what the file's post-processor, or a flag, puts around a text, such as a token for its
+  // beginning.
   bool add_special_tokens = false;
   // Reads special tokens written out in the text as those tokens. Without it they are text like any
   // other: for input that must not be able to imitate them.
@@ -39,7 +41,8 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  // Reads `model_dir`/tokenizer.json.
+  // Reads `model_dir`/tokenizer.json, and from tokenizer_config.json, where there is one, which
+  // tokens are around a text (tokenizer_flags.h).
   static Result<Tokenizer> load(const std::filesystem::path& model_dir);
   // Reads the text of such a file. Any bytes are safe; `file_name` is for the error messages, which
   // name the field too.
@@ -70,9 +73,14 @@ class Tokenizer {
 
  private:
   struct Parts;
-  explicit Tokenizer(std::unique_ptr<const Parts> parts);
+  explicit Tokenizer(std::unique_ptr<Parts> parts);
+  // Takes over what a tokenizer_config.json says of the tokens around a text.
+  Status obey(std::string_view config_json, std::string_view file_name);
+  // What stands on that side of a text; nullopt: what the post-processor puts there.
+  Result<std::optional<std::vector<TokenId>>> tokens_of(const TokenizerFlag& flag,
+                                                        std::string_view file_name) const;
 
-  std::unique_ptr<const Parts> parts_;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace stemma

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/tokenizer_json.h"
@@ -23,6 +24,8 @@ class TokenizerTemplate {
 
   std::span<const TokenId> before() const { return before_; }
   std::span<const TokenId> after() const { return after_; }
+  void set_before(std::vector<TokenId> tokens) { before_ = std::move(tokens); }
+  void set_after(std::vector<TokenId> tokens) { after_ = std::move(tokens); }
 
  private:
   // The tokens of one template on one side of the text; the template that comes later stands

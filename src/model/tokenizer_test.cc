@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "base/temp_directory.h"
+#include "model/random_model.h"
 #include "model/tokenizer_examples.h"
 
 namespace stemma {
@@ -272,6 +274,69 @@ TEST(Decoder, ReplaceAfterAFuseFindsAcrossTokens) {
           {"type":"Fuse"},{"type":"Replace","pattern":{"String":"aab"},"content":"!"}]})";
   EXPECT_EQ(parsed(file).decode(Ids{0, 1, 2}, false), "x!b");
   EXPECT_EQ(parsed(file).decode(Ids{0, 0}, false), "xaxa");
+}
+
+// A directory with both files.
+class TokenizerFlagsTest : public testing::Test {
+ protected:
+  Result<Tokenizer> load(const ExampleFile& file, const std::string& config) const {
+    EXPECT_TRUE(write_file(directory_.file("tokenizer.json"), file.json()).ok());
+    EXPECT_TRUE(write_file(directory_.file("tokenizer_config.json"), config).ok());
+    return Tokenizer::load(directory_.path());
+  }
+  // The tokens of "h" with those around it.
+  Ids ids_with(const ExampleFile& file, const std::string& config) const {
+    const Result<Tokenizer> tokenizer = load(file, config);
+    EXPECT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
+    return tokenizer.ok() ? ids_of(*tokenizer, "h", {.add_special_tokens = true}) : Ids{};
+  }
+  std::string error_with(const std::string& config) const {
+    const Result<Tokenizer> tokenizer = load(byte_level_file(), config);
+    return tokenizer.ok() ? "none" : tokenizer.error().detail;
+  }
+
+  TempDirectory directory_;
+};
+
+TEST_F(TokenizerFlagsTest, LlamaClassesPutTheirTokensAroundATextThatTheTemplateLeavesBare) {
+  EXPECT_EQ(ids_with(byte_level_file(), R"({"tokenizer_class":"LlamaTokenizerFast",
+      "bos_token":"<|end|>","add_bos_token":true,"add_eos_token":false})"),
+            (Ids{300, 'h'}));
+  EXPECT_EQ(ids_with(byte_level_file(), R"({"tokenizer_class":"GemmaTokenizer",
+      "bos_token":{"content":"<|end|>"},"eos_token":"<|end|>!",
+      "add_bos_token":true,"add_eos_token":true})"),
+            (Ids{300, 'h', 301}));
+}
+
+TEST_F(TokenizerFlagsTest, ATokenOfTheTemplateIsThereOnceOrTakenOff) {
+  const auto ids = [&](const std::string& flag) {
+    return ids_with(sentence_piece_file(), R"({"tokenizer_class":"LlamaTokenizer")" + flag + "}");
+  };
+  EXPECT_EQ(ids(R"(,"add_bos_token":true)"), (Ids{1, 259, 260})) << "<s> by default";
+  EXPECT_EQ(ids(R"(,"add_bos_token":false)"), (Ids{259, 260}));
+  EXPECT_EQ(ids(R"(,"add_bos_token":null)"), (Ids{1, 259, 260}));
+  EXPECT_EQ(ids(""), (Ids{1, 259, 260}));
+  EXPECT_EQ(ids(R"(,"add_eos_token":true)"), (Ids{1, 259, 260, 2}));
+}
+
+TEST_F(TokenizerFlagsTest, OtherClassesTakeTheTemplateAsItIs) {
+  for (const char* const name : {"Qwen2Tokenizer", "PreTrainedTokenizerFast"}) {
+    const std::string begin = R"({"tokenizer_class":")" + std::string(name) + R"(",)";
+    EXPECT_EQ(ids_with(byte_level_file(), begin + R"("bos_token":"<|end|>","add_bos_token":true})"),
+              (Ids{'h'}));
+    EXPECT_EQ(ids_with(sentence_piece_file(), begin + R"("add_bos_token":false})"),
+              (Ids{1, 259, 260}));
+  }
+  EXPECT_EQ(ids_with(sentence_piece_file(), R"({"add_bos_token":false})"), (Ids{1, 259, 260}));
+}
+
+TEST_F(TokenizerFlagsTest, WhatCannotBeObeyedIsNamed) {
+  const std::string begin = R"({"tokenizer_class":"LlamaTokenizer","add_bos_token":)";
+  EXPECT_THAT(error_with(begin + "true}"),
+              testing::HasSubstr("tokenizer_config.json: add_bos_token: asks for \"<s>\""));
+  EXPECT_THAT(error_with(begin + R"(true,"bos_token":null})"), testing::HasSubstr(": bos_token: "));
+  EXPECT_THAT(error_with(begin + R"("yes"})"), testing::HasSubstr(": add_bos_token: "));
+  EXPECT_THAT(error_with("[]"), testing::HasSubstr("tokenizer_config.json: "));
 }
 
 TEST(Load, NamesTheFileThatIsMissing) {
