@@ -32,6 +32,12 @@ constexpr std::array kRefused = {
     Refused{"target_parameters", "only matrices of linear layers are supported"},
     Refused{"exclude_modules", "not supported: name what it changes in target_modules"},
     Refused{"layer_replication", "a model with more layers than its own is not supported"},
+    Refused{"alora_invocation_tokens", "an adapter from some tokens on is not supported"},
+    Refused{"arrow_config", "a choice among adapters by token is not supported"},
+    Refused{"use_bdlora", "block-diagonal LoRA is not supported"},
+    Refused{"kasa_config", "KaSA is not supported"},
+    Refused{"monteclora_config", "adapters that are drawn at random are not supported"},
+    Refused{"megatron_config", "adapters of Megatron's layers are not supported"},
 };
 
 // Of init_lora_weights: ways to begin that leave the model's own weights as they are. The others
@@ -130,10 +136,25 @@ void read_targets(JsonFields& fields, AdapterConfig& config) {
   }
 }
 
+// Which numbers in a path are those of layers, a name or a list of names, matters only where layers
+// are chosen. Here it is those behind "layers".
+void check_layers_pattern(JsonFields& fields) {
+  constexpr std::string_view kLayers = "layers";
+  const Json* const pattern = fields.find_or_null("layers_pattern");
+  if (pattern == nullptr || says_nothing(*pattern) || *pattern == kLayers) return;
+  if (pattern->is_array() &&
+      std::find(pattern->begin(), pattern->end(), kLayers) != pattern->end()) {
+    return;
+  }
+  fields.fail(ErrorCode::kUnsupported, "layers_pattern",
+              printable(pattern->dump(-1, ' ', true)) + " is not supported; known is \"layers\"");
+}
+
 // null, a layer, or a list of layers.
 void read_layers(JsonFields& fields, AdapterConfig& config) {
   const Json* const layers = fields.find_or_null("layers_to_transform");
   if (layers == nullptr || says_nothing(*layers)) return;
+  check_layers_pattern(fields);
   config.layers.emplace();
   const Json list = layers->is_array() ? *layers : Json::array({*layers});
   for (const Json& layer : list) {

@@ -302,7 +302,7 @@ TEST_F(AdapterTest, WhatIsNotSupportedIsRefusedByItsField) {
             "bias: 'all' is not supported: an adapter leaves biases as they are");
   EXPECT_EQ(error_with("use_dora", true), "use_dora: DoRA is not supported");
   EXPECT_THAT(error_with("rank_pattern", {{"q_proj", 8}}), HasSubstr("expected shape [8, 64]"));
-  for (const char* field : {"fan_in_fan_out", "lora_bias", "use_qalora"}) {
+  for (const char* field : {"fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
     EXPECT_THAT(error_with(field, true), testing::StartsWith(field));
     EXPECT_EQ(error_with(field, false), "none");
   }
@@ -311,9 +311,33 @@ TEST_F(AdapterTest, WhatIsNotSupportedIsRefusedByItsField) {
     EXPECT_THAT(error_with(field, {"embed_tokens"}), testing::StartsWith(field));
     EXPECT_EQ(error_with(field, Json::array()), "none");
   }
+  EXPECT_EQ(error_with("alora_invocation_tokens", {151, 152}),
+            "alora_invocation_tokens: an adapter from some tokens on is not supported");
+  for (const char* field :
+       {"arrow_config", "use_bdlora", "kasa_config", "monteclora_config", "megatron_config"}) {
+    EXPECT_THAT(error_with(field, {{"any", 1}}), testing::StartsWith(field));
+    EXPECT_EQ(error_with(field, Json::object()), "none");
+  }
   EXPECT_EQ(error_with("init_lora_weights", "pissa"),
             "init_lora_weights: \"pissa\" changes the model's own weights: convert the adapter");
   EXPECT_EQ(error_with("init_lora_weights", "gaussian"), "none");
+}
+
+TEST_F(AdapterTest, LayersAreChosenAmongThoseCalledSo) {
+  const auto error_with_layers = [&](const std::string& pattern, const std::string& layers) {
+    const auto config = parse_adapter_config(
+        R"({"peft_type":"LORA","r":8,"lora_alpha":16,"target_modules":["q_proj"],)"
+        R"("layers_pattern":)" +
+            pattern + R"(,"layers_to_transform":)" + layers + "}",
+        "a.json");
+    return config.ok() ? "none" : config.error().detail;
+  };
+  EXPECT_EQ(error_with_layers(R"("blocks")", "[0]"),
+            "a.json: layers_pattern: \"blocks\" is not supported; known is \"layers\"");
+  EXPECT_EQ(error_with_layers(R"("blocks")", "null"), "none") << "it says nothing then";
+  for (const char* const same : {R"("layers")", R"(["h","layers"])", "null", "[]", R"("")"}) {
+    EXPECT_EQ(error_with_layers(same, "[0]"), "none") << same;
+  }
 }
 
 TEST_F(AdapterTest, WhatIsWrongOrMissingIsNamedByItsField) {
